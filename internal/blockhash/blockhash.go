@@ -1,0 +1,67 @@
+// Package blockhash computes the chained hashes that identify KV blocks.
+//
+// A [Chain] holds the local and sequence hashes of the full blocks of one token
+// sequence; it grows as the sequence grows. The functions are pure and a Chain
+// belongs to one goroutine. The package does not know who holds which block.
+//
+// The scheme is Dynamo's (lib/kv-hashing): the local hash of a block is XXH3-64
+// over its tokens as little-endian u32 with a seed of 1337; the sequence hash of
+// the first block is its local hash and that of every later block is XXH3-64 over
+// the previous sequence hash and its local hash, both little-endian u64, with the
+// same seed. A trailing block that is not full has no hash.
+package blockhash
+
+import (
+	"encoding/binary"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Local returns the hash of one full block of tokens.
+func Local(tokens []uint32, seed uint64) uint64 {
+	var stack [128 * 4]byte
+	buf := stack[:0]
+	for _, t := range tokens {
+		buf = binary.LittleEndian.AppendUint32(buf, t)
+	}
+	return xxh3.HashSeed(buf, seed)
+}
+
+// Next returns the sequence hash of a block that follows the block with sequence
+// hash prev.
+func Next(prev, local, seed uint64) uint64 {
+	var buf [16]byte
+	binary.LittleEndian.PutUint64(buf[:8], prev)
+	binary.LittleEndian.PutUint64(buf[8:], local)
+	return xxh3.HashSeed(buf[:], seed)
+}
+
+// Chain holds the hashes of the full blocks of a token sequence.
+type Chain struct {
+	BlockSize int
+	Seed      uint64
+	// Local and Seq have one entry for each full block hashed so far.
+	Local []uint64
+	Seq   []uint64
+}
+
+// Extend hashes the full blocks of tokens that are not hashed yet. tokens must
+// start with the tokens of earlier calls.
+func (c *Chain) Extend(tokens []uint32) {
+	for i := len(c.Seq); (i+1)*c.BlockSize <= len(tokens); i++ {
+		local := Local(tokens[i*c.BlockSize:(i+1)*c.BlockSize], c.Seed)
+		seq := local
+		if i > 0 {
+			seq = Next(c.Seq[i-1], local, c.Seed)
+		}
+		c.Local = append(c.Local, local)
+		c.Seq = append(c.Seq, seq)
+	}
+}
+
+// Of returns the chain over all full blocks of tokens.
+func Of(tokens []uint32, blockSize int, seed uint64) Chain {
+	c := Chain{BlockSize: blockSize, Seed: seed}
+	c.Extend(tokens)
+	return c
+}

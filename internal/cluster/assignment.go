@@ -1,0 +1,35 @@
+package cluster
+
+import "time"
+
+// Desire is what an assignment asks of its worker.
+type Desire string
+
+const (
+	// DesireRun asks for a serving worker.
+	DesireRun Desire = "run"
+	// DesireDrain asks the worker to finish and stay drained until resumed.
+	DesireDrain Desire = "drain"
+	// DesireRemove asks the worker to drain and go; the controller then deletes
+	// the assignment.
+	DesireRemove Desire = "remove"
+)
+
+// Assignment says which node runs which worker, and how. The controller writes
+// it; drain and resume change Desire; the node's agent converges on it.
+type Assignment struct {
+	Name   string     `json:"name"` // worker-7
+	Role   Role       `json:"role"`
+	Model  ModelSpec  `json:"model"`
+	Engine EngineSpec `json:"engine"`
+	Node   string     `json:"node"`   // node id; empty while unplaced
+	Device string     `json:"device"` // cpu:0, gpu:1; empty while unplaced
+	Desire Desire     `json:"desire"`
+	// DrainDeadline limits a drain; zero means none. After it the worker stays
+	// draining and says so.
+	DrainDeadline time.Time `json:"drain_deadline,omitzero"`
+	// Unplaced says why no node was found.
+	Unplaced string `json:"unplaced,omitempty"`
+	// Generation increases with every change that needs a restart of the worker.
+	Generation int64 `json:"generation"`
+}

@@ -1,0 +1,40 @@
+package cluster
+
+// ModelCard describes a served model: identity, limits, and where its tokenizer
+// files are. A worker publishes it under its lease; frontends read it. Workers
+// whose digests differ cannot exchange KV blocks.
+type ModelCard struct {
+	DisplayName string `json:"display_name"`
+	// Digest is a hash over config, tokenizer and weight index.
+	Digest        string        `json:"mdcsum"`
+	Files         []CardFile    `json:"files"`
+	ModelType     string        `json:"model_type"`  // "Chat | Completions"
+	ModelInput    string        `json:"model_input"` // "Tokens"
+	WorkerType    Role          `json:"worker_type"`
+	ContextLength int           `json:"context_length"` // tokens
+	BlockSize     int           `json:"kv_cache_block_size"`
+	HashSeed      uint64        `json:"hash_seed"`
+	Runtime       RuntimeConfig `json:"runtime_config"`
+}
+
+// CardFile is one tokenizer or configuration file of a model.
+type CardFile struct {
+	Name   string `json:"name"` // base name
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// RuntimeConfig is the capacity a worker publishes with its card.
+type RuntimeConfig struct {
+	TotalKVBlocks  int    `json:"total_kv_blocks"`
+	MaxNumSeqs     int    `json:"max_num_seqs"`
+	MaxBatchTokens int    `json:"max_num_batched_tokens"`
+	KVDType        string `json:"kv_dtype"`
+	KVBlockBytes   int64  `json:"kv_block_bytes"`
+}
+
+// DefaultHashSeed is the XXH3 seed of block hashes.
+const DefaultHashSeed = 1337
+
+// DefaultBlockSize is the number of tokens in a KV block.
+const DefaultBlockSize = 64

@@ -1,0 +1,102 @@
+package cluster
+
+import "time"
+
+// Event topics; the full subject is namespace.{ns}.component.{component}.{topic}.
+const (
+	TopicKVEvents        = "kv-events"        // [KVEvent], by every worker
+	TopicWorkerStatus    = "worker-status"    // [WorkerStatus], by every worker, each second
+	TopicRouterDecisions = "router-decisions" // [RouterDecision], by frontends
+	TopicFrontendStats   = "frontend-stats"   // [FrontendStats], by frontends, each second
+	TopicTopology        = "topology"         // [TopologyEvent], by the controller
+)
+
+// KVEventKind says what happened to blocks of a worker's prefix cache.
+type KVEventKind string
+
+// Kinds of KV events.
+const (
+	KVStored  KVEventKind = "stored"
+	KVRemoved KVEventKind = "removed"
+	KVCleared KVEventKind = "cleared"
+)
+
+// KVEvent tells indexes what a worker's prefix cache gained or lost. Event ids
+// of one worker incarnation increase by one, so that a reader sees gaps.
+type KVEvent struct {
+	WorkerID InstanceID  `json:"worker_id"`
+	Worker   string      `json:"worker"`
+	EventID  uint64      `json:"event_id"`
+	Kind     KVEventKind `json:"kind"`
+	// ParentHash is the sequence hash before the first stored block, if any.
+	ParentHash *uint64         `json:"parent_hash,omitempty"`
+	Stored     []KVStoredBlock `json:"stored,omitempty"`
+	// Removed holds the block (sequence) hashes that left the cache.
+	Removed []uint64 `json:"removed,omitempty"`
+	// Count is the number of blocks, also for cleared.
+	Count int `json:"count"`
+	// StartPosition is the index of the first stored block in its prompt.
+	StartPosition int       `json:"start_position"`
+	Reason        string    `json:"reason,omitempty"` // removed: lru
+	Time          time.Time `json:"time"`
+}
+
+// KVStoredBlock is one stored block: its sequence hash and the local hash of its tokens.
+type KVStoredBlock struct {
+	BlockHash  uint64 `json:"block_hash"`
+	TokensHash uint64 `json:"tokens_hash"`
+}
+
+// RouterDecision records one choice of a worker and what it weighed.
+type RouterDecision struct {
+	RequestID  string    `json:"request_id"`
+	Time       time.Time `json:"time"`
+	Model      string    `json:"model"`
+	Phase      Role      `json:"phase"` // which role was chosen for
+	Policy     string    `json:"policy"`
+	Chosen     string    `json:"chosen"` // worker name; empty if none
+	PromptToks int       `json:"prompt_tokens"`
+	Blocks     int       `json:"blocks"` // full blocks of the prompt
+	DecidedNS  int64     `json:"decided_ns"`
+	// Prefill says where the prompt was computed, once known: a prefill worker's
+	// name or "local"; PrefillWhy gives the reason for local.
+	Prefill    string           `json:"prefill,omitempty"`
+	PrefillWhy string           `json:"prefill_why,omitempty"`
+	Overlap    int              `json:"overlap"` // blocks found in the chosen worker's cache
+	Candidates []RouteCandidate `json:"candidates,omitempty"`
+}
+
+// RouteCandidate is one worker a router looked at.
+type RouteCandidate struct {
+	Worker   string     `json:"worker"`
+	ID       InstanceID `json:"id"`
+	Cost     float64    `json:"cost"`
+	Load     int        `json:"load"` // requests in flight
+	Overlap  int        `json:"overlap"`
+	Excluded string     `json:"excluded,omitempty"` // reason, empty if eligible
+}
+
+// FrontendStats is what one frontend saw in one second: deltas, not totals, for
+// the histograms and counters, so that observers can add up any window.
+type FrontendStats struct {
+	Frontend   string     `json:"frontend"` // node name
+	InstanceID InstanceID `json:"instance_id"`
+	Time       time.Time  `json:"time"`
+	InFlight   int        `json:"in_flight"`
+	Started    int        `json:"started"`
+	Finished   int        `json:"finished"`
+	Cancelled  int        `json:"cancelled"`
+	Rejected   int        `json:"rejected"`
+	Failed     int        `json:"failed"`
+	Migrated   int        `json:"migrated"`
+	OutTokens  int        `json:"out_tokens"`
+	TTFT       Histogram  `json:"ttft"`
+	ITL        Histogram  `json:"itl"`
+	Queue      Histogram  `json:"queue"` // arrival to admission by an engine
+}
+
+// TopologyEvent says that the controller changed something.
+type TopologyEvent struct {
+	Time    time.Time `json:"time"`
+	Message string    `json:"message"`
+}

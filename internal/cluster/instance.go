@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// InstanceID identifies one live registration. It equals the etcd lease id of
+// the worker that owns it, so it changes when a lost lease is granted anew.
+// JSON form: decimal integer. Key and display form: lower-case hex.
+type InstanceID uint64
+
+// String returns the id in lower-case hex without leading zeros, as in keys.
+func (id InstanceID) String() string { return strconv.FormatUint(uint64(id), 16) }
+
+// ParseInstanceID reads the hex form.
+func ParseInstanceID(s string) (InstanceID, error) {
+	v, err := strconv.ParseUint(s, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("instance id %q is not hexadecimal", s)
+	}
+	return InstanceID(v), nil
+}
+
+// Transport says how an instance is reached; exactly one field is set.
+type Transport struct {
+	// TCP is "host:port/{instance id hex}/{endpoint}" for the tcp request plane.
+	TCP string `json:"tcp,omitempty"`
+	// HTTP is the base URL of a plain HTTP service, used by frontends.
+	HTTP string `json:"http,omitempty"`
+}
+
+// Instance is one live endpoint of one worker (or frontend, or agent), as
+// registered in etcd under its lease.
+type Instance struct {
+	Type       string     `json:"type"` // always "Endpoint"
+	Namespace  string     `json:"namespace"`
+	Component  string     `json:"component"`
+	Endpoint   string     `json:"endpoint"`
+	InstanceID InstanceID `json:"instance_id"`
+	Transport  Transport  `json:"transport"`
+	DeviceType string     `json:"device_type,omitempty"`         // "cpu" or "cuda"
+	Codec      string     `json:"request_plane_codec,omitempty"` // "msgpack"
+
+	// Worker is the human name (worker-7), Node the id of the hosting node and
+	// Incarnation the run of the dynamod process that registered. They let a
+	// restarted node revoke what its previous run left behind.
+	Worker      string `json:"worker,omitempty"`
+	Node        string `json:"node,omitempty"`
+	Incarnation string `json:"incarnation,omitempty"`
+}
+
+// InstanceType is the value of [Instance.Type].
+const InstanceType = "Endpoint"
+
+// Key returns the etcd key of the registration.
+func (i Instance) Key() string {
+	return InstanceKey(i.Namespace, i.Component, i.Endpoint, i.InstanceID)
+}
+
+// DefaultNamespace is the namespace of a cluster that names none.
+const DefaultNamespace = "dynamo"
+
+// Components and endpoints that are not named after a role.
+const (
+	ComponentFrontend = "frontend" // HTTP frontends register endpoint "http"
+	ComponentAgent    = "agent"    // node agents register "logs"
+
+	EndpointGenerate   = "generate"    // decode: serve one request
+	EndpointPrefill    = "prefill"     // prefill: announces a queue consumer; also direct prefill
+	EndpointModelFiles = "model_files" // tokenizer and config files of the served model
+	EndpointStats      = "stats"       // WorkerStatus on request
+	EndpointHTTP       = "http"
+	EndpointLogs       = "logs"
+)

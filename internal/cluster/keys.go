@@ -1,0 +1,68 @@
+package cluster
+
+import "fmt"
+
+// Every etcd key of the system is made here. Prefixes end in "/" so that a
+// watch on "generate/" never sees "generate2/".
+
+// InstanceKey is where an endpoint instance registers, under its worker's lease.
+func InstanceKey(namespace, component, endpoint string, id InstanceID) string {
+	return fmt.Sprintf("/services/%s/%s/%s/%s", namespace, component, endpoint, id)
+}
+
+// InstancePrefix covers the instances of a namespace, or of one component or
+// endpoint when those are not empty.
+func InstancePrefix(namespace, component, endpoint string) string {
+	p := "/services/" + namespace + "/"
+	if component != "" {
+		p += component + "/"
+		if endpoint != "" {
+			p += endpoint + "/"
+		}
+	}
+	return p
+}
+
+// CardKey is where a worker publishes its model card, under its lease.
+func CardKey(namespace, component, endpoint string, id InstanceID) string {
+	return fmt.Sprintf("v1/mdc/%s/%s/%s/%s", namespace, component, endpoint, id)
+}
+
+// CardPrefix covers all model cards of a namespace.
+func CardPrefix(namespace string) string { return "v1/mdc/" + namespace + "/" }
+
+// TopologyKey holds the desired state; changed only by compare-and-swap.
+func TopologyKey(namespace string) string { return "/dynctl/" + namespace + "/topology" }
+
+// AssignmentKey holds the assignment of one worker.
+func AssignmentKey(namespace, worker string) string { return AssignmentPrefix(namespace) + worker }
+
+// AssignmentPrefix covers all assignments of a namespace.
+func AssignmentPrefix(namespace string) string { return "/dynctl/" + namespace + "/workers/" }
+
+// StatusKey holds the observed state of one worker, under its lease.
+func StatusKey(namespace, worker string) string { return StatusPrefix(namespace) + worker }
+
+// StatusPrefix covers all worker statuses of a namespace.
+func StatusPrefix(namespace string) string { return "/dynctl/" + namespace + "/status/" }
+
+// KnobKey holds one run-time setting, for example "disagg.max_local_prefill_tokens".
+func KnobKey(namespace, name string) string { return KnobPrefix(namespace) + name }
+
+// KnobPrefix covers all run-time settings of a namespace.
+func KnobPrefix(namespace string) string { return "/dynctl/" + namespace + "/config/" }
+
+// NodeKey holds the inventory of one node, under its agent's lease.
+func NodeKey(nodeID string) string { return NodePrefix + nodeID }
+
+// NodePrefix covers all nodes.
+const NodePrefix = "/dynctl/nodes/"
+
+// LeaderPrefix is the election prefix of the controller.
+const LeaderPrefix = "/dynctl/leader"
+
+// NIXLMetadataKey holds the NIXL metadata blob of one agent, under its worker's lease.
+func NIXLMetadataKey(namespace, agent string) string { return NIXLMetadataPrefix(namespace) + agent }
+
+// NIXLMetadataPrefix covers the NIXL metadata of a namespace.
+func NIXLMetadataPrefix(namespace string) string { return namespace + "/nixl_metadata/" }

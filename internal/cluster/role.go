@@ -1,0 +1,57 @@
+package cluster
+
+import "fmt"
+
+// Role is what a worker does for requests.
+type Role string
+
+const (
+	// RolePrefill computes the KV blocks of prompts and writes them to decode workers.
+	RolePrefill Role = "prefill"
+	// RoleDecode generates tokens; it also prefills short prompts itself.
+	RoleDecode Role = "decode"
+	// RoleEncode turns images into embeddings.
+	RoleEncode Role = "encode"
+)
+
+// Roles lists every role in the order in which workers are named and shown.
+var Roles = []Role{RolePrefill, RoleDecode, RoleEncode}
+
+// ParseRole returns the role named s.
+func ParseRole(s string) (Role, error) {
+	for _, r := range Roles {
+		if string(r) == s {
+			return r, nil
+		}
+	}
+	return "", fmt.Errorf("unknown role %q (known: prefill, decode, encode)", s)
+}
+
+// Component is the runtime component under which workers of this role register.
+func (r Role) Component() string { return string(r) }
+
+// State is where a worker stands in its life:
+//
+//	pending -> loading -> warming -> ready -> draining -> drained -> stopped
+//
+// plus degraded (serving, with a reason) and failed (restarted after a back-off).
+type State string
+
+// The states of a worker, in the order of its life.
+const (
+	StatePending  State = "pending"
+	StateLoading  State = "loading"
+	StateWarming  State = "warming"
+	StateReady    State = "ready"
+	StateDegraded State = "degraded"
+	StateDraining State = "draining"
+	StateDrained  State = "drained"
+	StateStopped  State = "stopped"
+	StateFailed   State = "failed"
+	// StateLost is shown for a worker whose lease ended without a goodbye. No
+	// worker publishes it; observers conclude it.
+	StateLost State = "lost"
+)
+
+// Serving reports whether a worker in this state accepts new requests.
+func (s State) Serving() bool { return s == StateReady || s == StateDegraded }

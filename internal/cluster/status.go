@@ -1,0 +1,123 @@
+package cluster
+
+import "time"
+
+// WorkerStatus is the observed state of one worker. The worker publishes it in
+// etcd under its own lease when its state changes, and every second on the event
+// plane with fresh counters.
+type WorkerStatus struct {
+	Name       string     `json:"name"`
+	Role       Role       `json:"role"`
+	Model      string     `json:"model"`
+	Node       string     `json:"node"`
+	Device     string     `json:"device"`
+	State      State      `json:"state"`
+	Reason     string     `json:"reason,omitempty"` // why degraded, failed, waiting
+	InstanceID InstanceID `json:"instance_id,omitempty"`
+	LeaseTTLMS int64      `json:"lease_ttl_ms,omitempty"`
+	StartedAt  time.Time  `json:"started_at,omitzero"`
+	// UpdatedAt is when the worker wrote this, by its own clock.
+	UpdatedAt time.Time `json:"updated_at"`
+	// Restarts counts starts after failures; RetryAt is when the next one is due.
+	Restarts int       `json:"restarts,omitempty"`
+	RetryAt  time.Time `json:"retry_at,omitzero"`
+	// Generation is that of the assignment this run serves.
+	Generation int64 `json:"generation"`
+	// Progress of loading, 0 to 1; and of the drain.
+	Progress float64      `json:"progress,omitempty"`
+	Drain    *DrainStatus `json:"drain,omitempty"`
+	Stats    WorkerStats  `json:"stats"`
+}
+
+// WorkerStats are the load figures of one worker. Gauges say how things are now;
+// the _total fields count since the worker started and only grow.
+type WorkerStats struct {
+	Running     int `json:"running"`     // sequences in the batch
+	Waiting     int `json:"waiting"`     // sequences that wait for admission
+	RemoteWait  int `json:"remote_wait"` // decode: sequences whose KV comes from a prefill worker
+	MaxSeqs     int `json:"max_seqs"`    //
+	BlockSize   int `json:"block_size"`  // tokens
+	KVTotal     int `json:"kv_blocks"`   // blocks in the pool
+	KVActive    int `json:"kv_active"`   // referenced by sequences
+	KVCached    int `json:"kv_cached"`   // unreferenced, findable by hash
+	KVIncoming  int `json:"kv_incoming"` // reserved for a remote write
+	KVOutgoing  int `json:"kv_outgoing"` // held for a remote transfer
+	Quarantined int `json:"kv_quarantined"`
+
+	RequestsTotal      uint64 `json:"requests_total"`
+	FinishedTotal      uint64 `json:"finished_total"`
+	CancelledTotal     uint64 `json:"cancelled_total"`
+	RejectedTotal      uint64 `json:"rejected_total"`
+	PreemptedTotal     uint64 `json:"preempted_total"`
+	EvictedTotal       uint64 `json:"evicted_total"` // blocks
+	PromptTokensTotal  uint64 `json:"prompt_tokens_total"`
+	CachedTokensTotal  uint64 `json:"cached_tokens_total"` // prompt tokens found in the prefix cache
+	ComputedTotal      uint64 `json:"computed_tokens_total"`
+	GeneratedTotal     uint64 `json:"generated_tokens_total"`
+	RemotePrefillTotal uint64 `json:"remote_prefill_total"` // prefilled elsewhere (decode) or for others (prefill)
+	LocalPrefillTotal  uint64 `json:"local_prefill_total"`
+	FallbackTotal      uint64 `json:"fallback_total"` // remote prefills that ended local
+	TransferBytesTotal uint64 `json:"transfer_bytes_total"`
+	TransferNanosTotal uint64 `json:"transfer_ns_total"` // summed durations of transfers
+	TransfersTotal     uint64 `json:"transfers_total"`
+	StepsTotal         uint64 `json:"steps_total"`
+}
+
+// KVUsed is the number of blocks that are neither free nor cached.
+func (s WorkerStats) KVUsed() int {
+	return s.KVActive + s.KVIncoming + s.KVOutgoing + s.Quarantined
+}
+
+// DrainStep names one stage of a drain, in order.
+type DrainStep string
+
+// The steps of a drain.
+const (
+	DrainAdmission DrainStep = "stop-admission"
+	DrainDiscovery DrainStep = "leave-discovery"
+	DrainIncoming  DrainStep = "incoming-kv"
+	DrainSequences DrainStep = "finish-sequences"
+	DrainOutgoing  DrainStep = "outgoing-kv"
+	DrainLease     DrainStep = "revoke-lease"
+)
+
+// DrainSteps lists the steps in the order in which they happen.
+var DrainSteps = []DrainStep{DrainAdmission, DrainDiscovery, DrainIncoming, DrainSequences, DrainOutgoing, DrainLease}
+
+// DrainStatus is how far a drain has come.
+type DrainStatus struct {
+	Step      DrainStep `json:"step"`
+	StartedAt time.Time `json:"started_at"`
+	Deadline  time.Time `json:"deadline,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// Sequences is how many ran when the drain began; Left how many still run.
+	Sequences int `json:"sequences"`
+	Left      int `json:"left"`
+	Incoming  int `json:"incoming"`
+	Outgoing  int `json:"outgoing"`
+	Finished  int `json:"finished"`
+	Moved     int `json:"moved"`
+	Cancelled int `json:"cancelled"`
+	// Open lists the sequences that still run, at most ten.
+	Open []OpenSequence `json:"open,omitempty"`
+	// Overdue is set when the deadline passed with work left.
+	Overdue bool `json:"overdue,omitempty"`
+	// Safe is set when nothing is in flight and the lease is revoked.
+	Safe bool `json:"safe,omitempty"`
+}
+
+// OpenSequence is a running sequence as a drain shows it.
+type OpenSequence struct {
+	RequestID string `json:"request_id"`
+	OutTokens int    `json:"out_tokens"`
+	AgeMS     int64  `json:"age_ms"`
+}
+
+// Lease is one etcd lease as observers see it.
+type Lease struct {
+	ID      InstanceID    `json:"id"`
+	Owner   string        `json:"owner"` // worker or node name
+	TTL     time.Duration `json:"ttl_ns"`
+	Left    time.Duration `json:"left_ns"`
+	Renewed time.Duration `json:"renewed_ago_ns"` // TTL - Left
+}

@@ -1,0 +1,88 @@
+package engine
+
+import "context"
+
+// KVShape fixes the memory layout of one KV block. A block is one contiguous
+// piece of memory that holds all layers:
+//
+//	[layer][K=0, V=1][kv head][token in block][head dim]
+//
+// Heads come before tokens so that the blocks of another tensor-parallel degree
+// are slices of it.
+type KVShape struct {
+	Layers    int    `json:"layers"`
+	KVHeads   int    `json:"kv_heads"`
+	HeadDim   int    `json:"head_dim"`
+	BlockSize int    `json:"block_size"` // tokens
+	DType     string `json:"dtype"`      // "f32" or "bf16"
+}
+
+// ElemBytes is the size of one element.
+func (s KVShape) ElemBytes() int {
+	if s.DType == "bf16" {
+		return 2
+	}
+	return 4
+}
+
+// BlockBytes is the size of one block.
+func (s KVShape) BlockBytes() int64 {
+	return int64(s.Layers) * 2 * int64(s.KVHeads) * int64(s.BlockSize) * int64(s.HeadDim) * int64(s.ElemBytes())
+}
+
+// Offset returns the element (not byte) offset inside a block of the first of the
+// HeadDim values of one token; kv is 0 for K and 1 for V.
+func (s KVShape) Offset(layer, kv, head, token int) int {
+	return (((layer*2+kv)*s.KVHeads+head)*s.BlockSize + token) * s.HeadDim
+}
+
+// KVMemory is the memory of a block pool: Blocks × BlockBytes, block-major, off
+// the Go heap and page-aligned. It stays at its address until Close.
+type KVMemory interface {
+	// Bytes returns the memory itself, or nil when the host cannot address it.
+	Bytes() []byte
+	// Close releases the memory. Nobody may read or write it afterwards.
+	Close() error
+}
+
+// BatchSeq is the part of one sequence that a step computes.
+type BatchSeq struct {
+	// Tokens are the new tokens; the first stands at position Start. KV of all
+	// earlier positions is in the blocks. len(Tokens) is 1 for decode and more for
+	// a prefill chunk.
+	Tokens []uint32
+	Start  int
+	// Blocks is the block table: Blocks[p/BlockSize] holds position p.
+	Blocks []int32
+	// Logits, when not nil, has VocabSize room and receives the logits that follow
+	// the last token.
+	Logits []float32
+}
+
+// Backend executes batch steps over a block pool. It knows nothing of requests,
+// scheduling or caches. Results must not depend on what else is in the batch nor
+// on how a prompt was cut into chunks: the same tokens give the same bits.
+type Backend interface {
+	// Info describes the loaded model; it never changes.
+	Info() BackendInfo
+	// AllocKV allocates the memory of a pool of n blocks. It is called once,
+	// before the first Step. The backend does not free it: the caller closes it.
+	AllocKV(n int) (KVMemory, error)
+	// Step computes all sequences of the batch: it writes K and V of every new
+	// token into the blocks and fills the requested logits. It returns when the
+	// results are readable. It is never called twice at once. A cancelled ctx makes
+	// it return early with the context's error and undefined results.
+	Step(ctx context.Context, batch []BatchSeq) error
+	// Close releases what the backend holds; the last call.
+	Close() error
+}
+
+// BackendInfo describes a loaded model.
+type BackendInfo struct {
+	Device     string // "cpu:0"
+	DeviceName string // "cpu 2c"
+	VocabSize  int    // rows of the output head; ids at or above TokenLimit are masked
+	TokenLimit int    // ids the tokenizer knows
+	MaxContext int    // positions
+	KV         KVShape
+}

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// Config holds the limits of an engine.
+type Config struct {
+	// NumBlocks is the size of the KV pool in blocks.
+	NumBlocks int
+	// MaxSeqs bounds the sequences that hold KV blocks at once: running ones and
+	// those that wait for a remote prefill.
+	MaxSeqs int
+	// MaxWaiting bounds the requests that wait for admission.
+	MaxWaiting int
+	// MaxBatchTokens is the token budget of one step; prompts longer than what is
+	// left of it are computed in chunks.
+	MaxBatchTokens int
+	// MaxModelLen bounds prompt plus output, in tokens; 0 means what the model and
+	// the pool allow.
+	MaxModelLen int
+	// HashSeed is the seed of block hashes.
+	HashSeed uint64
+	// Sink hears KV events; may be nil.
+	Sink KVSink
+	Log  *slog.Logger
+}
+
+// Defaults for Config fields that are zero.
+const (
+	DefaultMaxSeqs        = 64
+	DefaultMaxWaiting     = 1024
+	DefaultMaxBatchTokens = 512
+)
+
+// withDefaults fills in zero fields and checks the rest against the backend.
+func (c Config) withDefaults(info BackendInfo) (Config, error) {
+	if c.MaxSeqs == 0 {
+		c.MaxSeqs = DefaultMaxSeqs
+	}
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = DefaultMaxWaiting
+	}
+	if c.MaxBatchTokens == 0 {
+		c.MaxBatchTokens = DefaultMaxBatchTokens
+	}
+	if c.HashSeed == 0 {
+		c.HashSeed = cluster.DefaultHashSeed
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"kv_blocks", c.NumBlocks}, {"max_seqs", c.MaxSeqs}, {"max_waiting", c.MaxWaiting}, {"max_batch_tokens", c.MaxBatchTokens}} {
+		if f.value < 1 {
+			return c, fmt.Errorf("%s: %d is not positive", f.name, f.value)
+		}
+	}
+	if c.MaxModelLen < 0 || c.MaxModelLen > info.MaxContext {
+		return c, fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", c.MaxModelLen, info.MaxContext)
+	}
+	if c.MaxModelLen == 0 {
+		c.MaxModelLen = info.MaxContext
+	}
+	// A sequence that fills the pool alone can always run, so nothing deadlocks.
+	c.MaxModelLen = min(c.MaxModelLen, c.NumBlocks*info.KV.BlockSize)
+	return c, nil
+}

@@ -1,0 +1,16 @@
+// Package engine turns requests into tokens: sequences, continuous batching with
+// chunked prefill, a paged KV cache with prefix reuse, preemption and sampling.
+// Arithmetic is left to a [Backend].
+//
+// Start with [Engine] (what workers call), [BlockPool] (who owns which KV block)
+// and [Backend] (one batch step).
+//
+// One goroutine, the scheduler in Engine.Run, owns all sequences, the block pool
+// and the sampler; everything else talks to it through a bounded mailbox and
+// reads results from a [Stream]. All methods of Engine and Stream are safe for
+// concurrent use.
+//
+// The package knows nothing of discovery, queues or transfers: remote prefill
+// enters as a [Reservation] (blocks that somebody else will fill) and leaves as a
+// [Held] prompt (blocks that somebody else will read).
+package engine

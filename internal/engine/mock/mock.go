@@ -1,0 +1,204 @@
+// Package mock is an engine backend whose arithmetic is a hash: the next token
+// depends on every token id and position stored in the KV blocks, read back from
+// the blocks themselves. A lost, misplaced or overwritten KV value therefore
+// changes the output, and [Continue] says without any cache what the output must
+// be. Steps can be given a duration, so that schedules of real models can be
+// simulated on a laptop.
+//
+// A Backend is used by one engine at a time; Continue is pure.
+package mock
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// Options of a Backend. Zero fields have defaults.
+type Options struct {
+	Device     string // "cpu:0"
+	BlockSize  int    // 64
+	VocabSize  int    // 300
+	MaxContext int    // 8192
+	// StepTime is how long a step with so many tokens of prompts and so many
+	// decoding sequences takes; nil means no time.
+	StepTime func(promptTokens, decodes int) time.Duration
+	// Fail, when set, is asked before each step whether it fails.
+	Fail func() error
+}
+
+// Backend implements engine.Backend.
+type Backend struct {
+	opts Options
+	mem  *memory
+}
+
+// New returns a backend.
+func New(o Options) *Backend {
+	if o.Device == "" {
+		o.Device = "cpu:0"
+	}
+	if o.BlockSize == 0 {
+		o.BlockSize = 64
+	}
+	if o.VocabSize == 0 {
+		o.VocabSize = 300
+	}
+	if o.MaxContext == 0 {
+		o.MaxContext = 8192
+	}
+	return &Backend{opts: o}
+}
+
+// Info implements engine.Backend.
+func (b *Backend) Info() engine.BackendInfo {
+	return engine.BackendInfo{
+		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
+		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext,
+		KV: engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: "f32"},
+	}
+}
+
+type memory struct{ buf []byte }
+
+func (m *memory) Bytes() []byte { return m.buf }
+func (m *memory) Close() error  { return nil }
+
+// AllocKV implements engine.Backend.
+func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
+	b.mem = &memory{buf: make([]byte, int64(n)*b.Info().KV.BlockBytes())}
+	return b.mem, nil
+}
+
+// Step implements engine.Backend.
+func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
+	if b.opts.Fail != nil {
+		if err := b.opts.Fail(); err != nil {
+			return err
+		}
+	}
+	if b.opts.StepTime != nil {
+		if err := b.wait(ctx, batch); err != nil {
+			return err
+		}
+	}
+	for _, s := range batch {
+		for i, t := range s.Tokens {
+			if err := b.store(s.Blocks, s.Start+i, t); err != nil {
+				return err
+			}
+		}
+		if s.Logits != nil {
+			fill(s.Logits, b.fold(s.Blocks, s.Start+len(s.Tokens)))
+		}
+	}
+	return nil
+}
+
+func (b *Backend) wait(ctx context.Context, batch []engine.BatchSeq) error {
+	prompt, decodes := 0, 0
+	for _, s := range batch {
+		if len(s.Tokens) == 1 {
+			decodes++
+		} else {
+			prompt += len(s.Tokens)
+		}
+	}
+	t := time.NewTimer(b.opts.StepTime(prompt, decodes))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// slot is the memory of one position: its token and its position, as two u32 in K.
+func (b *Backend) slot(table []int32, pos int) ([]byte, error) {
+	kv := b.Info().KV
+	if pos/kv.BlockSize >= len(table) {
+		return nil, fmt.Errorf("position %d is beyond a block table of %d blocks", pos, len(table))
+	}
+	block := int64(table[pos/kv.BlockSize])
+	at := block*kv.BlockBytes() + int64(kv.Offset(0, 0, 0, pos%kv.BlockSize)*kv.ElemBytes())
+	if at < 0 || at+8 > int64(len(b.mem.buf)) {
+		return nil, fmt.Errorf("block %d is outside the pool", block)
+	}
+	return b.mem.buf[at : at+8], nil
+}
+
+func (b *Backend) store(table []int32, pos int, token uint32) error {
+	m, err := b.slot(table, pos)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(m, token)
+	binary.LittleEndian.PutUint32(m[4:], uint32(pos))
+	return nil
+}
+
+// fold hashes what the blocks hold for the first n positions.
+func (b *Backend) fold(table []int32, n int) uint64 {
+	h := foldStart
+	for pos := range n {
+		m, err := b.slot(table, pos)
+		if err != nil {
+			return 0
+		}
+		h = foldNext(h, binary.LittleEndian.Uint32(m), binary.LittleEndian.Uint32(m[4:]))
+	}
+	return h
+}
+
+// Close implements engine.Backend.
+func (b *Backend) Close() error { return nil }
+
+const foldStart uint64 = 0x9e3779b97f4a7c15
+
+func foldNext(h uint64, token, pos uint32) uint64 {
+	h ^= uint64(token)<<32 | uint64(pos)
+	h *= 0xff51afd7ed558ccd
+	return h ^ h>>33
+}
+
+// fill derives logits from a hash.
+func fill(logits []float32, h uint64) {
+	for i := range logits {
+		h ^= h << 13
+		h ^= h >> 7
+		h ^= h << 17
+		logits[i] = float32(h>>40) / (1 << 20)
+	}
+}
+
+// Continue returns the n tokens that follow prompt under greedy sampling, computed
+// without any cache. It stops early after a token of stop, which is not returned.
+func Continue(prompt []uint32, n, vocab int, stop ...uint32) []uint32 {
+	h := foldStart
+	for i, t := range prompt {
+		h = foldNext(h, t, uint32(i))
+	}
+	logits := make([]float32, vocab)
+	var out []uint32
+	for len(out) < n {
+		fill(logits, h)
+		best := 0
+		for i, l := range logits {
+			if l > logits[best] {
+				best = i
+			}
+		}
+		for _, s := range stop {
+			if s == uint32(best) {
+				return out
+			}
+		}
+		out = append(out, uint32(best))
+		h = foldNext(h, uint32(best), uint32(len(prompt)+len(out)-1))
+	}
+	return out
+}

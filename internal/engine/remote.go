@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Reservation is a prompt whose KV blocks somebody else fills. The goroutine that
+// Request.Remote runs in ends it by exactly one of Start, Fallback, Release or
+// Quarantine; until then the engine keeps the blocks for it, whatever happens to
+// the request.
+type Reservation struct {
+	RequestID string
+	// Prompt is the whole prompt. KV is wanted for all but its last token.
+	Prompt []uint32
+	// Blocks is the block table of Prompt[:len-1]; the first CachedBlocks of them
+	// hold valid KV and are shared, the rest are incoming.
+	Blocks       []int32
+	CachedBlocks int
+
+	e      *Engine
+	s      *sequence
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	ended  bool // by one of the ending calls; owned by the scheduler
+}
+
+// Context ends when the request is cancelled or the engine stops. The holder then
+// makes sure that nobody writes any more and calls Release.
+func (r *Reservation) Context() context.Context { return r.ctx }
+
+// Wanted is how many tokens of KV the reservation asks for.
+func (r *Reservation) Wanted() int { return len(r.Prompt) - 1 }
+
+// Start says that KV of all but the last prompt token is in place: the sequence
+// joins the batch. by names who computed it.
+func (r *Reservation) Start(by string) {
+	r.finish(func(s *sequence) {
+		s.computed = r.Wanted()
+		s.gen.first.Remote, s.gen.first.Why = true, by
+		r.e.count.RemotePrefillTotal++
+		r.e.registerComputed(s)
+		r.e.run(s)
+	})
+}
+
+// Fallback says that nobody will fill the blocks, nor writes to them: the sequence
+// joins the batch and is prefilled here.
+func (r *Reservation) Fallback(why string) {
+	r.finish(func(s *sequence) {
+		s.gen.first.Why = why
+		r.e.count.FallbackTotal++
+		r.e.count.LocalPrefillTotal++
+		r.e.run(s)
+	})
+}
+
+// Release gives the blocks back without running the sequence; nobody writes to
+// them any more. If the request was not cancelled, it fails with err.
+func (r *Reservation) Release(err error) {
+	r.finish(func(s *sequence) { r.e.cancel(s, protocol.FinishError, err) })
+}
+
+// Quarantine says that somebody may still write to the blocks. They stay out of
+// use until lift is called, and the sequence starts again with other blocks, to be
+// prefilled here.
+func (r *Reservation) Quarantine(why string) (lift func()) {
+	incoming := r.Blocks[r.CachedBlocks:]
+	r.post(func() {
+		if r.ended {
+			panic("engine: reservation ended twice")
+		}
+		r.ended = true
+		r.e.remote--
+		r.e.pool.Quarantine(incoming)
+		s := r.s
+		r.e.pool.Release(s.blocks)
+		s.blocks, s.computed, s.registered, s.reserve = nil, 0, 0, nil
+		if s.state == seqDone {
+			r.e.forget(s)
+			return
+		}
+		r.e.count.FallbackTotal++
+		s.gen.first.Why, s.gen.decide = why, nil
+		s.state = seqWaiting
+		r.e.waiting = append([]*sequence{s}, r.e.waiting...)
+	})
+	return func() { r.post(func() { r.e.pool.Land(incoming) }) }
+}
+
+// finish lands the blocks and, if the request still lives, goes on with next.
+func (r *Reservation) finish(next func(*sequence)) {
+	r.post(func() {
+		if r.ended {
+			panic("engine: reservation ended twice")
+		}
+		r.ended = true
+		r.e.remote--
+		s := r.s
+		r.e.pool.Land(r.Blocks[r.CachedBlocks:])
+		s.reserve = nil
+		if s.state == seqDone || r.e.closing {
+			r.e.cancel(s, protocol.FinishCancelled, nil)
+			return
+		}
+		next(s)
+	})
+}
+
+// post runs f on the scheduler's goroutine without waiting for it. The engine
+// serves its mailbox until all reservations have ended.
+func (r *Reservation) post(f func()) {
+	select {
+	case r.e.mail <- f:
+	case <-r.e.done:
+	}
+}
+
+// offer asks whether a sequence at admission shall be prefilled elsewhere, and if
+// so turns it into a reservation. It returns false for a local prefill.
+func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
+	g := s.gen
+	bs := e.info.KV.BlockSize
+	// Blocks for all but the last prompt token; the last is computed here.
+	wanted := (len(s.tokens) - 1 + bs - 1) / bs
+	if g.decide == nil || g.remote == nil || wanted <= cachedBlocks {
+		g.first.Why = "short"
+		return false
+	}
+	d := g.decide(len(s.tokens), cachedBlocks*bs)
+	g.first.Why = d.Why
+	if !d.Remote {
+		return false
+	}
+	// A retry of the same sequence, after a preemption say, stays here.
+	g.decide = nil
+	r := &Reservation{
+		RequestID: s.id, Prompt: s.tokens[:len(s.tokens):len(s.tokens)],
+		Blocks: s.blocks[:wanted:wanted], CachedBlocks: cachedBlocks,
+		e: e, s: s,
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	e.pool.MarkIncoming(r.Blocks[cachedBlocks:])
+	s.state, s.reserve = seqRemote, r
+	e.remote++
+	e.wg.Add(1)
+	go func() {
+		defer e.wg.Done()
+		defer r.cancel(nil)
+		g.remote(r)
+	}()
+	return true
+}
+
+// Held is a computed prompt whose blocks are kept for a remote reader.
+type Held struct {
+	Blocks []int32
+	Tokens int // leading tokens whose KV is in Blocks
+	Cached int // of these, how many came from the prefix cache
+
+	e *Engine
+}
+
+// Release gives the blocks back; the last call.
+func (h *Held) Release() {
+	f := func() { h.e.pool.Unhold(h.Blocks) }
+	select {
+	case h.e.mail <- f:
+	case <-h.e.done:
+	}
+}
+
+func (h *Held) String() string { return fmt.Sprintf("%d tokens in %d blocks", h.Tokens, len(h.Blocks)) }

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// ErrBadLogits is returned when a backend produced logits that no token can be
+// drawn from: a NaN, or nothing finite. The weights or a kernel are broken.
+var ErrBadLogits = errors.New("the model produced no finite logits")
+
+// sampler draws next tokens. It keeps scratch space, so it belongs to one
+// goroutine.
+type sampler struct {
+	candidates []candidate
+}
+
+type candidate struct {
+	id uint32
+	p  float32 // logit, later unnormalized probability
+}
+
+// sample returns the token for output position pos. limit is the number of ids
+// that may be chosen: rows of the head past the tokenizer's vocabulary are padding.
+//
+// Temperature 0 takes the largest logit, the lowest id among equals. Otherwise:
+// temperature, top-k, top-p, min-p, draw. The draw is a function of (seed, pos)
+// alone, so it does not depend on what else is in the batch and a migrated
+// sequence continues as it would have.
+//
+// It returns ErrBadLogits when the logits hold a NaN or no finite value.
+func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions, pos int) (uint32, error) {
+	logits = logits[:min(limit, len(logits))]
+	top, ok := argmax(logits)
+	if !ok {
+		return 0, ErrBadLogits
+	}
+	if o.Temperature <= 0 {
+		return top, nil
+	}
+	c := s.pick(logits, logits[top], o.TopK, 40*o.Temperature)
+	// Probabilities relative to the best token, summed in float64 to stay exact
+	// enough for large vocabularies.
+	inv, best := 1/float64(o.Temperature), float64(logits[top])
+	var sum float64
+	for i := range c {
+		p := math.Exp((float64(c[i].p) - best) * inv)
+		c[i].p = float32(p)
+		sum += p
+	}
+	if o.TopP > 0 && o.TopP < 1 {
+		c, sum = cutTopP(c, sum, float64(o.TopP))
+	}
+	if o.MinP > 0 {
+		c, sum = cutMinP(c, o.MinP) // the best has probability 1 here
+	}
+	u := uniform(o.Seed, pos) * sum
+	for i := range c {
+		u -= float64(c[i].p)
+		if u < 0 {
+			return c[i].id, nil
+		}
+	}
+	return c[len(c)-1].id, nil
+}
+
+// pick returns the candidates that top-k leaves, in no particular but a fixed
+// order. Without top-k it leaves out what cannot be drawn: logits more than reach
+// below the best, where reach is 40 times the temperature, have a relative
+// probability below exp(-40) < 2^-57, and the draw has 53 bits.
+func (s *sampler) pick(logits []float32, best float32, k int, reach float32) []candidate {
+	c := s.candidates[:0]
+	if k > 0 && k < len(logits) {
+		for i, l := range logits[:k] {
+			c = append(c, candidate{uint32(i), l})
+		}
+		h := heap{c, candidate.less}
+		h.init()
+		for i := k; i < len(logits); i++ {
+			if x := (candidate{uint32(i), logits[i]}); c[0].less(x) {
+				c[0] = x
+				h.down(0)
+			}
+		}
+	} else {
+		for i, l := range logits {
+			if l >= best-reach {
+				c = append(c, candidate{uint32(i), l})
+			}
+		}
+	}
+	s.candidates = c
+	return c
+}
+
+// less orders by falling preference: smaller value first, among equals the higher id.
+func (c candidate) less(o candidate) bool { return c.p < o.p || (c.p == o.p && c.id > o.id) }
+
+func (c candidate) more(o candidate) bool { return o.less(c) }
+
+// heap is a binary heap whose root comes first in the order before.
+type heap struct {
+	c      []candidate
+	before func(a, b candidate) bool
+}
+
+func (h heap) init() {
+	for i := len(h.c)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+}
+
+func (h heap) down(i int) {
+	for {
+		m := i
+		if l := 2*i + 1; l < len(h.c) && h.before(h.c[l], h.c[m]) {
+			m = l
+		}
+		if r := 2*i + 2; r < len(h.c) && h.before(h.c[r], h.c[m]) {
+			m = r
+		}
+		if m == i {
+			return
+		}
+		h.c[i], h.c[m] = h.c[m], h.c[i]
+		i = m
+	}
+}
+
+// cutTopP keeps the smallest set of most likely candidates whose share of sum
+// reaches p, without sorting the rest: it takes the most likely off a heap. It
+// returns them, most likely first, and their sum.
+func cutTopP(c []candidate, sum, p float64) ([]candidate, float64) {
+	h := heap{c, candidate.more}
+	h.init()
+	var acc float64
+	n := len(c)
+	for acc < p*sum && len(h.c) > 0 {
+		last := len(h.c) - 1
+		h.c[0], h.c[last] = h.c[last], h.c[0]
+		acc += float64(h.c[last].p)
+		h.c = h.c[:last]
+		h.down(0)
+	}
+	kept := c[len(h.c):n]
+	slices.Reverse(kept)
+	return kept, acc
+}
+
+// cutMinP keeps the candidates at least minP times as likely as the best, whose
+// relative probability is 1.
+func cutMinP(c []candidate, minP float32) ([]candidate, float64) {
+	var acc float64
+	kept := c[:0]
+	for _, x := range c {
+		if x.p >= minP {
+			kept = append(kept, x)
+			acc += float64(x.p)
+		}
+	}
+	return kept, acc
+}
+
+// argmax returns the index of the largest logit, the lowest among equals; ok is
+// false when there is a NaN or the largest is infinite.
+func argmax(logits []float32) (best uint32, ok bool) {
+	top := float32(math.Inf(-1))
+	for i, l := range logits {
+		if l > top {
+			best, top = uint32(i), l
+		} else if l != l {
+			return 0, false
+		}
+	}
+	return best, !math.IsInf(float64(top), 0)
+}
+
+// uniform returns a number in [0, 1) that depends on seed and pos only: two rounds
+// of the splitmix64 finalizer over a mix of both.
+func uniform(seed uint64, pos int) float64 {
+	x := mix64(seed + 0x9e3779b97f4a7c15)
+	x = mix64(x ^ bits.RotateLeft64(uint64(pos)*0xd1342543de82ef95+0x2545f4914f6cdd1d, 23))
+	return float64(x>>11) / (1 << 53)
+}
+
+var negInf = float32(math.Inf(-1))
+
+func mix64(x uint64) uint64 {
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb
+	return x ^ (x >> 31)
+}

@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// maxStepFailures is how many steps in a row may fail before the engine gives up
+// and the worker restarts.
+const maxStepFailures = 3
+
+// step admits what fits, runs one batch and handles its results. progress is
+// false when there was nothing to compute.
+func (e *Engine) step(ctx context.Context) (progress bool, err error) {
+	admitted := e.admit()
+	e.assemble()
+	if len(e.batch) == 0 {
+		return admitted, nil
+	}
+	err = e.backend.Step(ctx, e.batch)
+	e.count.StepsTotal++
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		return true, e.stepFailed(err)
+	}
+	e.failures = 0
+	for i, s := range e.parts {
+		e.advance(s, len(e.batch[i].Tokens))
+	}
+	clear(e.parts)
+	return true, nil
+}
+
+func (e *Engine) stepFailed(err error) error {
+	e.failures++
+	e.log.Error("step failed", "sequences", len(e.parts), "failures", e.failures, "error", err)
+	for _, s := range e.parts {
+		e.cancel(s, protocol.FinishError, fmt.Errorf("engine step: %w", err))
+	}
+	if e.failures >= maxStepFailures {
+		return fmt.Errorf("engine gives up after %d failed steps: %w", e.failures, err)
+	}
+	return nil
+}
+
+// admit moves waiting sequences, first come first served, to where they get
+// computed, as long as blocks and sequence slots last.
+func (e *Engine) admit() (progress bool) {
+	for len(e.waiting) > 0 && len(e.running)+e.remote < e.cfg.MaxSeqs {
+		s := e.waiting[0]
+		matched := s.matchable(e.info.KV.BlockSize)
+		matched = matched[:e.pool.Match(matched)]
+		fresh := e.blocksFor(len(s.tokens)) - len(matched)
+		if e.pool.Available()-e.pool.pinnedByMatch(matched) < fresh+e.headroom() {
+			return progress
+		}
+		blocks, err := e.pool.Acquire(matched, fresh)
+		if err != nil {
+			return progress
+		}
+		e.waiting = slices.Delete(e.waiting, 0, 1)
+		progress = true
+		s.blocks = blocks
+		s.computed = len(matched) * e.info.KV.BlockSize
+		s.registered = len(matched)
+		e.admitted(s, len(matched))
+	}
+	return progress
+}
+
+// headroom is how many blocks admission leaves alone so that the sequences that
+// run already can grow for a while instead of preempting the newcomer at once.
+func (e *Engine) headroom() int { return min(len(e.running), e.pool.Total()/16) }
+
+func (e *Engine) blocksFor(tokens int) int {
+	return (tokens + e.info.KV.BlockSize - 1) / e.info.KV.BlockSize
+}
+
+func (e *Engine) admitted(s *sequence, cachedBlocks int) {
+	first := !s.counted
+	if first {
+		s.counted = true
+		s.admitted = time.Now()
+		e.count.PromptTokensTotal += uint64(s.given)
+		e.count.CachedTokensTotal += uint64(s.computed)
+	}
+	if s.prefill != nil {
+		s.prefill.cached = s.computed
+		e.run(s)
+		if s.pending() == 0 {
+			e.hold(s)
+		}
+		return
+	}
+	if first {
+		s.gen.first = &FirstToken{Queued: s.admitted.Sub(s.arrived), Cached: s.computed}
+		if e.offer(s, cachedBlocks) {
+			return
+		}
+		e.count.LocalPrefillTotal++
+	}
+	e.run(s)
+}
+
+func (e *Engine) run(s *sequence) {
+	s.state = seqRunning
+	e.running = append(e.running, s)
+	if s.prefill != nil && s.prefill.progress != nil && s.computed > 0 {
+		s.prefill.progress(s.computed, s.blocks)
+	}
+}
+
+// assemble builds the next batch: first one token for each sequence that decodes,
+// then prompt chunks, oldest first, within what is left of the token budget.
+func (e *Engine) assemble() {
+	e.batch, e.parts = e.batch[:0], e.parts[:0]
+	for _, s := range slices.Clone(e.running) {
+		if s.state == seqRunning && s.pending() == 1 && e.grow(s) {
+			e.add(s, 1)
+		}
+	}
+	// Growing may have preempted sequences that were added before.
+	e.dropPreempted()
+	budget := max(e.cfg.MaxBatchTokens-len(e.batch), 1)
+	for _, s := range e.running {
+		if s.pending() > 1 && budget > 0 {
+			n := min(s.pending(), budget)
+			e.add(s, n)
+			budget -= n
+		}
+	}
+}
+
+func (e *Engine) add(s *sequence, n int) {
+	b := BatchSeq{Tokens: s.tokens[s.computed : s.computed+n], Start: s.computed, Blocks: s.blocks}
+	if s.gen != nil && s.computed+n == len(s.tokens) {
+		if s.gen.logits == nil {
+			s.gen.logits = make([]float32, e.info.VocabSize)
+		}
+		b.Logits = s.gen.logits
+	}
+	e.batch = append(e.batch, b)
+	e.parts = append(e.parts, s)
+}
+
+func (e *Engine) dropPreempted() {
+	n := 0
+	for i, s := range e.parts {
+		if s.state == seqRunning {
+			e.batch[n], e.parts[n] = e.batch[i], s
+			n++
+		}
+	}
+	e.batch, e.parts = e.batch[:n], e.parts[:n]
+}
+
+// grow makes sure that the block table of s covers its next token. When no block
+// is left, the newest sequence that may be preempted loses its blocks, in the end
+// s itself.
+func (e *Engine) grow(s *sequence) bool {
+	for len(s.blocks)*e.info.KV.BlockSize <= s.computed {
+		ids, err := e.pool.Acquire(nil, 1)
+		if err == nil {
+			s.blocks = append(s.blocks, ids...)
+			continue
+		}
+		victim := e.newestPreemptible()
+		e.preempt(victim) // s itself can be preempted, so there is always one
+		if victim == s {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Engine) newestPreemptible() *sequence {
+	for i := len(e.running) - 1; i >= 0; i-- {
+		if e.running[i].gen != nil {
+			return e.running[i]
+		}
+	}
+	panic("engine: a growing sequence is not running")
+}
+
+// preempt takes the blocks of a running sequence and puts it at the front of the
+// queue. Its full blocks stay in the prefix cache while there is room, so that
+// often little is computed again.
+func (e *Engine) preempt(s *sequence) {
+	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
+	e.pool.Release(s.blocks)
+	s.blocks, s.computed, s.registered = nil, 0, 0
+	s.state = seqWaiting
+	e.waiting = slices.Insert(e.waiting, 0, s)
+	e.count.PreemptedTotal++
+	e.log.Debug("preempted", "request", s.id, "tokens", len(s.tokens))
+}
+
+// advance takes in that n more tokens of s are computed.
+func (e *Engine) advance(s *sequence, n int) {
+	s.computed += n
+	e.count.ComputedTotal += uint64(n)
+	e.registerComputed(s)
+	switch {
+	case s.prefill != nil:
+		if s.prefill.progress != nil {
+			s.prefill.progress(s.computed, s.blocks)
+		}
+		if s.pending() == 0 {
+			e.hold(s)
+		}
+	case s.pending() == 0:
+		e.next(s)
+	}
+}
+
+// registerComputed offers the blocks that became full to the prefix cache.
+func (e *Engine) registerComputed(s *sequence) {
+	full := s.computed / e.info.KV.BlockSize
+	if full > s.registered {
+		s.chain.Extend(s.tokens[:s.computed])
+		e.pool.Register(s.blocks, &s.chain, s.registered, full)
+		s.registered = full
+	}
+}
+
+// next samples the next token of a sequence whose known tokens are all computed.
+func (e *Engine) next(s *sequence) {
+	g := s.gen
+	if s.output() < g.stop.MinTokens {
+		for _, id := range g.stop.StopTokenIDs {
+			if int(id) < len(g.logits) {
+				g.logits[id] = negInf
+			}
+		}
+	}
+	token, err := e.sampler.sample(g.logits, e.info.TokenLimit, g.sampling, len(s.tokens)-s.prompt)
+	if err != nil {
+		e.cancel(s, protocol.FinishError, err)
+		return
+	}
+	s.tokens = append(s.tokens, token)
+	e.count.GeneratedTotal++
+	out := Output{}
+	if g.first != nil {
+		g.first.Prefill = time.Since(s.admitted)
+		out.First, g.first = g.first, nil
+	}
+	reason, emit := s.finishAfter(token, e.cfg.MaxModelLen)
+	if emit {
+		out.Tokens = []uint32{token}
+	}
+	out.Finish = reason
+	if reason != protocol.FinishNone {
+		e.remove(s)
+		s.state = seqDone
+		e.count.FinishedTotal++
+	}
+	e.outbox = append(e.outbox, delivery{g.out, out})
+}
+
+// hold ends a prefill-only sequence: its blocks stay readable for a transfer.
+func (e *Engine) hold(s *sequence) {
+	e.pool.Hold(s.blocks)
+	held := &Held{Blocks: s.blocks, Tokens: s.computed, Cached: s.prefill.cached, e: e}
+	e.remove(s)
+	s.state = seqDone
+	e.count.FinishedTotal++
+	e.count.RemotePrefillTotal++
+	s.prefill.done <- prefillResult{held: held}
+}
+
+// remove takes a running sequence out of the engine and releases its blocks.
+func (e *Engine) remove(s *sequence) {
+	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
+	e.pool.Release(s.blocks)
+	s.blocks = nil
+	e.forget(s)
+}
+
+// cancel ends a sequence in any state. Blocks of a reservation come back when its
+// holder is sure that nobody writes to them.
+func (e *Engine) cancel(s *sequence, reason protocol.FinishReason, err error) {
+	if s.state != seqDone {
+		switch s.state {
+		case seqWaiting:
+			e.waiting = slices.DeleteFunc(e.waiting, func(o *sequence) bool { return o == s })
+		case seqRunning:
+			e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
+		}
+		s.end(reason, err)
+	}
+	if s.reserve != nil {
+		s.reserve.cancel(err)
+		return
+	}
+	if s.blocks != nil {
+		e.pool.Release(s.blocks)
+		s.blocks = nil
+	}
+	e.forget(s)
+}
+
+func (e *Engine) forget(s *sequence) {
+	if e.seqs[s.id] == s {
+		delete(e.seqs, s.id)
+	}
+}

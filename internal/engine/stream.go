@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"sync"
+)
+
+// Stream delivers the output of one sequence. The scheduler never waits for its
+// reader: output that is not read yet is merged, bounded by the sequence's
+// max_tokens.
+type Stream struct {
+	id     string
+	cancel func()
+
+	mu     sync.Mutex
+	out    Output
+	filled bool
+	done   bool
+	wake   chan struct{} // capacity 1
+}
+
+func newStream(id string, cancel func()) *Stream {
+	return &Stream{id: id, cancel: cancel, wake: make(chan struct{}, 1)}
+}
+
+// Next waits for output. After the output with a finish reason it returns io.EOF.
+// If ctx ends first its cause is returned; the sequence goes on until Cancel.
+func (s *Stream) Next(ctx context.Context) (Output, error) {
+	for {
+		s.mu.Lock()
+		if s.filled {
+			out := s.out
+			s.out, s.filled = Output{}, false
+			s.mu.Unlock()
+			return out, nil
+		}
+		done := s.done
+		s.mu.Unlock()
+		if done {
+			return Output{}, io.EOF
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return Output{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Cancel ends the sequence and frees its blocks; it does nothing to a finished one.
+func (s *Stream) Cancel() { s.cancel() }
+
+// push adds output; only the scheduler calls it.
+func (s *Stream) push(o Output) {
+	s.mu.Lock()
+	s.out.Tokens = append(s.out.Tokens, o.Tokens...)
+	if o.First != nil {
+		s.out.First = o.First
+	}
+	if o.Finish != "" {
+		s.out.Finish, s.out.Err, s.done = o.Finish, o.Err, true
+	}
+	s.filled = true
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

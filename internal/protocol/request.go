@@ -1,0 +1,123 @@
+package protocol
+
+import "time"
+
+// PreprocessedRequest is what a frontend sends to a worker: one prompt as token
+// ids, and how to continue it.
+type PreprocessedRequest struct {
+	RequestID string   `json:"request_id"`
+	Model     string   `json:"model"`
+	ModelSum  string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
+	TokenIDs  []uint32 `json:"token_ids"`
+	// Generated is how many of the last TokenIDs are output of an earlier attempt
+	// that was migrated; they count as output for sampling positions and limits.
+	Generated   int             `json:"generated"`
+	Stop        StopConditions  `json:"stop_conditions"`
+	Sampling    SamplingOptions `json:"sampling_options"`
+	ReceivedAt  time.Time       `json:"received_at"` // at the frontend
+	Annotations []string        `json:"annotations"`
+	Disagg      DisaggHints     `json:"disagg"`
+}
+
+// StopConditions say when generation ends. Stop strings are not among them: the
+// frontend, which owns the tokenizer, matches those and cancels.
+type StopConditions struct {
+	MaxTokens    int      `json:"max_tokens"` // counted without Generated
+	MinTokens    int      `json:"min_tokens"`
+	StopTokenIDs []uint32 `json:"stop_token_ids"` // end-of-sequence and user ids
+}
+
+// SamplingOptions choose the next token from the logits. Temperature 0 is greedy.
+// Order of operations: temperature, top-k, top-p, min-p, draw.
+type SamplingOptions struct {
+	Temperature float32 `json:"temperature"`
+	TopP        float32 `json:"top_p"` // 1 or 0: off
+	TopK        int     `json:"top_k"` // 0 or negative: off
+	MinP        float32 `json:"min_p"` // 0: off
+	// Seed fixes the random draws: the draw for output position i depends on
+	// (Seed, i) only, whatever else is in the batch.
+	Seed uint64 `json:"seed"`
+}
+
+// DisaggHints overrides the cluster's disaggregation decision for one request.
+type DisaggHints struct {
+	// Force is "", "remote" or "local".
+	Force string `json:"force"`
+}
+
+// FinishReason says why a sequence ended.
+type FinishReason string
+
+// Finish reasons.
+const (
+	FinishNone      FinishReason = ""
+	FinishStop      FinishReason = "stop"   // an end-of-sequence or stop token, or a stop string
+	FinishLength    FinishReason = "length" // max_tokens or the context length
+	FinishCancelled FinishReason = "cancelled"
+	FinishError     FinishReason = "error"
+)
+
+// EngineOutput is one message of a worker's answer stream.
+type EngineOutput struct {
+	TokenIDs []uint32     `json:"token_ids"`
+	Finish   FinishReason `json:"finish_reason"`
+	Error    string       `json:"error"`
+	// Timing is set on the first output.
+	Timing *Timing `json:"timing"`
+	// Usage is set on the last output.
+	Usage *Usage `json:"completion_usage"`
+}
+
+// Timing tells where the prompt was computed and how long the phases took.
+type Timing struct {
+	Worker       string `json:"worker"`
+	Prefill      string `json:"prefill"`     // prefill worker's name or "local"
+	PrefillWhy   string `json:"prefill_why"` // reason for local
+	QueueNS      int64  `json:"queue_ns"`    // waiting for admission
+	PrefillNS    int64  `json:"prefill_ns"`  // admission to first token
+	CachedTokens int    `json:"cached_tokens"`
+}
+
+// Usage counts tokens of one request.
+type Usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	CachedTokens     int `json:"cached_tokens"`
+}
+
+// RemotePrefillRequest asks any prefill worker to compute the KV blocks of a
+// prompt and to write them into blocks that a decode worker has reserved.
+type RemotePrefillRequest struct {
+	RequestID string   `json:"request_id"`
+	Attempt   int      `json:"attempt"`
+	ModelSum  string   `json:"mdc_sum"`
+	TokenIDs  []uint32 `json:"prompt_token_ids"` // without the last prompt token: decode computes it
+	// EngineID names the decode worker's NIXL agent; Worker is its human name.
+	EngineID string `json:"engine_id"`
+	Worker   string `json:"worker"`
+	// BlockIDs are the decode worker's blocks for the whole prompt, in order;
+	// the first ComputedBlocks of them already hold valid KV and stay untouched.
+	BlockIDs       []int32 `json:"block_ids"`
+	ComputedBlocks int     `json:"computed_blocks"`
+	BlockSize      int     `json:"block_size"`
+	BlockBytes     int64   `json:"block_bytes"`
+	HashSeed       uint64  `json:"hash_seed"`
+	// Ticket authorizes the writes; see package nixl.
+	Ticket   string    `json:"ticket"`
+	Deadline time.Time `json:"deadline"`
+	// EnqueuedAt is when the decode worker put it on the queue.
+	EnqueuedAt time.Time `json:"enqueued_at"`
+}
+
+// PrefillNotice is the NIXL notification that ends a remote prefill.
+type PrefillNotice struct {
+	RequestID string `json:"request_id"`
+	Attempt   int    `json:"attempt"`
+	Ticket    string `json:"ticket"`
+	Worker    string `json:"worker"` // the prefill worker
+	Tokens    int    `json:"tokens"` // tokens whose KV is now in place
+	Error     string `json:"error"`  // why it failed; empty on success
+	ComputeNS int64  `json:"compute_ns"`
+	WriteNS   int64  `json:"write_ns"`
+	Bytes     int64  `json:"bytes"`
+}
