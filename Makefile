@@ -1,0 +1,45 @@
+# What contributors run; "make help" lists it. Everything is plain Go tooling.
+# cgo stays off, so that the same two static files run everywhere.
+export CGO_ENABLED = 0
+TIMEOUT  ?= 10m
+FUZZTIME ?= 30s
+BENCH    ?= .
+# The race detector costs a factor of ten: it runs where goroutines share memory.
+RACE     ?= $(shell scripts/concurrent-packages.sh)
+
+.DEFAULT_GOAL := help
+.PHONY: up down build test race lint bench fuzz golden docs help
+
+up: build ## start a local cluster: 2 prefill and 4 decode workers
+	bin/dynctl up --prefill 2 --decode 4
+
+down: build ## stop the local cluster
+	bin/dynctl down
+
+build: ## build bin/dynctl and bin/dynamod
+	go build -trimpath -o bin/ ./cmd/dynctl ./cmd/dynamod
+
+test: ## run all tests
+	go test -timeout $(TIMEOUT) ./...
+
+race: ## run the tests of packages with concurrency under the race detector
+	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)
+
+lint: ## vet, staticcheck, golangci-lint
+	go vet ./... && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
+
+bench: ## run benchmarks; BENCH=pattern chooses some
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+golden: ## write the golden files of tests anew; review the difference
+	go test $$(scripts/golden-packages.sh) -update
+
+docs: ## write generated files anew: example configuration, manuals
+	go generate ./...
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

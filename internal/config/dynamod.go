@@ -1,0 +1,232 @@
+package config
+
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// DefaultCluster is the name of a cluster that was given none.
+const DefaultCluster = "local"
+
+const defaultNamespace = cluster.DefaultNamespace
+
+// Default listeners of the embedded servers. An agent may take a free port
+// instead when one of these is in use, but only if the value is still the
+// default: a port that someone chose is never replaced.
+const (
+	DefaultEtcdListen = "127.0.0.1:2379"
+	DefaultNATSListen = "127.0.0.1:4222"
+)
+
+// Dynamod holds every setting of the node agent. Zero ints of Engine and CPU
+// mean the default of the engine.
+type Dynamod struct {
+	Cluster   string `mapstructure:"cluster"`
+	Namespace string `mapstructure:"namespace"`
+	StateDir  string `mapstructure:"state_dir"`
+
+	Node         Node     `mapstructure:"node"`
+	Log          Log      `mapstructure:"log"`
+	Etcd         Etcd     `mapstructure:"etcd"`
+	NATS         NATS     `mapstructure:"nats"`
+	Frontend     Frontend `mapstructure:"frontend"`
+	Status       Listener `mapstructure:"status"`
+	RequestPlane Listener `mapstructure:"request_plane"`
+	NIXL         NIXL     `mapstructure:"nixl"`
+	CPU          CPU      `mapstructure:"cpu"`
+	Engine       Engine   `mapstructure:"engine"`
+	Disagg       Disagg   `mapstructure:"disagg"`
+	Router       Router   `mapstructure:"router"`
+	Drain        Drain    `mapstructure:"drain"`
+}
+
+// Node names this agent and says where others reach it.
+type Node struct {
+	Name          string `mapstructure:"name"`
+	AdvertiseHost string `mapstructure:"advertise_host"` // without a port
+	// Roles are the roles whose workers belong here; empty means all.
+	Roles []string `mapstructure:"roles"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `mapstructure:"level"`  // debug, info, warn, error
+	Format string `mapstructure:"format"` // text, json
+}
+
+// Server modes of [Etcd] and [NATS].
+const (
+	ModeAuto     = "auto"     // external when an address is configured, else embedded
+	ModeEmbedded = "embedded" // run the server in this process, whatever addresses are set
+	ModeExternal = "external" // connect to the configured addresses
+)
+
+// Etcd is the store: an embedded server or an external cluster.
+type Etcd struct {
+	EtcdClient `mapstructure:",squash"`
+	Mode       string        `mapstructure:"mode"`
+	Listen     string        `mapstructure:"listen"` // of the embedded server
+	LeaseTTL   time.Duration `mapstructure:"lease_ttl"`
+}
+
+// External reports whether to connect to Endpoints instead of running a server.
+func (e Etcd) External() bool {
+	return e.Mode == ModeExternal || e.Mode != ModeEmbedded && len(e.Endpoints) > 0
+}
+
+// NATS is the event plane and the prefill queue: embedded or external.
+type NATS struct {
+	NATSClient `mapstructure:",squash"`
+	Mode       string `mapstructure:"mode"`
+	Listen     string `mapstructure:"listen"` // of the embedded server
+}
+
+// External reports whether to connect to URL instead of running a server.
+func (n NATS) External() bool {
+	return n.Mode == ModeExternal || n.Mode != ModeEmbedded && n.URL != ""
+}
+
+// Frontend is the OpenAI-compatible HTTP server.
+type Frontend struct {
+	Enabled        bool          `mapstructure:"enabled"`
+	Host           string        `mapstructure:"host"`
+	Port           int           `mapstructure:"port"` // 0 takes a free one
+	BodyLimit      Size          `mapstructure:"body_limit"`
+	APIKey         Secret        `mapstructure:"api_key"`
+	RequestTimeout time.Duration `mapstructure:"request_timeout"`
+	MigrationLimit int           `mapstructure:"migration_limit"`
+}
+
+// Listener is an address to listen on.
+type Listener struct {
+	Listen string `mapstructure:"listen"` // host:port; port 0 takes a free one
+}
+
+// NIXL is the KV data path.
+type NIXL struct {
+	Listen     string   `mapstructure:"listen"`
+	Transports []string `mapstructure:"transports"` // empty: best one per peer
+}
+
+// CPU says how many CPU devices the node offers.
+type CPU struct {
+	Devices int `mapstructure:"devices"`
+	Cores   int `mapstructure:"cores"` // in all devices together; 0 means all
+}
+
+// Engine limits what one worker holds; 0 means the engine's default.
+type Engine struct {
+	KVBlocks       int `mapstructure:"kv_blocks"`
+	BlockSize      int `mapstructure:"block_size"` // tokens
+	MaxSeqs        int `mapstructure:"max_seqs"`
+	MaxBatchTokens int `mapstructure:"max_batch_tokens"`
+}
+
+// Spec returns the limits in the words of a topology.
+func (e Engine) Spec() cluster.EngineSpec {
+	return cluster.EngineSpec{
+		KVBlocks: e.KVBlocks, BlockSize: e.BlockSize,
+		MaxSeqs: e.MaxSeqs, MaxBatchTokens: e.MaxBatchTokens,
+	}
+}
+
+// Disagg decides between local and remote prefill.
+type Disagg struct {
+	Strategy              string        `mapstructure:"strategy"`
+	MaxLocalPrefillTokens int           `mapstructure:"max_local_prefill_tokens"`
+	MaxPrefillQueueDepth  int           `mapstructure:"max_prefill_queue_depth"`
+	RemotePrefillTimeout  time.Duration `mapstructure:"remote_prefill_timeout"`
+}
+
+// Router chooses the worker of a request.
+type Router struct {
+	Policy string `mapstructure:"policy"`
+}
+
+// Drain limits a graceful stop.
+type Drain struct {
+	Deadline time.Duration `mapstructure:"deadline"`
+}
+
+const maxPort = 65535
+
+// DynamodTable returns the settings of dynamod.
+func DynamodTable() Table {
+	t := Table{
+		Program: "dynamod",
+		Sections: []Section{
+			{"", "The cluster this node belongs to"},
+			{"node", "This node"},
+			{"log", "Logs, written to standard error"},
+			{"etcd", "etcd: discovery, leases, desired state"},
+			{"nats", "NATS: events and the prefill queue"},
+			{"frontend", "OpenAI-compatible HTTP server"},
+			{"status", "Health, readiness and metrics over HTTP"},
+			{"request_plane", "Requests between frontends and workers"},
+			{"nixl", "KV cache transfer between workers"},
+			{"cpu", "CPU devices"},
+			{"engine", "Limits of every worker on this node, where the topology sets none"},
+			{"disagg", "Local or remote prefill"},
+			{"router", "Choice of the worker"},
+			{"drain", "Stopping"},
+		},
+	}
+	t.Keys = append(t.Keys, clusterKeys()...)
+	t.Keys = append(t.Keys,
+		Key{Name: "node.name", Kind: KindString, Default: "node-1", Help: "name of this node, unique in the cluster"},
+		Key{Name: "node.advertise_host", Kind: KindString, Default: "127.0.0.1", Help: "host name or address at which other nodes reach this one"},
+		Key{Name: "node.roles", Kind: KindList, Default: []string{}, Choices: []string{"prefill", "decode", "encode"}, Help: "roles whose workers belong on this node; others come here only when no other node can take them; empty means all"},
+		Key{Name: "log.level", Kind: KindString, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Help: "least severe level that is logged"},
+		Key{Name: "log.format", Kind: KindString, Default: "text", Choices: []string{"text", "json"}, Help: "form of the lines: text for people, json for log collectors"},
+		Key{Name: "etcd.mode", Kind: KindString, Default: ModeAuto, Choices: serverModes(), Help: "where etcd runs: embedded in this process, or external at etcd.endpoints; auto is external when endpoints are set"},
+	)
+	t.Keys = append(t.Keys, etcdClientKeys()...)
+	t.Keys = append(t.Keys,
+		Key{Name: "etcd.listen", Kind: KindString, Default: DefaultEtcdListen, Help: "address of the embedded etcd; when this default is in use, a free port is taken"},
+		Key{Name: "etcd.lease_ttl", Kind: KindDuration, Default: 10 * time.Second, Aliases: []Alias{{Name: "ETCD_LEASE_TTL", Unit: "s"}}, Help: "time after which a silent worker counts as gone, in whole seconds"},
+		Key{Name: "nats.mode", Kind: KindString, Default: ModeAuto, Choices: serverModes(), Help: "where NATS runs: embedded in this process, or external at nats.url; auto is external when a URL is set"},
+	)
+	t.Keys = append(t.Keys, natsClientKeys()...)
+	t.Keys = append(t.Keys, dynamodServingKeys()...)
+	return t
+}
+
+func serverModes() []string { return []string{ModeAuto, ModeEmbedded, ModeExternal} }
+
+func dynamodServingKeys() []Key {
+	const million = 1_000_000
+	return []Key{
+		{Name: "nats.listen", Kind: KindString, Default: DefaultNATSListen, Help: "address of the embedded NATS; when this default is in use, a free port is taken"},
+
+		{Name: "frontend.enabled", Kind: KindBool, Default: true, Help: "serve HTTP on this node"},
+		{Name: "frontend.host", Kind: KindString, Default: "127.0.0.1", Aliases: []Alias{{Name: "DYN_HTTP_HOST"}}, Help: "address to listen on; 0.0.0.0 for all"},
+		{Name: "frontend.port", Kind: KindInt, Default: 8000, Max: maxPort, Aliases: []Alias{{Name: "DYN_HTTP_PORT"}}, Help: "port to listen on; 0 takes a free one"},
+		{Name: "frontend.body_limit", Kind: KindSize, Default: Size(45 << 20), Aliases: []Alias{{Name: "DYN_HTTP_BODY_LIMIT_MB", Unit: "MiB"}}, Help: "largest request body; larger ones are answered with 413"},
+		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "key that clients must send as a bearer token; empty lets everyone in"},
+		{Name: "frontend.request_timeout", Kind: KindDuration, Default: 10 * time.Minute, Help: "longest time for one request; 0 means no limit"},
+		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
+
+		{Name: "status.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address of the status server; port 0 takes a free one"},
+		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
+		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
+		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "tcp"}, Help: "transports to use; empty chooses the best one for each peer"},
+
+		{Name: "cpu.devices", Kind: KindInt, Default: 1, Min: 1, Max: 256, Help: "how many CPU devices to offer; more of them isolate workers from each other and slow each decode step"},
+		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all of the machine"},
+
+		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},
+		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},
+		{Name: "engine.max_seqs", Kind: KindInt, Default: 0, Max: million, Help: "sequences that one worker runs at once; 0 means the engine's default"},
+		{Name: "engine.max_batch_tokens", Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
+
+		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue"}, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue"},
+		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself"},
+		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Help: "with more requests than this in the prefill queue, decode workers prefill themselves"},
+		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Help: "longest wait for a remote prefill before the decode worker does it itself"},
+
+		{Name: "router.policy", Kind: KindString, Default: "least-loaded", Choices: []string{"round-robin", "least-loaded"}, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker"},
+
+		{Name: "drain.deadline", Kind: KindDuration, Default: 60 * time.Second, Help: "how long a stop by SIGTERM waits for running requests"},
+	}
+}

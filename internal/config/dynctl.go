@@ -1,0 +1,51 @@
+package config
+
+import "time"
+
+// Dynctl holds every setting of the operator's command line.
+type Dynctl struct {
+	Cluster   string `mapstructure:"cluster"`
+	Namespace string `mapstructure:"namespace"`
+	StateDir  string `mapstructure:"state_dir"`
+	Output    string `mapstructure:"output"` // table, wide, json, yaml, name
+	Color     string `mapstructure:"color"`  // auto, always, never
+	ReadOnly  bool   `mapstructure:"read_only"`
+
+	Etcd EtcdClient `mapstructure:"etcd"`
+	NATS NATSClient `mapstructure:"nats"`
+	Top  Top        `mapstructure:"top"`
+}
+
+// Top is how the dashboard looks.
+type Top struct {
+	Interval time.Duration `mapstructure:"interval"`
+	Theme    string        `mapstructure:"theme"`
+	ASCII    bool          `mapstructure:"ascii"`
+}
+
+// DynctlTable returns the settings of dynctl.
+func DynctlTable() Table {
+	t := Table{
+		Program: "dynctl",
+		Sections: []Section{
+			{"", "The cluster to talk to, and how to answer"},
+			{"etcd", "etcd of the cluster; without endpoints, that of the dynamod in state_dir"},
+			{"nats", "NATS of the cluster; without a URL, that of the dynamod in state_dir"},
+			{"top", "The dashboard"},
+		},
+	}
+	t.Keys = append(t.Keys, clusterKeys()...)
+	t.Keys = append(t.Keys,
+		Key{Name: "output", Kind: KindString, Default: "table", Short: "o", Choices: []string{"table", "wide", "json", "yaml", "name"}, Help: "format of answers"},
+		Key{Name: "color", Kind: KindString, Default: "auto", Choices: []string{"auto", "always", "never"}, Help: "color on terminals, always or never"},
+		Key{Name: "read_only", Kind: KindBool, Default: false, Help: "refuse every command that changes the cluster"},
+	)
+	t.Keys = append(t.Keys, etcdClientKeys()...)
+	t.Keys = append(t.Keys, natsClientKeys()...)
+	t.Keys = append(t.Keys,
+		Key{Name: "top.interval", Kind: KindDuration, Default: time.Second, Flag: "interval", Command: "top", Help: "time between two snapshots"},
+		Key{Name: "top.theme", Kind: KindString, Default: "auto", Choices: []string{"auto", "dark", "light", "mono"}, Flag: "theme", Command: "top", Help: "colors of the dashboard; auto follows the terminal's background"},
+		Key{Name: "top.ascii", Kind: KindBool, Default: false, Flag: "ascii", Command: "top", Help: "draw with ASCII characters only"},
+	)
+	return t
+}

@@ -1,0 +1,120 @@
+package config
+
+import "path/filepath"
+
+// EtcdClient is how to reach the cluster's etcd.
+type EtcdClient struct {
+	// Endpoints are "host:port" or "http(s)://host:port".
+	Endpoints []string `mapstructure:"endpoints"`
+	Username  string   `mapstructure:"username"`
+	Password  Secret   `mapstructure:"password"`
+	// CAFile, CertFile and KeyFile are paths, or the PEM text itself.
+	CAFile   string `mapstructure:"ca_file"`
+	CertFile string `mapstructure:"cert_file"`
+	KeyFile  string `mapstructure:"key_file"`
+}
+
+// NATSClient is how to reach the cluster's NATS.
+type NATSClient struct {
+	// URL is one or more "nats://host:port", joined by commas.
+	URL       string `mapstructure:"url"`
+	Username  string `mapstructure:"username"`
+	Password  Secret `mapstructure:"password"`
+	Token     Secret `mapstructure:"token"`
+	CredsFile string `mapstructure:"creds_file"`
+}
+
+// defaultStateDir follows the XDG base directory rules: a relative
+// XDG_STATE_HOME is ignored. Without a home there is no default.
+func defaultStateDir(getenv func(string) string) string {
+	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "dynctl")
+	}
+	if home := getenv("HOME"); home != "" {
+		return filepath.Join(home, ".local", "state", "dynctl")
+	}
+	return ""
+}
+
+func etcdClientKeys() []Key {
+	return []Key{
+		{
+			Name: "etcd.endpoints", Kind: KindList, Default: []string{},
+			Help:    "etcd servers of the cluster, as host:port or https://host:port",
+			Aliases: []Alias{{Name: "ETCD_ENDPOINTS"}},
+		},
+		{
+			Name: "etcd.username", Kind: KindString, Default: "",
+			Help:    "etcd user",
+			Aliases: []Alias{{Name: "ETCD_AUTH_USERNAME"}},
+		},
+		{
+			Name: "etcd.password", Kind: KindSecret, Default: Secret(""),
+			Help:    "password of the etcd user",
+			Aliases: []Alias{{Name: "ETCD_AUTH_PASSWORD"}},
+		},
+		{
+			Name: "etcd.ca_file", Kind: KindPath, Default: "",
+			Help:    "certificate authority that signed etcd's certificate: a file, or the PEM text itself",
+			Aliases: []Alias{{Name: "ETCD_AUTH_CA"}},
+		},
+		{
+			Name: "etcd.cert_file", Kind: KindPath, Default: "",
+			Help:    "client certificate for etcd: a file, or the PEM text itself",
+			Aliases: []Alias{{Name: "ETCD_AUTH_CLIENT_CERT"}},
+		},
+		{
+			Name: "etcd.key_file", Kind: KindPath, Default: "",
+			Help:    "key of the client certificate: a file, or the PEM text itself",
+			Aliases: []Alias{{Name: "ETCD_AUTH_CLIENT_KEY"}},
+		},
+	}
+}
+
+func natsClientKeys() []Key {
+	return []Key{
+		{
+			Name: "nats.url", Kind: KindString, Default: "",
+			Help:    "NATS servers of the cluster, as nats://host:port, joined by commas",
+			Aliases: []Alias{{Name: "NATS_SERVER"}},
+		},
+		{
+			Name: "nats.username", Kind: KindString, Default: "",
+			Help:    "NATS user",
+			Aliases: []Alias{{Name: "NATS_AUTH_USERNAME"}},
+		},
+		{
+			Name: "nats.password", Kind: KindSecret, Default: Secret(""),
+			Help:    "password of the NATS user",
+			Aliases: []Alias{{Name: "NATS_AUTH_PASSWORD"}},
+		},
+		{
+			Name: "nats.token", Kind: KindSecret, Default: Secret(""),
+			Help:    "NATS token, instead of a user",
+			Aliases: []Alias{{Name: "NATS_AUTH_TOKEN"}},
+		},
+		{
+			Name: "nats.creds_file", Kind: KindPath, Default: "",
+			Help:    "NATS credentials file, instead of a user or token",
+			Aliases: []Alias{{Name: "NATS_AUTH_CREDENTIALS_FILE"}},
+		},
+	}
+}
+
+func clusterKeys() []Key {
+	return []Key{
+		{
+			Name: "cluster", Kind: KindString, Default: DefaultCluster, Short: "c",
+			Help: "name of the cluster, shown wherever its state is shown",
+		},
+		{
+			Name: "namespace", Kind: KindString, Default: defaultNamespace,
+			Help:    "namespace of all keys and subjects; several clusters can share etcd and NATS under different ones",
+			Aliases: []Alias{{Name: "DYN_NAMESPACE"}},
+		},
+		{
+			Name: "state_dir", Kind: KindPath, DefaultText: "~/.local/state/dynctl", defaultFrom: defaultStateDir,
+			Help: "directory for what outlives a process: embedded servers, the built-in model, logs; the default follows XDG_STATE_HOME",
+		},
+	}
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// validator collects problems; Origins.Locate adds where values came from.
+type validator struct{ problems Problems }
+
+func (v *validator) wrong(key, format string, args ...any) {
+	v.problems = append(v.problems, Problem{Key: key, Text: fmt.Sprintf(format, args...)})
+}
+
+// limits checks every field of cfg, a struct, against its key in the table.
+func (v *validator) limits(t Table, cfg any) {
+	fields := map[string]any{}
+	collect(reflect.ValueOf(cfg), "", fields)
+	for _, k := range t.Keys {
+		if err := k.check(fields[k.Name]); err != nil {
+			v.wrong(k.Name, "%v", err)
+		}
+	}
+}
+
+// collect finds the value of every key in a configuration struct.
+func collect(s reflect.Value, prefix string, out map[string]any) {
+	for i := range s.NumField() {
+		tag := s.Type().Field(i).Tag.Get("mapstructure")
+		switch f := s.Field(i); {
+		case tag == ",squash":
+			collect(f, prefix, out)
+		case f.Kind() == reflect.Struct:
+			collect(f, prefix+tag+".", out)
+		default:
+			out[prefix+tag] = f.Interface()
+		}
+	}
+}
+
+// namePattern is what may stand in a store key and on a screen as one word.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+func (v *validator) name(key, name string) {
+	if !namePattern.MatchString(name) {
+		v.wrong(key, "%q is not a name: use up to 63 letters, digits, dots, - and _, with a letter or digit at both ends", name)
+	}
+}
+
+func (v *validator) cluster(name, namespace, stateDir string) {
+	v.name("cluster", name)
+	if err := cluster.ValidateNamespace(namespace); err != nil {
+		v.wrong("namespace", "%v", err)
+	}
+	if stateDir == "" {
+		v.wrong("state_dir", "is empty and there is no home directory; set it to an absolute path")
+	}
+}
+
+// listen checks host:port, where the host may be empty and the port 0.
+func (v *validator) listen(key, addr string) {
+	_, port, err := net.SplitHostPort(addr)
+	if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || strconv.FormatUint(n, 10) != port {
+		v.wrong(key, "%q is not an address: expected host:port, like 127.0.0.1:0", addr)
+	}
+}
+
+// dialable checks host:port with both present, optionally behind a scheme.
+func dialable(addr string, schemes ...string) bool {
+	if strings.Contains(addr, "://") {
+		u, err := url.Parse(addr)
+		if err != nil || strings.Trim(u.Path, "/") != "" {
+			return false
+		}
+		known := false
+		for _, s := range schemes {
+			known = known || u.Scheme == s
+		}
+		if !known {
+			return false
+		}
+		addr = u.Host
+	}
+	host, port, err := net.SplitHostPort(addr)
+	n, perr := strconv.ParseUint(port, 10, 16)
+	return err == nil && perr == nil && host != "" && n > 0
+}
+
+func (v *validator) etcd(e EtcdClient) {
+	for _, ep := range e.Endpoints {
+		if !dialable(ep, "http", "https") {
+			v.wrong("etcd.endpoints", "%q is not an endpoint: expected host:port or https://host:port", ep)
+		}
+	}
+	if e.Username == "" && e.Password != "" {
+		v.wrong("etcd.username", "is not set, but etcd.password is")
+	}
+	if e.Username != "" && e.Password == "" {
+		v.wrong("etcd.password", "is not set, but etcd.username is")
+	}
+	if e.CertFile != "" && e.KeyFile == "" {
+		v.wrong("etcd.key_file", "is not set, but etcd.cert_file is")
+	}
+	if e.KeyFile != "" && e.CertFile == "" {
+		v.wrong("etcd.cert_file", "is not set, but etcd.key_file is")
+	}
+}
+
+func (v *validator) nats(n NATSClient) {
+	for u := range strings.SplitSeq(n.URL, ",") {
+		if n.URL != "" && !dialable(strings.TrimSpace(u), "nats", "tls", "ws", "wss") {
+			v.wrong("nats.url", "%q is not a server: expected nats://host:port", strings.TrimSpace(u))
+		}
+	}
+	if n.Username == "" && n.Password != "" {
+		v.wrong("nats.username", "is not set, but nats.password is")
+	}
+	ways := []string{}
+	for _, w := range []struct {
+		set bool
+		key string
+	}{{n.Username != "", "nats.username"}, {n.Token != "", "nats.token"}, {n.CredsFile != "", "nats.creds_file"}} {
+		if w.set {
+			ways = append(ways, w.key)
+		}
+	}
+	if len(ways) > 1 {
+		v.wrong(ways[0], "cannot stand beside %s: choose one way to log in", ways[1])
+	}
+}
+
+// Validate checks what a single value cannot show, and once more the limits of
+// each value, for a configuration that was not loaded but written in code. The
+// error is [Problems].
+func (d Dynamod) Validate() error {
+	var v validator
+	v.limits(DynamodTable(), d)
+	v.cluster(d.Cluster, d.Namespace, d.StateDir)
+	v.name("node.name", d.Node.Name)
+	if h := d.Node.AdvertiseHost; h == "" || strings.ContainsAny(h, " /") || strings.Contains(h, ":") && net.ParseIP(h) == nil {
+		v.wrong("node.advertise_host", "%q is not a host name or address without a port", h)
+	}
+	v.etcd(d.Etcd.EtcdClient)
+	v.nats(d.NATS.NATSClient)
+	if d.Etcd.Mode == ModeExternal && len(d.Etcd.Endpoints) == 0 {
+		v.wrong("etcd.endpoints", "is empty, but etcd.mode is %s", ModeExternal)
+	}
+	if d.NATS.Mode == ModeExternal && d.NATS.URL == "" {
+		v.wrong("nats.url", "is empty, but nats.mode is %s", ModeExternal)
+	}
+	for _, l := range []struct{ key, addr string }{
+		{"etcd.listen", d.Etcd.Listen},
+		{"nats.listen", d.NATS.Listen},
+		{"frontend.host", net.JoinHostPort(d.Frontend.Host, strconv.Itoa(d.Frontend.Port))},
+		{"status.listen", d.Status.Listen},
+		{"request_plane.listen", d.RequestPlane.Listen},
+		{"nixl.listen", d.NIXL.Listen},
+	} {
+		v.listen(l.key, l.addr)
+	}
+	// etcd counts leases in seconds. Below two, a busy machine loses them for nothing.
+	if ttl := d.Etcd.LeaseTTL; ttl < 2*time.Second || ttl > time.Hour || ttl%time.Second != 0 {
+		v.wrong("etcd.lease_ttl", "%s is not a number of whole seconds from 2s to 1h", formatDuration(ttl))
+	}
+	if d.Frontend.BodyLimit == 0 {
+		v.wrong("frontend.body_limit", "0 would refuse every request; expected a size like 45MiB")
+	}
+	if d.Disagg.RemotePrefillTimeout == 0 {
+		v.wrong("disagg.remote_prefill_timeout", "0 would never wait; expected a duration like 30s")
+	}
+	// The other limits of an engine are in the table already.
+	if err := (cluster.EngineSpec{BlockSize: d.Engine.BlockSize}).Validate(); err != nil {
+		v.wrong("engine.block_size", "%d is not a number of tokens: expected 16, 32, 64 or 128", d.Engine.BlockSize)
+	}
+	return v.problems.err()
+}
+
+// Validate checks what a single value cannot show, like [Dynamod.Validate].
+func (d Dynctl) Validate() error {
+	var v validator
+	v.limits(DynctlTable(), d)
+	v.cluster(d.Cluster, d.Namespace, d.StateDir)
+	v.etcd(d.Etcd)
+	v.nats(d.NATS)
+	if i := d.Top.Interval; i < 100*time.Millisecond || i > time.Hour {
+		v.wrong("top.interval", "%s is not between 100ms and 1h", formatDuration(i))
+	}
+	return v.problems.err()
+}

@@ -1,0 +1,99 @@
+package deps
+
+// Packages of this module are named as below internal/, or as cmd/...; those of
+// the standard library as std:...; "x/..." means x and everything below it.
+
+// only lists all that a package may import of this module. A package without a
+// rule here is one of those that put others together.
+type only struct {
+	pkg string
+	may []string
+	why string
+}
+
+var onlyRules = []only{
+	{"cluster", nil, "the nouns: every other package uses them"},
+	{"metrics", nil, "names and counters: every other package uses them"},
+	{"config", []string{"cluster"}, "settings know nouns, not parts; cluster owns the default namespace and the rules of names"},
+	{"blockhash", nil, "a pure function that workers and routers must agree on"},
+	{"protocol", []string{"cluster"}, "messages are nouns with an encoding"},
+	{"tokenizer", nil, "pure: knows nothing of serving"},
+	{"jinja", nil, "pure: knows nothing of serving"},
+	{"chat", []string{"cluster", "tokenizer", "jinja", "protocol"}, "text in, tokens out; the frontend does the serving"},
+	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
+	{"kvindex", []string{"cluster", "blockhash"}, "a pure data structure fed by its caller"},
+	{"store", []string{"cluster"}, "etcd behind an interface; runtime joins it with the other planes"},
+	{"events", []string{"cluster", "protocol", "metrics"}, "NATS behind an interface; runtime joins it with the other planes"},
+	{"requestplane", []string{"cluster", "protocol", "metrics"}, "streams behind an interface; runtime joins it with the other planes"},
+	{"runtime", []string{"cluster", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
+	{"embedded", []string{"cluster"}, "runs servers; clients are elsewhere"},
+	{"nixl/...", []string{"cluster", "metrics", "nixl/..."}, "moves bytes; what they mean is the worker's business"},
+	{"engine", []string{"cluster", "model/...", "metrics", "protocol", "blockhash"}, "knows no backend: the agent injects it"},
+	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "model/...", "metrics"}, "a backend is arithmetic"},
+	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "model/...", "metrics"}, "a backend is arithmetic, this one pretended"},
+	{"cuda/...", []string{"cluster", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic; it satisfies nixl's memory interface without importing it"},
+	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
+	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},
+}
+
+// never lists what a package must not link: not itself, nor through others.
+type never struct {
+	pkg   string
+	links []string
+	why   string
+}
+
+// computing are the parts that make dynamod large.
+var computing = []string{
+	"engine/...", "cuda/...", "model/...", "worker/...", "agent/...", "embedded/...", "frontend/...",
+	"go.etcd.io/etcd/server/v3/...", "github.com/nats-io/nats-server/v2/...",
+}
+
+var neverRules = []never{
+	{"cmd/dynctl", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
+	{"cli/...", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
+	{"client/...", append([]string{"cli/...", "tui/...", "controller/..."}, computing...), "the client is what dynctl knows of a cluster"},
+	{"cmd/dynamod", []string{"cli/...", "tui/...", "client/...", "github.com/charmbracelet/..."}, "an agent has no screen"},
+	{"cmd/...", []string{"std:testing", "std:net/http/httptest"}, "test support would bring its flags into the programs"},
+	{"engine", []string{"runtime/...", "store/...", "events/...", "requestplane/...", "frontend/...", "engine/cpu/...", "engine/mock/...", "cuda/...", "nixl/..."}, "the engine is told what to do and knows no network"},
+	{"nixl/...", []string{"engine/...", "cuda/...", "router/...", "frontend/...", "runtime/...", "store/..."}, "the data path knows memory and peers only"},
+	{"frontend/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "controller/...", "planner/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/..."}, "a frontend reaches workers over the request plane"},
+	{"worker/...", []string{"frontend/...", "controller/...", "planner/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/...", "engine/cpu/...", "cuda/..."}, "a worker is given its engine and its runtime"},
+	{"controller/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "frontend/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/..."}, "the controller writes assignments, agents carry them out"},
+	{"planner/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "frontend/...", "agent/...", "embedded/...", "cli/...", "tui/..."}, "the planner changes the topology and nothing else"},
+	{"agent/...", []string{"cli/...", "tui/...", "client/..."}, "an agent has no screen"},
+}
+
+// home says which packages may import a third-party library directly.
+type home struct {
+	library string // and all below it
+	in      []string
+	why     string
+}
+
+var homeRules = []home{
+	{"go.etcd.io/etcd/server/v3", []string{"embedded"}, "the server"},
+	{"github.com/nats-io/nats-server/v2", []string{"embedded"}, "the server"},
+	{"go.etcd.io/etcd/client/v3", []string{"store/...", "embedded"}, "the store hides etcd; embedded asks its own server whether it is ready"},
+	{"go.etcd.io/etcd/api/v3", []string{"store/...", "embedded"}, "the store hides etcd"},
+	{"google.golang.org/grpc", []string{"store/...", "embedded"}, "etcd's transport"},
+	{"go.uber.org/zap", []string{"store/...", "embedded"}, "etcd's logger, turned into slog"},
+	{"github.com/nats-io/nats.go", []string{"events/...", "embedded"}, "the event plane hides NATS"},
+	{"github.com/hashicorp/yamux", []string{"requestplane/..."}, "multiplexing of one connection"},
+	{"github.com/vmihailenco/msgpack/v5", []string{"protocol"}, "one encoding, in one place"},
+	{"github.com/zeebo/xxh3", []string{"blockhash"}, "one hash, in one place"},
+	{"github.com/dlclark/regexp2", []string{"tokenizer/...", "model/..."}, "patterns of tokenizer files need look-ahead"},
+	{"github.com/prometheus", []string{"metrics"}, "bundles hand out ready counters"},
+	{"github.com/spf13/viper", []string{"config"}, "one place decides settings"},
+	{"github.com/go-viper", []string{"config"}, "one place decides settings"},
+	{"github.com/spf13/cobra", []string{"cli/...", "cmd/..."}, "commands"},
+	{"github.com/spf13/pflag", []string{"config", "cli/...", "cmd/..."}, "flags are made from the table of settings"},
+	{"go.yaml.in/yaml/v3", []string{"config", "cli/...", "client/...", "tui/..."}, "configuration in, answers out"},
+	{"github.com/charmbracelet/bubbletea", []string{"tui/..."}, "the dashboard"},
+	{"github.com/charmbracelet", []string{"tui/...", "cli/..."}, "styles of the dashboard and of answers"},
+	{"github.com/muesli", []string{"tui/...", "cli/..."}, "what the terminal can do"},
+	{"github.com/openai/openai-go", nil, "for tests only: it is the client that users have"},
+	{"go.uber.org/goleak", nil, "for tests only"},
+	{"github.com/rogpeppe/go-internal", nil, "for tests only"},
+	{"github.com/stretchr/testify", nil, "not used: the standard library is enough"},
+}

@@ -1,0 +1,329 @@
+package metrics_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/metrics"
+)
+
+// scrape returns the lines that the handler serves, without comments.
+func scrape(t *testing.T, r *metrics.Registry) []string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if rec.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+	var lines []string
+	for line := range strings.Lines(rec.Body.String()) {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// wantLines checks that every line is served as it is.
+func wantLines(t *testing.T, lines []string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !slices.Contains(lines, w) {
+			name, _, _ := strings.Cut(w, "{")
+			same := slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.HasPrefix(l, name) })
+			t.Errorf("no line\n%s\nin\n%s", w, strings.Join(same, "\n"))
+		}
+	}
+}
+
+func TestLogBuckets(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		lo, hi float64
+		count  int
+		want   []float64
+	}{
+		{"request duration", 1, 512, 10, []float64{0, 2, 4, 8, 16, 32, 64, 130, 260, 510}},
+		{"input tokens", 50, 128000, 12, []float64{0, 100, 210, 430, 870, 1800, 3600, 7400, 15000, 31000, 63000, 130000}},
+		{"output tokens", 50, 32000, 10, []float64{0, 100, 210, 430, 880, 1800, 3700, 7600, 16000, 32000}},
+		{"equal bounds merge", 10, 11, 6, []float64{0, 10, 11}},
+		{"one", 1, 2, 1, []float64{0}},
+		{"none", 1, 2, 0, nil},
+		{"from zero", 0, 2, 4, nil},
+		{"downwards", 2, 1, 4, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := metrics.LogBuckets(tc.lo, tc.hi, tc.count); !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+	ttft := metrics.LogBuckets(0.001, 480, 18)
+	if len(ttft) != 18 || ttft[0] != 0 || ttft[1] != 0.0022 || ttft[17] != 480 || !slices.IsSorted(ttft) {
+		t.Errorf("ttft %v", ttft)
+	}
+}
+
+func TestFrontendRequest(t *testing.T) {
+	r := metrics.NewRegistry()
+	f := metrics.NewFrontend(r)
+	req := f.Begin("m", metrics.EndpointChatCompletions, true)
+	lines := scrape(t, r)
+	wantLines(t, lines,
+		`dynamo_frontend_requests_started_total{model="m"} 1`,
+		`dynamo_frontend_inflight_requests{model="m"} 1`,
+		`dynamo_frontend_active_requests{model="m"} 1`,
+		`dynamo_frontend_queued_requests{model="m"} 1`)
+
+	req.Prompt(120, 64)
+	req.FirstToken(3 * time.Millisecond)
+	req.FirstToken(time.Hour) // only the first counts
+	req.Tokens(1, 0)
+	req.Tokens(2, 20*time.Millisecond)
+	req.Migrated(metrics.MigrationOngoingRequest)
+	wantLines(t, scrape(t, r), `dynamo_frontend_queued_requests{model="m"} 0`)
+	req.End(metrics.Result{Duration: 3 * time.Second, OutputTokens: 3})
+	req.End(metrics.Result{ErrorType: metrics.ErrorInternal})
+	wantLines(t, scrape(t, r),
+		`dynamo_frontend_inflight_requests{model="m"} 0`,
+		`dynamo_frontend_active_requests{model="m"} 0`,
+		`dynamo_frontend_queued_requests{model="m"} 0`,
+		`dynamo_frontend_requests_total{endpoint="chat_completions",error_type="",model="m",request_type="stream",status="success"} 1`,
+		`dynamo_frontend_request_duration_seconds_bucket{model="m",le="4"} 1`,
+		`dynamo_frontend_request_duration_seconds_bucket{model="m",le="2"} 0`,
+		`dynamo_frontend_time_to_first_token_seconds_count{model="m"} 1`,
+		`dynamo_frontend_inter_token_latency_seconds_count{model="m"} 2`,
+		`dynamo_frontend_inter_token_latency_seconds_sum{model="m"} 0.02`,
+		`dynamo_frontend_output_tokens_total{model="m"} 3`,
+		`dynamo_frontend_input_sequence_tokens_sum{model="m"} 120`,
+		`dynamo_frontend_output_sequence_tokens_sum{model="m"} 3`,
+		`dynamo_frontend_cached_tokens_sum{model="m"} 64`,
+		`dynamo_frontend_model_migration_total{migration_type="ongoing_request",model="m"} 1`)
+}
+
+func TestFrontendFailures(t *testing.T) {
+	r := metrics.NewRegistry()
+	f := metrics.NewFrontend(r)
+	for _, errorType := range []string{metrics.ErrorCancelled, metrics.ErrorOverload, metrics.ErrorInternal} {
+		f.Begin("m", metrics.EndpointCompletions, false).End(metrics.Result{ErrorType: errorType})
+	}
+	lines := scrape(t, r)
+	wantLines(t, lines,
+		`dynamo_frontend_requests_total{endpoint="completions",error_type="cancelled",model="m",request_type="unary",status="error"} 1`,
+		`dynamo_frontend_requests_total{endpoint="completions",error_type="overload",model="m",request_type="unary",status="error"} 1`,
+		`dynamo_frontend_requests_total{endpoint="completions",error_type="internal",model="m",request_type="unary",status="error"} 1`,
+		`dynamo_frontend_model_cancellation_total{endpoint="completions",model="m",request_type="unary"} 1`,
+		`dynamo_frontend_model_rejection_total{endpoint="completions",model="m"} 1`,
+		`dynamo_frontend_queued_requests{model="m"} 0`,
+		`dynamo_frontend_inflight_requests{model="m"} 0`)
+	for _, l := range lines {
+		if strings.HasPrefix(l, metrics.FrontendOSL+"_count") && !strings.HasSuffix(l, " 0") {
+			t.Errorf("a failed request has an output length: %s", l)
+		}
+	}
+}
+
+func TestFrontendRest(t *testing.T) {
+	r := metrics.NewRegistry()
+	f := metrics.NewFrontend(r)
+	f.Tokenizer(metrics.OperationTokenize, 1500*time.Microsecond)
+	leave := f.EnterStage(metrics.StageRoute)
+	wantLines(t, scrape(t, r), `dynamo_frontend_stage_requests{stage="route"} 1`)
+	leave(time.Millisecond)
+	f.Disconnected.Inc()
+	f.SetModel("m", metrics.ModelLimits{KVBlocks: 100, BlockSize: 64, ContextLength: 4096, MigrationLimit: 3})
+	wantLines(t, scrape(t, r),
+		`dynamo_frontend_tokenizer_latency_ms_bucket{operation="tokenize",le="2"} 1`,
+		`dynamo_frontend_stage_requests{stage="route"} 0`,
+		`dynamo_frontend_stage_duration_seconds_count{stage="route"} 1`,
+		`dynamo_frontend_disconnected_clients 1`,
+		`dynamo_frontend_model_total_kv_blocks{model="m"} 100`,
+		`dynamo_frontend_model_kv_cache_block_size{model="m"} 64`,
+		`dynamo_frontend_model_context_length{model="m"} 4096`,
+		`dynamo_frontend_model_migration_limit{model="m"} 3`)
+	f.ForgetModel("m")
+	for _, l := range scrape(t, r) {
+		if strings.HasPrefix(l, "dynamo_frontend_model_") {
+			t.Errorf("left over: %s", l)
+		}
+	}
+}
+
+func TestModelLabel(t *testing.T) {
+	known := func(name string) bool { return name != "made-up" }
+	for name, want := range map[string]string{
+		"qwen3-0.6b": "qwen3-0.6b", "made-up": metrics.UnknownModel, "": metrics.UnknownModel, "\xff": metrics.UnknownModel,
+	} {
+		if got := metrics.ModelLabel(name, known); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	r := metrics.NewRegistry()
+	one := metrics.WorkerLabels{Namespace: "dynamo", Component: "decode", Endpoint: "generate", Model: "m", Worker: "worker-1"}
+	two := one
+	two.Worker = "worker-2"
+	a := metrics.NewWorker(r, one, time.Now())
+	b := metrics.NewWorker(r, two, time.Now())
+	for _, w := range []*metrics.Worker{a, b} {
+		w.Requests.Inc()
+		w.Error(metrics.WorkerErrorGenerate)
+		w.Prefill(metrics.PrefillLocal, "short")
+		w.Blocks("free", 12)
+		w.Sequences("running", 3)
+		w.Transferred(metrics.DirectionIn, "tcp", 1<<20, 5*time.Millisecond)
+		w.HandedOver("moved")
+	}
+	const base = `dynamo_component="decode",dynamo_endpoint="generate",dynamo_namespace="dynamo",`
+	lines := scrape(t, r)
+	wantLines(t, lines,
+		`dynamo_component_requests_total{`+base+`model="m",worker="worker-1"} 1`,
+		`dynamo_component_requests_total{`+base+`model="m",worker="worker-2"} 1`,
+		`dynamo_component_errors_total{`+base+`error_type="generate",model="m",worker="worker-1"} 1`,
+		`dynamo_component_kv_blocks{`+base+`model="m",state="free",worker="worker-1"} 12`,
+		`dynamo_component_kv_transfer_bytes_total{direction="in",dynamo_component="decode",dynamo_endpoint="generate",dynamo_namespace="dynamo",model="m",transport="tcp",worker="worker-1"} 1.048576e+06`)
+	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "dynamo_component_uptime_seconds{"+base) }) {
+		t.Error("no uptime")
+	}
+	a.Close()
+	a.Close()
+	a.Requests.Inc() // counts nowhere
+	for _, l := range scrape(t, r) {
+		if strings.Contains(l, "worker-1") {
+			t.Errorf("left over: %s", l)
+		}
+	}
+	wantLines(t, scrape(t, r), `dynamo_component_requests_total{`+base+`model="m",worker="worker-2"} 1`)
+	metrics.NewWorker(r, one, time.Now()) // the same worker starts again
+	wantLines(t, scrape(t, r), `dynamo_component_requests_total{`+base+`model="m",worker="worker-1"} 0`)
+}
+
+func TestNIXL(t *testing.T) {
+	r := metrics.NewRegistry()
+	n := metrics.NewNIXL(r, "worker-1")
+	other := metrics.NewNIXL(r, "worker-2")
+	n.Wrote("tcp", 100, time.Microsecond, time.Millisecond)
+	n.Read("tcp", 50, time.Microsecond, time.Millisecond)
+	n.Failed("remote_disconnect")
+	n.Notified(metrics.DirectionIn)
+	n.Refused("expired")
+	n.FellBack("tcp", "no_shared_memory")
+	n.Peers("tcp", 2)
+	n.Registered.Set(4096)
+	n.Tickets.Inc()
+	other.Tickets.Set(7)
+	wantLines(t, scrape(t, r),
+		`dynamo_nixl_agent_tx_bytes_total{agent="worker-1",transport="tcp"} 100`,
+		`dynamo_nixl_agent_rx_bytes_total{agent="worker-1",transport="tcp"} 50`,
+		`dynamo_nixl_agent_errors_total{agent="worker-1",status="remote_disconnect"} 1`,
+		`dynamo_nixl_agent_xfer_time_seconds_count{agent="worker-1",transport="tcp"} 2`,
+		`dynamo_nixl_peers{agent="worker-1",transport="tcp"} 2`)
+	n.Close()
+	for _, l := range scrape(t, r) {
+		if strings.Contains(l, "worker-1") {
+			t.Errorf("left over: %s", l)
+		}
+	}
+	wantLines(t, scrape(t, r), `dynamo_nixl_open_tickets{agent="worker-2"} 7`)
+}
+
+func TestRegistry(t *testing.T) {
+	r := metrics.NewRegistry()
+	r.AddProcess()
+	r.AddProcess()
+	first, second := r.Counter("x_total", "x", "a"), r.Counter("x_total", "x", "a")
+	if first != second {
+		t.Error("the same counter twice is two counters")
+	}
+	g := r.GaugeFunc("g", "g", "a")
+	g.Set(func() float64 { return 1 }, "v")
+	g.Set(func() float64 { return 2 }, "v") // replaces
+	wantLines(t, scrape(t, r), `g{a="v"} 2`)
+	if !slices.ContainsFunc(scrape(t, r), func(l string) bool { return strings.HasPrefix(l, "go_goroutines ") }) {
+		t.Error("no Go metrics")
+	}
+	for name, f := range map[string]func(){
+		"other labels": func() { r.Counter("x_total", "x", "b") },
+		"other type":   func() { r.Gauge("x_total", "x", "a") },
+		"label count":  func() { g.Set(func() float64 { return 0 }, "a", "b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
+
+// Names outlive releases, so their form is checked: a prefix of ours, counters in
+// _total, nothing else in _total except what Dynamo calls so.
+func TestNames(t *testing.T) {
+	r := metrics.NewRegistry()
+	f := metrics.NewFrontend(r)
+	f.SetModel("m", metrics.ModelLimits{})
+	req := f.Begin("m", "e", true)
+	req.Migrated("k")
+	req.End(metrics.Result{})
+	metrics.NewRequestPlane(r)
+	metrics.NewWorker(r, metrics.WorkerLabels{}, time.Now())
+	metrics.NewNIXL(r, "a")
+	rec := httptest.NewRecorder()
+	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	types := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(rec.Body.String(), -1)
+	if len(types) < 40 {
+		t.Fatalf("only %d metrics", len(types))
+	}
+	form := regexp.MustCompile(`^dynamo_(frontend|component|request_plane|nixl)_[a-z0-9]+(_[a-z0-9]+)*$`)
+	for _, m := range types {
+		name, kind := m[1], m[2]
+		if !form.MatchString(name) {
+			t.Errorf("%s is no name of ours", name)
+		}
+		if (kind == "counter") != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s is a %s", name, kind)
+		}
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	r := metrics.NewRegistry()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			f := metrics.NewFrontend(r)
+			for range 50 {
+				req := f.Begin("m", "e", true)
+				req.FirstToken(time.Millisecond)
+				req.Tokens(1, time.Millisecond)
+				req.End(metrics.Result{})
+				w := metrics.NewWorker(r, metrics.WorkerLabels{Worker: "w"}, time.Now())
+				w.Blocks("free", 1)
+				w.Close()
+			}
+		})
+	}
+	for range 20 {
+		scrape(t, r)
+	}
+	wg.Wait()
+	wantLines(t, scrape(t, r), `dynamo_frontend_requests_started_total{model="m"} 200`, `dynamo_frontend_inflight_requests{model="m"} 0`)
+}
+
+func BenchmarkToken(b *testing.B) {
+	req := metrics.NewFrontend(metrics.NewRegistry()).Begin("m", "e", true)
+	b.ReportAllocs()
+	for b.Loop() {
+		req.Tokens(1, time.Millisecond)
+	}
+}

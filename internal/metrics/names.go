@@ -1,0 +1,198 @@
+package metrics
+
+// Prefixes of all names.
+const (
+	PrefixFrontend     = "dynamo_frontend_"
+	PrefixComponent    = "dynamo_component_"
+	PrefixRequestPlane = "dynamo_request_plane_"
+	PrefixNIXL         = "dynamo_nixl_"
+)
+
+// Frontend metrics that Dynamo defines.
+const (
+	FrontendRequests            = PrefixFrontend + "requests_total"
+	FrontendRequestsStarted     = PrefixFrontend + "requests_started_total"
+	FrontendInflight            = PrefixFrontend + "inflight_requests"
+	FrontendActive              = PrefixFrontend + "active_requests"
+	FrontendQueued              = PrefixFrontend + "queued_requests"
+	FrontendDisconnectedClients = PrefixFrontend + "disconnected_clients"
+	FrontendRequestDuration     = PrefixFrontend + "request_duration_seconds"
+	FrontendTTFT                = PrefixFrontend + "time_to_first_token_seconds"
+	FrontendITL                 = PrefixFrontend + "inter_token_latency_seconds"
+	FrontendISL                 = PrefixFrontend + "input_sequence_tokens"
+	FrontendOSL                 = PrefixFrontend + "output_sequence_tokens"
+	FrontendOutputTokens        = PrefixFrontend + "output_tokens_total"
+	FrontendCachedTokens        = PrefixFrontend + "cached_tokens"
+	FrontendTokenizerLatency    = PrefixFrontend + "tokenizer_latency_ms"
+	FrontendStageDuration       = PrefixFrontend + "stage_duration_seconds"
+	FrontendStageRequests       = PrefixFrontend + "stage_requests"
+	FrontendModelKVBlocks       = PrefixFrontend + "model_total_kv_blocks"
+	FrontendModelMaxSeqs        = PrefixFrontend + "model_max_num_seqs"
+	FrontendModelMaxBatch       = PrefixFrontend + "model_max_num_batched_tokens"
+	FrontendModelContext        = PrefixFrontend + "model_context_length"
+	FrontendModelBlockSize      = PrefixFrontend + "model_kv_cache_block_size"
+	FrontendModelMigrationLimit = PrefixFrontend + "model_migration_limit"
+	FrontendModelMigrations     = PrefixFrontend + "model_migration_total"
+	FrontendModelCancellations  = PrefixFrontend + "model_cancellation_total"
+	FrontendModelRejections     = PrefixFrontend + "model_rejection_total"
+)
+
+// Worker metrics that Dynamo defines.
+const (
+	ComponentRequests        = PrefixComponent + "requests_total"
+	ComponentInflight        = PrefixComponent + "inflight_requests"
+	ComponentRequestDuration = PrefixComponent + "request_duration_seconds"
+	ComponentRequestBytes    = PrefixComponent + "request_bytes_total"
+	ComponentResponseBytes   = PrefixComponent + "response_bytes_total"
+	ComponentErrors          = PrefixComponent + "errors_total"
+	ComponentCancellations   = PrefixComponent + "cancellation_total"
+	ComponentUptime          = PrefixComponent + "uptime_seconds"
+	ComponentModelLoadTime   = PrefixComponent + "model_load_time_seconds"
+	ComponentDrainTime       = PrefixComponent + "drain_time_seconds"
+	ComponentTotalBlocks     = PrefixComponent + "total_blocks"
+	ComponentCacheUsage      = PrefixComponent + "gpu_cache_usage_percent"
+	ComponentCacheHitRate    = PrefixComponent + "kv_cache_hit_rate"
+)
+
+// Worker metrics of our own, mostly about disaggregation.
+const (
+	ComponentKVBlocks           = PrefixComponent + "kv_blocks"
+	ComponentSequences          = PrefixComponent + "sequences"
+	ComponentPreemptions        = PrefixComponent + "preemptions_total"
+	ComponentEvictions          = PrefixComponent + "kv_evicted_blocks_total"
+	ComponentPromptTokens       = PrefixComponent + "prompt_tokens_total"
+	ComponentGeneratedTokens    = PrefixComponent + "generated_tokens_total"
+	ComponentStepDuration       = PrefixComponent + "engine_step_duration_seconds"
+	ComponentPrefills           = PrefixComponent + "prefill_total"
+	ComponentRemoteTime         = PrefixComponent + "remote_prefill_duration_seconds"
+	ComponentPrefillQueueDepth  = PrefixComponent + "prefill_queue_depth"
+	ComponentPrefillQueueWait   = PrefixComponent + "prefill_queue_wait_seconds"
+	ComponentPrefillRedelivered = PrefixComponent + "prefill_redelivered_total"
+	ComponentPrefillDead        = PrefixComponent + "prefill_dead_lettered_total"
+	ComponentKVTransferBytes    = PrefixComponent + "kv_transfer_bytes_total"
+	ComponentKVTransferTime     = PrefixComponent + "kv_transfer_duration_seconds"
+	ComponentHandovers          = PrefixComponent + "handover_total"
+	ComponentLeaseLosses        = PrefixComponent + "lease_lost_total"
+)
+
+// Request plane metrics that Dynamo defines, seen by the caller.
+const (
+	RequestPlaneQueue    = PrefixRequestPlane + "queue_seconds"
+	RequestPlaneSend     = PrefixRequestPlane + "send_seconds"
+	RequestPlaneTTFT     = PrefixRequestPlane + "roundtrip_ttft_seconds"
+	RequestPlaneInflight = PrefixRequestPlane + "inflight_requests"
+)
+
+// NIXL metrics. Names follow NIXL's telemetry events; units are base units.
+const (
+	NIXLTxBytes          = PrefixNIXL + "agent_tx_bytes_total"
+	NIXLRxBytes          = PrefixNIXL + "agent_rx_bytes_total"
+	NIXLTxRequests       = PrefixNIXL + "agent_tx_requests_total"
+	NIXLRxRequests       = PrefixNIXL + "agent_rx_requests_total"
+	NIXLXferTime         = PrefixNIXL + "agent_xfer_time_seconds"
+	NIXLPostTime         = PrefixNIXL + "agent_xfer_post_time_seconds"
+	NIXLErrors           = PrefixNIXL + "agent_errors_total"
+	NIXLMemory           = PrefixNIXL + "agent_memory_registered_bytes"
+	NIXLNotifications    = PrefixNIXL + "agent_notifications_total"
+	NIXLTickets          = PrefixNIXL + "open_tickets"
+	NIXLTicketRefusals   = PrefixNIXL + "ticket_refused_total"
+	NIXLPeers            = PrefixNIXL + "peers"
+	NIXLTransportChanges = PrefixNIXL + "transport_fallback_total"
+)
+
+// Label names that Dynamo uses.
+const (
+	LabelNamespace     = "dynamo_namespace"
+	LabelComponent     = "dynamo_component"
+	LabelEndpoint      = "dynamo_endpoint"
+	LabelModel         = "model"
+	LabelHTTPEndpoint  = "endpoint"
+	LabelRequestType   = "request_type"
+	LabelStatus        = "status"
+	LabelErrorType     = "error_type"
+	LabelMigrationType = "migration_type"
+	LabelOperation     = "operation"
+	LabelStage         = "stage"
+	LabelPhase         = "phase"
+)
+
+// Label names of our own.
+const (
+	LabelWorker    = "worker" // worker-7
+	LabelState     = "state"
+	LabelWhere     = "where"
+	LabelReason    = "reason"
+	LabelOutcome   = "outcome"
+	LabelDirection = "direction"
+	LabelAgent     = "agent"
+	LabelTransport = "transport"
+)
+
+// Values of [LabelHTTPEndpoint].
+const (
+	EndpointChatCompletions = "chat_completions"
+	EndpointCompletions     = "completions"
+	EndpointEmbeddings      = "embeddings"
+	EndpointResponses       = "responses"
+)
+
+// Values of [LabelRequestType].
+const (
+	RequestStream = "stream"
+	RequestUnary  = "unary"
+)
+
+// Values of [LabelStatus].
+const (
+	StatusSuccess = "success"
+	StatusError   = "error"
+)
+
+// Values of [LabelErrorType] in frontend metrics.
+const (
+	ErrorNone            = ""
+	ErrorValidation      = "validation"
+	ErrorNotFound        = "not_found"
+	ErrorOverload        = "overload"
+	ErrorUnavailable     = "unavailable"
+	ErrorCancelled       = "cancelled"
+	ErrorResponseTimeout = "response_timeout"
+	ErrorInternal        = "internal"
+	ErrorNotImplemented  = "not_implemented"
+)
+
+// Values of [LabelErrorType] in worker metrics.
+const (
+	WorkerErrorDeserialization = "deserialization"
+	WorkerErrorInvalidMessage  = "invalid_message"
+	WorkerErrorResponseStream  = "response_stream"
+	WorkerErrorGenerate        = "generate"
+	WorkerErrorSerialization   = "serialization"
+	WorkerErrorPublishResponse = "publish_response"
+	WorkerErrorPublishFinal    = "publish_final"
+)
+
+// Values of [LabelMigrationType].
+const (
+	MigrationNewRequest     = "new_request"     // before the first token
+	MigrationOngoingRequest = "ongoing_request" // after it
+)
+
+// Values of [LabelOperation].
+const (
+	OperationTokenize   = "tokenize"
+	OperationDetokenize = "detokenize"
+)
+
+// Values of [LabelStage].
+const (
+	StagePreprocess = "preprocess"
+	StageRoute      = "route"
+	StageDispatch   = "dispatch"
+)
+
+// Values of [LabelDirection].
+const (
+	DirectionIn  = "in"
+	DirectionOut = "out"
+)

@@ -1,0 +1,161 @@
+package metrics
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// WorkerLabels are on every metric of a worker.
+type WorkerLabels struct {
+	Namespace string // of the cluster
+	Component string // the role: prefill, decode
+	Endpoint  string // generate, prefill
+	Model     string // served name
+	Worker    string // worker-7
+}
+
+func (l WorkerLabels) values() []string {
+	// The model's name is chosen by an operator; Prometheus insists on UTF-8.
+	model := strings.ToValidUTF8(l.Model, "\uFFFD")
+	return []string{l.Namespace, l.Component, l.Endpoint, model, l.Worker}
+}
+
+func workerLabelNames() []string {
+	return []string{LabelNamespace, LabelComponent, LabelEndpoint, LabelModel, LabelWorker}
+}
+
+// Worker holds the metrics of one worker in one role.
+type Worker struct {
+	Requests        Counter
+	Inflight        Gauge
+	RequestDuration Observer // seconds
+	RequestBytes    Counter
+	ResponseBytes   Counter
+	Cancellations   Counter
+
+	ModelLoadTime Gauge // seconds
+	DrainTime     Gauge // seconds of the last drain
+	TotalBlocks   Gauge
+	CacheUsage    Gauge // share of the blocks in use, 0 to 1 despite its name
+	CacheHitRate  Gauge // share of prompt tokens found in the prefix cache, 0 to 1
+
+	Preemptions     Counter
+	Evictions       Counter // blocks
+	PromptTokens    Counter // computed, not found in the cache
+	GeneratedTokens Counter
+	StepDuration    Observer // seconds
+
+	PrefillQueueDepth  Gauge
+	PrefillQueueWait   Observer // seconds from enqueue to start
+	PrefillRedelivered Counter
+	PrefillDead        Counter
+	RemotePrefillTime  Observer // seconds from enqueue to the last block
+	LeaseLosses        Counter
+
+	registry *Registry
+	labels   WorkerLabels
+
+	errors, prefills, transferBytes, handovers *CounterVec
+	blocks, sequences                          *GaugeVec
+	transferTime                               *HistogramVec
+}
+
+// NewWorker returns the metrics of one worker in r. started is when the worker
+// started; its uptime counts from there.
+func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
+	names, values := workerLabelNames(), l.values()
+	with := func(extra ...string) []string { return append(workerLabelNames(), extra...) }
+	counter := func(name, help string) Counter { return r.Counter(name, help, names...).WithLabelValues(values...) }
+	gauge := func(name, help string) Gauge { return r.Gauge(name, help, names...).WithLabelValues(values...) }
+	hist := func(name, help string, bounds []float64) Observer {
+		return r.Histogram(name, help, bounds, names...).WithLabelValues(values...)
+	}
+	r.GaugeFunc(ComponentUptime, "Time since the worker started, in seconds", names...).
+		Set(func() float64 { return time.Since(started).Seconds() }, values...)
+	return &Worker{
+		registry: r, labels: l,
+
+		Requests:        counter(ComponentRequests, "Total number of requests processed"),
+		Inflight:        gauge(ComponentInflight, "Number of requests being processed"),
+		RequestDuration: hist(ComponentRequestDuration, "Time spent on a request, in seconds", durationBuckets()),
+		RequestBytes:    counter(ComponentRequestBytes, "Total number of bytes received in requests"),
+		ResponseBytes:   counter(ComponentResponseBytes, "Total number of bytes sent in responses"),
+		Cancellations:   counter(ComponentCancellations, "Total number of requests whose caller left"),
+
+		ModelLoadTime: gauge(ComponentModelLoadTime, "Time to load the model, in seconds"),
+		DrainTime:     gauge(ComponentDrainTime, "Duration of the last drain, in seconds"),
+		TotalBlocks:   gauge(ComponentTotalBlocks, "Total number of KV blocks"),
+		CacheUsage:    gauge(ComponentCacheUsage, "Share of KV blocks in use (0.0-1.0)"),
+		CacheHitRate:  gauge(ComponentCacheHitRate, "Share of prompt tokens found in the prefix cache (0.0-1.0)"),
+
+		Preemptions:     counter(ComponentPreemptions, "Total number of sequences that lost their KV blocks"),
+		Evictions:       counter(ComponentEvictions, "Total number of cached KV blocks that were reused"),
+		PromptTokens:    counter(ComponentPromptTokens, "Total number of prompt tokens computed"),
+		GeneratedTokens: counter(ComponentGeneratedTokens, "Total number of tokens generated"),
+		StepDuration:    hist(ComponentStepDuration, "Duration of an engine step, in seconds", stepBuckets()),
+
+		PrefillQueueDepth:  gauge(ComponentPrefillQueueDepth, "Number of requests in the prefill queue, as this worker saw it last"),
+		PrefillQueueWait:   hist(ComponentPrefillQueueWait, "Time a request waited in the prefill queue, in seconds", waitBuckets()),
+		PrefillRedelivered: counter(ComponentPrefillRedelivered, "Total number of prefill requests that were delivered again"),
+		PrefillDead:        counter(ComponentPrefillDead, "Total number of prefill requests that were given up"),
+		RemotePrefillTime:  hist(ComponentRemoteTime, "Time from queueing a remote prefill to its last KV block, in seconds", waitBuckets()),
+		LeaseLosses:        counter(ComponentLeaseLosses, "Total number of lost leases"),
+
+		errors:        r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
+		prefills:      r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelReason)...),
+		transferBytes: r.Counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
+		handovers:     r.Counter(ComponentHandovers, "Total number of sequences handed to another worker", with(LabelOutcome)...),
+		blocks:        r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
+		sequences:     r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
+		transferTime:  r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
+	}
+}
+
+func (w *Worker) with(extra ...string) []string { return append(w.labels.values(), extra...) }
+
+// Error counts an error; kind is one of the WorkerError values.
+func (w *Worker) Error(kind string) { w.errors.WithLabelValues(w.with(kind)...).Inc() }
+
+// Where a prompt was computed, for [Worker.Prefill].
+const (
+	PrefillLocal    = "local"
+	PrefillRemote   = "remote"
+	PrefillFallback = "fallback" // remote was tried and failed
+)
+
+// Prefill counts a decision of a decode worker and its reason, a word from a
+// fixed set such as short, queue_deep, timeout.
+func (w *Worker) Prefill(where, reason string) {
+	w.prefills.WithLabelValues(w.with(where, reason)...).Inc()
+}
+
+// Blocks sets the number of KV blocks in a state: free, active, cached, incoming,
+// outgoing, quarantined.
+func (w *Worker) Blocks(state string, n int) {
+	w.blocks.WithLabelValues(w.with(state)...).Set(float64(n))
+}
+
+// Sequences sets the number of sequences in a state: running, waiting.
+func (w *Worker) Sequences(state string, n int) {
+	w.sequences.WithLabelValues(w.with(state)...).Set(float64(n))
+}
+
+// Transferred records KV blocks of one request that were moved.
+func (w *Worker) Transferred(direction, transport string, bytes int64, took time.Duration) {
+	w.transferBytes.WithLabelValues(w.with(direction, transport)...).Add(float64(max(bytes, 0)))
+	w.transferTime.WithLabelValues(w.with(direction, transport)...).Observe(took.Seconds())
+}
+
+// HandedOver counts a sequence that a draining worker gave away, or failed to.
+func (w *Worker) HandedOver(outcome string) { w.handovers.WithLabelValues(w.with(outcome)...).Inc() }
+
+// Close removes the worker's series. It is safe to call twice.
+func (w *Worker) Close() {
+	match := prometheus.Labels{}
+	for i, name := range workerLabelNames() {
+		match[name] = w.labels.values()[i]
+	}
+	w.registry.forget(match)
+}
