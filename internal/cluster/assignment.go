@@ -28,6 +28,9 @@ type Assignment struct {
 	// DrainDeadline limits a drain; zero means none. After it the worker stays
 	// draining and says so.
 	DrainDeadline time.Time `json:"drain_deadline,omitzero"`
+	// DrainForce ends a drain at once: what still runs is cut off and continued by
+	// other workers.
+	DrainForce bool `json:"drain_force,omitempty"`
 	// Unplaced says why no node was found.
 	Unplaced string `json:"unplaced,omitempty"`
 	// Generation increases with every change that needs a restart of the worker.

@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Device is one thing a worker can run on.
 type Device struct {
@@ -8,6 +12,12 @@ type Device struct {
 	Name        string `json:"name,omitempty"`
 	Cores       int    `json:"cores,omitempty"`
 	MemoryBytes int64  `json:"memory_bytes"`
+}
+
+// Kind is the part of the id before the colon: "cpu" or "gpu".
+func (d Device) Kind() string {
+	kind, _, _ := strings.Cut(d.ID, ":")
+	return kind
 }
 
 // Node is the inventory of one dynamod, published under its agent's lease.
@@ -21,6 +31,9 @@ type Node struct {
 	Version     string     `json:"version"`
 	StartedAt   time.Time  `json:"started_at"`
 	Devices     []Device   `json:"devices"`
+	// Roles are the roles this node prefers; a worker of another role is placed
+	// here only when no other node can take it. Empty means all.
+	Roles []Role `json:"roles,omitempty"`
 	// Addresses of this node's servers; empty when it has none.
 	RequestPlane string `json:"request_plane"`
 	FrontendURL  string `json:"frontend_url,omitempty"`
@@ -29,3 +42,6 @@ type Node struct {
 	EmbeddedEtcd bool `json:"embedded_etcd,omitempty"`
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
 }
+
+// Prefers reports whether workers of the role belong here.
+func (n Node) Prefers(r Role) bool { return len(n.Roles) == 0 || slices.Contains(n.Roles, r) }

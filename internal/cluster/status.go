@@ -73,8 +73,8 @@ type DrainStep string
 
 // The steps of a drain.
 const (
-	DrainAdmission DrainStep = "stop-admission"
 	DrainDiscovery DrainStep = "leave-discovery"
+	DrainAdmission DrainStep = "stop-admission"
 	DrainIncoming  DrainStep = "incoming-kv"
 	DrainSequences DrainStep = "finish-sequences"
 	DrainOutgoing  DrainStep = "outgoing-kv"
@@ -82,7 +82,7 @@ const (
 )
 
 // DrainSteps lists the steps in the order in which they happen.
-var DrainSteps = []DrainStep{DrainAdmission, DrainDiscovery, DrainIncoming, DrainSequences, DrainOutgoing, DrainLease}
+var DrainSteps = []DrainStep{DrainDiscovery, DrainAdmission, DrainIncoming, DrainSequences, DrainOutgoing, DrainLease}
 
 // DrainStatus is how far a drain has come.
 type DrainStatus struct {

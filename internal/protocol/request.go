@@ -109,15 +109,28 @@ type RemotePrefillRequest struct {
 	EnqueuedAt time.Time `json:"enqueued_at"`
 }
 
-// PrefillNotice is the NIXL notification that ends a remote prefill.
+// PrefillPhase says how far a remote prefill is.
+type PrefillPhase string
+
+// Phases of a remote prefill.
+const (
+	PrefillStarted PrefillPhase = "started" // a prefill worker has begun
+	PrefillDone    PrefillPhase = "done"    // all KV is in place
+	PrefillFailed  PrefillPhase = "failed"  // this attempt will not succeed
+)
+
+// PrefillNotice is the NIXL notification by which a prefill worker tells a decode
+// worker how a remote prefill goes. After done and failed it writes no more.
 type PrefillNotice struct {
-	RequestID string `json:"request_id"`
-	Attempt   int    `json:"attempt"`
-	Ticket    string `json:"ticket"`
-	Worker    string `json:"worker"` // the prefill worker
-	Tokens    int    `json:"tokens"` // tokens whose KV is now in place
-	Error     string `json:"error"`  // why it failed; empty on success
-	ComputeNS int64  `json:"compute_ns"`
-	WriteNS   int64  `json:"write_ns"`
-	Bytes     int64  `json:"bytes"`
+	RequestID string       `json:"request_id"`
+	Attempt   int          `json:"attempt"`
+	Ticket    string       `json:"ticket"`
+	Phase     PrefillPhase `json:"phase"`
+	Worker    string       `json:"worker"` // the prefill worker
+	Tokens    int          `json:"tokens"` // done: tokens whose KV is now in place
+	Error     string       `json:"error"`  // failed: why
+	Cached    int          `json:"cached"` // done: tokens found in the prefill worker's cache
+	ComputeNS int64        `json:"compute_ns"`
+	WriteNS   int64        `json:"write_ns"`
+	Bytes     int64        `json:"bytes"`
 }

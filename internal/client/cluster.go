@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dial"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/statedir"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// ErrUnreachable is returned when the cluster's stores cannot be reached.
+var ErrUnreachable = errors.New("cluster not reachable")
+
+// Cluster is a connection to one cluster. It is safe for concurrent use; Close
+// ends everything that was started through it.
+type Cluster struct {
+	Name      string
+	Namespace string
+	// Local is the cluster's directory on this machine, whether it runs here or not.
+	Local statedir.Cluster
+
+	cfg   config.Dynctl
+	log   *slog.Logger
+	store *store.Etcd
+	nats  string
+	plane requestplane.Client
+}
+
+// Connect finds the cluster: configured endpoints, or the local cluster of that
+// name. It fails with ErrUnreachable when nobody answers.
+func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster, error) {
+	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Name: cfg.Cluster, Namespace: cfg.Namespace, Local: local, cfg: cfg, log: log, nats: cfg.NATS.URL}
+	endpoints := cfg.Etcd.Endpoints
+	if len(endpoints) == 0 {
+		e, err := local.Endpoints()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		endpoints = e.Etcd
+		c.Namespace = e.Namespace
+		if c.nats == "" {
+			c.nats = e.NATS
+		}
+	}
+	if c.store, err = dial.Etcd(cfg.Etcd, endpoints, log); err != nil {
+		return nil, err
+	}
+	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := c.store.Ping(ping); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
+	}
+	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Log: log})
+	return c, nil
+}
+
+// Close ends the connections.
+func (c *Cluster) Close() error { return errors.Join(c.plane.Close(), c.store.Close()) }
+
+// Bus connects to the cluster's event plane, or returns nil when none is known.
+func (c *Cluster) Bus() (*events.NATS, error) {
+	if c.nats == "" {
+		return nil, nil
+	}
+	return dial.NATS(c.cfg.NATS, c.nats, "dynctl", c.log)
+}
+
+// Topology returns the desired state, or nil if none was ever declared.
+func (c *Cluster) Topology(ctx context.Context) (*cluster.Topology, error) {
+	t, _, err := store.GetJSON[cluster.Topology](ctx, c.store, cluster.TopologyKey(c.Namespace))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read topology: %w", err)
+	}
+	return &t, nil
+}
+
+// Declare changes the desired state by compare-and-swap and returns what is now
+// desired. change sees the present state and may refuse; it may run again when
+// somebody else was faster. Nothing is written when nothing changes.
+func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, exists bool) error) (cluster.Topology, error) {
+	unchanged := errors.New("unchanged")
+	var seen cluster.Topology
+	t, _, err := store.UpdateJSON(ctx, c.store, cluster.TopologyKey(c.Namespace), func(now cluster.Topology, exists bool) (cluster.Topology, error) {
+		next := now
+		if err := change(&next, exists); err != nil {
+			return next, err
+		}
+		if exists && next == now {
+			seen = now
+			return next, unchanged
+		}
+		if err := next.Validate(); err != nil {
+			return next, err
+		}
+		next.Generation = now.Generation + 1
+		next.UpdatedAt, next.UpdatedBy = time.Now(), whoAmI()
+		return next, nil
+	})
+	if errors.Is(err, unchanged) {
+		return seen, nil
+	}
+	return t, err
+}
+
+func whoAmI() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
+
+// ErrNoWorker is returned when a worker of that name does not exist; its text
+// lists those that do.
+var ErrNoWorker = errors.New("no such worker")
+
+// Order changes what one worker is asked to do.
+func (c *Cluster) Order(ctx context.Context, worker string, change func(*cluster.Assignment) error) error {
+	_, _, err := store.UpdateJSON(ctx, c.store, cluster.AssignmentKey(c.Namespace, worker), func(a cluster.Assignment, exists bool) (cluster.Assignment, error) {
+		if !exists {
+			return a, ErrNoWorker
+		}
+		return a, change(&a)
+	})
+	if errors.Is(err, ErrNoWorker) {
+		return fmt.Errorf("%w in cluster %s", ErrNoWorker, c.Name)
+	}
+	return err
+}
+
+// Drain asks a worker to finish and to stay drained. A zero deadline means none.
+func (c *Cluster) Drain(ctx context.Context, worker string, deadline time.Time, force bool) error {
+	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
+		if a.Desire == cluster.DesireRemove {
+			return fmt.Errorf("%s is being removed already", worker)
+		}
+		a.Desire, a.DrainDeadline, a.DrainForce = cluster.DesireDrain, deadline, force
+		return nil
+	})
+}
+
+// Resume takes a drain back, or starts a drained worker again.
+func (c *Cluster) Resume(ctx context.Context, worker string) error {
+	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
+		if a.Desire == cluster.DesireRemove {
+			return fmt.Errorf("%s is being removed: raise the scale instead", worker)
+		}
+		a.Desire, a.DrainDeadline, a.DrainForce = cluster.DesireRun, time.Time{}, false
+		return nil
+	})
+}

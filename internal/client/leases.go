@@ -1,0 +1,110 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// leases remembers how long each lease had left when it was last asked about.
+type leases map[cluster.InstanceID]leaseSample
+
+type leaseSample struct {
+	left, ttl time.Duration
+	at        time.Time
+	gone      bool
+}
+
+// leaseBudget is how many leases one snapshot asks about; in a large cluster the
+// others are counted down from their last answer.
+const leaseBudget = 128
+
+// refresh asks for the leases of workers and nodes, those asked longest ago first.
+func (l leases) refresh(ctx context.Context, s *store.Etcd, view View) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	owners := leaseOwners(view)
+	for id := range l {
+		if _, ok := owners[id]; !ok {
+			delete(l, id)
+		}
+	}
+	ids := make([]cluster.InstanceID, 0, len(owners))
+	for id := range owners {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b cluster.InstanceID) int { return l[a].at.Compare(l[b].at) })
+	ids = ids[:min(len(ids), leaseBudget)]
+
+	sem := make(chan struct{}, 16)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, id := range ids {
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			left, ttl, err := s.LeaseTTL(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				l[id] = leaseSample{left: left, ttl: ttl, at: time.Now()}
+			case errors.Is(err, store.ErrLeaseNotFound):
+				l[id] = leaseSample{at: time.Now(), gone: true}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// left is how long a lease has left by now, as far as is known.
+func (l leases) left(id cluster.InstanceID, now time.Time) (time.Duration, bool) {
+	s, ok := l[id]
+	if !ok {
+		return 0, false
+	}
+	if s.gone {
+		return 0, true
+	}
+	return max(s.left-now.Sub(s.at), 0), true
+}
+
+// list returns all known leases, the soonest to end first.
+func (l leases) list(view View, now time.Time) []cluster.Lease {
+	out := []cluster.Lease{}
+	for id, owner := range leaseOwners(view) {
+		s, ok := l[id]
+		if !ok || s.gone {
+			continue
+		}
+		left, _ := l.left(id, now)
+		out = append(out, cluster.Lease{ID: id, Owner: owner, TTL: s.ttl, Left: left, Renewed: s.ttl - left})
+	}
+	slices.SortFunc(out, func(a, b cluster.Lease) int {
+		if a.Left != b.Left {
+			return int(a.Left - b.Left)
+		}
+		return cluster.CompareNames(a.Owner, b.Owner)
+	})
+	return out
+}
+
+func leaseOwners(view View) map[cluster.InstanceID]string {
+	owners := map[cluster.InstanceID]string{}
+	for _, st := range view.Status {
+		if st.InstanceID != 0 {
+			owners[st.InstanceID] = st.Name
+		}
+	}
+	for _, n := range view.Nodes {
+		if n.InstanceID != 0 {
+			owners[n.InstanceID] = n.Name
+		}
+	}
+	return owners
+}

@@ -1,0 +1,279 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// LiveOptions change what a live source does.
+type LiveOptions struct {
+	Interval time.Duration // between snapshots; default one second
+	ReadOnly string        // why actions are refused; empty when they are not
+}
+
+// Live is a [Source] over a running cluster: it watches the store, listens to the
+// event plane and makes a snapshot every interval.
+type Live struct {
+	c    *Cluster
+	opts LiveOptions
+
+	out      chan cluster.Snapshot // capacity 1, the newest
+	interval chan time.Duration
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	watch *Watch
+	bus   *events.NATS // nil without an event plane
+	queue events.WorkQueue
+	tally *tally
+	etcd  reach
+	nats  reach
+	lease leases
+}
+
+var _ Source = (*Live)(nil)
+
+// Live starts a live source. Close ends it.
+func (c *Cluster) Live(ctx context.Context, opts LiveOptions) (*Live, error) {
+	if opts.Interval <= 0 {
+		opts.Interval = time.Second
+	}
+	l := &Live{
+		c: c, opts: opts, out: make(chan cluster.Snapshot, 1), interval: make(chan time.Duration, 1),
+		tally: newTally(), lease: leases{},
+	}
+	var err error
+	if l.watch, err = c.Watch(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
+	}
+	if l.bus, err = c.Bus(); err != nil {
+		l.watch.Close()
+		return nil, err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	if l.bus != nil {
+		if err := l.listen(run); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	l.wg.Go(func() { l.run(run) })
+	return l, nil
+}
+
+// listen feeds the tally from the event plane.
+func (l *Live) listen(ctx context.Context) error {
+	on := func(component, topic string, h func(events.Event)) error {
+		_, err := l.bus.Subscribe(ctx, events.Subject(l.c.Namespace, component, topic), h)
+		return err
+	}
+	queue, err := l.bus.WorkQueue(l.c.Namespace, events.QueueConfig{})
+	if err != nil {
+		return err
+	}
+	l.queue = queue
+	return errors.Join(
+		on("*", cluster.TopicKVEvents, l.tally.kvEvent),
+		on("*", cluster.TopicWorkerStatus, l.tally.workerStatus),
+		on("*", cluster.TopicRouterDecisions, l.tally.decision),
+		on("*", cluster.TopicFrontendStats, l.tally.frontend),
+	)
+}
+
+// Snapshots implements Source.
+func (l *Live) Snapshots() <-chan cluster.Snapshot { return l.out }
+
+// SetInterval implements Source.
+func (l *Live) SetInterval(d time.Duration) {
+	select {
+	case <-l.interval:
+	default:
+	}
+	select {
+	case l.interval <- d:
+	default:
+	}
+}
+
+// ReadOnly implements Source.
+func (l *Live) ReadOnly() string { return l.opts.ReadOnly }
+
+// Act implements Source.
+func (l *Live) Act(ctx context.Context, a Action) error {
+	if l.opts.ReadOnly != "" {
+		return errors.New(l.opts.ReadOnly)
+	}
+	switch a.Kind {
+	case ActDrain:
+		var deadline time.Time
+		if a.Deadline > 0 {
+			deadline = time.Now().Add(a.Deadline)
+		}
+		return l.c.Drain(ctx, a.Worker, deadline, false)
+	case ActResume:
+		return l.c.Resume(ctx, a.Worker)
+	}
+	return errors.New("unknown action " + string(a.Kind))
+}
+
+// Close implements Source.
+func (l *Live) Close() error {
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.wg.Wait()
+	l.watch.Close()
+	if l.bus != nil {
+		return l.bus.Close()
+	}
+	return nil
+}
+
+// run makes snapshots until ctx ends.
+func (l *Live) run(ctx context.Context) {
+	defer close(l.out)
+	tick := time.NewTicker(l.opts.Interval)
+	defer tick.Stop()
+	for {
+		s := l.snapshot(ctx)
+		select {
+		case <-l.out: // nobody has read the older one
+		default:
+		}
+		select {
+		case l.out <- s:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-tick.C:
+		case d := <-l.interval:
+			tick.Reset(d)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// probeTimeout bounds each question that a snapshot asks of a store.
+const probeTimeout = time.Second
+
+// reach remembers whether a store answers.
+type reach struct {
+	ok  bool
+	rtt time.Duration
+	err string
+}
+
+func (r *reach) probe(ctx context.Context, ping func(context.Context) (time.Duration, error)) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	rtt, err := ping(ctx)
+	r.ok, r.rtt, r.err = err == nil, rtt, ""
+	if err != nil {
+		r.err = err.Error()
+	}
+}
+
+// snapshot puts together everything that is known now.
+func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
+	var wg sync.WaitGroup
+	var depth *events.Depth
+	var leader string
+	wg.Go(func() { l.etcd.probe(ctx, l.c.store.Ping) })
+	wg.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		leader, _ = store.Leader(ctx, l.c.store, cluster.LeaderPrefix) // unknown is shown as such
+	})
+	if l.bus != nil {
+		wg.Go(func() { l.nats.probe(ctx, l.bus.Ping) })
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+			defer cancel()
+			if d, err := l.queue.Depth(ctx); err == nil {
+				depth = &d
+			}
+		})
+	}
+	view := l.watch.View()
+	l.lease.refresh(ctx, l.c.store, view)
+	wg.Wait()
+	if !l.nats.ok {
+		l.pollStats(ctx, view)
+	}
+
+	now := time.Now()
+	s := cluster.Snapshot{
+		Time: now, Cluster: l.c.Name, Topology: view.Topology, Leader: leader, Nodes: view.Nodes,
+		Fresh: cluster.Freshness{
+			EtcdOK: l.etcd.ok, EtcdRTT: l.etcd.rtt, EtcdErr: l.etcd.err,
+			NATSOK: l.nats.ok, NATSRTT: l.nats.rtt, NATSErr: l.nats.err,
+		},
+	}
+	if since, _, next := l.watch.Stale(); !since.IsZero() {
+		s.Fresh.StaleSince, s.Fresh.NextAttempt = since, next
+	}
+	l.tally.fill(&s, view, depth, now)
+	for i := range s.Workers {
+		w := &s.Workers[i]
+		if left, ok := l.lease.left(w.InstanceID, now); ok {
+			w.Lease = &left
+		}
+		w.Node = view.NodeName(w.Node)
+	}
+	s.Leases = l.lease.list(view, now)
+	s.Notices = notices(s, l.bus == nil)
+	return s
+}
+
+// pollStats asks the workers themselves while the event plane is silent.
+func (l *Live) pollStats(ctx context.Context, view View) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	sem := make(chan struct{}, 16)
+	var wg sync.WaitGroup
+	for _, inst := range view.Instances {
+		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
+			continue
+		}
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			stream, err := l.c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
+			if err != nil {
+				return
+			}
+			defer stream.Close()
+			var st cluster.WorkerStatus
+			if stream.Recv(ctx, &st) == nil {
+				l.tally.status(st)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// notices are the lines below the panes, worst first.
+func notices(s cluster.Snapshot, noBus bool) []string {
+	var out []string
+	if noBus {
+		out = append(out, "no event plane configured: load is polled from the workers, events are not shown")
+	} else if !s.Fresh.NATSOK {
+		out = append(out, "nats unreachable: load is polled from the workers, events are not shown")
+	}
+	for _, w := range s.Workers {
+		if w.Reason != "" && (w.State == cluster.StateFailed || w.State == cluster.StateDegraded || w.State == cluster.StatePending || w.State == cluster.StateLost) {
+			out = append(out, w.Name+": "+w.Reason)
+		}
+	}
+	return slices.Clip(out)
+}

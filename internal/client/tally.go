@@ -1,0 +1,317 @@
+package client
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+)
+
+const (
+	keepEvents    = 200 // KV events and router decisions that are kept
+	latencyWindow = 60 * time.Second
+	hitWindow     = 5 * time.Minute
+	historyLen    = 120 // samples of the queue depth
+)
+
+// tally adds up what the event plane brings. Handlers write, snapshots read.
+type tally struct {
+	mu        sync.Mutex
+	workers   map[string]*workerTally
+	kv        []cluster.KVEvent // newest first
+	kvCount   uint64
+	kvGaps    uint64
+	kvLag     *time.Duration
+	nextKV    map[cluster.InstanceID]uint64
+	decisions []cluster.RouterDecision // newest first
+	latency   []cluster.FrontendStats  // within the window, oldest first
+	inFlight  map[cluster.InstanceID]cluster.FrontendStats
+	cancelled uint64
+	rejected  uint64
+
+	lastFill  time.Time // for rates between snapshots
+	lastKV    uint64
+	history   []*float64
+	lastTotal sums
+}
+
+// workerTally is what is known of one worker: its newest status and samples that
+// rates are taken from.
+type workerTally struct {
+	last    cluster.WorkerStatus
+	prev    cluster.WorkerStatus
+	samples []hitSample
+}
+
+type hitSample struct {
+	at             time.Time
+	prompt, cached uint64
+}
+
+// sums are counters added up over all workers.
+type sums struct {
+	requests, transfers, transferBytes, transferNanos uint64
+}
+
+func newTally() *tally {
+	return &tally{
+		workers: map[string]*workerTally{}, nextKV: map[cluster.InstanceID]uint64{},
+		inFlight: map[cluster.InstanceID]cluster.FrontendStats{},
+	}
+}
+
+func (t *tally) kvEvent(e events.Event) {
+	var ev cluster.KVEvent
+	if e.Decode(&ev) != nil {
+		return
+	}
+	lag := max(time.Since(ev.Time), 0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kvCount++
+	if next, seen := t.nextKV[ev.WorkerID]; seen && ev.EventID > next {
+		t.kvGaps += ev.EventID - next
+	}
+	t.nextKV[ev.WorkerID] = ev.EventID + 1
+	t.kvLag = &lag
+	t.kv = prepend(t.kv, ev)
+}
+
+func prepend[T any](list []T, v T) []T {
+	list = append([]T{v}, list...)
+	return list[:min(len(list), keepEvents)]
+}
+
+func (t *tally) workerStatus(e events.Event) {
+	var st cluster.WorkerStatus
+	if e.Decode(&st) == nil {
+		t.status(st)
+	}
+}
+
+// status takes in a worker's newest status.
+func (t *tally) status(st cluster.WorkerStatus) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := t.workers[st.Name]
+	if w == nil {
+		w = &workerTally{}
+		t.workers[st.Name] = w
+	}
+	if !st.UpdatedAt.After(w.last.UpdatedAt) {
+		return
+	}
+	if w.last.InstanceID != st.InstanceID || w.last.Stats.StepsTotal > st.Stats.StepsTotal {
+		*w = workerTally{} // a new run counts from zero
+	}
+	w.prev, w.last = w.last, st
+	w.samples = append(w.samples, hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal})
+	for len(w.samples) > 2 && st.UpdatedAt.Sub(w.samples[1].at) > hitWindow {
+		w.samples = w.samples[1:]
+	}
+}
+
+func (t *tally) decision(e events.Event) {
+	var d cluster.RouterDecision
+	if e.Decode(&d) != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// The frontend sends a decision again once it knows where prefill happened.
+	for i := range t.decisions {
+		if t.decisions[i].RequestID == d.RequestID && t.decisions[i].Phase == d.Phase {
+			t.decisions[i] = d
+			return
+		}
+	}
+	t.decisions = prepend(t.decisions, d)
+}
+
+func (t *tally) frontend(e events.Event) {
+	var f cluster.FrontendStats
+	if e.Decode(&f) != nil {
+		return
+	}
+	f.Time = time.Now() // windows are by the observer's clock
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inFlight[f.InstanceID] = f
+	t.cancelled += uint64(f.Cancelled)
+	t.rejected += uint64(f.Rejected)
+	t.latency = append(t.latency, f)
+}
+
+// fill puts what is tallied into a snapshot.
+func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now time.Time) {
+	for _, st := range view.Status {
+		t.status(st)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.Workers = t.fillWorkers(view, now)
+	s.Latency = t.fillLatency(now)
+	t.fillQueue(s, depth, now)
+	s.Events = append([]cluster.KVEvent{}, t.kv...)
+	s.Decisions = append([]cluster.RouterDecision{}, t.decisions...)
+	s.KVEventGaps, s.KVEventLag = t.kvGaps, t.kvLag
+	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 {
+		rate := float64(t.kvCount-t.lastKV) / dt
+		s.KVEventRate = &rate
+	}
+	t.lastKV, t.lastFill = t.kvCount, now
+}
+
+func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
+	workers := view.Workers()
+	known := map[string]bool{}
+	for i := range workers {
+		w := &workers[i]
+		known[w.Name] = true
+		wt := t.workers[w.Name]
+		if wt == nil || wt.last.InstanceID != w.InstanceID {
+			continue
+		}
+		// Events are fresher than the store, except for the end of a worker.
+		w.WorkerStatus = wt.last
+		w.TokS = wt.rate()
+		w.HitRate = wt.hits()
+		w.Stale = now.Sub(wt.last.UpdatedAt) > 15*time.Second
+		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
+			up := now.Sub(w.StartedAt)
+			w.Uptime = &up
+		}
+	}
+	for name := range t.workers {
+		if !known[name] {
+			delete(t.workers, name)
+		}
+	}
+	return workers
+}
+
+// rate is tokens per second between the last two statuses: generated ones, or
+// computed ones of a prefill worker.
+func (w *workerTally) rate() *float64 {
+	dt := w.last.UpdatedAt.Sub(w.prev.UpdatedAt).Seconds()
+	if w.prev.UpdatedAt.IsZero() || dt <= 0 {
+		return nil
+	}
+	n := w.last.Stats.GeneratedTotal - w.prev.Stats.GeneratedTotal
+	if w.last.Role == cluster.RolePrefill {
+		n = w.last.Stats.ComputedTotal - w.prev.Stats.ComputedTotal
+	}
+	r := float64(n) / dt
+	return &r
+}
+
+// hits is the share of prompt tokens that were found in the prefix cache.
+func (w *workerTally) hits() *float64 {
+	if len(w.samples) == 0 {
+		return nil
+	}
+	first, last := w.samples[0], w.samples[len(w.samples)-1]
+	if len(w.samples) == 1 {
+		first = hitSample{}
+	}
+	if last.prompt <= first.prompt {
+		return nil
+	}
+	r := float64(last.cached-first.cached) / float64(last.prompt-first.prompt)
+	return &r
+}
+
+func (t *tally) fillLatency(now time.Time) cluster.Latency {
+	for len(t.latency) > 0 && now.Sub(t.latency[0].Time) > latencyWindow {
+		t.latency = t.latency[1:]
+	}
+	var ttft, itl, queue cluster.Histogram
+	out := cluster.Latency{WindowS: int(latencyWindow / time.Second)}
+	for _, f := range t.latency {
+		ttft.Add(f.TTFT)
+		itl.Add(f.ITL)
+		queue.Add(f.Queue)
+		out.Requests += uint64(f.Finished)
+	}
+	out.TTFT, out.ITL, out.Queue = cluster.PercentilesOf(ttft), cluster.PercentilesOf(itl), cluster.PercentilesOf(queue)
+	total := t.total()
+	if d := total.transfers; d > 0 {
+		ms := float64(total.transferNanos) / float64(d) / 1e6
+		out.Transfer = &ms
+		if total.transferNanos > 0 {
+			bs := float64(total.transferBytes) / (float64(total.transferNanos) / 1e9)
+			out.TransferBS = &bs
+		}
+	}
+	return out
+}
+
+// total adds up the counters of all workers. Transfers are counted where they
+// arrive.
+func (t *tally) total() sums {
+	var s sums
+	for _, w := range t.workers {
+		st := w.last.Stats
+		if w.last.Role == cluster.RoleDecode {
+			s.requests += st.RequestsTotal
+			s.transfers += st.TransfersTotal
+			s.transferBytes += st.TransferBytesTotal
+			s.transferNanos += st.TransferNanosTotal
+		}
+	}
+	return s
+}
+
+func (t *tally) fillQueue(s *cluster.Snapshot, depth *events.Depth, now time.Time) {
+	q := &s.Queue
+	if depth != nil {
+		q.Prefill, q.PrefillBusy = &depth.Pending, &depth.InWork
+	}
+	waiting, remote := 0, 0
+	for _, w := range s.Workers {
+		st := w.Stats
+		waiting += st.Waiting
+		remote += st.RemoteWait
+		q.Preempted += st.PreemptedTotal
+		q.Fallbacks += st.FallbackTotal
+	}
+	if len(s.Workers) > 0 {
+		q.Waiting, q.RemoteWait = &waiting, &remote
+	}
+	q.Cancelled, q.Rejected = t.cancelled, t.rejected
+	flight, seen := 0, false
+	for id, f := range t.inFlight {
+		if now.Sub(f.Time) > 10*time.Second {
+			delete(t.inFlight, id)
+			continue
+		}
+		flight += f.InFlight
+		seen = true
+	}
+	if seen {
+		q.InFlight = &flight
+	}
+	total := t.total()
+	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 && total.requests >= t.lastTotal.requests {
+		r := float64(total.requests-t.lastTotal.requests) / dt
+		q.AdmittedS = &r
+	}
+	t.lastTotal = total
+
+	// The history has one sample a second, whatever the interval of snapshots.
+	var sample *float64
+	if depth != nil {
+		v := float64(depth.Pending + waiting)
+		sample = &v
+	}
+	if now.Sub(t.lastFill) >= 900*time.Millisecond || len(t.history) == 0 {
+		t.history = append(t.history, sample)
+	} else {
+		t.history[len(t.history)-1] = sample
+	}
+	if n := len(t.history); n > historyLen {
+		t.history = t.history[n-historyLen:]
+	}
+	q.History = append([]*float64{}, t.history...)
+}

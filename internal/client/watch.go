@@ -1,0 +1,226 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// View is the declared and the observed state of a cluster at one moment.
+type View struct {
+	Topology    *cluster.Topology
+	Nodes       []cluster.Node // sorted by name
+	Assignments map[string]cluster.Assignment
+	Status      map[string]cluster.WorkerStatus
+	Instances   []cluster.Instance
+}
+
+// Workers joins assignments and statuses, sorted by name. A worker that is assigned
+// and says nothing is pending; one that says something and whose lease is gone
+// does not occur, since its status goes with its lease.
+func (v View) Workers() []cluster.Worker {
+	names := map[string]bool{}
+	for n := range v.Assignments {
+		names[n] = true
+	}
+	for n := range v.Status {
+		names[n] = true
+	}
+	var out []cluster.Worker
+	for _, name := range slices.SortedFunc(maps.Keys(names), cluster.CompareNames) {
+		out = append(out, v.worker(name))
+	}
+	return out
+}
+
+func (v View) worker(name string) cluster.Worker {
+	a, assigned := v.Assignments[name]
+	st, known := v.Status[name]
+	w := cluster.Worker{WorkerStatus: st, Desire: a.Desire}
+	if assigned && !known {
+		w.Name, w.Role, w.Model, w.Node, w.Device = name, a.Role, a.Model.Name, a.Node, a.Device
+		w.State, w.Reason, w.Generation = cluster.StatePending, a.Unplaced, a.Generation
+		if a.Node != "" && !slices.ContainsFunc(v.Nodes, func(n cluster.Node) bool { return n.ID == a.Node }) {
+			w.State, w.Reason = cluster.StateLost, "its node is gone"
+		}
+	}
+	return w
+}
+
+// NodeName returns the name of a node, or its id when it is gone.
+func (v View) NodeName(id string) string {
+	for _, n := range v.Nodes {
+		if n.ID == id {
+			return n.Name
+		}
+	}
+	return id
+}
+
+// Frontends returns the URLs of the HTTP frontends.
+func (v View) Frontends() []string {
+	var urls []string
+	for _, n := range v.Nodes {
+		if n.FrontendURL != "" {
+			urls = append(urls, n.FrontendURL)
+		}
+	}
+	return urls
+}
+
+// Watch keeps a View current until it is closed.
+type Watch struct {
+	topology    *store.Prefix[cluster.Topology]
+	nodes       *store.Prefix[cluster.Node]
+	assignments *store.Prefix[cluster.Assignment]
+	status      *store.Prefix[cluster.WorkerStatus]
+	instances   *store.Prefix[cluster.Instance]
+	key         string
+	open        []interface{ Close() } // all of the above that were started
+
+	changed chan struct{} // capacity 1
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+}
+
+// Watch starts following the cluster.
+func (c *Cluster) Watch(ctx context.Context) (w *Watch, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w = &Watch{changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace)}
+	defer func() {
+		if err != nil {
+			w.Close()
+			err = fmt.Errorf("watch cluster %s: %w", c.Name, err)
+		}
+	}()
+	if w.topology, err = follow[cluster.Topology](ctx, w, c, w.key); err != nil {
+		return w, err
+	}
+	if w.nodes, err = follow[cluster.Node](ctx, w, c, cluster.NodePrefix); err != nil {
+		return w, err
+	}
+	if w.assignments, err = follow[cluster.Assignment](ctx, w, c, cluster.AssignmentPrefix(c.Namespace)); err != nil {
+		return w, err
+	}
+	if w.status, err = follow[cluster.WorkerStatus](ctx, w, c, cluster.StatusPrefix(c.Namespace)); err != nil {
+		return w, err
+	}
+	w.instances, err = follow[cluster.Instance](ctx, w, c, cluster.InstancePrefix(c.Namespace, "", ""))
+	return w, err
+}
+
+func follow[T any](ctx context.Context, w *Watch, c *Cluster, prefix string) (*store.Prefix[T], error) {
+	p, err := store.WatchPrefix(ctx, c.store, prefix, store.DecodeJSON[T], c.log)
+	if err != nil {
+		return nil, err
+	}
+	w.open = append(w.open, p)
+	w.wg.Go(func() {
+		for {
+			select {
+			case <-p.Changed():
+				select {
+				case w.changed <- struct{}{}:
+				default:
+				}
+			case <-p.Done():
+				return
+			}
+		}
+	})
+	return p, nil
+}
+
+// Changed receives after changes; several may come as one.
+func (w *Watch) Changed() <-chan struct{} { return w.changed }
+
+// Stale reports since when the view is no longer current, why, and when the next
+// attempt to reach the store is due.
+func (w *Watch) Stale() (since time.Time, err error, next time.Time) { //nolint:revive // as store.Prefix
+	return w.status.Stale()
+}
+
+// View returns the present view.
+func (w *Watch) View() View {
+	v := View{
+		Nodes:       slices.Collect(maps.Values(w.nodes.Snapshot())),
+		Assignments: map[string]cluster.Assignment{},
+		Status:      map[string]cluster.WorkerStatus{},
+		Instances:   slices.Collect(maps.Values(w.instances.Snapshot())),
+	}
+	slices.SortFunc(v.Nodes, func(a, b cluster.Node) int { return compareNodes(a.Name, b.Name) })
+	if t, ok := w.topology.Get(w.key); ok {
+		v.Topology = &t
+	}
+	for _, a := range w.assignments.Snapshot() {
+		v.Assignments[a.Name] = a
+	}
+	for _, st := range w.status.Snapshot() {
+		v.Status[st.Name] = st
+	}
+	return v
+}
+
+// compareNodes puts node-2 before node-10.
+func compareNodes(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Close ends the watch and waits for its goroutines.
+func (w *Watch) Close() {
+	w.cancel()
+	for _, p := range w.open {
+		p.Close()
+	}
+	w.wg.Wait()
+}
+
+// View reads the cluster once.
+func (c *Cluster) View(ctx context.Context) (View, error) {
+	w, err := c.Watch(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	defer w.Close()
+	return w.View(), nil
+}
+
+// errEnded is returned by Until when the watch ends before the condition holds.
+var errEnded = errors.New("watch ended")
+
+// Until calls done for the present view and after every change, and at least every
+// interval, until it returns true or an error, or ctx ends.
+func (w *Watch) Until(ctx context.Context, interval time.Duration, done func(View) (bool, error)) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		ok, err := done(w.View())
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-w.changed:
+		case <-tick.C:
+		case <-w.status.Done():
+			return errEnded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Config is what a controller needs.
+type Config struct {
+	Store     store.Store
+	Namespace string
+	// Node is the name under which this controller campaigns.
+	Node string
+	// Elect runs lead while this node is elected at prefix, again and again until
+	// ctx ends; runtime.DRT.Elect does that.
+	Elect func(ctx context.Context, prefix, value string, lead func(context.Context) error) error
+	// Notify hears what the controller changed; may be nil, must not block.
+	Notify func(cluster.TopologyEvent)
+	Log    *slog.Logger
+}
+
+// Controller reconciles the assignments of one namespace while it leads.
+type Controller struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns a controller.
+func New(cfg Config) *Controller {
+	return &Controller{cfg: cfg, log: cfg.Log}
+}
+
+// Run campaigns for leadership and reconciles while it leads, until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	return c.cfg.Elect(ctx, cluster.LeaderPrefix, c.cfg.Node, c.lead)
+}
+
+const (
+	// resyncEvery bounds how long a missed change can go unnoticed.
+	resyncEvery = 5 * time.Second
+	// settleFor gathers the changes of a burst, for example six workers that
+	// report ready, into one plan.
+	settleFor = 5 * time.Millisecond
+)
+
+// versioned is an assignment with the revision it was read at.
+type versioned struct {
+	cluster.Assignment
+	rev store.Revision
+}
+
+// watches are the prefixes that a plan depends on.
+type watches struct {
+	topology    *store.Prefix[cluster.Topology]
+	nodes       *store.Prefix[cluster.Node]
+	assignments *store.Prefix[versioned]
+	status      *store.Prefix[cluster.WorkerStatus]
+}
+
+func (c *Controller) watch(ctx context.Context) (w watches, err error) {
+	s, ns := c.cfg.Store, c.cfg.Namespace
+	if w.topology, err = store.WatchPrefix(ctx, s, cluster.TopologyKey(ns), store.DecodeJSON[cluster.Topology], c.log); err != nil {
+		return w, err
+	}
+	if w.nodes, err = store.WatchPrefix(ctx, s, cluster.NodePrefix, store.DecodeJSON[cluster.Node], c.log); err != nil {
+		return w, err
+	}
+	if w.assignments, err = store.WatchPrefix(ctx, s, cluster.AssignmentPrefix(ns), decodeAssignment, c.log); err != nil {
+		return w, err
+	}
+	w.status, err = store.WatchPrefix(ctx, s, cluster.StatusPrefix(ns), store.DecodeJSON[cluster.WorkerStatus], c.log)
+	return w, err
+}
+
+func (w watches) close() {
+	if w.topology != nil {
+		w.topology.Close()
+	}
+	if w.nodes != nil {
+		w.nodes.Close()
+	}
+	if w.assignments != nil {
+		w.assignments.Close()
+	}
+	if w.status != nil {
+		w.status.Close()
+	}
+}
+
+func decodeAssignment(kv store.KV) (versioned, error) {
+	a, err := store.DecodeJSON[cluster.Assignment](kv)
+	return versioned{a, kv.ModRevision}, err
+}
+
+// lead reconciles until ctx ends.
+func (c *Controller) lead(ctx context.Context) error {
+	c.log.Info("leading", "namespace", c.cfg.Namespace)
+	defer c.log.Info("no longer leading")
+	w, err := c.watch(ctx)
+	defer w.close()
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(resyncEvery)
+	defer tick.Stop()
+	for {
+		if err := c.reconcile(ctx, w); err != nil && ctx.Err() == nil {
+			c.log.Warn("reconcile failed, will try again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-w.topology.Changed():
+		case <-w.nodes.Changed():
+		case <-w.assignments.Changed():
+		case <-w.status.Changed():
+		case <-tick.C:
+		}
+		settle := time.NewTimer(settleFor)
+		select {
+		case <-settle.C:
+		case <-ctx.Done():
+			settle.Stop()
+		}
+	}
+}
+
+// reconcile runs one plan over what the watches hold. While the store is out of
+// reach it does nothing: an old view must not move workers about.
+func (c *Controller) reconcile(ctx context.Context, w watches) error {
+	if since, err, _ := w.nodes.Stale(); !since.IsZero() {
+		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
+	}
+	view := View{
+		Nodes:  slices.Collect(maps.Values(w.nodes.Snapshot())),
+		Status: map[string]cluster.WorkerStatus{},
+	}
+	if t, ok := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace)); ok {
+		view.Topology = &t
+	}
+	revs := map[string]store.Revision{}
+	for _, a := range w.assignments.Snapshot() {
+		view.Assignments = append(view.Assignments, a.Assignment)
+		revs[a.Name] = a.rev
+	}
+	for _, st := range w.status.Snapshot() {
+		view.Status[st.Name] = st
+	}
+	var errs error
+	for _, ch := range Plan(view) {
+		err := c.apply(ctx, ch, revs[ch.Assignment.Name])
+		switch {
+		case err == nil:
+			c.log.Info("assignment changed", "worker", ch.Assignment.Name, "why", ch.Why)
+			c.notify(ch)
+		case errors.Is(err, store.ErrConflict):
+			// Somebody else, a drain say, wrote it; the watch brings the news.
+		default:
+			errs = errors.Join(errs, fmt.Errorf("write assignment of %s: %w", ch.Assignment.Name, err))
+		}
+	}
+	return errs
+}
+
+func (c *Controller) apply(ctx context.Context, ch Change, rev store.Revision) error {
+	key := cluster.AssignmentKey(c.cfg.Namespace, ch.Assignment.Name)
+	if ch.Delete {
+		return c.cfg.Store.Delete(ctx, key)
+	}
+	body, err := json.Marshal(ch.Assignment)
+	if err != nil {
+		return err
+	}
+	_, err = c.cfg.Store.CompareAndSwap(ctx, key, rev, body)
+	return err
+}
+
+func (c *Controller) notify(ch Change) {
+	if c.cfg.Notify == nil {
+		return
+	}
+	c.cfg.Notify(cluster.TopologyEvent{Time: time.Now(), Message: ch.Assignment.Name + " " + string(ch.Assignment.Role) + ": " + ch.Why})
+}

@@ -1,0 +1,87 @@
+package controller
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// loads counts the workers that are placed already.
+type loads struct {
+	device map[[2]string]int               // by node id and device id
+	role   map[string]map[cluster.Role]int // by node id
+}
+
+func (p *planner) load() loads {
+	l := loads{device: map[[2]string]int{}, role: map[string]map[cluster.Role]int{}}
+	for _, it := range p.work {
+		if !it.deleted && it.Node != "" {
+			l.add(it.Node, it.Device, it.Role)
+		}
+	}
+	return l
+}
+
+func (l loads) add(node, device string, role cluster.Role) {
+	l.device[[2]string{node, device}]++
+	if l.role[node] == nil {
+		l.role[node] = map[cluster.Role]int{}
+	}
+	l.role[node][role]++
+}
+
+// place chooses a node and device for a worker, or says why there is none. In
+// order: nodes that prefer the role; accelerators before CPUs unless the engine
+// names a device; the device with the fewest workers for its size; the node with
+// the fewest workers of the role; the node's name.
+func place(a cluster.Assignment, nodes []cluster.Node, l loads) (cluster.Node, cluster.Device, string) {
+	if len(nodes) == 0 {
+		return cluster.Node{}, cluster.Device{}, "no node is up"
+	}
+	type spot struct {
+		node cluster.Node
+		dev  cluster.Device
+	}
+	better := func(x, y spot) bool {
+		size := func(s spot) float64 {
+			return float64(l.device[[2]string{s.node.ID, s.dev.ID}]+1) / float64(max(s.dev.Cores, 1))
+		}
+		return cmp.Or(
+			yesFirst(x.node.Prefers(a.Role), y.node.Prefers(a.Role)),
+			yesFirst(x.dev.Kind() != "cpu", y.dev.Kind() != "cpu"),
+			cmp.Compare(size(x), size(y)),
+			cmp.Compare(l.role[x.node.ID][a.Role], l.role[y.node.ID][a.Role]),
+			cmp.Compare(x.node.Name, y.node.Name),
+			cmp.Compare(x.dev.ID, y.dev.ID),
+		) < 0
+	}
+	var best *spot
+	for _, n := range nodes {
+		for _, d := range n.Devices {
+			s := spot{n, d}
+			if matches(a.Engine.Device, d) && (best == nil || better(s, *best)) {
+				best = &s
+			}
+		}
+	}
+	if best == nil {
+		return cluster.Node{}, cluster.Device{}, "no node has a device " + a.Engine.Device
+	}
+	return best.node, best.dev, ""
+}
+
+// matches reports whether a device satisfies a wish like "", "cpu" or "gpu:1".
+func matches(wish string, d cluster.Device) bool {
+	return wish == "" || wish == d.ID || (!strings.Contains(wish, ":") && wish == d.Kind())
+}
+
+func yesFirst(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return -1
+	}
+	return 1
+}

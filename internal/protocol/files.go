@@ -1,0 +1,12 @@
+package protocol
+
+// ModelFilesRequest asks a worker for files of its model card by name.
+type ModelFilesRequest struct {
+	Names []string `json:"names"`
+}
+
+// ModelFile is one item of the answer.
+type ModelFile struct {
+	Name    string `json:"name"`
+	Content []byte `json:"content"`
+}

@@ -1,0 +1,146 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+func workers(inFlight ...int) []Candidate {
+	var out []Candidate
+	for i, n := range inFlight {
+		out = append(out, Candidate{ID: cluster.InstanceID(100 - i), Worker: cluster.WorkerName(i + 1), InFlight: n})
+	}
+	return out
+}
+
+// Every policy keeps these promises.
+func TestPolicies(t *testing.T) {
+	for _, name := range []string{RoundRobin, LeastLoaded} {
+		t.Run(name, func(t *testing.T) {
+			p, err := NewPolicy(name)
+			if err != nil || p.Name() != name {
+				t.Fatalf("policy %v: %v", p, err)
+			}
+			t.Run("no candidates", func(t *testing.T) {
+				if _, err := p.Pick(Request{}, nil); !errors.Is(err, ErrNoWorkers) {
+					t.Errorf("got %v, want ErrNoWorkers", err)
+				}
+			})
+			t.Run("all excluded", func(t *testing.T) {
+				c := workers(0, 0)
+				c[0].Excluded, c[1].Excluded = "draining", "lost"
+				d, err := p.Pick(Request{}, c)
+				if !errors.Is(err, ErrAllExcluded) || len(d.Candidates) != 2 || d.Candidates[0].Excluded == "" {
+					t.Errorf("got %+v %v, want ErrAllExcluded and both reasons", d, err)
+				}
+			})
+			t.Run("never an excluded one, the chosen is listed first", func(t *testing.T) {
+				for range 100 {
+					c := workers(3, 0, 1, 0)
+					c[1].Excluded = "draining"
+					d, err := p.Pick(Request{}, c)
+					if err != nil || d.Chosen.Worker == "worker-2" {
+						t.Fatalf("chose %q %v", d.Chosen.Worker, err)
+					}
+					if d.Candidates[0].Worker != d.Chosen.Worker || d.Candidates[3].Worker != "worker-2" || d.Policy != name {
+						t.Fatalf("decision %+v", d)
+					}
+				}
+			})
+		})
+	}
+	if _, err := NewPolicy("magic"); err == nil {
+		t.Error("an unknown policy is accepted")
+	}
+}
+
+func TestRoundRobinTakesTurns(t *testing.T) {
+	p, _ := NewPolicy(RoundRobin)
+	got := map[string]int{}
+	last := ""
+	for range 12 {
+		d, err := p.Pick(Request{}, workers(9, 0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Chosen.Worker == last {
+			t.Errorf("%s twice in a row", last)
+		}
+		last = d.Chosen.Worker
+		got[last]++
+	}
+	for w, n := range got {
+		if n != 4 {
+			t.Errorf("%s was chosen %d times of 12", w, n)
+		}
+	}
+}
+
+func TestLeastLoaded(t *testing.T) {
+	p, _ := NewPolicy(LeastLoaded)
+	seen := map[string]bool{}
+	for range 200 {
+		d, err := p.Pick(Request{}, workers(2, 1, 5, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[d.Chosen.Worker] = true
+	}
+	if len(seen) != 2 || !seen["worker-2"] || !seen["worker-4"] {
+		t.Errorf("chose %v, want both of the least loaded and nobody else", seen)
+	}
+}
+
+func TestLoadSpreadsABurst(t *testing.T) {
+	p, _ := NewPolicy(LeastLoaded)
+	l := NewLoad()
+	var release []func()
+	for range 30 {
+		d, done, err := l.Choose(workers(0, 0, 0), func(c []Candidate) (Decision, error) { return p.Pick(Request{}, c) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = d
+		release = append(release, done)
+	}
+	for _, c := range workers(0, 0, 0) {
+		if n := l.InFlight(c.ID); n != 10 {
+			t.Errorf("%s has %d in flight, want 10", c.Worker, n)
+		}
+	}
+	for _, done := range release {
+		done()
+		done() // a second call changes nothing
+	}
+	if len(l.n) != 0 {
+		t.Errorf("left behind: %v", l.n)
+	}
+}
+
+func TestDecidePrefill(t *testing.T) {
+	limits := PrefillLimits{MaxLocalTokens: 64, MaxQueueDepth: 8}
+	for _, tc := range []struct {
+		s      PrefillState
+		remote bool
+		why    string
+	}{
+		{PrefillState{PromptTokens: 1000}, false, "no prefill worker"},
+		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1}, true, "long prompt"},
+		{PrefillState{PromptTokens: 64, PrefillWorkers: 1}, false, "short"},
+		{PrefillState{PromptTokens: 65, PrefillWorkers: 1}, true, "long prompt"},
+		{PrefillState{PromptTokens: 1000, CachedTokens: 960, PrefillWorkers: 1}, false, "cached"},
+		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1, QueueDepth: 8}, false, "queue full"},
+		{PrefillState{PromptTokens: 10, PrefillWorkers: 1, QueueDepth: 99, Force: "remote"}, true, "forced"},
+		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1, Force: "local"}, false, "forced"},
+		{PrefillState{PromptTokens: 1000, Force: "remote"}, false, "no prefill worker"},
+	} {
+		t.Run(fmt.Sprintf("%+v", tc.s), func(t *testing.T) {
+			if remote, why := DecidePrefill(tc.s, limits); remote != tc.remote || why != tc.why {
+				t.Errorf("got %t %q, want %t %q", remote, why, tc.remote, tc.why)
+			}
+		})
+	}
+}

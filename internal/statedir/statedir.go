@@ -1,0 +1,236 @@
+// Package statedir lays out the files that dynamod keeps on a machine and that
+// dynctl reads there: locks, logs, the data of embedded servers, and how to reach
+// a local cluster.
+//
+// Start with [Cluster] (all nodes of one cluster on this machine) and [Node] (the
+// directory of one dynamod). Layout:
+//
+//	ROOT/CLUSTER/cluster.json       how to reach the cluster, while its stores run here
+//	ROOT/CLUSTER/up.lock            held by dynctl while it starts dynamod processes
+//	ROOT/CLUSTER/NODE/lock          held by the running dynamod; contains its pid
+//	ROOT/CLUSTER/NODE/node_id       identity of the node across restarts
+//	ROOT/CLUSTER/NODE/dynamod.out   standard output of a dynamod in the background
+//	ROOT/CLUSTER/NODE/logs/         dynamod.log and one log for each worker
+//	ROOT/CLUSTER/NODE/{etcd,nats}/  data of embedded servers
+//
+// A lock is an advisory lock on an open file: it ends with its process, so nothing
+// stale is ever left behind. The package knows nothing of what runs.
+package statedir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Cluster is the directory of one cluster.
+type Cluster struct {
+	Path string
+	Name string
+}
+
+// Node is the directory of one dynamod.
+type Node struct {
+	Path string
+	Name string
+}
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// Open returns the directory of a cluster below root, without creating it.
+func Open(root, cluster string) (Cluster, error) {
+	if !nameRule.MatchString(cluster) {
+		return Cluster{}, fmt.Errorf("cluster name %q: use letters, digits, dots, - and _", cluster)
+	}
+	return Cluster{Path: filepath.Join(root, cluster), Name: cluster}, nil
+}
+
+// Node returns the directory of a node, without creating it.
+func (c Cluster) Node(name string) (Node, error) {
+	if !nameRule.MatchString(name) {
+		return Node{}, fmt.Errorf("node name %q: use letters, digits, dots, - and _", name)
+	}
+	return Node{Path: filepath.Join(c.Path, name), Name: name}, nil
+}
+
+// Nodes lists the nodes that have a directory, sorted by name.
+func (c Cluster) Nodes() ([]Node, error) {
+	entries, err := os.ReadDir(c.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state directory: %w", err)
+	}
+	var nodes []Node
+	for _, e := range entries {
+		if n := (Node{Path: filepath.Join(c.Path, e.Name()), Name: e.Name()}); e.IsDir() && n.hasLock() {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// Clusters lists the clusters below root that have nodes on this machine.
+func Clusters(root string) ([]Cluster, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state directory: %w", err)
+	}
+	var out []Cluster
+	for _, e := range entries {
+		c := Cluster{Path: filepath.Join(root, e.Name()), Name: e.Name()}
+		if nodes, err := c.Nodes(); err == nil && len(nodes) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+func compare(a, b string) int {
+	switch {
+	case len(a) != len(b): // node-2 before node-10
+		return len(a) - len(b)
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// LogDir is where a node's logs are.
+func (n Node) LogDir() string { return filepath.Join(n.Path, "logs") }
+
+// AgentLog is dynamod's own log, WorkerLog that of a worker, Output what a dynamod
+// in the background printed.
+func (n Node) AgentLog() string { return filepath.Join(n.LogDir(), "dynamod.log") }
+
+// WorkerLog is the log file of a worker.
+func (n Node) WorkerLog(worker string) string { return filepath.Join(n.LogDir(), worker+".log") }
+
+// Output is what a dynamod in the background printed.
+func (n Node) Output() string { return filepath.Join(n.Path, "dynamod.out") }
+
+// EtcdDir and NATSDir hold the data of embedded servers.
+func (n Node) EtcdDir() string { return filepath.Join(n.Path, "etcd") }
+
+// NATSDir holds the data of the embedded NATS server.
+func (n Node) NATSDir() string { return filepath.Join(n.Path, "nats") }
+
+// Create makes the directory and proves that it can be written to.
+func (n Node) Create() error {
+	if err := os.MkdirAll(n.LogDir(), 0o700); err != nil {
+		return fmt.Errorf("create state directory: %w", err)
+	}
+	probe, err := os.CreateTemp(n.Path, ".probe-")
+	if err != nil {
+		return fmt.Errorf("write to state directory: %w", err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// ID returns the identity of the node, making one at first use with fresh.
+func (n Node) ID(fresh func() string) (string, error) {
+	path := filepath.Join(n.Path, "node_id")
+	b, err := os.ReadFile(path)
+	if err == nil && nameRule.MatchString(string(b)) {
+		return string(b), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read node id: %w", err)
+	}
+	id := fresh()
+	if err := writeFile(path, []byte(id)); err != nil {
+		return "", fmt.Errorf("write node id: %w", err)
+	}
+	return id, nil
+}
+
+// Endpoints says how to reach a cluster whose stores run on this machine.
+type Endpoints struct {
+	Cluster   string    `json:"cluster"`
+	Namespace string    `json:"namespace"`
+	Etcd      []string  `json:"etcd"` // host:port
+	NATS      string    `json:"nats"` // URL
+	Node      string    `json:"node"` // the node that wrote it
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+}
+
+func (c Cluster) endpointsPath() string { return filepath.Join(c.Path, "cluster.json") }
+
+// WriteEndpoints publishes how to reach the cluster.
+func (c Cluster) WriteEndpoints(e Endpoints) error {
+	body, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(c.endpointsPath(), append(body, '\n')); err != nil {
+		return fmt.Errorf("write cluster.json: %w", err)
+	}
+	return nil
+}
+
+// ErrNotRunning is returned when no local cluster of that name runs.
+var ErrNotRunning = errors.New("cluster is not running on this machine")
+
+// Endpoints reads how to reach the cluster. What a dead dynamod left behind counts
+// as ErrNotRunning.
+func (c Cluster) Endpoints() (Endpoints, error) {
+	var e Endpoints
+	body, err := os.ReadFile(c.endpointsPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, ErrNotRunning
+	}
+	if err != nil {
+		return e, fmt.Errorf("read cluster.json: %w", err)
+	}
+	if err := json.Unmarshal(body, &e); err != nil {
+		return e, fmt.Errorf("read %s: %w", c.endpointsPath(), err)
+	}
+	node, err := c.Node(e.Node)
+	if err != nil {
+		return e, fmt.Errorf("read %s: %w", c.endpointsPath(), err)
+	}
+	if pid, held := node.Holder(); !held || pid != e.PID {
+		return e, ErrNotRunning
+	}
+	return e, nil
+}
+
+// RemoveEndpoints withdraws what this process published.
+func (c Cluster) RemoveEndpoints() error {
+	err := os.Remove(c.endpointsPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// writeFile replaces a file in one step.
+func writeFile(path string, body []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(body)
+	err = errors.Join(err, tmp.Chmod(0o600), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}
