@@ -1,0 +1,186 @@
+package tui
+
+import "strings"
+
+// detailKind is what covers the panes.
+type detailKind int
+
+const (
+	detailNone detailKind = iota
+	detailWorker
+	detailRoute
+)
+
+// detail is a screen about one worker or one routed request. It keeps a name,
+// not a value: each snapshot shows it anew.
+type detail struct {
+	kind   detailKind
+	worker string
+	route  string // request id
+	scroll int
+}
+
+// section is a titled box of lines on a detail screen.
+type section struct {
+	title string
+	lines [][]span
+}
+
+func (m *model) cannotInspect() string {
+	row, ok := m.lists[m.focus.pane].selected()
+	if _, list := m.rowsOf(m.focus.pane); !list {
+		return "nothing to inspect here: choose a worker (1) or a decision (6)"
+	}
+	if !ok {
+		return "no row under the cursor"
+	}
+	name := ""
+	switch m.focus.pane {
+	case paneLeases:
+		name = m.snap.Leases[row].Owner
+	case paneEvents:
+		name = m.snap.Events[row].Worker
+	default:
+		return ""
+	}
+	if w, _ := m.worker(name); w == nil {
+		return orUnknown(name) + " is not a worker of the list"
+	}
+	return ""
+}
+
+// inspect opens the screen of the row: a decision's for the router pane, else
+// that of the worker it belongs to.
+func (m *model) inspect() {
+	row, ok := m.lists[m.focus.pane].selected()
+	if !ok {
+		return
+	}
+	switch m.focus.pane {
+	case paneWorkers:
+		m.detail = detail{kind: detailWorker, worker: m.snap.Workers[row].Name}
+	case paneLeases:
+		m.detail = detail{kind: detailWorker, worker: m.snap.Leases[row].Owner}
+	case paneEvents:
+		m.detail = detail{kind: detailWorker, worker: m.snap.Events[row].Worker}
+	case paneDecisions:
+		m.detail = detail{kind: detailRoute, route: m.snap.Decisions[row].RequestID}
+	}
+}
+
+// parts are the header of a detail screen.
+func (d *detail) parts(m *model) []part {
+	if d.kind == detailRoute {
+		return m.routeParts()
+	}
+	return m.workerParts()
+}
+
+// wideDetail is the width from which sections stand in two columns.
+const wideDetail = 96
+
+// columnsOf are the sections of the screen for a width.
+func (d *detail) columnsOf(m *model, width int) [][]section {
+	var cols [][]section
+	switch d.kind {
+	case detailWorker:
+		cols = m.workerSections()
+	case detailRoute:
+		return [][]section{m.routeSections()}
+	default:
+		return nil
+	}
+	if width < wideDetail {
+		var all []section
+		for _, c := range cols {
+			all = append(all, c...)
+		}
+		return [][]section{all}
+	}
+	return cols
+}
+
+// height is how many rows the screen would like to have.
+func (d *detail) height(m *model) int {
+	top := 0
+	for _, c := range d.columnsOf(m, m.width) {
+		n := 0
+		for _, s := range c {
+			n += len(s.lines) + 2
+		}
+		top = max(top, n)
+	}
+	return top
+}
+
+// draw paints all sections on a canvas of their own and shows the part that was
+// scrolled to.
+func (d *detail) draw(m *model, a area) {
+	cols := d.columnsOf(m, a.r.w)
+	if len(cols) == 0 {
+		return
+	}
+	tall := newCanvas(a.r.w, max(d.height(m), a.r.h), m.ascii)
+	x, rest := 0, a.r.w
+	for i, col := range cols {
+		w := rest / (len(cols) - i)
+		y := 0
+		for _, s := range col {
+			h := len(s.lines) + 2
+			box := area{c: tall, r: rect{x, y, w, h}, more: m.glyphs.more}
+			box.box(m.glyphs, " "+s.title+" ", "", border)
+			in := box.sub(box.inner())
+			for n, line := range s.lines {
+				in.spans(0, n, in.r.w, line)
+			}
+			y += h
+		}
+		x, rest = x+w, rest-w
+	}
+	a.blit(tall, d.scroll)
+}
+
+// fact is a line of a name and a value.
+func fact(name, value string, st style) []span {
+	return []span{{padRight(name, 14) + " ", dim}, {value, st}}
+}
+
+// gridLines lays out rows of words in columns as wide as their widest word; the
+// first row holds the titles, right says which columns hold numbers.
+func gridLines(rows [][]span, right []bool) [][]span {
+	var widths []int
+	for _, r := range rows {
+		for i, s := range r {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], textWidth(s.text))
+		}
+	}
+	out := make([][]span, 0, len(rows))
+	for _, r := range rows {
+		line := make([]span, 0, len(r))
+		for i, s := range r {
+			if i < len(right) && right[i] {
+				s.text = padLeft(s.text, widths[i])
+			} else if i < len(r)-1 {
+				s.text = padRight(s.text, widths[i])
+			}
+			if i < len(r)-1 {
+				s.text += "  "
+			}
+			line = append(line, s)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// titleRow makes a row of column titles.
+func titleRow(titles string) []span {
+	var out []span
+	for _, t := range strings.Fields(titles) {
+		out = append(out, span{t, heading})
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package tui
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// facts are worked out once for each snapshot, so that drawing a frame costs
+// only the rows it shows, also with a thousand workers.
+type facts struct {
+	devices           []string // of each worker: "gpu0 H200"
+	hosts, versions   []string
+	byName            map[string]int // worker name to row
+	nameW, deviceW    int            // widest cells
+	stateW, kvW, seqW int
+	modelW, hostW     int
+	versionW          int
+	ownerW, eventW    int
+	stateCount        map[cluster.State]int
+	leases            bool // some worker's lease is known
+	model             string
+}
+
+func factsOf(s *cluster.Snapshot) facts {
+	n := len(s.Workers)
+	f := facts{
+		devices: make([]string, n), hosts: make([]string, n), versions: make([]string, n),
+		byName: make(map[string]int, n), stateCount: map[cluster.State]int{},
+	}
+	nodes := map[string]*cluster.Node{}
+	for i := range s.Nodes {
+		nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
+	for i := range s.Nodes { // ids win over names
+		nodes[s.Nodes[i].ID] = &s.Nodes[i]
+	}
+	models := map[string]bool{}
+	for i := range s.Workers {
+		w := &s.Workers[i]
+		node := nodes[w.Node]
+		f.devices[i] = deviceText(node, w.Device)
+		f.hosts[i] = w.Node
+		if node != nil {
+			f.hosts[i], f.versions[i] = node.Host, node.Version
+		}
+		f.byName[w.Name] = i
+		f.stateCount[w.State]++
+		f.leases = f.leases || w.Lease != nil
+		models[w.Model] = true
+		f.nameW = max(f.nameW, textWidth(w.Name))
+		f.deviceW = max(f.deviceW, textWidth(f.devices[i]))
+		f.stateW = max(f.stateW, textWidth(stateWord(w))+2)
+		f.kvW = max(f.kvW, textWidth(kvNumber(w)))
+		f.seqW = max(f.seqW, textWidth(seqText(w)))
+		f.modelW = max(f.modelW, textWidth(w.Model))
+		f.hostW = max(f.hostW, textWidth(f.hosts[i]))
+		f.versionW = max(f.versionW, textWidth(f.versions[i]))
+	}
+	for i := range s.Leases {
+		f.ownerW = max(f.ownerW, textWidth(s.Leases[i].Owner))
+	}
+	for i := range s.Events {
+		f.eventW = max(f.eventW, textWidth(s.Events[i].Worker))
+	}
+	switch {
+	case s.Topology != nil && s.Topology.Model.Name != "":
+		f.model = s.Topology.Model.Name
+	case len(models) == 1 && n > 0:
+		f.model = s.Workers[0].Model
+	}
+	return f
+}
+
+// deviceText names a device the short way: "gpu0 H200", "cpu0 32c".
+func deviceText(node *cluster.Node, id string) string {
+	if id == "" {
+		return ""
+	}
+	short := strings.ReplaceAll(id, ":", "")
+	if node == nil {
+		return short
+	}
+	for _, d := range node.Devices {
+		switch {
+		case d.ID != id:
+		case d.Cores > 0 && strings.HasPrefix(id, "cpu"):
+			return short + " " + strconv.Itoa(d.Cores) + "c"
+		default:
+			if f := strings.Fields(d.Name); len(f) > 0 {
+				return short + " " + f[len(f)-1]
+			}
+		}
+	}
+	return short
+}
+
+// worker finds a worker by name.
+func (m *model) worker(name string) (*cluster.Worker, int) {
+	i, ok := m.known.byName[name]
+	if !ok || i >= len(m.snap.Workers) {
+		return nil, -1
+	}
+	return &m.snap.Workers[i], i
+}

@@ -1,0 +1,307 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+var update = flag.Bool("update", false, "write golden files instead of comparing with them")
+
+// noon is the fixed clock of all tests.
+func noon() time.Time { return time.Date(2026, 3, 14, 12, 4, 31, 250e6, time.UTC) }
+
+func ptr[T any](v T) *T { return &v }
+
+// labSnapshot is the cluster of the pictures: two prefill and five decode
+// workers, one of them on a CPU, one short of KV blocks, one draining.
+func labSnapshot() cluster.Snapshot {
+	now := noon()
+	s := cluster.Snapshot{
+		Time: now, Cluster: "lab", Leader: "n1",
+		Fresh:    cluster.Freshness{EtcdOK: true, EtcdRTT: 2 * time.Millisecond, NATSOK: true, NATSRTT: time.Millisecond},
+		Topology: &cluster.Topology{Model: cluster.ModelSpec{Name: "qwen3-0.6b"}, Prefill: 2, Decode: 5},
+		Nodes:    []cluster.Node{{ID: "n1", Name: "n1", Host: "lab-01", Version: "0.3.0", Devices: []cluster.Device{{ID: "cpu:0", Cores: 32}}}},
+		Notices:  []string{"worker-4 KV blocks 97% used: expect preemption. Enter on the row to inspect."},
+	}
+	for g := range 6 {
+		s.Nodes[0].Devices = append(s.Nodes[0].Devices, cluster.Device{ID: fmt.Sprintf("gpu:%d", g), Name: "NVIDIA H200"})
+	}
+	add := func(n int, role cluster.Role, device string, state cluster.State, seqs, used, total int, toks, hit float64, lease, up time.Duration) *cluster.Worker {
+		s.Workers = append(s.Workers, cluster.Worker{
+			WorkerStatus: cluster.WorkerStatus{
+				Name: cluster.WorkerName(n), Role: role, Model: "qwen3-0.6b", Node: "n1", Device: device, State: state,
+				InstanceID: cluster.InstanceID(0x7f00 + n), LeaseTTLMS: 10000, StartedAt: now.Add(-up), UpdatedAt: now.Add(-400 * time.Millisecond), Generation: 1,
+				Stats: cluster.WorkerStats{Running: seqs, MaxSeqs: 64, BlockSize: 16, KVTotal: total, KVActive: used, KVCached: (total - used) / 2,
+					RequestsTotal: 1802, FinishedTotal: 1780, GeneratedTotal: 412044, StepsTotal: 98211, TransfersTotal: 40, TransferBytesTotal: 54 << 20, TransferNanosTotal: 25e6},
+			},
+			Desire: cluster.DesireRun, Lease: ptr(lease), Uptime: ptr(up), TokS: ptr(toks), HitRate: ptr(hit),
+		})
+		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(0x7f00 + n), Owner: cluster.WorkerName(n), TTL: 10 * time.Second, Left: lease, Renewed: 10*time.Second - lease})
+		return &s.Workers[len(s.Workers)-1]
+	}
+	ms := time.Millisecond
+	add(1, cluster.RolePrefill, "gpu:0", cluster.StateReady, 6, 2457, 4096, 9800, 0.71, 8700*ms, 2*time.Hour+11*time.Minute)
+	add(2, cluster.RolePrefill, "gpu:1", cluster.StateReady, 5, 2130, 4096, 9100, 0.64, 7900*ms, 2*time.Hour+11*time.Minute)
+	add(3, cluster.RoleDecode, "gpu:2", cluster.StateReady, 14, 3602, 4096, 1100, 0.58, 9200*ms, 2*time.Hour+11*time.Minute)
+	w4 := add(4, cluster.RoleDecode, "gpu:3", cluster.StateDegraded, 17, 3968, 4096, 1200, 0.61, 8100*ms, 2*time.Hour+10*time.Minute)
+	w4.Reason, w4.Stats.Waiting = "kv-high", 2
+	add(5, cluster.RoleDecode, "gpu:4", cluster.StateReady, 9, 2211, 4096, 800, 0.49, 9600*ms, 62*time.Minute)
+	add(6, cluster.RoleDecode, "cpu:0", cluster.StateReady, 2, 310, 1024, 38, 0.22, 6400*ms, 14*time.Minute)
+	w7 := add(7, cluster.RoleDecode, "gpu:5", cluster.StateDraining, 3, 655, 4096, 210, 0.55, 9000*ms, 2*time.Hour+11*time.Minute)
+	w7.Desire = cluster.DesireDrain
+	w7.Drain = &cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: now.Add(-19 * time.Second), Deadline: now.Add(4*time.Minute + 41*time.Second),
+		Sequences: 14, Left: 3, Finished: 11,
+		Open: []cluster.OpenSequence{{RequestID: "r-8e77", OutTokens: 1204, AgeMS: 128000}, {RequestID: "r-8f02", OutTokens: 310, AgeMS: 31000}, {RequestID: "r-8f0a", OutTokens: 12, AgeMS: 2000}}}
+	s.Leases = append(s.Leases, cluster.Lease{ID: 0x7e01, Owner: "n1", TTL: 10 * time.Second, Left: 9500 * ms, Renewed: 500 * ms})
+	order := []int{5, 1, 3, 0, 6, 2, 7, 4}
+	sorted := make([]cluster.Lease, len(order))
+	for i, j := range order {
+		sorted[i] = s.Leases[j]
+	}
+	s.Leases = sorted
+
+	s.Queue = cluster.QueueStats{Prefill: ptr(5), PrefillBusy: ptr(2), Waiting: ptr(2), RemoteWait: ptr(2), InFlight: ptr(56), AdmittedS: ptr(18.4), Preempted: 1, Cancelled: 2}
+	for i := range 60 {
+		if i == 40 || i == 41 {
+			s.Queue.History = append(s.Queue.History, nil)
+			continue
+		}
+		s.Queue.History = append(s.Queue.History, ptr(math.Round(32+31*math.Sin(float64(i)/6))))
+	}
+	s.Latency = cluster.Latency{WindowS: 60, Requests: 1104,
+		TTFT:     cluster.Percentiles{P50: ptr(142.0), P95: ptr(388.0), P99: ptr(612.0)},
+		ITL:      cluster.Percentiles{P50: ptr(11.2), P95: ptr(19.8), P99: ptr(31.0)},
+		Queue:    cluster.Percentiles{P50: ptr(24.0), P95: ptr(170.0)},
+		Transfer: ptr(9.4), TransferBS: ptr(2.1e9)}
+	event := func(ago time.Duration, worker int, kind cluster.KVEventKind, count, start int, hash uint64, reason string) {
+		e := cluster.KVEvent{Worker: cluster.WorkerName(worker), EventID: uint64(100 - len(s.Events)), Kind: kind, Count: count, StartPosition: start, Reason: reason, Time: now.Add(-ago)}
+		switch kind {
+		case cluster.KVStored:
+			e.Stored = []cluster.KVStoredBlock{{BlockHash: hash}}
+		case cluster.KVRemoved:
+			e.Removed = []uint64{hash}
+		}
+		s.Events = append(s.Events, e)
+	}
+	event(49*ms, 3, cluster.KVStored, 4, 108, 0x9f3a<<48, "")
+	event(62*ms, 1, cluster.KVStored, 16, 92, 0x9f3a<<48, "")
+	event(130*ms, 4, cluster.KVRemoved, 8, 0, 0x77c0<<48, "lru")
+	event(296*ms, 2, cluster.KVStored, 12, 0, 0xb41e<<48, "")
+	event(299*ms, 6, cluster.KVCleared, 310, 0, 0, "")
+	for i := range 15 {
+		event(time.Duration(300+i*20)*ms, 1+i%6, cluster.KVStored, i, i, uint64(i)<<50, "")
+	}
+	s.KVEventRate, s.KVEventLag = ptr(312.0), ptr(3*ms)
+	decide := func(id, pre, why, chosen string, overlap, blocks int, cost, second float64) {
+		s.Decisions = append(s.Decisions, cluster.RouterDecision{RequestID: id, Time: now.Add(-time.Duration(len(s.Decisions)) * 80 * ms), Model: "qwen3-0.6b",
+			Phase: cluster.RoleDecode, Policy: "kv", Chosen: chosen, PromptToks: blocks * 16, Blocks: blocks, DecidedNS: 210000, Prefill: pre, PrefillWhy: why, Overlap: overlap,
+			Candidates: []cluster.RouteCandidate{
+				{Worker: chosen, Cost: cost, Load: 14, Overlap: overlap},
+				{Worker: "worker-2", Cost: second, Load: 9, Overlap: overlap / 2},
+				{Worker: "worker-4", Load: 17, Excluded: "KV blocks 97% used, limit 95%"},
+				{Worker: "worker-7", Load: 3, Excluded: "draining"},
+			}})
+	}
+	decide("r-8f21", "worker-1", "", "worker-3", 28, 36, 17, 23)
+	decide("r-8f20", "worker-2", "", "worker-5", 0, 12, 19, 21)
+	decide("r-8f1f", "worker-1", "", "worker-3", 30, 31, 11, 20)
+	decide("r-8f1e", "local", "short", "worker-5", 4, 5, 8, 9)
+	decide("r-8f1d", "local", "short", "worker-6", 0, 2, 3, 9)
+	return s
+}
+
+// oddSnapshot holds what goes wrong: unknown values, lost, failed and unplaced
+// workers, wide characters, control characters, stale data.
+func oddSnapshot() cluster.Snapshot {
+	now := noon()
+	return cluster.Snapshot{
+		Time: now, Cluster: "lab",
+		Fresh: cluster.Freshness{EtcdErr: "etcd 127.0.0.1:2379: deadline exceeded after 3s", NATSOK: true, StaleSince: now.Add(-7 * time.Second), NextAttempt: now.Add(2 * time.Second)},
+		Workers: []cluster.Worker{
+			{WorkerStatus: cluster.WorkerStatus{Name: "worker-1", Role: cluster.RolePrefill, State: cluster.StatePending, Reason: "no node has a free device"}},
+			{WorkerStatus: cluster.WorkerStatus{Name: "worker-2", Role: cluster.RoleDecode, State: cluster.StateLoading, Progress: 0.63, Device: "gpu:1", UpdatedAt: now}},
+			{WorkerStatus: cluster.WorkerStatus{Name: "worker-3", Role: cluster.RoleDecode, State: cluster.StateLost, Device: "gpu:2", UpdatedAt: now.Add(-time.Minute), Stats: cluster.WorkerStats{Running: 3, KVTotal: 4096, KVActive: 4096}}, Stale: true, Lease: ptr(time.Duration(0))},
+			{WorkerStatus: cluster.WorkerStatus{Name: "worker-4", Role: cluster.RoleDecode, State: cluster.StateFailed, Reason: "needs 9.4 GiB, 3.1 GiB free", Restarts: 3, RetryAt: now.Add(8 * time.Second), UpdatedAt: now, Stats: cluster.WorkerStats{KVTotal: 1024}}, Lease: ptr(8 * time.Second), TokS: ptr(0.0), HitRate: ptr(0.0), Uptime: ptr(time.Duration(0))},
+			{WorkerStatus: cluster.WorkerStatus{Name: "模型-worker", Role: "vision", State: "odd", Device: "gpu:\x1b[31m9", Model: "多语言模型-大", UpdatedAt: now, Stats: cluster.WorkerStats{KVTotal: 10, KVActive: 50}}},
+		},
+		Leases:  []cluster.Lease{{ID: 1, Owner: "worker-4", TTL: 10 * time.Second, Left: 8 * time.Second, Renewed: 2 * time.Second}},
+		Notices: []string{"worker-3 is lost", "worker-4 failed"},
+	}
+}
+
+// manyWorkers is a cluster of n workers.
+func manyWorkers(n int) cluster.Snapshot {
+	s := labSnapshot()
+	base := s.Workers
+	s.Workers, s.Leases = nil, nil
+	for i := range n {
+		w := base[i%len(base)]
+		w.Name = cluster.WorkerName(i + 1)
+		w.Stats.Running = i % 64
+		s.Workers = append(s.Workers, w)
+		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(i + 1), Owner: w.Name, TTL: 10 * time.Second, Left: time.Duration(i%100) * 100 * time.Millisecond})
+	}
+	return s
+}
+
+// fakeSource is a source the test feeds by hand; it remembers what it was asked.
+type fakeSource struct {
+	ch       chan cluster.Snapshot
+	readOnly string
+	err      error
+
+	mu       sync.Mutex
+	acts     []client.Action
+	interval time.Duration
+}
+
+func newFakeSource() *fakeSource { return &fakeSource{ch: make(chan cluster.Snapshot, 1)} }
+
+func (f *fakeSource) Snapshots() <-chan cluster.Snapshot { return f.ch }
+func (f *fakeSource) ReadOnly() string                   { return f.readOnly }
+func (f *fakeSource) Close() error                       { close(f.ch); return nil }
+
+func (f *fakeSource) SetInterval(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.interval = d
+}
+
+func (f *fakeSource) Act(_ context.Context, a client.Action) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acts = append(f.acts, a)
+	return f.err
+}
+
+func (f *fakeSource) actions() []client.Action {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]client.Action(nil), f.acts...)
+}
+
+// screen drives a model as the program would, without a terminal.
+type screen struct {
+	t   *testing.T
+	m   *model
+	src *fakeSource
+}
+
+// newScreen is a screen of the given size that shows s, with colour off.
+func newScreen(t *testing.T, s cluster.Snapshot, w, h int, opts Options) *screen {
+	t.Helper()
+	opts.Now = noon
+	src := newFakeSource()
+	c := &commander{ctx: t.Context(), now: noon}
+	sc := &screen{t, newModel(src, c, plainTheme(), opts), src}
+	sc.send(tea.WindowSizeMsg{Width: w, Height: h})
+	sc.send(snapshotMsg{s, noon()})
+	return sc
+}
+
+// send delivers a message and returns the command it led to.
+func (sc *screen) send(msg tea.Msg) tea.Cmd {
+	_, cmd := sc.m.Update(msg)
+	return cmd
+}
+
+// press types keys: names of keys, or text that is typed letter by letter when
+// it starts with "type:".
+func (sc *screen) press(keys ...string) tea.Cmd {
+	var cmd tea.Cmd
+	for _, k := range keys {
+		if text, ok := strings.CutPrefix(k, "type:"); ok {
+			for _, r := range text {
+				cmd = sc.send(keyMsg(string(r)))
+			}
+			continue
+		}
+		cmd = sc.send(keyMsg(k))
+	}
+	return cmd
+}
+
+// run carries a command out and delivers what it reports.
+func (sc *screen) run(cmd tea.Cmd) {
+	sc.t.Helper()
+	if cmd == nil {
+		sc.t.Fatal("no command")
+	}
+	sc.send(cmd())
+}
+
+func (sc *screen) tick(d time.Duration) { sc.send(tickMsg{sc.m.now.Add(d)}) }
+
+func (sc *screen) has(want ...string) {
+	sc.t.Helper()
+	view := sc.m.View()
+	for _, w := range want {
+		if !strings.Contains(view, w) {
+			sc.t.Errorf("screen does not show %q:\n%s", w, view)
+		}
+	}
+}
+
+func (sc *screen) lacks(not ...string) {
+	sc.t.Helper()
+	view := sc.m.View()
+	for _, w := range not {
+		if strings.Contains(view, w) {
+			sc.t.Errorf("screen shows %q:\n%s", w, view)
+		}
+	}
+}
+
+func keyMsg(name string) tea.KeyMsg {
+	types := map[string]tea.KeyType{
+		"enter": tea.KeyEnter, "esc": tea.KeyEsc, "tab": tea.KeyTab, "shift+tab": tea.KeyShiftTab, "up": tea.KeyUp, "down": tea.KeyDown,
+		"left": tea.KeyLeft, "right": tea.KeyRight, "backspace": tea.KeyBackspace, "home": tea.KeyHome, "end": tea.KeyEnd, "pgdown": tea.KeyPgDown, "pgup": tea.KeyPgUp,
+		"ctrl+c": tea.KeyCtrlC, "ctrl+z": tea.KeyCtrlZ, "ctrl+l": tea.KeyCtrlL, "ctrl+d": tea.KeyCtrlD, "ctrl+u": tea.KeyCtrlU, "ctrl+w": tea.KeyCtrlW,
+	}
+	if t, ok := types[name]; ok {
+		return tea.KeyMsg{Type: t}
+	}
+	if name == " " {
+		return tea.KeyMsg{Type: tea.KeySpace, Runes: []rune{' '}}
+	}
+	return tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(name)}
+}
+
+// golden compares text with a file under testdata, or writes it with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	got += "\n"
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; run the test with -update to write it", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; got:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+var errRefused = errors.New("etcd 127.0.0.1:2379: deadline exceeded after 3s")

@@ -1,0 +1,149 @@
+package tui
+
+// pane is one of the six boxes, numbered as their keys.
+type pane int
+
+const (
+	paneNone pane = iota
+	paneWorkers
+	paneLeases
+	paneQueue
+	paneLatency
+	paneEvents
+	paneDecisions
+	paneEnd
+)
+
+// paneInfo is what a pane is called. name is what --view and the command line
+// know it by.
+type paneInfo struct{ name, title string }
+
+func (p pane) info() paneInfo {
+	switch p {
+	case paneWorkers:
+		return paneInfo{"workers", "workers"}
+	case paneLeases:
+		return paneInfo{"leases", "leases"}
+	case paneQueue:
+		return paneInfo{"queue", "queue depth"}
+	case paneLatency:
+		return paneInfo{"latency", "latency"}
+	case paneEvents:
+		return paneInfo{"events", "KV events"}
+	case paneDecisions:
+		return paneInfo{"router", "router decisions"}
+	}
+	return paneInfo{"none", "none"}
+}
+
+// The smallest screen that shows a pane.
+const (
+	minWidth  = 60
+	minHeight = 12
+)
+
+// focus is where keys go, and which lower pane stays beside the workers on
+// screens that have room for two.
+type focus struct{ pane, lower pane }
+
+// layout is where everything stands. Panes without a size are not shown.
+type layout struct {
+	tiny   bool
+	body   rect
+	header int // rows of the three single lines
+	notice int
+	footer int
+	panes  [paneEnd]rect
+}
+
+// arrange is a pure function of the screen's size, the zoom and the focus.
+func arrange(width, height int, zoom bool, f focus) layout {
+	if width < minWidth || height < minHeight {
+		return layout{tiny: true}
+	}
+	l := layout{body: rect{0, 1, width, height - 3}, notice: height - 2, footer: height - 1}
+	switch {
+	case zoom || l.body.h < 14:
+		l.panes[f.pane] = l.body
+	case width >= 96 && height >= 26:
+		l.full()
+	case width < 96 && height >= 44:
+		l.tall()
+	default:
+		l.stacked(f)
+	}
+	return l
+}
+
+// full shows all six panes in three rows.
+func (l *layout) full() {
+	w, h := l.body.w, l.body.h
+	middle := clamp(h*8/27, 8, 12)
+	top := ((h-middle)*10 + 18) / 19
+	rows := split(l.body, top, middle, h-top-middle)
+	l.panes[paneWorkers] = rows[0]
+	leases, latency := w*37/100, max(w*31/100, 31)
+	l.across(rows[1], []pane{paneLeases, paneQueue, paneLatency}, leases, w-leases-latency, latency)
+	events := w * 48 / 100
+	l.across(rows[2], []pane{paneEvents, paneDecisions}, events, w-events)
+}
+
+// tall shows all six on narrow screens.
+func (l *layout) tall() {
+	w, h := l.body.w, l.body.h
+	third := (h - 8) / 4
+	rows := split(l.body, h-8-3*third, third, 8, third, third)
+	l.panes[paneWorkers] = rows[0]
+	l.panes[paneLeases] = rows[1]
+	queue := w / 2
+	l.across(rows[2], []pane{paneQueue, paneLatency}, queue, w-queue)
+	l.panes[paneEvents] = rows[3]
+	l.panes[paneDecisions] = rows[4]
+}
+
+// stacked shows the workers and one lower pane.
+func (l *layout) stacked(f focus) {
+	lower := f.pane
+	if lower == paneWorkers {
+		lower = f.lower
+	}
+	if lower <= paneWorkers || lower >= paneEnd {
+		lower = paneLeases
+	}
+	low := clamp(l.body.h*3/7, 6, 9)
+	rows := split(l.body, l.body.h-low, low)
+	l.panes[paneWorkers], l.panes[lower] = rows[0], rows[1]
+}
+
+func (l *layout) across(r rect, panes []pane, widths ...int) {
+	x := r.x
+	for i, p := range panes {
+		l.panes[p] = rect{x, r.y, widths[i], r.h}
+		x += widths[i]
+	}
+}
+
+func split(r rect, heights ...int) []rect {
+	out := make([]rect, len(heights))
+	y := r.y
+	for i, h := range heights {
+		out[i] = rect{r.x, y, r.w, h}
+		y += h
+	}
+	return out
+}
+
+func clamp(v, lo, hi int) int { return min(max(v, lo), hi) }
+
+// shown reports whether a pane has a place on the screen.
+func (l layout) shown(p pane) bool { return l.panes[p].w > 0 && l.panes[p].h > 0 }
+
+// rowsIn is how many list rows a pane has room for: its height without border,
+// column titles and, where there is one, the summary line.
+func (l layout) rowsIn(p pane) int {
+	h := l.panes[p].h - 3
+	if p == paneEvents || p == paneDecisions {
+		h--
+	}
+	return max(h, 0)
+}

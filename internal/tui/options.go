@@ -1,0 +1,112 @@
+package tui
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Color says whether to use colour.
+type Color int
+
+const (
+	// ColorAuto asks the terminal and the environment: NO_COLOR, CLICOLOR, TERM.
+	ColorAuto Color = iota
+	// ColorNever draws without colour; on a terminal weight and inversion stay.
+	ColorNever
+	// ColorAlways draws in colour whatever the environment says.
+	ColorAlways
+)
+
+// Themes, as --theme takes them.
+const (
+	ThemeAuto  = "auto"  // follows the ground of the terminal
+	ThemeDark  = "dark"  // for dark grounds
+	ThemeLight = "light" // for light grounds
+	ThemeMono  = "mono"  // weight and inversion instead of colour
+)
+
+// Themes lists the values of [Options.Theme].
+func Themes() []string { return []string{ThemeAuto, ThemeDark, ThemeLight, ThemeMono} }
+
+// Views lists the values of [Options.View], in the order of their keys.
+func Views() []string {
+	var names []string
+	for p := paneWorkers; p < paneEnd; p++ {
+		names = append(names, p.info().name)
+	}
+	return names
+}
+
+// Options say how the screen looks and what it may do. The zero value works.
+type Options struct {
+	In  io.Reader // default: standard input, or the controlling terminal if that is redirected
+	Out io.Writer // default: standard output
+
+	Theme string // one of Themes; default auto
+	Color Color
+	ASCII bool // draw with ASCII characters only
+
+	// ReadOnly switches drain and resume off, beside what the source refuses.
+	ReadOnly bool
+	// View is the pane that starts with the focus, one of Views; default workers.
+	View string
+	// Zoom starts with that pane over the whole screen.
+	Zoom bool
+	// Interval is how often the source makes snapshots; default one second.
+	Interval time.Duration
+	// Replay is shown instead of LIVE when the snapshots are a recording, as "x4".
+	Replay string
+
+	// Now is the clock; default time.Now. Location is that of the times on the
+	// screen; default UTC.
+	Now      func() time.Time
+	Location *time.Location
+	// Save keeps a screen under a file name; the default writes it to the working
+	// directory.
+	Save func(name string, text []byte) error
+}
+
+func (o Options) withDefaults() Options {
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Location == nil {
+		o.Location = time.UTC
+	}
+	if o.Save == nil {
+		o.Save = func(name string, text []byte) error { return os.WriteFile(name, text, 0o644) }
+	}
+	return o
+}
+
+// Validate returns an error that names the first value nobody knows.
+func (o Options) Validate() error {
+	if _, ok := paneNamed(o.View); o.View != "" && !ok {
+		return fmt.Errorf("view %q: use %s", o.View, strings.Join(Views(), ", "))
+	}
+	if o.Theme == "" {
+		return nil
+	}
+	for _, t := range Themes() {
+		if t == o.Theme {
+			return nil
+		}
+	}
+	return fmt.Errorf("theme %q: use %s", o.Theme, strings.Join(Themes(), ", "))
+}
+
+// paneNamed finds a pane by its name or number.
+func paneNamed(name string) (pane, bool) {
+	for p := paneWorkers; p < paneEnd; p++ {
+		if name == p.info().name || name == fmt.Sprint(int(p)) {
+			return p, true
+		}
+	}
+	return paneNone, false
+}

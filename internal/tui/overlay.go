@@ -1,0 +1,193 @@
+package tui
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// popKind is what lies over the screen.
+type popKind int
+
+const (
+	popNone popKind = iota
+	popHelp
+	popYAML
+)
+
+// overlay is a scrollable text over the panes. YAML text is taken when it is
+// opened, so that it does not change while it is read.
+type overlay struct {
+	kind   popKind
+	title  string
+	text   [][]span
+	scroll int
+}
+
+const overlayKeys = "j k scroll   esc close"
+
+func (m *model) showHelp() { m.pop = overlay{kind: popHelp, title: "keys"} }
+
+// pressOverlay takes the keys of an overlay; others reach the key map.
+func (m *model) pressOverlay(key string) bool {
+	switch key {
+	case "esc", "q", "enter", "?", "y":
+		m.pop = overlay{}
+	case "j", "down":
+		m.pop.scroll++
+	case "k", "up":
+		m.pop.scroll--
+	case "ctrl+d", "pgdown", " ":
+		m.pop.scroll += max(m.popRows()/2, 1)
+	case "ctrl+u", "pgup":
+		m.pop.scroll -= max(m.popRows()/2, 1)
+	case "g", "home":
+		m.pop.scroll = 0
+	case "G", "end":
+		m.pop.scroll = bigMove
+	case "ctrl+z", "ctrl+l":
+		return false
+	}
+	return true
+}
+
+func (o *overlay) lines(m *model) [][]span {
+	if o.kind == popHelp {
+		return m.helpLines()
+	}
+	return o.text
+}
+
+// popRows is how many lines of an overlay are visible.
+func (m *model) popRows() int { return max(m.bodyHeight()-3, 1) }
+
+// popup is a cleared box in the middle of the area, with a blank column on each
+// side to part it from what it covers.
+func (a area) popup(w, h int) area {
+	r := rect{(a.r.w - w) / 2, (a.r.h - h) / 2, w, h}
+	x := max(r.x-1, 0)
+	a.sub(rect{x, r.y, r.x + r.w + 1 - x, h}).clear()
+	return a.sub(r)
+}
+
+func (m *model) drawOverlay(a area) {
+	lines := m.pop.lines(m)
+	w := 46
+	for _, l := range lines {
+		w = max(w, spansWidth(l)+4)
+	}
+	w = min(w, a.r.w)
+	h := min(len(lines)+3, a.r.h)
+	box := a.popup(w, h)
+	note := ""
+	rows := h - 3
+	if len(lines) > rows {
+		note = fmt.Sprintf(" %d-%d of %d ", m.pop.scroll+1, min(m.pop.scroll+rows, len(lines)), len(lines))
+	}
+	box.box(m.glyphs, " "+m.pop.title+" ", note, focused)
+	in := box.sub(box.inner())
+	for y := range rows {
+		if i := m.pop.scroll + y; i < len(lines) {
+			in.spans(0, y, in.r.w, lines[i])
+		}
+	}
+	in.put(0, in.r.h-1, overlayKeys, keyName)
+}
+
+// helpLines is the key map as text: what works on this screen, with the reason
+// where a key cannot act now.
+func (m *model) helpLines() [][]span {
+	at := m.place()
+	var out [][]span
+	for _, g := range []string{groupMove, groupPanes, groupRows, groupWorker, groupScreen, groupLeave} {
+		var lines [][]span
+		for i := range m.keys {
+			b := &m.keys[i]
+			if b.group != g || b.on&at == 0 {
+				continue
+			}
+			key, text := keyName, plain
+			why := b.why(m)
+			if why != "" {
+				key, text = disabled, disabled
+			}
+			line := []span{{padRight("  "+m.showKeys(b.show), 17), key}, {b.help, text}}
+			lines = append(lines, line)
+			if why != "" {
+				lines = append(lines, []span{{padRight("", 17), plain}, {"now not: " + why, dim}})
+			}
+		}
+		if len(lines) > 0 {
+			out = append(out, []span{{g, strong}})
+			out = append(out, lines...)
+		}
+	}
+	out = append(out, []span{{"Command line", strong}})
+	for _, c := range m.words {
+		name := ":" + c.name
+		if c.args != "" {
+			name += " " + c.args
+		}
+		out = append(out, []span{{padRight("  "+name, 30) + " ", keyName}, {c.help, plain}})
+	}
+	out = append(out, []span{{"Signs", strong}})
+	g := m.glyphs
+	out = append(out,
+		[]span{{fmt.Sprintf("  %s ready  %s starting  %s draining  %s drained  %s degraded  %s lost or failed", g.ready, g.starting, g.draining, g.drained, g.degraded, g.lost), plain}},
+		[]span{{"  14+2 sequences: 14 run, 2 wait   - unknown   ~ remembered, not known", plain}},
+	)
+	return out
+}
+
+func (m *model) cannotYAML() string {
+	if _, _, why := m.yamlTarget(); why != "" {
+		return why
+	}
+	return ""
+}
+
+// yamlTarget is the value behind the row or the screen.
+func (m *model) yamlTarget() (title string, value any, why string) {
+	switch m.detail.kind {
+	case detailWorker:
+		if w, _ := m.worker(m.detail.worker); w != nil {
+			return w.Name, w, ""
+		}
+		return "", nil, m.noWorker(m.detail.worker)
+	case detailRoute:
+		if ds := m.routeDecisions(); len(ds) > 0 {
+			return ds[0].RequestID, ds, ""
+		}
+		return "", nil, "the decision is no longer in the list"
+	}
+	p := m.focus.pane
+	switch p {
+	case paneQueue:
+		return "queue", m.snap.Queue, ""
+	case paneLatency:
+		return "latency", m.snap.Latency, ""
+	}
+	row, ok := m.lists[p].selected()
+	if !ok {
+		return "", nil, "no row under the cursor"
+	}
+	switch p {
+	case paneWorkers:
+		return m.snap.Workers[row].Name, m.snap.Workers[row], ""
+	case paneLeases:
+		return "lease " + m.snap.Leases[row].ID.String(), m.snap.Leases[row], ""
+	case paneEvents:
+		return "KV event", m.snap.Events[row], ""
+	default:
+		return m.snap.Decisions[row].RequestID, m.snap.Decisions[row], ""
+	}
+}
+
+func (m *model) showYAML() {
+	title, value, _ := m.yamlTarget()
+	raw, err := json.Marshal(value)
+	if err != nil {
+		m.say(bad, "yaml: "+err.Error())
+		return
+	}
+	m.pop = overlay{kind: popYAML, title: title, text: yamlLines(raw)}
+}

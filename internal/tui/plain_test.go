@@ -1,0 +1,64 @@
+package tui
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestWriteTable(t *testing.T) {
+	tests := []struct {
+		name string
+		odd  bool
+		opts TableOptions
+	}{
+		{name: "table-terminal", opts: TableOptions{Terminal: true}},
+		{name: "table-wide", opts: TableOptions{Terminal: true, Wide: true, Views: []string{"workers"}}},
+		{name: "table-piped", opts: TableOptions{}},
+		{name: "table-odd", odd: true, opts: TableOptions{Terminal: true, Views: []string{"workers", "leases", "queue"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := labSnapshot()
+			if tt.odd {
+				s = oddSnapshot()
+			}
+			var b bytes.Buffer
+			if err := WriteTable(&b, s, tt.opts); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(b.String(), "\x1b") {
+				t.Error("escape sequences in a table")
+			}
+			golden(t, tt.name, b.String())
+		})
+	}
+}
+
+func TestTablesHaveEveryPane(t *testing.T) {
+	var names []string
+	for _, tb := range Tables(labSnapshot(), TableOptions{}) {
+		names = append(names, tb.Name)
+		for i, r := range tb.Rows {
+			if len(r) != len(tb.Columns) {
+				t.Errorf("%s row %d has %d cells of %d", tb.Name, i, len(r), len(tb.Columns))
+			}
+		}
+	}
+	if got, want := strings.Join(names, " "), strings.Join(Views(), " "); got != want {
+		t.Errorf("tables %s, want %s", got, want)
+	}
+}
+
+type brokenWriter struct{}
+
+var errBroken = errors.New("broken pipe")
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestWriteTableReportsAFailedWrite(t *testing.T) {
+	if err := WriteTable(brokenWriter{}, labSnapshot(), TableOptions{}); !errors.Is(err, errBroken) {
+		t.Errorf("got %v, want %v", err, errBroken)
+	}
+}

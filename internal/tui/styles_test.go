@@ -1,0 +1,102 @@
+package tui
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
+)
+
+func coloured(t *testing.T, profile termenv.Profile, dark, mono bool) string {
+	t.Helper()
+	r := lipgloss.NewRenderer(io.Discard)
+	r.SetColorProfile(profile)
+	r.SetHasDarkBackground(dark)
+	sc := lab(t)
+	sc.m.theme = newTheme(r, mono)
+	return sc.m.View()
+}
+
+func TestThemes(t *testing.T) {
+	const prefillRGB, decodeRGB = "38;2;0;113;178", "38;2;230;159;0"
+	dark := coloured(t, termenv.TrueColor, true, false)
+	if !strings.Contains(dark, prefillRGB) || !strings.Contains(dark, decodeRGB) {
+		t.Error("the dark theme lacks the role colours")
+	}
+	light := coloured(t, termenv.TrueColor, false, false)
+	if light == dark {
+		t.Error("light and dark grounds look the same")
+	}
+	if basic := coloured(t, termenv.ANSI, true, false); strings.Contains(basic, "38;") {
+		t.Error("a 16-colour terminal gets more colours")
+	}
+	mono := coloured(t, termenv.TrueColor, true, true)
+	if strings.Contains(mono, "38;") || strings.Contains(mono, "48;") {
+		t.Error("the mono theme uses colour")
+	}
+	if !strings.Contains(mono, "\x1b[") {
+		t.Error("the mono theme has no weight at all")
+	}
+	for name, view := range map[string]string{"dark": dark, "light": light, "mono": mono} {
+		checkShape(t, view, 100, 30)
+		for i, l := range strings.Split(view, "\n") {
+			if at := strings.LastIndex(l, "\x1b["); at >= 0 && !strings.HasPrefix(l[at:], "\x1b[0m") {
+				t.Errorf("%s: line %d leaves its colour on: %q", name, i, l)
+			}
+		}
+	}
+}
+
+func TestColorOptions(t *testing.T) {
+	t.Setenv("TERM", "xterm-256color")
+	on := func(o Options) bool { return themeFor(o, io.Discard).looks[good][0].on != "" }
+	t.Setenv("NO_COLOR", "1")
+	if !on(Options{Color: ColorAlways}) {
+		t.Error("the flag does not win over NO_COLOR")
+	}
+	th := themeFor(Options{}, io.Discard)
+	for _, look := range th.looks {
+		if strings.Contains(look[0].on, "38;") || strings.Contains(look[0].on, ";3") || strings.Contains(look[0].on, "[3") {
+			t.Errorf("NO_COLOR still has colour: %q", look[0].on)
+		}
+	}
+	if th.looks[plain][markSelected].on == "" {
+		t.Error("NO_COLOR loses the selected row")
+	}
+	t.Setenv("TERM", "dumb")
+	if on(Options{}) || themeFor(Options{}, io.Discard).looks[plain][markSelected].on != "" {
+		t.Error("a dumb terminal gets escape sequences")
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	tests := []struct {
+		opts Options
+		want string
+	}{
+		{Options{}, ""}, {Options{View: "leases", Theme: ThemeMono}, ""},
+		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router`},
+		{Options{Theme: "pink"}, `theme "pink": use auto, dark, light, mono`},
+	}
+	for _, tt := range tests {
+		err := tt.opts.Validate()
+		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
+			t.Errorf("%+v: %v, want %q", tt.opts, err, tt.want)
+		}
+	}
+	if err := Run(t.Context(), newFakeSource(), Options{View: "attic"}); err == nil {
+		t.Error("Run starts in a pane that does not exist")
+	}
+}
+
+func TestRenderInColour(t *testing.T) {
+	if view := Render(labSnapshot(), 100, 30, Options{Color: ColorAlways, Theme: ThemeDark}); !strings.Contains(view, "\x1b[") {
+		t.Error("no colour although it was asked for")
+	}
+	if view := Render(labSnapshot(), 100, 30, Options{View: "queue", Zoom: true}); !strings.Contains(view, "›3 queue depth") {
+		t.Errorf("wrong pane:\n%s", view)
+	}
+	checkShape(t, Render(labSnapshot(), -4, 7, Options{}), 0, 7)
+}

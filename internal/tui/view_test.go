@@ -1,0 +1,168 @@
+package tui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+func sizes() [][2]int { return [][2]int{{60, 12}, {80, 24}, {100, 30}, {160, 50}} }
+
+func TestScreensMatchTheirPictures(t *testing.T) {
+	tests := []struct {
+		name string
+		snap cluster.Snapshot
+		opts Options
+		keys []string
+	}{
+		{name: "panes", snap: labSnapshot()},
+		{name: "odd", snap: oddSnapshot()},
+		{name: "empty", snap: cluster.Snapshot{Time: noon(), Cluster: "lab", Fresh: cluster.Freshness{EtcdOK: true, NATSOK: true}}},
+		{name: "worker", snap: labSnapshot(), keys: []string{"type:jjj", "enter"}},
+		{name: "drained", snap: labSnapshot(), keys: []string{"G", "enter"}},
+		{name: "route", snap: labSnapshot(), keys: []string{"6", "enter"}},
+		{name: "drain", snap: labSnapshot(), keys: []string{"j", "d"}},
+		{name: "help", snap: labSnapshot(), keys: []string{"?"}},
+		{name: "yaml", snap: labSnapshot(), keys: []string{"2", "y"}},
+		{name: "ascii", snap: labSnapshot(), opts: Options{ASCII: true}},
+		{name: "zoomqueue", snap: labSnapshot(), keys: []string{"3", "z"}},
+		{name: "filter", snap: labSnapshot(), keys: []string{"/", "type:!decode"}},
+	}
+	for _, tt := range tests {
+		for _, size := range sizes() {
+			name := fmt.Sprintf("%s-%dx%d", tt.name, size[0], size[1])
+			t.Run(name, func(t *testing.T) {
+				sc := newScreen(t, tt.snap, size[0], size[1], tt.opts)
+				sc.press(tt.keys...)
+				view := sc.m.View()
+				checkShape(t, view, size[0], size[1])
+				golden(t, name, view)
+			})
+		}
+	}
+}
+
+func TestRenderEqualsTheScreen(t *testing.T) {
+	for _, size := range sizes() {
+		sc := newScreen(t, labSnapshot(), size[0], size[1], Options{})
+		if got, want := Render(labSnapshot(), size[0], size[1], Options{}), sc.m.View(); got != want {
+			t.Errorf("%dx%d: got:\n%s\nwant:\n%s", size[0], size[1], got, want)
+		}
+	}
+}
+
+func TestSmallScreenSaysWhatItNeeds(t *testing.T) {
+	sc := newScreen(t, labSnapshot(), 110, 11, Options{})
+	sc.has("needs 60x12", "lab LIVE every 1s", "7 workers: 5 ready 1 degraded 1 draining", "queue 7")
+	sc.press("j", "d")
+	sc.has("Drain worker-2? 5 running", "[Cancel]")
+	sc.press("enter")
+	sc.has("cancelled: drain worker-2")
+	if got := len(sc.src.actions()); got != 0 {
+		t.Errorf("got %d actions, want none", got)
+	}
+}
+
+func TestLeasesCountDownBetweenSnapshots(t *testing.T) {
+	sc := newScreen(t, labSnapshot(), 100, 30, Options{})
+	sc.has("6.4s", "3.6s ago")
+	sc.tick(1500 * time.Millisecond)
+	sc.has("4.9s", "5.1s ago")
+	sc.tick(2900 * time.Millisecond)
+	sc.has("2.0s")
+	// The source fell silent: what is shown is remembered, not known.
+	sc.tick(time.Minute)
+	sc.has("~1.4s", "STALE 1m: no snapshot arrives")
+	s := labSnapshot()
+	s.Leases[0].Left = 100 * time.Millisecond
+	sc.send(snapshotMsg{s, sc.m.now})
+	sc.tick(200 * time.Millisecond)
+	sc.has("✕ ended")
+}
+
+func TestNothingIsDrawnWhenNothingChanged(t *testing.T) {
+	s := labSnapshot()
+	sc := newScreen(t, s, 100, 30, Options{})
+	sc.m.View()
+	sc.send(tickMsg{sc.m.now.Add(10 * time.Millisecond)})
+	if sc.m.dirty {
+		t.Error("a tick within the same tenth of a second draws")
+	}
+	sc.send(tickMsg{sc.m.now.Add(90 * time.Millisecond)})
+	if !sc.m.dirty {
+		t.Error("a tick that changes a lease does not draw")
+	}
+	s.Leases = nil
+	for i := range s.Workers {
+		s.Workers[i].Lease = nil
+	}
+	sc = newScreen(t, s, 100, 30, Options{})
+	sc.m.View()
+	if got := sc.m.tickEvery(); got != time.Second {
+		t.Errorf("without leases the clock ticks every %s, want 1s", got)
+	}
+	sc.send(tickMsg{sc.m.now.Add(200 * time.Millisecond)})
+	if sc.m.dirty {
+		t.Error("a tick within the same second draws although nothing counts down")
+	}
+}
+
+func TestStaleKeepsTheLastValues(t *testing.T) {
+	sc := newScreen(t, labSnapshot(), 100, 30, Options{})
+	s := labSnapshot()
+	s.Fresh = cluster.Freshness{EtcdErr: "etcd 127.0.0.1:2379: deadline exceeded after 3s", NATSOK: true, StaleSince: noon().Add(-7 * time.Second), NextAttempt: noon().Add(1500 * time.Millisecond)}
+	sc.send(snapshotMsg{s, noon()})
+	sc.has("STALE 7s: etcd unreachable, retry in 2s", "worker-4", "~6.4s", "deadline exceeded after 3s")
+	sc.tick(time.Second)
+	sc.has("STALE 8s: etcd unreachable, retry in 1s", "~6.4s")
+}
+
+func TestSourceThatEndsLeavesTheScreen(t *testing.T) {
+	sc := newScreen(t, labSnapshot(), 100, 30, Options{})
+	sc.send(endedMsg{})
+	sc.has("ENDED", "worker-4")
+	sc = newScreen(t, labSnapshot(), 100, 30, Options{Replay: "x4"})
+	sc.has("REPLAY x4")
+	sc.send(endedMsg{})
+	sc.has("REPLAY ended")
+}
+
+func TestUnknownIsADashAndZeroIsZero(t *testing.T) {
+	s := oddSnapshot()
+	s.Workers = s.Workers[3:4] // every figure known and zero
+	s.Workers[0].Stats.KVTotal = 1024
+	sc := newScreen(t, s, 100, 30, Options{})
+	sc.has("0/1024", "gaps 0", "lag -", "- events/s", "rejected")
+	s.Workers[0] = cluster.Worker{WorkerStatus: cluster.WorkerStatus{Name: "worker-4", State: cluster.StatePending}}
+	sc = newScreen(t, s, 100, 30, Options{})
+	sc.lacks("0/0", "0/1024")
+}
+
+func TestControlCharactersNeverReachTheTerminal(t *testing.T) {
+	s := oddSnapshot()
+	s.Cluster = "lab\x1b]0;title\x07\u009b31m"
+	s.Notices = []string{"line\nbreak\ttab \x1b[2J"}
+	s.Fresh = cluster.Freshness{EtcdOK: true, NATSOK: true}
+	for _, size := range sizes() {
+		view := newScreen(t, s, size[0], size[1], Options{}).m.View()
+		for _, r := range view {
+			if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {
+				t.Fatalf("%v: control character %q in:\n%s", size, r, view)
+			}
+		}
+	}
+}
+
+func TestASCIIUsesASCIIOnly(t *testing.T) {
+	for _, keys := range [][]string{nil, {"?"}, {"d"}, {"enter"}, {"6", "enter"}, {":"}} {
+		sc := newScreen(t, oddSnapshot(), 100, 30, Options{ASCII: true})
+		sc.press(keys...)
+		for _, r := range sc.m.View() {
+			if r >= 0x7f {
+				t.Fatalf("after %v: %q on the screen:\n%s", keys, r, sc.m.View())
+			}
+		}
+	}
+}
