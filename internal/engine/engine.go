@@ -24,7 +24,7 @@ type Engine struct {
 
 	mail  chan func()    // executed by Run between steps
 	done  chan struct{}  // closed when Run has returned
-	wg    sync.WaitGroup // goroutines of remote prefills
+	wg    sync.WaitGroup // holders of reservations and held prompts
 	stats atomic.Pointer[cluster.WorkerStats]
 
 	// Owned by Run.
@@ -69,7 +69,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 func (e *Engine) MaxModelLen() int { return e.cfg.MaxModelLen }
 
 // Run schedules steps until ctx ends or the backend is broken. It ends every
-// sequence, waits for the goroutines of remote prefills, and returns the cause.
+// sequence, waits for those who hold blocks, and returns the cause.
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	err := e.loop(ctx)
@@ -136,8 +136,8 @@ func (e *Engine) readMail() {
 	}
 }
 
-// shutDown ends all sequences and serves the mailbox until the goroutines of
-// remote prefills have given their blocks back.
+// shutDown ends all sequences and serves the mailbox until the holders of
+// reservations and held prompts have given their blocks back.
 func (e *Engine) shutDown() {
 	e.closing = true
 	for _, s := range e.seqs {
@@ -283,7 +283,7 @@ func (e *Engine) abort(s *sequence) {
 			select {
 			case res := <-s.prefill.done: // it may have succeeded just before
 				if res.held != nil {
-					e.pool.Unhold(res.held.Blocks)
+					res.held.once.Do(res.held.unhold)
 				}
 			default:
 			}

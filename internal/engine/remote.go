@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -154,22 +154,24 @@ func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
 	return true
 }
 
-// Held is a computed prompt whose blocks are kept for a remote reader.
+// Held is a computed prompt whose blocks are kept for a remote reader. The engine
+// does not stop before it is released.
 type Held struct {
 	Blocks []int32
 	Tokens int // leading tokens whose KV is in Blocks
 	Cached int // of these, how many came from the prefix cache
 
-	e *Engine
+	e    *Engine
+	once sync.Once
 }
 
-// Release gives the blocks back; the last call.
+// Release gives the blocks back. It may be called twice.
 func (h *Held) Release() {
-	f := func() { h.e.pool.Unhold(h.Blocks) }
-	select {
-	case h.e.mail <- f:
-	case <-h.e.done:
-	}
+	h.once.Do(func() { h.e.mail <- h.unhold })
 }
 
-func (h *Held) String() string { return fmt.Sprintf("%d tokens in %d blocks", h.Tokens, len(h.Blocks)) }
+// unhold runs on the scheduler's goroutine.
+func (h *Held) unhold() {
+	h.e.pool.Unhold(h.Blocks)
+	h.e.wg.Done()
+}

@@ -17,6 +17,9 @@ const maxStepFailures = 3
 // false when there was nothing to compute.
 func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 	admitted := e.admit()
+	if admitted {
+		e.publishStats() // the step may take long
+	}
 	e.assemble()
 	if len(e.batch) == 0 {
 		return admitted, nil
@@ -267,6 +270,7 @@ func (e *Engine) next(s *sequence) {
 // hold ends a prefill-only sequence: its blocks stay readable for a transfer.
 func (e *Engine) hold(s *sequence) {
 	e.pool.Hold(s.blocks)
+	e.wg.Add(1)
 	held := &Held{Blocks: s.blocks, Tokens: s.computed, Cached: s.prefill.cached, e: e}
 	e.remove(s)
 	s.state = seqDone

@@ -1,0 +1,174 @@
+package cpu
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// Options of a backend.
+type Options struct {
+	BlockSize  int    // tokens in a KV block
+	MaxContext int    // positions; 0 and values above the model's stand for the model's
+	KVDType    string // "f32" (default) or "bf16"
+}
+
+// ErrBatch is returned when a batch contradicts itself or the model: a token or
+// block that does not exist, a block table that is too short. Nothing was
+// computed then.
+var ErrBatch = errors.New("invalid batch")
+
+// Backend computes one worker's steps. Info may be called at any time; the other
+// calls must not overlap.
+type Backend struct {
+	weights *Weights
+	device  *Device
+	info    engine.BackendInfo
+	cache   cache
+	turn    *turn
+	pass    pass
+	step    step
+	closed  bool
+}
+
+var _ engine.Backend = (*Backend)(nil)
+
+// NewBackend makes a backend over shared weights.
+func (w *Weights) NewBackend(opts Options) (*Backend, error) {
+	c := w.config
+	if opts.BlockSize < 1 {
+		return nil, fmt.Errorf("new backend: block size %d is below 1", opts.BlockSize)
+	}
+	kvType := cmp.Or(opts.KVDType, "f32")
+	if kvType != "f32" && kvType != "bf16" {
+		return nil, fmt.Errorf("new backend: kv dtype %q is not f32 or bf16", kvType)
+	}
+	maxContext := c.MaxContext
+	if opts.MaxContext > 0 {
+		maxContext = min(maxContext, opts.MaxContext)
+	}
+	b := &Backend{
+		weights: w,
+		device:  w.device,
+		turn:    newTurn(),
+		info: engine.BackendInfo{
+			Device:     w.device.id,
+			DeviceName: w.device.Name(),
+			VocabSize:  c.Vocab,
+			TokenLimit: w.model.TokenLimit(),
+			MaxContext: maxContext,
+			KV: engine.KVShape{
+				Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
+				BlockSize: opts.BlockSize, DType: kvType,
+			},
+		},
+	}
+	b.step.bind(b)
+	return b, nil
+}
+
+// Info describes the loaded model.
+func (b *Backend) Info() engine.BackendInfo { return b.info }
+
+// AllocKV maps zeroed memory for n blocks, off the Go heap and page-aligned.
+func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
+	if b.closed {
+		return nil, fmt.Errorf("allocate KV blocks: %w", ErrClosed)
+	}
+	if b.cache.blocks > 0 {
+		return nil, errors.New("allocate KV blocks: the backend has its pool already")
+	}
+	m, err := newMemory(n, b.info.KV.BlockBytes())
+	if err != nil {
+		return nil, fmt.Errorf("allocate KV blocks: %w", err)
+	}
+	b.cache = newCache(b.info.KV, n, m.data)
+	return m, nil
+}
+
+// Step computes a batch. Besides the context's cause it returns [ErrBatch],
+// [ErrMemory] and [ErrClosed].
+func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
+	if err := b.compute(ctx, batch); err != nil {
+		return fmt.Errorf("step: %w", err)
+	}
+	return nil
+}
+
+func (b *Backend) compute(ctx context.Context, batch []engine.BatchSeq) error {
+	if b.closed {
+		return ErrClosed
+	}
+	if err := b.check(batch); err != nil {
+		return err
+	}
+	b.turn.prefill = hasPrefill(batch)
+	turns := &b.device.turns
+	if err := turns.acquire(ctx, b.turn, false); err != nil {
+		return err
+	}
+	defer turns.release(b.turn)
+	// The calling goroutine reads mapped weights too; see pool.exec.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	return b.step.run(ctx, batch)
+}
+
+func hasPrefill(batch []engine.BatchSeq) bool {
+	for i := range batch {
+		if len(batch[i].Tokens) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// check refuses what would index outside of weights or memory.
+func (b *Backend) check(batch []engine.BatchSeq) error {
+	if b.cache.blocks == 0 {
+		return fmt.Errorf("%w: the block pool is not allocated", ErrBatch)
+	}
+	for i := range batch {
+		if err := b.checkSeq(&batch[i]); err != nil {
+			return fmt.Errorf("%w: sequence %d: %w", ErrBatch, i, err)
+		}
+	}
+	return nil
+}
+
+func (b *Backend) checkSeq(s *engine.BatchSeq) error {
+	end := s.Start + len(s.Tokens)
+	switch {
+	case len(s.Tokens) == 0:
+		return errors.New("no tokens")
+	case s.Start < 0 || end > b.info.MaxContext:
+		return fmt.Errorf("positions %d to %d are not within the context of %d", s.Start, end-1, b.info.MaxContext)
+	case s.Logits != nil && len(s.Logits) < b.info.VocabSize:
+		return fmt.Errorf("room for %d logits, need %d", len(s.Logits), b.info.VocabSize)
+	}
+	needed := (end + b.info.KV.BlockSize - 1) / b.info.KV.BlockSize
+	if len(s.Blocks) < needed {
+		return fmt.Errorf("block table has %d blocks, %d positions need %d", len(s.Blocks), end, needed)
+	}
+	for _, block := range s.Blocks[:needed] {
+		if block < 0 || int(block) >= b.cache.blocks {
+			return fmt.Errorf("block %d is not in the pool of %d", block, b.cache.blocks)
+		}
+	}
+	for _, id := range s.Tokens {
+		if int(id) >= b.info.VocabSize {
+			return fmt.Errorf("token %d is not below the vocabulary of %d", id, b.info.VocabSize)
+		}
+	}
+	return nil
+}
+
+// Close drops the working memory. Weights, device and KV memory stay.
+func (b *Backend) Close() error {
+	b.closed = true
+	b.pass = pass{}
+	return nil
+}

@@ -1,0 +1,94 @@
+//go:build unix
+
+package cpu
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
+)
+
+// benchModels are the built-in model's shape and, unless -short, Qwen3-0.6B.
+func benchModels(b *testing.B, run func(b *testing.B, m *model.Model)) {
+	shapes := []struct {
+		name string
+		spec modeltest.Spec
+	}{
+		{"tiny", modeltest.Spec{Family: "qwen3", Layers: 4, Hidden: 128, KVHeads: 2, FFN: 384, Vocab: 1280, DType: "bf16"}},
+		{"qwen3-0.6b", modeltest.Qwen3Small()},
+	}
+	for _, shape := range shapes {
+		b.Run(shape.name, func(b *testing.B) {
+			if testing.Short() && shape.name != "tiny" {
+				b.Skip("1.2 GB of weights; run without -short")
+			}
+			run(b, modeltest.Open(b, shape.spec))
+		})
+	}
+}
+
+// measure starts to count processor time. The returned function reports tokens a
+// second, and processor milliseconds a token: unlike the former these hardly
+// change when other processes share the machine.
+func measure(b *testing.B) (report func(tokensPerStep int)) {
+	used := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	start := used()
+	return func(tokensPerStep int) {
+		tokens := float64(tokensPerStep * b.N)
+		b.ReportMetric(tokens/b.Elapsed().Seconds(), "tok/s")
+		b.ReportMetric(float64((used()-start).Milliseconds())/tokens, "cpu-ms/tok")
+	}
+}
+
+// BenchmarkPrefill runs whole prompts.
+func BenchmarkPrefill(b *testing.B) {
+	benchModels(b, func(b *testing.B, m *model.Model) {
+		for _, n := range []int{128, 512} {
+			b.Run(fmt.Sprint(n, "-tokens"), func(b *testing.B) {
+				r := newRig(b, m, 2, n/64, Options{BlockSize: 64})
+				seq := engine.BatchSeq{Tokens: prompt(1, n, m.TokenLimit()), Blocks: table(0, n/64), Logits: r.newLogits()}
+				r.step(b, seq)
+				report := measure(b)
+				for b.Loop() {
+					r.step(b, seq)
+				}
+				report(n)
+			})
+		}
+	})
+}
+
+// BenchmarkDecode runs steps of one token for several sequences at some context.
+func BenchmarkDecode(b *testing.B) {
+	benchModels(b, func(b *testing.B, m *model.Model) {
+		for _, c := range []struct{ seqs, context, cores int }{{1, 0, 1}, {1, 0, 2}, {1, 1024, 2}, {8, 0, 2}} {
+			b.Run(fmt.Sprintf("%d-seqs/%d-context/%d-cores", c.seqs, c.context, c.cores), func(b *testing.B) {
+				perSeq := c.context/64 + 1
+				r := newRig(b, m, c.cores, c.seqs*perSeq, Options{BlockSize: 64})
+				batch := make([]engine.BatchSeq, c.seqs)
+				for i := range batch {
+					batch[i] = engine.BatchSeq{Tokens: []uint32{uint32(i)}, Start: c.context, Blocks: table(i*perSeq, perSeq), Logits: r.newLogits()}
+				}
+				r.step(b, batch...)
+				b.ReportAllocs()
+				report := measure(b)
+				for b.Loop() {
+					r.step(b, batch...)
+				}
+				report(c.seqs)
+			})
+		}
+	})
+}

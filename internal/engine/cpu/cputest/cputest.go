@@ -1,0 +1,92 @@
+// Package cputest runs small models on the cpu backend for other packages' tests.
+//
+// Start with [New]. A Runner owns a device, the weights, a backend and its block
+// pool until the test ends; it may be used by one goroutine at a time.
+//
+// It does not schedule: a run has the whole pool to itself.
+package cputest
+
+import (
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/model"
+)
+
+// Runner generates text straight on a backend.
+type Runner struct {
+	Backend *cpu.Backend
+	Model   *model.Model
+	Memory  engine.KVMemory
+	t       testing.TB
+	blocks  int
+	logits  []float32
+}
+
+// New opens the model in dir on two cores with a pool for one sequence as long as
+// the context, at most 4096 positions. Zero options stand for blocks of 16 tokens.
+func New(t testing.TB, dir string, opts cpu.Options) *Runner {
+	t.Helper()
+	if opts.BlockSize == 0 {
+		opts.BlockSize = 16
+	}
+	m, err := model.Open(dir, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	d := cpu.NewDevice("cpu:0", 2)
+	t.Cleanup(func() { _ = d.Close() })
+	w, err := d.Load(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.NewBackend(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	r := &Runner{Backend: b, Model: m, t: t}
+	r.blocks = (min(b.Info().MaxContext, 4096) + opts.BlockSize - 1) / opts.BlockSize
+	if r.Memory, err = b.AllocKV(r.blocks); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Memory.Close() })
+	r.logits = make([]float32, b.Info().VocabSize)
+	return r
+}
+
+// Greedy continues the prompt by n tokens, always the one with the largest logit
+// and the smallest id among equals; ids that the tokenizer does not know are left
+// out. It does not stop at the end of a text.
+func (r *Runner) Greedy(prompt []uint32, n int) []uint32 {
+	r.t.Helper()
+	table := make([]int32, r.blocks)
+	for i := range table {
+		table[i] = int32(i)
+	}
+	out := make([]uint32, 0, n)
+	next := prompt
+	for start := 0; len(out) < n; {
+		seq := engine.BatchSeq{Tokens: next, Start: start, Blocks: table, Logits: r.logits}
+		if err := r.Backend.Step(r.t.Context(), []engine.BatchSeq{seq}); err != nil {
+			r.t.Fatal(err)
+		}
+		start += len(next)
+		out = append(out, Argmax(r.logits[:r.Backend.Info().TokenLimit]))
+		next = out[len(out)-1:]
+	}
+	return out
+}
+
+// Argmax is the index of the largest value, the first among equals.
+func Argmax(logits []float32) uint32 {
+	best := 0
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	return uint32(best)
+}

@@ -1,0 +1,19 @@
+// Package cpu computes language models on processor cores: an [engine.Backend] in
+// portable Go, and the reference that other backends are compared with.
+//
+// Start with [NewDevice], which starts a pool of workers for a set of cores,
+// [Device.Load], which prepares a model's weights for it, and
+// [Weights.NewBackend].
+//
+// A Device owns its worker goroutines; Close awaits them. Weights and backends
+// belong to their device and share its pool: steps of several backends take
+// turns, decode-only steps first. Weights may be used by many backends; one
+// backend runs one step at a time. Weights are read where the model mapped them,
+// so the model must stay open; the KV memory belongs to the caller.
+//
+// Every sum has a fixed order, so results are the same bits whatever else is in
+// the batch, however a prompt was cut into chunks, and however many cores work.
+// DESIGN.md says how.
+//
+// It does not schedule, sample, tokenize, or keep track of blocks.
+package cpu

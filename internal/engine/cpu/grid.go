@@ -1,0 +1,50 @@
+package cpu
+
+// grid cuts a product of rows × tokens into items of about equal work. How it is
+// cut decides who computes what and when, never the result.
+type grid struct {
+	rows, tokens       int
+	rowStep, tokenStep int
+}
+
+const (
+	// itemWork is the aim for one item in multiplications: some 60 µs, short
+	// enough for a prefill step to make room quickly.
+	itemWork = 256 << 10
+	// minWork is where sharing stops to pay.
+	minWork = 16 << 10
+	// gridTokens bounds the tokens of an item: each weight row is widened once
+	// for all of them.
+	gridTokens = 64
+)
+
+func newGrid(rows, cols, tokens, workers int) grid {
+	g := grid{rows: rows, tokens: tokens, tokenStep: min(tokens, gridTokens)}
+	perRow := cols * g.tokenStep
+	// Several items for each worker, so that none waits long for the last one.
+	share := rows * g.columns() / (4 * workers)
+	step := max(minWork/perRow, min(itemWork/perRow, share), 1)
+	g.rowStep = (step + 3) &^ 3 // rows are multiplied in fours
+	return g
+}
+
+// columns is the number of token ranges.
+func (g grid) columns() int { return (g.tokens + g.tokenStep - 1) / g.tokenStep }
+
+func (g grid) items() int { return (g.rows + g.rowStep - 1) / g.rowStep * g.columns() }
+
+// cell is the part of an item.
+func (g grid) cell(item int) (row0, row1, token0, token1 int) {
+	r, t := item/g.columns(), item%g.columns()
+	return r * g.rowStep, min((r+1)*g.rowStep, g.rows), t * g.tokenStep, min((t+1)*g.tokenStep, g.tokens)
+}
+
+// plan lays out the products of one phase and returns the number of items.
+func (s *step) plan(tokens int, products ...*matrix) int {
+	items := 0
+	for i, m := range products {
+		s.grids[i] = newGrid(m.rows, m.cols, tokens, s.b.device.cores)
+		items += s.grids[i].items()
+	}
+	return items
+}

@@ -1,0 +1,43 @@
+package cpu
+
+// lane is the working memory of one worker of the pool; only the worker that
+// holds it touches it. It grows to what the largest model of the device needs.
+type lane struct {
+	rows [4][]float32 // widened weight rows
+
+	// Attention, for the query rows of one tile.
+	keys     []float32 // widened K or V of one segment
+	scores   []float32 // [row][position in segment]
+	partSums []float32 // [row][head dim], of one segment
+	part     []softmax // [row]
+	sums     []float32 // [row][head dim], of all segments so far
+	total    []softmax // [row]
+}
+
+// softmax is the maximum of a row of scores and the sum of its weights relative
+// to it.
+type softmax struct{ top, norm float32 }
+
+func (l *lane) reserveRows(cols int) {
+	for i := range l.rows {
+		l.rows[i] = grow(l.rows[i], cols)
+	}
+}
+
+func (l *lane) reserveQueries(rows, headDim int) {
+	l.keys = grow(l.keys, segment*headDim)
+	l.scores = grow(l.scores, rows*segment)
+	l.partSums = grow(l.partSums, rows*headDim)
+	l.part = grow(l.part, rows)
+	l.sums = grow(l.sums, rows*headDim)
+	l.total = grow(l.total, rows)
+}
+
+// grow returns a slice of at least n elements, the old one when it is large
+// enough. The content is lost otherwise.
+func grow[T any](s []T, n int) []T {
+	if len(s) >= n {
+		return s
+	}
+	return make([]T, n)
+}

@@ -1,0 +1,147 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
+)
+
+// matrix is a linear layer: rows × cols weights as they lie in the file, and an
+// optional bias per row. One of f32 and u16 holds the weights.
+type matrix struct {
+	rows, cols int
+	f32        []float32
+	u16        []uint16
+	half       bool // u16 is IEEE half precision rather than bf16
+	bias       []float32
+}
+
+func newMatrix(t model.Tensor) (matrix, error) {
+	m := matrix{rows: t.Shape[0], cols: t.Shape[1]}
+	switch t.DType {
+	case safetensors.F32:
+		m.f32 = floats(t.Data)
+	case safetensors.BF16, safetensors.F16:
+		m.u16 = halves(t.Data)
+		m.half = t.DType == safetensors.F16
+	default:
+		return m, fmt.Errorf("tensor %q has type %s", t.Name, t.DType)
+	}
+	return m, nil
+}
+
+// widen gives row r in float32: the row itself, or buf filled with it.
+func (m *matrix) widen(buf []float32, r int) []float32 {
+	at := r * m.cols
+	if m.f32 != nil {
+		return m.f32[at : at+m.cols]
+	}
+	buf = buf[:m.cols]
+	if m.half {
+		widenF16(buf, m.u16[at:])
+	} else {
+		widenBF16(buf, m.u16[at:])
+	}
+	return buf
+}
+
+// apply computes rows [from, to) of the product for each vector of src:
+// dst[t][r] = row r · src[t] + bias[r].
+func (m *matrix) apply(l *lane, from, to int, src, dst [][]float32) {
+	if len(src) == 0 {
+		return
+	}
+	r := from
+	if len(src) == 1 && m.u16 != nil && !m.half {
+		x, out := src[0][:m.cols], dst[0]
+		for ; r+4 <= to; r += 4 {
+			w := m.u16[r*m.cols : (r+4)*m.cols]
+			out[r], out[r+1], out[r+2], out[r+3] = dot4BF16(w, w[m.cols:], w[2*m.cols:], w[3*m.cols:], x)
+		}
+	}
+	l.reserveRows(m.cols)
+	for ; r+4 <= to; r += 4 {
+		w0, w1, w2, w3 := m.widen(l.rows[0], r), m.widen(l.rows[1], r+1), m.widen(l.rows[2], r+2), m.widen(l.rows[3], r+3)
+		t := 0
+		for ; t+2 <= len(src); t += 2 {
+			x, y := src[t][:m.cols], src[t+1][:m.cols]
+			a, b := dst[t][r:r+4], dst[t+1][r:r+4]
+			a[0], a[1], b[0], b[1] = dot2x2(w0, w1, x, y)
+			a[2], a[3], b[2], b[3] = dot2x2(w2, w3, x, y)
+		}
+		if t < len(src) {
+			a := dst[t][r : r+4]
+			a[0], a[1], a[2], a[3] = dot4(w0, w1, w2, w3, src[t][:m.cols])
+		}
+	}
+	for ; r < to; r++ {
+		w := m.widen(l.rows[0], r)
+		for t := range src {
+			dst[t][r] = dot(w, src[t][:m.cols])
+		}
+	}
+	if m.bias != nil {
+		for t := range src {
+			out := dst[t]
+			for r := from; r < to; r++ {
+				out[r] += m.bias[r]
+			}
+		}
+	}
+}
+
+// vector reads a small tensor into float32.
+func vector(t model.Tensor) ([]float32, error) {
+	switch t.DType {
+	case safetensors.F32:
+		return append([]float32(nil), floats(t.Data)...), nil
+	case safetensors.BF16:
+		out := make([]float32, len(t.Data)/2)
+		widenBF16(out, halves(t.Data))
+		return out, nil
+	case safetensors.F16:
+		out := make([]float32, len(t.Data)/2)
+		widenF16(out, halves(t.Data))
+		return out, nil
+	}
+	return nil, fmt.Errorf("tensor %q has type %s", t.Name, t.DType)
+}
+
+// floats views little-endian bytes as float32, or copies them where the machine
+// or the file's alignment does not allow that.
+func floats(data []byte) []float32 {
+	if len(data) == 0 {
+		return []float32{}
+	}
+	if littleEndian() && uintptr(unsafe.Pointer(&data[0]))%4 == 0 {
+		return unsafe.Slice((*float32)(unsafe.Pointer(&data[0])), len(data)/4)
+	}
+	out := make([]float32, len(data)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return out
+}
+
+// halves is floats for 16-bit elements.
+func halves(data []byte) []uint16 {
+	if len(data) == 0 {
+		return []uint16{}
+	}
+	if littleEndian() && uintptr(unsafe.Pointer(&data[0]))%2 == 0 {
+		return unsafe.Slice((*uint16)(unsafe.Pointer(&data[0])), len(data)/2)
+	}
+	out := make([]uint16, len(data)/2)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint16(data[2*i:])
+	}
+	return out
+}
+
+func littleEndian() bool {
+	return binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+}

@@ -1,0 +1,36 @@
+package cpu
+
+import "math"
+
+// rmsNorm writes x scaled to a root mean square of one, times weight. dst may be x.
+func rmsNorm(dst, x, weight []float32, eps float64) {
+	mean := dot(x, x) / float32(len(x))
+	scale := float32(1 / math.Sqrt(float64(mean)+eps))
+	dst, weight = dst[:len(x)], weight[:len(x)]
+	for i, v := range x {
+		dst[i] = float32(v*scale) * weight[i]
+	}
+}
+
+// angles fills the cosines and sines of one position. As in the reference the
+// angle is a float32 product; factor is 1 unless yarn scales the rotation.
+func angles(cos, sin, invFreq []float32, position int, factor float64) {
+	cos, sin = cos[:len(invFreq)], sin[:len(invFreq)]
+	for i, f := range invFreq {
+		s, c := math.Sincos(float64(float32(position) * f))
+		cos[i], sin[i] = float32(c*factor), float32(s*factor)
+	}
+}
+
+// rotate turns each pair (x[i], x[i+half]) of one head by its angle and scales
+// the result.
+func rotate(x, cos, sin []float32, scale float32) {
+	half := len(x) / 2
+	lo, hi := x[:half], x[half:2*half]
+	cos, sin = cos[:half], sin[:half]
+	for i := range lo {
+		a, b, c, s := lo[i], hi[i], cos[i], sin[i]
+		lo[i] = (float32(a*c) - float32(b*s)) * scale
+		hi[i] = (float32(b*c) + float32(a*s)) * scale
+	}
+}

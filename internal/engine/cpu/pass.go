@@ -1,0 +1,117 @@
+package cpu
+
+import (
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// passTokens bounds the tokens that go through the layers together. Larger
+// batches take several passes, which costs one more reading of the weights and
+// keeps the working memory small. It does not change results.
+const passTokens = 512
+
+// token is one new token of a pass.
+type token struct {
+	id       uint32
+	position int
+	block    int32 // where its K and V go
+	slot     int   // token in the block
+}
+
+// pass is the working memory of a backend: the tokens that go through the layers
+// together and their activations, one row for each token.
+type pass struct {
+	tokens []token
+	tiles  []tile
+	// lastOf and logits pair a token of the pass with the place for the logits
+	// that follow it.
+	lastOf []int
+	logits [][]float32
+
+	x    [][]float32 // [token][hidden], the residual
+	norm [][]float32 // [token][hidden]
+	q    [][]float32 // [token][heads × head dim]
+	k, v [][]float32 // [token][kv heads × head dim]
+	attn [][]float32 // [token][heads × head dim]
+	proj [][]float32 // [token][hidden]
+	gate [][]float32 // [token][ffn]
+	up   [][]float32 // [token][ffn]
+	cos  [][]float32 // [token][head dim / 2]
+	sin  [][]float32
+	last [][]float32 // [sequence with logits][hidden]
+}
+
+// cursor walks through a batch, from pass to pass.
+type cursor struct {
+	seq, offset int
+}
+
+// fill takes tokens from the batch until the pass is full and returns whether
+// there are any.
+func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bool {
+	p.tokens, p.tiles = p.tokens[:0], p.tiles[:0]
+	p.lastOf, p.logits = p.lastOf[:0], p.logits[:0]
+	for c.seq < len(batch) && len(p.tokens) < passTokens {
+		s := &batch[c.seq]
+		n := min(len(s.Tokens)-c.offset, passTokens-len(p.tokens))
+		p.addTiles(s, c.offset, n, group)
+		for _, id := range s.Tokens[c.offset : c.offset+n] {
+			position := s.Start + c.offset
+			p.tokens = append(p.tokens, token{id, position, s.Blocks[position/blockSize], position % blockSize})
+			c.offset++
+		}
+		if c.offset == len(s.Tokens) {
+			if s.Logits != nil {
+				p.lastOf = append(p.lastOf, len(p.tokens)-1)
+				p.logits = append(p.logits, s.Logits)
+			}
+			c.seq, c.offset = c.seq+1, 0
+		}
+	}
+	return len(p.tokens) > 0
+}
+
+// addTiles cuts n tokens of a sequence into tiles for attention.
+func (p *pass) addTiles(s *engine.BatchSeq, offset, n, group int) {
+	for done := 0; done < n; {
+		start := s.Start + offset + done
+		count := min(tileTokens(group, start), n-done)
+		p.tiles = append(p.tiles, tile{blocks: s.Blocks, first: len(p.tokens) + done, count: count, start: start})
+		done += count
+	}
+}
+
+// reserve makes room for the activations of the pass's tokens.
+func (p *pass) reserve(w *Weights) {
+	c := w.config
+	n := len(p.tokens)
+	for _, m := range []struct {
+		rows *[][]float32
+		n    int
+		cols int
+	}{
+		{&p.x, n, c.Hidden}, {&p.norm, n, c.Hidden}, {&p.proj, n, c.Hidden},
+		{&p.q, n, c.Heads * c.HeadDim}, {&p.attn, n, c.Heads * c.HeadDim},
+		{&p.k, n, c.KVHeads * c.HeadDim}, {&p.v, n, c.KVHeads * c.HeadDim},
+		{&p.gate, n, c.FFN}, {&p.up, n, c.FFN},
+		{&p.cos, n, c.HeadDim / 2}, {&p.sin, n, c.HeadDim / 2},
+		{&p.last, len(p.lastOf), c.Hidden},
+	} {
+		*m.rows = reserveRows(*m.rows, m.n, m.cols)
+	}
+}
+
+// reserveRows returns n rows of cols elements, the old ones when they suffice.
+// Capacity doubles up to a full pass, so that slowly growing batches do not
+// allocate each time.
+func reserveRows(rows [][]float32, n, cols int) [][]float32 {
+	if n <= cap(rows) {
+		return rows[:n]
+	}
+	size := min(max(n, 2*cap(rows)), max(n, passTokens))
+	data := make([]float32, size*cols)
+	rows = make([][]float32, size)
+	for i := range rows {
+		rows[i] = data[i*cols : (i+1)*cols : (i+1)*cols]
+	}
+	return rows[:n]
+}

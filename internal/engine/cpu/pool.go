@@ -1,0 +1,253 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrMemory is returned when memory went away while it was read: a weight file
+// was shortened under its mapping, or the KV memory closed during a step.
+var ErrMemory = errors.New("mapped memory went away during the step")
+
+// task is a piece of work in n independent items.
+type task struct {
+	run func(l *lane, item int)
+}
+
+// pool spreads the items of one task at a time over the leader, which is the
+// goroutine that calls run, and its helpers.
+//
+// Items are claimed one by one from a shared word, so a helper that the system
+// has descheduled delays at most the item it holds. The word packs an epoch, the
+// number of items and the next item; a claim swaps the whole word, so it can only
+// succeed while its task is open, and the leader leaves a task only after every
+// claimed item is done. Helpers spin for a moment between tasks, because a token
+// is hundreds of tasks a few microseconds apart, and then park.
+type pool struct {
+	lanes   []*lane // lanes[0] belongs to the leader
+	helpers []*helper
+	wait    sync.WaitGroup
+
+	claim  atomic.Uint64 // epoch | count | next
+	task   atomic.Pointer[task]
+	done   atomic.Int64 // items finished
+	closed atomic.Bool
+	fault  atomic.Pointer[error]
+
+	leaderParked atomic.Bool
+	leaderWake   chan struct{} // capacity 1
+}
+
+type helper struct {
+	parked atomic.Bool
+	wake   chan struct{} // capacity 1
+}
+
+const (
+	itemBits = 22 // up to four million items
+	itemMask = 1<<itemBits - 1
+	// spinTime is how long a worker looks for work before it parks. Waking a
+	// parked one takes some 20 µs.
+	spinTime = 50 * time.Microsecond
+)
+
+func pack(epoch uint64, count, next int) uint64 {
+	return epoch<<(2*itemBits) | uint64(count)<<itemBits | uint64(next)
+}
+
+func unpack(claim uint64) (epoch uint64, count, next int) {
+	return claim >> (2 * itemBits), int(claim >> itemBits & itemMask), int(claim & itemMask)
+}
+
+func newPool(workers int) *pool {
+	p := &pool{leaderWake: make(chan struct{}, 1)}
+	for range workers {
+		p.lanes = append(p.lanes, new(lane))
+	}
+	for _, l := range p.lanes[1:] {
+		h := &helper{wake: make(chan struct{}, 1)}
+		p.helpers = append(p.helpers, h)
+		p.wait.Go(func() { p.help(h, l) })
+	}
+	return p
+}
+
+// close stops the helpers and awaits them. No task may be running.
+func (p *pool) close() {
+	p.closed.Store(true)
+	p.wakeHelpers(len(p.helpers))
+	p.wait.Wait()
+}
+
+// run computes the items [from, count), at most itemMask, and returns count, or
+// the first item that was not started when stop said so. Only one goroutine may
+// call run at a time.
+func (p *pool) run(t *task, from, count int, stop func() bool) int {
+	if len(p.helpers) == 0 || count-from == 1 {
+		for i := from; i < count; i++ {
+			if i > from && stop() {
+				return i
+			}
+			p.exec(t, p.lanes[0], i)
+		}
+		return count
+	}
+	if count > itemMask {
+		panic(fmt.Sprintf("cpu: task of %d items, at most %d", count, itemMask))
+	}
+	p.done.Store(int64(from))
+	p.task.Store(t)
+	epoch, _, _ := unpack(p.claim.Load())
+	p.claim.Store(pack(epoch+1, count, from))
+	p.wakeHelpers(count - from - 1)
+
+	end := count
+	for {
+		claim := p.claim.Load()
+		epoch, n, next := unpack(claim)
+		if next == n {
+			break
+		}
+		if stop() {
+			if p.claim.CompareAndSwap(claim, pack(epoch, n, n)) {
+				end = next
+				break
+			}
+			continue
+		}
+		if p.claim.CompareAndSwap(claim, claim+1) {
+			p.exec(t, p.lanes[0], next)
+			p.done.Add(1)
+			runtime.Gosched() // long tasks must not starve the rest of the process
+		}
+	}
+	p.await(int64(end))
+	return end
+}
+
+// await returns when n items are done.
+func (p *pool) await(n int64) {
+	spin := spinner{}
+	for p.done.Load() < n {
+		if spin.again() {
+			continue
+		}
+		p.leaderParked.Store(true)
+		if p.done.Load() < n {
+			<-p.leaderWake
+		}
+		p.leaderParked.Store(false)
+	}
+}
+
+// help is the loop of one helper.
+func (p *pool) help(h *helper, l *lane) {
+	debug.SetPanicOnFault(true)
+	spin := spinner{}
+	for !p.closed.Load() {
+		claim := p.claim.Load()
+		if _, n, next := unpack(claim); next < n {
+			if p.claim.CompareAndSwap(claim, claim+1) {
+				// Loaded after the claim: only then is the task sure to be the
+				// claimed one.
+				p.exec(p.task.Load(), l, next)
+				p.done.Add(1)
+				if p.leaderParked.Load() {
+					select {
+					case p.leaderWake <- struct{}{}:
+					default:
+					}
+				}
+				runtime.Gosched()
+			}
+			spin = spinner{}
+			continue
+		}
+		if spin.again() {
+			continue
+		}
+		h.parked.Store(true)
+		if p.idle() || !h.parked.CompareAndSwap(true, false) {
+			<-h.wake
+		}
+		spin = spinner{}
+	}
+}
+
+// idle reports that there is nothing to do but to wait.
+func (p *pool) idle() bool {
+	_, n, next := unpack(p.claim.Load())
+	return next == n && !p.closed.Load()
+}
+
+// wakeHelpers unparks up to n helpers.
+func (p *pool) wakeHelpers(n int) {
+	for _, h := range p.helpers {
+		if n <= 0 {
+			return
+		}
+		if h.parked.CompareAndSwap(true, false) {
+			h.wake <- struct{}{}
+		}
+		n--
+	}
+}
+
+// exec computes one item. Faults on mapped memory become the pool's fault, which
+// takeFault returns; the item's result is undefined then. The goroutine must have
+// set debug.SetPanicOnFault.
+func (p *pool) exec(t *task, l *lane, item int) {
+	defer func() {
+		if r := recover(); r != nil {
+			err := faultError(r)
+			p.fault.CompareAndSwap(nil, &err)
+		}
+	}()
+	t.run(l, item)
+}
+
+// faultError turns a recovered fault on memory into an error. Other panics are
+// bugs and go on.
+func faultError(recovered any) error {
+	fault, ok := recovered.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if !ok {
+		panic(recovered)
+	}
+	return fmt.Errorf("%w: at address %#x", ErrMemory, fault.Addr())
+}
+
+// takeFault returns and forgets the first fault since the last call.
+func (p *pool) takeFault() error {
+	if p.fault.Load() == nil {
+		return nil
+	}
+	return *p.fault.Swap(nil)
+}
+
+// spinner bounds busy waiting.
+type spinner struct {
+	turns int
+	start time.Time
+}
+
+// again reports whether to look once more.
+func (s *spinner) again() bool {
+	s.turns++
+	if s.turns%64 != 0 {
+		return true
+	}
+	runtime.Gosched()
+	now := time.Now()
+	if s.start.IsZero() {
+		s.start = now
+	}
+	return now.Sub(s.start) < spinTime
+}

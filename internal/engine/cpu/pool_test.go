@@ -1,0 +1,119 @@
+package cpu
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func never() bool { return false }
+
+func TestPoolRunsEachItemOnce(t *testing.T) {
+	for _, workers := range []int{1, 2, 5} {
+		p := newPool(workers)
+		for round := range 500 {
+			n := round % 37
+			counts := make([]atomic.Int32, n)
+			task := task{run: func(_ *lane, i int) { counts[i].Add(1) }}
+			if got := p.run(&task, 0, n, never); got != n {
+				t.Fatalf("run = %d, want %d", got, n)
+			}
+			for i := range counts {
+				if c := counts[i].Load(); c != 1 {
+					t.Fatalf("%d workers, round %d: item %d ran %d times", workers, round, i, c)
+				}
+			}
+			if round%100 == 99 { // let the helpers park
+				time.Sleep(2 * spinTime)
+			}
+		}
+		p.close()
+	}
+}
+
+// TestPoolResumes stops tasks at random items and goes on.
+func TestPoolResumes(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		p := newPool(workers)
+		const n = 50
+		for round := range 200 {
+			counts := make([]atomic.Int32, n)
+			task := task{run: func(_ *lane, i int) { counts[i].Add(1) }}
+			looks := 0
+			stop := func() bool { looks++; return looks%(round%7+1) == 0 }
+			rounds := 0
+			for next := 0; next < n; rounds++ {
+				next = p.run(&task, next, n, stop)
+				for i := range counts {
+					if done := counts[i].Load() == 1; done != (i < next) {
+						t.Fatalf("stopped before item %d, item %d done = %v", next, i, done)
+					}
+				}
+			}
+		}
+		p.close()
+	}
+}
+
+func TestPoolLanesAreExclusive(t *testing.T) {
+	p := newPool(4)
+	defer p.close()
+	task := task{run: func(l *lane, _ int) {
+		l.keys = append(l.keys[:0], 1) // the race detector watches
+		runtime.Gosched()
+	}}
+	for range 100 {
+		p.run(&task, 0, 20, never)
+	}
+}
+
+func TestPoolFault(t *testing.T) {
+	p := newPool(2)
+	defer p.close()
+	task := task{run: func(_ *lane, i int) {
+		if i == 3 {
+			panic(fakeFault{})
+		}
+	}}
+	p.run(&task, 0, 10, never)
+	if err := p.takeFault(); !errors.Is(err, ErrMemory) {
+		t.Errorf("fault = %v, want ErrMemory", err)
+	}
+	if err := p.takeFault(); err != nil {
+		t.Errorf("second fault = %v, want none", err)
+	}
+}
+
+func TestPoolOtherPanicsPass(t *testing.T) {
+	p := newPool(1)
+	defer p.close()
+	defer func() {
+		if r := recover(); r != "bug" {
+			t.Errorf("recovered %v, want the panic", r)
+		}
+	}()
+	task := task{run: func(*lane, int) { panic("bug") }}
+	p.run(&task, 0, 1, never)
+}
+
+// fakeFault looks like the runtime's error for a bad address.
+type fakeFault struct{}
+
+func (fakeFault) RuntimeError() {}
+func (fakeFault) Error() string { return "fault" }
+func (fakeFault) Addr() uintptr { return 0x1234 }
+
+func BenchmarkPoolTask(b *testing.B) {
+	p := newPool(2)
+	defer p.close()
+	task := task{run: func(*lane, int) {}}
+	for b.Loop() {
+		p.run(&task, 0, 4, never)
+	}
+}

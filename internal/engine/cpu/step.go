@@ -1,0 +1,271 @@
+package cpu
+
+import (
+	"context"
+
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// step runs batches through the layers. Each phase is a task of independent items
+// for the pool; between phases all workers meet. The fields are written by the
+// leader before a task starts and only read during it.
+type step struct {
+	b     *Backend
+	ctx   context.Context
+	stop  func() bool
+	layer *layer
+	index int // of the layer
+
+	// Grids of the products of the current phase.
+	grids [3]grid
+	attn  attention
+
+	embedTask, attnNormTask, qkvTask, rotateTask, attnTask task
+	outTask, mlpNormTask, gateTask, downTask               task
+	lastTask, headTask                                     task
+}
+
+// bind ties the tasks to the step, which must not move afterwards.
+func (s *step) bind(b *Backend) {
+	s.b = b
+	s.stop = s.interrupted
+	s.embedTask.run = s.embedItem
+	s.attnNormTask.run = s.attnNormItem
+	s.qkvTask.run = s.qkvItem
+	s.rotateTask.run = s.rotateItem
+	s.attnTask.run = s.attnItem
+	s.outTask.run = s.outItem
+	s.mlpNormTask.run = s.mlpNormItem
+	s.gateTask.run = s.gateItem
+	s.downTask.run = s.downItem
+	s.lastTask.run = s.lastItem
+	s.headTask.run = s.headItem
+}
+
+// run computes a checked batch. The device belongs to the step.
+func (s *step) run(ctx context.Context, batch []engine.BatchSeq) error {
+	s.ctx = ctx
+	defer func() { s.ctx = nil }()
+	c := s.b.weights.config
+	var at cursor
+	for s.b.pass.fill(&at, batch, s.b.info.KV.BlockSize, c.Heads/c.KVHeads) {
+		if err := s.runPass(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *step) runPass() error {
+	p, w := &s.b.pass, s.b.weights
+	p.reserve(w)
+	s.attn = attention{
+		cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
+		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn,
+	}
+	if err := s.do(&s.embedTask, s.perToken()); err != nil {
+		return err
+	}
+	for i := range w.layers {
+		s.layer, s.index, s.attn.layer = &w.layers[i], i, i
+		if err := s.runLayer(); err != nil {
+			return err
+		}
+	}
+	return s.runHead()
+}
+
+func (s *step) runLayer() error {
+	l, p := s.layer, &s.b.pass
+	n := len(p.tokens)
+	if err := s.do(&s.attnNormTask, s.perToken()); err != nil {
+		return err
+	}
+	if err := s.do(&s.qkvTask, s.plan(n, &l.q, &l.k, &l.v)); err != nil {
+		return err
+	}
+	if err := s.do(&s.rotateTask, s.perToken()); err != nil {
+		return err
+	}
+	if err := s.do(&s.attnTask, len(p.tiles)*s.b.weights.config.KVHeads); err != nil {
+		return err
+	}
+	if err := s.do(&s.outTask, s.plan(n, &l.o)); err != nil {
+		return err
+	}
+	if err := s.do(&s.mlpNormTask, s.perToken()); err != nil {
+		return err
+	}
+	if err := s.do(&s.gateTask, s.plan(n, &l.gate)); err != nil {
+		return err
+	}
+	return s.do(&s.downTask, s.plan(n, &l.down))
+}
+
+// runHead computes logits where somebody wants them.
+func (s *step) runHead() error {
+	p := &s.b.pass
+	if len(p.lastOf) == 0 {
+		return nil
+	}
+	if err := s.do(&s.lastTask, len(p.lastOf)); err != nil {
+		return err
+	}
+	return s.do(&s.headTask, s.plan(len(p.lastOf), &s.b.weights.head))
+}
+
+// do runs a task, letting decode steps of other backends go first when this one
+// may be interrupted.
+func (s *step) do(t *task, n int) error {
+	d := s.b.device
+	for next := 0; next < n; {
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		if d.turns.mustYield(s.b.turn) {
+			d.turns.release(s.b.turn)
+			if err := d.turns.acquire(s.ctx, s.b.turn, true); err != nil {
+				return err
+			}
+		}
+		next = d.pool.run(t, next, n, s.stop)
+		if err := d.pool.takeFault(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// interrupted reports whether to pause the current task.
+func (s *step) interrupted() bool {
+	return s.ctx.Err() != nil || s.b.device.turns.mustYield(s.b.turn)
+}
+
+// tokensPerItem is the share of one item in phases that work token by token.
+const tokensPerItem = 16
+
+func (s *step) perToken() int {
+	return (len(s.b.pass.tokens) + tokensPerItem - 1) / tokensPerItem
+}
+
+// itemTokens is the range of tokens of an item.
+func (s *step) itemTokens(item int) (from, to int) {
+	return item * tokensPerItem, min((item+1)*tokensPerItem, len(s.b.pass.tokens))
+}
+
+func (s *step) embedItem(l *lane, item int) {
+	p, w := &s.b.pass, s.b.weights
+	from, to := s.itemTokens(item)
+	for t := from; t < to; t++ {
+		x := p.x[t]
+		if row := w.embed.widen(x, int(p.tokens[t].id)); &row[0] != &x[0] {
+			copy(x, row)
+		}
+		angles(p.cos[t], p.sin[t], w.invFreq, p.tokens[t].position, w.config.RoPE.Attention)
+	}
+}
+
+func (s *step) attnNormItem(l *lane, item int) {
+	p := &s.b.pass
+	from, to := s.itemTokens(item)
+	for t := from; t < to; t++ {
+		rmsNorm(p.norm[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
+	}
+}
+
+func (s *step) qkvItem(l *lane, item int) {
+	p := &s.b.pass
+	for i, m := range [3]*matrix{&s.layer.q, &s.layer.k, &s.layer.v} {
+		if g := s.grids[i]; item < g.items() {
+			dst := [3][][]float32{p.q, p.k, p.v}[i]
+			r0, r1, t0, t1 := g.cell(item)
+			m.apply(l, r0, r1, p.norm[t0:t1], dst[t0:t1])
+			return
+		}
+		item -= s.grids[i].items()
+	}
+}
+
+// rotateItem normalizes and rotates queries and keys and stores K and V.
+func (s *step) rotateItem(l *lane, item int) {
+	p, c := &s.b.pass, s.b.weights.config
+	scale := attentionScale(c.HeadDim)
+	from, to := s.itemTokens(item)
+	for t := from; t < to; t++ {
+		for h := range c.Heads {
+			s.rotateHead(p.q[t][h*c.HeadDim:][:c.HeadDim], s.layer.qNorm, t, scale)
+		}
+		for h := range c.KVHeads {
+			s.rotateHead(p.k[t][h*c.HeadDim:][:c.HeadDim], s.layer.kNorm, t, 1)
+		}
+		tok := p.tokens[t]
+		s.b.cache.write(tok.block, s.index, 0, tok.slot, p.k[t])
+		s.b.cache.write(tok.block, s.index, 1, tok.slot, p.v[t])
+	}
+}
+
+func (s *step) rotateHead(x, norm []float32, t int, scale float32) {
+	if norm != nil {
+		rmsNorm(x, x, norm, s.b.weights.config.NormEps)
+	}
+	rotate(x, s.b.pass.cos[t], s.b.pass.sin[t], scale)
+}
+
+func (s *step) attnItem(l *lane, item int) {
+	heads := s.b.weights.config.KVHeads
+	s.attn.run(l, s.b.pass.tiles[item/heads], item%heads)
+}
+
+func (s *step) outItem(l *lane, item int) {
+	s.project(l, &s.layer.o, s.b.pass.attn, item)
+}
+
+func (s *step) mlpNormItem(l *lane, item int) {
+	p := &s.b.pass
+	from, to := s.itemTokens(item)
+	for t := from; t < to; t++ {
+		rmsNorm(p.norm[t], p.x[t], s.layer.mlpNorm, s.b.weights.config.NormEps)
+	}
+}
+
+// gateItem computes the same rows of gate and up and joins them.
+func (s *step) gateItem(l *lane, item int) {
+	p := &s.b.pass
+	r0, r1, t0, t1 := s.grids[0].cell(item)
+	s.layer.gate.apply(l, r0, r1, p.norm[t0:t1], p.gate[t0:t1])
+	s.layer.up.apply(l, r0, r1, p.norm[t0:t1], p.up[t0:t1])
+	for t := t0; t < t1; t++ {
+		gate, up := p.gate[t][r0:r1], p.up[t][r0:r1]
+		for i, u := range up {
+			gate[i] = silu(gate[i]) * u
+		}
+	}
+}
+
+func (s *step) downItem(l *lane, item int) {
+	s.project(l, &s.layer.down, s.b.pass.gate, item)
+}
+
+// project adds a product to the residual.
+func (s *step) project(l *lane, m *matrix, src [][]float32, item int) {
+	p := &s.b.pass
+	r0, r1, t0, t1 := s.grids[0].cell(item)
+	m.apply(l, r0, r1, src[t0:t1], p.proj[t0:t1])
+	for t := t0; t < t1; t++ {
+		x, add := p.x[t][r0:r1], p.proj[t][r0:r1]
+		for i, a := range add {
+			x[i] += a
+		}
+	}
+}
+
+func (s *step) lastItem(l *lane, item int) {
+	p := &s.b.pass
+	rmsNorm(p.last[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
+}
+
+func (s *step) headItem(l *lane, item int) {
+	p := &s.b.pass
+	r0, r1, t0, t1 := s.grids[0].cell(item)
+	s.b.weights.head.apply(l, r0, r1, p.last[t0:t1], p.logits[t0:t1])
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Config is what a worker needs from its agent.
+type Config struct {
+	Assignment cluster.Assignment
+	Namespace  string
+	Node       string // node id
+	Restarts   int    // starts after failures so far, for the status
+
+	Store   store.Store
+	Bus     events.Bus
+	Queue   events.WorkQueue
+	Runtime runtime.Config // plumbing shared by the workers of a process
+	// NIXL returns the configuration of a fresh agent, without its name.
+	NIXL func() nixl.Config
+	// Knobs returns the current run-time settings, QueueDepth the last known number
+	// of waiting remote prefills. Neither blocks.
+	Knobs      func() Knobs
+	QueueDepth func() int
+
+	// Load brings up the backend: it reports progress from 0 to 1.
+	Load func(ctx context.Context, progress func(float64)) (*Loaded, error)
+
+	Metrics *metrics.Registry
+	Log     *slog.Logger
+}
+
+// Loaded is a model ready to serve on a device.
+type Loaded struct {
+	Backend engine.Backend
+	// Blocks is the size of the KV pool.
+	Blocks int
+	// Card describes the model; the worker fills in its own limits.
+	Card cluster.ModelCard
+	// Files are the contents of Card.Files by name.
+	Files map[string][]byte
+	// Release gives back the shared weights, after the backend is closed.
+	Release func()
+}
+
+// Knobs are settings that change at run time, without a restart.
+type Knobs struct {
+	Prefill router.PrefillLimits
+	// RemoteTimeout limits one remote prefill, from enqueueing to the last block.
+	RemoteTimeout time.Duration
+}
+
+// Defaults of the knobs.
+const (
+	DefaultMaxLocalPrefillTokens = 64
+	DefaultMaxPrefillQueueDepth  = 64
+	DefaultRemotePrefillTimeout  = 30 * time.Second
+)
+
+// Periods and limits of a worker.
+const (
+	// statusEvery is how often load figures go out as events.
+	statusEvery = time.Second
+	// heartbeatEvery is how often the status key is written without a change.
+	heartbeatEvery = 5 * time.Second
+	// prefillConcurrency is how many queue messages one prefill worker holds: one
+	// computes while the previous one's last blocks are still on their way.
+	prefillConcurrency = 2
+	// revokeTimeout is how long a decode worker waits for the proof that nobody
+	// writes under a ticket before it quarantines the blocks.
+	revokeTimeout = 2 * time.Second
+	// stopTimeout bounds each step of stopping.
+	stopTimeout = 5 * time.Second
+	// regionLabel names the KV pool among the registered regions of an agent.
+	regionLabel = "kv"
+)

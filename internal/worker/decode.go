@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// generate serves one request of a frontend: it submits the prompt to the engine
+// and streams the tokens back.
+func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send func(any) error) error {
+	var p protocol.PreprocessedRequest
+	if err := req.Decode(&p); err != nil {
+		return err
+	}
+	if p.ModelSum != w.loaded.Card.Digest {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf(
+			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
+	}
+	stream, err := w.engine.Load().Submit(ctx, engine.Request{
+		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling,
+		Decide: w.decider(p.Disagg.Force), Remote: w.prefillRemotely,
+	})
+	if err != nil {
+		return remoteError(err)
+	}
+	defer stream.Cancel()
+	usage := protocol.Usage{PromptTokens: len(p.TokenIDs) - p.Generated}
+	for {
+		o, err := stream.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &requestplane.RemoteError{Kind: requestplane.KindCancelled, Message: err.Error()}
+		case o.Err != nil:
+			return remoteError(o.Err)
+		}
+		usage.CompletionTokens += len(o.Tokens)
+		out := protocol.EngineOutput{TokenIDs: o.Tokens, Finish: o.Finish}
+		if o.First != nil {
+			usage.CachedTokens = o.First.Cached
+			out.Timing = w.timing(o.First)
+		}
+		if o.Finish != protocol.FinishNone {
+			out.Usage = &usage
+		}
+		if err := send(out); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *Worker) timing(f *engine.FirstToken) *protocol.Timing {
+	t := &protocol.Timing{
+		Worker: w.Name(), Prefill: "local", PrefillWhy: f.Why,
+		QueueNS: int64(f.Queued), PrefillNS: int64(f.Prefill), CachedTokens: f.Cached,
+	}
+	if f.Remote {
+		t.Prefill, t.PrefillWhy = f.Why, ""
+	}
+	return t
+}
+
+// decider returns the engine's question at admission: prefill here or elsewhere?
+// It may not block, so the queue's depth is the last known one.
+func (w *Worker) decider(force string) func(prompt, cached int) engine.Decision {
+	return func(prompt, cached int) engine.Decision {
+		s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: force, QueueDepth: w.cfg.QueueDepth()}
+		if w.prefills != nil {
+			s.PrefillWorkers = len(w.prefills.Instances())
+		}
+		remote, why := router.DecidePrefill(s, w.cfg.Knobs().Prefill)
+		return engine.Decision{Remote: remote, Why: why}
+	}
+}
+
+// remoteError translates the engine's errors for the other side of the request
+// plane: what cannot succeed anywhere, and what another worker may do.
+func remoteError(err error) error {
+	kind := requestplane.KindInternal
+	switch {
+	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong):
+		kind = requestplane.KindInvalidArgument
+	case errors.Is(err, engine.ErrQueueFull):
+		kind = requestplane.KindOverloaded
+	case errors.Is(err, engine.ErrDraining):
+		kind = requestplane.KindDraining
+	case errors.Is(err, engine.ErrClosed):
+		kind = requestplane.KindUnavailable
+	case errors.Is(err, context.Canceled):
+		kind = requestplane.KindCancelled
+	}
+	return &requestplane.RemoteError{Kind: kind, Message: err.Error()}
+}
+
+func short(digest string) string {
+	if len(digest) > 12 {
+		return digest[:12]
+	}
+	return digest
+}

@@ -1,0 +1,252 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// The same prompts give the same tokens whoever prefills, over every transport.
+func TestDisaggregatedEqualsAggregated(t *testing.T) {
+	for _, tc := range []struct {
+		name            string
+		prefill, decode int
+		tcp             bool
+		force           string
+	}{
+		{name: "aggregated", decode: 1},
+		{name: "1+1 local", prefill: 1, decode: 1},
+		{name: "1+1 tcp", prefill: 1, decode: 1, tcp: true},
+		{name: "2+3 tcp", prefill: 2, decode: 3, tcp: true},
+		{name: "1+1 forced local", prefill: 1, decode: 1, force: "local"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := seeded(t)
+			w := newWorld(t)
+			w.tcp = tc.tcp
+			for i := range tc.prefill {
+				w.start(fmt.Sprint("worker-", i+1), cluster.RolePrefill)
+			}
+			var decodes []*running
+			for i := range tc.decode {
+				decodes = append(decodes, w.start(fmt.Sprint("worker-", tc.prefill+i+1), cluster.RoleDecode))
+			}
+			eventually(t, "all are found", func() bool { return len(w.calls.Instances()) == tc.decode })
+			if tc.prefill > 0 {
+				for _, d := range decodes {
+					eventually(t, "decode workers see the prefill workers", func() bool { return len(d.prefills.Instances()) == tc.prefill })
+				}
+			}
+			shared := prompt(r, 40)
+			var wg sync.WaitGroup
+			for i, n := range []int{1, 2, 15, 16, 17, 31, 33, 64, 65, 130, 400, 40, 90, 90} {
+				p := prompt(r, n)
+				if i%3 == 1 {
+					p = append(append([]uint32{}, shared...), p...)
+				}
+				wg.Go(func() {
+					req := request(fmt.Sprint("r", i), p, 12)
+					req.Disagg.Force = tc.force
+					got := w.generate(t.Context(), decodes[i%len(decodes)].Name(), req)
+					check(t, got, p, 12)
+					if got.usage == nil || got.usage.PromptTokens != len(p) || got.usage.CompletionTokens != 12 {
+						t.Errorf("usage %+v for a prompt of %d", got.usage, len(p))
+					}
+					remote := tc.prefill > 0 && tc.force == "" && n > 17
+					if remote && (got.timing == nil || !strings.HasPrefix(got.timing.Prefill, "worker-")) {
+						t.Errorf("prompt of %d was prefilled by %+v, want a prefill worker", len(p), got.timing)
+					}
+				})
+			}
+			wg.Wait()
+			if tc.prefill == 0 || tc.force != "" {
+				return
+			}
+			var remote uint64
+			for _, d := range decodes {
+				st := d.Status().Stats
+				remote += st.RemotePrefillTotal
+				if st.FallbackTotal > 0 {
+					t.Errorf("%s fell back %d times", d.Name(), st.FallbackTotal)
+				}
+			}
+			if remote == 0 {
+				t.Error("no prompt was prefilled remotely: the case tests nothing")
+			}
+		})
+	}
+}
+
+// slowPrefill makes prompts take long enough to be interrupted.
+func slowPrefill(o *mock.Options) {
+	o.StepTime = func(prompt, _ int) time.Duration { return time.Duration(prompt) * time.Millisecond / 2 }
+}
+
+func TestFallbacks(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		knobs func(*Knobs)
+		setup func(*world)
+		force string
+		why   string
+	}{
+		{name: "no prefill worker", why: "no prefill worker"},
+		{name: "short prompt", setup: func(w *world) { w.start("worker-1", cluster.RolePrefill) },
+			knobs: func(k *Knobs) { k.Prefill.MaxLocalTokens = 1000 }, why: "short"},
+		{name: "queue full by knob", setup: func(w *world) { w.start("worker-1", cluster.RolePrefill) },
+			knobs: func(k *Knobs) { k.Prefill.MaxQueueDepth = 0 }, why: "queue full"},
+		{name: "timeout", setup: func(w *world) {
+			slowPrefill(&w.opts)
+			w.start("worker-1", cluster.RolePrefill)
+			w.opts.StepTime = nil
+		}, knobs: func(k *Knobs) { k.RemoteTimeout = 30 * time.Millisecond }, why: "remote prefill timed out"},
+		{name: "model mismatch", setup: func(w *world) {
+			w.start("worker-1", cluster.RolePrefill, func(c *Config) {
+				load := c.Load
+				c.Load = func(ctx context.Context, p func(float64)) (*Loaded, error) {
+					l, err := load(ctx, p)
+					l.Card.Digest = "sha256:other"
+					return l, err
+				}
+			})
+		}, why: "prefill worker failed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := seeded(t)
+			w := newWorld(t)
+			if tc.setup != nil {
+				tc.setup(w)
+			}
+			if tc.knobs != nil {
+				w.setKnobs(tc.knobs)
+			}
+			d := w.start("worker-9", cluster.RoleDecode)
+			if tc.setup != nil {
+				eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			}
+			p := prompt(r, 200)
+			got := w.generate(t.Context(), "", request("a", p, 8))
+			check(t, got, p, 8)
+			if got.timing == nil || got.timing.Prefill != "local" || got.timing.PrefillWhy != tc.why {
+				t.Errorf("timing %+v, want local because %q", got.timing, tc.why)
+			}
+			eventually(t, "no blocks in use", func() bool { return d.engine.Load().Check(t.Context(), true) == nil })
+		})
+	}
+}
+
+// A prefill worker that dies in the middle is noticed by its broken connection;
+// one that dies with a message in hand has it redelivered.
+func TestPrefillWorkerDies(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.tcp = true
+	slowPrefill(&w.opts)
+	p1 := w.start("worker-1", cluster.RolePrefill)
+	p2 := w.start("worker-2", cluster.RolePrefill)
+	w.opts.StepTime = nil
+	d := w.start("worker-3", cluster.RoleDecode)
+	eventually(t, "prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 2 })
+
+	var wg sync.WaitGroup
+	for i := range 8 {
+		p := prompt(r, 300+i)
+		wg.Go(func() { check(t, w.generate(t.Context(), "", request(fmt.Sprint("r", i), p, 6)), p, 6) })
+	}
+	eventually(t, "both prefill workers compute", func() bool {
+		return p1.Status().Stats.Running > 0 && p2.Status().Stats.Running > 0
+	})
+	p1.queue.Kill() // its acknowledgements no longer reach anyone
+	_ = p1.stop(errors.New("killed"))
+	wg.Wait()
+	st := d.Status().Stats
+	if st.RequestsTotal != 8 || st.FinishedTotal != 8 {
+		t.Errorf("decode worker counts %d requests, %d finished, want 8 and 8", st.RequestsTotal, st.FinishedTotal)
+	}
+	if got := st.RemotePrefillTotal + st.FallbackTotal; got != 8 {
+		t.Errorf("%d remote prefills and %d fallbacks, want 8 together", st.RemotePrefillTotal, st.FallbackTotal)
+	}
+	if st.RemotePrefillTotal == 0 || st.FallbackTotal == 0 {
+		t.Logf("note: %d remote, %d fallback", st.RemotePrefillTotal, st.FallbackTotal)
+	}
+}
+
+// A client that leaves during a remote prefill frees everything at both ends.
+func TestCancelDuringRemotePrefill(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	slowPrefill(&w.opts)
+	pre := w.start("worker-1", cluster.RolePrefill)
+	w.opts.StepTime = nil
+	d := w.start("worker-2", cluster.RoleDecode)
+	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan result, 1)
+	go func() { done <- w.generate(ctx, "", request("a", prompt(r, 1500), 5)) }()
+	eventually(t, "the prefill runs", func() bool { return pre.Status().Stats.Running == 1 })
+	cancel()
+	if got := <-done; got.err == nil {
+		t.Error("the cancelled request ended well")
+	}
+	for _, x := range []*running{pre, d} {
+		eventually(t, x.Name()+" has no blocks in use", func() bool { return x.engine.Load().Check(t.Context(), true) == nil })
+		if in, out := x.nixl.InFlight(); in+out > 0 || x.nixl.Tickets() > 0 {
+			t.Errorf("%s: %d+%d transfers, %d tickets left", x.Name(), in, out, x.nixl.Tickets())
+		}
+	}
+	eventually(t, "the queue is empty", func() bool {
+		depth, err := w.queue.Depth(t.Context())
+		return err == nil && depth == events.Depth{}
+	})
+}
+
+// Without the queue a prefill worker is asked directly.
+func TestQueueUnavailable(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.start("worker-1", cluster.RolePrefill)
+	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.Queue = deadQueue{c.Queue} })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	p := prompt(r, 100)
+	got := w.generate(t.Context(), "", request("a", p, 8))
+	check(t, got, p, 8)
+	if got.timing == nil || got.timing.Prefill != "worker-1" {
+		t.Errorf("prefilled by %+v, want worker-1", got.timing)
+	}
+}
+
+type deadQueue struct{ events.WorkQueue }
+
+func (deadQueue) Enqueue(context.Context, string, []byte) error { return events.ErrUnavailable }
+
+func TestGenerateRefuses(t *testing.T) {
+	w := newWorld(t)
+	w.start("worker-1", cluster.RoleDecode)
+	eventually(t, "worker is found", func() bool { return len(w.calls.Instances()) == 1 })
+	bad := request("a", []uint32{1}, 1)
+	bad.ModelSum = "sha256:other"
+	for name, req := range map[string]protocol.PreprocessedRequest{
+		"digest":   bad,
+		"empty":    request("b", nil, 1),
+		"too long": request("c", make([]uint32, 2048), 1),
+		"token":    request("d", []uint32{vocab}, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := w.generate(t.Context(), "", req)
+			var remote *requestplane.RemoteError
+			if !errors.As(got.err, &remote) || remote.Kind != requestplane.KindInvalidArgument {
+				t.Errorf("got %v, want invalid_argument", got.err)
+			}
+		})
+	}
+}

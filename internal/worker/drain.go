@@ -1,0 +1,194 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// drainPoll is how often a drain looks whether its present step is complete.
+const drainPoll = 20 * time.Millisecond
+
+// drainGrace is how long a worker that left discovery still accepts requests that
+// were routed to it just before.
+const drainGrace = 100 * time.Millisecond
+
+// order is what the agent asks of a running worker.
+type order struct {
+	resume   bool
+	deadline time.Time
+	force    bool
+}
+
+// Drain makes the worker finish what it has and end; Run then returns ErrDrained.
+// A later call changes the deadline. After the deadline the worker goes on
+// draining and says that it is overdue; with force it cuts off what still runs.
+func (w *Worker) Drain(ctx context.Context, deadline time.Time, force bool) error {
+	return w.give(ctx, order{deadline: deadline, force: force})
+}
+
+// Resume takes a drain back as long as it is not complete.
+func (w *Worker) Resume(ctx context.Context) error {
+	return w.give(ctx, order{resume: true})
+}
+
+func (w *Worker) give(ctx context.Context, o order) error {
+	select {
+	case w.orders <- o:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// obey carries out orders until ctx ends or a drain is complete.
+func (w *Worker) obey(ctx context.Context) error {
+	var d *drain
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case o := <-w.orders:
+			switch {
+			case o.resume && d != nil:
+				if err := w.rejoin(ctx); err != nil {
+					return err
+				}
+				d = nil
+				poll.Stop()
+			case o.resume:
+			case d == nil:
+				d = w.beginDrain(ctx, o)
+				poll.Reset(drainPoll)
+			default:
+				d.order = o
+			}
+		case <-poll.C:
+			done, err := d.advance(ctx)
+			if err != nil {
+				return err
+			}
+			if done {
+				return ErrDrained
+			}
+		}
+	}
+}
+
+// drain is a drain under way.
+type drain struct {
+	w         *Worker
+	order     order
+	step      int // index into cluster.DrainSteps
+	stepSince time.Time
+	pulled    <-chan struct{} // closed when the queue consumer has ended
+	before    cluster.WorkerStats
+}
+
+func (w *Worker) beginDrain(ctx context.Context, o order) *drain {
+	w.log.Info("draining", "deadline", o.deadline, "force", o.force)
+	e := w.engine.Load()
+	d := &drain{w: w, order: o, stepSince: time.Now(), before: e.Stats()}
+	_, open, err := e.OpenSequences(ctx, 0)
+	if err != nil {
+		w.log.Warn("count open sequences", "error", err)
+	}
+	now := time.Now()
+	w.board.update(func(st *cluster.WorkerStatus) {
+		st.State, st.Reason = cluster.StateDraining, ""
+		st.Drain = &cluster.DrainStatus{Step: cluster.DrainSteps[0], StartedAt: now, Deadline: o.deadline, Sequences: open, Left: open}
+	})
+	w.leave(ctx)
+	d.pulled = w.pulling.stop()
+	return d
+}
+
+// advance goes on to the next step when the present one is complete.
+func (d *drain) advance(ctx context.Context) (done bool, err error) {
+	complete, err := d.complete(ctx)
+	if err != nil {
+		return false, err
+	}
+	if complete {
+		d.step++
+		d.stepSince = time.Now()
+	}
+	if err := d.report(ctx); err != nil {
+		return false, err
+	}
+	return d.order.force || cluster.DrainSteps[d.step] == cluster.DrainLease, nil
+}
+
+func (d *drain) complete(ctx context.Context) (bool, error) {
+	e := d.w.engine.Load()
+	st := e.Stats()
+	switch cluster.DrainSteps[d.step] {
+	case cluster.DrainDiscovery:
+		return time.Since(d.stepSince) >= drainGrace, nil
+	case cluster.DrainAdmission:
+		select {
+		case <-d.pulled: // messages in work need admission
+		default:
+			return false, nil
+		}
+		return true, e.StopAdmission(ctx)
+	case cluster.DrainIncoming:
+		return st.RemoteWait == 0 && st.KVIncoming == 0, nil
+	case cluster.DrainSequences:
+		_, open, err := e.OpenSequences(ctx, 0)
+		return open == 0 && d.w.requestsInFlight() == 0, err
+	case cluster.DrainOutgoing:
+		in, out := d.w.nixl.InFlight()
+		return st.KVOutgoing == 0 && in == 0 && out == 0, nil
+	}
+	return true, nil
+}
+
+// report brings the status up to date when something changed.
+func (d *drain) report(ctx context.Context) error {
+	e := d.w.engine.Load()
+	open, left, err := e.OpenSequences(ctx, 10)
+	if err != nil && !errors.Is(err, engine.ErrClosed) {
+		return err
+	}
+	st := e.Stats()
+	_, out := d.w.nixl.InFlight()
+	overdue := !d.order.deadline.IsZero() && time.Now().After(d.order.deadline)
+	now := d.w.board.get().Drain
+	next := *now
+	next.Step, next.Deadline, next.Left, next.Overdue = cluster.DrainSteps[d.step], d.order.deadline, left, overdue
+	next.Incoming, next.Outgoing = st.RemoteWait, st.KVOutgoing+out
+	next.Finished = int(st.FinishedTotal - d.before.FinishedTotal)
+	next.Cancelled = int(st.CancelledTotal - d.before.CancelledTotal)
+	if d.order.force {
+		next.Moved = left
+	}
+	same := next.Step == now.Step && next.Left == now.Left && next.Overdue == now.Overdue &&
+		next.Incoming == now.Incoming && next.Outgoing == now.Outgoing && next.Deadline.Equal(now.Deadline)
+	if same && time.Since(d.w.lastDrainReport) < time.Second {
+		return nil
+	}
+	d.w.lastDrainReport = time.Now()
+	next.Open = open
+	d.w.board.update(func(st *cluster.WorkerStatus) { st.Drain = &next })
+	return nil
+}
+
+// rejoin undoes a drain that is not complete.
+func (w *Worker) rejoin(ctx context.Context) error {
+	w.log.Info("drain taken back")
+	if err := w.engine.Load().ResumeAdmission(ctx); err != nil {
+		return err
+	}
+	if err := w.announce(ctx); err != nil {
+		return err
+	}
+	w.board.update(func(st *cluster.WorkerStatus) { st.State, st.Drain = cluster.StateReady, nil })
+	return nil
+}

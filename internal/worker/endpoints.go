@@ -1,0 +1,139 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+)
+
+// join binds the worker's endpoints, publishes its model card and registers it.
+func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
+	component := w.Role().Component()
+	serve := func(endpoint string, h requestplane.Handler) (*runtime.Served, error) {
+		s, err := drt.Serve(ctx, component, endpoint, h)
+		if err != nil {
+			return nil, fmt.Errorf("serve %s/%s: %w", component, endpoint, err)
+		}
+		w.served = append(w.served, s)
+		return s, nil
+	}
+	if _, err := serve(cluster.EndpointStats, w.serveStats); err != nil {
+		return err
+	}
+	if _, err := serve(cluster.EndpointModelFiles, w.serveModelFiles); err != nil {
+		return err
+	}
+	main, handler := cluster.EndpointGenerate, w.generate
+	if w.Role() == cluster.RolePrefill {
+		main, handler = cluster.EndpointPrefill, w.servePrefillCall
+	}
+	if err := w.publishCard(ctx, drt, main); err != nil {
+		return err
+	}
+	s, err := serve(main, handler)
+	if err != nil {
+		return err
+	}
+	w.announced = append(w.announced, s)
+	if w.Role() == cluster.RolePrefill {
+		w.pulling.start(w)
+	}
+	return nil
+}
+
+// publishCard describes the model as this worker serves it.
+func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint string) error {
+	card := w.loaded.Card
+	card.WorkerType = w.Role()
+	card.ContextLength = w.engine.Load().MaxModelLen()
+	card.BlockSize = w.info.KV.BlockSize
+	st := w.engine.Load().Stats()
+	card.Runtime = cluster.RuntimeConfig{
+		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: w.cfg.Assignment.Engine.MaxBatchTokens,
+		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes,
+	}
+	body, err := json.Marshal(card)
+	if err != nil {
+		return fmt.Errorf("encode model card: %w", err)
+	}
+	key := func(id cluster.InstanceID) string {
+		return cluster.CardKey(w.cfg.Namespace, w.Role().Component(), endpoint, id)
+	}
+	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return body }); err != nil {
+		return fmt.Errorf("publish model card: %w", err)
+	}
+	return nil
+}
+
+// leave takes the worker out of discovery; it goes on serving.
+func (w *Worker) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	for _, s := range w.announced {
+		if err := s.Leave(ctx); err != nil {
+			w.log.Warn("leave discovery", "error", err) // the lease ends it otherwise
+		}
+	}
+}
+
+// announce brings a worker that left back into discovery.
+func (w *Worker) announce(ctx context.Context) error {
+	for _, s := range w.announced {
+		if err := s.Join(ctx); err != nil {
+			return fmt.Errorf("join discovery again: %w", err)
+		}
+	}
+	if w.Role() == cluster.RolePrefill {
+		w.pulling.start(w)
+	}
+	return nil
+}
+
+// closeServed refuses new calls and waits for running ones, for a limited time.
+func (w *Worker) closeServed(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	for _, s := range w.served {
+		if err := s.Close(ctx); err != nil {
+			w.log.Warn("close endpoint", "error", err)
+		}
+	}
+}
+
+// requestsInFlight counts calls whose answers are not completely written.
+func (w *Worker) requestsInFlight() int {
+	n := 0
+	for _, s := range w.announced {
+		n += s.InFlight()
+	}
+	return n
+}
+
+func (w *Worker) serveStats(_ context.Context, _ *requestplane.Request, send func(any) error) error {
+	return send(w.Status())
+}
+
+// serveModelFiles sends tokenizer and configuration files to frontends, which so
+// need no access to the model directory.
+func (w *Worker) serveModelFiles(_ context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.ModelFilesRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	for _, name := range req.Names {
+		content, ok := w.loaded.Files[name]
+		if !ok {
+			return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf("no file %q with this model", name)}
+		}
+		if err := send(protocol.ModelFile{Name: name, Content: content}); err != nil {
+			return errors.Join(err, context.Canceled)
+		}
+	}
+	return nil
+}

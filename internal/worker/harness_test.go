@@ -1,0 +1,244 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/local"
+	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
+)
+
+const (
+	vocab     = 300
+	blockSize = 16
+	digest    = "sha256:test"
+)
+
+// world is a cluster of workers in one process over in-memory plumbing and the
+// hash backend, whose output proves what was in the KV blocks.
+type world struct {
+	t     *testing.T
+	c     *runtimetest.Cluster
+	queue *events.MemoryQueue
+	peers *local.Registry
+	calls *runtime.Client // decode/generate, as a frontend has it
+
+	mu    sync.Mutex
+	knobs Knobs
+	opts  mock.Options
+	tcp   bool
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		t: t, c: runtimetest.New(t), queue: events.NewMemoryQueue(events.QueueConfig{AckWait: 200 * time.Millisecond}),
+		peers: local.NewRegistry(1),
+		knobs: Knobs{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: 1000}, RemoteTimeout: 20 * time.Second},
+		opts:  mock.Options{BlockSize: blockSize, VocabSize: vocab, MaxContext: 2048},
+	}
+	if testing.Verbose() {
+		w.c.Log = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	w.calls = runtimetest.Client(t, w.c.Runtime(t, "frontend"), "decode", cluster.EndpointGenerate)
+	return w
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(string(p[:len(p)-1]))
+	return len(p), nil
+}
+
+func (w *world) setKnobs(f func(*Knobs)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.knobs)
+}
+
+// running is a worker that runs.
+type running struct {
+	*Worker
+	cancel context.CancelCauseFunc
+	queue  *events.MemoryQueue
+	ended  chan error
+	once   sync.Once
+	err    error
+}
+
+// start runs a worker and waits until it is ready. When the test ends it is
+// stopped and must have leaked no block.
+func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) *running {
+	w.t.Helper()
+	cfg := w.c.Config(w.t, name)
+	r := &running{queue: w.queue.Join(), ended: make(chan error, 1)}
+	wc := Config{
+		Assignment: cluster.Assignment{Name: name, Role: role, Model: cluster.ModelSpec{Name: "mock"}, Node: "node-1", Device: "cpu:0", Generation: 1},
+		Namespace:  cluster.DefaultNamespace, Node: "node-1",
+		Store: w.c.Store, Bus: cfg.Bus, Queue: r.queue, Runtime: cfg, Metrics: metrics.NewRegistry(), Log: w.c.Log,
+		NIXL: func() nixl.Config {
+			c := nixl.Config{Transports: []nixl.Transport{w.peers.Transport(), tcp.New(tcp.Options{})}}
+			if w.tcp {
+				c.Force = []string{"tcp"}
+			}
+			return c
+		},
+		Knobs: func() Knobs {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.knobs
+		},
+		QueueDepth: func() int { return 0 },
+		Load: func(context.Context, func(float64)) (*Loaded, error) {
+			return &Loaded{
+				Backend: mock.New(w.opts), Blocks: 256,
+				Card:    cluster.ModelCard{DisplayName: "mock", Digest: digest, HashSeed: cluster.DefaultHashSeed, Files: []cluster.CardFile{{Name: "tokenizer.json"}}},
+				Files:   map[string][]byte{"tokenizer.json": []byte("{}")},
+				Release: func() {},
+			}, nil
+		},
+	}
+	for _, change := range changes {
+		change(&wc)
+	}
+	r.Worker = New(wc)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r.cancel = cancel
+	go func() { r.ended <- r.Run(ctx) }()
+	w.t.Cleanup(func() {
+		e := r.engine.Load()
+		r.stop(errors.New("test over"))
+		if e != nil {
+			if err := e.Check(context.Background(), true); err != nil {
+				w.t.Errorf("%s after its end: %v", name, err)
+			}
+		}
+	})
+	r.waitState(w.t, cluster.StateReady)
+	return r
+}
+
+// stop ends the worker and returns what Run returned.
+func (r *running) stop(cause error) error {
+	r.once.Do(func() {
+		r.cancel(cause)
+		select {
+		case r.err = <-r.ended:
+		case <-time.After(20 * time.Second):
+			r.err = errors.New("the worker did not end")
+		}
+	})
+	return r.err
+}
+
+func (r *running) waitState(t *testing.T, want cluster.State) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s is %s", r.Name(), want), func() bool { return r.Status().State == want })
+}
+
+// eventually waits for a condition with a deadline.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func prompt(r *rand.Rand, n int) []uint32 {
+	p := make([]uint32, n)
+	for i := range p {
+		p[i] = uint32(r.IntN(vocab))
+	}
+	return p
+}
+
+func seeded(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+func request(id string, tokens []uint32, n int) protocol.PreprocessedRequest {
+	return protocol.PreprocessedRequest{RequestID: id, Model: "mock", ModelSum: digest, TokenIDs: tokens, Stop: protocol.StopConditions{MaxTokens: n}}
+}
+
+// result is what came back for one request.
+type result struct {
+	tokens []uint32
+	timing *protocol.Timing
+	usage  *protocol.Usage
+	finish protocol.FinishReason
+	err    error
+}
+
+// generate sends a request to a decode worker, any one if inst is nil.
+func (w *world) generate(ctx context.Context, worker string, req protocol.PreprocessedRequest) (r result) {
+	var inst *cluster.Instance
+	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := w.calls.Wait(wait, 1); err != nil {
+		return result{err: err}
+	}
+	for _, i := range w.calls.Instances() {
+		if worker == "" || i.Worker == worker {
+			inst = &i
+		}
+	}
+	if inst == nil {
+		return result{err: fmt.Errorf("no worker %q", worker)}
+	}
+	s, err := w.calls.Call(ctx, *inst, req.RequestID, nil, req)
+	if err != nil {
+		return result{err: err}
+	}
+	defer s.Close()
+	for {
+		var o protocol.EngineOutput
+		if err := s.Recv(ctx, &o); err != nil {
+			if !errors.Is(err, io.EOF) {
+				r.err = err
+			}
+			return r
+		}
+		r.tokens = append(r.tokens, o.TokenIDs...)
+		if o.Timing != nil {
+			r.timing = o.Timing
+		}
+		if o.Usage != nil {
+			r.usage = o.Usage
+		}
+		r.finish = o.Finish
+	}
+}
+
+// check compares a result with what the prompt must give.
+func check(t *testing.T, r result, tokens []uint32, n int) {
+	t.Helper()
+	want := mock.Continue(tokens, n, vocab)
+	if r.err != nil || fmt.Sprint(r.tokens) != fmt.Sprint(want) || r.finish != protocol.FinishLength {
+		t.Errorf("prompt of %d: got %v %q %v (%+v), want %v", len(tokens), r.tokens, r.finish, r.err, r.timing, want)
+	}
+}
+
+var _ requestplane.Handler = (*Worker)(nil).generate

@@ -1,0 +1,239 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// puller is the consumer of the prefill queue, which a drain stops and a resume
+// starts again.
+type puller struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// start pulls messages until stop.
+func (p *puller) start(w *Worker) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel, p.done = cancel, make(chan struct{})
+	go func(done chan struct{}) {
+		defer close(done)
+		err := w.cfg.Queue.Consume(ctx, prefillConcurrency, w.servePrefillMessage)
+		if ctx.Err() == nil {
+			w.log.Error("prefill queue consumer ended", "error", err)
+		}
+	}(p.done)
+}
+
+// stop ends the pulling; messages in work go on. wait is closed when they ended.
+func (p *puller) stop() (wait <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancel == nil {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	p.cancel()
+	p.cancel = nil
+	return p.done
+}
+
+// errUnwanted means that the decode worker does not want the KV any more.
+var errUnwanted = errors.New("no longer wanted")
+
+// servePrefillMessage works on one message of the queue. The message is
+// acknowledged only when the KV is in place and the decode worker knows it. The
+// context that comes with the message ends when pulling stops; work in hand goes
+// on, bounded by the request's deadline.
+func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
+	ctx, cancel := context.WithCancelCause(w.workCtx)
+	defer cancel(nil)
+	var req protocol.RemotePrefillRequest
+	settle := func(what string, err error) {
+		if err != nil {
+			w.log.Warn("settle queue message", "message", d.ID, "action", what, "error", err)
+		}
+	}
+	if err := protocol.Unmarshal(d.Body, &req); err != nil {
+		settle("dead-letter", d.Term("unreadable: "+err.Error()))
+		return
+	}
+	req.Attempt = d.Attempt
+	notice, err := w.computePrefill(ctx, req)
+	switch {
+	case err == nil:
+		settle("ack", d.Ack(ctx))
+	case errors.Is(err, errUnwanted):
+		w.log.Debug("remote prefill no longer wanted", "request", req.RequestID, "reason", err)
+		settle("ack", d.Ack(ctx))
+	case errors.Is(err, errMismatch):
+		w.tell(ctx, req, notice.failed(err))
+		settle("dead-letter", d.Term(err.Error()))
+	case w.workCtx.Err() != nil, errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrQueueFull):
+		// Another worker takes the message.
+		settle("return", d.Nak(0))
+	default:
+		w.log.Warn("remote prefill failed", "request", req.RequestID, "attempt", d.Attempt, "error", err)
+		w.tell(ctx, req, notice.failed(err))
+		settle("ack", d.Ack(ctx)) // the decode worker falls back; a retry would come too late
+	}
+}
+
+// servePrefillCall works on one request that came over the request plane.
+func (w *Worker) servePrefillCall(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.RemotePrefillRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	notice, err := w.computePrefill(ctx, req)
+	if err != nil {
+		notice = notice.failed(err)
+	}
+	return send(notice.PrefillNotice)
+}
+
+// outcome is a notice in the making.
+type outcome struct{ protocol.PrefillNotice }
+
+func (o outcome) failed(err error) outcome {
+	o.Phase, o.Error = protocol.PrefillFailed, err.Error()
+	return o
+}
+
+// errMismatch means that the two workers cannot exchange KV blocks, ever.
+var errMismatch = errors.New("KV blocks do not match")
+
+// check refuses requests whose blocks mean something else here than there.
+func (w *Worker) check(req protocol.RemotePrefillRequest) error {
+	kv := w.info.KV
+	for _, c := range []struct {
+		what        string
+		there, here any
+	}{
+		{"model digest", req.ModelSum, w.loaded.Card.Digest},
+		{"block size", req.BlockSize, kv.BlockSize},
+		{"block bytes", req.BlockBytes, w.blockBytes},
+		{"hash seed", req.HashSeed, w.loaded.Card.HashSeed},
+	} {
+		if c.there != c.here {
+			return fmt.Errorf("%w: %s is %v on %s and %v on %s", errMismatch, c.what, c.there, req.Worker, c.here, w.Name())
+		}
+	}
+	want := (len(req.TokenIDs) + kv.BlockSize - 1) / kv.BlockSize
+	if len(req.TokenIDs) == 0 || len(req.BlockIDs) != want || req.ComputedBlocks < 0 || req.ComputedBlocks >= want {
+		return fmt.Errorf("%w: %d tokens, %d blocks, %d of them computed", errMismatch, len(req.TokenIDs), len(req.BlockIDs), req.ComputedBlocks)
+	}
+	return nil
+}
+
+// computePrefill computes the KV of a prompt and writes it, block by block as it
+// becomes ready, into the decode worker's memory; then it tells the decode worker.
+func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillRequest) (outcome, error) {
+	out := outcome{protocol.PrefillNotice{
+		RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Name(),
+	}}
+	if err := w.check(req); err != nil {
+		return out, err
+	}
+	if time.Now().After(req.Deadline) {
+		return out, fmt.Errorf("%w: its deadline passed %s ago", errUnwanted, time.Since(req.Deadline).Round(time.Millisecond))
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, req.Deadline, errUnwanted)
+	defer cancel()
+	ticket, err := nixl.ParseTicketID(req.Ticket)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", errMismatch, err)
+	}
+	if err := w.peers.ensure(ctx, req.EngineID); err != nil {
+		return out, err
+	}
+	started := out.PrefillNotice
+	started.Phase = protocol.PrefillStarted
+	if err := w.notify(ctx, req.EngineID, started); err != nil {
+		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
+	}
+
+	// The writer follows the computation. It must have stopped before the blocks
+	// are given back, or it would send what somebody else writes into them.
+	wr := newBlockWriter(w, req, ticket)
+	wctx, stopWriter := context.WithCancelCause(ctx)
+	defer stopWriter(nil)
+	pctx, stopPrefill := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopPrefill(nil)
+	written := make(chan error, 1)
+	go func() {
+		err := wr.run(wctx)
+		if err != nil {
+			stopPrefill(err)
+		}
+		written <- err
+	}()
+	begin := time.Now()
+	held, err := w.engine.Load().Prefill(pctx, engine.PrefillRequest{
+		// The same prompt may come twice after a redelivery.
+		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tokens: req.TokenIDs, Progress: wr.progress,
+	})
+	out.ComputeNS = int64(time.Since(begin))
+	if err != nil {
+		stopWriter(err)
+		if werr := <-written; werr != nil {
+			err = werr
+		}
+		return out, w.cause(ctx, err)
+	}
+	defer held.Release()
+	wr.progress(held.Tokens, held.Blocks)
+	if err := <-written; err != nil {
+		return out, w.cause(ctx, err)
+	}
+	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
+	out.Bytes, out.WriteNS = wr.bytes, int64(wr.took)
+	w.transfers.add(wr.bytes, wr.took)
+	if err := w.notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
+		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
+	}
+	return out, nil
+}
+
+// cause prefers the reason why a context ended to the bare fact.
+func (w *Worker) cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil && errors.Is(err, context.Canceled) {
+		return c
+	}
+	return err
+}
+
+func (w *Worker) notify(ctx context.Context, peer string, n protocol.PrefillNotice) error {
+	msg, err := protocol.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return w.nixl.Notify(ctx, peer, msg)
+}
+
+// tell sends a notice as well as it can; the decode worker's deadline does the rest.
+func (w *Worker) tell(ctx context.Context, req protocol.RemotePrefillRequest, o outcome) {
+	err := w.peers.ensure(ctx, req.EngineID)
+	if err == nil {
+		err = w.notify(ctx, req.EngineID, o.PrefillNotice)
+	}
+	if err != nil {
+		w.log.Debug("decode worker not told", "request", req.RequestID, "error", err)
+	}
+}

@@ -1,0 +1,275 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// waiters are the remote prefills that this decode worker waits for, by ticket.
+type waiters struct {
+	mu       sync.Mutex
+	byTicket map[string]*waiter
+}
+
+type waiter struct {
+	notices chan protocol.PrefillNotice // capacity 4: started, done or failed, and a retry
+	lost    chan error                  // capacity 1: nobody will finish it any more
+	peer    string                      // NIXL agent that has started; guarded by waiters.mu
+}
+
+func newWaiters() *waiters { return &waiters{byTicket: map[string]*waiter{}} }
+
+func (ws *waiters) add(ticket string) *waiter {
+	wt := &waiter{notices: make(chan protocol.PrefillNotice, 4), lost: make(chan error, 1)}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.byTicket[ticket] = wt
+	return wt
+}
+
+func (ws *waiters) remove(ticket string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.byTicket, ticket)
+}
+
+// deliver hands a notice to whoever waits for it; late ones are dropped.
+func (ws *waiters) deliver(from string, n protocol.PrefillNotice) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	wt := ws.byTicket[n.Ticket]
+	if wt == nil {
+		return
+	}
+	if n.Phase == protocol.PrefillStarted {
+		wt.peer = from
+	}
+	select {
+	case wt.notices <- n:
+	default:
+	}
+}
+
+// fail tells the waiters whose prefill is under way at peer, or all of them if peer
+// is empty, that nobody will finish it.
+func (ws *waiters) fail(peer string, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, wt := range ws.byTicket {
+		if peer == "" || wt.peer == peer {
+			select {
+			case wt.lost <- err:
+			default:
+			}
+		}
+	}
+}
+
+// readNotifications hands NIXL notifications and lost peers to the waiters until
+// ctx ends.
+func (w *Worker) readNotifications(ctx context.Context) {
+	var prefillsChanged <-chan struct{}
+	if w.prefills != nil {
+		prefillsChanged = w.prefills.Changed()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-w.nixl.Notifications():
+			var n protocol.PrefillNotice
+			if err := protocol.Unmarshal(m.Msg, &n); err != nil {
+				w.log.Warn("unreadable NIXL notification", "from", m.From, "error", err)
+				continue
+			}
+			w.waiters.deliver(m.From, n)
+		case d := <-w.nixl.PeerDowns():
+			if d.Inbound {
+				w.waiters.fail(d.Peer, fmt.Errorf("%w: %s", errPrefillLost, d.Peer))
+			}
+		case <-prefillsChanged:
+			if len(w.prefills.Instances()) == 0 {
+				w.waiters.fail("", errNoPrefill)
+			}
+		}
+	}
+}
+
+// prefillRemotely fills a reservation through the prefill queue. Whatever goes
+// wrong, the prompt is prefilled here instead, after it is certain that nobody
+// writes into its blocks any more.
+func (w *Worker) prefillRemotely(r *engine.Reservation) {
+	knobs := w.cfg.Knobs()
+	ctx, cancel := context.WithTimeoutCause(r.Context(), knobs.RemoteTimeout, errRemoteTimeout)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+
+	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
+		Access: nixl.Write, Descs: w.descs(r.Blocks[r.CachedBlocks:]), Deadline: deadline, Tag: r.RequestID,
+	})
+	if err != nil {
+		w.log.Error("open ticket", "request", r.RequestID, "error", err)
+		r.Fallback("no ticket")
+		return
+	}
+	wt := w.waiters.add(ticket.String())
+	defer w.waiters.remove(ticket.String())
+
+	req := protocol.RemotePrefillRequest{
+		RequestID: r.RequestID, Attempt: 1, ModelSum: w.loaded.Card.Digest,
+		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.nixl.Name(), Worker: w.Name(),
+		BlockIDs: r.Blocks, ComputedBlocks: r.CachedBlocks,
+		BlockSize: w.info.KV.BlockSize, BlockBytes: w.blockBytes, HashSeed: w.loaded.Card.HashSeed,
+		Ticket: ticket.String(), Deadline: deadline, EnqueuedAt: time.Now(),
+	}
+	notice, err := w.requestPrefill(ctx, req, wt)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+
+	// From here on nobody may write: a worker that was slow, or a second delivery
+	// of the message, would hurt whoever has the blocks next.
+	if rerr := w.revoke(ticket); rerr != nil {
+		w.log.Error("blocks quarantined: writes could not be stopped", "request", r.RequestID,
+			"blocks", len(r.Blocks)-r.CachedBlocks, "error", rerr)
+		lift := r.Quarantine("writer not stopped")
+		w.liftWhenSafe(r.RequestID, ticket, lift)
+		return
+	}
+	switch {
+	case err == nil:
+		w.transfers.add(notice.Bytes, time.Duration(notice.WriteNS))
+		r.Start(notice.Worker)
+	case r.Context().Err() != nil:
+		r.Release(context.Cause(r.Context()))
+	default:
+		w.log.Warn("remote prefill failed, prefilling here", "request", r.RequestID, "error", err)
+		r.Fallback(fallbackReason(err))
+	}
+}
+
+var (
+	errRemoteTimeout = errors.New("remote prefill timed out")
+	errNoPrefill     = errors.New("no prefill worker left")
+	errPrefillLost   = errors.New("prefill worker lost")
+	errPrefillFailed = errors.New("prefill worker failed")
+)
+
+// fallbackReason is the short form of an error that operators see in the router
+// pane.
+func fallbackReason(err error) string {
+	for _, known := range []error{errRemoteTimeout, errNoPrefill, errPrefillLost, errPrefillFailed, events.ErrFull} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if errors.Is(err, events.ErrUnavailable) {
+		return "queue unreachable"
+	}
+	return "error"
+}
+
+// requestPrefill enqueues the request and waits for its end.
+func (w *Worker) requestPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
+	body, err := protocol.Marshal(req)
+	if err != nil {
+		return protocol.PrefillNotice{}, err
+	}
+	id := req.RequestID + "/" + req.Ticket[:8]
+	switch err := w.cfg.Queue.Enqueue(ctx, id, body); {
+	case errors.Is(err, events.ErrUnavailable):
+		return w.callPrefill(ctx, req) // without the queue a worker is asked directly
+	case err != nil:
+		return protocol.PrefillNotice{}, fmt.Errorf("enqueue: %w", err)
+	default:
+		defer w.forgetMessage(ctx, id)
+	}
+	for {
+		select {
+		case n := <-wt.notices:
+			if n.Phase != protocol.PrefillStarted {
+				return n, checkNotice(n, req)
+			}
+		case err := <-wt.lost:
+			return protocol.PrefillNotice{}, err
+		case <-ctx.Done():
+			return protocol.PrefillNotice{}, context.Cause(ctx)
+		}
+	}
+}
+
+// forgetMessage takes a message that is no longer wanted out of the queue. Done
+// messages are gone already; the call then does nothing.
+func (w *Worker) forgetMessage(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = w.cfg.Queue.Remove(ctx, id) // best effort: a late prefill finds its ticket revoked
+}
+
+// callPrefill has one prefill worker do the work over the request plane.
+func (w *Worker) callPrefill(ctx context.Context, req protocol.RemotePrefillRequest) (n protocol.PrefillNotice, err error) {
+	err = errNoPrefill
+	for _, inst := range w.prefills.Instances() {
+		var stream requestplane.Stream
+		if stream, err = w.prefills.Call(ctx, inst, req.RequestID, nil, req); err == nil {
+			err = stream.Recv(ctx, &n)
+			stream.Close()
+		}
+		if err == nil {
+			return n, checkNotice(n, req)
+		}
+		if !requestplane.NotStarted(err) {
+			break
+		}
+	}
+	return n, err
+}
+
+// checkNotice says whether a final notice means that all KV is in place.
+func checkNotice(n protocol.PrefillNotice, req protocol.RemotePrefillRequest) error {
+	switch {
+	case n.Phase != protocol.PrefillDone:
+		return fmt.Errorf("%w: %s: %s", errPrefillFailed, n.Worker, n.Error)
+	case n.Tokens != len(req.TokenIDs):
+		return fmt.Errorf("%w: %s wrote %d of %d tokens", errPrefillFailed, n.Worker, n.Tokens, len(req.TokenIDs))
+	}
+	return nil
+}
+
+// revoke ends a ticket. The context is its own: it must happen also when the
+// request or the worker is ending.
+func (w *Worker) revoke(ticket nixl.TicketID) error {
+	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
+	defer cancel()
+	return w.nixl.RevokeTicket(ctx, ticket)
+}
+
+// liftWhenSafe waits until the writer is stopped and then gives the blocks free.
+// It runs on the goroutine of the reservation, which the engine awaits.
+func (w *Worker) liftWhenSafe(request string, ticket nixl.TicketID, lift func()) {
+	for {
+		if w.revoke(ticket) == nil {
+			w.log.Info("quarantine lifted", "request", request)
+			lift()
+			return
+		}
+	}
+}
+
+// descs returns the descriptors of blocks of this worker's pool.
+func (w *Worker) descs(blocks []int32) []nixl.Desc {
+	out := make([]nixl.Desc, len(blocks))
+	for i, b := range blocks {
+		out[i] = w.region.Desc(uint64(b)*uint64(w.blockBytes), uint64(w.blockBytes))
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// board holds the status of a worker and says when it changed.
+type board struct {
+	mu      sync.Mutex
+	st      cluster.WorkerStatus
+	changed chan struct{} // capacity 1
+}
+
+func newBoard(st cluster.WorkerStatus) *board {
+	return &board{st: st, changed: make(chan struct{}, 1)}
+}
+
+func (b *board) update(f func(*cluster.WorkerStatus)) {
+	b.mu.Lock()
+	f(&b.st)
+	b.mu.Unlock()
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (b *board) get() cluster.WorkerStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := b.st
+	if st.Drain != nil {
+		d := *st.Drain
+		st.Drain = &d
+	}
+	return st
+}
+
+// Status returns the present status with fresh load figures.
+func (w *Worker) Status() cluster.WorkerStatus {
+	st := w.board.get()
+	st.UpdatedAt = time.Now()
+	if d := w.drt.Load(); d != nil {
+		st.InstanceID = d.ID()
+		st.LeaseTTLMS = d.Lease().TTL.Milliseconds()
+	}
+	if e := w.engine.Load(); e != nil {
+		st.Stats = e.Stats()
+		w.transfers.addTo(&st.Stats)
+	}
+	return st
+}
+
+func (w *Worker) setState(s cluster.State, reason string) {
+	w.board.update(func(st *cluster.WorkerStatus) {
+		if st.State != s || st.Reason != reason {
+			w.log.Info("state", "state", string(s), "reason", reason)
+		}
+		st.State, st.Reason = s, reason
+	})
+}
+
+// publishStatus writes the status key on every change and now and then, and sends
+// the load figures as events, until ctx ends.
+func (w *Worker) publishStatus(ctx context.Context) {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	subject := w.subject(cluster.TopicWorkerStatus)
+	var written time.Time
+	write := true
+	for {
+		st := w.Status()
+		if write || time.Since(written) >= heartbeatEvery {
+			if err := w.writeStatus(ctx, st); err != nil && ctx.Err() == nil {
+				w.log.Debug("status not written", "error", err)
+			} else {
+				written, write = time.Now(), false
+			}
+		}
+		// Events may be lost by design; the bus counts them.
+		_ = w.cfg.Bus.Publish(ctx, subject, st)
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.board.changed:
+			write = true
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *Worker) writeStatus(ctx context.Context, st cluster.WorkerStatus) error {
+	key := cluster.StatusKey(w.cfg.Namespace, st.Name)
+	_, err := store.PutJSON(ctx, w.cfg.Store, key, st, store.WithLease(st.InstanceID))
+	return err
+}
+
+// transferCounts add up what this worker's transfers moved.
+type transferCounts struct {
+	mu              sync.Mutex
+	n, bytes, nanos uint64
+}
+
+func (t *transferCounts) add(bytes int64, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	t.bytes += uint64(bytes)
+	t.nanos += uint64(took)
+}
+
+func (t *transferCounts) addTo(s *cluster.WorkerStats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.TransfersTotal, s.TransferBytesTotal, s.TransferNanosTotal = t.n, t.bytes, t.nanos
+}
