@@ -86,7 +86,7 @@ var homeRules = []home{
 	{"github.com/prometheus", []string{"metrics"}, "bundles hand out ready counters"},
 	{"github.com/spf13/viper", []string{"config"}, "one place decides settings"},
 	{"github.com/go-viper", []string{"config"}, "one place decides settings"},
-	{"github.com/spf13/cobra", []string{"cli/...", "cmd/..."}, "commands"},
+	{"github.com/spf13/cobra", []string{"cli/...", "dynamod", "cmd/..."}, "commands"},
 	{"github.com/spf13/pflag", []string{"config", "cli/...", "cmd/..."}, "flags are made from the table of settings"},
 	{"go.yaml.in/yaml/v3", []string{"config", "cli/...", "client/...", "tui/..."}, "configuration in, answers out"},
 	{"github.com/charmbracelet/bubbletea", []string{"tui/..."}, "the dashboard"},

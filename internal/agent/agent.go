@@ -1,0 +1,289 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/controller"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/frontend"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl/local"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/statedir"
+	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/undo"
+	"github.com/dynctl/dynctl/internal/worker"
+)
+
+// Options are what an agent gets beside its configuration.
+type Options struct {
+	Version string
+	Log     *slog.Logger
+	// Load replaces the loading of models, for tests and simulations.
+	Load func(ctx context.Context, a cluster.Assignment, progress func(float64)) (*worker.Loaded, error)
+	// Ready, if set, is called once the node is up and can be found.
+	Ready func(cluster.Node)
+}
+
+// Agent is one node.
+type Agent struct {
+	cfg         config.Dynamod
+	opts        Options
+	log         *slog.Logger
+	cluster     statedir.Cluster
+	dir         statedir.Node
+	nodeID      string
+	incarnation string
+	started     time.Time
+
+	stores  *stores
+	server  requestplane.Server
+	client  requestplane.Client
+	plumb   runtime.Config // shared by all workers
+	drt     *runtime.DRT   // the node's own
+	metrics *metrics.Registry
+	devices map[string]*cpu.Device
+	// nodeDevices describes them as they are published.
+	nodeDevices []cluster.Device
+	models      *models
+	knobs       *knobs
+	queue       *queueDepth
+	front       *frontend.Frontend // nil when disabled
+	peers       *local.Registry    // NIXL agents of this process
+	status      *statusServer
+	workers     *supervisor
+
+	nodeMu sync.Mutex
+	node   cluster.Node
+}
+
+// New returns an agent; Run starts it.
+func New(cfg config.Dynamod, opts Options) (*Agent, error) {
+	c, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := c.Node(cfg.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	var inc [8]byte
+	_, _ = rand.Read(inc[:]) // never fails
+	return &Agent{
+		cfg: cfg, opts: opts, log: opts.Log.With("node", cfg.Node.Name),
+		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
+		metrics: metrics.NewRegistry(), peers: local.NewRegistry(1),
+	}, nil
+}
+
+// Log returns the node's logger.
+func (a *Agent) Log() *slog.Logger { return a.log }
+
+// stopStep bounds each step of taking the node down.
+const stopStep = 10 * time.Second
+
+// Run brings the node up and serves until ctx ends; then it drains for as long as
+// the configuration allows, or until hurry ends, and takes the node down. It
+// returns nil after an orderly stop, and the failure if the node could not come
+// up or broke.
+func (a *Agent) Run(ctx, hurry context.Context) error {
+	var back undo.Stack
+	defer func() { back.Run(stopStep, a.opts.Log) }()
+	if err := a.start(ctx, &back); err != nil {
+		return err
+	}
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	g, gctx := errgroup.WithContext(running)
+	a.runParts(gctx, g)
+
+	a.log.Info("node is up", "id", a.nodeID, "incarnation", a.incarnation, "cores", a.describeDevices())
+	if a.opts.Ready != nil {
+		a.opts.Ready(a.Node())
+	}
+	select {
+	case <-ctx.Done():
+		a.log.Info("stopping", "cause", context.Cause(ctx), "drain_deadline", a.cfg.Drain.Deadline)
+		a.drain(hurry)
+	case <-gctx.Done():
+		a.log.Error("stopping: a part of the node broke", "error", context.Cause(gctx))
+	case err := <-a.stores.broken:
+		stop(err)
+	}
+	a.workers.stop()
+	if a.front != nil {
+		a.front.Close()
+	}
+	stop(errStopped)
+	err := g.Wait()
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
+	return err
+}
+
+var errStopped = errors.New("node is stopping")
+
+// start brings up everything that Run needs, in order, and registers how to take
+// it back.
+func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
+	if err := a.takeDirectory(back); err != nil {
+		return err
+	}
+	if a.stores, err = startStores(ctx, a, back); err != nil {
+		return err
+	}
+	if n, err := runtime.RevokeStale(ctx, a.stores.store, a.cfg.Namespace, a.nodeID, a.incarnation); err != nil {
+		a.log.Warn("leases of the previous run not revoked, they expire by themselves", "error", err)
+	} else if n > 0 {
+		a.log.Info("leases of the previous run revoked", "leases", n)
+	}
+	if err := a.startRequestPlane(back); err != nil {
+		return err
+	}
+	if err := a.startDevices(back); err != nil {
+		return err
+	}
+	cfg := a.plumb
+	cfg.Worker = a.cfg.Node.Name
+	if a.drt, err = runtime.New(ctx, cfg); err != nil {
+		return fmt.Errorf("join the cluster: %w", err)
+	}
+	back.Push("revoke the node's lease", a.drt.Close)
+	if a.knobs, err = watchKnobs(ctx, a); err != nil {
+		return err
+	}
+	back.Push("stop watching settings", func(context.Context) error { a.knobs.close(); return nil })
+	a.queue = newQueueDepth(a.stores.queue)
+	if a.workers, err = newSupervisor(ctx, a); err != nil {
+		return err
+	}
+	back.Push("stop watching assignments", func(context.Context) error { a.workers.close(); return nil })
+	if a.cfg.Frontend.Enabled {
+		if err := a.startFrontend(ctx, back); err != nil {
+			return err
+		}
+	}
+	if a.status, err = startStatusServer(a); err != nil {
+		return err
+	}
+	back.Push("stop the status server", a.status.close)
+	if err := a.serveLogs(ctx); err != nil {
+		return err
+	}
+	if err := a.publishNode(ctx); err != nil {
+		return err
+	}
+	return a.publishEndpoints(back)
+}
+
+func (a *Agent) takeDirectory(back *undo.Stack) error {
+	if err := a.dir.Create(); err != nil {
+		return err
+	}
+	lock, err := a.dir.Lock()
+	if err != nil {
+		var locked *statedir.LockedError
+		if errors.As(err, &locked) {
+			return fmt.Errorf("node %s of cluster %s is running already, as process %d: %w", a.cfg.Node.Name, a.cfg.Cluster, locked.PID, err)
+		}
+		return err
+	}
+	back.Push("release the lock", func(context.Context) error { return lock.Release() })
+	file, err := openLog(a.dir.AgentLog())
+	if err != nil {
+		return err
+	}
+	back.Push("close the log", func(context.Context) error { return file.Close() })
+	a.log = slog.New(slog.NewMultiHandler(a.cfg.Log.Handler(file), a.opts.Log.Handler())).With("node", a.cfg.Node.Name)
+	a.nodeID, err = a.dir.ID(func() string {
+		var b [6]byte
+		_, _ = rand.Read(b[:]) // never fails
+		return a.cfg.Node.Name + "-" + hex.EncodeToString(b[:])
+	})
+	return err
+}
+
+// runParts starts the loops of the node; all of them end with ctx.
+func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error { return a.runController(ctx) })
+	g.Go(func() error { a.queue.run(ctx); return nil })
+	g.Go(func() error { return a.workers.run(ctx) })
+	if a.front != nil {
+		g.Go(func() error { return a.front.Run(ctx) })
+	}
+}
+
+// runController takes part in the election until ctx ends.
+func (a *Agent) runController(ctx context.Context) error {
+	subject := events.Subject(a.cfg.Namespace, cluster.ComponentAgent, cluster.TopicTopology)
+	err := controller.New(controller.Config{
+		Store: a.stores.store, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name, Elect: a.drt.Elect, Log: a.log,
+		Notify: func(e cluster.TopologyEvent) { _ = a.stores.bus.Publish(ctx, subject, e) },
+	}).Run(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// drain lets requests in flight end: the frontend takes no new ones, and the
+// workers leave discovery and finish what they have.
+func (a *Agent) drain(hurry context.Context) {
+	ctx, cancel := context.WithTimeout(hurry, a.cfg.Drain.Deadline)
+	defer cancel()
+	var wg sync.WaitGroup
+	if a.front != nil {
+		wg.Go(func() {
+			if err := a.front.Drain(ctx); err != nil {
+				a.log.Warn("frontend not drained", "error", err)
+			}
+		})
+	}
+	wg.Go(func() {
+		if err := a.workers.drain(ctx); err != nil {
+			a.log.Warn("workers not drained", "error", err)
+		}
+	})
+	wg.Wait()
+}
+
+// Node returns the node as it is published.
+func (a *Agent) Node() cluster.Node {
+	a.nodeMu.Lock()
+	defer a.nodeMu.Unlock()
+	return a.node
+}
+
+// publishEndpoints tells dynctl on this machine how to reach the cluster, if its
+// stores run here.
+func (a *Agent) publishEndpoints(back *undo.Stack) error {
+	if a.stores.etcd == nil {
+		return nil
+	}
+	err := a.cluster.WriteEndpoints(statedir.Endpoints{
+		Cluster: a.cfg.Cluster, Namespace: a.cfg.Namespace, Etcd: a.stores.etcdEndpoints, NATS: a.stores.natsURL,
+		Node: a.cfg.Node.Name, PID: os.Getpid(), StartedAt: a.started,
+	})
+	if err != nil {
+		return err
+	}
+	back.Push("withdraw cluster.json", func(context.Context) error { return a.cluster.RemoveEndpoints() })
+	return nil
+}
+
+var _ store.Store = (*store.Etcd)(nil)

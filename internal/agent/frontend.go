@@ -1,0 +1,23 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/dynctl/dynctl/internal/frontend"
+	"github.com/dynctl/dynctl/internal/undo"
+)
+
+// startFrontend binds the HTTP frontend of this node; Run serves it.
+func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error) {
+	c := a.cfg.Frontend
+	a.front, err = frontend.New(ctx, frontend.Config{
+		DRT: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
+		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), RequestTimeout: c.RequestTimeout,
+		MigrationLimit: c.MigrationLimit, Policy: a.cfg.Router.Policy, Metrics: a.metrics, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	back.Push("close the frontend", func(context.Context) error { a.front.Close(); return nil })
+	return nil
+}

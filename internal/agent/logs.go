@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// maxLogBytes is the size at which a log file is moved to NAME.1.
+const maxLogBytes = 16 << 20
+
+// logFile is a log that keeps itself within twice maxLogBytes on disk.
+type logFile struct {
+	path string
+
+	mu   sync.Mutex
+	f    *os.File
+	size int64
+}
+
+func openLog(path string) (*logFile, error) {
+	l := &logFile{path: path}
+	return l, l.open()
+}
+
+func (l *logFile) open() error {
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("open log: %w", err), f.Close())
+	}
+	l.f, l.size = f, info.Size()
+	return nil
+}
+
+// Write appends one record.
+func (l *logFile) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return 0, os.ErrClosed
+	}
+	if l.size+int64(len(b)) > maxLogBytes {
+		_ = l.f.Close()
+		if err := os.Rename(l.path, l.path+".1"); err != nil {
+			return 0, err
+		}
+		if err := l.open(); err != nil {
+			l.f = nil
+			return 0, err
+		}
+	}
+	n, err := l.f.Write(b)
+	l.size += int64(n)
+	return n, err
+}
+
+// Close closes the file; later writes fail.
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	f := l.f
+	l.f = nil
+	return f.Close()
+}
+
+// workerLog returns a logger that writes to the worker's own file and to the
+// node's log. Without the file only the node's log gets the records.
+func (a *Agent) workerLog(name string) (*logFile, *slog.Logger) {
+	f, err := openLog(a.dir.WorkerLog(name))
+	if err != nil {
+		a.log.Warn("no log file for worker", "worker", name, "error", err)
+		return &logFile{}, a.log
+	}
+	own := slog.NewTextHandler(f, &slog.HandlerOptions{Level: slog.LevelDebug})
+	return f, slog.New(slog.NewMultiHandler(own, a.log.Handler()))
+}
+
+// serveLogs offers the log files of this node to dynctl.
+func (a *Agent) serveLogs(ctx context.Context) error {
+	if _, err := a.drt.Serve(ctx, cluster.ComponentAgent, cluster.EndpointLogs, a.sendLog); err != nil {
+		return fmt.Errorf("serve logs: %w", err)
+	}
+	return nil
+}
+
+// sendLog streams a log file: its last lines and, if asked, what is added.
+func (a *Agent) sendLog(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.LogRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	path := a.dir.AgentLog()
+	if req.Worker != "" {
+		if _, err := cluster.WorkerNumber(req.Worker); err != nil {
+			return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
+		}
+		path = a.dir.WorkerLog(req.Worker)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "no log of " + strings.TrimSuffix(filepath.Base(path), ".log") + " on this node"}
+	}
+	defer func() { f.Close() }()
+	tail, offset, err := tailLines(f, req.Tail)
+	if err != nil {
+		return err
+	}
+	if err := send(protocol.LogChunk{Data: tail}); err != nil || !req.Follow {
+		return err
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.ReadAt(buf, offset)
+		if n > 0 {
+			offset += int64(n)
+			if err := send(protocol.LogChunk{Data: buf[:n]}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if next := rotated(f, path); next != nil {
+			f.Close()
+			f, offset = next, 0
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// rotated returns the new file when path no longer names f.
+func rotated(f *os.File, path string) *os.File {
+	old, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	now, err := os.Stat(path)
+	if err != nil || os.SameFile(old, now) {
+		return nil
+	}
+	next, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	return next
+}
+
+// tailLines returns the last n lines of a file (all for n <= 0), at most 1 MiB,
+// and the offset where they end.
+func tailLines(f *os.File, n int) ([]byte, int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read log: %w", err)
+	}
+	size := info.Size()
+	buf := make([]byte, min(size, 1<<20))
+	if _, err := f.ReadAt(buf, size-int64(len(buf))); err != nil && !errors.Is(err, io.EOF) {
+		return nil, 0, fmt.Errorf("read log: %w", err)
+	}
+	if int64(len(buf)) < size { // begin with a whole line
+		if i := bytes.IndexByte(buf, '\n'); i >= 0 {
+			buf = buf[i+1:]
+		}
+	}
+	if n > 0 {
+		at := len(bytes.TrimSuffix(buf, []byte("\n")))
+		for range n {
+			if at = bytes.LastIndexByte(buf[:at], '\n'); at < 0 {
+				break
+			}
+		}
+		buf = buf[at+1:]
+	}
+	return buf, size, nil
+}

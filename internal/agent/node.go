@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/undo"
+)
+
+// startRequestPlane starts the server that all workers of the node share.
+func (a *Agent) startRequestPlane(back *undo.Stack) error {
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.cfg.RequestPlane.Listen, Log: a.log})
+	if err != nil {
+		return fmt.Errorf("start the request plane: %w", err)
+	}
+	back.Push("stop the request plane", func(context.Context) error { return srv.Close() })
+	a.server = srv
+	a.client = requestplane.NewTCPClient(requestplane.ClientConfig{Log: a.log})
+	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
+	a.plumb = runtime.Config{
+		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,
+		Namespace: a.cfg.Namespace, AdvertiseAddr: a.advertise(srv.Addr()), LeaseTTL: a.cfg.Etcd.LeaseTTL,
+		Node: a.nodeID, Incarnation: a.incarnation, Log: a.log,
+	}
+	return nil
+}
+
+// advertise returns the address under which others reach a listener of this node.
+func (a *Agent) advertise(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || a.cfg.Node.AdvertiseHost != "" {
+		host = a.cfg.Node.AdvertiseHost
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// startDevices makes the CPU devices of the node: by default one with all cores.
+func (a *Agent) startDevices(back *undo.Stack) error {
+	cores := a.cfg.CPU.Cores
+	if cores == 0 {
+		cores = goruntime.NumCPU()
+	}
+	n := a.cfg.CPU.Devices
+	if n > cores {
+		return fmt.Errorf("cpu.devices: %d devices need as many cores, there are %d", n, cores)
+	}
+	a.devices = map[string]*cpu.Device{}
+	for i := range n {
+		share := cores / n
+		if i < cores%n {
+			share++
+		}
+		id := fmt.Sprintf("cpu:%d", i)
+		d := cpu.NewDevice(id, share)
+		a.devices[id] = d
+		a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: id, Name: fmt.Sprintf("cpu %dc", share), Cores: share, MemoryBytes: totalMemory() / int64(n)})
+		back.Push("stop device "+id, func(context.Context) error { return d.Close() })
+	}
+	a.models = newModels(a)
+	return nil
+}
+
+func (a *Agent) describeDevices() string {
+	var parts []string
+	for _, d := range a.nodeDevices {
+		parts = append(parts, d.ID+" "+d.Name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// publishNode writes the node's inventory under its lease.
+func (a *Agent) publishNode(ctx context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	n := cluster.Node{
+		ID: a.nodeID, Name: a.cfg.Node.Name, Host: host, PID: os.Getpid(), Incarnation: a.incarnation,
+		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices,
+		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.advertise(a.status.addr),
+		EmbeddedEtcd: a.stores.etcd != nil, EmbeddedNATS: a.stores.nats != nil,
+	}
+	for _, name := range a.cfg.Node.Roles {
+		role, err := cluster.ParseRole(name)
+		if err != nil {
+			return fmt.Errorf("node.roles: %w", err)
+		}
+		n.Roles = append(n.Roles, role)
+	}
+	if a.front != nil {
+		n.FrontendURL = a.front.URL()
+	}
+	var encodeErr error
+	_, err = a.drt.PutOwned(ctx, func(cluster.InstanceID) string { return cluster.NodeKey(a.nodeID) }, func(id cluster.InstanceID) []byte {
+		a.nodeMu.Lock()
+		defer a.nodeMu.Unlock()
+		n.InstanceID = id
+		a.node = n
+		body, err := json.Marshal(n)
+		encodeErr = err
+		return body
+	})
+	if err = errors.Join(encodeErr, err); err != nil {
+		return fmt.Errorf("publish the node: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// statusServer answers /live (the process answers), /health (the node does its
+// work, with the reasons when not) and /metrics.
+type statusServer struct {
+	addr string
+	srv  *http.Server
+	done chan struct{}
+}
+
+func startStatusServer(a *Agent) (*statusServer, error) {
+	ln, err := net.Listen("tcp", a.cfg.Status.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("start the status server: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"status": "live", "uptime": uptime(a.started)})
+	})
+	mux.HandleFunc("GET /health", a.serveHealth)
+	mux.Handle("GET /metrics", a.metrics.Handler())
+	s := &statusServer{
+		addr: ln.Addr().String(),
+		srv:  &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute},
+		done: make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			a.log.Error("status server ended", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+func (s *statusServer) close(ctx context.Context) error {
+	err := s.srv.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.srv.Close())
+	}
+	<-s.done
+	return err
+}
+
+// health is the answer of /health, in Dynamo's shape with the reasons added.
+type health struct {
+	Status    string            `json:"status"` // ready, notready
+	Uptime    map[string]int64  `json:"uptime"`
+	Endpoints map[string]string `json:"endpoints"` // by worker
+	Reasons   []string          `json:"reasons,omitempty"`
+}
+
+func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	h := health{Status: "ready", Uptime: uptime(a.started), Endpoints: map[string]string{}}
+	if _, err := a.stores.store.Ping(ctx); err != nil {
+		h.Reasons = append(h.Reasons, err.Error())
+	}
+	if !a.stores.bus.Connected() {
+		h.Reasons = append(h.Reasons, "nats: not connected to "+a.stores.natsURL)
+	}
+	for _, st := range a.workers.statuses() {
+		h.Endpoints[st.Name] = string(st.State)
+		if st.State == cluster.StateFailed {
+			h.Reasons = append(h.Reasons, st.Name+": "+st.Reason)
+		}
+	}
+	code := http.StatusOK
+	if len(h.Reasons) > 0 {
+		h.Status, code = "notready", http.StatusServiceUnavailable
+	}
+	writeJSON(w, code, h)
+}
+
+func uptime(since time.Time) map[string]int64 {
+	d := time.Since(since)
+	return map[string]int64{"secs": int64(d / time.Second), "nanos": int64(d % time.Second)}
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // the caller has left
+}

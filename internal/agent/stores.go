@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dial"
+	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/undo"
+)
+
+// stores are the node's connections to etcd and NATS, and the servers themselves
+// when they run in this process.
+type stores struct {
+	etcd          *embedded.Etcd // nil when external
+	nats          *embedded.NATS // nil when external
+	etcdEndpoints []string
+	natsURL       string
+
+	store store.Store
+	bus   events.Bus
+	queue events.WorkQueue
+
+	broken chan error // an embedded server failed
+}
+
+func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, error) {
+	s := &stores{broken: make(chan error, 2)}
+	if err := s.startEtcd(ctx, a, back); err != nil {
+		return nil, err
+	}
+	if err := s.startNATS(ctx, a, back); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) error {
+	cfg := a.cfg.Etcd
+	s.etcdEndpoints = cfg.Endpoints
+	if !cfg.External() {
+		opts := embedded.EtcdOptions{Dir: a.dir.EtcdDir(), ClientAddr: cfg.Listen, PeerAddr: "127.0.0.1:0", Log: a.log}
+		err := onFreePort(&opts.ClientAddr, config.DefaultEtcdListen, func() (err error) {
+			s.etcd, err = embedded.StartEtcd(ctx, opts)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("start embedded etcd: %w", err)
+		}
+		back.Push("stop etcd", func(context.Context) error { return s.etcd.Close() })
+		s.watch("etcd", s.etcd.Done(), s.etcd.Err)
+		s.etcdEndpoints = []string{s.etcd.Endpoint()}
+	}
+	etcd, err := dial.Etcd(cfg.EtcdClient, s.etcdEndpoints, a.log)
+	if err != nil {
+		return err
+	}
+	back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
+	if _, err := etcd.Ping(ctx); err != nil {
+		return fmt.Errorf("reach etcd: %w", err)
+	}
+	s.store = etcd
+	return nil
+}
+
+func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) error {
+	cfg := a.cfg.NATS
+	s.natsURL = cfg.URL
+	if !cfg.External() {
+		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: cfg.Listen, Log: a.log}
+		err := onFreePort(&opts.Addr, config.DefaultNATSListen, func() (err error) {
+			s.nats, err = embedded.StartNATS(ctx, opts)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("start embedded NATS: %w", err)
+		}
+		back.Push("stop NATS", func(context.Context) error { return s.nats.Close() })
+		s.watch("NATS", s.nats.Done(), s.nats.Err)
+		s.natsURL = s.nats.URL()
+	}
+	bus, err := dial.NATS(cfg.NATSClient, s.natsURL, a.cfg.Node.Name, a.log)
+	if err != nil {
+		return err
+	}
+	back.Push("close the NATS connection", func(context.Context) error { return bus.Close() })
+	s.bus = bus
+	s.queue, err = bus.WorkQueue(a.cfg.Namespace, events.QueueConfig{})
+	if err != nil {
+		return fmt.Errorf("open the prefill queue: %w", err)
+	}
+	return nil
+}
+
+// watch reports the end of an embedded server that nobody asked for.
+func (s *stores) watch(name string, done <-chan struct{}, why func() error) {
+	go func() {
+		<-done
+		if err := why(); err != nil {
+			s.broken <- fmt.Errorf("embedded %s failed: %w", name, err)
+		}
+	}()
+}
+
+// onFreePort runs start and, if the address is the default one and taken, again
+// with any free port: two clusters on one machine need no configuration. An
+// address that somebody configured is not replaced.
+func onFreePort(addr *string, standard string, start func() error) error {
+	err := start()
+	if !errors.Is(err, embedded.ErrPortInUse) || *addr != standard {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(*addr)
+	*addr = net.JoinHostPort(host, "0")
+	return start()
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// supervisor makes the workers of this node follow their assignments. One
+// goroutine, run, reads the assignments; each worker has a runner of its own.
+type supervisor struct {
+	a           *Agent
+	assignments *store.Prefix[cluster.Assignment]
+
+	mu       sync.Mutex
+	runners  map[string]*runner
+	stopping bool
+	wg       sync.WaitGroup // runners
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+}
+
+func newSupervisor(ctx context.Context, a *Agent) (*supervisor, error) {
+	prefix := cluster.AssignmentPrefix(a.cfg.Namespace)
+	assignments, err := store.WatchPrefix(context.WithoutCancel(ctx), a.stores.store, prefix, store.DecodeJSON[cluster.Assignment], a.log)
+	if err != nil {
+		return nil, fmt.Errorf("watch assignments: %w", err)
+	}
+	s := &supervisor{a: a, assignments: assignments, runners: map[string]*runner{}}
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return s, nil
+}
+
+func (s *supervisor) close() { s.assignments.Close() }
+
+// run hands every change of an assignment to its runner until ctx ends.
+func (s *supervisor) run(ctx context.Context) error {
+	for {
+		s.converge()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.assignments.Changed():
+		}
+	}
+}
+
+func (s *supervisor) converge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return
+	}
+	mine := map[string]cluster.Assignment{}
+	for _, as := range s.assignments.Snapshot() {
+		if as.Node == s.a.nodeID {
+			mine[as.Name] = as
+		}
+	}
+	for name, as := range mine {
+		r := s.runners[name]
+		if r == nil {
+			r = newRunner(s.a, as)
+			s.runners[name] = r
+			s.wg.Go(func() { r.run(s.ctx) })
+		}
+		r.assign(as)
+	}
+	for name, r := range s.runners {
+		if _, ok := mine[name]; !ok {
+			r.remove()
+			delete(s.runners, name)
+		}
+	}
+}
+
+// drain makes all workers finish; it returns when they have or ctx ends.
+func (s *supervisor) drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopping = true
+	runners := slices.Collect(maps.Values(s.runners))
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, len(runners))
+	for i, r := range runners {
+		wg.Go(func() { errs[i] = r.finish(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// stop ends all workers, whatever they do, and waits for them.
+func (s *supervisor) stop() {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	s.cancel(errStopped)
+	s.wg.Wait()
+}
+
+// statuses returns the present status of every worker of this node.
+func (s *supervisor) statuses() []cluster.WorkerStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []cluster.WorkerStatus
+	for _, r := range s.runners {
+		out = append(out, r.status())
+	}
+	slices.SortFunc(out, func(a, b cluster.WorkerStatus) int { return cluster.CompareNames(a.Name, b.Name) })
+	return out
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/worker"
+)
+
+// workerConfig puts together what a worker needs from this node.
+func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logger) worker.Config {
+	load := a.models.load
+	if a.opts.Load != nil {
+		load = a.opts.Load
+	}
+	as.Engine = a.models.engineSpec(as.Engine)
+	return worker.Config{
+		Assignment: as, Namespace: a.cfg.Namespace, Node: a.nodeID, Restarts: restarts,
+		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
+		NIXL: a.nixlConfig, Knobs: a.knobs.current, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log,
+		Load: func(ctx context.Context, progress func(float64)) (*worker.Loaded, error) {
+			return load(ctx, as, progress)
+		},
+	}
+}
+
+// nixlConfig describes a NIXL agent of this process: workers of one process reach
+// each other through memory, others over TCP.
+func (a *Agent) nixlConfig() nixl.Config {
+	return nixl.Config{
+		HostID: hostID(),
+		Transports: []nixl.Transport{
+			a.peers.Transport(),
+			tcp.New(tcp.Options{Listen: a.cfg.NIXL.Listen, AdvertiseHost: a.cfg.Node.AdvertiseHost}),
+		},
+		Force: a.cfg.NIXL.Transports,
+	}
+}

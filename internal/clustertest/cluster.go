@@ -1,0 +1,269 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/agent"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Options describe a cluster.
+type Options struct {
+	Model   string // model directory; empty: the built-in one
+	Prefill int
+	Decode  int
+	Engine  cluster.EngineSpec
+	// Nodes are the agents; none means one that takes everything.
+	Nodes []Node
+	// Config changes the configuration of every agent.
+	Config func(*config.Dynamod)
+	// LeaseTTL of workers and nodes; default 2 s, so that faults show quickly.
+	LeaseTTL time.Duration
+	// Timeout until the cluster must be up; default one minute.
+	Timeout time.Duration
+}
+
+// Node is one agent.
+type Node struct {
+	Roles []string // preferred roles
+	// Process runs it as a process of its own, which Kill can kill. The test binary
+	// must call [Main] from its TestMain.
+	Process bool
+	// Config changes the configuration of this agent only.
+	Config func(*config.Dynamod)
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	*Servers
+	Client *client.Cluster
+	Watch  *client.Watch
+	Model  string // served name
+	URL    string // of the frontend
+	Nodes  []*RunningNode
+
+	t    testing.TB
+	opts Options
+	log  *slog.Logger
+}
+
+// RunningNode is an agent that runs.
+type RunningNode struct {
+	Name string
+	ID   string
+
+	stop func(cause error) error // stops in order and waits
+	kill func()                  // SIGKILL; nil for agents in this process
+}
+
+// Start brings a cluster up and waits until it serves. It ends with the test.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	if o.LeaseTTL == 0 {
+		o.LeaseTTL = 2 * time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
+	if len(o.Nodes) == 0 {
+		o.Nodes = []Node{{}}
+	}
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	c := &Cluster{t: t, opts: o, log: log, Servers: StartServers(t, log), Model: cluster.BuiltinModelName}
+	if o.Model != "" {
+		c.Model = "test-model"
+	}
+	for i, n := range o.Nodes {
+		c.startNode(i, n)
+	}
+	c.connect()
+	c.Declare(o.Prefill, o.Decode)
+	c.WaitReady(o.Prefill, o.Decode)
+	return c
+}
+
+// config is the configuration of node i.
+func (c *Cluster) config(i int, n Node) config.Dynamod {
+	cfg, _, err := config.LoadDynamod(config.Input{Environ: []string{"HOME=" + c.t.TempDir()}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg.StateDir = c.t.TempDir()
+	cfg.Cluster = "test"
+	cfg.Node.Name = "node-" + strconv.Itoa(i+1)
+	cfg.Node.Roles = n.Roles
+	cfg.Etcd.Endpoints = []string{c.EtcdAddr}
+	cfg.Etcd.LeaseTTL = c.opts.LeaseTTL
+	cfg.NATS.URL = c.NATSURL()
+	cfg.Frontend.Enabled, cfg.Frontend.Port = i == 0, 0
+	cfg.Drain.Deadline = 10 * time.Second
+	cfg.Disagg.MaxLocalPrefillTokens = 0
+	if c.opts.Config != nil {
+		c.opts.Config(&cfg)
+	}
+	if n.Config != nil {
+		n.Config(&cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		c.t.Fatal(err)
+	}
+	return cfg
+}
+
+func (c *Cluster) startNode(i int, n Node) {
+	c.t.Helper()
+	cfg := c.config(i, n)
+	var r *RunningNode
+	if n.Process {
+		r = c.startProcess(cfg)
+	} else {
+		r = c.startInProcess(cfg)
+	}
+	c.Nodes = append(c.Nodes, r)
+}
+
+func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
+	c.t.Helper()
+	ready := make(chan cluster.Node, 1)
+	a, err := agent.New(cfg, agent.Options{Version: "test", Log: c.log, Ready: func(n cluster.Node) { ready <- n }})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx, context.Background()) }()
+	r := &RunningNode{Name: cfg.Node.Name}
+	stopped := false
+	r.stop = func(cause error) error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel(cause)
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Minute):
+			return errors.New("the agent did not stop within a minute")
+		}
+	}
+	c.t.Cleanup(func() {
+		if err := r.stop(errors.New("test over")); err != nil {
+			c.t.Errorf("%s: %v", r.Name, err)
+		}
+	})
+	select {
+	case n := <-ready:
+		r.ID = n.ID
+		if n.FrontendURL != "" {
+			c.URL = n.FrontendURL
+		}
+	case err := <-ended:
+		stopped = true
+		c.t.Fatalf("%s: %v", r.Name, err)
+	case <-time.After(c.opts.Timeout):
+		c.t.Fatalf("%s is not up after %s", r.Name, c.opts.Timeout)
+	}
+	return r
+}
+
+// Stop stops a node in order.
+func (n *RunningNode) Stop() error { return n.stop(errors.New("stopped by the test")) }
+
+// Kill kills the process of a node.
+func (n *RunningNode) Kill() { n.kill() }
+
+// connect makes the client that stands for dynctl.
+func (c *Cluster) connect() {
+	c.t.Helper()
+	cfg := config.Dynctl{Cluster: "test", Namespace: cluster.DefaultNamespace, StateDir: c.t.TempDir()}
+	cfg.Etcd.Endpoints = []string{c.EtcdAddr}
+	cfg.NATS.URL = c.NATSURL()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	cl, err := client.Connect(ctx, cfg, c.log)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.Client = cl
+	if c.Watch, err = cl.Watch(context.Background()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		c.Watch.Close()
+		if err := cl.Close(); err != nil {
+			c.t.Errorf("close client: %v", err)
+		}
+	})
+}
+
+// Declare changes the desired state, as dynctl up and scale do.
+func (c *Cluster) Declare(prefill, decode int) {
+	c.t.Helper()
+	_, err := c.Client.Declare(c.t.Context(), func(t *cluster.Topology, _ bool) error {
+		t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model}
+		t.Prefill, t.Decode, t.Engine = prefill, decode, c.opts.Engine
+		return nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// WaitReady waits until so many workers serve and the frontend offers the model.
+func (c *Cluster) WaitReady(prefill, decode int) {
+	c.t.Helper()
+	c.WaitView(fmt.Sprintf("%d prefill and %d decode workers are ready", prefill, decode), func(v client.View) bool {
+		n := map[cluster.Role]int{}
+		for _, w := range v.Workers() {
+			if !w.State.Serving() {
+				return false
+			}
+			n[w.Role]++
+		}
+		return n[cluster.RolePrefill] == prefill && n[cluster.RoleDecode] == decode
+	})
+	if decode > 0 {
+		c.WaitServed(decode)
+	}
+}
+
+// WaitView waits for a condition on the state of the cluster.
+func (c *Cluster) WaitView(what string, cond func(client.View) bool) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.opts.Timeout)
+	defer cancel()
+	err := c.Watch.Until(ctx, 100*time.Millisecond, func(v client.View) (bool, error) { return cond(v), nil })
+	if err != nil {
+		v := c.Watch.View()
+		for _, w := range v.Workers() {
+			c.t.Logf("%s %s %s %s", w.Name, w.Role, w.State, w.Reason)
+		}
+		c.t.Fatalf("never: %s: %v", what, err)
+	}
+}
+
+// Statuses returns the last known statuses by worker name.
+func (c *Cluster) Statuses() map[string]cluster.WorkerStatus { return c.Watch.View().Status }
+
+// SetKnob changes a run-time setting.
+func (c *Cluster) SetKnob(name string, value any) {
+	c.t.Helper()
+	if err := c.Client.SetKnob(c.t.Context(), name, value); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+var _ = store.ErrNotFound

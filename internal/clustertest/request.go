@@ -1,0 +1,208 @@
+package clustertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// Answer is what a client got for one request.
+type Answer struct {
+	Text   string
+	Finish string
+	Usage  struct {
+		PromptTokens     int `json:"prompt_tokens"`
+		CompletionTokens int `json:"completion_tokens"`
+	}
+	Events int // streamed events with text
+}
+
+// Body is a request body.
+type Body map[string]any
+
+// Complete streams a text completion to its end. A stream that ends without
+// [DONE], or with an error event, is an error.
+func (c *Cluster) Complete(ctx context.Context, body Body) (a Answer, err error) {
+	body["model"], body["stream"] = c.Model, true
+	body["stream_options"] = map[string]any{"include_usage": true}
+	resp, err := c.Post(ctx, "/v1/completions", body)
+	if err != nil {
+		return a, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(resp.Body)
+		return a, fmt.Errorf("status %d: %s", resp.StatusCode, b)
+	}
+	sc := bufio.NewScanner(resp.Body)
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		data, ok := strings.CutPrefix(sc.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		if data == "[DONE]" {
+			if a.Finish == "" {
+				return a, errors.New("the stream ended without a finish reason")
+			}
+			return a, nil
+		}
+		if err := a.take([]byte(data)); err != nil {
+			return a, err
+		}
+	}
+	return a, errors.Join(errors.New("the stream broke off"), sc.Err())
+}
+
+func (a *Answer) take(data []byte) error {
+	var e struct {
+		Choices []struct {
+			Text   string  `json:"text"`
+			Finish *string `json:"finish_reason"`
+		} `json:"choices"`
+		Usage json.RawMessage `json:"usage"`
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return fmt.Errorf("event %s: %w", data, err)
+	}
+	if e.Error != nil {
+		return fmt.Errorf("error event: %s", e.Error)
+	}
+	if e.Usage != nil {
+		if err := json.Unmarshal(e.Usage, &a.Usage); err != nil {
+			return fmt.Errorf("usage %s: %w", e.Usage, err)
+		}
+	}
+	for _, ch := range e.Choices {
+		a.Text += ch.Text
+		a.Events++
+		if ch.Finish != nil {
+			a.Finish = *ch.Finish
+		}
+	}
+	return nil
+}
+
+// Post sends a request to the frontend.
+func (c *Cluster) Post(ctx context.Context, path string, body any) (*http.Response, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+path, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return http.DefaultClient.Do(req)
+}
+
+// WaitServed waits until the frontend routes to so many decode workers.
+func (c *Cluster) WaitServed(decode int) {
+	c.t.Helper()
+	deadline := time.Now().Add(c.opts.Timeout)
+	for {
+		if c.served(decode) {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("the frontend does not serve %d decode workers after %s", decode, c.opts.Timeout)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (c *Cluster) served(decode int) bool {
+	var models struct {
+		Data []struct{ ID string } `json:"data"`
+	}
+	var health struct {
+		Instances []cluster.Instance `json:"instances"`
+	}
+	if c.getJSON("/v1/models", &models) != nil || c.getJSON("/health", &health) != nil {
+		return false
+	}
+	return len(models.Data) == 1 && models.Data[0].ID == c.Model && len(health.Instances) == decode
+}
+
+func (c *Cluster) getJSON(path string, v any) error {
+	resp, err := http.Get(c.URL + path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return json.NewDecoder(resp.Body).Decode(v)
+}
+
+// Metrics returns the metrics of the frontend's node, in Prometheus' text form.
+func (c *Cluster) Metrics() string {
+	c.t.Helper()
+	resp, err := http.Get(c.URL + "/metrics")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Generate asks one decode worker directly and returns token ids and where the
+// prompt was computed.
+func (c *Cluster) Generate(ctx context.Context, inst cluster.Instance, req protocol.PreprocessedRequest) (tokens []uint32, timing protocol.Timing, err error) {
+	plane := requestplane.NewTCPClient(requestplane.ClientConfig{})
+	defer plane.Close()
+	stream, err := plane.Call(ctx, inst.Transport.TCP, req.RequestID, nil, req)
+	if err != nil {
+		return nil, timing, err
+	}
+	defer stream.Close()
+	for {
+		var o protocol.EngineOutput
+		if err := stream.Recv(ctx, &o); err != nil {
+			return tokens, timing, err
+		}
+		tokens = append(tokens, o.TokenIDs...)
+		if o.Timing != nil {
+			timing = *o.Timing
+		}
+		if o.Finish != protocol.FinishNone {
+			return tokens, timing, nil
+		}
+	}
+}
+
+// Instances returns the registered instances of an endpoint.
+func (c *Cluster) Instances(component, endpoint string) []cluster.Instance {
+	var out []cluster.Instance
+	for _, i := range c.Watch.View().Instances {
+		if i.Component == component && i.Endpoint == endpoint {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Digest is the digest of the served model.
+func (c *Cluster) Digest() string {
+	c.t.Helper()
+	kvs, err := c.Client.ModelCards(c.t.Context())
+	if err != nil || len(kvs) == 0 {
+		c.t.Fatalf("no model card: %v", err)
+	}
+	return kvs[0].Digest
+}

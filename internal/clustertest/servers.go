@@ -1,0 +1,92 @@
+package clustertest
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/embedded"
+)
+
+// Servers are an etcd and a NATS server that live as long as a test, may be
+// stopped and started again, and keep their addresses and data when they are.
+type Servers struct {
+	t    testing.TB
+	dir  string
+	log  *slog.Logger
+	etcd *embedded.Etcd
+	nats *embedded.NATS
+
+	EtcdAddr string // host:port
+	NATSAddr string // host:port
+}
+
+// StartServers starts both on free ports.
+func StartServers(t testing.TB, log *slog.Logger) *Servers {
+	t.Helper()
+	s := &Servers{t: t, dir: t.TempDir(), log: log, EtcdAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0"}
+	s.StartEtcd()
+	s.StartNATS()
+	t.Cleanup(func() {
+		s.StopNATS()
+		s.StopEtcd()
+	})
+	return s
+}
+
+// startTimeout bounds the start of a server.
+const startTimeout = 30 * time.Second
+
+// StartEtcd starts etcd, at its former address if it ran before.
+func (s *Servers) StartEtcd() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	e, err := embedded.StartEtcd(ctx, embedded.EtcdOptions{
+		Dir: filepath.Join(s.dir, "etcd"), ClientAddr: s.EtcdAddr, PeerAddr: "127.0.0.1:0", Log: s.log, UnsafeNoFsync: true,
+	})
+	if err != nil {
+		s.t.Fatalf("start etcd: %v", err)
+	}
+	s.etcd, s.EtcdAddr = e, e.Endpoint()
+}
+
+// StopEtcd stops etcd.
+func (s *Servers) StopEtcd() {
+	if s.etcd == nil {
+		return
+	}
+	if err := s.etcd.Close(); err != nil {
+		s.t.Errorf("stop etcd: %v", err)
+	}
+	s.etcd = nil
+}
+
+// StartNATS starts NATS, at its former address if it ran before.
+func (s *Servers) StartNATS() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	n, err := embedded.StartNATS(ctx, embedded.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Addr: s.NATSAddr, Log: s.log})
+	if err != nil {
+		s.t.Fatalf("start NATS: %v", err)
+	}
+	s.nats, s.NATSAddr = n, strings.TrimPrefix(n.URL(), "nats://")
+}
+
+// StopNATS stops NATS.
+func (s *Servers) StopNATS() {
+	if s.nats == nil {
+		return
+	}
+	if err := s.nats.Close(); err != nil {
+		s.t.Errorf("stop NATS: %v", err)
+	}
+	s.nats = nil
+}
+
+// NATSURL is the address as a URL.
+func (s *Servers) NATSURL() string { return "nats://" + s.NATSAddr }

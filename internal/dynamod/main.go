@@ -1,0 +1,144 @@
+// Package dynamod is the command line of the node agent: flags, signals, logs and
+// exit codes.
+//
+// [Main] is the whole program; everything it starts has ended when it returns.
+// The work itself is done by package agent.
+package dynamod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/agent"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/version"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the node could not start, or broke
+	exitUsage  = 2 // wrong flags, arguments or configuration
+)
+
+// usageError is a mistake in flags or configuration.
+type usageError struct{ error }
+
+// Main runs dynamod and returns its exit code.
+func Main(args []string, stdout io.Writer, stderr *os.File) int {
+	cmd := command(stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "dynamod: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func command(stdout io.Writer, stderr *os.File) *cobra.Command {
+	table := config.DynamodTable()
+	var check bool
+	cmd := &cobra.Command{
+		Use:   "dynamod",
+		Short: "node agent: hosts workers, the KV data path and the OpenAI-compatible frontend",
+		Long: `dynamod hosts the prefill and decode workers of one node, their data path and an
+OpenAI-compatible HTTP frontend. Without external etcd and NATS it runs both
+inside itself. It runs until SIGTERM or SIGINT, which drain the node; a second
+signal stops it at once.
+
+dynctl up starts it for you on one machine; on several, run one dynamod per node
+with ETCD_ENDPOINTS and NATS_SERVER set.`,
+		Example: `  dynamod
+  dynamod --config /etc/dynctl/dynamod.yaml
+  ETCD_ENDPOINTS=10.0.0.5:2379 NATS_SERVER=nats://10.0.0.5:4222 dynamod --node-name gpu-7 --node-advertise-host 10.0.0.7`,
+		Args:          cobra.NoArgs,
+		Version:       version.String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	table.AddFlags(cmd.Flags(), "")
+	cmd.Flags().BoolVar(&check, "check-config", false, "validate the configuration, say where it comes from, and exit")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, origins, err := load(cmd)
+		if err != nil {
+			return usageError{err}
+		}
+		if check {
+			where := origins.File()
+			if where == "" {
+				where = "no file, defaults and environment"
+			}
+			fmt.Fprintf(stdout, "configuration is valid (%s)\n", where)
+			return nil
+		}
+		return run(cfg, origins, stderr)
+	}
+	return cmd
+}
+
+func load(cmd *cobra.Command) (config.Dynamod, *config.Origins, error) {
+	cfg, origins, err := config.LoadDynamod(config.Process(cmd.Flags()))
+	if err != nil {
+		return cfg, nil, err
+	}
+	return cfg, origins, origins.Locate(cfg.Validate())
+}
+
+// run runs the agent until a signal.
+func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	hurry, stopNow := context.WithCancelCause(context.Background())
+	defer stopNow(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case s := <-signals:
+				if n == 0 {
+					stop(fmt.Errorf("signal %s", s))
+				} else {
+					stopNow(fmt.Errorf("second signal %s", s))
+				}
+			case <-hurry.Done():
+				return
+			}
+		}
+	}()
+	a, err := agent.New(cfg, agent.Options{Version: version.String(), Log: slog.New(terminalHandler(cfg, stderr))})
+	if err != nil {
+		return err
+	}
+	for _, w := range origins.Warnings() {
+		a.Log().Warn("configuration", "warning", w)
+	}
+	return a.Run(ctx, hurry)
+}
+
+// terminalHandler logs to standard error. When that is a file, as for a dynamod in
+// the background, only errors go there: the log proper is in the state directory,
+// where it is kept within bounds.
+func terminalHandler(cfg config.Dynamod, stderr *os.File) slog.Handler {
+	if info, err := stderr.Stat(); err == nil && info.Mode().IsRegular() {
+		return slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})
+	}
+	return cfg.Log.Handler(stderr)
+}

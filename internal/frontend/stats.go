@@ -1,0 +1,99 @@
+package frontend
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
+)
+
+// stats gathers what one second brought, for the event plane.
+type stats struct {
+	mu sync.Mutex
+	s  cluster.FrontendStats
+}
+
+func newStats() *stats { return &stats{} }
+
+func (s *stats) add(f func(*cluster.FrontendStats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.s)
+}
+
+func (s *stats) enter() { s.add(func(x *cluster.FrontendStats) { x.InFlight++; x.Started++ }) }
+func (s *stats) leave() { s.add(func(x *cluster.FrontendStats) { x.InFlight-- }) }
+
+func (s *stats) current() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.s.InFlight
+}
+
+func (s *stats) migrated() { s.add(func(x *cluster.FrontendStats) { x.Migrated++ }) }
+
+// firstToken and tokens take in the times that operators watch.
+func (s *stats) firstToken(ttft, queued time.Duration) {
+	s.add(func(x *cluster.FrontendStats) { x.TTFT.Observe(ttft); x.Queue.Observe(queued) })
+}
+
+// tokens counts n tokens that came gap after those before; gap 0 for the first.
+func (s *stats) tokens(n int, gap time.Duration) {
+	s.add(func(x *cluster.FrontendStats) {
+		x.OutTokens += n
+		if gap > 0 && n > 0 {
+			for range n {
+				x.ITL.Observe(gap / time.Duration(n))
+			}
+		}
+	})
+}
+
+// take returns the figures since the last call and starts over; the gauge stays.
+func (s *stats) take() cluster.FrontendStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.s
+	s.s = cluster.FrontendStats{InFlight: out.InFlight}
+	return out
+}
+
+// publishStats sends the figures of each second until ctx ends.
+func (f *Frontend) publishStats(ctx context.Context) {
+	bus := f.cfg.DRT.Bus()
+	if bus == nil {
+		return
+	}
+	subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicFrontendStats)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s := f.stats.take()
+		s.Frontend, s.InstanceID, s.Time = f.cfg.Node, f.cfg.DRT.ID(), time.Now()
+		_ = bus.Publish(ctx, subject, s) // lost events are counted by the bus
+	}
+}
+
+// ended counts how a request ended; kind is its error_type label.
+func (s *stats) ended(kind string) {
+	s.add(func(x *cluster.FrontendStats) {
+		switch kind {
+		case metrics.ErrorNone:
+			x.Finished++
+		case metrics.ErrorCancelled:
+			x.Cancelled++
+		case metrics.ErrorOverload, metrics.ErrorUnavailable:
+			x.Rejected++
+		default:
+			x.Failed++
+		}
+	})
+}
