@@ -1,0 +1,66 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+)
+
+var (
+	// ErrPortInUse is returned when another process listens on the address.
+	ErrPortInUse = errors.New("port in use")
+	// ErrDir is returned when the data directory cannot be created or written.
+	ErrDir = errors.New("data directory not usable")
+	// ErrDirInUse is returned when another server has the data directory open.
+	ErrDirInUse = errors.New("data directory in use")
+	// ErrData is returned when the server refuses to start on the data it finds.
+	ErrData = errors.New("data directory not readable by the server")
+	// ErrNotReady is returned when the server did not answer in time.
+	ErrNotReady = errors.New("server not ready")
+)
+
+// claim makes sure that the addresses can be listened on and returns them with
+// the ports filled in: port 0 means any free one, which stays free only by luck
+// until the server listens.
+func claim(addrs ...string) ([]string, error) {
+	claimed := make([]string, len(addrs))
+	for i, addr := range addrs {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, listenError(addr, err)
+		}
+		// Held until all are claimed, or two could get the same free port.
+		defer l.Close()
+		claimed[i] = l.Addr().String()
+	}
+	return claimed, nil
+}
+
+func listenError(addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen on %s: %w", addr, ErrPortInUse)
+	}
+	return fmt.Errorf("listen on %s: %w", addr, err)
+}
+
+// dialable replaces an address that means "every interface" by one to dial.
+func dialable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
+}
+
+// prepareDir creates dir and locks it.
+func prepareDir(dir string) (*dirLock, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("%w: no directory given", ErrDir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	return lockDir(dir)
+}

@@ -1,0 +1,283 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+)
+
+const (
+	defaultTickMS     = 20
+	defaultElectionMS = 200
+	// etcdQuota is where etcd stops accepting writes; a cluster's state is a
+	// few megabytes, so reaching it means that something else is wrong.
+	etcdQuota = 2 << 30
+	// etcdSnapshotCount keeps the log that a restart replays short.
+	etcdSnapshotCount = 5000
+	etcdRequestBytes  = 4 << 20
+	etcdSlow          = time.Second
+	minBcryptCost     = 4
+	// closeTimeout bounds a Close; what has not ended by then is abandoned.
+	closeTimeout = 10 * time.Second
+	// portAttempts is how often another free port is tried when somebody else
+	// was faster.
+	portAttempts = 5
+)
+
+// EtcdOptions configures an embedded etcd server.
+type EtcdOptions struct {
+	Dir        string // data directory, created if missing
+	ClientAddr string // host:port for clients; port 0 means any free one
+	// PeerAddr is host:port for other members, of which there are none; default
+	// any free port on loopback.
+	PeerAddr string
+	Log      *slog.Logger
+	// UnsafeNoFsync skips flushing to disk and hashes passwords cheaply. For tests
+	// only: a power cut loses data.
+	UnsafeNoFsync bool
+	// TickMS and ElectionMS are raft's heartbeat and election time-out. A lone
+	// member waits for them only when it starts; the shortest lease is one and a
+	// half election time-outs, rounded up to a second.
+	TickMS, ElectionMS uint
+}
+
+// Etcd is a running etcd server with a single member.
+type Etcd struct {
+	server   *embed.Etcd
+	endpoint string
+	lock     *dirLock
+	log      *slog.Logger
+	grpc     atomic.Pointer[grpc.Server]
+	fatal    chan error    // capacity 1: the server wanted to end the process
+	stop     chan struct{} // closed by Close
+	done     chan struct{} // closed when the server has stopped, for whatever reason
+	once     sync.Once
+	closed   error // of Close
+	err      error // why it stopped by itself; set before done is closed
+}
+
+// StartEtcd starts an etcd server and returns when it is ready to serve.
+func StartEtcd(ctx context.Context, opts EtcdOptions) (*Etcd, error) {
+	lock, err := prepareDir(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	if err := lock.acquire(ctx); err != nil {
+		lock.release()
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	for attempt := 1; ; attempt++ {
+		e, err := startEtcd(ctx, opts, lock)
+		if err == nil {
+			return e, nil
+		}
+		if anyPort(opts.ClientAddr) && errors.Is(err, ErrPortInUse) && attempt < portAttempts {
+			continue
+		}
+		lock.release()
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+}
+
+func anyPort(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port == "0"
+}
+
+func startEtcd(ctx context.Context, opts EtcdOptions, lock *dirLock) (*Etcd, error) {
+	e := &Etcd{
+		lock:  lock,
+		log:   opts.Log,
+		fatal: make(chan error, 1),
+		stop:  make(chan struct{}),
+		done:  make(chan struct{}),
+	}
+	cfg, err := e.configure(opts)
+	if err != nil {
+		return nil, err
+	}
+	// etcd ends the goroutine it fails in, or hangs behind another one that
+	// failed, so it starts on a goroutine of its own.
+	type result struct {
+		server *embed.Etcd
+		err    error
+	}
+	started := make(chan result, 1)
+	go func() {
+		server, err := embed.StartEtcd(cfg)
+		started <- result{server, err}
+	}()
+	select {
+	case r := <-started:
+		if r.err != nil {
+			return nil, etcdStartError(cfg, r.err)
+		}
+		e.server = r.server
+	case err := <-e.fatal:
+		return nil, fmt.Errorf("%w: %s: %w", ErrData, opts.Dir, err)
+	case <-ctx.Done():
+		go func() { // it cannot be interrupted
+			if r := <-started; r.server != nil {
+				r.server.Close()
+			}
+		}()
+		return nil, fmt.Errorf("%w: %w", ErrNotReady, context.Cause(ctx))
+	}
+	go e.watch()
+	select {
+	case <-e.server.Server.ReadyNotify():
+		return e, nil
+	case <-e.done:
+		_ = e.shutdown()
+		return nil, fmt.Errorf("%w: %s: %w", ErrData, opts.Dir, e.err)
+	case <-ctx.Done():
+		_ = e.shutdown()
+		return nil, fmt.Errorf("%w: %w", ErrNotReady, context.Cause(ctx))
+	}
+}
+
+func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
+	peerAddr := opts.PeerAddr
+	if peerAddr == "" {
+		peerAddr = "127.0.0.1:0"
+	}
+	claimed, err := claim(opts.ClientAddr, peerAddr)
+	if err != nil {
+		return nil, err
+	}
+	client, peer := claimed[0], claimed[1]
+	e.endpoint = dialable(client)
+
+	cfg := embed.NewConfig()
+	cfg.Name = "dynamod"
+	cfg.Dir = opts.Dir
+	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: client}}
+	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: e.endpoint}}
+	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: peer}}
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: dialable(peer)}}
+	// Read only when the directory is new; an old member keeps its identity
+	// whatever the ports are today.
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.InitialClusterToken = "dynamod"
+	cfg.TickMs, cfg.ElectionMs = defaultTickMS, defaultElectionMS
+	if opts.TickMS > 0 {
+		cfg.TickMs = opts.TickMS
+	}
+	if opts.ElectionMS > 0 {
+		cfg.ElectionMs = opts.ElectionMS
+	}
+	if opts.UnsafeNoFsync {
+		cfg.UnsafeNoFsync = true
+		cfg.BcryptCost = minBcryptCost
+	}
+	cfg.AutoCompactionMode = embed.CompactorModePeriodic
+	cfg.AutoCompactionRetention = "1h"
+	cfg.QuotaBackendBytes = etcdQuota
+	cfg.SnapshotCount = etcdSnapshotCount
+	cfg.MaxRequestBytes = etcdRequestBytes
+	cfg.WarningApplyDuration = etcdSlow
+	cfg.WarningUnaryRequestDuration = etcdSlow
+	cfg.EnableGRPCGateway = false
+	cfg.ServiceRegister = func(s *grpc.Server) { e.grpc.Store(s) }
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(opts.Log, e.closing, func(err error) {
+		select {
+		case e.fatal <- err:
+		default:
+		}
+	}))
+	return cfg, nil
+}
+
+func etcdStartError(cfg *embed.Config, err error) error {
+	for _, addr := range []string{cfg.ListenClientUrls[0].Host, cfg.ListenPeerUrls[0].Host} {
+		if mapped := listenError(addr, err); errors.Is(mapped, ErrPortInUse) {
+			return mapped
+		}
+	}
+	return fmt.Errorf("%w: %s: %w", ErrData, cfg.Dir, err)
+}
+
+// watch notices when the server stops by itself.
+func (e *Etcd) watch() {
+	defer close(e.done)
+	select {
+	case <-e.stop:
+		return
+	case e.err = <-e.fatal:
+	case err, ok := <-e.server.Err():
+		if ok {
+			e.err = err
+		}
+	case <-e.server.Server.StopNotify():
+	}
+	if e.err == nil {
+		e.err = errors.New("etcd server stopped")
+	}
+	e.log.Error("embedded etcd failed", "err", e.err)
+}
+
+func (e *Etcd) closing() bool {
+	select {
+	case <-e.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Endpoint returns the host:port that clients on this machine connect to.
+func (e *Etcd) Endpoint() string { return e.endpoint }
+
+// Done is closed when the server has stopped, by Close or by itself.
+func (e *Etcd) Done() <-chan struct{} { return e.done }
+
+// Err returns why the server stopped by itself, once Done is closed; it is nil
+// after Close.
+func (e *Etcd) Err() error {
+	select {
+	case <-e.done:
+		return e.err
+	default:
+		return nil
+	}
+}
+
+// Close stops the server and gives its directory and port back. It may be
+// called more than once.
+func (e *Etcd) Close() error {
+	e.once.Do(func() {
+		e.closed = e.shutdown()
+		e.lock.release()
+	})
+	return e.closed
+}
+
+func (e *Etcd) shutdown() error {
+	close(e.stop)
+	<-e.done
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		// etcd would first wait seconds for watches and keep-alives to end by
+		// themselves, which they never do.
+		if s := e.grpc.Load(); s != nil {
+			s.Stop()
+		}
+		e.server.Close()
+	}()
+	select {
+	case <-finished:
+		return nil
+	case <-time.After(closeTimeout):
+		return fmt.Errorf("close etcd: not stopped after %s", closeTimeout)
+	}
+}

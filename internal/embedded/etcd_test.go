@@ -1,0 +1,185 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/dynctl/dynctl/internal/embedded"
+)
+
+// startEtcd starts a server that the test closes.
+func startEtcd(t *testing.T, opts embedded.EtcdOptions) *embedded.Etcd {
+	t.Helper()
+	e, err := embedded.StartEtcd(deadline(t), testEtcd(t, opts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func testEtcd(t *testing.T, opts embedded.EtcdOptions) embedded.EtcdOptions {
+	if opts.Dir == "" {
+		opts.Dir = t.TempDir()
+	}
+	if opts.ClientAddr == "" {
+		opts.ClientAddr = "127.0.0.1:0"
+	}
+	opts.Log, opts.UnsafeNoFsync = testLog(t), true
+	return opts
+}
+
+// testLog fails the test on anything above debug: healthy servers are silent.
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(failWriter{t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+type failWriter struct{ t *testing.T }
+
+func (w failWriter) Write(p []byte) (int, error) {
+	w.t.Errorf("the server was not quiet: %s", p)
+	return len(p), nil
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func dialEtcd(t *testing.T, endpoint string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func put(t *testing.T, endpoint, key, value string) {
+	t.Helper()
+	if _, err := dialEtcd(t, endpoint).Put(deadline(t), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantValue(t *testing.T, endpoint, key, want string) {
+	t.Helper()
+	resp, err := dialEtcd(t, endpoint).Get(deadline(t), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Kvs) != 1 || string(resp.Kvs[0].Value) != want {
+		t.Errorf("value of %s: got %v, want %q", key, resp.Kvs, want)
+	}
+}
+
+func TestEtcdKeepsItsDataAcrossRestarts(t *testing.T) {
+	dir := t.TempDir()
+	start := time.Now()
+	first := startEtcd(t, embedded.EtcdOptions{Dir: dir})
+	t.Logf("first start took %s", time.Since(start))
+	put(t, first.Endpoint(), "k", "v")
+	start = time.Now()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("close took %s", time.Since(start))
+	if err := first.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	select {
+	case <-first.Done():
+	default:
+		t.Error("Done is open after Close")
+	}
+	if err := first.Err(); err != nil {
+		t.Errorf("Err after Close: %v", err)
+	}
+
+	t.Run("on another port", func(t *testing.T) {
+		second := startEtcd(t, embedded.EtcdOptions{Dir: dir})
+		wantValue(t, second.Endpoint(), "k", "v")
+		put(t, second.Endpoint(), "k", "v2")
+		if err := second.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("on the same port", func(t *testing.T) {
+		third := startEtcd(t, embedded.EtcdOptions{Dir: dir, ClientAddr: first.Endpoint()})
+		if third.Endpoint() != first.Endpoint() {
+			t.Errorf("endpoint: got %s, want %s", third.Endpoint(), first.Endpoint())
+		}
+		wantValue(t, third.Endpoint(), "k", "v2")
+	})
+}
+
+func TestEtcdOnEveryInterface(t *testing.T) {
+	e := startEtcd(t, embedded.EtcdOptions{ClientAddr: ":0", PeerAddr: "0.0.0.0:0"})
+	if host, _, err := net.SplitHostPort(e.Endpoint()); err != nil || host != "127.0.0.1" {
+		t.Errorf("endpoint: got %s, want one to dial", e.Endpoint())
+	}
+	put(t, e.Endpoint(), "k", "v")
+}
+
+func TestEtcdCloseDoesNotWaitForWatches(t *testing.T) {
+	e := startEtcd(t, embedded.EtcdOptions{})
+	c := dialEtcd(t, e.Endpoint())
+	ch := c.Watch(deadline(t), "k", clientv3.WithCreatedNotify())
+	<-ch
+	start := time.Now()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("close with an open watch took %s", took)
+	}
+}
+
+func TestEtcdStartErrors(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	tests := []struct {
+		name string
+		opts embedded.EtcdOptions
+		want error
+	}{
+		{"client port in use", embedded.EtcdOptions{ClientAddr: busy.Addr().String()}, embedded.ErrPortInUse},
+		{"peer port in use", embedded.EtcdOptions{PeerAddr: busy.Addr().String()}, embedded.ErrPortInUse},
+		{"directory is a file", embedded.EtcdOptions{Dir: file}, embedded.ErrDir},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			e, err := embedded.StartEtcd(deadline(t), testEtcd(t, tc.opts))
+			if err == nil {
+				e.Close()
+			}
+			if !errors.Is(err, tc.want) {
+				t.Errorf("error: got %v, want %v", err, tc.want)
+			}
+			t.Log(err)
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// expected are warnings and errors of healthy single-member servers.
+var expected = []string{
+	"Running http and grpc server on single port", // there is one port by design
+	"simple token is not cryptographically signed",
+	"check file permission",            // the directory is the user's
+	"Failed to detect schema version",  // of an empty directory
+	"failed to update storage version", // of an empty directory
+}
+
+// newZapLogger returns a logger that passes warnings and worse on to log, and
+// only debug entries while closing. An entry that zap would end the process
+// with (Fatal, Panic) goes to fatal, and only the goroutine that wrote it ends.
+func newZapLogger(log *slog.Logger, closing func() bool, fatal func(error)) *zap.Logger {
+	hook := fatalHook(fatal)
+	return zap.New(zapCore{log: log, closing: closing}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+}
+
+type fatalHook func(error)
+
+// OnWrite implements [zapcore.CheckWriteHook].
+func (h fatalHook) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
+	text := ce.Message
+	for _, f := range fields {
+		if f.Type == zapcore.ErrorType {
+			text += fmt.Sprintf(": %v", f.Interface)
+		}
+	}
+	h(fmt.Errorf("%s", text))
+	runtime.Goexit()
+}
+
+// zapCore writes zap entries to a slog logger.
+type zapCore struct {
+	log     *slog.Logger
+	closing func() bool
+}
+
+// Enabled implements [zapcore.LevelEnabler].
+func (c zapCore) Enabled(level zapcore.Level) bool { return level >= zapcore.WarnLevel }
+
+// With implements [zapcore.Core].
+func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return zapCore{log: slog.New(c.log.Handler().WithAttrs(attrs(fields))), closing: c.closing}
+}
+
+// Check implements [zapcore.Core].
+func (c zapCore) Check(entry zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return ce.AddCore(entry, c)
+	}
+	return ce
+}
+
+// Write implements [zapcore.Core].
+func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelWarn
+	switch {
+	case c.closing(), slices.ContainsFunc(expected, func(s string) bool { return strings.HasPrefix(entry.Message, s) }):
+		level = slog.LevelDebug
+	case entry.Level >= zapcore.ErrorLevel:
+		level = slog.LevelError
+	}
+	c.log.LogAttrs(context.Background(), level, entry.Message, attrs(fields)...)
+	return nil
+}
+
+// Sync implements [zapcore.Core].
+func (c zapCore) Sync() error { return nil }
+
+// attrs translates fields by letting zap encode them into a map.
+func attrs(fields []zapcore.Field) []slog.Attr {
+	list := make([]slog.Attr, 0, len(fields))
+	for _, f := range fields {
+		enc := zapcore.NewMapObjectEncoder()
+		f.AddTo(enc)
+		for key, value := range enc.Fields {
+			list = append(list, slog.Any(strings.ReplaceAll(key, "-", "_"), value))
+		}
+	}
+	return list
+}

@@ -1,0 +1,288 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Quarantine is how long an instance that failed is not offered again, unless
+// its registration changes before.
+const Quarantine = 5 * time.Second
+
+var (
+	// ErrNoTransport is returned by Call for an instance that the request plane
+	// does not reach.
+	ErrNoTransport = errors.New("instance has no request plane address")
+	// ErrNoInstances is returned by Wait when its context ends first.
+	ErrNoInstances = errors.New("not enough instances")
+)
+
+// Source is what a [Client] can be made from: a [*DRT] or a [Config].
+type Source interface {
+	source() Config
+}
+
+func (c Config) source() Config { return c }
+
+func (d *DRT) source() Config { return d.cfg }
+
+// Client follows the instances of one endpoint and calls them. While the store
+// is unreachable it keeps what it knew.
+type Client struct {
+	subject string // component/endpoint
+	plane   requestplane.Client
+	found   *store.Prefix[registration]
+	log     *slog.Logger
+	wake    chan struct{} // capacity 1: the quarantine changed
+	changed chan struct{} // capacity 1, never closed
+	done    chan struct{} // closed when run has returned
+
+	mu          sync.Mutex
+	quarantined map[cluster.InstanceID]quarantine
+	routable    []cluster.Instance // sorted by id; replaced, never changed
+	update      chan struct{}      // closed and replaced with routable
+}
+
+// registration is an instance with the revision it was registered at.
+type registration struct {
+	instance cluster.Instance
+	revision store.Revision
+}
+
+// quarantine ends at its time, or when the instance is at another revision.
+type quarantine struct {
+	until    time.Time
+	revision store.Revision
+}
+
+// NewClient follows an endpoint until ctx ends or the client is closed. It
+// returns once the instances of the moment are known, of which there may be
+// none (see [Client.Wait]).
+func NewClient(ctx context.Context, src Source, component, endpoint string) (*Client, error) {
+	cfg := src.source()
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	if err := checkEndpoint(component, endpoint); err != nil {
+		return nil, err
+	}
+	c := &Client{
+		subject:     component + "/" + endpoint,
+		plane:       cfg.Client,
+		log:         cfg.Log.With("endpoint", component+"/"+endpoint),
+		wake:        make(chan struct{}, 1),
+		changed:     make(chan struct{}, 1),
+		done:        make(chan struct{}),
+		quarantined: map[cluster.InstanceID]quarantine{},
+		update:      make(chan struct{}),
+	}
+	found, err := store.WatchPrefix(ctx, cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint), decodeRegistration, c.log)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", c.subject, err)
+	}
+	c.found = found
+	c.refresh(time.Now())
+	go func() {
+		defer close(c.done)
+		c.run()
+	}()
+	return c, nil
+}
+
+func decodeRegistration(kv store.KV) (registration, error) {
+	inst, err := store.DecodeJSON[cluster.Instance](kv)
+	if err != nil {
+		return registration{}, err
+	}
+	if inst.Key() != kv.Key {
+		return registration{}, fmt.Errorf("registration of %s", inst.Key())
+	}
+	return registration{instance: inst, revision: kv.ModRevision}, nil
+}
+
+// run follows discovery and ends quarantines.
+func (c *Client) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.found.Done():
+			return
+		case <-c.found.Changed():
+		case <-c.wake:
+		case <-timer.C:
+		}
+		if next := c.refresh(time.Now()); next > 0 {
+			timer.Reset(next)
+		}
+	}
+}
+
+// refresh computes the routable instances and returns when the next quarantine
+// ends, or 0.
+func (c *Client) refresh(now time.Time) (next time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.found.Snapshot() // under the lock, so that the newest one wins
+	routable := make([]cluster.Instance, 0, len(found))
+	known := make(map[cluster.InstanceID]quarantine, len(c.quarantined))
+	for _, reg := range found {
+		q, bad := c.quarantined[reg.instance.InstanceID]
+		if left := q.until.Sub(now); bad && left > 0 && reg.revision == q.revision {
+			known[reg.instance.InstanceID] = q
+			if next == 0 || left < next {
+				next = left
+			}
+			continue
+		}
+		routable = append(routable, reg.instance)
+	}
+	c.quarantined = known
+	slices.SortFunc(routable, func(a, b cluster.Instance) int { return cmp.Compare(a.InstanceID, b.InstanceID) })
+	if c.routable != nil && slices.Equal(routable, c.routable) {
+		return next
+	}
+	c.routable = routable
+	close(c.update)
+	c.update = make(chan struct{})
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+	return next
+}
+
+// Instances returns the instances that requests may go to, sorted by id: those
+// registered, without those in quarantine. The slice is shared: do not change it.
+func (c *Client) Instances() []cluster.Instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.routable
+}
+
+// All returns all registered instances, quarantined or not, sorted by id.
+func (c *Client) All() []cluster.Instance {
+	found := c.found.Snapshot()
+	all := make([]cluster.Instance, 0, len(found))
+	for _, reg := range found {
+		all = append(all, reg.instance)
+	}
+	slices.SortFunc(all, func(a, b cluster.Instance) int { return cmp.Compare(a.InstanceID, b.InstanceID) })
+	return all
+}
+
+// Changed receives after the routable instances changed; several changes may
+// come as one. It serves one reader.
+func (c *Client) Changed() <-chan struct{} { return c.changed }
+
+// Stale reports since when the instances may be out of date because the store
+// cannot be reached, why, and when the next attempt is due; see
+// [store.Watcher.Stale].
+//
+//lint:ignore ST1008 the order is that of the question: since when, why, until when
+func (c *Client) Stale() (since time.Time, err error, next time.Time) {
+	return c.found.Stale()
+}
+
+// Wait waits until at least n instances are routable.
+func (c *Client) Wait(ctx context.Context, n int) error {
+	for {
+		c.mu.Lock()
+		have, update := len(c.routable), c.update
+		c.mu.Unlock()
+		if have >= n {
+			return nil
+		}
+		select {
+		case <-update:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %d of %d: %w: %w", c.subject, have, n, ErrNoInstances, context.Cause(ctx))
+		case <-c.done:
+			return fmt.Errorf("wait for %s: %w", c.subject, ErrClosed)
+		}
+	}
+}
+
+// ReportDown takes an instance out of the routable ones for [Quarantine], or
+// until its registration changes.
+func (c *Client) ReportDown(id cluster.InstanceID) {
+	for _, reg := range c.found.Snapshot() {
+		if reg.instance.InstanceID != id {
+			continue
+		}
+		c.mu.Lock()
+		_, already := c.quarantined[id]
+		c.quarantined[id] = quarantine{until: time.Now().Add(Quarantine), revision: reg.revision}
+		c.mu.Unlock()
+		if !already {
+			c.log.Warn("instance in quarantine", "instance", id.String(), "worker", reg.instance.Worker)
+		}
+		c.refresh(time.Now()) // before the caller looks for another one
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+		return
+	}
+}
+
+// Call sends a request to an instance, as [requestplane.Client] does. When it
+// cannot be reached, does not know the endpoint any more, or breaks off, it is
+// reported down, here or by the stream.
+func (c *Client) Call(ctx context.Context, inst cluster.Instance, id string, headers map[string]string, body any) (requestplane.Stream, error) {
+	if inst.Transport.TCP == "" || c.plane == nil {
+		return nil, fmt.Errorf("call %s: instance %s: %w", c.subject, inst.InstanceID, ErrNoTransport)
+	}
+	stream, err := c.plane.Call(ctx, inst.Transport.TCP, id, headers, body)
+	if err != nil {
+		c.judge(inst.InstanceID, err)
+		return nil, fmt.Errorf("call %s: instance %s: %w", c.subject, inst.InstanceID, err)
+	}
+	return &watchedStream{Stream: stream, client: c, id: inst.InstanceID}, nil
+}
+
+// judge reports an instance down if err says that it is not there, as opposed to
+// having failed at the request.
+func (c *Client) judge(id cluster.InstanceID, err error) {
+	for _, down := range []error{
+		requestplane.ErrCannotConnect, requestplane.ErrDisconnected,
+		requestplane.ErrUnknownEndpoint, requestplane.ErrDraining,
+	} {
+		if errors.Is(err, down) {
+			c.ReportDown(id)
+			return
+		}
+	}
+}
+
+// Close stops following and waits for the client's goroutines. Streams go on.
+func (c *Client) Close() {
+	c.found.Close()
+	<-c.done
+}
+
+// watchedStream reports its instance down when it breaks off.
+type watchedStream struct {
+	requestplane.Stream
+	client *Client
+	id     cluster.InstanceID
+}
+
+// Recv implements [requestplane.Stream].
+func (s *watchedStream) Recv(ctx context.Context, v any) error {
+	err := s.Stream.Recv(ctx, v)
+	if err != nil {
+		s.client.judge(s.id, err)
+	}
+	return err
+}

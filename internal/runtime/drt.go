@@ -1,0 +1,277 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// DefaultLeaseTTL is how long a process may be silent before others consider it
+// gone.
+const DefaultLeaseTTL = 10 * time.Second
+
+var (
+	// ErrClosed is returned by everything after the DRT's Close.
+	ErrClosed = errors.New("runtime closed")
+	// ErrName is returned for a namespace, component or endpoint whose name
+	// cannot be part of a key.
+	ErrName = errors.New("bad name")
+)
+
+// Config says what a [DRT] is made of.
+type Config struct {
+	Store store.Store
+	// Server answers requests; nil means that nothing is served.
+	Server requestplane.Server
+	// Client calls other instances; nil means that none are called.
+	Client requestplane.Client
+	Bus    events.Bus // may be nil; kept for [DRT.Bus]
+
+	Namespace string // default [cluster.DefaultNamespace]
+	// AdvertiseAddr is the host:port at which others reach Server; default its Addr.
+	AdvertiseAddr string
+	LeaseTTL      time.Duration // default [DefaultLeaseTTL]
+
+	// Worker, Node and Incarnation go into every registration; see
+	// [cluster.Instance].
+	Worker, Node, Incarnation string
+
+	Log *slog.Logger // nil discards
+}
+
+func (c *Config) complete() error {
+	if c.Store == nil {
+		return errors.New("runtime: no store")
+	}
+	if c.Namespace == "" {
+		c.Namespace = cluster.DefaultNamespace
+	}
+	if err := checkNamespace(c.Namespace); err != nil {
+		return err
+	}
+	if c.AdvertiseAddr == "" && c.Server != nil {
+		c.AdvertiseAddr = c.Server.Addr()
+	}
+	if c.LeaseTTL <= 0 {
+		c.LeaseTTL = DefaultLeaseTTL
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+var (
+	namespacePattern = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
+	componentPattern = regexp.MustCompile(`^[a-z0-9_-]+$`)
+	endpointPattern  = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+)
+
+func checkNamespace(name string) error {
+	if !namespacePattern.MatchString(name) {
+		return fmt.Errorf("%w: namespace %q (want lower-case letters, digits, - and _)", ErrName, name)
+	}
+	return nil
+}
+
+func checkEndpoint(component, endpoint string) error {
+	if !componentPattern.MatchString(component) {
+		return fmt.Errorf("%w: component %q (want lower-case letters, digits, - and _)", ErrName, component)
+	}
+	if !endpointPattern.MatchString(endpoint) {
+		return fmt.Errorf("%w: endpoint %q (want letters, digits, ., - and _)", ErrName, endpoint)
+	}
+	return nil
+}
+
+// DRT is a distributed runtime: one lease and everything that lives under it.
+type DRT struct {
+	cfg    Config
+	log    *slog.Logger
+	ctx    context.Context // ends with ErrClosed
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+	dirty  chan struct{} // capacity 1: some record is not as wanted
+
+	mu        sync.Mutex
+	closed    bool
+	keeper    *store.LeaseKeeper
+	renewal   chan struct{} // closed and replaced when the id changes
+	records   map[*record]struct{}
+	served    map[*Served]struct{}
+	onRelease []func(old, renewed cluster.InstanceID)
+}
+
+// New grants a lease, keeps it, and returns the runtime. It fails when the store
+// does not answer; [store.WaitReady] waits for that.
+func New(ctx context.Context, cfg Config) (*DRT, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	log := cfg.Log
+	if cfg.Worker != "" {
+		log = log.With("worker", cfg.Worker)
+	}
+	keeper, err := cfg.Store.KeepLease(ctx, cfg.LeaseTTL, log)
+	if err != nil {
+		return nil, fmt.Errorf("start runtime: %w", err)
+	}
+	d := &DRT{
+		cfg:     cfg,
+		log:     log,
+		dirty:   make(chan struct{}, 1),
+		keeper:  keeper,
+		renewal: make(chan struct{}),
+		records: map[*record]struct{}{},
+		served:  map[*Served]struct{}{},
+	}
+	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	d.wg.Go(d.run)
+	return d, nil
+}
+
+// ID returns the current lease id, which is the instance id of everything
+// registered here. It changes when a lost lease is granted anew.
+func (d *DRT) ID() cluster.InstanceID {
+	id, _ := d.current()
+	return id
+}
+
+// current returns the id and a channel that is closed when it changes.
+func (d *DRT) current() (cluster.InstanceID, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.keeper.ID(), d.renewal
+}
+
+// Namespace returns the namespace of everything registered here.
+func (d *DRT) Namespace() string { return d.cfg.Namespace }
+
+// Store returns the store the runtime was given.
+func (d *DRT) Store() store.Store { return d.cfg.Store }
+
+// Bus returns the bus the runtime was given, which may be nil.
+func (d *DRT) Bus() events.Bus { return d.cfg.Bus }
+
+// LeaseView is what is known of the lease at one moment.
+type LeaseView struct {
+	ID          cluster.InstanceID
+	TTL         time.Duration
+	LastRenewed time.Time
+	// Uncertain means that the lease should have ended by now, but the store
+	// could not be asked. Others may consider this process gone.
+	Uncertain bool
+	Err       error // of the last renewal, nil if it succeeded
+}
+
+// Lease returns what is known of the lease.
+func (d *DRT) Lease() LeaseView {
+	d.mu.Lock()
+	keeper := d.keeper
+	d.mu.Unlock()
+	return LeaseView{
+		ID:          keeper.ID(),
+		TTL:         keeper.TTL(),
+		LastRenewed: keeper.LastRenewed(),
+		Uncertain:   keeper.Uncertain(),
+		Err:         keeper.Err(),
+	}
+}
+
+// OnRelease calls f after a lost lease was granted anew and everything was
+// registered again under the new id, as far as the store let it. f runs on the
+// runtime's own goroutine: it must return soon and must not call Close.
+func (d *DRT) OnRelease(f func(old, renewed cluster.InstanceID)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.onRelease = append(d.onRelease, f)
+}
+
+// Elect runs lead whenever this runtime is elected at prefix, as [store.Elect]
+// does, across lost leases, until ctx ends or the runtime is closed. It returns
+// the cause.
+func (d *DRT) Elect(ctx context.Context, prefix, value string, lead func(context.Context) error) error {
+	ctx, cancel := d.join(ctx)
+	defer cancel()
+	for {
+		id, renewed := d.current()
+		err := store.Elect(ctx, d.cfg.Store, prefix, value, id, lead)
+		if !errors.Is(err, store.ErrLeaseNotFound) {
+			return err
+		}
+		if err := d.awaitRenewal(ctx, renewed); err != nil {
+			return err
+		}
+	}
+}
+
+// goes runs f on a goroutine that Close waits for, unless Close has begun.
+func (d *DRT) goes(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.wg.Go(f)
+	}
+}
+
+// join derives a context that also ends with the runtime.
+func (d *DRT) join(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	stop := context.AfterFunc(d.ctx, func() { cancel(context.Cause(d.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// awaitRenewal has the lease checked and waits for its successor.
+func (d *DRT) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
+	d.checkLease()
+	select {
+	case <-renewed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-d.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// Close revokes the lease, which takes everything registered here out of
+// discovery at once, refuses new requests and waits for the running ones until
+// ctx ends. When the store cannot be reached, the lease is left to expire and
+// the error says so. Closing twice is fine.
+func (d *DRT) Close(ctx context.Context) error {
+	d.mu.Lock()
+	first := !d.closed
+	d.closed = true
+	served := slices.Collect(maps.Keys(d.served))
+	d.mu.Unlock()
+	d.cancel(ErrClosed)
+	d.wg.Wait()
+	if !first {
+		return nil
+	}
+	var errs []error
+	if err := d.keeper.Revoke(ctx); err != nil {
+		errs = append(errs, err)
+	}
+	for _, s := range served {
+		errs = append(errs, s.unbind(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close runtime: %w", err)
+	}
+	return nil
+}

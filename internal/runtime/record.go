@@ -1,0 +1,198 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// record is one key under the lease: what it should be, and what was last
+// written. Whatever fails is retried by the runtime until it agrees.
+type record struct {
+	d     *DRT
+	key   func(cluster.InstanceID) string
+	write func(ctx context.Context, key string, id cluster.InstanceID) error
+	// bind, if not nil, runs before the key is written under an id, and bound
+	// after it was.
+	bind  func(cluster.InstanceID) error
+	bound func(cluster.InstanceID)
+
+	lock chan struct{} // capacity 1: held while anything below is used
+	// wanted says whether the key should exist, and final that it never will
+	// again once it does not.
+	wanted, final bool
+	// settled says that the store agrees, as of id.
+	settled bool
+	// id is the one that the key was last written under, perhaps without
+	// success; 0 means that there is no key.
+	id     cluster.InstanceID
+	warned bool
+}
+
+// add makes a record known to the repair loop. It is wanted from the start.
+func (d *DRT) add(r *record) error {
+	r.d, r.wanted, r.lock = d, true, make(chan struct{}, 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	d.records[r] = struct{}{}
+	return nil
+}
+
+func (r *record) acquire(ctx context.Context) error {
+	select {
+	case r.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *record) relinquish() { <-r.lock }
+
+// first settles a new record, waiting for a new lease if the present one turns
+// out to be lost. A record that cannot be settled is withdrawn.
+func (r *record) first(ctx context.Context) error {
+	ctx, cancel := r.d.join(ctx)
+	defer cancel()
+	for {
+		_, renewed := r.d.current()
+		err := r.settle(ctx)
+		if errors.Is(err, store.ErrLeaseNotFound) {
+			err = r.d.awaitRenewal(ctx, renewed)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			r.withdraw()
+		}
+		return err
+	}
+}
+
+// withdraw leaves it to the repair loop to delete what may have been written.
+func (r *record) withdraw() {
+	r.lock <- struct{}{}
+	r.wanted, r.final, r.settled = false, true, false
+	r.relinquish()
+	r.d.wake()
+}
+
+// change alters what is wanted and settles it. When that fails, the repair loop
+// goes on trying.
+func (r *record) change(ctx context.Context, alter func()) error {
+	ctx, cancel := r.d.join(ctx)
+	defer cancel()
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	if r.d.ctx.Err() != nil {
+		r.relinquish()
+		return ErrClosed
+	}
+	alter()
+	r.settled = false
+	err := r.settleLocked(ctx)
+	r.relinquish()
+	if err != nil {
+		r.d.wake()
+	}
+	return err
+}
+
+// verify unsettles a record whose key is gone. A key that exists under another
+// lease belongs to a successor, with whom there is no quarrel.
+func (r *record) verify(ctx context.Context) error {
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.relinquish()
+	if !r.wanted || !r.settled || r.id != r.d.ID() {
+		return nil
+	}
+	_, err := r.d.cfg.Store.Get(ctx, r.key(r.id))
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	r.d.log.Warn("key is gone, writing it again", "key", r.key(r.id))
+	r.settled = false
+	return nil
+}
+
+func (r *record) settle(ctx context.Context) error {
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.relinquish()
+	return r.settleLocked(ctx)
+}
+
+// settleLocked makes the store agree with what is wanted.
+func (r *record) settleLocked(ctx context.Context) error {
+	err := r.agree(ctx)
+	switch {
+	case err == nil:
+		if r.warned {
+			r.d.log.Info("registration is in order again", "key", r.key(r.d.ID()))
+		}
+		r.warned = false
+	case !r.warned && ctx.Err() == nil:
+		r.warned = true
+		r.d.log.Warn("registration will be retried", "key", r.key(r.d.ID()), "err", err)
+	}
+	return err
+}
+
+func (r *record) agree(ctx context.Context) error {
+	if !r.wanted {
+		return r.remove(ctx)
+	}
+	id := r.d.ID()
+	if r.settled && r.id == id {
+		return nil
+	}
+	if r.bind != nil {
+		if err := r.bind(id); err != nil {
+			return err
+		}
+	}
+	r.id, r.settled = id, false
+	if err := r.write(ctx, r.key(id), id); err != nil {
+		return err
+	}
+	r.settled = true
+	if r.bound != nil {
+		r.bound(id)
+	}
+	return nil
+}
+
+// remove deletes the key if it is still this runtime's, and forgets a record
+// that is final.
+func (r *record) remove(ctx context.Context) error {
+	if r.id != 0 {
+		key := r.key(r.id)
+		kv, err := r.d.cfg.Store.Get(ctx, key)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return err
+		case kv.Lease == r.id:
+			if err := r.d.cfg.Store.Delete(ctx, key); err != nil {
+				return err
+			}
+		}
+	}
+	r.id, r.settled = 0, true
+	if r.final {
+		r.d.mu.Lock()
+		delete(r.d.records, r)
+		r.d.mu.Unlock()
+	}
+	return nil
+}

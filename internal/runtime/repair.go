@@ -1,0 +1,142 @@
+package runtime
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+const (
+	repairMin = 100 * time.Millisecond
+	repairMax = 2 * time.Second
+	// auditTTLs is how many lease times pass between looking whether the keys
+	// are still there. Somebody may have deleted one, or restored a backup; a
+	// worker that runs and is never found again would be the worst of failures.
+	auditTTLs = 3
+)
+
+// run grants a new lease whenever the old one is lost, and keeps trying until
+// the store agrees with every record.
+func (d *DRT) run() {
+	backoff := time.Duration(0)
+	audit := time.NewTicker(auditTTLs * d.cfg.LeaseTTL)
+	defer audit.Stop()
+	for {
+		var retry <-chan time.Time
+		if backoff > 0 {
+			retry = time.After(backoff)
+		}
+		d.mu.Lock()
+		keeper := d.keeper
+		d.mu.Unlock()
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-keeper.Lost():
+			d.release(keeper)
+		case <-d.dirty:
+		case <-retry:
+		case <-audit.C:
+			d.audit()
+		}
+		switch err := d.settleAll(); {
+		case err == nil:
+			backoff = 0
+		default:
+			backoff = min(max(2*backoff, repairMin), repairMax)
+			if errors.Is(err, store.ErrLeaseNotFound) {
+				d.checkLease()
+			}
+		}
+	}
+}
+
+// release replaces a lost lease, registers everything again and says so.
+func (d *DRT) release(lost *store.LeaseKeeper) {
+	lost.Close()
+	keeper := d.regrant()
+	if keeper == nil {
+		return
+	}
+	d.mu.Lock()
+	d.keeper = keeper
+	close(d.renewal)
+	d.renewal = make(chan struct{})
+	tell := d.onRelease
+	d.mu.Unlock()
+
+	err := d.settleAll()
+	d.log.Warn("registered again under a new lease", "old", lost.ID().String(), "lease", keeper.ID().String(), "complete", err == nil)
+	for _, f := range tell {
+		f(lost.ID(), keeper.ID())
+	}
+}
+
+// regrant grants a lease, however long that takes. It returns nil when the
+// runtime is closed first.
+func (d *DRT) regrant() *store.LeaseKeeper {
+	for backoff := repairMin; ; backoff = min(2*backoff, repairMax) {
+		keeper, err := d.cfg.Store.KeepLease(d.ctx, d.cfg.LeaseTTL, d.log)
+		if err == nil {
+			return keeper
+		}
+		if d.ctx.Err() != nil {
+			return nil
+		}
+		d.log.Warn("no new lease yet", "err", err)
+		select {
+		case <-time.After(backoff):
+		case <-d.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// settleAll settles every record and returns the first error. Without a lease or
+// a store it does not try the others.
+func (d *DRT) settleAll() error {
+	var first error
+	for _, r := range d.allRecords() {
+		if err := r.settle(d.ctx); err != nil {
+			if first == nil {
+				first = err
+			}
+			if d.ctx.Err() != nil || errors.Is(err, store.ErrLeaseNotFound) || errors.Is(err, store.ErrUnavailable) {
+				break
+			}
+		}
+	}
+	return first
+}
+
+// audit finds records whose key is gone although the lease is not.
+func (d *DRT) audit() {
+	for _, r := range d.allRecords() {
+		if err := r.verify(d.ctx); err != nil {
+			return // the store is away; the next audit will tell
+		}
+	}
+}
+
+func (d *DRT) allRecords() []*record {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.records))
+}
+
+// checkLease has the keeper ask at once whether the lease is alive.
+func (d *DRT) checkLease() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keeper.Check()
+}
+
+func (d *DRT) wake() {
+	select {
+	case d.dirty <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,252 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// codecMsgpack is how bodies on the request plane are encoded.
+const codecMsgpack = "msgpack"
+
+// Served is one endpoint of this runtime, registered or not.
+type Served struct {
+	d                   *DRT
+	component, endpoint string
+	handler             requestplane.Handler // nil for what is only announced
+	device              string
+	transport           cluster.Transport // of what is only announced
+	record              *record
+
+	mu sync.Mutex
+	// paths are the bound ones by id. After a lease was lost, the former path
+	// stays until its requests have ended.
+	paths map[cluster.InstanceID]*path
+}
+
+// path is one bound path of an endpoint.
+type path struct {
+	remove   func(context.Context) error
+	retiring bool
+}
+
+// ServeOption changes how an endpoint is registered.
+type ServeOption func(*Served)
+
+// WithDevice says what the endpoint computes on: "cpu" or "cuda".
+func WithDevice(deviceType string) ServeOption {
+	return func(s *Served) { s.device = deviceType }
+}
+
+// Serve answers requests for an endpoint and then, last, registers it, so that
+// nobody finds an endpoint that does not answer. A name is served once per
+// runtime.
+func (d *DRT) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler, opts ...ServeOption) (*Served, error) {
+	if d.cfg.Server == nil || h == nil {
+		return nil, fmt.Errorf("serve %s/%s: a request plane server and a handler are required", component, endpoint)
+	}
+	s := &Served{d: d, component: component, endpoint: endpoint, handler: h}
+	return s.start(ctx, opts)
+}
+
+// Announce registers an endpoint that something else answers at transport, such
+// as an HTTP frontend.
+func (d *DRT) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport, opts ...ServeOption) (*Served, error) {
+	s := &Served{d: d, component: component, endpoint: endpoint, transport: transport}
+	return s.start(ctx, opts)
+}
+
+func (s *Served) start(ctx context.Context, opts []ServeOption) (*Served, error) {
+	if err := checkEndpoint(s.component, s.endpoint); err != nil {
+		return nil, err
+	}
+	for _, opt := range opts {
+		opt(s)
+	}
+	s.paths = map[cluster.InstanceID]*path{}
+	s.record = &record{
+		key: func(id cluster.InstanceID) string {
+			return cluster.InstanceKey(s.d.cfg.Namespace, s.component, s.endpoint, id)
+		},
+		write: s.register,
+	}
+	if s.handler != nil {
+		s.record.bind, s.record.bound = s.bind, s.retire
+	}
+	if err := s.d.add(s.record); err != nil {
+		return nil, fmt.Errorf("serve %s/%s: %w", s.component, s.endpoint, err)
+	}
+	if err := s.record.first(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("serve %s/%s: %w", s.component, s.endpoint, err), s.unbind(ctx))
+	}
+	s.d.mu.Lock()
+	s.d.served[s] = struct{}{}
+	s.d.mu.Unlock()
+	return s, nil
+}
+
+// Instance returns the registration as of now.
+func (s *Served) Instance() cluster.Instance { return s.instance(s.d.ID()) }
+
+func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
+	inst := cluster.Instance{
+		Type:        cluster.InstanceType,
+		Namespace:   s.d.cfg.Namespace,
+		Component:   s.component,
+		Endpoint:    s.endpoint,
+		InstanceID:  id,
+		Transport:   s.transport,
+		DeviceType:  s.device,
+		Worker:      s.d.cfg.Worker,
+		Node:        s.d.cfg.Node,
+		Incarnation: s.d.cfg.Incarnation,
+	}
+	if s.handler != nil {
+		inst.Transport = cluster.Transport{TCP: s.d.cfg.AdvertiseAddr + "/" + s.pathOf(id)}
+		inst.Codec = codecMsgpack
+	}
+	return inst
+}
+
+func (s *Served) pathOf(id cluster.InstanceID) string { return id.String() + "/" + s.endpoint }
+
+// InFlight returns how many requests run now, those on former paths included.
+func (s *Served) InFlight() int {
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.paths))
+	s.mu.Unlock()
+	n := 0
+	for _, id := range ids {
+		n += s.d.cfg.Server.InFlight(s.pathOf(id))
+	}
+	return n
+}
+
+// Leave takes the endpoint out of discovery and goes on answering. When that
+// fails, the runtime goes on trying.
+func (s *Served) Leave(ctx context.Context) error {
+	if err := s.record.change(ctx, func() { s.record.wanted = false }); err != nil {
+		return fmt.Errorf("leave %s/%s: %w", s.component, s.endpoint, err)
+	}
+	return nil
+}
+
+// Join puts an endpoint that left back into discovery. After Close it fails with
+// [ErrClosed].
+func (s *Served) Join(ctx context.Context) error {
+	over := false
+	err := s.record.change(ctx, func() {
+		over = s.record.final
+		s.record.wanted = !over
+	})
+	if err == nil && over {
+		err = ErrClosed
+	}
+	if err != nil {
+		return fmt.Errorf("join %s/%s: %w", s.component, s.endpoint, err)
+	}
+	return nil
+}
+
+// Close leaves discovery, refuses new requests and waits for the running ones
+// until ctx ends. It may be called again to wait on.
+func (s *Served) Close(ctx context.Context) error {
+	err := s.record.change(ctx, func() { s.record.wanted, s.record.final = false, true })
+	if s.d.ctx.Err() != nil {
+		err = nil // the lease is revoked, and the registration with it
+	}
+	if err := errors.Join(err, s.unbind(ctx)); err != nil {
+		return fmt.Errorf("close %s/%s: %w", s.component, s.endpoint, err)
+	}
+	s.d.mu.Lock()
+	delete(s.d.served, s)
+	s.d.mu.Unlock()
+	return nil
+}
+
+// register creates the instance key. One that exists is only ours if an earlier
+// attempt wrote it and its answer was lost.
+func (s *Served) register(ctx context.Context, key string, id cluster.InstanceID) error {
+	body, err := json.Marshal(s.instance(id))
+	if err != nil {
+		return fmt.Errorf("register %s: %w", key, err)
+	}
+	_, err = s.d.cfg.Store.Create(ctx, key, body, store.WithLease(id))
+	if !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	kv, gerr := s.d.cfg.Store.Get(ctx, key)
+	if gerr == nil && kv.Lease == id && bytes.Equal(kv.Value, body) {
+		return nil
+	}
+	return errors.Join(err, gerr)
+}
+
+// bind answers at the path of id.
+func (s *Served) bind(id cluster.InstanceID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, bound := s.paths[id]; bound {
+		return nil
+	}
+	remove, err := s.d.cfg.Server.Handle(s.pathOf(id), s.handler)
+	if err != nil {
+		return err
+	}
+	s.paths[id] = &path{remove: remove}
+	return nil
+}
+
+// retire refuses new requests on all paths but that of id. Callers that still
+// know a former one are told to look again; requests running there end in peace.
+func (s *Served) retire(id cluster.InstanceID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for old, p := range s.paths {
+		if old == id || p.retiring {
+			continue
+		}
+		p.retiring = true
+		s.d.goes(func() {
+			if p.remove(s.d.ctx) == nil {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				delete(s.paths, old)
+			}
+		})
+	}
+}
+
+// unbind refuses new requests on all paths and waits for the running ones.
+func (s *Served) unbind(ctx context.Context) error {
+	s.mu.Lock()
+	paths := maps.Clone(s.paths)
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, 0, len(paths))
+	var mu sync.Mutex
+	for id, p := range paths {
+		wg.Go(func() {
+			err := p.remove(ctx)
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+			if err == nil {
+				s.mu.Lock()
+				delete(s.paths, id)
+				s.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,43 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// RevokeStale ends what an earlier run of a node left behind: it revokes the
+// leases of all instances in the namespace that were registered by that node in
+// another incarnation, and returns how many leases that were. Callers make sure
+// that the earlier run is over; its leases would end by themselves only after
+// their TTL.
+func RevokeStale(ctx context.Context, s store.Store, namespace, node, incarnation string) (int, error) {
+	if namespace == "" || node == "" || incarnation == "" {
+		return 0, errors.New("revoke stale: namespace, node and incarnation are required")
+	}
+	kvs, _, err := s.List(ctx, cluster.InstancePrefix(namespace, "", ""))
+	if err != nil {
+		return 0, fmt.Errorf("revoke stale: %w", err)
+	}
+	stale := map[cluster.InstanceID]struct{}{}
+	for _, kv := range kvs {
+		inst, err := store.DecodeJSON[cluster.Instance](kv)
+		if err == nil && kv.Lease != 0 && inst.Node == node && inst.Incarnation != "" && inst.Incarnation != incarnation {
+			stale[kv.Lease] = struct{}{}
+		}
+	}
+	var errs []error
+	revoked := 0
+	for lease := range stale {
+		switch err := s.RevokeLease(ctx, lease); {
+		case err == nil:
+			revoked++
+		case !errors.Is(err, store.ErrLeaseNotFound):
+			errs = append(errs, err)
+		}
+	}
+	return revoked, errors.Join(errs...)
+}

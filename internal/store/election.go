@@ -1,0 +1,174 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+const (
+	// electRetry is the pause after a failed campaign and after lead returned by
+	// itself, which gives another candidate its turn.
+	electRetry = 500 * time.Millisecond
+	// resignTimeout bounds giving up the leadership when etcd does not answer;
+	// the lease ends it otherwise.
+	resignTimeout = 2 * time.Second
+)
+
+// errDeposed is the cause lead's context ends with when the leadership is lost.
+var errDeposed = errors.New("leadership lost")
+
+// Elect campaigns at prefix and runs lead while this candidate leads, again and
+// again until ctx ends or the candidate's lease does. It returns the cause of
+// ctx, [ErrClosed], or [ErrLeaseNotFound], after which a caller with a new lease
+// calls it again. value is what [Leader] reports to others.
+//
+// The context of lead ends when the leadership is lost, which includes not
+// having been able to renew the lease for its TTL. Elect waits for lead before
+// it does anything else, so lead should return quickly then. Other errors of
+// lead only end this turn.
+func Elect(ctx context.Context, s Store, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
+	turn := electByKeys
+	if e, ok := s.(*Etcd); ok {
+		turn = e.electOnce
+	}
+	for {
+		err := turn(ctx, s, prefix, value, lease, lead)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, ErrLeaseNotFound), errors.Is(err, ErrClosed):
+			return fmt.Errorf("elect at %s: %w", prefix, err)
+		}
+		if e, ok := s.(*Etcd); ok && err != nil {
+			e.log.Warn("election turn ended", "prefix", prefix, "err", err)
+		}
+		sleep(ctx, electRetry)
+	}
+}
+
+// Leader returns the value of the candidate that leads at prefix, or
+// [ErrNotFound] when there is none.
+func Leader(ctx context.Context, s Store, prefix string) (value string, err error) {
+	kv, err := firstCandidate(ctx, s, prefix)
+	return string(kv.Value), err
+}
+
+// firstCandidate returns the longest-standing candidate. Candidates write their
+// key once, so the revisions of last change are those of creation.
+func firstCandidate(ctx context.Context, s Store, prefix string) (KV, error) {
+	kvs, _, err := s.List(ctx, prefix+"/")
+	if err != nil {
+		return KV{}, err
+	}
+	if len(kvs) == 0 {
+		return KV{}, fmt.Errorf("leader of %s: %w", prefix, ErrNotFound)
+	}
+	return slices.MinFunc(kvs, func(a, b KV) int { return cmp.Compare(a.ModRevision, b.ModRevision) }), nil
+}
+
+// electOnce campaigns once and leads until something ends it.
+func (e *Etcd) electOnce(ctx context.Context, _ Store, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	// The session's client ends with ctx: a cancelled campaign resigns in its
+	// client's context, which would wait for an unreachable etcd for ever.
+	client := clientv3.NewCtxClient(ctx)
+	client.KV, client.Watcher = e.client.KV, e.client.Watcher
+	client.Lease = clientv3.NewLeaseFromLeaseClient(clientv3.RetryLeaseClient(e.client), e.client, e.timeout)
+	defer client.Lease.Close()
+	if _, _, err := e.LeaseTTL(ctx, lease); err != nil {
+		return err
+	}
+	session, err := concurrency.NewSession(client, concurrency.WithLease(leaseID(lease)))
+	if err != nil {
+		return e.explain(ctx, "campaign at", prefix, err)
+	}
+	defer session.Orphan() // the lease is the caller's
+	defer context.AfterFunc(session.Ctx(), func() { cancel(errDeposed) })()
+
+	election := concurrency.NewElection(session, prefix)
+	key := candidateKey(prefix, lease)
+	defer e.resign(key)
+	if err := election.Campaign(ctx, value); err != nil {
+		return e.explain(ctx, "campaign at", prefix, err)
+	}
+	return leadWhileKept(ctx, e, key, lead)
+}
+
+func (e *Etcd) resign(key string) {
+	ctx, cancel := context.WithTimeout(e.life.ctx, resignTimeout)
+	defer cancel()
+	if err := e.Delete(ctx, key); err != nil {
+		e.log.Debug("leadership is left to its lease", "key", key, "err", err)
+	}
+}
+
+// electByKeys is one turn of the same election in terms of [Store].
+func electByKeys(ctx context.Context, s Store, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
+	key := candidateKey(prefix, lease)
+	watcher, err := s.Watch(ctx, prefix+"/")
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	if _, err := s.Create(ctx, key, []byte(value), WithLease(lease)); err != nil && !errors.Is(err, ErrExists) {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
+		defer cancel()
+		_ = s.Delete(ctx, key) // the lease ends it otherwise
+	}()
+	for range watcher.Events() {
+		first, err := firstCandidate(ctx, s, prefix)
+		if err != nil {
+			return err
+		}
+		if first.Key == key {
+			return leadWhileKept(ctx, s, key, lead)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func candidateKey(prefix string, lease cluster.InstanceID) string {
+	return prefix + "/" + lease.String()
+}
+
+// leadWhileKept runs lead until it returns, ctx ends, or the candidate's key is
+// gone.
+func leadWhileKept(ctx context.Context, s Store, key string, lead func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watcher, err := s.Watch(ctx, key)
+	if err != nil {
+		return err
+	}
+	kept := make(chan struct{}) // closed when the key is no longer watched
+	go func() {
+		defer close(kept)
+		for ev := range watcher.Events() {
+			if ev.Type == Delete || ev.Type == Resync && len(ev.All) == 0 {
+				cancel(errDeposed)
+				return
+			}
+		}
+	}()
+	err = lead(ctx)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	watcher.Close()
+	<-kept
+	return err
+}

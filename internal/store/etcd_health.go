@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+)
+
+const (
+	monitorInterval = time.Second
+	monitorTimeout  = 2 * time.Second
+	monitorRetryMin = 100 * time.Millisecond
+	monitorRetryMax = time.Second
+	// probeKey is never written; reading it is what "etcdctl endpoint health" does.
+	probeKey = "health"
+)
+
+// health is what the monitor knows of the connection. Watchers end and start
+// their streams with its epochs: a new epoch means that what an old stream
+// would still deliver cannot be trusted to be complete.
+type health struct {
+	mu        sync.Mutex
+	down      trouble
+	epoch     context.Context // cancelled when the next epoch begins
+	endEpoch  context.CancelFunc
+	clusterID uint64 // as last seen; 0 at first
+	revision  int64  // as last seen
+}
+
+func newHealth() *health {
+	h := &health{}
+	h.epoch, h.endEpoch = context.WithCancel(context.Background())
+	return h
+}
+
+// trouble returns since when etcd has not answered, why, and the next attempt.
+//
+//lint:ignore ST1008 the order is that of the question: since when, why, until when
+func (h *health) trouble() (since time.Time, err error, next time.Time) {
+	if h == nil {
+		return time.Time{}, nil, time.Time{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.down.since, h.down.err, h.down.next
+}
+
+// current returns the running epoch.
+func (h *health) current() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.epoch
+}
+
+// failed records a failed probe and reports whether it is the first.
+func (h *health) failed(err error, next time.Time) (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if first = h.down.since.IsZero(); first {
+		h.down.since = time.Now()
+	}
+	h.down.err, h.down.next = err, next
+	return first
+}
+
+// answered records a successful probe. It begins a new epoch after an outage,
+// and when the history behind the endpoint is not the one seen before: a data
+// directory that was replaced by an older or empty one.
+func (h *health) answered(header *pb.ResponseHeader) (downFor time.Duration, replaced bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if header != nil {
+		replaced = h.clusterID != 0 && (header.ClusterId != h.clusterID || header.Revision < h.revision)
+		h.clusterID, h.revision = header.ClusterId, header.Revision
+	}
+	if !h.down.since.IsZero() {
+		downFor = time.Since(h.down.since)
+	}
+	if downFor > 0 || replaced {
+		h.endEpoch()
+		h.epoch, h.endEpoch = context.WithCancel(context.Background())
+	}
+	h.down = trouble{}
+	return downFor, replaced
+}
+
+func (h *health) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.endEpoch()
+}
+
+// monitor probes etcd every second, and at once when the connection breaks.
+func (e *Etcd) monitor(ctx context.Context) {
+	defer e.health.stop()
+	conn := e.client.ActiveConnection()
+	retry := time.Duration(0) // of a failed probe
+	for {
+		if retry > 0 {
+			sleep(ctx, retry)
+		} else {
+			pause, cancel := context.WithTimeout(ctx, monitorInterval)
+			conn.WaitForStateChange(pause, connectivity.Ready)
+			cancel()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		header, err := e.probe(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			retry = 0
+			downFor, replaced := e.health.answered(header)
+			if downFor > 0 {
+				e.log.Info("etcd is back", "etcd", e.name, "down", downFor.Round(time.Millisecond))
+			}
+			if replaced {
+				e.log.Warn("etcd has another history than before, reading everything again", "etcd", e.name)
+			}
+		default:
+			retry = min(max(2*retry, monitorRetryMin), monitorRetryMax)
+			if e.health.failed(err, time.Now().Add(retry)) {
+				e.log.Warn("etcd does not answer", "etcd", e.name, "err", reasonOf(err))
+			}
+			conn.ResetConnectBackoff()
+		}
+	}
+}
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// probe asks for a linearizable read without waiting for a connection. The
+// header is nil when the server answered by refusing the key.
+func (e *Etcd) probe(ctx context.Context) (*pb.ResponseHeader, error) {
+	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
+	defer cancel()
+	resp, err := e.reads.Range(ctx, &pb.RangeRequest{Key: []byte(probeKey), CountOnly: true})
+	if err == nil {
+		return resp.Header, nil
+	}
+	err = rpctypes.Error(err)
+	if code := codeOf(err); code == codes.PermissionDenied || errors.Is(err, rpctypes.ErrUserEmpty) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// Ping implements [Store].
+func (e *Etcd) Ping(ctx context.Context) (rtt time.Duration, err error) {
+	err = e.do(ctx, "ping", "", func(ctx context.Context) error {
+		start := time.Now()
+		_, err := e.probe(ctx)
+		rtt = time.Since(start)
+		return err
+	})
+	return rtt, err
+}

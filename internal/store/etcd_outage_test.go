@@ -1,0 +1,371 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/store/storetest"
+)
+
+// leaseTTL is the lease of the outage tests; outages are longer.
+const leaseTTL = 2 * time.Second
+
+// stop closes a server and returns a function that starts it again on the same
+// port, in the given directory.
+func stop(t *testing.T, e *embedded.Etcd) (restart func(dir string) *embedded.Etcd) {
+	t.Helper()
+	at := e.Endpoint()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func(dir string) *embedded.Etcd {
+		t.Helper()
+		return startEtcd(t, embedded.EtcdOptions{Dir: dir, ClientAddr: at})
+	}
+}
+
+// A lease whose store was down for longer than the TTL is alive when the store
+// comes back, and so is everything under it.
+func TestEtcdLeaseOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := startEtcd(t, embedded.EtcdOptions{Dir: dir})
+	s := openEtcd(t, server.Endpoint())
+	keeper, err := s.KeepLease(t.Context(), leaseTTL, storetest.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "p/owned", []byte("1"), store.WithLease(keeper.ID())); err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Watch(t.Context(), "p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+
+	restart := stop(t, server)
+	storetest.Eventually(t, "the watch is stale", func() bool {
+		since, err, next := w.Stale()
+		return !since.IsZero() && err != nil && !next.IsZero()
+	})
+	storetest.Eventually(t, "the lease is uncertain", keeper.Uncertain)
+	select {
+	case <-keeper.Lost():
+		t.Fatal("the lease was given up without asking")
+	case <-time.After(500 * time.Millisecond):
+	}
+	if keeper.Err() == nil {
+		t.Error("no reason for the uncertainty")
+	}
+
+	restart(dir)
+	storetest.Eventually(t, "the lease is certain again", func() bool { return !keeper.Uncertain() })
+	ev := storetest.Next(t, w)
+	if ev.Type != store.Resync || len(ev.All) != 1 || ev.All[0].Key != "p/owned" {
+		t.Errorf("after the outage: got %s %v, want a resync with the key", ev.Type, ev.All)
+	}
+	if since, err, _ := w.Stale(); !since.IsZero() {
+		t.Errorf("still stale since %s: %v", since, err)
+	}
+	if _, err := s.Put(t.Context(), "p/later", nil); err != nil {
+		t.Fatal(err)
+	}
+	state := map[string]string{}
+	storetest.Follow(t, w, state, "a later change", func() bool { _, ok := state["p/later"]; return ok })
+	renewed := keeper.LastRenewed()
+	storetest.Eventually(t, "the lease is renewed as before", func() bool { return keeper.LastRenewed().After(renewed) })
+	if _, err := s.Get(t.Context(), "p/owned"); err != nil {
+		t.Error(err)
+	}
+}
+
+// When etcd comes back without its data, leases are lost and watchers must not
+// wait for the new history to reach the revisions of the old one.
+func TestEtcdHistoryIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t, embedded.EtcdOptions{})
+	s := openEtcd(t, server.Endpoint())
+	keeper, err := s.KeepLease(t.Context(), leaseTTL, storetest.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if _, err := s.Put(t.Context(), "p/old", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := store.WatchPrefix(t.Context(), s, "p/", func(kv store.KV) (string, error) { return string(kv.Value), nil }, storetest.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+
+	restart := stop(t, server)
+	restart(t.TempDir())
+	storetest.Closed(t, "the lease is lost", keeper.Lost())
+	if _, err := s.Put(t.Context(), "p/new", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, "the watch shows the new history", func() bool {
+		got := p.Snapshot()
+		return len(got) == 1 && got["p/new"] == "x"
+	})
+}
+
+// The connection is cut while keys change and history is compacted away.
+func TestEtcdWatchSurvivesCompaction(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t, embedded.EtcdOptions{})
+	direct := openEtcd(t, server.Endpoint())
+	p := startProxy(t, server.Endpoint())
+	w, err := openEtcd(t, p.addr()).Watch(t.Context(), "p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+
+	p.set(true, false)
+	var rev store.Revision
+	for i := range 20 {
+		if rev, err = direct.Put(t.Context(), "p/k", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := direct.Client().Compact(t.Context(), int64(rev)); err != nil {
+		t.Fatal(err)
+	}
+	p.set(false, false)
+	state := map[string]string{}
+	storetest.Follow(t, w, state, "the state after the cut", func() bool { return state["p/k"] == "19" })
+	if _, err := direct.Put(t.Context(), "p/k", []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Follow(t, w, state, "a later change", func() bool { return state["p/k"] == "after" })
+}
+
+// A connection that is open but silent is noticed, and what happened behind the
+// silence is delivered.
+func TestEtcdSilentConnection(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t, embedded.EtcdOptions{})
+	direct := openEtcd(t, server.Endpoint())
+	p := startProxy(t, server.Endpoint())
+	s := openEtcd(t, p.addr())
+	w, err := s.Watch(t.Context(), "p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+
+	p.set(false, true)
+	if _, err := direct.Put(t.Context(), "p/k", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, "the silence is noticed", func() bool { since, _, _ := w.Stale(); return !since.IsZero() })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("get: got %v, want both %v and %v", err, store.ErrUnavailable, context.DeadlineExceeded)
+	}
+	p.set(false, false)
+	state := map[string]string{}
+	storetest.Follow(t, w, state, "what was missed", func() bool { return state["p/k"] == "1" })
+	storetest.Eventually(t, "the watch is current", func() bool { since, _, _ := w.Stale(); return since.IsZero() })
+}
+
+func TestEtcdUnreachable(t *testing.T) {
+	t.Parallel()
+	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: []string{" http://127.0.0.1:1 "}, Timeout: 300 * time.Millisecond}, storetest.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	start := time.Now()
+	_, err = s.Ping(t.Context())
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("ping: got %v, want %v", err, store.ErrUnavailable)
+	}
+	t.Logf("after %s: %v", time.Since(start), err)
+
+	calls := map[string]func() error{
+		"get":    func() error { _, err := s.Get(t.Context(), "k"); return err },
+		"put":    func() error { _, err := s.Put(t.Context(), "k", nil); return err },
+		"watch":  func() error { _, err := s.Watch(t.Context(), "k"); return err },
+		"grant":  func() error { _, err := s.GrantLease(t.Context(), time.Second); return err },
+		"keep":   func() error { _, err := s.KeepLease(t.Context(), time.Second, storetest.Discard); return err },
+		"revoke": func() error { return s.RevokeLease(t.Context(), 1) },
+		"leader": func() error { _, err := store.Leader(t.Context(), s, "/leader"); return err },
+	}
+	var wg sync.WaitGroup
+	for name, call := range calls {
+		wg.Go(func() {
+			err := call()
+			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v, want only %v", name, err, store.ErrUnavailable)
+			}
+			for _, part := range []string{"etcd 127.0.0.1:1: ", "after 300ms", "connection refused"} {
+				if text := err.Error(); !strings.Contains(text, part) || strings.Contains(text, "\n") {
+					t.Errorf("%s: got %q, want it to say %q in one line", name, text, part)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Log(s.Delete(t.Context(), "k"))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := store.WaitReady(ctx, s, storetest.Discard); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("wait: got %v, want %v", err, store.ErrUnavailable)
+	}
+}
+
+func TestEtcdConfigErrors(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]store.EtcdConfig{
+		"no endpoints":          {},
+		"blank endpoints":       {Endpoints: []string{" "}},
+		"user without password": {Endpoints: []string{"127.0.0.1:1"}, Username: "u"},
+	} {
+		if s, err := store.NewEtcd(cfg, storetest.Discard); err == nil {
+			s.Close()
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// What depends on etcd may start before it.
+func TestEtcdStartsLater(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t, embedded.EtcdOptions{})
+	restart := stop(t, server)
+	s := openEtcd(t, server.Endpoint())
+	ready := make(chan error, 1)
+	go func() { ready <- store.WaitReady(t.Context(), s, storetest.Discard) }()
+	restart(t.TempDir())
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "k", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEtcdCredentials(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t, embedded.EtcdOptions{})
+	admin := openEtcd(t, server.Endpoint()).Client()
+	for _, step := range []func() error{
+		func() error { _, err := admin.UserAdd(t.Context(), "root", "secret"); return err },
+		func() error { _, err := admin.UserGrantRole(t.Context(), "root", "root"); return err },
+		func() error { _, err := admin.UserAdd(t.Context(), "guest", "guest"); return err },
+		func() error { _, err := admin.RoleAdd(t.Context(), "reader"); return err },
+		func() error {
+			_, err := admin.RoleGrantPermission(t.Context(), "reader", "p/", "p0", clientv3.PermissionType(clientv3.PermRead))
+			return err
+		},
+		func() error { _, err := admin.UserGrantRole(t.Context(), "guest", "reader"); return err },
+		func() error { _, err := admin.AuthEnable(t.Context()); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(user, password string) (*store.Etcd, error) {
+		return store.NewEtcd(store.EtcdConfig{Endpoints: []string{server.Endpoint()}, Username: user, Password: password}, storetest.Discard)
+	}
+	if _, err := open("root", "wrong"); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("wrong password: got %v, want %v", err, store.ErrDenied)
+	} else {
+		t.Log(err)
+	}
+	root, err := open("root", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	guest, err := open("guest", "guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guest.Close()
+	if _, err := guest.Ping(t.Context()); err != nil {
+		t.Errorf("ping of a guest: %v", err)
+	}
+	w, err := guest.Watch(t.Context(), "p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+	if _, err := root.Put(t.Context(), "p/k", nil); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+	if _, err := guest.Put(t.Context(), "p/k", nil); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("put of a guest: got %v, want %v", err, store.ErrDenied)
+	} else {
+		t.Log(err)
+	}
+	keeper, err := root.KeepLease(t.Context(), leaseTTL, storetest.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := keeper.LastRenewed()
+	storetest.Eventually(t, "the lease is renewed with credentials", func() bool { return keeper.LastRenewed().After(start) })
+}
+
+// A leader that cannot renew its lease stops leading within the TTL, and leads
+// again when etcd is back.
+func TestEtcdLeaderSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := startEtcd(t, embedded.EtcdOptions{Dir: dir})
+	s := openEtcd(t, server.Endpoint())
+	keeper, err := s.KeepLease(t.Context(), leaseTTL, storetest.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads, deposed := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = store.Elect(ctx, s, "/leader", "a", keeper.ID(), func(ctx context.Context) error {
+			leads <- struct{}{}
+			<-ctx.Done()
+			select {
+			case deposed <- struct{}{}:
+			case <-t.Context().Done():
+			}
+			return nil
+		})
+	}()
+	<-leads
+	restart := stop(t, server)
+	start := time.Now()
+	select {
+	case <-deposed:
+		t.Logf("deposed after %s", time.Since(start))
+	case <-time.After(storetest.Patience):
+		t.Fatal("leads without etcd")
+	}
+	restart(dir)
+	select {
+	case <-leads:
+	case <-time.After(storetest.Patience):
+		t.Fatal("never led again")
+	}
+	cancel()
+	<-deposed
+	storetest.Closed(t, "elect returned", done)
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+const (
+	keepBackoffMin = 50 * time.Millisecond
+	keepBackoffMax = time.Second
+	// keepAttemptMin leaves even a late attempt time for one round trip.
+	keepAttemptMin = 250 * time.Millisecond
+	keepAttemptMax = 3 * time.Second
+)
+
+// leaseServer is what a keeper needs of its store.
+type leaseServer interface {
+	GrantLease(ctx context.Context, ttl time.Duration) (Lease, error)
+	RevokeLease(ctx context.Context, id cluster.InstanceID) error
+	// keepAlive renews a lease and returns the TTL it has now. It fails fast
+	// when the store is unreachable and with ErrLeaseNotFound when the store
+	// says that the lease is gone.
+	keepAlive(ctx context.Context, id cluster.InstanceID) (time.Duration, error)
+}
+
+// LeaseKeeper keeps one lease alive on its own goroutine. It renews when half
+// of the remaining time has passed and retries failures until the store
+// answers. Only the store's word ends the lease: a store that was down for
+// longer than the TTL gives its leases a fresh TTL when it comes back.
+type LeaseKeeper struct {
+	lease  Lease
+	server leaseServer
+	log    *slog.Logger
+	cancel context.CancelCauseFunc
+	nudge  chan struct{} // capacity 1: renew now
+	lost   chan struct{} // closed by run when the store says that the lease is gone
+	done   chan struct{} // closed when run has returned
+
+	mu       sync.Mutex
+	renewed  time.Time // when the last successful renewal was sent
+	deadline time.Time // when the lease ends unless it is renewed
+	failure  error     // of the last attempt, nil after a success
+}
+
+// keepLease grants a lease and starts its keeper in the given lifetime.
+func keepLease(ctx context.Context, life *lifetime, server leaseServer, ttl time.Duration, log *slog.Logger) (*LeaseKeeper, error) {
+	finished, err := life.begin()
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	lease, err := server.GrantLease(ctx, ttl)
+	if err != nil {
+		finished()
+		return nil, err
+	}
+	k := &LeaseKeeper{
+		lease:    lease,
+		server:   server,
+		log:      log.With("lease", lease.ID.String()),
+		nudge:    make(chan struct{}, 1),
+		lost:     make(chan struct{}),
+		done:     make(chan struct{}),
+		renewed:  sent,
+		deadline: sent.Add(lease.TTL),
+	}
+	var run context.Context
+	run, k.cancel = context.WithCancelCause(life.ctx)
+	go func() {
+		defer finished()
+		defer close(k.done)
+		k.run(run)
+	}()
+	return k, nil
+}
+
+// ID returns the id of the lease.
+func (k *LeaseKeeper) ID() cluster.InstanceID { return k.lease.ID }
+
+// TTL returns the granted time to live.
+func (k *LeaseKeeper) TTL() time.Duration { return k.lease.TTL }
+
+// Lost is closed when the store has said that the lease is gone. It stays open
+// when the keeper is closed.
+func (k *LeaseKeeper) Lost() <-chan struct{} { return k.lost }
+
+// LastRenewed returns when the last successful renewal was sent.
+func (k *LeaseKeeper) LastRenewed() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.renewed
+}
+
+// Uncertain reports that the lease should have ended by now, but the store
+// could not be asked whether it did. Others may already have seen it end.
+func (k *LeaseKeeper) Uncertain() bool {
+	select {
+	case <-k.lost:
+		return false
+	default:
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Now().After(k.deadline)
+}
+
+// Check renews at once instead of when it is due, because there is reason to
+// doubt the lease: a write under it was refused.
+func (k *LeaseKeeper) Check() {
+	select {
+	case k.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Err returns why the last renewal failed, or nil when it succeeded.
+func (k *LeaseKeeper) Err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.failure
+}
+
+// Close stops renewing and waits for the keeper's goroutine. The lease is left
+// to expire. Closing twice is fine.
+func (k *LeaseKeeper) Close() {
+	k.cancel(ErrClosed)
+	<-k.done
+}
+
+// Revoke stops renewing and ends the lease with all its keys. A lease that is
+// gone already is not an error.
+func (k *LeaseKeeper) Revoke(ctx context.Context) error {
+	k.Close()
+	if err := k.server.RevokeLease(ctx, k.lease.ID); err != nil && !errors.Is(err, ErrLeaseNotFound) {
+		return err
+	}
+	return nil
+}
+
+// run renews until ctx ends or the lease is gone.
+func (k *LeaseKeeper) run(ctx context.Context) {
+	backoff := time.Duration(0)
+	timer := time.NewTimer(k.nextRenewal())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-k.nudge:
+		}
+		err := k.renew(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			backoff = 0
+			timer.Reset(k.nextRenewal())
+		case errors.Is(err, ErrLeaseNotFound):
+			k.log.Warn("lease lost", "err", err)
+			close(k.lost)
+			return
+		default:
+			backoff = k.nextBackoff(backoff)
+			timer.Reset(backoff)
+		}
+	}
+}
+
+// renew sends one keep-alive.
+func (k *LeaseKeeper) renew(ctx context.Context) error {
+	limit := min(max(k.left()/2, keepAttemptMin), keepAttemptMax)
+	actx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	sent := time.Now()
+	ttl, err := k.server.keepAlive(actx, k.lease.ID)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first := k.failure == nil
+	k.failure = err
+	switch {
+	case err == nil:
+		if !first {
+			k.log.Info("lease keep-alive recovered", "down", sent.Sub(k.renewed).Round(time.Millisecond))
+		}
+		k.renewed, k.deadline = sent, sent.Add(ttl)
+	case first && ctx.Err() == nil:
+		k.log.Warn("lease keep-alive failed", "left", time.Until(k.deadline).Round(time.Millisecond), "err", err)
+	}
+	return err
+}
+
+func (k *LeaseKeeper) left() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Until(k.deadline)
+}
+
+// nextRenewal is half of the remaining time, less up to a tenth so that many
+// workers that started together do not renew together for ever.
+func (k *LeaseKeeper) nextRenewal() time.Duration {
+	half := max(k.left()/2, keepBackoffMin)
+	return half - rand.N(half/10+1)
+}
+
+// nextBackoff doubles up to a second, but never waits longer than half of the
+// time left, nor than an eighth of the TTL: a store that returns from a long
+// outage offers exactly one fresh TTL.
+func (k *LeaseKeeper) nextBackoff(last time.Duration) time.Duration {
+	next := min(max(2*last, keepBackoffMin), keepBackoffMax, max(k.lease.TTL/8, keepBackoffMin))
+	if left := k.left(); left > 0 {
+		next = max(min(next, left/2), keepBackoffMin)
+	}
+	return next
+}

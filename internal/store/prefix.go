@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Prefix is a watched prefix as a typed map, kept current until it is closed.
+type Prefix[T any] struct {
+	watcher *Watcher
+	decode  func(KV) (T, error)
+	log     *slog.Logger
+	changed chan struct{} // capacity 1, never closed
+	done    chan struct{} // closed when run has returned
+
+	mu       sync.Mutex
+	values   map[string]T
+	snapshot map[string]T // copy of values handed out, nil after a change
+	revision Revision
+}
+
+// WatchPrefix follows a prefix until ctx ends, the Prefix is closed or the store
+// is. It returns once the first snapshot is complete, and fails only if that
+// cannot be read. A value that does not decode is logged, and the last good
+// value of its key stays.
+func WatchPrefix[T any](ctx context.Context, s Store, prefix string, decode func(KV) (T, error), log *slog.Logger) (*Prefix[T], error) {
+	watcher, err := s.Watch(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	p := &Prefix[T]{
+		watcher: watcher,
+		decode:  decode,
+		log:     log,
+		changed: make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		values:  map[string]T{},
+	}
+	first, ok := <-watcher.Events()
+	if !ok {
+		watcher.Close()
+		return nil, fmt.Errorf("watch %s: %w", prefix, context.Cause(watcher.ctx))
+	}
+	p.apply(first)
+	go func() {
+		defer close(p.done)
+		for ev := range watcher.Events() {
+			p.apply(ev)
+		}
+	}()
+	return p, nil
+}
+
+// Snapshot returns the current values by key. The map is shared: do not change it.
+func (p *Prefix[T]) Snapshot() map[string]T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.snapshot == nil {
+		p.snapshot = maps.Clone(p.values)
+	}
+	return p.snapshot
+}
+
+// Get returns the value of one key.
+func (p *Prefix[T]) Get(key string) (T, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v, ok := p.values[key]
+	return v, ok
+}
+
+// Revision returns the store revision the values belong to.
+func (p *Prefix[T]) Revision() Revision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.revision
+}
+
+// Changed receives after changes; several may come as one. It serves one reader.
+func (p *Prefix[T]) Changed() <-chan struct{} { return p.changed }
+
+// Stale is [Watcher.Stale] of the watch behind the map.
+//
+//lint:ignore ST1008 the order is that of the question: since when, why, until when
+func (p *Prefix[T]) Stale() (since time.Time, err error, next time.Time) {
+	return p.watcher.Stale()
+}
+
+// Done is closed when the map is no longer kept current.
+func (p *Prefix[T]) Done() <-chan struct{} { return p.done }
+
+// Close ends the watch and waits for its goroutines. The values stay readable.
+func (p *Prefix[T]) Close() {
+	p.watcher.Close()
+	<-p.done
+}
+
+func (p *Prefix[T]) apply(ev Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch ev.Type {
+	case Put:
+		p.setLocked(p.values, ev.KV)
+	case Delete:
+		delete(p.values, ev.KV.Key)
+	case Resync:
+		next := make(map[string]T, len(ev.All))
+		for _, kv := range ev.All {
+			p.setLocked(next, kv)
+		}
+		p.values = next
+	}
+	p.revision = ev.Revision
+	p.snapshot = nil
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// setLocked decodes kv into the map, or carries the last good value over.
+func (p *Prefix[T]) setLocked(into map[string]T, kv KV) {
+	v, err := p.decode(kv)
+	if err == nil {
+		into[kv.Key] = v
+		return
+	}
+	last, known := p.values[kv.Key]
+	if known {
+		into[kv.Key] = last
+	}
+	p.log.Warn("value does not decode", "key", kv.Key, "revision", int64(kv.ModRevision), "kept_last", known, "err", err)
+}
