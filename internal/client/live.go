@@ -219,7 +219,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 			NATSOK: l.nats.ok, NATSRTT: l.nats.rtt, NATSErr: l.nats.err,
 		},
 	}
-	if since, _, next := l.watch.Stale(); !since.IsZero() {
+	if since, next, _ := l.watch.Stale(); !since.IsZero() {
 		s.Fresh.StaleSince, s.Fresh.NextAttempt = since, next
 	}
 	l.tally.fill(&s, view, depth, now)

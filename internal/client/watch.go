@@ -143,8 +143,9 @@ func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
 // Stale reports since when the view is no longer current, why, and when the next
 // attempt to reach the store is due.
-func (w *Watch) Stale() (since time.Time, err error, next time.Time) { //nolint:revive // as store.Prefix
-	return w.status.Stale()
+func (w *Watch) Stale() (since, next time.Time, err error) {
+	since, err, next = w.status.Stale()
+	return since, next, err
 }
 
 // View returns the present view.

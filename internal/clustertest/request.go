@@ -206,3 +206,54 @@ func (c *Cluster) Digest() string {
 	}
 	return kvs[0].Digest
 }
+
+// WaitRemotePrefill waits until every decode worker sends prompts to prefill
+// workers: it may learn of them a moment after they are ready.
+func (c *Cluster) WaitRemotePrefill() {
+	c.t.Helper()
+	digest := c.Digest()
+	deadline := time.Now().Add(c.opts.Timeout)
+	for n, inst := range c.Instances(cluster.RoleDecode.Component(), cluster.EndpointGenerate) {
+		for try := uint32(0); ; try++ {
+			prompt := make([]uint32, 200)
+			for i := range prompt {
+				prompt[i] = (uint32(i)*try + uint32(n) + try) % 256
+			}
+			_, timing, err := c.Generate(c.t.Context(), inst, protocol.PreprocessedRequest{
+				RequestID: fmt.Sprintf("probe-%d-%d", n, try), Model: c.Model, ModelSum: digest, TokenIDs: prompt,
+				Stop: protocol.StopConditions{MaxTokens: 1},
+			})
+			if err == nil && timing.Prefill != "local" {
+				break
+			}
+			if time.Now().After(deadline) {
+				c.t.Fatalf("%s never used a prefill worker: %+v %v", inst.Worker, timing, err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// LiveStats asks every worker for its present status.
+func (c *Cluster) LiveStats() []cluster.WorkerStatus {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+	defer cancel()
+	plane := requestplane.NewTCPClient(requestplane.ClientConfig{})
+	defer plane.Close()
+	var out []cluster.WorkerStatus
+	for _, i := range c.Watch.View().Instances {
+		if i.Endpoint != cluster.EndpointStats {
+			continue
+		}
+		stream, err := plane.Call(ctx, i.Transport.TCP, "stats", nil, nil)
+		if err != nil {
+			continue
+		}
+		var st cluster.WorkerStatus
+		if stream.Recv(ctx, &st) == nil {
+			out = append(out, st)
+		}
+		stream.Close()
+	}
+	return out
+}

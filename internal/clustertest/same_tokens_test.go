@@ -86,6 +86,9 @@ func TestSameTokensEverywhere(t *testing.T) {
 							}
 						},
 					})
+					if tc.prefill > 0 && tc.force == "" {
+						c.WaitRemotePrefill()
+					}
 					compare(t, c, inputs, want, tc.force, tc.prefill > 0 && tc.force == "")
 				})
 			}

@@ -35,11 +35,7 @@ func inputTokenBuckets() []float64   { return LogBuckets(50, 128000, 12) }
 func outputTokenBuckets() []float64  { return LogBuckets(50, 32000, 10) }
 func tokenizerMSBuckets() []float64  { return []float64{0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512} }
 func requestPlaneBuckets() []float64 { return []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1} }
-func roundtripBuckets() []float64 {
-	return []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
-}
 
 // Bounds of our own histograms, in seconds.
-func stepBuckets() []float64     { return LogBuckets(0.0001, 10, 16) }  // one engine step
 func transferBuckets() []float64 { return LogBuckets(0.00001, 30, 20) } // KV blocks of one request
 func waitBuckets() []float64     { return LogBuckets(0.001, 60, 15) }   // queue and remote prefill

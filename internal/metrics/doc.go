@@ -3,8 +3,8 @@
 // dashboards work.
 //
 // Start with [Registry], made by [NewRegistry] and served by [Registry.Handler],
-// and with the bundles: [NewFrontend], [NewWorker], [NewRequestPlane] and
-// [NewNIXL] hand out counters, gauges and histograms that are ready to use.
+// and with the bundles: [NewFrontend], [NewWorker] and [NewNIXL] hand out counters,
+// gauges and histograms that are ready to use.
 //
 // A Registry and everything it hands out is safe for concurrent use. It starts
 // no goroutine. A bundle that stands for something with an end, such as a worker,

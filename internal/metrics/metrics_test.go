@@ -180,7 +180,6 @@ func TestWorkers(t *testing.T) {
 		w.Blocks("free", 12)
 		w.Sequences("running", 3)
 		w.Transferred(metrics.DirectionIn, "tcp", 1<<20, 5*time.Millisecond)
-		w.HandedOver("moved")
 	}
 	const base = `dynamo_component="decode",dynamo_endpoint="generate",dynamo_namespace="dynamo",`
 	lines := scrape(t, r)
@@ -210,29 +209,26 @@ func TestNIXL(t *testing.T) {
 	r := metrics.NewRegistry()
 	n := metrics.NewNIXL(r, "worker-1")
 	other := metrics.NewNIXL(r, "worker-2")
-	n.Wrote("tcp", 100, time.Microsecond, time.Millisecond)
-	n.Read("tcp", 50, time.Microsecond, time.Millisecond)
-	n.Failed("remote_disconnect")
-	n.Notified(metrics.DirectionIn)
-	n.Refused("expired")
-	n.FellBack("tcp", "no_shared_memory")
-	n.Peers("tcp", 2)
-	n.Registered.Set(4096)
-	n.Tickets.Inc()
-	other.Tickets.Set(7)
+	n.Update(metrics.NIXLFigures{TxBytes: 60, Errors: map[string]uint64{"remote_disconnect": 1}})
+	n.Update(metrics.NIXLFigures{
+		TxBytes: 100, InBytes: 50, TxRequests: 2, XferTime: time.Second, Sent: 3, OpenTickets: 1, RegisteredBytes: 4096,
+		Errors: map[string]uint64{"remote_disconnect": 2}, Refused: map[string]uint64{"no_ticket": 1}, Peers: map[string]int{"tcp": 2},
+	})
+	other.Update(metrics.NIXLFigures{OpenTickets: 7})
 	wantLines(t, scrape(t, r),
-		`dynamo_nixl_agent_tx_bytes_total{agent="worker-1",transport="tcp"} 100`,
-		`dynamo_nixl_agent_rx_bytes_total{agent="worker-1",transport="tcp"} 50`,
-		`dynamo_nixl_agent_errors_total{agent="worker-1",status="remote_disconnect"} 1`,
-		`dynamo_nixl_agent_xfer_time_seconds_count{agent="worker-1",transport="tcp"} 2`,
-		`dynamo_nixl_peers{agent="worker-1",transport="tcp"} 2`)
+		`dynamo_nixl_agent_bytes_total{agent="worker-1",direction="tx"} 100`,
+		`dynamo_nixl_agent_bytes_total{agent="worker-1",direction="in"} 50`,
+		`dynamo_nixl_agent_errors_total{agent="worker-1",status="remote_disconnect"} 2`,
+		`dynamo_nixl_agent_refused_total{agent="worker-1",reason="no_ticket"} 1`,
+		`dynamo_nixl_agent_xfer_seconds_total{agent="worker-1"} 1`,
+		`dynamo_nixl_agent_peers{agent="worker-1",transport="tcp"} 2`)
 	n.Close()
 	for _, l := range scrape(t, r) {
 		if strings.Contains(l, "worker-1") {
 			t.Errorf("left over: %s", l)
 		}
 	}
-	wantLines(t, scrape(t, r), `dynamo_nixl_open_tickets{agent="worker-2"} 7`)
+	wantLines(t, scrape(t, r), `dynamo_nixl_agent_open_tickets{agent="worker-2"} 7`)
 }
 
 func TestRegistry(t *testing.T) {
@@ -275,16 +271,15 @@ func TestNames(t *testing.T) {
 	req := f.Begin("m", "e", true)
 	req.Migrated("k")
 	req.End(metrics.Result{})
-	metrics.NewRequestPlane(r)
 	metrics.NewWorker(r, metrics.WorkerLabels{}, time.Now())
-	metrics.NewNIXL(r, "a")
+	metrics.NewNIXL(r, "a").Update(metrics.NIXLFigures{Errors: map[string]uint64{"x": 1}, Refused: map[string]uint64{"y": 1}, Peers: map[string]int{"tcp": 1}})
 	rec := httptest.NewRecorder()
 	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	types := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(rec.Body.String(), -1)
 	if len(types) < 40 {
 		t.Fatalf("only %d metrics", len(types))
 	}
-	form := regexp.MustCompile(`^dynamo_(frontend|component|request_plane|nixl)_[a-z0-9]+(_[a-z0-9]+)*$`)
+	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl)_[a-z0-9]+(_[a-z0-9]+)*$`)
 	for _, m := range types {
 		name, kind := m[1], m[2]
 		if !form.MatchString(name) {

@@ -2,10 +2,9 @@ package metrics
 
 // Prefixes of all names.
 const (
-	PrefixFrontend     = "dynamo_frontend_"
-	PrefixComponent    = "dynamo_component_"
-	PrefixRequestPlane = "dynamo_request_plane_"
-	PrefixNIXL         = "dynamo_nixl_"
+	PrefixFrontend  = "dynamo_frontend_"
+	PrefixComponent = "dynamo_component_"
+	PrefixNIXL      = "dynamo_nixl_"
 )
 
 // Frontend metrics that Dynamo defines.
@@ -62,7 +61,6 @@ const (
 	ComponentEvictions          = PrefixComponent + "kv_evicted_blocks_total"
 	ComponentPromptTokens       = PrefixComponent + "prompt_tokens_total"
 	ComponentGeneratedTokens    = PrefixComponent + "generated_tokens_total"
-	ComponentStepDuration       = PrefixComponent + "engine_step_duration_seconds"
 	ComponentPrefills           = PrefixComponent + "prefill_total"
 	ComponentRemoteTime         = PrefixComponent + "remote_prefill_duration_seconds"
 	ComponentPrefillQueueDepth  = PrefixComponent + "prefill_queue_depth"
@@ -71,33 +69,20 @@ const (
 	ComponentPrefillDead        = PrefixComponent + "prefill_dead_lettered_total"
 	ComponentKVTransferBytes    = PrefixComponent + "kv_transfer_bytes_total"
 	ComponentKVTransferTime     = PrefixComponent + "kv_transfer_duration_seconds"
-	ComponentHandovers          = PrefixComponent + "handover_total"
 	ComponentLeaseLosses        = PrefixComponent + "lease_lost_total"
-)
-
-// Request plane metrics that Dynamo defines, seen by the caller.
-const (
-	RequestPlaneQueue    = PrefixRequestPlane + "queue_seconds"
-	RequestPlaneSend     = PrefixRequestPlane + "send_seconds"
-	RequestPlaneTTFT     = PrefixRequestPlane + "roundtrip_ttft_seconds"
-	RequestPlaneInflight = PrefixRequestPlane + "inflight_requests"
 )
 
 // NIXL metrics. Names follow NIXL's telemetry events; units are base units.
 const (
-	NIXLTxBytes          = PrefixNIXL + "agent_tx_bytes_total"
-	NIXLRxBytes          = PrefixNIXL + "agent_rx_bytes_total"
-	NIXLTxRequests       = PrefixNIXL + "agent_tx_requests_total"
-	NIXLRxRequests       = PrefixNIXL + "agent_rx_requests_total"
-	NIXLXferTime         = PrefixNIXL + "agent_xfer_time_seconds"
-	NIXLPostTime         = PrefixNIXL + "agent_xfer_post_time_seconds"
-	NIXLErrors           = PrefixNIXL + "agent_errors_total"
-	NIXLMemory           = PrefixNIXL + "agent_memory_registered_bytes"
-	NIXLNotifications    = PrefixNIXL + "agent_notifications_total"
-	NIXLTickets          = PrefixNIXL + "open_tickets"
-	NIXLTicketRefusals   = PrefixNIXL + "ticket_refused_total"
-	NIXLPeers            = PrefixNIXL + "peers"
-	NIXLTransportChanges = PrefixNIXL + "transport_fallback_total"
+	NIXLBytes         = PrefixNIXL + "agent_bytes_total"
+	NIXLRequests      = PrefixNIXL + "agent_requests_total"
+	NIXLXferTime      = PrefixNIXL + "agent_xfer_seconds_total"
+	NIXLErrors        = PrefixNIXL + "agent_errors_total"
+	NIXLRefused       = PrefixNIXL + "agent_refused_total"
+	NIXLNotifications = PrefixNIXL + "agent_notifications_total"
+	NIXLMemory        = PrefixNIXL + "agent_memory_registered_bytes"
+	NIXLTickets       = PrefixNIXL + "agent_open_tickets"
+	NIXLPeers         = PrefixNIXL + "agent_peers"
 )
 
 // Label names that Dynamo uses.
@@ -113,7 +98,6 @@ const (
 	LabelMigrationType = "migration_type"
 	LabelOperation     = "operation"
 	LabelStage         = "stage"
-	LabelPhase         = "phase"
 )
 
 // Label names of our own.
@@ -122,7 +106,6 @@ const (
 	LabelState     = "state"
 	LabelWhere     = "where"
 	LabelReason    = "reason"
-	LabelOutcome   = "outcome"
 	LabelDirection = "direction"
 	LabelAgent     = "agent"
 	LabelTransport = "transport"
@@ -195,4 +178,6 @@ const (
 const (
 	DirectionIn  = "in"
 	DirectionOut = "out"
+	DirectionTx  = "tx" // NIXL's words for what the agent itself moves
+	DirectionRx  = "rx"
 )

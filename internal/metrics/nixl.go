@@ -6,79 +6,72 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// NIXLFigures are the totals of one NIXL agent since it started.
+type NIXLFigures struct {
+	TxBytes, RxBytes       uint64 // written to and read from peers by this agent
+	InBytes, OutBytes      uint64 // written and read by peers in this agent's memory
+	TxRequests, RxRequests uint64
+	XferTime               time.Duration     // summed over transfers
+	Errors                 map[string]uint64 // failed transfers by status
+	Refused                map[string]uint64 // accesses of peers by reason
+	Sent, Received         uint64            // notifications
+	OpenTickets            int
+	RegisteredBytes        uint64
+	Peers                  map[string]int // by transport
+}
+
 // NIXL holds the metrics of one NIXL agent.
 type NIXL struct {
-	Registered Gauge // bytes of registered memory
-	Tickets    Gauge // open tickets
-
 	registry *Registry
 	agent    string
+	last     NIXLFigures
 
-	txBytes, rxBytes, txRequests, rxRequests *CounterVec
-	errors, notifications                    *CounterVec
-	refusals, fallbacks                      *CounterVec
-	peers                                    *GaugeVec
-	xferTime, postTime                       *HistogramVec
+	bytes, requests, xferTime, errors, refused, notifications *CounterVec
+	peers, tickets, registered                                *GaugeVec
 }
 
 // NewNIXL returns the metrics of the agent of that name in r.
 func NewNIXL(r *Registry, agent string) *NIXL {
 	return &NIXL{
 		registry: r, agent: agent,
-		Registered: r.Gauge(NIXLMemory, "Bytes of registered memory", LabelAgent).WithLabelValues(agent),
-		Tickets:    r.Gauge(NIXLTickets, "Number of open tickets", LabelAgent).WithLabelValues(agent),
-
-		txBytes:       r.Counter(NIXLTxBytes, "Total number of bytes written to peers", LabelAgent, LabelTransport),
-		rxBytes:       r.Counter(NIXLRxBytes, "Total number of bytes read from peers", LabelAgent, LabelTransport),
-		txRequests:    r.Counter(NIXLTxRequests, "Total number of write transfers", LabelAgent, LabelTransport),
-		rxRequests:    r.Counter(NIXLRxRequests, "Total number of read transfers", LabelAgent, LabelTransport),
+		bytes:         r.Counter(NIXLBytes, "Total number of bytes moved: tx and rx by this agent, in and out by its peers", LabelAgent, LabelDirection),
+		requests:      r.Counter(NIXLRequests, "Total number of transfers posted", LabelAgent, LabelDirection),
+		xferTime:      r.Counter(NIXLXferTime, "Time spent in completed transfers, in seconds", LabelAgent),
 		errors:        r.Counter(NIXLErrors, "Total number of failed transfers", LabelAgent, LabelStatus),
+		refused:       r.Counter(NIXLRefused, "Total number of accesses by peers that were refused", LabelAgent, LabelReason),
 		notifications: r.Counter(NIXLNotifications, "Total number of notifications", LabelAgent, LabelDirection),
-		refusals:      r.Counter(NIXLTicketRefusals, "Total number of accesses refused for want of a valid ticket", LabelAgent, LabelReason),
-		fallbacks:     r.Counter(NIXLTransportChanges, "Total number of peers reached by a worse transport than possible", LabelAgent, LabelTransport, LabelReason),
 		peers:         r.Gauge(NIXLPeers, "Number of known peers by transport", LabelAgent, LabelTransport),
-		xferTime:      r.Histogram(NIXLXferTime, "Time from posting a transfer to its completion, in seconds", transferBuckets(), LabelAgent, LabelTransport),
-		postTime:      r.Histogram(NIXLPostTime, "Time to post a transfer, in seconds", transferBuckets(), LabelAgent, LabelTransport),
+		tickets:       r.Gauge(NIXLTickets, "Number of open tickets", LabelAgent),
+		registered:    r.Gauge(NIXLMemory, "Bytes of registered memory", LabelAgent),
 	}
 }
 
-// Wrote records a completed write transfer: NIXL's tx.
-func (n *NIXL) Wrote(transport string, bytes int64, post, xfer time.Duration) {
-	n.txBytes.WithLabelValues(n.agent, transport).Add(float64(max(bytes, 0)))
-	n.txRequests.WithLabelValues(n.agent, transport).Inc()
-	n.took(transport, post, xfer)
-}
-
-// Read records a completed read transfer: NIXL's rx.
-func (n *NIXL) Read(transport string, bytes int64, post, xfer time.Duration) {
-	n.rxBytes.WithLabelValues(n.agent, transport).Add(float64(max(bytes, 0)))
-	n.rxRequests.WithLabelValues(n.agent, transport).Inc()
-	n.took(transport, post, xfer)
-}
-
-func (n *NIXL) took(transport string, post, xfer time.Duration) {
-	n.postTime.WithLabelValues(n.agent, transport).Observe(post.Seconds())
-	n.xferTime.WithLabelValues(n.agent, transport).Observe(xfer.Seconds())
-}
-
-// Failed counts a transfer that ended with an error status, by its name.
-func (n *NIXL) Failed(status string) { n.errors.WithLabelValues(n.agent, status).Inc() }
-
-// Notified counts a notification, in or out.
-func (n *NIXL) Notified(direction string) { n.notifications.WithLabelValues(n.agent, direction).Inc() }
-
-// Refused counts an access by a peer that no ticket allowed.
-func (n *NIXL) Refused(reason string) { n.refusals.WithLabelValues(n.agent, reason).Inc() }
-
-// FellBack counts a peer that is reached by this transport although a better one
-// should have worked.
-func (n *NIXL) FellBack(transport, reason string) {
-	n.fallbacks.WithLabelValues(n.agent, transport, reason).Inc()
-}
-
-// Peers sets how many peers are reached by a transport.
-func (n *NIXL) Peers(transport string, count int) {
-	n.peers.WithLabelValues(n.agent, transport).Set(float64(count))
+// Update takes in the present totals. It is for one goroutine.
+func (n *NIXL) Update(f NIXLFigures) {
+	add := func(c *CounterVec, now, before uint64, labels ...string) {
+		c.WithLabelValues(append([]string{n.agent}, labels...)...).Add(float64(now - before))
+	}
+	add(n.bytes, f.TxBytes, n.last.TxBytes, DirectionTx)
+	add(n.bytes, f.RxBytes, n.last.RxBytes, DirectionRx)
+	add(n.bytes, f.InBytes, n.last.InBytes, DirectionIn)
+	add(n.bytes, f.OutBytes, n.last.OutBytes, DirectionOut)
+	add(n.requests, f.TxRequests, n.last.TxRequests, DirectionTx)
+	add(n.requests, f.RxRequests, n.last.RxRequests, DirectionRx)
+	add(n.notifications, f.Sent, n.last.Sent, DirectionOut)
+	add(n.notifications, f.Received, n.last.Received, DirectionIn)
+	n.xferTime.WithLabelValues(n.agent).Add((f.XferTime - n.last.XferTime).Seconds())
+	for status, v := range f.Errors {
+		add(n.errors, v, n.last.Errors[status], status)
+	}
+	for reason, v := range f.Refused {
+		add(n.refused, v, n.last.Refused[reason], reason)
+	}
+	for transport, v := range f.Peers {
+		n.peers.WithLabelValues(n.agent, transport).Set(float64(v))
+	}
+	n.tickets.WithLabelValues(n.agent).Set(float64(f.OpenTickets))
+	n.registered.WithLabelValues(n.agent).Set(float64(f.RegisteredBytes))
+	n.last = f
 }
 
 // Close removes the agent's series. It is safe to call twice.

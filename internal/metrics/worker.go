@@ -45,7 +45,6 @@ type Worker struct {
 	Evictions       Counter // blocks
 	PromptTokens    Counter // computed, not found in the cache
 	GeneratedTokens Counter
-	StepDuration    Observer // seconds
 
 	PrefillQueueDepth  Gauge
 	PrefillQueueWait   Observer // seconds from enqueue to start
@@ -57,9 +56,9 @@ type Worker struct {
 	registry *Registry
 	labels   WorkerLabels
 
-	errors, prefills, transferBytes, handovers *CounterVec
-	blocks, sequences                          *GaugeVec
-	transferTime                               *HistogramVec
+	errors, prefills, transferBytes *CounterVec
+	blocks, sequences               *GaugeVec
+	transferTime                    *HistogramVec
 }
 
 // NewWorker returns the metrics of one worker in r. started is when the worker
@@ -94,7 +93,6 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		Evictions:       counter(ComponentEvictions, "Total number of cached KV blocks that were reused"),
 		PromptTokens:    counter(ComponentPromptTokens, "Total number of prompt tokens computed"),
 		GeneratedTokens: counter(ComponentGeneratedTokens, "Total number of tokens generated"),
-		StepDuration:    hist(ComponentStepDuration, "Duration of an engine step, in seconds", stepBuckets()),
 
 		PrefillQueueDepth:  gauge(ComponentPrefillQueueDepth, "Number of requests in the prefill queue, as this worker saw it last"),
 		PrefillQueueWait:   hist(ComponentPrefillQueueWait, "Time a request waited in the prefill queue, in seconds", waitBuckets()),
@@ -106,7 +104,6 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		errors:        r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
 		prefills:      r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelReason)...),
 		transferBytes: r.Counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
-		handovers:     r.Counter(ComponentHandovers, "Total number of sequences handed to another worker", with(LabelOutcome)...),
 		blocks:        r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
 		sequences:     r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
 		transferTime:  r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
@@ -137,7 +134,7 @@ func (w *Worker) Blocks(state string, n int) {
 	w.blocks.WithLabelValues(w.with(state)...).Set(float64(n))
 }
 
-// Sequences sets the number of sequences in a state: running, waiting.
+// Sequences sets the number of sequences in a state: running, waiting, remote.
 func (w *Worker) Sequences(state string, n int) {
 	w.sequences.WithLabelValues(w.with(state)...).Set(float64(n))
 }
@@ -147,9 +144,6 @@ func (w *Worker) Transferred(direction, transport string, bytes int64, took time
 	w.transferBytes.WithLabelValues(w.with(direction, transport)...).Add(float64(max(bytes, 0)))
 	w.transferTime.WithLabelValues(w.with(direction, transport)...).Observe(took.Seconds())
 }
-
-// HandedOver counts a sequence that a draining worker gave away, or failed to.
-func (w *Worker) HandedOver(outcome string) { w.handovers.WithLabelValues(w.with(outcome)...).Inc() }
 
 // Close removes the worker's series. It is safe to call twice.
 func (w *Worker) Close() {

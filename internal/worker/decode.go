@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/router"
@@ -77,6 +78,9 @@ func (w *Worker) decider(force string) func(prompt, cached int) engine.Decision 
 			s.PrefillWorkers = len(w.prefills.Instances())
 		}
 		remote, why := router.DecidePrefill(s, w.cfg.Knobs().Prefill)
+		if !remote {
+			w.meter.Prefill(metrics.PrefillLocal, why)
+		}
 		return engine.Decision{Remote: remote, Why: why}
 	}
 }

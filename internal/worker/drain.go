@@ -75,6 +75,7 @@ func (w *Worker) obey(ctx context.Context) error {
 				return err
 			}
 			if done {
+				w.meter.DrainTime.Set(time.Since(d.began).Seconds())
 				return ErrDrained
 			}
 		}
@@ -85,6 +86,7 @@ func (w *Worker) obey(ctx context.Context) error {
 type drain struct {
 	w         *Worker
 	order     order
+	began     time.Time
 	step      int // index into cluster.DrainSteps
 	stepSince time.Time
 	pulled    <-chan struct{} // closed when the queue consumer has ended
@@ -94,7 +96,7 @@ type drain struct {
 func (w *Worker) beginDrain(ctx context.Context, o order) *drain {
 	w.log.Info("draining", "deadline", o.deadline, "force", o.force)
 	e := w.engine.Load()
-	d := &drain{w: w, order: o, stepSince: time.Now(), before: e.Stats()}
+	d := &drain{w: w, order: o, began: time.Now(), stepSince: time.Now(), before: e.Stats()}
 	_, open, err := e.OpenSequences(ctx, 0)
 	if err != nil {
 		w.log.Warn("count open sequences", "error", err)

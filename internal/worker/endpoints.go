@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -36,7 +38,7 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 	if err := w.publishCard(ctx, drt, main); err != nil {
 		return err
 	}
-	s, err := serve(main, handler)
+	s, err := serve(main, w.metered(handler))
 	if err != nil {
 		return err
 	}
@@ -136,4 +138,21 @@ func (w *Worker) serveModelFiles(_ context.Context, r *requestplane.Request, sen
 		}
 	}
 	return nil
+}
+
+// metered counts the requests of an endpoint.
+func (w *Worker) metered(h requestplane.Handler) requestplane.Handler {
+	return func(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+		begin := time.Now()
+		w.meter.Requests.Inc()
+		w.meter.Inflight.Inc()
+		w.meter.RequestBytes.Add(float64(len(r.Body)))
+		err := h(ctx, r, send)
+		w.meter.Inflight.Dec()
+		w.meter.RequestDuration.Observe(time.Since(begin).Seconds())
+		if err != nil && ctx.Err() == nil {
+			w.meter.Error(metrics.WorkerErrorGenerate)
+		}
+		return err
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -75,6 +76,10 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 		return
 	}
 	req.Attempt = d.Attempt
+	w.meter.PrefillQueueWait.Observe(time.Since(req.EnqueuedAt).Seconds())
+	if d.Attempt > 1 {
+		w.meter.PrefillRedelivered.Inc()
+	}
 	notice, err := w.computePrefill(ctx, req)
 	switch {
 	case err == nil:
@@ -84,6 +89,7 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 		settle("ack", d.Ack(ctx))
 	case errors.Is(err, errMismatch):
 		w.tell(ctx, req, notice.failed(err))
+		w.meter.PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
 	case w.workCtx.Err() != nil, errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrQueueFull):
 		// Another worker takes the message.
@@ -205,10 +211,21 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
 	out.Bytes, out.WriteNS = wr.bytes, int64(wr.took)
 	w.transfers.add(wr.bytes, wr.took)
+	w.meter.Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
 	if err := w.notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}
 	return out, nil
+}
+
+// transportTo is the transport by which this worker reaches a decode worker.
+func (w *Worker) transportTo(agent string) string {
+	for _, p := range w.nixl.Peers() {
+		if p.Name == agent && p.Transport != "" {
+			return p.Transport
+		}
+	}
+	return "unknown"
 }
 
 // cause prefers the reason why a context ended to the bare fact.

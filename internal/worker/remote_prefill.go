@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -148,11 +150,15 @@ func (w *Worker) prefillRemotely(r *engine.Reservation) {
 	switch {
 	case err == nil:
 		w.transfers.add(notice.Bytes, time.Duration(notice.WriteNS))
+		w.meter.Transferred(metrics.DirectionIn, w.transportOf(notice.Worker), notice.Bytes, time.Duration(notice.WriteNS))
+		w.meter.RemotePrefillTime.Observe(time.Since(req.EnqueuedAt).Seconds())
+		w.meter.Prefill(metrics.PrefillRemote, "")
 		r.Start(notice.Worker)
 	case r.Context().Err() != nil:
 		r.Release(context.Cause(r.Context()))
 	default:
 		w.log.Warn("remote prefill failed, prefilling here", "request", r.RequestID, "error", err)
+		w.meter.Prefill(metrics.PrefillFallback, fallbackReason(err))
 		r.Fallback(fallbackReason(err))
 	}
 }
@@ -243,6 +249,16 @@ func checkNotice(n protocol.PrefillNotice, req protocol.RemotePrefillRequest) er
 		return fmt.Errorf("%w: %s wrote %d of %d tokens", errPrefillFailed, n.Worker, n.Tokens, len(req.TokenIDs))
 	}
 	return nil
+}
+
+// transportOf is the transport by which a prefill worker reaches this one.
+func (w *Worker) transportOf(worker string) string {
+	for _, p := range w.nixl.Peers() {
+		if strings.HasPrefix(p.Name, worker+".") && p.Transport != "" {
+			return p.Transport
+		}
+	}
+	return "unknown"
 }
 
 // revoke ends a ticket. The context is its own: it must happen also when the

@@ -75,6 +75,10 @@ func (w *Worker) publishStatus(ctx context.Context) {
 	write := true
 	for {
 		st := w.Status()
+		w.meter.update(st.Stats, w.cfg.QueueDepth())
+		if a := w.agent.Load(); a != nil {
+			w.meter.updateNIXL(a)
+		}
 		if write || time.Since(written) >= heartbeatEvery {
 			if err := w.writeStatus(ctx, st); err != nil && ctx.Err() == nil {
 				w.log.Debug("status not written", "error", err)

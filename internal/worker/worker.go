@@ -35,6 +35,8 @@ type Worker struct {
 	// Set while Run is under way; readable from other goroutines.
 	drt    atomic.Pointer[runtime.DRT]
 	engine atomic.Pointer[engine.Engine]
+	agent  atomic.Pointer[nixl.Agent]
+	meter  *meter
 
 	// Set by Run before anything that uses them starts.
 	loaded     *Loaded
@@ -101,6 +103,10 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	// The status key went with the lost lease; write it under the new one.
 	drt.OnRelease(func(_, _ cluster.InstanceID) { w.board.update(func(*cluster.WorkerStatus) {}) })
 
+	w.meter = newMeter(w)
+	back.Push("remove the metrics", func(context.Context) error { w.meter.close(); return nil })
+	drt.OnRelease(func(_, _ cluster.InstanceID) { w.meter.LeaseLosses.Inc() })
+
 	// Background goroutines end, and are awaited, before the lease goes.
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -118,6 +124,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 // load brings up model, KV pool, data path and engine.
 func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (*engine.Engine, error) {
 	w.setState(cluster.StateLoading, "")
+	begin := time.Now()
 	loaded, err := w.cfg.Load(ctx, func(p float64) {
 		w.board.update(func(st *cluster.WorkerStatus) { st.Progress = p })
 	})
@@ -125,6 +132,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	w.loaded = loaded
+	w.meter.ModelLoadTime.Set(time.Since(begin).Seconds())
 	back.Push("release the model", func(context.Context) error {
 		err := loaded.Backend.Close()
 		loaded.Release()
@@ -149,6 +157,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	if w.nixl, err = nixl.NewAgent(ncfg); err != nil {
 		return nil, fmt.Errorf("start NIXL agent: %w", err)
 	}
+	w.agent.Store(w.nixl)
 	back.Push("close the NIXL agent", func(context.Context) error { return w.nixl.Close() })
 	if w.region, err = w.nixl.Register(mem, nixl.DRAM, nixl.WithLabel(regionLabel)); err != nil {
 		return nil, fmt.Errorf("register the KV pool: %w", err)

@@ -1,0 +1,99 @@
+package chat
+
+// Detokenizer turns the tokens of one sequence into text as they are generated,
+// and ends the text at the first stop string.
+//
+// Text is held back while it ends in an incomplete character, and while its end
+// begins a stop string. The stop string that is complete first wins, whatever
+// the order of the list and however the tokens were split over calls; of several
+// that end at the same byte, the one that begins first.
+type Detokenizer struct {
+	stream  textStream
+	stops   *stopSet
+	include bool
+	state   int32 // of stops; its text is held back
+	min     int   // tokens before stop strings count
+	tokens  int
+	stopped bool
+}
+
+// textStream decodes a growing sequence; *tokenizer.Stream is one.
+type textStream interface {
+	Push(ids ...uint32) string
+	Flush() string
+}
+
+// NewDetokenizer starts a sequence. Text ends before the first of the stop
+// strings, or after it if includeStop is set; empty ones are ignored. With
+// skipSpecial, special tokens leave no text.
+func (p *Processor) NewDetokenizer(stops []string, includeStop, skipSpecial bool) *Detokenizer {
+	return newDetokenizer(p.tok.NewStream(skipSpecial), stops, includeStop)
+}
+
+func newDetokenizer(s textStream, stops []string, includeStop bool) *Detokenizer {
+	return &Detokenizer{stream: s, stops: newStopSet(stops), include: includeStop}
+}
+
+// SetMinTokens makes stop strings count only in text that follows the first n
+// tokens. Call it before the first Push.
+func (d *Detokenizer) SetMinTokens(n int) { d.min = n }
+
+// Tokens is the number of tokens taken: up to and with the one that completed a
+// stop string.
+func (d *Detokenizer) Tokens() int { return d.tokens }
+
+// Push adds tokens and returns the text that has become certain, and whether a
+// stop string was found. After that it returns nothing more.
+func (d *Detokenizer) Push(ids []uint32) (text string, stopped bool) {
+	if d.stopped {
+		return "", true
+	}
+	if d.stops == nil {
+		d.tokens += len(ids)
+		return d.stream.Push(ids...), false
+	}
+	var out []byte
+	for _, id := range ids {
+		d.tokens++
+		piece := d.stream.Push(id)
+		if d.tokens <= d.min {
+			out = append(out, piece...)
+			continue
+		}
+		if out = d.scan(out, piece); d.stopped {
+			break
+		}
+	}
+	return string(out), d.stopped
+}
+
+// Flush ends the sequence and returns the text still held back: at the end a
+// beginning of a stop string is text like any other, and an incomplete character
+// becomes U+FFFD.
+func (d *Detokenizer) Flush() string {
+	if d.stopped {
+		return ""
+	}
+	rest := d.stream.Flush()
+	if d.stops == nil || d.tokens <= d.min {
+		return rest
+	}
+	out := d.scan(nil, rest)
+	if !d.stopped {
+		out = append(out, d.stops.nodes[d.state].text...)
+		d.state = 0
+	}
+	return string(out)
+}
+
+// scan reads text and appends what is certain to out.
+func (d *Detokenizer) scan(out []byte, text string) []byte {
+	match := 0
+	for i := range len(text) {
+		if out, d.state, match = d.stops.read(out, d.state, text[i], d.include); match > 0 {
+			d.stopped = true
+			break
+		}
+	}
+	return out
+}

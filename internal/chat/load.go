@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/jinja"
+	"github.com/dynctl/dynctl/internal/tokenizer"
+)
+
+// Files are the small files of a model by base name, as its card lists them.
+type Files map[string][]byte
+
+// Names of the files that Load reads; only the tokenizer must be there.
+const (
+	TokenizerFile        = "tokenizer.json"
+	TokenizerConfigFile  = "tokenizer_config.json"
+	SpecialTokensFile    = "special_tokens_map.json"
+	TemplateFile         = "chat_template.jinja"
+	TemplateJSONFile     = "chat_template.json"
+	GenerationConfigFile = "generation_config.json"
+	ModelConfigFile      = "config.json"
+)
+
+// Processor holds a model's tokenizer, chat templates and defaults.
+type Processor struct {
+	tok       *tokenizer.Tokenizer
+	templates map[string]*template // by name; "default" is the usual one
+	special   []specialToken
+	eos       []uint32
+	context   int
+	defaults  GenerationDefaults
+	// before and after stand around the text of a plain prompt, instead of what
+	// the tokenizer's own post-processor adds, where the configuration says so.
+	before, after []uint32
+	ownSpecials   bool
+	now           func() time.Time
+}
+
+// Load makes a processor of a model's files. Errors name the file; a template
+// that does not parse is reported with its line.
+func Load(files Files) (*Processor, error) {
+	raw := files[TokenizerFile]
+	if raw == nil {
+		return nil, fmt.Errorf("%w: %s is missing: convert the model's tokenizer to that format", ErrFile, TokenizerFile)
+	}
+	tok, err := tokenizer.Load(raw)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", TokenizerFile, err)
+	}
+	p := &Processor{tok: tok, now: time.Now}
+	cfg, err := readTokenizerConfig(files)
+	if err != nil {
+		return nil, err
+	}
+	p.special = cfg.special
+	if err := p.addedTokens(cfg); err != nil {
+		return nil, err
+	}
+	if p.templates, err = loadTemplates(files, cfg); err != nil {
+		return nil, err
+	}
+	gen, err := readGenerationConfig(files)
+	if err != nil {
+		return nil, err
+	}
+	p.defaults = gen.defaults
+	model, err := readModelConfig(files)
+	if err != nil {
+		return nil, err
+	}
+	p.eos = gen.eos
+	if p.eos == nil {
+		p.eos = model.eos
+	}
+	// The end of a turn can be missing from generation_config.json: the
+	// tokenizer's end token ends a text in any case.
+	if id, ok := p.tokenID("eos_token"); ok && !slices.Contains(p.eos, id) {
+		p.eos = append(p.eos, id)
+	}
+	if p.context = model.context; p.context == 0 {
+		p.context = cfg.maxLength
+	}
+	return p, nil
+}
+
+// addedTokens reads which tokens stand around a plain prompt.
+func (p *Processor) addedTokens(cfg *tokenizerConfig) error {
+	if cfg.addBOS == nil && cfg.addEOS == nil || !cfg.llamaClass() {
+		return nil
+	}
+	p.ownSpecials = true
+	for _, add := range []struct {
+		want  bool
+		token string
+		to    *[]uint32
+	}{
+		{cfg.addBOS == nil || *cfg.addBOS, "bos_token", &p.before},
+		{cfg.addEOS != nil && *cfg.addEOS, "eos_token", &p.after},
+	} {
+		if !add.want {
+			continue
+		}
+		id, ok := p.tokenID(add.token)
+		if !ok {
+			return fmt.Errorf("%w: %s: add_%s is set, but the tokenizer has no %s", ErrFile, TokenizerConfigFile, add.token, add.token)
+		}
+		*add.to = []uint32{id}
+	}
+	return nil
+}
+
+// tokenID is the id of a special token given by its role, such as eos_token.
+func (p *Processor) tokenID(role string) (uint32, bool) {
+	for _, s := range p.special {
+		if s.name == role {
+			if text, ok := s.value.(string); ok {
+				return p.tok.TokenID(text)
+			}
+		}
+	}
+	return 0, false
+}
+
+// EOS returns the ids that end a text, all of them.
+func (p *Processor) EOS() []uint32 { return slices.Clone(p.eos) }
+
+// ContextHint is the longest sequence the model was made for, in tokens, 0 if its
+// files do not say.
+func (p *Processor) ContextHint() int { return p.context }
+
+// Defaults are the sampling parameters that the model's authors suggest.
+func (p *Processor) Defaults() GenerationDefaults { return p.defaults }
+
+// VocabSize is the tokenizer's largest id plus one; the model may have more rows.
+func (p *Processor) VocabSize() int { return p.tok.VocabSize() }
+
+// IsSpecial reports whether an id is a special token, which leaves no text.
+func (p *Processor) IsSpecial(id uint32) bool { return p.tok.IsSpecial(id) }
+
+// TokenID returns the id of a token as the tokenizer's file spells it.
+func (p *Processor) TokenID(content string) (uint32, bool) { return p.tok.TokenID(content) }
+
+// EncodeChat returns the ids of a rendered conversation. A template writes its
+// own first token, so none is added; special tokens in the text are recognized.
+func (p *Processor) EncodeChat(prompt string) []uint32 { return p.tok.Encode(prompt, false) }
+
+// EncodePrompt returns the ids of a plain prompt, with the special tokens around
+// it that the model expects.
+func (p *Processor) EncodePrompt(text string) []uint32 {
+	if !p.ownSpecials {
+		return p.tok.Encode(text, true)
+	}
+	return append(p.tok.EncodeTo(slices.Clone(p.before), text, false), p.after...)
+}
+
+// Decode returns the text of ids, without special tokens.
+func (p *Processor) Decode(ids []uint32) string { return p.tok.Decode(ids, true) }
+
+// HasTemplate reports whether RenderChat can work without tools.
+func (p *Processor) HasTemplate() bool { return p.templates[defaultTemplate] != nil }
+
+// template is a parsed chat template and what its text says about the messages
+// it wants.
+type template struct {
+	*jinja.Template
+	parts      bool // goes through the parts of a message's content
+	onlyParts  bool // and does not expect a string in their place
+	developers bool // knows the role developer
+}

@@ -1,0 +1,248 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/jinja"
+)
+
+// conversation is a list of messages and what there is to reshape in them.
+type conversation struct {
+	messages  []*jinja.Dict
+	lists     bool // some content is a list of parts
+	arguments bool // some tool call has its arguments as text
+	systems   int  // messages with the role system or developer
+}
+
+// form says how messages are presented to a template.
+type form struct {
+	joinParts     bool // lists of text parts become text
+	textArguments bool // arguments of tool calls stay text
+	mergeSystem   bool // all system messages become the first message
+}
+
+func readMessages(raw []json.RawMessage) (*conversation, error) {
+	c := &conversation{}
+	for i, m := range raw {
+		v, err := jinja.FromJSON(m)
+		if err != nil {
+			return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
+		}
+		d, ok := v.(*jinja.Dict)
+		if !ok {
+			return nil, fmt.Errorf("%w: message %d is not an object", ErrMessages, i)
+		}
+		role, ok := get(d, "role").(string)
+		if !ok {
+			return nil, fmt.Errorf("%w: message %d has no role", ErrMessages, i)
+		}
+		switch content := get(d, "content").(type) {
+		case nil, string:
+		case *jinja.List:
+			c.lists = true
+			for k := range content.Len() {
+				if err := checkPart(content.At(k)); err != nil {
+					return nil, fmt.Errorf("%w: message %d, part %d: %w", ErrMessages, i, k, err)
+				}
+			}
+		default:
+			return nil, fmt.Errorf("%w: message %d: content is neither a string nor a list of parts", ErrMessages, i)
+		}
+		if role == "system" || role == "developer" {
+			c.systems++
+		}
+		c.messages = append(c.messages, d)
+		eachArguments(d, func(text string) { c.arguments = c.arguments || text != "" })
+	}
+	return c, nil
+}
+
+func get(d *jinja.Dict, key string) jinja.Value {
+	v, _ := d.Get(key)
+	return v
+}
+
+func checkPart(v jinja.Value) error {
+	d, ok := v.(*jinja.Dict)
+	if !ok {
+		return fmt.Errorf("not an object")
+	}
+	typ, ok := get(d, "type").(string)
+	if !ok {
+		return fmt.Errorf("has no type")
+	}
+	if _, ok := get(d, "text").(string); typ == "text" && !ok {
+		return fmt.Errorf("has no text")
+	}
+	return nil
+}
+
+// forms lists the forms to try, the preferred one first.
+func (c *conversation) forms(t *template) []form {
+	first := form{joinParts: !t.parts}
+	forms := []form{first}
+	vary := func(useful bool, change func(*form)) {
+		if !useful {
+			return
+		}
+		for _, f := range forms[:len(forms):len(forms)] {
+			change(&f)
+			forms = append(forms, f)
+		}
+	}
+	vary(c.arguments, func(f *form) { f.textArguments = true })
+	vary(c.lists && !first.joinParts, func(f *form) { f.joinParts = true })
+	vary(c.systems > 1, func(f *form) { f.mergeSystem = true })
+	return forms
+}
+
+// shape returns the messages in a form.
+func (c *conversation) shape(t *template, f form) (*jinja.List, error) {
+	var out []jinja.Value
+	var system []jinja.Value // contents of the system messages to merge
+	for i, m := range c.messages {
+		changed := copyDict(m)
+		if get(m, "role") == "developer" && !t.developers {
+			changed.Set("role", "system")
+		}
+		switch content := get(m, "content").(type) {
+		case *jinja.List:
+			if f.joinParts {
+				text, err := joinText(content)
+				if err != nil {
+					return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
+				}
+				changed.Set("content", text)
+			}
+		case string:
+			if t.onlyParts && !f.joinParts {
+				changed.Set("content", textPart(content))
+			}
+		}
+		if !f.textArguments {
+			parseArguments(changed)
+		}
+		if role := get(changed, "role"); f.mergeSystem && (role == "system" || role == "developer") {
+			system = append(system, get(changed, "content"))
+			continue
+		}
+		out = append(out, changed)
+	}
+	if f.mergeSystem {
+		merged, err := mergeSystem(system)
+		if err != nil {
+			return nil, err
+		}
+		out = append([]jinja.Value{merged}, out...)
+	}
+	return jinja.NewList(out...), nil
+}
+
+func copyDict(d *jinja.Dict) *jinja.Dict {
+	c := jinja.NewDict()
+	for i := range d.Len() {
+		c.Set(d.Entry(i))
+	}
+	return c
+}
+
+func textPart(text string) jinja.Value {
+	part := jinja.NewDict()
+	part.Set("type", "text")
+	part.Set("text", text)
+	return jinja.NewList(part)
+}
+
+// joinText joins text parts by line breaks; other parts cannot become text.
+func joinText(parts *jinja.List) (string, error) {
+	var texts []string
+	for i := range parts.Len() {
+		part := parts.At(i).(*jinja.Dict) // checked when read
+		if typ := get(part, "type"); typ != "text" {
+			return "", fmt.Errorf("part %d has type %v, but the model's chat template takes text only", i, typ)
+		}
+		texts = append(texts, get(part, "text").(string))
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+// mergeSystem makes one system message of the contents of several.
+func mergeSystem(contents []jinja.Value) (jinja.Value, error) {
+	var texts []string
+	for _, c := range contents {
+		switch c := c.(type) {
+		case string:
+			texts = append(texts, c)
+		case *jinja.List:
+			text, err := joinText(c)
+			if err != nil {
+				return nil, fmt.Errorf("%w: system message: %w", ErrMessages, err)
+			}
+			texts = append(texts, text)
+		}
+	}
+	m := jinja.NewDict()
+	m.Set("role", "system")
+	m.Set("content", strings.Join(texts, "\n\n"))
+	return m, nil
+}
+
+// eachArguments calls fn with the arguments of a message's tool calls that are
+// text.
+func eachArguments(m *jinja.Dict, fn func(text string)) {
+	calls, _ := get(m, "tool_calls").(*jinja.List)
+	if calls == nil {
+		return
+	}
+	for i := range calls.Len() {
+		call, _ := calls.At(i).(*jinja.Dict)
+		if call == nil {
+			continue
+		}
+		if fn2, _ := get(call, "function").(*jinja.Dict); fn2 != nil {
+			if text, ok := get(fn2, "arguments").(string); ok {
+				fn(text)
+			}
+		}
+	}
+}
+
+// parseArguments replaces the text arguments of a message's tool calls, where
+// they hold JSON, by their value. m is a copy; what lies below is copied first.
+func parseArguments(m *jinja.Dict) {
+	calls, _ := get(m, "tool_calls").(*jinja.List)
+	if calls == nil {
+		return
+	}
+	out := make([]jinja.Value, calls.Len())
+	for i := range out {
+		out[i] = calls.At(i)
+		call, _ := out[i].(*jinja.Dict)
+		if call == nil {
+			continue
+		}
+		function, _ := get(call, "function").(*jinja.Dict)
+		if function == nil {
+			continue
+		}
+		text, ok := get(function, "arguments").(string)
+		if !ok {
+			continue
+		}
+		var value jinja.Value = jinja.NewDict() // no text is no arguments
+		if strings.TrimSpace(text) != "" {
+			v, err := jinja.FromJSON(json.RawMessage(text))
+			if err != nil {
+				continue
+			}
+			value = v
+		}
+		call, function = copyDict(call), copyDict(function)
+		function.Set("arguments", value)
+		call.Set("function", function)
+		out[i] = call
+	}
+	m.Set("tool_calls", jinja.NewList(out...))
+}

@@ -1,0 +1,115 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/jinja"
+)
+
+// RenderChat renders a conversation with the model's chat template. Messages are
+// the client's JSON objects, tools the list of tool definitions or nothing;
+// kwargs become variables of the template and win over the special tokens.
+//
+// The messages reach the template as they are, except for three things that
+// templates do not agree on:
+//   - content given as a list of text parts becomes one text, the parts joined by
+//     line breaks, unless the template goes through parts itself;
+//   - the role developer becomes system, unless the template knows it;
+//   - the arguments of tool calls, which clients send as text, become objects.
+//
+// If that fails, other forms are tried: arguments left as text, parts joined,
+// several system messages merged into one. The first error counts.
+//
+// Errors: [ErrNoTemplate]; [ErrMessages]; a *jinja.RaiseError with the template's
+// own words if it refuses the conversation; a *jinja.RenderError or
+// jinja.ErrLimit if it cannot cope with it; the cause of ctx's end.
+func (p *Processor) RenderChat(ctx context.Context, messages []json.RawMessage, tools json.RawMessage, kwargs map[string]json.RawMessage, addGenerationPrompt bool) (string, error) {
+	toolList, err := readTools(tools)
+	if err != nil {
+		return "", err
+	}
+	tmpl, err := p.pick(toolList != nil)
+	if err != nil {
+		return "", err
+	}
+	conv, err := readMessages(messages)
+	if err != nil {
+		return "", err
+	}
+	vars, err := p.variables(toolList, kwargs, addGenerationPrompt)
+	if err != nil {
+		return "", err
+	}
+	var first error
+	for _, form := range conv.forms(tmpl) {
+		list, err := conv.shape(tmpl, form)
+		if err == nil {
+			vars.Set("messages", list)
+			var text string
+			if text, err = tmpl.Render(ctx, vars, jinja.Options{Now: p.now}); err == nil {
+				return text, nil
+			}
+		}
+		if first == nil {
+			first = err
+		}
+		if !retryable(err) {
+			break
+		}
+	}
+	return "", first
+}
+
+// retryable says whether another form of the messages may succeed.
+func retryable(err error) bool {
+	var raised *jinja.RaiseError
+	var failed *jinja.RenderError
+	return errors.As(err, &raised) || errors.As(err, &failed)
+}
+
+// variables are what a template sees besides the messages.
+func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessage, addGenerationPrompt bool) (*jinja.Dict, error) {
+	vars := jinja.NewDict()
+	vars.Set("messages", nil)
+	vars.Set("tools", tools)
+	vars.Set("documents", nil)
+	vars.Set("add_generation_prompt", addGenerationPrompt)
+	for _, s := range p.special {
+		vars.Set(s.name, s.value)
+	}
+	for name, raw := range kwargs {
+		if name == "messages" || name == "tools" {
+			return nil, fmt.Errorf("%w: template arguments may not set %s", ErrMessages, name)
+		}
+		v, err := jinja.FromJSON(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%w: template argument %s: %w", ErrMessages, name, err)
+		}
+		vars.Set(name, v)
+	}
+	return vars, nil
+}
+
+// readTools returns the tools as a list, nil for none.
+func readTools(raw json.RawMessage) (jinja.Value, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	v, err := jinja.FromJSON(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: tools: %w", ErrMessages, err)
+	}
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case *jinja.List:
+		if v.Len() == 0 {
+			return nil, nil
+		}
+		return v, nil
+	}
+	return nil, fmt.Errorf("%w: tools is not a list", ErrMessages)
+}

@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// ErrNoLogs is returned when a node has no agent that sends logs.
+var ErrNoLogs = errors.New("no agent sends logs")
+
+// LogOptions say which part of a log is wanted.
+type LogOptions struct {
+	Worker string // empty: the agent's own log
+	Tail   int    // lines to begin with; 0 or less: all, at most 1 MiB
+	Follow bool   // go on with what is added
+}
+
+// Logs streams a log from the agent of a node: write gets its pieces in order, the
+// first one holds what was there already. Without Follow it returns at the end of
+// the log; with it, when ctx ends or the agent is gone.
+func (c *Cluster) Logs(ctx context.Context, v View, nodeID string, o LogOptions, write func([]byte) error) error {
+	addr := ""
+	for _, inst := range v.Instances {
+		if inst.Component == cluster.ComponentAgent && inst.Endpoint == cluster.EndpointLogs && inst.Node == nodeID {
+			addr = inst.Transport.TCP
+		}
+	}
+	if addr == "" {
+		return fmt.Errorf("%w on node %s", ErrNoLogs, v.NodeName(nodeID))
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	req := protocol.LogRequest{Worker: o.Worker, Tail: o.Tail, Follow: o.Follow}
+	stream, err := c.plane.Call(ctx, addr, "logs-"+hex.EncodeToString(id[:]), nil, req)
+	if err != nil {
+		return fmt.Errorf("read log from node %s: %w", v.NodeName(nodeID), err)
+	}
+	defer stream.Close()
+	for {
+		var chunk protocol.LogChunk
+		switch err := stream.Recv(ctx, &chunk); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read log from node %s: %w", v.NodeName(nodeID), err)
+		}
+		if err := write(chunk.Data); err != nil {
+			return err
+		}
+	}
+}

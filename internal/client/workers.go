@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Workers returns the workers of a view with fresh load figures and leases: the
+// store holds a status that may be some seconds old, so that the workers themselves
+// are asked. One that does not answer within a second keeps what the store says.
+func (c *Cluster) Workers(ctx context.Context, v View) []cluster.Worker {
+	fresh := c.askStats(ctx, v)
+	l := leases{}
+	l.refresh(ctx, c.store, v)
+
+	now := time.Now()
+	workers := v.Workers()
+	for i := range workers {
+		w := &workers[i]
+		if st, ok := fresh[w.InstanceID]; ok && st.Name == w.Name && st.UpdatedAt.After(w.UpdatedAt) {
+			w.WorkerStatus = st
+		}
+		if left, ok := l.left(w.InstanceID, now); ok && w.InstanceID != 0 {
+			w.Lease = &left
+		}
+		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
+			up := max(now.Sub(w.StartedAt), 0)
+			w.Uptime = &up
+		}
+		w.Node = v.NodeName(w.Node)
+	}
+	return workers
+}
+
+// askStats asks every worker for its present status.
+func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]cluster.WorkerStatus {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	out := map[cluster.InstanceID]cluster.WorkerStatus{}
+	sem := make(chan struct{}, 16)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, inst := range v.Instances {
+		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
+			continue
+		}
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			stream, err := c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
+			if err != nil {
+				return
+			}
+			defer stream.Close()
+			var st cluster.WorkerStatus
+			if stream.Recv(ctx, &st) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				out[inst.InstanceID] = st
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// Forget revokes the leases of a node that is known to be dead, and of its workers,
+// so that the cluster need not wait for them to expire.
+func (c *Cluster) Forget(ctx context.Context, v View, n cluster.Node) error {
+	ids := []cluster.InstanceID{}
+	for _, st := range v.Status {
+		if st.Node == n.ID && st.InstanceID != 0 && st.InstanceID != n.InstanceID {
+			ids = append(ids, st.InstanceID)
+		}
+	}
+	for _, id := range append(ids, n.InstanceID) { // workers first: their statuses go before the node does
+		if err := c.store.RevokeLease(ctx, id); err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
+			return fmt.Errorf("forget node %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
