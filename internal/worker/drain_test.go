@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -167,6 +168,7 @@ func TestLoadFailure(t *testing.T) {
 	x := New(Config{
 		Assignment: cluster.Assignment{Name: "worker-1", Role: cluster.RoleDecode}, Namespace: cluster.DefaultNamespace,
 		Store: w.c.Store, Bus: cfg.Bus, Queue: w.queue, Runtime: cfg, Log: w.c.Log,
+		Metrics: metrics.NewRegistry(), QueueDepth: func() int { return 0 },
 		Load: func(context.Context, func(float64)) (*Loaded, error) { return nil, boom },
 	})
 	if err := x.Run(t.Context()); !errors.Is(err, boom) {
