@@ -1,0 +1,119 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Errors of this package.
+var (
+	// ErrUnavailable is returned when the server cannot be reached now.
+	ErrUnavailable = errors.New("nats unavailable")
+	// ErrClosed is returned after Close.
+	ErrClosed = errors.New("closed")
+	// ErrDropped is returned by Publish when the outbox is full. The event is
+	// counted, and subscribers see a gap in place of it.
+	ErrDropped = errors.New("event dropped: outbox full")
+	// ErrTooLarge is returned by Publish and Enqueue for a message over the
+	// server's limit.
+	ErrTooLarge = errors.New("message too large")
+	// ErrSubject is returned when a subject or pattern is malformed.
+	ErrSubject = errors.New("bad subject")
+)
+
+// Bus is the event plane: at most once, never blocking, gaps visible. All methods
+// are safe for concurrent use.
+type Bus interface {
+	// Publish encodes v as msgpack and hands it to the outbox. It never waits for
+	// the network: with the outbox full it fails with ErrDropped. Events of one
+	// subject are delivered in the order of their Publish calls.
+	Publish(ctx context.Context, subject string, v any) error
+
+	// Subscribe calls h, from one goroutine, for each event on a matching subject.
+	// The pattern may hold the wildcards "*" (one token) and ">" (the rest). A
+	// handler that falls behind its bounded queue loses events, which are counted.
+	// The subscription lasts until its Close, the end of ctx or the bus's Close.
+	// While the server is unreachable it stays in place and resumes by itself.
+	Subscribe(ctx context.Context, pattern string, h func(Event)) (Subscription, error)
+
+	// Connected reports whether the server is reachable now.
+	Connected() bool
+
+	// Ping measures one round trip to the server. It fails with ErrUnavailable.
+	Ping(ctx context.Context) (rtt time.Duration, err error)
+
+	// Stats returns the counters so far.
+	Stats() Stats
+
+	// Close flushes the outbox for a moment, ends all subscriptions and awaits
+	// their handlers. It is safe to call more than once.
+	Close() error
+}
+
+// Subscription is one subscriber's place on the bus.
+type Subscription interface {
+	// Gaps is the number of events that were published and never reached the
+	// handler, as far as later sequence numbers tell.
+	Gaps() uint64
+	// Dropped is the number of events lost because the handler was too slow. They
+	// are among the gaps too once a later event arrives.
+	Dropped() uint64
+	// Close ends the subscription; after it returns the handler is not called any
+	// more. It must not be called from the handler itself.
+	Close() error
+}
+
+// Event is one received event.
+type Event struct {
+	Subject string
+	Topic   string // the last token of the subject
+	// PublisherID is drawn at random, at most 2^53-1, by each bus for each subject
+	// it publishes on; a restarted publisher has a new one.
+	PublisherID uint64
+	// Sequence counts from 0 for each PublisherID.
+	Sequence uint64
+	// Missed is how many events of this publisher were lost right before this one.
+	Missed      uint64
+	PublishedAt time.Time // publisher's clock, milliseconds
+	Payload     []byte    // msgpack; belongs to the handler
+}
+
+// Decode decodes the payload into v, a pointer, which is zeroed first.
+func (e Event) Decode(v any) error {
+	// The codec leaves out zero values; a reused v must not keep old ones.
+	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && !rv.IsNil() {
+		rv.Elem().SetZero()
+	}
+	if err := protocol.Unmarshal(e.Payload, v); err != nil {
+		return fmt.Errorf("event on %s: %w", e.Subject, err)
+	}
+	return nil
+}
+
+// Stats counts what a bus did since it was made.
+type Stats struct {
+	Published  uint64 // handed to the server
+	Received   uint64 // handed to subscriptions
+	Dropped    uint64 // lost in a full outbox, or to the server's refusal
+	Malformed  uint64 // received, not an event envelope
+	Reconnects uint64
+	Outbox     int    // events waiting now
+	Server     string // URL of the connected server; empty when not connected
+	// DisconnectedSince is when the connection was lost; zero while connected.
+	DisconnectedSince time.Time
+	// LastError is the reason of the last disconnect; empty if there was none.
+	LastError string
+}
+
+// Subject returns the subject of a component's topic:
+// namespace.{namespace}.component.{component}.{topic}. The parts must be subject
+// tokens: not empty, no dots, blanks or wildcards. To receive from all components
+// or topics, pass "*" for that part.
+func Subject(namespace, component, topic string) string {
+	return "namespace." + namespace + ".component." + component + "." + topic
+}

@@ -1,0 +1,194 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	durableName = "prefill-workers" // shared by all workers of the queue
+
+	// queueTimeout bounds Enqueue, Depth and Remove: a caller that cannot use the
+	// queue must find another way soon.
+	queueTimeout = 500 * time.Millisecond
+	// setupTimeout bounds making the streams and the consumer.
+	setupTimeout = 5 * time.Second
+
+	// Codes of JetStream API errors that the library has no names for.
+	codeMaxMessages = 10077
+	codeMaxPayload  = 10054
+
+	// Headers of dead letters.
+	headerID       = "Dynctl-Id"
+	headerReason   = "Dynctl-Reason"
+	headerAttempts = "Dynctl-Attempts"
+)
+
+// JetStreamQueue is the [WorkQueue] of a namespace in JetStream: a file stream
+// with work-queue retention and one durable pull consumer. Make one with
+// [NATS.WorkQueue].
+type JetStreamQueue struct {
+	bus    *NATS
+	js     jetstream.JetStream
+	cfg    QueueConfig
+	log    *slog.Logger
+	stream string
+	dead   string
+
+	ready atomic.Bool // the streams were there when last seen
+
+	mu     sync.Mutex
+	making *attempt // to make the streams, if one is under way
+	sent   sentIDs
+	inWork map[messageKey]handling // by this value's handlers, now or lately
+	done   []messageKey            // those that were lately, oldest first
+}
+
+var _ WorkQueue = (*JetStreamQueue)(nil)
+
+// WorkQueue returns the namespace's prefill queue. It does not touch the network:
+// the streams are made when they are first needed.
+func (n *NATS) WorkQueue(namespace string, cfg QueueConfig) (*JetStreamQueue, error) {
+	if slug(namespace) == "" {
+		return nil, fmt.Errorf("work queue: bad namespace %q", namespace)
+	}
+	js, err := jetstream.New(n.nc)
+	if err != nil {
+		return nil, fmt.Errorf("work queue %s: %w", namespace, err)
+	}
+	cfg = cfg.withDefaults()
+	stream := QueueName(namespace)
+	return &JetStreamQueue{
+		bus:    n,
+		js:     js,
+		cfg:    cfg,
+		log:    n.log.With("queue", stream),
+		stream: stream,
+		dead:   DeadName(namespace),
+		sent:   sentIDs{max: 2 * cfg.MaxMessages},
+		inWork: make(map[messageKey]handling),
+	}, nil
+}
+
+func (q *JetStreamQueue) subject() string { return q.stream + ".queue" }
+
+// request runs f, which talks to the server, with the streams in place. If they
+// turn out to be gone, because the server came back without its data, it makes
+// them and tries once more.
+func (q *JetStreamQueue) request(ctx context.Context, what string, f func(context.Context) error) error {
+	if !q.bus.Connected() {
+		return fmt.Errorf("%s %s: %w", what, q.stream, ErrUnavailable)
+	}
+	own, cancel := context.WithTimeout(ctx, queueTimeout)
+	defer cancel()
+	err := q.bus.call(own, func() error {
+		for range 2 {
+			if err := q.ensure(own); err != nil {
+				return err
+			}
+			err := f(own)
+			if !missing(err) {
+				return err
+			}
+			q.ready.Store(false)
+		}
+		return errors.New("streams are not there")
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s %s: %w", what, q.stream, context.Cause(ctx))
+	case errors.Is(err, ErrFull), errors.Is(err, ErrTooLarge), errors.Is(err, ErrClosed):
+		return fmt.Errorf("%s %s: %w", what, q.stream, err)
+	}
+	return fmt.Errorf("%s %s: %w: %w", what, q.stream, ErrUnavailable, err)
+}
+
+// missing reports whether err says that the stream or the consumer does not exist.
+func missing(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrConsumerDeleted) ||
+		errors.Is(err, nats.ErrNoResponders)
+}
+
+// Enqueue implements [WorkQueue].
+func (q *JetStreamQueue) Enqueue(ctx context.Context, id string, body []byte) error {
+	if id == "" {
+		return fmt.Errorf("enqueue %s: message without id", q.stream)
+	}
+	return q.request(ctx, "enqueue", func(ctx context.Context) error {
+		ack, err := q.js.Publish(ctx, q.subject(), body, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
+		if err == nil {
+			q.mu.Lock()
+			q.sent.put(id, ack.Sequence)
+			q.mu.Unlock()
+			return nil
+		}
+		var api *jetstream.APIError
+		switch {
+		case errors.As(err, &api) && api.ErrorCode == codeMaxMessages:
+			return ErrFull
+		case errors.As(err, &api) && api.ErrorCode == codeMaxPayload, errors.Is(err, nats.ErrMaxPayload):
+			return fmt.Errorf("%d bytes: %w", len(body), ErrTooLarge)
+		}
+		return err
+	})
+}
+
+// Depth implements [WorkQueue].
+func (q *JetStreamQueue) Depth(ctx context.Context) (Depth, error) {
+	found := make(chan Depth, 2) // f may still run when request has given up
+	err := q.request(ctx, "depth of", func(ctx context.Context) error {
+		c, err := q.js.Consumer(ctx, q.stream, durableName)
+		if err != nil {
+			return err
+		}
+		info := c.CachedInfo()
+		dead, err := q.js.Stream(ctx, q.dead)
+		if err != nil {
+			return err
+		}
+		found <- Depth{
+			Pending:      int(info.NumPending),
+			InWork:       info.NumAckPending,
+			DeadLettered: int(dead.CachedInfo().State.Msgs),
+		}
+		return nil
+	})
+	if err != nil {
+		return Depth{}, err
+	}
+	return <-found, nil
+}
+
+// Remove implements [WorkQueue].
+func (q *JetStreamQueue) Remove(ctx context.Context, id string) error {
+	q.mu.Lock()
+	seq, ok := q.sent.take(id)
+	q.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return q.request(ctx, "remove from", func(ctx context.Context) error {
+		s, err := q.js.Stream(ctx, q.stream)
+		if err != nil {
+			return err
+		}
+		err = s.DeleteMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+			return nil // done meanwhile
+		}
+		return err
+	})
+}

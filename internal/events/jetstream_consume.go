@@ -1,0 +1,234 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	ackTry        = time.Second // one try of an acknowledgement
+	ackLimit      = 10 * time.Second
+	settleTimeout = 2 * time.Second // for Term and Nak
+)
+
+// Consume implements [WorkQueue].
+func (q *JetStreamQueue) Consume(ctx context.Context, concurrency int, h func(context.Context, *Delivery)) error {
+	var slots sync.WaitGroup
+	for range max(concurrency, 1) {
+		slots.Go(func() { q.slot(ctx, h) })
+	}
+	slots.Wait()
+	if ctx.Err() == nil {
+		return fmt.Errorf("consume %s: %w", q.stream, ErrClosed)
+	}
+	return context.Cause(ctx)
+}
+
+// slot handles one message after the other until ctx ends. Each slot has its own
+// request at the server, so that no message waits behind a busy handler.
+func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Delivery)) {
+	pause := firstRetry
+	for q.bus.waitOnline(ctx.Done()) {
+		start := time.Now()
+		err := q.pull(ctx, h)
+		if ctx.Err() != nil {
+			return
+		}
+		if missing(err) || errors.Is(err, errSilent) {
+			q.ready.Store(false) // look again whether the consumer is there
+		}
+		if time.Since(start) > longestRetry {
+			pause = firstRetry
+		}
+		q.log.Info("queue consumer interrupted", "reason", err, "retry_in", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, longestRetry)
+	}
+}
+
+// pull handles messages until something is wrong.
+func (q *JetStreamQueue) pull(ctx context.Context, h func(context.Context, *Delivery)) error {
+	if err := q.ensure(ctx); err != nil {
+		return err
+	}
+	p, err := newPuller(q.bus, q.stream, durableName)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for {
+		msg, err := p.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := q.handle(ctx, msg, h); err != nil {
+			q.log.Warn("queue message not handled", "err", err)
+		}
+	}
+}
+
+func (q *JetStreamQueue) handle(ctx context.Context, msg *nats.Msg, h func(context.Context, *Delivery)) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	m := &jetMessage{
+		q:       q,
+		msg:     msg,
+		key:     messageKey{meta.Sequence.Stream, meta.Timestamp.UnixNano()},
+		id:      msg.Header.Get(nats.MsgIdHdr),
+		attempt: int(meta.NumDelivered),
+	}
+	// A server that was away may have lost track and deliver again what is in work
+	// here, or was until a moment ago.
+	switch q.begin(m.key) {
+	case beingHandled:
+		return m.inProgress() // the handler goes on; its acknowledgement counts
+	case justDone:
+		return m.short("acknowledge", func(ctx context.Context) error { return m.respond(ctx, "+ACK") })
+	}
+	defer q.end(m.key)
+	if m.attempt > q.cfg.MaxDeliver {
+		return m.term(fmt.Sprintf("not acknowledged in %d attempts", q.cfg.MaxDeliver))
+	}
+	d := &Delivery{ID: m.id, Body: msg.Data, Attempt: m.attempt, op: m}
+	d.work(ctx, q.cfg.progressEvery(), h, q.log)
+	return nil
+}
+
+// messageKey identifies a message of the stream even if the stream was made anew.
+type messageKey struct {
+	seq    uint64
+	stored int64 // when, Unix nanoseconds
+}
+
+// handling is what this value knows of a message.
+type handling int
+
+const (
+	unknown handling = iota
+	beingHandled
+	justDone
+)
+
+// maxDone is how many finished messages are remembered.
+const maxDone = 1024
+
+// begin takes a message into work unless it is known.
+func (q *JetStreamQueue) begin(k messageKey) handling {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	was := q.inWork[k]
+	if was == unknown {
+		q.inWork[k] = beingHandled
+	}
+	return was
+}
+
+// end takes a message out of work, unless it is to be remembered as done.
+func (q *JetStreamQueue) end(k messageKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inWork[k] == beingHandled {
+		delete(q.inWork, k)
+	}
+}
+
+func (q *JetStreamQueue) acknowledged(k messageKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inWork[k] = justDone
+	q.done = append(q.done, k)
+	if len(q.done) > maxDone {
+		delete(q.inWork, q.done[0])
+		q.done = q.done[1:]
+	}
+}
+
+// jetMessage is a message in work.
+type jetMessage struct {
+	q       *JetStreamQueue
+	msg     *nats.Msg
+	key     messageKey
+	id      string
+	attempt int
+}
+
+var _ deliveryOps = (*jetMessage)(nil)
+
+// ack waits for the server's confirmation, through reconnects.
+func (m *jetMessage) ack(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, ackLimit)
+	defer cancel()
+	for {
+		try, cancelTry := context.WithTimeout(ctx, ackTry)
+		err := m.q.bus.call(try, func() error { return m.respond(try, "+ACK") })
+		cancelTry()
+		if err == nil {
+			m.q.acknowledged(m.key)
+			return nil
+		}
+		select {
+		case <-time.After(firstRetry):
+		case <-ctx.Done():
+			return fmt.Errorf("acknowledge %s: %w: %w", m.id, ErrUnavailable, err)
+		}
+	}
+}
+
+// respond decides about the message and waits for the server's confirmation.
+func (m *jetMessage) respond(ctx context.Context, decision string) error {
+	_, err := m.q.bus.nc.RequestWithContext(ctx, m.msg.Reply, []byte(decision))
+	return err
+}
+
+func (m *jetMessage) nak(delay time.Duration) error {
+	if m.attempt >= m.q.cfg.MaxDeliver {
+		return m.term(fmt.Sprintf("given back in attempt %d of %d", m.attempt, m.q.cfg.MaxDeliver))
+	}
+	return m.short("give back", func(context.Context) error {
+		return m.msg.Respond(fmt.Appendf(nil, `-NAK {"delay": %d}`, delay.Nanoseconds()))
+	})
+}
+
+// term stores the dead letter before it lets go of the message; an interruption
+// between the two stores it twice at worst, and its id prevents that.
+func (m *jetMessage) term(reason string) error {
+	return m.short("dead-letter", func(ctx context.Context) error {
+		letter := nats.NewMsg(m.q.dead + ".queue")
+		letter.Data = m.msg.Data
+		letter.Header.Set(headerID, m.id)
+		letter.Header.Set(headerReason, reason)
+		letter.Header.Set(headerAttempts, strconv.Itoa(m.attempt))
+		id := m.q.stream + "-" + strconv.FormatUint(m.key.seq, 10)
+		if _, err := m.q.js.PublishMsg(ctx, letter, jetstream.WithMsgID(id)); err != nil {
+			return err
+		}
+		m.q.log.Warn("message dead-lettered", "id", m.id, "reason", reason, "attempt", m.attempt)
+		return m.respond(ctx, "+ACK")
+	})
+}
+
+func (m *jetMessage) inProgress() error {
+	return m.short("sign of life for", func(context.Context) error { return m.msg.Respond([]byte("+WPI")) })
+}
+
+// short runs one request or publication with a limit of its own.
+func (m *jetMessage) short(what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	if err := m.q.bus.call(ctx, func() error { return f(ctx) }); err != nil {
+		return fmt.Errorf("%s %s: %w: %w", what, m.id, ErrUnavailable, err)
+	}
+	return nil
+}

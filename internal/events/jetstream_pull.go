@@ -1,0 +1,201 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	pullExpiry    = 5 * time.Second // of one request for a message
+	pullHeartbeat = time.Second     // signs of life of a waiting request
+	drainTimeout  = time.Second     // for the last messages at the end
+)
+
+// errSilent is returned when a request for a message shows no sign of life.
+var errSilent = errors.New("no sign of life from the consumer")
+
+// puller asks a durable consumer for one message at a time. The library's own
+// iterators may have two requests under way after a reconnect and room for the
+// answer of one; here a message that nobody waits for is given back at once, and
+// none is lost until its acknowledgement times out.
+type puller struct {
+	bus     *NATS
+	request string // subject of requests
+	inbox   string
+	sub     *nats.Subscription
+	closed  chan struct{} // closed when the subscription is drained
+
+	mu      sync.Mutex
+	waiting bool           // next wants a message
+	answer  chan pullReply // capacity 1; filled at most once per wait for a message
+}
+
+// pullReply is one message, or news about a request.
+type pullReply struct {
+	msg *nats.Msg
+	err error // nil without msg: a sign of life
+}
+
+// errRequestOver is returned when a request ended without a message, as requests
+// do when nothing comes for a while.
+var errRequestOver = errors.New("request over")
+
+func newPuller(bus *NATS, stream, durable string) (*puller, error) {
+	p := &puller{
+		bus:     bus,
+		request: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + durable,
+		inbox:   bus.nc.NewInbox(),
+		closed:  make(chan struct{}),
+		answer:  make(chan pullReply, 1),
+	}
+	var err error
+	p.sub, err = bus.nc.Subscribe(p.inbox, p.receive)
+	if err != nil {
+		return nil, err
+	}
+	p.sub.SetClosedHandler(func(string) { close(p.closed) })
+	return p, nil
+}
+
+// receive runs on the subscription's goroutine.
+func (p *puller) receive(m *nats.Msg) {
+	r := classify(m)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.waiting && r.msg != nil:
+		p.waiting = false
+		select { // news that next has not read yet does not matter any more
+		case <-p.answer:
+		default:
+		}
+		p.answer <- r
+	case p.waiting:
+		select {
+		case p.answer <- r:
+		default: // it has news already
+		}
+	default:
+		p.giveBack(r)
+	}
+}
+
+// classify tells messages from the server's remarks about a request.
+func classify(m *nats.Msg) pullReply {
+	status := m.Header.Get("Status")
+	if len(m.Data) > 0 || status == "" {
+		return pullReply{msg: m}
+	}
+	text := m.Header.Get("Description")
+	switch {
+	case status == "100":
+		return pullReply{}
+	case status == "503":
+		return pullReply{err: nats.ErrNoResponders}
+	case status == "409" && strings.EqualFold(text, "Consumer Deleted"):
+		return pullReply{err: jetstream.ErrConsumerDeleted}
+	case status == "404", status == "408":
+		return pullReply{err: errRequestOver}
+	}
+	return pullReply{err: fmt.Errorf("consumer says %s %s", status, text)}
+}
+
+// next waits for a message.
+func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
+	p.mu.Lock()
+	p.waiting = true
+	select {
+	case <-p.answer: // news about an earlier request
+	default:
+	}
+	p.mu.Unlock()
+	defer p.stopWaiting()
+
+	lost := p.bus.lost()
+	silence := time.NewTimer(2 * pullHeartbeat)
+	defer silence.Stop()
+	if err := p.ask(); err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case r := <-p.answer:
+			switch {
+			case r.msg != nil:
+				return r.msg, nil
+			case errors.Is(r.err, errRequestOver):
+				if err := p.ask(); err != nil {
+					return nil, err
+				}
+			case r.err != nil:
+				return nil, r.err
+			}
+			silence.Reset(2 * pullHeartbeat)
+		case <-silence.C:
+			return nil, errSilent
+		case <-lost:
+			return nil, nats.ErrDisconnected
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// stopWaiting gives a message back that came in the last moment.
+func (p *puller) stopWaiting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.waiting {
+		select {
+		case r := <-p.answer: // next has returned without it
+			p.giveBack(r)
+		default:
+		}
+	}
+	p.waiting = false
+}
+
+func (p *puller) giveBack(r pullReply) {
+	if r.msg == nil {
+		return
+	}
+	if err := r.msg.Respond([]byte("-NAK")); err != nil {
+		p.bus.log.Debug("message not given back", "err", err)
+	}
+}
+
+func (p *puller) ask() error {
+	body, err := json.Marshal(struct {
+		Expires   time.Duration `json:"expires"`
+		Batch     int           `json:"batch"`
+		Heartbeat time.Duration `json:"idle_heartbeat"`
+	}{pullExpiry, 1, pullHeartbeat})
+	if err != nil {
+		return err
+	}
+	return p.bus.nc.PublishRequest(p.request, p.inbox, body)
+}
+
+// close ends the subscription and waits until what the server has sent on it is
+// given back.
+func (p *puller) close() {
+	if p.sub.Drain() != nil {
+		p.sub.Unsubscribe()
+		return
+	}
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.closed:
+	case <-timer.C:
+		p.sub.Unsubscribe()
+	}
+}

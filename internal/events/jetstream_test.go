@@ -1,0 +1,208 @@
+package events_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/events"
+)
+
+func noTLS() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+
+// tally counts handled messages by id.
+type tally struct {
+	mu   sync.Mutex
+	done map[string]int
+}
+
+func (c *tally) handled(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(map[string]int)
+	}
+	c.done[id]++
+}
+
+func (c *tally) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.done)
+}
+
+func run(t *testing.T, q events.WorkQueue, concurrency int, h func(context.Context, *events.Delivery)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.Consume(ctx, concurrency, h)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(patience):
+			t.Error("Consume does not end")
+		}
+	})
+}
+
+// The server goes away for three seconds, in order or not: messages survive,
+// consumers go on by themselves, and work that was under way is acknowledged
+// afterwards and not done twice.
+func TestQueueOutage(t *testing.T) {
+	for _, how := range []string{"stop", "kill"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := startNATS(t, t.TempDir(), anyPort)
+			producer := queue(t, connect(t, s.url), "outage", events.QueueConfig{})
+			worker := queue(t, connect(t, s.url), "outage", events.QueueConfig{})
+			until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
+
+			var c tally
+			started, hold := make(chan string, 100), make(chan struct{})
+			run(t, worker, 2, func(ctx context.Context, d *events.Delivery) {
+				started <- d.ID
+				<-hold
+				if err := d.Ack(ctx); err != nil {
+					t.Errorf("Ack(%s): %v", d.ID, err)
+				}
+				c.handled(d.ID)
+			})
+			const n = 30
+			for i := range n {
+				if err := producer.Enqueue(t.Context(), fmt.Sprint("m", i), []byte("body")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-started
+			<-started
+
+			if how == "stop" {
+				s.stop()
+			} else {
+				s.kill()
+			}
+			down := time.Now()
+			until(t, "the loss is noticed", func() bool {
+				return errors.Is(producer.Enqueue(t.Context(), "late", nil), events.ErrUnavailable)
+			})
+			begin := time.Now()
+			if err := producer.Enqueue(t.Context(), "late", nil); !errors.Is(err, events.ErrUnavailable) {
+				t.Errorf("Enqueue = %v, want ErrUnavailable", err)
+			}
+			if _, err := producer.Depth(t.Context()); !errors.Is(err, events.ErrUnavailable) {
+				t.Errorf("Depth = %v, want ErrUnavailable", err)
+			}
+			if d := time.Since(begin); d > slow {
+				t.Errorf("failing took %s", d)
+			}
+			time.Sleep(3*time.Second - time.Since(down))
+			s.restart()
+			close(hold) // the two in work are acknowledged now
+			until(t, "enqueue works again", func() bool { return producer.Enqueue(t.Context(), "after", nil) == nil })
+			until(t, "all are handled", func() bool { return c.size() >= n+1 })
+			until(t, "the queue is empty", func() bool {
+				d, err := producer.Depth(t.Context())
+				return err == nil && d == events.Depth{}
+			})
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for id, times := range c.done {
+				if times != 1 {
+					t.Errorf("%s handled %d times", id, times)
+				}
+			}
+		})
+	}
+}
+
+// The server comes back without its data.
+func TestQueueLostData(t *testing.T) {
+	t.Parallel()
+	s := startNATS(t, t.TempDir(), anyPort)
+	producer := queue(t, connect(t, s.url), "lost", events.QueueConfig{})
+	worker := queue(t, connect(t, s.url), "lost", events.QueueConfig{})
+	var c tally
+	run(t, worker, 1, func(ctx context.Context, d *events.Delivery) {
+		if err := d.Ack(ctx); err != nil {
+			t.Errorf("Ack: %v", err)
+		}
+		c.handled(d.ID)
+	})
+	until(t, "the first is enqueued", func() bool { return producer.Enqueue(t.Context(), "first", nil) == nil })
+	until(t, "the first is handled", func() bool { return c.size() == 1 })
+	s.kill()
+	s.dir = t.TempDir()
+	s.restart()
+	until(t, "the second is enqueued", func() bool { return producer.Enqueue(t.Context(), "second", nil) == nil })
+	until(t, "the second is handled", func() bool { return c.size() == 2 })
+}
+
+// Two queues of one server do not see each other's messages.
+func TestQueueNamespaces(t *testing.T) {
+	s := startNATS(t, t.TempDir(), anyPort)
+	b := connect(t, s.url)
+	one, two := queue(t, b, "team.One", events.QueueConfig{}), queue(t, b, "team-two", events.QueueConfig{})
+	until(t, "enqueued", func() bool { return one.Enqueue(t.Context(), "x", nil) == nil })
+	var d events.Depth
+	until(t, "depth", func() bool {
+		var err error
+		d, err = two.Depth(t.Context())
+		return err == nil
+	})
+	if d != (events.Depth{}) {
+		t.Errorf("depth of the other queue = %+v", d)
+	}
+	if _, err := b.WorkQueue("", events.QueueConfig{}); err == nil {
+		t.Error("empty namespace accepted")
+	}
+	if got, want := events.QueueName("team.One"), "team_one_prefill_queue"; got != want {
+		t.Errorf("QueueName = %q, want %q", got, want)
+	}
+}
+
+func BenchmarkJetStreamEnqueue(b *testing.B) {
+	s := startNATS(b, b.TempDir(), anyPort)
+	q := queue(b, connect(b, s.url), "bench", events.QueueConfig{MaxMessages: 1 << 30})
+	for q.Enqueue(b.Context(), "ready", nil) != nil {
+	}
+	body := make([]byte, 4096)
+	i := 0
+	for b.Loop() {
+		i++
+		if err := q.Enqueue(b.Context(), fmt.Sprint(i), body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkNATSPublish(b *testing.B) {
+	s := startNATS(b, b.TempDir(), anyPort)
+	pub, sub := connect(b, s.url), connect(b, s.url)
+	var got = make(chan struct{}, 1<<20)
+	if _, err := sub.Subscribe(b.Context(), "bench", func(events.Event) { got <- struct{}{} }); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := sub.Ping(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	payload := struct {
+		Blocks []uint64 `json:"blocks"`
+	}{make([]uint64, 16)}
+	window := 1000 // what may be on its way
+	sent := 0
+	for b.Loop() {
+		if sent++; sent > window {
+			<-got
+		}
+		if err := pub.Publish(b.Context(), "bench", payload); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

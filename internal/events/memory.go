@@ -1,0 +1,143 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Memory is a [Bus] inside one process. [NewMemory] makes the first one; those
+// that Join it exchange events with it.
+type Memory struct {
+	wire *memoryWire
+
+	mu      sync.Mutex
+	numbers numbering
+	subs    map[*subscriber]struct{}
+	closed  bool
+
+	handlers sync.WaitGroup // of subscriptions
+
+	published, received, malformed atomic.Uint64
+}
+
+var _ Bus = (*Memory)(nil)
+
+// memoryWire is what connects the buses.
+type memoryWire struct {
+	mu   sync.RWMutex
+	subs map[*subscriber]string // by pattern
+}
+
+// NewMemory returns a bus that nobody else is on.
+func NewMemory() *Memory {
+	return (&Memory{wire: &memoryWire{subs: make(map[*subscriber]string)}}).Join()
+}
+
+// Join returns another bus on the same wire, as if of another process.
+func (m *Memory) Join() *Memory {
+	return &Memory{wire: m.wire, numbers: make(numbering), subs: make(map[*subscriber]struct{})}
+}
+
+// Publish implements [Bus]. There is no outbox: subscribers' queues take the
+// events at once.
+func (m *Memory) Publish(ctx context.Context, subject string, v any) error {
+	if err := checkSubject(subject); err != nil {
+		return err
+	}
+	payload, err := protocol.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("publish on %s: %w", subject, err)
+	}
+	m.mu.Lock() // keeps the order of numbers and of deliveries the same
+	defer m.mu.Unlock()
+	if m.closed {
+		return fmt.Errorf("publish on %s: %w", subject, ErrClosed)
+	}
+	id, seq := m.numbers.take(subject)
+	m.wire.deliver(message{subject, encodeEnvelope(id, seq, time.Now(), topicOf(subject), payload)})
+	m.published.Add(1)
+	return nil
+}
+
+func (w *memoryWire) deliver(msg message) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for s, pattern := range w.subs {
+		if matches(pattern, msg.subject) {
+			s.offer(msg)
+		}
+	}
+}
+
+// Subscribe implements [Bus].
+func (m *Memory) Subscribe(ctx context.Context, pattern string, h func(Event)) (Subscription, error) {
+	if err := checkPattern(pattern); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fmt.Errorf("subscribe to %s: %w", pattern, ErrClosed)
+	}
+	s := newSubscriber(h, &m.malformed, &m.received)
+	s.leave = func() {
+		m.wire.mu.Lock()
+		delete(m.wire.subs, s)
+		m.wire.mu.Unlock()
+		m.mu.Lock()
+		delete(m.subs, s)
+		m.mu.Unlock()
+	}
+	m.subs[s] = struct{}{}
+	m.wire.mu.Lock()
+	m.wire.subs[s] = pattern
+	m.wire.mu.Unlock()
+	s.start(ctx, &m.handlers)
+	return s, nil
+}
+
+// Connected implements [Bus].
+func (m *Memory) Connected() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.closed
+}
+
+// Ping implements [Bus].
+func (m *Memory) Ping(context.Context) (time.Duration, error) {
+	if !m.Connected() {
+		return 0, fmt.Errorf("ping: %w", ErrClosed)
+	}
+	return 0, nil
+}
+
+// Stats implements [Bus].
+func (m *Memory) Stats() Stats {
+	return Stats{
+		Published: m.published.Load(),
+		Received:  m.received.Load(),
+		Malformed: m.malformed.Load(),
+		Server:    "memory",
+	}
+}
+
+// Close implements [Bus].
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	var subs []*subscriber
+	for s := range m.subs {
+		subs = append(subs, s)
+	}
+	m.mu.Unlock()
+	for _, s := range subs {
+		s.Close()
+	}
+	m.handlers.Wait()
+	return nil
+}

@@ -1,0 +1,116 @@
+package events
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxQueued is how many events may wait for one subscription's handler.
+const maxQueued = 8192
+
+// message is an event as it arrived.
+type message struct {
+	subject string
+	data    []byte
+}
+
+// subscriber is the part of a subscription that all buses share: a bounded queue
+// and the goroutine that empties it into the handler.
+type subscriber struct {
+	handler   func(Event)
+	queue     chan message
+	malformed *atomic.Uint64 // of the bus
+	received  *atomic.Uint64 // of the bus
+
+	gaps    atomic.Uint64
+	dropped atomic.Uint64
+
+	leave  func() // takes the subscription off the bus
+	once   sync.Once
+	stop   chan struct{} // closed by shut
+	done   chan struct{} // closed when the handler will not be called any more
+	detach func() bool   // stops watching the subscriber's context
+}
+
+var _ Subscription = (*subscriber)(nil)
+
+func newSubscriber(h func(Event), malformed, received *atomic.Uint64) *subscriber {
+	return &subscriber{
+		handler:   h,
+		queue:     make(chan message, maxQueued),
+		malformed: malformed,
+		received:  received,
+		stop:      make(chan struct{}),
+		done:      make(chan struct{}),
+	}
+}
+
+// start begins to call the handler, until Close or the end of ctx, on a goroutine
+// that the bus's group waits for. Leave must be set.
+func (s *subscriber) start(ctx context.Context, group *sync.WaitGroup) {
+	group.Go(s.run)
+	s.detach = context.AfterFunc(ctx, s.shut)
+}
+
+// offer queues a message, or drops it.
+func (s *subscriber) offer(m message) {
+	select {
+	case s.queue <- m:
+	default:
+		s.dropped.Add(1)
+	}
+}
+
+func (s *subscriber) run() {
+	defer close(s.done)
+	seen := make(gapCounter)
+	for {
+		select {
+		case m := <-s.queue:
+			select {
+			case <-s.stop:
+				return
+			default:
+			}
+			s.handle(m, seen)
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+func (s *subscriber) handle(m message, seen gapCounter) {
+	e, err := decodeEnvelope(m.subject, m.data)
+	if err != nil {
+		s.malformed.Add(1)
+		return
+	}
+	e.Missed = seen.missed(e.PublisherID, e.Sequence, time.Now())
+	s.gaps.Add(e.Missed)
+	s.received.Add(1)
+	s.handler(e)
+}
+
+// shut ends the subscription without waiting for the handler.
+func (s *subscriber) shut() {
+	s.once.Do(func() {
+		s.leave()
+		close(s.stop)
+	})
+}
+
+// Gaps implements [Subscription].
+func (s *subscriber) Gaps() uint64 { return s.gaps.Load() }
+
+// Dropped implements [Subscription].
+func (s *subscriber) Dropped() uint64 { return s.dropped.Load() }
+
+// Close implements [Subscription].
+func (s *subscriber) Close() error {
+	s.detach()
+	s.shut()
+	<-s.done
+	return nil
+}

@@ -1,0 +1,118 @@
+package requestplane
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+)
+
+// Limits bound what one server holds at a time. Zero fields mean the defaults.
+type Limits struct {
+	// MaxInFlight is the number of requests running at a time, over all
+	// endpoints; more are refused with ErrOverloaded. Default 10000.
+	MaxInFlight int
+	// MaxMessage is the largest request or item in bytes, encoded. Default 32 MiB.
+	MaxMessage int
+}
+
+// Defaults of [Limits].
+const (
+	DefaultMaxInFlight = 10000
+	DefaultMaxMessage  = 32 << 20
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxInFlight <= 0 {
+		l.MaxInFlight = DefaultMaxInFlight
+	}
+	if l.MaxMessage <= 0 {
+		l.MaxMessage = DefaultMaxMessage
+	}
+	return l
+}
+
+// Liveness says how fast a silent peer is given up. Zero fields mean the defaults.
+type Liveness struct {
+	// KeepAlive is the interval of pings on each connection. Default 3 s.
+	KeepAlive time.Duration
+	// PeerTimeout is how long the peer may take to answer a ping or to accept
+	// bytes before the connection is closed. Default 7 s, so that a dead peer is
+	// noticed within the usual lease time of 10 s.
+	PeerTimeout time.Duration
+}
+
+func (l Liveness) withDefaults() Liveness {
+	if l.KeepAlive <= 0 {
+		l.KeepAlive = 3 * time.Second
+	}
+	if l.PeerTimeout <= 0 {
+		l.PeerTimeout = 7 * time.Second
+	}
+	return l
+}
+
+// ServerConfig configures [ListenTCP].
+type ServerConfig struct {
+	// Addr is where to listen. Default "127.0.0.1:0", any free loopback port.
+	Addr string
+	// TLS makes the server speak TLS; nil means plain TCP.
+	TLS *tls.Config
+	// HandshakeTimeout bounds the greeting of a new connection and the arrival of
+	// the first byte of a request on a new stream. Default 5 s.
+	HandshakeTimeout time.Duration
+	// CloseGrace is how long Close waits for handlers to return. Default 5 s.
+	CloseGrace time.Duration
+	Limits     Limits
+	Liveness   Liveness
+	Log        *slog.Logger // nil discards
+}
+
+func (c ServerConfig) withDefaults() ServerConfig {
+	if c.Addr == "" {
+		c.Addr = "127.0.0.1:0"
+	}
+	if c.HandshakeTimeout <= 0 {
+		c.HandshakeTimeout = 5 * time.Second
+	}
+	if c.CloseGrace <= 0 {
+		c.CloseGrace = closeGrace
+	}
+	c.Limits = c.Limits.withDefaults()
+	c.Liveness = c.Liveness.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// ClientConfig configures [NewTCPClient].
+type ClientConfig struct {
+	// TLS makes the client speak TLS; nil means plain TCP. An empty ServerName is
+	// filled in from the address.
+	TLS *tls.Config
+	// ConnectTimeout bounds dialing and greeting together. Default 3 s.
+	ConnectTimeout time.Duration
+	// IdleTimeout is how long a connection without streams is kept. Default 5 min.
+	IdleTimeout time.Duration
+	// MaxMessage is as in [Limits].
+	MaxMessage int
+	Liveness   Liveness
+	Log        *slog.Logger // nil discards
+}
+
+func (c ClientConfig) withDefaults() ClientConfig {
+	if c.ConnectTimeout <= 0 {
+		c.ConnectTimeout = 3 * time.Second
+	}
+	if c.IdleTimeout <= 0 {
+		c.IdleTimeout = 5 * time.Minute
+	}
+	if c.MaxMessage <= 0 {
+		c.MaxMessage = DefaultMaxMessage
+	}
+	c.Liveness = c.Liveness.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

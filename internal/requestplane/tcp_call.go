@@ -1,0 +1,194 @@
+package requestplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// lastWords is how long the final frame of a request that is over its deadline,
+// or that was refused, may take to leave.
+const lastWords = time.Second
+
+// tcpCall is the server's side of one request. Three goroutines share it: the one
+// in serve, which runs the handler, the watcher, which sees the caller leave, and
+// the outbox's writer.
+type tcpCall struct {
+	server *TCPServer
+	sess   *session
+	st     *yamux.Stream
+	out    *outbox
+
+	lost atomic.Bool // an item could not be sent
+	over atomic.Bool // the answer is written: an end of the stream is no news
+}
+
+func (c *tcpCall) serve() {
+	defer c.st.Close()
+	reg := c.server.reg
+	c.out = newOutbox(c.st)
+	in := &frameReader{src: c.st, limit: c.server.cfg.Limits.MaxMessage}
+	if !reg.reserve() {
+		c.refuseUnread(in, reg.overloaded())
+		return
+	}
+	defer reg.release()
+
+	req, timeout, err := c.readRequest(in)
+	if err != nil {
+		c.badRequest(in, err)
+		return
+	}
+	e, refusal := reg.enter(req.Path)
+	if refusal != nil {
+		c.refuse(refusal)
+		return
+	}
+	defer reg.leave(e)
+
+	ctx, cancel := context.WithCancelCause(c.server.ctx)
+	defer cancel(nil)
+	if timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, timeout, ErrTimeout)
+		defer stop()
+	}
+	stopWatch := context.AfterFunc(ctx, func() { c.interrupted(context.Cause(ctx)) })
+	defer stopWatch()
+
+	var watcher sync.WaitGroup
+	watcher.Go(func() { c.watch(cancel) })
+	defer watcher.Wait()
+	defer c.endWatch()
+	c.answer(ctx, e, req)
+}
+
+// answer runs the handler and writes the final frame.
+func (c *tcpCall) answer(ctx context.Context, e *endpoint, req *Request) {
+	finished := false
+	defer func() {
+		if !finished { // nobody is there to read, or the handler ended its goroutine
+			c.st.SetWriteDeadline(interrupt)
+			c.out.abandon()
+		}
+	}()
+	failure := c.server.reg.run(ctx, e, req, func(item any) error { return c.send(req, item) })
+	cause := context.Cause(ctx)
+	if cause != nil && !errors.Is(cause, ErrTimeout) {
+		return
+	}
+	finished = true
+	if failure == nil && c.lost.Load() {
+		// The handler went on after send had failed: the answer has a hole.
+		failure = remoteError(ctx, cmp.Or(cause, errItemLost))
+	}
+	if failure != nil {
+		c.out.finish(frameError, encodeError(failure))
+		return
+	}
+	c.out.finish(frameEnd, nil)
+}
+
+func (c *tcpCall) send(req *Request, item any) (err error) {
+	defer func() {
+		if err != nil {
+			c.lost.Store(true)
+		}
+	}()
+	b, err := encodeItem(item, c.server.cfg.Limits.MaxMessage)
+	if err != nil {
+		return fmt.Errorf("request %s: %w", req.ID, err)
+	}
+	return c.out.add(b)
+}
+
+// interrupted runs once when the request's context ends early.
+func (c *tcpCall) interrupted(cause error) {
+	switch {
+	case errors.Is(cause, context.Canceled): // serve is done with it
+		return
+	case errors.Is(cause, ErrTimeout):
+		c.st.SetWriteDeadline(time.Now().Add(lastWords))
+	default: // nobody is there to read
+		c.st.SetWriteDeadline(interrupt)
+	}
+	c.out.refuse(cause)
+}
+
+// watch waits for the caller to leave. The caller sends nothing after its
+// request, so whatever ends the read means that.
+func (c *tcpCall) watch(cancel context.CancelCauseFunc) {
+	var b [1]byte
+	n, err := c.st.Read(b[:])
+	switch {
+	case c.over.Load():
+	case c.sess.IsClosed():
+		cancel(fmt.Errorf("%w: %w", ErrClientGone, c.sess.reason()))
+	case n > 0:
+		c.server.log.Warn("caller broke the protocol", "peer", c.sess.RemoteAddr().String())
+		cancel(ErrStopped)
+	default:
+		c.server.log.Debug("caller left", "err", err)
+		cancel(ErrStopped)
+	}
+}
+
+func (c *tcpCall) endWatch() {
+	c.over.Store(true)
+	c.st.SetReadDeadline(interrupt)
+}
+
+// readRequest reads the one frame that callers send. Its first bytes must come
+// soon; a large rest may take its time, for which flow control and the keep-alive
+// care.
+func (c *tcpCall) readRequest(in *frameReader) (*Request, time.Duration, error) {
+	c.st.SetReadDeadline(time.Now().Add(c.server.cfg.HandshakeTimeout))
+	if err := in.fill(); err != nil {
+		return nil, 0, err
+	}
+	c.st.SetReadDeadline(time.Time{})
+	typ, payload, err := in.next()
+	if err != nil {
+		return nil, 0, err
+	}
+	if typ != frameRequest {
+		return nil, 0, fmt.Errorf("frame type %d in place of a request: %w", typ, errFrame)
+	}
+	h, body, err := decodeRequest(payload)
+	if err != nil {
+		return nil, 0, err
+	}
+	// The reader and its buffer are not used any more: the handler may own body.
+	return &Request{ID: h.ID, Path: h.Path, Headers: h.Headers, Body: body}, h.Timeout, nil
+}
+
+// badRequest answers a request that could not be read, if there is anyone left.
+func (c *tcpCall) badRequest(in *frameReader, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, yamux.ErrTimeout) || c.sess.IsClosed() {
+		return
+	}
+	c.server.log.Warn("request refused", "peer", c.sess.RemoteAddr().String(), "err", err)
+	c.refuseUnread(in, &RemoteError{Kind: KindInvalidArgument, Message: err.Error()})
+}
+
+// refuseUnread refuses a request that was not read to its end. A caller stuck in
+// sending would not see the refusal, so the rest is read first and thrown away.
+func (c *tcpCall) refuseUnread(in *frameReader, e *RemoteError) {
+	c.st.SetReadDeadline(time.Now().Add(c.server.cfg.HandshakeTimeout))
+	if in.skip() == nil {
+		c.refuse(e)
+	}
+}
+
+// refuse answers with an error and no items.
+func (c *tcpCall) refuse(e *RemoteError) {
+	c.st.SetWriteDeadline(time.Now().Add(lastWords))
+	c.out.finish(frameError, encodeError(e))
+}

@@ -1,0 +1,255 @@
+package requestplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// TCPClient is the network [Client]: it keeps one connection to each server it
+// talks to. Make one with [NewTCPClient].
+type TCPClient struct {
+	cfg ClientConfig
+	log *slog.Logger
+
+	ctx    context.Context // ends with ErrClientClosed; parent of all dials
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	conns map[string]*clientConn // by host:port
+	dials map[string]*dial
+	work  sync.WaitGroup // dials and the sweeper
+}
+
+var _ Client = (*TCPClient)(nil)
+
+// dial is a connection in the making, which all callers to one address share.
+type dial struct {
+	done chan struct{} // closed when conn or err is set
+	conn *clientConn
+	err  error
+}
+
+// NewTCPClient returns a client without connections. Close must be called.
+func NewTCPClient(cfg ClientConfig) *TCPClient {
+	cfg = cfg.withDefaults()
+	c := &TCPClient{
+		cfg:   cfg,
+		log:   cfg.Log,
+		conns: make(map[string]*clientConn),
+		dials: make(map[string]*dial),
+	}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.work.Go(c.sweep)
+	return c
+}
+
+// Call implements [Client].
+func (c *TCPClient) Call(ctx context.Context, addr, id string, headers map[string]string, body any) (Stream, error) {
+	hostport, path, err := splitAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	h := requestHeader{ID: id, Path: path, Headers: headers}
+	if d, ok := ctx.Deadline(); ok {
+		h.Timeout = max(time.Until(d), 1)
+	}
+	frame, err := encodeRequest(h, body, c.cfg.MaxMessage)
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", addr, err)
+	}
+	// A pooled connection may turn out to be dead before anything was sent on it;
+	// one more dial then tells whether the server is there.
+	for range 2 {
+		var conn *clientConn
+		conn, err = c.acquire(ctx, hostport)
+		if err != nil {
+			break
+		}
+		var s *tcpStream
+		s, err = conn.start(ctx, frame)
+		if err == nil {
+			return s, nil
+		}
+		conn.release()
+		if !errors.Is(err, errNotOpened) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("call %s: %w", addr, err)
+}
+
+// splitAddr splits "host:port/path".
+func splitAddr(addr string) (hostport, path string, err error) {
+	hostport, path, ok := strings.Cut(addr, "/")
+	if !ok || hostport == "" || path == "" {
+		return "", "", fmt.Errorf("call %q: want host:port/path: %w", addr, ErrCannotConnect)
+	}
+	return hostport, path, nil
+}
+
+// acquire returns a live connection, counted as in use until its release.
+func (c *TCPClient) acquire(ctx context.Context, hostport string) (*clientConn, error) {
+	for {
+		c.mu.Lock()
+		if c.ctx.Err() != nil {
+			c.mu.Unlock()
+			return nil, ErrClientClosed
+		}
+		if ctx.Err() != nil {
+			c.mu.Unlock()
+			return nil, context.Cause(ctx)
+		}
+		if conn := c.conns[hostport]; conn != nil {
+			if !conn.sess.IsClosed() {
+				conn.streams++
+				c.mu.Unlock()
+				return conn, nil
+			}
+			delete(c.conns, hostport)
+			c.work.Go(conn.close)
+		}
+		d := c.dials[hostport]
+		if d == nil {
+			d = &dial{done: make(chan struct{})}
+			c.dials[hostport] = d
+			c.work.Go(func() { c.connect(hostport, d) })
+		}
+		c.mu.Unlock()
+
+		select {
+		case <-d.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if d.err != nil {
+			return nil, d.err
+		}
+		// Go round: the connection counts as in use only under the lock.
+	}
+}
+
+// connect completes d. It does not end with the caller that started it, because
+// others wait for it too.
+func (c *TCPClient) connect(hostport string, d *dial) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ConnectTimeout)
+	defer cancel()
+	start := time.Now()
+	sess, err := c.open(ctx, hostport)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.dials, hostport)
+	defer close(d.done)
+	switch {
+	case c.ctx.Err() != nil:
+		if err == nil { // Close came in the last moment
+			c.work.Go(func() { sess.Close() })
+		}
+		d.err = ErrClientClosed
+	case err != nil:
+		c.log.Debug("connect failed", "addr", hostport, "err", err)
+		d.err = fmt.Errorf("%w: %w", ErrCannotConnect, err)
+	default:
+		c.log.Debug("connected", "addr", hostport, "took", time.Since(start))
+		d.conn = &clientConn{client: c, addr: hostport, sess: sess, idleSince: time.Now()}
+		c.conns[hostport] = d.conn
+	}
+}
+
+func (c *TCPClient) open(ctx context.Context, hostport string) (*session, error) {
+	var nd net.Dialer
+	conn, err := nd.DialContext(ctx, "tcp", hostport)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(interrupt) })
+	sess, err := c.greet(ctx, conn, hostport)
+	if err == nil && !stop() {
+		sess.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		stop()
+		conn.Close()
+		return nil, err
+	}
+	return sess, nil
+}
+
+func (c *TCPClient) greet(ctx context.Context, conn net.Conn, hostport string) (*session, error) {
+	if c.cfg.TLS != nil {
+		cfg := c.cfg.TLS
+		if cfg.ServerName == "" && !cfg.InsecureSkipVerify {
+			host, _, err := net.SplitHostPort(hostport)
+			if err != nil {
+				return nil, err
+			}
+			cfg = cfg.Clone()
+			cfg.ServerName = host
+		}
+		tc := tls.Client(conn, cfg)
+		if err := tc.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("tls handshake: %w", err)
+		}
+		conn = tc
+	}
+	deadline, _ := ctx.Deadline()
+	if err := greetServer(conn, deadline); err != nil {
+		return nil, err
+	}
+	return newSession(conn, c.cfg.Liveness, true, c.log)
+}
+
+// sweep closes connections that nobody uses.
+func (c *TCPClient) sweep() {
+	tick := time.NewTicker(max(c.cfg.IdleTimeout/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-c.ctx.Done():
+			return
+		}
+		for _, conn := range c.takeIdle(time.Now()) {
+			c.log.Debug("closing idle connection", "addr", conn.addr)
+			conn.close()
+		}
+	}
+}
+
+// takeIdle removes dead and idle connections from the pool.
+func (c *TCPClient) takeIdle(now time.Time) []*clientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var idle []*clientConn
+	for addr, conn := range c.conns {
+		if conn.sess.IsClosed() || conn.streams == 0 && now.Sub(conn.idleSince) >= c.cfg.IdleTimeout {
+			delete(c.conns, addr)
+			idle = append(idle, conn)
+		}
+	}
+	return idle
+}
+
+// Close implements [Client].
+func (c *TCPClient) Close() error {
+	c.mu.Lock()
+	c.cancel(ErrClientClosed)
+	conns := c.conns
+	c.conns = make(map[string]*clientConn)
+	c.mu.Unlock()
+
+	var ending sync.WaitGroup
+	for _, conn := range conns {
+		ending.Go(conn.close)
+	}
+	ending.Wait()
+	c.work.Wait()
+	return nil
+}

@@ -1,0 +1,229 @@
+package requestplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	closeGrace   = 5 * time.Second        // for handlers to return after Close
+	hangUpGrace  = 250 * time.Millisecond // for the last bytes of a connection
+	acceptPause  = 5 * time.Millisecond   // first wait after a failed accept
+	acceptPauses = time.Second            // longest
+)
+
+// TCPServer is the network [Server]. Make one with [ListenTCP].
+type TCPServer struct {
+	cfg ServerConfig
+	log *slog.Logger
+	ln  net.Listener
+	reg *registry
+
+	ctx    context.Context // ends with ErrServerClosed; parent of all requests
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	loops    sync.WaitGroup // accept loops of the listener and of the sessions
+	requests requestGroup
+}
+
+var _ Server = (*TCPServer)(nil)
+
+// ListenTCP starts a server on cfg.Addr.
+func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
+	cfg = cfg.withDefaults()
+	ln, err := net.Listen("tcp", cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("request plane: %w", err)
+	}
+	s := &TCPServer{
+		cfg:      cfg,
+		log:      cfg.Log,
+		ln:       ln,
+		reg:      newRegistry(cfg.Limits.MaxInFlight, cfg.Log),
+		sessions: make(map[*session]struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.loops.Add(1)
+	go s.acceptLoop()
+	return s, nil
+}
+
+// Handle implements [Server].
+func (s *TCPServer) Handle(path string, h Handler) (func(context.Context) error, error) {
+	return s.reg.handle(path, h)
+}
+
+// Addr implements [Server].
+func (s *TCPServer) Addr() string { return s.ln.Addr().String() }
+
+// InFlight implements [Server].
+func (s *TCPServer) InFlight(path string) int { return s.reg.inFlight(path) }
+
+// Close implements [Server]. Callers of running requests see ErrIncomplete.
+func (s *TCPServer) Close() error {
+	s.reg.close()
+	s.ln.Close()
+	s.cancel(ErrServerClosed)
+
+	// What finished handlers have written must reach their callers.
+	s.mu.Lock()
+	var ending sync.WaitGroup
+	for sess := range s.sessions {
+		ending.Go(func() {
+			sess.wire.hangUp(hangUpGrace)
+			sess.Close()
+		})
+	}
+	s.mu.Unlock()
+	ending.Wait()
+	s.loops.Wait()
+	if left := s.requests.wait(s.cfg.CloseGrace); left > 0 {
+		return fmt.Errorf("close request plane server: %d handlers did not return within %s", left, s.cfg.CloseGrace)
+	}
+	return nil
+}
+
+func (s *TCPServer) acceptLoop() {
+	defer s.loops.Done()
+	pause := acceptPause
+	for {
+		conn, err := s.ln.Accept()
+		if err == nil {
+			pause = acceptPause
+			s.loops.Go(func() { s.serve(conn) })
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		// Most likely out of file descriptors: those in use will be freed.
+		s.log.Warn("accept failed", "err", err, "retry_in", pause)
+		select {
+		case <-time.After(pause):
+		case <-s.ctx.Done():
+			return
+		}
+		pause = min(2*pause, acceptPauses)
+	}
+}
+
+// serve runs one connection until it ends.
+func (s *TCPServer) serve(conn net.Conn) {
+	log := s.log.With("peer", conn.RemoteAddr().String())
+	// A connection that is still greeting has no session that Close could end.
+	stop := context.AfterFunc(s.ctx, func() { conn.SetDeadline(interrupt) })
+	greeted, err := s.greet(conn)
+	if !stop() || err != nil {
+		conn.Close()
+		if s.ctx.Err() == nil {
+			log.Info("connection refused", "err", err)
+		}
+		return
+	}
+	sess, err := newSession(greeted, s.cfg.Liveness, false, s.log)
+	if err != nil {
+		log.Error("connection refused", "err", err)
+		conn.Close()
+		return
+	}
+	s.mu.Lock()
+	closing := s.ctx.Err() != nil
+	if !closing {
+		s.sessions[sess] = struct{}{}
+	}
+	s.mu.Unlock()
+
+	for !closing {
+		st, err := sess.AcceptStream()
+		if err != nil {
+			break
+		}
+		if !s.requests.add() {
+			st.Close()
+			break
+		}
+		c := &tcpCall{server: s, sess: sess, st: st}
+		go func() {
+			defer s.requests.done()
+			c.serve()
+		}()
+	}
+	sess.Close()
+	log.Debug("connection ended", "reason", sess.reason())
+	s.mu.Lock()
+	delete(s.sessions, sess)
+	s.mu.Unlock()
+}
+
+func (s *TCPServer) greet(conn net.Conn) (net.Conn, error) {
+	deadline := time.Now().Add(s.cfg.HandshakeTimeout)
+	if s.cfg.TLS != nil {
+		tc := tls.Server(conn, s.cfg.TLS)
+		ctx, cancel := context.WithDeadline(s.ctx, deadline)
+		defer cancel()
+		if err := tc.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("tls handshake: %w", err)
+		}
+		conn = tc
+	}
+	return conn, greetClient(conn, deadline)
+}
+
+// requestGroup counts running requests and lets Close wait for them, for a
+// limited time, which a sync.WaitGroup cannot.
+type requestGroup struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	zero   chan struct{} // made by wait, closed when n is 0
+}
+
+func (g *requestGroup) add() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.n++
+	return true
+}
+
+func (g *requestGroup) done() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.n--
+	if g.closed && g.n == 0 {
+		close(g.zero)
+	}
+}
+
+// wait refuses new requests, waits until none is left or the limit has passed,
+// and returns how many are left.
+func (g *requestGroup) wait(limit time.Duration) int {
+	g.mu.Lock()
+	if !g.closed {
+		g.closed = true
+		g.zero = make(chan struct{})
+		if g.n == 0 {
+			close(g.zero)
+		}
+	}
+	g.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-g.zero:
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.n
+}

@@ -1,0 +1,142 @@
+package requestplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/yamux"
+)
+
+// tcpStream is the caller's side of one request. Recv is for one goroutine; the
+// mutex guards what Close and the end of the call's context change meanwhile.
+type tcpStream struct {
+	conn *clientConn
+	st   *yamux.Stream
+	in   frameReader
+	ctx  context.Context // of the call
+	stop func() bool     // stops watching ctx
+
+	mu    sync.Mutex
+	final error // what Recv returns from now on
+}
+
+func newTCPStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *tcpStream {
+	s := &tcpStream{
+		conn: conn,
+		st:   st,
+		in:   frameReader{src: st, limit: conn.client.cfg.MaxMessage},
+		ctx:  ctx,
+	}
+	// Ctx may end while AfterFunc returns: stop is guarded like final.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop = context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
+	return s
+}
+
+// Recv implements [Stream].
+func (s *tcpStream) Recv(ctx context.Context, v any) error {
+	for {
+		if err := s.ended(); err != nil {
+			return err
+		}
+		typ, payload, ok, err := s.in.buffered()
+		if err != nil {
+			return s.end(fmt.Errorf("answer from %s: %w: %w", s.conn.addr, ErrIncomplete, err))
+		}
+		if ok {
+			return s.take(typ, payload, v)
+		}
+		if err := s.fill(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// take handles one frame.
+func (s *tcpStream) take(typ byte, payload []byte, v any) error {
+	switch typ {
+	case frameItem:
+		if err := decode(payload, v); err != nil {
+			return fmt.Errorf("answer from %s: %w", s.conn.addr, err)
+		}
+		return nil
+	case frameEnd:
+		return s.end(io.EOF)
+	case frameError:
+		return s.end(decodeError(payload))
+	}
+	return s.end(fmt.Errorf("answer from %s: frame type %d: %w: %w", s.conn.addr, typ, ErrIncomplete, errFrame))
+}
+
+// fill waits for more of the answer. An end of ctx is not final, unless it is the
+// call's own.
+func (s *tcpStream) fill(ctx context.Context) error {
+	if ctx.Done() != nil && ctx.Done() != s.ctx.Done() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		woken := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			s.st.SetReadDeadline(interrupt)
+			close(woken)
+		})
+		defer func() {
+			if !stop() {
+				<-woken
+				s.clearDeadline()
+			}
+		}()
+	}
+	err := s.in.fill()
+	switch {
+	case err == nil:
+		return nil
+	case s.ended() != nil:
+		return s.ended()
+	case ctx.Err() != nil && errors.Is(err, yamux.ErrTimeout):
+		return context.Cause(ctx)
+	case s.conn.client.ctx.Err() != nil:
+		return s.end(ErrClientClosed)
+	}
+	return s.end(fmt.Errorf("answer from %s: %w: %w", s.conn.addr, ErrIncomplete, s.conn.failure(err)))
+}
+
+// clearDeadline takes back a wake-up, but not that of a stream that has ended.
+func (s *tcpStream) clearDeadline() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.final == nil {
+		s.st.SetReadDeadline(noDeadline)
+	}
+}
+
+func (s *tcpStream) ended() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.final
+}
+
+// end makes err the final result, unless there is one, frees the stream, and
+// returns the final result.
+func (s *tcpStream) end(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.final != nil {
+		return s.final
+	}
+	s.final = err
+	s.stop()
+	s.st.SetReadDeadline(interrupt)
+	// Closing the stream is what cancels the handler. It may block on a peer that
+	// has stopped reading.
+	s.conn.spawn(func() { s.st.Close() })
+	s.conn.release()
+	return err
+}
+
+// Close implements [Stream].
+func (s *tcpStream) Close() { s.end(ErrStreamClosed) }
