@@ -66,10 +66,11 @@ const (
 	ComponentFrontend = "frontend" // HTTP frontends register endpoint "http"
 	ComponentAgent    = "agent"    // node agents register "logs"
 
-	EndpointGenerate   = "generate"    // decode: serve one request
-	EndpointPrefill    = "prefill"     // prefill: announces a queue consumer; also direct prefill
-	EndpointModelFiles = "model_files" // tokenizer and config files of the served model
-	EndpointStats      = "stats"       // WorkerStatus on request
+	EndpointGenerate   = "generate"        // decode: serve one request
+	EndpointPrefill    = "prefill"         // prefill: announces a queue consumer; also direct prefill
+	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model
+	EndpointStats      = "stats"           // WorkerStatus on request
+	EndpointClearKV    = "clear_kv_blocks" // forget the prefix cache
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
 )

@@ -10,3 +10,8 @@ type ModelFile struct {
 	Name    string `json:"name"`
 	Content []byte `json:"content"`
 }
+
+// ClearedKV is a worker's answer after it forgot its prefix cache.
+type ClearedKV struct {
+	Blocks int `json:"blocks"`
+}

@@ -10,7 +10,10 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -178,4 +181,54 @@ func TestLoadFailure(t *testing.T) {
 	if err != nil || len(leases) != 1 { // the frontend's
 		t.Errorf("%d leases left, want 1 (%v)", len(leases), err)
 	}
+}
+
+// Clearing the prefix cache is announced, and what follows starts from nothing.
+func TestClearKV(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	d := w.start("worker-1", cluster.RoleDecode)
+	p := prompt(r, 100)
+	check(t, w.generate(t.Context(), "", request("a", p, 3)), p, 3)
+	var kinds []cluster.KVEventKind
+	seen := make(chan cluster.KVEvent, 100)
+	sub, err := w.c.Bus.Subscribe(t.Context(), events.Subject(cluster.DefaultNamespace, "decode", cluster.TopicKVEvents), func(e events.Event) {
+		var ev cluster.KVEvent
+		if e.Decode(&ev) == nil {
+			seen <- ev
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	clear := runtimetest.Client(t, w.c.Runtime(t, "operator"), "decode", cluster.EndpointClearKV)
+	s, err := clear.Call(t.Context(), clear.Instances()[0], "clear", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var got protocol.ClearedKV
+	if err := s.Recv(t.Context(), &got); err != nil || got.Blocks != 6 {
+		t.Errorf("cleared %d blocks, want 6 (%v)", got.Blocks, err)
+	}
+	again := w.generate(t.Context(), "", request("b", p, 3))
+	check(t, again, p, 3)
+	if again.timing.CachedTokens != 0 {
+		t.Errorf("%d tokens were cached after the clear", again.timing.CachedTokens)
+	}
+	eventually(t, "cleared, then stored", func() bool {
+		for {
+			select {
+			case ev := <-seen:
+				kinds = append(kinds, ev.Kind)
+				if ev.WorkerID != d.Status().InstanceID || ev.Worker != "worker-1" || ev.Time.IsZero() {
+					t.Errorf("event %+v", ev)
+				}
+				continue
+			default:
+			}
+			return len(kinds) >= 2 && kinds[0] == cluster.KVCleared && kinds[1] == cluster.KVStored
+		}
+	})
 }

@@ -31,6 +31,9 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 	if _, err := serve(cluster.EndpointModelFiles, w.serveModelFiles); err != nil {
 		return err
 	}
+	if _, err := serve(cluster.EndpointClearKV, w.serveClearKV); err != nil {
+		return err
+	}
 	main, handler := cluster.EndpointGenerate, w.generate
 	if w.Role() == cluster.RolePrefill {
 		main, handler = cluster.EndpointPrefill, w.servePrefillCall
@@ -119,6 +122,15 @@ func (w *Worker) requestsInFlight() int {
 
 func (w *Worker) serveStats(_ context.Context, _ *requestplane.Request, send func(any) error) error {
 	return send(w.Status())
+}
+
+// serveClearKV forgets the prefix cache and answers with the number of blocks.
+func (w *Worker) serveClearKV(ctx context.Context, _ *requestplane.Request, send func(any) error) error {
+	n, err := w.engine.Load().ClearCache(ctx)
+	if err != nil {
+		return remoteError(err)
+	}
+	return send(protocol.ClearedKV{Blocks: n})
 }
 
 // serveModelFiles sends tokenizer and configuration files to frontends, which so

@@ -76,6 +76,12 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 		return
 	}
 	req.Attempt = d.Attempt
+	// Work that is done is acknowledged even while the worker stops.
+	ack := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		return d.Ack(ctx)
+	}
 	w.meter.PrefillQueueWait.Observe(time.Since(req.EnqueuedAt).Seconds())
 	if d.Attempt > 1 {
 		w.meter.PrefillRedelivered.Inc()
@@ -83,10 +89,10 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 	notice, err := w.computePrefill(ctx, req)
 	switch {
 	case err == nil:
-		settle("ack", d.Ack(ctx))
+		settle("ack", ack())
 	case errors.Is(err, errUnwanted):
 		w.log.Debug("remote prefill no longer wanted", "request", req.RequestID, "reason", err)
-		settle("ack", d.Ack(ctx))
+		settle("ack", ack())
 	case errors.Is(err, errMismatch):
 		w.tell(ctx, req, notice.failed(err))
 		w.meter.PrefillDead.Inc()
@@ -97,7 +103,7 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 	default:
 		w.log.Warn("remote prefill failed", "request", req.RequestID, "attempt", d.Attempt, "error", err)
 		w.tell(ctx, req, notice.failed(err))
-		settle("ack", d.Ack(ctx)) // the decode worker falls back; a retry would come too late
+		settle("ack", ack()) // the decode worker falls back; a retry would come too late
 	}
 }
 

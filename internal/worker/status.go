@@ -74,6 +74,7 @@ func (w *Worker) publishStatus(ctx context.Context) {
 	var written time.Time
 	write := true
 	for {
+		w.judge()
 		st := w.Status()
 		w.meter.update(st.Stats, w.cfg.QueueDepth())
 		if a := w.agent.Load(); a != nil {
@@ -95,6 +96,28 @@ func (w *Worker) publishStatus(ctx context.Context) {
 			write = true
 		case <-tick.C:
 		}
+	}
+}
+
+// Shares of KV blocks in use at which a worker is degraded, and at which it is well
+// again.
+const (
+	kvHigh = 0.95
+	kvFine = 0.90
+)
+
+// judge says whether a serving worker is degraded, and why.
+func (w *Worker) judge() {
+	st := w.Status()
+	if !st.State.Serving() || st.Stats.KVTotal == 0 {
+		return
+	}
+	used := float64(st.Stats.KVUsed()) / float64(st.Stats.KVTotal)
+	switch {
+	case st.State == cluster.StateReady && used > kvHigh:
+		w.setState(cluster.StateDegraded, "kv-high")
+	case st.State == cluster.StateDegraded && used < kvFine:
+		w.setState(cluster.StateReady, "")
 	}
 }
 
