@@ -21,7 +21,7 @@ func benchModels(b *testing.B, run func(b *testing.B, m *model.Model)) {
 		spec modeltest.Spec
 	}{
 		{"tiny", modeltest.Spec{Family: "qwen3", Layers: 4, Hidden: 128, KVHeads: 2, FFN: 384, Vocab: 1280, DType: "bf16"}},
-		{"qwen3-0.6b", modeltest.Qwen3Small()},
+		{"qwen3-0.6b", model.Qwen3Small()},
 	}
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {

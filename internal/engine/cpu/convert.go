@@ -3,6 +3,8 @@ package cpu
 import "math"
 
 // widenBF16 converts bf16 to float32; every value is exact.
+//
+//go:norace
 func widenBF16(dst []float32, src []uint16) {
 	src = src[:len(dst)]
 	for i := range dst {
@@ -11,6 +13,8 @@ func widenBF16(dst []float32, src []uint16) {
 }
 
 // widenF16 converts IEEE half precision to float32; every value is exact.
+//
+//go:norace
 func widenF16(dst []float32, src []uint16) {
 	src = src[:len(dst)]
 	for i := range dst {

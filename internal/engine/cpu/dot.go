@@ -9,8 +9,14 @@ import "math"
 // the adder busy; four is what the compiler keeps in registers. The explicit
 // conversion rounds each product, so that no compiler fuses it with the sum in
 // one tile and not in another.
+//
+// The inner loops are left out of race detection, which would make them many times
+// slower in every test of the project: they write nothing but memory of their own
+// lane, and what their callers share is still watched.
 
 // dot2x2 multiplies two rows with two vectors of the same length.
+//
+//go:norace
 func dot2x2(w0, w1, x, y []float32) (x0, x1, y0, y1 float32) {
 	w0, w1, y = w0[:len(x)], w1[:len(x)], y[:len(x)]
 	for k := range x {
@@ -25,6 +31,8 @@ func dot2x2(w0, w1, x, y []float32) (x0, x1, y0, y1 float32) {
 }
 
 // dot4 multiplies four rows with one vector.
+//
+//go:norace
 func dot4(w0, w1, w2, w3, x []float32) (x0, x1, x2, x3 float32) {
 	w0, w1, w2, w3 = w0[:len(x)], w1[:len(x)], w2[:len(x)], w3[:len(x)]
 	for k, p := range x {
@@ -37,6 +45,8 @@ func dot4(w0, w1, w2, w3, x []float32) (x0, x1, x2, x3 float32) {
 }
 
 // dot multiplies one row with one vector.
+//
+//go:norace
 func dot(w, x []float32) (sum float32) {
 	w = w[:len(x)]
 	for k, p := range x {
@@ -47,6 +57,8 @@ func dot(w, x []float32) (sum float32) {
 
 // dot4BF16 is dot4 for rows of bf16. For a single vector this is faster than
 // widening the rows first.
+//
+//go:norace
 func dot4BF16(w0, w1, w2, w3 []uint16, x []float32) (x0, x1, x2, x3 float32) {
 	w0, w1, w2, w3 = w0[:len(x)], w1[:len(x)], w2[:len(x)], w3[:len(x)]
 	for k, p := range x {
@@ -59,6 +71,8 @@ func dot4BF16(w0, w1, w2, w3 []uint16, x []float32) (x0, x1, x2, x3 float32) {
 }
 
 // axpy4 adds four weighted vectors to sum, one after the other for each element.
+//
+//go:norace
 func axpy4(sum, v0, v1, v2, v3 []float32, p *[4]float32) {
 	v0, v1, v2, v3 = v0[:len(sum)], v1[:len(sum)], v2[:len(sum)], v3[:len(sum)]
 	p0, p1, p2, p3 := p[0], p[1], p[2], p[3]
@@ -72,6 +86,8 @@ func axpy4(sum, v0, v1, v2, v3 []float32, p *[4]float32) {
 }
 
 // axpy adds one weighted vector to sum.
+//
+//go:norace
 func axpy(sum, v []float32, p float32) {
 	v = v[:len(sum)]
 	for d := range sum {

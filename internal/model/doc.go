@@ -1,0 +1,15 @@
+// Package model opens checkpoints: it reads config.json into a [Config] that is
+// the same for all families, maps the safetensors weights, and proves that the
+// two fit before anyone computes with them.
+//
+// Start with [Open] and [Model]; [Synthetic] writes checkpoints with random
+// weights, and [Builtin] the small model that every dynamod carries.
+//
+// A Model owns the mappings until Close; everything it returns is read-only and
+// may be used by many goroutines at once. A weight file that is shortened while
+// it is mapped makes reads fault: [Model.Check] tells.
+//
+// A family is a declarative value in its own file (family_llama.go), never code
+// that computes. This package does no arithmetic on weights, runs no code from a
+// checkpoint, and does not tokenize.
+package model

@@ -1,0 +1,140 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// fields reads a JSON object of a configuration file by name. The first error
+// sticks in err and later reads return zero values, so a reader checks once at
+// its end. A null counts as absent, as it does for the libraries that write
+// these files.
+type fields struct {
+	path string // "config.json" or "config.json: rope_scaling"
+	raw  map[string]json.RawMessage
+	err  *error
+}
+
+// parseFields reads the object in a file.
+func parseFields(path string, content []byte) (fields, error) {
+	f := fields{path: path, err: new(error)}
+	if err := json.Unmarshal(content, &f.raw); err != nil {
+		return f, fmt.Errorf("read %s: %w: not a JSON object: %v", path, ErrConfig, err)
+	}
+	if f.raw == nil {
+		return f, fmt.Errorf("read %s: %w: not a JSON object", path, ErrConfig)
+	}
+	return f, nil
+}
+
+// fail keeps the first error.
+func (f fields) fail(kind error, name, format string, args ...any) {
+	if *f.err == nil {
+		*f.err = fmt.Errorf("read %s: %w: %s: %s", f.path, kind, name, fmt.Sprintf(format, args...))
+	}
+}
+
+func (f fields) has(name string) bool {
+	raw, ok := f.raw[name]
+	return ok && string(raw) != "null"
+}
+
+// decode reads a present field; false means that it is absent or wrong.
+func (f fields) decode(name string, into any, want string) bool {
+	if !f.has(name) {
+		return false
+	}
+	if err := json.Unmarshal(f.raw[name], into); err != nil {
+		f.fail(ErrConfig, name, "want %s, have %s", want, shorten(f.raw[name]))
+		return false
+	}
+	return true
+}
+
+// size reads a whole number between 1 and limit. An absent field gives def, or an
+// error when def is 0.
+func (f fields) size(name string, def, limit int) int {
+	if !f.has(name) {
+		if def == 0 {
+			f.fail(ErrConfig, name, "missing")
+		}
+		return def
+	}
+	var n int
+	if f.decode(name, &n, "a whole number") && (n < 1 || n > limit) {
+		f.fail(ErrConfig, name, "%d is not between 1 and %d", n, limit)
+	}
+	return n
+}
+
+// number reads a finite number, def when absent.
+func (f fields) number(name string, def float64) float64 {
+	n := def
+	f.decode(name, &n, "a number")
+	return n
+}
+
+// positive reads a number above zero; it must be there unless def is above zero.
+func (f fields) positive(name string, def float64) float64 {
+	if !f.has(name) && def <= 0 {
+		f.fail(ErrConfig, name, "missing")
+		return def
+	}
+	n := f.number(name, def)
+	if !(n > 0) || math.IsInf(n, 0) {
+		f.fail(ErrConfig, name, "%v is not above 0", n)
+	}
+	return n
+}
+
+func (f fields) boolean(name string, def bool) bool {
+	b := def
+	f.decode(name, &b, "true or false")
+	return b
+}
+
+func (f fields) text(name, def string) string {
+	s := def
+	f.decode(name, &s, "a string")
+	return s
+}
+
+func (f fields) texts(name string) []string {
+	var s []string
+	f.decode(name, &s, "a list of strings")
+	return s
+}
+
+// ids reads a token id or a list of them.
+func (f fields) ids(name string) []uint32 {
+	if !f.has(name) {
+		return nil
+	}
+	var list []uint32
+	if json.Unmarshal(f.raw[name], &list) == nil {
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	var one uint32
+	if f.decode(name, &one, "a token id or a list of them") {
+		return []uint32{one}
+	}
+	return nil
+}
+
+// object reads a nested object; it shares the sticky error.
+func (f fields) object(name string) (fields, bool) {
+	sub := fields{path: f.path + ": " + name, err: f.err}
+	ok := f.decode(name, &sub.raw, "an object")
+	return sub, ok
+}
+
+func shorten(raw []byte) string {
+	if len(raw) > 40 {
+		return strings.ToValidUTF8(string(raw[:40]), "") + "…"
+	}
+	return string(raw)
+}

@@ -1,0 +1,129 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Names of the small files beside the weights.
+const (
+	ConfigName          = "config.json"
+	GenerationName      = "generation_config.json"
+	TokenizerName       = "tokenizer.json"
+	TokenizerConfigName = "tokenizer_config.json"
+	ChatTemplateName    = "chat_template.jinja"
+)
+
+// maxFile bounds each of them, in bytes; the largest tokenizers have 35 MB.
+const maxFile = 256 << 20
+
+// File is one of the small files of a checkpoint: what a frontend needs to read
+// and write text for the model.
+type File struct {
+	Name   string // base name
+	Size   int64
+	SHA256 string // hex
+	Data   []byte // read-only
+}
+
+// readFiles reads those of the files that exist, in a fixed order.
+func readFiles(f folder) ([]File, error) {
+	var files []File
+	for _, name := range []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName} {
+		data, err := f.read(name, maxFile)
+		if err != nil {
+			return nil, err
+		}
+		if data == nil {
+			continue
+		}
+		sum := sha256.Sum256(data)
+		files = append(files, File{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Data: data})
+	}
+	return files, nil
+}
+
+// find returns the content of a file, nil when the checkpoint has no such file.
+func find(files []File, name string) []byte {
+	for _, f := range files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// readEOS reads the ids that end a text: from generation_config.json, or else
+// from config.json.
+func readEOS(files []File, vocab int) ([]uint32, error) {
+	for _, name := range []string{GenerationName, ConfigName} {
+		content := find(files, name)
+		if content == nil {
+			continue
+		}
+		f, err := parseFields(name, content)
+		if err != nil {
+			return nil, err
+		}
+		ids := f.ids("eos_token_id")
+		if n := len(ids); n > 0 && int(ids[n-1]) >= vocab {
+			f.fail(ErrConfig, "eos_token_id", "%d is not below vocab_size %d", ids[n-1], vocab)
+		}
+		if *f.err != nil || len(ids) > 0 {
+			return ids, *f.err
+		}
+	}
+	return nil, nil
+}
+
+// readTokenLimit finds the number of ids that tokenizer.json uses: its largest id
+// and one. Without the file it is the vocabulary. A tokenizer that knows more ids
+// than the model has rows is refused.
+func readTokenLimit(content []byte, vocab int) (int, error) {
+	if content == nil {
+		return vocab, nil
+	}
+	var file struct {
+		Added []struct {
+			ID uint32 `json:"id"`
+		} `json:"added_tokens"`
+		Model struct {
+			Vocab json.RawMessage `json:"vocab"`
+		} `json:"model"`
+	}
+	bad := func(err error) (int, error) {
+		return 0, fmt.Errorf("read %s: %w: %v", TokenizerName, ErrConfig, err)
+	}
+	if err := json.Unmarshal(content, &file); err != nil {
+		return bad(err)
+	}
+	limit := 0
+	switch raw := file.Model.Vocab; {
+	case len(raw) > 0 && raw[0] == '[': // Unigram: a list, ids are positions
+		var list []json.RawMessage
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return bad(err)
+		}
+		limit = len(list)
+	case len(raw) > 0:
+		var ids map[string]uint32
+		if err := json.Unmarshal(raw, &ids); err != nil {
+			return bad(err)
+		}
+		for _, id := range ids {
+			limit = max(limit, int(id)+1)
+		}
+	}
+	for _, a := range file.Added {
+		limit = max(limit, int(a.ID)+1)
+	}
+	if limit > vocab {
+		return bad(fmt.Errorf("uses id %d, vocab_size in %s is %d", limit-1, ConfigName, vocab))
+	}
+	if limit == 0 {
+		return vocab, nil
+	}
+	return limit, nil
+}

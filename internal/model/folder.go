@@ -1,0 +1,96 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// folder is a model folder with its links resolved.
+type folder struct {
+	dir string
+	// roots are the folders that files may lie in: dir itself and, for a snapshot
+	// of the Hugging Face cache, the blobs of the same repository, where all of
+	// the snapshot's links lead.
+	roots []string
+}
+
+func openFolder(dir string) (folder, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return folder{}, err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return folder{}, err
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return folder{}, err
+	}
+	if !info.IsDir() {
+		return folder{}, fmt.Errorf("%s is not a folder", dir)
+	}
+	f := folder{dir: real, roots: []string{real}}
+	if snapshots := filepath.Dir(real); filepath.Base(snapshots) == "snapshots" {
+		repo := filepath.Dir(snapshots)
+		if strings.HasPrefix(filepath.Base(repo), "models--") {
+			f.roots = append(f.roots, filepath.Join(repo, "blobs"))
+		}
+	}
+	return f, nil
+}
+
+// resolve finds a file by its base name. A missing file matches [fs.ErrNotExist];
+// a link that leads out of the folder, or nowhere, does not.
+func (f folder) resolve(name string) (string, error) {
+	path := filepath.Join(f.dir, name)
+	if _, err := os.Lstat(path); err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("open %s: link cannot be followed: %s", name, err)
+	}
+	for _, root := range f.roots {
+		if rel, err := filepath.Rel(root, real); err == nil && filepath.IsLocal(rel) {
+			return real, nil
+		}
+	}
+	return "", fmt.Errorf("open %s: %w: it is at %s", name, ErrOutside, real)
+}
+
+// read returns a small file, nil when it does not exist.
+func (f folder) read(name string, limit int64) ([]byte, error) {
+	path, err := f.resolve(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %s: not a regular file", name)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("read %s: larger than %d bytes", name, limit)
+	}
+	return content, nil
+}

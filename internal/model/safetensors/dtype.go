@@ -1,0 +1,31 @@
+package safetensors
+
+// DType names an element type as the header spells it.
+type DType string
+
+// The element types that weights of language models use.
+const (
+	F32  DType = "F32"
+	F16  DType = "F16"
+	BF16 DType = "BF16"
+)
+
+// Bits is the size of one element in bits, 0 for an unknown type. Types below a
+// byte are packed, so a tensor of them must still fill whole bytes.
+func (d DType) Bits() uint64 {
+	switch d {
+	case "F4":
+		return 4
+	case "F6_E2M3", "F6_E3M2":
+		return 6
+	case "BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ":
+		return 8
+	case "I16", "U16", F16, BF16:
+		return 16
+	case "I32", "U32", F32:
+		return 32
+	case "I64", "U64", "F64", "C64":
+		return 64
+	}
+	return 0
+}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package safetensors
+
+import (
+	"io"
+	"os"
+)
+
+// mapFile reads the file where it cannot be mapped.
+func mapFile(file *os.File, size int64) ([]byte, func() error, error) {
+	data := make([]byte, size)
+	if _, err := io.ReadFull(io.NewSectionReader(file, 0, size), data); err != nil {
+		return nil, nil, err
+	}
+	return data, func() error { return nil }, nil
+}

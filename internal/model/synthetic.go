@@ -1,0 +1,181 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/model/minitok"
+)
+
+// Synthetic describes a checkpoint with random weights in the shape of a real
+// one, for tests, benchmarks and the built-in model. Zero fields take the default
+// named beside them.
+//
+// The weights are scaled so that activations stay near one, attention looks at a
+// few positions, logits have a standard deviation of about four, and the next
+// token depends on the whole prompt rather than on the last token. The tokens
+// that end a text practically never win, so greedy generation runs to its limit.
+type Synthetic struct {
+	Family  string // "llama" (default) or "qwen3"
+	Layers  int    // 2
+	Hidden  int    // 64
+	Heads   int    // 4
+	KVHeads int    // as Heads
+	HeadDim int    // Hidden / Heads
+	FFN     int    // 3 × Hidden
+	Vocab   int    // 512, at least minitok.MinVocab; ids past the tokenizer are padding
+	// ContextLen is max_position_embeddings, 2048 by default.
+	ContextLen int
+	DType      string // "f32" (default), "bf16" or "f16"
+	Tied       bool
+	Shards     int     // 1: one file without an index
+	RopeTheta  float64 // 10000
+	// RopeScaling is written as rope_scaling: {"rope_type": "llama3", …}.
+	RopeScaling   map[string]any
+	AttentionBias bool
+	MLPBias       bool // llama only
+	// Transformers5 writes config.json in the spelling of transformers 5.
+	Transformers5 bool
+	Seed          uint64
+
+	// adjust may change the weights before they are stored; first is the index
+	// of values[0] in the tensor.
+	adjust func(spec TensorSpec, first int, values []float32)
+	// sampling is added to generation_config.json.
+	sampling map[string]any
+}
+
+// Qwen3Small is the shape of Qwen3-0.6B: 1.2 GB of bf16 weights, written in a few
+// seconds. Speed does not depend on the values of weights, so it stands in for the
+// real model in benchmarks.
+func Qwen3Small() Synthetic {
+	return Synthetic{
+		Family: "qwen3", Layers: 28, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072,
+		Vocab: 151936, ContextLen: 40960, DType: "bf16", Tied: true, RopeTheta: 1e6,
+	}
+}
+
+func (s Synthetic) withDefaults() Synthetic {
+	s.Family = cmp.Or(s.Family, "llama")
+	s.Layers = cmp.Or(s.Layers, 2)
+	s.Hidden = cmp.Or(s.Hidden, 64)
+	s.Heads = cmp.Or(s.Heads, 4)
+	s.KVHeads = cmp.Or(s.KVHeads, s.Heads)
+	s.HeadDim = cmp.Or(s.HeadDim, s.Hidden/max(s.Heads, 1))
+	s.FFN = cmp.Or(s.FFN, 3*s.Hidden)
+	s.Vocab = cmp.Or(s.Vocab, 512)
+	s.ContextLen = cmp.Or(s.ContextLen, 2048)
+	s.DType = cmp.Or(s.DType, "f32")
+	s.Shards = cmp.Or(s.Shards, 1)
+	s.RopeTheta = cmp.Or(s.RopeTheta, 10000)
+	return s
+}
+
+// Write puts the checkpoint into dir, which must exist: config.json,
+// generation_config.json, the tokenizer files with a chat template, and the
+// weights. Equal values write equal bytes on every machine.
+func (s Synthetic) Write(dir string) error { return s.writeTo(dirSink(dir)) }
+
+func (s Synthetic) writeTo(to sink) error {
+	s = s.withDefaults()
+	if err := s.writeFiles(to); err != nil {
+		return fmt.Errorf("write synthetic %s model: %w", s.Family, err)
+	}
+	return nil
+}
+
+func (s Synthetic) writeFiles(to sink) error {
+	tok, err := minitok.Load(s.Vocab)
+	if err != nil {
+		return err
+	}
+	files, err := s.smallFiles(tok)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := put(to, name, files[name]); err != nil {
+			return err
+		}
+	}
+	config, err := ParseConfig(files[ConfigName])
+	if err != nil {
+		return err
+	}
+	w := weightWriter{spec: s, config: config, to: to, known: tok.Size()}
+	return w.write()
+}
+
+// smallFiles gives everything but the weights.
+func (s Synthetic) smallFiles(tok *minitok.Tokenizer) (map[string][]byte, error) {
+	files, err := tok.Files(s.ContextLen)
+	if err != nil {
+		return nil, err
+	}
+	end, _ := tok.ID(minitok.TurnEnd)
+	text, _ := tok.ID(minitok.EndOfText)
+	if files[ConfigName], err = s.configJSON(end); err != nil {
+		return nil, err
+	}
+	generation := map[string]any{
+		"eos_token_id": []uint32{end, text},
+		"pad_token_id": text,
+	}
+	maps.Copy(generation, s.sampling)
+	files[GenerationName], err = marshal(generation)
+	return files, err
+}
+
+func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
+	dtype, ok := map[string]string{"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[s.DType]
+	if !ok {
+		return nil, fmt.Errorf("dtype %q is not f32, bf16 or f16", s.DType)
+	}
+	var architecture string
+	for _, fam := range families() {
+		if fam.modelType == s.Family {
+			architecture = fam.architectures[0]
+		}
+	}
+	config := map[string]any{
+		"architectures":           []string{architecture},
+		"model_type":              s.Family,
+		"num_hidden_layers":       s.Layers,
+		"hidden_size":             s.Hidden,
+		"num_attention_heads":     s.Heads,
+		"num_key_value_heads":     s.KVHeads,
+		"head_dim":                s.HeadDim,
+		"intermediate_size":       s.FFN,
+		"vocab_size":              s.Vocab,
+		"max_position_embeddings": s.ContextLen,
+		"rms_norm_eps":            1e-6,
+		"hidden_act":              "silu",
+		"attention_bias":          s.AttentionBias,
+		"tie_word_embeddings":     s.Tied,
+		"eos_token_id":            eos,
+		"use_cache":               true,
+	}
+	if s.Family == "llama" {
+		config["mlp_bias"] = s.MLPBias
+	}
+	if s.Transformers5 {
+		rope := map[string]any{"rope_type": "default"}
+		maps.Copy(rope, s.RopeScaling)
+		rope["rope_theta"] = s.RopeTheta
+		config["rope_parameters"] = rope
+		config["dtype"] = dtype
+	} else {
+		config["rope_theta"] = s.RopeTheta
+		config["rope_scaling"] = s.RopeScaling
+		config["torch_dtype"] = dtype
+	}
+	return marshal(config)
+}
+
+func marshal(v any) ([]byte, error) {
+	out, err := json.MarshalIndent(v, "", "  ")
+	return append(out, '\n'), err
+}
