@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/statedir"
+)
+
+// downCommand stops a cluster.
+type downCommand struct {
+	deadline time.Duration
+	yes      bool
+	mode     string
+}
+
+func (f *factory) down() *cobra.Command {
+	o := &downCommand{}
+	cmd := f.command(verb{
+		use: "down", short: "Drain all workers and stop the cluster on this machine", group: groupRun, changes: true,
+		long: `Workers finish their requests, then the dynamod processes of this machine end, the one
+with the stores last. What is still there at the deadline is told to hurry, and killed
+some seconds later. Data of the stores and logs stay. In a cluster with stores of its
+own, agents on other machines go on without workers.`,
+		examples: []string{
+			"dynctl down",
+			"dynctl down --deadline 10m       # let long requests end",
+			"dynctl down --deadline 0 --yes   # now",
+		},
+		see: []string{"dynctl up", "dynctl scale"},
+		run: o.run,
+	})
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	durationVar(fs, &o.deadline, "deadline", time.Minute, "how long requests may take to end")
+	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask, though requests run")
+	progressVar(fs, &o.mode)
+	grouped(fs, "Waiting", "deadline", "yes", "progress")
+	return cmd
+}
+
+// downResult is the outcome as -o json prints it.
+type downResult struct {
+	Cluster    string   `json:"cluster"`
+	Running    bool     `json:"was_running"`
+	Workers    int      `json:"workers_removed"`
+	Processes  int      `json:"processes_stopped"`
+	Killed     []string `json:"processes_killed"`
+	CutOff     int      `json:"sequences_cut_off"`
+	Left       []string `json:"left"`
+	Remote     []string `json:"remote_nodes"`
+	DurationMS int64    `json:"duration_ms"`
+}
+
+// downturn is one run of down.
+type downturn struct {
+	inv      *invocation
+	o        *downCommand
+	local    statedir.Cluster
+	begin    time.Time
+	deadline time.Time
+	sockets  []string // that must be gone afterwards
+	res      downResult
+	screen   downScreen
+}
+
+func (o *downCommand) run(ctx context.Context, inv *invocation, _ []string) error {
+	local, err := inv.local()
+	if err != nil {
+		return err
+	}
+	d := &downturn{inv: inv, o: o, local: local, begin: inv.env.Now(), res: downResult{Cluster: inv.cfg.Cluster, Killed: []string{}, Left: []string{}, Remote: []string{}}}
+	d.deadline = d.begin.Add(o.deadline)
+	d.screen = newDownScreen(d, inv.progress(o.mode))
+	defer d.screen.close()
+	running, err := launch.List(local)
+	if err != nil {
+		return &failure{action: downAction, err: err}
+	}
+	if len(running) == 0 && !inv.external() {
+		return d.nothing()
+	}
+	d.res.Running = true
+	// Nobody shall start what is being stopped.
+	lock, err := local.LockStart(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return &failure{action: downAction, err: err}
+	}
+	defer func() {
+		if err := lock.Release(); err != nil {
+			inv.warn("start lock not released: %v", err)
+		}
+	}()
+	if e, err := local.Endpoints(); err == nil {
+		d.sockets = append(append(d.sockets, e.Etcd...), hostOf(e.NATS))
+	}
+	if err := d.removeWorkers(ctx); err != nil {
+		return err
+	}
+	if err := d.stopProcesses(ctx); err != nil {
+		return err
+	}
+	return d.finish()
+}
+
+const downAction = "cannot stop the cluster"
+
+// nothing ends a down with nothing to do.
+func (d *downturn) nothing() error {
+	if left, err := launch.Sweep(d.local); err != nil || len(left) > 0 {
+		return &failure{action: downAction, err: errors.Join(err, errors.New("something is left")), facts: left}
+	}
+	if others := d.inv.runningClusters(); len(others) > 0 {
+		d.inv.note("running here: %s", strings.Join(others, ", "))
+	}
+	return d.inv.answer(answer{data: d.res, text: "nothing runs\n"})
+}
+
+// removeWorkers declares that there shall be none and waits for the drains. A
+// cluster whose stores do not answer is stopped without that.
+func (d *downturn) removeWorkers(ctx context.Context) error {
+	c, err := client.Connect(ctx, d.inv.cfg, d.inv.log)
+	switch {
+	case ctx.Err() != nil:
+		return d.interrupted(err)
+	case err != nil && d.inv.external():
+		return &failure{action: downAction, err: err}
+	case err != nil:
+		d.inv.warn("workers are not drained: %v", err)
+		return nil
+	}
+	defer c.Close()
+	w, err := c.Watch(ctx)
+	if err != nil {
+		d.inv.warn("workers are not drained: %v", err)
+		return nil
+	}
+	defer w.Close()
+	v := w.View()
+	if err := d.ask(v); err != nil {
+		return err
+	}
+	for _, n := range v.Nodes {
+		d.sockets = append(d.sockets, d.localSocket(n)...)
+	}
+	if len(v.Workers()) == 0 && (v.Topology == nil || v.Topology.Prefill+v.Topology.Decode == 0) {
+		return d.remote(v)
+	}
+	if _, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
+		t.Prefill, t.Decode = 0, 0
+		return nil
+	}); err != nil {
+		d.inv.warn("workers are not drained: %v", err)
+		return nil
+	}
+	if err := d.drained(ctx, w); err != nil {
+		return err
+	}
+	return d.remote(w.View())
+}
+
+// ask names what runs before it is taken away.
+func (d *downturn) ask(v client.View) error {
+	n, workers := 0, v.Workers()
+	for _, w := range workers {
+		n += w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
+	}
+	if n == 0 {
+		return nil
+	}
+	end := "they have " + duration(d.o.deadline) + " to end"
+	if d.o.deadline == 0 {
+		end = "they are cut off"
+	}
+	return d.inv.confirm(d.o.yes, downAction, fmt.Sprintf("Stop cluster %s? %s on %s: %s.", d.inv.cfg.Cluster, running(n), plural(len(workers), "worker"), end))
+}
+
+func running(n int) string {
+	if n == 1 {
+		return "1 sequence runs"
+	}
+	return plural(n, "sequence") + " run"
+}
+
+// remote remembers the nodes on other machines, which stay.
+func (d *downturn) remote(v client.View) error {
+	processes, err := launch.List(d.local)
+	if err != nil {
+		return &failure{action: downAction, err: err}
+	}
+	ours := map[int]bool{}
+	for _, p := range processes {
+		ours[p.PID] = true
+	}
+	for _, n := range v.Nodes {
+		if !ours[n.PID] || !d.here(n) {
+			d.res.Remote = append(d.res.Remote, n.Name+" on "+n.Host)
+		}
+	}
+	return nil
+}
+
+// hostOf is the host:port of a URL.
+func hostOf(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return address
+}
+
+// listening returns the addresses that somebody still answers at.
+func listening(addresses []string) []string {
+	var out []string
+	seen := map[string]bool{"": true}
+	for _, a := range addresses {
+		if seen[a] {
+			continue
+		}
+		seen[a] = true
+		if conn, err := net.DialTimeout("tcp", a, 200*time.Millisecond); err == nil {
+			_ = conn.Close() // it was only a question
+			out = append(out, a)
+		}
+	}
+	return out
+}

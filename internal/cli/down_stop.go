@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+const (
+	// hurryAtLeast is how long processes have to end by themselves once workers are
+	// gone, even when the deadline has passed.
+	hurryAtLeast = 500 * time.Millisecond
+	// killGrace is how much longer they have after they were told to hurry.
+	killGrace = 10 * time.Second
+)
+
+// drained waits until all workers are gone or the deadline has passed.
+func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
+	waiting, cancel := context.WithDeadline(ctx, time.Now().Add(d.o.deadline))
+	defer cancel()
+	most := 0
+	var left []cluster.Worker
+	err := w.Until(waiting, lookEvery, func(v client.View) (bool, error) {
+		left = v.Workers()
+		most = max(most, len(left))
+		d.screen.workers(v)
+		return len(left) == 0, nil
+	})
+	d.res.Workers = most - len(left)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return d.interrupted(err)
+	case waiting.Err() == nil:
+		d.inv.warn("workers are not drained: %v", err)
+		return nil
+	}
+	d.res.Workers = most
+	for _, wk := range left {
+		if wk.Drain != nil {
+			d.res.CutOff += wk.Drain.Left
+		} else {
+			d.res.CutOff += wk.Stats.Running + wk.Stats.Waiting + wk.Stats.RemoteWait
+		}
+	}
+	var names []string
+	for _, wk := range left {
+		names = append(names, wk.Name)
+	}
+	if d.o.deadline > 0 {
+		d.inv.warn("the deadline of %s passed: %s not drained, %s", duration(d.o.deadline), nameList(names), running(d.res.CutOff))
+	}
+	return nil
+}
+
+// interrupted says what goes on when nobody watches any longer.
+func (d *downturn) interrupted(err error) error {
+	return &interrupted{text: "stopped watching: workers go on draining, no process was stopped", tries: []string{"dynctl down"}, err: err}
+}
+
+// stopProcesses ends the dynamod processes of this machine, the highest number
+// first and the one with the stores last.
+func (d *downturn) stopProcesses(ctx context.Context) error {
+	running, err := launch.List(d.local)
+	if err != nil {
+		return &failure{action: downAction, err: err}
+	}
+	stores := ""
+	if e, err := d.local.Endpoints(); err == nil {
+		stores = e.Node
+	}
+	slices.SortFunc(running, func(a, b launch.Running) int { return nodeOrder(b.Node.Name, a.Node.Name) })
+	var first, last []launch.Running
+	for _, p := range running {
+		if p.Node.Name == stores {
+			last = append(last, p)
+		} else {
+			first = append(first, p)
+		}
+	}
+	for _, group := range [][]launch.Running{first, last} {
+		if len(group) == 0 {
+			continue
+		}
+		times := launch.Times{Hurry: laterOf(d.deadline, time.Now().Add(hurryAtLeast)), Grace: killGrace}
+		endings, err := launch.Stop(ctx, group, times, d.screen.processes)
+		for _, e := range endings {
+			if e.Gone {
+				d.res.Processes++
+			}
+			if e.Killed {
+				d.res.Killed = append(d.res.Killed, e.Node.Name)
+				d.inv.warn("%s (process %d) did not end in time and was killed", e.Node.Name, e.PID)
+			}
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return &interrupted{text: "stopped watching: the processes were told to end", tries: []string{"dynctl down"}, err: err}
+			}
+			return &failure{action: downAction, err: err}
+		}
+	}
+	return nil
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// here reports whether a node runs on this machine.
+func (d *downturn) here(n cluster.Node) bool {
+	host, err := os.Hostname()
+	return err == nil && n.Host == host
+}
+
+// localSocket returns the addresses that a node of this cluster on this machine
+// listens at.
+func (d *downturn) localSocket(n cluster.Node) []string {
+	node, err := d.local.Node(n.Name)
+	if err != nil || !d.here(n) {
+		return nil
+	}
+	if pid, held := node.Holder(); !held || pid != n.PID {
+		return nil
+	}
+	return []string{hostOf(n.FrontendURL), hostOf(n.StatusURL), n.RequestPlane}
+}
+
+// finish makes sure that nothing is left and says what was stopped.
+func (d *downturn) finish() error {
+	left, err := launch.Sweep(d.local)
+	if err != nil {
+		return &failure{action: downAction, err: err}
+	}
+	for _, a := range listening(d.sockets) {
+		left = append(left, "somebody still listens at "+a)
+	}
+	d.res.Left = append(d.res.Left, left...)
+	d.res.DurationMS = d.inv.env.Now().Sub(d.begin).Milliseconds()
+	d.screen.close()
+	if err := d.inv.answer(answer{data: d.res, text: d.sentence() + "\n"}); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return &failure{action: "cluster " + d.inv.cfg.Cluster + " is not all gone", err: errors.New(left[0]), facts: left[1:]}
+	}
+	if len(d.res.Remote) > 0 {
+		d.inv.note("agents that were not started here go on without workers: %s", strings.Join(d.res.Remote, ", "))
+		if d.res.CutOff > 0 && d.res.Processes == 0 {
+			return &failure{action: "workers of cluster " + d.inv.cfg.Cluster + " still drain", err: errNotDrained, code: exitDeadline, tries: []string{"dynctl ps"}}
+		}
+	}
+	return nil
+}
+
+func (d *downturn) sentence() string {
+	var parts []string
+	if d.res.Workers > 0 {
+		parts = append(parts, plural(d.res.Workers, "worker"))
+	}
+	if d.res.Processes > 0 {
+		word := "dynamod process"
+		if d.res.Processes > 1 {
+			word += "es"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", d.res.Processes, word))
+	}
+	if len(parts) == 0 {
+		return "nothing of cluster " + d.inv.cfg.Cluster + " runs on this machine"
+	}
+	state := "is down"
+	if len(d.res.Remote) > 0 {
+		state = "has no workers"
+	}
+	s := fmt.Sprintf("cluster %s %s: stopped %s in %s", d.inv.cfg.Cluster, state, strings.Join(parts, " and "), duration(time.Duration(d.res.DurationMS)*time.Millisecond))
+	if d.res.CutOff > 0 {
+		s += fmt.Sprintf(", %s cut off", plural(d.res.CutOff, "sequence"))
+	}
+	return s
+}

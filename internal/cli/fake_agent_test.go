@@ -1,0 +1,427 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/controller"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// fakeAgent plays a dynamod as far as dynctl can see: node, statuses, instances, logs
+// and a list of models, over the real store, controller and request plane. Nothing
+// computes.
+type fakeAgent struct {
+	cfg    fakeConfig
+	store  *store.Etcd
+	drt    *runtime.DRT
+	server requestplane.Server
+	client requestplane.Client
+	http   *http.Server
+	node   cluster.Node
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	runners map[string]*fakeWorker
+}
+
+type fakeConfig struct {
+	Store     *store.Etcd
+	Bus       events.Bus
+	Namespace string
+	Name      string
+	Roles     []cluster.Role
+	Devices   []string // default cpu:0
+	Port      int      // of the frontend; -1 for none
+	// Fail gives workers a reason to fail; FailTimes limits how often, 0 is always.
+	Fail      map[string]string
+	FailTimes int
+	// Load is how long workers load; Sequences how many each runs when a drain
+	// begins, one of which ends every Step.
+	Load      time.Duration
+	Sequences int
+	Step      time.Duration
+	// Hold keeps a drain at its sequences until Release is called.
+	Hold *atomic.Bool
+	// Logs are what workers and the agent ("") have written.
+	Logs map[string]string
+}
+
+func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
+	if len(cfg.Devices) == 0 {
+		cfg.Devices = []string{"cpu:0"}
+	}
+	if cfg.Step == 0 {
+		cfg.Step = 5 * time.Millisecond
+	}
+	a := &fakeAgent{cfg: cfg, store: cfg.Store, runners: map[string]*fakeWorker{}}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.cancel = cancel
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	log := slog.New(slog.DiscardHandler)
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: "127.0.0.1:0", Log: log})
+	if err != nil {
+		return a, err
+	}
+	a.server, a.client = srv, requestplane.NewTCPClient(requestplane.ClientConfig{Log: log})
+	host, _ := os.Hostname()
+	id := fmt.Sprintf("%s-%d", cfg.Name, time.Now().UnixNano())
+	if a.drt, err = runtime.New(ctx, a.runtime(cfg.Name, id)); err != nil {
+		return a, err
+	}
+	a.node = cluster.Node{
+		ID: id, Name: cfg.Name, Host: host, PID: os.Getpid(), InstanceID: a.drt.ID(), Version: "v0.0.0-test", StartedAt: time.Now(),
+		Roles: cfg.Roles, RequestPlane: srv.Addr(), EmbeddedEtcd: cfg.Port >= 0,
+	}
+	for _, d := range cfg.Devices {
+		a.node.Devices = append(a.node.Devices, cluster.Device{ID: d, Name: d, Cores: 2})
+	}
+	if cfg.Port >= 0 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
+		if err != nil {
+			return a, fmt.Errorf("frontend 127.0.0.1:%d: port is in use", cfg.Port)
+		}
+		a.http = &http.Server{Handler: http.HandlerFunc(a.models), ReadHeaderTimeout: time.Second}
+		a.node.FrontendURL = "http://" + l.Addr().String()
+		a.wg.Go(func() { _ = a.http.Serve(l) })
+	}
+	if _, err := a.drt.Serve(ctx, cluster.ComponentAgent, cluster.EndpointLogs, a.logs); err != nil {
+		return a, err
+	}
+	body, _ := json.Marshal(a.node)
+	if _, err := a.drt.PutOwned(ctx, func(cluster.InstanceID) string { return cluster.NodeKey(id) }, func(cluster.InstanceID) []byte { return body }); err != nil {
+		return a, err
+	}
+	a.wg.Go(func() {
+		_ = controller.New(controller.Config{Store: a.store, Namespace: cfg.Namespace, Node: cfg.Name, Elect: a.drt.Elect, Log: log}).Run(run)
+	})
+	watch, err := store.WatchPrefix(run, a.store, cluster.AssignmentPrefix(cfg.Namespace), store.DecodeJSON[cluster.Assignment], log)
+	if err != nil {
+		return a, err
+	}
+	a.wg.Go(func() { defer watch.Close(); a.follow(run, watch) })
+	return a, nil
+}
+
+func (a *fakeAgent) runtime(worker, node string) runtime.Config {
+	return runtime.Config{
+		Store: a.store, Server: a.server, Client: a.client, Bus: a.cfg.Bus, Namespace: a.cfg.Namespace, LeaseTTL: 2 * time.Second,
+		Worker: worker, Node: node, Incarnation: "test", Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// close stops everything and takes the node out of the cluster.
+func (a *fakeAgent) close() {
+	a.cancel()
+	if a.http != nil {
+		_ = a.http.Close()
+	}
+	a.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if a.drt != nil {
+		_ = a.drt.Close(ctx)
+	}
+	if a.server != nil {
+		_ = a.server.Close()
+		_ = a.client.Close()
+	}
+}
+
+func (a *fakeAgent) follow(ctx context.Context, watch *store.Prefix[cluster.Assignment]) {
+	for {
+		mine := map[string]bool{}
+		for _, as := range watch.Snapshot() {
+			if as.Node == a.node.ID {
+				mine[as.Name] = true
+				a.assign(ctx, as)
+			}
+		}
+		a.mu.Lock()
+		for name, r := range a.runners {
+			if !mine[name] {
+				r.stop()
+				delete(a.runners, name)
+			}
+		}
+		a.mu.Unlock()
+		select {
+		case <-watch.Changed():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (a *fakeAgent) assign(ctx context.Context, as cluster.Assignment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.runners[as.Name]
+	if r == nil {
+		wctx, stop := context.WithCancel(ctx)
+		r = &fakeWorker{a: a, name: as.Name, news: make(chan cluster.Assignment, 1), stop: stop}
+		a.runners[as.Name] = r
+		a.wg.Go(func() { r.run(wctx) })
+	}
+	select {
+	case <-r.news:
+	default:
+	}
+	r.news <- as
+}
+
+// models lists what ready decode workers serve.
+func (a *fakeAgent) models(w http.ResponseWriter, r *http.Request) {
+	type item struct {
+		ID string `json:"id"`
+	}
+	list := struct {
+		Data []item `json:"data"`
+	}{}
+	kvs, _, err := a.store.List(r.Context(), cluster.StatusPrefix(a.cfg.Namespace))
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	for _, kv := range kvs {
+		st, err := store.DecodeJSON[cluster.WorkerStatus](kv)
+		if err == nil && st.State.Serving() && st.Role == cluster.RoleDecode && !slices.Contains(list.Data, item{st.Model}) {
+			list.Data = append(list.Data, item{st.Model})
+		}
+	}
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+func (a *fakeAgent) logs(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.LogRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	text, ok := a.cfg.Logs[req.Worker]
+	if !ok {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "no log of " + req.Worker + " on this node"}
+	}
+	b := []byte(text)
+	if req.Tail > 0 {
+		b = lastLines(b, req.Tail)
+	}
+	if err := send(protocol.LogChunk{Data: b}); err != nil || !req.Follow {
+		return err
+	}
+	// In pieces, to show that lines are put together.
+	for _, piece := range []string{"more ", "of " + req.Worker, "\n"} {
+		if err := send(protocol.LogChunk{Data: []byte(piece)}); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// fakeWorker follows one assignment.
+type fakeWorker struct {
+	a    *fakeAgent
+	name string
+	news chan cluster.Assignment // capacity 1, the newest
+	stop context.CancelFunc
+
+	mu sync.Mutex
+	st cluster.WorkerStatus
+}
+
+var errNews = errors.New("the assignment changed")
+
+// run is the life of a worker; an assignment that changes interrupts it.
+func (w *fakeWorker) run(ctx context.Context) {
+	var as cluster.Assignment
+	var drt *runtime.DRT
+	restarts := 0
+	end := func() {
+		if drt != nil {
+			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = drt.Close(c)
+			drt = nil
+		}
+	}
+	defer end()
+	select {
+	case as = <-w.news:
+	case <-ctx.Done():
+		return
+	}
+	w.st = cluster.WorkerStatus{Name: as.Name, Role: as.Role, Model: as.Model.Name, Node: w.a.node.ID, Device: as.Device, State: cluster.StatePending}
+	for {
+		wait := time.Duration(0) // 0 waits for news
+		switch {
+		case as.Desire == cluster.DesireRun && drt != nil && w.st.Generation == as.Generation && w.st.State == cluster.StateDraining:
+			w.publish(ctx, drt, func(st *cluster.WorkerStatus) { st.State, st.Drain = cluster.StateReady, nil })
+		case as.Desire == cluster.DesireRun && drt != nil && w.st.Generation == as.Generation:
+		case as.Desire == cluster.DesireRun:
+			end()
+			if why := w.a.cfg.Fail[as.Name]; why != "" && (w.a.cfg.FailTimes == 0 || restarts < w.a.cfg.FailTimes) {
+				restarts++
+				wait = 50 * time.Millisecond
+				w.publish(ctx, nil, func(st *cluster.WorkerStatus) {
+					st.State, st.Reason, st.Restarts, st.RetryAt, st.Generation = cluster.StateFailed, why, restarts, time.Now().Add(wait), as.Generation
+				})
+				break
+			}
+			drt = w.start(ctx, as, restarts)
+		default:
+			if w.st.State != cluster.StateDrained && w.st.State != cluster.StateStopped {
+				if w.drain(ctx, drt, as) == errNews {
+					as = w.newest(as)
+					continue
+				}
+			}
+			end()
+			state := cluster.StateDrained
+			if as.Desire == cluster.DesireRemove {
+				state = cluster.StateStopped
+			}
+			w.publish(ctx, nil, func(st *cluster.WorkerStatus) {
+				st.State, st.Generation, st.InstanceID = state, as.Generation, 0
+				if st.Drain == nil {
+					st.Drain = &cluster.DrainStatus{StartedAt: time.Now()}
+				}
+				st.Drain.Step, st.Drain.EndedAt, st.Drain.Safe, st.Drain.Left, st.Drain.Open = cluster.DrainLease, time.Now(), true, 0, nil
+			})
+		}
+		var again <-chan time.Time
+		if wait > 0 {
+			again = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			_ = w.a.store.Delete(c, cluster.StatusKey(w.a.cfg.Namespace, w.name))
+			cancel()
+			return
+		case <-again:
+		case as = <-w.news:
+		}
+	}
+}
+
+func (w *fakeWorker) newest(as cluster.Assignment) cluster.Assignment {
+	select {
+	case n := <-w.news:
+		return n
+	default:
+		return as
+	}
+}
+
+// start goes from loading to ready.
+func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts int) *runtime.DRT {
+	drt, err := runtime.New(ctx, w.a.runtime(as.Name, w.a.node.ID))
+	if err != nil {
+		return nil
+	}
+	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
+		*st = cluster.WorkerStatus{
+			Name: as.Name, Role: as.Role, Model: as.Model.Name, Node: w.a.node.ID, Device: as.Device, State: cluster.StateLoading,
+			Progress: 0.5, InstanceID: drt.ID(), StartedAt: time.Now(), Generation: as.Generation, Restarts: restarts, LeaseTTLMS: 2000,
+		}
+	})
+	if w.a.cfg.Load > 0 {
+		select {
+		case <-time.After(w.a.cfg.Load):
+		case <-ctx.Done():
+		}
+	}
+	_, _ = drt.Serve(ctx, as.Role.Component(), cluster.EndpointStats, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
+		w.mu.Lock()
+		st := w.st
+		w.mu.Unlock()
+		st.UpdatedAt = time.Now()
+		return send(st)
+	})
+	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
+		st.State, st.Progress = cluster.StateReady, 1
+		st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences, MaxSeqs: 8, BlockSize: 64, KVTotal: 4096, KVActive: 17 * w.a.cfg.Sequences}
+	})
+	return drt
+}
+
+// drain goes through the steps of a drain. It ends early, with errNews, when the
+// assignment changes.
+func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Assignment) error {
+	n := w.st.Stats.Running
+	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
+		st.State, st.Reason = cluster.StateDraining, ""
+		st.Drain = &cluster.DrainStatus{Step: cluster.DrainDiscovery, StartedAt: time.Now(), Deadline: as.DrainDeadline, Sequences: n, Left: n}
+	})
+	for _, step := range cluster.DrainSteps {
+		for {
+			w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
+				d := *st.Drain
+				d.Step, d.Finished = step, d.Sequences-d.Left
+				d.Open = nil
+				for i := range d.Left {
+					d.Open = append(d.Open, cluster.OpenSequence{RequestID: fmt.Sprintf("r-%d", i+1), OutTokens: 1204, AgeMS: 128000})
+				}
+				st.Drain, st.Stats.Running = &d, d.Left
+			})
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(w.a.cfg.Step):
+			}
+			if len(w.news) > 0 {
+				return errNews
+			}
+			hold := w.a.cfg.Hold != nil && w.a.cfg.Hold.Load() && !as.DrainForce
+			if step != cluster.DrainSequences || w.st.Drain.Left == 0 && !hold {
+				break
+			}
+			if as.DrainForce {
+				w.mu.Lock()
+				w.st.Drain.Moved, w.st.Drain.Left = w.st.Drain.Left, 0
+				w.mu.Unlock()
+				break
+			}
+			if !hold {
+				w.mu.Lock()
+				w.st.Drain.Left--
+				w.mu.Unlock()
+			}
+		}
+	}
+	return nil
+}
+
+func (w *fakeWorker) publish(ctx context.Context, drt *runtime.DRT, change func(*cluster.WorkerStatus)) {
+	w.mu.Lock()
+	change(&w.st)
+	w.st.UpdatedAt = time.Now()
+	st := w.st
+	w.mu.Unlock()
+	lease := w.a.drt.ID()
+	if drt != nil {
+		lease = drt.ID()
+	}
+	_, _ = store.PutJSON(ctx, w.a.store, cluster.StatusKey(w.a.cfg.Namespace, st.Name), st, store.WithLease(lease))
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// errDeclined is returned when somebody answered no.
+var errDeclined = errors.New("not confirmed, nothing was changed")
+
+// confirm asks a question that names what is at stake. Without somebody to ask it
+// fails; --yes answers beforehand.
+func (inv *invocation) confirm(yes bool, action, question string) error {
+	if yes {
+		return nil
+	}
+	if !inv.env.Streams.Interactive(inv.variables()) {
+		return &failure{action: action, err: errors.New("needs --yes when not interactive"), facts: []string{question}, code: exitUsage}
+	}
+	fmt.Fprintf(inv.env.Streams.Err, "%s [y/N] ", question)
+	answer, err := readLine(inv.env.Streams.In)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return &failure{action: action, err: fmt.Errorf("read the answer: %w", err)}
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return &failure{action: action, err: errDeclined}
+}
+
+// readLine reads one line and no byte more.
+func readLine(r io.Reader) (string, error) {
+	var b strings.Builder
+	one := bufio.NewReaderSize(oneByte{r}, 16)
+	for {
+		c, err := one.ReadByte()
+		if err != nil || c == '\n' {
+			return b.String(), err
+		}
+		b.WriteByte(c)
+	}
+}
+
+// oneByte reads single bytes, so that nothing is buffered away from later readers.
+type oneByte struct{ r io.Reader }
+
+func (o oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:min(len(p), 1)]) }

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// psCommand lists workers or nodes.
+type psCommand struct {
+	nodes bool
+	watch bool
+}
+
+func (f *factory) ps() *cobra.Command {
+	o := &psCommand{}
+	cmd := f.command(verb{
+		use: "ps", short: "List the workers of the cluster, or its nodes", group: groupLook,
+		long: `One row for each worker: what it does, on which device, in which state, how many
+sequences it runs (+n wait) and how many KV blocks are used. Load figures come from
+the workers themselves. Under the table stand the reasons of workers that do not serve.`,
+		examples: []string{
+			"dynctl ps",
+			"dynctl ps -o wide           # with model, lease and restarts",
+			"dynctl ps --nodes           # the machines behind the workers",
+		},
+		see: []string{"dynctl top", "dynctl logs"},
+		run: o.run,
+	})
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&o.nodes, "nodes", false, "list nodes instead of workers")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "go on, and print again what changes")
+	return cmd
+}
+
+func (o *psCommand) run(ctx context.Context, inv *invocation, _ []string) error {
+	action := "cannot list workers"
+	if o.nodes {
+		action = "cannot list nodes"
+	}
+	c, err := inv.connect(ctx, action)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if o.watch {
+		return o.follow(ctx, inv, c)
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return &failure{action: action, err: err}
+	}
+	if o.nodes {
+		return inv.answer(nodesAnswer(inv, v))
+	}
+	workers := c.Workers(ctx, v)
+	if len(workers) == 0 && (inv.format == "table" || inv.format == "wide") {
+		inv.note("no workers in cluster %s; start some: dynctl up", c.Name)
+	}
+	if err := inv.answer(workersAnswer(inv, v, workers)); err != nil {
+		return err
+	}
+	if inv.format == "table" && !inv.quiet {
+		inv.reasons(workers)
+	}
+	return nil
+}
+
+// reasons says below a table why workers do not serve as they should.
+func (inv *invocation) reasons(workers []cluster.Worker) {
+	w := inv.stdout()
+	if !inv.env.Streams.OutTTY {
+		w = inv.env.Streams.Err // the table is for programs
+	}
+	now := inv.env.Now()
+	for _, wk := range workers {
+		if wk.Reason == "" {
+			continue
+		}
+		text := wk.Name + " " + string(wk.State) + ": " + term.Clean(wk.Reason)
+		if wk.State == cluster.StateFailed && wk.RetryAt.After(now) {
+			text += fmt.Sprintf(" (starts again in %s)", age(wk.RetryAt.Sub(now)))
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+func workersAnswer(inv *invocation, v client.View, workers []cluster.Worker) answer {
+	a := answer{data: workers, table: func(wide bool) *table { return workersTable(inv, v, workers, wide) }}
+	if workers == nil {
+		a.data = []cluster.Worker{}
+	}
+	for _, w := range workers {
+		a.names = append(a.names, w.Name)
+	}
+	return a
+}
+
+func workersTable(inv *invocation, v client.View, workers []cluster.Worker, wide bool) *table {
+	tty := inv.env.Streams.OutTTY
+	titles := []string{"NAME", "ROLE", "~DEVICE", "STATE", ">SEQS", ">KV", "~NODE", ageTitle(tty)}
+	if wide {
+		titles = append(titles, "MODEL", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON")
+	}
+	t := newTable(titles...)
+	for _, w := range workers {
+		state := string(w.State)
+		mark, paint := stateLook(w.State, inv.palette())
+		if w.State == cluster.StateLoading && w.Progress > 0 && tty {
+			state = fmt.Sprintf("loading %d%%", int(w.Progress*100))
+		}
+		if tty {
+			state = mark + " " + state
+		}
+		seqs, kv := "-", "-"
+		if w.InstanceID != 0 && w.Stats.KVTotal > 0 {
+			seqs = strconv.Itoa(w.Stats.Running)
+			if n := w.Stats.Waiting + w.Stats.RemoteWait; n > 0 {
+				seqs += "+" + strconv.Itoa(n)
+			}
+			kv = fmt.Sprintf("%d/%d", w.Stats.KVUsed(), w.Stats.KVTotal)
+		}
+		row := []string{
+			w.Name, string(w.Role), orDash(deviceText(v.Nodes, w.Node, w.Device)), state, seqs, kv, orDash(w.Node),
+			startText(w.Uptime, w.StartedAt, tty),
+		}
+		if wide {
+			instance := "-"
+			if w.InstanceID != 0 {
+				instance = w.InstanceID.String()
+			}
+			row = append(row, orDash(w.Model), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
+				leaseText(w.Lease), instance, orDash(w.Reason))
+		}
+		t.add(row...)
+		if paint != nil {
+			t.paint(3, paint)
+		}
+	}
+	return t
+}
+
+// ageTitle heads the column of startText: people read ages, programs compare times.
+func ageTitle(tty bool) string {
+	if tty {
+		return ">UPTIME"
+	}
+	return "STARTED"
+}
+
+func startText(up *time.Duration, started time.Time, tty bool) string {
+	switch {
+	case up == nil || started.IsZero():
+		return "-"
+	case tty:
+		return age(*up)
+	}
+	return started.UTC().Format(time.RFC3339)
+}
+
+func leaseText(left *time.Duration) string {
+	if left == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1fs", left.Seconds())
+}
+
+// nodeRow is a node with what its workers add up to.
+type nodeRow struct {
+	cluster.Node
+	Workers []string `json:"workers"`
+}
+
+func nodesAnswer(inv *invocation, v client.View) answer {
+	rows := []nodeRow{}
+	a := answer{}
+	for _, n := range v.Nodes {
+		r := nodeRow{Node: n, Workers: []string{}}
+		for _, w := range v.Workers() {
+			if w.Node == n.ID {
+				r.Workers = append(r.Workers, w.Name)
+			}
+		}
+		rows = append(rows, r)
+		a.names = append(a.names, n.Name)
+	}
+	a.data = rows
+	a.table = func(wide bool) *table { return nodesTable(inv, rows, wide) }
+	return a
+}
+
+func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
+	titles := []string{"NAME", "~HOST", ">PID", "~DEVICES", "PREFERS", "~WORKERS", "STORES", "~FRONTEND", ageTitle(inv.env.Streams.OutTTY)}
+	if wide {
+		titles = append(titles, "VERSION", "ID", "REQUEST PLANE", "STATUS")
+	}
+	t := newTable(titles...)
+	for _, n := range rows {
+		devices, prefers, stores := "", "", ""
+		for _, d := range n.Devices {
+			devices = join(devices, deviceText([]cluster.Node{n.Node}, n.ID, d.ID))
+		}
+		for _, r := range n.Roles {
+			prefers = join(prefers, string(r))
+		}
+		if n.EmbeddedEtcd {
+			stores = join(stores, "etcd")
+		}
+		if n.EmbeddedNATS {
+			stores = join(stores, "nats")
+		}
+		up := inv.env.Now().Sub(n.StartedAt)
+		row := []string{
+			n.Name, orDash(n.Host), strconv.Itoa(n.PID), orDash(devices), orDash(prefers), nameList(n.Workers),
+			orDash(stores), orDash(n.FrontendURL), startText(&up, n.StartedAt, inv.env.Streams.OutTTY),
+		}
+		if wide {
+			row = append(row, orDash(n.Version), n.ID, orDash(n.RequestPlane), orDash(n.StatusURL))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+func join(list, item string) string {
+	if list == "" {
+		return item
+	}
+	return list + "," + item
+}

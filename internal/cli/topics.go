@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/tui"
+)
+
+const topicAnnotation = "dynctl_topic"
+
+func topicNames() []string {
+	return []string{"environment", "exit-codes", "config", "formatting", "keys"}
+}
+
+// topics are the help texts that belong to no command. The text on "config" is part
+// of the command of that name.
+func (f *factory) topics() []*cobra.Command {
+	short := map[string]string{
+		"environment": "Environment variables",
+		"exit-codes":  "What exit codes mean",
+		"formatting":  "Forms of answers: tables, JSON, YAML, names",
+		"keys":        "Keys of dynctl top",
+	}
+	var out []*cobra.Command
+	for _, name := range topicNames() {
+		if short[name] == "" {
+			continue
+		}
+		out = append(out, &cobra.Command{Use: name, Short: short[name], Annotations: map[string]string{topicAnnotation: name}})
+	}
+	return out
+}
+
+func (f *factory) topic(cmd *cobra.Command) string {
+	switch cmd.Annotations[topicAnnotation] {
+	case "environment":
+		return f.topicEnvironment()
+	case "exit-codes":
+		return topicExitCodes()
+	case "config":
+		return topicConfig(f)
+	case "keys":
+		return topicKeys()
+	}
+	return topicFormatting
+}
+
+func topicExitCodes() string {
+	var b strings.Builder
+	b.WriteString("Exit codes of dynctl:\n\n")
+	for _, e := range exitMeanings() {
+		fmt.Fprintf(&b, "  %3d  %s\n", e.Code, e.Meaning)
+	}
+	return b.String()
+}
+
+func (f *factory) topicEnvironment() string {
+	var b strings.Builder
+	b.WriteString("A flag wins over an environment variable, that over the configuration file, and\nthat over the default. Every setting has a variable:\n\n")
+	t := config.DynctlTable()
+	for _, k := range t.Keys {
+		names := t.Env(k)
+		for _, a := range k.Aliases {
+			names += ", " + a.Name
+		}
+		fmt.Fprintf(&b, "  %s\n      %s\n", names, k.Help)
+	}
+	fmt.Fprintf(&b, "  %s\n      configuration file\n", t.ConfigEnv())
+	b.WriteString(`
+Variables of others that count:
+
+  NO_COLOR, CLICOLOR=0, TERM=dumb
+      no colors; --color wins
+  CI
+      plain progress and no questions
+  ACCESSIBLE
+      plain lines instead of lines that are redrawn
+  PATH
+      where dynamod is looked for, after the directory of dynctl
+`)
+	return b.String()
+}
+
+func topicConfig(f *factory) string {
+	t := config.DynctlTable()
+	var b strings.Builder
+	b.WriteString("dynctl config view [--origin] prints what is in force, and why.\n\n")
+	b.WriteString("The first of these files is read, and only that:\n\n")
+	for _, p := range t.SearchPath(f.env.Environ) {
+		fmt.Fprintf(&b, "  %s\n", p)
+	}
+	fmt.Fprintf(&b, "\n--config or %s name another one. Unknown keys are errors. The keys, with defaults:\n\n", t.ConfigEnv())
+	section := ""
+	for _, k := range t.Keys {
+		if s := k.Section(); s != section {
+			section = s
+			fmt.Fprintf(&b, "  %s:\n", s)
+		}
+		pad, name := "  ", k.Name
+		if section != "" {
+			pad, name = "    ", strings.TrimPrefix(k.Name, section+".")
+		}
+		fmt.Fprintf(&b, "%s%s: %s\n%s    %s\n", pad, name, k.DefaultString(), pad, k.Help)
+	}
+	return b.String()
+}
+
+func topicKeys() string {
+	var b strings.Builder
+	b.WriteString("Keys of dynctl top:\n")
+	group := ""
+	for _, k := range tui.Keys() {
+		if k.Group != group {
+			group = k.Group
+			fmt.Fprintf(&b, "\n%s\n", group)
+		}
+		fmt.Fprintf(&b, "  %-16s %s\n", k.Keys, k.Help)
+	}
+	return b.String()
+}
+
+const topicFormatting = `Answers go to standard output in the form that -o names:
+
+  table  columns for people; on a terminal fitted, rounded and with relative times,
+         elsewhere parted by tabs, in full, times in RFC 3339
+  wide   the table with more columns on the right
+  json   one document; keys are snake_case, carry their unit and only ever grow; what
+         is unknown is null
+  yaml   the same as YAML
+  name   names, one to a line
+
+dynctl top also knows csv and screen, and prints one document to a line when it
+prints several. -q prints names or nothing. Progress, notes and errors go to
+standard error; --progress json makes progress readable for programs.
+
+Columns may be added on the right of a table; scripts read JSON.
+`

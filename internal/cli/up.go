@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// upCommand starts a cluster, or changes a running one.
+type upCommand struct {
+	prefill, decode int
+	agents          int
+	model, served   string
+	engine          cluster.EngineSpec
+	port            int
+	timeout         time.Duration
+	noWait, dryRun  bool
+	mode            string
+
+	given func(flag string) bool // on the command line
+}
+
+func (f *factory) up() *cobra.Command {
+	o := &upCommand{}
+	cmd := f.command(verb{
+		use: "up", short: "Start a cluster on this machine, or change a running one", group: groupRun, changes: true,
+		long: `When no cluster of that name runs, dynamod processes are started in the background, the
+first of them with etcd and NATS inside. Then the topology is declared, and the command
+returns when all workers serve and the frontend lists the model. What is not given
+stays as it is in a running cluster. ctrl-c stops watching only.
+
+With several agents, prefill workers go to the last ones, so that KV blocks cross from
+process to process. With --etcd-endpoints the agents run elsewhere and only the topology
+is declared.`,
+		examples: []string{
+			"dynctl up                                  # the built-in model, 1 prefill and 1 decode worker",
+			"dynctl up --prefill 2 --decode 4 --model ~/models/qwen3-0.6b",
+			"dynctl up --agents 2 --port 8080 --dry-run # print what would happen",
+		},
+		see: []string{"dynctl down", "dynctl scale", "dynctl top"},
+		run: o.run,
+	})
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	countVar(fs, &o.prefill, "prefill", 1, "prefill workers; 0 lets decode workers do both")
+	countVar(fs, &o.decode, "decode", 1, "decode workers")
+	countVar(fs, &o.agents, "agents", 1, "dynamod processes on this machine")
+	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0 (default: the best there is)")
+	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
+	fs.StringVar(&o.model, "model", "", "model directory with config.json (default: the built-in model)")
+	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the directory's name)")
+	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
+	countVar(fs, &o.engine.BlockSize, "block-size", 0, "tokens in a KV block: 16, 32, 64 or 128 (default 64)")
+	countVar(fs, &o.engine.MaxModelLen, "max-model-len", 0, "tokens of a prompt with its answer (default: the model's)")
+	countVar(fs, &o.engine.MaxSeqs, "max-seqs", 0, "sequences that a worker runs at once (default: the engine's)")
+	durationVar(fs, &o.timeout, "timeout", 5*time.Minute, "how long to wait")
+	fs.BoolVar(&o.noWait, "no-wait", false, "return when the topology is declared, with exit code 8")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
+	progressVar(fs, &o.mode)
+	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "port")
+	grouped(fs, "Engine", "model", "served-name", "kv-blocks", "block-size", "max-model-len", "max-seqs")
+	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
+	rare(fs, "block-size", "max-model-len", "max-seqs")
+	_ = cmd.MarkFlagDirname("model") // fails for unknown flags only
+	return cmd
+}
+
+func (o *upCommand) run(ctx context.Context, inv *invocation, _ []string) error {
+	o.given = inv.cmd.Flags().Changed
+	if err := o.check(inv); err != nil {
+		return err
+	}
+	if o.dryRun {
+		return o.plan(ctx, inv)
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, o.timeout, errUpTimeout)
+	defer cancel()
+	u := newUplift(inv, o)
+	defer u.close()
+	res, err := u.run(waiting)
+	u.show.Close()
+	switch {
+	case err == nil:
+		return u.answer(res)
+	case ctx.Err() != nil:
+		return &interrupted{text: "stopped watching: " + u.goesOn(), tries: []string{"dynctl ps", "dynctl down"}, err: err}
+	case errors.Is(err, errUpTimeout):
+		return u.timedOut()
+	}
+	return err
+}
+
+// check finds mistakes before anything is started.
+func (o *upCommand) check(inv *invocation) error {
+	const action = "cannot start the cluster"
+	switch {
+	case o.agents < 1 || o.agents > maxAgents:
+		return &usageError{text: fmt.Sprintf("--agents: %d is not between 1 and %d", o.agents, maxAgents)}
+	case o.port > 65535:
+		return &usageError{text: fmt.Sprintf("--port: %d is not between 0 and 65535", o.port)}
+	case inv.external() && (o.given("agents") || o.given("port")):
+		return &usageError{text: "--agents and --port belong to a cluster on this machine; with --etcd-endpoints dynamod is started on each node"}
+	case o.given("model") && o.model == "":
+		return &usageError{text: "--model: no directory given"}
+	case o.given("served-name") && strings.TrimSpace(o.served) == "":
+		return &usageError{text: "--served-name: no name given"}
+	}
+	if o.model != "" {
+		o.model = inv.path(o.model)
+		if err := modelDir(o.model); err != nil {
+			return &failure{action: action, err: err, facts: []string{"a model directory holds config.json, tokenizer.json and *.safetensors"}}
+		}
+	}
+	next, err := o.desired(cluster.Topology{}, true)
+	if err == nil {
+		err = next.Validate()
+	}
+	if err != nil {
+		return &usageError{text: flagText(err)}
+	}
+	return nil
+}
+
+const maxAgents = 64
+
+// flagText turns "block_size: 7 is ..." into "--block-size: 7 is ...".
+func flagText(err error) string {
+	field, rest, ok := strings.Cut(err.Error(), ":")
+	if !ok || strings.Contains(field, " ") {
+		return err.Error()
+	}
+	return "--" + strings.ReplaceAll(field, "_", "-") + ":" + rest
+}
+
+// modelDir makes sure that a directory can hold a model.
+func modelDir(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("model: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("model: %s is not a directory", path)
+	}
+	f, err := os.Open(filepath.Join(path, "config.json"))
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("model: %s has no config.json", path)
+		}
+		return fmt.Errorf("model: %w", err)
+	}
+	return f.Close()
+}
+
+var errUpTimeout = errors.New("the time is over")

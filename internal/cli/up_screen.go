@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/progress"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// upScreen is what the screen of up remembers from one frame to the next.
+type upScreen struct {
+	known    map[string]cluster.Worker
+	front    string // what the frontend waits for
+	frontUp  bool
+	url      string
+	needsKey bool
+}
+
+// showStores shows the first node while there is nothing else to show.
+func (u *uplift) showStores() {
+	if !u.fresh {
+		return
+	}
+	u.show.Show(progress.Screen{Operation: "up", Subject: u.inv.cfg.Cluster, Title: u.inv.cfg.Cluster + "  starting", Rows: u.storeRows(u.inv.env.Now())})
+}
+
+// storeRows are etcd and NATS, which the first node brings up.
+func (u *uplift) storeRows(now time.Time) []progress.Row {
+	if !u.fresh {
+		return nil
+	}
+	nats := u.endpoints.NATS
+	if nats == "" && len(u.endpoints.Etcd) > 0 {
+		nats = "none"
+	}
+	var rows []progress.Row
+	for _, s := range []struct{ item, addr string }{
+		{"etcd", strings.Join(u.endpoints.Etcd, ", ")}, {"nats", strings.TrimPrefix(nats, "nats://")},
+	} {
+		up := s.addr != ""
+		r := progress.Row{Item: s.item, Kind: "embedded", Word: "starting", State: progress.Running, Detail: s.addr, Took: u.led.note(s.item, up, now)}
+		if s.item == "nats" && u.inv.cfg.NATS.URL != "" {
+			r.Kind = "external"
+		}
+		if up {
+			r.Word, r.State, r.Took = "ready", progress.Done, max(r.Took, time.Millisecond)
+		}
+		r.Cells = []string{r.Item, r.Kind, "", r.Word}
+		r.Line = strings.TrimSpace(strings.Join([]string{r.Item, r.Kind, r.Word, s.addr}, " "))
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// frame shows the present state. there names the nodes that have joined; nil means
+// all.
+func (u *uplift) frame(v client.View, there map[string]bool, s standing) progress.Screen {
+	now := u.inv.env.Now()
+	name := u.inv.cfg.Cluster
+	out := progress.Screen{Operation: "up", Subject: name, Footer: "ctrl-c stops watching only."}
+	out.Rows = u.storeRows(now)
+	out.Rows = append(out.Rows, u.nodeRows(v, there, now)...)
+	if there != nil {
+		out.Title = fmt.Sprintf("%s  starting  %d of %s up", name, len(there), plural(len(u.pids), "node"))
+		return out
+	}
+	out.Rows = append(out.Rows, s.rows(u.led, v.Nodes, u.screen.known, now)...)
+	front := progress.Row{Item: "frontend", Word: "waiting", State: progress.Waiting, Detail: u.screen.front, Line: "frontend waiting " + u.screen.front}
+	total, ready := s.want+1, s.ready
+	switch {
+	case u.screen.frontUp:
+		url := u.screen.url
+		if url == "" {
+			url = "none in this cluster"
+		}
+		front.Word, front.State, front.Detail, front.Line = "ready", progress.Done, url, "frontend ready "+url
+		ready++
+	case s.serving():
+		front.State = progress.Running
+	}
+	front.Cells = []string{"frontend", "", "", front.Word}
+	out.Rows = append(out.Rows, front)
+	out.Title = fmt.Sprintf("%s  starting  %d of %d ready", name, ready, total)
+	if ready == total {
+		out.Title, out.Footer = fmt.Sprintf("%s  ready", name), ""
+	}
+	return out
+}
+
+// nodeRows are the local nodes that run, one row each.
+func (u *uplift) nodeRows(v client.View, there map[string]bool, now time.Time) []progress.Row {
+	host, _ := os.Hostname()
+	var rows []progress.Row
+	for _, name := range slices.SortedFunc(maps.Keys(u.pids), nodeOrder) {
+		r := progress.Row{Item: name, Kind: "agent", Word: "starting", State: progress.Running}
+		var devices, prefers []string
+		for _, n := range v.Nodes {
+			if n.Name != name || n.Host != host || n.PID != u.pids[name] {
+				continue
+			}
+			r.Word, r.State = "ready", progress.Done
+			for _, d := range n.Devices {
+				devices = append(devices, deviceText([]cluster.Node{n}, n.ID, d.ID))
+			}
+			for _, role := range n.Roles {
+				prefers = append(prefers, string(role))
+			}
+		}
+		if there != nil && !there[name] {
+			r.Word, r.State = "starting", progress.Running
+		}
+		r.Took = u.led.note("node "+name, r.State == progress.Done, now)
+		if r.State == progress.Done {
+			r.Took = max(r.Took, time.Millisecond)
+			r.Detail = strings.Join(devices, ", ")
+			if len(prefers) > 0 {
+				r.After = "prefers " + strings.Join(prefers, ", ")
+			}
+		}
+		r.Cells = []string{name, "agent", "", r.Word}
+		r.Line = name + " agent " + r.Word
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// upResult is the outcome as -o json prints it.
+type upResult struct {
+	Cluster    string   `json:"cluster"`
+	URL        string   `json:"url"`
+	Model      string   `json:"model"`
+	Prefill    int      `json:"prefill"`
+	Decode     int      `json:"decode"`
+	Workers    []string `json:"workers"`
+	Ready      bool     `json:"ready"`
+	DurationMS int64    `json:"duration_ms"`
+
+	builtin bool
+}
+
+func (u *uplift) result(url string) upResult {
+	r := upResult{
+		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Prefill: u.topo.Prefill, Decode: u.topo.Decode,
+		Workers: []string{}, Ready: !u.o.noWait, DurationMS: u.inv.env.Now().Sub(u.begin).Milliseconds(),
+		builtin: u.topo.Model.Path == "",
+	}
+	for _, w := range u.watch.View().Workers() {
+		r.Workers = append(r.Workers, w.Name)
+	}
+	return r
+}
+
+// answer prints where the cluster answers, and a request that works.
+func (u *uplift) answer(r upResult) error {
+	inv := u.inv
+	var text strings.Builder
+	if r.URL != "" {
+		fmt.Fprintln(&text, r.URL)
+		if r.Decode > 0 {
+			fmt.Fprintln(&text, u.curl(r))
+		}
+	}
+	if inv.prose() {
+		took := duration(time.Duration(r.DurationMS) * time.Millisecond)
+		switch {
+		case !r.Ready:
+			inv.warn("%s is declared: %s, model %s", r.Cluster, shape(r.Prefill, r.Decode), r.Model)
+		default:
+			inv.warn("%s is ready after %s: %s, model %s", r.Cluster, took, shape(r.Prefill, r.Decode), r.Model)
+		}
+		if r.URL == "" {
+			inv.note("no node of this cluster has a frontend")
+		}
+		if r.builtin && r.Decode > 0 {
+			inv.note("the weights of the built-in model are random: its answers mean nothing; --model DIR serves a real one")
+		}
+	}
+	if err := inv.answer(answer{data: r, names: r.Workers, text: text.String()}); err != nil {
+		return err
+	}
+	if u.o.noWait {
+		return silent{exitAccepted}
+	}
+	return nil
+}
+
+// curl is a command line that asks the model something.
+func (u *uplift) curl(r upResult) string {
+	var body strings.Builder
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	_ = enc.Encode(struct { // cannot fail: strings and ints
+		Model     string    `json:"model"`
+		MaxTokens int       `json:"max_tokens"`
+		Messages  []message `json:"messages"`
+	}{r.Model, 32, []message{{"user", "Hello"}}})
+	key := ""
+	if u.screen.needsKey {
+		key = ` -H "Authorization: Bearer $DYNAMOD_FRONTEND_API_KEY"`
+	}
+	return fmt.Sprintf("curl %s/v1/chat/completions -H 'Content-Type: application/json'%s -d %s", r.URL, key, shellQuote(strings.TrimSpace(body.String())))
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// TestMain runs the tests, or plays dynamod when the test binary is called by that
+// name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "dynamod" {
+		os.Exit(fakeDynamod(os.Args[1:]))
+	}
+	code := m.Run()
+	stopServers()
+	os.Exit(code)
+}
+
+// servers are the etcd and NATS that all worlds of this process share. They hold one
+// world at a time: nodes belong to no namespace.
+var servers struct {
+	sync.Mutex
+	dir  string
+	etcd *embedded.Etcd
+	nats *embedded.NATS
+	n    int
+}
+
+func startServers(t *testing.T) (endpoint, url, namespace string) {
+	t.Helper()
+	servers.Lock()
+	defer servers.Unlock()
+	if servers.etcd == nil {
+		dir, err := os.MkdirTemp("", "dynctl-cli-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers.dir = dir
+		log := slog.New(slog.DiscardHandler)
+		if servers.etcd, err = embedded.StartEtcd(context.Background(), embedded.EtcdOptions{
+			Dir: filepath.Join(dir, "etcd"), ClientAddr: "127.0.0.1:0", Log: log, UnsafeNoFsync: true, TickMS: 10, ElectionMS: 100,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if servers.nats, err = embedded.StartNATS(context.Background(), embedded.NATSOptions{Dir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:0", Log: log}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers.n++
+	return servers.etcd.Endpoint(), servers.nats.URL(), fmt.Sprintf("test%d", servers.n)
+}
+
+func stopServers() {
+	if servers.etcd != nil {
+		_ = servers.nats.Close()
+		_ = servers.etcd.Close()
+		_ = os.RemoveAll(servers.dir)
+	}
+}
+
+// world is a cluster on external stores, with fake agents in this process.
+type world struct {
+	t     *testing.T
+	store *store.Etcd
+	bus   events.Bus
+	ns    string
+	env   []string
+	state string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	endpoint, url, ns := startServers(t)
+	log := slog.New(slog.DiscardHandler)
+	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: []string{endpoint}}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus, err := events.NewNATS(events.Config{URL: url, Name: "test"}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, store: s, bus: bus, ns: ns, state: t.TempDir()}
+	w.env = []string{"DYNCTL_CLUSTER=lab", "DYNCTL_NAMESPACE=" + ns, "ETCD_ENDPOINTS=" + endpoint, "NATS_SERVER=" + url, "DYNCTL_STATE_DIR=" + w.state, "HOME=" + w.state}
+	t.Cleanup(func() {
+		_ = bus.Close()
+		_ = s.Close()
+	})
+	return w
+}
+
+// agent starts a fake agent in the world.
+func (w *world) agent(cfg fakeConfig) *fakeAgent {
+	w.t.Helper()
+	cfg.Store, cfg.Bus, cfg.Namespace = w.store, w.bus, w.ns
+	if cfg.Name == "" {
+		cfg.Name = "node-1"
+	}
+	a, err := startAgent(w.t.Context(), cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(a.close)
+	return a
+}
+
+// up brings the cluster to a number of workers.
+func (w *world) up(prefill, decode int) {
+	w.t.Helper()
+	w.ok("up", "--prefill", fmt.Sprint(prefill), "--decode", fmt.Sprint(decode), "--timeout", "20s")
+}
+
+// run runs one command line without a terminal.
+func (w *world) run(args ...string) result { w.t.Helper(); return w.with(w.t.Context(), options{}, args...) }
+
+// ok runs one that must succeed.
+func (w *world) ok(args ...string) result {
+	w.t.Helper()
+	r := w.run(args...)
+	if r.code != 0 {
+		w.t.Fatalf("dynctl %s: exit %d\n%s", strings.Join(args, " "), r.code, r.stderr)
+	}
+	return r
+}
+
+// options say how a command line is run.
+type options struct {
+	tty   bool
+	input string
+	env   []string
+	width int
+	// stderr sees what is written while the command runs.
+	stderr io.Writer
+}
+
+func (w *world) with(ctx context.Context, o options, args ...string) result {
+	o.env = append(append([]string{}, w.env...), o.env...)
+	return runMain(ctx, o, args...)
+}
+
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+func runMain(ctx context.Context, o options, args ...string) result {
+	var out, errs bytes.Buffer
+	var stderr io.Writer = &errs
+	if o.stderr != nil {
+		stderr = io.MultiWriter(&errs, o.stderr)
+	}
+	if o.width == 0 {
+		o.width = 100
+	}
+	env := Env{
+		Streams: term.Streams{
+			In: strings.NewReader(o.input), Out: &out, Err: stderr, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty,
+			Measure: func() (int, int) { return o.width, 30 },
+		},
+		Environ:    o.env,
+		Dir:        os.TempDir(),
+		Executable: func() (string, error) { return "/nowhere/dynctl", nil },
+	}
+	code := Main(ctx, args, env)
+	return result{out.String(), errs.String(), code}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if cond() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// has fails unless text holds every wanted piece.
+func has(t *testing.T, what, text string, want ...string) {
+	t.Helper()
+	for _, s := range want {
+		if !strings.Contains(text, s) {
+			t.Errorf("%s lacks %q:\n%s", what, s, text)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+// transport is the local transport of one agent: the initiator of its transfers
+// and the target of its peers'.
+//
+// Lock order: link.mu, an agent's lock, transport.mu. The mu of two transports
+// are never held together: two agents may attach to each other at the same time.
+type transport struct {
+	reg  *Registry
+	host nixl.Host
+	wg   sync.WaitGroup // running jobs
+
+	mu      sync.Mutex
+	started bool
+	closed  bool
+	links   map[uint64]*link   // to peers, by generation
+	inbound map[*link]struct{} // from peers
+}
+
+func (t *transport) Name() string { return Name }
+
+func (t *transport) Start(h nixl.Host) ([]byte, error) {
+	t.host = h
+	if err := t.reg.add(keyOf(h.Self()), t); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.started = true
+	return t.reg.id[:], nil
+}
+
+func keyOf(id nixl.Identity) agentKey { return agentKey{id.Name, id.Incarnation} }
+
+func (t *transport) Reach(r nixl.Remote) (string, error) {
+	switch {
+	case r.Conn == nil:
+		return "", fmt.Errorf("peer does not offer it: %w", nixl.ErrNotSupported)
+	case !bytes.Equal(r.Conn, t.reg.id[:]):
+		return "", fmt.Errorf("peer is in another process: %w", nixl.ErrNotSupported)
+	case t.reg.find(keyOf(r.Identity)) == nil:
+		return "", fmt.Errorf("peer is not in this process any more: %w", nixl.ErrNotFound)
+	}
+	return "same process", nil
+}
+
+func (t *transport) Attach(r nixl.Remote) {
+	l := newLink(t, r, t.reg.find(keyOf(r.Identity)))
+	if l.target != nil && !l.target.join(l) {
+		l.target = nil
+	}
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.links[r.Generation] = l
+	}
+	t.mu.Unlock()
+	if closed && l.target != nil {
+		l.target.leave(l)
+	}
+}
+
+// join adds a link of a peer; false when this transport is closed.
+func (t *transport) join(l *link) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.inbound[l] = struct{}{}
+	return true
+}
+
+func (t *transport) leave(l *link) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.inbound, l)
+}
+
+// link returns the link of an attached generation and, for ok, counts a job.
+func (t *transport) link(r nixl.Remote) (*link, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.links[r.Generation]
+	switch {
+	case t.closed:
+		return nil, fmt.Errorf("transport is closed: %w", nixl.ErrCanceled)
+	case l == nil:
+		return nil, fmt.Errorf("peer %q was invalidated or lost: %w", r.Name, nixl.ErrNotFound)
+	}
+	t.wg.Add(1)
+	return l, nil
+}
+
+func (t *transport) Submit(r nixl.Remote, j *nixl.Job) {
+	l, err := t.link(r)
+	if err != nil {
+		j.Finish(err)
+		return
+	}
+	go func() {
+		defer t.wg.Done()
+		l.run(j)
+	}()
+}
+
+func (t *transport) Notify(ctx context.Context, r nixl.Remote, msg []byte) error {
+	l, err := t.link(r)
+	if err != nil {
+		return err
+	}
+	defer t.wg.Done()
+	if err := l.open(); err != nil {
+		return err
+	}
+	return l.deliver(ctx.Done(), msg)
+}
+
+func (t *transport) OpenProbe(_ context.Context, r nixl.Remote) (nixl.Probe, error) {
+	l, err := t.link(r)
+	if err != nil {
+		return nixl.Probe{}, err
+	}
+	defer t.wg.Done()
+	if err := l.open(); err != nil {
+		return nixl.Probe{}, err
+	}
+	return l.target.host.OpenProbe(t.host.Self().Name)
+}
+
+func (t *transport) CloseProbe(r nixl.Remote, id nixl.TicketID) {
+	if l, err := t.link(r); err == nil {
+		defer t.wg.Done()
+		if l.open() == nil {
+			l.target.host.CloseProbe(id)
+		}
+	}
+}
+
+func (t *transport) Disconnect(r nixl.Remote, cause error) {
+	t.mu.Lock()
+	l := t.links[r.Generation]
+	delete(t.links, r.Generation)
+	t.mu.Unlock()
+	if l != nil {
+		l.close(cause, nil)
+	}
+}
+
+func (t *transport) Close() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		t.wg.Wait()
+		return nil
+	}
+	t.closed = true
+	started := t.started
+	out, in := make([]*link, 0, len(t.links)), make([]*link, 0, len(t.inbound))
+	for _, l := range t.links {
+		out = append(out, l)
+	}
+	for l := range t.inbound {
+		in = append(in, l)
+	}
+	t.mu.Unlock()
+
+	if started {
+		t.reg.remove(keyOf(t.host.Self()), t)
+	}
+	for _, l := range out {
+		l.close(fmt.Errorf("agent closes: %w", nixl.ErrCanceled), nil)
+	}
+	for _, l := range in {
+		// The initiator learns that its peer is gone.
+		gone := fmt.Errorf("peer %q closed: %w", l.remote.Name, nixl.ErrRemoteDisconnect)
+		if l.close(gone, nil) {
+			l.source.host.PeerDown(l.remote, gone)
+		}
+	}
+	t.wg.Wait()
+	return nil
+}

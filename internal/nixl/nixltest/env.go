@@ -1,0 +1,222 @@
+package nixltest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+// Env makes transports for agents that shall reach one another. It is made anew
+// for every test.
+type Env struct {
+	Name       string
+	Transports func() []nixl.Transport
+}
+
+// limit is how long anything in a test may take before it counts as hung.
+const limit = 20 * time.Second
+
+// Heap is memory on the Go heap, which the race detector watches.
+type Heap []byte
+
+// Bytes returns the memory.
+func (h Heap) Bytes() []byte { return h }
+
+// Agent starts an agent that is closed with the test.
+func (e Env) Agent(t testing.TB, name string, change ...func(*nixl.Config)) *nixl.Agent {
+	t.Helper()
+	cfg := nixl.Config{Name: name, HostID: "host", Transports: e.Transports(), Log: logger(t)}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := nixl.NewAgent(cfg)
+	if err != nil {
+		t.Fatalf("start agent %s: %v", name, err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a
+}
+
+func logger(t testing.TB) *slog.Logger {
+	if os.Getenv("NIXL_TEST_LOG") == "" {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// Region registers size bytes of heap memory.
+func Region(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte) {
+	t.Helper()
+	mem := make(Heap, size)
+	r, err := a.Register(mem, nixl.DRAM, nixl.WithLabel("kv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, mem
+}
+
+// Load makes b known to a.
+func Load(t testing.TB, a, b *nixl.Agent) {
+	t.Helper()
+	name, err := a.LoadRemote(b.Metadata())
+	if err != nil || name != b.Name() {
+		t.Fatalf("LoadRemote() = %q, %v", name, err)
+	}
+}
+
+// Remote returns the region "kv" of b as a sees it.
+func Remote(t testing.TB, a, b *nixl.Agent) nixl.RemoteRegion {
+	t.Helper()
+	r, err := a.RemoteRegion(b.Name(), "kv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Ticket opens a ticket without deadline.
+func Ticket(t testing.TB, a *nixl.Agent, op nixl.Op, descs ...nixl.Desc) nixl.TicketID {
+	t.Helper()
+	id, err := a.OpenTicket(nixl.TicketSpec{Access: op, Descs: descs, Tag: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// New prepares a transfer of one or more pieces.
+func New(t testing.TB, a *nixl.Agent, op nixl.Op, local, remote []nixl.Desc, peer string, o nixl.TransferOpts) *nixl.Transfer {
+	t.Helper()
+	x, err := a.NewTransfer(op, local, remote, peer, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// Do posts a transfer and waits for its end.
+func Do(t testing.TB, x *nixl.Transfer) error {
+	t.Helper()
+	x.Post()
+	return End(t, x)
+}
+
+// End waits for the end of a posted transfer.
+func End(t testing.TB, x *nixl.Transfer) error {
+	t.Helper()
+	select {
+	case <-x.Done():
+	case <-time.After(limit):
+		t.Fatalf("transfer hangs in status %s", x.Status())
+	}
+	return x.Err()
+}
+
+// WantStatus checks the outcome of a transfer.
+func WantStatus(t testing.TB, err error, want ...nixl.Status) {
+	t.Helper()
+	for _, w := range want {
+		if nixl.StatusOf(err) == w {
+			return
+		}
+	}
+	t.Fatalf("got %v (%s), want %v", err, nixl.StatusOf(err), want)
+}
+
+// Next returns the next notification.
+func Next(t testing.TB, a *nixl.Agent) nixl.Notification {
+	t.Helper()
+	select {
+	case n := <-a.Notifications():
+		return n
+	case <-time.After(limit):
+		t.Fatal("no notification")
+		return nixl.Notification{}
+	}
+}
+
+// NoMore checks that no notification waits.
+func NoMore(t testing.TB, a *nixl.Agent) {
+	t.Helper()
+	Poll(t, "no more notifications wait", func() bool { return a.Stats().NotifyWaiting == 0 })
+}
+
+// Drain drops notifications until none waits.
+func Drain(t testing.TB, a *nixl.Agent) {
+	t.Helper()
+	Poll(t, "notifications are drained", func() bool {
+		select {
+		case <-a.Notifications():
+		default:
+		}
+		return a.Stats().NotifyWaiting == 0
+	})
+}
+
+// Poll waits until the condition holds.
+func Poll(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// Context ends with the test's patience.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Fill writes a pattern that depends on the seed.
+func Fill(b []byte, seed uint64) {
+	r := rand.NewPCG(seed, 1)
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, r.Uint64())
+		b = b[8:]
+	}
+	for i := range b {
+		b[i] = byte(r.Uint64())
+	}
+}
+
+// Same checks that got equals want.
+func Same(t testing.TB, got, want []byte) {
+	t.Helper()
+	if bytes.Equal(got, want) {
+		return
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("memory differs from byte %d of %d on: got %#x, want %#x", i, len(want), got[i], want[i])
+		}
+	}
+}
+
+// SameAt checks memory of an agent that peers write. The race detector does not
+// see that one end of a socket follows the other; a lock of the agent tells it.
+func SameAt(t testing.TB, a *nixl.Agent, got, want []byte) {
+	t.Helper()
+	a.Tickets()
+	Same(t, got, want)
+	a.Tickets()
+}
+
+// Blocks returns the descriptors of n blocks of the given size, in random order.
+func Blocks(r *rand.Rand, desc func(off, n uint64) nixl.Desc, n int, size uint64) (descs []nixl.Desc, order []int) {
+	order = r.Perm(n)
+	for _, i := range order {
+		descs = append(descs, desc(uint64(i)*size, size))
+	}
+	return descs, order
+}

@@ -1,0 +1,161 @@
+package nixl
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Notification is a message of a peer. What it stands for, such as the data of
+// a write, is readable when it arrives.
+type Notification struct {
+	From string // the sender's agent name
+	Msg  []byte // the receiver's to keep; empty, never nil, for an empty message
+}
+
+// notifyCost is what a notification costs beside its bytes, so that empty ones
+// are bounded too.
+const notifyCost = 64
+
+// inbox queues notifications until the consumer takes them. It accepts up to a
+// number of bytes; what is beyond waits unaccepted, which makes senders wait. The
+// unaccepted rest is bounded by the window each transport grants a sender.
+type inbox struct {
+	limit   int64
+	handler func(Notification) // may be nil
+	out     chan Notification
+	stats   *counters
+
+	stop chan struct{}
+	done chan struct{}
+	wake chan struct{}
+
+	mu       sync.Mutex
+	queue    []inboxItem
+	accepted int   // leading items of queue that are accepted
+	bytes    int64 // of the accepted ones
+	closed   bool
+}
+
+type inboxItem struct {
+	n    Notification
+	done func(error)
+}
+
+func (it inboxItem) cost() int64 { return int64(len(it.n.Msg)) + notifyCost }
+
+func newInbox(limit int64, handler func(Notification), stats *counters) *inbox {
+	b := &inbox{
+		limit: limit, handler: handler, stats: stats, out: make(chan Notification),
+		stop: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	go b.run()
+	return b
+}
+
+// deliver queues a notification; done is called when it is accepted or never will be.
+func (b *inbox) deliver(from string, msg []byte, done func(error)) {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		done(fmt.Errorf("deliver notification: agent is closed: %w", ErrRemoteDisconnect))
+		return
+	}
+	b.queue = append(b.queue, inboxItem{Notification{From: from, Msg: append([]byte{}, msg...)}, done})
+	accepted := b.acceptLocked()
+	b.mu.Unlock()
+	b.signal()
+	for _, f := range accepted {
+		f(nil)
+	}
+}
+
+// acceptLocked accepts what fits, in order, and returns whom to tell.
+func (b *inbox) acceptLocked() (tell []func(error)) {
+	for b.accepted < len(b.queue) {
+		it := &b.queue[b.accepted]
+		if b.accepted > 0 && b.bytes+it.cost() > b.limit {
+			break
+		}
+		b.accepted++
+		b.bytes += it.cost()
+		tell = append(tell, it.done)
+		it.done = nil
+	}
+	return tell
+}
+
+func (b *inbox) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *inbox) run() {
+	defer close(b.done)
+	for {
+		b.mu.Lock()
+		if b.accepted == 0 {
+			b.mu.Unlock()
+			select {
+			case <-b.wake:
+				continue
+			case <-b.stop:
+				return
+			}
+		}
+		n := b.queue[0].n
+		closed := b.closed
+		b.mu.Unlock()
+		if closed {
+			return
+		}
+		if b.handler != nil {
+			b.handler(n)
+		} else {
+			select {
+			case b.out <- n:
+			case <-b.stop:
+				return
+			}
+		}
+		b.stats.notifyIn.Add(1)
+		b.mu.Lock()
+		b.bytes -= b.queue[0].cost()
+		b.queue[0] = inboxItem{}
+		if b.queue = b.queue[1:]; len(b.queue) == 0 {
+			b.queue = nil
+		}
+		b.accepted--
+		tell := b.acceptLocked()
+		b.mu.Unlock()
+		for _, f := range tell {
+			f(nil)
+		}
+	}
+}
+
+// waiting is the number of accepted notifications nobody has taken.
+func (b *inbox) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.accepted
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		<-b.done
+		return
+	}
+	b.closed = true
+	rest := b.queue[b.accepted:]
+	b.queue = b.queue[:b.accepted]
+	b.mu.Unlock()
+	for _, it := range rest {
+		it.done(fmt.Errorf("deliver notification: agent closes: %w", ErrRemoteDisconnect))
+	}
+	close(b.stop)
+	<-b.done
+}

@@ -1,0 +1,352 @@
+package nixl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// PeerState is what an agent knows of a peer.
+type PeerState uint8
+
+const (
+	PeerLoaded  PeerState = iota + 1 // metadata is loaded, transfers may be posted
+	PeerFailed                       // the connection broke; load its metadata again
+	PeerInbound                      // only connected to this agent, metadata not loaded
+)
+
+// String returns "loaded", "failed" or "inbound".
+func (s PeerState) String() string {
+	switch s {
+	case PeerLoaded:
+		return "loaded"
+	case PeerFailed:
+		return "failed"
+	case PeerInbound:
+		return "inbound"
+	}
+	return "unknown"
+}
+
+// MarshalText returns the word of String.
+func (s PeerState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// PeerInfo describes a peer for people and metrics.
+type PeerInfo struct {
+	Name        string
+	Incarnation string
+	HostID      string
+	Transport   string // the one chosen for transfers to the peer, or used by it
+	State       PeerState
+	Reason      string // why that transport was chosen, or why the peer failed
+	Inbound     int    // open connections of the peer to this agent, by session
+	Since       time.Time
+}
+
+// peer is loaded metadata. Only state, reason and regions change after LoadRemote,
+// under Agent.mu.
+type peer struct {
+	Remote
+	transport Transport
+	state     PeerState
+	reason    string
+	since     time.Time
+	conns     []transportConn
+	regions   []RemoteRegion
+	cover     []Desc // of the regions, sorted
+	agent     *Agent
+}
+
+// covers reports the first descriptor outside of the peer's regions.
+func (p *peer) covers(descs []Desc) error {
+	p.agent.mu.RLock()
+	defer p.agent.mu.RUnlock()
+	for i, d := range descs {
+		if coveringPiece(p.cover, d) < 0 {
+			return fmt.Errorf("remote descriptor %d (%s) is outside of its regions: %w", i, d, ErrNotFound)
+		}
+	}
+	return nil
+}
+
+func (p *peer) setRegions(rs []RemoteRegion) {
+	p.regions, p.cover = rs, make([]Desc, 0, len(rs))
+	for _, r := range rs {
+		p.cover = append(p.cover, r.Base)
+	}
+	// Not merged: a descriptor that spans two registrations is refused.
+	slices.SortFunc(p.cover, compareDesc)
+}
+
+// LoadRemote makes the agent of a metadata blob known, chooses its transport and
+// returns its name. It does not connect. Loading the same blob again does nothing;
+// a blob of the same incarnation with other regions replaces the regions; one of
+// another incarnation replaces the peer, whose transfers end with
+// ErrRemoteDisconnect. A peer that failed can be loaded again.
+//
+// Errors: ErrMismatch for a malformed blob, ErrInvalidParam for the agent's own,
+// ErrNotAllowed for the same incarnation with other connection data,
+// ErrNotSupported when no transport reaches the peer; nothing is remembered then.
+func (a *Agent) LoadRemote(blob []byte) (string, error) {
+	m, err := decodeMetadata(blob)
+	if err != nil {
+		return "", err
+	}
+	if m.Name == a.self.Name {
+		return "", fmt.Errorf("load remote %q: that is this agent's own name: %w", m.Name, ErrInvalidParam)
+	}
+	tr, remote, reason, odd, err := a.choose(m)
+	if err != nil {
+		return "", fmt.Errorf("load remote %q: %w", m.Name, err)
+	}
+
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return "", fmt.Errorf("load remote %q: agent is closed: %w", m.Name, ErrNotAllowed)
+	}
+	old := a.peers[m.Name]
+	live := old != nil && old.state == PeerLoaded
+	if live && old.Incarnation == m.Incarnation {
+		defer a.mu.Unlock()
+		if !slices.EqualFunc(old.conns, m.conns, func(x, y transportConn) bool {
+			return x.name == y.name && slices.Equal(x.conn, y.conn)
+		}) {
+			return "", fmt.Errorf("load remote %q: same incarnation with other connection data: %w", m.Name, ErrNotAllowed)
+		}
+		old.setRegions(m.regions)
+		return m.Name, nil
+	}
+	if old == nil && !a.roomLocked() {
+		a.mu.Unlock()
+		return "", fmt.Errorf("load remote %q: %d peers are loaded: %w", m.Name, len(a.peers), ErrBackend)
+	}
+	a.generation++
+	remote.Generation = a.generation
+	p := &peer{Remote: remote, transport: tr, state: PeerLoaded, reason: reason, since: time.Now(), conns: m.conns, agent: a}
+	p.setRegions(m.regions)
+	tr.Attach(p.Remote)
+	a.peers[m.Name] = p
+	a.mu.Unlock()
+
+	if live {
+		old.transport.Disconnect(old.Remote, fmt.Errorf("peer %q was replaced by incarnation %s: %w", m.Name, m.Incarnation, ErrRemoteDisconnect))
+	}
+	level := slog.LevelInfo
+	if odd {
+		level = slog.LevelWarn
+	}
+	a.log.Log(context.Background(), level, "nixl peer loaded", "peer", m.Name, "incarnation", m.Incarnation, "transport", tr.Name(), "reason", reason, "regions", len(m.regions))
+	return m.Name, nil
+}
+
+// roomLocked reports whether one more peer fits; failed ones make room.
+func (a *Agent) roomLocked() bool {
+	if len(a.peers) < a.limits.Peers {
+		return true
+	}
+	var oldest *peer
+	for _, p := range a.peers {
+		if p.state == PeerFailed && (oldest == nil || p.since.Before(oldest.since)) {
+			oldest = p
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(a.peers, oldest.Name)
+	return true
+}
+
+// choose returns the first transport, in the configured order, that reaches the
+// peer. odd is set when a better one should have reached it.
+func (a *Agent) choose(m metadata) (_ Transport, _ Remote, reason string, odd bool, _ error) {
+	var why []string
+	for _, tr := range a.transports {
+		if len(a.force) > 0 && !slices.Contains(a.force, tr.Name()) {
+			why = append(why, tr.Name()+": not among the forced transports")
+			continue
+		}
+		r := Remote{Identity: m.Identity, Conn: m.conn(tr.Name())}
+		reason, err := tr.Reach(r)
+		if err != nil {
+			why = append(why, tr.Name()+": "+err.Error())
+			odd = odd || !errors.Is(err, ErrNotSupported)
+			continue
+		}
+		if len(why) > 0 {
+			reason += " (" + strings.Join(why, "; ") + ")"
+		}
+		return tr, r, reason, odd, nil
+	}
+	if len(why) == 0 {
+		why = append(why, "none configured")
+	}
+	return nil, Remote{}, "", odd, fmt.Errorf("no transport: %s: %w", strings.Join(why, "; "), ErrNotSupported)
+}
+
+// Invalidate forgets a peer; its running transfers end with ErrNotFound. It
+// returns ErrNotFound if the peer was not known.
+func (a *Agent) Invalidate(name string) error {
+	a.mu.Lock()
+	p := a.peers[name]
+	live := p != nil && p.state == PeerLoaded
+	delete(a.peers, name)
+	a.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("invalidate %q: %w", name, ErrNotFound)
+	}
+	if live {
+		p.transport.Disconnect(p.Remote, fmt.Errorf("peer %q was invalidated: %w", name, ErrNotFound))
+	}
+	return nil
+}
+
+// Known reports whether this incarnation of the peer is loaded and has not
+// failed; an empty incarnation stands for any.
+func (a *Agent) Known(name, incarnation string) bool {
+	p := a.current(name)
+	return p != nil && (incarnation == "" || p.Incarnation == incarnation)
+}
+
+// current returns the peer if it is loaded and has not failed.
+func (a *Agent) current(name string) *peer {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if p := a.peers[name]; p != nil && p.state == PeerLoaded {
+		return p
+	}
+	return nil
+}
+
+// RemoteRegion finds a region of a loaded peer by its label.
+func (a *Agent) RemoteRegion(name, label string) (RemoteRegion, error) {
+	rs, err := a.RemoteRegions(name)
+	if err != nil {
+		return RemoteRegion{}, err
+	}
+	for _, r := range rs {
+		if r.Label == label {
+			return r, nil
+		}
+	}
+	return RemoteRegion{}, fmt.Errorf("region %q of peer %q: %w", label, name, ErrNotFound)
+}
+
+// RemoteRegions lists the regions of a loaded peer.
+func (a *Agent) RemoteRegions(name string) ([]RemoteRegion, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	p := a.peers[name]
+	if p == nil || p.state != PeerLoaded {
+		return nil, fmt.Errorf("regions of peer %q: not loaded: %w", name, ErrNotFound)
+	}
+	return slices.Clone(p.regions), nil
+}
+
+// Peers lists the known peers by name: loaded and failed ones, and those that
+// only connected to this agent.
+func (a *Agent) Peers() []PeerInfo {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	inbound := map[inboundKey]PeerInfo{}
+	for k, in := range a.inbound {
+		inbound[k] = *in
+	}
+	out := make([]PeerInfo, 0, len(a.peers)+len(inbound))
+	for _, p := range a.peers {
+		info := PeerInfo{
+			Name: p.Name, Incarnation: p.Incarnation, HostID: p.HostID,
+			Transport: p.transport.Name(), State: p.state, Reason: p.reason, Since: p.since,
+		}
+		for k, in := range inbound {
+			if k.name == p.Name && k.incarnation == p.Incarnation {
+				info.Inbound += in.Inbound
+				delete(inbound, k)
+			}
+		}
+		out = append(out, info)
+	}
+	for _, in := range inbound {
+		out = append(out, in)
+	}
+	slices.SortFunc(out, func(x, y PeerInfo) int {
+		return strings.Compare(x.Name+"\x00"+x.Incarnation+"\x00"+x.Transport, y.Name+"\x00"+y.Incarnation+"\x00"+y.Transport)
+	})
+	return out
+}
+
+type inboundKey struct{ name, incarnation, transport string }
+
+// peerDown marks an outgoing peer failed after its connection broke.
+func (a *Agent) peerDown(r Remote, cause error) {
+	a.mu.Lock()
+	p := a.peers[r.Name]
+	if p == nil || p.Generation != r.Generation || p.state != PeerLoaded {
+		a.mu.Unlock()
+		return
+	}
+	p.state, p.reason, p.since = PeerFailed, cause.Error(), time.Now()
+	a.mu.Unlock()
+	a.stats.peerDowns.Add(1)
+	a.log.Warn("nixl peer failed", "peer", r.Name, "incarnation", r.Incarnation, "transport", p.transport.Name(), "error", cause)
+	p.transport.Disconnect(r, cause)
+	a.downs.push(PeerDown{Peer: r.Name, Incarnation: r.Incarnation, Transport: p.transport.Name(), Cause: cause, At: time.Now()})
+}
+
+func (a *Agent) inboundUp(transport string, from Identity) {
+	k := inboundKey{from.Name, from.Incarnation, transport}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in := a.inbound[k]
+	if in == nil {
+		in = &PeerInfo{
+			Name: from.Name, Incarnation: from.Incarnation, HostID: from.HostID, Transport: transport,
+			State: PeerInbound, Reason: "connected to this agent", Since: time.Now(),
+		}
+		a.inbound[k] = in
+	}
+	in.Inbound++
+}
+
+func (a *Agent) inboundDown(transport string, from Identity, cause error) {
+	k := inboundKey{from.Name, from.Incarnation, transport}
+	a.mu.Lock()
+	if in := a.inbound[k]; in != nil {
+		if in.Inbound--; in.Inbound <= 0 {
+			delete(a.inbound, k)
+		}
+	}
+	a.mu.Unlock()
+	if cause != nil {
+		a.stats.peerDowns.Add(1)
+		a.log.Warn("nixl inbound peer lost", "peer", from.Name, "incarnation", from.Incarnation, "transport", transport, "error", cause)
+	}
+	a.downs.push(PeerDown{Peer: from.Name, Incarnation: from.Incarnation, Transport: transport, Inbound: true, Cause: cause, At: time.Now()})
+}
+
+// Notify delivers a message to the peer's agent and returns when that agent has
+// accepted it, or with an error when ctx ends or the peer fails; the message may or
+// may not arrive then. A message sent after Notify has returned, or after a
+// transfer has ended, arrives later than theirs.
+func (a *Agent) Notify(ctx context.Context, name string, msg []byte) error {
+	if len(msg) > a.limits.NotifySize {
+		return fmt.Errorf("notify %q: %d bytes, at most %d: %w", name, len(msg), a.limits.NotifySize, ErrInvalidParam)
+	}
+	p := a.current(name)
+	if p == nil {
+		return fmt.Errorf("notify %q: peer is not loaded: %w", name, ErrNotFound)
+	}
+	if err := p.transport.Notify(ctx, p.Remote, msg); err != nil {
+		if ctx.Err() != nil && !errors.Is(err, ErrRemoteDisconnect) {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("notify %q: %w", name, err)
+	}
+	a.stats.notifyOut.Add(1)
+	return nil
+}

@@ -1,0 +1,179 @@
+package nixl
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	probeBytes    = 2 << 20
+	probeLifetime = 5 * time.Second
+	probeRounds   = 4
+)
+
+// SelfTestResult is what SelfTest measured.
+type SelfTestResult struct {
+	Transport string
+	Bytes     int           // per round and direction
+	RTT       time.Duration // of a small request to the peer's agent
+	WriteGBps float64       // 1e9 bytes per second, the best round
+	ReadGBps  float64
+}
+
+// SelfTest writes a random pattern into scratch memory of the peer, reads it back
+// and compares, over the transport chosen for the peer. ErrMismatch means that bytes
+// changed on the way. A peer serves one self-test at a time; others wait.
+func (a *Agent) SelfTest(ctx context.Context, peer string) (SelfTestResult, error) {
+	res, err := a.selfTest(ctx, peer)
+	if err != nil {
+		return SelfTestResult{}, fmt.Errorf("self-test with %q: %w", peer, err)
+	}
+	a.log.Info("nixl self-test passed", "peer", peer, "transport", res.Transport,
+		"write_gbps", res.WriteGBps, "read_gbps", res.ReadGBps, "rtt", res.RTT)
+	return res, nil
+}
+
+func (a *Agent) selfTest(ctx context.Context, name string) (SelfTestResult, error) {
+	p := a.current(name)
+	if p == nil {
+		return SelfTestResult{}, fmt.Errorf("peer is not loaded: %w", ErrNotFound)
+	}
+	ar, err := NewArena(probeBytes)
+	if err != nil {
+		return SelfTestResult{}, err
+	}
+	defer func() { _ = ar.Close() }() // refused if a canceled transfer still uses it: closed with the process then
+	reg, err := a.regions.add(ar, DRAM, registerOptions{label: "self-test", private: true})
+	if err != nil {
+		return SelfTestResult{}, err
+	}
+	defer func() { _ = reg.Deregister() }()
+
+	probe, rtt, err := openProbe(ctx, p)
+	if err != nil {
+		return SelfTestResult{}, err
+	}
+	defer p.transport.CloseProbe(p.Remote, probe.Ticket)
+	if probe.Desc.Len < probeBytes {
+		return SelfTestResult{}, fmt.Errorf("peer offers %d bytes: %w", probe.Desc.Len, ErrMismatch)
+	}
+	probe.Desc.Len = probeBytes
+
+	res := SelfTestResult{Transport: p.transport.Name(), Bytes: probeBytes, RTT: rtt}
+	want := make([]byte, probeBytes)
+	for range probeRounds {
+		fillRandom(want)
+		copy(ar.Bytes(), want)
+		w, err := a.probeRound(ctx, Write, reg, p, probe)
+		if err != nil {
+			return SelfTestResult{}, err
+		}
+		clear(ar.Bytes())
+		r, err := a.probeRound(ctx, Read, reg, p, probe)
+		if err != nil {
+			return SelfTestResult{}, err
+		}
+		if !bytes.Equal(ar.Bytes(), want) {
+			return SelfTestResult{}, fmt.Errorf("the pattern came back changed: %w", ErrMismatch)
+		}
+		res.WriteGBps, res.ReadGBps = max(res.WriteGBps, w), max(res.ReadGBps, r)
+	}
+	return res, nil
+}
+
+func openProbe(ctx context.Context, p *peer) (Probe, time.Duration, error) {
+	for {
+		start := time.Now()
+		probe, err := p.transport.OpenProbe(ctx, p.Remote)
+		if err == nil || !errors.Is(err, ErrBackend) {
+			return probe, time.Since(start), err
+		}
+		select { // another peer tests now
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return Probe{}, 0, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func (a *Agent) probeRound(ctx context.Context, op Op, reg *Region, p *peer, probe Probe) (gbps float64, err error) {
+	t, err := a.newTransfer(op, []Desc{reg.Desc(0, probeBytes)}, []Desc{probe.Desc}, p, TransferOpts{Ticket: probe.Ticket})
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	t.Post()
+	if err := t.Wait(ctx); err != nil {
+		t.Release()
+		<-t.Done() // bounded: a canceled transfer ends
+		return 0, err
+	}
+	return probeBytes / 1e9 / max(time.Since(start).Seconds(), 1e-9), nil
+}
+
+func fillRandom(b []byte) {
+	r := rand.NewPCG(rand.Uint64(), rand.Uint64())
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, r.Uint64())
+		b = b[8:]
+	}
+}
+
+// probeSlot is the scratch memory an agent lends to the self-test of a peer,
+// allocated at first use.
+type probeSlot struct {
+	mu     sync.Mutex
+	arena  *Arena
+	region *Region
+	ticket TicketID
+}
+
+func (a *Agent) openProbe(from string) (Probe, error) {
+	s := &a.probes
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.tickets.isOpen(s.ticket) {
+		return Probe{}, fmt.Errorf("lend scratch memory to %q: another self-test is running: %w", from, ErrBackend)
+	}
+	if s.region == nil {
+		ar, err := NewArena(probeBytes)
+		if err != nil {
+			return Probe{}, err
+		}
+		if s.region, err = a.regions.add(ar, DRAM, registerOptions{label: "self-test", private: true}); err != nil {
+			return Probe{}, errors.Join(err, ar.Close())
+		}
+		s.arena = ar
+	}
+	d := s.region.Desc(0, probeBytes)
+	id, err := a.tickets.openTicket(TicketSpec{Descs: []Desc{d}, Deadline: time.Now().Add(probeLifetime), Tag: "self-test of " + from}, true)
+	if err != nil {
+		return Probe{}, err
+	}
+	s.ticket = id
+	return Probe{Ticket: id, Desc: d}, nil
+}
+
+// closeProbe ends the probe early; a peer may only end the one it was lent.
+func (a *Agent) closeProbe(id TicketID) {
+	a.probes.mu.Lock()
+	mine := !id.IsZero() && id == a.probes.ticket
+	a.probes.mu.Unlock()
+	if mine {
+		a.tickets.stopID(id)
+	}
+}
+
+func (s *probeSlot) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.region != nil && s.region.Deregister() == nil {
+		_ = s.arena.Close()
+	}
+}

@@ -1,0 +1,133 @@
+package tcp
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+const (
+	helloMagic   = 0x4c584e44 // "DNXL"
+	helloVersion = 1
+)
+
+// errProtocol marks what a correct peer never sends.
+var errProtocol = errors.New("protocol violation")
+
+type secret [32]byte
+
+// connInfo is what the metadata blob says about this transport.
+type connInfo struct {
+	token secret
+	addr  string
+}
+
+func (c connInfo) encode() []byte { return append(append([]byte{1}, c.token[:]...), c.addr...) }
+
+func parseConnInfo(b []byte) (connInfo, error) {
+	var c connInfo
+	if len(b) < 1+len(c.token)+1 || b[0] != 1 || len(b) > 1+len(c.token)+300 {
+		return c, fmt.Errorf("connection data of %d bytes: %w", len(b), nixl.ErrMismatch)
+	}
+	copy(c.token[:], b[1:])
+	c.addr = string(b[1+len(c.token):])
+	return c, nil
+}
+
+// hello is the first frame of a connection. It names the target too, so that
+// another agent that was given the same port does not let the initiator in.
+type hello struct {
+	token      secret
+	generation uint64 // of the session; the initiator counts them up
+	from       nixl.Identity
+	to         nixl.Identity // name and incarnation
+}
+
+func (h hello) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
+	b = binary.LittleEndian.AppendUint16(b, helloVersion)
+	b = append(b, h.token[:]...)
+	b = binary.LittleEndian.AppendUint64(b, h.generation)
+	for _, s := range []string{h.from.Name, h.from.Incarnation, h.from.HostID, h.to.Name, h.to.Incarnation} {
+		b = append(append(b, byte(len(s))), s...)
+	}
+	return b
+}
+
+func parseHello(b []byte) (hello, error) {
+	var h hello
+	const fixed = 4 + 2 + len(h.token) + 8
+	if len(b) < fixed || binary.LittleEndian.Uint32(b) != helloMagic {
+		return h, fmt.Errorf("no hello: %w", errProtocol)
+	}
+	if v := binary.LittleEndian.Uint16(b[4:]); v != helloVersion {
+		return h, fmt.Errorf("hello of version %d, want %d: %w", v, helloVersion, nixl.ErrMismatch)
+	}
+	b = b[6:]
+	b = b[copy(h.token[:], b):]
+	h.generation = binary.LittleEndian.Uint64(b)
+	b = b[8:]
+	for _, s := range []*string{&h.from.Name, &h.from.Incarnation, &h.from.HostID, &h.to.Name, &h.to.Incarnation} {
+		if len(b) == 0 || len(b)-1 < int(b[0]) {
+			return h, fmt.Errorf("truncated hello: %w", errProtocol)
+		}
+		n := 1 + int(b[0])
+		*s, b = string(b[1:n]), b[n:]
+	}
+	if len(b) != 0 || h.from.Name == "" || h.from.Incarnation == "" {
+		return h, fmt.Errorf("malformed hello: %w", errProtocol)
+	}
+	return h, nil
+}
+
+// check reports why the target does not let the initiator in.
+func (h hello) check(self nixl.Identity, token secret) error {
+	switch {
+	case subtle.ConstantTimeCompare(h.token[:], token[:]) != 1:
+		return fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
+	case h.to.Name != self.Name:
+		return fmt.Errorf("this is agent %q, not %q: %w", self.Name, h.to.Name, nixl.ErrMismatch)
+	case h.to.Incarnation != self.Incarnation:
+		return fmt.Errorf("agent %q was restarted: %w", self.Name, nixl.ErrMismatch)
+	}
+	return nil
+}
+
+// welcome answers a hello that was accepted. It tells the initiator what the
+// target can take, so that it is never exceeded by mistake.
+type welcome struct {
+	silence     time.Duration
+	open        uint32 // parts per connection
+	descs       uint32 // per part
+	openDescs   uint32 // of all open parts of a connection
+	notifySize  uint32
+	windowCount uint32
+	windowBytes uint32
+}
+
+func (w welcome) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(w.silence.Milliseconds()))
+	for _, v := range []uint32{w.open, w.descs, w.openDescs, w.notifySize, w.windowCount, w.windowBytes} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+func parseWelcome(b []byte) (welcome, error) {
+	if len(b) != 7*4 {
+		return welcome{}, fmt.Errorf("welcome of %d bytes: %w", len(b), errProtocol)
+	}
+	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+	w := welcome{
+		silence: time.Duration(u(0)) * time.Millisecond,
+		open:    u(1), descs: u(2), openDescs: u(3), notifySize: u(4), windowCount: u(5), windowBytes: u(6),
+	}
+	if w.silence <= 0 || w.open == 0 || w.descs == 0 || w.openDescs == 0 || w.windowCount == 0 || w.windowBytes == 0 {
+		return welcome{}, fmt.Errorf("welcome with a zero limit: %w", errProtocol)
+	}
+	return w, nil
+}

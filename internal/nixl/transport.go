@@ -1,0 +1,90 @@
+package nixl
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Transport moves bytes to and from peers for one agent. Implementations live in
+// sub-packages. A transport owns its goroutines and connections until Close.
+//
+// It may call the methods of Host and Job from any goroutine, but never while it
+// holds a lock that Submit, Notify, Disconnect or Close take.
+type Transport interface {
+	// Name is the transport's name in logs, metrics and metadata, such as "tcp".
+	Name() string
+	// Start is called once, by NewAgent. It returns what peers need to reach this
+	// agent, which travels in the metadata blob; nil if it cannot be reached.
+	Start(h Host) (conn []byte, err error)
+	// Reach reports how the peer would be reached, or why it cannot be. An error
+	// that is not ErrNotSupported means that it should have been possible. It must not
+	// block: it looks, it does not connect.
+	Reach(r Remote) (reason string, err error)
+	// Attach makes a generation known, before any other call for it. It must not
+	// block. Calls for a generation that is not attached fail with ErrNotFound.
+	Attach(r Remote)
+	// Submit starts a job and never blocks. It ends every job with Job.Finish.
+	Submit(r Remote, j *Job)
+	// Notify delivers a message that belongs to no transfer. It returns when the
+	// peer's agent has accepted it. Messages whose Notify calls follow one another
+	// arrive in that order.
+	Notify(ctx context.Context, r Remote, msg []byte) error
+	// OpenProbe asks the peer for memory to test the path with, CloseProbe gives
+	// it back.
+	OpenProbe(ctx context.Context, r Remote) (Probe, error)
+	CloseProbe(r Remote, id TicketID)
+	// Disconnect ends all jobs for the generation with cause, and forgets it; jobs may
+	// end shortly after it returns.
+	// It does not report Host.PeerDown.
+	Disconnect(r Remote, cause error)
+	// Close ends everything and waits for it. Jobs end with ErrCanceled.
+	Close() error
+}
+
+// Identity says who an agent is.
+type Identity struct {
+	Name        string
+	Incarnation string
+	HostID      string
+}
+
+// Remote is a loaded peer as a transport sees it.
+type Remote struct {
+	Identity
+	Generation uint64 // of the loaded metadata; unique in this agent
+	Conn       []byte // what the peer's transport of the same name returned from Start; nil if it has none
+}
+
+// Host is the agent as a transport sees it: the target side of every access and
+// the place where events are reported.
+type Host interface {
+	Self() Identity
+	Log() *slog.Logger
+	Limits() Limits
+	// Acquire checks an access by a peer and, if it is allowed, returns the memory.
+	// The transport must release the Grant. Errors wrap a Status; refusals are
+	// counted.
+	Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error)
+	// Deliver queues a notification. done is called once, with nil when the agent
+	// has accepted it within its byte limit, or with an error when it never will.
+	// Notifications are delivered in the order of the calls. It never blocks.
+	Deliver(from string, msg []byte, done func(error))
+	// OpenProbe and CloseProbe serve Transport.OpenProbe and CloseProbe of a peer.
+	OpenProbe(from string) (Probe, error)
+	CloseProbe(id TicketID)
+	// PeerDown reports that the connection for an outgoing generation broke. The
+	// agent forgets that generation.
+	PeerDown(r Remote, cause error)
+	// InboundUp and InboundDown report that a peer connected to this agent, and
+	// that this connection ended. A nil cause is an orderly end.
+	InboundUp(transport string, from Identity)
+	InboundDown(transport string, from Identity, cause error)
+	// Refused counts what a peer sent and this agent rejected before Acquire.
+	Refused(reason RefuseReason)
+}
+
+// Probe is a piece of scratch memory of a peer, with the ticket to use it.
+type Probe struct {
+	Ticket TicketID
+	Desc   Desc
+}
