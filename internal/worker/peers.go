@@ -2,10 +2,14 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -20,6 +24,8 @@ type peers struct {
 
 	mu     sync.Mutex // one load at a time
 	loaded map[string]bool
+	tested map[string]bool  // for run only
+	broken map[string]error // peers whose path garbles data
 }
 
 func watchPeers(ctx context.Context, w *Worker) (*peers, error) {
@@ -30,8 +36,8 @@ func watchPeers(ctx context.Context, w *Worker) (*peers, error) {
 		cancel()
 		return nil, fmt.Errorf("watch NIXL metadata: %w", err)
 	}
-	p := &peers{w: w, blobs: blobs, cancel: cancel, done: make(chan struct{}), loaded: map[string]bool{}}
-	go p.forgetLost(ctx)
+	p := &peers{w: w, blobs: blobs, cancel: cancel, done: make(chan struct{}), loaded: map[string]bool{}, tested: map[string]bool{}, broken: map[string]error{}}
+	go p.run(ctx)
 	return p, nil
 }
 
@@ -45,6 +51,9 @@ func (p *peers) close() {
 func (p *peers) ensure(ctx context.Context, agent string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.broken[agent]; err != nil {
+		return err
+	}
 	if p.w.nixl.Known(agent, "") {
 		return nil
 	}
@@ -68,25 +77,67 @@ func (p *peers) ensure(ctx context.Context, agent string) error {
 	return nil
 }
 
-// forgetLost invalidates peers whose metadata has left the store.
-func (p *peers) forgetLost(ctx context.Context) {
+// run keeps the peers current until ctx ends: those whose metadata appears are
+// loaded and their path is proven before the first prompt needs it, those whose
+// metadata is gone are forgotten.
+func (p *peers) run(ctx context.Context) {
 	defer close(p.done)
 	for {
+		p.forgetLost()
+		p.meetNew(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.blobs.Changed():
 		}
-		p.mu.Lock()
-		for agent := range p.loaded {
-			if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)); ok {
-				continue
-			}
-			if err := p.w.nixl.Invalidate(agent); err != nil {
-				p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
-			}
-			delete(p.loaded, agent)
+	}
+}
+
+// selfTestTimeout bounds the proof of one path.
+const selfTestTimeout = 5 * time.Second
+
+// meetNew loads peers that are new and writes and reads a checked pattern over the
+// path that was chosen. A path that garbles data is never used; a peer that does
+// not answer now is tried when it is needed.
+func (p *peers) meetNew(ctx context.Context) {
+	prefix := cluster.NIXLMetadataPrefix(p.w.cfg.Namespace)
+	for key := range p.blobs.Snapshot() {
+		agent := strings.TrimPrefix(key, prefix)
+		if p.tested[agent] || ctx.Err() != nil {
+			continue
 		}
-		p.mu.Unlock()
+		if err := p.ensure(ctx, agent); err != nil {
+			p.w.log.Warn("decode worker not reachable yet", "peer", agent, "error", err)
+			continue
+		}
+		test, cancel := context.WithTimeout(ctx, selfTestTimeout)
+		_, err := p.w.nixl.SelfTest(test, agent)
+		cancel()
+		p.tested[agent] = true
+		if errors.Is(err, nixl.ErrMismatch) {
+			p.w.log.Error("the path to a decode worker garbles data and is not used", "peer", agent, "error", err)
+			p.mu.Lock()
+			p.broken[agent] = fmt.Errorf("%w: %w", errMismatch, err)
+			p.mu.Unlock()
+		} else if err != nil && ctx.Err() == nil {
+			p.w.log.Warn("path to a decode worker not tested", "peer", agent, "error", err)
+		}
+	}
+}
+
+// forgetLost invalidates peers whose metadata has left the store.
+func (p *peers) forgetLost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for agent := range p.loaded {
+		if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)); ok {
+			continue
+		}
+		if err := p.w.nixl.Invalidate(agent); err != nil {
+			p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
+		}
+		delete(p.loaded, agent)
+		delete(p.tested, agent)
+		delete(p.broken, agent)
 	}
 }

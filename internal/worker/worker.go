@@ -172,6 +172,9 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 		return nil, fmt.Errorf("start engine: %w", err)
 	}
 	w.engine.Store(e)
+	if w.Role() == cluster.RolePrefill {
+		return e, nil // it writes to others, nobody writes to it
+	}
 	// The metadata is there before anyone can learn this agent's name.
 	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, ncfg.Name) }
 	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.nixl.Metadata() }); err != nil {
