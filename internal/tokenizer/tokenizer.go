@@ -1,0 +1,135 @@
+package tokenizer
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Tokenizer encodes and decodes text with one vocabulary. It is immutable and
+// safe for concurrent use.
+type Tokenizer struct {
+	vocab         vocabulary
+	rawTokens     *addedMatcher // added tokens that match before normalization
+	normTokens    *addedMatcher // and after it
+	normalizers   []normalizer
+	preTokenizers []preTokenizer
+	model         model
+	post          postProcessor
+	decoder       []decodeStep
+	byteDecoder   bool     // the decoder is ByteLevel alone
+	raw           []string // then: the bytes of each id
+
+	encoders sync.Pool // of *encoder
+}
+
+// model turns one pre-tokenized piece into ids, appended to e.ids.
+type model interface {
+	encode(e *encoder, s string)
+}
+
+// Encode returns the ids of text. Added tokens written in the text, special
+// ones included, are recognised; addSpecial makes the post-processor add its
+// own, such as a first token. Text that is not UTF-8 counts as having U+FFFD in
+// place of each maximal ill-formed part.
+//
+// Encode cannot fail: see [Tokenizer.EncodeChecked] for the two conditions it
+// passes over.
+func (t *Tokenizer) Encode(text string, addSpecial bool) []uint32 {
+	return t.EncodeTo(nil, text, addSpecial)
+}
+
+// EncodeTo is Encode appending to dst.
+func (t *Tokenizer) EncodeTo(dst []uint32, text string, addSpecial bool) []uint32 {
+	ids, _ := t.EncodeChecked(dst, text, addSpecial)
+	return ids
+}
+
+// EncodeChecked is EncodeTo reporting what Encode passes over: a pattern of the
+// file ran out of time, so part of the text was not split (ErrPatternTimeout);
+// characters outside the vocabulary were dropped because the model has no
+// unknown token (ErrUnknownText).
+func (t *Tokenizer) EncodeChecked(dst []uint32, text string, addSpecial bool) ([]uint32, error) {
+	return t.encodeTemplate(dst, t.post.single, text, "", addSpecial)
+}
+
+// EncodePair encodes two texts that belong together, as the file's template for
+// pairs says.
+func (t *Tokenizer) EncodePair(a, b string, addSpecial bool) []uint32 {
+	ids, _ := t.encodeTemplate(nil, t.post.pair, a, b, addSpecial)
+	return ids
+}
+
+func (t *Tokenizer) encodeTemplate(dst []uint32, template []templatePart, a, b string, addSpecial bool) ([]uint32, error) {
+	e := t.encoders.Get().(*encoder)
+	defer e.release()
+	e.ids = dst
+	for _, part := range template {
+		switch part.sequence {
+		case sequenceA:
+			e.text(toValid(a))
+		case sequenceB:
+			e.text(toValid(b))
+		default:
+			if addSpecial {
+				e.ids = append(e.ids, part.ids...)
+			}
+		}
+	}
+	return e.ids, e.err
+}
+
+// Decode returns the text of ids. With skipSpecial, special tokens leave no
+// text. Ids outside the vocabulary are skipped; bytes that are not UTF-8 come
+// out as U+FFFD.
+func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
+	s := t.newStream(skipSpecial, true)
+	s.push(ids)
+	return s.Flush()
+}
+
+// VocabSize is the largest id plus one. A model's embedding can be larger
+// (padding), never smaller.
+func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
+
+// TokenID returns the id of a token given as the file spells it.
+func (t *Tokenizer) TokenID(content string) (uint32, bool) {
+	id, ok := t.vocab.ids[content]
+	return id, ok
+}
+
+// Token returns the file's spelling of id; ok is false if there is no such
+// token.
+func (t *Tokenizer) Token(id uint32) (content string, ok bool) {
+	return t.vocab.token(id)
+}
+
+// IsSpecial reports whether id is a special token: one that Decode leaves out
+// on request.
+func (t *Tokenizer) IsSpecial(id uint32) bool {
+	return int64(id) < int64(len(t.vocab.special)) && t.vocab.special[id]
+}
+
+// TokenBytes returns the bytes id contributes to a text when it is not the
+// first token, nil for an unknown id. They need not be whole characters.
+func (t *Tokenizer) TokenBytes(id uint32) []byte {
+	content, ok := t.Token(id)
+	if !ok {
+		return nil
+	}
+	b := []byte(content)
+	for _, step := range t.decoder {
+		b = step.middle(b)
+	}
+	return b
+}
+
+// AddedTokens returns the tokens that are matched in text as a whole, in order
+// of id.
+func (t *Tokenizer) AddedTokens() []AddedToken {
+	out := make([]AddedToken, 0, len(t.vocab.added))
+	for _, id := range slices.Sorted(maps.Keys(t.vocab.added)) {
+		out = append(out, *t.vocab.added[id])
+	}
+	return out
+}
