@@ -65,16 +65,21 @@ func TestLockExcludes(t *testing.T) {
 	}
 }
 
+// heldByChild keeps the file of the lock open: a collected file is closed.
+var heldByChild *Lock
+
 // A lock ends with its process, however that ends.
 func TestLockOfAKilledProcess(t *testing.T) {
 	if dir := os.Getenv("STATEDIR_TEST_HOLD"); dir != "" {
-		if _, err := (Node{Path: dir}).Lock(); err != nil {
+		l, err := (Node{Path: dir}).Lock()
+		if err != nil {
 			t.Fatal(err)
 		}
+		heldByChild = l
 		if err := os.WriteFile(filepath.Join(dir, "held"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		select {}
+		time.Sleep(time.Hour) // until it is killed; select{} would count as a deadlock
 	}
 	_, n := openNode(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLockOfAKilledProcess$")
