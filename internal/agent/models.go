@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
@@ -41,7 +41,7 @@ func (m *models) dir(spec cluster.ModelSpec) (string, error) {
 	if spec.Path != "" {
 		return spec.Path, nil
 	}
-	dir, err := model.Builtin(filepath.Join(m.a.cfg.StateDir, "models"))
+	dir, err := model.Builtin(m.a.cfg.StateDir)
 	if err != nil {
 		return "", fmt.Errorf("write the built-in model: %w", err)
 	}
@@ -64,6 +64,9 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 		if sm.model, sm.err = model.Open(dir, model.Options{Log: m.a.log}); sm.err == nil {
 			sm.weights, sm.err = device.Load(sm.model)
 		}
+		if sm.err == nil {
+			sm.err = checkTokenizer(sm.model)
+		}
 	})
 	if sm.err != nil {
 		m.release(key, sm)
@@ -78,6 +81,23 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	loaded.Release = sync.OnceFunc(func() { m.release(key, sm) })
 	progress(1)
 	return loaded, nil
+}
+
+// checkTokenizer proves that frontends will be able to use the model's files, so
+// that a broken tokenizer fails here, with its worker, and not later without one.
+func checkTokenizer(m *model.Model) error {
+	files := chat.Files{}
+	for _, f := range m.Files() {
+		files[f.Name] = f.Data
+	}
+	p, err := chat.Load(files)
+	if err != nil {
+		return fmt.Errorf("model %s: %w", m.Dir(), err)
+	}
+	if n := p.VocabSize(); n > m.Config().Vocab {
+		return fmt.Errorf("model %s: the tokenizer has %d tokens, the model %d: they do not belong together", m.Dir(), n, m.Config().Vocab)
+	}
+	return nil
 }
 
 func (m *models) acquire(key modelKey) *sharedModel {
