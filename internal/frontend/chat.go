@@ -1,37 +1,36 @@
 package frontend
 
 import (
+	"context"
 	"encoding/json"
-	"net/http"
-	"strings"
-	"time"
+	"errors"
+	"strconv"
 
-	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/chat"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
 type chatRequest struct {
 	params
-	messages []json.RawMessage
-	kwargs   map[string]json.RawMessage
-	noPrompt bool // add_generation_prompt is false
+	maxCompletion *int64
+	messages      []json.RawMessage
+	kwargs        map[string]json.RawMessage // variables of the chat template
+	effort        string                     // reasoning_effort, one more of them
+	addPrompt     bool                       // add_generation_prompt
 }
 
 func (q *chatRequest) fields() fields {
+	q.addPrompt = true
 	f := q.sharedFields()
-	add := true
 	f["messages"] = q.readMessages
-	f["max_completion_tokens"] = integer(&q.maxTokens, 1, 1<<31)
+	f["max_completion_tokens"] = integer(&q.maxCompletion, 1, maxCount)
+	f["add_generation_prompt"] = flag(&q.addPrompt)
+	f["reasoning_effort"] = text(&q.effort)
 	f["chat_template_kwargs"] = func(name string, raw json.RawMessage) *apiError {
 		if json.Unmarshal(raw, &q.kwargs) != nil {
-			return invalid(name, "Invalid type for '%s': expected an object.", name)
+			return wrongType(name, "an object")
 		}
 		return nil
-	}
-	f["add_generation_prompt"] = func(name string, raw json.RawMessage) *apiError {
-		err := flag(&add)(name, raw)
-		q.noPrompt = !add
-		return err
 	}
 	f["logprobs"] = only("false")
 	f["top_logprobs"] = only("0")
@@ -44,13 +43,6 @@ func (q *chatRequest) fields() fields {
 	f["modalities"] = only(`["text"]`)
 	f["audio"] = only()
 	f["prediction"] = ignored // a hint for speed
-	f["reasoning_effort"] = func(name string, raw json.RawMessage) *apiError {
-		if q.kwargs == nil {
-			q.kwargs = map[string]json.RawMessage{}
-		}
-		q.kwargs[name] = raw
-		return nil
-	}
 	f["verbosity"] = ignored
 	f["web_search_options"] = only()
 	return f
@@ -60,26 +52,26 @@ func (q *chatRequest) fields() fields {
 // is its own business.
 func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
 	if json.Unmarshal(raw, &q.messages) != nil {
-		return invalid(name, "Invalid type for '%s': expected a list of messages.", name)
+		return wrongType(name, "a list of messages")
 	}
 	for i, m := range q.messages {
+		at := name + "[" + strconv.Itoa(i) + "]"
 		var outline struct {
 			Role    *string         `json:"role"`
 			Content json.RawMessage `json:"content"`
 		}
-		at := func(field string) string { return name + "[" + itoa(i) + "]" + field }
-		if json.Unmarshal(m, &outline) != nil {
-			return invalid(at(""), "Invalid type for '%s': expected an object.", at(""))
+		if isNull(m) || json.Unmarshal(m, &outline) != nil {
+			return wrongType(at, "an object with a role and content")
 		}
 		if outline.Role == nil {
-			return invalid(at(".role"), "Missing required parameter: '%s'.", at(".role")).withCode("missing_required_parameter")
+			return missing(at + ".role")
 		}
 		switch *outline.Role {
 		case "system", "developer", "user", "assistant", "tool":
 		default:
-			return invalid(at(".role"), "Invalid value: '%s'. Supported values are: 'system', 'developer', 'user', 'assistant' and 'tool'.", *outline.Role)
+			return wrongValue(at+".role", "'%s' is not one of 'system', 'developer', 'user', 'assistant' and 'tool'", *outline.Role)
 		}
-		if err := checkContent(at(".content"), outline.Content); err != nil {
+		if err := checkContent(at+".content", outline.Content); err != nil {
 			return err
 		}
 	}
@@ -88,117 +80,108 @@ func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
 
 // checkContent accepts a string, null, or a list of text parts.
 func checkContent(at string, raw json.RawMessage) *apiError {
-	var text string
-	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
+	if len(raw) == 0 || raw[0] == '"' || isNull(raw) {
 		return nil
 	}
 	var parts []struct {
-		Type string `json:"type"`
+		Type string  `json:"type"`
+		Text *string `json:"text"`
 	}
 	if json.Unmarshal(raw, &parts) != nil {
-		return invalid(at, "Invalid type for '%s': expected a string or a list of content parts.", at)
+		return wrongType(at, "a string or a list of content parts")
 	}
 	for i, p := range parts {
-		if p.Type != "text" {
-			where := at + "[" + itoa(i) + "].type"
-			return invalid(where, "Invalid value: '%s'. This model takes 'text' parts only.", p.Type)
+		part := at + "[" + strconv.Itoa(i) + "]"
+		switch {
+		case p.Type != "text":
+			return wrongValue(part+".type", "'%s' is not supported, only 'text' is", p.Type)
+		case p.Text == nil:
+			return missing(part + ".text")
 		}
 	}
 	return nil
 }
 
-func (f *Frontend) chatCompletions(w http.ResponseWriter, r *http.Request) {
-	var q chatRequest
-	f.serve(w, r, metrics.EndpointChatCompletions, q.fields(), &q.params, func(m *servedModel) (answerer, []*choice, []int, *apiError) {
-		if len(q.messages) == 0 {
-			return nil, nil, nil, invalid("messages", "Missing required parameter: 'messages'.").withCode("missing_required_parameter")
+func (q *chatRequest) check() *apiError {
+	if q.maxCompletion != nil { // the newer name of the same limit
+		q.maxTokens, q.maxName = q.maxCompletion, "max_completion_tokens"
+	}
+	if err := q.params.check(); err != nil {
+		return err
+	}
+	if len(q.messages) == 0 {
+		return missing("messages")
+	}
+	return nil
+}
+
+func (*chatRequest) promptField() string { return "messages" }
+
+func (*chatRequest) defaultTokens() int { return 0 }
+
+// prompts renders the conversation, the one prompt of a chat.
+func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, error) {
+	if q.effort != "" {
+		if q.kwargs == nil {
+			q.kwargs = map[string]json.RawMessage{}
 		}
-		prompt, err := m.proc.RenderChat(r.Context(), q.messages, nil, q.kwargs, !q.noPrompt)
-		if err != nil {
-			return nil, nil, nil, invalid("messages", "The chat template of the model refused the conversation: %v", err)
-		}
-		tokens := m.proc.EncodeChat(prompt)
-		choices, aerr := q.makeChoices(m, [][]uint32{tokens}, 0)
-		return &chatAnswer{id: newID("chatcmpl-"), model: q.model, created: time.Now().Unix(), choices: len(choices)}, choices, []int{len(tokens)}, aerr
-	})
+		q.kwargs["reasoning_effort"] = appendString(nil, q.effort)
+	}
+	prompt, err := m.proc.RenderChat(ctx, q.messages, nil, q.kwargs, q.addPrompt)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, chat.ErrNoTemplate):
+		return nil, invalid("model", "The model '%s' cannot chat: %v.", q.model, err)
+	case err != nil:
+		return nil, invalid("messages", "The chat template of the model does not take this conversation: %v", err)
+	}
+	return [][]uint32{m.proc.EncodeChat(prompt)}, nil
+}
+
+func (q *chatRequest) answer(_ *servedModel, created int64, choices []*choice) answerer {
+	id := newID("chatcmpl-")
+	return &chatAnswer{
+		id: id, model: q.model, created: created, started: make([]bool, len(choices)),
+		chunks: newChunks(id, "chat.completion.chunk", q.model, created, q.includeUsage),
+	}
 }
 
 // chatAnswer writes a chat completion, streamed or whole.
 type chatAnswer struct {
 	id, model string
 	created   int64
-	choices   int
-	started   map[int]bool // which choices have sent their role
-	text      []strings.Builder
-	finish    []string
+	started   []bool // which choices have sent their role
+	chunks    chunks
 }
 
-type chatMessage struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
-	Refusal *string `json:"refusal,omitempty"`
-}
-
-type chatChunkChoice struct {
-	Index        int         `json:"index"`
-	Delta        chatMessage `json:"delta"`
-	Logprobs     *struct{}   `json:"logprobs"`
-	FinishReason *string     `json:"finish_reason"`
-}
-
-type chatChunk struct {
-	ID                string            `json:"id"`
-	Object            string            `json:"object"`
-	Created           int64             `json:"created"`
-	Model             string            `json:"model"`
-	SystemFingerprint *string           `json:"system_fingerprint"`
-	Choices           []chatChunkChoice `json:"choices"`
-	Usage             *usage            `json:"usage,omitempty"`
-}
-
-func (a *chatAnswer) chunk(choices ...chatChunkChoice) chatChunk {
-	if choices == nil {
-		choices = []chatChunkChoice{}
-	}
-	return chatChunk{ID: a.id, Object: "chat.completion.chunk", Created: a.created, Model: a.model, Choices: choices}
-}
-
-// events returns the events of one delta: the role comes first, alone, and the
-// finish reason last, alone.
-func (a *chatAnswer) events(d delta) []any {
-	if a.started == nil {
-		a.started = map[int]bool{}
-	}
-	var out []any
+// appendDelta implements answerer: the role comes first, alone, and the finish
+// reason last, alone.
+func (a *chatAnswer) appendDelta(dst []byte, d delta) []byte {
 	if !a.started[d.index] {
 		a.started[d.index] = true
-		empty := ""
-		out = append(out, a.chunk(chatChunkChoice{Index: d.index, Delta: chatMessage{Role: "assistant", Content: &empty}}))
+		dst = a.chunks.open(dst, d.index)
+		dst = append(dst, `,"delta":{"role":"assistant","content":""}`...)
+		dst = a.chunks.close(dst, "")
 	}
 	if d.text != "" {
-		out = append(out, a.chunk(chatChunkChoice{Index: d.index, Delta: chatMessage{Content: &d.text}}))
+		dst = a.chunks.open(dst, d.index)
+		dst = append(dst, `,"delta":{"content":`...)
+		dst = appendString(dst, d.text)
+		dst = append(dst, '}')
+		dst = a.chunks.close(dst, "")
 	}
 	if d.finish != "" {
-		out = append(out, a.chunk(chatChunkChoice{Index: d.index, FinishReason: &d.finish}))
+		dst = a.chunks.open(dst, d.index)
+		dst = append(dst, `,"delta":{}`...)
+		dst = a.chunks.close(dst, d.finish)
 	}
-	return out
+	return dst
 }
 
-func (a *chatAnswer) usageEvent(u usage) any {
-	c := a.chunk()
-	c.Usage = &u
-	return c
-}
+func (a *chatAnswer) usageEvent(u usage) []byte { return a.chunks.usage(u) }
 
-func (a *chatAnswer) gather(d delta) {
-	if a.text == nil {
-		a.text, a.finish = make([]strings.Builder, a.choices), make([]string, a.choices)
-	}
-	a.text[d.index].WriteString(d.text)
-	a.finish[d.index] = d.finish
-}
-
-func (a *chatAnswer) whole(u usage) any {
+func (a *chatAnswer) whole(choices []*choice, u usage) any {
 	type message struct {
 		Role    string  `json:"role"`
 		Content string  `json:"content"`
@@ -210,9 +193,9 @@ func (a *chatAnswer) whole(u usage) any {
 		Logprobs     *struct{} `json:"logprobs"`
 		FinishReason string    `json:"finish_reason"`
 	}
-	entries := make([]entry, a.choices)
-	for i := range entries {
-		entries[i] = entry{Index: i, Message: message{Role: "assistant", Content: a.text[i].String()}, FinishReason: a.finish[i]}
+	entries := make([]entry, len(choices))
+	for i, c := range choices {
+		entries[i] = entry{Index: i, Message: message{Role: "assistant", Content: c.text.String()}, FinishReason: c.finish}
 	}
 	return struct {
 		ID                string  `json:"id"`

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,8 +29,8 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.Message }
 
-func (e *apiError) withParam(p string) *apiError {
-	e.Param = &p
+func (e *apiError) withStatus(status int) *apiError {
+	e.status = status
 	return e
 }
 
@@ -42,9 +43,25 @@ func (e *apiError) withCode(c string) *apiError {
 func invalid(param, format string, args ...any) *apiError {
 	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...), metric: metrics.ErrorValidation}
 	if param != "" {
-		e = e.withParam(param)
+		e.Param = &param
 	}
 	return e
+}
+
+func missing(param string) *apiError {
+	return invalid(param, "Missing required parameter: '%s'.", param).withCode("missing_required_parameter")
+}
+
+func wrongType(param, want string) *apiError {
+	return invalid(param, "Invalid type for '%s': expected %s.", param, want).withCode("invalid_type")
+}
+
+func wrongValue(param, format string, args ...any) *apiError {
+	return invalid(param, "Invalid value for '%s': %s.", param, fmt.Sprintf(format, args...)).withCode("invalid_value")
+}
+
+func tooLong(param, format string, args ...any) *apiError {
+	return invalid(param, format, args...).withCode("context_length_exceeded")
 }
 
 func unsupported(param string) *apiError {
@@ -55,57 +72,103 @@ func unavailable(message string, retry time.Duration) *apiError {
 	return &apiError{status: http.StatusServiceUnavailable, Type: "server_error", Message: message, retryAfter: retry, metric: metrics.ErrorUnavailable}
 }
 
-func overloaded(message string) *apiError {
-	return (&apiError{status: http.StatusTooManyRequests, Type: "rate_limit_error", Message: message, retryAfter: time.Second, metric: metrics.ErrorOverload}).withCode("overloaded")
+// retryLater is the Retry-After of what may work again any moment.
+const retryLater = time.Second
+
+// shuttingDown answers what arrives or is still in flight when the frontend stops.
+func shuttingDown() *apiError { return unavailable("This server is shutting down.", 5*time.Second) }
+
+func overloaded() *apiError {
+	e := &apiError{status: http.StatusTooManyRequests, Type: "rate_limit_error", Message: "All workers are busy, please retry later.", retryAfter: retryLater, metric: metrics.ErrorOverload}
+	return e.withCode("overloaded")
 }
 
 func internalError(message string) *apiError {
 	return &apiError{status: http.StatusInternalServerError, Type: "server_error", Message: message, metric: metrics.ErrorInternal}
 }
 
+func timedOut() *apiError {
+	return &apiError{status: http.StatusGatewayTimeout, Type: "server_error", Message: "The request took longer than this server allows.", metric: metrics.ErrorResponseTimeout}
+}
+
 // statusClientClosed is nginx's word for a client that left; nobody reads it.
 const statusClientClosed = 499
 
-// asAPIError turns any error of the pipeline into what the client sees.
+func clientClosed() *apiError {
+	return &apiError{status: statusClientClosed, Type: "invalid_request_error", Message: "The client closed the request.", metric: metrics.ErrorCancelled}
+}
+
+// asAPIError turns any error of a request into what the client sees. Where things
+// are in the cluster is not told: the log has it, under the request's id.
 func asAPIError(err error) *apiError {
 	var api *apiError
 	var remote *requestplane.RemoteError
+	isRemote := errors.As(err, &remote)
 	switch {
 	case errors.As(err, &api):
 		return api
-	case errors.Is(err, errRequestTimeout):
-		return &apiError{status: http.StatusGatewayTimeout, Type: "server_error", Message: err.Error(), metric: metrics.ErrorResponseTimeout}
+	case errors.Is(err, errRequestTimeout), errors.Is(err, requestplane.ErrTimeout):
+		return timedOut()
+	case errors.Is(err, errStopping):
+		return shuttingDown()
 	case errors.Is(err, context.Canceled):
-		return &apiError{status: statusClientClosed, Type: "invalid_request_error", Message: "The client closed the request.", metric: metrics.ErrorCancelled}
-	case errors.Is(err, router.ErrNoWorkers):
-		return unavailable("No worker is ready to serve this model.", time.Second)
+		return clientClosed()
 	case errors.Is(err, requestplane.ErrOverloaded):
-		return overloaded("All workers are busy, please retry later.")
-	case errors.As(err, &remote) && remote.Kind == requestplane.KindInvalidArgument:
+		return overloaded()
+	case errors.Is(err, errLost):
+		return unavailable("The workers serving this request were lost.", retryLater)
+	case errors.Is(err, router.ErrNoWorkers), errors.Is(err, router.ErrAllExcluded):
+		return unavailable("No worker is ready to serve this model.", retryLater)
+	case isRemote && remote.Kind == requestplane.KindInvalidArgument:
 		return invalid("", "%s", remote.Message)
-	case errors.Is(err, router.ErrAllExcluded), errors.Is(err, requestplane.ErrDisconnected), errors.Is(err, requestplane.ErrCannotConnect):
-		return unavailable("The workers serving this request were lost: "+err.Error(), time.Second)
 	}
-	return internalError("The engine failed: " + err.Error())
+	return internalError("The engine failed.")
 }
 
 // write sends the error as the whole response.
 func (e *apiError) write(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
 	if e.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int((e.retryAfter+time.Second-1)/time.Second)))
+		w.Header().Set("Retry-After", strconv.Itoa(int((e.retryAfter+time.Second-1)/time.Second)))
 	}
-	w.WriteHeader(e.status)
-	_, _ = w.Write(e.body()) // the client may have left
+	writeBody(w, e.status, e.body())
 }
 
+// body is the JSON of the envelope, with a line break.
 func (e *apiError) body() []byte {
-	b, err := json.Marshal(struct {
+	b, err := marshal(struct {
 		Error *apiError `json:"error"`
 	}{e})
-	if err != nil {
-		return []byte(`{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}`)
+	if err != nil { // strings always encode
+		return []byte(`{"error":{"message":"internal error","type":"server_error","param":null,"code":null}}` + "\n")
 	}
-	return append(b, '\n')
+	return b
+}
+
+// marshal encodes v with a line break at its end and without escapes for HTML.
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return buf.Bytes(), err
+}
+
+// writeJSON sends v as the whole response.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := marshal(v)
+	if err != nil {
+		internalError("The answer could not be encoded.").write(w)
+		return
+	}
+	writeBody(w, status, b)
+}
+
+// writeBody sends a JSON response. Its error is that of a client that left or does
+// not read.
+func writeBody(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
 }

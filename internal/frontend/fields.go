@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,21 +17,6 @@ type field func(name string, raw json.RawMessage) *apiError
 // fields are all fields that an endpoint knows, by name.
 type fields map[string]field
 
-// readBody reads a request body within limit.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *apiError) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		e := invalid("", "The request body is larger than %d bytes.", limit)
-		e.status = http.StatusRequestEntityTooLarge
-		return nil, e
-	case err != nil:
-		return nil, invalid("", "The request body could not be read: %v", err)
-	}
-	return body, nil
-}
-
 // read decodes a JSON object field by field, so that every complaint can name its
 // field. A field that the endpoint does not know is an error.
 func (f fields) read(body []byte) *apiError {
@@ -43,16 +26,17 @@ func (f fields) read(body []byte) *apiError {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("", "The request body is empty; a JSON object is expected.")
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(body, &object); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return invalid("", "The request body is not valid JSON: %s (byte %d).", syntax.Error(), syntax.Offset)
-		}
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(body, &members)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return invalid("", "The request body is not valid JSON: %s (byte %d).", syntax.Error(), syntax.Offset)
+	case err != nil, members == nil:
 		return invalid("", "The request body must be a JSON object.")
 	}
-	var names []string
-	for name := range object {
+	names := make([]string, 0, len(members))
+	for name := range members {
 		names = append(names, name)
 	}
 	slices.Sort(names) // the same request always gets the same answer
@@ -61,22 +45,24 @@ func (f fields) read(body []byte) *apiError {
 		if !known {
 			return invalid(name, "Unknown parameter: '%s'.", name).withCode("unknown_parameter")
 		}
-		if string(object[name]) == "null" {
+		if isNull(members[name]) {
 			continue
 		}
-		if err := read(name, object[name]); err != nil {
+		if err := read(name, members[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
+
 // The constructors below return fields that fill a variable.
 
 func text(v *string) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		if json.Unmarshal(raw, v) != nil {
-			return invalid(name, "Invalid type for '%s': expected a string.", name)
+			return wrongType(name, "a string")
 		}
 		return nil
 	}
@@ -85,7 +71,7 @@ func text(v *string) field {
 func flag(v *bool) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		if json.Unmarshal(raw, v) != nil {
-			return invalid(name, "Invalid type for '%s': expected a boolean.", name)
+			return wrongType(name, "a boolean")
 		}
 		return nil
 	}
@@ -96,10 +82,10 @@ func number(v **float64, lo, hi float64) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		var x float64
 		if json.Unmarshal(raw, &x) != nil || math.IsInf(x, 0) {
-			return invalid(name, "Invalid type for '%s': expected a number.", name)
+			return wrongType(name, "a number")
 		}
 		if x < lo || x > hi {
-			return invalid(name, "Invalid value for '%s': %v is not between %v and %v.", name, x, lo, hi)
+			return wrongValue(name, "%v is not between %v and %v", x, lo, hi)
 		}
 		*v = &x
 		return nil
@@ -111,10 +97,10 @@ func integer(v **int64, lo, hi int64) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		var x int64
 		if json.Unmarshal(raw, &x) != nil {
-			return invalid(name, "Invalid type for '%s': expected an integer.", name)
+			return wrongType(name, "an integer")
 		}
 		if x < lo || x > hi {
-			return invalid(name, "Invalid value for '%s': %d is not between %d and %d.", name, x, lo, hi)
+			return wrongValue(name, "%d is not between %d and %d", x, lo, hi)
 		}
 		*v = &x
 		return nil
@@ -127,16 +113,14 @@ func stops(v *[]string, most int) field {
 		var one string
 		if json.Unmarshal(raw, &one) == nil {
 			*v = []string{one}
-		} else if json.Unmarshal(raw, v) != nil {
-			return invalid(name, "Invalid type for '%s': expected a string or a list of strings.", name)
+		} else if unmarshalList(raw, v) != nil {
+			return wrongType(name, "a string or a list of strings")
 		}
 		if len(*v) > most {
-			return invalid(name, "Invalid value for '%s': %d strings, at most %d are allowed.", name, len(*v), most)
+			return wrongValue(name, "%d strings, at most %d are allowed", len(*v), most)
 		}
-		for _, s := range *v {
-			if s == "" {
-				return invalid(name, "Invalid value for '%s': an empty string would stop everything.", name)
-			}
+		if slices.Contains(*v, "") {
+			return wrongValue(name, "an empty string would stop everything")
 		}
 		return nil
 	}
@@ -145,16 +129,52 @@ func stops(v *[]string, most int) field {
 // tokenIDs reads a list of token ids.
 func tokenIDs(v *[]uint32) field {
 	return func(name string, raw json.RawMessage) *apiError {
-		if json.Unmarshal(raw, v) != nil {
-			return invalid(name, "Invalid type for '%s': expected a list of token ids.", name)
+		if unmarshalList(raw, v) != nil {
+			return wrongType(name, "a list of token ids")
 		}
 		return nil
 	}
 }
 
-func rawField(v *json.RawMessage) field {
-	return func(_ string, raw json.RawMessage) *apiError {
-		*v = raw
+var errNullElement = errors.New("a null in a list")
+
+// unmarshalList reads a list, in which null is no element: encoding/json would take
+// it for zero.
+func unmarshalList[T any](raw json.RawMessage, v *[]T) error {
+	var list []*T
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
+	*v = make([]T, len(list))
+	for i, e := range list {
+		if e == nil {
+			return errNullElement
+		}
+		(*v)[i] = *e
+	}
+	return nil
+}
+
+// object reads an object and hands its members on, those that are not null.
+func object(member func(path, key string, raw json.RawMessage) *apiError) field {
+	return func(name string, raw json.RawMessage) *apiError {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil {
+			return wrongType(name, "an object")
+		}
+		keys := make([]string, 0, len(members))
+		for key := range members {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			if isNull(members[key]) {
+				continue
+			}
+			if err := member(name+"."+key, key, members[key]); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 }
@@ -163,18 +183,22 @@ func rawField(v *json.RawMessage) field {
 func ignored(string, json.RawMessage) *apiError { return nil }
 
 // only accepts a field as long as it has one of the given JSON values, those that
-// ask for what this server does anyway.
+// ask for what this server does anyway. Numbers are compared by value.
 func only(values ...string) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		var compact bytes.Buffer
-		if json.Compact(&compact, raw) == nil && slices.Contains(values, compact.String()) {
+		if json.Compact(&compact, raw) == nil && slices.ContainsFunc(values, func(v string) bool { return sameJSON(v, compact.String()) }) {
 			return nil
 		}
-		if len(values) == 0 {
-			return unsupported(name)
-		}
 		e := unsupported(name)
-		e.Message = fmt.Sprintf("Unsupported value for '%s': this server supports %s.", name, strings.Join(values, ", "))
+		if len(values) > 0 {
+			e.Message = fmt.Sprintf("Unsupported value for '%s': this server supports %s.", name, strings.Join(values, ", "))
+		}
 		return e
 	}
+}
+
+func sameJSON(a, b string) bool {
+	var x, y float64
+	return a == b || json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && x == y
 }

@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -41,75 +39,83 @@ type Config struct {
 // ErrPortInUse is returned by New when another process listens on the port.
 var ErrPortInUse = errors.New("port is in use")
 
+// errStopping ends the requests that are still in flight when Run ends.
+var errStopping = errors.New("the frontend stops")
+
 // Frontend is one HTTP frontend. New binds it, Run serves.
 type Frontend struct {
-	cfg             Config
-	log             *slog.Logger
-	ln              net.Listener
-	srv             *http.Server
-	url             string
-	registry        *registry
-	workers         *runtime.Client // decode workers
-	files           *runtime.Client // where their model files are
-	policy          router.Policy
-	load            *router.Load
-	metrics         *metrics.Frontend
-	registryHandler http.Handler
-	stats           *stats
+	cfg      Config
+	log      *slog.Logger
+	limits   limits
+	ln       net.Listener
+	srv      *http.Server
+	url      string
+	registry *registry
+	workers  *runtime.Client // decode workers
+	files    *runtime.Client // where their model files are
+	policy   router.Policy
+	load     *router.Load
+	metrics  *metrics.Frontend
+	stats    *stats
+	gate     *gate
 
-	stage      atomic.Int32 // stageReady, ...
-	inFlight   sync.WaitGroup
-	inFlightMu sync.Mutex // makes admission and draining exclude each other
-	closed     sync.Once
-	done       chan struct{} // closed when Run has returned
+	// ctx is the parent of all requests; it ends with errStopping.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu        sync.Mutex
+	started   bool            // by Run, or by a Close before it
+	closing   bool            // Close was called
+	announced *runtime.Served // in discovery, while Run serves
+	stopCh    chan struct{}   // closed once by Close
+	doneCh    chan struct{}   // closed when everything is released
 }
-
-// Stages of a frontend's life.
-const (
-	stageReady int32 = iota
-	stageDraining
-	stageStopping
-)
 
 // New binds the port and starts following the cluster. It fails with ErrPortInUse
 // when the port is taken. Run or Close must follow.
-func New(ctx context.Context, cfg Config) (f *Frontend, err error) {
+func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	policy, err := router.NewPolicy(cfg.Policy)
 	if err != nil {
 		return nil, err
 	}
-	f = &Frontend{
-		cfg: cfg, log: cfg.Log, policy: policy, load: router.NewLoad(),
-		metrics: metrics.NewFrontend(cfg.Metrics), registryHandler: cfg.Metrics.Handler(),
-		stats: newStats(), done: make(chan struct{}),
-	}
 	addr := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
-	if f.ln, err = net.Listen("tcp", addr); err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("frontend %s: %w", addr, ErrPortInUse)
-		}
+	ln, err := net.Listen("tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("frontend %s: %w", addr, ErrPortInUse)
+	case err != nil:
 		return nil, fmt.Errorf("frontend: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			f.release()
-		}
-	}()
+	f := &Frontend{
+		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln, policy: policy, load: router.NewLoad(),
+		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), gate: newGate(),
+		stopCh: make(chan struct{}), doneCh: make(chan struct{}),
+	}
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.url = "http://" + f.advertised()
-	if f.workers, err = runtime.NewClient(context.WithoutCancel(ctx), cfg.DRT, cluster.RoleDecode.Component(), cluster.EndpointGenerate); err != nil {
-		return nil, err
-	}
-	if f.files, err = runtime.NewClient(context.WithoutCancel(ctx), cfg.DRT, cluster.RoleDecode.Component(), cluster.EndpointModelFiles); err != nil {
-		return nil, err
-	}
-	if f.registry, err = newRegistry(ctx, f); err != nil {
+	if err := f.watch(context.WithoutCancel(ctx)); err != nil {
+		f.release()
 		return nil, err
 	}
 	f.srv = &http.Server{
 		Handler: f.routes(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return f.ctx },
+		ErrorLog:    slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 	}
 	return f, nil
+}
+
+// watch starts following workers and models, until release.
+func (f *Frontend) watch(ctx context.Context) (err error) {
+	component := cluster.RoleDecode.Component()
+	if f.workers, err = runtime.NewClient(ctx, f.cfg.DRT, component, cluster.EndpointGenerate); err != nil {
+		return err
+	}
+	if f.files, err = runtime.NewClient(ctx, f.cfg.DRT, component, cluster.EndpointModelFiles); err != nil {
+		return err
+	}
+	f.registry, err = newRegistry(ctx, f)
+	return err
 }
 
 // advertised is the host:port in the URL that others are given.
@@ -124,73 +130,138 @@ func (f *Frontend) advertised() string {
 // URL is the base URL of the frontend, without a path.
 func (f *Frontend) URL() string { return f.url }
 
-// Run serves until ctx ends or Close is called, then cancels what is in flight and
-// releases everything.
+// Run serves until ctx ends or Close is called, then ends what is in flight with
+// an error that its clients can read, and releases everything.
 func (f *Frontend) Run(ctx context.Context) error {
-	defer close(f.done)
+	if !f.start() {
+		return nil // closed before it ran
+	}
+	defer close(f.doneCh)
 	defer f.release()
-	announced, err := f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
-	if err != nil {
-		return fmt.Errorf("announce the frontend: %w", err)
-	}
-	defer func() {
-		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if err := announced.Close(leave); err != nil {
-			f.log.Debug("frontend not withdrawn", "error", err)
-		}
-	}()
-	running, stop := context.WithCancel(ctx)
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() { f.registry.run(running) })
-	wg.Go(func() { f.publishStats(running) })
+	wg.Go(func() { f.registry.run(background) })
+	wg.Go(func() { f.publishStats(background) })
 	served := make(chan error, 1)
-	go func() { served <- f.srv.Serve(f.ln) }()
-	select {
-	case <-ctx.Done():
-		err = nil
-	case err = <-served:
-		served <- err
+	wg.Go(func() { served <- f.srv.Serve(f.ln) })
+
+	err := f.announce(ctx)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-f.stopCh:
+		case err = <-served:
+		}
 	}
-	f.stage.Store(stageStopping)
-	_ = f.srv.Close() // cancels the contexts of requests in flight
-	if serr := <-served; err == nil || errors.Is(err, http.ErrServerClosed) {
-		err = serr
-	}
-	f.inFlight.Wait()
+	f.withdraw(context.WithoutCancel(ctx))
+	f.endRequests()
 	stop()
 	wg.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
-	}
 	return err
 }
 
-// Drain refuses new requests and waits for those in flight until ctx ends.
+// start reports whether Run may run.
+func (f *Frontend) start() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := !f.started
+	f.started = true
+	return first
+}
+
+// announce registers the frontend in discovery.
+func (f *Frontend) announce(ctx context.Context) error {
+	s, err := f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop meanwhile
+		}
+		return fmt.Errorf("announce the frontend: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.announced = s
+	return nil
+}
+
+// withdraw takes the frontend out of discovery. What fails ends with the lease.
+func (f *Frontend) withdraw(ctx context.Context) {
+	f.mu.Lock()
+	s := f.announced
+	f.announced = nil
+	f.mu.Unlock()
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		f.log.Debug("frontend not withdrawn", "error", err)
+	}
+}
+
+// endRequests refuses new requests, ends those in flight and closes the server.
+func (f *Frontend) endRequests() {
+	idle := f.gate.close()
+	f.cancel(errStopping)
+	ended := func() bool {
+		select {
+		case <-idle:
+			return true
+		case <-time.After(f.limits.stop):
+			return false
+		}
+	}
+	quick := ended()
+	// The last bytes of the answers are still to be written.
+	ctx, cancel := context.WithTimeout(context.Background(), lastBytes)
+	defer cancel()
+	if f.srv.Shutdown(ctx) != nil {
+		_ = f.srv.Close() // cuts off clients that do not read, or never asked anything
+	}
+	if !quick && !ended() {
+		f.log.Error("requests did not end when told to", "requests", f.gate.inFlight(), "waited", 2*f.limits.stop)
+	}
+}
+
+// lastBytes is how long answers may take to leave when the server closes.
+const lastBytes = 250 * time.Millisecond
+
+// Drain leaves discovery, refuses new requests and waits for those in flight until
+// ctx ends.
 func (f *Frontend) Drain(ctx context.Context) error {
-	f.inFlightMu.Lock()
-	f.stage.CompareAndSwap(stageReady, stageDraining)
-	f.inFlightMu.Unlock()
-	idle := make(chan struct{})
-	go func() {
-		f.inFlight.Wait()
-		close(idle)
-	}()
+	f.withdraw(ctx)
+	idle := f.gate.close()
+	f.srv.SetKeepAlivesEnabled(false) // clients look for another frontend
 	select {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%d requests in flight: %w", f.stats.current(), context.Cause(ctx))
+		return fmt.Errorf("%d requests in flight: %w", f.gate.inFlight(), context.Cause(ctx))
 	}
 }
 
-// Close ends Run, if it runs, and releases the port.
+// Close ends Run, if it runs, and returns when everything is released.
 func (f *Frontend) Close() {
-	f.closed.Do(func() { _ = f.srv.Close() })
+	if f.start() { // Run never came
+		defer close(f.doneCh)
+		f.release()
+		return
+	}
+	f.mu.Lock()
+	first := !f.closing
+	f.closing = true
+	f.mu.Unlock()
+	if first {
+		close(f.stopCh)
+	}
+	<-f.doneCh
 }
 
+// release closes what New opened.
 func (f *Frontend) release() {
-	f.ln.Close()
+	f.cancel(errStopping)
+	_ = f.ln.Close() // may be closed by the server already
 	if f.registry != nil {
 		f.registry.close()
 	}
@@ -199,25 +270,5 @@ func (f *Frontend) release() {
 	}
 	if f.workers != nil {
 		f.workers.Close()
-	}
-}
-
-// admit counts a request as in flight, unless the frontend is on its way out.
-func (f *Frontend) admit() (leave func(), err *apiError) {
-	f.inFlightMu.Lock()
-	defer f.inFlightMu.Unlock()
-	if f.stage.Load() != stageReady {
-		return nil, unavailable("This server is shutting down.", 5*time.Second)
-	}
-	f.inFlight.Add(1)
-	f.stats.enter()
-	return func() { f.stats.leave(); f.inFlight.Done() }, nil
-}
-
-// announce publishes a router decision.
-func (f *Frontend) announce(ctx context.Context, d cluster.RouterDecision) {
-	if bus := f.cfg.DRT.Bus(); bus != nil {
-		subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicRouterDecisions)
-		_ = bus.Publish(ctx, subject, d) // lost events are counted by the bus
 	}
 }

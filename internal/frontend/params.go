@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 
 	"github.com/dynctl/dynctl/internal/chat"
@@ -13,7 +14,9 @@ type params struct {
 	model              string
 	stream             bool
 	includeUsage       bool
+	streamOptionsGiven bool
 	maxTokens          *int64
+	maxName            string // the field that maxTokens came from
 	minTokens          *int64
 	n                  *int64
 	temperature, topP  *float64
@@ -25,31 +28,32 @@ type params struct {
 	ignoreEOS          bool
 	includeStop        bool
 	skipSpecial        bool
-	streamOptionsGiven bool
 }
 
-// maxChoices bounds n and prompts times n.
-const maxChoices = 128
+const (
+	maxChoices = 128           // n, and prompts times n
+	maxStops   = 32            // stop strings of a request
+	maxCount   = math.MaxInt32 // of anything that is counted in tokens
+)
 
-// maxStops is how many stop strings a request may have.
-const maxStops = 32
+func (p *params) shared() *params { return p }
 
 // sharedFields returns the fields that fill p. What this server cannot do is
 // refused by name, unless the value asks for nothing.
 func (p *params) sharedFields() fields {
-	p.skipSpecial = true
+	p.skipSpecial, p.maxName = true, "max_tokens"
 	return fields{
 		"model":             text(&p.model),
 		"stream":            flag(&p.stream),
-		"stream_options":    p.streamOptions,
-		"max_tokens":        integer(&p.maxTokens, 1, 1<<31),
-		"min_tokens":        integer(&p.minTokens, 0, 1<<31),
+		"stream_options":    p.streamOptions(),
+		"max_tokens":        integer(&p.maxTokens, 1, maxCount),
+		"min_tokens":        integer(&p.minTokens, 0, maxCount),
 		"n":                 integer(&p.n, 1, maxChoices),
 		"temperature":       number(&p.temperature, 0, 2),
 		"top_p":             number(&p.topP, 0, 1),
-		"top_k":             integer(&p.topK, -1, 1<<31),
+		"top_k":             integer(&p.topK, -1, maxCount),
 		"min_p":             number(&p.minP, 0, 1),
-		"seed":              integer(&p.seed, -1<<63, 1<<63-1),
+		"seed":              integer(&p.seed, math.MinInt64, math.MaxInt64),
 		"stop":              stops(&p.stop, maxStops),
 		"stop_token_ids":    tokenIDs(&p.stopTokenIDs),
 		"ignore_eos":        flag(&p.ignoreEOS),
@@ -63,46 +67,53 @@ func (p *params) sharedFields() fields {
 		"include_stop_str_in_output": flag(&p.includeStop),
 		"skip_special_tokens":        flag(&p.skipSpecial),
 
-		"presence_penalty":   only("0", "0.0"),
-		"frequency_penalty":  only("0", "0.0"),
-		"repetition_penalty": only("1", "1.0"),
+		"presence_penalty":   only("0"),
+		"frequency_penalty":  only("0"),
+		"repetition_penalty": only("1"),
 		"logit_bias":         only("{}"),
 	}
 }
 
-func (p *params) streamOptions(name string, raw json.RawMessage) *apiError {
-	p.streamOptionsGiven = true
-	var options map[string]json.RawMessage
-	if json.Unmarshal(raw, &options) != nil {
-		return invalid(name, "Invalid type for '%s': expected an object.", name)
-	}
-	for key, value := range options {
+func (p *params) streamOptions() field {
+	members := object(func(path, key string, raw json.RawMessage) *apiError {
 		switch key {
 		case "include_usage":
-			if err := flag(&p.includeUsage)(name+"."+key, value); err != nil {
-				return err
-			}
+			return flag(&p.includeUsage)(path, raw)
 		case "include_obfuscation": // padding against traffic analysis; none is added
-		default:
-			return invalid(name+"."+key, "Unknown parameter: '%s.%s'.", name, key).withCode("unknown_parameter")
+			return nil
 		}
+		return invalid(path, "Unknown parameter: '%s'.", path).withCode("unknown_parameter")
+	})
+	return func(name string, raw json.RawMessage) *apiError {
+		p.streamOptionsGiven = true
+		return members(name, raw)
 	}
-	return nil
 }
 
 // check looks at fields that depend on each other.
 func (p *params) check() *apiError {
 	switch {
 	case p.model == "":
-		return invalid("model", "Missing required parameter: 'model'.").withCode("missing_required_parameter")
+		return missing("model")
 	case p.streamOptionsGiven && !p.stream:
 		return invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	case p.minTokens != nil && p.maxTokens != nil && *p.minTokens > *p.maxTokens:
-		return invalid("min_tokens", "Invalid value for 'min_tokens': %d is more than 'max_tokens', %d.", *p.minTokens, *p.maxTokens)
+		return wrongValue("min_tokens", "%d is more than '%s', %d", *p.minTokens, p.maxName, *p.maxTokens)
 	}
 	return nil
 }
 
+// checkTokens refuses ids that the model does not have.
+func checkTokens(m *servedModel, param string, ids []uint32) *apiError {
+	for _, id := range ids {
+		if int64(id) >= int64(m.proc.VocabSize()) {
+			return wrongValue(param, "%d is not a token of this model", id)
+		}
+	}
+	return nil
+}
+
+// choices is how many answers the client wants for each prompt.
 func (p *params) choices() int {
 	if p.n == nil {
 		return 1
@@ -110,43 +121,47 @@ func (p *params) choices() int {
 	return int(*p.n)
 }
 
-// request makes what a worker gets for one choice of one prompt. fallback is the
-// number of tokens when the client sets no limit.
-func (p *params) request(m *servedModel, prompt []uint32, choice, fallback int) (protocol.PreprocessedRequest, *apiError) {
-	room := m.card.ContextLength - len(prompt)
-	if len(prompt) == 0 {
-		return protocol.PreprocessedRequest{}, invalid("prompt", "The prompt is empty.")
+// minimum is how many tokens must come before anything may stop the text.
+func (p *params) minimum() int {
+	if p.minTokens == nil {
+		return 0
 	}
-	if room < 1 {
-		return protocol.PreprocessedRequest{}, invalid("messages", "This model's maximum context length is %d tokens, the prompt has %d.", m.card.ContextLength, len(prompt)).withCode("context_length_exceeded")
+	return int(*p.minTokens)
+}
+
+// budget is the number of tokens to generate after a prompt: what the client says,
+// or else fallback, or else all the context has room for. param names the field
+// that holds the prompt.
+func (p *params) budget(m *servedModel, prompt int, param string, fallback int) (int, *apiError) {
+	context := m.card.ContextLength
+	room := context - prompt
+	switch {
+	case prompt == 0:
+		return 0, wrongValue(param, "the prompt has no tokens")
+	case room < 1:
+		return 0, tooLong(param, "This model's maximum context length is %d tokens. However, the prompt has %d tokens.", context, prompt)
+	case p.maxTokens == nil && (fallback == 0 || fallback > room):
+		return room, nil
+	case p.maxTokens == nil:
+		return fallback, nil
+	case *p.maxTokens > int64(room):
+		return 0, tooLong(p.maxName, "This model's maximum context length is %d tokens. However, %d tokens were requested: %d in the prompt and %d in the completion.",
+			context, int64(prompt)+*p.maxTokens, prompt, *p.maxTokens)
 	}
-	max := fallback
-	if p.maxTokens != nil {
-		max = int(*p.maxTokens)
-		if max > room {
-			return protocol.PreprocessedRequest{}, invalid("max_tokens", "This model's maximum context length is %d tokens: %d of the prompt and %d requested are more.", m.card.ContextLength, len(prompt), max).withCode("context_length_exceeded")
-		}
+	return int(*p.maxTokens), nil
+}
+
+// request makes what workers get for one choice of one prompt.
+func (p *params) request(m *servedModel, prompt []uint32, budget, choice int) protocol.PreprocessedRequest {
+	stop := append([]uint32(nil), p.stopTokenIDs...)
+	if !p.ignoreEOS {
+		stop = append(stop, m.proc.EOS()...)
 	}
-	if max <= 0 || max > room {
-		max = room
-	}
-	for _, id := range p.stopTokenIDs {
-		if int(id) >= m.proc.VocabSize() {
-			return protocol.PreprocessedRequest{}, invalid("stop_token_ids", "Invalid value for 'stop_token_ids': %d is not a token of this model.", id)
-		}
-	}
-	r := protocol.PreprocessedRequest{
-		Model: p.model, ModelSum: m.card.Digest, TokenIDs: prompt,
-		Stop:     protocol.StopConditions{MaxTokens: max, StopTokenIDs: p.stopTokenIDs},
+	return protocol.PreprocessedRequest{
+		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...),
+		Stop:     protocol.StopConditions{MaxTokens: budget, MinTokens: p.minimum(), StopTokenIDs: stop},
 		Sampling: p.sampling(m.proc.Defaults(), choice),
 	}
-	if p.minTokens != nil {
-		r.Stop.MinTokens = int(*p.minTokens)
-	}
-	if !p.ignoreEOS {
-		r.Stop.StopTokenIDs = append(append([]uint32{}, p.stopTokenIDs...), m.proc.EOS()...)
-	}
-	return r, nil
 }
 
 // sampling fills in the model's own defaults where the client says nothing. OpenAI's
@@ -172,6 +187,9 @@ func (p *params) sampling(d chat.GenerationDefaults, choice int) protocol.Sampli
 	}
 	if d.DoSample != nil && !*d.DoSample && p.temperature == nil {
 		o.Temperature = 0
+	}
+	if p.topP != nil && *p.topP == 0 {
+		o.Temperature = 0 // nothing but the best token; to engines 0 means off
 	}
 	if p.seed != nil {
 		// Choices of one request must differ, and differ in the same way each time.

@@ -1,120 +1,61 @@
 package frontend
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
+	"path"
+	"slices"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
 func (f *Frontend) routes() http.Handler {
 	mux := http.NewServeMux()
 	api := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, f.authorized(h)) }
-	api("POST /v1/chat/completions", f.chatCompletions)
-	api("POST /v1/completions", f.completions)
+	api("POST /v1/chat/completions", f.generating(metrics.EndpointChatCompletions, func() request { return &chatRequest{} }))
+	api("POST /v1/completions", f.generating(metrics.EndpointCompletions, func() request { return &completionRequest{} }))
 	api("GET /v1/models", f.listModels)
 	api("GET /v1/models/{id...}", f.getModel)
 	mux.HandleFunc("GET /health", f.health)
 	mux.HandleFunc("GET /live", f.live)
-	mux.Handle("GET /metrics", f.registryHandler)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		e := invalid("", "Unknown request URL: %s %s.", r.Method, r.URL.Path).withCode("unknown_url")
-		e.status = http.StatusNotFound
-		if allowed := allowedMethod(r.URL.Path); allowed != "" && r.Method != allowed {
-			e.status = http.StatusMethodNotAllowed
-			e.Message = fmt.Sprintf("Method %s is not allowed for %s, use %s.", r.Method, r.URL.Path, allowed)
-			w.Header().Set("Allow", allowed)
+	mux.Handle("GET /metrics", f.cfg.Metrics.Handler())
+	mux.HandleFunc("/", unrouted)
+	return identified(f.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if clean := path.Clean(r.URL.Path); clean != strings.TrimSuffix(r.URL.Path, "/") && clean != r.URL.Path {
+			unrouted(w, r) // the mux would redirect, and clients turn a redirected POST into a GET
+			return
 		}
-		e.write(w)
-	})
-	return f.identified(f.recovered(mux))
+		mux.ServeHTTP(w, r)
+	})))
 }
 
-func allowedMethod(path string) string {
+// allowedMethods are the methods of a path, "" for an unknown one.
+func allowedMethods(path string) string {
 	switch {
 	case path == "/v1/chat/completions", path == "/v1/completions":
-		return http.MethodPost
+		return "POST, OPTIONS"
 	case path == "/v1/models", strings.HasPrefix(path, "/v1/models/"), path == "/health", path == "/live", path == "/metrics":
-		return http.MethodGet
+		return "GET, HEAD, OPTIONS"
 	}
 	return ""
 }
 
-// identified gives every request an id, the client's own if it sent one.
-func (f *Frontend) identified(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get("X-Request-Id")
-		if !validID(id) {
-			id = newID("")
-		}
-		w.Header().Set("X-Request-Id", id)
-		next.ServeHTTP(w, r)
-	})
-}
-
-func validID(id string) bool {
-	if id == "" || len(id) > 128 {
-		return false
+// unrouted answers what no handler takes.
+func unrouted(w http.ResponseWriter, r *http.Request) {
+	allowed := allowedMethods(r.URL.Path)
+	if allowed == "" {
+		invalid("", "Unknown request URL: %s %s.", r.Method, r.URL.Path).withCode("unknown_url").withStatus(http.StatusNotFound).write(w)
+		return
 	}
-	for _, c := range id {
-		if c <= ' ' || c > '~' {
-			return false
-		}
+	w.Header().Set("Allow", allowed)
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
 	}
-	return true
-}
-
-// newID returns a fresh id with a prefix such as "chatcmpl-".
-func newID(prefix string) string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return prefix + hex.EncodeToString(b[:])
-}
-
-// recovered turns a panic of a handler into a 500 and a log line; the server goes on.
-func (f *Frontend) recovered(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(p)
-			}
-			f.log.Error("request handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			internalError("Internal server error.").write(w)
-		}()
-		next.ServeHTTP(w, r)
-	})
-}
-
-// authorized asks for the API key, if there is one.
-func (f *Frontend) authorized(next http.Handler) http.Handler {
-	if f.cfg.APIKey == "" {
-		return next
-	}
-	want := sha256.Sum256([]byte(f.cfg.APIKey))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got := sha256.Sum256([]byte(key))
-		if !ok || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			e := invalid("", "Incorrect API key provided. Send it as 'Authorization: Bearer KEY'.").withCode("invalid_api_key")
-			e.status = http.StatusUnauthorized
-			e.write(w)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	invalid("", "Method %s is not allowed for %s; allowed are %s.", r.Method, r.URL.Path, allowed).
+		withCode("method_not_allowed").withStatus(http.StatusMethodNotAllowed).write(w)
 }
 
 // modelItem is one entry of /v1/models.
@@ -130,10 +71,15 @@ func (m *servedModel) item() modelItem {
 	return modelItem{ID: m.name, Object: "model", Created: m.created.Unix(), OwnedBy: "dynctl", ContextWindow: m.card.ContextLength}
 }
 
+// listModels lists the models that have a worker in discovery: others may be known
+// but cannot answer.
 func (f *Frontend) listModels(w http.ResponseWriter, _ *http.Request) {
 	items := []modelItem{}
+	workers := f.workers.All()
 	for _, m := range f.registry.list() {
-		items = append(items, m.item())
+		if slices.ContainsFunc(workers, func(i cluster.Instance) bool { return m.workers[i.InstanceID] }) {
+			items = append(items, m.item())
+		}
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": items})
 }
@@ -147,26 +93,37 @@ func (f *Frontend) getModel(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, m.item())
 }
 
-// model finds a served model or says which there are.
+// maxListed bounds how many models an error lists.
+const maxListed = 20
+
+// model finds a model that is ready, or says which are.
 func (f *Frontend) model(name string) (*servedModel, *apiError) {
-	if m := f.registry.get(name); m != nil {
+	switch m := f.registry.find(name); {
+	case m == nil:
+	case m.proc == nil:
+		return nil, unavailable(fmt.Sprintf("The model '%s' is not ready to serve requests yet.", name), retryLater)
+	default:
 		return m, nil
 	}
 	var names []string
 	for _, m := range f.registry.list() {
 		names = append(names, m.name)
 	}
-	e := invalid("model", "The model '%s' does not exist. Served here: %s.", name, strings.Join(names, ", ")).withCode("model_not_found")
-	e.status, e.metric = http.StatusNotFound, metrics.ErrorNotFound
-	if len(names) == 0 {
-		e.Message = fmt.Sprintf("The model '%s' does not exist: no model is served at present.", name)
+	what := "no model is served at present"
+	if len(names) > maxListed {
+		names = append(names[:maxListed], "...")
 	}
+	if len(names) > 0 {
+		what = "models served here are " + strings.Join(names, ", ")
+	}
+	e := invalid("model", "The model '%s' does not exist: %s.", name, what).withCode("model_not_found").withStatus(http.StatusNotFound)
+	e.metric = metrics.ErrorNotFound
 	return nil, e
 }
 
 // health answers whether the frontend takes requests; with what it can serve.
 func (f *Frontend) health(w http.ResponseWriter, _ *http.Request) {
-	if f.stage.Load() != stageReady {
+	if f.gate.isClosed() {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "draining", "message": "Service is not ready"})
 		return
 	}
@@ -178,24 +135,11 @@ func (f *Frontend) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"status": "healthy", "endpoints": endpoints, "instances": instances})
 }
 
+// live answers whether the process is worth keeping.
 func (f *Frontend) live(w http.ResponseWriter, _ *http.Request) {
-	if f.stage.Load() == stageStopping {
+	if f.ctx.Err() != nil {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "shutting_down"})
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"status": "live", "message": "Service is live"})
-}
-
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client may have left
-}
-
-// limited bounds the time of a request.
-func (f *Frontend) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if f.cfg.RequestTimeout <= 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, f.cfg.RequestTimeout, errRequestTimeout)
 }

@@ -1,123 +1,210 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
-// answerer writes the answer of one endpoint, as a stream of events or as a whole.
+// request is the body of a generating endpoint: what differs between chat and text
+// completions. Its methods are called in this order.
+type request interface {
+	// fields are those it reads; shared returns the ones all endpoints have.
+	fields() fields
+	shared() *params
+	// check looks at fields that depend on each other.
+	check() *apiError
+	// prompts returns the tokens of each prompt. promptField is the name of the
+	// field they come from.
+	prompts(context.Context, *servedModel) ([][]uint32, error)
+	promptField() string
+	// defaultTokens is how many tokens to generate when the client sets no limit,
+	// 0 for as many as the context has room for.
+	defaultTokens() int
+	answer(m *servedModel, created int64, choices []*choice) answerer
+}
+
+// answerer writes the answer of one endpoint, as events or as a whole.
 type answerer interface {
-	events(delta) []any
-	usageEvent(usage) any
-	gather(delta)
-	whole(usage) any
+	// appendDelta appends the events of one delta, each ending in an empty line.
+	appendDelta(dst []byte, d delta) []byte
+	usageEvent(usage) []byte
+	whole(choices []*choice, u usage) any
 }
 
-// serve takes one request through its way: admission, validation, preparation by
-// the endpoint, generation, answer.
-func (f *Frontend) serve(w http.ResponseWriter, r *http.Request, endpoint string, fs fields, p *params,
-	prepare func(*servedModel) (answerer, []*choice, []int, *apiError)) {
-	arrived := time.Now()
-	leave, refusal := f.admit()
-	if refusal != nil {
-		refusal.write(w)
-		return
-	}
-	defer leave()
+// errRequestTimeout ends requests that run longer than the frontend allows.
+var errRequestTimeout = errors.New("the request took longer than this server allows")
 
-	body, bad := readBody(w, r, f.cfg.BodyLimit)
-	if bad == nil {
-		bad = fs.read(body)
+// generating is the handler of an endpoint: admission, checks, preparation,
+// generation, answer.
+func (f *Frontend) generating(endpoint string, newRequest func() request) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		arrived := time.Now()
+		if !f.gate.enter() {
+			shuttingDown().write(w)
+			return
+		}
+		defer f.gate.leave()
+		f.stats.begun()
+		q := newRequest()
+		p := q.shared()
+		fs := q.fields()
+		body, bad := f.readBody(w, r)
+		if bad == nil {
+			bad = fs.read(body)
+		}
+		if bad == nil {
+			bad = q.check()
+		}
+		j := &job{
+			f: f, id: workID(w, r), endpoint: endpoint, stream: p.stream,
+			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived,
+		}
+		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
+		err := error(internalError("Internal server error.")) // unless a panic is on its way
+		defer func() { j.end(err) }()
+		if bad != nil {
+			bad.write(w)
+			err = bad
+			return
+		}
+		ctx, cancel := f.limited(r.Context())
+		defer cancel()
+		a, err2 := j.prepare(ctx, q)
+		switch {
+		case err2 != nil:
+			asAPIError(err2).write(w)
+			err = err2
+		case p.stream:
+			err = j.streamed(ctx, w, a, p.includeUsage)
+		default:
+			err = j.whole(ctx, w, a)
+		}
 	}
-	if bad == nil {
-		bad = p.check()
+}
+
+// limited bounds the time of a request.
+func (f *Frontend) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.cfg.RequestTimeout <= 0 {
+		return context.WithCancel(ctx)
 	}
-	j := &job{f: f, arrived: arrived, met: f.metrics.Begin(metrics.ModelLabel(p.model, f.registry.known), endpoint, p.stream)}
-	if bad == nil {
-		j.m, bad = f.model(p.model)
+	return context.WithTimeoutCause(ctx, f.cfg.RequestTimeout, errRequestTimeout)
+}
+
+// readBody reads a request body within the limits of size and time.
+func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
+	if r.Body == http.NoBody {
+		return nil, nil
 	}
-	var a answerer
-	if bad == nil {
-		preprocessed := f.metrics.EnterStage(metrics.StagePreprocess)
-		a, j.choices, j.prompts, bad = prepare(j.m)
-		preprocessed(time.Since(arrived))
+	// The server takes the deadline back when the body has been read.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.limits.body))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, f.cfg.BodyLimit))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, invalid("", "The request body is larger than %d bytes.", tooLarge.Limit).withStatus(http.StatusRequestEntityTooLarge)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, invalid("", "The request body did not arrive within %s.", f.limits.body).withStatus(http.StatusRequestTimeout)
+	case errors.Is(err, io.ErrUnexpectedEOF) && r.ContentLength > int64(len(body)):
+		return nil, clientClosed()
+	case err != nil:
+		return nil, invalid("", "The request body could not be read: %v.", err)
 	}
+	return body, nil
+}
+
+// prepare finds the model, makes the prompts and what generates from them.
+func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
+	defer func(begin time.Time, leave func(time.Duration)) { leave(time.Since(begin)) }(time.Now(), j.f.metrics.EnterStage(metrics.StagePreprocess))
+	p := q.shared()
+	m, bad := j.f.model(p.model)
 	if bad != nil {
-		bad.write(w)
-		j.end(bad)
-		return
+		return nil, bad
 	}
-	id := w.Header().Get("X-Request-Id")
-	for i, c := range j.choices {
-		c.req.RequestID, c.req.ReceivedAt = id, arrived
-		if len(j.choices) > 1 {
-			c.req.RequestID = id + "." + strconv.Itoa(i)
+	begin := time.Now()
+	prompts, err := q.prompts(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
+	if bad := checkTokens(m, "stop_token_ids", p.stopTokenIDs); bad != nil {
+		return nil, bad
+	}
+	for i, prompt := range prompts {
+		budget, bad := p.budget(m, len(prompt), q.promptField(), q.defaultTokens())
+		if bad != nil {
+			return nil, bad
+		}
+		j.prompts = append(j.prompts, len(prompt))
+		for range p.choices() {
+			c := &choice{index: len(j.choices), prompt: i}
+			c.detok = m.proc.NewDetokenizer(p.stop, p.includeStop, p.skipSpecial)
+			c.detok.SetMinTokens(p.minimum())
+			c.gen = j.f.newGeneration(m, p.request(m, prompt, budget, c.index), j.met)
+			c.gen.req.ReceivedAt = j.arrived
+			j.choices = append(j.choices, c)
 		}
 	}
-	ctx, cancel := f.limited(r.Context())
-	defer cancel()
-	var err error
-	if p.stream {
-		err = j.stream(ctx, w, a, p.includeUsage)
-	} else {
-		err = j.answer(ctx, w, a)
+	for _, c := range j.choices {
+		c.gen.id = j.id
+		if len(j.choices) > 1 {
+			c.gen.id += "." + strconv.Itoa(c.index)
+		}
 	}
-	j.end(err)
-	if err != nil && !errors.Is(err, context.Canceled) {
-		f.log.Warn("request failed", "request", id, "error", err)
+	return q.answer(m, time.Now().Unix(), j.choices), nil
+}
+
+// streamed answers with server-sent events.
+func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, includeUsage bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := newSSE(w, j.f.limits.write)
+	done := j.start(ctx, cancel, func(d delta) error { return s.put(ctx, a, d) })
+	silence := time.NewTimer(j.f.limits.keepAlive)
+	defer silence.Stop()
+	for {
+		var gone error
+		select {
+		case <-s.wake:
+			gone = s.flush()
+		case <-silence.C:
+			gone = s.comment()
+		case err := <-done:
+			var last []byte
+			if err == nil && includeUsage {
+				last = a.usageEvent(j.usage())
+			}
+			return errors.Join(err, s.end(last, err))
+		}
+		if gone != nil {
+			cancel(gone)
+			err := <-done // ends with gone, or with what came first
+			return cmp.Or(err, gone)
+		}
+		silence.Reset(j.f.limits.keepAlive)
 	}
 }
 
-// stream answers with server-sent events.
-func (j *job) stream(ctx context.Context, w http.ResponseWriter, a answerer, includeUsage bool) error {
-	s := newSSE(w)
-	err := j.run(ctx, func(d delta) error {
-		for _, e := range a.events(d) {
-			if err := s.send(e); err != nil {
-				return err
-			}
-		}
+// whole collects everything and answers at once.
+func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := <-j.start(ctx, cancel, func(d delta) error {
+		j.choices[d.index].text.WriteString(d.text)
 		return nil
 	})
-	if err == nil && includeUsage {
-		err = s.send(a.usageEvent(j.usage()))
-	}
-	s.end(err)
-	return err
-}
-
-// answer collects everything and answers at once.
-func (j *job) answer(ctx context.Context, w http.ResponseWriter, a answerer) error {
-	err := j.run(ctx, func(d delta) error { a.gather(d); return nil })
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(j.f.limits.write)) // the server takes it back
 	if err != nil {
 		asAPIError(err).write(w)
 		return err
 	}
-	writeJSON(w, http.StatusOK, a.whole(j.usage()))
+	writeJSON(w, http.StatusOK, a.whole(j.choices, j.usage()))
 	return nil
 }
-
-// makeChoices makes n choices for each prompt.
-func (p *params) makeChoices(m *servedModel, prompts [][]uint32, fallback int) ([]*choice, *apiError) {
-	var out []*choice
-	for i, prompt := range prompts {
-		for range p.choices() {
-			req, err := p.request(m, append([]uint32{}, prompt...), len(out), fallback)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, &choice{
-				index: len(out), prompt: i, req: req,
-				detok: m.proc.NewDetokenizer(p.stop, p.includeStop, p.skipSpecial),
-			})
-		}
-	}
-	return out, nil
-}
-
-func itoa(i int) string { return strconv.Itoa(i) }

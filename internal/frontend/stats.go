@@ -24,20 +24,17 @@ func (s *stats) add(f func(*cluster.FrontendStats)) {
 	f(&s.s)
 }
 
-func (s *stats) enter() { s.add(func(x *cluster.FrontendStats) { x.InFlight++; x.Started++ }) }
-func (s *stats) leave() { s.add(func(x *cluster.FrontendStats) { x.InFlight-- }) }
-
-func (s *stats) current() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.s.InFlight
-}
+func (s *stats) begun() { s.add(func(x *cluster.FrontendStats) { x.Started++ }) }
 
 func (s *stats) migrated() { s.add(func(x *cluster.FrontendStats) { x.Migrated++ }) }
 
-// firstToken and tokens take in the times that operators watch.
-func (s *stats) firstToken(ttft, queued time.Duration) {
-	s.add(func(x *cluster.FrontendStats) { x.TTFT.Observe(ttft); x.Queue.Observe(queued) })
+// queued, firstToken and tokens take in the times that operators watch.
+func (s *stats) queued(d time.Duration) {
+	s.add(func(x *cluster.FrontendStats) { x.Queue.Observe(d) })
+}
+
+func (s *stats) firstToken(ttft time.Duration) {
+	s.add(func(x *cluster.FrontendStats) { x.TTFT.Observe(ttft) })
 }
 
 // tokens counts n tokens that came gap after those before; gap 0 for the first.
@@ -52,16 +49,16 @@ func (s *stats) tokens(n int, gap time.Duration) {
 	})
 }
 
-// take returns the figures since the last call and starts over; the gauge stays.
+// take returns the figures since the last call and starts over.
 func (s *stats) take() cluster.FrontendStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.s
-	s.s = cluster.FrontendStats{InFlight: out.InFlight}
+	s.s = cluster.FrontendStats{}
 	return out
 }
 
-// publishStats sends the figures of each second until ctx ends.
+// publishStats sends the figures of each second, and the last ones when ctx ends.
 func (f *Frontend) publishStats(ctx context.Context) {
 	bus := f.cfg.DRT.Bus()
 	if bus == nil {
@@ -70,15 +67,14 @@ func (f *Frontend) publishStats(ctx context.Context) {
 	subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicFrontendStats)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return
 		case <-tick.C:
 		}
 		s := f.stats.take()
-		s.Frontend, s.InstanceID, s.Time = f.cfg.Node, f.cfg.DRT.ID(), time.Now()
-		_ = bus.Publish(ctx, subject, s) // lost events are counted by the bus
+		s.Frontend, s.InstanceID, s.Time, s.InFlight = f.cfg.Node, f.cfg.DRT.ID(), time.Now(), f.gate.inFlight()
+		_ = bus.Publish(context.WithoutCancel(ctx), subject, s) // lost events are counted by the bus
 	}
 }
 

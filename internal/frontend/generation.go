@@ -1,0 +1,300 @@
+package frontend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/runtime"
+)
+
+// generation is one prompt on its way through the workers: the state that moves
+// with it when a worker is lost.
+type generation struct {
+	f   *Frontend
+	m   *servedModel // as of the start
+	met *metrics.Request
+	id  string // of the request and choice; each attempt has its own
+	req protocol.PreprocessedRequest
+
+	attempts int          // begun so far
+	began    time.Time    // the last of them
+	moves    atomic.Int32 // migrations among them
+	// failed are the workers that failed this request since the last output, and
+	// stuck is since when it looks for another one; zero if none has.
+	failed map[cluster.InstanceID]failure
+	stuck  time.Time
+	// decision is the last one announced.
+	decision cluster.RouterDecision
+}
+
+// failure is why and when a worker failed a request.
+type failure struct {
+	why string // as decisions show it
+	at  time.Time
+}
+
+// Reasons why a request avoids a worker.
+const (
+	whyOverloaded  = "overloaded"
+	whyDraining    = "draining"
+	whyUnreachable = "unreachable"
+	whyStopping    = "stopping"
+	whyLost        = "lost"
+)
+
+// errLost is returned when a worker was lost and no other could take over.
+var errLost = errors.New("worker lost")
+
+// errRefused is returned when workers kept refusing a request.
+var errRefused = errors.New("all refused")
+
+func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedRequest, met *metrics.Request) *generation {
+	return &generation{f: f, m: m, req: req, met: met}
+}
+
+// run generates until the end and hands every output to emit, in order and
+// exactly once, across as many workers as it takes. An error of emit ends it.
+func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) error) error {
+	for {
+		if g.req.Generated > 0 && g.req.Stop.MaxTokens <= 0 {
+			// Lost between the last token and the word that it was the last.
+			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
+		}
+		leave := g.f.metrics.EnterStage(metrics.StageRoute)
+		begin := time.Now()
+		inst, release, err := g.choose(ctx)
+		leave(time.Since(begin))
+		if err != nil {
+			return err
+		}
+		progress, err := g.attempt(ctx, inst, release, emit)
+		var stop *emitError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &stop):
+			return stop.err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		if err := g.failedOn(inst, err, progress); err != nil {
+			return err
+		}
+	}
+}
+
+// failedOn decides what the failure of an attempt means: nil to go on elsewhere, or
+// the error that ends the request. progress says that the attempt gave output.
+func (g *generation) failedOn(inst cluster.Instance, err error, progress bool) error {
+	why, refused := verdict(err, progress)
+	if why == "" {
+		return err
+	}
+	now := time.Now()
+	if g.failed == nil {
+		g.failed = map[cluster.InstanceID]failure{}
+	}
+	g.failed[inst.InstanceID] = failure{why, now}
+	// A worker that stops may refuse what has waited long in its queue: the search
+	// for another one begins only then.
+	if g.stuck.IsZero() || !refused || why == whyStopping && now.Sub(g.began) >= g.f.limits.forgive {
+		g.stuck = now
+	}
+	if refused {
+		g.f.log.Debug("worker refused a request", "request", g.id, "worker", inst.Worker, "reason", why, "error", err)
+		return nil
+	}
+	if int(g.moves.Load()) >= g.f.cfg.MigrationLimit {
+		return fmt.Errorf("%w after %d moves: %w", errLost, g.moves.Load(), err)
+	}
+	g.moves.Add(1)
+	kind := metrics.MigrationNewRequest
+	if g.req.Generated > 0 {
+		kind = metrics.MigrationOngoingRequest
+	}
+	g.met.Migrated(kind)
+	g.f.stats.migrated()
+	g.f.log.Info("request moves to another worker", "request", g.id, "from", inst.Worker, "generated", g.req.Generated, "cause", err)
+	return nil
+}
+
+// verdict says why another worker may succeed where one failed, "" if none may.
+// refused means that the worker never began: trying elsewhere is no migration.
+func verdict(err error, progress bool) (why string, refused bool) {
+	var remote *requestplane.RemoteError
+	switch {
+	case errors.Is(err, requestplane.ErrOverloaded):
+		return whyOverloaded, true
+	case errors.Is(err, requestplane.ErrDraining):
+		return whyDraining, true
+	case requestplane.NotStarted(err), errors.Is(err, runtime.ErrNoTransport):
+		return whyUnreachable, true
+	case errors.As(err, &remote) && remote.Kind == requestplane.KindUnavailable:
+		return whyStopping, !progress
+	case errors.Is(err, requestplane.ErrDisconnected), errors.As(err, &remote) && remote.Kind == requestplane.KindCancelled:
+		return whyLost, false // cancelled, but not by us
+	}
+	return "", false
+}
+
+// choose picks a worker and announces the decision. A request that no worker has
+// failed gets its answer at once; others wait a while for another worker, unless
+// they can be told to come back later because all are overloaded.
+func (g *generation) choose(ctx context.Context) (inst cluster.Instance, release func(), err error) {
+	for {
+		inst, release, err = g.pick()
+		now := time.Now()
+		switch {
+		case g.stuck.IsZero(), err == nil && now.Sub(g.stuck) < g.f.limits.takeover:
+		case g.overloaded() && g.req.Generated == 0:
+			err = requestplane.ErrOverloaded
+		case now.Sub(g.stuck) >= g.f.limits.takeover:
+			release()
+			err = fmt.Errorf("%w: none took over within %s (%w)", errLost, g.f.limits.takeover, cmp.Or(err, errRefused))
+		default:
+			g.forgive(now)
+			select {
+			case <-time.After(g.f.limits.poll):
+				continue
+			case <-ctx.Done():
+				return inst, release, context.Cause(ctx)
+			}
+		}
+		g.f.announceDecision(ctx, g.decision)
+		return inst, release, err
+	}
+}
+
+func (g *generation) overloaded() bool {
+	for _, f := range g.failed {
+		if f.why == whyOverloaded {
+			return true
+		}
+	}
+	return false
+}
+
+// forgive gives workers another try that failed a while ago. It is asked only when
+// there are no others.
+func (g *generation) forgive(now time.Time) {
+	for id, f := range g.failed {
+		if now.Sub(f.at) >= g.f.limits.forgive {
+			delete(g.failed, id)
+		}
+	}
+}
+
+// pick lets the router choose among the workers of the model as they are now. The
+// release must be called when the request has left the worker.
+func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
+	begin := time.Now()
+	if m := g.f.registry.find(g.m.name); m != nil && m.card.Digest == g.m.card.Digest {
+		g.m = m // workers that came later may take over, too
+	}
+	instances := g.f.workers.Instances()
+	candidates := make([]router.Candidate, 0, len(instances))
+	for _, i := range instances {
+		if g.m.workers[i.InstanceID] {
+			candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: g.failed[i.InstanceID].why})
+		}
+	}
+	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
+	d, release, err := g.f.load.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
+		return g.f.policy.Pick(r, c)
+	})
+	g.req.RequestID = g.id
+	if g.attempts > 0 {
+		// The worker may not know yet that it has lost an earlier attempt.
+		g.req.RequestID += "~" + strconv.Itoa(g.attempts)
+	}
+	g.decision = cluster.RouterDecision{
+		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
+		Chosen: d.Chosen.Worker, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
+		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+	}
+	if err == nil {
+		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
+		inst = instances[at] // the candidates come from there
+	}
+	return inst, release, err
+}
+
+// maxCandidates bounds what an announced decision lists: a large cluster would
+// flood the event plane.
+const maxCandidates = 16
+
+// emitError marks an error that came from the client's side.
+type emitError struct{ err error }
+
+func (e *emitError) Error() string { return e.err.Error() }
+
+// attempt runs the request on one worker and keeps what it generated, so that
+// another worker can go on from there. progress says whether anything came.
+func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release func(), emit func(protocol.EngineOutput) error) (progress bool, err error) {
+	defer release()
+	g.attempts++
+	g.began = time.Now()
+	leave := g.f.metrics.EnterStage(metrics.StageDispatch)
+	stream, err := g.f.workers.Call(ctx, inst, g.req.RequestID, nil, g.req)
+	leave(time.Since(g.began))
+	if err != nil {
+		return false, err
+	}
+	defer stream.Close()
+	var out protocol.EngineOutput
+	for {
+		if err := stream.Recv(ctx, &out); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = requestplane.ErrIncomplete // ended without a finish reason
+			}
+			return progress, err
+		}
+		if out.Finish == protocol.FinishCancelled {
+			return progress, fmt.Errorf("cancelled by %s: %w", inst.Worker, requestplane.ErrIncomplete)
+		}
+		if !progress {
+			progress, g.failed, g.stuck = true, nil, time.Time{}
+		}
+		g.req.TokenIDs = append(g.req.TokenIDs, out.TokenIDs...)
+		g.req.Generated += len(out.TokenIDs)
+		g.req.Stop.MaxTokens -= len(out.TokenIDs)
+		g.req.Stop.MinTokens = max(g.req.Stop.MinTokens-len(out.TokenIDs), 0)
+		if out.Timing != nil {
+			g.located(ctx, out.Timing)
+		}
+		if err := emit(out); err != nil {
+			return progress, &emitError{err}
+		}
+		if out.Finish != protocol.FinishNone {
+			return progress, nil
+		}
+	}
+}
+
+// located completes the announced decision with where the prompt was computed.
+func (g *generation) located(ctx context.Context, t *protocol.Timing) {
+	g.decision.Prefill, g.decision.PrefillWhy = t.Prefill, t.PrefillWhy
+	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
+	g.f.announceDecision(ctx, g.decision)
+}
+
+// announceDecision publishes a router decision.
+func (f *Frontend) announceDecision(ctx context.Context, d cluster.RouterDecision) {
+	if bus := f.cfg.DRT.Bus(); bus != nil {
+		subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicRouterDecisions)
+		_ = bus.Publish(ctx, subject, d) // lost events are counted by the bus
+	}
+}

@@ -1,0 +1,236 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// choice is one of the answers of a request while it is being generated.
+type choice struct {
+	index  int
+	prompt int // which prompt it belongs to
+	gen    *generation
+	detok  *chat.Detokenizer
+	text   strings.Builder // of a whole answer
+	finish string
+	tokens int // generated, up to and with those of a stop string
+	cached int // tokens of the prompt found in a prefix cache
+	timed  bool
+	last   time.Time // when the last tokens came
+}
+
+// delta is a piece of one choice on its way to the client.
+type delta struct {
+	index  int
+	text   string
+	finish string // on the last piece
+}
+
+// usage is the token count of a request in OpenAI's words.
+type usage struct {
+	PromptTokens     int          `json:"prompt_tokens"`
+	CompletionTokens int          `json:"completion_tokens"`
+	TotalTokens      int          `json:"total_tokens"`
+	Details          usageDetails `json:"prompt_tokens_details"`
+}
+
+type usageDetails struct {
+	CachedTokens int `json:"cached_tokens"`
+}
+
+// job is one HTTP request on its way: its choices run side by side and hand their
+// deltas to one receiver.
+type job struct {
+	f        *Frontend
+	id       string
+	endpoint string
+	stream   bool
+	model    string
+	arrived  time.Time
+	met      *metrics.Request
+	choices  []*choice
+	prompts  []int // tokens of each prompt
+
+	mu   sync.Mutex // guards what is below and the text of the choices, and serializes receive
+	outN int
+	ttft time.Duration // 0 until the first token
+}
+
+// start generates all choices; receive gets every delta, one at a time. When all
+// of them have ended, the first error, which cancelled the others, or nil comes
+// out of the channel.
+func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, receive func(delta) error) <-chan error {
+	done := make(chan error, 1)
+	var left, failed atomic.Int32
+	left.Store(int32(len(j.choices)))
+	for _, c := range j.choices {
+		go func() {
+			if err := j.generate(ctx, c, receive); err != nil {
+				failed.Add(1)
+				cancel(err)
+			}
+			if left.Add(-1) > 0 {
+				return
+			}
+			if failed.Load() > 0 {
+				done <- context.Cause(ctx)
+				return
+			}
+			done <- nil
+		}()
+	}
+	return done
+}
+
+// errStopString ends a generation because the text is complete.
+var errStopString = errors.New("stop string found")
+
+// generate runs one choice. A panic costs the request, not the process.
+func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			j.f.log.Error("generation panicked", "request", j.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = internalError("Internal server error.")
+		}
+	}()
+	err = c.gen.run(ctx, func(o protocol.EngineOutput) error { return j.take(c, o, receive) })
+	if errors.Is(err, errStopString) {
+		return nil
+	}
+	return err
+}
+
+// take turns one output of an engine into text.
+func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text, stopped := c.detok.Push(o.TokenIDs)
+	j.observe(c, o)
+	d := delta{index: c.index, text: text}
+	switch {
+	case stopped:
+		d.finish = string(protocol.FinishStop)
+	case o.Finish == protocol.FinishError:
+		j.f.log.Debug("engine reports an error", "request", j.id, "error", o.Error)
+		return internalError("The engine failed.")
+	case o.Finish == protocol.FinishLength:
+		d.text += c.detok.Flush()
+		d.finish = string(protocol.FinishLength)
+	case o.Finish != protocol.FinishNone: // engines of others have more words for it
+		d.text += c.detok.Flush()
+		d.finish = string(protocol.FinishStop)
+	}
+	c.finish = d.finish
+	if d.text != "" || d.finish != "" {
+		if err := receive(d); err != nil {
+			return err
+		}
+	}
+	if stopped && o.Finish == protocol.FinishNone {
+		return errStopString // the worker is told to stop
+	}
+	return nil
+}
+
+// observe takes the measurements of one output, after its tokens were pushed.
+func (j *job) observe(c *choice, o protocol.EngineOutput) {
+	if o.Timing != nil && !c.timed {
+		c.timed = true // later ones are of a migration, whose prompt holds output
+		c.cached = min(o.Timing.CachedTokens, j.prompts[c.prompt])
+		j.f.stats.queued(c.gen.began.Sub(j.arrived) + time.Duration(o.Timing.QueueNS))
+	}
+	n := c.detok.Tokens() - c.tokens
+	if n <= 0 {
+		return
+	}
+	now := time.Now()
+	if j.ttft == 0 {
+		j.ttft = now.Sub(j.arrived)
+		j.met.FirstToken(j.ttft)
+		j.f.stats.firstToken(j.ttft)
+	}
+	var gap time.Duration
+	if !c.last.IsZero() {
+		gap = now.Sub(c.last)
+	}
+	c.last = now
+	c.tokens += n
+	j.outN += n
+	j.met.Tokens(n, gap)
+	j.f.stats.tokens(n, gap)
+}
+
+// usage adds up the tokens of all choices; a prompt counts once, whatever n is.
+func (j *job) usage() usage {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	u := usage{CompletionTokens: j.outN}
+	for i, n := range j.prompts {
+		u.PromptTokens += n
+		u.Details.CachedTokens += j.cached(i)
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
+}
+
+// cached is how many tokens of a prompt were found in a prefix cache: by the
+// choice that found the most, the others often find what it computed.
+func (j *job) cached(prompt int) int {
+	n := 0
+	for _, c := range j.choices {
+		if c.prompt == prompt {
+			n = max(n, c.cached)
+		}
+	}
+	return n
+}
+
+// end counts how the request ended.
+func (j *job) end(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	kind, status := metrics.ErrorNone, 200
+	if err != nil {
+		e := asAPIError(err)
+		kind, status = e.metric, e.status
+	}
+	took, moves := time.Since(j.arrived), 0
+	if err == nil || j.ttft > 0 {
+		for i, n := range j.prompts {
+			j.met.Prompt(n, j.cached(i))
+		}
+	}
+	for _, c := range j.choices {
+		moves += int(c.gen.moves.Load())
+	}
+	j.met.End(metrics.Result{ErrorType: kind, Duration: took, OutputTokens: j.outN})
+	j.f.stats.ended(kind)
+	if kind == metrics.ErrorCancelled {
+		j.f.metrics.Disconnected.Inc()
+	}
+	log := j.f.log.Debug
+	if status >= 500 && !errors.Is(err, router.ErrNoWorkers) { // an idle cluster is no news for each request
+		log = j.f.log.Warn
+	}
+	log("request ended", "request", j.id, "endpoint", j.endpoint, "model", j.model, "stream", j.stream,
+		"status", status, "prompts", len(j.prompts), "prompt_tokens", sum(j.prompts), "output_tokens", j.outN,
+		"ttft", j.ttft, "took", took, "moves", moves, "error", err)
+}
+
+func sum(list []int) (n int) {
+	for _, v := range list {
+		n += v
+	}
+	return n
+}

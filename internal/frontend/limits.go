@@ -1,0 +1,35 @@
+package frontend
+
+import "time"
+
+// limits bound every wait of a frontend. They are not configuration: nobody should
+// have to think about them. Tests shorten them.
+type limits struct {
+	// takeover is how long a request whose worker was lost looks for another one.
+	takeover time.Duration
+	// forgive is how long a worker that failed a request is not tried again by it,
+	// unless it is the last one.
+	forgive time.Duration
+	// poll is how often a request without a worker looks again.
+	poll time.Duration
+	// keepAlive is the longest silence of a stream.
+	keepAlive time.Duration
+	// write is how long a client may take to accept what is written to it.
+	write time.Duration
+	// body is how long a client may take to send its request.
+	body time.Duration
+	// fetch bounds one attempt to load a model's files from one worker; retry is
+	// the wait after the first failure and doubles up to retryMost.
+	fetch, retry, retryMost time.Duration
+	// stop is how long a stop waits for handlers that were told to end.
+	stop time.Duration
+}
+
+func defaultLimits() limits {
+	return limits{
+		takeover: 15 * time.Second, forgive: time.Second, poll: 50 * time.Millisecond,
+		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute,
+		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
+		stop: 5 * time.Second,
+	}
+}

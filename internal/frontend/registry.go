@@ -1,0 +1,227 @@
+package frontend
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// servedModel is a model as its workers agree on it. It never changes; the
+// registry replaces it.
+type servedModel struct {
+	name    string
+	card    cluster.ModelCard
+	proc    *chat.Processor // nil while its files are being loaded
+	created time.Time
+	workers map[cluster.InstanceID]bool // decode instances with this card
+	limits  metrics.ModelLimits
+}
+
+// registry follows the model cards of a namespace and holds the models that can
+// be served. Its run owns everything but models.
+type registry struct {
+	log     *slog.Logger
+	limits  *limits
+	metrics *metrics.Frontend
+	moves   int // migration limit, shown beside the limits of a model
+	cards   *store.Prefix[cardAt]
+	files   *runtime.Client
+
+	models atomic.Pointer[map[string]*servedModel]
+
+	sets    map[string]*fileSet         // by key
+	left    map[cluster.InstanceID]bool // workers left out, of which the log says so
+	loaded  chan loadResult
+	loaders sync.WaitGroup
+}
+
+// cardAt is a card with the instance that published it.
+type cardAt struct {
+	cluster.ModelCard
+	id  cluster.InstanceID
+	rev store.Revision
+}
+
+func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
+	r := &registry{
+		log: f.log, limits: &f.limits, metrics: f.metrics, moves: f.cfg.MigrationLimit, files: f.files,
+		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, loaded: make(chan loadResult),
+	}
+	r.models.Store(&map[string]*servedModel{})
+	cards, err := store.WatchPrefix(ctx, f.cfg.DRT.Store(), cluster.CardPrefix(f.cfg.DRT.Namespace()), decodeCard, f.log)
+	if err != nil {
+		return nil, fmt.Errorf("watch model cards: %w", err)
+	}
+	r.cards = cards
+	return r, nil
+}
+
+// decodeCard reads a card; the instance id is the last part of its key.
+func decodeCard(kv store.KV) (cardAt, error) {
+	card, err := store.DecodeJSON[cluster.ModelCard](kv)
+	if err != nil {
+		return cardAt{}, err
+	}
+	id, err := cluster.ParseInstanceID(kv.Key[strings.LastIndexByte(kv.Key, '/')+1:])
+	if err != nil {
+		return cardAt{}, err
+	}
+	if card.WorkerType == cluster.RoleDecode && (card.DisplayName == "" || card.BlockSize <= 0 || card.ContextLength <= 0) {
+		return cardAt{}, fmt.Errorf("model card with name %q, block size %d, context length %d", card.DisplayName, card.BlockSize, card.ContextLength)
+	}
+	return cardAt{card, id, kv.ModRevision}, nil
+}
+
+// run keeps the models current until ctx ends.
+func (r *registry) run(ctx context.Context) {
+	defer r.loaders.Wait()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		if next := r.refresh(ctx, time.Now()); next > 0 {
+			retry.Reset(next)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.cards.Changed():
+		case <-r.files.Changed(): // a worker may offer its files after its card was seen
+		case res := <-r.loaded:
+			r.take(res, time.Now())
+		case <-retry.C:
+		}
+	}
+}
+
+// refresh recomputes the models from the cards and returns when to try again what
+// failed, 0 for never.
+func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Duration) {
+	byName := map[string][]cardAt{}
+	here := map[cluster.InstanceID]bool{}
+	for _, c := range r.cards.Snapshot() {
+		if here[c.id] = true; c.WorkerType == cluster.RoleDecode {
+			byName[c.DisplayName] = append(byName[c.DisplayName], c)
+		}
+	}
+	maps.DeleteFunc(r.left, func(id cluster.InstanceID, _ bool) bool { return !here[id] })
+	old, models, wanted := *r.models.Load(), map[string]*servedModel{}, map[string]bool{}
+	for name, cards := range byName {
+		slices.SortFunc(cards, func(a, b cardAt) int { return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.id, b.id)) })
+		m, agreed := r.agree(name, cards, old[name])
+		key := filesKey(m.card)
+		wanted[key] = true
+		set, wait := r.ensure(ctx, key, agreed, now)
+		if wait > 0 && (next == 0 || wait < next) {
+			next = wait
+		}
+		r.adopt(m, old[name], set)
+		models[name] = m
+	}
+	maps.DeleteFunc(r.sets, func(key string, s *fileSet) bool { return !wanted[key] && !s.loading })
+	for name := range old {
+		if models[name] == nil {
+			r.log.Info("model is served no more", "model", name)
+			r.metrics.ForgetModel(name)
+		}
+	}
+	r.models.Store(&models)
+	return next
+}
+
+// agree makes a model of its cards, oldest first. Workers of one model must agree
+// on what it is: on that which is served already, or else on the oldest card.
+// Workers with another one are left out until the others are gone.
+func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*servedModel, []cardAt) {
+	first := cards[0]
+	if old != nil {
+		if i := slices.IndexFunc(cards, func(c cardAt) bool { return interchangeable(c.ModelCard, old.card) }); i >= 0 {
+			first = cards[i]
+		}
+	}
+	m := &servedModel{name: name, card: first.ModelCard, workers: map[cluster.InstanceID]bool{}}
+	agreed := cards[:0:0]
+	for _, c := range cards {
+		if !interchangeable(c.ModelCard, first.ModelCard) {
+			if !r.left[c.id] { // say it once
+				r.left[c.id] = true
+				r.log.Error("worker serves another model under the same name and is left out", "model", name,
+					"instance", c.id.String(), "digest", c.Digest, "expected", first.Digest,
+					"block_size", c.BlockSize, "expected_block_size", first.BlockSize,
+					"hash_seed", c.HashSeed, "expected_hash_seed", first.HashSeed)
+			}
+			continue
+		}
+		delete(r.left, c.id)
+		agreed = append(agreed, c)
+		m.workers[c.id] = true
+		m.card.ContextLength = min(m.card.ContextLength, c.ContextLength)
+	}
+	rt := m.card.Runtime
+	m.limits = metrics.ModelLimits{
+		KVBlocks: rt.TotalKVBlocks, MaxSeqs: rt.MaxNumSeqs, MaxBatchTokens: rt.MaxBatchTokens,
+		ContextLength: m.card.ContextLength, BlockSize: m.card.BlockSize, MigrationLimit: r.moves,
+	}
+	return m, agreed
+}
+
+// interchangeable reports whether workers with these cards can go on where the
+// other was, and exchange KV blocks.
+func interchangeable(a, b cluster.ModelCard) bool {
+	return a.Digest == b.Digest && a.BlockSize == b.BlockSize && a.HashSeed == b.HashSeed
+}
+
+// adopt gives m the loaded files, or as long as new ones are on their way those of
+// its predecessor, and tells the world what changed.
+func (r *registry) adopt(m, old *servedModel, set *fileSet) {
+	same := old != nil && old.proc != nil && old.card.Digest == m.card.Digest
+	switch {
+	case set.proc != nil:
+		m.proc = set.proc
+	case same:
+		m.proc = old.proc
+	default:
+		return
+	}
+	m.created = time.Now()
+	if same {
+		m.created = old.created
+	} else {
+		r.log.Info("model is served", "model", m.name, "digest", m.card.Digest, "context", m.card.ContextLength)
+	}
+	if !same || old.limits != m.limits {
+		r.metrics.SetModel(m.name, m.limits)
+	}
+}
+
+// find returns a model by name, nil if there is none. Its processor may be missing.
+func (r *registry) find(name string) *servedModel { return (*r.models.Load())[name] }
+
+// list returns the models that are ready, sorted by name.
+func (r *registry) list() []*servedModel {
+	var out []*servedModel
+	for _, m := range *r.models.Load() {
+		if m.proc != nil {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, func(a, b *servedModel) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// known reports whether there is a model of that name, for metric labels.
+func (r *registry) known(name string) bool { return r.find(name) != nil }
+
+func (r *registry) close() { r.cards.Close() }
