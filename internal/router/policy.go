@@ -89,10 +89,11 @@ func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 	})
 	// The turn of a worker is its distance from the pointer: that is the cost.
 	turn := int((p.next.Add(1) - 1) % uint64(len(free)))
-	cost := func(c Candidate) float64 {
-		i := slices.IndexFunc(free, func(f Candidate) bool { return f.ID == c.ID })
-		return float64((i - turn + len(free)) % len(free))
+	place := make(map[cluster.InstanceID]int, len(free))
+	for i, c := range free {
+		place[c.ID] = i
 	}
+	cost := func(c Candidate) float64 { return float64((place[c.ID] - turn + len(free)) % len(free)) }
 	return explain(p.Name(), &free[turn], candidates, cost), nil
 }
 

@@ -21,7 +21,7 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 		return err
 	}
 	if p.ModelSum != w.loaded.Card.Digest {
-		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf(
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
 			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
 	}
 	stream, err := w.engine.Load().Submit(ctx, engine.Request{
@@ -94,9 +94,7 @@ func remoteError(err error) error {
 		kind = requestplane.KindInvalidArgument
 	case errors.Is(err, engine.ErrQueueFull):
 		kind = requestplane.KindOverloaded
-	case errors.Is(err, engine.ErrDraining):
-		kind = requestplane.KindDraining
-	case errors.Is(err, engine.ErrClosed):
+	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed):
 		kind = requestplane.KindUnavailable
 	case errors.Is(err, context.Canceled):
 		kind = requestplane.KindCancelled

@@ -3,8 +3,8 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -133,8 +133,12 @@ func (w *Worker) serveClearKV(ctx context.Context, _ *requestplane.Request, send
 	return send(protocol.ClearedKV{Blocks: n})
 }
 
+// filePiece is how much of a model file travels in one item: tokenizers can be
+// larger than an item may be.
+const filePiece = 4 << 20
+
 // serveModelFiles sends tokenizer and configuration files to frontends, which so
-// need no access to the model directory.
+// need no access to the model directory. Large files come in several items.
 func (w *Worker) serveModelFiles(_ context.Context, r *requestplane.Request, send func(any) error) error {
 	var req protocol.ModelFilesRequest
 	if err := r.Decode(&req); err != nil {
@@ -145,8 +149,10 @@ func (w *Worker) serveModelFiles(_ context.Context, r *requestplane.Request, sen
 		if !ok {
 			return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf("no file %q with this model", name)}
 		}
-		if err := send(protocol.ModelFile{Name: name, Content: content}); err != nil {
-			return errors.Join(err, context.Canceled)
+		for piece := range slices.Chunk(content, filePiece) {
+			if err := send(protocol.ModelFile{Name: name, Content: piece}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
