@@ -8,7 +8,7 @@ BENCH    ?= .
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test race lint bench fuzz golden docs help
+.PHONY: up down build test race lint bench gobench fuzz golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -29,7 +29,11 @@ lint: ## vet, staticcheck, golangci-lint
 	go vet ./... && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
 
-bench: ## run benchmarks; BENCH=pattern chooses some
+bench: ## measure this build on this machine, into docs/benchmarks.md
+	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
+	bin/dynamod bench all --write docs/benchmarks.md
+
+gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)

@@ -60,11 +60,13 @@ inside itself. It runs until SIGTERM or SIGINT, which drain the node; a second
 signal stops it at once.
 
 dynctl up starts it for you on one machine; on several, run one dynamod per node
-with ETCD_ENDPOINTS and NATS_SERVER set.`,
+with ETCD_ENDPOINTS and NATS_SERVER set. With --node-advertise-host, requests to
+workers and KV transfers are then accepted at that address and no longer on
+loopback only, unless their listeners are configured.`,
 		Example: `  dynamod
   dynamod --config /etc/dynctl/dynamod.yaml
   ETCD_ENDPOINTS=10.0.0.5:2379 NATS_SERVER=nats://10.0.0.5:4222 dynamod --node-name gpu-7 --node-advertise-host 10.0.0.7`,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -74,6 +76,7 @@ with ETCD_ENDPOINTS and NATS_SERVER set.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	table.AddFlags(cmd.Flags(), "")
 	cmd.Flags().BoolVar(&check, "check-config", false, "validate the configuration, say where it comes from, and exit")
+	addBench(cmd, stdout, stderr)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, origins, err := load(cmd)
 		if err != nil {
@@ -90,6 +93,14 @@ with ETCD_ENDPOINTS and NATS_SERVER set.`,
 		return run(cfg, origins, stderr)
 	}
 	return cmd
+}
+
+// noArgs makes a stray argument a mistake in the command line.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 func load(cmd *cobra.Command) (config.Dynamod, *config.Origins, error) {
@@ -116,6 +127,7 @@ func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
 				if n == 0 {
 					stop(fmt.Errorf("signal %s", s))
 				} else {
+					signal.Stop(signals) // a third one is not caught
 					stopNow(fmt.Errorf("second signal %s", s))
 				}
 			case <-hurry.Done():

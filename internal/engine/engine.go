@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	goruntime "runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +120,11 @@ func (e *Engine) deliver() {
 	e.publishStats()
 	for _, d := range e.outbox {
 		d.to.push(d.out)
+	}
+	if len(e.outbox) > 0 {
+		// Let the readers run before the next step takes the core again: on a busy
+		// machine tokens would otherwise reach clients in bunches.
+		goruntime.Gosched()
 	}
 	clear(e.outbox)
 	e.outbox = e.outbox[:0]

@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/model"
+)
+
+// Names of cases that others are compared with.
+const (
+	caseReadWeights = "read, all cores, the mapped weights"
+	caseDecodeOne   = "decode, 1 sequence"
+)
+
+// engineModel is a model under measurement.
+type engineModel struct {
+	*engineSection
+	model   *model.Model
+	weights int64 // bytes read in a decode step
+	cores   int
+	rig     *rig
+	names   []string // of its cases
+}
+
+// errMemory is returned when a model and its KV blocks do not fit.
+var errMemory = errors.New("not enough memory")
+
+// maxSteps bounds the tokens of one decode repetition, so that their KV stays within
+// half a gigabyte and a sequence within the context.
+func (w *engineModel) maxSteps() int {
+	sc := w.scale.engine
+	n := (512 << 20) / (w.kvBytes(1) * int64(slices.Max(sc.sequences)))
+	return min(max(int(n), 64), 2048, w.model.Config().MaxContext-sc.context-1)
+}
+
+// start loads the model and fills the KV pool with numbers, so that contexts need
+// not be computed.
+func (w *engineModel) start(ctx context.Context) (err error) {
+	sc := w.scale.engine
+	longest := sc.context + 1 + max(w.maxSteps(), 0)
+	blocks := 8
+	for _, n := range sc.sequences {
+		blocks = max(blocks, n*(longest/rigBlockSize+2))
+	}
+	for _, n := range sc.prefill {
+		blocks = max(blocks, n/rigBlockSize+2)
+	}
+	if w.maxSteps() < 16 {
+		return fmt.Errorf("the model's context of %d tokens is too short to decode after %d", w.model.Config().MaxContext, sc.context)
+	}
+	need := int64(blocks) * w.kvBytes(rigBlockSize)
+	if free := availableMemory(); free > 0 && need+w.weights+int64(sc.readBytes) > free {
+		return fmt.Errorf("%w: %s of KV blocks, %s of weights and %s of scratch, %s are free",
+			errMemory, bytesText(need), bytesText(w.weights), bytesText(int64(sc.readBytes)), bytesText(free))
+	}
+	if w.rig, err = newCPURig(ctx, w.model, w.cores, blocks, w.log); err != nil {
+		return err
+	}
+	fillFloats(w.rig.mem.Bytes())
+	return nil
+}
+
+// kvBytes is the KV of n tokens; before there is a backend, what it is by default.
+func (w *engineModel) kvBytes(n int) int64 {
+	c := w.model.Config()
+	shape := engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: rigBlockSize, DType: "f32"}
+	if w.rig != nil {
+		shape = w.rig.info.KV
+	}
+	return int64(n) * shape.BlockBytes() / int64(shape.BlockSize)
+}
+
+// cases plans what to measure. It tries the model out first, to know how long
+// things take.
+func (w *engineModel) cases(ctx context.Context) ([]Case, error) {
+	sc := w.scale.engine
+	const probe = 32                                 // tokens
+	if _, err := w.prefill(ctx, probe); err != nil { // reads the weights from the disk
+		return nil, err
+	}
+	perToken, err := w.prefill(ctx, probe)
+	if err != nil {
+		return nil, err
+	}
+	var cases []Case
+	for _, n := range sc.prefill {
+		if expect := perToken * time.Duration(n); expect > sc.caseLimit {
+			w.note("Prefill of %d tokens with %s of weights is left out: one takes about %s, the limit is %s.",
+				n, bytesText(w.weights), expect.Round(time.Second), sc.caseLimit)
+			continue
+		}
+		cases = append(cases, Case{fmt.Sprintf("prefill, %d tokens", n), func(ctx context.Context) (Sample, error) {
+			return w.metered(ctx, func() (float64, error) {
+				per, err := w.prefill(ctx, n)
+				return 1 / per.Seconds(), err
+			})
+		}})
+	}
+	for _, past := range []int{0, sc.context} {
+		for _, n := range sc.sequences {
+			cases = append(cases, w.decodeCase(n, past))
+		}
+	}
+	for _, c := range cases {
+		w.names = append(w.names, c.Name)
+	}
+	return cases, nil
+}
+
+// decodeCase measures decoding with so many sequences over past tokens each.
+func (w *engineModel) decodeCase(seqs, past int) Case {
+	name := caseDecodeOne
+	if seqs > 1 {
+		name = fmt.Sprintf("decode, %d sequences", seqs)
+	}
+	if past > 0 {
+		name += fmt.Sprintf(", %d tokens of context", past)
+	}
+	stepBytes := float64(w.weights + w.kvBytes(past*seqs))
+	return Case{name, func(ctx context.Context) (Sample, error) {
+		s, err := w.metered(ctx, func() (float64, error) { return w.decode(ctx, seqs, past) })
+		if err == nil {
+			s[keyRead] = stepBytes * s[keyRate] / float64(seqs) / 1e9
+		}
+		return s, err
+	}}
+}
+
+// prefill returns the time per token of one prompt of n tokens.
+func (w *engineModel) prefill(ctx context.Context, n int) (time.Duration, error) {
+	begin := time.Now()
+	_, err := w.rig.generate(ctx, generation{tokens: w.rig.prompt(n), output: 1})
+	return time.Since(begin) / time.Duration(n), err
+}
+
+// decode returns the tokens per second of sequences that decode side by side.
+func (w *engineModel) decode(ctx context.Context, seqs, past int) (float64, error) {
+	gs, together := make([]generation, seqs), newWindow(seqs, w.scale.engine.window)
+	for i := range gs {
+		gs[i] = generation{tokens: w.rig.prompt(past + 1), output: w.maxSteps(), window: together, given: past > 0}
+	}
+	marks, err := w.rig.generateAll(ctx, gs)
+	if err != nil {
+		return 0, err
+	}
+	n, d, err := overlap(marks)
+	if err != nil {
+		return 0, err
+	}
+	return float64(n) / d.Seconds(), nil
+}
+
+// metered runs f, which returns a rate of tokens, and adds the processor time of
+// each token that was computed.
+func (w *engineModel) metered(ctx context.Context, f func() (float64, error)) (Sample, error) {
+	tokens := w.rig.engine.Stats().ComputedTotal
+	before, known := cpuTime()
+	rate, err := f()
+	if err == nil {
+		err = w.rig.idle(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := Sample{keyRate: rate}
+	if after, _ := cpuTime(); known {
+		s[keyCPU] = (after - before).Seconds() * 1e3 / float64(w.rig.engine.Stats().ComputedTotal-tokens)
+	}
+	return s, nil
+}
+
+// mapped is the memory of all weights.
+func (w *engineModel) mapped() [][]byte {
+	var out [][]byte
+	eachWeight(w.model, func(t model.Tensor) { out = append(out, t.Data) })
+	return out
+}
+
+// weightBytes is what one decode step reads of the weights: everything, except
+// that of an embedding that is not the head as well only one row is read.
+func weightBytes(m *model.Model) int64 {
+	var n int64
+	eachWeight(m, func(t model.Tensor) { n += int64(len(t.Data)) })
+	return n
+}
+
+func eachWeight(m *model.Model, f func(model.Tensor)) {
+	for _, spec := range m.Config().Tensors() {
+		if spec.Role == model.RoleEmbed && !m.Config().TiedHead {
+			continue
+		}
+		if t, ok := m.Weight(spec.Role, spec.Layer); ok {
+			f(t)
+		}
+	}
+}
+
+// fillFloats writes small random numbers, so that attention over them is finite.
+func fillFloats(b []byte) {
+	pattern := make([]byte, min(1<<20, len(b)))
+	for i := 0; i+4 <= len(pattern); i += 4 {
+		binary.LittleEndian.PutUint32(pattern[i:], math.Float32bits(rand.Float32()-0.5))
+	}
+	for len(b) > 0 {
+		b = b[copy(b, pattern):]
+	}
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}

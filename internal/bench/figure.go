@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Figure is one measured quantity: the median of its repetitions and their range.
+type Figure struct {
+	Median      float64 `json:"median"`
+	Low         float64 `json:"low"`
+	High        float64 `json:"high"`
+	Repetitions int     `json:"repetitions"`
+}
+
+// Summarize makes a figure of the values of all repetitions; none make the zero
+// Figure. Values that are not finite are left out.
+func Summarize(values []float64) Figure {
+	v := slices.DeleteFunc(slices.Clone(values), func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+	if len(v) == 0 {
+		return Figure{}
+	}
+	slices.Sort(v)
+	return Figure{Median: quantile(v, 0.5), Low: v[0], High: v[len(v)-1], Repetitions: len(v)}
+}
+
+// String returns the median with the range, such as "12.3 (11.9–13.0)".
+func (f Figure) String() string {
+	switch f.Repetitions {
+	case 0:
+		return "–"
+	case 1:
+		return number(f.Median)
+	}
+	return number(f.Median) + " (" + number(f.Low) + "–" + number(f.High) + ")"
+}
+
+// quantile interpolates between the two nearest of the sorted values; 0 for none.
+func quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// tail adds the median, the 95th and the 99th percentile of durations to a sample,
+// in the given unit, as name_p50 and so on.
+func (s Sample) tail(name string, d []time.Duration, unit time.Duration) {
+	v := make([]float64, len(d))
+	for i := range d {
+		v[i] = float64(d[i]) / float64(unit)
+	}
+	if len(v) == 0 {
+		return
+	}
+	slices.Sort(v)
+	s[name+"_p50"], s[name+"_p95"], s[name+"_p99"] = quantile(v, 0.5), quantile(v, 0.95), quantile(v, 0.99)
+}
+
+// number writes three digits, or all digits before the point, in groups.
+func number(v float64) string {
+	abs := math.Abs(v)
+	switch {
+	case abs >= 100:
+		return group(strconv.FormatFloat(v, 'f', 0, 64))
+	case abs >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case abs >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case abs >= 0.0005:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	case v == 0:
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+// group puts commas between thousands.
+func group(digits string) string {
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}

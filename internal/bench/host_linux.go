@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// cpuModel is the processor's name, empty when the system does not tell.
+func cpuModel() string { return procField("/proc/cpuinfo", "model name") }
+
+// totalMemory is the memory of the machine in bytes, 0 when unknown.
+func totalMemory() int64 { return memInfo("MemTotal") }
+
+// availableMemory is what can be allocated without swapping, 0 when unknown.
+func availableMemory() int64 { return memInfo("MemAvailable") }
+
+// loadAverage is that of the last minute, negative when unknown.
+func loadAverage() float64 {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return -1
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	v, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return -1
+	}
+	return v
+}
+
+func memInfo(key string) int64 {
+	kb, err := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", key), " kB"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kb << 10
+}
+
+// procField returns the first value of a key in a file of "key : value" lines.
+func procField(path, key string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for sc := bufio.NewScanner(bytes.NewReader(b)); sc.Scan(); {
+		if k, v, ok := strings.Cut(sc.Text(), ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

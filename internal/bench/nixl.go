@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	caseMemcpy   = "memcpy, 1 core"
+	caseLoopback = "plain TCP, 2 connections"
+	casePing     = "plain TCP"
+
+	keyMemcpy  = "percent_of_memcpy"
+	keyPlain   = "percent_of_plain_tcp"
+	keyFactor  = "times_plain_tcp"
+	tcpConns   = 2 // as many as the tcp transport opens by default
+	nixlFactor = "p50 against that of a round trip over a plain TCP connection"
+)
+
+func measureNIXL(ctx context.Context, s *session) (Section, error) {
+	sc := s.scale.nixl
+	sec := Section{
+		Title: "NIXL transfers",
+		About: fmt.Sprintf("%s are moved between two agents of one process, as blocks in random order on both\n"+
+			"sides, with a notification at the end. memcpy copies the same blocks with one core, as\n"+
+			"the local transport does on a node; plain TCP moves them in order over as many\n"+
+			"loopback connections as the tcp transport opens.", bytesText(int64(sc.bytes))),
+	}
+	var mem scratch
+	defer mem.close()
+	src, err := mem.take(sc.bytes)
+	if err != nil {
+		return sec, err
+	}
+	dst, err := mem.take(sc.bytes)
+	if err != nil {
+		return sec, err
+	}
+	lo, err := newCopyLoopback(tcpConns, dst)
+	if err != nil {
+		return sec, err
+	}
+	defer lo.close()
+	pairs, err := newPairs(src, dst)
+	if err != nil {
+		return sec, err
+	}
+	defer pairs.close()
+	if err := nixlTransfers(ctx, s, &sec, pairs, src, dst, lo); err != nil {
+		return sec, err
+	}
+	err = nixlPings(ctx, s, &sec, pairs)
+	return sec, err
+}
+
+func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, src, dst []byte, lo *loopback) error {
+	type key struct{ name, memcpy string }
+	var cases []Case
+	var keys []key
+	total := len(src)
+	rate := func(f func(context.Context) error) func(context.Context) (Sample, error) {
+		return func(ctx context.Context) (Sample, error) {
+			begin := time.Now()
+			err := f(ctx)
+			return Sample{keyGBps: float64(total) / 1e9 / time.Since(begin).Seconds()}, err
+		}
+	}
+	for _, size := range s.scale.nixl.blocks {
+		from, to := rand.Perm(total/size), rand.Perm(total/size)
+		at := func(name string) string { return name + ", blocks of " + blockText(size) }
+		copied := at(caseMemcpy)
+		add := func(name string, f func(context.Context) error) {
+			cases = append(cases, Case{at(name), rate(f)})
+			keys = append(keys, key{at(name), copied})
+		}
+		add(caseMemcpy, func(context.Context) error {
+			for i := range from {
+				copy(dst[to[i]*size:(to[i]+1)*size], src[from[i]*size:(from[i]+1)*size])
+			}
+			return nil
+		})
+		for _, p := range pairs {
+			for _, op := range p.ops {
+				t, err := p.transfer(op, size, from, to)
+				if err != nil {
+					return err
+				}
+				if err := p.prove(ctx, op, t, src, dst, size, from, to); err != nil {
+					return err
+				}
+				add(fmt.Sprintf("%s, %s", p.name, op), func(ctx context.Context) error { return p.move(ctx, op, t) })
+			}
+		}
+	}
+	cases = append(cases, Case{caseLoopback, rate(func(context.Context) error { return lo.copyFrom(src) })})
+	res, err := s.takeTurns(ctx, "nixl transfers", s.scale.nixl.turns, cases)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		res.ratio(k.name, keyMemcpy, keyGBps, k.memcpy, 100)
+		res.ratio(k.name, keyPlain, keyGBps, caseLoopback, 100)
+	}
+	sec.Tables = append(sec.Tables, res.table("Transfers", "", []Column{
+		{keyGBps, "GB/s", ""}, {keyMemcpy, "% of memcpy", "of the same blocks"}, {keyPlain, "% of plain TCP", ""},
+	}))
+	return nil
+}
+
+func nixlPings(ctx context.Context, s *session, sec *Section, pairs pairs) error {
+	plain, err := newPingLoopback()
+	if err != nil {
+		return err
+	}
+	defer plain.close()
+	n := s.scale.nixl.pings
+	cases := []Case{latencyCase(casePing, time.Microsecond, func(context.Context) ([]time.Duration, error) { return plain.pings(n) })}
+	for _, p := range pairs {
+		cases = append(cases, latencyCase(p.name, time.Microsecond, func(ctx context.Context) ([]time.Duration, error) {
+			return repeat(n, func() error { return p.ping(ctx) })
+		}))
+	}
+	res, err := s.takeTurns(ctx, "nixl notifications", s.scale.nixl.turns, cases)
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		res.ratio(p.name, keyFactor, keyLatency+"_p50", casePing, 1)
+	}
+	sec.Tables = append(sec.Tables, res.table("Notification round trip",
+		"A message of 64 bytes there and one back, each acknowledged by the agent that got it.",
+		append(latencyColumns("µs"), Column{keyFactor, "× plain TCP", nixlFactor})))
+	return nil
+}
+
+func blockText(n int) string {
+	if n >= 1<<20 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d KiB", n>>10)
+}

@@ -1,0 +1,241 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/agent"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dial"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/statedir"
+	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/undo"
+	"github.com/dynctl/dynctl/internal/worker"
+)
+
+// nodeSpec describes a node and what it serves.
+type nodeSpec struct {
+	name            string
+	dir             string // state directory
+	prefill, decode int
+	blocks          int // KV blocks of each worker
+	load            loader
+}
+
+// loader replaces the built-in model; nil does not.
+type loader = func(context.Context, cluster.Assignment, func(float64)) (*worker.Loaded, error)
+
+// node is a whole dynamod inside this process: a cluster of its own.
+type node struct {
+	spec  nodeSpec
+	url   string // of its frontend
+	log   *slog.Logger
+	store store.Store
+	plane requestplane.Client
+	back  undo.Stack
+}
+
+const (
+	nodeCluster = "bench"
+	nodeTimeout = time.Minute
+	nodePoll    = 10 * time.Millisecond
+)
+
+// errNotUp is returned when a node does not serve in time.
+var errNotUp = errors.New("not up within a minute")
+
+// config is the default configuration, whatever this machine's files and
+// environment say, with all embedded servers on free ports.
+func (spec nodeSpec) config() (config.Dynamod, error) {
+	cfg, _, err := config.LoadDynamod(config.Input{
+		Environ:  []string{"HOME=" + spec.dir},
+		ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist },
+	})
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Cluster, cfg.StateDir = nodeCluster, spec.dir
+	cfg.Etcd.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Frontend.Port = 0
+	cfg.Disagg.MaxLocalPrefillTokens = 0
+	cfg.Drain.Deadline = 5 * time.Second
+	return cfg, cfg.Validate()
+}
+
+// startNode brings a node up and asks it to serve.
+func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, err error) {
+	n := &node{spec: spec, log: log}
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	cfg, err := spec.config()
+	if err != nil {
+		return nil, err
+	}
+	ready := make(chan cluster.Node, 1)
+	a, err := agent.New(cfg, agent.Options{Version: "bench", Log: log, Load: spec.load, Ready: func(n cluster.Node) { ready <- n }})
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(running, context.WithoutCancel(ctx)) }()
+	n.back.Push("stop the node", func(ctx context.Context) error {
+		stop(errDone)
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	select {
+	case up := <-ready:
+		n.url = up.FrontendURL
+	case err := <-ended:
+		ended <- nil // for the step above
+		return nil, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(nodeTimeout):
+		return nil, errNotUp
+	}
+	if err := n.connect(cfg); err != nil {
+		return nil, err
+	}
+	return n, n.declare(ctx)
+}
+
+var errDone = errors.New("the benchmark is over")
+
+// connect reaches the node's stores and workers.
+func (n *node) connect(cfg config.Dynamod) error {
+	dir, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		return err
+	}
+	at, err := dir.Endpoints()
+	if err != nil {
+		return err
+	}
+	etcd, err := dial.Etcd(cfg.Etcd.EtcdClient, at.Etcd, n.log)
+	if err != nil {
+		return err
+	}
+	n.store = etcd
+	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
+	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Log: n.log})
+	n.back.Push("close the request plane", func(context.Context) error { return n.plane.Close() })
+	return nil
+}
+
+// declare writes what the cluster shall serve.
+func (n *node) declare(ctx context.Context) error {
+	t := cluster.Topology{
+		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName}, Prefill: n.spec.prefill, Decode: n.spec.decode,
+		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
+		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
+	}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	_, err := store.PutJSON(ctx, n.store, cluster.TopologyKey(cluster.DefaultNamespace), t)
+	return err
+}
+
+func (n *node) close() { n.back.Run(stopStep, n.log) }
+
+// waitServing waits until requests are answered and, with prefill workers,
+// until prompts go there.
+func (n *node) waitServing(ctx context.Context, client *sseClient, ask *asker) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, nodeTimeout, errNotUp)
+	defer cancel()
+	for {
+		up, err := n.serves(ctx, client, ask)
+		if up {
+			return nil
+		}
+		if failed := n.failure(ctx); failed != nil {
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(nodePoll):
+		}
+	}
+}
+
+// failure returns why a worker has failed, if one has.
+func (n *node) failure(ctx context.Context) error {
+	kvs, _, err := n.store.List(ctx, cluster.StatusPrefix(cluster.DefaultNamespace))
+	if err != nil {
+		return nil // that is no worker's fault
+	}
+	for _, kv := range kvs {
+		if st, err := store.DecodeJSON[cluster.WorkerStatus](kv); err == nil && st.State == cluster.StateFailed {
+			return fmt.Errorf("%w: %s: %s", errWorker, st.Name, st.Reason)
+		}
+	}
+	return nil
+}
+
+// errWorker is returned when a worker of the node does not start.
+var errWorker = errors.New("a worker failed")
+
+// serves reports whether the node works as it should; err says why not.
+func (n *node) serves(ctx context.Context, client *sseClient, ask *asker) (bool, error) {
+	q, err := ask.question(ctx, 1, 2)
+	if err != nil {
+		return false, err
+	}
+	if _, err := client.to(n.url).answer(ctx, q); err != nil {
+		return false, err
+	}
+	if n.spec.prefill == 0 {
+		return true, nil
+	}
+	st, err := n.decodeStats(ctx)
+	if err != nil {
+		return false, err
+	}
+	return st.RemotePrefillTotal > 0, nil
+}
+
+// errNoWorker is returned when no decode worker is registered.
+var errNoWorker = errors.New("no decode worker is registered")
+
+// decodeStats asks the decode worker for its counters.
+func (n *node) decodeStats(ctx context.Context) (cluster.WorkerStats, error) {
+	prefix := cluster.InstancePrefix(cluster.DefaultNamespace, cluster.RoleDecode.Component(), cluster.EndpointStats)
+	kvs, _, err := n.store.List(ctx, prefix)
+	if err != nil {
+		return cluster.WorkerStats{}, err
+	}
+	if len(kvs) == 0 {
+		return cluster.WorkerStats{}, errNoWorker
+	}
+	var inst cluster.Instance
+	if err := json.Unmarshal(kvs[0].Value, &inst); err != nil {
+		return cluster.WorkerStats{}, fmt.Errorf("decode %s: %w", kvs[0].Key, err)
+	}
+	stream, err := n.plane.Call(ctx, inst.Transport.TCP, "bench-stats", nil, nil)
+	if err != nil {
+		return cluster.WorkerStats{}, err
+	}
+	defer stream.Close()
+	var st cluster.WorkerStatus
+	if err := stream.Recv(ctx, &st); err != nil {
+		return cluster.WorkerStats{}, err
+	}
+	return st.Stats, nil
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/model"
+)
+
+// scale says how much is measured.
+type scale struct {
+	engine engineScale
+	path   pathScale
+	nixl   nixlScale
+	plane  planeScale
+}
+
+type engineScale struct {
+	// synthetic is measured beside the built-in model.
+	synthetic model.Synthetic
+	// cacheBytes is up to where weights may live in the processor's caches, so that
+	// the speed of memory is not their limit.
+	cacheBytes int64
+	prefill    []int         // prompt lengths, tokens
+	sequences  []int         // decoded at a time
+	context    int           // tokens, of the cases with a context
+	window     time.Duration // of one decode case
+	caseLimit  time.Duration // a prefill that takes longer is left out
+	readBytes  int           // memory that is read to learn its speed
+	builtin    turns
+	large      turns
+}
+
+type pathScale struct {
+	prompt      int   // tokens, about
+	output      int   // tokens
+	concurrency []int // streams at a time
+	requests    int   // per stream and round
+	mockOutput  int   // tokens
+	mockStreams []int
+	mockAlone   int // requests of the case with one stream
+	pace        time.Duration
+	pacedOutput int // tokens
+	pings       int // beside a busy engine
+	turns       turns
+}
+
+type nixlScale struct {
+	bytes  int // moved per repetition
+	blocks []int
+	pings  int
+	turns  turns
+}
+
+type planeScale struct {
+	calls    int
+	items    int // per round, over all streams
+	streams  []int
+	puts     int
+	messages int
+	turns    turns
+}
+
+// fullScale takes about five minutes on two cores.
+func fullScale() scale {
+	return scale{
+		engine: engineScale{
+			synthetic: syntheticModel(syntheticLayers), cacheBytes: 256 << 20, prefill: []int{128, 512}, sequences: []int{1, 8}, context: 512,
+			window: time.Second, caseLimit: 45 * time.Second, readBytes: 1 << 30,
+			builtin: turns{5, 20 * time.Second}, large: turns{5, 130 * time.Second},
+		},
+		path: pathScale{
+			prompt: 96, output: 32, concurrency: []int{1, 8}, requests: 8,
+			mockOutput: 512, mockStreams: []int{1, 64}, mockAlone: 16,
+			pace: 2 * time.Millisecond, pacedOutput: 256, pings: 200, turns: turns{5, 30 * time.Second},
+		},
+		nixl:  nixlScale{bytes: 256 << 20, blocks: []int{64 << 10, 1 << 20, 8 << 20}, pings: 2000, turns: turns{7, 30 * time.Second}},
+		plane: planeScale{calls: 2000, items: 50000, streams: []int{1, 64}, puts: 200, messages: 2000, turns: turns{5, 30 * time.Second}},
+	}
+}
+
+// quickScale takes less than a minute.
+func quickScale() scale {
+	return scale{
+		engine: engineScale{
+			synthetic: syntheticModel(4), cacheBytes: 256 << 20, prefill: []int{128, 512}, sequences: []int{1, 8}, context: 512,
+			window: 300 * time.Millisecond, caseLimit: 3 * time.Second, readBytes: 512 << 20,
+			builtin: turns{3, 5 * time.Second}, large: turns{3, 20 * time.Second},
+		},
+		path: pathScale{
+			prompt: 96, output: 16, concurrency: []int{1, 8}, requests: 2,
+			mockOutput: 128, mockStreams: []int{1, 64}, mockAlone: 8,
+			pace: 2 * time.Millisecond, pacedOutput: 64, pings: 50, turns: turns{3, 6 * time.Second},
+		},
+		nixl:  nixlScale{bytes: 64 << 20, blocks: []int{64 << 10, 1 << 20, 8 << 20}, pings: 500, turns: turns{3, 5 * time.Second}},
+		plane: planeScale{calls: 500, items: 20000, streams: []int{1, 64}, puts: 50, messages: 500, turns: turns{3, 5 * time.Second}},
+	}
+}

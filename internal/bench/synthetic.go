@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/dynctl/dynctl/internal/model"
+)
+
+// syntheticLayers is how many layers Qwen3-0.6B has.
+const syntheticLayers = 28
+
+// syntheticModel is a random model in the shape of Qwen3-0.6B with so many layers.
+func syntheticModel(layers int) model.Synthetic {
+	return model.Synthetic{
+		Family: "qwen3", Layers: layers, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072,
+		Vocab: 151936, ContextLen: 40960, DType: "bf16", Tied: true, RopeTheta: 1e6, Seed: 1,
+	}
+}
+
+// synthesize returns the directory of a synthetic model, which it writes at first
+// use.
+func (s *session) synthesize(spec model.Synthetic) (string, error) {
+	parent := filepath.Join(s.home, "models")
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("name synthetic model: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	dir := filepath.Join(parent, fmt.Sprintf("%s-%dx%d-%s", spec.Family, spec.Layers, spec.Hidden, hex.EncodeToString(sum[:4])))
+	if m, err := model.Open(dir, model.Options{}); err == nil {
+		return dir, m.Close()
+	}
+	s.say("writing a model of %d layers to %s, for this run and later ones", spec.Layers, dir)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", fmt.Errorf("write synthetic model: %w", err)
+	}
+	// In the directory of this run, which is removed whatever happens.
+	tmp, err := os.MkdirTemp(s.tmp, "model-")
+	if err != nil {
+		return "", fmt.Errorf("write synthetic model: %w", err)
+	}
+	if err := spec.Write(tmp); err != nil {
+		return "", errors.Join(err, os.RemoveAll(tmp))
+	}
+	if err := os.RemoveAll(dir); err != nil { // a damaged one
+		return "", fmt.Errorf("write synthetic model: %w", err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		if m, openErr := model.Open(dir, model.Options{}); openErr == nil { // another run was faster
+			return dir, m.Close()
+		}
+		return "", fmt.Errorf("write synthetic model: %w", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,185 @@
+package dynamod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/bench"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/version"
+)
+
+// addBench adds the command bench; the shell completion that comes with a first
+// subcommand is not wanted.
+func addBench(root *cobra.Command, stdout, stderr io.Writer) {
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(benchCommand(stdout, stderr))
+}
+
+// benchFlags are the flags of dynamod bench.
+type benchFlags struct {
+	quick  bool
+	output string
+	write  string
+	model  string
+}
+
+// benchCommand measures this build on this machine.
+func benchCommand(stdout, stderr io.Writer) *cobra.Command {
+	names, about := bench.Names()
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench {all | " + strings.Join(names, " | ") + "}...",
+		Short: "measure engine, request path, transfers and planes on this machine",
+		Long: `bench measures this build on this machine and prints a report: speeds beside
+what the hardware or a plain socket does in the same run, so that the ratios hold
+on a busy machine too. It starts what it needs inside its own process, uses no
+running cluster, and takes about five minutes, with --quick less than one.
+Progress goes to standard error. Ctrl-c ends it without a report.
+
+` + sectionHelp(names, about) + `
+The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
+` + "`.bench`" + ` in the state directory at first use and kept there.`,
+		Example: `  dynamod bench engine --quick
+  dynamod bench path nixl -o json
+  dynamod bench all --write docs/benchmarks.md`,
+		ValidArgs: append([]string{"all"}, names...),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.MatchAll(cobra.MinimumNArgs(1), cobra.OnlyValidArgs)(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runBench(f, args, stdout, stderr)
+		},
+	}
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "smaller cases and fewer repetitions")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "markdown", "form of the report: markdown or json")
+	cmd.Flags().StringVar(&f.write, "write", "", "write the report to this file instead of standard output")
+	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure in the engine section instead of the random model")
+	return cmd
+}
+
+func sectionHelp(names []string, about map[string]string) string {
+	var b strings.Builder
+	for _, n := range names {
+		fmt.Fprintf(&b, "  %-7s %s\n", n, about[n])
+	}
+	return b.String()
+}
+
+func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
+	if f.output != "markdown" && f.output != "json" {
+		return usageError{fmt.Errorf("--output: %q is not markdown or json", f.output)}
+	}
+	if f.model != "" {
+		if _, err := os.Stat(f.model); err != nil {
+			return usageError{fmt.Errorf("--model: %w", err)}
+		}
+	}
+	cfg, origins, err := config.LoadDynamod(config.Process(nil))
+	if err != nil {
+		return usageError{err}
+	}
+	if err := origins.Locate(cfg.Validate()); err != nil {
+		return usageError{err}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	defer context.AfterFunc(ctx, stop)()
+
+	report, err := bench.Run(ctx, bench.Options{
+		Sections: chosenSections(args), Quick: f.quick, Model: f.model, StateDir: cfg.StateDir,
+		Command: f.command(args), Version: version.String(), Progress: stderr,
+		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted, nothing was written")
+	}
+	if err != nil {
+		return err
+	}
+	text := report.Markdown()
+	if f.output == "json" {
+		if text, err = report.JSON(); err != nil {
+			return err
+		}
+	}
+	if f.write == "" {
+		_, err = stdout.Write(text)
+		return err
+	}
+	return replaceFile(f.write, text)
+}
+
+// chosenSections drops doubles; "all" stands for everything.
+func chosenSections(args []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, a := range args {
+		if a == "all" {
+			return nil
+		}
+		if !seen[a] {
+			seen[a] = true
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// command is the line that gives the same report again.
+func (f benchFlags) command(args []string) string {
+	line := append([]string{"dynamod", "bench"}, args...)
+	if f.quick {
+		line = append(line, "--quick")
+	}
+	if f.model != "" {
+		line = append(line, "--model", f.model)
+	}
+	if f.output != "markdown" {
+		line = append(line, "-o", f.output)
+	}
+	if f.write != "" {
+		line = append(line, "--write", f.write)
+	}
+	for i, w := range line {
+		if strings.ContainsAny(w, " \t\n'\"`$&|;<>()*?[]#~\\") {
+			line[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(line, " ")
+}
+
+// replaceFile writes a file in one step, so that an old report is never half gone.
+func replaceFile(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".report-")
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	_, err = tmp.Write(content)
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name()) // the error above is what counts
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,342 @@
+package dynamod
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/statedir"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// The test binary is dynamod when this is set.
+const asDynamod = "TEST_AS_DYNAMOD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDynamod) != "" {
+		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+const patience = 30 * time.Second
+
+// process is a dynamod that runs.
+type process struct {
+	t              *testing.T
+	cmd            *exec.Cmd
+	state          string
+	stdout, stderr lockedBuffer
+	ended          chan error
+	code           int // of the exit, once ended
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start runs dynamod with an environment of its own.
+func start(t *testing.T, state string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, state: state, cmd: exec.Command(os.Args[0], args...), ended: make(chan error, 1)}
+	p.cmd.Dir = t.TempDir() // no configuration file is found by accident
+	p.cmd.Env = []string{asDynamod + "=1", "HOME=" + p.cmd.Dir, "DYNAMOD_STATE_DIR=" + state, "PATH=" + os.Getenv("PATH")}
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		p.wait()
+	})
+	return p
+}
+
+// node starts a node with free ports everywhere and waits until it is up.
+func node(t *testing.T, state string) (*process, cluster.Node) {
+	t.Helper()
+	p := start(t, state, "--etcd-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--frontend-port", "0", "--cpu-cores", "1")
+	return p, p.up()
+}
+
+// up waits until the node has published itself.
+func (p *process) up() cluster.Node {
+	p.t.Helper()
+	c, err := statedir.Open(p.state, "local")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		select {
+		case err := <-p.ended:
+			p.t.Fatalf("dynamod ended: %v\n%s", err, p.stderr.String())
+		default:
+		}
+		e, err := c.Endpoints()
+		if err != nil {
+			continue
+		}
+		s, err := store.NewEtcd(store.EtcdConfig{Endpoints: e.Etcd}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		defer s.Close()
+		kvs, _, err := s.List(p.t.Context(), cluster.NodePrefix)
+		if err != nil || len(kvs) != 1 {
+			p.t.Fatalf("%d nodes: %v", len(kvs), err)
+		}
+		n, err := store.DecodeJSON[cluster.Node](kvs[0])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return n
+	}
+	p.t.Fatalf("dynamod is not up\n%s", p.stderr.String())
+	return cluster.Node{}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait returns the exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case err := <-p.ended:
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			p.code = exit.ExitCode()
+		} else if err != nil {
+			p.t.Errorf("wait: %v", err)
+		}
+		p.ended <- nil // for the next one
+	case <-time.After(patience):
+		p.t.Fatalf("dynamod does not end\n%s", p.stderr.String())
+	}
+	return p.code
+}
+
+func TestCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := file("good.yaml", "node:\n  name: gpu-7\n")
+	badFile := file("bad.yaml", "node:\n  nmae: gpu-7\n")
+	for _, tc := range []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{"version", []string{"--version"}, 0, "dynamod version ", ""},
+		{"help", []string{"--help"}, 0, "--check-config", ""},
+		{"check", []string{"--check-config"}, 0, "configuration is valid (no file, defaults and environment)\n", ""},
+		{"check a file", []string{"--check-config", "--config", good}, 0, "configuration is valid (" + good + ")\n", ""},
+		{"check a bad file", []string{"--check-config", "--config", badFile}, 2, "", "nmae"},
+		{"no such file", []string{"--config", filepath.Join(dir, "missing.yaml")}, 2, "", "no such configuration file"},
+		{"unknown flag", []string{"--fast"}, 2, "", "unknown flag: --fast"},
+		{"bad value", []string{"--frontend-port", "70000"}, 2, "", "frontend"},
+		{"not a number", []string{"--frontend-port", "x"}, 2, "", "frontend-port"},
+		{"values that contradict each other", []string{"--etcd-mode", "external"}, 2, "", "etcd.endpoints"},
+		{"stray argument", []string{"start"}, 2, "", `unknown command "start"`},
+		{"reserved namespace", []string{"--namespace", "nodes"}, 2, "", "namespace"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, t.TempDir(), tc.args...)
+			if code := p.wait(); code != tc.code {
+				t.Errorf("exit code %d, want %d", code, tc.code)
+			}
+			if out := p.stdout.String(); !strings.Contains(out, tc.stdout) || tc.stdout == "" && out != "" {
+				t.Errorf("stdout %q, want %q", out, tc.stdout)
+			}
+			errText := p.stderr.String()
+			if !strings.Contains(errText, tc.stderr) || tc.stderr == "" && errText != "" || tc.stderr != "" && !strings.HasPrefix(errText, "dynamod: ") {
+				t.Errorf("stderr %q, want %q", errText, tc.stderr)
+			}
+		})
+	}
+}
+
+// What keeps a node from coming up is exit code 1 and one sentence.
+func TestCannotStart(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	state := t.TempDir()
+	p := start(t, state, "--etcd-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--frontend-port", port)
+	if code := p.wait(); code != exitFailed || !strings.Contains(p.stderr.String(), "\ndynamod: frontend 127.0.0.1:"+port) {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+	file := filepath.Join(state, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, file)
+	if code := p.wait(); code != exitFailed || !strings.HasPrefix(p.stderr.String(), "dynamod: create state directory: ") {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+}
+
+func TestSignal(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			state := t.TempDir()
+			p, n := node(t, state)
+			if n.PID != p.cmd.Process.Pid {
+				t.Errorf("the node is process %d, want %d", n.PID, p.cmd.Process.Pid)
+			}
+			// Nobody else takes the node while it runs.
+			second := start(t, state)
+			if code := second.wait(); code != exitFailed || !strings.Contains(second.stderr.String(), fmt.Sprintf("node node-1 of cluster local is running already, as process %d", n.PID)) {
+				t.Errorf("a second one: exit code %d: %s", code, second.stderr.String())
+			}
+			p.signal(s)
+			if code := p.wait(); code != exitOK {
+				t.Errorf("exit code %d: %s", code, p.stderr.String())
+			}
+			if log := p.stderr.String(); !strings.Contains(log, "signal "+s.String()) {
+				t.Errorf("the log does not name the signal: %s", log)
+			}
+			left(t, state)
+		})
+	}
+}
+
+// left fails for what a stopped node must not leave.
+func left(t *testing.T, state string) {
+	t.Helper()
+	c, _ := statedir.Open(state, "local")
+	if nodes, err := c.Nodes(); err != nil || len(nodes) != 0 {
+		t.Errorf("locks are left: %v %v", nodes, err)
+	}
+	if _, err := os.Stat(filepath.Join(c.Path, "cluster.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("cluster.json is left: %v", err)
+	}
+}
+
+// A signal waits for requests in flight; a second one does not.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	p, n := node(t, state)
+	// A request whose body never comes is in flight for as long as the test wants, from
+	// when the server asks for the body.
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.FrontendURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
+		t.Fatalf("%q: %v", line, err)
+	}
+	p.signal(syscall.SIGTERM)
+	select {
+	case err := <-p.ended:
+		t.Fatalf("it did not wait for the request: %v\n%s", err, p.stderr.String())
+	case <-time.After(time.Second):
+	}
+	begin := time.Now()
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+	if took := time.Since(begin); took > 15*time.Second {
+		t.Errorf("it took %s after the second signal", took)
+	}
+	left(t, state)
+}
+
+// Killed without a goodbye, it starts again on what it left.
+func TestStartAfterAKill(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	p, first := node(t, state)
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+	p.ended <- nil
+	p, second := node(t, state)
+	if second.ID != first.ID || second.Incarnation == first.Incarnation {
+		t.Errorf("first %+v, second %+v", first, second)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != exitOK {
+		t.Errorf("exit code %d: %s", code, p.stderr.String())
+	}
+	left(t, state)
+}
+
+// In the background, where standard error is a file, only errors go there: the log
+// proper is kept within bounds elsewhere.
+func TestTerminalHandler(t *testing.T) {
+	cfg, _, err := config.LoadDynamod(config.Input{Environ: []string{"HOME=" + t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	for _, tc := range []struct {
+		name string
+		to   *os.File
+		info bool
+	}{{"file", f, false}, {"pipe", w, true}} {
+		h := terminalHandler(cfg, tc.to)
+		if got := h.Enabled(t.Context(), slog.LevelInfo); got != tc.info || !h.Enabled(t.Context(), slog.LevelError) {
+			t.Errorf("%s: info %t, want %t", tc.name, got, tc.info)
+		}
+	}
+}
