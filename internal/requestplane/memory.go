@@ -47,6 +47,11 @@ var (
 
 // NewServer adds a server with an address of its own. A nil log discards.
 func (m *Memory) NewServer(limits Limits, log *slog.Logger) *MemoryServer {
+	return m.newServer("", limits, log)
+}
+
+// newServer adds a server at addr, or at an address of its own if that is empty.
+func (m *Memory) newServer(addr string, limits Limits, log *slog.Logger) *MemoryServer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -56,9 +61,17 @@ func (m *Memory) NewServer(limits Limits, log *slog.Logger) *MemoryServer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.made++
-	s.addr = "memory:" + strconv.Itoa(m.made)
+	if s.addr = addr; addr == "" {
+		s.addr = "memory:" + strconv.Itoa(m.made)
+	}
 	m.servers[s.addr] = s
 	return s
+}
+
+func (m *Memory) has(addr string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.servers[addr] != nil
 }
 
 // NewClient returns a client that reaches all servers of m.

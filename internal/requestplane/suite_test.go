@@ -1,6 +1,8 @@
 package requestplane_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -31,6 +33,48 @@ func TestTCP(t *testing.T) {
 		s := listen(t, requestplane.ServerConfig{Limits: limits})
 		return s, func() requestplane.Client { return newClient(t, requestplane.ClientConfig{}) }
 	})
+}
+
+// Requests to servers of the same process, which skip the sockets, and requests
+// past them keep the same promises.
+func TestNear(t *testing.T) {
+	requestplanetest.Run(t, func(t *testing.T, limits requestplane.Limits) (requestplane.Server, func() requestplane.Client) {
+		checkLeaks(t)
+		m := requestplane.NewMemory()
+		net := listen(t, requestplane.ServerConfig{Limits: limits})
+		s := m.Beside(net, net.Addr(), limits, nil)
+		t.Cleanup(func() { mustClose(t, s) })
+		return s, func() requestplane.Client {
+			c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{}))
+			t.Cleanup(func() { mustClose(t, c) })
+			return c
+		}
+	})
+}
+
+// A near client does not need the network at all for servers of its process.
+func TestNearSkipsTheNetwork(t *testing.T) {
+	m := requestplane.NewMemory()
+	s := m.Beside(listen(t, requestplane.ServerConfig{}), "near.example:1", requestplane.Limits{}, nil)
+	defer mustClose(t, s)
+	if _, err := s.Handle("id/echo", func(_ context.Context, r *requestplane.Request, send func(any) error) error {
+		return send(requestplane.Raw(r.Body))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{}))
+	defer mustClose(t, c)
+	st, err := c.Call(t.Context(), "near.example:1/id/echo", "a", nil, "hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := st.Recv(t.Context(), &got); err != nil || got != "hello" {
+		t.Errorf("got %q %v", got, err)
+	}
+	if _, err := c.Call(t.Context(), "127.0.0.1:1/id/echo", "b", nil, "x"); !errors.Is(err, requestplane.ErrCannotConnect) {
+		t.Errorf("a server elsewhere: %v, want ErrCannotConnect", err)
+	}
 }
 
 // checkLeaks fails the test if goroutines that it started are left at its end.
