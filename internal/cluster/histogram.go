@@ -8,18 +8,23 @@ import (
 	"time"
 )
 
-// Histogram counts durations in buckets that grow by a factor of 2^(1/4), from
-// 1 microsecond to about 16 minutes: quantiles read from it are off by at most
-// 9 %. Histograms of the same layout add. The zero value is empty and ready.
+// Histogram counts durations in buckets that grow by a factor of 2^(1/8), from
+// 1 microsecond to about 16 minutes: a quantile read from it lies in the bucket of
+// the true one, so it is off by less than 9.1 %. Histograms add. The zero value is
+// empty and ready.
 type Histogram struct {
 	counts [histBuckets]uint32
 }
 
 const (
-	histBuckets = 120
+	histBuckets = 240
 	histBase    = float64(time.Microsecond)
-	histPerOct  = 4
+	histPerOct  = 8
 )
+
+// IsZero reports whether nothing was observed. Codecs that leave out zero values
+// ask it: they cannot see the counts.
+func (h Histogram) IsZero() bool { return h == Histogram{} }
 
 // Observe counts one duration.
 func (h *Histogram) Observe(d time.Duration) { h.counts[histIndex(d)]++ }
@@ -55,7 +60,7 @@ func (h Histogram) Quantile(q float64) (d time.Duration, ok bool) {
 	if total == 0 {
 		return 0, false
 	}
-	rank := q * float64(total)
+	rank := min(max(q, 0), 1) * float64(total)
 	var seen float64
 	for i, c := range h.counts {
 		if c == 0 {
@@ -95,17 +100,21 @@ func (h Histogram) MarshalJSON() ([]byte, error) { return json.Marshal(h.sparse(
 
 // UnmarshalJSON decodes pairs [bucket, count] and refuses unknown buckets.
 func (h *Histogram) UnmarshalJSON(b []byte) error {
-	var pairs [][2]uint32
+	var pairs [][]uint32 // not [2]uint32, which would take pairs of any length
 	if err := json.Unmarshal(b, &pairs); err != nil {
 		return fmt.Errorf("histogram: %w", err)
 	}
-	*h = Histogram{}
+	var next Histogram
 	for _, p := range pairs {
+		if len(p) != 2 {
+			return fmt.Errorf("histogram: %d numbers in place of bucket and count", len(p))
+		}
 		if p[0] >= histBuckets {
 			return fmt.Errorf("histogram: bucket %d of %d", p[0], histBuckets)
 		}
-		h.counts[p[0]] += p[1]
+		next.counts[p[0]] += p[1]
 	}
+	*h = next
 	return nil
 }
 
@@ -121,7 +130,7 @@ func (h Histogram) MarshalBinary() ([]byte, error) {
 
 // UnmarshalBinary decodes varint pairs and refuses unknown buckets.
 func (h *Histogram) UnmarshalBinary(b []byte) error {
-	*h = Histogram{}
+	var next Histogram
 	for len(b) > 0 {
 		bucket, n := binary.Uvarint(b)
 		if n <= 0 || bucket >= histBuckets {
@@ -131,8 +140,9 @@ func (h *Histogram) UnmarshalBinary(b []byte) error {
 		if m <= 0 || count > math.MaxUint32 {
 			return fmt.Errorf("histogram: bad count in %d bytes", len(b))
 		}
-		h.counts[bucket] += uint32(count)
+		next.counts[bucket] += uint32(count)
 		b = b[n+m:]
 	}
+	*h = next
 	return nil
 }

@@ -55,11 +55,15 @@ func KnobPrefix(namespace string) string { return "/dynctl/" + namespace + "/con
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }
 
-// NodePrefix covers all nodes.
+// NodePrefix covers the nodes of all namespaces; see [Node.In].
 const NodePrefix = "/dynctl/nodes/"
 
-// LeaderPrefix is the election prefix of the controller.
+// LeaderPrefix covers the elections of all controllers.
 const LeaderPrefix = "/dynctl/leader"
+
+// ElectionPrefix is where the controllers of one namespace are elected. Namespaces
+// that share an etcd have a leader each.
+func ElectionPrefix(namespace string) string { return LeaderPrefix + "/" + namespace }
 
 // NIXLMetadataKey holds the NIXL metadata blob of one agent, under its worker's lease.
 func NIXLMetadataKey(namespace, agent string) string { return NIXLMetadataPrefix(namespace) + agent }

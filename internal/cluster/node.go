@@ -23,7 +23,8 @@ func (d Device) Kind() string {
 // Node is the inventory of one dynamod, published under its agent's lease.
 type Node struct {
 	ID          string     `json:"id"`
-	Name        string     `json:"name"` // human name, unique on its host
+	Name        string     `json:"name"`                // human name, unique on its host
+	Namespace   string     `json:"namespace,omitempty"` // whose workers it takes; empty means any
 	Host        string     `json:"host"`
 	PID         int        `json:"pid"`
 	Incarnation string     `json:"incarnation"`
@@ -42,6 +43,9 @@ type Node struct {
 	EmbeddedEtcd bool `json:"embedded_etcd,omitempty"`
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
 }
+
+// In reports whether the node takes workers of the namespace.
+func (n Node) In(namespace string) bool { return n.Namespace == "" || n.Namespace == namespace }
 
 // Prefers reports whether workers of the role belong here.
 func (n Node) Prefers(r Role) bool { return len(n.Roles) == 0 || slices.Contains(n.Roles, r) }

@@ -44,7 +44,7 @@ type EngineSpec struct {
 	Device         string `json:"device,omitempty"` // "", "cpu", "cpu:0", ...
 }
 
-// Limits that keep a typing mistake from starting a thousand workers.
+// MaxWorkersPerRole keeps a typing mistake from starting a million workers.
 const MaxWorkersPerRole = 1024
 
 // Count returns the desired number of workers of a role.
@@ -98,6 +98,9 @@ var namespaceName = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
 func ValidateNamespace(ns string) error {
 	if !namespaceName.MatchString(ns) {
 		return fmt.Errorf("namespace %q: use lower-case letters, digits, - and _, joined by dots", ns)
+	}
+	if key := "/dynctl/" + ns; key+"/" == NodePrefix || key == LeaderPrefix {
+		return fmt.Errorf("namespace %q: the name is taken by keys of all namespaces", ns)
 	}
 	return nil
 }

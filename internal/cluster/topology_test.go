@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTopologyValidate(t *testing.T) {
+	model := ModelSpec{Name: "m"}
+	for _, tc := range []struct {
+		name  string
+		top   Topology
+		wrong string // field named by the error; empty: valid
+	}{
+		{"nothing", Topology{}, ""},
+		{"aggregated", Topology{Model: model, Decode: 1}, ""},
+		{"2P4D", Topology{Model: model, Prefill: 2, Decode: 4}, ""},
+		{"as many as allowed", Topology{Model: model, Prefill: MaxWorkersPerRole, Decode: MaxWorkersPerRole}, ""},
+		{"negative prefill", Topology{Model: model, Prefill: -1, Decode: 1}, "prefill"},
+		{"negative decode", Topology{Model: model, Decode: -1}, "decode"},
+		{"too many prefill", Topology{Model: model, Prefill: MaxWorkersPerRole + 1, Decode: 1}, "prefill"},
+		{"too many decode", Topology{Model: model, Decode: MaxWorkersPerRole + 1}, "decode"},
+		{"prefill alone", Topology{Model: model, Prefill: 1}, "decode"},
+		{"no model", Topology{Decode: 1}, "model"},
+		{"no model and no workers", Topology{Engine: EngineSpec{BlockSize: 16}}, ""},
+		{"block size 16", Topology{Engine: EngineSpec{BlockSize: 16}}, ""},
+		{"block size 128", Topology{Engine: EngineSpec{BlockSize: 128}}, ""},
+		{"block size 48", Topology{Engine: EngineSpec{BlockSize: 48}}, "block_size"},
+		{"block size -64", Topology{Engine: EngineSpec{BlockSize: -64}}, "block_size"},
+		{"block size 256", Topology{Engine: EngineSpec{BlockSize: 256}}, "block_size"},
+		{"negative pool", Topology{Engine: EngineSpec{KVBlocks: -1}}, "kv_blocks"},
+		{"negative context", Topology{Engine: EngineSpec{MaxModelLen: -1}}, "max_model_len"},
+		{"negative sequences", Topology{Engine: EngineSpec{MaxSeqs: -1}}, "max_seqs"},
+		{"negative batch", Topology{Engine: EngineSpec{MaxBatchTokens: -1}}, "max_batch_tokens"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.top.Validate()
+			if tc.wrong == "" && err != nil || tc.wrong != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.wrong+": ")) {
+				t.Errorf("got %v, want an error about %q", err, tc.wrong)
+			}
+		})
+	}
+}
+
+func TestTopologyCount(t *testing.T) {
+	top := Topology{Prefill: 2, Decode: 4}
+	if top.Count(RolePrefill) != 2 || top.Count(RoleDecode) != 4 || top.Count(RoleEncode) != 0 || top.Count("") != 0 {
+		t.Error("counts")
+	}
+}
+
+func TestKVUsed(t *testing.T) {
+	s := WorkerStats{KVTotal: 100, KVActive: 1, KVCached: 50, KVIncoming: 2, KVOutgoing: 4, Quarantined: 8}
+	if s.KVUsed() != 15 {
+		t.Errorf("used %d, want 15", s.KVUsed())
+	}
+}
+
+// What is not known is null or absent in JSON, never a made-up zero.
+func TestUnknownValuesInJSON(t *testing.T) {
+	b, err := json.Marshal(struct {
+		Worker  Worker
+		Queue   QueueStats
+		Latency Latency
+		A       Assignment
+	}{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"lease_left_ns":null`, `"uptime_ns":null`, `"tokens_per_s":null`, `"prefix_hit_ratio":null`, `"prefill_queue":null`,
+		`"in_flight":null`, `"p99":null`, `"kv_transfer_ms_mean":null`,
+	} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s in %s", want, b)
+		}
+	}
+	if strings.Contains(string(b), "drain_deadline") || strings.Contains(string(b), "retry_at") {
+		t.Errorf("zero times are written: %s", b)
+	}
+}
+
+func TestPercentilesOf(t *testing.T) {
+	if p := PercentilesOf(Histogram{}); p.P50 != nil || p.P95 != nil || p.P99 != nil {
+		t.Errorf("of nothing: %+v", p)
+	}
+	var h Histogram
+	for i := range 100 {
+		h.Observe(time.Duration(i+1) * 10 * time.Millisecond)
+	}
+	p := PercentilesOf(h)
+	for _, c := range []struct{ got, want float64 }{{*p.P50, 500}, {*p.P95, 950}, {*p.P99, 990}} {
+		if c.got < c.want*(1-bound) || c.got > c.want*(1+bound) {
+			t.Errorf("got %v ms, want %v", c.got, c.want)
+		}
+	}
+}
