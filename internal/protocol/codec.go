@@ -16,7 +16,9 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
-// Marshal encodes v as msgpack, with the names of its json tags.
+// Marshal encodes v as msgpack, with the names of its json tags. Zero values of
+// fields are left out, also those of nested structs; a type whose fields are
+// unexported must say by an IsZero method when it is one.
 func Marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := encoders.Get().(*msgpack.Encoder)
@@ -31,8 +33,18 @@ func Marshal(v any) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Unmarshal decodes msgpack into v, a pointer. Unknown fields are ignored.
-func Unmarshal(b []byte, v any) error {
+// Unmarshal decodes exactly one msgpack value into v, a pointer. Unknown fields are
+// ignored; fields that b does not mention keep what they have.
+func Unmarshal(b []byte, v any) (err error) {
+	if err := wellFormed(b); err != nil {
+		return fmt.Errorf("decode %T: %w", v, err)
+	}
+	// The library panics on some values that do not fit, such as nil for a time.
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("decode %T: %w: %v", v, ErrValue, r)
+		}
+	}()
 	d := msgpack.NewDecoder(bytes.NewReader(b))
 	d.SetCustomStructTag("json")
 	if err := d.Decode(v); err != nil {
