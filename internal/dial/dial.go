@@ -5,6 +5,7 @@
 package dial
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -38,6 +39,9 @@ func Etcd(c config.EtcdClient, endpoints []string, log *slog.Logger) (*store.Etc
 func NATS(c config.NATSClient, url, name string, log *slog.Logger) (*events.NATS, error) {
 	if url == "" {
 		url = c.URL
+	}
+	if url == "" { // the library would take its own default
+		return nil, errors.New("connect to NATS: no server is configured")
 	}
 	bus, err := events.NewNATS(events.Config{
 		URL: url, User: c.Username, Password: string(c.Password), Token: string(c.Token),

@@ -74,8 +74,15 @@ func (c Cluster) LockStart(ctx context.Context) (*Lock, error) {
 	}
 }
 
+// Looking whether a lock is held takes it, shared, for an instant: [lock] tries a few
+// times before it believes that another process holds it.
+const (
+	lockTries = 5
+	lockRetry = 10 * time.Millisecond
+)
+
 func lock(path string) (*Lock, error) {
-	for {
+	for try := 1; ; try++ {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("open lock: %w", err)
@@ -83,6 +90,10 @@ func lock(path string) (*Lock, error) {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			pid := readPID(f)
 			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) && try < lockTries {
+				time.Sleep(lockRetry)
+				continue
+			}
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				return nil, &LockedError{Path: path, PID: pid}
 			}
@@ -121,7 +132,8 @@ func readPID(f *os.File) int {
 	return pid
 }
 
-// Release gives the lock back and removes its file.
+// Release gives the lock back and removes its file. The file goes first: whoever
+// opens the path meanwhile makes a new one.
 func (l *Lock) Release() error {
 	err := os.Remove(l.f.Name())
 	return errors.Join(err, l.f.Close())

@@ -209,7 +209,8 @@ func (c Cluster) Endpoints() (Endpoints, error) {
 	return e, nil
 }
 
-// RemoveEndpoints withdraws what this process published.
+// RemoveEndpoints withdraws what WriteEndpoints published. Removing what is not
+// there is no error.
 func (c Cluster) RemoveEndpoints() error {
 	err := os.Remove(c.endpointsPath())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,6 +15,10 @@ func String() string {
 	if !ok {
 		return "unknown"
 	}
+	return describe(info)
+}
+
+func describe(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
