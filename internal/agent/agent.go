@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -67,6 +68,9 @@ type Agent struct {
 	status      *statusServer
 	workers     *supervisor
 
+	stopping atomic.Bool   // set when Run was told to stop
+	noLogs   chan struct{} // closed when followers of logs must leave
+
 	nodeMu sync.Mutex
 	node   cluster.Node
 }
@@ -86,7 +90,7 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 	return &Agent{
 		cfg: cfg, opts: opts, log: opts.Log.With("node", cfg.Node.Name),
 		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
-		metrics: metrics.NewRegistry(), peers: local.NewRegistry(1),
+		metrics: metrics.NewRegistry(), peers: local.NewRegistry(1), noLogs: make(chan struct{}),
 	}, nil
 }
 
@@ -115,15 +119,18 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 	if a.opts.Ready != nil {
 		a.opts.Ready(a.Node())
 	}
+	var broken error
 	select {
 	case <-ctx.Done():
 		a.log.Info("stopping", "cause", context.Cause(ctx), "drain_deadline", a.cfg.Drain.Deadline)
+		a.stopping.Store(true)
 		a.drain(hurry)
 	case <-gctx.Done():
 		a.log.Error("stopping: a part of the node broke", "error", context.Cause(gctx))
-	case err := <-a.stores.broken:
-		stop(err)
+	case broken = <-a.stores.broken:
+		a.log.Error("stopping: the cluster's store broke", "error", broken)
 	}
+	a.stopping.Store(true)
 	a.workers.stop()
 	if a.front != nil {
 		a.front.Close()
@@ -133,7 +140,7 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 	if errors.Is(err, errStopped) {
 		err = nil
 	}
-	return err
+	return errors.Join(broken, err)
 }
 
 var errStopped = errors.New("node is stopping")
@@ -182,7 +189,7 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 		return err
 	}
 	back.Push("stop the status server", a.status.close)
-	if err := a.serveLogs(ctx); err != nil {
+	if err := a.serveLogs(ctx, back); err != nil {
 		return err
 	}
 	if err := a.publishNode(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,22 +17,24 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/undo"
 )
 
 // maxLogBytes is the size at which a log file is moved to NAME.1.
 const maxLogBytes = 16 << 20
 
-// logFile is a log that keeps itself within twice maxLogBytes on disk.
+// logFile is a log that keeps itself within twice its limit on disk.
 type logFile struct {
-	path string
+	path  string
+	limit int64 // bytes
 
 	mu   sync.Mutex
-	f    *os.File
+	f    *os.File // nil when closed
 	size int64
 }
 
 func openLog(path string) (*logFile, error) {
-	l := &logFile{path: path}
+	l := &logFile{path: path, limit: maxLogBytes}
 	return l, l.open()
 }
 
@@ -48,26 +51,34 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// Write appends one record.
+// Write appends one record. One that is longer than the limit gets a file to itself.
 func (l *logFile) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
 		return 0, os.ErrClosed
 	}
-	if l.size+int64(len(b)) > maxLogBytes {
-		_ = l.f.Close()
-		if err := os.Rename(l.path, l.path+".1"); err != nil {
-			return 0, err
-		}
-		if err := l.open(); err != nil {
-			l.f = nil
-			return 0, err
-		}
+	if l.size > 0 && l.size+int64(len(b)) > l.limit {
+		l.rotateLocked()
 	}
 	n, err := l.f.Write(b)
 	l.size += int64(n)
 	return n, err
+}
+
+// rotateLocked moves the file away and begins a new one. If that fails the old one
+// goes on: a log that is too long is better than none.
+func (l *logFile) rotateLocked() {
+	old := l.f
+	err := os.Rename(l.path, l.path+".1")
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = l.open()
+	}
+	if err != nil {
+		l.size = 0 // try again after as much once more
+		return
+	}
+	_ = old.Close()
 }
 
 // Close closes the file; later writes fail.
@@ -95,12 +106,17 @@ func (a *Agent) workerLog(name string) (*logFile, *slog.Logger) {
 }
 
 // serveLogs offers the log files of this node to dynctl.
-func (a *Agent) serveLogs(ctx context.Context) error {
+func (a *Agent) serveLogs(ctx context.Context, back *undo.Stack) error {
 	if _, err := a.drt.Serve(ctx, cluster.ComponentAgent, cluster.EndpointLogs, a.sendLog); err != nil {
 		return fmt.Errorf("serve logs: %w", err)
 	}
+	// Who follows a log would else keep the node from leaving the cluster.
+	back.Push("end the followers of logs", func(context.Context) error { close(a.noLogs); return nil })
 	return nil
 }
+
+// followEvery is how often a follower looks for more.
+const followEvery = 200 * time.Millisecond
 
 // sendLog streams a log file: its last lines and, if asked, what is added.
 func (a *Agent) sendLog(ctx context.Context, r *requestplane.Request, send func(any) error) error {
@@ -127,65 +143,78 @@ func (a *Agent) sendLog(ctx context.Context, r *requestplane.Request, send func(
 	if err := send(protocol.LogChunk{Data: tail}); err != nil || !req.Follow {
 		return err
 	}
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
+	for {
+		over := replaced(f, path) // before reading on: what is read then is all of the old file
+		if offset, err = sendFrom(f, offset, send); err != nil {
+			return err
+		}
+		if over {
+			if next, err := os.Open(path); err == nil {
+				f.Close()
+				f, offset = next, 0
+				continue
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.noLogs: // the last there is to see
+			_, err := sendFrom(f, offset, send)
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// sendFrom sends what a file holds from offset on, and returns where that ends.
+func sendFrom(f *os.File, offset int64, send func(any) error) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := f.ReadAt(buf, offset)
 		if n > 0 {
 			offset += int64(n)
 			if err := send(protocol.LogChunk{Data: buf[:n]}); err != nil {
-				return err
+				return offset, err
 			}
-			continue
 		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if next := rotated(f, path); next != nil {
-			f.Close()
-			f, offset = next, 0
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		switch {
+		case errors.Is(err, io.EOF):
+			return offset, nil
+		case err != nil:
+			return offset, fmt.Errorf("read log: %w", err)
 		}
 	}
 }
 
-// rotated returns the new file when path no longer names f.
-func rotated(f *os.File, path string) *os.File {
+// replaced reports whether path names another file by now.
+func replaced(f *os.File, path string) bool {
 	old, err := f.Stat()
 	if err != nil {
-		return nil
+		return false
 	}
 	now, err := os.Stat(path)
-	if err != nil || os.SameFile(old, now) {
-		return nil
-	}
-	next, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	return next
+	return err == nil && !os.SameFile(old, now)
 }
 
-// tailLines returns the last n lines of a file (all for n <= 0), at most 1 MiB,
-// and the offset where they end.
+// maxTail bounds what a reader gets of what is there already.
+const maxTail = 1 << 20
+
+// tailLines returns the last n lines of a file (all for n <= 0), at most maxTail
+// bytes, and the offset where they end.
 func tailLines(f *os.File, n int) ([]byte, int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read log: %w", err)
 	}
 	size := info.Size()
-	buf := make([]byte, min(size, 1<<20))
+	buf := make([]byte, min(size, maxTail))
 	if _, err := f.ReadAt(buf, size-int64(len(buf))); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, fmt.Errorf("read log: %w", err)
 	}
-	if int64(len(buf)) < size { // begin with a whole line
-		if i := bytes.IndexByte(buf, '\n'); i >= 0 {
+	if int64(len(buf)) < size { // begin with a whole line, if there is one
+		if i := bytes.IndexByte(buf, '\n'); i >= 0 && i+1 < len(buf) {
 			buf = buf[i+1:]
 		}
 	}

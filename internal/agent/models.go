@@ -16,7 +16,8 @@ import (
 // models shares loaded weights: workers of the same model on the same device use
 // one copy, which is released with the last of them.
 type models struct {
-	a *Agent
+	a    *Agent
+	free func() int64 // memory that can be allocated, in bytes; 0: unknown
 
 	mu     sync.Mutex
 	shared map[modelKey]*sharedModel
@@ -33,7 +34,7 @@ type sharedModel struct {
 }
 
 func newModels(a *Agent) *models {
-	return &models{a: a, shared: map[modelKey]*sharedModel{}}
+	return &models{a: a, free: availableMemory, shared: map[modelKey]*sharedModel{}}
 }
 
 // modelDir is the directory of a model; the built-in one is written at first use.
@@ -140,7 +141,7 @@ func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := poolSize(spec.KVBlocks, b.Info().KV.BlockBytes(), b.Info().MaxContext, spec.BlockSize)
+	blocks, err := poolSize(spec.KVBlocks, b.Info().KV.BlockBytes(), b.Info().MaxContext, spec.BlockSize, m.free())
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -187,14 +188,14 @@ const (
 // ErrMemory is returned when a KV pool does not fit into the node's memory.
 var ErrMemory = errors.New("not enough memory")
 
-// poolSize returns the number of blocks of a KV pool. Without a wish it is a share
-// of the available memory, but at least one full context.
-func poolSize(wish int, blockBytes int64, maxContext, blockSize int) (int, error) {
-	free := availableMemory()
+// poolSize returns the number of blocks of a KV pool, given how many bytes are free
+// (0: unknown). Without a wish it is a share of the free memory, but at least one
+// full context as long as that is within poolMaxBlocks.
+func poolSize(wish int, blockBytes int64, maxContext, blockSize int, free int64) (int, error) {
 	if wish > 0 {
 		if need := int64(wish) * blockBytes; free > 0 && need > free {
 			return 0, fmt.Errorf("%w: %d KV blocks need %s, %s are free; use fewer: --kv-blocks %d",
-				ErrMemory, wish, gib(need), gib(free), free/2/blockBytes)
+				ErrMemory, wish, gib(need), gib(free), max(free/2/blockBytes, 1))
 		}
 		return wish, nil
 	}

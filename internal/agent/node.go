@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -19,32 +18,22 @@ import (
 
 // startRequestPlane starts the server that all workers of the node share.
 func (a *Agent) startRequestPlane(back *undo.Stack) error {
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.cfg.RequestPlane.Listen, Log: a.log})
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen), Log: a.log})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
-	back.Push("stop the request plane", func(context.Context) error { return srv.Close() })
-	a.server = srv
-	a.client = requestplane.NewTCPClient(requestplane.ClientConfig{Log: a.log})
+	advertised := a.advertise(srv.Addr())
+	near := requestplane.NewMemory() // workers of this node are reached without sockets
+	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
+	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })
+	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Log: a.log}))
 	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
 	a.plumb = runtime.Config{
 		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,
-		Namespace: a.cfg.Namespace, AdvertiseAddr: a.advertise(srv.Addr()), LeaseTTL: a.cfg.Etcd.LeaseTTL,
+		Namespace: a.cfg.Namespace, AdvertiseAddr: advertised, LeaseTTL: a.cfg.Etcd.LeaseTTL,
 		Node: a.nodeID, Incarnation: a.incarnation, Log: a.log,
 	}
 	return nil
-}
-
-// advertise returns the address under which others reach a listener of this node.
-func (a *Agent) advertise(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || a.cfg.Node.AdvertiseHost != "" {
-		host = a.cfg.Node.AdvertiseHost
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // startDevices makes the CPU devices of the node: by default one with all cores.
@@ -88,9 +77,9 @@ func (a *Agent) publishNode(ctx context.Context) error {
 		host = "unknown"
 	}
 	n := cluster.Node{
-		ID: a.nodeID, Name: a.cfg.Node.Name, Host: host, PID: os.Getpid(), Incarnation: a.incarnation,
+		ID: a.nodeID, Name: a.cfg.Node.Name, Namespace: a.cfg.Namespace, Host: host, PID: os.Getpid(), Incarnation: a.incarnation,
 		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices,
-		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.advertise(a.status.addr),
+		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.statusAddr(),
 		EmbeddedEtcd: a.stores.etcd != nil, EmbeddedNATS: a.stores.nats != nil,
 	}
 	for _, name := range a.cfg.Node.Roles {
@@ -113,6 +102,8 @@ func (a *Agent) publishNode(ctx context.Context) error {
 		encodeErr = err
 		return body
 	})
+	a.nodeMu.Lock()
+	defer a.nodeMu.Unlock()
 	if err = errors.Join(encodeErr, err); err != nil {
 		return fmt.Errorf("publish the node: %w", err)
 	}

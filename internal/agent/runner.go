@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -22,31 +21,44 @@ const (
 	healthyAfter = time.Minute
 )
 
+// How often the status of a worker that does not run is written: now and then, and
+// soon again when it could not be.
+const (
+	publishEvery = 5 * time.Second
+	publishRetry = 500 * time.Millisecond
+)
+
 // runner takes one worker through starts, drains and restarts. Its goroutine is
-// the only one that changes it; others send assignments.
+// the only one that changes it and gives orders to the worker; others send
+// assignments.
 type runner struct {
-	a    *Agent
-	name string
-	log  *slog.Logger
-	file *logFile
+	a     *Agent
+	name  string
+	log   *slog.Logger
+	file  *logFile
+	after <-chan struct{} // if not nil, closed when an earlier run of this worker has left
 
 	updates chan cluster.Assignment // capacity 1: the newest
+	rewrite chan struct{}           // capacity 1: the status key went with the node's lease
 	gone    chan struct{}           // closed when the assignment is gone
 	goneOne sync.Once
 	done    chan struct{} // closed when run has returned
-	// finishing is set when the node stops: a worker that ends stays down.
-	finishing atomic.Bool
+	// finishing is closed when the node stops: a worker that ends stays down.
+	finishing chan struct{}
+	finishOne sync.Once
 
-	mu    sync.Mutex
-	w     *worker.Worker       // nil while none runs
-	last  cluster.WorkerStatus // status while none runs
-	asked cluster.Assignment   // newest assignment, for run
+	mu     sync.Mutex
+	w      *worker.Worker       // nil while none runs
+	over   chan struct{}        // closed when w has ended
+	last   cluster.WorkerStatus // status while none runs; what it points to never changes
+	asked  cluster.Assignment   // newest assignment, for run
+	stopBy time.Time            // when the stopping node no longer waits; zero: no limit
 }
 
-func newRunner(a *Agent, as cluster.Assignment) *runner {
+func newRunner(a *Agent, as cluster.Assignment, after <-chan struct{}) *runner {
 	r := &runner{
-		a: a, name: as.Name, updates: make(chan cluster.Assignment, 1),
-		gone: make(chan struct{}), done: make(chan struct{}), asked: as,
+		a: a, name: as.Name, after: after, updates: make(chan cluster.Assignment, 1), rewrite: make(chan struct{}, 1),
+		gone: make(chan struct{}), done: make(chan struct{}), finishing: make(chan struct{}), asked: as,
 	}
 	r.file, r.log = a.workerLog(as.Name)
 	r.last = cluster.WorkerStatus{Name: as.Name, Role: as.Role, Model: as.Model.Name, Node: a.nodeID, Device: as.Device, State: cluster.StatePending, Generation: as.Generation}
@@ -61,6 +73,14 @@ func (r *runner) assign(as cluster.Assignment) {
 	}
 	select {
 	case r.updates <- as:
+	default:
+	}
+}
+
+// writeAgain has the status of a worker at rest written at once.
+func (r *runner) writeAgain() {
+	select {
+	case r.rewrite <- struct{}{}:
 	default:
 	}
 }
@@ -89,17 +109,20 @@ func (r *runner) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
+	if r.after != nil {
+		<-r.after // it has been told to leave
+	}
 	restarts, wait := 0, backoffFirst
 	for ctx.Err() == nil {
 		switch as := r.newest(); {
-		case r.finishing.Load(), as.Desire == cluster.DesireDrain:
+		case r.isFinishing(), as.Desire == cluster.DesireDrain:
 			r.rest(ctx, cluster.StateDrained)
 		case as.Desire == cluster.DesireRemove:
 			r.rest(ctx, cluster.StateStopped)
 		default:
 			begin := time.Now()
 			err := r.serve(ctx, as, restarts)
-			if err == nil || ctx.Err() != nil {
+			if err == nil || ctx.Err() != nil || r.superseded(as) {
 				restarts, wait = 0, backoffFirst
 				continue
 			}
@@ -129,106 +152,52 @@ func (r *runner) newest() cluster.Assignment {
 	return r.asked
 }
 
-// serve runs the worker as long as the assignment says so. It returns nil when the
-// worker ended as asked, and an error when it failed.
-func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int) error {
-	w := worker.New(r.a.workerConfig(as, restarts, r.log))
+// take takes in an update and reports whether it asks for something else.
+func (r *runner) take(as cluster.Assignment) bool {
 	r.mu.Lock()
-	r.w = w
-	r.mu.Unlock()
-	wctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(wctx) }()
-	finish := func(err error) error {
-		last := w.Status()
-		if errors.Is(err, worker.ErrDrained) {
-			last.State, last.Reason = cluster.StateDrained, ""
-			if last.Drain != nil {
-				last.Drain.Step, last.Drain.EndedAt, last.Drain.Safe, last.Drain.Left = cluster.DrainLease, time.Now(), true, 0
-				last.Drain.Open, last.Drain.Incoming, last.Drain.Outgoing = nil, 0, 0
-			}
-			err = nil
-		}
-		last.InstanceID = 0
-		r.mu.Lock()
-		r.w, r.last = nil, last
-		r.mu.Unlock()
-		return err
-	}
-	for {
-		select {
-		case err := <-ended:
-			return finish(err)
-		case next := <-r.updates:
-			r.mu.Lock()
-			r.asked = next
-			r.mu.Unlock()
-			leave := next.Desire != cluster.DesireRun || next.Generation != as.Generation
-			if leave && !listening(w) {
-				stop(errNotNeeded) // it serves nobody yet
-				<-ended
-				return finish(worker.ErrDrained)
-			}
-			select {
-			case err := <-ended:
-				return finish(err)
-			case err := <-r.order(wctx, w, leave, next):
-				if err != nil && ctx.Err() == nil {
-					r.log.Error("worker does not take orders, ending it", "error", err)
-					stop(err)
-				}
-			}
-		}
-	}
+	defer r.mu.Unlock()
+	changed := as != r.asked
+	r.asked = as
+	return changed
 }
 
-var errNotNeeded = errors.New("no longer needed")
+// superseded reports whether another thing is asked for by now than as.
+func (r *runner) superseded(as cluster.Assignment) bool {
+	now := r.newest()
+	return r.isFinishing() || now.Desire != cluster.DesireRun || now.Generation != as.Generation
+}
 
-// listening reports whether a worker is up and so takes orders.
-func listening(w *worker.Worker) bool {
-	switch w.Status().State {
-	case cluster.StateReady, cluster.StateDegraded, cluster.StateDraining:
+func (r *runner) isFinishing() bool {
+	select {
+	case <-r.finishing:
 		return true
+	default:
+		return false
 	}
-	return false
-}
-
-// order tells a running worker what a changed assignment asks of it.
-func (r *runner) order(ctx context.Context, w *worker.Worker, leave bool, as cluster.Assignment) <-chan error {
-	told := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, stopStep)
-		defer cancel()
-		switch {
-		case !leave:
-			told <- w.Resume(ctx)
-		case as.Desire == cluster.DesireRun:
-			// Another model, engine or device: this run ends, a new one begins.
-			told <- w.Drain(ctx, time.Now().Add(r.a.cfg.Drain.Deadline), false)
-		default:
-			told <- w.Drain(ctx, as.DrainDeadline, as.DrainForce)
-		}
-	}()
-	return told
 }
 
 // rest publishes a state in which no worker runs, and waits for a new assignment.
 func (r *runner) rest(ctx context.Context, state cluster.State) {
 	as := r.newest()
+	now := time.Now()
 	r.mu.Lock()
-	r.last.State, r.last.Generation, r.last.Reason = state, as.Generation, ""
-	r.last.Role, r.last.Model, r.last.Device = as.Role, as.Model.Name, as.Device
-	if r.last.Drain == nil && state == cluster.StateDrained {
-		now := time.Now()
-		r.last.Drain = &cluster.DrainStatus{Step: cluster.DrainLease, StartedAt: now, EndedAt: now, Safe: true}
+	st := &r.last
+	r.idleLocked(as)
+	st.State, st.Reason, st.Restarts, st.RetryAt = state, "", 0, time.Time{}
+	var d cluster.DrainStatus
+	if st.Drain != nil {
+		d = *st.Drain
 	}
-	r.last.Stats.Running, r.last.Stats.Waiting, r.last.Stats.RemoteWait = 0, 0, 0
+	if d.StartedAt.IsZero() {
+		d.StartedAt = now
+	}
+	if d.EndedAt.IsZero() {
+		d.EndedAt = now
+	}
+	d.Step, d.Safe, d.Left, d.Incoming, d.Outgoing, d.Open = cluster.DrainLease, true, 0, 0, 0, nil
+	st.Drain = &d
 	r.mu.Unlock()
 	r.publishUntil(ctx, nil)
-	r.mu.Lock()
-	r.last.Drain = nil
-	r.mu.Unlock()
 }
 
 // fail publishes why the worker failed and waits for the back-off to pass or for a
@@ -237,78 +206,85 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 	r.log.Error("worker failed", "error", err, "restarts", restarts, "retry_in", wait)
 	retry := time.Now().Add(wait)
 	r.mu.Lock()
-	r.last.State, r.last.Reason, r.last.Restarts, r.last.RetryAt = cluster.StateFailed, err.Error(), restarts, retry
-	r.last.Generation = as.Generation
+	r.idleLocked(as)
+	r.last.State, r.last.Reason, r.last.Restarts, r.last.RetryAt, r.last.Drain = cluster.StateFailed, err.Error(), restarts, retry, nil
 	r.mu.Unlock()
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	r.publishUntil(ctx, t.C)
 }
 
+// idleLocked makes the status that of an assignment for which no worker runs: the
+// gauges are zero, the totals of the last run stay.
+func (r *runner) idleLocked(as cluster.Assignment) {
+	st := &r.last
+	st.Role, st.Model, st.Device, st.Generation = as.Role, as.Model.Name, as.Device, as.Generation
+	st.InstanceID, st.LeaseTTLMS, st.Progress = 0, 0, 0
+	s := &st.Stats
+	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0
+	s.KVActive, s.KVCached, s.KVIncoming, s.KVOutgoing, s.Quarantined = 0, 0, 0, 0, 0
+}
+
 // publishUntil keeps the status key alive under the node's lease until a new
 // assignment comes, until fires, or ctx ends.
 func (r *runner) publishUntil(ctx context.Context, until <-chan time.Time) {
-	tick := time.NewTicker(5 * time.Second)
-	defer tick.Stop()
+	key := cluster.StatusKey(r.a.cfg.Namespace, r.name)
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
-		st := r.status()
-		st.UpdatedAt = time.Now()
-		key := cluster.StatusKey(r.a.cfg.Namespace, st.Name)
-		if _, err := store.PutJSON(ctx, r.a.stores.store, key, st, store.WithLease(r.a.drt.ID())); err != nil && ctx.Err() == nil {
-			r.log.Debug("status not written", "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-until:
 			return
 		case as := <-r.updates:
-			r.mu.Lock()
-			changed := as != r.asked
-			r.asked = as
-			r.mu.Unlock()
-			if changed {
+			if r.take(as) {
 				return
 			}
-		case <-tick.C:
+		case <-r.rewrite:
+			again.Reset(0)
+		case <-again.C:
+			st := r.status()
+			st.UpdatedAt = time.Now()
+			next := publishEvery
+			if _, err := store.PutJSON(ctx, r.a.stores.store, key, st, store.WithLease(r.a.drt.ID())); err != nil && ctx.Err() == nil {
+				r.log.Debug("status not written", "error", err)
+				next = publishRetry
+			}
+			again.Reset(next)
 		}
 	}
 }
 
+// deleteStatus removes the status, unless another node's worker has written it.
 func (r *runner) deleteStatus() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopStep)
 	defer cancel()
-	if err := r.a.stores.store.Delete(ctx, cluster.StatusKey(r.a.cfg.Namespace, r.name)); err != nil {
+	key := cluster.StatusKey(r.a.cfg.Namespace, r.name)
+	st, _, err := store.GetJSON[cluster.WorkerStatus](ctx, r.a.stores.store, key)
+	if errors.Is(err, store.ErrNotFound) || err == nil && st.Node != r.a.nodeID {
+		return
+	}
+	if err := r.a.stores.store.Delete(ctx, key); err != nil {
 		r.log.Warn("status not deleted", "error", err)
 	}
 }
 
-// finish drains the worker, if one runs, because the node stops.
+// finish drains the worker, if one runs, because the node stops. It returns when it
+// has ended, or with an error when ctx ends.
 func (r *runner) finish(ctx context.Context) error {
-	r.finishing.Store(true)
 	r.mu.Lock()
-	w := r.w
+	r.stopBy, _ = ctx.Deadline()
+	running, over := r.w != nil, r.over
 	r.mu.Unlock()
-	if w == nil {
+	r.finishOne.Do(func() { close(r.finishing) })
+	if !running {
 		return nil
 	}
-	deadline, _ := ctx.Deadline()
-	if err := w.Drain(ctx, deadline, false); err != nil {
-		return fmt.Errorf("drain %s: %w", r.name, err)
-	}
-	for {
-		r.mu.Lock()
-		over := r.w != w
-		r.mu.Unlock()
-		if over {
-			return nil
-		}
-		select {
-		case <-r.done:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("drain %s: %w", r.name, context.Cause(ctx))
-		case <-time.After(10 * time.Millisecond):
-		}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain %s: %w", r.name, context.Cause(ctx))
 	}
 }

@@ -66,6 +66,9 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	h := health{Status: "ready", Uptime: uptime(a.started), Endpoints: map[string]string{}}
+	if a.stopping.Load() {
+		h.Reasons = append(h.Reasons, "the node is stopping")
+	}
 	if _, err := a.stores.store.Ping(ctx); err != nil {
 		h.Reasons = append(h.Reasons, err.Error())
 	}

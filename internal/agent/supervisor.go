@@ -20,6 +20,7 @@ type supervisor struct {
 
 	mu       sync.Mutex
 	runners  map[string]*runner
+	leaving  map[string]*runner // whose assignment is gone, until they are
 	stopping bool
 	wg       sync.WaitGroup // runners
 	ctx      context.Context
@@ -32,9 +33,19 @@ func newSupervisor(ctx context.Context, a *Agent) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch assignments: %w", err)
 	}
-	s := &supervisor{a: a, assignments: assignments, runners: map[string]*runner{}}
+	s := &supervisor{a: a, assignments: assignments, runners: map[string]*runner{}, leaving: map[string]*runner{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	a.drt.OnRelease(func(_, _ cluster.InstanceID) { s.writeAgain() })
 	return s, nil
+}
+
+// writeAgain has the statuses written that the node's lost lease took with it.
+func (s *supervisor) writeAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runners {
+		r.writeAgain()
+	}
 }
 
 func (s *supervisor) close() { s.assignments.Close() }
@@ -63,10 +74,17 @@ func (s *supervisor) converge() {
 			mine[as.Name] = as
 		}
 	}
+	for name, r := range s.leaving {
+		select {
+		case <-r.done:
+			delete(s.leaving, name)
+		default:
+		}
+	}
 	for name, as := range mine {
 		r := s.runners[name]
 		if r == nil {
-			r = newRunner(s.a, as)
+			r = newRunner(s.a, as, s.leftLocked(name))
 			s.runners[name] = r
 			s.wg.Go(func() { r.run(s.ctx) })
 		}
@@ -76,8 +94,18 @@ func (s *supervisor) converge() {
 		if _, ok := mine[name]; !ok {
 			r.remove()
 			delete(s.runners, name)
+			s.leaving[name] = r
 		}
 	}
+}
+
+// leftLocked is closed when an earlier worker of that name has left; nil if there
+// is none.
+func (s *supervisor) leftLocked(name string) <-chan struct{} {
+	if r := s.leaving[name]; r != nil {
+		return r.done
+	}
+	return nil
 }
 
 // drain makes all workers finish; it returns when they have or ctx ends.

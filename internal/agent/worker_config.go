@@ -30,11 +30,12 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 // nixlConfig describes a NIXL agent of this process: workers of one process reach
 // each other through memory, others over TCP.
 func (a *Agent) nixlConfig() nixl.Config {
+	listen := a.listenAt(a.cfg.NIXL.Listen)
 	return nixl.Config{
 		HostID: hostID(),
 		Transports: []nixl.Transport{
 			a.peers.Transport(),
-			tcp.New(tcp.Options{Listen: a.cfg.NIXL.Listen, AdvertiseHost: a.cfg.Node.AdvertiseHost}),
+			tcp.New(tcp.Options{Listen: listen, AdvertiseHost: a.advertiseHost(listen)}),
 		},
 		Force: a.cfg.NIXL.Transports,
 	}

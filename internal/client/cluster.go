@@ -91,11 +91,13 @@ func (c *Cluster) Topology(ctx context.Context) (*cluster.Topology, error) {
 	return &t, nil
 }
 
+// errUnchanged ends an update that would write what is there already.
+var errUnchanged = errors.New("unchanged")
+
 // Declare changes the desired state by compare-and-swap and returns what is now
 // desired. change sees the present state and may refuse; it may run again when
 // somebody else was faster. Nothing is written when nothing changes.
 func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, exists bool) error) (cluster.Topology, error) {
-	unchanged := errors.New("unchanged")
 	var seen cluster.Topology
 	t, _, err := store.UpdateJSON(ctx, c.store, cluster.TopologyKey(c.Namespace), func(now cluster.Topology, exists bool) (cluster.Topology, error) {
 		next := now
@@ -104,7 +106,7 @@ func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, 
 		}
 		if exists && next == now {
 			seen = now
-			return next, unchanged
+			return next, errUnchanged
 		}
 		if err := next.Validate(); err != nil {
 			return next, err
@@ -113,7 +115,7 @@ func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, 
 		next.UpdatedAt, next.UpdatedBy = time.Now(), whoAmI()
 		return next, nil
 	})
-	if errors.Is(err, unchanged) {
+	if errors.Is(err, errUnchanged) {
 		return seen, nil
 	}
 	return t, err
@@ -130,19 +132,29 @@ func whoAmI() string {
 	return name
 }
 
-// ErrNoWorker is returned when a worker of that name does not exist; its text
-// lists those that do.
+// ErrNoWorker is returned when a worker of that name does not exist.
 var ErrNoWorker = errors.New("no such worker")
 
-// Order changes what one worker is asked to do.
+// Order changes what one worker is asked to do, by compare-and-swap: change may run
+// again when somebody else was faster. Nothing is written when nothing changes.
 func (c *Cluster) Order(ctx context.Context, worker string, change func(*cluster.Assignment) error) error {
 	_, _, err := store.UpdateJSON(ctx, c.store, cluster.AssignmentKey(c.Namespace, worker), func(a cluster.Assignment, exists bool) (cluster.Assignment, error) {
 		if !exists {
 			return a, ErrNoWorker
 		}
-		return a, change(&a)
+		before := a
+		if err := change(&a); err != nil {
+			return a, err
+		}
+		if a == before {
+			return a, errUnchanged
+		}
+		return a, nil
 	})
-	if errors.Is(err, ErrNoWorker) {
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case errors.Is(err, ErrNoWorker):
 		return fmt.Errorf("%w in cluster %s", ErrNoWorker, c.Name)
 	}
 	return err

@@ -33,9 +33,12 @@ type Live struct {
 	bus   *events.NATS // nil without an event plane
 	queue events.WorkQueue
 	tally *tally
-	etcd  reach
-	nats  reach
-	lease leases
+
+	// Used by run only, one snapshot after the other.
+	etcd   reach
+	nats   reach
+	lease  leases
+	leader string // last known
 }
 
 var _ Source = (*Live)(nil)
@@ -91,8 +94,11 @@ func (l *Live) listen(ctx context.Context) error {
 // Snapshots implements Source.
 func (l *Live) Snapshots() <-chan cluster.Snapshot { return l.out }
 
-// SetInterval implements Source.
+// SetInterval implements Source. An interval that is not positive is ignored.
 func (l *Live) SetInterval(d time.Duration) {
+	if d <= 0 {
+		return
+	}
 	select {
 	case <-l.interval:
 	default:
@@ -187,12 +193,16 @@ func (r *reach) probe(ctx context.Context, ping func(context.Context) (time.Dura
 func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	var wg sync.WaitGroup
 	var depth *events.Depth
-	var leader string
 	wg.Go(func() { l.etcd.probe(ctx, l.c.store.Ping) })
 	wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		leader, _ = store.Leader(ctx, l.c.store, cluster.LeaderPrefix) // unknown is shown as such
+		switch leader, err := store.Leader(ctx, l.c.store, cluster.ElectionPrefix(l.c.Namespace)); {
+		case err == nil:
+			l.leader = leader
+		case errors.Is(err, store.ErrNotFound):
+			l.leader = "" // nobody leads; without an answer the last one stands
+		}
 	})
 	if l.bus != nil {
 		wg.Go(func() { l.nats.probe(ctx, l.bus.Ping) })
@@ -213,7 +223,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 
 	now := time.Now()
 	s := cluster.Snapshot{
-		Time: now, Cluster: l.c.Name, Topology: view.Topology, Leader: leader, Nodes: view.Nodes,
+		Time: now, Cluster: l.c.Name, Topology: view.Topology, Leader: l.leader, Nodes: view.Nodes,
 		Fresh: cluster.Freshness{
 			EtcdOK: l.etcd.ok, EtcdRTT: l.etcd.rtt, EtcdErr: l.etcd.err,
 			NATSOK: l.nats.ok, NATSRTT: l.nats.rtt, NATSErr: l.nats.err,
@@ -237,29 +247,9 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 
 // pollStats asks the workers themselves while the event plane is silent.
 func (l *Live) pollStats(ctx context.Context, view View) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	sem := make(chan struct{}, 16)
-	var wg sync.WaitGroup
-	for _, inst := range view.Instances {
-		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
-			continue
-		}
-		wg.Go(func() {
-			sem <- struct{}{}
-			defer func() { <-sem }()
-			stream, err := l.c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
-			if err != nil {
-				return
-			}
-			defer stream.Close()
-			var st cluster.WorkerStatus
-			if stream.Recv(ctx, &st) == nil {
-				l.tally.status(st)
-			}
-		})
+	for _, st := range l.c.askStats(ctx, view) {
+		l.tally.status(st)
 	}
-	wg.Wait()
 }
 
 // notices are the lines below the panes, worst first.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -12,37 +13,51 @@ const (
 	keepEvents    = 200 // KV events and router decisions that are kept
 	latencyWindow = 60 * time.Second
 	hitWindow     = 5 * time.Minute
-	historyLen    = 120 // samples of the queue depth
+	// forgetAfter is how long the event ids of a silent worker are remembered. A
+	// worker that comes back later has lost events that nobody would look for.
+	forgetAfter = time.Hour
 )
 
 // tally adds up what the event plane brings. Handlers write, snapshots read.
 type tally struct {
 	mu        sync.Mutex
 	workers   map[string]*workerTally
-	kv        []cluster.KVEvent // newest first
+	kv        recent[cluster.KVEvent]
 	kvCount   uint64
 	kvGaps    uint64
 	kvLag     *time.Duration
-	nextKV    map[cluster.InstanceID]uint64
-	decisions []cluster.RouterDecision // newest first
-	latency   []cluster.FrontendStats  // within the window, oldest first
+	nextKV    map[cluster.InstanceID]expected
+	decisions recent[cluster.RouterDecision]
+	latency   []cluster.FrontendStats // within the window, oldest first
 	inFlight  map[cluster.InstanceID]cluster.FrontendStats
+	admitted  uint64 // requests that decode workers have taken on
 	cancelled uint64
 	rejected  uint64
 
-	lastFill  time.Time // for rates between snapshots
-	lastKV    uint64
-	history   []*float64
-	lastTotal sums
+	lastFill     time.Time // for rates between snapshots
+	lastKV       uint64
+	lastAdmitted uint64
+	history      history
 }
 
-// workerTally is what is known of one worker: its newest status and samples that
-// rates are taken from.
+// expected is the next event id of a worker, and when its last event came.
+type expected struct {
+	id uint64
+	at time.Time
+}
+
+// workerTally is what is known of one worker: its newest status and what rates are
+// taken from.
 type workerTally struct {
 	last    cluster.WorkerStatus
-	prev    cluster.WorkerStatus
+	base    cluster.WorkerStatus // where the speed is measured from
+	speed   *float64             // tokens per second; nil until two statuses came
 	samples []hitSample
 }
+
+// rateSpan is the least time between two statuses that a speed is taken from. A
+// status that was published because the state changed may follow at once.
+const rateSpan = 500 * time.Millisecond
 
 type hitSample struct {
 	at             time.Time
@@ -51,12 +66,12 @@ type hitSample struct {
 
 // sums are counters added up over all workers.
 type sums struct {
-	requests, transfers, transferBytes, transferNanos uint64
+	transfers, transferBytes, transferNanos uint64
 }
 
 func newTally() *tally {
 	return &tally{
-		workers: map[string]*workerTally{}, nextKV: map[cluster.InstanceID]uint64{},
+		workers: map[string]*workerTally{}, nextKV: map[cluster.InstanceID]expected{},
 		inFlight: map[cluster.InstanceID]cluster.FrontendStats{},
 	}
 }
@@ -70,17 +85,13 @@ func (t *tally) kvEvent(e events.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kvCount++
-	if next, seen := t.nextKV[ev.WorkerID]; seen && ev.EventID > next {
-		t.kvGaps += ev.EventID - next
+	next, seen := t.nextKV[ev.WorkerID]
+	if seen && ev.EventID > next.id {
+		t.kvGaps += ev.EventID - next.id
 	}
-	t.nextKV[ev.WorkerID] = ev.EventID + 1
+	t.nextKV[ev.WorkerID] = expected{max(next.id, ev.EventID+1), time.Now()}
 	t.kvLag = &lag
-	t.kv = prepend(t.kv, ev)
-}
-
-func prepend[T any](list []T, v T) []T {
-	list = append([]T{v}, list...)
-	return list[:min(len(list), keepEvents)]
+	t.kv.add(ev)
 }
 
 func (t *tally) workerStatus(e events.Event) {
@@ -102,10 +113,16 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	if !st.UpdatedAt.After(w.last.UpdatedAt) {
 		return
 	}
-	if w.last.InstanceID != st.InstanceID || w.last.Stats.StepsTotal > st.Stats.StepsTotal {
+	if w.last.UpdatedAt.IsZero() || w.last.InstanceID != st.InstanceID || w.last.Stats.StepsTotal > st.Stats.StepsTotal {
 		*w = workerTally{} // a new run counts from zero
+		if !st.StartedAt.IsZero() && st.UpdatedAt.Sub(st.StartedAt) <= hitWindow {
+			w.samples = append(w.samples, hitSample{at: st.StartedAt})
+		}
+	} else if st.Role == cluster.RoleDecode && st.Stats.RequestsTotal > w.last.Stats.RequestsTotal {
+		t.admitted += st.Stats.RequestsTotal - w.last.Stats.RequestsTotal
 	}
-	w.prev, w.last = w.last, st
+	w.last = st
+	w.measure()
 	w.samples = append(w.samples, hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal})
 	for len(w.samples) > 2 && st.UpdatedAt.Sub(w.samples[1].at) > hitWindow {
 		w.samples = w.samples[1:]
@@ -120,13 +137,10 @@ func (t *tally) decision(e events.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// The frontend sends a decision again once it knows where prefill happened.
-	for i := range t.decisions {
-		if t.decisions[i].RequestID == d.RequestID && t.decisions[i].Phase == d.Phase {
-			t.decisions[i] = d
-			return
-		}
+	same := func(o cluster.RouterDecision) bool { return o.RequestID == d.RequestID && o.Phase == d.Phase }
+	if !t.decisions.replace(same, d) {
+		t.decisions.add(d)
 	}
-	t.decisions = prepend(t.decisions, d)
 }
 
 func (t *tally) frontend(e events.Event) {
@@ -153,8 +167,7 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 	s.Workers = t.fillWorkers(view, now)
 	s.Latency = t.fillLatency(now)
 	t.fillQueue(s, depth, now)
-	s.Events = append([]cluster.KVEvent{}, t.kv...)
-	s.Decisions = append([]cluster.RouterDecision{}, t.decisions...)
+	s.Events, s.Decisions = t.kv.newestFirst(), t.decisions.newestFirst()
 	s.KVEventGaps, s.KVEventLag = t.kvGaps, t.kvLag
 	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 {
 		rate := float64(t.kvCount-t.lastKV) / dt
@@ -175,7 +188,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 		}
 		// Events are fresher than the store, except for the end of a worker.
 		w.WorkerStatus = wt.last
-		w.TokS = wt.rate()
+		w.TokS = wt.speed
 		w.HitRate = wt.hits()
 		w.Stale = now.Sub(wt.last.UpdatedAt) > 15*time.Second
 		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
@@ -188,33 +201,40 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 			delete(t.workers, name)
 		}
 	}
+	for id, next := range t.nextKV {
+		if now.Sub(next.at) > forgetAfter {
+			delete(t.nextKV, id)
+		}
+	}
 	return workers
 }
 
-// rate is tokens per second between the last two statuses: generated ones, or
-// computed ones of a prefill worker.
-func (w *workerTally) rate() *float64 {
-	dt := w.last.UpdatedAt.Sub(w.prev.UpdatedAt).Seconds()
-	if w.prev.UpdatedAt.IsZero() || dt <= 0 {
-		return nil
+// measure takes the speed since the last measurement: generated tokens, or computed
+// ones of a prefill worker.
+func (w *workerTally) measure() {
+	if w.base.UpdatedAt.IsZero() {
+		w.base = w.last
+		return
 	}
-	n := w.last.Stats.GeneratedTotal - w.prev.Stats.GeneratedTotal
+	dt := w.last.UpdatedAt.Sub(w.base.UpdatedAt)
+	if dt < rateSpan {
+		return
+	}
+	n := w.last.Stats.GeneratedTotal - w.base.Stats.GeneratedTotal
 	if w.last.Role == cluster.RolePrefill {
-		n = w.last.Stats.ComputedTotal - w.prev.Stats.ComputedTotal
+		n = w.last.Stats.ComputedTotal - w.base.Stats.ComputedTotal
 	}
-	r := float64(n) / dt
-	return &r
+	speed := float64(n) / dt.Seconds()
+	w.speed, w.base = &speed, w.last
 }
 
-// hits is the share of prompt tokens that were found in the prefix cache.
+// hits is the share of prompt tokens that were found in the prefix cache, as far
+// as the samples reach.
 func (w *workerTally) hits() *float64 {
 	if len(w.samples) == 0 {
 		return nil
 	}
 	first, last := w.samples[0], w.samples[len(w.samples)-1]
-	if len(w.samples) == 1 {
-		first = hitSample{}
-	}
 	if last.prompt <= first.prompt {
 		return nil
 	}
@@ -254,7 +274,6 @@ func (t *tally) total() sums {
 	for _, w := range t.workers {
 		st := w.last.Stats
 		if w.last.Role == cluster.RoleDecode {
-			s.requests += st.RequestsTotal
 			s.transfers += st.TransfersTotal
 			s.transferBytes += st.TransferBytesTotal
 			s.transferNanos += st.TransferNanosTotal
@@ -292,26 +311,17 @@ func (t *tally) fillQueue(s *cluster.Snapshot, depth *events.Depth, now time.Tim
 	if seen {
 		q.InFlight = &flight
 	}
-	total := t.total()
-	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 && total.requests >= t.lastTotal.requests {
-		r := float64(total.requests-t.lastTotal.requests) / dt
+	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 {
+		r := float64(t.admitted-t.lastAdmitted) / dt
 		q.AdmittedS = &r
 	}
-	t.lastTotal = total
+	t.lastAdmitted = t.admitted
 
-	// The history has one sample a second, whatever the interval of snapshots.
 	var sample *float64
 	if depth != nil {
 		v := float64(depth.Pending + waiting)
 		sample = &v
 	}
-	if now.Sub(t.lastFill) >= 900*time.Millisecond || len(t.history) == 0 {
-		t.history = append(t.history, sample)
-	} else {
-		t.history[len(t.history)-1] = sample
-	}
-	if n := len(t.history); n > historyLen {
-		t.history = t.history[n-historyLen:]
-	}
-	q.History = append([]*float64{}, t.history...)
+	t.history.add(now, sample)
+	q.History = slices.Clone(t.history.samples)
 }

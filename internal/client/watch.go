@@ -33,7 +33,7 @@ func (v View) Workers() []cluster.Worker {
 	for n := range v.Status {
 		names[n] = true
 	}
-	var out []cluster.Worker
+	out := []cluster.Worker{}
 	for _, name := range slices.SortedFunc(maps.Keys(names), cluster.CompareNames) {
 		out = append(out, v.worker(name))
 	}
@@ -83,6 +83,7 @@ type Watch struct {
 	status      *store.Prefix[cluster.WorkerStatus]
 	instances   *store.Prefix[cluster.Instance]
 	key         string
+	namespace   string
 	open        []interface{ Close() } // all of the above that were started
 
 	changed chan struct{} // capacity 1
@@ -93,7 +94,7 @@ type Watch struct {
 // Watch starts following the cluster.
 func (c *Cluster) Watch(ctx context.Context) (w *Watch, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w = &Watch{changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace)}
+	w = &Watch{changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace), namespace: c.Namespace}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -151,10 +152,15 @@ func (w *Watch) Stale() (since, next time.Time, err error) {
 // View returns the present view.
 func (w *Watch) View() View {
 	v := View{
-		Nodes:       slices.Collect(maps.Values(w.nodes.Snapshot())),
+		Nodes:       []cluster.Node{},
 		Assignments: map[string]cluster.Assignment{},
 		Status:      map[string]cluster.WorkerStatus{},
 		Instances:   slices.Collect(maps.Values(w.instances.Snapshot())),
+	}
+	for _, n := range w.nodes.Snapshot() {
+		if n.In(w.namespace) {
+			v.Nodes = append(v.Nodes, n)
+		}
 	}
 	slices.SortFunc(v.Nodes, func(a, b cluster.Node) int { return compareNodes(a.Name, b.Name) })
 	if t, ok := w.topology.Get(w.key); ok {

@@ -13,7 +13,6 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
-	"github.com/dynctl/dynctl/internal/store"
 )
 
 // Options describe a cluster.
@@ -255,9 +254,6 @@ func (c *Cluster) WaitView(what string, cond func(client.View) bool) {
 	}
 }
 
-// Statuses returns the last known statuses by worker name.
-func (c *Cluster) Statuses() map[string]cluster.WorkerStatus { return c.Watch.View().Status }
-
 // SetKnob changes a run-time setting.
 func (c *Cluster) SetKnob(name string, value any) {
 	c.t.Helper()
@@ -265,5 +261,3 @@ func (c *Cluster) SetKnob(name string, value any) {
 		c.t.Fatal(err)
 	}
 }
-
-var _ = store.ErrNotFound

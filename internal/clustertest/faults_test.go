@@ -81,10 +81,7 @@ func TestKillPrefillNode(t *testing.T) {
 	options.Nodes = []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}}
 	c := clustertest.Start(t, options)
 	c.WaitRemotePrefill()
-	before := map[string]cluster.WorkerStats{}
-	for _, st := range c.LiveStats() {
-		before[st.Name] = st.Stats
-	}
+	before := decodeStats(c)
 
 	var got []clustertest.Answer
 	done := make(chan struct{})
@@ -100,21 +97,21 @@ func TestKillPrefillNode(t *testing.T) {
 	same(t, got, want)
 
 	// Nothing is counted twice, nothing is left.
-	c.WaitView("all workers are idle", func(v client.View) bool {
-		for _, st := range v.Status {
-			if s := st.Stats; s.Running+s.Waiting+s.RemoteWait+s.KVActive+s.KVIncoming+s.KVOutgoing+s.Quarantined > 0 {
+	var after map[string]cluster.WorkerStats
+	c.WaitView("all decode workers are idle", func(client.View) bool {
+		after = decodeStats(c)
+		for _, s := range after {
+			if s.Running+s.Waiting+s.RemoteWait+s.KVActive+s.KVIncoming+s.KVOutgoing+s.Quarantined > 0 {
 				return false
 			}
 		}
-		return len(v.Status) > 0
+		return len(after) == len(before)
 	})
 	var finished, remote, fallback uint64
-	for name, st := range c.Statuses() {
-		if st.Role == cluster.RoleDecode {
-			finished += st.Stats.FinishedTotal - before[name].FinishedTotal
-			remote += st.Stats.RemotePrefillTotal - before[name].RemotePrefillTotal
-			fallback += st.Stats.FallbackTotal - before[name].FallbackTotal
-		}
+	for name, s := range after {
+		finished += s.FinishedTotal - before[name].FinishedTotal
+		remote += s.RemotePrefillTotal - before[name].RemotePrefillTotal
+		fallback += s.FallbackTotal - before[name].FallbackTotal
 	}
 	t.Logf("%d finished, %d prefilled remotely, %d fell back", finished, remote, fallback)
 	if finished != 50 {
@@ -125,6 +122,17 @@ func TestKillPrefillNode(t *testing.T) {
 	}
 	// The controller moves the prefill workers to the node that is left.
 	c.WaitReady(2, 2)
+}
+
+// decodeStats asks the decode workers for their present counts.
+func decodeStats(c *clustertest.Cluster) map[string]cluster.WorkerStats {
+	out := map[string]cluster.WorkerStats{}
+	for _, st := range c.LiveStats() {
+		if st.Role == cluster.RoleDecode {
+			out[st.Name] = st.Stats
+		}
+	}
+	return out
 }
 
 // waiting is how many sequences wait for a remote prefill, as the workers say now.

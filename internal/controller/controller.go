@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -41,7 +40,7 @@ func New(cfg Config) *Controller {
 
 // Run campaigns for leadership and reconciles while it leads, until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	return c.cfg.Elect(ctx, cluster.LeaderPrefix, c.cfg.Node, c.lead)
+	return c.cfg.Elect(ctx, cluster.ElectionPrefix(c.cfg.Namespace), c.cfg.Node, c.lead)
 }
 
 const (
@@ -96,8 +95,23 @@ func (w watches) close() {
 	}
 }
 
+// stale reports since when some part of the view is not current.
+func (w watches) stale() (since time.Time, err error) {
+	for _, stale := range []func() (time.Time, error, time.Time){w.topology.Stale, w.nodes.Stale, w.assignments.Stale, w.status.Stale} {
+		if since, err, _ := stale(); !since.IsZero() {
+			return since, err
+		}
+	}
+	return time.Time{}, nil
+}
+
+// decodeAssignment refuses an assignment that is not at its own key: changes to it
+// would be written elsewhere, again and again.
 func decodeAssignment(kv store.KV) (versioned, error) {
 	a, err := store.DecodeJSON[cluster.Assignment](kv)
+	if err == nil && !strings.HasSuffix(kv.Key, "/"+a.Name) {
+		err = fmt.Errorf("decode %s: it is the assignment of %q", kv.Key, a.Name)
+	}
 	return versioned{a, kv.ModRevision}, err
 }
 
@@ -137,12 +151,14 @@ func (c *Controller) lead(ctx context.Context) error {
 // reconcile runs one plan over what the watches hold. While the store is out of
 // reach it does nothing: an old view must not move workers about.
 func (c *Controller) reconcile(ctx context.Context, w watches) error {
-	if since, err, _ := w.nodes.Stale(); !since.IsZero() {
+	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
 	}
-	view := View{
-		Nodes:  slices.Collect(maps.Values(w.nodes.Snapshot())),
-		Status: map[string]cluster.WorkerStatus{},
+	view := View{Status: map[string]cluster.WorkerStatus{}}
+	for _, n := range w.nodes.Snapshot() {
+		if n.In(c.cfg.Namespace) {
+			view.Nodes = append(view.Nodes, n)
+		}
 	}
 	if t, ok := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace)); ok {
 		view.Topology = &t

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -117,6 +118,63 @@ func TestLoadSpreadsABurst(t *testing.T) {
 	}
 	if len(l.n) != 0 {
 		t.Errorf("left behind: %v", l.n)
+	}
+}
+
+// A request that finds no worker counts nowhere, and requests at the same time see
+// each other.
+func TestLoadIsConsistent(t *testing.T) {
+	p, _ := NewPolicy(LeastLoaded)
+	l := NewLoad()
+	pick := func(c []Candidate) (Decision, error) { return p.Pick(Request{}, c) }
+	if _, done, err := l.Choose(nil, pick); !errors.Is(err, ErrNoWorkers) || done == nil {
+		t.Errorf("nobody there: %v", err)
+	} else {
+		done()
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				d, done, err := l.Choose(workers(0, 0, 0), pick)
+				if err != nil || l.InFlight(d.Chosen.ID) < 1 {
+					t.Errorf("chose %+v, %d in flight: %v", d.Chosen, l.InFlight(d.Chosen.ID), err)
+				}
+				if d.Chosen.InFlight > 8/3+1 {
+					t.Errorf("%d in flight on the chosen one of three, with eight requests", d.Chosen.InFlight)
+				}
+				done()
+			}
+		})
+	}
+	wg.Wait()
+	if len(l.n) != 0 {
+		t.Errorf("left behind: %v", l.n)
+	}
+}
+
+// Workers come and go between the turns: everybody who stays gets turns.
+func TestRoundRobinWithChangingWorkers(t *testing.T) {
+	p, _ := NewPolicy(RoundRobin)
+	got := map[string]int{}
+	for i := range 300 {
+		c := workers(0, 0, 0, 0)
+		if i%3 > 0 {
+			c = c[:2+i%3]
+		}
+		d, err := p.Pick(Request{}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Candidates[0].Cost != 0 {
+			t.Fatalf("the chosen one has cost %v", d.Candidates[0].Cost)
+		}
+		got[d.Chosen.Worker]++
+	}
+	for _, w := range []string{"worker-1", "worker-2", "worker-3"} {
+		if got[w] < 40 {
+			t.Errorf("%s got %d turns of 300: %v", w, got[w], got)
+		}
 	}
 }
 

@@ -1,0 +1,69 @@
+package agent
+
+import "net"
+
+// anyLoopbackPort is the default of the listeners that other nodes connect to. It
+// is for clusters on one machine.
+const anyLoopbackPort = "127.0.0.1:0"
+
+// listenAt returns where to listen for other nodes. A node that is told to advertise
+// a host of its network must be reachable there: listeners that nobody configured
+// then leave loopback, for that address if it is one of this machine, else for all.
+func (a *Agent) listenAt(configured string) string {
+	host := a.cfg.Node.AdvertiseHost
+	if configured != anyLoopbackPort || onLoopback(host) {
+		return configured
+	}
+	if !ofThisMachine(host) {
+		host = ""
+	}
+	return net.JoinHostPort(host, "0")
+}
+
+// advertiseHost returns the host at which others reach a listener: the configured
+// one, unless that is the default and the listener has a better address itself.
+func (a *Agent) advertiseHost(listen string) string {
+	host, _, err := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); err == nil && ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() && onLoopback(a.cfg.Node.AdvertiseHost) {
+		return host
+	}
+	return a.cfg.Node.AdvertiseHost
+}
+
+// advertise returns the address under which others reach a listener of this node.
+func (a *Agent) advertise(addr string) string {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return net.JoinHostPort(a.advertiseHost(addr), port)
+}
+
+// statusAddr is that of the status server, which stays on loopback unless it is
+// configured otherwise.
+func (a *Agent) statusAddr() string {
+	if host, _, err := net.SplitHostPort(a.status.addr); err != nil || onLoopback(host) {
+		return a.status.addr
+	}
+	return a.advertise(a.status.addr)
+}
+
+func onLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// ofThisMachine reports whether host is an address of one of its interfaces.
+func ofThisMachine(host string) bool {
+	addrs, err := net.InterfaceAddrs()
+	ip := net.ParseIP(host)
+	if err != nil || ip == nil {
+		return false
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+			return true
+		}
+	}
+	return false
+}

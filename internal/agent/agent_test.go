@@ -1,0 +1,606 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/statedir"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// run is an agent that runs.
+type run struct {
+	*Agent
+	t      *testing.T
+	node   cluster.Node
+	loads  *loads
+	cancel context.CancelCauseFunc
+	hurry  context.CancelCauseFunc
+	ended  chan error
+	over   bool
+}
+
+// startAgent runs an agent until the test ends, and waits until it is up.
+func startAgent(t *testing.T, cfg config.Dynamod) *run {
+	t.Helper()
+	r, err := tryAgent(t, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tryAgent is startAgent for one that may not come up.
+func tryAgent(t *testing.T, cfg config.Dynamod) (*run, error) {
+	t.Helper()
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{t: t, loads: newLoads(), ended: make(chan error, 1)}
+	ready := make(chan cluster.Node, 1)
+	a, err := New(cfg, Options{Version: "v1.2.3", Log: testLog(t), Load: r.loads.load, Ready: func(n cluster.Node) { ready <- n }})
+	if err != nil {
+		return nil, err
+	}
+	r.Agent = a
+	ctx, cancel := context.WithCancelCause(context.Background())
+	hurry, hurryUp := context.WithCancelCause(context.Background())
+	r.cancel, r.hurry = cancel, hurryUp
+	go func() { r.ended <- a.Run(ctx, hurry) }()
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+	select {
+	case r.node = <-ready:
+		return r, nil
+	case err := <-r.ended:
+		r.over = true
+		return nil, err
+	case <-time.After(time.Minute):
+		t.Fatal("the agent is not up after a minute")
+		return nil, nil
+	}
+}
+
+// stop stops the agent in order and returns what Run returned.
+func (r *run) stop() error {
+	if r.over {
+		return nil
+	}
+	r.over = true
+	r.cancel(errors.New("the test is over"))
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(time.Minute):
+		buf := make([]byte, 1<<20)
+		return errors.New("the agent did not stop within a minute\n" + string(buf[:goruntime.Stack(buf, true)]))
+	}
+}
+
+// external are servers that outlive agents.
+type external struct {
+	t     *testing.T
+	dir   string
+	etcd  *embedded.Etcd
+	nats  *embedded.NATS
+	store *store.Etcd
+}
+
+func startExternal(t *testing.T) *external {
+	t.Helper()
+	x := &external{t: t, dir: t.TempDir()}
+	var err error
+	if x.etcd, err = embedded.StartEtcd(t.Context(), embedded.EtcdOptions{Dir: filepath.Join(x.dir, "etcd"), ClientAddr: "127.0.0.1:0", Log: testLog(t), UnsafeNoFsync: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = x.etcd.Close() })
+	x.nats = x.startNATS("127.0.0.1:0")
+	if x.store, err = store.NewEtcd(store.EtcdConfig{Endpoints: []string{x.etcd.Endpoint()}}, testLog(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = x.store.Close() })
+	if _, err := x.store.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func (x *external) startNATS(addr string) *embedded.NATS {
+	x.t.Helper()
+	n, err := embedded.StartNATS(x.t.Context(), embedded.NATSOptions{Dir: filepath.Join(x.dir, "nats"), Addr: addr, Log: testLog(x.t)})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+func (x *external) config() config.Dynamod {
+	cfg := testConfig(x.t)
+	cfg.Etcd.Endpoints, cfg.NATS.URL = []string{x.etcd.Endpoint()}, x.nats.URL()
+	cfg.Frontend.Enabled = false
+	return cfg
+}
+
+func declare(t *testing.T, s store.Store, decode int) {
+	t.Helper()
+	top := cluster.Topology{Model: cluster.ModelSpec{Name: "mock"}, Decode: decode, Generation: 1}
+	if _, err := store.PutJSON(t.Context(), s, cluster.TopologyKey(cluster.DefaultNamespace), top); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func status(t *testing.T, s store.Store, worker string) cluster.WorkerStatus {
+	t.Helper()
+	st, _, err := store.GetJSON[cluster.WorkerStatus](t.Context(), s, cluster.StatusKey(cluster.DefaultNamespace, worker))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	// A connection of its own: none is left in a pool.
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// A node with everything in it comes up, runs a worker, and leaves nothing behind.
+func TestNodeLife(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	cfg := testConfig(t)
+	cfg.Node.Roles = []string{"decode"}
+	cfg.CPU.Devices, cfg.CPU.Cores = 2, 3
+	a := startAgent(t, cfg)
+
+	kv, err := a.stores.store.Get(t.Context(), cluster.NodeKey(a.nodeID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := store.DecodeJSON[cluster.Node](kv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kv.Lease != a.drt.ID() || n.InstanceID != kv.Lease {
+		t.Errorf("the node's key is under lease %s, its own is %s", kv.Lease, a.drt.ID())
+	}
+	if n.ID != a.nodeID || n.Name != "node-1" || n.Namespace != cfg.Namespace || n.PID != os.Getpid() || n.Version != "v1.2.3" || n.Incarnation == "" || n.Host == "" || n.StartedAt.IsZero() {
+		t.Errorf("node %+v", n)
+	}
+	if len(n.Devices) != 2 || n.Devices[0].ID != "cpu:0" || n.Devices[0].Cores != 2 || n.Devices[1].Cores != 1 || n.Devices[0].MemoryBytes <= 0 {
+		t.Errorf("devices %+v", n.Devices)
+	}
+	if !n.EmbeddedEtcd || !n.EmbeddedNATS || n.FrontendURL == "" || n.StatusURL == "" || n.RequestPlane == "" || len(n.Roles) != 1 {
+		t.Errorf("node %+v", n)
+	}
+	if a.node.InstanceID != n.InstanceID || a.Node().FrontendURL != n.FrontendURL {
+		t.Errorf("Ready was told %+v", a.node)
+	}
+	e, err := a.cluster.Endpoints()
+	if err != nil || e.Etcd[0] != a.stores.etcd.Endpoint() || e.NATS != a.stores.nats.URL() || e.PID != os.Getpid() || e.Namespace != cfg.Namespace {
+		t.Errorf("cluster.json: %+v %v", e, err)
+	}
+
+	declare(t, a.stores.store, 1)
+	eventually(t, "worker-1 is ready", func() bool { return status(t, a.stores.store, "worker-1").State == cluster.StateReady })
+	if code, body := get(t, n.StatusURL+"/health"); code != http.StatusOK || !strings.Contains(body, `"worker-1":"ready"`) {
+		t.Errorf("health: %d %s", code, body)
+	}
+	if who, err := store.Leader(t.Context(), a.stores.store, cluster.ElectionPrefix(cfg.Namespace)); who != "node-1" || err != nil {
+		t.Errorf("leader %q %v", who, err)
+	}
+	if err := a.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.cluster.Endpoints(); !errors.Is(err, statedir.ErrNotRunning) {
+		t.Errorf("after the stop: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(a.cluster.Path, "cluster.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("cluster.json is left: %v", err)
+	}
+	if pid, held := a.dir.Holder(); held {
+		t.Errorf("the lock is held by %d", pid)
+	}
+	if log := read(t, a.dir.AgentLog()); !strings.Contains(log, "node is up") || !strings.Contains(log, "the test is over") {
+		t.Errorf("log: %s", log)
+	}
+	if log := read(t, a.dir.WorkerLog("worker-1")); !strings.Contains(log, "state=ready") {
+		t.Errorf("log of worker-1: %s", log)
+	}
+	goleak.VerifyNone(t, append(natsLeaks(), before)...)
+
+	// Started again it is the same node with the same data, and goes on by itself.
+	b := startAgent(t, cfg)
+	if b.node.ID != n.ID || b.node.Incarnation == n.Incarnation {
+		t.Errorf("again: %+v", b.node)
+	}
+	eventually(t, "worker-1 is back", func() bool { return status(t, b.stores.store, "worker-1").State == cluster.StateReady })
+}
+
+// With servers of its own a cluster sees a stopped node leave at once.
+func TestStopRevokesLeases(t *testing.T) {
+	x := startExternal(t)
+	a := startAgent(t, x.config())
+	declare(t, x.store, 2)
+	eventually(t, "both workers are ready", func() bool {
+		return status(t, x.store, "worker-1").State == cluster.StateReady && status(t, x.store, "worker-2").State == cluster.StateReady
+	})
+	if a.node.EmbeddedEtcd || a.node.EmbeddedNATS || a.node.FrontendURL != "" {
+		t.Errorf("node %+v", a.node)
+	}
+	if _, err := a.cluster.Endpoints(); !errors.Is(err, statedir.ErrNotRunning) {
+		t.Errorf("a cluster that runs elsewhere has a cluster.json: %v", err)
+	}
+	if err := a.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if leases, err := x.store.Leases(t.Context()); err != nil || len(leases) != 0 {
+		t.Errorf("leases are left: %v %v", leases, err)
+	}
+	for _, prefix := range []string{cluster.NodePrefix, cluster.StatusPrefix(cluster.DefaultNamespace), cluster.InstancePrefix(cluster.DefaultNamespace, "", ""), cluster.LeaderPrefix} {
+		if kvs, _, err := x.store.List(t.Context(), prefix); err != nil || len(kvs) != 0 {
+			t.Errorf("below %s: %v %v", prefix, kvs, err)
+		}
+	}
+}
+
+// What a killed run left behind is revoked at the next start.
+func TestStartAfterAKill(t *testing.T) {
+	x := startExternal(t)
+	cfg := x.config()
+	c, _ := statedir.Open(cfg.StateDir, cfg.Cluster)
+	dir, _ := c.Node(cfg.Node.Name)
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := dir.ID(func() string { return "node-1-abc" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir.Path, "lock"), []byte("99999999\n"), 0o600); err != nil { // of a dead process
+		t.Fatal(err)
+	}
+	lease, err := x.store.GrantLease(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := cluster.Instance{Type: cluster.InstanceType, Namespace: cfg.Namespace, Component: "decode", Endpoint: "generate", InstanceID: lease.ID, Node: id, Incarnation: "before"}
+	if _, err := store.PutJSON(t.Context(), x.store, old.Key(), old, store.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	a := startAgent(t, cfg)
+	if a.node.ID != id {
+		t.Errorf("the node is %s, it was %s", a.node.ID, id)
+	}
+	if _, _, err := x.store.LeaseTTL(t.Context(), lease.ID); !errors.Is(err, store.ErrLeaseNotFound) {
+		t.Errorf("the lease of the killed run: %v", err)
+	}
+}
+
+// taken is a port that somebody else listens on.
+func taken(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// A node that cannot come up says why and leaves nothing: it can be started again
+// at once.
+func TestStartFails(t *testing.T) {
+	x := startExternal(t)
+	before := goleak.IgnoreCurrent()
+	port := func(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
+	for _, tc := range []struct {
+		name  string
+		setup func(t *testing.T, cfg *config.Dynamod) (want []string)
+	}{
+		{"state directory taken", func(t *testing.T, cfg *config.Dynamod) []string {
+			c, _ := statedir.Open(cfg.StateDir, cfg.Cluster)
+			dir, _ := c.Node(cfg.Node.Name)
+			if err := dir.Create(); err != nil {
+				t.Fatal(err)
+			}
+			lock, err := dir.Lock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lock.Release() })
+			return []string{"node-1 of cluster test is running already", "process "}
+		}},
+		{"state directory below a file", func(t *testing.T, cfg *config.Dynamod) []string {
+			cfg.StateDir = dirOfAFile(t)
+			return []string{"create state directory"}
+		}},
+		{"frontend port in use", func(t *testing.T, cfg *config.Dynamod) []string {
+			ln := taken(t)
+			cfg.Frontend.Enabled, cfg.Frontend.Port = true, port(ln)
+			return []string{"frontend " + ln.Addr().String()}
+		}},
+		{"status port in use", func(t *testing.T, cfg *config.Dynamod) []string {
+			cfg.Status.Listen = taken(t).Addr().String()
+			return []string{"status server", cfg.Status.Listen}
+		}},
+		{"request plane port in use", func(t *testing.T, cfg *config.Dynamod) []string {
+			cfg.RequestPlane.Listen = taken(t).Addr().String()
+			return []string{"request plane", cfg.RequestPlane.Listen}
+		}},
+		{"more devices than cores", func(t *testing.T, cfg *config.Dynamod) []string {
+			cfg.CPU.Devices, cfg.CPU.Cores = 3, 2
+			return []string{"3 devices", "there are 2"}
+		}},
+		{"etcd not reachable", func(t *testing.T, cfg *config.Dynamod) []string {
+			ln := taken(t)
+			cfg.Etcd.Endpoints = []string{ln.Addr().String()}
+			_ = ln.Close()
+			return []string{"reach etcd", ln.Addr().String()}
+		}},
+		{"chosen etcd port in use", func(t *testing.T, cfg *config.Dynamod) []string {
+			cfg.Etcd.Endpoints, cfg.Etcd.Listen = nil, taken(t).Addr().String()
+			return []string{"start embedded etcd", cfg.Etcd.Listen, "port in use"}
+		}},
+		{"chosen NATS port in use", func(t *testing.T, cfg *config.Dynamod) []string {
+			cfg.NATS.URL, cfg.NATS.Listen = "", taken(t).Addr().String()
+			return []string{"start embedded NATS", cfg.NATS.Listen, "port in use"}
+		}},
+		{"etcd's data directory is a file", func(t *testing.T, cfg *config.Dynamod) []string {
+			c, _ := statedir.Open(cfg.StateDir, cfg.Cluster)
+			dir, _ := c.Node(cfg.Node.Name)
+			if err := dir.Create(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(dir.EtcdDir(), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Etcd.Endpoints = nil
+			return []string{"start embedded etcd", "data directory not usable"}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := x.config()
+			want := tc.setup(t, &cfg)
+			_, err := tryAgent(t, cfg)
+			if err == nil {
+				t.Fatal("it came up")
+			}
+			for _, w := range want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v does not say %q", err, w)
+				}
+			}
+			if c, _ := statedir.Open(cfg.StateDir, cfg.Cluster); tc.name != "state directory taken" {
+				if nodes, err := c.Nodes(); err == nil && len(nodes) != 0 {
+					t.Errorf("locks are left: %v", nodes)
+				}
+			}
+			goleak.VerifyNone(t, append(natsLeaks(), before)...)
+		})
+	}
+	if leases, err := x.store.Leases(t.Context()); err != nil || len(leases) != 0 {
+		t.Errorf("leases are left: %v %v", leases, err)
+	}
+}
+
+// The default ports of the embedded servers are only a wish: a second cluster on
+// the machine needs no configuration.
+func TestDefaultPortsTaken(t *testing.T) {
+	for _, addr := range []string{config.DefaultEtcdListen, config.DefaultNATSListen} {
+		if ln, err := net.Listen("tcp", addr); err == nil { // else somebody has it already
+			defer ln.Close()
+		}
+	}
+	cfg := testConfig(t)
+	cfg.Frontend.Enabled = false
+	cfg.Etcd.Listen, cfg.NATS.Listen = config.DefaultEtcdListen, config.DefaultNATSListen
+	a := startAgent(t, cfg)
+	if e := a.stores.etcd.Endpoint(); e == config.DefaultEtcdListen || !strings.HasPrefix(e, "127.0.0.1:") {
+		t.Errorf("etcd is at %s", e)
+	}
+	if u := a.stores.nats.URL(); strings.HasSuffix(u, config.DefaultNATSListen) {
+		t.Errorf("NATS is at %s", u)
+	}
+	if e, err := a.cluster.Endpoints(); err != nil || e.Etcd[0] != a.stores.etcd.Endpoint() || e.NATS != a.stores.nats.URL() {
+		t.Errorf("cluster.json: %+v %v", e, err)
+	}
+}
+
+// The end of a server inside the process is the end of the node, with a reason.
+func TestEmbeddedServerBreaks(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Frontend.Enabled = false
+	a := startAgent(t, cfg)
+	a.stores.broken <- errors.New("embedded etcd failed: disk full")
+	select {
+	case err := <-a.ended:
+		if err == nil || !strings.Contains(err.Error(), "disk full") {
+			t.Errorf("the agent ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the agent goes on")
+	}
+	a.over = true
+}
+
+func TestStatusServer(t *testing.T) {
+	x := startExternal(t)
+	cfg := x.config()
+	a := startAgent(t, cfg)
+	base := a.node.StatusURL
+	health := func() (code int, h health) {
+		code, body := get(t, base+"/health")
+		if err := json.Unmarshal([]byte(body), &h); err != nil {
+			t.Fatalf("%d %s: %v", code, body, err)
+		}
+		return code, h
+	}
+	if code, body := get(t, base+"/live"); code != http.StatusOK || !strings.Contains(body, `"status":"live"`) || !strings.Contains(body, `"secs"`) {
+		t.Errorf("live: %d %s", code, body)
+	}
+	if code, h := health(); code != http.StatusOK || h.Status != "ready" || len(h.Reasons) != 0 || len(h.Endpoints) != 0 {
+		t.Errorf("health: %d %+v", code, h)
+	}
+	if code, body := get(t, base+"/metrics"); code != http.StatusOK {
+		t.Errorf("metrics: %d %.200s", code, body)
+	}
+	for _, path := range []string{"/", "/nothing"} {
+		if code, _ := get(t, base+path); code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+
+	// A worker that fails is a reason, with its words.
+	a.loads.set(func(l *loads) { l.err = errors.New("needs 9 GiB") })
+	declare(t, x.store, 1)
+	eventually(t, "the failed worker shows", func() bool {
+		code, h := health()
+		return code == http.StatusServiceUnavailable && h.Status == "notready" && h.Endpoints["worker-1"] == "failed" &&
+			len(h.Reasons) == 1 && strings.Contains(h.Reasons[0], "worker-1: load model: needs 9 GiB")
+	})
+	a.loads.set(func(l *loads) { l.err = nil })
+	eventually(t, "it is ready again", func() bool { code, h := health(); return code == http.StatusOK && h.Endpoints["worker-1"] == "ready" })
+	if _, body := get(t, base+"/metrics"); !strings.Contains(body, "dynamo_component_") {
+		t.Errorf("no metrics of the worker: %.300s", body)
+	}
+
+	// So is a store that does not answer. The process lives all the time.
+	addr := strings.TrimPrefix(x.nats.URL(), "nats://")
+	if err := x.nats.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "NATS is missed", func() bool {
+		code, h := health()
+		return code == http.StatusServiceUnavailable && len(h.Reasons) == 1 && strings.Contains(h.Reasons[0], addr)
+	})
+	if code, _ := get(t, base+"/live"); code != http.StatusOK {
+		t.Errorf("live: %d", code)
+	}
+	x.nats = x.startNATS(addr)
+	eventually(t, "NATS is back", func() bool { code, _ := health(); return code == http.StatusOK })
+
+	// A node that drains is not ready, and is live.
+	a.stopping.Store(true)
+	if code, h := health(); code != http.StatusServiceUnavailable || len(h.Reasons) != 1 || h.Reasons[0] != "the node is stopping" {
+		t.Errorf("while stopping: %d %+v", code, h)
+	}
+}
+
+// Who follows a log does not keep the node from stopping.
+func TestFollowerDoesNotDelayTheStop(t *testing.T) {
+	x := startExternal(t)
+	a := startAgent(t, x.config())
+	kvs, _, err := x.store.List(t.Context(), cluster.InstancePrefix(cluster.DefaultNamespace, cluster.ComponentAgent, cluster.EndpointLogs))
+	if err != nil || len(kvs) != 1 {
+		t.Fatalf("%d instances: %v", len(kvs), err)
+	}
+	inst, err := store.DecodeJSON[cluster.Instance](kvs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Log: testLog(t)})
+	defer plane.Close()
+	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "logs-1", nil, protocol.LogRequest{Tail: 10, Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var chunk protocol.LogChunk
+	if err := stream.Recv(t.Context(), &chunk); err != nil || !strings.Contains(string(chunk.Data), "node=node-1") {
+		t.Fatalf("%q: %v", chunk.Data, err)
+	}
+	begin := time.Now()
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 8*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	var text strings.Builder
+	for {
+		if err = stream.Recv(context.Background(), &chunk); err != nil {
+			break
+		}
+		text.Write(chunk.Data)
+	}
+	if !errors.Is(err, io.EOF) || !strings.Contains(text.String(), "stopping") {
+		t.Errorf("the follower saw %q and %v, want the end of the node and of the log", text.String(), err)
+	}
+}
+
+// A second signal ends the wait for requests.
+func TestHurry(t *testing.T) {
+	x := startExternal(t)
+	a := startAgent(t, x.config())
+	a.loads.set(func(l *loads) { l.opts.StepTime = func(int, int) time.Duration { return 20 * time.Millisecond } })
+	declare(t, x.store, 1)
+	eventually(t, "worker-1 is ready", func() bool { return status(t, x.store, "worker-1").State == cluster.StateReady })
+	kvs, _, err := x.store.List(t.Context(), cluster.InstancePrefix(cluster.DefaultNamespace, "decode", cluster.EndpointGenerate))
+	if err != nil || len(kvs) != 1 {
+		t.Fatalf("%d instances: %v", len(kvs), err)
+	}
+	inst, _ := store.DecodeJSON[cluster.Instance](kvs[0])
+	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Log: testLog(t)})
+	defer plane.Close()
+	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "r1", nil, protocol.PreprocessedRequest{
+		RequestID: "r1", Model: "mock", ModelSum: "sha256:test", TokenIDs: []uint32{1, 2, 3}, Stop: protocol.StopConditions{MaxTokens: 1000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var out protocol.EngineOutput
+	if err := stream.Recv(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	a.cancel(errors.New("signal terminated"))
+	eventually(t, "it drains", func() bool { return status(t, x.store, "worker-1").State == cluster.StateDraining })
+	if code, body := get(t, a.node.StatusURL+"/health"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
+		t.Errorf("health while draining: %d %s", code, body)
+	}
+	select {
+	case err := <-a.ended:
+		t.Fatalf("it did not wait for the request: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	begin := time.Now()
+	a.hurry(errors.New("second signal"))
+	if err := <-a.ended; err != nil {
+		t.Error(err)
+	}
+	a.over = true
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s after the second signal", took)
+	}
+}

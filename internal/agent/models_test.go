@@ -1,0 +1,262 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/worker"
+)
+
+// testModels are the models of an agent with two devices and plenty of memory.
+func testModels(t *testing.T) *models {
+	t.Helper()
+	a := &Agent{cfg: testConfig(t), log: testLog(t), devices: map[string]*cpu.Device{}}
+	for i := range 2 {
+		id := fmt.Sprint("cpu:", i)
+		d := cpu.NewDevice(id, 1)
+		a.devices[id] = d
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	m := newModels(a)
+	m.free = func() int64 { return 64 << 30 }
+	return m
+}
+
+func (m *models) held() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.shared)
+}
+
+func on(dir, device string) cluster.Assignment {
+	return cluster.Assignment{
+		Name: "worker-1", Model: cluster.ModelSpec{Name: "served", Path: dir}, Device: device,
+		Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 32},
+	}
+}
+
+func give(t *testing.T, l *worker.Loaded) {
+	t.Helper()
+	if err := l.Backend.Close(); err != nil {
+		t.Error(err)
+	}
+	l.Release()
+}
+
+func TestWeightsAreShared(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2})
+	var mu sync.Mutex
+	var loaded []*worker.Loaded
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			progress := []float64{}
+			l, err := m.load(t.Context(), on(dir, "cpu:0"), func(p float64) { progress = append(progress, p) })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if len(progress) == 0 || progress[len(progress)-1] != 1 {
+				t.Errorf("progress %v", progress)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			loaded = append(loaded, l)
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	if m.held() != 1 {
+		t.Errorf("%d copies of one model on one device", m.held())
+	}
+	key := modelKey{dir, "cpu:0"}
+	sm := m.shared[key]
+	if sm.refs != 6 {
+		t.Errorf("%d references of 6", sm.refs)
+	}
+	other, err := m.load(t.Context(), on(dir, "cpu:1"), func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.held() != 2 || m.shared[modelKey{dir, "cpu:1"}] == sm {
+		t.Error("another device shares the copy")
+	}
+	give(t, other)
+	for i, l := range loaded {
+		if m.held() != 1 {
+			t.Fatalf("released after %d of 6", i)
+		}
+		give(t, l)
+		l.Release() // a second time changes nothing
+	}
+	if m.held() != 0 {
+		t.Error("nobody uses it and it is held")
+	}
+	// The next one loads it anew.
+	again, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.shared[key] == sm {
+		t.Error("a closed model was taken up again")
+	}
+	give(t, again)
+}
+
+func TestFailedLoadIsTriedAgain(t *testing.T) {
+	m := testModels(t)
+	dir := filepath.Join(t.TempDir(), "model")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {}); err == nil || !strings.Contains(err.Error(), dir) {
+				t.Errorf("got %v, want an error that names the directory", err)
+			}
+		})
+	}
+	wg.Wait()
+	if m.held() != 0 {
+		t.Error("a failed load is remembered")
+	}
+	if err := os.Rename(modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2}), dir); err != nil {
+		t.Fatal(err)
+	}
+	l, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {})
+	if err != nil {
+		t.Fatalf("now it is there: %v", err)
+	}
+	give(t, l)
+}
+
+func TestLoadRefuses(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2})
+	if _, err := m.load(t.Context(), on(dir, "gpu:0"), func(float64) {}); err == nil || !strings.Contains(err.Error(), "gpu:0") {
+		t.Errorf("a device that is not there: %v", err)
+	}
+	m.free = func() int64 { return 1 << 10 }
+	if _, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {}); !errors.Is(err, ErrMemory) {
+		t.Errorf("no memory: %v", err)
+	}
+	if m.held() != 0 {
+		t.Error("a refused load keeps the weights")
+	}
+}
+
+// What a worker tells others about its model.
+func TestLoadedModel(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2})
+	l, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer give(t, l)
+	if l.Blocks != 32 || l.Card.DisplayName != "served" || l.Card.Digest == "" || l.Card.HashSeed != cluster.DefaultHashSeed {
+		t.Errorf("%d blocks, card %+v", l.Blocks, l.Card)
+	}
+	if len(l.Card.Files) == 0 || len(l.Card.Files) != len(l.Files) {
+		t.Errorf("%d files in the card, %d contents", len(l.Card.Files), len(l.Files))
+	}
+	for _, f := range l.Card.Files {
+		if int64(len(l.Files[f.Name])) != f.Size {
+			t.Errorf("%s has %d bytes, the card says %d", f.Name, len(l.Files[f.Name]), f.Size)
+		}
+	}
+}
+
+func TestBuiltinModel(t *testing.T) {
+	m := testModels(t)
+	l, err := m.load(t.Context(), on("", "cpu:0"), func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	give(t, l)
+	// Without a place to write it, that is the reason.
+	m.a.cfg.StateDir = filepath.Join(dirOfAFile(t), "x")
+	if _, err := m.load(t.Context(), on("", "cpu:0"), func(float64) {}); err == nil || !strings.Contains(err.Error(), "built-in model") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// dirOfAFile is a path below which nothing can be made, not even by root.
+func dirOfAFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEngineSpec(t *testing.T) {
+	m := testModels(t)
+	if got := m.engineSpec(cluster.EngineSpec{}); got.BlockSize != cluster.DefaultBlockSize || got.KVBlocks != 0 || got.MaxSeqs != 0 {
+		t.Errorf("defaults %+v", got)
+	}
+	m.a.cfg.Engine.BlockSize, m.a.cfg.Engine.KVBlocks, m.a.cfg.Engine.MaxSeqs, m.a.cfg.Engine.MaxBatchTokens = 32, 100, 8, 256
+	want := cluster.EngineSpec{BlockSize: 32, KVBlocks: 100, MaxSeqs: 8, MaxBatchTokens: 256, MaxModelLen: 77}
+	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
+		t.Errorf("of the node: %+v, want %+v", got, want)
+	}
+	want = cluster.EngineSpec{BlockSize: 128, KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64}
+	if got := m.engineSpec(want); got != want {
+		t.Errorf("the topology's wish: %+v, want %+v", got, want)
+	}
+}
+
+func TestPoolSize(t *testing.T) {
+	const block = 1 << 20 // bytes
+	const gb = 1 << 30
+	for _, tc := range []struct {
+		name       string
+		wish       int
+		blockBytes int64
+		context    int // tokens, in blocks of 16
+		free       int64
+		want       int
+		wrong      string
+	}{
+		{name: "a sixteenth of the memory", blockBytes: block, context: 160, free: 16 * gb, want: 1024},
+		{name: "at most so many bytes", blockBytes: block, context: 160, free: 512 * gb, want: poolMaxBytes / block},
+		{name: "at most so many blocks", blockBytes: 1 << 10, context: 160, free: 512 * gb, want: poolMaxBlocks},
+		{name: "at least one context", blockBytes: block, context: 16 * 300, free: gb, want: 300},
+		{name: "part of a block counts", blockBytes: block, context: 16*300 + 1, free: gb, want: 301},
+		{name: "a context beyond all bounds", blockBytes: 1 << 10, context: 16 * 100000, free: gb, want: poolMaxBlocks},
+		{name: "one context does not fit", blockBytes: block, context: 16 * 300, free: 299 * block, wrong: "one context of 4800 tokens needs 0.3 GiB"},
+		{name: "memory unknown", blockBytes: block, context: 160, want: poolMaxBytes / block},
+		{name: "memory unknown, long context", blockBytes: block, context: 16 * 3000, want: 3000},
+		{name: "wish", wish: 100, blockBytes: block, context: 160, free: gb, want: 100},
+		{name: "wish of less than a context", wish: 5, blockBytes: block, context: 160, free: gb, want: 5},
+		{name: "wish of all", wish: 1024, blockBytes: block, context: 160, free: gb, want: 1024},
+		{name: "wish of more than all", wish: 1025, blockBytes: block, context: 160, free: gb, wrong: "--kv-blocks 512"},
+		{name: "wish, memory unknown", wish: 1 << 20, blockBytes: block, context: 160, want: 1 << 20},
+		{name: "wish, and not one block fits", wish: 10, blockBytes: block, context: 160, free: block / 2, wrong: "--kv-blocks 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := poolSize(tc.wish, tc.blockBytes, tc.context, 16, tc.free)
+			if tc.wrong != "" {
+				if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), tc.wrong) {
+					t.Errorf("got %d %v, want ErrMemory with %q", got, err, tc.wrong)
+				}
+			} else if got != tc.want || err != nil {
+				t.Errorf("got %d %v, want %d", got, err, tc.want)
+			}
+		})
+	}
+}

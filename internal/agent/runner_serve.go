@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/worker"
+)
+
+// errNotNeeded ends a worker that serves nobody yet.
+var errNotNeeded = errors.New("no longer needed")
+
+// serve runs the worker as long as the assignment says so. It returns nil when the
+// worker ended as asked, and an error when it failed.
+func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int) error {
+	w := worker.New(r.a.workerConfig(as, restarts, r.log))
+	over := make(chan struct{})
+	r.mu.Lock()
+	r.w, r.over = w, over
+	r.mu.Unlock()
+
+	wctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(wctx) }()
+	err := r.direct(wctx, w, as, stop, ended)
+
+	last := w.Status()
+	if errors.Is(err, worker.ErrDrained) || errors.Is(context.Cause(wctx), errNotNeeded) {
+		last.State, last.Reason, err = cluster.StateDrained, "", nil
+	}
+	r.mu.Lock()
+	r.w, r.last = nil, last
+	r.mu.Unlock()
+	close(over)
+	return err
+}
+
+// direct hands changes of the assignment to a worker until it has ended, and returns
+// what its Run returned.
+func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assignment, stop context.CancelCauseFunc, ended <-chan error) error {
+	finishing := r.finishing // nil once that is under way
+	for {
+		var next cluster.Assignment
+		select {
+		case err := <-ended:
+			return err
+		case <-finishing:
+			finishing = nil
+			next = r.lastOrder(as)
+		case next = <-r.updates:
+			if !r.take(next) || finishing == nil {
+				continue
+			}
+		}
+		leave := next.Desire != cluster.DesireRun || next.Generation != as.Generation
+		if !listening(w) {
+			if leave { // it serves nobody yet
+				stop(errNotNeeded)
+			}
+			continue
+		}
+		select {
+		case err := <-ended:
+			return err
+		case err := <-r.order(ctx, w, leave, next):
+			if err != nil && ctx.Err() == nil {
+				r.log.Error("worker does not take orders, ending it", "error", err)
+				stop(err)
+			}
+		}
+	}
+}
+
+// lastOrder is what the end of the node asks of a worker.
+func (r *runner) lastOrder(as cluster.Assignment) cluster.Assignment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	as.Desire, as.DrainDeadline, as.DrainForce = cluster.DesireDrain, r.stopBy, false
+	return as
+}
+
+// listening reports whether a worker is up and so takes orders.
+func listening(w *worker.Worker) bool {
+	switch w.Status().State {
+	case cluster.StateReady, cluster.StateDegraded, cluster.StateDraining:
+		return true
+	}
+	return false
+}
+
+// order tells a running worker what a changed assignment asks of it.
+func (r *runner) order(ctx context.Context, w *worker.Worker, leave bool, as cluster.Assignment) <-chan error {
+	told := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, stopStep)
+		defer cancel()
+		switch {
+		case !leave:
+			told <- w.Resume(ctx)
+		case as.Desire == cluster.DesireRun:
+			// Another model, engine or device: this run ends, a new one begins.
+			told <- w.Drain(ctx, time.Now().Add(r.a.cfg.Drain.Deadline), false)
+		default:
+			told <- w.Drain(ctx, as.DrainDeadline, as.DrainForce)
+		}
+	}()
+	return told
+}

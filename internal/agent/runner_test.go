@@ -1,0 +1,465 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+func TestWorkerComesUp(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	st := n.reaches(cluster.StateReady)
+	if st.Node != "id-1" || st.Role != cluster.RoleDecode || st.Model != "mock" || st.Generation != 1 || st.Restarts != 0 || st.InstanceID == 0 {
+		t.Errorf("status %+v", st)
+	}
+	if _, lease := n.stored(); lease != st.InstanceID || lease == n.drt.ID() {
+		t.Errorf("the status is under lease %s, the worker's is %s", lease, st.InstanceID)
+	}
+	if got := n.workers.statuses(); len(got) != 1 || got[0].State != cluster.StateReady {
+		t.Errorf("statuses %+v", got)
+	}
+	// What is not for this node is none of its business.
+	n.assignAs("worker-2", func(a *cluster.Assignment) { a.Node = "id-2" })
+	n.assignAs("worker-3", func(a *cluster.Assignment) { a.Node = "" })
+	n.assignAs("worker-10")
+	n.assignAs("worker-4")
+	eventually(t, "three workers run", func() bool { return len(n.workers.statuses()) == 3 })
+	names := ""
+	for _, st := range n.workers.statuses() {
+		names += st.Name + " "
+	}
+	if names != "worker-1 worker-4 worker-10 " {
+		t.Errorf("statuses of %s", names)
+	}
+}
+
+// A drained worker is seen under the node's lease, says that it is safe to stop, and
+// starts again when it is resumed.
+func TestDrainAndResume(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	first := n.reaches(cluster.StateReady)
+	n.assign(desire(cluster.DesireDrain))
+	st := n.reaches(cluster.StateDrained)
+	if st.Drain == nil || !st.Drain.Safe || st.Drain.Step != cluster.DrainLease || st.Drain.EndedAt.IsZero() || st.InstanceID != 0 || st.LeaseTTLMS != 0 {
+		t.Errorf("drained: %+v, drain %+v", st, st.Drain)
+	}
+	if _, lease := n.stored(); lease != n.drt.ID() {
+		t.Errorf("under lease %s, the node's is %s", lease, n.drt.ID())
+	}
+	if st.Stats.KVActive+st.Stats.KVCached+st.Stats.Running > 0 {
+		t.Errorf("nothing runs, the gauges say %+v", st.Stats)
+	}
+	if _, _, err := n.mem.LeaseTTL(t.Context(), first.InstanceID); !errors.Is(err, store.ErrLeaseNotFound) {
+		t.Errorf("the worker's lease: %v, want it revoked", err)
+	}
+	// A change that asks for nothing new keeps it drained, with the same account.
+	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now().Add(time.Hour) })
+	n.assignAs("worker-2")
+	eventually(t, "worker-2 runs", func() bool { s := n.workers.statuses(); return len(s) == 2 && s[1].State == cluster.StateReady })
+	if again, _ := n.stored(); again.State != cluster.StateDrained || !again.Drain.StartedAt.Equal(st.Drain.StartedAt) {
+		t.Errorf("after another change: %+v, drain %+v", again, again.Drain)
+	}
+	n.assign(desire(cluster.DesireRun))
+	resumed := n.reaches(cluster.StateReady)
+	if resumed.InstanceID == first.InstanceID || resumed.InstanceID == 0 || resumed.Drain != nil {
+		t.Errorf("resumed: %+v", resumed)
+	}
+}
+
+// A worker that is asked to go leaves nothing behind once its assignment is deleted.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	n.reaches(cluster.StateReady)
+	n.assign(desire(cluster.DesireRemove), func(a *cluster.Assignment) { a.Generation = 1 })
+	if st := n.reaches(cluster.StateStopped); st.Generation != 1 {
+		t.Errorf("stopped: %+v", st)
+	}
+	n.unassign("worker-1")
+	eventually(t, "the status is deleted", func() bool { st, _ := n.stored(); return st.Name == "" })
+	eventually(t, "the runner is gone", func() bool { return len(n.workers.statuses()) == 0 })
+	if kvs, _, err := n.mem.List(t.Context(), cluster.InstancePrefix(n.cfg.Namespace, "", "")); err != nil || len(kvs) != 0 {
+		t.Errorf("instances are left: %v %v", kvs, err)
+	}
+}
+
+// A new generation means a new run.
+func TestGenerationChange(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	first := n.reaches(cluster.StateReady)
+	n.assign(func(a *cluster.Assignment) { a.Generation, a.Model.Name = 2, "bigger" })
+	var st cluster.WorkerStatus
+	eventually(t, "the second run serves", func() bool {
+		st, _ = n.stored()
+		return st.State == cluster.StateReady && st.Generation == 2
+	})
+	if st.InstanceID == first.InstanceID || st.Model != "bigger" || n.loads.count() != 2 || st.Restarts != 0 {
+		t.Errorf("%d loads, status %+v", n.loads.count(), st)
+	}
+}
+
+// A worker that cannot start says why and when it tries again; when it can, it does.
+func TestRestartBackOff(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.loads.set(func(l *loads) { l.err = errors.New("needs 9 GiB, 3 GiB are free") })
+	n.assign()
+	st := n.reaches(cluster.StateFailed)
+	if !strings.Contains(st.Reason, "needs 9 GiB") || st.Restarts != 1 || st.InstanceID != 0 {
+		t.Errorf("failed: %+v", st)
+	}
+	if wait := st.RetryAt.Sub(st.UpdatedAt); wait <= 0 || wait > backoffFirst {
+		t.Errorf("retry in %s, want about %s", wait, backoffFirst)
+	}
+	if _, lease := n.stored(); lease != n.drt.ID() {
+		t.Errorf("under lease %s, the node's is %s", lease, n.drt.ID())
+	}
+	var again cluster.WorkerStatus
+	eventually(t, "it fails a second time", func() bool { again, _ = n.stored(); return again.State == cluster.StateFailed && again.Restarts == 2 })
+	if wait := again.RetryAt.Sub(again.UpdatedAt); wait <= backoffFirst || wait > 2*backoffFirst {
+		t.Errorf("second retry in %s, want about %s", wait, 2*backoffFirst)
+	}
+	if again.UpdatedAt.Before(st.RetryAt) {
+		t.Errorf("it tried again at %s, before %s", again.UpdatedAt, st.RetryAt)
+	}
+	n.loads.set(func(l *loads) { l.err = nil })
+	if ready := n.reaches(cluster.StateReady); ready.Restarts != 2 || ready.Reason != "" || !ready.RetryAt.IsZero() {
+		t.Errorf("at last: %+v", ready)
+	}
+}
+
+// An order is followed at once, also in the middle of a back-off.
+func TestDrainWhileFailing(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.loads.set(func(l *loads) { l.err = errors.New("no such model") })
+	n.assign()
+	n.reaches(cluster.StateFailed)
+	n.assign(desire(cluster.DesireDrain))
+	st := n.reachesWithin(backoffFirst, cluster.StateDrained)
+	if st.Restarts != 0 || !st.RetryAt.IsZero() || st.Reason != "" || !st.Drain.Safe {
+		t.Errorf("drained: %+v", st)
+	}
+	loads := n.loads.count()
+	time.Sleep(backoffFirst + 200*time.Millisecond) // the back-off passes, nothing may happen
+	if n.loads.count() != loads {
+		t.Error("a drained worker was started")
+	}
+}
+
+// A worker whose engine breaks while it serves is started again.
+func TestEngineBreaks(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	broken := make(chan struct{})
+	n.loads.set(func(l *loads) {
+		l.opts.Fail = func() error {
+			select {
+			case <-broken:
+				return errors.New("the device is gone")
+			default:
+				return nil
+			}
+		}
+	})
+	n.assign()
+	n.reaches(cluster.StateReady)
+	n.loads.set(func(l *loads) { l.opts.Fail = nil }) // for the next run
+	close(broken)
+	eventually(t, "the engine gives up", func() bool { // one failed step is no reason to
+		if _, err := n.generate(t.Context(), 4); err == nil {
+			t.Error("a request on a broken engine succeeded")
+		}
+		st, _ := n.stored()
+		return st.State == cluster.StateFailed
+	})
+	if st := n.reaches(cluster.StateFailed); !strings.Contains(st.Reason, "the device is gone") {
+		t.Errorf("failed: %+v", st)
+	}
+	if st := n.reaches(cluster.StateReady); st.Restarts != 1 {
+		t.Errorf("restarted: %+v", st)
+	}
+}
+
+// generate runs a request of some tokens on worker-1.
+func (n *testNode) generate(ctx context.Context, tokens int) (got []uint32, err error) {
+	kvs, _, err := n.mem.List(ctx, cluster.InstancePrefix(n.cfg.Namespace, "decode", cluster.EndpointGenerate))
+	if err != nil || len(kvs) != 1 {
+		return nil, errors.Join(err, errors.New("not exactly one instance"))
+	}
+	inst, err := store.DecodeJSON[cluster.Instance](kvs[0])
+	if err != nil {
+		return nil, err
+	}
+	s, err := n.client.Call(ctx, inst.Transport.TCP, "r1", nil, protocol.PreprocessedRequest{
+		RequestID: "r1", Model: "mock", ModelSum: "sha256:test", TokenIDs: []uint32{1, 2, 3}, Stop: protocol.StopConditions{MaxTokens: tokens},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	for {
+		var o protocol.EngineOutput
+		switch err := s.Recv(ctx, &o); {
+		case errors.Is(err, io.EOF):
+			return got, nil
+		case err != nil:
+			return got, err
+		case o.Finish == protocol.FinishError:
+			return got, errors.New(o.Error)
+		}
+		got = append(got, o.TokenIDs...)
+	}
+}
+
+// What happens to other workers while one loads must not end it, nor make it deaf.
+func TestChangesWhileLoading(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	gate, open := wait()
+	defer open()
+	n.loads.set(func(l *loads) { l.gate = gate })
+	n.assign()
+	n.reaches(cluster.StateLoading)
+	n.loads.set(func(l *loads) { l.gate = nil })
+	for range 5 {
+		n.assignAs("worker-2", func(a *cluster.Assignment) { a.DrainDeadline = time.Now() })
+		eventually(t, "the change was seen", func() bool { s := n.workers.statuses(); return len(s) == 2 && s[1].State == cluster.StateReady })
+	}
+	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now().Add(time.Hour) }) // its own, and nothing new
+	n.assignAs("worker-3")
+	eventually(t, "worker-3 runs", func() bool { return len(n.workers.statuses()) == 3 })
+	if st := n.workers.statuses()[0]; st.State != cluster.StateLoading {
+		t.Fatalf("worker-1 is %s: %s", st.State, st.Reason)
+	}
+	open()
+	if st := n.reachesWithin(5*time.Second, cluster.StateReady); st.Restarts != 0 {
+		t.Errorf("it was restarted: %+v", st)
+	}
+	// And it hears what it is told.
+	n.assign(desire(cluster.DesireDrain))
+	n.reachesWithin(5*time.Second, cluster.StateDrained)
+}
+
+func TestDrainWhileLoading(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	gate, open := wait()
+	defer open()
+	n.loads.set(func(l *loads) { l.gate = gate })
+	n.assign()
+	n.reaches(cluster.StateLoading)
+	// A change that asks for nothing does not make it deaf for one that does.
+	n.loads.set(func(l *loads) { l.gate = nil })
+	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now() })
+	n.assignAs("worker-2")
+	eventually(t, "the change was seen", func() bool { return len(n.workers.statuses()) == 2 })
+	n.loads.set(func(l *loads) { l.gate = gate })
+	n.assign(desire(cluster.DesireDrain))
+	if st := n.reachesWithin(5*time.Second, cluster.StateDrained); !st.Drain.Safe {
+		t.Errorf("drained: %+v", st.Drain)
+	}
+	// Taken back before it was up again: the newest order counts.
+	n.assign(desire(cluster.DesireRun))
+	n.reaches(cluster.StateLoading)
+	n.assign(desire(cluster.DesireDrain))
+	n.assign(desire(cluster.DesireRun))
+	n.loads.set(func(l *loads) { l.gate = nil })
+	open()
+	n.reachesWithin(5*time.Second, cluster.StateReady)
+}
+
+// The end of the node does not wait for a worker that serves nobody yet.
+func TestNodeStopsWhileLoading(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	gate, open := wait()
+	defer open()
+	n.loads.set(func(l *loads) { l.gate = gate })
+	n.assign()
+	n.reaches(cluster.StateLoading)
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := n.workers.drain(ctx); err != nil {
+		t.Error(err)
+	}
+	n.stop()
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("stopping took %s", took)
+	}
+}
+
+// Requests in flight are finished when the node stops, and nothing starts any more.
+func TestNodeStopsWhileServing(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.loads.set(func(l *loads) { l.opts.StepTime = func(int, int) time.Duration { return 5 * time.Millisecond } })
+	n.assign()
+	n.reaches(cluster.StateReady)
+	type result struct {
+		tokens []uint32
+		err    error
+	}
+	answer := make(chan result, 1)
+	go func() {
+		tokens, err := n.generate(context.Background(), 100)
+		answer <- result{tokens, err}
+	}()
+	eventually(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := n.workers.drain(ctx); err != nil {
+		t.Error(err)
+	}
+	if r := <-answer; r.err != nil || len(r.tokens) != 100 {
+		t.Errorf("%d tokens: %v", len(r.tokens), r.err)
+	}
+	n.reaches(cluster.StateDrained)
+	loads := n.loads.count()
+	n.assignAs("worker-2")
+	n.assign(func(a *cluster.Assignment) { a.Generation++ })
+	n.stop()
+	if n.loads.count() != loads {
+		t.Error("a stopping node started a worker")
+	}
+}
+
+// At the end of its patience the node cuts off what still runs.
+func TestNodeStopsInAHurry(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.loads.set(func(l *loads) { l.opts.StepTime = func(int, int) time.Duration { return 20 * time.Millisecond } })
+	n.assign()
+	n.reaches(cluster.StateReady)
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.generate(context.Background(), 900)
+		answer <- err
+	}()
+	eventually(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	hurry := errors.New("second signal")
+	time.AfterFunc(50*time.Millisecond, func() { cancel(hurry) })
+	if err := n.workers.drain(ctx); !errors.Is(err, hurry) || !strings.Contains(err.Error(), "worker-1") {
+		t.Errorf("drain: %v", err)
+	}
+	begin := time.Now()
+	n.stop()
+	if took := time.Since(begin); took > 8*time.Second {
+		t.Errorf("stopping took %s", took)
+	}
+	if err := <-answer; err == nil {
+		t.Error("the request was finished")
+	}
+}
+
+// A worker that was moved away does not take the status of its successor with it.
+func TestMovedAway(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	n.reaches(cluster.StateReady)
+	// The controller believed that the node was dead; the worker runs elsewhere.
+	elsewhere := cluster.WorkerStatus{Name: "worker-1", Node: "id-2", State: cluster.StateReady, Generation: 2}
+	if _, err := store.PutJSON(t.Context(), n.mem, cluster.StatusKey(n.cfg.Namespace, "worker-1"), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	n.workers.mu.Lock()
+	r := n.workers.runners["worker-1"]
+	n.workers.mu.Unlock()
+	n.assign(func(a *cluster.Assignment) { a.Node, a.Generation = "id-2", 2 })
+	select {
+	case <-r.done:
+	case <-time.After(patience):
+		t.Fatal("it does not end here")
+	}
+	if st, _ := n.stored(); st.Node != "id-2" {
+		t.Errorf("the status is %+v", st)
+	}
+	if len(n.workers.statuses()) != 0 {
+		t.Errorf("statuses %+v", n.workers.statuses())
+	}
+}
+
+// A name that is used again waits for its former owner: never two of one name.
+func TestNameIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	// Loading cannot be interrupted, as that of real models: the former owner leaves late.
+	n.loads.set(func(l *loads) { l.gate = func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil } })
+	for i := range 8 {
+		n.assign(func(a *cluster.Assignment) { a.Generation = int64(i + 1) })
+		eventually(t, "it loads", func() bool { return n.loads.count() > i })
+		n.unassign("worker-1") // as when the controller gives up a node that lives
+		eventually(t, "it is told to leave", func() bool { return len(n.workers.statuses()) == 0 })
+	}
+	n.assign(func(a *cluster.Assignment) { a.Generation = 99 })
+	var st cluster.WorkerStatus
+	eventually(t, "the last one serves", func() bool { st, _ = n.stored(); return st.State == cluster.StateReady && st.Generation == 99 })
+	n.stop()
+	n.loads.set(func(l *loads) {
+		if l.most != 1 || l.now["worker-1"] != 0 {
+			t.Errorf("%d at a time, %d are left", l.most, l.now["worker-1"])
+		}
+	})
+}
+
+// The status of a worker at rest survives the loss of the node's lease.
+func TestRestUnderANewLease(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign(desire(cluster.DesireDrain))
+	n.reaches(cluster.StateDrained)
+	old := n.drt.ID()
+	if err := n.mem.RevokeLease(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	within(t, publishEvery-time.Second, "the status is back under the new lease, before it is due anyway", func() bool {
+		st, lease := n.stored()
+		return st.State == cluster.StateDrained && lease != 0 && lease != old
+	})
+}
+
+// While the store is away a drained worker keeps trying to say so.
+func TestRestDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	n.reaches(cluster.StateReady)
+	n.assign(desire(cluster.DesireDrain))
+	n.mem.SetOutage(true)
+	defer n.mem.SetOutage(false)
+	time.Sleep(300 * time.Millisecond) // the drain goes on without the store
+	n.mem.SetOutage(false)
+	if st := n.reachesWithin(publishEvery-time.Second, cluster.StateDrained); !st.Drain.Safe {
+		t.Errorf("drained: %+v", st.Drain)
+	}
+}
+
+func TestWorkerWithoutALogFile(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	if err := os.RemoveAll(n.dir.LogDir()); err != nil {
+		t.Fatal(err)
+	}
+	n.assign()
+	n.reaches(cluster.StateReady)
+	n.assign(desire(cluster.DesireRemove))
+	n.reaches(cluster.StateStopped)
+}

@@ -1,0 +1,615 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+const ns = "lab"
+
+// lab is a store with nodes whose agents follow their assignments at once. It lives
+// in a synctest bubble: sleeping costs nothing, and the end of the test proves that
+// no goroutine is left.
+type lab struct {
+	t     *testing.T
+	store *spy
+	ctx   context.Context
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	nodes  map[string]*fakeNode
+	events []string
+}
+
+// spy counts writes of assignments and lets a test step in before one.
+type spy struct {
+	store.Store
+	mu     sync.Mutex
+	tried  int // compare-and-swaps and deletes of assignments
+	done   int // those that took effect
+	before func(key string)
+}
+
+func (s *spy) note(key string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteLocked(key, err)
+}
+
+func (s *spy) noteLocked(key string, err error) {
+	if strings.HasPrefix(key, cluster.AssignmentPrefix(ns)) {
+		s.tried++
+		if err == nil {
+			s.done++
+		}
+	}
+}
+
+func (s *spy) counts() (tried, done int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried, s.done
+}
+
+func (s *spy) CompareAndSwap(ctx context.Context, key string, expect store.Revision, value []byte, opts ...store.PutOption) (store.Revision, error) {
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before != nil && strings.HasPrefix(key, cluster.AssignmentPrefix(ns)) {
+		before(key)
+	}
+	rev, err := s.Store.CompareAndSwap(ctx, key, expect, value, opts...)
+	s.note(key, err)
+	return rev, err
+}
+
+func (s *spy) Delete(ctx context.Context, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, absent := s.Store.Get(ctx, key)
+	err := s.Store.Delete(ctx, key)
+	s.noteLocked(key, errors.Join(err, absent)) // of two deletes one takes effect
+	return err
+}
+
+// inLab runs a test in a bubble.
+func inLab(t *testing.T, test func(*lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		l := &lab{t: t, store: &spy{Store: store.NewMemory(nil)}, ctx: ctx, nodes: map[string]*fakeNode{}}
+		test(l)
+		cancel()
+		l.wg.Wait()
+		if err := l.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// fakeNode is a node whose workers do at once what their assignments ask.
+type fakeNode struct {
+	node  cluster.Node
+	lease cluster.InstanceID
+	stop  context.CancelFunc
+
+	mu sync.Mutex
+	// next is what workers that start from now on become.
+	next cluster.State
+}
+
+func (f *fakeNode) become(s cluster.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next = s
+}
+
+// addNode registers a node and its agent.
+func (l *lab) addNode(name string, change ...func(*cluster.Node)) *fakeNode {
+	l.t.Helper()
+	lease, err := l.store.GrantLease(l.ctx, time.Hour)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	f := &fakeNode{lease: lease.ID, next: cluster.StateReady, node: cluster.Node{
+		ID: "id-" + name, Name: name, Namespace: ns, Devices: []cluster.Device{{ID: "cpu:0", Cores: 4}},
+	}}
+	for _, c := range change {
+		c(&f.node)
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	f.stop = cancel
+	if _, err := store.PutJSON(l.ctx, l.store, cluster.NodeKey(f.node.ID), f.node, store.WithLease(f.lease)); err != nil {
+		l.t.Fatal(err)
+	}
+	l.wg.Go(func() { l.follow(ctx, f) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nodes[name] = f
+	return f
+}
+
+// follow writes the statuses that an agent would.
+func (l *lab) follow(ctx context.Context, f *fakeNode) {
+	w, err := store.WatchPrefix(ctx, l.store, cluster.AssignmentPrefix(ns), store.DecodeJSON[cluster.Assignment], slog.New(slog.DiscardHandler))
+	if err != nil {
+		return
+	}
+	defer w.Close()
+	mine := map[string]cluster.WorkerStatus{}
+	for {
+		now := map[string]cluster.WorkerStatus{}
+		for _, a := range w.Snapshot() {
+			if a.Node != f.node.ID {
+				continue
+			}
+			last := mine[a.Name]
+			st := cluster.WorkerStatus{Name: a.Name, Role: a.Role, Node: a.Node, Generation: a.Generation, State: last.State}
+			switch {
+			case a.Desire == cluster.DesireDrain:
+				st.State = cluster.StateDrained
+			case a.Desire == cluster.DesireRemove:
+				st.State = cluster.StateStopped
+			case last.Generation != a.Generation || last.State == cluster.StateDrained:
+				f.mu.Lock()
+				st.State = f.next
+				f.mu.Unlock()
+			}
+			now[a.Name] = st
+			if st == last {
+				continue
+			}
+			_, _ = store.PutJSON(ctx, l.store, cluster.StatusKey(ns, a.Name), st, store.WithLease(f.lease)) // the node may be lost
+		}
+		for name := range mine {
+			if _, ok := now[name]; !ok {
+				_ = l.store.Delete(ctx, cluster.StatusKey(ns, name))
+			}
+		}
+		mine = now
+		select {
+		case <-w.Changed():
+		case <-w.Done():
+			return
+		}
+	}
+}
+
+// lose ends a node's lease, as a crash does.
+func (l *lab) lose(name string) {
+	l.t.Helper()
+	l.mu.Lock()
+	f := l.nodes[name]
+	l.mu.Unlock()
+	f.stop()
+	if err := l.store.RevokeLease(l.ctx, f.lease); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// control runs a controller. With a lease it takes part in the election, without
+// one it always leads.
+func (l *lab) control(name string, lease cluster.InstanceID) (stop func()) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	c := New(Config{
+		Store: l.store, Namespace: ns, Node: name, Log: slog.New(slog.DiscardHandler),
+		Elect: func(ctx context.Context, prefix, value string, lead func(context.Context) error) error {
+			if lease == 0 {
+				return lead(ctx)
+			}
+			return store.Elect(ctx, l.store, prefix, value, lease, lead)
+		},
+		Notify: func(e cluster.TopologyEvent) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.events = append(l.events, e.Message)
+		},
+	})
+	done := make(chan error, 1)
+	l.wg.Go(func() { done <- c.Run(ctx) })
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (l *lab) declare(prefill, decode int, change ...func(*cluster.Topology)) {
+	l.t.Helper()
+	_, _, err := store.UpdateJSON(l.ctx, l.store, cluster.TopologyKey(ns), func(t cluster.Topology, _ bool) (cluster.Topology, error) {
+		if t.Model.Name == "" {
+			t.Model = tiny
+		}
+		t.Prefill, t.Decode, t.Generation = prefill, decode, t.Generation+1
+		for _, c := range change {
+			c(&t)
+		}
+		return t, nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) order(worker string, d cluster.Desire) {
+	l.t.Helper()
+	_, _, err := store.UpdateJSON(l.ctx, l.store, cluster.AssignmentKey(ns, worker), func(a cluster.Assignment, exists bool) (cluster.Assignment, error) {
+		if !exists {
+			return a, errors.New("no such worker")
+		}
+		a.Desire = d
+		return a, nil
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// settle waits until nothing happens any more, resyncs included.
+func (l *lab) settle() {
+	time.Sleep(3 * resyncEvery)
+	synctest.Wait()
+}
+
+func (l *lab) assignments() map[string]cluster.Assignment {
+	l.t.Helper()
+	kvs, _, err := l.store.List(l.ctx, cluster.AssignmentPrefix(ns))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	out := map[string]cluster.Assignment{}
+	for _, kv := range kvs {
+		a, err := store.DecodeJSON[cluster.Assignment](kv)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		out[a.Name] = a
+	}
+	return out
+}
+
+// want checks the assignments, each as "worker-1 decode node-1".
+func (l *lab) want(what string, want ...string) {
+	l.t.Helper()
+	l.settle()
+	var got []string
+	for _, a := range l.assignments() {
+		s := fmt.Sprint(a.Name, " ", a.Role, " ", strings.TrimPrefix(a.Node, "id-"))
+		if a.Desire != cluster.DesireRun {
+			s += " " + string(a.Desire)
+		}
+		got = append(got, strings.TrimSpace(s))
+	}
+	slices.SortFunc(got, cluster.CompareNames)
+	slices.SortFunc(want, cluster.CompareNames)
+	if !slices.Equal(got, want) {
+		l.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestConverges(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1")
+		l.control("node-1", 0)
+		l.want("nothing declared")
+		l.declare(1, 2)
+		l.want("up", "worker-1 prefill node-1", "worker-2 decode node-1", "worker-3 decode node-1")
+		l.declare(1, 3)
+		l.want("scaled up", "worker-1 prefill node-1", "worker-2 decode node-1", "worker-3 decode node-1", "worker-4 decode node-1")
+		l.declare(0, 1)
+		l.want("scaled down", "worker-2 decode node-1")
+		l.order("worker-2", cluster.DesireDrain)
+		l.want("drained", "worker-2 decode node-1 drain")
+		l.declare(0, 0)
+		l.want("down")
+		// Names are used again once they are free.
+		l.declare(0, 1)
+		l.want("up again", "worker-1 decode node-1")
+	})
+}
+
+// A new model reaches one worker of a role after the other.
+func TestRollOut(t *testing.T) {
+	inLab(t, func(l *lab) {
+		f := l.addNode("node-1")
+		l.control("node-1", 0)
+		l.declare(0, 3)
+		l.settle()
+		f.become(cluster.StateLoading) // the new model takes long
+		l.declare(0, 3, func(t *cluster.Topology) { t.Model.Name = "bigger" })
+		l.settle()
+		count := func() (n int) {
+			for _, a := range l.assignments() {
+				if a.Model.Name == "bigger" {
+					n++
+				}
+			}
+			return n
+		}
+		if n := count(); n != 1 {
+			t.Errorf("%d workers have the new model while the first one loads, want 1", n)
+		}
+		f.become(cluster.StateReady)
+		for name, a := range l.assignments() {
+			st := cluster.WorkerStatus{Name: name, Role: a.Role, Node: a.Node, Generation: a.Generation, State: cluster.StateReady}
+			if _, err := store.PutJSON(l.ctx, l.store, cluster.StatusKey(ns, name), st, store.WithLease(f.lease)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.settle()
+		if n := count(); n != 3 {
+			t.Errorf("%d workers have the new model at last, want 3", n)
+		}
+	})
+}
+
+func TestNodeIsLostAndReturns(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1")
+		l.addNode("node-2")
+		l.control("node-1", 0)
+		l.declare(1, 1)
+		l.want("on both", "worker-1 prefill node-1", "worker-2 decode node-2")
+		l.lose("node-2")
+		l.want("on the one that is left", "worker-1 prefill node-1", "worker-2 decode node-1")
+		if g := l.assignments()["worker-2"].Generation; g != 2 {
+			t.Errorf("generation %d after the move, want 2", g)
+		}
+		l.lose("node-1")
+		l.want("nowhere", "worker-1 prefill", "worker-2 decode")
+		if why := l.assignments()["worker-1"].Unplaced; why == "" {
+			t.Error("no reason for being unplaced")
+		}
+		l.addNode("node-3")
+		l.want("on the new one", "worker-1 prefill node-3", "worker-2 decode node-3")
+		if why := l.assignments()["worker-1"].Unplaced; why != "" {
+			t.Errorf("placed and still %q", why)
+		}
+	})
+}
+
+// Nodes and elections of other namespaces are none of this controller's business.
+func TestNamespaces(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1", func(n *cluster.Node) { n.Namespace = "other" })
+		lease, err := l.store.GrantLease(l.ctx, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Another namespace has its leader already.
+		if _, err := l.store.Put(l.ctx, cluster.ElectionPrefix("other")+"/1", []byte("node-1")); err != nil {
+			t.Fatal(err)
+		}
+		l.control("node-2", lease.ID)
+		l.declare(0, 1)
+		l.want("no node of this namespace", "worker-1 decode")
+		l.addNode("node-2")
+		l.want("placed", "worker-1 decode node-2")
+		if who, err := store.Leader(l.ctx, l.store, cluster.ElectionPrefix(ns)); who != "node-2" || err != nil {
+			t.Errorf("leader %q %v", who, err)
+		}
+	})
+}
+
+func TestLeadershipMoves(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1")
+		leases := map[string]cluster.InstanceID{}
+		for _, name := range []string{"a", "b"} {
+			lease, err := l.store.GrantLease(l.ctx, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases[name] = lease.ID
+			l.control(name, lease.ID)
+			l.settle()
+		}
+		leader := func() string {
+			who, err := store.Leader(l.ctx, l.store, cluster.ElectionPrefix(ns))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return who
+		}
+		if who := leader(); who != "a" {
+			t.Fatalf("%s leads, a came first", who)
+		}
+		l.declare(0, 1)
+		l.want("a leads", "worker-1 decode node-1")
+		if err := l.store.RevokeLease(l.ctx, leases["a"]); err != nil {
+			t.Fatal(err)
+		}
+		l.settle()
+		if who := leader(); who != "b" {
+			t.Fatalf("%s leads after the end of a", who)
+		}
+		l.declare(0, 2)
+		l.want("b leads", "worker-1 decode node-1", "worker-2 decode node-1")
+	})
+}
+
+// A drain that comes between reading and writing wins; the controller does not
+// write over it and does not give up.
+func TestConflictIsHarmless(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1")
+		l.control("node-1", 0)
+		l.declare(0, 2)
+		l.settle()
+		once := sync.Once{}
+		l.store.mu.Lock()
+		l.store.before = func(key string) {
+			once.Do(func() {
+				a, _, err := store.GetJSON[cluster.Assignment](l.ctx, l.store.Store, key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a.Desire = cluster.DesireDrain
+				if _, err := store.PutJSON(l.ctx, l.store.Store, key, a); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		l.store.mu.Unlock()
+		// The controller is about to write a new generation to worker-1.
+		l.declare(0, 2, func(t *cluster.Topology) { t.Model.Name = "bigger" })
+		l.want("the drain stays", "worker-1 decode node-1 drain", "worker-2 decode node-1")
+		for name, a := range l.assignments() {
+			if a.Model.Name != "bigger" || a.Generation != 2 {
+				t.Errorf("%s: %+v, want the new model", name, a)
+			}
+		}
+		if tried, done := l.store.counts(); tried != done+1 {
+			t.Errorf("%d writes tried, %d done, want one conflict", tried, done)
+		}
+	})
+}
+
+// While the store is away nothing is decided on an old view.
+func TestStaleViewDoesNothing(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1")
+		l.control("node-1", 0)
+		l.declare(0, 1)
+		l.settle()
+		mem := l.store.Store.(*store.Memory)
+		tried, _ := l.store.counts()
+		mem.SetOutage(true)
+		time.Sleep(10 * resyncEvery)
+		synctest.Wait()
+		if now, _ := l.store.counts(); now != tried {
+			t.Errorf("%d writes were tried during the outage", now-tried)
+		}
+		mem.SetOutage(false)
+		l.want("after the outage", "worker-1 decode node-1")
+		l.declare(0, 2)
+		l.want("and it goes on", "worker-1 decode node-1", "worker-2 decode node-1")
+	})
+}
+
+func TestStaleWatches(t *testing.T) {
+	inLab(t, func(l *lab) {
+		mem := store.NewMemory(nil)
+		defer mem.Close()
+		c := New(Config{Store: mem, Namespace: ns, Log: slog.New(slog.DiscardHandler)})
+		w, err := c.watch(l.ctx)
+		defer w.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if since, err := w.stale(); !since.IsZero() || err != nil {
+			t.Errorf("fresh: %s %v", since, err)
+		}
+		mem.SetOutage(true)
+		if err := c.reconcile(l.ctx, w); err == nil || !strings.Contains(err.Error(), "stale") {
+			t.Errorf("reconcile during an outage: %v", err)
+		}
+	})
+}
+
+// What others put into the store, by hand say, neither stops the controller nor
+// makes it write for ever.
+func TestGarbageInTheStore(t *testing.T) {
+	inLab(t, func(l *lab) {
+		for key, value := range map[string]string{
+			cluster.AssignmentKey(ns, "worker-9"): "{", cluster.AssignmentKey(ns, "worker-8"): `{"desire":"remove"}`,
+			cluster.AssignmentKey(ns, "worker-7"): `{"name":"worker-6","desire":"remove"}`,
+			cluster.NodeKey("x"):                  "[]", cluster.StatusKey(ns, "worker-1"): "null", cluster.TopologyKey(ns) + "2": "x",
+		} {
+			if _, err := l.store.Put(l.ctx, key, []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.addNode("node-1")
+		l.control("node-1", 0)
+		l.declare(0, 1)
+		l.settle()
+		tried, _ := l.store.counts()
+		l.settle()
+		if now, _ := l.store.counts(); now != tried || tried != 1 {
+			t.Errorf("%d writes, %d later, want 1 for worker-1", tried, now)
+		}
+		kv, err := l.store.Get(l.ctx, cluster.AssignmentKey(ns, "worker-1"))
+		if err != nil || !strings.Contains(string(kv.Value), "id-node-1") {
+			t.Errorf("worker-1: %s %v", kv.Value, err)
+		}
+	})
+}
+
+func TestNotify(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1")
+		l.control("node-1", 0)
+		l.declare(0, 1)
+		l.settle()
+		l.declare(0, 0)
+		l.settle()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		want := []string{"worker-1 decode: scale up: on node-1 cpu:0", "worker-1 decode: scale down", "worker-1 decode: removed"}
+		if !slices.Equal(l.events, want) {
+			t.Errorf("got %q, want %q", l.events, want)
+		}
+	})
+}
+
+// scenario is a busy day; it returns how many writes took effect.
+func scenario(l *lab) int {
+	steps := []func(){
+		func() { l.declare(2, 4) },
+		func() { l.addNode("node-3") },
+		func() { l.lose("node-2") },
+		func() { l.declare(1, 6) },
+		func() { l.order("worker-3", cluster.DesireDrain) },
+		func() { l.declare(1, 6, func(t *cluster.Topology) { t.Engine.MaxSeqs = 9 }) },
+		func() { l.addNode("node-4") },
+		func() { l.declare(0, 2) },
+	}
+	l.addNode("node-1")
+	l.addNode("node-2")
+	for i, step := range steps {
+		step()
+		l.settle()
+		_, before := l.store.counts()
+		l.settle()
+		if _, after := l.store.counts(); after != before {
+			l.t.Errorf("step %d: %d writes after everything had settled", i, after-before)
+		}
+	}
+	_, done := l.store.counts()
+	return done
+}
+
+// Two that both believe to lead, as after a paused process, do no more than one.
+func TestTwoControllersDoNotFight(t *testing.T) {
+	writes := map[int]int{}
+	var states [3]map[string]cluster.Assignment
+	for n := 1; n <= 2; n++ {
+		inLab(t, func(l *lab) {
+			for i := range n {
+				l.control(fmt.Sprint("node-", i), 0)
+			}
+			writes[n] = scenario(l)
+			states[n] = l.assignments()
+		})
+	}
+	t.Logf("writes: one controller %d, two %d", writes[1], writes[2])
+	if writes[2] > writes[1]+writes[1]/10 {
+		t.Errorf("two controllers wrote %d times, one %d times", writes[2], writes[1])
+	}
+	if len(states[1]) != 2 || !slices.Equal(slices.Sorted(maps.Keys(states[1])), slices.Sorted(maps.Keys(states[2]))) {
+		t.Errorf("one ends with %v, two with %v", states[1], states[2])
+	}
+}
