@@ -74,11 +74,11 @@ func (f *factory) lookAt(cmd *cobra.Command, see func(client.View)) {
 	if err != nil {
 		return
 	}
+	defer inv.close()
 	c, err := inv.connect(ctx, "")
 	if err != nil {
 		return
 	}
-	defer c.Close()
 	if v, err := c.View(ctx); err == nil {
 		see(v)
 	}

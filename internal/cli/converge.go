@@ -41,8 +41,7 @@ func (g goal) judge(v client.View) standing {
 	for _, w := range v.Workers() {
 		a, known := v.Assignments[w.Name]
 		switch {
-		case !known:
-		case a.Desire == cluster.DesireRemove:
+		case !known, a.Desire == cluster.DesireRemove: // what it said last goes with it
 			s.leaving = append(s.leaving, w)
 		case a.Desire == cluster.DesireDrain:
 			s.parked = append(s.parked, w.Name)
@@ -90,9 +89,6 @@ func (s standing) missing() []string {
 		if n := s.short[r]; n > 0 {
 			out = append(out, plural(n, string(r)+" worker"))
 		}
-	}
-	for _, w := range s.leaving {
-		out = append(out, w.Name+" to leave")
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 // downCommand stops a cluster.
 type downCommand struct {
 	deadline time.Duration
+	grace    time.Duration
 	yes      bool
 	mode     string
 }
@@ -30,7 +31,7 @@ func (f *factory) down() *cobra.Command {
 		use: "down", short: "Drain all workers and stop the cluster on this machine", group: groupRun, changes: true,
 		long: `Workers finish their requests, then the dynamod processes of this machine end, the one
 with the stores last. What is still there at the deadline is told to hurry, and killed
-some seconds later. Data of the stores and logs stay. In a cluster with stores of its
+after --grace. Data of the stores and logs stay. In a cluster with stores of its
 own, agents on other machines go on without workers.`,
 		examples: []string{
 			"dynctl down",
@@ -43,9 +44,11 @@ own, agents on other machines go on without workers.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	durationVar(fs, &o.deadline, "deadline", time.Minute, "how long requests may take to end")
+	durationVar(fs, &o.grace, "grace", 10*time.Second, "how much longer processes may take before they are killed")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask, though requests run")
 	progressVar(fs, &o.mode)
-	grouped(fs, "Waiting", "deadline", "yes", "progress")
+	grouped(fs, "Waiting", "deadline", "grace", "yes", "progress")
+	rare(fs, "grace")
 	return cmd
 }
 
@@ -142,7 +145,7 @@ func (d *downturn) removeWorkers(ctx context.Context) error {
 		d.inv.warn("workers are not drained: %v", err)
 		return nil
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // before the stores end
 	w, err := c.Watch(ctx)
 	if err != nil {
 		d.inv.warn("workers are not drained: %v", err)
@@ -150,7 +153,7 @@ func (d *downturn) removeWorkers(ctx context.Context) error {
 	}
 	defer w.Close()
 	v := w.View()
-	if err := d.ask(v); err != nil {
+	if err := d.ask(c.Workers(ctx, v)); err != nil {
 		return err
 	}
 	for _, n := range v.Nodes {
@@ -172,9 +175,10 @@ func (d *downturn) removeWorkers(ctx context.Context) error {
 	return d.remote(w.View())
 }
 
-// ask names what runs before it is taken away.
-func (d *downturn) ask(v client.View) error {
-	n, workers := 0, v.Workers()
+// ask names what runs before it is taken away. Where nobody can be asked, requests
+// that may end are no reason to refuse.
+func (d *downturn) ask(workers []cluster.Worker) error {
+	n := 0
 	for _, w := range workers {
 		n += w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
 	}
@@ -182,8 +186,11 @@ func (d *downturn) ask(v client.View) error {
 		return nil
 	}
 	end := "they have " + duration(d.o.deadline) + " to end"
-	if d.o.deadline == 0 {
+	switch {
+	case d.o.deadline == 0:
 		end = "they are cut off"
+	case !d.inv.interactive(): // scripts stop clusters gently; only cutting off needs a word
+		return nil
 	}
 	return d.inv.confirm(d.o.yes, downAction, fmt.Sprintf("Stop cluster %s? %s on %s: %s.", d.inv.cfg.Cluster, running(n), plural(len(workers), "worker"), end))
 }

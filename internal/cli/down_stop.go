@@ -14,13 +14,9 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-const (
-	// hurryAtLeast is how long processes have to end by themselves once workers are
-	// gone, even when the deadline has passed.
-	hurryAtLeast = 500 * time.Millisecond
-	// killGrace is how much longer they have after they were told to hurry.
-	killGrace = 10 * time.Second
-)
+// hurryAtLeast is how long processes have to end by themselves once workers are gone,
+// even when the deadline has passed.
+const hurryAtLeast = 500 * time.Millisecond
 
 // drained waits until all workers are gone or the deadline has passed.
 func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
@@ -91,7 +87,7 @@ func (d *downturn) stopProcesses(ctx context.Context) error {
 		if len(group) == 0 {
 			continue
 		}
-		times := launch.Times{Hurry: laterOf(d.deadline, time.Now().Add(hurryAtLeast)), Grace: killGrace}
+		times := launch.Times{Hurry: laterOf(d.deadline, time.Now().Add(hurryAtLeast)), Grace: d.o.grace}
 		endings, err := launch.Stop(ctx, group, times, d.screen.processes)
 		for _, e := range endings {
 			if e.Gone {

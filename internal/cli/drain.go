@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -70,14 +69,13 @@ func (o *drainCommand) run(ctx context.Context, inv *invocation, args []string) 
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	w, err := c.Watch(ctx)
 	if err != nil {
 		return &failure{action: action, err: err}
 	}
 	defer w.Close()
 	if o.deadline == 0 {
-		if err := inv.confirm(o.yes, action, "Cut off the requests of "+o.stakes(args, w.View())+"? Other workers continue them."); err != nil {
+		if err := inv.confirm(o.yes, action, "Cut off the requests of "+o.stakes(args, c.Workers(ctx, w.View()))+"? Other workers continue them."); err != nil {
 			return err
 		}
 	}
@@ -97,28 +95,30 @@ func (o *drainCommand) run(ctx context.Context, inv *invocation, args []string) 
 		if err != nil && len(args) > 1 {
 			inv.report(inv.cmd, err)
 		} else if r.sentence != "" && inv.prose() {
-			fmt.Fprintln(inv.stdout(), r.sentence)
+			inv.say(r.sentence)
 		}
 	}
 	return o.finish(inv, results, errs)
 }
 
 // stakes names workers with what they run.
-func (o *drainCommand) stakes(args []string, v client.View) string {
+func (o *drainCommand) stakes(args []string, workers []cluster.Worker) string {
 	var parts []string
 	for _, name := range args {
-		st := v.Status[name].Stats
-		parts = append(parts, fmt.Sprintf("%s (%s)", name, plural(st.Running+st.Waiting+st.RemoteWait, "sequence")))
+		n := 0
+		for _, w := range workers {
+			if w.Name == name {
+				n = w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, plural(n, "sequence")))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // finish prints the answer in the forms for programs and chooses the exit code.
 func (o *drainCommand) finish(inv *invocation, results []drainResult, errs []error) error {
-	a := answer{data: results, table: func(bool) *table { return newTable() }}
-	if len(results) == 1 {
-		a.data = results[0]
-	}
+	a := answer{data: results}
 	for i, r := range results {
 		if errs[i] == nil {
 			a.names = append(a.names, r.Worker)

@@ -103,6 +103,7 @@ type invocation struct {
 	origins *config.Origins
 	log     *slog.Logger
 	format  string // of answers
+	open    []io.Closer
 }
 
 // begin reads the settings and refuses what may not be done.
@@ -140,15 +141,24 @@ func (inv *invocation) note(format string, args ...any) {
 	if inv.quiet {
 		return
 	}
-	fmt.Fprintf(inv.env.Streams.Err, "dynctl: note: %s\n", term.Clean(fmt.Sprintf(format, args...)))
+	inv.warn("note: "+format, args...)
 }
 
 // warn is a note that -q does not hide.
-func (inv *invocation) warn(format string, args ...any) {
-	fmt.Fprintf(inv.env.Streams.Err, "dynctl: %s\n", term.Clean(fmt.Sprintf(format, args...)))
+func (inv *invocation) warn(format string, args ...any) { inv.tell("dynctl: "+format, args...) }
+
+// tell writes one line to standard error.
+func (inv *invocation) tell(format string, args ...any) {
+	_, _ = io.WriteString(inv.env.Streams.Err, term.Clean(fmt.Sprintf(format, args...))+"\n") // nobody is left to tell
 }
 
 func (inv *invocation) stdout() io.Writer { return inv.env.Streams.Out }
+
+// say prints one line of an answer. Commands that changed something go on when
+// nobody reads it any longer.
+func (inv *invocation) say(line string) {
+	_, _ = io.WriteString(inv.stdout(), line+"\n")
+}
 
 func (inv *invocation) palette() term.Palette {
 	return term.Palette{On: term.Colored(inv.cfg.Color, inv.env.Streams.OutTTY, inv.variables())}
@@ -168,11 +178,20 @@ func (inv *invocation) progress(mode string) progress.Display {
 	})
 }
 
-// connect reaches the cluster; action begins the message when it cannot.
+// close ends the connections of the invocation. Nothing is buffered in them.
+func (inv *invocation) close() {
+	for _, c := range inv.open {
+		_ = c.Close()
+	}
+	inv.open = nil
+}
+
+// connect reaches the cluster, until close; action begins the message when it cannot.
 func (inv *invocation) connect(ctx context.Context, action string) (*client.Cluster, error) {
 	c, err := client.Connect(ctx, inv.cfg, inv.log)
 	switch {
 	case err == nil:
+		inv.open = append(inv.open, c)
 		return c, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

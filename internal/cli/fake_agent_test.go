@@ -47,12 +47,15 @@ type fakeConfig struct {
 	Bus       events.Bus
 	Namespace string
 	Name      string
-	Roles     []cluster.Role
-	Devices   []string // default cpu:0
-	Port      int      // of the frontend; -1 for none
+	// NodeID and Incarnation are made up when empty.
+	NodeID, Incarnation string
+	Roles               []cluster.Role
+	Devices             []string // default cpu:0
+	Port                int      // of the frontend; -1 for none
 	// Fail gives workers a reason to fail; FailTimes limits how often, 0 is always.
 	Fail      map[string]string
 	FailTimes int
+	Backoff   time.Duration // between failures
 	// Load is how long workers load; Sequences how many each runs when a drain
 	// begins, one of which ends every Step.
 	Load      time.Duration
@@ -86,12 +89,15 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 	}
 	a.server, a.client = srv, requestplane.NewTCPClient(requestplane.ClientConfig{Log: log})
 	host, _ := os.Hostname()
-	id := fmt.Sprintf("%s-%d", cfg.Name, time.Now().UnixNano())
+	id := cfg.NodeID
+	if id == "" {
+		id = fmt.Sprintf("%s-%d", cfg.Name, time.Now().UnixNano())
+	}
 	if a.drt, err = runtime.New(ctx, a.runtime(cfg.Name, id)); err != nil {
 		return a, err
 	}
 	a.node = cluster.Node{
-		ID: id, Name: cfg.Name, Host: host, PID: os.Getpid(), InstanceID: a.drt.ID(), Version: "v0.0.0-test", StartedAt: time.Now(),
+		ID: id, Name: cfg.Name, Namespace: cfg.Namespace, Host: host, PID: os.Getpid(), InstanceID: a.drt.ID(), Version: "v0.0.0-test", StartedAt: time.Now(),
 		Roles: cfg.Roles, RequestPlane: srv.Addr(), EmbeddedEtcd: cfg.Port >= 0,
 	}
 	for _, d := range cfg.Devices {
@@ -126,8 +132,8 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 
 func (a *fakeAgent) runtime(worker, node string) runtime.Config {
 	return runtime.Config{
-		Store: a.store, Server: a.server, Client: a.client, Bus: a.cfg.Bus, Namespace: a.cfg.Namespace, LeaseTTL: 2 * time.Second,
-		Worker: worker, Node: node, Incarnation: "test", Log: slog.New(slog.DiscardHandler),
+		Store: a.store, Server: a.server, Client: a.client, Bus: a.cfg.Bus, Namespace: a.cfg.Namespace, LeaseTTL: 10 * time.Second,
+		Worker: worker, Node: node, Incarnation: a.cfg.Incarnation, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -138,7 +144,7 @@ func (a *fakeAgent) close() {
 		_ = a.http.Close()
 	}
 	a.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if a.drt != nil {
 		_ = a.drt.Close(ctx)
@@ -184,11 +190,13 @@ func (a *fakeAgent) assign(ctx context.Context, as cluster.Assignment) {
 		a.runners[as.Name] = r
 		a.wg.Go(func() { r.run(wctx) })
 	}
-	select {
-	case <-r.news:
-	default:
+	for {
+		select {
+		case r.news <- as:
+			return
+		case <-r.news:
+		}
 	}
-	r.news <- as
 }
 
 // models lists what ready decode workers serve.
@@ -259,7 +267,7 @@ func (w *fakeWorker) run(ctx context.Context) {
 	restarts := 0
 	end := func() {
 		if drt != nil {
-			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			_ = drt.Close(c)
 			drt = nil
@@ -282,7 +290,7 @@ func (w *fakeWorker) run(ctx context.Context) {
 			end()
 			if why := w.a.cfg.Fail[as.Name]; why != "" && (w.a.cfg.FailTimes == 0 || restarts < w.a.cfg.FailTimes) {
 				restarts++
-				wait = 50 * time.Millisecond
+				wait = max(w.a.cfg.Backoff, 50*time.Millisecond)
 				w.publish(ctx, nil, func(st *cluster.WorkerStatus) {
 					st.State, st.Reason, st.Restarts, st.RetryAt, st.Generation = cluster.StateFailed, why, restarts, time.Now().Add(wait), as.Generation
 				})
@@ -313,14 +321,19 @@ func (w *fakeWorker) run(ctx context.Context) {
 		if wait > 0 {
 			again = time.After(wait)
 		}
-		select {
-		case <-ctx.Done():
-			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			_ = w.a.store.Delete(c, cluster.StatusKey(w.a.cfg.Namespace, w.name))
-			cancel()
-			return
-		case <-again:
-		case as = <-w.news:
+		for same := true; same; {
+			select {
+			case <-ctx.Done():
+				c, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				_ = w.a.store.Delete(c, cluster.StatusKey(w.a.cfg.Namespace, w.name))
+				cancel()
+				return
+			case <-again:
+				same = false
+			case n := <-w.news:
+				same = n == as
+				as = n
+			}
 		}
 	}
 }
@@ -343,7 +356,7 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		*st = cluster.WorkerStatus{
 			Name: as.Name, Role: as.Role, Model: as.Model.Name, Node: w.a.node.ID, Device: as.Device, State: cluster.StateLoading,
-			Progress: 0.5, InstanceID: drt.ID(), StartedAt: time.Now(), Generation: as.Generation, Restarts: restarts, LeaseTTLMS: 2000,
+			Progress: 0.5, InstanceID: drt.ID(), StartedAt: time.Now(), Generation: as.Generation, Restarts: restarts, LeaseTTLMS: 10000,
 		}
 	})
 	if w.a.cfg.Load > 0 {
@@ -355,6 +368,10 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 	_, _ = drt.Serve(ctx, as.Role.Component(), cluster.EndpointStats, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
 		w.mu.Lock()
 		st := w.st
+		if st.Drain != nil {
+			d := *st.Drain
+			st.Drain = &d
+		}
 		w.mu.Unlock()
 		st.UpdatedAt = time.Now()
 		return send(st)
@@ -378,7 +395,7 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Ass
 		for {
 			w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 				d := *st.Drain
-				d.Step, d.Finished = step, d.Sequences-d.Left
+				d.Step, d.Finished = step, d.Sequences-d.Left-d.Moved
 				d.Open = nil
 				for i := range d.Left {
 					d.Open = append(d.Open, cluster.OpenSequence{RequestID: fmt.Sprintf("r-%d", i+1), OutTokens: 1204, AgeMS: 128000})
@@ -390,8 +407,16 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Ass
 				return ctx.Err()
 			case <-time.After(w.a.cfg.Step):
 			}
-			if len(w.news) > 0 {
-				return errNews
+			select {
+			case n := <-w.news:
+				if n != as {
+					select {
+					case w.news <- n:
+					default: // there is a newer one
+					}
+					return errNews
+				}
+			default:
 			}
 			hold := w.a.cfg.Hold != nil && w.a.cfg.Hold.Load() && !as.DrainForce
 			if step != cluster.DrainSequences || w.st.Drain.Left == 0 && !hold {

@@ -59,7 +59,6 @@ func (o *logsCommand) run(ctx context.Context, inv *invocation, args []string) e
 		inv.note("cluster %s does not answer; these are its files on this machine", inv.cfg.Cluster)
 		return o.printFiles(inv, local)
 	}
-	defer c.Close()
 	v, err := c.View(ctx)
 	if err != nil {
 		return &failure{action: action, err: err}
@@ -147,8 +146,12 @@ func (o *logsCommand) stream(ctx context.Context, inv *invocation, c *client.Clu
 	for i, s := range sources {
 		wg.Go(func() {
 			errs[i] = read(s)
-			if errs[i] != nil && ctx.Err() == nil && len(sources) > 1 {
-				out.note(inv.env.Streams.Err, s.label+": the log ended: "+term.Clean(errs[i].Error()))
+			switch err := errs[i]; {
+			case ctx.Err() != nil:
+			case err == nil:
+				out.note(inv.env.Streams.Err, "the log of "+s.label+" ended")
+			case len(sources) > 1:
+				out.note(inv.env.Streams.Err, "the log of "+s.label+" ended: "+term.Clean(err.Error()))
 			}
 		})
 	}
@@ -206,7 +209,7 @@ type lineWriter struct {
 func (l *lineWriter) note(w io.Writer, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprintln(w, "dynctl: note: "+text)
+	_, _ = io.WriteString(w, "dynctl: note: "+text+"\n") // nobody is left to tell
 }
 
 func (l *lineWriter) source(label string, prefixed bool) *lineSource {

@@ -40,12 +40,11 @@ func Main(ctx context.Context, args []string, env Env) int {
 	root := f.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	switch {
-	case err == nil:
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		return exitOK
-	case errors.Is(err, pflag.ErrHelp):
-		return exitOK
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+	}
+	var said *interrupted
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) && !errors.As(err, &said) {
 		err = &interrupted{err: err}
 	}
 	f.report(cmd, err)

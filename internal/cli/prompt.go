@@ -11,16 +11,19 @@ import (
 // errDeclined is returned when somebody answered no.
 var errDeclined = errors.New("not confirmed, nothing was changed")
 
+// interactive reports whether there is somebody to ask.
+func (inv *invocation) interactive() bool { return inv.env.Streams.Interactive(inv.variables()) }
+
 // confirm asks a question that names what is at stake. Without somebody to ask it
 // fails; --yes answers beforehand.
 func (inv *invocation) confirm(yes bool, action, question string) error {
 	if yes {
 		return nil
 	}
-	if !inv.env.Streams.Interactive(inv.variables()) {
+	if !inv.interactive() {
 		return &failure{action: action, err: errors.New("needs --yes when not interactive"), facts: []string{question}, code: exitUsage}
 	}
-	fmt.Fprintf(inv.env.Streams.Err, "%s [y/N] ", question)
+	_, _ = fmt.Fprintf(inv.env.Streams.Err, "%s [y/N] ", question) // the answer is what counts
 	answer, err := readLine(inv.env.Streams.In)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return &failure{action: action, err: fmt.Errorf("read the answer: %w", err)}

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +52,6 @@ func (o *psCommand) run(ctx context.Context, inv *invocation, _ []string) error 
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	if o.watch {
 		return o.follow(ctx, inv, c)
 	}
@@ -76,6 +77,7 @@ func (o *psCommand) run(ctx context.Context, inv *invocation, _ []string) error 
 
 // reasons says below a table why workers do not serve as they should.
 func (inv *invocation) reasons(workers []cluster.Worker) {
+	var b strings.Builder
 	w := inv.stdout()
 	if !inv.env.Streams.OutTTY {
 		w = inv.env.Streams.Err // the table is for programs
@@ -89,8 +91,9 @@ func (inv *invocation) reasons(workers []cluster.Worker) {
 		if wk.State == cluster.StateFailed && wk.RetryAt.After(now) {
 			text += fmt.Sprintf(" (starts again in %s)", age(wk.RetryAt.Sub(now)))
 		}
-		fmt.Fprintln(w, text)
+		fmt.Fprintln(&b, text)
 	}
+	_, _ = io.WriteString(w, b.String()) // as for the table above it
 }
 
 func workersAnswer(inv *invocation, v client.View, workers []cluster.Worker) answer {

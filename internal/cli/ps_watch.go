@@ -24,11 +24,14 @@ func (o *psCommand) follow(ctx context.Context, inv *invocation, c *client.Clust
 	defer w.Close()
 	p := follower{inv: inv, seen: map[string]bool{}}
 	err = w.Until(ctx, watchEvery, func(v client.View) (bool, error) {
-		a := answer{}
+		var a answer
 		if o.nodes {
 			a = nodesAnswer(inv, v)
 		} else {
 			a = workersAnswer(inv, v, c.Workers(ctx, v))
+		}
+		if ctx.Err() != nil { // half of the answers are missing
+			return false, context.Cause(ctx)
 		}
 		status := ""
 		if since, next, _ := w.Stale(); !since.IsZero() {

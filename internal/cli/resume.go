@@ -61,7 +61,6 @@ func (o *resumeCommand) run(ctx context.Context, inv *invocation, args []string)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	w, err := c.Watch(ctx)
 	if err != nil {
 		return &failure{action: action, err: err}
@@ -81,15 +80,12 @@ func (o *resumeCommand) run(ctx context.Context, inv *invocation, args []string)
 				inv.report(inv.cmd, err)
 			}
 		} else if r.sentence != "" && inv.prose() {
-			fmt.Fprintln(inv.stdout(), r.sentence)
+			inv.say(r.sentence)
 		}
 		results, errs = append(results, r), append(errs, err)
 	}
 	if !inv.prose() {
 		a := answer{data: results}
-		if len(results) == 1 {
-			a.data = results[0]
-		}
 		for i, r := range results {
 			if errs[i] == nil {
 				a.names = append(a.names, r.Worker)
@@ -146,10 +142,14 @@ func (o *resumeCommand) one(ctx context.Context, inv *invocation, c *client.Clus
 			}
 		}
 		done := obeyed && last.State.Serving() && last.Generation == a.Generation
-		show.Show(progress.Screen{
+		s := progress.Screen{
 			Operation: "resume", Subject: name, Title: name + "  " + string(last.Role) + "  resuming",
 			Rows: []progress.Row{led.worker(last, v.Nodes, done, inv.env.Now())}, Footer: "ctrl-c stops watching only.",
-		})
+		}
+		if done {
+			s.Footer = ""
+		}
+		show.Show(s)
 		if !done && obeyed && last.State == cluster.StateFailed && last.Restarts > before.Restarts {
 			return false, startFailure(last)
 		}

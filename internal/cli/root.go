@@ -62,6 +62,7 @@ func (f *factory) command(v verb) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer inv.close()
 			return v.run(cmd.Context(), inv, args)
 		},
 	}

@@ -71,7 +71,6 @@ func (o *scaleCommand) run(ctx context.Context, inv *invocation, _ []string) err
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	before, err := c.Topology(ctx)
 	if err != nil {
 		return &failure{action: action, err: err}
@@ -96,7 +95,7 @@ func (o *scaleCommand) run(ctx context.Context, inv *invocation, _ []string) err
 		if err := change(&next, true); err != nil {
 			return err
 		}
-		fmt.Fprintf(inv.stdout(), "would change %s from %s to %s\n", c.Name, shape(before.Prefill, before.Decode), shape(next.Prefill, next.Decode))
+		inv.say(fmt.Sprintf("would change %s from %s to %s", c.Name, shape(before.Prefill, before.Decode), shape(next.Prefill, next.Decode)))
 		return nil
 	}
 	w, err := c.Watch(ctx)
@@ -150,15 +149,20 @@ func (o *scaleCommand) wait(ctx context.Context, inv *invocation, c *client.Clus
 			return false, &failure{action: "cannot go on scaling", err: fmt.Errorf("%s declared another topology", orDash(t.UpdatedBy)), tries: []string{"dynctl ps"}}
 		}
 		s = g.judge(v)
-		show.Show(progress.Screen{
+		// The topology must have been seen: before that the old one may be settled.
+		done := v.Topology != nil && v.Topology.Generation >= topo.Generation && s.settled()
+		screen := progress.Screen{
 			Operation: "scale", Subject: c.Name, Title: fmt.Sprintf("%s  scaling  %d of %d ready", c.Name, s.ready, s.want),
 			Rows: s.rows(led, v.Nodes, known, inv.env.Now()), Footer: "ctrl-c stops watching only.",
-		})
+		}
+		if done {
+			screen.Footer = ""
+		}
+		show.Show(screen)
 		if bad, ok := s.failing(before); ok {
 			return false, startFailure(bad)
 		}
-		// The topology must have been seen: before that the old one may be settled.
-		return v.Topology != nil && v.Topology.Generation >= topo.Generation && s.settled(), nil
+		return done, nil
 	})
 	switch {
 	case err == nil:
@@ -166,8 +170,12 @@ func (o *scaleCommand) wait(ctx context.Context, inv *invocation, c *client.Clus
 	case ctx.Err() != nil:
 		return &interrupted{text: "stopped watching: " + c.Name + " goes on scaling", err: err}
 	case waiting.Err() != nil:
+		missing := s.missing()
+		for _, w := range s.leaving {
+			missing = append(missing, w.Name+" to leave")
+		}
 		return &failure{
-			action: fmt.Sprintf("%s is not as declared after %s", c.Name, duration(o.timeout)), err: errors.New("it waits for " + strings.Join(s.missing(), ", ")),
+			action: fmt.Sprintf("%s is not as declared after %s", c.Name, duration(o.timeout)), err: errors.New("it waits for " + strings.Join(missing, ", ")),
 			code: exitDeadline, facts: []string{"the work goes on"}, tries: []string{"dynctl ps"},
 		}
 	}

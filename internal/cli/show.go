@@ -86,21 +86,6 @@ func clockLeft(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
 }
 
-// size prints bytes in binary units: 54.0 MiB.
-func size(n int64) string {
-	f, unit := float64(n), "B"
-	for _, u := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if f < 1024 {
-			break
-		}
-		f, unit = f/1024, u
-	}
-	if unit == "B" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, unit)
-}
-
 // commas prints an integer with separators: 1,204.
 func commas(n int) string {
 	s := strconv.Itoa(n)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cli/term"
@@ -59,6 +60,9 @@ type tableStyle struct {
 
 func (inv *invocation) tableStyle() tableStyle {
 	w, _ := inv.env.Streams.Size()
+	if inv.format == "wide" {
+		w = math.MaxInt // whoever wants everything gets it
+	}
 	return tableStyle{terminal: inv.env.Streams.OutTTY, width: w, bold: inv.palette().Bold}
 }
 
@@ -67,15 +71,13 @@ func (inv *invocation) tableStyle() tableStyle {
 func (t *table) write(w io.Writer, style tableStyle) error {
 	b := bufio.NewWriter(w)
 	if !style.terminal {
-		fmt.Fprintln(b, strings.Join(t.titles, "\t"))
+		fmt.Fprintf(b, "%s\n", strings.Join(t.titles, "\t"))
 		for _, r := range t.rows {
+			fields := make([]string, len(r))
 			for i, c := range r {
-				if i > 0 {
-					b.WriteByte('\t')
-				}
-				b.WriteString(c.text)
+				fields[i] = c.text
 			}
-			b.WriteByte('\n')
+			fmt.Fprintf(b, "%s\n", strings.Join(fields, "\t"))
 		}
 		return b.Flush()
 	}
@@ -98,7 +100,7 @@ func (t *table) write(w io.Writer, style tableStyle) error {
 			}
 			out.WriteString(text)
 		}
-		fmt.Fprintln(b, paint(strings.TrimRight(out.String(), " ")))
+		fmt.Fprintf(b, "%s\n", paint(strings.TrimRight(out.String(), " ")))
 	}
 	heads := make([]cell, len(t.titles))
 	for i, title := range t.titles {

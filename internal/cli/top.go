@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"strings"
 
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -65,21 +69,28 @@ func (o *topCommand) run(ctx context.Context, inv *invocation, _ []string) error
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	live, err := c.Live(ctx, client.LiveOptions{Interval: inv.cfg.Top.Interval, ReadOnly: inv.readOnly()})
+	source, err := c.Live(ctx, client.LiveOptions{Interval: inv.cfg.Top.Interval, ReadOnly: inv.readOnly()})
 	if err != nil {
 		return &failure{action: "cannot show cluster " + c.Name, err: err}
 	}
-	defer live.Close()
+	inv.open = append([]io.Closer{source}, inv.open...) // before its connections
 	if o.printing(inv) {
-		return o.print(ctx, inv, live, width, height)
+		return o.print(ctx, inv, source, width, height)
 	}
-	err = inv.dashboard(ctx, live, o.options(inv))
+	if inv.cfg.Top.Theme == tui.ThemeAuto && inv.env.Streams.Out == os.Stdout {
+		askBackground()
+	}
+	err = inv.dashboard(ctx, source, o.options(inv))
 	if err != nil && ctx.Err() == nil {
 		return &failure{action: "cannot show cluster " + c.Name, err: err}
 	}
 	return err
 }
+
+// askBackground finds out whether the terminal is dark or light. It asks the terminal,
+// which is why this is done for the dashboard alone and before that owns the input;
+// see package hush.
+func askBackground() { lipgloss.SetHasDarkBackground(termenv.HasDarkBackground()) }
 
 // printing reports whether samples are printed instead of drawing the dashboard.
 func (o *topCommand) printing(inv *invocation) bool {

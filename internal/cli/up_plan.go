@@ -162,7 +162,6 @@ func (o *upCommand) plan(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return err
 		}
-		defer c.Close()
 		t, err := c.Topology(ctx)
 		if err != nil {
 			return &failure{action: "cannot plan", err: err}

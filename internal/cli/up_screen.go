@@ -171,9 +171,9 @@ func (u *uplift) answer(r upResult) error {
 		took := duration(time.Duration(r.DurationMS) * time.Millisecond)
 		switch {
 		case !r.Ready:
-			inv.warn("%s is declared: %s, model %s", r.Cluster, shape(r.Prefill, r.Decode), r.Model)
+			inv.tell("%s is declared: %s, model %s", r.Cluster, shape(r.Prefill, r.Decode), r.Model)
 		default:
-			inv.warn("%s is ready after %s: %s, model %s", r.Cluster, took, shape(r.Prefill, r.Decode), r.Model)
+			inv.tell("%s is ready after %s: %s, model %s", r.Cluster, took, shape(r.Prefill, r.Decode), r.Model)
 		}
 		if r.URL == "" {
 			inv.note("no node of this cluster has a frontend")

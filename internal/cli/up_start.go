@@ -30,7 +30,6 @@ type uplift struct {
 
 	fresh     bool // the stores were started by this run
 	endpoints statedir.Endpoints
-	stores    []progress.Row
 	processes map[string]*launch.Process // started by this run, by node name
 	pids      map[string]int             // of all local nodes, once they have joined
 	c         *client.Cluster
@@ -52,9 +51,6 @@ func (u *uplift) close() {
 	u.show.Close()
 	if u.watch != nil {
 		u.watch.Close()
-	}
-	if u.c != nil {
-		_ = u.c.Close() // nothing was buffered
 	}
 }
 
@@ -191,7 +187,7 @@ func (u *uplift) startFirst(ctx context.Context, local statedir.Cluster, program
 		if err != nil {
 			return &failure{action: upAction, err: err, tries: []string{"dynctl up --state-dir DIR"}}
 		}
-		u.processes[n.Name] = p
+		u.started(p)
 		pid = p.PID
 	}
 	giveUp := time.Now().Add(5 * time.Second) // for a process that was there before
@@ -294,7 +290,13 @@ func (u *uplift) startAgents(local statedir.Cluster, program string, ferr error,
 		if err != nil {
 			return &failure{action: "cannot start " + n.Name, err: err}
 		}
-		u.processes[n.Name] = p
+		u.started(p)
 	}
 	return nil
+}
+
+// started remembers a process, and since when.
+func (u *uplift) started(p *launch.Process) {
+	u.processes[p.Node.Name] = p
+	u.led.note("node "+p.Node.Name, false, u.inv.env.Now())
 }

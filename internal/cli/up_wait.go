@@ -23,15 +23,20 @@ func (u *uplift) joined(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, err := launch.List(local)
+	nodes, err := local.Nodes()
 	if err != nil {
 		return &failure{action: upAction, err: err}
 	}
-	for _, r := range running {
-		u.pids[r.Node.Name] = r.PID
-	}
-	for name, p := range u.processes { // those that have not taken their lock yet
+	for name, p := range u.processes {
 		u.pids[name] = p.PID
+	}
+	for _, n := range nodes {
+		if u.processes[n.Name] != nil {
+			continue // looking at its lock could be just in its way to take it
+		}
+		if pid, held := n.Holder(); held {
+			u.pids[n.Name] = pid
+		}
 	}
 	host, _ := os.Hostname() // as nodes publish it
 	return u.watch.Until(ctx, lookEvery, func(v client.View) (bool, error) {
@@ -164,29 +169,30 @@ func (s standing) homeless() (cluster.Worker, bool) {
 func (u *uplift) startFailed(w cluster.Worker, s standing) error {
 	f := &failure{action: w.Name + " did not start", err: errors.New(w.Reason), tries: []string{"dynctl logs " + w.Name}}
 	if strings.Contains(w.Reason, "memory") {
-		fewer := fmt.Sprintf("--decode %d", max(u.topo.Decode-1, 1))
+		fewer := fmt.Sprintf("dynctl up --decode %d", max(u.topo.Decode-1, 1))
 		if w.Role == cluster.RolePrefill {
-			fewer = fmt.Sprintf("--prefill %d", u.topo.Prefill-1)
+			fewer = fmt.Sprintf("dynctl up --prefill %d", u.topo.Prefill-1)
 		}
-		f.tries = append([]string{"dynctl up " + fewer, "dynctl up --kv-blocks " + u.fewerBlocks(s)}, f.tries...)
+		tries := []string{fewer}
+		if n := u.fewerBlocks(s); n > 0 && !strings.Contains(w.Reason, "--kv-blocks") { // the agent knows better
+			tries = append(tries, fmt.Sprintf("dynctl up --kv-blocks %d", n))
+		}
+		f.tries = append(tries, f.tries...)
 	}
 	f.facts = append(f.facts, fmt.Sprintf("it failed %s; its agent goes on trying", plural(w.Restarts, "time")))
 	return f
 }
 
 // fewerBlocks is a pool that is likely to fit: half of what was wanted, or of what
-// others have.
-func (u *uplift) fewerBlocks(s standing) string {
+// others have; 0 when nothing is known.
+func (u *uplift) fewerBlocks(s standing) int {
 	blocks := u.topo.Engine.KVBlocks
 	for _, w := range s.workers {
 		if blocks == 0 {
 			blocks = w.Stats.KVTotal
 		}
 	}
-	if blocks == 0 {
-		return "N"
-	}
-	return fmt.Sprint(max(blocks/2, 1))
+	return blocks / 2
 }
 
 // url is where clients reach the cluster: the frontend of the first node that has

@@ -2,11 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/version"
 )
 
 // buildInfo says which dynctl this is.
@@ -20,13 +21,10 @@ type buildInfo struct {
 }
 
 func buildVersion() buildInfo {
-	v := buildInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := buildInfo{Version: version.String(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
-	}
-	if v.Version = info.Main.Version; v.Version == "" || v.Version == "(devel)" {
-		v.Version = "devel"
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -53,7 +51,7 @@ func (f *factory) version() *cobra.Command {
 			v := buildVersion()
 			t := newTable("VERSION", "REVISION", "GO", "PLATFORM")
 			t.add(v.Version, orDash(v.Revision), v.Go, v.Platform)
-			return inv.answer(answer{data: v, table: func(bool) *table { return t }, names: []string{fmt.Sprint(v.Version)}})
+			return inv.answer(answer{data: v, table: func(bool) *table { return t }, names: []string{v.Version}})
 		},
 	})
 }

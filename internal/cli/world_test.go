@@ -125,7 +125,10 @@ func (w *world) up(prefill, decode int) {
 }
 
 // run runs one command line without a terminal.
-func (w *world) run(args ...string) result { w.t.Helper(); return w.with(w.t.Context(), options{}, args...) }
+func (w *world) run(args ...string) result {
+	w.t.Helper()
+	return w.with(w.t.Context(), options{}, args...)
+}
 
 // ok runs one that must succeed.
 func (w *world) ok(args ...string) result {
@@ -143,8 +146,8 @@ type options struct {
 	input string
 	env   []string
 	width int
-	// stderr sees what is written while the command runs.
-	stderr io.Writer
+	// These see what is written while the command runs.
+	stdout, stderr io.Writer
 }
 
 func (w *world) with(ctx context.Context, o options, args ...string) result {
@@ -159,16 +162,19 @@ type result struct {
 
 func runMain(ctx context.Context, o options, args ...string) result {
 	var out, errs bytes.Buffer
-	var stderr io.Writer = &errs
+	var stdout, stderr io.Writer = &out, &errs
 	if o.stderr != nil {
 		stderr = io.MultiWriter(&errs, o.stderr)
+	}
+	if o.stdout != nil {
+		stdout = io.MultiWriter(&out, o.stdout)
 	}
 	if o.width == 0 {
 		o.width = 100
 	}
 	env := Env{
 		Streams: term.Streams{
-			In: strings.NewReader(o.input), Out: &out, Err: stderr, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty,
+			In: strings.NewReader(o.input), Out: stdout, Err: stderr, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty,
 			Measure: func() (int, int) { return o.width, 30 },
 		},
 		Environ:    o.env,

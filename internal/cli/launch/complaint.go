@@ -83,7 +83,7 @@ func attributes(line string) map[string]string {
 		if !ok || strings.ContainsAny(key, "\" ") {
 			break
 		}
-		value := rest
+		var value string
 		if strings.HasPrefix(rest, `"`) {
 			quoted, err := strconv.QuotedPrefix(rest)
 			if err != nil {

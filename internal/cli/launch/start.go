@@ -23,8 +23,8 @@ var ErrNoProgram = errors.New("dynamod not found")
 func Find(self func() (string, error), path string) (string, error) {
 	var beside string
 	if exe, err := self(); err == nil {
-		if real, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = real
+		if target, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = target
 		}
 		beside = filepath.Dir(exe)
 		if p := filepath.Join(beside, Program); executable(p) {

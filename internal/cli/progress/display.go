@@ -101,7 +101,7 @@ func (l *lines) Show(s Screen) {
 func (l *lines) print(now time.Time, line string) {
 	l.last = now
 	s := int(now.Sub(l.start).Seconds())
-	fmt.Fprintf(l.w, "%02d:%02d %s\n", s/60, s%60, term.Clean(line))
+	_, _ = fmt.Fprintf(l.w, "%02d:%02d %s\n", s/60, s%60, term.Clean(line)) // see base
 }
 
 func (l *lines) Close() {}

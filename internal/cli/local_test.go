@@ -1,0 +1,434 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/statedir"
+)
+
+// machine is a machine on which dynctl starts fake dynamod processes.
+type machine struct {
+	t     *testing.T
+	bin   string // holds dynctl and dynamod
+	state string
+	env   []string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	t.Parallel() // machines share nothing and mostly wait
+	m := &machine{t: t, bin: t.TempDir(), state: t.TempDir()}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(m.bin, "dynamod")); err != nil {
+		t.Fatal(err)
+	}
+	m.env = []string{"DYNCTL_CLUSTER=lab", "DYNCTL_STATE_DIR=" + m.state, "HOME=" + m.state, "TMPDIR=" + os.TempDir()}
+	t.Cleanup(m.killAll)
+	return m
+}
+
+func (m *machine) cluster() statedir.Cluster {
+	c, err := statedir.Open(m.state, "lab")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+func (m *machine) running() []launch.Running {
+	m.t.Helper()
+	r, err := launch.List(m.cluster())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return r
+}
+
+// killAll ends what a failed test left.
+func (m *machine) killAll() {
+	for _, r := range m.running() {
+		_ = syscall.Kill(r.PID, syscall.SIGKILL)
+		eventually(m.t, "a killed dynamod is gone", func() bool { return !launch.Alive(r.PID) })
+	}
+}
+
+func (m *machine) run(args ...string) result {
+	m.t.Helper()
+	return m.with(m.t.Context(), options{}, args...)
+}
+
+func (m *machine) with(ctx context.Context, o options, args ...string) result {
+	var out, errs bytes.Buffer
+	env := Env{
+		Streams: term.Streams{In: strings.NewReader(o.input), Out: &out, Err: &errs, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty, Measure: func() (int, int) { return 100, 30 }},
+		Environ: append(append([]string{}, m.env...), o.env...), Dir: m.state,
+		Executable: func() (string, error) { return filepath.Join(m.bin, "dynctl"), nil },
+	}
+	if o.stderr != nil {
+		env.Streams.Err = o.stderr
+	}
+	code := Main(ctx, args, env)
+	return result{out.String(), errs.String(), code}
+}
+
+// up starts a cluster with a frontend on any port.
+func (m *machine) up(args ...string) result {
+	m.t.Helper()
+	r := m.run(append([]string{"up", "--port", "0", "--timeout", "30s"}, args...)...)
+	if r.code != 0 {
+		m.t.Fatalf("up: exit %d\n%s%s", r.code, r.stderr, m.output())
+	}
+	return r
+}
+
+// output is what the processes printed.
+func (m *machine) output() string {
+	files, _ := filepath.Glob(filepath.Join(m.state, "lab", "*", "dynamod.out"))
+	var b strings.Builder
+	for _, f := range files {
+		text, _ := os.ReadFile(f)
+		fmt.Fprintf(&b, "== %s\n%s", f, text)
+	}
+	return b.String()
+}
+
+// gone fails if anything of the cluster is left but data and logs.
+func (m *machine) gone() {
+	m.t.Helper()
+	if r := m.running(); len(r) > 0 {
+		m.t.Errorf("processes are left: %v", r)
+	}
+	for _, glob := range []string{"cluster.json", "up.lock", "*/lock"} {
+		if left, _ := filepath.Glob(filepath.Join(m.state, "lab", glob)); len(left) > 0 {
+			m.t.Errorf("left: %v", left)
+		}
+	}
+}
+
+func TestUpAndDown(t *testing.T) {
+	m := newMachine(t)
+	r := m.up("--prefill", "1", "--decode", "2")
+	want := regexp.MustCompile(`^(http://127\.0\.0\.1:\d+)\ncurl (http://\S+)/v1/chat/completions -H 'Content-Type: application/json' -d '\{"model":"dynctl-tiny","max_tokens":32,"messages":\[\{"role":"user","content":"Hello"\}\]\}'\n$`)
+	if g := want.FindStringSubmatch(r.stdout); g == nil || g[1] != g[2] {
+		t.Errorf("answer\n%s", r.stdout)
+	}
+	has(t, "stderr", r.stderr, "etcd embedded ready 127.0.0.1:", "node-1 agent ready", "worker-3 decode cpu0 2c ready", "lab is ready after", "are random")
+	has(t, "arguments", m.output(), "arguments: --cluster=lab --namespace=dynamo --state-dir="+m.state+" --node-name=node-1 --frontend-port=0\n")
+
+	// The same again changes nothing and is fast.
+	has(t, "a second up", m.up().stderr, "lab is ready after 0.", "1 prefill + 2 decode workers")
+	has(t, "ps", m.run("ps").stdout, "worker-1\tprefill", "worker-3\tdecode")
+
+	r = m.run("down")
+	if r.code != 0 || !regexp.MustCompile(`^cluster lab is down: stopped 3 workers and 1 dynamod process in \d+\.\ds\n$`).MatchString(r.stdout) {
+		t.Errorf("down: exit %d %q\n%s", r.code, r.stdout, r.stderr)
+	}
+	m.gone()
+	if r := m.run("down"); r.code != 0 || r.stdout != "nothing runs\n" || r.stderr != "" {
+		t.Errorf("a second down: %+v", r)
+	}
+	if r := m.run("ps"); r.code != exitUnreachable || !strings.Contains(r.stderr, "cannot list workers: cluster lab does not run on this machine\n  try: dynctl up\n") {
+		t.Errorf("ps without a cluster: %+v", r)
+	}
+	// What was declared before does not come back by itself.
+	has(t, "up after down", m.up("--prefill", "0").stderr, "1 decode worker, model")
+	if r := m.run("down", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, `"processes_stopped": 1`) {
+		t.Errorf("down -o json: %+v", r)
+	}
+}
+
+func TestUpWithAgents(t *testing.T) {
+	m := newMachine(t)
+	m.up("--agents", "3", "--prefill", "1", "--decode", "2")
+	if n := len(m.running()); n != 3 {
+		t.Fatalf("%d processes, want 3", n)
+	}
+	has(t, "arguments", m.output(),
+		"--node-name=node-1 --node-roles=decode --frontend-port=0\n",
+		"--node-name=node-2 --node-roles=decode --etcd-endpoints=127.0.0.1:",
+		"--node-name=node-3 --node-roles=prefill --etcd-endpoints=127.0.0.1:", " --frontend-enabled=false\n")
+	has(t, "placement", m.run("ps").stdout, "worker-1\tprefill\tcpu0 2c\tready\t0\t0/4096\tnode-3\t")
+	// An agent that died is started again, and only that one.
+	before := map[string]int{}
+	for _, r := range m.running() {
+		before[r.Node.Name] = r.PID
+	}
+	if err := syscall.Kill(before["node-2"], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "node-2 is dead", func() bool { return !launch.Alive(before["node-2"]) })
+	m.up("--agents", "3")
+	for _, r := range m.running() {
+		if same := before[r.Node.Name] == r.PID; same == (r.Node.Name == "node-2") {
+			t.Errorf("%s has process %d, had %d", r.Node.Name, r.PID, before[r.Node.Name])
+		}
+	}
+	r := m.run("down", "--progress", "json")
+	if r.code != 0 {
+		t.Fatalf("down: exit %d\n%s", r.code, r.stderr)
+	}
+	// The node with the stores ends last.
+	var last string
+	for line := range strings.Lines(r.stderr) {
+		var doc struct{ Item, State string }
+		if err := json.Unmarshal([]byte(line), &doc); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if doc.State == "gone" {
+			last = doc.Item
+		}
+	}
+	if last != "node-1" {
+		t.Errorf("%s ended last:\n%s", last, r.stderr)
+	}
+	m.gone()
+}
+
+func TestTwoUpsAtOnce(t *testing.T) {
+	m := newMachine(t)
+	m.env = append(m.env, "FAKE_SLOW=300ms")
+	var wg sync.WaitGroup
+	results := make([]result, 2)
+	for i := range results {
+		wg.Go(func() { results[i] = m.run("up", "--port", "0", "--decode", "2", "--timeout", "30s") })
+	}
+	wg.Wait()
+	waited := 0
+	for _, r := range results {
+		if r.code != 0 {
+			t.Errorf("exit %d\n%s", r.code, r.stderr)
+		}
+		if strings.Contains(r.stderr, "which starts this cluster") {
+			waited++
+		}
+	}
+	if results[0].stdout != results[1].stdout || waited != 1 {
+		t.Errorf("%d waited; answers\n%s%s", waited, results[0].stdout, results[1].stdout)
+	}
+	if n := len(m.running()); n != 1 {
+		t.Errorf("%d processes", n)
+	}
+	if r := m.run("down"); r.code != 0 {
+		t.Errorf("down: %+v", r)
+	}
+}
+
+func TestUpTellsWhyDynamodEnded(t *testing.T) {
+	m := newMachine(t)
+	for _, tc := range []struct {
+		name, why string
+		want      []string
+	}{
+		{"port", "frontend 127.0.0.1:8000: port is in use", []string{"dynctl: cannot start node-1: frontend 127.0.0.1:8000: port is in use\n  its output: " + m.state, "\n  try: dynctl up --port "}},
+		{"anything", "cannot read the configuration\n  line 7: unknown key", []string{"dynctl: cannot start node-1: cannot read the configuration\n  line 7: unknown key\n  its output:"}},
+		{"directory", "write to state directory: permission denied", []string{"  try: dynctl up --state-dir DIR"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := m.with(t.Context(), options{env: []string{"FAKE_FAIL=" + tc.why}}, "up")
+			if r.code != exitFailed || r.stdout != "" {
+				t.Errorf("exit %d, stdout %q", r.code, r.stdout)
+			}
+			has(t, "stderr", r.stderr, tc.want...)
+			m.gone()
+		})
+	}
+	t.Run("another agent", func(t *testing.T) {
+		r := m.with(t.Context(), options{env: []string{"FAKE_FAIL=no", "FAKE_FAIL_NODE=node-2"}}, "up", "--port", "0", "--agents", "2")
+		has(t, "stderr", r.stderr, "dynctl: cannot start node-2: no\n")
+		if r.code != exitFailed {
+			t.Errorf("exit %d", r.code)
+		}
+		m.run("down")
+		m.gone()
+	})
+}
+
+func TestUpWithoutDynamod(t *testing.T) {
+	m := newMachine(t)
+	if err := os.Remove(filepath.Join(m.bin, "dynamod")); err != nil {
+		t.Fatal(err)
+	}
+	r := m.run("up")
+	if r.code != exitFailed {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", r.stderr, "dynctl: cannot start the cluster: dynamod not found: neither in "+m.bin+" nor in PATH", "one release")
+	m.gone()
+}
+
+func TestUnwritableStateDirectory(t *testing.T) {
+	m := newMachine(t)
+	file := filepath.Join(m.state, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := m.run("up", "--state-dir", file)
+	if r.code != exitFailed {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", r.stderr, "dynctl: cannot start the cluster: create state directory: ", "try: dynctl up --state-dir DIR")
+}
+
+// A killed cluster leaves a lock file, cluster.json, leases and a topology behind.
+func TestUpAfterAKill(t *testing.T) {
+	m := newMachine(t)
+	m.up("--agents", "2", "--prefill", "1", "--decode", "2")
+	for _, r := range m.running() {
+		if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "everything is dead", func() bool { return len(m.running()) == 0 })
+	if r := m.run("ps"); r.code != exitUnreachable {
+		t.Errorf("ps after the kill: exit %d\n%s", r.code, r.stderr)
+	}
+	// With fewer agents and workers, another model, and no wait for old leases.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := m.up("--prefill", "0", "--decode", "1", "--model", dir, "--served-name", "qwen")
+	has(t, "stderr", r.stderr, "1 decode worker, model qwen")
+	ps := m.run("ps", "-o", "json")
+	if strings.Count(ps.stdout, `"state": "ready"`) != 1 || !strings.Contains(ps.stdout, `"model": "qwen"`) {
+		t.Errorf("ps\n%s", ps.stdout)
+	}
+	if strings.Contains(m.run("ps", "--nodes").stdout, "node-2") {
+		t.Error("the dead node-2 is still listed")
+	}
+	if r := m.run("down"); r.code != 0 {
+		t.Errorf("down: %+v", r)
+	}
+	m.gone()
+}
+
+func TestDownAfterAKill(t *testing.T) {
+	m := newMachine(t)
+	m.up("--agents", "2", "--prefill", "0")
+	var stores int
+	for _, r := range m.running() {
+		if r.Node.Name == "node-1" {
+			stores = r.PID
+		}
+	}
+	if err := syscall.Kill(stores, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "etcd is dead", func() bool { return len(m.running()) == 1 })
+	r := m.run("down", "--deadline", "5s")
+	if r.code != 0 {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", r.stderr, "workers are not drained: ")
+	has(t, "stdout", r.stdout, "cluster lab is down: stopped 1 dynamod process in ")
+	m.gone()
+}
+
+func TestDownKillsAtTheDeadline(t *testing.T) {
+	m := newMachine(t)
+	m.env = append(m.env, "FAKE_STUBBORN=node-1", "FAKE_SEQUENCES=3", "FAKE_HOLD=1")
+	m.up("--prefill", "0")
+	if r := m.run("down", "--deadline", "0"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive\n  Stop cluster lab? 3 sequences run on 1 worker: they are cut off.") {
+		t.Fatalf("without --yes: %+v", r)
+	}
+	if r := m.with(t.Context(), options{tty: true, input: "n\n"}, "down"); r.code != exitFailed || !strings.Contains(r.stderr, "[y/N] dynctl: cannot stop the cluster: not confirmed") {
+		t.Fatalf("declined: %+v", r)
+	}
+	r := m.run("down", "--deadline", "200ms", "--grace", "200ms") // nobody to ask
+	if r.code != 0 {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", r.stderr, "the deadline of 0.2s passed: worker-1 not drained, 3 sequences run", "node-1 (process ", "did not end in time and was killed")
+	has(t, "stdout", r.stdout, "3 sequences cut off")
+	m.gone()
+}
+
+func TestUpIsInterrupted(t *testing.T) {
+	m := newMachine(t)
+	m.env = append(m.env, "FAKE_LOAD=1s")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := &watchWriter{want: "worker-2 decode cpu0 2c loading", then: cancel}
+	r := m.with(ctx, options{stderr: seen}, "up", "--port", "0", "--progress", "plain")
+	if r.code != exitInterrupted {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", seen.text(), "dynctl: stopped watching: cluster lab goes on starting\n  try: dynctl ps\n   or: dynctl down\n")
+	if len(m.running()) != 1 {
+		t.Error("the cluster does not go on")
+	}
+	m.run("down")
+}
+
+// watchWriter calls then once it has seen what it wants.
+type watchWriter struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	want string
+	// count is how often it wants to see that, at least once.
+	count int
+	then  func()
+	once  sync.Once
+}
+
+func (w *watchWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.b.Write(p)
+	if strings.Count(w.b.String(), w.want) >= max(w.count, 1) {
+		w.once.Do(w.then)
+	}
+	return len(p), nil
+}
+
+func (w *watchWriter) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+func TestUpEndsWithAWorkerThatFails(t *testing.T) {
+	m := newMachine(t)
+	m.env = append(m.env, "FAKE_WORKER_FAIL=worker-2=not enough memory: 4096 KV blocks need 9.4 GiB, 3.1 GiB are free")
+	r := m.run("up", "--port", "0", "--decode", "2")
+	if r.code != exitFailed {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", r.stderr, "worker-2 decode cpu0 2c failed: not enough memory",
+		"dynctl: worker-2 did not start: not enough memory: 4096 KV blocks need 9.4 GiB, 3.1 GiB are free\n  it failed 2 times; its agent goes on trying\n  try: dynctl up --decode 1\n   or: dynctl up --kv-blocks 2048\n   or: dynctl logs worker-2\n")
+	// What is running can be changed as the message says.
+	r = m.run("up", "--decode", "1")
+	if r.code != 0 {
+		t.Errorf("up --decode 1: exit %d\n%s", r.code, r.stderr)
+	}
+	m.run("down")
+}
+
+func TestFreePort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	busy, _ := strconv.Atoi(port)
+	if got := freePort(busy); got <= busy {
+		t.Errorf("freePort(%d) = %d", busy, got)
+	}
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Every command says what it does in one sentence, has three examples, says whether
+// it changes anything, and its short help fits a screen.
+func TestEveryCommandIsDocumented(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		path := cmd.CommandPath()
+		if !cmd.HasParent() || cmd.Annotations[topicAnnotation] != "" || cmd.Name() == "help" || cmd.Parent().Name() == "completion" || cmd.Hidden {
+			return
+		}
+		if n := len(strings.Split(cmd.Annotations[exampleAnnotation], "\n")); n != 3 {
+			t.Errorf("%s has %d examples, want 3", path, n)
+		}
+		for ex := range strings.Lines(cmd.Annotations[exampleAnnotation]) {
+			if !strings.Contains(ex, "dynctl ") {
+				t.Errorf("%s: example %q", path, ex)
+			}
+		}
+		if i := cmd.Annotations[impactAnnotation]; i != "read-only" && i != "changing" {
+			t.Errorf("%s: impact %q", path, i)
+		}
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: short help %q", path, cmd.Short)
+		}
+		r := runMain(t.Context(), options{}, append(strings.Fields(path)[1:], "--help")...)
+		if r.code != 0 || r.stderr != "" {
+			t.Errorf("%s --help: %+v", path, r)
+		}
+		if n := strings.Count(r.stdout, "\n"); n > 30 {
+			t.Errorf("%s: help of %d lines", path, n)
+		}
+		for line := range strings.Lines(r.stdout) {
+			if len([]rune(line)) > helpWidth+1 {
+				t.Errorf("%s: line of %d characters: %s", path, len([]rune(line)), line)
+			}
+		}
+	}
+	root := newFactory(Env{}).root()
+	root.InitDefaultHelpCmd()
+	walk(root)
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("x"), 1},
+		{&failure{action: "a", err: errors.New("x")}, 1},
+		{&failure{action: "a", err: errors.New("x"), code: 4}, 4},
+		{&usageError{text: "x"}, 2},
+		{config.Problems{{Text: "x"}}, 2},
+		{fmt.Errorf("x: %w", config.ErrNoFile), 2},
+		{&failure{action: "a", err: fmt.Errorf("x: %w", client.ErrUnreachable)}, 3},
+		{&failure{action: "a", err: fmt.Errorf("x: %w", store.ErrUnavailable)}, 3},
+		{silent{5}, 5},
+		{silent{8}, 8},
+		{&interrupted{}, 130},
+	} {
+		if got := codeOf(tc.err); got != tc.want {
+			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
+		}
+	}
+}
+
+func TestVerboseTellsTheCauses(t *testing.T) {
+	r := runMain(t.Context(), options{env: []string{"HOME=/nowhere"}}, "ps", "--etcd-endpoints", "127.0.0.1:1", "-v")
+	if r.code != exitUnreachable {
+		t.Errorf("exit %d", r.code)
+	}
+	has(t, "stderr", r.stderr, "dynctl: cannot list workers: cluster not reachable", "\n  because: ")
+}
+
+// A command leaves no goroutine behind.
+func TestCommandsLeakNothing(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Sequences: 1, Logs: map[string]string{"worker-1": "a\n"}})
+	w.up(1, 1)
+	w.ok("ps") // the servers start goroutines of their own for what they see first
+	w.ok("top", "--once", "--interval", "100ms")
+	before := goleak.IgnoreCurrent()
+	w.ok("ps")
+	w.ok("ps", "--nodes")
+	w.ok("logs", "worker-1")
+	w.ok("top", "--once", "--interval", "100ms")
+	w.ok("up", "--dry-run")
+	w.run("drain", "worker-9")
+	goleak.VerifyNone(t, before)
+}
+
+func TestCompletionFromTheLiveCluster(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(1, 1)
+	r := w.ok("__complete", "drain", "worker-1", "")
+	if r.stdout != "worker-2\tdecode ready\n:36\n" {
+		t.Errorf("drain worker-1 <tab>: %q", r.stdout)
+	}
+	if r := w.ok("__complete", "logs", ""); !strings.HasPrefix(r.stdout, "worker-1\tprefill ready\nworker-2\t") {
+		t.Errorf("logs <tab>: %q", r.stdout)
+	}
+	if r := w.ok("__complete", "ps", "-c", ""); !strings.HasSuffix(r.stdout, ":4\n") {
+		t.Errorf("-c <tab>: %q", r.stdout)
+	}
+	// A cluster that does not answer is no reason to complain at a prompt.
+	if r := w.with(t.Context(), options{env: []string{"ETCD_ENDPOINTS=127.0.0.1:1"}}, "__complete", "drain", ""); r.code != 0 || r.stdout != ":36\n" {
+		t.Errorf("unreachable: %+v", r)
+	}
+}
