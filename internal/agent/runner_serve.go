@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
@@ -15,28 +16,67 @@ var errNotNeeded = errors.New("no longer needed")
 // serve runs the worker as long as the assignment says so. It returns nil when the
 // worker ended as asked, and an error when it failed.
 func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int) error {
-	w := worker.New(r.a.workerConfig(as, restarts, r.log))
+	wctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var w *worker.Worker
+	cfg := r.a.workerConfig(as, restarts, r.log)
+	cfg.LastWord = func(ctx context.Context, err error) {
+		st := outcome(wctx, w, err)
+		if st.State == cluster.StateDrained { // not before its lease is gone
+			st.State = cluster.StateDraining
+		}
+		if err := r.keepStatus(ctx, st); err != nil {
+			r.log.Debug("status not written", "error", err)
+		}
+	}
+	w = worker.New(cfg)
 	over := make(chan struct{})
 	r.mu.Lock()
 	r.w, r.over = w, over
 	r.mu.Unlock()
 
-	wctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(wctx) }()
 	err := r.direct(wctx, w, as, stop, ended)
 
-	last := w.Status()
-	if errors.Is(err, worker.ErrDrained) || errors.Is(context.Cause(wctx), errNotNeeded) {
-		last.State, last.Reason, err = cluster.StateDrained, "", nil
-	}
+	last := outcome(wctx, w, err)
 	r.mu.Lock()
 	r.w, r.last = nil, last
 	r.mu.Unlock()
 	close(over)
+	if last.State == cluster.StateDrained {
+		return nil
+	}
 	return err
 }
+
+// outcome is the status of a worker whose Run, under ctx, ended with err.
+func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerStatus {
+	st := w.Status()
+	st.InstanceID, st.LeaseTTLMS = 0, 0
+	if errors.Is(err, worker.ErrDrained) || errors.Is(context.Cause(ctx), errNotNeeded) {
+		st.State, st.Reason = cluster.StateDrained, ""
+	} else {
+		st.State, st.Reason = cluster.StateFailed, err.Error()
+		st.Restarts++
+	}
+	return st
+}
+
+// keepStatus moves the status of a worker that leaves from its lease to that of the
+// node, unless its successor on another node has written there already.
+func (r *runner) keepStatus(ctx context.Context, st cluster.WorkerStatus) error {
+	_, _, err := store.UpdateJSON(ctx, r.a.stores.store, cluster.StatusKey(r.a.cfg.Namespace, r.name),
+		func(now cluster.WorkerStatus, exists bool) (cluster.WorkerStatus, error) {
+			if exists && now.Node != st.Node {
+				return now, errMovedAway
+			}
+			return st, nil
+		}, store.WithLease(r.a.drt.ID()))
+	return err
+}
+
+var errMovedAway = errors.New("the worker runs on another node by now")
 
 // direct hands changes of the assignment to a worker until it has ended, and returns
 // what its Run returned.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,47 @@ func TestDrainAndResume(t *testing.T) {
 	resumed := n.reaches(cluster.StateReady)
 	if resumed.InstanceID == first.InstanceID || resumed.InstanceID == 0 || resumed.Drain != nil {
 		t.Errorf("resumed: %+v", resumed)
+	}
+}
+
+// Whoever watches a worker sees a status all the time, through failures, drain and
+// return: the key passes from lease to lease.
+func TestStatusIsNeverMissing(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	w, err := n.mem.Watch(t.Context(), cluster.StatusKey(n.cfg.Namespace, "worker-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := make(chan []cluster.State)
+	go func() {
+		var seen []cluster.State
+		for ev := range w.Events() {
+			switch ev.Type {
+			case store.Put:
+				st, err := store.DecodeJSON[cluster.WorkerStatus](ev.KV)
+				if err != nil {
+					t.Error(err)
+				}
+				seen = append(seen, st.State)
+			case store.Delete:
+				t.Errorf("the status is gone after %v", seen)
+			}
+		}
+		states <- seen
+	}()
+	n.loads.set(func(l *loads) { l.err = errors.New("out of luck") })
+	n.assign()
+	n.reaches(cluster.StateFailed)
+	n.loads.set(func(l *loads) { l.err = nil })
+	n.reaches(cluster.StateReady)
+	n.assign(desire(cluster.DesireDrain))
+	n.reaches(cluster.StateDrained)
+	n.assign(desire(cluster.DesireRun))
+	n.reaches(cluster.StateReady)
+	w.Close()
+	if seen := <-states; !slices.Contains(seen, cluster.StateFailed) || !slices.Contains(seen, cluster.StateDrained) {
+		t.Errorf("seen %v", seen)
 	}
 }
 

@@ -36,6 +36,11 @@ type Config struct {
 	// Load brings up the backend: it reports progress from 0 to 1.
 	Load func(ctx context.Context, progress func(float64)) (*Loaded, error)
 
+	// LastWord, if not nil, is told how the worker ended when it publishes nothing any
+	// more, just before its lease and with it its status key go. Whoever keeps the
+	// status from then on writes it here, so that watchers never see it missing.
+	LastWord func(ctx context.Context, err error)
+
 	Metrics *metrics.Registry
 	Log     *slog.Logger
 }

@@ -98,7 +98,12 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
-	back.Push("leave the cluster", func(ctx context.Context) error { return drt.Close(ctx) })
+	back.Push("leave the cluster", func(ctx context.Context) error {
+		if w.cfg.LastWord != nil {
+			w.cfg.LastWord(ctx, err)
+		}
+		return drt.Close(ctx)
+	})
 	w.drt.Store(drt)
 	// The status key went with the lost lease; write it under the new one.
 	drt.OnRelease(func(_, _ cluster.InstanceID) { w.board.update(func(*cluster.WorkerStatus) {}) })
