@@ -14,11 +14,11 @@ var ErrClosed = errors.New("closed")
 
 // Decode-only steps go before steps with prefill chunks, because a reader waits
 // for each of their tokens. To let prefill steps finish all the same, time spent
-// on decode steps while a prefill step waited earns it a share, which it may use
-// up before it yields again: under constant decode load a token takes at most a
-// fifth longer and prefill still gets a sixth of the device.
+// on decode steps while a prefill step waited is owed to it, and it may use that
+// up before it yields again: when both have work, each gets half of the device. A
+// smaller part for prefill makes tokens a little faster and everybody wait many
+// times longer for the first one.
 const (
-	prefillShare = 5 // one part for prefill to this many parts of decode
 	// minSlice is the earned time from which a prefill step goes first; below it
 	// the hand-over would cost more than the slice is worth.
 	minSlice = time.Millisecond
@@ -150,7 +150,7 @@ func (s *turns) accountLocked(now time.Time) {
 	case s.holder.prefill:
 		s.owed = max(0, s.owed-used)
 	case len(s.prefill) > 0:
-		s.owed += used / prefillShare
+		s.owed += used
 	}
 }
 
