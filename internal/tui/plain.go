@@ -150,7 +150,7 @@ func (p plainText) duration(d *time.Duration, round func(time.Duration) string) 
 	case p.o.Terminal:
 		return round(*d)
 	}
-	return d.String()
+	return d.Round(time.Millisecond).String()
 }
 
 func (p plainText) time(t time.Time) string {
