@@ -229,6 +229,33 @@ type deadQueue struct{ events.WorkQueue }
 
 func (deadQueue) Enqueue(context.Context, string, []byte) error { return events.ErrUnavailable }
 
+// A request whose message nobody fetched does not wait for its deadline once the
+// queue is out of reach.
+func TestQueueIsLost(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.start("worker-1", cluster.RolePrefill)
+	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.Queue, c.Bus = lostQueue{c.Queue}, lostBus{c.Bus} })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // half the deadline
+	defer cancel()
+	p := prompt(r, 100)
+	got := w.generate(ctx, "", request("a", p, 8))
+	check(t, got, p, 8)
+	if got.timing == nil || got.timing.Prefill != "local" || got.timing.PrefillWhy != "queue unreachable" {
+		t.Errorf("timing %+v", got.timing)
+	}
+}
+
+// lostQueue accepts messages that nobody gets.
+type lostQueue struct{ events.WorkQueue }
+
+func (lostQueue) Enqueue(context.Context, string, []byte) error { return nil }
+
+type lostBus struct{ events.Bus }
+
+func (lostBus) Connected() bool { return false }
+
 func TestGenerateRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.start("worker-1", cluster.RoleDecode)

@@ -168,7 +168,12 @@ var (
 	errNoPrefill     = errors.New("no prefill worker left")
 	errPrefillLost   = errors.New("prefill worker lost")
 	errPrefillFailed = errors.New("prefill worker failed")
+	errQueueLost     = fmt.Errorf("the message was not fetched: %w", events.ErrUnavailable)
 )
+
+// queueLookEvery is how often a decode worker makes sure that the queue with its
+// request is still reachable.
+const queueLookEvery = 250 * time.Millisecond
 
 // fallbackReason is the short form of an error that operators see in the router
 // pane.
@@ -199,11 +204,22 @@ func (w *Worker) requestPrefill(ctx context.Context, req protocol.RemotePrefillR
 	default:
 		defer w.forgetMessage(ctx, id)
 	}
-	for {
+	look := time.NewTicker(queueLookEvery)
+	defer look.Stop()
+	for started, unreachable := false, 0; ; {
 		select {
 		case n := <-wt.notices:
 			if n.Phase != protocol.PrefillStarted {
 				return n, checkNotice(n, req)
+			}
+			started = true
+		case <-look.C:
+			// Nobody fetches from a queue that is out of reach. One look may fall into
+			// a reconnect.
+			if started || w.cfg.Bus.Connected() {
+				unreachable = 0
+			} else if unreachable++; unreachable == 2 {
+				return protocol.PrefillNotice{}, errQueueLost
 			}
 		case err := <-wt.lost:
 			return protocol.PrefillNotice{}, err
