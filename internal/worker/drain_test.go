@@ -202,8 +202,8 @@ func TestClearKV(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Close()
-	clear := runtimetest.Client(t, w.c.Runtime(t, "operator"), "decode", cluster.EndpointClearKV)
-	s, err := clear.Call(t.Context(), clear.Instances()[0], "clear", nil, nil)
+	clearKV := runtimetest.Client(t, w.c.Runtime(t, "operator"), "decode", cluster.EndpointClearKV)
+	s, err := clearKV.Call(t.Context(), clearKV.Instances()[0], "clear", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
