@@ -4,6 +4,7 @@ export CGO_ENABLED = 0
 TIMEOUT  ?= 10m
 FUZZTIME ?= 30s
 BENCH    ?= .
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The race detector costs a factor of ten: it runs where goroutines share memory.
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
@@ -25,9 +26,8 @@ test: ## run all tests
 race: ## run the tests of packages with concurrency under the race detector
 	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)
 
-lint: ## vet, staticcheck, golangci-lint
-	go vet ./... && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
-	go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
+lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
+	go run $(GOLANGCI) run
 
 bench: ## measure this build on this machine, into docs/benchmarks.md
 	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod

@@ -99,7 +99,7 @@ func (r *runner) status() cluster.WorkerStatus {
 // run follows the assignment until it is gone or ctx ends.
 func (r *runner) run(ctx context.Context) {
 	defer close(r.done)
-	defer r.file.Close()
+	defer func() { _ = r.file.Close() }() // every record was written when it was logged
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {

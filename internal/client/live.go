@@ -64,7 +64,7 @@ func (c *Cluster) Live(ctx context.Context, opts LiveOptions) (*Live, error) {
 	l.cancel = cancel
 	if l.bus != nil {
 		if err := l.listen(run); err != nil {
-			l.Close()
+			_ = l.Close() // err says what failed
 			return nil, err
 		}
 	}

@@ -40,7 +40,7 @@ func Main(args []string, stdout io.Writer, stderr *os.File) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "dynamod: %v\n", err)
+	_, _ = fmt.Fprintf(stderr, "dynamod: %v\n", err) // there is nobody else to tell
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
@@ -87,8 +87,8 @@ loopback only, unless their listeners are configured.`,
 			if where == "" {
 				where = "no file, defaults and environment"
 			}
-			fmt.Fprintf(stdout, "configuration is valid (%s)\n", where)
-			return nil
+			_, err := fmt.Fprintf(stdout, "configuration is valid (%s)\n", where)
+			return err
 		}
 		return run(cfg, origins, stderr)
 	}

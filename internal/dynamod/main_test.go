@@ -158,7 +158,7 @@ func TestCommandLine(t *testing.T) {
 		return path
 	}
 	good := file("good.yaml", "node:\n  name: gpu-7\n")
-	badFile := file("bad.yaml", "node:\n  nmae: gpu-7\n")
+	badFile := file("bad.yaml", "node:\n  naem: gpu-7\n")
 	for _, tc := range []struct {
 		name           string
 		args           []string
@@ -169,7 +169,7 @@ func TestCommandLine(t *testing.T) {
 		{"help", []string{"--help"}, 0, "--check-config", ""},
 		{"check", []string{"--check-config"}, 0, "configuration is valid (no file, defaults and environment)\n", ""},
 		{"check a file", []string{"--check-config", "--config", good}, 0, "configuration is valid (" + good + ")\n", ""},
-		{"check a bad file", []string{"--check-config", "--config", badFile}, 2, "", "nmae"},
+		{"check a bad file", []string{"--check-config", "--config", badFile}, 2, "", "naem"},
 		{"no such file", []string{"--config", filepath.Join(dir, "missing.yaml")}, 2, "", "no such configuration file"},
 		{"unknown flag", []string{"--fast"}, 2, "", "unknown flag: --fast"},
 		{"bad value", []string{"--frontend-port", "70000"}, 2, "", "frontend"},

@@ -200,10 +200,14 @@ type natsLogger struct {
 func (l *natsLogger) Noticef(string, ...any) {}
 
 // Warnf logs a warning.
-func (l *natsLogger) Warnf(format string, v ...any) { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *natsLogger) Warnf(format string, v ...any) {
+	l.log.Warn("embedded nats warns", "text", fmt.Sprintf(format, v...))
+}
 
 // Errorf logs an error.
-func (l *natsLogger) Errorf(format string, v ...any) { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l *natsLogger) Errorf(format string, v ...any) {
+	l.log.Error("embedded nats reports an error", "error", fmt.Sprintf(format, v...))
+}
 
 // Fatalf reports that the server cannot go on; nobody's process ends.
 func (l *natsLogger) Fatalf(format string, v ...any) {

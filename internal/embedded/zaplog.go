@@ -74,6 +74,7 @@ func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	case entry.Level >= zapcore.ErrorLevel:
 		level = slog.LevelError
 	}
+	//nolint:sloglint // the messages are constants of etcd
 	c.log.LogAttrs(context.Background(), level, entry.Message, attrs(fields)...)
 	return nil
 }

@@ -188,7 +188,7 @@ func (p *puller) ask() error {
 // given back.
 func (p *puller) close() {
 	if p.sub.Drain() != nil {
-		p.sub.Unsubscribe()
+		_ = p.sub.Unsubscribe() // fails when the connection is closed, and all subscriptions with it
 		return
 	}
 	timer := time.NewTimer(drainTimeout)
@@ -196,6 +196,6 @@ func (p *puller) close() {
 	select {
 	case <-p.closed:
 	case <-timer.C:
-		p.sub.Unsubscribe()
+		_ = p.sub.Unsubscribe() // as above
 	}
 }

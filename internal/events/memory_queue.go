@@ -170,7 +170,7 @@ func (q *MemoryQueue) Consume(ctx context.Context, concurrency int, h func(conte
 		slots.Go(func() {
 			for w := q.pull(ctx); w != nil; w = q.pull(ctx) {
 				if w.attempt > q.cfg.MaxDeliver {
-					w.term("not acknowledged")
+					_ = w.term("not acknowledged") // fails when the queue is gone; so does the next pull
 					continue
 				}
 				d := &Delivery{ID: w.it.id, Body: slices.Clone(w.it.body), Attempt: w.attempt, op: w}

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"errors"
 	"math/big"
 	"strings"
 )
@@ -50,7 +51,8 @@ func (r *run) item(obj, key Value) (Value, bool, error) {
 		return nil, false, obj.fail()
 	case *Dict:
 		v, ok, err := r.lookup(obj, key)
-		if _, isType := err.(*RenderError); isType {
+		var failed *RenderError
+		if errors.As(err, &failed) {
 			return nil, false, nil
 		}
 		return v, ok, err

@@ -70,15 +70,13 @@ func limitErrorf(format string, args ...any) error {
 
 // locate fills in where an error happened, unless an inner statement did.
 func locate(err error, template string, line int) error {
-	switch e := err.(type) {
-	case *RenderError:
-		if e.Line == 0 {
-			e.Template, e.Line = template, line
-		}
-	case *RaiseError:
-		if e.Line == 0 {
-			e.Template, e.Line = template, line
-		}
+	var failed *RenderError
+	if errors.As(err, &failed) && failed.Line == 0 {
+		failed.Template, failed.Line = template, line
+	}
+	var raised *RaiseError
+	if errors.As(err, &raised) && raised.Line == 0 {
+		raised.Template, raised.Line = template, line
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func writeBuiltin(parent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }() // what stays is a leftover to the next call
 	if err := files.writeDir(tmp); err != nil {
 		return "", err
 	}

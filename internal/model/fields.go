@@ -22,7 +22,7 @@ type fields struct {
 func parseFields(path string, content []byte) (fields, error) {
 	f := fields{path: path, err: new(error)}
 	if err := json.Unmarshal(content, &f.raw); err != nil {
-		return f, fmt.Errorf("read %s: %w: not a JSON object: %v", path, ErrConfig, err)
+		return f, fmt.Errorf("read %s: %w: not a JSON object: %w", path, ErrConfig, err)
 	}
 	if f.raw == nil {
 		return f, fmt.Errorf("read %s: %w: not a JSON object", path, ErrConfig)

@@ -94,7 +94,7 @@ func readTokenLimit(content []byte, vocab int) (int, error) {
 		} `json:"model"`
 	}
 	bad := func(err error) (int, error) {
-		return 0, fmt.Errorf("read %s: %w: %v", TokenizerName, ErrConfig, err)
+		return 0, fmt.Errorf("read %s: %w: %w", TokenizerName, ErrConfig, err)
 	}
 	if err := json.Unmarshal(content, &file); err != nil {
 		return bad(err)

@@ -24,19 +24,19 @@ func openFolder(dir string) (folder, error) {
 	if err != nil {
 		return folder{}, err
 	}
-	real, err := filepath.EvalSymlinks(abs)
+	target, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return folder{}, err
 	}
-	info, err := os.Stat(real)
+	info, err := os.Stat(target)
 	if err != nil {
 		return folder{}, err
 	}
 	if !info.IsDir() {
 		return folder{}, fmt.Errorf("%s is not a folder", dir)
 	}
-	f := folder{dir: real, roots: []string{real}}
-	if snapshots := filepath.Dir(real); filepath.Base(snapshots) == "snapshots" {
+	f := folder{dir: target, roots: []string{target}}
+	if snapshots := filepath.Dir(target); filepath.Base(snapshots) == "snapshots" {
 		repo := filepath.Dir(snapshots)
 		if strings.HasPrefix(filepath.Base(repo), "models--") {
 			f.roots = append(f.roots, filepath.Join(repo, "blobs"))
@@ -52,16 +52,17 @@ func (f folder) resolve(name string) (string, error) {
 	if _, err := os.Lstat(path); err != nil {
 		return "", err
 	}
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
+		//nolint:errorlint // a link to nowhere must not look like a file that is missing
 		return "", fmt.Errorf("open %s: link cannot be followed: %s", name, err)
 	}
 	for _, root := range f.roots {
-		if rel, err := filepath.Rel(root, real); err == nil && filepath.IsLocal(rel) {
-			return real, nil
+		if rel, err := filepath.Rel(root, target); err == nil && filepath.IsLocal(rel) {
+			return target, nil
 		}
 	}
-	return "", fmt.Errorf("open %s: %w: it is at %s", name, ErrOutside, real)
+	return "", fmt.Errorf("open %s: %w: it is at %s", name, ErrOutside, target)
 }
 
 // read returns a small file, nil when it does not exist.

@@ -10,6 +10,7 @@ import (
 // MemType says what kind of memory a region is; values as in NIXL.
 type MemType uint8
 
+// The kinds of memory.
 const (
 	DRAM MemType = 0
 	VRAM MemType = 1
@@ -38,6 +39,7 @@ func (m MemType) String() string {
 // Op is the direction of a transfer, seen from the agent that posts it.
 type Op uint8
 
+// The directions of a transfer.
 const (
 	Read  Op = 0 // remote memory into local memory
 	Write Op = 1 // local memory into remote memory

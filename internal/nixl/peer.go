@@ -13,6 +13,7 @@ import (
 // PeerState is what an agent knows of a peer.
 type PeerState uint8
 
+// The states of a peer.
 const (
 	PeerLoaded  PeerState = iota + 1 // metadata is loaded, transfers may be posted
 	PeerFailed                       // the connection broke; load its metadata again

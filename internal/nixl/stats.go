@@ -8,6 +8,7 @@ import (
 // RefuseReason says why this agent rejected what a peer sent.
 type RefuseReason uint8
 
+// The reasons to reject.
 const (
 	RefusedNoTicket      RefuseReason = iota // access without a ticket
 	RefusedUnknownTicket                     // never opened, or revoked or expired before

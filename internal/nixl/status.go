@@ -12,6 +12,7 @@ import (
 // wrapped around them and errors.Is finds them.
 type Status int8
 
+// The states and outcomes of a transfer.
 const (
 	InProgress          Status = 1   // posted, not finished
 	Success             Status = 0   // data and notification have arrived

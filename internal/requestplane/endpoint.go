@@ -171,7 +171,7 @@ func remoteError(ctx context.Context, err error) *RemoteError {
 	}
 	kind := KindInternal
 	switch {
-	case context.Cause(ctx) == ErrTimeout && (errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded)):
+	case errors.Is(context.Cause(ctx), ErrTimeout) && (errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded)):
 		kind = KindTimeout
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
 		kind = KindCancelled

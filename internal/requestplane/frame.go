@@ -208,7 +208,7 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 			return typ, payload, err
 		}
 		if err := f.fill(); err != nil {
-			if err == io.EOF && f.w > f.r {
+			if errors.Is(err, io.EOF) && f.w > f.r {
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, nil, err

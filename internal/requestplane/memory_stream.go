@@ -43,8 +43,8 @@ func newMemoryStream(ctx context.Context, c *MemoryClient, s *MemoryServer) *mem
 	st.left, st.leave = context.WithCancelCause(context.Background())
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	stopCtx := context.AfterFunc(ctx, func() { st.end(context.Cause(ctx), ErrStopped) })
-	stopClient := context.AfterFunc(c.ctx, func() { st.end(ErrClientClosed, ErrClientGone) })
+	stopCtx := context.AfterFunc(ctx, func() { _ = st.end(context.Cause(ctx), ErrStopped) })
+	stopClient := context.AfterFunc(c.ctx, func() { _ = st.end(ErrClientClosed, ErrClientGone) })
 	st.stop = func() { stopCtx(); stopClient() }
 	return st
 }
@@ -129,7 +129,7 @@ func (st *memoryStream) ended() error {
 }
 
 // end makes err the final result, unless there is one, tells the handler, and
-// returns the final result.
+// returns the final result, which is for callers of Recv.
 func (st *memoryStream) end(err, why error) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -142,4 +142,4 @@ func (st *memoryStream) end(err, why error) error {
 }
 
 // Close implements [Stream].
-func (st *memoryStream) Close() { st.end(ErrStreamClosed, ErrStopped) }
+func (st *memoryStream) Close() { _ = st.end(ErrStreamClosed, ErrStopped) }

@@ -33,7 +33,7 @@ func newTCPStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *tcpS
 	// Ctx may end while AfterFunc returns: stop is guarded like final.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stop = context.AfterFunc(ctx, func() { s.end(context.Cause(ctx)) })
+	s.stop = context.AfterFunc(ctx, func() { _ = s.end(context.Cause(ctx)) })
 	return s
 }
 
@@ -121,7 +121,7 @@ func (s *tcpStream) ended() error {
 }
 
 // end makes err the final result, unless there is one, frees the stream, and
-// returns the final result.
+// returns the final result, which is for callers of Recv.
 func (s *tcpStream) end(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,4 +139,4 @@ func (s *tcpStream) end(err error) error {
 }
 
 // Close implements [Stream].
-func (s *tcpStream) Close() { s.end(ErrStreamClosed) }
+func (s *tcpStream) Close() { _ = s.end(ErrStreamClosed) }

@@ -189,7 +189,7 @@ func (c *Client) Changed() <-chan struct{} { return c.changed }
 // cannot be reached, why, and when the next attempt is due; see
 // [store.Watcher.Stale].
 //
-//lint:ignore ST1008 the order is that of the question: since when, why, until when
+//nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (c *Client) Stale() (since time.Time, err error, next time.Time) {
 	return c.found.Stale()
 }

@@ -41,7 +41,7 @@ func newHealth() *health {
 
 // trouble returns since when etcd has not answered, why, and the next attempt.
 //
-//lint:ignore ST1008 the order is that of the question: since when, why, until when
+//nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (h *health) trouble() (since time.Time, err error, next time.Time) {
 	if h == nil {
 		return time.Time{}, nil, time.Time{}

@@ -29,7 +29,7 @@ func (e *Etcd) Watch(ctx context.Context, prefix string) (*Watcher, error) {
 		return nil, err
 	}
 	w, err := newWatcher(ctx, e.life, all, rev, e.health.trouble, func(ctx context.Context, w *Watcher) {
-		e.follow(ctx, w, prefix, rev, epoch)
+		e.follow(ctx, epoch, w, prefix, rev)
 	})
 	if err != nil {
 		return nil, e.explain(ctx, "watch", prefix, err)
@@ -40,9 +40,9 @@ func (e *Etcd) Watch(ctx context.Context, prefix string) (*Watcher, error) {
 // follow feeds w from rev on until ctx ends. Whatever ends a stream, be it a
 // compaction, a member without a leader or a new epoch, leads to a fresh
 // listing and a new stream from there, so that nothing can be missed.
-func (e *Etcd) follow(ctx context.Context, w *Watcher, prefix string, rev Revision, epoch context.Context) {
+func (e *Etcd) follow(ctx, epoch context.Context, w *Watcher, prefix string, rev Revision) {
 	for {
-		reason := e.stream(ctx, w, prefix, rev, epoch)
+		reason := e.stream(ctx, epoch, w, prefix, rev)
 		if ctx.Err() != nil {
 			return
 		}
@@ -69,7 +69,7 @@ func (e *Etcd) follow(ctx context.Context, w *Watcher, prefix string, rev Revisi
 }
 
 // stream passes on events after rev until the stream ends and returns why.
-func (e *Etcd) stream(ctx context.Context, w *Watcher, prefix string, rev Revision, epoch context.Context) error {
+func (e *Etcd) stream(ctx, epoch context.Context, w *Watcher, prefix string, rev Revision) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(epoch, func() { cancel(errEpoch) })()

@@ -85,7 +85,7 @@ func (p *Prefix[T]) Changed() <-chan struct{} { return p.changed }
 
 // Stale is [Watcher.Stale] of the watch behind the map.
 //
-//lint:ignore ST1008 the order is that of the question: since when, why, until when
+//nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (p *Prefix[T]) Stale() (since time.Time, err error, next time.Time) {
 	return p.watcher.Stale()
 }

@@ -40,10 +40,10 @@ func TestEtcdStreamBehindCompaction(t *testing.T) {
 	}
 
 	w, err := newWatcher(ctx, e.life, nil, 1, nil, func(ctx context.Context, w *Watcher) {
-		if err := e.stream(ctx, w, "p/", 1, e.health.current()); err == nil || reasonOf(err) != reasonOf(rpctypes.ErrCompacted) {
+		if err := e.stream(ctx, e.health.current(), w, "p/", 1); err == nil || reasonOf(err) != reasonOf(rpctypes.ErrCompacted) {
 			t.Errorf("stream ended with %v, want %v", err, rpctypes.ErrCompacted)
 		}
-		e.follow(ctx, w, "p/", 1, e.health.current())
+		e.follow(ctx, e.health.current(), w, "p/", 1)
 	})
 	if err != nil {
 		t.Fatal(err)

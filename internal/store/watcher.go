@@ -86,7 +86,7 @@ func (w *Watcher) Close() {
 // reached, why, and when the next attempt is due. A zero since means that the
 // watch is current.
 //
-//lint:ignore ST1008 the order is that of the question: since when, why, until when
+//nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (w *Watcher) Stale() (since time.Time, err error, next time.Time) {
 	w.mu.Lock()
 	t := w.own

@@ -68,7 +68,7 @@ func (b *symbolBuf) trim() {
 	}
 }
 
-// merge joins neighbouring symbols, always by the merge of lowest rank and the
+// merge joins neighboring symbols, always by the merge of lowest rank and the
 // leftmost of equal ones, until none applies, and appends the result to dst.
 func (b *symbolBuf) merge(merges *pairTable, dst []uint32) []uint32 {
 	switch n := len(b.ids); {
@@ -129,7 +129,7 @@ func (b *symbolBuf) mergeLong(merges *pairTable, dst []uint32) []uint32 {
 		}
 	}
 	next[n-1] = -1
-	const gone = -2 // in prev: joined to its left neighbour
+	const gone = -2 // in prev: joined to its left neighbor
 	heap.init()
 	for len(heap) > 0 {
 		top := heap.pop()

@@ -70,7 +70,7 @@ func (s charSet) atom() string {
 	return body
 }
 
-// difference recognises A&&[^B], for which the target dialect has a fast form.
+// difference recognizes A&&[^B], for which the target dialect has a fast form.
 func (s charSet) difference() (a, b string, ok bool) {
 	if len(s.operands) != 2 || len(s.operands[0].nested) > 0 {
 		return "", "", false

@@ -13,7 +13,7 @@ const (
 	isolated                           // pieces of their own
 	mergedWithPrevious                 // end of the piece before
 	mergedWithNext                     // beginning of the piece after
-	contiguous                         // neighbouring matches form one piece
+	contiguous                         // neighboring matches form one piece
 )
 
 func parseBehavior(name string) (behavior, error) {

@@ -29,7 +29,7 @@ type model interface {
 }
 
 // Encode returns the ids of text. Added tokens written in the text, special
-// ones included, are recognised; addSpecial makes the post-processor add its
+// ones included, are recognized; addSpecial makes the post-processor add its
 // own, such as a first token. Text that is not UTF-8 counts as having U+FFFD in
 // place of each maximal ill-formed part.
 //

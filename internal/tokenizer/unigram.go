@@ -141,7 +141,7 @@ func (u *unigram) encode(e *encoder, s string) {
 			e.ids = append(e.ids, uint32(p.id))
 			continue
 		}
-		for i > 0 && int64(path[i-1].id) == u.unknown { // neighbouring unknowns are one
+		for i > 0 && int64(path[i-1].id) == u.unknown { // neighboring unknowns are one
 			i--
 			p.end = path[i].end
 		}

@@ -8,7 +8,7 @@
 // it returns. The model is touched only by the program's own loop: commands do
 // the waiting and the I/O and report by message, so that drawing reads fields
 // alone and knows neither a clock nor a file. Layout, key map and columns are
-// data; colours, glyphs and cells live in one place each. The functions without a
+// data; colors, glyphs and cells live in one place each. The functions without a
 // terminal are safe to call at the same time.
 //
 // It deliberately fetches nothing itself, keeps no history beyond the newest

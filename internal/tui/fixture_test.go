@@ -201,7 +201,7 @@ type screen struct {
 	src *fakeSource
 }
 
-// newScreen is a screen of the given size that shows s, with colour off.
+// newScreen is a screen of the given size that shows s, with color off.
 func newScreen(t *testing.T, s cluster.Snapshot, w, h int, opts Options) *screen {
 	t.Helper()
 	opts.Now = noon

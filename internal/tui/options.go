@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Color says whether to use colour.
+// Color says whether to use color.
 type Color int
 
 const (
 	// ColorAuto asks the terminal and the environment: NO_COLOR, CLICOLOR, TERM.
 	ColorAuto Color = iota
-	// ColorNever draws without colour; on a terminal weight and inversion stay.
+	// ColorNever draws without color; on a terminal weight and inversion stay.
 	ColorNever
-	// ColorAlways draws in colour whatever the environment says.
+	// ColorAlways draws in color whatever the environment says.
 	ColorAlways
 )
 
@@ -25,7 +25,7 @@ const (
 	ThemeAuto  = "auto"  // follows the ground of the terminal
 	ThemeDark  = "dark"  // for dark grounds
 	ThemeLight = "light" // for light grounds
-	ThemeMono  = "mono"  // weight and inversion instead of colour
+	ThemeMono  = "mono"  // weight and inversion instead of color
 )
 
 // Themes lists the values of [Options.Theme].

@@ -79,7 +79,7 @@ func WriteTable(w io.Writer, s cluster.Snapshot, o TableOptions) error {
 	return nil
 }
 
-func (t Table) write(w io.Writer, aligned bool) {
+func (t Table) write(w *bufio.Writer, aligned bool) {
 	rows := append([][]string{t.Columns}, t.Rows...)
 	widths := make([]int, len(t.Columns))
 	for _, r := range rows {

@@ -21,7 +21,7 @@ const (
 	heading        // column titles
 	keyName        // keys in the footer, in dialogs and in help
 	disabled       // what cannot be done now
-	prefill        // role colours
+	prefill        // role colors
 	decode
 	good
 	warn
@@ -39,7 +39,7 @@ const (
 	markCount         // combinations of marks
 )
 
-// sgr is what switches a look on and off again; both are empty without colour.
+// sgr is what switches a look on and off again; both are empty without color.
 type sgr struct{ on, off string }
 
 // theme holds the escape sequences of every style, worked out once.
@@ -48,7 +48,7 @@ type theme struct {
 }
 
 // The palette is Okabe and Ito's, which stays apart in the common forms of
-// colour blindness. Light grounds get darker variants of the light colours.
+// color blindness. Light grounds get darker variants of the light colors.
 func adaptive(dark, dark256, dark16, light, light256, light16 string) lipgloss.CompleteAdaptiveColor {
 	return lipgloss.CompleteAdaptiveColor{
 		Dark:  lipgloss.CompleteColor{TrueColor: dark, ANSI256: dark256, ANSI: dark16},
@@ -57,10 +57,10 @@ func adaptive(dark, dark256, dark16, light, light256, light16 string) lipgloss.C
 }
 
 // newTheme works out the looks for a renderer. Mono uses weight and inversion
-// alone, never a colour.
+// alone, never a color.
 func newTheme(r *lipgloss.Renderer, mono bool) *theme {
 	base := func() lipgloss.Style { return r.NewStyle() }
-	colour := func(c lipgloss.TerminalColor) lipgloss.Style {
+	color := func(c lipgloss.TerminalColor) lipgloss.Style {
 		if mono {
 			return base()
 		}
@@ -71,15 +71,15 @@ func newTheme(r *lipgloss.Renderer, mono bool) *theme {
 	styles[dim] = base().Faint(true)
 	styles[strong] = base().Bold(true)
 	styles[border] = base().Faint(true)
-	styles[focused] = colour(adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6")).Bold(true)
+	styles[focused] = color(adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6")).Bold(true)
 	styles[heading] = base().Faint(true)
-	styles[keyName] = colour(adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6")).Bold(true)
+	styles[keyName] = color(adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6")).Bold(true)
 	styles[disabled] = base().Faint(true)
-	styles[prefill] = colour(adaptive("#0072B2", "32", "12", "#0072B2", "25", "4"))
-	styles[decode] = colour(adaptive("#E69F00", "178", "11", "#9A6A00", "94", "3"))
-	styles[good] = colour(adaptive("#009E73", "36", "10", "#007A59", "29", "2"))
-	styles[warn] = colour(adaptive("#F0E442", "227", "11", "#7D6F00", "58", "3")).Bold(mono)
-	styles[bad] = colour(adaptive("#D55E00", "166", "9", "#B24A00", "130", "1")).Bold(true)
+	styles[prefill] = color(adaptive("#0072B2", "32", "12", "#0072B2", "25", "4"))
+	styles[decode] = color(adaptive("#E69F00", "178", "11", "#9A6A00", "94", "3"))
+	styles[good] = color(adaptive("#009E73", "36", "10", "#007A59", "29", "2"))
+	styles[warn] = color(adaptive("#F0E442", "227", "11", "#7D6F00", "58", "3")).Bold(mono)
+	styles[bad] = color(adaptive("#D55E00", "166", "9", "#B24A00", "130", "1")).Bold(true)
 	styles[chosen] = base().Reverse(true).Bold(true)
 
 	ground := adaptive("#2B3440", "237", "8", "#DCE6EE", "254", "7")
@@ -117,7 +117,7 @@ func splitSGR(rendered string) sgr {
 // plainTheme has no escape sequences at all.
 func plainTheme() *theme { return &theme{} }
 
-// themeFor chooses the look for an output. NO_COLOR takes colour away, not
+// themeFor chooses the look for an output. NO_COLOR takes color away, not
 // weight and inversion: on a terminal it means the mono theme.
 func themeFor(o Options, out io.Writer) *theme {
 	if o.Color == ColorNever && out == nil {

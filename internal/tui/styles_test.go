@@ -9,7 +9,7 @@ import (
 	"github.com/muesli/termenv"
 )
 
-func coloured(t *testing.T, profile termenv.Profile, dark, mono bool) string {
+func colored(t *testing.T, profile termenv.Profile, dark, mono bool) string {
 	t.Helper()
 	r := lipgloss.NewRenderer(io.Discard)
 	r.SetColorProfile(profile)
@@ -21,20 +21,20 @@ func coloured(t *testing.T, profile termenv.Profile, dark, mono bool) string {
 
 func TestThemes(t *testing.T) {
 	const prefillRGB, decodeRGB = "38;2;0;113;178", "38;2;230;159;0"
-	dark := coloured(t, termenv.TrueColor, true, false)
+	dark := colored(t, termenv.TrueColor, true, false)
 	if !strings.Contains(dark, prefillRGB) || !strings.Contains(dark, decodeRGB) {
-		t.Error("the dark theme lacks the role colours")
+		t.Error("the dark theme lacks the role colors")
 	}
-	light := coloured(t, termenv.TrueColor, false, false)
+	light := colored(t, termenv.TrueColor, false, false)
 	if light == dark {
 		t.Error("light and dark grounds look the same")
 	}
-	if basic := coloured(t, termenv.ANSI, true, false); strings.Contains(basic, "38;") {
-		t.Error("a 16-colour terminal gets more colours")
+	if basic := colored(t, termenv.ANSI, true, false); strings.Contains(basic, "38;") {
+		t.Error("a 16-color terminal gets more colors")
 	}
-	mono := coloured(t, termenv.TrueColor, true, true)
+	mono := colored(t, termenv.TrueColor, true, true)
 	if strings.Contains(mono, "38;") || strings.Contains(mono, "48;") {
-		t.Error("the mono theme uses colour")
+		t.Error("the mono theme uses color")
 	}
 	if !strings.Contains(mono, "\x1b[") {
 		t.Error("the mono theme has no weight at all")
@@ -43,7 +43,7 @@ func TestThemes(t *testing.T) {
 		checkShape(t, view, 100, 30)
 		for i, l := range strings.Split(view, "\n") {
 			if at := strings.LastIndex(l, "\x1b["); at >= 0 && !strings.HasPrefix(l[at:], "\x1b[0m") {
-				t.Errorf("%s: line %d leaves its colour on: %q", name, i, l)
+				t.Errorf("%s: line %d leaves its color on: %q", name, i, l)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func TestColorOptions(t *testing.T) {
 	th := themeFor(Options{}, io.Discard)
 	for _, look := range th.looks {
 		if strings.Contains(look[0].on, "38;") || strings.Contains(look[0].on, ";3") || strings.Contains(look[0].on, "[3") {
-			t.Errorf("NO_COLOR still has colour: %q", look[0].on)
+			t.Errorf("NO_COLOR still has color: %q", look[0].on)
 		}
 	}
 	if th.looks[plain][markSelected].on == "" {
@@ -91,9 +91,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-func TestRenderInColour(t *testing.T) {
+func TestRenderInColor(t *testing.T) {
 	if view := Render(labSnapshot(), 100, 30, Options{Color: ColorAlways, Theme: ThemeDark}); !strings.Contains(view, "\x1b[") {
-		t.Error("no colour although it was asked for")
+		t.Error("no color although it was asked for")
 	}
 	if view := Render(labSnapshot(), 100, 30, Options{View: "queue", Zoom: true}); !strings.Contains(view, "›3 queue depth") {
 		t.Errorf("wrong pane:\n%s", view)

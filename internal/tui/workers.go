@@ -27,7 +27,7 @@ func stateWord(w *cluster.Worker) string {
 	return string(w.State)
 }
 
-// stateLook is the glyph and the colour of a state.
+// stateLook is the glyph and the color of a state.
 func stateLook(g *glyphSet, s cluster.State) (string, style) {
 	switch s {
 	case cluster.StateReady:

@@ -21,7 +21,7 @@ type step struct {
 	f    func(context.Context) error
 }
 
-// Push adds a step; what completes the sentence "could not ...".
+// Push adds a step; what names it in the log, as an imperative: "close the store".
 func (s *Stack) Push(what string, f func(context.Context) error) {
 	s.steps = append(s.steps, step{what, f})
 }
@@ -45,7 +45,7 @@ func (s step) run(limit time.Duration, log *slog.Logger) {
 	defer time.AfterFunc(limit+slow, func() { log.Error("stopping waits for a step", "step", s.what, "limit", limit) }).Stop()
 	begin := time.Now()
 	if err := s.f(ctx); err != nil {
-		log.Warn("could not "+s.what, "error", err)
+		log.Warn("step failed while stopping", "step", s.what, "error", err)
 	}
 	if took := time.Since(begin); took > slow {
 		log.Info("slow step while stopping", "step", s.what, "took", took)

@@ -203,8 +203,8 @@ func TestClearKV(t *testing.T) {
 	}
 	defer sub.Close()
 	check(t, w.generate(t.Context(), "", request("a", p, 3)), p, 3)
-	clear := runtimetest.Client(t, w.c.Runtime(t, "operator"), "decode", cluster.EndpointClearKV)
-	s, err := clear.Call(t.Context(), clear.Instances()[0], "clear", nil, nil)
+	clearKV := runtimetest.Client(t, w.c.Runtime(t, "operator"), "decode", cluster.EndpointClearKV)
+	s, err := clearKV.Call(t.Context(), clearKV.Instances()[0], "clear", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

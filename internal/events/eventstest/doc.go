@@ -1,4 +1,4 @@
-// Package eventstest holds the behaviour every event bus and every work queue
+// Package eventstest holds the behavior every event bus and every work queue
 // must show.
 //
 // Start with [RunBus] and [RunQueue], which the tests of an implementation call.

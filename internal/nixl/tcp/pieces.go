@@ -7,10 +7,10 @@ type pieces struct {
 	off  int // inside of it
 }
 
-// take returns the memory of the next bytes, at most n bytes and max pieces, and
+// take returns the memory of the next bytes, at most n bytes and limit pieces, and
 // moves behind it.
-func (p *pieces) take(n uint64, max int) (out [][]byte, got uint64) {
-	for n > 0 && len(out) < max && p.seg < len(p.segs) {
+func (p *pieces) take(n uint64, limit int) (out [][]byte, got uint64) {
+	for n > 0 && len(out) < limit && p.seg < len(p.segs) {
 		b := p.head(n)
 		out = append(out, b)
 		got += uint64(len(b))

@@ -1,4 +1,4 @@
-// Package storetest is the behaviour that every [store.Store] must show, as a
+// Package storetest is the behavior that every [store.Store] must show, as a
 // test suite, with the small helpers that tests of stores share.
 //
 // Start with [Run]. Nothing here is used outside of tests.

@@ -35,7 +35,7 @@ func (l learned) wholeWords() map[string]int {
 	return counts
 }
 
-// learn finds n merges: again and again the most frequent pair of neighbouring
+// learn finds n merges: again and again the most frequent pair of neighboring
 // tokens becomes a new token. Equal counts go to the pair that is first in the
 // alphabet, so the result depends on the text alone.
 func learn(text string, n int) (learned, error) {
