@@ -38,6 +38,8 @@ type registry struct {
 	metrics *metrics.Frontend
 	moves   int // migration limit, shown beside the limits of a model
 	cards   *store.Prefix[cardAt]
+	desired *store.Prefix[cluster.Topology] // what shall be served, for models that nobody serves yet
+	topoKey string
 	files   *runtime.Client
 
 	models atomic.Pointer[map[string]*servedModel]
@@ -64,6 +66,11 @@ func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	cards, err := store.WatchPrefix(ctx, f.cfg.DRT.Store(), cluster.CardPrefix(f.cfg.DRT.Namespace()), decodeCard, f.log)
 	if err != nil {
 		return nil, fmt.Errorf("watch model cards: %w", err)
+	}
+	r.topoKey = cluster.TopologyKey(f.cfg.DRT.Namespace())
+	if r.desired, err = store.WatchPrefix(ctx, f.cfg.DRT.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log); err != nil {
+		cards.Close()
+		return nil, fmt.Errorf("watch the topology: %w", err)
 	}
 	r.cards = cards
 	return r, nil
@@ -224,4 +231,14 @@ func (r *registry) list() []*servedModel {
 // known reports whether there is a model of that name, for metric labels.
 func (r *registry) known(name string) bool { return r.find(name) != nil }
 
-func (r *registry) close() { r.cards.Close() }
+// expected reports whether a model of that name is to be served here, though no
+// worker may do so at the moment: all of them start, or are drained.
+func (r *registry) expected(name string) bool {
+	t, ok := r.desired.Get(r.topoKey)
+	return ok && t.Decode > 0 && t.Model.Name == name
+}
+
+func (r *registry) close() {
+	r.cards.Close()
+	r.desired.Close()
+}

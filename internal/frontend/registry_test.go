@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 func TestModelAppearsAndDisappears(t *testing.T) {
@@ -46,6 +47,30 @@ func TestModelAppearsAndDisappears(t *testing.T) {
 			t.Errorf("round %d: the gauge of a model that is gone is %v", round, got)
 		}
 	}
+}
+
+// A model that is declared exists, though nobody can serve it yet: clients try again.
+func TestDeclaredModelWithoutWorkers(t *testing.T) {
+	w := newWorld(t)
+	f := w.frontend()
+	topology := cluster.Topology{Model: cluster.ModelSpec{Name: testModel}, Decode: 1}
+	if _, err := store.PutJSON(t.Context(), w.c.Store, cluster.TopologyKey(cluster.DefaultNamespace), topology); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the model is known", func() bool {
+		status, _ := f.get("/v1/models/" + testModel)
+		return status == http.StatusServiceUnavailable
+	})
+	resp := f.post("/v1/chat/completions", chatBody(nil))
+	if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(e.Error.Message, testModel) {
+		t.Errorf("status %d, headers %v, %+v", resp.StatusCode, resp.Header, e)
+	}
+	if status, _ := f.get("/v1/models/other"); status != http.StatusNotFound {
+		t.Errorf("status %d of a model that nobody declared", status)
+	}
+	w.fake("worker-1", say("abc"))
+	f.waitModel(1)
+	wholeAnswer(t, f.post("/v1/chat/completions", chatBody(nil)))
 }
 
 // Workers of one model name that disagree on what it is cannot stand in for each
@@ -135,7 +160,7 @@ func TestFilesAreCheckedAndRetried(t *testing.T) {
 		t.Error("the log does not say why")
 	}
 	resp := f.post("/v1/completions", textBody(nil))
-	if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Error.Message, "not ready") || resp.Header.Get("Retry-After") == "" {
+	if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Error.Message, "No worker is ready") || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, %+v", resp.StatusCode, e)
 	}
 	if _, list := f.get("/v1/models"); strings.Contains(list, testModel) {

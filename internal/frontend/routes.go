@@ -99,11 +99,10 @@ const maxListed = 20
 // model finds a model that is ready, or says which are.
 func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	switch m := f.registry.find(name); {
-	case m == nil:
-	case m.proc == nil:
-		return nil, unavailable(fmt.Sprintf("The model '%s' is not ready to serve requests yet.", name), retryLater)
-	default:
+	case m != nil && m.proc != nil:
 		return m, nil
+	case m != nil, f.registry.expected(name):
+		return nil, unavailable(fmt.Sprintf("No worker is ready to serve the model '%s' at the moment.", name), retryLater)
 	}
 	var names []string
 	for _, m := range f.registry.list() {
