@@ -52,7 +52,7 @@ func startServers(t *testing.T) (endpoint, url, namespace string) {
 		servers.dir = dir
 		log := slog.New(slog.DiscardHandler)
 		if servers.etcd, err = embedded.StartEtcd(context.Background(), embedded.EtcdOptions{
-			Dir: filepath.Join(dir, "etcd"), ClientAddr: "127.0.0.1:0", Log: log, UnsafeNoFsync: true, TickMS: 10, ElectionMS: 100,
+			Dir: filepath.Join(dir, "etcd"), ClientAddr: "127.0.0.1:0", Log: log, UnsafeNoFsync: true, TickMS: 50, ElectionMS: 500,
 		}); err != nil {
 			t.Fatal(err)
 		}
