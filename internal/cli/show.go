@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,28 +31,13 @@ func stateLook(s cluster.State, p term.Palette) (mark string, paint func(string)
 	return "○", nil
 }
 
-// deviceText names a device the short way: "gpu0 H200", "cpu0 32c".
+// deviceText names a device of one of the nodes the short way.
 func deviceText(nodes []cluster.Node, node, id string) string {
-	if id == "" {
-		return ""
+	i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.ID == node || n.Name == node })
+	if i < 0 {
+		return (*cluster.Node)(nil).DeviceLabel(id)
 	}
-	short := strings.ReplaceAll(id, ":", "")
-	for _, n := range nodes {
-		if n.ID != node && n.Name != node {
-			continue
-		}
-		for _, d := range n.Devices {
-			switch {
-			case d.ID != id:
-			case d.Kind() == "cpu" && d.Cores > 0:
-				return fmt.Sprintf("%s %dc", short, d.Cores)
-			case d.Name != "":
-				f := strings.Fields(d.Name)
-				return short + " " + f[len(f)-1]
-			}
-		}
-	}
-	return short
+	return nodes[i].DeviceLabel(id)
 }
 
 // age prints how long something lasts, in two units: 45s, 14m, 2h11m, 3d04h.

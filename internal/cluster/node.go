@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -46,6 +47,27 @@ type Node struct {
 
 // In reports whether the node takes workers of the namespace.
 func (n Node) In(namespace string) bool { return n.Namespace == "" || n.Namespace == namespace }
+
+// DeviceLabel names one of the node's devices the short way, "gpu0 H200" or
+// "cpu0 32c". Of a device that it does not know, or of a nil node, there is the id.
+func (n *Node) DeviceLabel(id string) string {
+	short := strings.ReplaceAll(id, ":", "")
+	if n == nil {
+		return short
+	}
+	for _, d := range n.Devices {
+		if d.ID != id {
+			continue
+		}
+		if d.Kind() == "cpu" && d.Cores > 0 {
+			return short + " " + strconv.Itoa(d.Cores) + "c"
+		}
+		if words := strings.Fields(d.Name); len(words) > 0 {
+			return short + " " + words[len(words)-1]
+		}
+	}
+	return short
+}
 
 // Prefers reports whether workers of the role belong here.
 func (n Node) Prefers(r Role) bool { return len(n.Roles) == 0 || slices.Contains(n.Roles, r) }

@@ -1,9 +1,6 @@
 package tui
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -40,7 +37,7 @@ func factsOf(s *cluster.Snapshot) facts {
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		node := nodes[w.Node]
-		f.devices[i] = deviceText(node, w.Device)
+		f.devices[i] = node.DeviceLabel(w.Device)
 		f.hosts[i] = w.Node
 		if node != nil {
 			f.hosts[i], f.versions[i] = node.Host, node.Version
@@ -71,29 +68,6 @@ func factsOf(s *cluster.Snapshot) facts {
 		f.model = s.Workers[0].Model
 	}
 	return f
-}
-
-// deviceText names a device the short way: "gpu0 H200", "cpu0 32c".
-func deviceText(node *cluster.Node, id string) string {
-	if id == "" {
-		return ""
-	}
-	short := strings.ReplaceAll(id, ":", "")
-	if node == nil {
-		return short
-	}
-	for _, d := range node.Devices {
-		switch {
-		case d.ID != id:
-		case d.Cores > 0 && strings.HasPrefix(id, "cpu"):
-			return short + " " + strconv.Itoa(d.Cores) + "c"
-		default:
-			if f := strings.Fields(d.Name); len(f) > 0 {
-				return short + " " + f[len(f)-1]
-			}
-		}
-	}
-	return short
 }
 
 // worker finds a worker by name.
