@@ -102,6 +102,27 @@ func TestEventsFollowUntilTheCursorMoves(t *testing.T) {
 	}
 }
 
+// The lease that ends first stays in sight, however the leases change places.
+func TestLeasesStayAtTheSoonest(t *testing.T) {
+	sc := lab(t)
+	s := labSnapshot()
+	slices.Reverse(s.Leases)
+	for i := range s.Leases {
+		s.Leases[i].Left = time.Duration(i+1) * time.Second
+	}
+	sc.send(snapshotMsg{s, noon()})
+	if got := sc.m.lists[paneLeases]; got.cursor != 0 || got.offset != 0 {
+		t.Errorf("cursor %d, offset %d, want the top", got.cursor, got.offset)
+	}
+	sc.press("2", "j")
+	below := sc.m.lists[paneLeases].key
+	s = labSnapshot()
+	sc.send(snapshotMsg{s, noon()})
+	if got := sc.m.lists[paneLeases].key; got != below {
+		t.Errorf("the cursor went from %v to %v", below, got)
+	}
+}
+
 func TestSorting(t *testing.T) {
 	order := func(sc *screen) string {
 		var names []string

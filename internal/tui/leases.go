@@ -51,7 +51,7 @@ func (m *model) ttlSpans(l *cluster.Lease, width int) []span {
 func (m *model) leaseRows() rowSource {
 	at := func(i int) *cluster.Lease { return &m.snap.Leases[i] }
 	return rowSource{
-		n:    len(m.snap.Leases),
+		n: len(m.snap.Leases), soonest: true,
 		key:  func(i int) rowKey { return rowKey{at(i).Owner, uint64(at(i).ID)} },
 		text: func(i int) string { return strings.Join([]string{at(i).Owner, at(i).ID.String()}, " ") },
 		keys: []sortKey{

@@ -42,6 +42,8 @@ type rowSource struct {
 	keys []sortKey
 	// newest panes keep the cursor on the first row while it stands there.
 	newest bool
+	// soonest panes do the same: their first row is the one that matters.
+	soonest bool
 }
 
 // rebuild filters and orders the rows of a new snapshot and moves the cursor to
@@ -62,7 +64,7 @@ func (l *list) rebuild(src rowSource) {
 }
 
 func (l *list) follow(src rowSource) {
-	if !src.newest || l.cursor > 0 {
+	if !src.newest && !src.soonest || l.cursor > 0 {
 		for i, row := range l.rows {
 			if src.key(row) == l.key {
 				l.cursor = i
