@@ -14,16 +14,19 @@ import (
 var errNotNeeded = errors.New("no longer needed")
 
 // serve runs the worker as long as the assignment says so. It returns nil when the
-// worker ended as asked, and an error when it failed.
-func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int) error {
+// worker ended as asked, and an error when it failed: after wait, it is to run again.
+func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int, wait time.Duration) error {
 	wctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var w *worker.Worker
 	cfg := r.a.workerConfig(as, restarts, r.log)
 	cfg.LastWord = func(ctx context.Context, err error) {
 		st := outcome(wctx, w, err)
-		if st.State == cluster.StateDrained { // not before its lease is gone
+		switch st.State {
+		case cluster.StateDrained: // not before its lease is gone
 			st.State = cluster.StateDraining
+		case cluster.StateFailed:
+			st.Restarts, st.RetryAt = restarts+1, time.Now().Add(wait)
 		}
 		if err := r.keepStatus(ctx, st); err != nil {
 			r.log.Debug("status not written", "error", err)
@@ -58,7 +61,6 @@ func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerSta
 		st.State, st.Reason = cluster.StateDrained, ""
 	} else {
 		st.State, st.Reason = cluster.StateFailed, err.Error()
-		st.Restarts++
 	}
 	return st
 }
