@@ -22,11 +22,12 @@ func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int,
 	cfg := r.a.workerConfig(as, restarts, r.log)
 	cfg.LastWord = func(ctx context.Context, err error) {
 		st := outcome(wctx, w, err)
+		st.UpdatedAt = time.Now()
 		switch st.State {
 		case cluster.StateDrained: // not before its lease is gone
 			st.State = cluster.StateDraining
 		case cluster.StateFailed:
-			st.Restarts, st.RetryAt = restarts+1, time.Now().Add(wait)
+			st.Restarts, st.RetryAt = restarts+1, st.UpdatedAt.Add(wait)
 		}
 		if err := r.keepStatus(ctx, st); err != nil {
 			r.log.Debug("status not written", "error", err)
