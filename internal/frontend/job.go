@@ -22,6 +22,7 @@ type choice struct {
 	prompt int // which prompt it belongs to
 	gen    *generation
 	detok  *chat.Detokenizer
+	probs  *logprobTrack   // nil unless log probabilities are asked for
 	text   strings.Builder // of a whole answer
 	finish string
 	tokens int // generated, up to and with those of a stop string
@@ -35,6 +36,9 @@ type delta struct {
 	index  int
 	text   string
 	finish string // on the last piece
+	// probs are the tokens that text comes from, echoed those of the prompt; nil
+	// unless log probabilities are asked for.
+	probs, echoed []tokenLogprob
 }
 
 // usage is the token count of a request in OpenAI's words.
@@ -115,7 +119,11 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text, stopped := c.detok.Push(o.TokenIDs)
+	text, stopped, err := c.push(o)
+	if err != nil {
+		j.f.log.Warn("engine sent bad log probabilities", "request", j.id, "error", err)
+		return internalError("The engine failed.")
+	}
 	j.observe(c, o)
 	d := delta{index: c.index, text: text}
 	switch {
@@ -132,7 +140,10 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		d.finish = string(protocol.FinishStop)
 	}
 	c.finish = d.finish
-	if d.text != "" || d.finish != "" {
+	if c.probs != nil {
+		d.echoed, d.probs = c.probs.release(d.text, d.finish != "", stopped)
+	}
+	if d.text != "" || d.finish != "" || len(d.echoed) > 0 {
 		if err := receive(d); err != nil {
 			return err
 		}
