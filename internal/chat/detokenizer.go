@@ -47,6 +47,10 @@ func (d *Detokenizer) Tokens() int { return d.tokens }
 // returned them, holds them back or has dropped them after a stop string.
 func (d *Detokenizer) Decoded() int { return d.decoded }
 
+// Stopped reports whether a stop string was found. Flush can find one, too: some
+// text becomes certain only at the end.
+func (d *Detokenizer) Stopped() bool { return d.stopped }
+
 // Push adds tokens and returns the text that has become certain, and whether a
 // stop string was found. After that it returns nothing more.
 func (d *Detokenizer) Push(ids []uint32) (text string, stopped bool) {

@@ -135,13 +135,16 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 	case o.Finish == protocol.FinishLength:
 		d.text += c.detok.Flush()
 		d.finish = string(protocol.FinishLength)
+		if c.detok.Stopped() {
+			d.finish = string(protocol.FinishStop)
+		}
 	case o.Finish != protocol.FinishNone: // engines of others have more words for it
 		d.text += c.detok.Flush()
 		d.finish = string(protocol.FinishStop)
 	}
 	c.finish = d.finish
 	if c.probs != nil {
-		d.echoed, d.probs = c.probs.release(d.text, d.finish != "", stopped)
+		d.echoed, d.probs = c.probs.release(d.text, d.finish != "", c.detok.Stopped())
 	}
 	if d.text != "" || d.finish != "" || len(d.echoed) > 0 {
 		if err := receive(d); err != nil {
