@@ -95,6 +95,9 @@ func TestDrawRestricted(t *testing.T) {
 		{"bad word whose beginning is in the prompt", base, Request{Tokens: []uint32{2, 3}, Generated: 1, Sampling: protocol.SamplingOptions{BadWords: [][]uint32{{2, 3, 1}}}}, 1, nil},
 		{"bad word beyond the model", base, Request{Sampling: protocol.SamplingOptions{BadWords: [][]uint32{{99}}}}, 1, nil},
 
+		{"tiny repetition penalty", base, Request{Tokens: []uint32{2}, Sampling: protocol.SamplingOptions{RepetitionPenalty: 1e-38}}, 2, nil},
+		{"penalty of what is forbidden", base, Request{Tokens: []uint32{1, 3}, Constraint: &only{ids: []uint32{0, 2}}, Sampling: protocol.SamplingOptions{RepetitionPenalty: 1e-38}}, 2, nil},
+
 		{"nothing allowed", base, Request{Constraint: &only{}}, 0, ErrNothingAllowed},
 		{"contradiction", base, Request{Constraint: &only{ids: []uint32{0}}, Sampling: protocol.SamplingOptions{BadWords: [][]uint32{{0}}}}, 0, ErrNothingAllowed},
 		{"NaN", []float32{1, nan, 2, 3}, Request{Constraint: &only{ids: []uint32{0}}}, 0, ErrBadLogits},

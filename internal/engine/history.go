@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/dynctl/dynctl/internal/protocol"
+import (
+	"math"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
 
 // history knows the distinct tokens of a sequence and how often each is in the
 // output. It grows with the sequence; a fresh one catches up by itself, after a
@@ -43,7 +47,7 @@ func (h *history) penalize(logits []float32, o *protocol.SamplingOptions) {
 	}
 	frequency, presence := float64(o.FrequencyPenalty), float64(o.PresencePenalty)
 	for i, t := range h.tokens {
-		if int(t) >= len(logits) {
+		if int(t) >= len(logits) || logits[t] == negInf {
 			continue
 		}
 		l := float64(logits[t])
@@ -55,7 +59,8 @@ func (h *history) penalize(logits []float32, o *protocol.SamplingOptions) {
 		if n := h.counts[i]; n > 0 {
 			l -= frequency*float64(n) + presence
 		}
-		logits[t] = float32(l)
+		// A tiny repetition penalty must not make a broken model of a sound one.
+		logits[t] = float32(max(min(l, math.MaxFloat32), -math.MaxFloat32))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
@@ -62,7 +63,7 @@ func TestOptionsSurviveMigrationAndPreemption(t *testing.T) {
 	build := func(id string, tokens []uint32, generated int) engine.Request {
 		q := request(id, tokens, 60-generated)
 		q.Generated, q.Sampling = generated, everything(11)
-		q.Stop.MinTokens = max(20-generated, 0)
+		q.Stop.MinTokens = 50 - generated
 		q.Stop.StopTokenIDs = []uint32{1, 2, 3}
 		q.Constraint = &counter{end: 1000}
 		n := 3
@@ -71,7 +72,7 @@ func TestOptionsSurviveMigrationAndPreemption(t *testing.T) {
 	}
 	roomy, _ := start(t, engine.Config{NumBlocks: 64}, mock.Options{BlockSize: 16})
 	whole, logprobs := collectLogprobs(t, submit(t, roomy, build("whole", p, 0)))
-	if len(whole) < 20 {
+	if len(whole) < 50 {
 		t.Fatalf("only %d tokens: the minimum does not hold", len(whole))
 	}
 	for n := 1; n < len(whole); n += 7 {
@@ -81,18 +82,21 @@ func TestOptionsSurviveMigrationAndPreemption(t *testing.T) {
 		}
 	}
 	t.Run("preempted", func(t *testing.T) {
-		e, _ := start(t, engine.Config{NumBlocks: 14, MaxSeqs: 6}, mock.Options{BlockSize: 16})
-		var streams []*engine.Stream
-		for i := range 6 {
-			streams = append(streams, submit(t, e, build(fmt.Sprint("r", i), p, 0)))
-		}
-		for i, s := range streams {
-			if got, lp := collectLogprobs(t, s); !equal(got, whole) || !slices.Equal(lp.TopIDs, logprobs.TopIDs) {
-				t.Errorf("request %d: %v, want %v", i, got, whole)
+		e, _ := start(t, engine.Config{NumBlocks: 14, MaxSeqs: 6},
+			mock.Options{BlockSize: 16, StepTime: func(int, int) time.Duration { return 200 * time.Microsecond }})
+		for round := 0; e.Stats().PreemptedTotal == 0; round++ { // they need company at the right time
+			if round == 20 {
+				t.Fatal("nothing was preempted, so the case tests nothing")
 			}
-		}
-		if e.Stats().PreemptedTotal == 0 {
-			t.Error("nothing was preempted, so the case tests nothing")
+			var streams []*engine.Stream
+			for i := range 6 {
+				streams = append(streams, submit(t, e, build(fmt.Sprint("r", round, i), p, 0)))
+			}
+			for i, s := range streams {
+				if got, lp := collectLogprobs(t, s); !equal(got, whole) || !slices.Equal(lp.TopIDs, logprobs.TopIDs) {
+					t.Errorf("request %d: %v, want %v", i, got, whole)
+				}
+			}
 		}
 	})
 }

@@ -109,7 +109,7 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 	if first {
 		s.gen.first = &FirstToken{Queued: s.admitted.Sub(s.arrived), Cached: s.computed}
 		if s.gen.scores != nil {
-			s.gen.first.Why = "prompt log probabilities"
+			s.gen.first.Why = "prompt logprobs"
 		} else if e.offer(s, cachedBlocks) {
 			return
 		}

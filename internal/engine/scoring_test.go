@@ -2,9 +2,9 @@ package engine_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
@@ -88,23 +88,25 @@ func TestPromptLogprobsInCompany(t *testing.T) {
 	for _, cfg := range []engine.Config{
 		{NumBlocks: 512, MaxBatchTokens: 5, MaxSeqs: 8}, {NumBlocks: 512, MaxSeqs: 8}, {NumBlocks: 30, MaxSeqs: 8},
 	} {
-		e, _ := start(t, cfg, mock.Options{BlockSize: 16})
-		var streams []*engine.Stream
-		for i := range 5 {
-			q := scored(fmt.Sprint("s", i), p, 60, 2)
-			q.Decide = func(int, int) engine.Decision { return engine.Decision{Remote: true} }
-			q.Remote = func(r *engine.Reservation) { t.Error("asked for a remote prefill"); r.Fallback("") }
-			streams = append(streams, submit(t, e, q), submit(t, e, request(fmt.Sprint("r", i), prompt(r, 20+rand.IntN(30)), 40)))
-		}
-		for i, s := range streams {
-			if i%2 == 1 {
-				collect(t, s)
-			} else if got, out, _ := promptOf(t, s); !same(got, want) || !equal(out, mock.Continue(p, 60, vocab)) {
-				t.Errorf("%+v: request %d: %+v, want %+v", cfg, i, got, want)
+		e, _ := start(t, cfg, mock.Options{BlockSize: 16, StepTime: func(int, int) time.Duration { return 100 * time.Microsecond }})
+		for round := 0; round == 0 || cfg.NumBlocks == 30 && e.Stats().PreemptedTotal == 0; round++ {
+			if round == 20 {
+				t.Fatal("nothing was preempted, so the case tests nothing")
 			}
-		}
-		if cfg.NumBlocks == 30 && e.Stats().PreemptedTotal == 0 {
-			t.Error("nothing was preempted, so the case tests nothing")
+			var streams []*engine.Stream
+			for i := range 5 {
+				q := scored(fmt.Sprint("s", round, i), p, 60, 2)
+				q.Decide = func(int, int) engine.Decision { return engine.Decision{Remote: true} }
+				q.Remote = func(r *engine.Reservation) { t.Error("asked for a remote prefill"); r.Fallback("") }
+				streams = append(streams, submit(t, e, q), submit(t, e, request(fmt.Sprint("r", round, i), prompt(r, 20+r.IntN(30)), 40)))
+			}
+			for i, s := range streams {
+				if i%2 == 1 {
+					collect(t, s)
+				} else if got, out, _ := promptOf(t, s); !same(got, want) || !equal(out, mock.Continue(p, 60, vocab)) {
+					t.Errorf("%+v: request %d: %+v, want %+v", cfg, i, got, want)
+				}
+			}
 		}
 	}
 }
