@@ -15,9 +15,10 @@ var ErrNothingAllowed = errors.New("the request's restrictions leave no token to
 // say. The engine calls it from one goroutine at a time.
 type Constraint interface {
 	// Mask sets bit t%64 of dst[t/64] for every token t that may come next,
-	// end-of-sequence tokens among them. dst is zero when it is called and has room
-	// for the tokenizer's ids; bits beyond them mean nothing.
-	Mask(dst []uint64)
+	// end-of-sequence tokens among them. dst is zero when it is called and has as
+	// many words as the tokenizer's ids need; bits beyond them mean nothing. An error
+	// ends the sequence.
+	Mask(dst []uint64) error
 	// Accept takes in the token that was drawn, an end-of-sequence token too. Its
 	// error ends the sequence.
 	Accept(token uint32) error
@@ -38,39 +39,54 @@ func replay(c Constraint, output []uint32) error {
 
 // constrain masks the logits that the constraint forbids.
 func (g *generation) constrain(logits []float32) error {
-	if !maskLogits(logits, g.allowedNext(len(logits))) {
-		return ErrBadLogits
+	mask, err := g.allowedNext(len(logits))
+	if err == nil && !maskLogits(logits, mask) {
+		err = ErrBadLogits
 	}
-	return nil
+	return err
 }
 
 // allowedNext asks the constraint what may come next, of so many ids.
-func (g *generation) allowedNext(limit int) []uint64 {
+func (g *generation) allowedNext(limit int) ([]uint64, error) {
 	if n := (limit + 63) / 64; len(g.mask) != n {
 		g.mask = make([]uint64, n)
 	}
 	clear(g.mask)
-	g.constraint.Mask(g.mask)
+	if err := g.constraint.Mask(g.mask); err != nil {
+		return nil, fmt.Errorf("constraint: %w", err)
+	}
 	if tail := limit % 64; tail > 0 {
 		g.mask[len(g.mask)-1] &= 1<<tail - 1
 	}
-	return g.mask
+	return g.mask, nil
 }
 
-// complete reports whether the constraint leaves nothing but to end.
-func (g *generation) complete(limit int) bool {
-	if !g.constraint.Done() {
-		return false
+// accept lets the constraint take in the token that was drawn, and reports whether
+// that leaves nothing but to end.
+func (g *generation) accept(token uint32, limit int) (complete bool, err error) {
+	if err := g.constraint.Accept(token); err != nil {
+		return false, fmt.Errorf("constraint: %w", err)
 	}
-	mask := g.allowedNext(limit)
-	for _, ids := range [][]uint32{g.stop.StopTokenIDs, g.stop.StopTokenIDsVisible} {
+	return g.complete(limit)
+}
+
+// complete reports whether the constraint is done and allows nothing that goes on.
+func (g *generation) complete(limit int) (bool, error) {
+	if !g.constraint.Done() {
+		return false, nil
+	}
+	mask, err := g.allowedNext(limit)
+	if err != nil {
+		return false, err
+	}
+	for _, ids := range [...][]uint32{g.stop.StopTokenIDs, g.stop.StopTokenIDsVisible} {
 		for _, id := range ids {
 			if int(id) < limit {
 				mask[id/64] &^= 1 << (id % 64)
 			}
 		}
 	}
-	return !slices.ContainsFunc(mask, func(w uint64) bool { return w != 0 })
+	return !slices.ContainsFunc(mask, func(w uint64) bool { return w != 0 }), nil
 }
 
 // maskLogits makes all logits whose bit is not set impossible. ok is false when one

@@ -60,10 +60,11 @@ type only struct {
 	done bool
 }
 
-func (o *only) Mask(dst []uint64) {
+func (o *only) Mask(dst []uint64) error {
 	for _, id := range o.ids {
 		dst[id/64] |= 1 << (id % 64)
 	}
+	return nil
 }
 func (o *only) Accept(uint32) error { return nil }
 func (o *only) Done() bool          { return o.done }

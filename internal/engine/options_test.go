@@ -26,23 +26,30 @@ func everything(seed uint64) protocol.SamplingOptions {
 type counter struct {
 	taken []uint32
 	end   int // tokens after which only the last id may come
+	// broken ones fail after three tokens.
+	broken bool
 }
+
+var errBroken = errors.New("the constraint is broken")
 
 const lastID = vocab - 1
 
-func (c *counter) Mask(dst []uint64) {
+func (c *counter) Mask(dst []uint64) error {
 	switch {
+	case c.broken && len(c.taken) == 3:
+		return errBroken
 	case len(c.taken) > c.end:
-		return
+		return nil
 	case len(c.taken) == c.end:
 		dst[lastID/64] |= 1 << (lastID % 64)
-		return
+		return nil
 	}
 	for id := range lastID {
 		if id%5 == len(c.taken)%5 {
 			dst[id/64] |= 1 << (id % 64)
 		}
 	}
+	return nil
 }
 
 func (c *counter) Accept(id uint32) error {
@@ -161,6 +168,13 @@ func TestConstraint(t *testing.T) {
 		q.Generated, q.Constraint = 1, &counter{end: 8}
 		if _, err := e.Submit(t.Context(), q); !errors.Is(err, engine.ErrBadRequest) {
 			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("broken", func(t *testing.T) {
+		q := request("broken", p, 9)
+		q.Constraint = &counter{end: 8, broken: true}
+		if got, last, _ := collect(t, submit(t, e, q)); len(got) != 3 || !errors.Is(last.Err, errBroken) {
+			t.Errorf("got %v, %q %v", got, last.Finish, last.Err)
 		}
 	})
 	t.Run("nothing allowed", func(t *testing.T) {

@@ -255,8 +255,9 @@ func (e *Engine) next(s *sequence) {
 	reason := protocol.FinishLength
 	if g.stop.MaxTokens > 0 { // else only the scores were wanted
 		token, logprobs, err := e.sampler.draw(s, e.info.TokenLimit)
+		complete := false
 		if err == nil && g.constraint != nil {
-			err = g.constraint.Accept(token)
+			complete, err = g.accept(token, e.info.TokenLimit)
 		}
 		if err != nil {
 			e.cancel(s, protocol.FinishError, err)
@@ -268,7 +269,7 @@ func (e *Engine) next(s *sequence) {
 		if reason, emit = s.finishAfter(token, e.cfg.MaxModelLen); emit {
 			out.Tokens, out.Logprobs = []uint32{token}, logprobs
 		}
-		if reason == protocol.FinishNone && g.constraint != nil && g.complete(e.info.TokenLimit) {
+		if reason == protocol.FinishNone && complete {
 			reason = protocol.FinishStop
 		}
 	}

@@ -133,20 +133,20 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Debug("engine reports an error", "request", j.id, "error", o.Error)
 		return internalError("The engine failed.")
 	case o.Finish == protocol.FinishLength:
-		d.text += c.detok.Flush()
+		d.text += c.flush()
 		d.finish = string(protocol.FinishLength)
 		if c.detok.Stopped() {
 			d.finish = string(protocol.FinishStop)
 		}
 	case o.Finish != protocol.FinishNone: // engines of others have more words for it
-		d.text += c.detok.Flush()
+		d.text += c.flush()
 		d.finish = string(protocol.FinishStop)
 	}
 	c.finish = d.finish
-	if c.probs != nil {
-		d.echoed, d.probs = c.probs.release(d.text, d.finish != "", c.detok.Stopped())
-	}
-	if d.text != "" || d.finish != "" || len(d.echoed) > 0 {
+	if d.text != "" || d.finish != "" {
+		if c.probs != nil {
+			c.probs.fill(&d)
+		}
 		if err := receive(d); err != nil {
 			return err
 		}

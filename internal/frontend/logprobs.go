@@ -48,11 +48,13 @@ type logprobTrack struct {
 	begins  []int // of the waiting: bytes of text before them
 	bytes   int   // of text released
 	chars   int   // in the text released, the echo of the prompt included
-	kept    []tokenLogprob
+	// ready and echoed, which are those of the prompt, go out with the next delta;
+	// kept are those of a whole answer.
+	ready, echoed []tokenLogprob
+	kept          []tokenLogprob
 
 	prompt []uint32 // to be told with the first output, nil if not or when done
 	proc   *chat.Processor
-	echoed []tokenLogprob
 }
 
 // push turns one output of an engine into text. Its errors are about log
@@ -81,7 +83,17 @@ func (c *choice) push(o protocol.EngineOutput) (text string, stopped bool, err e
 		t.top, t.values = lp.Top(i)
 		c.probs.waiting, c.probs.begins = append(c.probs.waiting, t), append(c.probs.begins, begin)
 	}
+	c.probs.release(text, false)
 	return text, stopped, nil
+}
+
+// flush ends the text and returns what was held back of it.
+func (c *choice) flush() string {
+	text := c.detok.Flush()
+	if c.probs != nil {
+		c.probs.release(text, !c.detok.Stopped())
+	}
+	return text
 }
 
 // takePrompt takes in the log probabilities of the prompt, if it waits for them.
@@ -107,25 +119,28 @@ func (l *logprobTrack) takePrompt(lp *protocol.Logprobs) error {
 	return nil
 }
 
-// release returns the tokens that go out with a piece of text, and those of the
-// prompt that go before the first. With the last piece the rest goes out, or is
-// dropped if it comes after a stop string.
-func (l *logprobTrack) release(text string, last, stopped bool) (echoed, out []tokenLogprob) {
+// release makes the tokens ready that a piece of text comes from. After the last
+// piece the rest is told as well, unless the text ended before it.
+func (l *logprobTrack) release(text string, rest bool) {
 	from := 0
 	end := l.bytes + len(text)
-	for len(l.waiting) > 0 && (l.begins[0] < end || last && !stopped) {
+	for len(l.waiting) > 0 && (l.begins[0] < end || rest) {
 		t := l.waiting[0]
 		to := max(min(l.begins[0]-l.bytes, len(text)), from)
 		l.chars += utf8.RuneCountInString(text[from:to])
 		from = to
 		t.offset = l.chars
-		out = append(out, t)
+		l.ready = append(l.ready, t)
 		l.waiting, l.begins = l.waiting[1:], l.begins[1:]
 	}
 	l.chars += utf8.RuneCountInString(text[from:])
 	l.bytes = end
-	echoed, l.echoed = l.echoed, nil
-	return echoed, out
+}
+
+// fill puts into a delta what is ready.
+func (l *logprobTrack) fill(d *delta) {
+	d.echoed, d.probs = l.echoed, l.ready
+	l.echoed, l.ready = nil, nil
 }
 
 // keep collects what a whole answer tells.
