@@ -119,11 +119,11 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text, stopped, err := c.push(o)
-	if err != nil {
+	if err := c.takeLogprobs(o); err != nil {
 		j.f.log.Warn("engine sent bad log probabilities", "request", j.id, "error", err)
 		return internalError("The engine failed.")
 	}
+	text, stopped := c.decode(o.TokenIDs)
 	j.observe(c, o)
 	d := delta{index: c.index, text: text}
 	switch {
@@ -133,13 +133,13 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Debug("engine reports an error", "request", j.id, "error", o.Error)
 		return internalError("The engine failed.")
 	case o.Finish == protocol.FinishLength:
-		d.text += c.flush()
+		d.text += c.endText()
 		d.finish = string(protocol.FinishLength)
 		if c.detok.Stopped() {
 			d.finish = string(protocol.FinishStop)
 		}
 	case o.Finish != protocol.FinishNone: // engines of others have more words for it
-		d.text += c.flush()
+		d.text += c.endText()
 		d.finish = string(protocol.FinishStop)
 	}
 	c.finish = d.finish

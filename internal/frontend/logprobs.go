@@ -44,6 +44,7 @@ type tokenLogprob struct {
 // told with the first text that comes from it or from one after it, because text
 // can be held back and in the end be dropped, with the tokens it comes from.
 type logprobTrack struct {
+	coming  []tokenLogprob // not yet decoded
 	waiting []tokenLogprob
 	begins  []int // of the waiting: bytes of text before them
 	bytes   int   // of text released
@@ -57,38 +58,51 @@ type logprobTrack struct {
 	proc   *chat.Processor
 }
 
-// push turns one output of an engine into text. Its errors are about log
-// probabilities that do not fit the tokens.
-func (c *choice) push(o protocol.EngineOutput) (text string, stopped bool, err error) {
+// takeLogprobs takes in the log probabilities of an output, before its tokens are
+// decoded. Its errors are about some that do not fit the tokens.
+func (c *choice) takeLogprobs(o protocol.EngineOutput) error {
 	if c.probs == nil {
-		text, stopped = c.detok.Push(o.TokenIDs)
-		return text, stopped, nil
+		return nil
 	}
 	if err := c.probs.takePrompt(o.PromptLogprobs); err != nil {
-		return "", false, err
+		return err
+	}
+	if c.probs.prompt != nil && (len(o.TokenIDs) > 0 || o.Finish != protocol.FinishNone) {
+		return errors.New("the prompt's log probabilities are missing")
 	}
 	lp := o.Logprobs
-	if c.probs.prompt != nil && (len(o.TokenIDs) > 0 || o.Finish != protocol.FinishNone) {
-		return "", false, errors.New("the prompt's log probabilities are missing")
-	}
 	if n := len(o.TokenIDs); n > 0 && (lp == nil || !lp.Valid(n)) {
-		return "", false, fmt.Errorf("log probabilities do not fit %d tokens", n)
+		return fmt.Errorf("log probabilities do not fit %d tokens", n)
 	}
-	for i := 0; i < len(o.TokenIDs) && !stopped; i++ {
-		begin := c.detok.Decoded()
-		var piece string
-		piece, stopped = c.detok.Push(o.TokenIDs[i : i+1])
-		text += piece
-		t := tokenLogprob{id: o.TokenIDs[i], value: lp.Tokens[i]}
+	c.probs.coming = c.probs.coming[:0]
+	for i, id := range o.TokenIDs {
+		t := tokenLogprob{id: id, value: lp.Tokens[i]}
 		t.top, t.values = lp.Top(i)
-		c.probs.waiting, c.probs.begins = append(c.probs.waiting, t), append(c.probs.begins, begin)
+		c.probs.coming = append(c.probs.coming, t)
 	}
-	c.probs.release(text, false)
-	return text, stopped, nil
+	return nil
 }
 
-// flush ends the text and returns what was held back of it.
-func (c *choice) flush() string {
+// decode turns tokens into text, the ones that takeLogprobs was told of in their
+// order.
+func (c *choice) decode(ids []uint32) (text string, stopped bool) {
+	l := c.probs
+	if l == nil {
+		return c.detok.Push(ids)
+	}
+	for i := 0; i < len(ids) && !stopped; i++ {
+		l.begins = append(l.begins, c.detok.Decoded())
+		l.waiting, l.coming = append(l.waiting, l.coming[0]), l.coming[1:]
+		var piece string
+		piece, stopped = c.detok.Push(ids[i : i+1])
+		text += piece
+	}
+	l.release(text, false)
+	return text, stopped
+}
+
+// endText returns what was held back at the end of the text.
+func (c *choice) endText() string {
 	text := c.detok.Flush()
 	if c.probs != nil {
 		c.probs.release(text, !c.detok.Stopped())
