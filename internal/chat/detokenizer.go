@@ -14,6 +14,7 @@ type Detokenizer struct {
 	state   int32 // of stops; its text is held back
 	min     int   // tokens before stop strings count
 	tokens  int
+	decoded int // bytes of text, those held back among them
 	stopped bool
 }
 
@@ -42,6 +43,14 @@ func (d *Detokenizer) SetMinTokens(n int) { d.min = n }
 // stop string.
 func (d *Detokenizer) Tokens() int { return d.tokens }
 
+// Decoded is how many bytes of text the tokens taken have given, whether Push has
+// returned them, holds them back or has dropped them after a stop string.
+func (d *Detokenizer) Decoded() int { return d.decoded }
+
+// Stopped reports whether a stop string was found. Flush can find one, too: some
+// text becomes certain only at the end.
+func (d *Detokenizer) Stopped() bool { return d.stopped }
+
 // Push adds tokens and returns the text that has become certain, and whether a
 // stop string was found. After that it returns nothing more.
 func (d *Detokenizer) Push(ids []uint32) (text string, stopped bool) {
@@ -50,12 +59,15 @@ func (d *Detokenizer) Push(ids []uint32) (text string, stopped bool) {
 	}
 	if d.stops == nil {
 		d.tokens += len(ids)
-		return d.stream.Push(ids...), false
+		text = d.stream.Push(ids...)
+		d.decoded += len(text)
+		return text, false
 	}
 	var out []byte
 	for _, id := range ids {
 		d.tokens++
 		piece := d.stream.Push(id)
+		d.decoded += len(piece)
 		if d.tokens <= d.min {
 			out = append(out, piece...)
 			continue
@@ -75,6 +87,7 @@ func (d *Detokenizer) Flush() string {
 		return ""
 	}
 	rest := d.stream.Flush()
+	d.decoded += len(rest)
 	if d.stops == nil || d.tokens <= d.min {
 		return rest
 	}

@@ -45,7 +45,9 @@ type KVMemory interface {
 	Close() error
 }
 
-// BatchSeq is the part of one sequence that a step computes.
+// BatchSeq is the part of one sequence that a step computes. Several entries of a
+// batch may belong to the same sequence, with the same blocks and in order of
+// position: the later see the KV of the earlier, as if they were one.
 type BatchSeq struct {
 	// Tokens are the new tokens; the first stands at position Start. KV of all
 	// earlier positions is in the blocks. len(Tokens) is 1 for decode and more for

@@ -3,7 +3,8 @@
 // Arithmetic is left to a [Backend].
 //
 // Start with [Engine] (what workers call), [BlockPool] (who owns which KV block)
-// and [Backend] (one batch step).
+// and [Backend] (one batch step). How a token is chosen is in draw.go (what a
+// request asks for) and sampler.go (the draw itself); a [Constraint] may restrict it.
 //
 // One goroutine, the scheduler in Engine.Run, owns all sequences, the block pool
 // and the sampler; everything else talks to it through a bounded mailbox and

@@ -37,6 +37,8 @@ type Engine struct {
 	batch    []BatchSeq
 	parts    []*sequence // parts[i] belongs to batch[i]
 	sampler  sampler
+	rows     [][]float32 // logits of prompt positions, rowsUsed of them in this step
+	rowsUsed int
 	outbox   []delivery // output of the step at hand
 	draining bool
 	closing  bool
@@ -194,23 +196,20 @@ func ask[T any](ctx context.Context, e *Engine, f func() T) (T, error) {
 
 // Submit admits a request to the queue and returns the stream of its output.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
-	if err := e.validate(r.Tokens, 1); err != nil {
+	if err := e.check(&r); err != nil {
 		return nil, err
-	}
-	if r.Generated < 0 || r.Generated >= len(r.Tokens) {
-		return nil, fmt.Errorf("%w: %d of %d tokens cannot be generated ones", ErrBadRequest, r.Generated, len(r.Tokens))
-	}
-	if r.Stop.MaxTokens < 1 {
-		return nil, fmt.Errorf("%w: max_tokens is %d", ErrBadRequest, r.Stop.MaxTokens)
 	}
 	s := &sequence{
 		id:     r.ID,
 		tokens: append(make([]uint32, 0, len(r.Tokens)+min(r.Stop.MaxTokens, 256)), r.Tokens...),
 		prompt: len(r.Tokens) - r.Generated,
 		given:  len(r.Tokens),
-		gen: &generation{
-			stop: r.Stop, sampling: r.Sampling, decide: r.Decide, remote: r.Remote,
-		},
+		gen:    newGeneration(&r, e.info.TokenLimit),
+	}
+	if r.Constraint != nil {
+		if err := replay(r.Constraint, s.tokens[s.prompt:]); err != nil {
+			return nil, err
+		}
 	}
 	s.gen.out = newStream(r.ID, func() { e.abort(s) })
 	if err := e.enqueue(ctx, s); err != nil {

@@ -31,6 +31,12 @@ type Request struct {
 	Generated int
 	Stop      protocol.StopConditions
 	Sampling  protocol.SamplingOptions
+	// Output says what the outputs tell beside tokens. With PromptLogprobs the prompt
+	// is prefilled here, whatever Decide says.
+	Output protocol.OutputOptions
+	// Constraint, if not nil, restricts the output. It belongs to the engine from
+	// Submit on and must be fresh: Submit makes it accept the Generated tokens.
+	Constraint Constraint
 	// Decide is asked at admission whether the prompt should be prefilled remotely,
 	// given its length and how many of its tokens are cached here. It runs on the
 	// scheduler's goroutine and must not block. nil means always local.
@@ -56,6 +62,47 @@ type PrefillRequest struct {
 	Progress func(computed int, blocks []int32)
 }
 
+// check refuses requests that cannot be served.
+func (e *Engine) check(r *Request) error {
+	least := 1 // token to generate
+	if r.Output.PromptLogprobs != nil {
+		least = 0
+	}
+	if err := e.validate(r.Tokens, min(least, r.Stop.MaxTokens)); err != nil {
+		return err
+	}
+	for _, n := range []*int{r.Output.Logprobs, r.Output.PromptLogprobs} {
+		if n != nil && (*n < 0 || *n > protocol.MaxLogprobs) {
+			return fmt.Errorf("%w: log probabilities of the %d most likely tokens, at most %d are told", ErrBadRequest, *n, protocol.MaxLogprobs)
+		}
+	}
+	switch {
+	case r.Generated < 0 || r.Generated >= len(r.Tokens):
+		return fmt.Errorf("%w: %d of %d tokens cannot be generated ones", ErrBadRequest, r.Generated, len(r.Tokens))
+	case r.Stop.MaxTokens < least:
+		return fmt.Errorf("%w: max_tokens is %d", ErrBadRequest, r.Stop.MaxTokens)
+	}
+	return checkSampling(&r.Sampling, e.info.VocabSize)
+}
+
+// newGeneration prepares what the sampler needs of a checked request. limit is the
+// number of ids that may be drawn.
+func newGeneration(r *Request, limit int) *generation {
+	o := &r.Sampling
+	g := &generation{
+		stop: r.Stop, sampling: r.Sampling, decide: r.Decide, remote: r.Remote,
+		logprobs: r.Output.Logprobs, constraint: r.Constraint,
+		adjusts: penalizes(o) || len(o.LogitBias)+len(o.AllowedTokenIDs)+len(o.BadWords) > 0,
+	}
+	if len(o.AllowedTokenIDs) > 0 {
+		g.allowed = bitset(o.AllowedTokenIDs, limit)
+	}
+	if n := r.Output.PromptLogprobs; n != nil {
+		g.scores = &promptScores{width: *n, known: 1, out: protocol.Logprobs{Width: min(*n, limit)}}
+	}
+	return g
+}
+
 func (e *Engine) validate(tokens []uint32, room int) error {
 	if len(tokens) == 0 {
 		return fmt.Errorf("%w: the prompt is empty", ErrBadRequest)
@@ -74,6 +121,9 @@ func (e *Engine) validate(tokens []uint32, room int) error {
 // Output is what a stream delivers at a time.
 type Output struct {
 	Tokens []uint32
+	// Logprobs are those of Tokens, PromptLogprobs, on the first output, those of the
+	// prompt after its first token; nil unless asked for.
+	Logprobs, PromptLogprobs *protocol.Logprobs
 	// Finish is set on the last output; Err with FinishError.
 	Finish protocol.FinishReason
 	Err    error

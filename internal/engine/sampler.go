@@ -17,6 +17,8 @@ var ErrBadLogits = errors.New("the model produced no finite logits")
 // goroutine.
 type sampler struct {
 	candidates []candidate
+	top        []candidate // the most likely tokens, for log probabilities
+	raw        []float32   // logits as they were before a request's adjustments
 }
 
 type candidate struct {
@@ -28,7 +30,7 @@ type candidate struct {
 // that may be chosen: rows of the head past the tokenizer's vocabulary are padding.
 //
 // Temperature 0 takes the largest logit, the lowest id among equals. Otherwise:
-// temperature, top-k, top-p, min-p, draw. The draw is a function of (seed, pos)
+// temperature, min-p, top-k, top-p, draw. The draw is a function of (seed, pos)
 // alone, so it does not depend on what else is in the batch and a migrated
 // sequence continues as it would have.
 //
@@ -42,22 +44,7 @@ func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions
 	if o.Temperature <= 0 {
 		return top, nil
 	}
-	c := s.pick(logits, logits[top], o.TopK, 40*o.Temperature)
-	// Probabilities relative to the best token, summed in float64 to stay exact
-	// enough for large vocabularies.
-	inv, best := 1/float64(o.Temperature), float64(logits[top])
-	var sum float64
-	for i := range c {
-		p := math.Exp((float64(c[i].p) - best) * inv)
-		c[i].p = float32(p)
-		sum += p
-	}
-	if o.TopP > 0 && o.TopP < 1 {
-		c, sum = cutTopP(c, sum, float64(o.TopP))
-	}
-	if o.MinP > 0 {
-		c, sum = cutMinP(c, o.MinP) // the best has probability 1 here
-	}
+	c, sum := s.filter(logits, logits[top], &o)
 	u := uniform(o.Seed, pos) * sum
 	for i := range c {
 		u -= float64(c[i].p)
@@ -68,32 +55,64 @@ func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions
 	return c[len(c)-1].id, nil
 }
 
+// filter returns the candidates that temperature, min-p, top-k and top-p leave,
+// with probabilities relative to the best token's, and their sum. best is the
+// largest logit.
+func (s *sampler) filter(logits []float32, best float32, o *protocol.SamplingOptions) ([]candidate, float64) {
+	c := s.pick(logits, best, o.TopK, 40*o.Temperature)
+	// Summed in float64 to stay exact enough for large vocabularies.
+	inv := 1 / float64(o.Temperature)
+	var sum float64
+	for i := range c {
+		p := math.Exp((float64(c[i].p) - float64(best)) * inv)
+		c[i].p = float32(p)
+		sum += p
+	}
+	// Min-p and top-k each keep a number of the best, so their order does not matter:
+	// top-k came first because that is cheaper.
+	if o.MinP > 0 {
+		c, sum = cutMinP(c, o.MinP) // the best has probability 1 here
+	}
+	if o.TopP > 0 && o.TopP < 1 {
+		c, sum = cutTopP(c, sum, float64(o.TopP))
+	}
+	return c, sum
+}
+
 // pick returns the candidates that top-k leaves, in no particular but a fixed
 // order. Without top-k it leaves out what cannot be drawn: logits more than reach
 // below the best, where reach is 40 times the temperature, have a relative
 // probability below exp(-40) < 2^-57, and the draw has 53 bits.
 func (s *sampler) pick(logits []float32, best float32, k int, reach float32) []candidate {
-	c := s.candidates[:0]
 	if k > 0 && k < len(logits) {
-		for i, l := range logits[:k] {
+		s.candidates = largest(s.candidates, logits, k)
+		return s.candidates
+	}
+	c := s.candidates[:0]
+	for i, l := range logits {
+		if l >= best-reach {
 			c = append(c, candidate{uint32(i), l})
-		}
-		h := heap{c, candidate.less}
-		h.init()
-		for i := k; i < len(logits); i++ {
-			if x := (candidate{uint32(i), logits[i]}); c[0].less(x) {
-				c[0] = x
-				h.down(0)
-			}
-		}
-	} else {
-		for i, l := range logits {
-			if l >= best-reach {
-				c = append(c, candidate{uint32(i), l})
-			}
 		}
 	}
 	s.candidates = c
+	return c
+}
+
+// largest returns the k largest logits, the lowest ids among equals, in no
+// particular but a fixed order. It uses the memory of c.
+func largest(c []candidate, logits []float32, k int) []candidate {
+	c = c[:0]
+	for i, l := range logits[:k] {
+		c = append(c, candidate{uint32(i), l})
+	}
+	h := heap{c, candidate.less}
+	h.init()
+	for i := k; i < len(logits); i++ {
+		if x := (candidate{uint32(i), logits[i]}); c[0].less(x) {
+			c[0] = x
+			h.down(0)
+		}
+	}
 	return c
 }
 

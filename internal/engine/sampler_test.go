@@ -53,6 +53,8 @@ func TestSampleDistribution(t *testing.T) {
 		{"top_p tiny", protocol.SamplingOptions{Temperature: 1, TopP: 1e-9}, prob(1, 1)},
 		{"min_p 0.3", protocol.SamplingOptions{Temperature: 1, MinP: 0.3}, prob(1, 1, 5, 2)},
 		{"min_p after temperature", protocol.SamplingOptions{Temperature: 0.5, MinP: 0.3}, prob(0.5, 1, 5)},
+		// of these three 42.2, 42.2 and 15.5 %
+		{"top_p of what min_p leaves", protocol.SamplingOptions{Temperature: 1, MinP: 0.3, TopP: 0.84}, prob(1, 1, 5)},
 		{"top_k then top_p", protocol.SamplingOptions{Temperature: 1, TopK: 3, TopP: 0.5}, prob(1, 1, 5)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -34,7 +34,12 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 	}
 	e.failures = 0
 	for i, s := range e.parts {
-		e.advance(s, len(e.batch[i].Tokens))
+		if s.gen != nil && s.gen.scores != nil && s.state == seqRunning {
+			e.scorePrompt(s, e.batch[i])
+		}
+		if s.state == seqRunning { // not so when an earlier part has ended it
+			e.advance(s, len(e.batch[i].Tokens))
+		}
 	}
 	clear(e.parts)
 	return true, nil
@@ -103,7 +108,9 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 	}
 	if first {
 		s.gen.first = &FirstToken{Queued: s.admitted.Sub(s.arrived), Cached: s.computed}
-		if e.offer(s, cachedBlocks) {
+		if s.gen.scores != nil {
+			s.gen.first.Why = "prompt logprobs"
+		} else if e.offer(s, cachedBlocks) {
 			return
 		}
 		e.count.LocalPrefillTotal++
@@ -122,7 +129,7 @@ func (e *Engine) run(s *sequence) {
 // assemble builds the next batch: first one token for each sequence that decodes,
 // then prompt chunks, oldest first, within what is left of the token budget.
 func (e *Engine) assemble() {
-	e.batch, e.parts = e.batch[:0], e.parts[:0]
+	e.batch, e.parts, e.rowsUsed = e.batch[:0], e.parts[:0], 0
 	for _, s := range slices.Clone(e.running) {
 		if s.state == seqRunning && s.pending() == 1 && e.grow(s) {
 			e.add(s, 1)
@@ -134,7 +141,11 @@ func (e *Engine) assemble() {
 	for _, s := range e.running {
 		if s.pending() > 1 && budget > 0 {
 			n := min(s.pending(), budget)
-			e.add(s, n)
+			if s.gen != nil && s.gen.scores.missing(s.prompt) {
+				n = e.addScored(s, n)
+			} else {
+				e.add(s, n)
+			}
 			budget -= n
 		}
 	}
@@ -143,10 +154,7 @@ func (e *Engine) assemble() {
 func (e *Engine) add(s *sequence, n int) {
 	b := BatchSeq{Tokens: s.tokens[s.computed : s.computed+n], Start: s.computed, Blocks: s.blocks}
 	if s.gen != nil && s.computed+n == len(s.tokens) {
-		if s.gen.logits == nil {
-			s.gen.logits = make([]float32, e.info.VocabSize)
-		}
-		b.Logits = s.gen.logits
+		b.Logits = s.gen.room(e.info.VocabSize)
 	}
 	e.batch = append(e.batch, b)
 	e.parts = append(e.parts, s)
@@ -198,6 +206,7 @@ func (e *Engine) preempt(s *sequence) {
 	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
 	e.pool.Release(s.blocks)
 	s.blocks, s.computed, s.registered = nil, 0, 0
+	s.gen.history = history{} // costs memory; it catches up
 	s.state = seqWaiting
 	e.waiting = slices.Insert(e.waiting, 0, s)
 	e.count.PreemptedTotal++
@@ -235,28 +244,34 @@ func (e *Engine) registerComputed(s *sequence) {
 // next samples the next token of a sequence whose known tokens are all computed.
 func (e *Engine) next(s *sequence) {
 	g := s.gen
-	if s.output() < g.stop.MinTokens {
-		for _, id := range g.stop.StopTokenIDs {
-			if int(id) < len(g.logits) {
-				g.logits[id] = negInf
-			}
-		}
-	}
-	token, err := e.sampler.sample(g.logits, e.info.TokenLimit, g.sampling, len(s.tokens)-s.prompt)
-	if err != nil {
-		e.cancel(s, protocol.FinishError, err)
-		return
-	}
-	s.tokens = append(s.tokens, token)
-	e.count.GeneratedTotal++
 	out := Output{}
 	if g.first != nil {
 		g.first.Prefill = time.Since(s.admitted)
 		out.First, g.first = g.first, nil
 	}
-	reason, emit := s.finishAfter(token, e.cfg.MaxModelLen)
-	if emit {
-		out.Tokens = []uint32{token}
+	if g.scores != nil {
+		out.PromptLogprobs, g.scores = &g.scores.out, nil
+	}
+	reason := protocol.FinishLength
+	if g.stop.MaxTokens > 0 { // else only the scores were wanted
+		token, logprobs, err := e.sampler.draw(s, e.info.TokenLimit)
+		complete := false
+		if err == nil && g.constraint != nil {
+			complete, err = g.accept(token, e.info.TokenLimit)
+		}
+		if err != nil {
+			e.cancel(s, protocol.FinishError, err)
+			return
+		}
+		s.tokens = append(s.tokens, token)
+		e.count.GeneratedTotal++
+		var emit bool
+		if reason, emit = s.finishAfter(token, e.cfg.MaxModelLen); emit {
+			out.Tokens, out.Logprobs = []uint32{token}, logprobs
+		}
+		if reason == protocol.FinishNone && complete {
+			reason = protocol.FinishStop
+		}
 	}
 	out.Finish = reason
 	if reason != protocol.FinishNone {

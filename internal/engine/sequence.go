@@ -48,6 +48,22 @@ type generation struct {
 	out      *Stream
 	first    *FirstToken // until delivered
 	logits   []float32
+
+	logprobs   *int          // of the output, as in protocol.OutputOptions
+	scores     *promptScores // nil unless the prompt's are asked for, or delivered
+	constraint Constraint    // may be nil
+	mask       []uint64      // scratch of the constraint
+	allowed    []uint64      // mask of the allowed ids; nil if all are
+	adjusts    bool          // the sampling options change logits before the draw
+	history    history       // for penalties
+}
+
+// room returns where the logits go.
+func (g *generation) room(vocab int) []float32 {
+	if g.logits == nil {
+		g.logits = make([]float32, vocab)
+	}
+	return g.logits
 }
 
 // prefillOnly is what a sequence that only computes KV has beside.
@@ -75,6 +91,9 @@ func (s *sequence) matchable(blockSize int) []uint64 {
 	n := len(s.tokens)
 	if s.gen != nil {
 		n--
+		if s.gen.scores.missing(s.prompt) {
+			n = min(n, s.gen.scores.known-1)
+		}
 	}
 	return s.chain.Seq[:n/blockSize]
 }
@@ -83,6 +102,8 @@ func (s *sequence) matchable(blockSize int) []uint64 {
 // whether that token belongs to the output.
 func (s *sequence) finishAfter(token uint32, maxLen int) (reason protocol.FinishReason, emit bool) {
 	switch {
+	case slices.Contains(s.gen.stop.StopTokenIDsVisible, token):
+		return protocol.FinishStop, true
 	case slices.Contains(s.gen.stop.StopTokenIDs, token):
 		return protocol.FinishStop, false
 	case s.output() >= s.gen.stop.MaxTokens, len(s.tokens) >= maxLen:

@@ -55,6 +55,16 @@ func (s *Stream) Cancel() { s.cancel() }
 func (s *Stream) push(o Output) {
 	s.mu.Lock()
 	s.out.Tokens = append(s.out.Tokens, o.Tokens...)
+	switch {
+	case o.Logprobs == nil:
+	case s.out.Logprobs == nil:
+		s.out.Logprobs = o.Logprobs
+	default:
+		s.out.Logprobs.Append(o.Logprobs)
+	}
+	if o.PromptLogprobs != nil {
+		s.out.PromptLogprobs = o.PromptLogprobs
+	}
 	if o.First != nil {
 		s.out.First = o.First
 	}

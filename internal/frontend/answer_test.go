@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -248,7 +249,7 @@ func TestConversationsThatTemplatesRefuse(t *testing.T) {
 func TestSamplingOptions(t *testing.T) {
 	w := newWorld(t)
 	fk := w.fake("worker-1", say("!"), func(fk *fake) {
-		fk.files = map[string][]byte{"generation_config.json": []byte(`{"temperature":0.5,"top_k":40,"top_p":0.75,"eos_token_id":[9]}`)}
+		fk.files = map[string][]byte{"generation_config.json": []byte(`{"temperature":0.5,"top_k":40,"top_p":0.75,"repetition_penalty":1.25,"eos_token_id":[9]}`)}
 		for name, content := range testFiles() {
 			fk.files[name] = content
 		}
@@ -259,10 +260,18 @@ func TestSamplingOptions(t *testing.T) {
 		more body
 		want protocol.SamplingOptions
 	}{
-		{"the model's own", nil, protocol.SamplingOptions{Temperature: 0.5, TopP: 0.75, TopK: 40}},
-		{"the client's", body{"temperature": 1.5, "top_p": 0.25, "top_k": -1, "min_p": 0.125}, protocol.SamplingOptions{Temperature: 1.5, TopP: 0.25, TopK: -1, MinP: 0.125}},
-		{"greedy", body{"temperature": 0}, protocol.SamplingOptions{TopP: 0.75, TopK: 40}},
-		{"top_p of nothing is greedy", body{"top_p": 0}, protocol.SamplingOptions{TopK: 40}},
+		{"the model's own", nil, protocol.SamplingOptions{Temperature: 0.5, TopP: 0.75, TopK: 40, RepetitionPenalty: 1.25}},
+		{"the client's", body{"temperature": 1.5, "top_p": 0.25, "top_k": -1, "min_p": 0.125, "repetition_penalty": 1}, protocol.SamplingOptions{Temperature: 1.5, TopP: 0.25, TopK: -1, MinP: 0.125, RepetitionPenalty: 1}},
+		{"greedy", body{"temperature": 0}, protocol.SamplingOptions{TopP: 0.75, TopK: 40, RepetitionPenalty: 1.25}},
+		{"top_p of nothing is greedy", body{"top_p": 0}, protocol.SamplingOptions{TopK: 40, RepetitionPenalty: 1.25}},
+		{"penalties", body{"repetition_penalty": 2, "presence_penalty": -2, "frequency_penalty": 0.5},
+			protocol.SamplingOptions{Temperature: 0.5, TopP: 0.75, TopK: 40, RepetitionPenalty: 2, PresencePenalty: -2, FrequencyPenalty: 0.5}},
+		{"biases", body{"logit_bias": body{"70": -100, "9": 1.5, "010": 2, "8": nil}, "repetition_penalty": 1},
+			protocol.SamplingOptions{Temperature: 0.5, TopP: 0.75, TopK: 40, RepetitionPenalty: 1, LogitBias: []protocol.TokenBias{{Token: 9, Bias: 1.5}, {Token: 10, Bias: 2}, {Token: 70, Bias: -100}}}},
+		{"allowed and forbidden", body{"allowed_token_ids": []int{3, 4}, "bad_words_token_ids": [][]int{{1, 2}, {3}}, "repetition_penalty": 1},
+			protocol.SamplingOptions{Temperature: 0.5, TopP: 0.75, TopK: 40, RepetitionPenalty: 1, AllowedTokenIDs: []uint32{3, 4}, BadWords: [][]uint32{{1, 2}, {3}}}},
+		{"forbidden words", body{"bad_words_token_ids": []int{5}, "bad_words": []string{" no", "no"}, "repetition_penalty": 1},
+			protocol.SamplingOptions{Temperature: 0.5, TopP: 0.75, TopK: 40, RepetitionPenalty: 1, BadWords: [][]uint32{{5}, tokens("no"), tokens(" no")}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := textBody(tc.more)
@@ -271,7 +280,7 @@ func TestSamplingOptions(t *testing.T) {
 			all := fk.got()
 			got := all[len(all)-1]
 			tc.want.Seed = 5
-			if got.Sampling != tc.want {
+			if !reflect.DeepEqual(got.Sampling, tc.want) {
 				t.Errorf("got %+v, want %+v", got.Sampling, tc.want)
 			}
 		})
@@ -280,6 +289,11 @@ func TestSamplingOptions(t *testing.T) {
 	all := fk.got()
 	if got := all[len(all)-1].Stop; fmt.Sprint(got.StopTokenIDs) != "[1 2]" || got.MinTokens != 3 || got.MaxTokens != 100 {
 		t.Errorf("ignoring the end of text: %+v", got)
+	}
+	wholeAnswer(t, f.post("/v1/completions", textBody(body{"include_stop_str_in_output": true, "stop_token_ids": []int{1, 2}})))
+	all = fk.got()
+	if got := all[len(all)-1].Stop; fmt.Sprint(got.StopTokenIDsVisible) != "[1 2]" || len(got.StopTokenIDs) != 2 || got.StopTokenIDs[0] != 9 {
+		t.Errorf("ends that show: %+v", got)
 	}
 	if got := all[0].Stop; len(got.StopTokenIDs) != 2 || got.StopTokenIDs[0] != 9 {
 		t.Errorf("ends of text: %+v", got)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
@@ -17,6 +18,8 @@ type chatRequest struct {
 	kwargs        map[string]json.RawMessage // variables of the chat template
 	effort        string                     // reasoning_effort, one more of them
 	addPrompt     bool                       // add_generation_prompt
+	wantLogprobs  bool                       // logprobs
+	topLogprobs   *int64
 }
 
 func (q *chatRequest) fields() fields {
@@ -32,8 +35,8 @@ func (q *chatRequest) fields() fields {
 		}
 		return nil
 	}
-	f["logprobs"] = only("false")
-	f["top_logprobs"] = only("0")
+	f["logprobs"] = flag(&q.wantLogprobs)
+	f["top_logprobs"] = integer(&q.topLogprobs, 0, protocol.MaxLogprobs)
 	f["response_format"] = only(`{"type":"text"}`)
 	f["tools"] = only("[]")
 	f["tool_choice"] = only(`"none"`, `"auto"`)
@@ -109,6 +112,9 @@ func (q *chatRequest) check() *apiError {
 	if err := q.params.check(); err != nil {
 		return err
 	}
+	if err := q.checkLogprobs(); err != nil {
+		return err
+	}
 	if len(q.messages) == 0 {
 		return missing("messages")
 	}
@@ -139,11 +145,12 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 	return [][]uint32{m.proc.EncodeChat(prompt)}, nil
 }
 
-func (q *chatRequest) answer(_ *servedModel, created int64, choices []*choice) answerer {
+func (q *chatRequest) answer(m *servedModel, created int64, choices []*choice) answerer {
 	id := newID("chatcmpl-")
 	return &chatAnswer{
 		id: id, model: q.model, created: created, started: make([]bool, len(choices)),
 		chunks: newChunks(id, "chat.completion.chunk", q.model, created, q.includeUsage),
+		names:  q.tokenNames(m),
 	}
 }
 
@@ -153,6 +160,7 @@ type chatAnswer struct {
 	created   int64
 	started   []bool // which choices have sent their role
 	chunks    chunks
+	names     tokenNames
 }
 
 // appendDelta implements answerer: the role comes first, alone, and the finish
@@ -164,12 +172,13 @@ func (a *chatAnswer) appendDelta(dst []byte, d delta) []byte {
 		dst = append(dst, `,"delta":{"role":"assistant","content":""}`...)
 		dst = a.chunks.close(dst, "")
 	}
-	if d.text != "" {
+	if d.text != "" || len(d.probs) > 0 {
 		dst = a.chunks.open(dst, d.index)
 		dst = append(dst, `,"delta":{"content":`...)
 		dst = appendString(dst, d.text)
-		dst = append(dst, '}')
-		dst = a.chunks.close(dst, "")
+		dst = append(dst, `},"logprobs":`...)
+		dst = a.names.appendChat(dst, d.probs)
+		dst = a.chunks.end(dst, "")
 	}
 	if d.finish != "" {
 		dst = a.chunks.open(dst, d.index)
@@ -188,14 +197,17 @@ func (a *chatAnswer) whole(choices []*choice, u usage) any {
 		Refusal *string `json:"refusal"`
 	}
 	type entry struct {
-		Index        int       `json:"index"`
-		Message      message   `json:"message"`
-		Logprobs     *struct{} `json:"logprobs"`
-		FinishReason string    `json:"finish_reason"`
+		Index        int             `json:"index"`
+		Message      message         `json:"message"`
+		Logprobs     json.RawMessage `json:"logprobs"`
+		FinishReason string          `json:"finish_reason"`
 	}
 	entries := make([]entry, len(choices))
 	for i, c := range choices {
 		entries[i] = entry{Index: i, Message: message{Role: "assistant", Content: c.text.String()}, FinishReason: c.finish}
+		if c.probs != nil {
+			entries[i].Logprobs = a.names.appendChat(nil, c.probs.kept)
+		}
 	}
 	return struct {
 		ID                string  `json:"id"`

@@ -39,9 +39,14 @@ func (c *chunks) open(dst []byte, index int) []byte {
 	return strconv.AppendInt(dst, int64(index), 10)
 }
 
-// close ends the choice with why it is complete, if it is, and the event.
+// close ends a choice without log probabilities, as end does.
 func (c *chunks) close(dst []byte, finish string) []byte {
-	dst = append(dst, `,"logprobs":null,"finish_reason":`...)
+	return c.end(append(dst, `,"logprobs":null`...), finish)
+}
+
+// end ends the choice with why it is complete, if it is, and the event.
+func (c *chunks) end(dst []byte, finish string) []byte {
+	dst = append(dst, `,"finish_reason":`...)
 	if finish == "" {
 		dst = append(dst, "null"...)
 	} else {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"unicode/utf8"
 )
 
 // completionRequest is the body of POST /v1/completions.
@@ -11,6 +12,7 @@ type completionRequest struct {
 	params
 	prompt json.RawMessage
 	echo   bool
+	top    *int64     // logprobs
 	tokens [][]uint32 // of the prompts
 }
 
@@ -25,7 +27,8 @@ func (q *completionRequest) fields() fields {
 	}
 	f["echo"] = flag(&q.echo)
 	f["suffix"] = only(`""`)
-	f["logprobs"] = only("false")
+	f["logprobs"] = integer(&q.top, 0, maxTextLogprobs)
+	f["max_tokens"] = integer(&q.maxTokens, 0, maxCount)
 	f["best_of"] = only("1")
 	return f
 }
@@ -36,6 +39,13 @@ func (q *completionRequest) check() *apiError {
 	}
 	if len(q.prompt) == 0 {
 		return missing("prompt")
+	}
+	if q.maxTokens != nil && *q.maxTokens == 0 && !q.echo {
+		return wrongValue("max_tokens", "0 is for 'echo' alone, %d to %d are allowed", 1, maxCount)
+	}
+	if q.top != nil {
+		n := int(*q.top)
+		q.logprobs, q.promptLogprobs = &n, q.echo
 	}
 	return nil
 }
@@ -104,10 +114,14 @@ func (q *completionRequest) answer(m *servedModel, created int64, choices []*cho
 	a := &completionAnswer{
 		id: id, model: q.model, created: created, echo: make([]string, len(choices)),
 		chunks: newChunks(id, "text_completion", q.model, created, q.includeUsage),
+		names:  q.tokenNames(m),
 	}
 	if q.echo {
 		for i, c := range choices {
 			a.echo[i] = m.proc.Decode(q.tokens[c.prompt])
+			if c.probs != nil {
+				c.probs.chars = utf8.RuneCountInString(a.echo[i])
+			}
 		}
 	}
 	return a
@@ -119,6 +133,7 @@ type completionAnswer struct {
 	created   int64
 	echo      []string // text that comes before each choice
 	chunks    chunks
+	names     tokenNames
 }
 
 func (a *completionAnswer) appendDelta(dst []byte, d delta) []byte {
@@ -129,21 +144,26 @@ func (a *completionAnswer) appendDelta(dst []byte, d delta) []byte {
 	dst = a.chunks.open(dst, d.index)
 	dst = append(dst, `,"text":`...)
 	dst = appendString(dst, text)
-	return a.chunks.close(dst, d.finish)
+	dst = append(dst, `,"logprobs":`...)
+	dst = a.names.appendText(dst, d.echoed, d.probs)
+	return a.chunks.end(dst, d.finish)
 }
 
 func (a *completionAnswer) usageEvent(u usage) []byte { return a.chunks.usage(u) }
 
 func (a *completionAnswer) whole(choices []*choice, u usage) any {
 	type entry struct {
-		Index        int       `json:"index"`
-		Text         string    `json:"text"`
-		Logprobs     *struct{} `json:"logprobs"`
-		FinishReason string    `json:"finish_reason"`
+		Index        int             `json:"index"`
+		Text         string          `json:"text"`
+		Logprobs     json.RawMessage `json:"logprobs"`
+		FinishReason string          `json:"finish_reason"`
 	}
 	entries := make([]entry, len(choices))
 	for i, c := range choices {
 		entries[i] = entry{Index: i, Text: a.echo[i] + c.text.String(), FinishReason: c.finish}
+		if c.probs != nil {
+			entries[i].Logprobs = a.names.appendText(nil, nil, c.probs.kept)
+		}
 	}
 	return struct {
 		ID                string  `json:"id"`

@@ -139,6 +139,20 @@ func (fk *fake) vanish(t testing.TB) {
 	}
 }
 
+// made are log probabilities for n tokens, if any are asked for.
+func made(width *int, n int) *protocol.Logprobs {
+	if width == nil {
+		return nil
+	}
+	lp := &protocol.Logprobs{Width: *width, Tokens: make([]float32, n)}
+	for range n {
+		for id := range *width {
+			lp.TopIDs, lp.TopValues = append(lp.TopIDs, uint32(id)), append(lp.TopValues, float32(-id))
+		}
+	}
+	return lp
+}
+
 // say generates a fixed text token by token, from where an earlier attempt ended,
 // and calls each hook with the number of the token before it is sent.
 func say(answer string, hooks ...func(ctx context.Context, n int) error) generator {
@@ -153,9 +167,14 @@ func say(answer string, hooks ...func(ctx context.Context, n int) error) generat
 			var o protocol.EngineOutput
 			if n == 0 {
 				o.Timing = &protocol.Timing{Worker: "w", Prefill: "local", PrefillWhy: "short", QueueNS: 1000, CachedTokens: len(req.TokenIDs) / 2}
+				o.PromptLogprobs = made(req.Output.PromptLogprobs, len(req.TokenIDs)-req.Generated-1)
+				if req.Stop.MaxTokens == 0 {
+					o.Finish = protocol.FinishLength
+					return send(o)
+				}
 			}
 			if at := req.Generated + n; at < len(ids) {
-				o.TokenIDs = ids[at : at+1]
+				o.TokenIDs, o.Logprobs = ids[at:at+1], made(req.Output.Logprobs, 1)
 			} else {
 				o.Finish = protocol.FinishStop
 			}

@@ -69,8 +69,9 @@ func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedReques
 // exactly once, across as many workers as it takes. An error of emit ends it.
 func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) error) error {
 	for {
-		if g.req.Generated > 0 && g.req.Stop.MaxTokens <= 0 {
-			// Lost between the last token and the word that it was the last.
+		if g.req.Stop.MaxTokens <= 0 && g.req.Output.PromptLogprobs == nil {
+			// Lost between the last token and the word that it was the last, or nothing
+			// but the prompt was asked for.
 			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
 		}
 		leave := g.f.metrics.EnterStage(metrics.StageRoute)
@@ -272,6 +273,9 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		g.req.Generated += len(out.TokenIDs)
 		g.req.Stop.MaxTokens -= len(out.TokenIDs)
 		g.req.Stop.MinTokens = max(g.req.Stop.MinTokens-len(out.TokenIDs), 0)
+		if out.PromptLogprobs != nil {
+			g.req.Output.PromptLogprobs = nil // told once, whatever comes
+		}
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
 		}

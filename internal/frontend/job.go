@@ -22,6 +22,7 @@ type choice struct {
 	prompt int // which prompt it belongs to
 	gen    *generation
 	detok  *chat.Detokenizer
+	probs  *logprobTrack   // nil unless log probabilities are asked for
 	text   strings.Builder // of a whole answer
 	finish string
 	tokens int // generated, up to and with those of a stop string
@@ -35,6 +36,9 @@ type delta struct {
 	index  int
 	text   string
 	finish string // on the last piece
+	// probs are the tokens that text comes from, echoed those of the prompt; nil
+	// unless log probabilities are asked for.
+	probs, echoed []tokenLogprob
 }
 
 // usage is the token count of a request in OpenAI's words.
@@ -115,7 +119,11 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text, stopped := c.detok.Push(o.TokenIDs)
+	if err := c.takeLogprobs(o); err != nil {
+		j.f.log.Warn("engine sent bad log probabilities", "request", j.id, "error", err)
+		return internalError("The engine failed.")
+	}
+	text, stopped := c.decode(o.TokenIDs)
 	j.observe(c, o)
 	d := delta{index: c.index, text: text}
 	switch {
@@ -125,14 +133,20 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Debug("engine reports an error", "request", j.id, "error", o.Error)
 		return internalError("The engine failed.")
 	case o.Finish == protocol.FinishLength:
-		d.text += c.detok.Flush()
+		d.text += c.endText()
 		d.finish = string(protocol.FinishLength)
+		if c.detok.Stopped() {
+			d.finish = string(protocol.FinishStop)
+		}
 	case o.Finish != protocol.FinishNone: // engines of others have more words for it
-		d.text += c.detok.Flush()
+		d.text += c.endText()
 		d.finish = string(protocol.FinishStop)
 	}
 	c.finish = d.finish
 	if d.text != "" || d.finish != "" {
+		if c.probs != nil {
+			c.probs.fill(&d)
+		}
 		if err := receive(d); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,7 +114,7 @@ func testMigration(t *testing.T, n int, how func(context.Context, *fake) error, 
 	}
 	all := append(append([]uint32{}, prompt...), tokens(saga)[:n]...)
 	if two.Generated != n || fmt.Sprint(two.TokenIDs) != fmt.Sprint(all) || two.Stop.MaxTokens != 200-n || two.Stop.MinTokens != max(4-n, 0) ||
-		two.Sampling != one.Sampling || two.RequestID == one.RequestID {
+		!reflect.DeepEqual(two.Sampling, one.Sampling) || two.RequestID == one.RequestID {
 		t.Errorf("second attempt %+v of the first %+v, after %d tokens", two, one, n)
 	}
 	kind := "ongoing_request"

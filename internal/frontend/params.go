@@ -3,9 +3,8 @@ package frontend
 import (
 	"encoding/json"
 	"math"
-	"math/rand/v2"
+	"slices"
 
-	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -28,6 +27,12 @@ type params struct {
 	ignoreEOS          bool
 	includeStop        bool
 	skipSpecial        bool
+	sampler            samplerParams
+	// logprobs is how many of the most likely tokens to tell beside each, nil for no
+	// log probabilities at all; promptLogprobs extends that to the prompt.
+	logprobs       *int
+	promptLogprobs bool
+	tokensAsIDs    bool // return_tokens_as_token_ids
 }
 
 const (
@@ -42,7 +47,7 @@ func (p *params) shared() *params { return p }
 // refused by name, unless the value asks for nothing.
 func (p *params) sharedFields() fields {
 	p.skipSpecial, p.maxName = true, "max_tokens"
-	return fields{
+	f := fields{
 		"model":             text(&p.model),
 		"stream":            flag(&p.stream),
 		"stream_options":    p.streamOptions(),
@@ -66,12 +71,10 @@ func (p *params) sharedFields() fields {
 
 		"include_stop_str_in_output": flag(&p.includeStop),
 		"skip_special_tokens":        flag(&p.skipSpecial),
-
-		"presence_penalty":   only("0"),
-		"frequency_penalty":  only("0"),
-		"repetition_penalty": only("1"),
-		"logit_bias":         only("{}"),
+		"return_tokens_as_token_ids": flag(&p.tokensAsIDs),
 	}
+	p.sampler.addFields(f)
+	return f
 }
 
 func (p *params) streamOptions() field {
@@ -101,6 +104,15 @@ func (p *params) check() *apiError {
 		return wrongValue("min_tokens", "%d is more than '%s', %d", *p.minTokens, p.maxName, *p.maxTokens)
 	}
 	return nil
+}
+
+// bind checks the tokens that a request names against the model, and turns words
+// into tokens.
+func (p *params) bind(m *servedModel) *apiError {
+	if err := checkTokens(m, "stop_token_ids", p.stopTokenIDs); err != nil {
+		return err
+	}
+	return p.sampler.bind(m)
 }
 
 // checkTokens refuses ids that the model does not have.
@@ -138,6 +150,8 @@ func (p *params) budget(m *servedModel, prompt int, param string, fallback int) 
 	switch {
 	case prompt == 0:
 		return 0, wrongValue(param, "the prompt has no tokens")
+	case room == 0 && p.maxTokens != nil && *p.maxTokens == 0:
+		return 0, nil
 	case room < 1:
 		return 0, tooLong(param, "This model's maximum context length is %d tokens. However, the prompt has %d tokens.", context, prompt)
 	case p.maxTokens == nil && (fallback == 0 || fallback > room):
@@ -153,49 +167,21 @@ func (p *params) budget(m *servedModel, prompt int, param string, fallback int) 
 
 // request makes what workers get for one choice of one prompt.
 func (p *params) request(m *servedModel, prompt []uint32, budget, choice int) protocol.PreprocessedRequest {
-	stop := append([]uint32(nil), p.stopTokenIDs...)
-	if !p.ignoreEOS {
-		stop = append(stop, m.proc.EOS()...)
-	}
-	return protocol.PreprocessedRequest{
-		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...),
-		Stop:     protocol.StopConditions{MaxTokens: budget, MinTokens: p.minimum(), StopTokenIDs: stop},
-		Sampling: p.sampling(m.proc.Defaults(), choice),
-	}
-}
-
-// sampling fills in the model's own defaults where the client says nothing. OpenAI's
-// default temperature is 1.
-func (p *params) sampling(d chat.GenerationDefaults, choice int) protocol.SamplingOptions {
-	o := protocol.SamplingOptions{Temperature: 1, TopP: 1}
-	set := func(v *float32, client *float64, model *float64) {
-		switch {
-		case client != nil:
-			*v = float32(*client)
-		case model != nil:
-			*v = float32(*model)
-		}
-	}
-	set(&o.Temperature, p.temperature, d.Temperature)
-	set(&o.TopP, p.topP, d.TopP)
-	set(&o.MinP, p.minP, d.MinP)
-	switch {
-	case p.topK != nil:
-		o.TopK = int(*p.topK)
-	case d.TopK != nil:
-		o.TopK = *d.TopK
-	}
-	if d.DoSample != nil && !*d.DoSample && p.temperature == nil {
-		o.Temperature = 0
-	}
-	if p.topP != nil && *p.topP == 0 {
-		o.Temperature = 0 // nothing but the best token; to engines 0 means off
-	}
-	if p.seed != nil {
-		// Choices of one request must differ, and differ in the same way each time.
-		o.Seed = uint64(*p.seed) + uint64(choice)*0x9e3779b97f4a7c15
+	stop := protocol.StopConditions{MaxTokens: budget, MinTokens: p.minimum()}
+	if p.includeStop { // then the text ends with the token, as it does with a string
+		stop.StopTokenIDsVisible = slices.Clone(p.stopTokenIDs)
 	} else {
-		o.Seed = rand.Uint64()
+		stop.StopTokenIDs = slices.Clone(p.stopTokenIDs)
 	}
-	return o
+	if !p.ignoreEOS {
+		stop.StopTokenIDs = append(stop.StopTokenIDs, m.proc.EOS()...)
+	}
+	r := protocol.PreprocessedRequest{
+		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...),
+		Stop: stop, Sampling: p.sampling(m.proc.Defaults(), choice), Output: protocol.OutputOptions{Logprobs: p.logprobs},
+	}
+	if p.promptLogprobs {
+		r.Output.PromptLogprobs = p.logprobs
+	}
+	return r
 }

@@ -134,7 +134,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 		return nil, err
 	}
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
-	if bad := checkTokens(m, "stop_token_ids", p.stopTokenIDs); bad != nil {
+	if bad := p.bind(m); bad != nil {
 		return nil, bad
 	}
 	for i, prompt := range prompts {
@@ -147,6 +147,12 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 			c := &choice{index: len(j.choices), prompt: i}
 			c.detok = m.proc.NewDetokenizer(p.stop, p.includeStop, p.skipSpecial)
 			c.detok.SetMinTokens(p.minimum())
+			if p.logprobs != nil {
+				c.probs = &logprobTrack{}
+				if p.promptLogprobs {
+					c.probs.prompt, c.probs.proc = prompt, m.proc
+				}
+			}
 			c.gen = j.f.newGeneration(m, p.request(m, prompt, budget, c.index), j.met)
 			c.gen.req.ReceivedAt = j.arrived
 			j.choices = append(j.choices, c)
@@ -197,7 +203,11 @@ func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer) erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := <-j.start(ctx, cancel, func(d delta) error {
-		j.choices[d.index].text.WriteString(d.text)
+		c := j.choices[d.index]
+		c.text.WriteString(d.text)
+		if c.probs != nil {
+			c.probs.keep(d)
+		}
 		return nil
 	})
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(j.f.limits.write)) // the server takes it back

@@ -44,10 +44,9 @@ func TestValidation(t *testing.T) {
 		{"unknown parameter", chat, with(chatBody(nil), "temprature", 1), 400, "temprature", "unknown_parameter", "temprature"},
 		{"unknown parameter of text", text, with(textBody(nil), "messages", "x"), 400, "messages", "unknown_parameter", "messages"},
 		{"unsupported parameter", chat, with(chatBody(nil), "audio", body{}), 400, "audio", "unsupported_parameter", "audio"},
-		{"unsupported value", chat, with(chatBody(nil), "logprobs", true), 400, "logprobs", "unsupported_parameter", "false"},
-		{"unsupported penalty", text, with(textBody(nil), "presence_penalty", 0.5), 400, "presence_penalty", "unsupported_parameter", "0"},
+		{"unsupported value", chat, with(chatBody(nil), "store", true), 400, "store", "unsupported_parameter", "false"},
+		{"unsupported best_of", text, with(textBody(nil), "best_of", 2), 400, "best_of", "unsupported_parameter", "1"},
 		{"tools", chat, with(chatBody(nil), "tools", []body{{"type": "function"}}), 400, "tools", "unsupported_parameter", ""},
-		{"text logprobs", text, with(textBody(nil), "logprobs", 0), 400, "logprobs", "unsupported_parameter", ""},
 
 		{"model missing", chat, without(chatBody(nil), "model"), 400, "model", "missing_required_parameter", "model"},
 		{"model null", chat, with(chatBody(nil), "model", nil), 400, "model", "missing_required_parameter", "model"},

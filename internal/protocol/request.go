@@ -14,6 +14,7 @@ type PreprocessedRequest struct {
 	Generated   int             `json:"generated"`
 	Stop        StopConditions  `json:"stop_conditions"`
 	Sampling    SamplingOptions `json:"sampling_options"`
+	Output      OutputOptions   `json:"output_options"`
 	ReceivedAt  time.Time       `json:"received_at"` // at the frontend
 	Annotations []string        `json:"annotations"`
 	Disagg      DisaggHints     `json:"disagg"`
@@ -22,21 +23,16 @@ type PreprocessedRequest struct {
 // StopConditions say when generation ends. Stop strings are not among them: the
 // frontend, which owns the tokenizer, matches those and cancels.
 type StopConditions struct {
-	MaxTokens    int      `json:"max_tokens"` // counted without Generated
-	MinTokens    int      `json:"min_tokens"`
-	StopTokenIDs []uint32 `json:"stop_token_ids"` // end-of-sequence and user ids
-}
-
-// SamplingOptions choose the next token from the logits. Temperature 0 is greedy.
-// Order of operations: temperature, top-k, top-p, min-p, draw.
-type SamplingOptions struct {
-	Temperature float32 `json:"temperature"`
-	TopP        float32 `json:"top_p"` // 1 or 0: off
-	TopK        int     `json:"top_k"` // 0 or negative: off
-	MinP        float32 `json:"min_p"` // 0: off
-	// Seed fixes the random draws: the draw for output position i depends on
-	// (Seed, i) only, whatever else is in the batch.
-	Seed uint64 `json:"seed"`
+	// MaxTokens is counted without Generated. 0 asks for the log probabilities of the
+	// prompt alone.
+	MaxTokens int `json:"max_tokens"`
+	// MinTokens, counted without Generated, must come before an id of the two lists
+	// below may be drawn.
+	MinTokens int `json:"min_tokens"`
+	// StopTokenIDs end the sequence and are not part of the output: end-of-sequence
+	// and user ids. StopTokenIDsVisible end it as its last token.
+	StopTokenIDs        []uint32 `json:"stop_token_ids"`
+	StopTokenIDsVisible []uint32 `json:"stop_token_ids_visible"`
 }
 
 // DisaggHints overrides the cluster's disaggregation decision for one request.
@@ -62,6 +58,11 @@ type EngineOutput struct {
 	TokenIDs []uint32     `json:"token_ids"`
 	Finish   FinishReason `json:"finish_reason"`
 	Error    string       `json:"error"`
+	// Logprobs are those of TokenIDs, if the request asks for them.
+	Logprobs *Logprobs `json:"log_probs"`
+	// PromptLogprobs, on the first output if asked for, are those of the tokens of
+	// the prompt after the first.
+	PromptLogprobs *Logprobs `json:"prompt_log_probs"`
 	// Timing is set on the first output.
 	Timing *Timing `json:"timing"`
 	// Usage is set on the last output.

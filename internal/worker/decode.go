@@ -25,7 +25,7 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
 	}
 	stream, err := w.engine.Load().Submit(ctx, engine.Request{
-		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling,
+		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output,
 		Decide: w.decider(p.Disagg.Force), Remote: w.prefillRemotely,
 	})
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 			return remoteError(o.Err)
 		}
 		usage.CompletionTokens += len(o.Tokens)
-		out := protocol.EngineOutput{TokenIDs: o.Tokens, Finish: o.Finish}
+		out := protocol.EngineOutput{TokenIDs: o.Tokens, Finish: o.Finish, Logprobs: o.Logprobs, PromptLogprobs: o.PromptLogprobs}
 		if o.First != nil {
 			usage.CachedTokens = o.First.Cached
 			out.Timing = w.timing(o.First)
@@ -90,7 +90,7 @@ func (w *Worker) decider(force string) func(prompt, cached int) engine.Decision 
 func remoteError(err error) error {
 	kind := requestplane.KindInternal
 	switch {
-	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong):
+	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong), errors.Is(err, engine.ErrNothingAllowed):
 		kind = requestplane.KindInvalidArgument
 	case errors.Is(err, engine.ErrQueueFull):
 		kind = requestplane.KindOverloaded

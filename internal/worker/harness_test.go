@@ -188,6 +188,8 @@ type result struct {
 	tokens []uint32
 	timing *protocol.Timing
 	usage  *protocol.Usage
+	probs  protocol.Logprobs  // of the tokens
+	prompt *protocol.Logprobs // of the prompt
 	finish protocol.FinishReason
 	err    error
 }
@@ -224,6 +226,12 @@ func (w *world) generate(ctx context.Context, worker string, req protocol.Prepro
 		r.tokens = append(r.tokens, o.TokenIDs...)
 		if o.Timing != nil {
 			r.timing = o.Timing
+		}
+		if o.Logprobs != nil {
+			r.probs.Append(o.Logprobs)
+		}
+		if o.PromptLogprobs != nil {
+			r.prompt = o.PromptLogprobs
 		}
 		if o.Usage != nil {
 			r.usage = o.Usage

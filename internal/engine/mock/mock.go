@@ -175,6 +175,17 @@ func fill(logits []float32, h uint64) {
 	}
 }
 
+// Logits returns the logits that follow tokens, computed without any cache.
+func Logits(tokens []uint32, vocab int) []float32 {
+	h := foldStart
+	for i, t := range tokens {
+		h = foldNext(h, t, uint32(i))
+	}
+	logits := make([]float32, vocab)
+	fill(logits, h)
+	return logits
+}
+
 // Continue returns the n tokens that follow prompt under greedy sampling, computed
 // without any cache. It stops early after a token of stop, which is not returned.
 func Continue(prompt []uint32, n, vocab int, stop ...uint32) []uint32 {
