@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
@@ -22,6 +23,7 @@ type choice struct {
 	prompt int // which prompt it belongs to
 	gen    *generation
 	detok  *chat.Detokenizer
+	parts                  // of a chat
 	text   strings.Builder // of a whole answer
 	finish string
 	tokens int // generated, up to and with those of a stop string
@@ -34,7 +36,8 @@ type choice struct {
 type delta struct {
 	index  int
 	text   string
-	finish string // on the last piece
+	events []parse.Event // instead of text, where it is taken apart
+	finish string        // on the last piece
 }
 
 // usage is the token count of a request in OpenAI's words.
@@ -43,10 +46,16 @@ type usage struct {
 	CompletionTokens int          `json:"completion_tokens"`
 	TotalTokens      int          `json:"total_tokens"`
 	Details          usageDetails `json:"prompt_tokens_details"`
+	// Completion is there if the model's reasoning can be told from its answer.
+	Completion *completionDetails `json:"completion_tokens_details,omitempty"`
 }
 
 type usageDetails struct {
 	CachedTokens int `json:"cached_tokens"`
+}
+
+type completionDetails struct {
+	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
 // job is one HTTP request on its way: its choices run side by side and hand their
@@ -115,9 +124,9 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text, stopped := c.detok.Push(o.TokenIDs)
+	d := delta{index: c.index}
+	stopped := c.read(&d, o.TokenIDs)
 	j.observe(c, o)
-	d := delta{index: c.index, text: text}
 	switch {
 	case stopped:
 		d.finish = string(protocol.FinishStop)
@@ -125,14 +134,15 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Debug("engine reports an error", "request", j.id, "error", o.Error)
 		return internalError("The engine failed.")
 	case o.Finish == protocol.FinishLength:
-		d.text += c.detok.Flush()
+		c.flush(&d)
 		d.finish = string(protocol.FinishLength)
 	case o.Finish != protocol.FinishNone: // engines of others have more words for it
-		d.text += c.detok.Flush()
+		c.flush(&d)
 		d.finish = string(protocol.FinishStop)
 	}
+	c.close(&d)
 	c.finish = d.finish
-	if d.text != "" || d.finish != "" {
+	if d.text != "" || len(d.events) > 0 || d.finish != "" {
 		if err := receive(d); err != nil {
 			return err
 		}
@@ -181,6 +191,7 @@ func (j *job) usage() usage {
 		u.Details.CachedTokens += j.cached(i)
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	u.Completion = reasoningOf(j.choices)
 	return u
 }
 

@@ -46,7 +46,7 @@ func TestValidation(t *testing.T) {
 		{"unsupported parameter", chat, with(chatBody(nil), "audio", body{}), 400, "audio", "unsupported_parameter", "audio"},
 		{"unsupported value", chat, with(chatBody(nil), "logprobs", true), 400, "logprobs", "unsupported_parameter", "false"},
 		{"unsupported penalty", text, with(textBody(nil), "presence_penalty", 0.5), 400, "presence_penalty", "unsupported_parameter", "0"},
-		{"tools", chat, with(chatBody(nil), "tools", []body{{"type": "function"}}), 400, "tools", "unsupported_parameter", ""},
+		{"tool without a function", chat, with(chatBody(nil), "tools", []body{{"type": "function"}}), 400, "tools[0].function", "missing_required_parameter", ""},
 		{"text logprobs", text, with(textBody(nil), "logprobs", 0), 400, "logprobs", "unsupported_parameter", ""},
 
 		{"model missing", chat, without(chatBody(nil), "model"), 400, "model", "missing_required_parameter", "model"},
