@@ -72,6 +72,7 @@ type parts struct {
 	reasoned  int           // tokens of reasoning, with its marks
 	reasoning strings.Builder
 	calls     []toolCall
+	arguments []*strings.Builder // of the calls
 }
 
 // toolCall is a call in OpenAI's words.
@@ -146,8 +147,9 @@ func (c *choice) collect(d delta) {
 			c.reasoning.WriteString(e.Text)
 		case parse.CallBegin:
 			c.calls = append(c.calls, toolCall{ID: e.ID, Type: "function", Function: toolFunction{Name: e.Name}})
+			c.arguments = append(c.arguments, &strings.Builder{})
 		case parse.CallArguments:
-			c.calls[e.Call].Function.Arguments += e.Text
+			c.arguments[e.Call].WriteString(e.Text)
 		case parse.CallEnd:
 		}
 	}
@@ -164,6 +166,9 @@ type chatMessage struct {
 
 // message is what was collected. Content is null if there are calls only.
 func (c *choice) message() chatMessage {
+	for i := range c.calls {
+		c.calls[i].Function.Arguments = c.arguments[i].String()
+	}
 	m := chatMessage{Role: "assistant", Reasoning: c.reasoning.String(), ToolCalls: c.calls}
 	if text := c.text.String(); text != "" || len(c.calls) == 0 {
 		m.Content = &text
