@@ -12,6 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/worker"
 )
 
 // weather is a tool in OpenAI's words.
@@ -320,6 +321,19 @@ func TestToolCallMigrates(t *testing.T) {
 		if c := acc.Choices[0]; len(c.Message.ToolCalls) != 1 || c.Message.ToolCalls[0].Function.Arguments != `{"city": "Paris"}` || c.FinishReason != "tool_calls" || !once.Load() {
 			t.Errorf("lost at %d: got %+v", at, c)
 		}
+	}
+}
+
+// What the assignment of a worker says about formats reaches the frontend.
+func TestWorkersPublishFormats(t *testing.T) {
+	w := newWorld(t)
+	w.realWorker("worker-1", 0, func(c *worker.Config) {
+		c.Assignment.Model.ToolParser, c.Assignment.Model.ReasoningParser = "mistral", "granite"
+	})
+	m := w.frontend().waitModel(1).registry.find(testModel)
+	got, err := (&toolRequest{raw: json.RawMessage("[{}]")}).formats(m)
+	if err != nil || got.tool != "mistral" || got.reasoning != "granite" {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
