@@ -191,3 +191,15 @@ func TestMarks(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// BenchmarkFeed is the cost of one token of ordinary text.
+func BenchmarkFeed(b *testing.B) {
+	p, err := parse.New(options("hermes/qwen3"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Feed(" token")
+	}
+}
