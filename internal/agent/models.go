@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
@@ -54,6 +55,9 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	device := m.a.devices[as.Device]
 	if device == nil {
 		return nil, fmt.Errorf("this node has no device %q", as.Device)
+	}
+	if err := errors.Join(parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
+		return nil, err
 	}
 	dir, err := m.dir(as.Model)
 	if err != nil {

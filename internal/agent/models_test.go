@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
@@ -148,6 +149,13 @@ func TestLoadRefuses(t *testing.T) {
 	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2})
 	if _, err := m.load(t.Context(), on(dir, "gpu:0"), func(float64) {}); err == nil || !strings.Contains(err.Error(), "gpu:0") {
 		t.Errorf("a device that is not there: %v", err)
+	}
+	for _, spec := range []cluster.ModelSpec{{Path: dir, ToolParser: "hermess"}, {Path: dir, ReasoningParser: "hermes"}} {
+		as := on(dir, "cpu:0")
+		as.Model = spec
+		if _, err := m.load(t.Context(), as, func(float64) {}); !errors.Is(err, parse.ErrUnknown) {
+			t.Errorf("%+v: %v", spec, err)
+		}
 	}
 	m.free = func() int64 { return 1 << 10 }
 	if _, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {}); !errors.Is(err, ErrMemory) {

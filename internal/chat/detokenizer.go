@@ -22,6 +22,7 @@ type Detokenizer struct {
 type textStream interface {
 	Push(ids ...uint32) string
 	Flush() string
+	Keep(ids []uint32)
 }
 
 // NewDetokenizer starts a sequence. Text ends before the first of the stop
@@ -38,6 +39,10 @@ func newDetokenizer(s textStream, stops []string, includeStop bool) *Detokenizer
 // SetMinTokens makes stop strings count only in text that follows the first n
 // tokens. Call it before the first Push.
 func (d *Detokenizer) SetMinTokens(n int) { d.min = n }
+
+// Keep makes some special tokens leave their text even if others do not. Call it
+// before the first Push.
+func (d *Detokenizer) Keep(ids []uint32) { d.stream.Keep(ids) }
 
 // Tokens is the number of tokens taken: up to and with the one that completed a
 // stop string.

@@ -9,8 +9,8 @@
 // Detokenizer belongs to one sequence and one goroutine. The package starts no
 // goroutines.
 //
-// It knows nothing of HTTP, workers or engines, does not read files itself, and
-// does not parse tool calls or reasoning out of the generated text. It never runs
-// code of a checkpoint: templates are interpreted under the limits of package
+// It knows nothing of HTTP, workers or engines and does not read files itself. Tool
+// calls and reasoning in the generated text are package parse's; [Processor.Formats]
+// says in which formats the model writes them. It never runs code of a checkpoint: templates are interpreted under the limits of package
 // jinja.
 package chat

@@ -22,3 +22,5 @@ func (t *textPieces) Push(ids ...uint32) string {
 }
 
 func (t *textPieces) Flush() string { return "" }
+
+func (t *textPieces) Keep([]uint32) {}

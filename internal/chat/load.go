@@ -28,6 +28,7 @@ type Processor struct {
 	tok       *tokenizer.Tokenizer
 	templates map[string]*template // by name; "default" is the usual one
 	special   []specialToken
+	formats   formats
 	eos       []uint32
 	context   int
 	defaults  GenerationDefaults
@@ -58,9 +59,11 @@ func Load(files Files) (*Processor, error) {
 	if err := p.addedTokens(cfg); err != nil {
 		return nil, err
 	}
-	if p.templates, err = loadTemplates(files, cfg); err != nil {
+	var sources map[string]string
+	if p.templates, sources, err = loadTemplates(files, cfg); err != nil {
 		return nil, err
 	}
+	p.detectFormats(sources)
 	gen, err := readGenerationConfig(files)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,9 @@ const (
 )
 
 // loadTemplates finds and parses the chat templates: a file of its own wins over
-// tokenizer_config.json, which wins over the older processor form.
-func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, error) {
+// tokenizer_config.json, which wins over the older processor form. It returns their
+// texts, too.
+func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, map[string]string, error) {
 	sources := map[string]string{}
 	file := TemplateFile
 	switch raw := files[TemplateFile]; {
@@ -27,17 +28,17 @@ func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, err
 	case cfg.template != nil:
 		file = TokenizerConfigFile
 		if err := templateSources(cfg.template, file, sources); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	default:
 		file = TemplateJSONFile
 		d, err := readObject(files, file)
 		if d == nil || err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		v, _ := d.Get("chat_template")
 		if err := templateSources(v, file, sources); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	templates := map[string]*template{}
@@ -48,7 +49,7 @@ func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, err
 		}
 		t, err := jinja.Parse(label, sources[name])
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFile, err)
+			return nil, nil, fmt.Errorf("%w: %w", ErrFile, err)
 		}
 		parts := t.LoopsOver("content")
 		templates[name] = &template{
@@ -58,7 +59,7 @@ func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, err
 			developers: t.HasString("developer"),
 		}
 	}
-	return templates, nil
+	return templates, sources, nil
 }
 
 // templateSources reads a template, or a list of {name, template}.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -19,6 +20,7 @@ type upCommand struct {
 	prefill, decode int
 	agents          int
 	model, served   string
+	tool, reasoning string // names of formats
 	engine          cluster.EngineSpec
 	port            int
 	timeout         time.Duration
@@ -57,6 +59,8 @@ is declared.`,
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory with config.json (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the directory's name)")
+	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
+	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
 	countVar(fs, &o.engine.BlockSize, "block-size", 0, "tokens in a KV block: 16, 32, 64 or 128 (default 64)")
 	countVar(fs, &o.engine.MaxModelLen, "max-model-len", 0, "tokens of a prompt with its answer (default: the model's)")
@@ -66,9 +70,9 @@ is declared.`,
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
 	progressVar(fs, &o.mode)
 	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "port")
-	grouped(fs, "Engine", "model", "served-name", "kv-blocks", "block-size", "max-model-len", "max-seqs")
+	grouped(fs, "Engine", "model", "served-name", "kv-blocks", "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "block-size", "max-model-len", "max-seqs")
+	rare(fs, "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagDirname("model") // fails for unknown flags only
 	return cmd
 }
@@ -113,6 +117,12 @@ func (o *upCommand) check(inv *invocation) error {
 	case o.given("served-name") && strings.TrimSpace(o.served) == "":
 		return &usageError{text: "--served-name: no name given"}
 	}
+	if err := parse.CheckTool(o.tool); err != nil {
+		return &usageError{text: "--tool-parser: " + err.Error()}
+	}
+	if err := parse.CheckReasoning(o.reasoning); err != nil {
+		return &usageError{text: "--reasoning-parser: " + err.Error()}
+	}
 	if o.model != "" {
 		o.model = inv.path(o.model)
 		if err := modelDir(o.model); err != nil {
@@ -130,6 +140,9 @@ func (o *upCommand) check(inv *invocation) error {
 }
 
 const maxAgents = 64
+
+// formats lists the names of formats for a help text.
+func formats(list []string) string { return strings.Join(list, ", ") + " or " + parse.None }
 
 // flagText turns "block_size: 7 is ..." into "--block-size: 7 is ...".
 func flagText(err error) string {

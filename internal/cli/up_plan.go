@@ -19,7 +19,7 @@ var errOtherModel = errors.New("it serves another model")
 
 // spec is the model that the command line names.
 func (o *upCommand) spec() cluster.ModelSpec {
-	m := cluster.ModelSpec{Name: o.served, Path: o.model}
+	m := cluster.ModelSpec{Name: o.served, Path: o.model, ToolParser: o.tool, ReasoningParser: o.reasoning}
 	switch {
 	case m.Name != "":
 	case m.Path != "":
@@ -42,7 +42,7 @@ func (o *upCommand) desired(now cluster.Topology, fresh bool) (cluster.Topology,
 	want := now.Model
 	switch {
 	case o.given("model"):
-		want = o.spec()
+		want.Name, want.Path = o.spec().Name, o.spec().Path
 	case o.given("served-name"):
 		want.Name = o.served
 	}
@@ -60,6 +60,12 @@ func (o *upCommand) desired(now cluster.Topology, fresh bool) (cluster.Topology,
 	set("block-size", &next.Engine.BlockSize, o.engine.BlockSize)
 	set("max-model-len", &next.Engine.MaxModelLen, o.engine.MaxModelLen)
 	set("max-seqs", &next.Engine.MaxSeqs, o.engine.MaxSeqs)
+	if o.given("tool-parser") {
+		next.Model.ToolParser = o.tool
+	}
+	if o.given("reasoning-parser") {
+		next.Model.ReasoningParser = o.reasoning
+	}
 	if o.given("device") {
 		next.Engine.Device = o.engine.Device
 	}

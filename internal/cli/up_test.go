@@ -166,6 +166,12 @@ func TestUpOnExternalStores(t *testing.T) {
 	}
 	has(t, "another model", r.stderr, "dynctl: cannot serve it's in cluster lab: it serves another model\n  serving: dynctl-tiny (built-in) on 1 prefill + 2 decode workers\n",
 		`  try: dynctl down -c lab && dynctl up -c lab --served-name 'it'\''s'`)
+	// The formats of the model can change while it is served.
+	w.ok("up", "--tool-parser", "hermes", "--reasoning-parser", "none", "-o", "json")
+	w.ok("up", "--tool-parser", "pythonic", "-o", "json")
+	if topo := w.topology(); topo.Model.ToolParser != "pythonic" || topo.Model.ReasoningParser != "none" || topo.Decode != 2 {
+		t.Errorf("topology %+v", topo)
+	}
 	// Down takes the workers away; the agent was not started here and stays.
 	r = w.ok("down")
 	has(t, "down", r.stdout, "cluster lab has no workers: stopped 3 workers in ")

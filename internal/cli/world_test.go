@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/store"
@@ -122,6 +123,20 @@ func (w *world) agent(cfg fakeConfig) *fakeAgent {
 func (w *world) up(prefill, decode int) {
 	w.t.Helper()
 	w.ok("up", "--prefill", fmt.Sprint(prefill), "--decode", fmt.Sprint(decode), "--timeout", "20s")
+}
+
+// topology is the desired state of the world.
+func (w *world) topology() cluster.Topology {
+	w.t.Helper()
+	kv, err := w.store.Get(w.t.Context(), cluster.TopologyKey(w.ns))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	topo, err := store.DecodeJSON[cluster.Topology](kv)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return topo
 }
 
 // run runs one command line without a terminal.

@@ -24,13 +24,17 @@ type CardFile struct {
 	Size   int64  `json:"size"`
 }
 
-// RuntimeConfig is the capacity a worker publishes with its card.
+// RuntimeConfig is what a worker publishes with its card: its capacity, and how to
+// read what the model writes.
 type RuntimeConfig struct {
 	TotalKVBlocks  int    `json:"total_kv_blocks"`
 	MaxNumSeqs     int    `json:"max_num_seqs"`
 	MaxBatchTokens int    `json:"max_num_batched_tokens"`
 	KVDType        string `json:"kv_dtype"`
 	KVBlockBytes   int64  `json:"kv_block_bytes"`
+	// The formats of ModelSpec.
+	ToolCallParser  string `json:"tool_call_parser,omitempty"`
+	ReasoningParser string `json:"reasoning_parser,omitempty"`
 }
 
 // DefaultHashSeed is the XXH3 seed of block hashes.

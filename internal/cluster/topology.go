@@ -28,6 +28,11 @@ type ModelSpec struct {
 	Name string `json:"name"`
 	// Path is the model directory on every node; empty for the built-in model.
 	Path string `json:"path,omitempty"`
+	// ToolParser and ReasoningParser name the formats in which the model writes
+	// tool calls and reasoning; empty means what its chat template shows, "none"
+	// leaves them in the text.
+	ToolParser      string `json:"tool_parser,omitempty"`
+	ReasoningParser string `json:"reasoning_parser,omitempty"`
 }
 
 // BuiltinModelName is the served name of the built-in model.

@@ -20,6 +20,8 @@ type chatRequest struct {
 	addPrompt     bool                       // add_generation_prompt
 	wantLogprobs  bool                       // logprobs
 	topLogprobs   *int64
+	tools         toolRequest
+	formats       formats // set by prompts
 }
 
 func (q *chatRequest) fields() fields {
@@ -38,9 +40,7 @@ func (q *chatRequest) fields() fields {
 	f["logprobs"] = flag(&q.wantLogprobs)
 	f["top_logprobs"] = integer(&q.topLogprobs, 0, protocol.MaxLogprobs)
 	f["response_format"] = only(`{"type":"text"}`)
-	f["tools"] = only("[]")
-	f["tool_choice"] = only(`"none"`, `"auto"`)
-	f["parallel_tool_calls"] = ignored
+	q.tools.fields(f)
 	f["functions"] = only("[]")
 	f["function_call"] = only(`"none"`, `"auto"`)
 	f["modalities"] = only(`["text"]`)
@@ -75,6 +75,9 @@ func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
 			return wrongValue(at+".role", "'%s' is not one of 'system', 'developer', 'user', 'assistant' and 'tool'", *outline.Role)
 		}
 		if err := checkContent(at+".content", outline.Content); err != nil {
+			return err
+		}
+		if err := checkTurn(at, *outline.Role, m); err != nil {
 			return err
 		}
 	}
@@ -118,7 +121,7 @@ func (q *chatRequest) check() *apiError {
 	if len(q.messages) == 0 {
 		return missing("messages")
 	}
-	return nil
+	return q.tools.check()
 }
 
 func (*chatRequest) promptField() string { return "messages" }
@@ -127,13 +130,17 @@ func (*chatRequest) defaultTokens() int { return 0 }
 
 // prompts renders the conversation, the one prompt of a chat.
 func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, error) {
+	var bad *apiError
+	if q.formats, bad = q.tools.formats(m); bad != nil {
+		return nil, bad
+	}
 	if q.effort != "" {
 		if q.kwargs == nil {
 			q.kwargs = map[string]json.RawMessage{}
 		}
 		q.kwargs["reasoning_effort"] = appendString(nil, q.effort)
 	}
-	prompt, err := m.proc.RenderChat(ctx, q.messages, nil, q.kwargs, q.addPrompt)
+	prompt, err := m.proc.RenderChat(ctx, q.messages, q.tools.shown(), q.kwargs, q.addPrompt)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -142,10 +149,12 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 	case err != nil:
 		return nil, invalid("messages", "The chat template of the model does not take this conversation: %v", err)
 	}
+	q.formats.prompt = prompt
 	return [][]uint32{m.proc.EncodeChat(prompt)}, nil
 }
 
 func (q *chatRequest) answer(m *servedModel, created int64, choices []*choice) answerer {
+	q.formats.apply(m, &q.tools, choices)
 	id := newID("chatcmpl-")
 	return &chatAnswer{
 		id: id, model: q.model, created: created, started: make([]bool, len(choices)),
@@ -180,6 +189,9 @@ func (a *chatAnswer) appendDelta(dst []byte, d delta) []byte {
 		dst = a.names.appendChat(dst, d.probs)
 		dst = a.chunks.end(dst, "")
 	}
+	for _, e := range d.events {
+		dst = a.appendEvent(dst, d.index, e)
+	}
 	if d.finish != "" {
 		dst = a.chunks.open(dst, d.index)
 		dst = append(dst, `,"delta":{}`...)
@@ -191,20 +203,15 @@ func (a *chatAnswer) appendDelta(dst []byte, d delta) []byte {
 func (a *chatAnswer) usageEvent(u usage) []byte { return a.chunks.usage(u) }
 
 func (a *chatAnswer) whole(choices []*choice, u usage) any {
-	type message struct {
-		Role    string  `json:"role"`
-		Content string  `json:"content"`
-		Refusal *string `json:"refusal"`
-	}
 	type entry struct {
 		Index        int             `json:"index"`
-		Message      message         `json:"message"`
+		Message      chatMessage     `json:"message"`
 		Logprobs     json.RawMessage `json:"logprobs"`
 		FinishReason string          `json:"finish_reason"`
 	}
 	entries := make([]entry, len(choices))
 	for i, c := range choices {
-		entries[i] = entry{Index: i, Message: message{Role: "assistant", Content: c.text.String()}, FinishReason: c.finish}
+		entries[i] = entry{Index: i, Message: c.message(), FinishReason: c.finish}
 		if c.probs != nil {
 			entries[i].Logprobs = a.names.appendChat(nil, c.probs.kept)
 		}

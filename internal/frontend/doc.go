@@ -5,8 +5,9 @@
 // Start with [Frontend]. A request passes serve.go (checks and answer), job.go
 // (its choices and their text), generation.go (its way through the workers) and
 // sse.go (the stream of events); chat.go and completions.go hold what differs
-// between the two endpoints, sampling.go and logprobs.go what they share.
-// registry.go knows which models are served.
+// between the two endpoints, sampling.go and logprobs.go what they share, tools.go
+// and parts.go the tool calls and reasoning of chats. registry.go knows which models
+// are served.
 //
 // A Frontend owns its listener, its watches and every request in flight; Run
 // returns when all of them have ended. Only the goroutine of an HTTP handler

@@ -55,6 +55,8 @@ func FuzzChat(f *testing.F) {
 		`{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"stream":true,"stream_options":{"include_usage":true}}`,
 		`{"model":"tiny","messages":[{"role":"system","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1}"}}]}],"max_completion_tokens":3,"n":2}`,
 		`{"model":"tiny","messages":[{"role":"tool","content":"x","tool_call_id":5}],"chat_template_kwargs":{"tools":[],"a":{"b":[1.5,"x"]}},"reasoning_effort":"low"}`,
+		`{"model":"tiny","messages":[{"role":"tool","content":"x","tool_call_id":"1"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"auto","parallel_tool_calls":false,"stream":true}`,
+		`{"model":"tiny","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}}}`,
 		`{"model":"tiny","messages":[{"role":"user","content":"\ud800 \u0000"}],"stop":"b","min_tokens":1,"include_stop_str_in_output":true}`,
 		`{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"logprobs":true,"top_logprobs":2,"n":2,"return_tokens_as_token_ids":true,"stop":"b"}`,
 	)...)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
@@ -23,6 +24,7 @@ type choice struct {
 	gen    *generation
 	detok  *chat.Detokenizer
 	probs  *logprobTrack   // nil unless log probabilities are asked for
+	parts                  // of a chat
 	text   strings.Builder // of a whole answer
 	finish string
 	tokens int // generated, up to and with those of a stop string
@@ -35,7 +37,8 @@ type choice struct {
 type delta struct {
 	index  int
 	text   string
-	finish string // on the last piece
+	events []parse.Event // instead of text, where it is taken apart
+	finish string        // on the last piece
 	// probs are the tokens that text comes from, echoed those of the prompt; nil
 	// unless log probabilities are asked for.
 	probs, echoed []tokenLogprob
@@ -47,10 +50,16 @@ type usage struct {
 	CompletionTokens int          `json:"completion_tokens"`
 	TotalTokens      int          `json:"total_tokens"`
 	Details          usageDetails `json:"prompt_tokens_details"`
+	// Completion is there if the model's reasoning can be told from its answer.
+	Completion *completionDetails `json:"completion_tokens_details,omitempty"`
 }
 
 type usageDetails struct {
 	CachedTokens int `json:"cached_tokens"`
+}
+
+type completionDetails struct {
+	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
 // job is one HTTP request on its way: its choices run side by side and hand their
@@ -123,9 +132,9 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Warn("engine sent bad log probabilities", "request", j.id, "error", err)
 		return internalError("The engine failed.")
 	}
-	text, stopped := c.decode(o.TokenIDs)
+	d := delta{index: c.index}
+	stopped := c.read(&d, o.TokenIDs)
 	j.observe(c, o)
-	d := delta{index: c.index, text: text}
 	switch {
 	case stopped:
 		d.finish = string(protocol.FinishStop)
@@ -133,17 +142,18 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Debug("engine reports an error", "request", j.id, "error", o.Error)
 		return internalError("The engine failed.")
 	case o.Finish == protocol.FinishLength:
-		d.text += c.endText()
+		c.flush(&d)
 		d.finish = string(protocol.FinishLength)
 		if c.detok.Stopped() {
 			d.finish = string(protocol.FinishStop)
 		}
 	case o.Finish != protocol.FinishNone: // engines of others have more words for it
-		d.text += c.endText()
+		c.flush(&d)
 		d.finish = string(protocol.FinishStop)
 	}
+	c.close(&d)
 	c.finish = d.finish
-	if d.text != "" || d.finish != "" {
+	if d.text != "" || len(d.events) > 0 || d.finish != "" {
 		if c.probs != nil {
 			c.probs.fill(&d)
 		}
@@ -195,6 +205,7 @@ func (j *job) usage() usage {
 		u.Details.CachedTokens += j.cached(i)
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	u.Completion = reasoningOf(j.choices)
 	return u
 }
 

@@ -203,11 +203,7 @@ func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer) erro
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := <-j.start(ctx, cancel, func(d delta) error {
-		c := j.choices[d.index]
-		c.text.WriteString(d.text)
-		if c.probs != nil {
-			c.probs.keep(d)
-		}
+		j.choices[d.index].collect(d)
 		return nil
 	})
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(j.f.limits.write)) // the server takes it back

@@ -46,7 +46,7 @@ func TestValidation(t *testing.T) {
 		{"unsupported parameter", chat, with(chatBody(nil), "audio", body{}), 400, "audio", "unsupported_parameter", "audio"},
 		{"unsupported value", chat, with(chatBody(nil), "store", true), 400, "store", "unsupported_parameter", "false"},
 		{"unsupported best_of", text, with(textBody(nil), "best_of", 2), 400, "best_of", "unsupported_parameter", "1"},
-		{"tools", chat, with(chatBody(nil), "tools", []body{{"type": "function"}}), 400, "tools", "unsupported_parameter", ""},
+		{"tool without a function", chat, with(chatBody(nil), "tools", []body{{"type": "function"}}), 400, "tools[0].function", "missing_required_parameter", ""},
 
 		{"model missing", chat, without(chatBody(nil), "model"), 400, "model", "missing_required_parameter", "model"},
 		{"model null", chat, with(chatBody(nil), "model", nil), 400, "model", "missing_required_parameter", "model"},

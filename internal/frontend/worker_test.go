@@ -20,13 +20,13 @@ import (
 
 // realWorker runs a decode worker with an engine whose output depends on every
 // token before it: one that is lost, doubled or misplaced changes all that follow.
-func (w *world) realWorker(name string, step time.Duration) (*worker.Worker, func()) {
+func (w *world) realWorker(name string, step time.Duration, changes ...func(*worker.Config)) (*worker.Worker, func()) {
 	w.t.Helper()
 	queue := events.NewMemoryQueue(events.QueueConfig{})
 	peers := local.NewRegistry(1)
 	cfg := w.c.Config(w.t, name)
 	vocab := testProcessor().VocabSize()
-	wk := worker.New(worker.Config{
+	wcfg := worker.Config{
 		Assignment: cluster.Assignment{Name: name, Role: cluster.RoleDecode, Model: cluster.ModelSpec{Name: testModel}, Node: "node-1", Device: "cpu:0", Generation: 1},
 		Namespace:  cluster.DefaultNamespace, Node: "node-1", Store: w.c.Store, Bus: cfg.Bus, Queue: queue, Runtime: cfg,
 		NIXL: func() nixl.Config { return nixl.Config{Transports: []nixl.Transport{peers.Transport()}} },
@@ -42,7 +42,11 @@ func (w *world) realWorker(name string, step time.Duration) (*worker.Worker, fun
 			}, nil
 		},
 		Metrics: metrics.NewRegistry(), Log: w.c.Log,
-	})
+	}
+	for _, change := range changes {
+		change(&wcfg)
+	}
+	wk := worker.New(wcfg)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- wk.Run(ctx) }()

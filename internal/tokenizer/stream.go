@@ -1,5 +1,7 @@
 package tokenizer
 
+import "slices"
+
 // Stream decodes a sequence while it grows. The texts returned by Push and the
 // final Flush, put together, are what Decode returns for all ids at once. Text
 // is held back while it ends in an incomplete character. The one exception: in
@@ -10,6 +12,7 @@ package tokenizer
 type Stream struct {
 	t     *Tokenizer
 	skip  bool
+	keep  []uint32 // special tokens that leave text all the same
 	whole bool
 	chain decodeSink // nil for ByteLevel alone, which needs none
 	out   collector
@@ -25,6 +28,10 @@ func (t *Tokenizer) newStream(skipSpecial, whole bool) *Stream {
 	s.open()
 	return s
 }
+
+// Keep makes some special tokens leave their text where others do not. Call it
+// before the first Push.
+func (s *Stream) Keep(ids []uint32) { s.keep = ids }
 
 func (s *Stream) open() {
 	if s.t.byteDecoder {
@@ -46,7 +53,7 @@ func (s *Stream) push(ids []uint32) {
 	for _, id := range ids {
 		token, ok := s.t.vocab.token(id)
 		switch {
-		case !ok, s.skip && s.t.vocab.special[id]:
+		case !ok, s.skip && s.t.vocab.special[id] && !slices.Contains(s.keep, id):
 		case s.chain == nil:
 			s.bytes = append(s.bytes, s.t.raw[id]...)
 		default:

@@ -58,10 +58,11 @@ func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint str
 	card.WorkerType = w.Role()
 	card.ContextLength = w.engine.Load().MaxModelLen()
 	card.BlockSize = w.info.KV.BlockSize
-	st := w.engine.Load().Stats()
+	st, spec := w.engine.Load().Stats(), w.cfg.Assignment.Model
 	card.Runtime = cluster.RuntimeConfig{
 		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: w.cfg.Assignment.Engine.MaxBatchTokens,
 		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes,
+		ToolCallParser: spec.ToolParser, ReasoningParser: spec.ReasoningParser,
 	}
 	body, err := json.Marshal(card)
 	if err != nil {
