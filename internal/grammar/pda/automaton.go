@@ -159,3 +159,19 @@ func (a *Automaton) Rules() int { return len(a.rules) }
 
 // Bytes is about how much memory the automaton takes.
 func (a *Automaton) Bytes() int { return a.bytes }
+
+// Reads reports whether a state reads a byte.
+func (a *Automaton) Reads(state int32) bool { return a.flags[state]&reads != 0 }
+
+// Only returns the single byte that a state reads, if there is just one.
+func (a *Automaton) Only(state int32) (b byte, ok bool) {
+	row := a.table[int(state)*a.classes:][:a.classes]
+	found := 0
+	for i, class := range a.class {
+		if row[class] != none {
+			b = byte(i)
+			found++
+		}
+	}
+	return b, found == 1
+}
