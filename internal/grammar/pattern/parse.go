@@ -3,6 +3,7 @@ package pattern
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"strconv"
 	"strings"
@@ -45,6 +46,12 @@ func Parse(text string) (*Pattern, error) {
 	}
 	p.re = re
 	return p, nil
+}
+
+// Match reports whether the pattern matches somewhere in a text.
+func (p *Pattern) Match(text string) bool {
+	re, err := regexp.Compile(p.source)
+	return err == nil && re.MatchString(text)
 }
 
 // fail makes an error about a part of the source.

@@ -1,5 +1,7 @@
 package pda
 
+import "sync"
+
 // Automaton is a compiled grammar.
 type Automaton struct {
 	class   [256]uint8 // bytes that no edge tells apart share a class
@@ -13,6 +15,9 @@ type Automaton struct {
 	flags     []stateFlag
 	rules     []ruleInfo // 0 is the root
 	bytes     int
+
+	once  sync.Once
+	short []int32 // by state, see Shortest
 }
 
 type ruleInfo struct {

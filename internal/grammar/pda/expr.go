@@ -116,6 +116,9 @@ func (r *Rules) Add(e Expr) RuleID {
 // Len is the number of rules.
 func (r *Rules) Len() int { return len(r.exprs) }
 
+// Sorted returns the ranges in order, joined where they touch or overlap.
+func Sorted(ranges []Range) []Range { return normalize(ranges) }
+
 // normalize sorts and joins ranges and takes surrogates out.
 func normalize(ranges []Range) []Range {
 	var out []Range
