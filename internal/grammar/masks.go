@@ -51,7 +51,11 @@ func (m *masks) size() int64 {
 
 func (m *masks) full() bool { return m.size() > m.limit }
 
+// reset drops all parts. Matchers that hold some can still use them.
 func (m *masks) reset() {
+	for i := range m.states {
+		m.states[i].Store(nil)
+	}
 	m.below = map[belowKey]*fit{}
 	m.sets = map[uint64][]*tokenSet{}
 	m.places = map[uint64][]*ends{}
@@ -96,9 +100,6 @@ func (m *masks) ended(from *ends, state int32) *fit {
 func (m *masks) keep(w *walker) *fit {
 	before := m.bytes
 	if m.bytes > m.limit {
-		for i := range m.states {
-			m.states[i].Store(nil)
-		}
 		m.reset()
 	}
 	f := &fit{tokens: m.set(newTokenSet(w.ids, m.words))}

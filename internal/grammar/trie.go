@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"slices"
+
+	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
 // trie holds the tokens by their bytes, each node before its children, so that a
@@ -55,3 +57,13 @@ func newTrie(tokens [][]byte) *trie {
 
 // tokens are the ids that end at a node.
 func (t *trie) tokens(node int32) []uint32 { return t.ids[t.first[node]:t.first[node+1]] }
+
+// goesOn reports whether a token goes on after a node with one of the bytes.
+func (t *trie) goesOn(node int32, with *pda.ByteSet) bool {
+	for n := node + 1; n < t.end[node]; n = t.end[n] {
+		if with.Has(t.label[n]) {
+			return true
+		}
+	}
+	return false
+}

@@ -12,12 +12,12 @@ type walker struct {
 	scratch pda.Scratch
 	levels  [][]pda.Item // the items after each byte of the path
 	ids     []uint32     // tokens that fit
-	nodes   []int32      // nodes at which the rule at the bottom can end
+	nodes   []int32      // nodes at which the rule at the bottom can end, see goesOn
 }
 
 // walk reads the tokens below node, from items that stand there. A rule whose frame
-// has no callers is the bottom.
-func (w *walker) walk(a *pda.Automaton, t *trie, node int32, items []pda.Item) {
+// has no callers is the bottom; follow is what can come after it.
+func (w *walker) walk(a *pda.Automaton, t *trie, node int32, items []pda.Item, follow *pda.ByteSet) {
 	base := t.depth[node]
 	if len(w.levels) == 0 {
 		w.levels = append(w.levels, nil)
@@ -33,7 +33,7 @@ func (w *walker) walk(a *pda.Automaton, t *trie, node int32, items []pda.Item) {
 		if len(out) > 0 || ended {
 			w.ids = append(w.ids, t.tokens(n)...)
 		}
-		if ended && t.end[n] > n+1 {
+		if ended && t.goesOn(n, follow) {
 			w.nodes = append(w.nodes, n)
 		}
 		if len(out) == 0 {
@@ -47,7 +47,7 @@ func (w *walker) walk(a *pda.Automaton, t *trie, node int32, items []pda.Item) {
 // fromState finds the tokens that fit at a state.
 func (w *walker) fromState(a *pda.Automaton, t *trie, state int32) {
 	w.ids, w.nodes = w.ids[:0], w.nodes[:0]
-	w.walk(a, t, 0, []pda.Item{{State: state, Frame: &pda.Frame{}}})
+	w.walk(a, t, 0, []pda.Item{{State: state, Frame: &pda.Frame{}}}, a.Follow(state))
 }
 
 // fromEnds finds the tokens below the ends of a called rule whose rest fits at the
@@ -55,11 +55,12 @@ func (w *walker) fromState(a *pda.Automaton, t *trie, state int32) {
 func (w *walker) fromEnds(a *pda.Automaton, t *trie, from *ends, state int32) {
 	w.ids, w.nodes = w.ids[:0], w.nodes[:0]
 	items, ended, _ := a.Close(&w.scratch, nil, pda.Item{State: state, Frame: &pda.Frame{}})
+	follow := a.Follow(state)
 	for _, n := range from.nodes {
-		w.walk(a, t, n, items)
-	}
-	if ended { // the state's own rule can end without reading anything
-		w.nodes = append(w.nodes, from.nodes...)
+		w.walk(a, t, n, items, follow)
+		if ended && t.goesOn(n, follow) { // the state's own rule can end without reading
+			w.nodes = append(w.nodes, n)
+		}
 	}
 	slices.Sort(w.nodes)
 	w.nodes = slices.Compact(w.nodes)

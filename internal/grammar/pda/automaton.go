@@ -14,6 +14,8 @@ type Automaton struct {
 	calls     []nfaCall
 	flags     []stateFlag
 	rules     []ruleInfo // 0 is the root
+	ruleOf    []int32    // per state
+	follow    []ByteSet  // per rule
 	bytes     int
 
 	once  sync.Once
@@ -76,6 +78,7 @@ func assemble(n *nfa, lim Limits) (*Automaton, error) {
 				}
 			}
 			all = append(all, st)
+			a.ruleOf = append(a.ruleOf, r)
 		}
 		if len(all) > lim.States {
 			return nil, tooLarge("states", lim.States)
@@ -86,6 +89,7 @@ func assemble(n *nfa, lim Limits) (*Automaton, error) {
 		return nil, tooLarge("entries of the transition table", lim.Table)
 	}
 	a.fill(all)
+	a.findFollow()
 	return a, nil
 }
 
@@ -130,7 +134,7 @@ func (a *Automaton) fill(all []dfaState) {
 		}
 	}
 	a.callStart = append(a.callStart, int32(len(a.calls)))
-	a.bytes = 4*(len(a.table)+len(a.callStart)+2*len(a.calls)) + len(a.flags) + 8*len(a.rules)
+	a.bytes = 4*(len(a.table)+2*len(a.callStart)+2*len(a.calls)) + len(a.flags) + 40*len(a.rules)
 	for _, t := range a.targets {
 		a.bytes += 24 + 4*len(t)
 	}
