@@ -1,0 +1,203 @@
+package grammar
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/grammar/pda"
+)
+
+// Options bound what a Compiler keeps. Zero fields stand for the defaults.
+type Options struct {
+	Entries   int   // compiled grammars; 64
+	Bytes     int64 // memory of all of them with their masks; 256 MiB
+	MaskBytes int64 // cached masks of one grammar; 32 MiB
+	Compiling int   // compilations at the same time; 2
+}
+
+func (o *Options) setDefaults() {
+	if o.Entries <= 0 {
+		o.Entries = 64
+	}
+	if o.Bytes <= 0 {
+		o.Bytes = 256 << 20
+	}
+	if o.MaskBytes <= 0 {
+		o.MaskBytes = 32 << 20
+	}
+	if o.Compiling <= 0 {
+		o.Compiling = 2
+	}
+}
+
+// Compiler compiles constraints for one vocabulary and keeps the grammars that were
+// used last. It is safe for concurrent use.
+type Compiler struct {
+	vocab     Vocabulary
+	tokens    [][]byte    // those that may be used
+	spellable []pda.Range // nil: all
+	trie      *trie
+	words     int
+	options   Options
+	walkers   sync.Pool
+	slots     chan struct{} // compilations in progress
+
+	mu    sync.Mutex
+	cache map[[sha256.Size]byte]*list.Element // of *cached
+	order *list.List                          // the most recently used first
+	bytes int64
+}
+
+// cached is a grammar, or one in the making: ready is closed when g or err is set.
+type cached struct {
+	key   [sha256.Size]byte
+	ready chan struct{}
+	g     *Grammar
+	err   error
+	bytes int64 // counted in Compiler.bytes
+	gone  bool  // no longer in the cache
+}
+
+// ErrVocabulary is returned when a vocabulary is empty or names ids that it does not
+// have.
+var ErrVocabulary = errors.New("malformed vocabulary")
+
+// NewCompiler reads a vocabulary, which must not change afterwards. With 150 000
+// tokens that takes some 100 ms.
+func NewCompiler(v Vocabulary, o Options) (*Compiler, error) {
+	if len(v.Tokens) == 0 || len(v.Tokens) > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d tokens", ErrVocabulary, len(v.Tokens))
+	}
+	for _, id := range v.EOS {
+		if int(id) >= len(v.Tokens) {
+			return nil, fmt.Errorf("%w: end-of-sequence id %d of %d tokens", ErrVocabulary, id, len(v.Tokens))
+		}
+	}
+	for id := range v.First {
+		if int(id) >= len(v.Tokens) {
+			return nil, fmt.Errorf("%w: first bytes of id %d of %d tokens", ErrVocabulary, id, len(v.Tokens))
+		}
+	}
+	o.setDefaults()
+	c := &Compiler{
+		vocab:   v,
+		words:   (len(v.Tokens) + 63) / 64,
+		options: o,
+		slots:   make(chan struct{}, o.Compiling),
+		cache:   map[[sha256.Size]byte]*list.Element{},
+		order:   list.New(),
+	}
+	c.walkers.New = func() any { return &walker{} }
+	usable := make([][]byte, len(v.Tokens))
+	copy(usable, v.Tokens)
+	for _, id := range v.EOS {
+		usable[id] = nil
+	}
+	c.tokens, c.spellable = spelling(usable)
+	c.trie = newTrie(c.tokens)
+	return c, nil
+}
+
+// usable reports whether an id is a token of text.
+func (c *Compiler) usable(id uint32) bool {
+	return int64(id) < int64(len(c.tokens)) && len(c.tokens[id]) > 0
+}
+
+// JSONObject compiles the grammar of any JSON object.
+func (c *Compiler) JSONObject() (*Grammar, error) { return c.Compile(Spec{Kind: KindJSONObject}) }
+
+// JSONSchema compiles a JSON schema. Errors about it are *SchemaError.
+func (c *Compiler) JSONSchema(schema []byte, o SchemaOptions) (*Grammar, error) {
+	return c.Compile(Spec{Kind: KindJSONSchema, Text: string(schema), Lax: o.Lax, Compact: o.Compact})
+}
+
+// Regex compiles a regular expression in Go's syntax that the whole text must match.
+// Errors about it are *RegexError.
+func (c *Compiler) Regex(pattern string) (*Grammar, error) {
+	return c.Compile(Spec{Kind: KindRegex, Text: pattern})
+}
+
+// Choice compiles a list of texts, of which one must be generated.
+func (c *Compiler) Choice(choices []string) (*Grammar, error) {
+	return c.Compile(Spec{Kind: KindChoice, Choices: choices})
+}
+
+// EBNF compiles a grammar in GBNF, the EBNF of llama.cpp; its rule root must match
+// the whole text. Errors about it are *EBNFError.
+func (c *Compiler) EBNF(source string) (*Grammar, error) {
+	return c.Compile(Spec{Kind: KindEBNF, Text: source})
+}
+
+// Compile compiles a constraint, or returns the grammar that it compiled before.
+// Beside the errors of its kind it returns ErrSpec, ErrTooLarge and ErrImpossible.
+func (c *Compiler) Compile(s Spec) (*Grammar, error) {
+	key, err := s.key()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if e, ok := c.cache[key]; ok {
+		c.order.MoveToFront(e)
+		entry := e.Value.(*cached)
+		c.mu.Unlock()
+		<-entry.ready
+		return entry.g, entry.err
+	}
+	entry := &cached{key: key, ready: make(chan struct{})}
+	c.cache[key] = c.order.PushFront(entry)
+	c.evictLocked()
+	c.mu.Unlock()
+
+	c.slots <- struct{}{}
+	defer func() { <-c.slots }()
+	defer close(entry.ready)
+	a, err := s.automaton(c.spellable)
+	if err != nil {
+		entry.err = err
+		c.forget(entry)
+		return nil, err
+	}
+	entry.g = newGrammar(c, a, func(bytes int64) { c.grow(entry, bytes) })
+	c.grow(entry, int64(a.Bytes()))
+	return entry.g, nil
+}
+
+// forget takes a failed compilation out of the cache.
+func (c *Compiler) forget(entry *cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !entry.gone {
+		c.removeLocked(c.cache[entry.key])
+	}
+}
+
+// grow counts memory of a grammar and makes room. A grammar that is no longer in
+// the cache lives as long as its matchers and is bounded by itself.
+func (c *Compiler) grow(entry *cached, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if entry.gone {
+		return
+	}
+	entry.bytes += bytes
+	c.bytes += bytes
+	c.evictLocked()
+}
+
+func (c *Compiler) evictLocked() {
+	for c.order.Len() > 1 && (c.order.Len() > c.options.Entries || c.bytes > c.options.Bytes) {
+		c.removeLocked(c.order.Back())
+	}
+}
+
+func (c *Compiler) removeLocked(e *list.Element) {
+	entry := e.Value.(*cached)
+	entry.gone = true
+	c.bytes -= entry.bytes
+	c.order.Remove(e)
+	delete(c.cache, entry.key)
+}

@@ -1,0 +1,71 @@
+package grammar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/grammar/pda"
+)
+
+// Grammar is a compiled constraint for one vocabulary. It is safe for concurrent
+// use.
+type Grammar struct {
+	c       *Compiler
+	a       *pda.Automaton
+	masks   masks
+	items   []pda.Item // at the start
+	empty   bool       // the empty text is complete
+	opening func() []uint64
+}
+
+func newGrammar(c *Compiler, a *pda.Automaton, grown func(int64)) *Grammar {
+	g := &Grammar{c: c, a: a}
+	g.masks.init(c, a, grown)
+	var s pda.Scratch
+	g.items, g.empty = a.Start(&s)
+	g.opening = sync.OnceValue(g.firstMask)
+	return g
+}
+
+// NewMatcher starts a sequence.
+func (g *Grammar) NewMatcher() *Matcher {
+	return &Matcher{g: g, items: g.items, canEnd: g.empty, fresh: true}
+}
+
+// Prepare makes the parts of masks that depend on one state alone, until all are
+// there, the cache is full, or ctx is done. Masks are right without it; the first
+// ones then take some milliseconds each with a large vocabulary.
+func (g *Grammar) Prepare(ctx context.Context) error {
+	for s := range int32(g.a.States()) {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("prepare masks: %w", context.Cause(ctx))
+		}
+		if !g.a.Reads(s) {
+			continue
+		}
+		g.masks.state(s)
+		if g.masks.full() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Bytes is about how much memory the grammar takes, cached masks included.
+func (g *Grammar) Bytes() int64 { return int64(g.a.Bytes()) + g.masks.size() }
+
+// firstMask is the mask before the first token, where tokens can have other bytes
+// than later. It lacks the end-of-sequence ids.
+func (g *Grammar) firstMask() []uint64 {
+	mask := make([]uint64, g.c.words)
+	m := &Matcher{g: g, items: g.items}
+	m.fill(mask)
+	for id, b := range g.c.vocab.First {
+		mask[id/64] &^= 1 << (id % 64)
+		if g.c.usable(id) && m.reads(b) {
+			mask[id/64] |= 1 << (id % 64)
+		}
+	}
+	return mask
+}

@@ -1,0 +1,234 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/grammar/pda"
+)
+
+// Matcher is the state of one sequence. It belongs to one goroutine.
+type Matcher struct {
+	g       *Grammar
+	items   []pda.Item // never changed in place: clones share them
+	canEnd  bool
+	fresh   bool // no token was accepted
+	ended   bool // an end-of-sequence id was
+	scratch pda.Scratch
+	now     []pda.Item // scratch
+	next    []pda.Item
+	seen    []visit
+	visited map[visit]struct{} // of seen, once it is long
+}
+
+// visit is a set of ends looked at above a frame.
+type visit struct {
+	from  *ends
+	frame *pda.Frame
+}
+
+// MaskLen is the length of a mask, in words of 64 tokens. Token i is bit i%64 of
+// word i/64.
+func (g *Grammar) MaskLen() int { return g.c.words }
+
+// Mask sets dst to the tokens that may follow. After the end that is the
+// end-of-sequence ids only. The errors are ErrMaskSize and ErrNoToken.
+func (m *Matcher) Mask(dst []uint64) error {
+	c := m.g.c
+	if len(dst) != c.words {
+		return fmt.Errorf("%w: %d words, want %d for %d tokens", ErrMaskSize, len(dst), c.words, len(c.tokens))
+	}
+	if m.fresh && len(c.vocab.First) > 0 {
+		copy(dst, m.g.opening())
+	} else {
+		clear(dst)
+		m.fill(dst)
+	}
+	if m.canEnd {
+		for _, id := range c.vocab.EOS {
+			dst[id/64] |= 1 << (id % 64)
+		}
+		return nil
+	}
+	for _, w := range dst {
+		if w != 0 {
+			return nil
+		}
+	}
+	return ErrNoToken
+}
+
+// fill adds the tokens that the items can read.
+func (m *Matcher) fill(dst []uint64) {
+	m.seen = m.seen[:0]
+	clear(m.visited)
+	for _, it := range m.items {
+		f := m.g.masks.state(it.State)
+		f.tokens.or(dst)
+		m.climb(dst, f.ends, it.Frame)
+	}
+}
+
+// climb adds the tokens of which a part is read by a frame's rule, which can end at
+// the given places, and the rest by its callers.
+func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) {
+	if from == nil || !m.visit(visit{from, frame}) {
+		return
+	}
+	for _, c := range frame.Callers() {
+		f := m.g.masks.ended(from, c.State)
+		f.tokens.or(dst)
+		m.climb(dst, f.ends, c.Frame)
+	}
+}
+
+// visit reports whether v is new. Beyond a bound, which only very ambiguous grammars
+// reach, nothing is: then masks lack tokens.
+func (m *Matcher) visit(v visit) bool {
+	const long, most = 32, 20_000
+	if len(m.seen) < long {
+		if slices.Contains(m.seen, v) {
+			return false
+		}
+		m.seen = append(m.seen, v)
+		return true
+	}
+	if m.visited == nil {
+		m.visited = map[visit]struct{}{}
+	}
+	if len(m.visited) == 0 {
+		for _, s := range m.seen {
+			m.visited[s] = struct{}{}
+		}
+	}
+	if _, ok := m.visited[v]; ok || len(m.visited) >= most {
+		return false
+	}
+	m.visited[v] = struct{}{}
+	return true
+}
+
+// Accept reads a token. The errors are ErrRejected and ErrAmbiguous; they leave the
+// matcher as it was. After the end only end-of-sequence ids are accepted.
+func (m *Matcher) Accept(token uint32) error {
+	c := m.g.c
+	if slices.Contains(c.vocab.EOS, token) {
+		if !m.canEnd {
+			return fmt.Errorf("end of sequence: %w", rejected(token))
+		}
+		m.items, m.ended, m.fresh = nil, true, false
+		return nil
+	}
+	if m.ended || !c.usable(token) {
+		return rejected(token)
+	}
+	text := c.tokens[token]
+	if m.fresh {
+		if first, ok := c.vocab.First[token]; ok {
+			text = first
+		}
+	}
+	canEnd, fits, err := m.read(text)
+	if err != nil {
+		return fmt.Errorf("token %d: %w", token, err)
+	}
+	if !fits {
+		return rejected(token)
+	}
+	m.fresh = false
+	if len(text) > 0 {
+		m.items, m.canEnd = slices.Clone(m.now), canEnd
+	}
+	return nil
+}
+
+// read runs the items over text and leaves those after it in m.now.
+func (m *Matcher) read(text []byte) (canEnd, fits bool, err error) {
+	items, canEnd := m.items, m.canEnd
+	for _, b := range text {
+		out, ended, ok := m.g.a.Step(&m.scratch, m.next[:0], items, b)
+		m.next, m.now = m.now, out
+		if !ok {
+			return false, false, ErrAmbiguous
+		}
+		if len(out) == 0 && !ended {
+			return false, false, nil
+		}
+		items, canEnd = out, ended
+	}
+	return canEnd, true, nil
+}
+
+func (m *Matcher) reads(text []byte) bool {
+	_, fits, err := m.read(text)
+	return fits && err == nil
+}
+
+// Replay reads the tokens of a sequence that goes on here after it began elsewhere.
+// It stops at the first that does not fit; the error says which.
+func (m *Matcher) Replay(tokens []uint32) error {
+	for i, token := range tokens {
+		if err := m.Accept(token); err != nil {
+			return fmt.Errorf("replay %d of %d: %w", i+1, len(tokens), err)
+		}
+	}
+	return nil
+}
+
+// CanEnd reports whether the text is complete; it may be possible to go on.
+func (m *Matcher) CanEnd() bool { return m.canEnd }
+
+// Done reports whether nothing but the end of the sequence can follow.
+func (m *Matcher) Done() bool { return m.canEnd && len(m.items) == 0 }
+
+// Shortest returns the fewest bytes that must still follow until the text is
+// complete, so that it can be seen in time when a limit of tokens gets tight. The
+// first call for a grammar takes as long as compiling it.
+func (m *Matcher) Shortest() int {
+	if m.canEnd {
+		return 0
+	}
+	return m.g.a.Shortest(m.items)
+}
+
+// Clone returns a matcher in the same state that goes its own way. It costs a few
+// hundred bytes whatever was read so far, so it also serves to go back.
+func (m *Matcher) Clone() *Matcher {
+	return &Matcher{g: m.g, items: m.items, canEnd: m.canEnd, fresh: m.fresh, ended: m.ended}
+}
+
+// maxJump bounds the text that JumpForward returns, in bytes.
+const maxJump = 1024
+
+// JumpForward returns the bytes that must follow whatever tokens spell them, without
+// reading them. They need not be whole characters, and a token may reach beyond
+// them.
+func (m *Matcher) JumpForward() []byte {
+	var out []byte
+	probe := m.Clone()
+	for len(out) < maxJump && !probe.canEnd {
+		b, ok := probe.forced()
+		if !ok {
+			break
+		}
+		canEnd, fits, err := probe.read([]byte{b})
+		if err != nil || !fits {
+			break
+		}
+		out = append(out, b)
+		probe.items, probe.canEnd = slices.Clone(probe.now), canEnd
+	}
+	return out
+}
+
+// forced returns the only byte that any item reads.
+func (m *Matcher) forced() (b byte, ok bool) {
+	for i, it := range m.items {
+		only, one := m.g.a.Only(it.State)
+		if !one || i > 0 && only != b {
+			return 0, false
+		}
+		b = only
+	}
+	return b, len(m.items) > 0
+}

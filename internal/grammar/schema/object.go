@@ -1,0 +1,194 @@
+package schema
+
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/dynctl/dynctl/internal/grammar/pda"
+)
+
+func objectKeyword(n *node, name string, v *value) error {
+	switch name {
+	case "properties":
+		if v.kind != kindObject {
+			return refuse(v, "must be an object, not %s", v.kind)
+		}
+		for _, m := range v.members {
+			n.properties = append(n.properties, property{m.name, []*value{m.v}})
+		}
+	case "required":
+		if v.kind != kindArray {
+			return refuse(v, "must be an array, not %s", v.kind)
+		}
+		for _, item := range v.items {
+			if item.kind != kindString {
+				return refuse(item, "must be a string")
+			}
+			if !slices.Contains(n.required, item.text) {
+				n.required = append(n.required, item.text)
+			}
+		}
+	default:
+		n.additional = v
+	}
+	return nil
+}
+
+// entry is a property as it is generated.
+type entry struct {
+	name     string
+	value    pda.Expr
+	required bool
+}
+
+// object compiles the objects of a node.
+func (c *compiler) object(n *node) (pda.Expr, error) {
+	required := make(map[string]bool, len(n.required))
+	for _, r := range n.required {
+		required[r] = true
+	}
+	var entries []entry
+	declared := map[string]bool{}
+	for _, p := range n.properties {
+		declared[p.name] = true
+		if slices.ContainsFunc(p.all, isFalse) {
+			if required[p.name] {
+				return nil, impossible(p.all[0], "the property is required, but no value matches false")
+			}
+			continue
+		}
+		entries = append(entries, entry{p.name, pda.Ref(c.rule(together(p.all))), required[p.name]})
+	}
+	further := c.further(n)
+	for _, r := range n.required {
+		if declared[r] {
+			continue
+		}
+		declared[r] = true
+		value := further
+		if value == nil {
+			if n.additional != nil {
+				return nil, impossible(n.at, "the property %q is required, but neither declared nor allowed by additionalProperties", r)
+			}
+			value = pda.Ref(c.base.value)
+		}
+		entries = append(entries, entry{r, value, true})
+	}
+	return c.base.members(entries, further, declared), nil
+}
+
+// further is what properties beyond the declared ones must match; nil is that there
+// are none.
+func (c *compiler) further(n *node) pda.Expr {
+	switch {
+	case n.additional == nil:
+		if len(n.properties) > 0 {
+			return nil
+		}
+		return pda.Ref(c.base.value)
+	case isFalse(n.additional):
+		return nil
+	}
+	return pda.Ref(c.rule(n.additional))
+}
+
+// members is an object with the given entries in their order, then any number of
+// further ones with keys that are not in declared.
+func (b *base) members(entries []entry, further pda.Expr, declared map[string]bool) pda.Expr {
+	g := pda.NewGraph()
+	comma := pda.Seq(pda.Text(","), b.space())
+	put := func(from, to int, lead pda.Expr, key, value pda.Expr) {
+		g.Edge(from, to, pda.Seq(lead, key, b.colon(), value))
+	}
+	// Two tracks of states: none before or after the first entry.
+	none, some := g.State(), g.State()
+	g.Edge(0, none, pda.Seq(pda.Text("{"), b.space()))
+	for _, e := range entries {
+		nextNone, nextSome := g.State(), g.State()
+		key := pda.Text(quote(e.name))
+		put(none, nextSome, pda.Empty(), key, e.value)
+		put(some, nextSome, comma, key, e.value)
+		if !e.required {
+			g.Edge(none, nextNone, pda.Empty())
+			g.Edge(some, nextSome, pda.Empty())
+		}
+		none, some = nextNone, nextSome
+	}
+	if further != nil {
+		key := otherKey(declared)
+		more := g.State()
+		put(none, more, pda.Empty(), key, further)
+		put(some, more, comma, key, further)
+		put(more, more, comma, key, further)
+		g.Edge(more, some, pda.Empty())
+	}
+	end := g.State()
+	g.Accept(end)
+	g.Edge(none, end, pda.Text("}"))
+	g.Edge(some, end, pda.Seq(b.space(), pda.Text("}")))
+	return g
+}
+
+// keyChars may stand in further keys. Escapes may not, so that no key is one of the
+// declared ones in another spelling.
+func keyChars() []pda.Range {
+	return []pda.Range{{Lo: 0x20, Hi: '"' - 1}, {Lo: '"' + 1, Hi: '\\' - 1}, {Lo: '\\' + 1, Hi: utf8.MaxRune}}
+}
+
+// otherKey is a key in quotes that is none of the given.
+func otherKey(declared map[string]bool) pda.Expr {
+	g := pda.NewGraph()
+	inside, free, end := g.State(), g.State(), g.State()
+	g.Edge(0, inside, pda.Text(`"`))
+	g.Edge(free, free, pda.Set(keyChars()...))
+	g.Edge(free, end, pda.Text(`"`))
+	g.Accept(end)
+	// A tree of the declared keys; whoever leaves it is free.
+	children := map[int]map[rune]int{inside: {}}
+	whole := map[int]bool{}
+	for name := range declared {
+		at := inside
+		for _, r := range name {
+			next, ok := children[at][r]
+			if !ok {
+				next = g.State()
+				children[at][r] = next
+				children[next] = map[rune]int{}
+			}
+			at = next
+		}
+		whole[at] = true
+	}
+	for at, next := range children {
+		var taken []rune
+		for r, to := range next {
+			g.Edge(at, to, only(r))
+			taken = append(taken, r)
+		}
+		g.Edge(at, free, pda.Set(without(keyChars(), taken)...))
+		if !whole[at] {
+			g.Edge(at, end, pda.Text(`"`))
+		}
+	}
+	return g
+}
+
+// only is a character if it may stand in a further key.
+func only(r rune) pda.Expr {
+	return pda.Set(pda.Intersect(keyChars(), []pda.Range{{Lo: r, Hi: r}})...)
+}
+
+// without takes characters out of sorted ranges.
+func without(set []pda.Range, taken []rune) []pda.Range {
+	slices.SortFunc(taken, func(a, b rune) int { return cmp.Compare(a, b) })
+	next := rune(0)
+	var rest []pda.Range
+	for _, r := range taken {
+		if r > next {
+			rest = append(rest, pda.Range{Lo: next, Hi: r - 1})
+		}
+		next = r + 1
+	}
+	return pda.Intersect(set, append(rest, pda.Range{Lo: next, Hi: utf8.MaxRune}))
+}

@@ -1,0 +1,194 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/dynctl/dynctl/internal/grammar/pda"
+)
+
+func compileAutomaton(text string, o Options) (*pda.Automaton, error) {
+	rules, root, err := Compile([]byte(text), o)
+	if err != nil {
+		return nil, err
+	}
+	return pda.Compile(rules, root, nil, pda.DefaultLimits())
+}
+
+func matches(a *pda.Automaton, text string) bool {
+	var s pda.Scratch
+	items, ended := a.Start(&s)
+	for i := range len(text) {
+		items, ended, _ = a.Step(&s, nil, items, text[i])
+	}
+	return ended
+}
+
+// generate writes a random text: random bytes at first, then the nearest end.
+func generate(t *testing.T, a *pda.Automaton, r *rand.Rand, free int) string {
+	t.Helper()
+	var s pda.Scratch
+	items, ended := a.Start(&s)
+	var out []byte
+	for {
+		if ended && (len(items) == 0 || len(out) > free || r.IntN(8) == 0) {
+			return string(out)
+		}
+		type next struct {
+			items []pda.Item
+			ended bool
+			b     byte
+		}
+		var all []next
+		best, shortest := -1, 0
+		for b := range 256 {
+			it, end, ok := a.Step(&s, nil, items, byte(b))
+			if !ok {
+				t.Fatal("too many items")
+			}
+			if len(it) == 0 && !end {
+				continue
+			}
+			all = append(all, next{it, end, byte(b)})
+			if len(out) > free {
+				n := 0
+				if !end {
+					n = a.Shortest(it)
+				}
+				if best < 0 || n < shortest {
+					best, shortest = len(all)-1, n
+				}
+			}
+		}
+		if len(all) == 0 {
+			t.Fatalf("dead end after %q", out)
+		}
+		n := all[r.IntN(len(all))]
+		if best >= 0 {
+			n = all[best]
+		} else if n.b >= 0x80 && r.IntN(4) > 0 { // most bytes belong to long characters
+			n = all[0]
+		}
+		items, ended = n.items, n.ended
+		if out = append(out, n.b); len(out) > free+20_000 {
+			t.Fatalf("no end after %q", out[:200])
+		}
+	}
+}
+
+func validator(t *testing.T, text string) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("mem:schema", doc); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	s, err := c.Compile("mem:schema")
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return s
+}
+
+func validate(t *testing.T, v *jsonschema.Schema, schema, text string) {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err == nil {
+		err = v.Validate(doc)
+	}
+	if err != nil {
+		t.Fatalf("schema %s\ngenerated %q\n%v", schema, text, err)
+	}
+	if !json.Valid([]byte(text)) || bytes.Contains([]byte(text), []byte("\ufffd\ufffd\ufffd")) {
+		t.Fatalf("%q is not JSON", text)
+	}
+}
+
+func check(t *testing.T, schema string, rounds int) {
+	t.Helper()
+	v := validator(t, schema)
+	for _, o := range []Options{{}, {Compact: true}} {
+		a, err := compileAutomaton(schema, o)
+		if err != nil {
+			t.Fatalf("%s: %v", schema, err)
+		}
+		r := rand.New(rand.NewPCG(7, uint64(len(schema))))
+		for i := range rounds {
+			validate(t, v, schema, generate(t, a, r, i*4))
+		}
+	}
+}
+
+func TestGeneratedIsValid(t *testing.T) {
+	for name, schema := range realistic() {
+		t.Run(name, func(t *testing.T) { check(t, schema, 40) })
+	}
+}
+
+func TestAccepts(t *testing.T) {
+	for _, tt := range []struct {
+		schema  string
+		yes, no []string
+	}{
+		{`true`, []string{`1`, `"x"`, `[1, 2]`, `{"a":[{}]}`, "{\n  \"a\": null\n}", `-1.5e10`, `"\ud83d\ude00\n"`},
+			[]string{``, `01`, `[1,]`, `{"a"}`, `"`, `"\ud83d"`, `"` + "\n" + `"`, `nul`, ` 1`, `1 `, "[ \n1]"}},
+		{`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"boolean"}},"required":["b"]}`,
+			[]string{`{"a":1,"b":true}`, `{"b":false}`, "{\n\t\"a\": -12,\n\t\"b\": true\n}"},
+			[]string{`{}`, `{"a":1}`, `{"b":true,"a":1}`, `{"b":true,"c":1}`, `{"b":1}`, `{"a":1,}`}},
+		{`{"type":"object","properties":{"a":{}},"additionalProperties":{"type":"null"}}`,
+			[]string{`{}`, `{"a":[1]}`, `{"b":null,"c":null}`, `{"a":1,"ab":null,"":null}`}, []string{`{"b":1}`, `{"b":null,"a":1}`, `{"a":null,"a":1}`}},
+		{`{"type":"object","required":["z"]}`, []string{`{"z":1}`, `{"z":1,"y":[]}`}, []string{`{}`, `{"y":1}`}},
+		{`{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":3}`, []string{`[1,2]`, `[1, 2, 3]`}, []string{`[]`, `[1]`, `[1,2,3,4]`, `[1,"2"]`}},
+		{`{"prefixItems":[{"type":"string"},{"type":"integer"}],"items":{"type":"null"},"minItems":1}`,
+			[]string{`["a"]`, `["a",1]`, `["a",1,null,null]`}, []string{`[]`, `[1]`, `["a",null]`}},
+		{`{"type":"array","maxItems":0}`, []string{`[]`}, []string{`[1]`}},
+		{`{"type":"string","minLength":2,"maxLength":3}`, []string{`"ab"`, `"é€😀"`, `"\n\u00e9"`, `"\ud83d\ude00\\"`}, []string{`"a"`, `"abcd"`, `""`}},
+		{`{"type":"string","pattern":"^[a-c\"]+$"}`, []string{`"abc"`, `"\"a"`}, []string{`""`, `"d"`}},
+		{`{"type":"string","pattern":"b"}`, []string{`"b"`, `"abc"`, `"\nb"`}, []string{`"a"`}},
+		{`{"type":"integer","minimum":-5,"exclusiveMaximum":12}`, []string{"-5", "-1", "0", "9", "10", "11"}, []string{"-6", "12", "-0", "1.0", "100", "01"}},
+		{`{"type":"integer","minimum":95}`, []string{"95", "99", "100", "123456"}, []string{"94", "9", "-100"}},
+		{`{"type":"integer","maximum":-10}`, []string{"-10", "-99"}, []string{"-9", "0", "10"}},
+		{`{"type":"integer","multipleOf":7,"minimum":0,"maximum":30}`, []string{"0", "7", "14", "21", "28"}, []string{"1", "35", "-7"}},
+		{`{"type":"integer","multipleOf":2.5}`, []string{"0", "5", "-10", "1005"}, []string{"1", "2"}},
+		{`{"type":"number","minimum":0,"maximum":1}`, []string{"0", "0.5", "1", "1.0", "1.000", "0.999"}, []string{"1.0001", "-0.1", "2", "1e0"}},
+		{`{"type":"number","exclusiveMinimum":-1.25,"exclusiveMaximum":2.5}`, []string{"-1.24", "-1.2", "-1", "2.49999", "0.0", "2"}, []string{"-1.25", "-1.250", "2.5", "2.50", "3", "-2"}},
+		{`{"type":"number","multipleOf":0.25}`, []string{"0", "1", "1.5", "0.25", "-3.75"}, []string{"0.1", "0.125"}},
+		{`{"enum":["a",1,null,{"b":[1,2]}]}`, []string{`"a"`, "1", "null", `{"b":[1,2]}`}, []string{`"b"`, "2"}},
+		{`{"type":"integer","enum":["a",1,2.5,7],"maximum":5}`, []string{"1"}, []string{"7", "2.5", `"a"`}},
+		{`{"anyOf":[{"type":"null"},{"type":"integer"}]}`, []string{"null", "3"}, []string{`"a"`}},
+		{`{"type":["string","null"],"maxLength":1}`, []string{"null", `""`, `"a"`}, []string{`"ab"`}},
+		{`{"type":"object","properties":{"k":{}},"required":["k"],"anyOf":[{"properties":{"k":{"const":1}}},{"properties":{"k":{"const":2}}}]}`,
+			[]string{`{"k":1}`, `{"k":2}`}, []string{`{"k":3}`, `{}`}},
+		{`{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"b":{"type":"null"},"a":{"minimum":3}}}]}`,
+			[]string{`{"a":3}`, `{"a":4,"b":null}`}, []string{`{"a":2}`, `{}`}},
+		{`{"$defs":{"t":{"type":"object","properties":{"c":{"type":"array","items":{"$ref":"#/$defs/t"}}},"additionalProperties":false}},"$ref":"#/$defs/t"}`,
+			[]string{`{}`, `{"c":[{},{"c":[]}]}`}, []string{`{"c":[1]}`}},
+		{`{"type":"string","format":"date"}`, []string{`"2024-02-29"`, `"2023-12-31"`}, []string{`"2023-02-29"`, `"2023-13-01"`}},
+	} {
+		a, err := compileAutomaton(tt.schema, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", tt.schema, err)
+			continue
+		}
+		for _, text := range tt.yes {
+			if !matches(a, text) {
+				t.Errorf("%s refuses %s", tt.schema, text)
+			}
+		}
+		for _, text := range tt.no {
+			if matches(a, text) {
+				t.Errorf("%s accepts %s", tt.schema, text)
+			}
+		}
+		check(t, tt.schema, 12)
+	}
+}
