@@ -9,8 +9,10 @@ import (
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
@@ -31,6 +33,7 @@ type sharedModel struct {
 	once    sync.Once // loads
 	model   *model.Model
 	weights *cpu.Weights
+	text    *chat.Processor
 	err     error
 }
 
@@ -70,7 +73,7 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 			sm.weights, sm.err = device.Load(sm.model)
 		}
 		if sm.err == nil {
-			sm.err = checkTokenizer(sm.model)
+			sm.text, sm.err = processor(sm.model)
 		}
 	})
 	if sm.err != nil {
@@ -88,21 +91,22 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	return loaded, nil
 }
 
-// checkTokenizer proves that frontends will be able to use the model's files, so
-// that a broken tokenizer fails here, with its worker, and not later without one.
-func checkTokenizer(m *model.Model) error {
+// processor loads what turns the model's tokens into text, which constraints need. It
+// proves that frontends will be able to use the model's files too: a broken tokenizer
+// fails here, with its worker, and not later without one.
+func processor(m *model.Model) (*chat.Processor, error) {
 	files := chat.Files{}
 	for _, f := range m.Files() {
 		files[f.Name] = f.Data
 	}
 	p, err := chat.Load(files)
 	if err != nil {
-		return fmt.Errorf("model %s: %w", m.Dir(), err)
+		return nil, fmt.Errorf("model %s: %w", m.Dir(), err)
 	}
 	if n := p.VocabSize(); n > m.Config().Vocab {
-		return fmt.Errorf("model %s: the tokenizer has %d tokens, the model %d: they do not belong together", m.Dir(), n, m.Config().Vocab)
+		return nil, fmt.Errorf("model %s: the tokenizer has %d tokens, the model %d: they do not belong together", m.Dir(), n, m.Config().Vocab)
 	}
-	return nil
+	return p, nil
 }
 
 func (m *models) acquire(key modelKey) *sharedModel {
@@ -156,6 +160,9 @@ func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded
 			ModelType: "Chat | Completions", ModelInput: "Tokens",
 		},
 		Files: map[string][]byte{},
+		Constrain: func(ctx context.Context, g protocol.Guided) (engine.Constraint, error) {
+			return sm.text.NewConstraint(ctx, g)
+		},
 	}
 	for _, f := range sm.model.Files() {
 		loaded.Card.Files = append(loaded.Card.Files, cluster.CardFile{Name: f.Name, SHA256: f.SHA256, Size: f.Size})

@@ -3,8 +3,10 @@ package chat
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/grammar"
 	"github.com/dynctl/dynctl/internal/jinja"
 	"github.com/dynctl/dynctl/internal/tokenizer"
 )
@@ -37,6 +39,9 @@ type Processor struct {
 	before, after []uint32
 	ownSpecials   bool
 	now           func() time.Time
+	// grammars compiles constraints; it is made when the first is needed, as it
+	// takes a look at every token.
+	grammars func() (*grammar.Compiler, error)
 }
 
 // Load makes a processor of a model's files. Errors name the file; a template
@@ -85,6 +90,7 @@ func Load(files Files) (*Processor, error) {
 	if p.context = model.context; p.context == 0 {
 		p.context = cfg.maxLength
 	}
+	p.grammars = sync.OnceValues(p.newGrammars)
 	return p, nil
 }
 

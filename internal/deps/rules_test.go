@@ -19,7 +19,7 @@ var onlyRules = []only{
 	{"protocol", []string{"cluster"}, "messages are nouns with an encoding"},
 	{"tokenizer", nil, "pure: knows nothing of serving"},
 	{"jinja", nil, "pure: knows nothing of serving"},
-	{"chat", []string{"chat/parse", "cluster", "tokenizer", "jinja", "protocol"}, "text in, tokens out; the frontend does the serving"},
+	{"chat", []string{"chat/parse", "cluster", "grammar", "tokenizer", "jinja", "protocol"}, "text in, tokens out; the frontend does the serving"},
 	{"chat/parse", nil, "pure: a text and its formats; dynctl asks it for their names"},
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
 	{"kvindex", []string{"cluster", "blockhash"}, "a pure data structure fed by its caller"},

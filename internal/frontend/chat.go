@@ -39,7 +39,6 @@ func (q *chatRequest) fields() fields {
 	}
 	f["logprobs"] = flag(&q.wantLogprobs)
 	f["top_logprobs"] = integer(&q.topLogprobs, 0, protocol.MaxLogprobs)
-	f["response_format"] = only(`{"type":"text"}`)
 	q.tools.fields(f)
 	f["functions"] = only("[]")
 	f["function_call"] = only(`"none"`, `"auto"`)
@@ -121,7 +120,7 @@ func (q *chatRequest) check() *apiError {
 	if len(q.messages) == 0 {
 		return missing("messages")
 	}
-	return q.tools.check()
+	return q.tools.check(&q.guided)
 }
 
 func (*chatRequest) promptField() string { return "messages" }
@@ -150,6 +149,9 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 		return nil, invalid("messages", "The chat template of the model does not take this conversation: %v", err)
 	}
 	q.formats.prompt = prompt
+	if bad := q.guided.afterReasoning(m, q.formats); bad != nil {
+		return nil, bad
+	}
 	return [][]uint32{m.proc.EncodeChat(prompt)}, nil
 }
 

@@ -33,6 +33,7 @@ type params struct {
 	logprobs       *int
 	promptLogprobs bool
 	tokensAsIDs    bool // return_tokens_as_token_ids
+	guided         guidedParams
 }
 
 const (
@@ -74,6 +75,7 @@ func (p *params) sharedFields() fields {
 		"return_tokens_as_token_ids": flag(&p.tokensAsIDs),
 	}
 	p.sampler.addFields(f)
+	p.guided.addFields(f)
 	return f
 }
 
@@ -110,6 +112,9 @@ func (p *params) check() *apiError {
 // into tokens.
 func (p *params) bind(m *servedModel) *apiError {
 	if err := checkTokens(m, "stop_token_ids", p.stopTokenIDs); err != nil {
+		return err
+	}
+	if err := p.guided.bind(m); err != nil {
 		return err
 	}
 	return p.sampler.bind(m)
@@ -178,7 +183,7 @@ func (p *params) request(m *servedModel, prompt []uint32, budget, choice int) pr
 	}
 	r := protocol.PreprocessedRequest{
 		Model: p.model, ModelSum: m.card.Digest, TokenIDs: append([]uint32(nil), prompt...),
-		Stop: stop, Sampling: p.sampling(m.proc.Defaults(), choice), Output: protocol.OutputOptions{Logprobs: p.logprobs},
+		Guided: p.guided.spec, Stop: stop, Sampling: p.sampling(m.proc.Defaults(), choice), Output: protocol.OutputOptions{Logprobs: p.logprobs},
 	}
 	if p.promptLogprobs {
 		r.Output.PromptLogprobs = p.logprobs

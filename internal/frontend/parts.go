@@ -32,6 +32,11 @@ func (t *toolRequest) formats(m *servedModel) (f formats, _ *apiError) {
 		f.tool = ""
 	case !m.proc.TakesTools():
 		return f, invalid("tools", "The chat template of the model '%s' does not show tools to it.", m.name).withCode("unsupported_parameter")
+	case t.forced():
+		if parse.Framed(f.tool, f.reasoning) {
+			return f, wrongValue("tool_choice", "the texts of the model '%s' are framed by special tokens: a call cannot be forced", m.name)
+		}
+		f.tool = parse.List
 	case f.tool == "" || f.tool == parse.None || parse.CheckTool(f.tool) != nil:
 		return f, invalid("tools", "This server does not know how the model '%s' writes tool calls: serve it with a tool parser, or set 'tool_choice' to \"none\".", m.name).withCode("unsupported_parameter")
 	}

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
+	"github.com/dynctl/dynctl/internal/grammar"
+	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // toolRequest are the fields of a chat about tools.
@@ -137,21 +140,81 @@ func (t *toolRequest) readChoice(name string, raw json.RawMessage) *apiError {
 	return nil
 }
 
-// check looks at fields that depend on each other. Forcing a call is refused: only
-// constrained decoding can keep such a promise, and workers have none.
-func (t *toolRequest) check() *apiError {
-	forced := t.named || t.choice == choiceRequired
+// forced reports whether the answer must be a call.
+func (t *toolRequest) forced() bool { return t.named || t.choice == choiceRequired }
+
+// check looks at fields that depend on each other. A call is forced by constraining
+// the output.
+func (t *toolRequest) check(g *guidedParams) *apiError {
+	forced := t.forced()
 	switch {
 	case forced && t.raw == nil:
 		return invalid("tool_choice", "The 'tool_choice' parameter is only allowed when 'tools' are specified.")
 	case t.named && !t.has(t.choice):
 		return wrongValue("tool_choice.function.name", "there is no function '%s' among the tools", t.choice)
+	case t.active() && g.spec != nil:
+		return wrongValue(g.param, "an output of that form can hold no tool call: set 'tool_choice' to \"none\", or leave one of them out")
 	case forced:
-		e := unsupported("tool_choice")
-		e.Message = `Unsupported value for 'tool_choice': to force a call, output must be constrained, which this server cannot do; use "auto" or "none".`
-		return e
+		g.param, g.spec = "tools", t.calls()
 	}
 	return nil
+}
+
+// calls is the constraint of an answer that calls: a list of calls, as package parse
+// reads it, of one of the functions that may be called.
+func (t *toolRequest) calls() *protocol.Guided {
+	defs, anyOf := map[string]any{}, []any{}
+	for i, tool := range t.list {
+		if t.named && tool.Name != t.choice {
+			continue
+		}
+		parameters := any(map[string]any{"type": "object"})
+		if len(tool.Parameters) > 0 && !isNull(tool.Parameters) {
+			if json.Unmarshal(tool.Parameters, &parameters) != nil {
+				continue // it was read before
+			}
+		}
+		def := "tool" + strconv.Itoa(i)
+		defs[def] = rebase(parameters, "#/$defs/"+def)
+		anyOf = append(anyOf, map[string]any{
+			"type":                 "object",
+			"properties":           map[string]any{"name": map[string]any{"const": tool.Name}, "parameters": map[string]any{"$ref": "#/$defs/" + def}},
+			"required":             []string{"name", "parameters"},
+			"additionalProperties": false,
+		})
+	}
+	list := map[string]any{"$defs": defs, "type": "array", "minItems": 1, "items": map[string]any{"anyOf": anyOf}}
+	if t.named || t.parallel != nil && !*t.parallel {
+		list["maxItems"] = 1
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		text = []byte("{}") // cannot happen: it came from JSON
+	}
+	return &protocol.Guided{Kind: string(grammar.KindJSONSchema), Text: string(text), Lax: true, Compact: true}
+}
+
+// rebase makes the references of a schema start at a new root.
+func rebase(v any, root string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			if ref, ok := e.(string); ok && k == "$ref" && strings.HasPrefix(ref, "#") {
+				out[k] = root + ref[1:]
+			} else {
+				out[k] = rebase(e, root)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = rebase(e, root)
+		}
+		return out
+	}
+	return v
 }
 
 func (t *toolRequest) has(name string) bool {

@@ -16,6 +16,8 @@ type PreprocessedRequest struct {
 	Sampling    SamplingOptions `json:"sampling_options"`
 	Output      OutputOptions   `json:"output_options"`
 	ReceivedAt  time.Time       `json:"received_at"` // at the frontend
+	// Guided, if not nil, constrains the output.
+	Guided      *Guided         `json:"guided"`
 	Annotations []string        `json:"annotations"`
 	Disagg      DisaggHints     `json:"disagg"`
 }

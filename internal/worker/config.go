@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
@@ -54,6 +55,9 @@ type Loaded struct {
 	Card cluster.ModelCard
 	// Files are the contents of Card.Files by name.
 	Files map[string][]byte
+	// Constrain, if not nil, makes what keeps one output within a constraint. Its
+	// errors are about the constraint.
+	Constrain func(ctx context.Context, g protocol.Guided) (engine.Constraint, error)
 	// Release gives back the shared weights, after the backend is closed.
 	Release func()
 }

@@ -24,9 +24,13 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
 			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
 	}
+	constraint, err := w.constraint(ctx, p.Guided)
+	if err != nil {
+		return err
+	}
 	stream, err := w.engine.Load().Submit(ctx, engine.Request{
 		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output,
-		Decide: w.decider(p.Disagg.Force), Remote: w.prefillRemotely,
+		Constraint: constraint, Decide: w.decider(p.Disagg.Force), Remote: w.prefillRemotely,
 	})
 	if err != nil {
 		return remoteError(err)
@@ -56,6 +60,24 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 			return err
 		}
 	}
+}
+
+// constraint makes what keeps an output in its form, nil for a free one.
+func (w *Worker) constraint(ctx context.Context, g *protocol.Guided) (engine.Constraint, error) {
+	switch {
+	case g == nil:
+		return nil, nil
+	case w.loaded.Constrain == nil:
+		return nil, &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "this worker cannot constrain outputs"}
+	}
+	c, err := w.loaded.Constrain(ctx, *g)
+	switch {
+	case err == nil:
+		return c, nil
+	case ctx.Err() != nil:
+		return nil, &requestplane.RemoteError{Kind: requestplane.KindCancelled, Message: err.Error()}
+	}
+	return nil, &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
 }
 
 func (w *Worker) timing(f *engine.FirstToken) *protocol.Timing {

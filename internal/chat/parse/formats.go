@@ -14,6 +14,11 @@ const None = "none"
 // the list of those that it does.
 var ErrUnknown = errors.New("unknown parser")
 
+// List is the format of calls that are forced by a constraint: one JSON list of
+// objects with name and arguments. No model chooses it by itself, so it is not among
+// [ToolParsers], and only [New] knows it.
+const List = "list"
+
 // callFormat is a way to write tool calls.
 type callFormat struct {
 	name string
@@ -140,6 +145,9 @@ func check(name string, known []string) error {
 }
 
 func callFormatOf(name string) *callFormat {
+	if name == List {
+		return &callFormat{bare: '[', block: func(c *calls, _ int) block { return &objects{c: c} }}
+	}
 	for _, f := range callFormats() {
 		if f.name == name {
 			return f
@@ -163,6 +171,18 @@ func Marks(tool, reasoning string) []string {
 		list = append(append(list, f.open...), f.close...)
 	}
 	return list
+}
+
+// Framed reports whether one of the formats frames whole texts with special tokens,
+// so that no constraint on the text alone fits it.
+func Framed(tool, reasoning string) bool { return tool == harmonyFormat || reasoning == gptOSS }
+
+// ReasoningEnds lists the marks that end the reasoning of a format.
+func ReasoningEnds(name string) []string {
+	if f := thinkFormats()[name]; f != nil {
+		return f.close
+	}
+	return nil
 }
 
 // innerMarks are those inside blocks that tokenizers are known to have as tokens.

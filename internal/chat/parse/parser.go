@@ -28,7 +28,7 @@ type Parser struct {
 
 // New starts a text. It returns [ErrUnknown] for names that it does not know.
 func New(o Options) (*Parser, error) {
-	if err := CheckTool(o.Tool); err != nil {
+	if err := CheckTool(o.Tool); err != nil && o.Tool != List {
 		return nil, fmt.Errorf("tool calls: %w", err)
 	}
 	if err := CheckReasoning(o.Reasoning); err != nil {
