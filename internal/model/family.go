@@ -64,6 +64,15 @@ func families() []family {
 	}
 }
 
+// Families lists the known families by their model_type.
+func Families() []string {
+	var names []string
+	for _, fam := range families() {
+		names = append(names, fam.modelType)
+	}
+	return names
+}
+
 // family finds the family of a parsed configuration.
 func (c Config) family() family {
 	for _, fam := range families() {

@@ -20,7 +20,7 @@ func qwen2() family {
 // nothing.
 func readQwenWindow(f fields, c *Config) {
 	window := f.window("sliding_window", 4096)
-	full := f.size("max_window_layers", 28, maxLayers)
+	full := f.count("max_window_layers", 28, maxLayers)
 	if !f.boolean("use_sliding_window", false) {
 		window = 0
 	}

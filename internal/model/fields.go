@@ -70,6 +70,15 @@ func (f fields) size(name string, def, limit int) int {
 	return n
 }
 
+// count is size for numbers that may be 0, as def may.
+func (f fields) count(name string, def, limit int) int {
+	n := def
+	if f.decode(name, &n, "a whole number") && (n < 0 || n > limit) {
+		f.fail(ErrConfig, name, "%d is not between 0 and %d", n, limit)
+	}
+	return n
+}
+
 // number reads a finite number, def when absent.
 func (f fields) number(name string, def float64) float64 {
 	n := def
@@ -131,7 +140,7 @@ func (f fields) window(name string, def int) int {
 	if _, there := f.raw[name]; there && !f.has(name) {
 		return 0
 	}
-	return f.size(name, def, maxContext)
+	return f.count(name, def, maxContext)
 }
 
 // limit reads a positive number that null switches off, as 0 does.
