@@ -203,6 +203,12 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(encode(f, llamaConfig()))
 	f.Add(encode(f, qwen3Config()))
 	f.Add([]byte(`{"architectures":["LlamaForCausalLM"],"hidden_size":1e9}`))
+	for _, config := range []string{mistral01, mixtral8x7, qwen25, qwen3x30, gemma2x2, gemma3x1, gemma3x4, phi3mini} {
+		f.Add([]byte(config))
+	}
+	f.Add([]byte(`{"architectures":["Phi3ForCausalLM"],"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,
+		"intermediate_size":8,"vocab_size":8,"original_max_position_embeddings":64,"partial_rotary_factor":0.5,
+		"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[2]}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		c, err := ParseConfig(content)
 		if err != nil {
@@ -214,7 +220,13 @@ func FuzzParseConfig(f *testing.F) {
 		if c.Heads%c.KVHeads != 0 || c.HeadDim%2 != 0 || c.Layers < 1 || c.Vocab < 1 || c.MaxContext < 1 || !(c.NormEps > 0) {
 			t.Fatalf("accepted %+v", c)
 		}
-		if c.Layers < 100 && c.HeadDim < 1000 {
+		if c.Windowed != nil && (len(c.Windowed) != c.Layers || c.Window < 1) || c.Rotary()%2 != 0 || c.Rotary() > c.HeadDim || !(c.ScoreScale() > 0) {
+			t.Fatalf("accepted %+v", c)
+		}
+		if c.MoE.Sparse != nil && (len(c.MoE.Sparse) != c.Layers || c.MoE.Active < 1 || c.MoE.Active > c.MoE.Experts) {
+			t.Fatalf("accepted %+v", c)
+		}
+		if c.Layers < 100 && c.HeadDim < 1000 && c.MoE.Experts < 300 {
 			c.Tensors()
 			c.RoPE.InvFreq(c.Rotary(), c.MaxContext)
 		}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -104,5 +105,20 @@ func TestYarnAttention(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestInvFreqLong checks which table serves which context, with numbers that are
+// exact: theta 16 and four pairs give 1, ½, ¼, ⅛.
+func TestInvFreqLong(t *testing.T) {
+	r := RoPE{Theta: 16, Type: "longrope", OriginalContext: 100, ShortFactors: []float64{1, 2, 1, 4}, LongFactors: []float64{2, 4, 8, 16}}
+	for context, want := range map[int][]float32{
+		99:  {1, 0.25, 0.25, 0.03125},
+		100: {1, 0.25, 0.25, 0.03125},
+		101: {0.5, 0.125, 0.03125, 0.0078125},
+	} {
+		if got := r.InvFreq(8, context); !slices.Equal(got, want) {
+			t.Errorf("context %d: %v, want %v", context, got, want)
+		}
 	}
 }

@@ -24,6 +24,9 @@ const (
 // window of 0 means that there is none.
 func readWindow(f fields, c *Config, window int, rule func(layer int) bool) {
 	types := f.texts("layer_types")
+	if *f.err != nil { // the rule may divide by what was refused
+		return
+	}
 	for _, t := range types {
 		if t != fullAttention && t != slidingAttention {
 			f.fail(ErrUnsupported, "layer_types", "%q is unknown; known are %s, %s", t, fullAttention, slidingAttention)
@@ -53,6 +56,9 @@ func readWindow(f fields, c *Config, window int, rule func(layer int) bool) {
 
 // readExperts sets which layers have experts.
 func readExperts(f fields, c *Config, moe MoE, rule func(layer int) bool) {
+	if *f.err != nil {
+		return
+	}
 	if moe.Active > moe.Experts {
 		f.fail(ErrConfig, "num_experts_per_tok", "%d is more than the %d experts", moe.Active, moe.Experts)
 		return
