@@ -46,8 +46,10 @@ func (m *moe) reserve(tokens, hidden int, c model.MoE) {
 	m.gate = reserveRows(m.gate, slots, c.FFN, limit)
 	m.up = reserveRows(m.up, slots, c.FFN, limit)
 	m.out = reserveRows(m.out, slots, hidden, limit)
-	m.in = grow(m.in, min(max(slots, 2*len(m.in)), max(slots, limit)))
-	m.chosen = grow(m.chosen, min(max(slots, 2*len(m.chosen)), max(slots, limit)))
+	if slots > len(m.in) {
+		room := max(slots, min(2*len(m.in), limit)) // doubles as the rows do
+		m.in, m.chosen = make([][]float32, room), make([]choice, room)
+	}
 	m.starts = grow(m.starts, c.Experts)
 }
 
