@@ -50,6 +50,9 @@ func TestFusedRows(t *testing.T) {
 			if !bytes.Equal(joined, whole.Data) || rows*tt.shape[len(tt.shape)-1] != elems(tt.shape) {
 				t.Errorf("%d rows are not the tensor's %v", rows, tt.shape)
 			}
+			if !slices.ContainsFunc(m.Tensors(), func(s TensorSpec) bool { return s.Name == tt.tensor && len(s.Parts) == tt.experts*len(tt.roles) }) {
+				t.Error("the tensor is not listed")
+			}
 			if _, ok := m.Expert(tt.roles[0], layer, tt.experts); ok {
 				t.Error("an expert too many")
 			}

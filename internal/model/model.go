@@ -25,6 +25,7 @@ type Model struct {
 	tokenLimit int
 	digest     string
 	set        *safetensors.Set
+	specs      []TensorSpec
 	places     map[roleKey]place
 }
 
@@ -111,7 +112,8 @@ func (m *Model) checkTensors(log *slog.Logger) error {
 	wanted := make(map[string]bool)
 	var missing []string
 	naming := newNaming(m.config.family(), func(name string) bool { _, ok := m.set.Tensor(name); return ok })
-	for _, spec := range m.config.tensors(naming) {
+	m.specs = m.config.tensors(naming)
+	for _, spec := range m.specs {
 		wanted[spec.Name] = true
 		m.place(spec)
 		t, ok := m.set.Tensor(spec.Name)
@@ -186,6 +188,10 @@ func (m *Model) WeightBytes() int64 {
 	}
 	return n
 }
+
+// Tensors lists the tensors that the model is made of, as this checkpoint stores
+// them; unlike [Config.Tensors] it knows which form the checkpoint has.
+func (m *Model) Tensors() []TensorSpec { return m.specs }
 
 // Tensor finds a tensor by its name in the checkpoint.
 func (m *Model) Tensor(name string) (Tensor, error) {

@@ -49,8 +49,8 @@ func readWindow(f fields, c *Config, window int, rule func(layer int) bool) {
 	if window == 0 {
 		return
 	}
-	if windowed, any := layersWhere(c.Layers, rule); any {
-		c.Window, c.Windowed = window, windowed
+	if c.Windowed = layersWhere(c.Layers, rule); c.Windowed != nil {
+		c.Window = window
 	}
 }
 
@@ -63,20 +63,21 @@ func readExperts(f fields, c *Config, moe MoE, rule func(layer int) bool) {
 		f.fail(ErrConfig, "num_experts_per_tok", "%d is more than the %d experts", moe.Active, moe.Experts)
 		return
 	}
-	if sparse, any := layersWhere(c.Layers, rule); any {
+	if moe.Sparse = layersWhere(c.Layers, rule); moe.Sparse != nil {
 		c.MoE = moe
-		c.MoE.Sparse = sparse
 	}
 }
 
-// layersWhere lists for which layers a rule holds, and whether for any.
-func layersWhere(n int, rule func(layer int) bool) (list []bool, any bool) {
-	list = make([]bool, n)
+// layersWhere lists for which layers a rule holds; nil: for none.
+func layersWhere(n int, rule func(layer int) bool) []bool {
+	list := make([]bool, n)
 	for i := range list {
 		list[i] = rule(i)
-		any = any || list[i]
 	}
-	return list, any
+	if !slices.Contains(list, true) {
+		return nil
+	}
+	return list
 }
 
 // readPartialRotary reads which leading part of each head is rotated. Like the
