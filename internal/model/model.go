@@ -25,12 +25,20 @@ type Model struct {
 	tokenLimit int
 	digest     string
 	set        *safetensors.Set
-	names      map[roleKey]string
+	specs      []TensorSpec
+	places     map[roleKey]place
 }
 
 type roleKey struct {
-	role  Role
-	layer int
+	role          Role
+	layer, expert int
+}
+
+// place is where a role's values lie: all of a tensor, or a run of its rows.
+type place struct {
+	tensor string
+	first  int   // row, counted over all dimensions but the last
+	shape  []int // nil: all of it
 }
 
 // Open reads and checks the checkpoint in dir: config.json, the small files, and
@@ -55,7 +63,7 @@ func open(dir string, opts Options) (_ *Model, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{dir: f.dir, names: make(map[roleKey]string)}
+	m := &Model{dir: f.dir, places: make(map[roleKey]place)}
 	if m.files, err = readFiles(f); err != nil {
 		return nil, err
 	}
@@ -103,9 +111,11 @@ func (m *Model) readConfig() (err error) {
 func (m *Model) checkTensors(log *slog.Logger) error {
 	wanted := make(map[string]bool)
 	var missing []string
-	for _, spec := range m.config.Tensors() {
+	naming := newNaming(m.config.family(), func(name string) bool { _, ok := m.set.Tensor(name); return ok })
+	m.specs = m.config.tensors(naming)
+	for _, spec := range m.specs {
 		wanted[spec.Name] = true
-		m.names[roleKey{spec.Role, spec.Layer}] = spec.Name
+		m.place(spec)
 		t, ok := m.set.Tensor(spec.Name)
 		if !ok {
 			missing = append(missing, spec.Name)
@@ -125,7 +135,7 @@ func (m *Model) checkTensors(log *slog.Logger) error {
 		return fmt.Errorf("%w: %d tensors are missing: %s", ErrWeights, n, list)
 	}
 	var extra []string
-	ignorable := m.config.ignorable()
+	ignorable := m.config.ignorable(naming)
 	for _, name := range m.set.Names() {
 		if !wanted[name] && !ignorable[name] {
 			extra = append(extra, name)
@@ -135,6 +145,18 @@ func (m *Model) checkTensors(log *slog.Logger) error {
 		log.Warn("model has tensors that are not used", "model", m.dir, "count", n, "first", extra[0])
 	}
 	return nil
+}
+
+// place remembers what a tensor is for.
+func (m *Model) place(spec TensorSpec) {
+	if spec.Parts == nil {
+		m.places[roleKey{spec.Role, spec.Layer, spec.Expert}] = place{tensor: spec.Name}
+	}
+	row := 0
+	for _, p := range spec.Parts {
+		m.places[roleKey{p.Role, spec.Layer, p.Expert}] = place{spec.Name, row, p.Shape}
+		row += p.Shape[0]
+	}
 }
 
 // Config is the model's shape.
@@ -167,6 +189,10 @@ func (m *Model) WeightBytes() int64 {
 	return n
 }
 
+// Tensors lists the tensors that the model is made of, as this checkpoint stores
+// them; unlike [Config.Tensors] it knows which form the checkpoint has.
+func (m *Model) Tensors() []TensorSpec { return m.specs }
+
 // Tensor finds a tensor by its name in the checkpoint.
 func (m *Model) Tensor(name string) (Tensor, error) {
 	t, ok := m.set.Tensor(name)
@@ -176,17 +202,30 @@ func (m *Model) Tensor(name string) (Tensor, error) {
 	return t, nil
 }
 
-// Weight finds a tensor by what it is for. The head of a tied model is its
-// embedding. False means that this model has no such tensor.
-func (m *Model) Weight(role Role, layer int) (Tensor, bool) {
+// Weight finds a tensor by what it is for; the layer is 0 for roles that exist
+// once. The head of a tied model is its embedding. Roles that share a tensor get
+// the rows that are theirs. False means that this model has no such tensor.
+func (m *Model) Weight(role Role, layer int) (Tensor, bool) { return m.Expert(role, layer, 0) }
+
+// Expert finds a tensor of one expert; see [Role.PerExpert] and [Model.Weight].
+func (m *Model) Expert(role Role, layer, expert int) (Tensor, bool) {
 	if role == RoleHead && m.config.TiedHead {
 		role = RoleEmbed
 	}
-	name, ok := m.names[roleKey{role, layer}]
+	at, ok := m.places[roleKey{role, layer, expert}]
 	if !ok {
 		return Tensor{}, false
 	}
-	return m.set.Tensor(name)
+	t, ok := m.set.Tensor(at.tensor)
+	if !ok || at.shape == nil {
+		return t, ok
+	}
+	rowBytes := at.shape[1] * int(t.DType.Bits()/8)
+	from := at.first * rowBytes
+	t.Data = t.Data[from : from+at.shape[0]*rowBytes : from+at.shape[0]*rowBytes]
+	t.Offset += int64(from)
+	t.Shape = at.shape
+	return t, true
 }
 
 // Check returns [safetensors.ErrChanged] when a weight file no longer has the
