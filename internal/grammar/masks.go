@@ -102,7 +102,7 @@ func (m *masks) keep(w *walker) *fit {
 	if m.bytes > m.limit {
 		m.reset()
 	}
-	f := &fit{tokens: m.set(newTokenSet(w.ids, m.words))}
+	f := &fit{tokens: m.set(newTokenSet(w.ids, m.words)), partial: w.partial}
 	if len(w.nodes) > 0 {
 		f.ends = m.place(&ends{w.nodes})
 	}

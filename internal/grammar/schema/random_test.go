@@ -144,7 +144,7 @@ func randomArray(r *rand.Rand, depth int) any {
 // TestRandomSchemas generates from random schemas and validates what comes out.
 func TestRandomSchemas(t *testing.T) {
 	compiled, refused := 0, map[string]int{}
-	for seed := range uint64(2500) {
+	for seed := range uint64(1200) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		root := map[string]any{
 			"$defs": map[string]any{"d0": randomSchema(r, 2), "d1": randomSchema(r, 1)},
@@ -169,7 +169,7 @@ func TestRandomSchemas(t *testing.T) {
 			validate(t, v, string(text), generate(t, a, r, i*i*5))
 		}
 	}
-	if compiled < 1000 {
+	if compiled < 800 {
 		t.Errorf("only %d schemas compiled: %v", compiled, refused)
 	}
 }

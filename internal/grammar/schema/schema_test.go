@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -131,6 +132,32 @@ func check(t *testing.T, schema string, rounds int) {
 func TestGeneratedIsValid(t *testing.T) {
 	for name, schema := range realistic() {
 		t.Run(name, func(t *testing.T) { check(t, schema, 40) })
+	}
+}
+
+// TestWideObject has more properties than one rule holds.
+func TestWideObject(t *testing.T) {
+	var properties []string
+	for i := range 150 {
+		properties = append(properties, fmt.Sprintf(`"%d%s":{"type":"integer","maximum":%d}`, i, strings.Repeat("x", i%3), i))
+	}
+	for _, rest := range []string{``, `,"required":["70x","149xx"]`, `,"additionalProperties":{"type":"null"},"required":["3"]`} {
+		schema := `{"type":"object","properties":{` + strings.Join(properties, ",") + `}` + rest + `}`
+		check(t, schema, 30)
+		a, err := compileAutomaton(schema, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]bool{
+			`{"3":1,"70x":2,"149xx":3}`: true, `{"0":0,"3":3,"64x":1,"70x":2,"128xx":0,"149xx":3}`: true,
+			`{}`: rest == "", `{"149xx":0}`: rest == "", `{"3":3,"63":-1}`: rest == "" || strings.Contains(rest, "null"),
+			`{"3":3,"new":null,"z":null}`: strings.Contains(rest, "null"), `{"3":3,"3":3,"70x":0,"149xx":0}`: false, `{"70x":0,"3":0,"149xx":0}`: false,
+			`{"3":3,,"70x":0,"149xx":0}`: false, `{"3":3,"70x":0,"149xx":0,}`: false, `{"3":3,"70x":0,"149xx":0`: false,
+		} {
+			if got := matches(a, text); got != want {
+				t.Errorf("%q: %s: %v, want %v", rest, text, got, want)
+			}
+		}
 	}
 }
 
