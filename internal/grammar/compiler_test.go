@@ -138,7 +138,7 @@ func TestPrepare(t *testing.T) {
 	before := g.masks.size()
 	for s := range int32(g.a.States()) {
 		if g.a.Reads(s) {
-			g.masks.state(s)
+			g.masks.state(s, new(int))
 		}
 	}
 	if g.masks.size() != before {

@@ -50,7 +50,7 @@ func (g *Grammar) Prepare(ctx context.Context) error {
 		if !g.a.Reads(s) {
 			continue
 		}
-		g.masks.state(s)
+		g.masks.state(s, new(int))
 		if g.masks.full() {
 			return nil
 		}

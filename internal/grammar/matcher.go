@@ -17,6 +17,7 @@ type Matcher struct {
 	scratch pda.Scratch
 	now     []pda.Item // scratch
 	next    []pda.Item
+	budget  int // of the mask being made
 	seen    []visit
 	visited map[visit]struct{} // of seen, once it is long
 }
@@ -38,7 +39,7 @@ func (m *Matcher) Mask(dst []uint64) error {
 	if len(dst) != c.words {
 		return fmt.Errorf("%w: %d words, want %d for %d tokens", ErrMaskSize, len(dst), c.words, len(c.tokens))
 	}
-	all := true
+	var all bool
 	if m.fresh && len(c.vocab.First) > 0 {
 		o := m.g.opening()
 		all = o.all
@@ -64,14 +65,22 @@ func (m *Matcher) Mask(dst []uint64) error {
 	return ErrNoToken
 }
 
+// maskBudget bounds what making the missing parts of one mask may cost, to a second
+// or two.
+const maskBudget = 100_000_000
+
 // fill adds the tokens that the items can read and reports whether all of them were
 // found.
 func (m *Matcher) fill(dst []uint64) bool {
+	m.budget = maskBudget
 	m.seen = m.seen[:0]
 	clear(m.visited)
 	all := true
 	for _, it := range m.items {
-		f := m.g.masks.state(it.State)
+		if m.budget < 0 {
+			return false
+		}
+		f := m.g.masks.state(it.State, &m.budget)
 		f.tokens.or(dst)
 		all = m.climb(dst, f.ends, it.Frame) && all && !f.partial
 	}
@@ -85,12 +94,12 @@ func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) bool {
 		return true
 	}
 	fresh, room := m.visit(visit{from, frame})
-	if !fresh {
-		return room
+	if !fresh || m.budget < 0 {
+		return room && m.budget >= 0
 	}
 	all := true
 	for _, c := range frame.Callers() {
-		f := m.g.masks.ended(from, c.State)
+		f := m.g.masks.ended(from, c.State, &m.budget)
 		f.tokens.or(dst)
 		all = m.climb(dst, f.ends, c.Frame) && all && !f.partial
 	}

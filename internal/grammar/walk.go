@@ -13,6 +13,7 @@ type walker struct {
 	levels  [][]pda.Item // the items after each byte of the path
 	ids     []uint32     // tokens that fit
 	partial bool         // that became too much
+	visited int          // nodes
 	nodes   []int32      // nodes at which the rule at the bottom can end, see goesOn
 }
 
@@ -22,9 +23,12 @@ const walkBudget = 10_000_000
 
 // begin makes the walker ready for the next part of a mask.
 func (w *walker) begin() {
-	w.ids, w.nodes, w.partial = w.ids[:0], w.nodes[:0], false
+	w.ids, w.nodes, w.partial, w.visited = w.ids[:0], w.nodes[:0], false, 0
 	w.scratch.Spend()
 }
+
+// cost is what was spent since begin.
+func (w *walker) cost() int { return w.visited + w.scratch.Spent() }
 
 // walk reads the tokens below node, from items that stand there. A rule whose frame
 // has no callers is the bottom; follow is what can come after it.
@@ -35,6 +39,7 @@ func (w *walker) walk(a *pda.Automaton, t *trie, node int32, items []pda.Item, f
 	}
 	w.levels[0] = append(w.levels[0][:0], items...)
 	for n, end := node+1, t.end[node]; n < end; {
+		w.visited++
 		d := int(t.depth[n] - base)
 		if d == len(w.levels) {
 			w.levels = append(w.levels, nil)

@@ -35,9 +35,9 @@ type Scratch struct {
 	byID map[int32]*Frame  // of open, by rule
 	owns map[*Frame]struct{}
 	dup  map[frameCaller]struct{} // of the callers of frames in open
-	adds int // in this step
-	sum  int // in steps before it
-	over bool // a bound was reached
+	adds int                      // in this step
+	sum  int                      // in steps before it
+	over bool                     // a bound was reached
 }
 
 type frameCaller struct {

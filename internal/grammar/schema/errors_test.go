@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/grammar/pda"
+	"github.com/dynctl/dynctl/internal/grammar/schema/schematest"
 )
 
 func TestErrors(t *testing.T) {
@@ -152,7 +153,7 @@ func TestHostile(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	for _, schema := range realistic() {
+	for _, schema := range schematest.Realistic() {
 		f.Add(schema)
 	}
 	for _, schema := range hostile() {

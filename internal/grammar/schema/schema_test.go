@@ -1,16 +1,13 @@
 package schema
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/dynctl/dynctl/internal/grammar/pda"
+	"github.com/dynctl/dynctl/internal/grammar/schema/schematest"
 )
 
 func compileAutomaton(text string, o Options) (*pda.Automaton, error) {
@@ -82,41 +79,9 @@ func generate(t *testing.T, a *pda.Automaton, r *rand.Rand, free int) string {
 	}
 }
 
-func validator(t *testing.T, text string) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	if err := c.AddResource("mem:schema", doc); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	s, err := c.Compile("mem:schema")
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return s
-}
-
-func validate(t *testing.T, v *jsonschema.Schema, schema, text string) {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err == nil {
-		err = v.Validate(doc)
-	}
-	if err != nil {
-		t.Fatalf("schema %s\ngenerated %q\n%v", schema, text, err)
-	}
-	if !json.Valid([]byte(text)) || bytes.Contains([]byte(text), []byte("\ufffd\ufffd\ufffd")) {
-		t.Fatalf("%q is not JSON", text)
-	}
-}
-
 func check(t *testing.T, schema string, rounds int) {
 	t.Helper()
-	v := validator(t, schema)
+	v := schematest.Compile(t, schema)
 	for _, o := range []Options{{}, {Compact: true}} {
 		a, err := compileAutomaton(schema, o)
 		if err != nil {
@@ -124,13 +89,13 @@ func check(t *testing.T, schema string, rounds int) {
 		}
 		r := rand.New(rand.NewPCG(7, uint64(len(schema))))
 		for i := range rounds {
-			validate(t, v, schema, generate(t, a, r, i*4))
+			v.Validate(t, generate(t, a, r, i*4))
 		}
 	}
 }
 
 func TestGeneratedIsValid(t *testing.T) {
-	for name, schema := range realistic() {
+	for name, schema := range schematest.Realistic() {
 		t.Run(name, func(t *testing.T) { check(t, schema, 40) })
 	}
 }
