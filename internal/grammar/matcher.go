@@ -67,7 +67,7 @@ func (m *Matcher) Mask(dst []uint64) error {
 
 // maskBudget bounds what making the missing parts of one mask may cost, to a second
 // or two.
-const maskBudget = 100_000_000
+const maskBudget = 20_000_000
 
 // fill adds the tokens that the items can read and reports whether all of them were
 // found.
