@@ -37,8 +37,8 @@ var ErrSpec = errors.New("malformed output constraint")
 // as it was before.
 var ErrRejected = errors.New("token does not fit the grammar")
 
-// ErrAmbiguous is returned when a grammar can be read in too many ways at once. The
-// matcher is as it was before, but cannot go on with this token.
+// ErrAmbiguous is returned when a grammar can be read in too many ways at once, or
+// its rules call too many others. The matcher is as it was before, but cannot go on.
 var ErrAmbiguous = errors.New("grammar is too ambiguous: rewrite it so that fewer rules match the same text")
 
 // ErrNoToken is returned when no token of the vocabulary can follow. It cannot

@@ -16,7 +16,13 @@ type Grammar struct {
 	masks   masks
 	items   []pda.Item // at the start
 	empty   bool       // the empty text is complete
-	opening func() []uint64
+	opening func() opening
+}
+
+// opening is a mask before the first token, without the end-of-sequence ids.
+type opening struct {
+	mask []uint64
+	all  bool // of the tokens were found
 }
 
 func newGrammar(c *Compiler, a *pda.Automaton, grown func(int64)) *Grammar {
@@ -44,7 +50,7 @@ func (g *Grammar) Prepare(ctx context.Context) error {
 		if !g.a.Reads(s) {
 			continue
 		}
-		g.masks.state(s)
+		g.masks.state(s, new(int))
 		if g.masks.full() {
 			return nil
 		}
@@ -55,17 +61,17 @@ func (g *Grammar) Prepare(ctx context.Context) error {
 // Bytes is about how much memory the grammar takes, cached masks included.
 func (g *Grammar) Bytes() int64 { return int64(g.a.Bytes()) + g.masks.size() }
 
-// firstMask is the mask before the first token, where tokens can have other bytes
-// than later. It lacks the end-of-sequence ids.
-func (g *Grammar) firstMask() []uint64 {
-	mask := make([]uint64, g.c.words)
+// firstMask makes the mask before the first token, where tokens can have other bytes
+// than later.
+func (g *Grammar) firstMask() opening {
+	o := opening{mask: make([]uint64, g.c.words)}
 	m := &Matcher{g: g, items: g.items}
-	m.fill(mask)
+	o.all = m.fill(o.mask)
 	for id, b := range g.c.vocab.First {
-		mask[id/64] &^= 1 << (id % 64)
+		o.mask[id/64] &^= 1 << (id % 64)
 		if g.c.usable(id) && m.reads(b) {
-			mask[id/64] |= 1 << (id % 64)
+			o.mask[id/64] |= 1 << (id % 64)
 		}
 	}
-	return mask
+	return o
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/dynctl/dynctl/internal/grammar/schema/schematest"
 )
 
 const orderSchema = `{"type":"object","properties":{"id":{"type":"integer","minimum":1,"maximum":999},"name":{"type":"string","maxLength":40},
@@ -102,23 +102,12 @@ func TestSmallMaskCache(t *testing.T) {
 // TestGeneratedTexts checks whole texts with other implementations.
 func TestGeneratedTexts(t *testing.T) {
 	c := newCompiler(t, minitokVocabulary(t))
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(orderSchema))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sc := jsonschema.NewCompiler()
-	if err := sc.AddResource("mem:s", doc); err != nil {
-		t.Fatal(err)
-	}
-	valid := sc.MustCompile("mem:s")
+	valid := schematest.Compile(t, orderSchema)
 	re := regexp.MustCompile("^(?:" + specs()["regex"].Text + ")$")
 	checks := map[string]func(string) bool{
-		"json":    func(s string) bool { var m map[string]any; return json.Unmarshal([]byte(s), &m) == nil },
-		"compact": func(s string) bool { return json.Valid([]byte(s)) },
-		"schema": func(s string) bool {
-			v, err := jsonschema.UnmarshalJSON(strings.NewReader(s))
-			return err == nil && valid.Validate(v) == nil
-		},
+		"json":      func(s string) bool { var m map[string]any; return json.Unmarshal([]byte(s), &m) == nil },
+		"compact":   func(s string) bool { return json.Valid([]byte(s)) },
+		"schema":    func(s string) bool { return valid.Check(s) == nil },
 		"regex":     re.MatchString,
 		"choice":    func(s string) bool { return strings.Contains("|yes|no|yes, ok|é€|true|trueé|", "|"+s+"|") },
 		"left":      func(s string) bool { return regexp.MustCompile(`^[a-zé()*+-]+$`).MatchString(s) },
@@ -134,6 +123,46 @@ func TestGeneratedTexts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSchemas validates what is generated for the schemas of package schematest.
+func TestSchemas(t *testing.T) {
+	compilers := []*Compiler{newCompiler(t, minitokVocabulary(t))}
+	for seed := range uint64(3) {
+		compilers = append(compilers, newCompiler(t, randomVocabulary(rand.New(rand.NewPCG(seed, 5)), 150)))
+	}
+	try := func(schema string, seed uint64) bool {
+		c := compilers[seed%uint64(len(compilers))]
+		g, err := c.JSONSchema([]byte(schema), SchemaOptions{Compact: seed%3 == 0})
+		if err != nil {
+			return false
+		}
+		valid := schematest.Compile(t, schema)
+		for i := range 3 {
+			valid.Validate(t, generate(t, g, rand.New(rand.NewPCG(seed, 7)), 4+i*12, nil))
+		}
+		return true
+	}
+	for name, schema := range schematest.Realistic() {
+		for seed := range uint64(4) {
+			if !try(schema, seed) {
+				t.Errorf("%s is refused", name)
+			}
+		}
+	}
+	accepted := 0
+	for seed := range uint64(120) {
+		schema, err := schematest.Random(rand.New(rand.NewPCG(seed, 12)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if try(schema, seed) {
+			accepted++
+		}
+	}
+	if accepted < 70 {
+		t.Errorf("%d random schemas accepted", accepted)
 	}
 }
 

@@ -62,14 +62,16 @@ func (m *masks) reset() {
 	m.bytes = 0
 }
 
-// state returns the part of a state that reads.
-func (m *masks) state(state int32) *fit {
+// state returns the part of a state that reads, and takes what it cost to make from
+// the budget.
+func (m *masks) state(state int32, budget *int) *fit {
 	if f := m.states[state].Load(); f != nil {
 		return f
 	}
 	w := m.walkers.Get().(*walker)
 	defer m.walkers.Put(w)
 	w.fromState(m.a, m.t, state)
+	*budget -= w.cost()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.keep(w)
@@ -78,7 +80,7 @@ func (m *masks) state(state int32) *fit {
 }
 
 // ended returns the part of a state that is returned to.
-func (m *masks) ended(from *ends, state int32) *fit {
+func (m *masks) ended(from *ends, state int32, budget *int) *fit {
 	key := belowKey{from, state}
 	m.mu.RLock()
 	f, ok := m.below[key]
@@ -89,6 +91,7 @@ func (m *masks) ended(from *ends, state int32) *fit {
 	w := m.walkers.Get().(*walker)
 	defer m.walkers.Put(w)
 	w.fromEnds(m.a, m.t, from, state)
+	*budget -= w.cost()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f = m.keep(w)
@@ -102,7 +105,7 @@ func (m *masks) keep(w *walker) *fit {
 	if m.bytes > m.limit {
 		m.reset()
 	}
-	f := &fit{tokens: m.set(newTokenSet(w.ids, m.words))}
+	f := &fit{tokens: m.set(newTokenSet(w.ids, m.words)), partial: w.partial}
 	if len(w.nodes) > 0 {
 		f.ends = m.place(&ends{w.nodes})
 	}

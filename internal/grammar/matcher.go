@@ -17,6 +17,7 @@ type Matcher struct {
 	scratch pda.Scratch
 	now     []pda.Item // scratch
 	next    []pda.Item
+	budget  int // of the mask being made
 	seen    []visit
 	visited map[visit]struct{} // of seen, once it is long
 }
@@ -32,17 +33,23 @@ type visit struct {
 func (g *Grammar) MaskLen() int { return g.c.words }
 
 // Mask sets dst to the tokens that may follow. After the end that is the
-// end-of-sequence ids only. The errors are ErrMaskSize and ErrNoToken.
+// end-of-sequence ids only. The errors are ErrMaskSize, ErrNoToken and ErrAmbiguous.
 func (m *Matcher) Mask(dst []uint64) error {
 	c := m.g.c
 	if len(dst) != c.words {
 		return fmt.Errorf("%w: %d words, want %d for %d tokens", ErrMaskSize, len(dst), c.words, len(c.tokens))
 	}
+	var all bool
 	if m.fresh && len(c.vocab.First) > 0 {
-		copy(dst, m.g.opening())
+		o := m.g.opening()
+		all = o.all
+		copy(dst, o.mask)
 	} else {
 		clear(dst)
-		m.fill(dst)
+		all = m.fill(dst)
+	}
+	if !all {
+		return fmt.Errorf("mask: %w", ErrAmbiguous)
 	}
 	if m.canEnd {
 		for _, id := range c.vocab.EOS {
@@ -58,40 +65,57 @@ func (m *Matcher) Mask(dst []uint64) error {
 	return ErrNoToken
 }
 
-// fill adds the tokens that the items can read.
-func (m *Matcher) fill(dst []uint64) {
+// maskBudget bounds what making the missing parts of one mask may cost, to a second
+// or two.
+const maskBudget = 20_000_000
+
+// fill adds the tokens that the items can read and reports whether all of them were
+// found.
+func (m *Matcher) fill(dst []uint64) bool {
+	m.budget = maskBudget
 	m.seen = m.seen[:0]
 	clear(m.visited)
+	all := true
 	for _, it := range m.items {
-		f := m.g.masks.state(it.State)
+		if m.budget < 0 {
+			return false
+		}
+		f := m.g.masks.state(it.State, &m.budget)
 		f.tokens.or(dst)
-		m.climb(dst, f.ends, it.Frame)
+		all = m.climb(dst, f.ends, it.Frame) && all && !f.partial
 	}
+	return all
 }
 
 // climb adds the tokens of which a part is read by a frame's rule, which can end at
 // the given places, and the rest by its callers.
-func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) {
-	if from == nil || !m.visit(visit{from, frame}) {
-		return
+func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) bool {
+	if from == nil {
+		return true
 	}
+	fresh, room := m.visit(visit{from, frame})
+	if !fresh || m.budget < 0 {
+		return room && m.budget >= 0
+	}
+	all := true
 	for _, c := range frame.Callers() {
-		f := m.g.masks.ended(from, c.State)
+		f := m.g.masks.ended(from, c.State, &m.budget)
 		f.tokens.or(dst)
-		m.climb(dst, f.ends, c.Frame)
+		all = m.climb(dst, f.ends, c.Frame) && all && !f.partial
 	}
+	return all
 }
 
-// visit reports whether v is new. Beyond a bound, which only very ambiguous grammars
-// reach, nothing is: then masks lack tokens.
-func (m *Matcher) visit(v visit) bool {
+// visit reports whether v is new, and whether there is room for it: a very ambiguous
+// grammar can reach the bound.
+func (m *Matcher) visit(v visit) (fresh, room bool) {
 	const long, most = 32, 20_000
 	if len(m.seen) < long {
 		if slices.Contains(m.seen, v) {
-			return false
+			return false, true
 		}
 		m.seen = append(m.seen, v)
-		return true
+		return true, true
 	}
 	if m.visited == nil {
 		m.visited = map[visit]struct{}{}
@@ -101,11 +125,14 @@ func (m *Matcher) visit(v visit) bool {
 			m.visited[s] = struct{}{}
 		}
 	}
-	if _, ok := m.visited[v]; ok || len(m.visited) >= most {
-		return false
+	if _, ok := m.visited[v]; ok {
+		return false, true
+	}
+	if len(m.visited) >= most {
+		return false, false
 	}
 	m.visited[v] = struct{}{}
-	return true
+	return true, true
 }
 
 // Accept reads a token. The errors are ErrRejected and ErrAmbiguous; they leave the

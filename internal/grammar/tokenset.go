@@ -78,6 +78,7 @@ func (e *ends) hash(seed maphash.Seed) uint64 {
 // fit is what a state, or a state together with a set of ends, contributes to a
 // mask.
 type fit struct {
-	tokens *tokenSet
-	ends   *ends
+	tokens  *tokenSet
+	ends    *ends
+	partial bool // finding more would have taken too long
 }

@@ -46,6 +46,13 @@ func nearest(m *Matcher, mask []uint64) uint32 {
 // given to look at before its token is chosen.
 func generate(t *testing.T, g *Grammar, r *rand.Rand, free int, look func(*Matcher, []uint64)) string {
 	t.Helper()
+	text, _ := generateTokens(t, g, r, free, look)
+	return text
+}
+
+func generateTokens(t *testing.T, g *Grammar, r *rand.Rand, free int, look func(*Matcher, []uint64)) (string, []uint32) {
+	t.Helper()
+	var ids []uint32
 	m := g.NewMatcher()
 	mask := make([]uint64, g.MaskLen())
 	var out []byte
@@ -66,8 +73,9 @@ func generate(t *testing.T, g *Grammar, r *rand.Rand, free int, look func(*Match
 			if err := m.Accept(token); err != nil || !m.Done() {
 				t.Fatalf("end after %q: %v", out, err)
 			}
-			return string(out)
+			return string(out), ids
 		}
+		ids = append(ids, token)
 		text := g.c.tokens[token]
 		if first, ok := g.c.vocab.First[token]; ok && n == 0 {
 			text = first

@@ -58,7 +58,7 @@ func TestAgainstRegexp(t *testing.T) {
 		full := regexp.MustCompile("^(?:" + source + ")$")
 		wholeRule, searchRule := rules.Add(whole), rules.Add(search)
 		least, most := p.Length()
-		for range 300 {
+		for range 100 {
 			var text string
 			for range r.IntN(6) {
 				text += string(letters[r.IntN(len(letters))])

@@ -1,6 +1,9 @@
 package pda
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Automaton is a compiled grammar.
 type Automaton struct {
@@ -56,7 +59,7 @@ func Compile(rules *Rules, root RuleID, spellable []Range, lim Limits) (*Automat
 func assemble(n *nfa, lim Limits) (*Automaton, error) {
 	empty := n.backward(true)
 	a := &Automaton{rules: make([]ruleInfo, len(n.rules))}
-	d := &determinizer{n: n, work: lim.Work, mark: make([]int32, len(n.states))}
+	d := &determinizer{n: n, work: lim.Work, most: lim.Work, minimize: minimizeWork, mark: make([]int32, len(n.states))}
 	done := make([]bool, len(n.rules))
 	queue := []int32{0}
 	done[0] = true
@@ -66,7 +69,11 @@ func assemble(n *nfa, lim Limits) (*Automaton, error) {
 		queue = queue[1:]
 		base := int32(len(all))
 		a.rules[r] = ruleInfo{base, empty[n.rules[r].start]}
-		for _, st := range d.rule(n.rules[r]).states {
+		one := d.rule(n.rules[r])
+		if one == nil {
+			return nil, tooLarge("steps", 2*lim.Work)
+		}
+		for _, st := range one.states {
 			for i := range st.bytes {
 				st.bytes[i].to += base
 			}
@@ -88,7 +95,9 @@ func assemble(n *nfa, lim Limits) (*Automaton, error) {
 	if len(all)*a.classes > lim.Table {
 		return nil, tooLarge("entries of the transition table", lim.Table)
 	}
-	a.fill(all)
+	if !a.fill(all, lim.Table) {
+		return nil, tooLarge("entries of the transition table", lim.Table)
+	}
 	a.findFollow()
 	return a, nil
 }
@@ -109,20 +118,28 @@ func (a *Automaton) findClasses(all []dfaState) {
 	a.classes++
 }
 
-func (a *Automaton) fill(all []dfaState) {
+// fill reports whether the table and its lists of targets stay within limit.
+func (a *Automaton) fill(all []dfaState, limit int) bool {
 	a.table = make([]int32, len(all)*a.classes)
 	a.callStart = make([]int32, 0, len(all)+1)
 	a.flags = make([]stateFlag, len(all))
+	used := len(a.table)
+	byClass := make([][]int32, a.classes)
 	for s, st := range all {
-		row := a.table[s*a.classes:][:a.classes]
-		for i := range row {
-			row[i] = none
+		for i := range byClass {
+			byClass[i] = byClass[i][:0]
 		}
 		for _, e := range st.bytes {
 			for c := int(a.class[e.lo]); c <= int(a.class[e.hi]); c++ {
-				a.connect(&row[c], e.to)
+				byClass[c] = append(byClass[c], e.to)
 			}
 			a.flags[s] |= reads
+		}
+		for c, to := range byClass {
+			used += a.connect(&a.table[s*a.classes+c], to)
+		}
+		if used > limit {
+			return false
 		}
 		a.callStart = append(a.callStart, int32(len(a.calls)))
 		a.calls = append(a.calls, st.calls...)
@@ -134,30 +151,32 @@ func (a *Automaton) fill(all []dfaState) {
 		}
 	}
 	a.callStart = append(a.callStart, int32(len(a.calls)))
-	a.bytes = 4*(len(a.table)+2*len(a.callStart)+2*len(a.calls)) + len(a.flags) + 40*len(a.rules)
-	for _, t := range a.targets {
-		a.bytes += 24 + 4*len(t)
-	}
+	a.bytes = 4*(used+2*len(a.callStart)+2*len(a.calls)) + len(a.flags) + 40*len(a.rules) + 24*len(a.targets)
+	return true
 }
 
-func (a *Automaton) connect(entry *int32, to int32) {
-	switch old := *entry; {
-	case old == none:
-		*entry = to
-	case old >= 0:
-		if old != to {
-			a.targets = append(a.targets, []int32{old, to})
-			*entry = int32(-2 - (len(a.targets) - 1))
-		}
-	default:
-		t := &a.targets[-2-old]
-		for _, have := range *t {
-			if have == to {
-				return
-			}
-		}
-		*t = append(*t, to)
+// connect sets an entry of the table and returns how many targets it had to list.
+func (a *Automaton) connect(entry *int32, to []int32) (listed int) {
+	if len(to) > 1 {
+		slices.Sort(to)
+		to = slices.Compact(to)
 	}
+	switch len(to) {
+	case 0:
+		*entry = none
+		return 0
+	case 1:
+		*entry = to[0]
+		return 0
+	}
+	last := len(a.targets) - 1
+	if last < 0 || !slices.Equal(a.targets[last], to) { // neighbors are often alike
+		a.targets = append(a.targets, slices.Clone(to))
+		last++
+		listed = len(to)
+	}
+	*entry = int32(-2 - last)
+	return listed
 }
 
 // States is the number of states; items hold smaller numbers.

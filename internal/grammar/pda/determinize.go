@@ -21,10 +21,12 @@ type dfaState struct {
 
 // determinizer works on one rule after the other and shares the budget.
 type determinizer struct {
-	n    *nfa
-	work int
-	mark []int32 // per state: the round that visited it
-	at   int32
+	n        *nfa
+	work     int     // left for subsets
+	most     int     // steps beyond that for rules that stay as they are
+	minimize int     // left for minimization
+	mark     []int32 // per state: the round that visited it
+	at       int32
 }
 
 // closure returns the states that matter which are reachable from set by empty
@@ -60,10 +62,10 @@ func setKey(set []int32) string {
 }
 
 // rule determinizes one rule, or returns it without empty edges when that takes too
-// many states or the budget is spent.
+// many states or the budget is spent. It returns nil when that takes too long too.
 func (d *determinizer) rule(r nfaRule) *dfa {
 	if out := d.subsets(r); out != nil {
-		return out.minimize()
+		return out.minimize(&d.minimize)
 	}
 	return d.plain(r)
 }
@@ -173,14 +175,19 @@ func (d *determinizer) plain(r nfaRule) *dfa {
 	}
 	number(r.start)
 	for i := 0; i < len(order); i++ {
+		if d.work < -d.most {
+			return nil
+		}
 		var st dfaState
 		for _, s := range d.closure(order[i:i+1], r.end) {
 			st.accept = st.accept || s == r.end
 			for _, e := range d.n.states[s].bytes {
 				st.bytes = append(st.bytes, nfaEdge{e.byteRange, number(e.to)})
+				d.work--
 			}
 			for _, c := range d.n.states[s].calls {
 				st.calls = append(st.calls, nfaCall{c.rule, number(c.to)})
+				d.work--
 			}
 		}
 		out.states = append(out.states, st)

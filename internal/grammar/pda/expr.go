@@ -53,8 +53,8 @@ func Seq(parts ...Expr) Expr { return seq(parts) }
 // Alt matches what any of the alternatives matches.
 func Alt(alternatives ...Expr) Expr { return alt(alternatives) }
 
-// Repeat matches e from min to max times; a negative max is no limit.
-func Repeat(e Expr, min, max int) Expr { return &repeat{e, min, max} }
+// Repeat matches e from least to most times; a negative most is no limit.
+func Repeat(e Expr, least, most int) Expr { return &repeat{e, least, most} }
 
 // Optional matches e or the empty text.
 func Optional(e Expr) Expr { return Repeat(e, 0, 1) }

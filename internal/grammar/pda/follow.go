@@ -35,33 +35,53 @@ func (a *Automaton) findFollow() {
 		}
 		empty[s] = a.flags[s]&accepts != 0
 	}
-	each := func(change func(s int, c nfaCall) bool) {
-		for changed := true; changed; {
-			changed = false
-			for s := len(first) - 1; s >= 0; s-- {
-				for _, c := range a.calls[a.callStart[s]:a.callStart[s+1]] {
-					changed = change(s, c) || changed
+	calls := func(s int) []nfaCall { return a.calls[a.callStart[s]:a.callStart[s+1]] }
+	// Rules have their callers before them, mostly: what flows from the called to the
+	// callers settles fast from the back, what flows down from the front.
+	n := len(first)
+	settled := untilStable(n, func(i int) (changed bool) {
+		s := n - 1 - i
+		for _, c := range calls(s) {
+			r := a.rules[c.rule]
+			changed = first[s].union(&first[r.start]) || changed
+			if r.nullable {
+				changed = first[s].union(&first[c.to]) || changed
+				if empty[c.to] && !empty[s] {
+					empty[s], changed = true, true
 				}
-			}
-		}
-	}
-	each(func(s int, c nfaCall) bool {
-		r := a.rules[c.rule]
-		changed := first[s].union(&first[r.start])
-		if r.nullable {
-			changed = first[s].union(&first[c.to]) || changed
-			if empty[c.to] && !empty[s] {
-				empty[s], changed = true, true
 			}
 		}
 		return changed
 	})
 	a.follow = make([]ByteSet, len(a.rules))
-	each(func(s int, c nfaCall) bool {
-		changed := a.follow[c.rule].union(&first[c.to])
-		if empty[c.to] {
-			changed = a.follow[c.rule].union(&a.follow[a.ruleOf[s]]) || changed
+	settled = settled && untilStable(n, func(s int) (changed bool) {
+		for _, c := range calls(s) {
+			changed = a.follow[c.rule].union(&first[c.to]) || changed
+			if empty[c.to] {
+				changed = a.follow[c.rule].union(&a.follow[a.ruleOf[s]]) || changed
+			}
 		}
 		return changed
 	})
+	if !settled { // what is too deep to know may be anything
+		for i := range a.follow {
+			a.follow[i] = ByteSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+		}
+	}
+}
+
+// untilStable visits 0 to n-1 over and over until nothing changes, and reports
+// whether it came to that within bounds.
+func untilStable(n int, visit func(int) (changed bool)) bool {
+	const most = 20_000_000
+	for work := 0; work < most; work += n {
+		changed := false
+		for i := range n {
+			changed = visit(i) || changed
+		}
+		if !changed {
+			return true
+		}
+	}
+	return false
 }

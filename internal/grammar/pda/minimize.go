@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// minimizeWork bounds the refinement of one rule, in edges looked at. Rules for
-// which it is not enough stay as they are.
+// minimizeWork bounds the refinement of all rules together, in edges looked at. A
+// rule for which it is not enough stays as it is: subset construction leaves little
+// to merge.
 const minimizeWork = 2_000_000
 
 // minimize merges equivalent states by refining the partition of the states until
 // it is stable.
-func (d *dfa) minimize() *dfa {
+func (d *dfa) minimize(budget *int) *dfa {
 	n := len(d.states)
 	edges := 0
 	for i := range d.states {
@@ -19,8 +20,8 @@ func (d *dfa) minimize() *dfa {
 	}
 	class := make([]int32, n)
 	next := make([]int32, n)
-	for classes, work := 1, 0; ; {
-		if work += edges; work > minimizeWork {
+	for classes := 1; ; {
+		if *budget -= edges; *budget < 0 {
 			return d
 		}
 		numbers := make(map[string]int32, classes)

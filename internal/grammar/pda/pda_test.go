@@ -148,10 +148,10 @@ func randomExpr(r *rand.Rand, depth, rules int) Expr {
 			return Text([]string{"a", "b", "ab", "", "é"}[r.IntN(5)])
 		case 1:
 			return Set(Range{'a', 'b'}, Range{'é', '€'})
-		default:
-			return Ref(RuleID(r.IntN(rules)))
 		case 2:
 			return Text("a")
+		default:
+			return Ref(RuleID(r.IntN(rules)))
 		}
 	}
 	sub := func() Expr { return randomExpr(r, depth-1, rules) }

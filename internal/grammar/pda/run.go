@@ -35,8 +35,9 @@ type Scratch struct {
 	byID map[int32]*Frame  // of open, by rule
 	owns map[*Frame]struct{}
 	dup  map[frameCaller]struct{} // of the callers of frames in open
-	adds int
-	over bool // a bound was reached
+	adds int                      // in this step
+	sum  int                      // in steps before it
+	over bool                     // a bound was reached
 }
 
 type frameCaller struct {
@@ -90,7 +91,15 @@ func (a *Automaton) Step(s *Scratch, dst, items []Item, b byte) (out []Item, end
 	return a.close(s, dst)
 }
 
+// Spent counts what steps cost since the last call of Spend, except the steps that
+// just replace one item by another.
+func (s *Scratch) Spent() int { return s.sum + s.adds }
+
+// Spend makes Spent begin at 0 again.
+func (s *Scratch) Spend() { s.sum, s.adds = 0, 0 }
+
 func (s *Scratch) reset() {
+	s.sum += s.adds
 	s.work, s.open, s.adds, s.over = s.work[:0], s.open[:0], 0, false
 	clear(s.seen)
 	clear(s.byID)

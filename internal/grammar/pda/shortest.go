@@ -13,15 +13,16 @@ func (a *Automaton) lengths() []int32 {
 		}
 	}
 	// Calls make lengths depend on one another in any order, so until none changes.
-	// Later states tend to be nearer to the end.
-	for changed := true; changed; {
-		changed = false
-		for s := int32(len(short)) - 1; s >= 0; s-- {
-			if best := a.length(s, short); best < short[s] {
-				short[s], changed = best, true
-			}
-		}
-	}
+	// Later states tend to be nearer to the end. If that takes too long, lengths are
+	// too great or, where none was found, without limit.
+	n := len(short)
+	untilStable(n, func(i int) bool {
+		s := int32(n - 1 - i)
+		best := a.length(s, short)
+		changed := best < short[s]
+		short[s] = best
+		return changed
+	})
 	return short
 }
 
@@ -53,7 +54,7 @@ func (a *Automaton) length(s int32, short []int32) int32 {
 }
 
 // Shortest returns the fewest bytes that complete a text which has been read up to
-// items, not all of which may be empty.
+// items; there must be some.
 func (a *Automaton) Shortest(items []Item) int {
 	a.once.Do(func() { a.short = a.lengths() })
 	// The fewest bytes to leave each frame are known once it is settled: Dijkstra's

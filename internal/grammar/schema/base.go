@@ -8,6 +8,7 @@ import (
 
 // base holds the rules of JSON without a schema.
 type base struct {
+	rules   *pda.Rules
 	compact bool
 	blank   pda.RuleID // white space between symbols
 	value   pda.RuleID
@@ -19,7 +20,7 @@ type base struct {
 const maxIndent = 64
 
 func newBase(rules *pda.Rules, o Options) *base {
-	b := &base{compact: o.Compact}
+	b := &base{rules: rules, compact: o.Compact}
 	indent := pda.Repeat(pda.Set(pda.Range{Lo: ' ', Hi: ' '}, pda.Range{Lo: '\t', Hi: '\t'}), 0, maxIndent)
 	b.blank = rules.Add(pda.Optional(pda.Alt(pda.Text(" "), pda.Seq(pda.Text("\n"), indent))))
 	b.value, b.object = rules.Declare(), rules.Declare()

@@ -93,40 +93,71 @@ func (c *compiler) further(n *node) pda.Expr {
 	return pda.Ref(c.rule(n.additional))
 }
 
+// blockSize bounds how many members are one rule. From each of them any later one
+// can follow if those between are optional, which costs states by the square.
+const blockSize = 64
+
 // members is an object with the given entries in their order, then any number of
 // further ones with keys that are not in declared.
 func (b *base) members(entries []entry, further pda.Expr, declared map[string]bool) pda.Expr {
+	// What follows after a block, if no entry was written yet and if one was.
+	var none, some pda.Expr
+	var otherwise pda.Expr
+	if further != nil {
+		otherwise = otherKey(declared)
+	}
+	for len(entries) > blockSize {
+		n := (len(entries) - 1) / blockSize * blockSize
+		last := entries[n:]
+		none, some = b.block(last, false, none, some, otherwise, further), b.block(last, true, none, some, otherwise, further)
+		none, some = pda.Ref(b.rules.Add(none)), pda.Ref(b.rules.Add(some))
+		entries, otherwise, further = entries[:n], nil, nil
+	}
+	return pda.Seq(pda.Text("{"), b.space(), b.block(entries, false, none, some, otherwise, further))
+}
+
+// block is a part of an object up to its end. begun says that an entry was written
+// before; none and some are what follows, nil if this is the last block.
+func (b *base) block(entries []entry, begun bool, none, some, key, further pda.Expr) pda.Expr {
 	g := pda.NewGraph()
 	comma := pda.Seq(pda.Text(","), b.space())
-	put := func(from, to int, lead pda.Expr, key, value pda.Expr) {
-		g.Edge(from, to, pda.Seq(lead, key, b.colon(), value))
-	}
-	// Two tracks of states: none before or after the first entry.
-	none, some := g.State(), g.State()
-	g.Edge(0, none, pda.Seq(pda.Text("{"), b.space()))
-	for _, e := range entries {
-		nextNone, nextSome := g.State(), g.State()
-		key := pda.Text(quote(e.name))
-		put(none, nextSome, pda.Empty(), key, e.value)
-		put(some, nextSome, comma, key, e.value)
-		if !e.required {
-			g.Edge(none, nextNone, pda.Empty())
-			g.Edge(some, nextSome, pda.Empty())
+	put := func(from, to int, key, value pda.Expr, more bool) {
+		e := pda.Seq(key, b.colon(), value)
+		if more {
+			e = pda.Seq(comma, e)
 		}
-		none, some = nextNone, nextSome
+		g.Edge(from, to, e)
+	}
+	// Two tracks of states: no entry before, or some.
+	before, after := 0, g.State()
+	if begun {
+		before, after = after, 0
+	}
+	for _, e := range entries {
+		nextBefore, nextAfter := g.State(), g.State()
+		key := pda.Text(quote(e.name))
+		put(before, nextAfter, key, e.value, false)
+		put(after, nextAfter, key, e.value, true)
+		if !e.required {
+			g.Edge(before, nextBefore, pda.Empty())
+			g.Edge(after, nextAfter, pda.Empty())
+		}
+		before, after = nextBefore, nextAfter
 	}
 	if further != nil {
-		key := otherKey(declared)
 		more := g.State()
-		put(none, more, pda.Empty(), key, further)
-		put(some, more, comma, key, further)
-		put(more, more, comma, key, further)
-		g.Edge(more, some, pda.Empty())
+		put(before, more, key, further, false)
+		put(after, more, key, further, true)
+		put(more, more, key, further, true)
+		g.Edge(more, after, pda.Empty())
+	}
+	if none == nil {
+		none, some = pda.Text("}"), pda.Seq(b.space(), pda.Text("}"))
 	}
 	end := g.State()
 	g.Accept(end)
-	g.Edge(none, end, pda.Text("}"))
-	g.Edge(some, end, pda.Seq(b.space(), pda.Text("}")))
+	g.Edge(before, end, none)
+	g.Edge(after, end, some)
 	return g
 }
 

@@ -1,15 +1,13 @@
 package schema
 
 import (
-	"bytes"
-	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/dynctl/dynctl/internal/grammar/pda"
+	"github.com/dynctl/dynctl/internal/grammar/schema/schematest"
 )
 
 func compileAutomaton(text string, o Options) (*pda.Automaton, error) {
@@ -81,41 +79,9 @@ func generate(t *testing.T, a *pda.Automaton, r *rand.Rand, free int) string {
 	}
 }
 
-func validator(t *testing.T, text string) *jsonschema.Schema {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	if err := c.AddResource("mem:schema", doc); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	s, err := c.Compile("mem:schema")
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return s
-}
-
-func validate(t *testing.T, v *jsonschema.Schema, schema, text string) {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err == nil {
-		err = v.Validate(doc)
-	}
-	if err != nil {
-		t.Fatalf("schema %s\ngenerated %q\n%v", schema, text, err)
-	}
-	if !json.Valid([]byte(text)) || bytes.Contains([]byte(text), []byte("\ufffd\ufffd\ufffd")) {
-		t.Fatalf("%q is not JSON", text)
-	}
-}
-
 func check(t *testing.T, schema string, rounds int) {
 	t.Helper()
-	v := validator(t, schema)
+	v := schematest.Compile(t, schema)
 	for _, o := range []Options{{}, {Compact: true}} {
 		a, err := compileAutomaton(schema, o)
 		if err != nil {
@@ -123,14 +89,40 @@ func check(t *testing.T, schema string, rounds int) {
 		}
 		r := rand.New(rand.NewPCG(7, uint64(len(schema))))
 		for i := range rounds {
-			validate(t, v, schema, generate(t, a, r, i*4))
+			v.Validate(t, generate(t, a, r, i*4))
 		}
 	}
 }
 
 func TestGeneratedIsValid(t *testing.T) {
-	for name, schema := range realistic() {
-		t.Run(name, func(t *testing.T) { check(t, schema, 40) })
+	for name, schema := range schematest.Realistic() {
+		t.Run(name, func(t *testing.T) { check(t, schema, 14) })
+	}
+}
+
+// TestWideObject has more properties than one rule holds.
+func TestWideObject(t *testing.T) {
+	var properties []string
+	for i := range 150 {
+		properties = append(properties, fmt.Sprintf(`"%d%s":{"type":"integer","maximum":%d}`, i, strings.Repeat("x", i%3), i))
+	}
+	for _, rest := range []string{``, `,"required":["70x","149xx"]`, `,"additionalProperties":{"type":"null"},"required":["3"]`} {
+		schema := `{"type":"object","properties":{` + strings.Join(properties, ",") + `}` + rest + `}`
+		check(t, schema, 12)
+		a, err := compileAutomaton(schema, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]bool{
+			`{"3":1,"70x":2,"149xx":3}`: true, `{"0":0,"3":3,"64x":1,"70x":2,"128xx":0,"149xx":3}`: true,
+			`{}`: rest == "", `{"149xx":0}`: rest == "", `{"3":3,"63":-1}`: rest == "" || strings.Contains(rest, "null"),
+			`{"3":3,"new":null,"z":null}`: strings.Contains(rest, "null"), `{"3":3,"3":3,"70x":0,"149xx":0}`: false, `{"70x":0,"3":0,"149xx":0}`: false,
+			`{"3":3,,"70x":0,"149xx":0}`: false, `{"3":3,"70x":0,"149xx":0,}`: false, `{"3":3,"70x":0,"149xx":0`: false,
+		} {
+			if got := matches(a, text); got != want {
+				t.Errorf("%q: %s: %v, want %v", rest, text, got, want)
+			}
+		}
 	}
 }
 

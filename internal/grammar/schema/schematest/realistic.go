@@ -1,7 +1,7 @@
-package schema
+package schematest
 
-// realistic are schemas as applications send them.
-func realistic() map[string]string {
+// Realistic are schemas as applications send them.
+func Realistic() map[string]string {
 	return map[string]string{
 		"person": `{"title":"Person","type":"object","properties":{"name":{"type":"string","description":"full name"},
 			"age":{"type":"integer","minimum":0,"maximum":150},"email":{"type":"string","format":"email"},
