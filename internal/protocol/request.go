@@ -11,15 +11,15 @@ type PreprocessedRequest struct {
 	TokenIDs  []uint32 `json:"token_ids"`
 	// Generated is how many of the last TokenIDs are output of an earlier attempt
 	// that was migrated; they count as output for sampling positions and limits.
-	Generated   int             `json:"generated"`
-	Stop        StopConditions  `json:"stop_conditions"`
-	Sampling    SamplingOptions `json:"sampling_options"`
-	Output      OutputOptions   `json:"output_options"`
-	ReceivedAt  time.Time       `json:"received_at"` // at the frontend
+	Generated  int             `json:"generated"`
+	Stop       StopConditions  `json:"stop_conditions"`
+	Sampling   SamplingOptions `json:"sampling_options"`
+	Output     OutputOptions   `json:"output_options"`
+	ReceivedAt time.Time       `json:"received_at"` // at the frontend
 	// Guided, if not nil, constrains the output.
-	Guided      *Guided         `json:"guided"`
-	Annotations []string        `json:"annotations"`
-	Disagg      DisaggHints     `json:"disagg"`
+	Guided      *Guided     `json:"guided"`
+	Annotations []string    `json:"annotations"`
+	Disagg      DisaggHints `json:"disagg"`
 }
 
 // StopConditions say when generation ends. Stop strings are not among them: the
