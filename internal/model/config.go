@@ -68,6 +68,7 @@ func ParseConfig(content []byte) (Config, error) {
 		DType:        f.text("dtype", f.text("torch_dtype", "")),
 	}
 	if *f.err != nil {
+		refuseUnsupported(f) // to tell everything at once
 		return Config{}, *f.err
 	}
 	c.KVHeads = f.size("num_key_value_heads", c.Heads, maxHeads)

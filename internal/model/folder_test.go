@@ -78,7 +78,7 @@ func TestLinks(t *testing.T) {
 			link(t, filepath.Join("..", "..", "blobs", filepath.Base(blob)), filepath.Join(snapshot, e.Name()))
 		}
 		m := mustOpen(t, snapshot)
-		if names := m.set.Files(); names[0].Name() != "model-00001-of-00002.safetensors" {
+		if names := m.set.(folderSet).Files(); names[0].Name() != "model-00001-of-00002.safetensors" {
 			t.Errorf("first shard is called %q", names[0].Name())
 		}
 	})
