@@ -37,6 +37,9 @@ func split(name string) (rest string, layer int) {
 	return tail, n
 }
 
+// maxExperts bounds how many tensors one of the file becomes.
+const maxExperts = 1 << 12
+
 // plans gives the tensors that a tensor of the file becomes: one for each expert,
 // one else. A tensor without a name in a folder keeps its own.
 func (c *Checkpoint) plans(t gguf.Tensor) []plan {
@@ -49,7 +52,7 @@ func (c *Checkpoint) plans(t gguf.Tensor) []plan {
 	if !strings.Contains(name, "%d") {
 		return []plan{c.plan(t, name, rest)}
 	}
-	if len(t.Shape) != 3 {
+	if len(t.Shape) != 3 || t.Shape[0] > maxExperts {
 		return []plan{c.plan(t, t.Name, rest)}
 	}
 	experts := t.Shape[0]
