@@ -78,13 +78,13 @@ func ParseConfig(content []byte) (Config, error) {
 	if *f.err != nil {
 		return Config{}, *f.err
 	}
+	c.RoPE = readRoPE(f, fam.defaults.ropeTheta, c.MaxContext)
 	if c.Heads%c.KVHeads != 0 {
 		f.fail(ErrConfig, "num_key_value_heads", "%d does not divide %d attention heads", c.KVHeads, c.Heads)
 	}
 	if c.HeadDim%2 != 0 {
 		f.fail(ErrConfig, "head_dim", "%d is odd, rotary positions need pairs", c.HeadDim)
 	}
-	c.RoPE = readRoPE(f, fam.defaults.ropeTheta, c.MaxContext)
 	c.MaxContext = c.RoPE.context(c.MaxContext)
 	return c, *f.err
 }

@@ -115,8 +115,12 @@ func (m *Model) openFile(path string) (problems []error) {
 	if find(m.files, ConfigName) == nil {
 		return problems
 	}
-	if more := m.readConfig(); len(problems) == 0 { // else they are consequences
-		problems = more
+	more := m.readConfig()
+	if len(problems) > 0 {
+		return problems // the others are consequences
+	}
+	for _, err := range more {
+		problems = append(problems, fmt.Errorf("read %s: %w", filepath.Base(path), err))
 	}
 	return problems
 }
