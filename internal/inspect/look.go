@@ -25,7 +25,7 @@ func workerCounts() []int { return []int{1, 2, 4, 8} }
 func Look(ctx context.Context, path string) Report {
 	m, problems := model.Examine(path, model.Options{Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = m.Close() }() // nothing was written
-	r := Report{ // lists are empty rather than null in JSON
+	r := Report{                     // lists are empty rather than null in JSON
 		Path: m.Dir(), Format: m.Format(), Digest: m.Digest(),
 		Problems: []string{}, Warnings: append([]string{}, m.Warnings()...),
 		Weights: Weights{FileBytes: m.WeightBytes(), CopiedBytes: m.CopiedBytes()},
