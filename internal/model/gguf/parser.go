@@ -199,14 +199,35 @@ func (p *parser) array() (any, error) {
 	return elements(p, t, n, uint64(0))
 }
 
+// elements reads the elements of an array; decode gives T for t.
 func elements[T any](p *parser, t valueType, n uint64, _ T) ([]T, error) {
 	list := make([]T, n)
-	for i := range list {
-		v, err := p.scalar(t)
-		if err != nil {
+	if t == typeString {
+		for i := range list {
+			v, err := p.str(maxString)
+			if err != nil {
+				return nil, err
+			}
+			list[i], _ = any(v).(T)
+		}
+		return list, nil
+	}
+	var chunk [4096]byte
+	size := int(t.size())
+	for done := 0; done < len(list); {
+		b := chunk[:size*min(len(list)-done, len(chunk)/size)]
+		p.left -= int64(len(b))
+		if _, err := io.ReadFull(p.r, b); err != nil {
 			return nil, err
 		}
-		list[i], _ = v.(T) // decode gives T for t
+		for ; len(b) > 0; b = b[size:] {
+			v, err := decode(t, b[:size])
+			if err != nil {
+				return nil, err
+			}
+			list[done], _ = v.(T)
+			done++
+		}
 	}
 	return list, nil
 }
