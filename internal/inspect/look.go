@@ -78,7 +78,7 @@ func (r *Report) config(m *model.Model) {
 // tensors counts weights by purpose and by type. The purpose goes by the name.
 func (r *Report) tensors(m *model.Model) {
 	types := map[string]*DType{}
-	for _, t := range m.Tensors() {
+	for _, t := range m.Inventory() {
 		n := int64(1)
 		for _, d := range t.Shape {
 			n *= int64(d)

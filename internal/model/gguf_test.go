@@ -78,7 +78,7 @@ func sameConfig(t *testing.T, got, want model.Config) {
 
 func sameWeights(t *testing.T, got, want *model.Model) {
 	t.Helper()
-	for _, info := range want.Tensors() {
+	for _, info := range want.Inventory() {
 		a, err := got.Tensor(info.Name)
 		if err != nil {
 			t.Error(err)
@@ -92,7 +92,7 @@ func sameWeights(t *testing.T, got, want *model.Model) {
 			t.Errorf("%s differs: shapes %v and %v", info.Name, a.Shape, b.Shape)
 		}
 	}
-	if a, b := len(got.Tensors()), len(want.Tensors()); a != b {
+	if a, b := len(got.Inventory()), len(want.Inventory()); a != b {
 		t.Errorf("%d tensors, want %d", a, b)
 	}
 }
@@ -142,7 +142,7 @@ func TestQuantizedGGUF(t *testing.T) {
 
 func parameters(m *model.Model) int64 {
 	var sum int64
-	for _, info := range m.Tensors() {
+	for _, info := range m.Inventory() {
 		n := int64(1)
 		for _, d := range info.Shape {
 			n *= int64(d)

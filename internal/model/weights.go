@@ -66,8 +66,8 @@ type TensorInfo struct {
 	Used   bool   // the configuration asks for it
 }
 
-// Tensors describes all tensors in order of their names.
-func (m *Model) Tensors() []TensorInfo {
+// Inventory describes all tensors, used or not, in order of their names.
+func (m *Model) Inventory() []TensorInfo {
 	if m.set == nil {
 		return nil
 	}

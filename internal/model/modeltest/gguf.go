@@ -52,7 +52,7 @@ func Quantized(t testing.TB, dir string, kind gguf.Type) (copied string) {
 	}
 	var layout safetensors.Layout
 	var data []byte
-	for _, info := range m.Tensors() {
+	for _, info := range m.Inventory() {
 		if _, err := layout.Add(info.Name, safetensors.F32, info.Shape...); err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func convert(t testing.TB, m *model.Model, config map[string]any) []converted {
 	modelType := config["model_type"].(string)
 	all := map[string]*converted{}
 	names := map[string]int{} // for the order of experts
-	for _, info := range m.Tensors() {
+	for _, info := range m.Inventory() {
 		names[info.Name] = len(names)
 	}
 	order := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
