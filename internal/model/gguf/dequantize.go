@@ -80,6 +80,7 @@ func half(b []byte) float32 {
 // blockQ8_0: a half d and 32 signed bytes; d·q.
 func blockQ8_0(dst []float32, b []byte) {
 	d := half(b)
+	dst = dst[:32]
 	for i, q := range b[2:34] {
 		dst[i] = d * float32(int8(q))
 	}
@@ -88,9 +89,10 @@ func blockQ8_0(dst []float32, b []byte) {
 // blockQ4_0: a half d and 16 bytes, low nibbles first; d·(q−8).
 func blockQ4_0(dst []float32, b []byte) {
 	d := half(b)
+	low, high := dst[:16], dst[16:32]
 	for i, q := range b[2:18] {
-		dst[i] = d * float32(int(q&15)-8)
-		dst[i+16] = d * float32(int(q>>4)-8)
+		low[i] = d * float32(int(q&15)-8)
+		high[i] = d * float32(int(q>>4)-8)
 	}
 }
 
@@ -108,12 +110,14 @@ func scaleMin(b []byte, j int) (scale, least float32) {
 // d·scale·q − dmin·min.
 func blockQ4K(dst []float32, b []byte) {
 	d, dmin := half(b), half(b[2:])
-	for j := range 8 {
-		scale, least := scaleMin(b[4:16], j)
-		scale, least = d*scale, dmin*least
-		shift := 4 * (j % 2)
-		for i, q := range b[16+32*(j/2) : 48+32*(j/2)] {
-			dst[32*j+i] = scale*float32(q>>shift&15) - least
+	for j := 0; j < 8; j += 2 {
+		scale1, least1 := scaleMin(b[4:16], j)
+		scale2, least2 := scaleMin(b[4:16], j+1)
+		scale1, least1, scale2, least2 = d*scale1, dmin*least1, d*scale2, dmin*least2
+		low, high := dst[32*j:][:32], dst[32*j+32:][:32]
+		for i, q := range b[16+16*j:][:32] {
+			low[i] = scale1*float32(q&15) - least1
+			high[i] = scale2*float32(q>>4) - least2
 		}
 	}
 }
@@ -122,13 +126,15 @@ func blockQ4K(dst []float32, b []byte) {
 // of sub-block j.
 func blockQ5K(dst []float32, b []byte) {
 	d, dmin := half(b), half(b[2:])
-	high := b[16:48]
-	for j := range 8 {
-		scale, least := scaleMin(b[4:16], j)
-		scale, least = d*scale, dmin*least
-		shift := 4 * (j % 2)
-		for i, q := range b[48+32*(j/2) : 80+32*(j/2)] {
-			dst[32*j+i] = scale*float32(q>>shift&15|high[i]>>j&1<<4) - least
+	fifth := b[16:48]
+	for j := 0; j < 8; j += 2 {
+		scale1, least1 := scaleMin(b[4:16], j)
+		scale2, least2 := scaleMin(b[4:16], j+1)
+		scale1, least1, scale2, least2 = d*scale1, dmin*least1, d*scale2, dmin*least2
+		low, high := dst[32*j:][:32], dst[32*j+32:][:32]
+		for i, q := range b[48+16*j:][:32] {
+			low[i] = scale1*float32(q&15|fifth[i]>>j&1<<4) - least1
+			high[i] = scale2*float32(q>>4|fifth[i]>>(j+1)&1<<4) - least2
 		}
 	}
 }
@@ -138,15 +144,15 @@ func blockQ5K(dst []float32, b []byte) {
 // weights in four groups of 32 over the same bytes.
 func blockQ6K(dst []float32, b []byte) {
 	d := half(b[208:])
-	for n := range 2 {
-		low, high, scales := b[64*n:64*n+64], b[128+32*n:160+32*n], b[192+8*n:200+8*n]
-		for group := range 4 {
-			part := low[32*(group%2):]
-			for i := range 32 {
-				q := part[i]>>(4*(group/2))&15 | high[i]>>(2*group)&3<<4
-				scale := d * float32(int8(scales[2*group+i/16]))
-				dst[128*n+32*group+i] = scale * float32(int(q)-32)
-			}
+	for part := range 16 { // of 16 weights with one scale
+		n, group, second := part/8, part/2%4, 16*(part%2)
+		low := b[64*n+32*(group%2)+second:][:16]
+		high := b[128+32*n+second:][:16]
+		scale := d * float32(int8(b[192+part]))
+		shift, pair := 4*(group/2), 2*group
+		out := dst[16*part:][:16]
+		for i, q := range low {
+			out[i] = scale * float32(int(q>>shift&15|high[i]>>pair&3<<4)-32)
 		}
 	}
 }

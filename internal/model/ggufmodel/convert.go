@@ -3,6 +3,7 @@ package ggufmodel
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -39,11 +40,10 @@ func (p *plan) build() []byte {
 	}
 	out := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))[: rows*to : rows*to]
 	inChunks(rows, max(chunkBytes/max(to, 1), 1), func(first, last int) {
-		row := make([]float32, to/4)
 		for r := first; r < last; r++ {
 			source := p.source.Data[p.row(r, rows)*from:][:from]
 			if p.dequantize || p.minusOne {
-				p.floats(out[r*to:][:to], row, source)
+				p.floats(values[r*to/4:][:to/4], source)
 			} else {
 				copy(out[r*to:][:to], source)
 			}
@@ -52,16 +52,20 @@ func (p *plan) build() []byte {
 	return out
 }
 
-// floats writes a row as little-endian float32; row is room for it.
-func (p *plan) floats(out []byte, row []float32, source []byte) {
+// floats makes a row of float32, in the order of bytes that tensors have everywhere.
+func (p *plan) floats(row []float32, source []byte) {
 	if err := gguf.Dequantize(row, p.source.Type, source); err != nil {
 		panic("ggufmodel: " + err.Error()) // plan asked whether it can
 	}
-	for i, v := range row {
-		if p.minusOne {
-			v--
+	if p.minusOne {
+		for i := range row {
+			row[i]--
 		}
-		binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(v))
+	}
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		for i, v := range row {
+			row[i] = math.Float32frombits(bits.ReverseBytes32(math.Float32bits(v)))
+		}
 	}
 }
 
