@@ -184,8 +184,9 @@ func (w *engineModel) mapped() [][]byte {
 	return out
 }
 
-// weightBytes is what one decode step reads of the weights: everything, except
-// that of an embedding that is not the head as well only one row is read.
+// weightBytes is what a decode step reads of the weights: everything, except that
+// of an embedding that is not the head as well only one row is read. Of experts it
+// is what a step of many sequences may need: all.
 func weightBytes(m *model.Model) int64 {
 	var n int64
 	eachWeight(m, func(t model.Tensor) { n += int64(len(t.Data)) })
@@ -193,11 +194,11 @@ func weightBytes(m *model.Model) int64 {
 }
 
 func eachWeight(m *model.Model, f func(model.Tensor)) {
-	for _, spec := range m.Config().Tensors() {
+	for _, spec := range m.Tensors() {
 		if spec.Role == model.RoleEmbed && !m.Config().TiedHead {
 			continue
 		}
-		if t, ok := m.Weight(spec.Role, spec.Layer); ok {
+		if t, err := m.Tensor(spec.Name); err == nil { // Open has seen them all
 			f(t)
 		}
 	}

@@ -1,12 +1,15 @@
 package model
 
 import (
+	"cmp"
+	"math"
 	"slices"
 )
 
 // Config is a model's shape, the same for all families: a decoder of Layers
-// blocks, each RMS norm, attention, residual, RMS norm, SwiGLU, residual, with
-// rotary positions, and a final norm and head.
+// blocks, each RMS norm, attention, residual, RMS norm, gated MLP or experts,
+// residual, with rotary positions, and a final norm and head. The zero value of
+// every field below DType is what a plain Llama does.
 type Config struct {
 	Family       string // model_type of the family
 	Architecture string // as config.json spells it
@@ -15,7 +18,7 @@ type Config struct {
 	Heads        int // query heads
 	KVHeads      int // divides Heads
 	HeadDim      int // even
-	FFN          int // inner size of the MLP
+	FFN          int // inner size of the MLP of a layer without experts
 	Vocab        int // rows of embedding and head; may exceed what the tokenizer knows
 	MaxContext   int // positions
 	NormEps      float64
@@ -29,6 +32,69 @@ type Config struct {
 	// DType is the declared type of the weights ("bfloat16"), "" when the file
 	// does not say. Each tensor has its own type; this one decides nothing.
 	DType string
+
+	// Act is the activation of gated MLPs; "" stands for [SiLU].
+	Act Activation
+	// LocalRoPE replaces RoPE in layers with a window; nil: RoPE serves all.
+	LocalRoPE *RoPE
+	// RotaryDim is how many leading values of each head are rotated; 0: all.
+	RotaryDim int
+	// Window is how many positions a layer of Windowed sees, its own included; 0:
+	// all layers see everything. Windowed has an entry for each layer, or is nil.
+	Window   int
+	Windowed []bool
+	// QueryScalar: scores are multiplied with its power of -½; 0: head dim.
+	QueryScalar float64
+	// ScoreCap and LogitCap bend scores (before the mask) and logits by
+	// cap × tanh(x / cap); 0: they do not.
+	ScoreCap, LogitCap float64
+	// NormPlusOne: norms multiply with 1 + weight.
+	NormPlusOne bool
+	// PostNorms: attention and MLP pass a norm before they join the residual.
+	PostNorms bool
+	// ScaleEmbed: embeddings are multiplied with √Hidden, a factor that is rounded
+	// to the type of the embedding first.
+	ScaleEmbed bool
+	MoE        MoE
+}
+
+// MoE describes layers with experts: a router scores all of them for each token,
+// and the best ones' outputs are added up by their share of the softmax over all.
+type MoE struct {
+	Experts   int // in each such layer; 0: there are no such layers
+	Active    int // chosen for each token
+	FFN       int // inner size of one expert
+	Normalize bool
+	// Sparse has an entry for each layer: does it have experts in place of an MLP.
+	Sparse []bool
+}
+
+// Activation is the nonlinear function of gated MLPs.
+type Activation string
+
+// The activations that engines compute, as config.json spells them.
+const (
+	SiLU     Activation = "silu"              // x × logistic(x)
+	GELUTanh Activation = "gelu_pytorch_tanh" // ½x(1 + tanh(√(2/π)(x + 0.044715x³)))
+)
+
+// WindowOf is how many positions a layer sees, its own included; 0: all.
+func (c Config) WindowOf(layer int) int {
+	if c.Windowed != nil && c.Windowed[layer] {
+		return c.Window
+	}
+	return 0
+}
+
+// Sparse reports whether a layer has experts.
+func (c Config) Sparse(layer int) bool { return c.MoE.Sparse != nil && c.MoE.Sparse[layer] }
+
+// Rotary is the number of leading values of a head that are rotated.
+func (c Config) Rotary() int { return cmp.Or(c.RotaryDim, c.HeadDim) }
+
+// ScoreScale is what attention scores are multiplied with.
+func (c Config) ScoreScale() float64 {
+	return 1 / math.Sqrt(cmp.Or(c.QueryScalar, float64(c.HeadDim)))
 }
 
 // Limits on sizes. They are far above any model and keep products of two or
@@ -54,31 +120,37 @@ func ParseConfig(content []byte) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	if fam.nested {
+		f = f.descend("text_config")
+	}
+	d := fam.defaults
 	c := Config{
 		Family:       fam.modelType,
 		Architecture: architecture,
-		Layers:       f.size("num_hidden_layers", 0, maxLayers),
-		Hidden:       f.size("hidden_size", 0, maxWidth),
-		Heads:        f.size("num_attention_heads", 0, maxHeads),
-		FFN:          f.size("intermediate_size", 0, maxWidth),
-		Vocab:        f.size("vocab_size", 0, maxVocab),
-		MaxContext:   f.size("max_position_embeddings", fam.defaults.context, maxContext),
-		NormEps:      f.positive("rms_norm_eps", fam.defaults.normEps),
-		TiedHead:     f.boolean("tie_word_embeddings", false),
+		Layers:       f.size("num_hidden_layers", d.layers, maxLayers),
+		Hidden:       f.size("hidden_size", d.hidden, maxWidth),
+		Heads:        f.size("num_attention_heads", d.heads, maxHeads),
+		FFN:          f.size("intermediate_size", d.ffn, maxWidth),
+		Vocab:        f.size("vocab_size", d.vocab, maxVocab),
+		MaxContext:   f.size("max_position_embeddings", d.context, maxContext),
+		NormEps:      f.positive("rms_norm_eps", d.normEps),
+		TiedHead:     f.boolean("tie_word_embeddings", d.tied),
 		DType:        f.text("dtype", f.text("torch_dtype", "")),
 	}
 	if *f.err != nil {
-		refuseUnsupported(f) // to tell everything at once
+		readActivation(f, fam) // to tell everything at once
+		refuseUnsupported(f, c)
 		return Config{}, *f.err
 	}
-	c.KVHeads = f.size("num_key_value_heads", c.Heads, maxHeads)
-	c.HeadDim = readHeadDim(f, c, fam.defaults.headDim)
+	c.KVHeads = f.size("num_key_value_heads", cmp.Or(d.kvHeads, c.Heads), maxHeads)
+	c.HeadDim = readHeadDim(f, c, d.headDim)
+	c.Act = readActivation(f, fam)
 	fam.traits(f, &c)
-	refuseUnsupported(f)
+	refuseUnsupported(f, c)
 	if *f.err != nil {
 		return Config{}, *f.err
 	}
-	c.RoPE = readRoPE(f, fam.defaults.ropeTheta, c.MaxContext)
+	readRoPE(f, &c, d.ropeTheta)
 	if c.Heads%c.KVHeads != 0 {
 		f.fail(ErrConfig, "num_key_value_heads", "%d does not divide %d attention heads", c.KVHeads, c.Heads)
 	}
@@ -100,20 +172,29 @@ func readHeadDim(f fields, c Config, def int) int {
 	return c.Hidden / c.Heads
 }
 
+// readActivation reads the activation; SiLU is left as the zero value.
+func readActivation(f fields, fam family) Activation {
+	field := cmp.Or(fam.actField, "hidden_act")
+	switch act := f.text(field, string(cmp.Or(fam.defaults.act, SiLU))); act {
+	case "silu", "swish":
+		return ""
+	case string(GELUTanh):
+		return GELUTanh
+	default:
+		f.fail(ErrUnsupported, field, "%q is unknown; known are %s, %s", act, SiLU, GELUTanh)
+		return ""
+	}
+}
+
 // refuseUnsupported names what would change the arithmetic in a way that the
 // engines do not follow. Passing over it would give wrong text without an error.
-func refuseUnsupported(f fields) {
-	if act := f.text("hidden_act", "silu"); act != "silu" && act != "swish" {
-		f.fail(ErrUnsupported, "hidden_act", "%q is unknown; known is silu", act)
+// What a family's traits have read is left to them.
+func refuseUnsupported(f fields, c Config) {
+	if c.Windowed == nil && slices.ContainsFunc(f.texts("layer_types"), func(t string) bool { return t != fullAttention }) {
+		f.fail(ErrUnsupported, "layer_types", "layers of %s see everything", c.Family)
 	}
-	if f.boolean("use_sliding_window", false) {
-		f.fail(ErrUnsupported, "use_sliding_window", "sliding windows are not implemented")
-	}
-	if types := f.texts("layer_types"); slices.ContainsFunc(types, func(t string) bool { return t != "full_attention" }) {
-		f.fail(ErrUnsupported, "layer_types", "only full_attention is implemented")
-	}
-	if part := f.number("partial_rotary_factor", 1); part != 1 {
-		f.fail(ErrUnsupported, "partial_rotary_factor", "%v: only 1 is implemented", part)
+	if part := f.number("partial_rotary_factor", 1); part != 1 && c.RotaryDim == 0 {
+		f.fail(ErrUnsupported, "partial_rotary_factor", "%v: %s rotates whole heads", part, c.Family)
 	}
 	if q, ok := f.object("quantization_config"); ok {
 		f.fail(ErrUnsupported, "quantization_config", "quant_method %q is unknown", q.text("quant_method", ""))

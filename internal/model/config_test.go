@@ -112,7 +112,7 @@ func TestParseConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != tt.want {
+			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
 		})
@@ -136,7 +136,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"empty", nil, ErrConfig, "not a JSON object"},
 		{"no architecture", encode(t, with(with(llamaConfig(), "architectures", nil), "model_type", nil)), ErrConfig, "architectures: missing"},
 		{"unknown architecture", llama("architectures", []string{"MambaForCausalLM"}), ErrUnsupported,
-			`"MambaForCausalLM" is unknown; known are LlamaForCausalLM, Qwen3ForCausalLM`},
+			`"MambaForCausalLM" is unknown; known are LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, ` +
+				`Qwen3MoeForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Phi3ForCausalLM`},
 		{"known type, unknown head", llama("architectures", []string{"LlamaForSequenceClassification"}), ErrUnsupported, "LlamaForSequenceClassification"},
 		{"unknown model type", encode(t, map[string]any{"model_type": "mamba"}), ErrUnsupported, `model_type: "mamba"`},
 		{"own code only", encode(t, with(with(llamaConfig(), "architectures", []string{"MyModel"}), "auto_map", map[string]any{})), ErrUnsupported, "never run"},
@@ -162,9 +163,11 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"zero epsilon", llama("rms_norm_eps", 0), ErrConfig, "rms_norm_eps: 0 is not above 0"},
 		{"negative theta", llama("rope_theta", -1), ErrConfig, "rope_theta: -1"},
 		{"tie is a number", llama("tie_word_embeddings", 1), ErrConfig, "want true or false"},
-		{"other activation", llama("hidden_act", "gelu"), ErrUnsupported, `"gelu" is unknown; known is silu`},
-		{"sliding window", qwen("use_sliding_window", true), ErrUnsupported, "sliding windows"},
-		{"mixed layers", qwen("layer_types", []string{"full_attention", "sliding_attention"}), ErrUnsupported, "layer_types"},
+		{"other activation", llama("hidden_act", "gelu"), ErrUnsupported, `"gelu" is unknown; known are silu, gelu_pytorch_tanh`},
+		{"window of a llama", llama("use_sliding_window", true), ErrUnsupported, "use_sliding_window"},
+		{"layers of a llama", llama("layer_types", []string{"sliding_attention"}), ErrUnsupported, "layer_types"},
+		{"unknown layers", qwen("layer_types", []string{"chunked_attention"}), ErrUnsupported, `"chunked_attention" is unknown`},
+		{"too few layers", qwen("layer_types", []string{"full_attention", "sliding_attention"}), ErrConfig, "2 entries"},
 		{"partial rotation", llama("partial_rotary_factor", 0.5), ErrUnsupported, "partial_rotary_factor"},
 		{"quantized", llama("quantization_config", map[string]any{"quant_method": "bitsandbytes"}), ErrUnsupported, `"bitsandbytes"`},
 		{"unknown rope type", scaling(map[string]any{"rope_type": "spiral", "factor": 2}), ErrUnsupported,
@@ -200,6 +203,12 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(encode(f, llamaConfig()))
 	f.Add(encode(f, qwen3Config()))
 	f.Add([]byte(`{"architectures":["LlamaForCausalLM"],"hidden_size":1e9}`))
+	for _, config := range []string{mistral01, mixtral8x7, qwen25, qwen3x30, gemma2x2, gemma3x1, gemma3x4, phi3mini} {
+		f.Add([]byte(config))
+	}
+	f.Add([]byte(`{"architectures":["Phi3ForCausalLM"],"hidden_size":8,"num_hidden_layers":2,"num_attention_heads":2,
+		"intermediate_size":8,"vocab_size":8,"original_max_position_embeddings":64,"partial_rotary_factor":0.5,
+		"rope_scaling":{"type":"longrope","short_factor":[1],"long_factor":[2]}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		c, err := ParseConfig(content)
 		if err != nil {
@@ -211,9 +220,15 @@ func FuzzParseConfig(f *testing.F) {
 		if c.Heads%c.KVHeads != 0 || c.HeadDim%2 != 0 || c.Layers < 1 || c.Vocab < 1 || c.MaxContext < 1 || !(c.NormEps > 0) {
 			t.Fatalf("accepted %+v", c)
 		}
-		if c.Layers < 100 && c.HeadDim < 1000 {
+		if c.Windowed != nil && (len(c.Windowed) != c.Layers || c.Window < 1) || c.Rotary()%2 != 0 || c.Rotary() > c.HeadDim || !(c.ScoreScale() > 0) {
+			t.Fatalf("accepted %+v", c)
+		}
+		if c.MoE.Sparse != nil && (len(c.MoE.Sparse) != c.Layers || c.MoE.Active < 1 || c.MoE.Active > c.MoE.Experts) {
+			t.Fatalf("accepted %+v", c)
+		}
+		if c.Layers < 100 && c.HeadDim < 1000 && c.MoE.Experts < 300 {
 			c.Tensors()
-			c.RoPE.InvFreq(c.HeadDim)
+			c.RoPE.InvFreq(c.Rotary(), c.MaxContext)
 		}
 	})
 }

@@ -14,6 +14,7 @@
 // [Model.CopiedBytes] is how much that takes.
 //
 // A family is a declarative value in its own file (family_llama.go), never code
-// that computes. This package does no arithmetic on weights, runs no code from a
-// checkpoint, and does not tokenize.
+// that computes; traits.go has what several share, and docs/models.md lists them.
+// This package does no arithmetic on weights, runs no code from a checkpoint, and
+// does not tokenize.
 package model

@@ -36,7 +36,7 @@ func Open(path string, opts Options) (*Model, error) {
 // and must be closed. With problems it serves to be described: what could not be
 // read is zero, and its weights must not be used.
 func Examine(path string, opts Options) (*Model, []error) {
-	m := &Model{dir: path, names: map[roleKey]string{}, wanted: map[string]bool{}}
+	m := &Model{dir: path, places: map[roleKey]place{}, wanted: map[string]bool{}}
 	problems := m.examine(path)
 	log := opts.Log
 	if log == nil {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,26 +14,63 @@ type family struct {
 	modelType     string
 	architectures []string
 	defaults      defaults
+	// actField is the field of the activation, "" for hidden_act.
+	actField string
+	// nested: a checkpoint that reads images as well has the fields of its text
+	// model under text_config.
+	nested bool
 	// traits reads the fields that only this family has.
 	traits func(f fields, c *Config)
-	// names maps a role to the tensor name; %d stands for the layer.
+	// names maps a role to the tensor name; the first %d stands for the layer, the
+	// second for the expert.
 	names map[Role]string
+	// fused are tensors of several roles. Roles that names has as well may come
+	// either way.
+	fused []fused
+	// roots are what the leading "model." of names may be in its stead; the first
+	// one found counts. Nil: nothing else.
+	roots []string
 	// ignored are further tensor names that checkpoints carry to no purpose.
 	ignored []string
 }
 
-// defaults are the values that a config.json of a family may leave out.
+// fused is a tensor that holds the rows of several roles one after the other. For
+// roles of experts it has a further first dimension, the expert.
+type fused struct {
+	name  string
+	roles []Role
+}
+
+// defaults are the values that a config.json of a family may leave out; 0 stands
+// for fields that must be there.
 type defaults struct {
 	context   int
 	headDim   int // 0: hidden size / heads
+	kvHeads   int // 0: as heads
 	normEps   float64
 	ropeTheta float64
+	tied      bool
+	act       Activation
+
+	// Nested files leave out sizes too when they are those of the class.
+	layers, hidden, heads, ffn, vocab int
 }
 
 // families is the table of known families. A new one is a file with such a
 // function and a line here.
 func families() []family {
-	return []family{llama(), qwen3()}
+	return []family{
+		llama(), mistral(), mixtral(), qwen2(), qwen3(), qwen3MoE(), gemma2(), gemma3(), phi3(),
+	}
+}
+
+// Families lists the known families by their model_type.
+func Families() []string {
+	var names []string
+	for _, fam := range families() {
+		names = append(names, fam.modelType)
+	}
+	return names
 }
 
 // family finds the family of a parsed configuration.
@@ -80,41 +116,4 @@ func findFamily(f fields) (family, string, error) {
 		f.fail(ErrUnsupported, "architectures", "%q is unknown; known are %s", architecture, strings.Join(known, ", "))
 	}
 	return family{}, "", *f.err
-}
-
-// llamaNames are the tensor names that most families share.
-func llamaNames() map[Role]string {
-	return map[Role]string{
-		RoleEmbed:     "model.embed_tokens.weight",
-		RoleFinalNorm: "model.norm.weight",
-		RoleHead:      "lm_head.weight",
-
-		RoleAttnNorm: "model.layers.%d.input_layernorm.weight",
-		RoleQ:        "model.layers.%d.self_attn.q_proj.weight",
-		RoleK:        "model.layers.%d.self_attn.k_proj.weight",
-		RoleV:        "model.layers.%d.self_attn.v_proj.weight",
-		RoleO:        "model.layers.%d.self_attn.o_proj.weight",
-		RoleQBias:    "model.layers.%d.self_attn.q_proj.bias",
-		RoleKBias:    "model.layers.%d.self_attn.k_proj.bias",
-		RoleVBias:    "model.layers.%d.self_attn.v_proj.bias",
-		RoleOBias:    "model.layers.%d.self_attn.o_proj.bias",
-		RoleQNorm:    "model.layers.%d.self_attn.q_norm.weight",
-		RoleKNorm:    "model.layers.%d.self_attn.k_norm.weight",
-
-		RoleMLPNorm:  "model.layers.%d.post_attention_layernorm.weight",
-		RoleGate:     "model.layers.%d.mlp.gate_proj.weight",
-		RoleUp:       "model.layers.%d.mlp.up_proj.weight",
-		RoleDown:     "model.layers.%d.mlp.down_proj.weight",
-		RoleGateBias: "model.layers.%d.mlp.gate_proj.bias",
-		RoleUpBias:   "model.layers.%d.mlp.up_proj.bias",
-		RoleDownBias: "model.layers.%d.mlp.down_proj.bias",
-	}
-}
-
-// nameOf fills the layer into a tensor name.
-func nameOf(pattern string, layer int) string {
-	if strings.Contains(pattern, "%d") {
-		return fmt.Sprintf(pattern, layer)
-	}
-	return pattern
 }

@@ -11,6 +11,7 @@ func llama() family {
 			c.QKVBias = f.boolean("attention_bias", false)
 			c.OutBias = c.QKVBias
 			c.MLPBias = f.boolean("mlp_bias", false)
+			f.refuse("use_sliding_window", "layers of llama see everything")
 		},
 		names: llamaNames(),
 		// Written by old versions of transformers; computed from rope_theta.

@@ -8,10 +8,15 @@ func qwen3() family {
 		architectures: []string{"Qwen3ForCausalLM"},
 		defaults:      defaults{context: 32768, headDim: 128, normEps: 1e-6, ropeTheta: 1e4},
 		traits: func(f fields, c *Config) {
-			c.QKNorm = true
-			c.QKVBias = f.boolean("attention_bias", false)
-			c.OutBias = c.QKVBias
+			readQwen3Attention(f, c)
+			readQwenWindow(f, c)
 		},
 		names: llamaNames(),
 	}
+}
+
+func readQwen3Attention(f fields, c *Config) {
+	c.QKNorm = true
+	c.QKVBias = f.boolean("attention_bias", false)
+	c.OutBias = c.QKVBias
 }

@@ -92,6 +92,15 @@ func (f fields) size(name string, def, limit int) int {
 	return n
 }
 
+// count is size for numbers that may be 0, as def may.
+func (f fields) count(name string, def, limit int) int {
+	n := def
+	if f.decode(name, &n, "a whole number") && (n < 0 || n > limit) {
+		f.fail(ErrConfig, name, "%d is not between 0 and %d", n, limit)
+	}
+	return n
+}
+
 // number reads a finite number, def when absent.
 func (f fields) number(name string, def float64) float64 {
 	n := def
@@ -147,11 +156,74 @@ func (f fields) ids(name string) []uint32 {
 	return nil
 }
 
+// window reads a number of positions. Unlike elsewhere null is not the same as an
+// absent field, for which def stands: it means no window, as 0 does.
+func (f fields) window(name string, def int) int {
+	if _, there := f.raw[name]; there && !f.has(name) {
+		return 0
+	}
+	return f.count(name, def, maxContext)
+}
+
+// limit reads a positive number that null switches off, as 0 does.
+func (f fields) limit(name string, def float64) float64 {
+	if _, there := f.raw[name]; there && !f.has(name) || !there && def == 0 {
+		return 0
+	}
+	return f.positive(name, def)
+}
+
+// layers reads a list of layer numbers.
+func (f fields) layers(name string) []int {
+	var list []int
+	f.decode(name, &list, "a list of layers")
+	return list
+}
+
+// factors reads a list of n numbers above zero.
+func (f fields) factors(name string, n int) []float64 {
+	var list []float64
+	if !f.has(name) {
+		f.fail(ErrConfig, name, "missing")
+	}
+	if f.decode(name, &list, "a list of numbers") && len(list) != n {
+		f.fail(ErrConfig, name, "%d numbers, want one for each of %d pairs", len(list), n)
+	}
+	for _, v := range list {
+		if !(v > 0) {
+			f.fail(ErrConfig, name, "%v is not above 0", v)
+		}
+	}
+	return list
+}
+
+// refuse fails when a switch is on.
+func (f fields) refuse(name, why string) {
+	if f.boolean(name, false) {
+		f.fail(ErrUnsupported, name, "true: %s", why)
+	}
+}
+
 // object reads a nested object; it shares the sticky error.
 func (f fields) object(name string) (fields, bool) {
 	sub := fields{path: f.path + ": " + name, err: f.err}
 	ok := f.decode(name, &sub.raw, "an object")
 	return sub, ok
+}
+
+// descend goes into a nested object, if it is there. Fields that it lacks and
+// that may stand on the outside as well are taken from there.
+func (f fields) descend(name string) fields {
+	sub, ok := f.object(name)
+	if !ok {
+		return f
+	}
+	for _, outer := range []string{"dtype", "torch_dtype", "tie_word_embeddings", "quantization_config"} {
+		if f.has(outer) && !sub.has(outer) {
+			sub.raw[outer] = f.raw[outer]
+		}
+	}
+	return sub
 }
 
 func shorten(raw []byte) string {

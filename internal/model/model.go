@@ -28,12 +28,20 @@ type Model struct {
 	format     string
 	wanted     map[string]bool // tensors that the configuration asks for
 	warnings   []string
-	names      map[roleKey]string
+	specs      []TensorSpec
+	places     map[roleKey]place
 }
 
 type roleKey struct {
-	role  Role
-	layer int
+	role          Role
+	layer, expert int
+}
+
+// place is where a role's values lie: all of a tensor, or a run of its rows.
+type place struct {
+	tensor string
+	first  int   // row, counted over all dimensions but the last
+	shape  []int // nil: all of it
 }
 
 // checkTensors proves that each tensor that the configuration asks for is there
@@ -43,9 +51,11 @@ func (m *Model) checkTensors() (problems []error) {
 	bad := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("%w: "+format, append([]any{ErrWeights}, args...)...))
 	}
-	for _, spec := range m.config.Tensors() {
+	naming := newNaming(m.config.family(), func(name string) bool { _, ok := m.set.Lookup(name); return ok })
+	m.specs = m.config.tensors(naming)
+	for _, spec := range m.specs {
 		m.wanted[spec.Name] = true
-		m.names[roleKey{spec.Role, spec.Layer}] = spec.Name
+		m.place(spec)
 		t, ok := m.set.Lookup(spec.Name)
 		if !ok {
 			missing = append(missing, spec.Name)
@@ -64,7 +74,7 @@ func (m *Model) checkTensors() (problems []error) {
 		bad("%d tensors are missing: %s", n, strings.Join(missing[:min(n, 3)], ", "))
 	}
 	var extra []string
-	ignorable := m.config.ignorable()
+	ignorable := m.config.ignorable(naming)
 	for _, name := range m.set.Names() {
 		if !m.wanted[name] && !ignorable[name] {
 			extra = append(extra, name)
@@ -74,6 +84,18 @@ func (m *Model) checkTensors() (problems []error) {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d tensors are not used, the first is %s", n, extra[0]))
 	}
 	return problems
+}
+
+// place remembers what a tensor is for.
+func (m *Model) place(spec TensorSpec) {
+	if spec.Parts == nil {
+		m.places[roleKey{spec.Role, spec.Layer, spec.Expert}] = place{tensor: spec.Name}
+	}
+	row := 0
+	for _, p := range spec.Parts {
+		m.places[roleKey{p.Role, spec.Layer, p.Expert}] = place{spec.Name, row, p.Shape}
+		row += p.Shape[0]
+	}
 }
 
 // Config is the model's shape.
@@ -98,6 +120,10 @@ func (m *Model) EOS() []uint32 { return m.eos }
 // from there on are padding and must not be sampled.
 func (m *Model) TokenLimit() int { return m.tokenLimit }
 
+// Tensors lists the tensors that the model is made of, as this checkpoint stores
+// them; unlike [Config.Tensors] it knows which form the checkpoint has.
+func (m *Model) Tensors() []TensorSpec { return m.specs }
+
 // Tensor finds a tensor by its name in the checkpoint; for a GGUF file that is the
 // name in the folder that the file was made of.
 func (m *Model) Tensor(name string) (Tensor, error) {
@@ -108,15 +134,28 @@ func (m *Model) Tensor(name string) (Tensor, error) {
 	return t, nil
 }
 
-// Weight finds a tensor by what it is for. The head of a tied model is its
-// embedding. False means that this model has no such tensor.
-func (m *Model) Weight(role Role, layer int) (Tensor, bool) {
+// Weight finds a tensor by what it is for; the layer is 0 for roles that exist
+// once. The head of a tied model is its embedding. Roles that share a tensor get
+// the rows that are theirs. False means that this model has no such tensor.
+func (m *Model) Weight(role Role, layer int) (Tensor, bool) { return m.Expert(role, layer, 0) }
+
+// Expert finds a tensor of one expert; see [Role.PerExpert] and [Model.Weight].
+func (m *Model) Expert(role Role, layer, expert int) (Tensor, bool) {
 	if role == RoleHead && m.config.TiedHead {
 		role = RoleEmbed
 	}
-	name, ok := m.names[roleKey{role, layer}]
+	at, ok := m.places[roleKey{role, layer, expert}]
 	if !ok {
 		return Tensor{}, false
 	}
-	return m.set.Tensor(name)
+	t, ok := m.set.Tensor(at.tensor)
+	if !ok || at.shape == nil {
+		return t, ok
+	}
+	rowBytes := at.shape[1] * int(t.DType.Bits()/8)
+	from := at.first * rowBytes
+	t.Data = t.Data[from : from+at.shape[0]*rowBytes : from+at.shape[0]*rowBytes]
+	t.Offset += int64(from)
+	t.Shape = at.shape
+	return t, true
 }

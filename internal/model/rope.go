@@ -8,49 +8,72 @@ import (
 // RoPE holds the rotary position settings.
 type RoPE struct {
 	Theta float64
-	// Type is "default", "linear", "llama3" or "yarn"; the fields below belong to
-	// the scaled ones.
+	// Type is "default", "linear", "llama3", "yarn" or "longrope"; the fields below
+	// belong to the scaled ones.
 	Type            string
 	Factor          float64
-	OriginalContext int     // llama3, yarn: positions of the first training
+	OriginalContext int     // llama3, yarn, longrope: positions of the first training
 	LowFreqFactor   float64 // llama3
 	HighFreqFactor  float64 // llama3
 	BetaFast        float64 // yarn
 	BetaSlow        float64 // yarn
 	Truncate        bool    // yarn: round the borders of the ramp to whole dimensions
-	// Attention multiplies cosines and sines; 1 except for yarn.
+	// Attention multiplies cosines and sines; 1 except for yarn and longrope.
 	Attention float64
+	// ShortFactors and LongFactors divide the frequencies of longrope, one for each
+	// pair: the former serve up to OriginalContext positions, the latter more.
+	ShortFactors, LongFactors []float64
 }
 
-// ropeTypes lists what readRoPE understands.
-func ropeTypes() []string { return []string{"default", "linear", "llama3", "yarn"} }
+// ropeTypes lists what readScaling understands. "dynamic" is not among them: it
+// changes all angles with each new token, and cached keys keep the old ones.
+func ropeTypes() []string { return []string{"default", "linear", "llama3", "yarn", "longrope"} }
 
 // readRoPE reads rope_theta and rope_scaling, or rope_parameters which holds both
-// and wins.
-func readRoPE(f fields, defaultTheta float64, context int) RoPE {
-	r := RoPE{Theta: f.positive("rope_theta", defaultTheta), Type: "default", Attention: 1}
-	s, scaled := f.object("rope_parameters")
-	if !scaled {
-		s, scaled = f.object("rope_scaling")
+// and wins, and which may hold a set for each type of layer.
+func readRoPE(f fields, c *Config, defaultTheta float64) {
+	c.RoPE = RoPE{Theta: f.positive("rope_theta", defaultTheta), Type: "default", Attention: 1}
+	s, there := f.object("rope_parameters")
+	if !there {
+		if s, there = f.object("rope_scaling"); there && *f.err == nil {
+			c.RoPE.readScaling(s, f, c, true)
+		}
+		return
 	}
-	if !scaled || *f.err != nil {
-		return r
+	if *f.err != nil {
+		return
 	}
+	if !s.has(fullAttention) && !s.has(slidingAttention) {
+		c.RoPE.readScaling(s, f, c, false)
+		return
+	}
+	if c.LocalRoPE == nil {
+		f.fail(ErrUnsupported, "rope_parameters", "a set for each layer type: all layers of %s rotate alike", c.Family)
+		return
+	}
+	for name, r := range map[string]*RoPE{fullAttention: &c.RoPE, slidingAttention: c.LocalRoPE} {
+		if set, ok := s.object(name); ok && *f.err == nil {
+			r.readScaling(set, f, c, false)
+		}
+	}
+}
+
+// readScaling reads a set of rope settings; f is the whole file. The type may be
+// left out unless typed.
+func (r *RoPE) readScaling(s, f fields, c *Config, typed bool) {
 	r.Theta = s.positive("rope_theta", r.Theta)
 	r.Type = s.text("rope_type", s.text("type", ""))
 	if r.Type == "" {
-		for _, nested := range []string{"full_attention", "sliding_attention"} {
-			if s.has(nested) {
-				f.fail(ErrUnsupported, "rope_parameters", "a set for each layer type is not implemented")
-			}
-		}
-		if !f.has("rope_parameters") { // there the type may be left out
+		if typed {
 			s.fail(ErrConfig, "rope_type", "missing")
 		}
 		r.Type = "default"
 	}
+	if r.Type == "su" || r.Type == "yarn" && s.has("short_factor") {
+		r.Type = "longrope" // early names of it
+	}
 	if s.has("mrope_section") {
-		s.fail(ErrUnsupported, "mrope_section", "positions in several dimensions are not implemented")
+		s.fail(ErrUnsupported, "mrope_section", "positions in several dimensions are unknown")
 	}
 	switch r.Type {
 	case "default":
@@ -65,11 +88,12 @@ func readRoPE(f fields, defaultTheta float64, context int) RoPE {
 			s.fail(ErrConfig, "high_freq_factor", "%v is not above low_freq_factor %v", r.HighFreqFactor, r.LowFreqFactor)
 		}
 	case "yarn":
-		r.readYarn(s, context)
+		r.readYarn(s, c.MaxContext)
+	case "longrope":
+		r.readLong(s, f, c)
 	default:
 		s.fail(ErrUnsupported, "rope_type", "%q is unknown; known are %s", r.Type, strings.Join(ropeTypes(), ", "))
 	}
-	return r
 }
 
 func (r *RoPE) readYarn(s fields, context int) {
@@ -93,25 +117,51 @@ func (r *RoPE) readYarn(s fields, context int) {
 	}
 }
 
-// context is the number of positions that the scaled rotation serves. Only yarn
-// is added to finished models without raising max_position_embeddings.
+// readLong reads longrope. How far the context was stretched follows from the
+// positions of the first training, which Phi-3 has at the top of the file; only
+// without them the factor is asked for.
+func (r *RoPE) readLong(s, f fields, c *Config) {
+	pairs := c.Rotary() / 2
+	r.ShortFactors, r.LongFactors = s.factors("short_factor", pairs), s.factors("long_factor", pairs)
+	r.OriginalContext = s.size("original_max_position_embeddings",
+		f.size("original_max_position_embeddings", c.MaxContext, maxContext), maxContext)
+	r.Factor = float64(c.MaxContext) / float64(r.OriginalContext)
+	if !s.has("original_max_position_embeddings") && !f.has("original_max_position_embeddings") {
+		r.Factor = s.positive("factor", 0)
+	}
+	if r.Factor > 1 && r.OriginalContext > 1 {
+		r.Attention = math.Sqrt(1 + math.Log(r.Factor)/math.Log(float64(r.OriginalContext)))
+	}
+	if s.has("attention_factor") {
+		r.Attention = s.positive("attention_factor", 0)
+	}
+}
+
+// context is the number of positions that the scaled rotation serves. Only these
+// are added to finished models without raising max_position_embeddings.
 func (r RoPE) context(declared int) int {
-	if r.Type != "yarn" {
+	if r.Type != "yarn" && r.Type != "longrope" {
 		return declared
 	}
 	return max(declared, int(min(r.Factor*float64(r.OriginalContext), maxContext)))
 }
 
-// InvFreq gives the angle per position for each of the headDim/2 pairs. The
-// formulas and their float32 roundings are those of transformers'
-// modeling_rope_utils.
-func (r RoPE) InvFreq(headDim int) []float32 {
-	freqs := make([]float32, headDim/2)
+// InvFreq gives the angle per position for each of the dim/2 pairs of the rotated
+// part of a head. The formulas and their float32 roundings are those of
+// transformers' modeling_rope_utils.
+//
+// maxContext is the largest number of positions that will be served. It decides
+// between the two tables of longrope: keys that were cached with one do not fit
+// queries of the other, so the length of a single sequence cannot.
+func (r RoPE) InvFreq(dim, maxContext int) []float32 {
+	freqs := make([]float32, dim/2)
 	for i := range freqs {
-		exponent := float32(2*i) / float32(headDim)
+		exponent := float32(2*i) / float32(dim)
 		freqs[i] = 1 / float32(math.Pow(r.Theta, float64(exponent)))
 	}
 	switch r.Type {
+	case "longrope":
+		r.scaleLong(freqs, maxContext)
 	case "linear":
 		for i := range freqs {
 			freqs[i] /= float32(r.Factor)
@@ -119,9 +169,20 @@ func (r RoPE) InvFreq(headDim int) []float32 {
 	case "llama3":
 		r.scaleLlama3(freqs)
 	case "yarn":
-		r.scaleYarn(freqs, headDim)
+		r.scaleYarn(freqs, dim)
 	}
 	return freqs
+}
+
+// scaleLong divides each frequency by its own factor.
+func (r RoPE) scaleLong(freqs []float32, maxContext int) {
+	factors := r.LongFactors
+	if maxContext <= r.OriginalContext {
+		factors = r.ShortFactors
+	}
+	for i := range freqs {
+		freqs[i] /= float32(factors[i])
+	}
 }
 
 // scaleLlama3 slows the low frequencies, leaves the high ones, and blends those

@@ -19,7 +19,7 @@ import (
 // token depends on the whole prompt rather than on the last token. The tokens
 // that end a text practically never win, so greedy generation runs to its limit.
 type Synthetic struct {
-	Family  string // "llama" (default) or "qwen3"
+	Family  string // model_type of any family, "llama" by default
 	Layers  int    // 2
 	Hidden  int    // 64
 	Heads   int    // 4
@@ -39,7 +39,12 @@ type Synthetic struct {
 	MLPBias       bool // llama only
 	// Transformers5 writes config.json in the spelling of transformers 5.
 	Transformers5 bool
-	Seed          uint64
+	// Stacked writes the experts of a layer into one tensor where the family knows
+	// that form.
+	Stacked bool
+	// Extra are further fields of config.json; they win over the above.
+	Extra map[string]any
+	Seed  uint64
 
 	// adjust may change the weights before they are stored; first is the index
 	// of values[0] in the tensor.
@@ -134,11 +139,9 @@ func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("dtype %q is not f32, bf16 or f16", s.DType)
 	}
-	var architecture string
-	for _, fam := range families() {
-		if fam.modelType == s.Family {
-			architecture = fam.architectures[0]
-		}
+	architecture := ""
+	if known := s.family().architectures; known != nil {
+		architecture = known[0]
 	}
 	config := map[string]any{
 		"architectures":           []string{architecture},
@@ -161,6 +164,9 @@ func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
 	if s.Family == "llama" {
 		config["mlp_bias"] = s.MLPBias
 	}
+	if s.family().actField != "" {
+		delete(config, "hidden_act")
+	}
 	if s.Transformers5 {
 		rope := map[string]any{"rope_type": "default"}
 		maps.Copy(rope, s.RopeScaling)
@@ -172,7 +178,17 @@ func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
 		config["rope_scaling"] = s.RopeScaling
 		config["torch_dtype"] = dtype
 	}
+	maps.Copy(config, s.Extra)
 	return marshal(config)
+}
+
+func (s Synthetic) family() family { return Config{Family: s.Family}.family() }
+
+// naming says which tensors to write.
+func (s Synthetic) naming(c Config) naming {
+	n := newNaming(c.family(), nil)
+	n.stacked = s.Stacked
+	return n
 }
 
 func marshal(v any) ([]byte, error) {

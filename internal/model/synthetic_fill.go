@@ -13,18 +13,27 @@ import (
 // fill makes the elements of a tensor from index first on. Only operations with
 // one correct result are used, so all machines agree on the bits.
 func (w weightWriter) fill(t TensorSpec, first int, values []float32) {
-	mean, width := distribution(t, w.config)
 	name := fnv.New64a()
 	name.Write([]byte(t.Name)) // a hash never fails
 	rng := rand.NewPCG(w.spec.Seed, name.Sum64()^uint64(first/fillElems)<<40)
-	step := float32(width / 32768)
 	for i := 0; i < len(values); i += 4 {
 		bits := rng.Uint64()
 		for j := i; j < min(i+4, len(values)); j++ {
-			// The conversion of the product keeps it from being fused with the sum.
-			values[j] = float32(mean) + float32(float32(int16(bits))*step)
+			values[j] = float32(int16(bits))
 			bits >>= 16
 		}
+	}
+	parts := t.Parts
+	if parts == nil {
+		parts = []Part{{Role: t.Role, Shape: t.Shape}}
+	}
+	start := 0
+	for _, p := range parts {
+		end := start + elems(p.Shape)
+		if from, to := max(start-first, 0), min(end-first, len(values)); from < to {
+			w.spread(p.Role, values[from:to])
+		}
+		start = end
 	}
 	if t.Role == RoleHead || t.Role == RoleEmbed && w.config.TiedHead {
 		w.quietSpecials(t, first, values)
@@ -34,9 +43,22 @@ func (w weightWriter) fill(t TensorSpec, first int, values []float32) {
 	}
 }
 
-// distribution gives the mean and half the width of the uniform distribution of a
-// tensor's elements; see [Synthetic] for what it aims at.
-func distribution(t TensorSpec, config Config) (mean, width float64) {
+// spread moves whole numbers of 16 bits into the range of a role.
+func (w weightWriter) spread(r Role, values []float32) {
+	mean, width := distribution(r, w.config)
+	if w.config.NormPlusOne && r.Norm() {
+		mean--
+	}
+	step := float32(width / 32768)
+	for i, v := range values {
+		// The conversion of the product keeps it from being fused with the sum.
+		values[i] = float32(mean) + float32(v*step)
+	}
+}
+
+// distribution gives the mean and half the width of the uniform distribution of
+// the elements of a role; see [Synthetic] for what it aims at.
+func distribution(r Role, config Config) (mean, width float64) {
 	const (
 		logits = 4.0 // standard deviation
 		scores = 2.0 // of each component of queries and keys
@@ -46,10 +68,10 @@ func distribution(t TensorSpec, config Config) (mean, width float64) {
 	deviation := func(d float64, fanIn int) (float64, float64) {
 		return 0, d * math.Sqrt(3/float64(fanIn))
 	}
-	switch t.Role {
+	switch r {
 	case RoleFinalNorm:
 		return logits, 0.1 * logits
-	case RoleAttnNorm, RoleMLPNorm:
+	case RoleAttnNorm, RoleMLPNorm, RolePostAttnNorm, RolePostMLPNorm:
 		return 1, 0.2
 	case RoleQNorm, RoleKNorm:
 		return scores, 0.2
@@ -61,7 +83,9 @@ func distribution(t TensorSpec, config Config) (mean, width float64) {
 		return deviation(attn, config.Heads*config.HeadDim)
 	case RoleDown:
 		return deviation(mlp, config.FFN)
-	case RoleV, RoleGate, RoleUp:
+	case RoleExpertDown:
+		return deviation(mlp, config.MoE.FFN)
+	case RoleV, RoleGate, RoleUp, RoleRouter, RoleExpertGate, RoleExpertUp:
 		return deviation(1, config.Hidden)
 	}
 	return 0, 0.2 // biases

@@ -36,7 +36,7 @@ type piece struct {
 
 // write makes one weight file, or shards and their index.
 func (w weightWriter) write() error {
-	shards := split(w.config.Tensors(), w.spec.Shards)
+	shards := split(w.config.tensors(w.spec.naming(w.config)), w.spec.Shards)
 	if len(shards) == 1 {
 		_, err := w.writeShard(safetensors.SingleName, shards[0])
 		return err
@@ -82,9 +82,11 @@ func split(tensors []TensorSpec, n int) [][]TensorSpec {
 	return shards
 }
 
-func (t TensorSpec) elems() int {
+func (t TensorSpec) elems() int { return elems(t.Shape) }
+
+func elems(shape []int) int {
 	n := 1
-	for _, d := range t.Shape {
+	for _, d := range shape {
 		n *= d
 	}
 	return n

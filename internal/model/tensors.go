@@ -11,7 +11,8 @@ type Tensor = safetensors.Tensor
 // the shape [out, in].
 type Role int
 
-// The roles; those before RoleAttnNorm exist once, the others in each layer.
+// The roles; those before RoleAttnNorm exist once, the others in each layer, and
+// those from RoleExpertGate on for each expert.
 const (
 	RoleEmbed     Role = iota // [vocab, hidden]
 	RoleFinalNorm             // [hidden]
@@ -26,8 +27,9 @@ const (
 	RoleKBias
 	RoleVBias
 	RoleOBias
-	RoleQNorm // [head dim]
-	RoleKNorm // [head dim]
+	RoleQNorm        // [head dim]
+	RoleKNorm        // [head dim]
+	RolePostAttnNorm // [hidden]
 
 	RoleMLPNorm // [hidden]
 	RoleGate    // [ffn, hidden]
@@ -36,23 +38,55 @@ const (
 	RoleGateBias
 	RoleUpBias
 	RoleDownBias
+	RolePostMLPNorm // [hidden]
+	RoleRouter      // [experts, hidden]
+
+	RoleExpertGate // [expert ffn, hidden]
+	RoleExpertUp   // [expert ffn, hidden]
+	RoleExpertDown // [hidden, expert ffn]
 	numRoles
 )
 
 // PerLayer reports whether each layer has a tensor of this role.
 func (r Role) PerLayer() bool { return r >= RoleAttnNorm }
 
-// TensorSpec is a tensor that a checkpoint must have.
-type TensorSpec struct {
-	Role  Role
-	Layer int // 0 for roles that exist once
-	Name  string
-	Shape []int
+// PerExpert reports whether each expert has a tensor of this role.
+func (r Role) PerExpert() bool { return r >= RoleExpertGate }
+
+// Norm reports whether tensors of this role are weights of an RMS norm.
+func (r Role) Norm() bool {
+	switch r {
+	case RoleFinalNorm, RoleAttnNorm, RoleQNorm, RoleKNorm, RolePostAttnNorm, RoleMLPNorm, RolePostMLPNorm:
+		return true
+	}
+	return false
 }
 
-// shape is the shape of a role, nil when this model has no such tensor.
-func (c Config) shape(r Role) []int {
+// TensorSpec is a tensor that a checkpoint must have.
+type TensorSpec struct {
+	Role   Role // of the first part
+	Layer  int  // 0 for roles that exist once
+	Expert int  // 0 for roles that do not exist for each expert
+	Name   string
+	Shape  []int
+	// Parts are what the tensor is made of, from its first row to its last; nil:
+	// of one role. The rows of a tensor of three dimensions are counted over the
+	// first two.
+	Parts []Part
+}
+
+// Part is a run of rows of a tensor.
+type Part struct {
+	Role   Role
+	Expert int
+	Shape  []int
+}
+
+// shape is the shape of a role in a layer, of one expert for roles that exist for
+// each; nil when there is no such tensor.
+func (c Config) shape(r Role, layer int) []int {
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	sparse := r.PerLayer() && c.Sparse(layer)
 	when := func(has bool, shape ...int) []int {
 		if !has {
 			return nil
@@ -66,6 +100,8 @@ func (c Config) shape(r Role) []int {
 		return when(!c.TiedHead, c.Vocab, c.Hidden)
 	case RoleFinalNorm, RoleAttnNorm, RoleMLPNorm:
 		return []int{c.Hidden}
+	case RolePostAttnNorm, RolePostMLPNorm:
+		return when(c.PostNorms, c.Hidden)
 	case RoleQ:
 		return []int{q, c.Hidden}
 	case RoleK, RoleV:
@@ -81,25 +117,49 @@ func (c Config) shape(r Role) []int {
 	case RoleQNorm, RoleKNorm:
 		return when(c.QKNorm, c.HeadDim)
 	case RoleGate, RoleUp:
-		return []int{c.FFN, c.Hidden}
+		return when(!sparse, c.FFN, c.Hidden)
 	case RoleDown:
-		return []int{c.Hidden, c.FFN}
+		return when(!sparse, c.Hidden, c.FFN)
 	case RoleGateBias, RoleUpBias:
-		return when(c.MLPBias, c.FFN)
+		return when(!sparse && c.MLPBias, c.FFN)
 	case RoleDownBias:
-		return when(c.MLPBias, c.Hidden)
+		return when(!sparse && c.MLPBias, c.Hidden)
+	case RoleRouter:
+		return when(sparse, c.MoE.Experts, c.Hidden)
+	case RoleExpertGate, RoleExpertUp:
+		return when(sparse, c.MoE.FFN, c.Hidden)
+	case RoleExpertDown:
+		return when(sparse, c.Hidden, c.MoE.FFN)
 	}
 	return nil
 }
 
 // Tensors lists what a checkpoint with this configuration must hold: embedding,
-// layers in order, final norm, head.
+// layers in order, final norm, head. Where a family knows more than one way to
+// store a role, it is the one with a tensor of its own.
 func (c Config) Tensors() []TensorSpec {
+	return c.tensors(newNaming(c.family(), nil))
+}
+
+func (c Config) tensors(n naming) []TensorSpec {
 	var specs []TensorSpec
-	names := c.family().names
 	add := func(r Role, layer int) {
-		if shape := c.shape(r); shape != nil {
-			specs = append(specs, TensorSpec{r, layer, nameOf(names[r], layer), shape})
+		shape := c.shape(r, layer)
+		if shape == nil {
+			return
+		}
+		experts := 1
+		if r.PerExpert() {
+			experts = c.MoE.Experts
+		}
+		own, shared := n.of(r, layer)
+		switch {
+		case shared == nil:
+			for e := range experts {
+				specs = append(specs, TensorSpec{Role: r, Layer: layer, Expert: e, Name: n.fill(own, layer, e), Shape: shape})
+			}
+		case shared.roles[0] == r: // the others come with the first
+			specs = append(specs, c.fusedSpec(n, shared, layer, experts))
 		}
 	}
 	add(RoleEmbed, 0)
@@ -113,16 +173,33 @@ func (c Config) Tensors() []TensorSpec {
 	return specs
 }
 
+// fusedSpec is the tensor of several roles.
+func (c Config) fusedSpec(n naming, f *fused, layer, experts int) TensorSpec {
+	spec := TensorSpec{Role: f.roles[0], Layer: layer, Name: n.fill(f.name, layer)}
+	rows, cols := 0, 0
+	for e := range experts {
+		for _, r := range f.roles {
+			shape := c.shape(r, layer)
+			spec.Parts = append(spec.Parts, Part{r, e, shape})
+			rows, cols = rows+shape[0], shape[1]
+		}
+	}
+	spec.Shape = []int{rows, cols}
+	if spec.Role.PerExpert() {
+		spec.Shape = []int{experts, rows / experts, cols}
+	}
+	return spec
+}
+
 // ignorable gives the names of tensors that a checkpoint may carry to no purpose.
-func (c Config) ignorable() map[string]bool {
-	fam := c.family()
+func (c Config) ignorable(n naming) map[string]bool {
 	names := make(map[string]bool)
 	if c.TiedHead {
-		names[fam.names[RoleHead]] = true
+		names[n.fill(n.fam.names[RoleHead])] = true
 	}
-	for _, pattern := range fam.ignored {
+	for _, pattern := range n.fam.ignored {
 		for layer := range c.Layers {
-			names[nameOf(pattern, layer)] = true
+			names[n.fill(pattern, layer)] = true
 		}
 	}
 	return names

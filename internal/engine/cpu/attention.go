@@ -1,7 +1,5 @@
 package cpu
 
-import "math"
-
 // segment is how many positions attention takes together. Each segment has its
 // own maximum, weights and weighted sum, and segments are merged from the first
 // to the last. They start at multiples of this number, whatever the block size
@@ -40,13 +38,15 @@ type attention struct {
 	out       [][]float32
 	headDim   int
 	blockSize int
+	window    int     // positions that a query sees, its own included; 0: all
+	limit     float32 // of scores, see bend; 0: none
 }
 
 func (a *attention) run(l *lane, t tile, kvHead int) {
 	rows := t.count * a.group
 	l.reserveQueries(rows, a.headDim)
 	end := t.start + t.count
-	for from := 0; from < end; from += segment {
+	for from := a.oldest(t.start) / segment * segment; from < end; from += segment {
 		to := min(from+segment, end)
 		a.score(l, t, kvHead, from, to)
 		for r := range rows {
@@ -116,19 +116,32 @@ func scoreOne(keys, x, sx []float32) {
 	}
 }
 
-// seen is how many positions of the segment at from the query of row r sees.
-func (a *attention) seen(t tile, r, from int) int {
-	return min(segment, a.position(t, r)+1-from)
+// oldest is the first position that a query at pos sees.
+func (a *attention) oldest(pos int) int {
+	if a.window == 0 {
+		return 0
+	}
+	return max(0, pos+1-a.window)
+}
+
+// seen is the range of positions that the query of row r sees, of the segment at
+// from and relative to it; to is not above first when there are none.
+func (a *attention) seen(t tile, r, from int) (first, to int) {
+	pos := a.position(t, r)
+	return max(0, a.oldest(pos)-from), min(segment, pos+1-from)
 }
 
 // weigh turns the scores of row r into weights relative to the segment's maximum,
 // and clears the row's sum for this segment.
 func (a *attention) weigh(l *lane, t tile, r, from int) {
-	n := a.seen(t, r, from)
-	if n <= 0 {
+	first, n := a.seen(t, r, from)
+	if n <= first {
 		return
 	}
-	scores := l.scores[r*segment:][:n]
+	scores := l.scores[r*segment:][first:n]
+	if a.limit > 0 {
+		bend(scores, a.limit)
+	}
 	top := scores[0]
 	for _, s := range scores[1:] {
 		top = max(top, s)
@@ -152,8 +165,8 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int) {
 		values := a.cache.read(l.keys, t.blocks[p/a.blockSize], a.layer, 1, kvHead, p%a.blockSize, n)
 		for r := max(0, p-t.start) * a.group; r < t.count*a.group; r++ {
 			sum := l.partSums[r*d:][:d]
-			weights := l.scores[r*segment+p-from:][:min(n, a.seen(t, r, p))]
-			i := 0
+			i, to := a.seen(t, r, p)
+			weights := l.scores[r*segment+p-from:][:min(n, to)]
 			for ; i+4 <= len(weights); i += 4 {
 				v := values[i*d : (i+4)*d]
 				w = [4]float32(weights[i:])
@@ -169,11 +182,12 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int) {
 
 // merge adds the segment's part of row r to what the earlier segments gave.
 func (a *attention) merge(l *lane, t tile, r, from int) {
-	if a.seen(t, r, from) <= 0 {
+	first, n := a.seen(t, r, from)
+	if n <= first {
 		return
 	}
 	sums, part := l.sums[r*a.headDim:][:a.headDim], l.partSums[r*a.headDim:][:a.headDim]
-	if from == 0 {
+	if from <= a.oldest(a.position(t, r)) { // the row's first segment
 		copy(sums, part)
 		l.total[r] = l.part[r]
 		return
@@ -196,9 +210,4 @@ func (a *attention) store(l *lane, t tile, kvHead int) {
 			out[d] = sums[d] * inv
 		}
 	}
-}
-
-// attentionScale is what scores are multiplied with.
-func attentionScale(headDim int) float32 {
-	return float32(1 / math.Sqrt(float64(headDim)))
 }

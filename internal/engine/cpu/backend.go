@@ -29,6 +29,7 @@ type Backend struct {
 	device  *Device
 	info    engine.BackendInfo
 	cache   cache
+	ropes   [numRopes]rope
 	turn    *turn
 	pass    pass
 	step    step
@@ -66,6 +67,10 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 				BlockSize: opts.BlockSize, DType: kvType,
 			},
 		},
+	}
+	b.ropes[globalRope] = newRope(c.RoPE, c.Rotary(), maxContext)
+	if c.LocalRoPE != nil {
+		b.ropes[localRope] = newRope(*c.LocalRoPE, c.Rotary(), maxContext)
 	}
 	b.step.bind(b)
 	return b, nil

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -29,9 +30,23 @@ type bits struct {
 	tokens int
 }
 
-// bitSpecs are the models of the tests on equal bits: both families, weights and
-// KV of both widths.
+// bitSpecs are the models of the tests on equal bits: all families, weights and KV
+// of both widths, and windows that end inside of segments and go over their borders.
 func bitSpecs() map[string]bits {
+	specs := make(map[string]bits)
+	for name, spec := range modeltest.Families() {
+		specs[name] = bits{spec, "f32", 270}
+	}
+	window := modeltest.Families()["gemma3_text"]
+	window.Extra = maps.Clone(window.Extra)
+	window.Extra["sliding_window"] = 261
+	specs["gemma3, long window, bf16 KV"] = bits{window, "bf16", 560}
+	maps.Copy(specs, plainBitSpecs())
+	return specs
+}
+
+// plainBitSpecs are those without what only some families have.
+func plainBitSpecs() map[string]bits {
 	small := modeltest.Spec{Hidden: 32, HeadDim: 8, FFN: 48, Vocab: 260}
 	with := func(change func(s *modeltest.Spec)) modeltest.Spec {
 		s := small

@@ -51,3 +51,10 @@ func toBF16(v float32) uint16 {
 	}
 	return uint16((bits + 0x7FFF + bits>>16&1) >> 16)
 }
+
+// roundF16 rounds a value between 2^-14 and 65504 to half precision, to nearest
+// even.
+func roundF16(v float32) float32 {
+	bits := math.Float32bits(v)
+	return math.Float32frombits((bits + 0xFFF + bits>>13&1) &^ 0x1FFF)
+}

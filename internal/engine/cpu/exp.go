@@ -41,3 +41,38 @@ func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 func silu(x float32) float32 {
 	return x / (1 + expf(-x))
 }
+
+// tanhf is the hyperbolic tangent in float32, with the same bits on every machine;
+// the polynomial for small values is that of tanhf in the Cephes library.
+func tanhf(x float32) float32 {
+	abs := float32(math.Abs(float64(x)))
+	if abs >= 0.625 {
+		y := 1 - 2/(float32(expf(2*abs))+1)
+		if x < 0 {
+			return -y
+		}
+		return y
+	}
+	z := float32(x * x)
+	y := float32(-5.70498872745e-3)
+	y = float32(y*z) + 2.06390887954e-2
+	y = float32(y*z) - 5.37397155531e-2
+	y = float32(y*z) + 1.33314422036e-1
+	y = float32(y*z) - 3.33332819422e-1
+	return float32(float32(y*z)*x) + x
+}
+
+// geluTanh is the approximation of x times the normal distribution function that
+// model.GELUTanh names.
+func geluTanh(x float32) float32 {
+	const rootTwoOverPi = 0.7978845608028654
+	cube := float32(float32(x*x) * x)
+	return 0.5 * x * (1 + tanhf(rootTwoOverPi*(x+float32(0.044715*cube))))
+}
+
+// bend caps values smoothly: limit × tanh(v / limit).
+func bend(values []float32, limit float32) {
+	for i, v := range values {
+		values[i] = limit * tanhf(v/limit)
+	}
+}

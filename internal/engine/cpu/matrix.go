@@ -49,6 +49,17 @@ func (m *matrix) widen(buf []float32, r int) []float32 {
 	return buf
 }
 
+// round gives the value that v has in the type of the weights.
+func (m *matrix) round(v float32) float32 {
+	switch {
+	case m.f32 != nil:
+		return v
+	case m.half:
+		return roundF16(v)
+	}
+	return math.Float32frombits(uint32(toBF16(v)) << 16)
+}
+
 // apply computes rows [from, to) of the product for each vector of src:
 // dst[t][r] = row r · src[t] + bias[r].
 func (m *matrix) apply(l *lane, from, to int, src, dst [][]float32) {

@@ -22,15 +22,20 @@ func angles(cos, sin, invFreq []float32, position int, factor float64) {
 	}
 }
 
-// rotate turns each pair (x[i], x[i+half]) of one head by its angle and scales
-// the result.
+// rotate turns each pair (x[i], x[i+half]) of the first 2 × len(cos) values of one
+// head by its angle and scales all values.
 func rotate(x, cos, sin []float32, scale float32) {
-	half := len(x) / 2
+	half := len(cos)
 	lo, hi := x[:half], x[half:2*half]
 	cos, sin = cos[:half], sin[:half]
 	for i := range lo {
 		a, b, c, s := lo[i], hi[i], cos[i], sin[i]
 		lo[i] = (float32(a*c) - float32(b*s)) * scale
 		hi[i] = (float32(b*c) + float32(a*s)) * scale
+	}
+	if rest := x[2*half:]; scale != 1 {
+		for i := range rest {
+			rest[i] *= scale
+		}
 	}
 }

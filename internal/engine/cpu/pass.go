@@ -35,9 +35,11 @@ type pass struct {
 	proj [][]float32 // [token][hidden]
 	gate [][]float32 // [token][ffn]
 	up   [][]float32 // [token][ffn]
-	cos  [][]float32 // [token][head dim / 2]
-	sin  [][]float32
 	last [][]float32 // [sequence with logits][hidden]
+	// cos and sin are those of each rotation that the model uses.
+	cos, sin [numRopes][][]float32 // [token][rotated values / 2]
+
+	moe moe
 }
 
 // cursor walks through a batch, from pass to pass.
@@ -81,8 +83,8 @@ func (p *pass) addTiles(s *engine.BatchSeq, offset, n, group int) {
 }
 
 // reserve makes room for the activations of the pass's tokens.
-func (p *pass) reserve(w *Weights) {
-	c := w.config
+func (p *pass) reserve(b *Backend) {
+	c := b.weights.config
 	n := len(p.tokens)
 	for _, m := range []struct {
 		rows *[][]float32
@@ -93,21 +95,27 @@ func (p *pass) reserve(w *Weights) {
 		{&p.q, n, c.Heads * c.HeadDim}, {&p.attn, n, c.Heads * c.HeadDim},
 		{&p.k, n, c.KVHeads * c.HeadDim}, {&p.v, n, c.KVHeads * c.HeadDim},
 		{&p.gate, n, c.FFN}, {&p.up, n, c.FFN},
-		{&p.cos, n, c.HeadDim / 2}, {&p.sin, n, c.HeadDim / 2},
 		{&p.last, len(p.lastOf), c.Hidden},
 	} {
-		*m.rows = reserveRows(*m.rows, m.n, m.cols)
+		*m.rows = reserveRows(*m.rows, m.n, m.cols, passTokens)
+	}
+	for i, r := range b.ropes {
+		p.cos[i] = reserveRows(p.cos[i], n, len(r.invFreq), passTokens)
+		p.sin[i] = reserveRows(p.sin[i], n, len(r.invFreq), passTokens)
+	}
+	if c.MoE.Experts > 0 {
+		p.moe.reserve(n, c.Hidden, c.MoE)
 	}
 }
 
 // reserveRows returns n rows of cols elements, the old ones when they suffice.
-// Capacity doubles up to a full pass, so that slowly growing batches do not
-// allocate each time.
-func reserveRows(rows [][]float32, n, cols int) [][]float32 {
+// Capacity doubles up to a limit, that of a full pass, so that slowly growing
+// batches do not allocate each time.
+func reserveRows(rows [][]float32, n, cols, limit int) [][]float32 {
 	if n <= cap(rows) {
 		return rows[:n]
 	}
-	size := min(max(n, 2*cap(rows)), max(n, passTokens))
+	size := min(max(n, 2*cap(rows)), max(n, limit))
 	data := make([]float32, size*cols)
 	rows = make([][]float32, size)
 	for i := range rows {

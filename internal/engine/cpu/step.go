@@ -22,6 +22,9 @@ type step struct {
 
 	embedTask, attnNormTask, qkvTask, rotateTask, attnTask task
 	outTask, mlpNormTask, gateTask, downTask               task
+	attnJoinTask, mlpJoinTask                              task
+	routeTask, pickTask, expertGateTask                    task
+	expertDownTask, combineTask                            task
 	lastTask, headTask                                     task
 }
 
@@ -38,6 +41,13 @@ func (s *step) bind(b *Backend) {
 	s.mlpNormTask.run = s.mlpNormItem
 	s.gateTask.run = s.gateItem
 	s.downTask.run = s.downItem
+	s.attnJoinTask.run = s.attnJoinItem
+	s.mlpJoinTask.run = s.mlpJoinItem
+	s.routeTask.run = s.routeItem
+	s.pickTask.run = s.pickItem
+	s.expertGateTask.run = s.expertGateItem
+	s.expertDownTask.run = s.expertDownItem
+	s.combineTask.run = s.combineItem
 	s.lastTask.run = s.lastItem
 	s.headTask.run = s.headItem
 }
@@ -58,16 +68,16 @@ func (s *step) run(ctx context.Context, batch []engine.BatchSeq) error {
 
 func (s *step) runPass() error {
 	p, w := &s.b.pass, s.b.weights
-	p.reserve(w)
+	p.reserve(s.b)
 	s.attn = attention{
 		cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
-		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn,
+		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {
 		return err
 	}
 	for i := range w.layers {
-		s.layer, s.index, s.attn.layer = &w.layers[i], i, i
+		s.layer, s.index, s.attn.layer, s.attn.window = &w.layers[i], i, i, w.layers[i].window
 		if err := s.runLayer(); err != nil {
 			return err
 		}
@@ -93,13 +103,24 @@ func (s *step) runLayer() error {
 	if err := s.do(&s.outTask, s.plan(n, &l.o)); err != nil {
 		return err
 	}
+	if l.postAttnNorm != nil {
+		if err := s.do(&s.attnJoinTask, s.perToken()); err != nil {
+			return err
+		}
+	}
 	if err := s.do(&s.mlpNormTask, s.perToken()); err != nil {
 		return err
+	}
+	if l.experts != nil {
+		return s.runExperts()
 	}
 	if err := s.do(&s.gateTask, s.plan(n, &l.gate)); err != nil {
 		return err
 	}
-	return s.do(&s.downTask, s.plan(n, &l.down))
+	if err := s.do(&s.downTask, s.plan(n, &l.down)); err != nil || l.postMLPNorm == nil {
+		return err
+	}
+	return s.do(&s.mlpJoinTask, s.perToken())
 }
 
 // runHead computes logits where somebody wants them.
@@ -161,7 +182,14 @@ func (s *step) embedItem(l *lane, item int) {
 		if row := w.embed.widen(x, int(p.tokens[t].id)); &row[0] != &x[0] {
 			copy(x, row)
 		}
-		angles(p.cos[t], p.sin[t], w.invFreq, p.tokens[t].position, w.config.RoPE.Attention)
+		if w.embedScale != 0 {
+			for i := range x {
+				x[i] *= w.embedScale
+			}
+		}
+		for i, r := range s.b.ropes {
+			angles(p.cos[i][t], p.sin[i][t], r.invFreq, p.tokens[t].position, r.factor)
+		}
 	}
 }
 
@@ -189,7 +217,7 @@ func (s *step) qkvItem(l *lane, item int) {
 // rotateItem normalizes and rotates queries and keys and stores K and V.
 func (s *step) rotateItem(l *lane, item int) {
 	p, c := &s.b.pass, s.b.weights.config
-	scale := attentionScale(c.HeadDim)
+	scale := float32(c.ScoreScale())
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
 		for h := range c.Heads {
@@ -208,7 +236,8 @@ func (s *step) rotateHead(x, norm []float32, t int, scale float32) {
 	if norm != nil {
 		rmsNorm(x, x, norm, s.b.weights.config.NormEps)
 	}
-	rotate(x, s.b.pass.cos[t], s.b.pass.sin[t], scale)
+	r := s.layer.rope
+	rotate(x, s.b.pass.cos[r][t], s.b.pass.sin[r][t], scale)
 }
 
 func (s *step) attnItem(l *lane, item int) {
@@ -217,46 +246,7 @@ func (s *step) attnItem(l *lane, item int) {
 }
 
 func (s *step) outItem(l *lane, item int) {
-	s.project(l, &s.layer.o, s.b.pass.attn, item)
-}
-
-func (s *step) mlpNormItem(l *lane, item int) {
-	p := &s.b.pass
-	from, to := s.itemTokens(item)
-	for t := from; t < to; t++ {
-		rmsNorm(p.norm[t], p.x[t], s.layer.mlpNorm, s.b.weights.config.NormEps)
-	}
-}
-
-// gateItem computes the same rows of gate and up and joins them.
-func (s *step) gateItem(l *lane, item int) {
-	p := &s.b.pass
-	r0, r1, t0, t1 := s.grids[0].cell(item)
-	s.layer.gate.apply(l, r0, r1, p.norm[t0:t1], p.gate[t0:t1])
-	s.layer.up.apply(l, r0, r1, p.norm[t0:t1], p.up[t0:t1])
-	for t := t0; t < t1; t++ {
-		gate, up := p.gate[t][r0:r1], p.up[t][r0:r1]
-		for i, u := range up {
-			gate[i] = silu(gate[i]) * u
-		}
-	}
-}
-
-func (s *step) downItem(l *lane, item int) {
-	s.project(l, &s.layer.down, s.b.pass.gate, item)
-}
-
-// project adds a product to the residual.
-func (s *step) project(l *lane, m *matrix, src [][]float32, item int) {
-	p := &s.b.pass
-	r0, r1, t0, t1 := s.grids[0].cell(item)
-	m.apply(l, r0, r1, src[t0:t1], p.proj[t0:t1])
-	for t := t0; t < t1; t++ {
-		x, add := p.x[t][r0:r1], p.proj[t][r0:r1]
-		for i, a := range add {
-			x[i] += a
-		}
-	}
+	s.project(l, &s.layer.o, s.b.pass.attn, item, s.layer.postAttnNorm != nil)
 }
 
 func (s *step) lastItem(l *lane, item int) {
@@ -268,4 +258,9 @@ func (s *step) headItem(l *lane, item int) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
 	s.b.weights.head.apply(l, r0, r1, p.last[t0:t1], p.logits[t0:t1])
+	if limit := float32(s.b.weights.config.LogitCap); limit > 0 {
+		for t := t0; t < t1; t++ {
+			bend(p.logits[t][r0:r1], limit)
+		}
+	}
 }

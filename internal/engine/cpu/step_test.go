@@ -213,17 +213,20 @@ func (s *turns) holderIs(t *turn) bool {
 }
 
 func TestNoAllocations(t *testing.T) {
-	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", DType: "bf16", Hidden: 32, Vocab: 260})
-	r := newRig(t, m, 2, 64, Options{BlockSize: 16})
-	decode := []engine.BatchSeq{
-		{Tokens: []uint32{1}, Start: 40, Blocks: table(0, 4), Logits: r.newLogits()},
-		{Tokens: []uint32{2}, Start: 3, Blocks: table(4, 4), Logits: r.newLogits()},
-	}
-	mixed := append(decode, engine.BatchSeq{Tokens: prompt(1, 100, 260), Blocks: table(8, 10)})
-	for name, batch := range map[string][]engine.BatchSeq{"decode": decode, "mixed": mixed} {
-		r.step(t, batch...)
-		if n := testing.AllocsPerRun(10, func() { r.step(t, batch...) }); n > 0 {
-			t.Errorf("%s step: %v allocations", name, n)
+	specs := modeltest.Families()
+	specs["qwen3 bf16"] = modeltest.Spec{Family: "qwen3", DType: "bf16", Hidden: 32, Vocab: 260}
+	for name, spec := range specs {
+		r := newRig(t, modeltest.Open(t, spec), 2, 64, Options{BlockSize: 16})
+		decode := []engine.BatchSeq{
+			{Tokens: []uint32{1}, Start: 40, Blocks: table(0, 4), Logits: r.newLogits()},
+			{Tokens: []uint32{2}, Start: 3, Blocks: table(4, 4), Logits: r.newLogits()},
+		}
+		mixed := append(decode, engine.BatchSeq{Tokens: prompt(1, 100, 260), Blocks: table(8, 10)})
+		for kind, batch := range map[string][]engine.BatchSeq{"decode": decode, "mixed": mixed} {
+			r.step(t, batch...)
+			if n := testing.AllocsPerRun(10, func() { r.step(t, batch...) }); n > 0 {
+				t.Errorf("%s: %s step: %v allocations", name, kind, n)
+			}
 		}
 	}
 }

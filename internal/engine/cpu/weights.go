@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"runtime/debug"
 
 	"github.com/dynctl/dynctl/internal/model"
@@ -15,18 +16,23 @@ type Weights struct {
 	model  *model.Model
 	config model.Config
 
-	embed     matrix
-	head      matrix
-	finalNorm []float32
-	layers    []layer
-	invFreq   []float32 // angle per position of each pair of a head
+	embed      matrix
+	embedScale float32 // 0: embeddings stay as they are
+	head       matrix
+	finalNorm  []float32
+	layers     []layer
 }
 
 type layer struct {
-	attnNorm, mlpNorm []float32
-	qNorm, kNorm      []float32 // nil without QKNorm
-	q, k, v, o        matrix
-	gate, up, down    matrix
+	attnNorm, mlpNorm         []float32
+	qNorm, kNorm              []float32 // nil without QKNorm
+	postAttnNorm, postMLPNorm []float32 // nil without PostNorms
+	q, k, v, o                matrix
+	gate, up, down            matrix // of a layer without experts
+	router                    matrix // of a layer with experts
+	experts                   []expert
+	window                    int // positions that queries see, 0: all
+	rope                      int // index of the rotation
 }
 
 // Load prepares the weights of an open model. It reads little: matrices stay
@@ -50,41 +56,69 @@ func (w *Weights) load() (err error) {
 		}
 	}()
 	c := w.config
-	r := reader{model: w.model}
+	r := reader{model: w.model, plusOne: c.NormPlusOne}
 	w.embed = r.matrix(model.RoleEmbed, 0)
+	if c.ScaleEmbed {
+		w.embedScale = w.embed.round(float32(math.Sqrt(float64(c.Hidden))))
+	}
 	w.head = r.matrix(model.RoleHead, 0)
 	w.finalNorm = r.vector(model.RoleFinalNorm, 0)
 	w.layers = make([]layer, c.Layers)
 	for i := range w.layers {
-		w.layers[i] = layer{
-			attnNorm: r.vector(model.RoleAttnNorm, i),
-			q:        r.linear(model.RoleQ, model.RoleQBias, i),
-			k:        r.linear(model.RoleK, model.RoleKBias, i),
-			v:        r.linear(model.RoleV, model.RoleVBias, i),
-			o:        r.linear(model.RoleO, model.RoleOBias, i),
-			qNorm:    r.optional(model.RoleQNorm, i),
-			kNorm:    r.optional(model.RoleKNorm, i),
-			mlpNorm:  r.vector(model.RoleMLPNorm, i),
-			gate:     r.linear(model.RoleGate, model.RoleGateBias, i),
-			up:       r.linear(model.RoleUp, model.RoleUpBias, i),
-			down:     r.linear(model.RoleDown, model.RoleDownBias, i),
-		}
+		w.layers[i] = r.layer(c, i)
 	}
 	if r.err != nil {
 		return r.err
 	}
-	w.invFreq = c.RoPE.InvFreq(c.HeadDim)
 	return w.model.Check()
 }
 
 // reader reads tensors by role; the first error sticks.
 type reader struct {
-	model *model.Model
-	err   error
+	model   *model.Model
+	plusOne bool // norms are stored without their one
+	err     error
 }
 
-func (r *reader) matrix(role model.Role, layer int) matrix {
-	t, ok := r.model.Weight(role, layer)
+func (r *reader) layer(c model.Config, i int) layer {
+	l := layer{
+		attnNorm:     r.vector(model.RoleAttnNorm, i),
+		q:            r.linear(model.RoleQ, model.RoleQBias, i),
+		k:            r.linear(model.RoleK, model.RoleKBias, i),
+		v:            r.linear(model.RoleV, model.RoleVBias, i),
+		o:            r.linear(model.RoleO, model.RoleOBias, i),
+		qNorm:        r.optional(model.RoleQNorm, i),
+		kNorm:        r.optional(model.RoleKNorm, i),
+		postAttnNorm: r.optional(model.RolePostAttnNorm, i),
+		mlpNorm:      r.vector(model.RoleMLPNorm, i),
+		postMLPNorm:  r.optional(model.RolePostMLPNorm, i),
+		window:       c.WindowOf(i),
+	}
+	if l.window > 0 && c.LocalRoPE != nil {
+		l.rope = localRope
+	}
+	if !c.Sparse(i) {
+		l.gate = r.linear(model.RoleGate, model.RoleGateBias, i)
+		l.up = r.linear(model.RoleUp, model.RoleUpBias, i)
+		l.down = r.linear(model.RoleDown, model.RoleDownBias, i)
+		return l
+	}
+	l.router = r.matrix(model.RoleRouter, i)
+	l.experts = make([]expert, c.MoE.Experts)
+	for e := range l.experts {
+		l.experts[e] = expert{
+			gate: r.expert(model.RoleExpertGate, i, e),
+			up:   r.expert(model.RoleExpertUp, i, e),
+			down: r.expert(model.RoleExpertDown, i, e),
+		}
+	}
+	return l
+}
+
+func (r *reader) matrix(role model.Role, layer int) matrix { return r.expert(role, layer, 0) }
+
+func (r *reader) expert(role model.Role, layer, expert int) matrix {
+	t, ok := r.model.Expert(role, layer, expert)
 	if !ok {
 		r.fail(fmt.Errorf("layer %d has no tensor of role %d", layer, role))
 		return matrix{}
@@ -115,6 +149,11 @@ func (r *reader) optional(role model.Role, layer int) []float32 {
 	}
 	v, err := vector(t)
 	r.fail(err)
+	if r.plusOne && role.Norm() {
+		for i := range v {
+			v[i]++
+		}
+	}
 	return v
 }
 

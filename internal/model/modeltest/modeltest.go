@@ -32,3 +32,37 @@ func Open(t testing.TB, spec Spec) *model.Model {
 	t.Helper()
 	return open(t, Generate(t, spec))
 }
+
+// Families gives a small checkpoint of every family, by name, some in more than one
+// form. Windows are shorter than a few dozen tokens, and sizes differ from each
+// other, so that tests of equal results cover what families add to the plain
+// decoder.
+func Families() map[string]Spec {
+	spec := func(family string, change func(s *Spec), extra map[string]any) Spec {
+		s := Spec{Family: family, Layers: 3, Hidden: 32, Heads: 4, KVHeads: 2, HeadDim: 8, FFN: 48, Vocab: 260, Seed: 11, Extra: extra}
+		if change != nil {
+			change(&s)
+		}
+		return s
+	}
+	bf16 := func(s *Spec) { s.DType = "bf16" }
+	return map[string]Spec{
+		"llama":   spec("llama", nil, nil),
+		"mistral": spec("mistral", func(s *Spec) { s.Heads, s.KVHeads, s.HeadDim = 6, 3, 10 }, map[string]any{"sliding_window": 21}),
+		"mixtral": spec("mixtral", bf16, map[string]any{"num_local_experts": 5, "sliding_window": nil}),
+		"qwen2": spec("qwen2", func(s *Spec) { s.Tied = true }, map[string]any{
+			"use_sliding_window": true, "sliding_window": 18, "max_window_layers": 1}),
+		"qwen3": spec("qwen3", func(s *Spec) { s.DType, s.Tied = "bf16", true }, nil),
+		"qwen3_moe": spec("qwen3_moe", nil, map[string]any{
+			"num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 20, "norm_topk_prob": true, "mlp_only_layers": []int{1}}),
+		"qwen3_moe stacked": spec("qwen3_moe", func(s *Spec) { s.DType, s.Stacked = "bf16", true }, map[string]any{
+			"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}),
+		"gemma2": spec("gemma2", bf16, map[string]any{"sliding_window": 19, "query_pre_attn_scalar": 10}),
+		"gemma3_text": spec("gemma3_text", nil, map[string]any{
+			"sliding_window": 17, "sliding_window_pattern": 3, "query_pre_attn_scalar": 10, "tie_word_embeddings": true,
+			"rope_scaling": map[string]any{"rope_type": "linear", "factor": 8.0}}),
+		"phi3": spec("phi3", nil, map[string]any{
+			"partial_rotary_factor": 0.75, "sliding_window": 23, "original_max_position_embeddings": 64,
+			"rope_scaling": map[string]any{"type": "longrope", "short_factor": []float64{1, 1.1, 1.2}, "long_factor": []float64{1, 3, 8}}}),
+	}
+}

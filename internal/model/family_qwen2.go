@@ -1,0 +1,28 @@
+package model
+
+// qwen2 covers the dense Qwen2 and Qwen2.5 models. Queries, keys and values have a
+// bias, which config.json does not say, and the output has none.
+func qwen2() family {
+	return family{
+		modelType:     "qwen2",
+		architectures: []string{"Qwen2ForCausalLM"},
+		defaults:      defaults{context: 32768, normEps: 1e-6, ropeTheta: 1e4},
+		traits: func(f fields, c *Config) {
+			c.QKVBias = true
+			readQwenWindow(f, c)
+		},
+		names: llamaNames(),
+	}
+}
+
+// readQwenWindow reads the window of the layers from max_window_layers on, the
+// reverse of what the name suggests. Without use_sliding_window the size means
+// nothing.
+func readQwenWindow(f fields, c *Config) {
+	window := f.window("sliding_window", 4096)
+	full := f.count("max_window_layers", 28, maxLayers)
+	if !f.boolean("use_sliding_window", false) {
+		window = 0
+	}
+	readWindow(f, c, window, func(layer int) bool { return layer >= full })
+}

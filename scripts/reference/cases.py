@@ -1,0 +1,171 @@
+"""The checkpoints: config.json as it would be published, and the tensors with it.
+
+Every trap of a family is in at least one of its cases: windows shorter than the
+prompt, scalings whose original context the prompt leaves, sizes that differ where a
+mix-up would go unseen if they were equal.
+"""
+
+import math
+
+VOCAB = 160
+
+
+def common(arch, model_type, **fields):
+    c = {
+        "architectures": [arch], "model_type": model_type, "hidden_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 80, "vocab_size": VOCAB,
+        "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "tie_word_embeddings": False, "torch_dtype": "float32",
+    }
+    c.update(fields)
+    return {k: v for k, v in c.items() if v != "absent"}
+
+
+def factors(n, low, high):
+    return [round(low + (high - low) * i / (n - 1), 3) for i in range(n)]
+
+
+def cases():
+    llama = lambda **f: common("LlamaForCausalLM", "llama", **f)
+    yield "llama2", llama(num_key_value_heads=4, rope_theta="absent", num_hidden_layers=3)
+    yield "llama3", llama(
+        num_attention_heads=6, num_key_value_heads=2, rope_theta=500000.0, tie_word_embeddings=True,
+        rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                      "original_max_position_embeddings": 24})
+    yield "llama-linear-biases", llama(
+        num_key_value_heads=1, head_dim=20, attention_bias=True, mlp_bias=True, torch_dtype="bfloat16",
+        rope_scaling={"type": "linear", "factor": 4.0})
+    yield "llama-yarn", llama(
+        head_dim=32, rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32,
+                                   "beta_fast": 4.0, "truncate": False, "mscale": 0.7, "mscale_all_dim": 1.2})
+    mistral = lambda **f: common("MistralForCausalLM", "mistral", **f)
+    yield "mistral", mistral(num_attention_heads=6, num_key_value_heads=3, head_dim=10, sliding_window=11)
+    yield "mistral-no-window", mistral(sliding_window=None, torch_dtype="float16", num_key_value_heads=1)
+    mixtral = lambda **f: common("MixtralForCausalLM", "mixtral", **f)
+    yield "mixtral", mixtral(num_local_experts=5, intermediate_size=40, num_experts_per_tok="absent", rope_theta=1e6)
+    yield "mixtral-window", mixtral(
+        num_local_experts=4, num_experts_per_tok=3, intermediate_size=36, sliding_window=9, torch_dtype="bfloat16")
+    qwen2 = lambda **f: common("Qwen2ForCausalLM", "qwen2", rms_norm_eps=1e-6, **f)
+    yield "qwen2", qwen2(
+        tie_word_embeddings=True, use_sliding_window=False, sliding_window=7, max_window_layers=1, rope_theta=1e6,
+        rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}, torch_dtype="bfloat16")
+    yield "qwen2-window", qwen2(num_hidden_layers=4, use_sliding_window=True, sliding_window=7, max_window_layers=1)
+    yield "qwen3", common(
+        "Qwen3ForCausalLM", "qwen3", head_dim=20, tie_word_embeddings=True, rope_theta=1e6, torch_dtype="bfloat16")
+    moe = lambda **f: common("Qwen3MoeForCausalLM", "qwen3_moe", head_dim=16, num_hidden_layers=4, **f)
+    yield "qwen3-moe", moe(
+        num_experts=8, num_experts_per_tok=3, moe_intermediate_size=28, norm_topk_prob=True, decoder_sparse_step=1,
+        mlp_only_layers=[2], torch_dtype="bfloat16")
+    yield "qwen3-moe-stacked", moe(
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, decoder_sparse_step=2, mlp_only_layers=[])
+    gemma2 = lambda **f: common(
+        "Gemma2ForCausalLM", "gemma2", hidden_activation="gelu_pytorch_tanh", hidden_act="gelu_pytorch_tanh",
+        head_dim=16, rms_norm_eps=1e-6, **f)
+    yield "gemma2", gemma2(
+        num_hidden_layers=3, query_pre_attn_scalar=9, sliding_window=8, attn_logit_softcapping=5.0,
+        final_logit_softcapping=15.0, tie_word_embeddings="absent", torch_dtype="bfloat16")
+    yield "gemma2-one-cap", gemma2(
+        query_pre_attn_scalar=30, sliding_window=13, attn_logit_softcapping=None, tie_word_embeddings=True,
+        num_key_value_heads=1)
+    gemma3 = lambda **f: common(
+        "Gemma3ForCausalLM", "gemma3_text", hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+        tie_word_embeddings="absent", **f)
+    yield "gemma3", gemma3(
+        num_hidden_layers=6, head_dim=16, query_pre_attn_scalar=11, sliding_window=10, sliding_window_pattern=3,
+        rope_theta=1000000.0, rope_local_base_freq=500.0, rope_scaling={"rope_type": "linear", "factor": 8.0},
+        torch_dtype="bfloat16")
+    yield "gemma3-images", {
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "torch_dtype": "float32",
+        "vision_config": {"hidden_size": 8},
+        "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
+            "vocab_size": VOCAB, "sliding_window": 6, "max_position_embeddings": 512,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}}
+    phi3 = lambda **f: common("Phi3ForCausalLM", "phi3", **f)
+    long = dict(
+        original_max_position_embeddings=128, rope_scaling={
+            "type": "longrope", "short_factor": factors(6, 1.0, 1.3), "long_factor": factors(6, 1.1, 14.0)})
+    yield "phi3-long", phi3(**long)
+    yield "phi3-short", phi3(served_context=128, **long)
+    yield "phi3-partial", phi3(
+        head_dim=16, partial_rotary_factor=0.75, sliding_window=9, torch_dtype="bfloat16", num_key_value_heads=4)
+
+
+def tensors(c):
+    """Names, shapes, means and widths, in the order of a published file."""
+    family, root = c["architectures"][0], "model."
+    tied = c.get("tie_word_embeddings", family.startswith("Gemma"))
+    if "text_config" in c:
+        root, c = "language_model.model.", {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+                                            **c["text_config"]}
+    h, ffn = c["hidden_size"], c.get("intermediate_size")
+    dim = c.get("head_dim") or h // c["num_attention_heads"]
+    q, kv = c["num_attention_heads"] * dim, c["num_key_value_heads"] * dim
+    gemma = family.startswith("Gemma")
+    out = []
+
+    def matrix(name, rows, cols, deviation=1.0, experts=None):
+        shape = [rows, cols] if experts is None else [experts, rows, cols]
+        out.append((name, shape, 0.0, round(deviation * math.sqrt(3 / cols), 4)))
+
+    def norm(name, size, mean=1.0, width=0.3):
+        out.append((name, [size], mean - 1 if gemma else mean, width))
+
+    def bias(name, size):
+        out.append((name, [size], 0.0, 0.3))
+
+    matrix(root + "embed_tokens.weight", c["vocab_size"], h)
+    for i in range(c["num_hidden_layers"]):
+        p = f"{root}layers.{i}."
+        a, m = p + "self_attn.", p + "mlp."
+        norm(p + "input_layernorm.weight", h)
+        if family == "Phi3ForCausalLM":
+            matrix(a + "qkv_proj.weight", q + 2 * kv, h, 1.5)
+        else:
+            for name, rows, deviation in (("q", q, 1.7), ("k", kv, 1.7), ("v", kv, 1.0)):
+                matrix(a + name + "_proj.weight", rows, h, deviation)
+                if family == "Qwen2ForCausalLM" or c.get("attention_bias"):
+                    bias(a + name + "_proj.bias", rows)
+        matrix(a + "o_proj.weight", h, q, 2.0)
+        if c.get("attention_bias"):
+            bias(a + "o_proj.bias", h)
+        if family.startswith(("Qwen3", "Gemma3")):
+            norm(a + "q_norm.weight", dim, 1.6)
+            norm(a + "k_norm.weight", dim, 1.6)
+        norm(p + "post_attention_layernorm.weight", h, 2.5 if gemma else 1.0)
+        if gemma:
+            norm(p + "pre_feedforward_layernorm.weight", h)
+            norm(p + "post_feedforward_layernorm.weight", h, 2.5)
+        if family == "MixtralForCausalLM":
+            m = p + "block_sparse_moe."
+            matrix(m + "gate.weight", c["num_local_experts"], h)
+            for e in range(c["num_local_experts"]):
+                for name, rows, cols in (("w1", ffn, h), ("w2", h, ffn), ("w3", ffn, h)):
+                    matrix(m + f"experts.{e}.{name}.weight", rows, cols, 2.0 if name == "w2" else 1.0)
+            continue
+        if family == "Qwen3MoeForCausalLM" and (i + 1) % c["decoder_sparse_step"] == 0 and i not in c["mlp_only_layers"]:
+            n, inner = c["num_experts"], c["moe_intermediate_size"]
+            matrix(m + "gate.weight", n, h)
+            if not c.get("norm_topk_prob"):
+                matrix(m + "experts.gate_up_proj", 2 * inner, h, 1.0, n)
+                matrix(m + "experts.down_proj", h, inner, 3.0, n)
+                continue
+            for e in range(n):
+                for name, rows, cols in (("gate", inner, h), ("up", inner, h), ("down", h, inner)):
+                    matrix(m + f"experts.{e}.{name}_proj.weight", rows, cols, 2.0 if name == "down" else 1.0)
+            continue
+        if family == "Phi3ForCausalLM":
+            matrix(m + "gate_up_proj.weight", 2 * ffn, h)
+            matrix(m + "down_proj.weight", h, ffn, 2.0)
+            continue
+        for name, rows, cols in (("gate", ffn, h), ("up", ffn, h), ("down", h, ffn)):
+            matrix(m + name + "_proj.weight", rows, cols, 2.0 if name == "down" else 1.0)
+            if c.get("mlp_bias"):
+                bias(m + name + "_proj.bias", rows)
+    norm(root + "norm.weight", h, 3.0)
+    if not tied:
+        matrix("lm_head.weight", c["vocab_size"], h)
+    return out
