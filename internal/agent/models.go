@@ -41,7 +41,7 @@ func newModels(a *Agent) *models {
 	return &models{a: a, free: availableMemory, shared: map[modelKey]*sharedModel{}}
 }
 
-// modelDir is the directory of a model; the built-in one is written at first use.
+// dir is the directory or file of a model; the built-in one is written at first use.
 func (m *models) dir(spec cluster.ModelSpec) (string, error) {
 	if spec.Path != "" {
 		return spec.Path, nil
@@ -70,6 +70,9 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	sm := m.acquire(key)
 	sm.once.Do(func() {
 		if sm.model, sm.err = model.Open(dir, model.Options{Log: m.a.log}); sm.err == nil {
+			sm.err = m.roomFor(sm.model)
+		}
+		if sm.err == nil {
 			sm.weights, sm.err = device.Load(sm.model)
 		}
 		if sm.err == nil {
@@ -89,6 +92,16 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	loaded.Release = sync.OnceFunc(func() { m.release(key, sm) })
 	progress(1)
 	return loaded, nil
+}
+
+// roomFor fails when the copies of a model's weights do not fit into memory. Mapped
+// weights need none: the system drops and reads them as it likes.
+func (m *models) roomFor(mod *model.Model) error {
+	if need, free := mod.CopiedBytes(), m.free(); free > 0 && need > free {
+		return fmt.Errorf("%w: the weights of %s need %s once they are float32, %s are free; use a smaller model, or a file with F16 or BF16 weights",
+			ErrMemory, mod.Dir(), gib(need), gib(free))
+	}
+	return nil
 }
 
 // processor loads what turns the model's tokens into text, which constraints need. It

@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/worker"
 )
@@ -266,5 +267,32 @@ func TestPoolSize(t *testing.T) {
 				t.Errorf("got %d %v, want %d", got, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestGGUFModel loads a file: its cards and files are like those of a folder, and
+// copies that do not fit are refused before anything is read.
+func TestGGUFModel(t *testing.T) {
+	m := testModels(t)
+	path := modeltest.GGUF(t, modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 32}), gguf.Q8_0)
+	free := m.free
+	m.free = func() int64 { return 1000 }
+	_, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
+	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "once they are float32") {
+		t.Errorf("without memory: err = %v, want ErrMemory", err)
+	}
+	m.free = free
+	l, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer give(t, l)
+	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		if len(l.Files[name]) == 0 {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if len(l.Card.Files) != 4 || l.Card.Digest == "" {
+		t.Errorf("card %+v", l.Card)
 	}
 }

@@ -117,7 +117,7 @@ func (f *factory) root() *cobra.Command {
 		f.up(), f.down(),
 		f.top(), f.ps(), f.logs(),
 		f.drain(), f.resume(), f.scale(),
-		f.configCommand(), f.version(),
+		f.modelCommand(), f.configCommand(), f.version(),
 	)
 	root.AddCommand(f.topics()...)
 	root.SetHelpFunc(f.help)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/model/gguf"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
 // TestScripts runs testdata/script/*.txtar against Main in this process. Beside the
@@ -19,13 +22,17 @@ import (
 //	                  what is typed, PATH where dynamod may be
 //	code N            the last one exited with N
 //	lines FILE MIN MAX, columns FILE MAX    size of a text
+//
+// MODELS is a folder with a small model, tiny, and the same as tiny.gguf.
 func TestScripts(t *testing.T) {
+	models := scriptModels(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("MODELS", models)
 			env.Setenv("PATH", filepath.Join(env.WorkDir, "bin"))
 			return nil
 		},
@@ -82,4 +89,19 @@ func scriptColumns(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%d columns: %q", w, line)
 		}
 	}
+}
+
+// scriptModels makes a small model as a folder and as a GGUF file.
+func scriptModels(t *testing.T) string {
+	t.Helper()
+	spec := modeltest.Spec{Family: "qwen3", Layers: 1, Hidden: 32, Heads: 2, KVHeads: 1, FFN: 64, Vocab: 300, Tied: true, ContextLen: 1024}
+	dir := modeltest.Generate(t, spec)
+	models := t.TempDir()
+	if err := os.CopyFS(filepath.Join(models, "tiny"), os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(modeltest.GGUF(t, dir, gguf.Q8_0), filepath.Join(models, "tiny.gguf")); err != nil {
+		t.Fatal(err)
+	}
+	return models
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,8 +58,8 @@ is declared.`,
 	countVar(fs, &o.agents, "agents", 1, "dynamod processes on this machine")
 	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0 (default: the best there is)")
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
-	fs.StringVar(&o.model, "model", "", "model directory with config.json (default: the built-in model)")
-	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the directory's name)")
+	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
+	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
 	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
 	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
@@ -73,7 +74,7 @@ is declared.`,
 	grouped(fs, "Engine", "model", "served-name", "kv-blocks", "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
 	rare(fs, "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
-	_ = cmd.MarkFlagDirname("model") // fails for unknown flags only
+	_ = cmd.MarkFlagFilename("model", "gguf") // fails for unknown flags only
 	return cmd
 }
 
@@ -113,7 +114,7 @@ func (o *upCommand) check(inv *invocation) error {
 	case inv.external() && (o.given("agents") || o.given("port")):
 		return &usageError{text: "--agents and --port belong to a cluster on this machine; with --etcd-endpoints dynamod is started on each node"}
 	case o.given("model") && o.model == "":
-		return &usageError{text: "--model: no directory given"}
+		return &usageError{text: "--model: no directory or file given"}
 	case o.given("served-name") && strings.TrimSpace(o.served) == "":
 		return &usageError{text: "--served-name: no name given"}
 	}
@@ -125,8 +126,8 @@ func (o *upCommand) check(inv *invocation) error {
 	}
 	if o.model != "" {
 		o.model = inv.path(o.model)
-		if err := modelDir(o.model); err != nil {
-			return &failure{action: action, err: err, facts: []string{"a model directory holds config.json, tokenizer.json and *.safetensors"}}
+		if err := modelPath(o.model); err != nil {
+			return &failure{action: action, err: err, facts: []string{"a model directory holds config.json, tokenizer.json and *.safetensors; a GGUF file holds everything"}}
 		}
 	}
 	next, err := o.desired(cluster.Topology{}, true)
@@ -153,23 +154,28 @@ func flagText(err error) string {
 	return "--" + strings.ReplaceAll(field, "_", "-") + ":" + rest
 }
 
-// modelDir makes sure that a directory can hold a model.
-func modelDir(path string) error {
+// modelPath makes sure that there can be a model at a path; dynamod looks at it
+// closely.
+func modelPath(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return fmt.Errorf("model: %w", err)
+	case !info.IsDir() && !isGGUF(path):
+		return fmt.Errorf("model: %s is not a directory and not a .gguf file", path)
 	case !info.IsDir():
-		return fmt.Errorf("model: %s is not a directory", path)
+		return nil
 	}
-	f, err := os.Open(filepath.Join(path, "config.json"))
+	entries, err := os.ReadDir(path)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("model: %s has no config.json", path)
-		}
 		return fmt.Errorf("model: %w", err)
 	}
-	return f.Close()
+	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "config.json" || isGGUF(e.Name()) }) {
+		return fmt.Errorf("model: %s has no config.json and no .gguf file", path)
+	}
+	return nil
 }
+
+func isGGUF(name string) bool { return strings.EqualFold(filepath.Ext(name), ".gguf") }
 
 var errUpTimeout = errors.New("the time is over")

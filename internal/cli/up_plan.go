@@ -23,7 +23,9 @@ func (o *upCommand) spec() cluster.ModelSpec {
 	switch {
 	case m.Name != "":
 	case m.Path != "":
-		m.Name = filepath.Base(m.Path)
+		if m.Name = filepath.Base(m.Path); isGGUF(m.Name) {
+			m.Name = m.Name[:len(m.Name)-len(filepath.Ext(m.Name))]
+		}
 	default:
 		m.Name = cluster.BuiltinModelName
 	}

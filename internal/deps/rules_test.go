@@ -35,6 +35,7 @@ var onlyRules = []only{
 	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "model/...", "metrics"}, "a backend is arithmetic, this one pretended"},
 	{"cuda/...", []string{"cluster", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic; it satisfies nixl's memory interface without importing it"},
 	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
+	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},
 }
 
@@ -45,16 +46,18 @@ type never struct {
 	why   string
 }
 
-// computing are the parts that make dynamod large.
+// computing are the parts that make dynamod large. "model" is not among them: it reads
+// files, which dynctl does too when it describes a model.
 var computing = []string{
-	"engine/...", "cuda/...", "model/...", "worker/...", "agent/...", "embedded/...", "frontend/...",
+	"engine/...", "cuda/...", "worker/...", "agent/...", "embedded/...", "frontend/...",
 	"go.etcd.io/etcd/server/v3/...", "github.com/nats-io/nats-server/v2/...",
 }
 
 var neverRules = []never{
 	{"cmd/dynctl", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
 	{"cli/...", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
-	{"client/...", append([]string{"cli/...", "tui/...", "controller/..."}, computing...), "the client is what dynctl knows of a cluster"},
+	{"client/...", append([]string{"cli/...", "tui/...", "controller/...", "model/...", "inspect"}, computing...), "the client is what dynctl knows of a cluster"},
+	{"tui/...", []string{"model/...", "inspect"}, "a dashboard shows clusters, not files"},
 	{"cmd/dynamod", []string{"cli/...", "tui/...", "client/...", "github.com/charmbracelet/..."}, "an agent has no screen"},
 	{"cmd/...", []string{"std:testing", "std:net/http/httptest"}, "test support would bring its flags into the programs"},
 	{"engine", []string{"runtime/...", "store/...", "events/...", "requestplane/...", "frontend/...", "engine/cpu/...", "engine/mock/...", "cuda/...", "nixl/..."}, "the engine is told what to do and knows no network"},

@@ -138,6 +138,8 @@ func ParseConfig(content []byte) (Config, error) {
 		DType:        f.text("dtype", f.text("torch_dtype", "")),
 	}
 	if *f.err != nil {
+		readActivation(f, fam) // to tell everything at once
+		refuseUnsupported(f, c)
 		return Config{}, *f.err
 	}
 	c.KVHeads = f.size("num_key_value_heads", cmp.Or(d.kvHeads, c.Heads), maxHeads)
@@ -148,13 +150,13 @@ func ParseConfig(content []byte) (Config, error) {
 	if *f.err != nil {
 		return Config{}, *f.err
 	}
+	readRoPE(f, &c, d.ropeTheta)
 	if c.Heads%c.KVHeads != 0 {
 		f.fail(ErrConfig, "num_key_value_heads", "%d does not divide %d attention heads", c.KVHeads, c.Heads)
 	}
 	if c.HeadDim%2 != 0 {
 		f.fail(ErrConfig, "head_dim", "%d is odd, rotary positions need pairs", c.HeadDim)
 	}
-	readRoPE(f, &c, d.ropeTheta)
 	c.MaxContext = c.RoPE.context(c.MaxContext)
 	return c, *f.err
 }

@@ -5,46 +5,55 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
-
-	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 // sampleBytes is how much of both ends of a weight file enters the digest: the
 // whole file would take seconds for a large model.
 const sampleBytes = 64 << 10
 
-// digest identifies a checkpoint: SHA-256 over config.json, tokenizer.json and the
-// weight index, which is each weight file's name, size, first and last 64 KiB, and
-// each tensor's name, type, shape and offset. Every part is preceded by its
-// length, so that no two checkpoints run together into the same bytes.
-func digest(files []File, set *safetensors.Set) (string, error) {
+// digest identifies a checkpoint: SHA-256 over what its weights say of themselves
+// and, for a folder, config.json and tokenizer.json. A GGUF file holds all that its
+// small files are made of, so those do not enter: another build may make them
+// otherwise.
+func digest(files []File, set weightSet) (string, error) {
 	h := sha256.New()
-	for _, name := range []string{ConfigName, TokenizerName} {
-		part(h, []byte(name))
-		part(h, find(files, name))
+	if _, whole := set.(fileSet); !whole {
+		for _, name := range []string{ConfigName, TokenizerName} {
+			part(h, []byte(name))
+			part(h, find(files, name))
+		}
 	}
-	for _, f := range set.Files() {
-		part(h, fmt.Appendf(nil, "%s %d", f.Name(), f.Size()))
+	if err := set.Fingerprint(h); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Fingerprint writes the weight index: each weight file's name, size, first and last
+// 64 KiB, and each tensor's name, type, shape and offset. Every part is preceded by
+// its length, so that no two checkpoints run together into the same bytes.
+func (s folderSet) Fingerprint(w io.Writer) error {
+	for _, f := range s.Files() {
+		part(w, fmt.Appendf(nil, "%s %d", f.Name(), f.Size()))
 		for _, t := range f.Tensors() {
-			part(h, fmt.Appendf(nil, "%q %s %v %d", t.Name, t.DType, t.Shape, t.Offset))
+			part(w, fmt.Appendf(nil, "%q %s %v %d", t.Name, t.DType, t.Shape, t.Offset))
 		}
 		n := min(sampleBytes, f.Size())
 		for _, at := range []int64{0, f.Size() - n} {
 			sample := make([]byte, n)
 			if _, err := io.ReadFull(io.NewSectionReader(f, at, n), sample); err != nil {
-				return "", fmt.Errorf("digest %s: %w", f.Name(), err)
+				return fmt.Errorf("digest %s: %w", f.Name(), err)
 			}
-			part(h, sample)
+			part(w, sample)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return nil
 }
 
-func part(h hash.Hash, content []byte) {
+func part(h io.Writer, content []byte) {
 	var n [8]byte
 	binary.LittleEndian.PutUint64(n[:], uint64(len(content)))
-	h.Write(n[:]) // a hash never fails
-	h.Write(content)
+	_, _ = h.Write(n[:]) // a hash never fails
+	_, _ = h.Write(content)
 }

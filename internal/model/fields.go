@@ -2,15 +2,15 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 )
 
-// fields reads a JSON object of a configuration file by name. The first error
-// sticks in err and later reads return zero values, so a reader checks once at
-// its end. A null counts as absent, as it does for the libraries that write
+// fields reads a JSON object of a configuration file by name. Errors stick in err
+// and wrong fields read as zero values, so a reader checks once at its end. A null counts as absent, as it does for the libraries that write
 // these files.
 type fields struct {
 	path string // "config.json" or "config.json: rope_scaling"
@@ -30,11 +30,33 @@ func parseFields(path string, content []byte) (fields, error) {
 	return f, nil
 }
 
-// fail keeps the first error.
+// fail adds an error; readers see that there is one.
 func (f fields) fail(kind error, name, format string, args ...any) {
-	if *f.err == nil {
-		*f.err = fmt.Errorf("read %s: %w: %s: %s", f.path, kind, name, fmt.Sprintf(format, args...))
+	err := fmt.Errorf("read %s: %w: %s: %s", f.path, kind, name, fmt.Sprintf(format, args...))
+	switch found := (*f.err).(type) { //nolint:errorlint // nothing wraps it here
+	case nil:
+		*f.err = failures{err}
+	case failures:
+		if !slices.ContainsFunc(found, func(e error) bool { return e.Error() == err.Error() }) {
+			*f.err = append(found, err)
+		}
 	}
+}
+
+// failures are the errors of one file. As an error it is the first of them; the
+// others are for those who want to know everything.
+type failures []error
+
+func (f failures) Error() string { return f[0].Error() }
+
+func (f failures) Unwrap() error { return f[0] }
+
+// each gives the single errors in err.
+func each(err error) []error {
+	if list := failures(nil); errors.As(err, &list) {
+		return list
+	}
+	return []error{err}
 }
 
 func (f fields) has(name string) bool {

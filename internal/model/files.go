@@ -31,7 +31,7 @@ type File struct {
 // readFiles reads those of the files that exist, in a fixed order.
 func readFiles(f folder) ([]File, error) {
 	var files []File
-	for _, name := range []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName} {
+	for _, name := range smallFiles() {
 		data, err := f.read(name, maxFile)
 		if err != nil {
 			return nil, err
@@ -39,10 +39,19 @@ func readFiles(f folder) ([]File, error) {
 		if data == nil {
 			continue
 		}
-		sum := sha256.Sum256(data)
-		files = append(files, File{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Data: data})
+		files = append(files, newFile(name, data))
 	}
 	return files, nil
+}
+
+// smallFiles are their names in a fixed order.
+func smallFiles() []string {
+	return []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName}
+}
+
+func newFile(name string, data []byte) File {
+	sum := sha256.Sum256(data)
+	return File{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Data: data}
 }
 
 // find returns the content of a file, nil when the checkpoint has no such file.

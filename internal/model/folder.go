@@ -95,3 +95,20 @@ func (f folder) read(name string, limit int64) ([]byte, error) {
 	}
 	return content, nil
 }
+
+const ggufExt = ".gguf"
+
+// ggufFiles lists the GGUF files of the folder in order of their names.
+func (f folder) ggufFiles() ([]string, error) {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.EqualFold(filepath.Ext(e.Name()), ggufExt) && !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}

@@ -31,6 +31,28 @@ func TestLinks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("shard outside", func(t *testing.T) {
+		s := tiny()
+		s.Shards = 2
+		dir, outside, name := write(t, s), t.TempDir(), "model-00002-of-00002.safetensors"
+		if err := os.Rename(filepath.Join(dir, name), filepath.Join(outside, name)); err != nil {
+			t.Fatal(err)
+		}
+		link(t, filepath.Join(outside, name), filepath.Join(dir, name))
+		if _, err := Open(dir, Options{}); !errors.Is(err, ErrOutside) || !strings.Contains(err.Error(), name) {
+			t.Errorf("err = %v, want ErrOutside", err)
+		}
+	})
+	t.Run("GGUF file outside", func(t *testing.T) {
+		dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "m.gguf")
+		if err := os.WriteFile(outside, []byte("GGUF"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		link(t, outside, filepath.Join(dir, "m.gguf"))
+		if _, err := Open(dir, Options{}); !errors.Is(err, ErrOutside) {
+			t.Errorf("err = %v, want ErrOutside", err)
+		}
+	})
 	t.Run("inside", func(t *testing.T) {
 		dir := write(t, tiny())
 		if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "w")); err != nil {
@@ -78,7 +100,7 @@ func TestLinks(t *testing.T) {
 			link(t, filepath.Join("..", "..", "blobs", filepath.Base(blob)), filepath.Join(snapshot, e.Name()))
 		}
 		m := mustOpen(t, snapshot)
-		if names := m.set.Files(); names[0].Name() != "model-00001-of-00002.safetensors" {
+		if names := m.set.(folderSet).Files(); names[0].Name() != "model-00001-of-00002.safetensors" {
 			t.Errorf("first shard is called %q", names[0].Name())
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
@@ -217,7 +218,7 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("file in place of the folder", func(t *testing.T) {
 		dir := write(t, tiny())
-		if _, err := Open(filepath.Join(dir, "config.json"), Options{}); err == nil || !strings.Contains(err.Error(), "not a folder") {
+		if _, err := Open(filepath.Join(dir, "config.json"), Options{}); !errors.Is(err, gguf.ErrFormat) || !strings.Contains(err.Error(), "not a folder") {
 			t.Errorf("err = %v, want not a folder", err)
 		}
 	})
@@ -236,7 +237,7 @@ func TestExtraTensorsWarn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if got := log.String(); !strings.Contains(got, "count=1") || !strings.Contains(got, "model.layers.9.extra") {
+	if got := log.String(); !strings.Contains(got, "1 tensors are not used") || !strings.Contains(got, "model.layers.9.extra") {
 		t.Errorf("log = %q", got)
 	}
 }

@@ -1,7 +1,8 @@
 // Package modeltest makes checkpoints with random weights for tests.
 //
 // Start with [Generate]. The generator itself is [model.Synthetic], which commands
-// use; this package ties it to a test's temporary folder.
+// use; this package ties it to a test's temporary folder. [GGUF] writes a checkpoint
+// as a GGUF file, with tables of its own, so that reading it back proves something.
 //
 // It owns nothing and does not open what it writes.
 package modeltest
@@ -29,16 +30,7 @@ func Generate(t testing.TB, spec Spec) (dir string) {
 // Open generates a checkpoint and opens it until the end of the test.
 func Open(t testing.TB, spec Spec) *model.Model {
 	t.Helper()
-	m, err := model.Open(Generate(t, spec), model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
+	return open(t, Generate(t, spec))
 }
 
 // Families gives a small checkpoint of every family, by name, some in more than one

@@ -7,7 +7,7 @@
 // A [File] owns its mapping and its open file until Close; the tensors' Data
 // point into the mapping and die with it. Everything may be read by many
 // goroutines at once. A file that shrinks under its mapping makes reads fault:
-// [File.CheckSize] tells whether that happened.
+// its CheckSize tells whether that happened.
 //
 // The reader refuses every malformed header by name rather than guessing, because
 // encoding/json alone accepts several of them. It converts nothing: it hands out

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"sync"
+
+	"github.com/dynctl/dynctl/internal/model/mapped"
 )
 
-// ErrChanged is returned when a mapped file no longer has the size it was mapped
-// with. Its tensors must not be read any more.
-var ErrChanged = errors.New("file changed under its mapping")
+// ErrChanged is [mapped.ErrChanged].
+var ErrChanged = mapped.ErrChanged
 
 // Tensor is one mapped tensor, row-major and little-endian. Data need not be
 // aligned: old files start their data at any byte.
@@ -29,16 +28,9 @@ type Tensor struct {
 
 // File is one mapped weight file.
 type File struct {
-	name     string // base name
-	file     *os.File
-	size     int64
-	mapping  []byte
-	unmap    func() error
+	*mapped.File
 	tensors  []Tensor
 	metadata map[string]string
-
-	closeOnce sync.Once
-	closeErr  error
 }
 
 // Open maps the file and checks its header completely. Errors name the file by
@@ -52,48 +44,39 @@ func Open(path string) (*File, error) {
 }
 
 func open(path string) (_ *File, err error) {
-	// Looked at before it is opened: opening a named pipe would block.
-	info, err := os.Stat(path)
+	file, err := mapped.Open(path)
+	if errors.Is(err, mapped.ErrNotRegular) {
+		return nil, badf("%w", err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, badf("not a regular file")
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	f := &File{name: filepath.Base(path), file: file}
+	f := &File{File: file}
 	defer func() {
 		if err != nil {
 			_ = f.Close()
 		}
 	}()
-	if info, err = file.Stat(); err != nil {
-		return nil, err
-	}
-	f.size = info.Size()
-
-	header, err := readHeader(file, f.size)
+	header, err := readHeader(file, f.Size())
 	if err != nil {
 		return nil, err
 	}
 	dataStart := 8 + int64(len(header))
-	entries, metadata, err := ParseHeader(header, f.size-dataStart)
+	entries, metadata, err := ParseHeader(header, f.Size()-dataStart)
 	if err != nil {
 		return nil, err
 	}
-	if f.mapping, f.unmap, err = mapFile(file, f.size); err != nil {
-		return nil, fmt.Errorf("map: %w", err)
+	data, err := file.Map()
+	if err != nil {
+		return nil, err
 	}
 	f.metadata = metadata
-	data := f.mapping[dataStart:]
+	data = data[dataStart:]
 	f.tensors = make([]Tensor, len(entries))
 	for i, e := range entries {
 		f.tensors[i] = Tensor{
 			Name: e.Name, DType: e.DType, Shape: e.Shape,
-			Data: data[e.Begin:e.End:e.End], File: f.name, Offset: e.Begin,
+			Data: data[e.Begin:e.End:e.End], File: f.Name(), Offset: e.Begin,
 		}
 	}
 	return f, f.CheckSize()
@@ -101,7 +84,7 @@ func open(path string) (_ *File, err error) {
 
 // readHeader reads the header with plain reads, so that a file that shrinks
 // meanwhile is an error and not a fault.
-func readHeader(file *os.File, size int64) ([]byte, error) {
+func readHeader(file io.ReaderAt, size int64) ([]byte, error) {
 	if size < 8 {
 		return nil, badf("file has %d bytes, fewer than 8", size)
 	}
@@ -128,39 +111,3 @@ func (f *File) Tensors() []Tensor { return f.tensors }
 
 // Metadata is the header's free-form text, nil when it has none.
 func (f *File) Metadata() map[string]string { return f.metadata }
-
-// Name is the base name of the file.
-func (f *File) Name() string { return f.name }
-
-// Size is the size of the file in bytes when it was mapped.
-func (f *File) Size() int64 { return f.size }
-
-// ReadAt reads from the file itself, header included, so that a file that shrank
-// is an error and not a fault.
-func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
-
-// CheckSize returns [ErrChanged] when the file no longer has the size it was
-// mapped with.
-func (f *File) CheckSize() error {
-	info, err := f.file.Stat()
-	if err != nil {
-		return fmt.Errorf("check %s: %w", f.name, err)
-	}
-	if info.Size() != f.size {
-		return fmt.Errorf("check %s: %w: %d bytes when mapped, %d now", f.name, ErrChanged, f.size, info.Size())
-	}
-	return nil
-}
-
-// Close unmaps and closes the file. No tensor may be read afterwards.
-func (f *File) Close() error {
-	f.closeOnce.Do(func() {
-		var unmapErr error
-		if f.unmap != nil {
-			unmapErr = f.unmap()
-		}
-		f.closeErr = errors.Join(unmapErr, f.file.Close())
-		f.mapping, f.tensors = nil, nil
-	})
-	return f.closeErr
-}

@@ -91,7 +91,7 @@ func openShards(names []string, resolve func(string) (string, error)) (_ *Set, e
 			return nil, fmt.Errorf("open %s: %w", name, err)
 		}
 		set.files = append(set.files, file)
-		file.name = name // a link's target may be called otherwise
+		file.Rename(name) // a link's target may be called otherwise
 		for i := range file.tensors {
 			t := &file.tensors[i]
 			t.File = name

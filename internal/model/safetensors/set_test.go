@@ -124,6 +124,25 @@ func TestOpenSetRefuses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("index is a folder", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, IndexName), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenSet(dir, nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("err = %v, want ErrFormat", err)
+		}
+	})
+	t.Run("index over the limit", func(t *testing.T) {
+		dir := t.TempDir()
+		path := writeFile(t, dir, IndexName, []byte("{}"))
+		if err := os.Truncate(path, maxIndex+1); err != nil { // a hole: nothing is written
+			t.Fatal(err)
+		}
+		if _, err := OpenSet(dir, nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "at most") {
+			t.Errorf("err = %v, want ErrFormat", err)
+		}
+	})
 	t.Run("no weights", func(t *testing.T) {
 		if _, err := OpenSet(t.TempDir(), nil); !errors.Is(err, ErrNoWeights) {
 			t.Errorf("err = %v, want ErrNoWeights", err)

@@ -1,0 +1,201 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/model/gguf"
+	"github.com/dynctl/dynctl/internal/model/ggufmodel"
+	"github.com/dynctl/dynctl/internal/model/ggufvocab"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
+)
+
+// Open reads and checks the checkpoint at path: a folder with config.json, the small
+// files beside it, and safetensors weights; or a GGUF file; or a folder without
+// safetensors that holds exactly one GGUF file. The weights are mapped. Nothing is
+// left open when it fails. Errors name the file and the field or tensor; they match
+// [ErrConfig], [ErrUnsupported], [ErrWeights], [ErrOutside],
+// [safetensors.ErrFormat], [safetensors.ErrNoWeights] or [gguf.ErrFormat].
+func Open(path string, opts Options) (*Model, error) {
+	m, problems := Examine(path, opts)
+	if len(problems) > 0 {
+		_ = m.Close()
+		return nil, fmt.Errorf("open model %s: %w", path, problems[0])
+	}
+	return m, nil
+}
+
+// Examine opens a checkpoint as far as that is possible and returns everything that
+// is wrong with it; the first problem is the error of [Open]. The model is never nil
+// and must be closed. With problems it serves to be described: what could not be
+// read is zero, and its weights must not be used.
+func Examine(path string, opts Options) (*Model, []error) {
+	m := &Model{dir: path, places: map[roleKey]place{}, wanted: map[string]bool{}}
+	problems := m.examine(path)
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	for _, w := range m.warnings {
+		log.Warn("model has oddities", "model", m.dir, "detail", w)
+	}
+	return m, problems
+}
+
+func (m *Model) examine(path string) (problems []error) {
+	f, file, err := locate(path)
+	if err != nil {
+		return []error{err}
+	}
+	if file != "" {
+		problems = m.openFile(file)
+	} else {
+		problems = m.openFolder(f)
+	}
+	if m.set == nil {
+		return problems
+	}
+	m.warnings = append(m.warnings, m.set.Warnings()...)
+	if m.config.Layers > 0 { // it could be read
+		problems = append(problems, m.checkTensors()...)
+	}
+	if m.digest, err = digest(m.files, m.set); err != nil {
+		problems = append(problems, err)
+	}
+	if err := m.Check(); err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// openFolder reads a folder of safetensors.
+func (m *Model) openFolder(f folder) (problems []error) {
+	m.dir, m.format = f.dir, "safetensors"
+	var err error
+	if m.files, err = readFiles(f); err != nil {
+		problems = append(problems, err)
+	} else {
+		problems = m.readConfig()
+	}
+	set, err := safetensors.OpenSet(f.dir, f.resolve)
+	if err != nil {
+		return append(problems, err)
+	}
+	m.set = folderSet{set}
+	return problems
+}
+
+// openFile reads a GGUF file.
+func (m *Model) openFile(path string) (problems []error) {
+	m.dir = path
+	c, err := ggufmodel.Open(path)
+	if err != nil {
+		return []error{err}
+	}
+	m.format = fmt.Sprintf("gguf v%d", c.Version())
+	m.set = fileSet{c}
+	for _, name := range smallFiles() {
+		if data, ok := c.Files()[name]; ok {
+			m.files = append(m.files, newFile(name, data))
+		}
+	}
+	for _, err := range c.Problems() {
+		kind := ErrConfig
+		if errors.Is(err, ggufmodel.ErrUnsupported) || errors.Is(err, ggufvocab.ErrUnknown) {
+			kind = ErrUnsupported
+		}
+		problems = append(problems, fmt.Errorf("read %s: %w: %w", filepath.Base(path), kind, err))
+	}
+	if find(m.files, ConfigName) == nil {
+		return problems
+	}
+	more := m.readConfig()
+	if len(problems) > 0 {
+		return problems // the others are consequences
+	}
+	for _, err := range more {
+		problems = append(problems, fmt.Errorf("read %s: %w", filepath.Base(path), err))
+	}
+	return problems
+}
+
+// readConfig reads everything that is not weights.
+func (m *Model) readConfig() []error {
+	content := find(m.files, ConfigName)
+	if content == nil {
+		return []error{fmt.Errorf("read %s: %w: missing", ConfigName, ErrConfig)}
+	}
+	config, err := ParseConfig(content)
+	if err != nil {
+		return each(err)
+	}
+	m.config = config
+	var problems []error
+	if m.eos, err = readEOS(m.files, m.config.Vocab); err != nil {
+		problems = append(problems, each(err)...)
+	}
+	if m.tokenLimit, err = readTokenLimit(find(m.files, TokenizerName), m.config.Vocab); err != nil {
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// locate finds out what there is at a path: a folder of safetensors, or a GGUF file,
+// whose path is given then.
+func locate(path string) (f folder, file string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return folder{}, "", err
+	}
+	if !info.IsDir() {
+		if !isGGUF(path, info) {
+			return folder{}, "", fmt.Errorf("%w: %s is not a folder and not a GGUF file; name the folder of the model", gguf.ErrFormat, path)
+		}
+		if file, err = filepath.Abs(path); err == nil {
+			file, err = filepath.EvalSymlinks(file)
+		}
+		return folder{}, file, err
+	}
+	if f, err = openFolder(path); err != nil {
+		return f, "", err
+	}
+	for _, name := range []string{safetensors.SingleName, safetensors.IndexName} {
+		if _, err := f.resolve(name); !errors.Is(err, fs.ErrNotExist) {
+			return f, "", nil // whoever opens it tells what is wrong
+		}
+	}
+	names, err := f.ggufFiles()
+	switch {
+	case err != nil || len(names) == 0:
+		return f, "", err
+	case len(names) > 1:
+		return f, "", fmt.Errorf("%w: the folder has %d GGUF files; name one of them: %s", gguf.ErrFormat, len(names), strings.Join(names[:2], ", "))
+	}
+	file, err = f.resolve(names[0])
+	return f, file, err
+}
+
+// isGGUF goes by a file's name, or by how it starts: in a cache files are named by
+// their hashes.
+func isGGUF(path string, info fs.FileInfo) bool {
+	if strings.EqualFold(filepath.Ext(path), ggufExt) {
+		return true
+	}
+	if !info.Mode().IsRegular() {
+		return false
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return true // whoever opens it tells why
+	}
+	defer file.Close()
+	var magic [4]byte
+	_, err = io.ReadFull(file, magic[:])
+	return err == nil && string(magic[:]) == "GGUF"
+}

@@ -1,0 +1,96 @@
+package mapped
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+var (
+	// ErrChanged is returned when a mapped file no longer has the size it was
+	// opened with. Its bytes must not be read any more.
+	ErrChanged = errors.New("file changed under its mapping")
+	// ErrNotRegular is returned for folders, pipes and devices.
+	ErrNotRegular = errors.New("not a regular file")
+)
+
+// File is one open file.
+type File struct {
+	name  string // base name
+	file  *os.File
+	size  int64
+	unmap func() error
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens a regular file and remembers its size.
+func Open(path string) (*File, error) {
+	// Looked at before it is opened: opening a named pipe would block.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, ErrNotRegular
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err = file.Stat(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &File{name: filepath.Base(path), file: file, size: info.Size()}, nil
+}
+
+// Map maps the whole file, which must not be empty. It may be called once.
+func (f *File) Map() (data []byte, err error) {
+	if data, f.unmap, err = mapFile(f.file, f.size); err != nil {
+		return nil, fmt.Errorf("map: %w", err)
+	}
+	return data, nil
+}
+
+// Name is the base name of the file.
+func (f *File) Name() string { return f.name }
+
+// Rename sets the name that errors and Name give: a link's target may be called
+// otherwise than the link.
+func (f *File) Rename(name string) { f.name = name }
+
+// Size is the size of the file in bytes when it was opened.
+func (f *File) Size() int64 { return f.size }
+
+// ReadAt reads from the file itself, so that a file that shrank is an error and
+// not a fault.
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
+
+// CheckSize returns [ErrChanged] when the file no longer has the size it was
+// opened with.
+func (f *File) CheckSize() error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return fmt.Errorf("check %s: %w", f.name, err)
+	}
+	if info.Size() != f.size {
+		return fmt.Errorf("check %s: %w: %d bytes when mapped, %d now", f.name, ErrChanged, f.size, info.Size())
+	}
+	return nil
+}
+
+// Close unmaps and closes the file; it may be called twice. Nothing of the mapping
+// may be read afterwards.
+func (f *File) Close() error {
+	f.closeOnce.Do(func() {
+		var unmapErr error
+		if f.unmap != nil {
+			unmapErr = f.unmap()
+		}
+		f.closeErr = errors.Join(unmapErr, f.file.Close())
+	})
+	return f.closeErr
+}

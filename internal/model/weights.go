@@ -1,0 +1,126 @@
+package model
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/dynctl/dynctl/internal/model/ggufmodel"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
+)
+
+// weightSet is the weights of a checkpoint under their names in a Hugging Face
+// folder, whatever they are kept in.
+type weightSet interface {
+	// Lookup describes a tensor; Data may be missing.
+	Lookup(name string) (Tensor, bool)
+	// Tensor gives it with its data.
+	Tensor(name string) (Tensor, bool)
+	Names() []string
+	// Stored is what a tensor is in its file.
+	Stored(name string) (dtype string, bytes int64)
+	// CopiedBytes is what it takes beside the mapping.
+	CopiedBytes(name string) int64
+	// Types lists the types that can be computed with, for errors.
+	Types() string
+	// Bytes is the size of all files.
+	Bytes() int64
+	Warnings() []string
+	// Fingerprint writes what identifies the weights.
+	Fingerprint(w io.Writer) error
+	CheckSize() error
+	Close() error
+}
+
+// fileSet is the weights of a GGUF file.
+type fileSet struct{ *ggufmodel.Checkpoint }
+
+func (fileSet) Types() string { return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K" }
+
+// folderSet is the weights of a folder of safetensors.
+type folderSet struct{ *safetensors.Set }
+
+func (folderSet) Types() string { return "F32, F16, BF16" }
+
+func (s folderSet) Lookup(name string) (Tensor, bool) { return s.Tensor(name) }
+
+func (s folderSet) Stored(name string) (dtype string, bytes int64) {
+	t, _ := s.Tensor(name)
+	return string(t.DType), int64(len(t.Data))
+}
+
+func (folderSet) CopiedBytes(string) int64 { return 0 }
+
+func (s folderSet) Bytes() int64 {
+	var n int64
+	for _, f := range s.Files() {
+		n += f.Size()
+	}
+	return n
+}
+
+// TensorInfo describes a tensor of a checkpoint.
+type TensorInfo struct {
+	Tensor        // without Data
+	Stored string // its type in the file; Type is what engines get
+	Bytes  int64  // in the file
+	Used   bool   // the configuration asks for it
+}
+
+// Inventory describes all tensors, used or not, in order of their names.
+func (m *Model) Inventory() []TensorInfo {
+	if m.set == nil {
+		return nil
+	}
+	var list []TensorInfo
+	for _, name := range m.set.Names() {
+		t, _ := m.set.Lookup(name)
+		t.Data = nil
+		stored, bytes := m.set.Stored(name)
+		list = append(list, TensorInfo{t, stored, bytes, m.wanted[name]})
+	}
+	return list
+}
+
+// Format is what the weights are kept in: "safetensors" or "gguf v3"; "" when that
+// could not be told.
+func (m *Model) Format() string { return m.format }
+
+// Warnings lists oddities that do not hinder loading.
+func (m *Model) Warnings() []string { return m.warnings }
+
+// WeightBytes is the size of all weight files.
+func (m *Model) WeightBytes() int64 {
+	if m.set == nil {
+		return 0
+	}
+	return m.set.Bytes()
+}
+
+// CopiedBytes is the memory that the weights take beside their mapped files once all
+// of them were read: quantized weights are kept as float32, four bytes each, until
+// the model is closed. It is 0 for safetensors.
+func (m *Model) CopiedBytes() int64 {
+	var n int64
+	for name := range m.wanted {
+		n += m.set.CopiedBytes(name)
+	}
+	return n
+}
+
+// Check returns [safetensors.ErrChanged] when a weight file no longer has the size
+// it was mapped with.
+func (m *Model) Check() error {
+	if m.set == nil {
+		return fmt.Errorf("%w: there are none", ErrWeights)
+	}
+	return m.set.CheckSize()
+}
+
+// Close unmaps the weights; it may be called twice. No tensor may be read
+// afterwards.
+func (m *Model) Close() error {
+	if m.set == nil {
+		return nil
+	}
+	return m.set.Close()
+}
