@@ -134,7 +134,7 @@ func (n *node) mergeProperties(o *node) error {
 			continue
 		}
 		for _, v := range p.all {
-			if !slices.ContainsFunc(have.all, func(h *value) bool { return h.String() == v.String() }) {
+			if !slices.Contains(have.all, v) {
 				have.all = append(have.all, v)
 			}
 		}
@@ -173,17 +173,27 @@ func (n *node) mergeEnum(o *node) error {
 		n.enum, n.listed = o.enum, o.listed
 		return nil
 	}
-	var both []*value
-	for _, v := range n.enum {
-		if slices.ContainsFunc(o.enum, func(w *value) bool { return v.same() == w.same() }) {
-			both = append(both, v)
-		}
-	}
+	both := common(n.enum, o.enum)
 	if len(both) == 0 {
 		return impossible(o.listed, "no value is in this list and in that of %s", n.listed.path())
 	}
 	n.enum = both
 	return nil
+}
+
+// common are the values of a that are in b too.
+func common(a, b []*value) []*value {
+	in := make(map[string]bool, len(b))
+	for _, v := range b {
+		in[v.same()] = true
+	}
+	var both []*value
+	for _, v := range a {
+		if in[v.same()] {
+			both = append(both, v)
+		}
+	}
+	return both
 }
 
 // one takes over a keyword that cannot be combined with another value of itself.

@@ -8,11 +8,17 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
+// maxMembers bounds the properties of one object.
+const maxMembers = 5_000
+
 func objectKeyword(n *node, name string, v *value) error {
 	switch name {
 	case "properties":
 		if v.kind != kindObject {
 			return refuse(v, "must be an object, not %s", v.kind)
+		}
+		if len(v.members) > maxMembers {
+			return refuse(v, "more than %d properties", maxMembers)
 		}
 		for _, m := range v.members {
 			n.properties = append(n.properties, property{m.name, []*value{m.v}})
@@ -20,6 +26,9 @@ func objectKeyword(n *node, name string, v *value) error {
 	case "required":
 		if v.kind != kindArray {
 			return refuse(v, "must be an array, not %s", v.kind)
+		}
+		if len(v.items) > maxMembers {
+			return refuse(v, "more than %d properties", maxMembers)
 		}
 		for _, item := range v.items {
 			if item.kind != kindString {
