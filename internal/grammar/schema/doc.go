@@ -19,8 +19,8 @@
 // Not supported are not, if, then, else, patternProperties, propertyNames,
 // minProperties, maxProperties, dependentRequired, dependentSchemas, uniqueItems,
 // contains, unevaluatedProperties, unevaluatedItems, anchors, references beyond the
-// document, a pattern together with lengths that it does not imply, and oneOf unless
-// it is clear from types, constants or required properties that no value fits two.
+// document, a pattern together with a format, and oneOf unless it is clear from
+// types, constants or required properties that no value fits two.
 //
 // A schema that cannot be satisfied, and one that asks for what is not supported, is
 // refused with an [Error] that says where. [Options.Lax] ignores the latter where
