@@ -16,11 +16,12 @@
 //   - A schema without type takes the types that its keywords are about.
 //   - Formats match the common form of what they name.
 //
-// Not supported are not, if, then, else, patternProperties, propertyNames,
-// minProperties, maxProperties, dependentRequired, dependentSchemas, uniqueItems,
-// contains, unevaluatedProperties, unevaluatedItems, anchors, references beyond the
-// document, a pattern together with a format, and oneOf unless it is clear from
-// types, constants or required properties that no value fits two.
+// Not supported are: not, if, then, else; propertyNames, minProperties,
+// maxProperties, dependentRequired, dependentSchemas, unevaluatedProperties; more than
+// one pattern in patternProperties, or one beside declared properties; uniqueItems,
+// contains, unevaluatedItems; anchors and references beyond the document; pattern
+// together with format; oneOf unless it is clear from types, constants or required
+// properties that no value fits two.
 //
 // A schema that cannot be satisfied, and one that asks for what is not supported, is
 // refused with an [Error] that says where. [Options.Lax] ignores the latter where

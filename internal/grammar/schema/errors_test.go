@@ -31,7 +31,8 @@ func TestErrors(t *testing.T) {
 		{`{"type":"null","anyOf":[{"type":"string"},{"minimum":3,"maximum":2}]}`, "#/anyOf", "no alternative can be satisfied"},
 
 		{`{"$defs":{"a/b":{"not":{}}},"$ref":"#/$defs/a~1b"}`, "#/$defs/a~1b/not", "keyword not is not supported"},
-		{`{"properties":{"a":{"patternProperties":{"x":{}}}}}`, "#/properties/a/patternProperties", "not supported"},
+		{`{"properties":{"a":{"patternProperties":{"x":{},"y":{}}}}}`, "#/properties/a/patternProperties", "single pattern"},
+		{`{"patternProperties":{"x":{}},"properties":{"x":{}}}`, "#/patternProperties", "single pattern"},
 		{`{"uniqueItems":true}`, "#/uniqueItems", "not supported"},
 		{`{"minProperties":1}`, "#/minProperties", "not supported"},
 		{`{"if":{}}`, "#/if", "not supported"},

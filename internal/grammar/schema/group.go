@@ -138,7 +138,7 @@ func (c *compiler) excludesObject(a, b *node) bool {
 	for _, name := range a.required {
 		p, q := a.property(name), b.property(name)
 		if q == nil {
-			if b.additional != nil && isFalse(b.additional) && len(b.groups) == 0 {
+			if b.additional != nil && isFalse(b.additional) && len(b.groups) == 0 && b.patterns == nil {
 				return true
 			}
 			continue
@@ -154,7 +154,7 @@ func (c *compiler) excludesObject(a, b *node) bool {
 			return true
 		}
 	}
-	closed := len(a.groups) == 0 && (a.additional == nil && len(a.properties) > 0 || a.additional != nil && isFalse(a.additional))
+	closed := len(a.groups) == 0 && a.patterns == nil && (a.additional == nil && len(a.properties) > 0 || a.additional != nil && isFalse(a.additional))
 	for _, name := range b.required {
 		if closed && a.property(name) == nil && !slices.Contains(a.required, name) {
 			return true

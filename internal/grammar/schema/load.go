@@ -176,7 +176,19 @@ func (l *loader) keyword(n *node, name string, v *value) error {
 		if v.text == "0" {
 			return nil
 		}
-	case "patternProperties", "dependentRequired", "dependentSchemas":
+	case "patternProperties":
+		if v.kind != kindObject {
+			return refuse(v, "must be an object, not %s", v.kind)
+		}
+		if len(v.members) == 0 {
+			return nil
+		}
+		if len(v.members) == 1 || !l.lax {
+			n.about |= typeObject
+			n.patterns = v
+			return nil
+		}
+	case "dependentRequired", "dependentSchemas":
 		if v.kind == kindObject && len(v.members) == 0 {
 			return nil
 		}

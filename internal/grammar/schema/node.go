@@ -14,6 +14,7 @@ type node struct {
 	properties []property
 	required   []string
 	additional *value // nil: not given
+	patterns   *value // patternProperties, nil: not given
 
 	prefix             []*value
 	items              *value // nil: not given
@@ -114,6 +115,11 @@ func (n *node) merge(o *node) error {
 }
 
 func (n *node) mergeProperties(o *node) error {
+	if n.patterns == nil {
+		n.patterns = o.patterns
+	} else if o.patterns != nil {
+		return refuse(o.patterns, "combined with another patternProperties, at %s", n.patterns.path())
+	}
 	if n.about&o.about&typeObject != 0 {
 		for _, pair := range [...][2]*node{{n, o}, {o, n}} {
 			closed, other := pair[0], pair[1]

@@ -138,6 +138,8 @@ func TestAccepts(t *testing.T) {
 			[]string{`{}`, `{"a":1}`, `{"b":true,"a":1}`, `{"b":true,"c":1}`, `{"b":1}`, `{"a":1,}`}},
 		{`{"type":"object","properties":{"a":{}},"additionalProperties":{"type":"null"}}`,
 			[]string{`{}`, `{"a":[1]}`, `{"b":null,"c":null}`, `{"a":1,"ab":null,"":null}`}, []string{`{"b":1}`, `{"b":null,"a":1}`, `{"a":null,"a":1}`}},
+		{`{"type":"object","patternProperties":{"^x-[a-z]+$":{"type":"integer"}},"additionalProperties":false}`,
+			[]string{`{}`, `{"x-a":1,"x-b":2}`}, []string{`{"y":1}`, `{"x-a":null}`}},
 		{`{"type":"object","required":["z"]}`, []string{`{"z":1}`, `{"z":1,"y":[]}`}, []string{`{}`, `{"y":1}`}},
 		{`{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":3}`, []string{`[1,2]`, `[1, 2, 3]`}, []string{`[]`, `[1]`, `[1,2,3,4]`, `[1,"2"]`}},
 		{`{"prefixItems":[{"type":"string"},{"type":"integer"}],"items":{"type":"null"},"minItems":1}`,
