@@ -1,7 +1,9 @@
 package grammar
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -35,7 +37,7 @@ func walk(b *testing.B, g *Grammar, n int) []*Matcher {
 
 func benchmarkMask(b *testing.B, s Spec) {
 	g := compile(b, newCompiler(b, largeVocabulary(benchVocabulary)), s)
-	path := walk(b, g, 300)
+	path := walk(b, g, 400)
 	mask := make([]uint64, g.MaskLen())
 	for _, m := range path { // warm-up
 		if err := m.Mask(mask); err != nil {
@@ -55,6 +57,17 @@ func BenchmarkMaskJSONObject(b *testing.B) { benchmarkMask(b, Spec{Kind: KindJSO
 
 func BenchmarkMaskSchema(b *testing.B) {
 	benchmarkMask(b, Spec{Kind: KindJSONSchema, Text: benchSchema})
+}
+
+// BenchmarkMaskLengths has strings of many different greatest lengths.
+func BenchmarkMaskLengths(b *testing.B) {
+	var properties []string
+	for i := range 12 {
+		properties = append(properties, fmt.Sprintf(`"field%d":{"type":"string","minLength":%d,"maxLength":%d}`, i, 20+i, 200+90*i))
+	}
+	names := strings.Repeat(`"field%d",`, 12)
+	required := fmt.Sprintf(names[:len(names)-1], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+	benchmarkMask(b, Spec{Kind: KindJSONSchema, Text: `{"type":"object","properties":{` + strings.Join(properties, ",") + `},"required":[` + required + `]}`})
 }
 
 func BenchmarkMaskRegex(b *testing.B) {

@@ -76,7 +76,8 @@ func findProbe(tokens [][]byte) int {
 // Where every byte is a token by itself, a text can be continued from any byte. If
 // bytes of longer characters are missing, a token that ends inside a character
 // could not be continued: then only tokens of whole characters are used, and only
-// characters that are tokens by themselves.
+// characters that are tokens by themselves. Texts with other characters are taken out
+// of grammars.
 func spelling(all [][]byte) (tokens [][]byte, spellable []pda.Range) {
 	var single [256]bool
 	for _, b := range all {

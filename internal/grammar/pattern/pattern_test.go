@@ -56,7 +56,13 @@ func TestAgainstRegexp(t *testing.T) {
 		source, _ := translate(sample)
 		found := regexp.MustCompile(source)
 		full := regexp.MustCompile("^(?:" + source + ")$")
-		wholeRule, searchRule := rules.Add(whole), rules.Add(search)
+		low, high := r.IntN(4), r.IntN(7)-1
+		bounded, err := p.SearchBounded(plain, low, high)
+		if err != nil {
+			t.Errorf("%q: %v", sample, err)
+			continue
+		}
+		wholeRule, searchRule, boundedRule := rules.Add(whole), rules.Add(search), rules.Add(bounded)
 		least, most := p.Length()
 		for range 100 {
 			var text string
@@ -70,7 +76,11 @@ func TestAgainstRegexp(t *testing.T) {
 			if got != want {
 				t.Fatalf("%q in %q: %v, want %v", sample, text, got, want)
 			}
-			if n := len([]rune(text)); want && (n < least || most >= 0 && n > most) {
+			n := len([]rune(text))
+			if got, want := run(t, &rules, boundedRule, text), want && n >= low && (high < 0 || n <= high); got != want {
+				t.Fatalf("%q in %q of %d to %d characters: %v, want %v", sample, text, low, high, got, want)
+			}
+			if want && (n < least || most >= 0 && n > most) {
 				t.Fatalf("%q matches %q of %d characters, said %d to %d", sample, text, n, least, most)
 			}
 		}

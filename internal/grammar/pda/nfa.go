@@ -36,11 +36,12 @@ type builder struct {
 	number    map[RuleID]int32
 	queue     []RuleID
 	sizes     map[RuleID]int
+	repeats   map[string]*levels // by what is repeated
 	err       error
 }
 
 func buildNFA(src *Rules, root RuleID, spellable []Range, lim Limits) (*nfa, error) {
-	b := &builder{src: src, lim: lim, spellable: spellable, number: map[RuleID]int32{}, sizes: map[RuleID]int{}}
+	b := &builder{src: src, lim: lim, spellable: spellable, number: map[RuleID]int32{}, sizes: map[RuleID]int{}, repeats: map[string]*levels{}}
 	b.rule(root)
 	for i := 0; i < len(b.queue) && b.err == nil; i++ {
 		first := int32(len(b.states))

@@ -259,6 +259,24 @@ func TestLargeCounts(t *testing.T) {
 	}
 }
 
+// TestSharedCounts: repetitions of the same differ in a few states only.
+func TestSharedCounts(t *testing.T) {
+	var rules Rules
+	char := func() Expr { return Alt(Set(Range{'a', 'z'}, Range{'é', '€'}), Text("\\n")) }
+	states := func(e Expr) int {
+		a, err := Compile(&rules, rules.Add(e), nil, DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.States()
+	}
+	one := states(Seq(Repeat(char(), 0, 900), Text("0")))
+	both := states(Alt(Seq(Repeat(char(), 0, 900), Text("0")), Seq(Text("1"), Repeat(char(), 7, 901), Text("0"))))
+	if both > one+one/2 {
+		t.Errorf("%d states, one alone takes %d", both, one)
+	}
+}
+
 func TestUTF8(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	border := []rune{0, 1, 0x7F, 0x80, 0x7FF, 0x800, 0xFFF, 0x1000, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x3FFFF, 0x40000, 0x10FFFF}

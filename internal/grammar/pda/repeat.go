@@ -1,5 +1,10 @@
 package pda
 
+import (
+	"fmt"
+	"strconv"
+)
+
 const (
 	flatRepeat  = 512 // states up to which a repetition is written out
 	repeatBase  = 16  // copies per level beyond that
@@ -21,10 +26,7 @@ func (b *builder) repeat(r *repeat, from, to int32) {
 		b.flat(r.e, least, most, from, to)
 		return
 	}
-	l := levels{b: b, exact: []Expr{r.e}, below: []Expr{Empty()}}
-	if size > repeatLarge {
-		l.exact[0] = Ref(b.src.Add(r.e))
-	}
+	l := b.levels(r.e, size)
 	rest := Expr(&repeat{l.exact[0], 0, -1})
 	if most >= 0 {
 		rest = l.atMost(most - least)
@@ -64,7 +66,61 @@ func (b *builder) flat(e Expr, least, most int, from, to int32) {
 	b.eps(from, to)
 }
 
-// levels holds the rules of one repetition.
+// levels returns the rules for repeating e. Repetitions of equal expressions share
+// them, whatever their counts: their states have the same token masks.
+func (b *builder) levels(e Expr, size int) *levels {
+	key := ""
+	if size <= repeatLarge {
+		key = string(appendKey(nil, e))
+		if l, ok := b.repeats[key]; ok {
+			return l
+		}
+	}
+	l := &levels{b: b, exact: []Expr{e}, below: []Expr{Empty()}}
+	if size > repeatLarge {
+		l.exact[0] = Ref(b.src.Add(e))
+		return l
+	}
+	b.repeats[key] = l
+	return l
+}
+
+// appendKey writes an expression so that equal text is the same expression.
+func appendKey(b []byte, e Expr) []byte {
+	list := func(open byte, parts []Expr) {
+		b = append(b, open)
+		for _, p := range parts {
+			b = appendKey(b, p)
+		}
+		b = append(b, ')')
+	}
+	switch e := e.(type) {
+	case literal:
+		b = strconv.AppendQuote(b, string(e))
+	case runeSet:
+		b = append(b, '[')
+		for _, r := range e {
+			b = fmt.Appendf(b, "%x-%x,", r.Lo, r.Hi)
+		}
+	case seq:
+		list('(', e)
+	case alt:
+		list('|', e)
+	case *repeat:
+		b = appendKey(fmt.Appendf(b, "{%d,%d", e.min, e.max), e.e)
+	case ref:
+		b = fmt.Appendf(b, "R%d,", e)
+	case *Graph:
+		b = fmt.Appendf(b, "G%d,%v", e.states, e.accept)
+		for _, edge := range e.edges {
+			b = appendKey(fmt.Appendf(b, "%d>%d", edge.from, edge.to), edge.e)
+		}
+		b = append(b, ';')
+	}
+	return b
+}
+
+// levels holds the rules of one repeated expression.
 type levels struct {
 	b     *builder
 	exact []Expr // exact[k] matches repeatBase^k copies

@@ -25,7 +25,7 @@ func newBase(rules *pda.Rules, o Options) *base {
 	b.blank = rules.Add(pda.Optional(pda.Alt(pda.Text(" "), pda.Seq(pda.Text("\n"), indent))))
 	b.value, b.object = rules.Declare(), rules.Declare()
 	b.str = rules.Add(pda.Seq(pda.Text(`"`), pda.Repeat(anyChar(), 0, -1), pda.Text(`"`)))
-	rules.Define(b.object, b.members(nil, pda.Ref(b.value), nil))
+	rules.Define(b.object, b.members(nil, otherKey(nil), pda.Ref(b.value)))
 	item := pda.Ref(b.value)
 	list := pda.Seq(item, pda.Repeat(pda.Seq(pda.Text(","), b.space(), item), 0, -1), b.space())
 	array := rules.Add(pda.Seq(pda.Text("["), pda.Alt(pda.Empty(), pda.Seq(b.space(), list)), pda.Text("]")))

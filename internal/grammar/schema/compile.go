@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"crypto/sha256"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/grammar/pda"
@@ -11,17 +12,23 @@ import (
 // share their rules.
 type compiler struct {
 	loader
-	base  *base
-	rules *pda.Rules
-	done  map[string]pda.RuleID
-	queue []pending
-	alts  int // alternatives made
+	base   *base
+	rules  *pda.Rules
+	done   map[[sha256.Size]byte]pda.RuleID // by the text of the schema
+	bytes  int                              // of all those texts
+	queue  []pending
+	alts   int              // alternatives made
+	looked map[*value]*node // see look
 }
 
 type pending struct {
 	id pda.RuleID
 	v  *value
 }
+
+// maxSchemaText bounds the text of all schemas that became rules, those that arise
+// from combining others included.
+const maxSchemaText = 64 << 20
 
 // maxAlternatives bounds what several anyOf multiply to.
 const maxAlternatives = 5_000
@@ -34,11 +41,14 @@ func Compile(text []byte, o Options) (*pda.Rules, pda.RuleID, error) {
 		return nil, 0, err
 	}
 	rules := &pda.Rules{}
-	c := &compiler{loader: loader{root: root, lax: o.Lax}, base: newBase(rules, o), rules: rules, done: map[string]pda.RuleID{}}
+	c := &compiler{loader: loader{root: root, lax: o.Lax}, base: newBase(rules, o), rules: rules, done: map[[sha256.Size]byte]pda.RuleID{}, looked: map[*value]*node{}}
 	start := c.rule(root)
 	for len(c.queue) > 0 {
 		next := c.queue[0]
 		c.queue = c.queue[1:]
+		if c.bytes > maxSchemaText {
+			return nil, 0, refuse(next.v, "combining schemas takes more than %d bytes of text", maxSchemaText)
+		}
 		e, err := c.schema(next.v)
 		if err != nil {
 			return nil, 0, err
@@ -56,7 +66,9 @@ func Object(o Options) (*pda.Rules, pda.RuleID, error) {
 
 // rule returns the rule of a schema, which is compiled later unless it was before.
 func (c *compiler) rule(v *value) pda.RuleID {
-	key := plainText(v)
+	text := plainText(v)
+	c.bytes += len(text)
+	key := sha256.Sum256([]byte(text))
 	id, ok := c.done[key]
 	if !ok {
 		id = c.rules.Declare()

@@ -16,6 +16,13 @@
 //   - A schema without type takes the types that its keywords are about.
 //   - Formats match the common form of what they name.
 //
+// Not supported are: not, if, then, else; propertyNames, minProperties,
+// maxProperties, dependentRequired, dependentSchemas, unevaluatedProperties; more than
+// one pattern in patternProperties, or one beside declared properties; uniqueItems,
+// contains, unevaluatedItems; anchors and references beyond the document; pattern
+// together with format; oneOf unless it is clear from types, constants or required
+// properties that no value fits two.
+//
 // A schema that cannot be satisfied, and one that asks for what is not supported, is
 // refused with an [Error] that says where. [Options.Lax] ignores the latter where
 // that is possible; then the output need not be valid in that respect.

@@ -31,13 +31,14 @@ func TestErrors(t *testing.T) {
 		{`{"type":"null","anyOf":[{"type":"string"},{"minimum":3,"maximum":2}]}`, "#/anyOf", "no alternative can be satisfied"},
 
 		{`{"$defs":{"a/b":{"not":{}}},"$ref":"#/$defs/a~1b"}`, "#/$defs/a~1b/not", "keyword not is not supported"},
-		{`{"properties":{"a":{"patternProperties":{"x":{}}}}}`, "#/properties/a/patternProperties", "not supported"},
+		{`{"properties":{"a":{"patternProperties":{"x":{},"y":{}}}}}`, "#/properties/a/patternProperties", "single pattern"},
+		{`{"patternProperties":{"x":{}},"properties":{"x":{}}}`, "#/patternProperties", "single pattern"},
 		{`{"uniqueItems":true}`, "#/uniqueItems", "not supported"},
 		{`{"minProperties":1}`, "#/minProperties", "not supported"},
 		{`{"if":{}}`, "#/if", "not supported"},
 		{`{"format":"phone"}`, "#/format", `format "phone" is not supported`},
 		{`{"pattern":"(?=a)"}`, "#/pattern", "offset 0: lookahead is not supported"},
-		{`{"pattern":"^a*$","maxLength":5}`, "#/pattern", "only supported if"},
+		{`{"pattern":"(ab|c){900}x*","maxLength":5000}`, "#/pattern", "more than 20000 states"},
 		{`{"pattern":"a","format":"date"}`, "#/pattern", "pattern together with format"},
 		{`{"oneOf":[{"type":"integer"},{"type":"number"}]}`, "#/oneOf", "use anyOf"},
 		{`{"oneOf":[{"properties":{"a":{}}},{"type":"string"}]}`, "#/oneOf", "use anyOf"},
@@ -127,11 +128,31 @@ func hostile() map[string]string {
 		"product of groups":   `{"allOf":[` + strings.TrimSuffix(strings.Repeat(group+",", 20), ",") + `]}`,
 		"growing conjunction": `{"$defs":{"a":{"properties":{"x":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]}}},"b":{"properties":{"x":{"allOf":[{"$ref":"#/$defs/b"},{"$ref":"#/$defs/a"},{"$ref":"#/$defs/c"}]}}},"c":{"properties":{"x":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/c"}]}}}},"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]}`,
 		"recursive group":     `{"$defs":{"a":{"required":["x"],"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}`,
+		"long unions":         `{"oneOf":[` + union(180) + `]}`,
+		"enums":               `{"allOf":[{"enum":[` + numbers(9000) + `]},{"enum":[` + numbers(9000) + `]}]}`,
+		"conjunctions":        `{"allOf":[` + strings.TrimSuffix(strings.Repeat(`{"properties":{"a":{"minimum":1},"b":{},"c":{}}},`, 2000), ",") + `]}`,
+		"required":            `{"required":[` + strings.TrimSuffix(strings.Repeat(`"a",`, 40_000), ",") + `]}`,
 		"pattern":             `{"pattern":"(a|b)*a(a|b){300}(\\pL{50}|\\pN{90}){9}"}`,
 		"patterns":            `{"pattern":"((((x{0,9}){0,9}){0,9})y*){0,9}$"}`,
 		"multiples":           `{"type":"number","multipleOf":0.00019997,"minimum":-1e60,"maximum":1e60}`,
 		"long digits":         `{"type":"number","minimum":-` + strings.Repeat("7", 60) + `.` + strings.Repeat("3", 60) + `}`,
 	}
+}
+
+func union(n int) string {
+	var alts []string
+	for i := range n {
+		alts = append(alts, `{"type":"object","properties":{"kind":{"const":`+strconv.Itoa(i)+`}},"required":["kind"]}`)
+	}
+	return strings.Join(alts, ",")
+}
+
+func numbers(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, strconv.Itoa(i*7919))
+	}
+	return strings.Join(all, ",")
 }
 
 // TestHostile bounds the cost: the limits are far above what was measured, they only

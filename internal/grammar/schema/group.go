@@ -23,7 +23,7 @@ func (c *compiler) group(n *node) (pda.Expr, error) {
 		o, err := c.load(alt)
 		m := rest.clone()
 		if err == nil {
-			err = m.merge(o)
+			err = c.merge(m, o)
 		}
 		if err == nil {
 			err = m.check()
@@ -112,9 +112,7 @@ func (c *compiler) exclusive(g group, nodes []*node) error {
 // excludes reports whether it is clear that no value generated for a is valid for b.
 func (c *compiler) excludes(a, b *node) bool {
 	if a.enum != nil && b.enum != nil {
-		return !slices.ContainsFunc(a.enum, func(v *value) bool {
-			return slices.ContainsFunc(b.enum, func(w *value) bool { return v.same() == w.same() })
-		})
+		return len(common(a.enum, b.enum)) == 0
 	}
 	types := a.types()
 	if len(a.groups) > 0 {
@@ -140,7 +138,7 @@ func (c *compiler) excludesObject(a, b *node) bool {
 	for _, name := range a.required {
 		p, q := a.property(name), b.property(name)
 		if q == nil {
-			if b.additional != nil && isFalse(b.additional) && len(b.groups) == 0 {
+			if b.additional != nil && isFalse(b.additional) && len(b.groups) == 0 && b.patterns == nil {
 				return true
 			}
 			continue
@@ -148,25 +146,35 @@ func (c *compiler) excludesObject(a, b *node) bool {
 		if p == nil {
 			continue
 		}
-		x, err := c.load(together(p.all))
-		if err != nil {
-			continue
-		}
-		y, err := c.load(together(q.all))
-		if err != nil {
+		x, y := c.look(p.all), c.look(q.all)
+		if x == nil || y == nil {
 			continue
 		}
 		if x.enum != nil && y.enum != nil && c.excludes(x, y) || x.explicit&y.explicit == 0 {
 			return true
 		}
 	}
-	closed := len(a.groups) == 0 && (a.additional == nil && len(a.properties) > 0 || a.additional != nil && isFalse(a.additional))
+	closed := len(a.groups) == 0 && a.patterns == nil && (a.additional == nil && len(a.properties) > 0 || a.additional != nil && isFalse(a.additional))
 	for _, name := range b.required {
 		if closed && a.property(name) == nil && !slices.Contains(a.required, name) {
 			return true
 		}
 	}
 	return false
+}
+
+// look loads the schema of a property, nil if that fails.
+func (c *compiler) look(all []*value) *node {
+	if len(all) > 1 {
+		n, _ := c.load(together(all))
+		return n
+	}
+	n, ok := c.looked[all[0]]
+	if !ok {
+		n, _ = c.load(all[0])
+		c.looked[all[0]] = n
+	}
+	return n
 }
 
 // together is a schema that asks all that several ask.

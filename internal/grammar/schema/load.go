@@ -28,12 +28,25 @@ type loader struct {
 	root   *value
 	lax    bool
 	loads  int
+	work   int
 	inside []*value // references being followed
 }
 
 // maxLoads bounds the schemas that are read, those that arise from combining others
 // included.
 const maxLoads = 20_000
+
+// maxWork bounds what combining schemas costs, in comparisons.
+const maxWork = 20_000_000
+
+// merge adds what o asks to n.
+func (l *loader) merge(n, o *node) error {
+	l.work += 1 + (len(n.properties)+1)*len(o.properties) + (len(n.required)+1)*len(o.required) + len(n.enum) + len(o.enum) + len(n.properties)
+	if l.work > maxWork {
+		return refuse(o.at, "combining this with other schemas takes too long")
+	}
+	return n.merge(o)
+}
 
 // load reads a schema with everything that it refers to and combines.
 func (l *loader) load(v *value) (*node, error) {
@@ -98,7 +111,7 @@ func (l *loader) combine(n *node, v *value) error {
 		if err != nil {
 			return err
 		}
-		if err := n.merge(o); err != nil {
+		if err := l.merge(n, o); err != nil {
 			return err
 		}
 	}
@@ -111,7 +124,7 @@ func (l *loader) combine(n *node, v *value) error {
 		if err != nil {
 			return err
 		}
-		if err := n.merge(o); err != nil {
+		if err := l.merge(n, o); err != nil {
 			return err
 		}
 	}
@@ -163,7 +176,19 @@ func (l *loader) keyword(n *node, name string, v *value) error {
 		if v.text == "0" {
 			return nil
 		}
-	case "patternProperties", "dependentRequired", "dependentSchemas":
+	case "patternProperties":
+		if v.kind != kindObject {
+			return refuse(v, "must be an object, not %s", v.kind)
+		}
+		if len(v.members) == 0 {
+			return nil
+		}
+		if len(v.members) == 1 || !l.lax {
+			n.about |= typeObject
+			n.patterns = v
+			return nil
+		}
+	case "dependentRequired", "dependentSchemas":
 		if v.kind == kindObject && len(v.members) == 0 {
 			return nil
 		}

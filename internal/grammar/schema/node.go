@@ -14,6 +14,7 @@ type node struct {
 	properties []property
 	required   []string
 	additional *value // nil: not given
+	patterns   *value // patternProperties, nil: not given
 
 	prefix             []*value
 	items              *value // nil: not given
@@ -114,6 +115,11 @@ func (n *node) merge(o *node) error {
 }
 
 func (n *node) mergeProperties(o *node) error {
+	if n.patterns == nil {
+		n.patterns = o.patterns
+	} else if o.patterns != nil {
+		return refuse(o.patterns, "combined with another patternProperties, at %s", n.patterns.path())
+	}
 	if n.about&o.about&typeObject != 0 {
 		for _, pair := range [...][2]*node{{n, o}, {o, n}} {
 			closed, other := pair[0], pair[1]
@@ -134,7 +140,7 @@ func (n *node) mergeProperties(o *node) error {
 			continue
 		}
 		for _, v := range p.all {
-			if !slices.ContainsFunc(have.all, func(h *value) bool { return h.String() == v.String() }) {
+			if !slices.Contains(have.all, v) {
 				have.all = append(have.all, v)
 			}
 		}
@@ -173,17 +179,27 @@ func (n *node) mergeEnum(o *node) error {
 		n.enum, n.listed = o.enum, o.listed
 		return nil
 	}
-	var both []*value
-	for _, v := range n.enum {
-		if slices.ContainsFunc(o.enum, func(w *value) bool { return v.same() == w.same() }) {
-			both = append(both, v)
-		}
-	}
+	both := common(n.enum, o.enum)
 	if len(both) == 0 {
 		return impossible(o.listed, "no value is in this list and in that of %s", n.listed.path())
 	}
 	n.enum = both
 	return nil
+}
+
+// common are the values of a that are in b too.
+func common(a, b []*value) []*value {
+	in := make(map[string]bool, len(b))
+	for _, v := range b {
+		in[v.same()] = true
+	}
+	var both []*value
+	for _, v := range a {
+		if in[v.same()] {
+			both = append(both, v)
+		}
+	}
+	return both
 }
 
 // one takes over a keyword that cannot be combined with another value of itself.

@@ -5,8 +5,12 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/dynctl/dynctl/internal/grammar/pattern"
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
+
+// maxMembers bounds the properties of one object.
+const maxMembers = 5_000
 
 func objectKeyword(n *node, name string, v *value) error {
 	switch name {
@@ -14,12 +18,18 @@ func objectKeyword(n *node, name string, v *value) error {
 		if v.kind != kindObject {
 			return refuse(v, "must be an object, not %s", v.kind)
 		}
+		if len(v.members) > maxMembers {
+			return refuse(v, "more than %d properties", maxMembers)
+		}
 		for _, m := range v.members {
 			n.properties = append(n.properties, property{m.name, []*value{m.v}})
 		}
 	case "required":
 		if v.kind != kindArray {
 			return refuse(v, "must be an array, not %s", v.kind)
+		}
+		if len(v.items) > maxMembers {
+			return refuse(v, "more than %d properties", maxMembers)
 		}
 		for _, item := range v.items {
 			if item.kind != kindString {
@@ -44,6 +54,9 @@ type entry struct {
 
 // object compiles the objects of a node.
 func (c *compiler) object(n *node) (pda.Expr, error) {
+	if n.patterns != nil {
+		return c.patterned(n)
+	}
 	required := make(map[string]bool, len(n.required))
 	for _, r := range n.required {
 		required[r] = true
@@ -75,7 +88,33 @@ func (c *compiler) object(n *node) (pda.Expr, error) {
 		}
 		entries = append(entries, entry{r, value, true})
 	}
-	return c.base.members(entries, further, declared), nil
+	var key pda.Expr
+	if further != nil {
+		key = otherKey(declared)
+	}
+	return c.base.members(entries, key, further), nil
+}
+
+// patterned compiles objects whose keys match a pattern. Keys that match none are
+// not generated. A key that could match two patterns would have to satisfy both, so
+// there is only one, and no declared property beside it.
+func (c *compiler) patterned(n *node) (pda.Expr, error) {
+	if len(n.patterns.members) > 1 || len(n.properties) > 0 || len(n.required) > 0 {
+		return nil, refuse(n.patterns, "only a single pattern is supported, without properties and required")
+	}
+	m := n.patterns.members[0]
+	p, err := pattern.Parse(m.name)
+	if err != nil {
+		return nil, refuse(m.v, "%v", err)
+	}
+	e, err := p.Search(inString)
+	if err != nil {
+		return nil, refuse(m.v, "%v", err)
+	}
+	if isFalse(m.v) {
+		return nil, refuse(m.v, "a pattern of forbidden keys is not supported")
+	}
+	return c.base.members(nil, pda.Seq(pda.Text(`"`), e, pda.Text(`"`)), pda.Ref(c.rule(m.v))), nil
 }
 
 // further is what properties beyond the declared ones must match; nil is that there
@@ -98,22 +137,18 @@ func (c *compiler) further(n *node) pda.Expr {
 const blockSize = 64
 
 // members is an object with the given entries in their order, then any number of
-// further ones with keys that are not in declared.
-func (b *base) members(entries []entry, further pda.Expr, declared map[string]bool) pda.Expr {
+// further ones with the given form of key; without further there are none.
+func (b *base) members(entries []entry, key, further pda.Expr) pda.Expr {
 	// What follows after a block, if no entry was written yet and if one was.
 	var none, some pda.Expr
-	var otherwise pda.Expr
-	if further != nil {
-		otherwise = otherKey(declared)
-	}
 	for len(entries) > blockSize {
 		n := (len(entries) - 1) / blockSize * blockSize
 		last := entries[n:]
-		none, some = b.block(last, false, none, some, otherwise, further), b.block(last, true, none, some, otherwise, further)
+		none, some = b.block(last, false, none, some, key, further), b.block(last, true, none, some, key, further)
 		none, some = pda.Ref(b.rules.Add(none)), pda.Ref(b.rules.Add(some))
-		entries, otherwise, further = entries[:n], nil, nil
+		entries, key, further = entries[:n], nil, nil
 	}
-	return pda.Seq(pda.Text("{"), b.space(), b.block(entries, false, none, some, otherwise, further))
+	return pda.Seq(pda.Text("{"), b.space(), b.block(entries, false, none, some, key, further))
 }
 
 // block is a part of an object up to its end. begun says that an entry was written

@@ -53,10 +53,12 @@ func (c *compiler) text(n *node) (pda.Expr, error) {
 	if err != nil {
 		return nil, refuse(at, "%v", err)
 	}
+	var e pda.Expr
 	if least, most := p.Length(); least < n.minLength || n.maxLength >= 0 && (most < 0 || most > n.maxLength) {
-		return nil, refuse(at, "together with minLength or maxLength this is only supported if it keeps the length within them by itself")
+		e, err = p.SearchBounded(inString, n.minLength, n.maxLength)
+	} else {
+		e, err = p.Search(inString)
 	}
-	e, err := p.Search(inString)
 	if err != nil {
 		return nil, refuse(at, "%v", err)
 	}

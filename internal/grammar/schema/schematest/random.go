@@ -82,6 +82,12 @@ func randomString(r *rand.Rand) any {
 		s["minLength"], s["maxLength"] = low, low+r.IntN(60)
 	case 1:
 		s["pattern"] = []string{"^a+b?$", "x|y$", "[^\\w]{2}", "^\\p{L}{1,3}", "\"\\\\", "^[\\s\\S]{3}$"}[r.IntN(6)]
+		if r.IntN(2) == 0 {
+			s["minLength"] = r.IntN(6)
+		}
+		if r.IntN(2) == 0 {
+			s["maxLength"] = 4 + r.IntN(20)
+		}
 	case 2:
 		s["format"] = []string{"date", "date-time", "time", "duration", "uuid", "ipv4", "ipv6", "hostname", "email", "uri"}[r.IntN(10)]
 	}
