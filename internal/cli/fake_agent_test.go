@@ -244,7 +244,7 @@ func (a *fakeAgent) logs(ctx context.Context, r *requestplane.Request, send func
 		}
 	}
 	<-ctx.Done()
-	return nil
+	return context.Cause(ctx) // as a process that dies: nobody hears a last word
 }
 
 // fakeWorker follows one assignment.
