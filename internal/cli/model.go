@@ -32,9 +32,6 @@ func (f *factory) modelCommand() *cobra.Command {
 	return cmd
 }
 
-// errNotServable is returned for a model that dynamod would refuse.
-var errNotServable = errors.New("it cannot be served")
-
 func (f *factory) modelInspect() *cobra.Command {
 	return f.command(verb{
 		use: "inspect <path>", short: "Describe a model, and everything that keeps it from being served",
@@ -60,7 +57,7 @@ The exit code is 1 if the model cannot be served; each reason is printed.`,
 				return nil
 			}
 			return &failure{
-				action: "cannot serve " + args[0], err: errNotServable, facts: cleaned(r.Problems),
+				action: "cannot serve " + args[0], err: errors.New(plural(len(r.Problems), "problem")), facts: cleaned(r.Problems),
 				tries: []string{"dynctl model inspect " + shellQuote(args[0]) + " -o json   for all that is known of it"},
 			}
 		},
