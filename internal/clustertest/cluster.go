@@ -236,6 +236,9 @@ func (c *Cluster) WaitReady(prefill, decode int) {
 	})
 	if decode > 0 {
 		c.WaitServed(decode)
+		c.WaitView("their endpoints are known here too", func(client.View) bool {
+			return len(c.Instances(cluster.RoleDecode.Component(), cluster.EndpointGenerate)) >= decode
+		})
 	}
 }
 
