@@ -37,9 +37,37 @@ func replay(c Constraint, output []uint32) error {
 	return nil
 }
 
+// aheadMask is a mask that was made while the backend computed the logits for it.
+type aheadMask struct {
+	done bool
+	mask []uint64
+	err  error
+}
+
+// maskAhead makes the masks of the sequences in the batch that draw a token after
+// this step, beside the step: a mask that is not cached can take as long. They are
+// there when e.masks says so.
+func (e *Engine) maskAhead() {
+	for i, s := range e.parts {
+		if s.gen == nil || s.gen.constraint == nil || e.batch[i].Logits == nil {
+			continue
+		}
+		limit := min(e.info.TokenLimit, len(e.batch[i].Logits))
+		e.masks.Go(func() {
+			mask, err := s.gen.allowedNext(limit)
+			s.gen.ahead = aheadMask{true, mask, err}
+		})
+	}
+}
+
 // constrain masks the logits that the constraint forbids.
 func (g *generation) constrain(logits []float32) error {
-	mask, err := g.allowedNext(len(logits))
+	a := g.ahead
+	g.ahead = aheadMask{}
+	if !a.done {
+		a.mask, a.err = g.allowedNext(len(logits))
+	}
+	mask, err := a.mask, a.err
 	if err == nil && !maskLogits(logits, mask) {
 		err = ErrBadLogits
 	}

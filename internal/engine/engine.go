@@ -26,6 +26,7 @@ type Engine struct {
 	mail  chan func()    // executed by Run between steps
 	done  chan struct{}  // closed when Run has returned
 	wg    sync.WaitGroup // holders of reservations and held prompts
+	masks sync.WaitGroup // masks that are made beside a step
 	stats atomic.Pointer[cluster.WorkerStats]
 
 	// Owned by Run.

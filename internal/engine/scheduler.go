@@ -24,7 +24,9 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 	if len(e.batch) == 0 {
 		return admitted, nil
 	}
+	e.maskAhead()
 	err = e.backend.Step(ctx, e.batch)
+	e.masks.Wait()
 	e.count.StepsTotal++
 	if err != nil {
 		if ctx.Err() != nil {

@@ -53,6 +53,7 @@ type generation struct {
 	scores     *promptScores // nil unless the prompt's are asked for, or delivered
 	constraint Constraint    // may be nil
 	mask       []uint64      // scratch of the constraint
+	ahead      aheadMask
 	allowed    []uint64      // mask of the allowed ids; nil if all are
 	adjusts    bool          // the sampling options change logits before the draw
 	history    history       // for penalties
