@@ -54,9 +54,9 @@ type generation struct {
 	constraint Constraint    // may be nil
 	mask       []uint64      // scratch of the constraint
 	ahead      aheadMask
-	allowed    []uint64      // mask of the allowed ids; nil if all are
-	adjusts    bool          // the sampling options change logits before the draw
-	history    history       // for penalties
+	allowed    []uint64 // mask of the allowed ids; nil if all are
+	adjusts    bool     // the sampling options change logits before the draw
+	history    history  // for penalties
 }
 
 // room returns where the logits go.
