@@ -31,7 +31,7 @@ func (p *Processor) CheckGuided(g protocol.Guided) error {
 
 // prepareFor is how long a constraint may compute masks ahead. A grammar that is
 // used again has its masks already.
-const prepareFor = 50 * time.Millisecond
+const prepareFor = 200 * time.Millisecond
 
 // Constraint keeps one output within a grammar. It belongs to one goroutine.
 type Constraint struct {

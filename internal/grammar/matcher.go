@@ -65,10 +65,9 @@ func (m *Matcher) Mask(dst []uint64) error {
 	return ErrNoToken
 }
 
-// maskBudget bounds what making the missing parts of one mask may cost, to some
-// tenths of a second: who waits for it are all sequences of an engine. Parts for
-// ordinary grammars and 150,000 tokens cost a tenth of it.
-const maskBudget = 4_000_000
+// maskBudget bounds what making the missing parts of one mask may cost, to a second
+// or two.
+const maskBudget = 20_000_000
 
 // fill adds the tokens that the items can read and reports whether all of them were
 // found.

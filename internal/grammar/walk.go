@@ -19,7 +19,7 @@ type walker struct {
 
 // walkBudget bounds the cost of a walk to some tenths of a second. Grammars that are
 // not made for it stay far below.
-const walkBudget = 2_000_000
+const walkBudget = 5_000_000
 
 // begin makes the walker ready for the next part of a mask.
 func (w *walker) begin() {
