@@ -136,6 +136,11 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 	if m.shared[key] == sm {
 		delete(m.shared, key)
 	}
+	if sm.weights != nil {
+		if err := sm.weights.Close(); err != nil {
+			m.a.log.Warn("packed weights not freed", "model", key.dir, "error", err)
+		}
+	}
 	if sm.model != nil {
 		if err := sm.model.Close(); err != nil {
 			m.a.log.Warn("model not closed", "model", key.dir, "error", err)

@@ -117,7 +117,7 @@ func startEngine(t *testing.T, m *model.Model, cfg engine.Config) *engine.Engine
 		case <-time.After(30 * time.Second):
 			t.Error("the engine did not stop")
 		}
-		_, _, _ = b.Close(), mem.Close(), d.Close()
+		_, _, _, _ = b.Close(), mem.Close(), d.Close(), w.Close()
 	})
 	return e
 }

@@ -1,0 +1,23 @@
+// Command gen writes the assembly of package kernel. It is run by go generate and
+// linked into no program.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	for name, text := range map[string]string{
+		"product_avx512_amd64.s": products(avx512),
+		"product_avx2_amd64.s":   products(avx2),
+		"vector_avx512_amd64.s":  vectors(avx512),
+		"vector_avx2_amd64.s":    vectors(avx2),
+		"decl_amd64.go":          declarations(),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "gen:", err)
+			os.Exit(1)
+		}
+	}
+}
