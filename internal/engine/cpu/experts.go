@@ -206,7 +206,7 @@ func (s *step) combineItem(l *lane, item int) {
 			axpy(sum, m.out[c.slot], c.share)
 		}
 		if norm := s.layer.postMLPNorm; norm != nil {
-			rmsNorm(sum, sum, norm, s.b.weights.config.NormEps)
+			rmsNorm(s.b.device.level, sum, sum, norm, s.b.weights.config.NormEps)
 		}
 		add(p.x[t], sum)
 	}

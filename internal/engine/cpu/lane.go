@@ -19,6 +19,7 @@ type lane struct {
 	part     []softmax // [row]
 	sums     []float32 // [row][head dim], of all segments so far
 	total    []softmax // [row]
+	panel    panel     // with kernels
 }
 
 // softmax is the maximum of a row of scores and the sum of its weights relative
