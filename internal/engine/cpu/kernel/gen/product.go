@@ -68,11 +68,11 @@ func product(t *text, a isa, e element, width, m int) {
 	t.op("JZ", "tail")
 	t.line("\tPCALIGN $32")
 	t.label("loop")
-	if m <= 4 {
+	if m <= 12 {
 		// One or few rows wait for memory; the processor's own prefetching stops at
 		// the end of a page.
 		for line := range width * 2 * e.step / 64 {
-			t.op("PREFETCHT0", fmt.Sprintf("%d(%s)", 2048+64*line, panelReg))
+			t.op("PREFETCHT0", fmt.Sprintf("%d(%s)", 4096+64*line, panelReg))
 		}
 	}
 	p.step(0, true)
