@@ -70,6 +70,9 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	sm := m.acquire(key)
 	sm.once.Do(func() {
 		if sm.model, sm.err = model.Open(dir, model.Options{Log: m.a.log}); sm.err == nil {
+			sm.err = checkCopy(device.CopyBytes(sm.model), m.free())
+		}
+		if sm.err == nil {
 			sm.weights, sm.err = device.Load(sm.model)
 		}
 		if sm.err == nil {
@@ -226,6 +229,16 @@ func poolSize(wish int, blockBytes int64, maxContext, blockSize int, free int64)
 			ErrMemory, maxContext, gib(int64(n)*blockBytes), gib(free))
 	}
 	return n, nil
+}
+
+// checkCopy refuses to load a model whose copy of the weights does not fit, given how
+// many bytes are free (0: unknown).
+func checkCopy(need, free int64) error {
+	if free > 0 && need > free {
+		return fmt.Errorf("%w: the packed copy of the weights needs %s, %s are free; read them in place, slower: --cpu-isa portable",
+			ErrMemory, gib(need), gib(free))
+	}
+	return nil
 }
 
 func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -36,4 +36,3 @@ func TestKernelFaults(t *testing.T) {
 		})
 	}
 }
-

@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime/debug"
 
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -56,6 +57,23 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 		return nil, fmt.Errorf("load weights: %w", errors.Join(err, w.Close()))
 	}
 	return w, nil
+}
+
+// CopyBytes is about how much memory [Device.Load] takes for a model beside the
+// mapped files: that of all matrices, or nothing on a portable device.
+func (d *Device) CopyBytes(m *model.Model) (n int64) {
+	if d.level == kernel.Portable {
+		return 0
+	}
+	for _, spec := range m.Tensors() {
+		if len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
+			continue
+		}
+		if t, err := m.Tensor(spec.Name); err == nil { // Open has seen them all
+			n += int64(len(t.Data))
+		}
+	}
+	return n
 }
 
 // Close frees packed weights. No backend may run a step then or later.

@@ -46,7 +46,7 @@ func header(comment string) *text {
 	return t
 }
 
-func (t *text) line(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) }
+func (t *text) line(format string, args ...any) { t.WriteString(fmt.Sprintf(format, args...) + "\n") }
 
 // op writes an instruction; the destination comes last.
 func (t *text) op(name string, operands ...string) {
