@@ -115,7 +115,7 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 	g, gctx := errgroup.WithContext(running)
 	a.runParts(gctx, g)
 
-	a.log.Info("node is up", "id", a.nodeID, "incarnation", a.incarnation, "cores", a.describeDevices())
+	a.log.Info("node is up", "id", a.nodeID, "incarnation", a.incarnation, "cores", a.describeDevices(), "isa", a.describeISA())
 	if a.opts.Ready != nil {
 		a.opts.Ready(a.Node())
 	}

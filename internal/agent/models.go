@@ -70,7 +70,7 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	sm := m.acquire(key)
 	sm.once.Do(func() {
 		if sm.model, sm.err = model.Open(dir, model.Options{Log: m.a.log}); sm.err == nil {
-			sm.err = m.roomFor(sm.model)
+			sm.err = m.roomFor(sm.model, device.CopyBytes(sm.model))
 		}
 		if sm.err == nil {
 			sm.weights, sm.err = device.Load(sm.model)
@@ -94,14 +94,19 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	return loaded, nil
 }
 
-// roomFor fails when the copies of a model's weights do not fit into memory. Mapped
-// weights need none: the system drops and reads them as it likes.
-func (m *models) roomFor(mod *model.Model) error {
-	if need, free := mod.CopiedBytes(), m.free(); free > 0 && need > free {
-		return fmt.Errorf("%w: the weights of %s need %s once they are float32, %s are free; use a smaller model, or a file with F16 or BF16 weights",
-			ErrMemory, mod.Dir(), gib(need), gib(free))
+// roomFor fails when the copies of a model's weights do not fit into memory: those
+// that are float32 now, and those that are packed for the device. Mapped weights need
+// none: the system drops and reads them as it likes.
+func (m *models) roomFor(mod *model.Model, packed int64) error {
+	converted, free := mod.CopiedBytes(), m.free()
+	if free <= 0 || converted+packed <= free {
+		return nil
 	}
-	return nil
+	advice := "read them in place, slower: --cpu-isa portable"
+	if converted > 0 {
+		advice = "use a smaller model, or a file with F16 or BF16 weights"
+	}
+	return fmt.Errorf("%w: the weights of %s need %s beside their files, as float32 and packed, %s are free; %s", ErrMemory, mod.Dir(), gib(converted+packed), gib(free), advice)
 }
 
 // processor loads what turns the model's tokens into text, which constraints need. It
@@ -148,6 +153,11 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 	}
 	if m.shared[key] == sm {
 		delete(m.shared, key)
+	}
+	if sm.weights != nil {
+		if err := sm.weights.Close(); err != nil {
+			m.a.log.Warn("packed weights not freed", "model", key.dir, "error", err)
+		}
 	}
 	if sm.model != nil {
 		if err := sm.model.Close(); err != nil {

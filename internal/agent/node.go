@@ -53,7 +53,10 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 			share++
 		}
 		id := fmt.Sprintf("cpu:%d", i)
-		d := cpu.NewDevice(id, share)
+		d, err := cpu.NewDeviceISA(id, share, a.cfg.CPU.ISA)
+		if err != nil {
+			return fmt.Errorf("cpu.isa: %w", err)
+		}
 		a.devices[id] = d
 		a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: id, Name: fmt.Sprintf("cpu %dc", share), Cores: share, MemoryBytes: totalMemory() / int64(n)})
 		back.Push("stop device "+id, func(context.Context) error { return d.Close() })
@@ -68,6 +71,14 @@ func (a *Agent) describeDevices() string {
 		parts = append(parts, d.ID+" "+d.Name)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// describeISA names the instructions that the devices compute with; all have the same.
+func (a *Agent) describeISA() string {
+	for _, d := range a.devices {
+		return d.ISA()
+	}
+	return "none"
 }
 
 // publishNode writes the node's inventory under its lease.

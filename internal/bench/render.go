@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/engine/cpu"
 )
 
 // JSON returns the report with all fields, indented.
@@ -51,6 +53,7 @@ func (r *Report) header(b *strings.Builder) {
 	b.WriteString("| | |\n|---|---|\n")
 	for _, line := range [][2]string{
 		{"Processor", r.Host.CPU},
+		{"Instructions", r.Host.ISA},
 		{"Cores", fmt.Sprintf("%d, of which Go uses %d", r.Host.Cores, r.Host.Procs)},
 		{"Memory", memoryText(r.Host.MemoryBytes)},
 		{"System", r.Host.System},
@@ -134,6 +137,7 @@ func cell(s string) string {
 // Host is the machine.
 type Host struct {
 	CPU         string `json:"cpu"`
+	ISA         string `json:"isa"` // instructions that the CPU backend uses
 	Cores       int    `json:"cores"`
 	Procs       int    `json:"gomaxprocs"`
 	MemoryBytes int64  `json:"memory_bytes"` // 0: unknown
@@ -142,12 +146,14 @@ type Host struct {
 }
 
 func thisHost() Host {
-	cpu := cpuModel()
-	if cpu == "" {
-		cpu = "unknown"
+	name := cpuModel()
+	if name == "" {
+		name = "unknown"
 	}
+	d := cpu.NewDevice("cpu:0", 1)
+	defer func() { _ = d.Close() }() // it did nothing
 	return Host{
-		CPU: cpu, Cores: runtime.NumCPU(), Procs: runtime.GOMAXPROCS(0), MemoryBytes: totalMemory(),
+		CPU: name, ISA: d.ISA(), Cores: runtime.NumCPU(), Procs: runtime.GOMAXPROCS(0), MemoryBytes: totalMemory(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 func sampleReport() *Report {
 	return &Report{
-		Host: Host{CPU: "Some | Processor", Cores: 2, Procs: 2, MemoryBytes: 24 << 30, System: "linux/amd64", Go: "go1.26"},
+		Host: Host{CPU: "Some | Processor", ISA: "avx2", Cores: 2, Procs: 2, MemoryBytes: 24 << 30, System: "linux/amd64", Go: "go1.26"},
 		Run: RunInfo{
 			Command: "dynamod bench all --quick", Version: "v1.2.3", Started: time.Date(2026, 11, 20, 18, 0, 5, 0, time.UTC),
 			Took: 61*time.Second + 400*time.Millisecond, Quick: true, LoadBefore: 0.25, LoadAfter: 1.96,
@@ -84,7 +84,7 @@ func TestJSONRoundTrip(t *testing.T) {
 
 func TestThisHost(t *testing.T) {
 	h := thisHost()
-	if h.CPU == "" || h.Cores < 1 || h.Procs < 1 || h.MemoryBytes < 0 || h.System == "" || h.Go == "" {
+	if h.CPU == "" || h.ISA == "" || h.Cores < 1 || h.Procs < 1 || h.MemoryBytes < 0 || h.System == "" || h.Go == "" {
 		t.Errorf("%+v", h)
 	}
 }

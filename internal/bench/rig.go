@@ -71,22 +71,25 @@ func newCPURig(ctx context.Context, m *model.Model, cores, blocks int, log *slog
 	}
 	b, err := w.NewBackend(cpu.Options{BlockSize: rigBlockSize})
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, errors.Join(err, d.Close(), w.Close())
 	}
-	r, err := newRig(ctx, deviceBackend{b, d}, blocks, log)
+	r, err := newRig(ctx, deviceBackend{b, d, w}, blocks, log)
 	if err != nil {
 		return nil, fmt.Errorf("start engine: %w", err)
 	}
 	return r, nil
 }
 
-// deviceBackend owns the device of its backend.
+// deviceBackend owns the device and the weights of its backend.
 type deviceBackend struct {
 	engine.Backend
-	device *cpu.Device
+	device  *cpu.Device
+	weights *cpu.Weights
 }
 
-func (b deviceBackend) Close() error { return errors.Join(b.Backend.Close(), b.device.Close()) }
+func (b deviceBackend) Close() error {
+	return errors.Join(b.Backend.Close(), b.device.Close(), b.weights.Close())
+}
 
 func (r *rig) close() { r.back.Run(stopStep, r.log) }
 

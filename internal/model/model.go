@@ -124,6 +124,20 @@ func (m *Model) TokenLimit() int { return m.tokenLimit }
 // them; unlike [Config.Tensors] it knows which form the checkpoint has.
 func (m *Model) Tensors() []TensorSpec { return m.specs }
 
+// TensorBytes is how many bytes the data of [Model.Tensor] has, without making it; 0
+// for a tensor that is missing.
+func (m *Model) TensorBytes(name string) int64 {
+	t, ok := m.set.Lookup(name)
+	if !ok {
+		return 0
+	}
+	bits := int64(t.DType.Bits())
+	for _, n := range t.Shape {
+		bits *= int64(n)
+	}
+	return bits / 8
+}
+
 // Tensor finds a tensor by its name in the checkpoint; for a GGUF file that is the
 // name in the folder that the file was made of.
 func (m *Model) Tensor(name string) (Tensor, error) {

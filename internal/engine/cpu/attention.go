@@ -1,5 +1,7 @@
 package cpu
 
+import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+
 // segment is how many positions attention takes together. Each segment has its
 // own maximum, weights and weighted sum, and segments are merged from the first
 // to the last. They start at multiples of this number, whatever the block size
@@ -21,16 +23,23 @@ type tile struct {
 const (
 	tileRows = 32
 	tileWork = 8 << 10
+	// panelWork is tileWork with kernels, which compute sixteen queries or
+	// thirty-two.
+	panelWork = 64 << 10
 )
 
 // tileTokens is the number of tokens for a tile whose last position is about pos.
-func tileTokens(group, pos int) int {
+func tileTokens(level kernel.Level, group, pos int) int {
 	rows := min(tileRows, max(2*group, tileWork/(pos+1)))
+	if level != kernel.Portable {
+		rows = min(panelQueries, max(kernel.ColumnLanes, panelWork/(pos+1)))
+	}
 	return max(1, rows/group)
 }
 
 // attention computes one KV head of one tile.
 type attention struct {
+	level     kernel.Level
 	cache     *cache
 	layer     int
 	group     int // query heads per KV head
@@ -43,6 +52,10 @@ type attention struct {
 }
 
 func (a *attention) run(l *lane, t tile, kvHead int) {
+	if a.level != kernel.Portable {
+		a.runKernels(l, t, kvHead)
+		return
+	}
 	rows := t.count * a.group
 	l.reserveQueries(rows, a.headDim)
 	end := t.start + t.count
@@ -77,7 +90,7 @@ func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	rows := t.count * a.group
 	for p := from; p < to; {
 		n := min(a.blockSize-p%a.blockSize, to-p)
-		keys := a.cache.read(l.keys, t.blocks[p/a.blockSize], a.layer, 0, kvHead, p%a.blockSize, n)
+		keys := a.cache.read(a.level, l.keys, t.blocks[p/a.blockSize], a.layer, 0, kvHead, p%a.blockSize, n)
 		// The first query that sees this piece.
 		r := max(0, p-t.start) * a.group
 		for ; r+2 <= rows; r += 2 {
@@ -162,7 +175,7 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int) {
 	var w [4]float32
 	for p := from; p < to; {
 		n := min(a.blockSize-p%a.blockSize, to-p)
-		values := a.cache.read(l.keys, t.blocks[p/a.blockSize], a.layer, 1, kvHead, p%a.blockSize, n)
+		values := a.cache.read(a.level, l.keys, t.blocks[p/a.blockSize], a.layer, 1, kvHead, p%a.blockSize, n)
 		for r := max(0, p-t.start) * a.group; r < t.count*a.group; r++ {
 			sum := l.partSums[r*d:][:d]
 			i, to := a.seen(t, r, p)

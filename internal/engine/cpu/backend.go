@@ -72,6 +72,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 	if c.LocalRoPE != nil {
 		b.ropes[localRope] = newRope(*c.LocalRoPE, c.Rotary(), maxContext)
 	}
+	b.pass.level = b.device.level
 	b.step.bind(b)
 	return b, nil
 }

@@ -42,6 +42,7 @@ func newRigOn(t testing.TB, d *Device, m *model.Model, blocks int, opts Options)
 	t.Cleanup(func() {
 		_ = b.Close()
 		_ = mem.Close()
+		_ = w.Close()
 	})
 	return rig{b, d, mem}
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
 // cache reads and writes K and V in the block pool.
@@ -39,13 +40,17 @@ func (c *cache) write(block int32, layer, kv, token int, values []float32) {
 
 // read gives K or V of n tokens of one block and head, [token][head dim]: the
 // memory itself or buf filled from it.
-func (c *cache) read(buf []float32, block int32, layer, kv, head, token, n int) []float32 {
+func (c *cache) read(level kernel.Level, buf []float32, block int32, layer, kv, head, token, n int) []float32 {
 	at := int(block)*c.elems + c.shape.Offset(layer, kv, head, token)
 	n *= c.shape.HeadDim
 	if c.f32 != nil {
 		return c.f32[at : at+n]
 	}
 	buf = buf[:n]
-	widenBF16(buf, c.bf16[at:])
+	if level == kernel.Portable {
+		widenBF16(buf, c.bf16[at:])
+	} else {
+		level.WidenBF16(buf, c.bf16[at:])
+	}
 	return buf
 }

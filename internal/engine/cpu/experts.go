@@ -144,8 +144,8 @@ func (s *step) runExperts() error {
 	for i := range m.runs {
 		r := &m.runs[i]
 		e, cores := &l.experts[r.expert], s.b.device.cores
-		r.gate, r.gateAt = newGrid(e.gate.rows, e.gate.cols, r.count, cores), gateItems
-		r.down, r.downAt = newGrid(e.down.rows, e.down.cols, r.count, cores), downItems
+		r.gate, r.gateAt = e.gate.grid(r.count, cores), gateItems
+		r.down, r.downAt = e.down.grid(r.count, cores), downItems
 		gateItems += r.gate.items()
 		downItems += r.down.items()
 	}
@@ -206,7 +206,7 @@ func (s *step) combineItem(l *lane, item int) {
 			axpy(sum, m.out[c.slot], c.share)
 		}
 		if norm := s.layer.postMLPNorm; norm != nil {
-			rmsNorm(sum, sum, norm, s.b.weights.config.NormEps)
+			rmsNorm(s.b.device.level, sum, sum, norm, s.b.weights.config.NormEps)
 		}
 		add(p.x[t], sum)
 	}

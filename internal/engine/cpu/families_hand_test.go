@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
 // The cases below were worked out by hand from the published formulas. They share
@@ -146,7 +147,7 @@ func TestScoreCapByHand(t *testing.T) {
 // values turn.
 func TestRotatePart(t *testing.T) {
 	x := []float32{1, 2, 3, 4, 5, 6}
-	rotate(x, []float32{0, 1}, []float32{1, 0}, 10)
+	rotate(kernel.Portable, x, []float32{0, 1}, []float32{1, 0}, 10)
 	if want := []float32{-30, 20, 10, 40, 50, 60}; !slices.Equal(x, want) {
 		t.Errorf("got %v, want %v", x, want)
 	}

@@ -1,5 +1,7 @@
 package cpu
 
+import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+
 // grid cuts a product of rows × tokens into items of about equal work. How it is
 // cut decides who computes what and when, never the result.
 type grid struct {
@@ -16,7 +18,23 @@ const (
 	// gridTokens bounds the tokens of an item: each weight row is widened once
 	// for all of them.
 	gridTokens = 64
+
+	// The same for packed weights. There the tokens' activations should stay in
+	// the processor's own cache while one panel after the other comes by, and the
+	// time of few tokens is that of reading the weights.
+	packedWork    = 4 << 20
+	packedWeights = 512 << 10
+	packedTokens  = 120
+	fewestTokens  = 24
 )
+
+// grid cuts the product of so many tokens with the matrix.
+func (m *matrix) grid(tokens, workers int) grid {
+	if m.packed.data != nil {
+		return newPackedGrid(m.rows, m.cols, tokens, workers)
+	}
+	return newGrid(m.rows, m.cols, tokens, workers)
+}
 
 func newGrid(rows, cols, tokens, workers int) grid {
 	g := grid{rows: rows, tokens: tokens, tokenStep: min(tokens, gridTokens)}
@@ -28,14 +46,25 @@ func newGrid(rows, cols, tokens, workers int) grid {
 	return g
 }
 
+func newPackedGrid(rows, cols, tokens, workers int) grid {
+	most := max(fewestTokens, min(packedTokens, packedWork/(cols*kernel.Width)))
+	ranges := (tokens + most - 1) / most
+	g := grid{rows: rows, tokens: tokens, tokenStep: (tokens + ranges - 1) / ranges}
+	share := rows * g.columns() / (4 * workers)
+	step := min(packedWork/(cols*g.tokenStep), packedWeights/cols, share)
+	g.rowStep = max((step+kernel.Width-1)/kernel.Width, 1) * kernel.Width
+	return g
+}
+
 // columns is the number of token ranges.
 func (g grid) columns() int { return (g.tokens + g.tokenStep - 1) / g.tokenStep }
 
 func (g grid) items() int { return (g.rows + g.rowStep - 1) / g.rowStep * g.columns() }
 
-// cell is the part of an item.
+// cell is the part of an item. Neighbors share their tokens.
 func (g grid) cell(item int) (row0, row1, token0, token1 int) {
-	r, t := item/g.columns(), item%g.columns()
+	rows := (g.rows + g.rowStep - 1) / g.rowStep
+	r, t := item%rows, item/rows
 	return r * g.rowStep, min((r+1)*g.rowStep, g.rows), t * g.tokenStep, min((t+1)*g.tokenStep, g.tokens)
 }
 
@@ -43,7 +72,7 @@ func (g grid) cell(item int) (row0, row1, token0, token1 int) {
 func (s *step) plan(tokens int, products ...*matrix) int {
 	items := 0
 	for i, m := range products {
-		s.grids[i] = newGrid(m.rows, m.cols, tokens, s.b.device.cores)
+		s.grids[i] = m.grid(tokens, s.b.device.cores)
 		items += s.grids[i].items()
 	}
 	return items

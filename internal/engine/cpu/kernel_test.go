@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
 func randomFloats(seed uint64, n int) []float32 {
@@ -186,8 +188,13 @@ func TestExp(t *testing.T) {
 func TestGridCoversOnce(t *testing.T) {
 	for _, rows := range []int{1, 4, 7, 1000, 151936} {
 		for _, tokens := range []int{1, 63, 64, 65, 512} {
-			for _, workers := range []int{1, 2, 64} {
-				g := newGrid(rows, 512, tokens, workers)
+			for _, workers := range []int{1, 2, 64, -1, -3} {
+				g := newGrid(rows, 512, tokens, max(workers, 1))
+				if workers < 0 {
+					if g = newPackedGrid(rows, 512, tokens, -workers); g.rowStep%kernel.Width != 0 {
+						t.Fatalf("%d × %d: items of %d rows", rows, tokens, g.rowStep)
+					}
+				}
 				if n := g.items(); n > itemMask {
 					t.Fatalf("%d × %d: %d items", rows, tokens, n)
 				}

@@ -1,9 +1,16 @@
 package cpu
 
+import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+
 // lane is the working memory of one worker of the pool; only the worker that
 // holds it touches it. It grows to what the largest model of the device needs.
 type lane struct {
 	rows [4][]float32 // widened weight rows
+
+	// Products with packed weights: the call, and room for the last outputs of a
+	// matrix with the padding of their panel.
+	call kernel.Call
+	edge [len(kernel.Call{}.Dst)][kernel.Width]float32
 
 	// Attention, for the query rows of one tile.
 	keys     []float32 // widened K or V of one segment
@@ -12,6 +19,7 @@ type lane struct {
 	part     []softmax // [row]
 	sums     []float32 // [row][head dim], of all segments so far
 	total    []softmax // [row]
+	panel    panel     // with kernels
 }
 
 // softmax is the maximum of a row of scores and the sum of its weights relative

@@ -18,6 +18,7 @@ type matrix struct {
 	u16        []uint16
 	half       bool // u16 is IEEE half precision rather than bf16
 	bias       []float32
+	packed     panels
 }
 
 func newMatrix(t model.Tensor) (matrix, error) {
@@ -66,6 +67,23 @@ func (m *matrix) apply(l *lane, from, to int, src, dst [][]float32) {
 	if len(src) == 0 {
 		return
 	}
+	if m.packed.data != nil {
+		m.applyPanels(l, from, to, src, dst)
+	} else {
+		m.applyRows(l, from, to, src, dst)
+	}
+	if m.bias != nil {
+		for t := range src {
+			out := dst[t]
+			for r := from; r < to; r++ {
+				out[r] += m.bias[r]
+			}
+		}
+	}
+}
+
+// applyRows reads the weights where they lie in the file.
+func (m *matrix) applyRows(l *lane, from, to int, src, dst [][]float32) {
 	r := from
 	if len(src) == 1 && m.u16 != nil && !m.half {
 		x, out := src[0][:m.cols], dst[0]
@@ -93,14 +111,6 @@ func (m *matrix) apply(l *lane, from, to int, src, dst [][]float32) {
 		w := m.widen(l.rows[0], r)
 		for t := range src {
 			dst[t][r] = dot(w, src[t][:m.cols])
-		}
-	}
-	if m.bias != nil {
-		for t := range src {
-			out := dst[t]
-			for r := from; r < to; r++ {
-				out[r] += m.bias[r]
-			}
 		}
 	}
 }

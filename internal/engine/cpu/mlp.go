@@ -1,12 +1,15 @@
 package cpu
 
-import "github.com/dynctl/dynctl/internal/model"
+import (
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model"
+)
 
 func (s *step) mlpNormItem(l *lane, item int) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
-		rmsNorm(p.norm[t], p.x[t], s.layer.mlpNorm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, p.norm[t], p.x[t], s.layer.mlpNorm, s.b.weights.config.NormEps)
 	}
 }
 
@@ -29,8 +32,12 @@ func (s *step) activate(gate, up []float32) {
 		}
 		return
 	}
-	for i, u := range up {
-		gate[i] = silu(gate[i]) * u
+	n := 0
+	if level := s.b.device.level; level != kernel.Portable {
+		n = level.Swiglu(gate, up)
+	}
+	for i := n; i < len(gate); i++ {
+		gate[i] = silu(gate[i]) * up[i]
 	}
 }
 
@@ -64,7 +71,7 @@ func (s *step) join(item int, norm []float32) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
-		rmsNorm(p.proj[t], p.proj[t], norm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, p.proj[t], p.proj[t], norm, s.b.weights.config.NormEps)
 		add(p.x[t], p.proj[t])
 	}
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
 // passTokens bounds the tokens that go through the layers together. Larger
@@ -20,6 +21,7 @@ type token struct {
 // pass is the working memory of a backend: the tokens that go through the layers
 // together and their activations, one row for each token.
 type pass struct {
+	level  kernel.Level
 	tokens []token
 	tiles  []tile
 	// lastOf and logits pair a token of the pass with the place for the logits
@@ -76,7 +78,7 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bo
 func (p *pass) addTiles(s *engine.BatchSeq, offset, n, group int) {
 	for done := 0; done < n; {
 		start := s.Start + offset + done
-		count := min(tileTokens(group, start), n-done)
+		count := min(tileTokens(p.level, group, start), n-done)
 		p.tiles = append(p.tiles, tile{blocks: s.Blocks, first: len(p.tokens) + done, count: count, start: start})
 		done += count
 	}

@@ -70,7 +70,7 @@ func (s *step) runPass() error {
 	p, w := &s.b.pass, s.b.weights
 	p.reserve(s.b)
 	s.attn = attention{
-		cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
+		level: s.b.device.level, cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
 		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {
@@ -197,7 +197,7 @@ func (s *step) attnNormItem(l *lane, item int) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
-		rmsNorm(p.norm[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, p.norm[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
 	}
 }
 
@@ -234,10 +234,10 @@ func (s *step) rotateItem(l *lane, item int) {
 
 func (s *step) rotateHead(x, norm []float32, t int, scale float32) {
 	if norm != nil {
-		rmsNorm(x, x, norm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, x, x, norm, s.b.weights.config.NormEps)
 	}
 	r := s.layer.rope
-	rotate(x, s.b.pass.cos[r][t], s.b.pass.sin[r][t], scale)
+	rotate(s.b.device.level, x, s.b.pass.cos[r][t], s.b.pass.sin[r][t], scale)
 }
 
 func (s *step) attnItem(l *lane, item int) {
@@ -251,7 +251,7 @@ func (s *step) outItem(l *lane, item int) {
 
 func (s *step) lastItem(l *lane, item int) {
 	p := &s.b.pass
-	rmsNorm(p.last[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
+	rmsNorm(s.b.device.level, p.last[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
 }
 
 func (s *step) headItem(l *lane, item int) {

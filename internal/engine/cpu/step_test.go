@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
@@ -259,7 +260,9 @@ func TestShortenedWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	r := newRig(t, m, 2, 1, Options{BlockSize: 16})
+	d := newDevice("cpu:0", 2, kernel.Portable) // others have a copy of the weights
+	defer d.Close()
+	r := newRigOn(t, d, m, 1, Options{BlockSize: 16})
 	seq := engine.BatchSeq{Tokens: []uint32{5}, Blocks: table(0, 1), Logits: r.newLogits()}
 	r.step(t, seq)
 	if err := os.Truncate(filepath.Join(dir, safetensors.SingleName), 8192); err != nil {
@@ -273,7 +276,11 @@ func TestShortenedWeights(t *testing.T) {
 	if err := m.Check(); !errors.Is(err, safetensors.ErrChanged) {
 		t.Errorf("check: err = %v, want ErrChanged", err)
 	}
-	if _, err := r.device.Load(m); !errors.Is(err, safetensors.ErrChanged) && !errors.Is(err, ErrMemory) {
-		t.Errorf("load: err = %v, want ErrChanged", err)
+	for _, level := range kernel.Levels() {
+		d := newDevice("cpu:0", 2, level)
+		defer d.Close()
+		if _, err := d.Load(m); !errors.Is(err, safetensors.ErrChanged) && !errors.Is(err, ErrMemory) {
+			t.Errorf("%s: load: err = %v, want ErrChanged", level, err)
+		}
 	}
 }

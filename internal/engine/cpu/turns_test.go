@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
 func prefillTurn() *turn {
@@ -219,14 +221,20 @@ func TestTurnsClose(t *testing.T) {
 }
 
 func TestTileTokens(t *testing.T) {
-	var got []int
-	for _, pos := range []int{0, 255, 1023, 2047, 8191, 1 << 20} {
-		got = append(got, tileTokens(2, pos))
-	}
-	if want := []int{16, 16, 4, 2, 2, 2}; !slices.Equal(got, want) {
-		t.Errorf("tiles of %v tokens, want %v", got, want)
-	}
-	if tileTokens(64, 0) != 1 {
-		t.Error("a tile has at least one token")
+	for level, want := range map[kernel.Level][]int{
+		kernel.Portable: {16, 16, 4, 2, 2, 2},
+		kernel.AVX2:     {16, 16, 16, 16, 8, 8},
+		kernel.AVX512:   {16, 16, 16, 16, 8, 8},
+	} {
+		var got []int
+		for _, pos := range []int{0, 255, 1023, 2047, 8191, 1 << 20} {
+			got = append(got, tileTokens(level, 2, pos))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: tiles of %v tokens, want %v", level, got, want)
+		}
+		if tileTokens(level, 64, 0) != 1 {
+			t.Errorf("%s: a tile has at least one token", level)
+		}
 	}
 }

@@ -1,16 +1,19 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
 
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
 // Weights are a model's weights on a device. All backends of the device that serve
 // the model share them. They stay where the model mapped them, so the model must
-// stay open as long as any backend runs.
+// stay open as long as any backend runs; with kernels there is a packed copy of the
+// matrices, which Close frees.
 type Weights struct {
 	device *Device
 	model  *model.Model
@@ -21,6 +24,7 @@ type Weights struct {
 	head       matrix
 	finalNorm  []float32
 	layers     []layer
+	unmap      func() error // packed weights; nil: there are none
 }
 
 type layer struct {
@@ -35,16 +39,70 @@ type layer struct {
 	rope                      int // index of the rotation
 }
 
-// Load prepares the weights of an open model. It reads little: matrices stay
-// mapped unless the file holds them unaligned. It fails with
+// Load prepares the weights of an open model. On a portable device it reads little:
+// matrices stay mapped unless the file holds them unaligned. Otherwise it copies all
+// of them, with all cores, into the order of the kernels. It fails with
 // safetensors.ErrChanged or [ErrMemory] when a weight file has changed its size
 // since the model was opened.
 func (d *Device) Load(m *model.Model) (*Weights, error) {
 	w := &Weights{device: d, model: m, config: m.Config()}
-	if err := w.load(); err != nil {
-		return nil, fmt.Errorf("load weights: %w", err)
+	err := w.load()
+	if err == nil {
+		err = w.pack(w.matrices())
+	}
+	if err == nil {
+		err = m.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load weights: %w", errors.Join(err, w.Close()))
 	}
 	return w, nil
+}
+
+// CopyBytes is about how much memory [Device.Load] takes for a model beside the
+// mapped files: that of all matrices, or nothing on a portable device.
+func (d *Device) CopyBytes(m *model.Model) (n int64) {
+	if d.level == kernel.Portable {
+		return 0
+	}
+	for _, spec := range m.Tensors() {
+		if len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
+			continue
+		}
+		n += m.TensorBytes(spec.Name)
+	}
+	return n
+}
+
+// Close frees packed weights. No backend may run a step then or later.
+func (w *Weights) Close() error {
+	unmap := w.unmap
+	w.unmap = nil
+	if unmap == nil {
+		return nil
+	}
+	return unmap()
+}
+
+// matrices are all that are multiplied with; rows of the embedding are only copied.
+func (w *Weights) matrices() []*matrix {
+	var out []*matrix
+	add := func(m ...*matrix) {
+		for _, m := range m {
+			if m.rows > 0 {
+				out = append(out, m)
+			}
+		}
+	}
+	for i := range w.layers {
+		l := &w.layers[i]
+		add(&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down, &l.router)
+		for e := range l.experts {
+			add(&l.experts[e].gate, &l.experts[e].up, &l.experts[e].down)
+		}
+	}
+	add(&w.head)
+	return out
 }
 
 func (w *Weights) load() (err error) {
@@ -67,10 +125,7 @@ func (w *Weights) load() (err error) {
 	for i := range w.layers {
 		w.layers[i] = r.layer(c, i)
 	}
-	if r.err != nil {
-		return r.err
-	}
-	return w.model.Check()
+	return r.err
 }
 
 // reader reads tensors by role; the first error sticks.

@@ -42,6 +42,7 @@ func New(t testing.TB, dir string, opts cpu.Options) *Runner {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = w.Close() })
 	b, err := w.NewBackend(opts)
 	if err != nil {
 		t.Fatal(err)

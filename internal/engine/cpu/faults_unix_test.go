@@ -1,0 +1,38 @@
+//go:build unix
+
+package cpu
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
+)
+
+// TestKernelFaults takes weights away under a running backend: kernels fault like Go
+// code, and the process lives.
+func TestKernelFaults(t *testing.T) {
+	for _, level := range kernel.Levels()[1:] {
+		t.Run(level.String(), func(t *testing.T) {
+			d := newDevice("cpu:0", 2, level)
+			defer d.Close()
+			r := newRigOn(t, d, modeltest.Open(t, modeltest.Spec{DType: "bf16"}), 4, Options{BlockSize: 16})
+			seq := engine.BatchSeq{Tokens: prompt(1, 40, 200), Blocks: table(0, 4), Logits: r.newLogits()}
+			r.step(t, seq)
+			data := r.weights.layers[0].q.packed.data // the first in its memory, so it starts a page
+			if err := unix.Mprotect(data[:len(data)&^(os.Getpagesize()-1)], unix.PROT_NONE); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if err := r.Step(t.Context(), []engine.BatchSeq{seq}); !errors.Is(err, ErrMemory) {
+					t.Errorf("err = %v, want ErrMemory", err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,18 @@
+// Package kernel holds the inner loops of the cpu backend in assembly: products
+// with packed weights, attention, norms and activations, for AVX2 and AVX-512.
+//
+// Start with [Best] or [Parse], which choose a [Level], and [Pack], which brings
+// weights into the order that [Level.Product] reads.
+//
+// Kernels keep no state and allocate nothing; different goroutines may run them at
+// the same time on memory of their own. A call takes some microseconds at most for
+// the shapes of language models: the runtime cannot preempt assembly. Faults on the
+// memory that they read are ordinary Go faults.
+//
+// The order of all sums is part of the interface and the same for both levels: the
+// functions of portable.go state it in Go, bit by bit.
+//
+// It does not know models, and does not start goroutines.
+package kernel
+
+//go:generate go run ./gen

@@ -1,0 +1,28 @@
+// Command gen writes the assembly of package kernel. It is run by go generate and
+// linked into no program.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+// files are all that is generated, by name in the package's folder.
+func files() map[string]string {
+	return map[string]string{
+		"product_avx512_amd64.s": products(avx512),
+		"product_avx2_amd64.s":   products(avx2),
+		"vector_avx512_amd64.s":  vectors(avx512),
+		"vector_avx2_amd64.s":    vectors(avx2),
+		"decl_amd64.go":          declarations(),
+	}
+}
+
+func main() {
+	for name, text := range files() {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "gen:", err)
+			os.Exit(1)
+		}
+	}
+}

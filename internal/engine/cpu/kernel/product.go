@@ -1,0 +1,58 @@
+package kernel
+
+import "unsafe"
+
+// maxRows is the largest number of rows of activations in one product.
+const maxRows = 12
+
+// Type is a type of weights.
+type Type uint8
+
+// Types of weights.
+const (
+	F32 Type = iota
+	BF16
+	F16
+)
+
+// Size of one weight in bytes.
+func (t Type) Size() int {
+	if t == F32 {
+		return 4
+	}
+	return 2
+}
+
+// Call is one product: for each of some rows of activations, the sums with all
+// outputs of a panel.
+//
+// Every sum runs over k from first to last in fused multiply-adds and starts at
+// zero, whatever the number of rows.
+type Call struct {
+	Src   [maxRows]*float32 // Cols values each
+	Dst   [maxRows]*float32 // room for all outputs of the panel, padding included
+	Panel unsafe.Pointer    // see [Pack]
+	Cols  int
+}
+
+// Rows is how many rows a product with a panel of width outputs takes at most.
+func (l Level) Rows(width int) int {
+	if l == AVX2 {
+		return 3 * 32 / width
+	}
+	return maxRows
+}
+
+// Share is how many rows the next product should take of n: all products of n rows
+// get about the same.
+func (l Level) Share(n, width int) int {
+	most := l.Rows(width)
+	calls := (n + most - 1) / most
+	return (n + calls - 1) / calls
+}
+
+// Product computes a call for m rows, at most [Level.Rows], with a panel of width
+// outputs, 16 or 32.
+func (l Level) Product(t Type, width, m int, c *Call) {
+	l.product(t, width, m, c)
+}

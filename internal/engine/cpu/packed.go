@@ -1,0 +1,123 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+)
+
+// panels are a matrix's weights in the order of the kernels; the zero value stands
+// for weights that are read where they lie in the file.
+type panels struct {
+	level kernel.Level
+	kind  kernel.Type
+	data  []byte
+}
+
+// source is the matrix as it lies in the file.
+func (m *matrix) source() (unsafe.Pointer, kernel.Type) {
+	switch {
+	case m.f32 != nil:
+		return unsafe.Pointer(unsafe.SliceData(m.f32)), kernel.F32
+	case m.half:
+		return unsafe.Pointer(unsafe.SliceData(m.u16)), kernel.F16
+	}
+	return unsafe.Pointer(unsafe.SliceData(m.u16)), kernel.BF16
+}
+
+// packedBytes is the room that the matrix takes in panels.
+func (m *matrix) packedBytes() int {
+	_, kind := m.source()
+	return kernel.Panels(m.rows) * kernel.PanelBytes(kind, m.cols)
+}
+
+// packPanel packs one panel.
+func (m *matrix) packPanel(i int) {
+	src, kind := m.source()
+	size := kernel.PanelBytes(kind, m.cols)
+	r := i * kernel.Width
+	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*m.cols*kind.Size()), min(kernel.Width, m.rows-r), m.cols)
+}
+
+// applyPanels is apply for packed weights. from is a multiple of the panels' width.
+func (m *matrix) applyPanels(l *lane, from, to int, src, dst [][]float32) {
+	p, c := &m.packed, &l.call
+	c.Cols = m.cols
+	size := kernel.PanelBytes(p.kind, m.cols)
+	share := p.level.Share(len(src), kernel.Width)
+	for r := from; r < to; r += kernel.Width {
+		c.Panel = unsafe.Pointer(&p.data[r/kernel.Width*size])
+		whole := r+kernel.Width <= m.rows
+		for t := 0; t < len(src); t += share {
+			n := min(share, len(src)-t)
+			for i := range n {
+				c.Src[i] = &src[t+i][:m.cols][0]
+				if whole {
+					c.Dst[i] = &dst[t+i][r : r+kernel.Width][0]
+				} else {
+					c.Dst[i] = &l.edge[i][0]
+				}
+			}
+			p.level.Product(p.kind, kernel.Width, n, c)
+			if !whole {
+				for i := range n {
+					copy(dst[t+i][r:m.rows], l.edge[i][:])
+				}
+			}
+		}
+	}
+}
+
+// pack brings matrices into panels, with all cores of the device. The memory belongs
+// to the weights.
+func (w *Weights) pack(matrices []*matrix) error {
+	if w.device.level == kernel.Portable || len(matrices) == 0 {
+		return nil
+	}
+	// Panels start at multiples of 64, because their sizes are.
+	total := 0
+	for _, m := range matrices {
+		total += m.packedBytes()
+	}
+	data, unmap, err := mapMemory(total)
+	if err != nil {
+		return fmt.Errorf("memory for packed weights: %w", err)
+	}
+	w.unmap = unmap
+	type piece struct {
+		m     *matrix
+		panel int
+	}
+	var pieces []piece
+	for _, m := range matrices {
+		_, kind := m.source()
+		n := m.packedBytes()
+		m.packed, data = panels{level: w.device.level, kind: kind, data: data[:n:n]}, data[n:]
+		for i := range kernel.Panels(m.rows) {
+			pieces = append(pieces, piece{m, i})
+		}
+	}
+	var next atomic.Int64
+	errs := make([]error, w.device.cores)
+	var wait sync.WaitGroup
+	for i := range errs {
+		wait.Go(func() {
+			debug.SetPanicOnFault(true)
+			defer func() {
+				if r := recover(); r != nil {
+					errs[i] = faultError(r)
+				}
+			}()
+			for n := next.Add(1) - 1; int(n) < len(pieces); n = next.Add(1) - 1 {
+				pieces[n].m.packPanel(pieces[n].panel)
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
