@@ -34,7 +34,7 @@ func (o Options) withDefaults() Options {
 
 const (
 	pieceBytes  = 1 << 20 // copied inside the fence at a time
-	pieceDescs  = 1024    // pieces of memory in them
+	pieceDescs  = 256     // pieces of memory in them
 	splitBytes  = 4 << 20 // of a transfer, for each goroutine that copies
 	maxOpen     = 256     // accesses of a session
 	maxQueued   = 1024    // frames waiting to be sent before the reader waits, too

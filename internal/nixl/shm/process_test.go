@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 const (
 	childEnv  = "NIXL_SHM_TEST_CHILD"
 	childSize = 16 << 20
+	sizeEnv   = childEnv + "_SIZE"
 )
 
 // offer is what an agent tells the other process.
@@ -35,18 +37,20 @@ type offer struct {
 }
 
 // host starts an agent with an arena and tickets for all of it.
-func host(t *testing.T, name string, o shm.Options) (*nixl.Agent, *nixl.Region, []byte, offer) {
+func host(t testing.TB, name string, o shm.Options) (*nixl.Agent, *nixl.Region, []byte, offer) {
 	t.Helper()
 	a := env(o).Agent(t, name)
-	r, mem := env(o).Region(t, a, childSize)
-	d := r.Desc(0, childSize)
+	size, _ := strconv.Atoi(os.Getenv(sizeEnv))
+	size = max(size, childSize)
+	r, mem := env(o).Region(t, a, size)
+	d := r.Desc(0, uint64(size))
 	return a, r, mem, offer{
 		Blob: a.Metadata(), Desc: d, Incarnation: a.Incarnation(),
 		Write: nixltest.Ticket(t, a, nixl.Write, d).String(), Read: nixltest.Ticket(t, a, nixl.Read, d).String(),
 	}
 }
 
-func ticket(t *testing.T, s string) nixl.TicketID {
+func ticket(t testing.TB, s string) nixl.TicketID {
 	t.Helper()
 	id, err := nixl.ParseTicketID(s)
 	if err != nil {
@@ -94,7 +98,7 @@ type child struct {
 	offer offer
 }
 
-func startChild(t *testing.T, role string) *child {
+func startChild(t testing.TB, role string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.count=1")
 	cmd.Env = append(os.Environ(), childEnv+"="+role)
@@ -126,7 +130,7 @@ func (c *child) kill() {
 }
 
 // stop stops the process and returns when it is stopped.
-func (c *child) stop(t *testing.T) {
+func (c *child) stop(t testing.TB) {
 	t.Helper()
 	c.signal(t, unix.SIGSTOP)
 	nixltest.Poll(t, "the child is stopped", func() bool {
@@ -135,7 +139,7 @@ func (c *child) stop(t *testing.T) {
 	})
 }
 
-func (c *child) signal(t *testing.T, s os.Signal) {
+func (c *child) signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := c.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -143,7 +147,7 @@ func (c *child) signal(t *testing.T, s os.Signal) {
 }
 
 // writing starts a child that writes into the parent all the time.
-func writing(t *testing.T, there offer, b *nixl.Agent) *child {
+func writing(t testing.TB, there offer, b *nixl.Agent) *child {
 	t.Helper()
 	c := startChild(t, "initiator")
 	if err := json.NewEncoder(c.stdin).Encode(there); err != nil {
@@ -155,7 +159,7 @@ func writing(t *testing.T, there offer, b *nixl.Agent) *child {
 }
 
 // wantDown waits for the event that the child is gone.
-func wantDown(t *testing.T, a *nixl.Agent, c *child, inbound bool) {
+func wantDown(t testing.TB, a *nixl.Agent, c *child, inbound bool) {
 	t.Helper()
 	select {
 	case d := <-a.PeerDowns():
@@ -171,7 +175,7 @@ func wantDown(t *testing.T, a *nixl.Agent, c *child, inbound bool) {
 // sockets of this package.
 type resources struct{ fds, maps, sockets int }
 
-func held(t *testing.T) (r resources) {
+func held(t testing.TB) (r resources) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -189,7 +193,7 @@ func held(t *testing.T) (r resources) {
 }
 
 // nothingLeft checks at the end of a test that everything was given back.
-func nothingLeft(t *testing.T) {
+func nothingLeft(t testing.TB) {
 	t.Helper()
 	before := held(t)
 	t.Cleanup(func() {
