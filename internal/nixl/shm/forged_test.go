@@ -282,8 +282,8 @@ func fakeTarget(t testing.TB, answer func(c *conn, h header)) (blob connInfo) {
 func serveFake(uc *net.UnixConn, answer func(c *conn, h header)) {
 	c := newConn(uc, 5*time.Second, false)
 	defer func() { _ = uc.Close() }()
-	any := func(kind) int { return 1 << 20 }
-	if _, _, err := c.read(any); err != nil {
+	whole := func(kind) int { return 1 << 20 }
+	if _, _, err := c.read(whole); err != nil {
 		return
 	}
 	fs, fd, err := newFences(4)
@@ -298,9 +298,9 @@ func serveFake(uc *net.UnixConn, answer func(c *conn, h header)) {
 	f := frame{header: header{kind: kindWelcome}, body: w.encode(), fd: fd}
 	_ = c.write([]frame{f}, &buf)
 	f.closeFD()
-	h, _, err := c.read(any)
+	h, _, err := c.read(whole)
 	for err == nil && h.kind == kindPing {
-		h, _, err = c.read(any)
+		h, _, err = c.read(whole)
 	}
 	if err != nil {
 		return
@@ -308,7 +308,7 @@ func serveFake(uc *net.UnixConn, answer func(c *conn, h header)) {
 	answer(c, h)
 	_ = uc.CloseWrite()
 	for err == nil {
-		_, _, err = c.read(any)
+		_, _, err = c.read(whole)
 	}
 }
 
