@@ -65,6 +65,7 @@ type Agent struct {
 	queue       *queueDepth
 	front       *frontend.Frontend // nil when disabled
 	peers       *local.Registry    // NIXL agents of this process
+	hostPeers   hostPeers          // ways to those of other processes of this host
 	status      *statusServer
 	workers     *supervisor
 
@@ -90,7 +91,7 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 	return &Agent{
 		cfg: cfg, opts: opts, log: opts.Log.With("node", cfg.Node.Name),
 		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
-		metrics: metrics.NewRegistry(), peers: local.NewRegistry(1), noLogs: make(chan struct{}),
+		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies), hostPeers: newHostPeers(), noLogs: make(chan struct{}),
 	}, nil
 }
 

@@ -27,16 +27,19 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 	}
 }
 
-// nixlConfig describes a NIXL agent of this process: workers of one process reach
-// each other through memory, others over TCP.
+// copies is how many goroutines of a process copy at a time for transfers within a
+// host: the cores are there to compute.
+const copies = 1
+
+// nixlConfig describes a NIXL agent of this process: workers of one process copy,
+// those of another process of this host share memory if the system allows it, and
+// all others are reached over TCP.
 func (a *Agent) nixlConfig() nixl.Config {
 	listen := a.listenAt(a.cfg.NIXL.Listen)
+	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports()...)
 	return nixl.Config{
-		HostID: hostID(),
-		Transports: []nixl.Transport{
-			a.peers.Transport(),
-			tcp.New(tcp.Options{Listen: listen, AdvertiseHost: a.advertiseHost(listen)}),
-		},
-		Force: a.cfg.NIXL.Transports,
+		HostID:     hostID(),
+		Transports: append(transports, tcp.New(tcp.Options{Listen: listen, AdvertiseHost: a.advertiseHost(listen)})),
+		Force:      a.cfg.NIXL.Transports,
 	}
 }

@@ -25,25 +25,27 @@ func measureNIXL(ctx context.Context, s *session) (Section, error) {
 		Title: "NIXL transfers",
 		About: fmt.Sprintf("%s are moved between two agents of one process, as blocks in random order on both\n"+
 			"sides, with a notification at the end. memcpy copies the same blocks with one core, as\n"+
-			"the local transport does on a node; plain TCP moves them in order over as many\n"+
-			"loopback connections as the tcp transport opens.", bytesText(int64(sc.bytes))),
+			"the local and shm transports do on a node (shm through mappings of its own, as between\n"+
+			"processes); plain TCP moves them in order over as many loopback connections as the tcp\n"+
+			"transport opens.", bytesText(int64(sc.bytes))),
 	}
-	var mem scratch
-	defer mem.close()
-	src, err := mem.take(sc.bytes)
+	from, err := newBuffer(sc.bytes)
 	if err != nil {
 		return sec, err
 	}
-	dst, err := mem.take(sc.bytes)
+	defer from.close()
+	to, err := newBuffer(sc.bytes)
 	if err != nil {
 		return sec, err
 	}
+	defer to.close()
+	src, dst := from.Bytes(), to.Bytes()
 	lo, err := newCopyLoopback(tcpConns, dst)
 	if err != nil {
 		return sec, err
 	}
 	defer lo.close()
-	pairs, err := newPairs(src, dst)
+	pairs, err := newPairs(from, to)
 	if err != nil {
 		return sec, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
 // pair is two agents that reach each other over one transport.
@@ -28,13 +29,31 @@ func (ps pairs) close() {
 	}
 }
 
-// buffer is memory that can be registered, by several agents.
-type buffer []byte
+// buffer is memory that can be registered, by several agents, and shared.
+type buffer struct{ *sharedmem.Memory }
 
-// Bytes implements nixl.Memory.
-func (b buffer) Bytes() []byte { return b }
+// newBuffer returns memory that is really there: every page was written.
+func newBuffer(n int) (buffer, error) {
+	m, err := sharedmem.New("bench", n)
+	if err != nil {
+		return buffer{}, fmt.Errorf("memory of %s: %w", bytesText(int64(n)), err)
+	}
+	for i := 0; i < n; i += 4096 {
+		m.Bytes()[i] = byte(i >> 12)
+	}
+	return buffer{m}, nil
+}
 
-func newPairs(src, dst []byte) (_ pairs, err error) {
+func (b buffer) close() { _ = b.Close() } // memory of this process only
+
+// route is a transport to be measured.
+type route struct {
+	name      string
+	ops       []nixl.Op
+	transport func() nixl.Transport
+}
+
+func newPairs(src, dst buffer) (_ pairs, err error) {
 	var ps pairs
 	defer func() {
 		if err != nil {
@@ -42,14 +61,10 @@ func newPairs(src, dst []byte) (_ pairs, err error) {
 		}
 	}()
 	registry := local.NewRegistry(1) // as the agent of a node makes it
-	for _, k := range []struct {
-		name      string
-		ops       []nixl.Op
-		transport func() nixl.Transport
-	}{
-		{"local", []nixl.Op{nixl.Write}, registry.Transport},
-		{"tcp", []nixl.Op{nixl.Write, nixl.Read}, func() nixl.Transport { return tcp.New(tcp.Options{Conns: tcpConns}) }},
-	} {
+	routes := append([]route{{"local", []nixl.Op{nixl.Write}, registry.Transport}}, hostRoutes()...)
+	for _, k := range append(routes, route{
+		"tcp", []nixl.Op{nixl.Write, nixl.Read}, func() nixl.Transport { return tcp.New(tcp.Options{Conns: tcpConns}) },
+	}) {
 		p := &pair{name: k.name, ops: k.ops}
 		ps = append(ps, p)
 		if err := p.open(k.transport, src, dst); err != nil {
@@ -59,17 +74,17 @@ func newPairs(src, dst []byte) (_ pairs, err error) {
 	return ps, nil
 }
 
-func (p *pair) open(transport func() nixl.Transport, src, dst []byte) (err error) {
+func (p *pair) open(transport func() nixl.Transport, src, dst buffer) (err error) {
 	if p.x, err = nixl.NewAgent(nixl.Config{Name: "x", Transports: []nixl.Transport{transport()}}); err != nil {
 		return err
 	}
 	if p.y, err = nixl.NewAgent(nixl.Config{Name: "y", Transports: []nixl.Transport{transport()}}); err != nil {
 		return err
 	}
-	if p.rx, err = p.x.Register(buffer(src), nixl.DRAM); err != nil {
+	if p.rx, err = p.x.Register(src, nixl.DRAM); err != nil {
 		return err
 	}
-	if p.ry, err = p.y.Register(buffer(dst), nixl.DRAM); err != nil {
+	if p.ry, err = p.y.Register(dst, nixl.DRAM); err != nil {
 		return err
 	}
 	for op := range p.tickets {

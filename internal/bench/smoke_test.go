@@ -43,7 +43,7 @@ func TestSections(t *testing.T) {
 	}{
 		{"engine", []string{"Memory", "Built-in model", "Memory", "Random bf16 model"}, 2 * (3 + 5)},
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
-		{"nixl", []string{"Transfers", "Notification"}, 2*4 + 1 + 3},
+		{"nixl", []string{"Transfers", "Notification"}, 2*(4+2*len(hostRoutes())) + 1 + 3 + len(hostRoutes())},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {

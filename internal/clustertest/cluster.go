@@ -232,7 +232,13 @@ func (c *Cluster) WaitReady(prefill, decode int) {
 			}
 			n[w.Role]++
 		}
-		return n[cluster.RolePrefill] == prefill && n[cluster.RoleDecode] == decode
+		generate := 0
+		for _, i := range v.Instances {
+			if i.Component == cluster.RoleDecode.Component() && i.Endpoint == cluster.EndpointGenerate {
+				generate++
+			}
+		}
+		return n[cluster.RolePrefill] == prefill && n[cluster.RoleDecode] == decode && generate == decode
 	})
 	if decode > 0 {
 		c.WaitServed(decode)

@@ -81,6 +81,7 @@ func TestKillPrefillNode(t *testing.T) {
 	options.Nodes = []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}}
 	c := clustertest.Start(t, options)
 	c.WaitRemotePrefill()
+	wantTransport(t, c, sameHost)
 	before := decodeStats(c)
 
 	var got []clustertest.Answer

@@ -3,6 +3,8 @@ package clustertest_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/engine/cpu/cputest"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -45,7 +48,7 @@ func prompts(r *rand.Rand, vocab int) [][]uint32 {
 }
 
 // The same greedy tokens come out of the bare backend, of aggregated serving and of
-// every disaggregated topology, over memory and over TCP.
+// every disaggregated topology, over memory, shared memory and TCP.
 func TestSameTokensEverywhere(t *testing.T) {
 	for _, family := range []string{"llama", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
@@ -63,12 +66,14 @@ func TestSameTokensEverywhere(t *testing.T) {
 				prefill, decode int
 				nodes           []clustertest.Node
 				force           string
-				tcp             bool
+				transport       string
 			}{
 				{name: "aggregated", decode: 1},
 				{name: "1+1 in one process", prefill: 1, decode: 1},
-				{name: "1+1 over tcp", prefill: 1, decode: 1, tcp: true},
-				{name: "2+4 over two nodes", prefill: 2, decode: 4, tcp: true, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}}},
+				{name: "1+1 over tcp", prefill: 1, decode: 1, transport: "tcp"},
+				{name: "1+1 over shared memory", prefill: 1, decode: 1, transport: sameHost},
+				{name: "1+1 in two processes", prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}}},
+				{name: "2+4 over two nodes", prefill: 2, decode: 4, transport: "tcp", nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}}},
 				{name: "1+1 forced local", prefill: 1, decode: 1, force: "local"},
 			} {
 				t.Run(tc.name, func(t *testing.T) {
@@ -76,13 +81,21 @@ func TestSameTokensEverywhere(t *testing.T) {
 						Model: dir, Prefill: tc.prefill, Decode: tc.decode, Nodes: tc.nodes,
 						Engine: cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 256},
 						Config: func(cfg *config.Dynamod) {
-							if tc.tcp {
-								cfg.NIXL.Transports = []string{"tcp"}
+							if tc.transport != "" {
+								cfg.NIXL.Transports = []string{tc.transport}
 							}
 						},
 					})
 					if tc.prefill > 0 && tc.force == "" {
 						c.WaitRemotePrefill()
+						switch {
+						case tc.transport != "":
+							wantTransport(t, c, tc.transport)
+						case tc.nodes != nil:
+							wantTransport(t, c, sameHost)
+						default:
+							wantTransport(t, c, "local")
+						}
 					}
 					compare(t, c, inputs, want, tc.force, tc.prefill > 0 && tc.force == "")
 				})
@@ -117,6 +130,23 @@ func answers(t *testing.T, r *rand.Rand, dir string, vocab int) (inputs, want []
 		want = append(want, run.Greedy(p, outTokens))
 	}
 	return inputs, want
+}
+
+// sameHost is the transport between two processes of one host.
+var sameHost = map[bool]string{true: "shm", false: "tcp"}[runtime.GOOS == "linux"]
+
+// wantTransport checks that KV has come to the decode workers of the first node
+// over this transport only.
+func wantTransport(t *testing.T, c *clustertest.Cluster, name string) {
+	t.Helper()
+	text := c.Metrics()
+	used := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^`+metrics.ComponentKVTransferBytes+`\{.*direction="in".*transport="(\w+)".*\} [1-9]`).FindAllStringSubmatch(text, -1) {
+		used[m[1]] = true
+	}
+	if len(used) != 1 || !used[name] {
+		t.Errorf("KV came over %v, want %s", used, name)
+	}
 }
 
 // compare runs all prompts at once, twice (the second time with warm caches), on

@@ -212,7 +212,7 @@ func dynamodServingKeys() []Key {
 		{Name: "status.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address of the status server; port 0 takes a free one"},
 		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
-		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "tcp"}, Help: "transports to use; empty chooses the best one for each peer"},
+		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "tcp"}, Help: "transports to use; empty chooses the best one for each peer"},
 
 		{Name: "cpu.devices", Kind: KindInt, Default: 1, Min: 1, Max: 256, Help: "how many CPU devices to offer; more of them isolate workers from each other and slow each decode step"},
 		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all of the machine"},

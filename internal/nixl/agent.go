@@ -68,7 +68,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),
 	}
-	a.regions = regions{next: firstAddress(), limit: a.limits.Regions}
+	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, gone: a.deregistered}
 	a.tickets = tickets{regions: &a.regions, limits: a.limits, stats: &a.stats, open: map[TicketID]*ticket{}}
 	a.inbox = newInbox(a.limits.NotifyBytes, cfg.OnNotify, &a.stats)
 	for _, tr := range a.transports {
@@ -85,6 +85,9 @@ func NewAgent(cfg Config) (*Agent, error) {
 	}
 	return a, nil
 }
+
+// CloseGrace is how long Close waits for a peer that does not end an access.
+const CloseGrace = 3 * time.Second
 
 func closeAll(trs []Transport) error {
 	var errs []error
@@ -172,6 +175,11 @@ func (a *Agent) PeerDowns() <-chan PeerDown { return a.downs.out }
 // Close ends everything: tickets are revoked and transfers end with ErrCanceled.
 // It returns when no memory is touched any more and all goroutines have ended.
 // Regions need not be deregistered after it. It must not be called from OnNotify.
+//
+// A peer on this machine whose process is stopped in the middle of an access cannot
+// be waited for: Close then returns an error after [CloseGrace]. Its access ends when
+// the process goes on or dies, and reaches only memory that was mapped by the peer
+// itself: the owner may free its own, but must not hand it to anybody.
 func (a *Agent) Close() error {
 	a.closeOnce.Do(func() {
 		a.mu.Lock()
@@ -184,8 +192,8 @@ func (a *Agent) Close() error {
 		for _, j := range jobs {
 			j.cancel(fmt.Errorf("agent %q closes: %w", a.self.Name, ErrCanceled))
 		}
-		a.tickets.close()
-		a.closeErr = closeAll(a.transports)
+		busy := a.tickets.close()
+		a.closeErr = errors.Join(busy, closeAll(a.transports))
 		a.inbox.close()
 		a.downs.close()
 		a.probes.close()
@@ -236,6 +244,15 @@ func (a *Agent) admit(j *Job) (err error) {
 	return nil
 }
 
+// deregistered tells those transports that share memory.
+func (a *Agent) deregistered(base Desc) {
+	for _, tr := range a.transports {
+		if o, ok := tr.(RegionObserver); ok {
+			o.Deregistered(base)
+		}
+	}
+}
+
 func (a *Agent) forget(j *Job) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -252,6 +269,8 @@ func (h host) Limits() Limits    { return h.a.limits }
 func (h host) Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error) {
 	return h.a.tickets.acquire(op, ticket, descs)
 }
+
+func (h host) Share(d Desc) (Share, error) { return h.a.regions.share(d) }
 
 func (h host) Deliver(from string, msg []byte, done func(error)) { h.a.inbox.deliver(from, msg, done) }
 

@@ -3,13 +3,15 @@ package nixl
 import (
 	"fmt"
 	"sync"
+
+	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
 // Arena is zeroed, page-aligned memory off the Go heap, meant to be registered
-// once and carved into blocks.
+// once and carved into blocks. Other processes can map it where the system allows
+// it; see [SharedMemory].
 type Arena struct {
-	mem   []byte
-	unmap func() error
+	mem *sharedmem.Memory
 
 	mu     sync.Mutex
 	uses   int // regions
@@ -22,18 +24,31 @@ func NewArena(size int64) (*Arena, error) {
 	if size <= 0 || size > 1<<46 {
 		return nil, fmt.Errorf("allocate arena of %d bytes: %w", size, ErrInvalidParam)
 	}
-	mem, unmap, err := mapMemory((size + 4095) &^ 4095)
+	mem, err := sharedmem.New("nixl-arena", int((size+4095)&^4095))
 	if err != nil {
-		return nil, fmt.Errorf("allocate arena of %d bytes: %w", size, err)
+		return nil, fmt.Errorf("allocate arena: %w", err)
 	}
-	return &Arena{mem: mem, unmap: unmap}, nil
+	return &Arena{mem: mem}, nil
 }
 
 // Bytes returns the memory, or nil after Close.
 func (a *Arena) Bytes() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mem
+	if a.closed {
+		return nil
+	}
+	return a.mem.Bytes()
+}
+
+// SharedFD implements [SharedMemory].
+func (a *Arena) SharedFD() (fd int, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return -1, false
+	}
+	return a.mem.SharedFD()
 }
 
 // Close frees the memory; nobody may touch it afterwards. It returns
@@ -48,8 +63,8 @@ func (a *Arena) Close() error {
 	if a.uses > 0 {
 		return fmt.Errorf("close arena: still registered: %w", ErrNotAllowed)
 	}
-	a.closed, a.mem = true, nil
-	return a.unmap()
+	a.closed = true
+	return a.mem.Close()
 }
 
 func (a *Arena) retain() bool {

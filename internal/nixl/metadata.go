@@ -12,10 +12,10 @@ import (
 //
 // The payload is name, incarnation and host id, then a u16 count of transports
 // (name, u32 length, connection bytes), then a u32 count of regions (u8 memory type,
-// u64 device, u64 address, u64 length, label). Strings are u16 length and bytes.
+// u8 flags, u64 device, u64 address, u64 length, label). Strings are u16 length and bytes.
 const (
 	metadataMagic   = "DNXLMETA"
-	metadataVersion = 1
+	metadataVersion = 2
 	metadataHeader  = len(metadataMagic) + 2 + 2 + 4
 	// MaxMetadata is the largest blob that is accepted, in bytes.
 	MaxMetadata = 4 << 20
@@ -23,13 +23,16 @@ const (
 	maxNameLen    = 255
 	maxTransports = 16
 	maxConnLen    = 4096
+
+	flagShared = 1 // of a region
 )
 
 // RemoteRegion is a region as peers see it.
 type RemoteRegion struct {
-	Label string
-	Type  MemType
-	Base  Desc // all of it
+	Label  string
+	Type   MemType
+	Base   Desc // all of it
+	Shared bool // other processes of the peer's machine can map it
 }
 
 // Desc returns the descriptor of n bytes at off. A range outside of the region
@@ -57,6 +60,16 @@ func (m metadata) conn(transport string) []byte {
 	return nil
 }
 
+// private returns the first region that other processes cannot map.
+func (m metadata) private() (label string, found bool) {
+	for _, r := range m.regions {
+		if !r.Shared {
+			return r.Label, true
+		}
+	}
+	return "", false
+}
+
 func (m metadata) encode() []byte {
 	b := make([]byte, 0, 256+64*len(m.regions))
 	b = append(b, metadataMagic...)
@@ -74,7 +87,11 @@ func (m metadata) encode() []byte {
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.regions)))
 	for _, r := range m.regions {
-		b = append(b, byte(r.Type))
+		var flags byte
+		if r.Shared {
+			flags = flagShared
+		}
+		b = append(b, byte(r.Type), flags)
 		b = binary.LittleEndian.AppendUint64(b, r.Base.DevID)
 		b = binary.LittleEndian.AppendUint64(b, r.Base.Addr)
 		b = binary.LittleEndian.AppendUint64(b, r.Base.Len)
@@ -126,7 +143,7 @@ func decodeMetadata(blob []byte) (metadata, error) {
 		m.conns = append(m.conns, c)
 	}
 	nregions := int(r.u32())
-	const minRegion = 1 + 8 + 8 + 8 + 2
+	const minRegion = 1 + 1 + 8 + 8 + 8 + 2
 	if nregions > len(r.b)/minRegion { // what follows cannot hold that many
 		return fail("%d regions in %d bytes", nregions, len(r.b))
 	}
@@ -134,6 +151,7 @@ func decodeMetadata(blob []byte) (metadata, error) {
 	for i := range nregions {
 		var g RemoteRegion
 		g.Type = MemType(r.u8())
+		g.Shared = r.u8()&flagShared != 0
 		g.Base.DevID, g.Base.Addr, g.Base.Len = r.u64(), r.u64(), r.u64()
 		g.Label = r.str()
 		if !r.bad && !g.Base.valid() {

@@ -18,7 +18,7 @@ func sampleMetadata(regions int) metadata {
 		regions:  []RemoteRegion{},
 	}
 	for i := range regions {
-		m.regions = append(m.regions, RemoteRegion{Label: fmt.Sprint("kv", i), Type: DRAM, Base: Desc{Addr: uint64(i) << 24, Len: 4096, DevID: uint64(i % 3)}})
+		m.regions = append(m.regions, RemoteRegion{Label: fmt.Sprint("kv", i), Type: DRAM, Base: Desc{Addr: uint64(i) << 24, Len: 4096, DevID: uint64(i % 3)}, Shared: i%2 == 0})
 	}
 	return m
 }
@@ -57,7 +57,7 @@ func TestMetadataRejects(t *testing.T) {
 		{"empty", "not a metadata blob", nil},
 		{"garbage", "not a metadata blob", bytes.Repeat([]byte{7}, 100)},
 		{"too long", "at most", make([]byte, MaxMetadata+1)},
-		{"other version", "version 2", change(func(b []byte) []byte { b[8] = 2; return b })},
+		{"other version", "version 3", change(func(b []byte) []byte { b[8] = 3; return b })},
 		{"flipped bit", "checksum", change(func(b []byte) []byte { b[40] ^= 1; return b })},
 		{"truncated", "checksum", blob[:len(blob)-9]},
 		{"truncated and sealed", "truncated", seal(change(func(b []byte) []byte { return b[:len(b)-1] }))},

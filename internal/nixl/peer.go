@@ -86,8 +86,9 @@ func (p *peer) setRegions(rs []RemoteRegion) {
 // LoadRemote makes the agent of a metadata blob known, chooses its transport and
 // returns its name. It does not connect. Loading the same blob again does nothing;
 // a blob of the same incarnation with other regions replaces the regions; one of
-// another incarnation replaces the peer, whose transfers end with
-// ErrRemoteDisconnect. A peer that failed can be loaded again.
+// another incarnation, or with regions that need another transport, replaces the
+// peer, whose transfers end with ErrRemoteDisconnect. A peer that failed can be
+// loaded again.
 //
 // Errors: ErrMismatch for a malformed blob, ErrInvalidParam for the agent's own,
 // ErrNotAllowed for the same incarnation with other connection data,
@@ -112,15 +113,20 @@ func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	}
 	old := a.peers[m.Name]
 	live := old != nil && old.state == PeerLoaded
+	cause := fmt.Errorf("peer %q was replaced by incarnation %s: %w", m.Name, m.Incarnation, ErrRemoteDisconnect)
 	if live && old.Incarnation == m.Incarnation {
-		defer a.mu.Unlock()
 		if !slices.EqualFunc(old.conns, m.conns, func(x, y transportConn) bool {
 			return x.name == y.name && slices.Equal(x.conn, y.conn)
 		}) {
+			a.mu.Unlock()
 			return "", fmt.Errorf("load remote %q: same incarnation with other connection data: %w", m.Name, ErrNotAllowed)
 		}
-		old.setRegions(m.regions)
-		return m.Name, nil
+		if old.transport == tr {
+			old.setRegions(m.regions)
+			a.mu.Unlock()
+			return m.Name, nil
+		}
+		cause = fmt.Errorf("regions of peer %q are reached over %s now: %w", m.Name, tr.Name(), ErrRemoteDisconnect)
 	}
 	if old == nil && !a.roomLocked() {
 		a.mu.Unlock()
@@ -135,7 +141,7 @@ func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	a.mu.Unlock()
 
 	if live {
-		old.transport.Disconnect(old.Remote, fmt.Errorf("peer %q was replaced by incarnation %s: %w", m.Name, m.Incarnation, ErrRemoteDisconnect))
+		old.transport.Disconnect(old.Remote, cause)
 	}
 	level := slog.LevelInfo
 	if odd {
@@ -173,6 +179,9 @@ func (a *Agent) choose(m metadata) (_ Transport, _ Remote, reason string, odd bo
 			continue
 		}
 		r := Remote{Identity: m.Identity, Conn: m.conn(tr.Name())}
+		if label, found := m.private(); found {
+			r.Private = &label
+		}
 		reason, err := tr.Reach(r)
 		if err != nil {
 			why = append(why, tr.Name()+": "+err.Error())

@@ -14,6 +14,20 @@ type Memory interface {
 	Bytes() []byte
 }
 
+// SharedMemory is Memory that other processes of the machine can map, if SharedFD
+// says so: the file's first bytes are those of Bytes, and its size is sealed. The
+// descriptor must stay open until the region is deregistered.
+type SharedMemory interface {
+	Memory
+	SharedFD() (fd int, ok bool)
+}
+
+// Share is registered memory as a transport hands it to another process.
+type Share struct {
+	Base Desc // the whole region
+	FD   int  // Base.Len bytes from offset 0 on
+}
+
 // Region is registered memory of one agent.
 type Region struct {
 	owner   *regions
@@ -23,6 +37,7 @@ type Region struct {
 	mem     []byte
 	private bool   // scratch of a self-test: not in the metadata
 	arena   *Arena // when the memory is one: it must not be closed while registered
+	fd      int    // of shared memory; -1 if other processes cannot map it
 
 	uses int // tickets and running transfers; guarded by owner.mu
 }
@@ -40,7 +55,13 @@ func (r *Region) Label() string { return r.label }
 // Deregister forgets the region. It returns ErrNotAllowed while a ticket or a
 // running transfer uses it; after it has returned nil the memory may be freed.
 // Deregistering twice is not an error.
-func (r *Region) Deregister() error { return r.owner.remove(r) }
+func (r *Region) Deregister() error {
+	removed, err := r.owner.remove(r)
+	if removed && r.owner.gone != nil {
+		r.owner.gone(r.base)
+	}
+	return err
+}
 
 func subDesc(base Desc, off, n uint64) Desc {
 	if off > base.Len || n > base.Len-off {
@@ -60,6 +81,7 @@ type regions struct {
 	list  []*Region // by address
 	limit int
 	bytes uint64
+	gone  func(base Desc) // told of every region that was deregistered; no lock is held
 }
 
 func (rs *regions) add(mem Memory, typ MemType, o registerOptions) (*Region, error) {
@@ -72,7 +94,12 @@ func (rs *regions) add(mem Memory, typ MemType, o registerOptions) (*Region, err
 	case len(label) > maxNameLen:
 		return nil, fmt.Errorf("register: label of %d bytes, at most %d: %w", len(label), maxNameLen, ErrInvalidParam)
 	}
-	r := &Region{owner: rs, label: label, typ: typ, mem: b, private: o.private}
+	r := &Region{owner: rs, label: label, typ: typ, mem: b, private: o.private, fd: -1}
+	if sm, ok := mem.(SharedMemory); ok {
+		if fd, ok := sm.SharedFD(); ok {
+			r.fd = fd
+		}
+	}
 	if ar, ok := mem.(*Arena); ok {
 		if !ar.retain() {
 			return nil, fmt.Errorf("register %q: arena is closed: %w", label, ErrInvalidParam)
@@ -99,20 +126,34 @@ func (r *Region) releaseArena() {
 	}
 }
 
-func (rs *regions) remove(r *Region) error {
+func (rs *regions) remove(r *Region) (removed bool, err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	i := slices.Index(rs.list, r)
 	if i < 0 {
-		return nil
+		return false, nil
 	}
 	if r.uses > 0 {
-		return fmt.Errorf("deregister %q: in use by %d tickets or transfers: %w", r.label, r.uses, ErrNotAllowed)
+		return false, fmt.Errorf("deregister %q: in use by %d tickets or transfers: %w", r.label, r.uses, ErrNotAllowed)
 	}
 	rs.list = slices.Delete(rs.list, i, i+1)
 	rs.bytes -= r.base.Len
 	r.releaseArena()
-	return nil
+	return true, nil
+}
+
+// share returns the file of the region that covers d.
+func (rs *regions) share(d Desc) (Share, error) {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	switch r := rs.findLocked(d); {
+	case r == nil:
+		return Share{}, fmt.Errorf("share %s: %w", d, ErrNotFound)
+	case r.fd < 0:
+		return Share{}, fmt.Errorf("share %s: region %q is private to its process: %w", d, r.label, ErrNotSupported)
+	default:
+		return Share{Base: r.base, FD: r.fd}, nil
+	}
 }
 
 // findLocked returns the region that covers d, or nil.
@@ -181,7 +222,7 @@ func (rs *regions) public() []RemoteRegion {
 		if r.private {
 			continue
 		}
-		out = append(out, RemoteRegion{Label: r.label, Type: r.typ, Base: r.base})
+		out = append(out, RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0})
 	}
 	return out
 }

@@ -229,9 +229,10 @@ func (ts *tickets) revoke(ctx context.Context, id TicketID) error {
 	}
 }
 
-// close revokes everything and waits; transports must be able to end their
-// accesses when asked, so this takes no context.
-func (ts *tickets) close() {
+// close revokes everything and waits. The transports end their accesses when
+// asked; only a peer of this machine whose process is stopped keeps one, and its
+// ticket stays unrevoked.
+func (ts *tickets) close() error {
 	ts.mu.Lock()
 	ts.closed = true
 	all := make([]*ticket, 0, len(ts.open))
@@ -242,9 +243,16 @@ func (ts *tickets) close() {
 	for _, tk := range all {
 		ts.stop(tk, false)
 	}
-	for _, tk := range all {
-		<-tk.idle
+	grace := time.NewTimer(CloseGrace)
+	defer grace.Stop()
+	for i, tk := range all {
+		select {
+		case <-tk.idle:
+		case <-grace.C:
+			return fmt.Errorf("close agent: %d tickets, %s %q among them: an access has not ended: %w", len(all)-i, tk.id.short(), tk.tag, ErrBackend)
+		}
 	}
+	return nil
 }
 
 func (ts *tickets) count() (open, grants int) {

@@ -53,6 +53,16 @@ type Remote struct {
 	Identity
 	Generation uint64 // of the loaded metadata; unique in this agent
 	Conn       []byte // what the peer's transport of the same name returned from Start; nil if it has none
+	// Private names a region of the peer that other processes cannot map; nil if all
+	// can be.
+	Private *string
+}
+
+// A RegionObserver is a Transport that is told when a region is deregistered, so
+// that peers that have mapped it let go of its pages. Deregistered must not block.
+type RegionObserver interface {
+	Transport
+	Deregistered(base Desc)
 }
 
 // Host is the agent as a transport sees it: the target side of every access and
@@ -65,6 +75,9 @@ type Host interface {
 	// The transport must release the Grant. Errors wrap a Status; refusals are
 	// counted.
 	Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error)
+	// Share returns the file behind the region of d. It is valid while a Grant for d
+	// is held. ErrNotSupported for memory that cannot be mapped by others.
+	Share(d Desc) (Share, error)
 	// Deliver queues a notification. done is called once, with nil when the agent
 	// has accepted it within its byte limit, or with an error when it never will.
 	// Notifications are delivered in the order of the calls. It never blocks.

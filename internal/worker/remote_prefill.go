@@ -286,15 +286,17 @@ func (w *Worker) revoke(ticket nixl.TicketID) error {
 }
 
 // liftWhenSafe waits until the writer is stopped and then gives the blocks free.
-// It runs on the goroutine of the reservation, which the engine awaits.
+// It runs on the goroutine of the reservation, which the engine awaits: when the
+// worker stops, the blocks stay in quarantine until the pool is freed.
 func (w *Worker) liftWhenSafe(request string, ticket nixl.TicketID, lift func()) {
-	for {
-		if w.revoke(ticket) == nil {
-			w.log.Info("quarantine lifted", "request", request)
-			lift()
+	for w.revoke(ticket) != nil {
+		if w.workCtx.Err() != nil {
+			w.log.Warn("quarantine kept: the worker stops before the writer did", "request", request)
 			return
 		}
 	}
+	w.log.Info("quarantine lifted", "request", request)
+	lift()
 }
 
 // descs returns the descriptors of blocks of this worker's pool.

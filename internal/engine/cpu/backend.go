@@ -92,7 +92,7 @@ func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allocate KV blocks: %w", err)
 	}
-	b.cache = newCache(b.info.KV, n, m.data)
+	b.cache = newCache(b.info.KV, n, m.Bytes())
 	return m, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
 // panels are a matrix's weights in the order of the kernels; the zero value stands
@@ -84,11 +85,13 @@ func (w *Weights) pack(matrices []*matrix) error {
 	for _, m := range matrices {
 		total += m.packedBytes()
 	}
-	data, unmap, err := mapMemory(total)
+	memory, err := sharedmem.Private(total)
 	if err != nil {
 		return fmt.Errorf("memory for packed weights: %w", err)
 	}
-	w.unmap = unmap
+	data := memory.Bytes()
+	adviseHugePages(data)
+	w.unmap = memory.Close
 	type piece struct {
 		m     *matrix
 		panel int

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
 // Options of a Backend. Zero fields have defaults.
@@ -33,7 +34,7 @@ type Options struct {
 // Backend implements engine.Backend.
 type Backend struct {
 	opts Options
-	mem  *memory
+	mem  []byte
 }
 
 // New returns a backend.
@@ -62,15 +63,14 @@ func (b *Backend) Info() engine.BackendInfo {
 	}
 }
 
-type memory struct{ buf []byte }
-
-func (m *memory) Bytes() []byte { return m.buf }
-func (m *memory) Close() error  { return nil }
-
 // AllocKV implements engine.Backend.
 func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
-	b.mem = &memory{buf: make([]byte, int64(n)*b.Info().KV.BlockBytes())}
-	return b.mem, nil
+	m, err := sharedmem.New("mock-kv-pool", n*int(b.Info().KV.BlockBytes()))
+	if err != nil {
+		return nil, fmt.Errorf("allocate KV blocks: %w", err)
+	}
+	b.mem = m.Bytes()
+	return m, nil
 }
 
 // Step implements engine.Backend.
@@ -125,10 +125,10 @@ func (b *Backend) slot(table []int32, pos int) ([]byte, error) {
 	}
 	block := int64(table[pos/kv.BlockSize])
 	at := block*kv.BlockBytes() + int64(kv.Offset(0, 0, 0, pos%kv.BlockSize)*kv.ElemBytes())
-	if at < 0 || at+8 > int64(len(b.mem.buf)) {
+	if at < 0 || at+8 > int64(len(b.mem)) {
 		return nil, fmt.Errorf("block %d is outside the pool", block)
 	}
-	return b.mem.buf[at : at+8], nil
+	return b.mem[at : at+8], nil
 }
 
 func (b *Backend) store(table []int32, pos int, token uint32) error {

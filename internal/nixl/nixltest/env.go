@@ -18,6 +18,9 @@ import (
 type Env struct {
 	Name       string
 	Transports func() []nixl.Transport
+	// Arenas registers memory of arenas, which other processes can map, instead of
+	// heap memory.
+	Arenas bool
 }
 
 // limit is how long anything in a test may take before it counts as hung.
@@ -61,6 +64,39 @@ func Region(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte) {
 	}
 	return r, mem
 }
+
+// Region registers size bytes of the memory the transports need.
+func (e Env) Region(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte) {
+	t.Helper()
+	if !e.Arenas {
+		return Region(t, a, size)
+	}
+	arena, err := nixl.NewArena(int64(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Register(exactly{arena, size}, nixl.DRAM, nixl.WithLabel("kv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if r.Deregister() != nil { // still in use: it ends with the agent
+			_ = a.Close()
+		}
+		if err := arena.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, arena.Bytes()[:size]
+}
+
+// exactly is the beginning of an arena.
+type exactly struct {
+	*nixl.Arena
+	size int
+}
+
+func (x exactly) Bytes() []byte { return x.Arena.Bytes()[:x.size] }
 
 // Load makes b known to a.
 func Load(t testing.TB, a, b *nixl.Agent) {

@@ -131,7 +131,7 @@ func testRestart(t *testing.T, e Env) {
 	_ = p.b.Close()
 
 	b := e.Agent(t, "b")
-	lb, mb := Region(t, b, size)
+	lb, mb := e.Region(t, b, size)
 	Load(t, p.a, b) // before or after the failure was noticed
 	if !p.a.Known("b", b.Incarnation()) {
 		t.Fatal("the new incarnation is not known")

@@ -19,8 +19,8 @@ func testRandomLists(t *testing.T, e Env) {
 		size uint64
 	}{{1, 1}, {1000, 40}, {8, 4 << 10}, {64, 32 << 10}, {100 / shrink, 1_000_000}, {3, 5<<20/shrink + 17}, {1, 40 << 20 / shrink}} {
 		t.Run(fmt.Sprintf("%dx%d", c.n, c.size), func(t *testing.T) {
-			la, ma := Region(t, a, c.n*int(c.size))
-			lb, mb := Region(t, b, c.n*int(c.size))
+			la, ma := e.Region(t, a, c.n*int(c.size))
+			lb, mb := e.Region(t, b, c.n*int(c.size))
 			defer func() {
 				if err := la.Deregister(); err != nil {
 					t.Error(err)
@@ -85,8 +85,8 @@ type pair struct {
 
 func newPair(t *testing.T, e Env, size int, change ...func(*nixl.Config)) *pair {
 	p := &pair{a: e.Agent(t, "a", change...), b: e.Agent(t, "b", change...)}
-	p.la, p.ma = Region(t, p.a, size)
-	p.lb, p.mb = Region(t, p.b, size)
+	p.la, p.ma = e.Region(t, p.a, size)
+	p.lb, p.mb = e.Region(t, p.b, size)
 	Load(t, p.a, p.b)
 	p.rb = Remote(t, p.a, p.b)
 	Fill(p.ma, 1)

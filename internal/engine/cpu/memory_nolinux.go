@@ -1,5 +1,0 @@
-//go:build unix && !linux
-
-package cpu
-
-func adviseHugePages([]byte) {}

@@ -1,0 +1,343 @@
+//go:build linux
+
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+// conn is a connection: a reader, a writer goroutine, and the queue between them.
+// What frames mean is the caller's business.
+type conn struct {
+	uc      *net.UnixConn
+	silence time.Duration // of the peer, before it counts as dead
+
+	done     chan struct{} // closed by fail
+	failOnce sync.Once
+	cause    error // why; set before done is closed
+
+	wake  chan struct{} // to the writer: there is something to send
+	space chan struct{} // to the reader: the queue has room
+
+	mu      sync.Mutex
+	queue   []frame
+	closing bool // send the queue, nothing else, and close
+
+	// Of the reader.
+	in, out  int // buf[in:out] was read and not used
+	buf      []byte
+	takesFDs bool
+	fds      []int // arrived, not claimed by a frame yet
+	body     []byte
+}
+
+const maxFDs = 4 // in one message, and unclaimed ones
+
+func newConn(uc *net.UnixConn, silence time.Duration, takesFDs bool) *conn {
+	return &conn{
+		uc: uc, silence: silence, takesFDs: takesFDs, buf: make([]byte, 32<<10),
+		done: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}, 1),
+	}
+}
+
+// fail ends the connection; the first cause counts. It does not wait.
+func (c *conn) fail(cause error) {
+	c.failOnce.Do(func() {
+		c.cause = cause
+		close(c.done)
+		_ = c.uc.Close()
+	})
+}
+
+// run serves the connection with handle until it fails, and returns the cause.
+func (c *conn) run(handle func(header, []byte) error, limit func(kind) int) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { c.fail(c.writeLoop()) })
+	c.fail(c.readLoop(handle, limit))
+	wg.Wait()
+	c.dropFDs()
+	return c.cause
+}
+
+func (c *conn) dropFDs() {
+	for _, fd := range c.fds {
+		_ = unix.Close(fd)
+	}
+	c.fds = nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.queue {
+		f.closeFD()
+	}
+	c.queue, c.closing = nil, true
+}
+
+func (f frame) closeFD() {
+	if f.fd > 0 {
+		_ = unix.Close(f.fd)
+	}
+}
+
+func (c *conn) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send queues frames, one right behind the other. Their number is bounded by what
+// the peer may ask for, and by the reader, which waits for room.
+func (c *conn) send(fs ...frame) {
+	c.mu.Lock()
+	if c.closing {
+		for _, f := range fs {
+			f.closeFD()
+		}
+	} else {
+		c.queue = append(c.queue, fs...)
+	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+// bye closes the connection after what is queued and a last word were sent, or
+// after flushTime.
+func (c *conn) bye(why string) {
+	c.send(frame{header: header{kind: kindBye}, body: []byte(why)})
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.signal()
+	time.AfterFunc(flushTime, func() { c.fail(errFlushed) })
+}
+
+// errFlushed ends a connection that was closed in an orderly way.
+var errFlushed = errors.New("connection closed")
+
+// room waits while too many frames are queued: a peer that does not read its
+// answers is not read from either.
+func (c *conn) room() error {
+	for {
+		c.mu.Lock()
+		n := len(c.queue)
+		c.mu.Unlock()
+		if n < maxQueued {
+			return nil
+		}
+		select {
+		case <-c.space:
+		case <-c.done:
+			return c.cause
+		}
+	}
+}
+
+func (c *conn) writeLoop() error {
+	var buf []byte
+	for {
+		c.mu.Lock()
+		frames, closing := c.queue, c.closing
+		c.queue = nil
+		c.mu.Unlock()
+		if len(frames) == 0 {
+			if closing {
+				return errFlushed
+			}
+			select {
+			case <-c.wake:
+				continue
+			case <-c.done:
+				return c.cause
+			}
+		}
+		err := c.write(frames, &buf)
+		for _, f := range frames {
+			f.closeFD()
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case c.space <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// write sends frames with few system calls. A descriptor travels with the first
+// byte of its frame.
+func (c *conn) write(frames []frame, buf *[]byte) error {
+	if err := c.uc.SetWriteDeadline(time.Now().Add(c.silence)); err != nil {
+		return c.lost(err)
+	}
+	b := (*buf)[:0]
+	flush := func(oob []byte) error {
+		for len(b) > 0 {
+			n, _, err := c.uc.WriteMsgUnix(b, oob, nil)
+			if err != nil {
+				return c.lost(err)
+			}
+			b, oob = b[n:], nil
+		}
+		b = (*buf)[:0]
+		return nil
+	}
+	for _, f := range frames {
+		if f.fd > 0 {
+			if err := flush(nil); err != nil {
+				return err
+			}
+		}
+		b = f.append(b)
+		if cap(b) > cap(*buf) && cap(b) <= 64<<10 {
+			*buf = b[:0]
+		}
+		if f.fd > 0 {
+			if err := flush(unix.UnixRights(f.fd)); err != nil {
+				return err
+			}
+		}
+	}
+	return flush(nil)
+}
+
+func (c *conn) readLoop(handle func(header, []byte) error, limit func(kind) int) error {
+	for {
+		if err := c.room(); err != nil {
+			return err
+		}
+		h, body, err := c.read(limit)
+		if err != nil {
+			return err
+		}
+		if err := handle(h, body); err != nil {
+			return err
+		}
+	}
+}
+
+// read reads one frame. The body is valid until the next call.
+func (c *conn) read(limit func(kind) int) (header, []byte, error) {
+	var b [headerBytes]byte
+	if err := c.readFull(b[:]); err != nil {
+		return header{}, nil, err
+	}
+	h := parseHeader(&b)
+	if n := limit(h.kind); uint64(h.length) > uint64(n) {
+		return h, nil, fmt.Errorf("frame of kind %d has %d bytes, at most %d: %w", h.kind, h.length, n, errProtocol)
+	}
+	const step = 64 << 10 // memory grows with what has arrived, not with what is claimed
+	c.body = c.body[:0]
+	for left := int(h.length); left > 0; {
+		n, at := min(left, step), len(c.body)
+		if cap(c.body) < at+n {
+			grown := make([]byte, at, max(at+n, 2*cap(c.body)))
+			copy(grown, c.body)
+			c.body = grown
+		}
+		c.body = c.body[:at+n]
+		if err := c.readFull(c.body[at:]); err != nil {
+			return h, nil, err
+		}
+		left -= n
+	}
+	return h, c.body, nil
+}
+
+func (c *conn) readFull(p []byte) error {
+	for len(p) > 0 {
+		if c.in == c.out {
+			if err := c.fill(); err != nil {
+				return err
+			}
+		}
+		n := copy(p, c.buf[c.in:c.out])
+		c.in += n
+		p = p[n:]
+	}
+	return nil
+}
+
+// fill reads from the socket. The peer sends something at least every quarter of
+// the silence timeout.
+func (c *conn) fill() error {
+	if err := c.uc.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
+		return c.lost(err)
+	}
+	if !c.takesFDs { // the kernel drops descriptors that are sent nevertheless
+		n, err := c.uc.Read(c.buf)
+		if err != nil {
+			return c.lost(err)
+		}
+		c.in, c.out = 0, n
+		return nil
+	}
+	var oob [64]byte
+	n, oobn, flags, _, err := c.uc.ReadMsgUnix(c.buf, oob[:unix.CmsgSpace(4*maxFDs)])
+	if oobn > 0 {
+		if err := c.takeFDs(oob[:oobn]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err != nil:
+		return c.lost(err)
+	case flags&unix.MSG_CTRUNC != 0 || len(c.fds) > maxFDs:
+		return fmt.Errorf("peer sends descriptors nobody asked for: %w", errProtocol)
+	}
+	c.in, c.out = 0, n
+	return nil
+}
+
+func (c *conn) takeFDs(oob []byte) error {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return fmt.Errorf("read descriptors: %w", err)
+	}
+	for _, m := range msgs {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return fmt.Errorf("read descriptors: %w", err)
+		}
+		c.fds = append(c.fds, fds...)
+	}
+	return nil
+}
+
+// claimFD returns the descriptor that came with the frame just read. The caller
+// closes it.
+func (c *conn) claimFD() (int, error) {
+	if len(c.fds) == 0 {
+		return -1, fmt.Errorf("frame without its descriptor: %w", errProtocol)
+	}
+	fd := c.fds[0]
+	c.fds = c.fds[1:]
+	return fd, nil
+}
+
+// lost wraps an error of the socket.
+func (c *conn) lost(err error) error {
+	switch {
+	case errors.Is(err, net.ErrClosed):
+		select {
+		case <-c.done:
+			return c.cause
+		default:
+		}
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		err = errors.New("connection closed by the peer")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("peer is silent for %s", c.silence)
+	}
+	return fmt.Errorf("%w: %w", err, nixl.ErrRemoteDisconnect)
+}

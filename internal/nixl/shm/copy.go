@@ -1,0 +1,121 @@
+//go:build linux
+
+package shm
+
+import "sync"
+
+// copying is a list of pieces being copied by a few goroutines of the initiator,
+// inside the fence of the target.
+type copying struct {
+	dst, src   [][]byte // equal lengths, piece by piece
+	fence      *fence
+	generation uint32
+	slots      chan struct{}   // of the pool
+	stop       chan struct{}   // closed by end
+	lost       <-chan struct{} // closed when the session has ended
+
+	mu    sync.Mutex
+	cause error // of end
+	shut  bool  // the target has shut the fence
+	piece int   // next to be copied
+	off   int
+}
+
+// end makes the copying stop; the first cause counts.
+func (c *copying) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil {
+		c.cause = cause
+		close(c.stop)
+	}
+}
+
+func (c *copying) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// run copies with up to n goroutines and reports whether everything was copied. No
+// memory is touched after it has returned.
+func (c *copying) run(n int) (complete bool) {
+	var wg sync.WaitGroup
+	for range n - 1 {
+		wg.Go(c.work)
+	}
+	c.work()
+	wg.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause == nil && !c.shut && c.piece == len(c.dst)
+}
+
+// batch is what is copied inside the fence at a time.
+type batch struct {
+	dst, src [pieceDescs][]byte
+	n        int
+}
+
+func (c *copying) work() {
+	var b batch
+	for {
+		select {
+		case c.slots <- struct{}{}:
+		case <-c.stop:
+			return
+		case <-c.lost:
+			return
+		}
+		more := c.step(&b)
+		<-c.slots
+		if !more {
+			return
+		}
+	}
+}
+
+// step copies one batch. The peer's memory is touched here and nowhere else.
+func (c *copying) step(b *batch) (more bool) {
+	if !c.take(b) {
+		return false
+	}
+	if !c.fence.enter(c.generation) {
+		c.mu.Lock()
+		c.shut = true
+		c.mu.Unlock()
+		return false
+	}
+	var n uint64
+	for i := range b.n {
+		n += uint64(copy(b.dst[i], b.src[i]))
+	}
+	c.fence.leave(n)
+	return true
+}
+
+// take takes up to pieceBytes off the list; false when there is no more, or the
+// copying must stop.
+func (c *copying) take(b *batch) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.lost:
+		return false
+	default:
+	}
+	b.n = 0
+	if c.cause != nil || c.shut {
+		return false
+	}
+	for left := pieceBytes; left > 0 && b.n < pieceDescs && c.piece < len(c.dst); b.n++ {
+		d, s := c.dst[c.piece], c.src[c.piece]
+		end := min(c.off+left, len(d))
+		b.dst[b.n], b.src[b.n] = d[c.off:end], s[c.off:end]
+		left -= end - c.off
+		if c.off = end; end == len(d) {
+			c.piece, c.off = c.piece+1, 0
+		}
+	}
+	return b.n > 0
+}

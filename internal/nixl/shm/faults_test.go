@@ -1,0 +1,243 @@
+//go:build linux
+
+package shm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/shm"
+)
+
+// TestTwoProcesses writes and reads between processes, in few large and many small
+// pieces, kills the target in the middle, and goes on with its successor under the
+// same name.
+func TestTwoProcesses(t *testing.T) {
+	nothingLeft(t)
+	a, r, mem, _ := host(t, "parent", shm.Options{})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var stale *nixl.Transfer
+	for round := range 2 {
+		c := startChild(t, "target")
+		if _, err := a.LoadRemote(c.offer.Blob); err != nil {
+			t.Fatal(err)
+		}
+		if stale != nil && stale.Post() != nixl.ErrNotFound {
+			t.Errorf("post to the predecessor = %s", stale.Status())
+		}
+		const half = uint64(childSize / 2)
+		for _, size := range []uint64{half, 1 << 20, 64 << 10, 4 << 10, 513} {
+			n := min(int(half/size), 16384)
+			nixltest.Fill(mem, uint64(round)+size)
+			desc := func(off, n uint64) nixl.Desc { return nixl.Desc{Addr: c.offer.Desc.Addr + off, Len: n} }
+			local, from := nixltest.Blocks(rnd, r.Desc, n, size)
+			remote, _ := nixltest.Blocks(rnd, desc, n, size)
+			back := make([]nixl.Desc, n)
+			for i := range back {
+				back[i] = r.Desc(half+uint64(from[i])*size, size)
+			}
+			w := nixltest.New(t, a, nixl.Write, local, remote, "child", nixl.TransferOpts{Ticket: ticket(t, c.offer.Write), HasNotify: true})
+			nixltest.WantStatus(t, nixltest.Do(t, w), nixl.Success)
+			rd := nixltest.New(t, a, nixl.Read, back, remote, "child", nixl.TransferOpts{Ticket: ticket(t, c.offer.Read), HasNotify: true})
+			nixltest.WantStatus(t, nixltest.Do(t, rd), nixl.Success)
+			if moved := size * uint64(n); !bytes.Equal(mem[:moved], mem[half:half+moved]) {
+				t.Fatalf("%d pieces of %d bytes: what was read is not what was written", n, size)
+			}
+			stale = w
+		}
+		if res, err := a.SelfTest(nixltest.Context(t), "child"); err != nil || res.Transport != shm.Name {
+			t.Error(res, err)
+		}
+
+		xs := busy(t, a, r, c)
+		killed := time.Now()
+		c.kill()
+		allDisconnected(t, xs, killed, time.Second)
+		wantDown(t, a, c, false)
+	}
+}
+
+// busy posts several writes and reads of all of the child's memory.
+func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *child) []*nixl.Transfer {
+	t.Helper()
+	var xs []*nixl.Transfer
+	for range 40 {
+		for op, id := range map[nixl.Op]string{nixl.Write: c.offer.Write, nixl.Read: c.offer.Read} {
+			xs = append(xs, nixltest.New(t, a, op, []nixl.Desc{r.Desc(0, childSize)}, []nixl.Desc{c.offer.Desc}, "child",
+				nixl.TransferOpts{Ticket: ticket(t, id)}))
+		}
+	}
+	nixltest.WantStatus(t, nixltest.Do(t, xs[0]), nixl.Success) // connected
+	for _, x := range xs {
+		x.Post()
+	}
+	return xs
+}
+
+// allDisconnected checks that every transfer ends in time, and not all of them well.
+func allDisconnected(t *testing.T, xs []*nixl.Transfer, since time.Time, within time.Duration) {
+	t.Helper()
+	lost := 0
+	for _, x := range xs {
+		err := nixltest.End(t, x)
+		nixltest.WantStatus(t, err, nixl.ErrRemoteDisconnect, nixl.Success)
+		if err != nil {
+			lost++
+		}
+	}
+	if took := time.Since(since); took > within {
+		t.Errorf("the last transfer ended %s after the peer was gone", took)
+	}
+	if lost == 0 {
+		t.Error("no transfer was interrupted")
+	}
+}
+
+// wantQuiet checks that the memory keeps what this process writes into it.
+func wantQuiet(t *testing.T, mem []byte) {
+	t.Helper()
+	for i := range mem {
+		mem[i] = 0xEE
+	}
+	time.Sleep(20 * time.Millisecond) // a writer that was let in would be at it
+	for i := range mem {
+		if mem[i] != 0xEE {
+			t.Fatalf("byte %d was written after the ticket was revoked", i)
+		}
+	}
+}
+
+// TestInitiatorDies kills a process in the middle of its writes into this one: its
+// fences are void as soon as it is gone, and the memory is quiet.
+func TestInitiatorDies(t *testing.T) {
+	nothingLeft(t)
+	for range 3 {
+		b, _, mem, there := host(t, "parent", shm.Options{})
+		c := writing(t, there, b)
+		killed := time.Now()
+		c.kill()
+		wantDown(t, b, c, true)
+		if err := b.RevokeTicket(nixltest.Context(t), ticket(t, there.Write)); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(killed); took > time.Second {
+			t.Errorf("quiet after %s", took)
+		}
+		if in, _ := b.InFlight(); in != 0 {
+			t.Errorf("%d accesses are left", in)
+		}
+		wantQuiet(t, mem)
+	}
+}
+
+// stoppedInside returns a child that was stopped while it was inside a fence, so
+// that its ticket cannot be revoked.
+func stoppedInside(t *testing.T, o shm.Options) (*nixl.Agent, []byte, *child, nixl.TicketID) {
+	t.Helper()
+	for range 20 {
+		b, _, mem, there := host(t, "parent", o)
+		c := writing(t, there, b)
+		c.stop(t)
+		id := ticket(t, there.Write)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := b.RevokeTicket(ctx, id)
+		cancel()
+		if err == nil { // between two pieces: nothing may happen when it goes on
+			for i := range mem {
+				mem[i] = 0xEE
+			}
+			c.signal(t, unix.SIGCONT)
+			wantQuiet(t, mem)
+			c.kill()
+			continue
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("revoke: %v", err)
+		}
+		if in, _ := b.InFlight(); in != 1 || b.Tickets() != 2 {
+			t.Errorf("%d accesses, %d tickets while the writer is stopped", in, b.Tickets())
+		}
+		return b, mem, c, id
+	}
+	t.Fatal("the child was never stopped inside a fence")
+	return nil, nil, nil, nixl.TicketID{}
+}
+
+// TestInitiatorStopped stops the writer inside a fence: the ticket cannot be
+// revoked until it goes on or dies, whatever becomes of the connection.
+func TestInitiatorStopped(t *testing.T) {
+	const silence = 500 * time.Millisecond
+	for _, c := range []struct {
+		name string
+		o    shm.Options
+		lost bool // wait until the connection counts as lost
+		end  unix.Signal
+	}{
+		{"goes on", shm.Options{}, false, unix.SIGCONT},
+		{"dies", shm.Options{}, false, unix.SIGKILL},
+		{"goes on after silence", shm.Options{SilenceTimeout: silence}, true, unix.SIGCONT},
+		{"dies after silence", shm.Options{SilenceTimeout: silence}, true, unix.SIGKILL},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			nothingLeft(t)
+			b, mem, child, id := stoppedInside(t, c.o)
+			if c.lost {
+				wantDown(t, b, child, true)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				if b.RevokeTicket(ctx, id) == nil {
+					t.Fatal("revoked while the writer is stopped inside")
+				}
+			}
+			child.signal(t, c.end)
+			if err := b.RevokeTicket(nixltest.Context(t), id); err != nil {
+				t.Fatal(err)
+			}
+			wantQuiet(t, mem)
+		})
+	}
+}
+
+// TestCloseWithStoppedInitiator closes an agent whose peer is stopped inside a
+// fence: it does not hang, and does not claim that the ticket was revoked.
+func TestCloseWithStoppedInitiator(t *testing.T) {
+	nothingLeft(t)
+	b, _, child, id := stoppedInside(t, shm.Options{})
+	begin := time.Now()
+	if err := b.Close(); nixl.StatusOf(err) != nixl.ErrBackend {
+		t.Errorf("Close() = %v", err)
+	}
+	if took := time.Since(begin); took > nixl.CloseGrace+2*time.Second {
+		t.Errorf("Close took %s", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if b.RevokeTicket(ctx, id) == nil {
+		t.Error("the ticket was revoked")
+	}
+	child.kill()
+}
+
+// TestTargetStopped stops the target's process: the kernel keeps its connection
+// alive, so that only silence tells.
+func TestTargetStopped(t *testing.T) {
+	nothingLeft(t)
+	const silence = time.Second
+	a, r, _, _ := host(t, "parent", shm.Options{SilenceTimeout: silence})
+	c := startChild(t, "target")
+	if _, err := a.LoadRemote(c.offer.Blob); err != nil {
+		t.Fatal(err)
+	}
+	xs := busy(t, a, r, c)
+	begin := time.Now()
+	c.stop(t)
+	allDisconnected(t, xs, begin, 4*silence)
+}

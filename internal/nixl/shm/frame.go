@@ -1,0 +1,172 @@
+//go:build linux
+
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+// Frames are a header of 16 bytes and a body, little-endian:
+//
+//	u8 kind, i8 status, u8 flags, u8 0, u32 body bytes, u64 id
+const headerBytes = 16
+
+type kind uint8
+
+const (
+	kindHello      kind = iota + 1 // initiator: who am I, whom do I want
+	kindWelcome                    // target: come in; with the descriptor of the fences
+	kindAccess                     // initiator: body is an access; answered by granted or result
+	kindRegion                     // target: body is a descriptor; with that of the memory
+	kindForget                     // target: body is the address of a region that is gone
+	kindGranted                    // target: go ahead; body is fence and generation
+	kindDone                       // initiator: nobody is inside the fence any more; body is a notification
+	kindResult                     // target: the outcome; body is text
+	kindNotify                     // initiator: body is a notification
+	kindPing                       // initiator: are you there
+	kindPong                       // target: yes
+	kindProbe                      // initiator: lend me scratch memory
+	kindProbeInfo                  // target: body is ticket and descriptor; answers a probe
+	kindProbeClose                 // initiator: body is the ticket
+	kindBye                        // either: orderly end; body says why
+)
+
+// Flags of done frames, and of access frames.
+const (
+	flagComplete = 1 // done: all bytes were copied
+	flagNotify   = 2 // done: deliver the body
+	flagWrite    = 1 // access: a write, else a read
+)
+
+type header struct {
+	kind   kind
+	status nixl.Status
+	flags  uint8
+	length uint32
+	id     uint64
+}
+
+func parseHeader(b *[headerBytes]byte) header {
+	return header{
+		kind: kind(b[0]), status: nixl.Status(b[1]), flags: b[2],
+		length: binary.LittleEndian.Uint32(b[4:]), id: binary.LittleEndian.Uint64(b[8:]),
+	}
+}
+
+// frame is a frame to be sent. fd, if not 0, is a descriptor that travels with it
+// and is closed afterwards.
+type frame struct {
+	header
+	body []byte
+	fd   int
+}
+
+func (f frame) append(b []byte) []byte {
+	b = append(b, byte(f.kind), byte(f.status), f.flags, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.body)))
+	b = binary.LittleEndian.AppendUint64(b, f.id)
+	return append(b, f.body...)
+}
+
+func resultFrame(id uint64, err error) frame {
+	f := frame{header: header{kind: kindResult, id: id}}
+	if err != nil {
+		f.status = nixl.StatusOf(err)
+		text := err.Error()
+		f.body = []byte(text[:min(len(text), maxText)])
+	}
+	return f
+}
+
+// resultError is the error a result stands for. A peer cannot report anything but
+// success and errors.
+func resultError(peer string, h header, body []byte) error {
+	if h.status == nixl.Success {
+		return nil
+	}
+	st := h.status
+	if st > 0 || st < nixl.ErrNoTelemetry {
+		st = nixl.ErrUnknown
+	}
+	return fmt.Errorf("peer %q: %s: %w", peer, printable(body), st)
+}
+
+// printable makes text of a peer safe for logs.
+func printable(b []byte) string {
+	s := strconv.QuoteToASCII(string(b[:min(len(b), maxText)]))
+	return s[1 : len(s)-1]
+}
+
+const descBytes = 24
+
+func appendDesc(b []byte, d nixl.Desc) []byte {
+	b = binary.LittleEndian.AppendUint64(b, d.Addr)
+	b = binary.LittleEndian.AppendUint64(b, d.Len)
+	return binary.LittleEndian.AppendUint64(b, d.DevID)
+}
+
+func parseDesc(b []byte) nixl.Desc {
+	return nixl.Desc{Addr: binary.LittleEndian.Uint64(b), Len: binary.LittleEndian.Uint64(b[8:]), DevID: binary.LittleEndian.Uint64(b[16:])}
+}
+
+// encodeAccess makes the body of an access frame: ticket, then descriptors.
+func encodeAccess(ticket nixl.TicketID, descs []nixl.Desc) []byte {
+	b := make([]byte, 0, len(ticket)+descBytes*len(descs))
+	b = append(b, ticket[:]...)
+	for _, d := range descs {
+		b = appendDesc(b, d)
+	}
+	return b
+}
+
+func parseAccess(b []byte) (ticket nixl.TicketID, descs []nixl.Desc, err error) {
+	n := (len(b) - len(ticket)) / descBytes
+	if n < 1 || len(b) != len(ticket)+n*descBytes {
+		return ticket, nil, fmt.Errorf("access of %d bytes: %w", len(b), errProtocol)
+	}
+	b = b[copy(ticket[:], b):]
+	descs = make([]nixl.Desc, n)
+	for i := range descs {
+		descs[i] = parseDesc(b[i*descBytes:])
+	}
+	if _, ok := nixl.TotalBytes(descs); !ok {
+		return ticket, nil, fmt.Errorf("empty or overlong descriptor: %w", errProtocol)
+	}
+	return ticket, descs, nil
+}
+
+// permit says which fence guards an access.
+type permit struct{ slot, generation uint32 }
+
+func (p permit) encode() []byte {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, p.slot), p.generation)
+}
+
+func parsePermit(b []byte, slots int) (permit, error) {
+	if len(b) != 8 {
+		return permit{}, fmt.Errorf("permit of %d bytes: %w", len(b), errProtocol)
+	}
+	p := permit{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
+	if uint64(p.slot) >= uint64(slots) {
+		return permit{}, fmt.Errorf("permit for fence %d of %d: %w", p.slot, slots, errProtocol)
+	}
+	return p, nil
+}
+
+func encodeProbe(p nixl.Probe) []byte {
+	return appendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
+}
+
+func parseProbe(b []byte) (nixl.Probe, error) {
+	var p nixl.Probe
+	if len(b) != len(p.Ticket)+descBytes {
+		return p, fmt.Errorf("probe of %d bytes: %w", len(b), errProtocol)
+	}
+	copy(p.Ticket[:], b)
+	p.Desc = parseDesc(b[len(p.Ticket):])
+	return p, nil
+}
