@@ -114,7 +114,7 @@ func (f *factory) root() *cobra.Command {
 		&cobra.Group{ID: groupOther, Title: "Other"},
 	)
 	root.AddCommand(
-		f.up(), f.down(),
+		f.up(), f.down(), f.chat(),
 		f.top(), f.ps(), f.logs(),
 		f.drain(), f.resume(), f.scale(),
 		f.modelCommand(), f.configCommand(), f.version(),
