@@ -2,10 +2,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/dynctl/dynctl/internal/cli"
 	"github.com/dynctl/dynctl/internal/cli/hush"
@@ -13,7 +10,5 @@ import (
 
 func main() {
 	hush.Restore()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second ctrl-c ends the program at once
-	os.Exit(cli.Main(ctx, os.Args[1:], cli.System()))
+	os.Exit(cli.Main(cli.Signals(), os.Args[1:], cli.System()))
 }

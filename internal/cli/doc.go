@@ -8,7 +8,8 @@
 //
 // Answers go to standard output, progress, notes and errors to standard error. Main
 // owns every goroutine that a command starts and has ended them when it returns,
-// except those that wait for processes which outlive it. It may be called several
+// except those that wait for processes which outlive it, or for a terminal when a
+// signal ends a conversation. It may be called several
 // times in one process, also at the same time.
 //
 // The package never links engines, agents or servers: "up" starts dynamod

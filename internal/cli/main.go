@@ -22,6 +22,9 @@ type Env struct {
 	// Executable returns the path of dynctl itself, beside which dynamod is looked
 	// for; nil means os.Executable.
 	Executable func() (string, error)
+	// Interrupts delivers ctrl-c to commands that go on after it; nil means that the
+	// process's own signals are asked for.
+	Interrupts <-chan os.Signal
 }
 
 // System returns the environment of the running process.

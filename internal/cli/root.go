@@ -106,6 +106,8 @@ func (f *factory) root() *cobra.Command {
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print logs, and the causes of an error one by one")
 	fs.VarPF(&helpFlag{}, "help", "h", "help for the command; --help=all for every flag, --help=<group> for one group").NoOptDefVal = helpShort
 	grouped(fs, groupOf(fs.Lookup("cluster")), "quiet", "verbose", "help", "config")
+	root.InitDefaultVersionFlag()
+	root.Flags().Lookup("version").Hidden = true // for scripts; people see the command, and the help fits a screen
 
 	root.AddGroup(
 		&cobra.Group{ID: groupRun, Title: "Run a cluster"},
@@ -114,8 +116,8 @@ func (f *factory) root() *cobra.Command {
 		&cobra.Group{ID: groupOther, Title: "Other"},
 	)
 	root.AddCommand(
-		f.up(), f.down(),
-		f.top(), f.ps(), f.logs(),
+		f.up(), f.down(), f.chat(),
+		f.top(), f.ps(), f.logs(), f.events(), f.doctor(),
 		f.drain(), f.resume(), f.scale(),
 		f.modelCommand(), f.configCommand(), f.version(),
 	)

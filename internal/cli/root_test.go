@@ -103,6 +103,12 @@ func TestCommandsLeakNothing(t *testing.T) {
 	w.ok("logs", "worker-1")
 	w.ok("top", "--once", "--interval", "100ms")
 	w.ok("up", "--dry-run")
+	w.ok("events", "--for", "50ms")
+	w.run("doctor")
+	w.run("chat", "hi")
+	f := newFrontend(t, says("", "Hi."))
+	chat(t, f, options{tty: true, input: "hi\n/exit\n"})
+	f.Close()
 	w.run("drain", "worker-9")
 	goleak.VerifyNone(t, before)
 }

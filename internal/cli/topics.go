@@ -79,6 +79,8 @@ Variables of others that count:
       plain progress and no questions
   ACCESSIBLE
       plain lines instead of lines that are redrawn
+  DYNAMOD_FRONTEND_API_KEY
+      the key that frontends ask for, as dynamod knows it
   PATH
       where dynamod is looked for, after the directory of dynctl
 `)

@@ -53,17 +53,13 @@ func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]c
 		wg.Go(func() {
 			sem <- struct{}{}
 			defer func() { <-sem }()
-			stream, err := c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
+			st, err := c.ask(ctx, inst)
 			if err != nil {
 				return
 			}
-			defer stream.Close()
-			var st cluster.WorkerStatus
-			if stream.Recv(ctx, &st) == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				out[inst.InstanceID] = st
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[inst.InstanceID] = st
 		})
 	}
 	wg.Wait()

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/openai"
+)
+
+// chat runs dynctl chat against a fake frontend.
+func chat(t *testing.T, f *fakeFrontend, o options, args ...string) result {
+	t.Helper()
+	o.env = append(o.env, "HOME=/nowhere")
+	return runMain(t.Context(), o, append([]string{"chat", "--url", f.URL}, args...)...)
+}
+
+func TestChatInAPipe(t *testing.T) {
+	f := newFrontend(t, says("Let me see. ", "A lease is \x1b[31ma promise.\n\nIt ends."))
+	for name, run := range map[string]func() result{
+		"argument":       func() result { return chat(t, f, options{input: "not read"}, "What is", "a lease?") },
+		"standard input": func() result { return chat(t, f, options{input: "What is a lease?\n"}) },
+		"named":          func() result { return chat(t, f, options{}, "--model", "tiny", "-q", "What is a lease?") },
+	} {
+		r := run()
+		if r.code != 0 || r.stdout != "A lease is \x1b[31ma promise.\n\nIt ends.\n" || r.stderr != "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	for _, q := range f.requests() {
+		want := []openai.Message{{Role: "user", Content: "What is a lease?"}}
+		if q.Model != "tiny" || !slices.Equal(q.Messages, want) || q.MaxTokens != 0 || q.Temperature != nil || q.Seed != nil {
+			t.Errorf("asked %+v", q)
+		}
+	}
+}
+
+// On a terminal reasoning and figures are shown, and a model does not control it.
+func TestChatOnATerminal(t *testing.T) {
+	f := newFrontend(t, says("Let me see.", "A \x1b[31mlease\tends."))
+	r := chat(t, f, options{tty: true}, "hi", "--color", "never")
+	if r.code != 0 || r.stdout != "reasoning:\nLet me see.\n\nA ?[31mlease\tends.\n" {
+		t.Errorf("%+v", r)
+	}
+	has(t, "stderr", r.stderr, "ttft ", " ms · ", "1,200 prompt (64 cached) + 7 answer tokens\n")
+	r = chat(t, f, options{tty: true}, "hi")
+	has(t, "colored stdout", r.stdout, "\x1b[2mreasoning:\x1b[0m\n", "\x1b[2mLet \x1b[0m")
+	has(t, "colored stderr", r.stderr, "\x1b[2mttft ")
+	if r := chat(t, f, options{tty: true}, "hi", "-q"); r.stderr != "" {
+		t.Errorf("-q: %+v", r)
+	}
+}
+
+func TestChatAsJSON(t *testing.T) {
+	f := newFrontend(t, says("Hm.", "Fine."))
+	r := chat(t, f, options{}, "hi", "-o", "json", "--max-tokens", "9", "--temperature", "0", "--seed", "-3", "--system", "Be brief.")
+	var got chatResult
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if got.Answer != "Fine." || got.Reasoning != "Hm." || got.Finish != "stop" || got.Model != "tiny" || got.RequestID != "r-8f21" || got.URL != f.URL {
+		t.Errorf("%+v", got)
+	}
+	if got.TTFTMS == nil || *got.TTFTMS <= 0 || got.TotalMS < *got.TTFTMS || got.Usage.Completion != 7 || *got.Usage.Cached != 64 || got.Usage.Reasoning != nil {
+		t.Errorf("%+v, usage %+v", got, got.Usage)
+	}
+	q := f.requests()[0]
+	if q.MaxTokens != 9 || *q.Temperature != 0 || *q.Seed != -3 || q.Messages[0] != (openai.Message{Role: "system", Content: "Be brief."}) {
+		t.Errorf("asked %+v", q)
+	}
+	if r := chat(t, f, options{}, "hi", "-o", "yaml"); !strings.Contains(r.stdout, "\nanswer: Fine.\n") {
+		t.Errorf("yaml: %+v", r)
+	}
+}
+
+func TestChatWithFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a, b := write("a.txt", "one\n"), write("b.md", "```\ncode\n```")
+	f := newFrontend(t, says("", "ok"))
+	r := chat(t, f, options{input: "piped"}, "-f", a, "--file", b, "-f", "-", "--system", "@"+write("sys", " Be brief.\n"), "Compare.")
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	want := []openai.Message{
+		{Role: "system", Content: "Be brief."},
+		{Role: "user", Content: "a.txt:\n```\none\n```\n\nb.md:\n````\n```\ncode\n```\n````\n\nstandard input:\n```\npiped\n```\n\nCompare."},
+	}
+	if got := f.requests()[0].Messages; !slices.Equal(got, want) {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+	for _, tc := range []struct{ name, want string }{
+		{write("binary", "a\x00b"), "is not text in UTF-8"},
+		{write("latin", "gr\xfc\xdfe"), "is not text in UTF-8"},
+		{write("long", strings.Repeat("x", maxText+1)), "is longer than 1048576 bytes"},
+		{filepath.Join(dir, "absent"), "no such file"},
+	} {
+		r := chat(t, f, options{}, "-f", tc.name, "hi")
+		if r.code != exitFailed || !strings.Contains(r.stderr, "dynctl: cannot chat: --file: ") || !strings.Contains(r.stderr, tc.want) {
+			t.Errorf("%s: %+v", tc.name, r)
+		}
+	}
+}
+
+func TestChatWaitsForABusyFrontend(t *testing.T) {
+	f := newFrontend(t, refuses(503, "1", "", "No worker is ready to serve this model."), says("", "Fine."))
+	r := chat(t, f, options{}, "hi")
+	if r.code != 0 || r.stdout != "Fine.\n" || r.stderr != "dynctl: note: No worker is ready to serve this model (status 503); asking again in 1s, for at most 2m\n" {
+		t.Errorf("%+v", r)
+	}
+	// Only as long as it may.
+	f = newFrontend(t, refuses(503, "60", "", "No worker is ready."))
+	r = chat(t, f, options{}, "hi", "--timeout", "2s")
+	if r.code != exitFailed || r.stderr != "dynctl: cannot chat: No worker is ready (status 503)\n  try: dynctl ps\n   or: --timeout 10m, to wait longer\n" || len(f.requests()) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestChatErrors(t *testing.T) {
+	half := "data: {\"choices\":[{\"delta\":{\"content\":\"half of\"}}]}\n\n"
+	for _, tc := range []struct {
+		name   string
+		h      http.HandlerFunc
+		args   []string
+		code   int
+		stdout string
+		stderr []string
+	}{
+		{"broken off", streams(half), nil, exitFailed, "half of\n", []string{"dynctl: cannot chat: the answer broke off: the connection was closed\n", "  try: dynctl ps"}},
+		{
+			"error event", streams(half + "data: {\"error\":{\"message\":\"The engine failed.\"}}\n\ndata: [DONE]\n\n"), nil, exitFailed, "half of\n",
+			[]string{"the answer broke off: The engine failed\n"},
+		},
+		{"silent", hangs("half of"), []string{"--timeout", "300ms"}, exitFailed, "half of\n", []string{"no answer in time: 300ms passed", "try: --timeout 10m"}},
+		{"refused", refuses(400, "", "context_length_exceeded", "Too long."), nil, exitFailed, "", []string{"cannot chat: Too long (status 400)", "try: a shorter prompt"}},
+		{"no key", refuses(401, "", "invalid_api_key", "Incorrect API key provided."), nil, exitFailed, "", []string{"try: export DYNAMOD_FRONTEND_API_KEY="}},
+		{"other model", nil, []string{"--model", "big"}, exitFailed, "", []string{"does not serve the model big\n  served: tiny\n  try: dynctl chat --model tiny\n"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := chat(t, newFrontend(t, tc.h), options{}, append(tc.args, "hi")...)
+			if r.code != tc.code || r.stdout != tc.stdout {
+				t.Errorf("%+v", r)
+			}
+			has(t, "stderr", r.stderr, tc.stderr...)
+			if r := chat(t, newFrontend(t, tc.h), options{}, append(tc.args, "hi", "-o", "json")...); r.code != tc.code || r.stdout != "" {
+				t.Errorf("as JSON: %+v", r)
+			}
+		})
+	}
+	f := newFrontend(t)
+	f.models = []string{"a", "b"}
+	if r := chat(t, f, options{}, "hi"); r.code != exitUsage || !strings.Contains(r.stderr, "serves several models\n  served: a, b\n  try: dynctl chat --model a\n") {
+		t.Errorf("several models: %+v", r)
+	}
+	f.models = nil
+	if r := chat(t, f, options{}, "hi"); r.code != exitFailed || !strings.Contains(r.stderr, "serves no model at present\n  try: dynctl ps\n") {
+		t.Errorf("no model: %+v", r)
+	}
+	f.Close()
+	if r := chat(t, f, options{}, "hi"); r.code != exitUnreachable || !strings.Contains(r.stderr, "frontend not reachable: ") || strings.Count(r.stderr, f.URL) != 1 {
+		t.Errorf("unreachable: %+v", r)
+	}
+}
+
+// The frontend is found as the nodes publish it.
+func TestChatFindsTheFrontend(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(0, 1)
+	r := w.run("chat", "hi") // the fake agent lists models and cannot chat
+	if r.code != exitFailed || !strings.Contains(r.stderr, "not the answer of an OpenAI-compatible frontend") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.ok("__complete", "chat", "--model", ""); !strings.HasPrefix(r.stdout, "dynctl-tiny\n") {
+		t.Errorf("--model <tab>: %q", r.stdout)
+	}
+}
+
+func TestChatWithoutAFrontend(t *testing.T) {
+	w := newWorld(t)
+	if r := w.run("chat", "hi"); r.code != exitUnreachable || !strings.Contains(r.stderr, "no node of cluster lab is up") {
+		t.Errorf("no node: %+v", r)
+	}
+	w.agent(fakeConfig{Port: -1})
+	if r := w.run("chat", "hi"); r.code != exitUnreachable || !strings.Contains(r.stderr, "no node of cluster lab has an HTTP frontend") {
+		t.Errorf("no frontend: %+v", r)
+	}
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/openai"
+)
+
+// chatTurns is a conversation.
+type chatTurns struct {
+	o      *chatCommand
+	inv    *invocation
+	c      *openai.Client
+	model  string
+	system string
+
+	messages []openai.Message // without the system's
+}
+
+// once asks one question and prints the answer.
+func (t *chatTurns) once(ctx context.Context, message string) error {
+	inv := t.inv
+	p := &chatPrinter{w: inv.stdout(), terminal: inv.env.Streams.OutTTY, palette: inv.palette()}
+	streamed := inv.prose() || inv.quiet || inv.format == "name"
+	each := p.delta
+	if !streamed {
+		each = func(openai.Delta) error { return nil }
+	}
+	a, err := t.ask(ctx, message, each)
+	if streamed {
+		p.end()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil && streamed:
+		t.figures(a)
+		return p.err
+	case err == nil:
+		return inv.answer(answer{data: newChatResult(t.c, a)})
+	case p.err != nil:
+		return p.err
+	}
+	return inv.frontendError(chatAction, t.c, err)
+}
+
+// ask sends the conversation with one more message. The conversation grows if there
+// is an answer, even one that was stopped.
+func (t *chatTurns) ask(ctx context.Context, message string, each func(openai.Delta) error) (openai.Answer, error) {
+	if len(t.messages) == 0 && t.o.attached != "" {
+		message = strings.TrimSpace(t.o.attached + "\n" + message)
+	}
+	history := append(t.messages[:len(t.messages):len(t.messages)], openai.Message{Role: "user", Content: message})
+	q := openai.Request{Model: t.model, MaxTokens: t.o.maxTokens, Temperature: t.o.warm, Seed: t.o.draw}
+	if t.system != "" {
+		q.Messages = append(q.Messages, openai.Message{Role: "system", Content: t.system})
+	}
+	q.Messages = append(q.Messages, history...)
+	a, err := t.persist(ctx, q, each)
+	if err == nil || a.Text != "" {
+		t.messages = append(history, openai.Message{Role: "assistant", Content: a.Text})
+	}
+	return a, err
+}
+
+// retryDefault is when a busy frontend that does not say is asked again.
+const retryDefault = time.Second
+
+// persist asks again while the frontend is busy, for as long as an answer may take to
+// begin.
+func (t *chatTurns) persist(ctx context.Context, q openai.Request, each func(openai.Delta) error) (openai.Answer, error) {
+	end := time.Now().Add(t.o.timeout)
+	for told := false; ; told = true {
+		a, err := t.try(ctx, q, time.Until(end), each)
+		var busy *openai.Error
+		if !errors.As(err, &busy) || !busy.Temporary() || ctx.Err() != nil {
+			return a, err
+		}
+		wait := busy.RetryAfter
+		if wait <= 0 {
+			wait = retryDefault
+		}
+		if time.Until(end) < wait {
+			return a, err
+		}
+		if !told {
+			t.inv.note("%s; asking again in %s, for at most %s", busy.Error(), age(wait), durationFlag{&t.o.timeout})
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return a, context.Cause(ctx)
+		}
+	}
+}
+
+// try asks once. An answer has to begin within wait, and then to go on within the
+// timeout.
+func (t *chatTurns) try(ctx context.Context, q openai.Request, wait time.Duration, each func(openai.Delta) error) (openai.Answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(wait, func() {
+		cancel(fmt.Errorf("%w: %s passed", errSilent, durationFlag{&t.o.timeout}))
+	})
+	defer silence.Stop()
+	begun := false
+	return t.c.Chat(ctx, q, func(d openai.Delta) error {
+		if begun = begun || d != (openai.Delta{}); begun {
+			silence.Reset(t.o.timeout)
+		}
+		return each(d)
+	})
+}
+
+// figures prints how an answer came about, for people.
+func (t *chatTurns) figures(a openai.Answer) {
+	inv := t.inv
+	if !inv.env.Streams.ErrTTY || inv.quiet {
+		return
+	}
+	p := term.Palette{On: term.Colored(inv.cfg.Color, inv.env.Streams.ErrTTY, inv.variables())}
+	_, _ = io.WriteString(inv.env.Streams.Err, p.Dim(term.Clean(figuresText(a)))+"\n") // nobody is left to tell
+}
+
+// figuresText is like "ttft 312 ms · 24.1 tokens/s · 18 prompt + 120 answer tokens".
+func figuresText(a openai.Answer) string {
+	var parts []string
+	if a.TTFT > 0 {
+		parts = append(parts, "ttft "+milliText(a.TTFT))
+	} else {
+		parts = append(parts, "no text")
+	}
+	if v := a.TokensPerSecond(); v != nil {
+		parts = append(parts, fmt.Sprintf("%.1f tokens/s", *v))
+	}
+	if u := a.Usage; u != nil {
+		cached := ""
+		if u.Cached != nil && *u.Cached > 0 {
+			cached = fmt.Sprintf(" (%s cached)", commas(*u.Cached))
+		}
+		parts = append(parts, fmt.Sprintf("%s prompt%s + %s answer tokens", commas(u.Prompt), cached, commas(u.Completion)))
+	}
+	switch a.Finish {
+	case "stop", "":
+	case "length":
+		parts = append(parts, "cut off at its length limit")
+	default:
+		parts = append(parts, "ended by "+a.Finish)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func milliText(d time.Duration) string {
+	if d >= 10*time.Second {
+		return duration(d)
+	}
+	return fmt.Sprintf("%d ms", d.Round(time.Millisecond).Milliseconds())
+}
+
+// chatPrinter prints an answer as it comes: reasoning only on a terminal, where
+// nothing of a model may control it.
+type chatPrinter struct {
+	w         io.Writer
+	terminal  bool
+	palette   term.Palette
+	reasoning bool // the last piece was reasoning
+	open      bool // the last line has no end yet
+	err       error
+}
+
+func (p *chatPrinter) delta(d openai.Delta) error {
+	if d.Reasoning != "" && p.terminal {
+		if !p.reasoning {
+			p.end()
+			p.write(p.palette.Dim("reasoning:") + "\n")
+			p.reasoning = true
+		}
+		p.piece(d.Reasoning, p.palette.Dim)
+	}
+	if d.Text != "" {
+		if p.reasoning {
+			p.end()
+			p.write("\n")
+			p.reasoning = false
+		}
+		p.piece(d.Text, func(s string) string { return s })
+	}
+	return p.err
+}
+
+// piece writes a part of a text, which may end in the middle of a line.
+func (p *chatPrinter) piece(text string, paint func(string) string) {
+	p.open = !strings.HasSuffix(text, "\n")
+	if p.terminal {
+		text = paint(tame(text))
+	}
+	p.write(text)
+}
+
+// end ends the last line.
+func (p *chatPrinter) end() {
+	if p.open {
+		p.write("\n")
+	}
+	p.open = false
+}
+
+func (p *chatPrinter) write(text string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.w, text)
+	}
+}
+
+// tame keeps what a model writes from controlling the terminal; lines stay lines.
+func tame(text string) string {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = printable(l)
+	}
+	return strings.Join(lines, "\n")
+}

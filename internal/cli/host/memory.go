@@ -1,0 +1,118 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Machine is the file system below which /proc and /sys are read.
+type Machine struct{ Root string }
+
+// Memory is what this process may use, in bytes; 0 means unknown, or no limit.
+type Memory struct {
+	Total, Available int64
+	// Limit is the smallest limit of the control groups (version 2) that this process
+	// is in, LimitLeft what they leave; pages of files that can go count as left.
+	Limit, LimitLeft int64
+}
+
+// Usable is how much can still be allocated: what the machine has available or its
+// control group leaves, whichever is less.
+func (m Memory) Usable() int64 {
+	if m.Limit > 0 && (m.Available == 0 || m.LimitLeft < m.Available) {
+		return m.LimitLeft
+	}
+	return m.Available
+}
+
+// Memory reads how much memory there is.
+func (m Machine) Memory() Memory {
+	info := m.fields("/proc/meminfo")
+	out := Memory{Total: info["MemTotal"] << 10, Available: info["MemAvailable"] << 10}
+	const base = "/sys/fs/cgroup"
+	for at := m.group(); ; at = path.Dir(at) {
+		dir := path.Join(base, at)
+		if limit, ok := m.number(dir + "/memory.max"); ok {
+			used, _ := m.number(dir + "/memory.current")
+			left := max(limit-used+m.fields(dir + "/memory.stat")["inactive_file"], 0)
+			if out.Limit == 0 || limit < out.Limit {
+				out.Limit = limit
+			}
+			if out.LimitLeft == 0 || left < out.LimitLeft {
+				out.LimitLeft = max(left, 1)
+			}
+		}
+		if at == "/" {
+			return out
+		}
+	}
+}
+
+// group is the control group of this process; "/" when it is not told.
+func (m Machine) group() string {
+	b, err := os.ReadFile(filepath.Join(m.Root, "/proc/self/cgroup"))
+	if err != nil {
+		return "/"
+	}
+	for line := range strings.Lines(string(b)) {
+		if at, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return path.Clean("/" + at)
+		}
+	}
+	return "/"
+}
+
+// HugePages says how memory comes in pages that are larger than usual.
+type HugePages struct {
+	Transparent    string // always, madvise, never; empty when unknown
+	Reserved, Free int64  // pages
+	Size           int64  // bytes of one
+}
+
+// HugePages reads how huge pages are set up.
+func (m Machine) HugePages() HugePages {
+	info := m.fields("/proc/meminfo")
+	h := HugePages{Reserved: info["HugePages_Total"], Free: info["HugePages_Free"], Size: info["Hugepagesize"] << 10}
+	b, err := os.ReadFile(filepath.Join(m.Root, "/sys/kernel/mm/transparent_hugepage/enabled"))
+	if err != nil {
+		return h
+	}
+	if _, rest, ok := strings.Cut(string(b), "["); ok { // always [madvise] never
+		h.Transparent, _, _ = strings.Cut(rest, "]")
+	}
+	return h
+}
+
+// fields reads lines like "Name: 12 kB" or "name 12"; the unit is left to the caller.
+func (m Machine) fields(name string) map[string]int64 {
+	out := map[string]int64{}
+	b, err := os.ReadFile(filepath.Join(m.Root, name))
+	if err != nil {
+		return out
+	}
+	for sc := bufio.NewScanner(bytes.NewReader(b)); sc.Scan(); {
+		words := strings.Fields(sc.Text())
+		if len(words) < 2 {
+			continue
+		}
+		if n, err := strconv.ParseInt(words[1], 10, 64); err == nil {
+			out[strings.TrimSuffix(words[0], ":")] = n
+		}
+	}
+	return out
+}
+
+// number reads a file that holds one; "max" is none.
+func (m Machine) number(name string) (int64, bool) {
+	b, err := os.ReadFile(filepath.Join(m.Root, name))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n, err == nil
+}

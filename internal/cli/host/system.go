@@ -1,0 +1,55 @@
+package host
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+	"golang.org/x/sys/unix"
+)
+
+// Disk returns how much space the file system of a path has left for this user, and
+// in all, in bytes.
+func Disk(path string) (free, total uint64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, 0, fmt.Errorf("disk space of %s: %w", path, err)
+	}
+	block := uint64(st.Bsize) //nolint:unconvert // its type differs between systems
+	return uint64(st.Bavail) * block, uint64(st.Blocks) * block, nil
+}
+
+// OpenFiles is how many files a Go program here may have open: they raise their own
+// limit as far as the system lets them.
+func OpenFiles() (uint64, error) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return 0, fmt.Errorf("limit of open files: %w", err)
+	}
+	return uint64(l.Max), nil //nolint:unconvert // its type differs between systems
+}
+
+// Processor is the kind of CPU, how many of its cores this process may use, and those
+// of its features that arithmetic on vectors and matrices can use.
+func Processor() (arch string, cores int, features []string) {
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"avx2", cpu.X86.HasAVX2},
+		{"fma", cpu.X86.HasFMA},
+		{"avx512f", cpu.X86.HasAVX512F},
+		{"avx512bw", cpu.X86.HasAVX512BW},
+		{"avx512vnni", cpu.X86.HasAVX512VNNI},
+		{"avx512bf16", cpu.X86.HasAVX512BF16},
+		{"amx", cpu.X86.HasAMXTile},
+		{"asimd", cpu.ARM64.HasASIMD},
+		{"asimddp", cpu.ARM64.HasASIMDDP},
+		{"sve", cpu.ARM64.HasSVE},
+	} {
+		if f.has {
+			features = append(features, f.name)
+		}
+	}
+	return runtime.GOARCH, runtime.GOMAXPROCS(0), features
+}

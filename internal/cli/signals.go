@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// ErrInterrupt is the cause of a context of [Signals] that ended by ctrl-c, which a
+// command may take for less than the end of the program.
+var ErrInterrupt = errors.New("interrupted by ctrl-c")
+
+// errTerminated is the cause of one that ended by SIGTERM.
+var errTerminated = errors.New("terminated by a signal")
+
+// Signals returns a context that ends with the first SIGINT or SIGTERM. From then on
+// the system treats signals as if nobody listened: a second ctrl-c ends the program
+// at once. The context lasts as long as the process.
+func Signals() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-c
+		if s == os.Interrupt {
+			end(ErrInterrupt)
+		} else {
+			end(errTerminated)
+		}
+		signal.Stop(c)
+	}()
+	return ctx
+}
+
+// interrupts delivers every further ctrl-c until stop is called.
+func (f *factory) interrupts() (c <-chan os.Signal, stop func()) {
+	if f.env.Interrupts != nil {
+		return f.env.Interrupts, func() {}
+	}
+	own := make(chan os.Signal, 1)
+	signal.Notify(own, os.Interrupt)
+	return own, func() { signal.Stop(own) }
+}

@@ -1,0 +1,170 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Probe is how the services of a cluster answer right now.
+type Probe struct {
+	Etcd Reply
+	// NATS is nil when no event plane is configured; Queue then, too.
+	NATS  *Reply
+	Queue *QueueReply
+	// Leases are those of workers and nodes, the soonest to end first. Gone names the
+	// owners whose lease has ended, Unasked counts those that could not be asked about.
+	Leases  []cluster.Lease
+	Gone    []string
+	Unasked int
+	// Clocks are by name of the node.
+	Clocks map[string]Clock
+}
+
+// Reply is one answer of a service, or why there was none.
+type Reply struct {
+	RTT time.Duration
+	Err error
+}
+
+// QueueReply is the size of the prefill queue, which lives in JetStream.
+type QueueReply struct {
+	Depth events.Depth
+	Err   error
+}
+
+// Clock is how far another clock is ahead of this one. The worker's time was taken
+// between question and answer, so that the offset is certain to half of the time
+// between these.
+type Clock struct {
+	Offset, Uncertainty time.Duration
+}
+
+// Probe asks all services at once; what has not answered when ctx ends has failed.
+func (c *Cluster) Probe(ctx context.Context, v View) Probe {
+	var p Probe
+	var wg sync.WaitGroup
+	wg.Go(func() { p.Etcd.RTT, p.Etcd.Err = c.store.Ping(ctx) })
+	wg.Go(func() {
+		l := leases{}
+		l.refresh(ctx, c.store, v)
+		p.Leases = l.list(v, time.Now())
+		for id, owner := range leaseOwners(v) {
+			if s, asked := l[id]; !asked {
+				p.Unasked++
+			} else if s.gone {
+				p.Gone = append(p.Gone, owner)
+			}
+		}
+		slices.SortFunc(p.Gone, cluster.CompareNames)
+	})
+	wg.Go(func() { p.Clocks = c.clocks(ctx, v) })
+	wg.Go(func() { p.NATS, p.Queue = c.probeNATS(ctx) })
+	wg.Wait()
+	return p
+}
+
+// probeNATS connects anew, as whoever starts now has to.
+func (c *Cluster) probeNATS(ctx context.Context) (*Reply, *QueueReply) {
+	bus, err := c.Bus()
+	switch {
+	case err != nil:
+		return &Reply{Err: err}, &QueueReply{Err: err}
+	case bus == nil:
+		return nil, nil
+	}
+	defer func() { _ = bus.Close() }() // nothing was published
+	var r Reply
+	if r.Err = connected(ctx, bus); r.Err == nil {
+		r.RTT, r.Err = bus.Ping(ctx)
+	}
+	if r.Err != nil {
+		return &r, &QueueReply{Err: errors.New("NATS does not answer")}
+	}
+	var q QueueReply
+	var queue events.WorkQueue
+	if queue, q.Err = bus.WorkQueue(c.Namespace, events.QueueConfig{}); q.Err == nil {
+		q.Depth, q.Err = queue.Depth(ctx)
+	}
+	return &r, &q
+}
+
+// connectPoll is how often a connection that is being made is looked at.
+const connectPoll = 10 * time.Millisecond
+
+func connected(ctx context.Context, bus *events.NATS) error {
+	tick := time.NewTicker(connectPoll)
+	defer tick.Stop()
+	for !bus.Connected() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if why := bus.Stats().LastError; why != "" {
+				return fmt.Errorf("%w: %s", events.ErrUnavailable, why)
+			}
+			return fmt.Errorf("%w: no connection in time", events.ErrUnavailable)
+		}
+	}
+	return nil
+}
+
+// clocks compares the clock of every node that has a worker with this one.
+func (c *Cluster) clocks(ctx context.Context, v View) map[string]Clock {
+	out := map[string]Clock{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	sem := make(chan struct{}, 16)
+	for _, inst := range v.Instances {
+		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
+			continue
+		}
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			before := time.Now()
+			st, err := c.ask(ctx, inst)
+			took := time.Since(before)
+			if err != nil || st.UpdatedAt.IsZero() {
+				return
+			}
+			// Wall clocks are compared; the time in between is by the monotonic one.
+			k := Clock{Offset: st.UpdatedAt.Sub(before.Round(0)) - took/2, Uncertainty: took / 2}
+			mu.Lock()
+			defer mu.Unlock()
+			name := v.NodeName(st.Node)
+			if old, known := out[name]; !known || k.Uncertainty < old.Uncertainty {
+				out[name] = k
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// ask asks a worker for its present status.
+func (c *Cluster) ask(ctx context.Context, inst cluster.Instance) (cluster.WorkerStatus, error) {
+	var st cluster.WorkerStatus
+	stream, err := c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
+	if err != nil {
+		return st, err
+	}
+	defer stream.Close()
+	err = stream.Recv(ctx, &st)
+	return st, err
+}
+
+// Leader names the node that leads the controller; empty when nobody does.
+func (c *Cluster) Leader(ctx context.Context) (string, error) {
+	leader, err := store.Leader(ctx, c.store, cluster.ElectionPrefix(c.Namespace))
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return leader, err
+}

@@ -1,0 +1,240 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+)
+
+// EventKind says what an event is about.
+type EventKind string
+
+// Kinds of events.
+const (
+	EventKV     EventKind = "kv"     // blocks of a worker's prefix cache
+	EventRouter EventKind = "router" // a choice of a worker
+	EventWorker EventKind = "worker" // a worker that changed
+	EventGap    EventKind = "gap"    // events that were lost
+)
+
+// Event is one thing that happened in a cluster. One of the pointers is set, by Kind.
+type Event struct {
+	Time     time.Time               `json:"time"` // of whoever published it
+	Kind     EventKind               `json:"kind"`
+	Worker   string                  `json:"worker,omitempty"` // that it is about, or that was chosen
+	KV       *cluster.KVEvent        `json:"kv,omitempty"`
+	Decision *cluster.RouterDecision `json:"decision,omitempty"`
+	Change   *WorkerChange           `json:"change,omitempty"`
+	Missed   uint64                  `json:"missed,omitempty"` // gap: how many
+	Of       EventKind               `json:"of,omitempty"`     // gap: which kind; empty if any
+}
+
+// WorkerChange is how a worker stands after something about it has changed.
+type WorkerChange struct {
+	From       cluster.State      `json:"from,omitempty"` // empty for a worker that is new
+	State      cluster.State      `json:"state"`          // StateGone when it was removed
+	Role       cluster.Role       `json:"role,omitempty"`
+	Reason     string             `json:"reason,omitempty"`
+	Drain      cluster.DrainStep  `json:"drain_step,omitempty"`
+	Left       int                `json:"sequences_left,omitempty"`
+	Restarts   int                `json:"restarts,omitempty"`
+	InstanceID cluster.InstanceID `json:"instance_id,omitempty"`
+	Generation int64              `json:"generation"`
+}
+
+// StateGone stands for a worker that is neither assigned nor heard of any more.
+const StateGone cluster.State = "gone"
+
+// ErrNoBus is returned where events are wanted and no event plane is configured.
+var ErrNoBus = errors.New("no event plane is configured")
+
+// streamQueue is how many events may wait for their reader; more become a gap.
+const streamQueue = 1024
+
+// Stream delivers what happens in a cluster: KV events and router decisions from the
+// event plane, changes of workers from there and from the store, whichever tells first.
+type Stream struct {
+	bus   *events.NATS
+	watch *Watch
+	out   chan Event
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	lost    uint64 // since the last event that found room
+	workers map[string]cluster.WorkerStatus
+}
+
+// Events starts a stream, which Close ends. It fails with ErrNoBus.
+func (c *Cluster) Events(ctx context.Context) (*Stream, error) {
+	bus, err := c.Bus()
+	switch {
+	case err != nil:
+		return nil, err
+	case bus == nil:
+		return nil, ErrNoBus
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Stream{bus: bus, out: make(chan Event, streamQueue), stop: stop, workers: map[string]cluster.WorkerStatus{}}
+	if s.watch, err = c.Watch(run); err != nil {
+		stop()
+		return nil, errors.Join(err, bus.Close())
+	}
+	for _, w := range s.watch.View().Workers() {
+		s.workers[w.Name] = w.WorkerStatus
+	}
+	for topic, h := range map[string]func(events.Event){
+		cluster.TopicKVEvents: s.kv, cluster.TopicRouterDecisions: s.decision, cluster.TopicWorkerStatus: s.status,
+	} {
+		if _, err := bus.Subscribe(run, events.Subject(c.Namespace, "*", topic), h); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	s.wg.Go(func() {
+		for {
+			select {
+			case <-s.watch.Changed():
+				s.look(s.watch.View())
+			case <-run.Done():
+				return
+			}
+		}
+	})
+	return s, nil
+}
+
+// Events delivers what happens from now on. The channel is never closed.
+func (s *Stream) Events() <-chan Event { return s.out }
+
+// Connected reports whether the event plane is reachable, and why it is not.
+func (s *Stream) Connected() (ok bool, why string) {
+	return s.bus.Connected(), s.bus.Stats().LastError
+}
+
+// Close ends the stream and everything that it started.
+func (s *Stream) Close() error {
+	s.stop()
+	err := s.bus.Close()
+	s.watch.Close()
+	s.wg.Wait()
+	return err
+}
+
+// push delivers an event, or counts it as lost when nobody has read for long.
+func (s *Stream) push(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pushLocked(e)
+}
+
+func (s *Stream) pushLocked(e Event) {
+	if s.lost > 0 {
+		select {
+		case s.out <- Event{Time: time.Now(), Kind: EventGap, Missed: s.lost}:
+			s.lost = 0
+		default:
+			s.lost++
+			return
+		}
+	}
+	select {
+	case s.out <- e:
+	default:
+		s.lost++
+	}
+}
+
+// gap tells of events that the plane has lost before this one.
+func (s *Stream) gap(e events.Event, of EventKind, worker string) {
+	if e.Missed > 0 {
+		s.push(Event{Time: e.PublishedAt, Kind: EventGap, Missed: e.Missed, Of: of, Worker: worker})
+	}
+}
+
+func (s *Stream) kv(e events.Event) {
+	var ev cluster.KVEvent
+	if e.Decode(&ev) == nil {
+		s.gap(e, EventKV, ev.Worker)
+		s.push(Event{Time: ev.Time, Kind: EventKV, Worker: ev.Worker, KV: &ev})
+	}
+}
+
+func (s *Stream) decision(e events.Event) {
+	var d cluster.RouterDecision
+	if e.Decode(&d) == nil {
+		s.gap(e, EventRouter, "")
+		s.push(Event{Time: d.Time, Kind: EventRouter, Worker: d.Chosen, Decision: &d})
+	}
+}
+
+func (s *Stream) status(e events.Event) {
+	var st cluster.WorkerStatus
+	if e.Decode(&st) == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changeLocked(st)
+	}
+}
+
+// look compares what the store says with what is known.
+func (s *Stream) look(v View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := map[string]bool{}
+	for _, w := range v.Workers() {
+		there[w.Name] = true
+		s.changeLocked(w.WorkerStatus)
+	}
+	var gone []string
+	for name := range s.workers {
+		if !there[name] {
+			gone = append(gone, name)
+		}
+	}
+	slices.SortFunc(gone, cluster.CompareNames)
+	for _, name := range gone {
+		old := s.workers[name]
+		delete(s.workers, name)
+		s.pushLocked(Event{Time: time.Now(), Kind: EventWorker, Worker: name, Change: &WorkerChange{
+			From: old.State, State: StateGone, Role: old.Role, Generation: old.Generation,
+		}})
+	}
+}
+
+// changeLocked takes in a status and tells if it differs from the last one. What the
+// store concludes of a silent worker has no time of its own.
+func (s *Stream) changeLocked(st cluster.WorkerStatus) {
+	old, known := s.workers[st.Name]
+	if known && !st.UpdatedAt.IsZero() && !st.UpdatedAt.After(old.UpdatedAt) {
+		return
+	}
+	s.workers[st.Name] = st
+	now := changeOf(st)
+	before := changeOf(old)
+	same := now
+	if same.InstanceID == 0 { // a worker that leaves has none any more, which its state tells
+		same.InstanceID = before.InstanceID
+	}
+	if known && same == before {
+		return
+	}
+	now.From = old.State
+	at := st.UpdatedAt
+	if at.IsZero() {
+		at = time.Now()
+	}
+	s.pushLocked(Event{Time: at, Kind: EventWorker, Worker: st.Name, Change: &now})
+}
+
+func changeOf(st cluster.WorkerStatus) WorkerChange {
+	c := WorkerChange{State: st.State, Role: st.Role, Reason: st.Reason, Restarts: st.Restarts, InstanceID: st.InstanceID, Generation: st.Generation}
+	if st.Drain != nil && st.State == cluster.StateDraining {
+		c.Drain, c.Left = st.Drain.Step, st.Drain.Left
+	}
+	return c
+}

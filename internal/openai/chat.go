@@ -1,0 +1,211 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Message is one message of a conversation.
+type Message struct {
+	Role    string `json:"role"` // system, user or assistant
+	Content string `json:"content"`
+}
+
+// Request asks for the next message of a conversation. What is nil or 0 is left to
+// the frontend.
+type Request struct {
+	Model       string    `json:"model"`
+	Messages    []Message `json:"messages"`
+	MaxTokens   int       `json:"max_tokens,omitempty"`
+	Temperature *float64  `json:"temperature,omitempty"`
+	Seed        *int64    `json:"seed,omitempty"`
+}
+
+// Delta is what one event of a stream brings. A delta without text is a sign of life.
+type Delta struct {
+	Text      string
+	Reasoning string
+}
+
+// Usage counts tokens.
+type Usage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+	// Cached are tokens of the prompt that were found in a prefix cache; nil when the
+	// frontend does not tell. Reasoning are those of the answer that are reasoning.
+	Cached    *int `json:"cached_tokens"`
+	Reasoning *int `json:"reasoning_tokens"`
+}
+
+// Answer is a message with how it came about.
+type Answer struct {
+	RequestID string // as the frontend calls the request; may be empty
+	Model     string
+	Text      string
+	Reasoning string
+	// Finish says why the answer ended: stop, length and others.
+	Finish string
+	Usage  *Usage // nil when not told
+	// TTFT is from sending the request until the first text or reasoning, 0 if there
+	// was none; Took until the last.
+	TTFT, Took time.Duration
+}
+
+// TokensPerSecond is the speed after the first token, by the frontend's count; nil
+// when there is nothing to measure.
+func (a Answer) TokensPerSecond() *float64 {
+	dt := (a.Took - a.TTFT).Seconds()
+	if a.Usage == nil || a.Usage.Completion < 2 || a.TTFT <= 0 || dt <= 0 {
+		return nil
+	}
+	v := float64(a.Usage.Completion-1) / dt
+	return &v
+}
+
+// chunk is one event of a stream, as far as it matters here.
+type chunk struct {
+	envelope
+	Model   string `json:"model"`
+	Choices []struct {
+		Delta struct {
+			Content          string `json:"content"`
+			ReasoningContent string `json:"reasoning_content"`
+			Reasoning        string `json:"reasoning"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"`
+	} `json:"choices"`
+	Usage *struct {
+		Usage
+		PromptDetails *struct {
+			Cached *int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+		CompletionDetails *struct {
+			Reasoning *int `json:"reasoning_tokens"`
+		} `json:"completion_tokens_details"`
+	} `json:"usage"`
+}
+
+// Chat asks for the next message and calls each for every delta, from the calling
+// goroutine; an error of each ends the request. On failure the answer holds what came
+// before. The error is an [Error] when the frontend refuses, ErrBroken when the stream
+// does not end as it should, and the cause of ctx when that ended.
+func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (Answer, error) {
+	body, err := json.Marshal(struct {
+		Request
+		Stream  bool            `json:"stream"`
+		Options map[string]bool `json:"stream_options"`
+	}{q, true, map[string]bool{"include_usage": true}})
+	if err != nil {
+		return Answer{}, fmt.Errorf("encode the request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/v1/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	s := stream{each: each, begin: time.Now(), answer: Answer{Model: q.Model}}
+	resp, err := c.do(req)
+	if err != nil {
+		return s.answer, err
+	}
+	defer resp.Body.Close()
+	s.answer.RequestID = resp.Header.Get("X-Request-Id")
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "text/event-stream" {
+		return s.answer, fmt.Errorf("%w: it is %q, no stream of events", ErrProtocol, resp.Header.Get("Content-Type"))
+	}
+	err = s.read(NewEvents(resp.Body))
+	s.answer.Text, s.answer.Reasoning = s.text.String(), s.reasoning.String()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return s.answer, err
+}
+
+// stream puts an answer together.
+type stream struct {
+	each            func(Delta) error
+	begin           time.Time
+	answer          Answer
+	text, reasoning strings.Builder
+}
+
+func (s *stream) read(events *Events) error {
+	for {
+		ev, err := events.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			if s.answer.Finish != "" {
+				return nil // some frontends just close the connection
+			}
+			return fmt.Errorf("%w: the connection was closed", ErrBroken)
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrBroken, err)
+		case ev.Comment:
+			if err := s.each(Delta{}); err != nil {
+				return err
+			}
+			continue
+		case strings.TrimSpace(ev.Data) == "[DONE]":
+			if s.answer.Finish == "" {
+				return fmt.Errorf("%w: it has no end", ErrBroken)
+			}
+			return nil
+		}
+		var c chunk
+		if err := json.Unmarshal([]byte(ev.Data), &c); err != nil {
+			return fmt.Errorf("%w: %w: %w", ErrBroken, ErrProtocol, err)
+		}
+		if err := s.take(c); err != nil {
+			return err
+		}
+	}
+}
+
+// take adds one event to the answer.
+func (s *stream) take(c chunk) error {
+	if c.Error != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, c.err(0))
+	}
+	if c.Model != "" {
+		s.answer.Model = c.Model
+	}
+	if u := c.Usage; u != nil {
+		s.answer.Usage = &u.Usage
+		if u.PromptDetails != nil {
+			s.answer.Usage.Cached = u.PromptDetails.Cached
+		}
+		if u.CompletionDetails != nil {
+			s.answer.Usage.Reasoning = u.CompletionDetails.Reasoning
+		}
+	}
+	var d Delta
+	if len(c.Choices) > 0 { // one was asked for
+		first := c.Choices[0]
+		d = Delta{Text: first.Delta.Content, Reasoning: first.Delta.ReasoningContent}
+		if d.Reasoning == "" {
+			d.Reasoning = first.Delta.Reasoning
+		}
+		if first.FinishReason != "" {
+			s.answer.Finish = first.FinishReason
+		}
+	}
+	if d.Text != "" || d.Reasoning != "" {
+		s.answer.Took = time.Since(s.begin)
+		if s.answer.TTFT == 0 {
+			s.answer.TTFT = s.answer.Took
+		}
+		s.text.WriteString(d.Text)
+		s.reasoning.WriteString(d.Reasoning)
+	}
+	return s.each(d)
+}

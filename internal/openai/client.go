@@ -1,0 +1,107 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxBody is how much of an answer that is no stream is read, in bytes.
+const maxBody = 4 << 20
+
+// Client talks to one frontend.
+type Client struct {
+	base string // without a slash at its end, without /v1
+	key  string
+	http *http.Client
+}
+
+// New returns a client of the frontend at a URL like http://127.0.0.1:8000; a path
+// /v1 at its end is accepted. key is the API key, empty for none. It fails for what is
+// no HTTP URL.
+func New(address, key string) (*Client, error) {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("%q is not an address like http://127.0.0.1:8000", address)
+	}
+	u.RawQuery, u.Fragment = "", ""
+	base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.String(), "/"), "/v1"), "/")
+	return &Client{base: base, key: key, http: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}}, nil
+}
+
+// URL is the address of the frontend, without /v1.
+func (c *Client) URL() string { return c.base }
+
+// Close ends idle connections. Answers that are under way go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Model is one served model.
+type Model struct {
+	ID string `json:"id"`
+	// ContextWindow is how many tokens prompt and answer may have; 0 when not told.
+	ContextWindow int `json:"context_window"`
+}
+
+// Models lists the served models, in the frontend's order.
+func (c *Client) Models(ctx context.Context) ([]Model, error) {
+	var list struct {
+		Data []Model `json:"data"`
+	}
+	if err := c.get(ctx, "/v1/models", &list); err != nil {
+		return nil, fmt.Errorf("list models of %s: %w", c.base, err)
+	}
+	return list.Data, nil
+}
+
+// Health asks whether the frontend takes requests and returns its word for how it is.
+func (c *Client) Health(ctx context.Context) (string, error) {
+	var health struct {
+		Status string `json:"status"`
+	}
+	if err := c.get(ctx, "/health", &health); err != nil {
+		return "", fmt.Errorf("health of %s: %w", c.base, err)
+	}
+	return health.Status, nil
+}
+
+func (c *Client) get(ctx context.Context, path string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return nil
+}
+
+// do sends a request and returns an answer with status 200.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if cause := context.Cause(req.Context()); cause != nil {
+			return nil, cause
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, bare(err))
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, readError(resp)
+	}
+	return resp, nil
+}

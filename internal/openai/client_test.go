@@ -1,0 +1,259 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve returns a client of a frontend with one handler.
+func serve(t *testing.T, h http.HandlerFunc) *Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	c, err := New(srv.URL, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// pieces writes a stream of events cut at every size-th byte.
+func pieces(w http.ResponseWriter, text string, size int) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("X-Request-Id", "r-1")
+	for len(text) > 0 {
+		n := min(size, len(text))
+		_, _ = io.WriteString(w, text[:n])
+		w.(http.Flusher).Flush()
+		text = text[n:]
+	}
+}
+
+const wholeStream = `: keep-alive
+
+data: {"model":"tiny","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}
+
+data: {"choices":[{"delta":{"reasoning_content":"Hm, "},"finish_reason":null}]}
+
+data: {"choices":[{"delta":{"reasoning":"so."},"finish_reason":null}]}
+
+data: {"choices":[{"delta":{"content":"Grüße, \u6a21"},"finish_reason":null}]}
+
+: keep-alive
+
+data: {"choices":[{"delta":{"content":"型\n"},"finish_reason":null}]}
+
+data: {"choices":[{"delta":{},"finish_reason":"length"}]}
+
+data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":2}}}
+
+data: [DONE]
+
+`
+
+func TestChat(t *testing.T) {
+	var asked map[string]any
+	for _, size := range []int{1, 3, 7, 64, len(wholeStream)} {
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer secret" {
+				t.Errorf("asked %s with %q", r.URL.Path, r.Header.Get("Authorization"))
+			}
+			asked = nil
+			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+				t.Error(err)
+			}
+			pieces(w, wholeStream, size)
+		})
+		var text, reasoning string
+		signs := 0
+		temperature := 0.0
+		a, err := c.Chat(t.Context(), Request{Model: "tiny", Messages: []Message{{"user", "Hi"}}, Temperature: &temperature}, func(d Delta) error {
+			text, reasoning = text+d.Text, reasoning+d.Reasoning
+			if d == (Delta{}) {
+				signs++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Text != "Grüße, 模型\n" || a.Text != text || a.Reasoning != "Hm, so." || a.Reasoning != reasoning || signs != 5 {
+			t.Errorf("in pieces of %d: %+v, delivered %q and %q, %d signs of life", size, a, text, reasoning, signs)
+		}
+		if a.Finish != "length" || a.RequestID != "r-1" || a.Model != "tiny" || a.TTFT <= 0 || a.Took < a.TTFT {
+			t.Errorf("in pieces of %d: %+v", size, a)
+		}
+		if u := a.Usage; u == nil || u.Prompt != 9 || u.Completion != 4 || u.Total != 13 || *u.Cached != 8 || *u.Reasoning != 2 {
+			t.Errorf("in pieces of %d: usage %+v", size, u)
+		}
+	}
+	want := map[string]any{
+		"model": "tiny", "messages": []any{map[string]any{"role": "user", "content": "Hi"}}, "temperature": 0.0,
+		"stream": true, "stream_options": map[string]any{"include_usage": true},
+	}
+	if fmt.Sprint(asked) != fmt.Sprint(want) {
+		t.Errorf("asked %v, want %v", asked, want)
+	}
+}
+
+func TestChatErrors(t *testing.T) {
+	first := `data: {"choices":[{"delta":{"content":"half"}}]}` + "\n\n"
+	status := func(code int, header, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if header != "" {
+				w.Header().Set("Retry-After", header)
+			}
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	stream := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { pieces(w, text, 5) }
+	}
+	for _, tc := range []struct {
+		name    string
+		h       http.HandlerFunc
+		is      error
+		text    string // of the error
+		partial string
+		want    Error
+	}{
+		{"closed", stream(first), ErrBroken, "the connection was closed", "half", Error{}},
+		{"done without an end", stream(first + "data: [DONE]\n\n"), ErrBroken, "it has no end", "half", Error{}},
+		{"no JSON", stream(first + "data: {\n\n"), ErrProtocol, "broke off", "half", Error{}},
+		{
+			"error event", stream(first + `data: {"error":{"message":"The workers serving this request were lost.","type":"server_error","param":null,"code":null}}` + "\n\ndata: [DONE]\n\n"),
+			ErrBroken, "the answer broke off: The workers serving this request were lost", "half",
+			Error{Message: "The workers serving this request were lost.", Type: "server_error"},
+		},
+		{
+			"busy", status(503, "2", `{"error":{"message":"No worker is ready.","type":"server_error","param":null,"code":null}}`), nil,
+			"No worker is ready (status 503)", "", Error{Status: 503, Message: "No worker is ready.", Type: "server_error", RetryAfter: 2 * time.Second},
+		},
+		{
+			"wrong field", status(400, "", `{"error":{"message":"Bad.","type":"t","param":"seed","code":7}}`), nil,
+			"Bad (status 400)", "", Error{Status: 400, Message: "Bad.", Type: "t", Param: "seed", Code: "7"},
+		},
+		{"of a proxy", status(502, "", "<html>"), nil, "status 502 Bad Gateway", "", Error{Status: 502}},
+		{"no stream", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, ErrProtocol, "text/plain", "", Error{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, err := serve(t, tc.h).Chat(t.Context(), Request{}, func(Delta) error { return nil })
+			if err == nil || tc.is != nil && !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.text) || a.Text != tc.partial {
+				t.Fatalf("got %+v, %v", a, err)
+			}
+			var e *Error
+			if errors.As(err, &e) != (tc.want != Error{}) || e != nil && *e != tc.want {
+				t.Errorf("got %+v, want %+v", e, tc.want)
+			}
+		})
+	}
+}
+
+// Whoever reads decides when it is enough, and says why.
+func TestChatIsStopped(t *testing.T) {
+	released := make(chan struct{})
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		pieces(w, `data: {"choices":[{"delta":{"content":"a"}}]}`+"\n\n", 9)
+		<-r.Context().Done()
+		close(released)
+	})
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a, err := c.Chat(ctx, Request{}, func(Delta) error { cancel(why); return nil })
+	if !errors.Is(err, why) || a.Text != "a" {
+		t.Errorf("got %+v, %v", a, err)
+	}
+	<-released
+	if _, err := c.Chat(t.Context(), Request{}, func(Delta) error { return why }); !errors.Is(err, why) {
+		t.Errorf("of the reader: %v", err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	srv.Close()
+	c, err := New(srv.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Models(t.Context()); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "Get ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestModelsAndHealth(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/models":
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"a","context_window":4096},{"id":"b"}]}`)
+		case "/health":
+			_, _ = io.WriteString(w, `{"status":"healthy"}`)
+		}
+	})
+	models, err := c.Models(t.Context())
+	if err != nil || len(models) != 2 || models[0] != (Model{"a", 4096}) || models[1] != (Model{"b", 0}) {
+		t.Errorf("models: %+v, %v", models, err)
+	}
+	if h, err := c.Health(t.Context()); err != nil || h != "healthy" {
+		t.Errorf("health: %q, %v", h, err)
+	}
+}
+
+func TestNew(t *testing.T) {
+	for in, want := range map[string]string{
+		"http://127.0.0.1:8000":     "http://127.0.0.1:8000",
+		"http://127.0.0.1:8000/":    "http://127.0.0.1:8000",
+		"http://127.0.0.1:8000/v1/": "http://127.0.0.1:8000",
+		"https://host/llm/v1":       "https://host/llm",
+		"127.0.0.1:8000":            "",
+		"localhost":                 "",
+		"ftp://host":                "",
+		"":                          "",
+	} {
+		c, err := New(in, "")
+		if (err == nil) != (want != "") || err == nil && c.URL() != want {
+			t.Errorf("New(%q): %v, %v, want %q", in, c, err, want)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for _, tc := range []struct {
+		text, date string
+		want       time.Duration
+	}{
+		{"3", "", 3 * time.Second},
+		{" 0 ", "", 0},
+		{"-5", "", 0},
+		{"", "", 0},
+		{"soon", "", 0},
+		{"Wed, 21 Oct 2015 07:28:09 GMT", "Wed, 21 Oct 2015 07:28:00 GMT", 9 * time.Second},
+		{"Wed, 21 Oct 2015 07:28:00 GMT", "", 0},
+	} {
+		if got := retryAfter(tc.text, tc.date); got != tc.want {
+			t.Errorf("retryAfter(%q, %q) = %s, want %s", tc.text, tc.date, got, tc.want)
+		}
+	}
+}
+
+func TestTokensPerSecond(t *testing.T) {
+	a := Answer{TTFT: time.Second, Took: 3 * time.Second, Usage: &Usage{Completion: 21}}
+	if v := a.TokensPerSecond(); v == nil || *v != 10 {
+		t.Errorf("got %v", v)
+	}
+	for _, a := range []Answer{{}, {TTFT: 1, Took: 2}, {TTFT: 1, Took: 2, Usage: &Usage{Completion: 1}}, {TTFT: 2, Took: 2, Usage: &Usage{Completion: 5}}} {
+		if v := a.TokensPerSecond(); v != nil {
+			t.Errorf("%+v: %v", a, *v)
+		}
+	}
+}

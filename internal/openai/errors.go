@@ -1,0 +1,113 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of this package.
+var (
+	// ErrUnreachable is returned when no HTTP server answers.
+	ErrUnreachable = errors.New("frontend not reachable")
+	// ErrBroken is returned when a stream ends before its answer does. What came until
+	// then is returned with it.
+	ErrBroken = errors.New("the answer broke off")
+	// ErrProtocol is returned when what answers is no OpenAI-compatible frontend.
+	ErrProtocol = errors.New("not the answer of an OpenAI-compatible frontend")
+)
+
+// Error is what a frontend says went wrong.
+type Error struct {
+	Status  int // of HTTP; 0 for an error within a stream
+	Message string
+	Type    string
+	Code    string
+	Param   string // the field at fault, if any
+	// RetryAfter is when to come back; 0 when the frontend does not say.
+	RetryAfter time.Duration
+}
+
+// Error is the frontend's sentence, with the status if there is one.
+func (e *Error) Error() string {
+	text := strings.TrimRight(e.Message, ". \n")
+	switch {
+	case e.Status == 0:
+		return text
+	case text == "":
+		return fmt.Sprintf("status %d %s", e.Status, http.StatusText(e.Status))
+	}
+	return fmt.Sprintf("%s (status %d)", text, e.Status)
+}
+
+// Temporary reports whether the same request may be answered a little later.
+func (e *Error) Temporary() bool {
+	return e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests
+}
+
+// envelope is how errors are sent. Code may be a string or a number.
+type envelope struct {
+	Error *struct {
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    json.RawMessage `json:"code"`
+		Param   *string         `json:"param"`
+	} `json:"error"`
+}
+
+func (v envelope) err(status int) *Error {
+	e := &Error{Status: status, Message: v.Error.Message, Type: v.Error.Type}
+	if code := strings.Trim(string(v.Error.Code), `"`); code != "null" {
+		e.Code = code
+	}
+	if v.Error.Param != nil {
+		e.Param = *v.Error.Param
+	}
+	return e
+}
+
+// maxError is how much of an error is read, in bytes.
+const maxError = 64 << 10
+
+func readError(resp *http.Response) error {
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // as much as there is
+	e := &Error{Status: resp.StatusCode}
+	var v envelope
+	if json.Unmarshal(body, &v) == nil && v.Error != nil {
+		e = v.err(resp.StatusCode)
+	}
+	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), resp.Header.Get("Date"))
+	return e
+}
+
+// retryAfter reads the header of that name: seconds, or a time, which is compared with
+// the server's own clock when that is told.
+func retryAfter(text, date string) time.Duration {
+	if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
+		return time.Duration(min(max(n, 0), 24*3600)) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(date)
+	if err != nil {
+		now = time.Now()
+	}
+	return max(at.Sub(now), 0)
+}
+
+// bare takes off what net/http puts around an error: method and URL.
+func bare(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
