@@ -4,6 +4,7 @@ package shm
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 )
@@ -38,10 +39,10 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 	if j.Op == nixl.Write {
 		f.flags = flagWrite
 	}
-	noted := false // the window has one for this notification
+	var noted atomic.Bool // the window has one for this notification
 	cl, err := s.begin(f, j.Remote, func() {
 		<-s.slots
-		if noted {
+		if noted.Load() {
 			<-s.window
 		}
 	})
@@ -63,7 +64,7 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 		if j.HasNotify {
 			select {
 			case s.window <- struct{}{}:
-				noted = true // before the target can answer
+				noted.Store(true) // before the target can answer
 				done.flags |= flagNotify
 				done.body = j.Notify
 			default: // full: the copy is confirmed first, so that no grant waits for a consumer
@@ -79,7 +80,7 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 		return r.err
 	case !complete:
 		return fmt.Errorf("peer %q confirms what was not copied: %w: %w", s.remote.Name, errProtocol, nixl.ErrRemoteDisconnect)
-	case j.HasNotify && !noted:
+	case j.HasNotify && !noted.Load():
 		return s.notify(j.Notify, c.stop)
 	}
 	return nil

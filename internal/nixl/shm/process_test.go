@@ -73,22 +73,41 @@ func TestChild(t *testing.T) {
 	}
 	in := bufio.NewReader(os.Stdin)
 	if role == "initiator" {
+		commands := json.NewDecoder(in)
 		var there offer
-		if err := json.NewDecoder(in).Decode(&there); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.LoadRemote(there.Blob); err != nil {
-			t.Fatal(err)
-		}
-		x := nixltest.New(t, a, nixl.Write, []nixl.Desc{r.Desc(0, childSize)}, []nixl.Desc{there.Desc}, "parent",
-			nixl.TransferOpts{Ticket: ticket(t, there.Write)})
-		var err error
-		for i := uint64(0); err == nil; i++ { // until killed or refused
-			mem[0], mem[childSize-1] = byte(i), byte(i)
-			err = nixltest.Do(t, x)
+		for commands.Decode(&there) == nil { // each one with another ticket
+			if _, err := a.LoadRemote(there.Blob); err != nil {
+				t.Fatal(err)
+			}
+			writeUntilRefused(t, a, r, mem, there)
 		}
 	}
 	_, _ = io.Copy(io.Discard, in) // until the parent is gone
+}
+
+// writeUntilRefused writes all of the parent's memory, again and again.
+func writeUntilRefused(t testing.TB, a *nixl.Agent, r *nixl.Region, mem []byte, there offer) {
+	t.Helper()
+	const parts = 4
+	var xs []*nixl.Transfer
+	for i := range uint64(parts) {
+		n := uint64(childSize / parts)
+		xs = append(xs, nixltest.New(t, a, nixl.Write, []nixl.Desc{r.Desc(i*n, n)}, []nixl.Desc{{Addr: there.Desc.Addr + i*n, Len: n}}, "parent",
+			nixl.TransferOpts{Ticket: ticket(t, there.Write)}))
+	}
+	for i := byte(0); ; i++ {
+		mem[0], mem[childSize-1] = i, i
+		for _, x := range xs {
+			x.Post()
+		}
+		refused := false
+		for _, x := range xs {
+			refused = nixltest.End(t, x) != nil || refused
+		}
+		if refused {
+			return
+		}
+	}
 }
 
 // child is a running second process.
