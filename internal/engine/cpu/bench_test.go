@@ -92,3 +92,22 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkLoad brings the weights into the order of the kernels. The first times
+// may wait for the machine to find memory.
+func BenchmarkLoad(b *testing.B) {
+	benchModels(b, func(b *testing.B, m *model.Model) {
+		d := NewDevice("cpu:0", 2)
+		defer d.Close()
+		for b.Loop() {
+			w, err := d.Load(m)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(d.CopyBytes(m))*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+	})
+}

@@ -26,6 +26,7 @@ const (
 	packedWeights = 512 << 10
 	packedTokens  = 120
 	fewestTokens  = 24
+	callTokens    = 12 // of one call, see kernel.Level.Rows
 )
 
 // grid cuts the product of so many tokens with the matrix.
@@ -50,6 +51,9 @@ func newPackedGrid(rows, cols, tokens, workers int) grid {
 	most := max(fewestTokens, min(packedTokens, packedWork/(cols*kernel.Width)))
 	ranges := (tokens + most - 1) / most
 	g := grid{rows: rows, tokens: tokens, tokenStep: (tokens + ranges - 1) / ranges}
+	if ranges > 1 { // whole calls of the kernels, but for the last ones
+		g.tokenStep = (g.tokenStep + callTokens - 1) / callTokens * callTokens
+	}
 	share := rows * g.columns() / (4 * workers)
 	step := min(packedWork/(cols*g.tokenStep), packedWeights/cols, share)
 	g.rowStep = max((step+kernel.Width-1)/kernel.Width, 1) * kernel.Width

@@ -26,6 +26,13 @@ type lane struct {
 // to it.
 type softmax struct{ top, norm float32 }
 
+// forget drops the addresses that kernels were given. Weights and KV memory may be
+// unmapped before the lane is used again, and the collector must not find addresses
+// there that have become something else.
+func (l *lane) forget() {
+	l.call, l.panel.mix = kernel.Call{}, kernel.Mix{}
+}
+
 func (l *lane) reserveRows(cols int) {
 	for i := range l.rows {
 		l.rows[i] = grow(l.rows[i], cols)

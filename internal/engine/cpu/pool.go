@@ -203,6 +203,7 @@ func (p *pool) wakeHelpers(n int) {
 // set debug.SetPanicOnFault.
 func (p *pool) exec(t *task, l *lane, item int) {
 	defer func() {
+		l.forget()
 		if r := recover(); r != nil {
 			err := faultError(r)
 			p.fault.CompareAndSwap(nil, &err)

@@ -61,7 +61,18 @@ func packHalves(dst, src []uint16, rows, cols int, pairs bool) {
 	if rows < Width || cols%2 == 1 {
 		clear(dst)
 	}
-	for r := range rows {
+	r := 0
+	for ; r+8 <= rows && !pairs; r += 8 {
+		in := src[r*cols : (r+8)*cols]
+		r0, r1, r2, r3 := in[:cols], in[cols:][:cols], in[2*cols:][:cols], in[3*cols:][:cols]
+		r4, r5, r6, r7 := in[4*cols:][:cols], in[5*cols:][:cols], in[6*cols:][:cols], in[7*cols:][:cols]
+		for k := range r0 {
+			out := dst[k*Width+r:][:8]
+			out[0], out[1], out[2], out[3] = r0[k], r1[k], r2[k], r3[k]
+			out[4], out[5], out[6], out[7] = r4[k], r5[k], r6[k], r7[k]
+		}
+	}
+	for ; r < rows; r++ {
 		row := src[r*cols : (r+1)*cols]
 		if pairs {
 			for k, v := range row {
