@@ -238,6 +238,10 @@ func TestStoreOutage(t *testing.T) {
 	w := newWorld(t)
 	w.fake("worker-1", say("one"))
 	f := w.frontend().waitModel(1)
+	eventually(t, "the frontend has announced itself", func() bool {
+		kvs, _, err := w.c.Store.List(t.Context(), cluster.InstancePrefix(cluster.DefaultNamespace, cluster.ComponentFrontend, ""))
+		return err == nil && len(kvs) > 0
+	})
 	w.c.Store.SetOutage(true)
 	for range 3 {
 		wholeAnswer(t, f.post("/v1/completions", textBody(nil)))
