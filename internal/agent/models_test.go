@@ -268,3 +268,14 @@ func TestPoolSize(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckCopy(t *testing.T) {
+	for _, tc := range []struct {
+		need, free int64
+		want       error
+	}{{0, 1, nil}, {5, 0, nil}, {5, 5, nil}, {6, 5, ErrMemory}} {
+		if err := checkCopy(tc.need, tc.free); !errors.Is(err, tc.want) {
+			t.Errorf("%d of %d: %v, want %v", tc.need, tc.free, err, tc.want)
+		}
+	}
+}
