@@ -178,9 +178,6 @@ func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
 	return r
 }
 
-// Stop stops a node in order.
-func (n *RunningNode) Stop() error { return n.stop(errors.New("stopped by the test")) }
-
 // Kill kills the process of a node.
 func (n *RunningNode) Kill() { n.kill() }
 
@@ -260,13 +257,5 @@ func (c *Cluster) WaitView(what string, cond func(client.View) bool) {
 			c.t.Logf("%s %s %s %s", w.Name, w.Role, w.State, w.Reason)
 		}
 		c.t.Fatalf("never: %s: %v", what, err)
-	}
-}
-
-// SetKnob changes a run-time setting.
-func (c *Cluster) SetKnob(name string, value any) {
-	c.t.Helper()
-	if err := c.Client.SetKnob(c.t.Context(), name, value); err != nil {
-		c.t.Fatal(err)
 	}
 }
