@@ -10,6 +10,16 @@ const (
 	BF16 DType = "BF16"
 )
 
+// Quantized types: rows of whole blocks as ggml lays them out, see package gguf. No
+// safetensors file has them; tensors of other sources and caches do.
+const (
+	Q8_0 DType = "Q8_0" // blocks of 32 weights
+	Q4_0 DType = "Q4_0" // blocks of 32 weights
+	Q4_K DType = "Q4_K" // blocks of 256 weights
+	Q5_K DType = "Q5_K" // blocks of 256 weights
+	Q6_K DType = "Q6_K" // blocks of 256 weights
+)
+
 // Bits is the size of one element in bits, 0 for an unknown type. Types below a
 // byte are packed, so a tensor of them must still fill whole bytes.
 func (d DType) Bits() uint64 {
