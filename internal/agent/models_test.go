@@ -86,7 +86,7 @@ func TestWeightsAreShared(t *testing.T) {
 	if m.held() != 1 {
 		t.Errorf("%d copies of one model on one device", m.held())
 	}
-	key := modelKey{dir, "cpu:0"}
+	key := modelKey{dir: dir, device: "cpu:0"}
 	sm := m.shared[key]
 	if sm.refs != 6 {
 		t.Errorf("%d references of 6", sm.refs)
@@ -95,7 +95,7 @@ func TestWeightsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.held() != 2 || m.shared[modelKey{dir, "cpu:1"}] == sm {
+	if m.held() != 2 || m.shared[modelKey{dir: dir, device: "cpu:1"}] == sm {
 		t.Error("another device shares the copy")
 	}
 	give(t, other)
