@@ -61,7 +61,7 @@ is declared.`,
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
-	fs.StringVar(&o.quantize, "quantize", "", "quantize weights when they are loaded: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
+	fs.StringVar(&o.quantize, "quantize", "", "quantize weights: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
 	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
