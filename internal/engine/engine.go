@@ -37,6 +37,9 @@ type Engine struct {
 	running  []*sequence // in order of admission, oldest first
 	batch    []BatchSeq
 	parts    []*sequence // parts[i] belongs to batch[i]
+	work     stepWork    // of batch
+	turn     []*sequence // scratch of assemble
+	pace     pace
 	sampler  sampler
 	rows     [][]float32 // logits of prompt positions, rowsUsed of them in this step
 	rowsUsed int
@@ -64,6 +67,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 		done:    make(chan struct{}),
 		pool:    NewBlockPool(cfg.NumBlocks, cfg.Sink),
 		seqs:    make(map[string]*sequence),
+		pace:    pace{target: cfg.ITLTarget},
 	}
 	e.publishStats()
 	return e, nil
@@ -85,6 +89,7 @@ func (e *Engine) loop(ctx context.Context) error {
 	for {
 		e.readMail()
 		if len(e.waiting) == 0 && len(e.running) == 0 {
+			e.pace.pause()
 			select {
 			case f := <-e.mail:
 				f()
@@ -102,6 +107,7 @@ func (e *Engine) loop(ctx context.Context) error {
 			continue
 		}
 		// Waiting sequences cannot be admitted until something else happens.
+		e.pace.pause()
 		select {
 		case f := <-e.mail:
 			f()

@@ -25,6 +25,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		return admitted, nil
 	}
 	e.maskAhead()
+	e.pace.begin()
 	err = e.backend.Step(ctx, e.batch)
 	e.masks.Wait()
 	e.count.StepsTotal++
@@ -35,6 +36,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		return true, e.stepFailed(err)
 	}
 	e.failures = 0
+	e.report(e.pace.end(e.backend, &e.work))
 	for i, s := range e.parts {
 		if s.gen != nil && s.gen.scores != nil && s.state == seqRunning {
 			e.scorePrompt(s, e.batch[i])
@@ -129,28 +131,22 @@ func (e *Engine) run(s *sequence) {
 }
 
 // assemble builds the next batch: first one token for each sequence that decodes,
-// then prompt chunks, oldest first, within what is left of the token budget.
+// then chunks of prompts.
 func (e *Engine) assemble() {
-	e.batch, e.parts, e.rowsUsed = e.batch[:0], e.parts[:0], 0
-	for _, s := range slices.Clone(e.running) {
+	e.batch, e.parts, e.rowsUsed, e.work = e.batch[:0], e.parts[:0], 0, stepWork{}
+	e.turn = append(e.turn[:0], e.running...) // growing may preempt
+	decodes := e.turn[:0]
+	for _, s := range e.turn {
 		if s.state == seqRunning && s.pending() == 1 && e.grow(s) {
+			decodes = append(decodes, s)
+		}
+	}
+	for _, s := range decodes {
+		if s.state == seqRunning { // not so when a later one took its blocks
 			e.add(s, 1)
 		}
 	}
-	// Growing may have preempted sequences that were added before.
-	e.dropPreempted()
-	budget := max(e.cfg.MaxBatchTokens-len(e.batch), 1)
-	for _, s := range e.running {
-		if s.pending() > 1 && budget > 0 {
-			n := min(s.pending(), budget)
-			if s.gen != nil && s.gen.scores.missing(s.prompt) {
-				n = e.addScored(s, n)
-			} else {
-				e.add(s, n)
-			}
-			budget -= n
-		}
-	}
+	e.addPrompts()
 }
 
 func (e *Engine) add(s *sequence, n int) {
@@ -158,19 +154,12 @@ func (e *Engine) add(s *sequence, n int) {
 	if s.gen != nil && s.computed+n == len(s.tokens) {
 		b.Logits = s.gen.room(e.info.VocabSize)
 	}
-	e.batch = append(e.batch, b)
-	e.parts = append(e.parts, s)
+	e.addEntry(s, b)
 }
 
-func (e *Engine) dropPreempted() {
-	n := 0
-	for i, s := range e.parts {
-		if s.state == seqRunning {
-			e.batch[n], e.parts[n] = e.batch[i], s
-			n++
-		}
-	}
-	e.batch, e.parts = e.batch[:n], e.parts[:n]
+func (e *Engine) addEntry(s *sequence, b BatchSeq) {
+	e.batch, e.parts = append(e.batch, b), append(e.parts, s)
+	e.work.add(b.Start, len(b.Tokens))
 }
 
 // grow makes sure that the block table of s covers its next token. When no block

@@ -30,7 +30,8 @@ type sequence struct {
 	computed      int     // leading tokens whose KV is in blocks
 	registered    int     // leading blocks offered to the prefix cache
 	state         seqState
-	counted       bool // prompt tokens are counted once, also after a preemption
+	chunkStep     uint64 // number of the last step with a chunk of it
+	counted       bool   // prompt tokens are counted once, also after a preemption
 
 	arrived, admitted time.Time
 
