@@ -24,6 +24,9 @@ type Config struct {
 	// sequences, chunks of prompts are made as small as that needs, but not smaller
 	// than MinChunkTokens.
 	ITLTarget time.Duration
+	// Speculative says how tokens are proposed that are then verified several at a
+	// time; zero is off. Outputs do not depend on it.
+	Speculative cluster.Speculative
 	// MaxModelLen bounds prompt plus output, in tokens; 0 means what the model and
 	// the pool allow.
 	MaxModelLen int
@@ -85,6 +88,10 @@ func (c Config) withDefaults(info BackendInfo) (Config, error) {
 	if c.ITLTarget < 0 {
 		return c, fmt.Errorf("itl_target: %s is negative", c.ITLTarget)
 	}
+	if err := c.Speculative.Validate(); err != nil {
+		return c, err
+	}
+	c.Speculative = c.Speculative.WithDefaults()
 	if c.MaxModelLen < 0 || c.MaxModelLen > info.MaxContext {
 		return c, fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", c.MaxModelLen, info.MaxContext)
 	}

@@ -41,7 +41,11 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		if s.gen != nil && s.gen.scores != nil && s.state == seqRunning {
 			e.scorePrompt(s, e.batch[i])
 		}
-		if s.state == seqRunning { // not so when an earlier part has ended it
+		switch {
+		case s.state != seqRunning: // an earlier part has ended it
+		case e.isDraft(i):
+			e.verify(s, &e.batch[i])
+		default:
 			e.advance(s, len(e.batch[i].Tokens))
 		}
 	}
@@ -131,7 +135,7 @@ func (e *Engine) run(s *sequence) {
 }
 
 // assemble builds the next batch: first one token for each sequence that decodes,
-// then chunks of prompts.
+// with drafts of the tokens after it, then chunks of prompts.
 func (e *Engine) assemble() {
 	e.batch, e.parts, e.rowsUsed, e.work = e.batch[:0], e.parts[:0], 0, stepWork{}
 	e.turn = append(e.turn[:0], e.running...) // growing may preempt
@@ -146,6 +150,7 @@ func (e *Engine) assemble() {
 			e.add(s, 1)
 		}
 	}
+	e.addDrafts(decodes)
 	e.addPrompts()
 }
 
@@ -198,6 +203,7 @@ func (e *Engine) preempt(s *sequence) {
 	e.pool.Release(s.blocks)
 	s.blocks, s.computed, s.registered = nil, 0, 0
 	s.gen.history = history{} // costs memory; it catches up
+	s.gen.drafter.forget()
 	s.state = seqWaiting
 	e.waiting = slices.Insert(e.waiting, 0, s)
 	e.count.PreemptedTotal++

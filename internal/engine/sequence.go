@@ -58,6 +58,7 @@ type generation struct {
 	allowed    []uint64 // mask of the allowed ids; nil if all are
 	adjusts    bool     // the sampling options change logits before the draw
 	history    history  // for penalties
+	drafter    *drafter // nil unless tokens are proposed
 }
 
 // room returns where the logits go.
