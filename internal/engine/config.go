@@ -47,7 +47,7 @@ const (
 	DefaultMaxBatchTokens = 512
 	// DefaultITLTarget is about the pace of reading. A model of 0.6 billion parameters
 	// on two cores keeps to it with chunks of some 64 tokens, and prefills with them
-	// at seven eighths of its speed; a chunk of 512 would stop everybody's tokens for
+	// at five sixths of its speed; a chunk of 512 would stop everybody's tokens for
 	// more than a second.
 	DefaultITLTarget = 200 * time.Millisecond
 )
