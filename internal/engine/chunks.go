@@ -64,12 +64,12 @@ func (e *Engine) shortPrompt(limit int) *sequence {
 	return least
 }
 
-// chunkRoom is what the batch, which holds what decodes, has for chunks. With
-// nothing to decode that is the token budget. Else it is the time that the ITL
-// target leaves, but enough for MinChunkTokens of the oldest prompt.
+// chunkRoom is what the batch, which holds what decodes, has for chunks. When it goes
+// on with no output that is the token budget. Else it is the time that the ITL target
+// leaves, but enough for MinChunkTokens of the oldest prompt.
 func (e *Engine) chunkRoom(oldest *sequence) room {
 	r := room{tokens: max(e.cfg.MaxBatchTokens-len(e.batch), 1), seconds: math.Inf(1)}
-	if len(e.batch) > 0 {
+	if e.streams {
 		least := e.pace.model.chunk(oldest.computed, MinChunkTokens)
 		r.seconds = least
 		if e.pace.model.steps > 0 {

@@ -40,6 +40,7 @@ type Engine struct {
 	parts   []*sequence // parts[i] belongs to batch[i]
 	work    stepWork    // of batch
 	turn    []*sequence // scratch of assemble
+	streams bool        // batch goes on with an output: somebody waits for its next token
 	pace    pace
 	// drafts are the bounds of the proposed tokens in batch, draftRows their logits.
 	drafts    [2]int

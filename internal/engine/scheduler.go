@@ -55,6 +55,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 
 func (e *Engine) stepFailed(err error) error {
 	e.failures++
+	e.pace.pause()
 	e.log.Error("step failed", "sequences", len(e.parts), "failures", e.failures, "error", err)
 	for _, s := range e.parts {
 		e.cancel(s, protocol.FinishError, fmt.Errorf("engine step: %w", err))
@@ -137,7 +138,7 @@ func (e *Engine) run(s *sequence) {
 // assemble builds the next batch: first one token for each sequence that decodes,
 // with drafts of the tokens after it, then chunks of prompts.
 func (e *Engine) assemble() {
-	e.batch, e.parts, e.rowsUsed, e.work = e.batch[:0], e.parts[:0], 0, stepWork{}
+	e.batch, e.parts, e.rowsUsed, e.work, e.streams = e.batch[:0], e.parts[:0], 0, stepWork{}, false
 	e.turn = append(e.turn[:0], e.running...) // growing may preempt
 	decodes := e.turn[:0]
 	for _, s := range e.turn {
@@ -148,6 +149,7 @@ func (e *Engine) assemble() {
 	for _, s := range decodes {
 		if s.state == seqRunning { // not so when a later one took its blocks
 			e.add(s, 1)
+			e.streams = e.streams || s.gen != nil && len(s.tokens) > s.prompt
 		}
 	}
 	e.addDrafts(decodes)

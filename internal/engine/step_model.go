@@ -68,10 +68,10 @@ const (
 	// mostOff bounds the logarithm of the factor that one step may teach, so that a
 	// step that was held up does little: no more than one that took twice as long.
 	mostOff = 0.7
-	// usualNoise is the relative error that steps have in any case; drift is by how
+	// usualNoise is the relative error that steps have in any case; costDrift is by how
 	// much costs may change from step to step, doubt by how much they may differ from
 	// what is assumed, as shares.
-	usualNoise, drift, doubt = 0.1, 0.01, 2
+	usualNoise, costDrift, doubt = 0.1, 0.01, 2
 	// Durations outside of these are not believed.
 	leastSeconds, mostSeconds = 1e-9, 1e5
 )
@@ -151,7 +151,7 @@ func (m *stepModel) correct(x [numFeatures]float64, seconds float64) {
 	noise := usualNoise * usualNoise
 	for j := range x {
 		x[j] /= seconds // from here on the duration is 1
-		m.variance[j][j] += (drift * priorCost[j] * m.unit) * (drift * priorCost[j] * m.unit)
+		m.variance[j][j] += m.drift(j)
 	}
 	for j := range x {
 		px[j] = dot(m.variance[j], x)
@@ -166,6 +166,7 @@ func (m *stepModel) correct(x [numFeatures]float64, seconds float64) {
 		}
 	}
 	for j := range x {
+		m.variance[j][j] = max(m.variance[j][j], m.drift(j)) // rounding adds up over millions of steps
 		if v, most := m.variance[j][j], m.mostVariance(j); v > most {
 			f := math.Sqrt(most / v)
 			for i := range x {
@@ -179,6 +180,12 @@ func (m *stepModel) correct(x [numFeatures]float64, seconds float64) {
 // leastShare is the least that a cost is believed to be, as a share of what is
 // assumed.
 const leastShare = 1e-3
+
+// drift is the variance of what a cost changes by from step to step.
+func (m *stepModel) drift(j int) float64 {
+	d := costDrift * priorCost[j] * m.unit
+	return d * d
+}
 
 func (m *stepModel) mostVariance(j int) float64 {
 	d := doubt * priorCost[j] * m.unit
