@@ -42,7 +42,7 @@ func (m *matrix) packPanel(i int) {
 	src, kind := m.source()
 	size := kernel.PanelBytes(kind, m.cols)
 	r := i * kernel.Width
-	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*m.cols*kind.Size()), min(kernel.Width, m.rows-r), m.cols)
+	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*kind.RowBytes(m.cols)), min(kernel.Width, m.rows-r), m.cols)
 }
 
 // applyPanels is apply for packed weights. from is a multiple of the panels' width.
