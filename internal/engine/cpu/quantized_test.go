@@ -161,7 +161,7 @@ func roundedDot(w, x []float32) (sum, size float64) {
 // With exact activations the difference is what int8 costs. Weights are random and
 // amplify it: trained ones lose less.
 func TestQuantizedAgainstReference(t *testing.T) {
-	shape := modeltest.Spec{Layers: 3, Hidden: 256, HeadDim: 32, Heads: 8, KVHeads: 2, FFN: 512, Vocab: 400}
+	shape := modeltest.Spec{Layers: 2, Hidden: 256, HeadDim: 32, Heads: 8, KVHeads: 2, FFN: 256, Vocab: 300}
 	qwen := shape
 	qwen.Family, qwen.Tied = "qwen3", true
 	for name, tt := range map[string]bits{
