@@ -1,0 +1,69 @@
+package amxtest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// variable is set in the environment of emulated processes.
+const variable = "DYNAMOD_TEST_AMX_EMULATED"
+
+// Emulated reports whether this process was started by [Run].
+func Emulated() bool { return os.Getenv(variable) != "" }
+
+// Counts are how often instructions were executed.
+type Counts [numOps]int
+
+// Products is how many of them multiplied tiles of bf16.
+func (c Counts) Products() int { return c[tdpbf16ps] }
+
+// Configured and Released are how often tiles were configured and given back.
+func (c Counts) Configured() int { return c[ldtilecfg] }
+
+// Released is how often tiles were given back.
+func (c Counts) Released() int { return c[tilerelease] }
+
+// limit bounds a run where the test has no deadline.
+const limit = 5 * time.Minute
+
+// Run runs the tests of this binary that match, in a process of their own with tiles,
+// and fails when one of them does or when none of them used tiles. It skips the test
+// where the system does not let it trace a process.
+func Run(t *testing.T, tests string, env ...string) Counts {
+	t.Helper()
+	if Emulated() {
+		t.Fatal("an emulated process starts no other")
+	}
+	deadline := time.Now().Add(limit)
+	if d, ok := t.Deadline(); ok && d.Before(deadline) {
+		deadline = d.Add(-time.Second)
+	}
+	args := []string{os.Args[0], "-test.run=" + tests, "-test.v=" + verbose()}
+	out, counts, err := trace(args, append(append(os.Environ(), variable+"=1"), env...), deadline)
+	switch {
+	case errors.Is(err, errDenied):
+		t.Skip(err)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	case bytes.Contains(out, []byte("no tests to run")):
+		t.Errorf("%s names no test", tests)
+	case counts.Products() == 0:
+		t.Errorf("no product on tiles\n%s", out)
+	case testing.Verbose():
+		t.Logf("%s", out)
+	}
+	if counts.Configured() != counts.Released() {
+		t.Errorf("tiles were configured %d times and released %d times", counts.Configured(), counts.Released())
+	}
+	return counts
+}
+
+func verbose() string {
+	if testing.Verbose() {
+		return "true"
+	}
+	return "false"
+}
