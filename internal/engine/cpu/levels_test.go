@@ -75,11 +75,11 @@ func TestLevelsAgree(t *testing.T) {
 func TestNewDeviceISA(t *testing.T) {
 	for _, level := range kernel.Levels() {
 		d, err := NewDeviceISA("cpu:0", 1, level.String())
-		if err != nil || d.ISA() != level.String() || d.Close() != nil {
+		if err != nil || d.level != level || d.Warning() != "" || d.Close() != nil {
 			t.Errorf("%s: %v, %v", level, d, err)
 		}
 	}
-	if d, err := NewDeviceISA("cpu:0", 1, ""); err != nil || d.ISA() != kernel.Best().String() || d.Close() != nil {
+	if d, err := NewDeviceISA("cpu:0", 1, ""); err != nil || d.level != kernel.Best() || d.Close() != nil {
 		t.Errorf("the default: %v, %v", d, err)
 	}
 	if _, err := NewDeviceISA("cpu:0", 1, "mmx"); !errors.Is(err, kernel.ErrLevel) {

@@ -18,6 +18,7 @@ type matrix struct {
 	u16        []uint16
 	half       bool // u16 is IEEE half precision rather than bf16
 	bias       []float32
+	exact      bool // activations stay float32 for it
 	packed     panels
 }
 
@@ -63,7 +64,12 @@ func (m *matrix) round(v float32) float32 {
 
 // form is what the matrix wants of the activations that it multiplies, beside
 // float32.
-func (m *matrix) form() form { return 0 }
+func (m *matrix) form() form {
+	if m.packed.rounded {
+		return bf16Form
+	}
+	return 0
+}
 
 // apply computes rows [from, to) of the product for each row of src, which has the
 // form that the matrix wants: dst[t][r] = row r · src[t] + bias[r].
@@ -71,9 +77,12 @@ func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) 
 	if len(src.rows) == 0 {
 		return
 	}
-	if m.packed.data != nil {
+	switch {
+	case m.packed.rounded:
+		m.applyBF16(l, from, to, src.halves, dst)
+	case m.packed.data != nil:
 		m.applyPanels(l, from, to, src, dst)
-	} else {
+	default:
 		m.applyRows(l, from, to, src.rows, dst)
 	}
 	if m.bias != nil {

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -10,7 +11,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Most references hold for activations in float32; tests of others ask for these.
+func TestMain(m *testing.M) {
+	if os.Getenv(ActivationsVariable) == "" {
+		if err := os.Setenv(ActivationsVariable, "f32"); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func never() bool { return false }
 

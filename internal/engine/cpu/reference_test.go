@@ -15,6 +15,8 @@ type reference struct {
 	t *testing.T
 	m *model.Model
 	c model.Config
+	// round, if there is one, is applied to every input of a linear layer.
+	round func(float64) float64
 }
 
 // logits returns the logits after each token of the prompt.
@@ -31,7 +33,7 @@ func (r reference) logits(prompt []uint32) [][]float64 {
 	head := r.matrix(model.RoleHead, 0)
 	out := make([][]float64, len(x))
 	for t := range x {
-		out[t] = mul(head, nil, r.norm(x[t], model.RoleFinalNorm, 0))
+		out[t] = mul(head, nil, r.rounded(r.norm(x[t], model.RoleFinalNorm, 0)))
 	}
 	return out
 }
@@ -41,7 +43,7 @@ func (r reference) attention(x [][]float64, l int) {
 	q, k, v := make([][]float64, len(x)), make([][]float64, len(x)), make([][]float64, len(x))
 	wq, wk, wv, wo := r.matrix(model.RoleQ, l), r.matrix(model.RoleK, l), r.matrix(model.RoleV, l), r.matrix(model.RoleO, l)
 	for t := range x {
-		n := r.norm(x[t], model.RoleAttnNorm, l)
+		n := r.rounded(r.norm(x[t], model.RoleAttnNorm, l))
 		q[t] = mul(wq, r.vector(model.RoleQBias, l), n)
 		k[t] = mul(wk, r.vector(model.RoleKBias, l), n)
 		v[t] = mul(wv, r.vector(model.RoleVBias, l), n)
@@ -76,7 +78,7 @@ func (r reference) attention(x [][]float64, l int) {
 				}
 			}
 		}
-		for i, add := range mul(wo, r.vector(model.RoleOBias, l), joined) {
+		for i, add := range mul(wo, r.vector(model.RoleOBias, l), r.rounded(joined)) {
 			x[t][i] += add
 		}
 	}
@@ -85,15 +87,24 @@ func (r reference) attention(x [][]float64, l int) {
 func (r reference) mlp(x [][]float64, l int) {
 	gate, up, down := r.matrix(model.RoleGate, l), r.matrix(model.RoleUp, l), r.matrix(model.RoleDown, l)
 	for t := range x {
-		n := r.norm(x[t], model.RoleMLPNorm, l)
+		n := r.rounded(r.norm(x[t], model.RoleMLPNorm, l))
 		a, b := mul(gate, r.vector(model.RoleGateBias, l), n), mul(up, r.vector(model.RoleUpBias, l), n)
 		for i := range a {
 			a[i] = a[i] / (1 + math.Exp(-a[i])) * b[i]
 		}
-		for i, add := range mul(down, r.vector(model.RoleDownBias, l), a) {
+		for i, add := range mul(down, r.vector(model.RoleDownBias, l), r.rounded(a)) {
 			x[t][i] += add
 		}
 	}
+}
+
+func (r reference) rounded(x []float64) []float64 {
+	if r.round != nil {
+		for i, v := range x {
+			x[i] = r.round(v)
+		}
+	}
+	return x
 }
 
 func (r reference) norm(x []float64, role model.Role, l int) []float64 {

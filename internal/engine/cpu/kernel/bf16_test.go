@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -256,5 +257,22 @@ func TestShareBF16(t *testing.T) {
 		if s := StrideBF16(cols); s%64 != 0 || s < 2*cols || s >= 2*cols+192 || s/64%2 == 0 {
 			t.Fatalf("rows of %d are %d bytes apart", cols, s)
 		}
+	}
+}
+
+// TestCheckTiles shows that the check finds one wrong element.
+func TestCheckTiles(t *testing.T) {
+	if err := checkTiles(tilesBF16Go); err != nil {
+		t.Error(err)
+	}
+	err := checkTiles(func(c *CallBF16) {
+		tilesBF16Go(c)
+		if len(c.Dst) == 65 {
+			last := unsafe.Slice(c.Dst[64], Width)
+			last[31] = math.Nextafter32(last[31], 2)
+		}
+	})
+	if !errors.Is(err, ErrTiles) {
+		t.Errorf("err = %v, want ErrTiles", err)
 	}
 }

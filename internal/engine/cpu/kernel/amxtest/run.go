@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -42,7 +44,7 @@ func Run(t *testing.T, tests string, env ...string) Counts {
 		deadline = d.Add(-time.Second)
 	}
 	args := []string{os.Args[0], "-test.run=" + tests, "-test.v=" + verbose()}
-	out, counts, err := trace(args, append(append(os.Environ(), variable+"=1"), env...), deadline)
+	out, counts, err := trace(args, environment(append(env, variable+"=1")), deadline)
 	switch {
 	case errors.Is(err, errDenied):
 		t.Skip(err)
@@ -59,6 +61,19 @@ func Run(t *testing.T, tests string, env ...string) Counts {
 		t.Errorf("tiles were configured %d times and released %d times", counts.Configured(), counts.Released())
 	}
 	return counts
+}
+
+// environment is that of this process with some variables set: a process reads the
+// first of a name.
+func environment(set []string) []string {
+	out := slices.Clone(set)
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 func verbose() string {
