@@ -53,12 +53,18 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 			share++
 		}
 		id := fmt.Sprintf("cpu:%d", i)
-		d, err := cpu.NewDeviceISA(id, share, a.cfg.CPU.ISA)
+		d, err := cpu.NewDeviceWith(id, share, cpu.DeviceOptions{ISA: a.cfg.CPU.ISA, Activations: a.cfg.CPU.Activations})
+		if errors.Is(err, cpu.ErrActivations) {
+			return fmt.Errorf("cpu.activations: %w", err)
+		}
 		if err != nil {
 			return fmt.Errorf("cpu.isa: %w", err)
 		}
+		if w := d.Warning(); w != "" {
+			a.log.Warn("device computes with less than the machine has", "device", id, "isa", d.ISA(), "reason", w)
+		}
 		a.devices[id] = d
-		a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: id, Name: fmt.Sprintf("cpu %dc", share), Cores: share, MemoryBytes: totalMemory() / int64(n)})
+		a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: id, Name: d.Name(), Cores: share, ISA: d.ISA(), MemoryBytes: totalMemory() / int64(n)})
 		back.Push("stop device "+id, func(context.Context) error { return d.Close() })
 	}
 	a.models = newModels(a)
