@@ -23,7 +23,7 @@ func TestEmulatedAMX(t *testing.T) {
 		t.Skip("an emulator is slow")
 	}
 	t.Run("bf16", func(t *testing.T) {
-		usedTiles(t, amxtest.Run(t, "^(TestBF16AgainstReference|TestApplyBF16|TestDeviceActivations)$"))
+		usedTiles(t, amxtest.Run(t, "^(TestBF16AgainstReference|TestApplyBF16|TestDeviceActivations|TestKernelFaults)$"))
 	})
 	t.Run("bits", func(t *testing.T) {
 		usedTiles(t, amxtest.Run(t, "^TestBits$/^(qwen3_bf16,_odd_sizes|qwen3_moe)$", ActivationsVariable+"=bf16"))

@@ -165,9 +165,10 @@ func (t *tracer) illegal(tid int) (signal int, err error) {
 		case errors.Is(err, errUndefined):
 			return int(syscall.SIGILL), t.advance(tid, &regs, done)
 		case err != nil:
+			t.counts.faults++
 			return int(syscall.SIGSEGV), errors.Join(t.advance(tid, &regs, done), setFault(tid, err))
 		}
-		t.counts[in.op]++
+		t.counts.ops[in.op]++
 		done += in.size
 	}
 	if done == 0 {
