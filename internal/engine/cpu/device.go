@@ -36,8 +36,7 @@ type DeviceOptions struct {
 	// machine.
 	ISA string
 	// Activations is their precision where they meet weights of bf16: f32, bf16 where
-	// the machine has AVX512_BF16 or AMX, or auto or empty for bf16 where it has and
-	// f32 elsewhere.
+	// the machine has AVX512_BF16 or AMX, or auto or empty for the faster one.
 	Activations string
 }
 

@@ -21,7 +21,7 @@ var ErrActivations = errors.New("unusable precision of activations")
 func parseActivations(name string, level kernel.Level) (bf16 bool, err error) {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "", "auto":
-		return level.BF16(), nil
+		return level.FastBF16(), nil
 	case "f32":
 		return false, nil
 	case "bf16":

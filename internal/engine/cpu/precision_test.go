@@ -164,7 +164,7 @@ func TestDeviceActivations(t *testing.T) {
 	for _, level := range kernel.Levels() {
 		plain, rounded := level.String(), level.String()+" bf16"
 		auto := plain
-		if level.BF16() {
+		if level.FastBF16() {
 			auto = rounded
 		}
 		for name, want := range map[string]string{"": auto, "auto": auto, " AUTO ": auto, "f32": plain} {

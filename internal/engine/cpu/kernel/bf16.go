@@ -51,6 +51,9 @@ type ScratchBF16 [64 + (groupRows+tileRows)*Width*4]byte
 // has AVX512_BF16 or AMX for it.
 func (l Level) BF16() bool { return l.hasBF16() }
 
+// FastBF16 reports whether products in bf16 are faster than those in float32.
+func (l Level) FastBF16() bool { return l.fastBF16() }
+
 // StrideBF16 is the distance in bytes of rows with so many activations in bf16: rows
 // start at multiples of 64 and are padded to whole tiles, and neighbors do not meet
 // in the same sets of a cache.

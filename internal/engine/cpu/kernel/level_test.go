@@ -44,3 +44,11 @@ func TestShare(t *testing.T) {
 		}
 	}
 }
+
+func TestFastBF16(t *testing.T) {
+	for _, l := range Levels() {
+		if l.FastBF16() && !l.BF16() {
+			t.Errorf("%s is fast at what it lacks", l)
+		}
+	}
+}
