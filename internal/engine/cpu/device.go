@@ -15,11 +15,11 @@ type Device struct {
 	cores int
 	level kernel.Level
 	bf16  bool // activations are rounded where they meet weights of bf16
+	node  int // NUMA node of its memory, negative: any
 	pool  *pool
 	turns turns
 
-	warning string
-
+	warning   string
 	closeOnce sync.Once
 }
 
@@ -30,20 +30,10 @@ const maxCores = 1024
 // instructions.
 const ISAVariable = "DYNAMOD_CPU_ISA"
 
-// DeviceOptions choose what a device computes with.
-type DeviceOptions struct {
-	// ISA is portable, avx2, avx512, amx, or auto or empty for the best of the
-	// machine.
-	ISA string
-	// Activations is their precision where they meet weights of bf16: f32, bf16 where
-	// the machine has AVX512_BF16 or AMX, or auto or empty for the faster one.
-	Activations string
-}
-
-// NewDevice starts a device with what the variables DYNAMOD_CPU_ISA and
-// DYNAMOD_CPU_ACTIVATIONS name, or with all that the machine has. A set of
-// instructions that cannot be used stands for portable, and a precision that cannot
-// be used for f32, which always work; see [NewDeviceWith].
+// NewDevice starts a device with so many cores and with what the variables
+// DYNAMOD_CPU_ISA and DYNAMOD_CPU_ACTIVATIONS name, or with all that the machine has.
+// Instructions that cannot be used stand for portable, and a precision that cannot be
+// used for f32, which always work; see [OpenDevice].
 func NewDevice(id string, cores int) *Device {
 	level, warning, err := parseLevel(os.Getenv(ISAVariable))
 	if err != nil {
@@ -55,17 +45,30 @@ func NewDevice(id string, cores int) *Device {
 	return d
 }
 
-// NewDeviceISA is [NewDeviceWith] for a set of instructions.
-func NewDeviceISA(id string, cores int, isa string) (*Device, error) {
-	return NewDeviceWith(id, cores, DeviceOptions{ISA: isa})
+// DeviceOptions say how a device computes.
+type DeviceOptions struct {
+	// Cores is the number of workers; below 1 stands for all CPUs of the machine.
+	Cores int
+	// ISA is the set of instructions: portable, avx2, avx512, amx, or auto or empty for
+	// the best of the machine.
+	ISA string
+	// Activations is their precision where they meet weights of bf16: f32, bf16 where
+	// the machine has AVX512_BF16 or AMX, or auto or empty for the faster one.
+	Activations string
+	// CPUs are those that the workers are bound to, all of them to all; nil leaves them
+	// to the system. The process needs a few more processors of the runtime (GOMAXPROCS)
+	// than all bound workers together, because those do not make room for each other.
+	CPUs []int
+	// Node is the NUMA node for packed weights and KV blocks; it counts only with CPUs,
+	// and below 0 stands for the one of whoever writes there first.
+	Node int
 }
 
-// NewDeviceWith starts a device: id is what it is called ("cpu:0"), cores the number
-// of workers, one per core; below 1 stands for all cores of the machine. Steps
-// use the calling goroutine and cores-1 goroutines of the device. Instructions that
-// do not exist or that the machine lacks fail with [kernel.ErrLevel], such a
-// precision of activations with [ErrActivations].
-func NewDeviceWith(id string, cores int, opts DeviceOptions) (*Device, error) {
+// OpenDevice starts a device that is called id, for example "cpu:0". Steps use the
+// calling goroutine and Cores-1 goroutines of the device. It fails with
+// [kernel.ErrLevel] for a set of instructions that does not exist or that the machine
+// lacks, and with [ErrActivations] for such a precision.
+func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
 	level, warning, err := parseLevel(opts.ISA)
 	if err != nil {
 		return nil, fmt.Errorf("start device %s: %w", id, err)
@@ -74,8 +77,11 @@ func NewDeviceWith(id string, cores int, opts DeviceOptions) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start device %s: %w", id, err)
 	}
-	d := newDevice(id, cores, level)
-	d.bf16, d.warning = bf16, warning
+	d := &Device{id: id, cores: workers(opts.Cores), level: level, bf16: bf16, node: -1, warning: warning}
+	d.pool = newBoundPool(d.cores, opts.CPUs)
+	if len(opts.CPUs) > 0 && opts.Node >= 0 {
+		d.node = opts.Node
+	}
 	return d, nil
 }
 
@@ -93,11 +99,17 @@ func parseLevel(isa string) (level kernel.Level, warning string, err error) {
 
 // newDevice starts a device that keeps activations in float32.
 func newDevice(id string, cores int, level kernel.Level) *Device {
+	d := &Device{id: id, cores: workers(cores), level: level, node: -1}
+	d.pool = newPool(d.cores)
+	return d
+}
+
+// workers is their number for so many cores.
+func workers(cores int) int {
 	if cores < 1 {
 		cores = runtime.NumCPU()
 	}
-	cores = min(cores, maxCores)
-	return &Device{id: id, cores: cores, level: level, pool: newPool(cores)}
+	return min(cores, maxCores)
 }
 
 // ID is the device's name, for example "cpu:0".

@@ -25,7 +25,7 @@ func needBF16(t testing.TB) {
 // newDeviceAt starts a device with the best instructions and a precision.
 func newDeviceAt(t testing.TB, cores int, activations string) *Device {
 	t.Helper()
-	d, err := NewDeviceWith("cpu:0", cores, DeviceOptions{Activations: activations})
+	d, err := OpenDevice("cpu:0", DeviceOptions{Cores: cores, Activations: activations})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestBF16Everywhere(t *testing.T) {
 func TestDeviceActivations(t *testing.T) {
 	best := kernel.Best()
 	isa := func(level kernel.Level, activations string) (string, error) {
-		d, err := NewDeviceWith("cpu:0", 1, DeviceOptions{ISA: level.String(), Activations: activations})
+		d, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1, ISA: level.String(), Activations: activations})
 		if err != nil {
 			return "", err
 		}
