@@ -15,7 +15,7 @@ type Device struct {
 	cores int
 	level kernel.Level
 	bf16  bool // activations are rounded where they meet weights of bf16
-	node  int // NUMA node of its memory, negative: any
+	node  int  // NUMA node of its memory, negative: any
 	pool  *pool
 	turns turns
 
