@@ -106,10 +106,10 @@ func (l Level) ProductBF16(c *CallBF16) {
 
 // tileConfig is the operand of LDTILECFG.
 type tileConfig struct {
-	palette, startRow uint8
-	_                 [14]uint8
-	rowBytes          [16]uint16
-	rows              [16]uint8
+	palette  uint8
+	_        [15]uint8 // the row at which an interrupted load goes on, and reserved
+	rowBytes [16]uint16
+	rows     [16]uint8
 }
 
 // tileConfigs are those of groups, by rows.

@@ -25,6 +25,8 @@ func traced(t *testing.T, test string, deadline time.Duration) ([]byte, error) {
 	return out, err
 }
 
+var nowhere *int
+
 // TestPassesSignals runs Go code that lives on signals: faults that become panics,
 // notifications, preemption, and many threads.
 func TestPassesSignals(t *testing.T) {
@@ -36,8 +38,7 @@ func TestPassesSignals(t *testing.T) {
 	}
 	fault := func() (r any) {
 		defer func() { r = recover() }()
-		var p *int
-		return *p
+		return *nowhere
 	}
 	if err, ok := fault().(runtime.Error); !ok {
 		t.Errorf("a fault became %v", err)
