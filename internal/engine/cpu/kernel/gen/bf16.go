@@ -8,9 +8,9 @@ const pairRows = 12
 
 func pairsName(m int) string { return fmt.Sprintf("pairsBF16x%dAVX512", m) }
 
-// pairs are the products of rows of bf16 with a panel of bf16 by VDPBF16PS. Sums are
+// pairProducts are the products of rows of bf16 with a panel of bf16 by VDPBF16PS. Sums are
 // as those of products: one for each output, over k from first to last.
-func pairs() string {
+func pairProducts() string {
 	t := header("Products of rows of bf16 with panels of bf16, see bf16.go.")
 	for m := 1; m <= pairRows; m++ {
 		pairsOf(t, m)
