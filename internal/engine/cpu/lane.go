@@ -15,6 +15,7 @@ type lane struct {
 	// packed.
 	blockCall kernel.BlockCall
 	row       kernel.Row
+	bf16      bf16Room
 
 	// Attention, for the query rows of one tile.
 	keys     []float32 // widened K or V of one segment
@@ -39,6 +40,7 @@ func (l *lane) forget() {
 	clear(c.Src[:])
 	clear(c.Dst[:])
 	c.Panel = nil
+	l.bf16.forget()
 }
 
 func (l *lane) reserveRows(cols int) {
