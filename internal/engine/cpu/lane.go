@@ -12,6 +12,10 @@ type lane struct {
 	call kernel.Call
 	edge [len(kernel.Call{}.Dst)][kernel.Width]float32
 	bf16 bf16Room
+	// The same for quantized weights, and one of their rows where they are not
+	// packed.
+	blockCall kernel.BlockCall
+	row       kernel.Row
 
 	// Attention, for the query rows of one tile.
 	keys     []float32 // widened K or V of one segment
@@ -33,6 +37,10 @@ type softmax struct{ top, norm float32 }
 func (l *lane) forget() {
 	l.call, l.panel.mix = kernel.Call{}, kernel.Mix{}
 	l.bf16.forget()
+	c := &l.blockCall
+	clear(c.Src[:])
+	clear(c.Dst[:])
+	c.Panel = nil
 }
 
 func (l *lane) reserveRows(cols int) {

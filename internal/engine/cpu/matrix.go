@@ -11,12 +11,13 @@ import (
 )
 
 // matrix is a linear layer: rows × cols weights as they lie in the file, and an
-// optional bias per row. One of f32 and u16 holds the weights.
+// optional bias per row. One of f32, u16 and blocks holds the weights.
 type matrix struct {
 	rows, cols int
 	f32        []float32
 	u16        []uint16
 	half       bool // u16 is IEEE half precision rather than bf16
+	blocks     blocks
 	bias       []float32
 	exact      bool // activations stay float32 for it
 	packed     panels
@@ -31,7 +32,9 @@ func newMatrix(t model.Tensor) (matrix, error) {
 		m.u16 = halves(t.Data)
 		m.half = t.DType == safetensors.F16
 	default:
-		return m, fmt.Errorf("tensor %q has type %s", t.Name, t.DType)
+		var err error
+		m.blocks, err = newBlocks(t)
+		return m, err
 	}
 	return m, nil
 }
@@ -43,18 +46,22 @@ func (m *matrix) widen(buf []float32, r int) []float32 {
 		return m.f32[at : at+m.cols]
 	}
 	buf = buf[:m.cols]
-	if m.half {
+	switch {
+	case m.blocks.data != nil:
+		m.blocks.widen(buf, r)
+	case m.half:
 		widenF16(buf, m.u16[at:])
-	} else {
+	default:
 		widenBF16(buf, m.u16[at:])
 	}
 	return buf
 }
 
-// round gives the value that v has in the type of the weights.
+// round gives the value that v has in the type of the weights, or in that of what
+// their blocks stand for.
 func (m *matrix) round(v float32) float32 {
 	switch {
-	case m.f32 != nil:
+	case m.f32 != nil || m.blocks.data != nil:
 		return v
 	case m.half:
 		return roundF16(v)
@@ -65,7 +72,10 @@ func (m *matrix) round(v float32) float32 {
 // form is what the matrix wants of the activations that it multiplies, beside
 // float32.
 func (m *matrix) form() form {
-	if m.packed.rounded {
+	switch {
+	case m.blocks.data != nil:
+		return int8Form
+	case m.packed.rounded:
 		return bf16Form
 	}
 	return 0
@@ -77,11 +87,15 @@ func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) 
 	if len(src.rows) == 0 {
 		return
 	}
-	switch {
+	switch packed := m.packed.data != nil; {
+	case packed && m.blocks.data != nil:
+		m.applyBlockPanels(l, from, to, src.blocks, dst)
+	case m.blocks.data != nil:
+		m.applyBlocks(l, from, to, src.blocks, dst)
 	case m.packed.rounded:
 		m.applyBF16(l, from, to, src.halves, dst)
-	case m.packed.data != nil:
-		m.applyPanels(l, from, to, src, dst)
+	case packed:
+		m.applyPanels(l, from, to, src.rows, dst)
 	default:
 		m.applyRows(l, from, to, src.rows, dst)
 	}

@@ -22,15 +22,21 @@ import (
 // matrices in blocks of the given type, everything else as float32.
 func GGUF(t testing.TB, dir string, kind gguf.Type) (path string) {
 	t.Helper()
+	return MixedGGUF(t, dir, func(string) gguf.Type { return kind })
+}
+
+// MixedGGUF is GGUF with a type for each matrix, by the name that the file gives it.
+func MixedGGUF(t testing.TB, dir string, kindOf func(name string) gguf.Type) (path string) {
+	t.Helper()
 	m := open(t, dir)
 	config := readJSON(t, filepath.Join(dir, model.ConfigName))
 	var b gguftest.Builder
 	modelKeys(&b, config)
 	vocabularyKeys(t, &b, dir, m)
 	for _, tensor := range convert(t, m, config) {
-		own := kind
-		if len(tensor.shape) == 1 {
-			own = gguf.F32
+		own := gguf.F32
+		if len(tensor.shape) > 1 {
+			own = kindOf(tensor.name)
 		}
 		b.Tensor(tensor.name, own, tensor.shape, gguftest.Quantize(own, tensor.values))
 	}
@@ -284,11 +290,11 @@ func ggufName(modelType, name string) string {
 // Floats gives a tensor's values as float32.
 func Floats(t testing.TB, tensor model.Tensor) []float32 {
 	t.Helper()
-	kind, ok := map[safetensors.DType]gguf.Type{safetensors.F32: gguf.F32, safetensors.F16: gguf.F16, safetensors.BF16: gguf.BF16}[tensor.DType]
+	kind, ok := gguf.ParseType(string(tensor.DType))
 	if !ok {
 		t.Fatalf("%s has the type %s", tensor.Name, tensor.DType)
 	}
-	out := make([]float32, len(tensor.Data)/kind.BlockBytes())
+	out := make([]float32, len(tensor.Data)/kind.BlockBytes()*kind.BlockWeights())
 	if err := gguf.Dequantize(out, kind, tensor.Data); err != nil {
 		t.Fatal(err)
 	}

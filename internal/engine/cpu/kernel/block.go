@@ -1,6 +1,9 @@
 package kernel
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // BlockSize is the number of activations in a [Block].
 const BlockSize = 32
@@ -21,6 +24,38 @@ type Block struct {
 	Values [BlockSize]int8
 }
 
+// blockRows is the largest number of rows of activations in one product of blocks.
+const blockRows = 6
+
+// BlockCall is one product with quantized weights: for each of some rows of
+// activations, the sums with all 32 outputs of a panel.
+//
+// A block's products of integers are added up exactly. Its sum s is made a float32
+// and added to the output's in one fused multiply-add, s · (w · x): w is the scale of
+// the weights, x that of the activations. Where weights have minima another one adds
+// -min · Block.Sum. Weights of Q6_K have a scale for each 16, and so two sums a
+// block. Sums start at zero and go from the first block to the last, whatever the
+// number of rows and the level; [Row] states the same in Go.
+type BlockCall struct {
+	Src    [blockRows]*Block   // Blocks blocks each
+	Dst    [blockRows]*float32 // room for 32 outputs
+	Panel  unsafe.Pointer      // see [Pack]
+	Blocks int                 // at least 1
+	// Sums are the kernels' own.
+	Sums [blockRows][Width]float32
+}
+
+// ShareBlocks is how many rows the next product of blocks should take of n: all
+// products of n rows get about the same.
+func (l Level) ShareBlocks(n int) int {
+	calls := (n + blockRows - 1) / blockRows
+	return (n + calls - 1) / calls
+}
+
+// ProductBlocks computes a call for m rows, at most six, with weights of a quantized
+// type.
+func (l Level) ProductBlocks(t Type, m int, c *BlockCall) { l.productBlocks(t, m, c) }
+
 // leastAmax is the smallest largest value of a block whose inverse is used: those
 // of blocks below it are taken as zeros.
 const leastAmax = 0x1p-100
@@ -33,7 +68,13 @@ const leastAmax = 0x1p-100
 // len(x) is BlockSize · len(dst).
 func (l Level) Quantize(dst []Block, x []float32) {
 	x = x[:BlockSize*len(dst)]
-	quantizeGo(dst, x)
+	switch {
+	case len(dst) == 0:
+	case l == Portable:
+		quantizeGo(dst, x)
+	default:
+		l.quantize(dst, x)
+	}
 }
 
 func quantizeGo(dst []Block, x []float32) {
@@ -42,6 +83,9 @@ func quantizeGo(dst []Block, x []float32) {
 	}
 }
 
+// quantizeBlock is Quantize for one block.
+//
+//go:norace
 func quantizeBlock(b *Block, x []float32) {
 	var top uint32 // bits of absolute values are ordered like these, and NaNs follow
 	for _, v := range x {
@@ -49,10 +93,11 @@ func quantizeBlock(b *Block, x []float32) {
 	}
 	amax := math.Float32frombits(top)
 	inv := 127 / amax
+	usable := amax >= leastAmax && amax <= math.MaxFloat32
 	var sums [2]int32
 	for i, v := range x {
 		var q int32
-		if amax >= leastAmax && amax <= math.MaxFloat32 {
+		if usable {
 			q = int32(math.RoundToEven(float64(v * inv)))
 		}
 		b.Values[i] = int8(q)

@@ -38,6 +38,46 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
+// TestQuantizeBits compares the kernels with Go in all bits, over all sizes of numbers.
+func TestQuantizeBits(t *testing.T) {
+	levels(t, func(t *testing.T, l Level) {
+		r := rand.New(rand.NewPCG(13, 1))
+		bits := func() float32 { return math.Float32frombits(r.Uint32()) }
+		for n := range 2000 {
+			x := normals(r, (n%5+1)*BlockSize)
+			switch n % 4 {
+			case 0: // any bits at all: some blocks have NaNs
+				for i := range x {
+					if x[i] = bits(); r.IntN(8) > 0 && x[i] != x[i] {
+						x[i] = 1
+					}
+				}
+			case 1: // all of about one size, also subnormal ones
+				size := math.Ldexp(1, r.IntN(277)-149)
+				for i := range x {
+					x[i] = float32(float64(x[i]) / 4 * size)
+				}
+			case 2: // ties of the rounding
+				for i := range x {
+					x[i] = float32(r.IntN(509)-254) / 2
+				}
+				x[0] = 127
+			}
+			got, want := make([]Block, n%5+1), make([]Block, n%5+1)
+			l.Quantize(got, x)
+			quantizeGo(want, x)
+			for i := range want {
+				g, w := got[i], want[i]
+				same(t, "scale and sum", []float32{g.Scale, g.Sum}, []float32{w.Scale, w.Sum})
+				g.Scale, g.Sum, w.Scale, w.Sum = 0, 0, 0, 0
+				if g != w {
+					t.Fatalf("block %d of %v: %+v, want %+v", i, x[i*BlockSize:][:BlockSize], g, w)
+				}
+			}
+		}
+	})
+}
+
 // Values that are no numbers make the sums of their block none, too.
 func TestQuantizeNoNumber(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {

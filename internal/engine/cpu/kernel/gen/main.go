@@ -16,6 +16,8 @@ func files() map[string]string {
 		"tiles_amx_amd64.s":      tiles(),
 		"vector_avx512_amd64.s":  vectors(avx512),
 		"vector_avx2_amd64.s":    vectors(avx2),
+		"block_avx512_amd64.s":   blockProducts(vnni512),
+		"block_avx2_amd64.s":     blockProducts(pairs, vnni256),
 		"decl_amd64.go":          declarations(),
 	}
 }
