@@ -35,20 +35,20 @@ type itemSize struct {
 	call   int // tokens of one call of the kernels
 }
 
-// Items of products with activations in float32, in bf16, the latter on tiles, and in
-// blocks of int8.
+// Items of products with activations in float32 or bf16, the latter on tiles, too.
 var (
 	itemF32   = itemSize{work: 4 << 20, tokens: 120, values: 128 << 10, call: 12}
 	itemBF16  = itemSize{work: 8 << 20, tokens: 240, values: 256 << 10, call: 12}
 	itemTiles = itemSize{work: 32 << 20, tokens: 512, values: 512 << 10, call: 32}
-	itemInt8  = itemSize{work: 12 << 20, tokens: 120, values: 384 << 10, call: 12}
+	// itemBlocks is that of quantized weights: more of it takes the same time.
+	itemBlocks = itemSize{work: 12 << 20, tokens: 120, values: 384 << 10, call: 12}
 )
 
 // itemSize is that of products with the matrix.
 func (m *matrix) itemSize() itemSize {
 	switch {
 	case m.packed.kind.Quantized():
-		return itemInt8
+		return itemBlocks
 	case !m.packed.rounded:
 		return itemF32
 	case m.packed.level == kernel.AMX:

@@ -11,11 +11,11 @@ type lane struct {
 	// matrix with the padding of their panel.
 	call kernel.Call
 	edge [len(kernel.Call{}.Dst)][kernel.Width]float32
+	bf16 bf16Room
 	// The same for quantized weights, and one of their rows where they are not
 	// packed.
 	blockCall kernel.BlockCall
 	row       kernel.Row
-	bf16      bf16Room
 
 	// Attention, for the query rows of one tile.
 	keys     []float32 // widened K or V of one segment
@@ -36,11 +36,11 @@ type softmax struct{ top, norm float32 }
 // there that have become something else.
 func (l *lane) forget() {
 	l.call, l.panel.mix = kernel.Call{}, kernel.Mix{}
+	l.bf16.forget()
 	c := &l.blockCall
 	clear(c.Src[:])
 	clear(c.Dst[:])
 	c.Panel = nil
-	l.bf16.forget()
 }
 
 func (l *lane) reserveRows(cols int) {

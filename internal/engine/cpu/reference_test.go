@@ -16,7 +16,7 @@ type reference struct {
 	t *testing.T
 	m *model.Model
 	c model.Config
-	// round, if there is one, is applied to every input of a linear layer.
+	// round, if there is one, is applied to what bf16 matrices are multiplied with.
 	round func(float64) float64
 	// int8 rounds what quantized matrices are multiplied with, as the package does.
 	int8 bool
@@ -31,15 +31,16 @@ type matrixKey struct {
 
 // input is x as the matrix of a role takes it.
 func (r reference) input(role model.Role, l int, x []float64) []float64 {
+	t, _ := r.m.Weight(role, l)
 	out := make([]float64, len(x))
-	if t, _ := r.m.Weight(role, l); !r.int8 || !t.DType.Quantized() {
-		copy(out, x)
-		if r.round != nil {
-			for i, v := range x {
-				out[i] = r.round(v)
-			}
+	if r.round != nil && t.DType == safetensors.BF16 {
+		for i, v := range x {
+			out[i] = r.round(v)
 		}
 		return out
+	}
+	if !r.int8 || !t.DType.Quantized() {
+		return x
 	}
 	for b := 0; b < len(x); b += 32 {
 		most := 0.0

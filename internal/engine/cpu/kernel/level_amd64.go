@@ -27,7 +27,7 @@ func (l Level) product(t Type, width, m int, c *Call) {
 // same bits, so which one a machine takes is its own business.
 func (l Level) blockKernels() *[Q6K + 1][blockRows + 1]func(*BlockCall) {
 	switch {
-	case l == AVX512 && cpu.X86.HasAVX512VNNI:
+	case l >= AVX512 && cpu.X86.HasAVX512VNNI:
 		return &blocksVNNI512
 	case cpu.X86.HasAVXVNNI:
 		return &blocksVNNI256
