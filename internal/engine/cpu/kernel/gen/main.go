@@ -15,6 +15,9 @@ func files() map[string]string {
 		"vector_avx512_amd64.s":  vectors(avx512),
 		"vector_avx2_amd64.s":    vectors(avx2),
 		"decl_amd64.go":          declarations(),
+		"product_neon_arm64.s":   neonProducts(),
+		"vector_neon_arm64.s":    neonVectors(),
+		"decl_arm64.go":          neonDeclarations(),
 	}
 }
 

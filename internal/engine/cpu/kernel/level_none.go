@@ -1,9 +1,12 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package kernel
 
 // Without kernels of its own a machine has the portable level only, at which nobody
 // calls these.
+
+// lowest is above best: no level has kernels.
+const lowest = AVX2
 
 func best() Level { return Portable }
 
