@@ -216,7 +216,7 @@ func dynamodServingKeys() []Key {
 
 		{Name: "cpu.devices", Kind: KindInt, Default: 1, Min: 1, Max: 256, Help: "how many CPU devices to offer; more of them isolate workers from each other and slow each decode step"},
 		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all of the machine"},
-		{Name: "cpu.isa", Kind: KindString, Default: "auto", Choices: []string{"auto", "portable", "avx2", "avx512"}, Help: "set of instructions for computing; auto takes the best one that the machine has"},
+		{Name: "cpu.isa", Kind: KindString, Default: "auto", Choices: []string{"auto", "portable", "avx2", "avx512", "neon"}, Help: "set of instructions for computing; auto takes the best one that the machine has"},
 
 		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},
 		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},

@@ -40,9 +40,9 @@ func NewDevice(id string, cores int) *Device {
 
 // NewDeviceISA starts a device: id is what it is called ("cpu:0"), cores the number
 // of workers, one per core; below 1 stands for all cores of the machine. Steps
-// use the calling goroutine and cores-1 goroutines of the device. isa is portable,
-// avx2, avx512, or auto or empty for the best of the machine; others and those that
-// the machine lacks fail with [kernel.ErrLevel].
+// use the calling goroutine and cores-1 goroutines of the device. isa is the
+// name of a [kernel.Level], or auto or empty for the best of the machine; others and
+// those that the machine lacks fail with [kernel.ErrLevel].
 func NewDeviceISA(id string, cores int, isa string) (*Device, error) {
 	level, err := kernel.Parse(isa)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *Device) Name() string { return fmt.Sprintf("cpu %dc", d.cores) }
 // Cores is the number of workers.
 func (d *Device) Cores() int { return d.cores }
 
-// ISA is the set of instructions that the device uses: portable, avx2, avx512.
+// ISA is the set of instructions that the device uses: the name of a [kernel.Level].
 func (d *Device) ISA() string { return d.level.String() }
 
 // Close waits for the running step, refuses waiting ones with [ErrClosed], and
