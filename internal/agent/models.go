@@ -95,18 +95,19 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 }
 
 // roomFor fails when the copies of a model's weights do not fit into memory: those
-// that are float32 now, and those that are packed for the device. Mapped weights need
-// none: the system drops and reads them as it likes.
+// whose rows were put in order, and those that are packed for the device, both about as
+// large as in the file. Mapped weights need none: the system drops and reads them as it
+// likes.
 func (m *models) roomFor(mod *model.Model, packed int64) error {
-	converted, free := mod.CopiedBytes(), m.free()
-	if free <= 0 || converted+packed <= free {
+	ordered, free := mod.CopiedBytes(), m.free()
+	if free <= 0 || ordered+packed <= free {
 		return nil
 	}
-	advice := "read them in place, slower: --cpu-isa portable"
-	if converted > 0 {
-		advice = "use a smaller model, or a file with F16 or BF16 weights"
+	advice := "use a smaller model, or a file with smaller weights"
+	if ordered <= free {
+		advice = "read them in place, slower: --cpu-isa portable"
 	}
-	return fmt.Errorf("%w: the weights of %s need %s beside their files, as float32 and packed, %s are free; %s", ErrMemory, mod.Dir(), gib(converted+packed), gib(free), advice)
+	return fmt.Errorf("%w: the weights of %s need %s beside their files, put in order and packed, %s are free; %s", ErrMemory, mod.Dir(), gib(ordered+packed), gib(free), advice)
 }
 
 // processor loads what turns the model's tokens into text, which constraints need. It

@@ -278,7 +278,7 @@ func TestGGUFModel(t *testing.T) {
 	free := m.free
 	m.free = func() int64 { return 1000 }
 	_, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
-	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "as float32") {
+	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "put in order and packed") {
 		t.Errorf("without memory: err = %v, want ErrMemory", err)
 	}
 	m.free = free

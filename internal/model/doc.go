@@ -9,9 +9,9 @@
 //
 // A Model owns the mappings until Close; everything it returns is read-only and
 // may be used by many goroutines at once. A weight file that is shortened while
-// it is mapped makes reads fault: [Model.Check] tells. Tensors of a GGUF file that
-// are quantized or reordered are made at their first use and kept in memory:
-// [Model.CopiedBytes] is how much that takes.
+// it is mapped makes reads fault: [Model.Check] tells. Quantized matrices of a GGUF
+// file stay quantized. Those whose rows are reordered are copied at their first use
+// and kept in memory: [Model.CopiedBytes] is how much that takes.
 //
 // A family is a declarative value in its own file (family_llama.go), never code
 // that computes; traits.go has what several share, and docs/models.md lists them.

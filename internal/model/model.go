@@ -64,9 +64,7 @@ func (m *Model) checkTensors() (problems []error) {
 		if !slices.Equal(t.Shape, spec.Shape) {
 			bad("tensor %q of %s has shape %v, want %v", t.Name, t.File, t.Shape, spec.Shape)
 		}
-		switch t.DType {
-		case safetensors.F32, safetensors.F16, safetensors.BF16:
-		default:
+		if !computable(t) {
 			bad("tensor %q of %s has type %s; known are %s", t.Name, t.File, t.DType, m.set.Types())
 		}
 	}
@@ -84,6 +82,16 @@ func (m *Model) checkTensors() (problems []error) {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d tensors are not used, the first is %s", n, extra[0]))
 	}
 	return problems
+}
+
+// computable reports whether engines know a tensor's type: quantized matrices, and
+// everything of plain types.
+func computable(t Tensor) bool {
+	switch t.DType {
+	case safetensors.F32, safetensors.F16, safetensors.BF16:
+		return true
+	}
+	return t.DType.Quantized() && len(t.Shape) > 1
 }
 
 // place remembers what a tensor is for.
@@ -131,15 +139,16 @@ func (m *Model) TensorBytes(name string) int64 {
 	if !ok {
 		return 0
 	}
-	bits := int64(t.DType.Bits())
+	weights := 1
 	for _, n := range t.Shape {
-		bits *= int64(n)
+		weights *= n
 	}
-	return bits / 8
+	return int64(t.DType.Bytes(weights))
 }
 
 // Tensor finds a tensor by its name in the checkpoint; for a GGUF file that is the
-// name in the folder that the file was made of.
+// name in the folder that the file was made of. Quantized matrices come as they are
+// stored: rows of whole blocks, see [safetensors.DType.Block].
 func (m *Model) Tensor(name string) (Tensor, error) {
 	t, ok := m.set.Tensor(name)
 	if !ok {
@@ -166,7 +175,7 @@ func (m *Model) Expert(role Role, layer, expert int) (Tensor, bool) {
 	if !ok || at.shape == nil {
 		return t, ok
 	}
-	rowBytes := at.shape[1] * int(t.DType.Bits()/8)
+	rowBytes := t.DType.Bytes(at.shape[1])
 	from := at.first * rowBytes
 	t.Data = t.Data[from : from+at.shape[0]*rowBytes : from+at.shape[0]*rowBytes]
 	t.Offset += int64(from)

@@ -97,8 +97,8 @@ func (m *Model) WeightBytes() int64 {
 }
 
 // CopiedBytes is the memory that the weights take beside their mapped files once all
-// of them were read: quantized weights are kept as float32, four bytes each, until
-// the model is closed. It is 0 for safetensors.
+// of them were read: tensors whose rows a GGUF file has in another order, and vectors
+// that it has in another form. It is 0 for safetensors.
 func (m *Model) CopiedBytes() int64 {
 	var n int64
 	for name := range m.wanted {

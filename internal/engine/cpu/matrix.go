@@ -30,7 +30,10 @@ func newMatrix(t model.Tensor) (matrix, error) {
 		m.u16 = halves(t.Data)
 		m.half = t.DType == safetensors.F16
 	default:
-		return m, fmt.Errorf("tensor %q has type %s", t.Name, t.DType)
+		var err error
+		if m.f32, err = dequantized(t); err != nil {
+			return m, err
+		}
 	}
 	return m, nil
 }
@@ -61,19 +64,23 @@ func (m *matrix) round(v float32) float32 {
 	return math.Float32frombits(uint32(toBF16(v)) << 16)
 }
 
-// apply computes rows [from, to) of the product for each vector of src:
-// dst[t][r] = row r · src[t] + bias[r].
-func (m *matrix) apply(l *lane, from, to int, src, dst [][]float32) {
-	if len(src) == 0 {
+// form is what the matrix wants of the activations that it multiplies, beside
+// float32.
+func (m *matrix) form() form { return 0 }
+
+// apply computes rows [from, to) of the product for each row of src, which has the
+// form that the matrix wants: dst[t][r] = row r · src[t] + bias[r].
+func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) {
+	if len(src.rows) == 0 {
 		return
 	}
 	if m.packed.data != nil {
 		m.applyPanels(l, from, to, src, dst)
 	} else {
-		m.applyRows(l, from, to, src, dst)
+		m.applyRows(l, from, to, src.rows, dst)
 	}
 	if m.bias != nil {
-		for t := range src {
+		for t := range src.rows {
 			out := dst[t]
 			for r := from; r < to; r++ {
 				out[r] += m.bias[r]

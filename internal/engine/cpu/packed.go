@@ -42,22 +42,22 @@ func (m *matrix) packPanel(i int) {
 	src, kind := m.source()
 	size := kernel.PanelBytes(kind, m.cols)
 	r := i * kernel.Width
-	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*m.cols*kind.Size()), min(kernel.Width, m.rows-r), m.cols)
+	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*kind.RowBytes(m.cols)), min(kernel.Width, m.rows-r), m.cols)
 }
 
 // applyPanels is apply for packed weights. from is a multiple of the panels' width.
-func (m *matrix) applyPanels(l *lane, from, to int, src, dst [][]float32) {
+func (m *matrix) applyPanels(l *lane, from, to int, src activations, dst [][]float32) {
 	p, c := &m.packed, &l.call
 	c.Cols = m.cols
 	size := kernel.PanelBytes(p.kind, m.cols)
-	share := p.level.Share(len(src), kernel.Width)
+	share := p.level.Share(len(src.rows), kernel.Width)
 	for r := from; r < to; r += kernel.Width {
 		c.Panel = unsafe.Pointer(&p.data[r/kernel.Width*size])
 		whole := r+kernel.Width <= m.rows
-		for t := 0; t < len(src); t += share {
-			n := min(share, len(src)-t)
+		for t := 0; t < len(src.rows); t += share {
+			n := min(share, len(src.rows)-t)
 			for i := range n {
-				c.Src[i] = &src[t+i][:m.cols][0]
+				c.Src[i] = &src.rows[t+i][:m.cols][0]
 				if whole {
 					c.Dst[i] = &dst[t+i][r : r+kernel.Width][0]
 				} else {

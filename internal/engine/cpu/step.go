@@ -19,13 +19,15 @@ type step struct {
 	// Grids of the products of the current phase.
 	grids [3]grid
 	attn  attention
+	// preparing are the activations of prepareTask.
+	preparing *activations
 
 	embedTask, attnNormTask, qkvTask, rotateTask, attnTask task
 	outTask, mlpNormTask, gateTask, downTask               task
 	attnJoinTask, mlpJoinTask                              task
 	routeTask, pickTask, expertGateTask                    task
 	expertDownTask, combineTask                            task
-	lastTask, headTask                                     task
+	lastTask, headTask, prepareTask                        task
 }
 
 // bind ties the tasks to the step, which must not move afterwards.
@@ -50,6 +52,7 @@ func (s *step) bind(b *Backend) {
 	s.combineTask.run = s.combineItem
 	s.lastTask.run = s.lastItem
 	s.headTask.run = s.headItem
+	s.prepareTask.run = s.prepareItem
 }
 
 // run computes a checked batch. The device belongs to the step.
@@ -71,7 +74,7 @@ func (s *step) runPass() error {
 	p.reserve(s.b)
 	s.attn = attention{
 		level: s.b.device.level, cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
-		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn, limit: float32(w.config.ScoreCap),
+		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn.rows, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {
 		return err
@@ -88,6 +91,7 @@ func (s *step) runPass() error {
 func (s *step) runLayer() error {
 	l, p := s.layer, &s.b.pass
 	n := len(p.tokens)
+	p.norm.form = l.forms.attn
 	if err := s.do(&s.attnNormTask, s.perToken()); err != nil {
 		return err
 	}
@@ -100,6 +104,9 @@ func (s *step) runLayer() error {
 	if err := s.do(&s.attnTask, len(p.tiles)*s.b.weights.config.KVHeads); err != nil {
 		return err
 	}
+	if err := s.prepare(&p.attn, l.forms.out); err != nil {
+		return err
+	}
 	if err := s.do(&s.outTask, s.plan(n, &l.o)); err != nil {
 		return err
 	}
@@ -108,6 +115,7 @@ func (s *step) runLayer() error {
 			return err
 		}
 	}
+	p.norm.form = l.forms.mlp
 	if err := s.do(&s.mlpNormTask, s.perToken()); err != nil {
 		return err
 	}
@@ -115,6 +123,9 @@ func (s *step) runLayer() error {
 		return s.runExperts()
 	}
 	if err := s.do(&s.gateTask, s.plan(n, &l.gate)); err != nil {
+		return err
+	}
+	if err := s.prepare(&p.gate, l.forms.down); err != nil {
 		return err
 	}
 	if err := s.do(&s.downTask, s.plan(n, &l.down)); err != nil || l.postMLPNorm == nil {
@@ -129,6 +140,7 @@ func (s *step) runHead() error {
 	if len(p.lastOf) == 0 {
 		return nil
 	}
+	p.last.form = s.b.weights.head.form()
 	if err := s.do(&s.lastTask, len(p.lastOf)); err != nil {
 		return err
 	}
@@ -197,8 +209,9 @@ func (s *step) attnNormItem(l *lane, item int) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
-		rmsNorm(s.b.device.level, p.norm[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, p.norm.rows[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
 	}
+	p.norm.prepare(s.b.device.level, from, to)
 }
 
 func (s *step) qkvItem(l *lane, item int) {
@@ -207,7 +220,7 @@ func (s *step) qkvItem(l *lane, item int) {
 		if g := s.grids[i]; item < g.items() {
 			dst := [3][][]float32{p.q, p.k, p.v}[i]
 			r0, r1, t0, t1 := g.cell(item)
-			m.apply(l, r0, r1, p.norm[t0:t1], dst[t0:t1])
+			m.apply(l, r0, r1, p.norm.span(t0, t1), dst[t0:t1])
 			return
 		}
 		item -= s.grids[i].items()
@@ -246,18 +259,19 @@ func (s *step) attnItem(l *lane, item int) {
 }
 
 func (s *step) outItem(l *lane, item int) {
-	s.project(l, &s.layer.o, s.b.pass.attn, item, s.layer.postAttnNorm != nil)
+	s.project(l, &s.layer.o, &s.b.pass.attn, item, s.layer.postAttnNorm != nil)
 }
 
 func (s *step) lastItem(l *lane, item int) {
 	p := &s.b.pass
-	rmsNorm(s.b.device.level, p.last[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
+	rmsNorm(s.b.device.level, p.last.rows[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
+	p.last.prepare(s.b.device.level, item, item+1)
 }
 
 func (s *step) headItem(l *lane, item int) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
-	s.b.weights.head.apply(l, r0, r1, p.last[t0:t1], p.logits[t0:t1])
+	s.b.weights.head.apply(l, r0, r1, p.last.span(t0, t1), p.logits[t0:t1])
 	if limit := float32(s.b.weights.config.LogitCap); limit > 0 {
 		for t := t0; t < t1; t++ {
 			bend(p.logits[t][r0:r1], limit)

@@ -24,6 +24,7 @@ type Weights struct {
 	head       matrix
 	finalNorm  []float32
 	layers     []layer
+	forms      forms        // of all layers
 	unmap      func() error // packed weights; nil: there are none
 }
 
@@ -37,6 +38,7 @@ type layer struct {
 	experts                   []expert
 	window                    int // positions that queries see, 0: all
 	rope                      int // index of the rotation
+	forms                     forms
 }
 
 // Load prepares the weights of an open model. On a portable device it reads little:
@@ -50,6 +52,7 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 	if err == nil {
 		err = w.pack(w.matrices())
 	}
+	w.findForms()
 	if err == nil {
 		err = m.Check()
 	}
@@ -103,6 +106,25 @@ func (w *Weights) matrices() []*matrix {
 	}
 	add(&w.head)
 	return out
+}
+
+// findForms asks the matrices what they want of activations.
+func (w *Weights) findForms() {
+	for i := range w.layers {
+		l := &w.layers[i]
+		l.forms = forms{
+			attn: l.q.form() | l.k.form() | l.v.form(),
+			out:  l.o.form(),
+			mlp:  l.gate.form() | l.up.form() | l.router.form(),
+			down: l.down.form(),
+		}
+		for e := range l.experts {
+			e := &l.experts[e]
+			l.forms.mlp |= e.gate.form() | e.up.form()
+			l.forms.down |= e.down.form()
+		}
+		w.forms.add(l.forms)
+	}
 }
 
 func (w *Weights) load() (err error) {

@@ -38,3 +38,9 @@ func (l Level) scale(dst, x []float32, factor float32) {
 func (l Level) widenBF16(dst []float32, src []uint16) { widenBF16NEON(&dst[0], &src[0], len(dst)) }
 
 func (l Level) softmax(c *Column) { softmaxNEON(c) }
+
+func (l Level) quantize(dst []Block, x []float32) { quantizeGo(dst, x) }
+
+func (l Level) productBlocks(Type, int, *BlockCall) {
+	panic("kernel: products of blocks without kernels")
+}

@@ -14,6 +14,8 @@ func files() map[string]string {
 		"product_avx2_amd64.s":   products(avx2),
 		"vector_avx512_amd64.s":  vectors(avx512),
 		"vector_avx2_amd64.s":    vectors(avx2),
+		"block_avx512_amd64.s":   blockProducts(vnni512),
+		"block_avx2_amd64.s":     blockProducts(pairs, vnni256),
 		"decl_amd64.go":          declarations(),
 		"product_neon_arm64.s":   neonProducts(),
 		"vector_neon_arm64.s":    neonVectors(),
