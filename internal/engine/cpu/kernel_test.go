@@ -191,7 +191,7 @@ func TestGridCoversOnce(t *testing.T) {
 			for _, workers := range []int{1, 2, 64, -1, -3} {
 				g := newGrid(rows, 512, tokens, max(workers, 1))
 				if workers < 0 {
-					if g = newPackedGrid(rows, 512, tokens, -workers); g.rowStep%kernel.Width != 0 {
+					if g = newPackedGrid(rows, 512, tokens, -workers, []int{packedWork, blockWork}[workers&1]); g.rowStep%kernel.Width != 0 {
 						t.Fatalf("%d × %d: items of %d rows", rows, tokens, g.rowStep)
 					}
 				}

@@ -23,6 +23,8 @@ type panels struct {
 // source is the matrix as it lies in the file.
 func (m *matrix) source() (unsafe.Pointer, kernel.Type) {
 	switch {
+	case m.blocks.data != nil:
+		return unsafe.Pointer(unsafe.SliceData(m.blocks.data)), m.blocks.kind
 	case m.f32 != nil:
 		return unsafe.Pointer(unsafe.SliceData(m.f32)), kernel.F32
 	case m.half:
@@ -46,18 +48,18 @@ func (m *matrix) packPanel(i int) {
 }
 
 // applyPanels is apply for packed weights. from is a multiple of the panels' width.
-func (m *matrix) applyPanels(l *lane, from, to int, src activations, dst [][]float32) {
+func (m *matrix) applyPanels(l *lane, from, to int, src, dst [][]float32) {
 	p, c := &m.packed, &l.call
 	c.Cols = m.cols
 	size := kernel.PanelBytes(p.kind, m.cols)
-	share := p.level.Share(len(src.rows), kernel.Width)
+	share := p.level.Share(len(src), kernel.Width)
 	for r := from; r < to; r += kernel.Width {
 		c.Panel = unsafe.Pointer(&p.data[r/kernel.Width*size])
 		whole := r+kernel.Width <= m.rows
-		for t := 0; t < len(src.rows); t += share {
-			n := min(share, len(src.rows)-t)
+		for t := 0; t < len(src); t += share {
+			n := min(share, len(src)-t)
 			for i := range n {
-				c.Src[i] = &src.rows[t+i][:m.cols][0]
+				c.Src[i] = &src[t+i][:m.cols][0]
 				if whole {
 					c.Dst[i] = &dst[t+i][r : r+kernel.Width][0]
 				} else {

@@ -62,19 +62,36 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 	return w, nil
 }
 
-// CopyBytes is about how much memory [Device.Load] takes for a model beside the
-// mapped files: that of all matrices, or nothing on a portable device.
+// CopyBytes is how much memory [Device.Load] takes for a model beside the
+// mapped files: that of all matrices in panels, or nothing on a portable device.
 func (d *Device) CopyBytes(m *model.Model) (n int64) {
 	if d.level == kernel.Portable {
 		return 0
 	}
+	kinds := make(map[string]kernel.Type)
+	for _, info := range m.Inventory() {
+		if kind, ok := kindOf(info.DType); ok {
+			kinds[info.Name] = kind
+		}
+	}
 	for _, spec := range m.Tensors() {
-		if len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
+		kind, ok := kinds[spec.Name]
+		if !ok || len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
 			continue
 		}
-		n += m.TensorBytes(spec.Name)
+		if spec.Parts == nil {
+			n += panelBytes(kind, spec.Shape)
+		}
+		for _, part := range spec.Parts { // matrices of their own
+			n += panelBytes(kind, part.Shape)
+		}
 	}
 	return n
+}
+
+// panelBytes is the size of a matrix in panels.
+func panelBytes(kind kernel.Type, shape []int) int64 {
+	return int64(kernel.Panels(shape[0])) * int64(kernel.PanelBytes(kind, shape[1]))
 }
 
 // Close frees packed weights. No backend may run a step then or later.

@@ -83,6 +83,9 @@ func quantizeGo(dst []Block, x []float32) {
 	}
 }
 
+// quantizeBlock is Quantize for one block.
+//
+//go:norace
 func quantizeBlock(b *Block, x []float32) {
 	var top uint32 // bits of absolute values are ordered like these, and NaNs follow
 	for _, v := range x {
@@ -90,10 +93,11 @@ func quantizeBlock(b *Block, x []float32) {
 	}
 	amax := math.Float32frombits(top)
 	inv := 127 / amax
+	usable := amax >= leastAmax && amax <= math.MaxFloat32
 	var sums [2]int32
 	for i, v := range x {
 		var q int32
-		if amax >= leastAmax && amax <= math.MaxFloat32 {
+		if usable {
 			q = int32(math.RoundToEven(float64(v * inv)))
 		}
 		b.Values[i] = int8(q)
