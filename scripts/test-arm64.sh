@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestFamilies|TestKernelFaults|TestNewDeviceISA|TestKVBF16|TestApply|TestExp)$'}
+pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestFamilies|TestKernelFaults|TestNewDeviceISA|TestKVBF16|TestApply|TestExp|TestApplyQuantized|TestQuantizedAgainstReference)$'}
 # The emulator loses the address of a fault behind the end of a file.
 lost='^TestShortenedWeights$'
 
@@ -29,6 +29,8 @@ GOOS=linux GOARCH=arm64 go test -c -o "$bin/" ./internal/engine/cpu/kernel ./int
 inside() { (cd "$1" && shift && "$@"); } # tests read their testdata
 echo "== internal/engine/cpu/kernel, under $(basename "$emulator")"
 inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test"
+echo "== the same on a processor without later instructions"
+QEMU_CPU=cortex-a72 inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test"
 echo "== internal/engine/cpu, under $(basename "$emulator")"
 inside internal/engine/cpu "$emulator" "$bin/cpu.test" -test.short -test.run "$pattern" -test.skip "$lost" -test.v >"$bin/log" ||
 	{ grep -vE '^ *=== ' "$bin/log"; exit 1; }

@@ -179,6 +179,157 @@ func productF16x16x5NEON(c *Call)
 //go:noescape
 func productF16x16x6NEON(c *Call)
 
+//go:noescape
+func quantizeNEON(dst *Block, x *float32, n int)
+
+//go:noescape
+func blocksQ8_0x1SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ8_0x2SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ8_0x3SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4_0x1SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4_0x2SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4_0x3SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4Kx1SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4Kx2SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4Kx3SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ5Kx1SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ5Kx2SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ5Kx3SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ6Kx1SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ6Kx2SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ6Kx3SDOT(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ8_0x1NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ8_0x2NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ8_0x3NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4_0x1NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4_0x2NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4_0x3NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4Kx1NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4Kx2NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ4Kx3NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ5Kx1NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ5Kx2NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ5Kx3NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ6Kx1NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ6Kx2NEON(c *BlockCall, row, from int)
+
+//go:noescape
+func blocksQ6Kx3NEON(c *BlockCall, row, from int)
+
+// blocksSDOT finds a product with quantized weights by their type and rows.
+var blocksSDOT = [...][4]func(c *BlockCall, row, from int){
+	Q8_0: {
+		1: blocksQ8_0x1SDOT,
+		2: blocksQ8_0x2SDOT,
+		3: blocksQ8_0x3SDOT,
+	},
+	Q4_0: {
+		1: blocksQ4_0x1SDOT,
+		2: blocksQ4_0x2SDOT,
+		3: blocksQ4_0x3SDOT,
+	},
+	Q4K: {
+		1: blocksQ4Kx1SDOT,
+		2: blocksQ4Kx2SDOT,
+		3: blocksQ4Kx3SDOT,
+	},
+	Q5K: {
+		1: blocksQ5Kx1SDOT,
+		2: blocksQ5Kx2SDOT,
+		3: blocksQ5Kx3SDOT,
+	},
+	Q6K: {
+		1: blocksQ6Kx1SDOT,
+		2: blocksQ6Kx2SDOT,
+		3: blocksQ6Kx3SDOT,
+	},
+}
+
+// blocksNEON finds a product with quantized weights by their type and rows.
+var blocksNEON = [...][4]func(c *BlockCall, row, from int){
+	Q8_0: {
+		1: blocksQ8_0x1NEON,
+		2: blocksQ8_0x2NEON,
+		3: blocksQ8_0x3NEON,
+	},
+	Q4_0: {
+		1: blocksQ4_0x1NEON,
+		2: blocksQ4_0x2NEON,
+		3: blocksQ4_0x3NEON,
+	},
+	Q4K: {
+		1: blocksQ4Kx1NEON,
+		2: blocksQ4Kx2NEON,
+		3: blocksQ4Kx3NEON,
+	},
+	Q5K: {
+		1: blocksQ5Kx1NEON,
+		2: blocksQ5Kx2NEON,
+		3: blocksQ5Kx3NEON,
+	},
+	Q6K: {
+		1: blocksQ6Kx1NEON,
+		2: blocksQ6Kx2NEON,
+		3: blocksQ6Kx3NEON,
+	},
+}
+
 // productsNEON finds the parts of a product by type of weights, width of the panel / 16,
 // rows. Those of more than 3 rows with 32 outputs have two.
 var productsNEON = [3][3][7][2]func(*Call){

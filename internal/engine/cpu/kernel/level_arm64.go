@@ -1,5 +1,7 @@
 package kernel
 
+import "golang.org/x/sys/cpu"
+
 // lowest is the first level with kernels.
 const lowest = NEON
 
@@ -39,8 +41,33 @@ func (l Level) widenBF16(dst []float32, src []uint16) { widenBF16NEON(&dst[0], &
 
 func (l Level) softmax(c *Column) { softmaxNEON(c) }
 
-func (l Level) quantize(dst []Block, x []float32) { quantizeGo(dst, x) }
+func (l Level) quantize(dst []Block, x []float32) { quantizeNEON(&dst[0], &x[0], len(dst)) }
 
-func (l Level) productBlocks(Type, int, *BlockCall) {
-	panic("kernel: products of blocks without kernels")
+// productBlocks takes the kernels that the machine has. Both kinds give the same bits,
+// so that is its own business.
+func (l Level) productBlocks(t Type, m int, c *BlockCall) {
+	if cpu.ARM64.HasASIMDDP {
+		productBlocks(&blocksSDOT[t], m, c)
+	} else {
+		productBlocks(&blocksNEON[t], m, c)
+	}
+}
+
+// productBlocks is a product in parts: one row takes all outputs of the panel, several
+// rows, by three or two, take one half and then the other.
+func productBlocks(parts *[4]func(c *BlockCall, row, from int), m int, c *BlockCall) {
+	if m == 1 {
+		parts[1](c, 0, 0)
+		return
+	}
+	for from := 0; from < Width; from += Width / 2 {
+		for row := 0; row < m; {
+			n := 3
+			if rest := m - row; rest == 2 || rest == 4 {
+				n = 2
+			}
+			parts[n](c, row, from)
+			row += n
+		}
+	}
 }

@@ -19,6 +19,7 @@ func files() map[string]string {
 		"decl_amd64.go":          declarations(),
 		"product_neon_arm64.s":   neonProducts(),
 		"vector_neon_arm64.s":    neonVectors(),
+		"block_neon_arm64.s":     neonBlocks(),
 		"decl_arm64.go":          neonDeclarations(),
 	}
 }

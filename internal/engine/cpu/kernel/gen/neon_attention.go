@@ -127,7 +127,7 @@ func (g neon) mix(m int) {
 			w, lane = weight+1, i-at4
 		}
 		for v := range neonMixVectors {
-			g.word("fmla", i*neonMixVectors+v, value+v, w, lane)
+			g.word("fmla lane", i*neonMixVectors+v, value+v, w, lane)
 		}
 	}
 	g.op("ADD", weightStride, weights)

@@ -18,7 +18,21 @@ func neonDeclarations() string {
 		line("//go:noescape\nfunc %s(c *Mix)\n", neonMixName(m))
 	}
 	eachNEONProduct(nil, func(p *neonProduct) { line("//go:noescape\nfunc %s(c *Call)\n", p.fullName()) })
+	line("//go:noescape\nfunc quantizeNEON(dst *Block, x *float32, n int)\n")
+	eachNEONBlock(nil, func(g *neonBlock) { line("//go:noescape\nfunc %s(c *BlockCall, row, from int)\n", g.fullName()) })
 
+	for _, d := range allNEONDots {
+		line("// blocks%s finds a product with quantized weights by their type and rows.", d.name)
+		line("var blocks%s = [...][%d]func(c *BlockCall, row, from int){", d.name, neonBlockRows+1)
+		for _, f := range formats {
+			line("%s: {", f.name)
+			for m := 1; m <= neonBlockRows; m++ {
+				line("%d: %s,", m, (&neonBlock{dots: d, quantized: f, rows: m}).fullName())
+			}
+			line("},")
+		}
+		line("}\n")
+	}
 	line("// productsNEON finds the parts of a product by type of weights, width of the panel / 16,")
 	line("// rows. Those of more than %d rows with 32 outputs have two.", neonWhole)
 	line("var productsNEON = [3][3][%d][2]func(*Call){", neonRows+1)

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // encoding is an instruction of ARMv8-A on vectors that Go's assembler does not
 // know: its bits where all operands are zero, and how operands are put in.
@@ -10,8 +13,9 @@ type encoding struct {
 	put   func(operands []int) uint32
 }
 
-// encodings has every instruction that is written as a word. The test compares them
-// with words from the GNU assembler, and with its disassembler where there is one.
+// encodings has every instruction that is written as a word, by its name and, after a
+// space, what tells several of one name apart. The test compares them with words from
+// the GNU assembler, and with its disassembler where there is one.
 var encodings = map[string]encoding{
 	"fadd":   {0x4E20D400, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"fsub":   {0x4EA0D400, "v%d.4s, v%d.4s, v%d.4s", registers},
@@ -28,7 +32,22 @@ var encodings = map[string]encoding{
 	"movi":   {0x6F00E400, "v%d.2d, #0x0", registers},
 	"faddp":  {0x7E30D800, "s%d, v%d.2s", registers},
 	"sshr":   {0x4F000400, "v%d.4s, v%d.4s, #%d", shiftRight},
-	"fmla":   {0x4F801000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
+
+	"fmla lane": {0x4F801000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
+	"fmls lane": {0x4F805000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
+	"fmul lane": {0x4F809000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
+
+	// Integers. sdot belongs to FEAT_DotProd, the others to every processor.
+	"sdot":    {0x4F80E000, "v%d.4s, v%d.16b, v%d.4b[%d]", element32},
+	"smull":   {0x0E20C000, "v%d.8h, v%d.8b, v%d.8b", registers},
+	"smull2":  {0x4E20C000, "v%d.8h, v%d.16b, v%d.16b", registers},
+	"sadalp":  {0x4E606800, "v%d.4s, v%d.8h", registers},
+	"sxtl 8b": {0x0F08A400, "v%d.8h, v%d.8b", registers},
+	"sxtl 4h": {0x0F10A400, "v%d.4s, v%d.4h", registers},
+	"neg":     {0x6EA0B800, "v%d.4s, v%d.4s", registers},
+	"scvtf":   {0x4E21D800, "v%d.4s, v%d.4s", registers},
+	"fcvtns":  {0x4E21A800, "v%d.4s, v%d.4s", registers},
+	"fabs":    {0x4EA0F800, "v%d.4s, v%d.4s", registers},
 }
 
 // registers are d, n and m, as many as there are.
@@ -59,11 +78,12 @@ func register(r int) uint32 {
 
 // encode returns an instruction's word and its text in the order of the manual:
 // destination first.
-func encode(name string, operands ...int) (word uint32, text string) {
-	e, ok := encodings[name]
+func encode(key string, operands ...int) (word uint32, text string) {
+	e, ok := encodings[key]
 	if !ok {
-		panic("no encoding of " + name)
+		panic("no encoding of " + key)
 	}
+	name, _, _ := strings.Cut(key, " ")
 	args := make([]any, len(operands))
 	for i, o := range operands {
 		args[i] = o

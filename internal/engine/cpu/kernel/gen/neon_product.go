@@ -157,7 +157,7 @@ func (p *neonProduct) steps(n int, load string) {
 // add adds the products of all rows' activation k with the weights w to sum v.
 func (p *neonProduct) add(v, w, k int) {
 	for i := range p.rows {
-		p.word("fmla", p.sum(i, v), w, p.x(i), k)
+		p.word("fmla lane", p.sum(i, v), w, p.x(i), k)
 	}
 }
 
