@@ -21,9 +21,9 @@ var ints = []string{
 	"R12", "R13", "R14", "R15", "R19", "R20", "R21", "R22", "R23", "R24", "R25", "R26",
 }
 
-// word writes an instruction of the table of encodings.
+// word writes an instruction of the table of neonEncodings.
 func (g neon) word(name string, operands ...int) {
-	bits, text := encode(name, operands...)
+	bits, text := neonEncode(name, operands...)
 	g.line("\tWORD $0x%08X // %s", bits, text)
 }
 

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// encoding is an instruction of ARMv8-A on vectors that Go's assembler does not
+// neonEncoding is an instruction of ARMv8-A on vectors that Go's assembler does not
 // know: its bits where all operands are zero, and how operands are put in.
-type encoding struct {
+type neonEncoding struct {
 	bits  uint32
 	shape string // as in the manual, with d, n, m for registers and i for a number
 	put   func(operands []int) uint32
 }
 
-// encodings has every instruction that is written as a word, by its name and, after a
+// neonEncodings has every instruction that is written as a word, by its name and, after a
 // space, what tells several of one name apart. The test compares them with words from
 // the GNU assembler, and with its disassembler where there is one.
-var encodings = map[string]encoding{
+var neonEncodings = map[string]neonEncoding{
 	"fadd":   {0x4E20D400, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"fsub":   {0x4EA0D400, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"fmul":   {0x6E20DC00, "v%d.4s, v%d.4s, v%d.4s", registers},
@@ -76,10 +76,10 @@ func register(r int) uint32 {
 	return uint32(r)
 }
 
-// encode returns an instruction's word and its text in the order of the manual:
+// neonEncode returns an instruction's word and its text in the order of the manual:
 // destination first.
-func encode(key string, operands ...int) (word uint32, text string) {
-	e, ok := encodings[key]
+func neonEncode(key string, operands ...int) (word uint32, text string) {
+	e, ok := neonEncodings[key]
 	if !ok {
 		panic("no encoding of " + key)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestEncodings compares with words that the GNU assembler made.
-func TestEncodings(t *testing.T) {
+// TestNEONEncodings compares with words that the GNU assembler made.
+func TestNEONEncodings(t *testing.T) {
 	tests := []struct {
 		name     string
 		operands []int
@@ -61,19 +61,19 @@ func TestEncodings(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, tt := range tests {
 		seen[tt.name] = true
-		if word, text := encode(tt.name, tt.operands...); word != tt.want || text != tt.text {
+		if word, text := neonEncode(tt.name, tt.operands...); word != tt.want || text != tt.text {
 			t.Errorf("%s is %#08x, %s; want %#08x", tt.text, word, text, tt.want)
 		}
 	}
-	for name := range encodings {
+	for name := range neonEncodings {
 		if !seen[name] {
 			t.Errorf("%s has no known word", name)
 		}
 	}
 }
 
-// TestDisassembly gives every word of the generated files to a disassembler.
-func TestDisassembly(t *testing.T) {
+// TestNEONDisassembly gives every word of the generated files to a disassembler.
+func TestNEONDisassembly(t *testing.T) {
 	const objdump = "aarch64-linux-gnu-objdump"
 	if _, err := exec.LookPath(objdump); err != nil {
 		t.Skip(objdump + " is not installed: Debian has it in binutils-aarch64-linux-gnu")
