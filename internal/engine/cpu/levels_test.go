@@ -55,8 +55,8 @@ func TestLevelsAgree(t *testing.T) {
 				r.step(t, engine.BatchSeq{Tokens: tokens, Blocks: table(0, 40), Logits: logits})
 				all = append(all, logits)
 			}
-			if len(all) > 1 { // scripts/test-arm64.sh compares machines
-				t.Logf("bits of %s: %016x", name, hash(all[1]))
+			for i, logits := range all[:min(len(all), 2)] { // scripts/test-arm64.sh compares machines
+				t.Logf("bits of %s, %s: %016x", name, [...]string{"portable", "with kernels"}[i], hash(logits))
 			}
 			for i, logits := range all[1:] {
 				sameBits(t, fmt.Sprint("level ", i+1), logits, all[1])
