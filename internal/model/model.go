@@ -14,6 +14,10 @@ type Options struct {
 	// Log receives warnings about oddities that do not hinder loading, such as
 	// tensors that nobody asked for. Nil drops them.
 	Log *slog.Logger
+	// Quantize is the format that matrices shall have, one of
+	// [cluster.WeightFormats]; "" leaves them as they are stored. [Model.Prepare] must
+	// be called then, before any tensor is read.
+	Quantize string
 }
 
 // Model is an open checkpoint.
@@ -24,6 +28,7 @@ type Model struct {
 	eos        []uint32
 	tokenLimit int
 	digest     string
+	quantize   string    // format that was asked for
 	set        weightSet // nil when there are no weights to be read
 	format     string
 	wanted     map[string]bool // tensors that the configuration asks for
@@ -115,7 +120,8 @@ func (m *Model) Dir() string { return m.dir }
 // Digest identifies the checkpoint, in hex: equal for copies of the same files,
 // different when configuration, tokenizer or weights differ. Of the weights only
 // the index and both ends of each file are read; of a GGUF file everything before
-// the data, and both ends of that.
+// the data, and both ends of that. A quantized model has a digest of its own for each
+// format: its KV blocks are others than those of the checkpoint as it is stored.
 func (m *Model) Digest() string { return m.digest }
 
 // Files are the small files of the checkpoint that exist, for the model card.

@@ -13,8 +13,8 @@ var layouts = [Q6K + 1]layout{
 	Q8_0: {32, 34, 64 + 1024},
 	Q4_0: {32, 18, 64 + 512},
 	Q4K:  {256, 144, 128 + 4*(128+1024)},
-	Q5K:  {256, 176, 128 + 4*(128+2048)},
-	Q6K:  {256, 210, 64 + 4*(128+2048)},
+	Q5K:  {256, 176, 128 + 4*(128+1024+256)},
+	Q6K:  {256, 210, 64 + 4*(128+1024+512)},
 }
 
 // Quantized reports whether weights are blocks of small integers with scales.
@@ -35,11 +35,13 @@ func (t Type) BlockWeights() int {
 //	Q8_0: for each 32 k: the outputs' scales (f16); 8 lines of weight + 128.
 //	Q4_0: for each 32 k: the outputs' scales (f16); 4 lines of weight + 8 in nibbles,
 //	      those of k in the low ones and those of k + 16 in the high ones.
-//	Q4_K, Q5_K: for each 256 k: the outputs' d and dmin (f16); for each 64 of them,
-//	      two scales and two minima of all outputs (bytes) and lines, for Q4_K 8 with
-//	      the second 32 k in the high nibbles, for Q5_K 16.
-//	Q6_K: for each 256 k: the outputs' d (f16); for each 64 of them four scales of
-//	      all outputs (signed bytes) and 16 lines of weight + 32.
+//	Q4_K, Q5_K: for each 256 k: the outputs' d and dmin (f16); for each 64 of them two
+//	      scales and two minima of all outputs (bytes), and 8 lines of the weights' low
+//	      four bits, the second 32 k in the high nibbles.
+//	Q5_K: then two lines for 32 k each, whose bit n is the fifth of the n-th four.
+//	Q6_K: for each 256 k: the outputs' d (f16); for each 64 of them four scales of all
+//	      outputs (signed bytes), lines of weight + 32 as for Q4_K, and four lines for
+//	      16 k each, which have two bits for each four.
 //
 // Outputs that do not exist have zeros.
 func packBlocks(t Type, dst, src []byte, rows int) {
@@ -87,11 +89,15 @@ func packQ4K(dst, block []byte, output int) {
 func packQ5K(dst, block []byte, output int) {
 	for pair := range 4 {
 		out := packScalesK(dst, block, output, pair, layouts[Q5K].panel)
-		for b := range 2 {
-			for g := range 8 {
-				low, high := word(block, 48+32*pair+4*g)>>(4*b), word(block, 16+4*g)>>(2*pair+b)
-				putWord(out, (8*b+g)*lineBytes, output, low&0x0F0F0F0F|high&0x01010101<<4)
+		var above [2]uint32
+		for g := range 8 {
+			putWord(out, g*lineBytes, output, word(block, 48+32*pair+4*g))
+			for b := range above {
+				above[b] |= word(block, 16+4*g) >> (2*pair + b) & 0x01010101 << g
 			}
+		}
+		for b, bits := range above {
+			putWord(out, (8+b)*lineBytes, output, bits)
 		}
 	}
 }
@@ -117,12 +123,20 @@ func packQ6K(dst, block []byte, output int) {
 		for i, s := range block[192+4*pair:][:4] {
 			out[32*i+output] = s
 		}
-		for b := range 2 {
-			low, high, n := block[64*(pair/2)+32*b:][:32], block[128+32*(pair/2):][:32], 2*(pair%2)+b
-			for g := range 8 {
-				v := word(low, 4*g)>>(n/2*4)&0x0F0F0F0F | word(high, 4*g)>>(2*n)&0x03030303<<4
-				putWord(out, 128+(8*b+g)*lineBytes, output, v)
+		// The file has its 256 weights in two halves of four times 32, which share bytes
+		// of low bits in twos and bytes of high bits in fours.
+		low, high := block[64*(pair/2):][:64], block[128+32*(pair/2):][:32]
+		var above [4]uint32
+		for g := range 8 {
+			nibbles := uint32(0)
+			for b := range 2 {
+				nibbles |= word(low, 32*b+4*g) >> (pair % 2 * 4) & 0x0F0F0F0F << (4 * b)
+				above[2*b+g/4] |= word(high, 4*g) >> (pair%2*4 + 2*b) & 0x03030303 << (g % 4 * 2)
 			}
+			putWord(out, 128+g*lineBytes, output, nibbles)
+		}
+		for i, bits := range above {
+			putWord(out, 128+(8+i)*lineBytes, output, bits)
 		}
 	}
 }

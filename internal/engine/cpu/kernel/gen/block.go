@@ -28,7 +28,7 @@ var (
 // quantized is a type of quantized weights as panels hold it, see pack_block.go.
 type quantized struct {
 	name string
-	bits int // of the values that are multiplied: 4 in nibbles, others in bytes
+	bits int // of the values: 8 in bytes, others in nibbles and lines of what is above
 	// Blocks with one scale, or superblocks of eight with a header and four pairs.
 	super  bool
 	header int  // bytes of a superblock's header
@@ -56,11 +56,7 @@ func (f quantized) blocks() int {
 
 // bytes of a panel for one turn of the inner loop, without a superblock's header.
 func (f quantized) bytes() int {
-	size := 8 * lineBytes
-	if f.bits == 4 {
-		size /= 2
-	}
-	return f.scales + f.blocks()*size
+	return f.scales + f.blocks()*f.bits*lineBytes
 }
 
 // group is four k of all outputs.
@@ -68,6 +64,9 @@ type group struct {
 	line int // offset in the panel
 	high bool
 	k    int // offset in the activations
+	// above is the line of the bits above nibbles, and shift brings those of the group
+	// to their place: to the left, or to the right if it is negative.
+	above, shift int
 }
 
 // unit is a run of groups with one scale.
@@ -78,8 +77,7 @@ type unit struct {
 	scale  int // index of the scale
 }
 
-// units are those of one turn of the inner loop. A line of nibbles holds, as the
-// file does, k and k + 16 of a block of Q4_0, and two blocks of Q4_K.
+// units are those of one turn of the inner loop; pack_block.go has the order.
 func (f quantized) units() []unit {
 	var out []unit
 	for b := range f.blocks() {
@@ -87,10 +85,15 @@ func (f quantized) units() []unit {
 		for g := range 8 {
 			x := group{line: f.scales + (8*b+g)*lineBytes, k: b*blockBytes + 4*g}
 			switch {
-			case f.bits == 4 && f.super:
+			case f.super:
 				x.line, x.high = f.scales+g*lineBytes, b == 1
 			case f.bits == 4:
 				x.line, x.high = f.scales+g%4*lineBytes, g >= 4
+			}
+			if n := f.bits - 4; f.super && n > 0 { // so many bits above
+				perLine := 8 / n
+				x.above = f.scales + (8+n*b+g/perLine)*lineBytes
+				x.shift = 4 - n*(g%perLine)
 			}
 			u.groups = append(u.groups, x)
 		}
@@ -118,7 +121,7 @@ func blockProducts(all ...dots) string {
 	for _, c := range []struct {
 		name string
 		bits uint32
-	}{{"nibbles", 0x0F0F0F0F}, {"signs", 0x80808080}, {"ones", 0x00010001}} {
+	}{{"nibbles", 0x0F0F0F0F}, {"above5", 0x10101010}, {"above6", 0x30303030}, {"signs", 0x80808080}, {"ones", 0x00010001}} {
 		for i := range 16 {
 			t.line("DATA %s%s<>+%d(SB)/4, $0x%08X", c.name, all[0].isa.name, 4*i, c.bits)
 		}
@@ -223,13 +226,17 @@ func (g *blockGen) wide() {
 	w := func(v int) string { return g.v(4*m + v) }
 	x, t, mask := g.v(4*m+2), g.v(4*m+3), g.v(4*m+4)
 	scale := func(v int) string { return g.v(4*m + 5 + v) }
+	above := g.v(31)
 	for i := range m {
 		for v := range 2 {
 			g.op("VXORPS", sum(i, v), sum(i, v), sum(i, v))
 		}
 	}
-	if g.bits == 4 {
+	if g.bits < 8 {
 		g.op("VMOVDQU64", g.constant("nibbles"), mask)
+	}
+	if g.hasAbove() {
+		g.op("VMOVDQU64", g.constant(g.aboveMask()), above)
 	}
 	g.loop(func() {
 		for _, u := range g.units() {
@@ -244,16 +251,7 @@ func (g *blockGen) wide() {
 			}
 			for _, k := range u.groups {
 				for v := range 2 {
-					at := fmt.Sprintf("%d(%s)", k.line+64*v, panelReg)
-					switch {
-					case g.bits != 4:
-						g.op("VMOVDQU64", at, w(v))
-					case k.high:
-						g.op("VPSRLW", "$4", at, w(v))
-						g.op("VPANDD", mask, w(v), w(v))
-					default:
-						g.op("VPANDD", at, mask, w(v))
-					}
+					g.wideWeights(k, v, w(v), t, mask, above)
 				}
 				for i := range m {
 					g.op("VPBROADCASTD", g.x(i, "", k.k), x)
@@ -288,6 +286,44 @@ func (g *blockGen) wide() {
 		}
 	}
 	g.ret()
+}
+
+// wideWeights loads sixteen outputs of a group.
+func (g *blockGen) wideWeights(k group, v int, w, t, nibbles, above string) {
+	const orAnd = "$0xF8" // w | t & above
+	at := func(line int) string { return fmt.Sprintf("%d(%s)", line+64*v, panelReg) }
+	switch {
+	case g.bits == 8:
+		g.op("VMOVDQU64", at(k.line), w)
+		return
+	case k.high:
+		g.op("VPSRLW", "$4", at(k.line), w)
+		g.op("VPANDD", nibbles, w, w)
+	default:
+		g.op("VPANDD", at(k.line), nibbles, w)
+	}
+	switch {
+	case !g.hasAbove():
+	case k.shift == 0:
+		g.op("VPTERNLOGD", orAnd, at(k.above), above, w)
+	default:
+		name, count := shift(k.shift)
+		g.op(name, count, at(k.above), t)
+		g.op("VPTERNLOGD", orAnd, t, above, w)
+	}
+}
+
+// hasAbove reports whether there are lines of bits above the nibbles.
+func (f quantized) hasAbove() bool { return f.super && f.bits > 4 }
+
+func (f quantized) aboveMask() string { return fmt.Sprintf("above%d", f.bits) }
+
+// shift is the instruction that moves words by n bits to the left or to the right.
+func shift(n int) (name, count string) {
+	if n < 0 {
+		return "VPSRLW", fmt.Sprintf("$%d", -n)
+	}
+	return "VPSLLW", fmt.Sprintf("$%d", n)
 }
 
 // scale loads the scales of a unit, and its minima, for the outputs from lane on.

@@ -2,10 +2,9 @@ package main
 
 import "fmt"
 
-// largest is the largest weight without its sign, so many of whose products with
-// activations, two by two, fit into 16 bits: without VNNI pairs are added there
-// first. Bytes of eight bits are multiplied with their sign instead, one group at a
-// time: 2 · 128 · 127 fits.
+// groups16 is how many groups' products, added up in pairs, fit into 16 bits: without
+// VNNI that is done first. Bytes of eight bits are multiplied with their sign instead,
+// one group at a time: 2 · 128 · 127 fits.
 func (f quantized) groups16() int {
 	if f.bits == 8 {
 		return 1
@@ -41,7 +40,7 @@ func (g *blockGen) narrow() {
 				}
 			}
 			for n, k := range u.groups {
-				g.weights(k, w)
+				g.narrowWeights(k, w, t)
 				if g.signed() {
 					g.op("VPABSB", w, least)
 				}
@@ -100,18 +99,28 @@ func (g *blockGen) narrow() {
 // signed reports whether bytes of weights are multiplied with their sign.
 func (g *blockGen) signed() bool { return g.bits == 8 && !g.vnni }
 
-// weights loads those of a group for the outputs at work.
-func (g *blockGen) weights(k group, w string) {
-	at := fmt.Sprintf("%d(%s)(%s*4)", k.line, panelReg, laneReg)
-	g.op("VMOVDQU", at, w)
+// narrowWeights loads those of a group for the outputs at work.
+func (g *blockGen) narrowWeights(k group, w, t string) {
+	at := func(line int) string { return fmt.Sprintf("%d(%s)(%s*4)", line, panelReg, laneReg) }
+	g.op("VMOVDQU", at(k.line), w)
 	switch {
 	case g.signed():
 		g.op("VPXOR", g.constant("signs"), w, w)
-	case g.bits == 4 && k.high:
+	case g.bits == 8:
+	case k.high:
 		g.op("VPSRLW", "$4", w, w)
 		fallthrough
-	case g.bits == 4:
+	default:
 		g.op("VPAND", g.constant("nibbles"), w, w)
+	}
+	if g.hasAbove() {
+		g.op("VMOVDQU", at(k.above), t)
+		if k.shift != 0 {
+			name, count := shift(k.shift)
+			g.op(name, count, t, t)
+		}
+		g.op("VPAND", g.constant(g.aboveMask()), t, t)
+		g.op("VPOR", t, w, w)
 	}
 }
 

@@ -56,8 +56,9 @@ func (g *neonBlock) x(i int) int      { return 2*g.rows*g.vectors() + i }
 // Registers after these: the last five.
 const (
 	neonMask   = 27 // of nibbles, or signs of bytes
-	neonWeight = 28
-	neonSpare  = 29 // three
+	neonAbove  = 28 // mask of the bits above nibbles
+	neonWeight = 29
+	neonSpare  = 30 // two
 )
 
 func eachNEONBlock(t *text, visit func(g *neonBlock)) {
@@ -95,11 +96,13 @@ func (g *neonBlock) generate() {
 			g.zero(g.sum(i, v))
 		}
 	}
-	switch g.bits {
-	case 4:
-		g.op("VMOVI", "$15", b16(neonMask))
-	case 8:
-		g.op("VMOVI", "$128", b16(neonMask))
+	mask := 0x0F
+	if g.bits == 8 {
+		mask = 0x80
+	}
+	g.op("VMOVI", fmt.Sprintf("$%d", mask), b16(neonMask))
+	if g.hasAbove() {
+		g.op("VMOVI", fmt.Sprintf("$%d", (1<<g.bits-1)&^mask), b16(neonAbove))
 	}
 	if g.super {
 		g.op("LSR", "$1", neonBlockLeft) // two blocks a turn
@@ -182,11 +185,24 @@ func (g *neonBlock) weights(k group, v int) {
 	switch {
 	case g.bits == 8: // stored with an offset of 128
 		g.op("VEOR", b16(neonMask), b16(w), b16(w))
-	case g.bits == 4 && k.high:
+		return
+	case k.high:
 		g.op("VUSHR", "$4", b16(w), b16(w))
-	case g.bits == 4:
+	default:
 		g.op("VAND", b16(neonMask), b16(w), b16(w))
 	}
+	if !g.hasAbove() {
+		return
+	}
+	t := neonSpare
+	g.load(k.above+v*neonBytes, neonBlockTemp, t)
+	switch {
+	case k.shift > 0:
+		g.op("VSHL", fmt.Sprintf("$%d", k.shift), b16(t), b16(t))
+	case k.shift < 0:
+		g.op("VUSHR", fmt.Sprintf("$%d", -k.shift), b16(t), b16(t))
+	}
+	g.op("VBIT", b16(neonAbove), b16(t), b16(w))
 }
 
 // products adds those of the weights and four activations in a lane of x.
@@ -209,7 +225,7 @@ func (g *neonBlock) add(u unit) {
 	for i := range g.rows { // scale and sum of the block
 		g.op("FMOVD", fmt.Sprintf("(Block_Scale+%d)(%s)", u.block*blockBytes, g.row(i)), f(g.x(i)))
 	}
-	scale, t, least := neonSpare, neonSpare+1, neonSpare+2
+	scale, t, least := neonWeight, neonSpare, neonSpare+1
 	header := neonBlockHeader
 	if !g.super {
 		header = neonBlockTemp
