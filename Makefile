@@ -9,7 +9,7 @@ GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test race lint bench gobench fuzz golden docs help
+.PHONY: up down build test test-arm64 race lint bench gobench fuzz golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -22,6 +22,9 @@ build: ## build bin/dynctl and bin/dynamod
 
 test: ## run all tests
 	go test -timeout $(TIMEOUT) ./...
+
+test-arm64: ## test the CPU kernels for arm64, under qemu-user on other machines
+	scripts/test-arm64.sh
 
 race: ## run the tests of packages with concurrency under the race detector
 	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)
@@ -46,4 +49,4 @@ docs: ## write generated files anew: example configuration, manuals
 	go generate ./...
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -49,7 +49,7 @@ func NewDevice(id string, cores int) *Device {
 type DeviceOptions struct {
 	// Cores is the number of workers; below 1 stands for all CPUs of the machine.
 	Cores int
-	// ISA is the set of instructions: portable, avx2, avx512, amx, or auto or empty for
+	// ISA is the set of instructions: the name of a [kernel.Level], or auto or empty for
 	// the best of the machine.
 	ISA string
 	// Activations is their precision where they meet weights of bf16: f32, bf16 where
@@ -122,7 +122,7 @@ func (d *Device) Name() string { return fmt.Sprintf("cpu %dc", d.cores) }
 func (d *Device) Cores() int { return d.cores }
 
 // ISA is the set of instructions that the device uses and, unless it is f32, the
-// precision of activations: portable, avx2, avx512, "avx512 bf16", "amx bf16".
+// precision of activations: "avx2", "avx512 bf16".
 func (d *Device) ISA() string {
 	if d.bf16 {
 		return d.level.String() + " bf16"

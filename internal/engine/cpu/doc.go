@@ -1,6 +1,6 @@
 // Package cpu computes language models on processor cores: an [engine.Backend] in
 // portable Go, which is the reference that other backends are compared with, and with
-// kernels for AVX2, AVX-512 and AMX where the machine has them.
+// kernels for AVX2, AVX-512, AMX and NEON where the machine has them.
 //
 // Start with [NewDevice], which starts a pool of workers for a set of cores,
 // [Device.Load], which prepares a model's weights for it, and

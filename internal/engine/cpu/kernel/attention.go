@@ -40,7 +40,7 @@ func (l Level) MixRows() int { return mixRows }
 // MixWidth is how many of n dimensions, a multiple of 16, the next Mix should take.
 func (l Level) MixWidth(n int) int {
 	switch {
-	case l == AVX2 || n < 32:
+	case l == AVX2 || l == NEON || n < 32:
 		return 16
 	case n < 64:
 		return 32

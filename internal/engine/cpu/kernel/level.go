@@ -3,13 +3,14 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Level is a set of instructions.
 type Level uint8
 
-// Levels, each of which includes the ones before it.
+// Levels. Of those of one kind of processor, each includes the ones before it.
 const (
 	// Portable stands for no kernels at all.
 	Portable Level = iota
@@ -19,20 +20,24 @@ const (
 	AVX512
 	// AMX needs tiles with bf16, too.
 	AMX
+	// NEON needs what every arm64 processor has.
+	NEON
 )
+
+var levelNames = [...]string{"portable", "avx2", "avx512", "amx", "neon"}
 
 // ErrLevel is returned for a level that does not exist or that this machine lacks.
 var ErrLevel = errors.New("unusable instruction set")
 
-func (l Level) String() string { return [...]string{"portable", "avx2", "avx512", "amx"}[l] }
+func (l Level) String() string { return levelNames[l] }
 
 // Best is the highest level of this machine.
 func Best() Level { return best() }
 
 // Levels are all that this machine has, the lowest first.
 func Levels() []Level {
-	var out []Level
-	for l := Portable; l <= Best(); l++ {
+	out := []Level{Portable}
+	for l := lowest; l <= Best(); l++ {
 		out = append(out, l)
 	}
 	return out
@@ -45,14 +50,13 @@ func Parse(name string) (Level, error) {
 	if name == "" || name == "auto" {
 		return Best(), nil
 	}
-	for l := Portable; l <= AMX; l++ {
-		switch {
-		case l.String() != name:
-		case l > Best():
-			return Portable, fmt.Errorf("%w: this machine has no %s, its best is %s", ErrLevel, l, Best())
-		default:
-			return l, nil
-		}
+	i := slices.Index(levelNames[:], name)
+	switch l := Level(max(i, 0)); {
+	case i < 0:
+		return Portable, fmt.Errorf("%w: %q is not one of auto, %s", ErrLevel, name, strings.Join(levelNames[:], ", "))
+	case !slices.Contains(Levels(), l):
+		return Portable, fmt.Errorf("%w: this machine has no %s, its best is %s", ErrLevel, l, Best())
+	default:
+		return l, nil
 	}
-	return Portable, fmt.Errorf("%w: %q is not one of auto, portable, avx2, avx512, amx", ErrLevel, name)
 }

@@ -2,6 +2,9 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
+// lowest is the first level with kernels.
+const lowest = AVX2
+
 func best() Level {
 	x := &cpu.X86
 	switch {

@@ -47,8 +47,11 @@ type Call struct {
 
 // Rows is how many rows a product with a panel of width outputs takes at most.
 func (l Level) Rows(width int) int {
-	if l == AVX2 {
+	switch l {
+	case AVX2:
 		return 3 * 32 / width
+	case NEON:
+		return 6
 	}
 	return maxRows
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// isa is one vector width. The generators below speak of vector registers by
-// number; AVX-512 and AVX2 share names of instructions on packed floats.
+// isa is one vector width of amd64. The generators below speak of vector registers by
+// number; AVX-512 and AVX2 share names of instructions on packed floats. Those of
+// arm64 are in the files named neon.
 type isa struct {
 	name  string
 	reg   string // prefix of registers

@@ -19,6 +19,10 @@ func files() map[string]string {
 		"block_avx512_amd64.s":   blockProducts(vnni512),
 		"block_avx2_amd64.s":     blockProducts(pairs, vnni256),
 		"decl_amd64.go":          declarations(),
+		"product_neon_arm64.s":   neonProducts(),
+		"vector_neon_arm64.s":    neonVectors(),
+		"block_neon_arm64.s":     neonBlocks(),
+		"decl_arm64.go":          neonDeclarations(),
 	}
 }
 

@@ -1,9 +1,13 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package kernel
 
 // Without kernels of its own a machine has the portable level only, at which nobody
-// calls these.
+// calls these. What amd64 alone has kernels for is in Go for all others, arm64 among
+// them: such a method belongs to a file for !amd64.
+
+// lowest is above best: no level has kernels.
+const lowest = AVX2
 
 func best() Level { return Portable }
 

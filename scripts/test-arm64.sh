@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Tests the CPU kernels for arm64: on such a machine as they are, elsewhere under
+# qemu-user (Debian: apt-get install qemu-user-static). There the models of
+# TestLevelsAgree are computed on this machine, too, and must give the same bits.
+#
+#   scripts/test-arm64.sh [pattern]    tests of internal/engine/cpu to run, . for all:
+#                                      some minutes
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestNewDeviceISA|TestKVBF16|TestApply|TestExp)$'}
+# The emulator loses the address of a fault behind the end of a file.
+lost='^TestShortenedWeights$'
+
+if [ "$(uname -m)" = aarch64 ] || [ "$(uname -m)" = arm64 ]; then
+	go test ./internal/engine/cpu/kernel/...
+	exec go test -short -run "$pattern" ./internal/engine/cpu
+fi
+emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || {
+	echo "no qemu-aarch64: install qemu-user-static (Debian) or qemu-user" >&2
+	exit 3
+}
+
+bin=$(mktemp -d)
+trap 'rm -rf "$bin"' EXIT
+export CGO_ENABLED=0
+GOOS=linux GOARCH=arm64 go vet ./internal/engine/cpu/...
+GOOS=linux GOARCH=arm64 go test -c -o "$bin/" ./internal/engine/cpu/kernel ./internal/engine/cpu
+
+inside() { (cd "$1" && shift && "$@"); } # tests read their testdata
+echo "== internal/engine/cpu/kernel, under $(basename "$emulator")"
+inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test"
+echo "== the same on a processor without later instructions"
+QEMU_CPU=cortex-a72 inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test"
+echo "== internal/engine/cpu, under $(basename "$emulator")"
+inside internal/engine/cpu "$emulator" "$bin/cpu.test" -test.short -test.run "$pattern" -test.skip "$lost" -test.v >"$bin/log" ||
+	{ grep -vE '^ *=== ' "$bin/log"; exit 1; }
+grep -E '^(--- |PASS)' "$bin/log"
+
+echo "== bits of this machine"
+bits() { sed -n 's/.*: bits of //p' "$1" | sort -u; }
+go test -count=1 -v -run '^TestLevelsAgree$' ./internal/engine/cpu >"$bin/native"
+if ! grep -q 'with kernels' "$bin/native"; then
+	echo "skipped: it has no kernels"
+elif [ -z "$(bits "$bin/log")" ]; then
+	echo "skipped: the pattern leaves out TestLevelsAgree"
+else
+	diff <(bits "$bin/native") <(bits "$bin/log")
+	echo "the same: $(bits "$bin/log" | grep -c 'with kernels') models, with and without kernels"
+fi
