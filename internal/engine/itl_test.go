@@ -341,3 +341,51 @@ func TestShortPromptsPass(t *testing.T) {
 		})
 	}
 }
+
+// Whatever steps take, and whatever backends say of it, outputs are what they are
+// alone, all prompts come to their end, and no step exceeds its limits.
+func TestOutputsWithWildClocks(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			r := seeded(t)
+			cfg := engine.Config{
+				NumBlocks: 40 + r.IntN(200), MaxSeqs: 1 + r.IntN(20), MaxBatchTokens: 1 + r.IntN(1<<(1+r.IntN(9))),
+				ITLTarget: time.Duration(math.Exp(30 * r.Float64())), // a nanosecond to hours
+			}
+			if r.IntN(2) == 0 {
+				cfg.Speculative = ngram(t, "ngram:num_speculative_tokens=9,prompt_lookup_min=1")
+			}
+			cfg.Observe = func(got engine.StepReport) {
+				if got.Busy < 0 || got.Busy > got.Wall || got.Predicted < 0 || got.PrefillTokens > cfg.MaxBatchTokens {
+					t.Errorf("%+v", got)
+				}
+			}
+			durations := []time.Duration{-time.Hour, 0, 1, time.Microsecond, 20 * time.Millisecond, time.Second, time.Minute}
+			e, _ := start(t, cfg, mock.Options{BlockSize: 16, Work: func([]engine.BatchSeq) (busy, wait time.Duration) {
+				return durations[r.IntN(len(durations))], durations[r.IntN(len(durations))]
+			}})
+			shared := prompt(rand.New(rand.NewPCG(1, 1)), 200)
+			requests := rand.New(rand.NewPCG(r.Uint64(), 1))
+			var streams []*engine.Stream
+			var want [][]uint32
+			for i := range 30 {
+				p := append(slices.Clone(shared[:requests.IntN(200)]), prompt(requests, 1+requests.IntN(100))...)
+				n := 1 + requests.IntN(60)
+				streams, want = append(streams, submit(t, e, request(fmt.Sprint(i), p, n))), append(want, mock.Continue(p, n, vocab))
+			}
+			for i, s := range streams {
+				var got []uint32
+				for {
+					o, err := s.Next(t.Context())
+					if err != nil {
+						break
+					}
+					got = append(got, o.Tokens...)
+				}
+				if !equal(got, want[i]) {
+					t.Errorf("%+v: request %d: got %v, want %v", cfg, i, got, want[i])
+				}
+			}
+		})
+	}
+}

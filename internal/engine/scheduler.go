@@ -50,6 +50,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		}
 	}
 	clear(e.parts)
+	clear(e.turn)
 	return true, nil
 }
 
