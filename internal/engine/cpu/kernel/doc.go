@@ -3,7 +3,9 @@
 // of amd64 and NEON of arm64, and products in bf16 for AVX512_BF16 and AMX.
 //
 // Start with [Best] or [Parse], which choose a [Level], and [Pack], which brings
-// weights into the order that [Level.Product] reads.
+// weights into the order that [Level.Product] reads. Quantized weights are multiplied
+// with [Block]s of activations, by [Level.ProductBlocks] or, as they lie in a file, by
+// [Row].
 //
 // Kernels keep no state and allocate nothing; different goroutines may run them at
 // the same time on memory of their own. A call takes some microseconds at most for
@@ -12,7 +14,8 @@
 //
 // The order of all sums is part of the interface. It is the same for all levels, but
 // for products of activations in bf16 ([CallBF16]): the functions of portable.go and
-// portable_bf16.go state it in Go, bit by bit.
+// portable_bf16.go state it in Go, bit by bit. Products with quantized weights have the
+// same bits in portable Go.
 //
 // It does not know models, and does not start goroutines.
 package kernel
