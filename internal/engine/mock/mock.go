@@ -117,14 +117,14 @@ func (b *Backend) wait(ctx context.Context, batch []engine.BatchSeq) error {
 	}
 }
 
-// slot is the memory of one position: its token and its position, as two u32 in K.
+// slot is the memory of one position: its token and its position, as two u32 in V.
 func (b *Backend) slot(table []int32, pos int) ([]byte, error) {
 	kv := b.Info().KV
 	if pos/kv.BlockSize >= len(table) {
 		return nil, fmt.Errorf("position %d is beyond a block table of %d blocks", pos, len(table))
 	}
 	block := int64(table[pos/kv.BlockSize])
-	at := block*kv.BlockBytes() + int64(kv.Offset(0, 0, 0, pos%kv.BlockSize)*kv.ElemBytes())
+	at := block*kv.BlockBytes() + int64(kv.Region(0, 1, 0)+pos%kv.BlockSize*kv.RowBytes())
 	if at < 0 || at+8 > int64(len(b.mem)) {
 		return nil, fmt.Errorf("block %d is outside the pool", block)
 	}

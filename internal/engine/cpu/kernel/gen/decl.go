@@ -21,14 +21,8 @@ func declarations() string {
 			"blend%s(sum, part *float32, keep, take float32, n int)",
 			"scale%s(dst, x *float32, factor float32, n int)",
 			"widenBF16%s(dst *float32, src *uint16, n int)",
-			"softmax%s(c *Column)",
 		} {
 			line("//go:noescape\nfunc "+f+"\n", a.name)
-		}
-		for _, n := range a.mixVectors() {
-			for m := 1; m <= mixRows; m++ {
-				line("//go:noescape\nfunc %s(c *Mix)\n", mixName(a, m, n))
-			}
 		}
 		eachProduct(a, func(e element, width, m int) { line("//go:noescape\nfunc %s(c *Call)\n", productName(a, e, width, m)) })
 	}
@@ -43,16 +37,6 @@ func declarations() string {
 					line("%d: %s,", m, productName(a, e, width, m))
 				}
 				line("},")
-			}
-			line("},")
-		}
-		line("}\n")
-		line("// mixes%s finds a weighted sum by rows and sixteens of a row.", a.name)
-		line("var mixes%s = [mixRows + 1][5]func(*Mix){", a.name)
-		for m := 1; m <= mixRows; m++ {
-			line("%d: {", m)
-			for _, n := range a.mixVectors() {
-				line("%d: %s,", n*a.lanes/16, mixName(a, m, n))
 			}
 			line("},")
 		}

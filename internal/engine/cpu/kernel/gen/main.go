@@ -10,11 +10,14 @@ import (
 // files are all that is generated, by name in the package's folder.
 func files() map[string]string {
 	return map[string]string{
-		"product_avx512_amd64.s": products(avx512),
-		"product_avx2_amd64.s":   products(avx2),
-		"vector_avx512_amd64.s":  vectors(avx512),
-		"vector_avx2_amd64.s":    vectors(avx2),
-		"decl_amd64.go":          declarations(),
+		"product_avx512_amd64.s":   products(avx512),
+		"product_avx2_amd64.s":     products(avx2),
+		"vector_avx512_amd64.s":    vectors(avx512),
+		"vector_avx2_amd64.s":      vectors(avx2),
+		"attention_avx512_amd64.s": attention(avx512),
+		"attention_avx2_amd64.s":   attention(avx2),
+		"decl_amd64.go":            declarations(),
+		"decl_attention_amd64.go":  attentionDeclarations(),
 	}
 }
 
