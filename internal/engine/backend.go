@@ -27,6 +27,10 @@ type KVShape struct {
 	DType     string `json:"dtype"`      // "f32", "bf16" or "int8"
 }
 
+// Layout names the type of the elements and how they lie in a block. Blocks of
+// another layout mean something else, even when they have the same size.
+func (s KVShape) Layout() string { return s.DType + "/16" }
+
 // ElemBytes is the size of one element.
 func (s KVShape) ElemBytes() int {
 	switch s.DType {

@@ -102,6 +102,15 @@ func (m *Model) StoredType() string {
 	return most
 }
 
+// KVDType is the type of keys and values that goes with the weights, unless somebody
+// chooses another: "f32" for weights of float32, and "bf16" for all others.
+func (m *Model) KVDType() string {
+	if m.StoredType() == "F32" {
+		return "f32"
+	}
+	return "bf16"
+}
+
 // Format is what the weights are kept in: "safetensors" or "gguf v3"; "" when that
 // could not be told.
 func (m *Model) Format() string { return m.format }

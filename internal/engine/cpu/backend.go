@@ -43,7 +43,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 	if opts.BlockSize < 1 {
 		return nil, fmt.Errorf("new backend: block size %d is below 1", opts.BlockSize)
 	}
-	kvType, err := w.kvDType(opts.KVDType)
+	kvType, err := KVDType(w.model, opts.KVDType)
 	if err != nil {
 		return nil, fmt.Errorf("new backend: %w", err)
 	}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model"
 )
 
 // Types of KV that [Options] name.
 const (
-	// KVAuto is f32 for weights of f32, and bf16 for all others.
+	// KVAuto is what [model.Model.KVDType] says.
 	KVAuto = "auto"
 	KVF32  = "f32"
 	KVBF16 = "bf16"
@@ -22,15 +23,14 @@ const (
 // kvTypes are the names of what memory can hold.
 var kvTypes = map[string]kernel.KVType{KVF32: kernel.KVF32, KVBF16: kernel.KVBF16, KVInt8: kernel.KVI8}
 
-// kvDType is the type of KV that a name stands for with these weights.
-func (w *Weights) kvDType(name string) (string, error) {
+// KVDType is the type of KV that a name in [Options] stands for with a model; it fails
+// for other names.
+func KVDType(m *model.Model, name string) (string, error) {
 	switch {
 	case name == "":
 		return KVF32, nil
-	case name == KVAuto && w.model.StoredType() == "F32":
-		return KVF32, nil
 	case name == KVAuto:
-		return KVBF16, nil
+		return m.KVDType(), nil
 	}
 	if _, ok := kvTypes[name]; !ok {
 		return "", fmt.Errorf("kv dtype %q is not one of auto, f32, bf16, int8", name)

@@ -24,6 +24,7 @@ type Options struct {
 	BlockSize  int    // 64
 	VocabSize  int    // 300
 	MaxContext int    // 8192
+	KVDType    string // "f32": how large blocks are, and what they say they hold
 	// StepTime is how long a step with so many tokens of prompts and so many
 	// decoding sequences takes; nil means no time.
 	StepTime func(promptTokens, decodes int) time.Duration
@@ -42,6 +43,9 @@ func New(o Options) *Backend {
 	if o.Device == "" {
 		o.Device = "cpu:0"
 	}
+	if o.KVDType == "" {
+		o.KVDType = "f32"
+	}
 	if o.BlockSize == 0 {
 		o.BlockSize = 64
 	}
@@ -59,7 +63,7 @@ func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
 		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext,
-		KV: engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: "f32"},
+		KV: engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
 
