@@ -205,7 +205,7 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 
 func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded, error) {
 	spec := m.engineSpec(as.Engine)
-	b, err := sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen})
+	b, err := sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: spec.KVDType})
 	if err != nil {
 		return nil, err
 	}
@@ -243,6 +243,7 @@ func (m *models) engineSpec(spec cluster.EngineSpec) cluster.EngineSpec {
 	}
 	fill(&spec.KVBlocks, node.KVBlocks)
 	fill(&spec.BlockSize, node.BlockSize, cluster.DefaultBlockSize)
+	spec.KVDType = cmp.Or(spec.KVDType, node.KVDType, cpu.KVAuto)
 	fill(&spec.MaxSeqs, node.MaxSeqs)
 	fill(&spec.MaxBatchTokens, node.MaxBatchTokens)
 	spec.ITLTargetMS = cmp.Or(spec.ITLTargetMS, node.ITLTargetMS)

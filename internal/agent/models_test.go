@@ -220,11 +220,12 @@ func dirOfAFile(t *testing.T) string {
 
 func TestEngineSpec(t *testing.T) {
 	m := testModels(t)
-	if got := m.engineSpec(cluster.EngineSpec{}); got.BlockSize != cluster.DefaultBlockSize || got.KVBlocks != 0 || got.MaxSeqs != 0 {
+	if got := m.engineSpec(cluster.EngineSpec{}); got.BlockSize != cluster.DefaultBlockSize || got.KVBlocks != 0 || got.MaxSeqs != 0 || got.KVDType != "auto" {
 		t.Errorf("defaults %+v", got)
 	}
 	m.a.cfg.Engine.BlockSize, m.a.cfg.Engine.KVBlocks, m.a.cfg.Engine.MaxSeqs, m.a.cfg.Engine.MaxBatchTokens = 32, 100, 8, 256
-	want := cluster.EngineSpec{BlockSize: 32, KVBlocks: 100, MaxSeqs: 8, MaxBatchTokens: 256, MaxModelLen: 77}
+	m.a.cfg.Engine.KVDType = "int8"
+	want := cluster.EngineSpec{BlockSize: 32, KVDType: "int8", KVBlocks: 100, MaxSeqs: 8, MaxBatchTokens: 256, MaxModelLen: 77}
 	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
 		t.Errorf("of the node: %+v, want %+v", got, want)
 	}
@@ -233,7 +234,7 @@ func TestEngineSpec(t *testing.T) {
 	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
 		t.Errorf("of the node: %+v, want %+v", got, want)
 	}
-	want = cluster.EngineSpec{BlockSize: 128, KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64, ITLTargetMS: 50, Speculative: cluster.Speculative{Method: cluster.SpeculativeOff}}
+	want = cluster.EngineSpec{BlockSize: 128, KVDType: "bf16", KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64, ITLTargetMS: 50, Speculative: cluster.Speculative{Method: cluster.SpeculativeOff}}
 	if got := m.engineSpec(want); got != want {
 		t.Errorf("the topology's wish: %+v, want %+v", got, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -68,13 +69,11 @@ func (w *engineModel) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// kvBytes is the KV of n tokens; before there is a backend, what it is by default.
+// kvBytes is the KV of n tokens.
 func (w *engineModel) kvBytes(n int) int64 {
 	c := w.model.Config()
-	shape := engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: rigBlockSize, DType: "f32"}
-	if w.rig != nil {
-		shape = w.rig.info.KV
-	}
+	kv, _ := cpu.KVDType(w.model, cpu.KVAuto) // fails for other names only
+	shape := engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: rigBlockSize, DType: kv}
 	return int64(n) * shape.BlockBytes() / int64(shape.BlockSize)
 }
 
@@ -207,8 +206,8 @@ func eachWeight(m *model.Model, f func(model.Tensor)) {
 // fillFloats writes small random numbers, so that attention over them is finite.
 func fillFloats(b []byte) {
 	pattern := make([]byte, min(1<<20, len(b)))
-	for i := 0; i+4 <= len(pattern); i += 4 {
-		binary.LittleEndian.PutUint32(pattern[i:], math.Float32bits(rand.Float32()-0.5))
+	for i := 0; i+2 <= len(pattern); i += 2 { // numbers as float32 and as bf16
+		binary.LittleEndian.PutUint16(pattern[i:], uint16(math.Float32bits(rand.Float32()-0.5)>>16))
 	}
 	for len(b) > 0 {
 		b = b[copy(b, pattern):]

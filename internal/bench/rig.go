@@ -69,7 +69,7 @@ func newCPURig(ctx context.Context, m *model.Model, cores, blocks int, log *slog
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	b, err := w.NewBackend(cpu.Options{BlockSize: rigBlockSize})
+	b, err := w.NewBackend(cpu.Options{BlockSize: rigBlockSize, KVDType: cpu.KVAuto})
 	if err != nil {
 		return nil, errors.Join(err, d.Close(), w.Close())
 	}

@@ -68,6 +68,7 @@ is declared.`,
 	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
 	countVar(fs, &o.engine.BlockSize, "block-size", 0, "tokens in a KV block: 16, 32, 64 or 128 (default 64)")
+	fs.StringVar(&o.engine.KVDType, "kv-dtype", "", "type of keys and values: f32, bf16, int8, or auto for f32 with weights of f32 and else bf16 (default auto)")
 	countVar(fs, &o.engine.MaxModelLen, "max-model-len", 0, "tokens of a prompt with its answer (default: the model's)")
 	countVar(fs, &o.engine.MaxSeqs, "max-seqs", 0, "sequences that a worker runs at once (default: the engine's)")
 	durationVar(fs, &o.itlTarget, "itl-target", 0, "longest time between two tokens of an answer while prompts are computed beside (default 200ms; 1h turns it off)")
@@ -77,9 +78,9 @@ is declared.`,
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
 	progressVar(fs, &o.mode)
 	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "port")
-	grouped(fs, "Engine", "model", "served-name", "quantize", "kv-blocks", "block-size", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	grouped(fs, "Engine", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "block-size", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	rare(fs, "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // fails for unknown flags only
 	return cmd
 }

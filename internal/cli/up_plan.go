@@ -78,6 +78,9 @@ func (o *upCommand) desired(now cluster.Topology, fresh bool) (cluster.Topology,
 	if o.given("speculative") {
 		next.Engine.Speculative = o.engine.Speculative
 	}
+	if o.given("kv-dtype") {
+		next.Engine.KVDType = o.engine.KVDType
+	}
 	if o.given("tool-parser") {
 		next.Model.ToolParser = o.tool
 	}

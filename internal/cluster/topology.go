@@ -58,17 +58,23 @@ const BuiltinModelName = "dynctl-tiny"
 // EngineSpec holds the engine limits that all workers share. Zero means the
 // default of the engine or, for MaxModelLen, of the model.
 type EngineSpec struct {
-	KVBlocks       int `json:"kv_blocks,omitempty"`
-	BlockSize      int `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
-	MaxModelLen    int `json:"max_model_len,omitempty"`
-	MaxSeqs        int `json:"max_seqs,omitempty"`
-	MaxBatchTokens int `json:"max_batch_tokens,omitempty"`
+	KVBlocks  int `json:"kv_blocks,omitempty"`
+	BlockSize int `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
+	// KVDType is the type of keys and values, one of KVDTypes; empty means auto.
+	KVDType        string `json:"kv_dtype,omitempty"`
+	MaxModelLen    int    `json:"max_model_len,omitempty"`
+	MaxSeqs        int    `json:"max_seqs,omitempty"`
+	MaxBatchTokens int    `json:"max_batch_tokens,omitempty"`
 	// ITLTargetMS is how many milliseconds a step may take that decodes and prefills.
 	ITLTargetMS int64 `json:"itl_target_ms,omitempty"`
 	// Speculative says how tokens are proposed and verified several at a time.
 	Speculative Speculative `json:"speculative,omitzero"`
 	Device      string      `json:"device,omitempty"` // "", "cpu", "cpu:0", ...
 }
+
+// KVDTypes are the types in which workers can keep keys and values: auto is f32 for
+// models with weights of f32 and bf16 for all others.
+var KVDTypes = []string{"auto", "f32", "bf16", "int8"}
 
 // MaxITLTarget is the longest target; no step takes as long.
 const MaxITLTarget = 24 * time.Hour
@@ -111,6 +117,9 @@ func (e EngineSpec) Validate() error {
 	case 0, 16, 32, 64, 128:
 	default:
 		return fmt.Errorf("block_size: %d tokens is not one of 16, 32, 64, 128", e.BlockSize)
+	}
+	if e.KVDType != "" && !slices.Contains(KVDTypes, e.KVDType) {
+		return fmt.Errorf("kv_dtype: %q is not one of %s", e.KVDType, strings.Join(KVDTypes, ", "))
 	}
 	for _, f := range []struct {
 		name  string

@@ -38,7 +38,7 @@ func TestGGUFIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := p.EncodeChat(prompt)
-	want := p.Decode(cputest.New(t, dir, cpu.Options{BlockSize: blockSize}).Greedy(ids, outTokens))
+	want := p.Decode(cputest.New(t, dir, cpu.Options{BlockSize: blockSize, KVDType: cpu.KVAuto}).Greedy(ids, outTokens))
 
 	c := clustertest.Start(t, clustertest.Options{Model: modeltest.GGUF(t, dir, gguf.F32), Prefill: 1, Decode: 1})
 	resp, err := c.Post(t.Context(), "/v1/chat/completions", clustertest.Body{

@@ -60,7 +60,7 @@ func TestSameTokensEverywhere(t *testing.T) {
 				spec.DType, spec.Shards = "bf16", 2
 			}
 			dir := modeltest.Generate(t, spec)
-			inputs, want := answers(t, r, dir, 300)
+			inputs, want := answers(t, r, dir, cpu.KVAuto, 300)
 			for _, tc := range []struct {
 				name            string
 				prefill, decode int
@@ -111,7 +111,7 @@ func TestSameTokensOfAllFamilies(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			dir := modeltest.Generate(t, spec)
-			inputs, want := answers(t, rand.New(rand.NewPCG(seed, 1)), dir, 250)
+			inputs, want := answers(t, rand.New(rand.NewPCG(seed, 1)), dir, cpu.KVAuto, 250)
 			c := clustertest.Start(t, clustertest.Options{
 				Model: dir, Prefill: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 256},
 				Config: func(cfg *config.Dynamod) { cfg.NIXL.Transports = []string{"tcp"} },
@@ -122,10 +122,28 @@ func TestSameTokensOfAllFamilies(t *testing.T) {
 	}
 }
 
+// Every type of KV gives the same on one worker and on two, over TCP.
+func TestSameTokensOfKVTypes(t *testing.T) {
+	dir := modeltest.Generate(t, modeltest.Spec{Family: "qwen3", Layers: 2, KVHeads: 2, HeadDim: 24})
+	for _, kv := range []string{cpu.KVBF16, cpu.KVInt8} {
+		t.Run(kv, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			inputs, want := answers(t, rand.New(rand.NewPCG(seed, 1)), dir, kv, 250)
+			c := clustertest.Start(t, clustertest.Options{
+				Model: dir, Prefill: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 256, KVDType: kv},
+				Config: func(cfg *config.Dynamod) { cfg.NIXL.Transports = []string{"tcp"} },
+			})
+			c.WaitRemotePrefill()
+			compare(t, c, inputs, want, "", true)
+		})
+	}
+}
+
 // answers are prompts, and what the bare backend says to them.
-func answers(t *testing.T, r *rand.Rand, dir string, vocab int) (inputs, want [][]uint32) {
+func answers(t *testing.T, r *rand.Rand, dir, kv string, vocab int) (inputs, want [][]uint32) {
 	inputs = prompts(r, vocab)
-	return inputs, greedy(cputest.New(t, dir, cpu.Options{BlockSize: blockSize}), inputs)
+	return inputs, greedy(cputest.New(t, dir, cpu.Options{BlockSize: blockSize, KVDType: kv}), inputs)
 }
 
 // greedy is what a backend says to prompts.

@@ -121,10 +121,12 @@ type CPU struct {
 
 // Engine limits what one worker holds; 0 means the engine's default.
 type Engine struct {
-	KVBlocks       int `mapstructure:"kv_blocks"`
-	BlockSize      int `mapstructure:"block_size"` // tokens
-	MaxSeqs        int `mapstructure:"max_seqs"`
-	MaxBatchTokens int `mapstructure:"max_batch_tokens"`
+	KVBlocks  int `mapstructure:"kv_blocks"`
+	BlockSize int `mapstructure:"block_size"` // tokens
+	// KVDType is the type of keys and values, one of cluster.KVDTypes.
+	KVDType        string `mapstructure:"kv_dtype"`
+	MaxSeqs        int    `mapstructure:"max_seqs"`
+	MaxBatchTokens int    `mapstructure:"max_batch_tokens"`
 	// ITLTarget is how long a step may take that decodes and prefills.
 	ITLTarget time.Duration `mapstructure:"itl_target"`
 	// Speculative is what [cluster.ParseSpeculative] reads.
@@ -135,7 +137,7 @@ type Engine struct {
 func (e Engine) Spec() cluster.EngineSpec {
 	speculative, _ := cluster.ParseSpeculative(e.Speculative) // Validate has read it
 	return cluster.EngineSpec{
-		KVBlocks: e.KVBlocks, BlockSize: e.BlockSize,
+		KVBlocks: e.KVBlocks, BlockSize: e.BlockSize, KVDType: e.KVDType,
 		MaxSeqs: e.MaxSeqs, MaxBatchTokens: e.MaxBatchTokens,
 		ITLTargetMS: e.ITLTarget.Milliseconds(), Speculative: speculative,
 	}
@@ -229,6 +231,7 @@ func dynamodServingKeys() []Key {
 
 		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},
 		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},
+		{Name: "engine.kv_dtype", Kind: KindString, Default: "auto", Choices: cluster.KVDTypes, Help: "type of keys and values; auto is f32 for models with weights of f32 and bf16 for all others"},
 		{Name: "engine.max_seqs", Kind: KindInt, Default: 0, Max: million, Help: "sequences that one worker runs at once; 0 means the engine's default"},
 		{Name: "engine.max_batch_tokens", Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
 		{Name: "engine.itl_target", Kind: KindDuration, Default: time.Duration(0), Help: "longest time between two tokens of an answer while prompts are computed beside: chunks of prompts are made as small as that needs; in whole milliseconds, a long one such as 1h turns it off, 0 means the engine's default of 200ms"},

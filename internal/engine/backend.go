@@ -6,37 +6,71 @@ import (
 )
 
 // KVShape fixes the memory layout of one KV block. A block is one contiguous
-// piece of memory that holds all layers:
+// piece of memory that holds all layers, in one region for each
 //
-//	[layer][K=0, V=1][kv head][token in block][head dim]
+//	[layer][K=0, V=1][kv head]
 //
 // Heads come before tokens so that the blocks of another tensor-parallel degree
-// are slices of it.
+// are slices of it. Inside of a region tokens and dimensions are filled up to
+// multiples of sixteen. Keys lie sixteen tokens side by side, so that one
+// instruction works on as many positions; values lie token by token:
+//
+//	K  [token / 16][dim][token % 16]
+//	   bf16: [token / 16][dim / 2][token % 16][dim % 2]
+//	V  [token][dim]
+//
+// Behind the values of an int8 region are the scales, one float32 for each token: a
+// value is int8 × scale. Regions, groups of sixteen keys and scales start at
+// multiples of 64 bytes.
 type KVShape struct {
 	Layers    int    `json:"layers"`
 	KVHeads   int    `json:"kv_heads"`
 	HeadDim   int    `json:"head_dim"`
 	BlockSize int    `json:"block_size"` // tokens
-	DType     string `json:"dtype"`      // "f32" or "bf16"
+	DType     string `json:"dtype"`      // "f32", "bf16" or "int8"
 }
+
+// Layout names the type of the elements and how they lie in a block. Blocks of
+// another layout mean something else, even when they have the same size.
+func (s KVShape) Layout() string { return s.DType + "/16" }
 
 // ElemBytes is the size of one element.
 func (s KVShape) ElemBytes() int {
-	if s.DType == "bf16" {
+	switch s.DType {
+	case "bf16":
 		return 2
+	case "int8":
+		return 1
 	}
 	return 4
 }
 
-// BlockBytes is the size of one block.
-func (s KVShape) BlockBytes() int64 {
-	return int64(s.Layers) * 2 * int64(s.KVHeads) * int64(s.BlockSize) * int64(s.HeadDim) * int64(s.ElemBytes())
+// sixteens is n filled up to a multiple of sixteen.
+func sixteens(n int) int { return (n + 15) &^ 15 }
+
+// RowBytes is the size of one token in a region, without its scale.
+func (s KVShape) RowBytes() int { return sixteens(s.HeadDim) * s.ElemBytes() }
+
+// ScaleOffset is where the scales of an int8 region begin, in bytes.
+func (s KVShape) ScaleOffset() int { return sixteens(s.BlockSize) * s.RowBytes() }
+
+// RegionBytes is the size of one region.
+func (s KVShape) RegionBytes() int {
+	if s.DType == "int8" {
+		return s.ScaleOffset() + 4*sixteens(s.BlockSize)
+	}
+	return s.ScaleOffset()
 }
 
-// Offset returns the element (not byte) offset inside a block of the first of the
-// HeadDim values of one token; kv is 0 for K and 1 for V.
-func (s KVShape) Offset(layer, kv, head, token int) int {
-	return (((layer*2+kv)*s.KVHeads+head)*s.BlockSize + token) * s.HeadDim
+// BlockBytes is the size of one block.
+func (s KVShape) BlockBytes() int64 {
+	return int64(s.Layers) * 2 * int64(s.KVHeads) * int64(s.RegionBytes())
+}
+
+// Region returns the offset of a region inside a block, in bytes; kv is 0 for K and
+// 1 for V.
+func (s KVShape) Region(layer, kv, head int) int {
+	return ((layer*2+kv)*s.KVHeads + head) * s.RegionBytes()
 }
 
 // KVMemory is the memory of a block pool: Blocks × BlockBytes, block-major, off

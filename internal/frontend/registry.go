@@ -168,6 +168,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 					"instance", c.id.String(), "digest", c.Digest, "expected", first.Digest,
 					"weights", c.Weights, "expected_weights", first.Weights,
 					"block_size", c.BlockSize, "expected_block_size", first.BlockSize,
+					"kv_dtype", c.Runtime.KVDType, "expected_kv_dtype", first.Runtime.KVDType,
 					"hash_seed", c.HashSeed, "expected_hash_seed", first.HashSeed)
 			}
 			continue
@@ -188,7 +189,8 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 // interchangeable reports whether workers with these cards can go on where the
 // other was, and exchange KV blocks.
 func interchangeable(a, b cluster.ModelCard) bool {
-	return a.Digest == b.Digest && a.BlockSize == b.BlockSize && a.HashSeed == b.HashSeed
+	return a.Digest == b.Digest && a.BlockSize == b.BlockSize && a.HashSeed == b.HashSeed &&
+		a.Runtime.KVDType == b.Runtime.KVDType && a.Runtime.KVBlockBytes == b.Runtime.KVBlockBytes
 }
 
 // adopt gives m the loaded files, or as long as new ones are on their way those of

@@ -79,6 +79,8 @@ func TestWorkersThatDisagreeAreLeftOut(t *testing.T) {
 	for name, change := range map[string]func(*fake){
 		"digest":     func(fk *fake) { fk.card.Digest = "sha256:other" },
 		"block size": func(fk *fake) { fk.card.BlockSize = 32 },
+		"kv dtype":   func(fk *fake) { fk.card.Runtime.KVDType = "int8" },
+		"kv bytes":   func(fk *fake) { fk.card.Runtime.KVBlockBytes++ },
 		"hash seed":  func(fk *fake) { fk.card.HashSeed = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,12 +11,6 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// Engines keep keys and values as float32 unless they are told otherwise.
-const (
-	kvDType     = "f32"
-	kvElemBytes = 4
-)
-
 // workerCounts are those that Memory is told for.
 func workerCounts() []int { return []int{1, 2, 4, 8} }
 
@@ -72,7 +66,8 @@ func (r *Report) config(m *model.Model) {
 	if c.RoPE.Factor > 0 {
 		r.Shape.RoPE += fmt.Sprintf(", factor %g", c.RoPE.Factor)
 	}
-	r.KV = KV{DType: kvDType, BytesPerToken: 2 * kvElemBytes * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)}
+	size := map[string]int64{"f32": 4, "bf16": 2}[m.KVDType()]
+	r.KV = KV{DType: m.KVDType(), BytesPerToken: 2 * size * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim)}
 }
 
 // tensors counts weights by purpose and by type. The purpose goes by the name.

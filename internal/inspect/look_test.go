@@ -70,7 +70,7 @@ func TestLook(t *testing.T) {
 	if r.Family != "llama" || r.Context != 1000 || r.Vocabulary != (inspect.Vocabulary{Rows: 300, Tokens: 300}) || r.Format != "safetensors" {
 		t.Errorf("report %+v", r)
 	}
-	const perToken = 2 * 2 * 2 * 16 * 4 // K and V, layers, heads, values, bytes
+	const perToken = 2 * 2 * 2 * 16 * 2 // K and V, layers, heads, values, bytes
 	if r.KV.BytesPerToken != perToken {
 		t.Errorf("a token takes %d bytes of KV, want %d", r.KV.BytesPerToken, perToken)
 	}

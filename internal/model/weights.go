@@ -105,6 +105,36 @@ func (m *Model) Inventory() []TensorInfo {
 	return list
 }
 
+// StoredType is the type in which most of the weights are stored, as in
+// [TensorInfo.Stored]: "F32", "BF16", "Q8_0"; "" when there are none.
+func (m *Model) StoredType() string {
+	var most string
+	weights := make(map[string]int64)
+	for _, t := range m.Inventory() {
+		if !t.Used {
+			continue
+		}
+		n := int64(1)
+		for _, size := range t.Shape {
+			n *= int64(size)
+		}
+		weights[t.Stored] += n
+		if weights[t.Stored] > weights[most] {
+			most = t.Stored
+		}
+	}
+	return most
+}
+
+// KVDType is the type of keys and values that goes with the weights, unless somebody
+// chooses another: "f32" for weights of float32, and "bf16" for all others.
+func (m *Model) KVDType() string {
+	if m.StoredType() == "F32" {
+		return "f32"
+	}
+	return "bf16"
+}
+
 // Format is what the weights are kept in: "safetensors" or "gguf v3"; "" when that
 // could not be told.
 func (m *Model) Format() string { return m.format }

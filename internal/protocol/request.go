@@ -104,7 +104,9 @@ type RemotePrefillRequest struct {
 	ComputedBlocks int     `json:"computed_blocks"`
 	BlockSize      int     `json:"block_size"`
 	BlockBytes     int64   `json:"block_bytes"`
-	HashSeed       uint64  `json:"hash_seed"`
+	// KVLayout names how keys and values lie in a block and their type.
+	KVLayout string `json:"kv_layout"`
+	HashSeed uint64 `json:"hash_seed"`
 	// Ticket authorizes the writes; see package nixl.
 	Ticket   string    `json:"ticket"`
 	Deadline time.Time `json:"deadline"`

@@ -256,6 +256,46 @@ type lostBus struct{ events.Bus }
 
 func (lostBus) Connected() bool { return false }
 
+// Workers whose blocks mean something else do not exchange them: the decode worker
+// computes the prompt itself.
+func TestKVTypesDiffer(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	pw := w.start("worker-1", cluster.RolePrefill, func(c *Config) {
+		load := c.Load
+		c.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
+			l, err := load(ctx, progress)
+			opts := w.opts
+			opts.KVDType = "int8"
+			l.Backend = mock.New(opts)
+			return l, err
+		}
+	})
+	d := w.start("worker-2", cluster.RoleDecode)
+	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	p := prompt(r, 100)
+	got := w.generate(t.Context(), "", request("a", p, 8))
+	check(t, got, p, 8)
+	if got.timing == nil || got.timing.Prefill != "local" || got.timing.PrefillWhy != "prefill worker failed" {
+		t.Errorf("timing %+v", got.timing)
+	}
+
+	// Blocks of the same size may mean something else, too.
+	req := protocol.RemotePrefillRequest{
+		ModelSum: digest, TokenIDs: p[:16], BlockIDs: []int32{1}, BlockSize: blockSize, BlockBytes: pw.blockBytes,
+		KVLayout: pw.info.KV.Layout(), HashSeed: cluster.DefaultHashSeed,
+	}
+	if err := pw.check(req); err != nil {
+		t.Errorf("the same layout: %v", err)
+	}
+	for _, other := range []string{"", "int8", "bf16/16"} {
+		req.KVLayout = other
+		if err := pw.check(req); !errors.Is(err, errMismatch) {
+			t.Errorf("layout %q: err = %v, want errMismatch", other, err)
+		}
+	}
+}
+
 func TestGenerateRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.start("worker-1", cluster.RoleDecode)

@@ -140,6 +140,7 @@ func (w *Worker) check(req protocol.RemotePrefillRequest) error {
 	}{
 		{"model digest", req.ModelSum, w.loaded.Card.Digest},
 		{"block size", req.BlockSize, kv.BlockSize},
+		{"KV layout", req.KVLayout, kv.Layout()},
 		{"block bytes", req.BlockBytes, w.blockBytes},
 		{"hash seed", req.HashSeed, w.loaded.Card.HashSeed},
 	} {

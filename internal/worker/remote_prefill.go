@@ -130,7 +130,7 @@ func (w *Worker) prefillRemotely(r *engine.Reservation) {
 		RequestID: r.RequestID, Attempt: 1, ModelSum: w.loaded.Card.Digest,
 		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.nixl.Name(), Worker: w.Name(),
 		BlockIDs: r.Blocks, ComputedBlocks: r.CachedBlocks,
-		BlockSize: w.info.KV.BlockSize, BlockBytes: w.blockBytes, HashSeed: w.loaded.Card.HashSeed,
+		BlockSize: w.info.KV.BlockSize, BlockBytes: w.blockBytes, KVLayout: w.info.KV.Layout(), HashSeed: w.loaded.Card.HashSeed,
 		Ticket: ticket.String(), Deadline: deadline, EnqueuedAt: time.Now(),
 	}
 	notice, err := w.requestPrefill(ctx, req, wt)

@@ -6,7 +6,7 @@ import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 // own maximum, weights and weighted sum, and segments are merged from the first
 // to the last. They start at multiples of this number, whatever the block size
 // and the chunk, so a query's arithmetic depends on its position alone. Segments
-// could also be computed side by side and then merged, with the same bits.
+// may be computed side by side and then merged, with the same bits.
 const segment = 256
 
 // tile is a run of new tokens of one sequence whose queries are computed together.
@@ -23,16 +23,16 @@ type tile struct {
 const (
 	tileRows = 32
 	tileWork = 8 << 10
-	// panelWork is tileWork with kernels, which compute sixteen queries or
-	// thirty-two.
-	panelWork = 64 << 10
+	// panelWork is tileWork with kernels; a tile has at least fewQueries then.
+	panelWork  = 64 << 10
+	fewQueries = 12
 )
 
 // tileTokens is the number of tokens for a tile whose last position is about pos.
 func tileTokens(level kernel.Level, group, pos int) int {
 	rows := min(tileRows, max(2*group, tileWork/(pos+1)))
 	if level != kernel.Portable {
-		rows = min(panelQueries, max(kernel.ColumnLanes, panelWork/(pos+1)))
+		rows = min(panelQueries, max(fewQueries, panelWork/(pos+1)))
 	}
 	return max(1, rows/group)
 }
@@ -41,6 +41,7 @@ func tileTokens(level kernel.Level, group, pos int) int {
 type attention struct {
 	level     kernel.Level
 	cache     *cache
+	plan      *attnPlan
 	layer     int
 	group     int // query heads per KV head
 	query     [][]float32
@@ -51,26 +52,46 @@ type attention struct {
 	limit     float32 // of scores, see bend; 0: none
 }
 
-func (a *attention) run(l *lane, t tile, kvHead int) {
+// partial is what some rows of queries have of some segments.
+type partial struct {
+	sums    []float32 // [row][padded head dim], weighted values
+	softmax []softmax // [row]
+}
+
+// softmax is the maximum of a row of scores and the sum of its weights relative
+// to it.
+type softmax struct{ top, norm float32 }
+
+func (p *partial) reserve(rows, dim int) {
+	p.sums = grow(p.sums, rows*dim)
+	p.softmax = grow(p.softmax, rows)
+}
+
+// padded is a head's dimensions in sums.
+func padded(dim int) int { return (dim + 15) &^ 15 }
+
+func (a *attention) run(l *lane, t tile, item attnItem) {
 	if a.level != kernel.Portable {
-		a.runKernels(l, t, kvHead)
+		a.runKernels(l, t, item)
 		return
 	}
 	rows := t.count * a.group
 	l.reserveQueries(rows, a.headDim)
-	end := t.start + t.count
-	for from := a.oldest(t.start) / segment * segment; from < end; from += segment {
-		to := min(from+segment, end)
-		a.score(l, t, kvHead, from, to)
+	for s := item.from; s < item.to; s++ {
+		from, to := s*segment, min((s+1)*segment, t.start+t.count)
+		part := a.plan.part(item, s, l.part)
+		a.score(l, t, item.head, from, to)
 		for r := range rows {
-			a.weigh(l, t, r, from)
+			a.weigh(l, t, r, from, part)
 		}
-		a.gather(l, t, kvHead, from, to)
-		for r := range rows {
-			a.merge(l, t, r, from)
+		a.gather(l, t, item.head, from, to, part)
+		if item.split < 0 {
+			a.merge(t, 0, rows, s, part, l.total)
 		}
 	}
-	a.store(l, t, kvHead)
+	if a.plan.finish(item, func(s int, part partial) { a.merge(t, 0, rows, s, part, l.total) }) {
+		a.store(l, t, item.head, 0, rows)
+	}
 }
 
 // position is where the query of row r stands; rows are ordered by token, then by
@@ -88,9 +109,11 @@ func (a *attention) row(vectors [][]float32, t tile, kvHead, r int) []float32 {
 // simpler; nobody reads them.
 func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	rows := t.count * a.group
-	for p := from; p < to; {
-		n := min(a.blockSize-p%a.blockSize, to-p)
-		keys := a.cache.read(a.level, l.keys, t.blocks[p/a.blockSize], a.layer, 0, kvHead, p%a.blockSize, n)
+	for p := max(from, a.oldest(t.start)); p < to; {
+		token := p % a.blockSize
+		side := token % kernel.KVGroup
+		n := min(kernel.KVGroup-side, a.blockSize-token, to-p)
+		keys := a.cache.keys(l.keys, t.blocks[p/a.blockSize], a.layer, kvHead, token/kernel.KVGroup)[side:]
 		// The first query that sees this piece.
 		r := max(0, p-t.start) * a.group
 		for ; r+2 <= rows; r += 2 {
@@ -104,28 +127,48 @@ func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	}
 }
 
-// scorePair multiplies two queries with all keys.
+// scorePair multiplies two queries with keys that lie side by side.
 func scorePair(keys, x, y, sx, sy []float32) {
-	d, i := len(x), 0
+	y, sy = y[:len(x)], sy[:len(sx)]
+	i := 0
 	for ; i+2 <= len(sx); i += 2 {
-		k := keys[i*d : (i+2)*d]
-		sx[i], sx[i+1], sy[i], sy[i+1] = dot2x2(k, k[d:], x, y)
+		var x0, x1, y0, y1 float32
+		k := keys[i:]
+		for d, v := range x {
+			w, k0, k1 := y[d], k[d*kernel.KVGroup], k[d*kernel.KVGroup+1]
+			x0 += float32(k0 * v)
+			x1 += float32(k1 * v)
+			y0 += float32(k0 * w)
+			y1 += float32(k1 * w)
+		}
+		sx[i], sx[i+1], sy[i], sy[i+1] = x0, x1, y0, y1
 	}
 	if i < len(sx) {
-		k := keys[i*d : (i+1)*d]
-		sx[i], sy[i] = dot(k, x), dot(k, y)
+		scoreOne(keys[i:], x, sx[i:])
+		scoreOne(keys[i:], y, sy[i:])
 	}
 }
 
-// scoreOne multiplies one query with all keys.
+// scoreOne multiplies one query with keys that lie side by side.
 func scoreOne(keys, x, sx []float32) {
-	d, i := len(x), 0
+	i := 0
 	for ; i+4 <= len(sx); i += 4 {
-		k := keys[i*d : (i+4)*d]
-		sx[i], sx[i+1], sx[i+2], sx[i+3] = dot4(k, k[d:], k[2*d:], k[3*d:], x)
+		var s0, s1, s2, s3 float32
+		for d, v := range x {
+			k := keys[d*kernel.KVGroup+i:][:4]
+			s0 += float32(k[0] * v)
+			s1 += float32(k[1] * v)
+			s2 += float32(k[2] * v)
+			s3 += float32(k[3] * v)
+		}
+		sx[i], sx[i+1], sx[i+2], sx[i+3] = s0, s1, s2, s3
 	}
 	for ; i < len(sx); i++ {
-		sx[i] = dot(keys[i*d:(i+1)*d], x)
+		var s float32
+		for d, v := range x {
+			s += float32(keys[d*kernel.KVGroup+i] * v)
+		}
+		sx[i] = s
 	}
 }
 
@@ -146,7 +189,7 @@ func (a *attention) seen(t tile, r, from int) (first, to int) {
 
 // weigh turns the scores of row r into weights relative to the segment's maximum,
 // and clears the row's sum for this segment.
-func (a *attention) weigh(l *lane, t tile, r, from int) {
+func (a *attention) weigh(l *lane, t tile, r, from int, part partial) {
 	first, n := a.seen(t, r, from)
 	if n <= first {
 		return
@@ -165,19 +208,20 @@ func (a *attention) weigh(l *lane, t tile, r, from int) {
 		scores[i] = w
 		norm += w
 	}
-	l.part[r] = softmax{top, norm}
-	clear(l.partSums[r*a.headDim:][:a.headDim])
+	d := padded(a.headDim)
+	part.softmax[r] = softmax{top, norm}
+	clear(part.sums[r*d:][:d])
 }
 
 // gather adds up the weighted values of the segment for all rows.
-func (a *attention) gather(l *lane, t tile, kvHead, from, to int) {
-	d := a.headDim
+func (a *attention) gather(l *lane, t tile, kvHead, from, to int, part partial) {
+	d := padded(a.headDim)
 	var w [4]float32
-	for p := from; p < to; {
+	for p := max(from, a.oldest(t.start)); p < to; {
 		n := min(a.blockSize-p%a.blockSize, to-p)
-		values := a.cache.read(a.level, l.keys, t.blocks[p/a.blockSize], a.layer, 1, kvHead, p%a.blockSize, n)
+		values := a.cache.values(l.keys, t.blocks[p/a.blockSize], a.layer, kvHead, p%a.blockSize, n)
 		for r := max(0, p-t.start) * a.group; r < t.count*a.group; r++ {
-			sum := l.partSums[r*d:][:d]
+			sum := part.sums[r*d:][:a.headDim]
 			i, to := a.seen(t, r, p)
 			weights := l.scores[r*segment+p-from:][:min(n, to)]
 			for ; i+4 <= len(weights); i += 4 {
@@ -193,32 +237,53 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int) {
 	}
 }
 
-// merge adds the segment's part of row r to what the earlier segments gave.
-func (a *attention) merge(l *lane, t tile, r, from int) {
-	first, n := a.seen(t, r, from)
-	if n <= first {
-		return
+// merge adds the part of segment s of rows [first, first+rows) to what the earlier
+// segments gave. Both begin with row first.
+func (a *attention) merge(t tile, first, rows, s int, part, total partial) {
+	d, from := padded(a.headDim), s*segment
+	for i := range rows {
+		begin, n := a.seen(t, first+i, from)
+		if n <= begin {
+			continue
+		}
+		sums, add := total.sums[i*d:(i+1)*d], part.sums[i*d:(i+1)*d]
+		if from <= a.oldest(a.position(t, first+i)) { // the row's first segment
+			copy(sums, add)
+			total.softmax[i] = part.softmax[i]
+			continue
+		}
+		old, more := total.softmax[i], part.softmax[i]
+		top := max(old.top, more.top)
+		keep, take := weightOf(old.top, top), weightOf(more.top, top)
+		if a.level == kernel.Portable {
+			for d := range sums {
+				sums[d] = float32(sums[d]*keep) + float32(add[d]*take)
+			}
+		} else {
+			a.level.Blend(sums, add, keep, take)
+		}
+		total.softmax[i] = softmax{top, float32(old.norm*keep) + float32(more.norm*take)}
 	}
-	sums, part := l.sums[r*a.headDim:][:a.headDim], l.partSums[r*a.headDim:][:a.headDim]
-	if from <= a.oldest(a.position(t, r)) { // the row's first segment
-		copy(sums, part)
-		l.total[r] = l.part[r]
-		return
-	}
-	old, add := l.total[r], l.part[r]
-	top := max(old.top, add.top)
-	keep, take := expf(old.top-top), expf(add.top-top)
-	for d := range sums {
-		sums[d] = float32(sums[d]*keep) + float32(part[d]*take)
-	}
-	l.total[r] = softmax{top, float32(old.norm*keep) + float32(add.norm*take)}
 }
 
-// store writes the finished rows.
-func (a *attention) store(l *lane, t tile, kvHead int) {
-	for r := range t.count * a.group {
-		out, sums := a.row(a.out, t, kvHead, r), l.sums[r*a.headDim:]
-		inv := 1 / l.total[r].norm
+// weightOf is expf(v - top), which is 1 for one of the two sides of each merge.
+func weightOf(v, top float32) float32 {
+	if v == top {
+		return 1
+	}
+	return expf(v - top)
+}
+
+// store writes finished rows, of which the lane's first is row first.
+func (a *attention) store(l *lane, t tile, kvHead, first, rows int) {
+	d := padded(a.headDim)
+	for i := range rows {
+		out, sums := a.row(a.out, t, kvHead, first+i), l.total.sums[i*d:][:a.headDim]
+		inv := 1 / l.total.softmax[i].norm
+		if a.level != kernel.Portable {
+			a.level.Scale(out, sums, inv)
+			continue
+		}
 		for d := range out {
 			out[d] = sums[d] * inv
 		}

@@ -6,45 +6,50 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// panelQueries is how many queries the kernels compute together: queries are the
-// outputs of a product whose activations are the keys, so that scores lie
-// [position][query], and a softmax works on sixteen queries side by side.
-const panelQueries = kernel.Width
+const (
+	// panelQueries is how many queries are computed together with kernels: three
+	// calls for scores and six for weighted sums go over the same keys and values.
+	panelQueries = 36
+	// scoreStride is the room for the scores of one query and segment. Groups of
+	// keys may begin before the segment or end after it.
+	scoreStride = segment + 2*kernel.KVGroup
+	// groupsTogether is how many groups of keys all queries are multiplied with before
+	// the next: a multiple of what one call takes.
+	groupsTogether = 4
+	// runBytes of values are read at a time, and as many ahead.
+	runBytes = 8 << 10
+)
 
-// panel is the working memory for one panel of queries.
+// panel is the working memory for the queries that are computed together.
 type panel struct {
-	queries []float32 // packed, [dim][query]
-	values  []float32 // V of one block, rows padded to sixteens
-	scores  []float32 // [position in segment][query], then weights
-	first   [panelQueries]float32
-	to      [panelQueries]float32
-	top     [panelQueries]float32
-	norm    [panelQueries]float32
-	column  kernel.Column
+	queries []float32 // those of one call after the other, [dim][query]
+	scores  []float32 // [query][position], then weights
+	groups  []keyGroup
+	scales  [scoreStride]float32 // of V, [position]
+	first   [panelQueries]int    // what each query sees of the segment
+	to      [panelQueries]int
+	score   kernel.Score
 	mix     kernel.Mix
 }
 
-func (p *panel) reserve(dim int) {
-	p.queries = grow(p.queries, (dim+1)*panelQueries)
-	p.scores = grow(p.scores, segment*panelQueries)
+// keyGroup is a group of keys of a segment.
+type keyGroup struct {
+	keys, scales int // offsets in the memory of the cache
+	at           int // of its scores in a row
 }
 
-// padded is a head's dimensions in sums.
-func padded(dim int) int { return (dim + 15) &^ 15 }
-
 // runKernels is run with kernels. Sums over dimensions and over positions have the
-// order of run; they are made of fused multiply-adds.
-func (a *attention) runKernels(l *lane, t tile, kvHead int) {
-	rows := t.count * a.group
-	l.reserveQueries(min(rows, panelQueries), padded(a.headDim))
-	l.panel.reserve(a.headDim)
+// order of run, and norms that of [kernel.Level.Softmax]; they are made of fused
+// multiply-adds.
+func (a *attention) runKernels(l *lane, t tile, item attnItem) {
+	rows, d := t.count*a.group, padded(a.headDim)
+	l.part.reserve(min(rows, panelQueries), d)
+	l.total.reserve(min(rows, panelQueries), d)
+	l.panel.queries = grow(l.panel.queries, panelQueries*a.headDim)
+	l.panel.scores = grow(l.panel.scores, panelQueries*scoreStride)
 	for r := 0; r < rows; r += panelQueries {
-		q := queries{attention: a, lane: l, tile: t, kvHead: kvHead, from: r, count: min(panelQueries, rows-r)}
-		q.width = panelQueries
-		if q.count <= kernel.ColumnLanes {
-			q.width = kernel.ColumnLanes
-		}
-		q.run()
+		q := queries{attention: a, lane: l, tile: t, kvHead: item.head, from: r, count: min(panelQueries, rows-r)}
+		q.run(item)
 	}
 }
 
@@ -56,195 +61,255 @@ type queries struct {
 	kvHead int
 	from   int // row of the tile
 	count  int
-	width  int // of the panel, 16 or 32
 }
 
-// last is the position of the last query.
-func (q *queries) last() int { return q.position(q.tile, q.from+q.count-1) }
-
-func (q *queries) run() {
+func (q *queries) run(item attnItem) {
 	q.pack()
-	end := q.last() + 1
-	for from := q.oldest(q.position(q.tile, q.from)) / segment * segment; from < end; from += segment {
-		to := min(from+segment, end)
-		q.score(from, to)
-		q.weigh(from, to)
-		q.gather(from, to)
-		for i := range q.count {
-			q.mergeRow(i, from)
+	end := q.position(q.tile, q.from+q.count-1) + 1
+	for s := item.from; s < item.to; s++ {
+		// The first query sees what is oldest.
+		from, to := s*segment, min((s+1)*segment, end)
+		begin := max(from, q.oldest(q.position(q.tile, q.from)))
+		if begin >= to {
+			continue
+		}
+		part := q.plan.part(item, s, q.lane.part)
+		q.score(from, begin, to)
+		q.weigh(from, part)
+		q.gather(from, begin, to, s+1 < item.to, part)
+		if item.split < 0 {
+			q.merge(q.tile, q.from, q.count, s, part, q.lane.total)
 		}
 	}
-	for i := range q.count {
-		q.level.Scale(q.row(q.out, q.tile, q.kvHead, q.from+i), q.sums(q.lane.sums, i)[:q.headDim], 1/q.lane.total[i].norm)
+	if q.plan.finish(item, func(s int, part partial) { q.merge(q.tile, q.from, q.count, s, part, q.lane.total) }) {
+		q.store(q.lane, q.tile, q.kvHead, q.from, q.count)
 	}
 }
 
-// sums is the row of query i.
-func (q *queries) sums(rows []float32, i int) []float32 {
-	d := padded(q.headDim)
-	return rows[i*d : (i+1)*d]
-}
-
-// pack lays the queries out for the product.
+// pack lays the queries out for the kernel: those of each call side by side.
 func (q *queries) pack() {
-	p := &q.lane.panel
-	packed := p.queries[:q.headDim*q.width]
-	if q.count < q.width {
-		clear(packed)
-	}
-	i := 0
-	for ; i+4 <= q.count; i += 4 {
-		x0, x1 := q.row(q.query, q.tile, q.kvHead, q.from+i), q.row(q.query, q.tile, q.kvHead, q.from+i+1)
-		x2, x3 := q.row(q.query, q.tile, q.kvHead, q.from+i+2), q.row(q.query, q.tile, q.kvHead, q.from+i+3)
-		x1, x2, x3 = x1[:len(x0)], x2[:len(x0)], x3[:len(x0)]
-		for d, v := range x0 {
-			out := packed[d*q.width+i:][:4]
-			out[0], out[1], out[2], out[3] = v, x1[d], x2[d], x3[d]
-		}
-	}
-	for ; i < q.count; i++ {
-		for d, v := range q.row(q.query, q.tile, q.kvHead, q.from+i) {
-			packed[d*q.width+i] = v
-		}
-	}
-}
-
-// score fills the products of all queries with the keys of positions [from, to),
-// also those that a query does not see.
-func (q *queries) score(from, to int) {
-	l, c := q.lane, &q.lane.call
-	c.Panel, c.Cols = unsafe.Pointer(&l.panel.queries[0]), q.headDim
-	for p := from; p < to; {
-		n := min(q.blockSize-p%q.blockSize, to-p)
-		keys := q.cache.read(q.level, l.keys, q.tile.blocks[p/q.blockSize], q.layer, 0, q.kvHead, p%q.blockSize, n)
-		scores := l.panel.scores[(p-from)*q.width:][:n*q.width]
-		share := q.level.Share(n, q.width)
-		for at := 0; at < n; at += share {
-			m := min(share, n-at)
-			for i := range m {
-				c.Src[i], c.Dst[i] = &keys[(at+i)*q.headDim], &scores[(at+i)*q.width]
+	packed := q.lane.panel.queries
+	for i := 0; i < q.count; {
+		m, _ := q.level.ScoreShape(q.count - i)
+		out := packed[i*q.headDim:][:m*q.headDim]
+		for j := range m {
+			for d, v := range q.row(q.query, q.tile, q.kvHead, q.from+i+j) {
+				out[d*m+j] = v
 			}
-			q.level.Product(kernel.F32, q.width, m, c)
 		}
-		p += n
+		i += m
 	}
 }
 
-// weigh turns scores into weights and clears the sums of the segment.
-func (q *queries) weigh(from, to int) {
-	l, p := q.lane, &q.lane.panel
-	for i := range p.first {
-		p.first[i], p.to[i] = 0, 0
+// address is that of a byte of the cache.
+func (q *queries) address(at int) unsafe.Pointer { return unsafe.Pointer(&q.cache.data[at]) }
+
+// place is where a position lies: the offset of its region and the token in it.
+func (q *queries) place(p, kv int) (region, token int) {
+	return q.cache.at(q.tile.blocks[p/q.blockSize], q.layer, kv, q.kvHead), p % q.blockSize
+}
+
+// valuesAt is the offset of the values of a position.
+func (q *queries) valuesAt(p int) int {
+	region, token := q.place(p, 1)
+	return region + token*q.cache.row
+}
+
+// findGroups lists the groups of keys that hold positions [begin, to).
+func (q *queries) findGroups(from, begin, to int) []keyGroup {
+	groups := q.lane.panel.groups[:0]
+	for p := begin; p < to; {
+		region, token := q.place(p, 0)
+		side := token % kernel.KVGroup
+		groups = append(groups, keyGroup{
+			keys:   region + (token-side)*q.cache.row,
+			scales: region + q.cache.scales + (token-side)*4,
+			at:     kernel.KVGroup + p - side - from,
+		})
+		p += min(kernel.KVGroup-side, q.blockSize-token)
 	}
+	q.lane.panel.groups = groups
+	return groups
+}
+
+// score fills the products of all queries with the keys of positions [begin, to) of
+// the segment at from, also those that a query does not see. The scores of a group
+// that is not full go over into those of the next, which come later.
+func (q *queries) score(from, begin, to int) {
+	groups := q.findGroups(from, begin, to)
+	q.lane.panel.score = kernel.Score{Dims: q.headDim, Stride: 4 * scoreStride}
+	values := q.valuesAt(begin)
+	for g := 0; g < len(groups); g += groupsTogether {
+		for i := 0; i < q.count; {
+			m, n := q.level.ScoreShape(q.count - i)
+			for j := 0; j < groupsTogether && g+j < len(groups); j += n {
+				q.scoreGroups(groups, g+j, values, i, m, n)
+			}
+			i += m
+		}
+	}
+}
+
+// scoreGroups makes one call for m queries from the i-th on and n groups from the
+// g-th on. values is where the values begin, which are read after the keys.
+func (q *queries) scoreGroups(groups []keyGroup, g, values, i, m, n int) {
+	p, c, size := &q.lane.panel, &q.lane.panel.score, kernel.KVGroup*q.cache.row
+	for j := range n {
+		k := groups[min(g+j, len(groups)-1)]
+		c.Keys[j], c.Scores[j] = q.address(k.keys), &p.scores[i*scoreStride+k.at]
+		if q.cache.kind == kernel.KVI8 {
+			c.Scales[j] = (*float32)(q.address(k.scales))
+		}
+		next := values + j*size
+		if g+groupsTogether+j < len(groups) {
+			next = groups[g+groupsTogether+j].keys
+		}
+		c.Next[j] = q.address(min(next, len(q.cache.data)-size))
+	}
+	c.Queries = &p.queries[i*q.headDim]
+	q.level.Score(q.cache.kind, m, c)
+}
+
+// weights is the row of scores of query i; it begins with that of the segment's
+// first position.
+func (q *queries) weights(i int) []float32 {
+	return q.lane.panel.scores[i*scoreStride+kernel.KVGroup:][:segment]
+}
+
+// weigh turns scores into weights and clears the sums of the segment. The weights for
+// values of int8 are multiplied by the scales of these.
+func (q *queries) weigh(from int, part partial) {
+	p := &q.lane.panel
 	for i := range q.count {
 		first, to := q.seen(q.tile, q.from+i, from)
-		p.first[i], p.to[i] = float32(first), float32(max(first, to))
-	}
-	if q.limit > 0 {
-		bend(p.scores[:(to-from)*q.width], q.limit)
-	}
-	for i := 0; i < q.width; i += kernel.ColumnLanes {
-		p.column = kernel.Column{
-			Scores: &p.scores[i], Stride: 4 * q.width, Count: to - from,
-			First: &p.first[i], To: &p.to[i], Top: &p.top[i], Norm: &p.norm[i],
+		p.first[i], p.to[i] = first, to
+		if to <= first {
+			p.first[i], p.to[i] = 0, 0
+			continue
 		}
-		q.level.Softmax(&p.column)
+		scores := q.weights(i)
+		if q.limit > 0 {
+			bend(scores[first:to], q.limit)
+		}
+		begin := first / kernel.KVGroup * kernel.KVGroup
+		scores = scores[begin : (to+kernel.KVGroup-1)/kernel.KVGroup*kernel.KVGroup]
+		part.softmax[i].top, part.softmax[i].norm = q.level.Softmax(scores, first-begin, to-begin)
 	}
-	for i := range q.count {
-		l.part[i] = softmax{p.top[i], p.norm[i]}
-	}
-	clear(l.partSums[:q.count*padded(q.headDim)])
+	clear(part.sums[:q.count*padded(q.headDim)])
 }
 
-// gather adds up the weighted values of the segment for all queries.
-func (q *queries) gather(from, to int) {
-	l := q.lane
-	for p := from; p < to; {
-		n := min(q.blockSize-p%q.blockSize, to-p)
-		values := q.cache.read(q.level, l.keys, q.tile.blocks[p/q.blockSize], q.layer, 1, q.kvHead, p%q.blockSize, n)
-		values = q.pad(values, n)
-		weights := l.panel.scores[(p-from)*q.width:]
-		for i := 0; i < q.count; i += q.level.MixRows() {
-			q.mixRows(weights, values, i, min(q.level.MixRows(), q.count-i), p-from, n)
+// gather adds up the weighted values of positions [begin, to) of the segment at from
+// for all queries. more says that another segment follows.
+func (q *queries) gather(from, begin, to int, more bool, part partial) {
+	if q.cache.kind == kernel.KVI8 {
+		q.scaleWeights(from, begin, to)
+	}
+	m := &q.lane.panel.mix
+	d := padded(q.headDim)
+	*m = kernel.Mix{WeightStride: 4 * scoreStride, ValueStride: q.cache.row, SumStride: 4 * d}
+	most := max(kernel.KVGroup, runBytes/q.cache.row)
+	for p := begin; p < to; {
+		n := min(q.blockSize-p%q.blockSize, to-p, most)
+		values, next := q.valuesAt(p), 0
+		switch {
+		case p+n < to:
+			next = q.valuesAt(p + n)
+		case more:
+			region, token := q.place(to, 0)
+			next = region + token/kernel.KVGroup*kernel.KVGroup*q.cache.row
+		default:
+			next = values
+		}
+		r := valueRun{values: values, ahead: min(next, len(q.cache.data)-n*q.cache.row) - values, at: p - from, count: n, sums: part.sums}
+		for i := 0; i < q.count; {
+			rows := q.level.MixShare(q.count - i)
+			q.mixRows(&r, i, rows)
+			i += rows
 		}
 		p += n
 	}
 }
 
-// pad copies rows of values whose dimensions are no multiple of sixteen.
-func (q *queries) pad(values []float32, n int) []float32 {
-	d := padded(q.headDim)
-	if d == q.headDim {
-		return values
+// scaleWeights multiplies weights by the scales of positions [begin, to).
+func (q *queries) scaleWeights(from, begin, to int) {
+	scales := q.lane.panel.scales[:]
+	for p := begin; p < to; {
+		region, token := q.place(p, 1)
+		n := min(q.blockSize-token, to-p)
+		copy(scales[p-from:], view[float32](q.cache, region+q.cache.scales+4*token, n))
+		p += n
 	}
-	p := &q.lane.panel
-	p.values = grow(p.values, segment*d)
-	for i := range n {
-		clear(p.values[i*d : (i+1)*d])
-		copy(p.values[i*d:], values[i*q.headDim:(i+1)*q.headDim])
+	for i := range q.count {
+		first, to := q.lane.panel.first[i], q.lane.panel.to[i]
+		weights := q.weights(i)[first:to]
+		q.level.ScaleBy(weights, weights, scales[first:to], 1)
 	}
-	return p.values
 }
 
-// mixRows adds n positions, the first of which is at of the segment, to rows of
-// sums. Positions that all rows see are added for all of them together; those before
-// and after for each row that sees them. What a row does not see is left out and not
-// just weighed with zero, because it may be no number.
-func (q *queries) mixRows(weights, values []float32, row, rows, at, n int) {
-	first, to := 0, n
-	seen := func(i int) (int, int) {
-		p := &q.lane.panel
-		return max(0, int(p.first[i])-at), min(n, int(p.to[i])-at)
-	}
-	for i := row; i < row+rows; i++ {
+// valueRun is some positions of a segment whose values lie one after the other.
+type valueRun struct {
+	values int // offset in the memory of the cache
+	ahead  int // from there to what is read next
+	at     int // position in the segment
+	count  int
+	sums   []float32
+}
+
+// mixRows adds a run to rows of sums. Positions that all rows see are added for all of
+// them together; those before and after for the rows of each token. What a row does not
+// see is left out and not just weighed with zero, because it may be no number.
+func (q *queries) mixRows(r *valueRun, row, rows int) {
+	p, end := &q.lane.panel, row+rows
+	seen := func(i int) (int, int) { return max(0, p.first[i]-r.at), min(r.count, p.to[i]-r.at) }
+	first, to := 0, r.count
+	for i := row; i < end; i++ {
 		f, t := seen(i)
 		first, to = max(first, f), min(to, t)
 	}
+	if first == 0 && to == r.count {
+		q.mixSpan(r, row, rows, 0, to)
+		return
+	}
 	if first >= to { // nothing in common
-		first, to = n, n
+		first, to = r.count, r.count
 	}
-	for i := row; i < row+rows; i++ {
+	for i := row; i < end; {
+		n := q.alike(i, end)
 		f, t := seen(i)
-		q.mixSpan(weights, values, i, 1, f, min(t, first))
+		q.mixSpan(r, i, n, f, min(t, first))
+		i += n
 	}
-	q.mixSpan(weights, values, row, rows, first, to)
-	for i := row; i < row+rows; i++ {
+	q.mixSpan(r, row, rows, first, to)
+	for i := row; i < end; {
+		n := q.alike(i, end)
 		_, t := seen(i)
-		q.mixSpan(weights, values, i, 1, to, t)
+		q.mixSpan(r, i, n, to, t)
+		i += n
 	}
 }
 
-// mixSpan adds positions [from, to) of values.
-func (q *queries) mixSpan(weights, values []float32, row, rows, from, to int) {
+// alike is how many rows from i on, below end, see the same.
+func (q *queries) alike(i, end int) int {
+	p, n := &q.lane.panel, 1
+	for i+n < end && p.first[i+n] == p.first[i] && p.to[i+n] == p.to[i] {
+		n++
+	}
+	return n
+}
+
+// mixSpan adds positions [from, to) of a run.
+func (q *queries) mixSpan(r *valueRun, row, rows, from, to int) {
 	if from >= to {
 		return
 	}
 	m, d := &q.lane.panel.mix, padded(q.headDim)
-	*m = kernel.Mix{WeightStride: 4 * q.width, ValueStride: 4 * d, SumStride: 4 * d, Count: to - from}
+	m.Weights, m.Count = &q.weights(row)[r.at+from], to-from
 	for at := 0; at < d; {
-		width := q.level.MixWidth(d - at)
-		m.Weights, m.Values, m.Sums = &weights[from*q.width+row], &values[from*d+at], &q.lane.partSums[row*d+at]
-		q.level.Mix(rows, width, m)
+		width := q.level.MixWidth(rows, d-at)
+		m.Values = q.address(r.values + from*q.cache.row + at*q.cache.kind.Size())
+		m.Next = unsafe.Add(m.Values, r.ahead)
+		m.Sums = &r.sums[row*d+at]
+		q.level.Mix(q.cache.kind, rows, width, m)
 		at += width
 	}
-}
-
-// mergeRow adds the segment's part of query i to what the earlier segments gave.
-func (q *queries) mergeRow(i, from int) {
-	l, r := q.lane, q.from+i
-	first, n := q.seen(q.tile, r, from)
-	if n <= first {
-		return
-	}
-	sums, part := q.sums(l.sums, i), q.sums(l.partSums, i)
-	if from <= q.oldest(q.position(q.tile, r)) { // the row's first segment
-		copy(sums, part)
-		l.total[i] = l.part[i]
-		return
-	}
-	old, add := l.total[i], l.part[i]
-	top := max(old.top, add.top)
-	keep, take := expf(old.top-top), expf(add.top-top)
-	q.level.Blend(sums, part, keep, take)
-	l.total[i] = softmax{top, float32(old.norm*keep) + float32(add.norm*take)}
 }

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 type Options struct {
 	BlockSize  int    // tokens in a KV block
 	MaxContext int    // positions; 0 and values above the model's stand for the model's
-	KVDType    string // "f32" (default) or "bf16"
+	KVDType    string // f32 (default), bf16, int8, or auto, see [KVAuto]
 }
 
 // ErrBatch is returned when a batch contradicts itself or the model: a token or
@@ -49,9 +48,9 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 	if opts.BlockSize < 1 {
 		return nil, fmt.Errorf("new backend: block size %d is below 1", opts.BlockSize)
 	}
-	kvType := cmp.Or(opts.KVDType, "f32")
-	if kvType != "f32" && kvType != "bf16" {
-		return nil, fmt.Errorf("new backend: kv dtype %q is not f32 or bf16", kvType)
+	kvType, err := KVDType(w.model, opts.KVDType)
+	if err != nil {
+		return nil, fmt.Errorf("new backend: %w", err)
 	}
 	maxContext := c.MaxContext
 	if opts.MaxContext > 0 {

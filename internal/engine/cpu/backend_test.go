@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -169,30 +170,111 @@ func TestBlocksMoveBetweenBackends(t *testing.T) {
 }
 
 // TestBlockLayout checks that a token's K and V lie where engine.KVShape says,
-// and nowhere else.
+// and that nothing else is written.
 func TestBlockLayout(t *testing.T) {
-	m := modeltest.Open(t, modeltest.Spec{Family: "llama", Layers: 2, KVHeads: 2})
-	r := newRig(t, m, 1, 3, Options{BlockSize: 4})
-	shape := r.Info().KV
-	r.step(t, engine.BatchSeq{Tokens: []uint32{1, 2, 3, 4, 5, 6}, Blocks: []int32{2, 0}})
-	data := floats(r.memory.Bytes())
-	written := make([]bool, len(data))
-	for token := range 6 {
-		block := []int{2, 0}[token/4]
-		for layer := range shape.Layers {
-			for kv := range 2 {
-				for head := range shape.KVHeads {
-					at := block*int(shape.BlockBytes())/4 + shape.Offset(layer, kv, head, token%4)
-					for d := range shape.HeadDim {
-						written[at+d] = true
+	m := modeltest.Open(t, modeltest.Spec{Family: "llama", Layers: 2, KVHeads: 2, HeadDim: 18})
+	for _, blockSize := range []int{4, 20, 32} {
+		var exact []float64 // what f32 holds, of the first layer
+		for _, kv := range []string{KVF32, KVBF16, KVInt8} {
+			r := newRig(t, m, 1, 12, Options{BlockSize: blockSize, KVDType: kv})
+			tokens := prompt(1, 42, m.TokenLimit())
+			blocks := []int32{11, 0, 3, 8, 2, 4, 7, 1, 10, 9, 6}
+			r.step(t, engine.BatchSeq{Tokens: tokens, Blocks: blocks})
+			l := layout{r.Info().KV, r.memory.Bytes()}
+			written := make([]bool, len(l.data))
+			var got []float64
+			for token := range tokens {
+				block := int(blocks[token/blockSize])
+				for layer := range l.shape.Layers {
+					for kv := range 2 {
+						for head := range l.shape.KVHeads {
+							scale := l.scale(written, block, layer, kv, head, token%blockSize)
+							for d := range l.shape.HeadDim {
+								v := l.value(written, block, layer, kv, head, token%blockSize, d) * scale
+								if layer == 0 {
+									got = append(got, v)
+								}
+							}
+						}
 					}
 				}
 			}
+			for i, v := range l.data {
+				if v != 0 && !written[i] {
+					t.Fatalf("%s, block size %d: byte %d is %v", kv, blockSize, i, v)
+				}
+			}
+			if exact == nil {
+				exact = got
+			}
+			var sum, size float64
+			for i := range got {
+				sum, size = sum+(got[i]-exact[i])*(got[i]-exact[i]), size+exact[i]*exact[i]
+			}
+			if !(size > 1) {
+				t.Fatalf("%s: nothing was written", kv)
+			}
+			if bound := map[string]float64{KVF32: 0, KVBF16: 0.003, KVInt8: 0.01}[kv]; !(math.Sqrt(sum/size) <= bound) {
+				t.Errorf("%s, block size %d: relative error %v", kv, blockSize, math.Sqrt(sum/size))
+			}
 		}
 	}
-	for i, v := range data {
-		if (v != 0) != written[i] {
-			t.Fatalf("element %d is %v, written = %v", i, v, written[i])
+}
+
+// layout finds values by what engine.KVShape says in prose.
+type layout struct {
+	shape engine.KVShape
+	data  []byte
+}
+
+func (l layout) sizes() (dims, tokens, region int) {
+	dims, tokens = (l.shape.HeadDim+15)/16*16, (l.shape.BlockSize+15)/16*16
+	switch l.shape.DType {
+	case KVBF16:
+		return dims, tokens, dims * tokens * 2
+	case KVInt8:
+		return dims, tokens, dims*tokens + 4*tokens
+	}
+	return dims, tokens, dims * tokens * 4
+}
+
+func (l layout) region(block, layer, kv, head int) int {
+	_, _, size := l.sizes()
+	return (((block*l.shape.Layers+layer)*2+kv)*l.shape.KVHeads + head) * size
+}
+
+// take marks n bytes as written.
+func (l layout) take(written []bool, at, n int) []byte {
+	for i := range n {
+		written[at+i] = true
+	}
+	return l.data[at : at+n]
+}
+
+func (l layout) scale(written []bool, block, layer, kv, head, token int) float64 {
+	if l.shape.DType != KVInt8 {
+		return 1
+	}
+	dims, tokens, _ := l.sizes()
+	b := l.take(written, l.region(block, layer, kv, head)+dims*tokens+4*token, 4)
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+}
+
+func (l layout) value(written []bool, block, layer, kv, head, token, d int) float64 {
+	dims, _, _ := l.sizes()
+	index := token*dims + d // of V
+	if kv == 0 {
+		index = token/16*16*dims + d*16 + token%16
+		if l.shape.DType == KVBF16 {
+			index = token/16*16*dims + d/2*32 + token%16*2 + d%2
 		}
 	}
+	at := l.region(block, layer, kv, head)
+	switch l.shape.DType {
+	case KVBF16:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(l.take(written, at+2*index, 2))) << 16))
+	case KVInt8:
+		return float64(int8(l.take(written, at+index, 1)[0]))
+	}
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(l.take(written, at+4*index, 4))))
 }

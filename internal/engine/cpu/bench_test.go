@@ -48,22 +48,24 @@ func mediumTypes(name string) gguf.Type {
 	return gguf.Q4K
 }
 
+// processorTime is what the process has used.
+func processorTime(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // measure starts to count processor time. The returned function reports tokens a
 // second, and processor milliseconds a token: unlike the former these hardly
 // change when other processes share the machine.
 func measure(b *testing.B) (report func(tokensPerStep int)) {
-	used := func() time.Duration {
-		var u unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
-	start := used()
+	start := processorTime(b)
 	return func(tokensPerStep int) {
 		tokens := float64(tokensPerStep * b.N)
 		b.ReportMetric(tokens/b.Elapsed().Seconds(), "tok/s")
-		b.ReportMetric(float64((used()-start).Milliseconds())/tokens, "cpu-ms/tok")
+		b.ReportMetric(float64((processorTime(b)-start).Milliseconds())/tokens, "cpu-ms/tok")
 	}
 }
 

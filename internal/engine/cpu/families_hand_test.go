@@ -88,21 +88,45 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// attend computes attention of one head with two values for the query at pos. Keys
-// and values are functions of the position.
-func attend(a attention, pos int, query [2]float32, key, value func(p int) [2]float32) []float32 {
+// attend computes attention of one head with two values for the query at pos, in so
+// many items. Keys and values are functions of the position.
+func attend(a attention, parts, pos int, query [2]float32, key, value func(p int) [2]float32) []float32 {
 	shape := engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: 8, DType: "f32"}
 	n := pos/8 + 1
 	c := newCache(shape, n, make([]byte, n*int(shape.BlockBytes())))
+	l := new(lane)
 	for p := range pos + 1 {
 		k, v := key(p), value(p)
-		c.write(int32(p/8), 0, 0, p%8, k[:])
-		c.write(int32(p/8), 0, 1, p%8, v[:])
+		c.write(a.level, &l.write, int32(p/8), 0, 0, p%8, k[:])
+		c.write(a.level, &l.write, int32(p/8), 0, 1, p%8, v[:])
 	}
-	a.cache, a.group, a.headDim, a.blockSize = &c, 1, 2, 8
+	a.cache, a.group, a.headDim, a.blockSize, a.plan = &c, 1, 2, 8, new(attnPlan)
 	a.query, a.out = [][]float32{query[:]}, [][]float32{make([]float32, 2)}
-	a.run(new(lane), tile{blocks: table(0, n), count: 1, start: pos}, 0)
+	t := tile{blocks: table(0, n), count: 1, start: pos}
+	whole := attnItem{from: a.oldest(pos) / segment, to: pos/segment + 1, split: -1}
+	if parts = min(parts, whole.to-whole.from); parts == 1 {
+		a.run(l, t, whole)
+		return a.out[0]
+	}
+	a.plan.split(whole, parts, 1, padded(2))
+	a.plan.splits[0].left.Store(int32(parts))
+	for _, item := range slices.Backward(a.plan.items) { // in any order
+		a.run(new(lane), t, item)
+	}
 	return a.out[0]
+}
+
+// attendAll is attend at all levels of the machine and in one, two and three items,
+// and demands that the number of items changes nothing.
+func attendAll(t *testing.T, a attention, pos int, query [2]float32, key, value func(p int) [2]float32, check func(got []float32)) {
+	t.Helper()
+	for _, a.level = range kernel.Levels() {
+		one := attend(a, 1, pos, query, key, value)
+		check(one)
+		for parts := 2; parts <= 3; parts++ {
+			sameBits(t, a.level.String(), attend(a, parts, pos, query, key, value), one)
+		}
+	}
 }
 
 // TestWindowByHand: with equal scores attention is the mean of what is seen, and
@@ -124,10 +148,11 @@ func TestWindowByHand(t *testing.T) {
 		{600, 1000, 700.5}, // over three segments
 		{0, 1000, 500},     //
 	} {
-		got := attend(attention{window: tt.window}, tt.pos, [2]float32{1, 1}, zero, place)
-		if math.Abs(float64(got[0])-tt.want) > 1e-4*max(tt.want, 1) || math.Abs(float64(got[1])-1) > 1e-6 {
-			t.Errorf("window %d at %d: mean %v, want %v", tt.window, tt.pos, got[0], tt.want)
-		}
+		attendAll(t, attention{window: tt.window}, tt.pos, [2]float32{1, 1}, zero, place, func(got []float32) {
+			if math.Abs(float64(got[0])-tt.want) > 1e-4*max(tt.want, 1) || math.Abs(float64(got[1])-1) > 1e-6 {
+				t.Errorf("window %d at %d: mean %v, want %v", tt.window, tt.pos, got[0], tt.want)
+			}
+		})
 	}
 }
 
@@ -136,10 +161,11 @@ func TestWindowByHand(t *testing.T) {
 func TestScoreCapByHand(t *testing.T) {
 	last := func(p int) [2]float32 { return [2]float32{float32(p)} }
 	for limit, want := range map[float32]float64{5: 100.318 / 101.318, 0: 1 / (1 + math.Exp(-8))} {
-		got := attend(attention{limit: limit}, 1, [2]float32{8}, last, last)
-		if math.Abs(float64(got[0])-want) > 1e-5 {
-			t.Errorf("cap %v: share %v, want %v", limit, got[0], want)
-		}
+		attendAll(t, attention{limit: limit}, 1, [2]float32{8}, last, last, func(got []float32) {
+			if math.Abs(float64(got[0])-want) > 1e-5 {
+				t.Errorf("cap %v: share %v, want %v", limit, got[0], want)
+			}
+		})
 	}
 }
 

@@ -18,24 +18,19 @@ type lane struct {
 	row       kernel.Row
 
 	// Attention, for the query rows of one tile.
-	keys     []float32 // widened K or V of one segment
-	scores   []float32 // [row][position in segment]
-	partSums []float32 // [row][head dim], of one segment
-	part     []softmax // [row]
-	sums     []float32 // [row][head dim], of all segments so far
-	total    []softmax // [row]
-	panel    panel     // with kernels
+	keys   []float32 // K of a group of tokens or V of a segment, as float32
+	scores []float32 // [row][position in segment]
+	part   partial   // of one segment
+	total  partial   // of all segments so far
+	panel  panel     // with kernels
+	write  writing
 }
-
-// softmax is the maximum of a row of scores and the sum of its weights relative
-// to it.
-type softmax struct{ top, norm float32 }
 
 // forget drops the addresses that kernels were given. Weights and KV memory may be
 // unmapped before the lane is used again, and the collector must not find addresses
 // there that have become something else.
 func (l *lane) forget() {
-	l.call, l.panel.mix = kernel.Call{}, kernel.Mix{}
+	l.call, l.panel.score, l.panel.mix = kernel.Call{}, kernel.Score{}, kernel.Mix{}
 	l.bf16.forget()
 	c := &l.blockCall
 	clear(c.Src[:])
@@ -50,12 +45,11 @@ func (l *lane) reserveRows(cols int) {
 }
 
 func (l *lane) reserveQueries(rows, headDim int) {
-	l.keys = grow(l.keys, segment*headDim)
+	d := padded(headDim)
+	l.keys = grow(l.keys, segment*d)
 	l.scores = grow(l.scores, rows*segment)
-	l.partSums = grow(l.partSums, rows*headDim)
-	l.part = grow(l.part, rows)
-	l.sums = grow(l.sums, rows*headDim)
-	l.total = grow(l.total, rows)
+	l.part.reserve(rows, d)
+	l.total.reserve(rows, d)
 }
 
 // grow returns a slice of at least n elements, the old one when it is large

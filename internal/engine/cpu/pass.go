@@ -41,7 +41,8 @@ type pass struct {
 	// cos and sin are those of each rotation that the model uses.
 	cos, sin [numRopes][][]float32 // [token][rotated values / 2]
 
-	moe moe
+	moe  moe
+	plan attnPlan
 }
 
 // cursor walks through a batch, from pass to pass.
@@ -54,6 +55,7 @@ type cursor struct {
 func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bool {
 	p.tokens, p.tiles = p.tokens[:0], p.tiles[:0]
 	p.lastOf, p.logits = p.lastOf[:0], p.logits[:0]
+	p.plan.reset(0)
 	for c.seq < len(batch) && len(p.tokens) < passTokens {
 		s := &batch[c.seq]
 		n := min(len(s.Tokens)-c.offset, passTokens-len(p.tokens))

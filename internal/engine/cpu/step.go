@@ -76,7 +76,7 @@ func (s *step) runPass() error {
 	p, w := &s.b.pass, s.b.weights
 	p.reserve(s.b)
 	s.attn = attention{
-		level: s.b.device.level, cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
+		level: s.b.device.level, cache: &s.b.cache, plan: &p.plan, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
 		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn.rows, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {
@@ -104,7 +104,7 @@ func (s *step) runLayer() error {
 	if err := s.do(&s.rotateTask, s.perToken()); err != nil {
 		return err
 	}
-	if err := s.do(&s.attnTask, len(p.tiles)*s.b.weights.config.KVHeads); err != nil {
+	if err := s.do(&s.attnTask, s.planAttention()); err != nil {
 		return err
 	}
 	if err := s.prepare(&p.attn, l.forms.out); err != nil {
@@ -245,8 +245,8 @@ func (s *step) rotateItem(l *lane, item int) {
 			s.rotateHead(p.k[t][h*c.HeadDim:][:c.HeadDim], s.layer.kNorm, t, 1)
 		}
 		tok := p.tokens[t]
-		s.b.cache.write(tok.block, s.index, 0, tok.slot, p.k[t])
-		s.b.cache.write(tok.block, s.index, 1, tok.slot, p.v[t])
+		s.b.cache.write(s.b.device.level, &l.write, tok.block, s.index, 0, tok.slot, p.k[t])
+		s.b.cache.write(s.b.device.level, &l.write, tok.block, s.index, 1, tok.slot, p.v[t])
 	}
 }
 
@@ -259,8 +259,8 @@ func (s *step) rotateHead(x, norm []float32, t int, scale float32) {
 }
 
 func (s *step) attnItem(l *lane, item int) {
-	heads := s.b.weights.config.KVHeads
-	s.attn.run(l, s.b.pass.tiles[item/heads], item%heads)
+	it := s.b.pass.plan.items[item]
+	s.attn.run(l, s.b.pass.tiles[it.tile], it)
 }
 
 func (s *step) outItem(l *lane, item int) {

@@ -223,8 +223,8 @@ func TestTurnsClose(t *testing.T) {
 func TestTileTokens(t *testing.T) {
 	for level, want := range map[kernel.Level][]int{
 		kernel.Portable: {16, 16, 4, 2, 2, 2},
-		kernel.AVX2:     {16, 16, 16, 16, 8, 8},
-		kernel.AVX512:   {16, 16, 16, 16, 8, 8},
+		kernel.AVX2:     {18, 18, 18, 16, 6, 6},
+		kernel.AVX512:   {18, 18, 18, 16, 6, 6},
 	} {
 		var got []int
 		for _, pos := range []int{0, 255, 1023, 2047, 8191, 1 << 20} {

@@ -24,6 +24,7 @@ type Options struct {
 	BlockSize  int    // 64
 	VocabSize  int    // 300
 	MaxContext int    // 8192
+	KVDType    string // "f32": how large blocks are, and what they say they hold
 	// StepTime is how long a step with so many tokens of prompts and so many
 	// decoding sequences takes; nil means no time.
 	StepTime func(promptTokens, decodes int) time.Duration
@@ -49,6 +50,9 @@ func New(o Options) *Backend {
 	if o.Device == "" {
 		o.Device = "cpu:0"
 	}
+	if o.KVDType == "" {
+		o.KVDType = "f32"
+	}
 	if o.BlockSize == 0 {
 		o.BlockSize = 64
 	}
@@ -66,7 +70,7 @@ func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
 		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext,
-		KV: engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: "f32"},
+		KV: engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
 
@@ -141,14 +145,14 @@ func (b *Backend) wait(ctx context.Context, batch []engine.BatchSeq) (waited tim
 // Busy implements engine.BusyTimer.
 func (b *Backend) Busy() time.Duration { return b.busy }
 
-// slot is the memory of one position: its token and its position, as two u32 in K.
+// slot is the memory of one position: its token and its position, as two u32 in V.
 func (b *Backend) slot(table []int32, pos int) ([]byte, error) {
 	kv := b.Info().KV
 	if pos/kv.BlockSize >= len(table) {
 		return nil, fmt.Errorf("position %d is beyond a block table of %d blocks", pos, len(table))
 	}
 	block := int64(table[pos/kv.BlockSize])
-	at := block*kv.BlockBytes() + int64(kv.Offset(0, 0, 0, pos%kv.BlockSize)*kv.ElemBytes())
+	at := block*kv.BlockBytes() + int64(kv.Region(0, 1, 0)+pos%kv.BlockSize*kv.RowBytes())
 	if at < 0 || at+8 > int64(len(b.mem)) {
 		return nil, fmt.Errorf("block %d is outside the pool", block)
 	}

@@ -11,7 +11,7 @@ func blockKernels() map[string]func(t Type, m int, c *BlockCall) {
 			all[name] = func(t Type, m int, c *BlockCall) { table[t][m](c) }
 		}
 	}
-	add("vnni512", Best() == AVX512 && cpu.X86.HasAVX512VNNI, &blocksVNNI512)
+	add("vnni512", Best() >= AVX512 && cpu.X86.HasAVX512VNNI, &blocksVNNI512)
 	add("vnni256", Best() >= AVX2 && cpu.X86.HasAVXVNNI, &blocksVNNI256)
 	add("avx2", Best() >= AVX2, &blocksAVX2)
 	return all

@@ -24,63 +24,6 @@ func scaleAVX512(dst, x *float32, factor float32, n int)
 func widenBF16AVX512(dst *float32, src *uint16, n int)
 
 //go:noescape
-func softmaxAVX512(c *Column)
-
-//go:noescape
-func mix1x64AVX512(c *Mix)
-
-//go:noescape
-func mix2x64AVX512(c *Mix)
-
-//go:noescape
-func mix3x64AVX512(c *Mix)
-
-//go:noescape
-func mix4x64AVX512(c *Mix)
-
-//go:noescape
-func mix5x64AVX512(c *Mix)
-
-//go:noescape
-func mix6x64AVX512(c *Mix)
-
-//go:noescape
-func mix1x32AVX512(c *Mix)
-
-//go:noescape
-func mix2x32AVX512(c *Mix)
-
-//go:noescape
-func mix3x32AVX512(c *Mix)
-
-//go:noescape
-func mix4x32AVX512(c *Mix)
-
-//go:noescape
-func mix5x32AVX512(c *Mix)
-
-//go:noescape
-func mix6x32AVX512(c *Mix)
-
-//go:noescape
-func mix1x16AVX512(c *Mix)
-
-//go:noescape
-func mix2x16AVX512(c *Mix)
-
-//go:noescape
-func mix3x16AVX512(c *Mix)
-
-//go:noescape
-func mix4x16AVX512(c *Mix)
-
-//go:noescape
-func mix5x16AVX512(c *Mix)
-
-//go:noescape
-func mix6x16AVX512(c *Mix)
-
-//go:noescape
 func productF32x32x1AVX512(c *Call)
 
 //go:noescape
@@ -316,27 +259,6 @@ func scaleAVX2(dst, x *float32, factor float32, n int)
 
 //go:noescape
 func widenBF16AVX2(dst *float32, src *uint16, n int)
-
-//go:noescape
-func softmaxAVX2(c *Column)
-
-//go:noescape
-func mix1x16AVX2(c *Mix)
-
-//go:noescape
-func mix2x16AVX2(c *Mix)
-
-//go:noescape
-func mix3x16AVX2(c *Mix)
-
-//go:noescape
-func mix4x16AVX2(c *Mix)
-
-//go:noescape
-func mix5x16AVX2(c *Mix)
-
-//go:noescape
-func mix6x16AVX2(c *Mix)
 
 //go:noescape
 func productF32x32x1AVX2(c *Call)
@@ -979,40 +901,6 @@ var productsAVX512 = [3][3][maxRows + 1]func(*Call){
 	},
 }
 
-// mixesAVX512 finds a weighted sum by rows and sixteens of a row.
-var mixesAVX512 = [mixRows + 1][5]func(*Mix){
-	1: {
-		4: mix1x64AVX512,
-		2: mix1x32AVX512,
-		1: mix1x16AVX512,
-	},
-	2: {
-		4: mix2x64AVX512,
-		2: mix2x32AVX512,
-		1: mix2x16AVX512,
-	},
-	3: {
-		4: mix3x64AVX512,
-		2: mix3x32AVX512,
-		1: mix3x16AVX512,
-	},
-	4: {
-		4: mix4x64AVX512,
-		2: mix4x32AVX512,
-		1: mix4x16AVX512,
-	},
-	5: {
-		4: mix5x64AVX512,
-		2: mix5x32AVX512,
-		1: mix5x16AVX512,
-	},
-	6: {
-		4: mix6x64AVX512,
-		2: mix6x32AVX512,
-		1: mix6x16AVX512,
-	},
-}
-
 // productsAVX2 finds a product by type of weights, width of the panel / 16, rows.
 var productsAVX2 = [3][3][maxRows + 1]func(*Call){
 	F32: {
@@ -1059,27 +947,5 @@ var productsAVX2 = [3][3][maxRows + 1]func(*Call){
 			2: productF16x32x2AVX2,
 			3: productF16x32x3AVX2,
 		},
-	},
-}
-
-// mixesAVX2 finds a weighted sum by rows and sixteens of a row.
-var mixesAVX2 = [mixRows + 1][5]func(*Mix){
-	1: {
-		1: mix1x16AVX2,
-	},
-	2: {
-		1: mix2x16AVX2,
-	},
-	3: {
-		1: mix3x16AVX2,
-	},
-	4: {
-		1: mix4x16AVX2,
-	},
-	5: {
-		1: mix5x16AVX2,
-	},
-	6: {
-		1: mix6x16AVX2,
 	},
 }

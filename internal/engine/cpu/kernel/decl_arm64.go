@@ -24,27 +24,6 @@ func scaleNEON(dst, x *float32, factor float32, n int)
 func widenBF16NEON(dst *float32, src *uint16, n int)
 
 //go:noescape
-func softmaxNEON(c *Column)
-
-//go:noescape
-func mix1x16NEON(c *Mix)
-
-//go:noescape
-func mix2x16NEON(c *Mix)
-
-//go:noescape
-func mix3x16NEON(c *Mix)
-
-//go:noescape
-func mix4x16NEON(c *Mix)
-
-//go:noescape
-func mix5x16NEON(c *Mix)
-
-//go:noescape
-func mix6x16NEON(c *Mix)
-
-//go:noescape
 func productF32x32x1NEON(c *Call)
 
 //go:noescape
@@ -387,14 +366,4 @@ var productsNEON = [3][3][7][2]func(*Call){
 			6: {productF16x32x6NEONfrom0, productF16x32x6NEONfrom16},
 		},
 	},
-}
-
-// mixesNEON finds a weighted sum by rows.
-var mixesNEON = [mixRows + 1]func(*Mix){
-	1: mix1x16NEON,
-	2: mix2x16NEON,
-	3: mix3x16NEON,
-	4: mix4x16NEON,
-	5: mix5x16NEON,
-	6: mix6x16NEON,
 }

@@ -42,14 +42,6 @@ func (l Level) quantize(dst []Block, x []float32) { quantizeAVX2(&dst[0], &x[0],
 
 func (l Level) productBlocks(t Type, m int, c *BlockCall) { l.blockKernels()[t][m](c) }
 
-func (l Level) mix(rows, width int, c *Mix) {
-	if l >= AVX512 {
-		mixesAVX512[rows][width/16](c)
-	} else {
-		mixesAVX2[rows][width/16](c)
-	}
-}
-
 func (l Level) sumSquares(x []float32) float32 {
 	if l >= AVX512 {
 		return sumSquaresAVX512(&x[0], len(x))
@@ -102,13 +94,5 @@ func (l Level) widenBF16(dst []float32, src []uint16) {
 		widenBF16AVX512(&dst[0], &src[0], len(dst))
 	} else {
 		widenBF16AVX2(&dst[0], &src[0], len(dst))
-	}
-}
-
-func (l Level) softmax(c *Column) {
-	if l >= AVX512 {
-		softmaxAVX512(c)
-	} else {
-		softmaxAVX2(c)
 	}
 }

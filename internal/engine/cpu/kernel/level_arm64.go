@@ -15,8 +15,6 @@ func (l Level) product(t Type, width, m int, c *Call) {
 	}
 }
 
-func (l Level) mix(rows, _ int, c *Mix) { mixesNEON[rows](c) }
-
 func (l Level) sumSquares(x []float32) float32 { return sumSquaresNEON(&x[0], len(x)) }
 
 func (l Level) scaleBy(dst, x, weight []float32, scale float32) {
@@ -38,8 +36,6 @@ func (l Level) scale(dst, x []float32, factor float32) {
 }
 
 func (l Level) widenBF16(dst []float32, src []uint16) { widenBF16NEON(&dst[0], &src[0], len(dst)) }
-
-func (l Level) softmax(c *Column) { softmaxNEON(c) }
 
 func (l Level) quantize(dst []Block, x []float32) { quantizeNEON(&dst[0], &x[0], len(dst)) }
 

@@ -13,8 +13,6 @@ func best() Level { return Portable }
 
 func (l Level) product(t Type, width, m int, c *Call) { productGo(t, width, m, c) }
 
-func (l Level) mix(rows, width int, c *Mix) { mixGo(rows, width, c) }
-
 func (l Level) sumSquares(x []float32) float32 { return sumSquaresGo(x) }
 
 func (l Level) scaleBy(dst, x, weight []float32, scale float32) { scaleByGo(dst, x, weight, scale) }
@@ -28,8 +26,6 @@ func (l Level) blend(sum, part []float32, keep, take float32) { blendGo(sum, par
 func (l Level) scale(dst, x []float32, factor float32) { scaleGo(dst, x, factor) }
 
 func (l Level) widenBF16(dst []float32, src []uint16) { widenBF16Go(dst, src) }
-
-func (l Level) softmax(c *Column) { softmaxGo(c) }
 
 func (l Level) quantize(dst []Block, x []float32) { quantizeGo(dst, x) }
 

@@ -70,43 +70,8 @@ func productGo(t Type, width, m int, c *Call) {
 	}
 }
 
-func mixGo(rows, width int, c *Mix) {
-	for r := range rows {
-		sums := unsafe.Slice(shift(c.Sums, r*c.SumStride), width)
-		for p := range c.Count {
-			w := *shift(c.Weights, p*c.WeightStride+4*r)
-			for d, v := range unsafe.Slice(shift(c.Values, p*c.ValueStride), width) {
-				sums[d] = fma(v, w, sums[d])
-			}
-		}
-	}
-}
-
 // shift moves a pointer by bytes.
 func shift(p *float32, bytes int) *float32 { return (*float32)(unsafe.Add(unsafe.Pointer(p), bytes)) }
-
-func softmaxGo(c *Column) {
-	for q := range ColumnLanes {
-		first, to := *shift(c.First, 4*q), *shift(c.To, 4*q)
-		sees := func(p int) bool { return float32(p) >= first && float32(p) < to }
-		top, norm := float32(math.Inf(-1)), float32(0)
-		for p := range c.Count {
-			if s := *shift(c.Scores, p*c.Stride+4*q); sees(p) && s > top {
-				top = s
-			}
-		}
-		for p := range c.Count {
-			at := shift(c.Scores, p*c.Stride+4*q)
-			if sees(p) {
-				*at = expf(*at - top)
-			} else {
-				*at = 0
-			}
-			norm += *at
-		}
-		*shift(c.Top, 4*q), *shift(c.Norm, 4*q) = top, norm
-	}
-}
 
 func sumSquaresGo(x []float32) float32 {
 	var sums [16]float32

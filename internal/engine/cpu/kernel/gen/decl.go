@@ -15,7 +15,6 @@ var vectorKernels = []string{
 	"blend%s(sum, part *float32, keep, take float32, n int)",
 	"scale%s(dst, x *float32, factor float32, n int)",
 	"widenBF16%s(dst *float32, src *uint16, n int)",
-	"softmax%s(c *Column)",
 }
 
 // declarations are the Go declarations of all kernels for amd64, and the tables by
@@ -27,11 +26,6 @@ func declarations() string {
 	for _, a := range []isa{avx512, avx2} {
 		for _, f := range vectorKernels {
 			line("//go:noescape\nfunc "+f+"\n", a.name)
-		}
-		for _, n := range a.mixVectors() {
-			for m := 1; m <= mixRows; m++ {
-				line("//go:noescape\nfunc %s(c *Mix)\n", mixName(a, m, n))
-			}
 		}
 		eachProduct(a, func(e element, width, m int) { line("//go:noescape\nfunc %s(c *Call)\n", productName(a, e, width, m)) })
 	}
@@ -79,16 +73,6 @@ func declarations() string {
 					line("%d: %s,", m, productName(a, e, width, m))
 				}
 				line("},")
-			}
-			line("},")
-		}
-		line("}\n")
-		line("// mixes%s finds a weighted sum by rows and sixteens of a row.", a.name)
-		line("var mixes%s = [mixRows + 1][5]func(*Mix){", a.name)
-		for m := 1; m <= mixRows; m++ {
-			line("%d: {", m)
-			for _, n := range a.mixVectors() {
-				line("%d: %s,", n*a.lanes/16, mixName(a, m, n))
 			}
 			line("},")
 		}

@@ -10,19 +10,24 @@ import (
 // files are all that is generated, by name in the package's folder.
 func files() map[string]string {
 	return map[string]string{
-		"product_avx512_amd64.s": products(avx512),
-		"product_avx2_amd64.s":   products(avx2),
-		"pairs_avx512_amd64.s":   pairProducts(),
-		"tiles_amx_amd64.s":      tiles(),
-		"vector_avx512_amd64.s":  vectors(avx512),
-		"vector_avx2_amd64.s":    vectors(avx2),
-		"block_avx512_amd64.s":   blockProducts(vnni512),
-		"block_avx2_amd64.s":     blockProducts(pairs, vnni256),
-		"decl_amd64.go":          declarations(),
-		"product_neon_arm64.s":   neonProducts(),
-		"vector_neon_arm64.s":    neonVectors(),
-		"block_neon_arm64.s":     neonBlocks(),
-		"decl_arm64.go":          neonDeclarations(),
+		"product_avx512_amd64.s":   products(avx512),
+		"product_avx2_amd64.s":     products(avx2),
+		"pairs_avx512_amd64.s":     pairProducts(),
+		"tiles_amx_amd64.s":        tiles(),
+		"vector_avx512_amd64.s":    vectors(avx512),
+		"vector_avx2_amd64.s":      vectors(avx2),
+		"block_avx512_amd64.s":     blockProducts(vnni512),
+		"block_avx2_amd64.s":       blockProducts(pairs, vnni256),
+		"attention_avx512_amd64.s": attention(avx512),
+		"attention_avx2_amd64.s":   attention(avx2),
+		"decl_attention_amd64.go":  attentionDeclarations(),
+		"decl_amd64.go":            declarations(),
+		"product_neon_arm64.s":     neonProducts(),
+		"vector_neon_arm64.s":      neonVectors(),
+		"block_neon_arm64.s":       neonBlocks(),
+		"attention_neon_arm64.s":   neonAttention(),
+		"decl_attention_arm64.go":  neonAttentionDeclarations(),
+		"decl_arm64.go":            neonDeclarations(),
 	}
 }
 

@@ -14,9 +14,6 @@ func neonDeclarations() string {
 	for _, f := range vectorKernels {
 		line("//go:noescape\nfunc "+f+"\n", "NEON")
 	}
-	for m := 1; m <= mixRows; m++ {
-		line("//go:noescape\nfunc %s(c *Mix)\n", neonMixName(m))
-	}
 	eachNEONProduct(nil, func(p *neonProduct) { line("//go:noescape\nfunc %s(c *Call)\n", p.fullName()) })
 	line("//go:noescape\nfunc quantizeNEON(dst *Block, x *float32, n int)\n")
 	eachNEONBlock(nil, func(g *neonBlock) { line("//go:noescape\nfunc %s(c *BlockCall, row, from int)\n", g.fullName()) })
@@ -52,11 +49,5 @@ func neonDeclarations() string {
 		line("},")
 	}
 	line("}\n")
-	line("// mixesNEON finds a weighted sum by rows.")
-	line("var mixesNEON = [mixRows + 1]func(*Mix){")
-	for m := 1; m <= mixRows; m++ {
-		line("%d: %s,", m, neonMixName(m))
-	}
-	line("}")
 	return formatted(b.String())
 }

@@ -22,6 +22,7 @@ var neonEncodings = map[string]neonEncoding{
 	"fmul":   {0x6E20DC00, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"fdiv":   {0x6E20FC00, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"fcmgt":  {0x6EA0E400, "v%d.4s, v%d.4s, v%d.4s", registers},
+	"fcmeq":  {0x4E20E400, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"fcmge":  {0x6E20E400, "v%d.4s, v%d.4s, v%d.4s", registers},
 	"bic":    {0x4E601C00, "v%d.16b, v%d.16b, v%d.16b", registers},
 	"fneg":   {0x6EA0F800, "v%d.4s, v%d.4s", registers},
@@ -38,16 +39,19 @@ var neonEncodings = map[string]neonEncoding{
 	"fmul lane": {0x4F809000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
 
 	// Integers. sdot belongs to FEAT_DotProd, the others to every processor.
-	"sdot":    {0x4F80E000, "v%d.4s, v%d.16b, v%d.4b[%d]", element32},
-	"smull":   {0x0E20C000, "v%d.8h, v%d.8b, v%d.8b", registers},
-	"smull2":  {0x4E20C000, "v%d.8h, v%d.16b, v%d.16b", registers},
-	"sadalp":  {0x4E606800, "v%d.4s, v%d.8h", registers},
-	"sxtl 8b": {0x0F08A400, "v%d.8h, v%d.8b", registers},
-	"sxtl 4h": {0x0F10A400, "v%d.4s, v%d.4h", registers},
-	"neg":     {0x6EA0B800, "v%d.4s, v%d.4s", registers},
-	"scvtf":   {0x4E21D800, "v%d.4s, v%d.4s", registers},
-	"fcvtns":  {0x4E21A800, "v%d.4s, v%d.4s", registers},
-	"fabs":    {0x4EA0F800, "v%d.4s, v%d.4s", registers},
+	"sdot":     {0x4F80E000, "v%d.4s, v%d.16b, v%d.4b[%d]", element32},
+	"smull":    {0x0E20C000, "v%d.8h, v%d.8b, v%d.8b", registers},
+	"smull2":   {0x4E20C000, "v%d.8h, v%d.16b, v%d.16b", registers},
+	"sadalp":   {0x4E606800, "v%d.4s, v%d.8h", registers},
+	"sxtl 8b":  {0x0F08A400, "v%d.8h, v%d.8b", registers},
+	"sxtl 4h":  {0x0F10A400, "v%d.4s, v%d.4h", registers},
+	"sxtl2 8h": {0x4F10A400, "v%d.4s, v%d.8h", registers},
+	"shll":     {0x2E613800, "v%d.4s, v%d.4h, #16", registers},
+	"shll2":    {0x6E613800, "v%d.4s, v%d.8h, #16", registers},
+	"neg":      {0x6EA0B800, "v%d.4s, v%d.4s", registers},
+	"scvtf":    {0x4E21D800, "v%d.4s, v%d.4s", registers},
+	"fcvtns":   {0x4E21A800, "v%d.4s, v%d.4s", registers},
+	"fabs":     {0x4EA0F800, "v%d.4s, v%d.4s", registers},
 }
 
 // registers are d, n and m, as many as there are.

@@ -6,9 +6,9 @@ import (
 )
 
 // neonVectors are the kernels that work element by element, on multiples of sixteen
-// elements, and those of attention.
+// elements.
 func neonVectors() string {
-	g := neon{header("Norms, activations and attention, see vector.go and attention.go.")}
+	g := neon{header("Norms and activations, see vector.go.")}
 	g.constants()
 	g.sumSquares()
 	g.scaleBy()
@@ -17,10 +17,6 @@ func neonVectors() string {
 	g.blend()
 	g.scale()
 	g.widen()
-	g.softmax()
-	for m := 1; m <= mixRows; m++ {
-		g.mix(m)
-	}
 	return g.String()
 }
 
@@ -123,12 +119,7 @@ func (g neon) sumSquares() {
 		g.load(off, "R0", 4+v)
 		g.op("VFMLA", s4(4+v), s4(4+v), s4(v))
 	})
-	g.word("fadd", 0, 0, 2)
-	g.word("fadd", 1, 1, 3)
-	g.word("fadd", 0, 0, 1)
-	g.op("VEXT", "$8", b16(0), b16(0), b16(1))
-	g.word("fadd", 0, 0, 1)
-	g.word("faddp", 0, 0)
+	g.addSixteen()
 	g.op("FMOVS", "F0", "ret+16(FP)")
 	g.ret()
 }

@@ -6,9 +6,9 @@ import (
 )
 
 // vectors are the kernels that work element by element, on multiples of sixteen
-// elements, and those of attention.
+// elements.
 func vectors(a isa) string {
-	t := header("Norms, activations and attention, see vector.go and attention.go.")
+	t := header("Norms and activations, see vector.go.")
 	g := &vectorGen{text: t, isa: a}
 	g.constants()
 	g.sumSquares()
@@ -18,12 +18,6 @@ func vectors(a isa) string {
 	g.blend()
 	g.scale()
 	g.widen()
-	g.softmax()
-	for _, n := range a.mixVectors() {
-		for m := 1; m <= mixRows; m++ {
-			g.mix(m, n)
-		}
-	}
 	return t.String()
 }
 
@@ -32,11 +26,14 @@ type vectorGen struct {
 	isa
 }
 
-// expConstants are those of expf in package cpu, as bits of float32.
-var expConstants = []struct {
+// constant is a value in all lanes.
+type constant struct {
 	name string
 	bits uint32
-}{
+}
+
+// expConstants are those of expf in package cpu, as bits of float32.
+var expConstants = []constant{
 	{"log2e", bits(1.44269504088896341)}, {"half", bits(0.5)}, {"ln2Hi", bits(0.693359375)}, {"ln2Lo", bits(-2.12194440e-4)},
 	{"p0", bits(1.9875691500e-4)}, {"p1", bits(1.3981999507e-3)}, {"p2", bits(8.3334519073e-3)},
 	{"p3", bits(4.1665795894e-2)}, {"p4", bits(1.6666665459e-1)}, {"p5", bits(5.0000001201e-1)},
@@ -44,11 +41,16 @@ var expConstants = []struct {
 	{"inf", 0x7F800000}, {"negInf", 0xFF800000}, {"sign", 0x80000000}, {"bias", 127},
 }
 
+// kvConstants are those of the kernels of attention besides.
+var kvConstants = []constant{
+	{"belowHalf", 0x7FFF}, {"quiet", 0x400000}, {"magnitude", 0x7FFFFFFF}, {"high", 0xFFFF0000},
+}
+
 func bits(v float32) uint32 { return math.Float32bits(v) }
 
-func (g *vectorGen) constants() {
+func (g *vectorGen) constants(more ...constant) {
 	g.line("")
-	for _, c := range expConstants {
+	for _, c := range append(expConstants, more...) {
 		for i := range g.lanes {
 			g.line("DATA %s%s<>+%d(SB)/4, $0x%08X", c.name, g.isa.name, 4*i, c.bits)
 		}
