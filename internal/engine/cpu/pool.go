@@ -17,6 +17,7 @@ var ErrMemory = errors.New("mapped memory went away during the step")
 // task is a piece of work in n independent items.
 type task struct {
 	run func(l *lane, item int)
+	op  operator
 }
 
 // pool spreads the items of one task at a time over the leader, which is the
@@ -39,6 +40,7 @@ type pool struct {
 	closed atomic.Bool
 	fault  atomic.Pointer[error]
 
+	observer     *observer
 	leaderParked atomic.Bool
 	leaderWake   chan struct{} // capacity 1
 }
@@ -65,7 +67,7 @@ func unpack(claim uint64) (epoch uint64, count, next int) {
 }
 
 func newPool(workers int) *pool {
-	p := &pool{leaderWake: make(chan struct{}, 1)}
+	p := &pool{leaderWake: make(chan struct{}, 1), observer: newObserver()}
 	for range workers {
 		p.lanes = append(p.lanes, new(lane))
 	}
@@ -209,6 +211,7 @@ func (p *pool) exec(t *task, l *lane, item int) {
 			p.fault.CompareAndSwap(nil, &err)
 		}
 	}()
+	p.observer.label(t.op)
 	t.run(l, item)
 }
 
