@@ -26,6 +26,9 @@ type Options struct {
 	// StateDir is where the synthetic model is kept and where temporary directories
 	// are made, so that the servers write to the disk they would use in earnest.
 	StateDir string
+	// Child is the command line of a program that runs [Child] with its last argument;
+	// without it, what needs a process of its own is left out.
+	Child []string
 	// Command and Version are printed in the report.
 	Command string
 	Version string

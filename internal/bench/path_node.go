@@ -25,7 +25,9 @@ type nodeSpec struct {
 	name            string
 	dir             string // state directory
 	prefill, decode int
-	blocks          int // KV blocks of each worker
+	blocks          int    // KV blocks of each worker
+	model           string // directory, empty for the built-in one; its name is the built-in one's
+	cores           int    // of its device, 0 for all
 	load            loader
 }
 
@@ -64,6 +66,7 @@ func (spec nodeSpec) config() (config.Dynamod, error) {
 	cfg.Cluster, cfg.StateDir = nodeCluster, spec.dir
 	cfg.Etcd.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Frontend.Port = 0
+	cfg.CPU.Cores = spec.cores
 	cfg.Disagg.MaxLocalPrefillTokens = 0
 	cfg.Drain.Deadline = 5 * time.Second
 	return cfg, cfg.Validate()
@@ -141,7 +144,7 @@ func (n *node) connect(cfg config.Dynamod) error {
 // declare writes what the cluster shall serve.
 func (n *node) declare(ctx context.Context) error {
 	t := cluster.Topology{
-		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName}, Prefill: n.spec.prefill, Decode: n.spec.decode,
+		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model}, Prefill: n.spec.prefill, Decode: n.spec.decode,
 		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
 	}

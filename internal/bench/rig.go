@@ -62,18 +62,38 @@ func newRig(ctx context.Context, b engine.Backend, blocks int, log *slog.Logger)
 	return r, nil
 }
 
-// newCPURig loads a model onto a device with all cores.
+// newCPURig loads a model onto a device with so many cores.
 func newCPURig(ctx context.Context, m *model.Model, cores, blocks int, log *slog.Logger) (*rig, error) {
+	w, err := loadWeights(m, cores)
+	if err != nil {
+		return nil, err
+	}
+	return w.rig(ctx, blocks, log)
+}
+
+// loaded is a model's weights on a device of their own.
+type loaded struct {
+	device  *cpu.Device
+	weights *cpu.Weights
+}
+
+func loadWeights(m *model.Model, cores int) (loaded, error) {
 	d := cpu.NewDevice("cpu:0", cores)
 	w, err := d.Load(m)
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return loaded{}, errors.Join(err, d.Close())
 	}
-	b, err := w.NewBackend(cpu.Options{BlockSize: rigBlockSize})
+	return loaded{d, w}, nil
+}
+
+// rig starts an engine with so many KV blocks, which owns device and weights from
+// then on.
+func (l loaded) rig(ctx context.Context, blocks int, log *slog.Logger) (*rig, error) {
+	b, err := l.weights.NewBackend(cpu.Options{BlockSize: rigBlockSize})
 	if err != nil {
-		return nil, errors.Join(err, d.Close(), w.Close())
+		return nil, errors.Join(err, l.device.Close(), l.weights.Close())
 	}
-	r, err := newRig(ctx, deviceBackend{b, d, w}, blocks, log)
+	r, err := newRig(ctx, deviceBackend{b, l.device, l.weights}, blocks, log)
 	if err != nil {
 		return nil, fmt.Errorf("start engine: %w", err)
 	}

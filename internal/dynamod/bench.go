@@ -26,6 +26,21 @@ func addBench(root *cobra.Command, stdout, stderr io.Writer) {
 	root.AddCommand(benchCommand(stdout, stderr))
 }
 
+// benchChild is the command of processes that a benchmark starts.
+const benchChild = "child"
+
+// benchChildCommand does the work of one, which comes as its argument.
+func benchChildCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: benchChild + " SPEC", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return bench.Child(ctx, args[0], cmd.InOrStdin(), stdout)
+		},
+	}
+}
+
 // benchFlags are the flags of dynamod bench.
 type benchFlags struct {
 	quick  bool
@@ -68,6 +83,7 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 	cmd.Flags().StringVarP(&f.output, "output", "o", "markdown", "form of the report: markdown or json")
 	cmd.Flags().StringVar(&f.write, "write", "", "write the report to this file instead of standard output")
 	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure in the engine section instead of the random model")
+	cmd.AddCommand(benchChildCommand(stdout))
 	return cmd
 }
 
