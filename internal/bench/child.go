@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,6 @@ import (
 	"os/exec"
 	"sync/atomic"
 	"time"
-
-	"github.com/dynctl/dynctl/internal/model"
 )
 
 // childSpec is work for a process of its own. It comes as JSON, the last argument.
@@ -28,6 +27,7 @@ type childSpec struct {
 // firstToken is an engine that a child starts.
 type firstToken struct {
 	Model  string    `json:"model"`
+	Format string    `json:"format"` // of weights, bf16 by default
 	Cores  int       `json:"cores"`
 	Prompt int       `json:"prompt"` // tokens
 	Exec   time.Time `json:"exec"`   // when the parent started the child
@@ -104,7 +104,12 @@ func (f *firstToken) run(ctx context.Context, reached time.Time, stdout io.Write
 
 // engine starts an engine without anything around it.
 func (f *firstToken) engine(ctx context.Context, c *clock) (stop func(), err error) {
-	m, err := model.Open(f.Model, model.Options{})
+	log := slog.New(slog.DiscardHandler)
+	format, err := formatNamed(cmp.Or(f.Format, "bf16"))
+	if err != nil {
+		return nil, err
+	}
+	m, err := format.open(f.Model, log)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +119,7 @@ func (f *firstToken) engine(ctx context.Context, c *clock) (stop func(), err err
 		return nil, errors.Join(err, m.Close())
 	}
 	c.done(stageLoad)
-	r, err := w.rig(ctx, f.Prompt/rigBlockSize+2, slog.New(slog.DiscardHandler))
+	r, err := w.rig(ctx, f.Prompt/rigBlockSize+2, log)
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -22,7 +22,7 @@ func (r *Report) JSON() ([]byte, error) {
 // Markdown returns the report as a document.
 func (r *Report) Markdown() []byte {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n")
+	b.WriteString("# " + r.title() + "\n\n")
 	fmt.Fprintf(&b, "Written by `%s`. Do not edit: run it again.\n\n", r.Run.Command)
 	r.header(&b)
 	b.WriteString("\nEach figure is the median of its repetitions, with the lowest and the highest in\n" +
@@ -35,6 +35,18 @@ func (r *Report) Markdown() []byte {
 		s.markdown(&b)
 	}
 	return []byte(b.String())
+}
+
+// title names the only section of a report that is not one of everything.
+func (r *Report) title() string {
+	if len(r.Sections) == 1 {
+		for _, s := range sections() {
+			if s.apart && s.name == r.Sections[0].Name {
+				return "Benchmarks: " + r.Sections[0].Title
+			}
+		}
+	}
+	return "Benchmarks"
 }
 
 // busyLoad is the load average before a run from which others are assumed to have

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -47,6 +48,7 @@ type benchFlags struct {
 	output string
 	write  string
 	model  string
+	cpu    bench.CPUOptions
 }
 
 // benchCommand measures this build on this machine.
@@ -83,6 +85,10 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 	cmd.Flags().StringVarP(&f.output, "output", "o", "markdown", "form of the report: markdown or json")
 	cmd.Flags().StringVar(&f.write, "write", "", "write the report to this file instead of standard output")
 	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure in the engine section instead of the random model")
+	cmd.Flags().StringSliceVar(&f.cpu.Models, "models", nil, "models of the cpu section: "+strings.Join(bench.CPUModels(), ", ")+"; all by default")
+	cmd.Flags().StringSliceVar(&f.cpu.Cases, "cases", nil, "cases of the cpu section: "+strings.Join(bench.CPUCases(), ", ")+", or single ones like prefill-512; all by default")
+	cmd.Flags().IntSliceVar(&f.cpu.Threads, "threads", nil, "numbers of cores in the cpu section; one and all by default")
+	cmd.Flags().BoolVar(&f.cpu.Operators, "operators", false, "cpu section: add which part of a step each operator takes")
 	cmd.AddCommand(benchChildCommand(stdout))
 	return cmd
 }
@@ -118,9 +124,12 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 
 	report, err := bench.Run(ctx, bench.Options{
 		Sections: chosenSections(args), Quick: f.quick, Model: f.model, StateDir: cfg.StateDir,
-		Command: f.command(args), Version: version.String(), Progress: stderr,
+		CPU: f.cpu, Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
 		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
+	if errors.Is(err, bench.ErrChoice) {
+		return usageError{err}
+	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted, nothing was written")
 	}
@@ -138,6 +147,16 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return replaceFile(f.write, text)
+}
+
+// ownChild is how this program starts a process for a benchmark; nil when it does not
+// know where it is.
+func ownChild() []string {
+	path, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{path, "bench", benchChild}
 }
 
 // chosenSections drops doubles; "all" stands for everything.
@@ -165,6 +184,17 @@ func (f benchFlags) command(args []string) string {
 	if f.model != "" {
 		line = append(line, "--model", f.model)
 	}
+	for _, list := range []struct {
+		flag   string
+		values []string
+	}{{"--models", f.cpu.Models}, {"--cases", f.cpu.Cases}, {"--threads", texts(f.cpu.Threads)}} {
+		if len(list.values) > 0 {
+			line = append(line, list.flag, strings.Join(list.values, ","))
+		}
+	}
+	if f.cpu.Operators {
+		line = append(line, "--operators")
+	}
 	if f.output != "markdown" {
 		line = append(line, "-o", f.output)
 	}
@@ -177,6 +207,13 @@ func (f benchFlags) command(args []string) string {
 		}
 	}
 	return strings.Join(line, " ")
+}
+
+func texts(numbers []int) (out []string) {
+	for _, n := range numbers {
+		out = append(out, strconv.Itoa(n))
+	}
+	return out
 }
 
 // replaceFile writes a file in one step, so that an old report is never half gone.

@@ -119,3 +119,6 @@ func (d *Device) AccountOperators() (stop func() []OperatorTime) {
 		return out
 	}
 }
+
+// Operators are the names of all operators in the order in which a step runs them.
+func Operators() []string { return operatorNames[:] }
