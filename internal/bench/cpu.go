@@ -200,7 +200,7 @@ func cpuColumns() []Column {
 		{keyAlone, "× alone", "tokens/s against the same case without the neighbor; sharing the cores evenly is 0.5"},
 		{keyPeer, "peer tokens/s", "published, on another machine"},
 		{keyPeerShare, "peer % of limit", "of that machine's memory for decode, of its tiles for prefill"},
-		{keyOverPeer, "× peer's share", "share of this machine's limit against the peer's share of its own"},
+		{keyOverPeer, "× peer's share", "share of this machine's limit against the peer's share of its own; prefill only where both limits are AMX tiles"},
 	}
 }
 
@@ -223,8 +223,12 @@ func (c *cpuSection) limitTable() Table {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	if len(kernel.Peaks()) == 0 {
+	peaks := kernel.Peaks()
+	switch {
+	case len(peaks) == 0:
 		t.About = "This machine has no kernels of its own, so its arithmetic has no limit to compare with."
+	case !slices.ContainsFunc(peaks, func(p kernel.Peak) bool { return p.Tiles }):
+		t.About = "This machine has no AMX tiles, of which the peers' shares of prefill are: those are not compared."
 	}
 	return t
 }

@@ -245,9 +245,18 @@ func (g *cpuGroup) addPeer(c cpuCase, figures map[string]Figure) {
 		own, share = keyOfMemory, rate*need/limit.read*100
 	}
 	figures[keyPeer], figures[keyPeerShare] = constant(rate), constant(share)
+	if own == keyOfPeak && !g.hasTiles() {
+		return // a share of another kind of arithmetic
+	}
 	if f := figures[own]; f.Repetitions > 0 {
 		figures[keyOverPeer] = Figure{f.Median / share, f.Low / share, f.High / share, f.Repetitions}
 	}
+}
+
+// hasTiles reports whether this machine has the arithmetic that the peers' shares of
+// prefill are of.
+func (g *cpuGroup) hasTiles() bool {
+	return slices.ContainsFunc(kernel.Peaks(), func(p kernel.Peak) bool { return p.Tiles && !p.Bytes })
 }
 
 // constant is a figure that was not measured here.

@@ -95,7 +95,7 @@ func fullScale() scale {
 		cpu: cpuScale{
 			shapes: cpuShapes(), prefill: []int{128, 512, 2048}, context: 2048, steps: 512, window: time.Second,
 			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 3,
-			limitWindow: 200 * time.Millisecond, readBytes: 1 << 30, turns: turns{5, 60 * time.Second},
+			limitWindow: 200 * time.Millisecond, readBytes: 1 << 30, turns: turns{5, 45 * time.Second},
 		},
 	}
 }

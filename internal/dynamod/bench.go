@@ -69,7 +69,8 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 ` + "`.bench`" + ` in the state directory at first use and kept there.`,
 		Example: `  dynamod bench engine --quick
   dynamod bench path nixl -o json
-  dynamod bench all --write docs/benchmarks.md`,
+  dynamod bench all --write docs/benchmarks.md
+  dynamod bench cpu --models qwen3-0.6b --cases decode,prefill-512 --operators`,
 		ValidArgs: append([]string{"all"}, names...),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.MatchAll(cobra.MinimumNArgs(1), cobra.OnlyValidArgs)(cmd, args); err != nil {

@@ -10,6 +10,7 @@ type Peak struct {
 	// Bytes says that the operations are on 8-bit integers; otherwise they are on
 	// floats.
 	Bytes bool
+	Tiles bool // AMX
 
 	loop func(n int)
 }

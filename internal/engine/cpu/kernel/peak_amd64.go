@@ -27,21 +27,21 @@ func peaks() []Peak {
 	case Portable:
 		return nil
 	case AVX2:
-		return []Peak{{"float32 FMA, AVX2", sums * 8 * 2, false, peakFMAAVX2}}
+		return []Peak{{Name: "float32 FMA, AVX2", Ops: sums * 8 * 2, loop: peakFMAAVX2}}
 	}
-	out = append(out, Peak{"float32 FMA, AVX-512", sums * 16 * 2, false, peakFMAAVX512})
+	out = append(out, Peak{Name: "float32 FMA, AVX-512", Ops: sums * 16 * 2, loop: peakFMAAVX512})
 	if cpu.X86.HasAVX512BF16 {
-		out = append(out, Peak{"bf16, VDPBF16PS", sums * 32 * 2, false, peakPairsAVX512})
+		out = append(out, Peak{Name: "bf16, VDPBF16PS", Ops: sums * 32 * 2, loop: peakPairsAVX512})
 	}
 	if cpu.X86.HasAVX512VNNI {
-		out = append(out, Peak{"int8, VPDPBUSD", sums * 64 * 2, true, peakBytesAVX512})
+		out = append(out, Peak{Name: "int8, VPDPBUSD", Ops: sums * 64 * 2, Bytes: true, loop: peakBytesAVX512})
 	}
 	if cpu.X86.HasAMXTile && (cpu.X86.HasAMXBF16 || cpu.X86.HasAMXInt8) && tilesPermitted() {
 		if cpu.X86.HasAMXBF16 {
-			out = append(out, Peak{"bf16, AMX tiles", tiles * 16 * 16 * 32 * 2, false, peakPairsAMX})
+			out = append(out, Peak{Name: "bf16, AMX tiles", Ops: tiles * 16 * 16 * 32 * 2, Tiles: true, loop: peakPairsAMX})
 		}
 		if cpu.X86.HasAMXInt8 {
-			out = append(out, Peak{"int8, AMX tiles", tiles * 16 * 16 * 64 * 2, true, peakBytesAMX})
+			out = append(out, Peak{Name: "int8, AMX tiles", Ops: tiles * 16 * 16 * 64 * 2, Bytes: true, Tiles: true, loop: peakBytesAMX})
 		}
 	}
 	return out
