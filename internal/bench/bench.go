@@ -22,8 +22,10 @@ type Options struct {
 	// Quick makes everything smaller: a minute instead of several.
 	Quick bool
 	// Model is a checkpoint to measure in the engine section in place of the
-	// synthetic one; empty for the latter.
+	// synthetic one, and in the accuracy section in place of the built-in one.
 	Model string
+	// Text is a file with text for the accuracy section; empty for a built-in one.
+	Text string
 	// StateDir is where the synthetic model is kept and where temporary directories
 	// are made, so that the servers write to the disk they would use in earnest.
 	StateDir string
@@ -59,6 +61,7 @@ func sections() []section {
 		{"nixl", "transfers between agents, against memcpy and plain sockets", false, measureNIXL},
 		{"plane", "request plane, embedded etcd and NATS, against plain sockets and fsync", false, measurePlane},
 		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
+		{"accuracy", "logits of types and instructions against float32; not in all", true, measureAccuracy},
 	}
 }
 

@@ -139,8 +139,9 @@ type generation struct {
 
 // gate opens when so many sequences have arrived.
 type gate struct {
-	left atomic.Int32
-	open chan struct{}
+	left   atomic.Int32
+	open   chan struct{}
+	opened time.Time // when it did; read only behind it
 }
 
 func newGate(seqs int) *gate {
@@ -152,6 +153,7 @@ func newGate(seqs int) *gate {
 // pass waits until all are there; ctx ends when one of them will not come.
 func (g *gate) pass(ctx context.Context) error {
 	if g.left.Add(-1) == 0 {
+		g.opened = time.Now()
 		close(g.open)
 	}
 	select {

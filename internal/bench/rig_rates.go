@@ -25,7 +25,8 @@ type decoding struct {
 	seqs  int
 	past  int // tokens of context, whose KV is in place already
 	steps int // tokens of each sequence at most
-	// window ends them before; 0: they run to their end.
+	// window ends them before, and only tokens count that came while all were running;
+	// 0: they begin together, with some context, and run to their end.
 	window time.Duration
 }
 
@@ -39,7 +40,7 @@ func (r *rig) decode(ctx context.Context, d decoding) (float64, error) {
 	var begin *gate
 	if d.window > 0 {
 		together = newWindow(d.seqs, d.window)
-	} else if d.past > 0 {
+	} else {
 		begin = newGate(d.seqs)
 	}
 	gs := make([]generation, d.seqs)
@@ -50,11 +51,24 @@ func (r *rig) decode(ctx context.Context, d decoding) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if begin != nil {
+		return float64(d.seqs*d.steps) / lastMark(marks).Sub(begin.opened).Seconds(), nil
+	}
 	n, took, err := overlap(marks)
 	if err != nil {
 		return 0, err
 	}
 	return float64(n) / took.Seconds(), nil
+}
+
+// lastMark is when the last token of all sequences came.
+func lastMark(seqs [][]mark) (last time.Time) {
+	for _, s := range seqs {
+		if n := len(s); n > 0 && s[n-1].at.After(last) {
+			last = s[n-1].at
+		}
+	}
+	return last
 }
 
 // metered runs f, which returns a rate of tokens, and adds the processor time of

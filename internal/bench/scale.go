@@ -13,6 +13,8 @@ type scale struct {
 	nixl   nixlScale
 	plane  planeScale
 	cpu    cpuScale
+
+	accuracy accuracyScale
 }
 
 type engineScale struct {
@@ -77,6 +79,12 @@ type cpuScale struct {
 	turns          turns // of a model with one format and number of threads
 }
 
+type accuracyScale struct {
+	tokens    int   // of the built-in text
+	window    int   // tokens that are computed as one sequence
+	slowBytes int64 // weights up to which slow variants are measured
+}
+
 // fullScale takes about five minutes on two cores.
 func fullScale() scale {
 	return scale{
@@ -97,6 +105,7 @@ func fullScale() scale {
 			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 3,
 			limitWindow: 200 * time.Millisecond, readBytes: 1 << 30, turns: turns{5, 45 * time.Second},
 		},
+		accuracy: accuracyScale{tokens: 2048, window: 2048, slowBytes: 256 << 20},
 	}
 }
 
@@ -120,5 +129,6 @@ func quickScale() scale {
 			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 1,
 			limitWindow: 50 * time.Millisecond, readBytes: 256 << 20, turns: turns{3, 10 * time.Second},
 		},
+		accuracy: accuracyScale{tokens: 512, window: 512, slowBytes: 64 << 20},
 	}
 }

@@ -34,9 +34,10 @@ func smokeScale() scale {
 				{"qwen3-0.6b", model.Synthetic{Family: "qwen3", Layers: 1, DType: "bf16", Tied: true}},
 				{"llama-3.2-1b", model.Synthetic{Layers: 1, DType: "bf16"}},
 			},
-			prefill: []int{70, 128}, context: 65, steps: 64, window: time.Millisecond, parallel: 3, parallelPrompt: 64,
+			prefill: []int{70, 128}, context: 65, steps: 1024, window: time.Millisecond, parallel: 3, parallelPrompt: 64,
 			parallelOutput: 24, startPrompt: 20, starts: 1, limitWindow: time.Millisecond, readBytes: 1 << 20, turns: turns{2, time.Minute},
 		},
+		accuracy: accuracyScale{tokens: 70, window: 64, slowBytes: 1 << 30},
 	}
 }
 

@@ -48,6 +48,7 @@ type benchFlags struct {
 	output string
 	write  string
 	model  string
+	text   string
 	cpu    bench.CPUOptions
 }
 
@@ -70,7 +71,8 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 		Example: `  dynamod bench engine --quick
   dynamod bench path nixl -o json
   dynamod bench all --write docs/benchmarks.md
-  dynamod bench cpu --models qwen3-0.6b --cases decode,prefill-512 --operators`,
+  dynamod bench cpu --models qwen3-0.6b --cases decode,prefill-512 --operators
+  dynamod bench accuracy --model /models/qwen3-0.6b --text book.txt`,
 		ValidArgs: append([]string{"all"}, names...),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.MatchAll(cobra.MinimumNArgs(1), cobra.OnlyValidArgs)(cmd, args); err != nil {
@@ -85,7 +87,8 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "smaller cases and fewer repetitions")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "markdown", "form of the report: markdown or json")
 	cmd.Flags().StringVar(&f.write, "write", "", "write the report to this file instead of standard output")
-	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure in the engine section instead of the random model")
+	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure: in the engine section instead of the random model, in accuracy instead of the built-in one")
+	cmd.Flags().StringVar(&f.text, "text", "", "file with text for the accuracy section instead of the built-in one")
 	cmd.Flags().StringSliceVar(&f.cpu.Models, "models", nil, "models of the cpu section: "+strings.Join(bench.CPUModels(), ", ")+"; all by default")
 	cmd.Flags().StringSliceVar(&f.cpu.Cases, "cases", nil, "cases of the cpu section: "+strings.Join(bench.CPUCases(), ", ")+", or single ones like prefill-512; all by default")
 	cmd.Flags().IntSliceVar(&f.cpu.Threads, "threads", nil, "numbers of cores in the cpu section; one and all by default")
@@ -111,6 +114,11 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 			return usageError{fmt.Errorf("--model: %w", err)}
 		}
 	}
+	if f.text != "" {
+		if _, err := os.Stat(f.text); err != nil {
+			return usageError{fmt.Errorf("--text: %w", err)}
+		}
+	}
 	cfg, origins, err := config.LoadDynamod(config.Process(nil))
 	if err != nil {
 		return usageError{err}
@@ -124,7 +132,7 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 	defer context.AfterFunc(ctx, stop)()
 
 	report, err := bench.Run(ctx, bench.Options{
-		Sections: chosenSections(args), Quick: f.quick, Model: f.model, StateDir: cfg.StateDir,
+		Sections: chosenSections(args), Quick: f.quick, Model: f.model, Text: f.text, StateDir: cfg.StateDir,
 		CPU: f.cpu, Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
 		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
@@ -184,6 +192,9 @@ func (f benchFlags) command(args []string) string {
 	}
 	if f.model != "" {
 		line = append(line, "--model", f.model)
+	}
+	if f.text != "" {
+		line = append(line, "--text", f.text)
 	}
 	for _, list := range []struct {
 		flag   string
