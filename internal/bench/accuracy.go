@@ -55,8 +55,8 @@ func measureAccuracy(ctx context.Context, s *session) (Section, error) {
 		if dir, err = model.Builtin(s.home); err != nil {
 			return sec, err
 		}
-		sec.Notes = append(sec.Notes, "The built-in model has random weights: its perplexity is that of noise, and its distributions are "+
-			"flatter than those of a trained model. `--model` measures another.")
+		sec.Notes = append(sec.Notes, "The built-in model has random weights: every text surprises it, so that its perplexity says nothing, and errors "+
+			"grow otherwise than in a trained model. `--model` measures another.")
 	}
 	a := &accuracy{session: s, dir: dir}
 	if err := a.read(); err != nil {

@@ -28,6 +28,10 @@ func (r *Report) Markdown() []byte {
 	b.WriteString("\nEach figure is the median of its repetitions, with the lowest and the highest in\n" +
 		"parentheses. The cases of one table took turns, and a ratio is that of two cases in\n" +
 		"the same round, which a busy machine disturbs less than it does absolute numbers.\n")
+	if r.title() == "Benchmarks" {
+		b.WriteString("\nThe CPU engine in real shapes, against the processor's limits and beside published figures:\n" +
+			"[benchmarks-cpu.md](benchmarks-cpu.md), by `make bench-cpu`.\n")
+	}
 	if r.Run.LoadBefore > busyLoad {
 		b.WriteString("\n**Other programs used the machine: speeds are too low and ranges too wide.**\n")
 	}
