@@ -18,16 +18,34 @@ func PanelBytes(t Type, cols int) int { return (cols + 1) &^ 1 * Width * t.Size(
 // f32 and f16: [k][output]. bf16: [k / 2][output][k % 2], which is the order of
 // tiles, too, and lets a shift or a mask widen 16 outputs at a time.
 func Pack(t Type, dst, src unsafe.Pointer, rows, cols int) {
+	if t == F32 && rows == Width && cols%2 == 0 {
+		packLines(unsafe.Slice((*uint32)(dst), cols*Width), unsafe.Slice((*uint32)(src), Width*cols), cols)
+		return
+	}
 	if t == F32 {
 		packWords(unsafe.Slice((*uint32)(dst), (cols+1)&^1*Width), unsafe.Slice((*uint32)(src), rows*cols), rows, cols)
 		return
 	}
 	in, out := unsafe.Slice((*uint16)(src), rows*cols), unsafe.Slice((*uint16)(dst), (cols+1)&^1*Width)
 	if t == BF16 && rows == Width && cols%2 == 0 && uintptr(src)%4 == 0 {
-		packWords(unsafe.Slice((*uint32)(dst), cols/2*Width), unsafe.Slice((*uint32)(src), rows*cols/2), rows, cols/2)
+		packLines(unsafe.Slice((*uint32)(dst), cols/2*Width), unsafe.Slice((*uint32)(src), Width*cols/2), cols/2)
 		return
 	}
 	packHalves(out, in, rows, cols, t == BF16)
+}
+
+// packLines transposes all rows of a panel, with the kernel of the machine if it has
+// one.
+func packLines(dst, src []uint32, cols int) {
+	whole := transpose(dst, src, cols)
+	if whole == cols {
+		return
+	}
+	for r := range Width {
+		for k := whole; k < cols; k++ {
+			dst[k*Width+r] = src[r*cols+k]
+		}
+	}
 }
 
 // packWords transposes.

@@ -14,6 +14,7 @@ func files() map[string]string {
 		"product_avx2_amd64.s":   products(avx2),
 		"vector_avx512_amd64.s":  vectors(avx512),
 		"vector_avx2_amd64.s":    vectors(avx2),
+		"transpose_amd64.s":      transposes(),
 		"peak_amd64.s":           peaks(),
 		"decl_amd64.go":          declarations(),
 	}
