@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/chat"
@@ -26,7 +27,8 @@ type models struct {
 	shared map[modelKey]*sharedModel
 }
 
-type modelKey struct{ dir, device string }
+// modelKey tells weights apart: those of one model in several formats are not the same.
+type modelKey struct{ dir, device, quantize string }
 
 type sharedModel struct {
 	refs    int
@@ -54,34 +56,22 @@ func (m *models) dir(spec cluster.ModelSpec) (string, error) {
 }
 
 // load returns a backend over shared weights for an assignment.
-func (m *models) load(_ context.Context, as cluster.Assignment, progress func(float64)) (*worker.Loaded, error) {
+func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(float64)) (*worker.Loaded, error) {
 	device := m.a.devices[as.Device]
 	if device == nil {
 		return nil, fmt.Errorf("this node has no device %q", as.Device)
 	}
-	if err := errors.Join(parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
+	if err := errors.Join(as.Model.Validate(), parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
 		return nil, err
 	}
 	dir, err := m.dir(as.Model)
 	if err != nil {
 		return nil, err
 	}
-	key := modelKey{dir, as.Device}
-	sm := m.acquire(key)
-	sm.once.Do(func() {
-		if sm.model, sm.err = model.Open(dir, model.Options{Log: m.a.log}); sm.err == nil {
-			sm.err = m.roomFor(sm.model, device.CopyBytes(sm.model))
-		}
-		if sm.err == nil {
-			sm.weights, sm.err = device.Load(sm.model)
-		}
-		if sm.err == nil {
-			sm.text, sm.err = processor(sm.model)
-		}
-	})
-	if sm.err != nil {
-		m.release(key, sm)
-		return nil, sm.err
+	key := modelKey{dir, as.Device, as.Model.Quantize}
+	sm, err := m.shareOf(ctx, key, device, progress)
+	if err != nil {
+		return nil, err
 	}
 	progress(0.5)
 	loaded, err := m.backend(as, sm)
@@ -94,19 +84,65 @@ func (m *models) load(_ context.Context, as cluster.Assignment, progress func(fl
 	return loaded, nil
 }
 
+// shareOf returns the weights of a key with one more reference, loaded by the first who
+// asks.
+func (m *models) shareOf(ctx context.Context, key modelKey, device *cpu.Device, progress func(float64)) (*sharedModel, error) {
+	for {
+		sm := m.acquire(key)
+		sm.once.Do(func() { sm.err = m.open(ctx, sm, key, device, progress) })
+		if sm.err == nil {
+			return sm, nil
+		}
+		m.release(key, sm)
+		// Whoever loaded it may have been told to stop; the others go on.
+		if !errors.Is(sm.err, errLoadEnded) || ctx.Err() != nil {
+			return nil, sm.err
+		}
+	}
+}
+
+// errLoadEnded is returned when the worker was stopped that loaded the weights.
+var errLoadEnded = errors.New("the worker that loaded the model was stopped")
+
+// open loads weights.
+func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device *cpu.Device, progress func(float64)) (err error) {
+	if sm.model, err = model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize}); err != nil {
+		return err
+	}
+	if err := m.roomFor(sm.model, device.CopyBytes(sm.model)); err != nil {
+		return err
+	}
+	cache := model.Cache{Dir: m.quantizedDir(), Log: m.a.log, Progress: func(done float64) { progress(done / 2) }}
+	if err := sm.model.Prepare(ctx, cache); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", errLoadEnded, err)
+		}
+		return err
+	}
+	if sm.weights, err = device.Load(sm.model); err != nil {
+		return err
+	}
+	sm.text, err = processor(sm.model)
+	return err
+}
+
+// quantizedDir is where weights are kept that were quantized here.
+func (m *models) quantizedDir() string { return filepath.Join(m.a.cfg.StateDir, "models", "quantized") }
+
 // roomFor fails when the copies of a model's weights do not fit into memory: those
-// that are float32 now, and those that are packed for the device. Mapped weights need
-// none: the system drops and reads them as it likes.
+// whose rows were put in order, and those that are packed for the device, both about as
+// large as in the file. Mapped weights need none: the system drops and reads them as it
+// likes.
 func (m *models) roomFor(mod *model.Model, packed int64) error {
-	converted, free := mod.CopiedBytes(), m.free()
-	if free <= 0 || converted+packed <= free {
+	ordered, free := mod.CopiedBytes(), m.free()
+	if free <= 0 || ordered+packed <= free {
 		return nil
 	}
-	advice := "read them in place, slower: --cpu-isa portable"
-	if converted > 0 {
-		advice = "use a smaller model, or a file with F16 or BF16 weights"
+	advice := "use a smaller model, or a file with smaller weights"
+	if ordered <= free {
+		advice = "read them in place, slower: --cpu-isa portable"
 	}
-	return fmt.Errorf("%w: the weights of %s need %s beside their files, as float32 and packed, %s are free; %s", ErrMemory, mod.Dir(), gib(converted+packed), gib(free), advice)
+	return fmt.Errorf("%w: the weights of %s need %s beside their files, put in order and packed, %s are free; %s", ErrMemory, mod.Dir(), gib(ordered+packed), gib(free), advice)
 }
 
 // processor loads what turns the model's tokens into text, which constraints need. It
@@ -180,7 +216,7 @@ func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded
 		Backend: b, Blocks: blocks,
 		Card: cluster.ModelCard{
 			DisplayName: as.Model.Name, Digest: sm.model.Digest(), HashSeed: cluster.DefaultHashSeed,
-			ModelType: "Chat | Completions", ModelInput: "Tokens",
+			Weights: sm.model.WeightType(), ModelType: "Chat | Completions", ModelInput: "Tokens",
 		},
 		Files: map[string][]byte{},
 		Constrain: func(ctx context.Context, g protocol.Guided) (engine.Constraint, error) {

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,7 +89,7 @@ func TestWeightsAreShared(t *testing.T) {
 	if m.held() != 1 {
 		t.Errorf("%d copies of one model on one device", m.held())
 	}
-	key := modelKey{dir, "cpu:0"}
+	key := modelKey{dir: dir, device: "cpu:0"}
 	sm := m.shared[key]
 	if sm.refs != 6 {
 		t.Errorf("%d references of 6", sm.refs)
@@ -95,7 +98,7 @@ func TestWeightsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.held() != 2 || m.shared[modelKey{dir, "cpu:1"}] == sm {
+	if m.held() != 2 || m.shared[modelKey{dir: dir, device: "cpu:1"}] == sm {
 		t.Error("another device shares the copy")
 	}
 	give(t, other)
@@ -270,6 +273,97 @@ func TestPoolSize(t *testing.T) {
 	}
 }
 
+// TestQuantizedModel: one model in several formats on one device. Each has weights and
+// a digest of its own, so that workers do not exchange KV blocks.
+func TestQuantizedModel(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 64, DType: "bf16"})
+	as := func(format string) cluster.Assignment {
+		as := on(dir, "cpu:0")
+		as.Model.Quantize = format
+		return as
+	}
+	free := m.free
+	m.free = func() int64 { return 1000 }
+	if _, err := m.load(t.Context(), as("q8_0"), func(float64) {}); !errors.Is(err, ErrMemory) {
+		t.Errorf("without memory: err = %v, want ErrMemory", err)
+	}
+	if _, err := os.Stat(m.quantizedDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something was made without memory for it: %v", err)
+	}
+	m.free = free
+	if _, err := m.load(t.Context(), as("q2"), func(float64) {}); err == nil || !strings.Contains(err.Error(), `"q2" is not one of q8_0, q4_0`) {
+		t.Errorf("unknown format: %v", err)
+	}
+	digests := map[string]bool{}
+	var all []*worker.Loaded
+	for i, format := range []string{"", "q8_0", "q4_0", "q8_0"} {
+		l, err := m.load(t.Context(), as(format), func(float64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+		digests[l.Card.Digest] = true
+		if want := cmp.Or(format, "bf16"); l.Card.Weights != want || m.held() != min(i+1, 3) {
+			t.Errorf("card says %q, want %q; %d models are held after %d", l.Card.Weights, want, m.held(), i+1)
+		}
+	}
+	if len(digests) != 3 {
+		t.Errorf("%d digests of three formats", len(digests))
+	}
+	if files, err := os.ReadDir(m.quantizedDir()); err != nil || len(files) != 2 {
+		t.Errorf("files %v, %v", files, err)
+	}
+	for _, l := range all {
+		give(t, l)
+	}
+	if m.held() != 0 {
+		t.Error("nobody uses them and they are held")
+	}
+}
+
+// TestQuantizingWorkerStops: the worker that quantizes is told to stop while another one
+// waits for the same weights. That one goes on.
+func TestQuantizingWorkerStops(t *testing.T) {
+	m := testModels(t)
+	as := on(modeltest.Generate(t, modeltest.Spec{Layers: 2}), "cpu:0")
+	as.Model.Quantize = "q8_0"
+	ctx, stop := context.WithCancelCause(t.Context())
+	told := errors.New("told to stop")
+	other := make(chan error, 1)
+	var once sync.Once
+	_, err := m.load(ctx, as, func(float64) {
+		once.Do(func() {
+			go func() {
+				l, err := m.load(t.Context(), as, func(float64) {})
+				if err == nil {
+					err = l.Backend.Close()
+					l.Release()
+				}
+				other <- err
+			}()
+			eventually(t, "both want the weights", func() bool {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				for _, sm := range m.shared {
+					return sm.refs == 2
+				}
+				return false
+			})
+			stop(told)
+		})
+	})
+	if !errors.Is(err, told) {
+		t.Errorf("err = %v, want why it was stopped", err)
+	}
+	if err := <-other; err != nil {
+		t.Errorf("the other one: %v", err)
+	}
+	if m.held() != 0 {
+		t.Error("nobody uses the weights and they are held")
+	}
+}
+
 // TestGGUFModel loads a file: its cards and files are like those of a folder, and
 // copies that do not fit are refused before anything is read.
 func TestGGUFModel(t *testing.T) {
@@ -278,7 +372,7 @@ func TestGGUFModel(t *testing.T) {
 	free := m.free
 	m.free = func() int64 { return 1000 }
 	_, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
-	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "as float32") {
+	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "put in order and packed") {
 		t.Errorf("without memory: err = %v, want ErrMemory", err)
 	}
 	m.free = free

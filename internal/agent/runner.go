@@ -218,7 +218,7 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 // gauges are zero, the totals of the last run stay.
 func (r *runner) idleLocked(as cluster.Assignment) {
 	st := &r.last
-	st.Role, st.Model, st.Device, st.Generation = as.Role, as.Model.Name, as.Device, as.Generation
+	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
 	st.InstanceID, st.LeaseTTLMS, st.Progress = 0, 0, 0
 	s := &st.Stats
 	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0

@@ -355,7 +355,7 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 	}
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		*st = cluster.WorkerStatus{
-			Name: as.Name, Role: as.Role, Model: as.Model.Name, Node: w.a.node.ID, Device: as.Device, State: cluster.StateLoading,
+			Name: as.Name, Role: as.Role, Model: as.Model.Name, Weights: as.Model.Quantize, Node: w.a.node.ID, Device: as.Device, State: cluster.StateLoading,
 			Progress: 0.5, InstanceID: drt.ID(), StartedAt: time.Now(), Generation: as.Generation, Restarts: restarts, LeaseTTLMS: 10000,
 		}
 	})

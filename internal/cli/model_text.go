@@ -86,7 +86,7 @@ func dtypeText(r inspect.Report) string {
 		parts = append(parts, fmt.Sprintf("%s %s in %s", d.Name, size(d.Bytes), plural(d.Tensors, "tensor")))
 	}
 	if r.Weights.CopiedBytes > 0 {
-		parts = append(parts, "in memory "+size(r.Weights.CopiedBytes)+" more as float32")
+		parts = append(parts, size(r.Weights.CopiedBytes)+" copied into memory")
 	}
 	return strings.Join(parts, ", ")
 }

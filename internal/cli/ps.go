@@ -111,7 +111,7 @@ func workersTable(inv *invocation, v client.View, workers []cluster.Worker, wide
 	tty := inv.env.Streams.OutTTY
 	titles := []string{"NAME", "ROLE", "~DEVICE", "STATE", ">SEQS", ">KV", "~NODE", ageTitle(tty)}
 	if wide {
-		titles = append(titles, "MODEL", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON")
+		titles = append(titles, "MODEL", "WEIGHTS", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON")
 	}
 	t := newTable(titles...)
 	for _, w := range workers {
@@ -140,7 +140,7 @@ func workersTable(inv *invocation, v client.View, workers []cluster.Worker, wide
 			if w.InstanceID != 0 {
 				instance = w.InstanceID.String()
 			}
-			row = append(row, orDash(w.Model), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
+			row = append(row, orDash(w.Model), orDash(w.Weights), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
 				leaseText(w.Lease), instance, orDash(w.Reason))
 		}
 		t.add(row...)

@@ -22,6 +22,7 @@ type upCommand struct {
 	agents          int
 	model, served   string
 	tool, reasoning string // names of formats
+	quantize        string // format of the weights; "none" as they are stored
 	engine          cluster.EngineSpec
 	port            int
 	timeout         time.Duration
@@ -60,6 +61,7 @@ is declared.`,
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
+	fs.StringVar(&o.quantize, "quantize", "", "quantize weights when they are loaded: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
 	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
@@ -71,7 +73,7 @@ is declared.`,
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
 	progressVar(fs, &o.mode)
 	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "port")
-	grouped(fs, "Engine", "model", "served-name", "kv-blocks", "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
+	grouped(fs, "Engine", "model", "served-name", "quantize", "kv-blocks", "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
 	rare(fs, "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // fails for unknown flags only

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -19,7 +20,7 @@ var errOtherModel = errors.New("it serves another model")
 
 // spec is the model that the command line names.
 func (o *upCommand) spec() cluster.ModelSpec {
-	m := cluster.ModelSpec{Name: o.served, Path: o.model, ToolParser: o.tool, ReasoningParser: o.reasoning}
+	m := cluster.ModelSpec{Name: o.served, Path: o.model, ToolParser: o.tool, ReasoningParser: o.reasoning, Quantize: o.weights()}
 	switch {
 	case m.Name != "":
 	case m.Path != "":
@@ -30,6 +31,15 @@ func (o *upCommand) spec() cluster.ModelSpec {
 		m.Name = cluster.BuiltinModelName
 	}
 	return m
+}
+
+// weights is the format that the weights shall have, empty for that in which they are
+// stored.
+func (o *upCommand) weights() string {
+	if o.quantize == parse.None {
+		return ""
+	}
+	return o.quantize
 }
 
 // desired is the topology to declare where now is the present one. In a cluster
@@ -64,6 +74,9 @@ func (o *upCommand) desired(now cluster.Topology, fresh bool) (cluster.Topology,
 	set("max-seqs", &next.Engine.MaxSeqs, o.engine.MaxSeqs)
 	if o.given("tool-parser") {
 		next.Model.ToolParser = o.tool
+	}
+	if o.given("quantize") {
+		next.Model.Quantize = o.weights()
 	}
 	if o.given("reasoning-parser") {
 		next.Model.ReasoningParser = o.reasoning
@@ -190,6 +203,9 @@ func (o *upCommand) plan(ctx context.Context, inv *invocation) error {
 	model := next.Model.Name + " (built-in)"
 	if next.Model.Path != "" {
 		model = next.Model.Name + " from " + next.Model.Path
+	}
+	if next.Model.Quantize != "" {
+		model += " as " + next.Model.Quantize
 	}
 	if !fresh && next == now {
 		fmt.Fprintf(&b, "would change nothing: %s, %s\n", shape(next.Prefill, next.Decode), model)

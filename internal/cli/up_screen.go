@@ -136,6 +136,7 @@ type upResult struct {
 	Cluster    string   `json:"cluster"`
 	URL        string   `json:"url"`
 	Model      string   `json:"model"`
+	Quantize   string   `json:"quantize,omitempty"`
 	Prefill    int      `json:"prefill"`
 	Decode     int      `json:"decode"`
 	Workers    []string `json:"workers"`
@@ -147,7 +148,7 @@ type upResult struct {
 
 func (u *uplift) result(url string) upResult {
 	r := upResult{
-		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Prefill: u.topo.Prefill, Decode: u.topo.Decode,
+		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Quantize: u.topo.Model.Quantize, Prefill: u.topo.Prefill, Decode: u.topo.Decode,
 		Workers: []string{}, Ready: !u.o.noWait, DurationMS: u.inv.env.Now().Sub(u.begin).Milliseconds(),
 		builtin: u.topo.Model.Path == "",
 	}
@@ -168,12 +169,16 @@ func (u *uplift) answer(r upResult) error {
 		}
 	}
 	if inv.prose() {
+		model := r.Model
+		if r.Quantize != "" {
+			model += " as " + r.Quantize
+		}
 		took := duration(time.Duration(r.DurationMS) * time.Millisecond)
 		switch {
 		case !r.Ready:
-			inv.tell("%s is declared: %s, model %s", r.Cluster, shape(r.Prefill, r.Decode), r.Model)
+			inv.tell("%s is declared: %s, model %s", r.Cluster, shape(r.Prefill, r.Decode), model)
 		default:
-			inv.tell("%s is ready after %s: %s, model %s", r.Cluster, took, shape(r.Prefill, r.Decode), r.Model)
+			inv.tell("%s is ready after %s: %s, model %s", r.Cluster, took, shape(r.Prefill, r.Decode), model)
 		}
 		if r.URL == "" {
 			inv.note("no node of this cluster has a frontend")

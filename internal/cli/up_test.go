@@ -172,6 +172,19 @@ func TestUpOnExternalStores(t *testing.T) {
 	if topo := w.topology(); topo.Model.ToolParser != "pythonic" || topo.Model.ReasoningParser != "none" || topo.Decode != 2 {
 		t.Errorf("topology %+v", topo)
 	}
+	// So can the type of its weights.
+	r = w.ok("up", "--quantize", "q8_0")
+	has(t, "quantized", r.stderr, "model dynctl-tiny as q8_0\n")
+	if topo := w.topology(); topo.Model.Quantize != "q8_0" || topo.Model.ToolParser != "pythonic" {
+		t.Errorf("topology %+v", topo)
+	}
+	has(t, "ps", w.ok("ps", "-o", "wide").stdout, "\tWEIGHTS\t", "\tdynctl-tiny\tq8_0\t")
+	has(t, "JSON", w.ok("ps", "-o", "json").stdout, `"weights": "q8_0"`)
+	has(t, "dry run", w.ok("up", "--dry-run").stdout, "would change nothing", "(built-in) as q8_0\n")
+	w.ok("up", "--quantize", "none", "-o", "json")
+	if topo := w.topology(); topo.Model.Quantize != "" {
+		t.Errorf("topology %+v", topo)
+	}
 	// Down takes the workers away; the agent was not started here and stays.
 	r = w.ok("down")
 	has(t, "down", r.stdout, "cluster lab has no workers: stopped 3 workers in ")

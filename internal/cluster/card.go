@@ -6,8 +6,11 @@ package cluster
 type ModelCard struct {
 	DisplayName string `json:"display_name"`
 	// Digest is a hash over config, tokenizer and weight index.
-	Digest        string        `json:"mdcsum"`
-	Files         []CardFile    `json:"files"`
+	Digest string     `json:"mdcsum"`
+	Files  []CardFile `json:"files"`
+	// Weights is the type that most of the weights have, or that they were quantized
+	// to: "bf16", "q8_0". The digest covers it.
+	Weights       string        `json:"weights,omitempty"`
 	ModelType     string        `json:"model_type"`  // "Chat | Completions"
 	ModelInput    string        `json:"model_input"` // "Tokens"
 	WorkerType    Role          `json:"worker_type"`

@@ -9,6 +9,7 @@ type WorkerStatus struct {
 	Name       string     `json:"name"`
 	Role       Role       `json:"role"`
 	Model      string     `json:"model"`
+	Weights    string     `json:"weights,omitempty"` // their type, see ModelCard; empty until they are loaded
 	Node       string     `json:"node"`
 	Device     string     `json:"device"`
 	State      State      `json:"state"`

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +35,21 @@ type ModelSpec struct {
 	// leaves them in the text.
 	ToolParser      string `json:"tool_parser,omitempty"`
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
+	// Quantize is the format that workers give the weights when they load them, one of
+	// [WeightFormats]; empty leaves them as they are stored.
+	Quantize string `json:"quantize,omitempty"`
+}
+
+// WeightFormats lists the formats that weights can be quantized to, from the nearest to
+// the smallest.
+func WeightFormats() []string { return []string{"q8_0", "q4_0"} }
+
+// Validate returns an error that names the first wrong field.
+func (m ModelSpec) Validate() error {
+	if m.Quantize != "" && !slices.Contains(WeightFormats(), m.Quantize) {
+		return fmt.Errorf("quantize: %q is not one of %s", m.Quantize, strings.Join(WeightFormats(), ", "))
+	}
+	return nil
 }
 
 // BuiltinModelName is the served name of the built-in model.
@@ -74,6 +91,9 @@ func (t Topology) Validate() error {
 		return errors.New("decode: prefill workers need at least one decode worker")
 	case t.Prefill+t.Decode > 0 && t.Model.Name == "":
 		return errors.New("model: no name")
+	}
+	if err := t.Model.Validate(); err != nil {
+		return err
 	}
 	return t.Engine.Validate()
 }

@@ -31,6 +31,7 @@ func TestTopologyValidate(t *testing.T) {
 		{"block size -64", Topology{Engine: EngineSpec{BlockSize: -64}}, "block_size"},
 		{"block size 256", Topology{Engine: EngineSpec{BlockSize: 256}}, "block_size"},
 		{"negative pool", Topology{Engine: EngineSpec{KVBlocks: -1}}, "kv_blocks"},
+		{"unknown weights", Topology{Model: ModelSpec{Quantize: "q5"}}, "quantize"},
 		{"negative context", Topology{Engine: EngineSpec{MaxModelLen: -1}}, "max_model_len"},
 		{"negative sequences", Topology{Engine: EngineSpec{MaxSeqs: -1}}, "max_seqs"},
 		{"negative batch", Topology{Engine: EngineSpec{MaxBatchTokens: -1}}, "max_batch_tokens"},

@@ -17,10 +17,11 @@ import (
 
 // Options describe a cluster.
 type Options struct {
-	Model   string // model directory; empty: the built-in one
-	Prefill int
-	Decode  int
-	Engine  cluster.EngineSpec
+	Model    string // model directory; empty: the built-in one
+	Quantize string // format of the weights; empty: as they are stored
+	Prefill  int
+	Decode   int
+	Engine   cluster.EngineSpec
 	// Nodes are the agents; none means one that takes everything.
 	Nodes []Node
 	// Config changes the configuration of every agent.
@@ -205,11 +206,28 @@ func (c *Cluster) connect() {
 	})
 }
 
+// Quantize changes the format of the weights, as dynctl up --quantize does, and waits
+// until so many workers serve with it.
+func (c *Cluster) Quantize(format string, prefill, decode int) {
+	c.t.Helper()
+	c.opts.Quantize = format
+	c.Declare(prefill, decode)
+	c.WaitView("all workers have loaded "+format, func(v client.View) bool {
+		for _, w := range v.Workers() {
+			if w.Weights != format {
+				return false
+			}
+		}
+		return true
+	})
+	c.WaitReady(prefill, decode)
+}
+
 // Declare changes the desired state, as dynctl up and scale do.
 func (c *Cluster) Declare(prefill, decode int) {
 	c.t.Helper()
 	_, err := c.Client.Declare(c.t.Context(), func(t *cluster.Topology, _ bool) error {
-		t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model}
+		t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model, Quantize: c.opts.Quantize}
 		t.Prefill, t.Decode, t.Engine = prefill, decode, c.opts.Engine
 		return nil
 	})

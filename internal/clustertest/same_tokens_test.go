@@ -125,11 +125,15 @@ func TestSameTokensOfAllFamilies(t *testing.T) {
 // answers are prompts, and what the bare backend says to them.
 func answers(t *testing.T, r *rand.Rand, dir string, vocab int) (inputs, want [][]uint32) {
 	inputs = prompts(r, vocab)
-	run := cputest.New(t, dir, cpu.Options{BlockSize: blockSize})
+	return inputs, greedy(cputest.New(t, dir, cpu.Options{BlockSize: blockSize}), inputs)
+}
+
+// greedy is what a backend says to prompts.
+func greedy(run *cputest.Runner, inputs [][]uint32) (want [][]uint32) {
 	for _, p := range inputs {
 		want = append(want, run.Greedy(p, outTokens))
 	}
-	return inputs, want
+	return want
 }
 
 // sameHost is the transport between two processes of one host.

@@ -166,6 +166,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 				r.left[c.id] = true
 				r.log.Error("worker serves another model under the same name and is left out", "model", name,
 					"instance", c.id.String(), "digest", c.Digest, "expected", first.Digest,
+					"weights", c.Weights, "expected_weights", first.Weights,
 					"block_size", c.BlockSize, "expected_block_size", first.BlockSize,
 					"hash_seed", c.HashSeed, "expected_hash_seed", first.HashSeed)
 			}
@@ -206,7 +207,7 @@ func (r *registry) adopt(m, old *servedModel, set *fileSet) {
 	if same {
 		m.created = old.created
 	} else {
-		r.log.Info("model is served", "model", m.name, "digest", m.card.Digest, "context", m.card.ContextLength)
+		r.log.Info("model is served", "model", m.name, "digest", m.card.Digest, "weights", m.card.Weights, "context", m.card.ContextLength)
 	}
 	if !same || old.limits != m.limits {
 		r.metrics.SetModel(m.name, m.limits)

@@ -94,7 +94,8 @@ func TestLookAtGGUF(t *testing.T) {
 		t.Errorf("report %+v", r)
 	}
 	matrices := r.Parameters.Total - r.Parameters.Norms
-	if r.Weights.CopiedBytes != 4*matrices || r.DTypes[0].Name != "Q8_0" || r.DTypes[0].Bytes != matrices/32*34 {
+	const ordered = 2 * 64 * (64 + 32) / 32 * 34 // queries and keys of two layers
+	if r.Weights.CopiedBytes != ordered || r.DTypes[0].Name != "Q8_0" || r.DTypes[0].Bytes != matrices/32*34 {
 		t.Errorf("weights %+v, types %+v", r.Weights, r.DTypes)
 	}
 	chat, other := r.Chat, folder.Chat

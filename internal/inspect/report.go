@@ -73,7 +73,7 @@ type KV struct {
 // Weights is what they take once, however many workers of a node share them.
 type Weights struct {
 	FileBytes int64 `json:"file_bytes"` // mapped: the system drops and reads them
-	// CopiedBytes are kept beside that: quantized weights as float32.
+	// CopiedBytes are kept beside that: what a GGUF file has in another order.
 	CopiedBytes int64 `json:"copied_bytes"`
 }
 

@@ -28,6 +28,9 @@ func Open(path string, opts Options) (*Model, error) {
 		_ = m.Close()
 		return nil, fmt.Errorf("open model %s: %w", path, problems[0])
 	}
+	if m.quantize == "" {
+		m.set.WillNeed()
+	}
 	return m, nil
 }
 
@@ -38,6 +41,9 @@ func Open(path string, opts Options) (*Model, error) {
 func Examine(path string, opts Options) (*Model, []error) {
 	m := &Model{dir: path, places: map[roleKey]place{}, wanted: map[string]bool{}}
 	problems := m.examine(path)
+	if len(problems) == 0 && opts.Quantize != "" {
+		problems = m.plan(opts.Quantize)
+	}
 	log := opts.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

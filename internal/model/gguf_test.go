@@ -126,30 +126,80 @@ func TestQuantizedGGUF(t *testing.T) {
 			t.Run(family+" "+kind.String(), func(t *testing.T) {
 				got := openGGUF(t, modeltest.GGUF(t, dir, kind))
 				sameWeights(t, got, openGGUF(t, modeltest.Quantized(t, dir, kind)))
+				asStored(t, got, kind)
 				// Twice the same memory, not twice the work.
-				a, _ := got.Weight(model.RoleDown, 0)
-				b, _ := got.Weight(model.RoleDown, 0)
+				a, _ := got.Weight(model.RoleQ, 0)
+				b, _ := got.Weight(model.RoleQ, 0)
 				if &a.Data[0] != &b.Data[0] {
 					t.Error("a tensor is made twice")
 				}
-				if n, all := got.CopiedBytes(), 4*parameters(got); n < all*9/10 || n > all {
-					t.Errorf("copies take %d bytes, all weights as float32 %d", n, all)
+				var want int64
+				if family == "llama" { // queries and keys are put in order
+					want = 2 * 256 * 256 / int64(kind.BlockWeights()) * int64(kind.BlockBytes())
+				}
+				if n := got.CopiedBytes(); n != want {
+					t.Errorf("copies take %d bytes, want %d", n, want)
 				}
 			})
 		}
 	}
 }
 
-func parameters(m *model.Model) int64 {
-	var sum int64
+// asStored fails unless every matrix comes in the type of the file, with as many bytes
+// as it has there.
+func asStored(t *testing.T, m *model.Model, kind gguf.Type) {
+	t.Helper()
 	for _, info := range m.Inventory() {
-		n := int64(1)
-		for _, d := range info.Shape {
-			n *= int64(d)
+		tensor, err := m.Tensor(info.Name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		sum += n
+		want := kind.String()
+		if len(info.Shape) == 1 {
+			want = "F32"
+		}
+		if string(tensor.DType) != want || string(info.DType) != want || info.Stored != want {
+			t.Errorf("%s is %s, described as %s of a %s; want %s", info.Name, tensor.DType, info.DType, info.Stored, want)
+		}
+		if n := int64(len(tensor.Data)); n != info.Bytes || n != m.TensorBytes(info.Name) {
+			t.Errorf("%s has %d bytes, %d in the file, %d are told", info.Name, n, info.Bytes, m.TensorBytes(info.Name))
+		}
 	}
-	return sum
+}
+
+// TestQuantizedParts finds the rows of roles that share a quantized tensor, and experts
+// that lie in one.
+func TestQuantizedParts(t *testing.T) {
+	for family, extra := range map[string]map[string]any{
+		"phi3":      nil,
+		"mixtral":   {"num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": nil},
+		"qwen3_moe": {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 256, "norm_topk_prob": true},
+		"gemma2":    {"sliding_window": 32, "query_pre_attn_scalar": 64, "tie_word_embeddings": true},
+	} {
+		for _, kind := range []gguf.Type{gguf.Q8_0, gguf.Q6K} {
+			t.Run(family+" "+kind.String(), func(t *testing.T) {
+				dir := modeltest.Generate(t, modeltest.Spec{
+					Family: family, Layers: 1, Hidden: 256, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 512, Vocab: 270, Extra: extra,
+				})
+				got, want := openGGUF(t, modeltest.GGUF(t, dir, kind)), openGGUF(t, modeltest.Quantized(t, dir, kind))
+				for role := model.RoleEmbed; role <= model.RoleExpertDown; role++ {
+					for e := range 3 {
+						b, ok := want.Expert(role, 0, e)
+						a, has := got.Expert(role, 0, e)
+						if has != ok {
+							t.Errorf("role %d of expert %d: %v, want %v", role, e, has, ok)
+						}
+						if !ok || len(b.Shape) == 1 {
+							continue
+						}
+						if string(a.DType) != kind.String() || !slices.Equal(a.Shape, b.Shape) || !slices.Equal(modeltest.Floats(t, a), modeltest.Floats(t, b)) {
+							t.Errorf("role %d of expert %d differs: %s %v, want %v", role, e, a.DType, a.Shape, b.Shape)
+						}
+					}
+				}
+			})
+		}
+	}
 }
 
 // TestGGUFWithoutCopies: plain types of a family whose rows need no reordering stay

@@ -14,6 +14,10 @@ type Options struct {
 	// Log receives warnings about oddities that do not hinder loading, such as
 	// tensors that nobody asked for. Nil drops them.
 	Log *slog.Logger
+	// Quantize is the format that matrices shall have, one of
+	// [cluster.WeightFormats]; "" leaves them as they are stored. [Model.Prepare] must
+	// be called then, before any tensor is read.
+	Quantize string
 }
 
 // Model is an open checkpoint.
@@ -24,6 +28,7 @@ type Model struct {
 	eos        []uint32
 	tokenLimit int
 	digest     string
+	quantize   string    // format that was asked for
 	set        weightSet // nil when there are no weights to be read
 	format     string
 	wanted     map[string]bool // tensors that the configuration asks for
@@ -64,9 +69,7 @@ func (m *Model) checkTensors() (problems []error) {
 		if !slices.Equal(t.Shape, spec.Shape) {
 			bad("tensor %q of %s has shape %v, want %v", t.Name, t.File, t.Shape, spec.Shape)
 		}
-		switch t.DType {
-		case safetensors.F32, safetensors.F16, safetensors.BF16:
-		default:
+		if !computable(t) {
 			bad("tensor %q of %s has type %s; known are %s", t.Name, t.File, t.DType, m.set.Types())
 		}
 	}
@@ -84,6 +87,16 @@ func (m *Model) checkTensors() (problems []error) {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d tensors are not used, the first is %s", n, extra[0]))
 	}
 	return problems
+}
+
+// computable reports whether engines know a tensor's type: quantized matrices, and
+// everything of plain types.
+func computable(t Tensor) bool {
+	switch t.DType {
+	case safetensors.F32, safetensors.F16, safetensors.BF16:
+		return true
+	}
+	return t.DType.Quantized() && len(t.Shape) > 1
 }
 
 // place remembers what a tensor is for.
@@ -107,7 +120,8 @@ func (m *Model) Dir() string { return m.dir }
 // Digest identifies the checkpoint, in hex: equal for copies of the same files,
 // different when configuration, tokenizer or weights differ. Of the weights only
 // the index and both ends of each file are read; of a GGUF file everything before
-// the data, and both ends of that.
+// the data, and both ends of that. A quantized model has a digest of its own for each
+// format: its KV blocks are others than those of the checkpoint as it is stored.
 func (m *Model) Digest() string { return m.digest }
 
 // Files are the small files of the checkpoint that exist, for the model card.
@@ -131,15 +145,16 @@ func (m *Model) TensorBytes(name string) int64 {
 	if !ok {
 		return 0
 	}
-	bits := int64(t.DType.Bits())
+	weights := 1
 	for _, n := range t.Shape {
-		bits *= int64(n)
+		weights *= n
 	}
-	return bits / 8
+	return int64(t.DType.Bytes(weights))
 }
 
 // Tensor finds a tensor by its name in the checkpoint; for a GGUF file that is the
-// name in the folder that the file was made of.
+// name in the folder that the file was made of. Quantized matrices come as they are
+// stored: rows of whole blocks, see [safetensors.DType.Block].
 func (m *Model) Tensor(name string) (Tensor, error) {
 	t, ok := m.set.Tensor(name)
 	if !ok {
@@ -166,7 +181,7 @@ func (m *Model) Expert(role Role, layer, expert int) (Tensor, bool) {
 	if !ok || at.shape == nil {
 		return t, ok
 	}
-	rowBytes := at.shape[1] * int(t.DType.Bits()/8)
+	rowBytes := t.DType.Bytes(at.shape[1])
 	from := at.first * rowBytes
 	t.Data = t.Data[from : from+at.shape[0]*rowBytes : from+at.shape[0]*rowBytes]
 	t.Offset += int64(from)

@@ -3,8 +3,12 @@ package model
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/model/ggufmodel"
+	"github.com/dynctl/dynctl/internal/model/quantcache"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
@@ -18,6 +22,8 @@ type weightSet interface {
 	Names() []string
 	// Stored is what a tensor is in its file.
 	Stored(name string) (dtype string, bytes int64)
+	// Fresh gives it for one reading: nothing is kept in memory for the next.
+	Fresh(name string) (Tensor, bool)
 	// CopiedBytes is what it takes beside the mapping.
 	CopiedBytes(name string) int64
 	// Types lists the types that can be computed with, for errors.
@@ -27,6 +33,10 @@ type weightSet interface {
 	Warnings() []string
 	// Fingerprint writes what identifies the weights.
 	Fingerprint(w io.Writer) error
+	// Origins are the files.
+	Origins() []quantcache.Origin
+	// WillNeed asks the system to read the files ahead.
+	WillNeed()
 	CheckSize() error
 	Close() error
 }
@@ -36,12 +46,26 @@ type fileSet struct{ *ggufmodel.Checkpoint }
 
 func (fileSet) Types() string { return "F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K" }
 
+func (s fileSet) Origins() []quantcache.Origin {
+	return []quantcache.Origin{{Name: s.FileName(), Size: s.Bytes(), Modified: s.Modified().UnixNano()}}
+}
+
 // folderSet is the weights of a folder of safetensors.
 type folderSet struct{ *safetensors.Set }
 
 func (folderSet) Types() string { return "F32, F16, BF16" }
 
 func (s folderSet) Lookup(name string) (Tensor, bool) { return s.Tensor(name) }
+
+func (s folderSet) Fresh(name string) (Tensor, bool) { return s.Tensor(name) }
+
+func (s folderSet) Origins() []quantcache.Origin {
+	var list []quantcache.Origin
+	for _, f := range s.Files() {
+		list = append(list, quantcache.Origin{Name: f.Name(), Size: f.Size(), Modified: f.Modified().UnixNano()})
+	}
+	return list
+}
 
 func (s folderSet) Stored(name string) (dtype string, bytes int64) {
 	t, _ := s.Tensor(name)
@@ -85,6 +109,36 @@ func (m *Model) Inventory() []TensorInfo {
 // could not be told.
 func (m *Model) Format() string { return m.format }
 
+// Quantization is the format that [Options] asked for, "" for none.
+func (m *Model) Quantization() string { return m.quantize }
+
+// WeightType tells people the type of the weights: what they were quantized to, or else
+// what most of them are stored in, in lower case: "q8_0", "bf16".
+func (m *Model) WeightType() string {
+	if m.quantize != "" {
+		return m.quantize
+	}
+	counts := map[string]int64{}
+	for name := range m.wanted {
+		t, ok := m.set.Lookup(name)
+		if !ok {
+			continue
+		}
+		n := int64(1)
+		for _, d := range t.Shape {
+			n *= int64(d)
+		}
+		counts[strings.ToLower(string(t.DType))] += n
+	}
+	best := ""
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if best == "" || counts[name] > counts[best] {
+			best = name
+		}
+	}
+	return best
+}
+
 // Warnings lists oddities that do not hinder loading.
 func (m *Model) Warnings() []string { return m.warnings }
 
@@ -97,8 +151,8 @@ func (m *Model) WeightBytes() int64 {
 }
 
 // CopiedBytes is the memory that the weights take beside their mapped files once all
-// of them were read: quantized weights are kept as float32, four bytes each, until
-// the model is closed. It is 0 for safetensors.
+// of them were read: tensors whose rows a GGUF file has in another order, and vectors
+// that it has in another form. It is 0 for safetensors.
 func (m *Model) CopiedBytes() int64 {
 	var n int64
 	for name := range m.wanted {

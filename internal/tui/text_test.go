@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 func TestTextIsMeasuredInCells(t *testing.T) {
@@ -158,5 +160,17 @@ j: "12"
 k: plain text`
 	if s := strings.Join(got, "\n"); s != want {
 		t.Errorf("got:\n%s\nwant:\n%s", s, want)
+	}
+}
+
+func TestModelText(t *testing.T) {
+	for want, w := range map[string]cluster.Worker{
+		"qwen in q8_0": {WorkerStatus: cluster.WorkerStatus{Model: "qwen", Weights: "q8_0"}},
+		"qwen":         {WorkerStatus: cluster.WorkerStatus{Model: "qwen"}},
+		unknown:        {},
+	} {
+		if got := modelText(&w); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -118,10 +118,18 @@ func (m *model) kvSection(w *cluster.Worker) section {
 	return section{"KV blocks " + kvNumber(w), append(lines, []span{{padRight("block", 12), dim}, {block, plain}}, []span{{padRight("check", 12), dim}, {check, st}})}
 }
 
+// modelText is the model of a worker with the type of its weights.
+func modelText(w *cluster.Worker) string {
+	if w.Weights == "" {
+		return orUnknown(w.Model)
+	}
+	return orUnknown(w.Model) + " in " + w.Weights
+}
+
 func (m *model) identitySection(w *cluster.Worker, i int) section {
 	st := plain
 	lines := [][]span{
-		fact("model", orUnknown(w.Model), plain),
+		fact("model", modelText(w), plain),
 		fact("node", orUnknown(w.Node), plain),
 		fact("host", orUnknown(m.known.hosts[i]), plain),
 		fact("version", orUnknown(m.known.versions[i]), plain),

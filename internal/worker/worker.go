@@ -137,6 +137,8 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	w.loaded = loaded
+	w.board.update(func(st *cluster.WorkerStatus) { st.Weights = loaded.Card.Weights })
+	w.log.Info("model is loaded", "model", loaded.Card.DisplayName, "weights", loaded.Card.Weights, "digest", short(loaded.Card.Digest))
 	w.meter.ModelLoadTime.Set(time.Since(begin).Seconds())
 	back.Push("release the model", func(context.Context) error {
 		err := loaded.Backend.Close()

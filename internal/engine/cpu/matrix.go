@@ -30,7 +30,10 @@ func newMatrix(t model.Tensor) (matrix, error) {
 		m.u16 = halves(t.Data)
 		m.half = t.DType == safetensors.F16
 	default:
-		return m, fmt.Errorf("tensor %q has type %s", t.Name, t.DType)
+		var err error
+		if m.f32, err = dequantized(t); err != nil {
+			return m, err
+		}
 	}
 	return m, nil
 }

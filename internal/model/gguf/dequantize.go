@@ -21,12 +21,16 @@ func Dequantize(dst []float32, t Type, data []byte) error {
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrType, t)
 	}
-	block := blockOf(t)
-	if block == nil {
+	if !t.Dequantizes() {
 		return fmt.Errorf("%w: %s; known are F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K", ErrType, t)
 	}
 	if len(data)%l.bytes != 0 || len(data)/l.bytes*l.weights != len(dst) {
 		return fmt.Errorf("dequantize %s: %d bytes are not %d weights", t, len(data), len(dst))
+	}
+	block := blockOf(t)
+	if block == nil {
+		widen(dst, t, data)
+		return nil
 	}
 	for ; len(data) > 0; data, dst = data[l.bytes:], dst[l.weights:] {
 		block(dst[:l.weights], data[:l.bytes])
@@ -35,19 +39,31 @@ func Dequantize(dst []float32, t Type, data []byte) error {
 }
 
 // Dequantizes reports whether [Dequantize] knows a type.
-func (t Type) Dequantizes() bool { return blockOf(t) != nil }
+func (t Type) Dequantizes() bool {
+	return t == F32 || t == F16 || t == BF16 || blockOf(t) != nil
+}
 
-// blockOf gives the function for one block.
-func blockOf(t Type) func(dst []float32, b []byte) {
+// widen converts weights of plain types.
+func widen(dst []float32, t Type, data []byte) {
 	switch t {
 	case F32:
-		return func(dst []float32, b []byte) { dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(b)) }
-	case F16:
-		return func(dst []float32, b []byte) { dst[0] = half(b) }
-	case BF16:
-		return func(dst []float32, b []byte) {
-			dst[0] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 		}
+	case F16:
+		for i := range dst {
+			dst[i] = half(data[2*i:])
+		}
+	case BF16:
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
+		}
+	}
+}
+
+// blockOf gives the function for one block, nil for plain types and unknown ones.
+func blockOf(t Type) func(dst []float32, b []byte) {
+	switch t {
 	case Q8_0:
 		return blockQ8_0
 	case Q4_0:

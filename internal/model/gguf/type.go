@@ -70,6 +70,16 @@ func layoutOf(t Type) (layout, bool) {
 	return layout{}, false
 }
 
+// ParseType finds the type that [Dequantize] knows by its name; see [Type.String].
+func ParseType(name string) (Type, bool) {
+	for _, t := range []Type{F32, F16, BF16, Q8_0, Q4_0, Q4K, Q5K, Q6K} {
+		if t.String() == name {
+			return t, true
+		}
+	}
+	return 0, false
+}
+
 // String is the name of the type as ggml spells it.
 func (t Type) String() string {
 	if l, ok := layoutOf(t); ok {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/ggufvocab"
@@ -165,6 +166,20 @@ func (c *Checkpoint) Tensor(name string) (safetensors.Tensor, bool) {
 	return out, true
 }
 
+// Fresh is [Checkpoint.Tensor] for a tensor that is read once: what is made for it is
+// not kept.
+func (c *Checkpoint) Fresh(name string) (safetensors.Tensor, bool) {
+	t, ok := c.tensors[name]
+	if !ok {
+		return safetensors.Tensor{}, false
+	}
+	out := t.tensor
+	if out.Data = t.source.Data; t.copied() {
+		out.Data = t.build()
+	}
+	return out, true
+}
+
 // Stored is the type of a tensor in the file, and its size there in bytes.
 func (c *Checkpoint) Stored(name string) (dtype string, bytes int64) {
 	t, ok := c.tensors[name]
@@ -211,6 +226,15 @@ func (c *Checkpoint) Fingerprint(w io.Writer) error {
 	}
 	return nil
 }
+
+// WillNeed asks the system to read the file ahead.
+func (c *Checkpoint) WillNeed() { c.file.WillNeed() }
+
+// Modified is when the file was changed last.
+func (c *Checkpoint) Modified() time.Time { return c.file.Modified() }
+
+// FileName is the base name of the file.
+func (c *Checkpoint) FileName() string { return c.file.Name() }
 
 // CheckSize returns [gguf.ErrChanged] when the file changed its size since it was
 // mapped.

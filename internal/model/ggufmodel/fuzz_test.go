@@ -57,7 +57,7 @@ func FuzzOpen(f *testing.F) {
 			if !ok || described.DType != tensor.DType {
 				t.Fatalf("%s: %+v, described as %+v", name, tensor, described)
 			}
-			if bits := int(tensor.DType.Bits()); bits > 0 && len(tensor.Data) != weights*bits/8 {
+			if _, size := tensor.DType.Block(); size > 0 && len(tensor.Data) != tensor.DType.Bytes(weights) {
 				t.Fatalf("%s of shape %v has %d bytes", name, tensor.Shape, len(tensor.Data))
 			}
 		}

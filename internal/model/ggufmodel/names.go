@@ -14,7 +14,7 @@ type plan struct {
 	source gguf.Tensor        // of the file; Data is all of it or one expert's part
 	// heads: the rows of this many heads are put back in order; 0: they are.
 	heads int
-	// dequantize: blocks become float32.
+	// dequantize: blocks become float32. Matrices keep theirs.
 	dequantize bool
 	// minusOne: one is taken from each weight, which is float32 then.
 	minusOne bool
@@ -74,7 +74,8 @@ func (c *Checkpoint) plan(t gguf.Tensor, name, rest string) plan {
 	p := plan{source: t, tensor: safetensors.Tensor{
 		Name: name, DType: safetensors.DType(t.Type.String()), Shape: t.Shape, File: c.file.Name(), Offset: t.Offset,
 	}}
-	if t.Type.Dequantizes() && t.Type.BlockWeights() > 1 {
+	vector := len(t.Shape) == 1
+	if t.Type.Dequantizes() && t.Type.BlockWeights() > 1 && vector {
 		p.dequantize = true
 	}
 	if c.arch.plusOne && strings.HasSuffix(rest, "norm.weight") && t.Type.Dequantizes() {
@@ -92,8 +93,11 @@ func (c *Checkpoint) plan(t gguf.Tensor, name, rest string) plan {
 		}
 	}
 	// Numbers that do not fit are told by whoever checks the shape.
-	if p.heads > 0 && (t.Shape[0]%(2*p.heads) != 0 || len(t.Shape) == 1 && t.Type.BlockWeights() > 1) {
+	if p.heads > 0 && t.Shape[0]%(2*p.heads) != 0 {
 		p.heads = 0
+	}
+	if p.heads > 0 && p.dequantize { // weights of a block cannot change places
+		p.heads, p.dequantize, p.tensor.DType = 0, false, safetensors.DType(t.Type.String())
 	}
 	return p
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"time"
 )
 
 var (
@@ -16,11 +18,27 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 )
 
+// FaultError turns what reading a mapping panicked with into an error that matches
+// [ErrChanged], if the goroutine has asked for panics with [debug.SetPanicOnFault]. It
+// panics again with everything else.
+func FaultError(recovered any) error {
+	fault, ok := recovered.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if !ok {
+		panic(recovered)
+	}
+	return fmt.Errorf("%w: it cannot be read at address %#x", ErrChanged, fault.Addr())
+}
+
 // File is one open file.
 type File struct {
 	name  string // base name
 	file  *os.File
 	size  int64
+	mtime time.Time
+	data  []byte
 	unmap func() error
 
 	closeOnce sync.Once
@@ -44,7 +62,7 @@ func Open(path string) (*File, error) {
 	if info, err = file.Stat(); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &File{name: filepath.Base(path), file: file, size: info.Size()}, nil
+	return &File{name: filepath.Base(path), file: file, size: info.Size(), mtime: info.ModTime()}, nil
 }
 
 // Map maps the whole file, which must not be empty. It may be called once.
@@ -52,7 +70,16 @@ func (f *File) Map() (data []byte, err error) {
 	if data, f.unmap, err = mapFile(f.file, f.size); err != nil {
 		return nil, fmt.Errorf("map: %w", err)
 	}
+	f.data = data
 	return data, nil
+}
+
+// WillNeed asks the system to read the mapping ahead, because all of it will be used
+// soon.
+func (f *File) WillNeed() {
+	if len(f.data) > 0 {
+		willNeed(f.data)
+	}
 }
 
 // Name is the base name of the file.
@@ -64,6 +91,9 @@ func (f *File) Rename(name string) { f.name = name }
 
 // Size is the size of the file in bytes when it was opened.
 func (f *File) Size() int64 { return f.size }
+
+// Modified is when the file was changed last, as of when it was opened.
+func (f *File) Modified() time.Time { return f.mtime }
 
 // ReadAt reads from the file itself, so that a file that shrank is an error and
 // not a fault.

@@ -284,11 +284,11 @@ func ggufName(modelType, name string) string {
 // Floats gives a tensor's values as float32.
 func Floats(t testing.TB, tensor model.Tensor) []float32 {
 	t.Helper()
-	kind, ok := map[safetensors.DType]gguf.Type{safetensors.F32: gguf.F32, safetensors.F16: gguf.F16, safetensors.BF16: gguf.BF16}[tensor.DType]
+	kind, ok := gguf.ParseType(string(tensor.DType))
 	if !ok {
 		t.Fatalf("%s has the type %s", tensor.Name, tensor.DType)
 	}
-	out := make([]float32, len(tensor.Data)/kind.BlockBytes())
+	out := make([]float32, len(tensor.Data)/kind.BlockBytes()*kind.BlockWeights())
 	if err := gguf.Dequantize(out, kind, tensor.Data); err != nil {
 		t.Fatal(err)
 	}

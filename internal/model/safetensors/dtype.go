@@ -20,8 +20,42 @@ const (
 	Q6_K DType = "Q6_K" // blocks of 256 weights
 )
 
-// Bits is the size of one element in bits, 0 for an unknown type. Types below a
-// byte are packed, so a tensor of them must still fill whole bytes.
+// Block is how the elements of a type lie: so many weights together in so many bytes,
+// one weight in plain types. Both are 0 for types that are unknown or below a byte.
+func (d DType) Block() (weights, bytes int) {
+	switch d {
+	case Q8_0:
+		return 32, 34
+	case Q4_0:
+		return 32, 18
+	case Q4_K:
+		return 256, 144
+	case Q5_K:
+		return 256, 176
+	case Q6_K:
+		return 256, 210
+	}
+	if bits := d.Bits(); bits > 0 && bits%8 == 0 {
+		return 1, int(bits / 8)
+	}
+	return 0, 0
+}
+
+// Quantized reports whether the weights of a type lie in blocks.
+func (d DType) Quantized() bool {
+	weights, _ := d.Block()
+	return weights > 1
+}
+
+// Bytes is the size of n elements that are whole blocks; see [DType.Block].
+func (d DType) Bytes(n int) int {
+	weights, bytes := d.Block()
+	return n / max(weights, 1) * bytes
+}
+
+// Bits is the size of one element in bits, 0 for an unknown type and for quantized
+// ones, which no header may name. Types below a byte are packed, so a tensor of them
+// must still fill whole bytes.
 func (d DType) Bits() uint64 {
 	switch d {
 	case "F4":

@@ -148,6 +148,13 @@ func (s *Set) Files() []*File { return s.files }
 // Warnings lists oddities that do not hinder loading.
 func (s *Set) Warnings() []string { return s.warnings }
 
+// WillNeed asks the system to read all files ahead.
+func (s *Set) WillNeed() {
+	for _, f := range s.files {
+		f.WillNeed()
+	}
+}
+
 // CheckSize returns [ErrChanged] when any file changed its size since it was
 // mapped.
 func (s *Set) CheckSize() error {

@@ -28,14 +28,28 @@ type Runner struct {
 // the context, at most 4096 positions. Zero options stand for blocks of 16 tokens.
 func New(t testing.TB, dir string, opts cpu.Options) *Runner {
 	t.Helper()
+	return newRunner(t, dir, model.Options{}, opts)
+}
+
+// NewQuantized is [New] for a model whose weights are quantized when it is opened.
+func NewQuantized(t testing.TB, dir, format string, opts cpu.Options) *Runner {
+	t.Helper()
+	return newRunner(t, dir, model.Options{Quantize: format}, opts)
+}
+
+func newRunner(t testing.TB, dir string, open model.Options, opts cpu.Options) *Runner {
+	t.Helper()
 	if opts.BlockSize == 0 {
 		opts.BlockSize = 16
 	}
-	m, err := model.Open(dir, model.Options{})
+	m, err := model.Open(dir, open)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Close() })
+	if err := m.Prepare(t.Context(), model.Cache{Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
 	d := cpu.NewDevice("cpu:0", 2)
 	t.Cleanup(func() { _ = d.Close() })
 	w, err := d.Load(m)
