@@ -110,7 +110,7 @@ func TestAgainstReference(t *testing.T) {
 			m := modeltest.Open(t, spec)
 			r := newRig(t, m, 2, 16, Options{BlockSize: 7})
 			tokens := prompt(spec.Seed, 70, m.TokenLimit())
-			want := reference{t, m, m.Config()}.logits(tokens)
+			want := reference{t: t, m: m, c: m.Config()}.logits(tokens)
 			logits, worst := r.newLogits(), 0.0
 			for i := range tokens {
 				r.step(t, engine.BatchSeq{Tokens: tokens[i : i+1], Start: i, Blocks: table(0, 16), Logits: logits})
@@ -131,7 +131,7 @@ func TestKVBF16(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", KVHeads: 2, Seed: 3})
 	r := newRig(t, m, 2, 8, Options{BlockSize: 16, KVDType: "bf16"})
 	tokens := prompt(1, 100, m.TokenLimit())
-	want := reference{t, m, m.Config()}.logits(tokens)
+	want := reference{t: t, m: m, c: m.Config()}.logits(tokens)
 	logits := r.newLogits()
 	r.step(t, engine.BatchSeq{Tokens: tokens, Blocks: table(0, 8), Logits: logits})
 	var sum, ref float64

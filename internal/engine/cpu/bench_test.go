@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,26 +12,40 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
-// benchModels are the built-in model's shape and, unless -short, Qwen3-0.6B.
+// benchModels are the built-in model's shape and, unless -short, Qwen3-0.6B, as bf16
+// and in quantized types.
 func benchModels(b *testing.B, run func(b *testing.B, m *model.Model)) {
 	shapes := []struct {
 		name string
 		spec modeltest.Spec
+		kind func(string) gguf.Type
 	}{
-		{"tiny", modeltest.Spec{Family: "qwen3", Layers: 4, Hidden: 128, KVHeads: 2, FFN: 384, Vocab: 1280, DType: "bf16"}},
-		{"qwen3-0.6b", model.Qwen3Small()},
+		{"tiny", modeltest.Spec{Family: "qwen3", Layers: 4, Hidden: 128, KVHeads: 2, FFN: 384, Vocab: 1280, DType: "bf16"}, nil},
+		{"qwen3-0.6b", model.Qwen3Small(), nil},
+		{"qwen3-0.6b-q8_0", model.Qwen3Small(), all(gguf.Q8_0)},
+		{"qwen3-0.6b-q4_0", model.Qwen3Small(), all(gguf.Q4_0)},
+		{"qwen3-0.6b-q4_K_M", model.Qwen3Small(), mediumTypes},
 	}
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
 			if testing.Short() && shape.name != "tiny" {
 				b.Skip("1.2 GB of weights; run without -short")
 			}
-			run(b, modeltest.Open(b, shape.spec))
+			run(b, bits{spec: shape.spec, quantized: shape.kind}.open(b))
 		})
 	}
+}
+
+// mediumTypes are about those of a file that is called Q4_K_M.
+func mediumTypes(name string) gguf.Type {
+	if strings.Contains(name, "token_embd") || strings.Contains(name, "attn_v") || strings.Contains(name, "ffn_down") {
+		return gguf.Q6K
+	}
+	return gguf.Q4K
 }
 
 // measure starts to count processor time. The returned function reports tokens a

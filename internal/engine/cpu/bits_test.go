@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
@@ -28,6 +29,22 @@ type bits struct {
 	spec   modeltest.Spec
 	kv     string
 	tokens int
+	// quantized gives the types of matrices in a GGUF file, by their names there;
+	// nil: the model is a folder.
+	quantized func(name string) gguf.Type
+}
+
+func (b bits) open(t testing.TB) *model.Model {
+	t.Helper()
+	if b.quantized == nil {
+		return modeltest.Open(t, b.spec)
+	}
+	m, err := model.Open(modeltest.MixedGGUF(t, modeltest.Generate(t, b.spec), b.quantized), model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
 }
 
 // bitSpecs are the models of the tests on equal bits: all families, weights and KV
@@ -35,13 +52,14 @@ type bits struct {
 func bitSpecs() map[string]bits {
 	specs := make(map[string]bits)
 	for name, spec := range modeltest.Families() {
-		specs[name] = bits{spec, "f32", 270}
+		specs[name] = bits{spec: spec, kv: "f32", tokens: 270}
 	}
 	window := modeltest.Families()["gemma3_text"]
 	window.Extra = maps.Clone(window.Extra)
 	window.Extra["sliding_window"] = 261
-	specs["gemma3, long window, bf16 KV"] = bits{window, "bf16", 560}
+	specs["gemma3, long window, bf16 KV"] = bits{spec: window, kv: "bf16", tokens: 560}
 	maps.Copy(specs, plainBitSpecs())
+	maps.Copy(specs, quantizedBitSpecs())
 	return specs
 }
 
@@ -56,17 +74,17 @@ func plainBitSpecs() map[string]bits {
 	return map[string]bits{
 		"llama f32": {with(func(s *modeltest.Spec) {
 			s.KVHeads, s.RopeScaling = 2, llama3Scaling()
-		}), "f32", 560},
+		}), "f32", 560, nil},
 		"qwen3 bf16, odd sizes": {with(func(s *modeltest.Spec) {
 			s.Family, s.DType, s.Tied = "qwen3", "bf16", true
 			s.Layers, s.Hidden, s.Heads, s.KVHeads, s.HeadDim, s.FFN, s.Vocab = 3, 38, 6, 2, 14, 51, 291
-		}), "f32", 270},
+		}), "f32", 270, nil},
 		"qwen3 bf16, bf16 KV": {with(func(s *modeltest.Spec) {
 			s.Family, s.DType, s.KVHeads = "qwen3", "bf16", 1
-		}), "bf16", 270},
+		}), "bf16", 270, nil},
 		"llama f16": {with(func(s *modeltest.Spec) {
 			s.DType, s.AttentionBias, s.MLPBias = "f16", true, true
-		}), "f32", 270},
+		}), "f32", 270, nil},
 	}
 }
 
@@ -76,7 +94,7 @@ func TestBits(t *testing.T) {
 	for name, tt := range bitSpecs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := modeltest.Open(t, tt.spec)
+			m := tt.open(t)
 			tokens := prompt(7, tt.tokens, m.TokenLimit())
 			opts := Options{BlockSize: 16, KVDType: tt.kv}
 			base := newRig(t, m, 1, 40, opts)

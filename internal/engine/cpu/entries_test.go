@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
-	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
 // Several entries of one sequence in a batch, as the engine makes them to score a
@@ -15,7 +14,7 @@ func TestEntriesOfOneSequence(t *testing.T) {
 	for name, tt := range bitSpecs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := modeltest.Open(t, tt.spec)
+			m := tt.open(t)
 			tokens := prompt(9, min(tt.tokens, 300), m.TokenLimit())
 			opts := Options{BlockSize: 16, KVDType: tt.kv}
 			one, many := newRig(t, m, 1, 40, opts), newRig(t, m, 2, 40, opts)

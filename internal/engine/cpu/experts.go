@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/dynctl/dynctl/internal/model"
+import (
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model"
+)
 
 // expert is one of the MLPs of a layer.
 type expert struct {
@@ -17,9 +20,10 @@ type moe struct {
 	runs   []run
 	starts []int // [expert], while sorting
 
-	in       [][]float32 // [slot], rows of pass.norm
-	gate, up [][]float32 // [slot][expert ffn]
-	out      [][]float32 // [slot][hidden]
+	in   activations // [slot], rows of pass.norm
+	gate activations // [slot][expert ffn]
+	up   [][]float32 // [slot][expert ffn]
+	out  [][]float32 // [slot][hidden]
 }
 
 // choice is one of the experts of a token.
@@ -39,16 +43,16 @@ type run struct {
 	downAt     int
 }
 
-func (m *moe) reserve(tokens, hidden int, c model.MoE) {
+func (m *moe) reserve(tokens, hidden int, c model.MoE, f forms) {
 	slots, limit := tokens*c.Active, passTokens*c.Active
 	m.active = c.Active
 	m.scores = reserveRows(m.scores, tokens, c.Experts, passTokens)
-	m.gate = reserveRows(m.gate, slots, c.FFN, limit)
+	m.gate.reserve(slots, c.FFN, limit, f.down)
 	m.up = reserveRows(m.up, slots, c.FFN, limit)
 	m.out = reserveRows(m.out, slots, hidden, limit)
-	if slots > len(m.in) {
-		room := max(slots, min(2*len(m.in), limit)) // doubles as the rows do
-		m.in, m.chosen = make([][]float32, room), make([]choice, room)
+	if slots > len(m.chosen) {
+		room := max(slots, min(2*len(m.chosen), limit)) // doubles as the rows do
+		m.in, m.chosen = activations{rows: make([][]float32, room), blocks: make([][]kernel.Block, room)}, make([]choice, room)
 	}
 	m.starts = grow(m.starts, c.Experts)
 }
@@ -90,8 +94,9 @@ func pick(chosen []choice, scores []float32, normalize bool) {
 }
 
 // sort gives each choice a slot: slots are ordered by expert, then by token.
-func (m *moe) sort(norm [][]float32) {
-	chosen := m.chosen[:len(norm)*m.active]
+func (m *moe) sort(norm *activations) {
+	m.in.form = norm.form
+	chosen := m.chosen[:len(norm.rows)*m.active]
 	clear(m.starts)
 	for i := range chosen {
 		m.starts[chosen[i].expert]++
@@ -109,7 +114,7 @@ func (m *moe) sort(norm [][]float32) {
 		c := &chosen[i]
 		c.slot = m.starts[c.expert]
 		m.starts[c.expert]++
-		m.in[c.slot] = norm[i/m.active]
+		m.in.refer(c.slot, norm, i/m.active)
 	}
 }
 
@@ -139,7 +144,7 @@ func (s *step) runExperts() error {
 	if err := s.do(&s.pickTask, s.perToken()); err != nil {
 		return err
 	}
-	m.sort(p.norm)
+	m.sort(&p.norm)
 	gateItems, downItems := 0, 0
 	for i := range m.runs {
 		r := &m.runs[i]
@@ -152,6 +157,9 @@ func (s *step) runExperts() error {
 	if err := s.do(&s.expertGateTask, gateItems); err != nil {
 		return err
 	}
+	if err := s.prepare(&m.gate, l.forms.down); err != nil {
+		return err
+	}
 	if err := s.do(&s.expertDownTask, downItems); err != nil {
 		return err
 	}
@@ -161,7 +169,7 @@ func (s *step) runExperts() error {
 func (s *step) routeItem(l *lane, item int) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
-	s.layer.router.apply(l, r0, r1, p.norm[t0:t1], p.moe.scores[t0:t1])
+	s.layer.router.apply(l, r0, r1, p.norm.span(t0, t1), p.moe.scores[t0:t1])
 }
 
 func (s *step) pickItem(l *lane, item int) {
@@ -178,10 +186,10 @@ func (s *step) expertGateItem(l *lane, item int) {
 	e := &s.layer.experts[r.expert]
 	r0, r1, t0, t1 := r.gate.cell(item - r.gateAt)
 	t0, t1 = r.first+t0, r.first+t1
-	e.gate.apply(l, r0, r1, m.in[t0:t1], m.gate[t0:t1])
-	e.up.apply(l, r0, r1, m.in[t0:t1], m.up[t0:t1])
+	e.gate.apply(l, r0, r1, m.in.span(t0, t1), m.gate.rows[t0:t1])
+	e.up.apply(l, r0, r1, m.in.span(t0, t1), m.up[t0:t1])
 	for t := t0; t < t1; t++ {
-		s.activate(m.gate[t][r0:r1], m.up[t][r0:r1])
+		s.activate(m.gate.rows[t][r0:r1], m.up[t][r0:r1])
 	}
 }
 
@@ -190,7 +198,7 @@ func (s *step) expertDownItem(l *lane, item int) {
 	r := m.find(item, downAt)
 	r0, r1, t0, t1 := r.down.cell(item - r.downAt)
 	t0, t1 = r.first+t0, r.first+t1
-	s.layer.experts[r.expert].down.apply(l, r0, r1, m.gate[t0:t1], m.out[t0:t1])
+	s.layer.experts[r.expert].down.apply(l, r0, r1, m.gate.span(t0, t1), m.out[t0:t1])
 }
 
 // combineItem adds up the experts of each token in the order of their rank, which

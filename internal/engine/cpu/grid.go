@@ -27,12 +27,17 @@ const (
 	packedTokens  = 120
 	fewestTokens  = 24
 	callTokens    = 12 // of one call, see kernel.Level.Rows
+	// blockWork is packedWork for quantized weights: more of it takes the same time.
+	blockWork = 12 << 20
 )
 
 // grid cuts the product of so many tokens with the matrix.
 func (m *matrix) grid(tokens, workers int) grid {
-	if m.packed.data != nil {
-		return newPackedGrid(m.rows, m.cols, tokens, workers)
+	switch {
+	case m.packed.data != nil && m.packed.kind.Quantized():
+		return newPackedGrid(m.rows, m.cols, tokens, workers, blockWork)
+	case m.packed.data != nil:
+		return newPackedGrid(m.rows, m.cols, tokens, workers, packedWork)
 	}
 	return newGrid(m.rows, m.cols, tokens, workers)
 }
@@ -47,15 +52,16 @@ func newGrid(rows, cols, tokens, workers int) grid {
 	return g
 }
 
-func newPackedGrid(rows, cols, tokens, workers int) grid {
-	most := max(fewestTokens, min(packedTokens, packedWork/(cols*kernel.Width)))
+// newPackedGrid makes items of up to work multiplications.
+func newPackedGrid(rows, cols, tokens, workers, work int) grid {
+	most := max(fewestTokens, min(packedTokens, work/(cols*kernel.Width)))
 	ranges := (tokens + most - 1) / most
 	g := grid{rows: rows, tokens: tokens, tokenStep: (tokens + ranges - 1) / ranges}
 	if ranges > 1 { // whole calls of the kernels, but for the last ones
 		g.tokenStep = (g.tokenStep + callTokens - 1) / callTokens * callTokens
 	}
 	share := rows * g.columns() / (4 * workers)
-	step := min(packedWork/(cols*g.tokenStep), packedWeights/cols, share)
+	step := min(work/(cols*g.tokenStep), packedWeights/cols, share)
 	g.rowStep = max((step+kernel.Width-1)/kernel.Width, 1) * kernel.Width
 	return g
 }

@@ -103,7 +103,7 @@ func TestApply(t *testing.T) {
 					src = append(src, randomFloats(uint64(i), cols))
 					dst = append(dst, make([]float32, rows))
 				}
-				m.apply(new(lane), 0, rows, src, dst)
+				m.apply(new(lane), 0, rows, activations{rows: src}, dst)
 				for r := range rows {
 					w := m.widen(make([]float32, cols), r)
 					for i := range src {
@@ -115,7 +115,7 @@ func TestApply(t *testing.T) {
 			}
 		}
 	}
-	new(matrix).apply(new(lane), 0, 0, nil, nil) // no tokens, nothing to do
+	new(matrix).apply(new(lane), 0, 0, activations{}, nil) // no tokens, nothing to do
 }
 
 func TestConvertAllHalves(t *testing.T) {
@@ -191,7 +191,7 @@ func TestGridCoversOnce(t *testing.T) {
 			for _, workers := range []int{1, 2, 64, -1, -3} {
 				g := newGrid(rows, 512, tokens, max(workers, 1))
 				if workers < 0 {
-					if g = newPackedGrid(rows, 512, tokens, -workers); g.rowStep%kernel.Width != 0 {
+					if g = newPackedGrid(rows, 512, tokens, -workers, []int{packedWork, blockWork}[workers&1]); g.rowStep%kernel.Width != 0 {
 						t.Fatalf("%d × %d: items of %d rows", rows, tokens, g.rowStep)
 					}
 				}

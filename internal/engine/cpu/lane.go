@@ -11,6 +11,10 @@ type lane struct {
 	// matrix with the padding of their panel.
 	call kernel.Call
 	edge [len(kernel.Call{}.Dst)][kernel.Width]float32
+	// The same for quantized weights, and one of their rows where they are not
+	// packed.
+	blockCall kernel.BlockCall
+	row       kernel.Row
 
 	// Attention, for the query rows of one tile.
 	keys     []float32 // widened K or V of one segment
@@ -31,6 +35,10 @@ type softmax struct{ top, norm float32 }
 // there that have become something else.
 func (l *lane) forget() {
 	l.call, l.panel.mix = kernel.Call{}, kernel.Mix{}
+	c := &l.blockCall
+	clear(c.Src[:])
+	clear(c.Dst[:])
+	c.Panel = nil
 }
 
 func (l *lane) reserveRows(cols int) {

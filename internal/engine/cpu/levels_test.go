@@ -10,7 +10,6 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
-	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
 // TestEveryLevel runs the tests of results at the levels that NewDevice would not
@@ -22,7 +21,7 @@ func TestEveryLevel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three times the other tests")
 	}
-	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamilies|TestFamiliesUnderScheduling|TestAgainstReference|TestRecorded|TestKVBF16|TestNoAllocations)$"
+	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamilies|TestFamiliesUnderScheduling|TestAgainstReference|TestRecorded|TestKVBF16|TestNoAllocations|TestNoAllocationsQuantized|TestQuantizedAgainstReference)$"
 	for _, level := range kernel.Levels() {
 		if level == kernel.Best() {
 			continue
@@ -43,7 +42,7 @@ func TestLevelsAgree(t *testing.T) {
 	for name, tt := range bitSpecs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := modeltest.Open(t, tt.spec)
+			m := tt.open(t)
 			tokens := prompt(3, 300, m.TokenLimit())
 			var all [][]float32
 			for _, level := range kernel.Levels() {
@@ -63,6 +62,9 @@ func TestLevelsAgree(t *testing.T) {
 				bound := 1e-4
 				if tt.kv == "bf16" {
 					bound = 1e-2 // a last bit of difference may round K or V the other way
+				}
+				if tt.quantized != nil {
+					bound = 3e-2 // or an activation, which has 7 bits
 				}
 				if worst > bound*top {
 					t.Errorf("level %d differs from portable by %v of %v", i+1, worst, top)

@@ -11,12 +11,13 @@ import (
 )
 
 // matrix is a linear layer: rows × cols weights as they lie in the file, and an
-// optional bias per row. One of f32 and u16 holds the weights.
+// optional bias per row. One of f32, u16 and blocks holds the weights.
 type matrix struct {
 	rows, cols int
 	f32        []float32
 	u16        []uint16
 	half       bool // u16 is IEEE half precision rather than bf16
+	blocks     blocks
 	bias       []float32
 	packed     panels
 }
@@ -31,9 +32,8 @@ func newMatrix(t model.Tensor) (matrix, error) {
 		m.half = t.DType == safetensors.F16
 	default:
 		var err error
-		if m.f32, err = dequantized(t); err != nil {
-			return m, err
-		}
+		m.blocks, err = newBlocks(t)
+		return m, err
 	}
 	return m, nil
 }
@@ -45,18 +45,22 @@ func (m *matrix) widen(buf []float32, r int) []float32 {
 		return m.f32[at : at+m.cols]
 	}
 	buf = buf[:m.cols]
-	if m.half {
+	switch {
+	case m.blocks.data != nil:
+		m.blocks.widen(buf, r)
+	case m.half:
 		widenF16(buf, m.u16[at:])
-	} else {
+	default:
 		widenBF16(buf, m.u16[at:])
 	}
 	return buf
 }
 
-// round gives the value that v has in the type of the weights.
+// round gives the value that v has in the type of the weights, or in that of what
+// their blocks stand for.
 func (m *matrix) round(v float32) float32 {
 	switch {
-	case m.f32 != nil:
+	case m.f32 != nil || m.blocks.data != nil:
 		return v
 	case m.half:
 		return roundF16(v)
@@ -64,19 +68,33 @@ func (m *matrix) round(v float32) float32 {
 	return math.Float32frombits(uint32(toBF16(v)) << 16)
 }
 
-// apply computes rows [from, to) of the product for each vector of src:
-// dst[t][r] = row r · src[t] + bias[r].
-func (m *matrix) apply(l *lane, from, to int, src, dst [][]float32) {
-	if len(src) == 0 {
+// form is what the matrix wants of the activations that it multiplies, beside
+// float32.
+func (m *matrix) form() form {
+	if m.blocks.data != nil {
+		return int8Form
+	}
+	return 0
+}
+
+// apply computes rows [from, to) of the product for each row of src, which has the
+// form that the matrix wants: dst[t][r] = row r · src[t] + bias[r].
+func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) {
+	if len(src.rows) == 0 {
 		return
 	}
-	if m.packed.data != nil {
-		m.applyPanels(l, from, to, src, dst)
-	} else {
-		m.applyRows(l, from, to, src, dst)
+	switch packed := m.packed.data != nil; {
+	case packed && m.blocks.data != nil:
+		m.applyBlockPanels(l, from, to, src.blocks, dst)
+	case m.blocks.data != nil:
+		m.applyBlocks(l, from, to, src.blocks, dst)
+	case packed:
+		m.applyPanels(l, from, to, src.rows, dst)
+	default:
+		m.applyRows(l, from, to, src.rows, dst)
 	}
 	if m.bias != nil {
-		for t := range src {
+		for t := range src.rows {
 			out := dst[t]
 			for r := from; r < to; r++ {
 				out[r] += m.bias[r]

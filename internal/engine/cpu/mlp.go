@@ -9,18 +9,19 @@ func (s *step) mlpNormItem(l *lane, item int) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
-		rmsNorm(s.b.device.level, p.norm[t], p.x[t], s.layer.mlpNorm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, p.norm.rows[t], p.x[t], s.layer.mlpNorm, s.b.weights.config.NormEps)
 	}
+	p.norm.prepare(s.b.device.level, from, to)
 }
 
 // gateItem computes the same rows of gate and up and joins them.
 func (s *step) gateItem(l *lane, item int) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
-	s.layer.gate.apply(l, r0, r1, p.norm[t0:t1], p.gate[t0:t1])
-	s.layer.up.apply(l, r0, r1, p.norm[t0:t1], p.up[t0:t1])
+	s.layer.gate.apply(l, r0, r1, p.norm.span(t0, t1), p.gate.rows[t0:t1])
+	s.layer.up.apply(l, r0, r1, p.norm.span(t0, t1), p.up[t0:t1])
 	for t := t0; t < t1; t++ {
-		s.activate(p.gate[t][r0:r1], p.up[t][r0:r1])
+		s.activate(p.gate.rows[t][r0:r1], p.up[t][r0:r1])
 	}
 }
 
@@ -42,15 +43,15 @@ func (s *step) activate(gate, up []float32) {
 }
 
 func (s *step) downItem(l *lane, item int) {
-	s.project(l, &s.layer.down, s.b.pass.gate, item, s.layer.postMLPNorm != nil)
+	s.project(l, &s.layer.down, &s.b.pass.gate, item, s.layer.postMLPNorm != nil)
 }
 
 // project adds a product to the residual, unless it is to be normalized first:
 // that needs all rows, and join adds it then.
-func (s *step) project(l *lane, m *matrix, src [][]float32, item int, joined bool) {
+func (s *step) project(l *lane, m *matrix, src *activations, item int, joined bool) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
-	m.apply(l, r0, r1, src[t0:t1], p.proj[t0:t1])
+	m.apply(l, r0, r1, src.span(t0, t1), p.proj[t0:t1])
 	if joined {
 		return
 	}

@@ -15,6 +15,7 @@ const (
 	opOther operator = iota
 	opEmbed
 	opNorm
+	opPrepare // activations for products
 	opQKV
 	opRotate
 	opAttention
@@ -28,7 +29,7 @@ const (
 )
 
 var operatorNames = [numOperators]string{
-	"other", "embed", "norm", "qkv", "rotate", "attention", "attn-out", "gate-up", "down", "router", "experts", "head",
+	"other", "embed", "norm", "prepare", "qkv", "rotate", "attention", "attn-out", "gate-up", "down", "router", "experts", "head",
 }
 
 // OperatorLabel is the key of the profile label that names the operator.

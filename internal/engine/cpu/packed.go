@@ -23,6 +23,8 @@ type panels struct {
 // source is the matrix as it lies in the file.
 func (m *matrix) source() (unsafe.Pointer, kernel.Type) {
 	switch {
+	case m.blocks.data != nil:
+		return unsafe.Pointer(unsafe.SliceData(m.blocks.data)), m.blocks.kind
 	case m.f32 != nil:
 		return unsafe.Pointer(unsafe.SliceData(m.f32)), kernel.F32
 	case m.half:
@@ -42,7 +44,7 @@ func (m *matrix) packPanel(i int) {
 	src, kind := m.source()
 	size := kernel.PanelBytes(kind, m.cols)
 	r := i * kernel.Width
-	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*m.cols*kind.Size()), min(kernel.Width, m.rows-r), m.cols)
+	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*kind.RowBytes(m.cols)), min(kernel.Width, m.rows-r), m.cols)
 }
 
 // applyPanels is apply for packed weights. from is a multiple of the panels' width.

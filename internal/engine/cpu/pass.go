@@ -30,14 +30,14 @@ type pass struct {
 	logits [][]float32
 
 	x    [][]float32 // [token][hidden], the residual
-	norm [][]float32 // [token][hidden]
+	norm activations // [token][hidden]
 	q    [][]float32 // [token][heads × head dim]
 	k, v [][]float32 // [token][kv heads × head dim]
-	attn [][]float32 // [token][heads × head dim]
+	attn activations // [token][heads × head dim]
 	proj [][]float32 // [token][hidden]
-	gate [][]float32 // [token][ffn]
+	gate activations // [token][ffn]
 	up   [][]float32 // [token][ffn]
-	last [][]float32 // [sequence with logits][hidden]
+	last activations // [sequence with logits][hidden]
 	// cos and sin are those of each rotation that the model uses.
 	cos, sin [numRopes][][]float32 // [token][rotated values / 2]
 
@@ -93,33 +93,35 @@ func (p *pass) reserve(b *Backend) {
 		n    int
 		cols int
 	}{
-		{&p.x, n, c.Hidden}, {&p.norm, n, c.Hidden}, {&p.proj, n, c.Hidden},
-		{&p.q, n, c.Heads * c.HeadDim}, {&p.attn, n, c.Heads * c.HeadDim},
-		{&p.k, n, c.KVHeads * c.HeadDim}, {&p.v, n, c.KVHeads * c.HeadDim},
-		{&p.gate, n, c.FFN}, {&p.up, n, c.FFN},
-		{&p.last, len(p.lastOf), c.Hidden},
+		{&p.x, n, c.Hidden}, {&p.proj, n, c.Hidden}, {&p.up, n, c.FFN},
+		{&p.q, n, c.Heads * c.HeadDim}, {&p.k, n, c.KVHeads * c.HeadDim}, {&p.v, n, c.KVHeads * c.HeadDim},
 	} {
 		*m.rows = reserveRows(*m.rows, m.n, m.cols, passTokens)
 	}
+	f := b.weights.forms
+	p.norm.reserve(n, c.Hidden, passTokens, f.attn|f.mlp)
+	p.attn.reserve(n, c.Heads*c.HeadDim, passTokens, f.out)
+	p.gate.reserve(n, c.FFN, passTokens, f.down)
+	p.last.reserve(len(p.lastOf), c.Hidden, passTokens, b.weights.head.form())
 	for i, r := range b.ropes {
 		p.cos[i] = reserveRows(p.cos[i], n, len(r.invFreq), passTokens)
 		p.sin[i] = reserveRows(p.sin[i], n, len(r.invFreq), passTokens)
 	}
 	if c.MoE.Experts > 0 {
-		p.moe.reserve(n, c.Hidden, c.MoE)
+		p.moe.reserve(n, c.Hidden, c.MoE, f)
 	}
 }
 
 // reserveRows returns n rows of cols elements, the old ones when they suffice.
 // Capacity doubles up to a limit, that of a full pass, so that slowly growing
 // batches do not allocate each time.
-func reserveRows(rows [][]float32, n, cols, limit int) [][]float32 {
+func reserveRows[T any](rows [][]T, n, cols, limit int) [][]T {
 	if n <= cap(rows) {
 		return rows[:n]
 	}
 	size := min(max(n, 2*cap(rows)), max(n, limit))
-	data := make([]float32, size*cols)
-	rows = make([][]float32, size)
+	data := make([]T, size*cols)
+	rows = make([][]T, size)
 	for i := range rows {
 		rows[i] = data[i*cols : (i+1)*cols : (i+1)*cols]
 	}

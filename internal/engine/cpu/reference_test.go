@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
@@ -15,6 +16,35 @@ type reference struct {
 	t *testing.T
 	m *model.Model
 	c model.Config
+	// int8 rounds what quantized matrices are multiplied with, as the package does.
+	int8 bool
+	// kept are matrices that were asked for; nil: they are read each time.
+	kept map[matrixKey][][]float64
+}
+
+type matrixKey struct {
+	role  model.Role
+	layer int
+}
+
+// input is x as the matrix of a role takes it.
+func (r reference) input(role model.Role, l int, x []float64) []float64 {
+	if t, _ := r.m.Weight(role, l); !r.int8 || !t.DType.Quantized() {
+		return x
+	}
+	out := make([]float64, len(x))
+	for b := 0; b < len(x); b += 32 {
+		most := 0.0
+		for _, v := range x[b:][:32] {
+			most = max(most, math.Abs(v))
+		}
+		for i, v := range x[b:][:32] {
+			if most > 0 {
+				out[b+i] = math.RoundToEven(v*127/most) * most / 127
+			}
+		}
+	}
+	return out
 }
 
 // logits returns the logits after each token of the prompt.
@@ -31,7 +61,7 @@ func (r reference) logits(prompt []uint32) [][]float64 {
 	head := r.matrix(model.RoleHead, 0)
 	out := make([][]float64, len(x))
 	for t := range x {
-		out[t] = mul(head, nil, r.norm(x[t], model.RoleFinalNorm, 0))
+		out[t] = mul(head, nil, r.input(model.RoleHead, 0, r.norm(x[t], model.RoleFinalNorm, 0)))
 	}
 	return out
 }
@@ -42,9 +72,9 @@ func (r reference) attention(x [][]float64, l int) {
 	wq, wk, wv, wo := r.matrix(model.RoleQ, l), r.matrix(model.RoleK, l), r.matrix(model.RoleV, l), r.matrix(model.RoleO, l)
 	for t := range x {
 		n := r.norm(x[t], model.RoleAttnNorm, l)
-		q[t] = mul(wq, r.vector(model.RoleQBias, l), n)
-		k[t] = mul(wk, r.vector(model.RoleKBias, l), n)
-		v[t] = mul(wv, r.vector(model.RoleVBias, l), n)
+		q[t] = mul(wq, r.vector(model.RoleQBias, l), r.input(model.RoleQ, l, n))
+		k[t] = mul(wk, r.vector(model.RoleKBias, l), r.input(model.RoleK, l, n))
+		v[t] = mul(wv, r.vector(model.RoleVBias, l), r.input(model.RoleV, l, n))
 		for h := range c.Heads {
 			r.rotate(q[t][h*c.HeadDim:(h+1)*c.HeadDim], t, model.RoleQNorm, l)
 		}
@@ -76,7 +106,7 @@ func (r reference) attention(x [][]float64, l int) {
 				}
 			}
 		}
-		for i, add := range mul(wo, r.vector(model.RoleOBias, l), joined) {
+		for i, add := range mul(wo, r.vector(model.RoleOBias, l), r.input(model.RoleO, l, joined)) {
 			x[t][i] += add
 		}
 	}
@@ -86,11 +116,12 @@ func (r reference) mlp(x [][]float64, l int) {
 	gate, up, down := r.matrix(model.RoleGate, l), r.matrix(model.RoleUp, l), r.matrix(model.RoleDown, l)
 	for t := range x {
 		n := r.norm(x[t], model.RoleMLPNorm, l)
-		a, b := mul(gate, r.vector(model.RoleGateBias, l), n), mul(up, r.vector(model.RoleUpBias, l), n)
+		a := mul(gate, r.vector(model.RoleGateBias, l), r.input(model.RoleGate, l, n))
+		b := mul(up, r.vector(model.RoleUpBias, l), r.input(model.RoleUp, l, n))
 		for i := range a {
 			a[i] = a[i] / (1 + math.Exp(-a[i])) * b[i]
 		}
-		for i, add := range mul(down, r.vector(model.RoleDownBias, l), a) {
+		for i, add := range mul(down, r.vector(model.RoleDownBias, l), r.input(model.RoleDown, l, a)) {
 			x[t][i] += add
 		}
 	}
@@ -171,11 +202,17 @@ func mul(m [][]float64, bias, x []float64) []float64 {
 }
 
 func (r reference) matrix(role model.Role, l int) [][]float64 {
+	if m, ok := r.kept[matrixKey{role, l}]; ok {
+		return m
+	}
 	flat := r.vector(role, l)
 	t, _ := r.m.Weight(role, l)
 	out := make([][]float64, t.Shape[0])
 	for i := range out {
 		out[i] = flat[i*t.Shape[1] : (i+1)*t.Shape[1]]
+	}
+	if r.kept != nil {
+		r.kept[matrixKey{role, l}] = out
 	}
 	return out
 }
@@ -184,6 +221,13 @@ func (r reference) vector(role model.Role, l int) []float64 {
 	t, ok := r.m.Weight(role, l)
 	if !ok {
 		return nil
+	}
+	if t.DType.Quantized() {
+		var out []float64
+		for _, v := range modeltest.Floats(r.t, t) {
+			out = append(out, float64(v))
+		}
+		return out
 	}
 	size := int(t.DType.Bits() / 8)
 	out := make([]float64, len(t.Data)/size)

@@ -19,13 +19,15 @@ type step struct {
 	// Grids of the products of the current phase.
 	grids [3]grid
 	attn  attention
+	// preparing are the activations of prepareTask.
+	preparing *activations
 
 	embedTask, attnNormTask, qkvTask, rotateTask, attnTask task
 	outTask, mlpNormTask, gateTask, downTask               task
 	attnJoinTask, mlpJoinTask                              task
 	routeTask, pickTask, expertGateTask                    task
 	expertDownTask, combineTask                            task
-	lastTask, headTask                                     task
+	lastTask, headTask, prepareTask                        task
 }
 
 // bind ties the tasks to the step, which must not move afterwards.
@@ -50,6 +52,7 @@ func (s *step) bind(b *Backend) {
 	s.combineTask.run = s.combineItem
 	s.lastTask.run = s.lastItem
 	s.headTask.run = s.headItem
+	s.prepareTask.run = s.prepareItem
 	for op, tasks := range map[operator][]*task{
 		opEmbed:     {&s.embedTask},
 		opNorm:      {&s.attnNormTask, &s.mlpNormTask, &s.attnJoinTask, &s.mlpJoinTask, &s.lastTask},
@@ -62,6 +65,7 @@ func (s *step) bind(b *Backend) {
 		opRouter:    {&s.routeTask, &s.pickTask},
 		opExperts:   {&s.expertGateTask, &s.expertDownTask, &s.combineTask},
 		opHead:      {&s.headTask},
+		opPrepare:   {&s.prepareTask},
 	} {
 		for _, t := range tasks {
 			t.op = op
@@ -89,7 +93,7 @@ func (s *step) runPass() error {
 	p.reserve(s.b)
 	s.attn = attention{
 		level: s.b.device.level, cache: &s.b.cache, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
-		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn, limit: float32(w.config.ScoreCap),
+		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn.rows, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {
 		return err
@@ -106,6 +110,7 @@ func (s *step) runPass() error {
 func (s *step) runLayer() error {
 	l, p := s.layer, &s.b.pass
 	n := len(p.tokens)
+	p.norm.form = l.forms.attn
 	if err := s.do(&s.attnNormTask, s.perToken()); err != nil {
 		return err
 	}
@@ -118,6 +123,9 @@ func (s *step) runLayer() error {
 	if err := s.do(&s.attnTask, len(p.tiles)*s.b.weights.config.KVHeads); err != nil {
 		return err
 	}
+	if err := s.prepare(&p.attn, l.forms.out); err != nil {
+		return err
+	}
 	if err := s.do(&s.outTask, s.plan(n, &l.o)); err != nil {
 		return err
 	}
@@ -126,6 +134,7 @@ func (s *step) runLayer() error {
 			return err
 		}
 	}
+	p.norm.form = l.forms.mlp
 	if err := s.do(&s.mlpNormTask, s.perToken()); err != nil {
 		return err
 	}
@@ -133,6 +142,9 @@ func (s *step) runLayer() error {
 		return s.runExperts()
 	}
 	if err := s.do(&s.gateTask, s.plan(n, &l.gate)); err != nil {
+		return err
+	}
+	if err := s.prepare(&p.gate, l.forms.down); err != nil {
 		return err
 	}
 	if err := s.do(&s.downTask, s.plan(n, &l.down)); err != nil || l.postMLPNorm == nil {
@@ -147,6 +159,7 @@ func (s *step) runHead() error {
 	if len(p.lastOf) == 0 {
 		return nil
 	}
+	p.last.form = s.b.weights.head.form()
 	if err := s.do(&s.lastTask, len(p.lastOf)); err != nil {
 		return err
 	}
@@ -217,8 +230,9 @@ func (s *step) attnNormItem(l *lane, item int) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)
 	for t := from; t < to; t++ {
-		rmsNorm(s.b.device.level, p.norm[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
+		rmsNorm(s.b.device.level, p.norm.rows[t], p.x[t], s.layer.attnNorm, s.b.weights.config.NormEps)
 	}
+	p.norm.prepare(s.b.device.level, from, to)
 }
 
 func (s *step) qkvItem(l *lane, item int) {
@@ -227,7 +241,7 @@ func (s *step) qkvItem(l *lane, item int) {
 		if g := s.grids[i]; item < g.items() {
 			dst := [3][][]float32{p.q, p.k, p.v}[i]
 			r0, r1, t0, t1 := g.cell(item)
-			m.apply(l, r0, r1, p.norm[t0:t1], dst[t0:t1])
+			m.apply(l, r0, r1, p.norm.span(t0, t1), dst[t0:t1])
 			return
 		}
 		item -= s.grids[i].items()
@@ -266,18 +280,19 @@ func (s *step) attnItem(l *lane, item int) {
 }
 
 func (s *step) outItem(l *lane, item int) {
-	s.project(l, &s.layer.o, s.b.pass.attn, item, s.layer.postAttnNorm != nil)
+	s.project(l, &s.layer.o, &s.b.pass.attn, item, s.layer.postAttnNorm != nil)
 }
 
 func (s *step) lastItem(l *lane, item int) {
 	p := &s.b.pass
-	rmsNorm(s.b.device.level, p.last[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
+	rmsNorm(s.b.device.level, p.last.rows[item], p.x[p.lastOf[item]], s.b.weights.finalNorm, s.b.weights.config.NormEps)
+	p.last.prepare(s.b.device.level, item, item+1)
 }
 
 func (s *step) headItem(l *lane, item int) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
-	s.b.weights.head.apply(l, r0, r1, p.last[t0:t1], p.logits[t0:t1])
+	s.b.weights.head.apply(l, r0, r1, p.last.span(t0, t1), p.logits[t0:t1])
 	if limit := float32(s.b.weights.config.LogitCap); limit > 0 {
 		for t := t0; t < t1; t++ {
 			bend(p.logits[t][r0:r1], limit)

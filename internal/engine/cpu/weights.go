@@ -24,6 +24,7 @@ type Weights struct {
 	head       matrix
 	finalNorm  []float32
 	layers     []layer
+	forms      forms        // of all layers
 	unmap      func() error // packed weights; nil: there are none
 }
 
@@ -37,6 +38,7 @@ type layer struct {
 	experts                   []expert
 	window                    int // positions that queries see, 0: all
 	rope                      int // index of the rotation
+	forms                     forms
 }
 
 // Load prepares the weights of an open model. On a portable device it reads little:
@@ -50,6 +52,7 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 	if err == nil {
 		err = w.pack(w.matrices())
 	}
+	w.findForms()
 	if err == nil {
 		err = m.Check()
 	}
@@ -59,19 +62,36 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 	return w, nil
 }
 
-// CopyBytes is about how much memory [Device.Load] takes for a model beside the
-// mapped files: that of all matrices, or nothing on a portable device.
+// CopyBytes is how much memory [Device.Load] takes for a model beside the
+// mapped files: that of all matrices in panels, or nothing on a portable device.
 func (d *Device) CopyBytes(m *model.Model) (n int64) {
 	if d.level == kernel.Portable {
 		return 0
 	}
+	kinds := make(map[string]kernel.Type)
+	for _, info := range m.Inventory() {
+		if kind, ok := kindOf(info.DType); ok {
+			kinds[info.Name] = kind
+		}
+	}
 	for _, spec := range m.Tensors() {
-		if len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
+		kind, ok := kinds[spec.Name]
+		if !ok || len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
 			continue
 		}
-		n += m.TensorBytes(spec.Name)
+		if spec.Parts == nil {
+			n += panelBytes(kind, spec.Shape)
+		}
+		for _, part := range spec.Parts { // matrices of their own
+			n += panelBytes(kind, part.Shape)
+		}
 	}
 	return n
+}
+
+// panelBytes is the size of a matrix in panels.
+func panelBytes(kind kernel.Type, shape []int) int64 {
+	return int64(kernel.Panels(shape[0])) * int64(kernel.PanelBytes(kind, shape[1]))
 }
 
 // Close frees packed weights. No backend may run a step then or later.
@@ -103,6 +123,25 @@ func (w *Weights) matrices() []*matrix {
 	}
 	add(&w.head)
 	return out
+}
+
+// findForms asks the matrices what they want of activations.
+func (w *Weights) findForms() {
+	for i := range w.layers {
+		l := &w.layers[i]
+		l.forms = forms{
+			attn: l.q.form() | l.k.form() | l.v.form(),
+			out:  l.o.form(),
+			mlp:  l.gate.form() | l.up.form() | l.router.form(),
+			down: l.down.form(),
+		}
+		for e := range l.experts {
+			e := &l.experts[e]
+			l.forms.mlp |= e.gate.form() | e.up.form()
+			l.forms.down |= e.down.form()
+		}
+		w.forms.add(l.forms)
+	}
 }
 
 func (w *Weights) load() (err error) {

@@ -22,15 +22,21 @@ import (
 // matrices in blocks of the given type, everything else as float32.
 func GGUF(t testing.TB, dir string, kind gguf.Type) (path string) {
 	t.Helper()
+	return MixedGGUF(t, dir, func(string) gguf.Type { return kind })
+}
+
+// MixedGGUF is GGUF with a type for each matrix, by the name that the file gives it.
+func MixedGGUF(t testing.TB, dir string, kindOf func(name string) gguf.Type) (path string) {
+	t.Helper()
 	m := open(t, dir)
 	config := readJSON(t, filepath.Join(dir, model.ConfigName))
 	var b gguftest.Builder
 	modelKeys(&b, config)
 	vocabularyKeys(t, &b, dir, m)
 	for _, tensor := range convert(t, m, config) {
-		own := kind
-		if len(tensor.shape) == 1 {
-			own = gguf.F32
+		own := gguf.F32
+		if len(tensor.shape) > 1 {
+			own = kindOf(tensor.name)
 		}
 		b.Tensor(tensor.name, own, tensor.shape, gguftest.Quantize(own, tensor.values))
 	}

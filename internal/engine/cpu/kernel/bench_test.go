@@ -86,7 +86,7 @@ func BenchmarkPack(b *testing.B) {
 	const cols = 1024
 	for _, ty := range []Type{F32, BF16, F16} {
 		b.Run([...]string{"f32", "bf16", "f16"}[ty], func(b *testing.B) {
-			src, dst := aligned(Width*cols*ty.Size()), aligned(PanelBytes(ty, cols))
+			src, dst := aligned(Width*ty.RowBytes(cols)), aligned(PanelBytes(ty, cols))
 			for b.Loop() {
 				Pack(ty, unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), Width, cols)
 			}

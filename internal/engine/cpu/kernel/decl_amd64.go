@@ -419,6 +419,411 @@ func productF16x16x5AVX2(c *Call)
 //go:noescape
 func productF16x16x6AVX2(c *Call)
 
+//go:noescape
+func quantizeAVX2(dst *Block, x *float32, n int)
+
+//go:noescape
+func blocksQ8_0x1VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x2VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x3VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x4VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x5VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x6VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x1VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x2VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x3VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x4VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x5VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x6VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx1VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx2VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx3VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx4VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx5VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx6VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx1VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx2VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx3VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx4VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx5VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx6VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx1VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx2VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx3VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx4VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx5VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx6VNNI512(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x1AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x2AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x3AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x4AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x5AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x6AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x1AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x2AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x3AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x4AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x5AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x6AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx1AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx2AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx3AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx4AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx5AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx6AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx1AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx2AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx3AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx4AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx5AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx6AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx1AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx2AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx3AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx4AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx5AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx6AVX2(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x1VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x2VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x3VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x4VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x5VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ8_0x6VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x1VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x2VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x3VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x4VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x5VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4_0x6VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx1VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx2VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx3VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx4VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx5VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ4Kx6VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx1VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx2VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx3VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx4VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx5VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ5Kx6VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx1VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx2VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx3VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx4VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx5VNNI256(c *BlockCall)
+
+//go:noescape
+func blocksQ6Kx6VNNI256(c *BlockCall)
+
+// blocksVNNI512 finds a product with quantized weights by their type and rows.
+var blocksVNNI512 = [...][blockRows + 1]func(*BlockCall){
+	Q8_0: {
+		1: blocksQ8_0x1VNNI512,
+		2: blocksQ8_0x2VNNI512,
+		3: blocksQ8_0x3VNNI512,
+		4: blocksQ8_0x4VNNI512,
+		5: blocksQ8_0x5VNNI512,
+		6: blocksQ8_0x6VNNI512,
+	},
+	Q4_0: {
+		1: blocksQ4_0x1VNNI512,
+		2: blocksQ4_0x2VNNI512,
+		3: blocksQ4_0x3VNNI512,
+		4: blocksQ4_0x4VNNI512,
+		5: blocksQ4_0x5VNNI512,
+		6: blocksQ4_0x6VNNI512,
+	},
+	Q4K: {
+		1: blocksQ4Kx1VNNI512,
+		2: blocksQ4Kx2VNNI512,
+		3: blocksQ4Kx3VNNI512,
+		4: blocksQ4Kx4VNNI512,
+		5: blocksQ4Kx5VNNI512,
+		6: blocksQ4Kx6VNNI512,
+	},
+	Q5K: {
+		1: blocksQ5Kx1VNNI512,
+		2: blocksQ5Kx2VNNI512,
+		3: blocksQ5Kx3VNNI512,
+		4: blocksQ5Kx4VNNI512,
+		5: blocksQ5Kx5VNNI512,
+		6: blocksQ5Kx6VNNI512,
+	},
+	Q6K: {
+		1: blocksQ6Kx1VNNI512,
+		2: blocksQ6Kx2VNNI512,
+		3: blocksQ6Kx3VNNI512,
+		4: blocksQ6Kx4VNNI512,
+		5: blocksQ6Kx5VNNI512,
+		6: blocksQ6Kx6VNNI512,
+	},
+}
+
+// blocksAVX2 finds a product with quantized weights by their type and rows.
+var blocksAVX2 = [...][blockRows + 1]func(*BlockCall){
+	Q8_0: {
+		1: blocksQ8_0x1AVX2,
+		2: blocksQ8_0x2AVX2,
+		3: blocksQ8_0x3AVX2,
+		4: blocksQ8_0x4AVX2,
+		5: blocksQ8_0x5AVX2,
+		6: blocksQ8_0x6AVX2,
+	},
+	Q4_0: {
+		1: blocksQ4_0x1AVX2,
+		2: blocksQ4_0x2AVX2,
+		3: blocksQ4_0x3AVX2,
+		4: blocksQ4_0x4AVX2,
+		5: blocksQ4_0x5AVX2,
+		6: blocksQ4_0x6AVX2,
+	},
+	Q4K: {
+		1: blocksQ4Kx1AVX2,
+		2: blocksQ4Kx2AVX2,
+		3: blocksQ4Kx3AVX2,
+		4: blocksQ4Kx4AVX2,
+		5: blocksQ4Kx5AVX2,
+		6: blocksQ4Kx6AVX2,
+	},
+	Q5K: {
+		1: blocksQ5Kx1AVX2,
+		2: blocksQ5Kx2AVX2,
+		3: blocksQ5Kx3AVX2,
+		4: blocksQ5Kx4AVX2,
+		5: blocksQ5Kx5AVX2,
+		6: blocksQ5Kx6AVX2,
+	},
+	Q6K: {
+		1: blocksQ6Kx1AVX2,
+		2: blocksQ6Kx2AVX2,
+		3: blocksQ6Kx3AVX2,
+		4: blocksQ6Kx4AVX2,
+		5: blocksQ6Kx5AVX2,
+		6: blocksQ6Kx6AVX2,
+	},
+}
+
+// blocksVNNI256 finds a product with quantized weights by their type and rows.
+var blocksVNNI256 = [...][blockRows + 1]func(*BlockCall){
+	Q8_0: {
+		1: blocksQ8_0x1VNNI256,
+		2: blocksQ8_0x2VNNI256,
+		3: blocksQ8_0x3VNNI256,
+		4: blocksQ8_0x4VNNI256,
+		5: blocksQ8_0x5VNNI256,
+		6: blocksQ8_0x6VNNI256,
+	},
+	Q4_0: {
+		1: blocksQ4_0x1VNNI256,
+		2: blocksQ4_0x2VNNI256,
+		3: blocksQ4_0x3VNNI256,
+		4: blocksQ4_0x4VNNI256,
+		5: blocksQ4_0x5VNNI256,
+		6: blocksQ4_0x6VNNI256,
+	},
+	Q4K: {
+		1: blocksQ4Kx1VNNI256,
+		2: blocksQ4Kx2VNNI256,
+		3: blocksQ4Kx3VNNI256,
+		4: blocksQ4Kx4VNNI256,
+		5: blocksQ4Kx5VNNI256,
+		6: blocksQ4Kx6VNNI256,
+	},
+	Q5K: {
+		1: blocksQ5Kx1VNNI256,
+		2: blocksQ5Kx2VNNI256,
+		3: blocksQ5Kx3VNNI256,
+		4: blocksQ5Kx4VNNI256,
+		5: blocksQ5Kx5VNNI256,
+		6: blocksQ5Kx6VNNI256,
+	},
+	Q6K: {
+		1: blocksQ6Kx1VNNI256,
+		2: blocksQ6Kx2VNNI256,
+		3: blocksQ6Kx3VNNI256,
+		4: blocksQ6Kx4VNNI256,
+		5: blocksQ6Kx5VNNI256,
+		6: blocksQ6Kx6VNNI256,
+	},
+}
+
 // productsAVX512 finds a product by type of weights, width of the panel / 16, rows.
 var productsAVX512 = [3][3][maxRows + 1]func(*Call){
 	F32: {

@@ -21,6 +21,22 @@ func (l Level) product(t Type, width, m int, c *Call) {
 	}
 }
 
+// blockKernels are the products with quantized weights at a level. They all give the
+// same bits, so which one a machine takes is its own business.
+func (l Level) blockKernels() *[Q6K + 1][blockRows + 1]func(*BlockCall) {
+	switch {
+	case l == AVX512 && cpu.X86.HasAVX512VNNI:
+		return &blocksVNNI512
+	case cpu.X86.HasAVXVNNI:
+		return &blocksVNNI256
+	}
+	return &blocksAVX2
+}
+
+func (l Level) quantize(dst []Block, x []float32) { quantizeAVX2(&dst[0], &x[0], len(dst)) }
+
+func (l Level) productBlocks(t Type, m int, c *BlockCall) { l.blockKernels()[t][m](c) }
+
 func (l Level) mix(rows, width int, c *Mix) {
 	if l == AVX512 {
 		mixesAVX512[rows][width/16](c)

@@ -26,3 +26,9 @@ func (l Level) scale(dst, x []float32, factor float32) { scaleGo(dst, x, factor)
 func (l Level) widenBF16(dst []float32, src []uint16) { widenBF16Go(dst, src) }
 
 func (l Level) softmax(c *Column) { softmaxGo(c) }
+
+func (l Level) quantize(dst []Block, x []float32) { quantizeGo(dst, x) }
+
+func (l Level) productBlocks(Type, int, *BlockCall) {
+	panic("kernel: products of blocks at the portable level")
+}

@@ -9,7 +9,13 @@ const Width = 32
 func Panels(rows int) int { return (rows + Width - 1) / Width }
 
 // PanelBytes is the size of a panel of rows with so many weights.
-func PanelBytes(t Type, cols int) int { return (cols + 1) &^ 1 * Width * t.Size() }
+func PanelBytes(t Type, cols int) int {
+	if t.Quantized() {
+		l := layouts[t]
+		return cols / l.weights * l.panel
+	}
+	return Width * t.RowBytes((cols+1)&^1)
+}
 
 // Pack writes one panel: up to 32 rows of cols weights each, one after the other at
 // src, in the order in which [Level.Product] reads them. Missing rows and an odd
@@ -17,9 +23,15 @@ func PanelBytes(t Type, cols int) int { return (cols + 1) &^ 1 * Width * t.Size(
 //
 // f32 and f16: [k][output]. bf16: [k / 2][output][k % 2], which is the order of
 // tiles, too, and lets a shift or a mask widen 16 outputs at a time.
+//
+// Quantized weights: see pack_block.go.
 func Pack(t Type, dst, src unsafe.Pointer, rows, cols int) {
 	if t == F32 && rows == Width && cols%2 == 0 {
 		packLines(unsafe.Slice((*uint32)(dst), cols*Width), unsafe.Slice((*uint32)(src), Width*cols), cols)
+		return
+	}
+	if t.Quantized() {
+		packBlocks(t, unsafe.Slice((*byte)(dst), PanelBytes(t, cols)), unsafe.Slice((*byte)(src), rows*t.RowBytes(cols)), rows)
 		return
 	}
 	if t == F32 {

@@ -33,17 +33,16 @@ func widen(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
 // widenF16 is the value of a half precision number.
 func widenF16(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, int(h>>10&31), float64(h&0x3FF)
-	var v float64
-	switch exp {
-	case 0:
-		v = math.Ldexp(frac, -24)
-	case 31:
-		return math.Float32frombits(sign | 0x7F800000 | uint32(h&0x3FF)<<13)
-	default:
-		v = math.Ldexp(frac+1024, exp-25)
+	sign, bits := uint32(h&0x8000)<<16, uint32(h&0x7FFF)<<13
+	switch {
+	case bits >= 0x7C00<<13: // infinity or NaN
+		bits |= 0x7F800000
+	case bits >= 0x0400<<13:
+		bits += (127 - 15) << 23
+	default: // subnormal: a multiple of 2^-24
+		bits = math.Float32bits(float32(h&0x3FF) * 0x1p-24)
 	}
-	return math.Float32frombits(sign | math.Float32bits(float32(v)))
+	return math.Float32frombits(sign | bits)
 }
 
 // weight is that of one output and k in a panel.

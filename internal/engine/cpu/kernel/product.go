@@ -13,14 +13,24 @@ const (
 	F32 Type = iota
 	BF16
 	F16
+	Q8_0
+	Q4_0
+	Q4K
+	Q5K
+	Q6K
 )
 
-// Size of one weight in bytes.
-func (t Type) Size() int {
-	if t == F32 {
-		return 4
+// RowBytes is the size of so many weights as a file has them. Quantized weights are
+// whole blocks, see [Type.BlockWeights].
+func (t Type) RowBytes(cols int) int {
+	switch {
+	case t.Quantized():
+		l := layouts[t]
+		return cols / l.weights * l.bytes
+	case t == F32:
+		return 4 * cols
 	}
-	return 2
+	return 2 * cols
 }
 
 // Call is one product: for each of some rows of activations, the sums with all

@@ -32,6 +32,26 @@ func declarations() string {
 		}
 		eachProduct(a, func(e element, width, m int) { line("//go:noescape\nfunc %s(c *Call)\n", productName(a, e, width, m)) })
 	}
+	line("//go:noescape\nfunc quantizeAVX2(dst *Block, x *float32, n int)\n")
+	for _, d := range []dots{vnni512, pairs, vnni256} {
+		for _, f := range formats {
+			for m := 1; m <= blockRows; m++ {
+				line("//go:noescape\nfunc %s(c *BlockCall)\n", blockName(d, f, m))
+			}
+		}
+	}
+	for _, d := range []dots{vnni512, pairs, vnni256} {
+		line("// blocks%s finds a product with quantized weights by their type and rows.", d.name)
+		line("var blocks%s = [...][blockRows + 1]func(*BlockCall){", d.name)
+		for _, f := range formats {
+			line("%s: {", f.name)
+			for m := 1; m <= blockRows; m++ {
+				line("%d: %s,", m, blockName(d, f, m))
+			}
+			line("},")
+		}
+		line("}\n")
+	}
 	for _, a := range []isa{avx512, avx2} {
 		line("// products%s finds a product by type of weights, width of the panel / 16, rows.", a.name)
 		line("var products%s = [3][3][maxRows + 1]func(*Call){", a.name)

@@ -16,6 +16,8 @@ func files() map[string]string {
 		"vector_avx2_amd64.s":    vectors(avx2),
 		"transpose_amd64.s":      transposes(),
 		"peak_amd64.s":           peaks(),
+		"block_avx512_amd64.s":   blockProducts(vnni512),
+		"block_avx2_amd64.s":     blockProducts(pairs, vnni256),
 		"decl_amd64.go":          declarations(),
 	}
 }

@@ -1,0 +1,94 @@
+package cpu
+
+import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+
+// form is a set of forms of activations that products read beside float32. Which
+// ones a row needs is up to the matrices that multiply it, see matrix.form.
+type form uint8
+
+const (
+	// int8Form are blocks of int8 with a scale each, for quantized weights.
+	int8Form form = 1 << iota
+)
+
+// forms are those of the inputs of a layer's products. The union of all layers says
+// what memory a pass needs.
+type forms struct {
+	attn form // normalized, for q, k and v
+	out  form // what attention made
+	mlp  form // normalized, for gate and up, router and experts
+	down form // gate · up
+}
+
+func (f *forms) add(g forms) {
+	f.attn, f.out, f.mlp, f.down = f.attn|g.attn, f.out|g.out, f.mlp|g.mlp, f.down|g.down
+}
+
+// activations are the inputs of products, one row for each token, and the other
+// forms of each row. A row is prepared once, after it was written and before any
+// product reads it, by whoever finishes it: the item that writes a whole row, or a
+// task of its own (step.prepare).
+type activations struct {
+	form   form             // what prepare makes
+	rows   [][]float32      // [token][cols]
+	blocks [][]kernel.Block // [token][cols / 32] of int8Form
+}
+
+// reserve makes room for n rows and the forms that any layer may ask for.
+func (a *activations) reserve(n, cols, limit int, f form) {
+	a.rows = reserveRows(a.rows, n, cols, limit)
+	if f&int8Form != 0 {
+		a.blocks = reserveRows(a.blocks, n, cols/kernel.BlockSize, limit)
+	}
+}
+
+// prepare makes the other forms of rows [from, to).
+func (a *activations) prepare(level kernel.Level, from, to int) {
+	if a.form&int8Form != 0 {
+		for t := from; t < to; t++ {
+			level.Quantize(a.blocks[t], a.rows[t])
+		}
+	}
+}
+
+// span is the activations of tokens [from, to).
+func (a *activations) span(from, to int) activations {
+	s := activations{form: a.form, rows: a.rows[from:to]}
+	if a.form&int8Form != 0 {
+		s.blocks = a.blocks[from:to]
+	}
+	return s
+}
+
+// refer makes row i that of another set, with all of its forms.
+func (a *activations) refer(i int, b *activations, row int) {
+	a.rows[i] = b.rows[row]
+	if b.form&int8Form != 0 {
+		a.blocks[i] = b.blocks[row]
+	}
+}
+
+// prepareValues is about how many values an item of a preparing task takes: some
+// microseconds.
+const prepareValues = 16 << 10
+
+// prepareRows is how many rows of a an item of the task takes.
+func (a *activations) prepareRows() int { return max(1, prepareValues/len(a.rows[0])) }
+
+// prepare makes the forms that readers want of rows that several items wrote
+// together. It costs nothing where float32 is all they want.
+func (s *step) prepare(a *activations, f form) error {
+	a.form = f
+	if f == 0 || len(a.rows) == 0 {
+		return nil
+	}
+	s.preparing = a
+	rows := a.prepareRows()
+	return s.do(&s.prepareTask, (len(a.rows)+rows-1)/rows)
+}
+
+func (s *step) prepareItem(l *lane, item int) {
+	a := s.preparing
+	rows := a.prepareRows()
+	a.prepare(s.b.device.level, item*rows, min((item+1)*rows, len(a.rows)))
+}

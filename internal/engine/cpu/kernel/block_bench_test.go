@@ -1,0 +1,81 @@
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// BenchmarkProductBlocks multiplies rows with a panel of quantized weights that stays
+// in the cache, as prefill does.
+func BenchmarkProductBlocks(b *testing.B) {
+	const cols = 1024
+	r := rand.New(rand.NewPCG(1, 1))
+	for name, product := range blockKernels() {
+		for _, ty := range quantizedTypes {
+			for _, m := range []int{1, 2, 4, blockRows} {
+				b.Run(fmt.Sprintf("%s/%s/%d-rows", name, ty.name, m), func(b *testing.B) {
+					panel := aligned(PanelBytes(ty.t, cols))
+					src := quantizedRows(r, ty.t, Width, cols)
+					Pack(ty.t, unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[0]), Width, cols)
+					out := make([]float32, m*Width)
+					c := BlockCall{Panel: unsafe.Pointer(&panel[0]), Blocks: cols / BlockSize}
+					for i := range m {
+						c.Src[i], c.Dst[i] = &randomBlocks(r, cols/BlockSize)[0], &out[i*Width]
+					}
+					for b.Loop() {
+						product(ty.t, m, &c)
+					}
+					b.ReportMetric(2*float64(m*Width*cols*b.N)/b.Elapsed().Seconds()/1e9, "GOP/s")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkStreamBlocks multiplies rows with quantized panels from memory, as decoding
+// does.
+func BenchmarkStreamBlocks(b *testing.B) {
+	const cols, panels = 1024, 8192
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, ty := range quantizedTypes {
+		size := PanelBytes(ty.t, cols)
+		data := aligned(panels * size)
+		for i := range data {
+			data[i] = byte(i)
+		}
+		for name, product := range blockKernels() {
+			for _, m := range []int{1, 2, blockRows} {
+				b.Run(fmt.Sprintf("%s/%s/%d-rows", name, ty.name, m), func(b *testing.B) {
+					out := make([]float32, m*Width)
+					c := BlockCall{Blocks: cols / BlockSize}
+					for i := range m {
+						c.Src[i], c.Dst[i] = &randomBlocks(r, cols/BlockSize)[0], &out[i*Width]
+					}
+					for b.Loop() {
+						for p := 0; p < len(data); p += size {
+							c.Panel = unsafe.Pointer(&data[p])
+							product(ty.t, m, &c)
+						}
+					}
+					b.ReportMetric(float64(len(data)*b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkQuantize brings a row of activations into blocks.
+func BenchmarkQuantize(b *testing.B) {
+	x := normals(rand.New(rand.NewPCG(1, 1)), 1024)
+	dst := make([]Block, len(x)/BlockSize)
+	for _, l := range Levels() {
+		b.Run(l.String(), func(b *testing.B) {
+			for b.Loop() {
+				l.Quantize(dst, x)
+			}
+			b.ReportMetric(float64(len(x)*b.N)/b.Elapsed().Seconds()/1e9, "Gvalues/s")
+		})
+	}
+}

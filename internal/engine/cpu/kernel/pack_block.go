@@ -1,0 +1,157 @@
+package kernel
+
+import "encoding/binary"
+
+// layout is how a type of quantized weights lies in files and in panels.
+type layout struct {
+	weights int // in a block of the file
+	bytes   int // of it
+	panel   int // bytes of such a block of 32 outputs in a panel
+}
+
+var layouts = [Q6K + 1]layout{
+	Q8_0: {32, 34, 64 + 1024},
+	Q4_0: {32, 18, 64 + 512},
+	Q4K:  {256, 144, 128 + 4*(128+1024)},
+	Q5K:  {256, 176, 128 + 4*(128+1024+256)},
+	Q6K:  {256, 210, 64 + 4*(128+1024+512)},
+}
+
+// Quantized reports whether weights are blocks of small integers with scales.
+func (t Type) Quantized() bool { return t >= Q8_0 }
+
+// BlockWeights is how many weights of a row make a block of the file: rows are whole
+// blocks.
+func (t Type) BlockWeights() int {
+	if t.Quantized() {
+		return layouts[t].weights
+	}
+	return 1
+}
+
+// packBlocks writes a panel of quantized weights. A line is [output][k % 4] of bytes,
+// the order of VPDPBUSD, and of tiles.
+//
+//	Q8_0: for each 32 k: the outputs' scales (f16); 8 lines of weight + 128.
+//	Q4_0: for each 32 k: the outputs' scales (f16); 4 lines of weight + 8 in nibbles,
+//	      those of k in the low ones and those of k + 16 in the high ones.
+//	Q4_K, Q5_K: for each 256 k: the outputs' d and dmin (f16); for each 64 of them two
+//	      scales and two minima of all outputs (bytes), and 8 lines of the weights' low
+//	      four bits, the second 32 k in the high nibbles.
+//	Q5_K: then two lines for 32 k each, whose bit n is the fifth of the n-th four.
+//	Q6_K: for each 256 k: the outputs' d (f16); for each 64 of them four scales of all
+//	      outputs (signed bytes), lines of weight + 32 as for Q4_K, and four lines for
+//	      16 k each, which have two bits for each four.
+//
+// Outputs that do not exist have zeros.
+func packBlocks(t Type, dst, src []byte, rows int) {
+	if rows < Width {
+		clear(dst)
+	}
+	l, pack := layouts[t], [...]func(dst, block []byte, output int){
+		Q8_0: packQ8_0, Q4_0: packQ4_0, Q4K: packQ4K, Q5K: packQ5K, Q6K: packQ6K,
+	}[t]
+	row := len(src) / rows
+	for b := range row / l.bytes {
+		out := dst[b*l.panel:][:l.panel]
+		for r := range rows {
+			pack(out, src[r*row+b*l.bytes:][:l.bytes], r)
+		}
+	}
+}
+
+// lineBytes is the size of a line: four bytes of each output.
+const lineBytes = 4 * Width
+
+func packQ8_0(dst, block []byte, output int) {
+	copy(dst[2*output:][:2], block)
+	for g := range 8 {
+		putWord(dst, 64+g*lineBytes, output, word(block, 2+4*g)^0x80808080)
+	}
+}
+
+func packQ4_0(dst, block []byte, output int) {
+	copy(dst[2*output:][:2], block)
+	for g := range 4 {
+		putWord(dst, 64+g*lineBytes, output, word(block, 2+4*g))
+	}
+}
+
+func packQ4K(dst, block []byte, output int) {
+	for pair := range 4 {
+		out := packScalesK(dst, block, output, pair, layouts[Q4K].panel)
+		for g := range 8 {
+			putWord(out, g*lineBytes, output, word(block, 16+32*pair+4*g))
+		}
+	}
+}
+
+func packQ5K(dst, block []byte, output int) {
+	for pair := range 4 {
+		out := packScalesK(dst, block, output, pair, layouts[Q5K].panel)
+		var above [2]uint32
+		for g := range 8 {
+			putWord(out, g*lineBytes, output, word(block, 48+32*pair+4*g))
+			for b := range above {
+				above[b] |= word(block, 16+4*g) >> (2*pair + b) & 0x01010101 << g
+			}
+		}
+		for b, bits := range above {
+			putWord(out, (8+b)*lineBytes, output, bits)
+		}
+	}
+}
+
+// packScalesK writes d, dmin and the scales and minima of 64 weights, and returns
+// where the lines of these weights go.
+func packScalesK(dst, block []byte, output, pair, size int) []byte {
+	copy(dst[2*output:][:2], block)
+	copy(dst[64+2*output:][:2], block[2:])
+	part := (size - 128) / 4
+	out := dst[128+pair*part:][:part]
+	for b := range 2 {
+		out[32*b+output], out[64+32*b+output] = scaleMin(block[4:16], 2*pair+b)
+	}
+	return out[128:]
+}
+
+func packQ6K(dst, block []byte, output int) {
+	copy(dst[2*output:][:2], block[208:])
+	part := (layouts[Q6K].panel - 64) / 4
+	for pair := range 4 {
+		out := dst[64+pair*part:][:part]
+		for i, s := range block[192+4*pair:][:4] {
+			out[32*i+output] = s
+		}
+		// The file has its 256 weights in two halves of four times 32, which share bytes
+		// of low bits in twos and bytes of high bits in fours.
+		low, high := block[64*(pair/2):][:64], block[128+32*(pair/2):][:32]
+		var above [4]uint32
+		for g := range 8 {
+			nibbles := uint32(0)
+			for b := range 2 {
+				nibbles |= word(low, 32*b+4*g) >> (pair % 2 * 4) & 0x0F0F0F0F << (4 * b)
+				above[2*b+g/4] |= word(high, 4*g) >> (pair%2*4 + 2*b) & 0x03030303 << (g % 4 * 2)
+			}
+			putWord(out, 128+g*lineBytes, output, nibbles)
+		}
+		for i, bits := range above {
+			putWord(out, 128+(8+i)*lineBytes, output, bits)
+		}
+	}
+}
+
+// scaleMin gives the 6-bit scale and minimum of sub-block j of the eight in a block
+// of Q4_K or Q5_K, from their 12 packed bytes.
+func scaleMin(b []byte, j int) (scale, least byte) {
+	if j < 4 {
+		return b[j] & 63, b[j+4] & 63
+	}
+	return b[j+4]&15 | b[j-4]>>6<<4, b[j+4]>>4 | b[j]>>6<<4
+}
+
+func word(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+
+func putWord(lines []byte, line, output int, v uint32) {
+	binary.LittleEndian.PutUint32(lines[line+4*output:], v)
+}
