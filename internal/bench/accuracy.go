@@ -1,12 +1,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func accuracyVariants() []accuracyVariant {
 	out := []accuracyVariant{{name: "reference: float32 activations and KV"}}
 	out = append(out, accuracyVariant{name: "KV bf16", kv: "bf16"})
 	for _, f := range cpuFormats() {
-		if f.name != "bf16" { // the checkpoint itself
+		if f.quantize != "" {
 			out = append(out, accuracyVariant{name: "weights " + f.name, format: f.name})
 		}
 	}
@@ -149,12 +150,12 @@ var errText = errors.New("the text is too short")
 
 // compare runs the text through both variants.
 func (a *accuracy) compare(ctx context.Context, ref, v accuracyVariant) (d divergence, err error) {
-	r, err := newScorer(a, ref)
+	r, err := newScorer(ctx, a, ref)
 	if err != nil {
 		return d, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	other, err := newScorer(a, v)
+	other, err := newScorer(ctx, a, v)
 	if err != nil {
 		return d, err
 	}
@@ -204,14 +205,14 @@ type scorer struct {
 	logits  [][]float32
 }
 
-func newScorer(a *accuracy, v accuracyVariant) (_ *scorer, err error) {
+func newScorer(ctx context.Context, a *accuracy, v accuracyVariant) (_ *scorer, err error) {
 	s := &scorer{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.model, err = v.open(a.dir, a.log); err != nil {
+	if s.model, err = v.open(ctx, a); err != nil {
 		return nil, err
 	}
 	if s.device, err = cpu.OpenDevice("cpu:0", cpu.DeviceOptions{ISA: v.isa}); err != nil {
@@ -240,15 +241,12 @@ func newScorer(a *accuracy, v accuracyVariant) (_ *scorer, err error) {
 }
 
 // open opens the checkpoint with the variant's weights.
-func (v accuracyVariant) open(dir string, log *slog.Logger) (*model.Model, error) {
-	if v.format == "" {
-		return model.Open(dir, model.Options{Log: log})
-	}
-	f, err := formatNamed(v.format)
+func (v accuracyVariant) open(ctx context.Context, a *accuracy) (*model.Model, error) {
+	format, err := formatNamed(cmp.Or(v.format, "bf16")) // which stands for what the checkpoint has
 	if err != nil {
 		return nil, err
 	}
-	return f.open(dir, log)
+	return format.open(ctx, a.dir, filepath.Join(a.tmp, "quantized"), a.log)
 }
 
 // score computes tokens that stand from position start on, after those of earlier

@@ -34,7 +34,9 @@ func TestAccuracy(t *testing.T) {
 		t.Errorf("%d rows of %d variants", len(table.Rows), len(accuracyVariants()))
 	}
 	reference := table.Rows[0].Figures[keyPerplexity].Median
+	divergence := map[string]float64{}
 	for i, row := range table.Rows {
+		divergence[row.Name] = row.Figures[keyKLMean].Median
 		f := row.Figures
 		kl, diff, agree := f[keyKLMean].Median, f[keyDiffMax].Median, f[keyAgree].Median
 		same := i == 0 || strings.HasSuffix(row.Name, kernel.AVX2.String())
@@ -43,9 +45,17 @@ func TestAccuracy(t *testing.T) {
 			t.Errorf("%s: %v", row.Name, f)
 		case same && (kl != 0 || diff != 0 || agree != 100 || f[keyPerplexity].Median != reference):
 			t.Errorf("%s: %v, want no difference", row.Name, f)
+		case strings.HasPrefix(row.Name, "weights q"):
+			// Random weights keep little of their rank in four bits.
+			if kl <= 0 || diff <= 0 || agree < 20 || f[keyKLMax].Median < kl {
+				t.Errorf("%s: %v, want a difference", row.Name, f)
+			}
 		case !same && (kl <= 0 || diff <= 0 || diff > 1 || agree < 90 || kl > 0.01 || f[keyKLMax].Median < kl):
 			t.Errorf("%s: %v, want a small difference", row.Name, f)
 		}
+	}
+	if q8, q4 := divergence["weights q8_0"], divergence["weights q4_0"]; q8 >= q4 {
+		t.Errorf("q8_0 diverges by %v, q4_0 by %v", q8, q4)
 	}
 }
 

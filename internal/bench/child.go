@@ -28,6 +28,7 @@ type childSpec struct {
 type firstToken struct {
 	Model  string    `json:"model"`
 	Format string    `json:"format"` // of weights, bf16 by default
+	Cache  string    `json:"cache"`  // folder of quantized weights
 	Cores  int       `json:"cores"`
 	Prompt int       `json:"prompt"` // tokens
 	Exec   time.Time `json:"exec"`   // when the parent started the child
@@ -109,7 +110,7 @@ func (f *firstToken) engine(ctx context.Context, c *clock) (stop func(), err err
 	if err != nil {
 		return nil, err
 	}
-	m, err := format.open(f.Model, log)
+	m, err := format.open(ctx, f.Model, f.Cache, log)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,12 @@ func (f *firstToken) engine(ctx context.Context, c *clock) (stop func(), err err
 
 // node starts a whole node and asks it until it answers.
 func (f *firstToken) node(ctx context.Context, c *clock) (stop func(), err error) {
-	n, err := startNode(ctx, nodeSpec{dir: f.Node, decode: 1, model: f.Model, cores: f.Cores}, slog.New(slog.DiscardHandler))
+	format, err := formatNamed(cmp.Or(f.Format, "bf16"))
+	if err != nil {
+		return nil, err
+	}
+	spec := nodeSpec{dir: f.Node, decode: 1, model: f.Model, quantize: format.quantize, quantized: f.Cache, cores: f.Cores}
+	n, err := startNode(ctx, spec, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

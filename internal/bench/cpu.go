@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,8 +16,9 @@ import (
 
 // CPUOptions choose what the section cpu measures; zero values stand for everything.
 type CPUOptions struct {
-	Models []string // names of shapes
-	Cases  []string // kinds of cases, or single ones: see [CPUCases]
+	Models  []string // names of shapes
+	Formats []string // of weights
+	Cases   []string // kinds of cases, or single ones: see [CPUCases]
 	// Threads are numbers of cores; one and all by default.
 	Threads []int
 	// Operators adds which part of a step each operator takes.
@@ -46,6 +48,14 @@ func CPUModels() (names []string) {
 	return names
 }
 
+// CPUFormats are the names that [CPUOptions.Formats] may have.
+func CPUFormats() (names []string) {
+	for _, f := range cpuFormats() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
 // ErrChoice is returned for the name of a model or case that does not exist, and for
 // a number of threads that cannot be.
 var ErrChoice = errors.New("nothing of that name to measure")
@@ -54,6 +64,11 @@ func (o CPUOptions) check() error {
 	for _, m := range o.Models {
 		if !slices.Contains(CPUModels(), m) {
 			return fmt.Errorf("%w: model %q is not one of %s", ErrChoice, m, strings.Join(CPUModels(), ", "))
+		}
+	}
+	for _, f := range o.Formats {
+		if !slices.Contains(CPUFormats(), f) {
+			return fmt.Errorf("%w: format %q is not one of %s", ErrChoice, f, strings.Join(CPUFormats(), ", "))
 		}
 	}
 	for _, c := range o.Cases {
@@ -136,19 +151,32 @@ func (c *cpuSection) shape(ctx context.Context, shape cpuShape) error {
 	}
 	defer remove()
 	for _, format := range cpuFormats() {
-		m, err := format.open(dir, c.log)
-		if err != nil {
-			return err
+		if len(c.opts.Formats) > 0 && !slices.Contains(c.opts.Formats, format.name) {
+			continue
 		}
-		err = c.format(ctx, shape, format, m)
-		if err := errors.Join(err, m.Close()); err != nil {
-			return err
-		}
-		if err := c.measureStart(ctx, shape, format, dir); err != nil {
+		if err := c.inFormat(ctx, shape, format, dir); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// inFormat measures one model in one format.
+func (c *cpuSection) inFormat(ctx context.Context, shape cpuShape, format cpuFormat, dir string) (err error) {
+	cache, err := os.MkdirTemp(c.tmp, "quantized-")
+	if err != nil {
+		return fmt.Errorf("keep quantized weights: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
+	m, err := format.open(ctx, dir, cache, c.log)
+	if err != nil {
+		return err
+	}
+	err = c.format(ctx, shape, format, m)
+	if err := errors.Join(err, m.Close()); err != nil {
+		return err
+	}
+	return c.measureStart(ctx, shape, format, dir, cache)
 }
 
 // format measures one model in one format with all numbers of threads.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,18 +43,30 @@ type cpuFormat struct {
 	// bytes says that products may be made of 8-bit integers, so that their peak is a
 	// limit too.
 	bytes bool
-	// open opens the checkpoint in dir, which is bf16, so that its matrices have the
-	// format on the device.
-	open func(dir string, log *slog.Logger) (*model.Model, error)
+	// quantize is how it is made of a checkpoint in bf16; empty: that has it already.
+	quantize string
 }
 
-// cpuFormats are those that this build can compute with.
+// cpuFormats are those that the published figures are about.
 func cpuFormats() []cpuFormat {
 	return []cpuFormat{
-		{"bf16", 16, false, func(dir string, log *slog.Logger) (*model.Model, error) {
-			return model.Open(dir, model.Options{Log: log})
-		}},
+		{name: "bf16", bits: 16},
+		{name: "q8_0", bits: 8.5, bytes: true, quantize: "q8_0"},
+		{name: "q4_0", bits: 4.5, bytes: true, quantize: "q4_0"},
 	}
+}
+
+// open opens a checkpoint in bf16 so that its matrices have the format. Quantized ones
+// are made at the first time and kept in the folder cache.
+func (f cpuFormat) open(ctx context.Context, dir, cache string, log *slog.Logger) (*model.Model, error) {
+	m, err := model.Open(dir, model.Options{Log: log, Quantize: f.quantize})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Prepare(ctx, model.Cache{Dir: cache, Log: log}); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 // errFormat is returned for a format that this build does not know.

@@ -19,7 +19,7 @@ const (
 
 // measureStart measures from exec to the first token, for an engine and for a whole
 // node. The files were just read, so they are in the page cache.
-func (c *cpuSection) measureStart(ctx context.Context, shape cpuShape, format cpuFormat, dir string) error {
+func (c *cpuSection) measureStart(ctx context.Context, shape cpuShape, format cpuFormat, dir, cache string) error {
 	if !c.opts.wants(kindStart) {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (c *cpuSection) measureStart(ctx context.Context, shape cpuShape, format cp
 		return err
 	}
 	for _, threads := range c.opts.threads() {
-		f := firstToken{Model: dir, Format: format.name, Cores: threads, Prompt: c.scale.cpu.startPrompt}
+		f := firstToken{Model: dir, Format: format.name, Cache: cache, Cores: threads, Prompt: c.scale.cpu.startPrompt}
 		name := fmt.Sprintf("%s, %s, %s, ", shape.name, format.name, threadsText(threads))
 		alone := Case{name + "engine alone", func(ctx context.Context) (Sample, error) { return c.start(ctx, f) }}
 		node := Case{name + "whole node, over HTTP", func(ctx context.Context) (_ Sample, err error) {

@@ -35,16 +35,21 @@ func TestCPU(t *testing.T) {
 		names = append(names, table.Name)
 		checkTable(t, table)
 		rows := map[string]int{
-			"Limits": 2 * (1 + len(kernel.Peaks())), "qwen3-0.6b, bf16": 2 * 6, "llama-3.2-1b, bf16": 2 * 6,
-			"Start": 2 * 2 * 2, "Pauses of the collector": 2 * 2 * 2,
+			"Limits": 2 * (1 + len(kernel.Peaks())), "Start": 2 * 3 * 2 * 2, "Pauses of the collector": 2 * 3 * 2 * 2,
 		}[table.Name]
+		if strings.Contains(table.Name, ", ") && !strings.HasPrefix(table.Name, "Operators") {
+			rows = 2 * 6
+		}
 		if rows > 0 && len(table.Rows) != rows {
 			t.Errorf("%s has %d rows, want %d", table.Name, len(table.Rows), rows)
 		}
 	}
 	want := []string{"Limits"}
 	for _, shape := range []string{"qwen3-0.6b", "llama-3.2-1b"} {
-		want = append(want, shape+", bf16", "Operators: "+shape+", bf16, 1 thread", "Operators: "+shape+", bf16, 2 threads")
+		for _, format := range []string{"bf16", "q8_0", "q4_0"} {
+			name := shape + ", " + format
+			want = append(want, name, "Operators: "+name+", 1 thread", "Operators: "+name+", 2 threads")
+		}
 	}
 	if want = append(want, "Start", "Pauses of the collector"); !slices.Equal(names, want) {
 		t.Errorf("tables %q, want %q", names, want)
@@ -86,7 +91,7 @@ func checkOperators(t *testing.T, table Table) {
 }
 
 func TestCPUChoices(t *testing.T) {
-	r, progress := runCPU(t, CPUOptions{Models: []string{"llama-3.2-1b"}, Cases: []string{"prefill-70", "neighbor"}, Threads: []int{1}})
+	r, progress := runCPU(t, CPUOptions{Models: []string{"llama-3.2-1b"}, Formats: []string{"bf16"}, Cases: []string{"prefill-70", "neighbor"}, Threads: []int{1}})
 	tables := r.Sections[0].Tables
 	if len(tables) != 2 || tables[1].Name != "llama-3.2-1b, bf16" {
 		t.Fatalf("%d tables: %+v\n%s", len(tables), tables, progress)
@@ -102,7 +107,7 @@ func TestCPUChoices(t *testing.T) {
 	if tables[1].Rows[2].Figures[keyAlone].Repetitions == 0 {
 		t.Error("the neighbor is compared with nothing")
 	}
-	for _, o := range []CPUOptions{{Models: []string{"gpt"}}, {Cases: []string{"speed"}}, {Threads: []int{0}}} {
+	for _, o := range []CPUOptions{{Models: []string{"gpt"}}, {Formats: []string{"q9_9"}}, {Cases: []string{"speed"}}, {Threads: []int{0}}} {
 		_, err := run(t.Context(), Options{Sections: []string{"cpu"}, StateDir: t.TempDir(), CPU: o}, smokeScale())
 		if !errors.Is(err, ErrChoice) {
 			t.Errorf("%+v: err = %v", o, err)

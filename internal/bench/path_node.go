@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/agent"
@@ -27,6 +29,8 @@ type nodeSpec struct {
 	prefill, decode int
 	blocks          int    // KV blocks of each worker
 	model           string // directory, empty for the built-in one; its name is the built-in one's
+	quantize        string // format that it gives the weights
+	quantized       string // directory of quantized weights, empty for its own
 	cores           int    // of its device, 0 for all
 	load            loader
 }
@@ -84,6 +88,9 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	if err != nil {
 		return nil, err
 	}
+	if err := spec.lendQuantized(); err != nil {
+		return nil, err
+	}
 	ready := make(chan cluster.Node, 1)
 	a, err := agent.New(cfg, agent.Options{Version: "bench", Log: log, Load: spec.load, Ready: func(n cluster.Node) { ready <- n }})
 	if err != nil {
@@ -118,6 +125,21 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	return n, n.declare(ctx)
 }
 
+// lendQuantized lets the node find quantized weights that are there already.
+func (spec nodeSpec) lendQuantized() error {
+	if spec.quantized == "" {
+		return nil
+	}
+	models := filepath.Join(spec.dir, "models")
+	if err := os.MkdirAll(models, 0o700); err != nil {
+		return fmt.Errorf("lend quantized weights: %w", err)
+	}
+	if err := os.Symlink(spec.quantized, filepath.Join(models, "quantized")); err != nil {
+		return fmt.Errorf("lend quantized weights: %w", err)
+	}
+	return nil
+}
+
 var errDone = errors.New("the benchmark is over")
 
 // connect reaches the node's stores and workers.
@@ -144,7 +166,7 @@ func (n *node) connect(cfg config.Dynamod) error {
 // declare writes what the cluster shall serve.
 func (n *node) declare(ctx context.Context) error {
 	t := cluster.Topology{
-		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model}, Prefill: n.spec.prefill, Decode: n.spec.decode,
+		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode,
 		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
 	}

@@ -90,6 +90,7 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure: in the engine section instead of the random model, in accuracy instead of the built-in one")
 	cmd.Flags().StringVar(&f.text, "text", "", "file with text for the accuracy section instead of the built-in one")
 	cmd.Flags().StringSliceVar(&f.cpu.Models, "models", nil, "models of the cpu section: "+strings.Join(bench.CPUModels(), ", ")+"; all by default")
+	cmd.Flags().StringSliceVar(&f.cpu.Formats, "formats", nil, "formats of weights in the cpu section: "+strings.Join(bench.CPUFormats(), ", ")+"; all by default")
 	cmd.Flags().StringSliceVar(&f.cpu.Cases, "cases", nil, "cases of the cpu section: "+strings.Join(bench.CPUCases(), ", ")+", or single ones like prefill-512; all by default")
 	cmd.Flags().IntSliceVar(&f.cpu.Threads, "threads", nil, "numbers of cores in the cpu section; one and all by default")
 	cmd.Flags().BoolVar(&f.cpu.Operators, "operators", false, "cpu section: add which part of a step each operator takes")
@@ -199,7 +200,7 @@ func (f benchFlags) command(args []string) string {
 	for _, list := range []struct {
 		flag   string
 		values []string
-	}{{"--models", f.cpu.Models}, {"--cases", f.cpu.Cases}, {"--threads", texts(f.cpu.Threads)}} {
+	}{{"--models", f.cpu.Models}, {"--formats", f.cpu.Formats}, {"--cases", f.cpu.Cases}, {"--threads", texts(f.cpu.Threads)}} {
 		if len(list.values) > 0 {
 			line = append(line, list.flag, strings.Join(list.values, ","))
 		}
