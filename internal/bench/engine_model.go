@@ -174,5 +174,8 @@ func bytesText(n int64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 	}
+	if n < 1<<20 {
+		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	}
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
