@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -270,6 +271,37 @@ func TestPoolSize(t *testing.T) {
 				t.Errorf("got %d %v, want %d", got, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestRoomFor counts quantized weights by what they take in the file: once more for the
+// rows that are put in order, and once more for the kernels.
+func TestRoomFor(t *testing.T) {
+	m := testModels(t)
+	path := modeltest.GGUF(t, modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 64, Heads: 2, FFN: 96, Vocab: 300}), gguf.Q8_0)
+	mod, err := model.Open(path, model.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mod.Close()
+	const ordered = 2 * 64 * 64 / 32 * 34                   // queries and keys
+	const matrices = (4*64*64 + 3*64*96 + 300*64) / 32 * 34 // and all others but the embedding
+	device := m.a.devices["cpu:0"]
+	if packed := device.CopyBytes(mod); mod.CopiedBytes() != ordered || packed != matrices && device.ISA() != "portable" {
+		t.Errorf("%d bytes put in order, %d packed; want %d, %d", mod.CopiedBytes(), packed, ordered, matrices)
+	}
+	for free, want := range map[int64]string{
+		ordered + matrices:     "",
+		ordered + matrices - 1: "--cpu-isa portable",
+		ordered:                "--cpu-isa portable",
+		ordered - 1:            "use a smaller model",
+		0:                      "", // unknown
+	} {
+		m.free = func() int64 { return free }
+		err := m.roomFor(mod, matrices)
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d bytes are free: err = %v, want %q", free, err, want)
+		}
 	}
 }
 

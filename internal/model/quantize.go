@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -105,7 +106,7 @@ type Cache struct {
 // with all processors and little memory, and leaves that file. For other models it does
 // nothing. Several processes may prepare the same model at once; one of them works, and
 // the others wait for it. Damaged files, and those of a checkpoint that was changed, are
-// made again.
+// made again. It must have returned before others use the model.
 //
 // Errors are the cause of ctx, of the file system, or match [gguf.ErrValue] for weights
 // that cannot be quantized and [mapped.ErrChanged] when the checkpoint changes meanwhile.
@@ -123,9 +124,17 @@ func (m *Model) Prepare(ctx context.Context, c Cache) error {
 	c.Log = c.Log.With("model", m.dir, "weights", m.quantize)
 	path := filepath.Join(c.Dir, fmt.Sprintf("%.32s-%s.weights", set.contents.Source, m.quantize))
 	if err := set.prepare(ctx, c, path); err != nil {
-		return fmt.Errorf("quantize %s to %s: %w", m.dir, m.quantize, err)
+		return fmt.Errorf("quantize %s to %s: %w%s", m.dir, m.quantize, err, advice(err, c.Dir))
 	}
 	return nil
+}
+
+// advice says what helps when the disk is full.
+func advice(err error, dir string) string {
+	if !errors.Is(err, syscall.ENOSPC) {
+		return ""
+	}
+	return "; free space there: files of other models in " + dir + " may be deleted"
 }
 
 func (s *quantizedSet) prepare(ctx context.Context, c Cache, path string) (err error) {

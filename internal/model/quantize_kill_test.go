@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -70,6 +71,16 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 	if left := listed(t, cacheBeside(dir)); strings.Contains(left, " ") || !strings.HasSuffix(left, "-q8_0.weights") {
 		t.Errorf("the folder has %s", left)
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	full := fmt.Errorf("write x: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	if got := advice(full, "/state"); !strings.Contains(got, "in /state may be deleted") {
+		t.Errorf("a full disk: %q", got)
+	}
+	if got := advice(os.ErrPermission, "/state"); got != "" {
+		t.Errorf("another error: %q", got)
 	}
 }
 

@@ -32,18 +32,24 @@ type bits struct {
 	// quantized gives the types of matrices in a GGUF file, by their names there;
 	// nil: the model is a folder.
 	quantized func(name string) gguf.Type
+	// quantize is the format that a folder gets when it is opened; "": its own.
+	quantize string
 }
 
 func (b bits) open(t testing.TB) *model.Model {
 	t.Helper()
-	if b.quantized == nil {
-		return modeltest.Open(t, b.spec)
+	path := modeltest.Generate(t, b.spec)
+	if b.quantized != nil {
+		path = modeltest.MixedGGUF(t, path, b.quantized)
 	}
-	m, err := model.Open(modeltest.MixedGGUF(t, modeltest.Generate(t, b.spec), b.quantized), model.Options{})
+	m, err := model.Open(path, model.Options{Quantize: b.quantize})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Close() })
+	if err := m.Prepare(t.Context(), model.Cache{Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
 	return m
 }
 
@@ -74,17 +80,17 @@ func plainBitSpecs() map[string]bits {
 	return map[string]bits{
 		"llama f32": {with(func(s *modeltest.Spec) {
 			s.KVHeads, s.RopeScaling = 2, llama3Scaling()
-		}), "f32", 560, nil},
+		}), "f32", 560, nil, ""},
 		"qwen3 bf16, odd sizes": {with(func(s *modeltest.Spec) {
 			s.Family, s.DType, s.Tied = "qwen3", "bf16", true
 			s.Layers, s.Hidden, s.Heads, s.KVHeads, s.HeadDim, s.FFN, s.Vocab = 3, 38, 6, 2, 14, 51, 291
-		}), "f32", 270, nil},
+		}), "f32", 270, nil, ""},
 		"qwen3 bf16, bf16 KV": {with(func(s *modeltest.Spec) {
 			s.Family, s.DType, s.KVHeads = "qwen3", "bf16", 1
-		}), "bf16", 270, nil},
+		}), "bf16", 270, nil, ""},
 		"llama f16": {with(func(s *modeltest.Spec) {
 			s.DType, s.AttentionBias, s.MLPBias = "f16", true, true
-		}), "f32", 270, nil},
+		}), "f32", 270, nil, ""},
 	}
 }
 

@@ -40,11 +40,12 @@ func mixed(name string) gguf.Type {
 func quantizedBitSpecs() map[string]bits {
 	experts := map[string]any{"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": true}
 	return map[string]bits{
-		"llama Q8_0": {modeltest.Spec{Hidden: 64, HeadDim: 8, Heads: 4, KVHeads: 2, FFN: 96, Vocab: 291, AttentionBias: true}, "f32", 270, all(gguf.Q8_0)},
+		"llama Q8_0": {modeltest.Spec{Hidden: 64, HeadDim: 8, Heads: 4, KVHeads: 2, FFN: 96, Vocab: 291, AttentionBias: true}, "f32", 270, all(gguf.Q8_0), ""},
 		"qwen3 moe Q4_0": {modeltest.Spec{Family: "qwen3_moe", Hidden: 32, HeadDim: 16, Heads: 4, KVHeads: 2, FFN: 64, Vocab: 260,
-			Extra: experts}, "bf16", 270, all(gguf.Q4_0)},
-		"phi3 Q8_0":   {modeltest.Spec{Family: "phi3", Hidden: 64, HeadDim: 16, KVHeads: 2, FFN: 96, Vocab: 260}, "f32", 270, all(gguf.Q8_0)},
-		"llama mixed": {modeltest.Spec{Layers: 3, Hidden: 256, HeadDim: 32, Heads: 8, KVHeads: 1, FFN: 256, Vocab: 270, Tied: true}, "f32", 270, mixed},
+			Extra: experts}, "bf16", 270, all(gguf.Q4_0), ""},
+		"phi3 Q8_0":      {modeltest.Spec{Family: "phi3", Hidden: 64, HeadDim: 16, KVHeads: 2, FFN: 96, Vocab: 260}, "f32", 270, all(gguf.Q8_0), ""},
+		"gemma3 as q4_0": {modeltest.Families()["gemma3_text"], "f32", 270, nil, "q4_0"},
+		"llama mixed":    {modeltest.Spec{Layers: 3, Hidden: 256, HeadDim: 32, Heads: 8, KVHeads: 1, FFN: 256, Vocab: 270, Tied: true}, "f32", 270, mixed, ""},
 	}
 }
 

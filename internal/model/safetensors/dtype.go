@@ -12,6 +12,8 @@ const (
 
 // Quantized types: rows of whole blocks as ggml lays them out, see package gguf. No
 // safetensors file has them; tensors of other sources and caches do.
+//
+//nolint:revive // the names are ggml's
 const (
 	Q8_0 DType = "Q8_0" // blocks of 32 weights
 	Q4_0 DType = "Q4_0" // blocks of 32 weights

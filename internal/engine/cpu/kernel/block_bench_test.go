@@ -79,3 +79,28 @@ func BenchmarkQuantize(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRow unpacks rows of weights and multiplies them in Go.
+func BenchmarkRow(b *testing.B) {
+	const cols = 1024
+	r := rand.New(rand.NewPCG(1, 1))
+	x := randomBlocks(r, cols/BlockSize)
+	for _, ty := range quantizedTypes {
+		src := quantizedRows(r, ty.t, 1, cols)
+		var row Row
+		b.Run(ty.name+"/unpack", func(b *testing.B) {
+			for b.Loop() {
+				row.Unpack(ty.t, src)
+			}
+		})
+		b.Run(ty.name+"/dot", func(b *testing.B) {
+			var sum float32
+			for b.Loop() {
+				sum += row.Dot(x)
+			}
+			if sum == 1 {
+				b.Log(sum)
+			}
+		})
+	}
+}
