@@ -49,15 +49,20 @@ func Pack(t Type, dst, src unsafe.Pointer, rows, cols int) {
 // packLines transposes all rows of a panel, with the kernel of the machine if it has
 // one.
 func packLines(dst, src []uint32, cols int) {
-	whole := transpose(dst, src, cols)
-	if whole == cols {
+	done := transpose(asBytes(dst), asBytes(src), cols)
+	if done == 0 {
+		packWords(dst, src, Width, cols)
 		return
 	}
 	for r := range Width {
-		for k := whole; k < cols; k++ {
+		for k := done; k < cols; k++ {
 			dst[k*Width+r] = src[r*cols+k]
 		}
 	}
+}
+
+func asBytes(words []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 4*len(words))
 }
 
 // packWords transposes.

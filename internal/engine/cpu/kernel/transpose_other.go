@@ -2,8 +2,8 @@
 
 package kernel
 
-// transpose packs the whole panel.
-func transpose(dst, src []uint32, cols int) int {
-	packWords(dst, src, Width, cols)
-	return cols
-}
+// Without kernels nothing is transposed by them.
+
+func transpose([]byte, []byte, int) int { return 0 }
+
+func transposeBlocks(Type, []byte, []byte, int) int { return 0 }
