@@ -67,7 +67,9 @@ Progress goes to standard error. Ctrl-c ends it without a report.
 
 ` + sectionHelp(names, about) + `
 The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
-` + "`.bench`" + ` in the state directory at first use and kept there.`,
+` + "`.bench`" + ` in the state directory at first use and kept there. The models of the
+cpu section (up to 4.5 GB at a time) are written there, too, and removed at the end;
+the whole section takes about twenty minutes and 8 GiB of memory.`,
 		Example: `  dynamod bench engine --quick
   dynamod bench path nixl -o json
   dynamod bench all --write docs/benchmarks.md
@@ -101,7 +103,7 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 func sectionHelp(names []string, about map[string]string) string {
 	var b strings.Builder
 	for _, n := range names {
-		fmt.Fprintf(&b, "  %-7s %s\n", n, about[n])
+		fmt.Fprintf(&b, "  %-8s %s\n", n, about[n])
 	}
 	return b.String()
 }

@@ -47,7 +47,7 @@ func TestBenchHelp(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"{all | engine | path | nixl | plane | cpu | accuracy}", "--text", "--models", "--cases", "--threads", "--quick", "--write", "--model"} {
+	for _, want := range []string{"{all | engine | path | nixl | plane | cpu | accuracy}", "--text", "--models", "--formats", "--cases", "--threads", "--quick", "--write", "--model"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
@@ -103,5 +103,21 @@ func TestReplaceFile(t *testing.T) {
 	}
 	if err := replaceFile(filepath.Join(path, "below a file"), nil); err == nil {
 		t.Error("wrote below a file")
+	}
+}
+
+// A benchmark's child does what it is told and ends with its standard input.
+func TestBenchChild(t *testing.T) {
+	t.Parallel()
+	p := start(t, t.TempDir(), "bench", benchChild, `{"spin":1}`)
+	if code := p.wait(); code != exitOK || p.stdout.String() != "spinning\n" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, p.stdout.String(), p.stderr.String())
+	}
+	p = start(t, t.TempDir(), "bench", benchChild, `{}`)
+	if code := p.wait(); code != exitFailed || !strings.Contains(p.stderr.String(), "nothing to do") {
+		t.Errorf("exit code %d, stderr %q", code, p.stderr.String())
+	}
+	if args := ownChild(); len(args) != 3 || args[2] != benchChild {
+		t.Errorf("a child is started by %q", args)
 	}
 }
