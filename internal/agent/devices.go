@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"strings"
@@ -89,13 +90,21 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 	a.devices = map[string]*cpu.Device{}
 	for i, at := range places {
 		id := fmt.Sprintf("cpu:%d", i)
-		d, err := cpu.OpenDevice(id, cpu.DeviceOptions{Cores: at.cores, ISA: a.cfg.CPU.ISA, CPUs: at.cpus, Node: at.node})
+		d, err := cpu.OpenDevice(id, cpu.DeviceOptions{
+			Cores: at.cores, ISA: a.cfg.CPU.ISA, Activations: a.cfg.CPU.Activations, CPUs: at.cpus, Node: at.node,
+		})
+		if errors.Is(err, cpu.ErrActivations) {
+			return fmt.Errorf("cpu.activations: %w", err)
+		}
 		if err != nil {
 			return fmt.Errorf("cpu.isa: %w", err)
 		}
+		if reason := d.Warning(); reason != "" {
+			a.log.Warn("device computes with less than the machine has", "device", id, "isa", d.ISA(), "reason", reason)
+		}
 		a.devices[id] = d
 		a.nodeDevices = append(a.nodeDevices, cluster.Device{
-			ID: id, Name: d.Name(), Cores: at.cores, MemoryBytes: thisMachine.Memory().Most() / int64(len(places)),
+			ID: id, Name: d.Name(), Cores: at.cores, ISA: d.ISA(), MemoryBytes: thisMachine.Memory().Most() / int64(len(places)),
 		})
 		back.Push("stop device "+id, func(context.Context) error { return d.Close() })
 	}

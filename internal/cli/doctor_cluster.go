@@ -151,27 +151,40 @@ func controllerFinding(v client.View, leader string, err error) finding {
 
 func nodesFinding(v client.View) finding {
 	own := buildVersion().Version
-	versions := map[string][]string{}
+	versions, isas := map[string][]string{}, map[string][]string{}
 	var names []string
 	for _, n := range v.Nodes {
+		for _, isa := range n.ISAs() {
+			isas[isa] = append(isas[isa], n.Name)
+		}
 		versions[n.Version] = append(versions[n.Version], n.Name)
 		names = append(names, n.Name)
 	}
 	if len(names) == 0 {
 		return bad("dynctl up, or dynamod on each node", "none is up")
 	}
-	var parts []string
-	for _, version := range slices.Sorted(maps.Keys(versions)) {
-		parts = append(parts, fmt.Sprintf("%s on %s", orDash(version), nameList(versions[version])))
-	}
+	parts, ways := onNodes(versions), onNodes(isas)
 	const fix = "dynctl down, then up, with dynctl and dynamod of one release"
 	switch _, same := versions[own]; {
 	case len(versions) > 1:
 		return poor(fix, "several versions: %s", strings.Join(parts, "; ")).with("versions", versions)
 	case !same:
 		return poor(fix, "%s; dynctl is %s", parts[0], own).with("versions", versions)
+	case len(ways) > 1:
+		// A sequence that moves may go on with another token.
+		return poor("set cpu.isa and cpu.activations to what all nodes have", "nodes compute differently: %s", strings.Join(ways, "; ")).with("versions", versions).with("isa", isas)
+	case len(ways) == 1:
+		return good("%s: %s, as dynctl, computing with %s", nameList(names), own, slices.Sorted(maps.Keys(isas))[0]).with("versions", versions).with("isa", isas)
 	}
 	return good("%s: %s, as dynctl", nameList(names), own).with("versions", versions)
+}
+
+// onNodes says which nodes each of several things is on: "v1 on a, c".
+func onNodes(things map[string][]string) (parts []string) {
+	for _, thing := range slices.Sorted(maps.Keys(things)) {
+		parts = append(parts, fmt.Sprintf("%s on %s", orDash(thing), nameList(things[thing])))
+	}
+	return parts
 }
 
 // skewed is how far clocks may be apart: logs and events are sorted by their times,

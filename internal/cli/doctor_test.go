@@ -138,6 +138,8 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"no nodes", nodesFinding(client.View{}), checkFail, "none is up"},
 		{"versions", nodesFinding(client.View{Nodes: []cluster.Node{{Name: "a", Version: "v1"}, {Name: "b", Version: "v2"}, {Name: "c", Version: "v1"}}}), checkWarn, "several versions: v1 on a, c; v2 on b"},
 		{"same version", nodesFinding(client.View{Nodes: []cluster.Node{{Name: "a", Version: buildVersion().Version}}}), checkOK, "a: "},
+		{"same instructions", nodesFinding(client.View{Nodes: []cluster.Node{computing("a", "avx512 bf16"), computing("b", "avx512 bf16")}}), checkOK, "computing with avx512 bf16"},
+		{"other instructions", nodesFinding(client.View{Nodes: []cluster.Node{computing("a", "avx512 bf16"), computing("b", "avx512"), computing("c", "avx512")}}), checkWarn, "compute differently: avx512 on b, c; avx512 bf16 on a"},
 		{"no clocks", clocksFinding(nil), checkSkip, "no worker tells its time"},
 		{"same clocks", clocksFinding(map[string]client.Clock{"a": {Offset: 2 * ms, Uncertainty: 3 * ms}}), checkOK, "no difference to this machine's that could be told, to 3.0 ms"},
 		{"other clocks", clocksFinding(map[string]client.Clock{"a": {Offset: -20 * ms, Uncertainty: 3 * ms}}), checkOK, "at most 20.0 ms ± 3.0 ms"},
@@ -183,4 +185,9 @@ func TestDoctorSeesWhoHasThePort(t *testing.T) {
 	if who := whoListens(ctx, l.Addr().String()); who != "" || ctx.Err() != nil {
 		t.Errorf("%q, %v", who, ctx.Err())
 	}
+}
+
+// computing is a node of this version with two devices.
+func computing(name, isa string) cluster.Node {
+	return cluster.Node{Name: name, Version: buildVersion().Version, Devices: []cluster.Device{{ID: "cpu:0", ISA: isa}, {ID: "cpu:1", ISA: isa}}}
 }

@@ -203,7 +203,7 @@ func nodesAnswer(inv *invocation, v client.View) answer {
 func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
 	titles := []string{"NAME", "~HOST", ">PID", "~DEVICES", "PREFERS", "~WORKERS", "STORES", "~FRONTEND", ageTitle(inv.env.Streams.OutTTY)}
 	if wide {
-		titles = append(titles, "VERSION", "ID", "REQUEST PLANE", "STATUS")
+		titles = append(titles, "COMPUTES WITH", "VERSION", "ID", "REQUEST PLANE", "STATUS")
 	}
 	t := newTable(titles...)
 	for _, n := range rows {
@@ -226,7 +226,7 @@ func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
 			orDash(stores), orDash(n.FrontendURL), startText(&up, n.StartedAt, inv.env.Streams.OutTTY),
 		}
 		if wide {
-			row = append(row, orDash(n.Version), n.ID, orDash(n.RequestPlane), orDash(n.StatusURL))
+			row = append(row, orDash(nameList(n.ISAs())), orDash(n.Version), n.ID, orDash(n.RequestPlane), orDash(n.StatusURL))
 		}
 		t.add(row...)
 	}

@@ -12,6 +12,7 @@ type Device struct {
 	ID          string `json:"id"` // cpu:0, gpu:1
 	Name        string `json:"name,omitempty"`
 	Cores       int    `json:"cores,omitempty"`
+	ISA         string `json:"isa,omitempty"` // what it computes with: "avx512 bf16"
 	MemoryBytes int64  `json:"memory_bytes"`
 }
 
@@ -67,6 +68,16 @@ func (n *Node) DeviceLabel(id string) string {
 		}
 	}
 	return short
+}
+
+// ISAs are what the node's devices compute with, each once.
+func (n Node) ISAs() (out []string) {
+	for _, d := range n.Devices {
+		if d.ISA != "" && !slices.Contains(out, d.ISA) {
+			out = append(out, d.ISA)
+		}
+	}
+	return out
 }
 
 // Prefers reports whether workers of the role belong here.

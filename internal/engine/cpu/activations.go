@@ -9,6 +9,8 @@ type form uint8
 const (
 	// int8Form are blocks of int8 with a scale each, for quantized weights.
 	int8Form form = 1 << iota
+	// bf16Form are values rounded to bf16, for weights of bf16.
+	bf16Form
 )
 
 // forms are those of the inputs of a layer's products. The union of all layers says
@@ -32,6 +34,7 @@ type activations struct {
 	form   form             // what prepare makes
 	rows   [][]float32      // [token][cols]
 	blocks [][]kernel.Block // [token][cols / 32] of int8Form
+	halves [][]uint16       // [token][cols and padding] of bf16Form
 }
 
 // reserve makes room for n rows and the forms that any layer may ask for.
@@ -39,6 +42,9 @@ func (a *activations) reserve(n, cols, limit int, f form) {
 	a.rows = reserveRows(a.rows, n, cols, limit)
 	if f&int8Form != 0 {
 		a.blocks = reserveRows(a.blocks, n, cols/kernel.BlockSize, limit)
+	}
+	if f&bf16Form != 0 {
+		a.halves = reserveHalves(a.halves, n, cols, limit)
 	}
 }
 
@@ -49,6 +55,11 @@ func (a *activations) prepare(level kernel.Level, from, to int) {
 			level.Quantize(a.blocks[t], a.rows[t])
 		}
 	}
+	if a.form&bf16Form != 0 {
+		for t := from; t < to; t++ {
+			level.PrepareBF16(a.halves[t], a.rows[t])
+		}
+	}
 }
 
 // span is the activations of tokens [from, to).
@@ -56,6 +67,9 @@ func (a *activations) span(from, to int) activations {
 	s := activations{form: a.form, rows: a.rows[from:to]}
 	if a.form&int8Form != 0 {
 		s.blocks = a.blocks[from:to]
+	}
+	if a.form&bf16Form != 0 {
+		s.halves = a.halves[from:to]
 	}
 	return s
 }
@@ -65,6 +79,9 @@ func (a *activations) refer(i int, b *activations, row int) {
 	a.rows[i] = b.rows[row]
 	if b.form&int8Form != 0 {
 		a.blocks[i] = b.blocks[row]
+	}
+	if b.form&bf16Form != 0 {
+		a.halves[i] = b.halves[row]
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
@@ -65,6 +66,12 @@ func bitSpecs() map[string]bits {
 	window.Extra["sliding_window"] = 261
 	specs["gemma3, long window, bf16 KV"] = bits{spec: window, kv: "bf16", tokens: 560}
 	maps.Copy(specs, plainBitSpecs())
+	if os.Getenv(ActivationsVariable) == "bf16" { // which only weights of bf16 meet
+		for name, s := range specs {
+			s.spec.DType = "bf16"
+			specs[name] = s
+		}
+	}
 	maps.Copy(specs, quantizedBitSpecs())
 	return specs
 }

@@ -14,10 +14,12 @@ type Device struct {
 	id    string
 	cores int
 	level kernel.Level
-	node  int // NUMA node of its memory, negative: any
+	bf16  bool // activations are rounded where they meet weights of bf16
+	node  int  // NUMA node of its memory, negative: any
 	pool  *pool
 	turns turns
 
+	warning   string
 	closeOnce sync.Once
 }
 
@@ -28,24 +30,31 @@ const maxCores = 1024
 // instructions.
 const ISAVariable = "DYNAMOD_CPU_ISA"
 
-// NewDevice starts a device with so many cores and the instructions that the variable
-// DYNAMOD_CPU_ISA names, or with all that the machine has. A name that cannot be
-// used stands for portable, which always works; see [OpenDevice].
+// NewDevice starts a device with so many cores and with what the variables
+// DYNAMOD_CPU_ISA and DYNAMOD_CPU_ACTIVATIONS name, or with all that the machine has.
+// Instructions that cannot be used stand for portable, and a precision that cannot be
+// used for f32, which always work; see [OpenDevice].
 func NewDevice(id string, cores int) *Device {
-	level, err := kernel.Parse(os.Getenv(ISAVariable))
+	level, warning, err := parseLevel(os.Getenv(ISAVariable))
 	if err != nil {
 		level = kernel.Portable
 	}
-	return newDevice(id, cores, level)
+	d := newDevice(id, cores, level)
+	d.bf16, _ = parseActivations(os.Getenv(ActivationsVariable), level)
+	d.warning = warning
+	return d
 }
 
 // DeviceOptions say how a device computes.
 type DeviceOptions struct {
 	// Cores is the number of workers; below 1 stands for all CPUs of the machine.
 	Cores int
-	// ISA is the set of instructions: portable, avx2, avx512, or auto or empty for the
-	// best of the machine.
+	// ISA is the set of instructions: portable, avx2, avx512, amx, or auto or empty for
+	// the best of the machine.
 	ISA string
+	// Activations is their precision where they meet weights of bf16: f32, bf16 where
+	// the machine has AVX512_BF16 or AMX, or auto or empty for the faster one.
+	Activations string
 	// CPUs are those that the workers are bound to, all of them to all; nil leaves them
 	// to the system. The process needs a few more processors of the runtime (GOMAXPROCS)
 	// than all bound workers together, because those do not make room for each other.
@@ -58,13 +67,17 @@ type DeviceOptions struct {
 // OpenDevice starts a device that is called id, for example "cpu:0". Steps use the
 // calling goroutine and Cores-1 goroutines of the device. It fails with
 // [kernel.ErrLevel] for a set of instructions that does not exist or that the machine
-// lacks.
+// lacks, and with [ErrActivations] for such a precision.
 func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
-	level, err := kernel.Parse(opts.ISA)
+	level, warning, err := parseLevel(opts.ISA)
 	if err != nil {
 		return nil, fmt.Errorf("start device %s: %w", id, err)
 	}
-	d := &Device{id: id, cores: workers(opts.Cores), level: level, node: -1}
+	bf16, err := parseActivations(opts.Activations, level)
+	if err != nil {
+		return nil, fmt.Errorf("start device %s: %w", id, err)
+	}
+	d := &Device{id: id, cores: workers(opts.Cores), level: level, bf16: bf16, node: -1, warning: warning}
 	d.pool = newBoundPool(d.cores, opts.CPUs)
 	if len(opts.CPUs) > 0 && opts.Node >= 0 {
 		d.node = opts.Node
@@ -72,6 +85,19 @@ func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
 	return d, nil
 }
 
+// parseLevel is kernel.Parse, and the level below with a warning where tiles do not
+// compute what they should.
+func parseLevel(isa string) (level kernel.Level, warning string, err error) {
+	level, err = kernel.Parse(isa)
+	if err == nil && level == kernel.AMX {
+		if err := kernel.CheckAMX(); err != nil {
+			return kernel.AVX512, fmt.Sprintf("AMX is not used: %v", err), nil
+		}
+	}
+	return level, "", err
+}
+
+// newDevice starts a device that keeps activations in float32.
 func newDevice(id string, cores int, level kernel.Level) *Device {
 	d := &Device{id: id, cores: workers(cores), level: level, node: -1}
 	d.pool = newPool(d.cores)
@@ -95,8 +121,18 @@ func (d *Device) Name() string { return fmt.Sprintf("cpu %dc", d.cores) }
 // Cores is the number of workers.
 func (d *Device) Cores() int { return d.cores }
 
-// ISA is the set of instructions that the device uses: portable, avx2, avx512.
-func (d *Device) ISA() string { return d.level.String() }
+// ISA is the set of instructions that the device uses and, unless it is f32, the
+// precision of activations: portable, avx2, avx512, "avx512 bf16", "amx bf16".
+func (d *Device) ISA() string {
+	if d.bf16 {
+		return d.level.String() + " bf16"
+	}
+	return d.level.String()
+}
+
+// Warning says why the device uses less than was asked for; it is empty where it
+// does not.
+func (d *Device) Warning() string { return d.warning }
 
 // Close waits for the running step, refuses waiting ones with [ErrClosed], and
 // stops the workers. It may be called twice.

@@ -1,6 +1,6 @@
 // Package cpu computes language models on processor cores: an [engine.Backend] in
 // portable Go, which is the reference that other backends are compared with, and with
-// kernels for AVX2 and AVX-512 where the machine has them.
+// kernels for AVX2, AVX-512 and AMX where the machine has them.
 //
 // Start with [NewDevice], which starts a pool of workers for a set of cores,
 // [Device.Load], which prepares a model's weights for it, and
@@ -12,6 +12,8 @@
 // backend runs one step at a time. Weights are read where the model mapped them,
 // so the model must stay open; with kernels most are a packed copy, which
 // [Weights.Close] frees. The KV memory belongs to the caller.
+//
+// Activations are float32, or bf16 beside weights of bf16 ([DeviceOptions]).
 //
 // Every sum has a fixed order, so results are the same bits whatever else is in
 // the batch, however a prompt was cut into chunks, and however many cores work.

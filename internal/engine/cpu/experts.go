@@ -52,7 +52,7 @@ func (m *moe) reserve(tokens, hidden int, c model.MoE, f forms) {
 	m.out = reserveRows(m.out, slots, hidden, limit)
 	if slots > len(m.chosen) {
 		room := max(slots, min(2*len(m.chosen), limit)) // doubles as the rows do
-		m.in, m.chosen = activations{rows: make([][]float32, room), blocks: make([][]kernel.Block, room)}, make([]choice, room)
+		m.in, m.chosen = activations{rows: make([][]float32, room), blocks: make([][]kernel.Block, room), halves: make([][]uint16, room)}, make([]choice, room)
 	}
 	m.starts = grow(m.starts, c.Experts)
 }

@@ -17,10 +17,22 @@ import (
 // TestKernelFaults takes weights away under a running backend: kernels fault like Go
 // code, and the process lives.
 func TestKernelFaults(t *testing.T) {
+	type device struct {
+		level kernel.Level
+		bf16  bool
+	}
+	var devices []device
 	for _, level := range kernel.Levels()[1:] {
-		t.Run(level.String(), func(t *testing.T) {
-			d := newDevice("cpu:0", 2, level)
-			defer d.Close()
+		devices = append(devices, device{level, false})
+		if level.BF16() {
+			devices = append(devices, device{level, true})
+		}
+	}
+	for _, tt := range devices {
+		d := newDevice("cpu:0", 2, tt.level)
+		defer d.Close()
+		d.bf16 = tt.bf16
+		t.Run(d.ISA(), func(t *testing.T) {
 			r := newRigOn(t, d, modeltest.Open(t, modeltest.Spec{DType: "bf16"}), 4, Options{BlockSize: 16})
 			seq := engine.BatchSeq{Tokens: prompt(1, 40, 200), Blocks: table(0, 4), Logits: r.newLogits()}
 			r.step(t, seq)

@@ -21,23 +21,46 @@ const (
 
 	// The same for packed weights. There the tokens' activations should stay in
 	// the processor's own cache while one panel after the other comes by, and the
-	// time of few tokens is that of reading the weights.
-	packedWork    = 4 << 20
+	// time of few tokens is that of reading the weights. See itemSize, too.
 	packedWeights = 512 << 10
-	packedTokens  = 120
 	fewestTokens  = 24
-	callTokens    = 12 // of one call, see kernel.Level.Rows
-	// blockWork is packedWork for quantized weights: more of it takes the same time.
-	blockWork = 12 << 20
 )
+
+// itemSize are the bounds of an item of packed products, which depend on how fast
+// these are.
+type itemSize struct {
+	work   int // multiplications: some 60 µs
+	tokens int
+	values int // of activations, which should stay in the processor's own cache
+	call   int // tokens of one call of the kernels
+}
+
+// Items of products with activations in float32 or bf16, the latter on tiles, too.
+var (
+	itemF32   = itemSize{work: 4 << 20, tokens: 120, values: 128 << 10, call: 12}
+	itemBF16  = itemSize{work: 8 << 20, tokens: 240, values: 256 << 10, call: 12}
+	itemTiles = itemSize{work: 32 << 20, tokens: 512, values: 512 << 10, call: 32}
+	// itemBlocks is that of quantized weights: more of it takes the same time.
+	itemBlocks = itemSize{work: 12 << 20, tokens: 120, values: 384 << 10, call: 12}
+)
+
+// itemSize is that of products with the matrix.
+func (m *matrix) itemSize() itemSize {
+	switch {
+	case m.packed.kind.Quantized():
+		return itemBlocks
+	case !m.packed.rounded:
+		return itemF32
+	case m.packed.level == kernel.AMX:
+		return itemTiles
+	}
+	return itemBF16
+}
 
 // grid cuts the product of so many tokens with the matrix.
 func (m *matrix) grid(tokens, workers int) grid {
-	switch {
-	case m.packed.data != nil && m.packed.kind.Quantized():
-		return newPackedGrid(m.rows, m.cols, tokens, workers, blockWork)
-	case m.packed.data != nil:
-		return newPackedGrid(m.rows, m.cols, tokens, workers, packedWork)
+	if m.packed.data != nil {
+		return newPackedGrid(m.itemSize(), m.rows, m.cols, tokens, workers)
 	}
 	return newGrid(m.rows, m.cols, tokens, workers)
 }
@@ -52,16 +75,15 @@ func newGrid(rows, cols, tokens, workers int) grid {
 	return g
 }
 
-// newPackedGrid makes items of up to work multiplications.
-func newPackedGrid(rows, cols, tokens, workers, work int) grid {
-	most := max(fewestTokens, min(packedTokens, work/(cols*kernel.Width)))
+func newPackedGrid(size itemSize, rows, cols, tokens, workers int) grid {
+	most := max(fewestTokens, min(size.tokens, size.values/cols))
 	ranges := (tokens + most - 1) / most
 	g := grid{rows: rows, tokens: tokens, tokenStep: (tokens + ranges - 1) / ranges}
 	if ranges > 1 { // whole calls of the kernels, but for the last ones
-		g.tokenStep = (g.tokenStep + callTokens - 1) / callTokens * callTokens
+		g.tokenStep = (g.tokenStep + size.call - 1) / size.call * size.call
 	}
 	share := rows * g.columns() / (4 * workers)
-	step := min(work/(cols*g.tokenStep), packedWeights/cols, share)
+	step := min(size.work/(cols*g.tokenStep), packedWeights/cols, share)
 	g.rowStep = max((step+kernel.Width-1)/kernel.Width, 1) * kernel.Width
 	return g
 }

@@ -11,6 +11,7 @@ type lane struct {
 	// matrix with the padding of their panel.
 	call kernel.Call
 	edge [len(kernel.Call{}.Dst)][kernel.Width]float32
+	bf16 bf16Room
 	// The same for quantized weights, and one of their rows where they are not
 	// packed.
 	blockCall kernel.BlockCall
@@ -35,6 +36,7 @@ type softmax struct{ top, norm float32 }
 // there that have become something else.
 func (l *lane) forget() {
 	l.call, l.panel.mix = kernel.Call{}, kernel.Mix{}
+	l.bf16.forget()
 	c := &l.blockCall
 	clear(c.Src[:])
 	clear(c.Dst[:])

@@ -77,11 +77,11 @@ func TestLevelsAgree(t *testing.T) {
 func TestOpenDevice(t *testing.T) {
 	for _, level := range kernel.Levels() {
 		d, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1, ISA: level.String()})
-		if err != nil || d.ISA() != level.String() || d.Close() != nil {
+		if err != nil || d.level != level || d.Warning() != "" || d.Close() != nil {
 			t.Errorf("%s: %v, %v", level, d, err)
 		}
 	}
-	if d, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1}); err != nil || d.ISA() != kernel.Best().String() || d.Close() != nil {
+	if d, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1}); err != nil || d.level != kernel.Best() || d.Close() != nil {
 		t.Errorf("the default: %v, %v", d, err)
 	}
 	if _, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1, ISA: "mmx"}); !errors.Is(err, kernel.ErrLevel) {

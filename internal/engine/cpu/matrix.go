@@ -19,6 +19,7 @@ type matrix struct {
 	half       bool // u16 is IEEE half precision rather than bf16
 	blocks     blocks
 	bias       []float32
+	exact      bool // activations stay float32 for it
 	packed     panels
 }
 
@@ -71,8 +72,11 @@ func (m *matrix) round(v float32) float32 {
 // form is what the matrix wants of the activations that it multiplies, beside
 // float32.
 func (m *matrix) form() form {
-	if m.blocks.data != nil {
+	switch {
+	case m.blocks.data != nil:
 		return int8Form
+	case m.packed.rounded:
+		return bf16Form
 	}
 	return 0
 }
@@ -88,6 +92,8 @@ func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) 
 		m.applyBlockPanels(l, from, to, src.blocks, dst)
 	case m.blocks.data != nil:
 		m.applyBlocks(l, from, to, src.blocks, dst)
+	case m.packed.rounded:
+		m.applyBF16(l, from, to, src.halves, dst)
 	case packed:
 		m.applyPanels(l, from, to, src.rows, dst)
 	default:

@@ -18,6 +18,8 @@ type panels struct {
 	level kernel.Level
 	kind  kernel.Type
 	data  []byte
+	// rounded says that the matrix multiplies activations in bf16.
+	rounded bool
 }
 
 // source is the matrix as it lies in the file.
@@ -104,6 +106,7 @@ func (w *Weights) pack(matrices []*matrix) error {
 		_, kind := m.source()
 		n := m.packedBytes()
 		m.packed, data = panels{level: w.device.level, kind: kind, data: data[:n:n]}, data[n:]
+		m.packed.rounded = kind == kernel.BF16 && w.device.bf16 && !m.exact
 		for i := range kernel.Panels(m.rows) {
 			pieces = append(pieces, piece{m, i})
 		}

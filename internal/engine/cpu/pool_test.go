@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -13,7 +14,15 @@ import (
 	"github.com/dynctl/dynctl/internal/host"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Most references hold for activations in float32; tests of others ask for these.
+func TestMain(m *testing.M) {
+	if os.Getenv(ActivationsVariable) == "" {
+		if err := os.Setenv(ActivationsVariable, "f32"); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func never() bool { return false }
 

@@ -16,6 +16,8 @@ type reference struct {
 	t *testing.T
 	m *model.Model
 	c model.Config
+	// round, if there is one, is applied to what bf16 matrices are multiplied with.
+	round func(float64) float64
 	// int8 rounds what quantized matrices are multiplied with, as the package does.
 	int8 bool
 	// kept are matrices that were asked for; nil: they are read each time.
@@ -29,10 +31,17 @@ type matrixKey struct {
 
 // input is x as the matrix of a role takes it.
 func (r reference) input(role model.Role, l int, x []float64) []float64 {
-	if t, _ := r.m.Weight(role, l); !r.int8 || !t.DType.Quantized() {
+	t, _ := r.m.Weight(role, l)
+	out := make([]float64, len(x))
+	if r.round != nil && t.DType == safetensors.BF16 {
+		for i, v := range x {
+			out[i] = r.round(v)
+		}
+		return out
+	}
+	if !r.int8 || !t.DType.Quantized() {
 		return x
 	}
-	out := make([]float64, len(x))
 	for b := 0; b < len(x); b += 32 {
 		most := 0.0
 		for _, v := range x[b:][:32] {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 1))
 			spec.Seed = seed
+			if os.Getenv(cpu.ActivationsVariable) == "bf16" {
+				spec.DType = "bf16"
+			}
 			alone := cputest.New(t, modeltest.Generate(t, spec), cpu.Options{BlockSize: 8})
 			type job struct {
 				prompt, want []uint32

@@ -198,6 +198,7 @@ func (r *reader) layer(c model.Config, i int) layer {
 		return l
 	}
 	l.router = r.matrix(model.RoleRouter, i)
+	l.router.exact = true
 	l.experts = make([]expert, c.MoE.Experts)
 	for e := range l.experts {
 		l.experts[e] = expert{

@@ -34,6 +34,37 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
+// BenchmarkProductBF16 is BenchmarkProduct with activations in bf16. On tiles more
+// rows go into one call.
+func BenchmarkProductBF16(b *testing.B) {
+	const cols = 1024
+	for _, l := range Levels() {
+		if !l.BF16() {
+			continue
+		}
+		for _, m := range []int{1, 2, 4, 8, 12, 32, 128} {
+			if m > l.RowsBF16(cols) {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/%d-rows", l, m), func(b *testing.B) {
+				c := callBF16(zeros(m, cols), make([]byte, Width*cols*2), cols, l)
+				for b.Loop() {
+					l.ProductBF16(c)
+				}
+				b.ReportMetric(2*float64(m*Width*cols*b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+	}
+}
+
+func zeros(rows, cols int) [][]float32 {
+	x := make([][]float32, rows)
+	for i := range x {
+		x[i] = make([]float32, cols)
+	}
+	return x
+}
+
 // BenchmarkStream multiplies rows with panels from memory, as decoding does, beside
 // plain reads of the same memory.
 func BenchmarkStream(b *testing.B) {
@@ -76,6 +107,32 @@ func BenchmarkStream(b *testing.B) {
 					}
 				}
 				report(b)
+			})
+		}
+	}
+}
+
+// BenchmarkStreamBF16 is BenchmarkStream with activations in bf16.
+func BenchmarkStreamBF16(b *testing.B) {
+	const cols, panels = 1024, 8192
+	data := aligned(panels * PanelBytes(BF16, cols))
+	for i := range data {
+		data[i] = byte(i)
+	}
+	for _, l := range Levels() {
+		if !l.BF16() {
+			continue
+		}
+		for _, m := range []int{1, 2, 8} {
+			b.Run(fmt.Sprintf("%s/%d-rows", l, m), func(b *testing.B) {
+				c := callBF16(zeros(m, cols), make([]byte, Width*cols*2), cols, l)
+				for b.Loop() {
+					for p := 0; p < len(data); p += PanelBytes(BF16, cols) {
+						c.Panel = unsafe.Pointer(&data[p])
+						l.ProductBF16(c)
+					}
+				}
+				b.ReportMetric(float64(len(data)*b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 			})
 		}
 	}

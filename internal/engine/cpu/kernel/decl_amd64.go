@@ -420,6 +420,67 @@ func productF16x16x5AVX2(c *Call)
 func productF16x16x6AVX2(c *Call)
 
 //go:noescape
+func roundBF16AVX512(dst *uint16, src *float32, n int)
+
+//go:noescape
+func pairsBF16x1AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x2AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x3AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x4AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x5AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x6AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x7AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x8AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x9AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x10AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x11AVX512(c *CallBF16)
+
+//go:noescape
+func pairsBF16x12AVX512(c *CallBF16)
+
+//go:noescape
+func tilesBF16x1AMX(c *CallBF16)
+
+//go:noescape
+func tilesBF16x2AMX(c *CallBF16)
+
+// pairsAVX512 finds a product of pairs by rows.
+var pairsAVX512 = [pairRows + 1]func(*CallBF16){
+	1:  pairsBF16x1AVX512,
+	2:  pairsBF16x2AVX512,
+	3:  pairsBF16x3AVX512,
+	4:  pairsBF16x4AVX512,
+	5:  pairsBF16x5AVX512,
+	6:  pairsBF16x6AVX512,
+	7:  pairsBF16x7AVX512,
+	8:  pairsBF16x8AVX512,
+	9:  pairsBF16x9AVX512,
+	10: pairsBF16x10AVX512,
+	11: pairsBF16x11AVX512,
+	12: pairsBF16x12AVX512,
+}
+
+//go:noescape
 func quantizeAVX2(dst *Block, x *float32, n int)
 
 //go:noescape

@@ -1,5 +1,6 @@
 // Package kernel holds the inner loops of the cpu backend in assembly: products
-// with packed weights, attention, norms and activations, for AVX2 and AVX-512.
+// with packed weights, attention, norms and activations, for AVX2 and AVX-512, and
+// products in bf16 for AVX512_BF16 and AMX.
 //
 // Start with [Best] or [Parse], which choose a [Level], and [Pack], which brings
 // weights into the order that [Level.Product] reads.
@@ -9,8 +10,9 @@
 // the shapes of language models: the runtime cannot preempt assembly. Faults on the
 // memory that they read are ordinary Go faults.
 //
-// The order of all sums is part of the interface and the same for both levels: the
-// functions of portable.go state it in Go, bit by bit.
+// The order of all sums is part of the interface. It is the same for all levels, but
+// for products of activations in bf16 ([CallBF16]): the functions of portable.go and
+// portable_bf16.go state it in Go, bit by bit.
 //
 // It does not know models, and does not start goroutines.
 package kernel

@@ -17,12 +17,14 @@ const (
 	AVX2
 	// AVX512 needs AVX-512 F, BW, DQ and VL.
 	AVX512
+	// AMX needs tiles with bf16, too.
+	AMX
 )
 
 // ErrLevel is returned for a level that does not exist or that this machine lacks.
 var ErrLevel = errors.New("unusable instruction set")
 
-func (l Level) String() string { return [...]string{"portable", "avx2", "avx512"}[l] }
+func (l Level) String() string { return [...]string{"portable", "avx2", "avx512", "amx"}[l] }
 
 // Best is the highest level of this machine.
 func Best() Level { return best() }
@@ -43,7 +45,7 @@ func Parse(name string) (Level, error) {
 	if name == "" || name == "auto" {
 		return Best(), nil
 	}
-	for l := Portable; l <= AVX512; l++ {
+	for l := Portable; l <= AMX; l++ {
 		switch {
 		case l.String() != name:
 		case l > Best():
@@ -52,5 +54,5 @@ func Parse(name string) (Level, error) {
 			return l, nil
 		}
 	}
-	return Portable, fmt.Errorf("%w: %q is not one of auto, portable, avx2, avx512", ErrLevel, name)
+	return Portable, fmt.Errorf("%w: %q is not one of auto, portable, avx2, avx512, amx", ErrLevel, name)
 }

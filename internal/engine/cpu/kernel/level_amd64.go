@@ -7,14 +7,16 @@ func best() Level {
 	switch {
 	case !x.HasAVX2 || !x.HasFMA || !x.HasF16C:
 		return Portable
-	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
+	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
+		return AVX2
+	case !hasAMX():
 		return AVX512
 	}
-	return AVX2
+	return AMX
 }
 
 func (l Level) product(t Type, width, m int, c *Call) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		productsAVX512[t][width/16][m](c)
 	} else {
 		productsAVX2[t][width/16][m](c)
@@ -25,7 +27,7 @@ func (l Level) product(t Type, width, m int, c *Call) {
 // same bits, so which one a machine takes is its own business.
 func (l Level) blockKernels() *[Q6K + 1][blockRows + 1]func(*BlockCall) {
 	switch {
-	case l == AVX512 && cpu.X86.HasAVX512VNNI:
+	case l >= AVX512 && cpu.X86.HasAVX512VNNI:
 		return &blocksVNNI512
 	case cpu.X86.HasAVXVNNI:
 		return &blocksVNNI256
@@ -38,7 +40,7 @@ func (l Level) quantize(dst []Block, x []float32) { quantizeAVX2(&dst[0], &x[0],
 func (l Level) productBlocks(t Type, m int, c *BlockCall) { l.blockKernels()[t][m](c) }
 
 func (l Level) mix(rows, width int, c *Mix) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		mixesAVX512[rows][width/16](c)
 	} else {
 		mixesAVX2[rows][width/16](c)
@@ -46,14 +48,14 @@ func (l Level) mix(rows, width int, c *Mix) {
 }
 
 func (l Level) sumSquares(x []float32) float32 {
-	if l == AVX512 {
+	if l >= AVX512 {
 		return sumSquaresAVX512(&x[0], len(x))
 	}
 	return sumSquaresAVX2(&x[0], len(x))
 }
 
 func (l Level) scaleBy(dst, x, weight []float32, scale float32) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		scaleByAVX512(&dst[0], &x[0], &weight[0], scale, len(dst))
 	} else {
 		scaleByAVX2(&dst[0], &x[0], &weight[0], scale, len(dst))
@@ -61,7 +63,7 @@ func (l Level) scaleBy(dst, x, weight []float32, scale float32) {
 }
 
 func (l Level) swiglu(gate, up []float32) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		swigluAVX512(&gate[0], &up[0], len(gate))
 	} else {
 		swigluAVX2(&gate[0], &up[0], len(gate))
@@ -69,7 +71,7 @@ func (l Level) swiglu(gate, up []float32) {
 }
 
 func (l Level) rotate(lo, hi, cos, sin []float32, scale float32) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		rotateAVX512(&lo[0], &hi[0], &cos[0], &sin[0], scale, len(lo))
 	} else {
 		rotateAVX2(&lo[0], &hi[0], &cos[0], &sin[0], scale, len(lo))
@@ -77,7 +79,7 @@ func (l Level) rotate(lo, hi, cos, sin []float32, scale float32) {
 }
 
 func (l Level) blend(sum, part []float32, keep, take float32) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		blendAVX512(&sum[0], &part[0], keep, take, len(sum))
 	} else {
 		blendAVX2(&sum[0], &part[0], keep, take, len(sum))
@@ -85,7 +87,7 @@ func (l Level) blend(sum, part []float32, keep, take float32) {
 }
 
 func (l Level) scale(dst, x []float32, factor float32) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		scaleAVX512(&dst[0], &x[0], factor, len(dst))
 	} else {
 		scaleAVX2(&dst[0], &x[0], factor, len(dst))
@@ -93,7 +95,7 @@ func (l Level) scale(dst, x []float32, factor float32) {
 }
 
 func (l Level) widenBF16(dst []float32, src []uint16) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		widenBF16AVX512(&dst[0], &src[0], len(dst))
 	} else {
 		widenBF16AVX2(&dst[0], &src[0], len(dst))
@@ -101,7 +103,7 @@ func (l Level) widenBF16(dst []float32, src []uint16) {
 }
 
 func (l Level) softmax(c *Column) {
-	if l == AVX512 {
+	if l >= AVX512 {
 		softmaxAVX512(c)
 	} else {
 		softmaxAVX2(c)

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 		{Best().String(), Best(), nil},
 		{"sse9", Portable, ErrLevel},
 	}
-	for l := Best() + 1; l <= AVX512; l++ { // what this machine lacks
+	for l := Best() + 1; l <= AMX; l++ { // what this machine lacks
 		tests = append(tests, struct {
 			name string
 			want Level
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
-	for _, l := range []Level{AVX2, AVX512} {
+	for _, l := range []Level{AVX2, AVX512, AMX} {
 		for _, width := range []int{16, 32} {
 			for n := 1; n < 100; n++ {
 				share := l.Share(n, width)
@@ -41,6 +41,14 @@ func TestShare(t *testing.T) {
 					t.Errorf("%s: %d rows in calls of %d, at most %d", l, n, share, l.Rows(width))
 				}
 			}
+		}
+	}
+}
+
+func TestFastBF16(t *testing.T) {
+	for _, l := range Levels() {
+		if l.FastBF16() && !l.BF16() {
+			t.Errorf("%s is fast at what it lacks", l)
 		}
 	}
 }

@@ -32,6 +32,19 @@ func declarations() string {
 		}
 		eachProduct(a, func(e element, width, m int) { line("//go:noescape\nfunc %s(c *Call)\n", productName(a, e, width, m)) })
 	}
+	line("//go:noescape\nfunc roundBF16AVX512(dst *uint16, src *float32, n int)\n")
+	for m := 1; m <= pairRows; m++ {
+		line("//go:noescape\nfunc %s(c *CallBF16)\n", pairsName(m))
+	}
+	for m := 1; m <= 2; m++ {
+		line("//go:noescape\nfunc %s(c *CallBF16)\n", tilesName(m))
+	}
+	line("// pairsAVX512 finds a product of pairs by rows.")
+	line("var pairsAVX512 = [pairRows + 1]func(*CallBF16){")
+	for m := 1; m <= pairRows; m++ {
+		line("%d: %s,", m, pairsName(m))
+	}
+	line("}\n")
 	line("//go:noescape\nfunc quantizeAVX2(dst *Block, x *float32, n int)\n")
 	for _, d := range []dots{vnni512, pairs, vnni256} {
 		for _, f := range formats {

@@ -12,6 +12,8 @@ func files() map[string]string {
 	return map[string]string{
 		"product_avx512_amd64.s": products(avx512),
 		"product_avx2_amd64.s":   products(avx2),
+		"pairs_avx512_amd64.s":   pairProducts(),
+		"tiles_amx_amd64.s":      tiles(),
 		"vector_avx512_amd64.s":  vectors(avx512),
 		"vector_avx2_amd64.s":    vectors(avx2),
 		"transpose_amd64.s":      transposes(),

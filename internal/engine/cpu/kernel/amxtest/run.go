@@ -1,0 +1,91 @@
+package amxtest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// variable is set in the environment of emulated processes.
+const variable = "DYNAMOD_TEST_AMX_EMULATED"
+
+// Emulated reports whether this process was started by [Run].
+func Emulated() bool { return os.Getenv(variable) != "" }
+
+// Counts are how often instructions were executed, and how often one faulted.
+type Counts struct {
+	ops    [numOps]int
+	faults int
+}
+
+// Products is how many instructions multiplied tiles of bf16.
+func (c Counts) Products() int { return c.ops[tdpbf16ps] }
+
+// Configured is how often tiles were configured.
+func (c Counts) Configured() int { return c.ops[ldtilecfg] }
+
+// Released is how often tiles were given back.
+func (c Counts) Released() int { return c.ops[tilerelease] }
+
+// Faults is how often an instruction met memory that was not there.
+func (c Counts) Faults() int { return c.faults }
+
+// limit bounds a run where the test has no deadline.
+const limit = 5 * time.Minute
+
+// Run runs the tests of this binary that match, in a process of their own with tiles,
+// and fails when one of them does or when none of them used tiles. It skips the test
+// where the system does not let it trace a process.
+func Run(t *testing.T, tests string, env ...string) Counts {
+	t.Helper()
+	if Emulated() {
+		t.Fatal("an emulated process starts no other")
+	}
+	deadline := time.Now().Add(limit)
+	if d, ok := t.Deadline(); ok && d.Before(deadline) {
+		deadline = d.Add(-time.Second)
+	}
+	args := []string{os.Args[0], "-test.run=" + tests, "-test.v=" + verbose()}
+	out, counts, err := trace(args, environment(append(env, variable+"=1")), deadline)
+	switch {
+	case errors.Is(err, errDenied):
+		t.Skip(err)
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out)
+	case bytes.Contains(out, []byte("no tests to run")):
+		t.Errorf("%s names no test", tests)
+	case counts.Products() == 0:
+		t.Errorf("no product on tiles\n%s", out)
+	case testing.Verbose():
+		t.Logf("%s", out)
+	}
+	// A kernel that faults is left before it releases its tiles.
+	if kept := counts.Configured() - counts.Released(); kept < 0 || kept > counts.Faults() {
+		t.Errorf("tiles were configured %d times and released %d times, with %d faults", counts.Configured(), counts.Released(), counts.Faults())
+	}
+	return counts
+}
+
+// environment is that of this process with some variables set: a process reads the
+// first of a name.
+func environment(set []string) []string {
+	out := slices.Clone(set)
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func verbose() string {
+	if testing.Verbose() {
+		return "true"
+	}
+	return "false"
+}

@@ -1,0 +1,34 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+)
+
+// ActivationsVariable is the environment variable from which [NewDevice] takes the
+// precision of activations.
+const ActivationsVariable = "DYNAMOD_CPU_ACTIVATIONS"
+
+// ErrActivations is returned for a precision of activations that does not exist or
+// that this machine cannot compute with.
+var ErrActivations = errors.New("unusable precision of activations")
+
+// parseActivations reads auto, f32 or bf16, or "" for auto, and returns whether
+// activations are rounded to bf16 where they meet weights of bf16.
+func parseActivations(name string, level kernel.Level) (bf16 bool, err error) {
+	switch name = strings.ToLower(strings.TrimSpace(name)); name {
+	case "", "auto":
+		return level.FastBF16(), nil
+	case "f32":
+		return false, nil
+	case "bf16":
+		if level.BF16() {
+			return true, nil
+		}
+		return false, fmt.Errorf("%w: bf16 needs AVX512_BF16 or AMX, which %s does not have here; use auto or f32", ErrActivations, level)
+	}
+	return false, fmt.Errorf("%w: %q is not one of auto, f32, bf16", ErrActivations, name)
+}
