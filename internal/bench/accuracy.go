@@ -20,10 +20,12 @@ import (
 
 // accuracyVariant is one way to compute a model.
 type accuracyVariant struct {
-	name   string
-	isa    string // best of the machine by default
-	kv     string // type of KV elements, f32 by default
-	format string // of weights, as the checkpoint has them by default
+	name string
+	isa  string // best of the machine by default
+	kv   string // type of KV elements, f32 by default
+	// activations are those beside bf16 weights, f32 by default.
+	activations string
+	format      string // of weights, as the checkpoint has them by default
 	// slow says that a large model would take minutes.
 	slow bool
 }
@@ -33,6 +35,9 @@ type accuracyVariant struct {
 func accuracyVariants() []accuracyVariant {
 	out := []accuracyVariant{{name: "reference: float32 activations and KV"}}
 	out = append(out, accuracyVariant{name: "KV bf16", kv: "bf16"})
+	if kernel.Best().BF16() {
+		out = append(out, accuracyVariant{name: "activations bf16", activations: "bf16"})
+	}
 	for _, f := range cpuFormats() {
 		if f.quantize != "" {
 			out = append(out, accuracyVariant{name: "weights " + f.name, format: f.name})
@@ -215,7 +220,7 @@ func newScorer(ctx context.Context, a *accuracy, v accuracyVariant) (_ *scorer, 
 	if s.model, err = v.open(ctx, a); err != nil {
 		return nil, err
 	}
-	if s.device, err = cpu.OpenDevice("cpu:0", cpu.DeviceOptions{ISA: v.isa}); err != nil {
+	if s.device, err = cpu.OpenDevice("cpu:0", cpu.DeviceOptions{ISA: v.isa, Activations: cmp.Or(v.activations, "f32")}); err != nil {
 		return nil, err
 	}
 	if s.weights, err = s.device.Load(s.model); err != nil {

@@ -23,7 +23,8 @@ func accuracyOf(t *testing.T, o Options) (Section, error) {
 }
 
 // The reference differs from itself in nothing; kernels of AVX2 and AVX-512 give the
-// same bits; every other variant differs a little.
+// same bits; portable Go rounds otherwise; eight bits of mantissa less show in a model
+// of random weights, which exaggerates.
 func TestAccuracy(t *testing.T) {
 	sec, err := accuracyOf(t, Options{})
 	if err != nil {
@@ -39,7 +40,7 @@ func TestAccuracy(t *testing.T) {
 		divergence[row.Name] = row.Figures[keyKLMean].Median
 		f := row.Figures
 		kl, diff, agree := f[keyKLMean].Median, f[keyDiffMax].Median, f[keyAgree].Median
-		same := i == 0 || strings.HasSuffix(row.Name, kernel.AVX2.String())
+		same := i == 0 || strings.HasSuffix(row.Name, kernel.AVX2.String()) || strings.HasSuffix(row.Name, kernel.AVX512.String())
 		switch {
 		case len(f) != len(accuracyColumns()):
 			t.Errorf("%s: %v", row.Name, f)
@@ -50,7 +51,11 @@ func TestAccuracy(t *testing.T) {
 			if kl <= 0 || diff <= 0 || agree < 20 || f[keyKLMax].Median < kl {
 				t.Errorf("%s: %v, want a difference", row.Name, f)
 			}
-		case !same && (kl <= 0 || diff <= 0 || diff > 1 || agree < 90 || kl > 0.01 || f[keyKLMax].Median < kl):
+		case strings.HasSuffix(row.Name, kernel.Portable.String()):
+			if diff <= 0 || diff > 0.01 || agree < 99 || kl > 1e-6 {
+				t.Errorf("%s: %v, want rounding only", row.Name, f)
+			}
+		case !same && (kl <= 0 || diff <= 0 || diff > 3 || agree < 85 || kl > 0.05 || f[keyKLMax].Median < kl):
 			t.Errorf("%s: %v, want a small difference", row.Name, f)
 		}
 	}

@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // layout is how a type of quantized weights lies in files and in panels.
 type layout struct {

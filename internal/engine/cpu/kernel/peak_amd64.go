@@ -36,10 +36,8 @@ func peaks() []Peak {
 	if cpu.X86.HasAVX512VNNI {
 		out = append(out, Peak{Name: "int8, VPDPBUSD", Ops: sums * 64 * 2, Bytes: true, loop: peakBytesAVX512})
 	}
-	if cpu.X86.HasAMXTile && (cpu.X86.HasAMXBF16 || cpu.X86.HasAMXInt8) && tilesPermitted() {
-		if cpu.X86.HasAMXBF16 {
-			out = append(out, Peak{Name: "bf16, AMX tiles", Ops: tiles * 16 * 16 * 32 * 2, Tiles: true, loop: peakPairsAMX})
-		}
+	if askedAMX() {
+		out = append(out, Peak{Name: "bf16, AMX tiles", Ops: tiles * 16 * 16 * 32 * 2, Tiles: true, loop: peakPairsAMX})
 		if cpu.X86.HasAMXInt8 {
 			out = append(out, Peak{Name: "int8, AMX tiles", Ops: tiles * 16 * 16 * 64 * 2, Bytes: true, Tiles: true, loop: peakBytesAMX})
 		}

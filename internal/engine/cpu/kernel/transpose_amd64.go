@@ -13,7 +13,7 @@ func transposeQ4_0AVX512(dst, src *byte, stride, blocks int)
 // 64 bytes.
 func transpose(dst, src []byte, cols int) int {
 	blocks := cols / 16
-	if Best() != AVX512 || blocks == 0 {
+	if Best() < AVX512 || blocks == 0 {
 		return 0
 	}
 	for half := range 2 {
@@ -30,7 +30,7 @@ func transposeBlocks(t Type, dst, src []byte, row int) int {
 		kernel, together = transposeQ4_0AVX512, 4
 	}
 	n := row / layouts[t].bytes / together
-	if Best() != AVX512 || t != Q8_0 && t != Q4_0 || n == 0 {
+	if Best() < AVX512 || t != Q8_0 && t != Q4_0 || n == 0 {
 		return 0
 	}
 	const scale = 2 // bytes of a block in the file
