@@ -9,7 +9,7 @@ GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 race lint bench gobench fuzz golden docs help
+.PHONY: up down build test test-arm64 race lint bench bench-cpu gobench fuzz golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -35,6 +35,10 @@ lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 bench: ## measure this build on this machine, into docs/benchmarks.md
 	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
 	bin/dynamod bench all --write docs/benchmarks.md
+
+bench-cpu: ## measure the CPU engine in real shapes, into docs/benchmarks-cpu.md (20 minutes)
+	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
+	bin/dynamod bench cpu --write docs/benchmarks-cpu.md
 
 gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...

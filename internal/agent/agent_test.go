@@ -327,7 +327,7 @@ func TestStatusServer(t *testing.T) {
 	if code, body := get(t, base+"/metrics"); code != http.StatusOK {
 		t.Errorf("metrics: %d %.200s", code, body)
 	}
-	for _, path := range []string{"/", "/nothing"} {
+	for _, path := range []string{"/", "/nothing", "/debug/pprof/heap"} {
 		if code, _ := get(t, base+path); code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, code)
 		}

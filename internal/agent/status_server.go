@@ -13,7 +13,7 @@ import (
 )
 
 // statusServer answers /live (the process answers), /health (the node does its
-// work, with the reasons when not) and /metrics.
+// work, with the reasons when not), /metrics and, if wanted, /debug/pprof.
 type statusServer struct {
 	addr string
 	srv  *http.Server
@@ -31,6 +31,9 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 	})
 	mux.HandleFunc("GET /health", a.serveHealth)
 	mux.Handle("GET /metrics", a.metrics.Handler())
+	if a.cfg.Status.Profiles {
+		mux.HandleFunc("GET /debug/pprof/{name}", a.serveProfile)
+	}
 	s := &statusServer{
 		addr: ln.Addr().String(),
 		srv:  &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute},

@@ -16,16 +16,24 @@ import (
 
 // Options of a run.
 type Options struct {
-	// Sections names what to measure; empty means everything. See [Names].
+	// Sections names what to measure; empty means everything that is not apart. See
+	// [Names].
 	Sections []string
 	// Quick makes everything smaller: a minute instead of several.
 	Quick bool
 	// Model is a checkpoint to measure in the engine section in place of the
-	// synthetic one; empty for the latter.
+	// synthetic one, and in the accuracy section in place of the built-in one.
 	Model string
+	// Text is a file with text for the accuracy section; empty for a built-in one.
+	Text string
 	// StateDir is where the synthetic model is kept and where temporary directories
 	// are made, so that the servers write to the disk they would use in earnest.
 	StateDir string
+	// CPU are the choices of the section cpu.
+	CPU CPUOptions
+	// Child is the command line of a program that runs [Child] with its last argument;
+	// without it, what needs a process of its own is left out.
+	Child []string
 	// Command and Version are printed in the report.
 	Command string
 	Version string
@@ -39,16 +47,21 @@ type Options struct {
 type section struct {
 	name  string
 	about string // for the command line
+	// apart says that the section makes a report of its own and is no part of
+	// everything.
+	apart bool
 	run   func(ctx context.Context, s *session) (Section, error)
 }
 
 // sections lists all of them in the order in which they run.
 func sections() []section {
 	return []section{
-		{"engine", "prefill and decode on the CPU backend, against the memory's speed", measureEngine},
-		{"path", "HTTP to tokens and back, against the bare engine", measurePath},
-		{"nixl", "transfers between agents, against memcpy and plain sockets", measureNIXL},
-		{"plane", "request plane, embedded etcd and NATS, against plain sockets and fsync", measurePlane},
+		{"engine", "prefill and decode on the CPU backend, against the memory's speed", false, measureEngine},
+		{"path", "HTTP to tokens and back, against the bare engine", false, measurePath},
+		{"nixl", "transfers between agents, against memcpy and plain sockets", false, measureNIXL},
+		{"plane", "request plane, embedded etcd and NATS, against plain sockets and fsync", false, measurePlane},
+		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
+		{"accuracy", "logits of types and instructions against float32; not in all", true, measureAccuracy},
 	}
 }
 
@@ -111,7 +124,7 @@ func run(ctx context.Context, o Options, sc scale) (_ *Report, err error) {
 func choose(names []string) ([]section, error) {
 	all := sections()
 	if len(names) == 0 {
-		return all, nil
+		return slices.DeleteFunc(all, func(s section) bool { return s.apart }), nil
 	}
 	var out []section
 	for _, n := range names {

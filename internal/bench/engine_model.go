@@ -81,11 +81,11 @@ func (w *engineModel) kvBytes(n int) int64 {
 // things take.
 func (w *engineModel) cases(ctx context.Context) ([]Case, error) {
 	sc := w.scale.engine
-	const probe = 32                                 // tokens
-	if _, err := w.prefill(ctx, probe); err != nil { // reads the weights from the disk
+	const probe = 32                                     // tokens
+	if _, err := w.rig.prefill(ctx, probe); err != nil { // reads the weights from the disk
 		return nil, err
 	}
-	perToken, err := w.prefill(ctx, probe)
+	perToken, err := w.rig.prefill(ctx, probe)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +97,7 @@ func (w *engineModel) cases(ctx context.Context) ([]Case, error) {
 			continue
 		}
 		cases = append(cases, Case{fmt.Sprintf("prefill, %d tokens", n), func(ctx context.Context) (Sample, error) {
-			return w.metered(ctx, func() (float64, error) {
-				per, err := w.prefill(ctx, n)
-				return 1 / per.Seconds(), err
-			})
+			return w.rig.prefillRate(ctx, n)
 		}})
 	}
 	for _, past := range []int{0, sc.context} {
@@ -125,55 +122,12 @@ func (w *engineModel) decodeCase(seqs, past int) Case {
 	}
 	stepBytes := float64(w.weights + w.kvBytes(past*seqs))
 	return Case{name, func(ctx context.Context) (Sample, error) {
-		s, err := w.metered(ctx, func() (float64, error) { return w.decode(ctx, seqs, past) })
+		s, err := w.rig.decodeRate(ctx, decoding{seqs: seqs, past: past, steps: w.maxSteps(), window: w.scale.engine.window})
 		if err == nil {
 			s[keyRead] = stepBytes * s[keyRate] / float64(seqs) / 1e9
 		}
 		return s, err
 	}}
-}
-
-// prefill returns the time per token of one prompt of n tokens.
-func (w *engineModel) prefill(ctx context.Context, n int) (time.Duration, error) {
-	begin := time.Now()
-	_, err := w.rig.generate(ctx, generation{tokens: w.rig.prompt(n), output: 1})
-	return time.Since(begin) / time.Duration(n), err
-}
-
-// decode returns the tokens per second of sequences that decode side by side.
-func (w *engineModel) decode(ctx context.Context, seqs, past int) (float64, error) {
-	gs, together := make([]generation, seqs), newWindow(seqs, w.scale.engine.window)
-	for i := range gs {
-		gs[i] = generation{tokens: w.rig.prompt(past + 1), output: w.maxSteps(), window: together, given: past > 0}
-	}
-	marks, err := w.rig.generateAll(ctx, gs)
-	if err != nil {
-		return 0, err
-	}
-	n, d, err := overlap(marks)
-	if err != nil {
-		return 0, err
-	}
-	return float64(n) / d.Seconds(), nil
-}
-
-// metered runs f, which returns a rate of tokens, and adds the processor time of
-// each token that was computed.
-func (w *engineModel) metered(ctx context.Context, f func() (float64, error)) (Sample, error) {
-	tokens := w.rig.engine.Stats().ComputedTotal
-	before, known := cpuTime()
-	rate, err := f()
-	if err == nil {
-		err = w.rig.idle(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s := Sample{keyRate: rate}
-	if after, _ := cpuTime(); known {
-		s[keyCPU] = (after - before).Seconds() * 1e3 / float64(w.rig.engine.Stats().ComputedTotal-tokens)
-	}
-	return s, nil
 }
 
 // mapped is the memory of all weights.
@@ -218,6 +172,9 @@ func fillFloats(b []byte) {
 func bytesText(n int64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	}
+	if n < 1<<20 {
+		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
 	}
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/agent"
@@ -25,7 +27,11 @@ type nodeSpec struct {
 	name            string
 	dir             string // state directory
 	prefill, decode int
-	blocks          int // KV blocks of each worker
+	blocks          int    // KV blocks of each worker
+	model           string // directory, empty for the built-in one; its name is the built-in one's
+	quantize        string // format that it gives the weights
+	quantized       string // directory of quantized weights, empty for its own
+	cores           int    // of its device, 0 for all
 	load            loader
 }
 
@@ -64,6 +70,7 @@ func (spec nodeSpec) config() (config.Dynamod, error) {
 	cfg.Cluster, cfg.StateDir = nodeCluster, spec.dir
 	cfg.Etcd.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Frontend.Port = 0
+	cfg.CPU.Cores = spec.cores
 	cfg.Disagg.MaxLocalPrefillTokens = 0
 	cfg.Drain.Deadline = 5 * time.Second
 	return cfg, cfg.Validate()
@@ -79,6 +86,9 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	}()
 	cfg, err := spec.config()
 	if err != nil {
+		return nil, err
+	}
+	if err := spec.lendQuantized(); err != nil {
 		return nil, err
 	}
 	ready := make(chan cluster.Node, 1)
@@ -115,6 +125,21 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	return n, n.declare(ctx)
 }
 
+// lendQuantized lets the node find quantized weights that are there already.
+func (spec nodeSpec) lendQuantized() error {
+	if spec.quantized == "" {
+		return nil
+	}
+	models := filepath.Join(spec.dir, "models")
+	if err := os.MkdirAll(models, 0o700); err != nil {
+		return fmt.Errorf("lend quantized weights: %w", err)
+	}
+	if err := os.Symlink(spec.quantized, filepath.Join(models, "quantized")); err != nil {
+		return fmt.Errorf("lend quantized weights: %w", err)
+	}
+	return nil
+}
+
 var errDone = errors.New("the benchmark is over")
 
 // connect reaches the node's stores and workers.
@@ -141,7 +166,7 @@ func (n *node) connect(cfg config.Dynamod) error {
 // declare writes what the cluster shall serve.
 func (n *node) declare(ctx context.Context) error {
 	t := cluster.Topology{
-		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName}, Prefill: n.spec.prefill, Decode: n.spec.decode,
+		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode,
 		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
 	}

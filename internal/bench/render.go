@@ -22,12 +22,16 @@ func (r *Report) JSON() ([]byte, error) {
 // Markdown returns the report as a document.
 func (r *Report) Markdown() []byte {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n")
+	b.WriteString("# " + r.title() + "\n\n")
 	fmt.Fprintf(&b, "Written by `%s`. Do not edit: run it again.\n\n", r.Run.Command)
 	r.header(&b)
 	b.WriteString("\nEach figure is the median of its repetitions, with the lowest and the highest in\n" +
 		"parentheses. The cases of one table took turns, and a ratio is that of two cases in\n" +
 		"the same round, which a busy machine disturbs less than it does absolute numbers.\n")
+	if r.title() == "Benchmarks" {
+		b.WriteString("\nThe CPU engine in real shapes, against the processor's limits and beside published figures:\n" +
+			"[benchmarks-cpu.md](benchmarks-cpu.md), by `make bench-cpu`.\n")
+	}
 	if r.Run.LoadBefore > busyLoad {
 		b.WriteString("\n**Other programs used the machine: speeds are too low and ranges too wide.**\n")
 	}
@@ -35,6 +39,18 @@ func (r *Report) Markdown() []byte {
 		s.markdown(&b)
 	}
 	return []byte(b.String())
+}
+
+// title names the only section of a report that is not one of everything.
+func (r *Report) title() string {
+	if len(r.Sections) == 1 {
+		for _, s := range sections() {
+			if s.apart && s.name == r.Sections[0].Name {
+				return "Benchmarks: " + r.Sections[0].Title
+			}
+		}
+	}
+	return "Benchmarks"
 }
 
 // busyLoad is the load average before a run from which others are assumed to have

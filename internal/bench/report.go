@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"time"
 )
 
@@ -39,6 +40,9 @@ type Table struct {
 	About   string   `json:"about,omitempty"`
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
+	// Published are the keys of columns that were not measured here: figures that
+	// others have published.
+	Published []string `json:"published,omitempty"`
 }
 
 // Column is one quantity of all rows of a table.
@@ -59,7 +63,10 @@ type Row struct {
 // figures in the table.
 func (t Table) repetitions() (low, high int) {
 	for _, r := range t.Rows {
-		for _, f := range r.Figures {
+		for key, f := range r.Figures {
+			if slices.Contains(t.Published, key) {
+				continue
+			}
 			if low == 0 || f.Repetitions < low {
 				low = f.Repetitions
 			}
@@ -67,4 +74,12 @@ func (t Table) repetitions() (low, high int) {
 		}
 	}
 	return low, high
+}
+
+// removeEmpty drops columns that no row has a figure in.
+func (t Table) removeEmpty() Table {
+	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool {
+		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Figures[c.Key].Repetitions > 0 })
+	})
+	return t
 }

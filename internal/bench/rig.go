@@ -24,6 +24,7 @@ type rig struct {
 	engine *engine.Engine
 	info   engine.BackendInfo
 	mem    engine.KVMemory
+	device *cpu.Device // nil with another backend
 
 	requests atomic.Uint64
 	log      *slog.Logger
@@ -62,21 +63,42 @@ func newRig(ctx context.Context, b engine.Backend, blocks int, log *slog.Logger)
 	return r, nil
 }
 
-// newCPURig loads a model onto a device with all cores.
+// newCPURig loads a model onto a device with so many cores.
 func newCPURig(ctx context.Context, m *model.Model, cores, blocks int, log *slog.Logger) (*rig, error) {
+	w, err := loadWeights(m, cores)
+	if err != nil {
+		return nil, err
+	}
+	return w.rig(ctx, blocks, log)
+}
+
+// loaded is a model's weights on a device of their own.
+type loaded struct {
+	device  *cpu.Device
+	weights *cpu.Weights
+}
+
+func loadWeights(m *model.Model, cores int) (loaded, error) {
 	d := cpu.NewDevice("cpu:0", cores)
 	w, err := d.Load(m)
 	if err != nil {
-		return nil, errors.Join(err, d.Close())
+		return loaded{}, errors.Join(err, d.Close())
 	}
-	b, err := w.NewBackend(cpu.Options{BlockSize: rigBlockSize, KVDType: cpu.KVAuto})
+	return loaded{d, w}, nil
+}
+
+// rig starts an engine with so many KV blocks, which owns device and weights from
+// then on.
+func (l loaded) rig(ctx context.Context, blocks int, log *slog.Logger) (*rig, error) {
+	b, err := l.weights.NewBackend(cpu.Options{BlockSize: rigBlockSize, KVDType: cpu.KVAuto})
 	if err != nil {
-		return nil, errors.Join(err, d.Close(), w.Close())
+		return nil, errors.Join(err, l.device.Close(), l.weights.Close())
 	}
-	r, err := newRig(ctx, deviceBackend{b, d, w}, blocks, log)
+	r, err := newRig(ctx, deviceBackend{b, l.device, l.weights}, blocks, log)
 	if err != nil {
 		return nil, fmt.Errorf("start engine: %w", err)
 	}
+	r.device = l.device
 	return r, nil
 }
 
@@ -111,6 +133,35 @@ type generation struct {
 	// given says that the KV of all but the last token is in place: whatever the
 	// pool holds is taken for it.
 	given bool
+	// gate, when there is one, lets given sequences begin together.
+	gate *gate
+}
+
+// gate opens when so many sequences have arrived.
+type gate struct {
+	left   atomic.Int32
+	open   chan struct{}
+	opened time.Time // when it did; read only behind it
+}
+
+func newGate(seqs int) *gate {
+	g := &gate{open: make(chan struct{})}
+	g.left.Store(int32(seqs))
+	return g
+}
+
+// pass waits until all are there; ctx ends when one of them will not come.
+func (g *gate) pass(ctx context.Context) error {
+	if g.left.Add(-1) == 0 {
+		g.opened = time.Now()
+		close(g.open)
+	}
+	select {
+	case <-g.open:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // window is the time in which sequences shall decode side by side. It begins when
@@ -156,7 +207,15 @@ func (r *rig) generate(ctx context.Context, g generation) ([]mark, error) {
 	}
 	if g.given {
 		req.Decide = func(int, int) engine.Decision { return engine.Decision{Remote: true} }
-		req.Remote = func(res *engine.Reservation) { res.Start("bench") }
+		req.Remote = func(res *engine.Reservation) {
+			if g.gate != nil {
+				if err := g.gate.pass(ctx); err != nil {
+					res.Release(err)
+					return
+				}
+			}
+			res.Start("bench")
+		}
 	}
 	stream, err := r.engine.Submit(ctx, req)
 	if err != nil {
@@ -190,12 +249,18 @@ func (r *rig) generate(ctx context.Context, g generation) ([]mark, error) {
 	}
 }
 
-// generateAll runs sequences at the same time.
+// generateAll runs sequences at the same time; the first error ends all.
 func (r *rig) generateAll(ctx context.Context, gs []generation) ([][]mark, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	out, errs := make([][]mark, len(gs)), make([]error, len(gs))
 	var wg sync.WaitGroup
 	for i, g := range gs {
-		wg.Go(func() { out[i], errs[i] = r.generate(ctx, g) })
+		wg.Go(func() {
+			if out[i], errs[i] = r.generate(ctx, g); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
 	}
 	wg.Wait()
 	return out, errors.Join(errs...)

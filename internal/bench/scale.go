@@ -12,6 +12,9 @@ type scale struct {
 	path   pathScale
 	nixl   nixlScale
 	plane  planeScale
+	cpu    cpuScale
+
+	accuracy accuracyScale
 }
 
 type engineScale struct {
@@ -60,6 +63,28 @@ type planeScale struct {
 	turns    turns
 }
 
+type cpuScale struct {
+	shapes         []cpuShape
+	prefill        []int // prompt lengths, tokens
+	context        int   // tokens, of the case with a context
+	steps          int   // tokens that a sequence decodes at most
+	window         time.Duration
+	parallel       int // sequences decoded together
+	parallelPrompt int // tokens
+	parallelOutput int // tokens
+	startPrompt    int // tokens, of the start
+	starts         int // repetitions
+	limitWindow    time.Duration
+	readBytes      int
+	turns          turns // of a model with one format and number of threads
+}
+
+type accuracyScale struct {
+	tokens    int   // of the built-in text
+	window    int   // tokens that are computed as one sequence
+	slowBytes int64 // weights up to which slow variants are measured
+}
+
 // fullScale takes about five minutes on two cores.
 func fullScale() scale {
 	return scale{
@@ -75,6 +100,12 @@ func fullScale() scale {
 		},
 		nixl:  nixlScale{bytes: 256 << 20, blocks: []int{64 << 10, 1 << 20, 8 << 20}, pings: 2000, turns: turns{7, 30 * time.Second}},
 		plane: planeScale{calls: 2000, items: 50000, streams: []int{1, 64}, puts: 200, messages: 2000, turns: turns{5, 30 * time.Second}},
+		cpu: cpuScale{
+			shapes: cpuShapes(), prefill: []int{128, 512, 2048}, context: 2048, steps: 512, window: time.Second,
+			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 3,
+			limitWindow: 200 * time.Millisecond, readBytes: 1 << 30, turns: turns{5, 45 * time.Second},
+		},
+		accuracy: accuracyScale{tokens: 2048, window: 2048, slowBytes: 256 << 20},
 	}
 }
 
@@ -93,5 +124,11 @@ func quickScale() scale {
 		},
 		nixl:  nixlScale{bytes: 64 << 20, blocks: []int{64 << 10, 1 << 20, 8 << 20}, pings: 500, turns: turns{3, 5 * time.Second}},
 		plane: planeScale{calls: 500, items: 20000, streams: []int{1, 64}, puts: 50, messages: 500, turns: turns{3, 5 * time.Second}},
+		cpu: cpuScale{
+			shapes: cutShapes(4), prefill: []int{128, 512}, context: 2048, steps: 256, window: 200 * time.Millisecond,
+			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 1,
+			limitWindow: 50 * time.Millisecond, readBytes: 256 << 20, turns: turns{3, 10 * time.Second},
+		},
+		accuracy: accuracyScale{tokens: 512, window: 512, slowBytes: 64 << 20},
 	}
 }

@@ -29,6 +29,15 @@ func smokeScale() scale {
 		},
 		nixl:  nixlScale{bytes: 1 << 20, blocks: []int{64 << 10, 1 << 20}, pings: 3, turns: once},
 		plane: planeScale{calls: 3, items: 10, streams: []int{1, 3}, puts: 2, messages: 3, turns: once},
+		cpu: cpuScale{
+			shapes: []cpuShape{
+				{"qwen3-0.6b", model.Synthetic{Family: "qwen3", Layers: 1, DType: "bf16", Tied: true}},
+				{"llama-3.2-1b", model.Synthetic{Layers: 1, DType: "bf16"}},
+			},
+			prefill: []int{70, 128}, context: 65, steps: 1024, window: time.Millisecond, parallel: 3, parallelPrompt: 64,
+			parallelOutput: 24, startPrompt: 20, starts: 1, limitWindow: time.Millisecond, readBytes: 1 << 20, turns: turns{2, time.Minute},
+		},
+		accuracy: accuracyScale{tokens: 70, window: 64, slowBytes: 1 << 30},
 	}
 }
 
@@ -213,8 +222,13 @@ func TestChoose(t *testing.T) {
 	}
 	names, about := Names()
 	all, err := choose(nil)
-	if err != nil || len(all) != len(names) {
+	if err != nil || len(all) != 4 {
 		t.Errorf("%d sections, %v", len(all), err)
+	}
+	for _, s := range all {
+		if s.apart {
+			t.Errorf("%s is part of everything", s.name)
+		}
 	}
 	for _, n := range names {
 		if about[n] == "" {

@@ -59,3 +59,16 @@ func (s *session) synthesize(spec model.Synthetic) (string, error) {
 	}
 	return dir, nil
 }
+
+// checkpoint returns the directory of a synthetic model that is there for this run
+// only, until remove is called or the run ends.
+func (s *session) checkpoint(spec model.Synthetic) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp(s.tmp, "model-"); err != nil {
+		return "", nil, fmt.Errorf("write synthetic model: %w", err)
+	}
+	s.say("writing a model of %d layers, for this run only", spec.Layers)
+	if err := spec.Write(dir); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }, nil // closing the session tries again
+}

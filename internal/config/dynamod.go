@@ -31,7 +31,7 @@ type Dynamod struct {
 	Etcd         Etcd     `mapstructure:"etcd"`
 	NATS         NATS     `mapstructure:"nats"`
 	Frontend     Frontend `mapstructure:"frontend"`
-	Status       Listener `mapstructure:"status"`
+	Status       Status   `mapstructure:"status"`
 	RequestPlane Listener `mapstructure:"request_plane"`
 	NIXL         NIXL     `mapstructure:"nixl"`
 	CPU          CPU      `mapstructure:"cpu"`
@@ -101,6 +101,13 @@ type Frontend struct {
 // Listener is an address to listen on.
 type Listener struct {
 	Listen string `mapstructure:"listen"` // host:port; port 0 takes a free one
+}
+
+// Status is the server for health and metrics.
+type Status struct {
+	Listener `mapstructure:",squash"`
+	// Profiles serves profiles, too; the address must be on loopback then.
+	Profiles bool `mapstructure:"profiles"`
 }
 
 // NIXL is the KV data path.
@@ -220,6 +227,7 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
 
 		{Name: "status.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address of the status server; port 0 takes a free one"},
+		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
 		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
 		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "tcp"}, Help: "transports to use; empty chooses the best one for each peer"},

@@ -73,6 +73,13 @@ func (v *validator) listen(key, addr string) {
 	}
 }
 
+// onLoopback reports whether an address can be reached from this machine only.
+func onLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
 // dialable checks host:port with both present, optionally behind a scheme.
 func dialable(addr string, schemes ...string) bool {
 	if strings.Contains(addr, "://") {
@@ -165,6 +172,9 @@ func (d Dynamod) Validate() error {
 		{"nixl.listen", d.NIXL.Listen},
 	} {
 		v.listen(l.key, l.addr)
+	}
+	if d.Status.Profiles && !onLoopback(d.Status.Listen) {
+		v.wrong("status.profiles", "is set, but status.listen is %s: profiles tell everything about the process and are served on loopback only", d.Status.Listen)
 	}
 	// etcd counts leases in seconds. Below two, a busy machine loses them for nothing.
 	if ttl := d.Etcd.LeaseTTL; ttl < 2*time.Second || ttl > time.Hour || ttl%time.Second != 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -26,12 +27,29 @@ func addBench(root *cobra.Command, stdout, stderr io.Writer) {
 	root.AddCommand(benchCommand(stdout, stderr))
 }
 
+// benchChild is the command of processes that a benchmark starts.
+const benchChild = "child"
+
+// benchChildCommand does the work of one, which comes as its argument.
+func benchChildCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: benchChild + " SPEC", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return bench.Child(ctx, args[0], cmd.InOrStdin(), stdout)
+		},
+	}
+}
+
 // benchFlags are the flags of dynamod bench.
 type benchFlags struct {
 	quick  bool
 	output string
 	write  string
 	model  string
+	text   string
+	cpu    bench.CPUOptions
 }
 
 // benchCommand measures this build on this machine.
@@ -49,10 +67,14 @@ Progress goes to standard error. Ctrl-c ends it without a report.
 
 ` + sectionHelp(names, about) + `
 The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
-` + "`.bench`" + ` in the state directory at first use and kept there.`,
+` + "`.bench`" + ` in the state directory at first use and kept there. The models of the
+cpu section (up to 4.5 GB at a time) are written there, too, and removed at the end;
+the whole section takes about twenty minutes and 8 GiB of memory.`,
 		Example: `  dynamod bench engine --quick
   dynamod bench path nixl -o json
-  dynamod bench all --write docs/benchmarks.md`,
+  dynamod bench all --write docs/benchmarks.md
+  dynamod bench cpu --models qwen3-0.6b --cases decode,prefill-512 --operators
+  dynamod bench accuracy --model /models/qwen3-0.6b --text book.txt`,
 		ValidArgs: append([]string{"all"}, names...),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.MatchAll(cobra.MinimumNArgs(1), cobra.OnlyValidArgs)(cmd, args); err != nil {
@@ -67,14 +89,21 @@ The random model of the engine section (1.2 GB, --quick 0.4 GB) is written to
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "smaller cases and fewer repetitions")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "markdown", "form of the report: markdown or json")
 	cmd.Flags().StringVar(&f.write, "write", "", "write the report to this file instead of standard output")
-	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure in the engine section instead of the random model")
+	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure: in the engine section instead of the random model, in accuracy instead of the built-in one")
+	cmd.Flags().StringVar(&f.text, "text", "", "file with text for the accuracy section instead of the built-in one")
+	cmd.Flags().StringSliceVar(&f.cpu.Models, "models", nil, "models of the cpu section: "+strings.Join(bench.CPUModels(), ", ")+"; all by default")
+	cmd.Flags().StringSliceVar(&f.cpu.Formats, "formats", nil, "formats of weights in the cpu section: "+strings.Join(bench.CPUFormats(), ", ")+"; all by default")
+	cmd.Flags().StringSliceVar(&f.cpu.Cases, "cases", nil, "cases of the cpu section: "+strings.Join(bench.CPUCases(), ", ")+", or single ones like prefill-512; all by default")
+	cmd.Flags().IntSliceVar(&f.cpu.Threads, "threads", nil, "numbers of cores in the cpu section; one and all by default")
+	cmd.Flags().BoolVar(&f.cpu.Operators, "operators", false, "cpu section: add which part of a step each operator takes")
+	cmd.AddCommand(benchChildCommand(stdout))
 	return cmd
 }
 
 func sectionHelp(names []string, about map[string]string) string {
 	var b strings.Builder
 	for _, n := range names {
-		fmt.Fprintf(&b, "  %-7s %s\n", n, about[n])
+		fmt.Fprintf(&b, "  %-8s %s\n", n, about[n])
 	}
 	return b.String()
 }
@@ -86,6 +115,11 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 	if f.model != "" {
 		if _, err := os.Stat(f.model); err != nil {
 			return usageError{fmt.Errorf("--model: %w", err)}
+		}
+	}
+	if f.text != "" {
+		if _, err := os.Stat(f.text); err != nil {
+			return usageError{fmt.Errorf("--text: %w", err)}
 		}
 	}
 	cfg, origins, err := config.LoadDynamod(config.Process(nil))
@@ -101,10 +135,13 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 	defer context.AfterFunc(ctx, stop)()
 
 	report, err := bench.Run(ctx, bench.Options{
-		Sections: chosenSections(args), Quick: f.quick, Model: f.model, StateDir: cfg.StateDir,
-		Command: f.command(args), Version: version.String(), Progress: stderr,
+		Sections: chosenSections(args), Quick: f.quick, Model: f.model, Text: f.text, StateDir: cfg.StateDir,
+		CPU: f.cpu, Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
 		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
+	if errors.Is(err, bench.ErrChoice) {
+		return usageError{err}
+	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted, nothing was written")
 	}
@@ -122,6 +159,16 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return replaceFile(f.write, text)
+}
+
+// ownChild is how this program starts a process for a benchmark; nil when it does not
+// know where it is.
+func ownChild() []string {
+	path, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{path, "bench", benchChild}
 }
 
 // chosenSections drops doubles; "all" stands for everything.
@@ -149,6 +196,20 @@ func (f benchFlags) command(args []string) string {
 	if f.model != "" {
 		line = append(line, "--model", f.model)
 	}
+	if f.text != "" {
+		line = append(line, "--text", f.text)
+	}
+	for _, list := range []struct {
+		flag   string
+		values []string
+	}{{"--models", f.cpu.Models}, {"--formats", f.cpu.Formats}, {"--cases", f.cpu.Cases}, {"--threads", texts(f.cpu.Threads)}} {
+		if len(list.values) > 0 {
+			line = append(line, list.flag, strings.Join(list.values, ","))
+		}
+	}
+	if f.cpu.Operators {
+		line = append(line, "--operators")
+	}
 	if f.output != "markdown" {
 		line = append(line, "-o", f.output)
 	}
@@ -161,6 +222,13 @@ func (f benchFlags) command(args []string) string {
 		}
 	}
 	return strings.Join(line, " ")
+}
+
+func texts(numbers []int) (out []string) {
+	for _, n := range numbers {
+		out = append(out, strconv.Itoa(n))
+	}
+	return out
 }
 
 // replaceFile writes a file in one step, so that an old report is never half gone.

@@ -19,6 +19,7 @@ var ErrMemory = errors.New("mapped memory went away during the step")
 // task is a piece of work in n independent items.
 type task struct {
 	run func(l *lane, item int)
+	op  operator
 }
 
 // pool spreads the items of one task at a time over the leader, which is the
@@ -41,6 +42,7 @@ type pool struct {
 	closed atomic.Bool
 	fault  atomic.Pointer[error]
 
+	observer     *observer
 	leaderParked atomic.Bool
 	leaderWake   chan struct{} // capacity 1
 
@@ -75,7 +77,7 @@ func newPool(workers int) *pool { return newBoundPool(workers, nil) }
 
 // newBoundPool binds the workers to CPUs, all of them to all; nil binds none.
 func newBoundPool(workers int, cpus []int) *pool {
-	p := &pool{leaderWake: make(chan struct{}, 1)}
+	p := &pool{leaderWake: make(chan struct{}, 1), observer: newObserver()}
 	if len(cpus) > 0 {
 		p.cpus, p.allowed = cpus, host.AllowedCPUs()
 	}
@@ -251,6 +253,7 @@ func (p *pool) exec(t *task, l *lane, item int) {
 			p.fault.CompareAndSwap(nil, &err)
 		}
 	}()
+	p.observer.label(t.op)
 	t.run(l, item)
 }
 

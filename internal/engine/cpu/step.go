@@ -56,12 +56,31 @@ func (s *step) bind(b *Backend) {
 	s.lastTask.run = s.lastItem
 	s.headTask.run = s.headItem
 	s.prepareTask.run = s.prepareItem
+	for op, tasks := range map[operator][]*task{
+		opEmbed:     {&s.embedTask},
+		opNorm:      {&s.attnNormTask, &s.mlpNormTask, &s.attnJoinTask, &s.mlpJoinTask, &s.lastTask},
+		opQKV:       {&s.qkvTask},
+		opRotate:    {&s.rotateTask},
+		opAttention: {&s.attnTask},
+		opAttnOut:   {&s.outTask},
+		opGateUp:    {&s.gateTask},
+		opDown:      {&s.downTask},
+		opRouter:    {&s.routeTask, &s.pickTask},
+		opExperts:   {&s.expertGateTask, &s.expertDownTask, &s.combineTask},
+		opHead:      {&s.headTask},
+		opPrepare:   {&s.prepareTask},
+	} {
+		for _, t := range tasks {
+			t.op = op
+		}
+	}
 }
 
 // run computes a checked batch. The device belongs to the step.
 func (s *step) run(ctx context.Context, batch []engine.BatchSeq) error {
 	s.ctx, s.waited = ctx, 0
 	defer func() { s.ctx = nil }()
+	defer s.b.device.pool.observer.unlabel(ctx)
 	c := s.b.weights.config
 	var at cursor
 	for s.b.pass.fill(&at, batch, s.b.info.KV.BlockSize, c.Heads/c.KVHeads) {
@@ -166,7 +185,9 @@ func (s *step) do(t *task, n int) error {
 			}
 			s.waited += time.Since(begin)
 		}
+		start := d.pool.observer.begin()
 		next = d.pool.run(t, next, n, s.stop)
+		d.pool.observer.end(t.op, start)
 		if err := d.pool.takeFault(); err != nil {
 			return err
 		}

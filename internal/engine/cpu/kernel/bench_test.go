@@ -205,3 +205,22 @@ func BenchmarkMix(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkPackMemory packs 64 MiB, more than caches hold.
+func BenchmarkPackMemory(b *testing.B) {
+	for _, ty := range []Type{BF16, Q8_0, Q4_0} {
+		for _, cols := range []int{1024, 2048, 3072} {
+			b.Run(fmt.Sprintf("type-%d/%d", ty, cols), func(b *testing.B) {
+				const size = 64 << 20
+				src, dst := aligned(size), aligned(size)
+				panel := PanelBytes(ty, cols)
+				for b.Loop() {
+					for at := 0; at+panel <= size; at += panel {
+						Pack(ty, unsafe.Pointer(&dst[at]), unsafe.Pointer(&src[at]), Width, cols)
+					}
+				}
+				b.ReportMetric(float64(size)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+			})
+		}
+	}
+}

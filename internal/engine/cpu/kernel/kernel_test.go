@@ -83,7 +83,7 @@ func TestPack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, ty := range []Type{F32, BF16, F16} {
 		for _, rows := range []int{1, 7, 8, 9, 31, 32} {
-			for _, cols := range []int{1, 2, 3, 16, 37, 64} {
+			for _, cols := range []int{1, 2, 3, 16, 37, 64, 70, 102} {
 				src := weights(r, ty, rows, cols)
 				panel := aligned(PanelBytes(ty, cols))
 				for i := range panel {

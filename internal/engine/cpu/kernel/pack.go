@@ -26,6 +26,10 @@ func PanelBytes(t Type, cols int) int {
 //
 // Quantized weights: see pack_block.go.
 func Pack(t Type, dst, src unsafe.Pointer, rows, cols int) {
+	if t == F32 && rows == Width && cols%2 == 0 {
+		packLines(unsafe.Slice((*uint32)(dst), cols*Width), unsafe.Slice((*uint32)(src), Width*cols), cols)
+		return
+	}
 	if t.Quantized() {
 		packBlocks(t, unsafe.Slice((*byte)(dst), PanelBytes(t, cols)), unsafe.Slice((*byte)(src), rows*t.RowBytes(cols)), rows)
 		return
@@ -36,10 +40,29 @@ func Pack(t Type, dst, src unsafe.Pointer, rows, cols int) {
 	}
 	in, out := unsafe.Slice((*uint16)(src), rows*cols), unsafe.Slice((*uint16)(dst), (cols+1)&^1*Width)
 	if t == BF16 && rows == Width && cols%2 == 0 && uintptr(src)%4 == 0 {
-		packWords(unsafe.Slice((*uint32)(dst), cols/2*Width), unsafe.Slice((*uint32)(src), rows*cols/2), rows, cols/2)
+		packLines(unsafe.Slice((*uint32)(dst), cols/2*Width), unsafe.Slice((*uint32)(src), Width*cols/2), cols/2)
 		return
 	}
 	packHalves(out, in, rows, cols, t == BF16)
+}
+
+// packLines transposes all rows of a panel, with the kernel of the machine if it has
+// one.
+func packLines(dst, src []uint32, cols int) {
+	done := transpose(asBytes(dst), asBytes(src), cols)
+	if done == 0 {
+		packWords(dst, src, Width, cols)
+		return
+	}
+	for r := range Width {
+		for k := done; k < cols; k++ {
+			dst[k*Width+r] = src[r*cols+k]
+		}
+	}
+}
+
+func asBytes(words []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 4*len(words))
 }
 
 // packWords transposes.

@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // layout is how a type of quantized weights lies in files and in panels.
 type layout struct {
@@ -51,11 +54,29 @@ func packBlocks(t Type, dst, src []byte, rows int) {
 	l, pack := layouts[t], [...]func(dst, block []byte, output int){
 		Q8_0: packQ8_0, Q4_0: packQ4_0, Q4K: packQ4K, Q5K: packQ5K, Q6K: packQ6K,
 	}[t]
-	row := len(src) / rows
-	for b := range row / l.bytes {
+	row, done := len(src)/rows, 0
+	if rows == Width {
+		done = transposeBlocks(t, dst, src, row)
+	}
+	if done > 0 {
+		packScales(dst, src, row, done, l)
+	}
+	for b := done; b < row/l.bytes; b++ {
 		out := dst[b*l.panel:][:l.panel]
 		for r := range rows {
 			pack(out, src[r*row+b*l.bytes:][:l.bytes], r)
+		}
+	}
+}
+
+// packScales writes the scales of the first blocks of 32 rows, where they are the first
+// two bytes of a block. Rows are read from their first to their last byte, and the
+// lines of the scales stay in the cache.
+func packScales(dst, src []byte, row, blocks int, l layout) {
+	for r := range Width {
+		in, out := src[r*row:(r+1)*row], dst[2*r:]
+		for b := range blocks {
+			binary.LittleEndian.PutUint16(out[b*l.panel:], binary.LittleEndian.Uint16(in[b*l.bytes:]))
 		}
 	}
 }
