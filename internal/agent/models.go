@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,7 +233,7 @@ func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded
 
 // engineSpec fills what an assignment leaves open from the node's configuration.
 func (m *models) engineSpec(spec cluster.EngineSpec) cluster.EngineSpec {
-	node := m.a.cfg.Engine
+	node := m.a.cfg.Engine.Spec()
 	fill := func(v *int, others ...int) {
 		for _, o := range others {
 			if *v == 0 {
@@ -244,6 +245,10 @@ func (m *models) engineSpec(spec cluster.EngineSpec) cluster.EngineSpec {
 	fill(&spec.BlockSize, node.BlockSize, cluster.DefaultBlockSize)
 	fill(&spec.MaxSeqs, node.MaxSeqs)
 	fill(&spec.MaxBatchTokens, node.MaxBatchTokens)
+	spec.ITLTargetMS = cmp.Or(spec.ITLTargetMS, node.ITLTargetMS)
+	if spec.Speculative.Method == "" {
+		spec.Speculative = node.Speculative
+	}
 	return spec
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -227,7 +228,12 @@ func TestEngineSpec(t *testing.T) {
 	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
 		t.Errorf("of the node: %+v, want %+v", got, want)
 	}
-	want = cluster.EngineSpec{BlockSize: 128, KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64}
+	m.a.cfg.Engine.ITLTarget, m.a.cfg.Engine.Speculative = 90*time.Millisecond, "ngram:3"
+	want.ITLTargetMS, want.Speculative = 90, cluster.Speculative{Method: cluster.SpeculativeNgram, Tokens: 3}
+	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
+		t.Errorf("of the node: %+v, want %+v", got, want)
+	}
+	want = cluster.EngineSpec{BlockSize: 128, KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64, ITLTargetMS: 50, Speculative: cluster.Speculative{Method: cluster.SpeculativeOff}}
 	if got := m.engineSpec(want); got != want {
 		t.Errorf("the topology's wish: %+v, want %+v", got, want)
 	}

@@ -24,6 +24,8 @@ type upCommand struct {
 	tool, reasoning string // names of formats
 	quantize        string // format of the weights; "none" as they are stored
 	engine          cluster.EngineSpec
+	itlTarget       time.Duration // of engine, as written
+	speculative     string
 	port            int
 	timeout         time.Duration
 	noWait, dryRun  bool
@@ -61,21 +63,23 @@ is declared.`,
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
-	fs.StringVar(&o.quantize, "quantize", "", "quantize weights when they are loaded: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
+	fs.StringVar(&o.quantize, "quantize", "", "quantize weights: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
 	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
 	countVar(fs, &o.engine.BlockSize, "block-size", 0, "tokens in a KV block: 16, 32, 64 or 128 (default 64)")
 	countVar(fs, &o.engine.MaxModelLen, "max-model-len", 0, "tokens of a prompt with its answer (default: the model's)")
 	countVar(fs, &o.engine.MaxSeqs, "max-seqs", 0, "sequences that a worker runs at once (default: the engine's)")
+	durationVar(fs, &o.itlTarget, "itl-target", 0, "longest time between two tokens of an answer while prompts are computed beside (default 200ms; 1h turns it off)")
+	fs.StringVar(&o.speculative, "speculative", "", "propose tokens and verify several at a time: ngram, ngram:5 or off; changes no answer (default: off)")
 	durationVar(fs, &o.timeout, "timeout", 5*time.Minute, "how long to wait")
 	fs.BoolVar(&o.noWait, "no-wait", false, "return when the topology is declared, with exit code 8")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
 	progressVar(fs, &o.mode)
 	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "port")
-	grouped(fs, "Engine", "model", "served-name", "quantize", "kv-blocks", "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
+	grouped(fs, "Engine", "model", "served-name", "quantize", "kv-blocks", "block-size", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "block-size", "max-model-len", "max-seqs", "tool-parser", "reasoning-parser")
+	rare(fs, "block-size", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // fails for unknown flags only
 	return cmd
 }
@@ -126,6 +130,9 @@ func (o *upCommand) check(inv *invocation) error {
 	if err := parse.CheckReasoning(o.reasoning); err != nil {
 		return &usageError{text: "--reasoning-parser: " + err.Error()}
 	}
+	if err := o.readEngine(); err != nil {
+		return err
+	}
 	if o.model != "" {
 		o.model = inv.path(o.model)
 		if err := modelPath(o.model); err != nil {
@@ -137,6 +144,19 @@ func (o *upCommand) check(inv *invocation) error {
 		err = next.Validate()
 	}
 	if err != nil {
+		return &usageError{text: flagText(err)}
+	}
+	return nil
+}
+
+// readEngine takes over the limits of engines that have a form of their own on the
+// command line.
+func (o *upCommand) readEngine() (err error) {
+	if o.itlTarget%time.Millisecond != 0 {
+		return &usageError{text: fmt.Sprintf("--itl-target: %s is not a number of whole milliseconds", o.itlTarget)}
+	}
+	o.engine.ITLTargetMS = o.itlTarget.Milliseconds()
+	if o.engine.Speculative, err = cluster.ParseSpeculative(o.speculative); err != nil {
 		return &usageError{text: flagText(err)}
 	}
 	return nil

@@ -72,6 +72,12 @@ func (o *upCommand) desired(now cluster.Topology, fresh bool) (cluster.Topology,
 	set("block-size", &next.Engine.BlockSize, o.engine.BlockSize)
 	set("max-model-len", &next.Engine.MaxModelLen, o.engine.MaxModelLen)
 	set("max-seqs", &next.Engine.MaxSeqs, o.engine.MaxSeqs)
+	if o.given("itl-target") {
+		next.Engine.ITLTargetMS = o.engine.ITLTargetMS
+	}
+	if o.given("speculative") {
+		next.Engine.Speculative = o.engine.Speculative
+	}
 	if o.given("tool-parser") {
 		next.Model.ToolParser = o.tool
 	}

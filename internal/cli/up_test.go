@@ -58,6 +58,15 @@ func TestDesired(t *testing.T) {
 		{"nothing given", flags(), serving, false, serving, nil},
 		{"one count", func() *upCommand { o := flags("decode"); o.decode = 6; return o }(), serving, false, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
 		{"engine", func() *upCommand { o := flags("kv-blocks"); o.engine.KVBlocks = 50; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.KVBlocks = 50; return s }(), nil},
+		{"target and speculation", func() *upCommand {
+			o := flags("itl-target", "speculative")
+			o.engine.ITLTargetMS, o.engine.Speculative.Method = 80, cluster.SpeculativeNgram
+			return o
+		}(), serving, false, func() cluster.Topology {
+			s := serving
+			s.Engine.ITLTargetMS, s.Engine.Speculative.Method = 80, cluster.SpeculativeNgram
+			return s
+		}(), nil},
 		{"the same model", func() *upCommand { o := flags("model"); o.model = "/m/qwen"; return o }(), serving, false, serving, nil},
 		{"another model", func() *upCommand { o := flags("model"); o.model = "/m/llama"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
 		{"another name", func() *upCommand { o := flags("served-name"); o.served = "q"; return o }(), serving, false, cluster.Topology{}, errOtherModel},

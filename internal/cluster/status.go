@@ -62,6 +62,19 @@ type WorkerStats struct {
 	TransferNanosTotal uint64 `json:"transfer_ns_total"` // summed durations of transfers
 	TransfersTotal     uint64 `json:"transfers_total"`
 	StepsTotal         uint64 `json:"steps_total"`
+
+	StepNanosTotal     uint64 `json:"step_ns_total"`      // computing
+	StepWaitNanosTotal uint64 `json:"step_wait_ns_total"` // waiting for a device that is shared
+	// StepMissNanosTotal sums up by how much predictions of steps were wrong.
+	StepMissNanosTotal uint64 `json:"step_miss_ns_total"`
+	// MixedStepsTotal counts the steps that decode and prefill, MixedTokensTotal the
+	// prompt tokens in them: their quotient is the mean chunk under the ITL target.
+	MixedStepsTotal  uint64 `json:"mixed_steps_total"`
+	MixedTokensTotal uint64 `json:"mixed_tokens_total"`
+	// DraftTokensTotal counts the tokens that speculation proposed and verified,
+	// AcceptedTokensTotal those of them that turned out to be the output.
+	DraftTokensTotal    uint64 `json:"draft_tokens_total"`
+	AcceptedTokensTotal uint64 `json:"accepted_tokens_total"`
 }
 
 // KVUsed is the number of blocks that are neither free nor cached.

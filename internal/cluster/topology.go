@@ -58,13 +58,20 @@ const BuiltinModelName = "dynctl-tiny"
 // EngineSpec holds the engine limits that all workers share. Zero means the
 // default of the engine or, for MaxModelLen, of the model.
 type EngineSpec struct {
-	KVBlocks       int    `json:"kv_blocks,omitempty"`
-	BlockSize      int    `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
-	MaxModelLen    int    `json:"max_model_len,omitempty"`
-	MaxSeqs        int    `json:"max_seqs,omitempty"`
-	MaxBatchTokens int    `json:"max_batch_tokens,omitempty"`
-	Device         string `json:"device,omitempty"` // "", "cpu", "cpu:0", ...
+	KVBlocks       int `json:"kv_blocks,omitempty"`
+	BlockSize      int `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
+	MaxModelLen    int `json:"max_model_len,omitempty"`
+	MaxSeqs        int `json:"max_seqs,omitempty"`
+	MaxBatchTokens int `json:"max_batch_tokens,omitempty"`
+	// ITLTargetMS is how many milliseconds a step may take that decodes and prefills.
+	ITLTargetMS int64 `json:"itl_target_ms,omitempty"`
+	// Speculative says how tokens are proposed and verified several at a time.
+	Speculative Speculative `json:"speculative,omitzero"`
+	Device      string      `json:"device,omitempty"` // "", "cpu", "cpu:0", ...
 }
+
+// MaxITLTarget is the longest target; no step takes as long.
+const MaxITLTarget = 24 * time.Hour
 
 // MaxWorkersPerRole keeps a typing mistake from starting a million workers.
 const MaxWorkersPerRole = 1024
@@ -113,7 +120,10 @@ func (e EngineSpec) Validate() error {
 			return fmt.Errorf("%s: %d is negative", f.name, f.value)
 		}
 	}
-	return nil
+	if e.ITLTargetMS < 0 || e.ITLTargetMS > MaxITLTarget.Milliseconds() {
+		return fmt.Errorf("itl_target: %d ms is not between 0 and %s", e.ITLTargetMS, MaxITLTarget)
+	}
+	return e.Speculative.Validate()
 }
 
 // namespaceName is the rule for namespaces and components.

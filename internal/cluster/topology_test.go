@@ -35,6 +35,11 @@ func TestTopologyValidate(t *testing.T) {
 		{"negative context", Topology{Engine: EngineSpec{MaxModelLen: -1}}, "max_model_len"},
 		{"negative sequences", Topology{Engine: EngineSpec{MaxSeqs: -1}}, "max_seqs"},
 		{"negative batch", Topology{Engine: EngineSpec{MaxBatchTokens: -1}}, "max_batch_tokens"},
+		{"target", Topology{Engine: EngineSpec{ITLTargetMS: 100}}, ""},
+		{"negative target", Topology{Engine: EngineSpec{ITLTargetMS: -1}}, "itl_target"},
+		{"target of days", Topology{Engine: EngineSpec{ITLTargetMS: 1 << 40}}, "itl_target"},
+		{"speculation", Topology{Engine: EngineSpec{Speculative: Speculative{Method: SpeculativeNgram}}}, ""},
+		{"unknown speculation", Topology{Engine: EngineSpec{Speculative: Speculative{Method: "eagle"}}}, "speculative"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.top.Validate()

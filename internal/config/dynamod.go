@@ -125,13 +125,19 @@ type Engine struct {
 	BlockSize      int `mapstructure:"block_size"` // tokens
 	MaxSeqs        int `mapstructure:"max_seqs"`
 	MaxBatchTokens int `mapstructure:"max_batch_tokens"`
+	// ITLTarget is how long a step may take that decodes and prefills.
+	ITLTarget time.Duration `mapstructure:"itl_target"`
+	// Speculative is what [cluster.ParseSpeculative] reads.
+	Speculative string `mapstructure:"speculative"`
 }
 
 // Spec returns the limits in the words of a topology.
 func (e Engine) Spec() cluster.EngineSpec {
+	speculative, _ := cluster.ParseSpeculative(e.Speculative) // Validate has read it
 	return cluster.EngineSpec{
 		KVBlocks: e.KVBlocks, BlockSize: e.BlockSize,
 		MaxSeqs: e.MaxSeqs, MaxBatchTokens: e.MaxBatchTokens,
+		ITLTargetMS: e.ITLTarget.Milliseconds(), Speculative: speculative,
 	}
 }
 
@@ -225,6 +231,8 @@ func dynamodServingKeys() []Key {
 		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},
 		{Name: "engine.max_seqs", Kind: KindInt, Default: 0, Max: million, Help: "sequences that one worker runs at once; 0 means the engine's default"},
 		{Name: "engine.max_batch_tokens", Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
+		{Name: "engine.itl_target", Kind: KindDuration, Default: time.Duration(0), Help: "longest time between two tokens of an answer while prompts are computed beside: chunks of prompts are made as small as that needs; in whole milliseconds, a long one such as 1h turns it off, 0 means the engine's default of 200ms"},
+		{Name: "engine.speculative", Kind: KindString, Default: "", Help: "how tokens are proposed and then verified several at a time, without changing any answer: off, ngram, or ngram:5 for at most five tokens; empty means off"},
 
 		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue"}, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue"},
 		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself"},

@@ -180,6 +180,13 @@ func (d Dynamod) Validate() error {
 	if err := (cluster.EngineSpec{BlockSize: d.Engine.BlockSize}).Validate(); err != nil {
 		v.wrong("engine.block_size", "%d is not a number of tokens: expected 16, 32, 64 or 128", d.Engine.BlockSize)
 	}
+	if target := d.Engine.ITLTarget; target > cluster.MaxITLTarget || target%time.Millisecond != 0 {
+		v.wrong("engine.itl_target", "%s is not a number of whole milliseconds up to %s", formatDuration(target), formatDuration(cluster.MaxITLTarget))
+	}
+	if _, err := cluster.ParseSpeculative(d.Engine.Speculative); err != nil {
+		v.wrong("engine.speculative", "%s; expected off, ngram, ngram:5, or ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2",
+			strings.TrimPrefix(err.Error(), "speculative: "))
+	}
 	return v.problems.err()
 }
 

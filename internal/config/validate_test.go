@@ -37,6 +37,8 @@ func TestDynamodValidate(t *testing.T) {
 		{"key without cert", []string{"--etcd-key-file=c"}, "etcd.cert_file: is not set, but etcd.key_file is"},
 		{"user without password", []string{"--etcd-username=u"}, "etcd.password: is not set, but etcd.username is"},
 		{"two nats logins", []string{"--nats-username=u", "--nats-creds-file=f"}, "--nats-username: nats.username: cannot stand beside nats.creds_file"},
+		{"target in nanoseconds", []string{"--engine-itl-target=100us"}, "--engine-itl-target: engine.itl_target: 100µs is not a number of whole milliseconds up to 24h"},
+		{"speculation", []string{"--engine-speculative=eagle"}, `--engine-speculative: engine.speculative: "eagle" is not off or ngram; expected off, ngram, ngram:5, or ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2`},
 		{"block size", []string{"--engine-block-size=48"}, "--engine-block-size: engine.block_size: 48 is not a number of tokens: expected 16, 32, 64 or 128"},
 		{"lease ttl too short", []string{"--etcd-lease-ttl=1s"}, "etcd.lease_ttl: 1s is not a number of whole seconds from 2s to 1h"},
 		{"lease ttl not whole", []string{"--etcd-lease-ttl=2500ms"}, "2.5s is not"},

@@ -1,6 +1,9 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // KVShape fixes the memory layout of one KV block. A block is one contiguous
 // piece of memory that holds all layers:
@@ -77,6 +80,15 @@ type Backend interface {
 	Step(ctx context.Context, batch []BatchSeq) error
 	// Close releases what the backend holds; the last call.
 	Close() error
+}
+
+// BusyTimer is implemented by backends that share their device with others, so that
+// a step may wait for its turn. The engine learns from it how long work takes;
+// without it, from the whole duration of steps.
+type BusyTimer interface {
+	// Busy returns how long the last Step computed, waiting left out. It is called
+	// after a Step that succeeded, before the next one.
+	Busy() time.Duration
 }
 
 // BackendInfo describes a loaded model.

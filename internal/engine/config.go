@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -19,6 +20,13 @@ type Config struct {
 	// MaxBatchTokens is the token budget of one step; prompts longer than what is
 	// left of it are computed in chunks.
 	MaxBatchTokens int
+	// ITLTarget is how long a step may take that also decodes: beside decoding
+	// sequences, chunks of prompts are made as small as that needs, but not smaller
+	// than MinChunkTokens.
+	ITLTarget time.Duration
+	// Speculative says how tokens are proposed that are then verified several at a
+	// time; zero is off. Outputs do not depend on it.
+	Speculative cluster.Speculative
 	// MaxModelLen bounds prompt plus output, in tokens; 0 means what the model and
 	// the pool allow.
 	MaxModelLen int
@@ -26,7 +34,10 @@ type Config struct {
 	HashSeed uint64
 	// Sink hears KV events; may be nil.
 	Sink KVSink
-	Log  *slog.Logger
+	// Observe hears of each step that was computed; may be nil. It is called from the
+	// scheduler's goroutine and must not block.
+	Observe func(StepReport)
+	Log     *slog.Logger
 }
 
 // Defaults for Config fields that are zero.
@@ -34,7 +45,17 @@ const (
 	DefaultMaxSeqs        = 64
 	DefaultMaxWaiting     = 1024
 	DefaultMaxBatchTokens = 512
+	// DefaultITLTarget is about the pace of reading. A model of 0.6 billion parameters
+	// on two cores keeps to it with chunks of some 64 tokens, and prefills with them
+	// at five sixths of its speed; a chunk of 512 would stop everybody's tokens for
+	// more than a second.
+	DefaultITLTarget = 200 * time.Millisecond
 )
+
+// MinChunkTokens is how many tokens of prompts a step that also decodes computes at
+// least, whatever the target: prompts never starve, and as many tokens take hardly
+// more than twice as long as the weights take to be read for one.
+const MinChunkTokens = 32
 
 // withDefaults fills in zero fields and checks the rest against the backend.
 func (c Config) withDefaults(info BackendInfo) (Config, error) {
@@ -46,6 +67,9 @@ func (c Config) withDefaults(info BackendInfo) (Config, error) {
 	}
 	if c.MaxBatchTokens == 0 {
 		c.MaxBatchTokens = DefaultMaxBatchTokens
+	}
+	if c.ITLTarget == 0 {
+		c.ITLTarget = DefaultITLTarget
 	}
 	if c.HashSeed == 0 {
 		c.HashSeed = cluster.DefaultHashSeed
@@ -61,6 +85,13 @@ func (c Config) withDefaults(info BackendInfo) (Config, error) {
 			return c, fmt.Errorf("%s: %d is not positive", f.name, f.value)
 		}
 	}
+	if c.ITLTarget < 0 {
+		return c, fmt.Errorf("itl_target: %s is negative", c.ITLTarget)
+	}
+	if err := c.Speculative.Validate(); err != nil {
+		return c, err
+	}
+	c.Speculative = c.Speculative.WithDefaults()
 	if c.MaxModelLen < 0 || c.MaxModelLen > info.MaxContext {
 		return c, fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", c.MaxModelLen, info.MaxContext)
 	}

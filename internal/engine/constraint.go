@@ -49,10 +49,11 @@ type aheadMask struct {
 // there when e.masks says so.
 func (e *Engine) maskAhead() {
 	for i, s := range e.parts {
-		if s.gen == nil || s.gen.constraint == nil || e.batch[i].Logits == nil {
-			continue
+		b := &e.batch[i]
+		if s.gen == nil || s.gen.constraint == nil || b.Logits == nil || b.Start+len(b.Tokens) != len(s.tokens) {
+			continue // also at positions of a prompt that is scored, and at drafts
 		}
-		limit := min(e.info.TokenLimit, len(e.batch[i].Logits))
+		limit := min(e.info.TokenLimit, len(b.Logits))
 		e.masks.Go(func() {
 			mask, err := s.gen.allowedNext(limit)
 			s.gen.ahead = aheadMask{true, mask, err}

@@ -5,6 +5,8 @@
 // Start with [Engine] (what workers call), [BlockPool] (who owns which KV block)
 // and [Backend] (one batch step). How a token is chosen is in draw.go (what a
 // request asks for) and sampler.go (the draw itself); a [Constraint] may restrict it.
+// How large chunks of prompts are is in chunks.go and pace.go, how several tokens of a
+// sequence come out of one step in speculate.go. Decisions are in DESIGN.md.
 //
 // One goroutine, the scheduler in Engine.Run, owns all sequences, the block pool
 // and the sampler; everything else talks to it through a bounded mailbox and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	goruntime "runtime"
 	"sync"
 	"sync/atomic"
@@ -30,21 +31,29 @@ type Engine struct {
 	stats atomic.Pointer[cluster.WorkerStats]
 
 	// Owned by Run.
-	pool     *BlockPool
-	seqs     map[string]*sequence
-	waiting  []*sequence // in order of arrival
-	remote   int         // sequences in seqRemote
-	running  []*sequence // in order of admission, oldest first
-	batch    []BatchSeq
-	parts    []*sequence // parts[i] belongs to batch[i]
-	sampler  sampler
-	rows     [][]float32 // logits of prompt positions, rowsUsed of them in this step
-	rowsUsed int
-	outbox   []delivery // output of the step at hand
-	draining bool
-	closing  bool
-	failures int // consecutive failed steps
-	count    cluster.WorkerStats
+	pool    *BlockPool
+	seqs    map[string]*sequence
+	waiting []*sequence // in order of arrival
+	remote  int         // sequences in seqRemote
+	running []*sequence // in order of admission, oldest first
+	batch   []BatchSeq
+	parts   []*sequence // parts[i] belongs to batch[i]
+	work    stepWork    // of batch
+	turn    []*sequence // scratch of assemble
+	streams bool        // batch goes on with an output: somebody waits for its next token
+	pace    pace
+	// drafts are the bounds of the proposed tokens in batch, draftRows their logits.
+	drafts    [2]int
+	draftRows [][]float32
+	draftSeed uint64
+	sampler   sampler
+	rows      [][]float32 // logits of prompt positions, rowsUsed of them in this step
+	rowsUsed  int
+	outbox    []delivery // output of the step at hand
+	draining  bool
+	closing   bool
+	failures  int // consecutive failed steps
+	count     cluster.WorkerStats
 }
 
 // New returns an engine over backend, whose KV memory must have cfg.NumBlocks
@@ -64,6 +73,9 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 		done:    make(chan struct{}),
 		pool:    NewBlockPool(cfg.NumBlocks, cfg.Sink),
 		seqs:    make(map[string]*sequence),
+		pace:    pace{target: cfg.ITLTarget},
+
+		draftSeed: rand.Uint64(),
 	}
 	e.publishStats()
 	return e, nil
@@ -85,6 +97,7 @@ func (e *Engine) loop(ctx context.Context) error {
 	for {
 		e.readMail()
 		if len(e.waiting) == 0 && len(e.running) == 0 {
+			e.pace.pause()
 			select {
 			case f := <-e.mail:
 				f()
@@ -102,6 +115,7 @@ func (e *Engine) loop(ctx context.Context) error {
 			continue
 		}
 		// Waiting sequences cannot be admitted until something else happens.
+		e.pace.pause()
 		select {
 		case f := <-e.mail:
 			f()
@@ -212,6 +226,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 			return nil, err
 		}
 	}
+	s.gen.drafter = newDrafter(e.cfg.Speculative, e.draftSeed)
 	s.gen.out = newStream(r.ID, func() { e.abort(s) })
 	if err := e.enqueue(ctx, s); err != nil {
 		return nil, err

@@ -112,6 +112,6 @@ func equal(a, b []uint32) bool {
 	return true
 }
 
-func contextWithCause(t *testing.T) (context.Context, context.CancelCauseFunc) {
+func contextWithCause(t testing.TB) (context.Context, context.CancelCauseFunc) {
 	return context.WithCancelCause(t.Context())
 }

@@ -41,7 +41,9 @@ func (s *sampler) score(lp *protocol.Logprobs, logits []float32, token uint32, n
 func logSumExp(logits []float32, best float64) float64 {
 	var sum float64
 	for _, l := range logits {
-		sum += math.Exp(float64(l) - best)
+		if x := wide(l) - best; x > leastExp {
+			sum += exp(min(x, 0)) // the best may be a zero that wide makes a little larger
+		}
 	}
 	return best + math.Log(sum)
 }

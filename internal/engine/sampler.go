@@ -17,6 +17,7 @@ var ErrBadLogits = errors.New("the model produced no finite logits")
 // goroutine.
 type sampler struct {
 	candidates []candidate
+	nucleus    nucleus
 	top        []candidate // the most likely tokens, for log probabilities
 	raw        []float32   // logits as they were before a request's adjustments
 }
@@ -52,50 +53,69 @@ func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions
 			return c[i].id, nil
 		}
 	}
-	return c[len(c)-1].id, nil
+	// What is left of u is rounding. A candidate may be impossible: top-k has to take
+	// some when fewer are allowed.
+	last := len(c) - 1
+	for last > 0 && c[last].p == 0 {
+		last--
+	}
+	return c[last].id, nil
 }
 
 // filter returns the candidates that temperature, min-p, top-k and top-p leave,
 // with probabilities relative to the best token's, and their sum. best is the
 // largest logit.
 func (s *sampler) filter(logits []float32, best float32, o *protocol.SamplingOptions) ([]candidate, float64) {
-	c := s.pick(logits, best, o.TopK, 40*o.Temperature)
-	// Summed in float64 to stay exact enough for large vocabularies.
-	inv := 1 / float64(o.Temperature)
-	var sum float64
-	for i := range c {
-		p := math.Exp((float64(c[i].p) - float64(best)) * inv)
-		c[i].p = float32(p)
-		sum += p
-	}
+	c, sum := s.weigh(logits, best, o.TopK, o.Temperature)
 	// Min-p and top-k each keep a number of the best, so their order does not matter:
 	// top-k came first because that is cheaper.
 	if o.MinP > 0 {
 		c, sum = cutMinP(c, o.MinP) // the best has probability 1 here
 	}
 	if o.TopP > 0 && o.TopP < 1 {
-		c, sum = cutTopP(c, sum, float64(o.TopP))
+		if o.TopK > 0 {
+			slices.SortFunc(c, func(a, b candidate) int { return int(a.id) - int(b.id) })
+		}
+		c, sum = s.nucleus.cut(c, sum, float64(o.TopP))
 	}
 	return c, sum
 }
 
-// pick returns the candidates that top-k leaves, in no particular but a fixed
-// order. Without top-k it leaves out what cannot be drawn: logits more than reach
-// below the best, where reach is 40 times the temperature, have a relative
-// probability below exp(-40) < 2^-57, and the draw has 53 bits.
-func (s *sampler) pick(logits []float32, best float32, k int, reach float32) []candidate {
+// weigh returns the candidates that top-k leaves, in no particular but a fixed order,
+// with their probabilities relative to the best token's, and the sum of these. Without
+// top-k it leaves out what cannot be drawn: logits more than 40 times the temperature
+// below the best have a relative probability below exp(-40) < 2^-57, and the draw has
+// 53 bits. Sums are in float64, to stay exact enough for large vocabularies.
+func (s *sampler) weigh(logits []float32, best float32, k int, temperature float32) ([]candidate, float64) {
+	inv := min(1/float64(temperature), 1e30) // colder makes no difference, and stays finite
+	top := wide(best)
+	var sum float64
 	if k > 0 && k < len(logits) {
 		s.candidates = largest(s.candidates, logits, k)
-		return s.candidates
-	}
-	c := s.candidates[:0]
-	for i, l := range logits {
-		if l >= best-reach {
-			c = append(c, candidate{uint32(i), l})
+		for i := range s.candidates {
+			c := &s.candidates[i]
+			p := exp(max((wide(c.p)-top)*inv, leastExp)) // also where all the rest is impossible
+			c.p = float32(p)
+			sum += p
 		}
+		return s.candidates, sum
 	}
-	s.candidates = c
-	return c
+	if cap(s.candidates) < len(logits) {
+		s.candidates = make([]candidate, len(logits))
+	}
+	c := s.candidates[:len(logits)]
+	n := 0
+	least := best - 40*temperature
+	for i, l := range logits {
+		if l < least {
+			continue
+		}
+		p := exp((wide(l) - top) * inv)
+		sum += p
+		c[n] = candidate{uint32(i), float32(p)}
+		n++
+	}
+	return c[:n], sum
 }
 
 // largest returns the k largest logits, the lowest ids among equals, in no
@@ -105,12 +125,14 @@ func largest(c []candidate, logits []float32, k int) []candidate {
 	for i, l := range logits[:k] {
 		c = append(c, candidate{uint32(i), l})
 	}
-	h := heap{c, candidate.less}
+	h := heap(c)
 	h.init()
-	for i := k; i < len(logits); i++ {
-		if x := (candidate{uint32(i), logits[i]}); c[0].less(x) {
-			c[0] = x
+	least := c[0].p
+	for i, l := range logits[k:] {
+		if l > least { // an equal one has a higher id
+			c[0] = candidate{uint32(k + i), l}
 			h.down(0)
+			least = c[0].p
 		}
 	}
 	return c
@@ -121,14 +143,11 @@ func (c candidate) less(o candidate) bool { return c.p < o.p || (c.p == o.p && c
 
 func (c candidate) more(o candidate) bool { return o.less(c) }
 
-// heap is a binary heap whose root comes first in the order before.
-type heap struct {
-	c      []candidate
-	before func(a, b candidate) bool
-}
+// heap is a binary heap with the least preferred candidate at its root.
+type heap []candidate
 
 func (h heap) init() {
-	for i := len(h.c)/2 - 1; i >= 0; i-- {
+	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
@@ -136,38 +155,18 @@ func (h heap) init() {
 func (h heap) down(i int) {
 	for {
 		m := i
-		if l := 2*i + 1; l < len(h.c) && h.before(h.c[l], h.c[m]) {
+		if l := 2*i + 1; l < len(h) && h[l].less(h[m]) {
 			m = l
 		}
-		if r := 2*i + 2; r < len(h.c) && h.before(h.c[r], h.c[m]) {
+		if r := 2*i + 2; r < len(h) && h[r].less(h[m]) {
 			m = r
 		}
 		if m == i {
 			return
 		}
-		h.c[i], h.c[m] = h.c[m], h.c[i]
+		h[i], h[m] = h[m], h[i]
 		i = m
 	}
-}
-
-// cutTopP keeps the smallest set of most likely candidates whose share of sum
-// reaches p, without sorting the rest: it takes the most likely off a heap. It
-// returns them, most likely first, and their sum.
-func cutTopP(c []candidate, sum, p float64) ([]candidate, float64) {
-	h := heap{c, candidate.more}
-	h.init()
-	var acc float64
-	n := len(c)
-	for acc < p*sum && len(h.c) > 0 {
-		last := len(h.c) - 1
-		h.c[0], h.c[last] = h.c[last], h.c[0]
-		acc += float64(h.c[last].p)
-		h.c = h.c[:last]
-		h.down(0)
-	}
-	kept := c[len(h.c):n]
-	slices.Reverse(kept)
-	return kept, acc
 }
 
 // cutMinP keeps the candidates at least minP times as likely as the best, whose
@@ -185,13 +184,28 @@ func cutMinP(c []candidate, minP float32) ([]candidate, float64) {
 }
 
 // argmax returns the index of the largest logit, the lowest among equals; ok is
-// false when there is a NaN or the largest is infinite.
+// false when there is a NaN or the largest is infinite. Eight at a time are compared
+// with the largest so far, which hardly ever changes.
 func argmax(logits []float32) (best uint32, ok bool) {
 	top := float32(math.Inf(-1))
-	for i, l := range logits {
-		if l > top {
-			best, top = uint32(i), l
-		} else if l != l {
+	i := 0
+	for ; i+8 <= len(logits); i += 8 {
+		l := (*[8]float32)(logits[i:])
+		if l[0] <= top && l[1] <= top && l[2] <= top && l[3] <= top && l[4] <= top && l[5] <= top && l[6] <= top && l[7] <= top {
+			continue
+		}
+		for j, x := range l {
+			if x > top {
+				best, top = uint32(i+j), x
+			} else if x != x {
+				return 0, false
+			}
+		}
+	}
+	for ; i < len(logits); i++ {
+		if x := logits[i]; x > top {
+			best, top = uint32(i), x
+		} else if x != x {
 			return 0, false
 		}
 	}

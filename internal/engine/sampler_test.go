@@ -137,43 +137,195 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// top-k and top-p by heap must keep what a full sort would.
+// plainly is sample as one would write it without regard to speed: everything is
+// sorted. Draws go through candidates in the order that a heap of top-k leaves, or by
+// id, or with top-p most likely first.
+func plainly(logits []float32, o protocol.SamplingOptions, pos int) uint32 {
+	best := slices.Max(logits)
+	var c []candidate
+	for i, l := range logits {
+		if l >= best-40*o.Temperature || o.TopK > 0 && o.TopK < len(logits) {
+			c = append(c, candidate{uint32(i), l})
+		}
+	}
+	if o.TopK > 0 && o.TopK < len(logits) {
+		c = plainHeap(c, o.TopK)
+	}
+	var sum float64
+	for i := range c {
+		p := math.Exp((float64(c[i].p) - float64(best)) / float64(o.Temperature))
+		c[i].p = float32(p)
+		sum += p
+	}
+	if o.MinP > 0 {
+		c = slices.DeleteFunc(c, func(x candidate) bool { return x.p < o.MinP })
+		sum = 0
+		for _, x := range c {
+			sum += float64(x.p)
+		}
+	}
+	if o.TopP > 0 && o.TopP < 1 {
+		c, sum = plainTopP(c, sum, float64(o.TopP))
+	}
+	u := uniform(o.Seed, pos) * sum
+	for _, x := range c {
+		if u -= float64(x.p); u < 0 {
+			return x.id
+		}
+	}
+	return c[len(c)-1].id
+}
+
+// plainHeap returns the k largest in the order of a binary heap that took in all.
+func plainHeap(all []candidate, k int) []candidate {
+	c := slices.Clone(all[:k])
+	down := func(i int) {
+		for {
+			m := i
+			for _, j := range []int{2*i + 1, 2*i + 2} {
+				if j < k && c[j].less(c[m]) {
+					m = j
+				}
+			}
+			if m == i {
+				return
+			}
+			c[i], c[m] = c[m], c[i]
+			i = m
+		}
+	}
+	for i := k/2 - 1; i >= 0; i-- {
+		down(i)
+	}
+	for _, x := range all[k:] {
+		if c[0].less(x) {
+			c[0] = x
+			down(0)
+		}
+	}
+	return c
+}
+
+func plainTopP(c []candidate, sum, p float64) (kept []candidate, acc float64) {
+	c = slices.Clone(c)
+	slices.SortFunc(c, byPreference)
+	for n := range c {
+		if acc >= p*sum {
+			return c[:n], acc
+		}
+		acc += float64(c[n].p)
+	}
+	return c, acc
+}
+
+func byPreference(a, b candidate) int {
+	if a.more(b) {
+		return -1
+	}
+	return 1
+}
+
+// randomLogits are flat or steep, with or without ties, and some are impossible.
+func randomLogits(r *rand.Rand, n int) []float32 {
+	logits := make([]float32, n)
+	scale := math.Exp(3*r.Float64() - 1)
+	step := float32(0)
+	if r.IntN(3) == 0 {
+		step = 0.25
+	}
+	for i := range logits {
+		logits[i] = float32(r.NormFloat64() * scale)
+		if step > 0 {
+			logits[i] = float32(math.Round(float64(logits[i]/step))) * step
+		}
+		if r.IntN(20) == 0 {
+			logits[i] = negInf
+		}
+	}
+	logits[r.IntN(n)] = 1 // one is possible
+	return logits
+}
+
+// Selection finds what a full sort would.
+func TestSampleEqualsSort(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	var s sampler
+	for i := range 4000 {
+		n := 1 + r.IntN(1+r.IntN(3000))
+		logits := randomLogits(r, n)
+		o := protocol.SamplingOptions{Temperature: 0.05 + 2*r.Float32(), Seed: r.Uint64()}
+		if r.IntN(3) == 0 {
+			o.TopK = 1 + r.IntN(n+3)
+		}
+		if r.IntN(2) == 0 {
+			o.TopP = r.Float32()
+		}
+		if r.IntN(4) == 0 {
+			o.MinP = r.Float32() / 10
+		}
+		want := plainly(logits, o, i)
+		if got, err := s.sample(logits, n, o, i); err != nil || got != want {
+			t.Fatalf("%d logits, %+v: drew %d %v, want %d", n, o, got, err, want)
+		}
+	}
+}
+
+// top-k and top-p by selection must keep what a full sort would, in its order.
 func TestCutsEqualSort(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
-	byPreference := func(a, b candidate) int {
-		if a.more(b) {
-			return -1
+	var x nucleus
+	for range 2000 {
+		all := make([]candidate, 1+r.IntN(1+r.IntN(4000)))
+		steep := 40 * r.Float64() * r.Float64()
+		logits := make([]float32, len(all))
+		var sum float64
+		for i := range all {
+			p := float32(math.Exp(-steep * r.Float64()))
+			if r.IntN(2) == 0 {
+				p = float32(1+r.IntN(40)) / 64 // many ties, exact sums
+			}
+			all[i], logits[i] = candidate{uint32(i), p}, p
+			sum += float64(p)
 		}
-		return 1
-	}
-	for range 300 {
-		logits := make([]float32, 1+r.IntN(300))
-		for i := range logits {
-			logits[i] = float32(1+r.IntN(40)) / 64 // many ties, exact sums
-		}
-		var s sampler
-		all := slices.Clone(s.pick(logits, 1, 0, 40))
-		slices.SortFunc(all, byPreference)
-		k := 1 + r.IntN(len(logits))
-		top := s.pick(logits, 1, k, 40)
+		k := 1 + r.IntN(len(all))
+		top, want := largest(nil, logits, k), slices.Clone(all)
 		slices.SortFunc(top, byPreference)
-		if !slices.Equal(top, all[:k]) {
-			t.Fatalf("k=%d: got %v, want %v", k, top, all[:k])
-		}
-		var sum, acc float64
-		for _, c := range all {
-			sum += float64(c.p)
+		slices.SortFunc(want, byPreference)
+		if !slices.Equal(top, want[:k]) {
+			t.Fatalf("k=%d: got %v, want %v", k, top, want[:k])
 		}
 		p := r.Float64()
-		n := 0
-		for n < len(all) && acc < p*sum {
-			acc += float64(all[n].p)
-			n++
+		if r.IntN(10) == 0 {
+			p = 1 - 1e-12
 		}
-		got, gotSum := cutTopP(s.pick(logits, 1, 0, 40), sum, p)
-		if !slices.Equal(got, all[:n]) || gotSum != acc {
-			t.Fatalf("p=%v: got %v, want %v", p, got, all[:n])
+		want, wantSum := plainTopP(all, sum, p)
+		if got, gotSum := x.cut(all, sum, p); !slices.Equal(got, want) || gotSum != wantSum {
+			t.Fatalf("p=%v: got %d %v, want %d %v", p, len(got), gotSum, len(want), wantSum)
 		}
+	}
+}
+
+func TestArgmax(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	nan := float32(math.NaN())
+	for range 5000 {
+		logits := randomLogits(r, 1+r.IntN(60))
+		want := uint32(slices.Index(logits, slices.Max(logits)))
+		if got, ok := argmax(logits); !ok || got != want {
+			t.Fatalf("%v: got %d %t, want %d", logits, got, ok, want)
+		}
+		at := r.IntN(len(logits))
+		for _, bad := range []float32{nan, -nan, -negInf} {
+			was := logits[at]
+			logits[at] = bad
+			if got, ok := argmax(logits); ok {
+				t.Fatalf("%v: got %d", logits, got)
+			}
+			logits[at] = was
+		}
+	}
+	if _, ok := argmax([]float32{negInf, negInf}); ok {
+		t.Error("found the best of impossible ones")
 	}
 }
 
@@ -189,7 +341,9 @@ func BenchmarkSample(b *testing.B) {
 	}{
 		{"greedy", protocol.SamplingOptions{}},
 		{"top_k=50", protocol.SamplingOptions{Temperature: 0.8, TopK: 50}},
+		{"temperature", protocol.SamplingOptions{Temperature: 0.8}},
 		{"top_p=0.95", protocol.SamplingOptions{Temperature: 0.8, TopP: 0.95}},
+		{"top_p=0.95, sure", protocol.SamplingOptions{Temperature: 0.3, TopP: 0.95}},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			var s sampler

@@ -25,6 +25,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		return admitted, nil
 	}
 	e.maskAhead()
+	e.pace.begin()
 	err = e.backend.Step(ctx, e.batch)
 	e.masks.Wait()
 	e.count.StepsTotal++
@@ -35,11 +36,16 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		return true, e.stepFailed(err)
 	}
 	e.failures = 0
+	e.report(e.pace.end(e.backend, &e.work))
 	for i, s := range e.parts {
 		if s.gen != nil && s.gen.scores != nil && s.state == seqRunning {
 			e.scorePrompt(s, e.batch[i])
 		}
-		if s.state == seqRunning { // not so when an earlier part has ended it
+		switch {
+		case s.state != seqRunning: // an earlier part has ended it
+		case e.isDraft(i):
+			e.verify(s, &e.batch[i])
+		default:
 			e.advance(s, len(e.batch[i].Tokens))
 		}
 	}
@@ -49,6 +55,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 
 func (e *Engine) stepFailed(err error) error {
 	e.failures++
+	e.pace.pause()
 	e.log.Error("step failed", "sequences", len(e.parts), "failures", e.failures, "error", err)
 	for _, s := range e.parts {
 		e.cancel(s, protocol.FinishError, fmt.Errorf("engine step: %w", err))
@@ -129,28 +136,24 @@ func (e *Engine) run(s *sequence) {
 }
 
 // assemble builds the next batch: first one token for each sequence that decodes,
-// then prompt chunks, oldest first, within what is left of the token budget.
+// with drafts of the tokens after it, then chunks of prompts.
 func (e *Engine) assemble() {
-	e.batch, e.parts, e.rowsUsed = e.batch[:0], e.parts[:0], 0
-	for _, s := range slices.Clone(e.running) {
+	e.batch, e.parts, e.rowsUsed, e.work, e.streams = e.batch[:0], e.parts[:0], 0, stepWork{}, false
+	e.turn = append(e.turn[:0], e.running...) // growing may preempt
+	decodes := e.turn[:0]
+	for _, s := range e.turn {
 		if s.state == seqRunning && s.pending() == 1 && e.grow(s) {
+			decodes = append(decodes, s)
+		}
+	}
+	for _, s := range decodes {
+		if s.state == seqRunning { // not so when a later one took its blocks
 			e.add(s, 1)
+			e.streams = e.streams || s.gen != nil && len(s.tokens) > s.prompt
 		}
 	}
-	// Growing may have preempted sequences that were added before.
-	e.dropPreempted()
-	budget := max(e.cfg.MaxBatchTokens-len(e.batch), 1)
-	for _, s := range e.running {
-		if s.pending() > 1 && budget > 0 {
-			n := min(s.pending(), budget)
-			if s.gen != nil && s.gen.scores.missing(s.prompt) {
-				n = e.addScored(s, n)
-			} else {
-				e.add(s, n)
-			}
-			budget -= n
-		}
-	}
+	e.addDrafts(decodes)
+	e.addPrompts()
 }
 
 func (e *Engine) add(s *sequence, n int) {
@@ -158,19 +161,12 @@ func (e *Engine) add(s *sequence, n int) {
 	if s.gen != nil && s.computed+n == len(s.tokens) {
 		b.Logits = s.gen.room(e.info.VocabSize)
 	}
-	e.batch = append(e.batch, b)
-	e.parts = append(e.parts, s)
+	e.addEntry(s, b)
 }
 
-func (e *Engine) dropPreempted() {
-	n := 0
-	for i, s := range e.parts {
-		if s.state == seqRunning {
-			e.batch[n], e.parts[n] = e.batch[i], s
-			n++
-		}
-	}
-	e.batch, e.parts = e.batch[:n], e.parts[:n]
+func (e *Engine) addEntry(s *sequence, b BatchSeq) {
+	e.batch, e.parts = append(e.batch, b), append(e.parts, s)
+	e.work.add(b.Start, len(b.Tokens))
 }
 
 // grow makes sure that the block table of s covers its next token. When no block
@@ -209,6 +205,7 @@ func (e *Engine) preempt(s *sequence) {
 	e.pool.Release(s.blocks)
 	s.blocks, s.computed, s.registered = nil, 0, 0
 	s.gen.history = history{} // costs memory; it catches up
+	s.gen.drafter.forget()
 	s.state = seqWaiting
 	e.waiting = slices.Insert(e.waiting, 0, s)
 	e.count.PreemptedTotal++

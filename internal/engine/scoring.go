@@ -37,7 +37,7 @@ func (e *Engine) addScored(s *sequence, n int) int {
 				return taken
 			}
 		}
-		e.batch, e.parts = append(e.batch, b), append(e.parts, s)
+		e.addEntry(s, b)
 		taken++
 	}
 	return taken

@@ -30,7 +30,8 @@ type sequence struct {
 	computed      int     // leading tokens whose KV is in blocks
 	registered    int     // leading blocks offered to the prefix cache
 	state         seqState
-	counted       bool // prompt tokens are counted once, also after a preemption
+	chunkStep     uint64 // number of the last step with a chunk of it
+	counted       bool   // prompt tokens are counted once, also after a preemption
 
 	arrived, admitted time.Time
 
@@ -57,6 +58,7 @@ type generation struct {
 	allowed    []uint64 // mask of the allowed ids; nil if all are
 	adjusts    bool     // the sampling options change logits before the draw
 	history    history  // for penalties
+	drafter    *drafter // nil unless tokens are proposed
 }
 
 // room returns where the logits go.

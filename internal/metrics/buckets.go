@@ -36,6 +36,13 @@ func outputTokenBuckets() []float64  { return LogBuckets(50, 32000, 10) }
 func tokenizerMSBuckets() []float64  { return []float64{0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512} }
 func requestPlaneBuckets() []float64 { return []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1} }
 
+// Bounds of our own histograms.
+func ratioBuckets() []float64 { return []float64{.25, .5, .67, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4} }
+func chunkTokenBuckets() []float64 {
+	return []float64{1, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048}
+}
+
 // Bounds of our own histograms, in seconds.
 func transferBuckets() []float64 { return LogBuckets(0.00001, 30, 20) } // KV blocks of one request
+func stepBuckets() []float64     { return LogBuckets(0.0005, 10, 18) }  // one step of an engine
 func waitBuckets() []float64     { return LogBuckets(0.001, 60, 15) }   // queue and remote prefill

@@ -180,6 +180,9 @@ func TestWorkers(t *testing.T) {
 		w.Blocks("free", 12)
 		w.Sequences("running", 3)
 		w.Transferred(metrics.DirectionIn, "tcp", 1<<20, 5*time.Millisecond)
+		w.Step(30*time.Millisecond, 0, 0, true)
+		w.Step(190*time.Millisecond, 200*time.Millisecond, 60, true)
+		w.Step(900*time.Millisecond, 600*time.Millisecond, 512, false)
 	}
 	const base = `dynamo_component="decode",dynamo_endpoint="generate",dynamo_namespace="dynamo",`
 	lines := scrape(t, r)
@@ -188,6 +191,13 @@ func TestWorkers(t *testing.T) {
 		`dynamo_component_requests_total{`+base+`model="m",worker="worker-2"} 1`,
 		`dynamo_component_errors_total{`+base+`error_type="generate",model="m",worker="worker-1"} 1`,
 		`dynamo_component_kv_blocks{`+base+`model="m",state="free",worker="worker-1"} 12`,
+		`dynamo_component_step_duration_seconds_sum{`+base+`model="m",phase="decode",worker="worker-1"} 0.03`,
+		`dynamo_component_step_duration_seconds_count{`+base+`model="m",phase="mixed",worker="worker-1"} 1`,
+		`dynamo_component_step_prediction_ratio_count{`+base+`model="m",phase="decode",worker="worker-1"} 0`,
+		`dynamo_component_step_prediction_ratio_sum{`+base+`model="m",phase="mixed",worker="worker-1"} 0.95`,
+		`dynamo_component_step_prediction_ratio_sum{`+base+`model="m",phase="prefill",worker="worker-1"} 1.5`,
+		`dynamo_component_prefill_chunk_tokens_sum{`+base+`model="m",phase="mixed",worker="worker-1"} 60`,
+		`dynamo_component_prefill_chunk_tokens_count{`+base+`model="m",phase="decode",worker="worker-1"} 0`,
 		`dynamo_component_kv_transfer_bytes_total{direction="in",dynamo_component="decode",dynamo_endpoint="generate",dynamo_namespace="dynamo",model="m",transport="tcp",worker="worker-1"} 1.048576e+06`)
 	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "dynamo_component_uptime_seconds{"+base) }) {
 		t.Error("no uptime")

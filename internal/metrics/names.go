@@ -61,6 +61,12 @@ const (
 	ComponentEvictions          = PrefixComponent + "kv_evicted_blocks_total"
 	ComponentPromptTokens       = PrefixComponent + "prompt_tokens_total"
 	ComponentGeneratedTokens    = PrefixComponent + "generated_tokens_total"
+	ComponentStepTime           = PrefixComponent + "step_duration_seconds"
+	ComponentStepRatio          = PrefixComponent + "step_prediction_ratio"
+	ComponentStepWait           = PrefixComponent + "step_wait_seconds_total"
+	ComponentChunkTokens        = PrefixComponent + "prefill_chunk_tokens"
+	ComponentDraftTokens        = PrefixComponent + "spec_decode_draft_tokens_total"
+	ComponentAcceptedTokens     = PrefixComponent + "spec_decode_accepted_tokens_total"
 	ComponentPrefills           = PrefixComponent + "prefill_total"
 	ComponentRemoteTime         = PrefixComponent + "remote_prefill_duration_seconds"
 	ComponentPrefillQueueDepth  = PrefixComponent + "prefill_queue_depth"
@@ -104,6 +110,7 @@ const (
 const (
 	LabelWorker    = "worker" // worker-7
 	LabelState     = "state"
+	LabelPhase     = "phase"
 	LabelWhere     = "where"
 	LabelReason    = "reason"
 	LabelDirection = "direction"
@@ -172,6 +179,13 @@ const (
 	StagePreprocess = "preprocess"
 	StageRoute      = "route"
 	StageDispatch   = "dispatch"
+)
+
+// Values of [LabelPhase].
+const (
+	PhasePrefill = "prefill"
+	PhaseDecode  = "decode"
+	PhaseMixed   = "mixed"
 )
 
 // Values of [LabelDirection].

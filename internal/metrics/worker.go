@@ -46,6 +46,10 @@ type Worker struct {
 	PromptTokens    Counter // computed, not found in the cache
 	GeneratedTokens Counter
 
+	DraftTokens    Counter // proposed by speculation and verified
+	AcceptedTokens Counter // of these, the ones that were right
+	StepWait       Counter // seconds in which steps waited for a shared device
+
 	PrefillQueueDepth  Gauge
 	PrefillQueueWait   Observer // seconds from enqueue to start
 	PrefillRedelivered Counter
@@ -59,7 +63,11 @@ type Worker struct {
 	errors, prefills, transferBytes *CounterVec
 	blocks, sequences               *GaugeVec
 	transferTime                    *HistogramVec
+	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
+
+// phaseMetrics are about the steps of one phase.
+type phaseMetrics struct{ time, ratio, chunk Observer }
 
 // NewWorker returns the metrics of one worker in r. started is when the worker
 // started; its uptime counts from there.
@@ -94,6 +102,10 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		PromptTokens:    counter(ComponentPromptTokens, "Total number of prompt tokens computed"),
 		GeneratedTokens: counter(ComponentGeneratedTokens, "Total number of tokens generated"),
 
+		DraftTokens:    counter(ComponentDraftTokens, "Total number of tokens proposed by speculation and verified"),
+		AcceptedTokens: counter(ComponentAcceptedTokens, "Total number of tokens proposed by speculation that were right"),
+		StepWait:       counter(ComponentStepWait, "Total time that engine steps waited for a device shared with other workers, in seconds"),
+
 		PrefillQueueDepth:  gauge(ComponentPrefillQueueDepth, "Number of requests in the prefill queue, as this worker saw it last"),
 		PrefillQueueWait:   hist(ComponentPrefillQueueWait, "Time a request waited in the prefill queue, in seconds", waitBuckets()),
 		PrefillRedelivered: counter(ComponentPrefillRedelivered, "Total number of prefill requests that were delivered again"),
@@ -107,6 +119,42 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		blocks:        r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
 		sequences:     r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
 		transferTime:  r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
+		phases:        newPhases(r, l),
+	}
+}
+
+func newPhases(r *Registry, l WorkerLabels) map[string]phaseMetrics {
+	phases := make(map[string]phaseMetrics)
+	for _, phase := range []string{PhasePrefill, PhaseDecode, PhaseMixed} {
+		hist := func(name, help string, bounds []float64) Observer {
+			return r.Histogram(name, help, bounds, append(workerLabelNames(), LabelPhase)...).WithLabelValues(append(l.values(), phase)...)
+		}
+		phases[phase] = phaseMetrics{
+			time:  hist(ComponentStepTime, "Time that an engine step computed, in seconds", stepBuckets()),
+			ratio: hist(ComponentStepRatio, "Time that an engine step computed, as a multiple of what was predicted", ratioBuckets()),
+			chunk: hist(ComponentChunkTokens, "Prompt tokens in an engine step that computes any", chunkTokenBuckets()),
+		}
+	}
+	return phases
+}
+
+// Step records one step of the engine: how long it computed, what had been predicted
+// (0: nothing), its prompt tokens, and whether it decoded too.
+func (w *Worker) Step(busy, predicted time.Duration, promptTokens int, decodes bool) {
+	phase := PhaseDecode
+	switch {
+	case promptTokens > 0 && decodes:
+		phase = PhaseMixed
+	case promptTokens > 0:
+		phase = PhasePrefill
+	}
+	m := w.phases[phase]
+	m.time.Observe(busy.Seconds())
+	if predicted > 0 {
+		m.ratio.Observe(float64(busy) / float64(predicted))
+	}
+	if promptTokens > 0 {
+		m.chunk.Observe(float64(promptTokens))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
@@ -51,8 +52,16 @@ func (m *meter) update(s cluster.WorkerStats, queueDepth int) {
 	m.Evictions.Add(float64(s.EvictedTotal - m.last.EvictedTotal))
 	m.PromptTokens.Add(float64(s.ComputedTotal - m.last.ComputedTotal))
 	m.GeneratedTokens.Add(float64(s.GeneratedTotal - m.last.GeneratedTotal))
+	m.DraftTokens.Add(float64(s.DraftTokensTotal - m.last.DraftTokensTotal))
+	m.AcceptedTokens.Add(float64(s.AcceptedTokensTotal - m.last.AcceptedTokensTotal))
+	m.StepWait.Add(time.Duration(s.StepWaitNanosTotal - m.last.StepWaitNanosTotal).Seconds())
 	m.Cancellations.Add(float64(s.CancelledTotal - m.last.CancelledTotal))
 	m.last = s
+}
+
+// step takes in one step of the engine, on the goroutine of its scheduler.
+func (m *meter) step(r engine.StepReport) {
+	m.Step(r.Busy, r.Predicted, r.PrefillTokens, r.Decodes > 0)
 }
 
 // close removes the worker's series.

@@ -173,6 +173,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	spec := w.cfg.Assignment.Engine
 	e, err := engine.New(engine.Config{
 		NumBlocks: loaded.Blocks, MaxSeqs: spec.MaxSeqs, MaxBatchTokens: spec.MaxBatchTokens,
+		ITLTarget: time.Duration(spec.ITLTargetMS) * time.Millisecond, Speculative: spec.Speculative, Observe: w.meter.step,
 		MaxModelLen: spec.MaxModelLen, HashSeed: loaded.Card.HashSeed, Sink: w.kv, Log: w.log,
 	}, loaded.Backend)
 	if err != nil {

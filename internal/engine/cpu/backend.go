@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 )
@@ -33,10 +34,14 @@ type Backend struct {
 	turn    *turn
 	pass    pass
 	step    step
+	busy    time.Duration // of the last step, without waiting for its turn
 	closed  bool
 }
 
-var _ engine.Backend = (*Backend)(nil)
+var (
+	_ engine.Backend   = (*Backend)(nil)
+	_ engine.BusyTimer = (*Backend)(nil)
+)
 
 // NewBackend makes a backend over shared weights.
 func (w *Weights) NewBackend(opts Options) (*Backend, error) {
@@ -122,8 +127,15 @@ func (b *Backend) compute(ctx context.Context, batch []engine.BatchSeq) error {
 	defer b.device.pool.leave()
 	// The calling goroutine reads mapped weights too; see pool.exec.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	return b.step.run(ctx, batch)
+	begin := time.Now()
+	err := b.step.run(ctx, batch)
+	b.busy = time.Since(begin) - b.step.waited
+	return err
 }
+
+// Busy returns how long the last step computed, from its first turn on and without
+// the turns that it gave to others.
+func (b *Backend) Busy() time.Duration { return b.busy }
 
 func hasPrefill(batch []engine.BatchSeq) bool {
 	for i := range batch {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -39,6 +40,9 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 		{"chunks of seven tokens", engine.Config{NumBlocks: 200, MaxSeqs: 12, MaxBatchTokens: 7}, nil},
 		{"one at a time, cached", engine.Config{NumBlocks: 64, MaxSeqs: 1}, func(s cluster.WorkerStats) uint64 { return s.CachedTokensTotal }},
 		{"pool too small for all", engine.Config{NumBlocks: 22, MaxSeqs: 12}, func(s cluster.WorkerStats) uint64 { return s.PreemptedTotal }},
+		{"chunks for a target that cannot be kept", engine.Config{NumBlocks: 200, MaxSeqs: 12, ITLTarget: time.Nanosecond}, func(s cluster.WorkerStats) uint64 { return s.MixedStepsTotal }},
+		{"drafts", engine.Config{NumBlocks: 200, MaxSeqs: 12, Speculative: cluster.Speculative{Method: cluster.SpeculativeNgram, LookupMin: 1}}, func(s cluster.WorkerStats) uint64 { return s.AcceptedTokensTotal }},
+		{"drafts, one at a time", engine.Config{NumBlocks: 64, MaxSeqs: 1, Speculative: cluster.Speculative{Method: cluster.SpeculativeNgram, LookupMin: 1}}, func(s cluster.WorkerStats) uint64 { return s.AcceptedTokensTotal }},
 	}
 	totals := make(map[string]uint64)
 	for name, spec := range modeltest.Families() {
@@ -90,6 +94,90 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 	}
 }
 
+// Drafts change no bit of an answer: tokens, and the log probabilities of all that
+// were likely, are those without drafts, greedy and drawn.
+func TestDraftsChangeNoBit(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	drafts := cluster.Speculative{Method: cluster.SpeculativeNgram, Tokens: 7, LookupMin: 1}
+	var accepted, wrong uint64
+	for _, family := range []string{"qwen3", "gemma2", "mixtral"} {
+		spec, ok := modeltest.Families()[family]
+		if !ok {
+			t.Fatalf("no small checkpoint of %s", family)
+		}
+		t.Run(family, func(t *testing.T) {
+			spec.Seed = seed
+			m := modeltest.Open(t, spec)
+			plain := startEngine(t, m, engine.Config{NumBlocks: 400, MaxSeqs: 1})
+			drafting := startEngine(t, m, engine.Config{NumBlocks: 400, MaxSeqs: 6, Speculative: drafts})
+			var requests []engine.Request
+			for i := range 24 {
+				p := randomTokens(r, 2+r.IntN(30), m.TokenLimit())
+				q := engine.Request{ID: fmt.Sprint(i), Tokens: append(slices.Clone(p), p...), Stop: protocol.StopConditions{MaxTokens: 60}}
+				width := 5
+				q.Output.Logprobs = &width
+				switch i % 4 {
+				case 1:
+					q.Sampling = protocol.SamplingOptions{Temperature: 0.3, Seed: r.Uint64(), TopK: 20}
+				case 2:
+					q.Sampling = protocol.SamplingOptions{Temperature: 0.7, Seed: r.Uint64(), TopP: 0.9, RepetitionPenalty: 1.05}
+				case 3: // hardly anything else is allowed, so it repeats itself
+					q.Sampling = protocol.SamplingOptions{Temperature: 1, Seed: r.Uint64(), AllowedTokenIDs: p[:2]}
+				}
+				requests = append(requests, q)
+			}
+			var streams []*engine.Stream
+			for _, q := range requests {
+				s, err := drafting.Submit(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				streams = append(streams, s)
+			}
+			for i, q := range requests {
+				s, err := plain.Submit(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, wantLogprobs := readScored(t, s)
+				got, gotLogprobs := readScored(t, streams[i])
+				if !slices.Equal(got, want) || !reflect.DeepEqual(gotLogprobs, wantLogprobs) {
+					t.Errorf("request %d: got %v, want %v; equal log probabilities: %t", i, got, want, reflect.DeepEqual(gotLogprobs, wantLogprobs))
+				}
+			}
+			st := drafting.Stats()
+			accepted, wrong = accepted+st.AcceptedTokensTotal, wrong+st.DraftTokensTotal-st.AcceptedTokensTotal
+		})
+	}
+	t.Logf("%d drafts were right and %d wrong", accepted, wrong)
+	if min(accepted, wrong) < 100 {
+		t.Errorf("%d drafts were right and %d wrong: the test needs both", accepted, wrong)
+	}
+}
+
+// readScored reads a stream with log probabilities to its end.
+func readScored(t *testing.T, s *engine.Stream) ([]uint32, *protocol.Logprobs) {
+	t.Helper()
+	var tokens []uint32
+	all := &protocol.Logprobs{}
+	for {
+		o, err := s.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return tokens, all
+		}
+		if err != nil || o.Err != nil {
+			t.Fatal(err, o.Err)
+		}
+		tokens = append(tokens, o.Tokens...)
+		if o.Logprobs != nil {
+			all.Width = o.Logprobs.Width
+			all.Append(o.Logprobs)
+		}
+	}
+}
+
 func randomTokens(r *rand.Rand, n, vocab int) []uint32 {
 	out := make([]uint32, n)
 	for i := range out {
@@ -97,6 +185,12 @@ func randomTokens(r *rand.Rand, n, vocab int) []uint32 {
 	}
 	return out
 }
+
+// constantTime is a backend on which drafts cost nothing, so that all are verified
+// that are likely: models of the tests are too small for drafts to be worth it.
+type constantTime struct{ engine.Backend }
+
+func (constantTime) Busy() time.Duration { return 1 }
 
 // startEngine runs an engine over a new backend until the end of the test.
 func startEngine(t *testing.T, m *model.Model, cfg engine.Config) *engine.Engine {
@@ -114,7 +208,11 @@ func startEngine(t *testing.T, m *model.Model, cfg engine.Config) *engine.Engine
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(cfg, b)
+	var backend engine.Backend = b
+	if cfg.Speculative.Enabled() {
+		backend = constantTime{b}
+	}
+	e, err := engine.New(cfg, backend)
 	if err != nil {
 		t.Fatal(err)
 	}

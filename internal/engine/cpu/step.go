@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"context"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 )
@@ -15,6 +16,8 @@ type step struct {
 	stop  func() bool
 	layer *layer
 	index int // of the layer
+	// waited is how long the step gave the device to others.
+	waited time.Duration
 
 	// Grids of the products of the current phase.
 	grids [3]grid
@@ -57,7 +60,7 @@ func (s *step) bind(b *Backend) {
 
 // run computes a checked batch. The device belongs to the step.
 func (s *step) run(ctx context.Context, batch []engine.BatchSeq) error {
-	s.ctx = ctx
+	s.ctx, s.waited = ctx, 0
 	defer func() { s.ctx = nil }()
 	c := s.b.weights.config
 	var at cursor
@@ -156,10 +159,12 @@ func (s *step) do(t *task, n int) error {
 			return context.Cause(s.ctx)
 		}
 		if d.turns.mustYield(s.b.turn) {
+			begin := time.Now()
 			d.turns.release(s.b.turn)
 			if err := d.turns.acquire(s.ctx, s.b.turn, true); err != nil {
 				return err
 			}
+			s.waited += time.Since(begin)
 		}
 		next = d.pool.run(t, next, n, s.stop)
 		if err := d.pool.takeFault(); err != nil {

@@ -27,6 +27,12 @@ type Options struct {
 	// StepTime is how long a step with so many tokens of prompts and so many
 	// decoding sequences takes; nil means no time.
 	StepTime func(promptTokens, decodes int) time.Duration
+	// Work is StepTime of a batch in full; it wins over StepTime. It also says how long
+	// the step waits before, for a device that others use.
+	Work func(batch []engine.BatchSeq) (busy, wait time.Duration)
+	// Next, when set, chooses what comes most likely after a sequence of tokens, as a
+	// model does that repeats itself.
+	Next func(tokens []uint32) uint32
 	// Fail, when set, is asked before each step whether it fails.
 	Fail func() error
 }
@@ -35,6 +41,7 @@ type Options struct {
 type Backend struct {
 	opts Options
 	mem  []byte
+	busy time.Duration // of the last step
 }
 
 // New returns a backend.
@@ -80,11 +87,12 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 			return err
 		}
 	}
-	if b.opts.StepTime != nil {
-		if err := b.wait(ctx, batch); err != nil {
-			return err
-		}
+	begin := time.Now()
+	waited, err := b.wait(ctx, batch)
+	if err != nil {
+		return err
 	}
+	defer func() { b.busy = time.Since(begin) - waited }()
 	for _, s := range batch {
 		for i, t := range s.Tokens {
 			if err := b.store(s.Blocks, s.Start+i, t); err != nil {
@@ -93,29 +101,45 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 		}
 		if s.Logits != nil {
 			fill(s.Logits, b.fold(s.Blocks, s.Start+len(s.Tokens)))
+			if b.opts.Next != nil {
+				s.Logits[b.opts.Next(b.tokens(s.Blocks, s.Start+len(s.Tokens)))] += preferred
+			}
 		}
 	}
 	return nil
 }
 
-func (b *Backend) wait(ctx context.Context, batch []engine.BatchSeq) error {
-	prompt, decodes := 0, 0
-	for _, s := range batch {
-		if len(s.Tokens) == 1 {
-			decodes++
-		} else {
-			prompt += len(s.Tokens)
+// wait takes the time of the step. It returns how much of that is no computing.
+func (b *Backend) wait(ctx context.Context, batch []engine.BatchSeq) (waited time.Duration, err error) {
+	var busy time.Duration
+	switch {
+	case b.opts.Work != nil:
+		busy, waited = b.opts.Work(batch)
+	case b.opts.StepTime != nil:
+		prompt, decodes := 0, 0
+		for _, s := range batch {
+			if len(s.Tokens) == 1 {
+				decodes++
+			} else {
+				prompt += len(s.Tokens)
+			}
 		}
+		busy = b.opts.StepTime(prompt, decodes)
+	default:
+		return 0, nil
 	}
-	t := time.NewTimer(b.opts.StepTime(prompt, decodes))
+	t := time.NewTimer(busy + waited)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
+		return waited, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 }
+
+// Busy implements engine.BusyTimer.
+func (b *Backend) Busy() time.Duration { return b.busy }
 
 // slot is the memory of one position: its token and its position, as two u32 in K.
 func (b *Backend) slot(table []int32, pos int) ([]byte, error) {
@@ -139,6 +163,23 @@ func (b *Backend) store(table []int32, pos int, token uint32) error {
 	binary.LittleEndian.PutUint32(m, token)
 	binary.LittleEndian.PutUint32(m[4:], uint32(pos))
 	return nil
+}
+
+// preferred is what the choice of Options.Next gets beside its logit, which is below
+// 16: enough for greedy sampling, and not so much that it is always drawn.
+const preferred = 16
+
+// tokens reads the first n tokens of a sequence back from the blocks.
+func (b *Backend) tokens(table []int32, n int) []uint32 {
+	tokens := make([]uint32, 0, n)
+	for pos := range n {
+		m, err := b.slot(table, pos)
+		if err != nil {
+			return tokens
+		}
+		tokens = append(tokens, binary.LittleEndian.Uint32(m))
+	}
+	return tokens
 }
 
 // fold hashes what the blocks hold for the first n positions.

@@ -1,0 +1,80 @@
+package engine
+
+import "time"
+
+// pace knows how long steps take and how long they may take.
+type pace struct {
+	target time.Duration // between two tokens of a sequence
+	model  stepModel
+	// wait is how much time, in seconds, lately passed from the end of a step to the
+	// end of the next beside computing: other users of the device, drawing tokens.
+	wait  float64
+	began time.Time // of the step at hand
+	ended time.Time // of the step before; zero when there was a pause
+}
+
+// waitGain is the weight of one step in the mean of waits.
+const waitGain = 0.2
+
+// begin says that the backend gets a step.
+func (p *pace) begin() { p.began = time.Now() }
+
+// pause says that the engine has nothing to compute.
+func (p *pace) pause() { p.ended = time.Time{} }
+
+// end takes in that the backend has computed a step with work w.
+func (p *pace) end(b Backend, w *stepWork) StepReport {
+	now := time.Now()
+	r := StepReport{Decodes: w.decodes, PrefillTokens: w.tokens, Wall: now.Sub(p.began)}
+	r.Busy = r.Wall
+	if t, ok := b.(BusyTimer); ok {
+		r.Busy = min(max(t.Busy(), 0), r.Wall)
+	}
+	if p.model.steps > 0 {
+		r.Predicted = time.Duration(p.model.predict(w) * float64(time.Second))
+	}
+	p.model.learn(w, r.Busy)
+	since := p.ended
+	if since.IsZero() {
+		since = p.began
+	}
+	p.wait += waitGain * ((now.Sub(since) - r.Busy).Seconds() - p.wait)
+	p.ended = now
+	return r
+}
+
+// chunkTime is how many seconds of chunks a step with work w may take in beside. It
+// keeps a distance from the target that is twice the error of predictions. Others
+// that use the device get up to half of the target: what they take beyond, smaller
+// chunks would not give back.
+func (p *pace) chunkTime(w *stepWork) float64 {
+	target := p.target.Seconds()
+	usable := target - min(max(p.wait, 0), target/2)
+	return usable/(1+2*min(p.model.spread, 0.5)) - p.model.predict(w)
+}
+
+// StepReport tells about one step that was computed.
+type StepReport struct {
+	Decodes       int           // entries of one token: decoding sequences and their drafts
+	PrefillTokens int           // tokens in chunks of prompts
+	Predicted     time.Duration // what Busy was expected to be; 0 for the very first step
+	Busy          time.Duration // computing
+	Wall          time.Duration // computing and waiting for the device
+}
+
+// report publishes what a step did.
+func (e *Engine) report(r StepReport) {
+	c := &e.count
+	c.StepNanosTotal += uint64(r.Busy)
+	c.StepWaitNanosTotal += uint64(r.Wall - r.Busy)
+	if r.Predicted > 0 {
+		c.StepMissNanosTotal += uint64(max(r.Busy-r.Predicted, r.Predicted-r.Busy))
+	}
+	if r.Decodes > 0 && r.PrefillTokens > 0 {
+		c.MixedStepsTotal++
+		c.MixedTokensTotal += uint64(r.PrefillTokens)
+	}
+	if e.cfg.Observe != nil {
+		e.cfg.Observe(r)
+	}
+}

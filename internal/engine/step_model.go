@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"math"
+	"time"
+)
+
+// stepWork is what the duration of a step depends on.
+type stepWork struct {
+	decodes       int // entries of one token: decoding sequences, their drafts
+	decodeContext int // positions that those see, summed
+	tokens        int // in longer entries: chunks of prompts
+	chunkContext  int // positions that each of these tokens sees, summed
+}
+
+// add takes in an entry of n tokens that begins at a position.
+func (w *stepWork) add(start, n int) {
+	if n == 1 {
+		w.decodes++
+		w.decodeContext += start + 1
+		return
+	}
+	w.tokens += n
+	w.chunkContext += chunkContext(start, n)
+}
+
+// chunkContext is how many positions n tokens from start on see, summed.
+func chunkContext(start, n int) int { return n*start + n*(n+1)/2 }
+
+// The features of a step, by their place in the cost of a model.
+const (
+	perStep          = iota // reading the weights, mostly
+	perDecode               // an entry of one token
+	perDecodeContext        // a position that it sees: reading KV
+	perToken                // a token of a chunk
+	perChunkContext         // a position that one of these sees: scores and sums
+	numFeatures
+)
+
+func (w *stepWork) features() [numFeatures]float64 {
+	return [numFeatures]float64{1, float64(w.decodes), float64(w.decodeContext), float64(w.tokens), float64(w.chunkContext)}
+}
+
+// stepModel predicts how long a step computes, in seconds: a sum over the features
+// of its work, each with a cost, times the speed of the device. Its zero value has
+// learned nothing.
+//
+// Speed and costs are learned apart, because what changes most often is the speed of
+// the device as a whole. It follows each step quickly: a busy neighbor found by
+// decode steps makes the next chunk smaller. Costs are those of the model and the
+// machine. A Kalman filter finds them, with relative errors, so that short steps
+// count as much as long ones: it tells costs apart that mostly come together, such as
+// those of tokens and of what they see. Variances have a floor and a roof, so it stays
+// able to learn, and does not go astray while steps are all alike.
+type stepModel struct {
+	cost     [numFeatures]float64 // seconds for one unit
+	variance [numFeatures][numFeatures]float64
+	slow     float64 // factor on all costs at present
+	unit     float64 // seconds of the unit of priorCost, by the first step
+	steps    int     // that it learned from
+	// spread is by which share predictions were wrong lately, 0 to 1.
+	spread float64
+}
+
+const (
+	speedGain  = 0.3
+	spreadGain = 0.1
+	// mostOff bounds the logarithm of the factor that one step may teach, so that a
+	// step that was held up does little: no more than one that took twice as long.
+	mostOff = 0.7
+	// usualNoise is the relative error that steps have in any case; costDrift is by how
+	// much costs may change from step to step, doubt by how much they may differ from
+	// what is assumed, as shares.
+	usualNoise, costDrift, doubt = 0.1, 0.01, 2
+	// Durations outside of these are not believed.
+	leastSeconds, mostSeconds = 1e-9, 1e5
+)
+
+// priorCost is the shape assumed before the first step, in units of one reading of
+// the weights; the first step gives it its scale. Chunks are assumed to be dear, so
+// that the first ones are rather too small.
+var priorCost = [numFeatures]float64{perStep: 1, perDecode: 1. / 16, perDecodeContext: 1e-4, perToken: 1. / 8, perChunkContext: 3e-5}
+
+// costs are the seconds for one unit of each feature. Before the first step the unit
+// is unknown.
+func (m *stepModel) costs() (c [numFeatures]float64) {
+	if m.steps == 0 {
+		return priorCost
+	}
+	for j := range c {
+		c[j] = m.cost[j] * m.slow
+	}
+	return c
+}
+
+// predict returns the seconds that a step with work w computes.
+func (m *stepModel) predict(w *stepWork) float64 {
+	return dot(w.features(), m.costs())
+}
+
+func dot(x, y [numFeatures]float64) (sum float64) {
+	for j := range x {
+		sum += x[j] * y[j]
+	}
+	return sum
+}
+
+// learn takes in that a step with work w computed for so long.
+func (m *stepModel) learn(w *stepWork, took time.Duration) {
+	seconds := min(max(took.Seconds(), leastSeconds), mostSeconds)
+	predicted := m.predict(w)
+	m.steps++
+	if m.steps == 1 {
+		m.unit, m.slow, m.spread = max(seconds/predicted, leastSeconds), 1, 0.5
+		for j := range m.cost {
+			m.cost[j] = priorCost[j] * m.unit
+			m.variance[j][j] = m.mostVariance(j)
+		}
+		return
+	}
+	off := math.Log(seconds / predicted)
+	m.spread += spreadGain * (min(math.Abs(off), 1) - m.spread)
+	off = min(max(off, -mostOff), mostOff)
+	m.slow *= math.Exp(speedGain * off)
+	m.correct(w.features(), predicted*math.Exp(off)/m.slow)
+	if m.slow > mostSlow || m.slow < 1/mostSlow {
+		m.rebase()
+	}
+}
+
+// mostSlow is how far the speed may go from what the costs were learned at. Beyond,
+// the first steps told the wrong scale, or it is another machine now.
+const mostSlow = 16
+
+// rebase makes the present speed that of the costs.
+func (m *stepModel) rebase() {
+	f := min(max(m.slow, leastSeconds/m.unit), mostSeconds/m.unit)
+	m.unit *= f
+	for j := range m.cost {
+		m.cost[j] *= f
+		for i := range m.cost {
+			m.variance[j][i] *= f * f
+		}
+	}
+	m.slow = 1
+}
+
+// correct is one step of the filter: with features x it took so many seconds.
+func (m *stepModel) correct(x [numFeatures]float64, seconds float64) {
+	var px [numFeatures]float64 // variance times x
+	noise := usualNoise * usualNoise
+	for j := range x {
+		x[j] /= seconds // from here on the duration is 1
+		m.variance[j][j] += m.drift(j)
+	}
+	for j := range x {
+		px[j] = dot(m.variance[j], x)
+	}
+	noise += dot(px, x)
+	miss := 1 - dot(x, m.cost)
+	for j := range x {
+		gain := px[j] / noise
+		m.cost[j] = max(m.cost[j]+gain*miss, leastShare*priorCost[j]*m.unit)
+		for i := range x {
+			m.variance[j][i] -= gain * px[i]
+		}
+	}
+	for j := range x {
+		m.variance[j][j] = max(m.variance[j][j], m.drift(j)) // rounding adds up over millions of steps
+		if v, most := m.variance[j][j], m.mostVariance(j); v > most {
+			f := math.Sqrt(most / v)
+			for i := range x {
+				m.variance[j][i] *= f
+				m.variance[i][j] *= f
+			}
+		}
+	}
+}
+
+// leastShare is the least that a cost is believed to be, as a share of what is
+// assumed.
+const leastShare = 1e-3
+
+// drift is the variance of what a cost changes by from step to step.
+func (m *stepModel) drift(j int) float64 {
+	d := costDrift * priorCost[j] * m.unit
+	return d * d
+}
+
+func (m *stepModel) mostVariance(j int) float64 {
+	d := doubt * priorCost[j] * m.unit
+	return d * d
+}
+
+// chunk returns the seconds that n tokens of a prompt from start on add to a step.
+func (m *stepModel) chunk(start, n int) float64 {
+	cost := m.costs()
+	return cost[perToken]*float64(n) + cost[perChunkContext]*float64(chunkContext(start, n))
+}
+
+// fit returns how many tokens from start on add no more than so many seconds, at
+// most n.
+func (m *stepModel) fit(start, n int, seconds float64) int {
+	if seconds <= 0 {
+		return 0
+	}
+	if m.chunk(start, n) <= seconds {
+		return n
+	}
+	// chunk is c·n + q·n², with both above zero.
+	cost := m.costs()
+	q := cost[perChunkContext] / 2
+	c := cost[perToken] + cost[perChunkContext]*(float64(start)+0.5)
+	root := 2 * seconds / (c + math.Sqrt(c*c+4*q*seconds))
+	return min(int(root+1e-6), n) // so that a chunk fits into the time predicted for it
+}
+
+// decode returns the seconds that one more entry of one token adds to a step.
+func (m *stepModel) decode(start int) float64 {
+	cost := m.costs()
+	return cost[perDecode] + cost[perDecodeContext]*float64(start+1)
+}
