@@ -34,7 +34,9 @@ type accuracyVariant struct {
 // weights as the checkpoint has them, everything else float32.
 func accuracyVariants() []accuracyVariant {
 	out := []accuracyVariant{{name: "reference: float32 activations and KV"}}
-	out = append(out, accuracyVariant{name: "KV bf16", kv: "bf16"})
+	for _, kv := range []string{"bf16", "int8"} {
+		out = append(out, accuracyVariant{name: "KV " + kv, kv: kv})
+	}
 	if kernel.Best().BF16() {
 		out = append(out, accuracyVariant{name: "activations bf16", activations: "bf16"})
 	}

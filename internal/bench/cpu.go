@@ -194,8 +194,8 @@ func (c *cpuSection) format(ctx context.Context, shape cpuShape, format cpuForma
 		if err != nil {
 			return err
 		}
-		table.About = fmt.Sprintf("%s of weights are read for a decode step, %s of KV for each position; a token of a prompt\n"+
-			"of 512 takes %.3g GFLOP.", bytesText(int64(g.work.weights)), bytesText(int64(g.work.kv)), g.work.prefill(512)/1e9)
+		table.About = fmt.Sprintf("%s of weights are read for a decode step, %s of KV (%s) for each position; a token\n"+
+			"of a prompt of 512 takes %.3g GFLOP.", bytesText(int64(g.work.weights)), bytesText(int64(g.work.kv)), g.kv, g.work.prefill(512)/1e9)
 		table.Rows = append(table.Rows, g.rows...)
 		if g.operators != nil {
 			operators = append(operators, *g.operators)

@@ -25,6 +25,7 @@ type cpuGroup struct {
 	title   string
 
 	work      work
+	kv        string // type of KV elements
 	rig       *rig
 	cases     []cpuCase
 	rows      []Row
@@ -100,7 +101,8 @@ func (g *cpuGroup) start(ctx context.Context) (err error) {
 			g.rig.close()
 		}
 	}()
-	g.work = newWork(g.model, g.format.bits, g.rig.info.KV.ElemBytes())
+	g.kv = g.rig.info.KV.DType
+	g.work = newWork(g.model, g.format.bits, float64(g.rig.info.KV.BlockBytes())/rigBlockSize)
 	fillFloats(g.rig.mem.Bytes())
 	// Buffers grow, and pages come into caches, before anything is measured.
 	_, err = g.rig.prefill(ctx, min(128, slices.Max(sc.prefill)))
@@ -239,7 +241,7 @@ func (g *cpuGroup) addPeer(c cpuCase, figures map[string]Figure) {
 	if !ok {
 		return
 	}
-	theirs, limit := newWork(g.model, g.format.bits, peerKVBytes), peerMachine[g.threads]
+	theirs, limit := newWork(g.model, g.format.bits, peerKV(g.model.Config())), peerMachine[g.threads]
 	own, share := keyOfPeak, rate*c.ops(theirs)/limit.tiles*100
 	if need := c.bytes(theirs); need > 0 {
 		own, share = keyOfMemory, rate*need/limit.read*100

@@ -1,5 +1,7 @@
 package bench
 
+import "github.com/dynctl/dynctl/internal/model"
+
 // The published figures of llama.cpp (September 2026, native build with AMX, flash
 // attention, KV in f16) and ik_llama.cpp (August 2026, native), whichever was better,
 // on random models of the same shapes. They were measured on another machine: two
@@ -16,8 +18,8 @@ const peerAbout = "The best published figure of llama.cpp and ik_llama.cpp is a 
 	"machine: two cores of a Xeon that read 30.7 GB/s and multiply 7.7 TFLOP/s of bf16 in AMX\n" +
 	"tiles (one: 15.9 GB/s, 3.84 TFLOP/s). Compare shares of limits, not speeds."
 
-// peerKVBytes is the size of an element of their KV.
-const peerKVBytes = 2
+// peerKV is the bytes that they keep of a position, in f16.
+func peerKV(c model.Config) float64 { return float64(2 * c.Layers * c.KVHeads * c.HeadDim * 2) }
 
 type peerKey struct{ shape, format, kind string }
 

@@ -90,12 +90,12 @@ type work struct {
 	layers, head, seen float64
 }
 
-// newWork counts for a model whose matrices have so many bits a weight and whose KV
-// elements have so many bytes.
-func newWork(m *model.Model, bits float64, kvBytes int) work {
+// newWork counts for a model whose matrices have so many bits a weight and whose KV has
+// so many bytes a position.
+func newWork(m *model.Model, bits, kv float64) work {
 	c := m.Config()
 	w := work{
-		kv:   float64(2 * c.Layers * c.KVHeads * c.HeadDim * kvBytes),
+		kv:   kv,
 		seen: float64(4 * c.Layers * c.Heads * c.HeadDim),
 		head: float64(2 * c.Hidden * c.Vocab),
 	}

@@ -145,7 +145,7 @@ func TestWork(t *testing.T) {
 	// A shape small enough to write, with the proportions kept by hand.
 	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, HeadDim: 32, FFN: 96, Vocab: 512, DType: "bf16", Tied: true})
 	const matrices = 2 * (64*128 + 2*64*64 + 128*64 + 3*64*96)
-	w := newWork(m, 8.5, 2)
+	w := newWork(m, 8.5, peerKV(m.Config()))
 	near("operations of a token", w.layers, 2*matrices)
 	near("operations of logits", w.head, 2*64*512)
 	near("operations of a position", w.seen, 4*2*4*32)
