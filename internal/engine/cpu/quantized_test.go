@@ -178,7 +178,7 @@ func TestQuantizedAgainstReference(t *testing.T) {
 			r := newRig(t, m, 2, 1, Options{BlockSize: 7})
 			const prompts = 40
 			logits, worst, kl := r.newLogits(), 0.0, 0.0
-			close, agree := 0, 0
+			near, agree := 0, 0
 			for i := range uint64(prompts) {
 				tokens := prompt(i, 2, m.TokenLimit())
 				r.step(t, engine.BatchSeq{Tokens: tokens, Blocks: table(0, 1), Logits: logits})
@@ -187,7 +187,7 @@ func TestQuantizedAgainstReference(t *testing.T) {
 					top, diff = max(top, math.Abs(want[v])), max(diff, math.Abs(float64(l)-want[v]))
 				}
 				if worst = max(worst, diff/top); diff < 1e-5*top {
-					close++
+					near++
 				}
 				want = exact.logits(tokens)[1]
 				kl += divergence(want, logits) / prompts
@@ -195,9 +195,9 @@ func TestQuantizedAgainstReference(t *testing.T) {
 					agree++
 				}
 			}
-			t.Logf("same rule: %d of %d prompts within 1e-5 of the largest logit, all within %.1e; exact activations: KL %.1e, %d same best tokens", close, prompts, worst, kl, agree)
-			if close < prompts*8/10 || !(worst < 0.05) {
-				t.Errorf("%d of %d prompts are within 1e-5 of the largest logit, all within %v", close, prompts, worst)
+			t.Logf("same rule: %d of %d prompts within 1e-5 of the largest logit, all within %.1e; exact activations: KL %.1e, %d same best tokens", near, prompts, worst, kl, agree)
+			if near < prompts*8/10 || !(worst < 0.05) {
+				t.Errorf("%d of %d prompts are within 1e-5 of the largest logit, all within %v", near, prompts, worst)
 			}
 			if !(kl < 5e-3) || agree < prompts*85/100 {
 				t.Errorf("KL divergence %v, the same best token for %d of %d prompts", kl, agree, prompts)

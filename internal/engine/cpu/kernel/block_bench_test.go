@@ -104,3 +104,18 @@ func BenchmarkRow(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPackBlocks packs quantized weights in the cache.
+func BenchmarkPackBlocks(b *testing.B) {
+	const cols = 1024
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, ty := range quantizedTypes {
+		b.Run(ty.name, func(b *testing.B) {
+			src, dst := quantizedRows(r, ty.t, Width, cols), aligned(PanelBytes(ty.t, cols))
+			for b.Loop() {
+				Pack(ty.t, unsafe.Pointer(&dst[0]), unsafe.Pointer(&src[0]), Width, cols)
+			}
+			b.ReportMetric(float64(len(src)*b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+		})
+	}
+}

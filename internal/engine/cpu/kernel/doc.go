@@ -3,7 +3,9 @@
 // of amd64 and NEON of arm64.
 //
 // Start with [Best] or [Parse], which choose a [Level], and [Pack], which brings
-// weights into the order that [Level.Product] reads.
+// weights into the order that [Level.Product] reads. Quantized weights are multiplied
+// with [Block]s of activations, by [Level.ProductBlocks] or, as they lie in a file, by
+// [Row].
 //
 // Kernels keep no state and allocate nothing; different goroutines may run them at
 // the same time on memory of their own. A call takes some microseconds at most for
@@ -11,7 +13,8 @@
 // memory that they read are ordinary Go faults.
 //
 // The order of all sums is part of the interface and the same for all levels: the
-// functions of portable.go state it in Go, bit by bit.
+// functions of portable.go state it in Go, bit by bit. Products with quantized weights
+// have the same bits in portable Go.
 //
 // It does not know models, and does not start goroutines.
 package kernel

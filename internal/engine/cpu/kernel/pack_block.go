@@ -1,6 +1,6 @@
 package kernel
 
-import "encoding/binary"
+import "unsafe"
 
 // layout is how a type of quantized weights lies in files and in panels.
 type layout struct {
@@ -89,16 +89,15 @@ func packQ4K(dst, block []byte, output int) {
 func packQ5K(dst, block []byte, output int) {
 	for pair := range 4 {
 		out := packScalesK(dst, block, output, pair, layouts[Q5K].panel)
-		var above [2]uint32
+		var above0, above1 uint32
 		for g := range 8 {
 			putWord(out, g*lineBytes, output, word(block, 48+32*pair+4*g))
-			for b := range above {
-				above[b] |= word(block, 16+4*g) >> (2*pair + b) & 0x01010101 << g
-			}
+			bits := word(block, 16+4*g) >> (2 * pair & 31)
+			above0 |= bits & 0x01010101 << (g & 31)
+			above1 |= bits >> 1 & 0x01010101 << (g & 31)
 		}
-		for b, bits := range above {
-			putWord(out, (8+b)*lineBytes, output, bits)
-		}
+		putWord(out, 8*lineBytes, output, above0)
+		putWord(out, 9*lineBytes, output, above1)
 	}
 }
 
@@ -126,17 +125,19 @@ func packQ6K(dst, block []byte, output int) {
 		// The file has its 256 weights in two halves of four times 32, which share bytes
 		// of low bits in twos and bytes of high bits in fours.
 		low, high := block[64*(pair/2):][:64], block[128+32*(pair/2):][:32]
-		var above [4]uint32
-		for g := range 8 {
-			nibbles := uint32(0)
-			for b := range 2 {
-				nibbles |= word(low, 32*b+4*g) >> (pair % 2 * 4) & 0x0F0F0F0F << (4 * b)
-				above[2*b+g/4] |= word(high, 4*g) >> (pair%2*4 + 2*b) & 0x03030303 << (g % 4 * 2)
+		shift := pair % 2 * 4 & 31
+		for half := range 2 {
+			var above0, above1 uint32
+			for i := range 4 {
+				g := 4*half + i
+				first, second := word(low, 4*g)>>shift, word(low, 32+4*g)>>shift
+				putWord(out, 128+g*lineBytes, output, first&0x0F0F0F0F|second&0x0F0F0F0F<<4)
+				bits := word(high, 4*g) >> shift
+				above0 |= bits & 0x03030303 << (2 * i & 31)
+				above1 |= bits >> 2 & 0x03030303 << (2 * i & 31)
 			}
-			putWord(out, 128+g*lineBytes, output, nibbles)
-		}
-		for i, bits := range above {
-			putWord(out, 128+(8+i)*lineBytes, output, bits)
+			putWord(out, 128+(8+half)*lineBytes, output, above0)
+			putWord(out, 128+(10+half)*lineBytes, output, above1)
 		}
 	}
 }
@@ -150,8 +151,13 @@ func scaleMin(b []byte, j int) (scale, least byte) {
 	return b[j+4]&15 | b[j-4]>>6<<4, b[j+4]>>4 | b[j]>>6<<4
 }
 
-func word(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
+// word and putWord leave out the checks of their range, which would take most of the
+// time; packBlocks has made sure of whole blocks. Only machines with kernels pack, and
+// these are little-endian and read words at any address.
+func word(b []byte, at int) uint32 {
+	return *(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), at))
+}
 
 func putWord(lines []byte, line, output int, v uint32) {
-	binary.LittleEndian.PutUint32(lines[line+4*output:], v)
+	*(*uint32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(lines)), line+4*output)) = v
 }

@@ -152,10 +152,13 @@ func (g *blockGen) constant(name string) string { return fmt.Sprintf("%s%s<>(SB)
 
 // Registers beside rowRegs, of which six are used, panelReg and indexReg.
 const (
-	headerReg = "R9"  // of the superblock
-	callReg   = "R10" //
-	laneReg   = "R11" // offset of the outputs at work, with AVX2
+	headerReg = "R9" // of the superblock
+	callReg   = "R10"
+	laneReg   = "R11" // the first of the outputs at work, with AVX2
 )
+
+// inLaneReg stands for an output whose number is in laneReg.
+const inLaneReg = -1
 
 // product is one kernel for m rows.
 //
@@ -261,7 +264,7 @@ func (g *blockGen) wide() {
 				}
 			}
 			for v := range 2 {
-				g.scale(u, fmt.Sprintf("%d", 16*v), scale(v), t, w(v))
+				g.scale(u, 16*v, scale(v), t, w(v))
 			}
 			for i := range m {
 				g.op("VBROADCASTSS", g.x(i, "Block_Scale", u.block*blockBytes), x)
@@ -327,15 +330,13 @@ func shift(n int) (name, count string) {
 }
 
 // scale loads the scales of a unit, and its minima, for the outputs from lane on.
-// lane is a number, or a register that holds it.
-func (g *blockGen) scale(u unit, lane, dst, t, least string) {
+// lane may be inLaneReg.
+func (g *blockGen) scale(u unit, lane int, dst, t, least string) {
 	at := func(off, size int, reg string) string {
-		if lane == laneReg {
+		if lane == inLaneReg {
 			return fmt.Sprintf("%d(%s)(%s*%d)", off, reg, laneReg, size)
 		}
-		var n int
-		fmt.Sscan(lane, &n)
-		return fmt.Sprintf("%d(%s)", off+n*size, reg)
+		return fmt.Sprintf("%d(%s)", off+lane*size, reg)
 	}
 	if !g.super {
 		g.op("VCVTPH2PS", at(0, 2, panelReg), dst)

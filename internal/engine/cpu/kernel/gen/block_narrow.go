@@ -68,7 +68,7 @@ func (g *blockGen) narrow() {
 					}
 				}
 			}
-			g.scale(u, laneReg, scale, t, least)
+			g.scale(u, inLaneReg, scale, t, least)
 			for i := range m {
 				g.op("VBROADCASTSS", g.x(i, "Block_Scale", u.block*blockBytes), x)
 				g.op("VMULPS", scale, x, t)
