@@ -106,7 +106,7 @@ type RemotePrefillRequest struct {
 	BlockBytes     int64   `json:"block_bytes"`
 	// KVLayout names how keys and values lie in a block and their type.
 	KVLayout string `json:"kv_layout"`
-	HashSeed       uint64  `json:"hash_seed"`
+	HashSeed uint64 `json:"hash_seed"`
 	// Ticket authorizes the writes; see package nixl.
 	Ticket   string    `json:"ticket"`
 	Deadline time.Time `json:"deadline"`

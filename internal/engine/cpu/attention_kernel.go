@@ -16,8 +16,10 @@ const (
 	// groupsTogether is how many groups of keys all queries are multiplied with before
 	// the next: a multiple of what one call takes.
 	groupsTogether = 4
-	// runBytes of values are read at a time, and as many ahead.
+	// runBytes of values are read at a time, and as many ahead; four times as many when
+	// more than fewRows use them, because each run costs loading and storing the sums.
 	runBytes = 8 << 10
+	fewRows  = 6
 )
 
 // panel is the working memory for the queries that are computed together.
@@ -91,14 +93,28 @@ func (q *queries) pack() {
 	packed := q.lane.panel.queries
 	for i := 0; i < q.count; {
 		m, _ := q.level.ScoreShape(q.count - i)
-		out := packed[i*q.headDim:][:m*q.headDim]
-		for j := range m {
+		out, j := packed[i*q.headDim:][:m*q.headDim], 0
+		for ; j+4 <= m; j += 4 {
+			x0, x1, x2, x3 := q.query4(i + j)
+			for d, v := range x0 {
+				four := out[d*m+j:][:4]
+				four[0], four[1], four[2], four[3] = v, x1[d], x2[d], x3[d]
+			}
+		}
+		for ; j < m; j++ {
 			for d, v := range q.row(q.query, q.tile, q.kvHead, q.from+i+j) {
 				out[d*m+j] = v
 			}
 		}
 		i += m
 	}
+}
+
+// query4 gives four queries, from the i-th on.
+func (q *queries) query4(i int) (x0, x1, x2, x3 []float32) {
+	row := func(i int) []float32 { return q.row(q.query, q.tile, q.kvHead, q.from+i)[:q.headDim] }
+	x0 = row(i)
+	return x0, row(i + 1)[:len(x0)], row(i + 2)[:len(x0)], row(i + 3)[:len(x0)]
 }
 
 // address is that of a byte of the cache.
@@ -208,6 +224,9 @@ func (q *queries) gather(from, begin, to int, more bool, part partial) {
 	d := padded(q.headDim)
 	*m = kernel.Mix{WeightStride: 4 * scoreStride, ValueStride: q.cache.row, SumStride: 4 * d}
 	most := max(kernel.KVGroup, runBytes/q.cache.row)
+	if q.count > fewRows {
+		most *= 4
+	}
 	for p := begin; p < to; {
 		n := min(q.blockSize-p%q.blockSize, to-p, most)
 		values, next := q.valuesAt(p), 0

@@ -127,24 +127,32 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// TestKVBF16 allows what rounding keys and values to 8 bits costs.
-func TestKVBF16(t *testing.T) {
-	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", KVHeads: 2, Seed: 3})
-	r := newRig(t, m, 2, 8, Options{BlockSize: 16, KVDType: "bf16"})
+// TestKVTypes measures what rounding keys and values costs: the error of all logits of
+// a prompt, relative to their size.
+func TestKVTypes(t *testing.T) {
+	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", KVHeads: 2, HeadDim: 64, Seed: 3})
 	tokens := prompt(1, 100, m.TokenLimit())
 	want := reference{t: t, m: m, c: m.Config()}.logits(tokens)
-	logits := r.newLogits()
-	r.step(t, engine.BatchSeq{Tokens: tokens, Blocks: table(0, 8), Logits: logits})
-	var sum, ref float64
-	for v := range logits {
-		diff := float64(logits[v]) - want[99][v]
-		sum += diff * diff
-		ref += want[99][v] * want[99][v]
-	}
-	if rel := math.Sqrt(sum / ref); !(rel < 0.02) {
-		t.Errorf("relative error %v, want below 0.02", rel)
-	} else if rel == 0 {
-		t.Error("no error at all: keys were not rounded")
+	for _, tt := range []struct {
+		kv           string
+		least, bound float64
+	}{{KVF32, 0, 1e-5}, {KVBF16, 1e-4, 0.015}, {KVInt8, 1e-4, 0.05}} {
+		r := newRig(t, m, 2, 8, Options{BlockSize: 16, KVDType: tt.kv})
+		logits := r.newLogits()
+		var sum, ref float64
+		for i := range tokens {
+			r.step(t, engine.BatchSeq{Tokens: tokens[i : i+1], Start: i, Blocks: table(0, 8), Logits: logits})
+			for v := range logits {
+				diff := float64(logits[v]) - want[i][v]
+				sum += diff * diff
+				ref += want[i][v] * want[i][v]
+			}
+		}
+		rel := math.Sqrt(sum / ref)
+		t.Logf("%s: relative error %.2g", tt.kv, rel)
+		if !(rel > tt.least && rel < tt.bound) {
+			t.Errorf("%s: relative error %v, want between %v and %v", tt.kv, rel, tt.least, tt.bound)
+		}
 	}
 }
 

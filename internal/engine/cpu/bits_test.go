@@ -64,6 +64,7 @@ func bitSpecs() map[string]bits {
 	window.Extra = maps.Clone(window.Extra)
 	window.Extra["sliding_window"] = 261
 	specs["gemma3, long window, bf16 KV"] = bits{spec: window, kv: "bf16", tokens: 560}
+	specs["gemma2, int8 KV"] = bits{spec: modeltest.Families()["gemma2"], kv: "int8", tokens: 270}
 	maps.Copy(specs, plainBitSpecs())
 	maps.Copy(specs, quantizedBitSpecs())
 	return specs
@@ -88,6 +89,9 @@ func plainBitSpecs() map[string]bits {
 		"qwen3 bf16, bf16 KV": {with(func(s *modeltest.Spec) {
 			s.Family, s.DType, s.KVHeads = "qwen3", "bf16", 1
 		}), "bf16", 270, nil, ""},
+		"llama f32, int8 KV": {with(func(s *modeltest.Spec) {
+			s.KVHeads, s.HeadDim = 2, 18
+		}), "int8", 560, nil, ""},
 		"llama f16": {with(func(s *modeltest.Spec) {
 			s.DType, s.AttentionBias, s.MLPBias = "f16", true, true
 		}), "f32", 270, nil, ""},
@@ -142,7 +146,7 @@ func testChunks(t *testing.T, r rig, tokens []uint32, want [][]float32) {
 
 // testScattered uses blocks in random order and of other sizes.
 func testScattered(t *testing.T, m *model.Model, opts Options, tokens []uint32, want [][]float32) {
-	for _, size := range []int{1, 5, 64, 300, 1000} {
+	for _, size := range []int{1, 3, 16, 64, 300, 1000} {
 		opts.BlockSize = size
 		n := (len(tokens) + size - 1) / size
 		r := newRig(t, m, 2, 2*n, opts)

@@ -62,7 +62,7 @@ func TestNewBackendRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, opts := range []Options{{}, {BlockSize: -1}, {BlockSize: 16, KVDType: "f16"}} {
+	for _, opts := range []Options{{}, {BlockSize: -1}, {BlockSize: 16, KVDType: "f16"}, {BlockSize: 16, KVDType: "BF16"}} {
 		if _, err := w.NewBackend(opts); err == nil {
 			t.Errorf("%+v: no error", opts)
 		}

@@ -94,3 +94,57 @@ func BenchmarkPack(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkScore multiplies queries with keys that lie in the processor's own cache.
+func BenchmarkScore(b *testing.B) {
+	const dims, tokens = 128, 64
+	for _, l := range Levels()[1:] {
+		for name, kind := range map[string]KVType{"f32": KVF32, "bf16": KVBF16, "int8": KVI8} {
+			for _, queries := range []int{1, 2, 4, 36} {
+				b.Run(fmt.Sprintf("%s/%s/%d-queries", l, name, queries), func(b *testing.B) {
+					m, groups := l.ScoreShape(queries)
+					size := dims * KVGroup * kind.Size()
+					keys, scales := aligned(tokens*dims*kind.Size()), make([]float32, KVGroup)
+					q, out := make([]float32, m*dims), make([]float32, m*tokens)
+					c := Score{Queries: &q[0], Dims: dims, Stride: 4 * tokens}
+					for b.Loop() {
+						for g := 0; g < tokens/KVGroup; g += groups {
+							for j := range groups {
+								at := unsafe.Pointer(&keys[(g+j)*size])
+								c.Keys[j], c.Next[j], c.Scales[j], c.Scores[j] = at, at, &scales[0], &out[(g+j)*KVGroup]
+							}
+							l.Score(kind, m, &c)
+						}
+					}
+					b.ReportMetric(2*float64(m*tokens*dims*b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+					b.ReportMetric(float64(tokens*dims*kind.Size()*b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkMix adds up values that lie in the processor's own cache.
+func BenchmarkMix(b *testing.B) {
+	const dims, tokens = 128, 32
+	for _, l := range Levels()[1:] {
+		for name, kind := range map[string]KVType{"f32": KVF32, "bf16": KVBF16, "int8": KVI8} {
+			for _, rows := range []int{1, 2, 4, 36} {
+				b.Run(fmt.Sprintf("%s/%s/%d-rows", l, name, rows), func(b *testing.B) {
+					m := l.MixShare(rows)
+					values, weights, sums := aligned(tokens*dims*kind.Size()), make([]float32, m*tokens), make([]float32, m*dims)
+					for b.Loop() {
+						for d := 0; d < dims; {
+							w := l.MixWidth(m, dims-d)
+							at := unsafe.Pointer(&values[d*kind.Size()])
+							l.Mix(kind, m, w, &Mix{&weights[0], 4 * tokens, at, dims * kind.Size(), at, &sums[d], 4 * dims, tokens})
+							d += w
+						}
+					}
+					b.ReportMetric(2*float64(m*tokens*dims*b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+					b.ReportMetric(float64(tokens*dims*kind.Size()*b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+				})
+			}
+		}
+	}
+}

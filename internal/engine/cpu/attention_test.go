@@ -1,0 +1,277 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
+)
+
+// attentionCase is attention of some new tokens of one sequence, with everything
+// around it.
+type attentionCase struct {
+	*attention
+	tile tile
+	head int
+	// What the cache holds of the head, [position][dim].
+	keys, values [][]float64
+}
+
+// held is what a type of KV keeps of a row.
+func held(kv string, row []float32) []float64 {
+	out := make([]float64, len(row))
+	var top float64
+	for i, v := range row {
+		out[i] = float64(v)
+		top = max(top, math.Abs(out[i]))
+	}
+	for i, v := range row {
+		switch kv {
+		case KVBF16:
+			out[i] = float64(math.Float32frombits(uint32(toBF16(v)) << 16))
+		case KVInt8:
+			out[i] = math.RoundToEven(float64(v*float32(127/float32(top)))) * float64(float32(top)/127)
+		}
+	}
+	return out
+}
+
+// newAttentionCase draws a shape and fills the memory: with what is no number where
+// no token stands.
+func newAttentionCase(rng *rand.Rand, level kernel.Level, kv string) attentionCase {
+	pick := func(list ...int) int { return list[rng.IntN(len(list))] }
+	shape := engine.KVShape{
+		Layers: 2, KVHeads: 1 + rng.IntN(2), HeadDim: pick(1, 2, 7, 64, 80, 96, 128, 256), BlockSize: pick(1, 3, 16, 64, 300), DType: kv,
+	}
+	end := 1 + rng.IntN(pick(20, 300, 900))
+	count := 1 + rng.IntN(min(end, pick(1, 4, 20)))
+	a := attentionCase{
+		attention: &attention{
+			level: level, plan: new(attnPlan), layer: rng.IntN(2), group: pick(1, 2, 3, 4, 8), headDim: shape.HeadDim, blockSize: shape.BlockSize,
+			window: pick(0, 0, 1+rng.IntN(end), 1+rng.IntN(300)), limit: float32(pick(0, 0, 2)),
+		},
+		head: rng.IntN(shape.KVHeads),
+	}
+	blocks := (end + shape.BlockSize - 1) / shape.BlockSize
+	data := make([]byte, (blocks+2)*int(shape.BlockBytes()))
+	for i := range data {
+		data[i] = 0xFF
+	}
+	c := newCache(shape, blocks+2, data)
+	a.cache, a.tile = &c, tile{count: count, start: end - count}
+	for _, b := range rng.Perm(blocks + 2)[:blocks] {
+		a.tile.blocks = append(a.tile.blocks, int32(b))
+	}
+	w := new(writing)
+	row := func(p, kv, heads int) []float32 {
+		x := make([]float32, heads*shape.HeadDim)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		return x
+	}
+	for p := range end {
+		for side, list := range []*[][]float64{&a.keys, &a.values} {
+			x := row(p, side, shape.KVHeads)
+			c.write(level, w, a.tile.blocks[p/shape.BlockSize], a.layer, side, p%shape.BlockSize, x)
+			*list = append(*list, held(kv, x[a.head*shape.HeadDim:][:shape.HeadDim]))
+		}
+	}
+	for range count {
+		a.query = append(a.query, row(0, 0, shape.KVHeads*a.group))
+		a.out = append(a.out, make([]float32, shape.KVHeads*a.group*shape.HeadDim))
+	}
+	return a
+}
+
+// compute runs n tokens from the first-th on, in so many items.
+func (a attentionCase) compute(rng *rand.Rand, first, n, items int) {
+	t := tile{blocks: a.tile.blocks, first: first, count: n, start: a.tile.start + first}
+	whole := attnItem{head: a.head, from: a.oldest(t.start) / segment, to: (t.start+n-1)/segment + 1, split: -1}
+	a.plan.reset(0)
+	a.plan.items = append(a.plan.items, whole)
+	if items = min(items, whole.to-whole.from); items > 1 && n*a.group <= panelQueries {
+		a.plan.items = a.plan.items[:0]
+		a.plan.split(whole, items, n*a.group, padded(a.headDim))
+		a.plan.splits[0].left.Store(int32(items))
+	}
+	for _, i := range rng.Perm(len(a.plan.items)) {
+		a.run(new(lane), t, a.plan.items[i])
+	}
+}
+
+// reference computes the result for one head of a token in float64, and how large the
+// values are that it is a mean of.
+func (a attentionCase) reference(token, head int) (mean []float64, size float64) {
+	pos := a.tile.start + token
+	query := a.query[token][head*a.headDim:][:a.headDim]
+	scores, top := make([]float64, pos+1), math.Inf(-1)
+	first := a.oldest(pos)
+	for p := first; p <= pos; p++ {
+		for d, v := range query {
+			scores[p] += float64(v) * a.keys[p][d]
+		}
+		if limit := float64(a.limit); limit > 0 {
+			scores[p] = limit * math.Tanh(scores[p]/limit)
+		}
+		top = max(top, scores[p])
+	}
+	mean = make([]float64, a.headDim)
+	norm := 0.0
+	for p := first; p <= pos; p++ {
+		w := math.Exp(scores[p] - top)
+		norm += w
+		for d, v := range a.values[p] {
+			mean[d] += w * v
+			size = max(size, math.Abs(v))
+		}
+	}
+	for d := range mean {
+		mean[d] /= norm
+	}
+	return mean, size
+}
+
+// TestAttention compares all kinds of attention with float64, over shapes, types,
+// block sizes, windows and caps, and demands the same bits for tokens together and
+// alone, in one item and in several.
+func TestAttention(t *testing.T) {
+	for _, level := range kernel.Levels() {
+		for _, kv := range []string{KVF32, KVBF16, KVInt8} {
+			t.Run(fmt.Sprint(level, " ", kv), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(uint64(level), uint64(len(kv))))
+				worst := 0.0
+				for range 60 {
+					a := newAttentionCase(rng, level, kv)
+					what := fmt.Sprintf("%+v, group %d, window %d, limit %v, %d tokens at %d", a.cache.shape, a.group, a.window, a.limit, a.tile.count, a.tile.start)
+					a.compute(rng, 0, a.tile.count, 1)
+					var together [][]float32
+					for token, out := range a.out {
+						together = append(together, append([]float32(nil), out...))
+						for i := range a.group {
+							head := a.head*a.group + i
+							want, size := a.reference(token, head)
+							for d, v := range want {
+								diff := math.Abs(float64(out[head*a.headDim+d])-v) / size
+								worst = max(worst, diff)
+								if !(diff < attentionBound) {
+									t.Fatalf("%s: token %d, head %d, dimension %d is %v, want %v", what, token, head, d, out[head*a.headDim+d], v)
+								}
+							}
+						}
+						clear(out)
+					}
+					for token := range a.out {
+						a.compute(rng, token, 1, 1+rng.IntN(4))
+						sameBits(t, what+", alone", a.out[token], together[token])
+					}
+				}
+				t.Logf("largest error %.2g of the largest value", worst)
+			})
+		}
+	}
+}
+
+// attentionBound is for errors, as a share of the largest value. Scores of 256 normal
+// dimensions are some 16 in size; their rounding errors of 1e-5 become such of
+// the weights.
+const attentionBound = 2e-5
+
+// TestSplitAttention shows that a long context of few KV heads is shared by the
+// cores, with the same bits and without allocations.
+func TestSplitAttention(t *testing.T) {
+	const context = 1400
+	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", Hidden: 32, Heads: 4, KVHeads: 1, HeadDim: 16, FFN: 32, Vocab: 260, ContextLen: 4096})
+	tokens := prompt(5, context+20, m.TokenLimit())
+	for _, kv := range []string{KVF32, KVBF16, KVInt8} {
+		opts := Options{BlockSize: 16, KVDType: kv}
+		one := newRig(t, m, 1, 100, opts)
+		one.step(t, engine.BatchSeq{Tokens: tokens[:context], Blocks: table(0, 100)})
+		var want [][]float32
+		for i := context; i < len(tokens); i++ {
+			want = append(want, one.newLogits())
+			one.step(t, engine.BatchSeq{Tokens: tokens[i : i+1], Start: i, Blocks: table(0, 100), Logits: want[i-context]})
+		}
+		if n := len(one.pass.plan.spare); n > 0 {
+			t.Errorf("one core has split %d heads", n)
+		}
+		for _, cores := range []int{2, 5, 16} {
+			r := newRig(t, m, cores, 100, opts)
+			r.step(t, engine.BatchSeq{Tokens: tokens[:context], Blocks: table(0, 100)})
+			got := r.newLogits()
+			for i := context; i < len(tokens); i++ {
+				r.step(t, engine.BatchSeq{Tokens: tokens[i : i+1], Start: i, Blocks: table(0, 100), Logits: got})
+				sameBits(t, fmt.Sprintf("%s, %d cores, position %d", kv, cores, i), got, want[i-context])
+			}
+			if len(r.pass.plan.spare) == 0 {
+				t.Errorf("%d cores have split nothing", cores)
+			}
+			last := engine.BatchSeq{Tokens: tokens[:1], Start: context, Blocks: table(0, 100), Logits: got}
+			if n := testing.AllocsPerRun(10, func() { r.step(t, last) }); n > 0 {
+				t.Errorf("%s, %d cores: %v allocations a step", kv, cores, n)
+			}
+		}
+	}
+}
+
+// TestAttentionPlan checks that items cover every segment of every head once, and
+// that splits are made only where they help.
+func TestAttentionPlan(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		cores, kvHeads int
+		starts         []int // of one token each
+		window         int
+		splits         int
+	}{
+		{"eight heads on two cores", 2, 8, []int{8000}, 0, 0},
+		{"a batch on two cores", 2, 8, []int{8000, 7000, 100, 3}, 0, 0},
+		{"one core", 1, 1, []int{8000}, 0, 0},
+		{"one head on two cores", 2, 1, []int{8000}, 0, 1},
+		{"one head, one segment", 2, 1, []int{255}, 0, 0},
+		{"eight heads on sixteen cores", 16, 8, []int{4000}, 0, 8},
+		{"a long one among many on two cores", 2, 2, []int{9, 9, 9, 9, 9000, 9, 9}, 0, 2},
+		{"a long and short ones", 4, 2, []int{9, 9, 6000, 9}, 0, 2},
+		{"a window", 4, 2, []int{6000}, 200, 2},
+		{"more than the memory for parts", 64, 8, []int{1 << 20}, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := modeltest.Open(t, modeltest.Spec{Hidden: 32, Heads: 2 * tt.kvHeads, KVHeads: tt.kvHeads, HeadDim: 64, FFN: 32, Vocab: 260})
+			r := newRig(t, m, tt.cores, 1, Options{BlockSize: 16})
+			s := &r.Backend.step
+			s.attn = attention{window: tt.window, group: 2, headDim: 64}
+			for _, start := range tt.starts {
+				r.pass.tiles = append(r.pass.tiles, tile{count: 1, start: start})
+			}
+			n, p := s.planAttention(), &r.pass.plan
+			if n != len(p.items) || len(p.splits) != tt.splits {
+				t.Errorf("%d items, %d splits, want %d", n, len(p.splits), tt.splits)
+			}
+			type place struct{ tile, head, segment int }
+			seen := map[place]int{}
+			for _, item := range p.items {
+				for i := item.from; i < item.to; i++ {
+					seen[place{item.tile, item.head, i}]++
+				}
+			}
+			for i, start := range tt.starts {
+				for h := range tt.kvHeads {
+					for at := s.attn.oldest(start) / segment; at <= start/segment; at++ {
+						if seen[place{i, h, at}] != 1 {
+							t.Fatalf("segment %d of head %d of %d is computed %d times", at, h, start, seen[place{i, h, at}])
+						}
+						delete(seen, place{i, h, at})
+					}
+				}
+			}
+			if len(seen) > 0 {
+				t.Errorf("others: %v", seen)
+			}
+		})
+	}
+}
