@@ -271,9 +271,9 @@ func (g neon) bytes8(off int, reg string, h, w int, visit func(w, v int)) {
 // that start at zero.
 type neonScore struct {
 	neon
-	kind                kvType
-	m, groups           int
-	keys, next, queries []string
+	kind       kvType
+	m, groups  int
+	keys, next []string
 }
 
 // sum is that of query i with four tokens of a group.
