@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestNewDeviceISA|TestKVBF16|TestApply|TestExp)$'}
+pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestNewDeviceISA|TestKVTypes|TestApply|TestExp)$'}
 # The emulator loses the address of a fault behind the end of a file.
 lost='^TestShortenedWeights$'
 

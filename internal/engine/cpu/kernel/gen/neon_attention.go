@@ -59,7 +59,7 @@ func neonAttention() string {
 func (g neon) softmax() {
 	const scores, groups, cursor, left, reg = "R0", "R1", "R2", "R3", "R4"
 	const pos, four, first, to = 4, 5, 6, 7 // after the sums, or largest values, of sixteen lanes
-	const row, n, y, square, low, mask, top, iota = 8, 9, 10, 11, 12, 13, 14, 15
+	const row, n, y, square, low, mask, top, start = 8, 9, 10, 11, 12, 13, 14, 15
 	g.function("softmaxNEON", 32)
 	g.arg("scores+0(FP)", scores)
 	g.arg("groups+8(FP)", groups)
@@ -68,10 +68,10 @@ func (g neon) softmax() {
 	g.op("FMOVS", "$4.0", f(four))
 	g.op("VDUP", fmt.Sprintf("V%d.S[0]", four), s4(four))
 	g.op("MOVD", "$iotaNEON<>(SB)", reg)
-	g.load(0, reg, iota)
+	g.load(0, reg, start)
 	g.loadConstants(reg)
 	each := func(label string, body func(sum, off int)) {
-		g.op("VMOV", b16(iota), b16(pos))
+		g.op("VMOV", b16(start), b16(pos))
 		g.op("MOVD", scores, cursor)
 		g.op("MOVD", groups, left)
 		g.label(label)
@@ -271,9 +271,9 @@ func (g neon) bytes8(off int, reg string, h, w int, visit func(w, v int)) {
 // that start at zero.
 type neonScore struct {
 	neon
-	kind                kvType
-	m, groups           int
-	keys, next, queries []string
+	kind       kvType
+	m, groups  int
+	keys, next []string
 }
 
 // sum is that of query i with four tokens of a group.
