@@ -16,9 +16,9 @@ const (
 	// groupsTogether is how many groups of keys all queries are multiplied with before
 	// the next: a multiple of what one call takes.
 	groupsTogether = 4
-	// runBytes of values are read at a time, and as many ahead; four times as many when
+	// runBytes of values are read at a time, and as many ahead; twice as many when
 	// more than fewRows use them, because each run costs loading and storing the sums.
-	runBytes = 8 << 10
+	runBytes = 16 << 10
 	fewRows  = 6
 )
 
@@ -225,7 +225,7 @@ func (q *queries) gather(from, begin, to int, more bool, part partial) {
 	*m = kernel.Mix{WeightStride: 4 * scoreStride, ValueStride: q.cache.row, SumStride: 4 * d}
 	most := max(kernel.KVGroup, runBytes/q.cache.row)
 	if q.count > fewRows {
-		most *= 4
+		most *= 2
 	}
 	for p := begin; p < to; {
 		n := min(q.blockSize-p%q.blockSize, to-p, most)

@@ -72,9 +72,9 @@ func measure(b *testing.B) (report func(tokensPerStep int)) {
 // BenchmarkPrefill runs whole prompts.
 func BenchmarkPrefill(b *testing.B) {
 	benchModels(b, func(b *testing.B, m *model.Model) {
-		for _, n := range []int{128, 512} {
+		for _, n := range []int{128, 512, 2048} {
 			b.Run(fmt.Sprint(n, "-tokens"), func(b *testing.B) {
-				r := newRig(b, m, 2, n/64, Options{BlockSize: 64})
+				r := newRig(b, m, 2, n/64, Options{BlockSize: 64, KVDType: KVAuto})
 				seq := engine.BatchSeq{Tokens: prompt(1, n, m.TokenLimit()), Blocks: table(0, n/64), Logits: r.newLogits()}
 				r.step(b, seq)
 				report := measure(b)
@@ -90,10 +90,10 @@ func BenchmarkPrefill(b *testing.B) {
 // BenchmarkDecode runs steps of one token for several sequences at some context.
 func BenchmarkDecode(b *testing.B) {
 	benchModels(b, func(b *testing.B, m *model.Model) {
-		for _, c := range []struct{ seqs, context, cores int }{{1, 0, 1}, {1, 0, 2}, {1, 1024, 2}, {8, 0, 2}} {
+		for _, c := range []struct{ seqs, context, cores int }{{1, 0, 1}, {1, 0, 2}, {1, 1024, 2}, {1, 2048, 2}, {8, 0, 2}} {
 			b.Run(fmt.Sprintf("%d-seqs/%d-context/%d-cores", c.seqs, c.context, c.cores), func(b *testing.B) {
 				perSeq := c.context/64 + 1
-				r := newRig(b, m, c.cores, c.seqs*perSeq, Options{BlockSize: 64})
+				r := newRig(b, m, c.cores, c.seqs*perSeq, Options{BlockSize: 64, KVDType: KVAuto})
 				batch := make([]engine.BatchSeq, c.seqs)
 				for i := range batch {
 					batch[i] = engine.BatchSeq{Tokens: []uint32{uint32(i)}, Start: c.context, Blocks: table(i*perSeq, perSeq), Logits: r.newLogits()}
