@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 		Status:       config.Listener{Listen: "127.0.0.1:0"},
 		RequestPlane: config.Listener{Listen: "127.0.0.1:0"},
 		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}},
-		CPU:          config.CPU{Devices: 1, ISA: "auto"},
+		CPU:          config.CPU{ISA: "auto"},
 		Disagg:       config.Disagg{Strategy: "queue", MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "least-loaded"},
 		Drain:        config.Drain{Deadline: time.Minute},
