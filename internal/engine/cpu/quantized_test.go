@@ -293,6 +293,27 @@ func TestCopyBytes(t *testing.T) {
 	}
 }
 
+// A node asks before weights are quantized.
+func TestCopyBytesOfPlannedWeights(t *testing.T) {
+	dir := modeltest.Generate(t, modeltest.Spec{Hidden: 64, FFN: 96, Tied: true})
+	for _, level := range kernel.Levels() {
+		m, err := model.Open(dir, model.Options{Quantize: "q4_0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		d := newDevice("cpu:0", 1, level)
+		defer d.Close()
+		before := d.CopyBytes(m)
+		if err := m.Prepare(t.Context(), model.Cache{Dir: t.TempDir()}); err != nil {
+			t.Fatal(err)
+		}
+		if after := d.CopyBytes(m); before != after || (after == 0) != (level == kernel.Portable) {
+			t.Errorf("%s: %d bytes before weights are quantized, %d after", level, before, after)
+		}
+	}
+}
+
 // FuzzQuantized multiplies with blocks of any bits: scales may be infinite, no
 // numbers, or tiny. Nothing may crash, and all levels must agree where a result is a
 // number.
