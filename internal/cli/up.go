@@ -72,6 +72,7 @@ is declared.`,
 	countVar(fs, &o.engine.MaxModelLen, "max-model-len", 0, "tokens of a prompt with its answer (default: the model's)")
 	countVar(fs, &o.engine.MaxSeqs, "max-seqs", 0, "sequences that a worker runs at once (default: the engine's)")
 	durationVar(fs, &o.itlTarget, "itl-target", 0, "longest time between two tokens of an answer while prompts are computed beside (default 200ms; 1h turns it off)")
+	fs.Lookup("itl-target").DefValue = "" // 0, the engine's: said in the text
 	fs.StringVar(&o.speculative, "speculative", "", "propose tokens and verify several at a time: ngram, ngram:5 or off; changes no answer (default: off)")
 	durationVar(fs, &o.timeout, "timeout", 5*time.Minute, "how long to wait")
 	fs.BoolVar(&o.noWait, "no-wait", false, "return when the topology is declared, with exit code 8")

@@ -62,16 +62,14 @@ func (x *nucleus) cut(c []candidate, sum, p float64) ([]candidate, float64) {
 // their sum reaches goal; enough is false when it does not.
 func (x *nucleus) try(c []candidate, least float32, goal float64) (kept []candidate, acc float64, enough bool) {
 	head := x.head[:0]
+	var most float64
 	for i := range c {
-		if c[i].p >= least {
+		if p := c[i].p; p >= least {
 			head = append(head, c[i])
+			most += float64(p)
 		}
 	}
 	x.head = head
-	var most float64
-	for i := range head {
-		most += float64(head[i].p)
-	}
 	if most < goal*(1-1e-9) {
 		return head, 0, false
 	}

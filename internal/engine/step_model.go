@@ -63,8 +63,12 @@ type stepModel struct {
 }
 
 const (
-	speedGain  = 0.3
-	spreadGain = 0.1
+	// speedFade is the share of the speed that fades with each step, so that what lasts
+	// becomes the costs of what is seen. It also holds back a slow drift: while steps
+	// are all alike, errors leave open whether costs or speed change, and what is not
+	// seen in them follows the speed.
+	speedGain, speedFade = 0.3, 1e-3
+	spreadGain           = 0.1
 	// mostOff bounds the logarithm of the factor that one step may teach, so that a
 	// step that was held up does little: no more than one that took twice as long.
 	mostOff = 0.7
@@ -121,8 +125,8 @@ func (m *stepModel) learn(w *stepWork, took time.Duration) {
 	off := math.Log(seconds / predicted)
 	m.spread += spreadGain * (min(math.Abs(off), 1) - m.spread)
 	off = min(max(off, -mostOff), mostOff)
-	m.slow *= math.Exp(speedGain * off)
-	m.correct(w.features(), predicted*math.Exp(off)/m.slow)
+	m.correct(w.features(), predicted/m.slow, (1-speedGain)*off)
+	m.slow = math.Exp((1-speedFade)*math.Log(m.slow) + speedGain*off)
 	if m.slow > mostSlow || m.slow < 1/mostSlow {
 		m.rebase()
 	}
@@ -145,22 +149,28 @@ func (m *stepModel) rebase() {
 	m.slow = 1
 }
 
-// correct is one step of the filter: with features x it took so many seconds.
-func (m *stepModel) correct(x [numFeatures]float64, seconds float64) {
+// correct is one step of the filter: what costs predict for features x was wrong by a
+// factor, whose logarithm is off. It is the same error that the speed follows. Were
+// it another, of which one is zero on average when the other is not, then costs and
+// speed would run away from each other while steps are all alike.
+func (m *stepModel) correct(x [numFeatures]float64, predicted, off float64) {
 	var px [numFeatures]float64 // variance times x
 	noise := usualNoise * usualNoise
 	for j := range x {
-		x[j] /= seconds // from here on the duration is 1
+		x[j] /= predicted // from here on the prediction is 1
 		m.variance[j][j] += m.drift(j)
 	}
 	for j := range x {
 		px[j] = dot(m.variance[j], x)
 	}
-	noise += dot(px, x)
-	miss := 1 - dot(x, m.cost)
+	own := dot(px, x)
+	noise += own
+	// The prediction changes by the factor exp(share × off), again as for the speed.
+	share := own / noise
+	change := math.Expm1(share*off) / share
 	for j := range x {
 		gain := px[j] / noise
-		m.cost[j] = max(m.cost[j]+gain*miss, leastShare*priorCost[j]*m.unit)
+		m.cost[j] = max(m.cost[j]+gain*change, leastShare*priorCost[j]*m.unit)
 		for i := range x {
 			m.variance[j][i] -= gain * px[i]
 		}

@@ -151,6 +151,31 @@ func TestStepModelFollowsSpeed(t *testing.T) {
 	}
 }
 
+// What was learned about chunks is there after days in which there were none.
+func TestStepModelRemembers(t *testing.T) {
+	for name, d := range devices() {
+		t.Run(name, func(t *testing.T) {
+			d.r, d.noise, d.spikes = rand.New(rand.NewPCG(11, 12)), 0.1, 0.01
+			var m stepModel
+			for range 300 {
+				w := randomWork(d.r)
+				m.learn(w, d.step(w))
+			}
+			for range 300_000 {
+				w := &stepWork{decodes: 4, decodeContext: 2000}
+				m.learn(w, d.step(w))
+			}
+			chunk := func(r *rand.Rand) *stepWork {
+				n := 32 << r.IntN(5)
+				return &stepWork{decodes: 4, decodeContext: 2000, tokens: n, chunkContext: chunkContext(r.IntN(1000), n)}
+			}
+			if median, most := d.errors(&m, chunk); median > 0.4 || most > 0.5 {
+				t.Errorf("chunks are off by %.2f, 95 %% by up to %.2f", median, most)
+			}
+		})
+	}
+}
+
 // One step that was held up hardly changes what is predicted.
 func TestStepModelForgivesOneStep(t *testing.T) {
 	d := devices()["laptop, 0.6B"]
@@ -205,7 +230,7 @@ func TestStepModelIsStable(t *testing.T) {
 			w := randomWork(r)
 			m.learn(w, d.step(w))
 		}
-		if median, most := d.errors(&m, randomWork); median > 0.15 || most > 0.4 {
+		if median, most := d.errors(&m, randomWork); median > 0.25 || most > 0.5 {
 			t.Fatalf("after all that predictions are off by %.2f, 95 %% by up to %.2f", median, most)
 		}
 	}
