@@ -177,7 +177,7 @@ func (g *cpuGroup) takeTurns(ctx context.Context) error {
 	}
 	suffix := ", " + threadsText(g.threads)
 	read := "read memory" + suffix
-	cases := []Case{readCase(read, sc.limitWindow, g.threads, pool)}
+	cases := []Case{readCase(read, sc.window, g.threads, pool)}
 	var peaks []string // that may bound this format
 	for _, p := range kernel.Peaks() {
 		name := p.Name + suffix
