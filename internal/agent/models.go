@@ -39,7 +39,7 @@ type sharedModel struct {
 }
 
 func newModels(a *Agent) *models {
-	return &models{a: a, free: availableMemory, shared: map[modelKey]*sharedModel{}}
+	return &models{a: a, free: func() int64 { return thisMachine.Memory().Usable() }, shared: map[modelKey]*sharedModel{}}
 }
 
 // dir is the directory or file of a model; the built-in one is written at first use.

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	goruntime "runtime"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/undo"
@@ -34,51 +31,6 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 		Node: a.nodeID, Incarnation: a.incarnation, Log: a.log,
 	}
 	return nil
-}
-
-// startDevices makes the CPU devices of the node: by default one with all cores.
-func (a *Agent) startDevices(back *undo.Stack) error {
-	cores := a.cfg.CPU.Cores
-	if cores == 0 {
-		cores = goruntime.NumCPU()
-	}
-	n := a.cfg.CPU.Devices
-	if n > cores {
-		return fmt.Errorf("cpu.devices: %d devices need as many cores, there are %d", n, cores)
-	}
-	a.devices = map[string]*cpu.Device{}
-	for i := range n {
-		share := cores / n
-		if i < cores%n {
-			share++
-		}
-		id := fmt.Sprintf("cpu:%d", i)
-		d, err := cpu.NewDeviceISA(id, share, a.cfg.CPU.ISA)
-		if err != nil {
-			return fmt.Errorf("cpu.isa: %w", err)
-		}
-		a.devices[id] = d
-		a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: id, Name: fmt.Sprintf("cpu %dc", share), Cores: share, MemoryBytes: totalMemory() / int64(n)})
-		back.Push("stop device "+id, func(context.Context) error { return d.Close() })
-	}
-	a.models = newModels(a)
-	return nil
-}
-
-func (a *Agent) describeDevices() string {
-	var parts []string
-	for _, d := range a.nodeDevices {
-		parts = append(parts, d.ID+" "+d.Name)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// describeISA names the instructions that the devices compute with; all have the same.
-func (a *Agent) describeISA() string {
-	for _, d := range a.devices {
-		return d.ISA()
-	}
-	return "none"
 }
 
 // publishNode writes the node's inventory under its lease.

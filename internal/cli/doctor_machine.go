@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/cli/host"
 	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/host"
 	"github.com/dynctl/dynctl/internal/openai"
 )
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/cli/host"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/host"
 )
 
 // find returns the finding of a name.

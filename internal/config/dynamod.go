@@ -216,8 +216,8 @@ func dynamodServingKeys() []Key {
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
 		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "tcp"}, Help: "transports to use; empty chooses the best one for each peer"},
 
-		{Name: "cpu.devices", Kind: KindInt, Default: 1, Min: 1, Max: 256, Help: "how many CPU devices to offer; more of them isolate workers from each other and slow each decode step"},
-		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all of the machine"},
+		{Name: "cpu.devices", Kind: KindInt, Default: 0, Max: 256, Help: "how many CPU devices to offer, 0 for one on each NUMA node; more of them isolate workers from each other and slow each decode step"},
+		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all that the process may use, also under a quota of its control group"},
 		{Name: "cpu.isa", Kind: KindString, Default: "auto", Choices: []string{"auto", "portable", "avx2", "avx512"}, Help: "set of instructions for computing; auto takes the best one that the machine has"},
 
 		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},

@@ -87,7 +87,7 @@ func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
 	if b.cache.blocks > 0 {
 		return nil, errors.New("allocate KV blocks: the backend has its pool already")
 	}
-	m, err := newMemory(n, b.info.KV.BlockBytes())
+	m, err := newMemory(n, b.info.KV.BlockBytes(), b.device.node)
 	if err != nil {
 		return nil, fmt.Errorf("allocate KV blocks: %w", err)
 	}
@@ -117,6 +117,8 @@ func (b *Backend) compute(ctx context.Context, batch []engine.BatchSeq) error {
 		return err
 	}
 	defer turns.release(b.turn)
+	b.device.pool.enter()
+	defer b.device.pool.leave()
 	// The calling goroutine reads mapped weights too; see pool.exec.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	return b.step.run(ctx, batch)

@@ -14,6 +14,7 @@ type Device struct {
 	id    string
 	cores int
 	level kernel.Level
+	node  int // NUMA node of its memory, negative: any
 	pool  *pool
 	turns turns
 
@@ -27,9 +28,9 @@ const maxCores = 1024
 // instructions.
 const ISAVariable = "DYNAMOD_CPU_ISA"
 
-// NewDevice starts a device with the instructions that the variable
+// NewDevice starts a device with so many cores and the instructions that the variable
 // DYNAMOD_CPU_ISA names, or with all that the machine has. A name that cannot be
-// used stands for portable, which always works; see [NewDeviceISA].
+// used stands for portable, which always works; see [OpenDevice].
 func NewDevice(id string, cores int) *Device {
 	level, err := kernel.Parse(os.Getenv(ISAVariable))
 	if err != nil {
@@ -38,25 +39,51 @@ func NewDevice(id string, cores int) *Device {
 	return newDevice(id, cores, level)
 }
 
-// NewDeviceISA starts a device: id is what it is called ("cpu:0"), cores the number
-// of workers, one per core; below 1 stands for all cores of the machine. Steps
-// use the calling goroutine and cores-1 goroutines of the device. isa is portable,
-// avx2, avx512, or auto or empty for the best of the machine; others and those that
-// the machine lacks fail with [kernel.ErrLevel].
-func NewDeviceISA(id string, cores int, isa string) (*Device, error) {
-	level, err := kernel.Parse(isa)
+// DeviceOptions say how a device computes.
+type DeviceOptions struct {
+	// Cores is the number of workers; below 1 stands for all CPUs of the machine.
+	Cores int
+	// ISA is the set of instructions: portable, avx2, avx512, or auto or empty for the
+	// best of the machine.
+	ISA string
+	// CPUs are those that the workers are bound to, all of them to all; nil leaves them
+	// to the system. The process needs a few more processors of the runtime (GOMAXPROCS)
+	// than all bound workers together, because those do not make room for each other.
+	CPUs []int
+	// Node is the NUMA node for packed weights and KV blocks; it counts only with CPUs,
+	// and below 0 stands for the one of whoever writes there first.
+	Node int
+}
+
+// OpenDevice starts a device that is called id, for example "cpu:0". Steps use the
+// calling goroutine and Cores-1 goroutines of the device. It fails with
+// [kernel.ErrLevel] for a set of instructions that does not exist or that the machine
+// lacks.
+func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
+	level, err := kernel.Parse(opts.ISA)
 	if err != nil {
 		return nil, fmt.Errorf("start device %s: %w", id, err)
 	}
-	return newDevice(id, cores, level), nil
+	d := &Device{id: id, cores: workers(opts.Cores), level: level, node: -1}
+	d.pool = newBoundPool(d.cores, opts.CPUs)
+	if len(opts.CPUs) > 0 && opts.Node >= 0 {
+		d.node = opts.Node
+	}
+	return d, nil
 }
 
 func newDevice(id string, cores int, level kernel.Level) *Device {
+	d := &Device{id: id, cores: workers(cores), level: level, node: -1}
+	d.pool = newPool(d.cores)
+	return d
+}
+
+// workers is their number for so many cores.
+func workers(cores int) int {
 	if cores < 1 {
 		cores = runtime.NumCPU()
 	}
-	cores = min(cores, maxCores)
-	return &Device{id: id, cores: cores, level: level, pool: newPool(cores)}
+	return min(cores, maxCores)
 }
 
 // ID is the device's name, for example "cpu:0".

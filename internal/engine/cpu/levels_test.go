@@ -72,17 +72,17 @@ func TestLevelsAgree(t *testing.T) {
 	}
 }
 
-func TestNewDeviceISA(t *testing.T) {
+func TestOpenDevice(t *testing.T) {
 	for _, level := range kernel.Levels() {
-		d, err := NewDeviceISA("cpu:0", 1, level.String())
+		d, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1, ISA: level.String()})
 		if err != nil || d.ISA() != level.String() || d.Close() != nil {
 			t.Errorf("%s: %v, %v", level, d, err)
 		}
 	}
-	if d, err := NewDeviceISA("cpu:0", 1, ""); err != nil || d.ISA() != kernel.Best().String() || d.Close() != nil {
+	if d, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1}); err != nil || d.ISA() != kernel.Best().String() || d.Close() != nil {
 		t.Errorf("the default: %v, %v", d, err)
 	}
-	if _, err := NewDeviceISA("cpu:0", 1, "mmx"); !errors.Is(err, kernel.ErrLevel) {
+	if _, err := OpenDevice("cpu:0", DeviceOptions{Cores: 1, ISA: "mmx"}); !errors.Is(err, kernel.ErrLevel) {
 		t.Errorf("mmx: %v, want ErrLevel", err)
 	}
 	t.Setenv(ISAVariable, "mmx")

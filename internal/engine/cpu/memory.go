@@ -14,7 +14,7 @@ type memory struct{ *sharedmem.Memory }
 
 var _ engine.KVMemory = (*memory)(nil)
 
-func newMemory(blocks int, blockBytes int64) (*memory, error) {
+func newMemory(blocks int, blockBytes int64, node int) (*memory, error) {
 	if blocks < 1 || blockBytes < 1 || int64(blocks) > math.MaxInt/blockBytes || blocks > math.MaxInt32 {
 		return nil, fmt.Errorf("%d blocks of %d bytes", blocks, blockBytes)
 	}
@@ -23,5 +23,6 @@ func newMemory(blocks int, blockBytes int64) (*memory, error) {
 		return nil, err
 	}
 	adviseHugePages(m.Bytes())
+	preferNode(m.Bytes(), node)
 	return &memory{m}, nil
 }

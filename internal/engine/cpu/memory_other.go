@@ -3,3 +3,5 @@
 package cpu
 
 func adviseHugePages([]byte) {}
+
+func preferNode([]byte, int) {}

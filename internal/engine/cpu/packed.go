@@ -91,6 +91,7 @@ func (w *Weights) pack(matrices []*matrix) error {
 	}
 	data := memory.Bytes()
 	adviseHugePages(data)
+	preferNode(data, w.device.node)
 	w.unmap = memory.Close
 	type piece struct {
 		m     *matrix

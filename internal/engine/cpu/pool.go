@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/host"
 )
 
 // ErrMemory is returned when memory went away while it was read: a weight file
@@ -41,6 +43,11 @@ type pool struct {
 
 	leaderParked atomic.Bool
 	leaderWake   chan struct{} // capacity 1
+
+	// cpus are those that all workers are bound to; nil: none. A bound worker has a
+	// thread of its own.
+	cpus    []int
+	allowed []int // those of the process, which a leader goes back to
 }
 
 type helper struct {
@@ -64,8 +71,14 @@ func unpack(claim uint64) (epoch uint64, count, next int) {
 	return claim >> (2 * itemBits), int(claim >> itemBits & itemMask), int(claim & itemMask)
 }
 
-func newPool(workers int) *pool {
+func newPool(workers int) *pool { return newBoundPool(workers, nil) }
+
+// newBoundPool binds the workers to CPUs, all of them to all; nil binds none.
+func newBoundPool(workers int, cpus []int) *pool {
 	p := &pool{leaderWake: make(chan struct{}, 1)}
+	if len(cpus) > 0 {
+		p.cpus, p.allowed = cpus, host.AllowedCPUs()
+	}
 	for range workers {
 		p.lanes = append(p.lanes, new(lane))
 	}
@@ -82,6 +95,31 @@ func (p *pool) close() {
 	p.closed.Store(true)
 	p.wakeHelpers(len(p.helpers))
 	p.wait.Wait()
+}
+
+// enter binds the calling goroutine, which is about to lead tasks, to the pool's CPUs;
+// leave takes that back.
+func (p *pool) enter() {
+	if p.cpus != nil {
+		runtime.LockOSThread()
+		_ = host.Bind(p.cpus)
+	}
+}
+
+func (p *pool) leave() {
+	// A thread that cannot go back stays with its goroutine rather than slow others.
+	if p.cpus != nil && host.Bind(p.allowed) == nil {
+		runtime.UnlockOSThread()
+	}
+}
+
+// makeRoom lets the rest of the process run between two items. A worker with a thread
+// of its own leaves that to the system: for it to step aside takes two threads and
+// twice the time of waking one.
+func (p *pool) makeRoom() {
+	if p.cpus == nil {
+		runtime.Gosched()
+	}
 }
 
 // run computes the items [from, count), at most itemMask, and returns count, or
@@ -123,7 +161,7 @@ func (p *pool) run(t *task, from, count int, stop func() bool) int {
 		if p.claim.CompareAndSwap(claim, claim+1) {
 			p.exec(t, p.lanes[0], next)
 			p.done.Add(1)
-			runtime.Gosched() // long tasks must not starve the rest of the process
+			p.makeRoom()
 		}
 	}
 	p.await(int64(end))
@@ -132,7 +170,7 @@ func (p *pool) run(t *task, from, count int, stop func() bool) int {
 
 // await returns when n items are done.
 func (p *pool) await(n int64) {
-	spin := spinner{}
+	spin := spinner{bound: p.cpus != nil}
 	for p.done.Load() < n {
 		if spin.again() {
 			continue
@@ -148,7 +186,11 @@ func (p *pool) await(n int64) {
 // help is the loop of one helper.
 func (p *pool) help(h *helper, l *lane) {
 	debug.SetPanicOnFault(true)
-	spin := spinner{}
+	if p.cpus != nil {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		_ = host.Bind(p.cpus)  // a CPU that went away costs speed only
+	}
+	spin := spinner{bound: p.cpus != nil}
 	for !p.closed.Load() {
 		claim := p.claim.Load()
 		if _, n, next := unpack(claim); next < n {
@@ -163,9 +205,9 @@ func (p *pool) help(h *helper, l *lane) {
 					default:
 					}
 				}
-				runtime.Gosched()
+				p.makeRoom()
 			}
-			spin = spinner{}
+			spin.reset()
 			continue
 		}
 		if spin.again() {
@@ -175,7 +217,7 @@ func (p *pool) help(h *helper, l *lane) {
 		if p.idle() || !h.parked.CompareAndSwap(true, false) {
 			<-h.wake
 		}
-		spin = spinner{}
+		spin.reset()
 	}
 }
 
@@ -235,9 +277,12 @@ func (p *pool) takeFault() error {
 
 // spinner bounds busy waiting.
 type spinner struct {
+	bound bool // to a thread, see makeRoom
 	turns int
 	start time.Time
 }
+
+func (s *spinner) reset() { s.turns, s.start = 0, time.Time{} }
 
 // again reports whether to look once more.
 func (s *spinner) again() bool {
@@ -245,7 +290,9 @@ func (s *spinner) again() bool {
 	if s.turns%64 != 0 {
 		return true
 	}
-	runtime.Gosched()
+	if !s.bound {
+		runtime.Gosched()
+	}
 	now := time.Now()
 	if s.start.IsZero() {
 		s.start = now

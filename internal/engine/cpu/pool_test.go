@@ -3,11 +3,14 @@ package cpu
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/dynctl/dynctl/internal/host"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,6 +73,40 @@ func TestPoolLanesAreExclusive(t *testing.T) {
 	}}
 	for range 100 {
 		p.run(&task, 0, 20, never)
+	}
+}
+
+// TestBoundPool shows that workers of a bound pool, its leader included, run on its CPUs,
+// and that the leader's thread may run everywhere again afterwards.
+func TestBoundPool(t *testing.T) {
+	all := host.AllowedCPUs()
+	if runtime.GOOS != "linux" || len(all) < 2 {
+		t.Skip("there is nothing to choose from")
+	}
+	own := all[1:2]
+	p := newBoundPool(3, own)
+	defer p.close()
+	var elsewhere atomic.Int32
+	for round := range 50 {
+		task := task{run: func(*lane, int) {
+			if !slices.Equal(host.AllowedCPUs(), own) {
+				elsewhere.Add(1)
+			}
+		}}
+		p.enter()
+		p.run(&task, 0, 40, never)
+		p.leave()
+		if round%10 == 9 {
+			time.Sleep(2 * spinTime) // let the helpers park
+		}
+	}
+	if n := elsewhere.Load(); n > 0 {
+		t.Errorf("%d items ran on a thread that is not bound to %v", n, own)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if got := host.AllowedCPUs(); !slices.Equal(got, all) {
+		t.Errorf("after the step this thread may run on %v, want %v", got, all)
 	}
 }
 

@@ -30,6 +30,15 @@ func (m Memory) Usable() int64 {
 	return m.Available
 }
 
+// Most is how much this process may have in all: what the machine has or the limit of
+// its control group, whichever is less.
+func (m Memory) Most() int64 {
+	if m.Limit > 0 && (m.Total == 0 || m.Limit < m.Total) {
+		return m.Limit
+	}
+	return m.Total
+}
+
 // Memory reads how much memory there is.
 func (m Machine) Memory() Memory {
 	info := m.fields("/proc/meminfo")

@@ -1,5 +1,6 @@
-// Package host reads what the machine has for workers: memory and its limits, huge
-// pages, open files, disk space and features of the CPU.
+// Package host reads what the machine has for workers: processors and their nodes,
+// memory and its limits, huge pages, open files, disk space and features of the CPU.
+// It also binds threads to processors.
 //
 // Start with [Machine], whose root tests replace. Everything is read when it is asked
 // for; nothing is kept and no goroutine started. What a system does not tell is zero,

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/host"
+	"github.com/dynctl/dynctl/internal/undo"
+)
+
+// thisMachine is where memory and processors are looked up.
+var thisMachine = host.Machine{Root: "/"}
+
+// place is where a CPU device computes.
+type place struct {
+	cores int   // threads
+	cpus  []int // they run on these only; nil: wherever the process may
+	node  int   // NUMA node of its memory, negative: any
+}
+
+// placeDevices shares the processors among devices: so many, 0 for one on each NUMA
+// node, with so many cores in all, 0 for as many as can compute at the same time. A
+// device never spans nodes unless there are fewer devices than nodes. Devices are bound
+// to CPUs only where there are several: a single one leaves it to the system to move
+// its threads away from busy neighbors.
+func placeDevices(p host.Processors, devices, cores int) ([]place, error) {
+	if cores == 0 {
+		cores = p.Cores()
+	}
+	if devices == 0 {
+		devices = min(len(p.Nodes), cores)
+	}
+	if devices > cores {
+		return nil, fmt.Errorf("cpu.devices: %d devices need as many cores, there are %d", devices, cores)
+	}
+	nodes := p.Nodes
+	if devices < len(nodes) {
+		nodes = []host.NUMANode{{ID: -1, CPUs: p.CPUs()}}
+	}
+	places := make([]place, devices)
+	for n, node := range nodes {
+		here := share(devices, len(nodes), n) // devices of this node
+		for i, next := 0, 0; i < here; i++ {
+			own := share(len(node.CPUs), here, i)
+			d := &places[n+i*len(nodes)]
+			d.cpus, d.node = node.CPUs[next:next+own], node.ID
+			next += own
+		}
+	}
+	for i := range places {
+		d := &places[i]
+		d.cores = share(cores, devices, i)
+		if devices == 1 || len(d.cpus) < d.cores { // nothing to gain, or more threads than CPUs
+			d.cpus = nil
+		}
+		if devices == 1 {
+			d.node = -1
+		}
+	}
+	return places, nil
+}
+
+// share is the part of the i-th of n equal shares of whole things; the first ones get
+// what is left over.
+func share(things, n, i int) int {
+	part := things / n
+	if i < things%n {
+		part++
+	}
+	return part
+}
+
+// startDevices makes the CPU devices of the node: by default one for each NUMA node,
+// with all cores.
+func (a *Agent) startDevices(back *undo.Stack) error {
+	processors := thisMachine.Processors(host.AllowedCPUs())
+	places, err := placeDevices(processors, a.cfg.CPU.Devices, a.cfg.CPU.Cores)
+	if err != nil {
+		return err
+	}
+	if most := processors.Cores(); a.cfg.CPU.Cores > most {
+		a.log.Warn("more compute threads than processors: they will wait for each other", "cpu.cores", a.cfg.CPU.Cores, "processors", most)
+	}
+	leaveRoom(places)
+	a.devices = map[string]*cpu.Device{}
+	for i, at := range places {
+		id := fmt.Sprintf("cpu:%d", i)
+		d, err := cpu.OpenDevice(id, cpu.DeviceOptions{Cores: at.cores, ISA: a.cfg.CPU.ISA, CPUs: at.cpus, Node: at.node})
+		if err != nil {
+			return fmt.Errorf("cpu.isa: %w", err)
+		}
+		a.devices[id] = d
+		a.nodeDevices = append(a.nodeDevices, cluster.Device{
+			ID: id, Name: d.Name(), Cores: at.cores, MemoryBytes: thisMachine.Memory().Most() / int64(len(places)),
+		})
+		back.Push("stop device "+id, func(context.Context) error { return d.Close() })
+	}
+	a.models = newModels(a)
+	return nil
+}
+
+// leaveRoom gives the rest of the process processors of the runtime beside those that
+// bound workers keep while they compute.
+func leaveRoom(places []place) {
+	bound := 0
+	for _, p := range places {
+		if p.cpus != nil {
+			bound += p.cores
+		}
+	}
+	if want := bound + 1 + bound/16; bound > 0 && want > goruntime.GOMAXPROCS(0) {
+		goruntime.GOMAXPROCS(want)
+	}
+}
+
+func (a *Agent) describeDevices() string {
+	var parts []string
+	for _, d := range a.nodeDevices {
+		parts = append(parts, d.ID+" "+d.Name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describeISA names the instructions that the devices compute with; all have the same.
+func (a *Agent) describeISA() string {
+	for _, d := range a.devices {
+		return d.ISA()
+	}
+	return "none"
+}

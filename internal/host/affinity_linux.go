@@ -1,0 +1,33 @@
+package host
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// AllowedCPUs are the CPUs that the calling thread may run on, ascending. Threads
+// that were not bound to fewer have those of the process.
+func AllowedCPUs() []int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil || set.Count() == 0 {
+		return firstCPUs(runtime.NumCPU())
+	}
+	var cpus []int
+	for cpu := 0; len(cpus) < set.Count() && cpu < maxCPU; cpu++ {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus
+}
+
+// Bind lets the calling thread run on some CPUs only. The caller has locked its
+// goroutine to the thread.
+func Bind(cpus []int) error {
+	var set unix.CPUSet
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	return unix.SchedSetaffinity(0, &set)
+}
