@@ -127,9 +127,9 @@ func (m *Model) StoredType() string {
 }
 
 // KVDType is the type of keys and values that goes with the weights, unless somebody
-// chooses another: "f32" for weights of float32, and "bf16" for all others.
+// chooses another: "f32" for weights of float32 that stay so, and "bf16" for all others.
 func (m *Model) KVDType() string {
-	if m.StoredType() == "F32" {
+	if m.quantize == "" && m.StoredType() == "F32" {
 		return "f32"
 	}
 	return "bf16"
