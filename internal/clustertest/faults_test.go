@@ -319,14 +319,15 @@ func TestKillDecodeNode(t *testing.T) {
 		Model: dir, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 2048},
 		Config: func(cfg *config.Dynamod) { cfg.Router.Policy = "round-robin" },
 	}
-	want := burst(t, clustertest.Start(t, options), prompts, 200)
+	const tokens = 1200 // so many that the streams run for longer than it takes to hear of them
+	want := burst(t, clustertest.Start(t, options), prompts, tokens)
 	options.Nodes = []clustertest.Node{{}, {Process: true}}
 	c := clustertest.Start(t, options)
 	var got []clustertest.Answer
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		got = burst(t, c, prompts, 200)
+		got = burst(t, c, prompts, tokens)
 	}()
 	c.WaitView("the second node is busy", func(v client.View) bool {
 		for _, st := range c.LiveStats() {

@@ -44,7 +44,7 @@ func TestQuantizedIsServed(t *testing.T) {
 				}
 			}
 			c.WaitRemotePrefill()
-			run := cputest.NewQuantized(t, dir, format, cpu.Options{BlockSize: blockSize})
+			run := cputest.NewQuantized(t, dir, format, cpu.Options{BlockSize: blockSize, KVDType: cpu.KVAuto})
 			compare(t, c, inputs, greedy(run, inputs), "", true)
 		})
 	}
