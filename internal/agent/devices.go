@@ -84,7 +84,7 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 		return err
 	}
 	if most := processors.Cores(); a.cfg.CPU.Cores > most {
-		a.log.Warn("more compute threads than processors: they will wait for each other", "cpu.cores", a.cfg.CPU.Cores, "processors", most)
+		a.log.Warn("more compute threads than processors: they will wait for each other", "cores", a.cfg.CPU.Cores, "processors", most)
 	}
 	leaveRoom(places)
 	a.devices = map[string]*cpu.Device{}
