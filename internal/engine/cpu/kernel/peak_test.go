@@ -1,30 +1,20 @@
 package kernel
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
-// Every loop ends, takes time in proportion to its turns, and is fast enough to be a
-// limit: one lane at a time would not reach a billion operations a second.
+// Every loop ends, and has instructions that this machine knows.
 func TestPeaks(t *testing.T) {
 	peaks := Peaks()
 	if (Best() == Portable) != (len(peaks) == 0) {
 		t.Fatalf("%d peaks at level %s", len(peaks), Best())
 	}
-	for _, p := range peaks {
+	for i, p := range peaks {
 		t.Run(p.Name, func(t *testing.T) {
+			if p.Ops <= 0 || i == 0 && (p.Bytes || p.Tiles) {
+				t.Errorf("%+v", p)
+			}
 			p.Run(0) // one turn
-			const turns = 20000
-			best := time.Hour
-			for range 20 {
-				begin := time.Now()
-				p.Run(turns)
-				best = min(best, time.Since(begin))
-			}
-			if rate := float64(p.Ops) * turns / best.Seconds(); rate < 4e9 || rate > 1e14 {
-				t.Errorf("%.3g operations a second", rate)
-			}
+			p.Run(1000)
 		})
 	}
 }

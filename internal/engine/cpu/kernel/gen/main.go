@@ -29,6 +29,7 @@ func files() map[string]string {
 		"block_neon_arm64.s":       neonBlocks(),
 		"attention_neon_arm64.s":   neonAttention(),
 		"decl_attention_arm64.go":  neonAttentionDeclarations(),
+		"peak_arm64.s":             neonPeaks(),
 		"decl_arm64.go":            neonDeclarations(),
 	}
 }
