@@ -20,8 +20,8 @@ func TestEveryLevel(t *testing.T) {
 	if os.Getenv(ISAVariable) != "" {
 		t.Skip("one level was asked for")
 	}
-	if testing.Short() {
-		t.Skip("three times the other tests")
+	if testing.Short() || raceDetector {
+		t.Skip("three times the other tests, whose goroutines are the same")
 	}
 	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamilies|TestFamiliesUnderScheduling|TestAgainstReference|TestRecorded|TestKVTypes|TestSplitAttention|TestNoAllocations|TestNoAllocationsQuantized|TestQuantizedAgainstReference)$"
 	for _, level := range kernel.Levels() {
