@@ -95,6 +95,10 @@ func (m *matrix) applyBlockPanels(l *lane, from, to int, src [][]kernel.Block, d
 		whole := r+kernel.Width <= m.rows
 		for t := 0; t < len(src); t += share {
 			n := min(share, len(src)-t)
+			c.Ahead = kernel.PageAhead
+			if t > 0 && t+n == len(src) {
+				c.Ahead = size
+			}
 			for i := range n {
 				c.Src[i] = &src[t+i][:c.Blocks][0]
 				if whole {

@@ -20,7 +20,7 @@ func BenchmarkProductBlocks(b *testing.B) {
 					src := quantizedRows(r, ty.t, Width, cols)
 					Pack(ty.t, unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[0]), Width, cols)
 					out := make([]float32, m*Width)
-					c := BlockCall{Panel: unsafe.Pointer(&panel[0]), Blocks: cols / BlockSize}
+					c := BlockCall{Ahead: PageAhead, Panel: unsafe.Pointer(&panel[0]), Blocks: cols / BlockSize}
 					for i := range m {
 						c.Src[i], c.Dst[i] = &randomBlocks(r, cols/BlockSize)[0], &out[i*Width]
 					}

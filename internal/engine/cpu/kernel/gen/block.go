@@ -155,6 +155,7 @@ const (
 	headerReg = "R9" // of the superblock
 	callReg   = "R10"
 	laneReg   = "R11" // the first of the outputs at work, with AVX2
+	aheadReg  = "R12" // how far ahead of the panel to prefetch
 )
 
 // inLaneReg stands for an output whose number is in laneReg.
@@ -169,6 +170,7 @@ func (g *blockGen) product() {
 	g.op("MOVQ", "BlockCall_Panel("+callReg+")", panelReg)
 	g.op("MOVQ", "BlockCall_Blocks("+callReg+")", indexReg)
 	g.op("SHLQ", "$6", indexReg)
+	g.op("MOVQ", "BlockCall_Ahead("+callReg+")", aheadReg)
 	for i := range g.rows { // rows are addressed from their ends
 		g.op("MOVQ", fmt.Sprintf("(BlockCall_Src+%d)(%s)", 8*i, callReg), rowRegs[i])
 		g.op("ADDQ", indexReg, rowRegs[i])
@@ -205,11 +207,10 @@ func (g *blockGen) loop(body func()) {
 	g.op("JNZ", "loop")
 }
 
-// prefetch asks for what comes a page later: the processor's own prefetching stops
-// at the end of a page.
+// prefetch asks for what comes later, see BlockCall.Ahead.
 func (g *blockGen) prefetch(bytes int) {
 	for off := 0; off < bytes; off += 64 {
-		g.op("PREFETCHT0", fmt.Sprintf("%d(%s)", 4096+off, panelReg))
+		g.op("PREFETCHT0", fmt.Sprintf("%d(%s)(%s*1)", off, panelReg, aheadReg))
 	}
 }
 
