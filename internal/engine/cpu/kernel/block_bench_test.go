@@ -49,7 +49,7 @@ func BenchmarkStreamBlocks(b *testing.B) {
 			for _, m := range []int{1, 2, blockRows} {
 				b.Run(fmt.Sprintf("%s/%s/%d-rows", name, ty.name, m), func(b *testing.B) {
 					out := make([]float32, m*Width)
-					c := BlockCall{Blocks: cols / BlockSize}
+					c := BlockCall{Ahead: PageAhead, Blocks: cols / BlockSize}
 					for i := range m {
 						c.Src[i], c.Dst[i] = &randomBlocks(r, cols/BlockSize)[0], &out[i*Width]
 					}
