@@ -6,16 +6,18 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/host"
 )
 
 // cpuModel is the processor's name, empty when the system does not tell.
 func cpuModel() string { return procField("/proc/cpuinfo", "model name") }
 
-// totalMemory is the memory of the machine in bytes, 0 when unknown.
-func totalMemory() int64 { return memInfo("MemTotal") }
+// totalMemory is what this process may use of the machine in bytes, 0 when unknown.
+func totalMemory() int64 { return host.Machine{Root: "/"}.Memory().Most() }
 
-// availableMemory is what can be allocated without swapping, 0 when unknown.
-func availableMemory() int64 { return memInfo("MemAvailable") }
+// availableMemory is what this process can allocate without swapping, 0 when unknown.
+func availableMemory() int64 { return host.Machine{Root: "/"}.Memory().Usable() }
 
 // loadAverage is that of the last minute, negative when unknown.
 func loadAverage() float64 {
@@ -29,14 +31,6 @@ func loadAverage() float64 {
 		return -1
 	}
 	return v
-}
-
-func memInfo(key string) int64 {
-	kb, err := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", key), " kB"), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kb << 10
 }
 
 // procField returns the first value of a key in a file of "key : value" lines.
