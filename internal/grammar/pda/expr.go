@@ -113,9 +113,6 @@ func (r *Rules) Add(e Expr) RuleID {
 	return id
 }
 
-// Len is the number of rules.
-func (r *Rules) Len() int { return len(r.exprs) }
-
 // Sorted returns the ranges in order, joined where they touch or overlap.
 func Sorted(ranges []Range) []Range { return normalize(ranges) }
 
