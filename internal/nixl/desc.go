@@ -142,17 +142,23 @@ func SliceSegments(segs [][]byte, off, n uint64) [][]byte {
 func mergePairs(local, remote []Desc) (l, r []Desc) {
 	l, r = make([]Desc, 0, len(local)), make([]Desc, 0, len(remote))
 	for i := range local {
-		if n := len(l) - 1; n >= 0 &&
-			l[n].End() == local[i].Addr && l[n].DevID == local[i].DevID &&
-			r[n].End() == remote[i].Addr && r[n].DevID == remote[i].DevID {
-			l[n].Len += local[i].Len
-			r[n].Len += remote[i].Len
-			continue
-		}
-		l, r = append(l, local[i]), append(r, remote[i])
+		l, r = appendPair(l, r, local[i], remote[i])
 	}
 	return l, r
 }
+
+// appendPair appends a pair to lists that mergePairs made, or to their last one.
+func appendPair(ls, rs []Desc, l, r Desc) (_, _ []Desc) {
+	if n := len(ls) - 1; n >= 0 && adjacent(ls[n], l) && adjacent(rs[n], r) {
+		ls[n].Len += l.Len
+		rs[n].Len += r.Len
+		return ls, rs
+	}
+	return append(ls, l), append(rs, r)
+}
+
+// adjacent reports whether b follows a without a gap.
+func adjacent(a, b Desc) bool { return a.End() == b.Addr && a.DevID == b.DevID }
 
 // mergeSorted returns the union of the pieces in address order, with neighbors
 // and overlaps joined.

@@ -60,12 +60,30 @@ func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts Trans
 	if p == nil {
 		return nil, fmt.Errorf("prepare %s with %q: peer is not loaded: %w", op, peer, ErrNotFound)
 	}
+	fail := func(format string, args ...any) (*Transfer, error) {
+		return nil, fmt.Errorf("prepare %s with %q: %s: %w", op, peer, fmt.Sprintf(format, args...), ErrInvalidParam)
+	}
+	if len(local) == 0 || len(local) != len(remote) {
+		return fail("%d local and %d remote descriptors", len(local), len(remote))
+	}
+	for i := range local {
+		if local[i].Len != remote[i].Len {
+			return fail("descriptor %d is %d bytes here and %d there", i, local[i].Len, remote[i].Len)
+		}
+	}
 	if err := p.covers(remote); err != nil {
 		return nil, fmt.Errorf("prepare %s with %q: %w", op, peer, err)
 	}
+	for _, descs := range [][]Desc{local, remote} {
+		if _, ok := TotalBytes(descs); !ok {
+			return fail("empty or overlong descriptor")
+		}
+	}
+	local, remote = mergePairs(local, remote)
 	return a.newTransfer(op, local, remote, p, opts)
 }
 
+// newTransfer takes lists that pair up, are merged and are the transfer's to keep.
 func (a *Agent) newTransfer(op Op, local, remote []Desc, p *peer, opts TransferOpts) (*Transfer, error) {
 	fail := func(st Status, format string, args ...any) (*Transfer, error) {
 		return nil, fmt.Errorf("prepare %s with %q: %s: %w", op, p.Name, fmt.Sprintf(format, args...), st)
@@ -73,24 +91,13 @@ func (a *Agent) newTransfer(op Op, local, remote []Desc, p *peer, opts TransferO
 	switch {
 	case op > Write:
 		return fail(ErrInvalidParam, "unknown operation")
-	case len(local) == 0 || len(local) != len(remote):
-		return fail(ErrInvalidParam, "%d local and %d remote descriptors", len(local), len(remote))
 	case len(opts.Notify) > a.limits.NotifySize:
 		return fail(ErrInvalidParam, "notification of %d bytes, at most %d", len(opts.Notify), a.limits.NotifySize)
-	}
-	for i := range local {
-		if local[i].Len != remote[i].Len {
-			return fail(ErrInvalidParam, "descriptor %d is %d bytes here and %d there", i, local[i].Len, remote[i].Len)
-		}
-	}
-	if _, ok := TotalBytes(remote); !ok {
-		return fail(ErrInvalidParam, "empty or overlong descriptor")
 	}
 	total, ok := TotalBytes(local)
 	if !ok {
 		return fail(ErrInvalidParam, "empty or overlong descriptor")
 	}
-	local, remote = mergePairs(local, remote)
 	if len(local) > a.limits.Descs {
 		return fail(ErrInvalidParam, "%d descriptors, at most %d", len(local), a.limits.Descs)
 	}

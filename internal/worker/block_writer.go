@@ -72,14 +72,8 @@ func (b *blockWriter) run(ctx context.Context) error {
 }
 
 func (b *blockWriter) write(ctx context.Context, from, to []int32) error {
-	remote, err := b.remoteDescs(to)
-	if err != nil {
-		return err
-	}
 	begin := time.Now()
-	t, err := b.w.nixl.NewTransfer(nixl.Write, b.w.descs(from), remote, b.req.EngineID, nixl.TransferOpts{
-		Ticket: b.ticket, Deadline: b.req.Deadline,
-	})
+	t, err := b.transfer(from, to)
 	if err != nil {
 		return fmt.Errorf("write %d blocks to %s: %w", len(to), b.req.Worker, err)
 	}
@@ -105,17 +99,22 @@ func (b *blockWriter) write(ctx context.Context, from, to []int32) error {
 	return nil
 }
 
-func (b *blockWriter) remoteDescs(blocks []int32) ([]nixl.Desc, error) {
+// transfer selects the blocks by their ids from both pools. The decode worker's pool
+// is looked up for each write: its metadata may have been loaded again.
+func (b *blockWriter) transfer(from, to []int32) (*nixl.Transfer, error) {
 	region, err := b.w.nixl.RemoteRegion(b.req.EngineID, regionLabel)
 	if err != nil {
-		return nil, fmt.Errorf("KV pool of %s: %w", b.req.Worker, err)
+		return nil, err
 	}
-	out := make([]nixl.Desc, len(blocks))
-	for i, id := range blocks {
-		if id < 0 {
-			return nil, fmt.Errorf("%w: block id %d", errMismatch, id)
-		}
-		out[i] = region.Desc(uint64(id)*uint64(b.w.blockBytes), uint64(b.w.blockBytes))
+	remote, err := b.w.nixl.PrepareRemote(b.req.EngineID, region.Blocks(uint64(b.w.blockBytes)))
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	local, err := b.w.nixl.PrepareLocal(b.w.region.Blocks(uint64(b.w.blockBytes)))
+	if err != nil {
+		return nil, err
+	}
+	return b.w.nixl.MakeTransfer(nixl.Write, local, from, remote, to, nixl.TransferOpts{
+		Ticket: b.ticket, Deadline: b.req.Deadline,
+	})
 }

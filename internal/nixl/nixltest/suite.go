@@ -14,6 +14,8 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		run  func(*testing.T, Env)
 	}{
 		{"write and read random lists", testRandomLists},
+		{"select blocks by index", testIndices},
+		{"10,000 regions", testManyRegions},
 		{"re-post", testRepost},
 		{"one notification per post", testNotifyPerPost},
 		{"many goroutines on one agent", testConcurrent},

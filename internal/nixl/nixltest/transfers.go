@@ -114,7 +114,7 @@ func testRepost(t *testing.T, e Env) {
 	if _, err := x.Telemetry(); nixl.StatusOf(err) != nixl.ErrNoTelemetry {
 		t.Errorf("telemetry before the first post: %v", err)
 	}
-	for i := range 300 / shrink {
+	for i := range 1000 / shrink {
 		Fill(p.ma, uint64(i))
 		WantStatus(t, Do(t, x), nixl.Success)
 		SameAt(t, p.b, p.mb, p.ma)
