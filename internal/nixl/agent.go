@@ -33,6 +33,9 @@ type Agent struct {
 	downs   *downFeed
 	probes  probeSlot
 
+	stageIn, stageOut staging        // for accesses of peers and for own transfers
+	work              sync.WaitGroup // staged transfers
+
 	conns []transportConn // of this agent, fixed after NewAgent
 
 	mu         sync.RWMutex
@@ -68,8 +71,10 @@ func NewAgent(cfg Config) (*Agent, error) {
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),
 	}
-	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, gone: a.deregistered}
-	a.tickets = tickets{regions: &a.regions, limits: a.limits, stats: &a.stats, open: map[TicketID]*ticket{}}
+	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, gone: a.deregistered, stage: a.openStaging}
+	a.stageIn = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
+	a.stageOut = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
+	a.tickets = tickets{regions: &a.regions, staging: &a.stageIn, limits: a.limits, stats: &a.stats, open: map[TicketID]*ticket{}}
 	a.inbox = newInbox(a.limits.NotifyBytes, cfg.OnNotify, &a.stats)
 	for _, tr := range a.transports {
 		conn, err := tr.Start(host{a})
@@ -115,8 +120,11 @@ type registerOptions struct {
 func WithLabel(label string) RegisterOption { return func(o *registerOptions) { o.label = label } }
 
 // Register makes memory usable in transfers and part of Metadata. The memory must
-// stay mapped until Deregister has succeeded. Only DRAM is supported. Register one
-// large arena rather than a region per block.
+// stay mapped until Deregister has succeeded. Register one large arena rather than a
+// region per block. Host memory is [DRAM]; [VRAM] must be a [DeviceMemory] and is
+// copied through host memory where the transport does not reach it; [FILE] must be a
+// [FileMemory], takes part in transfers of this agent with itself and is not in
+// Metadata. [BLK] and [OBJ] are refused with ErrNotSupported.
 func (a *Agent) Register(mem Memory, typ MemType, opts ...RegisterOption) (*Region, error) {
 	var o registerOptions
 	for _, f := range opts {
@@ -125,11 +133,42 @@ func (a *Agent) Register(mem Memory, typ MemType, opts ...RegisterOption) (*Regi
 	return a.regions.add(mem, typ, o)
 }
 
+// openStaging makes the agent ready for memory of devices.
+func (a *Agent) openStaging() error { return errors.Join(a.stageIn.open(), a.stageOut.open()) }
+
+// RegisterAll registers a list, in its order. When one element is refused nothing is
+// registered.
+func (a *Agent) RegisterAll(list []Registration) ([]*Region, error) { return a.regions.addAll(list) }
+
+// DeregisterAll forgets several regions, or none of them: it returns ErrNotAllowed
+// while one is in use, and ErrInvalidParam for a region of another agent. Regions that
+// are deregistered already do not matter.
+func (a *Agent) DeregisterAll(list []*Region) error {
+	for i, r := range list {
+		if r == nil || r.owner != &a.regions {
+			return fmt.Errorf("deregister element %d: not a region of agent %q: %w", i, a.self.Name, ErrInvalidParam)
+		}
+	}
+	return a.regions.remove(list...)
+}
+
 // Metadata returns the blob a peer must load before it can reach this agent. It
 // changes when regions are registered or deregistered. It contains the secret that
 // lets peers connect: publish it where only the cluster can read.
 func (a *Agent) Metadata() []byte {
-	return metadata{Identity: a.self, conns: a.conns, regions: a.regions.public()}.encode()
+	return metadata{Identity: a.self, conns: a.conns, regions: a.publicRegions()}.encode()
+}
+
+// publicRegions are the regions as peers see them. Memory of a device is reached
+// through host memory that stands in for it.
+func (a *Agent) publicRegions() []RemoteRegion {
+	rs := a.regions.public()
+	for i := range rs {
+		if rs[i].Type == VRAM {
+			rs[i].Shared = a.stageIn.shareable()
+		}
+	}
+	return rs
 }
 
 // OpenTicket lets whoever knows the returned id access the memory of the spec,
@@ -194,9 +233,12 @@ func (a *Agent) Close() error {
 		}
 		busy := a.tickets.close()
 		a.closeErr = errors.Join(busy, closeAll(a.transports))
+		a.work.Wait()
 		a.inbox.close()
 		a.downs.close()
 		a.probes.close()
+		a.stageIn.close()
+		a.stageOut.close()
 		a.regions.clear()
 	})
 	return a.closeErr
@@ -220,6 +262,10 @@ func (a *Agent) start(j *Job) error {
 	}
 	a.stats.posted(t.op)
 	j.setTimer(time.AfterFunc(left, func() { j.cancel(late) }))
+	if t.staged {
+		a.work.Go(func() { a.runStaged(j) })
+		return nil
+	}
 	t.peer.transport.Submit(t.peer.Remote, j)
 	return nil
 }

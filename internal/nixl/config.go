@@ -41,6 +41,10 @@ type Limits struct {
 	NotifyBytes int64 // bytes of undelivered notifications before senders wait; default 4 MiB
 	Peers       int   // remembered peers; default 4096
 	Regions     int   // registered regions; default 16384
+	// StagingBytes is host memory that stands in for memory of devices, for each of the
+	// two directions (own transfers, accesses of peers); default 64 MiB. It takes room
+	// only as far as it is used.
+	StagingBytes int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -57,6 +61,9 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Regions, 16384)
 	if l.NotifyBytes <= 0 {
 		l.NotifyBytes = 4 << 20
+	}
+	if l.StagingBytes <= 0 {
+		l.StagingBytes = 64 << 20
 	}
 	return l
 }

@@ -9,13 +9,14 @@ import (
 type Job struct {
 	Op        Op
 	Ticket    TicketID
-	Local     [][]byte // this agent's memory, to be read for a Write and written for a Read
+	Local     [][]byte // this agent's host memory, to be read for a Write and written for a Read
 	Remote    []Desc   // the peer's memory; pairs up with Local
 	Bytes     uint64
 	Notify    []byte
 	HasNotify bool
 
-	transfer *Transfer
+	transfer *Transfer // nil for a part of one
+	done     func(error)
 	unuse    func() // lets go of the local regions
 	timer    *time.Timer
 
@@ -83,6 +84,5 @@ func (j *Job) Finish(err error) {
 	if unuse != nil {
 		unuse()
 	}
-	j.transfer.agent.forget(j)
-	j.transfer.end(j, err)
+	j.done(err)
 }

@@ -59,6 +59,7 @@ type peer struct {
 	conns     []transportConn
 	regions   []RemoteRegion
 	cover     []Desc // of the regions, sorted
+	devices   []Desc // of those that are memory of devices, sorted
 	agent     *Agent
 }
 
@@ -75,12 +76,23 @@ func (p *peer) covers(descs []Desc) error {
 }
 
 func (p *peer) setRegions(rs []RemoteRegion) {
-	p.regions, p.cover = rs, make([]Desc, 0, len(rs))
+	p.regions, p.cover, p.devices = rs, make([]Desc, 0, len(rs)), nil
 	for _, r := range rs {
 		p.cover = append(p.cover, r.Base)
+		if r.Type == VRAM {
+			p.devices = append(p.devices, r.Base)
+		}
 	}
 	// Not merged: a descriptor that spans two registrations is refused.
 	slices.SortFunc(p.cover, compareDesc)
+	slices.SortFunc(p.devices, compareDesc)
+}
+
+// namesDevice reports whether one of the descriptors is memory of a device.
+func (p *peer) namesDevice(descs []Desc) bool {
+	p.agent.mu.RLock()
+	defer p.agent.mu.RUnlock()
+	return len(p.devices) > 0 && slices.ContainsFunc(descs, func(d Desc) bool { return coveringPiece(p.devices, d) >= 0 })
 }
 
 // LoadRemote makes the agent of a metadata blob known, chooses its transport and

@@ -3,43 +3,27 @@ package nixl
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 )
 
-// Memory is what can be registered: memory that stays at its address until the
-// region is deregistered. engine.KVMemory and [Arena] satisfy it.
-type Memory interface {
-	// Bytes returns the memory, or nil when the host cannot address it.
-	Bytes() []byte
-}
-
-// SharedMemory is Memory that other processes of the machine can map, if SharedFD
-// says so: the file's first bytes are those of Bytes, and its size is sealed. The
-// descriptor must stay open until the region is deregistered.
-type SharedMemory interface {
-	Memory
-	SharedFD() (fd int, ok bool)
-}
-
-// Share is registered memory as a transport hands it to another process.
-type Share struct {
-	Base Desc // the whole region
-	FD   int  // Base.Len bytes from offset 0 on
-}
-
 // Region is registered memory of one agent.
 type Region struct {
+	segment
 	owner   *regions
 	label   string
-	typ     MemType
 	base    Desc // all of it
-	mem     []byte
-	private bool   // scratch of a self-test: not in the metadata
-	arena   *Arena // when the memory is one: it must not be closed while registered
-	fd      int    // of shared memory; -1 if other processes cannot map it
+	private bool // scratch of the agent: not in the metadata
 
 	uses int // tickets and running transfers; guarded by owner.mu
+}
+
+// Registration is one element of a list for [Agent.RegisterAll].
+type Registration struct {
+	Memory Memory
+	Type   MemType
+	Label  string // see WithLabel; may be empty
 }
 
 // Desc returns the descriptor of n bytes at off. A range outside of the region
@@ -52,16 +36,13 @@ func (r *Region) Len() uint64 { return r.base.Len }
 // Label is the name peers find the region by.
 func (r *Region) Label() string { return r.label }
 
+// Type is the kind of memory.
+func (r *Region) Type() MemType { return r.typ }
+
 // Deregister forgets the region. It returns ErrNotAllowed while a ticket or a
 // running transfer uses it; after it has returned nil the memory may be freed.
 // Deregistering twice is not an error.
-func (r *Region) Deregister() error {
-	removed, err := r.owner.remove(r)
-	if removed && r.owner.gone != nil {
-		r.owner.gone(r.base)
-	}
-	return err
-}
+func (r *Region) Deregister() error { return r.owner.remove(r) }
 
 func subDesc(base Desc, off, n uint64) Desc {
 	if off > base.Len || n > base.Len-off {
@@ -80,66 +61,155 @@ type regions struct {
 	next  uint64    // address of the next region; grows only, so that none is used twice
 	list  []*Region // by address
 	limit int
-	bytes uint64
+	own   int             // private ones, which do not count against the limit
+	bytes uint64          // of memory; files do not count
 	gone  func(base Desc) // told of every region that was deregistered; no lock is held
+	stage func() error    // makes the agent ready for memory of devices
 }
 
 func (rs *regions) add(mem Memory, typ MemType, o registerOptions) (*Region, error) {
-	b, label := mem.Bytes(), o.label
-	switch {
-	case typ != DRAM:
-		return nil, fmt.Errorf("register %q: %s memory: %w", label, typ, ErrNotSupported)
-	case len(b) == 0:
-		return nil, fmt.Errorf("register %q: memory the host cannot address: %w", label, ErrNotSupported)
-	case len(label) > maxNameLen:
-		return nil, fmt.Errorf("register: label of %d bytes, at most %d: %w", len(label), maxNameLen, ErrInvalidParam)
+	seg, err := rs.segment(mem, typ, o.label)
+	if err != nil {
+		return nil, fmt.Errorf("register %.32q: %w", o.label, err)
 	}
-	r := &Region{owner: rs, label: label, typ: typ, mem: b, private: o.private, fd: -1}
-	if sm, ok := mem.(SharedMemory); ok {
-		if fd, ok := sm.SharedFD(); ok {
-			r.fd = fd
-		}
+	r := &Region{segment: seg, owner: rs, label: o.label, private: o.private}
+	if err := rs.insert([]*Region{r}); err != nil {
+		return nil, err
 	}
-	if ar, ok := mem.(*Arena); ok {
-		if !ar.retain() {
-			return nil, fmt.Errorf("register %q: arena is closed: %w", label, ErrInvalidParam)
-		}
-		r.arena = ar
-	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if len(rs.list) >= rs.limit {
-		r.releaseArena()
-		return nil, fmt.Errorf("register %q: %d regions already: %w", label, rs.limit, ErrBackend)
-	}
-	r.base = Desc{Addr: rs.next, Len: uint64(len(b))}
-	rs.next += (uint64(len(b))+4095)&^4095 + regionGap
-	rs.list = append(rs.list, r)
-	rs.bytes += r.base.Len
 	return r, nil
 }
 
-func (r *Region) releaseArena() {
-	if r.arena != nil {
-		r.arena.release()
-		r.arena = nil
+// addAll registers all of a list, or nothing.
+func (rs *regions) addAll(list []Registration) ([]*Region, error) {
+	out := make([]*Region, len(list))
+	for i, e := range list {
+		seg, err := rs.segment(e.Memory, e.Type, e.Label)
+		if err != nil {
+			return nil, fmt.Errorf("register element %d, %.32q: %w", i, e.Label, err)
+		}
+		out[i] = &Region{segment: seg, owner: rs, label: e.Label}
 	}
+	if err := rs.insert(out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
-func (rs *regions) remove(r *Region) (removed bool, err error) {
+// segment checks what is to be registered.
+func (rs *regions) segment(mem Memory, typ MemType, label string) (segment, error) {
+	if len(label) > maxNameLen {
+		return segment{}, fmt.Errorf("label of %d bytes, at most %d: %w", len(label), maxNameLen, ErrInvalidParam)
+	}
+	seg, err := segmentOf(mem, typ)
+	if err == nil && typ == VRAM {
+		err = rs.stage()
+	}
+	return seg, err
+}
+
+// insert gives regions their addresses and takes them into the table: all or none.
+func (rs *regions) insert(add []*Region) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	i := slices.Index(rs.list, r)
-	if i < 0 {
-		return false, nil
+	own := 0
+	for _, r := range add {
+		if r.private {
+			own++
+		}
 	}
-	if r.uses > 0 {
-		return false, fmt.Errorf("deregister %q: in use by %d tickets or transfers: %w", r.label, r.uses, ErrNotAllowed)
+	if n := len(rs.list) - rs.own; n+len(add)-own > rs.limit {
+		return fmt.Errorf("register %d regions: %d of at most %d are registered: %w", len(add), n, rs.limit, ErrBackend)
 	}
-	rs.list = slices.Delete(rs.list, i, i+1)
-	rs.bytes -= r.base.Len
-	r.releaseArena()
-	return true, nil
+	next := rs.next
+	for i, r := range add {
+		err := rs.placeLocked(r, &next)
+		if err != nil {
+			for _, done := range add[:i] {
+				done.release()
+			}
+			return fmt.Errorf("register %q: %w", r.label, err)
+		}
+	}
+	rs.next = next
+	rs.own += own
+	rs.list = append(rs.list, add...)
+	for _, r := range add {
+		rs.bytes += r.residentBytes()
+	}
+	return nil
+}
+
+func (rs *regions) placeLocked(r *Region, next *uint64) error {
+	room := (r.len+4095)&^4095 + regionGap
+	switch {
+	case r.len > math.MaxInt64-regionGap-4095 || *next > math.MaxUint64-room:
+		return fmt.Errorf("no addresses are left for %d bytes: %w", r.len, ErrBackend)
+	case !r.retain():
+		return fmt.Errorf("arena is closed: %w", ErrInvalidParam)
+	}
+	r.base = Desc{Addr: *next, Len: r.len, DevID: r.devID}
+	*next += room
+	return nil
+}
+
+// residentBytes is what the region counts as registered memory.
+func (r *Region) residentBytes() uint64 {
+	if r.typ == FILE {
+		return 0
+	}
+	return r.base.Len
+}
+
+// remove takes regions that are registered out of the table: all or none of them.
+func (rs *regions) remove(del ...*Region) error {
+	gone, err := rs.removeLocked(del)
+	if rs.gone != nil {
+		for _, r := range gone {
+			rs.gone(r.base)
+		}
+	}
+	return err
+}
+
+func (rs *regions) removeLocked(del []*Region) (gone []*Region, err error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	set := make(map[*Region]struct{}, len(del))
+	for _, r := range del {
+		if !rs.hasLocked(r) {
+			continue
+		}
+		if r.uses > 0 {
+			return nil, fmt.Errorf("deregister %q: in use by %d tickets or transfers: %w", r.label, r.uses, ErrNotAllowed)
+		}
+		set[r] = struct{}{}
+	}
+	if len(set) == 1 { // usual, and quicker
+		for r := range set {
+			i, _ := rs.searchLocked(r.base.Addr)
+			rs.list = slices.Delete(rs.list, i, i+1)
+		}
+	} else {
+		rs.list = slices.DeleteFunc(rs.list, func(r *Region) bool { _, found := set[r]; return found })
+	}
+	for r := range set {
+		rs.bytes -= r.residentBytes()
+		if r.private {
+			rs.own--
+		}
+		r.release()
+		gone = append(gone, r)
+	}
+	return gone, nil
+}
+
+func (rs *regions) searchLocked(addr uint64) (i int, found bool) {
+	return slices.BinarySearchFunc(rs.list, addr, func(r *Region, addr uint64) int { return cmp.Compare(r.base.Addr, addr) })
+}
+
+func (rs *regions) hasLocked(r *Region) bool {
+	i, found := rs.searchLocked(r.base.Addr)
+	return found && rs.list[i] == r
 }
 
 // share returns the file of the region that covers d.
@@ -158,9 +228,7 @@ func (rs *regions) share(d Desc) (Share, error) {
 
 // findLocked returns the region that covers d, or nil.
 func (rs *regions) findLocked(d Desc) *Region {
-	i, found := slices.BinarySearchFunc(rs.list, d.Addr, func(r *Region, addr uint64) int {
-		return cmp.Compare(r.base.Addr, addr)
-	})
+	i, found := rs.searchLocked(d.Addr)
 	if !found {
 		i--
 	}
@@ -170,20 +238,45 @@ func (rs *regions) findLocked(d Desc) *Region {
 	return rs.list[i]
 }
 
+// find returns the region that covers d and where in it d begins.
+func (rs *regions) find(d Desc) (*Region, int64, error) {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	r := rs.findLocked(d)
+	if r == nil {
+		return nil, 0, fmt.Errorf("descriptor %s: %w", d, ErrNotFound)
+	}
+	return r, int64(d.Addr - r.base.Addr), nil
+}
+
+// kinds is a set of memory types.
+type kinds uint8
+
+func (k kinds) has(t MemType) bool { return k&(1<<t) != 0 }
+func (k *kinds) add(t MemType)     { *k |= 1 << t }
+
 // check reports the first descriptor that no region covers.
 func (rs *regions) check(descs []Desc) error {
+	_, err := rs.kinds(descs)
+	return err
+}
+
+// kinds returns what kinds of memory the descriptors name.
+func (rs *regions) kinds(descs []Desc) (ks kinds, err error) {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	for i, d := range descs {
-		if rs.findLocked(d) == nil {
-			return fmt.Errorf("local descriptor %d (%s): %w", i, d, ErrNotFound)
+		r := rs.findLocked(d)
+		if r == nil {
+			return 0, fmt.Errorf("local descriptor %d (%s): %w", i, d, ErrNotFound)
 		}
+		ks.add(r.typ)
 	}
-	return nil
+	return ks, nil
 }
 
-// use returns the memory of the descriptors and keeps their regions registered
-// until done is called.
+// use returns the memory of the descriptors, nil where the host cannot address it,
+// and keeps their regions registered until done is called.
 func (rs *regions) use(descs []Desc) (segs [][]byte, done func(), err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -197,8 +290,7 @@ func (rs *regions) use(descs []Desc) (segs [][]byte, done func(), err error) {
 			}
 			return nil, nil, fmt.Errorf("local descriptor %d (%s): %w", i, d, ErrNotFound)
 		}
-		off := d.Addr - r.base.Addr
-		segs = append(segs, r.mem[off:off+d.Len:off+d.Len])
+		segs = append(segs, r.host(d))
 		if len(used) == 0 || used[len(used)-1] != r {
 			r.uses++
 			used = append(used, r)
@@ -213,18 +305,31 @@ func (rs *regions) use(descs []Desc) (segs [][]byte, done func(), err error) {
 	}, nil
 }
 
-// public lists the regions peers may know.
+// host is the memory of a descriptor of the region, nil if the host cannot address it.
+func (r *Region) host(d Desc) []byte {
+	if r.mem == nil {
+		return nil
+	}
+	off := d.Addr - r.base.Addr
+	return r.mem[off : off+d.Len : off+d.Len]
+}
+
+// public lists the regions peers may know: files are this agent's only.
 func (rs *regions) public() []RemoteRegion {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	out := make([]RemoteRegion, 0, len(rs.list))
 	for _, r := range rs.list {
-		if r.private {
-			continue
+		if !r.private && r.typ != FILE {
+			out = append(out, r.remote())
 		}
-		out = append(out, RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0})
 	}
 	return out
+}
+
+// remote is the region as peers see it.
+func (r *Region) remote() RemoteRegion {
+	return RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0}
 }
 
 // clear forgets everything when the agent closes.
@@ -232,9 +337,9 @@ func (rs *regions) clear() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, r := range rs.list {
-		r.releaseArena()
+		r.release()
 	}
-	rs.list, rs.bytes = nil, 0
+	rs.list, rs.own, rs.bytes = nil, 0, 0
 }
 
 func (rs *regions) count() (n int, bytes uint64) {

@@ -47,6 +47,7 @@ type TicketSpec struct {
 // Lock order: tickets.mu before regions.mu; Grant hooks run without any lock.
 type tickets struct {
 	regions *regions
+	staging *staging
 	limits  Limits
 	stats   *counters
 
@@ -59,10 +60,10 @@ type tickets struct {
 type ticket struct {
 	id     TicketID
 	tag    string
-	allows [2]bool // by Op
-	pieces []Desc  // sorted and merged
-	mem    [][]byte
-	unuse  func() // lets go of the regions
+	allows [2]bool  // by Op
+	pieces []Desc   // sorted and merged
+	mem    [][]byte // nil for memory of a device
+	unuse  func()   // lets go of the regions
 	timer  *time.Timer
 
 	// guarded by tickets.mu
@@ -79,8 +80,12 @@ func (ts *tickets) openTicket(spec TicketSpec, both bool) (TicketID, error) {
 	if len(spec.Descs) == 0 || len(spec.Descs) > ts.limits.Descs {
 		return TicketID{}, fmt.Errorf("open ticket %q: %d descriptors, want 1 to %d: %w", spec.Tag, len(spec.Descs), ts.limits.Descs, ErrInvalidParam)
 	}
-	if err := ts.regions.check(spec.Descs); err != nil {
+	ks, err := ts.regions.kinds(spec.Descs)
+	switch {
+	case err != nil:
 		return TicketID{}, fmt.Errorf("open ticket %q: %w", spec.Tag, err)
+	case ks.has(FILE):
+		return TicketID{}, fmt.Errorf("open ticket %q: peers do not reach %s memory: %w", spec.Tag, FILE, ErrNotSupported)
 	}
 	tk := &ticket{tag: spec.Tag, pieces: mergeSorted(spec.Descs), grants: map[*Grant]struct{}{}, idle: make(chan struct{})}
 	tk.allows[spec.Access] = true
@@ -103,7 +108,6 @@ func (ts *tickets) openTicket(spec TicketSpec, both bool) (TicketID, error) {
 	case len(ts.open) >= ts.limits.Tickets:
 		return TicketID{}, fmt.Errorf("open ticket %q: %d tickets are open: %w", spec.Tag, len(ts.open), ErrBackend)
 	}
-	var err error
 	if tk.mem, tk.unuse, err = ts.regions.use(tk.pieces); err != nil {
 		return TicketID{}, fmt.Errorf("open ticket %q: %w", spec.Tag, err)
 	}
@@ -117,8 +121,21 @@ func (ts *tickets) openTicket(spec TicketSpec, both bool) (TicketID, error) {
 // errClosing is what peers of a closing agent get.
 var errClosing = fmt.Errorf("agent closes: %w", ErrRemoteDisconnect)
 
-// acquire checks an access and returns the memory.
+// acquire checks an access and returns the memory. What is read of a device is in
+// host memory when it returns.
 func (ts *tickets) acquire(op Op, id TicketID, descs []Desc) (*Grant, error) {
+	g, err := ts.grant(op, id, descs)
+	if err != nil || g.stage == nil || op == Write {
+		return g, err
+	}
+	if err := g.stage.load(); err != nil {
+		g.Release(0)
+		return nil, fmt.Errorf("%s failed: %w", op, err)
+	}
+	return g, nil
+}
+
+func (ts *tickets) grant(op Op, id TicketID, descs []Desc) (*Grant, error) {
 	refuse := func(r RefuseReason, format string, args ...any) (*Grant, error) {
 		ts.stats.refuse(r)
 		return nil, fmt.Errorf("%s refused: %s: %w", op, fmt.Sprintf(format, args...), ErrNotAllowed)
@@ -143,19 +160,47 @@ func (ts *tickets) acquire(op Op, id TicketID, descs []Desc) (*Grant, error) {
 	case !tk.allows[op]:
 		return refuse(RefusedAccess, "ticket %s does not allow it", id.short())
 	}
-	segs := make([][]byte, 0, len(descs))
+	g := &Grant{table: ts, ticket: tk, op: op, segs: make([][]byte, 0, len(descs)), descs: descs}
+	device := false
 	for _, d := range descs {
 		i := coveringPiece(tk.pieces, d)
 		if i < 0 {
 			return refuse(RefusedBounds, "descriptor %s is outside of ticket %s", d, id.short())
 		}
+		if tk.mem[i] == nil {
+			device = true
+			g.segs = append(g.segs, nil)
+			continue
+		}
 		off := d.Addr - tk.pieces[i].Addr
-		segs = append(segs, tk.mem[i][off:off+d.Len:off+d.Len])
+		g.segs = append(g.segs, tk.mem[i][off:off+d.Len:off+d.Len])
 	}
-	g := &Grant{table: ts, ticket: tk, op: op, segs: segs}
+	if device {
+		if err := ts.stage(g); err != nil {
+			ts.stats.refuse(RefusedLimit)
+			return nil, fmt.Errorf("%s refused: %w", op, err)
+		}
+	}
 	tk.grants[g] = struct{}{}
 	ts.grants++
 	return g, nil
+}
+
+// stage puts host memory in the place of memory of devices. It does not wait: the
+// transport that asks may be the one that gives slots back.
+func (ts *tickets) stage(g *Grant) error {
+	select {
+	case slot := <-ts.staging.slots():
+		st, where, err := ts.staging.place(slot, g.descs, g.segs)
+		if err != nil {
+			ts.staging.free <- slot
+			return err
+		}
+		g.stage, g.descs = st, where
+		return nil
+	default:
+		return errNoSlots
+	}
 }
 
 // stop makes the ticket refuse and asks its accesses to end.
@@ -269,6 +314,8 @@ type Grant struct {
 	ticket *ticket
 	op     Op
 	segs   [][]byte
+	descs  []Desc  // of segs
+	stage  *staged // nil without memory of a device
 
 	mu       sync.Mutex
 	stopped  bool
@@ -278,6 +325,23 @@ type Grant struct {
 
 // Segments is the memory, one piece per descriptor.
 func (g *Grant) Segments() [][]byte { return g.segs }
+
+// Descs names the memory of Segments, for [Host.Share]: what was asked for, or the host
+// memory that stands in for that of a device. It must not be changed.
+func (g *Grant) Descs() []Desc { return g.descs }
+
+// Commit makes bytes that were written into Segments count: those for a device are
+// copied there. A transport calls it for a complete write, before it tells the peer and
+// before Release, at a time when the memory may be touched. The error is for the peer.
+func (g *Grant) Commit() error {
+	switch {
+	case g.Stopped():
+		return g.StopCause()
+	case g.stage == nil:
+		return nil
+	}
+	return g.stage.store()
+}
 
 // Stopped reports whether the ticket was revoked: the memory must not be touched
 // any more, and the grant released.
@@ -335,6 +399,9 @@ func (g *Grant) Release(moved uint64) {
 	g.released, g.hook = true, nil
 	g.mu.Unlock()
 	g.table.stats.accessed(g.op, moved)
+	if g.stage != nil {
+		g.stage.release()
+	}
 
 	g.table.mu.Lock()
 	defer g.table.mu.Unlock()

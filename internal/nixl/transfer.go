@@ -31,6 +31,7 @@ type Transfer struct {
 	local, remote []Desc
 	bytes         uint64
 	opts          TransferOpts
+	staged        bool // memory of a device travels through host memory
 
 	mu       sync.Mutex
 	status   Status
@@ -101,13 +102,18 @@ func (a *Agent) newTransfer(op Op, local, remote []Desc, p *peer, opts TransferO
 	if len(local) > a.limits.Descs {
 		return fail(ErrInvalidParam, "%d descriptors, at most %d", len(local), a.limits.Descs)
 	}
-	if err := a.regions.check(local); err != nil {
+	ks, err := a.regions.kinds(local)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("prepare %s with %q: %w", op, p.Name, err)
+	case ks.has(FILE):
+		return fail(ErrNotSupported, "%s memory travels within its agent only", FILE)
 	}
 	opts.Notify = slices.Clone(opts.Notify)
 	opts.HasNotify = opts.HasNotify || len(opts.Notify) > 0
 	return &Transfer{
 		agent: a, op: op, peer: p, local: local, remote: remote, bytes: total, opts: opts,
+		staged: ks.has(VRAM) || p.namesDevice(remote),
 		status: ErrNotPosted, done: make(chan struct{}),
 	}, nil
 }
@@ -132,6 +138,10 @@ func (t *Transfer) Post() Status {
 	j := &Job{
 		Op: t.op, Ticket: t.opts.Ticket, Remote: t.remote, Bytes: t.bytes,
 		Notify: t.opts.Notify, HasNotify: t.opts.HasNotify, transfer: t,
+	}
+	j.done = func(err error) {
+		t.agent.forget(j)
+		t.end(j, err)
 	}
 	t.posted, t.job, t.status, t.err = true, j, InProgress, nil
 	t.tele = Telemetry{Start: start, Bytes: t.bytes, Descs: len(t.remote)}

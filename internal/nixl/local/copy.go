@@ -35,8 +35,12 @@ func (l *link) run(j *nixl.Job) {
 	}
 	c.work(l)
 	wg.Wait()
+	err = c.err()
+	if err == nil && j.Op == nixl.Write {
+		err = grant.Commit()
+	}
 	grant.Release(c.moved())
-	if err := c.err(); err != nil {
+	if err != nil {
 		j.Finish(err)
 		return
 	}

@@ -85,7 +85,7 @@ func (s *session) granted(id uint64, body []byte) error {
 	if cl == nil || cl.descs == nil || cl.granted {
 		return fmt.Errorf("permit for %d, which did not ask: %w", id, errProtocol)
 	}
-	p, err := parsePermit(body, s.fences.len())
+	p, where, err := parsePermit(body, s.fences.len(), cl.descs)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *session) granted(id uint64, body []byte) error {
 		s.c.send(frame{header: header{kind: kindDone, id: id}})
 		return nil
 	}
-	segs, used, ok := s.maps.use(cl.descs)
+	segs, used, ok := s.maps.use(where)
 	if !ok {
 		return fmt.Errorf("permit for memory that was not handed over: %w", errProtocol)
 	}

@@ -23,7 +23,7 @@ const (
 	kindAccess                     // initiator: body is an access; answered by granted or result
 	kindRegion                     // target: body is a descriptor; with that of the memory
 	kindForget                     // target: body is the address of a region that is gone
-	kindGranted                    // target: go ahead; body is fence and generation
+	kindGranted                    // target: go ahead; body is fence, generation and, if it is elsewhere, where the memory is
 	kindDone                       // initiator: nobody is inside the fence any more; body is a notification
 	kindResult                     // target: the outcome; body is text
 	kindNotify                     // initiator: body is a notification
@@ -146,15 +146,27 @@ func (p permit) encode() []byte {
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, p.slot), p.generation)
 }
 
-func parsePermit(b []byte, slots int) (permit, error) {
-	if len(b) != 8 {
-		return permit{}, fmt.Errorf("permit of %d bytes: %w", len(b), errProtocol)
+// parsePermit reads a permit and where the memory is: as asked for, or the same
+// lengths elsewhere.
+func parsePermit(b []byte, slots int, asked []nixl.Desc) (p permit, where []nixl.Desc, err error) {
+	if len(b) < 8 || (len(b) != 8 && len(b) != 8+descBytes*len(asked)) {
+		return permit{}, nil, fmt.Errorf("permit of %d bytes for %d descriptors: %w", len(b), len(asked), errProtocol)
 	}
-	p := permit{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
+	p = permit{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
 	if uint64(p.slot) >= uint64(slots) {
-		return permit{}, fmt.Errorf("permit for fence %d of %d: %w", p.slot, slots, errProtocol)
+		return permit{}, nil, fmt.Errorf("permit for fence %d of %d: %w", p.slot, slots, errProtocol)
 	}
-	return p, nil
+	if len(b) == 8 {
+		return p, asked, nil
+	}
+	where = make([]nixl.Desc, len(asked))
+	for i := range where {
+		where[i] = parseDesc(b[8+i*descBytes:])
+		if where[i].Len != asked[i].Len {
+			return permit{}, nil, fmt.Errorf("permit for %d bytes instead of %d: %w", where[i].Len, asked[i].Len, errProtocol)
+		}
+	}
+	return p, where, nil
 }
 
 func encodeProbe(p nixl.Probe) []byte {

@@ -37,8 +37,12 @@ func FuzzBodies(f *testing.F) {
 		same("access", err, encodeAccess(ticket, descs))
 		p, err := parseProbe(b)
 		same("probe", err, encodeProbe(p))
-		m, err := parsePermit(b, 1<<16)
+		m, _, err := parsePermit(b, 1<<16, nil)
 		same("permit", err, m.encode())
+		asked := []nixl.Desc{{Addr: 1, Len: 64}}
+		if m, where, err := parsePermit(b, 1<<16, asked); err == nil && len(b) > 8 {
+			same("permit elsewhere", err, appendDesc(m.encode(), where[0]))
+		}
 	})
 }
 

@@ -184,6 +184,8 @@ func (s *session) serve() error {
 			return maxText
 		case kindPong:
 			return 0
+		case kindGranted:
+			return 8 + descBytes*s.t.host.Limits().Descs
 		}
 		return 64
 	})

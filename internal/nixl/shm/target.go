@@ -5,6 +5,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,7 @@ type access struct {
 	fence    *fence
 	grant    *nixl.Grant
 	total    uint64
+	write    bool
 	released bool // the grant; the fence is not looked at any more
 }
 
@@ -171,7 +173,7 @@ func (in *inbound) open(h header, body []byte) (*access, error) {
 		in.c.send(resultFrame(h.id, err))
 		return nil, nil
 	}
-	frames, err := in.handOver(descs)
+	frames, err := in.handOver(grant.Descs())
 	if err != nil {
 		grant.Release(0)
 		in.c.send(resultFrame(h.id, err))
@@ -181,11 +183,16 @@ func (in *inbound) open(h header, body []byte) (*access, error) {
 	slot := in.free[len(in.free)-1]
 	in.free = in.free[:len(in.free)-1]
 	in.opened[slot]++
-	a := &access{id: h.id, slot: slot, fence: in.fences.at(int(slot)), grant: grant, total: total}
+	a := &access{id: h.id, slot: slot, fence: in.fences.at(int(slot)), grant: grant, total: total, write: op == nixl.Write}
 	in.accesses[h.id] = a
 	a.fence.open(in.opened[slot])
-	p := permit{slot, in.opened[slot]}
-	in.c.send(append(frames, frame{header: header{kind: kindGranted, id: h.id}, body: p.encode()})...)
+	body = permit{slot, in.opened[slot]}.encode()
+	if where := grant.Descs(); !slices.Equal(where, descs) { // elsewhere: what stands in for memory of a device
+		for _, d := range where {
+			body = appendDesc(body, d)
+		}
+	}
+	in.c.send(append(frames, frame{header: header{kind: kindGranted, id: h.id}, body: body})...)
 	return a, nil
 }
 
@@ -269,6 +276,9 @@ func (in *inbound) finish(h header) error {
 		err = a.grant.StopCause()
 	case h.flags&flagComplete == 0:
 		err = fmt.Errorf("given up by the initiator: %w", nixl.ErrCanceled)
+	}
+	if err == nil && a.write {
+		err = a.grant.Commit()
 	}
 	if !a.released {
 		a.release()

@@ -27,6 +27,7 @@ type target struct {
 type writePart struct {
 	recvStream
 	id       uint64
+	grant    *nixl.Grant // nil for one that was refused
 	descs    int
 	answered atomic.Bool
 }
@@ -170,7 +171,7 @@ func (c *target) openWrite(h header, a access) error {
 		p.gate.refuse()
 		p.answered.Store(true)
 	} else {
-		p.mem = pieces{segs: grant.Segments()}
+		p.grant, p.mem = grant, pieces{segs: grant.Segments()}
 		p.gate.interrupt = c.interruptRead
 		p.gate.quiet = func() { grant.Release(p.moved.Load()) }
 	}
@@ -212,11 +213,16 @@ func (c *target) commit(id uint64) error {
 		return fmt.Errorf("commit of part %d, which is not complete: %w", id, errProtocol)
 	}
 	c.remove(p)
-	if !p.gate.shut() {
+	if !p.gate.enter() {
 		return nil // revoked or refused, and answered
 	}
+	err := p.grant.Commit()
+	p.gate.leave()
+	if !p.gate.shut() {
+		return nil // revoked meanwhile
+	}
 	p.answered.Store(true)
-	return c.reply(resultFrame(id, nil))
+	return c.reply(resultFrame(id, err))
 }
 
 // abort ends a part the initiator has given up.

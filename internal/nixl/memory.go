@@ -1,0 +1,119 @@
+package nixl
+
+import (
+	"fmt"
+	"io"
+)
+
+// Memory is what can be registered: memory that stays at its address until the
+// region is deregistered. engine.KVMemory and [Arena] satisfy it.
+type Memory interface {
+	// Bytes returns the memory, or nil when the host cannot address it.
+	Bytes() []byte
+}
+
+// SharedMemory is Memory that other processes of the machine can map, if SharedFD
+// says so: the file's first bytes are those of Bytes, and its size is sealed. The
+// descriptor must stay open until the region is deregistered.
+type SharedMemory interface {
+	Memory
+	SharedFD() (fd int, ok bool)
+}
+
+// DeviceMemory is memory of a device, registered as [VRAM], that the host cannot
+// address: Bytes returns nil. Transports see host memory in its place; the agent
+// copies between the two. ReadAt and WriteAt follow io.ReaderAt and io.WriterAt,
+// return when the bytes have arrived, and are called for ranges inside of the memory
+// only, by several goroutines at the same time.
+type DeviceMemory interface {
+	Memory
+	io.ReaderAt
+	io.WriterAt
+	Size() int64 // bytes
+	Device() int // index of the device on its machine, from 0 on
+}
+
+// FileMemory is an open file, registered as [FILE]: Bytes returns nil. Descriptors of
+// its region name bytes of the file. The descriptor must stay open until the region is
+// deregistered.
+type FileMemory interface {
+	Memory
+	FD() int
+	Size() int64    // bytes that may be named; 0 is as long as a file can get
+	Writable() bool // else writes are refused
+}
+
+// Share is registered memory as a transport hands it to another process.
+type Share struct {
+	Base Desc // the whole region
+	FD   int  // Base.Len bytes from offset 0 on
+}
+
+// maxFile stands for a file of no particular size: what ext4 can hold.
+const maxFile = 16 << 40
+
+// segment is what was registered, by kind; exactly one of mem, device and file is set.
+type segment struct {
+	typ    MemType
+	len    uint64
+	devID  uint64
+	mem    []byte
+	fd     int    // of shared memory; -1 if other processes cannot map it
+	arena  *Arena // when mem is one: it must not be closed while registered
+	device DeviceMemory
+	file   FileMemory
+}
+
+// segmentOf checks memory against the type it is registered as.
+func segmentOf(mem Memory, typ MemType) (segment, error) {
+	s := segment{typ: typ, fd: -1}
+	switch typ {
+	case DRAM:
+		if mem == nil || len(mem.Bytes()) == 0 {
+			return s, fmt.Errorf("memory the host cannot address: %w", ErrNotSupported)
+		}
+		s.mem, s.len = mem.Bytes(), uint64(len(mem.Bytes()))
+		if sm, ok := mem.(SharedMemory); ok {
+			if fd, ok := sm.SharedFD(); ok {
+				s.fd = fd
+			}
+		}
+		s.arena, _ = mem.(*Arena)
+	case VRAM:
+		d, ok := mem.(DeviceMemory)
+		switch {
+		case !ok:
+			return s, fmt.Errorf("%T cannot be copied to and from a device: %w", mem, ErrNotSupported)
+		case d.Size() <= 0 || d.Device() < 0:
+			return s, fmt.Errorf("%d bytes of device %d: %w", d.Size(), d.Device(), ErrInvalidParam)
+		}
+		s.device, s.len, s.devID = d, uint64(d.Size()), uint64(d.Device())
+	case FILE:
+		f, ok := mem.(FileMemory)
+		switch {
+		case !ok:
+			return s, fmt.Errorf("%T is no file: %w", mem, ErrNotSupported)
+		case f.FD() < 0 || f.Size() < 0:
+			return s, fmt.Errorf("file descriptor %d, %d bytes: %w", f.FD(), f.Size(), ErrInvalidParam)
+		}
+		s.file, s.len = f, uint64(f.Size())
+		if s.len == 0 {
+			s.len = maxFile
+		}
+	case BLK, OBJ:
+		return s, fmt.Errorf("%s memory: no backend moves block devices and objects: %w", typ, ErrNotSupported)
+	default:
+		return s, fmt.Errorf("%s memory: %w", typ, ErrNotSupported)
+	}
+	return s, nil
+}
+
+// retain keeps an arena open; false if it is closed already.
+func (s *segment) retain() bool { return s.arena == nil || s.arena.retain() }
+
+func (s *segment) release() {
+	if s.arena != nil {
+		s.arena.release()
+		s.arena = nil
+	}
+}

@@ -1,0 +1,98 @@
+package nixl_test
+
+import (
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+)
+
+// endless claims more bytes than there are addresses.
+type endless struct{ nixl.DeviceMemory }
+
+func (endless) Size() int64 { return 1<<63 - 1 }
+
+func TestRegisterRefuses(t *testing.T) {
+	a := both().Agent(t, "a")
+	dev := nixltest.NewDevice(0, 4096)
+	for _, c := range []struct {
+		name string
+		mem  nixl.Memory
+		typ  nixl.MemType
+		want nixl.Status
+	}{
+		{"block device", nixltest.Heap(make([]byte, 9)), nixl.BLK, nixl.ErrNotSupported},
+		{"object", nixltest.Heap(make([]byte, 9)), nixl.OBJ, nixl.ErrNotSupported},
+		{"unknown kind", nixltest.Heap(make([]byte, 9)), 9, nixl.ErrNotSupported},
+		{"nothing", nil, nixl.DRAM, nixl.ErrNotSupported},
+		{"device as host memory", dev, nixl.DRAM, nixl.ErrNotSupported},
+		{"host memory as a device's", nixltest.Heap(make([]byte, 9)), nixl.VRAM, nixl.ErrNotSupported},
+		{"host memory as a file", nixltest.Heap(make([]byte, 9)), nixl.FILE, nixl.ErrNotSupported},
+		{"empty device", nixltest.NewDevice(0, 0), nixl.VRAM, nixl.ErrInvalidParam},
+		{"negative device", nixltest.NewDevice(-1, 9), nixl.VRAM, nixl.ErrInvalidParam},
+		{"more than there is", endless{dev}, nixl.VRAM, nixl.ErrBackend},
+	} {
+		if _, err := a.Register(c.mem, c.typ); nixl.StatusOf(err) != c.want {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestRegistrationLists(t *testing.T) {
+	a := both().Agent(t, "a", func(c *nixl.Config) { c.Limits.Regions = 8 })
+	b := both().Agent(t, "b")
+	heap := func() nixl.Memory { return nixltest.Heap(make([]byte, 64)) }
+	arena, err := nixl.NewArena(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.RegisterAll([]nixl.Registration{{Memory: arena}, {Memory: heap(), Type: nixl.OBJ}}); nixl.StatusOf(err) != nixl.ErrNotSupported {
+		t.Errorf("list with an object: %v", err)
+	}
+	long := make([]byte, 300)
+	if _, err := a.RegisterAll([]nixl.Registration{{Memory: arena}, {Memory: heap(), Label: string(long)}}); nixl.StatusOf(err) != nixl.ErrInvalidParam {
+		t.Errorf("list with a long label: %v", err)
+	}
+	if _, err := a.RegisterAll(make([]nixl.Registration, 9)); err == nil {
+		t.Error("nine regions of eight are registered")
+	}
+	if n := a.Stats().Regions; n != 0 {
+		t.Fatalf("%d regions of refused lists are registered", n)
+	}
+	if err := arena.Close(); err != nil {
+		t.Errorf("arena of a refused list: %v", err)
+	}
+
+	rs, err := a.RegisterAll([]nixl.Registration{{Memory: heap(), Label: "x"}, {Memory: heap(), Label: "y"}, {Memory: heap(), Label: "z"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nixltest.Load(t, b, a)
+	seen, err := b.RemoteRegions("a")
+	if err != nil || len(seen) != 3 || seen[0].Label != "x" || seen[2].Label != "z" {
+		t.Errorf("regions as a peer sees them: %+v, %v", seen, err)
+	}
+	id := nixltest.Ticket(t, a, nixl.Read, rs[1].Desc(0, 8))
+	if err := a.DeregisterAll(rs); nixl.StatusOf(err) != nixl.ErrNotAllowed {
+		t.Errorf("list with a region in use: %v", err)
+	}
+	other, _ := nixltest.Region(t, b, 64)
+	if err := a.DeregisterAll([]*nixl.Region{rs[0], other}); nixl.StatusOf(err) != nixl.ErrInvalidParam {
+		t.Errorf("list with a region of another agent: %v", err)
+	}
+	if n := a.Stats().Regions; n != 3 {
+		t.Fatalf("%d regions are left after refused lists", n)
+	}
+	if err := a.RevokeTicket(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := rs[0].Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.DeregisterAll(append(rs, rs[1])); err != nil { // one is gone, one is named twice
+		t.Errorf("deregister all: %v", err)
+	}
+	if s := a.Stats(); s.Regions != 0 || s.RegisteredBytes != 0 {
+		t.Errorf("left: %d regions, %d bytes", s.Regions, s.RegisteredBytes)
+	}
+}
