@@ -24,6 +24,8 @@ type Agent struct {
 	timeout    time.Duration // of a transfer without a deadline
 	log        *slog.Logger
 	transports []Transport
+	storage    Storage // may be nil
+	itself     *peer   // of transfers with the agent itself
 	force      []string
 
 	stats   counters
@@ -53,10 +55,10 @@ type Agent struct {
 // transports are closed.
 func NewAgent(cfg Config) (*Agent, error) {
 	if cfg.Name == "" || len(cfg.Name) > maxNameLen || len(cfg.Incarnation) > maxNameLen || len(cfg.HostID) > maxNameLen {
-		return nil, errors.Join(fmt.Errorf("start agent %q: name, incarnation or host id is empty or longer than %d bytes: %w", cfg.Name, maxNameLen, ErrInvalidParam), closeAll(cfg.Transports))
+		return nil, errors.Join(fmt.Errorf("start agent %q: name, incarnation or host id is empty or longer than %d bytes: %w", cfg.Name, maxNameLen, ErrInvalidParam), closeAll(cfg))
 	}
 	if len(cfg.Transports) > maxTransports {
-		return nil, errors.Join(fmt.Errorf("start agent %q: %d transports: %w", cfg.Name, len(cfg.Transports), ErrInvalidParam), closeAll(cfg.Transports))
+		return nil, errors.Join(fmt.Errorf("start agent %q: %d transports: %w", cfg.Name, len(cfg.Transports), ErrInvalidParam), closeAll(cfg))
 	}
 	if cfg.Incarnation == "" {
 		cfg.Incarnation = newUUID()
@@ -67,11 +69,12 @@ func NewAgent(cfg Config) (*Agent, error) {
 	a := &Agent{
 		self:   Identity{Name: cfg.Name, Incarnation: cfg.Incarnation, HostID: cfg.HostID},
 		limits: cfg.Limits.withDefaults(), timeout: cfg.TransferTimeout, log: cfg.logger(),
-		transports: slices.Clone(cfg.Transports), force: slices.Clone(cfg.Force),
+		transports: slices.Clone(cfg.Transports), storage: cfg.Storage, force: slices.Clone(cfg.Force),
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),
 	}
 	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, gone: a.deregistered, stage: a.openStaging}
+	a.itself = &peer{Remote: Remote{Identity: a.self}, agent: a}
 	a.stageIn = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
 	a.stageOut = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
 	a.tickets = tickets{regions: &a.regions, staging: &a.stageIn, limits: a.limits, stats: &a.stats, open: map[TicketID]*ticket{}}
@@ -94,10 +97,13 @@ func NewAgent(cfg Config) (*Agent, error) {
 // CloseGrace is how long Close waits for a peer that does not end an access.
 const CloseGrace = 3 * time.Second
 
-func closeAll(trs []Transport) error {
+func closeAll(cfg Config) error {
 	var errs []error
-	for _, tr := range trs {
+	for _, tr := range cfg.Transports {
 		errs = append(errs, tr.Close())
+	}
+	if cfg.Storage != nil {
+		errs = append(errs, cfg.Storage.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -232,7 +238,7 @@ func (a *Agent) Close() error {
 			j.cancel(fmt.Errorf("agent %q closes: %w", a.self.Name, ErrCanceled))
 		}
 		busy := a.tickets.close()
-		a.closeErr = errors.Join(busy, closeAll(a.transports))
+		a.closeErr = errors.Join(busy, closeAll(Config{Transports: a.transports, Storage: a.storage}))
 		a.work.Wait()
 		a.inbox.close()
 		a.downs.close()
@@ -262,7 +268,11 @@ func (a *Agent) start(j *Job) error {
 	}
 	a.stats.posted(t.op)
 	j.setTimer(time.AfterFunc(left, func() { j.cancel(late) }))
-	if t.staged {
+	switch {
+	case t.storage:
+		a.storage.Submit(j)
+		return nil
+	case t.staged:
 		a.work.Go(func() { a.runStaged(j) })
 		return nil
 	}
@@ -278,12 +288,17 @@ func (a *Agent) admit(j *Job) (err error) {
 	switch {
 	case a.closed:
 		return fmt.Errorf("agent is closed: %w", ErrCanceled)
-	case a.peers[p.Name] != p || p.state != PeerLoaded:
+	case p != a.itself && (a.peers[p.Name] != p || p.state != PeerLoaded):
 		return fmt.Errorf("peer was invalidated, replaced or lost: %w", ErrNotFound)
 	case len(a.jobs) >= a.limits.Outstanding:
 		return fmt.Errorf("%d transfers are in progress: %w", len(a.jobs), ErrBackend)
 	}
-	if j.Local, j.unuse, err = a.regions.use(j.transfer.local); err != nil {
+	if p == a.itself {
+		err = a.admitStorage(j)
+	} else {
+		j.Local, j.unuse, err = a.regions.use(j.transfer.local)
+	}
+	if err != nil {
 		return err
 	}
 	a.jobs[j] = struct{}{}

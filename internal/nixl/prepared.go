@@ -84,7 +84,7 @@ func (r Run) extent() (_ Desc, ok bool) {
 // needs no release. It is safe to use by several goroutines at a time.
 type Prepared struct {
 	agent *Agent
-	peer  *peer // nil for memory of the agent itself
+	peer  *peer // nil for the local side; the agent itself for files
 	runs  []preparedRun
 	count int
 }
@@ -109,16 +109,22 @@ func (a *Agent) PrepareLocal(runs ...Run) (*Prepared, error) {
 
 // PrepareRemote makes a list of blocks of a loaded peer's regions. The peer's
 // metadata is fixed here: after the peer was invalidated, lost, or loaded under
-// another incarnation, transfers of the list fail with ErrNotFound.
+// another incarnation, transfers of the list fail with ErrNotFound. The agent's own name
+// stands for its files.
 //
 // Errors: ErrInvalidParam for malformed runs, ErrNotFound for a peer that is not
 // loaded and for memory outside of its regions.
 func (a *Agent) PrepareRemote(peer string, runs ...Run) (*Prepared, error) {
-	rp := a.current(peer)
-	if rp == nil {
+	rp, check := a.current(peer), a.regions.check
+	switch {
+	case peer == a.self.Name:
+		rp = a.itself
+	case rp != nil:
+		check = rp.covers
+	default:
 		return nil, fmt.Errorf("prepare blocks of %q: peer is not loaded: %w", peer, ErrNotFound)
 	}
-	p, err := a.prepare(rp, runs, rp.covers)
+	p, err := a.prepare(rp, runs, check)
 	if err != nil {
 		return nil, fmt.Errorf("prepare blocks of %q: %w", peer, err)
 	}
@@ -210,7 +216,10 @@ func (a *Agent) MakeTransfer(op Op, local *Prepared, localIdx []int32, remote *P
 		ls, rs = appendPair(ls, rs, l, r)
 	}
 	p := remote.peer
-	if a.current(p.Name) != p {
+	switch {
+	case p == a.itself:
+		return a.newStorageTransfer(op, ls, rs, opts)
+	case a.current(p.Name) != p:
 		return fail(ErrNotFound, "peer %q was invalidated, replaced or lost", p.Name)
 	}
 	if err := p.covers(rs); err != nil { // its regions may have changed since

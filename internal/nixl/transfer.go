@@ -32,6 +32,7 @@ type Transfer struct {
 	bytes         uint64
 	opts          TransferOpts
 	staged        bool // memory of a device travels through host memory
+	storage       bool // with the agent itself
 
 	mu       sync.Mutex
 	status   Status
@@ -56,9 +57,12 @@ type Telemetry struct {
 // with equal lengths; remote holds descriptors of the peer's regions. The peer's
 // loaded metadata is fixed here: after the peer was invalidated or loaded again
 // under another incarnation, Post fails with ErrNotFound.
+//
+// The agent's own name stands for a transfer with a [Storage]: local is host memory,
+// remote are files of this agent, no ticket is needed, and notifications are refused.
 func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts TransferOpts) (*Transfer, error) {
 	p := a.current(peer)
-	if p == nil {
+	if p == nil && peer != a.self.Name {
 		return nil, fmt.Errorf("prepare %s with %q: peer is not loaded: %w", op, peer, ErrNotFound)
 	}
 	fail := func(format string, args ...any) (*Transfer, error) {
@@ -72,8 +76,10 @@ func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts Trans
 			return fail("descriptor %d is %d bytes here and %d there", i, local[i].Len, remote[i].Len)
 		}
 	}
-	if err := p.covers(remote); err != nil {
-		return nil, fmt.Errorf("prepare %s with %q: %w", op, peer, err)
+	if p != nil {
+		if err := p.covers(remote); err != nil {
+			return nil, fmt.Errorf("prepare %s with %q: %w", op, peer, err)
+		}
 	}
 	for _, descs := range [][]Desc{local, remote} {
 		if _, ok := TotalBytes(descs); !ok {
@@ -81,6 +87,9 @@ func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts Trans
 		}
 	}
 	local, remote = mergePairs(local, remote)
+	if p == nil {
+		return a.newStorageTransfer(op, local, remote, opts)
+	}
 	return a.newTransfer(op, local, remote, p, opts)
 }
 
