@@ -40,6 +40,8 @@ type Agent struct {
 
 	conns []transportConn // of this agent, fixed after NewAgent
 
+	loading sync.Mutex // one LoadRemote at a time; before mu
+
 	mu         sync.RWMutex
 	closed     bool
 	generation uint64
@@ -162,7 +164,7 @@ func (a *Agent) DeregisterAll(list []*Region) error {
 // changes when regions are registered or deregistered. It contains the secret that
 // lets peers connect: publish it where only the cluster can read.
 func (a *Agent) Metadata() []byte {
-	return metadata{Identity: a.self, conns: a.conns, regions: a.publicRegions()}.encode()
+	return metadata{Identity: a.self, connected: true, conns: a.conns, regions: a.publicRegions()}.encode()
 }
 
 // publicRegions are the regions as peers see them. Memory of a device is reached

@@ -8,14 +8,17 @@ import (
 
 // The metadata blob, little-endian:
 //
-//	magic "DNXLMETA", u16 version, u16 0, u32 payload bytes, payload, u32 CRC-32C of all before
+//	magic "DNXLMETA", u16 version, u16 flags, u32 payload bytes, payload, u32 CRC-32C of all before
+//
+// Flags: 1, the regions add to those known, else they are all; 2, the transports are
+// there; a blob that is not partial always has them.
 //
 // The payload is name, incarnation and host id, then a u16 count of transports
 // (name, u32 length, connection bytes), then a u32 count of regions (u8 memory type,
 // u8 flags, u64 device, u64 address, u64 length, label). Strings are u16 length and bytes.
 const (
 	metadataMagic   = "DNXLMETA"
-	metadataVersion = 2
+	metadataVersion = 3
 	metadataHeader  = len(metadataMagic) + 2 + 2 + 4
 	// MaxMetadata is the largest blob that is accepted, in bytes.
 	MaxMetadata = 4 << 20
@@ -24,7 +27,12 @@ const (
 	maxTransports = 16
 	maxConnLen    = 4096
 
-	flagShared = 1 // of a region
+	minRegionLen     = 1 + 1 + 8 + 8 + 8 + 2 // of a region without label
+	maxRemoteRegions = MaxMetadata / minRegionLen
+
+	flagPartial   = 1 // of a blob
+	flagConnected = 2
+	flagShared    = 1 // of a region
 )
 
 // RemoteRegion is a region as peers see it.
@@ -42,8 +50,16 @@ func (r RemoteRegion) Desc(off, n uint64) Desc { return subDesc(r.Base, off, n) 
 // metadata is a decoded blob.
 type metadata struct {
 	Identity
-	conns   []transportConn
-	regions []RemoteRegion
+	partial   bool
+	connected bool // conns are there
+	conns     []transportConn
+	regions   []RemoteRegion
+}
+
+// MetadataIdentity returns whose blob it is, after checking it as LoadRemote does.
+func MetadataIdentity(blob []byte) (Identity, error) {
+	m, err := decodeMetadata(blob)
+	return m.Identity, err
 }
 
 type transportConn struct {
@@ -70,11 +86,21 @@ func (m metadata) private() (label string, found bool) {
 	return "", false
 }
 
+func (m metadata) flags() (f uint16) {
+	if m.partial {
+		f |= flagPartial
+	}
+	if m.connected {
+		f |= flagConnected
+	}
+	return f
+}
+
 func (m metadata) encode() []byte {
 	b := make([]byte, 0, 256+64*len(m.regions))
 	b = append(b, metadataMagic...)
 	b = binary.LittleEndian.AppendUint16(b, metadataVersion)
-	b = binary.LittleEndian.AppendUint16(b, 0)
+	b = binary.LittleEndian.AppendUint16(b, m.flags())
 	b = binary.LittleEndian.AppendUint32(b, 0) // patched below
 	b = appendString(b, m.Name)
 	b = appendString(b, m.Incarnation)
@@ -126,11 +152,15 @@ func decodeMetadata(blob []byte) (metadata, error) {
 		return fail("length differs")
 	}
 
+	flags := binary.LittleEndian.Uint16(blob[len(metadataMagic)+2:])
+	m := metadata{partial: flags&flagPartial != 0, connected: flags&flagConnected != 0}
+	if m.flags() != flags || (!m.partial && !m.connected) {
+		return fail("flags %#x", flags)
+	}
 	r := reader{b: body[metadataHeader:]}
-	var m metadata
 	m.Name, m.Incarnation, m.HostID = r.str(), r.str(), r.str()
 	nconns := int(r.u16())
-	if nconns > maxTransports {
+	if nconns > maxTransports || (nconns > 0 && !m.connected) {
 		return fail("%d transports", nconns)
 	}
 	for range nconns {
@@ -143,8 +173,7 @@ func decodeMetadata(blob []byte) (metadata, error) {
 		m.conns = append(m.conns, c)
 	}
 	nregions := int(r.u32())
-	const minRegion = 1 + 1 + 8 + 8 + 8 + 2
-	if nregions > len(r.b)/minRegion { // what follows cannot hold that many
+	if nregions > len(r.b)/minRegionLen { // what follows cannot hold that many
 		return fail("%d regions in %d bytes", nregions, len(r.b))
 	}
 	m.regions = make([]RemoteRegion, 0, nregions)

@@ -102,8 +102,13 @@ func (p *peer) namesDevice(descs []Desc) bool {
 // peer, whose transfers end with ErrRemoteDisconnect. A peer that failed can be
 // loaded again.
 //
+// A partial blob (see [Agent.PartialMetadata]) adds to what is known of the same
+// incarnation. With connection data it may also be the first, or of a restarted peer.
+//
 // Errors: ErrMismatch for a malformed blob, ErrInvalidParam for the agent's own,
-// ErrNotAllowed for the same incarnation with other connection data,
+// ErrNotAllowed for the same incarnation with other connection data, or with a known
+// region that has changed, ErrNotFound for a partial blob that comes before the
+// connection data, ErrMismatch for one of another incarnation without them,
 // ErrNotSupported when no transport reaches the peer; nothing is remembered then.
 func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	m, err := decodeMetadata(blob)
@@ -112,6 +117,11 @@ func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	}
 	if m.Name == a.self.Name {
 		return "", fmt.Errorf("load remote %q: that is this agent's own name: %w", m.Name, ErrInvalidParam)
+	}
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	if m, err = a.merge(m); err != nil {
+		return "", fmt.Errorf("load remote %q: %w", m.Name, err)
 	}
 	tr, remote, reason, odd, err := a.choose(m)
 	if err != nil {

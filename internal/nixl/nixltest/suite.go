@@ -33,6 +33,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"peer closes", testPeerCloses},
 		{"restart under the same name", testRestart},
 		{"deregister", testDeregister},
+		{"partial metadata", testPartialMetadata},
 		{"memory of devices", testStaging},
 		{"memory of devices, little staging memory", testStagingShort},
 		{"transfers of device memory end early", testStagingEnds},
