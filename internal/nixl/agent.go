@@ -29,6 +29,7 @@ type Agent struct {
 	force      []string
 
 	stats   counters
+	paths   paths
 	regions regions
 	tickets tickets
 	inbox   *inbox
@@ -76,6 +77,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 		downs: newDownFeed(),
 	}
 	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, gone: a.deregistered, stage: a.openStaging}
+	a.paths = paths{limit: 2 * a.limits.Peers, open: map[pathKey]*traffic{}, past: map[string]Traffic{}}
 	a.itself = &peer{Remote: Remote{Identity: a.self}, agent: a}
 	a.stageIn = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
 	a.stageOut = staging{bytes: a.limits.StagingBytes, regions: &a.regions}

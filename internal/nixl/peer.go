@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +47,7 @@ type PeerInfo struct {
 	Reason      string // why that transport was chosen, or why the peer failed
 	Inbound     int    // open connections of the peer to this agent, by session
 	Since       time.Time
+	Traffic     Traffic // of this agent's transfers to the peer over Transport
 }
 
 // peer is loaded metadata. Only state, reason and regions change after LoadRemote,
@@ -58,8 +60,9 @@ type peer struct {
 	since     time.Time
 	conns     []transportConn
 	regions   []RemoteRegion
-	cover     []Desc // of the regions, sorted
-	devices   []Desc // of those that are memory of devices, sorted
+	cover     []Desc                         // of the regions, sorted
+	devices   []Desc                         // of those that are memory of devices, sorted
+	measured  atomic.Pointer[SelfTestResult] // nil before the first self-test
 	agent     *Agent
 }
 
@@ -294,6 +297,7 @@ func (a *Agent) Peers() []PeerInfo {
 		info := PeerInfo{
 			Name: p.Name, Incarnation: p.Incarnation, HostID: p.HostID,
 			Transport: p.transport.Name(), State: p.state, Reason: p.reason, Since: p.since,
+			Traffic: a.paths.find(p.Name, p.transport.Name()),
 		}
 		for k, in := range inbound {
 			if k.name == p.Name && k.incarnation == p.Incarnation {

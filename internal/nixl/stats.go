@@ -55,8 +55,9 @@ type Stats struct {
 	TxRequests uint64 // posted writes
 	RxRequests uint64 // posted reads
 	Succeeded  uint64
-	Errors     map[Status]uint64 // failed transfers by status; those that occurred
-	XferTime   time.Duration     // sum over transfers that succeeded
+	Errors     map[Status]uint64  // failed transfers by status; those that occurred
+	XferTime   time.Duration      // sum over transfers that succeeded
+	Transports map[string]Traffic // by name, the storage backend's included
 
 	InBytes   uint64 // peers wrote into this agent's memory, also in writes that failed later
 	OutBytes  uint64 // peers read from this agent's memory
@@ -134,18 +135,13 @@ func (a *Agent) Stats() Stats {
 	c := &a.stats
 	s := Stats{
 		TxBytes: c.txBytes.Load(), RxBytes: c.rxBytes.Load(), TxRequests: c.txRequests.Load(), RxRequests: c.rxRequests.Load(),
-		Succeeded: c.succeeded.Load(), Errors: map[Status]uint64{}, XferTime: time.Duration(c.xferTime.Load()),
+		Succeeded: c.succeeded.Load(), Errors: statusCounts(&c.errors), Transports: a.paths.byTransport(), XferTime: time.Duration(c.xferTime.Load()),
 		InBytes: c.inBytes.Load(), OutBytes: c.outBytes.Load(), InWrites: c.inWrites.Load(), OutReads: c.outReads.Load(),
 		Refused: map[RefuseReason]uint64{}, PeerDowns: c.peerDowns.Load(),
 		NotifySent: c.notifyOut.Load(), NotifyReceived: c.notifyIn.Load(), NotifyWaiting: a.inbox.waiting(),
 		TicketsExpired: c.ticketsExpired.Load(),
 	}
 	s.Regions, s.RegisteredBytes = a.regions.count()
-	for i := range c.errors {
-		if n := c.errors[i].Load(); n > 0 {
-			s.Errors[Status(-i)] = n
-		}
-	}
 	for i := range c.refused {
 		if n := c.refused[i].Load(); n > 0 {
 			s.Refused[RefuseReason(i)] = n

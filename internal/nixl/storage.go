@@ -90,6 +90,7 @@ func (a *Agent) newStorageTransfer(op Op, local, files []Desc, opts TransferOpts
 	}
 	return &Transfer{
 		agent: a, op: op, peer: a.itself, local: local, remote: files, bytes: total, opts: opts, storage: true,
+		path:   a.paths.path(a.self.Name, a.storage.Name()),
 		status: ErrNotPosted, done: make(chan struct{}),
 	}, nil
 }

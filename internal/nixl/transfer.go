@@ -33,6 +33,7 @@ type Transfer struct {
 	opts          TransferOpts
 	staged        bool // memory of a device travels through host memory
 	storage       bool // with the agent itself
+	path          *traffic
 
 	mu       sync.Mutex
 	status   Status
@@ -122,7 +123,7 @@ func (a *Agent) newTransfer(op Op, local, remote []Desc, p *peer, opts TransferO
 	opts.HasNotify = opts.HasNotify || len(opts.Notify) > 0
 	return &Transfer{
 		agent: a, op: op, peer: p, local: local, remote: remote, bytes: total, opts: opts,
-		staged: ks.has(VRAM) || p.namesDevice(remote),
+		staged: ks.has(VRAM) || p.namesDevice(remote), path: a.paths.path(p.Name, p.transport.Name()),
 		status: ErrNotPosted, done: make(chan struct{}),
 	}, nil
 }
@@ -161,8 +162,10 @@ func (t *Transfer) Post() Status {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	took := time.Since(start)
+	t.path.postTime.observe(took)
 	if t.tele.Start.Equal(start) {
-		t.tele.PostDuration = time.Since(start)
+		t.tele.PostDuration = took
 	}
 	if t.job != j && t.job != nil {
 		return InProgress // ended, and posted again by someone else meanwhile
@@ -239,10 +242,11 @@ func (t *Transfer) end(j *Job, err error) {
 	}
 	t.tele.XferDuration = time.Since(t.tele.Start)
 	t.status, t.err, t.job = StatusOf(err), err, nil
-	st, took := t.status, t.tele.XferDuration
+	st, tele := t.status, t.tele
+	t.path.ended(t.op, st, tele)
+	t.agent.stats.ended(t.op, st, t.bytes, tele.XferDuration)
 	close(t.done)
 	t.mu.Unlock()
-	t.agent.stats.ended(t.op, st, t.bytes, took)
 	if st == Success && t.opts.HasNotify {
 		t.agent.stats.notifyOut.Add(1)
 	}

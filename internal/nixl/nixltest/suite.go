@@ -37,6 +37,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"memory of devices", testStaging},
 		{"memory of devices, little staging memory", testStagingShort},
 		{"transfers of device memory end early", testStagingEnds},
+		{"traffic and cost", testTraffic},
 		{"self-test", testSelfTest},
 		{"close while busy", testCloseBusy},
 		{"both directions", testBothDirections},
