@@ -217,12 +217,19 @@ func TestWorkers(t *testing.T) {
 
 func TestNIXL(t *testing.T) {
 	r := metrics.NewRegistry()
-	n := metrics.NewNIXL(r, "worker-1")
-	other := metrics.NewNIXL(r, "worker-2")
-	n.Update(metrics.NIXLFigures{TxBytes: 60, Errors: map[string]uint64{"remote_disconnect": 1}})
+	bounds := []time.Duration{time.Millisecond, time.Second}
+	n := metrics.NewNIXL(r, "worker-1", bounds)
+	other := metrics.NewNIXL(r, "worker-2", bounds)
+	n.Update(metrics.NIXLFigures{
+		TxBytes: 60, Errors: map[string]uint64{"remote_disconnect": 1}, Transports: map[string]metrics.NIXLTraffic{"tcp": {TxBytes: 5}},
+	})
 	n.Update(metrics.NIXLFigures{
 		TxBytes: 100, InBytes: 50, TxRequests: 2, XferTime: time.Second, Sent: 3, OpenTickets: 1, RegisteredBytes: 4096,
 		Errors: map[string]uint64{"remote_disconnect": 2}, Refused: map[string]uint64{"no_ticket": 1}, Peers: map[string]int{"tcp": 2},
+		Transports: map[string]metrics.NIXLTraffic{"tcp": {
+			TxBytes: 9, RxBytes: 3, XferTime: metrics.NIXLTimes{Counts: []uint64{2, 1, 1}, Sum: 3 * time.Second},
+			PostTime: metrics.NIXLTimes{Counts: []uint64{1}}, // does not fit
+		}},
 	})
 	other.Update(metrics.NIXLFigures{OpenTickets: 7})
 	wantLines(t, scrape(t, r),
@@ -231,6 +238,13 @@ func TestNIXL(t *testing.T) {
 		`dynamo_nixl_agent_errors_total{agent="worker-1",status="remote_disconnect"} 2`,
 		`dynamo_nixl_agent_refused_total{agent="worker-1",reason="no_ticket"} 1`,
 		`dynamo_nixl_agent_xfer_seconds_total{agent="worker-1"} 1`,
+		`dynamo_nixl_agent_tx_bytes_total{agent="worker-1",transport="tcp"} 9`,
+		`dynamo_nixl_agent_rx_bytes_total{agent="worker-1",transport="tcp"} 3`,
+		`dynamo_nixl_agent_xfer_time_seconds_bucket{agent="worker-1",transport="tcp",le="0.001"} 2`,
+		`dynamo_nixl_agent_xfer_time_seconds_bucket{agent="worker-1",transport="tcp",le="1"} 3`,
+		`dynamo_nixl_agent_xfer_time_seconds_bucket{agent="worker-1",transport="tcp",le="+Inf"} 4`,
+		`dynamo_nixl_agent_xfer_time_seconds_sum{agent="worker-1",transport="tcp"} 3`,
+		`dynamo_nixl_agent_xfer_time_seconds_count{agent="worker-1",transport="tcp"} 4`,
 		`dynamo_nixl_agent_peers{agent="worker-1",transport="tcp"} 2`)
 	n.Close()
 	for _, l := range scrape(t, r) {
@@ -282,7 +296,10 @@ func TestNames(t *testing.T) {
 	req.Migrated("k")
 	req.End(metrics.Result{})
 	metrics.NewWorker(r, metrics.WorkerLabels{}, time.Now())
-	metrics.NewNIXL(r, "a").Update(metrics.NIXLFigures{Errors: map[string]uint64{"x": 1}, Refused: map[string]uint64{"y": 1}, Peers: map[string]int{"tcp": 1}})
+	metrics.NewNIXL(r, "a", nil).Update(metrics.NIXLFigures{
+		Errors: map[string]uint64{"x": 1}, Refused: map[string]uint64{"y": 1}, Peers: map[string]int{"tcp": 1},
+		Transports: map[string]metrics.NIXLTraffic{"tcp": {XferTime: metrics.NIXLTimes{Counts: []uint64{1}}, PostTime: metrics.NIXLTimes{Counts: []uint64{1}}}},
+	})
 	rec := httptest.NewRecorder()
 	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	types := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(rec.Body.String(), -1)

@@ -18,6 +18,19 @@ type NIXLFigures struct {
 	OpenTickets            int
 	RegisteredBytes        uint64
 	Peers                  map[string]int // by transport
+	Transports             map[string]NIXLTraffic
+}
+
+// NIXLTraffic are the totals of one agent over one transport.
+type NIXLTraffic struct {
+	TxBytes, RxBytes   uint64
+	XferTime, PostTime NIXLTimes
+}
+
+// NIXLTimes are counted durations.
+type NIXLTimes struct {
+	Counts []uint64 // by the bounds of NewNIXL, and one for what is longer
+	Sum    time.Duration
 }
 
 // NIXL holds the metrics of one NIXL agent.
@@ -27,16 +40,27 @@ type NIXL struct {
 	last     NIXLFigures
 
 	bytes, requests, xferTime, errors, refused, notifications *CounterVec
+	txBytes, rxBytes                                          *CounterVec
+	duration, postTime                                        *HistogramSnapshotVec
 	peers, tickets, registered                                *GaugeVec
 }
 
-// NewNIXL returns the metrics of the agent of that name in r.
-func NewNIXL(r *Registry, agent string) *NIXL {
+// NewNIXL returns the metrics of the agent of that name in r. bounds are those of the
+// agent's histograms.
+func NewNIXL(r *Registry, agent string, bounds []time.Duration) *NIXL {
+	seconds := make([]float64, len(bounds))
+	for i, d := range bounds {
+		seconds[i] = d.Seconds()
+	}
 	return &NIXL{
 		registry: r, agent: agent,
 		bytes:         r.Counter(NIXLBytes, "Total number of bytes moved: tx and rx by this agent, in and out by its peers", LabelAgent, LabelDirection),
 		requests:      r.Counter(NIXLRequests, "Total number of transfers posted", LabelAgent, LabelDirection),
 		xferTime:      r.Counter(NIXLXferTime, "Time spent in completed transfers, in seconds", LabelAgent),
+		txBytes:       r.Counter(NIXLTxBytes, "Total number of bytes written to peers", LabelAgent, LabelTransport),
+		rxBytes:       r.Counter(NIXLRxBytes, "Total number of bytes read from peers", LabelAgent, LabelTransport),
+		duration:      r.HistogramSnapshot(NIXLXferDuration, "Time of completed transfers, in seconds", seconds, LabelAgent, LabelTransport),
+		postTime:      r.HistogramSnapshot(NIXLPostDuration, "Time spent posting transfers, in seconds", seconds, LabelAgent, LabelTransport),
 		errors:        r.Counter(NIXLErrors, "Total number of failed transfers", LabelAgent, LabelStatus),
 		refused:       r.Counter(NIXLRefused, "Total number of accesses by peers that were refused", LabelAgent, LabelReason),
 		notifications: r.Counter(NIXLNotifications, "Total number of notifications", LabelAgent, LabelDirection),
@@ -68,6 +92,12 @@ func (n *NIXL) Update(f NIXLFigures) {
 	}
 	for transport, v := range f.Peers {
 		n.peers.WithLabelValues(n.agent, transport).Set(float64(v))
+	}
+	for transport, t := range f.Transports {
+		add(n.txBytes, t.TxBytes, n.last.Transports[transport].TxBytes, transport)
+		add(n.rxBytes, t.RxBytes, n.last.Transports[transport].RxBytes, transport)
+		n.duration.Set(t.XferTime.Counts, t.XferTime.Sum.Seconds(), n.agent, transport)
+		n.postTime.Set(t.PostTime.Counts, t.PostTime.Sum.Seconds(), n.agent, transport)
 	}
 	n.tickets.WithLabelValues(n.agent).Set(float64(f.OpenTickets))
 	n.registered.WithLabelValues(n.agent).Set(float64(f.RegisteredBytes))

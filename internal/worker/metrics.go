@@ -22,7 +22,7 @@ func newMeter(w *Worker) *meter {
 	if w.Role() == cluster.RolePrefill {
 		endpoint = cluster.EndpointPrefill
 	}
-	return &meter{nixl: metrics.NewNIXL(w.cfg.Metrics, w.Name()), Worker: metrics.NewWorker(w.cfg.Metrics, metrics.WorkerLabels{
+	return &meter{nixl: metrics.NewNIXL(w.cfg.Metrics, w.Name(), nixl.HistogramBounds()), Worker: metrics.NewWorker(w.cfg.Metrics, metrics.WorkerLabels{
 		Namespace: w.cfg.Namespace, Component: w.Role().Component(), Endpoint: endpoint,
 		Model: w.cfg.Assignment.Model.Name, Worker: w.Name(),
 	}, time.Now())}
@@ -77,13 +77,19 @@ func (m *meter) updateNIXL(a *nixl.Agent) {
 		TxBytes: s.TxBytes, RxBytes: s.RxBytes, InBytes: s.InBytes, OutBytes: s.OutBytes,
 		TxRequests: s.TxRequests, RxRequests: s.RxRequests, XferTime: s.XferTime,
 		Sent: s.NotifySent, Received: s.NotifyReceived, OpenTickets: s.TicketsOpen, RegisteredBytes: s.RegisteredBytes,
-		Errors: map[string]uint64{}, Refused: map[string]uint64{}, Peers: map[string]int{},
+		Errors: map[string]uint64{}, Refused: map[string]uint64{}, Peers: map[string]int{}, Transports: map[string]metrics.NIXLTraffic{},
 	}
 	for status, n := range s.Errors {
 		f.Errors[status.String()] = n
 	}
 	for reason, n := range s.Refused {
 		f.Refused[reason.String()] = n
+	}
+	for name, t := range s.Transports {
+		f.Transports[name] = metrics.NIXLTraffic{
+			TxBytes: t.TxBytes, RxBytes: t.RxBytes,
+			XferTime: metrics.NIXLTimes(t.XferTime), PostTime: metrics.NIXLTimes(t.PostTime),
+		}
 	}
 	for _, p := range a.Peers() {
 		if p.Transport != "" {
