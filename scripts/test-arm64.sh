@@ -28,10 +28,14 @@ GOOS=linux GOARCH=arm64 go vet ./internal/engine/cpu/...
 GOOS=linux GOARCH=arm64 go test -c -o "$bin/" ./internal/engine/cpu/kernel ./internal/engine/cpu
 
 inside() { (cd "$1" && shift && "$@"); } # tests read their testdata
-echo "== internal/engine/cpu/kernel, under $(basename "$emulator")"
-inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test"
-echo "== the same on a processor without later instructions"
-QEMU_CPU=cortex-a72 inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test"
+# With all instructions, with SDOT but no later ones, and without it.
+for cpu in max neoverse-n1 cortex-a72; do
+	echo "== internal/engine/cpu/kernel, under $(basename "$emulator") as $cpu"
+	QEMU_CPU=$cpu inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test" -test.v >"$bin/log" ||
+		{ grep -vE '^ *=== ' "$bin/log"; exit 1; }
+	echo "products with quantized weights:" $(sed -n 's|^ *--- PASS: TestProductBlocks/\([^/]*\)/.*|\1|p' "$bin/log" | sort -u)
+	tail -n 1 "$bin/log"
+done
 echo "== internal/engine/cpu, under $(basename "$emulator")"
 inside internal/engine/cpu "$emulator" "$bin/cpu.test" -test.short -test.run "$pattern" -test.skip "$lost" -test.v >"$bin/log" ||
 	{ grep -vE '^ *=== ' "$bin/log"; exit 1; }

@@ -36,6 +36,8 @@ const blockRows = 6
 // -min · Block.Sum. Weights of Q6_K have a scale for each 16, and so two sums a
 // block. Sums start at zero and go from the first block to the last, whatever the
 // number of rows and the level; [Row] states the same in Go.
+//
+// Kernels may change what lies behind the rows in Src and Dst.
 type BlockCall struct {
 	Src    [blockRows]*Block   // Blocks blocks each
 	Dst    [blockRows]*float32 // room for 32 outputs

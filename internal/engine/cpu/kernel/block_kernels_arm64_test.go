@@ -11,5 +11,8 @@ func blockKernels() map[string]func(t Type, m int, c *BlockCall) {
 	if cpu.ARM64.HasASIMDDP {
 		all["sdot"] = func(t Type, m int, c *BlockCall) { productBlocks(&blocksSDOT[t], m, c) }
 	}
+	if hasI8MM {
+		all["i8mm"] = func(t Type, m int, c *BlockCall) { productMatrix(blocksI8MM[t], m, c) }
+	}
 	return all
 }

@@ -251,6 +251,21 @@ func blocksQ6Kx2NEON(c *BlockCall, row, from int)
 //go:noescape
 func blocksQ6Kx3NEON(c *BlockCall, row, from int)
 
+//go:noescape
+func blocksQ8_0I8MM(c *BlockCall, from int)
+
+//go:noescape
+func blocksQ4_0I8MM(c *BlockCall, from int)
+
+//go:noescape
+func blocksQ4KI8MM(c *BlockCall, from int)
+
+//go:noescape
+func blocksQ5KI8MM(c *BlockCall, from int)
+
+//go:noescape
+func blocksQ6KI8MM(c *BlockCall, from int)
+
 // blocksSDOT finds a product with quantized weights by their type and rows.
 var blocksSDOT = [...][4]func(c *BlockCall, row, from int){
 	Q8_0: {
@@ -307,6 +322,15 @@ var blocksNEON = [...][4]func(c *BlockCall, row, from int){
 		2: blocksQ6Kx2NEON,
 		3: blocksQ6Kx3NEON,
 	},
+}
+
+// blocksI8MM finds a product of six rows with eight outputs by the type of weights.
+var blocksI8MM = [...]func(c *BlockCall, from int){
+	Q8_0: blocksQ8_0I8MM,
+	Q4_0: blocksQ4_0I8MM,
+	Q4K:  blocksQ4KI8MM,
+	Q5K:  blocksQ5KI8MM,
+	Q6K:  blocksQ6KI8MM,
 }
 
 // productsNEON finds the parts of a product by type of weights, width of the panel / 16,

@@ -39,13 +39,34 @@ func (l Level) widenBF16(dst []float32, src []uint16) { widenBF16NEON(&dst[0], &
 
 func (l Level) quantize(dst []Block, x []float32) { quantizeNEON(&dst[0], &x[0], len(dst)) }
 
-// productBlocks takes the kernels that the machine has. Both kinds give the same bits,
+// hasI8MM is whether matrices of bytes are multiplied in one instruction, and the few
+// rows for which that is no gain, too.
+var hasI8MM = cpu.ARM64.HasI8MM && cpu.ARM64.HasASIMDDP
+
+// matrixRows is from how many rows on a product of matrices takes fewer instructions.
+const matrixRows = 5
+
+// productBlocks takes the kernels that the machine has. All kinds give the same bits,
 // so that is its own business.
 func (l Level) productBlocks(t Type, m int, c *BlockCall) {
-	if cpu.ARM64.HasASIMDDP {
+	switch {
+	case hasI8MM && m >= matrixRows:
+		productMatrix(blocksI8MM[t], m, c)
+	case cpu.ARM64.HasASIMDDP:
 		productBlocks(&blocksSDOT[t], m, c)
-	} else {
+	default:
 		productBlocks(&blocksNEON[t], m, c)
+	}
+}
+
+// productMatrix is a product in parts of eight outputs. The kernel takes six rows: the
+// last one counts for those that are missing, too.
+func productMatrix(part func(c *BlockCall, from int), m int, c *BlockCall) {
+	for i := m; i < blockRows; i++ {
+		c.Src[i], c.Dst[i] = c.Src[m-1], c.Dst[m-1]
+	}
+	for from := 0; from < Width; from += 8 {
+		part(c, from)
 	}
 }
 

@@ -27,6 +27,7 @@ func files() map[string]string {
 		"product_neon_arm64.s":     neonProducts(),
 		"vector_neon_arm64.s":      neonVectors(),
 		"block_neon_arm64.s":       neonBlocks(),
+		"block_i8mm_arm64.s":       neonMatrices(),
 		"attention_neon_arm64.s":   neonAttention(),
 		"decl_attention_arm64.go":  neonAttentionDeclarations(),
 		"peak_arm64.s":             neonPeaks(),

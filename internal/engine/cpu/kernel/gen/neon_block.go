@@ -180,29 +180,40 @@ func (g *neonBlock) multiply(u unit) {
 
 // weights loads four k of four outputs.
 func (g *neonBlock) weights(k group, v int) {
-	w := neonWeight
-	g.load(k.line+v*neonBytes, neonBlockTemp, w)
+	r := neonUnpack{mask: neonMask, above: neonAbove, spare: neonSpare}
+	g.unpack(g.quantized, k, v, neonBlockTemp, neonWeight, r)
+	if g.bits == 8 { // stored with an offset of 128
+		g.op("VEOR", b16(neonMask), b16(neonWeight), b16(neonWeight))
+	}
+}
+
+// neonUnpack are registers with masks of nibbles and of the bits above them, and a spare
+// one.
+type neonUnpack struct{ mask, above, spare int }
+
+// unpack loads four k of four outputs, as they are stored: without sign.
+func (g neon) unpack(q quantized, k group, v int, panel string, w int, r neonUnpack) {
+	g.load(k.line+v*neonBytes, panel, w)
 	switch {
-	case g.bits == 8: // stored with an offset of 128
-		g.op("VEOR", b16(neonMask), b16(w), b16(w))
+	case q.bits == 8:
 		return
 	case k.high:
 		g.op("VUSHR", "$4", b16(w), b16(w))
 	default:
-		g.op("VAND", b16(neonMask), b16(w), b16(w))
+		g.op("VAND", b16(r.mask), b16(w), b16(w))
 	}
-	if !g.hasAbove() {
+	if !q.hasAbove() {
 		return
 	}
-	t := neonSpare
-	g.load(k.above+v*neonBytes, neonBlockTemp, t)
+	t := r.spare
+	g.load(k.above+v*neonBytes, panel, t)
 	switch {
 	case k.shift > 0:
 		g.op("VSHL", fmt.Sprintf("$%d", k.shift), b16(t), b16(t))
 	case k.shift < 0:
 		g.op("VUSHR", fmt.Sprintf("$%d", -k.shift), b16(t), b16(t))
 	}
-	g.op("VBIT", b16(neonAbove), b16(t), b16(w))
+	g.op("VBIT", b16(r.above), b16(t), b16(w))
 }
 
 // products adds those of the weights and four activations in a lane of x.
@@ -234,14 +245,14 @@ func (g *neonBlock) add(u unit) {
 		g.op("ADD", neonBlockFrom+", "+neonBlockPanel, neonBlockTemp)
 	}
 	for v := range g.vectors() {
-		g.halves(8*v, header, scale)
+		g.widenHalves(8*v, header, scale)
 		if g.super {
-			g.small(32*u.scale+4*v, t)
+			g.small(g.quantized, 32*u.scale+4*v, neonBlockTemp, t)
 			g.word("fmul", scale, scale, t)
 		}
 		if g.mins {
-			g.halves(64+8*v, header, least)
-			g.small(64+32*u.scale+4*v, t)
+			g.widenHalves(64+8*v, header, least)
+			g.small(g.quantized, 64+32*u.scale+4*v, neonBlockTemp, t)
 			g.word("fmul", least, least, t)
 		}
 		for i := range g.rows {
@@ -255,17 +266,17 @@ func (g *neonBlock) add(u unit) {
 	}
 }
 
-// halves loads four values of f16.
-func (g *neonBlock) halves(off int, reg string, v int) {
+// widenHalves loads four values of f16.
+func (g neon) widenHalves(off int, reg string, v int) {
 	g.op("FMOVD", at(off, reg), f(v))
 	g.word("fcvtl", v, v)
 }
 
 // small loads four integers of a byte, which have a sign where there are scales of
 // halves only.
-func (g *neonBlock) small(off int, v int) {
-	g.op("FMOVS", at(off, neonBlockTemp), f(v))
-	if g.quantized.halves {
+func (g neon) small(q quantized, off int, reg string, v int) {
+	g.op("FMOVS", at(off, reg), f(v))
+	if q.halves {
 		g.word("sxtl 8b", v, v)
 		g.word("sxtl 4h", v, v)
 	} else {

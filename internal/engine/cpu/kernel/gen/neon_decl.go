@@ -18,6 +18,8 @@ func neonDeclarations() string {
 	line("//go:noescape\nfunc quantizeNEON(dst *Block, x *float32, n int)\n")
 	eachNEONBlock(nil, func(g *neonBlock) { line("//go:noescape\nfunc %s(c *BlockCall, row, from int)\n", g.fullName()) })
 
+	eachNEONMatrix(nil, func(g *neonMatrix) { line("//go:noescape\nfunc %s(c *BlockCall, from int)\n", g.fullName()) })
+
 	for _, d := range allNEONDots {
 		line("// blocks%s finds a product with quantized weights by their type and rows.", d.name)
 		line("var blocks%s = [...][%d]func(c *BlockCall, row, from int){", d.name, neonBlockRows+1)
@@ -30,6 +32,12 @@ func neonDeclarations() string {
 		}
 		line("}\n")
 	}
+	line("// blocksI8MM finds a product of six rows with eight outputs by the type of weights.")
+	line("var blocksI8MM = [...]func(c *BlockCall, from int){")
+	for _, f := range formats {
+		line("%s: %s,", f.name, (&neonMatrix{quantized: f}).fullName())
+	}
+	line("}\n")
 	line("// productsNEON finds the parts of a product by type of weights, width of the panel / 16,")
 	line("// rows. Those of more than %d rows with 32 outputs have two.", neonWhole)
 	line("var productsNEON = [3][3][%d][2]func(*Call){", neonRows+1)

@@ -38,8 +38,10 @@ var neonEncodings = map[string]neonEncoding{
 	"fmls lane": {0x4F805000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
 	"fmul lane": {0x4F809000, "v%d.4s, v%d.4s, v%d.s[%d]", element32},
 
-	// Integers. sdot belongs to FEAT_DotProd, the others to every processor.
+	// Integers. sdot belongs to FEAT_DotProd and usmmla to FEAT_I8MM, the others to every
+	// processor.
 	"sdot":     {0x4F80E000, "v%d.4s, v%d.16b, v%d.4b[%d]", element32},
+	"usmmla":   {0x4E80AC00, "v%d.4s, v%d.16b, v%d.16b", registers},
 	"smull":    {0x0E20C000, "v%d.8h, v%d.8b, v%d.8b", registers},
 	"smull2":   {0x4E20C000, "v%d.8h, v%d.16b, v%d.16b", registers},
 	"sadalp":   {0x4E606800, "v%d.4s, v%d.8h", registers},
@@ -52,6 +54,10 @@ var neonEncodings = map[string]neonEncoding{
 	"scvtf":    {0x4E21D800, "v%d.4s, v%d.4s", registers},
 	"fcvtns":   {0x4E21A800, "v%d.4s, v%d.4s", registers},
 	"fabs":     {0x4EA0F800, "v%d.4s, v%d.4s", registers},
+
+	// FEAT_BF16.
+	"bfdot":  {0x4F40F000, "v%d.4s, v%d.8h, v%d.2h[%d]", element32},
+	"bfmmla": {0x6E40EC00, "v%d.4s, v%d.8h, v%d.8h", registers},
 }
 
 // registers are d, n and m, as many as there are.
