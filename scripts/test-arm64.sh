@@ -4,11 +4,11 @@
 # TestLevelsAgree are computed on this machine, too, and must give the same bits.
 #
 #   scripts/test-arm64.sh [pattern]    tests of internal/engine/cpu to run, . for all:
-#                                      some minutes
+#                                      many minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestNewDeviceISA|TestKVTypes|TestApply|TestExp)$'}
+pattern=${1:-'^(TestLevelsAgree|TestAgainstReference|TestApplyQuantized|TestKernelFaults|TestOpenDevice|TestKVTypes|TestApply|TestApplyBF16|TestBF16AgainstReference|TestDeviceActivations|TestExp)$'}
 # The emulator loses the address of a fault behind the end of a file.
 lost='^TestShortenedWeights$'
 
@@ -33,7 +33,7 @@ for cpu in max neoverse-n1 cortex-a72; do
 	echo "== internal/engine/cpu/kernel, under $(basename "$emulator") as $cpu"
 	QEMU_CPU=$cpu inside internal/engine/cpu/kernel "$emulator" "$bin/kernel.test" -test.v >"$bin/log" ||
 		{ grep -vE '^ *=== ' "$bin/log"; exit 1; }
-	echo "products with quantized weights:" $(sed -n 's|^ *--- PASS: TestProductBlocks/\([^/]*\)/.*|\1|p' "$bin/log" | sort -u)
+	grep -oE 'PASS: TestProduct(Blocks|BF16)/[a-z0-9]+' "$bin/log" | sort -u # the kernels it has
 	tail -n 1 "$bin/log"
 done
 echo "== internal/engine/cpu, under $(basename "$emulator")"

@@ -45,6 +45,7 @@ func Processor() (arch string, cores int, features []string) {
 		{"amx", cpu.X86.HasAMXTile},
 		{"asimd", cpu.ARM64.HasASIMD},
 		{"asimddp", cpu.ARM64.HasASIMDDP},
+		{"i8mm", cpu.ARM64.HasI8MM},
 		{"sve", cpu.ARM64.HasSVE},
 	} {
 		if f.has {

@@ -53,7 +53,7 @@ type DeviceOptions struct {
 	// the best of the machine.
 	ISA string
 	// Activations is their precision where they meet weights of bf16: f32, bf16 where
-	// the machine has AVX512_BF16 or AMX, or auto or empty for the faster one.
+	// the machine has AVX512_BF16, AMX or FEAT_BF16, or auto or empty for the faster one.
 	Activations string
 	// CPUs are those that the workers are bound to, all of them to all; nil leaves them
 	// to the system. The process needs a few more processors of the runtime (GOMAXPROCS)
@@ -90,7 +90,7 @@ func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
 func parseLevel(isa string) (level kernel.Level, warning string, err error) {
 	level, err = kernel.Parse(isa)
 	if err == nil && level == kernel.AMX {
-		if err := kernel.CheckAMX(); err != nil {
+		if err := level.CheckBF16(); err != nil {
 			return kernel.AVX512, fmt.Sprintf("AMX is not used: %v", err), nil
 		}
 	}

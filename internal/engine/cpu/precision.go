@@ -25,10 +25,13 @@ func parseActivations(name string, level kernel.Level) (bf16 bool, err error) {
 	case "f32":
 		return false, nil
 	case "bf16":
-		if level.BF16() {
-			return true, nil
+		if !level.BF16() {
+			return false, fmt.Errorf("%w: bf16 needs AVX512_BF16, AMX or FEAT_BF16, which %s does not have here; use auto or f32", ErrActivations, level)
 		}
-		return false, fmt.Errorf("%w: bf16 needs AVX512_BF16 or AMX, which %s does not have here; use auto or f32", ErrActivations, level)
+		if err := level.CheckBF16(); err != nil {
+			return false, fmt.Errorf("%w: %w; use auto or f32", ErrActivations, err)
+		}
+		return true, nil
 	}
 	return false, fmt.Errorf("%w: %q is not one of auto, f32, bf16", ErrActivations, name)
 }

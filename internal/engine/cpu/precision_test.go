@@ -18,7 +18,7 @@ import (
 func needBF16(t testing.TB) {
 	t.Helper()
 	if !kernel.Best().BF16() {
-		t.Skip("this machine has neither AVX512_BF16 nor AMX")
+		t.Skip("this machine has none of AVX512_BF16, AMX and FEAT_BF16")
 	}
 }
 

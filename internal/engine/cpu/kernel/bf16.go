@@ -14,7 +14,8 @@ const (
 
 // CallBF16 is a product of rows of activations in bf16 with a panel of bf16 weights
 // ([Pack]). Sums are float32. Numbers below the smallest normal one count as zero,
-// among arguments and among results, and roundings are to the nearest, ties to even.
+// among arguments and among results. Roundings are to the nearest, ties to even, but at
+// NEON.
 //
 // AVX512: each output is one sum that starts at zero and goes through pairs of k
 // from first to last. Of a pair the second product is added first, then the first
@@ -24,7 +25,12 @@ const (
 // and of its odd k, from first to last, each product added with one rounding. These
 // two are added, and the result is added to the output.
 //
-// Both are the same for any number of rows.
+// NEON: each output is one sum that starts at zero and goes through pairs of k from first
+// to last. The two products of a pair are added, and their sum is added to the output's;
+// all four operations round to odd: toward zero, and then the last bit is 1 if anything
+// was lost. Overflows become infinite.
+//
+// All are the same for any number of rows.
 type CallBF16 struct {
 	Src    *uint16    // the first row, see [Level.PrepareBF16]
 	Stride int        // bytes from one row to the next, see [StrideBF16]
@@ -48,7 +54,7 @@ type CallBF16 struct {
 type ScratchBF16 [64 + (groupRows+tileRows)*Width*4]byte
 
 // BF16 reports whether the level multiplies activations in bf16: whether the machine
-// has AVX512_BF16 or AMX for it.
+// has AVX512_BF16, AMX or, on arm64, FEAT_BF16 for it.
 func (l Level) BF16() bool { return l.hasBF16() }
 
 // FastBF16 reports whether products in bf16 are faster than those in float32.

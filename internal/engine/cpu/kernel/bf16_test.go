@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -19,16 +20,7 @@ func bf16Levels(t *testing.T, run func(t *testing.T, l Level)) {
 		}
 	}
 	if !ran {
-		t.Skip("this machine has neither AVX512_BF16 nor AMX")
-	}
-}
-
-// productBF16Go is the Go form of ProductBF16 at a level.
-func productBF16Go(l Level, c *CallBF16) {
-	if l == AMX {
-		tilesBF16Go(c)
-	} else {
-		pairsBF16Go(c)
+		t.Skip("this machine has none of AVX512_BF16, AMX and FEAT_BF16")
 	}
 }
 
@@ -97,7 +89,7 @@ func TestProductBF16Limits(t *testing.T) {
 			// around it.
 			e := [...]struct{ x, xs, w, ws int }{{0, 254, 0, 254}, {60, 6, 60, 6}, {0, 3, 120, 10}}[round%3]
 			cols := 1 + r.IntN(40)
-			x := make([][]float32, 3)
+			x := make([][]float32, [...]int{3, 11}[round%2]) // all kernels of arm64
 			for i := range x {
 				x[i] = make([]float32, cols)
 				for k := range x[i] {
@@ -260,19 +252,59 @@ func TestShareBF16(t *testing.T) {
 	}
 }
 
-// TestCheckTiles shows that the check finds one wrong element.
-func TestCheckTiles(t *testing.T) {
-	if err := checkTiles(tilesBF16Go); err != nil {
-		t.Error(err)
+// TestCheckBF16 shows that the check finds one wrong element.
+func TestCheckBF16(t *testing.T) {
+	for _, l := range []Level{AVX512, AMX, NEON} {
+		twin := func(c *CallBF16) { productBF16Go(l, c) }
+		if err := l.checkBF16(twin); err != nil {
+			t.Error(err)
+		}
+		err := l.checkBF16(func(c *CallBF16) {
+			twin(c)
+			if len(c.Dst) == 65 || l != AMX && len(c.Dst) == 12 {
+				last := unsafe.Slice(c.Dst[len(c.Dst)-1], Width)
+				last[31] = math.Nextafter32(last[31], 2)
+			}
+		})
+		if !errors.Is(err, ErrBF16) {
+			t.Errorf("%s: err = %v, want ErrBF16", l, err)
+		}
 	}
-	err := checkTiles(func(c *CallBF16) {
-		tilesBF16Go(c)
-		if len(c.Dst) == 65 {
-			last := unsafe.Slice(c.Dst[64], Width)
-			last[31] = math.Nextafter32(last[31], 2)
+	bf16Levels(t, func(t *testing.T, l Level) {
+		if err := l.CheckBF16(); err != nil {
+			t.Error(err)
 		}
 	})
-	if !errors.Is(err, ErrTiles) {
-		t.Errorf("err = %v, want ErrTiles", err)
+}
+
+// TestAddOdd compares with exact sums, rounded in arithmetic of any precision.
+func TestAddOdd(t *testing.T) {
+	r := rand.New(rand.NewPCG(27, 7))
+	inexact := 0
+	for range 100000 {
+		x := math.Float32frombits(r.Uint32()&0x807FFFFF | uint32(1+r.IntN(254))<<23)
+		e := int(math.Float32bits(x)>>23&0xFF) + r.IntN(61) - 30 // mostly near enough to count
+		y := math.Float32frombits(r.Uint32()&0x807FFFFF | uint32(min(max(e, 1), 254))<<23)
+		exact := new(big.Float).SetPrec(400)
+		exact.Add(exact.SetFloat64(float64(x)), big.NewFloat(float64(y)))
+		down := new(big.Float).SetMode(big.ToZero).SetPrec(24).Set(exact)
+		value, _ := down.Float64() // has the exponents of float32 and more
+		var want float32
+		switch {
+		case math.Abs(value) >= 0x1p128:
+			want = float32(math.Inf(exact.Sign()))
+		case math.Abs(value) < 0x1p-126:
+			want = float32(math.Copysign(0, value))
+		default:
+			want = float32(value)
+			if down.Cmp(exact) != 0 {
+				inexact++
+				want = math.Float32frombits(math.Float32bits(want) | 1)
+			}
+		}
+		same(t, fmt.Sprint(x, " + ", y), []float32{addOdd(x, y)}, []float32{want})
+	}
+	if inexact < 50000 {
+		t.Errorf("%d sums of 100000 were rounded", inexact)
 	}
 }

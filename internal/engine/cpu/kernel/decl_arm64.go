@@ -266,6 +266,21 @@ func blocksQ5KI8MM(c *BlockCall, from int)
 //go:noescape
 func blocksQ6KI8MM(c *BlockCall, from int)
 
+//go:noescape
+func dotsBF16x1NEON(c *CallBF16, row, from int)
+
+//go:noescape
+func dotsBF16x2NEON(c *CallBF16, row, from int)
+
+//go:noescape
+func dotsBF16x3NEON(c *CallBF16, row, from int)
+
+//go:noescape
+func dotsBF16x4NEON(c *CallBF16, row, from int)
+
+//go:noescape
+func dotsBF16x6NEON(c *CallBF16, row, from int)
+
 // blocksSDOT finds a product with quantized weights by their type and rows.
 var blocksSDOT = [...][4]func(c *BlockCall, row, from int){
 	Q8_0: {
@@ -331,6 +346,16 @@ var blocksI8MM = [...]func(c *BlockCall, from int){
 	Q4K:  blocksQ4KI8MM,
 	Q5K:  blocksQ5KI8MM,
 	Q6K:  blocksQ6KI8MM,
+}
+
+// dotsBF16 finds a product in bf16 by rows: those of one to three have all outputs, the
+// others 16.
+var dotsBF16 = [...]func(c *CallBF16, row, from int){
+	1: dotsBF16x1NEON,
+	2: dotsBF16x2NEON,
+	3: dotsBF16x3NEON,
+	4: dotsBF16x4NEON,
+	6: dotsBF16x6NEON,
 }
 
 // productsNEON finds the parts of a product by type of weights, width of the panel / 16,

@@ -1,6 +1,6 @@
 // Package kernel holds the inner loops of the cpu backend in assembly: products
 // with packed weights, attention, norms and activations, for AVX2 and AVX-512
-// of amd64 and NEON of arm64, and products in bf16 for AVX512_BF16 and AMX.
+// of amd64 and NEON of arm64, and products in bf16 for AVX512_BF16, AMX and FEAT_BF16.
 //
 // Start with [Best] or [Parse], which choose a [Level], and [Pack], which brings
 // weights into the order that [Level.Product] reads. Quantized weights are multiplied

@@ -118,3 +118,117 @@ loop:
 	SUBS $1, R0, R0
 	BNE loop
 	RET 
+
+TEXT ·peakUSMMLA(SB), NOSPLIT, $0-8
+	MOVD n+0(FP), R0
+	WORD $0x6F00E400 // movi v0.2d, #0x0
+	WORD $0x6F00E401 // movi v1.2d, #0x0
+	WORD $0x6F00E402 // movi v2.2d, #0x0
+	WORD $0x6F00E403 // movi v3.2d, #0x0
+	WORD $0x6F00E404 // movi v4.2d, #0x0
+	WORD $0x6F00E405 // movi v5.2d, #0x0
+	WORD $0x6F00E406 // movi v6.2d, #0x0
+	WORD $0x6F00E407 // movi v7.2d, #0x0
+	WORD $0x6F00E408 // movi v8.2d, #0x0
+	WORD $0x6F00E409 // movi v9.2d, #0x0
+	WORD $0x6F00E40A // movi v10.2d, #0x0
+	WORD $0x6F00E40B // movi v11.2d, #0x0
+	WORD $0x6F00E40C // movi v12.2d, #0x0
+	WORD $0x6F00E40D // movi v13.2d, #0x0
+	WORD $0x6F00E40E // movi v14.2d, #0x0
+	WORD $0x6F00E40F // movi v15.2d, #0x0
+	WORD $0x6F00E410 // movi v16.2d, #0x0
+	WORD $0x6F00E411 // movi v17.2d, #0x0
+	WORD $0x6F00E412 // movi v18.2d, #0x0
+	WORD $0x6F00E413 // movi v19.2d, #0x0
+	WORD $0x6F00E414 // movi v20.2d, #0x0
+	WORD $0x6F00E415 // movi v21.2d, #0x0
+	WORD $0x6F00E416 // movi v22.2d, #0x0
+	WORD $0x6F00E417 // movi v23.2d, #0x0
+	WORD $0x6F00E418 // movi v24.2d, #0x0
+	WORD $0x6F00E419 // movi v25.2d, #0x0
+loop:
+	WORD $0x4E99AF00 // usmmla v0.4s, v24.16b, v25.16b
+	WORD $0x4E99AF01 // usmmla v1.4s, v24.16b, v25.16b
+	WORD $0x4E99AF02 // usmmla v2.4s, v24.16b, v25.16b
+	WORD $0x4E99AF03 // usmmla v3.4s, v24.16b, v25.16b
+	WORD $0x4E99AF04 // usmmla v4.4s, v24.16b, v25.16b
+	WORD $0x4E99AF05 // usmmla v5.4s, v24.16b, v25.16b
+	WORD $0x4E99AF06 // usmmla v6.4s, v24.16b, v25.16b
+	WORD $0x4E99AF07 // usmmla v7.4s, v24.16b, v25.16b
+	WORD $0x4E99AF08 // usmmla v8.4s, v24.16b, v25.16b
+	WORD $0x4E99AF09 // usmmla v9.4s, v24.16b, v25.16b
+	WORD $0x4E99AF0A // usmmla v10.4s, v24.16b, v25.16b
+	WORD $0x4E99AF0B // usmmla v11.4s, v24.16b, v25.16b
+	WORD $0x4E99AF0C // usmmla v12.4s, v24.16b, v25.16b
+	WORD $0x4E99AF0D // usmmla v13.4s, v24.16b, v25.16b
+	WORD $0x4E99AF0E // usmmla v14.4s, v24.16b, v25.16b
+	WORD $0x4E99AF0F // usmmla v15.4s, v24.16b, v25.16b
+	WORD $0x4E99AF10 // usmmla v16.4s, v24.16b, v25.16b
+	WORD $0x4E99AF11 // usmmla v17.4s, v24.16b, v25.16b
+	WORD $0x4E99AF12 // usmmla v18.4s, v24.16b, v25.16b
+	WORD $0x4E99AF13 // usmmla v19.4s, v24.16b, v25.16b
+	WORD $0x4E99AF14 // usmmla v20.4s, v24.16b, v25.16b
+	WORD $0x4E99AF15 // usmmla v21.4s, v24.16b, v25.16b
+	WORD $0x4E99AF16 // usmmla v22.4s, v24.16b, v25.16b
+	WORD $0x4E99AF17 // usmmla v23.4s, v24.16b, v25.16b
+	SUBS $1, R0, R0
+	BNE loop
+	RET 
+
+TEXT ·peakBFMMLA(SB), NOSPLIT, $0-8
+	MOVD n+0(FP), R0
+	WORD $0x6F00E400 // movi v0.2d, #0x0
+	WORD $0x6F00E401 // movi v1.2d, #0x0
+	WORD $0x6F00E402 // movi v2.2d, #0x0
+	WORD $0x6F00E403 // movi v3.2d, #0x0
+	WORD $0x6F00E404 // movi v4.2d, #0x0
+	WORD $0x6F00E405 // movi v5.2d, #0x0
+	WORD $0x6F00E406 // movi v6.2d, #0x0
+	WORD $0x6F00E407 // movi v7.2d, #0x0
+	WORD $0x6F00E408 // movi v8.2d, #0x0
+	WORD $0x6F00E409 // movi v9.2d, #0x0
+	WORD $0x6F00E40A // movi v10.2d, #0x0
+	WORD $0x6F00E40B // movi v11.2d, #0x0
+	WORD $0x6F00E40C // movi v12.2d, #0x0
+	WORD $0x6F00E40D // movi v13.2d, #0x0
+	WORD $0x6F00E40E // movi v14.2d, #0x0
+	WORD $0x6F00E40F // movi v15.2d, #0x0
+	WORD $0x6F00E410 // movi v16.2d, #0x0
+	WORD $0x6F00E411 // movi v17.2d, #0x0
+	WORD $0x6F00E412 // movi v18.2d, #0x0
+	WORD $0x6F00E413 // movi v19.2d, #0x0
+	WORD $0x6F00E414 // movi v20.2d, #0x0
+	WORD $0x6F00E415 // movi v21.2d, #0x0
+	WORD $0x6F00E416 // movi v22.2d, #0x0
+	WORD $0x6F00E417 // movi v23.2d, #0x0
+	WORD $0x6F00E418 // movi v24.2d, #0x0
+	WORD $0x6F00E419 // movi v25.2d, #0x0
+loop:
+	WORD $0x6E59EF00 // bfmmla v0.4s, v24.8h, v25.8h
+	WORD $0x6E59EF01 // bfmmla v1.4s, v24.8h, v25.8h
+	WORD $0x6E59EF02 // bfmmla v2.4s, v24.8h, v25.8h
+	WORD $0x6E59EF03 // bfmmla v3.4s, v24.8h, v25.8h
+	WORD $0x6E59EF04 // bfmmla v4.4s, v24.8h, v25.8h
+	WORD $0x6E59EF05 // bfmmla v5.4s, v24.8h, v25.8h
+	WORD $0x6E59EF06 // bfmmla v6.4s, v24.8h, v25.8h
+	WORD $0x6E59EF07 // bfmmla v7.4s, v24.8h, v25.8h
+	WORD $0x6E59EF08 // bfmmla v8.4s, v24.8h, v25.8h
+	WORD $0x6E59EF09 // bfmmla v9.4s, v24.8h, v25.8h
+	WORD $0x6E59EF0A // bfmmla v10.4s, v24.8h, v25.8h
+	WORD $0x6E59EF0B // bfmmla v11.4s, v24.8h, v25.8h
+	WORD $0x6E59EF0C // bfmmla v12.4s, v24.8h, v25.8h
+	WORD $0x6E59EF0D // bfmmla v13.4s, v24.8h, v25.8h
+	WORD $0x6E59EF0E // bfmmla v14.4s, v24.8h, v25.8h
+	WORD $0x6E59EF0F // bfmmla v15.4s, v24.8h, v25.8h
+	WORD $0x6E59EF10 // bfmmla v16.4s, v24.8h, v25.8h
+	WORD $0x6E59EF11 // bfmmla v17.4s, v24.8h, v25.8h
+	WORD $0x6E59EF12 // bfmmla v18.4s, v24.8h, v25.8h
+	WORD $0x6E59EF13 // bfmmla v19.4s, v24.8h, v25.8h
+	WORD $0x6E59EF14 // bfmmla v20.4s, v24.8h, v25.8h
+	WORD $0x6E59EF15 // bfmmla v21.4s, v24.8h, v25.8h
+	WORD $0x6E59EF16 // bfmmla v22.4s, v24.8h, v25.8h
+	WORD $0x6E59EF17 // bfmmla v23.4s, v24.8h, v25.8h
+	SUBS $1, R0, R0
+	BNE loop
+	RET 

@@ -34,6 +34,46 @@ func roundFlushed(s float64) float32 {
 	return float32(s)
 }
 
+// roundOdd rounds s + rest, of which s is the nearest float64, to the next float32 toward
+// zero, or to the one after that where the last bit would be 0 and something is lost.
+// What is smaller than the smallest normal number becomes zero, and what is as large as
+// the next power of two after the largest one infinite.
+func roundOdd(s, rest float64) float32 {
+	switch abs := math.Abs(s); {
+	case s != s:
+		return float32(s)
+	case abs >= 0x1p128:
+		return float32(math.Copysign(math.Inf(1), s))
+	case abs < 0x1p-126:
+		return float32(math.Copysign(0, s))
+	}
+	const lost = 1<<29 - 1
+	bits := math.Float64bits(s)
+	if rest != 0 && bits&1 == 0 { // first to an odd float64, which is another one then
+		if math.Signbit(rest) == math.Signbit(s) {
+			bits++
+		} else {
+			bits--
+		}
+	}
+	if bits&lost != 0 {
+		bits = bits&^lost | (lost + 1)
+	}
+	return float32(math.Float64frombits(bits))
+}
+
+// mulOdd is x·y, and addOdd x + y, for BFDOT.
+func mulOdd(x, y uint16) float32 {
+	return roundOdd(float64(flush(widen(x)))*float64(flush(widen(y))), 0)
+}
+
+func addOdd(x, y float32) float32 {
+	a, b := float64(flush(x)), float64(flush(y))
+	s := a + b
+	t := s - a
+	return roundOdd(s, (a-(s-t))+(b-t)) // the second is what the sum has lost
+}
+
 // toBF16 rounds to nearest, ties to even.
 func toBF16(v float32) uint16 {
 	bits := math.Float32bits(v)
@@ -76,6 +116,20 @@ func pairsBF16Go(c *CallBF16) {
 	}
 }
 
+func dotsBF16Go(c *CallBF16) {
+	for i := range c.Dst {
+		x, out := c.row(i), unsafe.Slice(c.Dst[i], Width)
+		for o := range out {
+			var sum float32
+			for k := 0; k < c.Cols; k += 2 { // BFDOT
+				pair := addOdd(mulOdd(x[k], c.weight(o, k)), mulOdd(x[k+1], c.weight(o, k+1)))
+				sum = addOdd(sum, pair)
+			}
+			out[o] = sum
+		}
+	}
+}
+
 func tilesBF16Go(c *CallBF16) {
 	for i := range c.Dst {
 		x, out := c.row(i), unsafe.Slice(c.Dst[i], Width)
@@ -91,5 +145,17 @@ func tilesBF16Go(c *CallBF16) {
 			}
 			out[o] = sum
 		}
+	}
+}
+
+// productBF16Go is what ProductBF16 computes at a level.
+func productBF16Go(l Level, c *CallBF16) {
+	switch l {
+	case AMX:
+		tilesBF16Go(c)
+	case NEON:
+		dotsBF16Go(c)
+	default:
+		pairsBF16Go(c)
 	}
 }

@@ -28,6 +28,7 @@ func files() map[string]string {
 		"vector_neon_arm64.s":      neonVectors(),
 		"block_neon_arm64.s":       neonBlocks(),
 		"block_i8mm_arm64.s":       neonMatrices(),
+		"dots_neon_arm64.s":        neonBF16s(),
 		"attention_neon_arm64.s":   neonAttention(),
 		"decl_attention_arm64.go":  neonAttentionDeclarations(),
 		"peak_arm64.s":             neonPeaks(),

@@ -48,5 +48,6 @@ func (g neon) zero(v int)                       { g.word("movi", v) }
 func f(v int) string    { return fmt.Sprintf("F%d", v) }
 func both(v int) string { return fmt.Sprintf("(F%d, F%d)", v, v+1) }
 func s4(v int) string   { return fmt.Sprintf("V%d.S4", v) }
+func d2(v int) string   { return fmt.Sprintf("V%d.D2", v) }
 func h8(v int) string   { return fmt.Sprintf("V%d.H8", v) }
 func b16(v int) string  { return fmt.Sprintf("V%d.B16", v) }

@@ -19,6 +19,9 @@ func neonDeclarations() string {
 	eachNEONBlock(nil, func(g *neonBlock) { line("//go:noescape\nfunc %s(c *BlockCall, row, from int)\n", g.fullName()) })
 
 	eachNEONMatrix(nil, func(g *neonMatrix) { line("//go:noescape\nfunc %s(c *BlockCall, from int)\n", g.fullName()) })
+	for _, m := range neonBF16Rows {
+		line("//go:noescape\nfunc %s(c *CallBF16, row, from int)\n", (&neonBF16{rows: m}).fullName())
+	}
 
 	for _, d := range allNEONDots {
 		line("// blocks%s finds a product with quantized weights by their type and rows.", d.name)
@@ -36,6 +39,13 @@ func neonDeclarations() string {
 	line("var blocksI8MM = [...]func(c *BlockCall, from int){")
 	for _, f := range formats {
 		line("%s: %s,", f.name, (&neonMatrix{quantized: f}).fullName())
+	}
+	line("}\n")
+	line("// dotsBF16 finds a product in bf16 by rows: those of one to three have all outputs, the")
+	line("// others 16.")
+	line("var dotsBF16 = [...]func(c *CallBF16, row, from int){")
+	for _, m := range neonBF16Rows {
+		line("%d: %s,", m, (&neonBF16{rows: m}).fullName())
 	}
 	line("}\n")
 	line("// productsNEON finds the parts of a product by type of weights, width of the panel / 16,")

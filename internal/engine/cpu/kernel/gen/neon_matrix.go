@@ -127,7 +127,7 @@ func (g *neonMatrix) multiply(u unit) {
 		}
 		g.couple("FMOVS", "S4", g.start, u.block*blockBytes+4*u.half, pair)
 		for o := range neonMatrixOutputs / 2 {
-			g.op("VDUP", fmt.Sprintf("V%d.D[0]", g.x(pair)), fmt.Sprintf("V%d.D2", g.acc(pair, o)))
+			g.op("VDUP", fmt.Sprintf("V%d.D[0]", g.x(pair)), d2(g.acc(pair, o)))
 		}
 	}
 	if g.bits < 8 {

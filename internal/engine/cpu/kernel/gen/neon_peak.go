@@ -11,6 +11,8 @@ func neonPeaks() string {
 	const x, y = neonPeakSums, neonPeakSums + 1
 	g.peakLoop("peakFMANEON", func(sum int) { g.op("VFMLA", s4(x), s4(y), s4(sum)) })
 	g.peakLoop("peakSDOT", func(sum int) { g.word("sdot", sum, x, y, 0) })
+	g.peakLoop("peakUSMMLA", func(sum int) { g.word("usmmla", sum, x, y) })
+	g.peakLoop("peakBFMMLA", func(sum int) { g.word("bfmmla", sum, x, y) })
 	return t.String()
 }
 

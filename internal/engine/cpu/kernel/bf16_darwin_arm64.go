@@ -1,0 +1,8 @@
+package kernel
+
+import "golang.org/x/sys/unix"
+
+func detectBF16() bool {
+	has, err := unix.SysctlUint32("hw.optional.arm.FEAT_BF16")
+	return err == nil && has == 1
+}
