@@ -80,6 +80,54 @@ func BenchmarkQuantize(b *testing.B) {
 	}
 }
 
+// BenchmarkUnpackInt8 brings a part of a panel into the form of tiles, in the cache.
+func BenchmarkUnpackInt8(b *testing.B) {
+	if Best() < AVX512 {
+		b.Skip("unpacking needs AVX-512")
+	}
+	const cols = int8Part * BlockSize
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, ty := range quantizedTypes {
+		b.Run(ty.name, func(b *testing.B) {
+			src := quantizedRows(r, ty.t, Width, cols)
+			panel, dst := aligned(PanelBytes(ty.t, cols)), aligned(int8Part*unpackedBytes)
+			Pack(ty.t, unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[0]), Width, cols)
+			for b.Loop() {
+				AMX.unpackInt8(ty.t, unsafe.Pointer(&dst[0]), unsafe.Pointer(&panel[0]), int8Part)
+			}
+			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*int8Part), "ns/block")
+		})
+	}
+}
+
+// BenchmarkProductInt8 multiplies many rows with a panel of quantized weights on tiles.
+func BenchmarkProductInt8(b *testing.B) {
+	if !Best().Int8Tiles() {
+		b.Skip("this machine has no AMX-INT8")
+	}
+	const blocks = 32
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, ty := range quantizedTypes {
+		for _, m := range []int{leastInt8, tileRows, 4 * tileRows, int8Rows} {
+			b.Run(fmt.Sprintf("%s/%d-rows", ty.name, m), func(b *testing.B) {
+				panel, out := aligned(PanelBytes(ty.t, blocks*BlockSize)), make([]float32, m*Width)
+				src := quantizedRows(r, ty.t, Width, blocks*BlockSize)
+				Pack(ty.t, unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[0]), Width, blocks*BlockSize)
+				const stride = blocks + 1
+				x := randomBlocks(r, max(m, tileRows)*stride)
+				c := CallInt8{Src: &x[0], Stride: stride * int(unsafe.Sizeof(Block{})), Panel: unsafe.Pointer(&panel[0]), Blocks: blocks, Scratch: new(ScratchInt8)}
+				for i := range m {
+					c.Dst = append(c.Dst, &out[i*Width])
+				}
+				for b.Loop() {
+					AMX.ProductInt8(ty.t, &c)
+				}
+				b.ReportMetric(2*float64(m*Width*blocks*BlockSize*b.N)/b.Elapsed().Seconds()/1e9, "GOP/s")
+			})
+		}
+	}
+}
+
 // BenchmarkRow unpacks rows of weights and multiplies them in Go.
 func BenchmarkRow(b *testing.B) {
 	const cols = 1024

@@ -16,22 +16,7 @@ func TestProductBlocksExtremes(t *testing.T) {
 				r := rand.New(rand.NewPCG(14, uint64(ty.t)))
 				const cols = 512
 				for _, fill := range []byte{0x00, 0x7F, 0x80, 0xFF} {
-					src := quantizedRows(r, ty.t, Width, cols)
-					size := layouts[ty.t].bytes
-					for b := 0; b < len(src); b += size {
-						block := src[b : b+size]
-						scales := [4]byte{0, 0x3C, 0, 0x3C} // 1 and 1
-						values := block[map[Type]int{Q8_0: 2, Q4_0: 2, Q4K: 4, Q5K: 4}[ty.t]:]
-						if ty.t == Q6K {
-							values = block[:208]
-						}
-						copy(values, bytes.Repeat([]byte{fill}, len(values)))
-						if ty.t == Q6K {
-							copy(block[208:], scales[:2])
-						} else {
-							copy(block[:size-len(values)], scales[:])
-						}
-					}
+					src := extremeRows(r, ty.t, fill, cols)
 					panel := aligned(PanelBytes(ty.t, cols))
 					Pack(ty.t, unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[0]), Width, cols)
 					c := BlockCall{Panel: unsafe.Pointer(&panel[0]), Blocks: cols / BlockSize}
@@ -59,4 +44,26 @@ func TestProductBlocksExtremes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// extremeRows are the rows of a panel whose values have the same bits in all bytes, and
+// whose scales are 1.
+func extremeRows(r *rand.Rand, ty Type, fill byte, cols int) []byte {
+	src := quantizedRows(r, ty, Width, cols)
+	size := layouts[ty].bytes
+	for b := 0; b < len(src); b += size {
+		block := src[b : b+size]
+		scales := [4]byte{0, 0x3C, 0, 0x3C} // 1 and 1
+		values := block[map[Type]int{Q8_0: 2, Q4_0: 2, Q4K: 4, Q5K: 4}[ty]:]
+		if ty == Q6K {
+			values = block[:208]
+		}
+		copy(values, bytes.Repeat([]byte{fill}, len(values)))
+		if ty == Q6K {
+			copy(block[208:], scales[:2])
+		} else {
+			copy(block[:size-len(values)], scales[:])
+		}
+	}
+	return src
 }

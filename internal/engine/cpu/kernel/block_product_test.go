@@ -21,7 +21,7 @@ func quantizedRows(r *rand.Rand, t Type, rows, cols int) []byte {
 	}
 	l := layouts[t]
 	for b := 0; b < len(out); b += l.bytes {
-		for _, at := range map[Type][]int{Q8_0: {0}, Q4_0: {0}, Q4K: {0, 2}, Q5K: {0, 2}, Q6K: {208}}[t] {
+		for _, at := range scaleBytes(t) {
 			h := uint16(0x2000 + r.UintN(0x1000))
 			switch r.IntN(20) {
 			case 0:

@@ -2,6 +2,8 @@
 
 package kernel
 
+import "unsafe"
+
 //go:noescape
 func sumSquaresAVX512(x *float32, n int) float32
 
@@ -385,6 +387,39 @@ func tilesBF16x1AMX(c *CallBF16)
 
 //go:noescape
 func tilesBF16x2AMX(c *CallBF16)
+
+//go:noescape
+func tilesInt8ScalesAMX(c *CallInt8)
+
+//go:noescape
+func tilesInt8MinsAMX(c *CallInt8)
+
+//go:noescape
+func tilesInt8HalvesAMX(c *CallInt8)
+
+//go:noescape
+func unpackQ8_0AVX512(dst, src unsafe.Pointer, blocks int)
+
+//go:noescape
+func unpackQ4_0AVX512(dst, src unsafe.Pointer, blocks int)
+
+//go:noescape
+func unpackQ4KAVX512(dst, src unsafe.Pointer, blocks int)
+
+//go:noescape
+func unpackQ5KAVX512(dst, src unsafe.Pointer, blocks int)
+
+//go:noescape
+func unpackQ6KAVX512(dst, src unsafe.Pointer, blocks int)
+
+// int8AMX finds, by the type of weights, what unpacks them and what multiplies with them.
+var int8AMX = [...]int8Kernels{
+	Q8_0: {unpackQ8_0AVX512, tilesInt8ScalesAMX},
+	Q4_0: {unpackQ4_0AVX512, tilesInt8ScalesAMX},
+	Q4K:  {unpackQ4KAVX512, tilesInt8MinsAMX},
+	Q5K:  {unpackQ5KAVX512, tilesInt8MinsAMX},
+	Q6K:  {unpackQ6KAVX512, tilesInt8HalvesAMX},
+}
 
 // pairsAVX512 finds a product of pairs by rows.
 var pairsAVX512 = [pairRows + 1]func(*CallBF16){

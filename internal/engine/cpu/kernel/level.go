@@ -18,7 +18,8 @@ const (
 	AVX2
 	// AVX512 needs AVX-512 F, BW, DQ and VL.
 	AVX512
-	// AMX needs tiles with bf16, too.
+	// AMX needs tiles with bf16, too. Those with int8 are used where the processor has
+	// them, see [Level.Int8Tiles]; they change no bits.
 	AMX
 	// NEON needs what every arm64 processor has.
 	NEON

@@ -25,6 +25,11 @@ type Counts struct {
 // Products is how many instructions multiplied tiles of bf16.
 func (c Counts) Products() int { return c.ops[tdpbf16ps] }
 
+// BytesProducts is how many instructions multiplied tiles of bytes.
+func (c Counts) BytesProducts() int {
+	return c.ops[tdpbuud] + c.ops[tdpbusd] + c.ops[tdpbsud] + c.ops[tdpbssd]
+}
+
 // Configured is how often tiles were configured.
 func (c Counts) Configured() int { return c.ops[ldtilecfg] }
 
@@ -58,7 +63,7 @@ func Run(t *testing.T, tests string, env ...string) Counts {
 		t.Fatalf("%v\n%s", err, out)
 	case bytes.Contains(out, []byte("no tests to run")):
 		t.Errorf("%s names no test", tests)
-	case counts.Products() == 0:
+	case counts.Products()+counts.BytesProducts() == 0:
 		t.Errorf("no product on tiles\n%s", out)
 	case testing.Verbose():
 		t.Logf("%s", out)

@@ -129,6 +129,8 @@ func blockProducts(all ...dots) string {
 	}
 	if all[0].isa.name == avx2.name {
 		quantize(t)
+	} else {
+		unpacks(t)
 	}
 	for _, d := range all {
 		for _, f := range formats {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -68,16 +69,19 @@ func vexTile(prefix, opcode byte, vvvv, base, index int, rest ...byte) []byte {
 
 // tileMemory encodes a load or store of tile t at base + index + offset; index is
 // the distance of its rows.
-func tileMemory(prefix byte, t int, base, index string, offset int8) []byte {
+func tileMemory(prefix byte, t int, base, index string, offset int) []byte {
 	b, i := number(base), number(index)
 	if i == 4 {
 		panic("SP is no index")
 	}
 	sib := byte(i&7)<<3 | byte(b&7)
-	if offset == 0 && b&7 != 5 {
+	switch {
+	case offset == 0 && b&7 != 5:
 		return vexTile(prefix, 0x4B, 0, b, i, byte(t<<3|4), sib)
+	case offset == int(int8(offset)):
+		return vexTile(prefix, 0x4B, 0, b, i, byte(0x40|t<<3|4), sib, byte(offset))
 	}
-	return vexTile(prefix, 0x4B, 0, b, i, byte(0x40|t<<3|4), sib, byte(offset))
+	return binary.LittleEndian.AppendUint32(vexTile(prefix, 0x4B, 0, b, i, byte(0x80|t<<3|4), sib), uint32(int32(offset)))
 }
 
 func tileDotBF16(dst, a, b int) []byte {
@@ -97,11 +101,11 @@ func (t *text) tileZero(tile int) {
 	t.code(vexTile(3, 0x49, 0, 0, 0, byte(0xC0|tile<<3)), fmt.Sprintf("TILEZERO T%d", tile))
 }
 
-func (t *text) tileLoad(tile int, base, index string, offset int8) {
+func (t *text) tileLoad(tile int, base, index string, offset int) {
 	t.code(tileMemory(3, tile, base, index, offset), fmt.Sprintf("TILELOADD %d(%s)(%s*1), T%d", offset, base, index, tile))
 }
 
-func (t *text) tileStore(tile int, base, index string, offset int8) {
+func (t *text) tileStore(tile int, base, index string, offset int) {
 	t.code(tileMemory(2, tile, base, index, offset), fmt.Sprintf("TILESTORED T%d, %d(%s)(%s*1)", tile, offset, base, index))
 }
 
@@ -109,4 +113,15 @@ func (t *text) tileStore(tile int, base, index string, offset int8) {
 // outputs) to dst.
 func (t *text) tileDot(dst, a, b int) {
 	t.code(tileDotBF16(dst, a, b), fmt.Sprintf("TDPBF16PS T%d, T%d, T%d", b, a, dst))
+}
+
+// tileDotUnsigned adds the products of tiles a (unsigned bytes, four of k at a time) and
+// b (signed) to the 32-bit sums of dst.
+func (t *text) tileDotUnsigned(dst, a, b int) {
+	t.code(vexTile(1, 0x5E, b, 0, 0, byte(0xC0|dst<<3|a)), fmt.Sprintf("TDPBUSD T%d, T%d, T%d", b, a, dst))
+}
+
+// tileDotSigned is tileDotUnsigned for two tiles of signed bytes.
+func (t *text) tileDotSigned(dst, a, b int) {
+	t.code(vexTile(3, 0x5E, b, 0, 0, byte(0xC0|dst<<3|a)), fmt.Sprintf("TDPBSSD T%d, T%d, T%d", b, a, dst))
 }

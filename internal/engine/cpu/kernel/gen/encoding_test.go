@@ -19,15 +19,17 @@ func encodings() []struct{ got, bytes, text string } {
 		return t.String()
 	}
 	dot := func(dst, a, b int) string { return one(func(t *text) { t.dotPairs(dst, a, b) }) }
-	load := func(tile int, base, index string, off int8) string {
+	load := func(tile int, base, index string, off int) string {
 		return one(func(t *text) { t.tileLoad(tile, base, index, off) })
 	}
-	store := func(tile int, base, index string, off int8) string {
+	store := func(tile int, base, index string, off int) string {
 		return one(func(t *text) { t.tileStore(tile, base, index, off) })
 	}
 	config := func(base string) string { return one(func(t *text) { t.tileConfig(base) }) }
 	zero := func(tile int) string { return one(func(t *text) { t.tileZero(tile) }) }
 	tile := func(dst, a, b int) string { return one(func(t *text) { t.tileDot(dst, a, b) }) }
+	signed := func(dst, a, b int) string { return one(func(t *text) { t.tileDotSigned(dst, a, b) }) }
+	unsigned := func(dst, a, b int) string { return one(func(t *text) { t.tileDotUnsigned(dst, a, b) }) }
 	return []struct{ got, bytes, text string }{
 		{dot(0, 0, 0), "62f27e4852c0", "vdpbf16ps %zmm0,%zmm0,%zmm0"},
 		{dot(0, 1, 2), "62f2764852c2", "vdpbf16ps %zmm2,%zmm1,%zmm0"},
@@ -49,9 +51,17 @@ func encodings() []struct{ got, bytes, text string } {
 		{store(0, "R12", "DI", 0), "c4c27a4b043c", "tilestored %tmm0,(%r12,%rdi,1)"},
 		{store(3, "BX", "DI", 64), "c4e27a4b5c3b40", "tilestored %tmm3,0x40(%rbx,%rdi,1)"},
 		{store(2, "R8", "R9", -128), "c4827a4b540880", "tilestored %tmm2,-0x80(%r8,%r9,1)"},
+		{load(5, "AX", "SI", -128), "c4e27b4b6c3080", "tileloadd -0x80(%rax,%rsi,1),%tmm5"},
+		{load(6, "BX", "R9", 256), "c4a27b4bb40b00010000", "tileloadd 0x100(%rbx,%r9,1),%tmm6"},
+		{load(7, "R13", "R9", -1280), "c4827b4bbc0d00fbffff", "tileloadd -0x500(%r13,%r9,1),%tmm7"},
+		{store(1, "R13", "DX", 1024), "c4c27a4b8c1500040000", "tilestored %tmm1,0x400(%r13,%rdx,1)"},
 		{tile(0, 4, 6), "c4e24a5cc4", "tdpbf16ps %tmm6,%tmm4,%tmm0"},
 		{tile(3, 5, 7), "c4e2425cdd", "tdpbf16ps %tmm7,%tmm5,%tmm3"},
 		{tile(7, 2, 1), "c4e2725cfa", "tdpbf16ps %tmm1,%tmm2,%tmm7"},
+		{signed(0, 4, 6), "c4e24b5ec4", "tdpbssd %tmm6,%tmm4,%tmm0"},
+		{signed(1, 5, 7), "c4e2435ecd", "tdpbssd %tmm7,%tmm5,%tmm1"},
+		{unsigned(0, 4, 6), "c4e2495ec4", "tdpbusd %tmm6,%tmm4,%tmm0"},
+		{unsigned(7, 2, 1), "c4e2715efa", "tdpbusd %tmm1,%tmm2,%tmm7"},
 	}
 }
 

@@ -14,6 +14,7 @@ func files() map[string]string {
 		"product_avx2_amd64.s":     products(avx2),
 		"pairs_avx512_amd64.s":     pairProducts(),
 		"tiles_amx_amd64.s":        tiles(),
+		"tiles_int8_amd64.s":       tilesInt8(),
 		"vector_avx512_amd64.s":    vectors(avx512),
 		"vector_avx2_amd64.s":      vectors(avx2),
 		"block_avx512_amd64.s":     blockProducts(vnni512),

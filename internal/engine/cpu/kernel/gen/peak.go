@@ -33,14 +33,8 @@ func peaks() string {
 	}
 	t.line("GLOBL peakConfig<>(SB), RODATA|NOPTR, $64")
 	peakTiles(t, "peakPairsAMX", t.tileDot)
-	peakTiles(t, "peakBytesAMX", t.tileDotBytes)
+	peakTiles(t, "peakBytesAMX", t.tileDotUnsigned)
 	return t.String()
-}
-
-// tileDotBytes adds the products of tiles a (unsigned bytes, four of k at a time) and
-// b (signed) to the 32-bit sums of dst.
-func (t *text) tileDotBytes(dst, a, b int) {
-	t.code(vexTile(1, 0x5E, b, 0, 0, byte(0xC0|dst<<3|a)), fmt.Sprintf("TDPBUSD T%d, T%d, T%d", b, a, dst))
 }
 
 // peakLoop writes func name(n int), which does n turns of an instruction for each sum.
