@@ -41,7 +41,8 @@ type activations struct {
 func (a *activations) reserve(n, cols, limit int, f form) {
 	a.rows = reserveRows(a.rows, n, cols, limit)
 	if f&int8Form != 0 {
-		a.blocks = reserveRows(a.blocks, n, cols/kernel.BlockSize, limit)
+		blocks := cols / kernel.BlockSize
+		a.blocks = reserveApart(a.blocks, n, blocks, blockStride(blocks), limit)
 	}
 	if f&bf16Form != 0 {
 		a.halves = reserveHalves(a.halves, n, cols, limit)

@@ -31,6 +31,12 @@ func TestEmulatedAMX(t *testing.T) {
 	t.Run("bits", func(t *testing.T) {
 		usedTiles(t, amxtest.Run(t, "^TestBits$/^qwen3_moe$", ActivationsVariable+"=bf16"))
 	})
+	t.Run("quantized", func(t *testing.T) {
+		usedTilesOfBytes(t, amxtest.Run(t, "^(TestApplyQuantized|TestApplyScatteredBlocks|TestLevelsAgree)$/^llama_mixed$"))
+	})
+	t.Run("quantized bits", func(t *testing.T) {
+		usedTilesOfBytes(t, amxtest.Run(t, "^TestBits$/^(llama_Q8_0|qwen3_moe_Q4_0)$"))
+	})
 	t.Run("float32", func(t *testing.T) { // is what it is at the level below
 		amxtest.Run(t, "^(TestLevelsAgree|TestApplyBF16)$/^qwen3")
 	})
@@ -42,5 +48,14 @@ func usedTiles(t *testing.T, c amxtest.Counts) {
 	t.Logf("%d products in %d calls", c.Products(), c.Configured())
 	if c.Products() < 10000 {
 		t.Errorf("%d products on tiles", c.Products())
+	}
+}
+
+// usedTilesOfBytes is usedTiles for quantized weights.
+func usedTilesOfBytes(t *testing.T, c amxtest.Counts) {
+	t.Helper()
+	t.Logf("%d products of bytes in %d calls", c.BytesProducts(), c.Configured())
+	if c.BytesProducts() < 20000 {
+		t.Errorf("%d products of bytes on tiles", c.BytesProducts())
 	}
 }

@@ -16,8 +16,10 @@ type Device struct {
 	level kernel.Level
 	bf16  bool // activations are rounded where they meet weights of bf16
 	node  int  // NUMA node of its memory, negative: any
-	pool  *pool
-	turns turns
+	// int8Tiles says that quantized weights meet many rows on tiles.
+	int8Tiles bool
+	pool      *pool
+	turns     turns
 
 	warning   string
 	closeOnce sync.Once
@@ -42,6 +44,7 @@ func NewDevice(id string, cores int) *Device {
 	d := newDevice(id, cores, level)
 	d.bf16, _ = parseActivations(os.Getenv(ActivationsVariable), level)
 	d.warning = warning
+	d.checkInt8Tiles(kernel.CheckInt8)
 	return d
 }
 
@@ -77,7 +80,8 @@ func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start device %s: %w", id, err)
 	}
-	d := &Device{id: id, cores: workers(opts.Cores), level: level, bf16: bf16, node: -1, warning: warning}
+	d := &Device{id: id, cores: workers(opts.Cores), level: level, bf16: bf16, node: -1, warning: warning, int8Tiles: level.Int8Tiles()}
+	d.checkInt8Tiles(kernel.CheckInt8)
 	d.pool = newBoundPool(d.cores, opts.CPUs)
 	if len(opts.CPUs) > 0 && opts.Node >= 0 {
 		d.node = opts.Node
@@ -97,9 +101,21 @@ func parseLevel(isa string) (level kernel.Level, warning string, err error) {
 	return level, "", err
 }
 
+// checkInt8Tiles gives tiles of bytes up, with a warning, where they do not compute what
+// they should. Vectors have the same bits.
+func (d *Device) checkInt8Tiles(check func() error) {
+	if !d.int8Tiles {
+		return
+	}
+	if err := check(); err != nil {
+		d.int8Tiles = false
+		d.warning = fmt.Sprintf("AMX is not used for quantized weights: %v", err)
+	}
+}
+
 // newDevice starts a device that keeps activations in float32.
 func newDevice(id string, cores int, level kernel.Level) *Device {
-	d := &Device{id: id, cores: workers(cores), level: level, node: -1}
+	d := &Device{id: id, cores: workers(cores), level: level, node: -1, int8Tiles: level.Int8Tiles()}
 	d.pool = newPool(d.cores)
 	return d
 }

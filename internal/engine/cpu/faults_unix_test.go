@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
@@ -18,22 +20,24 @@ import (
 // code, and the process lives.
 func TestKernelFaults(t *testing.T) {
 	type device struct {
-		level kernel.Level
-		bf16  bool
+		level     kernel.Level
+		bf16      bool
+		quantized func(string) gguf.Type
 	}
 	var devices []device
 	for _, level := range kernel.Levels()[1:] {
-		devices = append(devices, device{level, false})
+		devices = append(devices, device{level, false, nil}, device{level, false, all(gguf.Q8_0)})
 		if level.BF16() {
-			devices = append(devices, device{level, true})
+			devices = append(devices, device{level, true, nil})
 		}
 	}
 	for _, tt := range devices {
 		d := newDevice("cpu:0", 2, tt.level)
 		defer d.Close()
 		d.bf16 = tt.bf16
-		t.Run(d.ISA(), func(t *testing.T) {
-			r := newRigOn(t, d, modeltest.Open(t, modeltest.Spec{DType: "bf16"}), 4, Options{BlockSize: 16})
+		t.Run(fmt.Sprintf("%s, quantized %v", d.ISA(), tt.quantized != nil), func(t *testing.T) {
+			m := bits{spec: modeltest.Spec{DType: "bf16", Hidden: 64, FFN: 96}, quantized: tt.quantized}.open(t)
+			r := newRigOn(t, d, m, 4, Options{BlockSize: 16})
 			seq := engine.BatchSeq{Tokens: prompt(1, 40, 200), Blocks: table(0, 4), Logits: r.newLogits()}
 			r.step(t, seq)
 			data := r.weights.layers[0].q.packed.data // the first in its memory, so it starts a page

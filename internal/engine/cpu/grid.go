@@ -42,11 +42,16 @@ var (
 	itemTiles = itemSize{work: 32 << 20, tokens: 512, values: 512 << 10, call: 32}
 	// itemBlocks is that of quantized weights: more of it takes the same time.
 	itemBlocks = itemSize{work: 12 << 20, tokens: 120, values: 384 << 10, call: 12}
+	// itemInt8 is that of quantized weights on tiles, where unpacked weights should serve
+	// many tokens.
+	itemInt8 = itemSize{work: 24 << 20, tokens: 256, values: 512 << 10, call: 16}
 )
 
 // itemSize is that of products with the matrix.
 func (m *matrix) itemSize() itemSize {
 	switch {
+	case m.packed.int8Tiles:
+		return itemInt8
 	case m.packed.kind.Quantized():
 		return itemBlocks
 	case !m.packed.rounded:

@@ -188,10 +188,10 @@ func TestExp(t *testing.T) {
 func TestGridCoversOnce(t *testing.T) {
 	for _, rows := range []int{1, 4, 7, 1000, 151936} {
 		for _, tokens := range []int{1, 63, 64, 65, 512} {
-			for i, workers := range []int{1, 2, 64, 1, 3, 1, 3, 1, 3, 1, 3} {
+			for i, workers := range []int{1, 2, 64, 1, 3, 1, 3, 1, 3, 1, 3, 1, 3} {
 				g := newGrid(rows, 512, tokens, workers)
 				if i >= 3 {
-					size := []itemSize{itemF32, itemBF16, itemTiles, itemBlocks}[(i-3)/2]
+					size := []itemSize{itemF32, itemBF16, itemTiles, itemBlocks, itemInt8}[(i-3)/2]
 					if g = newPackedGrid(size, rows, 512, tokens, workers); g.rowStep%kernel.Width != 0 {
 						t.Fatalf("%d × %d: items of %d rows", rows, tokens, g.rowStep)
 					}

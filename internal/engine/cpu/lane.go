@@ -16,6 +16,7 @@ type lane struct {
 	// packed.
 	blockCall kernel.BlockCall
 	row       kernel.Row
+	int8      int8Room // many rows of them on tiles
 
 	// Attention, for the query rows of one tile.
 	keys   []float32 // K of a group of tokens or V of a segment, as float32
@@ -32,6 +33,7 @@ type lane struct {
 func (l *lane) forget() {
 	l.call, l.panel.score, l.panel.mix = kernel.Call{}, kernel.Score{}, kernel.Mix{}
 	l.bf16.forget()
+	l.int8.forget()
 	c := &l.blockCall
 	clear(c.Src[:])
 	clear(c.Dst[:])

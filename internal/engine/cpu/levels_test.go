@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
@@ -104,5 +105,21 @@ func TestOpenDevice(t *testing.T) {
 	t.Setenv(ISAVariable, "mmx")
 	if d := NewDevice("cpu:0", 1); d.ISA() != "portable" || d.Close() != nil {
 		t.Errorf("unknown name in the environment: %s", d.ISA())
+	}
+}
+
+// Wrong products of bytes cost a device its tiles for quantized weights, not its level.
+func TestCheckInt8Tiles(t *testing.T) {
+	wrong := errors.New("two is three")
+	for _, tt := range []struct {
+		has  bool
+		err  error
+		want bool
+	}{{true, nil, true}, {true, wrong, false}, {false, wrong, false}} {
+		d := &Device{level: kernel.AMX, int8Tiles: tt.has}
+		d.checkInt8Tiles(func() error { return tt.err })
+		if warned := strings.Contains(d.Warning(), "two is three"); d.int8Tiles != tt.want || warned != (tt.has && tt.err != nil) || d.level != kernel.AMX {
+			t.Errorf("%+v: tiles %v, warning %q, level %s", tt, d.int8Tiles, d.Warning(), d.level)
+		}
 	}
 }

@@ -20,6 +20,8 @@ type panels struct {
 	data  []byte
 	// rounded says that the matrix multiplies activations in bf16.
 	rounded bool
+	// int8Tiles says that quantized weights meet many rows on tiles.
+	int8Tiles bool
 }
 
 // source is the matrix as it lies in the file.
@@ -107,6 +109,7 @@ func (w *Weights) pack(matrices []*matrix) error {
 		n := m.packedBytes()
 		m.packed, data = panels{level: w.device.level, kind: kind, data: data[:n:n]}, data[n:]
 		m.packed.rounded = kind == kernel.BF16 && w.device.bf16 && !m.exact
+		m.packed.int8Tiles = kind.Quantized() && w.device.int8Tiles
 		for i := range kernel.Panels(m.rows) {
 			pieces = append(pieces, piece{m, i})
 		}

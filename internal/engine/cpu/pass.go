@@ -118,14 +118,19 @@ func (p *pass) reserve(b *Backend) {
 // Capacity doubles up to a limit, that of a full pass, so that slowly growing
 // batches do not allocate each time.
 func reserveRows[T any](rows [][]T, n, cols, limit int) [][]T {
+	return reserveApart(rows, n, cols, cols, limit)
+}
+
+// reserveApart is reserveRows for rows that lie so many elements from each other.
+func reserveApart[T any](rows [][]T, n, cols, stride, limit int) [][]T {
 	if n <= cap(rows) {
 		return rows[:n]
 	}
 	size := min(max(n, 2*cap(rows)), max(n, limit))
-	data := make([]T, size*cols)
+	data := make([]T, size*stride)
 	rows = make([][]T, size)
 	for i := range rows {
-		rows[i] = data[i*cols : (i+1)*cols : (i+1)*cols]
+		rows[i] = data[i*stride:][:cols:cols]
 	}
 	return rows[:n]
 }

@@ -86,6 +86,13 @@ func (m *matrix) applyBlocks(l *lane, from, to int, src [][]kernel.Block, dst []
 // applyBlockPanels is apply for packed quantized weights. from is a multiple of the
 // panels' width.
 func (m *matrix) applyBlockPanels(l *lane, from, to int, src [][]kernel.Block, dst [][]float32) {
+	if m.packed.int8Tiles {
+		n := m.applyTiles(l, from, to, src, dst)
+		src, dst = src[n:], dst[n:]
+	}
+	if len(src) == 0 {
+		return
+	}
 	p, c := &m.packed, &l.blockCall
 	c.Blocks = m.cols / kernel.BlockSize
 	size := kernel.PanelBytes(p.kind, m.cols)

@@ -87,7 +87,7 @@ func TestApplyQuantized(t *testing.T) {
 			if err := gguf.Dequantize(weights, kind, tensor.Data); err != nil {
 				t.Fatal(err)
 			}
-			for _, tokens := range []int{1, 2, 5, 6, 7, 14} {
+			for _, tokens := range []int{1, 2, 5, 6, 7, 14, 22, 39} {
 				var first [][]float32
 				for _, level := range kernel.Levels() {
 					m := quantizedMatrix(t, tensor, level)
@@ -119,6 +119,40 @@ func TestApplyQuantized(t *testing.T) {
 						first = dst
 					}
 				}
+			}
+		}
+	}
+}
+
+// TestApplyScatteredBlocks multiplies rows that lie in any order, as those of experts
+// do, some of them twice: all numbers of rows give the bits of single ones.
+func TestApplyScatteredBlocks(t *testing.T) {
+	const rows, cols, tokens = 40, 256, 40
+	level := kernel.Best()
+	for _, kind := range quantizedKinds {
+		m := quantizedMatrix(t, quantizedTensor(kind, rows, cols, 3), level)
+		src := activations{form: m.form()}
+		src.reserve(tokens, cols, tokens, m.form())
+		scattered := activations{form: m.form(), rows: make([][]float32, tokens), blocks: make([][]kernel.Block, tokens)}
+		want := make([][]float32, tokens)
+		for i := range tokens {
+			copy(src.rows[i], randomFloats(uint64(i+2), cols))
+			scattered.refer(i, &src, i*i%tokens)
+			want[i] = make([]float32, rows)
+		}
+		src.prepare(level, 0, tokens)
+		l := new(lane)
+		for i := range tokens {
+			m.apply(l, 0, rows, scattered.span(i, i+1), want[i:i+1])
+		}
+		for _, n := range []int{8, 9, 16, 17, 23, tokens} {
+			got := reserveRows[float32](nil, n, rows, n)
+			m.apply(l, 0, rows, scattered.span(0, n), got)
+			for i := range got {
+				sameBits(t, fmt.Sprintf("%s, %d tokens, token %d", kind, n, i), got[i], want[i])
+			}
+			if a := testing.AllocsPerRun(1, func() { m.apply(l, 0, rows, scattered.span(0, n), got) }); a > 0 {
+				t.Errorf("%s, %d tokens: %v allocations", kind, n, a)
 			}
 		}
 	}
