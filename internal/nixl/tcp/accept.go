@@ -56,12 +56,15 @@ func (t *transport) admit(nc net.Conn) bool {
 func (t *transport) serve(nc net.Conn) {
 	setBuffers(nc, t.opts.SocketBuffer)
 	h, br, err := t.welcome(nc)
+	if errors.Is(err, errExchange) {
+		err = t.serveExchange(nc, br)
+	}
 	t.mu.Lock()
 	delete(t.greeting, nc)
 	closed := t.closed
 	t.mu.Unlock()
 	switch {
-	case closed:
+	case closed || errors.Is(err, errExchanged):
 		return
 	case err != nil:
 		t.host.Refused(nixl.RefusedHello)
@@ -90,7 +93,10 @@ func (t *transport) welcome(nc net.Conn) (hello, *bufio.Reader, error) {
 	}
 	br := bufio.NewReader(nc)
 	hd, body, err := readGreeting(br)
-	if err == nil && hd.kind != kindHello {
+	switch {
+	case err == nil && hd.kind == kindExchange && len(body) == 0:
+		return hello{}, br, errExchange
+	case err == nil && hd.kind != kindHello:
 		err = fmt.Errorf("frame of kind %d instead of a hello: %w", hd.kind, errProtocol)
 	}
 	if err != nil {

@@ -26,6 +26,10 @@ type Options struct {
 	SilenceTimeout time.Duration
 	// MaxInbound is the number of connections peers may have open; default 1024.
 	MaxInbound int
+	// ExchangeSecret lets agents that know it, too, exchange their metadata at the
+	// listener (see [nixl.Agent.FetchMetadata]); at least 16 bytes. Without one that is
+	// refused.
+	ExchangeSecret []byte
 	// SocketBuffer is the size of the kernel's buffers in bytes; 0 leaves it to the
 	// kernel's autotuning.
 	SocketBuffer int

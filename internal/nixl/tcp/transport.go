@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/exchange"
 )
 
 // New returns a transport for one agent, to be put into its Config.
@@ -42,6 +43,9 @@ func (t *transport) Name() string { return Name }
 
 func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	t.host = h
+	if n := len(t.opts.ExchangeSecret); n > 0 && n < exchange.MinSecret {
+		return nil, fmt.Errorf("exchange secret of %d bytes, at least %d: %w", n, exchange.MinSecret, nixl.ErrInvalidParam)
+	}
 	rand.Read(t.token[:]) // never fails
 	ln, err := net.Listen("tcp", t.opts.Listen)
 	if err != nil {
