@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,13 +29,14 @@ type Agent struct {
 	itself     *peer   // of transfers with the agent itself
 	force      []string
 
-	stats   counters
-	paths   paths
-	regions regions
-	tickets tickets
-	inbox   *inbox
-	downs   *downFeed
-	probes  probeSlot
+	stats     counters
+	paths     paths
+	regions   regions
+	tickets   tickets
+	inbox     *inbox
+	selfNotes atomic.Int32 // to itself, not accepted yet
+	downs     *downFeed
+	probes    probeSlot
 
 	stageIn, stageOut staging        // for accesses of peers and for own transfers
 	work              sync.WaitGroup // staged transfers

@@ -1,12 +1,23 @@
 // Package nixl moves registered memory between workers: agents, descriptor
-// lists, transfer requests, notifications and the tickets that fence memory.
+// lists, transfer requests, notifications and the tickets that fence memory. The model,
+// its names and its numbers are those of NIXL.
 //
 // Start with [Agent] (one per worker), [Transfer] (one read or write of a
-// descriptor list) and [TicketSpec] (what a peer may touch, and until when).
+// descriptor list) and [TicketSpec] (what a peer may touch, and until when). Pools of
+// blocks are prepared once and selected from by index ([Agent.PrepareLocal],
+// [Agent.MakeTransfer]).
+//
+// Memory is the host's ([DRAM]), a device's ([VRAM], through [DeviceMemory]) or a file
+// of this machine ([FILE], through a [Storage] such as package posix, in transfers of the
+// agent with itself). Transports see host memory only; what belongs to a device is staged.
+//
+// Peers learn of each other by metadata blobs, whole ([Agent.Metadata]) or in parts
+// ([Agent.PartialMetadata]). Package directory keeps them in a key-value store, package
+// exchange sends them from agent to agent, and anything else that carries bytes will do.
 //
 // An agent owns its goroutines and those of its [Transport]s until Close
 // returns; it never owns registered memory, which must stay mapped until
-// [Region.Deregister] has succeeded. All methods of Agent, Region and Transfer
+// [Region.Deregister] has succeeded. All methods of Agent, Region, Prepared and Transfer
 // are safe to call at the same time. Notifications are delivered after the data
 // they stand for is readable.
 //
@@ -14,7 +25,10 @@
 // target checks ticket, access and bounds itself, and after [Agent.RevokeTicket]
 // has returned nil no byte is read or written under that ticket any more.
 //
-// The package does not distribute metadata (the worker stores the bytes of
-// [Agent.Metadata] where peers find them), does not encrypt, and does not retry:
-// a failed transfer is reported and the caller decides.
+// What was moved is counted by peer and transport ([Agent.Traffic], [Agent.Peers]); what a
+// transfer will cost is estimated from the self-test of its path
+// ([Transfer.EstimateCost]).
+//
+// The package does not choose whom to tell of its memory, and does not retry: a failed
+// transfer is reported and the caller decides.
 package nixl

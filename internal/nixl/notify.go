@@ -1,6 +1,7 @@
 package nixl
 
 import (
+	"context"
 	"fmt"
 	"sync"
 )
@@ -11,6 +12,34 @@ type Notification struct {
 	From string // the sender's agent name
 	Msg  []byte // the receiver's to keep; empty, never nil, for an empty message
 }
+
+// notifySelf delivers a message of the agent to itself. One that waits for room when
+// ctx ends arrives nevertheless.
+func (a *Agent) notifySelf(ctx context.Context, msg []byte) error {
+	if n := a.selfNotes.Add(1); n > maxSelfNotes {
+		a.selfNotes.Add(-1)
+		return fmt.Errorf("notify %q itself: %d messages wait: %w", a.self.Name, maxSelfNotes, ErrBackend)
+	}
+	done := make(chan error, 1)
+	a.inbox.deliver(a.self.Name, msg, func(err error) {
+		a.selfNotes.Add(-1)
+		done <- err
+	})
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("notify %q itself: %w", a.self.Name, err)
+	}
+	a.stats.notifyOut.Add(1)
+	return nil
+}
+
+// maxSelfNotes bounds the messages to itself that an agent has not accepted yet.
+const maxSelfNotes = 64
 
 // notifyCost is what a notification costs beside its bytes, so that empty ones
 // are bounded too.

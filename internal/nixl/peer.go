@@ -368,10 +368,13 @@ func (a *Agent) inboundDown(transport string, from Identity, cause error) {
 // Notify delivers a message to the peer's agent and returns when that agent has
 // accepted it, or with an error when ctx ends or the peer fails; the message may or
 // may not arrive then. A message sent after Notify has returned, or after a
-// transfer has ended, arrives later than theirs.
+// transfer has ended, arrives later than theirs. An agent may notify itself.
 func (a *Agent) Notify(ctx context.Context, name string, msg []byte) error {
 	if len(msg) > a.limits.NotifySize {
 		return fmt.Errorf("notify %q: %d bytes, at most %d: %w", name, len(msg), a.limits.NotifySize, ErrInvalidParam)
+	}
+	if name == a.self.Name {
+		return a.notifySelf(ctx, msg)
 	}
 	p := a.current(name)
 	if p == nil {

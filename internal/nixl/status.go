@@ -65,6 +65,40 @@ func (s Status) String() string {
 	return "status " + strconv.Itoa(int(s))
 }
 
+// Label is the status as NIXL's telemetry names it, for metrics: "in_progress", "success",
+// "not_posted", "invalid_param" and so on; "unknown" for values NIXL does not have.
+func (s Status) Label() string {
+	switch s {
+	case InProgress:
+		return "in_progress"
+	case Success:
+		return "success"
+	case ErrNotPosted:
+		return "not_posted"
+	case ErrInvalidParam:
+		return "invalid_param"
+	case ErrBackend:
+		return "backend"
+	case ErrNotFound:
+		return "not_found"
+	case ErrMismatch:
+		return "mismatch"
+	case ErrNotAllowed:
+		return "not_allowed"
+	case ErrRepostActive:
+		return "repost_active"
+	case ErrNotSupported:
+		return "not_supported"
+	case ErrRemoteDisconnect:
+		return "remote_disconnect"
+	case ErrCanceled:
+		return "canceled"
+	case ErrNoTelemetry:
+		return "no_telemetry"
+	}
+	return "unknown"
+}
+
 // Error makes the negative values sentinel errors.
 func (s Status) Error() string { return s.String() }
 

@@ -80,7 +80,7 @@ func (m *meter) updateNIXL(a *nixl.Agent) {
 		Errors: map[string]uint64{}, Refused: map[string]uint64{}, Peers: map[string]int{}, Transports: map[string]metrics.NIXLTraffic{},
 	}
 	for status, n := range s.Errors {
-		f.Errors[status.String()] = n
+		f.Errors[status.Label()] = n
 	}
 	for reason, n := range s.Refused {
 		f.Refused[reason.String()] = n

@@ -120,3 +120,34 @@ func testNotifyAfterData(t *testing.T, e Env) {
 		})
 	}
 }
+
+// testNotifyEmpty sends messages without bytes: to a peer, behind a write, and to the
+// sender itself.
+func testNotifyEmpty(t *testing.T, e Env) {
+	p := newPair(t, e, 4096)
+	for _, msg := range [][]byte{nil, {}} {
+		if err := p.a.Notify(Context(t), "b", msg); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.a.Notify(Context(t), "a", msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	WantStatus(t, Do(t, p.all(t, nixl.Write, nixl.TransferOpts{Ticket: p.ticket(t, nixl.Write), HasNotify: true})), nixl.Success)
+	for range 3 {
+		if n := Next(t, p.b); n.From != "a" || n.Msg == nil || len(n.Msg) != 0 {
+			t.Errorf("notification = %+v", n)
+		}
+	}
+	for range 2 {
+		if n := Next(t, p.a); n.From != "a" || n.Msg == nil || len(n.Msg) != 0 {
+			t.Errorf("notification to itself = %+v", n)
+		}
+	}
+	NoMore(t, p.a)
+	NoMore(t, p.b)
+	_ = p.a.Close()
+	if err := p.a.Notify(Context(t), "a", nil); nixl.StatusOf(err) != nixl.ErrRemoteDisconnect {
+		t.Errorf("notify itself after Close: %v", err)
+	}
+}

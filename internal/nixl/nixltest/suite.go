@@ -20,6 +20,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"one notification per post", testNotifyPerPost},
 		{"many goroutines on one agent", testConcurrent},
 		{"notifications keep their order", testNotifyOrder},
+		{"empty notifications", testNotifyEmpty},
 		{"notifications wait for the consumer", testNotifyBackPressure},
 		{"notification follows the data", testNotifyAfterData},
 		{"refusals", testRefusals},
