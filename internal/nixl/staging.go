@@ -22,7 +22,6 @@ type staging struct {
 	arena  *Arena
 	region *Region
 	free   chan int // slots nobody uses; nil before open
-	err    error    // of Close
 }
 
 // open allocates the slots, once.
