@@ -31,7 +31,8 @@ var onlyRules = []only{
 	{"embedded", []string{"cluster"}, "runs servers; clients are elsewhere"},
 	{"host", nil, "the machine, for whoever computes or advises"},
 	{"sharedmem", nil, "an allocator: backends and the data path use it without knowing each other"},
-	{"nixl/...", []string{"cluster", "metrics", "nixl/...", "sharedmem"}, "moves bytes; what they mean is the worker's business"},
+	{"dynlib", nil, "a loader: knows no library"},
+	{"nixl/...", []string{"cluster", "dynlib", "metrics", "nixl/...", "sharedmem"}, "moves bytes, some through a C library that a machine may have; what they mean is the worker's business"},
 	{"engine", []string{"cluster", "model/...", "metrics", "protocol", "blockhash"}, "knows no backend: the agent injects it"},
 	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "model/...", "metrics", "host", "sharedmem"}, "a backend is arithmetic"},
 	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "model/...", "metrics", "sharedmem"}, "a backend is arithmetic, this one pretended"},
@@ -49,9 +50,10 @@ type never struct {
 	why   string
 }
 
-// computing are the parts that make dynamod large. "model" is not among them: it reads
-// files, which dynctl does too when it describes a model.
+// computing are the parts that make dynamod large, or bind it to the system's C library.
+// "model" is not among them: it reads files, which dynctl does too when it describes a model.
 var computing = []string{
+	"dynlib", "github.com/ebitengine/purego/...",
 	"engine/...", "cuda/...", "worker/...", "agent/...", "embedded/...", "frontend/...",
 	"go.etcd.io/etcd/server/v3/...", "github.com/nats-io/nats-server/v2/...",
 }
@@ -87,6 +89,7 @@ var homeRules = []home{
 	{"google.golang.org/grpc", []string{"store/...", "embedded"}, "etcd's transport"},
 	{"go.uber.org/zap", []string{"store/...", "embedded"}, "etcd's logger, turned into slog"},
 	{"github.com/nats-io/nats.go", []string{"events/...", "embedded"}, "the event plane hides NATS"},
+	{"github.com/ebitengine/purego", []string{"dynlib"}, "one build tag, nodl, takes it out of the programs"},
 	{"github.com/hashicorp/yamux", []string{"requestplane/..."}, "multiplexing of one connection"},
 	{"github.com/vmihailenco/msgpack/v5", []string{"protocol"}, "one encoding, in one place"},
 	{"github.com/zeebo/xxh3", []string{"blockhash"}, "one hash, in one place"},
