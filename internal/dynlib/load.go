@@ -46,7 +46,9 @@ func (l *Library) Bind(into map[string]*uintptr) error {
 
 // Call calls a C function with up to 15 integers or pointers and returns its first
 // result register, of which a function with a narrower result fills the low bits only.
-// Memory that the function keeps must not be on the Go heap, or be pinned.
+// A pointer is passed as uintptr(unsafe.Pointer(p)), written in the list of arguments:
+// only then it stays valid for the time of the call. Memory that the function keeps must
+// not be on the Go heap, or be pinned.
 //
 //go:uintptrescapes
 func Call(fn uintptr, args ...uintptr) uintptr {
