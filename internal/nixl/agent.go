@@ -78,7 +78,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),
 	}
-	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, gone: a.deregistered, stage: a.openStaging}
+	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, added: a.registered, gone: a.deregistered, stage: a.openStaging}
 	a.paths = paths{limit: 2 * a.limits.Peers, open: map[pathKey]*traffic{}, past: map[string]Traffic{}}
 	a.itself = &peer{Remote: Remote{Identity: a.self}, agent: a}
 	a.stageIn = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
@@ -311,11 +311,26 @@ func (a *Agent) admit(j *Job) (err error) {
 	return nil
 }
 
-// deregistered tells those transports that share memory.
+// registered tells those transports whose devices must know memory.
+func (a *Agent) registered(base Desc, mem []byte) error {
+	for _, tr := range a.transports {
+		if m, ok := tr.(RegionMapper); ok {
+			if err := m.MapRegion(base, mem); err != nil {
+				return fmt.Errorf("transport %s: %w", tr.Name(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// deregistered tells those transports that share or map memory.
 func (a *Agent) deregistered(base Desc) {
 	for _, tr := range a.transports {
 		if o, ok := tr.(RegionObserver); ok {
 			o.Deregistered(base)
+		}
+		if m, ok := tr.(RegionMapper); ok {
+			m.UnmapRegion(base)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package nixl
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -61,10 +62,13 @@ type regions struct {
 	next  uint64    // address of the next region; grows only, so that none is used twice
 	list  []*Region // by address
 	limit int
-	own   int             // private ones, which do not count against the limit
-	bytes uint64          // of memory; files do not count
-	gone  func(base Desc) // told of every region that was deregistered; no lock is held
-	stage func() error    // makes the agent ready for memory of devices
+	own   int          // private ones, which do not count against the limit
+	bytes uint64       // of memory; files do not count
+	stage func() error // makes the agent ready for memory of devices
+	// Told of regions, with no lock held: after one was added, which an error undoes, and
+	// after one was removed.
+	added func(base Desc, mem []byte) error
+	gone  func(base Desc)
 }
 
 func (rs *regions) add(mem Memory, typ MemType, o registerOptions) (*Region, error) {
@@ -74,6 +78,9 @@ func (rs *regions) add(mem Memory, typ MemType, o registerOptions) (*Region, err
 	}
 	r := &Region{segment: seg, owner: rs, label: o.label, private: o.private}
 	if err := rs.insert([]*Region{r}); err != nil {
+		return nil, err
+	}
+	if err := rs.announce([]*Region{r}); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -92,7 +99,31 @@ func (rs *regions) addAll(list []Registration) ([]*Region, error) {
 	if err := rs.insert(out); err != nil {
 		return nil, err
 	}
+	if err := rs.announce(out); err != nil {
+		return nil, err
+	}
 	return out, nil
+}
+
+// announce tells of new regions that the host can address. If one is refused, all are
+// taken back.
+func (rs *regions) announce(add []*Region) error {
+	if rs.added == nil {
+		return nil
+	}
+	for _, r := range add {
+		if r.mem == nil {
+			continue
+		}
+		if err := rs.added(r.base, r.mem); err != nil {
+			errs := []error{fmt.Errorf("register %.32q: %w", r.label, err)}
+			for _, o := range add {
+				errs = append(errs, o.Deregister())
+			}
+			return errors.Join(errs...)
+		}
+	}
+	return nil
 }
 
 // segment checks what is to be registered.

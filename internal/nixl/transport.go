@@ -65,6 +65,16 @@ type RegionObserver interface {
 	Deregistered(base Desc)
 }
 
+// A RegionMapper is a Transport whose devices must know memory before they access it.
+type RegionMapper interface {
+	Transport
+	// MapRegion is called when memory is registered, before anybody uses it; an error
+	// refuses the registration. mem stays at its address until UnmapRegion has returned,
+	// which is called when the region is deregistered; nobody uses it then.
+	MapRegion(base Desc, mem []byte) error
+	UnmapRegion(base Desc)
+}
+
 // Host is the agent as a transport sees it: the target side of every access and
 // the place where events are reported.
 type Host interface {
