@@ -7,8 +7,7 @@
 // only, and a mask says which fields are set (layout.go).
 //
 // A Worker and its Endpoints and requests belong to one goroutine, locked to its
-// thread, which calls [Worker.Progress]; incoming messages are collected there and taken
-// with [Worker.Received]. A Context may be used from several goroutines. Everything must
+// thread, which calls [Worker.Progress], where messages arrive. A Context may be used from several goroutines. Everything must
 // be closed by who made it: requests first, then endpoints, keys, the worker, memory, the
 // context.
 //

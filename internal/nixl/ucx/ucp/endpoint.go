@@ -42,10 +42,11 @@ func (w *Worker) Connect(address []byte) (*Endpoint, error) {
 // Failed is why the connection broke, nil while it has not.
 func (e *Endpoint) Failed() error { return e.failed }
 
-// Send sends a message. It must not change, and must be pinned or off the Go heap,
-// until the request is done.
-func (e *Endpoint) Send(msg []byte) (Request, error) {
-	return request(dynlib.Call(e.w.ctx.lib.fn.amSend, e.h, messageID, 0, 0, uintptr(unsafe.Pointer(&msg[0])), uintptr(len(msg)), uintptr(unsafe.Pointer(&e.w.am))))
+// Send sends a message of a short header and data, which may be empty. Neither must
+// change, and both must be pinned or off the Go heap, until the request is done.
+func (e *Endpoint) Send(header, data []byte) (Request, error) {
+	return request(dynlib.Call(e.w.ctx.lib.fn.amSend, e.h, messageID, uintptr(unsafe.Pointer(unsafe.SliceData(header))), uintptr(len(header)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), uintptr(unsafe.Pointer(&e.w.am))))
 }
 
 // Put writes local memory into remote memory. mem is what local is part of.
@@ -134,4 +135,11 @@ func (l *Library) Test(r Request) (done bool, err error) {
 		return true, s
 	}
 	return true, nil
+}
+
+// Free forgets a request that may still be running.
+func (l *Library) Free(r Request) {
+	if !r.done() {
+		dynlib.Call(l.fn.requestFree, uintptr(r))
+	}
 }

@@ -3,6 +3,7 @@ package ucp
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -18,7 +19,7 @@ type pair struct {
 	w        [2]*Worker
 	there    *Endpoint
 	back     *Endpoint
-	received [2][][]byte
+	received [2][]int // sizes of messages, by the first byte of their headers
 }
 
 func newPair(t *testing.T) *pair {
@@ -35,7 +36,9 @@ func newPair(t *testing.T) *pair {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.ctx[i].Close)
-		if p.w[i], err = p.ctx[i].NewWorker(); err != nil {
+		if p.w[i], err = p.ctx[i].NewWorker(func(h, d []byte) {
+			p.received[i] = append(p.received[i], int(h[0])<<32|len(d))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -60,16 +63,14 @@ func (p *pair) until(what string, cond func() bool) {
 		if time.Now().After(end) {
 			p.t.Fatalf("never: %s", what)
 		}
-		for i, w := range p.w {
+		for _, w := range p.w {
 			if w.h == 0 {
 				continue
 			}
 			w.Progress()
-			msgs, ok := w.Received()
-			if !ok {
+			if !w.Sound() {
 				p.t.Fatal("a message came by rendezvous")
 			}
-			p.received[i] = append(p.received[i], msgs...)
 		}
 	}
 }
@@ -119,24 +120,20 @@ func TestMessagesAndMemory(t *testing.T) {
 	}
 	defer mr.Close()
 
-	sizes := []int{1, 100, 70_000, 1 << 20}
-	msgs := arena(t, 2<<20) // what is sent must not be on the Go heap
-	off := 0
+	sizes := []int{0, 1, 100, 70_000, 1 << 20}
+	header := arena(t, 16*len(sizes)) // what is sent must not be on the Go heap
 	for i, n := range sizes {
-		m := msgs[off : off+n]
-		off += n
-		m[0] = byte(i)
-		if err := p.do(p.there.Send(m)); err != nil {
+		h := header[16*i : 16*i+16]
+		h[0] = byte(i)
+		if err := p.do(p.there.Send(h, local[:n])); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.until("messages arrive", func() bool { return len(p.received[1]) == len(sizes) })
-	seen := map[int]bool{}
-	for _, m := range p.received[1] {
-		seen[int(m[0])] = len(m) == sizes[m[0]]
-	}
-	if len(seen) != len(sizes) {
-		t.Errorf("messages: %v", seen)
+	for i, n := range sizes {
+		if !slices.Contains(p.received[1], i<<32|n) {
+			t.Errorf("message %d of %d bytes did not arrive", i, n)
+		}
 	}
 
 	key, err := p.there.Unpack(mr.Key())
@@ -167,7 +164,7 @@ func TestMessagesAndMemory(t *testing.T) {
 func TestPeerWorkerCloses(t *testing.T) {
 	p := newPair(t)
 	msg := arena(t, 16)
-	if err := p.do(p.there.Send(msg)); err != nil {
+	if err := p.do(p.there.Send(msg, nil)); err != nil {
 		t.Fatal(err)
 	}
 	p.until("message arrives", func() bool { return len(p.received[1]) == 1 })
@@ -177,7 +174,7 @@ func TestPeerWorkerCloses(t *testing.T) {
 	p.w[1].Close()
 	p.until("failure is noticed", func() bool {
 		if p.there.Failed() == nil {
-			_ = p.do(p.there.Send(msg))
+			_ = p.do(p.there.Send(msg, nil))
 		}
 		return p.there.Failed() != nil
 	})
@@ -245,7 +242,7 @@ func BenchmarkWorker(b *testing.B) {
 	}
 	defer c.Close()
 	for b.Loop() {
-		w, err := c.NewWorker()
+		w, err := c.NewWorker(func(_, _ []byte) {})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -18,10 +18,10 @@ type Worker struct {
 	efd  int
 	addr []byte
 
-	received [][]byte
-	bad      bool // a message came in a form that was not agreed on
-	am       requestParam
-	rma      requestParam
+	message func(header, data []byte)
+	bad     bool // a message came in a form that was not agreed on
+	am      requestParam
+	rma     requestParam
 }
 
 // messageID is the active message that carries frames.
@@ -60,13 +60,13 @@ func unregister(id uintptr) {
 	delete(callbacks.args, id)
 }
 
-// messageArrived is ucp_am_recv_callback_t; it copies the message.
-func messageArrived(arg, _, _, data, size, param uintptr) uintptr {
+// messageArrived is ucp_am_recv_callback_t.
+func messageArrived(arg, header, headerSize, data, size, param uintptr) uintptr {
 	if w, ok := registered(arg).(*Worker); ok {
 		if (*amRecvParam)(at(param)).attr&recvRendezvous != 0 {
 			w.bad = true // its data has not come; returning OK refuses it
 		} else {
-			w.received = append(w.received, append([]byte(nil), bytesAt(data, uint64(size))...))
+			w.message(bytesAt(header, uint64(headerSize)), bytesAt(data, uint64(size)))
 		}
 	}
 	return uintptr(OK)
@@ -80,10 +80,12 @@ func endpointFailed(arg, _, status uintptr) uintptr {
 	return 0
 }
 
-// NewWorker makes a worker of the calling goroutine.
-func (c *Context) NewWorker() (_ *Worker, err error) {
+// NewWorker makes a worker of the calling goroutine. message is called for each message
+// that arrives, inside of Progress; messages may arrive in another order than they were
+// sent in. Its arguments are valid during the call, which must not use the worker.
+func (c *Context) NewWorker(message func(header, data []byte)) (_ *Worker, err error) {
 	fn := &c.lib.fn
-	w := &Worker{ctx: c, efd: -1}
+	w := &Worker{ctx: c, efd: -1, message: message}
 	p := &workerParams{mask: workerParamThreadMode, threadMode: threadSingle}
 	if err := check(dynlib.Call(fn.workerCreate, c.h, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&w.h)))); err != nil {
 		return nil, fmt.Errorf("create worker: %w", err)
@@ -138,12 +140,8 @@ func (w *Worker) Arm() (bool, error) {
 	}
 }
 
-// Received takes the messages that have arrived; they may be in another order than they
-// were sent in. ok is false if a peer sent one in a way this package never does.
-func (w *Worker) Received() (msgs [][]byte, ok bool) {
-	msgs, w.received = w.received, nil
-	return msgs, !w.bad
-}
+// Sound reports whether all messages came as this package sends them.
+func (w *Worker) Sound() bool { return !w.bad }
 
 // Close ends all connections and requests of the worker. When it has returned, nothing
 // arrives any more and no local memory is touched.

@@ -1,0 +1,172 @@
+package ucx
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+// UCX connections are made by exchanging addresses over a TCP socket, where a secret can
+// be checked before an address is handed to UCX. The socket stays open, silent: its end
+// tells at once that the peer's process is gone.
+
+const (
+	maxHello   = 16 << 10 // of a greeting, in bytes
+	handshakes = 64       // sockets that have not said hello yet
+)
+
+// writeGreeting sends a frame over the socket: u32 length, kind, status, body.
+func writeGreeting(nc net.Conn, f frame) error {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(2+len(f.body)))
+	_, err := nc.Write(append(append(b, byte(f.kind), byte(f.status)), f.body...))
+	return err
+}
+
+func readGreeting(r io.Reader) (frame, error) {
+	var head [6]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n < 2 || n > maxHello {
+		return frame{}, fmt.Errorf("greeting of %d bytes: %w", n, errProtocol)
+	}
+	f := frame{kind: kind(head[4]), status: nixl.Status(head[5]), body: make([]byte, n-2)}
+	_, err := io.ReadFull(r, f.body)
+	return f, err
+}
+
+// dialPeer says hello and returns the socket and what the peer answered.
+func dialPeer(ctx context.Context, addr string, h hello) (_ net.Conn, w welcome, err error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, welcome{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer func() {
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			_ = nc.Close()
+		}
+	}()
+	if err := writeGreeting(nc, frame{kind: kindHello, body: h.encode()}); err != nil {
+		return nil, welcome{}, err
+	}
+	f, err := readGreeting(nc)
+	if err != nil {
+		return nil, welcome{}, err
+	}
+	switch f.kind {
+	case kindWelcome:
+		w, err = parseWelcome(f.body)
+		return nc, w, err
+	case kindResult:
+		return nil, welcome{}, fmt.Errorf("refused: %w", resultError(h.to.Name, f))
+	}
+	return nil, welcome{}, fmt.Errorf("greeting of kind %d instead of a welcome: %w", f.kind, errProtocol)
+}
+
+// accept lets peers in until the listener is closed.
+func (t *transport) accept() {
+	for {
+		nc, err := t.ln.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			t.host.Log().Warn("nixl accept failed", "transport", Name, "error", err)
+			select { // out of file descriptors: let some go
+			case <-time.After(10 * time.Millisecond):
+			case <-t.ctx.Done():
+			}
+			continue
+		}
+		select {
+		case t.greeting <- struct{}{}:
+			t.wg.Go(func() { t.greet(nc) })
+		default:
+			t.host.Refused(nixl.RefusedLimit)
+			_ = nc.Close()
+		}
+	}
+}
+
+// greet serves one socket: a hello, and then nothing but its end.
+func (t *transport) greet(nc net.Conn) {
+	stop := context.AfterFunc(t.ctx, func() { _ = nc.Close() })
+	defer stop()
+	defer func() { _ = nc.Close() }()
+	in, err := t.welcome(nc)
+	<-t.greeting
+	if err != nil {
+		if t.ctx.Err() == nil {
+			t.host.Refused(nixl.RefusedHello)
+			t.host.Log().Warn("nixl connection refused", "transport", Name, "error", err)
+		}
+		return
+	}
+	if !t.engine.do(func() { in.socket = nc; in.closeSocketIfEnded() }) {
+		return
+	}
+	t.engine.hangUp(nc, in)
+}
+
+func (t *transport) welcome(nc net.Conn) (*inbound, error) {
+	if err := nc.SetDeadline(time.Now().Add(t.opts.ConnectTimeout)); err != nil {
+		return nil, err
+	}
+	f, err := readGreeting(nc)
+	if err != nil {
+		return nil, fmt.Errorf("read hello: %w", err)
+	}
+	h, err := parseHello(f.body)
+	switch {
+	case f.kind != kindHello:
+		return nil, fmt.Errorf("greeting of kind %d instead of a hello: %w", f.kind, errProtocol)
+	case err != nil:
+		return nil, err
+	case !h.known(t.token):
+		return nil, fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
+	}
+	var in *inbound
+	w := welcome{silence: t.opts.SilenceTimeout, open: maxOpen, window: windowCount, direct: t.direct}
+	err = h.check(t.host.Self())
+	if err == nil && !t.engine.call(func() {
+		if in, err = t.letIn(h); err == nil {
+			w.address = in.port.w.Address()
+		}
+	}) {
+		return nil, errClosed
+	}
+	if err != nil {
+		_ = writeGreeting(nc, resultFrame(0, err)) // if the peer still listens
+		return nil, err
+	}
+	if err = writeGreeting(nc, frame{kind: kindWelcome, body: w.encode()}); err == nil {
+		err = nc.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		t.engine.do(func() { in.end(fmt.Errorf("welcome: %w: %w", err, nixl.ErrRemoteDisconnect)) })
+		return nil, err
+	}
+	return in, nil
+}
+
+// hangUp waits for the end of a peer's socket, and tells the owner of the connection.
+func (e *engine) hangUp(nc net.Conn, owner portOwner) {
+	var b [1]byte
+	n, err := nc.Read(b[:])
+	if n > 0 {
+		err = errProtocol
+	}
+	e.do(func() { owner.broken(fmt.Errorf("peer has hung up: %w: %w", err, nixl.ErrRemoteDisconnect)) })
+}

@@ -1,0 +1,132 @@
+package ucx
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+const (
+	helloMagic   = 0x55584e44 // "DNXU"
+	helloVersion = 1
+	connVersion  = 1
+)
+
+type secret [32]byte
+
+// connInfo is what the metadata blob says about this transport.
+type connInfo struct {
+	token secret
+	addr  string // host and port that takes hellos
+}
+
+func (c connInfo) encode() []byte {
+	return append(append([]byte{connVersion}, c.token[:]...), c.addr...)
+}
+
+func parseConnInfo(b []byte) (connInfo, error) {
+	var c connInfo
+	if len(b) < 1+len(c.token)+1 || b[0] != connVersion || len(b) > 1+len(c.token)+300 {
+		return c, fmt.Errorf("connection data of %d bytes: %w", len(b), nixl.ErrMismatch)
+	}
+	copy(c.token[:], b[1:])
+	c.addr = string(b[1+len(c.token):])
+	return c, nil
+}
+
+// hello asks to be let in. It names the target too, so that another agent behind the
+// same address does not let the initiator in.
+type hello struct {
+	token      secret
+	generation uint64        // of the session; the initiator counts them up
+	from       nixl.Identity // the initiator
+	to         nixl.Identity // name and incarnation
+	address    []byte        // UCX address of the initiator's end of the connection
+}
+
+func (h hello) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
+	b = binary.LittleEndian.AppendUint16(b, helloVersion)
+	b = append(b, h.token[:]...)
+	b = binary.LittleEndian.AppendUint64(b, h.generation)
+	for _, s := range []string{h.from.Name, h.from.Incarnation, h.from.HostID, h.to.Name, h.to.Incarnation} {
+		b = append(append(b, byte(len(s))), s...)
+	}
+	return append(b, h.address...)
+}
+
+func parseHello(b []byte) (hello, error) {
+	var h hello
+	if len(b) < 4+2+len(h.token)+8 || binary.LittleEndian.Uint32(b) != helloMagic {
+		return h, fmt.Errorf("no hello: %w", errProtocol)
+	}
+	if v := binary.LittleEndian.Uint16(b[4:]); v != helloVersion {
+		return h, fmt.Errorf("hello of version %d, want %d: %w", v, helloVersion, nixl.ErrMismatch)
+	}
+	b = b[6:]
+	b = b[copy(h.token[:], b):]
+	h.generation = binary.LittleEndian.Uint64(b)
+	b = b[8:]
+	for _, s := range []*string{&h.from.Name, &h.from.Incarnation, &h.from.HostID, &h.to.Name, &h.to.Incarnation} {
+		if len(b) == 0 || len(b)-1 < int(b[0]) {
+			return hello{}, fmt.Errorf("truncated hello: %w", errProtocol)
+		}
+		n := 1 + int(b[0])
+		*s, b = string(b[1:n]), b[n:]
+	}
+	if h.from.Name == "" || h.from.Incarnation == "" || len(b) == 0 {
+		return hello{}, fmt.Errorf("malformed hello: %w", errProtocol)
+	}
+	h.address = b
+	return h, nil
+}
+
+// known reports whether the sender has read the metadata of this run of this agent.
+// Nothing else of a hello may be looked at before, its address least of all.
+func (h hello) known(token secret) bool { return subtle.ConstantTimeCompare(h.token[:], token[:]) == 1 }
+
+// check reports why the target does not let the initiator in.
+func (h hello) check(self nixl.Identity) error {
+	switch {
+	case h.to.Name != self.Name:
+		return fmt.Errorf("this is agent %q, not %q: %w", self.Name, h.to.Name, nixl.ErrMismatch)
+	case h.to.Incarnation != self.Incarnation:
+		return fmt.Errorf("agent %q was restarted: %w", self.Name, nixl.ErrMismatch)
+	}
+	return nil
+}
+
+// welcome answers a hello that was accepted.
+type welcome struct {
+	silence time.Duration
+	open    uint32 // accesses at a time
+	window  uint32 // notifications not accepted yet
+	direct  bool   // devices of the two ends may access each other's memory
+	address []byte // UCX address of the target's end of the connection
+}
+
+func (w welcome) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(w.silence.Milliseconds()))
+	b = binary.LittleEndian.AppendUint32(b, w.open)
+	b = binary.LittleEndian.AppendUint32(b, w.window)
+	direct := byte(0)
+	if w.direct {
+		direct = 1
+	}
+	return append(append(b, direct), w.address...)
+}
+
+func parseWelcome(b []byte) (welcome, error) {
+	if len(b) < 3*4+2 {
+		return welcome{}, fmt.Errorf("welcome of %d bytes: %w", len(b), errProtocol)
+	}
+	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+	w := welcome{silence: time.Duration(u(0)) * time.Millisecond, open: u(1), window: u(2), direct: b[3*4] == 1, address: b[3*4+1:]}
+	if w.silence <= 0 || w.open == 0 || w.open > 1<<16 || w.window == 0 || w.window > 1<<16 {
+		return welcome{}, fmt.Errorf("welcome with a limit of zero or of absurd size: %w", errProtocol)
+	}
+	return w, nil
+}
