@@ -1,5 +1,5 @@
 # What contributors run; "make help" lists it. Everything is plain Go tooling.
-# cgo stays off, so that the same two static files run everywhere.
+# cgo stays off: no C compiler is needed. For a dynamod without glibc add -tags nodl.
 export CGO_ENABLED = 0
 TIMEOUT  ?= 10m
 FUZZTIME ?= 30s

@@ -20,6 +20,31 @@ func (a *Agent) listenAt(configured string) string {
 	return net.JoinHostPort(host, "0")
 }
 
+// interfaceOf returns the name of the network interface that has an address, such as
+// "lo", or "" if it is not one of this machine's.
+func interfaceOf(host string) string {
+	ip := net.ParseIP(host)
+	if ip == nil {
+		return ""
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return ""
+	}
+	for _, i := range interfaces {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && (n.IP.Equal(ip) || ip.IsLoopback() && n.IP.IsLoopback() && n.Contains(ip)) {
+				return i.Name
+			}
+		}
+	}
+	return ""
+}
+
 // advertiseHost returns the host at which others reach a listener: the configured
 // one, unless that is the default and the listener has a better address itself.
 func (a *Agent) advertiseHost(listen string) string {

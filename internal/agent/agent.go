@@ -88,11 +88,15 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 	}
 	var inc [8]byte
 	_, _ = rand.Read(inc[:]) // never fails
-	return &Agent{
+	a := &Agent{
 		cfg: cfg, opts: opts, log: opts.Log.With("node", cfg.Node.Name),
 		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
 		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies), hostPeers: newHostPeers(), noLogs: make(chan struct{}),
-	}, nil
+	}
+	if err := a.checkTransports(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // Log returns the node's logger.

@@ -2,11 +2,15 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/nixl/ucx"
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
@@ -33,13 +37,38 @@ const copies = 1
 
 // nixlConfig describes a NIXL agent of this process: workers of one process copy,
 // those of another process of this host share memory if the system allows it, and
-// all others are reached over TCP.
+// all others are reached over RDMA, if there is, or TCP.
 func (a *Agent) nixlConfig() nixl.Config {
 	listen := a.listenAt(a.cfg.NIXL.Listen)
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports()...)
 	return nixl.Config{
-		HostID:     hostID(),
-		Transports: append(transports, tcp.New(tcp.Options{Listen: listen, AdvertiseHost: a.advertiseHost(listen)})),
-		Force:      a.cfg.NIXL.Transports,
+		HostID: hostID(),
+		Transports: append(transports, ucx.New(a.ucxOptions(listen)),
+			tcp.New(tcp.Options{Listen: listen, AdvertiseHost: a.advertiseHost(listen)})),
+		Force: a.cfg.NIXL.Transports,
 	}
+}
+
+// ucxOptions makes UCX listen where transfers over TCP are accepted, at a port of its
+// own. It is used over RDMA; over other networks only if the configuration names it.
+func (a *Agent) ucxOptions(listen string) ucx.Options {
+	o := ucx.Options{AnyNetwork: slices.Contains(a.cfg.NIXL.Transports, ucx.Name), AdvertiseHost: a.advertiseHost(listen)}
+	if host, _, err := net.SplitHostPort(listen); err == nil {
+		o.Listen = net.JoinHostPort(host, "0")
+		if name := interfaceOf(host); name != "" {
+			o.Devices = []string{name}
+		}
+	}
+	return o
+}
+
+// checkTransports reports why a transport that the configuration names cannot be used.
+func (a *Agent) checkTransports() error {
+	if !slices.Contains(a.cfg.NIXL.Transports, ucx.Name) {
+		return nil
+	}
+	if err := ucx.Available(); err != nil {
+		return fmt.Errorf("nixl.transports names ucx: %w", err)
+	}
+	return nil
 }

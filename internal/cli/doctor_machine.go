@@ -196,8 +196,12 @@ func checkProgram(ctx context.Context, inv *invocation) finding {
 	if err != nil {
 		return bad(fix, "%s does not run: %v", path, err)
 	}
-	theirs := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(string(out)), "dynamod version"))
+	first, note, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	theirs := strings.TrimSpace(strings.TrimPrefix(first, "dynamod version"))
 	f := good("%s, %s as dynctl", path, own)
+	if note = strings.TrimSpace(note); note != "" { // how it was built
+		f = good("%s, %s as dynctl; %s", path, own, note)
+	}
 	if theirs != own {
 		f = bad(fix, "%s is %s, dynctl is %s", path, theirs, own)
 	}

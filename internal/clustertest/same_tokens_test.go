@@ -17,6 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/cputest"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/nixl/ucx"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -72,11 +73,15 @@ func TestSameTokensEverywhere(t *testing.T) {
 				{name: "1+1 in one process", prefill: 1, decode: 1},
 				{name: "1+1 over tcp", prefill: 1, decode: 1, transport: "tcp"},
 				{name: "1+1 over shared memory", prefill: 1, decode: 1, transport: sameHost},
+				{name: "1+1 over ucx", prefill: 1, decode: 1, transport: ucx.Name},
 				{name: "1+1 in two processes", prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}}},
 				{name: "2+4 over two nodes", prefill: 2, decode: 4, transport: "tcp", nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}}},
 				{name: "1+1 forced local", prefill: 1, decode: 1, force: "local"},
 			} {
 				t.Run(tc.name, func(t *testing.T) {
+					if err := ucx.Available(); tc.transport == ucx.Name && err != nil {
+						t.Skip(err)
+					}
 					c := clustertest.Start(t, clustertest.Options{
 						Model: dir, Prefill: tc.prefill, Decode: tc.decode, Nodes: tc.nodes,
 						Engine: cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 256},

@@ -66,6 +66,20 @@ func check(g graph, onlys []only, nevers []never, homes []home) []string {
 // of the programs.
 func testSupport(path string) bool { return strings.HasSuffix(path, "test") }
 
+// A program built with the tag nodl is fully static: nothing in it can load a library.
+func TestNodlLoadsNothing(t *testing.T) {
+	loader := []string{"github.com/ebitengine/purego/..."}
+	if load(t).path(expand("cmd/dynamod"), loader) == nil {
+		t.Error("cmd/dynamod loads nothing without the tag either: this test shows nothing")
+	}
+	static := load(t, "-tags=nodl")
+	for _, p := range static.ours(module + "/...") {
+		if path := static.path(p, loader); path != nil {
+			t.Errorf("%s links the loader of libraries (%s)", short(p), strings.Join(path, " -> "))
+		}
+	}
+}
+
 // A rule that cannot fail is none: each kind is tried on a graph that breaks it.
 func TestCheckFindsBrokenRules(t *testing.T) {
 	ours := func(names ...string) []string {

@@ -43,11 +43,12 @@ func short(path string) string {
 
 // load reads the import graph of the module for the platforms that are released,
 // because build tags hide imports from the others.
-func load(t *testing.T) graph {
+func load(t *testing.T, flags ...string) graph {
 	t.Helper()
 	g := graph{}
 	for _, platform := range []string{"linux", "darwin"} {
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-json=ImportPath,Imports,Standard", "./...")
+		args := append([]string{"list", "-e", "-deps", "-json=ImportPath,Imports,Standard"}, flags...)
+		cmd := exec.CommandContext(t.Context(), "go", append(args, "./...")...)
 		cmd.Dir = root(t)
 		cmd.Env = append(os.Environ(), "GOOS="+platform, "GOARCH=amd64", "CGO_ENABLED=0")
 		var stderr bytes.Buffer

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/agent"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/dynlib"
 	"github.com/dynctl/dynctl/internal/version"
 )
 
@@ -71,6 +72,9 @@ loopback only, unless their listeners are configured.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	if !dynlib.Enabled {
+		cmd.SetVersionTemplate("dynamod version {{.Version}}\n" + noLibraries + "\n")
+	}
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -94,6 +98,9 @@ loopback only, unless their listeners are configured.`,
 	}
 	return cmd
 }
+
+// noLibraries is what the version says of a program that was built with the tag nodl.
+const noLibraries = "fully static: without loading of libraries, so without UCX"
 
 // noArgs makes a stray argument a mistake in the command line.
 func noArgs(cmd *cobra.Command, args []string) error {
