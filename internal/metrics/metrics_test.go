@@ -230,6 +230,7 @@ func TestNIXL(t *testing.T) {
 			TxBytes: 9, RxBytes: 3, XferTime: metrics.NIXLTimes{Counts: []uint64{2, 1, 1}, Sum: 3 * time.Second},
 			PostTime: metrics.NIXLTimes{Counts: []uint64{1}}, // does not fit
 		}},
+		Fallbacks: map[metrics.NIXLFallback]uint64{{Wanted: "shm", Used: "tcp", Reason: "mismatch"}: 1},
 	})
 	other.Update(metrics.NIXLFigures{OpenTickets: 7})
 	wantLines(t, scrape(t, r),
@@ -245,6 +246,7 @@ func TestNIXL(t *testing.T) {
 		`dynamo_nixl_agent_xfer_time_seconds_bucket{agent="worker-1",transport="tcp",le="+Inf"} 4`,
 		`dynamo_nixl_agent_xfer_time_seconds_sum{agent="worker-1",transport="tcp"} 3`,
 		`dynamo_nixl_agent_xfer_time_seconds_count{agent="worker-1",transport="tcp"} 4`,
+		`dynamo_nixl_agent_fallbacks_total{agent="worker-1",reason="mismatch",transport="tcp",wanted="shm"} 1`,
 		`dynamo_nixl_agent_peers{agent="worker-1",transport="tcp"} 2`)
 	n.Close()
 	for _, l := range scrape(t, r) {
@@ -298,6 +300,7 @@ func TestNames(t *testing.T) {
 	metrics.NewWorker(r, metrics.WorkerLabels{}, time.Now())
 	metrics.NewNIXL(r, "a", nil).Update(metrics.NIXLFigures{
 		Errors: map[string]uint64{"x": 1}, Refused: map[string]uint64{"y": 1}, Peers: map[string]int{"tcp": 1},
+		Fallbacks:  map[metrics.NIXLFallback]uint64{{Wanted: "shm", Used: "tcp", Reason: "mismatch"}: 1},
 		Transports: map[string]metrics.NIXLTraffic{"tcp": {XferTime: metrics.NIXLTimes{Counts: []uint64{1}}, PostTime: metrics.NIXLTimes{Counts: []uint64{1}}}},
 	})
 	rec := httptest.NewRecorder()

@@ -93,6 +93,7 @@ const (
 	NIXLMemory        = PrefixNIXL + "agent_memory_registered_bytes"
 	NIXLTickets       = PrefixNIXL + "agent_open_tickets"
 	NIXLPeers         = PrefixNIXL + "agent_peers"
+	NIXLFallbacks     = PrefixNIXL + "agent_fallbacks_total"
 )
 
 // Label names that Dynamo uses.
@@ -120,6 +121,7 @@ const (
 	LabelDirection = "direction"
 	LabelAgent     = "agent"
 	LabelTransport = "transport"
+	LabelWanted    = "wanted" // the transport that was expected
 )
 
 // Values of [LabelHTTPEndpoint].

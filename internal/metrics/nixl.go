@@ -18,6 +18,7 @@ type NIXLFigures struct {
 	OpenTickets            int
 	RegisteredBytes        uint64
 	Peers                  map[string]int // by transport
+	Fallbacks              map[NIXLFallback]uint64
 	Transports             map[string]NIXLTraffic
 }
 
@@ -33,6 +34,10 @@ type NIXLTimes struct {
 	Sum    time.Duration
 }
 
+// NIXLFallback names a transport that should have reached a peer, the one used
+// instead, and why.
+type NIXLFallback struct{ Wanted, Used, Reason string }
+
 // NIXL holds the metrics of one NIXL agent.
 type NIXL struct {
 	registry *Registry
@@ -40,6 +45,7 @@ type NIXL struct {
 	last     NIXLFigures
 
 	bytes, requests, xferTime, errors, refused, notifications *CounterVec
+	fallbacks                                                 *CounterVec
 	txBytes, rxBytes                                          *CounterVec
 	duration, postTime                                        *HistogramSnapshotVec
 	peers, tickets, registered                                *GaugeVec
@@ -64,6 +70,7 @@ func NewNIXL(r *Registry, agent string, bounds []time.Duration) *NIXL {
 		errors:        r.Counter(NIXLErrors, "Total number of failed transfers", LabelAgent, LabelStatus),
 		refused:       r.Counter(NIXLRefused, "Total number of accesses by peers that were refused", LabelAgent, LabelReason),
 		notifications: r.Counter(NIXLNotifications, "Total number of notifications", LabelAgent, LabelDirection),
+		fallbacks:     r.Counter(NIXLFallbacks, "Total number of times a peer was loaded over a transport (transport) that ranks below one that should have reached it (wanted)", LabelAgent, LabelWanted, LabelTransport, LabelReason),
 		peers:         r.Gauge(NIXLPeers, "Number of known peers by transport", LabelAgent, LabelTransport),
 		tickets:       r.Gauge(NIXLTickets, "Number of open tickets", LabelAgent),
 		registered:    r.Gauge(NIXLMemory, "Bytes of registered memory", LabelAgent),
@@ -89,6 +96,9 @@ func (n *NIXL) Update(f NIXLFigures) {
 	}
 	for reason, v := range f.Refused {
 		add(n.refused, v, n.last.Refused[reason], reason)
+	}
+	for b, v := range f.Fallbacks {
+		add(n.fallbacks, v, n.last.Fallbacks[b], b.Wanted, b.Used, b.Reason)
 	}
 	for transport, v := range f.Peers {
 		n.peers.WithLabelValues(n.agent, transport).Set(float64(v))

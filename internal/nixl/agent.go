@@ -97,6 +97,9 @@ func NewAgent(cfg Config) (*Agent, error) {
 			a.conns = append(a.conns, transportConn{tr.Name(), conn})
 		}
 	}
+	if err := a.checkForced(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start agent %q: %w", cfg.Name, err), a.Close())
+	}
 	return a, nil
 }
 

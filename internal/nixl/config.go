@@ -21,7 +21,8 @@ type Config struct {
 	// Storage moves files; see [Agent.Register]. May be nil. The agent closes it.
 	Storage Storage
 	// Force, when not empty, names the only transports this agent may choose for
-	// its own transfers. Peers still reach it through all Transports.
+	// its own transfers; their order does not matter. Peers still reach it through all
+	// Transports. NewAgent fails when one of them is missing or cannot be used here.
 	Force []string
 	// TransferTimeout bounds a transfer without a deadline of its own; default 60 s.
 	TransferTimeout time.Duration

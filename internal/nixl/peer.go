@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -47,11 +46,13 @@ type PeerInfo struct {
 	Reason      string // why that transport was chosen, or why the peer failed
 	Inbound     int    // open connections of the peer to this agent, by session
 	Since       time.Time
-	Traffic     Traffic // of this agent's transfers to the peer over Transport
+	Traffic     Traffic     // of this agent's transfers to the peer over Transport
+	Candidates  []Candidate // all transports of this agent, in order of preference
+	Test        *PathTest   // nil before the first
 }
 
-// peer is loaded metadata. Only state, reason and regions change after LoadRemote,
-// under Agent.mu.
+// peer is loaded metadata. Only state, reason, regions and test change after
+// LoadRemote, under Agent.mu.
 type peer struct {
 	Remote
 	transport Transport
@@ -63,6 +64,9 @@ type peer struct {
 	cover     []Desc                         // of the regions, sorted
 	devices   []Desc                         // of those that are memory of devices, sorted
 	measured  atomic.Pointer[SelfTestResult] // nil before the first self-test
+	chosen    choice
+	disproved map[string]error // transports whose self-test failed
+	test      *PathTest
 	agent     *Agent
 }
 
@@ -126,9 +130,9 @@ func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	if m, err = a.merge(m); err != nil {
 		return "", fmt.Errorf("load remote %q: %w", m.Name, err)
 	}
-	tr, remote, reason, odd, err := a.choose(m)
-	if err != nil {
-		return "", fmt.Errorf("load remote %q: %w", m.Name, err)
+	c := a.choose(m, a.disproved(m.Identity))
+	if c.transport == nil {
+		return "", fmt.Errorf("load remote %q: no transport: %s: %w", m.Name, c.reason, ErrNotSupported)
 	}
 
 	a.mu.Lock()
@@ -146,34 +150,52 @@ func (a *Agent) LoadRemote(blob []byte) (string, error) {
 			a.mu.Unlock()
 			return "", fmt.Errorf("load remote %q: same incarnation with other connection data: %w", m.Name, ErrNotAllowed)
 		}
-		if old.transport == tr {
+		if old.transport == c.transport {
 			old.setRegions(m.regions)
 			a.mu.Unlock()
 			return m.Name, nil
 		}
-		cause = fmt.Errorf("regions of peer %q are reached over %s now: %w", m.Name, tr.Name(), ErrRemoteDisconnect)
+		cause = fmt.Errorf("regions of peer %q are reached over %s now: %w", m.Name, c.transport.Name(), ErrRemoteDisconnect)
 	}
 	if old == nil && !a.roomLocked() {
 		a.mu.Unlock()
 		return "", fmt.Errorf("load remote %q: %d peers are loaded: %w", m.Name, len(a.peers), ErrBackend)
 	}
-	a.generation++
-	remote.Generation = a.generation
-	p := &peer{Remote: remote, transport: tr, state: PeerLoaded, reason: reason, since: time.Now(), conns: m.conns, agent: a}
-	p.setRegions(m.regions)
-	tr.Attach(p.Remote)
-	a.peers[m.Name] = p
+	p := a.addPeerLocked(m, c)
+	if old != nil && old.Incarnation == m.Incarnation {
+		p.disproved, p.test = old.disproved, old.test
+	}
 	a.mu.Unlock()
 
 	if live {
 		old.transport.Disconnect(old.Remote, cause)
 	}
-	level := slog.LevelInfo
-	if odd {
-		level = slog.LevelWarn
-	}
-	a.log.Log(context.Background(), level, "nixl peer loaded", "peer", m.Name, "incarnation", m.Incarnation, "transport", tr.Name(), "reason", reason, "regions", len(m.regions))
+	a.announce(p, len(m.regions), c, old)
 	return m.Name, nil
+}
+
+// addPeerLocked makes a new generation of a peer the present one.
+func (a *Agent) addPeerLocked(m metadata, c choice) *peer {
+	a.generation++
+	c.remote.Generation = a.generation
+	p := &peer{
+		Remote: c.remote, transport: c.transport, state: PeerLoaded, reason: c.reason, since: time.Now(),
+		conns: m.conns, chosen: c, agent: a,
+	}
+	p.setRegions(m.regions)
+	c.transport.Attach(p.Remote)
+	a.peers[m.Name] = p
+	return p
+}
+
+// disproved are the transports that failed a self-test with this incarnation.
+func (a *Agent) disproved(id Identity) map[string]error {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if p := a.peers[id.Name]; p != nil && p.Incarnation == id.Incarnation {
+		return p.disproved
+	}
+	return nil
 }
 
 // roomLocked reports whether one more peer fits; failed ones make room.
@@ -192,36 +214,6 @@ func (a *Agent) roomLocked() bool {
 	}
 	delete(a.peers, oldest.Name)
 	return true
-}
-
-// choose returns the first transport, in the configured order, that reaches the
-// peer. odd is set when a better one should have reached it.
-func (a *Agent) choose(m metadata) (_ Transport, _ Remote, reason string, odd bool, _ error) {
-	var why []string
-	for _, tr := range a.transports {
-		if len(a.force) > 0 && !slices.Contains(a.force, tr.Name()) {
-			why = append(why, tr.Name()+": not among the forced transports")
-			continue
-		}
-		r := Remote{Identity: m.Identity, Conn: m.conn(tr.Name())}
-		if label, found := m.private(); found {
-			r.Private = &label
-		}
-		reason, err := tr.Reach(r)
-		if err != nil {
-			why = append(why, tr.Name()+": "+err.Error())
-			odd = odd || !errors.Is(err, ErrNotSupported)
-			continue
-		}
-		if len(why) > 0 {
-			reason += " (" + strings.Join(why, "; ") + ")"
-		}
-		return tr, r, reason, odd, nil
-	}
-	if len(why) == 0 {
-		why = append(why, "none configured")
-	}
-	return nil, Remote{}, "", odd, fmt.Errorf("no transport: %s: %w", strings.Join(why, "; "), ErrNotSupported)
 }
 
 // Invalidate forgets a peer; its running transfers end with ErrNotFound. It
@@ -297,7 +289,8 @@ func (a *Agent) Peers() []PeerInfo {
 		info := PeerInfo{
 			Name: p.Name, Incarnation: p.Incarnation, HostID: p.HostID,
 			Transport: p.transport.Name(), State: p.state, Reason: p.reason, Since: p.since,
-			Traffic: a.paths.find(p.Name, p.transport.Name()),
+			Traffic:    a.paths.find(p.Name, p.transport.Name()),
+			Candidates: slices.Clone(p.chosen.candidates), Test: p.test,
 		}
 		for k, in := range inbound {
 			if k.name == p.Name && k.incarnation == p.Incarnation {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -16,6 +17,9 @@ const (
 	probeLifetime = 5 * time.Second
 	probeRounds   = 4
 )
+
+// castagnoli is the polynomial that processors have instructions for.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // SelfTestResult is what SelfTest measured.
 type SelfTestResult struct {
@@ -32,20 +36,25 @@ type SelfTestResult struct {
 // and compares, over the transport chosen for the peer. ErrMismatch means that bytes
 // changed on the way. A peer serves one self-test at a time; others wait.
 func (a *Agent) SelfTest(ctx context.Context, peer string) (SelfTestResult, error) {
-	res, err := a.selfTest(ctx, peer)
-	if err != nil {
-		return SelfTestResult{}, fmt.Errorf("self-test with %q: %w", peer, err)
+	p := a.current(peer)
+	if p == nil {
+		return SelfTestResult{}, fmt.Errorf("self-test with %q: peer is not loaded: %w", peer, ErrNotFound)
 	}
-	a.log.Info("nixl self-test passed", "peer", peer, "transport", res.Transport,
-		"write_gbps", res.WriteGBps, "read_gbps", res.ReadGBps, "rtt", res.RTT)
-	return res, nil
+	res, err := a.selfTest(ctx, p)
+	if err != nil {
+		err = fmt.Errorf("self-test with %q over %s: %w", peer, p.transport.Name(), err)
+		res = SelfTestResult{}
+	} else {
+		a.log.Info("nixl self-test passed", "peer", peer, "transport", res.Transport,
+			"write_gbps", res.WriteGBps, "read_gbps", res.ReadGBps, "rtt", res.RTT)
+	}
+	a.mu.Lock()
+	p.test = &PathTest{At: time.Now(), Result: res, Err: err}
+	a.mu.Unlock()
+	return res, err
 }
 
-func (a *Agent) selfTest(ctx context.Context, name string) (SelfTestResult, error) {
-	p := a.current(name)
-	if p == nil {
-		return SelfTestResult{}, fmt.Errorf("peer is not loaded: %w", ErrNotFound)
-	}
+func (a *Agent) selfTest(ctx context.Context, p *peer) (SelfTestResult, error) {
 	ar, err := NewArena(probeBytes)
 	if err != nil {
 		return SelfTestResult{}, err
@@ -66,6 +75,15 @@ func (a *Agent) selfTest(ctx context.Context, name string) (SelfTestResult, erro
 		return SelfTestResult{}, fmt.Errorf("peer offers %d bytes: %w", probe.Desc.Len, ErrMismatch)
 	}
 	probe.Desc.Len = probeBytes
+
+	// What the peer's owner sees and what is read must be the same memory: a path that
+	// leads elsewhere would return what was written, too.
+	if _, err := a.probeRound(ctx, Read, reg, p, probe); err != nil {
+		return SelfTestResult{}, err
+	}
+	if sum := crc32.Checksum(ar.Bytes(), castagnoli); probe.Sum != 0 && sum != probe.Sum {
+		return SelfTestResult{}, fmt.Errorf("the peer's pattern has checksum %#x, read was %#x: %w", probe.Sum, sum, ErrMismatch)
+	}
 
 	res := SelfTestResult{Transport: p.transport.Name(), Bytes: probeBytes, RTT: rtt}
 	want := make([]byte, probeBytes)
@@ -160,13 +178,15 @@ func (a *Agent) openProbe(from string) (Probe, error) {
 		}
 		s.arena = ar
 	}
+	fillRandom(s.arena.Bytes()[:probeBytes]) // nobody else has a ticket for it
+	sum := crc32.Checksum(s.arena.Bytes()[:probeBytes], castagnoli)
 	d := s.region.Desc(0, probeBytes)
 	id, err := a.tickets.openTicket(TicketSpec{Descs: []Desc{d}, Deadline: time.Now().Add(probeLifetime), Tag: "self-test of " + from}, true)
 	if err != nil {
 		return Probe{}, err
 	}
 	s.ticket = id
-	return Probe{Ticket: id, Desc: d}, nil
+	return Probe{Ticket: id, Desc: d, Sum: sum}, nil
 }
 
 // closeProbe ends the probe early; a peer may only end the one it was lent.

@@ -1,6 +1,8 @@
 package nixl
 
 import (
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -65,6 +67,7 @@ type Stats struct {
 	OutReads  uint64
 	Refused   map[RefuseReason]uint64 // those that occurred
 	PeerDowns uint64                  // connections that broke, both directions
+	Fallbacks map[Fallback]uint64     // peers that were loaded over a lower-ranked transport
 
 	NotifySent     uint64 // confirmed by the peer
 	NotifyReceived uint64 // handed to the consumer
@@ -88,6 +91,24 @@ type counters struct {
 	peerDowns                                atomic.Uint64
 	notifyOut, notifyIn                      atomic.Uint64
 	ticketsExpired                           atomic.Uint64
+
+	mu        sync.Mutex
+	fallbacks map[Fallback]uint64 // few: pairs of transports by status
+}
+
+func (c *counters) fellBack(f Fallback) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fallbacks == nil {
+		c.fallbacks = map[Fallback]uint64{}
+	}
+	c.fallbacks[f]++
+}
+
+func (c *counters) fallen() map[Fallback]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.fallbacks)
 }
 
 func (c *counters) refuse(r RefuseReason) {
@@ -147,6 +168,7 @@ func (a *Agent) Stats() Stats {
 			s.Refused[RefuseReason(i)] = n
 		}
 	}
+	s.Fallbacks = c.fallen()
 	s.TicketsOpen = a.Tickets()
 	s.TransfersIn, s.TransfersOut = a.InFlight()
 	return s

@@ -110,4 +110,5 @@ type Host interface {
 type Probe struct {
 	Ticket TicketID
 	Desc   Desc
+	Sum    uint32 // CRC-32C of its content when it was lent; 0 if a transport does not carry it
 }

@@ -77,7 +77,8 @@ func (m *meter) updateNIXL(a *nixl.Agent) {
 		TxBytes: s.TxBytes, RxBytes: s.RxBytes, InBytes: s.InBytes, OutBytes: s.OutBytes,
 		TxRequests: s.TxRequests, RxRequests: s.RxRequests, XferTime: s.XferTime,
 		Sent: s.NotifySent, Received: s.NotifyReceived, OpenTickets: s.TicketsOpen, RegisteredBytes: s.RegisteredBytes,
-		Errors: map[string]uint64{}, Refused: map[string]uint64{}, Peers: map[string]int{}, Transports: map[string]metrics.NIXLTraffic{},
+		Errors: map[string]uint64{}, Refused: map[string]uint64{}, Peers: map[string]int{},
+		Fallbacks: map[metrics.NIXLFallback]uint64{}, Transports: map[string]metrics.NIXLTraffic{},
 	}
 	for status, n := range s.Errors {
 		f.Errors[status.Label()] = n
@@ -90,6 +91,9 @@ func (m *meter) updateNIXL(a *nixl.Agent) {
 			TxBytes: t.TxBytes, RxBytes: t.RxBytes,
 			XferTime: metrics.NIXLTimes(t.XferTime), PostTime: metrics.NIXLTimes(t.PostTime),
 		}
+	}
+	for b, n := range s.Fallbacks {
+		f.Fallbacks[metrics.NIXLFallback{Wanted: b.Wanted, Used: b.Used, Reason: b.Status.String()}] = n
 	}
 	for _, p := range a.Peers() {
 		if p.Transport != "" {

@@ -97,8 +97,9 @@ func (p *peers) run(ctx context.Context) {
 const selfTestTimeout = 5 * time.Second
 
 // meetNew loads peers that are new and writes and reads a checked pattern over the
-// path that was chosen. A path that garbles data is never used; a peer that does
-// not answer now is tried when it is needed.
+// path that was chosen. A transport that fails is given up for the next one; a peer
+// that no transport leads to without garbling data is never used, one that does not
+// answer now is tried when it is needed.
 func (p *peers) meetNew(ctx context.Context) {
 	prefix := cluster.NIXLMetadataPrefix(p.w.cfg.Namespace)
 	for key := range p.blobs.Snapshot() {
@@ -111,7 +112,7 @@ func (p *peers) meetNew(ctx context.Context) {
 			continue
 		}
 		test, cancel := context.WithTimeout(ctx, selfTestTimeout)
-		_, err := p.w.nixl.SelfTest(test, agent)
+		_, err := p.w.nixl.ProvePath(test, agent)
 		cancel()
 		p.tested[agent] = true
 		if errors.Is(err, nixl.ErrMismatch) {

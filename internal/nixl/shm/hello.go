@@ -14,7 +14,7 @@ import (
 
 const (
 	helloMagic   = 0x4d484e44 // "DNHM"
-	helloVersion = 1
+	helloVersion = 2
 )
 
 // errProtocol marks what a correct peer never sends.

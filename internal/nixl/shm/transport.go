@@ -46,6 +46,7 @@ type transport struct {
 	place place
 	token secret
 	ln    *net.UnixListener // nil: peers cannot reach this agent
+	why   error             // why ln is nil
 	wg    sync.WaitGroup    // accept loop, sessions, jobs, inbound connections
 
 	mu       sync.Mutex
@@ -56,7 +57,10 @@ type transport struct {
 	greeting map[net.Conn]struct{}
 }
 
-var _ nixl.RegionObserver = (*transport)(nil)
+var (
+	_ nixl.RegionObserver  = (*transport)(nil)
+	_ nixl.UsableTransport = (*transport)(nil)
+)
 
 func (t *transport) Name() string { return Name }
 
@@ -69,11 +73,15 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	t.mu.Unlock()
 	info, err := t.listen()
 	if err != nil {
+		t.why = err
 		h.Log().Warn("nixl memory is not offered to other processes of this machine", "transport", Name, "error", err)
 		return nil, nil
 	}
 	return info.encode(), nil
 }
+
+// Usable implements nixl.UsableTransport.
+func (t *transport) Usable() error { return t.why }
 
 func (t *transport) listen() (connInfo, error) {
 	if err := usable(); err != nil {

@@ -130,15 +130,17 @@ func parseAccess(b []byte) (access, error) {
 }
 
 func encodeProbe(p nixl.Probe) []byte {
-	return appendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
+	b := appendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
+	return binary.LittleEndian.AppendUint32(b, p.Sum)
 }
 
 func parseProbe(b []byte) (nixl.Probe, error) {
 	var p nixl.Probe
-	if len(b) != len(p.Ticket)+descBytes {
+	if len(b) != len(p.Ticket)+descBytes+4 {
 		return p, fmt.Errorf("probe of %d bytes: %w", len(b), errProtocol)
 	}
 	copy(p.Ticket[:], b)
 	p.Desc = parseDesc(b[len(p.Ticket):])
+	p.Sum = binary.LittleEndian.Uint32(b[len(p.Ticket)+descBytes:])
 	return p, nil
 }

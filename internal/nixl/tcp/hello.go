@@ -12,7 +12,7 @@ import (
 
 const (
 	helloMagic   = 0x4c584e44 // "DNXL"
-	helloVersion = 1
+	helloVersion = 2
 )
 
 // errProtocol marks what a correct peer never sends.
