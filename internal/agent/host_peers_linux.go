@@ -2,14 +2,16 @@ package agent
 
 import (
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
+	"github.com/dynctl/dynctl/internal/nixl/pvm"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
 // hostPeers makes the transports to workers in other processes of this host.
-type hostPeers struct{ pool *shm.Pool }
+type hostPeers struct{ pool *fenced.Pool }
 
-func newHostPeers() hostPeers { return hostPeers{pool: shm.NewPool(copies)} }
+func newHostPeers() hostPeers { return hostPeers{pool: fenced.NewPool(copies)} }
 
 func (p hostPeers) transports() []nixl.Transport {
-	return []nixl.Transport{p.pool.Transport(shm.Options{})}
+	return []nixl.Transport{shm.New(p.pool, fenced.Options{}), pvm.New(p.pool, fenced.Options{})}
 }

@@ -36,8 +36,9 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 const copies = 1
 
 // nixlConfig describes a NIXL agent of this process: workers of one process copy,
-// those of another process of this host share memory if the system allows it, and
-// all others are reached over RDMA, if there is, or TCP.
+// those of another process of this host share memory, or have the kernel copy what
+// cannot be shared, if the system allows it, and all others are reached over RDMA, if
+// there is, or TCP.
 func (a *Agent) nixlConfig() nixl.Config {
 	listen := a.listenAt(a.cfg.NIXL.Listen)
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports()...)

@@ -2,12 +2,18 @@ package bench
 
 import (
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
+	"github.com/dynctl/dynctl/internal/nixl/pvm"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
 // hostRoutes are the transports between processes of one host, as the agent of a
 // node makes them.
 func hostRoutes() []route {
-	pool := shm.NewPool(1)
-	return []route{{"shm", []nixl.Op{nixl.Write, nixl.Read}, func() nixl.Transport { return pool.Transport(shm.Options{}) }}}
+	pool := fenced.NewPool(1)
+	both := []nixl.Op{nixl.Write, nixl.Read}
+	return []route{
+		{"shm", both, func() nixl.Transport { return shm.New(pool, fenced.Options{}) }},
+		{"pvm", both, func() nixl.Transport { return pvm.New(pool, fenced.Options{}) }},
+	}
 }

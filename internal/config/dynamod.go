@@ -230,7 +230,7 @@ func dynamodServingKeys() []Key {
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
 		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
-		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, which is ucx only with an RDMA device; naming ucx uses it over any network and needs the library libucp"},
+		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "pvm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, which is ucx only with an RDMA device; naming ucx uses it over any network and needs the library libucp"},
 
 		{Name: "cpu.devices", Kind: KindInt, Default: 0, Max: 256, Help: "how many CPU devices to offer, 0 for one on each NUMA node; more of them isolate workers from each other and slow each decode step"},
 		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all that the process may use, also under a quota of its control group"},

@@ -232,8 +232,8 @@ func (a *Agent) PeerDowns() <-chan PeerDown { return a.downs.out }
 //
 // A peer on this machine whose process is stopped in the middle of an access cannot
 // be waited for: Close then returns an error after [CloseGrace]. Its access ends when
-// the process goes on or dies, and reaches only memory that was mapped by the peer
-// itself: the owner may free its own, but must not hand it to anybody.
+// the process goes on or dies, and may reach whatever lies at the address by then: the
+// owner must keep the memory mapped as long as this process lives.
 func (a *Agent) Close() error {
 	a.closeOnce.Do(func() {
 		a.mu.Lock()

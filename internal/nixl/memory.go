@@ -43,10 +43,12 @@ type FileMemory interface {
 	Writable() bool // else writes are refused
 }
 
-// Share is registered memory as a transport hands it to another process.
+// Share is registered memory as a transport lets another process touch it.
 type Share struct {
-	Base Desc // the whole region
-	FD   int  // Base.Len bytes from offset 0 on
+	Base  Desc   // the whole region
+	Label string // of the region
+	FD    int    // holds Base.Len bytes from offset 0 on; -1 if others cannot map the memory
+	Addr  uint64 // of the first byte, in this process
 }
 
 // maxFile stands for a file of no particular size: what ext4 can hold.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"unsafe"
 )
 
 // Region is registered memory of one agent.
@@ -243,17 +244,17 @@ func (rs *regions) hasLocked(r *Region) bool {
 	return found && rs.list[i] == r
 }
 
-// share returns the file of the region that covers d.
+// share returns the region that covers d as another process can touch it.
 func (rs *regions) share(d Desc) (Share, error) {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	switch r := rs.findLocked(d); {
 	case r == nil:
 		return Share{}, fmt.Errorf("share %s: %w", d, ErrNotFound)
-	case r.fd < 0:
-		return Share{}, fmt.Errorf("share %s: region %q is private to its process: %w", d, r.label, ErrNotSupported)
+	case len(r.mem) == 0:
+		return Share{}, fmt.Errorf("share %s: region %q is not memory of this host: %w", d, r.label, ErrNotSupported)
 	default:
-		return Share{Base: r.base, FD: r.fd}, nil
+		return Share{Base: r.base, Label: r.label, FD: r.fd, Addr: uint64(uintptr(unsafe.Pointer(&r.mem[0])))}, nil
 	}
 }
 

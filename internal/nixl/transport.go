@@ -85,8 +85,8 @@ type Host interface {
 	// The transport must release the Grant. Errors wrap a Status; refusals are
 	// counted.
 	Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error)
-	// Share returns the file behind the region of d. It is valid while a Grant for d
-	// is held. ErrNotSupported for memory that cannot be mapped by others.
+	// Share returns the region of d as other processes can touch it. It is valid while
+	// a Grant for d is held. ErrNotSupported for memory that the host cannot address.
 	Share(d Desc) (Share, error)
 	// Deliver queues a notification. done is called once, with nil when the agent
 	// has accepted it within its byte limit, or with an error when it never will.

@@ -151,7 +151,13 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d KV blocks of %d bytes: %w", loaded.Blocks, w.blockBytes, err)
 	}
-	back.Push("free the KV pool", func(context.Context) error { return mem.Close() })
+	inUse := false
+	back.Push("free the KV pool", func(context.Context) error {
+		if inUse {
+			return errors.New("a stopped process may still write into it: it stays mapped")
+		}
+		return mem.Close()
+	})
 	w.setState(cluster.StateWarming, "")
 	if err := w.warmUp(ctx, loaded.Backend); err != nil {
 		return nil, err
@@ -165,7 +171,11 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 		return nil, fmt.Errorf("start NIXL agent: %w", err)
 	}
 	w.agent.Store(w.nixl)
-	back.Push("close the NIXL agent", func(context.Context) error { return w.nixl.Close() })
+	back.Push("close the NIXL agent", func(context.Context) error {
+		err := w.nixl.Close()
+		inUse = err != nil
+		return err
+	})
 	if w.region, err = w.nixl.Register(mem, nixl.DRAM, nixl.WithLabel(regionLabel)); err != nil {
 		return nil, fmt.Errorf("register the KV pool: %w", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
+	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
@@ -19,18 +21,18 @@ import (
 // this process with one goroutine. The pool of the agents has copies goroutines.
 func BenchmarkTwoProcesses(b *testing.B) {
 	const most = 64 << 20
-	b.Setenv(sizeEnv, strconv.Itoa(most))
-	c := startChild(b, "target")
+	b.Setenv(fencedtest.SizeEnv, strconv.Itoa(most))
+	c := fencedtest.Start(b, "target")
 	src, dst := arena(b, most), arena(b, most)
 	for _, copies := range []int{1, 2} {
-		pool := shm.NewPool(copies)
-		e := nixltest.Env{Transports: func() []nixl.Transport { return []nixl.Transport{pool.Transport(shm.Options{})} }}
+		pool := fenced.NewPool(copies)
+		e := nixltest.Env{Transports: func() []nixl.Transport { return []nixl.Transport{shm.New(pool, fenced.Options{})} }}
 		a := e.Agent(b, fmt.Sprint("parent-", copies))
 		r, err := a.Register(src, nixl.DRAM)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := a.LoadRemote(c.offer.Blob); err != nil {
+		if _, err := a.LoadRemote(c.Offer.Blob); err != nil {
 			b.Fatal(err)
 		}
 		for _, shape := range []struct{ total, block uint64 }{
@@ -39,7 +41,7 @@ func BenchmarkTwoProcesses(b *testing.B) {
 		} {
 			rnd := rand.New(rand.NewPCG(1, 1))
 			n := int(shape.total / shape.block)
-			there := func(off, n uint64) nixl.Desc { return nixl.Desc{Addr: c.offer.Desc.Addr + off, Len: n} }
+			there := func(off, n uint64) nixl.Desc { return nixl.Desc{Addr: c.Offer.Desc.Addr + off, Len: n} }
 			local, from := nixltest.Blocks(rnd, r.Desc, n, shape.block)
 			remote, to := nixltest.Blocks(rnd, there, n, shape.block)
 			name := fmt.Sprintf("%dKiB-in-%dKiB", shape.total>>10, shape.block>>10)
@@ -54,8 +56,8 @@ func BenchmarkTwoProcesses(b *testing.B) {
 					}
 				})
 			}
-			for op, id := range map[nixl.Op]string{nixl.Write: c.offer.Write, nixl.Read: c.offer.Read} {
-				x := nixltest.New(b, a, op, local, remote, "child", nixl.TransferOpts{Ticket: ticket(b, id)})
+			for op, id := range map[nixl.Op]string{nixl.Write: c.Offer.Write, nixl.Read: c.Offer.Read} {
+				x := nixltest.New(b, a, op, local, remote, "child", nixl.TransferOpts{Ticket: fencedtest.ParseTicket(b, id)})
 				b.Run(fmt.Sprintf("%s-%d/%s", op, copies, name), func(b *testing.B) {
 					b.SetBytes(int64(shape.total))
 					for b.Loop() {

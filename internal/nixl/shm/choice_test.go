@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
+	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
@@ -16,9 +18,9 @@ import (
 
 // either makes agents that have shm and, below it, tcp.
 func either() nixltest.Env {
-	pool := shm.NewPool(1)
+	pool := fenced.NewPool(1)
 	return nixltest.Env{Arenas: true, Transports: func() []nixl.Transport {
-		return []nixl.Transport{pool.Transport(shm.Options{}), tcp.New(tcp.Options{})}
+		return []nixl.Transport{shm.New(pool, fenced.Options{}), tcp.New(tcp.Options{})}
 	}}
 }
 
@@ -94,7 +96,7 @@ func TestPrivateRegionLater(t *testing.T) {
 // TestUnsharedRegion asks for memory that cannot be shared although the metadata
 // said that all can be: the access is refused, and nothing breaks.
 func TestUnsharedRegion(t *testing.T) {
-	e := env(shm.Options{})
+	e := env(fenced.Options{})
 	a, b := e.Agent(t, "a"), e.Agent(t, "b")
 	la, _ := e.Region(t, a, 4096)
 	lb, _ := e.Region(t, b, 4096)
@@ -114,12 +116,12 @@ func TestUnsharedRegion(t *testing.T) {
 // TestDeregisteredRegion deregisters memory that a peer has mapped: the peer lets go
 // of its pages while the connection stays.
 func TestDeregisteredRegion(t *testing.T) {
-	nothingLeft(t)
-	e := env(shm.Options{})
+	fencedtest.NothingLeft(t)
+	e := env(fenced.Options{})
 	a, b := e.Agent(t, "a"), e.Agent(t, "b")
 	la, ma := e.Region(t, a, 64<<10)
 	nixltest.Fill(ma, 1)
-	var before resources
+	var before fencedtest.Resources
 	for round := range 3 {
 		ar, err := nixl.NewArena(64 << 10)
 		if err != nil {
@@ -143,8 +145,8 @@ func TestDeregisteredRegion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == 0 { // connected: fences are mapped
-			nixltest.Poll(t, "the region is unmapped", func() bool { before = held(t); return before.maps == 3 })
+			nixltest.Poll(t, "the region is unmapped", func() bool { before = fencedtest.Held(t); return before.Maps == 3 })
 		}
-		nixltest.Poll(t, "the region is unmapped again", func() bool { return held(t) == before })
+		nixltest.Poll(t, "the region is unmapped again", func() bool { return fencedtest.Held(t) == before })
 	}
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"errors"
@@ -94,7 +94,7 @@ func newFences(n int) (*fences, int, error) {
 
 // mapFences maps those of a target.
 func mapFences(fd, n int) (*fences, error) {
-	page, err := mapShared(fd, uint64(n*fenceBytes))
+	page, err := MapShared(fd, uint64(n*fenceBytes))
 	if err != nil {
 		return nil, fmt.Errorf("map fences: %w", err)
 	}
@@ -105,9 +105,9 @@ func (fs *fences) len() int { return len(fs.page) / fenceBytes }
 
 func (fs *fences) at(i int) *fence { return (*fence)(unsafe.Pointer(&fs.page[i*fenceBytes])) }
 
-// mapShared maps size bytes of a peer's memory, after a check that no access to
-// them can fault.
-func mapShared(fd int, size uint64) ([]byte, error) {
+// MapShared maps size bytes of a peer's memory, after a check that no access to
+// them can fault. The caller unmaps them.
+func MapShared(fd int, size uint64) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, os.NewSyscallError("fstat", err)

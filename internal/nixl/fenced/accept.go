@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func (t *transport) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			t.host.Log().Warn("nixl accept failed", "transport", Name, "error", err)
+			t.host.Log().Warn("nixl accept failed", "transport", t.Name(), "error", err)
 			select { // out of file descriptors: let some go
 			case <-time.After(10 * time.Millisecond):
 			case <-t.closing:
@@ -61,7 +61,7 @@ func (t *transport) serve(uc *net.UnixConn) {
 	if err != nil {
 		if !closed {
 			t.host.Refused(nixl.RefusedHello)
-			t.host.Log().Warn("nixl connection refused", "transport", Name, "error", err)
+			t.host.Log().Warn("nixl connection refused", "transport", t.Name(), "error", err)
 		}
 		return
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import "time"
 
@@ -36,13 +36,13 @@ func (in *inbound) drain() {
 			if in.left(in.peer.gone()) {
 				return
 			}
-			in.t.host.Log().Error("nixl peer is still inside a memory access and not waited for", "transport", Name,
+			in.t.host.Log().Error("nixl peer is still inside a memory access and not waited for", "transport", in.t.Name(),
 				"peer", in.from.Name, "pid", in.peer.pid, "since", began)
 			in.abandon()
 			return
 		}
 		if gone := in.peer.gone(); in.left(gone) {
-			in.t.host.Log().Info("nixl peer has ended its accesses", "transport", Name, "peer", in.from.Name,
+			in.t.host.Log().Info("nixl peer has ended its accesses", "transport", in.t.Name(), "peer", in.from.Name,
 				"pid", in.peer.pid, "process_gone", gone, "took", time.Since(began))
 			return
 		}

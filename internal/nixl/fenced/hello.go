@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"crypto/subtle"

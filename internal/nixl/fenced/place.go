@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"encoding/binary"
@@ -57,16 +57,17 @@ type connInfo struct {
 	place
 	token  secret
 	socket string // name of the abstract socket
+	offer  []byte // of the method
 }
 
 type secret [32]byte
 
-const connVersion = 1
+const connVersion = 2
 
 func (c connInfo) encode() []byte {
 	b := append([]byte{connVersion}, c.token[:]...)
 	b = binary.LittleEndian.AppendUint32(b, c.userID)
-	for _, s := range []string{c.boot, c.netNS, c.pidNS, c.socket} {
+	for _, s := range []string{c.boot, c.netNS, c.pidNS, c.socket, string(c.offer)} {
 		b = appendString(b, s)
 	}
 	return b
@@ -82,9 +83,11 @@ func parseConnInfo(b []byte) (connInfo, error) {
 	b = b[copy(c.token[:], b):]
 	c.userID = binary.LittleEndian.Uint32(b)
 	b = b[4:]
-	if !takeStrings(b, &c.boot, &c.netNS, &c.pidNS, &c.socket) || !strings.HasPrefix(c.socket, "@") || len(c.socket) < 2 || len(c.socket) > 100 {
+	var offer string
+	if !takeStrings(b, &c.boot, &c.netNS, &c.pidNS, &c.socket, &offer) || !strings.HasPrefix(c.socket, "@") || len(c.socket) < 2 || len(c.socket) > 100 {
 		return connInfo{}, fail
 	}
+	c.offer = []byte(offer)
 	return c, nil
 }
 
@@ -143,7 +146,11 @@ func (p process) gone() bool {
 	return err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
 }
 
-func (p process) close() { _ = unix.Close(p.pidfd) }
+func (p process) close() {
+	if p.pidfd > 0 {
+		_ = unix.Close(p.pidfd)
+	}
+}
 
 // usable reports why this system cannot share memory.
 func usable() error {

@@ -1,10 +1,11 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -21,7 +22,7 @@ const (
 	kindHello      kind = iota + 1 // initiator: who am I, whom do I want
 	kindWelcome                    // target: come in; with the descriptor of the fences
 	kindAccess                     // initiator: body is an access; answered by granted or result
-	kindRegion                     // target: body is a descriptor; with that of the memory
+	kindRegion                     // target: body is a region; with the descriptor of the memory if there is one
 	kindForget                     // target: body is the address of a region that is gone
 	kindGranted                    // target: go ahead; body is fence, generation and, if it is elsewhere, where the memory is
 	kindDone                       // initiator: nobody is inside the fence any more; body is a notification
@@ -137,6 +138,23 @@ func parseAccess(b []byte) (ticket nixl.TicketID, descs []nixl.Desc, err error) 
 		return ticket, nil, fmt.Errorf("empty or overlong descriptor: %w", errProtocol)
 	}
 	return ticket, descs, nil
+}
+
+// encodeRegion makes the body of a region frame: its descriptor, then its address in
+// the target's process.
+func encodeRegion(base nixl.Desc, addr uint64) []byte {
+	return binary.LittleEndian.AppendUint64(appendDesc(nil, base), addr)
+}
+
+func parseRegion(b []byte) (base nixl.Desc, addr uint64, err error) {
+	if len(b) != descBytes+8 {
+		return base, 0, fmt.Errorf("region of %d bytes: %w", len(b), errProtocol)
+	}
+	base, addr = parseDesc(b), binary.LittleEndian.Uint64(b[descBytes:])
+	if !base.Covers(base) || addr > math.MaxUint64-base.Len {
+		return nixl.Desc{}, 0, fmt.Errorf("region %s at %#x: %w", base, addr, errProtocol)
+	}
+	return base, addr, nil
 }
 
 // permit says which fence guards an access.

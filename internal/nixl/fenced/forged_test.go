@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"context"
@@ -19,6 +19,29 @@ import (
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
+// mapped is the simplest method: that of package shm.
+type mapped struct{}
+
+func (mapped) Name() string                              { return "mapped" }
+func (mapped) Offer() ([]byte, error)                    { return []byte("offer"), nil }
+func (mapped) Reach(nixl.Remote, []byte) (string, error) { return "mapped", nil }
+func (mapped) Hand(s nixl.Share) (int, error)            { return s.FD, nil }
+
+func (mapped) Take(_ Owner, base nixl.Desc, _ uint64, fd int) (Memory, error) {
+	mem, err := MapShared(fd, base.Len)
+	if err != nil {
+		return nil, err
+	}
+	return &mappedMemory{mem}, nil
+}
+
+type mappedMemory struct{ mem []byte }
+
+func (m *mappedMemory) Copy(nixl.Op, [][]byte, []uint64) (uint64, error) {
+	panic("nothing is copied here")
+}
+func (m *mappedMemory) Close() { _ = unix.Munmap(m.mem) }
+
 // victim is an agent that is attacked through its socket.
 type victim struct {
 	agent  *nixl.Agent
@@ -31,7 +54,7 @@ func newVictim(t testing.TB) *victim {
 	var tr *transport
 	pool := NewPool(0)
 	e := nixltest.Env{Arenas: true, Transports: func() []nixl.Transport {
-		tr = pool.Transport(Options{}).(*transport)
+		tr = pool.Transport(mapped{}, Options{}).(*transport)
 		return []nixl.Transport{tr}
 	}}
 	v := &victim{agent: e.Agent(t, "victim")}
@@ -84,10 +107,7 @@ func (v *victim) enter(t testing.TB) *raw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := r.claimFD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := r.claimFD()
 	defer func() { _ = unix.Close(fd) }()
 	if r.fences, err = mapFences(fd, int(w.fences)); err != nil {
 		t.Fatal(err)
@@ -129,11 +149,7 @@ func (r *raw) ask(v *victim, id uint64, ticket nixl.TicketID) permit {
 		h, body := r.next()
 		switch h.kind {
 		case kindRegion:
-			fd, err := r.claimFD()
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			_ = unix.Close(fd)
+			_ = unix.Close(r.claimFD())
 		case kindGranted:
 			p, _, err := parsePermit(body[:min(8, len(body))], r.fences.len(), nil)
 			if err != nil {
@@ -338,7 +354,7 @@ func TestInitiatorRejects(t *testing.T) {
 		return fd
 	}
 	region := func(addr, n uint64, fd int) frame {
-		return frame{header: header{kind: kindRegion}, body: appendDesc(nil, nixl.Desc{Addr: addr, Len: n}), fd: fd}
+		return frame{header: header{kind: kindRegion}, body: encodeRegion(nixl.Desc{Addr: addr, Len: n}, 0), fd: fd}
 	}
 	granted := func(h header, p permit) frame {
 		return frame{header: header{kind: kindGranted, id: h.id}, body: p.encode()}
@@ -405,7 +421,7 @@ func fakeSession(t testing.TB, info connInfo) (*session, *transport) {
 	var tr *transport
 	pool := NewPool(0)
 	nixltest.Env{Transports: func() []nixl.Transport {
-		tr = pool.Transport(Options{}).(*transport)
+		tr = pool.Transport(mapped{}, Options{}).(*transport)
 		return []nixl.Transport{tr}
 	}}.Agent(t, "initiator")
 	r := fakeRemote(info)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ type reply struct {
 	err    error
 	body   []byte
 	permit permit
-	segs   [][]byte
+	pieces []piece
 	used   []*mapping
 }
 
@@ -94,11 +94,11 @@ func (s *session) granted(id uint64, body []byte) error {
 		s.c.send(frame{header: header{kind: kindDone, id: id}})
 		return nil
 	}
-	segs, used, ok := s.maps.use(where)
+	pieces, used, ok := s.maps.use(where)
 	if !ok {
 		return fmt.Errorf("permit for memory that was not handed over: %w", errProtocol)
 	}
-	cl.replies <- reply{permit: p, segs: segs, used: used}
+	cl.replies <- reply{permit: p, pieces: pieces, used: used}
 	return nil
 }
 

@@ -1,11 +1,8 @@
 //go:build linux
 
-package shm
+package fenced
 
 import "time"
-
-// Name is the name of this transport.
-const Name = "shm"
 
 // Options configure a transport. The zero value works.
 type Options struct {

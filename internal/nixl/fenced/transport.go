@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"context"
@@ -27,27 +27,29 @@ func NewPool(copies int) *Pool {
 	return &Pool{slots: make(chan struct{}, copies)}
 }
 
-// Transport returns a transport for one agent, to be put into its Config.
-func (p *Pool) Transport(o Options) nixl.Transport {
+// Transport returns a transport for one agent, to be put into its Config. The Method
+// is its own.
+func (p *Pool) Transport(m Method, o Options) nixl.Transport {
 	return &transport{
-		pool: p, opts: o.withDefaults(), sessions: map[uint64]*session{},
+		pool: p, method: m, opts: o.withDefaults(), sessions: map[uint64]*session{},
 		inbound: map[*inbound]struct{}{}, greeting: map[net.Conn]struct{}{},
 	}
 }
 
-// transport is the shm transport of one agent.
+// transport is the transport of one agent.
 //
 // Lock order: inbound.mu, transport.mu, conn.mu; session.mu, conn.mu. A Grant is
 // released under inbound.mu; the Host is called under no other lock, Jobs under none.
 type transport struct {
-	pool  *Pool
-	opts  Options
-	host  nixl.Host
-	place place
-	token secret
-	ln    *net.UnixListener // nil: peers cannot reach this agent
-	why   error             // why ln is nil
-	wg    sync.WaitGroup    // accept loop, sessions, jobs, inbound connections
+	pool   *Pool
+	method Method
+	opts   Options
+	host   nixl.Host
+	place  place
+	token  secret
+	ln     *net.UnixListener // nil: peers cannot reach this agent
+	why    error             // why ln is nil
+	wg     sync.WaitGroup    // accept loop, sessions, jobs, inbound connections
 
 	mu       sync.Mutex
 	closed   bool
@@ -62,7 +64,7 @@ var (
 	_ nixl.UsableTransport = (*transport)(nil)
 )
 
-func (t *transport) Name() string { return Name }
+func (t *transport) Name() string { return t.method.Name() }
 
 // Start listens. Where the system does not allow what sharing needs, the agent
 // works without: peers choose another transport.
@@ -74,7 +76,7 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	info, err := t.listen()
 	if err != nil {
 		t.why = err
-		h.Log().Warn("nixl memory is not offered to other processes of this machine", "transport", Name, "error", err)
+		h.Log().Warn("nixl memory is not offered to other processes of this machine", "transport", t.Name(), "error", err)
 		return nil, nil
 	}
 	return info.encode(), nil
@@ -91,10 +93,14 @@ func (t *transport) listen() (connInfo, error) {
 	if err != nil {
 		return connInfo{}, fmt.Errorf("where this process runs: %w", err)
 	}
+	offer, err := t.method.Offer()
+	if err != nil {
+		return connInfo{}, err
+	}
 	rand.Read(t.token[:]) // never fails
 	var name [16]byte
 	rand.Read(name[:])
-	info := connInfo{place: at, token: t.token, socket: "@dynamo-nixl-" + hex.EncodeToString(name[:])}
+	info := connInfo{place: at, token: t.token, socket: "@dynamo-nixl-" + hex.EncodeToString(name[:]), offer: offer}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: info.socket, Net: "unix"})
 	if err != nil {
 		return connInfo{}, fmt.Errorf("listen: %w", err)
@@ -123,10 +129,7 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 	if err := t.place.reaches(info.place); err != nil {
 		return "", err
 	}
-	if r.Private != nil {
-		return "", fmt.Errorf("region %q of the peer is private to its process: %w", *r.Private, nixl.ErrMismatch)
-	}
-	return "another process of this host, shared memory", nil
+	return t.method.Reach(r, info.offer)
 }
 
 func (t *transport) Attach(r nixl.Remote) {

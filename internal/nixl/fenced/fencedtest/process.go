@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm_test
+package fencedtest
 
 import (
 	"bufio"
@@ -17,19 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
-	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
-// The tests here run a second process: this test binary again, with childEnv set.
+// Tests with a second process run the test binary again, with childEnv set.
 const (
-	childEnv  = "NIXL_SHM_TEST_CHILD"
+	childEnv  = "NIXL_FENCED_TEST_CHILD"
 	childSize = 16 << 20
-	sizeEnv   = childEnv + "_SIZE"
+	// SizeEnv, in the environment, is the size of the memory in bytes.
+	SizeEnv = childEnv + "_SIZE"
 )
 
-// offer is what an agent tells the other process.
-type offer struct {
+// Suite are tests of one transport with two processes.
+type Suite struct {
+	// Name of the transport.
+	Name string
+	// Env makes agents that reach each other over the transport only.
+	Env func(o fenced.Options) nixltest.Env
+}
+
+// Offer is what an agent tells the other process.
+type Offer struct {
 	Blob        []byte
 	Write, Read string
 	Desc        nixl.Desc
@@ -37,20 +46,21 @@ type offer struct {
 }
 
 // host starts an agent with an arena and tickets for all of it.
-func host(t testing.TB, name string, o shm.Options) (*nixl.Agent, *nixl.Region, []byte, offer) {
+func (s Suite) host(t testing.TB, name string, o fenced.Options) (*nixl.Agent, *nixl.Region, []byte, Offer) {
 	t.Helper()
-	a := env(o).Agent(t, name)
-	size, _ := strconv.Atoi(os.Getenv(sizeEnv))
+	a := s.Env(o).Agent(t, name)
+	size, _ := strconv.Atoi(os.Getenv(SizeEnv))
 	size = max(size, childSize)
-	r, mem := env(o).Region(t, a, size)
+	r, mem := s.Env(o).Region(t, a, size)
 	d := r.Desc(0, uint64(size))
-	return a, r, mem, offer{
+	return a, r, mem, Offer{
 		Blob: a.Metadata(), Desc: d, Incarnation: a.Incarnation(),
 		Write: nixltest.Ticket(t, a, nixl.Write, d).String(), Read: nixltest.Ticket(t, a, nixl.Read, d).String(),
 	}
 }
 
-func ticket(t testing.TB, s string) nixl.TicketID {
+// ParseTicket reads a ticket of an offer.
+func ParseTicket(t testing.TB, s string) nixl.TicketID {
 	t.Helper()
 	id, err := nixl.ParseTicketID(s)
 	if err != nil {
@@ -59,14 +69,14 @@ func ticket(t testing.TB, s string) nixl.TicketID {
 	return id
 }
 
-// TestChild is the second process. It offers its memory and, as an initiator, waits
+// Child is the second process; TestChild of the package calls it. It offers its memory and, as an initiator, waits
 // for an offer and writes there for ever.
-func TestChild(t *testing.T) {
+func (s Suite) Child(t *testing.T) {
 	role := os.Getenv(childEnv)
 	if role == "" {
 		t.Skip("runs in a process that other tests start")
 	}
-	a, r, mem, mine := host(t, "child", shm.Options{})
+	a, r, mem, mine := s.host(t, "child", fenced.Options{})
 	nixltest.Fill(mem, 77)
 	if err := json.NewEncoder(os.Stdout).Encode(mine); err != nil {
 		t.Fatal(err)
@@ -74,7 +84,7 @@ func TestChild(t *testing.T) {
 	in := bufio.NewReader(os.Stdin)
 	if role == "initiator" {
 		commands := json.NewDecoder(in)
-		var there offer
+		var there Offer
 		for commands.Decode(&there) == nil { // each one with another ticket
 			if _, err := a.LoadRemote(there.Blob); err != nil {
 				t.Fatal(err)
@@ -86,14 +96,14 @@ func TestChild(t *testing.T) {
 }
 
 // writeUntilRefused writes all of the parent's memory, again and again.
-func writeUntilRefused(t testing.TB, a *nixl.Agent, r *nixl.Region, mem []byte, there offer) {
+func writeUntilRefused(t testing.TB, a *nixl.Agent, r *nixl.Region, mem []byte, there Offer) {
 	t.Helper()
 	const parts = 4
 	var xs []*nixl.Transfer
 	for i := range uint64(parts) {
 		n := uint64(childSize / parts)
 		xs = append(xs, nixltest.New(t, a, nixl.Write, []nixl.Desc{r.Desc(i*n, n)}, []nixl.Desc{{Addr: there.Desc.Addr + i*n, Len: n}}, "parent",
-			nixl.TransferOpts{Ticket: ticket(t, there.Write)}))
+			nixl.TransferOpts{Ticket: ParseTicket(t, there.Write)}))
 	}
 	for i := byte(0); ; i++ {
 		mem[0], mem[childSize-1] = i, i
@@ -110,14 +120,15 @@ func writeUntilRefused(t testing.TB, a *nixl.Agent, r *nixl.Region, mem []byte, 
 	}
 }
 
-// child is a running second process.
-type child struct {
+// Process is a running second process.
+type Process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	offer offer
+	Offer Offer
 }
 
-func startChild(t testing.TB, role string) *child {
+// Start starts the second process, as a target or an initiator.
+func Start(t testing.TB, role string) *Process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.count=1")
 	cmd.Env = append(os.Environ(), childEnv+"="+role)
@@ -133,15 +144,15 @@ func startChild(t testing.TB, role string) *child {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &child{cmd: cmd, stdin: stdin}
+	c := &Process{cmd: cmd, stdin: stdin}
 	t.Cleanup(c.kill)
-	if err := json.NewDecoder(stdout).Decode(&c.offer); err != nil {
+	if err := json.NewDecoder(stdout).Decode(&c.Offer); err != nil {
 		t.Fatalf("child does not start: %v", err)
 	}
 	return c
 }
 
-func (c *child) kill() {
+func (c *Process) kill() {
 	if c.cmd.ProcessState == nil {
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
@@ -149,7 +160,7 @@ func (c *child) kill() {
 }
 
 // stop stops the process and returns when it is stopped.
-func (c *child) stop(t testing.TB) {
+func (c *Process) stop(t testing.TB) {
 	t.Helper()
 	c.signal(t, unix.SIGSTOP)
 	nixltest.Poll(t, "the child is stopped", func() bool {
@@ -158,7 +169,7 @@ func (c *child) stop(t testing.TB) {
 	})
 }
 
-func (c *child) signal(t testing.TB, s os.Signal) {
+func (c *Process) signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := c.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -166,9 +177,9 @@ func (c *child) signal(t testing.TB, s os.Signal) {
 }
 
 // writing starts a child that writes into the parent all the time.
-func writing(t testing.TB, there offer, b *nixl.Agent) *child {
+func writing(t testing.TB, there Offer, b *nixl.Agent) *Process {
 	t.Helper()
-	c := startChild(t, "initiator")
+	c := Start(t, "initiator")
 	if err := json.NewEncoder(c.stdin).Encode(there); err != nil {
 		t.Fatal(err)
 	}
@@ -178,11 +189,11 @@ func writing(t testing.TB, there offer, b *nixl.Agent) *child {
 }
 
 // wantDown waits for the event that the child is gone.
-func wantDown(t testing.TB, a *nixl.Agent, c *child, inbound bool) {
+func wantDown(t testing.TB, a *nixl.Agent, c *Process, inbound bool) {
 	t.Helper()
 	select {
 	case d := <-a.PeerDowns():
-		if d.Peer != "child" || d.Incarnation != c.offer.Incarnation || d.Inbound != inbound || d.Cause == nil {
+		if d.Peer != "child" || d.Incarnation != c.Offer.Incarnation || d.Inbound != inbound || d.Cause == nil {
 			t.Errorf("event = %+v", d)
 		}
 	case <-time.After(10 * time.Second):
@@ -190,11 +201,12 @@ func wantDown(t testing.TB, a *nixl.Agent, c *child, inbound bool) {
 	}
 }
 
-// resources counts what this process holds: descriptors, mapped shared memory, and
+// Resources are what this process holds: descriptors, mapped shared memory, and
 // sockets among the descriptors.
-type resources struct{ fds, maps, sockets int }
+type Resources struct{ FDs, Maps, Sockets int }
 
-func held(t testing.TB) (r resources) {
+// Held looks at this process.
+func Held(t testing.TB) (r Resources) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -204,23 +216,23 @@ func held(t testing.TB) (r resources) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = resources{fds: len(fds), maps: strings.Count(string(maps), "memfd:")}
+	r = Resources{FDs: len(fds), Maps: strings.Count(string(maps), "memfd:")}
 	for _, fd := range fds {
 		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:") {
-			r.sockets++
+			r.Sockets++
 		}
 	}
 	return r
 }
 
-// nothingLeft checks at the end of a test that everything was given back.
-func nothingLeft(t testing.TB) {
+// NothingLeft checks at the end of a test that everything was given back.
+func NothingLeft(t testing.TB) {
 	t.Helper()
-	before := held(t)
+	before := Held(t)
 	t.Cleanup(func() {
-		var after resources
+		var after Resources
 		for range 2000 {
-			if after = held(t); after == before {
+			if after = Held(t); after == before {
 				return
 			}
 			time.Sleep(time.Millisecond)

@@ -1,50 +1,45 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// mappings are the regions of a peer that an initiator has mapped. Its owner's
-// lock guards them.
+// mappings are the regions of a peer that an initiator has taken. Its owner's lock
+// guards them.
 type mappings map[uint64]*mapping // by the region's address
 
-// mapping is one of them. It is unmapped when it is neither listed nor used.
+// mapping is one of them. It is let go of when it is neither listed nor used.
 type mapping struct {
 	base nixl.Desc
-	mem  []byte
+	mem  Memory
 	uses int // running copies
 	dead bool
 }
 
-// add maps the memory behind a descriptor that came from the peer. The descriptor
-// stays the caller's.
-func (ms mappings) add(base nixl.Desc, fd int) error {
+// piece is a piece of the peer's memory.
+type piece struct {
+	mem Memory
+	at  uint64 // offset in it
+}
+
+// fits reports why a region cannot stand beside those that were taken before.
+func (ms mappings) fits(base nixl.Desc) error {
 	for _, m := range ms {
 		if base.Addr < m.base.End() && m.base.Addr < base.End() {
 			return fmt.Errorf("region %s overlaps %s: %w", base, m.base, errProtocol)
 		}
 	}
-	if !base.Covers(base) {
-		return fmt.Errorf("region %s: %w", base, errProtocol)
-	}
-	mem, err := mapShared(fd, base.Len)
-	if err != nil {
-		return fmt.Errorf("region %s: %w", base, err)
-	}
-	ms[base.Addr] = &mapping{base: base, mem: mem}
 	return nil
 }
 
 // use returns the memory of the descriptors, and the mappings to be released. ok is
 // false if the peer has not handed over one of them.
-func (ms mappings) use(descs []nixl.Desc) (segs [][]byte, used []*mapping, ok bool) {
-	segs = make([][]byte, 0, len(descs))
+func (ms mappings) use(descs []nixl.Desc) (pieces []piece, used []*mapping, ok bool) {
+	pieces = make([]piece, 0, len(descs))
 	var last *mapping
 	for _, d := range descs {
 		if last == nil || !last.base.Covers(d) {
@@ -55,10 +50,9 @@ func (ms mappings) use(descs []nixl.Desc) (segs [][]byte, used []*mapping, ok bo
 			last.uses++
 			used = append(used, last)
 		}
-		off := d.Addr - last.base.Addr
-		segs = append(segs, last.mem[off:off+d.Len:off+d.Len])
+		pieces = append(pieces, piece{last.mem, d.Addr - last.base.Addr})
 	}
-	return segs, used, true
+	return pieces, used, true
 }
 
 func (ms mappings) find(d nixl.Desc) *mapping {
@@ -91,7 +85,7 @@ func (ms mappings) forget(addr uint64) {
 }
 
 func (m *mapping) unmap() {
-	_ = unix.Munmap(m.mem)
+	m.mem.Close()
 	m.mem = nil
 }
 

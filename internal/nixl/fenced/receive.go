@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"fmt"
@@ -112,13 +112,13 @@ func (c *conn) takeFDs(oob []byte) error {
 	return nil
 }
 
-// claimFD returns the descriptor that came with the frame just read. The caller
-// closes it.
-func (c *conn) claimFD() (int, error) {
+// claimFD returns the descriptor that came with the frame just read, 0 if none did.
+// The caller closes it.
+func (c *conn) claimFD() int {
 	if len(c.fds) == 0 {
-		return -1, fmt.Errorf("frame without its descriptor: %w", errProtocol)
+		return 0
 	}
 	fd := c.fds[0]
 	c.fds = c.fds[1:]
-	return fd, nil
+	return fd
 }

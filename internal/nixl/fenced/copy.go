@@ -1,13 +1,19 @@
 //go:build linux
 
-package shm
+package fenced
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
 
 // copying is a list of pieces being copied by a few goroutines of the initiator,
 // inside the fence of the target.
 type copying struct {
-	dst, src   [][]byte // equal lengths, piece by piece
+	op         nixl.Op
+	local      [][]byte
+	remote     []piece // of the lengths of local
 	fence      *fence
 	generation uint32
 	slots      chan struct{}   // of the pool
@@ -48,13 +54,15 @@ func (c *copying) run(n int) (complete bool) {
 	wg.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cause == nil && !c.shut && c.piece == len(c.dst)
+	return c.cause == nil && !c.shut && c.piece == len(c.local)
 }
 
-// batch is what is copied inside the fence at a time.
+// batch is what is copied inside the fence at a time, in one region of the peer.
 type batch struct {
-	dst, src [pieceDescs][]byte
-	n        int
+	mem   Memory
+	local [pieceDescs][]byte
+	at    [pieceDescs]uint64
+	n     int
 }
 
 func (c *copying) work() {
@@ -86,12 +94,12 @@ func (c *copying) step(b *batch) (more bool) {
 		c.mu.Unlock()
 		return false
 	}
-	var n uint64
-	for i := range b.n {
-		n += uint64(copy(b.dst[i], b.src[i]))
-	}
+	n, err := b.mem.Copy(c.op, b.local[:b.n], b.at[:b.n])
 	c.fence.leave(n)
-	return true
+	if err != nil {
+		c.end(err)
+	}
+	return err == nil
 }
 
 // take takes up to pieceBytes off the list; false when there is no more, or the
@@ -108,12 +116,15 @@ func (c *copying) take(b *batch) bool {
 	if c.cause != nil || c.shut {
 		return false
 	}
-	for left := pieceBytes; left > 0 && b.n < pieceDescs && c.piece < len(c.dst); b.n++ {
-		d, s := c.dst[c.piece], c.src[c.piece]
-		end := min(c.off+left, len(d))
-		b.dst[b.n], b.src[b.n] = d[c.off:end], s[c.off:end]
+	for left := pieceBytes; left > 0 && b.n < pieceDescs && c.piece < len(c.local); b.n++ {
+		mine, theirs := c.local[c.piece], c.remote[c.piece]
+		if b.n > 0 && theirs.mem != b.mem {
+			break
+		}
+		end := min(c.off+left, len(mine))
+		b.mem, b.local[b.n], b.at[b.n] = theirs.mem, mine[c.off:end], theirs.at+uint64(c.off)
 		left -= end - c.off
-		if c.off = end; end == len(d) {
+		if c.off = end; end == len(mine) {
 			c.piece, c.off = c.piece+1, 0
 		}
 	}

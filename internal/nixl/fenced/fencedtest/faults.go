@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm_test
+package fencedtest
 
 import (
 	"bytes"
@@ -14,21 +14,38 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
-	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
-// TestTwoProcesses writes and reads between processes, in few large and many small
+// Run runs the tests.
+func (s Suite) Run(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"two processes", s.twoProcesses},
+		{"initiator dies", s.initiatorDies},
+		{"revoke across processes", s.revokeAcrossProcesses},
+		{"initiator stopped", s.initiatorStopped},
+		{"close with stopped initiator", s.closeWithStoppedInitiator},
+		{"target stopped", s.targetStopped},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
+
+// twoProcesses writes and reads between processes, in few large and many small
 // pieces, kills the target in the middle, and goes on with its successor under the
 // same name.
-func TestTwoProcesses(t *testing.T) {
-	nothingLeft(t)
-	a, r, mem, _ := host(t, "parent", shm.Options{})
+func (s Suite) twoProcesses(t *testing.T) {
+	NothingLeft(t)
+	a, r, mem, _ := s.host(t, "parent", fenced.Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var stale *nixl.Transfer
 	for round := range 2 {
-		c := startChild(t, "target")
-		if _, err := a.LoadRemote(c.offer.Blob); err != nil {
+		c := Start(t, "target")
+		if _, err := a.LoadRemote(c.Offer.Blob); err != nil {
 			t.Fatal(err)
 		}
 		if stale != nil && stale.Post() != nixl.ErrNotFound {
@@ -38,23 +55,23 @@ func TestTwoProcesses(t *testing.T) {
 		for _, size := range []uint64{half, 1 << 20, 64 << 10, 4 << 10, 513} {
 			n := min(int(half/size), 16384)
 			nixltest.Fill(mem, uint64(round)+size)
-			desc := func(off, n uint64) nixl.Desc { return nixl.Desc{Addr: c.offer.Desc.Addr + off, Len: n} }
+			desc := func(off, n uint64) nixl.Desc { return nixl.Desc{Addr: c.Offer.Desc.Addr + off, Len: n} }
 			local, from := nixltest.Blocks(rnd, r.Desc, n, size)
 			remote, _ := nixltest.Blocks(rnd, desc, n, size)
 			back := make([]nixl.Desc, n)
 			for i := range back {
 				back[i] = r.Desc(half+uint64(from[i])*size, size)
 			}
-			w := nixltest.New(t, a, nixl.Write, local, remote, "child", nixl.TransferOpts{Ticket: ticket(t, c.offer.Write), HasNotify: true})
+			w := nixltest.New(t, a, nixl.Write, local, remote, "child", nixl.TransferOpts{Ticket: ParseTicket(t, c.Offer.Write), HasNotify: true})
 			nixltest.WantStatus(t, nixltest.Do(t, w), nixl.Success)
-			rd := nixltest.New(t, a, nixl.Read, back, remote, "child", nixl.TransferOpts{Ticket: ticket(t, c.offer.Read), HasNotify: true})
+			rd := nixltest.New(t, a, nixl.Read, back, remote, "child", nixl.TransferOpts{Ticket: ParseTicket(t, c.Offer.Read), HasNotify: true})
 			nixltest.WantStatus(t, nixltest.Do(t, rd), nixl.Success)
 			if moved := size * uint64(n); !bytes.Equal(mem[:moved], mem[half:half+moved]) {
 				t.Fatalf("%d pieces of %d bytes: what was read is not what was written", n, size)
 			}
 			stale = w
 		}
-		if res, err := a.SelfTest(nixltest.Context(t), "child"); err != nil || res.Transport != shm.Name {
+		if res, err := a.SelfTest(nixltest.Context(t), "child"); err != nil || res.Transport != s.Name {
 			t.Error(res, err)
 		}
 
@@ -67,13 +84,13 @@ func TestTwoProcesses(t *testing.T) {
 }
 
 // busy posts several writes and reads of all of the child's memory.
-func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *child) []*nixl.Transfer {
+func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *Process) []*nixl.Transfer {
 	t.Helper()
 	var xs []*nixl.Transfer
 	for range 40 {
-		for op, id := range map[nixl.Op]string{nixl.Write: c.offer.Write, nixl.Read: c.offer.Read} {
-			xs = append(xs, nixltest.New(t, a, op, []nixl.Desc{r.Desc(0, childSize)}, []nixl.Desc{c.offer.Desc}, "child",
-				nixl.TransferOpts{Ticket: ticket(t, id)}))
+		for op, id := range map[nixl.Op]string{nixl.Write: c.Offer.Write, nixl.Read: c.Offer.Read} {
+			xs = append(xs, nixltest.New(t, a, op, []nixl.Desc{r.Desc(0, childSize)}, []nixl.Desc{c.Offer.Desc}, "child",
+				nixl.TransferOpts{Ticket: ParseTicket(t, id)}))
 		}
 	}
 	nixltest.WantStatus(t, nixltest.Do(t, xs[0]), nixl.Success) // connected
@@ -116,17 +133,17 @@ func wantQuiet(t *testing.T, mem []byte) {
 	}
 }
 
-// TestInitiatorDies kills a process in the middle of its writes into this one: its
+// initiatorDies kills a process in the middle of its writes into this one: its
 // fences are void as soon as it is gone, and the memory is quiet.
-func TestInitiatorDies(t *testing.T) {
-	nothingLeft(t)
+func (s Suite) initiatorDies(t *testing.T) {
+	NothingLeft(t)
 	for range 3 {
-		b, _, mem, there := host(t, "parent", shm.Options{})
+		b, _, mem, there := s.host(t, "parent", fenced.Options{})
 		c := writing(t, there, b)
 		killed := time.Now()
 		c.kill()
 		wantDown(t, b, c, true)
-		if err := b.RevokeTicket(nixltest.Context(t), ticket(t, there.Write)); err != nil {
+		if err := b.RevokeTicket(nixltest.Context(t), ParseTicket(t, there.Write)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(killed); took > time.Second {
@@ -139,13 +156,13 @@ func TestInitiatorDies(t *testing.T) {
 	}
 }
 
-// TestRevokeAcrossProcesses revokes, again and again, while another process writes:
+// revokeAcrossProcesses revokes, again and again, while another process writes:
 // what this process puts into the memory afterwards stays.
-func TestRevokeAcrossProcesses(t *testing.T) {
-	nothingLeft(t)
-	b, r, mem, there := host(t, "parent", shm.Options{})
+func (s Suite) revokeAcrossProcesses(t *testing.T) {
+	NothingLeft(t)
+	b, r, mem, there := s.host(t, "parent", fenced.Options{})
 	c := writing(t, there, b)
-	if err := b.RevokeTicket(nixltest.Context(t), ticket(t, there.Write)); err != nil {
+	if err := b.RevokeTicket(nixltest.Context(t), ParseTicket(t, there.Write)); err != nil {
 		t.Fatal(err)
 	}
 	commands := json.NewEncoder(c.stdin)
@@ -180,13 +197,13 @@ func TestRevokeAcrossProcesses(t *testing.T) {
 
 // stoppedInside returns a child that was stopped while it was inside a fence, so
 // that its ticket cannot be revoked.
-func stoppedInside(t *testing.T, o shm.Options) (*nixl.Agent, []byte, *child, nixl.TicketID) {
+func (s Suite) stoppedInside(t *testing.T, o fenced.Options) (*nixl.Agent, []byte, *Process, nixl.TicketID) {
 	t.Helper()
 	for range 20 {
-		b, _, mem, there := host(t, "parent", o)
+		b, _, mem, there := s.host(t, "parent", o)
 		c := writing(t, there, b)
 		c.stop(t)
-		id := ticket(t, there.Write)
+		id := ParseTicket(t, there.Write)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		err := b.RevokeTicket(ctx, id)
 		cancel()
@@ -211,24 +228,24 @@ func stoppedInside(t *testing.T, o shm.Options) (*nixl.Agent, []byte, *child, ni
 	return nil, nil, nil, nixl.TicketID{}
 }
 
-// TestInitiatorStopped stops the writer inside a fence: the ticket cannot be
+// initiatorStopped stops the writer inside a fence: the ticket cannot be
 // revoked until it goes on or dies, whatever becomes of the connection.
-func TestInitiatorStopped(t *testing.T) {
+func (s Suite) initiatorStopped(t *testing.T) {
 	const silence = 500 * time.Millisecond
 	for _, c := range []struct {
 		name string
-		o    shm.Options
+		o    fenced.Options
 		lost bool // wait until the connection counts as lost
 		end  unix.Signal
 	}{
-		{"goes on", shm.Options{}, false, unix.SIGCONT},
-		{"dies", shm.Options{}, false, unix.SIGKILL},
-		{"goes on after silence", shm.Options{SilenceTimeout: silence}, true, unix.SIGCONT},
-		{"dies after silence", shm.Options{SilenceTimeout: silence}, true, unix.SIGKILL},
+		{"goes on", fenced.Options{}, false, unix.SIGCONT},
+		{"dies", fenced.Options{}, false, unix.SIGKILL},
+		{"goes on after silence", fenced.Options{SilenceTimeout: silence}, true, unix.SIGCONT},
+		{"dies after silence", fenced.Options{SilenceTimeout: silence}, true, unix.SIGKILL},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			nothingLeft(t)
-			b, mem, child, id := stoppedInside(t, c.o)
+			NothingLeft(t)
+			b, mem, child, id := s.stoppedInside(t, c.o)
 			if c.lost {
 				wantDown(t, b, child, true)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -246,11 +263,11 @@ func TestInitiatorStopped(t *testing.T) {
 	}
 }
 
-// TestCloseWithStoppedInitiator closes an agent whose peer is stopped inside a
+// closeWithStoppedInitiator closes an agent whose peer is stopped inside a
 // fence: it does not hang, and does not claim that the ticket was revoked.
-func TestCloseWithStoppedInitiator(t *testing.T) {
-	nothingLeft(t)
-	b, _, child, id := stoppedInside(t, shm.Options{})
+func (s Suite) closeWithStoppedInitiator(t *testing.T) {
+	NothingLeft(t)
+	b, _, child, id := s.stoppedInside(t, fenced.Options{})
 	begin := time.Now()
 	if err := b.Close(); nixl.StatusOf(err) != nixl.ErrBackend {
 		t.Errorf("Close() = %v", err)
@@ -266,14 +283,14 @@ func TestCloseWithStoppedInitiator(t *testing.T) {
 	child.kill()
 }
 
-// TestTargetStopped stops the target's process: the kernel keeps its connection
+// targetStopped stops the target's process: the kernel keeps its connection
 // alive, so that only silence tells.
-func TestTargetStopped(t *testing.T) {
-	nothingLeft(t)
+func (s Suite) targetStopped(t *testing.T) {
+	NothingLeft(t)
 	const silence = time.Second
-	a, r, _, _ := host(t, "parent", shm.Options{SilenceTimeout: silence})
-	c := startChild(t, "target")
-	if _, err := a.LoadRemote(c.offer.Blob); err != nil {
+	a, r, _, _ := s.host(t, "parent", fenced.Options{SilenceTimeout: silence})
+	c := Start(t, "target")
+	if _, err := a.LoadRemote(c.Offer.Blob); err != nil {
 		t.Fatal(err)
 	}
 	xs := busy(t, a, r, c)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"fmt"
@@ -88,10 +88,7 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 
 // copy moves the bytes of a granted job.
 func (s *session) copy(j *nixl.Job, c *copying, r reply) (complete bool) {
-	c.dst, c.src = r.segs, j.Local
-	if j.Op == nixl.Read {
-		c.dst, c.src = c.src, c.dst
-	}
+	c.op, c.local, c.remote = j.Op, j.Local, r.pieces
 	c.fence, c.generation = s.fences.at(int(r.permit.slot)), r.permit.generation
 	complete = c.run(int(min(uint64(cap(c.slots)), max(1, j.Bytes/splitBytes))))
 	s.mu.Lock()

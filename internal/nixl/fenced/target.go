@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"errors"
@@ -68,12 +68,12 @@ func (in *inbound) close() {
 func (in *inbound) serve() {
 	fd, err := unix.FcntlInt(uintptr(in.fenceFD), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		in.t.host.Log().Error("nixl fences not handed over", "transport", Name, "peer", in.from.Name, "error", err)
+		in.t.host.Log().Error("nixl fences not handed over", "transport", in.t.Name(), "peer", in.from.Name, "error", err)
 		return
 	}
 	w := welcome{silence: in.c.silence, fences: uint32(in.fences.len()), window: windowCount}
 	in.c.send(frame{header: header{kind: kindWelcome}, body: w.encode(), fd: fd})
-	in.t.host.InboundUp(Name, in.from)
+	in.t.host.InboundUp(in.t.Name(), in.from)
 	l := in.t.host.Limits()
 	cause := in.c.run(in.frame, func(k kind) int {
 		switch k {
@@ -92,7 +92,7 @@ func (in *inbound) serve() {
 		cause = nil
 	}
 	quiet := in.end()
-	in.t.host.InboundDown(Name, in.from, cause)
+	in.t.host.InboundDown(in.t.Name(), in.from, cause)
 	if !quiet {
 		in.drain()
 	}
@@ -196,7 +196,7 @@ func (in *inbound) open(h header, body []byte) (*access, error) {
 	return a, nil
 }
 
-// handOver returns frames with the descriptors of regions the peer has not got yet.
+// handOver returns frames that bring the peer the regions it has not got yet.
 func (in *inbound) handOver(descs []nixl.Desc) (frames []frame, err error) {
 	var last nixl.Share
 	for _, d := range descs {
@@ -210,12 +210,17 @@ func (in *inbound) handOver(descs []nixl.Desc) (frames []frame, err error) {
 			continue
 		}
 		var fd int
-		if fd, err = unix.FcntlInt(uintptr(last.FD), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-			err = fmt.Errorf("hand over memory: %w: %w", err, nixl.ErrBackend)
+		if fd, err = in.t.method.Hand(last); err != nil {
 			break
 		}
+		if fd > 0 {
+			if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+				err = fmt.Errorf("hand over memory: %w: %w", err, nixl.ErrBackend)
+				break
+			}
+		}
 		in.handed[last.Base.Addr] = true
-		frames = append(frames, frame{header: header{kind: kindRegion}, body: appendDesc(nil, last.Base), fd: fd})
+		frames = append(frames, frame{header: header{kind: kindRegion}, body: encodeRegion(last.Base, last.Addr), fd: fd})
 	}
 	if err != nil {
 		for _, f := range frames {

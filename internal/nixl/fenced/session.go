@@ -1,6 +1,6 @@
 //go:build linux
 
-package shm
+package fenced
 
 import (
 	"context"
@@ -29,6 +29,7 @@ type session struct {
 
 	// Set before ready is closed, if it connected.
 	c      *conn
+	owner  process // of the memory
 	fences *fences
 	slots  chan struct{} // one per access
 	window chan struct{} // one per notification that waits to be accepted
@@ -79,6 +80,7 @@ func (s *session) run() {
 	if s.fences != nil {
 		_ = s.fences.close()
 	}
+	s.owner.close()
 	if lost {
 		s.t.host.PeerDown(s.remote, cause)
 	}
@@ -121,12 +123,10 @@ func (s *session) connect() error {
 
 // greet says hello and takes what the welcome brings.
 func (s *session) greet(c *conn, info connInfo) error {
-	var owner process
-	err := control(c.uc, func(fd int) (err error) { owner, err = peerProcess(fd); return err })
+	err := control(c.uc, func(fd int) (err error) { s.owner, err = peerProcess(fd); return err })
 	if err != nil {
 		return err
 	}
-	owner.close() // it runs as the same user; that is all this side wants to know
 	h := hello{token: info.token, from: s.t.host.Self(), to: s.remote.Identity}
 	var buf []byte
 	if err := c.write([]frame{{header: header{kind: kindHello}, body: h.encode()}}, &buf); err != nil {
@@ -147,9 +147,9 @@ func (s *session) greet(c *conn, info connInfo) error {
 	if err != nil {
 		return err
 	}
-	fd, err := c.claimFD()
-	if err != nil {
-		return err
+	fd := c.claimFD()
+	if fd <= 0 {
+		return fmt.Errorf("welcome without its descriptor: %w", errProtocol)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if s.fences, err = mapFences(fd, int(w.fences)); err != nil {
@@ -187,7 +187,7 @@ func (s *session) serve() error {
 		case kindGranted:
 			return 8 + descBytes*s.t.host.Limits().Descs
 		}
-		return 64
+		return 64 // a region, a permit, a probe
 	})
 	wg.Wait()
 	if errors.Is(cause, errProtocol) {
@@ -203,20 +203,7 @@ func (s *session) handle(h header, body []byte) error {
 	case kindResult, kindProbeInfo:
 		return s.result(h, body)
 	case kindRegion:
-		fd, err := s.c.claimFD()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		if len(body) != descBytes {
-			return fmt.Errorf("region of %d bytes: %w", len(body), errProtocol)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.maps) >= s.t.host.Limits().Regions {
-			return fmt.Errorf("more than %d regions: %w", len(s.maps), errProtocol)
-		}
-		return s.maps.add(parseDesc(body), fd)
+		return s.takeRegion(body)
 	case kindForget:
 		if len(body) != descBytes {
 			return fmt.Errorf("forgotten region of %d bytes: %w", len(body), errProtocol)
@@ -231,6 +218,32 @@ func (s *session) handle(h header, body []byte) error {
 		return fmt.Errorf("peer closed the connection: %s: %w", printable(body), nixl.ErrRemoteDisconnect)
 	}
 	return fmt.Errorf("frame of kind %d from a target: %w", h.kind, errProtocol)
+}
+
+// takeRegion takes memory that the target hands over.
+func (s *session) takeRegion(body []byte) error {
+	base, addr, err := parseRegion(body)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.maps) >= s.t.host.Limits().Regions {
+		return fmt.Errorf("more than %d regions: %w", len(s.maps), errProtocol)
+	}
+	if err := s.maps.fits(base); err != nil {
+		return err
+	}
+	fd := s.c.claimFD()
+	if fd > 0 {
+		defer func() { _ = unix.Close(fd) }()
+	}
+	mem, err := s.t.method.Take(Owner{PID: s.owner.pid, Gone: s.owner.gone}, base, addr, fd)
+	if err != nil {
+		return fmt.Errorf("region %s: %w: %w", base, err, errProtocol)
+	}
+	s.maps[base.Addr] = &mapping{base: base, mem: mem}
+	return nil
 }
 
 // enter waits until the session is connected and counts a job that may touch its
