@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ type Agent struct {
 	front       *frontend.Frontend // nil when disabled
 	peers       *local.Registry    // NIXL agents of this process
 	hostPeers   hostPeers          // ways to those of other processes of this host
+	nixlTLS     *tls.Config        // nil: transfers over TCP are not encrypted
 	status      *statusServer
 	workers     *supervisor
 
@@ -78,6 +80,10 @@ type Agent struct {
 
 // New returns an agent; Run starts it.
 func New(cfg config.Dynamod, opts Options) (*Agent, error) {
+	nixlTLS, err := cfg.NIXL.TLS(os.ReadFile)
+	if err != nil {
+		return nil, err
+	}
 	c, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
 		return nil, err
@@ -91,7 +97,7 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, opts: opts, log: opts.Log.With("node", cfg.Node.Name),
 		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
-		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies), hostPeers: newHostPeers(), noLogs: make(chan struct{}),
+		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies(cfg)), hostPeers: newHostPeers(copies(cfg)), nixlTLS: nixlTLS, noLogs: make(chan struct{}),
 	}
 	if err := a.checkTransports(); err != nil {
 		return nil, err

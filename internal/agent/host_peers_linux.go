@@ -10,7 +10,7 @@ import (
 // hostPeers makes the transports to workers in other processes of this host.
 type hostPeers struct{ pool *fenced.Pool }
 
-func newHostPeers() hostPeers { return hostPeers{pool: fenced.NewPool(copies)} }
+func newHostPeers(copies int) hostPeers { return hostPeers{pool: fenced.NewPool(copies)} }
 
 func (p hostPeers) transports() []nixl.Transport {
 	return []nixl.Transport{shm.New(p.pool, fenced.Options{}), pvm.New(p.pool, fenced.Options{})}

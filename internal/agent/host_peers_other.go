@@ -8,6 +8,6 @@ import "github.com/dynctl/dynctl/internal/nixl"
 // but those that reach every host.
 type hostPeers struct{}
 
-func newHostPeers() hostPeers { return hostPeers{} }
+func newHostPeers(int) hostPeers { return hostPeers{} }
 
 func (hostPeers) transports() []nixl.Transport { return nil }

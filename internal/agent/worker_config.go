@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"runtime"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/nixl/ucx"
@@ -32,8 +34,13 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 }
 
 // copies is how many goroutines of a process copy at a time for transfers within a
-// host: the cores are there to compute.
-const copies = 1
+// host: most cores are there to compute.
+func copies(cfg config.Dynamod) int {
+	if n := cfg.NIXL.CopyThreads; n > 0 {
+		return n
+	}
+	return min(max(runtime.GOMAXPROCS(0)/2, 1), 4)
+}
 
 // nixlConfig describes a NIXL agent of this process: workers of one process copy,
 // those of another process of this host share memory, or have the kernel copy what
@@ -44,8 +51,10 @@ func (a *Agent) nixlConfig() nixl.Config {
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports()...)
 	return nixl.Config{
 		HostID: hostID(),
-		Transports: append(transports, ucx.New(a.ucxOptions(listen)),
-			tcp.New(tcp.Options{Listen: listen, AdvertiseHost: a.advertiseHost(listen)})),
+		Transports: append(transports, ucx.New(a.ucxOptions(listen)), tcp.New(tcp.Options{
+			Listen: listen, AdvertiseHost: a.advertiseHost(listen),
+			Conns: a.cfg.NIXL.TCPStreams, Checksums: a.cfg.NIXL.Checksums, TLS: a.nixlTLS,
+		})),
 		Force: a.cfg.NIXL.Transports,
 	}
 }

@@ -114,6 +114,18 @@ type Status struct {
 type NIXL struct {
 	Listen     string   `mapstructure:"listen"`
 	Transports []string `mapstructure:"transports"` // empty: best one per peer
+	// CopyThreads copy at a time for transfers within this host; 0 for a number that
+	// leaves most cores to computing.
+	CopyThreads int `mapstructure:"copy_threads"`
+	// TCPStreams is the number of connections to each peer.
+	TCPStreams int `mapstructure:"tcp_streams"`
+	// Checksums protect what travels over TCP, if either side has them.
+	Checksums bool `mapstructure:"checksums"`
+	// The files are paths, or the PEM text itself. TLS is on with a certificate.
+	TLSCAFile     string `mapstructure:"tls_ca_file"`
+	TLSCertFile   string `mapstructure:"tls_cert_file"`
+	TLSKeyFile    string `mapstructure:"tls_key_file"`
+	TLSServerName string `mapstructure:"tls_server_name"` // in certificates of peers; empty: their host
 }
 
 // CPU says how many CPU devices the node offers.
@@ -230,7 +242,14 @@ func dynamodServingKeys() []Key {
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
 		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
-		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "pvm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, which is ucx only with an RDMA device; naming ucx uses it over any network and needs the library libucp"},
+		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "pvm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, in this order: local, shm, pvm, ucx, tcp; ucx only with an RDMA device unless it is named, which needs the library libucp; a worker does not start with one that cannot be used"},
+		{Name: "nixl.copy_threads", Kind: KindInt, Default: 0, Max: 64, Help: "threads that copy at a time for transfers within a host; 0 means half of the cores, at most 4"},
+		{Name: "nixl.tcp_streams", Kind: KindInt, Default: 2, Min: 1, Max: 16, Help: "TCP connections to each peer, over which one transfer is spread"},
+		{Name: "nixl.checksums", Kind: KindBool, Default: false, Help: "send a CRC-32C with all that travels over TCP and fail what does not match; done if either side of a transfer wants it"},
+		{Name: "nixl.tls_cert_file", Kind: KindPath, Default: "", Help: "certificate of this node for transfers over TCP, or its PEM text; with one, all such transfers are encrypted and both sides prove who they are"},
+		{Name: "nixl.tls_key_file", Kind: KindPath, Default: "", Help: "key of that certificate, or its PEM text"},
+		{Name: "nixl.tls_ca_file", Kind: KindPath, Default: "", Help: "authorities whose certificates are accepted from peers, or their PEM text"},
+		{Name: "nixl.tls_server_name", Kind: KindString, Default: "", Help: "name that the certificates of all peers bear; empty means the host at which each is reached"},
 
 		{Name: "cpu.devices", Kind: KindInt, Default: 0, Max: 256, Help: "how many CPU devices to offer, 0 for one on each NUMA node; more of them isolate workers from each other and slow each decode step"},
 		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all that the process may use, also under a quota of its control group"},

@@ -51,7 +51,7 @@ func TestDefaults(t *testing.T) {
 		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, RequestTimeout: 10 * time.Minute, MigrationLimit: 3},
 		Status:       config.Status{Listener: config.Listener{Listen: "127.0.0.1:0"}},
 		RequestPlane: config.Listener{Listen: "127.0.0.1:0"},
-		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}},
+		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}, TCPStreams: 2},
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		Engine:       config.Engine{KVDType: "auto"},
 		Disagg:       config.Disagg{Strategy: "queue", MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},

@@ -3,7 +3,6 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -19,29 +18,48 @@ func (e EtcdClient) TLS(readFile func(string) ([]byte, error)) (*tls.Config, err
 	if e.CAFile == "" && e.CertFile == "" && !https {
 		return nil, nil
 	}
+	return tlsConfig("etcd.", e.CAFile, e.CertFile, e.KeyFile, readFile)
+}
+
+// TLS returns the TLS settings for transfers over TCP, as client and server, or nil
+// when no certificate asks for TLS. readFile reads the files, usually os.ReadFile.
+func (n NIXL) TLS(readFile func(string) ([]byte, error)) (*tls.Config, error) {
+	if n.TLSCertFile == "" {
+		return nil, nil
+	}
+	cfg, err := tlsConfig("nixl.tls_", n.TLSCAFile, n.TLSCertFile, n.TLSKeyFile, readFile)
+	if err == nil {
+		cfg.ServerName = n.TLSServerName
+	}
+	return cfg, err
+}
+
+// tlsConfig reads authorities and a certificate, either of which may be empty. Errors
+// name the key, which begins with prefix.
+func tlsConfig(prefix, ca, cert, key string, readFile func(string) ([]byte, error)) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if e.CAFile != "" {
-		pem, err := pemText(e.CAFile, readFile)
+	if ca != "" {
+		pem, err := pemText(ca, readFile)
 		if err != nil {
-			return nil, fmt.Errorf("etcd.ca_file: %w", err)
+			return nil, fmt.Errorf("%sca_file: %w", prefix, err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("etcd.ca_file: no certificate in it")
+			return nil, fmt.Errorf("%sca_file: no certificate in it", prefix)
 		}
 	}
-	if e.CertFile != "" {
-		cert, err := pemText(e.CertFile, readFile)
+	if cert != "" {
+		certPEM, err := pemText(cert, readFile)
 		if err != nil {
-			return nil, fmt.Errorf("etcd.cert_file: %w", err)
+			return nil, fmt.Errorf("%scert_file: %w", prefix, err)
 		}
-		key, err := pemText(e.KeyFile, readFile)
+		keyPEM, err := pemText(key, readFile)
 		if err != nil {
-			return nil, fmt.Errorf("etcd.key_file: %w", err)
+			return nil, fmt.Errorf("%skey_file: %w", prefix, err)
 		}
-		pair, err := tls.X509KeyPair(cert, key)
+		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
-			return nil, fmt.Errorf("etcd.cert_file: %w", err)
+			return nil, fmt.Errorf("%scert_file: %w", prefix, err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}

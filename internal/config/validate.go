@@ -121,6 +121,23 @@ func (v *validator) etcd(e EtcdClient) {
 	}
 }
 
+// nixl checks that TLS is configured on both sides or not at all: who has a
+// certificate must also say whom to trust.
+func (v *validator) nixl(n NIXL) {
+	set := map[string]bool{"nixl.tls_cert_file": n.TLSCertFile != "", "nixl.tls_key_file": n.TLSKeyFile != "", "nixl.tls_ca_file": n.TLSCAFile != ""}
+	for _, has := range []string{"nixl.tls_cert_file", "nixl.tls_key_file", "nixl.tls_ca_file"} {
+		for _, needs := range []string{"nixl.tls_cert_file", "nixl.tls_key_file", "nixl.tls_ca_file"} {
+			if set[has] && !set[needs] {
+				v.wrong(needs, "is not set, but %s is", has)
+				return
+			}
+		}
+	}
+	if n.TLSServerName != "" && n.TLSCertFile == "" {
+		v.wrong("nixl.tls_cert_file", "is not set, but nixl.tls_server_name is")
+	}
+}
+
 func (v *validator) nats(n NATSClient) {
 	for u := range strings.SplitSeq(n.URL, ",") {
 		if n.URL != "" && !dialable(strings.TrimSpace(u), "nats", "tls", "ws", "wss") {
@@ -157,6 +174,7 @@ func (d Dynamod) Validate() error {
 	}
 	v.etcd(d.Etcd.EtcdClient)
 	v.nats(d.NATS.NATSClient)
+	v.nixl(d.NIXL)
 	if d.Etcd.Mode == ModeExternal && len(d.Etcd.Endpoints) == 0 {
 		v.wrong("etcd.endpoints", "is empty, but etcd.mode is %s", ModeExternal)
 	}

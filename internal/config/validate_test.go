@@ -37,6 +37,10 @@ func TestDynamodValidate(t *testing.T) {
 		{"endpoint with odd scheme", []string{"--etcd-endpoints=nats://a:1"}, "is not an endpoint"},
 		{"nats over http", []string{"--nats-url=http://a:4222"}, `--nats-url: nats.url: "http://a:4222" is not a server`},
 		{"cert without key", []string{"--etcd-cert-file=c"}, "etcd.key_file: is not set, but etcd.cert_file is"},
+		{"NIXL cert without key", []string{"--nixl-tls-cert-file=c", "--nixl-tls-ca-file=a"}, "nixl.tls_key_file: is not set, but nixl.tls_cert_file is"},
+		{"NIXL cert without authority", []string{"--nixl-tls-cert-file=c", "--nixl-tls-key-file=k"}, "nixl.tls_ca_file: is not set, but nixl.tls_cert_file is"},
+		{"NIXL authority alone", []string{"--nixl-tls-ca-file=a"}, "nixl.tls_cert_file: is not set, but nixl.tls_ca_file is"},
+		{"NIXL name alone", []string{"--nixl-tls-server-name=n"}, "nixl.tls_cert_file: is not set, but nixl.tls_server_name is"},
 		{"key without cert", []string{"--etcd-key-file=c"}, "etcd.cert_file: is not set, but etcd.key_file is"},
 		{"user without password", []string{"--etcd-username=u"}, "etcd.password: is not set, but etcd.username is"},
 		{"two nats logins", []string{"--nats-username=u", "--nats-creds-file=f"}, "--nats-username: nats.username: cannot stand beside nats.creds_file"},
@@ -97,6 +101,23 @@ func TestNoHomeNoStateDir(t *testing.T) {
 	}
 	if err := origins.Locate(cfg.Validate()); err == nil || !strings.Contains(err.Error(), "state_dir: is empty and there is no home directory") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestNIXLTLS(t *testing.T) {
+	cert, key := certificate(t)
+	read := func(string) ([]byte, error) { return nil, fs.ErrNotExist }
+	if c, err := (config.NIXL{}).TLS(read); c != nil || err != nil {
+		t.Errorf("without a certificate: %v, %v", c, err)
+	}
+	n := config.NIXL{TLSCAFile: cert, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "peer"}
+	c, err := n.TLS(read)
+	if err != nil || c.RootCAs == nil || len(c.Certificates) != 1 || c.ServerName != "peer" {
+		t.Errorf("TLS() = %+v, %v", c, err)
+	}
+	n.TLSCAFile = "/absent.pem"
+	if _, err := n.TLS(read); err == nil || !strings.HasPrefix(err.Error(), "nixl.tls_ca_file: file does not") {
+		t.Errorf("TLS() without a file: %v", err)
 	}
 }
 

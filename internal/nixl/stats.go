@@ -20,6 +20,7 @@ const (
 	RefusedMalformed                         // a message that breaks the protocol
 	RefusedHello                             // a connection with a wrong secret, version, name or incarnation
 	RefusedLimit                             // more connections or open requests than allowed
+	RefusedChecksum                          // bytes that changed on the way
 	refuseReasons
 )
 
@@ -42,6 +43,8 @@ func (r RefuseReason) String() string {
 		return "bad_hello"
 	case RefusedLimit:
 		return "limit"
+	case RefusedChecksum:
+		return "bad_checksum"
 	}
 	return "other"
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -53,14 +54,18 @@ func (t *transport) admit(nc net.Conn) bool {
 }
 
 // serve runs one inbound connection from hello to end.
-func (t *transport) serve(nc net.Conn) {
+func (t *transport) serve(raw net.Conn) {
+	nc := raw
 	setBuffers(nc, t.opts.SocketBuffer)
+	if t.opts.TLS != nil {
+		nc = tls.Server(nc, t.opts.TLS)
+	}
 	h, br, err := t.welcome(nc)
 	if errors.Is(err, errExchange) {
 		err = t.serveExchange(nc, br)
 	}
 	t.mu.Lock()
-	delete(t.greeting, nc)
+	delete(t.greeting, raw)
 	closed := t.closed
 	t.mu.Unlock()
 	switch {
@@ -72,13 +77,16 @@ func (t *transport) serve(nc net.Conn) {
 		return
 	}
 	c := newTarget(t, newConn(nc, br, t.opts.SilenceTimeout, 0))
+	c.staged, c.sums = t.opts.TLS != nil, h.checksums || t.opts.Checksums
 	if err := t.join(h, c); err != nil {
 		t.host.Refused(nixl.RefusedHello)
 		_, _ = nc.Write(refusal(err))
 		return
 	}
 	cause := errors.New("connection lost")
-	if _, err := nc.Write(frame{header{kind: kindWelcome}, t.limits().encode()}.append(nil)); err == nil {
+	w := t.limits()
+	w.checksums = c.sums
+	if _, err := nc.Write(frame{header{kind: kindWelcome}, w.encode()}.append(nil)); err == nil {
 		cause = c.run()
 	}
 	c.in.end(cause)

@@ -25,6 +25,8 @@ type conn struct {
 	silence time.Duration // of the peer, before it counts as dead
 	ping    time.Duration // interval of pings; 0 on the target
 	role    role
+	sums    bool // parts and notifications have checksums
+	staged  bool // memory is copied before it is sent: see staged.go
 
 	done     chan struct{} // closed by fail
 	failOnce sync.Once
@@ -39,6 +41,7 @@ type conn struct {
 	sending []*sendStream
 	closing bool // send the queue, nothing else, and close
 
+	stage   []byte // of the writer, for bytes to be encrypted
 	scratch []byte // of the reader, for discarded bytes
 	body    []byte // of the reader, for bodies
 }
@@ -61,6 +64,7 @@ type sendStream struct {
 	total uint64
 	open  []byte        // encoded frame to be sent before the first data; the writer clears it
 	tail  []byte        // encoded frame to be sent behind the last data; the writer clears it
+	sum   uint32        // of the access and the bytes sent so far, if there are checksums
 	off   uint64        // sent; used by the writer
 	moved atomic.Uint64 // bytes that were taken from the memory
 }
@@ -81,7 +85,7 @@ func (c *conn) fail(cause error) {
 	c.failOnce.Do(func() {
 		c.cause = cause
 		close(c.done)
-		_ = c.nc.Close()
+		closeNow(c.nc)
 	})
 }
 
@@ -227,6 +231,7 @@ type recvStream struct {
 	total uint64
 	off   uint64        // received, discarded bytes included; used by the reader
 	moved atomic.Uint64 // bytes that went into the memory
+	sum   uint32        // of the access and the bytes received so far, if there are checksums; used by the reader
 }
 
 // readData reads the body of a data frame into the memory of s, or nowhere once
@@ -263,7 +268,11 @@ func (c *conn) readPiece(s *recvStream, n uint64) (k uint64, open bool, err erro
 	if s.gate.isShut() { // its interrupt came before the deadline was set
 		return 0, false, nil
 	}
-	got, err := c.br.Read(s.mem.head(n))
+	into := s.mem.head(n)
+	got, err := c.br.Read(into)
+	if c.sums {
+		s.sum = checksum(s.sum, into[:got])
+	}
 	s.mem.skip(uint64(got))
 	s.moved.Add(uint64(got))
 	if err != nil && got == 0 {
@@ -284,7 +293,7 @@ func (c *conn) lost(err error) error {
 			return c.cause
 		default:
 		}
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("connection closed by the peer")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("peer is silent for %s", c.silence)

@@ -17,5 +17,7 @@
 // Memory that a peer can make it hold is bounded by [Options] and nixl.Limits and
 // grows only with bytes that have arrived.
 //
-// It does not encrypt, and it reconnects only after the peer was loaded again.
+// With [Options].TLS all of it is encrypted and both sides prove who they are; with
+// Checksums every part and notification carries a CRC-32C. The transport reconnects
+// only after the peer was loaded again.
 package tcp

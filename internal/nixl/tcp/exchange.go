@@ -78,12 +78,13 @@ func (t *transport) SendInvalidation(ctx context.Context, addr string) error {
 
 // converse connects, and ends with ctx, or when the other side is silent.
 func (t *transport) converse(ctx context.Context, addr string, ask func(*exchange.Client) error) error {
-	nc, err := t.opts.dial(ctx, addr)
+	raw, err := t.opts.dial(ctx, addr)
 	if err != nil {
 		return fmt.Errorf("%w: %w", nixl.ErrRemoteDisconnect, err)
 	}
-	defer func() { _ = nc.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = nc.Close() })()
+	defer func() { _ = raw.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	nc := t.clientTLS(raw, addr)
 	if err := nc.SetDeadline(time.Now().Add(t.opts.ConnectTimeout + t.opts.SilenceTimeout)); err != nil {
 		return err
 	}

@@ -23,10 +23,10 @@ const (
 	kindWrite                      // initiator: part of a write follows; body: access
 	kindRead                       // initiator: wants a part of a read; body: access
 	kindData                       // body: raw bytes of a part; arg: their offset in the part
-	kindResult                     // target: the one answer to a write, read, notify or probe; body: why it failed
-	kindCommit                     // initiator: the part of a write is complete and valid
+	kindResult                     // target: the one answer to a write, read, notify or probe; body: why it failed; arg: the checksum of a read
+	kindCommit                     // initiator: the part of a write is complete and valid; arg: its checksum
 	kindAbort                      // initiator: no more data, or wants no more, of a part
-	kindNotify                     // initiator: body is a notification
+	kindNotify                     // initiator: body is a notification; arg: its checksum
 	kindPing                       // initiator: are you there
 	kindPong                       // target: yes
 	kindProbe                      // initiator: lend me scratch memory
@@ -59,6 +59,9 @@ func parseHeader(b *[headerBytes]byte) header {
 		arg:    binary.LittleEndian.Uint64(b[16:]),
 	}
 }
+
+// setArg changes the argument of an encoded frame.
+func setArg(b []byte, arg uint64) { binary.LittleEndian.PutUint64(b[16:headerBytes], arg) }
 
 // frame is a frame to be sent, without the raw bytes of data frames.
 type frame struct {

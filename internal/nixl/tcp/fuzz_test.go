@@ -63,9 +63,10 @@ func FuzzTarget(f *testing.F) {
 // FuzzCodecs decodes arbitrary bytes; what decodes must encode to the same.
 func FuzzCodecs(f *testing.F) {
 	f.Add(hello{from: nixl.Identity{Name: "a", Incarnation: "1"}, to: nixl.Identity{Name: "b", Incarnation: "2"}}.encode())
-	f.Add(welcome{1e9, 1, 1, 1, 1, 1, 1}.encode())
+	f.Add(welcome{1e9, 1, 1, 1, 1, 1, 1, true}.encode())
 	f.Add(access{total: 5, descs: []nixl.Desc{{Addr: 1, Len: 2}, {Addr: 9, Len: 3, DevID: 1}}}.append(nil))
 	f.Add(connInfo{addr: "127.0.0.1:1"}.encode())
+	f.Add(connInfo{tls: true, addr: "127.0.0.1:1"}.encode())
 	f.Add(encodeProbe(nixl.Probe{Desc: nixl.Desc{Addr: 1, Len: 2}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := parseHello(b); err == nil && !bytes.Equal(h.encode(), b) {

@@ -23,25 +23,41 @@ type secret [32]byte
 // connInfo is what the metadata blob says about this transport.
 type connInfo struct {
 	token secret
+	tls   bool // it speaks nothing else
 	addr  string
 }
 
-func (c connInfo) encode() []byte { return append(append([]byte{1}, c.token[:]...), c.addr...) }
+const connVersion = 2
+
+func (c connInfo) encode() []byte {
+	b := append([]byte{connVersion}, c.token[:]...)
+	return append(append(b, flagByte(c.tls)), c.addr...)
+}
 
 func parseConnInfo(b []byte) (connInfo, error) {
 	var c connInfo
-	if len(b) < 1+len(c.token)+1 || b[0] != 1 || len(b) > 1+len(c.token)+300 {
+	const fixed = 1 + len(c.token) + 1
+	if len(b) < fixed+1 || b[0] != connVersion || b[fixed-1] > 1 || len(b) > fixed+300 {
 		return c, fmt.Errorf("connection data of %d bytes: %w", len(b), nixl.ErrMismatch)
 	}
 	copy(c.token[:], b[1:])
-	c.addr = string(b[1+len(c.token):])
+	c.tls = b[fixed-1] == 1
+	c.addr = string(b[fixed:])
 	return c, nil
+}
+
+func flagByte(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // hello is the first frame of a connection. It names the target too, so that
 // another agent that was given the same port does not let the initiator in.
 type hello struct {
 	token      secret
+	checksums  bool   // the initiator wants them; if either side does, there are
 	generation uint64 // of the session; the initiator counts them up
 	from       nixl.Identity
 	to         nixl.Identity // name and incarnation
@@ -51,6 +67,7 @@ func (h hello) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
 	b = binary.LittleEndian.AppendUint16(b, helloVersion)
 	b = append(b, h.token[:]...)
+	b = append(b, flagByte(h.checksums))
 	b = binary.LittleEndian.AppendUint64(b, h.generation)
 	for _, s := range []string{h.from.Name, h.from.Incarnation, h.from.HostID, h.to.Name, h.to.Incarnation} {
 		b = append(append(b, byte(len(s))), s...)
@@ -60,7 +77,7 @@ func (h hello) encode() []byte {
 
 func parseHello(b []byte) (hello, error) {
 	var h hello
-	const fixed = 4 + 2 + len(h.token) + 8
+	const fixed = 4 + 2 + len(h.token) + 1 + 8
 	if len(b) < fixed || binary.LittleEndian.Uint32(b) != helloMagic {
 		return h, fmt.Errorf("no hello: %w", errProtocol)
 	}
@@ -69,6 +86,11 @@ func parseHello(b []byte) (hello, error) {
 	}
 	b = b[6:]
 	b = b[copy(h.token[:], b):]
+	if b[0] > 1 {
+		return h, fmt.Errorf("malformed hello: %w", errProtocol)
+	}
+	h.checksums = b[0] == 1
+	b = b[1:]
 	h.generation = binary.LittleEndian.Uint64(b)
 	b = b[8:]
 	for _, s := range []*string{&h.from.Name, &h.from.Incarnation, &h.from.HostID, &h.to.Name, &h.to.Incarnation} {
@@ -107,6 +129,7 @@ type welcome struct {
 	notifySize  uint32
 	windowCount uint32
 	windowBytes uint32
+	checksums   bool // of all parts and notifications of this connection
 }
 
 func (w welcome) encode() []byte {
@@ -114,17 +137,17 @@ func (w welcome) encode() []byte {
 	for _, v := range []uint32{w.open, w.descs, w.openDescs, w.notifySize, w.windowCount, w.windowBytes} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
-	return b
+	return binary.LittleEndian.AppendUint32(b, uint32(flagByte(w.checksums)))
 }
 
 func parseWelcome(b []byte) (welcome, error) {
-	if len(b) != 7*4 {
+	if len(b) != 8*4 || b[28] > 1 || b[29]|b[30]|b[31] != 0 {
 		return welcome{}, fmt.Errorf("welcome of %d bytes: %w", len(b), errProtocol)
 	}
 	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 	w := welcome{
 		silence: time.Duration(u(0)) * time.Millisecond,
-		open:    u(1), descs: u(2), openDescs: u(3), notifySize: u(4), windowCount: u(5), windowBytes: u(6),
+		open:    u(1), descs: u(2), openDescs: u(3), notifySize: u(4), windowCount: u(5), windowBytes: u(6), checksums: u(7) == 1,
 	}
 	if w.silence <= 0 || w.open == 0 || w.descs == 0 || w.openDescs == 0 || w.windowCount == 0 || w.windowBytes == 0 {
 		return welcome{}, fmt.Errorf("welcome with a zero limit: %w", errProtocol)

@@ -26,6 +26,7 @@ type initiator struct {
 }
 
 func newInitiator(s *session, c *conn, w welcome) *initiator {
+	c.sums = w.checksums
 	i := &initiator{conn: c, s: s, limits: w, parts: map[uint64]*part{}, calls: map[uint64]func([]byte, error){}}
 	c.role = i
 	return i
@@ -79,13 +80,14 @@ func (c *initiator) admitLocked() {
 
 // openPart queues the first frame of a part.
 func (c *initiator) openPart(p *part) {
-	a := access{ticket: p.x.job.Ticket, total: p.total, descs: p.descs}
+	a := access{ticket: p.x.job.Ticket, total: p.total, descs: p.descs}.append(nil)
 	if p.recv != nil {
-		c.send(frame{header{kind: kindRead, id: p.id}, a.append(nil)})
+		p.recv.sum = checksum(0, a)
+		c.send(frame{header{kind: kindRead, id: p.id}, a})
 		return
 	}
-	p.send.id = p.id
-	p.send.open = frame{header{kind: kindWrite, id: p.id}, a.append(nil)}.append(nil)
+	p.send.id, p.send.sum = p.id, checksum(0, a)
+	p.send.open = frame{header{kind: kindWrite, id: p.id}, a}.append(nil)
 	p.send.tail = frame{header: header{kind: kindCommit, id: p.id}}.append(nil)
 	c.stream(p.send)
 }
@@ -187,6 +189,10 @@ func (c *initiator) result(h header, body []byte) error {
 		if failure == nil && p.recv.off != p.total {
 			return fmt.Errorf("read part %d ended after %d of %d bytes: %w", h.id, p.recv.off, p.total, errProtocol)
 		}
+		if failure == nil && c.sums && h.arg != uint64(p.recv.sum) {
+			c.s.t.host.Refused(nixl.RefusedChecksum)
+			failure = fmt.Errorf("peer %q: read part %d: %w", c.s.remote.Name, h.id, errChecksum(h.arg, p.recv.sum))
+		}
 		p.recv.gate.shut()
 	}
 	p.x.answered(p, failure)
@@ -208,8 +214,12 @@ func (c *initiator) abandon(cause error) {
 }
 
 // interruptRead and interruptWrite make the system call under way return.
-func (c *conn) interruptRead()  { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) }
-func (c *conn) interruptWrite() { _ = c.nc.SetWriteDeadline(time.Unix(1, 0)) }
+func (c *conn) interruptRead() { _ = c.nc.SetReadDeadline(time.Unix(1, 0)) }
+func (c *conn) interruptWrite() {
+	if !c.staged { // else the memory is not touched by system calls
+		_ = c.nc.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
 
 // resultStatus keeps a peer from reporting anything but an error.
 func resultStatus(s nixl.Status) nixl.Status {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"time"
 )
@@ -30,6 +31,14 @@ type Options struct {
 	// listener (see [nixl.Agent.FetchMetadata]); at least 16 bytes. Without one that is
 	// refused.
 	ExchangeSecret []byte
+	// TLS, when set, is used for all connections, as client and as server, and both
+	// sides prove who they are: it needs a certificate and, for both directions, the
+	// authorities that are trusted. A ServerName, if set, is expected of every peer in
+	// place of the host it is dialed at.
+	TLS *tls.Config
+	// Checksums adds a CRC-32C to every part and notification, if either side wants it:
+	// what does not match fails with nixl.ErrMismatch.
+	Checksums bool
 	// SocketBuffer is the size of the kernel's buffers in bytes; 0 leaves it to the
 	// kernel's autotuning.
 	SocketBuffer int
@@ -74,4 +83,5 @@ const (
 	handshakes   = 64   // connections that have not said hello yet
 	minPing      = 5 * time.Millisecond
 	flushTime    = 250 * time.Millisecond
+	stageBytes   = 128 << 10 // copied out of the memory at a time, for TLS
 )

@@ -19,6 +19,8 @@ type proxy struct {
 	paused chan struct{}
 	conns  []net.Conn
 	passed int64 // bytes towards the target
+	back   int64 // bytes from the target
+	flip   int64 // the byte with this number is changed, in both directions; 0 = none
 	closed bool
 }
 
@@ -85,19 +87,29 @@ func (p *proxy) pipe(dst, src net.Conn, toTarget bool) {
 		}
 		n, err := src.Read(buf[:limit])
 		if n > 0 {
+			p.spoil(buf[:n], toTarget)
 			if _, err := dst.Write(buf[:n]); err != nil {
 				return
-			}
-			if toTarget {
-				p.mu.Lock()
-				p.passed += int64(n)
-				p.mu.Unlock()
 			}
 		}
 		if err != nil {
 			return
 		}
 	}
+}
+
+// spoil counts bytes and changes the one that is to be changed.
+func (p *proxy) spoil(b []byte, toTarget bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	count := &p.back
+	if toTarget {
+		count = &p.passed
+	}
+	if at := p.flip - *count - 1; at >= 0 && at < int64(len(b)) {
+		b[at] ^= 0x10
+	}
+	*count += int64(len(b))
 }
 
 func (p *proxy) throttle(bytesPerMillisecond int) {

@@ -130,7 +130,7 @@ func (s *session) connect(ctx context.Context) ([]*initiator, error) {
 	if err := g.Wait(); err != nil {
 		for _, c := range conns {
 			if c != nil {
-				_ = c.nc.Close()
+				closeNow(c.nc)
 			}
 		}
 		return nil, fmt.Errorf("connect to %s: %w", info.addr, err)
@@ -139,23 +139,26 @@ func (s *session) connect(ctx context.Context) ([]*initiator, error) {
 }
 
 func (s *session) dial(ctx context.Context, info connInfo) (*initiator, error) {
-	nc, err := s.t.opts.dial(ctx, info.addr)
+	raw, err := s.t.opts.dial(ctx, info.addr)
 	if err != nil {
 		return nil, err
 	}
-	setBuffers(nc, s.t.opts.SocketBuffer)
-	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	setBuffers(raw, s.t.opts.SocketBuffer)
+	nc := s.t.clientTLS(raw, info.addr)
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	w, br, err := s.greet(nc, info)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = nc.Close()
+		_ = raw.Close()
 		return nil, err
 	}
 	silence := s.t.opts.SilenceTimeout
 	ping := max(min(silence, w.silence)/4, minPing)
-	return newInitiator(s, newConn(nc, br, silence, ping), w), nil
+	c := newConn(nc, br, silence, ping)
+	c.staged = s.t.opts.TLS != nil
+	return newInitiator(s, c, w), nil
 }
 
 // greet says hello and reads the answer.
@@ -163,7 +166,7 @@ func (s *session) greet(nc net.Conn, info connInfo) (welcome, *bufio.Reader, err
 	if err := nc.SetDeadline(time.Now().Add(s.t.opts.ConnectTimeout)); err != nil {
 		return welcome{}, nil, err
 	}
-	h := hello{token: info.token, generation: s.remote.Generation, from: s.t.host.Self(), to: s.remote.Identity}
+	h := hello{token: info.token, checksums: s.t.opts.Checksums, generation: s.remote.Generation, from: s.t.host.Self(), to: s.remote.Identity}
 	if _, err := nc.Write(frame{header{kind: kindHello}, h.encode()}.append(nil)); err != nil {
 		return welcome{}, nil, err
 	}
@@ -306,7 +309,7 @@ func (s *session) pumpLocked() {
 			return
 		}
 		s.notes = s.notes[1:]
-		s.conns[0].call(frame{header{kind: kindNotify}, n.msg}, func(_ []byte, err error) {
+		s.conns[0].call(frame{header{kind: kindNotify, arg: s.conns[0].noteSum(n.msg)}, n.msg}, func(_ []byte, err error) {
 			s.unreserve(len(n.msg))
 			n.done(err)
 		})

@@ -63,7 +63,7 @@ func (c *target) handle(h header) error {
 		}
 		return c.readData(h, &p.recvStream)
 	case kindCommit:
-		return c.commit(h.id)
+		return c.commit(h.id, h.arg)
 	case kindAbort:
 		return c.abort(h.id)
 	}
@@ -87,6 +87,10 @@ func (c *target) handle(h header) error {
 	case kindWrite, kindRead:
 		return c.open(h, body)
 	case kindNotify:
+		if sum := c.noteSum(body); sum != h.arg {
+			c.t.host.Refused(nixl.RefusedChecksum)
+			return c.reply(resultFrame(h.id, fmt.Errorf("notification: %w", errChecksum(h.arg, uint32(sum)))))
+		}
 		return c.in.deliver(body, func(err error) { c.send(resultFrame(h.id, err)) })
 	case kindPing:
 		return c.reply(frame{header: header{kind: kindPong}})
@@ -145,10 +149,11 @@ func (c *target) open(h header, body []byte) error {
 		c.t.host.Refused(nixl.RefusedLimit)
 		return err
 	}
+	sum := checksum(0, body)
 	if h.kind == kindRead {
-		return c.openRead(h, a)
+		return c.openRead(h, a, sum)
 	}
-	return c.openWrite(h, a)
+	return c.openWrite(h, a, sum)
 }
 
 // reserve counts a part. Initiators keep to what the welcome said; the slack is
@@ -164,8 +169,8 @@ func (c *target) reserve(descs int) error {
 	return nil
 }
 
-func (c *target) openWrite(h header, a access) error {
-	p := &writePart{id: h.id, descs: len(a.descs), recvStream: recvStream{total: a.total}}
+func (c *target) openWrite(h header, a access, sum uint32) error {
+	p := &writePart{id: h.id, descs: len(a.descs), recvStream: recvStream{total: a.total, sum: sum}}
 	grant, err := c.t.host.Acquire(nixl.Write, a.ticket, a.descs)
 	if err != nil {
 		p.gate.refuse()
@@ -207,7 +212,7 @@ func (c *target) remove(p *writePart) {
 
 // commit completes a write part: its bytes are in the memory and count, unless
 // the ticket was revoked before.
-func (c *target) commit(id uint64) error {
+func (c *target) commit(id, sum uint64) error {
 	p := c.write(id)
 	if p == nil || p.off != p.total {
 		return fmt.Errorf("commit of part %d, which is not complete: %w", id, errProtocol)
@@ -216,13 +221,25 @@ func (c *target) commit(id uint64) error {
 	if !p.gate.enter() {
 		return nil // revoked or refused, and answered
 	}
-	err := p.grant.Commit()
+	err := c.verify(p, sum)
+	if err == nil {
+		err = p.grant.Commit()
+	}
 	p.gate.leave()
 	if !p.gate.shut() {
 		return nil // revoked meanwhile
 	}
 	p.answered.Store(true)
 	return c.reply(resultFrame(id, err))
+}
+
+// verify compares what has arrived of a write part with what was sent.
+func (c *target) verify(p *writePart, sum uint64) error {
+	if !c.sums || sum == uint64(p.sum) {
+		return nil
+	}
+	c.t.host.Refused(nixl.RefusedChecksum)
+	return fmt.Errorf("write part %d: %w", p.id, errChecksum(sum, p.sum))
 }
 
 // abort ends a part the initiator has given up.
@@ -243,14 +260,14 @@ func (c *target) abort(id uint64) error {
 	return nil // else it has ended meanwhile
 }
 
-func (c *target) openRead(h header, a access) error {
+func (c *target) openRead(h header, a access, sum uint32) error {
 	grant, err := c.t.host.Acquire(nixl.Read, a.ticket, a.descs)
 	if err != nil {
 		c.unreserve(len(a.descs))
 		return c.reply(resultFrame(h.id, err))
 	}
 	p := &readPart{grant: grant, descs: len(a.descs), sendStream: sendStream{
-		id: h.id, mem: pieces{segs: grant.Segments()}, total: a.total, tail: resultFrame(h.id, nil).append(nil),
+		id: h.id, mem: pieces{segs: grant.Segments()}, total: a.total, sum: sum, tail: resultFrame(h.id, nil).append(nil),
 	}}
 	p.gate.interrupt = c.interruptWrite
 	p.gate.quiet = func() { grant.Release(p.moved.Load()) }

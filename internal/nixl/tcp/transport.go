@@ -13,8 +13,12 @@ import (
 
 // New returns a transport for one agent, to be put into its Config.
 func New(o Options) nixl.Transport {
+	o = o.withDefaults()
+	if o.TLS != nil {
+		o.TLS = mutual(o.TLS)
+	}
 	return &transport{
-		opts: o.withDefaults(), sessions: map[uint64]*session{}, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{},
+		opts: o, sessions: map[uint64]*session{}, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{},
 	}
 }
 
@@ -60,7 +64,7 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	defer t.mu.Unlock()
 	t.ln = ln
 	t.wg.Go(t.accept)
-	return connInfo{token: t.token, addr: addr}.encode(), nil
+	return connInfo{token: t.token, tls: t.opts.TLS != nil, addr: addr}.encode(), nil
 }
 
 // advertised is the address peers are told.
@@ -89,9 +93,18 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	switch {
+	case info.tls && t.opts.TLS == nil:
+		return "", fmt.Errorf("peer speaks TLS only, and this agent has no certificate: %w", nixl.ErrMismatch)
+	case !info.tls && t.opts.TLS != nil:
+		return "", fmt.Errorf("peer does not speak TLS, which this agent asks for: %w", nixl.ErrMismatch)
+	}
 	where := "another host"
 	if own := t.host.Self().HostID; own != "" && own == r.HostID {
 		where = "another process of this host"
+	}
+	if info.tls {
+		where += ", with TLS,"
 	}
 	return where + " at " + info.addr, nil
 }

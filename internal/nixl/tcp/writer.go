@@ -113,6 +113,9 @@ func (c *conn) after(s *sendStream) {
 // writeChunk sends the control bytes in buf, and behind them the next chunk of s
 // unless its gate is shut.
 func (c *conn) writeChunk(buf []byte, s *sendStream) error {
+	if c.staged {
+		return c.writeStaged(buf, s)
+	}
 	control := len(buf)
 	if !s.gate.enter() {
 		return c.writeControl(buf)
@@ -125,7 +128,13 @@ func (c *conn) writeChunk(buf []byte, s *sendStream) error {
 	buf = header{kind: kindData, length: uint32(n), id: s.id, arg: s.off}.append(buf)
 	bufs := append(net.Buffers{buf}, segs...)
 	last := s.off+n == s.total
+	if c.sums {
+		for _, b := range segs {
+			s.sum = checksum(s.sum, b)
+		}
+	}
 	if last {
+		s.seal(c.sums)
 		bufs = append(bufs, s.tail)
 	}
 	if err := c.nc.SetWriteDeadline(time.Now().Add(c.silence)); err != nil {
@@ -168,6 +177,13 @@ func (c *conn) writeChunk(buf []byte, s *sendStream) error {
 		data -= k
 	}
 	return c.writeAll(rest)
+}
+
+// seal puts the checksum into the frame behind the last data.
+func (s *sendStream) seal(sums bool) {
+	if sums {
+		setArg(s.tail, uint64(s.sum))
+	}
 }
 
 // writeControl sends control bytes.
