@@ -22,7 +22,7 @@ const (
 
 // clusterChecks are those of a cluster, in order.
 func clusterChecks() []string {
-	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "clocks", "leases", "workers"}
+	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "clocks", "leases", "workers", "paths"}
 }
 
 func frontendChecks() []string { return []string{"health", "models", "answer"} }
@@ -52,9 +52,11 @@ func (o *doctorCommand) clusterFindings(ctx context.Context, inv *invocation) []
 		var leads error
 		var wg sync.WaitGroup
 		wg.Go(func() { leader, leads = c.Leader(ctx) })
+		var paths finding
+		wg.Go(func() { paths = pathsFinding(c.Paths(ctx, v, cluster.RolePrefill)) })
 		p := c.Probe(ctx, v)
 		wg.Wait()
-		own = clusterState(inv, v, p, leader, leads)
+		own = append(clusterState(inv, v, p, leader, leads), paths)
 		for i := range own {
 			own[i].Group, own[i].Name, own[i].TookMS = groupCluster, clusterChecks()[i], milliseconds(time.Since(begin))
 		}

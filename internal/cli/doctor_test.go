@@ -54,6 +54,7 @@ func TestDoctorOfACluster(t *testing.T) {
 		"clocks":        {Status: checkOK, Found: ""},
 		"leases":        {Status: checkOK, Found: "3 leases, all renewed; the soonest to end, "},
 		"workers":       {Status: checkFail, Found: "", Fix: "dynctl logs worker-3"},
+		"paths":         {Status: checkSkip, Found: "no prefill worker has met a decode worker"},
 		"models":        {Status: checkOK, Found: "http://127.0.0.1:"},
 		"answer":        {Status: checkFail, Found: "http://127.0.0.1:"},
 		"port":          {Status: checkSkip, Found: "the cluster's nodes are started elsewhere"},

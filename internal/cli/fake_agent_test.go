@@ -63,6 +63,8 @@ type fakeConfig struct {
 	Step      time.Duration
 	// Hold keeps a drain at its sequences until Release is called.
 	Hold *atomic.Bool
+	// Paths are what workers tell of their paths, by worker; others do not tell any.
+	Paths map[string][]cluster.Path
 	// Logs are what workers and the agent ("") have written.
 	Logs map[string]string
 }
@@ -376,6 +378,23 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 		st.UpdatedAt = time.Now()
 		return send(st)
 	})
+	if paths, ok := w.a.cfg.Paths[as.Name]; ok {
+		_, _ = drt.Serve(ctx, as.Role.Component(), cluster.EndpointPaths, func(_ context.Context, r *requestplane.Request, send func(any) error) error {
+			var req protocol.PathsRequest
+			if err := r.Decode(&req); err != nil {
+				return err
+			}
+			for _, p := range paths {
+				if req.Peer != "" && p.To != req.Peer {
+					continue
+				}
+				if err := send(p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		st.State, st.Progress = cluster.StateReady, 1
 		st.Stats = cluster.WorkerStats{Running: w.a.cfg.Sequences, MaxSeqs: 8, BlockSize: 64, KVTotal: 4096, KVActive: 17 * w.a.cfg.Sequences}

@@ -105,6 +105,7 @@ func TestCommandsLeakNothing(t *testing.T) {
 	w.ok("up", "--dry-run")
 	w.ok("events", "--for", "50ms")
 	w.run("doctor")
+	w.run("explain", "path", "worker-1", "worker-2")
 	w.run("chat", "hi")
 	f := newFrontend(t, says("", "Hi."))
 	chat(t, f, options{tty: true, input: "hi\n/exit\n"})

@@ -71,6 +71,7 @@ const (
 	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model
 	EndpointStats      = "stats"           // WorkerStatus on request
 	EndpointClearKV    = "clear_kv_blocks" // forget the prefix cache
+	EndpointPaths      = "paths"           // how this worker reaches others over NIXL
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
 )

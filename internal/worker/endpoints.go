@@ -34,6 +34,9 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 	if _, err := serve(cluster.EndpointClearKV, w.serveClearKV); err != nil {
 		return err
 	}
+	if _, err := serve(cluster.EndpointPaths, w.servePaths); err != nil {
+		return err
+	}
 	main, handler := cluster.EndpointGenerate, w.generate
 	if w.Role() == cluster.RolePrefill {
 		main, handler = cluster.EndpointPrefill, w.servePrefillCall

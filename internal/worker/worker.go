@@ -51,6 +51,7 @@ type Worker struct {
 	announced  []*runtime.Served // those that routers use
 	pulling    puller            // prefill: the queue consumer
 	workCtx    context.Context   // ends when work in hand must stop
+	testing    sync.Mutex        // held while a path is tested on request
 
 	lastDrainReport time.Time // for the drain under way
 }

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// ErrNoPaths is returned when a worker does not tell its paths: it is not there, or
+// not up.
+var ErrNoPaths = errors.New("does not tell its paths")
+
+// Path asks a worker how it reaches another one over NIXL, after a self-test of the
+// path if there is one.
+func (c *Cluster) Path(ctx context.Context, v View, from, to string) (cluster.Path, error) {
+	ps, err := c.askPaths(ctx, v, from, protocol.PathsRequest{Peer: to, Test: true})
+	if err != nil {
+		return cluster.Path{}, err
+	}
+	if len(ps) != 1 {
+		return cluster.Path{}, fmt.Errorf("%s told %d paths to %s", from, len(ps), to)
+	}
+	return ps[0], nil
+}
+
+// Paths asks all workers of a role for the paths they know, by worker. One that does
+// not answer has an error.
+func (c *Cluster) Paths(ctx context.Context, v View, role cluster.Role) (map[string][]cluster.Path, map[string]error) {
+	paths, failed := map[string][]cluster.Path{}, map[string]error{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	sem := make(chan struct{}, 16)
+	for _, inst := range v.Instances {
+		if inst.Endpoint != cluster.EndpointPaths || inst.Component != role.Component() {
+			continue
+		}
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			ps, err := c.askPaths(ctx, v, inst.Worker, protocol.PathsRequest{})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed[inst.Worker] = err
+				return
+			}
+			paths[inst.Worker] = ps
+		})
+	}
+	wg.Wait()
+	return paths, failed
+}
+
+// askPaths asks one worker. The number of answers is bounded by the workers it met.
+func (c *Cluster) askPaths(ctx context.Context, v View, worker string, req protocol.PathsRequest) ([]cluster.Path, error) {
+	addr := ""
+	for _, inst := range v.Instances {
+		if inst.Endpoint == cluster.EndpointPaths && inst.Worker == worker {
+			addr = inst.Transport.TCP
+		}
+	}
+	if addr == "" {
+		return nil, fmt.Errorf("%s %w", worker, ErrNoPaths)
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	stream, err := c.plane.Call(ctx, addr, "paths-"+hex.EncodeToString(id[:]), nil, req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its paths: %w", worker, err)
+	}
+	defer stream.Close()
+	var out []cluster.Path
+	for {
+		var p cluster.Path
+		switch err := stream.Recv(ctx, &p); {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("ask %s for its paths: %w", worker, err)
+		}
+		out = append(out, p)
+	}
+}
