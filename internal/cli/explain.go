@@ -16,14 +16,14 @@ import (
 func (f *factory) explain() *cobra.Command {
 	cmd := f.command(verb{
 		use: "explain <what>", short: "Say why the cluster does something as it does", group: groupLook, free: true,
-		long:     "What is explained comes from the workers themselves, as it is now.",
+		long: "What is explained comes from the workers themselves, as it is now.",
 		examples: []string{
 			"dynctl explain path worker-1 worker-4",
 			"dynctl explain path worker-1 worker-4 -o wide",
 			"dynctl explain path worker-1 worker-4 -o json",
 		},
-		see:      []string{"dynctl doctor", "dynctl events"},
-		args:     cobra.ArbitraryArgs,
+		see:  []string{"dynctl doctor", "dynctl events"},
+		args: cobra.ArbitraryArgs,
 		run: func(_ context.Context, inv *invocation, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(inv.cmd, args[0])

@@ -22,6 +22,7 @@ var errFlushed = errors.New("connection closed")
 type conn struct {
 	nc      net.Conn
 	br      *bufio.Reader
+	vector  *vector       // nil: br reads everything
 	silence time.Duration // of the peer, before it counts as dead
 	ping    time.Duration // interval of pings; 0 on the target
 	role    role
@@ -75,7 +76,7 @@ func (s *sendStream) completed() bool { return s.tail == nil }
 
 func newConn(nc net.Conn, br *bufio.Reader, silence, ping time.Duration) *conn {
 	return &conn{
-		nc: nc, br: br, silence: silence, ping: ping,
+		nc: nc, br: br, vector: newVector(nc), silence: silence, ping: ping,
 		done: make(chan struct{}), wake: make(chan struct{}, 1), space: make(chan struct{}, 1),
 	}
 }
@@ -268,10 +269,11 @@ func (c *conn) readPiece(s *recvStream, n uint64) (k uint64, open bool, err erro
 	if s.gate.isShut() { // its interrupt came before the deadline was set
 		return 0, false, nil
 	}
-	into := s.mem.head(n)
-	got, err := c.br.Read(into)
+	got, err := c.readInto(&s.mem, n)
 	if c.sums {
-		s.sum = checksum(s.sum, into[:got])
+		for _, b := range s.mem.ahead(uint64(got), readPieces) {
+			s.sum = checksum(s.sum, b)
+		}
 	}
 	s.mem.skip(uint64(got))
 	s.moved.Add(uint64(got))
@@ -282,6 +284,14 @@ func (c *conn) readPiece(s *recvStream, n uint64) (k uint64, open bool, err erro
 		return 0, false, c.lost(err)
 	}
 	return uint64(got), true, nil
+}
+
+// readInto reads up to n bytes to where mem stands.
+func (c *conn) readInto(mem *pieces, n uint64) (int, error) {
+	if c.vector == nil || c.br.Buffered() > 0 {
+		return c.br.Read(mem.head(n))
+	}
+	return c.vector.read(mem.ahead(n, readPieces))
 }
 
 // lost wraps an error of the socket.

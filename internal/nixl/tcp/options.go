@@ -73,6 +73,7 @@ func (o Options) withDefaults() Options {
 const (
 	chunkBytes   = 1 << 20   // payload of one data frame
 	chunkPieces  = 512       // pieces of memory in one data frame
+	readPieces   = 64        // pieces of memory in one read
 	splitBytes   = 512 << 10 // a part is at least this long, unless it is the only one
 	maxOpen      = 64        // parts open on one connection
 	maxOpenDescs = 1 << 16   // descriptors of the open parts of one connection

@@ -20,6 +20,14 @@ func (p *pieces) take(n uint64, limit int) (out [][]byte, got uint64) {
 	return out, got
 }
 
+// ahead returns the memory of the next bytes, at most n bytes and limit pieces, and
+// stays where it is.
+func (p *pieces) ahead(n uint64, limit int) [][]byte {
+	at := *p
+	out, _ := at.take(n, limit)
+	return out
+}
+
 // head returns what is left of the current piece, at most n bytes.
 func (p *pieces) head(n uint64) []byte {
 	if p.seg == len(p.segs) {
