@@ -10,6 +10,7 @@ import (
 const (
 	caseMemcpy   = "memcpy, 1 core"
 	caseLoopback = "plain TCP, 2 connections"
+	sampleBytes  = 16 << 20 // at least, in one sample
 	casePing     = "plain TCP"
 
 	keyMemcpy  = "percent_of_memcpy"
@@ -23,8 +24,8 @@ func measureNIXL(ctx context.Context, s *session) (Section, error) {
 	sc := s.scale.nixl
 	sec := Section{
 		Title: "NIXL transfers",
-		About: fmt.Sprintf("%s are moved between two agents of one process, as blocks in random order on both\n"+
-			"sides, with a notification at the end. memcpy copies the same blocks with one core, as\n"+
+		About: fmt.Sprintf("Blocks are moved between two agents of one process, from and to random places in %s on\n"+
+			"both sides, with a notification at the end. memcpy copies the same blocks with one core, as\n"+
 			"the local and shm transports do on a node (shm through mappings of its own, as between\n"+
 			"processes); plain TCP moves them in order over as many loopback connections as the tcp\n"+
 			"transport opens.", bytesText(int64(sc.bytes))),
@@ -40,42 +41,34 @@ func measureNIXL(ctx context.Context, s *session) (Section, error) {
 	}
 	defer to.close()
 	src, dst := from.Bytes(), to.Bytes()
-	lo, err := newCopyLoopback(tcpConns, dst)
-	if err != nil {
-		return sec, err
-	}
-	defer lo.close()
 	pairs, err := newPairs(from, to)
 	if err != nil {
 		return sec, err
 	}
 	defer pairs.close()
-	if err := nixlTransfers(ctx, s, &sec, pairs, src, dst, lo); err != nil {
+	if err := nixlTransfers(ctx, s, &sec, pairs, src, dst); err != nil {
 		return sec, err
 	}
 	err = nixlPings(ctx, s, &sec, pairs)
 	return sec, err
 }
 
-func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, src, dst []byte, lo *loopback) error {
-	type key struct{ name, memcpy string }
+func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, src, dst []byte) error {
+	type key struct{ name, memcpy, plain string }
 	var cases []Case
 	var keys []key
-	total := len(src)
-	rate := func(f func(context.Context) error) func(context.Context) (Sample, error) {
-		return func(ctx context.Context) (Sample, error) {
-			begin := time.Now()
-			err := f(ctx)
-			return Sample{keyGBps: float64(total) / 1e9 / time.Since(begin).Seconds()}, err
+	for _, shape := range s.scale.nixl.shapes {
+		size, total := shape.block, shape.bytes()
+		from, to := rand.Perm(len(src) / size)[:shape.count], rand.Perm(len(src) / size)[:shape.count]
+		at := func(name string) string { return fmt.Sprintf("%s, %d × %s", name, shape.count, blockText(size)) }
+		lo, err := newCopyLoopback(tcpConns, dst[:total])
+		if err != nil {
+			return err
 		}
-	}
-	for _, size := range s.scale.nixl.blocks {
-		from, to := rand.Perm(total/size), rand.Perm(total/size)
-		at := func(name string) string { return name + ", blocks of " + blockText(size) }
-		copied := at(caseMemcpy)
+		defer lo.close() // few, and all are used until the last round
 		add := func(name string, f func(context.Context) error) {
-			cases = append(cases, Case{at(name), rate(f)})
-			keys = append(keys, key{at(name), copied})
+			cases = append(cases, Case{at(name), rate(total, f)})
+			keys = append(keys, key{at(name), at(caseMemcpy), at(caseLoopback)})
 		}
 		add(caseMemcpy, func(context.Context) error {
 			for i := range from {
@@ -95,20 +88,34 @@ func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, s
 				add(fmt.Sprintf("%s, %s", p.name, op), func(ctx context.Context) error { return p.move(ctx, op, t) })
 			}
 		}
+		add(caseLoopback, func(context.Context) error { return lo.copyFrom(src[:total]) })
 	}
-	cases = append(cases, Case{caseLoopback, rate(func(context.Context) error { return lo.copyFrom(src) })})
 	res, err := s.takeTurns(ctx, "nixl transfers", s.scale.nixl.turns, cases)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
 		res.ratio(k.name, keyMemcpy, keyGBps, k.memcpy, 100)
-		res.ratio(k.name, keyPlain, keyGBps, caseLoopback, 100)
+		res.ratio(k.name, keyPlain, keyGBps, k.plain, 100)
 	}
 	sec.Tables = append(sec.Tables, res.table("Transfers", "", []Column{
 		{keyGBps, "GB/s", ""}, {keyMemcpy, "% of memcpy", "of the same blocks"}, {keyPlain, "% of plain TCP", ""},
 	}))
 	return nil
+}
+
+// rate measures how fast f moves total bytes.
+func rate(total int, f func(context.Context) error) func(context.Context) (Sample, error) {
+	times := max(1, sampleBytes/total)
+	return func(ctx context.Context) (Sample, error) {
+		begin := time.Now()
+		for range times {
+			if err := f(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return Sample{keyGBps: float64(times*total) / 1e9 / time.Since(begin).Seconds()}, nil
+	}
 }
 
 func nixlPings(ctx context.Context, s *session, sec *Section, pairs pairs) error {

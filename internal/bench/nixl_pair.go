@@ -62,9 +62,11 @@ func newPairs(src, dst buffer) (_ pairs, err error) {
 	}()
 	registry := local.NewRegistry(1) // as the agent of a node makes it
 	routes := append([]route{{"local", []nixl.Op{nixl.Write}, registry.Transport}}, hostRoutes()...)
-	for _, k := range append(routes, route{
-		"tcp", []nixl.Op{nixl.Write, nixl.Read}, func() nixl.Transport { return tcp.New(tcp.Options{Conns: tcpConns}) },
-	}) {
+	both := []nixl.Op{nixl.Write, nixl.Read}
+	for _, k := range append(routes,
+		route{"tcp", both, func() nixl.Transport { return tcp.New(tcp.Options{Conns: tcpConns}) }},
+		route{"tcp with checksums", both, func() nixl.Transport { return tcp.New(tcp.Options{Conns: tcpConns, Checksums: true}) }},
+	) {
 		p := &pair{name: k.name, ops: k.ops}
 		ps = append(ps, p)
 		if err := p.open(k.transport, src, dst); err != nil {

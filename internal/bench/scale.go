@@ -48,11 +48,17 @@ type pathScale struct {
 }
 
 type nixlScale struct {
-	bytes  int // moved per repetition
-	blocks []int
+	bytes  int // of memory at each end
+	shapes []nixlShape
 	pings  int
 	turns  turns
 }
+
+// nixlShape is one transfer: so many blocks of a size. It is repeated until a sample
+// has moved enough to be timed.
+type nixlShape struct{ block, count int }
+
+func (s nixlShape) bytes() int { return s.block * s.count }
 
 type planeScale struct {
 	calls    int
@@ -98,7 +104,9 @@ func fullScale() scale {
 			mockOutput: 512, mockStreams: []int{1, 64}, mockAlone: 16,
 			pace: 2 * time.Millisecond, pacedOutput: 256, pings: 200, turns: turns{5, 30 * time.Second},
 		},
-		nixl:  nixlScale{bytes: 256 << 20, blocks: []int{64 << 10, 1 << 20, 8 << 20}, pings: 2000, turns: turns{7, 30 * time.Second}},
+		nixl: nixlScale{bytes: 256 << 20, shapes: []nixlShape{
+			{64 << 10, 1}, {64 << 10, 16}, {64 << 10, 256}, {1 << 20, 1}, {1 << 20, 16}, {1 << 20, 256}, {8 << 20, 1}, {8 << 20, 32}, {64 << 20, 1}, {64 << 20, 4},
+		}, pings: 2000, turns: turns{7, 90 * time.Second}},
 		plane: planeScale{calls: 2000, items: 50000, streams: []int{1, 64}, puts: 200, messages: 2000, turns: turns{5, 30 * time.Second}},
 		cpu: cpuScale{
 			shapes: cpuShapes(), prefill: []int{128, 512, 2048}, context: 2048, steps: 512, window: time.Second,
@@ -122,7 +130,7 @@ func quickScale() scale {
 			mockOutput: 128, mockStreams: []int{1, 64}, mockAlone: 8,
 			pace: 2 * time.Millisecond, pacedOutput: 64, pings: 50, turns: turns{3, 6 * time.Second},
 		},
-		nixl:  nixlScale{bytes: 64 << 20, blocks: []int{64 << 10, 1 << 20, 8 << 20}, pings: 500, turns: turns{3, 5 * time.Second}},
+		nixl:  nixlScale{bytes: 64 << 20, shapes: []nixlShape{{64 << 10, 1}, {64 << 10, 256}, {1 << 20, 64}, {8 << 20, 8}, {64 << 20, 1}}, pings: 500, turns: turns{3, 10 * time.Second}},
 		plane: planeScale{calls: 500, items: 20000, streams: []int{1, 64}, puts: 50, messages: 500, turns: turns{3, 5 * time.Second}},
 		cpu: cpuScale{
 			shapes: cutShapes(4), prefill: []int{128, 512}, context: 2048, steps: 256, window: 200 * time.Millisecond,

@@ -27,7 +27,7 @@ func smokeScale() scale {
 			prompt: 70, output: 3, concurrency: []int{1, 2}, requests: 1, mockOutput: 8, mockStreams: []int{1, 4},
 			mockAlone: 1, pace: time.Millisecond, pacedOutput: 4, pings: 3, turns: once,
 		},
-		nixl:  nixlScale{bytes: 1 << 20, blocks: []int{64 << 10, 1 << 20}, pings: 3, turns: once},
+		nixl:  nixlScale{bytes: 1 << 20, shapes: []nixlShape{{64 << 10, 3}, {1 << 20, 1}}, pings: 3, turns: once},
 		plane: planeScale{calls: 3, items: 10, streams: []int{1, 3}, puts: 2, messages: 3, turns: once},
 		cpu: cpuScale{
 			shapes: []cpuShape{
@@ -52,7 +52,7 @@ func TestSections(t *testing.T) {
 	}{
 		{"engine", []string{"Memory", "Built-in model", "Memory", "Random bf16 model"}, 2 * (3 + 5)},
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
-		{"nixl", []string{"Transfers", "Notification"}, 2*(4+2*len(hostRoutes())) + 1 + 3 + len(hostRoutes())},
+		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())) + 4 + len(hostRoutes())},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
