@@ -23,16 +23,20 @@ type tile struct {
 const (
 	tileRows = 32
 	tileWork = 8 << 10
-	// panelWork is tileWork with kernels; a tile has at least fewQueries then.
+	// panelWork is tileWork with kernels, and twice that in pairs; a tile has at least
+	// fewQueries then.
 	panelWork  = 64 << 10
 	fewQueries = 12
 )
 
 // tileTokens is the number of tokens for a tile whose last position is about pos.
-func tileTokens(level kernel.Level, group, pos int) int {
-	rows := min(tileRows, max(2*group, tileWork/(pos+1)))
+func tileTokens(level kernel.Level, pairs bool, group, pos int) int {
+	rows, work := min(tileRows, max(2*group, tileWork/(pos+1))), panelWork
+	if pairs {
+		work *= 2
+	}
 	if level != kernel.Portable {
-		rows = min(panelQueries, max(fewQueries, panelWork/(pos+1)))
+		rows = min(panelQueries, max(fewQueries, work/(pos+1)))
 	}
 	return max(1, rows/group)
 }
@@ -40,6 +44,7 @@ func tileTokens(level kernel.Level, group, pos int) int {
 // attention computes one KV head of one tile.
 type attention struct {
 	level     kernel.Level
+	pairs     bool // products of pairs of bf16, see attention_pairs.go
 	cache     *cache
 	plan      *attnPlan
 	layer     int
@@ -280,6 +285,10 @@ func (a *attention) store(l *lane, t tile, kvHead, first, rows int) {
 	for i := range rows {
 		out, sums := a.row(a.out, t, kvHead, first+i), l.total.sums[i*d:][:a.headDim]
 		inv := 1 / l.total.softmax[i].norm
+		if a.pairs {
+			kernel.OrderPairs(out, l.total.sums[i*d:(i+1)*d])
+			sums = out
+		}
 		if a.level != kernel.Portable {
 			a.level.Scale(out, sums, inv)
 			continue

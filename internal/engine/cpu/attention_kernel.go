@@ -16,16 +16,13 @@ const (
 	// groupsTogether is how many groups of keys all queries are multiplied with before
 	// the next: a multiple of what one call takes.
 	groupsTogether = 4
-	// runBytes of values are read at a time, and as many ahead; twice as many when
-	// more than fewRows use them, because each run costs loading and storing the sums.
-	runBytes = 16 << 10
-	fewRows  = 6
 )
 
 // panel is the working memory for the queries that are computed together.
 type panel struct {
 	queries []float32 // those of one call after the other, [dim][query]
 	scores  []float32 // [query][position], then weights
+	pairs   pairRoom
 	groups  []keyGroup
 	scales  [scoreStride]float32 // of V, [position]
 	first   [panelQueries]int    // what each query sees of the segment
@@ -47,7 +44,11 @@ func (a *attention) runKernels(l *lane, t tile, item attnItem) {
 	rows, d := t.count*a.group, padded(a.headDim)
 	l.part.reserve(min(rows, panelQueries), d)
 	l.total.reserve(min(rows, panelQueries), d)
-	l.panel.queries = grow(l.panel.queries, panelQueries*a.headDim)
+	if a.pairs {
+		l.panel.pairs.reserve(a.headDim, a.cache.row)
+	} else {
+		l.panel.queries = grow(l.panel.queries, panelQueries*a.headDim)
+	}
 	l.panel.scores = grow(l.panel.scores, panelQueries*scoreStride)
 	for r := 0; r < rows; r += panelQueries {
 		q := queries{attention: a, lane: l, tile: t, kvHead: item.head, from: r, count: min(panelQueries, rows-r)}
@@ -90,6 +91,10 @@ func (q *queries) run(item attnItem) {
 
 // pack lays the queries out for the kernel: those of each call side by side.
 func (q *queries) pack() {
+	if q.pairs {
+		q.packPairs()
+		return
+	}
 	packed := q.lane.panel.queries
 	for i := 0; i < q.count; {
 		m, _ := q.level.ScoreShape(q.count - i)
@@ -182,7 +187,12 @@ func (q *queries) scoreGroups(groups []keyGroup, g, values, i, m, n int) {
 		}
 		c.Next[j] = q.address(min(next, len(q.cache.data)-size))
 	}
-	c.Queries = &p.queries[i*q.headDim]
+	if q.pairs {
+		c.Queries = unsafe.Pointer(&p.pairs.queries[i*pairsOf(q.headDim)])
+		q.level.ScorePairs(m, c)
+		return
+	}
+	c.Queries = unsafe.Pointer(&p.queries[i*q.headDim])
 	q.level.Score(q.cache.kind, m, c)
 }
 
@@ -209,126 +219,11 @@ func (q *queries) weigh(from int, part partial) {
 		}
 		begin := first / kernel.KVGroup * kernel.KVGroup
 		scores = scores[begin : (to+kernel.KVGroup-1)/kernel.KVGroup*kernel.KVGroup]
-		part.softmax[i].top, part.softmax[i].norm = q.level.Softmax(scores, first-begin, to-begin)
+		if q.pairs {
+			part.softmax[i].top, part.softmax[i].norm = q.level.SoftmaxPairs(p.pairs.weights[i*segment+begin:], scores, first-begin, to-begin)
+		} else {
+			part.softmax[i].top, part.softmax[i].norm = q.level.Softmax(scores, first-begin, to-begin)
+		}
 	}
 	clear(part.sums[:q.count*padded(q.headDim)])
-}
-
-// gather adds up the weighted values of positions [begin, to) of the segment at from
-// for all queries. more says that another segment follows.
-func (q *queries) gather(from, begin, to int, more bool, part partial) {
-	if q.cache.kind == kernel.KVI8 {
-		q.scaleWeights(from, begin, to)
-	}
-	m := &q.lane.panel.mix
-	d := padded(q.headDim)
-	*m = kernel.Mix{WeightStride: 4 * scoreStride, ValueStride: q.cache.row, SumStride: 4 * d}
-	most := max(kernel.KVGroup, runBytes/q.cache.row)
-	if q.count > fewRows {
-		most *= 2
-	}
-	for p := begin; p < to; {
-		n := min(q.blockSize-p%q.blockSize, to-p, most)
-		values, next := q.valuesAt(p), 0
-		switch {
-		case p+n < to:
-			next = q.valuesAt(p + n)
-		case more:
-			region, token := q.place(to, 0)
-			next = region + token/kernel.KVGroup*kernel.KVGroup*q.cache.row
-		default:
-			next = values
-		}
-		r := valueRun{values: values, ahead: min(next, len(q.cache.data)-n*q.cache.row) - values, at: p - from, count: n, sums: part.sums}
-		for i := 0; i < q.count; {
-			rows := q.level.MixShare(q.count - i)
-			q.mixRows(&r, i, rows)
-			i += rows
-		}
-		p += n
-	}
-}
-
-// scaleWeights multiplies weights by the scales of positions [begin, to).
-func (q *queries) scaleWeights(from, begin, to int) {
-	scales := q.lane.panel.scales[:]
-	for p := begin; p < to; {
-		region, token := q.place(p, 1)
-		n := min(q.blockSize-token, to-p)
-		copy(scales[p-from:], view[float32](q.cache, region+q.cache.scales+4*token, n))
-		p += n
-	}
-	for i := range q.count {
-		first, to := q.lane.panel.first[i], q.lane.panel.to[i]
-		weights := q.weights(i)[first:to]
-		q.level.ScaleBy(weights, weights, scales[first:to], 1)
-	}
-}
-
-// valueRun is some positions of a segment whose values lie one after the other.
-type valueRun struct {
-	values int // offset in the memory of the cache
-	ahead  int // from there to what is read next
-	at     int // position in the segment
-	count  int
-	sums   []float32
-}
-
-// mixRows adds a run to rows of sums. Positions that all rows see are added for all of
-// them together; those before and after for the rows of each token. What a row does not
-// see is left out and not just weighed with zero, because it may be no number.
-func (q *queries) mixRows(r *valueRun, row, rows int) {
-	p, end := &q.lane.panel, row+rows
-	seen := func(i int) (int, int) { return max(0, p.first[i]-r.at), min(r.count, p.to[i]-r.at) }
-	first, to := 0, r.count
-	for i := row; i < end; i++ {
-		f, t := seen(i)
-		first, to = max(first, f), min(to, t)
-	}
-	if first == 0 && to == r.count {
-		q.mixSpan(r, row, rows, 0, to)
-		return
-	}
-	if first >= to { // nothing in common
-		first, to = r.count, r.count
-	}
-	for i := row; i < end; {
-		n := q.alike(i, end)
-		f, t := seen(i)
-		q.mixSpan(r, i, n, f, min(t, first))
-		i += n
-	}
-	q.mixSpan(r, row, rows, first, to)
-	for i := row; i < end; {
-		n := q.alike(i, end)
-		_, t := seen(i)
-		q.mixSpan(r, i, n, to, t)
-		i += n
-	}
-}
-
-// alike is how many rows from i on, below end, see the same.
-func (q *queries) alike(i, end int) int {
-	p, n := &q.lane.panel, 1
-	for i+n < end && p.first[i+n] == p.first[i] && p.to[i+n] == p.to[i] {
-		n++
-	}
-	return n
-}
-
-// mixSpan adds positions [from, to) of a run.
-func (q *queries) mixSpan(r *valueRun, row, rows, from, to int) {
-	if from >= to {
-		return
-	}
-	m, d := &q.lane.panel.mix, padded(q.headDim)
-	m.Weights, m.Count = &q.weights(row)[r.at+from], to-from
-	for at := 0; at < d; {
-		width := q.level.MixWidth(rows, d-at)
-		m.Values = q.address(r.values + from*q.cache.row + at*q.cache.kind.Size())
-		m.Next = unsafe.Add(m.Values, r.ahead)
-		m.Sums = &r.sums[row*d+at]
-		q.level.Mix(q.cache.kind, rows, width, m)
-		at += width
-	}
 }

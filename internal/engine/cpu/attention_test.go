@@ -40,18 +40,45 @@ func held(kv string, row []float32) []float64 {
 	return out
 }
 
+// attentionVariant is a kind of attention.
+type attentionVariant struct {
+	level kernel.Level
+	kv    string
+	pairs bool
+}
+
+func (v attentionVariant) String() string {
+	if v.pairs {
+		return fmt.Sprint(v.level, " ", v.kv, ", pairs")
+	}
+	return fmt.Sprint(v.level, " ", v.kv)
+}
+
+// attentionVariants are all that this machine has.
+func attentionVariants() (all []attentionVariant) {
+	for _, level := range kernel.Levels() {
+		for _, kv := range []string{KVF32, KVBF16, KVInt8} {
+			all = append(all, attentionVariant{level, kv, false})
+		}
+		if level.AttentionPairs() {
+			all = append(all, attentionVariant{level, KVBF16, true})
+		}
+	}
+	return all
+}
+
 // newAttentionCase draws a shape and fills the memory: with what is no number where
 // no token stands.
-func newAttentionCase(rng *rand.Rand, level kernel.Level, kv string) attentionCase {
+func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 	pick := func(list ...int) int { return list[rng.IntN(len(list))] }
 	shape := engine.KVShape{
-		Layers: 2, KVHeads: 1 + rng.IntN(2), HeadDim: pick(1, 2, 7, 64, 80, 96, 128, 256), BlockSize: pick(1, 3, 16, 64, 300), DType: kv,
+		Layers: 2, KVHeads: 1 + rng.IntN(2), HeadDim: pick(1, 2, 7, 64, 80, 96, 128, 256), BlockSize: pick(1, 3, 16, 64, 300), DType: v.kv,
 	}
 	end := 1 + rng.IntN(pick(20, 300, 900))
 	count := 1 + rng.IntN(min(end, pick(1, 4, 20)))
 	a := attentionCase{
 		attention: &attention{
-			level: level, plan: new(attnPlan), layer: rng.IntN(2), group: pick(1, 2, 3, 4, 8), headDim: shape.HeadDim, blockSize: shape.BlockSize,
+			level: v.level, pairs: v.pairs, plan: new(attnPlan), layer: rng.IntN(2), group: pick(1, 2, 3, 4, 8), headDim: shape.HeadDim, blockSize: shape.BlockSize,
 			window: pick(0, 0, 1+rng.IntN(end), 1+rng.IntN(300)), limit: float32(pick(0, 0, 2)),
 		},
 		head: rng.IntN(shape.KVHeads),
@@ -77,8 +104,8 @@ func newAttentionCase(rng *rand.Rand, level kernel.Level, kv string) attentionCa
 	for p := range end {
 		for side, list := range []*[][]float64{&a.keys, &a.values} {
 			x := row(p, side, shape.KVHeads)
-			c.write(level, w, a.tile.blocks[p/shape.BlockSize], a.layer, side, p%shape.BlockSize, x)
-			*list = append(*list, held(kv, x[a.head*shape.HeadDim:][:shape.HeadDim]))
+			c.write(v.level, w, a.tile.blocks[p/shape.BlockSize], a.layer, side, p%shape.BlockSize, x)
+			*list = append(*list, held(v.kv, x[a.head*shape.HeadDim:][:shape.HeadDim]))
 		}
 	}
 	for range count {
@@ -105,25 +132,40 @@ func (a attentionCase) compute(rng *rand.Rand, first, n, items int) {
 }
 
 // reference computes the result for one head of a token in float64, and how large the
-// values are that it is a mean of.
-func (a attentionCase) reference(token, head int) (mean []float64, size float64) {
+// values are that it is a mean of. In pairs queries are rounded and, if asked for,
+// weights as well, relative to the largest of their segment.
+func (a attentionCase) reference(token, head int, roundWeights bool) (mean []float64, size float64) {
 	pos := a.tile.start + token
 	query := a.query[token][head*a.headDim:][:a.headDim]
-	scores, top := make([]float64, pos+1), math.Inf(-1)
+	scores, tops := make([]float64, pos+1), map[int]float64{}
 	first := a.oldest(pos)
 	for p := first; p <= pos; p++ {
 		for d, v := range query {
-			scores[p] += float64(v) * a.keys[p][d]
+			x := float64(v)
+			if a.pairs {
+				x = toBF16Exactly(x)
+			}
+			scores[p] += x * a.keys[p][d]
 		}
 		if limit := float64(a.limit); limit > 0 {
 			scores[p] = limit * math.Tanh(scores[p]/limit)
 		}
-		top = max(top, scores[p])
+		if top, ok := tops[p/segment]; !ok || scores[p] > top {
+			tops[p/segment] = scores[p]
+		}
+	}
+	top := math.Inf(-1)
+	for _, v := range tops {
+		top = max(top, v)
 	}
 	mean = make([]float64, a.headDim)
 	norm := 0.0
 	for p := first; p <= pos; p++ {
-		w := math.Exp(scores[p] - top)
+		w := math.Exp(scores[p] - tops[p/segment])
+		if roundWeights {
+			w = toBF16Exactly(w)
+		}
+		w *= math.Exp(tops[p/segment] - top)
 		norm += w
 		for d, v := range a.values[p] {
 			mean[d] += w * v
@@ -140,47 +182,77 @@ func (a attentionCase) reference(token, head int) (mean []float64, size float64)
 // block sizes, windows and caps, and demands the same bits for tokens together and
 // alone, in one item and in several.
 func TestAttention(t *testing.T) {
-	for _, level := range kernel.Levels() {
-		for _, kv := range []string{KVF32, KVBF16, KVInt8} {
-			t.Run(fmt.Sprint(level, " ", kv), func(t *testing.T) {
-				t.Parallel()
-				rng := rand.New(rand.NewPCG(uint64(level), uint64(len(kv))))
-				worst := 0.0
-				for range 60 {
-					a := newAttentionCase(rng, level, kv)
-					what := fmt.Sprintf("%+v, group %d, window %d, limit %v, %d tokens at %d", a.cache.shape, a.group, a.window, a.limit, a.tile.count, a.tile.start)
-					a.compute(rng, 0, a.tile.count, 1)
-					var together [][]float32
-					for token, out := range a.out {
-						together = append(together, append([]float32(nil), out...))
-						for i := range a.group {
-							head := a.head*a.group + i
-							want, size := a.reference(token, head)
-							for d, v := range want {
-								diff := math.Abs(float64(out[head*a.headDim+d])-v) / size
-								worst = max(worst, diff)
-								if !(diff < attentionBound) {
-									t.Fatalf("%s: token %d, head %d, dimension %d is %v, want %v", what, token, head, d, out[head*a.headDim+d], v)
-								}
-							}
-						}
-						clear(out)
+	for _, v := range attentionVariants() {
+		t.Run(v.String(), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(uint64(v.level), uint64(len(v.kv))))
+			var d distance
+			for range 60 {
+				a := newAttentionCase(rng, v)
+				what := fmt.Sprintf("%+v, group %d, window %d, limit %v, %d tokens at %d", a.cache.shape, a.group, a.window, a.limit, a.tile.count, a.tile.start)
+				a.compute(rng, 0, a.tile.count, 1)
+				var together [][]float32
+				for token, out := range a.out {
+					together = append(together, append([]float32(nil), out...))
+					for i := range a.group {
+						d.add(t, a, what, token, a.head*a.group+i)
 					}
-					for token := range a.out {
-						a.compute(rng, token, 1, 1+rng.IntN(4))
-						sameBits(t, what+", alone", a.out[token], together[token])
-					}
+					clear(out)
 				}
-				t.Logf("largest error %.2g of the largest value", worst)
-			})
+				for token := range a.out {
+					a.compute(rng, token, 1, 1+rng.IntN(4))
+					sameBits(t, what+", alone", a.out[token], together[token])
+				}
+			}
+			d.check(t, v)
+		})
+	}
+}
+
+// Bounds for errors, as a share of the largest value. Scores of 256 normal dimensions are
+// some 16 in size; their rounding errors of 1e-5 become such of the weights. In pairs each
+// weight is off by 2^-8 of itself at most, and so their sum is.
+const (
+	attentionBound = 2e-5
+	pairsBound     = 0x1p-7
+)
+
+// distance is how far results are from references.
+type distance struct {
+	worst     float64
+	near, far float64 // sums of squares: of a reference that rounds weights, of one that does not
+}
+
+func (d *distance) add(t *testing.T, a attentionCase, what string, token, head int) {
+	bound := attentionBound
+	if a.pairs {
+		bound = pairsBound
+	}
+	want, size := a.reference(token, head, false)
+	rounded := want
+	if a.pairs {
+		rounded, _ = a.reference(token, head, true)
+	}
+	for i, v := range want {
+		got := float64(a.out[token][head*a.headDim+i])
+		diff := math.Abs(got-v) / size
+		d.worst = max(d.worst, diff)
+		d.far += square(diff)
+		d.near += square((got - rounded[i]) / size)
+		if !(diff < bound) {
+			t.Fatalf("%s: token %d, head %d, dimension %d is %v, want %v", what, token, head, i, got, v)
 		}
 	}
 }
 
-// attentionBound is for errors, as a share of the largest value. Scores of 256 normal
-// dimensions are some 16 in size; their rounding errors of 1e-5 become such of
-// the weights.
-const attentionBound = 2e-5
+// check demands that roundings of weights explain nearly all of the distance in pairs: a
+// weight near the middle of two bf16 may be rounded the other way.
+func (d *distance) check(t *testing.T, v attentionVariant) {
+	t.Logf("largest error %.2g of the largest value; root of squares %.2g, beside the same roundings %.2g", d.worst, math.Sqrt(d.far), math.Sqrt(d.near))
+	if v.pairs && !(math.Sqrt(d.near) < math.Sqrt(d.far)/5) {
+		t.Errorf("root of squares of errors: %v, beside a reference with the same roundings %v", math.Sqrt(d.far), math.Sqrt(d.near))
+	}
+}
 
 // TestSplitAttention shows that a long context of few KV heads is shared by the
 // cores, with the same bits and without allocations.

@@ -29,6 +29,7 @@ type Backend struct {
 	device  *Device
 	info    engine.BackendInfo
 	cache   cache
+	pairs   bool // attention in pairs, see attention_pairs.go
 	ropes   [numRopes]rope
 	turn    *turn
 	pass    pass
@@ -76,7 +77,8 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 	if c.LocalRoPE != nil {
 		b.ropes[localRope] = newRope(*c.LocalRoPE, c.Rotary(), maxContext)
 	}
-	b.pass.level = b.device.level
+	b.pairs = b.device.attentionPairs(kvTypes[kvType])
+	b.pass.level, b.pass.pairs = b.device.level, b.pairs
 	b.step.bind(b)
 	return b, nil
 }

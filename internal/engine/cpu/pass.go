@@ -22,6 +22,7 @@ type token struct {
 // together and their activations, one row for each token.
 type pass struct {
 	level  kernel.Level
+	pairs  bool
 	tokens []token
 	tiles  []tile
 	// lastOf and logits pair a token of the pass with the place for the logits
@@ -80,7 +81,7 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bo
 func (p *pass) addTiles(s *engine.BatchSeq, offset, n, group int) {
 	for done := 0; done < n; {
 		start := s.Start + offset + done
-		count := min(tileTokens(p.level, group, start), n-done)
+		count := min(tileTokens(p.level, p.pairs, group, start), n-done)
 		p.tiles = append(p.tiles, tile{blocks: s.Blocks, first: len(p.tokens) + done, count: count, start: start})
 		done += count
 	}

@@ -144,7 +144,7 @@ func TestBF16Everywhere(t *testing.T) {
 	if os.Getenv(ActivationsVariable) != "f32" || testing.Short() {
 		t.Skip("one precision is enough")
 	}
-	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamiliesUnderScheduling|TestSharedDevice|TestNoAllocations|TestBlocksMoveBetweenBackends)$"
+	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamiliesUnderScheduling|TestSharedDevice|TestNoAllocations|TestSplitAttention|TestBlocksMoveBetweenBackends)$"
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+tests)
 	cmd.Env = append(os.Environ(), ActivationsVariable+"=bf16")
 	if out, err := cmd.CombinedOutput(); err != nil {

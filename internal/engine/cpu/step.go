@@ -95,7 +95,7 @@ func (s *step) runPass() error {
 	p, w := &s.b.pass, s.b.weights
 	p.reserve(s.b)
 	s.attn = attention{
-		level: s.b.device.level, cache: &s.b.cache, plan: &p.plan, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
+		level: s.b.device.level, pairs: s.b.pairs, cache: &s.b.cache, plan: &p.plan, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
 		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn.rows, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {

@@ -228,13 +228,16 @@ func TestTileTokens(t *testing.T) {
 	} {
 		var got []int
 		for _, pos := range []int{0, 255, 1023, 2047, 8191, 1 << 20} {
-			got = append(got, tileTokens(level, 2, pos))
+			got = append(got, tileTokens(level, false, 2, pos))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: tiles of %v tokens, want %v", level, got, want)
 		}
-		if tileTokens(level, 64, 0) != 1 {
+		if tileTokens(level, false, 64, 0) != 1 {
 			t.Errorf("%s: a tile has at least one token", level)
 		}
+	}
+	if one, two := tileTokens(kernel.AVX512, false, 1, 4095), tileTokens(kernel.AVX512, true, 1, 4095); two != 2*one {
+		t.Errorf("tiles of %d tokens in pairs and of %d else", two, one)
 	}
 }

@@ -30,7 +30,9 @@ const (
 // whatever the number of queries; those of int8 are multiplied by the scale of
 // their token in the end.
 type Score struct {
-	Queries *float32 // [dim][query], queries side by side
+	// Queries lie side by side: [dim][query] of float32 or, for [Level.ScorePairs],
+	// [dim / 2][query][dim % 2] of bf16.
+	Queries unsafe.Pointer
 	Dims    int
 	Keys    [maxScoreGroups]unsafe.Pointer // sixteen tokens each
 	Scales  [maxScoreGroups]*float32       // of the tokens, for int8 only
@@ -77,7 +79,7 @@ const mixRows = 6
 // Mix adds weighted rows of values to sums: for each row of sums, over positions
 // from first to last, in fused multiply-adds.
 type Mix struct {
-	Weights      *float32       // [row][position]
+	Weights      unsafe.Pointer // [row][position] of float32 or, for [Level.MixPairs], of bf16
 	WeightStride int            // bytes from one row to the next
 	Values       unsafe.Pointer // [position][dim]
 	ValueStride  int            // bytes

@@ -45,3 +45,11 @@ func (l Level) roundI8(dst []int8, x []float32, factor float32) {
 		roundI8AVX2(&dst[0], &x[0], factor, len(x))
 	}
 }
+
+func (l Level) scorePairs(m int, c *Score) { scorePairsAVX512[m](c) }
+
+func (l Level) softmaxPairs(weights *uint16, scores *float32, groups int, head, tail uint32) (top, norm float32) {
+	return softmaxPairsAVX512(weights, scores, groups, head, tail)
+}
+
+func (l Level) mixPairs(rows, width int, c *Mix) { mixPairsAVX512[rows][width/16](c) }

@@ -47,7 +47,7 @@ func testScore(t *testing.T, r *rand.Rand, l Level, name string, kind KVType, m,
 	const stride, guard = 5*KVGroup + 3, 12345
 	queries := normals(r, m*dims)
 	var c Score
-	c.Queries, c.Dims, c.Stride = &queries[0], dims, 4*stride
+	c.Queries, c.Dims, c.Stride = unsafe.Pointer(&queries[0]), dims, 4*stride
 	var outs [2][]float32
 	for i, run := range []func(*Score){func(c *Score) { l.Score(kind, m, c) }, func(c *Score) { scoreGo(kind, m, groups, c) }} {
 		outs[i] = make([]float32, m*stride+1)
@@ -112,7 +112,7 @@ func TestMix(t *testing.T) {
 							out := append([]float32(nil), sums...)
 							for d := 0; d < dims; {
 								w, v := l.MixWidth(m, dims-d), unsafe.Pointer(&values[d*kind.Size()])
-								mix(kind, m, w, &Mix{&weights[5], 128, v, kind.Size() * dims, v, &out[d], 4 * dims, n})
+								mix(kind, m, w, &Mix{unsafe.Pointer(&weights[5]), 128, v, kind.Size() * dims, v, &out[d], 4 * dims, n})
 								d += w
 							}
 							return out

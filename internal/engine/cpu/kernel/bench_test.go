@@ -163,7 +163,7 @@ func BenchmarkScore(b *testing.B) {
 					size := dims * KVGroup * kind.Size()
 					keys, scales := aligned(tokens*dims*kind.Size()), make([]float32, KVGroup)
 					q, out := make([]float32, m*dims), make([]float32, m*tokens)
-					c := Score{Queries: &q[0], Dims: dims, Stride: 4 * tokens}
+					c := Score{Queries: unsafe.Pointer(&q[0]), Dims: dims, Stride: 4 * tokens}
 					for b.Loop() {
 						for g := 0; g < tokens/KVGroup; g += groups {
 							for j := range groups {
@@ -194,7 +194,7 @@ func BenchmarkMix(b *testing.B) {
 						for d := 0; d < dims; {
 							w := l.MixWidth(m, dims-d)
 							at := unsafe.Pointer(&values[d*kind.Size()])
-							l.Mix(kind, m, w, &Mix{&weights[0], 4 * tokens, at, dims * kind.Size(), at, &sums[d], 4 * dims, tokens})
+							l.Mix(kind, m, w, &Mix{unsafe.Pointer(&weights[0]), 4 * tokens, at, dims * kind.Size(), at, &sums[d], 4 * dims, tokens})
 							d += w
 						}
 					}
@@ -203,6 +203,62 @@ func BenchmarkMix(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// BenchmarkAttentionPairs is BenchmarkScore and BenchmarkMix for pairs of bf16, and the
+// weights between them.
+func BenchmarkAttentionPairs(b *testing.B) {
+	const dims, tokens = 128, 64
+	keys, out, weights := aligned(tokens*dims*2), make([]float32, pairQueries*max(tokens, dims)), make([]uint16, pairQueries*256)
+	for _, l := range Levels() {
+		if !l.AttentionPairs() {
+			continue
+		}
+		for _, queries := range []int{1, 2, 4, 36} {
+			rate := func(b *testing.B, m int) {
+				b.ReportMetric(2*float64(m*tokens*dims*b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				b.ReportMetric(float64(tokens*dims*2*b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+			}
+			b.Run(fmt.Sprintf("%s/score/%d-queries", l, queries), func(b *testing.B) {
+				m, groups := l.ScoreShape(queries)
+				c := Score{Queries: unsafe.Pointer(&weights[0]), Dims: dims, Stride: 4 * tokens}
+				for b.Loop() {
+					for g := 0; g < tokens/KVGroup; g += groups {
+						for j := range groups {
+							at := unsafe.Pointer(&keys[(g+j)*dims*KVGroup*2])
+							c.Keys[j], c.Next[j], c.Scores[j] = at, at, &out[(g+j)*KVGroup]
+						}
+						l.ScorePairs(m, &c)
+					}
+				}
+				rate(b, m)
+			})
+			b.Run(fmt.Sprintf("%s/mix/%d-rows", l, queries), func(b *testing.B) {
+				m := l.MixPairsShare(queries)
+				c := Mix{Weights: unsafe.Pointer(&weights[0]), WeightStride: 2 * tokens, ValueStride: dims * 2, SumStride: 4 * dims, Count: tokens}
+				for b.Loop() {
+					for d := 0; d < dims; {
+						w := l.MixPairsWidth(m, dims-d)
+						c.Values, c.Sums = unsafe.Pointer(&keys[2*d]), &out[d]
+						c.Next = c.Values
+						l.MixPairs(m, w, &c)
+						d += w
+					}
+				}
+				rate(b, m)
+			})
+		}
+		b.Run(l.String()+"/softmax", func(b *testing.B) {
+			for b.Loop() {
+				l.SoftmaxPairs(weights[:256], out[:256], 0, 256)
+			}
+		})
+		b.Run(l.String()+"/softmax of float32", func(b *testing.B) {
+			for b.Loop() {
+				l.Softmax(out[:256], 0, 256)
+			}
+		})
 	}
 }
 

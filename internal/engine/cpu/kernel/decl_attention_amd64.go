@@ -713,3 +713,218 @@ var mixesAVX2 = [...][mixRows + 1][9]func(*Mix){
 		},
 	},
 }
+
+//go:noescape
+func softmaxPairsAVX512(weights *uint16, scores *float32, groups int, head, tail uint32) (top, norm float32)
+
+//go:noescape
+func scorePairsx1AVX512(c *Score)
+
+//go:noescape
+func mixPairsx1x128AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx1x64AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx1x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx1x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx2AVX512(c *Score)
+
+//go:noescape
+func mixPairsx2x128AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx2x64AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx2x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx2x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx3AVX512(c *Score)
+
+//go:noescape
+func mixPairsx3x128AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx3x64AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx3x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx3x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx4AVX512(c *Score)
+
+//go:noescape
+func mixPairsx4x64AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx4x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx4x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx5AVX512(c *Score)
+
+//go:noescape
+func mixPairsx5x64AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx5x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx5x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx6AVX512(c *Score)
+
+//go:noescape
+func mixPairsx6x64AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx6x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx6x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx7AVX512(c *Score)
+
+//go:noescape
+func mixPairsx7x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx7x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx8AVX512(c *Score)
+
+//go:noescape
+func mixPairsx8x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx8x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx9AVX512(c *Score)
+
+//go:noescape
+func mixPairsx9x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx9x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx10AVX512(c *Score)
+
+//go:noescape
+func mixPairsx10x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx10x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx11AVX512(c *Score)
+
+//go:noescape
+func mixPairsx11x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx11x16AVX512(c *Mix)
+
+//go:noescape
+func scorePairsx12AVX512(c *Score)
+
+//go:noescape
+func mixPairsx12x32AVX512(c *Mix)
+
+//go:noescape
+func mixPairsx12x16AVX512(c *Mix)
+
+// scorePairsAVX512 finds a product in pairs by the number of queries.
+var scorePairsAVX512 = [pairQueries + 1]func(*Score){
+	1:  scorePairsx1AVX512,
+	2:  scorePairsx2AVX512,
+	3:  scorePairsx3AVX512,
+	4:  scorePairsx4AVX512,
+	5:  scorePairsx5AVX512,
+	6:  scorePairsx6AVX512,
+	7:  scorePairsx7AVX512,
+	8:  scorePairsx8AVX512,
+	9:  scorePairsx9AVX512,
+	10: scorePairsx10AVX512,
+	11: scorePairsx11AVX512,
+	12: scorePairsx12AVX512,
+}
+
+// mixPairsAVX512 finds a weighted sum in pairs by rows and sixteens of a row.
+var mixPairsAVX512 = [pairQueries + 1][9]func(*Mix){
+	1: {
+		8: mixPairsx1x128AVX512,
+		4: mixPairsx1x64AVX512,
+		2: mixPairsx1x32AVX512,
+		1: mixPairsx1x16AVX512,
+	},
+	2: {
+		8: mixPairsx2x128AVX512,
+		4: mixPairsx2x64AVX512,
+		2: mixPairsx2x32AVX512,
+		1: mixPairsx2x16AVX512,
+	},
+	3: {
+		8: mixPairsx3x128AVX512,
+		4: mixPairsx3x64AVX512,
+		2: mixPairsx3x32AVX512,
+		1: mixPairsx3x16AVX512,
+	},
+	4: {
+		4: mixPairsx4x64AVX512,
+		2: mixPairsx4x32AVX512,
+		1: mixPairsx4x16AVX512,
+	},
+	5: {
+		4: mixPairsx5x64AVX512,
+		2: mixPairsx5x32AVX512,
+		1: mixPairsx5x16AVX512,
+	},
+	6: {
+		4: mixPairsx6x64AVX512,
+		2: mixPairsx6x32AVX512,
+		1: mixPairsx6x16AVX512,
+	},
+	7: {
+		2: mixPairsx7x32AVX512,
+		1: mixPairsx7x16AVX512,
+	},
+	8: {
+		2: mixPairsx8x32AVX512,
+		1: mixPairsx8x16AVX512,
+	},
+	9: {
+		2: mixPairsx9x32AVX512,
+		1: mixPairsx9x16AVX512,
+	},
+	10: {
+		2: mixPairsx10x32AVX512,
+		1: mixPairsx10x16AVX512,
+	},
+	11: {
+		2: mixPairsx11x32AVX512,
+		1: mixPairsx11x16AVX512,
+	},
+	12: {
+		2: mixPairsx12x32AVX512,
+		1: mixPairsx12x16AVX512,
+	},
+}

@@ -34,7 +34,7 @@ func scoreGo(t KVType, m, groups int, c *Score) {
 			for token := range KVGroup {
 				var sum float32
 				for d := range c.Dims {
-					sum = fma(key(t, c.Keys[g], d, token), *shift(c.Queries, 4*(d*m+i)), sum)
+					sum = fma(key(t, c.Keys[g], d, token), *shift((*float32)(c.Queries), 4*(d*m+i)), sum)
 				}
 				if t == KVI8 {
 					sum *= *shift(c.Scales[g], 4*token)
@@ -74,7 +74,7 @@ func mixGo(t KVType, rows, width int, c *Mix) {
 	for r := range rows {
 		sums := unsafe.Slice(shift(c.Sums, r*c.SumStride), width)
 		for p := range c.Count {
-			w, row := *shift(c.Weights, r*c.WeightStride+4*p), unsafe.Add(c.Values, p*c.ValueStride)
+			w, row := *shift((*float32)(c.Weights), r*c.WeightStride+4*p), unsafe.Add(c.Values, p*c.ValueStride)
 			for d := range sums {
 				sums[d] = fma(value(t, row, d), w, sums[d])
 			}

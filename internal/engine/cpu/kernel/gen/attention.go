@@ -487,6 +487,7 @@ func attentionDeclarations() string {
 	for _, a := range []isa{avx512, avx2} {
 		attentionTables(line, a, a.scoreGroups, a.mixVectors)
 	}
+	attentionPairsDeclarations(line)
 	return formatted(b.String())
 }
 

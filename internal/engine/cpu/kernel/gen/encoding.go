@@ -54,6 +54,12 @@ func (t *text) dotPairs(dst, src1, src2 int) {
 	t.code(evex3(2, 0x52, dst, src1, src2), fmt.Sprintf("VDPBF16PS Z%d, Z%d, Z%d", src2, src1, dst))
 }
 
+// narrowPairs is VCVTNEPS2BF16: it rounds sixteen float32 to bf16, in the lower half of
+// dst.
+func (t *text) narrowPairs(dst, src int) {
+	t.code(evex3(2, 0x72, dst, 0, src), fmt.Sprintf("VCVTNEPS2BF16 Z%d, Y%d", src, dst))
+}
+
 // vexTile encodes an AMX instruction in map 0F38 with W0. base and index are 0 where
 // the last byte names tiles.
 func vexTile(prefix, opcode byte, vvvv, base, index int, rest ...byte) []byte {

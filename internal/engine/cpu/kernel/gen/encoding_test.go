@@ -19,6 +19,7 @@ func encodings() []struct{ got, bytes, text string } {
 		return t.String()
 	}
 	dot := func(dst, a, b int) string { return one(func(t *text) { t.dotPairs(dst, a, b) }) }
+	narrow := func(dst, src int) string { return one(func(t *text) { t.narrowPairs(dst, src) }) }
 	load := func(tile int, base, index string, off int) string {
 		return one(func(t *text) { t.tileLoad(tile, base, index, off) })
 	}
@@ -37,6 +38,8 @@ func encodings() []struct{ got, bytes, text string } {
 		{dot(8, 31, 7), "6272064052c7", "vdpbf16ps %zmm7,%zmm31,%zmm8"},
 		{dot(16, 15, 8), "62c2064852c0", "vdpbf16ps %zmm8,%zmm15,%zmm16"},
 		{dot(31, 16, 17), "62227e4052f9", "vdpbf16ps %zmm17,%zmm16,%zmm31"},
+		{narrow(4, 4), "62f27e4872e4", "vcvtneps2bf16 %zmm4,%ymm4"},
+		{narrow(19, 30), "62827e4872de", "vcvtneps2bf16 %zmm30,%ymm19"},
 		{config("AX"), "c4e2784900", "ldtilecfg (%rax)"},
 		{config("DX"), "c4e2784902", "ldtilecfg (%rdx)"},
 		{config("R9"), "c4c2784901", "ldtilecfg (%r9)"},

@@ -21,6 +21,7 @@ func files() map[string]string {
 		"block_avx2_amd64.s":       blockProducts(pairs, vnni256),
 		"attention_avx512_amd64.s": attention(avx512),
 		"attention_avx2_amd64.s":   attention(avx2),
+		"attention_pairs_amd64.s":  attentionPairs(),
 		"transpose_amd64.s":        transposes(),
 		"peak_amd64.s":             peaks(),
 		"decl_attention_amd64.go":  attentionDeclarations(),
