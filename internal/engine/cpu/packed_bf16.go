@@ -72,6 +72,7 @@ func (m *matrix) applyBF16(l *lane, from, to int, src [][]uint16, dst [][]float3
 	if to == m.rows && m.rows%kernel.Width != 0 {
 		b.edge = grow(b.edge, share*kernel.Width)
 	}
+	calls := (len(src) + share - 1) / share
 	c := &b.call
 	c.Stride, c.Cols, c.Scratch = stride, m.cols, &b.scratch
 	size := kernel.PanelBytes(p.kind, m.cols)
@@ -80,6 +81,7 @@ func (m *matrix) applyBF16(l *lane, from, to int, src [][]uint16, dst [][]float3
 		whole := r+kernel.Width <= m.rows
 		for t := 0; t < len(src); t += share {
 			n := min(share, len(src)-t)
+			c.Fetch(t/share, calls)
 			c.Src, c.Dst = (*uint16)(unsafe.Add(base, t*stride)), b.dst[:n]
 			for i := range n {
 				if whole {

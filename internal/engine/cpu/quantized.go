@@ -97,15 +97,13 @@ func (m *matrix) applyBlockPanels(l *lane, from, to int, src [][]kernel.Block, d
 	c.Blocks = m.cols / kernel.BlockSize
 	size := kernel.PanelBytes(p.kind, m.cols)
 	share := p.level.ShareBlocks(len(src))
+	calls := (len(src) + share - 1) / share
 	for r := from; r < to; r += kernel.Width {
 		c.Panel = unsafe.Pointer(&p.data[r/kernel.Width*size])
 		whole := r+kernel.Width <= m.rows
 		for t := 0; t < len(src); t += share {
 			n := min(share, len(src)-t)
-			c.Ahead = kernel.PageAhead
-			if t > 0 && t+n == len(src) {
-				c.Ahead = size
-			}
+			c.Fetch(p.kind, t/share, calls)
 			for i := range n {
 				c.Src[i] = &src[t+i][:c.Blocks][0]
 				if whole {

@@ -129,6 +129,7 @@ func BenchmarkStreamBF16(b *testing.B) {
 				for b.Loop() {
 					for p := 0; p < len(data); p += PanelBytes(BF16, cols) {
 						c.Panel = unsafe.Pointer(&data[p])
+						c.Fetch(0, 1)
 						l.ProductBF16(c)
 					}
 				}

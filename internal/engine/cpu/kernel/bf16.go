@@ -38,6 +38,11 @@ type CallBF16 struct {
 	Panel  unsafe.Pointer
 	Cols   int
 
+	// Ahead is where kernels without tiles begin to prefetch, and Pace how many bytes they
+	// go on with each two k, see [CallBF16.Fetch].
+	Ahead uintptr
+	Pace  int
+
 	// Scratch is memory of the caller, of no other call at the same time.
 	Scratch *ScratchBF16
 
@@ -88,6 +93,12 @@ func (l Level) RowsBF16(cols int) int {
 		return pairRows
 	}
 	return max(callWork/(max(cols, 1)*Width)/groupRows, 1) * groupRows
+}
+
+// Fetch says what the call-th of so many calls with a panel prefetches, as
+// [BlockCall.Fetch] does.
+func (c *CallBF16) Fetch(call, calls int) {
+	c.Ahead, c.Pace = fetch(c.Panel, PanelBytes(BF16, c.Cols), 4*Width, call, calls)
 }
 
 // ShareBF16 is how many rows the next product should take of n.

@@ -43,17 +43,20 @@ type BlockCall struct {
 	Dst    [blockRows]*float32 // room for 32 outputs
 	Panel  unsafe.Pointer      // see [Pack]
 	Blocks int                 // at least 1
-	// Ahead is how far behind what they read kernels prefetch, in bytes: [PageAhead], or
-	// the size of the panel for the last of several calls with it, so that the next one
-	// comes while they still multiply. Kernels for arm64 choose themselves.
-	Ahead int
+	// Ahead is where kernels begin to prefetch, and Pace how many bytes they go on with each
+	// turn, see [BlockCall.Fetch]. Kernels for arm64 choose themselves.
+	Ahead uintptr
+	Pace  int
 	// Sums are the kernels' own.
 	Sums [blockRows][Width]float32
 }
 
-// PageAhead is the distance at which a panel that is read once should be prefetched: the
-// processor's own prefetching stops at the end of a page.
-const PageAhead = 4096
+// Fetch says what the call-th of so many calls with a panel prefetches, with weights of a
+// quantized type: see fetch.
+func (c *BlockCall) Fetch(t Type, call, calls int) {
+	l := &layouts[t]
+	c.Ahead, c.Pace = fetch(c.Panel, c.Blocks*BlockSize/l.weights*l.panel, l.turn, call, calls)
+}
 
 // ShareBlocks is how many rows the next product of blocks should take of n: all
 // products of n rows get about the same.

@@ -20,7 +20,8 @@ func BenchmarkProductBlocks(b *testing.B) {
 					src := quantizedRows(r, ty.t, Width, cols)
 					Pack(ty.t, unsafe.Pointer(&panel[0]), unsafe.Pointer(&src[0]), Width, cols)
 					out := make([]float32, m*Width)
-					c := BlockCall{Ahead: PageAhead, Panel: unsafe.Pointer(&panel[0]), Blocks: cols / BlockSize}
+					c := BlockCall{Panel: unsafe.Pointer(&panel[0]), Blocks: cols / BlockSize}
+					c.Fetch(ty.t, 0, 2)
 					for i := range m {
 						c.Src[i], c.Dst[i] = &randomBlocks(r, cols/BlockSize)[0], &out[i*Width]
 					}
@@ -49,13 +50,14 @@ func BenchmarkStreamBlocks(b *testing.B) {
 			for _, m := range []int{1, 2, blockRows} {
 				b.Run(fmt.Sprintf("%s/%s/%d-rows", name, ty.name, m), func(b *testing.B) {
 					out := make([]float32, m*Width)
-					c := BlockCall{Ahead: PageAhead, Blocks: cols / BlockSize}
+					c := BlockCall{Blocks: cols / BlockSize}
 					for i := range m {
 						c.Src[i], c.Dst[i] = &randomBlocks(r, cols/BlockSize)[0], &out[i*Width]
 					}
 					for b.Loop() {
 						for p := 0; p < len(data); p += size {
 							c.Panel = unsafe.Pointer(&data[p])
+							c.Fetch(ty.t, 0, 1)
 							product(ty.t, m, &c)
 						}
 					}

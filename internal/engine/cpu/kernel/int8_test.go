@@ -248,7 +248,8 @@ func TestCheckInt8(t *testing.T) {
 // int8ByRows computes a call row by row with what other kernels the machine has.
 func int8ByRows(ty Type, c *CallInt8) {
 	for i, dst := range c.Dst {
-		call := &BlockCall{Panel: c.Panel, Blocks: c.Blocks, Ahead: PageAhead}
+		call := &BlockCall{Panel: c.Panel, Blocks: c.Blocks}
+		call.Fetch(ty, 0, 1)
 		call.Src[0], call.Dst[0] = (*Block)(unsafe.Add(unsafe.Pointer(c.Src), i*c.Stride)), dst
 		Best().ProductBlocks(ty, 1, call)
 	}

@@ -10,14 +10,15 @@ type layout struct {
 	weights int // in a block of the file
 	bytes   int // of it
 	panel   int // bytes of such a block of 32 outputs in a panel
+	turn    int // of them for 32 weights, or for 64 of a superblock: what kernels take at a time
 }
 
 var layouts = [Q6K + 1]layout{
-	Q8_0: {32, 34, 64 + 1024},
-	Q4_0: {32, 18, 64 + 512},
-	Q4K:  {256, 144, 128 + 4*(128+1024)},
-	Q5K:  {256, 176, 128 + 4*(128+1024+256)},
-	Q6K:  {256, 210, 64 + 4*(128+1024+512)},
+	Q8_0: {32, 34, 64 + 1024, 64 + 1024},
+	Q4_0: {32, 18, 64 + 512, 64 + 512},
+	Q4K:  {256, 144, 128 + 4*(128+1024), 128/4 + 128 + 1024},
+	Q5K:  {256, 176, 128 + 4*(128+1024+256), 128/4 + 128 + 1024 + 256},
+	Q6K:  {256, 210, 64 + 4*(128+1024+512), 64/4 + 128 + 1024 + 512},
 }
 
 // Quantized reports whether weights are blocks of small integers with scales.

@@ -21,43 +21,51 @@ func pairProducts() string {
 
 func pairsOf(t *text, m int) {
 	a := avx512
+	const call, first, seventh, pairs, ahead, pace = "AX", "SI", "DI", "CX", "R13", "R14"
+	strides := []string{"", "(R8*1)", "(R8*2)", "(R9*1)", "(R8*4)", "(R10*1)"} // to the sixth row
 	t.function(pairsName(m), 8)
-	t.op("MOVQ", "c+0(FP)", "R15")
-	t.op("MOVQ", "CallBF16_Stride(R15)", "AX")
-	t.op("MOVQ", "CallBF16_Src(R15)", rowRegs[0])
-	for i := 1; i < m; i++ {
-		t.op("LEAQ", fmt.Sprintf("(%s)(AX*1)", rowRegs[i-1]), rowRegs[i])
-	}
-	t.op("MOVQ", "CallBF16_Cols(R15)", "AX")
-	t.op("MOVQ", "CallBF16_Panel(R15)", panelReg)
-	t.op("INCQ", "AX")
-	t.op("SHRQ", "$1", "AX") // pairs
-	for i := range m {       // rows are addressed from their ends
-		t.op("LEAQ", fmt.Sprintf("(%s)(AX*4)", rowRegs[i]), rowRegs[i])
-	}
+	t.op("MOVQ", "c+0(FP)", call)
+	t.op("MOVQ", "CallBF16_Src(AX)", first)
+	t.op("MOVQ", "CallBF16_Stride(AX)", "R8")
+	t.op("LEAQ", "(R8)(R8*2)", "R9")
+	t.op("LEAQ", "(R8)(R8*4)", "R10")
+	t.op("LEAQ", "(SI)(R9*2)", seventh)
+	t.op("MOVQ", "CallBF16_Panel(AX)", panelReg)
+	t.op("MOVQ", "CallBF16_Ahead(AX)", ahead)
+	t.op("MOVQ", "CallBF16_Pace(AX)", pace)
+	t.op("MOVQ", "CallBF16_Cols(AX)", pairs)
 	for i := range 2 * m {
 		t.op("VXORPS", a.v(i), a.v(i), a.v(i))
 	}
-	t.op("NEGQ", "AX")
+	t.op("INCQ", pairs)
+	t.op("SHRQ", "$1", pairs)
 	t.op("JZ", "store")
 	t.line("\tPCALIGN $32")
 	t.label("loop")
-	for line := range 2 { // as in products
-		t.op("PREFETCHT0", fmt.Sprintf("%d(%s)", 4096+64*line, panelReg))
+	for line := range 2 {
+		t.op("PREFETCHT1", at(64*line, ahead))
 	}
+	t.op("ADDQ", pace, ahead)
 	const w0, w1, x = 24, 25, 26 // broadcast pairs take turns in four registers
 	t.op("VMOVUPS", at(0, panelReg), a.v(w0))
 	t.op("VMOVUPS", at(64, panelReg), a.v(w1))
 	for i := range m {
-		t.op("VBROADCASTSS", fmt.Sprintf("(%s)(AX*4)", rowRegs[i]), a.v(x+i%4))
+		base := first
+		if i >= len(strides) {
+			base = seventh
+		}
+		t.op("VBROADCASTSS", "("+base+")"+strides[i%len(strides)], a.v(x+i%4))
 		t.dotPairs(2*i, x+i%4, w0)
 		t.dotPairs(2*i+1, x+i%4, w1)
 	}
+	t.op("ADDQ", "$4", first)
+	if m > len(strides) {
+		t.op("ADDQ", "$4", seventh)
+	}
 	t.op("ADDQ", "$128", panelReg)
-	t.op("INCQ", "AX")
+	t.op("DECQ", pairs)
 	t.op("JNZ", "loop")
 	t.label("store")
-	t.op("MOVQ", "c+0(FP)", "AX")
 	t.op("MOVQ", "CallBF16_Dst(AX)", "AX")
 	for i := range m {
 		t.op("MOVQ", at(8*i, "AX"), "BX")

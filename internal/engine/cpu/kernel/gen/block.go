@@ -157,7 +157,8 @@ const (
 	headerReg = "R9" // of the superblock
 	callReg   = "R10"
 	laneReg   = "R11" // the first of the outputs at work, with AVX2
-	aheadReg  = "R12" // how far ahead of the panel to prefetch
+	aheadReg  = "R12" // what to prefetch next
+	paceReg   = "R13" // and how far that is from one turn of the loop to the next
 )
 
 // inLaneReg stands for an output whose number is in laneReg.
@@ -173,6 +174,7 @@ func (g *blockGen) product() {
 	g.op("MOVQ", "BlockCall_Blocks("+callReg+")", indexReg)
 	g.op("SHLQ", "$6", indexReg)
 	g.op("MOVQ", "BlockCall_Ahead("+callReg+")", aheadReg)
+	g.op("MOVQ", "BlockCall_Pace("+callReg+")", paceReg)
 	for i := range g.rows { // rows are addressed from their ends
 		g.op("MOVQ", fmt.Sprintf("(BlockCall_Src+%d)(%s)", 8*i, callReg), rowRegs[i])
 		g.op("ADDQ", indexReg, rowRegs[i])
@@ -190,12 +192,14 @@ func (g *blockGen) loop(body func()) {
 	if g.super {
 		g.label("superblock")
 		g.op("MOVQ", panelReg, headerReg)
-		g.prefetch(g.header)
 		g.op("ADDQ", fmt.Sprintf("$%d", g.header), panelReg)
 	}
 	g.line("\tPCALIGN $32")
 	g.label("loop")
-	g.prefetch(g.quantized.bytes())
+	for off := range (g.turn() + 63) / 64 {
+		g.op("PREFETCHT1", at(64*off, aheadReg))
+	}
+	g.op("ADDQ", paceReg, aheadReg)
 	body()
 	g.op("ADDQ", fmt.Sprintf("$%d", g.quantized.bytes()), panelReg)
 	g.op("ADDQ", fmt.Sprintf("$%d", g.blocks()*blockBytes), indexReg)
@@ -209,11 +213,13 @@ func (g *blockGen) loop(body func()) {
 	g.op("JNZ", "loop")
 }
 
-// prefetch asks for what comes later, see BlockCall.Ahead.
-func (g *blockGen) prefetch(bytes int) {
-	for off := 0; off < bytes; off += 64 {
-		g.op("PREFETCHT0", fmt.Sprintf("%d(%s)(%s*1)", off, panelReg, aheadReg))
+// turn is how many bytes of a panel a turn of the inner loop takes, superblocks' headers
+// included.
+func (f quantized) turn() int {
+	if f.super {
+		return f.bytes() + f.header/4
 	}
+	return f.bytes()
 }
 
 // x is a field of a row's block of activations.
