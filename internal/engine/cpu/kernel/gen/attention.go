@@ -278,7 +278,7 @@ func (g *vectorGen) score(kind kvType, m int) {
 	g.label("loop")
 	for i := range groups {
 		for line := 0; line < 2*kvGroup*kind.size; line += 64 {
-			g.op("PREFETCHT0", fmt.Sprintf("%d(%s)(DX*1)", line, scoreNext[i]))
+			g.op("PREFETCHT1", fmt.Sprintf("%d(%s)(DX*1)", line, scoreNext[i]))
 		}
 	}
 	s.step(0)
@@ -420,7 +420,7 @@ func (g *vectorGen) mix(kind kvType, m, n int) {
 	g.line("\tPCALIGN $32")
 	g.label("loop")
 	for line := 0; line < n*g.lanes*kind.size; line += 64 {
-		g.op("PREFETCHT0", at(line, "BX"))
+		g.op("PREFETCHT1", at(line, "BX"))
 	}
 	if m*n+n+1 <= g.regs { // values stay, weights come one by one
 		for v := range n {
