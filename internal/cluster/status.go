@@ -48,6 +48,7 @@ type WorkerStats struct {
 	RequestsTotal      uint64 `json:"requests_total"`
 	FinishedTotal      uint64 `json:"finished_total"`
 	CancelledTotal     uint64 `json:"cancelled_total"`
+	MovedTotal         uint64 `json:"moved_total"` // to other workers, by a drain
 	RejectedTotal      uint64 `json:"rejected_total"`
 	PreemptedTotal     uint64 `json:"preempted_total"`
 	EvictedTotal       uint64 `json:"evicted_total"` // blocks
@@ -125,6 +126,8 @@ type OpenSequence struct {
 	RequestID string `json:"request_id"`
 	OutTokens int    `json:"out_tokens"`
 	AgeMS     int64  `json:"age_ms"`
+	// Why says why a drain has not moved it to another worker.
+	Why string `json:"why,omitempty"`
 }
 
 // Lease is one etcd lease as observers see it.

@@ -26,7 +26,7 @@ type Engine struct {
 
 	mail  chan func()    // executed by Run between steps
 	done  chan struct{}  // closed when Run has returned
-	wg    sync.WaitGroup // holders of reservations and held prompts
+	wg    sync.WaitGroup // holders of reservations, held prompts, exports and imports
 	masks sync.WaitGroup // masks that are made beside a step
 	stats atomic.Pointer[cluster.WorkerStats]
 
@@ -35,6 +35,7 @@ type Engine struct {
 	seqs    map[string]*sequence
 	waiting []*sequence // in order of arrival
 	remote  int         // sequences in seqRemote
+	apart   int         // sequences in seqPaused, seqIncoming or seqParked
 	running []*sequence // in order of admission, oldest first
 	batch   []BatchSeq
 	parts   []*sequence // parts[i] belongs to batch[i]
@@ -160,7 +161,7 @@ func (e *Engine) readMail() {
 }
 
 // shutDown ends all sequences and serves the mailbox until the holders of
-// reservations and held prompts have given their blocks back.
+// blocks have given them back.
 func (e *Engine) shutDown() {
 	e.closing = true
 	for _, s := range e.seqs {
@@ -211,7 +212,19 @@ func ask[T any](ctx context.Context, e *Engine, f func() T) (T, error) {
 
 // Submit admits a request to the queue and returns the stream of its output.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
-	if err := e.check(&r); err != nil {
+	s, err := e.newSequence(&r)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.enqueue(ctx, s); err != nil {
+		return nil, err
+	}
+	return s.gen.out, nil
+}
+
+// newSequence makes a sequence of a request, or says why there cannot be one.
+func (e *Engine) newSequence(r *Request) (*sequence, error) {
+	if err := e.check(r); err != nil {
 		return nil, err
 	}
 	s := &sequence{
@@ -219,7 +232,8 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		tokens: append(make([]uint32, 0, len(r.Tokens)+min(r.Stop.MaxTokens, 256)), r.Tokens...),
 		prompt: len(r.Tokens) - r.Generated,
 		given:  len(r.Tokens),
-		gen:    newGeneration(&r, e.info.TokenLimit),
+		gen:    newGeneration(r, e.info.TokenLimit),
+		chain:  blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
 	}
 	if r.Constraint != nil {
 		if err := replay(r.Constraint, s.tokens[s.prompt:]); err != nil {
@@ -228,10 +242,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	}
 	s.gen.drafter = newDrafter(e.cfg.Speculative, e.draftSeed)
 	s.gen.out = newStream(r.ID, func() { e.abort(s) })
-	if err := e.enqueue(ctx, s); err != nil {
-		return nil, err
-	}
-	return s.gen.out, nil
+	return s, nil
 }
 
 // Prefill computes the KV of a prompt and returns its blocks, held for reading
@@ -242,6 +253,7 @@ func (e *Engine) Prefill(ctx context.Context, r PrefillRequest) (*Held, error) {
 	}
 	s := &sequence{
 		id: r.ID, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
+		chain:   blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
 		prefill: &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
 	}
 	if err := e.enqueue(ctx, s); err != nil {
@@ -258,7 +270,6 @@ func (e *Engine) Prefill(ctx context.Context, r PrefillRequest) (*Held, error) {
 
 func (e *Engine) enqueue(ctx context.Context, s *sequence) error {
 	s.arrived = time.Now()
-	s.chain = blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed}
 	refused, err := ask(ctx, e, func() error { return e.accept(s) })
 	if err != nil {
 		e.abort(s) // it may be accepted later than ctx ended

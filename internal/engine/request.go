@@ -124,9 +124,10 @@ type Output struct {
 	// Logprobs are those of Tokens, PromptLogprobs, on the first output, those of the
 	// prompt after its first token; nil unless asked for.
 	Logprobs, PromptLogprobs *protocol.Logprobs
-	// Finish is set on the last output; Err with FinishError.
+	// Finish is set on the last output; Err with FinishError, Moved with FinishMoved.
 	Finish protocol.FinishReason
 	Err    error
+	Moved  *protocol.Moved
 	// First is set on the first output of a stream.
 	First *FirstToken
 }

@@ -70,7 +70,7 @@ func (e *Engine) stepFailed(err error) error {
 // admit moves waiting sequences, first come first served, to where they get
 // computed, as long as blocks and sequence slots last.
 func (e *Engine) admit() (progress bool) {
-	for len(e.waiting) > 0 && len(e.running)+e.remote < e.cfg.MaxSeqs {
+	for len(e.waiting) > 0 && e.slots() < e.cfg.MaxSeqs {
 		s := e.waiting[0]
 		matched := s.matchable(e.info.KV.BlockSize)
 		matched = matched[:e.pool.Match(matched)]
@@ -91,6 +91,9 @@ func (e *Engine) admit() (progress bool) {
 	}
 	return progress
 }
+
+// slots is how many sequences hold a place in the batch or will soon.
+func (e *Engine) slots() int { return len(e.running) + e.remote + e.apart }
 
 // headroom is how many blocks admission leaves alone so that the sequences that
 // run already can grow for a while instead of preempting the newcomer at once.
@@ -203,6 +206,7 @@ func (e *Engine) newestPreemptible() *sequence {
 // often little is computed again.
 func (e *Engine) preempt(s *sequence) {
 	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
+	s.loseExport(ErrGone)
 	e.pool.Release(s.blocks)
 	s.blocks, s.computed, s.registered = nil, 0, 0
 	s.gen.history = history{} // costs memory; it catches up
@@ -297,13 +301,14 @@ func (e *Engine) hold(s *sequence) {
 // remove takes a running sequence out of the engine and releases its blocks.
 func (e *Engine) remove(s *sequence) {
 	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
+	s.loseExport(ErrGone)
 	e.pool.Release(s.blocks)
 	s.blocks = nil
 	e.forget(s)
 }
 
-// cancel ends a sequence in any state. Blocks of a reservation come back when its
-// holder is sure that nobody writes to them.
+// cancel ends a sequence in any state. Blocks of a reservation or an import come back
+// when its holder is sure that nobody writes to them.
 func (e *Engine) cancel(s *sequence, reason protocol.FinishReason, err error) {
 	if s.state != seqDone {
 		switch s.state {
@@ -311,11 +316,18 @@ func (e *Engine) cancel(s *sequence, reason protocol.FinishReason, err error) {
 			e.waiting = slices.DeleteFunc(e.waiting, func(o *sequence) bool { return o == s })
 		case seqRunning:
 			e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
+		case seqPaused:
+			e.apart--
 		}
 		s.end(reason, err)
 	}
-	if s.reserve != nil {
+	s.loseExport(ErrGone)
+	switch {
+	case s.reserve != nil:
 		s.reserve.cancel(err)
+		return
+	case s.incoming != nil:
+		s.incoming.cancel(err)
 		return
 	}
 	if s.blocks != nil {

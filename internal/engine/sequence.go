@@ -12,9 +12,12 @@ import (
 type seqState uint8
 
 const (
-	seqWaiting seqState = iota // wants admission
-	seqRemote                  // holds blocks that somebody else fills
-	seqRunning                 // takes part in steps
+	seqWaiting  seqState = iota // wants admission
+	seqRemote                   // holds blocks that somebody else fills
+	seqRunning                  // takes part in steps
+	seqPaused                   // holds its blocks, on its way to another engine
+	seqIncoming                 // holds blocks that another engine's KV is written to
+	seqParked                   // has that KV and waits for its reader
 	seqDone
 )
 
@@ -35,9 +38,11 @@ type sequence struct {
 
 	arrived, admitted time.Time
 
-	gen     *generation // exactly one of gen and prefill is set
-	prefill *prefillOnly
-	reserve *Reservation // while seqRemote
+	gen      *generation // exactly one of gen and prefill is set
+	prefill  *prefillOnly
+	reserve  *Reservation // while seqRemote
+	export   *Export      // while it moves to another engine
+	incoming *Import      // until it runs, after it came from another one
 }
 
 // generation is what a sequence that generates tokens has beside.

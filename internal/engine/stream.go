@@ -51,9 +51,14 @@ func (s *Stream) Next(ctx context.Context) (Output, error) {
 // Cancel ends the sequence and frees its blocks; it does nothing to a finished one.
 func (s *Stream) Cancel() { s.cancel() }
 
-// push adds output; only the scheduler calls it.
-func (s *Stream) push(o Output) {
+// push adds output, unless the stream has ended, which it reports. The scheduler calls it, and whoever
+// completes an export of the sequence.
+func (s *Stream) push(o Output) bool {
 	s.mu.Lock()
+	if s.done { // moved and cancelled at the same time
+		s.mu.Unlock()
+		return false
+	}
 	s.out.Tokens = append(s.out.Tokens, o.Tokens...)
 	switch {
 	case o.Logprobs == nil:
@@ -69,7 +74,7 @@ func (s *Stream) push(o Output) {
 		s.out.First = o.First
 	}
 	if o.Finish != "" {
-		s.out.Finish, s.out.Err, s.done = o.Finish, o.Err, true
+		s.out.Finish, s.out.Err, s.out.Moved, s.done = o.Finish, o.Err, o.Moved, true
 	}
 	s.filled = true
 	s.mu.Unlock()
@@ -77,4 +82,5 @@ func (s *Stream) push(o Output) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+	return true
 }

@@ -269,10 +269,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		if !progress {
 			progress, g.failed, g.stuck = true, nil, time.Time{}
 		}
-		g.req.TokenIDs = append(g.req.TokenIDs, out.TokenIDs...)
-		g.req.Generated += len(out.TokenIDs)
-		g.req.Stop.MaxTokens -= len(out.TokenIDs)
-		g.req.Stop.MinTokens = max(g.req.Stop.MinTokens-len(out.TokenIDs), 0)
+		g.req.Advance(out.TokenIDs)
 		if out.PromptLogprobs != nil {
 			g.req.Output.PromptLogprobs = nil // told once, whatever comes
 		}

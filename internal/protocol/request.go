@@ -20,6 +20,20 @@ type PreprocessedRequest struct {
 	Guided      *Guided     `json:"guided"`
 	Annotations []string    `json:"annotations"`
 	Disagg      DisaggHints `json:"disagg"`
+	// Handover, if not empty, is the id of a sequence that came to this worker with its
+	// KV (see Moved). A worker that does not have it, or has it with other tokens than
+	// TokenIDs, treats the request as any other.
+	Handover string `json:"handover"`
+}
+
+// Advance takes in tokens that were generated: the request then asks for what comes
+// after them, from whoever gets it.
+func (r *PreprocessedRequest) Advance(tokens []uint32) {
+	n := len(tokens)
+	r.TokenIDs = append(r.TokenIDs, tokens...)
+	r.Generated += n
+	r.Stop.MaxTokens -= n
+	r.Stop.MinTokens = max(r.Stop.MinTokens-n, 0)
 }
 
 // StopConditions say when generation ends. Stop strings are not among them: the
@@ -53,6 +67,8 @@ const (
 	FinishLength    FinishReason = "length" // max_tokens or the context length
 	FinishCancelled FinishReason = "cancelled"
 	FinishError     FinishReason = "error"
+	// FinishMoved ends the stream of one worker: the answer goes on at another one.
+	FinishMoved FinishReason = "moved"
 )
 
 // EngineOutput is one message of a worker's answer stream.
@@ -69,6 +85,8 @@ type EngineOutput struct {
 	Timing *Timing `json:"timing"`
 	// Usage is set on the last output.
 	Usage *Usage `json:"completion_usage"`
+	// Moved is set with FinishMoved.
+	Moved *Moved `json:"moved"`
 }
 
 // Timing tells where the prompt was computed and how long the phases took.

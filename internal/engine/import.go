@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Import is a sequence that another engine ran until now. Its KV is written by
+// somebody else into the blocks that are reserved for it; after Commit it is parked,
+// and Attach makes it run. The holder ends it by exactly one of Attach, Release or
+// Quarantine.
+//
+// One goroutine uses an Import at a time.
+type Import struct {
+	RequestID string
+	// Blocks is the reserved block table. The first CachedBlocks hold valid KV already
+	// and are shared, the rest are incoming.
+	Blocks       []int32
+	CachedBlocks int
+
+	e         *Engine
+	s         *sequence
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	tokens    []uint32 // after Commit
+	committed bool
+	landed    bool // owned by the scheduler
+}
+
+// Import reserves a place in the batch and blocks for a sequence that comes from
+// another engine. r is what would be submitted to compute it again; room is how many
+// tokens it may have when it comes. It fails, without waiting, with ErrQueueFull or
+// ErrNoBlocks when there is no room, and as Submit does.
+func (e *Engine) Import(ctx context.Context, r Request, room int) (*Import, error) {
+	s, err := e.newSequence(&r)
+	if err != nil {
+		return nil, err
+	}
+	if s.gen.scores != nil {
+		return nil, fmt.Errorf("%w: log probabilities of the prompt cannot follow it", ErrBadRequest)
+	}
+	room = min(max(room, len(s.tokens)), e.cfg.MaxModelLen)
+	i := &Import{RequestID: r.ID, e: e, s: s}
+	i.ctx, i.cancel = context.WithCancelCause(context.Background())
+	begun := false
+	refused, err := ask(ctx, e, func() error {
+		err := e.reserve(i, room)
+		begun = err == nil
+		return err
+	})
+	if err != nil {
+		i.post(func() { // it may begin later than ctx ended
+			if begun {
+				i.release(err)
+			}
+		})
+	}
+	if err = cmp.Or(err, refused); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// reserve takes what an import needs, or says why not.
+func (e *Engine) reserve(i *Import, room int) error {
+	s := i.s
+	switch {
+	case e.closing:
+		return ErrClosed
+	case e.draining:
+		return ErrDraining
+	case e.seqs[s.id] != nil:
+		return fmt.Errorf("%w: request id %q is in use", ErrBadRequest, s.id)
+	case e.slots() >= e.cfg.MaxSeqs:
+		return fmt.Errorf("%w: %d sequences run", ErrQueueFull, e.slots())
+	}
+	matched := s.matchable(e.info.KV.BlockSize)
+	matched = matched[:e.pool.Match(matched)]
+	fresh := e.blocksFor(room) - len(matched)
+	if left := e.pool.Available() - e.pool.pinnedByMatch(matched); left < fresh+e.headroom() {
+		return fmt.Errorf("%w: %d needed, %d left", ErrNoBlocks, fresh, left)
+	}
+	blocks, err := e.pool.Acquire(matched, fresh)
+	if err != nil {
+		return err
+	}
+	e.pool.MarkIncoming(blocks[len(matched):])
+	s.blocks, s.computed, s.registered = blocks, len(matched)*e.info.KV.BlockSize, len(matched)
+	s.state, s.incoming, s.counted = seqIncoming, i, true
+	i.Blocks, i.CachedBlocks = slices.Clone(blocks), len(matched)
+	e.seqs[s.id] = s
+	e.apart++
+	e.count.RequestsTotal++
+	e.wg.Add(1)
+	return nil
+}
+
+// Context ends when the engine stops. The holder then makes sure that nobody writes
+// any more and calls Release.
+func (i *Import) Context() context.Context { return i.ctx }
+
+// Commit says that KV of the first computed tokens is in place and that nobody
+// writes any more: the sequence is parked. more are the tokens that came since the
+// request was made. It does not wait for the scheduler.
+func (i *Import) Commit(more []uint32, computed int) error {
+	s := i.s
+	tokens := append(slices.Clone(s.tokens), more...)
+	bs := i.e.info.KV.BlockSize
+	switch {
+	case i.committed:
+		return fmt.Errorf("%w: committed twice", ErrBadRequest)
+	case computed < i.CachedBlocks*bs || computed >= len(tokens) || computed > len(i.Blocks)*bs:
+		return fmt.Errorf("%w: KV of %d of %d tokens in %d blocks", ErrBadRequest, computed, len(tokens), len(i.Blocks))
+	case len(more) >= s.gen.stop.MaxTokens:
+		return fmt.Errorf("%w: %d more tokens, %d were wanted", ErrBadRequest, len(more), s.gen.stop.MaxTokens)
+	}
+	if err := i.e.validate(tokens, 1); err != nil {
+		return err
+	}
+	if s.gen.constraint != nil {
+		if err := replay(s.gen.constraint, more); err != nil {
+			return err
+		}
+	}
+	i.committed, i.tokens = true, tokens
+	i.post(func() {
+		i.land()
+		s.computed = computed
+		if s.state != seqIncoming { // the engine stops
+			return
+		}
+		s.tokens = append(s.tokens, more...)
+		// From here on it is as if the request had come with all of them.
+		s.given = len(s.tokens)
+		s.gen.stop.MaxTokens -= len(more)
+		s.gen.stop.MinTokens = max(s.gen.stop.MinTokens-len(more), 0)
+		s.state = seqParked
+		i.e.registerComputed(s)
+	})
+	return nil
+}
+
+// Tokens are those of a committed import: prompt, then output.
+func (i *Import) Tokens() []uint32 { return i.tokens }
+
+// Attach makes a committed sequence run and returns the stream of its output from
+// here on. from names where it ran until now, and cached is how many tokens of its
+// prompt were found in a prefix cache there.
+func (i *Import) Attach(from string, cached int) *Stream {
+	s := i.s
+	i.post(func() {
+		alive := s.state == seqParked
+		i.end()
+		if !alive {
+			i.e.cancel(s, protocol.FinishError, ErrClosed)
+			return
+		}
+		now := time.Now()
+		s.arrived, s.admitted = now, now
+		s.gen.first = &FirstToken{Cached: cached, Remote: true, Why: from}
+		i.e.run(s)
+	})
+	return s.gen.out
+}
+
+// Release gives slot and blocks back; nobody writes to them any more.
+func (i *Import) Release(err error) {
+	i.post(func() { i.release(err) })
+}
+
+func (i *Import) release(err error) {
+	i.land()
+	i.end()
+	i.e.cancel(i.s, protocol.FinishError, err)
+}
+
+// Quarantine says that somebody may still write to the incoming blocks. They stay
+// out of use until lift is called; the import has ended.
+func (i *Import) Quarantine() (lift func()) {
+	incoming := i.Blocks[i.CachedBlocks:]
+	i.post(func() {
+		i.e.pool.Quarantine(incoming)
+		i.landed = true
+		i.end()
+		i.e.cancel(i.s, protocol.FinishError, errors.New("writer not stopped"))
+	})
+	return func() { i.post(func() { i.e.pool.Land(incoming) }) }
+}
+
+// land turns the incoming blocks into ordinary ones, once.
+func (i *Import) land() {
+	if !i.landed {
+		i.landed = true
+		i.e.pool.Land(i.Blocks[i.CachedBlocks:])
+	}
+}
+
+// end gives the slot back. It runs on the scheduler's goroutine.
+func (i *Import) end() {
+	i.s.incoming = nil
+	i.e.apart--
+	i.cancel(context.Canceled)
+	i.e.wg.Done()
+}
+
+// post runs f on the scheduler's goroutine without waiting for it. The engine
+// serves its mailbox until all imports have ended.
+func (i *Import) post(f func()) {
+	select {
+	case i.e.mail <- f:
+	case <-i.e.done:
+	}
+}
