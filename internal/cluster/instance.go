@@ -67,6 +67,7 @@ const (
 	ComponentAgent    = "agent"    // node agents register "logs"
 
 	EndpointGenerate   = "generate"        // decode: serve one request
+	EndpointHandover   = "handover"        // decode: take over a sequence of another decode worker
 	EndpointPrefill    = "prefill"         // prefill: announces a queue consumer; also direct prefill
 	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model
 	EndpointStats      = "stats"           // WorkerStatus on request

@@ -36,6 +36,7 @@ type WorkerStats struct {
 	Running     int `json:"running"`     // sequences in the batch
 	Waiting     int `json:"waiting"`     // sequences that wait for admission
 	RemoteWait  int `json:"remote_wait"` // decode: sequences whose KV comes from a prefill worker
+	Moving      int `json:"moving"`      // sequences that stand still between two decode workers
 	MaxSeqs     int `json:"max_seqs"`    //
 	BlockSize   int `json:"block_size"`  // tokens
 	KVTotal     int `json:"kv_blocks"`   // blocks in the pool

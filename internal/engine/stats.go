@@ -16,6 +16,7 @@ func (e *Engine) publishStats() {
 	st := e.count
 	c := e.pool.Counts()
 	st.Running, st.Waiting, st.RemoteWait = len(e.running), len(e.waiting), e.remote
+	st.Moving = e.apart
 	st.MaxSeqs, st.BlockSize = e.cfg.MaxSeqs, e.info.KV.BlockSize
 	st.KVTotal, st.KVActive, st.KVCached = c.Total, c.Active, c.Cached
 	st.KVIncoming, st.KVOutgoing, st.Quarantined = c.Incoming, c.Outgoing, c.Quarantined

@@ -36,6 +36,8 @@ type generation struct {
 	// stuck is since when it looks for another one; zero if none has.
 	failed map[cluster.InstanceID]failure
 	stuck  time.Time
+	// moved is where the last attempt said that the sequence goes on, until the next one.
+	moved *protocol.Moved
 	// decision is the last one announced.
 	decision cluster.RouterDecision
 }
@@ -84,6 +86,9 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 		progress, err := g.attempt(ctx, inst, release, emit)
 		var stop *emitError
 		switch {
+		case err == nil && g.moved != nil:
+			g.f.log.Debug("request follows its sequence", "request", g.id, "from", inst.Worker, "to", g.moved.Worker, "generated", g.req.Generated)
+			continue
 		case err == nil:
 			return nil
 		case errors.As(err, &stop):
@@ -206,10 +211,12 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 		g.m = m // workers that came later may take over, too
 	}
 	instances := g.f.workers.Instances()
-	candidates := make([]router.Candidate, 0, len(instances))
-	for _, i := range instances {
-		if g.m.workers[i.InstanceID] {
-			candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: g.failed[i.InstanceID].why})
+	candidates := g.followed(instances)
+	if len(candidates) == 0 {
+		for _, i := range instances {
+			if g.m.workers[i.InstanceID] {
+				candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: g.failed[i.InstanceID].why})
+			}
 		}
 	}
 	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
@@ -233,6 +240,25 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 	return inst, release, err
 }
 
+// followed is the worker that a sequence has moved to, if that is still there. Any
+// other worker computes again what it had.
+func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
+	if g.moved == nil {
+		return nil
+	}
+	for _, i := range instances {
+		if i.InstanceID == g.moved.InstanceID {
+			return []router.Candidate{{ID: i.InstanceID, Worker: i.Worker}}
+		}
+	}
+	g.f.log.Info("a sequence moved to a worker that is gone", "request", g.id, "to", g.moved.Worker)
+	g.moved = nil
+	if g.stuck.IsZero() {
+		g.stuck = time.Now() // as after a loss: others may come
+	}
+	return nil
+}
+
 // maxCandidates bounds what an announced decision lists: a large cluster would
 // flood the event plane.
 const maxCandidates = 16
@@ -243,13 +269,18 @@ type emitError struct{ err error }
 func (e *emitError) Error() string { return e.err.Error() }
 
 // attempt runs the request on one worker and keeps what it generated, so that
-// another worker can go on from there. progress says whether anything came.
+// another worker can go on from there. progress says whether anything came. When it
+// returns nil, either the generation is complete or g.moved says where it goes on.
 func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release func(), emit func(protocol.EngineOutput) error) (progress bool, err error) {
 	defer release()
 	g.attempts++
 	g.began = time.Now()
 	leave := g.f.metrics.EnterStage(metrics.StageDispatch)
-	stream, err := g.f.workers.Call(ctx, inst, g.req.RequestID, nil, g.req)
+	req := g.req
+	if g.moved != nil {
+		req.Handover, g.moved = g.moved.Handover, nil
+	}
+	stream, err := g.f.workers.Call(ctx, inst, req.RequestID, nil, req)
 	leave(time.Since(g.began))
 	if err != nil {
 		return false, err
@@ -276,8 +307,17 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
 		}
+		if out.Finish == protocol.FinishMoved {
+			if g.moved = out.Moved; g.moved == nil {
+				return progress, fmt.Errorf("moved by %s to nowhere: %w", inst.Worker, requestplane.ErrIncomplete)
+			}
+			out.Finish, out.Moved = protocol.FinishNone, nil
+		}
 		if err := emit(out); err != nil {
 			return progress, &emitError{err}
+		}
+		if g.moved != nil {
+			return progress, nil
 		}
 		if out.Finish != protocol.FinishNone {
 			return progress, nil

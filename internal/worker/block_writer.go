@@ -72,10 +72,29 @@ func (b *blockWriter) run(ctx context.Context) error {
 }
 
 func (b *blockWriter) write(ctx context.Context, from, to []int32) error {
-	begin := time.Now()
-	t, err := b.transfer(from, to)
+	took, err := b.w.writeBlocks(ctx, blockTarget{b.req.EngineID, b.req.Worker, b.ticket, b.req.Deadline}, from, to)
 	if err != nil {
-		return fmt.Errorf("write %d blocks to %s: %w", len(to), b.req.Worker, err)
+		return err
+	}
+	b.bytes += int64(len(to)) * b.w.blockBytes
+	b.took += took
+	return nil
+}
+
+// blockTarget is where blocks are written to.
+type blockTarget struct {
+	agent, worker string // NIXL agent, and name for people
+	ticket        nixl.TicketID
+	deadline      time.Time
+}
+
+// writeBlocks writes blocks of this worker's pool over those of another worker's.
+// When it returns no transfer is under way. A refused ticket is errUnwanted.
+func (w *Worker) writeBlocks(ctx context.Context, target blockTarget, from, to []int32) (took time.Duration, err error) {
+	begin := time.Now()
+	t, err := w.prepareWrite(target, from, to)
+	if err != nil {
+		return 0, fmt.Errorf("write %d blocks to %s: %w", len(to), target.worker, err)
 	}
 	t.Post()
 	select {
@@ -84,37 +103,35 @@ func (b *blockWriter) write(ctx context.Context, from, to []int32) error {
 		// Ask for the end, then wait for it: the blocks are still being read.
 		t.Release()
 		<-t.Done()
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 	err = t.Err()
 	t.Release()
 	switch {
 	case errors.Is(err, nixl.ErrNotAllowed):
-		return fmt.Errorf("%w: %w", errUnwanted, err)
+		return 0, fmt.Errorf("%w: %w", errUnwanted, err)
 	case err != nil:
-		return fmt.Errorf("write %d blocks to %s: %w", len(to), b.req.Worker, err)
+		return 0, fmt.Errorf("write %d blocks to %s: %w", len(to), target.worker, err)
 	}
-	b.bytes += int64(len(to)) * b.w.blockBytes
-	b.took += time.Since(begin)
-	return nil
+	return time.Since(begin), nil
 }
 
-// transfer selects the blocks by their ids from both pools. The decode worker's pool
+// prepareWrite selects the blocks by their ids from both pools. The other worker's pool
 // is looked up for each write: its metadata may have been loaded again.
-func (b *blockWriter) transfer(from, to []int32) (*nixl.Transfer, error) {
-	region, err := b.w.nixl.RemoteRegion(b.req.EngineID, regionLabel)
+func (w *Worker) prepareWrite(target blockTarget, from, to []int32) (*nixl.Transfer, error) {
+	region, err := w.nixl.RemoteRegion(target.agent, regionLabel)
 	if err != nil {
 		return nil, err
 	}
-	remote, err := b.w.nixl.PrepareRemote(b.req.EngineID, region.Blocks(uint64(b.w.blockBytes)))
+	remote, err := w.nixl.PrepareRemote(target.agent, region.Blocks(uint64(w.blockBytes)))
 	if err != nil {
 		return nil, err
 	}
-	local, err := b.w.nixl.PrepareLocal(b.w.region.Blocks(uint64(b.w.blockBytes)))
+	local, err := w.nixl.PrepareLocal(w.region.Blocks(uint64(w.blockBytes)))
 	if err != nil {
 		return nil, err
 	}
-	return b.w.nixl.MakeTransfer(nixl.Write, local, from, remote, to, nixl.TransferOpts{
-		Ticket: b.ticket, Deadline: b.req.Deadline,
+	return w.nixl.MakeTransfer(nixl.Write, local, from, remote, to, nixl.TransferOpts{
+		Ticket: target.ticket, Deadline: target.deadline,
 	})
 }

@@ -24,18 +24,12 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
 			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
 	}
-	constraint, err := w.constraint(ctx, p.Guided)
+	id, stream, err := w.begin(ctx, &p)
 	if err != nil {
 		return err
 	}
-	stream, err := w.engine.Load().Submit(ctx, engine.Request{
-		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output,
-		Constraint: constraint, Decide: w.decider(p.Disagg.Force), Remote: w.prefillRemotely,
-	})
-	if err != nil {
-		return remoteError(err)
-	}
 	defer stream.Cancel()
+	defer w.requests.add(id, &p)()
 	usage := protocol.Usage{PromptTokens: len(p.TokenIDs) - p.Generated}
 	for {
 		o, err := stream.Next(ctx)
@@ -53,13 +47,37 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 			usage.CachedTokens = o.First.Cached
 			out.Timing = w.timing(o.First)
 		}
-		if o.Finish != protocol.FinishNone {
+		switch o.Finish {
+		case protocol.FinishNone:
+		case protocol.FinishMoved:
+			out.Moved = o.Moved
+		default:
 			out.Usage = &usage
 		}
 		if err := send(out); err != nil {
 			return err
 		}
 	}
+}
+
+// begin brings a request into the engine: as the reader of a sequence that was moved
+// here, or as a new one. id is that of the sequence.
+func (w *Worker) begin(ctx context.Context, p *protocol.PreprocessedRequest) (id string, stream *engine.Stream, err error) {
+	if p.Handover != "" {
+		if a := w.attach(ctx, p); a != nil {
+			return a.id, a.stream, nil
+		}
+	}
+	constraint, err := w.constraint(ctx, p.Guided)
+	if err != nil {
+		return "", nil, err
+	}
+	r := engineRequest(p, constraint)
+	r.Decide, r.Remote = w.decider(p.Disagg.Force), w.prefillRemotely
+	if stream, err = w.engine.Load().Submit(ctx, r); err != nil {
+		return "", nil, remoteError(err)
+	}
+	return p.RequestID, stream, nil
 }
 
 // constraint makes what keeps an output in its form, nil for a free one.
@@ -114,7 +132,7 @@ func remoteError(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong), errors.Is(err, engine.ErrNothingAllowed):
 		kind = requestplane.KindInvalidArgument
-	case errors.Is(err, engine.ErrQueueFull):
+	case errors.Is(err, engine.ErrQueueFull), errors.Is(err, engine.ErrNoBlocks):
 		kind = requestplane.KindOverloaded
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed):
 		kind = requestplane.KindUnavailable

@@ -47,6 +47,7 @@ func (w *Worker) give(ctx context.Context, o order) error {
 // obey carries out orders until ctx ends or a drain is complete.
 func (w *Worker) obey(ctx context.Context) error {
 	var d *drain
+	defer func() { d.stop() }()
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
 	poll.Stop()
@@ -57,6 +58,7 @@ func (w *Worker) obey(ctx context.Context) error {
 		case o := <-w.orders:
 			switch {
 			case o.resume && d != nil:
+				d.stop()
 				if err := w.rejoin(ctx); err != nil {
 					return err
 				}
@@ -90,7 +92,15 @@ type drain struct {
 	step      int // index into cluster.DrainSteps
 	stepSince time.Time
 	pulled    <-chan struct{} // closed when the queue consumer has ended
+	mover     *mover          // decode: from the end of admission on
 	before    cluster.WorkerStats
+}
+
+// stop ends what a drain has begun, if there is one.
+func (d *drain) stop() {
+	if d != nil {
+		d.mover.stop()
+	}
 }
 
 func (w *Worker) beginDrain(ctx context.Context, o order) *drain {
@@ -120,6 +130,9 @@ func (d *drain) advance(ctx context.Context) (done bool, err error) {
 	if complete {
 		d.step++
 		d.stepSince = time.Now()
+		if cluster.DrainSteps[d.step] == cluster.DrainIncoming && d.w.Role() == cluster.RoleDecode {
+			d.mover = d.w.startMover(ctx)
+		}
 	}
 	if err := d.report(ctx); err != nil {
 		return false, err
@@ -168,8 +181,12 @@ func (d *drain) report(ctx context.Context) error {
 	next.Incoming, next.Outgoing = st.RemoteWait, st.KVOutgoing+out
 	next.Finished = int(st.FinishedTotal - d.before.FinishedTotal)
 	next.Cancelled = int(st.CancelledTotal - d.before.CancelledTotal)
+	next.Moved = int(st.MovedTotal - d.before.MovedTotal)
 	if d.order.force {
-		next.Moved = left
+		next.Moved += left // their frontends compute them again elsewhere
+	}
+	for i := range open {
+		open[i].Why = d.mover.reason(open[i].RequestID)
 	}
 	same := next.Step == now.Step && next.Left == now.Left && next.Overdue == now.Overdue &&
 		next.Incoming == now.Incoming && next.Outgoing == now.Outgoing && next.Deadline.Equal(now.Deadline)

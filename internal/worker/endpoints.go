@@ -49,6 +49,12 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 		return err
 	}
 	w.announced = append(w.announced, s)
+	if w.Role() == cluster.RoleDecode {
+		if s, err = serve(cluster.EndpointHandover, w.serveHandover); err != nil {
+			return err
+		}
+		w.announced = append(w.announced, s)
+	}
 	if w.Role() == cluster.RolePrefill {
 		w.pulling.start(w)
 	}

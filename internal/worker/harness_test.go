@@ -78,6 +78,7 @@ type running struct {
 	*Worker
 	cancel context.CancelCauseFunc
 	queue  *events.MemoryQueue
+	server requestplane.Server
 	ended  chan error
 	once   sync.Once
 	err    error
@@ -88,7 +89,7 @@ type running struct {
 func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) *running {
 	w.t.Helper()
 	cfg := w.c.Config(w.t, name)
-	r := &running{queue: w.queue.Join(), ended: make(chan error, 1)}
+	r := &running{queue: w.queue.Join(), server: cfg.Server, ended: make(chan error, 1)}
 	wc := Config{
 		Assignment: cluster.Assignment{Name: name, Role: role, Model: cluster.ModelSpec{Name: "mock"}, Node: "node-1", Device: "cpu:0", Generation: 1},
 		Namespace:  cluster.DefaultNamespace, Node: "node-1",
@@ -191,8 +192,11 @@ type result struct {
 	probs  protocol.Logprobs  // of the tokens
 	prompt *protocol.Logprobs // of the prompt
 	finish protocol.FinishReason
+	moved  *protocol.Moved // where it goes on
 	err    error
 }
+
+var errNoWorker = errors.New("no such worker")
 
 // generate sends a request to a decode worker, any one if inst is nil.
 func (w *world) generate(ctx context.Context, worker string, req protocol.PreprocessedRequest) (r result) {
@@ -202,13 +206,15 @@ func (w *world) generate(ctx context.Context, worker string, req protocol.Prepro
 	if err := w.calls.Wait(wait, 1); err != nil {
 		return result{err: err}
 	}
-	for _, i := range w.calls.Instances() {
-		if worker == "" || i.Worker == worker {
-			inst = &i
+	for known := time.Now().Add(time.Second); inst == nil && time.Now().Before(known); time.Sleep(time.Millisecond) {
+		for _, i := range w.calls.Instances() {
+			if worker == "" || i.Worker == worker {
+				inst = &i
+			}
 		}
 	}
 	if inst == nil {
-		return result{err: fmt.Errorf("no worker %q", worker)}
+		return result{err: fmt.Errorf("%w: %q", errNoWorker, worker)}
 	}
 	s, err := w.calls.Call(ctx, *inst, req.RequestID, nil, req)
 	if err != nil {
@@ -236,7 +242,7 @@ func (w *world) generate(ctx context.Context, worker string, req protocol.Prepro
 		if o.Usage != nil {
 			r.usage = o.Usage
 		}
-		r.finish = o.Finish
+		r.finish, r.moved = o.Finish, o.Moved
 	}
 }
 

@@ -47,6 +47,10 @@ type Worker struct {
 	waiters    *waiters        // decode: remote prefills on their way
 	prefills   *runtime.Client // decode: the prefill workers
 	peers      *peers          // prefill: NIXL metadata of decode workers
+	others     *runtime.Client // decode: the decode workers that take over sequences
+	requests   requests        // decode: of the sequences in the engine
+	arrivals   arrivals        // decode: sequences on their way here
+	handover   handoverLimits
 	served     []*runtime.Served
 	announced  []*runtime.Served // those that routers use
 	pulling    puller            // prefill: the queue consumer
@@ -67,9 +71,11 @@ func New(cfg Config) *Worker {
 			State: cluster.StatePending, StartedAt: time.Now(), Restarts: cfg.Restarts,
 			Generation: a.Generation,
 		}),
-		kv:      newKVEvents(),
-		orders:  make(chan order),
-		waiters: newWaiters(),
+		kv:     newKVEvents(),
+		orders: make(chan order),
+
+		handover: defaultHandoverLimits(),
+		waiters:  newWaiters(),
 	}
 }
 
@@ -236,6 +242,9 @@ func (w *Worker) serve(ctx context.Context, drt *runtime.DRT, e *engine.Engine) 
 	if w.prefills != nil {
 		w.prefills.Close()
 	}
+	if w.others != nil {
+		w.others.Close()
+	}
 	if w.peers != nil {
 		w.peers.close()
 	}
@@ -246,7 +255,9 @@ func (w *Worker) serve(ctx context.Context, drt *runtime.DRT, e *engine.Engine) 
 func (w *Worker) follow(ctx context.Context, drt *runtime.DRT) (err error) {
 	switch w.Role() {
 	case cluster.RoleDecode:
-		w.prefills, err = runtime.NewClient(ctx, drt, cluster.RolePrefill.Component(), cluster.EndpointPrefill)
+		if w.prefills, err = runtime.NewClient(ctx, drt, cluster.RolePrefill.Component(), cluster.EndpointPrefill); err == nil {
+			w.others, err = runtime.NewClient(ctx, drt, cluster.RoleDecode.Component(), cluster.EndpointHandover)
+		}
 	case cluster.RolePrefill:
 		w.peers, err = watchPeers(ctx, w)
 	}

@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// handoverLimits bound hand-overs. DESIGN.md says what each wait is for.
+type handoverLimits struct {
+	leaving  int // sequences that one worker moves away at once
+	arriving int // hand-overs that one worker takes in at once, parked sequences among them
+	asked    int // workers that are asked for room at once
+
+	ask    time.Duration // for a worker's room, and for its answer to an offer
+	whole  time.Duration // from the offer to the commit
+	pause  time.Duration // that a sequence stands still, from the pause to the commit
+	parked time.Duration // that a sequence waits for its frontend
+	again  time.Duration // from a refusal or failure to the next try
+}
+
+func defaultHandoverLimits() handoverLimits {
+	return handoverLimits{
+		leaving: 16, arriving: 64, asked: 8,
+		ask: time.Second, whole: 30 * time.Second, pause: 2 * time.Second, parked: 10 * time.Second,
+		again: 250 * time.Millisecond,
+	}
+}
+
+// serveHandover answers other decode workers that want to move sequences here.
+func (w *Worker) serveHandover(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var m protocol.HandoverRequest
+	if err := r.Decode(&m); err != nil {
+		return err
+	}
+	switch {
+	case m.Offer != nil:
+		return w.takeOver(ctx, m.Offer, send)
+	case m.Commit != nil:
+		return w.commitHandover(ctx, m.Commit, send)
+	}
+	st := w.engine.Load().Stats()
+	return send(protocol.HandoverRoom{
+		Sequences: st.Running + st.Waiting + st.RemoteWait + st.Moving, MaxSequences: st.MaxSeqs,
+		FreeBlocks: st.KVTotal - st.KVUsed(), TotalBlocks: st.KVTotal,
+	})
+}
+
+// engineRequest is a request as the engine gets it, without what is about prefill.
+func engineRequest(p *protocol.PreprocessedRequest, c engine.Constraint) engine.Request {
+	return engine.Request{
+		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output, Constraint: c,
+	}
+}
+
+// requests are the requests whose sequences are in the engine, by the sequence's id.
+// They are what a hand-over sends beside the KV.
+type requests struct {
+	mu   sync.Mutex
+	byID map[string]*protocol.PreprocessedRequest
+}
+
+// add keeps a request until remove is called.
+func (rs *requests) add(id string, p *protocol.PreprocessedRequest) (remove func()) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.byID == nil {
+		rs.byID = map[string]*protocol.PreprocessedRequest{}
+	}
+	rs.byID[id] = p
+	return func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if rs.byID[id] == p {
+			delete(rs.byID, id)
+		}
+	}
+}
+
+// advanced returns the request of a sequence as it would be sent to go on where the
+// sequence stands.
+func (rs *requests) advanced(id string, st engine.ExportState) (p protocol.PreprocessedRequest, ok bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	kept := rs.byID[id]
+	if kept == nil {
+		return p, false
+	}
+	p = *kept
+	known := len(st.Tokens) - st.Output
+	p.TokenIDs = slices.Clip(st.Tokens[:known]) // the engine's own is not written to
+	p.Advance(st.Tokens[known:])
+	p.Handover, p.Output.PromptLogprobs = "", nil // told already
+	return p, true
+}
+
+// Errors of hand-overs.
+var (
+	errNoOtherDecode = errors.New("no other decode worker")
+	errNoRoom        = errors.New("no room elsewhere")
+	errHandoverLate  = errors.New("the hand-over took too long")
+	errPausedTooLong = errors.New("the sequence stood still for too long")
+	errOutgrown      = errors.New("the sequence outgrew the room that was reserved")
+)
+
+// checkOffer refuses sequences whose KV means something else here than there.
+func (w *Worker) checkOffer(o *protocol.HandoverOffer) error {
+	kv := w.info.KV
+	for _, c := range []struct {
+		what        string
+		there, here any
+	}{
+		{"model digest", o.Request.ModelSum, w.loaded.Card.Digest},
+		{"block size", o.BlockSize, kv.BlockSize},
+		{"KV layout", o.KVLayout, kv.Layout()},
+		{"block bytes", o.BlockBytes, w.blockBytes},
+		{"hash seed", o.HashSeed, w.loaded.Card.HashSeed},
+	} {
+		if c.there != c.here {
+			return fmt.Errorf("%w: %s is %v on %s and %v on %s", errMismatch, c.what, c.there, o.Worker, c.here, w.Name())
+		}
+	}
+	// The text would end earlier here than there.
+	here := w.engine.Load().MaxModelLen()
+	if want := min(len(o.Request.TokenIDs)+o.Request.Stop.MaxTokens, o.MaxModelLen); want > here {
+		return fmt.Errorf("%w: the sequence may get %d tokens on %s and %d on %s", errMismatch, want, o.Worker, here, w.Name())
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// roomBlocks is how many blocks more than the sequence has at the offer a target
+// reserves, for the tokens that come while the KV is written. Each try that was too
+// slow doubles it.
+const roomBlocks = 4
+
+// tailBlocks is how many full blocks are few enough to be written while the sequence
+// stands still.
+const tailBlocks = 2
+
+// maxRounds bounds the rounds of writing while the sequence runs: if each takes long
+// enough for more blocks to become full, it is paused in the end all the same.
+const maxRounds = 8
+
+// leaving is one sequence on its way to one target.
+type leaving struct {
+	w      *Worker
+	x      *engine.Export
+	to     cluster.Instance
+	known  int // tokens that the target has from the offer
+	grant  protocol.HandoverGrant
+	target blockTarget
+	next   int // first block that is not written
+	bytes  int64
+	took   time.Duration
+}
+
+// handOver moves a sequence to another worker. It returns an error if the sequence is
+// still here; it may be paused then. meet makes the target's NIXL agent known.
+func (w *Worker) handOver(ctx context.Context, x *engine.Export, to cluster.Instance, slack int, meet func(context.Context, protocol.HandoverGrant) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.handover.whole, errHandoverLate)
+	defer cancel()
+	l := &leaving{w: w, x: x, to: to}
+	// The target gives the reservation up when this call ends.
+	release, err := l.offer(ctx, slack)
+	if err != nil {
+		return fmt.Errorf("%s: %w", to.Worker, err)
+	}
+	defer release()
+	if err := meet(ctx, l.grant); err != nil {
+		return fmt.Errorf("%s: %w", to.Worker, err)
+	}
+	if err := l.writeWhileRunning(ctx); err != nil {
+		return fmt.Errorf("%s: %w", to.Worker, err)
+	}
+	return l.finish(ctx)
+}
+
+// offer asks the target to take the sequence over, and reads what it grants.
+func (l *leaving) offer(ctx context.Context, slack int) (release func(), err error) {
+	w := l.w
+	st, err := l.x.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	req, ok := w.requests.advanced(l.x.RequestID, st)
+	if !ok {
+		return nil, engine.ErrGone
+	}
+	deadline, _ := ctx.Deadline()
+	bs := w.info.KV.BlockSize
+	l.known = len(st.Tokens)
+	stream, err := w.others.Call(ctx, l.to, l.x.RequestID, nil, protocol.HandoverRequest{Offer: &protocol.HandoverOffer{
+		Request: req, Room: l.known + min(slack*bs, req.Stop.MaxTokens), MaxModelLen: w.engine.Load().MaxModelLen(), Cached: st.Cached, Worker: w.Name(),
+		BlockSize: bs, BlockBytes: w.blockBytes, KVLayout: w.info.KV.Layout(), HashSeed: w.loaded.Card.HashSeed, Deadline: deadline,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	answer, cancel := context.WithTimeoutCause(ctx, w.handover.ask, errors.New("no answer to the offer"))
+	defer cancel()
+	err = stream.Recv(answer, &l.grant)
+	if err == nil {
+		err = l.check()
+	}
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	return stream.Close, nil
+}
+
+// check refuses a grant that makes no sense.
+func (l *leaving) check() error {
+	g := &l.grant
+	ticket, err := nixl.ParseTicketID(g.Ticket)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errMismatch, err)
+	}
+	if g.CachedBlocks < 0 || g.CachedBlocks > l.known/l.w.info.KV.BlockSize || len(g.BlockIDs) < l.w.blocksFor(l.known) {
+		return fmt.Errorf("%w: %d blocks, %d of them cached, for %d tokens", errMismatch, len(g.BlockIDs), g.CachedBlocks, l.known)
+	}
+	l.target = blockTarget{agent: g.EngineID, worker: l.to.Worker, ticket: ticket, deadline: time.Now().Add(l.w.handover.whole)}
+	l.next = g.CachedBlocks
+	return nil
+}
+
+func (w *Worker) blocksFor(tokens int) int {
+	return (tokens + w.info.KV.BlockSize - 1) / w.info.KV.BlockSize
+}
+
+// writeWhileRunning writes full blocks, and those that became full meanwhile, until
+// few are left.
+func (l *leaving) writeWhileRunning(ctx context.Context) error {
+	for range maxRounds {
+		full, err := l.x.Full(ctx, l.next)
+		if err != nil {
+			return err
+		}
+		if err := l.write(ctx, full); err != nil {
+			return err
+		}
+		if len(full) <= tailBlocks {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (l *leaving) write(ctx context.Context, blocks []int32) error {
+	if len(blocks) == 0 {
+		return nil
+	}
+	if l.next+len(blocks) > len(l.grant.BlockIDs) {
+		return errOutgrown
+	}
+	took, err := l.w.writeBlocks(ctx, l.target, blocks, l.grant.BlockIDs[l.next:l.next+len(blocks)])
+	if err != nil {
+		return err
+	}
+	l.next += len(blocks)
+	l.bytes += int64(len(blocks)) * l.w.blockBytes
+	l.took += took
+	return nil
+}
+
+// finish pauses the sequence, writes what is left, has the target commit and sends the
+// frontend there. Until the frontend is told, the sequence can go on here.
+func (l *leaving) finish(ctx context.Context) error {
+	w := l.w
+	ctx, cancel := context.WithTimeoutCause(ctx, w.handover.pause, errPausedTooLong)
+	defer cancel()
+	st, rest, err := l.x.Pause(ctx, l.next)
+	if err == nil {
+		err = l.write(ctx, rest)
+	}
+	if err == nil {
+		err = l.commit(ctx, protocol.HandoverCommit{
+			Handover: l.grant.Handover, TokenIDs: st.Tokens[l.known:], Computed: st.Computed, Bytes: l.bytes, WriteNS: int64(l.took),
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.to.Worker, err)
+	}
+	if !l.x.Complete(protocol.Moved{Worker: l.to.Worker, InstanceID: l.to.InstanceID, Handover: l.grant.Handover}) {
+		return engine.ErrGone
+	}
+	w.transfers.add(l.bytes, l.took)
+	w.meter.Transferred(metrics.DirectionOut, w.transportTo(l.grant.EngineID), l.bytes, l.took)
+	w.log.Info("sequence moved", "request", l.x.RequestID, "to", l.to.Worker, "tokens", len(st.Tokens),
+		"blocks", l.next, "cached", l.grant.CachedBlocks, "bytes", l.bytes)
+	return nil
+}
+
+func (l *leaving) commit(ctx context.Context, c protocol.HandoverCommit) error {
+	stream, err := l.w.others.Call(ctx, l.to, l.x.RequestID, nil, protocol.HandoverRequest{Commit: &c})
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	var done protocol.HandoverCommitted
+	return stream.Recv(ctx, &done)
+}
+
+// askRoom asks a worker how much room it has.
+func (w *Worker) askRoom(ctx context.Context, to cluster.Instance) (room protocol.HandoverRoom, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.handover.ask)
+	defer cancel()
+	stream, err := w.others.Call(ctx, to, "room", nil, protocol.HandoverRequest{})
+	if err != nil {
+		return room, err
+	}
+	defer stream.Close()
+	if err = stream.Recv(ctx, &room); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return room, err
+}
+
+// candidate is a worker that may take a sequence over.
+type candidate struct {
+	cluster.Instance
+	protocol.HandoverRoom
+}
+
+// load is the share of places that are taken.
+func (c candidate) load() float64 { return float64(c.Sequences) / float64(max(c.MaxSequences, 1)) }
+
+// leastLoaded sorts candidates by load, those with more free blocks first among equals.
+func leastLoaded(cs []candidate) {
+	slices.SortStableFunc(cs, func(a, b candidate) int {
+		switch {
+		case a.load() != b.load():
+			if a.load() < b.load() {
+				return -1
+			}
+			return 1
+		default:
+			return b.FreeBlocks - a.FreeBlocks
+		}
+	})
+}

@@ -1,0 +1,233 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// arrivals are the hand-overs that this worker takes in, by id.
+type arrivals struct {
+	mu   sync.Mutex
+	byID map[string]*arrival
+}
+
+// arrival is one sequence on its way to this worker. The handler of its offer owns it
+// from the reservation to the attachment; others reach it through the channels.
+type arrival struct {
+	id      string
+	commits chan commitCall
+	attach  chan attachCall
+	over    chan struct{} // closed when the handler is done with it
+}
+
+type commitCall struct {
+	*protocol.HandoverCommit
+	answer chan error // capacity 1
+}
+
+type attachCall struct {
+	tokens []uint32
+	answer chan *attached // capacity 1; nil if the sequence has other tokens
+}
+
+// attached is a sequence that runs again.
+type attached struct {
+	id     string // in the engine
+	stream *engine.Stream
+}
+
+// begin makes room for one more, nil if there is none.
+func (as *arrivals) begin(limit int) *arrival {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if len(as.byID) >= limit {
+		return nil
+	}
+	if as.byID == nil {
+		as.byID = map[string]*arrival{}
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	a := &arrival{id: hex.EncodeToString(id), commits: make(chan commitCall), attach: make(chan attachCall), over: make(chan struct{})}
+	as.byID[a.id] = a
+	return a
+}
+
+func (as *arrivals) end(a *arrival) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	delete(as.byID, a.id)
+	close(a.over)
+}
+
+func (as *arrivals) get(id string) *arrival {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return as.byID[id]
+}
+
+func handoverError(kind requestplane.Kind, format string, args ...any) error {
+	return &requestplane.RemoteError{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// takeOver reserves blocks for a sequence of another worker, lets that write its KV,
+// and keeps the sequence until its frontend has followed it. Whatever goes wrong
+// before the commit, the sequence goes on at the other worker.
+func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send func(any) error) error {
+	if err := w.checkOffer(o); err != nil {
+		return handoverError(requestplane.KindInvalidArgument, "%s", err)
+	}
+	a := w.arrivals.begin(w.handover.arriving)
+	if a == nil {
+		return handoverError(requestplane.KindOverloaded, "%s takes in %d sequences already", w.Name(), w.handover.arriving)
+	}
+	defer w.arrivals.end(a)
+	deadline := o.Deadline
+	if latest := time.Now().Add(w.handover.whole); deadline.After(latest) {
+		deadline = latest
+	}
+	constraint, err := w.constraint(ctx, o.Request.Guided)
+	if err != nil {
+		return err
+	}
+	in, err := w.engine.Load().Import(ctx, engineRequest(&o.Request, constraint), o.Room)
+	if err != nil {
+		return remoteError(err)
+	}
+	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
+		Access: nixl.Write, Descs: w.descs(in.Blocks[in.CachedBlocks:]), Deadline: deadline, Tag: in.RequestID,
+	})
+	if err != nil {
+		in.Release(err)
+		return handoverError(requestplane.KindInternal, "open ticket: %s", err)
+	}
+	call, err := w.awaitCommit(ctx, a, in, deadline, func() error {
+		return send(protocol.HandoverGrant{
+			Handover: a.id, EngineID: w.nixl.Name(), Metadata: w.nixl.Metadata(),
+			BlockIDs: in.Blocks, CachedBlocks: in.CachedBlocks, Ticket: ticket.String(),
+		})
+	})
+	// From here on nobody may write.
+	if rerr := w.revoke(ticket); rerr != nil {
+		w.log.Error("blocks quarantined: writes could not be stopped", "request", in.RequestID,
+			"blocks", len(in.Blocks)-in.CachedBlocks, "error", rerr)
+		lift := in.Quarantine()
+		call.reply(rerr)
+		w.liftWhenSafe(in.RequestID, ticket, lift)
+		return handoverError(requestplane.KindInternal, "writes could not be stopped: %s", rerr)
+	}
+	if err == nil {
+		err = in.Commit(call.TokenIDs, call.Computed)
+	}
+	if err != nil {
+		w.log.Debug("hand-over given up", "request", in.RequestID, "from", o.Worker, "cause", err)
+		in.Release(err)
+		call.reply(err)
+		return remoteError(err)
+	}
+	w.transfers.add(call.Bytes, time.Duration(call.WriteNS))
+	w.meter.Transferred(metrics.DirectionIn, w.transportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
+	call.reply(nil)
+	w.park(a, in, o)
+	return nil
+}
+
+// reply answers whoever commits; it does nothing if nobody did.
+func (c *commitCall) reply(err error) {
+	if c != nil {
+		c.answer <- err
+	}
+}
+
+// awaitCommit grants an offer and waits until all KV is written, or until it is
+// certain that it will not be.
+func (w *Worker) awaitCommit(ctx context.Context, a *arrival, in *engine.Import, deadline time.Time, grant func() error) (*commitCall, error) {
+	if err := grant(); err != nil {
+		return nil, fmt.Errorf("answer the offer: %w", err)
+	}
+	late := time.NewTimer(time.Until(deadline))
+	defer late.Stop()
+	select {
+	case call := <-a.commits:
+		return &call, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-in.Context().Done():
+		return nil, context.Cause(in.Context())
+	case <-late.C:
+		return nil, errHandoverLate
+	}
+}
+
+// commitHandover tells the handler of an offer that the KV is complete.
+func (w *Worker) commitHandover(ctx context.Context, c *protocol.HandoverCommit, send func(any) error) error {
+	a := w.arrivals.get(c.Handover)
+	if a == nil {
+		return handoverError(requestplane.KindUnavailable, "%s knows no such hand-over: it was given up", w.Name())
+	}
+	call := commitCall{c, make(chan error, 1)}
+	select {
+	case a.commits <- call:
+	case <-a.over:
+		return handoverError(requestplane.KindUnavailable, "the hand-over was given up")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := <-call.answer; err != nil { // comes after the ticket's revocation, which is bounded
+		return remoteError(err)
+	}
+	return send(protocol.HandoverCommitted{Until: time.Now().Add(w.handover.parked)})
+}
+
+// park keeps a sequence whose KV is complete until its frontend asks for it, for a
+// limited time. That the source closes the stream of its offer means nothing now.
+func (w *Worker) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) {
+	late := time.NewTimer(w.handover.parked)
+	defer late.Stop()
+	select {
+	case call := <-a.attach:
+		if !slices.Equal(call.tokens, in.Tokens()) {
+			w.log.Error("a frontend has other tokens than the sequence that was moved", "request", in.RequestID,
+				"from", o.Worker, "here", len(in.Tokens()), "there", len(call.tokens))
+			in.Release(context.Canceled)
+			call.answer <- nil
+			return
+		}
+		w.log.Debug("sequence goes on here", "request", in.RequestID, "from", o.Worker, "tokens", len(in.Tokens()))
+		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached)}
+	case <-late.C:
+		w.log.Warn("nobody followed a sequence that was moved here", "request", in.RequestID, "from", o.Worker, "waited", w.handover.parked)
+		in.Release(context.Canceled)
+	case <-in.Context().Done():
+		in.Release(context.Cause(in.Context()))
+	}
+}
+
+// attach makes a sequence run that was moved here, for the frontend that followed it.
+// It returns nil if there is none: the request is then one like all others.
+func (w *Worker) attach(ctx context.Context, p *protocol.PreprocessedRequest) *attached {
+	a := w.arrivals.get(p.Handover)
+	if a == nil {
+		w.log.Info("a sequence that was moved here is gone and is computed again", "request", p.RequestID)
+		return nil
+	}
+	call := attachCall{p.TokenIDs, make(chan *attached, 1)}
+	select {
+	case a.attach <- call:
+		return <-call.answer
+	case <-a.over:
+	case <-ctx.Done():
+	}
+	return nil
+}
