@@ -27,6 +27,9 @@ type HandoverRoom struct {
 	MaxSequences int `json:"max_sequences"`
 	FreeBlocks   int `json:"free_blocks"` // and those that only the prefix cache holds
 	TotalBlocks  int `json:"total_blocks"`
+	// EngineID names the worker's NIXL agent, Metadata is its metadata blob.
+	EngineID string `json:"engine_id"`
+	Metadata []byte `json:"metadata"`
 }
 
 // HandoverOffer asks a worker to take over a sequence with its KV. The answer is a
@@ -53,10 +56,8 @@ type HandoverOffer struct {
 
 // HandoverGrant says where the KV of an offered sequence goes.
 type HandoverGrant struct {
-	Handover string `json:"handover"` // id of the hand-over
-	// EngineID names the target's NIXL agent, Metadata is its metadata blob.
-	EngineID string `json:"engine_id"`
-	Metadata []byte `json:"metadata"`
+	Handover string `json:"handover"`  // id of the hand-over
+	EngineID string `json:"engine_id"` // the NIXL agent that owns the blocks
 	// BlockIDs are the target's blocks for Room tokens, in order; the first
 	// CachedBlocks of them hold valid KV already and stay untouched.
 	BlockIDs     []int32 `json:"block_ids"`

@@ -50,6 +50,7 @@ func (w *Worker) serveHandover(ctx context.Context, r *requestplane.Request, sen
 	return send(protocol.HandoverRoom{
 		Sequences: st.Running + st.Waiting + st.RemoteWait + st.Moving, MaxSequences: st.MaxSeqs,
 		FreeBlocks: st.KVTotal - st.KVUsed(), TotalBlocks: st.KVTotal,
+		EngineID: w.nixl.Name(), Metadata: w.nixl.Metadata(),
 	})
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// roomBlocks is how many blocks more than the sequence has at the offer a target
-// reserves, for the tokens that come while the KV is written. Each try that was too
+// roomTokens is for how many tokens a target reserves blocks beyond those that the
+// sequence has at the offer: they come while the KV is written. Each try that was too
 // slow doubles it.
-const roomBlocks = 4
+const roomTokens = 256
 
 // tailBlocks is how many full blocks are few enough to be written while the sequence
 // stands still.
@@ -32,7 +32,7 @@ const maxRounds = 8
 type leaving struct {
 	w      *Worker
 	x      *engine.Export
-	to     cluster.Instance
+	to     candidate
 	known  int // tokens that the target has from the offer
 	grant  protocol.HandoverGrant
 	target blockTarget
@@ -42,8 +42,8 @@ type leaving struct {
 }
 
 // handOver moves a sequence to another worker. It returns an error if the sequence is
-// still here; it may be paused then. meet makes the target's NIXL agent known.
-func (w *Worker) handOver(ctx context.Context, x *engine.Export, to cluster.Instance, slack int, meet func(context.Context, protocol.HandoverGrant) error) error {
+// still here; it may be paused then. The target's NIXL agent is known.
+func (w *Worker) handOver(ctx context.Context, x *engine.Export, to candidate, slack int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.handover.whole, errHandoverLate)
 	defer cancel()
 	l := &leaving{w: w, x: x, to: to}
@@ -53,9 +53,6 @@ func (w *Worker) handOver(ctx context.Context, x *engine.Export, to cluster.Inst
 		return fmt.Errorf("%s: %w", to.Worker, err)
 	}
 	defer release()
-	if err := meet(ctx, l.grant); err != nil {
-		return fmt.Errorf("%s: %w", to.Worker, err)
-	}
 	if err := l.writeWhileRunning(ctx); err != nil {
 		return fmt.Errorf("%s: %w", to.Worker, err)
 	}
@@ -76,8 +73,8 @@ func (l *leaving) offer(ctx context.Context, slack int) (release func(), err err
 	deadline, _ := ctx.Deadline()
 	bs := w.info.KV.BlockSize
 	l.known = len(st.Tokens)
-	stream, err := w.others.Call(ctx, l.to, l.x.RequestID, nil, protocol.HandoverRequest{Offer: &protocol.HandoverOffer{
-		Request: req, Room: l.known + min(slack*bs, req.Stop.MaxTokens), MaxModelLen: w.engine.Load().MaxModelLen(), Cached: st.Cached, Worker: w.Name(),
+	stream, err := w.others.Call(ctx, l.to.Instance, l.x.RequestID, nil, protocol.HandoverRequest{Offer: &protocol.HandoverOffer{
+		Request: req, Room: l.known + min(slack, req.Stop.MaxTokens), MaxModelLen: w.engine.Load().MaxModelLen(), Cached: st.Cached, Worker: w.Name(),
 		BlockSize: bs, BlockBytes: w.blockBytes, KVLayout: w.info.KV.Layout(), HashSeed: w.loaded.Card.HashSeed, Deadline: deadline,
 	}})
 	if err != nil {
@@ -102,6 +99,9 @@ func (l *leaving) check() error {
 	ticket, err := nixl.ParseTicketID(g.Ticket)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errMismatch, err)
+	}
+	if g.EngineID != l.to.EngineID {
+		return fmt.Errorf("%w: blocks of %s, not of %s", errMismatch, g.EngineID, l.to.EngineID)
 	}
 	if g.CachedBlocks < 0 || g.CachedBlocks > l.known/l.w.info.KV.BlockSize || len(g.BlockIDs) < l.w.blocksFor(l.known) {
 		return fmt.Errorf("%w: %d blocks, %d of them cached, for %d tokens", errMismatch, len(g.BlockIDs), g.CachedBlocks, l.known)
@@ -179,7 +179,7 @@ func (l *leaving) finish(ctx context.Context) error {
 }
 
 func (l *leaving) commit(ctx context.Context, c protocol.HandoverCommit) error {
-	stream, err := l.w.others.Call(ctx, l.to, l.x.RequestID, nil, protocol.HandoverRequest{Commit: &c})
+	stream, err := l.w.others.Call(ctx, l.to.Instance, l.x.RequestID, nil, protocol.HandoverRequest{Commit: &c})
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	}
 	call, err := w.awaitCommit(ctx, a, in, deadline, func() error {
 		return send(protocol.HandoverGrant{
-			Handover: a.id, EngineID: w.nixl.Name(), Metadata: w.nixl.Metadata(),
+			Handover: a.id, EngineID: w.nixl.Name(),
 			BlockIDs: in.Blocks, CachedBlocks: in.CachedBlocks, Ticket: ticket.String(),
 		})
 	})

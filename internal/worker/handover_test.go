@@ -322,14 +322,12 @@ func (x *trappedTransport) Submit(r nixl.Remote, j *nixl.Job) {
 // selfTestBytes tells self-tests from blocks.
 const selfTestBytes = 2 << 20
 
-// crash ends a worker as kill -9 does: nobody gets an answer, its memory is gone. The
-// end of what runs in it is awaited with the test.
-func (r *running) crash(t *testing.T) {
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = r.server.Close() })
-	wg.Go(func() { _ = r.nixl.Close() })
+// crash ends a worker as kill -9 does: when it returns, nobody gets an answer any more
+// and nothing is written. The rest of what runs in it is awaited with the test.
+func (r *running) crash() {
 	r.cancel(errors.New("killed"))
-	t.Cleanup(wg.Wait)
+	_ = r.server.Close()
+	_ = r.nixl.Close()
 }
 
 // faulty is a cluster whose first worker is drained with a trap in its hand-overs.
@@ -370,7 +368,7 @@ func TestTargetDies(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			var f *faulty
 			reached := make(chan struct{})
-			f = newFaulty(t, &trap{at: p, hit: func() { f.target.crash(t); close(reached) }}, 1)
+			f = newFaulty(t, &trap{at: p, hit: func() { f.target.crash(); close(reached) }}, 1)
 			third := f.start("worker-3", cluster.RoleDecode) // takes what comes back
 			f.source.ready(t, 2)
 			// Only the one that dies is there to hand over to.
@@ -399,7 +397,7 @@ func TestSourceDies(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			var f *faulty
 			reached := make(chan struct{})
-			f = newFaulty(t, &trap{at: p, hit: func() { f.source.crash(t); close(reached) }}, 4)
+			f = newFaulty(t, &trap{at: p, hit: func() { f.source.crash(); close(reached) }}, 4)
 			f.target.handover.parked = 200 * time.Millisecond
 			f.source.drain(t)
 			<-reached
@@ -585,15 +583,16 @@ func TestAttachTooLate(t *testing.T) {
 func TestBadGrants(t *testing.T) {
 	w := newWorld(t)
 	d := w.start("worker-1", cluster.RoleDecode)
-	good := protocol.HandoverGrant{Ticket: strings.Repeat("ab", 16), BlockIDs: make([]int32, 4), CachedBlocks: 1}
+	good := protocol.HandoverGrant{EngineID: "worker-2.x", Ticket: strings.Repeat("ab", 16), BlockIDs: make([]int32, 4), CachedBlocks: 1}
 	for name, change := range map[string]func(*protocol.HandoverGrant){
 		"":                func(*protocol.HandoverGrant) {},
 		"ticket":          func(g *protocol.HandoverGrant) { g.Ticket = "x" },
 		"too few blocks":  func(g *protocol.HandoverGrant) { g.BlockIDs = g.BlockIDs[:2] },
 		"too many cached": func(g *protocol.HandoverGrant) { g.CachedBlocks = 4 },
+		"another agent":   func(g *protocol.HandoverGrant) { g.EngineID = "worker-3.x" },
 		"negative":        func(g *protocol.HandoverGrant) { g.CachedBlocks = -1 },
 	} {
-		l := &leaving{w: d.Worker, known: 50, grant: good}
+		l := &leaving{w: d.Worker, known: 50, grant: good, to: candidate{HandoverRoom: protocol.HandoverRoom{EngineID: "worker-2.x"}}}
 		change(&l.grant)
 		if err := l.check(); (err == nil) != (name == "") {
 			t.Errorf("%s: %v", name, err)

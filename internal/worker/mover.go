@@ -12,7 +12,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/nixl"
-	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // moverPoll is how often a mover looks for sequences that it can move.
@@ -43,7 +42,7 @@ type mover struct {
 // attempts is what is known of one sequence.
 type attempts struct {
 	busy  bool
-	slack int       // blocks beyond what it has
+	slack int       // tokens beyond what it has, to reserve blocks for
 	next  time.Time // not before
 	why   string    // the last one failed
 }
@@ -144,7 +143,7 @@ func (m *mover) due(ids []string) (due []string) {
 	for _, id := range ids {
 		a := m.moves[id]
 		if a == nil {
-			a = &attempts{slack: roomBlocks}
+			a = &attempts{slack: roomTokens}
 			m.moves[id] = a
 		}
 		if busy < m.w.handover.leaving && !a.busy && !now.Before(a.next) {
@@ -233,7 +232,10 @@ func (m *mover) tryAll(ctx context.Context, id string, targets []candidate) erro
 	slack := m.moves[id].slack
 	m.mu.Unlock()
 	for _, to := range targets {
-		if err = m.w.handOver(ctx, x, to.Instance, slack, m.meet); err == nil {
+		if err = m.meet(ctx, to); err == nil {
+			err = m.w.handOver(ctx, x, to, slack)
+		}
+		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil || errors.Is(err, engine.ErrGone) {
@@ -247,23 +249,23 @@ func (m *mover) tryAll(ctx context.Context, id string, targets []candidate) erro
 }
 
 // meet makes a target known to this worker's NIXL agent and proves the path to it
-// before the first block goes there.
-func (m *mover) meet(ctx context.Context, g protocol.HandoverGrant) error {
+// before the first sequence is offered, which could grow meanwhile.
+func (m *mover) meet(ctx context.Context, to candidate) error {
 	m.meeting.Lock()
 	defer m.meeting.Unlock()
-	bad, tested := m.met[g.EngineID]
+	bad, tested := m.met[to.EngineID]
 	switch {
 	case bad != nil:
 		return bad
 	case ctx.Err() != nil: // it waited for another meeting
 		return context.Cause(ctx)
 	}
-	name, err := m.w.nixl.LoadRemote(g.Metadata) // does nothing if it is loaded and has not failed
+	name, err := m.w.nixl.LoadRemote(to.Metadata) // does nothing if it is loaded and has not failed
 	if err != nil {
-		return fmt.Errorf("load NIXL metadata: %w", err)
+		return fmt.Errorf("load NIXL metadata of %s: %w", to.Worker, err)
 	}
-	if name != g.EngineID {
-		return fmt.Errorf("%w: metadata of %s is that of %s", errMismatch, g.EngineID, name)
+	if name != to.EngineID {
+		return fmt.Errorf("%w: metadata of %s is that of %s", errMismatch, to.EngineID, name)
 	}
 	m.loaded[name] = true
 	if tested {
