@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,11 +112,25 @@ func (fk *fake) handler(gen generator) requestplane.Handler {
 		fk.running.Add(1)
 		defer fk.running.Add(-1)
 		err := gen(ctx, req, func(o protocol.EngineOutput) error { return send(o) })
+		var away *movedAway
+		if errors.As(err, &away) {
+			return send(protocol.EngineOutput{Finish: protocol.FinishMoved, Moved: &away.Moved})
+		}
 		if err != nil && ctx.Err() != nil {
 			fk.cancelled.Add(1)
 		}
 		return err
 	}
+}
+
+// movedAway ends a generation because its sequence is at another worker.
+type movedAway struct{ protocol.Moved }
+
+func (*movedAway) Error() string { return "moved" }
+
+// at says that a sequence goes on at this worker.
+func (fk *fake) at(handover string) *movedAway {
+	return &movedAway{protocol.Moved{Worker: fk.name, InstanceID: fk.drt.ID(), Handover: handover}}
 }
 
 // got returns the requests that arrived.
@@ -175,6 +190,9 @@ func say(answer string, hooks ...func(ctx context.Context, n int) error) generat
 			}
 			if at := req.Generated + n; at < len(ids) {
 				o.TokenIDs, o.Logprobs = ids[at:at+1], made(req.Output.Logprobs, 1)
+				if o.Logprobs != nil {
+					o.Logprobs.Tokens[0] = -float32(at) / 128 // says which token it belongs to
+				}
 			} else {
 				o.Finish = protocol.FinishStop
 			}

@@ -307,16 +307,18 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
 		}
-		if out.Finish == protocol.FinishMoved {
-			if g.moved = out.Moved; g.moved == nil {
-				return progress, fmt.Errorf("moved by %s to nowhere: %w", inst.Worker, requestplane.ErrIncomplete)
-			}
+		left := out.Finish == protocol.FinishMoved
+		if left {
+			g.moved = out.Moved
 			out.Finish, out.Moved = protocol.FinishNone, nil
 		}
 		if err := emit(out); err != nil {
 			return progress, &emitError{err}
 		}
-		if g.moved != nil {
+		switch {
+		case left && g.moved == nil:
+			return progress, fmt.Errorf("moved by %s to nowhere: %w", inst.Worker, requestplane.ErrIncomplete)
+		case left:
 			return progress, nil
 		}
 		if out.Finish != protocol.FinishNone {
