@@ -243,7 +243,11 @@ func (d *drainer) overdue(now time.Time) error {
 			f.err = fmt.Errorf("it waits at %s", s.Step)
 		}
 		for _, q := range s.Open {
-			f.facts = append(f.facts, "  "+openText(q))
+			fact := "  " + openText(q)
+			if q.Why != "" {
+				fact += "  not moved: " + q.Why
+			}
+			f.facts = append(f.facts, fact)
 		}
 		if n := s.Left - len(s.Open); n > 0 && len(s.Open) > 0 {
 			f.facts = append(f.facts, fmt.Sprintf("  … %d more", n))

@@ -100,7 +100,7 @@ func TestDrainMissesItsDeadline(t *testing.T) {
 		t.Errorf("exit %d, stdout %q", r.code, r.stdout)
 	}
 	has(t, "stderr", r.stderr, "dynctl: worker-2 did not drain in 0.", ": 3 of 3 sequences left\n",
-		"  it stays draining and takes no new requests\n", "    r-1  1,204 tok out  2:08\n",
+		"  it stays draining and takes no new requests\n", "    r-1  1,204 tok out  2:08  not moved: no room elsewhere\n",
 		"  try: dynctl drain worker-2 --deadline 10m   to wait on\n", "   or: dynctl resume worker-2   to take it back\n", "   or: dynctl drain worker-2 --deadline 0 --yes")
 	has(t, "it goes on", w.ok("ps").stdout, "worker-2\tdecode\tcpu0 2c\tdraining")
 

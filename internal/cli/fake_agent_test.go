@@ -417,7 +417,7 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Ass
 				d.Step, d.Finished = step, d.Sequences-d.Left-d.Moved
 				d.Open = nil
 				for i := range d.Left {
-					d.Open = append(d.Open, cluster.OpenSequence{RequestID: fmt.Sprintf("r-%d", i+1), OutTokens: 1204, AgeMS: 128000})
+					d.Open = append(d.Open, cluster.OpenSequence{RequestID: fmt.Sprintf("r-%d", i+1), OutTokens: 1204, AgeMS: 128000, Why: "no room elsewhere"})
 				}
 				st.Drain, st.Stats.Running = &d, d.Left
 			})

@@ -219,7 +219,7 @@ func TestDrainOfTheOnlyDecodeWorker(t *testing.T) {
 	d := w.start("worker-1", cluster.RoleDecode)
 	eventually(t, "worker is found", func() bool { return len(w.calls.Instances()) == 1 })
 	p := prompt(r, 40)
-	g := w.streams(t.Context(), d, []protocol.PreprocessedRequest{request("a", p, 1000)})
+	g := w.streams(t.Context(), d, []protocol.PreprocessedRequest{request("a", p, 400)})
 	d.drain(t)
 	eventually(t, "it says why", func() bool {
 		dr := d.Status().Drain
@@ -229,7 +229,7 @@ func TestDrainOfTheOnlyDecodeWorker(t *testing.T) {
 		t.Errorf("drain %+v", st)
 	}
 	g.wg.Wait()
-	check(t, g.got[0].result, p, 1000)
+	check(t, g.got[0].result, p, 400)
 }
 
 // phase is where a fault hits a hand-over.
@@ -348,7 +348,7 @@ func newFaulty(t *testing.T, tr *trap, streams int) *faulty {
 	f.source.ready(t, 1)
 	var reqs []protocol.PreprocessedRequest
 	for i := range streams {
-		reqs = append(reqs, demand(fmt.Sprint("r", i), prompt(r, 50+r.IntN(100)), 600, i))
+		reqs = append(reqs, demand(fmt.Sprint("r", i), prompt(r, 50+r.IntN(100)), 400, i))
 	}
 	f.group = w.streams(t.Context(), f.source, reqs)
 	return f
@@ -366,6 +366,7 @@ func (f *faulty) verify() (moves, replays int) {
 func TestTargetDies(t *testing.T) {
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
 			var f *faulty
 			reached := make(chan struct{})
 			f = newFaulty(t, &trap{at: p, hit: func() { f.target.crash(); close(reached) }}, 1)
@@ -395,6 +396,7 @@ func TestTargetDies(t *testing.T) {
 func TestSourceDies(t *testing.T) {
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
 			var f *faulty
 			reached := make(chan struct{})
 			f = newFaulty(t, &trap{at: p, hit: func() { f.source.crash(); close(reached) }}, 4)
@@ -414,6 +416,7 @@ func TestSourceDies(t *testing.T) {
 func TestResumeWhileMoving(t *testing.T) {
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
 			var f *faulty
 			resumed := make(chan struct{})
 			reached := make(chan struct{})
@@ -450,6 +453,7 @@ func TestResumeWhileMoving(t *testing.T) {
 func TestClientLeavesWhileMoving(t *testing.T) {
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			f := newFaulty(t, &trap{at: p, hit: leave}, 0)
@@ -479,7 +483,7 @@ func TestTargetRefuses(t *testing.T) {
 	defer cancel()
 	full := w.streams(ctx, b, []protocol.PreprocessedRequest{request("x", prompt(r, 20), 2000), request("y", prompt(r, 20), 2000)})
 	p := prompt(r, 60)
-	g := w.streams(t.Context(), a, []protocol.PreprocessedRequest{request("a", p, 1500)})
+	g := w.streams(t.Context(), a, []protocol.PreprocessedRequest{request("a", p, 800)})
 	a.drain(t)
 	eventually(t, "it says why it does not move", func() bool {
 		d := a.Status().Drain
@@ -491,7 +495,7 @@ func TestTargetRefuses(t *testing.T) {
 		t.Errorf("drain %+v", d)
 	}
 	g.wg.Wait()
-	check(t, g.got[0].result, p, 1500)
+	check(t, g.got[0].result, p, 800)
 	b.quiet(t)
 }
 
@@ -532,7 +536,7 @@ func TestDrainGivesWaitingRequestsBack(t *testing.T) {
 	a.ready(t, 1)
 	var reqs []protocol.PreprocessedRequest
 	for i := range 6 {
-		reqs = append(reqs, demand(fmt.Sprint("r", i), prompt(r, 30), 600, i))
+		reqs = append(reqs, demand(fmt.Sprint("r", i), prompt(r, 30), 300, i))
 	}
 	g := &group{t: t, reqs: reqs, got: make([]followed, len(reqs))}
 	for i, q := range reqs {
@@ -561,7 +565,7 @@ func TestAttachTooLate(t *testing.T) {
 	a.ready(t, 1)
 	p := prompt(r, 40)
 	first := make(chan result, 1)
-	go func() { first <- w.generate(t.Context(), a.Name(), request("a", p, 800)) }()
+	go func() { first <- w.generate(t.Context(), a.Name(), request("a", p, 400)) }()
 	eventually(t, "it runs", func() bool { return a.Status().Stats.Running == 1 })
 	a.drain(t)
 	got := <-first
@@ -570,11 +574,11 @@ func TestAttachTooLate(t *testing.T) {
 	}
 	a.drained(t)
 	b.quiet(t) // nobody came
-	req := request("a~1", p, 800)
+	req := request("a~1", p, 400)
 	req.Advance(got.tokens)
 	req.Handover = got.moved.Handover
 	rest := w.generate(t.Context(), "worker-2", req)
-	if want := mock.Continue(p, 800, vocab); !slices.Equal(append(got.tokens, rest.tokens...), want) {
+	if want := mock.Continue(p, 400, vocab); !slices.Equal(append(got.tokens, rest.tokens...), want) {
 		t.Errorf("got %v and %v, want %v", got.tokens, rest.tokens, want)
 	}
 }
