@@ -28,7 +28,7 @@ type handoverLimits struct {
 
 func defaultHandoverLimits() handoverLimits {
 	return handoverLimits{
-		leaving: 16, arriving: 64, asked: 8,
+		leaving: 4, arriving: 64, asked: 8,
 		ask: time.Second, whole: 30 * time.Second, pause: 2 * time.Second, parked: 10 * time.Second,
 		again: 250 * time.Millisecond,
 	}
