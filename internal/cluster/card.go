@@ -1,5 +1,10 @@
 package cluster
 
+import (
+	"net"
+	"strconv"
+)
+
 // ModelCard describes a served model: identity, limits, and where its tokenizer
 // files are. A worker publishes it under its lease; frontends read it. Workers
 // whose digests differ cannot exchange KV blocks.
@@ -35,9 +40,24 @@ type RuntimeConfig struct {
 	MaxBatchTokens int    `json:"max_num_batched_tokens"`
 	KVDType        string `json:"kv_dtype"`
 	KVBlockBytes   int64  `json:"kv_block_bytes"`
+	// Disaggregated, of a prefill worker, is where decode workers meet prefills that
+	// run in the background; nil if it has no such endpoint.
+	Disaggregated *BootstrapEndpoint `json:"disaggregated_endpoint,omitempty"`
 	// The formats of ModelSpec.
 	ToolCallParser  string `json:"tool_call_parser,omitempty"`
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
+}
+
+// BootstrapEndpoint is where a prefill worker's bootstrap endpoint listens, on the
+// request plane.
+type BootstrapEndpoint struct {
+	Host string `json:"bootstrap_host"`
+	Port int    `json:"bootstrap_port"`
+}
+
+// Address is the endpoint as in [Transport], of the worker with this instance id.
+func (e BootstrapEndpoint) Address(id InstanceID) string {
+	return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) + "/" + id.String() + "/" + EndpointBootstrap
 }
 
 // DefaultHashSeed is the XXH3 seed of block hashes.

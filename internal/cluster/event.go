@@ -59,9 +59,11 @@ type RouterDecision struct {
 	Blocks     int       `json:"blocks"` // full blocks of the prompt
 	DecidedNS  int64     `json:"decided_ns"`
 	// Prefill says where the prompt was computed, once known: a prefill worker's
-	// name or "local"; PrefillWhy gives the reason for local.
+	// name or "local"; PrefillWhy gives the reason for local, PrefillWay how the KV
+	// came from elsewhere: queue, direct, pull or background.
 	Prefill    string           `json:"prefill,omitempty"`
 	PrefillWhy string           `json:"prefill_why,omitempty"`
+	PrefillWay string           `json:"prefill_way,omitempty"`
 	Overlap    int              `json:"overlap"` // blocks found in the chosen worker's cache
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
 }

@@ -66,9 +66,10 @@ const (
 	ComponentFrontend = "frontend" // HTTP frontends register endpoint "http"
 	ComponentAgent    = "agent"    // node agents register "logs"
 
-	EndpointGenerate   = "generate"        // decode: serve one request
+	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
 	EndpointHandover   = "handover"        // decode: take over a sequence of another decode worker
 	EndpointPrefill    = "prefill"         // prefill: announces a queue consumer; also direct prefill
+	EndpointBootstrap  = "bootstrap"       // prefill: where decode workers meet prefills in the background
 	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model
 	EndpointStats      = "stats"           // WorkerStatus on request
 	EndpointClearKV    = "clear_kv_blocks" // forget the prefix cache

@@ -25,6 +25,7 @@ type Engine struct {
 	log     *slog.Logger
 
 	mail  chan func()    // executed by Run between steps
+	ends  chan struct{}  // closed when Run begins to end
 	done  chan struct{}  // closed when Run has returned
 	wg    sync.WaitGroup // holders of reservations, held prompts, exports and imports
 	masks sync.WaitGroup // masks that are made beside a step
@@ -71,6 +72,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 		info:    info,
 		log:     cfg.Log,
 		mail:    make(chan func(), 256),
+		ends:    make(chan struct{}),
 		done:    make(chan struct{}),
 		pool:    NewBlockPool(cfg.NumBlocks, cfg.Sink),
 		seqs:    make(map[string]*sequence),
@@ -164,6 +166,7 @@ func (e *Engine) readMail() {
 // blocks have given them back.
 func (e *Engine) shutDown() {
 	e.closing = true
+	close(e.ends)
 	for _, s := range e.seqs {
 		e.cancel(s, protocol.FinishError, ErrClosed)
 	}

@@ -165,6 +165,9 @@ type Held struct {
 	once sync.Once
 }
 
+// Ending is closed when the engine stops: it waits for Release only.
+func (h *Held) Ending() <-chan struct{} { return h.e.ends }
+
 // Release gives the blocks back. It may be called twice.
 func (h *Held) Release() {
 	h.once.Do(func() { h.e.mail <- h.unhold })

@@ -176,7 +176,8 @@ func TestWorkers(t *testing.T) {
 	for _, w := range []*metrics.Worker{a, b} {
 		w.Requests.Inc()
 		w.Error(metrics.WorkerErrorGenerate)
-		w.Prefill(metrics.PrefillLocal, "short")
+		w.Prefill(metrics.PrefillLocal, "", "short")
+		w.RemotePrefill("pull", 500*time.Millisecond)
 		w.Blocks("free", 12)
 		w.Sequences("running", 3)
 		w.Transferred(metrics.DirectionIn, "tcp", 1<<20, 5*time.Millisecond)
@@ -193,6 +194,8 @@ func TestWorkers(t *testing.T) {
 		`dynamo_component_kv_blocks{`+base+`model="m",state="free",worker="worker-1"} 12`,
 		`dynamo_component_step_duration_seconds_sum{`+base+`model="m",phase="decode",worker="worker-1"} 0.03`,
 		`dynamo_component_step_duration_seconds_count{`+base+`model="m",phase="mixed",worker="worker-1"} 1`,
+		`dynamo_component_prefill_total{`+base+`model="m",reason="short",way="",where="local",worker="worker-1"} 1`,
+		`dynamo_component_remote_prefill_duration_seconds_sum{`+base+`model="m",way="pull",worker="worker-1"} 0.5`,
 		`dynamo_component_step_prediction_ratio_count{`+base+`model="m",phase="decode",worker="worker-1"} 0`,
 		`dynamo_component_step_prediction_ratio_sum{`+base+`model="m",phase="mixed",worker="worker-1"} 0.95`,
 		`dynamo_component_step_prediction_ratio_sum{`+base+`model="m",phase="prefill",worker="worker-1"} 1.5`,

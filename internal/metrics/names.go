@@ -117,6 +117,7 @@ const (
 	LabelState     = "state"
 	LabelPhase     = "phase"
 	LabelWhere     = "where"
+	LabelWay       = "way"
 	LabelReason    = "reason"
 	LabelDirection = "direction"
 	LabelAgent     = "agent"

@@ -54,7 +54,6 @@ type Worker struct {
 	PrefillQueueWait   Observer // seconds from enqueue to start
 	PrefillRedelivered Counter
 	PrefillDead        Counter
-	RemotePrefillTime  Observer // seconds from enqueue to the last block
 	LeaseLosses        Counter
 
 	registry *Registry
@@ -62,7 +61,7 @@ type Worker struct {
 
 	errors, prefills, transferBytes *CounterVec
 	blocks, sequences               *GaugeVec
-	transferTime                    *HistogramVec
+	transferTime, remoteTime        *HistogramVec
 	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
 
@@ -110,15 +109,15 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		PrefillQueueWait:   hist(ComponentPrefillQueueWait, "Time a request waited in the prefill queue, in seconds", waitBuckets()),
 		PrefillRedelivered: counter(ComponentPrefillRedelivered, "Total number of prefill requests that were delivered again"),
 		PrefillDead:        counter(ComponentPrefillDead, "Total number of prefill requests that were given up"),
-		RemotePrefillTime:  hist(ComponentRemoteTime, "Time from queueing a remote prefill to its last KV block, in seconds", waitBuckets()),
 		LeaseLosses:        counter(ComponentLeaseLosses, "Total number of lost leases"),
 
 		errors:        r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
-		prefills:      r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelReason)...),
+		prefills:      r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelWay, LabelReason)...),
 		transferBytes: r.Counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
 		blocks:        r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
 		sequences:     r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
 		transferTime:  r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
+		remoteTime:    r.Histogram(ComponentRemoteTime, "Time that a decode worker waited for the KV of a remote prefill, in seconds", waitBuckets(), with(LabelWay)...),
 		phases:        newPhases(r, l),
 	}
 }
@@ -170,10 +169,17 @@ const (
 	PrefillFallback = "fallback" // remote was tried and failed
 )
 
-// Prefill counts a decision of a decode worker and its reason, a word from a
-// fixed set such as short, queue_deep, timeout.
-func (w *Worker) Prefill(where, reason string) {
-	w.prefills.WithLabelValues(w.with(where, reason)...).Inc()
+// Prefill counts how a decode worker came by the KV of a prompt. way is one of
+// protocol's ways of a remote prefill that worked or was tried, empty for local;
+// reason is a word from a fixed set such as short, queue full, remote prefill timed out.
+func (w *Worker) Prefill(where, way, reason string) {
+	w.prefills.WithLabelValues(w.with(where, way, reason)...).Inc()
+}
+
+// RemotePrefill records how long a decode worker waited, from reserving blocks until
+// all of them were filled in the given way.
+func (w *Worker) RemotePrefill(way string, took time.Duration) {
+	w.remoteTime.WithLabelValues(w.with(way)...).Observe(took.Seconds())
 }
 
 // Blocks sets the number of KV blocks in a state: free, active, cached, incoming,

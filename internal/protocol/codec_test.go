@@ -19,7 +19,7 @@ import (
 
 // messages are all types that travel as msgpack.
 var messages = []any{
-	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{},
+	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
 	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{},
 	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{},

@@ -51,12 +51,6 @@ type StopConditions struct {
 	StopTokenIDsVisible []uint32 `json:"stop_token_ids_visible"`
 }
 
-// DisaggHints overrides the cluster's disaggregation decision for one request.
-type DisaggHints struct {
-	// Force is "", "remote" or "local".
-	Force string `json:"force"`
-}
-
 // FinishReason says why a sequence ended.
 type FinishReason string
 
@@ -87,16 +81,20 @@ type EngineOutput struct {
 	Usage *Usage `json:"completion_usage"`
 	// Moved is set with FinishMoved.
 	Moved *Moved `json:"moved"`
+	// Params is the one answer of a prefill worker that holds KV for a decode worker.
+	Params *DisaggregatedParams `json:"disaggregated_params"`
 }
 
 // Timing tells where the prompt was computed and how long the phases took.
 type Timing struct {
-	Worker       string `json:"worker"`
-	Prefill      string `json:"prefill"`     // prefill worker's name or "local"
-	PrefillWhy   string `json:"prefill_why"` // reason for local
-	QueueNS      int64  `json:"queue_ns"`    // waiting for admission
-	PrefillNS    int64  `json:"prefill_ns"`  // admission to first token
-	CachedTokens int    `json:"cached_tokens"`
+	Worker     string `json:"worker"`
+	Prefill    string `json:"prefill"`     // prefill worker's name or "local"
+	PrefillWhy string `json:"prefill_why"` // reason for local
+	// PrefillWay is how the KV came, empty for local.
+	PrefillWay   PrefillWay `json:"prefill_way"`
+	QueueNS      int64      `json:"queue_ns"`   // waiting for admission
+	PrefillNS    int64      `json:"prefill_ns"` // admission to first token
+	CachedTokens int        `json:"cached_tokens"`
 }
 
 // Usage counts tokens of one request.
@@ -140,10 +138,14 @@ const (
 	PrefillStarted PrefillPhase = "started" // a prefill worker has begun
 	PrefillDone    PrefillPhase = "done"    // all KV is in place
 	PrefillFailed  PrefillPhase = "failed"  // this attempt will not succeed
+	// PrefillRead goes the other way: the decode worker has read the held KV that
+	// Ticket stands for, or does not want it, and will not read again.
+	PrefillRead PrefillPhase = "read"
 )
 
 // PrefillNotice is the NIXL notification by which a prefill worker tells a decode
-// worker how a remote prefill goes. After done and failed it writes no more.
+// worker how a remote prefill goes; after done and failed it writes no more. A decode
+// worker that reads held KV sends one, too.
 type PrefillNotice struct {
 	RequestID string       `json:"request_id"`
 	Attempt   int          `json:"attempt"`

@@ -92,7 +92,7 @@ type blockTarget struct {
 // When it returns no transfer is under way. A refused ticket is errUnwanted.
 func (w *Worker) writeBlocks(ctx context.Context, target blockTarget, from, to []int32) (took time.Duration, err error) {
 	begin := time.Now()
-	t, err := w.prepareWrite(target, from, to)
+	t, err := w.transfer(nixl.Write, from, target.agent, to, nixl.TransferOpts{Ticket: target.ticket, Deadline: target.deadline})
 	if err != nil {
 		return 0, fmt.Errorf("write %d blocks to %s: %w", len(to), target.worker, err)
 	}
@@ -114,24 +114,4 @@ func (w *Worker) writeBlocks(ctx context.Context, target blockTarget, from, to [
 		return 0, fmt.Errorf("write %d blocks to %s: %w", len(to), target.worker, err)
 	}
 	return time.Since(begin), nil
-}
-
-// prepareWrite selects the blocks by their ids from both pools. The other worker's pool
-// is looked up for each write: its metadata may have been loaded again.
-func (w *Worker) prepareWrite(target blockTarget, from, to []int32) (*nixl.Transfer, error) {
-	region, err := w.nixl.RemoteRegion(target.agent, regionLabel)
-	if err != nil {
-		return nil, err
-	}
-	remote, err := w.nixl.PrepareRemote(target.agent, region.Blocks(uint64(w.blockBytes)))
-	if err != nil {
-		return nil, err
-	}
-	local, err := w.nixl.PrepareLocal(w.region.Blocks(uint64(w.blockBytes)))
-	if err != nil {
-		return nil, err
-	}
-	return w.nixl.MakeTransfer(nixl.Write, local, from, remote, to, nixl.TransferOpts{
-		Ticket: target.ticket, Deadline: target.deadline,
-	})
 }

@@ -7,10 +7,8 @@ import (
 	"io"
 
 	"github.com/dynctl/dynctl/internal/engine"
-	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
-	"github.com/dynctl/dynctl/internal/router"
 )
 
 // generate serves one request of a frontend: it submits the prompt to the engine
@@ -24,7 +22,8 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
 			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
 	}
-	id, stream, err := w.begin(ctx, &p)
+	d := &disaggregation{w: w, hints: p.Disagg}
+	id, stream, err := w.begin(ctx, &p, d)
 	if err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 		out := protocol.EngineOutput{TokenIDs: o.Tokens, Finish: o.Finish, Logprobs: o.Logprobs, PromptLogprobs: o.PromptLogprobs}
 		if o.First != nil {
 			usage.CachedTokens = o.First.Cached
-			out.Timing = w.timing(o.First)
+			out.Timing = d.timing(o.First)
 		}
 		switch o.Finish {
 		case protocol.FinishNone:
@@ -61,8 +60,8 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 }
 
 // begin brings a request into the engine: as the reader of a sequence that was moved
-// here, or as a new one. id is that of the sequence.
-func (w *Worker) begin(ctx context.Context, p *protocol.PreprocessedRequest) (id string, stream *engine.Stream, err error) {
+// here, or as a new one, which d disaggregates. id is that of the sequence.
+func (w *Worker) begin(ctx context.Context, p *protocol.PreprocessedRequest, d *disaggregation) (id string, stream *engine.Stream, err error) {
 	if p.Handover != "" {
 		if a := w.attach(ctx, p); a != nil {
 			return a.id, a.stream, nil
@@ -73,7 +72,7 @@ func (w *Worker) begin(ctx context.Context, p *protocol.PreprocessedRequest) (id
 		return "", nil, err
 	}
 	r := engineRequest(p, constraint)
-	r.Decide, r.Remote = w.decider(p.Disagg.Force), w.prefillRemotely
+	r.Decide, r.Remote = d.decide, d.fill
 	if stream, err = w.engine.Load().Submit(ctx, r); err != nil {
 		return "", nil, remoteError(err)
 	}
@@ -98,31 +97,15 @@ func (w *Worker) constraint(ctx context.Context, g *protocol.Guided) (engine.Con
 	return nil, &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
 }
 
-func (w *Worker) timing(f *engine.FirstToken) *protocol.Timing {
+func (d *disaggregation) timing(f *engine.FirstToken) *protocol.Timing {
 	t := &protocol.Timing{
-		Worker: w.Name(), Prefill: "local", PrefillWhy: f.Why,
+		Worker: d.w.Name(), Prefill: "local", PrefillWhy: f.Why,
 		QueueNS: int64(f.Queued), PrefillNS: int64(f.Prefill), CachedTokens: f.Cached,
 	}
 	if f.Remote {
-		t.Prefill, t.PrefillWhy = f.Why, ""
+		t.Prefill, t.PrefillWhy, t.PrefillWay = f.Why, "", d.way
 	}
 	return t
-}
-
-// decider returns the engine's question at admission: prefill here or elsewhere?
-// It may not block, so the queue's depth is the last known one.
-func (w *Worker) decider(force string) func(prompt, cached int) engine.Decision {
-	return func(prompt, cached int) engine.Decision {
-		s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: force, QueueDepth: w.cfg.QueueDepth()}
-		if w.prefills != nil {
-			s.PrefillWorkers = len(w.prefills.Instances())
-		}
-		remote, why := router.DecidePrefill(s, w.cfg.Knobs().Prefill)
-		if !remote {
-			w.meter.Prefill(metrics.PrefillLocal, why)
-		}
-		return engine.Decision{Remote: remote, Why: why}
-	}
 }
 
 // remoteError translates the engine's errors for the other side of the request

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -38,11 +41,28 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 		return err
 	}
 	main, handler := cluster.EndpointGenerate, w.generate
+	var bootstrap *cluster.BootstrapEndpoint
 	if w.Role() == cluster.RolePrefill {
 		main, handler = cluster.EndpointPrefill, w.servePrefillCall
+		s, err := serve(cluster.EndpointBootstrap, w.metered(w.serveRoom))
+		if err != nil {
+			return err
+		}
+		w.announced = append(w.announced, s)
+		if bootstrap, err = bootstrapEndpoint(s.Instance()); err != nil {
+			return err
+		}
 	}
-	if err := w.publishCard(ctx, drt, main); err != nil {
+	if err := w.publishCard(ctx, drt, main, bootstrap); err != nil {
 		return err
+	}
+	if w.Role() == cluster.RolePrefill {
+		// Before the endpoint that decode workers look at: who finds that finds this.
+		s, err := serve(cluster.EndpointGenerate, w.metered(w.servePrefill))
+		if err != nil {
+			return err
+		}
+		w.announced = append(w.announced, s)
 	}
 	s, err := serve(main, w.metered(handler))
 	if err != nil {
@@ -61,8 +81,22 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 	return nil
 }
 
+// bootstrapEndpoint is what a card says of a bootstrap endpoint.
+func bootstrapEndpoint(i cluster.Instance) (*cluster.BootstrapEndpoint, error) {
+	addr, _, _ := strings.Cut(i.Transport.TCP, "/")
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address of the bootstrap endpoint: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("port of the bootstrap endpoint: %w", err)
+	}
+	return &cluster.BootstrapEndpoint{Host: host, Port: port}, nil
+}
+
 // publishCard describes the model as this worker serves it.
-func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint string) error {
+func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint string, bootstrap *cluster.BootstrapEndpoint) error {
 	card := w.loaded.Card
 	card.WorkerType = w.Role()
 	card.ContextLength = w.engine.Load().MaxModelLen()
@@ -70,7 +104,7 @@ func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint str
 	st, spec := w.engine.Load().Stats(), w.cfg.Assignment.Model
 	card.Runtime = cluster.RuntimeConfig{
 		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: w.cfg.Assignment.Engine.MaxBatchTokens,
-		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes,
+		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes, Disaggregated: bootstrap,
 		ToolCallParser: spec.ToolParser, ReasoningParser: spec.ReasoningParser,
 	}
 	body, err := json.Marshal(card)

@@ -273,7 +273,7 @@ func (m *mover) meet(ctx context.Context, to candidate) error {
 	}
 	test, cancel := context.WithTimeout(ctx, selfTestTimeout)
 	defer cancel()
-	_, err = m.w.nixl.SelfTest(test, name)
+	_, err = m.w.nixl.ProvePath(test, name)
 	garbled := errors.Is(err, nixl.ErrMismatch)
 	if err == nil || garbled {
 		m.met[name] = err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -13,22 +14,27 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// peers makes decode workers known to the NIXL agent of a prefill worker: it
-// follows their metadata in the store, loads it when it is needed and forgets
-// peers whose metadata is gone.
+// peers makes other workers known to the NIXL agent of this one: it follows their
+// metadata in the store, loads it when it is needed and forgets peers whose metadata
+// is gone.
 type peers struct {
 	w      *Worker
 	blobs  *store.Prefix[[]byte]
+	eager  bool
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu     sync.Mutex // one load at a time
 	loaded map[string]bool
-	tested map[string]bool  // for run only
+	tested map[string]bool
 	broken map[string]error // peers whose path garbles data
+	// skipped are agents that this one has nothing to exchange with.
+	skipped map[string]bool
 }
 
-func watchPeers(ctx context.Context, w *Worker) (*peers, error) {
+// watchPeers follows the metadata of a namespace. Eager, it proves the paths to
+// decode workers before the first prompt needs them.
+func watchPeers(ctx context.Context, w *Worker, eager bool) (*peers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	raw := func(kv store.KV) ([]byte, error) { return kv.Value, nil }
 	blobs, err := store.WatchPrefix(ctx, w.cfg.Store, cluster.NIXLMetadataPrefix(w.cfg.Namespace), raw, w.log)
@@ -36,7 +42,10 @@ func watchPeers(ctx context.Context, w *Worker) (*peers, error) {
 		cancel()
 		return nil, fmt.Errorf("watch NIXL metadata: %w", err)
 	}
-	p := &peers{w: w, blobs: blobs, cancel: cancel, done: make(chan struct{}), loaded: map[string]bool{}, tested: map[string]bool{}, broken: map[string]error{}}
+	p := &peers{
+		w: w, blobs: blobs, eager: eager, cancel: cancel, done: make(chan struct{}),
+		loaded: map[string]bool{}, tested: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
+	}
 	go p.run(ctx)
 	return p, nil
 }
@@ -62,7 +71,7 @@ func (p *peers) ensure(ctx context.Context, agent string) error {
 	if !ok { // the watch may be a moment behind
 		kv, err := p.w.cfg.Store.Get(ctx, key)
 		if err != nil {
-			return fmt.Errorf("%w: decode worker %s is gone: %w", errUnwanted, agent, err)
+			return fmt.Errorf("%w: worker %s is gone: %w", errUnwanted, agent, err)
 		}
 		blob = kv.Value
 	}
@@ -84,7 +93,9 @@ func (p *peers) run(ctx context.Context) {
 	defer close(p.done)
 	for {
 		p.forgetLost()
-		p.meetNew(ctx)
+		if p.eager {
+			p.meetNew(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -96,34 +107,69 @@ func (p *peers) run(ctx context.Context) {
 // selfTestTimeout bounds the proof of one path.
 const selfTestTimeout = 5 * time.Second
 
-// meetNew loads peers that are new and writes and reads a checked pattern over the
-// path that was chosen. A transport that fails is given up for the next one; a peer
-// that no transport leads to without garbling data is never used, one that does not
-// answer now is tried when it is needed.
+// meetNew makes peers known that are new, and proves the paths to them. A peer that
+// does not answer now is tried when it is needed. Prefill workers have nothing to say
+// to each other.
 func (p *peers) meetNew(ctx context.Context) {
 	prefix := cluster.NIXLMetadataPrefix(p.w.cfg.Namespace)
 	for key := range p.blobs.Snapshot() {
 		agent := strings.TrimPrefix(key, prefix)
-		if p.tested[agent] || ctx.Err() != nil {
+		p.mu.Lock()
+		done := p.tested[agent] || p.skipped[agent]
+		p.mu.Unlock()
+		if done || ctx.Err() != nil {
 			continue
 		}
-		if err := p.ensure(ctx, agent); err != nil {
-			p.w.log.Warn("decode worker not reachable yet", "peer", agent, "error", err)
-			continue
-		}
-		test, cancel := context.WithTimeout(ctx, selfTestTimeout)
-		_, err := p.w.nixl.ProvePath(test, agent)
-		cancel()
-		p.tested[agent] = true
-		if errors.Is(err, nixl.ErrMismatch) {
-			p.w.log.Error("the path to a decode worker garbles data and is not used", "peer", agent, "error", err)
+		if p.role(ctx, agent) == cluster.RolePrefill {
 			p.mu.Lock()
-			p.broken[agent] = fmt.Errorf("%w: %w", errMismatch, err)
+			p.skipped[agent] = true
 			p.mu.Unlock()
-		} else if err != nil && ctx.Err() == nil {
-			p.w.log.Warn("path to a decode worker not tested", "peer", agent, "error", err)
+			continue
+		}
+		if err := p.meet(ctx, agent); err != nil && ctx.Err() == nil && !errors.Is(err, errUnwanted) {
+			p.w.log.Warn("path to a decode worker not proven", "peer", agent, "error", err)
 		}
 	}
+}
+
+// role is the role of the worker that an agent belongs to, empty if it is not known.
+func (p *peers) role(ctx context.Context, agent string) cluster.Role {
+	worker, _, _ := strings.Cut(agent, ".")
+	st, _, err := store.GetJSON[cluster.WorkerStatus](ctx, p.w.cfg.Store, cluster.StatusKey(p.w.cfg.Namespace, worker))
+	if err != nil {
+		return ""
+	}
+	return st.Role
+}
+
+// meet is ensure, and the first time also writes and reads a checked pattern over the
+// path that was chosen. A transport that fails is given up for the next one; a peer
+// that no transport leads to without garbling data is never used.
+func (p *peers) meet(ctx context.Context, agent string) error {
+	if err := p.ensure(ctx, agent); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	tested := p.tested[agent]
+	p.mu.Unlock()
+	if tested {
+		return nil
+	}
+	test, cancel := context.WithTimeout(ctx, selfTestTimeout)
+	defer cancel()
+	_, err := p.w.nixl.ProvePath(test, agent)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tested[agent] = true
+	switch {
+	case errors.Is(err, nixl.ErrMismatch):
+		p.w.log.Error("the path to a worker garbles data and is not used", "peer", agent, "error", err)
+		p.broken[agent] = fmt.Errorf("%w: %w", errMismatch, err)
+		return p.broken[agent]
+	case err != nil:
+		return fmt.Errorf("test the path to %s: %w", agent, err)
+	}
+	return nil
 }
 
 // forgetLost invalidates peers whose metadata has left the store.
@@ -141,4 +187,27 @@ func (p *peers) forgetLost() {
 		delete(p.tested, agent)
 		delete(p.broken, agent)
 	}
+	maps.DeleteFunc(p.skipped, func(agent string, _ bool) bool {
+		_, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent))
+		return !ok
+	})
+}
+
+// transfer prepares to move blocks between the pool of this worker and that of another
+// one, selected by their ids from both. The other pool is looked up for each transfer:
+// its metadata may have been loaded again.
+func (w *Worker) transfer(op nixl.Op, mine []int32, agent string, theirs []int32, opts nixl.TransferOpts) (*nixl.Transfer, error) {
+	region, err := w.nixl.RemoteRegion(agent, regionLabel)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := w.nixl.PrepareRemote(agent, region.Blocks(uint64(w.blockBytes)))
+	if err != nil {
+		return nil, err
+	}
+	local, err := w.nixl.PrepareLocal(w.region.Blocks(uint64(w.blockBytes)))
+	if err != nil {
+		return nil, err
+	}
+	return w.nixl.MakeTransfer(op, local, mine, remote, theirs, opts)
 }

@@ -128,27 +128,15 @@ func (o outcome) failed(err error) outcome {
 	return o
 }
 
-// errMismatch means that the two workers cannot exchange KV blocks, ever.
-var errMismatch = errors.New("KV blocks do not match")
-
 // check refuses requests whose blocks mean something else here than there.
 func (w *Worker) check(req protocol.RemotePrefillRequest) error {
-	kv := w.info.KV
-	for _, c := range []struct {
-		what        string
-		there, here any
-	}{
-		{"model digest", req.ModelSum, w.loaded.Card.Digest},
-		{"block size", req.BlockSize, kv.BlockSize},
-		{"KV layout", req.KVLayout, kv.Layout()},
-		{"block bytes", req.BlockBytes, w.blockBytes},
-		{"hash seed", req.HashSeed, w.loaded.Card.HashSeed},
-	} {
-		if c.there != c.here {
-			return fmt.Errorf("%w: %s is %v on %s and %v on %s", errMismatch, c.what, c.there, req.Worker, c.here, w.Name())
-		}
+	there := protocol.KVIdentity{
+		ModelSum: req.ModelSum, BlockSize: req.BlockSize, BlockBytes: req.BlockBytes, KVLayout: req.KVLayout, HashSeed: req.HashSeed,
 	}
-	want := (len(req.TokenIDs) + kv.BlockSize - 1) / kv.BlockSize
+	if err := w.matches(there, req.Worker); err != nil {
+		return err
+	}
+	want := w.blocksOf(len(req.TokenIDs))
 	if len(req.TokenIDs) == 0 || len(req.BlockIDs) != want || req.ComputedBlocks < 0 || req.ComputedBlocks >= want {
 		return fmt.Errorf("%w: %d tokens, %d blocks, %d of them computed", errMismatch, len(req.TokenIDs), len(req.BlockIDs), req.ComputedBlocks)
 	}

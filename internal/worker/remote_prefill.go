@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -88,12 +87,7 @@ func (w *Worker) readNotifications(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case m := <-w.nixl.Notifications():
-			var n protocol.PrefillNotice
-			if err := protocol.Unmarshal(m.Msg, &n); err != nil {
-				w.log.Warn("unreadable NIXL notification", "from", m.From, "error", err)
-				continue
-			}
-			w.waiters.deliver(m.From, n)
+			w.noticed(m)
 		case d := <-w.nixl.PeerDowns():
 			if d.Inbound {
 				w.waiters.fail(d.Peer, fmt.Errorf("%w: %s", errPrefillLost, d.Peer))
@@ -106,68 +100,73 @@ func (w *Worker) readNotifications(ctx context.Context) {
 	}
 }
 
-// prefillRemotely fills a reservation through the prefill queue. Whatever goes
-// wrong, the prompt is prefilled here instead, after it is certain that nobody
-// writes into its blocks any more.
-func (w *Worker) prefillRemotely(r *engine.Reservation) {
-	knobs := w.cfg.Knobs()
-	ctx, cancel := context.WithTimeoutCause(r.Context(), knobs.RemoteTimeout, errRemoteTimeout)
-	defer cancel()
-	deadline, _ := ctx.Deadline()
+// noticed hands a notification to whoever it is for.
+func (w *Worker) noticed(m nixl.Notification) {
+	var n protocol.PrefillNotice
+	if err := protocol.Unmarshal(m.Msg, &n); err != nil {
+		w.log.Warn("unreadable NIXL notification", "from", m.From, "error", err)
+		return
+	}
+	if n.Phase == protocol.PrefillRead {
+		w.holds.read(n)
+		return
+	}
+	w.waiters.deliver(m.From, n)
+}
 
+// asker has a prefill worker fill the blocks of a request and waits for the end; wt
+// hears of notifications for the request's ticket.
+type asker func(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error)
+
+// push has somebody else write the KV into the reservation, under a ticket of its own.
+// When it returns, nobody writes under that ticket any more, or the blocks are in
+// quarantine and the reservation has ended.
+func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) {
+	w, r := f.w, f.r
+	f.way = way
+	deadline, _ := ctx.Deadline()
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
 		Access: nixl.Write, Descs: w.descs(r.Blocks[r.CachedBlocks:]), Deadline: deadline, Tag: r.RequestID,
 	})
 	if err != nil {
-		w.log.Error("open ticket", "request", r.RequestID, "error", err)
-		r.Fallback("no ticket")
+		f.err = fmt.Errorf("%w: %w", errNoTicket, err)
 		return
 	}
 	wt := w.waiters.add(ticket.String())
 	defer w.waiters.remove(ticket.String())
 
+	id := w.identity()
 	req := protocol.RemotePrefillRequest{
-		RequestID: r.RequestID, Attempt: 1, ModelSum: w.loaded.Card.Digest,
+		RequestID: r.RequestID, Attempt: 1, ModelSum: id.ModelSum,
 		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.nixl.Name(), Worker: w.Name(),
 		BlockIDs: r.Blocks, ComputedBlocks: r.CachedBlocks,
-		BlockSize: w.info.KV.BlockSize, BlockBytes: w.blockBytes, KVLayout: w.info.KV.Layout(), HashSeed: w.loaded.Card.HashSeed,
+		BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed,
 		Ticket: ticket.String(), Deadline: deadline, EnqueuedAt: time.Now(),
 	}
-	notice, err := w.requestPrefill(ctx, req, wt)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	f.notice, f.err = ask(ctx, req, wt)
 
 	// From here on nobody may write: a worker that was slow, or a second delivery
 	// of the message, would hurt whoever has the blocks next.
-	if rerr := w.revoke(ticket); rerr != nil {
+	if err := w.revoke(ticket); err != nil {
 		w.log.Error("blocks quarantined: writes could not be stopped", "request", r.RequestID,
-			"blocks", len(r.Blocks)-r.CachedBlocks, "error", rerr)
-		lift := r.Quarantine("writer not stopped")
-		w.liftWhenSafe(r.RequestID, ticket, lift)
-		return
-	}
-	switch {
-	case err == nil:
-		w.transfers.add(notice.Bytes, time.Duration(notice.WriteNS))
-		w.meter.Transferred(metrics.DirectionIn, w.transportOf(notice.Worker), notice.Bytes, time.Duration(notice.WriteNS))
-		w.meter.RemotePrefillTime.Observe(time.Since(req.EnqueuedAt).Seconds())
-		w.meter.Prefill(metrics.PrefillRemote, "")
-		r.Start(notice.Worker)
-	case r.Context().Err() != nil:
-		r.Release(context.Cause(r.Context()))
-	default:
-		w.log.Warn("remote prefill failed, prefilling here", "request", r.RequestID, "error", err)
-		w.meter.Prefill(metrics.PrefillFallback, fallbackReason(err))
-		r.Fallback(fallbackReason(err))
+			"blocks", len(r.Blocks)-r.CachedBlocks, "error", err)
+		f.over = true
+		w.meter.Prefill(metrics.PrefillFallback, string(f.way), whyQuarantined)
+		w.liftWhenSafe(r.RequestID, ticket, r.Quarantine(whyQuarantined))
 	}
 }
+
+// whyQuarantined is the reason of a local prefill whose first blocks may still be
+// written by somebody.
+const whyQuarantined = "writer not stopped"
 
 var (
 	errRemoteTimeout = errors.New("remote prefill timed out")
 	errNoPrefill     = errors.New("no prefill worker left")
 	errPrefillLost   = errors.New("prefill worker lost")
 	errPrefillFailed = errors.New("prefill worker failed")
+	errPullFailed    = errors.New("KV not read")
+	errNoTicket      = errors.New("no ticket")
 	errQueueLost     = fmt.Errorf("the message was not fetched: %w", events.ErrUnavailable)
 )
 
@@ -178,7 +177,7 @@ const queueLookEvery = 250 * time.Millisecond
 // fallbackReason is the short form of an error that operators see in the router
 // pane.
 func fallbackReason(err error) string {
-	for _, known := range []error{errRemoteTimeout, errNoPrefill, errPrefillLost, errPrefillFailed, events.ErrFull} {
+	for _, known := range []error{errRemoteTimeout, errMismatch, errNoPrefill, errPrefillLost, errPrefillFailed, errPullFailed, errNoTicket, events.ErrFull} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -190,7 +189,8 @@ func fallbackReason(err error) string {
 }
 
 // requestPrefill enqueues the request and waits for its end.
-func (w *Worker) requestPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
+func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
+	w := f.w
 	body, err := protocol.Marshal(req)
 	if err != nil {
 		return protocol.PrefillNotice{}, err
@@ -198,7 +198,8 @@ func (w *Worker) requestPrefill(ctx context.Context, req protocol.RemotePrefillR
 	id := req.RequestID + "/" + req.Ticket[:8]
 	switch err := w.cfg.Queue.Enqueue(ctx, id, body); {
 	case errors.Is(err, events.ErrUnavailable):
-		return w.callPrefill(ctx, req) // without the queue a worker is asked directly
+		f.way = protocol.WayDirect // without the queue a worker is asked directly
+		return f.callPrefill(ctx, req, wt)
 	case err != nil:
 		return protocol.PrefillNotice{}, fmt.Errorf("enqueue: %w", err)
 	default:
@@ -237,10 +238,15 @@ func (w *Worker) forgetMessage(ctx context.Context, id string) {
 	_ = w.cfg.Queue.Remove(ctx, id) // best effort: a late prefill finds its ticket revoked
 }
 
-// callPrefill has one prefill worker do the work over the request plane.
-func (w *Worker) callPrefill(ctx context.Context, req protocol.RemotePrefillRequest) (n protocol.PrefillNotice, err error) {
+// callPrefill has one prefill worker do the work over the request plane, one that has
+// not been tried.
+func (f *filling) callPrefill(ctx context.Context, req protocol.RemotePrefillRequest, _ *waiter) (n protocol.PrefillNotice, err error) {
+	w := f.w
 	err = errNoPrefill
 	for _, inst := range w.prefills.Instances() {
+		if inst.InstanceID == f.tried {
+			continue
+		}
 		var stream requestplane.Stream
 		if stream, err = w.prefills.Call(ctx, inst, req.RequestID, nil, req); err == nil {
 			err = stream.Recv(ctx, &n)
@@ -253,7 +259,21 @@ func (w *Worker) callPrefill(ctx context.Context, req protocol.RemotePrefillRequ
 			break
 		}
 	}
-	return n, err
+	return n, lostOr(err)
+}
+
+// lostOr says what an error of the request plane means: that a prefill worker is not
+// there any more, or that it failed.
+func lostOr(err error) error {
+	var remote *requestplane.RemoteError
+	switch {
+	case errors.Is(err, requestplane.ErrDisconnected), errors.Is(err, requestplane.ErrCannotConnect),
+		errors.As(err, &remote) && (remote.Kind == requestplane.KindUnavailable || remote.Kind == requestplane.KindDraining || remote.Kind == requestplane.KindUnknownEndpoint):
+		return fmt.Errorf("%w: %w", errPrefillLost, err)
+	case remote != nil:
+		return fmt.Errorf("%w: %w", errPrefillFailed, err)
+	}
+	return err
 }
 
 // checkNotice says whether a final notice means that all KV is in place.

@@ -46,7 +46,9 @@ type Worker struct {
 	blockBytes int64
 	waiters    *waiters        // decode: remote prefills on their way
 	prefills   *runtime.Client // decode: the prefill workers
-	peers      *peers          // prefill: NIXL metadata of decode workers
+	peers      *peers          // NIXL metadata of others
+	holds      *holds          // prefill: computed KV that decode workers read
+	rooms      *rooms          // prefill: where decode workers meet prefills in the background
 	others     *runtime.Client // decode: the decode workers that take over sequences
 	requests   requests        // decode: of the sequences in the engine
 	arrivals   arrivals        // decode: sequences on their way here
@@ -71,11 +73,12 @@ func New(cfg Config) *Worker {
 			State: cluster.StatePending, StartedAt: time.Now(), Restarts: cfg.Restarts,
 			Generation: a.Generation,
 		}),
-		kv:     newKVEvents(),
-		orders: make(chan order),
-
+		kv:       newKVEvents(),
+		orders:   make(chan order),
 		handover: defaultHandoverLimits(),
 		waiters:  newWaiters(),
+		holds:    newHolds(),
+		rooms:    newRooms(),
 	}
 }
 
@@ -197,9 +200,6 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 		return nil, fmt.Errorf("start engine: %w", err)
 	}
 	w.engine.Store(e)
-	if w.Role() == cluster.RolePrefill {
-		return e, nil // it writes to others, nobody writes to it
-	}
 	// The metadata is there before anyone can learn this agent's name.
 	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, ncfg.Name) }
 	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.nixl.Metadata() }); err != nil {
@@ -255,11 +255,15 @@ func (w *Worker) serve(ctx context.Context, drt *runtime.DRT, e *engine.Engine) 
 func (w *Worker) follow(ctx context.Context, drt *runtime.DRT) (err error) {
 	switch w.Role() {
 	case cluster.RoleDecode:
-		if w.prefills, err = runtime.NewClient(ctx, drt, cluster.RolePrefill.Component(), cluster.EndpointPrefill); err == nil {
-			w.others, err = runtime.NewClient(ctx, drt, cluster.RoleDecode.Component(), cluster.EndpointHandover)
+		if w.prefills, err = runtime.NewClient(ctx, drt, cluster.RolePrefill.Component(), cluster.EndpointPrefill); err != nil {
+			return err
 		}
+		if w.others, err = runtime.NewClient(ctx, drt, cluster.RoleDecode.Component(), cluster.EndpointHandover); err != nil {
+			return err
+		}
+		w.peers, err = watchPeers(ctx, w, false)
 	case cluster.RolePrefill:
-		w.peers, err = watchPeers(ctx, w)
+		w.peers, err = watchPeers(ctx, w, true)
 	}
 	return err
 }

@@ -1,0 +1,159 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// joinRoom hands the reservation to a prefill that runs already.
+func (f *filling) joinRoom(b *protocol.BootstrapInfo) asker {
+	return func(ctx context.Context, req protocol.RemotePrefillRequest, _ *waiter) (n protocol.PrefillNotice, err error) {
+		inst := cluster.Instance{InstanceID: b.ID, Worker: b.Worker, Transport: cluster.Transport{TCP: b.Address}}
+		stream, err := f.w.prefills.Call(ctx, inst, req.RequestID, nil, protocol.JoinRoom{Room: b.Room, Request: req})
+		if err != nil {
+			return n, lostOr(err)
+		}
+		defer stream.Close()
+		if err := stream.Recv(ctx, &n); err != nil {
+			return n, lostOr(err)
+		}
+		return n, checkNotice(n, req)
+	}
+}
+
+// serveRoom is the bootstrap endpoint: a decode worker enters a room with its
+// reservation and hears when it is filled.
+func (w *Worker) serveRoom(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var j protocol.JoinRoom
+	if err := r.Decode(&j); err != nil {
+		return err
+	}
+	if err := w.check(j.Request); err != nil {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
+	}
+	n, err := w.rooms.join(ctx, j.Room, j.Request)
+	if err != nil {
+		return prefillError(err)
+	}
+	return send(n)
+}
+
+// prefillInRoom computes a prompt and writes its KV, block by block as it becomes
+// ready, into the memory of the decode worker that comes to the room.
+func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequest, send func(any) error) (err error) {
+	id := p.Disagg.Bootstrap.Room
+	rm, err := w.rooms.enter(id, p.Disagg.Deadline)
+	if err != nil {
+		return prefillError(err)
+	}
+	defer func() { w.rooms.leave(id, rm, err) }()
+
+	// The writer collects progress from the first chunk on; it learns where to write
+	// when the decode worker comes.
+	wr := &blockWriter{w: w, ready: make(chan readyBlocks, 1)}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	c := w.compute(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tokens: p.TokenIDs, Progress: wr.progress}, fail)
+	defer c.end()
+
+	var j *joining
+	select {
+	case j = <-rm.joins:
+	case <-ctx.Done():
+		return prefillError(context.Cause(ctx))
+	}
+	defer context.AfterFunc(j.ctx, func() { fail(errUnwanted) })()
+	n, err := w.writeTo(ctx, j.req, p.TokenIDs, wr, c)
+	if err != nil {
+		return prefillError(w.cause(ctx, err)) // the decode worker hears it when the room closes
+	}
+	j.answer <- n
+	return send(protocol.EngineOutput{Finish: protocol.FinishLength})
+}
+
+// writeTo writes the blocks of a prompt that is being computed.
+func (w *Worker) writeTo(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *blockWriter, c *computation) (protocol.PrefillNotice, error) {
+	n := protocol.PrefillNotice{RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Name()}
+	if !slices.Equal(req.TokenIDs, prompt) {
+		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", errMismatch, req.Worker)
+	}
+	var err error
+	if wr.ticket, err = nixl.ParseTicketID(req.Ticket); err != nil {
+		return n, fmt.Errorf("%w: %w", errMismatch, err)
+	}
+	if err := w.peers.ensure(ctx, req.EngineID); err != nil {
+		return n, err
+	}
+	wr.req = req
+	if err := wr.run(ctx); err != nil {
+		return n, err
+	}
+	// All is written, so all is computed.
+	held, err := c.wait(ctx)
+	if err != nil {
+		return n, err
+	}
+	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
+	n.Bytes, n.WriteNS, n.ComputeNS = wr.bytes, int64(wr.took), int64(c.took)
+	w.transfers.add(wr.bytes, wr.took)
+	w.meter.Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
+	return n, nil
+}
+
+// computation is a prefill in a goroutine of its own.
+type computation struct {
+	stop func(error)
+	done chan struct{}
+
+	// Set when done is closed.
+	held *engine.Held
+	err  error
+	took time.Duration
+}
+
+// compute starts a prefill. It does not end with ctx: whoever writes its blocks must
+// stop first. failed hears why it failed.
+func (w *Worker) compute(ctx context.Context, r engine.PrefillRequest, failed func(error)) *computation {
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	c := &computation{stop: stop, done: make(chan struct{})}
+	begin := time.Now()
+	go func() {
+		defer close(c.done)
+		c.held, c.err = w.engine.Load().Prefill(ctx, r)
+		c.took = time.Since(begin)
+		if c.err != nil {
+			failed(c.err)
+			return
+		}
+		r.Progress(c.held.Tokens, c.held.Blocks)
+	}()
+	return c
+}
+
+func (c *computation) wait(ctx context.Context) (*engine.Held, error) {
+	select {
+	case <-c.done:
+		return c.held, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// end stops the computation if it still runs, and gives its blocks back. Nobody may
+// write them to others any more.
+func (c *computation) end() {
+	c.stop(nil)
+	<-c.done
+	if c.held != nil {
+		c.held.Release()
+	}
+}

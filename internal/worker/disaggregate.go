@@ -1,0 +1,175 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// disaggregation is how one request of a decode worker comes by the KV of its
+// prompt. The request says which strategy its frontend decided by, so that workers
+// serve both at once.
+type disaggregation struct {
+	w     *Worker
+	hints protocol.DisaggHints
+	// way is written by the goroutine of the reservation before it ends that, and read
+	// after the first output, which comes later.
+	way protocol.PrefillWay
+}
+
+// decide answers the engine's question at admission: prefill here or elsewhere? It
+// may not block, so what it knows of others is what was last heard.
+func (d *disaggregation) decide(prompt, cached int) engine.Decision {
+	remote, why := d.choose(prompt, cached)
+	if !remote {
+		d.w.meter.Prefill(metrics.PrefillLocal, "", why)
+	}
+	return engine.Decision{Remote: remote, Why: why}
+}
+
+func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
+	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
+	limits := d.w.cfg.Knobs().Prefill
+	if d.hints.Strategy != protocol.StrategyRouter {
+		s.QueueDepth = d.w.cfg.QueueDepth()
+		if d.w.prefills != nil {
+			s.PrefillWorkers = len(d.w.prefills.Instances())
+		}
+		return router.DecidePrefill(s, limits)
+	}
+	if d.hints.Params == nil && d.hints.Bootstrap == nil {
+		return false, d.hints.Why
+	}
+	// The frontend has found a worker that has room; it does not know this cache.
+	s.PrefillWorkers, limits.MaxQueueDepth = 1, 1
+	return router.DecidePrefill(s, limits)
+}
+
+// fill has the KV of a reservation brought here; it runs in the reservation's own
+// goroutine. Whatever goes wrong, the prompt is prefilled here in the end, after it
+// is certain that nobody writes into its blocks any more.
+func (d *disaggregation) fill(r *engine.Reservation) {
+	f := &filling{w: d.w, r: r, begin: time.Now()}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), d.w.cfg.Knobs().RemoteTimeout, errRemoteTimeout)
+	defer cancel()
+	switch {
+	case d.hints.Params != nil:
+		f.pull(ctx, d.hints.Params)
+	case d.hints.Bootstrap != nil:
+		f.tried = d.hints.Bootstrap.ID
+		f.push(ctx, protocol.WayBackground, f.joinRoom(d.hints.Bootstrap))
+	default:
+		f.push(ctx, protocol.WayQueue, f.requestPrefill)
+	}
+	if f.again(ctx) {
+		f.err = nil
+		f.push(ctx, protocol.WayDirect, f.callPrefill)
+	}
+	d.way = f.way
+	f.end(ctx)
+	if f.after != nil {
+		f.after()
+	}
+}
+
+// filling is a reservation while somebody fills it. It belongs to the goroutine of
+// the reservation.
+type filling struct {
+	w     *Worker
+	r     *engine.Reservation
+	begin time.Time
+
+	// How it stands after an attempt.
+	way    protocol.PrefillWay
+	notice protocol.PrefillNotice // of who filled it
+	err    error
+	over   bool // the blocks are in quarantine: the reservation has ended
+	// tried is the prefill worker that the frontend chose, once it has failed.
+	tried cluster.InstanceID
+	after func() // what is left to do when the sequence goes on; may be nil
+}
+
+// again reports whether another prefill worker gets a try: once, after the failure of
+// the one that the frontend chose.
+func (f *filling) again(ctx context.Context) bool {
+	if f.err == nil || f.over || ctx.Err() != nil || f.tried == 0 {
+		return false
+	}
+	for _, i := range f.w.prefills.Instances() {
+		if i.InstanceID != f.tried {
+			f.w.log.Info("remote prefill failed, asking another worker", "request", f.r.RequestID, "way", string(f.way), "error", f.err)
+			return true
+		}
+	}
+	return false
+}
+
+// end ends the reservation. Nobody touches its blocks any more.
+func (f *filling) end(ctx context.Context) {
+	if f.over {
+		return
+	}
+	if f.err != nil && ctx.Err() != nil {
+		f.err = context.Cause(ctx)
+	}
+	w, way := f.w, string(f.way)
+	switch {
+	case f.err == nil:
+		w.transfers.add(f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.meter.Transferred(metrics.DirectionIn, w.transportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.meter.RemotePrefill(way, time.Since(f.begin))
+		w.meter.Prefill(metrics.PrefillRemote, way, "")
+		f.r.Start(f.notice.Worker)
+	case f.r.Context().Err() != nil:
+		f.r.Release(context.Cause(f.r.Context()))
+	default:
+		w.log.Warn("remote prefill failed, prefilling here", "request", f.r.RequestID, "way", way, "error", f.err)
+		w.meter.Prefill(metrics.PrefillFallback, way, fallbackReason(f.err))
+		f.r.Fallback(fallbackReason(f.err))
+	}
+}
+
+// errMismatch means that two workers cannot exchange KV blocks, ever.
+var errMismatch = errors.New("KV blocks do not match")
+
+// identity is what others must agree on to exchange KV blocks with this worker.
+func (w *Worker) identity() protocol.KVIdentity {
+	kv := w.info.KV
+	return protocol.KVIdentity{
+		ModelSum: w.loaded.Card.Digest, BlockSize: kv.BlockSize, BlockBytes: w.blockBytes,
+		KVLayout: kv.Layout(), HashSeed: w.loaded.Card.HashSeed,
+	}
+}
+
+// matches refuses blocks that mean something else at another worker than here; the
+// error names both.
+func (w *Worker) matches(there protocol.KVIdentity, worker string) error {
+	here := w.identity()
+	for _, c := range []struct {
+		what        string
+		there, here any
+	}{
+		{"model digest", there.ModelSum, here.ModelSum},
+		{"block size", there.BlockSize, here.BlockSize},
+		{"KV layout", there.KVLayout, here.KVLayout},
+		{"block bytes", there.BlockBytes, here.BlockBytes},
+		{"hash seed", there.HashSeed, here.HashSeed},
+	} {
+		if c.there != c.here {
+			return fmt.Errorf("%w: %s is %v on %s and %v on %s", errMismatch, c.what, c.there, worker, c.here, w.Name())
+		}
+	}
+	return nil
+}
+
+// blocksOf is how many blocks hold the KV of so many tokens.
+func (w *Worker) blocksOf(tokens int) int {
+	return (tokens + w.info.KV.BlockSize - 1) / w.info.KV.BlockSize
+}

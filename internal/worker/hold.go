@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// holds are the prompts whose KV this prefill worker keeps for a reader, by ticket.
+// Each belongs to the goroutine of the request that made it.
+type holds struct {
+	mu       sync.Mutex
+	byTicket map[string]chan protocol.PrefillNotice // capacity 1
+}
+
+func newHolds() *holds { return &holds{byTicket: map[string]chan protocol.PrefillNotice{}} }
+
+func (h *holds) add(ticket string) <-chan protocol.PrefillNotice {
+	read := make(chan protocol.PrefillNotice, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byTicket[ticket] = read
+	return read
+}
+
+func (h *holds) remove(ticket string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byTicket, ticket)
+}
+
+// read takes in that a reader is done. A notice for a hold that has ended already, or
+// a second one, means nothing any more.
+func (h *holds) read(n protocol.PrefillNotice) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case h.byTicket[n.Ticket] <- n:
+	default:
+	}
+}
+
+// Why the KV of a prompt is held no longer.
+var (
+	errHoldExpired = errors.New("deadline passed")
+	errHolderEnds  = errors.New("the prefill worker ends")
+)
+
+// servePrefill serves the first hop of a request whose frontend has chosen this worker:
+// it computes the KV of all but the last prompt token. With a bootstrap room it meets
+// the decode worker there; without one it answers with where the KV is, and keeps it
+// until it was read, its deadline passes or the caller leaves.
+func (w *Worker) servePrefill(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var p protocol.PreprocessedRequest
+	if err := r.Decode(&p); err != nil {
+		return err
+	}
+	if p.ModelSum != w.loaded.Card.Digest {
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
+			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
+	}
+	if len(p.TokenIDs) < 2 || p.Disagg.Deadline.IsZero() {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: fmt.Sprintf(
+			"prefill of %d tokens until %s: expected at least 2 tokens and a deadline", len(p.TokenIDs), p.Disagg.Deadline)}
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, p.Disagg.Deadline, errHoldExpired)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(w.workCtx, func() { stop(errHolderEnds) })()
+	p.TokenIDs = p.TokenIDs[:len(p.TokenIDs)-1]
+	if p.Disagg.Bootstrap != nil {
+		return w.prefillInRoom(ctx, &p, send)
+	}
+	held, err := w.engine.Load().Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tokens: p.TokenIDs})
+	if err != nil {
+		return prefillError(err)
+	}
+	return w.hold(ctx, &p, held, send)
+}
+
+// hold keeps the KV of a prompt readable. The blocks go back when nobody reads them
+// any more, which the revoked ticket proves.
+func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *engine.Held, send func(any) error) error {
+	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
+		Access: nixl.Read, Descs: w.descs(held.Blocks), Deadline: p.Disagg.Deadline, Tag: p.RequestID,
+	})
+	if err != nil {
+		held.Release()
+		return &requestplane.RemoteError{Kind: requestplane.KindOverloaded, Message: "open ticket: " + err.Error()}
+	}
+	begin := time.Now()
+	read := w.holds.add(ticket.String())
+	defer w.holds.remove(ticket.String())
+	defer w.letGo(p.RequestID, ticket, held)
+	err = send(protocol.EngineOutput{Params: &protocol.DisaggregatedParams{
+		Worker: w.Name(), ID: w.drt.Load().ID(), EngineID: w.nixl.Name(), KVIdentity: w.identity(),
+		BlockIDs: held.Blocks, Tokens: held.Tokens, Ticket: ticket.String(), Deadline: p.Disagg.Deadline,
+	}})
+	if err != nil {
+		return err
+	}
+	why := ""
+	select {
+	case n := <-read:
+		if why = n.Error; why == "" {
+			w.transfers.add(n.Bytes, time.Duration(n.WriteNS))
+			w.meter.Transferred(metrics.DirectionOut, w.transportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
+		}
+	case <-held.Ending():
+		why = errHolderEnds.Error()
+	case <-ctx.Done():
+		why = context.Cause(ctx).Error()
+	}
+	w.log.Debug("KV is held no longer", "request", p.RequestID, "held", time.Since(begin), "blocks", len(held.Blocks), "unread", why)
+	return nil
+}
+
+// letGo ends the ticket of a hold and gives its blocks back. A reader that does not
+// end, because its process stands still, keeps them: they are reused only after it
+// is known to read no more.
+func (w *Worker) letGo(request string, ticket nixl.TicketID, held *engine.Held) {
+	for told := false; ; {
+		err := w.revoke(ticket)
+		if err == nil {
+			break
+		}
+		select {
+		case <-held.Ending():
+			w.log.Warn("held KV given back while somebody may read it: the worker ends", "request", request, "error", err)
+			held.Release()
+			return
+		default:
+		}
+		if !told {
+			told = true
+			w.log.Error("held KV is kept: its reader does not end", "request", request, "blocks", len(held.Blocks), "error", err)
+		}
+	}
+	held.Release()
+}
+
+// prefillError translates the failure of a first hop for the frontend, which tries
+// another worker or lets the decode worker prefill.
+func prefillError(err error) error {
+	var remote *requestplane.RemoteError
+	if errors.As(err, &remote) {
+		return remote
+	}
+	if errors.Is(err, errHoldExpired) || errors.Is(err, errHolderEnds) {
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: err.Error()}
+	}
+	return remoteError(err)
+}
