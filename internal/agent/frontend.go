@@ -13,7 +13,7 @@ func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error)
 	a.front, err = frontend.New(ctx, frontend.Config{
 		DRT: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
 		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), RequestTimeout: c.RequestTimeout,
-		MigrationLimit: c.MigrationLimit, Policy: a.cfg.Router.Policy, Metrics: a.metrics, Log: a.log,
+		MigrationLimit: c.MigrationLimit, Knobs: a.knobs.frontend, Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
 		return err

@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/frontend"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -16,14 +17,18 @@ import (
 // and this node's configuration where it says nothing.
 type knobs struct {
 	a       *Agent
+	keys    map[string]config.Key
 	watched *store.Prefix[json.RawMessage]
 }
 
 // Names of the knobs below the config prefix.
 const (
-	knobMaxLocal = "disagg.max_local_prefill_tokens"
-	knobMaxQueue = "disagg.max_prefill_queue_depth"
-	knobTimeout  = "disagg.remote_prefill_timeout"
+	knobStrategy   = "disagg.strategy"
+	knobBackground = "disagg.background_prefill"
+	knobMaxLocal   = "disagg.max_local_prefill_tokens"
+	knobMaxQueue   = "disagg.max_prefill_queue_depth"
+	knobTimeout    = "disagg.remote_prefill_timeout"
+	knobPolicy     = "router.policy"
 )
 
 func watchKnobs(ctx context.Context, a *Agent) (*knobs, error) {
@@ -32,38 +37,53 @@ func watchKnobs(ctx context.Context, a *Agent) (*knobs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch settings: %w", err)
 	}
-	return &knobs{a: a, watched: p}, nil
+	k := &knobs{a: a, keys: map[string]config.Key{}, watched: p}
+	for _, key := range config.RuntimeKeys() {
+		k.keys[key.Name] = key
+	}
+	return k, nil
 }
 
 func (k *knobs) close() { k.watched.Close() }
 
-// current returns the settings in force now. A value that cannot be read is
-// ignored, so that a typing mistake does not stop a worker.
-func (k *knobs) current() worker.Knobs {
-	cfg := k.a.cfg.Disagg
-	out := worker.Knobs{
-		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth},
-		RemoteTimeout: cfg.RemotePrefillTimeout,
-	}
-	k.number(knobMaxLocal, &out.Prefill.MaxLocalTokens)
-	k.number(knobMaxQueue, &out.Prefill.MaxQueueDepth)
-	var text string
-	if k.read(knobTimeout, &text) {
-		if d, err := time.ParseDuration(text); err == nil && d > 0 {
-			out.RemoteTimeout = d
-		}
-	}
-	return out
+// settings are the ones in force now. A value that cannot be read is ignored, so that
+// a typing mistake does not stop a worker.
+func (k *knobs) settings() (config.Disagg, config.Router) {
+	d, r := k.a.cfg.Disagg, k.a.cfg.Router
+	override(k, knobStrategy, &d.Strategy)
+	override(k, knobBackground, &d.BackgroundPrefill)
+	override(k, knobMaxLocal, &d.MaxLocalPrefillTokens)
+	override(k, knobMaxQueue, &d.MaxPrefillQueueDepth)
+	override(k, knobTimeout, &d.RemotePrefillTimeout)
+	override(k, knobPolicy, &r.Policy)
+	return d, r
 }
 
-func (k *knobs) number(name string, into *int) {
-	var v int
-	if k.read(name, &v) && v >= 0 {
-		*into = v
-	}
-}
-
-func (k *knobs) read(name string, into any) bool {
+func override[T any](k *knobs, name string, into *T) {
 	raw, ok := k.watched.Get(cluster.KnobKey(k.a.cfg.Namespace, name))
-	return ok && json.Unmarshal(raw, into) == nil
+	if !ok {
+		return
+	}
+	if v, err := k.keys[name].DecodeRuntime(raw); err == nil {
+		*into = v.(T) // the table says so, which a test makes sure of
+	}
+}
+
+func limitsOf(d config.Disagg) router.PrefillLimits {
+	return router.PrefillLimits{MaxLocalTokens: d.MaxLocalPrefillTokens, MaxQueueDepth: d.MaxPrefillQueueDepth}
+}
+
+// workers is what workers need of the settings.
+func (k *knobs) workers() worker.Knobs {
+	d, _ := k.settings()
+	return worker.Knobs{Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout}
+}
+
+// frontend is what the frontend needs of them.
+func (k *knobs) frontend() frontend.Knobs {
+	d, r := k.settings()
+	return frontend.Knobs{
+		Policy: r.Policy, Strategy: d.Strategy, Background: d.BackgroundPrefill,
+		Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout,
+	}
 }

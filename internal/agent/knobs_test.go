@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/frontend"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/worker"
 )
@@ -16,7 +18,7 @@ func TestKnobs(t *testing.T) {
 		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth},
 		RemoteTimeout: cfg.RemotePrefillTimeout,
 	}
-	if got := n.knobs.current(); got != base {
+	if got := n.knobs.workers(); got != base {
 		t.Errorf("nothing set: %+v, want the node's configuration %+v", got, base)
 	}
 	set := func(name, value string) {
@@ -27,7 +29,7 @@ func TestKnobs(t *testing.T) {
 	}
 	becomes := func(what string, want worker.Knobs) {
 		t.Helper()
-		eventually(t, what, func() bool { return n.knobs.current() == want })
+		eventually(t, what, func() bool { return n.knobs.workers() == want })
 	}
 	set(knobMaxLocal, "128")
 	set(knobMaxQueue, "7")
@@ -60,4 +62,53 @@ func TestKnobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes("back to the configuration", base)
+}
+
+// The frontend follows the same keys; every run-time setting is taken up by somebody.
+func TestFrontendKnobs(t *testing.T) {
+	n := startTestNode(t)
+	base := n.knobs.frontend()
+	if base.Strategy != "queue" || !base.Background || base.Policy != "least-loaded" || base.RemoteTimeout != n.cfg.Disagg.RemotePrefillTimeout {
+		t.Errorf("nothing set: %+v", base)
+	}
+	set := func(name, value string) {
+		t.Helper()
+		key, err := config.RuntimeKey(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := key.ParseRuntime(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := key.EncodeRuntime(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.mem.Put(t.Context(), cluster.KnobKey(n.cfg.Namespace, name), raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := map[string]string{
+		knobStrategy: "router", knobBackground: "false", knobMaxLocal: "7", knobMaxQueue: "9", knobTimeout: "42s", knobPolicy: "round-robin",
+	}
+	for _, k := range config.RuntimeKeys() {
+		if other[k.Name] == "" {
+			t.Errorf("nobody takes up %s", k.Name)
+			continue
+		}
+		before := n.knobs.frontend()
+		set(k.Name, other[k.Name])
+		eventually(t, k.Name+" is in force", func() bool { return n.knobs.frontend() != before })
+	}
+	want := frontend.Knobs{
+		Policy: "round-robin", Strategy: "router", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
+	}
+	if got := n.knobs.frontend(); got != want {
+		t.Errorf("all set: %+v, want %+v", got, want)
+	}
+	if _, err := n.mem.Put(t.Context(), cluster.KnobKey(n.cfg.Namespace, knobStrategy), []byte(`"quue"`)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an unknown strategy is ignored", func() bool { return n.knobs.frontend().Strategy == "queue" })
 }

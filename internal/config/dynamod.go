@@ -165,6 +165,7 @@ func (e Engine) Spec() cluster.EngineSpec {
 // Disagg decides between local and remote prefill.
 type Disagg struct {
 	Strategy              string        `mapstructure:"strategy"`
+	BackgroundPrefill     bool          `mapstructure:"background_prefill"`
 	MaxLocalPrefillTokens int           `mapstructure:"max_local_prefill_tokens"`
 	MaxPrefillQueueDepth  int           `mapstructure:"max_prefill_queue_depth"`
 	RemotePrefillTimeout  time.Duration `mapstructure:"remote_prefill_timeout"`
@@ -264,12 +265,13 @@ func dynamodServingKeys() []Key {
 		{Name: "engine.itl_target", Kind: KindDuration, Default: time.Duration(0), Help: "longest time between two tokens of an answer while prompts are computed beside: chunks of prompts are made as small as that needs; in whole milliseconds, a long one such as 1h turns it off, 0 means the engine's default of 200ms"},
 		{Name: "engine.speculative", Kind: KindString, Default: "", Help: "how tokens are proposed and then verified several at a time, without changing any answer: off, ngram, or ngram:5 for at most five tokens; empty means off"},
 
-		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue"}, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue"},
-		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself"},
-		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Help: "with more requests than this in the prefill queue, decode workers prefill themselves"},
-		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Help: "longest wait for a remote prefill before the decode worker does it itself"},
+		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue", "router"}, Runtime: true, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue; with router, the frontend chooses a prefill worker first and then the decode worker that gets its KV"},
+		{Name: "disagg.background_prefill", Kind: KindBool, Default: true, Runtime: true, Help: "with the strategy router, send a prompt to prefill and decode worker at once, so that KV blocks move while later ones are computed, where the prefill worker has a bootstrap endpoint; else the decode worker reads them when all are computed"},
+		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Runtime: true, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself"},
+		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with the strategy router waiting for prefill workers, decode workers prefill themselves"},
+		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
 
-		{Name: "router.policy", Kind: KindString, Default: "least-loaded", Choices: []string{"round-robin", "least-loaded"}, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker"},
+		{Name: "router.policy", Kind: KindString, Default: "least-loaded", Choices: []string{"round-robin", "least-loaded"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker"},
 
 		{Name: "drain.deadline", Kind: KindDuration, Default: 60 * time.Second, Help: "how long a stop by SIGTERM waits for running requests"},
 	}

@@ -35,7 +35,7 @@ func TestFileMistakes(t *testing.T) {
 		{"bare size", "frontend:\n  body_limit: 1048576\n",
 			`dynamod.yaml:2: frontend.body_limit: "1048576" has no unit: expected a size with a unit, like 512MiB or 8GiB`},
 		{"unknown choice", "disagg:\n  strategy: que\n",
-			`dynamod.yaml:2: disagg.strategy: "que" is not one of queue`},
+			`dynamod.yaml:2: disagg.strategy: "que" is not one of queue, router`},
 		{"unknown item", "nixl:\n  transports: [tcp, pigeon]\n",
 			`dynamod.yaml:2: nixl.transports: "pigeon" is not one of local, shm, pvm, ucx, tcp`},
 		{"list for a text", "cluster: [a]\n", "dynamod.yaml:1: cluster: a list is not text"},

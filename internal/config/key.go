@@ -48,6 +48,8 @@ type Key struct {
 	Min, Max int
 	// Command is the subcommand that has the flag; empty means all of them.
 	Command string
+	// Runtime says that the cluster can change the setting while it runs.
+	Runtime bool
 }
 
 // Alias is a second environment variable for a key.

@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}, TCPStreams: 2},
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		Engine:       config.Engine{KVDType: "auto"},
-		Disagg:       config.Disagg{Strategy: "queue", MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
+		Disagg:       config.Disagg{Strategy: "queue", BackgroundPrefill: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "least-loaded"},
 		Drain:        config.Drain{Deadline: time.Minute},
 	}

@@ -52,7 +52,7 @@ func (w *world) fake(name string, gen generator, changes ...func(*fake)) *fake {
 	if fk.card.Files == nil {
 		fk.card.Files = cardFiles(fk.files)
 	}
-	ctx, component := w.t.Context(), cluster.RoleDecode.Component()
+	ctx, component := w.t.Context(), fk.card.WorkerType.Component()
 	if _, err := fk.drt.Serve(ctx, component, cluster.EndpointModelFiles, fk.serveFiles); err != nil {
 		w.t.Fatal(err)
 	}

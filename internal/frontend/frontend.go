@@ -30,7 +30,8 @@ type Config struct {
 	APIKey         string        // empty lets everyone in
 	RequestTimeout time.Duration // 0: no limit
 	MigrationLimit int           // moves of one request to another worker
-	Policy         string        // of the router
+	// Knobs returns the current run-time settings. It must not block.
+	Knobs func() Knobs
 
 	Metrics *metrics.Registry
 	Log     *slog.Logger
@@ -53,11 +54,14 @@ type Frontend struct {
 	registry *registry
 	workers  *runtime.Client // decode workers
 	files    *runtime.Client // where their model files are
-	policy   router.Policy
-	load     *router.Load
-	metrics  *metrics.Frontend
-	stats    *stats
-	gate     *gate
+	prefills *runtime.Client // prefill workers that can be asked first
+	policies map[string]router.Policy
+	// load counts requests at decode workers, prefillLoad those that prefill workers
+	// compute or keep something for.
+	load, prefillLoad *router.Load
+	metrics           *metrics.Frontend
+	stats             *stats
+	gate              *gate
 
 	// ctx is the parent of all requests; it ends with errStopping.
 	ctx    context.Context
@@ -74,8 +78,7 @@ type Frontend struct {
 // New binds the port and starts following the cluster. It fails with ErrPortInUse
 // when the port is taken. Run or Close must follow.
 func New(ctx context.Context, cfg Config) (*Frontend, error) {
-	policy, err := router.NewPolicy(cfg.Policy)
-	if err != nil {
+	if _, err := router.NewPolicy(cfg.Knobs().Policy); err != nil {
 		return nil, err
 	}
 	addr := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
@@ -87,7 +90,8 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		return nil, fmt.Errorf("frontend: %w", err)
 	}
 	f := &Frontend{
-		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln, policy: policy, load: router.NewLoad(),
+		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
+		policies: policies(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), gate: newGate(),
 		stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
@@ -112,6 +116,9 @@ func (f *Frontend) watch(ctx context.Context) (err error) {
 		return err
 	}
 	if f.files, err = runtime.NewClient(ctx, f.cfg.DRT, component, cluster.EndpointModelFiles); err != nil {
+		return err
+	}
+	if f.prefills, err = runtime.NewClient(ctx, f.cfg.DRT, cluster.RolePrefill.Component(), cluster.EndpointGenerate); err != nil {
 		return err
 	}
 	f.registry, err = newRegistry(ctx, f)
@@ -270,5 +277,8 @@ func (f *Frontend) release() {
 	}
 	if f.workers != nil {
 		f.workers.Close()
+	}
+	if f.prefills != nil {
+		f.prefills.Close()
 	}
 }

@@ -40,6 +40,10 @@ type generation struct {
 	moved *protocol.Moved
 	// decision is the last one announced.
 	decision cluster.RouterDecision
+
+	strategy string    // of disaggregation, as it was when the request began
+	hop      *firstHop // nil unless a prefill worker keeps something for the request
+	hops     int       // begun so far
 }
 
 // failure is why and when a worker failed a request.
@@ -64,17 +68,21 @@ var errLost = errors.New("worker lost")
 var errRefused = errors.New("all refused")
 
 func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedRequest, met *metrics.Request) *generation {
-	return &generation{f: f, m: m, req: req, met: met}
+	return &generation{f: f, m: m, req: req, met: met, strategy: f.cfg.Knobs().Strategy}
 }
 
 // run generates until the end and hands every output to emit, in order and
 // exactly once, across as many workers as it takes. An error of emit ends it.
 func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) error) error {
+	defer g.endHop()
 	for {
 		if g.req.Stop.MaxTokens <= 0 && g.req.Output.PromptLogprobs == nil {
 			// Lost between the last token and the word that it was the last, or nothing
 			// but the prompt was asked for.
 			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
+		}
+		if err := g.disaggregate(ctx); err != nil {
+			return err
 		}
 		leave := g.f.metrics.EnterStage(metrics.StageRoute)
 		begin := time.Now()
@@ -95,6 +103,9 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 			return stop.err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		}
+		if _, refused := verdict(err, progress); !refused {
+			g.endHop() // what the lost worker has read or not is of no use to another
 		}
 		if err := g.failedOn(inst, err, progress); err != nil {
 			return err
@@ -203,13 +214,27 @@ func (g *generation) forgive(now time.Time) {
 	}
 }
 
+// current takes up the workers of the model that came later: they may take over, too.
+func (g *generation) current() {
+	if m := g.f.registry.find(g.m.name); m != nil && m.card.Digest == g.m.card.Digest {
+		g.m = m
+	}
+}
+
+// attemptID is the id of an attempt: a worker may not know yet that it has lost an
+// earlier one.
+func attemptID(id string, attempts int) string {
+	if attempts == 0 {
+		return id
+	}
+	return id + "~" + strconv.Itoa(attempts)
+}
+
 // pick lets the router choose among the workers of the model as they are now. The
 // release must be called when the request has left the worker.
 func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 	begin := time.Now()
-	if m := g.f.registry.find(g.m.name); m != nil && m.card.Digest == g.m.card.Digest {
-		g.m = m // workers that came later may take over, too
-	}
+	g.current()
 	instances := g.f.workers.Instances()
 	candidates := g.followed(instances)
 	if len(candidates) == 0 {
@@ -221,13 +246,9 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 	}
 	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
 	d, release, err := g.f.load.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
-		return g.f.policy.Pick(r, c)
+		return g.f.policy().Pick(r, c)
 	})
-	g.req.RequestID = g.id
-	if g.attempts > 0 {
-		// The worker may not know yet that it has lost an earlier attempt.
-		g.req.RequestID += "~" + strconv.Itoa(g.attempts)
-	}
+	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
 		Chosen: d.Chosen.Worker, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
@@ -306,6 +327,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		}
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
+			g.endHop() // the KV is where it is needed, or not wanted
 		}
 		left := out.Finish == protocol.FinishMoved
 		if left {
@@ -329,7 +351,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 
 // located completes the announced decision with where the prompt was computed.
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {
-	g.decision.Prefill, g.decision.PrefillWhy = t.Prefill, t.PrefillWhy
+	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
 	g.f.announceDecision(ctx, g.decision)
 }

@@ -126,6 +126,11 @@ type front struct {
 	err    error
 }
 
+// knobs are settings that nobody changes.
+func knobs(policy string) func() Knobs {
+	return func() Knobs { return Knobs{Policy: policy, RemoteTimeout: 10 * time.Second} }
+}
+
 // frontend runs a frontend and stops it when the test ends.
 func (w *world) frontend(changes ...func(*Frontend)) *front {
 	return w.configured(nil, changes...)
@@ -135,7 +140,7 @@ func (w *world) configured(configure func(*Config), changes ...func(*Frontend)) 
 	w.t.Helper()
 	cfg := Config{
 		DRT: w.runtime("node-1", nil), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, MigrationLimit: 3,
-		Policy: "least-loaded", Metrics: metrics.NewRegistry(), Log: w.c.Log,
+		Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	}
 	if configure != nil {
 		configure(&cfg)

@@ -150,7 +150,7 @@ func TestStopWithIdleAndStuckClients(t *testing.T) {
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	cfg := Config{
-		DRT: w.c.Runtime(t, "node-1"), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, Policy: "round-robin",
+		DRT: w.c.Runtime(t, "node-1"), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, Knobs: knobs("round-robin"),
 		Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	}
 	t.Run("ends Run", func(t *testing.T) {
@@ -205,17 +205,17 @@ func TestNewFails(t *testing.T) {
 	}
 	defer ln.Close()
 	cfg := Config{
-		DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Policy: "least-loaded",
+		DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Knobs: knobs("least-loaded"),
 		Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	}
 	if _, err := New(t.Context(), cfg); !errors.Is(err, ErrPortInUse) {
 		t.Errorf("a port in use: %v", err)
 	}
-	cfg.Policy = "best"
+	cfg.Knobs = knobs("best")
 	if _, err := New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "best") {
 		t.Errorf("an unknown policy: %v", err)
 	}
-	cfg.Policy, cfg.Port, cfg.Host = "least-loaded", 0, "256.0.0.1"
+	cfg.Knobs, cfg.Port, cfg.Host = knobs("least-loaded"), 0, "256.0.0.1"
 	if _, err := New(t.Context(), cfg); err == nil {
 		t.Error("a bad host is taken")
 	}
@@ -231,7 +231,7 @@ func TestNewFails(t *testing.T) {
 func TestRunFailsWithoutStore(t *testing.T) {
 	w := newWorld(t)
 	f, err := New(t.Context(), Config{
-		DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Policy: "least-loaded", Metrics: metrics.NewRegistry(), Log: w.c.Log,
+		DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ type limits struct {
 	// forgive is how long a worker that failed a request is not tried again by it,
 	// unless it is the last one.
 	forgive time.Duration
+	// enter is how long a prefill worker may take to open a bootstrap room.
+	enter time.Duration
 	// poll is how often a request without a worker looks again.
 	poll time.Duration
 	// keepAlive is the longest silence of a stream.
@@ -27,7 +29,7 @@ type limits struct {
 
 func defaultLimits() limits {
 	return limits{
-		takeover: 15 * time.Second, forgive: time.Second, poll: 50 * time.Millisecond,
+		takeover: 15 * time.Second, enter: 2 * time.Second, forgive: time.Second, poll: 50 * time.Millisecond,
 		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute,
 		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
 		stop: 5 * time.Second,

@@ -130,7 +130,7 @@ func TestRouterDecisionsArePublished(t *testing.T) {
 	decisions := listen[cluster.RouterDecision](w, cluster.TopicRouterDecisions)
 	busy := w.fake("worker-1", refuse(requestplane.KindOverloaded))
 	good := w.fake("worker-2", say("abc"))
-	f := w.configured(func(c *Config) { c.Policy = "round-robin" }).waitModel(2)
+	f := w.configured(func(c *Config) { c.Knobs = knobs("round-robin") }).waitModel(2)
 	prompt := strings.Repeat("x", 40)
 	for len(busy.got()) == 0 { // round robin starts anywhere
 		wholeAnswer(t, f.post("/v1/completions", textBody(body{"prompt": prompt})))

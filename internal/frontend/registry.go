@@ -27,7 +27,9 @@ type servedModel struct {
 	proc    *chat.Processor // nil while its files are being loaded
 	created time.Time
 	workers map[cluster.InstanceID]bool // decode instances with this card
-	limits  metrics.ModelLimits
+	// prefills are the prefill workers whose KV these can take.
+	prefills map[cluster.InstanceID]cluster.RuntimeConfig
+	limits   metrics.ModelLimits
 }
 
 // registry follows the model cards of a namespace and holds the models that can
@@ -116,11 +118,15 @@ func (r *registry) run(ctx context.Context) {
 // refresh recomputes the models from the cards and returns when to try again what
 // failed, 0 for never.
 func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Duration) {
-	byName := map[string][]cardAt{}
+	byName, prefills := map[string][]cardAt{}, map[string][]cardAt{}
 	here := map[cluster.InstanceID]bool{}
 	for _, c := range r.cards.Snapshot() {
-		if here[c.id] = true; c.WorkerType == cluster.RoleDecode {
+		here[c.id] = true
+		switch c.WorkerType {
+		case cluster.RoleDecode:
 			byName[c.DisplayName] = append(byName[c.DisplayName], c)
+		case cluster.RolePrefill:
+			prefills[c.DisplayName] = append(prefills[c.DisplayName], c)
 		}
 	}
 	maps.DeleteFunc(r.left, func(id cluster.InstanceID, _ bool) bool { return !here[id] })
@@ -128,6 +134,7 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 	for name, cards := range byName {
 		slices.SortFunc(cards, func(a, b cardAt) int { return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.id, b.id)) })
 		m, agreed := r.agree(name, cards, old[name])
+		m.prefills = suitable(prefills[name], m.card)
 		key := filesKey(m.card)
 		wanted[key] = true
 		set, wait := r.ensure(ctx, key, agreed, now)
@@ -184,6 +191,17 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 		ContextLength: m.card.ContextLength, BlockSize: m.card.BlockSize, MigrationLimit: r.moves,
 	}
 	return m, agreed
+}
+
+// suitable are the prefill workers whose KV blocks the workers of a card can take.
+func suitable(cards []cardAt, card cluster.ModelCard) map[cluster.InstanceID]cluster.RuntimeConfig {
+	out := map[cluster.InstanceID]cluster.RuntimeConfig{}
+	for _, c := range cards {
+		if interchangeable(c.ModelCard, card) {
+			out[c.id] = c.Runtime
+		}
+	}
+	return out
 }
 
 // interchangeable reports whether workers with these cards can go on where the

@@ -70,7 +70,8 @@ type DisaggregatedParams struct {
 	Deadline time.Time `json:"deadline"`
 }
 
-// BootstrapInfo names a room at a prefill worker's bootstrap endpoint.
+// BootstrapInfo names a room at a prefill worker's bootstrap endpoint. The prefill
+// worker answers its frontend with an empty EngineOutput when the room is open.
 type BootstrapInfo struct {
 	Worker string             `json:"worker"` // the prefill worker
 	ID     cluster.InstanceID `json:"worker_id"`

@@ -57,6 +57,9 @@ const (
 	LeastLoaded = "least-loaded"
 )
 
+// Policies are the names that NewPolicy knows.
+func Policies() []string { return []string{RoundRobin, LeastLoaded} }
+
 // NewPolicy returns the policy of that name.
 func NewPolicy(name string) (Policy, error) {
 	switch name {

@@ -19,6 +19,9 @@ type PrefillState struct {
 	Force string
 }
 
+// WhyQueueFull is the reason of a decision for a local prefill because others wait.
+const WhyQueueFull = "queue full"
+
 // DecidePrefill says whether a prompt is prefilled remotely, and a short reason
 // for people: Dynamo's conditional disaggregation, remote when the uncached part
 // is long and the queue is short.
@@ -36,7 +39,7 @@ func DecidePrefill(s PrefillState, l PrefillLimits) (remote bool, why string) {
 		}
 		return false, "short"
 	case s.QueueDepth >= l.MaxQueueDepth:
-		return false, "queue full"
+		return false, WhyQueueFull
 	}
 	return true, "long prompt"
 }

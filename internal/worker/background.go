@@ -57,6 +57,10 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	}
 	defer func() { w.rooms.leave(id, rm, err) }()
 
+	// The frontend asks the decode worker only when it knows that the room is open.
+	if err := send(protocol.EngineOutput{}); err != nil {
+		return err
+	}
 	// The writer collects progress from the first chunk on; it learns where to write
 	// when the decode worker comes.
 	wr := &blockWriter{w: w, ready: make(chan readyBlocks, 1)}

@@ -195,6 +195,9 @@ func TestBackgroundFaults(t *testing.T) {
 			bad.TokenIDs = append([]uint32{vocab + 5}, bad.TokenIDs[1:]...)
 			stream := s.h.call(t.Context(), "worker-1", bad, s.room, 20*time.Second)
 			var o protocol.EngineOutput
+			if err := stream.Recv(t.Context(), &o); err != nil {
+				t.Errorf("the room is not open: %v", err)
+			}
 			if err := stream.Recv(t.Context(), &o); err == nil {
 				t.Errorf("a token outside the vocabulary: %+v", o)
 			}

@@ -1,0 +1,217 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// prefillTries is how many prefill workers a request is offered to before its decode
+// worker prefills.
+const prefillTries = 2
+
+// Reasons for a local prefill that only a frontend finds.
+const (
+	whyPrefillFailed  = "prefill worker failed"
+	whyPrefillTimeout = "remote prefill timed out"
+	whyPrefillBusy    = "prefill workers busy"
+	whyPromptProbs    = "prompt logprobs"
+)
+
+// firstHop is the prefill of a request at the worker that the frontend has chosen. It
+// belongs to the goroutine of the request. As long as its stream is open the prefill
+// worker keeps what it has computed, until its deadline; close lets go of it.
+type firstHop struct {
+	stream    requestplane.Stream
+	release   func() // of the load count
+	params    *protocol.DisaggregatedParams
+	bootstrap *protocol.BootstrapInfo
+	deadline  time.Time
+}
+
+func (h *firstHop) close() {
+	if h != nil {
+		h.stream.Close()
+		h.release()
+	}
+}
+
+// disaggregate says in the request how its prompt is prefilled. With the strategy
+// router it has a prefill worker compute it first, or while the decode worker gets
+// ready.
+func (g *generation) disaggregate(ctx context.Context) error {
+	if g.hop != nil && time.Now().Before(g.hop.deadline) {
+		return nil // the decode worker has refused; another one may use it
+	}
+	g.endHop()
+	hints := &g.req.Disagg
+	hints.Strategy, hints.Why = g.strategy, ""
+	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
+	if g.strategy != protocol.StrategyRouter {
+		return nil
+	}
+	knobs := g.f.cfg.Knobs()
+	tried := map[cluster.InstanceID]string{}
+	for range prefillTries {
+		why := g.prefill(ctx, knobs, tried)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if g.hop != nil {
+			hints.Why, hints.Params, hints.Bootstrap, hints.Deadline = "", g.hop.params, g.hop.bootstrap, g.hop.deadline
+			return nil
+		}
+		if hints.Why == "" || why != whyNoOther {
+			hints.Why = why
+		}
+		if len(tried) == 0 || why == whyNoOther {
+			return nil // nobody was asked, or nobody is left
+		}
+	}
+	return nil
+}
+
+// whyNoOther is the reason when no prefill worker is left that has not failed: the
+// reason of the one that has failed is told instead.
+const whyNoOther = "no other prefill worker"
+
+// prefill asks one prefill worker, and sets g.hop, or says why the prompt is prefilled
+// by the decode worker. Workers that fail are added to tried.
+func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster.InstanceID]string) (why string) {
+	if g.req.Output.PromptLogprobs != nil {
+		return whyPromptProbs
+	}
+	g.current()
+	begin := time.Now()
+	candidates := g.prefillCandidates(tried)
+	if len(tried) > 0 && len(tried) == len(candidates) {
+		return whyNoOther
+	}
+	waiting := 0
+	for _, c := range candidates {
+		waiting += max(0, g.f.prefillLoad.InFlight(c.ID)-1) // one is being computed
+	}
+	remote, why := router.DecidePrefill(router.PrefillState{
+		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), QueueDepth: waiting, Force: g.req.Disagg.Force,
+	}, knobs.Prefill)
+	switch {
+	case !remote && why == router.WhyQueueFull:
+		return whyPrefillBusy
+	case !remote:
+		return why
+	}
+	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
+	d, release, err := g.f.prefillLoad.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
+		return g.f.policies[router.LeastLoaded].Pick(r, c)
+	})
+	if err != nil {
+		return whyNoOther
+	}
+	g.announcePrefill(ctx, d, begin)
+	hop, err := g.ask(ctx, d.Chosen, knobs)
+	if err == nil {
+		hop.release = release
+		g.hop = hop
+		return ""
+	}
+	release()
+	why = prefillVerdict(err)
+	tried[d.Chosen.ID] = why
+	if ctx.Err() == nil {
+		g.f.log.Info("prefill worker failed a request", "request", g.id, "worker", d.Chosen.Worker, "reason", why, "error", err)
+	}
+	return why
+}
+
+// prefillCandidates are the prefill workers of the model as they are now.
+func (g *generation) prefillCandidates(tried map[cluster.InstanceID]string) []router.Candidate {
+	var out []router.Candidate
+	for _, i := range g.f.prefills.Instances() {
+		if _, ok := g.m.prefills[i.InstanceID]; ok {
+			out = append(out, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: tried[i.InstanceID]})
+		}
+	}
+	return out
+}
+
+// prefillVerdict is why a prefill worker did not take a prompt, as decisions show it.
+func prefillVerdict(err error) string {
+	switch {
+	case errors.Is(err, requestplane.ErrOverloaded):
+		return whyPrefillBusy
+	case errors.Is(err, errPrefillTimeout), errors.Is(err, requestplane.ErrTimeout):
+		return whyPrefillTimeout
+	}
+	return whyPrefillFailed
+}
+
+var (
+	errPrefillTimeout = errors.New("remote prefill timed out")
+	errNoParams       = errors.New("the prefill worker did not say where the KV is")
+)
+
+// ask sends the prompt to a prefill worker. With a bootstrap room it returns when the
+// worker has opened that, else when the KV is computed.
+func (g *generation) ask(ctx context.Context, c router.Candidate, knobs Knobs) (*firstHop, error) {
+	hop := &firstHop{deadline: time.Now().Add(knobs.RemoteTimeout)}
+	if e := g.m.prefills[c.ID].Disaggregated; e != nil && knobs.Background {
+		hop.bootstrap = &protocol.BootstrapInfo{Worker: c.Worker, ID: c.ID, Address: e.Address(c.ID), Room: rand.Uint64() >> 1}
+	}
+	var inst cluster.Instance
+	for _, i := range g.f.prefills.Instances() {
+		if i.InstanceID == c.ID {
+			inst = i
+		}
+	}
+	g.hops++
+	req := protocol.PreprocessedRequest{
+		// A prefill worker may get another attempt of the same request.
+		RequestID: attemptID(g.id, g.hops-1), Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs,
+		Generated: g.req.Generated, Stop: protocol.StopConditions{MaxTokens: 1}, ReceivedAt: g.req.ReceivedAt,
+		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyRouter, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
+	}
+	// The context of the call is the request's: its end ends the hop, too.
+	stream, err := g.f.prefills.Call(ctx, inst, req.RequestID, nil, req)
+	if err != nil {
+		return nil, err
+	}
+	hop.stream = stream
+	until := hop.deadline
+	if hop.bootstrap != nil {
+		until = time.Now().Add(min(g.f.limits.enter, knobs.RemoteTimeout))
+	}
+	wait, cancel := context.WithDeadlineCause(ctx, until, errPrefillTimeout)
+	defer cancel()
+	var out protocol.EngineOutput
+	err = stream.Recv(wait, &out)
+	if err == nil && out.Params == nil && hop.bootstrap == nil {
+		err = errNoParams
+	}
+	if err != nil {
+		stream.Close()
+		return nil, err
+	}
+	hop.params = out.Params
+	return hop, nil
+}
+
+// endHop lets go of what a prefill worker keeps for the request, if anything.
+func (g *generation) endHop() {
+	g.hop.close()
+	g.hop = nil
+}
+
+// announcePrefill publishes the choice of a prefill worker.
+func (g *generation) announcePrefill(ctx context.Context, d router.Decision, begin time.Time) {
+	g.f.announceDecision(ctx, cluster.RouterDecision{
+		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker,
+		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
+		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+	})
+}
