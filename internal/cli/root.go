@@ -118,7 +118,7 @@ func (f *factory) root() *cobra.Command {
 	root.AddCommand(
 		f.up(), f.down(), f.chat(),
 		f.top(), f.ps(), f.logs(), f.events(), f.explain(), f.doctor(),
-		f.drain(), f.resume(), f.scale(),
+		f.drain(), f.resume(), f.scale(), f.set(),
 		f.modelCommand(), f.configCommand(), f.version(),
 	)
 	root.AddCommand(f.topics()...)

@@ -190,6 +190,17 @@ func TestKnobsAndCards(t *testing.T) {
 	if err != nil || string(kv.Value) != "128" {
 		t.Errorf("knob %q %v", kv.Value, err)
 	}
+	if all, err := c.Knobs(ctx); err != nil || len(all) != 1 || string(all["disagg.max_local_prefill_tokens"]) != "128" {
+		t.Errorf("knobs %v %v", all, err)
+	}
+	for range 2 {
+		if err := c.UnsetKnob(ctx, "disagg.max_local_prefill_tokens"); err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := c.Knobs(ctx); err != nil || len(all) != 0 {
+		t.Errorf("knobs %v %v", all, err)
+	}
 	if err := c.SetKnob(ctx, "x", func() {}); err == nil {
 		t.Error("a function is a setting")
 	}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+)
+
+func TestSet(t *testing.T) {
+	w := newWorld(t)
+	stored := func(name string) string {
+		t.Helper()
+		kv, err := w.store.Get(t.Context(), cluster.KnobKey(w.ns, name))
+		if err != nil {
+			return ""
+		}
+		return string(kv.Value)
+	}
+	r := w.ok("set")
+	has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\n", "disagg.strategy\t-\tqueue\n", "disagg.remote_prefill_timeout\t-\t30s\n", "router.policy\t-\tleast-loaded\n")
+	if n := strings.Count(r.stdout, "\n"); n != 1+len(config.RuntimeKeys()) {
+		t.Errorf("%d lines", n)
+	}
+	if r := w.ok("set", "disagg.strategy=router", "disagg.remote_prefill_timeout=1m30s"); r.stdout != "disagg.strategy is router.\ndisagg.remote_prefill_timeout is 1m30s.\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if a, b := stored("disagg.strategy"), stored("disagg.remote_prefill_timeout"); a != `"router"` || b != `"1m30s"` {
+		t.Errorf("stored %s, %s", a, b)
+	}
+	w.ok("set", "disagg.max_prefill_queue_depth=7", "disagg.background_prefill=false")
+	if a, b := stored("disagg.max_prefill_queue_depth"), stored("disagg.background_prefill"); a != "7" || b != "false" {
+		t.Errorf("stored %s, %s", a, b)
+	}
+	var all []struct {
+		Setting, Help  string
+		Value, Default any
+	}
+	if err := json.Unmarshal([]byte(w.ok("set", "-o", "json").stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	for _, s := range all {
+		values[s.Setting] = s.Value
+		if s.Help == "" || s.Default == nil {
+			t.Errorf("%+v", s)
+		}
+	}
+	if values["disagg.strategy"] != "router" || values["disagg.max_prefill_queue_depth"] != 7.0 || values["disagg.background_prefill"] != false || values["router.policy"] != nil {
+		t.Errorf("%v", values)
+	}
+	r = w.ok("set", "--unset", "disagg.strategy", "-o", "json")
+	has(t, "unset", r.stdout, `"setting": "disagg.strategy"`, `"value": null`, `"default": "queue"`)
+	if stored("disagg.strategy") != "" {
+		t.Error("it is still set")
+	}
+	w.ok("set", "--unset", "disagg.strategy") // once more is no mistake
+	// A value that somebody else wrote and nobody can read is shown as what it is.
+	if _, err := w.store.Put(t.Context(), cluster.KnobKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
+		t.Fatal(err)
+	}
+	has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\n")
+	if got := w.ok("set", "-q").stdout; !strings.Contains(got, "disagg.strategy\n") {
+		t.Errorf("names: %q", got)
+	}
+}
+
+func TestSetRefuses(t *testing.T) {
+	w := newWorld(t)
+	for _, tc := range []struct {
+		args []string
+		text string
+	}{
+		{[]string{"disagg.strategy"}, `"disagg.strategy" is not <setting>=<value>`},
+		{[]string{"disagg.stratgy=router"}, `no run-time setting "disagg.stratgy"; did you mean disagg.strategy?`},
+		{[]string{"disagg.strategy=fast"}, `disagg.strategy: "fast" is not one of queue, router`},
+		{[]string{"frontend.port=1"}, "frontend.port does not change at run time"},
+		{[]string{"disagg.max_local_prefill_tokens=many"}, `"many" is not a whole number from 0 to 100000000`},
+		{[]string{"disagg.remote_prefill_timeout=0"}, "0 would never wait"},
+		{[]string{"disagg.remote_prefill_timeout=30"}, "has no unit"},
+		{[]string{"disagg.strategy=queue", "disagg.strategy=router"}, "disagg.strategy is named twice"},
+		{[]string{"disagg.strategy=queue", "--unset", "disagg.strategy"}, "disagg.strategy is named twice"},
+		{[]string{"--unset", "x"}, `no run-time setting "x"`},
+		{[]string{"router.policy=round-robin", "disagg.strategy=fast"}, "is not one of"},
+	} {
+		r := w.run(append([]string{"set"}, tc.args...)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, tc.text) {
+			t.Errorf("%q: exit %d, %s", tc.args, r.code, r.stderr)
+		}
+	}
+	if kvs, _, err := w.store.List(t.Context(), cluster.KnobPrefix(w.ns)); err != nil || len(kvs) > 0 {
+		t.Errorf("changed all the same: %v %v", kvs, err)
+	}
+	if r := w.run("set", "disagg.strategy=router", "--read-only"); r.code == 0 || !strings.Contains(r.stderr, "read-only is set") {
+		t.Errorf("read-only: %+v", r)
+	}
+	w.ok("set", "--read-only")
+}

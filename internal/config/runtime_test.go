@@ -1,0 +1,63 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/config"
+)
+
+// What is written for a value is read as the same value, and nothing else is read.
+func TestRuntimeValues(t *testing.T) {
+	texts := map[string][]string{
+		"disagg.strategy": {"queue", "router"}, "disagg.background_prefill": {"true", "false"},
+		"disagg.max_local_prefill_tokens": {"0", "128"}, "disagg.max_prefill_queue_depth": {"7"},
+		"disagg.remote_prefill_timeout": {"1m30s", "250ms"}, "router.policy": {"round-robin"},
+	}
+	keys := config.RuntimeKeys()
+	if len(keys) != len(texts) {
+		t.Errorf("%d run-time settings, %d are tried", len(keys), len(texts))
+	}
+	for _, k := range keys {
+		for _, text := range texts[k.Name] {
+			v, err := k.ParseRuntime(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := k.EncodeRuntime(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := k.DecodeRuntime(raw); err != nil || got != v || (config.Value{Value: got}).Text() != text {
+				t.Errorf("%s=%s: stored as %s, read as %v %v", k.Name, text, raw, got, err)
+			}
+		}
+		for _, raw := range []string{"", "null", "{", "[]", "1.5", "1e30", "-1", `"x"`, `"-5s"`, `"0s"`, `{"a":1}`} {
+			if v, err := k.DecodeRuntime([]byte(raw)); err == nil || !strings.Contains(err.Error(), k.Name) {
+				t.Errorf("%s is stored as %s: read as %v, %v", k.Name, raw, v, err)
+			}
+		}
+	}
+}
+
+func FuzzDecodeRuntime(f *testing.F) {
+	for _, s := range []string{"1", `"router"`, "true", `"30s"`, "null", ""} {
+		f.Add([]byte(s))
+	}
+	keys := config.RuntimeKeys()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, k := range keys {
+			v, err := k.DecodeRuntime(raw)
+			if err != nil {
+				continue
+			}
+			again, err := k.EncodeRuntime(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := k.DecodeRuntime(again); err != nil || got != v {
+				t.Errorf("%s: %v is written as %s and read as %v %v", k.Name, v, again, got, err)
+			}
+		}
+	})
+}
