@@ -248,6 +248,9 @@ func decisionText(d *cluster.RouterDecision) string {
 	}
 	if d.Prefill != "" {
 		text := "prefill " + d.Prefill
+		if d.PrefillWay != "" {
+			text += " by " + d.PrefillWay
+		}
 		if d.PrefillWhy != "" {
 			text += " (" + d.PrefillWhy + ")"
 		}

@@ -115,7 +115,7 @@ func (m *model) decisionRows() rowSource {
 		key:    func(i int) rowKey { return decisionKey(at(i)) },
 		text: func(i int) string {
 			d := at(i)
-			return strings.Join([]string{d.RequestID, d.Chosen, d.Prefill, d.PrefillWhy, d.Policy, d.Model}, " ")
+			return strings.Join([]string{d.RequestID, d.Chosen, d.Prefill, d.PrefillWhy, d.PrefillWay, d.Policy, d.Model}, " ")
 		},
 	}
 }
@@ -125,6 +125,9 @@ func (m *model) drawDecisions(a area) {
 	remote, told, overlap, blocks := 0, 0, 0, 0
 	for i := range m.snap.Decisions {
 		d := &m.snap.Decisions[i]
+		if d.Phase == cluster.RolePrefill {
+			continue // that of the decode worker says where the prompt was computed in the end
+		}
 		if p, _ := stages(d); p != unknown {
 			told++
 			if p != localPrefill {

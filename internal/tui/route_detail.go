@@ -60,6 +60,9 @@ func (m *model) routeSection(d *cluster.RouterDecision) section {
 	}}
 	if d.Prefill != "" {
 		where := []span{{"prefilled at ", dim}, {d.Prefill, prefill}}
+		if d.PrefillWay != "" {
+			where = append(where, span{" by ", dim}, span{d.PrefillWay, plain})
+		}
 		if d.PrefillWhy != "" {
 			where = append(where, span{": " + d.PrefillWhy, plain})
 		}

@@ -88,7 +88,7 @@ func randomSnapshot(r *rand.Rand) cluster.Snapshot {
 		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(r.Uint64()), Owner: randomText(r), TTL: randomDuration(r), Left: randomDuration(r), Renewed: randomDuration(r)})
 		s.Queue.History = append(s.Queue.History, randomFloat(r))
 		s.Events = append(s.Events, cluster.KVEvent{Worker: randomText(r), EventID: r.Uint64(), Kind: cluster.KVEventKind(randomText(r)), Count: randomInt(r), StartPosition: randomInt(r), Reason: randomText(r), Time: randomTime(r), Removed: []uint64{r.Uint64()}})
-		d := cluster.RouterDecision{RequestID: randomText(r), Time: randomTime(r), Phase: cluster.Role(randomText(r)), Policy: randomText(r), Chosen: randomText(r), PromptToks: randomInt(r), Blocks: randomInt(r), DecidedNS: int64(randomInt(r)), Prefill: randomText(r), PrefillWhy: randomText(r), Overlap: randomInt(r)}
+		d := cluster.RouterDecision{RequestID: randomText(r), Time: randomTime(r), Phase: cluster.Role(randomText(r)), Policy: randomText(r), Chosen: randomText(r), PromptToks: randomInt(r), Blocks: randomInt(r), DecidedNS: int64(randomInt(r)), Prefill: randomText(r), PrefillWhy: randomText(r), PrefillWay: randomText(r), Overlap: randomInt(r)}
 		for range r.IntN(4) {
 			c := cluster.RouteCandidate{Worker: randomText(r), Load: randomInt(r), Overlap: randomInt(r), Excluded: randomText(r)}
 			if f := randomFloat(r); f != nil {

@@ -154,7 +154,7 @@ func TestPullFaults(t *testing.T) {
 			fault: func(_ *testing.T, req *protocol.PreprocessedRequest, _ *running) {
 				req.Disagg.Params.BlockIDs[3] = 1 << 30
 			}},
-		{name: "negative block", why: "KV blocks do not match",
+		{name: "negative block", why: "KV not read",
 			fault: func(_ *testing.T, req *protocol.PreprocessedRequest, _ *running) { req.Disagg.Params.BlockIDs[0] = -1 }},
 		{name: "another prompt", why: "KV blocks do not match",
 			fault: func(_ *testing.T, req *protocol.PreprocessedRequest, _ *running) { req.Disagg.Params.Tokens-- }},
