@@ -63,12 +63,7 @@ func (w *Worker) testPath(ctx context.Context, peer string) error {
 		return fmt.Errorf("%s offers no memory: it publishes no NIXL metadata", peer)
 	}
 	agent := strings.TrimPrefix(kvs[i].Key, prefix)
-	if w.peers != nil {
-		err = w.peers.ensure(ctx, agent)
-	} else if !w.nixl.Known(agent, "") {
-		_, err = w.nixl.LoadRemote(kvs[i].Value)
-	}
-	if err != nil {
+	if err := w.peers.ensure(ctx, agent); err != nil {
 		return err
 	}
 	_, _ = w.nixl.ProvePath(ctx, agent) // the agent keeps what came of it

@@ -24,7 +24,9 @@ type peers struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu     sync.Mutex // one load at a time
+	mu sync.Mutex // one load at a time
+	// loaded are the agents made known here, and whether the watch has shown them yet: one
+	// that was found in the store may be ahead of it.
 	loaded map[string]bool
 	tested map[string]bool
 	broken map[string]error // peers whose path garbles data
@@ -82,7 +84,7 @@ func (p *peers) ensure(ctx context.Context, agent string) error {
 	if name != agent {
 		return fmt.Errorf("%w: metadata of %s is that of %s", errMismatch, agent, name)
 	}
-	p.loaded[agent] = true
+	p.loaded[agent] = ok
 	return nil
 }
 
@@ -176,8 +178,9 @@ func (p *peers) meet(ctx context.Context, agent string) error {
 func (p *peers) forgetLost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for agent := range p.loaded {
-		if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)); ok {
+	for agent, shown := range p.loaded {
+		if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)); ok || !shown {
+			p.loaded[agent] = ok
 			continue
 		}
 		if err := p.w.nixl.Invalidate(agent); err != nil {
