@@ -38,8 +38,9 @@ type Agent struct {
 	downs     *downFeed
 	probes    probeSlot
 
-	stageIn, stageOut staging        // for accesses of peers and for own transfers
-	work              sync.WaitGroup // staged transfers
+	stageIn, stageOut staging         // for accesses of peers and for own transfers
+	devices           DeviceTransport // among the transports; may be nil
+	work              sync.WaitGroup  // staged transfers
 
 	conns []transportConn // of this agent, fixed after NewAgent
 
@@ -86,7 +87,14 @@ func NewAgent(cfg Config) (*Agent, error) {
 	a.tickets = tickets{regions: &a.regions, staging: &a.stageIn, limits: a.limits, stats: &a.stats, open: map[TicketID]*ticket{}}
 	a.inbox = newInbox(a.limits.NotifyBytes, cfg.OnNotify, &a.stats)
 	for _, tr := range a.transports {
-		conn, err := tr.Start(host{a})
+		if dt, ok := tr.(DeviceTransport); ok {
+			if a.devices != nil {
+				return nil, errors.Join(fmt.Errorf("start agent %q: transports %s and %s both reach devices, at most one may: %w",
+					cfg.Name, a.devices.Name(), tr.Name(), ErrInvalidParam), a.Close())
+			}
+			a.devices = dt
+		}
+		conn, err := tr.Start(host{a, tr})
 		if err == nil && len(conn) > maxConnLen {
 			err = fmt.Errorf("connection data of %d bytes: %w", len(conn), ErrBackend)
 		}
@@ -174,13 +182,13 @@ func (a *Agent) Metadata() []byte {
 	return metadata{Identity: a.self, connected: true, conns: a.conns, regions: a.publicRegions()}.encode()
 }
 
-// publicRegions are the regions as peers see them. Memory of a device is reached
-// through host memory that stands in for it.
+// publicRegions are the regions as peers see them. Memory of a device that no transport
+// reaches is reached through host memory that stands in for it.
 func (a *Agent) publicRegions() []RemoteRegion {
-	rs := a.regions.public()
+	rs := a.regions.public(a.devices)
 	for i := range rs {
 		if rs[i].Type == VRAM {
-			rs[i].Shared = a.stageIn.shareable()
+			rs[i].Shared = rs[i].Direct || a.stageIn.shareable()
 		}
 	}
 	return rs
@@ -306,6 +314,9 @@ func (a *Agent) admit(j *Job) (err error) {
 		err = a.admitStorage(j)
 	} else {
 		j.Local, j.unuse, err = a.regions.use(j.transfer.local)
+		if err == nil && j.transfer.direct {
+			j.Devices = a.regions.pieces(j.transfer.local)
+		}
 	}
 	if err != nil {
 		return err
@@ -344,18 +355,21 @@ func (a *Agent) forget(j *Job) {
 	delete(a.jobs, j)
 }
 
-// host is the Agent as its transports see it.
-type host struct{ a *Agent }
+// host is the Agent as one of its transports sees it.
+type host struct {
+	a *Agent
+	t Transport
+}
 
 func (h host) Self() Identity    { return h.a.self }
 func (h host) Log() *slog.Logger { return h.a.log }
 func (h host) Limits() Limits    { return h.a.limits }
 
 func (h host) Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error) {
-	return h.a.tickets.acquire(op, ticket, descs)
+	return h.a.tickets.acquire(op, ticket, descs, h.t)
 }
 
-func (h host) Share(d Desc) (Share, error) { return h.a.regions.share(d) }
+func (h host) Share(d Desc) (Share, error) { return h.a.regions.share(d, h.t) }
 
 func (h host) Deliver(from string, msg []byte, done func(error)) { h.a.inbox.deliver(from, msg, done) }
 

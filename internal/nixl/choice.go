@@ -97,6 +97,7 @@ func (a *Agent) choose(m metadata, disproved map[string]error) choice {
 		if label, found := m.private(); found {
 			r.Private = &label
 		}
+		r.Devices = m.directDevices()
 		if c.transport != nil {
 			k.Verdict, k.Reason = NotNeeded, "the peer is reached over "+c.transport.Name()
 		} else if len(a.force) > 0 && !slices.Contains(a.force, tr.Name()) {

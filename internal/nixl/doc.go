@@ -9,7 +9,8 @@
 //
 // Memory is the host's ([DRAM]), a device's ([VRAM], through [DeviceMemory]) or a file
 // of this machine ([FILE], through a [Storage] such as package posix, in transfers of the
-// agent with itself). Transports see host memory only; what belongs to a device is staged.
+// agent with itself). What belongs to a device is
+// staged, so that transports see host memory only, unless one is a [DeviceTransport].
 //
 // Peers learn of each other by metadata blobs, whole ([Agent.Metadata]) or in parts
 // ([Agent.PartialMetadata]). Package directory keeps them in a key-value store, package

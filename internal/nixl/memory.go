@@ -24,13 +24,21 @@ type SharedMemory interface {
 // address: Bytes returns nil. Transports see host memory in its place; the agent
 // copies between the two. ReadAt and WriteAt follow io.ReaderAt and io.WriterAt,
 // return when the bytes have arrived, and are called for ranges inside of the memory
-// only, by several goroutines at the same time.
+// only, by several goroutines at the same time. A [DeviceTransport] reaches memory of the
+// kind it knows without such copies.
 type DeviceMemory interface {
 	Memory
 	io.ReaderAt
 	io.WriterAt
 	Size() int64 // bytes
 	Device() int // index of the device on its machine, from 0 on
+}
+
+// DevicePiece is a piece of device memory of this agent.
+type DevicePiece struct {
+	Memory DeviceMemory // nil where the memory is the host's
+	Off    uint64       // in it
+	Len    uint64
 }
 
 // FileMemory is an open file, registered as [FILE]: Bytes returns nil. Descriptors of
@@ -48,7 +56,9 @@ type Share struct {
 	Base  Desc   // the whole region
 	Label string // of the region
 	FD    int    // holds Base.Len bytes from offset 0 on; -1 if others cannot map the memory
-	Addr  uint64 // of the first byte, in this process
+	Addr  uint64 // of the first byte, in this process; 0 for memory of a device
+	// Device is the memory when it is a device's that a [DeviceTransport] reaches; else nil.
+	Device DeviceMemory
 }
 
 // maxFile stands for a file of no particular size: what ext4 can hold.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // The metadata blob, little-endian:
@@ -33,6 +34,7 @@ const (
 	flagPartial   = 1 // of a blob
 	flagConnected = 2
 	flagShared    = 1 // of a region
+	flagDirect    = 2
 )
 
 // RemoteRegion is a region as peers see it.
@@ -40,7 +42,8 @@ type RemoteRegion struct {
 	Label  string
 	Type   MemType
 	Base   Desc // all of it
-	Shared bool // other processes of the peer's machine can map it
+	Shared bool // other processes of the peer's machine can map it, or what stands in for it
+	Direct bool // memory of a device that the peer's DeviceTransport reaches
 }
 
 // Desc returns the descriptor of n bytes at off. A range outside of the region
@@ -74,6 +77,17 @@ func (m metadata) conn(transport string) []byte {
 		}
 	}
 	return nil
+}
+
+// directDevices lists the devices of regions that a DeviceTransport reaches.
+func (m metadata) directDevices() (ids []uint64) {
+	for _, r := range m.regions {
+		if r.Direct {
+			ids = append(ids, r.Base.DevID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // private returns the first region that other processes cannot map.
@@ -116,6 +130,9 @@ func (m metadata) encode() []byte {
 		var flags byte
 		if r.Shared {
 			flags = flagShared
+		}
+		if r.Direct {
+			flags |= flagDirect
 		}
 		b = append(b, byte(r.Type), flags)
 		b = binary.LittleEndian.AppendUint64(b, r.Base.DevID)
@@ -180,7 +197,8 @@ func decodeMetadata(blob []byte) (metadata, error) {
 	for i := range nregions {
 		var g RemoteRegion
 		g.Type = MemType(r.u8())
-		g.Shared = r.u8()&flagShared != 0
+		flags := r.u8()
+		g.Shared, g.Direct = flags&flagShared != 0, flags&flagDirect != 0
 		g.Base.DevID, g.Base.Addr, g.Base.Len = r.u64(), r.u64(), r.u64()
 		g.Label = r.str()
 		if !r.bad && !g.Base.valid() {

@@ -62,7 +62,7 @@ type peer struct {
 	conns     []transportConn
 	regions   []RemoteRegion
 	cover     []Desc                         // of the regions, sorted
-	devices   []Desc                         // of those that are memory of devices, sorted
+	devices   []Desc                         // of those that are memory of devices which the transport does not reach, sorted
 	measured  atomic.Pointer[SelfTestResult] // nil before the first self-test
 	chosen    choice
 	disproved map[string]error // transports whose self-test failed
@@ -86,7 +86,7 @@ func (p *peer) setRegions(rs []RemoteRegion) {
 	p.regions, p.cover, p.devices = rs, make([]Desc, 0, len(rs)), nil
 	for _, r := range rs {
 		p.cover = append(p.cover, r.Base)
-		if r.Type == VRAM {
+		if r.Type == VRAM && !(r.Direct && reachesDevices(p.transport)) {
 			p.devices = append(p.devices, r.Base)
 		}
 	}
@@ -95,7 +95,10 @@ func (p *peer) setRegions(rs []RemoteRegion) {
 	slices.SortFunc(p.devices, compareDesc)
 }
 
-// namesDevice reports whether one of the descriptors is memory of a device.
+func reachesDevices(t Transport) bool { _, ok := t.(DeviceTransport); return ok }
+
+// namesDevice reports whether one of the descriptors is memory of a device that has to
+// be staged at the peer.
 func (p *peer) namesDevice(descs []Desc) bool {
 	p.agent.mu.RLock()
 	defer p.agent.mu.RUnlock()

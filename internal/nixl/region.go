@@ -244,13 +244,48 @@ func (rs *regions) hasLocked(r *Region) bool {
 	return found && rs.list[i] == r
 }
 
-// share returns the region that covers d as another process can touch it.
-func (rs *regions) share(d Desc) (Share, error) {
+// isDirect reports whether the transport reaches memory of a device by itself.
+func isDirect(t Transport, m DeviceMemory) bool {
+	dt, ok := t.(DeviceTransport)
+	return ok && m != nil && dt.Direct(m)
+}
+
+// direct reports whether all memory of devices among the descriptors is such as the
+// transport reaches.
+func (rs *regions) direct(descs []Desc, t Transport) bool {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	for _, d := range descs {
+		if r := rs.findLocked(d); r == nil || r.device != nil && !isDirect(t, r.device) {
+			return false
+		}
+	}
+	return true
+}
+
+// pieces returns the memory of devices among the descriptors, whose regions are in use.
+func (rs *regions) pieces(descs []Desc) []DevicePiece {
+	rs.mu.RLock()
+	defer rs.mu.RUnlock()
+	out := make([]DevicePiece, len(descs))
+	for i, d := range descs {
+		if r := rs.findLocked(d); r != nil && r.device != nil {
+			out[i] = DevicePiece{Memory: r.device, Off: d.Addr - r.base.Addr, Len: d.Len}
+		}
+	}
+	return out
+}
+
+// share returns the region that covers d as another process can touch it over the
+// transport.
+func (rs *regions) share(d Desc, t Transport) (Share, error) {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	switch r := rs.findLocked(d); {
 	case r == nil:
 		return Share{}, fmt.Errorf("share %s: %w", d, ErrNotFound)
+	case isDirect(t, r.device):
+		return Share{Base: r.base, Label: r.label, FD: -1, Device: r.device}, nil
 	case len(r.mem) == 0:
 		return Share{}, fmt.Errorf("share %s: region %q is not memory of this host: %w", d, r.label, ErrNotSupported)
 	default:
@@ -347,21 +382,21 @@ func (r *Region) host(d Desc) []byte {
 }
 
 // public lists the regions peers may know: files are this agent's only.
-func (rs *regions) public() []RemoteRegion {
+func (rs *regions) public(t DeviceTransport) []RemoteRegion {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	out := make([]RemoteRegion, 0, len(rs.list))
 	for _, r := range rs.list {
 		if !r.private && r.typ != FILE {
-			out = append(out, r.remote())
+			out = append(out, r.remote(t))
 		}
 	}
 	return out
 }
 
 // remote is the region as peers see it.
-func (r *Region) remote() RemoteRegion {
-	return RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0}
+func (r *Region) remote(t DeviceTransport) RemoteRegion {
+	return RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0, Direct: t != nil && isDirect(t, r.device)}
 }
 
 // clear forgets everything when the agent closes.

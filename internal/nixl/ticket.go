@@ -123,8 +123,8 @@ var errClosing = fmt.Errorf("agent closes: %w", ErrRemoteDisconnect)
 
 // acquire checks an access and returns the memory. What is read of a device is in
 // host memory when it returns.
-func (ts *tickets) acquire(op Op, id TicketID, descs []Desc) (*Grant, error) {
-	g, err := ts.grant(op, id, descs)
+func (ts *tickets) acquire(op Op, id TicketID, descs []Desc, t Transport) (*Grant, error) {
+	g, err := ts.grant(op, id, descs, t)
 	if err != nil || g.stage == nil || op == Write {
 		return g, err
 	}
@@ -135,7 +135,7 @@ func (ts *tickets) acquire(op Op, id TicketID, descs []Desc) (*Grant, error) {
 	return g, nil
 }
 
-func (ts *tickets) grant(op Op, id TicketID, descs []Desc) (*Grant, error) {
+func (ts *tickets) grant(op Op, id TicketID, descs []Desc, t Transport) (*Grant, error) {
 	refuse := func(r RefuseReason, format string, args ...any) (*Grant, error) {
 		ts.stats.refuse(r)
 		return nil, fmt.Errorf("%s refused: %s: %w", op, fmt.Sprintf(format, args...), ErrNotAllowed)
@@ -162,13 +162,13 @@ func (ts *tickets) grant(op Op, id TicketID, descs []Desc) (*Grant, error) {
 	}
 	g := &Grant{table: ts, ticket: tk, op: op, segs: make([][]byte, 0, len(descs)), descs: descs}
 	device := false
-	for _, d := range descs {
+	for j, d := range descs {
 		i := coveringPiece(tk.pieces, d)
 		if i < 0 {
 			return refuse(RefusedBounds, "descriptor %s is outside of ticket %s", d, id.short())
 		}
 		if tk.mem[i] == nil {
-			device = true
+			device = device || !ts.regions.direct(descs[j:j+1], t)
 			g.segs = append(g.segs, nil)
 			continue
 		}
@@ -323,7 +323,8 @@ type Grant struct {
 	hook     func()
 }
 
-// Segments is the memory, one piece per descriptor.
+// Segments is the memory, one piece per descriptor; nil for memory of a device that the
+// transport reaches itself.
 func (g *Grant) Segments() [][]byte { return g.segs }
 
 // Descs names the memory of Segments, for [Host.Share]: what was asked for, or the host

@@ -32,6 +32,7 @@ type Transfer struct {
 	bytes         uint64
 	opts          TransferOpts
 	staged        bool // memory of a device travels through host memory
+	direct        bool // local memory of a device is the transport's to move
 	storage       bool // with the agent itself
 	path          *traffic
 
@@ -121,9 +122,13 @@ func (a *Agent) newTransfer(op Op, local, remote []Desc, p *peer, opts TransferO
 	}
 	opts.Notify = slices.Clone(opts.Notify)
 	opts.HasNotify = opts.HasNotify || len(opts.Notify) > 0
+	staged := p.namesDevice(remote)
+	if ks.has(VRAM) && !staged {
+		staged = !a.regions.direct(local, p.transport)
+	}
 	return &Transfer{
 		agent: a, op: op, peer: p, local: local, remote: remote, bytes: total, opts: opts,
-		staged: ks.has(VRAM) || p.namesDevice(remote), path: a.paths.path(p.Name, p.transport.Name()),
+		staged: staged, direct: ks.has(VRAM) && !staged, path: a.paths.path(p.Name, p.transport.Name()),
 		status: ErrNotPosted, done: make(chan struct{}),
 	}, nil
 }

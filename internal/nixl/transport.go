@@ -56,6 +56,9 @@ type Remote struct {
 	// Private names a region of the peer that other processes cannot map; nil if all
 	// can be.
 	Private *string
+	// Devices are those of the peer's memory that its [DeviceTransport] reaches, by index
+	// at the peer, in order.
+	Devices []uint64
 }
 
 // A RegionObserver is a Transport that is told when a region is deregistered, so
@@ -63,6 +66,16 @@ type Remote struct {
 type RegionObserver interface {
 	Transport
 	Deregistered(base Desc)
+}
+
+// A DeviceTransport is a Transport that moves memory of some devices without host memory
+// in between. An agent has at most one.
+type DeviceTransport interface {
+	Transport
+	// Direct reports whether jobs may name this memory of the agent: its own in
+	// Job.Devices, and as a target in descriptors that [Host.Share] explains. The answer
+	// for a memory never changes.
+	Direct(m DeviceMemory) bool
 }
 
 // A RegionMapper is a Transport whose devices must know memory before they access it.
@@ -86,7 +99,8 @@ type Host interface {
 	// counted.
 	Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error)
 	// Share returns the region of d as other processes can touch it. It is valid while
-	// a Grant for d is held. ErrNotSupported for memory that the host cannot address.
+	// a Grant for d is held. ErrNotSupported for memory that the host cannot address,
+	// unless the transport reaches it; see DeviceTransport.
 	Share(d Desc) (Share, error)
 	// Deliver queues a notification. done is called once, with nil when the agent
 	// has accepted it within its byte limit, or with an error when it never will.

@@ -3,6 +3,7 @@
 package fenced
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -13,7 +14,8 @@ import (
 type copying struct {
 	op         nixl.Op
 	local      [][]byte
-	remote     []piece // of the lengths of local
+	devices    []nixl.DevicePiece // where local has nil; nil without any
+	remote     []piece            // of the lengths of local
 	fence      *fence
 	generation uint32
 	slots      chan struct{}   // of the pool
@@ -24,7 +26,7 @@ type copying struct {
 	cause error // of end
 	shut  bool  // the target has shut the fence
 	piece int   // next to be copied
-	off   int
+	off   uint64
 }
 
 // end makes the copying stop; the first cause counts.
@@ -59,10 +61,23 @@ func (c *copying) run(n int) (complete bool) {
 
 // batch is what is copied inside the fence at a time, in one region of the peer.
 type batch struct {
-	mem   Memory
-	local [pieceDescs][]byte
-	at    [pieceDescs]uint64
-	n     int
+	mem    Memory
+	local  [pieceDescs][]byte
+	at     [pieceDescs]uint64
+	n      int
+	device []nixl.DevicePiece // in the place of local; empty if that is the host's
+}
+
+// copy touches the peer's memory.
+func (b *batch) copy(op nixl.Op) (n uint64, err error) {
+	if len(b.device) == 0 {
+		return b.mem.Copy(op, b.local[:b.n], b.at[:b.n])
+	}
+	m, ok := b.mem.(DeviceMemory)
+	if !ok {
+		return 0, fmt.Errorf("memory of a device over a transport of host memory: %w", nixl.ErrNotSupported)
+	}
+	return m.CopyDevice(op, b.device, b.at[:b.n])
 }
 
 func (c *copying) work() {
@@ -94,7 +109,7 @@ func (c *copying) step(b *batch) (more bool) {
 		c.mu.Unlock()
 		return false
 	}
-	n, err := b.mem.Copy(c.op, b.local[:b.n], b.at[:b.n])
+	n, err := b.copy(c.op)
 	c.fence.leave(n)
 	if err != nil {
 		c.end(err)
@@ -116,17 +131,40 @@ func (c *copying) take(b *batch) bool {
 	if c.cause != nil || c.shut {
 		return false
 	}
-	for left := pieceBytes; left > 0 && b.n < pieceDescs && c.piece < len(c.local); b.n++ {
-		mine, theirs := c.local[c.piece], c.remote[c.piece]
-		if b.n > 0 && theirs.mem != b.mem {
+	b.device = b.device[:0]
+	left := uint64(pieceBytes)
+	for ; left > 0 && b.n < pieceDescs && c.piece < len(c.local); b.n++ {
+		mine, device, theirs := c.local[c.piece], c.device(c.piece), c.remote[c.piece]
+		if b.n == 0 {
+			if m, ok := theirs.mem.(DeviceMemory); ok {
+				left = m.PieceBytes()
+			}
+		} else if theirs.mem != b.mem || (device.Memory != nil) != (len(b.device) > 0) {
 			break
 		}
-		end := min(c.off+left, len(mine))
-		b.mem, b.local[b.n], b.at[b.n] = theirs.mem, mine[c.off:end], theirs.at+uint64(c.off)
+		size := uint64(len(mine))
+		if device.Memory != nil {
+			size = device.Len
+		}
+		end := min(c.off+left, size)
+		b.mem, b.at[b.n] = theirs.mem, theirs.at+c.off
+		if device.Memory != nil {
+			b.device = append(b.device, nixl.DevicePiece{Memory: device.Memory, Off: device.Off + c.off, Len: end - c.off})
+		} else {
+			b.local[b.n] = mine[c.off:end]
+		}
 		left -= end - c.off
-		if c.off = end; end == len(mine) {
+		if c.off = end; end == size {
 			c.piece, c.off = c.piece+1, 0
 		}
 	}
 	return b.n > 0
+}
+
+// device is the memory of a device at an index of the list, if it is one's.
+func (c *copying) device(i int) (d nixl.DevicePiece) {
+	if c.devices != nil {
+		d = c.devices[i]
+	}
+	return d
 }

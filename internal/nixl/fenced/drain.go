@@ -5,7 +5,7 @@ package fenced
 import "time"
 
 // end shuts all fences after the connection has ended, and reports whether nobody
-// is inside one.
+// is inside one, and has a region that was lent.
 func (in *inbound) end() (quiet bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -20,19 +20,39 @@ func (in *inbound) end() (quiet bool) {
 		}
 		delete(in.accesses, id)
 	}
-	return quiet
+	if in.fences.regions().shut() {
+		in.allReturned()
+	}
+	return quiet && len(in.lent) == 0
 }
 
-// drain waits until the peer has left the fences it is inside of, or its process
-// is gone. Until then the grants stay, and so do the tickets. A process that is
-// stopped may take for ever; Close does not wait for it.
+// allReturned says that the peer has no region any more.
+func (in *inbound) allReturned() {
+	for addr := range in.lent {
+		in.returned(addr)
+	}
+}
+
+// drain waits until the peer has left the fences it is inside of and closed the
+// regions it was lent, or its process is gone. Until then the grants stay, and so do
+// the tickets and regions. A process that is stopped may take for ever; Close waits
+// closePatience for regions, which a peer closes when it notices the end, and not for
+// accesses, which the agent has waited for.
 func (in *inbound) drain() {
 	began := time.Now()
 	const longest = 20 * time.Millisecond
+	var closing time.Time
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, longest) {
+		var isClosing <-chan struct{}
+		if closing.IsZero() {
+			isClosing = in.t.closing
+		}
 		select {
 		case <-time.After(pause):
-		case <-in.t.closing:
+		case <-isClosing:
+			closing = time.Now()
+		}
+		if !closing.IsZero() && (in.inside() || time.Since(closing) > closePatience) {
 			if in.left(in.peer.gone()) {
 				return
 			}
@@ -54,16 +74,26 @@ func (in *inbound) drain() {
 func (in *inbound) left(gone bool) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if gone || in.fences.regions().quiet() {
+		in.allReturned()
+	}
 	for id, a := range in.accesses {
 		if gone || a.fence.quiet() {
 			a.release()
 			delete(in.accesses, id)
 		}
 	}
-	return len(in.accesses) == 0
+	return len(in.accesses) == 0 && len(in.lent) == 0
 }
 
-// abandon keeps the grants for ever, so that their tickets are never revoked.
+// inside reports whether an access has not ended.
+func (in *inbound) inside() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.accesses) > 0
+}
+
+// abandon keeps grants and regions for ever: their tickets are never revoked.
 func (in *inbound) abandon() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

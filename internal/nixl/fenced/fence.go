@@ -70,14 +70,22 @@ func (f *fence) leave(n uint64) {
 }
 
 // fences are those of one session, in memory that the target makes and the
-// initiator maps.
+// initiator maps. The last of them is not for accesses: the initiator is inside of it
+// once for every region that it has taken.
 type fences struct {
 	page  []byte
 	close func() error
 }
 
+// regions is the fence that an initiator enters with the generation regionsOpen before
+// it takes a region, and leaves when it has closed it. The target shuts it when the
+// session has ended.
+func (fs *fences) regions() *fence { return fs.at(fs.len()) }
+
+const regionsOpen = 1
+
 func newFences(n int) (*fences, int, error) {
-	m, err := sharedmem.New("nixl-fences", n*fenceBytes)
+	m, err := sharedmem.New("nixl-fences", (n+1)*fenceBytes)
 	if err != nil {
 		return nil, -1, err
 	}
@@ -89,19 +97,21 @@ func newFences(n int) (*fences, int, error) {
 	for i := range n {
 		fs.at(i).shut()
 	}
+	fs.regions().open(regionsOpen)
 	return fs, fd, nil
 }
 
 // mapFences maps those of a target.
 func mapFences(fd, n int) (*fences, error) {
-	page, err := MapShared(fd, uint64(n*fenceBytes))
+	page, err := MapShared(fd, uint64((n+1)*fenceBytes))
 	if err != nil {
 		return nil, fmt.Errorf("map fences: %w", err)
 	}
 	return &fences{page: page, close: func() error { return unix.Munmap(page) }}, nil
 }
 
-func (fs *fences) len() int { return len(fs.page) / fenceBytes }
+// len is the number of fences for accesses.
+func (fs *fences) len() int { return len(fs.page)/fenceBytes - 1 }
 
 func (fs *fences) at(i int) *fence { return (*fence)(unsafe.Pointer(&fs.page[i*fenceBytes])) }
 

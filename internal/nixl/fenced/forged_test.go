@@ -25,9 +25,9 @@ type mapped struct{}
 func (mapped) Name() string                              { return "mapped" }
 func (mapped) Offer() ([]byte, error)                    { return []byte("offer"), nil }
 func (mapped) Reach(nixl.Remote, []byte) (string, error) { return "mapped", nil }
-func (mapped) Hand(s nixl.Share) (int, error)            { return s.FD, nil }
+func (mapped) Hand(s nixl.Share) (Handed, error)         { return Handed{FD: s.FD}, nil }
 
-func (mapped) Take(_ Owner, base nixl.Desc, _ uint64, fd int) (Memory, error) {
+func (mapped) Take(_ Owner, base nixl.Desc, _ uint64, fd int, _ []byte) (Memory, error) {
 	mem, err := MapShared(fd, base.Len)
 	if err != nil {
 		return nil, err
@@ -354,7 +354,7 @@ func TestInitiatorRejects(t *testing.T) {
 		return fd
 	}
 	region := func(addr, n uint64, fd int) frame {
-		return frame{header: header{kind: kindRegion}, body: encodeRegion(nixl.Desc{Addr: addr, Len: n}, 0), fd: fd}
+		return frame{header: header{kind: kindRegion}, body: encodeRegion(nixl.Desc{Addr: addr, Len: n}, 0, nil), fd: fd}
 	}
 	granted := func(h header, p permit) frame {
 		return frame{header: header{kind: kindGranted, id: h.id}, body: p.encode()}

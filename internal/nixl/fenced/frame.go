@@ -34,6 +34,7 @@ const (
 	kindProbeInfo                  // target: body is ticket and descriptor; answers a probe
 	kindProbeClose                 // initiator: body is the ticket
 	kindBye                        // either: orderly end; body says why
+	kindForgot                     // initiator: body is the address of a region that it has closed
 )
 
 // Flags of done frames, and of access frames.
@@ -140,21 +141,21 @@ func parseAccess(b []byte) (ticket nixl.TicketID, descs []nixl.Desc, err error) 
 	return ticket, descs, nil
 }
 
-// encodeRegion makes the body of a region frame: its descriptor, then its address in
-// the target's process.
-func encodeRegion(base nixl.Desc, addr uint64) []byte {
-	return binary.LittleEndian.AppendUint64(appendDesc(nil, base), addr)
+// encodeRegion makes the body of a region frame: its descriptor, its address in the
+// target's process, and what the method says about it.
+func encodeRegion(base nixl.Desc, addr uint64, note []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(appendDesc(nil, base), addr), note...)
 }
 
-func parseRegion(b []byte) (base nixl.Desc, addr uint64, err error) {
-	if len(b) != descBytes+8 {
-		return base, 0, fmt.Errorf("region of %d bytes: %w", len(b), errProtocol)
+func parseRegion(b []byte) (base nixl.Desc, addr uint64, note []byte, err error) {
+	if len(b) < descBytes+8 || len(b) > descBytes+8+maxNote {
+		return base, 0, nil, fmt.Errorf("region of %d bytes: %w", len(b), errProtocol)
 	}
 	base, addr = parseDesc(b), binary.LittleEndian.Uint64(b[descBytes:])
 	if !base.Covers(base) || addr > math.MaxUint64-base.Len {
-		return nixl.Desc{}, 0, fmt.Errorf("region %s at %#x: %w", base, addr, errProtocol)
+		return nixl.Desc{}, 0, nil, fmt.Errorf("region %s at %#x: %w", base, addr, errProtocol)
 	}
-	return base, addr, nil
+	return base, addr, b[descBytes+8:], nil
 }
 
 // permit says which fence guards an access.

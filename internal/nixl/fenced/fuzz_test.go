@@ -21,7 +21,7 @@ func FuzzBodies(f *testing.F) {
 	f.Add(encodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: 1, Len: 2}, {Addr: 3, Len: 4, DevID: 5}}))
 	f.Add(encodeProbe(nixl.Probe{Ticket: nixl.TicketID{1}, Desc: nixl.Desc{Addr: 1, Len: 2}}))
 	f.Add(permit{1, 2}.encode())
-	f.Add(encodeRegion(nixl.Desc{Addr: 1, Len: 2}, 3))
+	f.Add(encodeRegion(nixl.Desc{Addr: 1, Len: 2}, 3, []byte("note")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		same := func(what string, err error, again []byte) {
 			if err == nil && !bytes.Equal(again, b) {
@@ -36,8 +36,8 @@ func FuzzBodies(f *testing.F) {
 		same("welcome", err, w.encode())
 		ticket, descs, err := parseAccess(b)
 		same("access", err, encodeAccess(ticket, descs))
-		base, addr, err := parseRegion(b)
-		same("region", err, encodeRegion(base, addr))
+		base, addr, note, err := parseRegion(b)
+		same("region", err, encodeRegion(base, addr, note))
 		p, err := parseProbe(b)
 		same("probe", err, encodeProbe(p))
 		m, _, err := parsePermit(b, 1<<16, nil)
@@ -91,7 +91,7 @@ func FuzzInitiator(f *testing.F) {
 	desc := nixl.Desc{Addr: fakeBase, Len: 64}
 	p := permit{0, 1}
 	f.Add(frame{header: header{kind: kindGranted, id: 1}, body: p.encode()}.append(nil))
-	f.Add(frame{header: header{kind: kindRegion}, body: encodeRegion(desc, 1<<20)}.append(nil))
+	f.Add(frame{header: header{kind: kindRegion}, body: encodeRegion(desc, 1<<20, nil)}.append(nil))
 	f.Add(frame{header: header{kind: kindForget}, body: appendDesc(nil, desc)}.append(nil))
 	f.Add(resultFrame(1, nixl.ErrNotAllowed).append(nil))
 	f.Add(resultFrame(1, nil).append(nil))

@@ -14,7 +14,7 @@ import (
 
 const (
 	helloMagic   = 0x4d484e44 // "DNHM"
-	helloVersion = 2
+	helloVersion = 3
 )
 
 // errProtocol marks what a correct peer never sends.

@@ -88,7 +88,7 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 
 // copy moves the bytes of a granted job.
 func (s *session) copy(j *nixl.Job, c *copying, r reply) (complete bool) {
-	c.op, c.local, c.remote = j.Op, j.Local, r.pieces
+	c.op, c.local, c.devices, c.remote = j.Op, j.Local, j.Devices, r.pieces
 	c.fence, c.generation = s.fences.at(int(r.permit.slot)), r.permit.generation
 	complete = c.run(int(min(uint64(cap(c.slots)), max(1, j.Bytes/splitBytes))))
 	s.mu.Lock()

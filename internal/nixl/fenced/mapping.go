@@ -16,7 +16,8 @@ type mappings map[uint64]*mapping // by the region's address
 type mapping struct {
 	base nixl.Desc
 	mem  Memory
-	uses int // running copies
+	gave func() // tells the target that mem is closed
+	uses int    // running copies
 	dead bool
 }
 
@@ -87,6 +88,7 @@ func (ms mappings) forget(addr uint64) {
 func (m *mapping) unmap() {
 	m.mem.Close()
 	m.mem = nil
+	m.gave()
 }
 
 // clear forgets all of them.

@@ -18,11 +18,28 @@ type Method interface {
 	// Reach reports how memory of a peer that made this offer is touched, or why it
 	// cannot be, as nixl.Transport does. It looks and does not wait.
 	Reach(r nixl.Remote, offer []byte) (reason string, err error)
-	// Hand returns the descriptor that a peer needs for a region of this process; 0 if
-	// it needs none. The descriptor stays the region's.
-	Hand(s nixl.Share) (fd int, err error)
-	// Take makes a region of the peer usable. fd, if not 0, is the caller's.
-	Take(o Owner, base nixl.Desc, addr uint64, fd int) (Memory, error)
+	// Hand returns what a peer needs for a region of this process.
+	Hand(s nixl.Share) (Handed, error)
+	// Take makes a region of the peer usable. fd, if not 0, is the caller's; note is what
+	// Handed said, from a process that may lie.
+	Take(o Owner, base nixl.Desc, addr uint64, fd int, note []byte) (Memory, error)
+}
+
+// DeviceMethod is a Method that also touches memory of devices. Its transport is a
+// [nixl.DeviceTransport], and each Memory that it takes is a [DeviceMemory].
+type DeviceMethod interface {
+	Method
+	// Direct is that of nixl.DeviceTransport.
+	Direct(m nixl.DeviceMemory) bool
+}
+
+// Handed is what a peer needs to touch a region.
+type Handed struct {
+	FD   int    // 0 for none; it stays the region's
+	Note []byte // at most 200 bytes
+	// Returned, if not nil, is called once, when the peer has closed the Memory it took, has
+	// refused to take one, or has ended. It must not block.
+	Returned func()
 }
 
 // Owner is the process whose memory is taken.
@@ -39,4 +56,14 @@ type Memory interface {
 	Copy(op nixl.Op, local [][]byte, at []uint64) (n uint64, err error)
 	// Close lets go of the region; no Copy runs or comes.
 	Close()
+}
+
+// DeviceMemory is Memory that exchanges bytes with devices of this process, too.
+type DeviceMemory interface {
+	Memory
+	// CopyDevice is Copy with memory of devices that the Method calls direct.
+	CopyDevice(op nixl.Op, local []nixl.DevicePiece, at []uint64) (n uint64, err error)
+	// PieceBytes is how many bytes to copy inside the fence at a time: what a revocation
+	// may have to wait for.
+	PieceBytes() uint64
 }

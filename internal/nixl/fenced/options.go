@@ -30,15 +30,17 @@ func (o Options) withDefaults() Options {
 }
 
 const (
-	pieceBytes  = 1 << 20 // copied inside the fence at a time
-	pieceDescs  = 256     // pieces of memory in them
-	splitBytes  = 4 << 20 // of a transfer, for each goroutine that copies
-	maxOpen     = 256     // accesses of a session
-	maxQueued   = 1024    // frames waiting to be sent before the reader waits, too
-	windowCount = 64      // notifications of a session not accepted yet
-	maxText     = 512     // of an error or a farewell, in bytes
-	helloBytes  = 4096    // of the largest hello
-	handshakes  = 64      // connections that have not said hello yet
-	minPing     = 5 * time.Millisecond
-	flushTime   = 250 * time.Millisecond
+	pieceBytes    = 1 << 20 // copied inside the fence at a time
+	pieceDescs    = 256     // pieces of memory in them
+	splitBytes    = 4 << 20 // of a transfer, for each goroutine that copies
+	maxOpen       = 256     // accesses of a session
+	maxQueued     = 1024    // frames waiting to be sent before the reader waits, too
+	windowCount   = 64      // notifications of a session not accepted yet
+	maxText       = 512     // of an error or a farewell, in bytes
+	maxNote       = 200     // of a method about a region, in bytes
+	helloBytes    = 4096    // of the largest hello
+	handshakes    = 64      // connections that have not said hello yet
+	minPing       = 5 * time.Millisecond
+	closePatience = time.Second // of a closing target with a peer that has regions
+	flushTime     = 250 * time.Millisecond
 )

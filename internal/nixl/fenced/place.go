@@ -62,7 +62,7 @@ type connInfo struct {
 
 type secret [32]byte
 
-const connVersion = 2
+const connVersion = 3
 
 func (c connInfo) encode() []byte {
 	b := append([]byte{connVersion}, c.token[:]...)

@@ -184,10 +184,12 @@ func (s *session) serve() error {
 			return maxText
 		case kindPong:
 			return 0
+		case kindRegion:
+			return descBytes + 8 + maxNote
 		case kindGranted:
 			return 8 + descBytes*s.t.host.Limits().Descs
 		}
-		return 64 // a region, a permit, a probe
+		return 64 // a permit, a probe, a forgotten region
 	})
 	wg.Wait()
 	if errors.Is(cause, errProtocol) {
@@ -222,7 +224,7 @@ func (s *session) handle(h header, body []byte) error {
 
 // takeRegion takes memory that the target hands over.
 func (s *session) takeRegion(body []byte) error {
-	base, addr, err := parseRegion(body)
+	base, addr, note, err := parseRegion(body)
 	if err != nil {
 		return err
 	}
@@ -238,11 +240,19 @@ func (s *session) takeRegion(body []byte) error {
 	if fd > 0 {
 		defer func() { _ = unix.Close(fd) }()
 	}
-	mem, err := s.t.method.Take(Owner{PID: s.owner.pid, Gone: s.owner.gone}, base, addr, fd)
+	held := s.fences.regions()
+	if !held.enter(regionsOpen) {
+		return fmt.Errorf("region %s after the end of the session: %w", base, nixl.ErrRemoteDisconnect)
+	}
+	mem, err := s.t.method.Take(Owner{PID: s.owner.pid, Gone: s.owner.gone}, base, addr, fd, note)
 	if err != nil {
+		held.leave(0)
 		return fmt.Errorf("region %s: %w: %w", base, err, errProtocol)
 	}
-	s.maps[base.Addr] = &mapping{base: base, mem: mem}
+	s.maps[base.Addr] = &mapping{base: base, mem: mem, gave: func() {
+		held.leave(0)
+		s.c.send(frame{header: header{kind: kindForgot}, body: appendDesc(nil, base)})
+	}}
 	return nil
 }
 

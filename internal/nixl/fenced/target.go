@@ -27,7 +27,8 @@ type inbound struct {
 	free     []uint32 // fences nobody uses
 	opened   []uint32 // generations so far, by fence
 	handed   map[uint64]bool
-	notes    int // notifications not accepted by the agent yet
+	lent     map[uint64]func() // told when the peer has given a region back, by its address
+	notes    int               // notifications not accepted by the agent yet
 }
 
 // access is what a peer does to memory of this agent under one grant. It stays
@@ -49,7 +50,7 @@ func newInbound(t *transport, c *conn, from nixl.Identity, peer process) (*inbou
 	}
 	in := &inbound{
 		t: t, c: c, from: from, peer: peer, fences: fs, fenceFD: fd,
-		accesses: map[uint64]*access{}, opened: make([]uint32, fs.len()), handed: map[uint64]bool{},
+		accesses: map[uint64]*access{}, opened: make([]uint32, fs.len()), handed: map[uint64]bool{}, lent: map[uint64]func(){},
 	}
 	for i := range fs.len() {
 		in.free = append(in.free, uint32(i))
@@ -83,6 +84,8 @@ func (in *inbound) serve() {
 			return l.NotifySize
 		case kindProbeClose:
 			return len(nixl.TicketID{})
+		case kindForgot:
+			return descBytes
 		case kindBye:
 			return maxText
 		}
@@ -133,6 +136,8 @@ func (in *inbound) handle(h header, body []byte) error {
 		copy(id[:], body)
 		in.t.host.CloseProbe(id)
 		return nil
+	case kindForgot:
+		return in.forgot(body)
 	case kindBye:
 		return errOrderly
 	}
@@ -209,23 +214,28 @@ func (in *inbound) handOver(descs []nixl.Desc) (frames []frame, err error) {
 		if in.handed[last.Base.Addr] {
 			continue
 		}
-		var fd int
-		if fd, err = in.t.method.Hand(last); err != nil {
+		var h Handed
+		if h, err = in.t.method.Hand(last); err != nil {
 			break
 		}
-		if fd > 0 {
-			if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		if h.FD > 0 {
+			if h.FD, err = unix.FcntlInt(uintptr(h.FD), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 				err = fmt.Errorf("hand over memory: %w: %w", err, nixl.ErrBackend)
 				break
 			}
 		}
 		in.handed[last.Base.Addr] = true
-		frames = append(frames, frame{header: header{kind: kindRegion}, body: encodeRegion(last.Base, last.Addr), fd: fd})
+		if h.Returned != nil {
+			in.lent[last.Base.Addr] = h.Returned
+		}
+		frames = append(frames, frame{header: header{kind: kindRegion}, body: encodeRegion(last.Base, last.Addr, h.Note), fd: h.FD})
 	}
 	if err != nil {
 		for _, f := range frames {
 			f.closeFD()
-			delete(in.handed, parseDesc(f.body).Addr)
+			addr := parseDesc(f.body).Addr
+			delete(in.handed, addr)
+			in.returned(addr)
 		}
 		return nil, err
 	}
@@ -308,6 +318,29 @@ func (in *inbound) deliver(id uint64, msg []byte) error {
 		in.mu.Unlock()
 		in.c.send(resultFrame(id, err))
 	})
+	return nil
+}
+
+// returned says that the peer does not have a region any more.
+func (in *inbound) returned(addr uint64) {
+	if f := in.lent[addr]; f != nil {
+		delete(in.lent, addr)
+		f()
+	}
+}
+
+// forgot handles the peer's word that it has closed a region it was told to forget.
+func (in *inbound) forgot(body []byte) error {
+	if len(body) != descBytes {
+		return fmt.Errorf("region given back in %d bytes: %w", len(body), errProtocol)
+	}
+	addr := parseDesc(body).Addr
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.handed[addr] {
+		return fmt.Errorf("region at %#x given back unasked: %w", addr, errProtocol)
+	}
+	in.returned(addr)
 	return nil
 }
 

@@ -30,11 +30,25 @@ func NewPool(copies int) *Pool {
 // Transport returns a transport for one agent, to be put into its Config. The Method
 // is its own.
 func (p *Pool) Transport(m Method, o Options) nixl.Transport {
-	return &transport{
+	t := &transport{
 		pool: p, method: m, opts: o.withDefaults(), sessions: map[uint64]*session{},
 		inbound: map[*inbound]struct{}{}, greeting: map[net.Conn]struct{}{},
 	}
+	if dm, ok := m.(DeviceMethod); ok {
+		return &deviceTransport{t, dm}
+	}
+	return t
 }
+
+// deviceTransport is one that reaches memory of devices.
+type deviceTransport struct {
+	*transport
+	devices DeviceMethod
+}
+
+var _ nixl.DeviceTransport = (*deviceTransport)(nil)
+
+func (t *deviceTransport) Direct(m nixl.DeviceMemory) bool { return t.devices.Direct(m) }
 
 // transport is the transport of one agent.
 //

@@ -21,6 +21,12 @@ type Env struct {
 	// Arenas registers memory of arenas, which other processes can map, instead of
 	// heap memory.
 	Arenas bool
+	// Named, if set, makes the transports of the agent of that name, in the place of
+	// Transports: agents that pretend to be in different processes.
+	Named func(agent string) []nixl.Transport
+	// Memory, if set, registers memory of that size under the label "kv" in the place of
+	// Region, and returns how the test sees it.
+	Memory func(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte)
 }
 
 // limit is how long anything in a test may take before it counts as hung.
@@ -35,7 +41,12 @@ func (h Heap) Bytes() []byte { return h }
 // Agent starts an agent that is closed with the test.
 func (e Env) Agent(t testing.TB, name string, change ...func(*nixl.Config)) *nixl.Agent {
 	t.Helper()
-	cfg := nixl.Config{Name: name, HostID: "host", Transports: e.Transports(), Log: logger(t)}
+	cfg := nixl.Config{Name: name, HostID: "host", Log: logger(t)}
+	if e.Named != nil {
+		cfg.Transports = e.Named(name)
+	} else {
+		cfg.Transports = e.Transports()
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -68,6 +79,9 @@ func Region(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte) {
 // Region registers size bytes of the memory the transports need.
 func (e Env) Region(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte) {
 	t.Helper()
+	if e.Memory != nil {
+		return e.Memory(t, a, size)
+	}
 	if !e.Arenas {
 		return Region(t, a, size)
 	}

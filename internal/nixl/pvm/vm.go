@@ -80,9 +80,9 @@ func scope() string {
 	return ""
 }
 
-func (v *remoteVM) Hand(nixl.Share) (fd int, err error) { return 0, nil }
+func (v *remoteVM) Hand(nixl.Share) (fenced.Handed, error) { return fenced.Handed{}, nil }
 
-func (v *remoteVM) Take(o fenced.Owner, _ nixl.Desc, addr uint64, _ int) (fenced.Memory, error) {
+func (v *remoteVM) Take(o fenced.Owner, _ nixl.Desc, addr uint64, _ int, _ []byte) (fenced.Memory, error) {
 	if addr == 0 || addr > maxAddr {
 		return nil, fmt.Errorf("address %#x: %w", addr, nixl.ErrMismatch)
 	}

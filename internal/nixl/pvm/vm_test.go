@@ -100,7 +100,7 @@ func TestCopyFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := false
-	mem, err := (&remoteVM{}).Take(fenced.Owner{PID: os.Getpid(), Gone: func() bool { return gone }}, nixl.Desc{}, uint64(address(page)), 0)
+	mem, err := (&remoteVM{}).Take(fenced.Owner{PID: os.Getpid(), Gone: func() bool { return gone }}, nixl.Desc{}, uint64(address(page)), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestCopyFails(t *testing.T) {
 	if n, err := mem.Copy(nixl.Read, [][]byte{local}, []uint64{0}); nixl.StatusOf(err) != nixl.ErrRemoteDisconnect || n != 0 {
 		t.Errorf("Copy() from a process that is gone = %d, %v", n, err)
 	}
-	if _, err := (&remoteVM{}).Take(fenced.Owner{}, nixl.Desc{}, 1<<63, 0); nixl.StatusOf(err) != nixl.ErrMismatch {
+	if _, err := (&remoteVM{}).Take(fenced.Owner{}, nixl.Desc{}, 1<<63, 0, nil); nixl.StatusOf(err) != nixl.ErrMismatch {
 		t.Errorf("Take() of an absurd address: %v", err)
 	}
 }

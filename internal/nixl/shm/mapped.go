@@ -31,14 +31,14 @@ func (mapped) Reach(r nixl.Remote, _ []byte) (string, error) {
 	return "another process of this host, shared memory", nil
 }
 
-func (mapped) Hand(s nixl.Share) (fd int, err error) {
+func (mapped) Hand(s nixl.Share) (fenced.Handed, error) {
 	if s.FD < 0 {
-		return 0, fmt.Errorf("region %q is private to its process: %w", s.Label, nixl.ErrNotSupported)
+		return fenced.Handed{}, fmt.Errorf("region %q is private to its process: %w", s.Label, nixl.ErrNotSupported)
 	}
-	return s.FD, nil
+	return fenced.Handed{FD: s.FD}, nil
 }
 
-func (mapped) Take(_ fenced.Owner, base nixl.Desc, _ uint64, fd int) (fenced.Memory, error) {
+func (mapped) Take(_ fenced.Owner, base nixl.Desc, _ uint64, fd int, _ []byte) (fenced.Memory, error) {
 	if fd <= 0 {
 		return nil, fmt.Errorf("it came without its descriptor: %w", nixl.ErrMismatch)
 	}
