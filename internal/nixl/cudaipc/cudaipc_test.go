@@ -28,8 +28,8 @@ var own = struct {
 	pool *fenced.Pool
 }{}
 
-// real makes agents that reach those of other processes; all share the devices.
-func real(o fenced.Options) nixltest.Env {
+// separate makes agents that reach those of other processes; all share the devices.
+func separate(o fenced.Options) nixltest.Env {
 	return nixltest.Env{
 		Name: cudaipc.Name,
 		Named: func(string) []nixl.Transport {
@@ -39,7 +39,7 @@ func real(o fenced.Options) nixltest.Env {
 	}
 }
 
-var processes = fencedtest.Suite{Name: cudaipc.Name, Env: real}
+var processes = fencedtest.Suite{Name: cudaipc.Name, Env: separate}
 
 func startOwn(t *testing.T) {
 	own.Do(func() { own.process, own.pool = newProcess(t, 7), fenced.NewPool(0) })

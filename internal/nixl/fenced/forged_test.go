@@ -193,10 +193,15 @@ func TestTargetRejects(t *testing.T) {
 	v := newVictim(t)
 	ticket := nixltest.Ticket(t, v.agent, nixl.Write, v.region.Desc(0, v.region.Len()))
 	for name, attack := range map[string]func(r *raw){
-		"end of nothing":      func(r *raw) { r.put(frame{header: header{kind: kindDone, id: 7}}) },
-		"frame of a target":   func(r *raw) { r.put(frame{header: header{kind: kindGranted, id: 7}}) },
-		"unknown frame":       func(r *raw) { r.put(frame{header: header{kind: 200}}) },
-		"access without body": func(r *raw) { r.put(frame{header: header{kind: kindAccess, id: 1}}) },
+		"end of nothing":    func(r *raw) { r.put(frame{header: header{kind: kindDone, id: 7}}) },
+		"frame of a target": func(r *raw) { r.put(frame{header: header{kind: kindGranted, id: 7}}) },
+		"region given back unasked": func(r *raw) {
+			r.ask(v, 1, ticket)
+			r.put(frame{header: header{kind: kindForgot}, body: appendDesc(nil, v.region.Desc(0, v.region.Len()))})
+		},
+		"region given back without body": func(r *raw) { r.put(frame{header: header{kind: kindForgot}}) },
+		"unknown frame":                  func(r *raw) { r.put(frame{header: header{kind: 200}}) },
+		"access without body":            func(r *raw) { r.put(frame{header: header{kind: kindAccess, id: 1}}) },
 		"descriptor that wraps around": func(r *raw) {
 			r.put(frame{header: header{kind: kindAccess, id: 1}, body: encodeAccess(ticket, []nixl.Desc{{Addr: 1 << 63, Len: 1 << 63}})})
 		},
@@ -388,6 +393,9 @@ func TestInitiatorRejects(t *testing.T) {
 			if err == nil {
 				write(c, region(fakeBase, 4096, fd))
 			}
+		},
+		"region with a long note": func(c *conn, _ header) {
+			write(c, frame{header: header{kind: kindRegion}, body: encodeRegion(nixl.Desc{Addr: fakeBase, Len: 4096}, 0, make([]byte, maxNote+1)), fd: memory(4096)})
 		},
 		"frame of an initiator": func(c *conn, _ header) { write(c, frame{header: header{kind: kindNotify}}) },
 		"long result": func(c *conn, h header) {
