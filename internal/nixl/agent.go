@@ -215,6 +215,11 @@ func (a *Agent) Tickets() int {
 	return open
 }
 
+// Exposed reports whether a peer may touch any of the memory now: whether a ticket for op
+// is open for it, or an access under a revoked one has not ended. It proves ownership to
+// whoever uses the memory; to wait for the end, revoke the ticket.
+func (a *Agent) Exposed(op Op, descs []Desc) bool { return a.tickets.exposed(op, descs) }
+
 // InFlight counts the accesses of peers to this agent's memory and the posted
 // transfers of this agent, now running. One transfer of a peer may be several
 // accesses.

@@ -233,6 +233,29 @@ func TestOpenTicketErrors(t *testing.T) {
 	}
 }
 
+// Memory is exposed from the opening of a ticket to its proven end, and only that memory.
+func TestExposed(t *testing.T) {
+	a := nixltest.Env{Transports: func() []nixl.Transport { return nil }}.Agent(t, "a")
+	r, _ := nixltest.Region(t, a, 4096)
+	is := func(when string, op nixl.Op, d nixl.Desc, want bool) {
+		t.Helper()
+		if got := a.Exposed(op, []nixl.Desc{r.Desc(0, 1), d}); got != want {
+			t.Errorf("%s: Exposed(%s, %s) = %t", when, op, d, got)
+		}
+	}
+	is("no ticket", nixl.Write, r.Desc(100, 100), false)
+	id := nixltest.Ticket(t, a, nixl.Write, r.Desc(100, 100))
+	is("open", nixl.Write, r.Desc(199, 10), true)
+	is("open", nixl.Write, r.Desc(0, 4096), true)
+	is("open", nixl.Read, r.Desc(100, 100), false)
+	is("open", nixl.Write, r.Desc(200, 10), false)
+	is("open", nixl.Write, r.Desc(90, 10), false)
+	if err := a.RevokeTicket(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	is("revoked", nixl.Write, r.Desc(100, 100), false)
+}
+
 func TestRegisterErrors(t *testing.T) {
 	a := nixltest.Env{Transports: func() []nixl.Transport { return nil }}.Agent(t, "a", func(c *nixl.Config) { c.Limits.Regions = 1 })
 	for _, c := range []struct {

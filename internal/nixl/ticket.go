@@ -242,6 +242,26 @@ func (ts *tickets) isOpen(id TicketID) bool {
 	return ts.open[id] != nil
 }
 
+// exposed says whether any of descs overlaps a piece of a ticket for op that is in the
+// table: it leaves that when it is revoked and its last access has ended.
+func (ts *tickets) exposed(op Op, descs []Desc) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, tk := range ts.open {
+		if op > Write || !tk.allows[op] {
+			continue
+		}
+		for _, d := range descs {
+			for _, p := range tk.pieces {
+				if p.DevID == d.DevID && p.Addr < d.End() && d.Addr < p.End() {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // stopID revokes without waiting.
 func (ts *tickets) stopID(id TicketID) {
 	ts.mu.Lock()
