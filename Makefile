@@ -3,13 +3,14 @@
 export CGO_ENABLED = 0
 TIMEOUT  ?= 10m
 FUZZTIME ?= 30s
+EXPLORE  ?= 5m
 BENCH    ?= .
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The race detector costs a factor of ten: it runs where goroutines share memory.
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 race lint bench bench-cpu gobench fuzz golden docs help
+.PHONY: up down build test test-arm64 race lint bench bench-cpu gobench fuzz explore golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -45,6 +46,9 @@ gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	scripts/fuzz.sh $(FUZZTIME)
+
+explore: ## try fresh orders of faults between workers for EXPLORE (5m)
+	DYNCTL_EXPLORE=$(EXPLORE) go test -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/worker
 
 golden: ## write the golden files of tests anew; review the difference
 	go test $$(scripts/golden-packages.sh) -update

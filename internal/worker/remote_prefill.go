@@ -300,7 +300,7 @@ func (w *Worker) transportOf(worker string) string {
 // revoke ends a ticket. The context is its own: it must happen also when the
 // request or the worker is ending.
 func (w *Worker) revoke(ticket nixl.TicketID) error {
-	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.proof)
 	defer cancel()
 	return w.nixl.RevokeTicket(ctx, ticket)
 }

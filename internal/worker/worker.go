@@ -58,6 +58,7 @@ type Worker struct {
 	pulling    puller            // prefill: the queue consumer
 	workCtx    context.Context   // ends when work in hand must stop
 	testing    sync.Mutex        // held while a path is tested on request
+	proof      time.Duration     // revokeTimeout, shorter in tests
 
 	lastDrainReport time.Time // for the drain under way
 }
@@ -79,6 +80,7 @@ func New(cfg Config) *Worker {
 		waiters:  newWaiters(),
 		holds:    newHolds(),
 		rooms:    newRooms(),
+		proof:    revokeTimeout,
 	}
 }
 

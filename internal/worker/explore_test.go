@@ -1,0 +1,342 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+const (
+	exploreEnv     = "DYNCTL_EXPLORE"      // how long to try fresh seeds, as 10m
+	exploreSeedEnv = "DYNCTL_EXPLORE_SEED" // the only seed to try
+)
+
+// exploreSeeds are tried by every run of the tests.
+var exploreSeeds = []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+
+// Clusters of workers under everything that may happen to them at once: whatever the
+// order, each request that nobody took back gets the tokens of an undisturbed engine, no
+// block is used while a peer may write into it, and everything comes back in the end.
+// A seed chooses the transport, the requests, the faults and their order; who is faster
+// is the scheduler's.
+func TestExplore(t *testing.T) {
+	seeds, until := exploreSeeds, time.Time{}
+	if v := os.Getenv(exploreSeedEnv); v != "" {
+		seed, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", exploreSeedEnv, err)
+		}
+		seeds = []uint64{seed}
+	}
+	if v := os.Getenv(exploreEnv); v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			t.Fatalf("%s: %v", exploreEnv, err)
+		}
+		until = time.Now().Add(d)
+	}
+	var all tally
+	for i := 0; i < len(seeds) || time.Now().Before(until) && !t.Failed(); i++ {
+		seed := seeds[i%len(seeds)]
+		if i >= len(seeds) && len(seeds) > 1 {
+			seed = rand.Uint64()
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { explore(t, seed, &all) })
+	}
+	t.Logf("together: %s", &all)
+	if all.of("remote") == 0 || all.of("finished") == 0 || all.of("crashes") == 0 {
+		t.Error("too little has happened to prove anything")
+	}
+}
+
+// tally counts what has happened.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *tally) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[what]++
+}
+
+func (c *tally) of(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[what]
+}
+
+func (c *tally) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for what, n := range c.counts {
+		out = append(out, fmt.Sprint(n, " ", what))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// exploration is one cluster with its faults.
+type exploration struct {
+	*world
+	*hops
+	*tally
+	*dice   // of what goes wrong between workers
+	calm    atomic.Bool
+	bases   [][]uint32 // beginnings that prompts share
+	written writes
+	late    sync.WaitGroup // transfers, messages and accesses that take their time
+	lived   int            // workers started so far
+	live    []*running     // those that are not known to have ended
+}
+
+// explore runs the requests of a seed to their ends and looks at what is left.
+func explore(t *testing.T, seed uint64, all *tally) {
+	r := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	w.queue = events.NewMemoryQueue(events.QueueConfig{AckWait: 30 * time.Millisecond, MaxDeliver: 5})
+	w.opts.StepTime = stepTime(r)
+	w.setKnobs(func(k *Knobs) { k.RemoteTimeout = remoteLimit })
+	x := &exploration{world: w, tally: all, dice: newDice(seed, 1), hops: w.hops()}
+	newTransport := exploreTransports[seed%uint64(len(exploreTransports))](w)
+	w.fenced = true
+	w.tune = func(k *Worker) { x.disorder(k, newTransport) }
+	x.late.Add(1) // so that it is never empty before the last worker has ended
+	t.Cleanup(func() { x.late.Done(); x.late.Wait() })
+	for range 3 {
+		x.bases = append(x.bases, prompt(r, 20+r.IntN(80)))
+	}
+	for range 1 + r.IntN(2) {
+		x.join(cluster.RolePrefill)
+	}
+	for range 2 + r.IntN(2) {
+		x.join(cluster.RoleDecode)
+	}
+	const requests, atOnce = 32, 10
+	slots, ended := make(chan struct{}, atOnce), make(chan struct{})
+	go func() {
+		defer close(ended)
+		var wg sync.WaitGroup
+		for i := range requests {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				x.client(t.Context(), i, rand.New(rand.NewPCG(seed, uint64(1000+i))))
+			})
+		}
+		wg.Wait()
+	}()
+	t.Cleanup(func() { <-ended })
+	for over := false; !over; {
+		pause := time.NewTimer(time.Duration(r.IntN(20)) * time.Millisecond)
+		select {
+		case <-ended:
+			over = true
+		case <-pause.C:
+			x.disturb(t.Context(), r)
+		}
+		pause.Stop()
+	}
+	x.calm.Store(true)
+	x.rest()
+}
+
+// stepTime is how fast the engines of a cluster are.
+func stepTime(r *rand.Rand) func(int, int) time.Duration {
+	step, token := time.Duration(100+r.IntN(900))*time.Microsecond, time.Duration(r.IntN(40))*time.Microsecond
+	return func(prompt, _ int) time.Duration { return step + time.Duration(prompt)*token }
+}
+
+// join starts one more worker.
+func (x *exploration) join(role cluster.Role) {
+	x.lived++
+	r := x.start(fmt.Sprint("worker-", x.lived), role, func(c *Config) {
+		c.Assignment.Engine.MaxBatchTokens = 64
+		c.Assignment.Engine.MaxSeqs = 6
+	})
+	x.live = append(x.live, r)
+}
+
+// disorder gives a worker little memory and patience, and puts everything it has to do
+// with others into the hands of chance.
+func (x *exploration) disorder(w *Worker, newTransport func() nixl.Transport) {
+	w.proof = 20 * time.Millisecond
+	w.handover.parked, w.handover.again = 60*time.Millisecond, 5*time.Millisecond
+	load := w.cfg.Load
+	w.cfg.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
+		l, err := load(ctx, progress)
+		if err == nil {
+			l.Blocks, l.Backend = 128, &watched{l.Backend.(*mock.Backend), w, x}
+		}
+		return l, err
+	}
+	w.cfg.Queue = &unrulyQueue{w.cfg.Queue, x}
+	w.cfg.NIXL = func() nixl.Config {
+		return nixl.Config{Transports: []nixl.Transport{&unruly{newTransport(), x}}}
+	}
+}
+
+// disturb does one thing to the cluster.
+func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
+	x.reap()
+	v := x.live[r.IntN(len(x.live))]
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	switch r.IntN(16) {
+	case 0, 1, 2:
+		if v.Drain(ctx, time.Now().Add(time.Minute), r.IntN(8) == 0) == nil {
+			x.add("drains")
+		}
+	case 3:
+		if v.Resume(ctx) == nil {
+			x.add("resumes")
+		}
+	case 4:
+		x.add("crashes")
+		x.die(v, r)
+	case 5:
+		if x.c.Store.RevokeLease(ctx, v.drt.Load().ID()) == nil {
+			x.add("lost leases")
+		}
+	case 6, 7, 8:
+		x.setKnobs(func(k *Knobs) {
+			k.RemoteTimeout = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, remoteLimit}[r.IntN(4)]
+			k.Prefill.MaxLocalTokens = []int{0, 0, 60}[r.IntN(3)]
+		})
+	case 9:
+		_, _ = v.engine.Load().ClearCache(ctx) // of one that ends, perhaps
+	case 10:
+		x.c.Store.SetOutage(true)
+		x.pause(ctx, r, 10)
+		x.c.Store.SetOutage(false)
+	default:
+		if err := v.engine.Load().Check(ctx, false); err != nil && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
+			x.blame("%s: %v", v.Name(), err)
+		}
+	}
+}
+
+// die ends a worker without a goodbye. For a moment it may look alive to all that do not
+// talk to it.
+func (x *exploration) die(v *running, r *rand.Rand) {
+	if r.IntN(2) == 0 {
+		v.queue.Kill()
+	}
+	closings := []func(){func() { _ = v.server.Close() }, func() { _ = v.nixl.Close() }, func() { v.cancel(errKilled) }}
+	r.Shuffle(len(closings), func(i, j int) { closings[i], closings[j] = closings[j], closings[i] })
+	for _, f := range closings {
+		f()
+	}
+}
+
+// reap replaces workers that have ended.
+func (x *exploration) reap() {
+	for i, v := range x.live {
+		select {
+		case err := <-v.ended:
+			v.once.Do(func() { v.err = err })
+			x.live = slices.Delete(x.live, i, i+1)
+			x.join(v.Role())
+			return // one at a time
+		default:
+		}
+	}
+}
+
+// rest waits until workers that end have ended, and proves that the others hold nothing.
+func (x *exploration) rest() {
+	prefills := 0
+	for _, v := range x.live {
+		x.settles(v.Name(), func() string {
+			if len(v.ended) > 0 {
+				return ""
+			}
+			if st := v.Status(); st.State != cluster.StateReady {
+				return fmt.Sprintf("%s %+v", st.State, st.Drain)
+			}
+			return v.open()
+		})
+		if v.Role() == cluster.RolePrefill && len(v.ended) == 0 {
+			prefills++
+		}
+	}
+	if prefills > 0 {
+		x.settles("the queue", func() string {
+			if depth, err := x.queue.Depth(x.t.Context()); err != nil || depth.Pending+depth.InWork > 0 {
+				return fmt.Sprintf("%+v %v", depth, err)
+			}
+			return ""
+		})
+	}
+}
+
+// settles waits until nothing is open any more.
+func (x *exploration) settles(what string, open func() string) {
+	deadline := time.Now().Add(20 * time.Second)
+	for left := open(); left != ""; left = open() {
+		if time.Now().After(deadline) {
+			x.blame("%s does not come to rest: %s", what, left)
+			x.stuck()
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// open says what a worker still holds, empty if nothing.
+func (r *running) open() string {
+	if err := r.engine.Load().Check(context.Background(), true); err != nil {
+		return err.Error()
+	}
+	in, out := r.nixl.InFlight()
+	r.waiters.mu.Lock()
+	defer r.waiters.mu.Unlock()
+	r.holds.mu.Lock()
+	defer r.holds.mu.Unlock()
+	r.arrivals.mu.Lock()
+	defer r.arrivals.mu.Unlock()
+	r.requests.mu.Lock()
+	defer r.requests.mu.Unlock()
+	// Not all tickets: a path whose proof was interrupted keeps its scratch memory open for a while.
+	pool, exposed := []nixl.Desc{r.region.Desc(0, uint64(r.loaded.Blocks)*uint64(r.blockBytes))}, 0
+	if r.nixl.Exposed(nixl.Read, pool) || r.nixl.Exposed(nixl.Write, pool) {
+		exposed = 1
+	}
+	if n := [...]int{in, out, exposed, len(r.waiters.byTicket), len(r.holds.byTicket), len(r.arrivals.byID), len(r.requests.byID)}; n != [7]int{} {
+		return fmt.Sprintf("%d accesses, %d transfers, %d exposed, %d waiters, %d holds, %d arrivals, %d requests", n[0], n[1], n[2], n[3], n[4], n[5], n[6])
+	}
+	return ""
+}
+
+// blame says what must not be.
+func (x *exploration) blame(format string, args ...any) {
+	x.t.Errorf(format, args...)
+}
+
+// stuck says who waits for what.
+func (x *exploration) stuck() {
+	var b strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1)
+	x.t.Log(b.String())
+}
