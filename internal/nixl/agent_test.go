@@ -256,6 +256,37 @@ func TestExposed(t *testing.T) {
 	is("revoked", nixl.Write, r.Desc(100, 100), false)
 }
 
+// A peer in the same process that asks for scratch memory while the agent closes gets an
+// error: there was a panic when it had been lent before, and memory that nobody freed else.
+func TestProbeAfterClose(t *testing.T) {
+	for _, lent := range []bool{false, true} {
+		c := &capturing{Transport: local.NewRegistry(0).Transport()}
+		a := nixltest.Env{Transports: func() []nixl.Transport { return []nixl.Transport{c} }}.Agent(t, "a")
+		if lent {
+			if _, err := c.host.OpenProbe("b"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := c.host.OpenProbe("b"); nixl.StatusOf(err) != nixl.ErrRemoteDisconnect {
+			t.Errorf("lent before: %t: %+v, %v", lent, p, err)
+		}
+	}
+}
+
+// capturing is a transport that shows its host.
+type capturing struct {
+	nixl.Transport
+	host nixl.Host
+}
+
+func (c *capturing) Start(h nixl.Host) ([]byte, error) {
+	c.host = h
+	return c.Transport.Start(h)
+}
+
 func TestRegisterErrors(t *testing.T) {
 	a := nixltest.Env{Transports: func() []nixl.Transport { return nil }}.Agent(t, "a", func(c *nixl.Config) { c.Limits.Regions = 1 })
 	for _, c := range []struct {

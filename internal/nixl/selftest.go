@@ -171,12 +171,16 @@ type probeSlot struct {
 	arena  *Arena
 	region *Region
 	ticket TicketID
+	closed bool
 }
 
 func (a *Agent) openProbe(from string) (Probe, error) {
 	s := &a.probes
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed { // a peer in this process may ask until the last moment, and later
+		return Probe{}, errClosing
+	}
 	if a.tickets.isOpen(s.ticket) {
 		return Probe{}, fmt.Errorf("lend scratch memory to %q: another self-test is running: %w", from, ErrBackend)
 	}
@@ -214,6 +218,7 @@ func (a *Agent) closeProbe(id TicketID) {
 func (s *probeSlot) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	if s.region != nil && s.region.Deregister() == nil {
 		_ = s.arena.Close()
 	}
