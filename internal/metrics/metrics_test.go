@@ -181,6 +181,7 @@ func TestWorkers(t *testing.T) {
 		w.Blocks("free", 12)
 		w.Sequences("running", 3)
 		w.Transferred(metrics.DirectionIn, "tcp", 1<<20, 5*time.Millisecond)
+		w.TransferExposed("pull", 250*time.Millisecond)
 		w.Step(30*time.Millisecond, 0, 0, true)
 		w.Step(190*time.Millisecond, 200*time.Millisecond, 60, true)
 		w.Step(900*time.Millisecond, 600*time.Millisecond, 512, false)
@@ -195,6 +196,7 @@ func TestWorkers(t *testing.T) {
 		`dynamo_component_step_duration_seconds_sum{`+base+`model="m",phase="decode",worker="worker-1"} 0.03`,
 		`dynamo_component_step_duration_seconds_count{`+base+`model="m",phase="mixed",worker="worker-1"} 1`,
 		`dynamo_component_prefill_total{`+base+`model="m",reason="short",way="",where="local",worker="worker-1"} 1`,
+		`dynamo_component_kv_transfer_exposed_seconds_sum{`+base+`model="m",way="pull",worker="worker-1"} 0.25`,
 		`dynamo_component_remote_prefill_duration_seconds_sum{`+base+`model="m",way="pull",worker="worker-1"} 0.5`,
 		`dynamo_component_step_prediction_ratio_count{`+base+`model="m",phase="decode",worker="worker-1"} 0`,
 		`dynamo_component_step_prediction_ratio_sum{`+base+`model="m",phase="mixed",worker="worker-1"} 0.95`,

@@ -75,6 +75,7 @@ const (
 	ComponentPrefillDead        = PrefixComponent + "prefill_dead_lettered_total"
 	ComponentKVTransferBytes    = PrefixComponent + "kv_transfer_bytes_total"
 	ComponentKVTransferTime     = PrefixComponent + "kv_transfer_duration_seconds"
+	ComponentKVTransferExposed  = PrefixComponent + "kv_transfer_exposed_seconds"
 	ComponentLeaseLosses        = PrefixComponent + "lease_lost_total"
 )
 

@@ -62,6 +62,7 @@ type Worker struct {
 	errors, prefills, transferBytes *CounterVec
 	blocks, sequences               *GaugeVec
 	transferTime, remoteTime        *HistogramVec
+	transferExposed                 *HistogramVec
 	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
 
@@ -111,14 +112,15 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		PrefillDead:        counter(ComponentPrefillDead, "Total number of prefill requests that were given up"),
 		LeaseLosses:        counter(ComponentLeaseLosses, "Total number of lost leases"),
 
-		errors:        r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
-		prefills:      r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelWay, LabelReason)...),
-		transferBytes: r.Counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
-		blocks:        r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
-		sequences:     r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
-		transferTime:  r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
-		remoteTime:    r.Histogram(ComponentRemoteTime, "Time that a decode worker waited for the KV of a remote prefill, in seconds", waitBuckets(), with(LabelWay)...),
-		phases:        newPhases(r, l),
+		errors:          r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
+		prefills:        r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelWay, LabelReason)...),
+		transferBytes:   r.Counter(ComponentKVTransferBytes, "Total number of KV bytes moved", with(LabelDirection, LabelTransport)...),
+		blocks:          r.Gauge(ComponentKVBlocks, "Number of KV blocks by state", with(LabelState)...),
+		sequences:       r.Gauge(ComponentSequences, "Number of sequences by state", with(LabelState)...),
+		transferTime:    r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
+		transferExposed: r.Histogram(ComponentKVTransferExposed, "Time from the end of a remote prefill's computation until all its KV is in place, in seconds", transferBuckets(), with(LabelWay)...),
+		remoteTime:      r.Histogram(ComponentRemoteTime, "Time that a decode worker waited for the KV of a remote prefill, in seconds", waitBuckets(), with(LabelWay)...),
+		phases:          newPhases(r, l),
 	}
 }
 
@@ -197,6 +199,12 @@ func (w *Worker) Sequences(state string, n int) {
 func (w *Worker) Transferred(direction, transport string, bytes int64, took time.Duration) {
 	w.transferBytes.WithLabelValues(w.with(direction, transport)...).Add(float64(max(bytes, 0)))
 	w.transferTime.WithLabelValues(w.with(direction, transport)...).Observe(took.Seconds())
+}
+
+// TransferExposed records how much longer the transfer of one remote prefill took than
+// its computation: what was not hidden behind it.
+func (w *Worker) TransferExposed(way string, d time.Duration) {
+	w.transferExposed.WithLabelValues(w.with(way)...).Observe(d.Seconds())
 }
 
 // Close removes the worker's series. It is safe to call twice.

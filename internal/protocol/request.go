@@ -157,5 +157,8 @@ type PrefillNotice struct {
 	Cached    int          `json:"cached"` // done: tokens found in the prefill worker's cache
 	ComputeNS int64        `json:"compute_ns"`
 	WriteNS   int64        `json:"write_ns"`
-	Bytes     int64        `json:"bytes"`
+	// ExposedNS is from the end of the computation to the last block in place: what the
+	// writing took that was not hidden behind computing.
+	ExposedNS int64 `json:"exposed_ns"`
+	Bytes     int64 `json:"bytes"`
 }

@@ -107,7 +107,7 @@ func (w *Worker) writeTo(ctx context.Context, req protocol.RemotePrefillRequest,
 		return n, err
 	}
 	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
-	n.Bytes, n.WriteNS, n.ComputeNS = wr.bytes, int64(wr.took), int64(c.took)
+	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wr.bytes, int64(wr.took), int64(c.took), int64(wr.exposed)
 	w.transfers.add(wr.bytes, wr.took)
 	w.meter.Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
 	return n, nil

@@ -19,13 +19,15 @@ type blockWriter struct {
 	ready  chan readyBlocks // capacity 1, the newest state
 
 	// For the owner of run, after it returned.
-	bytes int64
-	took  time.Duration
+	bytes   int64
+	took    time.Duration
+	exposed time.Duration // from the end of the computation to the last block
 }
 
 type readyBlocks struct {
 	tokens int
 	table  []int32
+	at     time.Time // when the computation was first known to be this far
 }
 
 func newBlockWriter(w *Worker, req protocol.RemotePrefillRequest, ticket nixl.TicketID) *blockWriter {
@@ -35,12 +37,15 @@ func newBlockWriter(w *Worker, req protocol.RemotePrefillRequest, ticket nixl.Ti
 // progress takes in how far the computation is; it never blocks. It is called
 // from one goroutine at a time.
 func (b *blockWriter) progress(tokens int, table []int32) {
-	r := readyBlocks{tokens, table}
+	r := readyBlocks{tokens, table, time.Now()}
 	for {
 		select {
 		case b.ready <- r:
 			return
-		case <-b.ready: // the older state is of no use any more
+		case older := <-b.ready: // of no use any more
+			if older.tokens == tokens {
+				r.at = older.at
+			}
 		}
 	}
 }
@@ -67,6 +72,7 @@ func (b *blockWriter) run(ctx context.Context) error {
 			return err
 		}
 		next = upto
+		b.exposed = time.Since(r.at)
 	}
 	return nil
 }

@@ -124,6 +124,7 @@ func (f *filling) end(ctx context.Context) {
 	case f.err == nil:
 		w.transfers.add(f.notice.Bytes, time.Duration(f.notice.WriteNS))
 		w.meter.Transferred(metrics.DirectionIn, w.transportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.meter.TransferExposed(way, time.Duration(f.notice.ExposedNS))
 		w.meter.RemotePrefill(way, time.Since(f.begin))
 		w.meter.Prefill(metrics.PrefillRemote, way, "")
 		f.r.Start(f.notice.Worker)

@@ -204,7 +204,7 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 		return out, w.cause(ctx, err)
 	}
 	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
-	out.Bytes, out.WriteNS = wr.bytes, int64(wr.took)
+	out.Bytes, out.WriteNS, out.ExposedNS = wr.bytes, int64(wr.took), int64(wr.exposed)
 	w.transfers.add(wr.bytes, wr.took)
 	w.meter.Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
 	if err := w.notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
