@@ -31,6 +31,9 @@ type Options struct {
 	StateDir string
 	// CPU are the choices of the section cpu.
 	CPU CPUOptions
+	// Plots is the folder of the plots, as the report's document refers to it; empty
+	// leaves them out of the document.
+	Plots string
 	// Child is the command line of a program that runs [Child] with its last argument;
 	// without it, what needs a process of its own is left out.
 	Child []string
@@ -60,6 +63,7 @@ func sections() []section {
 		{"path", "HTTP to tokens and back, against the bare engine", false, measurePath},
 		{"nixl", "transfers between agents, against memcpy and plain sockets", false, measureNIXL},
 		{"plane", "request plane, embedded etcd and NATS, against plain sockets and fsync", false, measurePlane},
+		{"disagg", "remote prefill against local prefill, and streams beside long prompts", false, measureDisagg},
 		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
 		{"accuracy", "logits of types and instructions against float32; not in all", true, measureAccuracy},
 	}
@@ -100,7 +104,7 @@ func run(ctx context.Context, o Options, sc scale) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	r := &Report{
 		Host: thisHost(),
-		Run:  RunInfo{Command: o.Command, Version: o.Version, Started: time.Now(), Quick: o.Quick, LoadBefore: loadAverage()},
+		Run:  RunInfo{Command: o.Command, Version: o.Version, Started: time.Now(), Quick: o.Quick, LoadBefore: loadAverage(), Plots: o.Plots},
 	}
 	for _, sec := range chosen {
 		s.say("%s: %s", sec.name, sec.about)

@@ -35,7 +35,11 @@ func measurePath(ctx context.Context, s *session) (Section, error) {
 			"share no prefix. The client runs in the same process and takes its share of the cores.",
 			s.scale.path.prompt),
 	}
-	p, err := newPathBench(s)
+	dir, err := model.Builtin(s.home)
+	if err != nil {
+		return sec, err
+	}
+	p, err := newPathBench(s, dir)
 	if err != nil {
 		return sec, err
 	}
@@ -55,11 +59,8 @@ type pathBench struct {
 	client *sseClient
 }
 
-func newPathBench(s *session) (*pathBench, error) {
-	dir, err := model.Builtin(s.home)
-	if err != nil {
-		return nil, err
-	}
+// newPathBench asks in the words of a model in a directory.
+func newPathBench(s *session, dir string) (*pathBench, error) {
 	m, err := model.Open(dir, model.Options{Log: s.log})
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (p *pathBench) close() {
 
 // node starts a node in a directory of its own.
 func (p *pathBench) node(ctx context.Context, spec nodeSpec) (*node, error) {
-	p.say("path: starting a node with %d prefill and %d decode workers, %s", spec.prefill, spec.decode, spec.name)
+	p.say("starting a node with %d prefill and %d decode workers, %s", spec.prefill, spec.decode, spec.name)
 	spec.dir = filepath.Join(p.tmp, spec.name)
 	n, err := startNode(ctx, spec, p.log)
 	if err != nil {

@@ -20,6 +20,8 @@ type question struct {
 	body   []byte   // of a streamed chat completion
 	tokens []uint32 // what the frontend makes of it
 	output int
+	// arrived, if there is one, hears of each event with text. Only frontends call it.
+	arrived func()
 }
 
 // asker makes requests.
@@ -46,8 +48,9 @@ const words = "the worker writes a block and reads its prefix from the queue whi
 func (a *asker) question(ctx context.Context, prompt, output int) (question, error) {
 	list := strings.Fields(words)
 	text := fmt.Sprintf("%x", rand.Uint64())
+	have := 0 // tokens
 	for {
-		for range 8 {
+		for range max(8, (prompt-have)/8) {
 			text += " " + list[rand.IntN(len(list))]
 		}
 		message, err := json.Marshal(map[string]string{"role": "user", "content": text})
@@ -59,7 +62,7 @@ func (a *asker) question(ctx context.Context, prompt, output int) (question, err
 			return question{}, fmt.Errorf("make request: %w", err)
 		}
 		tokens := a.proc.EncodeChat(rendered)
-		if len(tokens) < prompt {
+		if have = len(tokens); have < prompt {
 			continue
 		}
 		body, err := json.Marshal(map[string]any{

@@ -31,7 +31,9 @@ type nodeSpec struct {
 	model           string // directory, empty for the built-in one; its name is the built-in one's
 	quantize        string // format that it gives the weights
 	quantized       string // directory of quantized weights, empty for its own
-	cores           int    // of its device, 0 for all
+	cores           int    // of its devices, 0 for all
+	devices         int    // 0 for one on each NUMA node
+	strategy        string // of disaggregation, empty for the default
 	load            loader
 }
 
@@ -40,12 +42,13 @@ type loader = func(context.Context, cluster.Assignment, func(float64)) (*worker.
 
 // node is a whole dynamod inside this process: a cluster of its own.
 type node struct {
-	spec  nodeSpec
-	url   string // of its frontend
-	log   *slog.Logger
-	store store.Store
-	plane requestplane.Client
-	back  undo.Stack
+	spec      nodeSpec
+	url       string // of its frontend
+	statusURL string // of health and metrics
+	log       *slog.Logger
+	store     store.Store
+	plane     requestplane.Client
+	back      undo.Stack
 }
 
 const (
@@ -70,7 +73,10 @@ func (spec nodeSpec) config() (config.Dynamod, error) {
 	cfg.Cluster, cfg.StateDir = nodeCluster, spec.dir
 	cfg.Etcd.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Frontend.Port = 0
-	cfg.CPU.Cores = spec.cores
+	cfg.CPU.Cores, cfg.CPU.Devices = spec.cores, spec.devices
+	if spec.strategy != "" {
+		cfg.Disagg.Strategy = spec.strategy
+	}
 	cfg.Disagg.MaxLocalPrefillTokens = 0
 	cfg.Drain.Deadline = 5 * time.Second
 	return cfg, cfg.Validate()
@@ -110,7 +116,7 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	})
 	select {
 	case up := <-ready:
-		n.url = up.FrontendURL
+		n.url, n.statusURL = up.FrontendURL, up.StatusURL
 	case err := <-ended:
 		ended <- nil // for the step above
 		return nil, err

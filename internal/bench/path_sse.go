@@ -86,6 +86,9 @@ func (t frontendTarget) answer(ctx context.Context, q question) (a answer, err e
 			}
 			last = now
 			a.events++
+			if q.arrived != nil {
+				q.arrived()
+			}
 		}
 		if bytes.Contains(line, usageMark) {
 			if a.tokens, err = completionTokens(line); err != nil {

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/model"
 )
 
 const (
@@ -70,7 +72,12 @@ func TestFloor(t *testing.T) {
 
 // A load refuses answers of the wrong length: they would be faster for nothing.
 func TestLoadChecksLengths(t *testing.T) {
-	p, err := newPathBench(&session{home: t.TempDir()})
+	home := t.TempDir()
+	dir, err := model.Builtin(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPathBench(&session{home: home}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +99,12 @@ func TestLoadChecksLengths(t *testing.T) {
 }
 
 func TestQuestion(t *testing.T) {
-	p, err := newPathBench(&session{home: t.TempDir()})
+	home := t.TempDir()
+	dir, err := model.Builtin(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPathBench(&session{home: home}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

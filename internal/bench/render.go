@@ -36,7 +36,7 @@ func (r *Report) Markdown() []byte {
 		b.WriteString("\n**Other programs used the machine: speeds are too low and ranges too wide.**\n")
 	}
 	for _, s := range r.Sections {
-		s.markdown(&b)
+		s.markdown(&b, r.Run.Plots)
 	}
 	return []byte(b.String())
 }
@@ -91,10 +91,15 @@ func memoryText(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-func (s Section) markdown(b *strings.Builder) {
+func (s Section) markdown(b *strings.Builder, plots string) {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", s.Title, s.About)
 	for _, t := range s.Tables {
 		t.markdown(b)
+	}
+	if plots != "" {
+		for _, p := range s.Plots {
+			fmt.Fprintf(b, "\n![%s](%s/%s.svg)\n", p.Title, plots, p.Name)
+		}
 	}
 	if len(s.Notes) > 0 {
 		b.WriteString("\n")

@@ -23,6 +23,8 @@ type RunInfo struct {
 	// when unknown. A load before the run means that others used the machine.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
+	// Plots is the folder of the plots, as the document refers to it; empty without one.
+	Plots string `json:"plots,omitempty"`
 }
 
 // Section is one group of measurements.
@@ -31,6 +33,7 @@ type Section struct {
 	Title  string   `json:"title"`
 	About  string   `json:"about"` // how it was measured
 	Tables []Table  `json:"tables"`
+	Plots  []Plot   `json:"plots,omitempty"`
 	Notes  []string `json:"notes,omitempty"` // what differs from the plan, and why
 }
 

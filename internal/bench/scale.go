@@ -12,6 +12,7 @@ type scale struct {
 	path   pathScale
 	nixl   nixlScale
 	plane  planeScale
+	disagg disaggScale
 	cpu    cpuScale
 
 	accuracy accuracyScale
@@ -91,6 +92,14 @@ type accuracyScale struct {
 	slowBytes int64 // weights up to which slow variants are measured
 }
 
+// disaggModel is large enough that computing takes longer than messages, and small
+// enough that two workers of three nodes have it.
+func disaggModel() model.Synthetic {
+	m := syntheticModel(4)
+	m.Vocab, m.ContextLen = 8192, 8192
+	return m
+}
+
 // fullScale takes about five minutes on two cores.
 func fullScale() scale {
 	return scale{
@@ -108,6 +117,10 @@ func fullScale() scale {
 			{64 << 10, 1}, {64 << 10, 16}, {64 << 10, 256}, {1 << 20, 1}, {1 << 20, 16}, {1 << 20, 256}, {8 << 20, 1}, {8 << 20, 32}, {64 << 20, 1}, {64 << 20, 4},
 		}, pings: 2000, turns: turns{7, 90 * time.Second}},
 		plane: planeScale{calls: 2000, items: 50000, streams: []int{1, 64}, puts: 200, messages: 2000, turns: turns{5, 30 * time.Second}},
+		disagg: disaggScale{
+			model: disaggModel(), prompts: []int{128, 512, 2048}, streams: 4, output: 4096, prompt: 4096,
+			idle: 3 * time.Second, turns: turns{5, 90 * time.Second},
+		},
 		cpu: cpuScale{
 			shapes: cpuShapes(), prefill: []int{128, 512, 2048}, context: 2048, steps: 512, window: time.Second,
 			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 3,
@@ -132,6 +145,10 @@ func quickScale() scale {
 		},
 		nixl:  nixlScale{bytes: 64 << 20, shapes: []nixlShape{{64 << 10, 1}, {64 << 10, 256}, {1 << 20, 64}, {8 << 20, 8}, {64 << 20, 1}}, pings: 500, turns: turns{3, 10 * time.Second}},
 		plane: planeScale{calls: 500, items: 20000, streams: []int{1, 64}, puts: 50, messages: 500, turns: turns{3, 5 * time.Second}},
+		disagg: disaggScale{
+			model: disaggModel(), prompts: []int{128, 512}, streams: 4, output: 2048, prompt: 1024,
+			idle: time.Second, turns: turns{3, 15 * time.Second},
+		},
 		cpu: cpuScale{
 			shapes: cutShapes(4), prefill: []int{128, 512}, context: 2048, steps: 256, window: 200 * time.Millisecond,
 			parallel: 16, parallelPrompt: 64, parallelOutput: 24, startPrompt: 128, starts: 1,

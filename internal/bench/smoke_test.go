@@ -29,6 +29,10 @@ func smokeScale() scale {
 		},
 		nixl:  nixlScale{bytes: 1 << 20, shapes: []nixlShape{{64 << 10, 3}, {1 << 20, 1}}, pings: 3, turns: once},
 		plane: planeScale{calls: 3, items: 10, streams: []int{1, 3}, puts: 2, messages: 3, turns: once},
+		disagg: disaggScale{
+			model: model.Synthetic{Family: "qwen3", DType: "bf16", ContextLen: 2048}, prompts: []int{70, 150}, streams: 2, output: 1500, prompt: 300,
+			idle: time.Millisecond, turns: once,
+		},
 		cpu: cpuScale{
 			shapes: []cpuShape{
 				{"qwen3-0.6b", model.Synthetic{Family: "qwen3", Layers: 1, DType: "bf16", Tied: true}},
@@ -53,6 +57,7 @@ func TestSections(t *testing.T) {
 		{"engine", []string{"Memory", "Built-in model", "Memory", "Random bf16 model"}, 2 * (3 + 5)},
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())) + 4 + len(hostRoutes())},
+		{"disagg", []string{"Remote prefill", "Running streams"}, 6 + 6},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
@@ -188,7 +193,7 @@ func TestSynthesize(t *testing.T) {
 }
 
 func TestRunIsInterrupted(t *testing.T) {
-	for _, section := range []string{"engine", "path", "nixl", "plane"} {
+	for _, section := range []string{"engine", "path", "nixl", "plane", "disagg"} {
 		t.Run(section, func(t *testing.T) {
 			interrupted := errors.New("interrupted")
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -222,7 +227,7 @@ func TestChoose(t *testing.T) {
 	}
 	names, about := Names()
 	all, err := choose(nil)
-	if err != nil || len(all) != 4 {
+	if err != nil || len(all) != 5 {
 		t.Errorf("%d sections, %v", len(all), err)
 	}
 	for _, s := range all {

@@ -136,7 +136,7 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 
 	report, err := bench.Run(ctx, bench.Options{
 		Sections: chosenSections(args), Quick: f.quick, Model: f.model, Text: f.text, StateDir: cfg.StateDir,
-		CPU: f.cpu, Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
+		CPU: f.cpu, Plots: plotsOf(f.write), Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
 		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if errors.Is(err, bench.ErrChoice) {
@@ -158,7 +158,34 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 		_, err = stdout.Write(text)
 		return err
 	}
+	if err := writePlots(report, filepath.Dir(f.write)); err != nil {
+		return err
+	}
 	return replaceFile(f.write, text)
+}
+
+// writePlots writes the plots into their folder beside the document.
+func writePlots(r *bench.Report, dir string) error {
+	if r.Run.Plots == "" {
+		return nil
+	}
+	for _, s := range r.Sections {
+		for _, p := range s.Plots {
+			if err := replaceFile(filepath.Join(dir, r.Run.Plots, p.Name+".svg"), p.SVG()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// plotsOf is the folder of plots beside a document, named after it.
+func plotsOf(document string) string {
+	base := filepath.Base(document)
+	if name := strings.TrimSuffix(base, filepath.Ext(base)); document != "" && name != base {
+		return name
+	}
+	return "" // no document, or a folder would take its name
 }
 
 // ownChild is how this program starts a process for a benchmark; nil when it does not

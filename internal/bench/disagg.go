@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Column keys of this section.
+const (
+	keyWrite     = "write_ms"
+	keyExposed   = "exposed_ms"
+	keyHidden    = "percent_hidden"
+	keyLocalTTFT = "times_local_ttft"
+	keyITLTimes  = "times_idle_itl_p99"
+)
+
+// disaggScale says how much of disaggregation is measured.
+type disaggScale struct {
+	model   model.Synthetic
+	prompts []int // lengths of the prompts whose TTFT is measured, tokens
+	streams int   // that run beside a prompt
+	output  int   // tokens that they may generate: more than they can beside the prompt
+	prompt  int   // tokens of the prompt beside them
+	idle    time.Duration
+	turns   turns
+}
+
+func measureDisagg(ctx context.Context, s *session) (Section, error) {
+	sc := s.scale.disagg
+	sec := Section{
+		Title: "Disaggregation",
+		About: fmt.Sprintf("Chat completions over HTTP through whole nodes inside this process. Each has two workers\n"+
+			"on CPU devices of their own: two decode workers that prefill for themselves (aggregated),\n"+
+			"or a prefill and a decode worker that meet by one of the strategies. The model is random,\n"+
+			"in the shape of Qwen3-0.6B with %d layers and a small vocabulary.", sc.model.Layers),
+	}
+	dir, err := s.synthesize(sc.model)
+	if err != nil {
+		return sec, err
+	}
+	p, err := newPathBench(s, dir)
+	if err != nil {
+		return sec, err
+	}
+	defer p.close()
+	d := &disaggBench{pathBench: p, model: dir}
+	defer d.close()
+	if runtime.NumCPU() < 2 {
+		sec.Notes = append(sec.Notes, "This machine has one core: the workers of a node share it.")
+	}
+	if err := d.open(ctx); err != nil {
+		return sec, err
+	}
+	if err := d.firstTokens(ctx, &sec); err != nil {
+		return sec, err
+	}
+	err = d.besidePrompt(ctx, &sec)
+	return sec, err
+}
+
+// disaggBench is what the measurements of this section share.
+type disaggBench struct {
+	*pathBench
+	model string // directory
+	nodes []*node
+}
+
+const (
+	aggregated = "aggregated"
+	byStrategy = "strategy "
+)
+
+// open starts the nodes.
+func (d *disaggBench) open(ctx context.Context) error {
+	sc := d.scale.disagg
+	longest := sc.prompt
+	for _, n := range sc.prompts {
+		longest = max(longest, n)
+	}
+	// For all streams on one worker with their answers, and twice the longest prompt.
+	blocks := (sc.streams*(sc.output+rigBlockSize)+2*longest)/rigBlockSize + 8
+	spec := nodeSpec{model: d.model, blocks: blocks, devices: min(2, runtime.NumCPU())}
+	for _, kind := range []struct {
+		name, strategy  string
+		prefill, decode int
+	}{
+		{aggregated, protocol.StrategyQueue, 0, 2},
+		{byStrategy + protocol.StrategyQueue, protocol.StrategyQueue, 1, 1},
+		{byStrategy + protocol.StrategyRouter, protocol.StrategyRouter, 1, 1},
+	} {
+		spec.name, spec.strategy, spec.prefill, spec.decode = kind.name, kind.strategy, kind.prefill, kind.decode
+		n, err := d.node(ctx, spec)
+		if err != nil {
+			return err
+		}
+		d.nodes = append(d.nodes, n)
+	}
+	return nil
+}
+
+func (d *disaggBench) close() {
+	for _, n := range d.nodes {
+		n.close()
+	}
+}
+
+// firstTokens measures prompts one at a time, and what their transfers cost.
+func (d *disaggBench) firstTokens(ctx context.Context, sec *Section) error {
+	sc := d.scale.disagg
+	var cases []Case
+	at := func(name string, length int) string { return fmt.Sprintf("%s, %d tokens", name, length) }
+	for _, length := range sc.prompts {
+		for _, n := range d.nodes {
+			cases = append(cases, Case{at(n.spec.name, length), func(ctx context.Context) (Sample, error) { return d.firstToken(ctx, n, length) }})
+		}
+	}
+	res, err := d.takeTurns(ctx, "disagg, time to first token", sc.turns, cases)
+	if err != nil {
+		return err
+	}
+	for _, length := range sc.prompts {
+		for _, n := range d.nodes {
+			res.ratio(at(n.spec.name, length), keyLocalTTFT, keyTTFT, at(aggregated, length), 1)
+		}
+	}
+	sec.Tables = append(sec.Tables, res.table("Remote prefill against local prefill",
+		"One prompt at a time, nothing beside it.", []Column{
+			{keyTTFT, "TTFT ms", ""},
+			{keyLocalTTFT, "× local", "TTFT against that of the aggregated node"},
+			{keyWrite, "transfer ms", "time spent moving the KV of the prompt"},
+			{keyExposed, "exposed ms", "from the end of the computation to the last block in place"},
+			{keyHidden, "% hidden", "share of the transfer's time that passed while the prompt was still being computed"},
+		}))
+	return nil
+}
+
+// firstToken sends one prompt.
+func (d *disaggBench) firstToken(ctx context.Context, n *node, length int) (Sample, error) {
+	q, err := d.ask.question(ctx, length, 1)
+	if err != nil {
+		return nil, err
+	}
+	before, err := n.transfers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.client.to(n.url).answer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	s := Sample{keyTTFT: float64(a.ttft) / float64(time.Millisecond)}
+	if n.spec.prefill == 0 {
+		return s, nil
+	}
+	after, err := n.transfers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if after.prompts != before.prompts+1 {
+		return nil, fmt.Errorf("%w: %g of 1", errNotRemote, after.prompts-before.prompts)
+	}
+	write, exposed := after.seconds-before.seconds, after.exposed-before.exposed
+	s[keyWrite], s[keyExposed] = write*1e3, exposed*1e3
+	if write > 0 {
+		s[keyHidden] = max(0, 1-exposed/write) * 100
+	}
+	return s, nil
+}
