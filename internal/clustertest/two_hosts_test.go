@@ -1,0 +1,51 @@
+package clustertest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// unableToRun is the exit code with which the script says that this machine cannot
+// run it.
+const unableToRun = 77
+
+// Two dynamod processes on two hosts, which are network namespaces, serve both
+// strategies over networks that are slow, narrow, lossy or cut in the middle.
+func TestTwoHosts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("network namespaces are those of Linux")
+	}
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/dynctl", "./cmd/dynamod")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", filepath.Join("..", "..", "scripts", "two-hosts.sh"), bin)
+	// It removes its namespaces when it is asked to end.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == unableToRun:
+		t.Skip(out.String())
+	case err != nil:
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	t.Log(out.String())
+}
