@@ -10,7 +10,7 @@ GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 race lint bench bench-cpu gobench fuzz explore golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint bench bench-cpu gobench fuzz explore golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -26,6 +26,9 @@ test: ## run all tests
 
 test-arm64: ## test the CPU kernels for arm64, under qemu-user on other machines
 	scripts/test-arm64.sh
+
+two-hosts: ## two dynamods on two hosts, which are network namespaces, over bad networks; needs root
+	DYNCTL_TWO_HOSTS=1 go test -count=1 -v -run '^TestTwoHosts$$' ./internal/clustertest
 
 race: ## run the tests of packages with concurrency under the race detector
 	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)

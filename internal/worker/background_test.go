@@ -109,13 +109,14 @@ type scene struct {
 	pre, d *running
 	req    protocol.PreprocessedRequest
 	room   *protocol.BootstrapInfo
-	g      *gates // of the prefill worker
+	g      *gates        // of the prefill worker
+	limit  time.Duration // of the prefill
 }
 
 // prefill sends the request to the prefill worker.
 func (s *scene) prefill(t *testing.T) requestplane.Stream {
 	t.Helper()
-	return s.h.call(t.Context(), "worker-1", s.req, s.room, 20*time.Second)
+	return s.h.call(t.Context(), "worker-1", s.req, s.room, s.limit)
 }
 
 // decode sends it to the decode worker.
@@ -136,7 +137,7 @@ func newScene(t *testing.T, other bool) *scene {
 	w := newWorld(t)
 	w.tcp = true
 	slowPrefill(&w.opts)
-	s := &scene{w: w, g: &gates{}}
+	s := &scene{w: w, g: &gates{}, limit: 20 * time.Second}
 	s.pre = w.start("worker-1", cluster.RolePrefill, gate(s.g), func(c *Config) { c.Assignment.Engine.MaxBatchTokens = 64 })
 	w.opts.StepTime = nil
 	s.d = w.start("worker-3", cluster.RoleDecode)
@@ -257,6 +258,7 @@ func TestBackgroundCancel(t *testing.T) {
 		for _, step := range []string{"computing", "writing"} {
 			t.Run(name+" while "+step, func(t *testing.T) {
 				s := newScene(t, false)
+				s.limit = 4 * time.Second // of a room whose decode worker is lost
 				open := func() {}
 				if step == "writing" {
 					open = s.g.close(nixl.Write)

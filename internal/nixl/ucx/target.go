@@ -242,7 +242,9 @@ func (in *inbound) pull(f frame) error {
 			a.release(a.moved)
 		}
 		if a.end != nil {
-			in.conclude(*a.end, a)
+			if err := in.conclude(*a.end, a); err != nil {
+				in.port.fail(err)
+			}
 		}
 	}
 	in.port.stream(f.id, f.offset, nixl.SliceSegments(a.grant.Segments(), f.offset, n), &a.sending)

@@ -227,8 +227,8 @@ func TestPanicsAreRecovered(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	var nothing *pair
-	nothing.received[0] = nil
+	missing := func() *pair { return nil } // the checks see through a plain nil
+	missing().received[0] = nil
 }
 
 func BenchmarkWorker(b *testing.B) {
