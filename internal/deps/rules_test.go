@@ -29,6 +29,7 @@ var onlyRules = []only{
 	{"requestplane", []string{"cluster", "protocol", "metrics"}, "streams behind an interface; runtime joins it with the other planes"},
 	{"runtime", []string{"cluster", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
 	{"embedded", []string{"cluster"}, "runs servers; clients are elsewhere"},
+	{"failpoint", nil, "names of steps: whoever has steps uses it"},
 	{"host", nil, "the machine, for whoever computes or advises"},
 	{"sharedmem", nil, "an allocator: backends and the data path use it without knowing each other"},
 	{"dynlib", nil, "a loader: knows no library"},

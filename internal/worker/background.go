@@ -56,11 +56,13 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 		return prefillError(err)
 	}
 	defer func() { w.rooms.leave(id, rm, err) }()
+	pointRoomEntered.Hit()
 
 	// The frontend asks the decode worker only when it knows that the room is open.
 	if err := send(protocol.EngineOutput{}); err != nil {
 		return err
 	}
+	pointRoomOpened.Hit()
 	// The writer collects progress from the first chunk on; it learns where to write
 	// when the decode worker comes.
 	wr := &blockWriter{w: w, ready: make(chan readyBlocks, 1)}
@@ -75,12 +77,14 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	case <-ctx.Done():
 		return prefillError(context.Cause(ctx))
 	}
+	pointRoomMet.Hit()
 	defer context.AfterFunc(j.ctx, func() { fail(errUnwanted) })()
 	n, err := w.writeTo(ctx, j.req, p.TokenIDs, wr, c)
 	if err != nil {
 		return prefillError(w.cause(ctx, err)) // the decode worker hears it when the room closes
 	}
 	j.answer <- n
+	pointRoomAnswered.Hit()
 	return send(protocol.EngineOutput{Finish: protocol.FinishLength})
 }
 

@@ -71,9 +71,13 @@ func (b *blockWriter) run(ctx context.Context) error {
 		if err := b.write(ctx, r.table[next:upto], b.req.BlockIDs[next:upto]); err != nil {
 			return err
 		}
+		if next == b.req.ComputedBlocks {
+			pointFirstWritten.Hit()
+		}
 		next = upto
 		b.exposed = time.Since(r.at)
 	}
+	pointAllWritten.Hit()
 	return nil
 }
 

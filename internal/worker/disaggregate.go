@@ -128,6 +128,7 @@ func (f *filling) end(ctx context.Context) {
 		w.meter.RemotePrefill(way, time.Since(f.begin))
 		w.meter.Prefill(metrics.PrefillRemote, way, "")
 		f.r.Start(f.notice.Worker)
+		pointStarted.Hit()
 	case f.r.Context().Err() != nil:
 		f.r.Release(context.Cause(f.r.Context()))
 	default:

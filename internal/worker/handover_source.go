@@ -53,9 +53,11 @@ func (w *Worker) handOver(ctx context.Context, x *engine.Export, to candidate, s
 		return fmt.Errorf("%s: %w", to.Worker, err)
 	}
 	defer release()
+	pointOfferGranted.Hit()
 	if err := l.writeWhileRunning(ctx); err != nil {
 		return fmt.Errorf("%s: %w", to.Worker, err)
 	}
+	pointCopied.Hit()
 	return l.finish(ctx)
 }
 
@@ -158,9 +160,11 @@ func (l *leaving) finish(ctx context.Context) error {
 	defer cancel()
 	st, rest, err := l.x.Pause(ctx, l.next)
 	if err == nil {
+		pointPaused.Hit()
 		err = l.write(ctx, rest)
 	}
 	if err == nil {
+		pointRestWritten.Hit()
 		err = l.commit(ctx, protocol.HandoverCommit{
 			Handover: l.grant.Handover, TokenIDs: st.Tokens[l.known:], Computed: st.Computed, Bytes: l.bytes, WriteNS: int64(l.took),
 		})
@@ -168,9 +172,11 @@ func (l *leaving) finish(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.to.Worker, err)
 	}
+	pointCommitted.Hit()
 	if !l.x.Complete(protocol.Moved{Worker: l.to.Worker, InstanceID: l.to.InstanceID, Handover: l.grant.Handover}) {
 		return engine.ErrGone
 	}
+	pointMoved.Hit()
 	w.transfers.add(l.bytes, l.took)
 	w.meter.Transferred(metrics.DirectionOut, w.transportTo(l.grant.EngineID), l.bytes, l.took)
 	w.log.Info("sequence moved", "request", l.x.RequestID, "to", l.to.Worker, "tokens", len(st.Tokens),

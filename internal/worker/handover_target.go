@@ -112,6 +112,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		in.Release(err)
 		return handoverError(requestplane.KindInternal, "open ticket: %s", err)
 	}
+	pointReserved.Hit()
 	call, err := w.awaitCommit(ctx, a, in, deadline, func() error {
 		return send(protocol.HandoverGrant{
 			Handover: a.id, EngineID: w.nixl.Name(),
@@ -128,6 +129,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		return handoverError(requestplane.KindInternal, "writes could not be stopped: %s", rerr)
 	}
 	if err == nil {
+		pointTargetRevoked.Hit()
 		err = in.Commit(call.TokenIDs, call.Computed)
 	}
 	if err != nil {
@@ -139,6 +141,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	w.transfers.add(call.Bytes, time.Duration(call.WriteNS))
 	w.meter.Transferred(metrics.DirectionIn, w.transportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
 	call.reply(nil)
+	pointParked.Hit()
 	w.park(a, in, o)
 	return nil
 }
@@ -156,10 +159,12 @@ func (w *Worker) awaitCommit(ctx context.Context, a *arrival, in *engine.Import,
 	if err := grant(); err != nil {
 		return nil, fmt.Errorf("answer the offer: %w", err)
 	}
+	pointGranted.Hit()
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
 	select {
 	case call := <-a.commits:
+		pointCommitAsked.Hit()
 		return &call, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -206,6 +211,7 @@ func (w *Worker) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) 
 		}
 		w.log.Debug("sequence goes on here", "request", in.RequestID, "from", o.Worker, "tokens", len(in.Tokens()))
 		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached)}
+		pointAttached.Hit()
 	case <-late.C:
 		w.log.Warn("nobody followed a sequence that was moved here", "request", in.RequestID, "from", o.Worker, "waited", w.handover.parked)
 		in.Release(context.Canceled)

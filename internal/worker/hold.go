@@ -84,6 +84,7 @@ func (w *Worker) servePrefill(ctx context.Context, r *requestplane.Request, send
 	if err != nil {
 		return prefillError(err)
 	}
+	pointHoldComputed.Hit()
 	return w.hold(ctx, &p, held, send)
 }
 
@@ -97,6 +98,7 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 		held.Release()
 		return &requestplane.RemoteError{Kind: requestplane.KindOverloaded, Message: "open ticket: " + err.Error()}
 	}
+	pointHoldOpened.Hit()
 	begin := time.Now()
 	read := w.holds.add(ticket.String())
 	defer w.holds.remove(ticket.String())
@@ -108,9 +110,11 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 	if err != nil {
 		return err
 	}
+	pointHoldTold.Hit()
 	why := ""
 	select {
 	case n := <-read:
+		pointHoldRead.Hit()
 		if why = n.Error; why == "" {
 			w.transfers.add(n.Bytes, time.Duration(n.WriteNS))
 			w.meter.Transferred(metrics.DirectionOut, w.transportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
@@ -145,6 +149,7 @@ func (w *Worker) letGo(request string, ticket nixl.TicketID, held *engine.Held) 
 			w.log.Error("held KV is kept: its reader does not end", "request", request, "blocks", len(held.Blocks), "error", err)
 		}
 	}
+	pointHoldRevoked.Hit()
 	held.Release()
 }
 

@@ -65,6 +65,7 @@ var errUnwanted = errors.New("no longer wanted")
 func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 	ctx, cancel := context.WithCancelCause(w.workCtx)
 	defer cancel(nil)
+	pointFetched.Hit()
 	var req protocol.RemotePrefillRequest
 	settle := func(what string, err error) {
 		if err != nil {
@@ -90,6 +91,7 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 	switch {
 	case err == nil:
 		settle("ack", ack())
+		pointAcknowledged.Hit()
 	case errors.Is(err, errUnwanted):
 		w.log.Debug("remote prefill no longer wanted", "request", req.RequestID, "reason", err)
 		settle("ack", ack())
@@ -164,11 +166,13 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 	if err := w.peers.ensure(ctx, req.EngineID); err != nil {
 		return out, err
 	}
+	pointMetadataLoaded.Hit()
 	started := out.PrefillNotice
 	started.Phase = protocol.PrefillStarted
 	if err := w.notify(ctx, req.EngineID, started); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}
+	pointStartTold.Hit()
 
 	// The writer follows the computation. It must have stopped before the blocks
 	// are given back, or it would send what somebody else writes into them.
@@ -210,6 +214,7 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 	if err := w.notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}
+	pointNotified.Hit()
 	return out, nil
 }
 

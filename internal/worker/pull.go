@@ -57,6 +57,7 @@ func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, tic
 	if err := f.w.peers.meet(ctx, p.EngineID); err != nil {
 		return fmt.Errorf("%w: %w", errPrefillLost, err)
 	}
+	pointPullLoaded.Hit()
 	theirs := p.BlockIDs[f.r.CachedBlocks:]
 	deadline, _ := ctx.Deadline()
 	begin := time.Now()
@@ -72,6 +73,7 @@ func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, tic
 		return fail(err)
 	}
 	t.Post()
+	pointPullPosted.Hit()
 	select {
 	case <-t.Done():
 	case <-ctx.Done():
@@ -86,6 +88,7 @@ func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, tic
 		return fail(err)
 	}
 	took := int64(time.Since(begin)) // all of it after the computation
+	pointPullRead.Hit()
 	f.notice = protocol.PrefillNotice{
 		Worker: p.Worker, Tokens: p.Tokens, Bytes: int64(len(theirs)) * f.w.blockBytes, WriteNS: took, ExposedNS: took,
 	}
@@ -110,5 +113,7 @@ func (f *filling) tellHolder(p *protocol.DisaggregatedParams, cause error) {
 	}
 	if err != nil {
 		w.log.Debug("prefill worker not told that its KV was read", "peer", p.EngineID, "error", err)
+		return
 	}
+	pointPullTold.Hit()
 }

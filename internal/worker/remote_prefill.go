@@ -134,6 +134,7 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 	}
 	wt := w.waiters.add(ticket.String())
 	defer w.waiters.remove(ticket.String())
+	pointTicketOpened.Hit()
 
 	id := w.identity()
 	req := protocol.RemotePrefillRequest{
@@ -143,7 +144,9 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 		BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed,
 		Ticket: ticket.String(), Deadline: deadline, EnqueuedAt: time.Now(),
 	}
-	f.notice, f.err = ask(ctx, req, wt)
+	if f.notice, f.err = ask(ctx, req, wt); f.err == nil {
+		pointTold.Hit()
+	}
 
 	// From here on nobody may write: a worker that was slow, or a second delivery
 	// of the message, would hurt whoever has the blocks next.
@@ -153,7 +156,9 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 		f.over = true
 		w.meter.Prefill(metrics.PrefillFallback, string(f.way), whyQuarantined)
 		w.liftWhenSafe(r.RequestID, ticket, r.Quarantine(whyQuarantined))
+		return
 	}
+	pointTicketRevoked.Hit()
 }
 
 // whyQuarantined is the reason of a local prefill whose first blocks may still be
@@ -203,6 +208,7 @@ func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefill
 	case err != nil:
 		return protocol.PrefillNotice{}, fmt.Errorf("enqueue: %w", err)
 	default:
+		pointQueued.Hit()
 		defer w.forgetMessage(ctx, id)
 	}
 	look := time.NewTicker(queueLookEvery)
