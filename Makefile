@@ -4,13 +4,14 @@ export CGO_ENABLED = 0
 TIMEOUT  ?= 10m
 FUZZTIME ?= 30s
 EXPLORE  ?= 5m
+SOAK     ?= 10m
 BENCH    ?= .
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The race detector costs a factor of ten: it runs where goroutines share memory.
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint bench bench-cpu gobench fuzz explore golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint bench bench-cpu gobench fuzz explore soak golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -52,6 +53,9 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 
 explore: ## try fresh orders of faults between workers for EXPLORE (5m)
 	DYNCTL_EXPLORE=$(EXPLORE) go test -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/worker
+
+soak: ## kill processes at every step, then random faults for SOAK (10m); what is left over is an error
+	DYNCTL_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run 'TestKillAtFailpoints|TestSoak' ./internal/clustertest
 
 golden: ## write the golden files of tests anew; review the difference
 	go test $$(scripts/golden-packages.sh) -update

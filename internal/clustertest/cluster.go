@@ -61,8 +61,9 @@ type RunningNode struct {
 	Name string
 	ID   string
 
-	stop func(cause error) error // stops in order and waits
-	kill func()                  // SIGKILL; nil for agents in this process
+	stop    func(cause error) error // stops in order and waits
+	process *process                // nil for agents in this process
+	restart func()                  // the same
 }
 
 // Start brings a cluster up and waits until it serves. It ends with the test.
@@ -178,9 +179,6 @@ func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
 	}
 	return r
 }
-
-// Kill kills the process of a node.
-func (n *RunningNode) Kill() { n.kill() }
 
 // connect makes the client that stands for dynctl.
 func (c *Cluster) connect() {

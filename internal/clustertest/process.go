@@ -1,10 +1,12 @@
 package clustertest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,23 +16,44 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
-	"github.com/dynctl/dynctl/internal/dynamod"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// mainVariable makes the test binary behave as dynamod.
-const mainVariable = "CLUSTERTEST_DYNAMOD"
+// process is one run of a node in a process of its own.
+type process struct {
+	cmd     *exec.Cmd
+	out     lockedBuffer  // what it prints
+	ended   chan struct{} // closed when it has ended
+	err     error         // how; for readers of ended
+	stopped bool          // the test has ended it, or it was seen to die
+	doomed  bool          // it was told to die at a failpoint
 
-// Main runs dynamod instead of the tests when this process was started for that.
-// Call it first in TestMain.
-func Main() {
-	if os.Getenv(mainVariable) != "" {
-		os.Exit(dynamod.Main(os.Args[1:], os.Stdout, os.Stderr))
-	}
+	// Orders to it, one at a time; see orders.go.
+	mu      sync.Mutex
+	orders  io.WriteCloser
+	replies *bufio.Reader
 }
 
 // startProcess starts a node as a process of its own.
 func (c *Cluster) startProcess(cfg config.Dynamod) *RunningNode {
+	c.t.Helper()
+	r := &RunningNode{Name: cfg.Node.Name}
+	r.restart = func() {
+		c.t.Helper()
+		r.process = c.spawn(cfg)
+		c.waitUp(cfg, r)
+	}
+	r.stop = func(error) error { return r.process.stop() }
+	c.t.Cleanup(func() {
+		if err := r.stop(nil); err != nil {
+			c.t.Errorf("%s: %v\n%s", r.Name, err, r.process.out.String())
+		}
+	})
+	r.restart()
+	return r
+}
+
+func (c *Cluster) spawn(cfg config.Dynamod) *process {
 	c.t.Helper()
 	args := []string{
 		"--cluster", cfg.Cluster, "--state-dir", cfg.StateDir, "--node-name", cfg.Node.Name,
@@ -43,36 +66,34 @@ func (c *Cluster) startProcess(cfg config.Dynamod) *RunningNode {
 	if len(cfg.Node.Roles) > 0 {
 		args = append(args, "--node-roles", strings.Join(cfg.Node.Roles, ","))
 	}
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), mainVariable+"=1")
-	var out lockedBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
+	p := &process{cmd: exec.Command(os.Args[0], args...), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), mainVariable+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	orders, err := p.cmd.StdinPipe()
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	r := &RunningNode{Name: cfg.Node.Name}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	var once sync.Once
-	r.kill = func() { once.Do(func() { _ = cmd.Process.Kill(); <-ended }) }
-	r.stop = func(error) (err error) {
-		once.Do(func() {
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			select {
-			case err = <-ended:
-			case <-time.After(time.Minute):
-				_ = cmd.Process.Kill()
-				err = errors.New("the process did not stop within a minute")
-			}
-		})
-		return err
+	replies, theirs, err := os.Pipe()
+	if err != nil {
+		c.t.Fatal(err)
 	}
-	c.t.Cleanup(func() {
-		if err := r.stop(nil); err != nil {
-			c.t.Errorf("%s: %v\n%s", r.Name, err, out.String())
-		}
-	})
-	// It is up when it has published itself.
+	p.cmd.ExtraFiles = []*os.File{theirs}
+	p.orders, p.replies = orders, bufio.NewReader(replies)
+	if err := p.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	_ = theirs.Close()
+	go func() {
+		defer close(p.ended)
+		p.err = p.cmd.Wait()
+		_ = replies.Close()
+	}()
+	return p
+}
+
+// waitUp waits until the process of a node has published itself.
+func (c *Cluster) waitUp(cfg config.Dynamod, r *RunningNode) {
+	c.t.Helper()
 	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: cfg.Etcd.Endpoints}, c.log)
 	if err != nil {
 		c.t.Fatal(err)
@@ -85,25 +106,66 @@ func (c *Cluster) startProcess(cfg config.Dynamod) *RunningNode {
 		c.t.Fatal(err)
 	}
 	defer nodes.Close()
+	p := r.process
 	for {
 		for _, n := range nodes.Snapshot() {
-			if n.Name == r.Name && n.PID == cmd.Process.Pid {
+			if n.Name == r.Name && n.PID == p.cmd.Process.Pid {
 				r.ID = n.ID
 				if n.FrontendURL != "" {
 					c.URL = n.FrontendURL
 				}
-				return r
+				return
 			}
 		}
 		select {
 		case <-nodes.Changed():
-		case err := <-ended:
-			once.Do(func() {})
-			c.t.Fatalf("%s ended: %v\n%s", r.Name, err, out.String())
+		case <-p.ended:
+			p.stopped = true
+			c.t.Fatalf("%s ended: %v\n%s", r.Name, p.err, p.out.String())
 		case <-ctx.Done():
-			c.t.Fatalf("%s is not up after %s\n%s", r.Name, c.opts.Timeout, out.String())
+			c.t.Fatalf("%s is not up after %s\n%s", r.Name, c.opts.Timeout, p.out.String())
 		}
 	}
+}
+
+// stop ends the process in order, once.
+func (p *process) stop() error {
+	if p.stopped {
+		return nil
+	}
+	p.stopped = true
+	if p.doomed {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return nil
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return p.err
+	case <-time.After(time.Minute):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return errors.New("the process did not stop within a minute")
+	}
+}
+
+// Kill kills the process of a node and waits for its end.
+func (n *RunningNode) Kill() {
+	n.process.stopped = true
+	_ = n.process.cmd.Process.Kill()
+	<-n.process.ended
+}
+
+// Died is closed when the process of a node has ended.
+func (n *RunningNode) Died() <-chan struct{} { return n.process.ended }
+
+// Restart starts the process of a node that was killed, in the same state directory, and
+// waits until it has published itself. Its workers come back a moment later.
+func (n *RunningNode) Restart() {
+	<-n.process.ended
+	n.process.stopped = true
+	n.restart()
 }
 
 type lockedBuffer struct {

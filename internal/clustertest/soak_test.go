@@ -1,0 +1,215 @@
+package clustertest_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/clustertest"
+)
+
+// soakTime is how long faults go on without DYNCTL_SOAK.
+const soakTime = 5 * time.Second
+
+// A cluster is under load and random faults for a while: clients get what they get when
+// nothing happens, and in the end the processes that lived through it use what they used
+// in the beginning.
+func TestSoak(t *testing.T) {
+	duration := soakTime
+	if s := os.Getenv(soakVariable); s != "" {
+		var err error
+		if duration, err = time.ParseDuration(s); err != nil {
+			t.Fatalf("%s: %v", soakVariable, err)
+		}
+	} else if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c := clustertest.Start(t, clustertest.Options{
+		Model: mediumModel(t), Prefill: 1, Decode: 2, LeaseTTL: 10 * time.Second,
+		// So few blocks that prompts are evicted and prefilled anew.
+		Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 128, MaxBatchTokens: 64},
+		Nodes: []clustertest.Node{
+			{Roles: []string{"decode"}, Process: true}, {Roles: []string{"prefill"}, Process: true}, {Roles: []string{"decode"}, Process: true},
+		},
+	})
+	c.WaitRemotePrefill()
+	s := &soak{t: t, c: c, r: rand.New(rand.NewPCG(seed, 1)), faults: map[string]int{}}
+	for n := range int64(60) {
+		s.prompts = append(s.prompts, freshPrompt("soak", n))
+		a, err := c.Complete(t.Context(), streamBody(s.prompts[n], soakTokens))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.want = append(s.want, a)
+	}
+	s.load(func() { // what is made once is made now
+		for _, fault := range soakFaults {
+			s.strike(fault.name, fault.strike)
+		}
+	})
+	start := s.footprints()
+	clear(s.faults)
+	s.load(func() {
+		for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); {
+			fault := soakFaults[s.r.IntN(len(soakFaults))]
+			s.strike(fault.name, fault.strike)
+		}
+	})
+	t.Logf("%d streams ended, %d were left by their clients; faults: %v", s.ended.Load(), s.left.Load(), s.faults)
+	s.waitFootprints(start)
+}
+
+// soakTokens is the length of answers: some run when a drain begins.
+const soakTokens = 64
+
+// soak is a cluster under load and faults.
+type soak struct {
+	t           *testing.T
+	c           *clustertest.Cluster
+	r           *rand.Rand
+	prompts     []string
+	want        []clustertest.Answer
+	ended, left atomic.Int64
+	faults      map[string]int
+}
+
+var soakFaults = []struct {
+	name   string
+	strike func(*soak)
+}{
+	{"drain and resume", (*soak).drain},
+	{"kill and restart", (*soak).kill},
+	{"change of strategy", (*soak).change},
+}
+
+// load runs f while clients ask and, now and then, leave.
+func (s *soak) load(f func()) {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	var wg sync.WaitGroup
+	end := func() {
+		stop()
+		wg.Wait()
+	}
+	defer end()
+	for k := range 8 {
+		r := rand.New(rand.NewPCG(s.r.Uint64(), uint64(k)))
+		wg.Go(func() {
+			for ctx.Err() == nil && !s.t.Failed() {
+				s.one(r)
+			}
+		})
+	}
+	f()
+	end()
+	s.c.WaitRest()
+}
+
+// one asks something; one client in five leaves before the end.
+func (s *soak) one(r *rand.Rand) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	if r.IntN(5) == 0 {
+		defer time.AfterFunc(time.Duration(r.IntN(200))*time.Millisecond, cancel).Stop()
+	}
+	i := r.IntN(len(s.prompts))
+	a, err := s.c.Complete(ctx, streamBody(s.prompts[i], soakTokens))
+	switch w := s.want[i]; {
+	case err != nil && ctx.Err() != nil: // it broke off where the client left
+		s.left.Add(1)
+	case err != nil || a.Text != w.Text || a.Finish != w.Finish || a.Usage != w.Usage:
+		s.t.Errorf("stream: %v, got %q %s %+v, want %q %s %+v", err, a.Text, a.Finish, a.Usage, w.Text, w.Finish, w.Usage)
+	default:
+		s.ended.Add(1)
+	}
+}
+
+// strike has a fault happen after some more streams.
+func (s *soak) strike(name string, fault func(*soak)) {
+	s.t.Helper()
+	until := s.ended.Load() + 4 + s.r.Int64N(20)
+	s.c.WaitView("streams end before "+name, func(client.View) bool { return s.ended.Load() >= until || s.t.Failed() })
+	fault(s)
+	s.faults[name]++
+}
+
+// drain empties one of the decode workers and takes it back, in the middle at times.
+func (s *soak) drain() {
+	name := workerOf(s.t, s.c, s.c.Nodes[2*s.r.IntN(2)])
+	if err := s.c.Client.Drain(s.t.Context(), name, time.Now().Add(time.Minute), false); err != nil {
+		s.t.Fatal(err)
+	}
+	early := s.r.IntN(3) == 0
+	s.c.WaitView(name+" drains", func(v client.View) bool {
+		return slices.ContainsFunc(v.Workers(), func(w cluster.Worker) bool {
+			return w.Name == name && (w.State == cluster.StateDrained || early && !w.State.Serving())
+		})
+	})
+	if err := s.c.Client.Resume(s.t.Context(), name); err != nil {
+		s.t.Fatal(err)
+	}
+	s.c.WaitView(name+" serves again", func(v client.View) bool {
+		return !slices.ContainsFunc(v.Workers(), func(w cluster.Worker) bool { return w.Name == name && !w.State.Serving() })
+	})
+}
+
+// kill kills the process of the prefill worker and starts it again.
+func (s *soak) kill() {
+	victim := s.c.Nodes[1]
+	victim.Kill()
+	victim.Restart()
+	waitBack(s.t, s.c, victim, cluster.RolePrefill, 1, 2)
+}
+
+func (s *soak) change() { s.c.Set(strategies[s.r.IntN(len(strategies))].settings) }
+
+// footprints are those of the processes that no fault kills.
+func (s *soak) footprints() (f [2]clustertest.Footprint) {
+	s.t.Helper()
+	http.DefaultClient.CloseIdleConnections() // the clients' part
+	for i := range f {
+		var err error
+		if f[i], err = s.c.Nodes[2*i].Footprint(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// waitFootprints waits until nothing is left of what happened since the start.
+func (s *soak) waitFootprints(start [2]clustertest.Footprint) {
+	s.t.Helper()
+	for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		now := s.footprints()
+		more := false
+		for i := range now {
+			more = more || now[i].Goroutines > start[i].Goroutines+footprintSlack || now[i].Files > start[i].Files+footprintSlack ||
+				now[i].Heap > start[i].Heap+heapSlack
+		}
+		if !more || time.Now().After(deadline) {
+			s.t.Logf("at the start %+v", start)
+			s.t.Logf("in the end   %+v", now)
+			if more {
+				s.t.Error("processes use more than at the start")
+			}
+			return
+		}
+	}
+}
+
+// What may differ between two moments of rest: a connection that is being made or
+// closed, and what is kept in bounded tables and pools.
+const (
+	footprintSlack = 8
+	heapSlack      = 8 << 20
+)
