@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/dynamod"
 	"github.com/dynctl/dynctl/internal/failpoint"
@@ -42,6 +44,7 @@ type Footprint struct {
 	Goroutines int
 	Heap       uint64 // bytes that are reachable
 	Files      int    // open descriptors; -1 where the system does not list them
+	Stacks     string // of the goroutines, equal ones together
 }
 
 // takeOrders serves the test that started this process, and does not outlive it.
@@ -79,6 +82,10 @@ func footprint() Footprint {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	f := Footprint{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc, Files: -1}
+	var stacks strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 1); err == nil {
+		f.Stacks = stacks.String()
+	}
 	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
 		f.Files = len(files)
 	}

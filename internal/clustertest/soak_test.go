@@ -16,21 +16,16 @@ import (
 	"github.com/dynctl/dynctl/internal/clustertest"
 )
 
-// soakTime is how long faults go on without DYNCTL_SOAK.
-const soakTime = 5 * time.Second
-
 // A cluster is under load and random faults for a while: clients get what they get when
 // nothing happens, and in the end the processes that lived through it use what they used
 // in the beginning.
 func TestSoak(t *testing.T) {
-	duration := soakTime
-	if s := os.Getenv(soakVariable); s != "" {
-		var err error
-		if duration, err = time.ParseDuration(s); err != nil {
-			t.Fatalf("%s: %v", soakVariable, err)
-		}
-	} else if testing.Short() {
-		t.Skip("takes seconds")
+	if os.Getenv(soakVariable) == "" {
+		t.Skip("takes minutes: make soak")
+	}
+	duration, err := time.ParseDuration(os.Getenv(soakVariable))
+	if err != nil {
+		t.Fatalf("%s: %v", soakVariable, err)
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -197,6 +192,12 @@ func (s *soak) waitFootprints(start [2]clustertest.Footprint) {
 				now[i].Heap > start[i].Heap+heapSlack
 		}
 		if !more || time.Now().After(deadline) {
+			for i := range now {
+				if more {
+					s.t.Logf("goroutines at the start:\n%s\nin the end:\n%s", start[i].Stacks, now[i].Stacks)
+				}
+				start[i].Stacks, now[i].Stacks = "", ""
+			}
 			s.t.Logf("at the start %+v", start)
 			s.t.Logf("in the end   %+v", now)
 			if more {
