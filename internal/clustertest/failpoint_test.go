@@ -75,7 +75,7 @@ var deathsOfSource = []death{
 	{point: "source.copied"},
 	{point: "source.paused"},
 	{point: "source.written"},
-	{point: "source.committed", usual: true},
+	{point: "source.committed"},
 	{point: "source.moved"},
 }
 
