@@ -211,6 +211,6 @@ func (s *soak) waitFootprints(start [2]clustertest.Footprint) {
 // What may differ between two moments of rest: a connection that is being made or
 // closed, and what is kept in bounded tables and pools.
 const (
-	footprintSlack = 8
+	footprintSlack = 12 // two connections of the request plane
 	heapSlack      = 8 << 20
 )

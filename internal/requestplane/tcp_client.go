@@ -206,9 +206,12 @@ func (c *TCPClient) greet(ctx context.Context, conn net.Conn, hostport string) (
 	return newSession(conn, c.cfg.Liveness, true, c.log)
 }
 
+// deadConnections is how long one whose server is gone keeps its buffers at most.
+const deadConnections = 5 * time.Second
+
 // sweep closes connections that nobody uses.
 func (c *TCPClient) sweep() {
-	tick := time.NewTicker(max(c.cfg.IdleTimeout/4, time.Millisecond))
+	tick := time.NewTicker(max(min(c.cfg.IdleTimeout/4, deadConnections), time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
