@@ -170,7 +170,7 @@ func killAt(t *testing.T, c *clustertest.Cluster, o clustertest.Options, point s
 	if slices.Equal(o.Nodes[1].Roles, []string{"prefill"}) {
 		role = cluster.RolePrefill
 	}
-	before := requestCounts(t, c)
+	before := settledCounts(t, c)
 	s := startStreams(t, c, prefix, 8, tokens)
 	defer s.end()
 	if err := victim.DieAt(point, 2); err != nil {

@@ -161,6 +161,24 @@ func counted(t *testing.T, c *clustertest.Cluster, before map[string]int, n int)
 
 var requestsTotal = regexp.MustCompile(`(?m)^dynamo_frontend_requests_total\{[^}]*error_type="([^"]*)"[^}]*\} (\S+)$`)
 
+// settledCounts is requestCounts when no request is counted as running any more: one
+// is counted a little after its client has the end of the answer.
+func settledCounts(t *testing.T, c *clustertest.Cluster) map[string]int {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		got := c.Metrics()
+		if !running.MatchString(got) {
+			return requestCounts(t, c)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("requests run that no client waits for:\n%s", got)
+		}
+	}
+}
+
+// running matches the gauge of requests that run, unless it is zero.
+var running = regexp.MustCompile(`(?m)^dynamo_frontend_inflight_requests(\{[^}]*\})? [^0\n]`)
+
 // requestCounts reads the frontend's request counters by error type.
 func requestCounts(t *testing.T, c *clustertest.Cluster) map[string]int {
 	t.Helper()
@@ -247,7 +265,7 @@ func TestNATSDown(t *testing.T) {
 		Nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
 	})
 	c.WaitRemotePrefill()
-	before := requestCounts(t, c)
+	before := settledCounts(t, c)
 	tr := startTraffic(t, c, texts(6, 40), 3)
 	tr.goesOn("before the outage", 5)
 	c.StopNATS()
@@ -292,7 +310,7 @@ func TestEtcdDown(t *testing.T) {
 		Nodes:    []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
 	})
 	c.WaitRemotePrefill()
-	before := requestCounts(t, c)
+	before := settledCounts(t, c)
 	tr := startTraffic(t, c, texts(6, 40), 3)
 	tr.goesOn("before the outage", 5)
 	c.StopEtcd()

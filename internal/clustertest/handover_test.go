@@ -174,7 +174,7 @@ func TestDrainHandsOver(t *testing.T) {
 			})
 			bodies := demanding(1000)
 			want, usual := all(t, c, bodies)
-			before := requestCounts(t, c)
+			before := settledCounts(t, c)
 
 			var got []told
 			var gap time.Duration

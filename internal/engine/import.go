@@ -49,19 +49,19 @@ func (e *Engine) Import(ctx context.Context, r Request, room int) (*Import, erro
 	i := &Import{RequestID: r.ID, e: e, s: s}
 	i.ctx, i.cancel = context.WithCancelCause(context.Background())
 	begun := false
-	refused, err := ask(ctx, e, func() error {
+	refused, unasked := ask(ctx, e, func() error {
 		err := e.reserve(i, room)
 		begun = err == nil
 		return err
 	})
-	if err != nil {
+	if unasked != nil {
 		i.post(func() { // it may begin later than ctx ended
 			if begun {
-				i.release(err)
+				i.release(unasked)
 			}
 		})
 	}
-	if err = cmp.Or(err, refused); err != nil {
+	if err := cmp.Or(unasked, refused); err != nil {
 		return nil, err
 	}
 	return i, nil

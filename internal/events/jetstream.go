@@ -154,14 +154,19 @@ func (q *JetStreamQueue) Depth(ctx context.Context) (Depth, error) {
 		if err != nil {
 			return err
 		}
-		info := c.CachedInfo()
+		inWork := c.CachedInfo().NumAckPending
+		// The consumer learns of a message a little after its publisher does.
+		work, err := q.js.Stream(ctx, q.stream)
+		if err != nil {
+			return err
+		}
 		dead, err := q.js.Stream(ctx, q.dead)
 		if err != nil {
 			return err
 		}
 		found <- Depth{
-			Pending:      int(info.NumPending),
-			InWork:       info.NumAckPending,
+			Pending:      max(0, int(work.CachedInfo().State.Msgs)-inWork),
+			InWork:       inWork,
 			DeadLettered: int(dead.CachedInfo().State.Msgs),
 		}
 		return nil
