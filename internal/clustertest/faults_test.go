@@ -167,7 +167,7 @@ func settledCounts(t *testing.T, c *clustertest.Cluster) map[string]int {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		got := c.Metrics()
-		if !running.MatchString(got) {
+		if !stillRunning.MatchString(got) {
 			return requestCounts(t, c)
 		}
 		if time.Now().After(deadline) {
@@ -176,8 +176,8 @@ func settledCounts(t *testing.T, c *clustertest.Cluster) map[string]int {
 	}
 }
 
-// running matches the gauge of requests that run, unless it is zero.
-var running = regexp.MustCompile(`(?m)^dynamo_frontend_inflight_requests(\{[^}]*\})? [^0\n]`)
+// stillRunning matches the gauge of requests that run, unless it is zero.
+var stillRunning = regexp.MustCompile(`(?m)^dynamo_frontend_inflight_requests(\{[^}]*\})? [^0\n]`)
 
 // requestCounts reads the frontend's request counters by error type.
 func requestCounts(t *testing.T, c *clustertest.Cluster) map[string]int {

@@ -204,8 +204,6 @@ func (r *Request) End(res Result) {
 	if !r.answered.Swap(true) {
 		r.m.queued.Dec()
 	}
-	r.m.inflight.Dec()
-	r.m.active.Dec()
 	status := StatusSuccess
 	switch res.ErrorType {
 	case ErrorNone:
@@ -221,4 +219,6 @@ func (r *Request) End(res Result) {
 	}
 	r.f.requests.WithLabelValues(r.model, r.endpoint, r.kind, status, res.ErrorType).Inc()
 	r.m.duration.Observe(res.Duration.Seconds())
+	r.m.active.Dec() // last: what runs no more is counted
+	r.m.inflight.Dec()
 }
