@@ -48,8 +48,9 @@ func (g goal) judge(v client.View) standing {
 			out[a.Role]++
 		default:
 			ws := workerStanding{Worker: w, unplaced: a.Node == "" && a.Unplaced != ""}
+			model, engine := g.topo.Specs(a.Role)
 			ws.ready = w.State.Serving() && w.Generation == a.Generation && w.InstanceID != 0 &&
-				a.Model == g.topo.Model && a.Engine == g.topo.Engine && (g.trust == nil || g.trust(a.Node))
+				a.Model == model && a.Engine == engine && (g.trust == nil || g.trust(a.Node))
 			assigned[a.Role]++
 			if ws.ready {
 				ready[a.Role]++

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -18,10 +17,17 @@ type Topology struct {
 	Prefill int        `json:"prefill"`
 	Decode  int        `json:"decode"`
 	Engine  EngineSpec `json:"engine"`
+	// Placement is how workers are distributed over nodes; empty means PlacementSpread.
+	Placement Placement `json:"placement,omitempty"`
+	// PrefillSpec and DecodeSpec are what workers of a role have otherwise; see Specs.
+	PrefillSpec RoleSpec `json:"prefill_spec,omitzero"`
+	DecodeSpec  RoleSpec `json:"decode_spec,omitzero"`
 	// Generation increases by one with every change.
 	Generation int64     `json:"generation"`
 	UpdatedAt  time.Time `json:"updated_at"`
 	UpdatedBy  string    `json:"updated_by,omitempty"` // "user@host"
+	// Reason says what the last change was for, as "dynctl scale --decode 4".
+	Reason string `json:"reason,omitempty"`
 }
 
 // ModelSpec names the model to serve.
@@ -45,21 +51,24 @@ type ModelSpec struct {
 func WeightFormats() []string { return []string{"q8_0", "q4_0"} }
 
 // Validate returns an error that names the first wrong field.
-func (m ModelSpec) Validate() error {
+func (m ModelSpec) Validate() error { return first(m.check) }
+
+func (m ModelSpec) check(wrong func(field, format string, args ...any)) {
 	if m.Quantize != "" && !slices.Contains(WeightFormats(), m.Quantize) {
-		return fmt.Errorf("quantize: %q is not one of %s", m.Quantize, strings.Join(WeightFormats(), ", "))
+		wrong("quantize", "%q is not one of %s", m.Quantize, strings.Join(WeightFormats(), ", "))
 	}
-	return nil
 }
 
 // BuiltinModelName is the served name of the built-in model.
 const BuiltinModelName = "dynctl-tiny"
 
-// EngineSpec holds the engine limits that all workers share. Zero means the
-// default of the engine or, for MaxModelLen, of the model.
+// EngineSpec says how workers compute and within which limits. Zero means the default
+// of the engine or, for MaxModelLen, of the model.
 type EngineSpec struct {
-	KVBlocks  int `json:"kv_blocks,omitempty"`
-	BlockSize int `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
+	// Backend computes, one of Backends.
+	Backend   string `json:"backend,omitempty"`
+	KVBlocks  int    `json:"kv_blocks,omitempty"`
+	BlockSize int    `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
 	// KVDType is the type of keys and values, one of KVDTypes; empty means auto.
 	KVDType        string `json:"kv_dtype,omitempty"`
 	MaxModelLen    int    `json:"max_model_len,omitempty"`
@@ -69,7 +78,9 @@ type EngineSpec struct {
 	ITLTargetMS int64 `json:"itl_target_ms,omitempty"`
 	// Speculative says how tokens are proposed and verified several at a time.
 	Speculative Speculative `json:"speculative,omitzero"`
-	Device      string      `json:"device,omitempty"` // "", "cpu", "cpu:0", ...
+	// Device names where workers may run, joined by commas: "cpu" is any of that kind,
+	// "cpu:0" one device; empty means anywhere.
+	Device string `json:"device,omitempty"`
 }
 
 // KVDTypes are the types in which workers can keep keys and values: auto is f32 for
@@ -93,46 +104,80 @@ func (t Topology) Count(r Role) int {
 	return 0
 }
 
+// FieldError is one wrong field of a topology. Fields have the names of flags and of the
+// JSON form, after "prefill." or "decode." where they are set for one role.
+type FieldError struct{ Field, Text string }
+
+// Error returns "field: what is wrong".
+func (e FieldError) Error() string { return e.Field + ": " + e.Text }
+
 // Validate returns an error that names the first wrong field.
-func (t Topology) Validate() error {
-	switch {
-	case t.Prefill < 0 || t.Prefill > MaxWorkersPerRole:
-		return fmt.Errorf("prefill: %d is not between 0 and %d", t.Prefill, MaxWorkersPerRole)
-	case t.Decode < 0 || t.Decode > MaxWorkersPerRole:
-		return fmt.Errorf("decode: %d is not between 0 and %d", t.Decode, MaxWorkersPerRole)
-	case t.Prefill > 0 && t.Decode == 0:
-		return errors.New("decode: prefill workers need at least one decode worker")
-	case t.Prefill+t.Decode > 0 && t.Model.Name == "":
-		return errors.New("model: no name")
+func (t Topology) Validate() error { return first(t.check) }
+
+// Problems returns all that is wrong.
+func (t Topology) Problems() []FieldError { return all(t.check) }
+
+func (t Topology) check(wrong func(field, format string, args ...any)) {
+	for _, r := range []Role{RolePrefill, RoleDecode} {
+		if n := t.Count(r); n < 0 || n > MaxWorkersPerRole {
+			wrong(string(r), "%d is not between 0 and %d", n, MaxWorkersPerRole)
+		}
 	}
-	if err := t.Model.Validate(); err != nil {
-		return err
+	if t.Prefill > 0 && t.Decode == 0 {
+		wrong("decode", "prefill workers need at least one decode worker")
 	}
-	return t.Engine.Validate()
+	if t.Prefill+t.Decode > 0 && t.Model.Name == "" {
+		wrong("model", "no name")
+	}
+	t.Model.check(wrong)
+	t.Engine.check(wrong)
+	t.checkRoles(wrong)
 }
 
 // Validate returns an error that names the first wrong field.
-func (e EngineSpec) Validate() error {
+func (e EngineSpec) Validate() error { return first(e.check) }
+
+func (e EngineSpec) check(wrong func(field, format string, args ...any)) {
+	e.checkBackend(wrong)
 	switch e.BlockSize {
 	case 0, 16, 32, 64, 128:
 	default:
-		return fmt.Errorf("block_size: %d tokens is not one of 16, 32, 64, 128", e.BlockSize)
+		wrong("block_size", "%d tokens is not one of 16, 32, 64, 128", e.BlockSize)
 	}
 	if e.KVDType != "" && !slices.Contains(KVDTypes, e.KVDType) {
-		return fmt.Errorf("kv_dtype: %q is not one of %s", e.KVDType, strings.Join(KVDTypes, ", "))
+		wrong("kv_dtype", "%q is not one of %s", e.KVDType, strings.Join(KVDTypes, ", "))
 	}
 	for _, f := range []struct {
 		name  string
 		value int
 	}{{"kv_blocks", e.KVBlocks}, {"max_model_len", e.MaxModelLen}, {"max_seqs", e.MaxSeqs}, {"max_batch_tokens", e.MaxBatchTokens}} {
 		if f.value < 0 {
-			return fmt.Errorf("%s: %d is negative", f.name, f.value)
+			wrong(f.name, "%d is negative", f.value)
 		}
 	}
 	if e.ITLTargetMS < 0 || e.ITLTargetMS > MaxITLTarget.Milliseconds() {
-		return fmt.Errorf("itl_target: %d ms is not between 0 and %s", e.ITLTargetMS, MaxITLTarget)
+		wrong("itl_target", "%d ms is not between 0 and %s", e.ITLTargetMS, MaxITLTarget)
 	}
-	return e.Speculative.Validate()
+	if err := e.Speculative.Validate(); err != nil {
+		wrong("speculative", "%s", strings.TrimPrefix(err.Error(), "speculative: "))
+	}
+	e.checkDevices(wrong)
+}
+
+// all gathers what a check finds.
+func all(check func(wrong func(field, format string, args ...any))) (out []FieldError) {
+	check(func(field, format string, args ...any) {
+		out = append(out, FieldError{field, fmt.Sprintf(format, args...)})
+	})
+	return out
+}
+
+// first is the first thing that a check finds.
+func first(check func(wrong func(field, format string, args ...any))) error {
+	if found := all(check); len(found) > 0 {
+		return found[0]
+	}
+	return nil
 }
 
 // namespaceName is the rule for namespaces and components.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -11,10 +12,11 @@ import (
 type loads struct {
 	device map[[2]string]int               // by node id and device id
 	role   map[string]map[cluster.Role]int // by node id
+	node   map[string]int                  // by node id
 }
 
 func (p *planner) load() loads {
-	l := loads{device: map[[2]string]int{}, role: map[string]map[cluster.Role]int{}}
+	l := loads{device: map[[2]string]int{}, role: map[string]map[cluster.Role]int{}, node: map[string]int{}}
 	for _, it := range p.work {
 		if !it.deleted && it.Node != "" {
 			l.add(it.Node, it.Device, it.Role)
@@ -25,6 +27,7 @@ func (p *planner) load() loads {
 
 func (l loads) add(node, device string, role cluster.Role) {
 	l.device[[2]string{node, device}]++
+	l.node[node]++
 	if l.role[node] == nil {
 		l.role[node] = map[cluster.Role]int{}
 	}
@@ -33,15 +36,21 @@ func (l loads) add(node, device string, role cluster.Role) {
 
 // place chooses a node and device for a worker, or says why there is none. In
 // order: nodes that prefer the role; accelerators before CPUs unless the engine
-// names a device; the device with the fewest workers for its size; the node with
-// the fewest workers of the role; the node's name.
-func place(a cluster.Assignment, nodes []cluster.Node, l loads) (cluster.Node, cluster.Device, string) {
+// names a device; to pack, the node with the most workers; the device with the fewest
+// workers for its size; the node with the fewest workers of the role; the node's name.
+func place(a cluster.Assignment, how cluster.Placement, nodes []cluster.Node, l loads) (cluster.Node, cluster.Device, string) {
 	if len(nodes) == 0 {
 		return cluster.Node{}, cluster.Device{}, "no node is up"
 	}
 	type spot struct {
 		node cluster.Node
 		dev  cluster.Device
+	}
+	crowd := func(s spot) int {
+		if how == cluster.PlacementPack {
+			return -l.node[s.node.ID]
+		}
+		return 0
 	}
 	better := func(x, y spot) bool {
 		size := func(s spot) float64 {
@@ -50,6 +59,7 @@ func place(a cluster.Assignment, nodes []cluster.Node, l loads) (cluster.Node, c
 		return cmp.Or(
 			yesFirst(x.node.Prefers(a.Role), y.node.Prefers(a.Role)),
 			yesFirst(x.dev.Kind() != "cpu", y.dev.Kind() != "cpu"),
+			cmp.Compare(crowd(x), crowd(y)),
 			cmp.Compare(size(x), size(y)),
 			cmp.Compare(l.role[x.node.ID][a.Role], l.role[y.node.ID][a.Role]),
 			cmp.Compare(x.node.Name, y.node.Name),
@@ -60,20 +70,23 @@ func place(a cluster.Assignment, nodes []cluster.Node, l loads) (cluster.Node, c
 	for _, n := range nodes {
 		for _, d := range n.Devices {
 			s := spot{n, d}
-			if matches(a.Engine.Device, d) && (best == nil || better(s, *best)) {
+			if wanted(a.Engine, d.ID) && (best == nil || better(s, *best)) {
 				best = &s
 			}
 		}
 	}
 	if best == nil {
-		return cluster.Node{}, cluster.Device{}, "no node has a device " + a.Engine.Device
+		return cluster.Node{}, cluster.Device{}, "no node has a device " + strings.Join(a.Engine.Devices(), " or ")
 	}
 	return best.node, best.dev, ""
 }
 
-// matches reports whether a device satisfies a wish like "", "cpu" or "gpu:1".
-func matches(wish string, d cluster.Device) bool {
-	return wish == "" || wish == d.ID || (!strings.Contains(wish, ":") && wish == d.Kind())
+// wanted reports whether workers of an engine may run on a device: one that it names, by
+// id or by kind, or any if it names none.
+func wanted(e cluster.EngineSpec, device string) bool {
+	kind, _, _ := strings.Cut(device, ":")
+	names := e.Devices()
+	return len(names) == 0 || slices.Contains(names, device) || slices.Contains(names, kind)
 }
 
 func yesFirst(x, y bool) int {

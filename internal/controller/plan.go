@@ -93,10 +93,11 @@ func (p *planner) resize(role cluster.Role) {
 		}
 	}
 	want := p.Topology.Count(role)
+	model, engine := p.Topology.Specs(role)
 	for len(staying) < want {
 		staying = append(staying, len(p.work))
 		p.work = append(p.work, item{isNew: true, why: "scale up", Assignment: cluster.Assignment{
-			Name: p.freeName(), Role: role, Model: p.Topology.Model, Engine: p.Topology.Engine,
+			Name: p.freeName(), Role: role, Model: model, Engine: engine,
 			Desire: cluster.DesireRun, Generation: 1,
 		}})
 	}
@@ -141,9 +142,11 @@ func (p *planner) freeName() string {
 }
 
 // rollOut gives a changed model or engine to one worker of each role at a time,
-// and only while all others of that role serve.
+// and only while all others of that role serve. A worker whose device is not wanted any
+// longer leaves, and another one takes its place.
 func (p *planner) rollOut() {
 	for _, role := range cluster.Roles {
+		model, engine := p.Topology.Specs(role)
 		busy := false
 		for i := range p.work {
 			it := &p.work[i]
@@ -157,8 +160,11 @@ func (p *planner) rollOut() {
 		}
 		for i := range p.work {
 			it := &p.work[i]
-			if it.Role != role || it.deleted || it.Desire == cluster.DesireRemove ||
-				(it.Model == p.Topology.Model && it.Engine == p.Topology.Engine) {
+			if it.Role != role || it.deleted || it.Desire == cluster.DesireRemove {
+				continue
+			}
+			misplaced := it.Desire == cluster.DesireRun && it.Node != "" && !wanted(engine, it.Device) && p.offered(engine)
+			if it.Model == model && it.Engine == engine && !misplaced {
 				continue
 			}
 			if serving := p.Status[it.Name].State.Serving(); serving && busy {
@@ -166,10 +172,22 @@ func (p *planner) rollOut() {
 			} else if serving {
 				busy = true
 			}
-			it.Model, it.Engine, it.why = p.Topology.Model, p.Topology.Engine, "model or engine changed"
+			if misplaced {
+				it.Desire, it.why = cluster.DesireRemove, "its device is not wanted any longer"
+				continue
+			}
+			it.Model, it.Engine, it.why = model, engine, "model or engine changed"
 			it.Generation++
 		}
+		p.resize(role)
 	}
+}
+
+// offered reports whether some node has a device that workers of an engine may run on.
+func (p *planner) offered(e cluster.EngineSpec) bool {
+	return slices.ContainsFunc(p.Nodes, func(n cluster.Node) bool {
+		return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return wanted(e, d.ID) })
+	})
 }
 
 // placeAll finds a node and a device for every assignment that has none.
@@ -180,7 +198,7 @@ func (p *planner) placeAll() {
 		if it.deleted || it.Node != "" || it.Desire != cluster.DesireRun {
 			continue
 		}
-		node, dev, why := place(it.Assignment, p.Nodes, load)
+		node, dev, why := place(it.Assignment, p.placement(it.Role), p.Nodes, load)
 		if why != "" {
 			if it.Unplaced != why {
 				it.Unplaced, it.why = why, "unplaced: "+why
@@ -191,6 +209,14 @@ func (p *planner) placeAll() {
 		it.why = cmp.Or(it.why, "placed") + fmt.Sprintf(": on %s %s", node.Name, dev.ID)
 		load.add(node.ID, dev.ID, it.Role)
 	}
+}
+
+// placement is how workers of a role are placed.
+func (p *planner) placement(r cluster.Role) cluster.Placement {
+	if p.Topology == nil {
+		return cluster.PlacementSpread
+	}
+	return p.Topology.PlacementOf(r)
 }
 
 // changes returns what differs from the assignments as they are stored.

@@ -282,3 +282,95 @@ func TestPlanConverges(t *testing.T) {
 		}
 	}
 }
+
+func TestPlanRoles(t *testing.T) {
+	t.Run("only the role rolls whose engine changed", func(t *testing.T) {
+		w := newWorld(t, 2, 2, node("a", 2))
+		w.converge()
+		w.Topology.DecodeSpec.Engine.MaxSeqs = 8
+		w.converge()
+		for _, a := range w.Assignments {
+			want, generation := 0, int64(1)
+			if a.Role == cluster.RoleDecode {
+				want, generation = 8, 2
+			}
+			if a.Engine.MaxSeqs != want || a.Generation != generation {
+				t.Errorf("%s %s: max_seqs %d at generation %d, want %d at %d", a.Name, a.Role, a.Engine.MaxSeqs, a.Generation, want, generation)
+			}
+		}
+	})
+	t.Run("new workers have the engine of their role", func(t *testing.T) {
+		w := newWorld(t, 1, 1, node("a", 2))
+		w.Topology.Engine.KVBlocks = 100
+		w.Topology.PrefillSpec.Engine.KVBlocks = 7
+		w.converge()
+		if p, d := w.Assignments[0].Engine.KVBlocks, w.Assignments[1].Engine.KVBlocks; p != 7 || d != 100 {
+			t.Errorf("prefill has %d blocks, decode %d; want 7 and 100", p, d)
+		}
+	})
+	t.Run("devices of a role", func(t *testing.T) {
+		w := newWorld(t, 2, 2, node("a", 2, 2, 2))
+		w.Topology.PrefillSpec.Engine.Device = "cpu:2"
+		w.Topology.DecodeSpec.Engine.Device = "cpu:0,cpu:1"
+		w.converge()
+		w.want("worker-1 prefill a/cpu:2", "worker-2 prefill a/cpu:2", "worker-3 decode a/cpu:0", "worker-4 decode a/cpu:1")
+	})
+	t.Run("pack fills a node, and its devices evenly", func(t *testing.T) {
+		w := newWorld(t, 0, 4, node("a", 2), node("b", 2, 2))
+		w.Topology.Placement = cluster.PlacementPack
+		w.converge()
+		w.want("worker-1 decode a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 decode a/cpu:0")
+		w.Nodes = w.Nodes[1:]
+		w.follow()
+		w.converge()
+		w.want("worker-1 decode b/cpu:0", "worker-2 decode b/cpu:1", "worker-3 decode b/cpu:0", "worker-4 decode b/cpu:1")
+	})
+	t.Run("pack for one role", func(t *testing.T) {
+		w := newWorld(t, 2, 2, node("a", 2), node("b", 2))
+		w.Topology.DecodeSpec.Placement = cluster.PlacementPack
+		w.converge()
+		w.want("worker-1 prefill a/cpu:0", "worker-2 prefill b/cpu:0", "worker-3 decode a/cpu:0", "worker-4 decode a/cpu:0")
+	})
+	t.Run("another placement moves nobody", func(t *testing.T) {
+		w := newWorld(t, 0, 2, node("a", 2), node("b", 2))
+		w.converge()
+		w.Topology.Placement = cluster.PlacementPack
+		if changes := Plan(w.View); len(changes) != 0 {
+			t.Errorf("%+v", changes)
+		}
+	})
+	t.Run("a worker leaves a device that is not wanted", func(t *testing.T) {
+		w := newWorld(t, 0, 2, node("a", 2, 2))
+		w.Topology.Engine.Device = "cpu:0"
+		w.converge()
+		w.Topology.Engine.Device = "cpu:1"
+		w.apply(Plan(w.View))
+		w.want("worker-1 decode a/cpu:0 remove", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:1")
+		if more := Plan(w.View); len(more) != 0 {
+			t.Errorf("before worker-3 serves: %+v", more)
+		}
+		w.follow()
+		w.converge()
+		w.want("worker-3 decode a/cpu:1", "worker-4 decode a/cpu:1") // names of workers that leave are taken
+	})
+	t.Run("a device that no node has takes no worker away", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2))
+		w.converge()
+		w.Topology.Engine.Device = "gpu"
+		w.converge()
+		w.want("worker-1 decode a/cpu:0")
+	})
+	t.Run("a drained worker stays where it is until it is resumed", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2, 2))
+		w.converge()
+		w.Assignments[0].Desire = cluster.DesireDrain
+		w.Topology.Engine.Device = "cpu:1"
+		w.follow()
+		w.converge()
+		w.want("worker-1 decode a/cpu:0 drain")
+		w.Assignments[0].Desire = cluster.DesireRun
+		w.follow()
+		w.converge()
+		w.want("worker-2 decode a/cpu:1")
+	})
+}

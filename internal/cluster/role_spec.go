@@ -1,0 +1,192 @@
+package cluster
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Backends that an engine can have; empty means the best one for the device.
+const (
+	BackendCPU  = "cpu"
+	BackendMock = "mock" // pretended arithmetic, for simulations
+	BackendCUDA = "cuda"
+)
+
+// Backends lists the names that [EngineSpec.Backend] may have.
+func Backends() []string { return []string{BackendCPU, BackendMock} }
+
+// Placement says how workers are distributed over nodes. It counts when a worker is
+// placed: those that have a place keep it.
+type Placement string
+
+const (
+	// PlacementSpread puts workers where there is most room, which is the default.
+	PlacementSpread Placement = "spread"
+	// PlacementPack puts workers on as few nodes as possible, so that KV blocks stay
+	// within one; on a node they are spread over the devices.
+	PlacementPack Placement = "pack"
+)
+
+// Placements lists the ways of placing workers, the default first.
+func Placements() []string { return []string{string(PlacementSpread), string(PlacementPack)} }
+
+// QuantizeNone is the word for weights as they are stored, where a role shall not have
+// the format of all others.
+const QuantizeNone = "none"
+
+// RoleSpec is what the workers of one role have otherwise than [Topology] says for all.
+// Zero fields mean: as there.
+type RoleSpec struct {
+	// Engine overrides Topology.Engine field by field.
+	Engine EngineSpec `json:"engine,omitzero"`
+	// Quantize overrides ModelSpec.Quantize; QuantizeNone leaves the weights as stored.
+	Quantize  string    `json:"quantize,omitempty"`
+	Placement Placement `json:"placement,omitempty"`
+}
+
+// RoleSpec returns what is set for one role alone.
+func (t Topology) RoleSpec(r Role) RoleSpec {
+	switch r {
+	case RolePrefill:
+		return t.PrefillSpec
+	case RoleDecode:
+		return t.DecodeSpec
+	}
+	return RoleSpec{}
+}
+
+// Specs returns the model and the engine that workers of a role shall have: what is set
+// for the role, and else what is set for all.
+func (t Topology) Specs(r Role) (ModelSpec, EngineSpec) {
+	m, own := t.Model, t.RoleSpec(r)
+	switch own.Quantize {
+	case "":
+	case QuantizeNone:
+		m.Quantize = ""
+	default:
+		m.Quantize = own.Quantize
+	}
+	return m, t.Engine.overlaid(own.Engine)
+}
+
+// PlacementOf returns how workers of a role are placed.
+func (t Topology) PlacementOf(r Role) Placement {
+	for _, p := range []Placement{t.RoleSpec(r).Placement, t.Placement} {
+		if p != "" {
+			return p
+		}
+	}
+	return PlacementSpread
+}
+
+// overlaid replaces each field that over sets. New fields need nothing here.
+func (e EngineSpec) overlaid(over EngineSpec) EngineSpec {
+	to, from := reflect.ValueOf(&e).Elem(), reflect.ValueOf(over)
+	for i := range from.NumField() {
+		if f := from.Field(i); !f.IsZero() {
+			to.Field(i).Set(f)
+		}
+	}
+	return e
+}
+
+// deviceName is a kind of device, or one of that kind.
+var deviceName = regexp.MustCompile(`^[a-z]+(:[0-9]{1,4})?$`)
+
+// Devices returns the devices that Device names; none means any.
+func (e EngineSpec) Devices() []string {
+	if e.Device == "" {
+		return nil
+	}
+	return strings.Split(e.Device, ",")
+}
+
+func (e EngineSpec) checkDevices(wrong func(field, format string, args ...any)) {
+	seen := map[string]bool{}
+	for _, d := range e.Devices() {
+		switch {
+		case !deviceName.MatchString(d):
+			wrong("device", "%q is not the name of a device, like cpu or cpu:0", d)
+		case seen[d]:
+			wrong("device", "%s is named twice", d)
+		}
+		seen[d] = true
+	}
+}
+
+func (e EngineSpec) checkBackend(wrong func(field, format string, args ...any)) {
+	switch {
+	case e.Backend == BackendCUDA:
+		wrong("backend", "cuda is not built into this dynamod: use %s", strings.Join(Backends(), " or "))
+	case e.Backend != "" && !slices.Contains(Backends(), e.Backend):
+		wrong("backend", "%q is not one of %s", e.Backend, strings.Join(Backends(), ", "))
+	}
+}
+
+// checkRoles finds what is wrong with the specs of roles, and differences between the
+// roles that would keep them from exchanging KV blocks.
+func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
+	check := func(field string, p Placement) {
+		if p != "" && !slices.Contains(Placements(), string(p)) {
+			wrong(field, "%q is not one of %s", p, strings.Join(Placements(), ", "))
+		}
+	}
+	check("placement", t.Placement)
+	for _, r := range []Role{RolePrefill, RoleDecode} {
+		own := t.RoleSpec(r)
+		within := func(field, format string, args ...any) { wrong(string(r)+"."+field, format, args...) }
+		check(string(r)+".placement", own.Placement)
+		own.Engine.check(within)
+		if own.Quantize != QuantizeNone {
+			(ModelSpec{Quantize: own.Quantize}).check(within)
+		}
+	}
+	if t.Prefill == 0 || t.Decode == 0 {
+		return
+	}
+	pm, pe := t.Specs(RolePrefill)
+	dm, de := t.Specs(RoleDecode)
+	for _, f := range []struct {
+		field           string
+		prefill, decode any
+	}{
+		{"quantize", pm.Quantize, dm.Quantize},
+		{"backend", pe.Backend, de.Backend},
+		{"block_size", pe.BlockSize, de.BlockSize},
+		{"kv_dtype", pe.KVDType, de.KVDType},
+	} {
+		if f.prefill == f.decode {
+			continue
+		}
+		field := "decode." + f.field
+		if t.PrefillSpec.has(f.field) {
+			field = "prefill." + f.field
+		}
+		wrong(field, "prefill and decode workers exchange KV blocks and must agree: prefill has %s, decode %s; set it for both in one place", orDefault(f.prefill), orDefault(f.decode))
+	}
+}
+
+// has reports whether a field is set for the role.
+func (s RoleSpec) has(field string) bool {
+	switch field {
+	case "quantize":
+		return s.Quantize != ""
+	case "backend":
+		return s.Engine.Backend != ""
+	case "block_size":
+		return s.Engine.BlockSize != 0
+	case "kv_dtype":
+		return s.Engine.KVDType != ""
+	}
+	return false
+}
+
+func orDefault(v any) string {
+	if reflect.ValueOf(v).IsZero() {
+		return "the default"
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Every field that a role sets wins over that of all, also those that come later.
+func TestSpecsOverlayEveryField(t *testing.T) {
+	var all, role EngineSpec
+	fill(t, reflect.ValueOf(&all).Elem(), 1)
+	fill(t, reflect.ValueOf(&role).Elem(), 2)
+	top := Topology{Engine: all, DecodeSpec: RoleSpec{Engine: role}}
+	if _, got := top.Specs(RoleDecode); got != role {
+		t.Errorf("decode has %+v, want %+v", got, role)
+	}
+	if _, got := top.Specs(RolePrefill); got != all {
+		t.Errorf("prefill has %+v, want %+v", got, all)
+	}
+	for i := range reflect.TypeOf(role).NumField() {
+		one := EngineSpec{}
+		reflect.ValueOf(&one).Elem().Field(i).Set(reflect.ValueOf(role).Field(i))
+		want := all
+		reflect.ValueOf(&want).Elem().Field(i).Set(reflect.ValueOf(role).Field(i))
+		top.DecodeSpec.Engine = one
+		if _, got := top.Specs(RoleDecode); got != want {
+			t.Errorf("%s alone: got %+v, want %+v", reflect.TypeOf(role).Field(i).Name, got, want)
+		}
+	}
+}
+
+// fill sets all fields of a struct to something that depends on n.
+func fill(t *testing.T, v reflect.Value, n int64) {
+	t.Helper()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Int, reflect.Int64:
+			f.SetInt(n)
+		case reflect.String:
+			f.SetString(strings.Repeat("x", int(n)))
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Struct:
+			fill(t, f, n)
+		default:
+			t.Fatalf("%s: a %s; specs must be comparable", v.Type().Field(i).Name, f.Kind())
+		}
+	}
+}
+
+func TestSpecsQuantize(t *testing.T) {
+	top := Topology{Model: ModelSpec{Name: "m", Quantize: "q8_0"}, DecodeSpec: RoleSpec{Quantize: QuantizeNone}, PrefillSpec: RoleSpec{Quantize: "q4_0"}}
+	for role, want := range map[Role]string{RolePrefill: "q4_0", RoleDecode: "", RoleEncode: "q8_0"} {
+		if m, _ := top.Specs(role); m.Quantize != want || m.Name != "m" {
+			t.Errorf("%s has %+v, want the format %q", role, m, want)
+		}
+	}
+}
+
+func TestPlacementOf(t *testing.T) {
+	top := Topology{DecodeSpec: RoleSpec{Placement: PlacementPack}}
+	if top.PlacementOf(RolePrefill) != PlacementSpread || top.PlacementOf(RoleDecode) != PlacementPack {
+		t.Error("placement of a role, and the default")
+	}
+	top.Placement, top.DecodeSpec.Placement = PlacementPack, PlacementSpread
+	if top.PlacementOf(RolePrefill) != PlacementPack || top.PlacementOf(RoleDecode) != PlacementSpread {
+		t.Error("placement of all, and one role against it")
+	}
+}
+
+func TestTopologyProblems(t *testing.T) {
+	top := Topology{
+		Prefill: 1, Decode: 1, Model: ModelSpec{Name: "m"}, Placement: "dense",
+		Engine:      EngineSpec{Backend: "cuda", Device: "cpu:0,cpu:0"},
+		PrefillSpec: RoleSpec{Engine: EngineSpec{BlockSize: 32}, Quantize: "q5"},
+		DecodeSpec:  RoleSpec{Engine: EngineSpec{Device: "CPU", KVDType: "int8"}, Placement: "tight"},
+	}
+	want := []string{"backend: cuda is not built", "device: cpu:0 is named twice", "placement: ", `prefill.quantize: "q5"`, "decode.placement", "decode.device: ", "prefill.quantize: prefill and decode", "prefill.block_size: prefill and decode workers exchange", "decode.kv_dtype: "}
+	got := top.Problems()
+	if len(got) != len(want) {
+		t.Errorf("%d problems, want %d", len(got), len(want))
+	}
+	for i := range min(len(got), len(want)) {
+		if !strings.HasPrefix(got[i].Error(), want[i]) {
+			t.Errorf("problem %d is %q, want %q", i, got[i].Error(), want[i])
+		}
+	}
+	if err := top.Validate(); err == nil || err.Error() != got[0].Error() {
+		t.Errorf("Validate returns %v, want the first problem", err)
+	}
+	// What differs may differ where nothing is exchanged.
+	top = Topology{Decode: 1, Model: top.Model, PrefillSpec: RoleSpec{Engine: EngineSpec{BlockSize: 32}}}
+	if err := top.Validate(); err != nil {
+		t.Error(err)
+	}
+}
