@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -28,8 +29,12 @@ type models struct {
 	shared map[modelKey]*sharedModel
 }
 
-// modelKey tells weights apart: those of one model in several formats are not the same.
-type modelKey struct{ dir, device, quantize string }
+// modelKey tells weights apart: those of one model in several formats are not the same,
+// and the mock backend needs none.
+type modelKey struct {
+	dir, device, quantize string
+	mock                  bool
+}
 
 type sharedModel struct {
 	refs    int
@@ -62,14 +67,17 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 	if device == nil {
 		return nil, fmt.Errorf("this node has no device %q", as.Device)
 	}
-	if err := errors.Join(as.Model.Validate(), parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
+	if err := errors.Join(as.Model.Validate(), as.Engine.Validate(), parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
 		return nil, err
 	}
 	dir, err := m.dir(as.Model)
 	if err != nil {
 		return nil, err
 	}
-	key := modelKey{dir, as.Device, as.Model.Quantize}
+	key := modelKey{dir: dir, device: as.Device, quantize: as.Model.Quantize}
+	if as.Engine.Backend == cluster.BackendMock {
+		key.quantize, key.mock = "", true
+	}
 	sm, err := m.shareOf(ctx, key, device, progress)
 	if err != nil {
 		return nil, err
@@ -108,6 +116,10 @@ var errLoadEnded = errors.New("the worker that loaded the model was stopped")
 // open loads weights.
 func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device *cpu.Device, progress func(float64)) (err error) {
 	if sm.model, err = model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize}); err != nil {
+		return err
+	}
+	if key.mock {
+		sm.text, err = processor(sm.model)
 		return err
 	}
 	if err := m.roomFor(sm.model, device.CopyBytes(sm.model)); err != nil {
@@ -205,7 +217,7 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 
 func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded, error) {
 	spec := m.engineSpec(as.Engine)
-	b, err := sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: spec.KVDType})
+	b, err := sm.newBackend(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -224,11 +236,31 @@ func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded
 			return sm.text.NewConstraint(ctx, g)
 		},
 	}
+	if sm.weights == nil {
+		// Workers that compute refuse what these make up, and these theirs.
+		loaded.Card.Digest, loaded.Card.Weights = mockDigest+loaded.Card.Digest, cluster.BackendMock
+	}
 	for _, f := range sm.model.Files() {
 		loaded.Card.Files = append(loaded.Card.Files, cluster.CardFile{Name: f.Name, SHA256: f.SHA256, Size: f.Size})
 		loaded.Files[f.Name] = f.Data
 	}
 	return loaded, nil
+}
+
+// mockDigest begins the digest of a model whose weights are not used.
+const mockDigest = "mock-"
+
+// newBackend returns a backend that computes with the weights, or pretends to.
+func (sm *sharedModel) newBackend(spec cluster.EngineSpec) (engine.Backend, error) {
+	if sm.weights != nil {
+		return sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: spec.KVDType})
+	}
+	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
+		return nil, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
+	}
+	return mock.New(mock.Options{
+		BlockSize: spec.BlockSize, VocabSize: sm.model.TokenLimit(), MaxContext: cmp.Or(spec.MaxModelLen, sm.model.Config().MaxContext),
+	}), nil
 }
 
 // engineSpec fills what an assignment leaves open from the node's configuration.

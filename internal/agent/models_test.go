@@ -429,3 +429,41 @@ func TestGGUFModel(t *testing.T) {
 		t.Errorf("card %+v", l.Card)
 	}
 }
+
+// The mock backend serves a model by its files alone, under a digest that workers with
+// weights refuse.
+func TestMockBackend(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2})
+	computing, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer give(t, computing)
+	m.free = func() int64 { return 1 << 20 } // it needs next to nothing
+	as := on(dir, "cpu:1")
+	as.Engine.Backend, as.Model.Quantize = cluster.BackendMock, "q8_0"
+	l, err := m.load(t.Context(), as, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer give(t, l)
+	if l.Card.Digest == computing.Card.Digest || l.Card.Weights != "mock" || len(l.Card.Files) != len(computing.Card.Files) {
+		t.Errorf("card %+v", l.Card)
+	}
+	own, others := l.Backend.Info(), computing.Backend.Info()
+	if own.TokenLimit != others.TokenLimit || own.MaxContext != others.MaxContext || own.KV.BlockSize != 16 {
+		t.Errorf("mock: %+v, computing: %+v", own, others)
+	}
+	as.Engine.KVDType = "bf16"
+	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "kv_dtype: the mock backend keeps f32") {
+		t.Errorf("bf16: %v", err)
+	}
+	as.Engine.Backend = cluster.BackendCUDA
+	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "cuda is not built into this dynamod") {
+		t.Errorf("cuda: %v", err)
+	}
+	if n := m.held(); n != 2 {
+		t.Errorf("%d models are held, want 2", n)
+	}
+}
