@@ -94,33 +94,6 @@ func (c *Cluster) Topology(ctx context.Context) (*cluster.Topology, error) {
 // errUnchanged ends an update that would write what is there already.
 var errUnchanged = errors.New("unchanged")
 
-// Declare changes the desired state by compare-and-swap and returns what is now
-// desired. change sees the present state and may refuse; it may run again when
-// somebody else was faster. Nothing is written when nothing changes.
-func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, exists bool) error) (cluster.Topology, error) {
-	var seen cluster.Topology
-	t, _, err := store.UpdateJSON(ctx, c.store, cluster.TopologyKey(c.Namespace), func(now cluster.Topology, exists bool) (cluster.Topology, error) {
-		next := now
-		if err := change(&next, exists); err != nil {
-			return next, err
-		}
-		if exists && next == now {
-			seen = now
-			return next, errUnchanged
-		}
-		if err := next.Validate(); err != nil {
-			return next, err
-		}
-		next.Generation = now.Generation + 1
-		next.UpdatedAt, next.UpdatedBy = time.Now(), whoAmI()
-		return next, nil
-	})
-	if errors.Is(err, errUnchanged) {
-		return seen, nil
-	}
-	return t, err
-}
-
 func whoAmI() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

@@ -46,6 +46,14 @@ func StatusKey(namespace, worker string) string { return StatusPrefix(namespace)
 // StatusPrefix covers all worker statuses of a namespace.
 func StatusPrefix(namespace string) string { return "/dynctl/" + namespace + "/status/" }
 
+// HistoryKey holds what was declared as one generation of the topology.
+func HistoryKey(namespace string, generation int64) string {
+	return fmt.Sprintf("%s%016d", HistoryPrefix(namespace), generation)
+}
+
+// HistoryPrefix covers the past generations of a namespace's topology, in order.
+func HistoryPrefix(namespace string) string { return "/dynctl/" + namespace + "/history/" }
+
 // KnobKey holds one run-time setting, for example "disagg.max_local_prefill_tokens".
 func KnobKey(namespace, name string) string { return KnobPrefix(namespace) + name }
 
