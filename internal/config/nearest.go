@@ -2,6 +2,9 @@ package config
 
 import "strings"
 
+// Nearest returns the candidate that somebody may have meant by name, or "".
+func Nearest(name string, candidates []string) string { return nearest(name, candidates) }
+
 // nearest returns the candidate with the fewest edits to name, or "" when none is
 // near enough to be a typing mistake. A name without its section matches too:
 // "kv_blocks" finds "engine.kv_blocks".

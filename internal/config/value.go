@@ -126,6 +126,9 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText keeps the secret out of JSON and YAML.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// Parse reads the text of a value; a leading "~/" of a path stays.
+func (k Key) Parse(text string) (any, error) { return k.parse(text, "") }
+
 // parse reads the text of a value of the key; home replaces a leading "~/" of a
 // path. Errors quote the text and say what was expected.
 func (k Key) parse(text, home string) (any, error) {

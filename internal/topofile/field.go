@@ -1,0 +1,186 @@
+package topofile
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/chat/parse"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+)
+
+// Field is one value of a file.
+type Field struct {
+	// Path is where it stands, as "decode.engine.max_seqs".
+	Path string
+	// Key says which values it takes, and what it means.
+	Key config.Key
+	// Numbers are the only ones allowed; nil means that Key says it all.
+	Numbers []int
+
+	setting bool // at run time, in File.Settings
+	get     func(*File) any
+	set     func(*File, any)
+}
+
+// Get returns the value of the field, nil when it is not set.
+func (fd Field) Get(f File) any {
+	v := fd.get(&f)
+	if v == nil || !fd.setting && reflect.ValueOf(v).IsZero() {
+		return nil
+	}
+	if list, ok := v.([]string); ok && len(list) == 0 {
+		return nil
+	}
+	return v
+}
+
+// Expect says in words which values the field takes.
+func (fd Field) Expect() string {
+	if fd.Numbers == nil {
+		return fd.Key.Expect()
+	}
+	return "one of " + numberList(fd.Numbers)
+}
+
+// Fields lists every field, in the order of a file.
+func Fields() []Field { return fields() }
+
+var fields = sync.OnceValue(func() []Field {
+	out := []Field{
+		text("namespace", "namespace of the cluster to declare it in; without it, the one that dynctl is set to", nil, func(f *File) *string { return &f.Namespace }),
+		text("model.name", "what clients put into \"model\"; by default the name of the path, or of the built-in model", nil, func(f *File) *string { return &f.Topology.Model.Name }),
+		path("model.path", "model directory or GGUF file on every node; relative paths begin at this file; without one, the built-in model", func(f *File) *string { return &f.Topology.Model.Path }),
+		text("model.quantize", "format that weights are given when they are loaded; by default they stay as they are stored", cluster.WeightFormats(), func(f *File) *string { return &f.Topology.Model.Quantize }),
+		text("model.tool_parser", "how the model writes tool calls; by default as its chat template shows", append(parse.ToolParsers(), parse.None), func(f *File) *string { return &f.Topology.Model.ToolParser }),
+		text("model.reasoning_parser", "how the model marks reasoning; by default as its chat template shows", append(parse.ReasoningParsers(), parse.None), func(f *File) *string { return &f.Topology.Model.ReasoningParser }),
+		placement("placement", func(f *File) *cluster.Placement { return &f.Topology.Placement }),
+	}
+	out = append(out, engineFields("engine", func(f *File) *cluster.EngineSpec { return &f.Topology.Engine })...)
+	out = append(out, roleFields("prefill", "0 lets decode workers do both", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Prefill, &f.Topology.PrefillSpec })...)
+	out = append(out, roleFields("decode", "prefill workers need one at least", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Decode, &f.Topology.DecodeSpec })...)
+	for _, k := range config.RuntimeKeys() {
+		out = append(out, settingField(k))
+	}
+	return out
+})
+
+func roleFields(role, beside string, of func(*File) (*int, *cluster.RoleSpec)) []Field {
+	spec := func(f *File) *cluster.RoleSpec { _, s := of(f); return s }
+	out := []Field{
+		number(role+".workers", "how many "+role+" workers there are; "+beside, cluster.MaxWorkersPerRole, func(f *File) *int { n, _ := of(f); return n }),
+		placement(role+".placement", func(f *File) *cluster.Placement { return &spec(f).Placement }),
+		text(role+".quantize", "model.quantize of this role", append(cluster.WeightFormats(), cluster.QuantizeNone), func(f *File) *string { return &spec(f).Quantize }),
+	}
+	return append(out, engineFields(role+".engine", func(f *File) *cluster.EngineSpec { return &spec(f).Engine })...)
+}
+
+// engineFields are those of one EngineSpec. What nodes can be configured with, too, is
+// described in the table of their settings.
+func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
+	const million = 1_000_000
+	out := []Field{
+		text(at+".backend", "what computes: cpu, or mock for simulations without weights; cuda is not built in yet", cluster.Backends(), func(f *File) *string { return &of(f).Backend }),
+		{
+			Path: at + ".devices", Key: config.Key{Kind: config.KindList, Help: "devices to run on, by id (cpu:0) or kind (cpu); by default all"},
+			get: func(f *File) any { return of(f).Devices() },
+			set: func(f *File, v any) { of(f).Device = strings.Join(v.([]string), ",") },
+		},
+		number(at+".kv_blocks", "", 0, func(f *File) *int { return &of(f).KVBlocks }),
+		number(at+".block_size", "", 0, func(f *File) *int { return &of(f).BlockSize }),
+		text(at+".kv_dtype", "", nil, func(f *File) *string { return &of(f).KVDType }),
+		number(at+".max_model_len", "tokens of a prompt with its answer; by default what the model can do", 100*million, func(f *File) *int { return &of(f).MaxModelLen }),
+		number(at+".max_seqs", "", 0, func(f *File) *int { return &of(f).MaxSeqs }),
+		number(at+".max_batch_tokens", "", 0, func(f *File) *int { return &of(f).MaxBatchTokens }),
+		{
+			Path: at + ".itl_target", Key: config.Key{Kind: config.KindDuration},
+			get: func(f *File) any { return time.Duration(of(f).ITLTargetMS) * time.Millisecond },
+			set: func(f *File, v any) { of(f).ITLTargetMS = v.(time.Duration).Milliseconds() },
+		},
+		{
+			Path: at + ".speculative", Key: config.Key{Kind: config.KindString},
+			get: func(f *File) any { return of(f).Speculative.String() },
+			set: func(f *File, v any) { of(f).Speculative, _ = cluster.ParseSpeculative(v.(string)) }, // check has read it
+		},
+	}
+	table := config.DynamodTable()
+	for i := range out {
+		if k, ok := table.Key("engine." + strings.TrimPrefix(out[i].Path, at+".")); ok {
+			out[i].Key.Help, out[i].Key.Max, out[i].Key.Choices = k.Help, k.Max, k.Choices
+		}
+		if strings.HasSuffix(out[i].Path, ".block_size") {
+			out[i].Numbers = []int{16, 32, 64, 128}
+		}
+	}
+	return out
+}
+
+func text(path, help string, choices []string, of func(*File) *string) Field {
+	return Field{
+		Path: path, Key: config.Key{Kind: config.KindString, Help: help, Choices: slices.Clone(choices)},
+		get: func(f *File) any { return *of(f) },
+		set: func(f *File, v any) { *of(f) = v.(string) },
+	}
+}
+
+func path(at, help string, of func(*File) *string) Field {
+	fd := text(at, help, nil, of)
+	fd.Key.Kind = config.KindPath
+	return fd
+}
+
+func number(path, help string, most int, of func(*File) *int) Field {
+	return Field{
+		Path: path, Key: config.Key{Kind: config.KindInt, Help: help, Max: most},
+		get: func(f *File) any { return *of(f) },
+		set: func(f *File, v any) { *of(f) = v.(int) },
+	}
+}
+
+func placement(path string, of func(*File) *cluster.Placement) Field {
+	return Field{
+		Path: path, Key: config.Key{Kind: config.KindString, Choices: cluster.Placements(), Help: "where workers go when they are placed: spread over all nodes, or pack to fill one after the other"},
+		get: func(f *File) any { return string(*of(f)) },
+		set: func(f *File, v any) { *of(f) = cluster.Placement(v.(string)) },
+	}
+}
+
+// settingField is a setting that changes at run time.
+func settingField(k config.Key) Field {
+	return Field{
+		Path: k.Name, Key: k, setting: true,
+		get: func(f *File) any {
+			raw, ok := f.Settings[k.Name]
+			if !ok {
+				return nil
+			}
+			v, err := k.DecodeRuntime(raw)
+			if err != nil {
+				return string(raw) // stored by somebody else: shown, and used by nobody
+			}
+			return v
+		},
+		set: func(f *File, v any) {
+			if raw, err := k.EncodeRuntime(v); err == nil {
+				f.keep(k.Name, raw)
+			}
+		},
+	}
+}
+
+// field finds a field by its path.
+func field(path string) (Field, bool) {
+	i := slices.IndexFunc(fields(), func(fd Field) bool { return fd.Path == path })
+	if i < 0 {
+		return Field{}, false
+	}
+	return fields()[i], true
+}
+
+// isSection reports whether fields are below a path.
+func isSection(path string) bool {
+	return slices.ContainsFunc(fields(), func(fd Field) bool { return strings.HasPrefix(fd.Path, path+".") })
+}

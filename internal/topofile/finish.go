@@ -1,0 +1,123 @@
+package topofile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// finish fills in what follows from other fields, and finds what is wrong between them.
+func (r *reader) finish() {
+	r.file.Complete()
+	said := map[string]bool{} // a value that cannot be read is missing, too
+	for _, p := range r.problems {
+		said[p.Path] = true
+	}
+	for _, p := range r.file.Problems() {
+		if said[p.Path] {
+			continue
+		}
+		r.wrong(p.Path, r.nearest(p.Path), "%s", p.Text)
+	}
+}
+
+// nearest is the position of a field or, where the file does not have it, of the section
+// that it would belong to.
+func (r *reader) nearest(path string) position {
+	for path != "" {
+		if at, ok := r.at[path]; ok {
+			return at
+		}
+		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
+	}
+	return position{}
+}
+
+// Complete fills in what follows from other fields: the name of the model.
+func (f *File) Complete() {
+	if m := &f.Topology.Model; m.Name == "" {
+		m.Name = ModelName(m.Path)
+	}
+}
+
+// Problems returns what is wrong with the file as a whole.
+func (f File) Problems() (out Problems) {
+	if ns := f.Namespace; ns != "" {
+		if err := cluster.ValidateNamespace(ns); err != nil {
+			out = append(out, Problem{Path: "namespace", Text: strings.TrimPrefix(err.Error(), fmt.Sprintf("namespace %q: ", ns))})
+		}
+	}
+	for _, p := range f.Topology.Problems() {
+		out = append(out, Problem{Path: pathOf(p.Field), Text: p.Text})
+	}
+	return out
+}
+
+// pathOf turns the name of a field of a topology into its path in files.
+func pathOf(name string) string {
+	role := ""
+	if before, after, ok := strings.Cut(name, "."); ok {
+		role, name = before+".", after
+	}
+	if name == "device" {
+		name = "devices"
+	}
+	if role == "" {
+		switch name {
+		case "prefill", "decode":
+			return name + ".workers"
+		case "model":
+			return "model.name"
+		}
+	}
+	for _, section := range []string{"", "model.", "engine."} {
+		if _, ok := field(role + section + name); ok {
+			return role + section + name
+		}
+	}
+	return role + name
+}
+
+// Set changes one field as an assignment "path=value" says; it is how command lines do
+// what files do. An empty value puts the field back to its default. Check with
+// [File.Problems] when all are set.
+func (f *File) Set(assignment string, src Source) error {
+	path, value, ok := strings.Cut(assignment, "=")
+	if !ok {
+		return fmt.Errorf("%q is not <field>=<value>", assignment)
+	}
+	if path == "prefill" || path == "decode" {
+		path += ".workers"
+	}
+	fd, known := field(path)
+	if !known {
+		return fmt.Errorf("no field %q%s", path, hintPath(path))
+	}
+	if path == "model.path" && f.Topology.Model.Name == ModelName(f.Topology.Model.Path) {
+		f.Topology.Model.Name = "" // it followed from the path
+	}
+	if value == "" {
+		fd.clear(f)
+		return nil
+	}
+	v, err := fd.parse(value, src)
+	if err == nil {
+		err = fd.check(v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	fd.set(f, v)
+	return nil
+}
+
+// clear puts a field back to its default.
+func (fd Field) clear(f *File) {
+	if fd.setting {
+		delete(f.Settings, fd.Path)
+		return
+	}
+	zero := File{}
+	fd.set(f, fd.get(&zero))
+}

@@ -1,0 +1,191 @@
+package topofile
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+func mustParse(t *testing.T, content string) File {
+	t.Helper()
+	f, err := Parse(Source{Name: "t.yaml"}, []byte(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestParse(t *testing.T) {
+	f, err := Parse(Source{Name: "t.yaml", Dir: "/lab", Home: "/home/me"}, []byte(`
+namespace: eu.west
+model: {path: models/qwen.gguf, quantize: q8_0}
+placement: pack
+engine:
+  backend: cpu
+  devices: [cpu:0, cpu:1]
+  kv_blocks: 100
+  itl_target: 150ms
+prefill: 2
+decode:
+  workers: 4
+  placement: spread
+  engine: {max_seqs: 8, devices: "cpu:1", speculative: ngram:3}
+disagg:
+  strategy: router
+  background_prefill: false
+  max_local_prefill_tokens: 0
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := File{Namespace: "eu.west", Revision: cluster.Revision{
+		Topology: cluster.Topology{
+			Model: cluster.ModelSpec{Name: "qwen", Path: "/lab/models/qwen.gguf", Quantize: "q8_0"}, Prefill: 2, Decode: 4, Placement: "pack",
+			Engine: cluster.EngineSpec{Backend: "cpu", Device: "cpu:0,cpu:1", KVBlocks: 100, ITLTargetMS: 150},
+			DecodeSpec: cluster.RoleSpec{Placement: "spread", Engine: cluster.EngineSpec{
+				MaxSeqs: 8, Device: "cpu:1", Speculative: cluster.Speculative{Method: "ngram", Tokens: 3},
+			}},
+		},
+		Settings: map[string]json.RawMessage{
+			"disagg.strategy": json.RawMessage(`"router"`), "disagg.background_prefill": json.RawMessage("false"), "disagg.max_local_prefill_tokens": json.RawMessage("0"),
+		},
+	}}
+	if !reflect.DeepEqual(f, want) {
+		t.Errorf("got  %+v\nwant %+v", f, want)
+	}
+}
+
+func TestParsePaths(t *testing.T) {
+	for path, want := range map[string]string{"~/m": "/home/me/m", "m": "/lab/m", "../m": "/m", "/m": "/m"} {
+		f, err := Parse(Source{Dir: "/lab", Home: "/home/me"}, []byte("decode: 1\nmodel: {path: "+path+"}"))
+		if err != nil || f.Topology.Model.Path != want || f.Topology.Model.Name != "m" {
+			t.Errorf("%s is %+v %v, want %s", path, f.Topology.Model, err, want)
+		}
+	}
+	if f := mustParse(t, "decode: 1"); f.Topology.Model.Name != cluster.BuiltinModelName {
+		t.Errorf("without a model it is %q", f.Topology.Model.Name)
+	}
+}
+
+// Everything that is wrong is said at once, with its place and what is expected.
+func TestParseProblems(t *testing.T) {
+	for _, tc := range []struct{ name, file, want string }{
+		{"empty", "", "t.yaml: the file is empty; the least is: decode: 1"},
+		{"no yaml", "a: [", "t.yaml:1: not valid YAML: did not find expected node content"},
+		{"no mapping", "- 1", `t.yaml:1:1: a list is no section; expected one of the keys namespace, model, placement, engine, prefill, decode, disagg, router`},
+		{"two documents", "decode: 1\n---\ndecode: 2", "t.yaml:2:1: a second document starts here; use one file for each namespace"},
+		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, disagg, router"},
+		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, disagg, router"},
+		{"unknown in a section", "decode: 1\nrouter:\n  polcy: x", "t.yaml:3:3: router.polcy: unknown key; did you mean policy?; expected one of policy"},
+		{"twice", "decode: 1\ndecode: 2", "t.yaml:2:1: decode: stands here twice; first in line 1"},
+		{"short and long", "decode: 1\nprefill:\n  workers: x", `t.yaml:3:12: prefill.workers: "x" is not a whole number from 0 to 1024`},
+		{"no value", "decode: 1\nplacement:", "t.yaml:2:11: placement: has no value; expected one of spread, pack"},
+		{"a list", "decode: 1\nplacement: [pack]", "t.yaml:2:12: placement: a list is not one of spread, pack"},
+		{"alias", "decode: &n 1\nprefill: *n", "t.yaml:2:10: prefill: the alias *n is no section; expected one of the keys workers, placement, quantize, engine"},
+		{"cuda", "decode: 1\nengine: {backend: cuda}", "t.yaml:2:19: engine.backend: cuda is not built into this dynamod; use cpu or mock"},
+		{"block size", "decode: 1\nengine: {block_size: 48}", "t.yaml:2:22: engine.block_size: 48 is not one of 16, 32, 64, 128"},
+		{"no unit", "decode: 1\nengine: {itl_target: 200}", `t.yaml:2:22: engine.itl_target: "200" has no unit: expected a duration with a unit, like 30s or 5m`},
+		{"part of a millisecond", "decode: 1\nengine: {itl_target: 1.5ms}", `t.yaml:2:22: engine.itl_target: 1.5ms is not a number of whole milliseconds`},
+		{"speculation", "decode: 1\nengine: {speculative: eagle}", `t.yaml:2:23: engine.speculative: "eagle" is not off or ngram`},
+		{"devices", "decode: 1\nengine: {devices: [CPU]}", `t.yaml:2:19: engine.devices: "CPU" is not the name of a device, like cpu or cpu:0`},
+		{"empty device", "decode: 1\nengine: {devices: [cpu, '']}", `t.yaml:2:19: engine.devices: an empty value in a list; expected a list, or text with commas`},
+		{"zero timeout", "decode: 1\ndisagg: {remote_prefill_timeout: 0}", "t.yaml:2:34: disagg.remote_prefill_timeout: 0 would never wait; expected a duration like 30s"},
+		{"namespace", "decode: 1\nnamespace: Über", "t.yaml:2:12: namespace: use lower-case letters, digits, - and _, joined by dots"},
+		{"prefill alone", "prefill: 1", "t.yaml: decode.workers: prefill workers need at least one decode worker"},
+		{"roles disagree", "prefill: 1\ndecode:\n  workers: 1\n  engine:\n    kv_dtype: int8", "t.yaml:5:15: decode.engine.kv_dtype: prefill and decode workers exchange KV blocks and must agree: prefill has the default, decode int8; set it for both in one place"},
+		{"weights disagree", "prefill: {workers: 1, quantize: q4_0}\ndecode: 1", "t.yaml:1:33: prefill.quantize: prefill and decode workers exchange KV blocks and must agree: prefill has q4_0, decode the default; set it for both in one place"},
+		{"all at once", "decode: x\nprefill: 1\nplacement: tight\nfoo: 1\nengine: {kv_blocks: -1}",
+			`t.yaml:1:9: decode.workers: "x" is not a whole number from 0 to 1024
+t.yaml:3:12: placement: "tight" is not one of spread, pack
+t.yaml:4:1: foo: unknown key; expected one of namespace, model, placement, engine, prefill, decode, disagg, router
+t.yaml:5:21: engine.kv_blocks: -1 is not a whole number from 0 to 1000000000`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Parse(Source{Name: "t.yaml"}, []byte(tc.file))
+			var ps Problems
+			if !errors.As(err, &ps) || err.Error() != tc.want {
+				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
+			}
+		})
+	}
+	if _, err := Parse(Source{}, make([]byte, MaxBytes+1)); err == nil || !strings.Contains(err.Error(), "limit is 1MiB") {
+		t.Errorf("a large file: %v", err)
+	}
+}
+
+// Every example can be read, is explained, and is as it would be written.
+func TestExamples(t *testing.T) {
+	names, err := filepath.Glob(examples + "*.yaml")
+	if err != nil || len(names) < 5 {
+		t.Fatalf("%d examples: %v", len(names), err)
+	}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.SplitN(string(content), "\n", 4)
+			if lines[0] != "# yaml-language-server: $schema=schema.json" || lines[1] != "#" || !strings.HasPrefix(lines[2], "# ") {
+				t.Error("it must begin with the line of the schema, and say what it shows")
+			}
+			f, err := Parse(Source{Name: name}, content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Topology.Validate(); err != nil {
+				t.Error(err)
+			}
+			again := mustParse(t, render(t, f))
+			if d := Diff(f, again); len(d) != 0 || again.Namespace != f.Namespace {
+				t.Errorf("written and read it differs: %+v", d)
+			}
+		})
+	}
+}
+
+func render(t *testing.T, f File) string {
+	t.Helper()
+	b, err := f.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func FuzzParse(f *testing.F) {
+	names, _ := filepath.Glob(examples + "*.yaml")
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte("decode: 1\nengine: {devices: [a, b], itl_target: 1ms}\ndisagg: {background_prefill: false}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		file, err := Parse(Source{Name: "f"}, content)
+		if err != nil {
+			var ps Problems
+			if !errors.As(err, &ps) || len(ps) == 0 || slices.ContainsFunc(ps, func(p Problem) bool { return p.Text == "" }) {
+				t.Fatalf("%T %v", err, err)
+			}
+			return
+		}
+		if err := file.Topology.Validate(); err != nil {
+			t.Fatalf("a file that is right declares what is not: %v", err)
+		}
+		again := mustParse(t, render(t, file))
+		if !reflect.DeepEqual(file, again) {
+			t.Fatalf("read %+v\nwritten and read %+v", file, again)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package topofile
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/dynctl/dynctl/internal/config"
+)
+
+// YAML writes the file: what is set, in the order of [Fields]. [Parse] reads it back.
+func (f File) YAML() ([]byte, error) {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, fd := range Fields() {
+		v := fd.Get(f)
+		if v == nil {
+			continue
+		}
+		at := root
+		parts := strings.Split(fd.Path, ".")
+		for _, name := range parts[:len(parts)-1] {
+			at = below(at, name)
+		}
+		value := &yaml.Node{}
+		if err := value.Encode(config.Value{Value: v}.Plain()); err != nil {
+			return nil, fmt.Errorf("write %s: %w", fd.Path, err)
+		}
+		if value.Kind == yaml.SequenceNode {
+			value.Style = yaml.FlowStyle
+		}
+		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: parts[len(parts)-1]}, value)
+	}
+	var b strings.Builder
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(root); err != nil {
+		return nil, fmt.Errorf("write the topology: %w", err)
+	}
+	if err := enc.Close(); err != nil {
+		return nil, fmt.Errorf("write the topology: %w", err)
+	}
+	return []byte(b.String()), nil
+}
+
+// below returns the section of that name, made if need be.
+func below(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	section := &yaml.Node{Kind: yaml.MappingNode}
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, section)
+	return section
+}
