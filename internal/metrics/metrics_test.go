@@ -3,6 +3,8 @@ package metrics_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -182,6 +184,13 @@ func TestWorkers(t *testing.T) {
 		w.Sequences("running", 3)
 		w.Transferred(metrics.DirectionIn, "tcp", 1<<20, 5*time.Millisecond)
 		w.TransferExposed("pull", 250*time.Millisecond)
+		w.Hold(metrics.HoldExpired, 2*time.Second)
+		w.Room(metrics.RoomUnmet)
+		w.HandoverStarted(metrics.DirectionOut)
+		w.HandoverEnded(metrics.DirectionOut, metrics.HandoverRefused, "no room")
+		w.HandoverPaused(metrics.HandoverFailed, 4*time.Millisecond)
+		w.HandedOver(metrics.DirectionOut, 4096, 3*time.Second)
+		w.HandedOver(metrics.DirectionIn, 8192, 5*time.Second)
 		w.Step(30*time.Millisecond, 0, 0, true)
 		w.Step(190*time.Millisecond, 200*time.Millisecond, 60, true)
 		w.Step(900*time.Millisecond, 600*time.Millisecond, 512, false)
@@ -197,6 +206,15 @@ func TestWorkers(t *testing.T) {
 		`dynamo_component_step_duration_seconds_count{`+base+`model="m",phase="mixed",worker="worker-1"} 1`,
 		`dynamo_component_prefill_total{`+base+`model="m",reason="short",way="",where="local",worker="worker-1"} 1`,
 		`dynamo_component_kv_transfer_exposed_seconds_sum{`+base+`model="m",way="pull",worker="worker-1"} 0.25`,
+		`dynamo_component_kv_holds_total{`+base+`model="m",outcome="expired",worker="worker-1"} 1`,
+		`dynamo_component_kv_hold_seconds_sum{`+base+`model="m",outcome="expired",worker="worker-1"} 2`,
+		`dynamo_component_bootstrap_rooms_total{`+base+`model="m",outcome="unmet",worker="worker-1"} 1`,
+		`dynamo_component_handovers_started_total{direction="out",`+base+`model="m",worker="worker-1"} 1`,
+		`dynamo_component_handovers_total{direction="out",`+base+`model="m",outcome="refused",reason="no room",worker="worker-1"} 1`,
+		`dynamo_component_handover_pause_seconds_sum{`+base+`model="m",outcome="failed",worker="worker-1"} 0.004`,
+		`dynamo_component_handover_bytes_total{direction="out",`+base+`model="m",worker="worker-1"} 4096`,
+		`dynamo_component_handover_bytes_total{direction="in",`+base+`model="m",worker="worker-1"} 8192`,
+		`dynamo_component_handover_duration_seconds_sum{`+base+`model="m",worker="worker-1"} 3`,
 		`dynamo_component_remote_prefill_duration_seconds_sum{`+base+`model="m",way="pull",worker="worker-1"} 0.5`,
 		`dynamo_component_step_prediction_ratio_count{`+base+`model="m",phase="decode",worker="worker-1"} 0`,
 		`dynamo_component_step_prediction_ratio_sum{`+base+`model="m",phase="mixed",worker="worker-1"} 0.95`,
@@ -322,6 +340,45 @@ func TestNames(t *testing.T) {
 		}
 		if (kind == "counter") != strings.HasSuffix(name, "_total") {
 			t.Errorf("%s is a %s", name, kind)
+		}
+	}
+}
+
+// What the manual names exists, and metrics of our own, which no manual of Dynamo's has,
+// are in it.
+func TestManual(t *testing.T) {
+	names, err := os.ReadFile("names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix := map[string]string{"Frontend": metrics.PrefixFrontend, "Component": metrics.PrefixComponent, "NIXL": metrics.PrefixNIXL}
+	exist, ours := map[string]bool{}, false
+	var manual string
+	for _, file := range []string{"metrics.md", "scheduling.md"} {
+		b, err := os.ReadFile(filepath.Join("..", "..", "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manual += string(b)
+	}
+	for line := range strings.Lines(string(names)) {
+		ours = ours || strings.HasPrefix(line, "// Worker metrics of our own")
+		m := regexp.MustCompile(`= Prefix(\w+) \+ "(\w+)"`).FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		name := prefix[m[1]] + m[2]
+		exist[name] = true
+		if ours && !strings.Contains(manual, "`"+name+"`") {
+			t.Errorf("%s is in no manual", name)
+		}
+	}
+	if len(exist) < 60 {
+		t.Fatalf("only %d names", len(exist))
+	}
+	for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl)_[a-z_]*[a-z]`").FindAllString(manual, -1) {
+		if name = strings.Trim(name, "`"); !exist[name] {
+			t.Errorf("%s is in the manual and does not exist", name)
 		}
 	}
 }

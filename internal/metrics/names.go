@@ -76,6 +76,15 @@ const (
 	ComponentKVTransferBytes    = PrefixComponent + "kv_transfer_bytes_total"
 	ComponentKVTransferTime     = PrefixComponent + "kv_transfer_duration_seconds"
 	ComponentKVTransferExposed  = PrefixComponent + "kv_transfer_exposed_seconds"
+	ComponentHolds              = PrefixComponent + "kv_holds_total"
+	ComponentHoldTime           = PrefixComponent + "kv_hold_seconds"
+	ComponentRooms              = PrefixComponent + "bootstrap_rooms_total"
+	ComponentHandoversStarted   = PrefixComponent + "handovers_started_total"
+	ComponentHandovers          = PrefixComponent + "handovers_total"
+	ComponentHandoverBytes      = PrefixComponent + "handover_bytes_total"
+	ComponentHandoverTime       = PrefixComponent + "handover_duration_seconds"
+	ComponentHandoverPause      = PrefixComponent + "handover_pause_seconds"
+	ComponentQuarantines        = PrefixComponent + "kv_quarantines_total"
 	ComponentLeaseLosses        = PrefixComponent + "lease_lost_total"
 )
 
@@ -120,6 +129,7 @@ const (
 	LabelWhere     = "where"
 	LabelWay       = "way"
 	LabelReason    = "reason"
+	LabelOutcome   = "outcome"
 	LabelDirection = "direction"
 	LabelAgent     = "agent"
 	LabelTransport = "transport"

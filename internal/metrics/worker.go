@@ -55,6 +55,7 @@ type Worker struct {
 	PrefillRedelivered Counter
 	PrefillDead        Counter
 	LeaseLosses        Counter
+	Quarantines        Counter // times that a writer of KV blocks could not be stopped
 
 	registry *Registry
 	labels   WorkerLabels
@@ -63,6 +64,9 @@ type Worker struct {
 	blocks, sequences               *GaugeVec
 	transferTime, remoteTime        *HistogramVec
 	transferExposed                 *HistogramVec
+	holds, rooms                    *CounterVec
+	holdTime                        *HistogramVec
+	handovers                       handoverMetrics
 	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
 
@@ -111,6 +115,7 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		PrefillRedelivered: counter(ComponentPrefillRedelivered, "Total number of prefill requests that were delivered again"),
 		PrefillDead:        counter(ComponentPrefillDead, "Total number of prefill requests that were given up"),
 		LeaseLosses:        counter(ComponentLeaseLosses, "Total number of lost leases"),
+		Quarantines:        counter(ComponentQuarantines, "Total number of times that KV blocks were put in quarantine because their writer could not be stopped in time"),
 
 		errors:          r.Counter(ComponentErrors, "Total number of errors while processing requests", with(LabelErrorType)...),
 		prefills:        r.Counter(ComponentPrefills, "Total number of prefill decisions of a decode worker", with(LabelWhere, LabelWay, LabelReason)...),
@@ -120,6 +125,10 @@ func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 		transferTime:    r.Histogram(ComponentKVTransferTime, "Time to move the KV blocks of one request, in seconds", transferBuckets(), with(LabelDirection, LabelTransport)...),
 		transferExposed: r.Histogram(ComponentKVTransferExposed, "Time from the end of a remote prefill's computation until all its KV is in place, in seconds", transferBuckets(), with(LabelWay)...),
 		remoteTime:      r.Histogram(ComponentRemoteTime, "Time that a decode worker waited for the KV of a remote prefill, in seconds", waitBuckets(), with(LabelWay)...),
+		holds:           r.Counter(ComponentHolds, "Total number of prompts whose KV was held for a reader, by how that ended", with(LabelOutcome)...),
+		holdTime:        r.Histogram(ComponentHoldTime, "Time that the KV of a prompt was held for a reader, in seconds", waitBuckets(), with(LabelOutcome)...),
+		rooms:           r.Counter(ComponentRooms, "Total number of bootstrap rooms that a prefill entered, by how that ended", with(LabelOutcome)...),
+		handovers:       newHandoverMetrics(r, with),
 		phases:          newPhases(r, l),
 	}
 }
@@ -206,6 +215,32 @@ func (w *Worker) Transferred(direction, transport string, bytes int64, took time
 func (w *Worker) TransferExposed(way string, d time.Duration) {
 	w.transferExposed.WithLabelValues(w.with(way)...).Observe(d.Seconds())
 }
+
+// How the KV of a prompt was held for a reader, for [Worker.Hold].
+const (
+	HoldRead    = "read"
+	HoldUnread  = "unread"  // the reader said that it could not
+	HoldExpired = "expired" // the deadline passed
+	HoldLeft    = "left"    // the frontend took the request back, or left with the first output
+	HoldCut     = "cut"     // the worker ended
+)
+
+// Hold records that the KV of a prompt is held no longer.
+func (w *Worker) Hold(outcome string, held time.Duration) {
+	w.holds.WithLabelValues(w.with(outcome)...).Inc()
+	w.holdTime.WithLabelValues(w.with(outcome)...).Observe(held.Seconds())
+}
+
+// How a prefill in a bootstrap room ended, for [Worker.Room].
+const (
+	RoomDone    = "done"    // all KV is at the decode worker
+	RoomUnmet   = "unmet"   // it ended before a decode worker came
+	RoomFailed  = "failed"  // the computation or a write did, or the decode worker left
+	RoomRefused = "refused" // nobody prefilled in it: it was taken, or there were too many
+)
+
+// Room counts a bootstrap room that a prefill entered or was to enter.
+func (w *Worker) Room(outcome string) { w.rooms.WithLabelValues(w.with(outcome)...).Inc() }
 
 // Close removes the worker's series. It is safe to call twice.
 func (w *Worker) Close() {

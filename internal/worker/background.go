@@ -53,9 +53,14 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	id := p.Disagg.Bootstrap.Room
 	rm, err := w.rooms.enter(id, p.Disagg.Deadline)
 	if err != nil {
+		w.meter.Room(metrics.RoomRefused)
 		return prefillError(err)
 	}
-	defer func() { w.rooms.leave(id, rm, err) }()
+	outcome := metrics.RoomUnmet
+	defer func() {
+		w.rooms.leave(id, rm, err)
+		w.meter.Room(outcome)
+	}()
 	pointRoomEntered.Hit()
 
 	// The frontend asks the decode worker only when it knows that the room is open.
@@ -78,12 +83,14 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 		return prefillError(context.Cause(ctx))
 	}
 	pointRoomMet.Hit()
+	outcome = metrics.RoomFailed
 	defer context.AfterFunc(j.ctx, func() { fail(errUnwanted) })()
 	n, err := w.writeTo(ctx, j.req, p.TokenIDs, wr, c)
 	if err != nil {
 		return prefillError(w.cause(ctx, err)) // the decode worker hears it when the room closes
 	}
 	j.answer <- n
+	outcome = metrics.RoomDone
 	pointRoomAnswered.Hit()
 	return send(protocol.EngineOutput{Finish: protocol.FinishLength})
 }

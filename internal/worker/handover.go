@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -109,7 +110,54 @@ var (
 	errHandoverLate  = errors.New("the hand-over took too long")
 	errPausedTooLong = errors.New("the sequence stood still for too long")
 	errOutgrown      = errors.New("the sequence outgrew the room that was reserved")
+	errNotTaken      = errors.New("the offer was refused")
+	errNoAnswer      = errors.New("no answer to the offer")
+	errNotFollowed   = errors.New("nobody followed the sequence")
+	errOtherTokens   = errors.New("the frontend has other tokens")
 )
+
+// handoverReasons are the words of metrics for the ends of hand-overs, of either side.
+var handoverReasons = []struct {
+	cause error
+	word  string
+}{
+	{errOutgrown, "outgrown"},
+	{errPausedTooLong, "paused too long"},
+	{errHandoverLate, "too late"},
+	{errNoAnswer, "no answer"},
+	{errNotFollowed, "not followed"},
+	{errOtherTokens, "other tokens"},
+	{errMismatch, "mismatch"},
+	{errUnwanted, "ticket revoked"},
+	{engine.ErrGone, "sequence over"},
+	{engine.ErrClosed, "worker ends"},
+	{engine.ErrDraining, "draining"},
+	{requestplane.ErrDraining, "draining"},
+	{requestplane.ErrUnknownEndpoint, "draining"},
+	{engine.ErrQueueFull, "no room"},
+	{engine.ErrNoBlocks, "no room"},
+	{requestplane.ErrOverloaded, "no room"},
+	{requestplane.ErrStopped, "source let go"},
+	{requestplane.ErrClientGone, "source lost"},
+	{requestplane.ErrCannotConnect, "target lost"},
+	{requestplane.ErrDisconnected, "target lost"},
+	{nixl.ErrRemoteDisconnect, "target lost"},
+	{context.Canceled, "stopped"}, // the drain was taken back, or the worker ends
+}
+
+// handoverReason is the word for why a hand-over ended, "error" for what has none.
+func handoverReason(err error) string {
+	for _, r := range handoverReasons {
+		if errors.Is(err, r.cause) {
+			return r.word
+		}
+	}
+	var remote *requestplane.RemoteError
+	if errors.As(err, &remote) {
+		return string(remote.Kind)
+	}
+	return "error"
+}
 
 // checkOffer refuses sequences whose KV means something else here than there.
 func (w *Worker) checkOffer(o *protocol.HandoverOffer) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // roomTokens is for how many tokens a target reserves blocks beyond those that the
@@ -39,6 +40,7 @@ type leaving struct {
 	next   int // first block that is not written
 	bytes  int64
 	took   time.Duration
+	began  time.Time
 }
 
 // handOver moves a sequence to another worker. It returns an error if the sequence is
@@ -46,7 +48,7 @@ type leaving struct {
 func (w *Worker) handOver(ctx context.Context, x *engine.Export, to candidate, slack int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.handover.whole, errHandoverLate)
 	defer cancel()
-	l := &leaving{w: w, x: x, to: to}
+	l := &leaving{w: w, x: x, to: to, began: time.Now()}
 	// The target gives the reservation up when this call ends.
 	release, err := l.offer(ctx, slack)
 	if err != nil {
@@ -82,10 +84,14 @@ func (l *leaving) offer(ctx context.Context, slack int) (release func(), err err
 	if err != nil {
 		return nil, err
 	}
-	answer, cancel := context.WithTimeoutCause(ctx, w.handover.ask, errors.New("no answer to the offer"))
+	answer, cancel := context.WithTimeoutCause(ctx, w.handover.ask, errNoAnswer)
 	defer cancel()
 	err = stream.Recv(answer, &l.grant)
-	if err == nil {
+	var remote *requestplane.RemoteError
+	switch {
+	case errors.As(err, &remote):
+		err = fmt.Errorf("%w: %w", errNotTaken, err)
+	case err == nil:
 		err = l.check()
 	}
 	if err != nil {
@@ -155,7 +161,8 @@ func (l *leaving) write(ctx context.Context, blocks []int32) error {
 // finish pauses the sequence, writes what is left, has the target commit and sends the
 // frontend there. Until the frontend is told, the sequence can go on here.
 func (l *leaving) finish(ctx context.Context) error {
-	w := l.w
+	w, paused, outcome := l.w, time.Now(), metrics.HandoverFailed
+	defer func() { w.meter.HandoverPaused(outcome, time.Since(paused)) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, w.handover.pause, errPausedTooLong)
 	defer cancel()
 	st, rest, err := l.x.Pause(ctx, l.next)
@@ -176,8 +183,10 @@ func (l *leaving) finish(ctx context.Context) error {
 	if !l.x.Complete(protocol.Moved{Worker: l.to.Worker, InstanceID: l.to.InstanceID, Handover: l.grant.Handover}) {
 		return engine.ErrGone
 	}
+	outcome = metrics.HandoverMoved
 	pointMoved.Hit()
 	w.transfers.add(l.bytes, l.took)
+	w.meter.HandedOver(metrics.DirectionOut, l.bytes, time.Since(l.began))
 	w.meter.Transferred(metrics.DirectionOut, w.transportTo(l.grant.EngineID), l.bytes, l.took)
 	w.log.Info("sequence moved", "request", l.x.RequestID, "to", l.to.Worker, "tokens", len(st.Tokens),
 		"blocks", l.next, "cached", l.grant.CachedBlocks, "bytes", l.bytes)

@@ -85,11 +85,21 @@ func handoverError(kind requestplane.Kind, format string, args ...any) error {
 // and keeps the sequence until its frontend has followed it. Whatever goes wrong
 // before the commit, the sequence goes on at the other worker.
 func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send func(any) error) error {
-	if err := w.checkOffer(o); err != nil {
-		return handoverError(requestplane.KindInvalidArgument, "%s", err)
+	w.meter.HandoverStarted(metrics.DirectionIn)
+	outcome, cause := metrics.HandoverRefused, error(nil)
+	defer func() {
+		reason := ""
+		if outcome != metrics.HandoverMoved {
+			reason = handoverReason(cause)
+		}
+		w.meter.HandoverEnded(metrics.DirectionIn, outcome, reason)
+	}()
+	if cause = w.checkOffer(o); cause != nil {
+		return handoverError(requestplane.KindInvalidArgument, "%s", cause)
 	}
 	a := w.arrivals.begin(w.handover.arriving)
 	if a == nil {
+		cause = requestplane.ErrOverloaded
 		return handoverError(requestplane.KindOverloaded, "%s takes in %d sequences already", w.Name(), w.handover.arriving)
 	}
 	defer w.arrivals.end(a)
@@ -99,17 +109,21 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	}
 	constraint, err := w.constraint(ctx, o.Request.Guided)
 	if err != nil {
+		cause = err
 		return err
 	}
 	in, err := w.engine.Load().Import(ctx, engineRequest(&o.Request, constraint), o.Room)
 	if err != nil {
+		cause = err
 		return remoteError(err)
 	}
+	outcome = metrics.HandoverFailed
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
 		Access: nixl.Write, Descs: w.descs(in.Blocks[in.CachedBlocks:]), Deadline: deadline, Tag: in.RequestID,
 	})
 	if err != nil {
 		in.Release(err)
+		cause = err
 		return handoverError(requestplane.KindInternal, "open ticket: %s", err)
 	}
 	pointReserved.Hit()
@@ -121,6 +135,8 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	})
 	// From here on nobody may write.
 	if rerr := w.revoke(ticket); rerr != nil {
+		cause = rerr
+		w.meter.Quarantines.Inc()
 		w.log.Error("blocks quarantined: writes could not be stopped", "request", in.RequestID,
 			"blocks", len(in.Blocks)-in.CachedBlocks, "error", rerr)
 		lift := in.Quarantine()
@@ -136,13 +152,18 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		w.log.Debug("hand-over given up", "request", in.RequestID, "from", o.Worker, "cause", err)
 		in.Release(err)
 		call.reply(err)
+		cause = err
 		return remoteError(err)
 	}
 	w.transfers.add(call.Bytes, time.Duration(call.WriteNS))
 	w.meter.Transferred(metrics.DirectionIn, w.transportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
+	w.meter.HandedOver(metrics.DirectionIn, call.Bytes, time.Duration(call.WriteNS))
 	call.reply(nil)
 	pointParked.Hit()
-	w.park(a, in, o)
+	outcome = metrics.HandoverMoved
+	if cause = w.park(a, in, o); cause != nil {
+		outcome = metrics.HandoverLost
+	}
 	return nil
 }
 
@@ -196,8 +217,9 @@ func (w *Worker) commitHandover(ctx context.Context, c *protocol.HandoverCommit,
 }
 
 // park keeps a sequence whose KV is complete until its frontend asks for it, for a
-// limited time. That the source closes the stream of its offer means nothing now.
-func (w *Worker) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) {
+// limited time. That the source closes the stream of its offer means nothing now. It
+// returns why the sequence does not run here.
+func (w *Worker) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) error {
 	late := time.NewTimer(w.handover.parked)
 	defer late.Stop()
 	select {
@@ -207,7 +229,7 @@ func (w *Worker) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) 
 				"from", o.Worker, "here", len(in.Tokens()), "there", len(call.tokens))
 			in.Release(context.Canceled)
 			call.answer <- nil
-			return
+			return errOtherTokens
 		}
 		w.log.Debug("sequence goes on here", "request", in.RequestID, "from", o.Worker, "tokens", len(in.Tokens()))
 		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached)}
@@ -215,9 +237,13 @@ func (w *Worker) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) 
 	case <-late.C:
 		w.log.Warn("nobody followed a sequence that was moved here", "request", in.RequestID, "from", o.Worker, "waited", w.handover.parked)
 		in.Release(context.Canceled)
+		return errNotFollowed
 	case <-in.Context().Done():
-		in.Release(context.Cause(in.Context()))
+		cause := context.Cause(in.Context())
+		in.Release(cause)
+		return cause
 	}
+	return nil
 }
 
 // attach makes a sequence run that was moved here, for the frontend that followed it.

@@ -441,6 +441,8 @@ func TestResumeWhileMoving(t *testing.T) {
 			}
 			f.source.quiet(t)
 			f.target.quiet(t)
+			f.source.balanced(t, "out")
+			f.target.balanced(t, "in")
 			// The next drain goes as if nothing had been.
 			f.opts.StepTime = nil
 			f.source.drain(t)
@@ -574,6 +576,7 @@ func TestAttachTooLate(t *testing.T) {
 	}
 	a.drained(t)
 	b.quiet(t) // nobody came
+	b.counts(t, 1, "dynamo_component_handovers_total", `direction="in"`, `outcome="lost"`, `reason="not followed"`)
 	req := request("a~1", p, 400)
 	req.Advance(got.tokens)
 	req.Handover = got.moved.Handover

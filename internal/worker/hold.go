@@ -103,6 +103,8 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 	read := w.holds.add(ticket.String())
 	defer w.holds.remove(ticket.String())
 	defer w.letGo(p.RequestID, ticket, held)
+	outcome := metrics.HoldLeft
+	defer func() { w.meter.Hold(outcome, time.Since(begin)) }()
 	err = send(protocol.EngineOutput{Params: &protocol.DisaggregatedParams{
 		Worker: w.Name(), ID: w.drt.Load().ID(), EngineID: w.nixl.Name(), KVIdentity: w.identity(),
 		BlockIDs: held.Blocks, Tokens: held.Tokens, Ticket: ticket.String(), Deadline: p.Disagg.Deadline,
@@ -115,14 +117,23 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 	select {
 	case n := <-read:
 		pointHoldRead.Hit()
+		outcome = metrics.HoldUnread
 		if why = n.Error; why == "" {
+			outcome = metrics.HoldRead
 			w.transfers.add(n.Bytes, time.Duration(n.WriteNS))
 			w.meter.Transferred(metrics.DirectionOut, w.transportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
 		}
 	case <-held.Ending():
-		why = errHolderEnds.Error()
+		outcome, why = metrics.HoldCut, errHolderEnds.Error()
 	case <-ctx.Done():
-		why = context.Cause(ctx).Error()
+		cause := context.Cause(ctx)
+		why = cause.Error()
+		switch {
+		case errors.Is(cause, errHoldExpired):
+			outcome = metrics.HoldExpired
+		case errors.Is(cause, errHolderEnds):
+			outcome = metrics.HoldCut
+		}
 	}
 	w.log.Debug("KV is held no longer", "request", p.RequestID, "held", time.Since(begin), "blocks", len(held.Blocks), "unread", why)
 	return nil

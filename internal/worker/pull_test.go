@@ -85,6 +85,9 @@ func TestBothStrategiesAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	pre.counts(t, 8, "dynamo_component_kv_holds_total", `outcome="read"`)
+	pre.counts(t, 8, "dynamo_component_kv_hold_seconds_count", `outcome="read"`)
+	pre.counts(t, 8, "dynamo_component_bootstrap_rooms_total", `outcome="done"`)
 	if ways[protocol.WayPull] != 8 || ways[protocol.WayBackground] != 8 || ways[protocol.WayQueue] != 8 {
 		t.Errorf("ways %v, want 8 of each", ways)
 	}
@@ -274,6 +277,12 @@ func TestHoldEnds(t *testing.T) {
 			begin := time.Now()
 			end(t, s, g, d)
 			idle(t, pre)
+			// A reader that gives up may say so before its caller leaves.
+			pre.counts(t, 2, "dynamo_component_kv_holds_total")
+			pre.counts(t, 1, "dynamo_component_kv_holds_total", `outcome="read"`) // the warm one
+			if name == "caller" {
+				pre.counts(t, 1, "dynamo_component_kv_holds_total", `outcome="left"`)
+			}
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("blocks came back after %s", took)
 			}

@@ -1,10 +1,6 @@
 package worker
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -35,23 +31,13 @@ func TestSpeculationOfAnAssignment(t *testing.T) {
 		if (st.AcceptedTokensTotal > 0) != (method == cluster.SpeculativeNgram) {
 			t.Errorf("%s: %d drafted, %d accepted", method, st.DraftTokensTotal, st.AcceptedTokensTotal)
 		}
-		metric := func(pattern string) float64 {
-			rec := httptest.NewRecorder()
-			r.cfg.Metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-			m := regexp.MustCompile(`(?m)^` + pattern + `.* (\S+)$`).FindStringSubmatch(rec.Body.String())
-			if m == nil {
-				return -1
-			}
-			v, _ := strconv.ParseFloat(m[1], 64)
-			return v
-		}
-		if got := metric(`dynamo_component_step_duration_seconds_count\{.*phase="decode"`); got < float64(st.StepsTotal-1) {
+		if got := r.metric(t, "dynamo_component_step_duration_seconds_count", `phase="decode"`); got < float64(st.StepsTotal-1) {
 			t.Errorf("%s: %v decode steps of %d in the metrics", method, got, st.StepsTotal)
 		}
 		eventually(t, "the figures are in the metrics", func() bool {
-			return metric("dynamo_component_spec_decode_draft_tokens_total") == float64(st.DraftTokensTotal) &&
-				metric("dynamo_component_spec_decode_accepted_tokens_total") == float64(st.AcceptedTokensTotal) &&
-				metric("dynamo_component_step_wait_seconds_total") > 0
+			return r.metric(t, "dynamo_component_spec_decode_draft_tokens_total") == float64(st.DraftTokensTotal) &&
+				r.metric(t, "dynamo_component_spec_decode_accepted_tokens_total") == float64(st.AcceptedTokensTotal) &&
+				r.metric(t, "dynamo_component_step_wait_seconds_total") > 0
 		})
 	}
 	if steps[1] > steps[0]/2 {
