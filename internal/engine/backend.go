@@ -8,10 +8,11 @@ import (
 // KVShape fixes the memory layout of one KV block. A block is one contiguous
 // piece of memory that holds all layers, in one region for each
 //
-//	[layer][K=0, V=1][kv head]
+//	[kv head][layer][K=0, V=1]
 //
-// Heads come before tokens so that the blocks of another tensor-parallel degree
-// are slices of it. Inside of a region tokens and dimensions are filled up to
+// Heads come first so that some heads of a block are one piece of it: workers of
+// different tensor-parallel degrees exchange a block in as many pieces as the larger
+// degree has ranks. Inside of a region tokens and dimensions are filled up to
 // multiples of sixteen. Keys lie sixteen tokens side by side, so that one
 // instruction works on as many positions; values lie token by token:
 //
@@ -32,7 +33,7 @@ type KVShape struct {
 
 // Layout names the type of the elements and how they lie in a block. Blocks of
 // another layout mean something else, even when they have the same size.
-func (s KVShape) Layout() string { return s.DType + "/16" }
+func (s KVShape) Layout() string { return s.DType + "/16h" }
 
 // ElemBytes is the size of one element.
 func (s KVShape) ElemBytes() int {
@@ -70,7 +71,7 @@ func (s KVShape) BlockBytes() int64 {
 // Region returns the offset of a region inside a block, in bytes; kv is 0 for K and
 // 1 for V.
 func (s KVShape) Region(layer, kv, head int) int {
-	return ((layer*2+kv)*s.KVHeads + head) * s.RegionBytes()
+	return ((head*s.Layers+layer)*2 + kv) * s.RegionBytes()
 }
 
 // KVMemory is the memory of a block pool: Blocks × BlockBytes, block-major, off

@@ -288,7 +288,7 @@ func TestKVTypesDiffer(t *testing.T) {
 	if err := pw.check(req); err != nil {
 		t.Errorf("the same layout: %v", err)
 	}
-	for _, other := range []string{"", "int8", "bf16/16"} {
+	for _, other := range []string{"", "int8", "bf16/16h"} {
 		req.KVLayout = other
 		if err := pw.check(req); !errors.Is(err, errMismatch) {
 			t.Errorf("layout %q: err = %v, want errMismatch", other, err)

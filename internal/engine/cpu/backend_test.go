@@ -248,7 +248,7 @@ func (l layout) sizes() (dims, tokens, region int) {
 
 func (l layout) region(block, layer, kv, head int) int {
 	_, _, size := l.sizes()
-	return (((block*l.shape.Layers+layer)*2+kv)*l.shape.KVHeads + head) * size
+	return (((block*l.shape.KVHeads+head)*l.shape.Layers+layer)*2 + kv) * size
 }
 
 // take marks n bytes as written.

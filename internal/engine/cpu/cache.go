@@ -58,7 +58,7 @@ func newCache(shape engine.KVShape, blocks int, data []byte) cache {
 
 // at is the offset of a region in the memory.
 func (c *cache) at(block int32, layer, kv, head int) int {
-	return int(block)*c.block + ((layer*2+kv)*c.shape.KVHeads+head)*c.region
+	return int(block)*c.block + ((head*c.shape.Layers+layer)*2+kv)*c.region
 }
 
 // view is part of the memory as n values of another type.
