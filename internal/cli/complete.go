@@ -51,11 +51,49 @@ const completeTimeout = time.Second
 // completeWorkers completes worker names from the live cluster; when that does not
 // answer there is simply nothing to complete.
 func (f *factory) completeWorkers(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completeLive(cmd, args, workerNames)
+}
+
+// completeNodes completes names of nodes.
+func (f *factory) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completeLive(cmd, args, nodeNames)
+}
+
+// completeOwners completes names of those that have leases: workers and nodes.
+func (f *factory) completeOwners(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completeLive(cmd, args, func(v client.View) []cobra.Completion { return append(workerNames(v), nodeNames(v)...) })
+}
+
+// completeQueues completes names of queues: that of prefills and those of the workers.
+func (f *factory) completeQueues(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completeLive(cmd, args, func(v client.View) []cobra.Completion {
+		return append([]cobra.Completion{cobra.CompletionWithDesc(client.PrefillQueue, "work queue")}, workerNames(v)...)
+	})
+}
+
+// workerNames are the workers of a view, with what they do.
+func workerNames(v client.View) (out []cobra.Completion) {
+	for _, w := range v.Workers() {
+		out = append(out, cobra.CompletionWithDesc(w.Name, strings.TrimSpace(string(w.Role)+" "+string(w.State))))
+	}
+	return out
+}
+
+// nodeNames are the nodes of a view, with their hosts.
+func nodeNames(v client.View) (out []cobra.Completion) {
+	for _, n := range v.Nodes {
+		out = append(out, cobra.CompletionWithDesc(n.Name, orDash(n.Host)))
+	}
+	return out
+}
+
+// completeLive completes names of the live cluster that args do not hold yet.
+func (f *factory) completeLive(cmd *cobra.Command, args []string, all func(client.View) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var out []cobra.Completion
 	f.lookAt(cmd, func(v client.View) {
-		for _, w := range v.Workers() {
-			if !slices.Contains(args, w.Name) {
-				out = append(out, cobra.CompletionWithDesc(w.Name, strings.TrimSpace(string(w.Role)+" "+string(w.State))))
+		for _, c := range all(v) {
+			if name, _, _ := strings.Cut(c, "\t"); !slices.Contains(args, name) {
+				out = append(out, c)
 			}
 		}
 	})

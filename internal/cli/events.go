@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ const eventsAction = "cannot listen to events"
 type eventsCommand struct {
 	follow             bool
 	kv, router, status bool
-	worker             string
+	workers            []string // empty: all
 	span               time.Duration
 }
 
@@ -49,7 +50,7 @@ and what is lost on the way is told as a gap. JSON is one document per line.`,
 	fs.BoolVar(&o.kv, "kv", false, "print KV events")
 	fs.BoolVar(&o.router, "router", false, "print router decisions")
 	fs.BoolVar(&o.status, "status", false, "print changes of workers")
-	fs.StringVar(&o.worker, "worker", "", "print only what is about this worker")
+	fs.StringSliceVar(&o.workers, "worker", nil, "print only what is about these workers")
 	grouped(fs, "Which (default: all)", "kv", "router", "status", "worker")
 	_ = cmd.RegisterFlagCompletionFunc("worker", f.completeWorkers) // fails for unknown flags only
 	return cmd
@@ -62,45 +63,56 @@ func (o *eventsCommand) run(ctx context.Context, inv *invocation, _ []string) er
 		return &usageError{text: "--follow and --for contradict each other"}
 	case o.span <= 0:
 		return &usageError{text: "--for: must be more than nothing"}
-	case given("worker") && o.worker == "":
+	case given("worker") && len(o.workers) == 0:
 		return &usageError{text: "--worker: no name given"}
 	}
-	c, err := inv.connect(ctx, eventsAction)
+	s, err := o.open(ctx, inv)
 	if err != nil {
 		return err
 	}
-	if o.worker != "" {
+	return o.listen(ctx, inv, s, (&eventPrinter{inv: inv}).print)
+}
+
+// open connects to the event plane, until the invocation ends, and refuses workers that
+// are not there.
+func (o *eventsCommand) open(ctx context.Context, inv *invocation) (*client.Stream, error) {
+	c, err := inv.connect(ctx, eventsAction)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.workers) > 0 {
 		v, err := c.View(ctx)
 		if err != nil {
-			return &failure{action: eventsAction, err: err}
+			return nil, &failure{action: eventsAction, err: err}
 		}
-		if v.Status[o.worker].Name == "" && v.Assignments[o.worker].Name == "" {
-			return inv.noWorker("cannot listen to "+o.worker, o.worker, v)
+		for _, name := range o.workers {
+			if v.Status[name].Name == "" && v.Assignments[name].Name == "" {
+				return nil, inv.noWorker("cannot listen to "+name, name, v)
+			}
 		}
 	}
 	s, err := c.Events(ctx)
 	switch {
 	case errors.Is(err, client.ErrNoBus):
-		return &failure{action: eventsAction, err: err, code: exitUnreachable, tries: []string{"--nats-url nats://host:port"}}
+		return nil, &failure{action: eventsAction, err: err, code: exitUnreachable, tries: []string{"--nats-url nats://host:port"}}
 	case err != nil:
-		return &failure{action: eventsAction, err: err}
+		return nil, &failure{action: eventsAction, err: err}
 	}
 	inv.open = append([]io.Closer{s}, inv.open...) // before the connections that it uses
-	return o.listen(ctx, inv, s)
+	return s, nil
 }
 
 // patience with an event plane that does not answer, before it is told.
 const planePatience = 2 * time.Second
 
-// listen prints events until the time is over, or ctx ends.
-func (o *eventsCommand) listen(ctx context.Context, inv *invocation, s *client.Stream) error {
+// listen hands over events until the time is over, or ctx ends.
+func (o *eventsCommand) listen(ctx context.Context, inv *invocation, s *client.Stream, take func(client.Event) error) error {
 	var over <-chan time.Time
 	if !o.follow {
 		over = time.After(o.span)
 	}
 	look := time.NewTicker(planePatience)
 	defer look.Stop()
-	p := &eventPrinter{inv: inv}
 	printed, away, ever := 0, false, false
 	for {
 		select {
@@ -110,7 +122,7 @@ func (o *eventsCommand) listen(ctx context.Context, inv *invocation, s *client.S
 				continue
 			}
 			printed++
-			if err := p.print(e); err != nil {
+			if err := take(e); err != nil {
 				return err
 			}
 		case <-look.C:
@@ -154,10 +166,10 @@ func (o *eventsCommand) wants(e client.Event) bool {
 	default:
 		return true // nobody knows what was lost
 	}
-	if !all || o.worker == "" || e.Worker == o.worker || e.Worker == "" && e.Kind == client.EventGap {
+	if !all || len(o.workers) == 0 || slices.Contains(o.workers, e.Worker) || e.Worker == "" && e.Kind == client.EventGap {
 		return all
 	}
-	return e.Decision != nil && e.Decision.Prefill == o.worker
+	return e.Decision != nil && slices.Contains(o.workers, e.Decision.Prefill)
 }
 
 // eventPrinter writes events as lines.
@@ -192,15 +204,22 @@ func (p *eventPrinter) line(e client.Event) string {
 	}
 	palette := p.inv.palette()
 	kind := term.PadRight(string(e.Kind), 6)
-	switch {
-	case e.Kind == client.EventGap:
-		kind = palette.Warn(kind)
-	case e.Change != nil:
-		if _, paint := stateLook(e.Change.State, palette); paint != nil {
-			kind = paint(kind)
-		}
+	if paint := eventPaint(e, palette); paint != nil {
+		kind = paint(kind)
 	}
 	return palette.Dim(e.Time.Local().Format("15:04:05.000")) + "  " + kind + "  " + term.PadRight(worker, 9) + "  " + text
+}
+
+// eventPaint colors the kind of an event; nil leaves it as it is.
+func eventPaint(e client.Event, palette term.Palette) func(string) string {
+	if e.Kind == client.EventGap {
+		return palette.Warn
+	}
+	if e.Change == nil {
+		return nil
+	}
+	_, paint := stateLook(e.Change.State, palette)
+	return paint
 }
 
 // eventText says what happened.

@@ -121,8 +121,8 @@ func TestEventsThatAreWanted(t *testing.T) {
 		{"all", eventsCommand{}, "yyyyyy"},
 		{"kv", eventsCommand{kv: true}, "ynnyny"},
 		{"router and status", eventsCommand{router: true, status: true}, "nyynyy"},
-		{"a worker", eventsCommand{worker: "worker-1"}, "yynyyy"},
-		{"status of a worker", eventsCommand{status: true, worker: "worker-1"}, "nnnnny"},
+		{"a worker", eventsCommand{workers: []string{"worker-1"}}, "yynyyy"},
+		{"status of a worker", eventsCommand{status: true, workers: []string{"worker-1"}}, "nnnnny"},
 	} {
 		got := ""
 		for _, e := range list {

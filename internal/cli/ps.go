@@ -33,7 +33,7 @@ the workers themselves. Under the table stand the reasons of workers that do not
 			"dynctl ps -o wide           # with model, lease and restarts",
 			"dynctl ps --nodes           # the machines behind the workers",
 		},
-		see: []string{"dynctl top", "dynctl logs"},
+		see: []string{"dynctl get", "dynctl top", "dynctl explain"},
 		run: o.run,
 	})
 	fs := cmd.Flags()
@@ -44,35 +44,33 @@ the workers themselves. Under the table stand the reasons of workers that do not
 }
 
 func (o *psCommand) run(ctx context.Context, inv *invocation, _ []string) error {
-	action := "cannot list workers"
 	if o.nodes {
-		action = "cannot list nodes"
+		return inv.show(ctx, nodeKind(), nil, o.watch)
 	}
-	c, err := inv.connect(ctx, action)
-	if err != nil {
-		return err
+	return inv.show(ctx, workerKind(), nil, o.watch)
+}
+
+// workerKind lists workers with fresh load figures.
+func workerKind() kind[cluster.Worker] {
+	return kind[cluster.Worker]{
+		what:  "workers",
+		items: func(ctx context.Context, s scene) ([]cluster.Worker, error) { return s.c.Workers(ctx, s.v), nil },
+		name:  func(w cluster.Worker) string { return w.Name },
+		table: func(s scene, items []cluster.Worker, wide bool) *table { return workersTable(s.inv, s.v, items, wide) },
+		empty: func(s scene) string { return "no workers in cluster " + s.c.Name + "; start some: dynctl up" },
+		below: func(s scene, items []cluster.Worker) { s.inv.reasons(items) },
 	}
-	if o.watch {
-		return o.follow(ctx, inv, c)
+}
+
+// nodeKind lists the agents of the cluster.
+func nodeKind() kind[nodeRow] {
+	return kind[nodeRow]{
+		what:  "nodes",
+		items: func(_ context.Context, s scene) ([]nodeRow, error) { return nodeRows(s.v), nil },
+		name:  func(n nodeRow) string { return n.Name },
+		table: func(s scene, items []nodeRow, wide bool) *table { return nodesTable(s.inv, items, wide) },
+		empty: func(s scene) string { return "no node of cluster " + s.c.Name + " is up; start one: dynctl up" },
 	}
-	v, err := c.View(ctx)
-	if err != nil {
-		return &failure{action: action, err: err}
-	}
-	if o.nodes {
-		return inv.answer(nodesAnswer(inv, v))
-	}
-	workers := c.Workers(ctx, v)
-	if len(workers) == 0 && (inv.format == "table" || inv.format == "wide") {
-		inv.note("no workers in cluster %s; start some: dynctl up", c.Name)
-	}
-	if err := inv.answer(workersAnswer(inv, v, workers)); err != nil {
-		return err
-	}
-	if inv.format == "table" && !inv.quiet {
-		inv.reasons(workers)
-	}
-	return nil
 }
 
 // reasons says below a table why workers do not serve as they should.
@@ -94,17 +92,6 @@ func (inv *invocation) reasons(workers []cluster.Worker) {
 		fmt.Fprintln(&b, text)
 	}
 	_, _ = io.WriteString(w, b.String()) // as for the table above it
-}
-
-func workersAnswer(inv *invocation, v client.View, workers []cluster.Worker) answer {
-	a := answer{data: workers, table: func(wide bool) *table { return workersTable(inv, v, workers, wide) }}
-	if workers == nil {
-		a.data = []cluster.Worker{}
-	}
-	for _, w := range workers {
-		a.names = append(a.names, w.Name)
-	}
-	return a
 }
 
 func workersTable(inv *invocation, v client.View, workers []cluster.Worker, wide bool) *table {
@@ -182,9 +169,8 @@ type nodeRow struct {
 	Workers []string `json:"workers"`
 }
 
-func nodesAnswer(inv *invocation, v client.View) answer {
-	rows := []nodeRow{}
-	a := answer{}
+func nodeRows(v client.View) []nodeRow {
+	var rows []nodeRow
 	for _, n := range v.Nodes {
 		r := nodeRow{Node: n, Workers: []string{}}
 		for _, w := range v.Workers() {
@@ -193,11 +179,8 @@ func nodesAnswer(inv *invocation, v client.View) answer {
 			}
 		}
 		rows = append(rows, r)
-		a.names = append(a.names, n.Name)
 	}
-	a.data = rows
-	a.table = func(wide bool) *table { return nodesTable(inv, rows, wide) }
-	return a
+	return rows
 }
 
 func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {

@@ -117,7 +117,7 @@ func (f *factory) root() *cobra.Command {
 	)
 	root.AddCommand(
 		f.up(), f.down(), f.chat(),
-		f.top(), f.ps(), f.logs(), f.events(), f.explain(), f.doctor(),
+		f.top(), f.ps(), f.get(), f.logs(), f.events(), f.explain(), f.doctor(),
 		f.drain(), f.resume(), f.scale(), f.set(),
 		f.modelCommand(), f.configCommand(), f.version(),
 	)

@@ -16,26 +16,29 @@ import (
 
 // setCommand shows and changes run-time settings.
 type setCommand struct {
-	unset []string
+	unset  []string
+	dryRun bool
 }
 
 func (f *factory) set() *cobra.Command {
 	o := &setCommand{}
 	cmd := f.command(verb{
-		use: "set [<setting>=<value>...]", short: "Change settings while the cluster runs, or list them", group: groupWorkers,
+		use: "set [<setting>[=<value>]...]", short: "Change settings while the cluster runs, or show them", group: groupWorkers,
 		long: `Frontends and workers take up a change at once, without a restart; requests that are under
 way finish as they began. A setting that is not set here is what each dynamod was
-configured with. Without arguments the settings are listed.`,
+configured with. A name alone shows the setting and where its value comes from: the
+cluster, or each node's own configuration. Without arguments all are listed.`,
 		examples: []string{
-			"dynctl set",
+			"dynctl set disagg.strategy",
 			"dynctl set disagg.strategy=router disagg.max_local_prefill_tokens=256",
 			"dynctl set --unset disagg.strategy",
 		},
 		args: func(*cobra.Command, []string) error { return nil }, complete: completeSettings,
-		see: []string{"dynctl config view", "dynctl top"},
+		see: []string{"dynctl get config", "dynctl top"},
 		run: o.run,
 	})
 	cmd.Annotations[impactAnnotation] = "changing" // but a list does not: see run
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	cmd.Flags().StringSliceVar(&o.unset, "unset", nil, "settings that shall be as each dynamod was configured again")
 	return cmd
 }
@@ -45,11 +48,18 @@ type runtimeSetting struct {
 	Setting string `json:"setting"`
 	Value   any    `json:"value"` // null if it is not set
 	Default any    `json:"default"`
+	Origin  string `json:"origin"` // of the value: "cluster" or "node", each dynamod's own configuration
 	Help    string `json:"help"`
 	Error   string `json:"error,omitempty"` // why the stored value is ignored
 
 	text string // of the value
 }
+
+// Where the value of a run-time setting comes from.
+const (
+	originCluster = "cluster" // it was set for all nodes
+	originNode    = "node"    // each dynamod's own configuration counts
+)
 
 // assignment is one change of the command line.
 type assignment struct {
@@ -58,20 +68,26 @@ type assignment struct {
 }
 
 func (o *setCommand) run(ctx context.Context, inv *invocation, args []string) error {
+	if asked, ok := o.asked(args); ok {
+		if err := knownSettings(asked); err != nil {
+			return err
+		}
+		return inv.show(ctx, settingKind(), asked, false)
+	}
 	changes, err := o.parse(args)
 	if err != nil {
 		return err
 	}
-	if why := inv.readOnly(); len(changes) > 0 && why != "" {
+	if why := inv.readOnly(); why != "" && !o.dryRun {
 		return &failure{action: "cannot run " + inv.cmd.CommandPath(), err: errors.New("it changes the cluster, and " + why)}
 	}
-	action := "cannot list settings"
-	if len(changes) > 0 {
-		action = "cannot change settings"
-	}
+	const action = "cannot change settings"
 	c, err := inv.connect(ctx, action)
 	if err != nil {
 		return err
+	}
+	if o.dryRun {
+		return o.plan(ctx, inv, c, changes)
 	}
 	for _, a := range changes {
 		if err := a.apply(ctx, c); err != nil {
@@ -81,9 +97,6 @@ func (o *setCommand) run(ctx context.Context, inv *invocation, args []string) er
 	all, err := runtimeSettings(ctx, c)
 	if err != nil {
 		return &failure{action: action, err: err}
-	}
-	if len(changes) == 0 {
-		return inv.answer(listing(all))
 	}
 	var text strings.Builder
 	changed := []runtimeSetting{}
@@ -98,6 +111,57 @@ func (o *setCommand) run(ctx context.Context, inv *invocation, args []string) er
 		changed, names = append(changed, s), append(names, s.Setting)
 	}
 	return inv.answer(answer{data: changed, names: names, text: text.String()})
+}
+
+// asked are the settings to show: a command line that names some, or nothing, and
+// changes none.
+func (o *setCommand) asked(args []string) (names []string, ok bool) {
+	if len(o.unset) > 0 {
+		return nil, false
+	}
+	for _, a := range args {
+		if strings.Contains(a, "=") {
+			return nil, false
+		}
+	}
+	return args, true
+}
+
+// knownSettings refuses names of settings that there are not.
+func knownSettings(names []string) error {
+	for _, name := range names {
+		if _, err := config.RuntimeKey(name); err != nil {
+			return &usageError{text: err.Error(), tries: []string{"dynctl set   to list them"}}
+		}
+	}
+	return nil
+}
+
+// plan says what would change.
+func (o *setCommand) plan(ctx context.Context, inv *invocation, c *client.Cluster, changes []assignment) error {
+	all, err := runtimeSettings(ctx, c)
+	if err != nil {
+		return &failure{action: "cannot list settings", err: err}
+	}
+	var text strings.Builder
+	names := []string{}
+	for _, a := range changes {
+		now := all[slices.IndexFunc(all, func(s runtimeSetting) bool { return s.Setting == a.key.Name })]
+		from, to := "not set", "not set"
+		if now.Origin == originCluster {
+			from = now.text
+		}
+		if a.value != nil {
+			to = config.Value{Value: a.value}.Text()
+		}
+		if from == to {
+			fmt.Fprintf(&text, "would leave %s as it is: %s\n", a.key.Name, from)
+			continue
+		}
+		fmt.Fprintf(&text, "would change %s from %s to %s\n", a.key.Name, from, to)
+		names = append(names, a.key.Name)
+	}
+	return inv.answer(answer{data: map[string]any{"would_change": names}, names: names, text: text.String()})
 }
 
 // parse reads the whole command line before anything is changed.
@@ -156,7 +220,7 @@ func runtimeSettings(ctx context.Context, c *client.Cluster) ([]runtimeSetting, 
 	}
 	out := []runtimeSetting{}
 	for _, k := range config.RuntimeKeys() {
-		s := runtimeSetting{Setting: k.Name, Default: config.Value{Value: k.Default}.Plain(), Help: k.Help}
+		s := runtimeSetting{Setting: k.Name, Default: config.Value{Value: k.Default}.Plain(), Origin: originNode, Help: k.Help}
 		if raw, ok := stored[k.Name]; ok {
 			s.read(k, raw)
 		}
@@ -172,35 +236,29 @@ func (s *runtimeSetting) read(k config.Key, raw json.RawMessage) {
 		s.Error = err.Error()
 		return
 	}
+	s.Origin = originCluster
 	s.Value, s.text = config.Value{Value: v}.Plain(), config.Value{Value: v}.Text()
 }
 
-// listing is the answer to a command without arguments.
-func listing(all []runtimeSetting) answer {
-	a := answer{data: all}
-	for _, s := range all {
-		a.names = append(a.names, s.Setting)
+// settingsTable shows settings with where their values come from.
+func settingsTable(items []runtimeSetting, wide bool) *table {
+	titles := []string{"SETTING", "VALUE", "DEFAULT", "ORIGIN"}
+	if wide {
+		titles = append(titles, "~WHAT IT DOES")
 	}
-	a.table = func(wide bool) *table {
-		titles := []string{"SETTING", "VALUE", "DEFAULT"}
+	t := newTable(titles...)
+	for _, s := range items {
+		value := orDash(s.text)
+		if s.Error != "" {
+			value = "ignored: " + s.Error
+		}
+		row := []string{s.Setting, value, fmt.Sprint(s.Default), s.Origin}
 		if wide {
-			titles = append(titles, "~WHAT IT DOES")
+			row = append(row, s.Help)
 		}
-		t := newTable(titles...)
-		for _, s := range all {
-			value := orDash(s.text)
-			if s.Error != "" {
-				value = "ignored: " + s.Error
-			}
-			row := []string{s.Setting, value, fmt.Sprint(s.Default)}
-			if wide {
-				row = append(row, s.Help)
-			}
-			t.add(row...)
-		}
-		return t
+		t.add(row...)
 	}
-	return a
+	return t
 }
 
 // completeSettings completes names, and values where there are a few.
@@ -219,4 +277,15 @@ func completeSettings(_ *cobra.Command, _ []string, text string) ([]cobra.Comple
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeSettingNames completes names alone.
+func completeSettingNames(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var out []cobra.Completion
+	for _, k := range config.RuntimeKeys() {
+		if !slices.Contains(args, k.Name) {
+			out = append(out, cobra.CompletionWithDesc(k.Name, k.Help))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -20,15 +20,24 @@ func TestSet(t *testing.T) {
 		return string(kv.Value)
 	}
 	r := w.ok("set")
-	has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\n", "disagg.strategy\t-\tqueue\n", "disagg.remote_prefill_timeout\t-\t30s\n", "router.policy\t-\tleast-loaded\n")
+	has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tqueue\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tleast-loaded\tnode\n")
 	if n := strings.Count(r.stdout, "\n"); n != 1+len(config.RuntimeKeys()) {
 		t.Errorf("%d lines", n)
+	}
+	if r := w.ok("set", "disagg.strategy=router", "--dry-run", "--read-only"); r.stdout != "would change disagg.strategy from not set to router\n" || stored("disagg.strategy") != "" {
+		t.Errorf("dry run: %q, stored %q", r.stdout, stored("disagg.strategy"))
 	}
 	if r := w.ok("set", "disagg.strategy=router", "disagg.remote_prefill_timeout=1m30s"); r.stdout != "disagg.strategy is router.\ndisagg.remote_prefill_timeout is 1m30s.\n" {
 		t.Errorf("%q", r.stdout)
 	}
 	if a, b := stored("disagg.strategy"), stored("disagg.remote_prefill_timeout"); a != `"router"` || b != `"1m30s"` {
 		t.Errorf("stored %s, %s", a, b)
+	}
+	if r := w.ok("set", "disagg.strategy"); r.stdout != "SETTING\tVALUE\tDEFAULT\tORIGIN\ndisagg.strategy\trouter\tqueue\tcluster\n" {
+		t.Errorf("one setting: %q", r.stdout)
+	}
+	if r := w.ok("set", "disagg.strategy=router", "--unset", "disagg.remote_prefill_timeout", "--dry-run"); r.stdout != "would leave disagg.strategy as it is: router\nwould change disagg.remote_prefill_timeout from 1m30s to not set\n" {
+		t.Errorf("dry run of both: %q", r.stdout)
 	}
 	w.ok("set", "disagg.max_prefill_queue_depth=7", "disagg.background_prefill=false")
 	if a, b := stored("disagg.max_prefill_queue_depth"), stored("disagg.background_prefill"); a != "7" || b != "false" {
@@ -61,7 +70,7 @@ func TestSet(t *testing.T) {
 	if _, err := w.store.Put(t.Context(), cluster.KnobKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
 		t.Fatal(err)
 	}
-	has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\n")
+	has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\tnode\n")
 	if got := w.ok("set", "-q").stdout; !strings.Contains(got, "disagg.strategy\n") {
 		t.Errorf("names: %q", got)
 	}
@@ -73,7 +82,8 @@ func TestSetRefuses(t *testing.T) {
 		args []string
 		text string
 	}{
-		{[]string{"disagg.strategy"}, `"disagg.strategy" is not <setting>=<value>`},
+		{[]string{"disagg.strategy", "router.policy=round-robin"}, `"disagg.strategy" is not <setting>=<value>`},
+		{[]string{"disagg.stratgy"}, `no run-time setting "disagg.stratgy"; did you mean disagg.strategy?`},
 		{[]string{"disagg.stratgy=router"}, `no run-time setting "disagg.stratgy"; did you mean disagg.strategy?`},
 		{[]string{"disagg.strategy=fast"}, `disagg.strategy: "fast" is not one of queue, router`},
 		{[]string{"frontend.port=1"}, "frontend.port does not change at run time"},

@@ -108,3 +108,22 @@ func leaseOwners(view View) map[cluster.InstanceID]string {
 	}
 	return owners
 }
+
+// Leases returns the leases of the workers and nodes of a view, sorted by owner, and the
+// owners whose lease has ended or did not tell in time.
+func (c *Cluster) Leases(ctx context.Context, v View) (list []cluster.Lease, silent []string) {
+	l := leases{}
+	owners := leaseOwners(v)
+	for n := 0; n < len(owners) && ctx.Err() == nil; n += leaseBudget {
+		l.refresh(ctx, c.store, v)
+	}
+	list = l.list(v, time.Now())
+	slices.SortFunc(list, func(a, b cluster.Lease) int { return cluster.CompareNames(a.Owner, b.Owner) })
+	for id, owner := range owners {
+		if s, ok := l[id]; !ok || s.gone {
+			silent = append(silent, owner)
+		}
+	}
+	slices.SortFunc(silent, cluster.CompareNames)
+	return list, silent
+}

@@ -9,5 +9,9 @@ import (
 
 func TestMain(m *testing.M) {
 	clustertest.Main()
-	os.Exit(m.Run())
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built) // below the directory for temporary files in any case
+	}
+	os.Exit(code)
 }

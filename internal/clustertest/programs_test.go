@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,12 +30,11 @@ type programs struct {
 
 func buildPrograms(t *testing.T) *programs {
 	t.Helper()
-	p := &programs{t: t, bin: t.TempDir(), port: freePort(t)}
-	build := exec.Command("go", "build", "-o", p.bin+"/", "./cmd/dynctl", "./cmd/dynamod")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	bin, err := binaries()
+	if err != nil {
+		t.Fatal(err)
 	}
+	p := &programs{t: t, bin: bin, port: freePort(t)}
 	// Nothing of the machine's own clusters may be seen or touched.
 	home := t.TempDir()
 	p.env = []string{"HOME=" + home, "XDG_STATE_HOME=" + filepath.Join(home, "state"), "PATH=" + os.Getenv("PATH"), "TERM=dumb"}
@@ -46,6 +46,24 @@ func buildPrograms(t *testing.T) *programs {
 	})
 	return p
 }
+
+// built is where binaries puts the programs; TestMain removes it.
+var built string
+
+// binaries builds dynctl and dynamod once for all tests and returns their directory.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "dynctl-programs-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/dynctl", "./cmd/dynamod")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
 
 func freePort(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,10 +125,16 @@ func (p *programs) nodes() []cluster.Node {
 
 // ask sends one chat request and returns the text.
 func (p *programs) ask(question string, tokens int) (string, error) {
+	text, _, err := p.identified(question, tokens)
+	return text, err
+}
+
+// identified is ask with the id that the frontend gave the request.
+func (p *programs) identified(question string, tokens int) (text, id string, err error) {
 	body := fmt.Sprintf(`{"model":%q,"max_tokens":%d,"temperature":0,"messages":[{"role":"user","content":%q}]}`, cluster.BuiltinModelName, tokens, question)
 	resp, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", p.port), "application/json", strings.NewReader(body))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer resp.Body.Close()
 	var answer struct {
@@ -118,12 +142,12 @@ func (p *programs) ask(question string, tokens int) (string, error) {
 		Error   *struct{ Message string }
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		return "", err
+		return "", "", err
 	}
 	if answer.Error != nil || len(answer.Choices) != 1 {
-		return "", fmt.Errorf("status %d: %+v", resp.StatusCode, answer)
+		return "", "", fmt.Errorf("status %d: %+v", resp.StatusCode, answer)
 	}
-	return answer.Choices[0].Message.Content, nil
+	return answer.Choices[0].Message.Content, resp.Header.Get("X-Request-Id"), nil
 }
 
 // The way of a user with the real programs: up, ask, look, drain, resume, scale,

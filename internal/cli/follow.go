@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,34 +15,61 @@ import (
 // watchEvery is how often a watch asks for fresh load figures.
 const watchEvery = time.Second
 
-// follow prints the list again and again: on a terminal over the last one, elsewhere
-// the rows that changed, in JSON one document per line whenever something did.
-func (o *psCommand) follow(ctx context.Context, inv *invocation, c *client.Cluster) error {
+// follow prints a listing again and again: on a terminal over the last one, elsewhere
+// the rows that changed, in JSON one document per line whenever something did. What
+// cannot be reached for a while is told, and the last answer stays.
+func (inv *invocation) follow(ctx context.Context, c *client.Cluster, l lister, names []string) error {
 	w, err := c.Watch(ctx)
 	if err != nil {
 		return &failure{action: "cannot watch cluster " + c.Name, err: err}
 	}
 	defer w.Close()
 	p := follower{inv: inv, seen: map[string]bool{}}
+	last := answer{}
+	first, away := true, false
 	err = w.Until(ctx, watchEvery, func(v client.View) (bool, error) {
-		var a answer
-		if o.nodes {
-			a = nodesAnswer(inv, v)
-		} else {
-			a = workersAnswer(inv, v, c.Workers(ctx, v))
-		}
+		found, err := l.list(ctx, scene{inv, c, v}, names)
 		if ctx.Err() != nil { // half of the answers are missing
 			return false, context.Cause(ctx)
 		}
-		status := ""
-		if since, next, _ := w.Stale(); !since.IsZero() {
-			now := inv.env.Now()
-			status = fmt.Sprintf("STALE %s: etcd unreachable, retry in %s", age(now.Sub(since)), age(next.Sub(now)))
+		if first && err != nil {
+			return false, err
 		}
-		return false, p.print(a, status)
+		status := ""
+		since, next, _ := w.Stale()
+		switch now := inv.env.Now(); {
+		case !since.IsZero():
+			status = fmt.Sprintf("STALE %s: etcd unreachable, retry in %s", age(now.Sub(since)), age(next.Sub(now)))
+		case err != nil:
+			status = "STALE: " + err.Error()
+		}
+		if !inv.env.Streams.OutTTY && (status != "") != away {
+			if away = status != ""; away {
+				inv.warn("%s", status)
+			} else {
+				inv.note("the cluster answers again")
+			}
+		}
+		if err == nil {
+			last = found.answer
+		}
+		if first {
+			if first = false; len(found.missing) > 0 {
+				absent := inv.absent(l, found)
+				if len(found.missing) == len(names) {
+					return false, absent
+				}
+				inv.report(inv.cmd, absent)
+			}
+		}
+		return false, p.print(last, status)
 	})
 	if ctx.Err() != nil {
 		return &interrupted{text: "stopped watching", err: err}
+	}
+	var said *failure
+	if errors.As(err, &said) {
+		return err
 	}
 	return &failure{action: "cannot watch cluster " + c.Name, err: err}
 }

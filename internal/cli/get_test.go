@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+func TestGetOfAnEmptyCluster(t *testing.T) {
+	w := newWorld(t)
+	for what, tc := range map[string]struct{ json, hint string }{
+		"workers":  {"[]\n", "no workers in cluster lab"},
+		"nodes":    {"[]\n", "no node of cluster lab is up"},
+		"leases":   {"[]\n", "has a lease"},
+		"topology": {"null\n", "nothing was ever declared in cluster lab"},
+	} {
+		if r := w.ok("get", what); !strings.Contains(r.stderr, tc.hint) || strings.Count(r.stdout, "\n") != 1 {
+			t.Errorf("get %s: %+v", what, r)
+		}
+		if r := w.ok("get", what, "-o", "json"); r.stdout != tc.json || r.stderr != "" {
+			t.Errorf("get %s -o json: %+v", what, r)
+		}
+	}
+}
+
+// The same worker in every form: what ps prints is what get prints.
+func TestGetIsWhatPsPrints(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Sequences: 2})
+	w.up(1, 1)
+	for _, form := range []string{"table", "name"} {
+		if a, b := w.ok("ps", "-o", form).stdout, w.ok("get", "workers", "-o", form).stdout; a != b {
+			t.Errorf("-o %s: ps prints\n%sget workers\n%s", form, a, b)
+		}
+		if a, b := w.ok("ps", "--nodes", "-o", form).stdout, w.ok("get", "nodes", "-o", form).stdout; a != b {
+			t.Errorf("-o %s: ps --nodes prints\n%sget nodes\n%s", form, a, b)
+		}
+	}
+	var leases []cluster.Lease
+	if err := json.Unmarshal([]byte(w.ok("get", "leases", "-o", "json").stdout), &leases); err != nil {
+		t.Fatal(err)
+	}
+	if len(leases) != 3 || leases[0].Owner != "node-1" && leases[2].Owner != "node-1" || leases[1].TTL != 10*time.Second || leases[1].Left <= 0 {
+		t.Errorf("leases: %+v", leases)
+	}
+	var queues []client.Queue
+	if err := json.Unmarshal([]byte(w.ok("get", "queues", "-o", "json").stdout), &queues); err != nil {
+		t.Fatal(err)
+	}
+	if len(queues) != 3 || queues[0].Name != client.PrefillQueue || queues[0].DeadLettered == nil || queues[2].InWork != 2 || *queues[2].Limit != 8 {
+		t.Errorf("queues: %+v", queues)
+	}
+	if queues[1].TransferWait != nil || queues[2].TransferWait == nil {
+		t.Errorf("only decode workers wait for transfers: %+v", queues)
+	}
+	var topo cluster.Topology
+	if err := json.Unmarshal([]byte(w.ok("get", "topology", "-o", "json").stdout), &topo); err != nil || topo != w.topology() {
+		t.Errorf("topology: %+v %v", topo, err)
+	}
+}
+
+func TestGetWithoutAnEventPlane(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(0, 1)
+	quiet := options{}
+	for _, e := range w.env {
+		if !strings.HasPrefix(e, "NATS_SERVER=") {
+			quiet.env = append(quiet.env, e)
+		}
+	}
+	r := runMain(t.Context(), quiet, "get", "queues", "-q")
+	if r.code != exitOK || r.stdout != "worker-1\n" {
+		t.Errorf("queues: %+v", r)
+	}
+	if r := runMain(t.Context(), quiet, "get", "events", "--for", "10ms"); r.code != exitUnreachable || !strings.Contains(r.stderr, "--nats-url") {
+		t.Errorf("events: %+v", r)
+	}
+	// One that is configured and does not answer is no empty queue.
+	quiet.env = append(quiet.env, "NATS_SERVER=nats://127.0.0.1:1")
+	r = runMain(t.Context(), quiet, "get", "queues")
+	if r.code != exitOK || !strings.Contains(r.stdout, "worker-1\tengine") || strings.Contains(r.stdout, "prefill\t") {
+		t.Errorf("queues: %+v", r)
+	}
+	has(t, "stderr", r.stderr, "ask for the prefill queue")
+}
+
+// A watch prints what changes, and begins with what is there.
+func TestGetWatchesTheTopology(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(0, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	first := &watchWriter{want: `"decode":1`, then: func() {
+		go func() { defer close(done); w.run("scale", "--decode", "2", "--no-wait") }()
+	}}
+	r := w.with(ctx, options{stdout: io.MultiWriter(first, &watchWriter{want: `"decode":2`, then: cancel})}, "get", "topology", "-w", "-o", "json")
+	<-done
+	if r.code != exitInterrupted || strings.Count(r.stdout, "\n") != 2 {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("get", "workers", "worker-9", "-w"); r.code != exitFailed || r.stdout != "" {
+		t.Errorf("a watch of nobody: %+v", r)
+	}
+}
