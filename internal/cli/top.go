@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/tui"
 )
 
@@ -24,6 +25,10 @@ type topCommand struct {
 	size    string
 	view    string
 	format  string // "" when not given
+	record  string
+	replay  string
+	speed   float64
+	at      time.Duration
 }
 
 // topFormats are the values of -o that make sense here.
@@ -34,12 +39,12 @@ func (f *factory) top() *cobra.Command {
 	cmd := f.command(verb{
 		use: "top", short: "Watch workers, queues, KV events and routing live", group: groupLook,
 		long: `On a terminal: a dashboard with six panes; ? shows its keys. Elsewhere, and with -o or
---once, it prints samples: each is taken one interval after the last, so that rates
-are known. JSON and YAML hold every pane, csv the pane that --view names.`,
+--once, it prints samples, each one interval after the last: JSON and YAML hold every
+pane, csv that of --view. Samples are kept by --record and shown again by --replay.`,
 		examples: []string{
 			"dynctl top",
 			"dynctl top --once -o json > snapshot.json",
-			"dynctl top --samples 60 --interval 1s -o csv --view queue",
+			"dynctl top --replay run.jsonl --speed 4",
 		},
 		see: []string{"dynctl ps", "dynctl help keys"},
 		run: o.run,
@@ -47,11 +52,16 @@ are known. JSON and YAML hold every pane, csv the pane that --view names.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	addSettings(fs, "top")
-	fs.StringVar(&o.view, "view", "", "pane to start with, or to print ("+strings.Join(tui.Views(), ", ")+")")
+	fs.StringVar(&o.view, "view", "", "pane to start with, or to print: its name, or 1 to 6")
 	fs.BoolVar(&o.once, "once", false, "print one sample and end")
 	countVar(fs, &o.samples, "samples", 0, "print this many samples and end")
 	choiceVar(fs, &o.format, "output", "o", "", "print samples in this form", topFormats())
 	fs.StringVar(&o.size, "size", "", "size of a printed screen, as 100x30")
+	fs.StringVar(&o.record, "record", "", "keep every sample in this new file")
+	fs.StringVar(&o.replay, "replay", "", "show this recording instead of a cluster")
+	fs.Float64Var(&o.speed, "speed", 1, "how many times as fast as recorded a replay is shown")
+	fs.DurationVar(&o.at, "at", 0, "begin a replay after so much of it")
+	grouped(fs, "Recording", "record", "replay", "speed", "at")
 	grouped(fs, "Dashboard", "interval", "theme", "ascii", "view")
 	grouped(fs, "Printing", "once", "samples", "output", "size")
 	for flag, words := range map[string][]string{"view": tui.Views(), "output": topFormats(), "theme": tui.Themes()} {
@@ -65,26 +75,46 @@ func (o *topCommand) run(ctx context.Context, inv *invocation, _ []string) error
 	if err != nil {
 		return err
 	}
-	c, err := inv.connect(ctx, "cannot show the cluster")
+	opts := o.options(inv)
+	if o.replay != "" {
+		return o.showRecording(ctx, inv, opts, width, height)
+	}
+	source, recorded, err := o.live(ctx, inv, &opts)
 	if err != nil {
 		return err
 	}
-	source, err := c.Live(ctx, client.LiveOptions{Interval: inv.cfg.Top.Interval, ReadOnly: inv.readOnly()})
-	if err != nil {
-		return &failure{action: "cannot show cluster " + c.Name, err: err}
-	}
-	inv.open = append([]io.Closer{source}, inv.open...) // before its connections
 	if o.printing(inv) {
-		return o.print(ctx, inv, source, width, height)
+		// The first snapshot has no rates, so that it only begins the first sample.
+		if _, err = nextSnapshot(ctx, source); err == nil {
+			err = o.print(ctx, inv, func() (cluster.Snapshot, error) { return nextSnapshot(ctx, source) }, opts, width, height)
+		}
+	} else {
+		err = o.dashboard(ctx, inv, source, opts)
 	}
+	if lost := recorded(); lost != nil && err == nil {
+		return &failure{action: "cannot record " + o.subject(inv), err: lost}
+	}
+	return err
+}
+
+// dashboard runs on the terminal until the user leaves.
+func (o *topCommand) dashboard(ctx context.Context, inv *invocation, source client.Source, opts tui.Options) error {
 	if inv.cfg.Top.Theme == tui.ThemeAuto && inv.env.Streams.Out == os.Stdout {
 		askBackground()
 	}
-	err = inv.dashboard(ctx, source, o.options(inv))
+	err := inv.dashboard(ctx, source, opts)
 	if err != nil && ctx.Err() == nil {
-		return &failure{action: "cannot show cluster " + c.Name, err: err}
+		return &failure{action: "cannot show " + o.subject(inv), err: err}
 	}
 	return err
+}
+
+// subject is what is shown.
+func (o *topCommand) subject(inv *invocation) string {
+	if o.replay != "" {
+		return o.replay
+	}
+	return "cluster " + inv.cfg.Cluster
 }
 
 // askBackground finds out whether the terminal is dark or light. It asks the terminal,
@@ -126,6 +156,9 @@ func (o *topCommand) check(inv *invocation) (width, height int, err error) {
 	}
 	if o.samples == 0 && inv.cmd.Flags().Changed("samples") {
 		return 0, 0, &usageError{text: "--samples: at least one"}
+	}
+	if err := o.checkRecording(inv); err != nil {
+		return 0, 0, err
 	}
 	if o.size == "" {
 		return 100, 30, nil

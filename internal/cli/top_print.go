@@ -13,18 +13,20 @@ import (
 	"github.com/dynctl/dynctl/internal/tui"
 )
 
-// print prints samples of the cluster. The first snapshot has no rates, so that it
-// only begins the first sample.
-func (o *topCommand) print(ctx context.Context, inv *invocation, source client.Source, width, height int) error {
+// print prints samples until there are as many as were asked for, or next returns
+// io.EOF.
+func (o *topCommand) print(ctx context.Context, inv *invocation, next func() (cluster.Snapshot, error), opts tui.Options, width, height int) error {
 	total := max(o.samples, 1)
-	if _, err := nextSnapshot(ctx, source); err != nil {
-		return err
-	}
-	p := samplePrinter{w: inv.stdout(), format: o.sampleFormat(inv), many: total > 1, width: width, height: height, view: o.view, options: o.options(inv), tty: inv.env.Streams.OutTTY}
+	p := samplePrinter{w: inv.stdout(), format: o.sampleFormat(inv), many: total > 1, width: width, height: height, view: o.view, options: opts, tty: inv.env.Streams.OutTTY}
 	for n := range total {
-		s, err := nextSnapshot(ctx, source)
-		if err != nil {
+		s, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
 			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		}
 		if err := p.print(s, n); err != nil {
 			return err

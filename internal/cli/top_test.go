@@ -6,6 +6,8 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,76 @@ func TestTopPrints(t *testing.T) {
 	}
 	r = w.with(t.Context(), options{tty: true}, "top", "--once", "--interval", "100ms", "--view", "workers")
 	has(t, "a terminal", r.stdout, "NAME      ROLE", "● ready")
+}
+
+// What --record keeps, --replay shows: without a cluster, as it was.
+func TestTopRecordsAndReplays(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Sequences: 2})
+	w.up(1, 1)
+	file := filepath.Join(t.TempDir(), "run.jsonl")
+	live := w.ok("top", "--record", file, "--samples", "4", "--interval", "100ms", "-o", "json").stdout
+	r := w.run("top", "--record", file, "--once")
+	if r.code != exitFailed || !strings.Contains(r.stderr, "cannot record cluster lab: record: open "+file+": file exists") {
+		t.Errorf("recording over a recording: %+v", r)
+	}
+
+	away := newWorld(t) // nothing runs there
+	replay := func(args ...string) string {
+		t.Helper()
+		return away.ok(append([]string{"top", "--replay", file}, args...)...).stdout
+	}
+	played := replay("--samples", "100", "-o", "json")
+	for i, l := range strings.Split(strings.TrimSpace(live), "\n") {
+		if !strings.Contains(played, l+"\n") {
+			t.Errorf("sample %d is not in the recording:\n%s\namong\n%s", i+1, l, played)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(played), "\n")
+	var first, second cluster.Snapshot
+	if err := errors.Join(json.Unmarshal([]byte(lines[0]), &first), json.Unmarshal([]byte(lines[1]), &second)); err != nil {
+		t.Fatal(err)
+	}
+	after := second.Time.Sub(first.Time).String()
+	if got := replay("--at", after, "--samples", "1", "-o", "json"); !strings.Contains(got, first.Cluster) || strings.Contains(lines[0], strings.TrimSpace(got)) {
+		t.Errorf("--at %s shows the first snapshot:\n%s", after, got)
+	}
+	has(t, "a table", replay("--once", "--view", "workers"), "worker-2\tdecode\tcpu0 2c\tready")
+	has(t, "a screen", replay("--size", "100x30"), "REPLAY x1", "cluster lab")
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage := func(text, want string, code int) {
+		t.Helper()
+		name := filepath.Join(t.TempDir(), "run.jsonl")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := away.run("top", "--replay", name, "--once"); r.code != code || !strings.Contains(r.stderr, want) {
+			t.Errorf("exit %d: %s; want %q", r.code, r.stderr, want)
+		}
+	}
+	damage("x"+string(text), "line 1: not a recording", exitFailed)
+	damage(string(text)+"{}\n", "not a recording, or a damaged one: no time in it", exitFailed)
+	damage(string(text[:len(text)-9]), "ends in the middle of line 5, which is left out", 0)
+
+	for _, tt := range []struct{ args, want string }{
+		{"--replay x --record y", "contradict"},
+		{"--speed 2", "belong to --replay"},
+		{"--at 2s", "belong to --replay"},
+		{"--replay x --speed 0", "--speed: give a number above 0, up to 1000"},
+		{"--replay x --speed 1001", "--speed: give a number"},
+		{"--replay x --at -1s", "--at: give a duration"},
+	} {
+		if r := away.run(append([]string{"top"}, strings.Fields(tt.args)...)...); r.code != exitUsage || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%s: %+v", tt.args, r)
+		}
+	}
+	if r := away.run("top", "--replay", file+".gone"); r.code != exitFailed || !strings.Contains(r.stderr, "no such file") {
+		t.Errorf("no such recording: %+v", r)
+	}
 }
 
 func TestTopIsInterrupted(t *testing.T) {

@@ -23,6 +23,23 @@ type Source interface {
 	Close() error
 }
 
+// MaxSpeed is how many times as fast as it was recorded a recording can be played.
+const MaxSpeed = 1000
+
+// Playback is a source that plays a recording: it can be held and wound. Orders are
+// taken up at once and show in the next snapshot; none of the methods waits.
+type Playback interface {
+	Source
+	// Hold stops playing, or goes on.
+	Hold(held bool)
+	// Step shows the n-th next snapshot, or one before if n is negative, and holds.
+	Step(n int)
+	// Seek winds by so much recorded time, backwards if it is negative.
+	Seek(by time.Duration)
+	// SetSpeed plays that many times as fast as was recorded, at most MaxSpeed.
+	SetSpeed(speed float64)
+}
+
 // ActionKind names what an operator can do to a worker.
 type ActionKind string
 

@@ -65,6 +65,10 @@ func (m *model) stepPane(n int) {
 func (m *model) toggleZoom() { m.zoom = !m.zoom }
 
 func (m *model) togglePause() {
+	if m.play != nil {
+		m.holdPlay(!m.play.held)
+		return
+	}
 	if !m.paused {
 		m.paused, m.pausedAt = true, m.now
 		return
@@ -126,6 +130,9 @@ func (m *model) intervalStep(n int) (time.Duration, bool) {
 }
 
 func (m *model) cannotFaster() string {
+	if m.play != nil {
+		return m.cannotSpeed(true)
+	}
 	if _, ok := m.intervalStep(-1); !ok {
 		return "every " + intervalText(m.interval) + " is as often as it goes"
 	}
@@ -133,13 +140,22 @@ func (m *model) cannotFaster() string {
 }
 
 func (m *model) cannotSlower() string {
+	if m.play != nil {
+		return m.cannotSpeed(false)
+	}
 	if _, ok := m.intervalStep(1); !ok {
 		return "every " + intervalText(m.interval) + " is as seldom as it goes"
 	}
 	return ""
 }
 
+// stepInterval looks more often (-1) or less often; a replay is played faster or slower.
 func (m *model) stepInterval(n int) tea.Cmd {
+	if m.play != nil {
+		v, _ := m.nextSpeed(n < 0)
+		m.setSpeed(v)
+		return nil
+	}
 	d, _ := m.intervalStep(n)
 	return m.setInterval(d)
 }

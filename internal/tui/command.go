@@ -30,6 +30,8 @@ func commands() []command {
 		{"view", "<pane>", "choose a pane by name", (*model).runView},
 		{"inspect", "<worker>", "look at one worker", (*model).runInspect},
 		{"interval", "<duration>", "how often to look", (*model).runInterval},
+		{"seek", "<duration>", "wind a replay, back with -", (*model).runSeek},
+		{"speed", "<number>", "how fast a replay is played", (*model).runSpeed},
 		{"help", "", "keys of this view", func(m *model, _ []string) (tea.Cmd, error) { m.showHelp(); return nil, nil }},
 		{"q", "", "leave", func(*model, []string) (tea.Cmd, error) { return tea.Quit, nil }},
 		{"quit", "", "leave", func(*model, []string) (tea.Cmd, error) { return tea.Quit, nil }},
@@ -164,6 +166,9 @@ func (m *model) runInspect(args []string) (tea.Cmd, error) {
 }
 
 func (m *model) runInterval(args []string) (tea.Cmd, error) {
+	if m.play != nil {
+		return nil, errors.New("a recording has its own interval; :speed plays it faster")
+	}
 	if len(args) != 1 {
 		return nil, usage("interval")
 	}

@@ -171,6 +171,7 @@ type fakeSource struct {
 	mu       sync.Mutex
 	acts     []client.Action
 	interval time.Duration
+	wound    []string // what a replay was asked
 }
 
 func newFakeSource() *fakeSource { return &fakeSource{ch: make(chan cluster.Snapshot, 1)} }
@@ -191,6 +192,17 @@ func (f *fakeSource) Act(_ context.Context, a client.Action) error {
 	f.acts = append(f.acts, a)
 	return f.err
 }
+
+func (f *fakeSource) wind(order string, v any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wound = append(f.wound, fmt.Sprint(order, " ", v))
+}
+
+func (f *fakeSource) Hold(held bool)           { f.wind("hold", held) }
+func (f *fakeSource) Step(n int)               { f.wind("step", n) }
+func (f *fakeSource) Seek(by time.Duration)    { f.wind("seek", by) }
+func (f *fakeSource) SetSpeed(speed float64)   { f.wind("speed", speed) }
 
 func (f *fakeSource) actions() []client.Action {
 	f.mu.Lock()

@@ -40,14 +40,14 @@ func (m *model) freshness() freshness {
 		return freshness{closed, "ENDED: no snapshot came", bad}
 	case !m.have:
 		return freshness{waiting, "WAITING for the first snapshot", dim}
-	case m.ended && m.opts.Replay != "":
-		return freshness{closed, "REPLAY ended", dim}
 	case m.ended:
 		return freshness{closed, "ENDED " + age(m.since()) + " ago", bad}
+	case m.play != nil && !f.Live():
+		return freshness{stale, m.playText() + " STALE " + age(m.at().Sub(f.StaleSince)), bad}
+	case m.play != nil:
+		return freshness{replay, m.playText(), focused}
 	case !f.Live():
 		return freshness{stale, m.staleText(), bad}
-	case m.opts.Replay != "":
-		return freshness{replay, "REPLAY " + m.opts.Replay, focused}
 	case m.since() >= m.silence():
 		return freshness{stale, fmt.Sprintf("STALE %s: no snapshot arrives", age(m.since())), bad}
 	}
@@ -83,6 +83,14 @@ type part struct {
 
 func (p part) width() int { return spansWidth(p.spans) }
 
+// clock is the time in the header: that of the recording in a replay.
+func (m *model) clock() time.Time {
+	if m.play != nil && m.have {
+		return m.at()
+	}
+	return m.now
+}
+
 // headerParts are the left side of the header, for the panes.
 func (m *model) headerParts() []part {
 	f := &m.snap.Fresh
@@ -100,20 +108,25 @@ func (m *model) headerParts() []part {
 		return []span{{name + " ", dim}, {text, good}}
 	}
 	cluster, model := orUnknown(m.snap.Cluster), orUnknown(m.known.model)
-	return []part{
+	parts := []part{
 		{[]span{{"dynctl top", strong}}, 6},
 		{[]span{{"cluster ", dim}, {clip(cluster, 24, m.glyphs.more), strong}}, 5},
 		{[]span{{"model ", dim}, {clip(model, 24, m.glyphs.more), plain}}, 2},
 		{store("etcd", f.EtcdOK, f.EtcdRTT), 4},
 		{store("nats", f.NATSOK, f.NATSRTT), 3},
 	}
+	if m.opts.Recording != "" {
+		rec := []span{{"REC ", bad}, {clipMiddle(m.opts.Recording, 24, m.glyphs.more), plain}}
+		parts = append(parts, part{rec, 7})
+	}
+	return parts
 }
 
 // drawHeader writes what this is, how fresh it is, and the time. The freshness
 // never leaves; the clock leaves before the first part does.
 func (m *model) drawHeader(a area, parts []part) {
 	fr := m.freshness()
-	right := []part{{[]span{{fr.text, fr.st}}, 0}, {[]span{{m.now.In(m.opts.Location).Format("15:04:05 MST"), dim}}, 1}}
+	right := []part{{[]span{{fr.text, fr.st}}, 0}, {[]span{{m.clock().In(m.opts.Location).Format("15:04:05 MST"), dim}}, 1}}
 	all := append(append([]part{}, parts...), right...)
 	need := func() int {
 		n := 1

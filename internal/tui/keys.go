@@ -30,15 +30,21 @@ type binding struct {
 	run   func(m *model, key string) tea.Cmd
 }
 
-// The groups of the key map, in the order of the help.
+// The groups of the key map.
 const (
 	groupMove   = "Move"
 	groupPanes  = "Panes"
 	groupRows   = "Rows"
 	groupWorker = "Workers"
 	groupScreen = "Screen"
+	groupReplay = "Replay"
 	groupLeave  = "Leave"
 )
+
+// keyGroups are the groups of the key map, in the order of the help.
+func keyGroups() []string {
+	return []string{groupMove, groupPanes, groupRows, groupWorker, groupScreen, groupReplay, groupLeave}
+}
 
 // keyMap is every key of the screen, in the order of the footer.
 func keyMap() []binding {
@@ -54,7 +60,7 @@ func keyMap() []binding {
 		{keys: []string{"r"}, show: "r", group: groupWorker, help: "resume a drained worker, after a question", hint: "resume", rank: 4, on: everywhere, can: (*model).cannotResume, run: none((*model).askResume)},
 		{keys: []string{"s"}, show: "s", group: groupRows, help: "sort by the next column", hint: "sort", rank: 8, on: onPanes, can: (*model).cannotSort, run: none((*model).sortNext)},
 		{keys: []string{"S"}, show: "S", group: groupRows, help: "reverse the order", on: onPanes, can: (*model).cannotSort, run: none((*model).sortReverse)},
-		{keys: []string{"p", " "}, show: "p", group: groupScreen, help: "freeze the screen, and let it go on", hint: "pause", rank: 5, on: everywhere, run: none((*model).togglePause)},
+		{keys: []string{"p", " "}, show: "p", group: groupScreen, help: "freeze the screen, or hold a replay, and let it go on", hint: "pause", rank: 5, on: everywhere, run: none((*model).togglePause)},
 		{keys: []string{"z"}, show: "z", group: groupPanes, help: "one pane over the whole screen, and back", hint: "zoom", rank: 9, on: onPanes, run: none((*model).toggleZoom)},
 		{keys: []string{"1", "2", "3", "4", "5", "6"}, show: "1-6", group: groupPanes, help: "choose a pane", hint: "pane", rank: 10, on: everywhere, run: (*model).choosePane},
 		{keys: []string{"tab", "l", "right"}, show: "l → tab", group: groupPanes, help: "next pane", on: onPanes, run: none(func(m *model) { m.stepPane(1) })},
@@ -66,8 +72,11 @@ func keyMap() []binding {
 		{keys: []string{"ctrl+d", "pgdown"}, show: "ctrl-d", group: groupMove, help: "half a page down", on: everywhere, can: (*model).cannotMove, run: none(func(m *model) { m.moveBy(m.halfPage()) })},
 		{keys: []string{"ctrl+u", "pgup"}, show: "ctrl-u", group: groupMove, help: "half a page up", on: everywhere, can: (*model).cannotMove, run: none(func(m *model) { m.moveBy(-m.halfPage()) })},
 		{keys: []string{"y"}, show: "y", group: groupRows, help: "the row as YAML", on: everywhere, can: (*model).cannotYAML, run: none((*model).showYAML)},
-		{keys: []string{"+", "="}, show: "+", group: groupScreen, help: "look more often", on: everywhere, can: (*model).cannotFaster, run: func(m *model, _ string) tea.Cmd { return m.stepInterval(-1) }},
-		{keys: []string{"-"}, show: "-", group: groupScreen, help: "look less often", on: everywhere, can: (*model).cannotSlower, run: func(m *model, _ string) tea.Cmd { return m.stepInterval(1) }},
+		{keys: []string{"+", "="}, show: "+", group: groupScreen, help: "look more often; play faster", on: everywhere, can: (*model).cannotFaster, run: func(m *model, _ string) tea.Cmd { return m.stepInterval(-1) }},
+		{keys: []string{"-"}, show: "-", group: groupScreen, help: "look less often; play slower", on: everywhere, can: (*model).cannotSlower, run: func(m *model, _ string) tea.Cmd { return m.stepInterval(1) }},
+		{keys: []string{"[", "]"}, show: "[ ]", group: groupReplay, help: "10 seconds back and on", on: everywhere, can: (*model).cannotWind, run: (*model).wind},
+		{keys: []string{"{", "}"}, show: "{ }", group: groupReplay, help: "a minute back and on", on: everywhere, can: (*model).cannotWind, run: (*model).wind},
+		{keys: []string{",", "."}, show: ", .", group: groupReplay, help: "one snapshot back and on, and hold", on: everywhere, can: (*model).cannotWind, run: (*model).wind},
 		{keys: []string{"w"}, show: "w", group: groupScreen, help: "save the screen as text", on: everywhere, can: (*model).cannotSave, run: func(m *model, _ string) tea.Cmd { return m.saveScreen() }},
 		{keys: []string{"M"}, show: "M", group: groupScreen, help: "mouse on and off; off leaves text selection to the terminal", on: everywhere, run: func(m *model, _ string) tea.Cmd { return m.toggleMouse() }},
 		{keys: []string{"ctrl+l"}, show: "ctrl-l", group: groupScreen, help: "draw the screen again", on: everywhere, run: func(*model, string) tea.Cmd { return tea.ClearScreen }},
@@ -140,7 +149,7 @@ func (m *model) press(k tea.KeyMsg) tea.Cmd {
 
 // KeyHelp is one line of the key map, for documentation made from it.
 type KeyHelp struct {
-	Group string // Move, Panes, Rows, Workers, Screen or Leave
+	Group string // Move, Panes, Rows, Workers, Screen, Replay or Leave
 	Keys  string // as people read them
 	Help  string
 }
@@ -149,7 +158,7 @@ type KeyHelp struct {
 func Keys() []KeyHelp {
 	var out []KeyHelp
 	all := keyMap()
-	for _, g := range []string{groupMove, groupPanes, groupRows, groupWorker, groupScreen, groupLeave} {
+	for _, g := range keyGroups() {
 		for _, b := range all {
 			if b.group == g {
 				out = append(out, KeyHelp{g, b.show, b.help})

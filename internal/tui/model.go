@@ -32,6 +32,8 @@ type model struct {
 	known    facts     // worked out of snap once
 	ended    bool      // the source closed
 
+	play *playback // nil while live
+
 	paused   bool
 	pausedAt time.Time
 	pending  *snapshotMsg // the newest while paused
@@ -64,7 +66,7 @@ const flashFor = 6 * time.Second
 func newModel(source client.Source, cmds *commander, t *theme, opts Options) *model {
 	opts = opts.withDefaults()
 	m := &model{
-		opts: opts, source: source, cmds: cmds, theme: t,
+		opts: opts, source: source, cmds: cmds, theme: t, play: newPlayback(opts.Replay, source),
 		ascii: opts.ASCII, glyphs: unicodeGlyphs(),
 		keys: keyMap(), words: commands(),
 		interval: opts.Interval, now: opts.Now(), zoom: opts.Zoom,
@@ -84,7 +86,7 @@ func newModel(source client.Source, cmds *commander, t *theme, opts Options) *mo
 // Init starts waiting for snapshots, for the clock and for the end of Run's context.
 func (m *model) Init() tea.Cmd {
 	start := []tea.Cmd{m.cmds.next(m.source.Snapshots()), m.cmds.tick(m.tickEvery()), m.cmds.leave(m.stop)}
-	if m.opts.Replay == "" { // a recording has its own pace
+	if m.play == nil { // a recording has its own pace
 		start = append(start, m.cmds.setInterval(m.source, m.interval))
 	}
 	return tea.Batch(start...)
@@ -207,7 +209,14 @@ func (m *model) since() time.Duration {
 	if !m.have {
 		return 0
 	}
-	return max(m.held().Sub(m.received), 0)
+	age := max(m.held().Sub(m.received), 0)
+	switch {
+	case m.play == nil:
+		return age
+	case m.still():
+		return 0
+	}
+	return time.Duration(float64(age) * m.play.Speed)
 }
 
 // at is the moment the screen shows, by the clock of the snapshot: recordings
@@ -217,7 +226,7 @@ func (m *model) at() time.Time { return m.snap.Time.Add(m.since()) }
 // countdown is what leases lost since the snapshot. Nobody knows how they fare
 // while the data is stale, so they stand still from then on.
 func (m *model) countdown() time.Duration {
-	if !m.snap.Fresh.Live() || m.opts.Replay != "" && m.ended {
+	if !m.snap.Fresh.Live() {
 		return 0
 	}
 	return min(m.since(), m.silence())
@@ -229,7 +238,7 @@ func (m *model) silence() time.Duration { return max(silentAfter*m.interval, 3*t
 // counting reports whether tenths of seconds are on the screen.
 func (m *model) counting() bool {
 	kind := m.freshness().kind
-	return m.have && (kind == fresh || kind == replay) &&
+	return m.have && (kind == fresh || kind == replay && !m.still()) &&
 		m.height >= minHeight && m.width >= minWidth && m.pop.kind == popNone &&
 		(len(m.snap.Leases) > 0 || m.known.leases)
 }

@@ -57,8 +57,11 @@ type Options struct {
 	Zoom bool
 	// Interval is how often the source makes snapshots; default one second.
 	Interval time.Duration
-	// Replay is shown instead of LIVE when the snapshots are a recording, as "x4".
-	Replay string
+	// Replay is set when the snapshots are a recording, which a source that is a
+	// [client.Playback] can wind.
+	Replay *Replay
+	// Recording is the name of the file that the snapshots are recorded to, if any.
+	Recording string
 
 	// Now is the clock; default time.Now. Location is that of the times on the
 	// screen; default UTC.

@@ -98,7 +98,7 @@ func (m *model) drawOverlay(a area) {
 func (m *model) helpLines() [][]span {
 	at := m.place()
 	var out [][]span
-	for _, g := range []string{groupMove, groupPanes, groupRows, groupWorker, groupScreen, groupLeave} {
+	for _, g := range keyGroups() {
 		var lines [][]span
 		for i := range m.keys {
 			b := &m.keys[i]

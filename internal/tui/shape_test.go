@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -114,8 +115,15 @@ func randomSnapshot(r *rand.Rand) cluster.Snapshot {
 // pressed, and checks the shape of every frame.
 func exercise(t *testing.T, seed uint64, width, height int, keys []byte) {
 	r := rand.New(rand.NewPCG(seed, 7))
-	sc := newScreen(t, randomSnapshot(r), width, height, Options{ASCII: seed%3 == 0, Zoom: seed%5 == 0})
-	names := []string{"j", "k", "g", "G", "ctrl+d", "ctrl+u", "tab", "shift+tab", "1", "2", "3", "4", "5", "6", "enter", "esc", "/", ":", "s", "S", "d", "r", "p", "+", "-", "z", "y", "?", "M", "w", "backspace", "ctrl+w", "x", "é", " "}
+	opts := Options{ASCII: seed%3 == 0, Zoom: seed%5 == 0}
+	if seed%4 == 0 {
+		opts.Replay = &Replay{First: randomTime(r), Last: randomTime(r), Speed: *cmp.Or(randomFloat(r), ptr(2.0))}
+	}
+	if seed%7 == 0 {
+		opts.Recording = randomText(r)
+	}
+	sc := newScreen(t, randomSnapshot(r), width, height, opts)
+	names := []string{"j", "k", "g", "G", "ctrl+d", "ctrl+u", "tab", "shift+tab", "1", "2", "3", "4", "5", "6", "enter", "esc", "/", ":", "s", "S", "d", "r", "p", "+", "-", "z", "y", "?", "M", "w", "[", "]", "{", "}", ",", ".", "backspace", "ctrl+w", "x", "é", " "}
 	checkShape(t, sc.m.View(), width, height)
 	for i, k := range keys {
 		switch {

@@ -123,10 +123,6 @@ func TestSourceThatEndsLeavesTheScreen(t *testing.T) {
 	sc := newScreen(t, labSnapshot(), 100, 30, Options{})
 	sc.send(endedMsg{})
 	sc.has("ENDED", "worker-4")
-	sc = newScreen(t, labSnapshot(), 100, 30, Options{Replay: "x4"})
-	sc.has("REPLAY x4")
-	sc.send(endedMsg{})
-	sc.has("REPLAY ended")
 }
 
 func TestUnknownIsADashAndZeroIsZero(t *testing.T) {
