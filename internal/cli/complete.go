@@ -102,6 +102,15 @@ func (f *factory) completeLive(cmd *cobra.Command, args []string, all func(clien
 
 // lookAt shows the cluster to a function, if it can be reached soon.
 func (f *factory) lookAt(cmd *cobra.Command, see func(client.View)) {
+	f.ask(cmd, func(ctx context.Context, c *client.Cluster) {
+		if v, err := c.View(ctx); err == nil {
+			see(v)
+		}
+	})
+}
+
+// ask lets a function use the cluster, if it can be reached soon.
+func (f *factory) ask(cmd *cobra.Command, use func(context.Context, *client.Cluster)) {
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background() // cobra gives none to completions of flags
@@ -113,12 +122,8 @@ func (f *factory) lookAt(cmd *cobra.Command, see func(client.View)) {
 		return
 	}
 	defer inv.close()
-	c, err := inv.connect(ctx, "")
-	if err != nil {
-		return
-	}
-	if v, err := c.View(ctx); err == nil {
-		see(v)
+	if c, err := inv.connect(ctx, ""); err == nil {
+		use(ctx, c)
 	}
 }
 

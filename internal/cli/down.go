@@ -163,7 +163,7 @@ func (d *downturn) removeWorkers(ctx context.Context) error {
 		return d.remote(v)
 	}
 	if _, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
-		t.Prefill, t.Decode = 0, 0
+		t.Prefill, t.Decode, t.Reason = 0, 0, d.inv.reason("")
 		return nil
 	}); err != nil {
 		d.inv.warn("workers are not drained: %v", err)

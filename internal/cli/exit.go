@@ -31,7 +31,7 @@ func exitMeanings() []struct {
 		Meaning string
 	}{
 		{exitOK, "done; also when a list is empty or nothing runs"},
-		{exitFailed, "the operation failed"},
+		{exitFailed, "the operation failed; of dynctl diff: something differs, and what fails has other codes"},
 		{exitUsage, "wrong flags, arguments or configuration"},
 		{exitUnreachable, "the cluster is not reachable: etcd, NATS or an agent"},
 		{exitDeadline, "the deadline passed, the work goes on"},

@@ -58,7 +58,7 @@ func (f *factory) command(v verb) *cobra.Command {
 			if v.free {
 				return v.run(cmd.Context(), &invocation{factory: f, cmd: cmd, format: "table"}, args)
 			}
-			inv, err := f.begin(cmd, v.changes && !dryRun(cmd))
+			inv, err := f.begin(cmd, v.changes && !dryRun(cmd) && !lists(cmd))
 			if err != nil {
 				return err
 			}
@@ -117,8 +117,8 @@ func (f *factory) root() *cobra.Command {
 	)
 	root.AddCommand(
 		f.up(), f.down(), f.chat(),
-		f.top(), f.ps(), f.get(), f.logs(), f.events(), f.explain(), f.doctor(),
-		f.drain(), f.resume(), f.scale(), f.set(),
+		f.top(), f.ps(), f.get(), f.diff(), f.logs(), f.events(), f.explain(), f.doctor(),
+		f.drain(), f.resume(), f.scale(), f.rollback(), f.set(),
 		f.modelCommand(), f.configCommand(), f.version(),
 	)
 	root.AddCommand(f.topics()...)

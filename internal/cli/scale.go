@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dynctl/dynctl/internal/cli/progress"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -104,7 +102,10 @@ func (o *scaleCommand) run(ctx context.Context, inv *invocation, _ []string) err
 	}
 	defer w.Close()
 	begin := inv.env.Now()
-	topo, err := c.Declare(ctx, change)
+	topo, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
+		t.Reason = inv.reason("")
+		return change(t, exists)
+	})
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
@@ -117,7 +118,8 @@ func (o *scaleCommand) run(ctx context.Context, inv *invocation, _ []string) err
 		}
 		return silent{exitAccepted}
 	}
-	if err := o.wait(ctx, inv, c, w, topo); err != nil {
+	wait := settling{operation: "scale", doing: "scaling", timeout: o.timeout, mode: o.mode}
+	if err := wait.run(ctx, inv, c, w, topo); err != nil {
 		return err
 	}
 	return o.answer(inv, c, topo, true, begin)
@@ -133,51 +135,4 @@ func (o *scaleCommand) answer(inv *invocation, c *client.Cluster, t cluster.Topo
 		text = fmt.Sprintf("%s has %s after %s.\n", c.Name, shape(t.Prefill, t.Decode), duration(took))
 	}
 	return inv.answer(answer{data: r, text: text})
-}
-
-// wait watches until the cluster is as declared.
-func (o *scaleCommand) wait(ctx context.Context, inv *invocation, c *client.Cluster, w *client.Watch, topo cluster.Topology) error {
-	show := inv.progress(o.mode)
-	defer show.Close()
-	waiting, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	begin := inv.env.Now()
-	g, led, known, before := goal{topo: topo}, newLedger(begin), map[string]cluster.Worker{}, restarts(w.View())
-	var s standing
-	err := w.Until(waiting, lookEvery, func(v client.View) (bool, error) {
-		if t := v.Topology; t != nil && t.Generation > topo.Generation {
-			return false, &failure{action: "cannot go on scaling", err: fmt.Errorf("%s declared another topology", orDash(t.UpdatedBy)), tries: []string{"dynctl ps"}}
-		}
-		s = g.judge(v)
-		// The topology must have been seen: before that the old one may be settled.
-		done := v.Topology != nil && v.Topology.Generation >= topo.Generation && s.settled()
-		screen := progress.Screen{
-			Operation: "scale", Subject: c.Name, Title: fmt.Sprintf("%s  scaling  %d of %d ready", c.Name, s.ready, s.want),
-			Rows: s.rows(led, v.Nodes, known, inv.env.Now()), Footer: "ctrl-c stops watching only.",
-		}
-		if done {
-			screen.Footer = ""
-		}
-		show.Show(screen)
-		if bad, ok := s.failing(before); ok {
-			return false, startFailure(bad)
-		}
-		return done, nil
-	})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return &interrupted{text: "stopped watching: " + c.Name + " goes on scaling", err: err}
-	case waiting.Err() != nil:
-		missing := s.missing()
-		for _, w := range s.leaving {
-			missing = append(missing, w.Name+" to leave")
-		}
-		return &failure{
-			action: fmt.Sprintf("%s is not as declared after %s", c.Name, duration(o.timeout)), err: errors.New("it waits for " + strings.Join(missing, ", ")),
-			code: exitDeadline, facts: []string{"the work goes on"}, tries: []string{"dynctl ps"},
-		}
-	}
-	return err
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/topofile"
 	"github.com/dynctl/dynctl/internal/tui"
 )
 
 const topicAnnotation = "dynctl_topic"
 
 func topicNames() []string {
-	return []string{"environment", "exit-codes", "config", "formatting", "keys"}
+	return []string{"environment", "exit-codes", "config", "topology", "formatting", "keys"}
 }
 
 // topics are the help texts that belong to no command. The text on "config" is part
@@ -22,6 +23,7 @@ func (f *factory) topics() []*cobra.Command {
 	short := map[string]string{
 		"environment": "Environment variables",
 		"exit-codes":  "What exit codes mean",
+		"topology":    "Fields of topology files",
 		"formatting":  "Forms of answers: tables, JSON, YAML, names",
 		"keys":        "Keys of dynctl top",
 	}
@@ -43,6 +45,8 @@ func (f *factory) topic(cmd *cobra.Command) string {
 		return topicExitCodes()
 	case "config":
 		return topicConfig(f)
+	case "topology":
+		return topicTopology()
 	case "keys":
 		return topicKeys()
 	}
@@ -108,6 +112,33 @@ func topicConfig(f *factory) string {
 		}
 		fmt.Fprintf(&b, "%s%s: %s\n%s    %s\n", pad, name, k.DefaultString(), pad, k.Help)
 	}
+	return b.String()
+}
+
+func topicTopology() string {
+	var b strings.Builder
+	b.WriteString(`A topology file says what a namespace shall have: dynctl up -f FILE declares it,
+dynctl diff -f FILE compares. What is left out is at its default. The least is:
+
+  decode: 1
+
+"decode: 4" is short for "decode: {workers: 4}". On the command line a field is set with
+--set FIELD=VALUE; an empty value is the default. Examples are in configs/topologies, with
+schema.json for editors. The fields:
+
+`)
+	perRole := []string{}
+	for _, fd := range topofile.Fields() {
+		if rest, ok := strings.CutPrefix(fd.Path, "decode.engine."); ok {
+			perRole = append(perRole, rest)
+			continue
+		}
+		if strings.HasPrefix(fd.Path, "prefill.engine.") {
+			continue
+		}
+		fmt.Fprintf(&b, "  %s: %s\n      %s\n", fd.Path, fd.Expect(), fd.Key.Help)
+	}
+	fmt.Fprintf(&b, "\nA role can have an engine of its own: prefill.engine and decode.engine take %s,\nand what they leave out is as engine says.\n", strings.Join(perRole, ", "))
 	return b.String()
 }
 

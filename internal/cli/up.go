@@ -14,6 +14,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/topofile"
 )
 
 // upCommand starts a cluster, or changes a running one.
@@ -21,7 +22,7 @@ type upCommand struct {
 	prefill, decode int
 	agents          int
 	model, served   string
-	tool, reasoning string // names of formats
+	tool, reasoner  string // names of formats
 	quantize        string // format of the weights; "none" as they are stored
 	engine          cluster.EngineSpec
 	itlTarget       time.Duration // of engine, as written
@@ -30,6 +31,17 @@ type upCommand struct {
 	timeout         time.Duration
 	noWait, dryRun  bool
 	mode            string
+
+	file      string   // a topology file, or "-"
+	sets      []string // fields of it
+	placement string
+	why       string // somebody declares this
+	yes       bool
+
+	read   topofile.File // what file holds
+	dir    string        // where relative paths of it begin
+	home   string
+	reason string
 
 	given func(flag string) bool // on the command line
 }
@@ -43,6 +55,11 @@ first of them with etcd and NATS inside. Then the topology is declared, and the 
 returns when all workers serve and the frontend lists the model. What is not given
 stays as it is in a running cluster. ctrl-c stops watching only.
 
+A topology file (-f) says everything that can be declared, settings at run time included;
+what it leaves out is at its default. Flags and --set FIELD=VALUE win over it. Applying it
+again changes nothing; dynctl diff shows what it would change, dynctl help topology lists
+its fields, dynctl rollback takes it back.
+
 With several agents, prefill workers go to the last ones, so that KV blocks cross from
 process to process. With --etcd-endpoints the agents run elsewhere and only the topology
 is declared.`,
@@ -50,22 +67,27 @@ is declared.`,
 			"dynctl up                                  # the built-in model, 1 prefill and 1 decode worker",
 			"dynctl up --prefill 2 --decode 4 --model ~/models/qwen3-0.6b",
 			"dynctl up --agents 2 --port 8080 --dry-run # print what would happen",
+			"dynctl up -f topology.yaml --set decode=6",
 		},
-		see: []string{"dynctl down", "dynctl scale", "dynctl top"},
+		see: []string{"dynctl diff", "dynctl down", "dynctl scale", "dynctl top"},
 		run: o.run,
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false
+	fs.StringVarP(&o.file, "file", "f", "", "topology file, - for standard input")
+	fs.StringArrayVar(&o.sets, "set", nil, "field of a topology and its value, as decode.engine.max_seqs=8; may be given again")
 	countVar(fs, &o.prefill, "prefill", 1, "prefill workers; 0 lets decode workers do both")
 	countVar(fs, &o.decode, "decode", 1, "decode workers")
 	countVar(fs, &o.agents, "agents", 1, "dynamod processes on this machine")
-	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0 (default: the best there is)")
+	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0,cpu:1 (default: the best there is)")
+	choiceVar(fs, &o.placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
+	fs.StringVar(&o.engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: the best for the device)")
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
 	fs.StringVar(&o.quantize, "quantize", "", "quantize weights: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
-	fs.StringVar(&o.reasoning, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
+	fs.StringVar(&o.reasoner, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
 	countVar(fs, &o.engine.BlockSize, "block-size", 0, "tokens in a KV block: 16, 32, 64 or 128 (default 64)")
 	fs.StringVar(&o.engine.KVDType, "kv-dtype", "", "type of keys and values: f32, bf16, int8, or auto for f32 with weights of f32 and else bf16 (default auto)")
@@ -77,12 +99,19 @@ is declared.`,
 	durationVar(fs, &o.timeout, "timeout", 5*time.Minute, "how long to wait")
 	fs.BoolVar(&o.noWait, "no-wait", false, "return when the topology is declared, with exit code 8")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
+	fs.StringVar(&o.why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
+	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask before a file replaces the model")
 	progressVar(fs, &o.mode)
-	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "port")
-	grouped(fs, "Engine", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	grouped(fs, "Topology", "file", "set", "why", "yes")
+	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "placement", "port")
+	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
-	_ = cmd.MarkFlagFilename("model", "gguf") // fails for unknown flags only
+	rare(fs, "why", "yes", "placement", "backend", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
+	_ = cmd.RegisterFlagCompletionFunc("set", completeFields)
+	_ = cmd.RegisterFlagCompletionFunc("placement", completeWords(cluster.Placements()...))
+	_ = cmd.RegisterFlagCompletionFunc("backend", completeWords(cluster.Backends()...))
 	return cmd
 }
 
@@ -93,6 +122,9 @@ func (o *upCommand) run(ctx context.Context, inv *invocation, _ []string) error 
 	}
 	if o.dryRun {
 		return o.plan(ctx, inv)
+	}
+	if err := o.agree(ctx, inv); err != nil {
+		return err
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, o.timeout, errUpTimeout)
 	defer cancel()
@@ -129,7 +161,7 @@ func (o *upCommand) check(inv *invocation) error {
 	if err := parse.CheckTool(o.tool); err != nil {
 		return &usageError{text: "--tool-parser: " + err.Error()}
 	}
-	if err := parse.CheckReasoning(o.reasoning); err != nil {
+	if err := parse.CheckReasoning(o.reasoner); err != nil {
 		return &usageError{text: "--reasoning-parser: " + err.Error()}
 	}
 	if err := o.readEngine(); err != nil {
@@ -137,18 +169,34 @@ func (o *upCommand) check(inv *invocation) error {
 	}
 	if o.model != "" {
 		o.model = inv.path(o.model)
-		if err := modelPath(o.model); err != nil {
-			return &failure{action: action, err: err, facts: []string{"a model directory holds config.json, tokenizer.json and *.safetensors; a GGUF file holds everything"}}
-		}
 	}
-	next, err := o.desired(cluster.Topology{}, true)
+	if err := o.readFile(inv, action); err != nil {
+		return err
+	}
+	next, err := o.desired(cluster.Revision{}, true)
 	if err == nil {
-		err = next.Validate()
+		err = o.validate(next)
 	}
 	if err != nil {
 		return &usageError{text: flagText(err)}
 	}
+	// A file may be of a cluster elsewhere, whose nodes have their models.
+	if path := next.Topology.Model.Path; path != "" && (o.model == path || !inv.external()) {
+		if err := modelPath(path); err != nil {
+			return &failure{action: action, err: err, facts: []string{"a model directory holds config.json, tokenizer.json and *.safetensors; a GGUF file holds everything"}}
+		}
+	}
 	return nil
+}
+
+// validate names the first wrong field as the command line has it: by its flag or, where
+// fields are given, by its path.
+func (o *upCommand) validate(r cluster.Revision) error {
+	problems := topofile.File{Revision: r}.Problems()
+	if len(problems) > 0 && (o.file != "" || len(o.sets) > 0) {
+		return &usageError{text: problems[0].Error()}
+	}
+	return r.Topology.Validate()
 }
 
 // readEngine takes over the limits of engines that have a form of their own on the
@@ -171,8 +219,9 @@ func formats(list []string) string { return strings.Join(list, ", ") + " or " + 
 
 // flagText turns "block_size: 7 is ..." into "--block-size: 7 is ...".
 func flagText(err error) string {
+	var usage *usageError
 	field, rest, ok := strings.Cut(err.Error(), ":")
-	if !ok || strings.Contains(field, " ") {
+	if errors.As(err, &usage) || !ok || strings.Contains(field, " ") {
 		return err.Error()
 	}
 	return "--" + strings.ReplaceAll(field, "_", "-") + ":" + rest

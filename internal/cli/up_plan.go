@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/statedir"
+	"github.com/dynctl/dynctl/internal/topofile"
 )
 
 // errOtherModel is returned when a running cluster serves another model.
@@ -20,17 +21,10 @@ var errOtherModel = errors.New("it serves another model")
 
 // spec is the model that the command line names.
 func (o *upCommand) spec() cluster.ModelSpec {
-	m := cluster.ModelSpec{Name: o.served, Path: o.model, ToolParser: o.tool, ReasoningParser: o.reasoning, Quantize: o.weights()}
-	switch {
-	case m.Name != "":
-	case m.Path != "":
-		if m.Name = filepath.Base(m.Path); isGGUF(m.Name) {
-			m.Name = m.Name[:len(m.Name)-len(filepath.Ext(m.Name))]
-		}
-	default:
-		m.Name = cluster.BuiltinModelName
+	return cluster.ModelSpec{
+		Name: cmp.Or(o.served, topofile.ModelName(o.model)), Path: o.model,
+		ToolParser: o.tool, ReasoningParser: o.reasoner, Quantize: o.weights(),
 	}
-	return m
 }
 
 // weights is the format that the weights shall have, empty for that in which they are
@@ -42,58 +36,72 @@ func (o *upCommand) weights() string {
 	return o.quantize
 }
 
-// desired is the topology to declare where now is the present one. In a cluster
-// that serves, only what was given changes; in one that serves nothing, or was just
-// started, the command line and its defaults decide.
-func (o *upCommand) desired(now cluster.Topology, fresh bool) (cluster.Topology, error) {
-	next := now
-	if fresh || now.Prefill+now.Decode == 0 {
-		next.Model, next.Engine, next.Prefill, next.Decode = o.spec(), o.engine, o.prefill, o.decode
-		return next, nil
-	}
-	want := now.Model
+// desired is what to declare where now is declared. A file says all of it. Without one,
+// in a cluster that serves, only what was given changes; in one that serves nothing, or
+// was just started, the command line and its defaults decide. The settings at run time
+// stay then.
+func (o *upCommand) desired(now cluster.Revision, fresh bool) (cluster.Revision, error) {
+	f := topofile.Of(now)
+	t := &f.Topology
+	serving := !fresh && t.Prefill+t.Decode > 0
 	switch {
-	case o.given("model"):
-		want.Name, want.Path = o.spec().Name, o.spec().Path
-	case o.given("served-name"):
-		want.Name = o.served
+	case o.file != "":
+		f = o.read.Clone()
+		o.nameModel(&t.Model)
+		o.override(t)
+	case !serving:
+		*t = cluster.Topology{Model: o.spec(), Engine: o.engine, Prefill: o.prefill, Decode: o.decode, Placement: cluster.Placement(o.placement)}
+	default:
+		o.nameModel(&t.Model)
+		o.override(t)
 	}
-	if want != now.Model {
-		return next, errOtherModel
-	}
-	set := func(flag string, field *int, value int) {
-		if o.given(flag) {
-			*field = value
+	for _, assignment := range o.sets {
+		if err := f.Set(assignment, o.source()); err != nil {
+			return now, fmt.Errorf("--set %w", err)
 		}
 	}
-	set("prefill", &next.Prefill, o.prefill)
-	set("decode", &next.Decode, o.decode)
-	set("kv-blocks", &next.Engine.KVBlocks, o.engine.KVBlocks)
-	set("block-size", &next.Engine.BlockSize, o.engine.BlockSize)
-	set("max-model-len", &next.Engine.MaxModelLen, o.engine.MaxModelLen)
-	set("max-seqs", &next.Engine.MaxSeqs, o.engine.MaxSeqs)
-	if o.given("itl-target") {
-		next.Engine.ITLTargetMS = o.engine.ITLTargetMS
+	f.Complete()
+	if was := now.Topology.Model; o.file == "" && serving && (t.Model.Name != was.Name || t.Model.Path != was.Path) {
+		return now, errOtherModel
 	}
-	if o.given("speculative") {
-		next.Engine.Speculative = o.engine.Speculative
-	}
-	if o.given("kv-dtype") {
-		next.Engine.KVDType = o.engine.KVDType
-	}
-	if o.given("tool-parser") {
-		next.Model.ToolParser = o.tool
-	}
-	if o.given("quantize") {
-		next.Model.Quantize = o.weights()
-	}
-	if o.given("reasoning-parser") {
-		next.Model.ReasoningParser = o.reasoning
-	}
-	if o.given("device") {
-		next.Engine.Device = o.engine.Device
-	}
+	next := f.Onto(now)
+	next.Topology.Reason = o.reason
 	return next, nil
+}
+
+// nameModel takes over the model that was given.
+func (o *upCommand) nameModel(m *cluster.ModelSpec) {
+	switch {
+	case o.given("model"):
+		m.Name, m.Path = o.spec().Name, o.spec().Path
+	case o.given("served-name"):
+		m.Name = o.served
+	}
+}
+
+// override changes what was given.
+func (o *upCommand) override(t *cluster.Topology) {
+	for flag, change := range map[string]func(){
+		"prefill":          func() { t.Prefill = o.prefill },
+		"decode":           func() { t.Decode = o.decode },
+		"placement":        func() { t.Placement = cluster.Placement(o.placement) },
+		"backend":          func() { t.Engine.Backend = o.engine.Backend },
+		"device":           func() { t.Engine.Device = o.engine.Device },
+		"kv-blocks":        func() { t.Engine.KVBlocks = o.engine.KVBlocks },
+		"block-size":       func() { t.Engine.BlockSize = o.engine.BlockSize },
+		"kv-dtype":         func() { t.Engine.KVDType = o.engine.KVDType },
+		"max-model-len":    func() { t.Engine.MaxModelLen = o.engine.MaxModelLen },
+		"max-seqs":         func() { t.Engine.MaxSeqs = o.engine.MaxSeqs },
+		"itl-target":       func() { t.Engine.ITLTargetMS = o.engine.ITLTargetMS },
+		"speculative":      func() { t.Engine.Speculative = o.engine.Speculative },
+		"tool-parser":      func() { t.Model.ToolParser = o.tool },
+		"reasoning-parser": func() { t.Model.ReasoningParser = o.reasoner },
+		"quantize":         func() { t.Model.Quantize = o.weights() },
+	} {
+		if o.given(flag) {
+			change()
+		}
+	}
 }
 
 // otherModel is the error about a cluster that serves something else.
@@ -186,45 +194,56 @@ func (o *upCommand) plan(ctx context.Context, inv *invocation) error {
 	if err != nil && !fresh && !inv.external() {
 		return &failure{action: "cannot plan", err: err}
 	}
-	var now cluster.Topology
+	var now cluster.Revision
 	if !fresh {
 		c, err := inv.connect(ctx, "cannot plan")
 		if err != nil {
 			return err
 		}
-		t, err := c.Topology(ctx)
-		if err != nil {
+		if now, _, err = declared(ctx, c); err != nil {
 			return &failure{action: "cannot plan", err: err}
-		}
-		if t != nil {
-			now = *t
 		}
 	}
 	next, err := o.desired(now, fresh)
 	if errors.Is(err, errOtherModel) {
-		return o.otherModel(inv.cfg.Cluster, now)
+		return o.otherModel(inv.cfg.Cluster, now.Topology)
+	}
+	if err != nil {
+		return err
 	}
 	if !inv.external() {
-		if err := o.planProcesses(&b, inv, local, next, e, fresh); err != nil {
+		if err := o.planProcesses(&b, inv, local, next.Topology, e, fresh); err != nil {
 			return err
 		}
 	}
-	model := next.Model.Name + " (built-in)"
-	if next.Model.Path != "" {
-		model = next.Model.Name + " from " + next.Model.Path
-	}
-	if next.Model.Quantize != "" {
-		model += " as " + next.Model.Quantize
-	}
-	if !fresh && next == now {
-		fmt.Fprintf(&b, "would change nothing: %s, %s\n", shape(next.Prefill, next.Decode), model)
-	} else if fresh || now.Prefill+now.Decode == 0 {
-		fmt.Fprintf(&b, "would declare %s, model %s\n", shape(next.Prefill, next.Decode), model)
-	} else {
-		fmt.Fprintf(&b, "would change %s to %s, model %s\n", shape(now.Prefill, now.Decode), shape(next.Prefill, next.Decode), model)
+	from, to := now.Topology, next.Topology
+	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
+	switch {
+	case !fresh && len(changes) == 0:
+		fmt.Fprintf(&b, "would change nothing: %s, %s\n", shape(to.Prefill, to.Decode), modelPhrase(to.Model))
+	case fresh || from.Prefill+from.Decode == 0:
+		fmt.Fprintf(&b, "would declare %s, model %s\n", shape(to.Prefill, to.Decode), modelPhrase(to.Model))
+	default:
+		fmt.Fprintf(&b, "would change %s to %s, model %s\n", shape(from.Prefill, from.Decode), shape(to.Prefill, to.Decode), modelPhrase(to.Model))
+		b.WriteString(changeLines(changes))
+		for _, e := range effects(from, to) {
+			fmt.Fprintf(&b, "%s\n", e)
+		}
 	}
 	_, err = inv.stdout().Write([]byte(b.String()))
 	return err
+}
+
+// modelPhrase names a model and where it comes from.
+func modelPhrase(m cluster.ModelSpec) string {
+	text := m.Name + " (built-in)"
+	if m.Path != "" {
+		text = m.Name + " from " + m.Path
+	}
+	if m.Quantize != "" {
+		text += " as " + m.Quantize
+	}
+	return text
 }
 
 func (o *upCommand) planProcesses(b *strings.Builder, inv *invocation, local statedir.Cluster, next cluster.Topology, e statedir.Endpoints, fresh bool) error {

@@ -141,6 +141,8 @@ type upResult struct {
 	Decode     int      `json:"decode"`
 	Workers    []string `json:"workers"`
 	Ready      bool     `json:"ready"`
+	Changed    bool     `json:"changed"` // something was declared that was not before
+	Generation int64    `json:"generation"`
 	DurationMS int64    `json:"duration_ms"`
 
 	builtin bool
@@ -149,7 +151,7 @@ type upResult struct {
 func (u *uplift) result(url string) upResult {
 	r := upResult{
 		Cluster: u.c.Name, URL: url, Model: u.topo.Model.Name, Quantize: u.topo.Model.Quantize, Prefill: u.topo.Prefill, Decode: u.topo.Decode,
-		Workers: []string{}, Ready: !u.o.noWait, DurationMS: u.inv.env.Now().Sub(u.begin).Milliseconds(),
+		Workers: []string{}, Ready: !u.o.noWait, Changed: !u.unchanged, Generation: u.topo.Generation, DurationMS: u.inv.env.Now().Sub(u.begin).Milliseconds(),
 		builtin: u.topo.Model.Path == "",
 	}
 	for _, w := range u.watch.View().Workers() {
@@ -175,6 +177,8 @@ func (u *uplift) answer(r upResult) error {
 		}
 		took := duration(time.Duration(r.DurationMS) * time.Millisecond)
 		switch {
+		case u.unchanged && u.o.file != "":
+			inv.tell("nothing changed: %s is as %s says: %s, model %s", r.Cluster, u.o.fileName(), shape(r.Prefill, r.Decode), model)
 		case !r.Ready:
 			inv.tell("%s is declared: %s, model %s", r.Cluster, shape(r.Prefill, r.Decode), model)
 		default:

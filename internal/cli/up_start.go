@@ -35,6 +35,7 @@ type uplift struct {
 	c         *client.Cluster
 	watch     *client.Watch
 	topo      cluster.Topology
+	unchanged bool // it was declared already
 	screen    upScreen
 }
 
@@ -126,21 +127,21 @@ func (u *uplift) startLocal(ctx context.Context) error {
 	if err := u.connect(ctx); err != nil {
 		return err
 	}
-	now, err := u.c.Topology(ctx)
+	now, _, err := declared(ctx, u.c)
 	if err != nil {
 		return &failure{action: upAction, err: err}
 	}
-	if now == nil {
-		now = &cluster.Topology{}
-	}
-	next, err := u.o.desired(*now, u.fresh)
+	next, err := u.o.desired(now, u.fresh)
 	if errors.Is(err, errOtherModel) {
-		return u.o.otherModel(u.inv.cfg.Cluster, *now)
+		return u.o.otherModel(u.inv.cfg.Cluster, now.Topology)
+	}
+	if err != nil {
+		return err
 	}
 	if !u.fresh && u.o.given("port") {
 		u.inv.note("--port has no effect: the frontend of %s runs already", u.inv.cfg.Cluster)
 	}
-	return u.startAgents(local, program, ferr, next)
+	return u.startAgents(local, program, ferr, next.Topology)
 }
 
 // lock waits for another dynctl that starts the same cluster.
@@ -182,7 +183,11 @@ func (u *uplift) startFirst(ctx context.Context, local statedir.Cluster, program
 		if err := local.RemoveEndpoints(); err != nil {
 			return &failure{action: upAction, err: err}
 		}
-		roles := nodeRoles(u.o.agents, u.o.prefill, u.o.decode)
+		next, err := u.o.desired(cluster.Revision{}, true)
+		if err != nil {
+			return err
+		}
+		roles := nodeRoles(u.o.agents, next.Topology.Prefill, next.Topology.Decode)
 		p, err := launch.Start(launch.Options{Program: program, Args: u.o.firstArgs(u.inv, roles[0]), Environ: u.inv.env.Environ, Node: n})
 		if err != nil {
 			return &failure{action: upAction, err: err, tries: []string{"dynctl up --state-dir DIR"}}

@@ -72,8 +72,8 @@ func TestDesired(t *testing.T) {
 		{"another name", func() *upCommand { o := flags("served-name"); o.served = "q"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := tc.o.desired(tc.now, tc.fresh)
-			if !errors.Is(err, tc.err) || err == nil && got != tc.want {
+			r, err := tc.o.desired(cluster.Revision{Topology: tc.now}, tc.fresh)
+			if got := r.Topology; !errors.Is(err, tc.err) || err == nil && got != tc.want {
 				t.Errorf("got %+v %v\nwant %+v", got, err, tc.want)
 			}
 		})

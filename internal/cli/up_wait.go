@@ -78,20 +78,21 @@ func (u *uplift) trust(v client.View) func(string) bool {
 }
 
 // declare writes down what is wanted.
-func (u *uplift) declare(ctx context.Context) (err error) {
+func (u *uplift) declare(ctx context.Context) error {
 	var seen cluster.Topology
-	u.topo, err = u.c.Declare(ctx, func(t *cluster.Topology, _ bool) error {
-		seen = *t
-		next, err := u.o.desired(*t, u.fresh)
+	r, err := u.c.Apply(ctx, func(r *cluster.Revision, _ bool) error {
+		seen = r.Topology
+		next, err := u.o.desired(*r, u.fresh)
 		if err != nil {
 			return err
 		}
-		if err := next.Validate(); err != nil {
+		if err := u.o.validate(next); err != nil {
 			return &usageError{text: flagText(err)}
 		}
-		*t = next
+		*r = next
 		return nil
 	})
+	u.topo, u.unchanged = r.Topology, r.Topology.Generation == seen.Generation
 	var usage *usageError
 	switch {
 	case err == nil:

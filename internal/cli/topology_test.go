@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// file writes a topology file.
+func (w *world) file(content string) string {
+	w.t.Helper()
+	path := filepath.Join(w.t.TempDir(), "lab.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+const labFile = `
+prefill: 1
+decode:
+  workers: 2
+  engine: {max_seqs: 4}
+disagg: {strategy: router}
+`
+
+// A file is declared once; applying it again changes nothing, and what was set beside it
+// goes.
+func TestUpWithAFile(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Devices: []string{"cpu:0", "cpu:1"}})
+	file := w.file(labFile)
+	if r := w.run("diff", "-f", file); r.code != exitFailed || r.stderr != "" {
+		t.Errorf("before: %+v", r)
+	} else {
+		has(t, "diff", r.stdout, "+ model.name ", "+ decode.engine.max_seqs  4\n", "+ disagg.strategy ", "2 decode workers start\n")
+	}
+	r := w.ok("up", "-f", file, "--timeout", "20s")
+	has(t, "answer", r.stderr, "lab is ready after", "1 prefill + 2 decode workers")
+	topo := w.topology()
+	if topo.Decode != 2 || topo.DecodeSpec.Engine.MaxSeqs != 4 || topo.Model.Name != cluster.BuiltinModelName || !strings.HasPrefix(topo.Reason, "dynctl up --file ") {
+		t.Errorf("declared %+v", topo)
+	}
+	has(t, "settings", w.ok("set").stdout, "disagg.strategy\trouter\t")
+	if r := w.ok("diff", "-f", file); r.stdout != "nothing would change in lab\n" {
+		t.Errorf("diff of the same: %+v", r)
+	}
+	r = w.ok("up", "-f", file, "--timeout", "20s")
+	has(t, "answer", r.stderr, "nothing changed: lab is as lab.yaml says: 1 prefill + 2 decode workers")
+	if again := w.topology(); again != topo {
+		t.Errorf("applied again: %+v", again)
+	}
+
+	w.ok("set", "router.policy=round-robin", "disagg.strategy=queue")
+	w.ok("scale", "--decode", "3", "--timeout", "20s")
+	r = w.run("diff", "-f", file, "-o", "json")
+	var d diffResult
+	if err := json.Unmarshal([]byte(r.stdout), &d); err != nil || r.code != exitFailed || len(d.Changes) != 3 {
+		t.Fatalf("%v %+v", err, r)
+	}
+	if d.Changes[0].Path != "decode.workers" || d.Changes[2].Path != "router.policy" || d.Changes[2].To != nil || d.Effects[0] != "1 decode worker drains and leaves" {
+		t.Errorf("%+v", d)
+	}
+	has(t, "dry run", w.ok("up", "-f", file, "--dry-run").stdout, "would change 1 prefill + 3 decode workers to 1 prefill + 2 decode workers", "~ decode.workers   3 → 2\n", "- router.policy    round-robin\n")
+	r = w.ok("up", "-f", file, "--timeout", "20s", "--why", "back to the file", "-o", "json")
+	var up upResult
+	if err := json.Unmarshal([]byte(r.stdout), &up); err != nil || !up.Changed || up.Generation != 3 || up.Decode != 2 {
+		t.Errorf("%v %+v", err, up)
+	}
+	if s := w.ok("set").stdout; strings.Contains(s, "round-robin\t") || !strings.Contains(s, "disagg.strategy\trouter\t") {
+		t.Errorf("settings after the file:\n%s", s)
+	}
+	if why := w.topology().Reason; why != "back to the file" {
+		t.Errorf("reason %q", why)
+	}
+}
+
+// The command line can say what files do, and wins over them.
+func TestUpWithFields(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Devices: []string{"cpu:0", "cpu:1"}})
+	w.ok("up", "--timeout", "20s", "--placement", "pack", "--backend", "mock", "--device", "cpu:1", "--set", "decode.engine.max_seqs=3", "--set", "disagg.strategy=router")
+	topo := w.topology()
+	if topo.Placement != cluster.PlacementPack || topo.Engine.Backend != "mock" || topo.Engine.Device != "cpu:1" || topo.DecodeSpec.Engine.MaxSeqs != 3 {
+		t.Errorf("declared %+v", topo)
+	}
+	if !strings.Contains(topo.Reason, "--set decode.engine.max_seqs=3 --set disagg.strategy=router") {
+		t.Errorf("reason %q", topo.Reason)
+	}
+	has(t, "settings", w.ok("set").stdout, "disagg.strategy\trouter\t")
+	file := w.file(labFile)
+	w.ok("up", "-f", file, "--timeout", "20s", "--decode", "1", "--set", "disagg.strategy=", "--set", "prefill=0")
+	topo = w.topology()
+	if topo.Prefill != 0 || topo.Decode != 1 || topo.DecodeSpec.Engine.MaxSeqs != 4 || topo.Placement != "" {
+		t.Errorf("declared %+v", topo)
+	}
+	if s := w.ok("set").stdout; strings.Contains(s, "disagg.strategy\trouter\t") {
+		t.Errorf("settings: %s", s)
+	}
+	if r := w.run("up", "--set", "model.path=/m/other"); r.code != exitFailed || !strings.Contains(r.stderr, "it serves another model") {
+		t.Errorf("another model: %+v", r)
+	}
+	for _, args := range [][]string{{"up", "--set", "decode.workers=many"}, {"up", "--backend", "cuda"}, {"up", "--placement", "dense"}, {"diff"}, {"diff", "-f", file, "--set", "x=1"}, {"up", "-f", ""}} {
+		if r := w.run(args...); r.code != exitUsage {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
+
+// A file that takes away the model asks first.
+func TestUpWithAnotherModel(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	w.up(0, 1)
+	file := w.file("decode: 1\nmodel: {name: other}")
+	r := w.run("up", "-f", file, "--timeout", "20s")
+	if r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive") || !strings.Contains(r.stderr, "Replace the model dynctl-tiny by other?") {
+		t.Errorf("%+v", r)
+	}
+	if w.topology().Model.Name != cluster.BuiltinModelName {
+		t.Error("it was declared")
+	}
+	w.ok("up", "-f", file, "--no-wait", "--dry-run")
+	if r := w.run("up", "-f", file, "--yes", "--no-wait"); r.code != exitAccepted || w.topology().Model.Name != "other" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{})
+	if r := w.run("rollback"); r.code != exitFailed || !strings.Contains(r.stderr, "nothing was ever declared") {
+		t.Errorf("%+v", r)
+	}
+	w.up(0, 1)
+	if r := w.run("rollback", "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "no earlier generation differs") {
+		t.Errorf("%+v", r)
+	}
+	w.ok("up", "--decode", "3", "--set", "disagg.strategy=router", "--timeout", "20s")
+	w.ok("up", "--decode", "2", "--set", "disagg.strategy=", "--timeout", "20s")
+
+	lines := strings.Split(strings.TrimSpace(w.ok("rollback", "--list", "-o", "wide").stdout), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "now 3\t") || !strings.HasPrefix(lines[2], "2\t") || !strings.Contains(lines[2], "disagg.strategy=router") || !strings.Contains(lines[3], "dynctl up --prefill 0 --decode 1") {
+		t.Errorf("list:\n%s", strings.Join(lines, "\n"))
+	}
+	var list []generation
+	if err := json.Unmarshal([]byte(w.ok("rollback", "--list", "-o", "json", "--read-only").stdout), &list); err != nil || len(list) != 3 || !list[0].Present || list[1].Settings["disagg.strategy"] != "router" {
+		t.Errorf("%v %+v", err, list)
+	}
+	if got := w.ok("rollback", "--list", "-q").stdout; got != "3\n2\n1\n" {
+		t.Errorf("names %q", got)
+	}
+
+	has(t, "dry run", w.ok("rollback", "--dry-run").stdout, "would go back to generation 2 of lab:", "~ decode.workers   2 → 3\n", "+ disagg.strategy  router\n", "1 decode worker starts\n")
+	if r := w.run("rollback"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("rollback", "--to", "9", "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "generation 9 is not kept\n  kept: 2, 1\n") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("rollback", "--list", "--to", "2"); r.code != exitUsage {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("rollback", "--yes", "--read-only"); r.code != exitFailed || !strings.Contains(r.stderr, "read-only") {
+		t.Errorf("%+v", r)
+	}
+	r := w.with(t.Context(), options{tty: true, input: "n\n"}, "rollback")
+	if r.code != exitFailed || !strings.Contains(r.stderr, "Declare generation 2 again in lab? It changes 2 fields. [y/N]") || w.topology().Generation != 3 {
+		t.Errorf("%+v", r)
+	}
+
+	r = w.ok("rollback", "--yes", "--timeout", "20s", "--why", "too slow")
+	has(t, "answer", r.stdout, "lab is as in generation 2 after", "generation 4, 3 decode workers")
+	if topo := w.topology(); topo.Decode != 3 || topo.Generation != 4 || topo.Reason != "too slow" {
+		t.Errorf("declared %+v", topo)
+	}
+	has(t, "settings", w.ok("set").stdout, "disagg.strategy\trouter\t")
+	// To and fro: the latest that differs is the one before.
+	r = w.run("rollback", "--yes", "--no-wait", "-o", "json")
+	var res rollbackResult
+	if err := json.Unmarshal([]byte(r.stdout), &res); err != nil || r.code != exitAccepted || res.To != 3 || res.Generation != 5 || res.Converged {
+		t.Errorf("%v %+v", err, r)
+	}
+	if got := w.ok("rollback", "--to", "5", "--yes").stdout; got != "nothing changes: generation 5 is what lab has.\n" {
+		t.Errorf("to the present: %q", got)
+	}
+	has(t, "completion", w.ok("__complete", "rollback", "--to", "").stdout, "4\t3 decode workers dynctl-tiny", "1\t1 decode worker dynctl-tiny")
+}
