@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -10,45 +11,69 @@ import (
 
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/topofile"
 )
 
 func (f *factory) getTopology() *cobra.Command {
 	return f.getVerb(topologyKind(), "", verb{
 		use: "topology", short: "Print what is declared: the model, and how many workers of each role",
-		long: "JSON and YAML hold the declaration itself; the table has beside each count how many of them serve.",
+		long: `YAML is a topology file, with the settings at run time, which dynctl up -f takes back; JSON
+is the declaration as it is stored. The table has beside each count how many of them serve.`,
 		examples: []string{
 			"dynctl get topology",
-			"dynctl get topology -o yaml",
+			"dynctl get topology -o yaml > topology.yaml",
 			"dynctl get topology --watch",
 		},
 		args: noArgs,
-		see:  []string{"dynctl up", "dynctl scale"},
+		see:  []string{"dynctl up", "dynctl diff", "dynctl rollback"},
 	})
 }
 
 // topologyRow is the desired state of the cluster and how much of it there is.
 type topologyRow struct {
 	cluster.Topology
-	cluster string // its name
-	ready   map[cluster.Role]int
+	cluster  string // its name
+	ready    map[cluster.Role]int
+	settings map[string]json.RawMessage // at run time
+	origin   string                     // its namespace
 }
 
 // topologyKind prints the desired state.
 func topologyKind() kind[topologyRow] {
 	return kind[topologyRow]{
 		what: "topology", single: true,
-		items: func(_ context.Context, s scene) ([]topologyRow, error) {
+		items: func(ctx context.Context, s scene) ([]topologyRow, error) {
 			if s.v.Topology == nil {
 				return nil, nil
 			}
-			return []topologyRow{{*s.v.Topology, s.c.Name, ready(s.v)}}, nil
+			settings, err := s.c.Knobs(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return []topologyRow{{*s.v.Topology, s.c.Name, ready(s.v), settings, s.c.Namespace}}, nil
 		},
+		file:  topologyRow.file,
 		name:  func(t topologyRow) string { return t.cluster },
 		table: topologyTable,
 		empty: func(s scene) string {
 			return "nothing was ever declared in cluster " + s.c.Name + "; declare something: dynctl up"
 		},
 	}
+}
+
+// file is the topology as a file, which says where it comes from.
+func (t topologyRow) file() ([]byte, error) {
+	f := topofile.Of(cluster.Revision{Topology: t.Topology, Settings: t.settings})
+	f.Namespace = t.origin
+	text, err := f.YAML()
+	head := fmt.Sprintf("# cluster %s, generation %d", t.cluster, t.Generation)
+	if !t.UpdatedAt.IsZero() {
+		head += ", " + t.UpdatedAt.UTC().Format(time.RFC3339)
+	}
+	if t.UpdatedBy != "" {
+		head += " by " + t.UpdatedBy
+	}
+	return append([]byte(head+"\n"), text...), err
 }
 
 // ready counts the workers that serve.

@@ -24,6 +24,8 @@ type kind[T any] struct {
 	table func(s scene, items []T, wide bool) *table
 	// single kinds have one item at most: JSON holds that, or null, and no list.
 	single bool
+	// file, if set, makes the YAML of a single item.
+	file func(T) ([]byte, error)
 	// empty says what to do when there is nothing to list; below adds lines to a table.
 	empty func(s scene) string
 	below func(s scene, items []T)
@@ -72,6 +74,9 @@ func (k kind[T]) list(ctx context.Context, s scene, names []string) (listed, err
 		out.data = nil
 		if len(items) > 0 {
 			out.data = items[0]
+			if k.file != nil {
+				out.file = func() ([]byte, error) { return k.file(items[0]) }
+			}
 		}
 	}
 	out.table = func(wide bool) *table { return k.table(s, items, wide) }

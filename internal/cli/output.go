@@ -11,7 +11,9 @@ import (
 
 // answer is what a command has found out, in all forms.
 type answer struct {
-	data  any // for JSON and YAML
+	data any // for JSON and YAML
+	// file, if set, is what YAML has instead: a file that dynctl reads.
+	file  func() ([]byte, error)
 	table func(wide bool) *table
 	names []string
 	// text is written where there is no table.
@@ -31,6 +33,13 @@ func (inv *invocation) answer(a answer) error {
 		return nil
 	case inv.format == "json":
 		return writeJSON(w, a.data, true)
+	case inv.format == "yaml" && a.file != nil:
+		text, err := a.file()
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
 	case inv.format == "yaml":
 		return writeYAML(w, a.data)
 	case a.table == nil:

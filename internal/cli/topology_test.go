@@ -55,6 +55,12 @@ func TestUpWithAFile(t *testing.T) {
 		t.Errorf("applied again: %+v", again)
 	}
 
+	saved := w.ok("get", "topology", "-o", "yaml").stdout
+	has(t, "saved", saved, "# cluster lab, generation 1, ", "\nnamespace: "+w.ns+"\n", "max_seqs: 4\n", "disagg:\n  strategy: router\n")
+	if r := w.ok("diff", "-f", w.file(saved)); r.stdout != "nothing would change in lab\n" {
+		t.Errorf("diff of what was saved: %+v", r)
+	}
+
 	w.ok("set", "router.policy=round-robin", "disagg.strategy=queue")
 	w.ok("scale", "--decode", "3", "--timeout", "20s")
 	r = w.run("diff", "-f", file, "-o", "json")
