@@ -63,7 +63,7 @@ const DefaultNamespace = "dynamo"
 
 // Components and endpoints that are not named after a role.
 const (
-	ComponentFrontend = "frontend" // HTTP frontends register endpoint "http"
+	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http" and "decisions"
 	ComponentAgent    = "agent"    // node agents register "logs"
 
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
@@ -76,4 +76,5 @@ const (
 	EndpointPaths      = "paths"           // how this worker reaches others over NIXL
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
+	EndpointDecisions  = "decisions" // the newest router decisions, on request
 )

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -61,6 +62,7 @@ type Frontend struct {
 	load, prefillLoad *router.Load
 	metrics           *metrics.Frontend
 	stats             *stats
+	decisions         *decisions
 	gate              *gate
 
 	// ctx is the parent of all requests; it ends with errStopping.
@@ -68,11 +70,11 @@ type Frontend struct {
 	cancel context.CancelCauseFunc
 
 	mu        sync.Mutex
-	started   bool            // by Run, or by a Close before it
-	closing   bool            // Close was called
-	announced *runtime.Served // in discovery, while Run serves
-	stopCh    chan struct{}   // closed once by Close
-	doneCh    chan struct{}   // closed when everything is released
+	started   bool              // by Run, or by a Close before it
+	closing   bool              // Close was called
+	announced []*runtime.Served // in discovery, while Run serves
+	stopCh    chan struct{}     // closed once by Close
+	doneCh    chan struct{}     // closed when everything is released
 }
 
 // New binds the port and starts following the cluster. It fails with ErrPortInUse
@@ -92,7 +94,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	f := &Frontend{
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
 		policies: policies(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
-		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), gate: newGate(),
+		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
 		stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
@@ -176,34 +178,43 @@ func (f *Frontend) start() bool {
 	return first
 }
 
-// announce registers the frontend in discovery.
+// announce registers the frontend in discovery, and what it tells operators.
 func (f *Frontend) announce(ctx context.Context) error {
-	s, err := f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // told to stop meanwhile
+	told, err := f.cfg.DRT.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, f.sendDecisions)
+	if err == nil {
+		f.keep(told)
+		var http *runtime.Served
+		if http, err = f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url}); err == nil {
+			f.keep(http)
+			return nil
 		}
-		return fmt.Errorf("announce the frontend: %w", err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.announced = s
-	return nil
+	if ctx.Err() != nil {
+		return nil // told to stop meanwhile
+	}
+	return fmt.Errorf("announce the frontend: %w", err)
 }
 
-// withdraw takes the frontend out of discovery. What fails ends with the lease.
+// keep remembers what withdraw takes back.
+func (f *Frontend) keep(s *runtime.Served) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.announced = append(f.announced, s)
+}
+
+// withdraw takes the frontend out of discovery, its address first. What fails ends with
+// the lease.
 func (f *Frontend) withdraw(ctx context.Context) {
 	f.mu.Lock()
-	s := f.announced
+	all := f.announced
 	f.announced = nil
 	f.mu.Unlock()
-	if s == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := s.Close(ctx); err != nil {
-		f.log.Debug("frontend not withdrawn", "error", err)
+	for _, s := range slices.Backward(all) {
+		if err := s.Close(ctx); err != nil {
+			f.log.Debug("frontend not withdrawn", "error", err)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -354,12 +353,4 @@ func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
 	g.f.announceDecision(ctx, g.decision)
-}
-
-// announceDecision publishes a router decision.
-func (f *Frontend) announceDecision(ctx context.Context, d cluster.RouterDecision) {
-	if bus := f.cfg.DRT.Bus(); bus != nil {
-		subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicRouterDecisions)
-		_ = bus.Publish(ctx, subject, d) // lost events are counted by the bus
-	}
 }

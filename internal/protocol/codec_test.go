@@ -21,7 +21,7 @@ import (
 var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
-	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{},
+	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{},
 	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{},
 }
 
