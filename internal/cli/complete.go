@@ -102,9 +102,14 @@ func (f *factory) completeLive(cmd *cobra.Command, args []string, all func(clien
 
 // lookAt shows the cluster to a function, if it can be reached soon.
 func (f *factory) lookAt(cmd *cobra.Command, see func(client.View)) {
+	f.lookAtCluster(cmd, func(_ context.Context, _ *client.Cluster, v client.View) { see(v) })
+}
+
+// lookAtCluster is lookAt for a function that asks for more; ctx ends in time.
+func (f *factory) lookAtCluster(cmd *cobra.Command, see func(context.Context, *client.Cluster, client.View)) {
 	f.ask(cmd, func(ctx context.Context, c *client.Cluster) {
 		if v, err := c.View(ctx); err == nil {
-			see(v)
+			see(ctx, c, v)
 		}
 	})
 }

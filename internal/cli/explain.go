@@ -16,13 +16,13 @@ import (
 func (f *factory) explain() *cobra.Command {
 	cmd := f.command(verb{
 		use: "explain <what>", short: "Say why the cluster does something as it does", group: groupLook, free: true,
-		long: "What is explained comes from the workers themselves, as it is now.",
+		long: "What is explained comes from the workers, frontends and stores themselves, as it is now.",
 		examples: []string{
+			"dynctl explain worker worker-3",
+			"dynctl explain route                    # of the newest request",
 			"dynctl explain path worker-1 worker-4",
-			"dynctl explain path worker-1 worker-4 -o wide",
-			"dynctl explain path worker-1 worker-4 -o json",
 		},
-		see:  []string{"dynctl doctor", "dynctl events"},
+		see:  []string{"dynctl get", "dynctl doctor", "dynctl events"},
 		args: cobra.ArbitraryArgs,
 		run: func(_ context.Context, inv *invocation, args []string) error {
 			if len(args) > 0 {
@@ -31,7 +31,7 @@ func (f *factory) explain() *cobra.Command {
 			return inv.cmd.Help()
 		},
 	})
-	cmd.AddCommand(f.explainPath())
+	cmd.AddCommand(f.explainWorker(), f.explainNode(), f.explainLease(), f.explainRoute(), f.explainPath())
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,8 @@ type fakeConfig struct {
 	Hold *atomic.Bool
 	// Paths are what workers tell of their paths, by worker; others do not tell any.
 	Paths map[string][]cluster.Path
+	// Decisions are what its frontend remembers, oldest first; nil for one that does not tell.
+	Decisions []cluster.RouterDecision
 	// Logs are what workers and the agent ("") have written.
 	Logs map[string]string
 }
@@ -116,6 +119,11 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 	}
 	if _, err := a.drt.Serve(ctx, cluster.ComponentAgent, cluster.EndpointLogs, a.logs); err != nil {
 		return a, err
+	}
+	if cfg.Decisions != nil {
+		if _, err := a.drt.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, a.decisions); err != nil {
+			return a, err
+		}
 	}
 	body, _ := json.Marshal(a.node)
 	if _, err := a.drt.PutOwned(ctx, func(cluster.InstanceID) string { return cluster.NodeKey(id) }, func(cluster.InstanceID) []byte { return body }); err != nil {
@@ -247,6 +255,24 @@ func (a *fakeAgent) logs(ctx context.Context, r *requestplane.Request, send func
 	}
 	<-ctx.Done()
 	return context.Cause(ctx) // as a process that dies: nobody hears a last word
+}
+
+func (a *fakeAgent) decisions(_ context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.DecisionsRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	told := map[string]bool{}
+	for _, d := range slices.Backward(a.cfg.Decisions) {
+		id, _, _ := strings.Cut(d.RequestID, "~")
+		if told[id] = told[id] || req.Limit == 0 || len(told) < req.Limit; !told[id] || !strings.HasPrefix(id, req.RequestID) {
+			continue
+		}
+		if err := send(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fakeWorker follows one assignment.

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+func (f *factory) explainNode() *cobra.Command {
+	return f.command(verb{
+		use: "node <node>", short: "Say how a node stands, what it runs and why, and what hangs on it",
+		examples: []string{
+			"dynctl explain node node-1",
+			"dynctl explain node node-1 -o json | jq .node.devices",
+			"dynctl explain node node-1 -o yaml",
+		},
+		args: oneOf("node"), complete: f.completeOne(nodeNames),
+		see: []string{"dynctl get nodes", "dynctl explain lease", "dynctl doctor"},
+		run: func(ctx context.Context, inv *invocation, args []string) error {
+			action := "cannot explain " + args[0]
+			c, v, err := inv.look(ctx, action)
+			if err != nil {
+				return err
+			}
+			leader, _ := c.Leader(ctx) // without an answer nobody is called the leader
+			x, ok := explainNode(v, args[0], leader)
+			if !ok {
+				var names []string
+				for _, n := range v.Nodes {
+					names = append(names, n.Name)
+				}
+				return &failure{action: action, err: fmt.Errorf("no such node in cluster %s", inv.cfg.Cluster), facts: []string{"nodes: " + nameList(names)}, tries: []string{"dynctl get nodes"}}
+			}
+			if x.Node == nil {
+				x.mark, x.paint = "✕", inv.palette().Bad
+			} else {
+				x.mark, x.paint = "●", inv.palette().Good
+			}
+			return x.answer(inv)
+		},
+	})
+}
+
+// explainNode finds a node by its name or id. One that is gone is known by what it was to
+// run.
+func explainNode(v client.View, name, leader string) (*explanation, bool) {
+	for _, row := range nodeRows(v) {
+		if row.Name == name || row.ID == name {
+			return explainLiveNode(v, row, leader), true
+		}
+	}
+	var left []string
+	for _, worker := range slices.SortedFunc(maps.Keys(v.Assignments), cluster.CompareNames) {
+		if id := v.Assignments[worker].Node; id != "" && (id == name || strings.HasPrefix(id, name+"-")) {
+			left = append(left, worker)
+		}
+	}
+	if len(left) == 0 {
+		return nil, false
+	}
+	x := &explanation{
+		Kind: "node", Name: name, State: "gone",
+		Why:  "its lease has ended: the agent died, froze, or is cut off from etcd",
+		Next: "the controller places its workers on nodes that have room",
+		Try:  []string{"dynctl up", "dynctl logs", "dynctl doctor"},
+	}
+	x.fact("workers", "%s", nameList(left))
+	return x, true
+}
+
+func explainLiveNode(v client.View, n nodeRow, leader string) *explanation {
+	x := &explanation{
+		Kind: "node", Name: n.Name, State: "up", Node: &n,
+		Why: "its agent runs and keeps its lease", Next: "it takes workers when the topology asks for some",
+		Try: []string{"dynctl explain lease " + n.Name},
+	}
+	x.since(n.StartedAt)
+	x.fact("host", "%s, process %d, version %s", orDash(n.Host), n.PID, orDash(n.Version))
+	for _, d := range n.Devices {
+		text := deviceText(v.Nodes, n.ID, d.ID)
+		if d.MemoryBytes > 0 {
+			text += ", " + size(d.MemoryBytes)
+		}
+		if d.ISA != "" {
+			text += ", " + d.ISA
+		}
+		x.fact("device", "%s", text)
+	}
+	workers := v.Workers()
+	for _, name := range n.Workers {
+		w := workers[slices.IndexFunc(workers, func(w cluster.Worker) bool { return w.Name == name })] // nodeRows has it from there
+		text := fmt.Sprintf("%s %s on %s, %s", name, w.Role, deviceText(v.Nodes, n.ID, w.Device), w.State)
+		if w.Reason != "" {
+			text += ": " + w.Reason
+		}
+		x.fact("worker", "%s", text)
+	}
+	if len(n.Workers) == 0 {
+		x.fact("workers", "none: the topology has no worker for it")
+	}
+	for _, r := range n.Roles {
+		x.fact("prefers", "%s workers; others come here only when no other node takes them", r)
+	}
+	if n.FrontendURL != "" {
+		x.fact("frontend", "%s", n.FrontendURL)
+	}
+	var holds []string
+	if n.EmbeddedEtcd {
+		holds = append(holds, "etcd")
+	}
+	if n.EmbeddedNATS {
+		holds = append(holds, "NATS")
+	}
+	if len(holds) > 0 {
+		x.fact("stores", "%s of the cluster: without this node there is no cluster", strings.Join(holds, " and "))
+	}
+	if leader != "" && leader == n.Name {
+		x.fact("leads", "its controller decides where workers run")
+	}
+	return x
+}

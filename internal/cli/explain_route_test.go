@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// someDecisions are about r-8f21, which went on at another worker, and two others.
+func someDecisions() []cluster.RouterDecision {
+	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
+	candidate := func(worker string, load int, excluded string) cluster.RouteCandidate {
+		return cluster.RouteCandidate{Worker: worker, ID: 7, Load: load, Cost: float64(load), Excluded: excluded}
+	}
+	return []cluster.RouterDecision{
+		{RequestID: "r-8f21", Time: at(1), Phase: cluster.RolePrefill, Policy: "least-loaded", Chosen: "worker-1", PromptToks: 576, Blocks: 36, DecidedNS: 210_000,
+			Candidates: []cluster.RouteCandidate{candidate("worker-1", 3, ""), candidate("worker-2", 9, "")}},
+		{RequestID: "r-8f21", Time: at(2), Phase: cluster.RoleDecode, Policy: "least-loaded", Chosen: "worker-3", PromptToks: 576, Blocks: 36, Overlap: 28,
+			Prefill: "worker-1", PrefillWay: "queue",
+			Candidates: []cluster.RouteCandidate{candidate("worker-3", 14, ""), candidate("worker-5", 14, ""), candidate("worker-6", 14, ""), candidate("worker-7", 3, "draining")}},
+		{RequestID: "r-8f21~1", Time: at(3), Phase: cluster.RoleDecode, Policy: "round-robin", Chosen: "worker-5", PromptToks: 580, Blocks: 36,
+			Candidates: []cluster.RouteCandidate{candidate("worker-5", 14, ""), candidate("worker-6", 2, "")}},
+		{RequestID: "r-8e00", Time: at(4), Phase: cluster.RoleDecode, Policy: "kv", Blocks: 2, Prefill: "local", PrefillWhy: "short"},
+		{RequestID: "r-9000", Time: at(5), Phase: cluster.RoleDecode, Policy: "kv", Chosen: "worker-3", Blocks: 2,
+			Candidates: []cluster.RouteCandidate{{Worker: "worker-3", Cost: 1.5}, {Worker: "worker-5", Cost: 4.25}, {Worker: "worker-6", Cost: math.Inf(1)}}},
+	}
+}
+
+func TestExplainRoute(t *testing.T) {
+	w := newWorld(t)
+	w.agent(fakeConfig{Decisions: someDecisions()})
+	want := "STAGE\tWORKER\tOVERLAP\tUNCACHED\tLOAD\tCOST\tRESULT\n" +
+		"prefill\tworker-1\t0/36\t36\t3\t3.0\tchosen\n" +
+		"prefill\tworker-2\t0/36\t36\t9\t9.0\t+6.0\n" +
+		"decode\tworker-3\t28/36\t8\t14\t14.0\tchosen\n" +
+		"decode\tworker-5\t0/36\t36\t14\t14.0\tequal, and the draw went to another\n" +
+		"decode\tworker-6\t0/36\t36\t14\t14.0\tequal, and the draw went to another\n" +
+		"decode\tworker-7\t-\t-\t3\t-\texcluded: draining\n" +
+		"decode\tworker-5\t0/36\t36\t14\t14.0\tchosen\n" +
+		"decode\tworker-6\t0/36\t36\t2\t2.0\tnot its turn\n"
+	for _, name := range []string{"r-8f21", "r-8f2", "r-8f21~1"} {
+		if r := w.ok("explain", "route", strings.TrimSuffix(name, "~1")); r.stdout != want || r.stderr != "" {
+			t.Errorf("%s:\n%s%s", name, r.stdout, r.stderr)
+		}
+	}
+	r := w.ok("explain", "route") // the newest
+	has(t, "newest", r.stdout, "decode\tworker-3\t0/2\t2\t0\t1.5\tchosen\n", "decode\tworker-5\t0/2\t2\t0\t4.2\t+2.8\n", "decode\tworker-6\t0/2\t2\t0\t-\t-\n")
+
+	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
+	has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
+		"prompt computed at worker-1 by queue\n", "the request went on at another worker", "cost = requests in flight")
+	r = w.with(t.Context(), options{tty: true}, "explain", "route", "r-8e00")
+	has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
+
+	var x route
+	if err := json.Unmarshal([]byte(w.ok("explain", "route", "r-8f21", "-o", "json").stdout), &x); err != nil {
+		t.Fatal(err)
+	}
+	if x.RequestID != "r-8f21" || len(x.Decisions) != 3 || x.Decisions[1].Candidates[3].Excluded != "draining" || x.Decisions[2].RequestID != "r-8f21~1" {
+		t.Errorf("%+v", x)
+	}
+	if r := w.ok("explain", "route", "r-8f21", "-q"); r.stdout != "worker-1\nworker-3\nworker-5\n" {
+		t.Errorf("-q: %q", r.stdout)
+	}
+	has(t, "completion", w.ok("__complete", "explain", "route", "r-8").stdout, "r-8e00\t", "r-8f21\t")
+
+	r = w.run("explain", "route", "r-8")
+	if r.code != exitFailed {
+		t.Errorf("ambiguous: %+v", r)
+	}
+	has(t, "ambiguous", r.stderr, "2 requests begin so\n  r-8e00\n  r-8f21\n  try: dynctl explain route r-8e00\n")
+	if r := w.run("explain", "route", "r-7"); r.code != exitFailed || !strings.Contains(r.stderr, "no frontend remembers such a request") {
+		t.Errorf("unknown: %+v", r)
+	}
+	if r := w.run("explain", "route", "a", "b"); r.code != exitUsage {
+		t.Errorf("two: %+v", r)
+	}
+}
+
+func TestExplainRouteWithoutRequests(t *testing.T) {
+	w := newWorld(t)
+	if r := w.run("explain", "route"); r.code != exitUnreachable || !strings.Contains(r.stderr, "no frontend tells its router decisions") {
+		t.Errorf("no frontend: %+v", r)
+	}
+	w.agent(fakeConfig{Decisions: []cluster.RouterDecision{}})
+	if r := w.run("explain", "route"); r.code != exitFailed || !strings.Contains(r.stderr, "no request came yet") {
+		t.Errorf("no request: %+v", r)
+	}
+}
