@@ -9,7 +9,7 @@ import (
 // configCommand is the noun "config": a topic of the help, and what is in force.
 func (f *factory) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Show the configuration; the file and its keys", GroupID: groupOther,
+		Use: "config", Short: "Show and change the configuration of dynctl; the file and its keys", GroupID: groupOther,
 		Annotations: map[string]string{topicAnnotation: "config"},
 		Args:        cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -19,7 +19,7 @@ func (f *factory) configCommand() *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(f.configView())
+	cmd.AddCommand(f.configView(), f.configSet())
 	return cmd
 }
 
@@ -40,7 +40,7 @@ func (f *factory) configView() *cobra.Command {
 			"dynctl config view --origin",
 			"dynctl config view -o json",
 		},
-		see: []string{"dynctl help config", "dynctl help environment"},
+		see: []string{"dynctl config set", "dynctl help config", "dynctl help environment"},
 		run: func(_ context.Context, inv *invocation, _ []string) error {
 			titles := []string{"KEY", "VALUE"}
 			if origin {

@@ -115,11 +115,8 @@ func writeHelp(b *strings.Builder, cmd *cobra.Command, all bool) {
 		}
 	}
 	b.WriteString("\n")
-	switch cmd.Annotations[impactAnnotation] {
-	case "read-only":
-		b.WriteString("read-only: this command changes nothing.\n")
-	case "changing":
-		b.WriteString("changing: this command changes the cluster; --read-only refuses it.\n")
+	if text := impactText(cmd); text != "" {
+		b.WriteString(text + "\n")
 	}
 	if !all {
 		b.WriteString(globalHint(cmd))
@@ -127,6 +124,19 @@ func writeHelp(b *strings.Builder, cmd *cobra.Command, all bool) {
 	if see := cmd.Annotations[seeAnnotation]; see != "" {
 		fmt.Fprintf(b, "See also: %s\n", see)
 	}
+}
+
+// impactText says what a command changes.
+func impactText(cmd *cobra.Command) string {
+	switch cmd.Annotations[impactAnnotation] {
+	case "read-only":
+		return "read-only: this command changes nothing."
+	case "changing":
+		return "changing: this command changes the cluster; --read-only refuses it."
+	case "local":
+		return "local: this command changes files on this machine, and not the cluster."
+	}
+	return ""
 }
 
 // globalHint says in one line what all commands have.

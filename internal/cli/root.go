@@ -27,6 +27,7 @@ type verb struct {
 	examples []string
 	group    string
 	changes  bool // it changes the cluster
+	local    bool // it changes files on this machine, and not the cluster
 	// free verbs need no valid configuration.
 	free     bool
 	args     cobra.PositionalArgs
@@ -44,8 +45,11 @@ const (
 // command makes a cobra command from a verb.
 func (f *factory) command(v verb) *cobra.Command {
 	impact := "read-only"
-	if v.changes {
+	switch {
+	case v.changes:
 		impact = "changing"
+	case v.local:
+		impact = "local"
 	}
 	return &cobra.Command{
 		Use: v.use, Short: v.short, Long: v.long, GroupID: v.group,

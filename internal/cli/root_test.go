@@ -34,7 +34,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 				t.Errorf("%s: example %q", path, ex)
 			}
 		}
-		if i := cmd.Annotations[impactAnnotation]; i != "read-only" && i != "changing" {
+		if i := cmd.Annotations[impactAnnotation]; i != "read-only" && i != "changing" && i != "local" {
 			t.Errorf("%s: impact %q", path, i)
 		}
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {

@@ -94,7 +94,8 @@ Variables of others that count:
 func topicConfig(f *factory) string {
 	t := config.DynctlTable()
 	var b strings.Builder
-	b.WriteString("dynctl config view [--origin] prints what is in force, and why.\n\n")
+	b.WriteString("dynctl config view [--origin] prints what is in force, and why.\n")
+	b.WriteString("dynctl config set <key> <value> changes the file.\n\n")
 	b.WriteString("The first of these files is read, and only that:\n\n")
 	for _, p := range t.SearchPath(f.env.Environ) {
 		fmt.Fprintf(&b, "  %s\n", p)
