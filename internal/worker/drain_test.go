@@ -84,6 +84,30 @@ func TestDrainOverdueThenResume(t *testing.T) {
 	<-done
 }
 
+// A drain that is taken back while the store is out of reach ends no worker: what runs
+// goes on, and the worker is found again when the store is back.
+func TestResumeWithoutStore(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	slowDecode(2 * time.Millisecond)(&w.opts)
+	d := w.start("worker-1", cluster.RoleDecode)
+	eventually(t, "worker is found", func() bool { return len(w.calls.Instances()) == 1 })
+	p, done := prompt(r, 20), make(chan result, 1)
+	go func() { done <- w.generate(t.Context(), "", request("long", p, 800)) }()
+	eventually(t, "it runs", func() bool { return d.Status().Stats.Running == 1 })
+	d.drain(t)
+	eventually(t, "it left discovery", func() bool { return len(w.calls.Instances()) == 0 })
+	w.c.Store.SetOutage(true)
+	if err := d.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.waitState(t, cluster.StateReady)
+	w.c.Store.SetOutage(false)
+	eventually(t, "it is found again", func() bool { return len(w.calls.Instances()) == 1 })
+	check(t, <-done, p, 800)
+	check(t, w.generate(t.Context(), "", request("after", p, 4)), p, 4)
+}
+
 func TestDrainForceCutsOff(t *testing.T) {
 	r := seeded(t)
 	w := newWorld(t)

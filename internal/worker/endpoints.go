@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -131,11 +132,15 @@ func (w *Worker) leave(ctx context.Context) {
 	}
 }
 
-// announce brings a worker that left back into discovery.
+// announce brings a worker that left back into discovery, at once or, when the store
+// is out of reach, as soon as it is back: what runs here is no reason to end.
 func (w *Worker) announce(ctx context.Context) error {
 	for _, s := range w.announced {
-		if err := s.Join(ctx); err != nil {
+		switch err := s.Join(ctx); {
+		case errors.Is(err, runtime.ErrClosed) || ctx.Err() != nil:
 			return fmt.Errorf("join discovery again: %w", err)
+		case err != nil:
+			w.log.Warn("not in discovery again yet, the runtime goes on trying", "error", err)
 		}
 	}
 	if w.Role() == cluster.RolePrefill {
