@@ -48,7 +48,7 @@ func (w *Worker) give(ctx context.Context, o order) error {
 func (w *Worker) obey(ctx context.Context) error {
 	var d *drain
 	defer func() { d.stop() }()
-	poll := time.NewTicker(drainPoll)
+	poll := time.NewTicker(w.drainPoll)
 	defer poll.Stop()
 	poll.Stop()
 	for {
@@ -67,7 +67,7 @@ func (w *Worker) obey(ctx context.Context) error {
 			case o.resume:
 			case d == nil:
 				d = w.beginDrain(ctx, o)
-				poll.Reset(drainPoll)
+				poll.Reset(w.drainPoll)
 			default:
 				d.order = o
 			}
@@ -145,7 +145,7 @@ func (d *drain) complete(ctx context.Context) (bool, error) {
 	st := e.Stats()
 	switch cluster.DrainSteps[d.step] {
 	case cluster.DrainDiscovery:
-		return time.Since(d.stepSince) >= drainGrace, nil
+		return time.Since(d.stepSince) >= d.w.grace, nil
 	case cluster.DrainAdmission:
 		select {
 		case <-d.pulled: // messages in work need admission

@@ -32,7 +32,7 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		p = append(slices.Clone(x.bases[r.IntN(len(x.bases))]), p...)
 	}
-	n := 1 + r.IntN([]int{20, 100, 400}[r.IntN(3)])
+	n := 1 + r.IntN([]int{20, 100, 600}[r.IntN(3)])
 	want := mock.Continue(p, n, vocab)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

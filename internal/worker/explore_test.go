@@ -60,7 +60,7 @@ func TestExplore(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { explore(t, seed, &all) })
 	}
 	t.Logf("together: %s", &all)
-	if all.of("remote") == 0 || all.of("finished") == 0 || all.of("crashes") == 0 {
+	if all.of("remote") == 0 || all.of("finished") == 0 || all.of("crashes") == 0 || all.of("moves") == 0 {
 		t.Error("too little has happened to prove anything")
 	}
 }
@@ -181,13 +181,13 @@ func (x *exploration) join(role cluster.Role) {
 // disorder gives a worker little memory and patience, and puts everything it has to do
 // with others into the hands of chance.
 func (x *exploration) disorder(w *Worker, newTransport func() nixl.Transport) {
-	w.proof = 20 * time.Millisecond
+	w.proof, w.grace, w.drainPoll = 20*time.Millisecond, 5*time.Millisecond, 5*time.Millisecond
 	w.handover.parked, w.handover.again = 60*time.Millisecond, 5*time.Millisecond
 	load := w.cfg.Load
 	w.cfg.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
 		l, err := load(ctx, progress)
 		if err == nil {
-			l.Blocks, l.Backend = 128, &watched{l.Backend.(*mock.Backend), w, x}
+			l.Blocks, l.Backend = 128<<x.throw(2), &watched{l.Backend.(*mock.Backend), w, x}
 		}
 		return l, err
 	}
@@ -203,36 +203,61 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 	v := x.live[r.IntN(len(x.live))]
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	switch r.IntN(16) {
-	case 0, 1, 2:
-		if v.Drain(ctx, time.Now().Add(time.Minute), r.IntN(8) == 0) == nil {
+	switch r.IntN(20) {
+	case 0:
+		// Also one that drains, or the last one.
+		if v.Drain(ctx, time.Now().Add(time.Minute), r.IntN(4) == 0) == nil {
 			x.add("drains")
 		}
-	case 3:
-		if v.Resume(ctx) == nil {
-			x.add("resumes")
-		}
-	case 4:
+	case 1, 2, 3, 4, 5:
+		x.empty(ctx, r)
+	case 6:
 		x.add("crashes")
 		x.die(v, r)
-	case 5:
+	case 7:
 		if x.c.Store.RevokeLease(ctx, v.drt.Load().ID()) == nil {
 			x.add("lost leases")
 		}
-	case 6, 7, 8:
+	case 8, 9, 10:
 		x.setKnobs(func(k *Knobs) {
 			k.RemoteTimeout = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, remoteLimit}[r.IntN(4)]
 			k.Prefill.MaxLocalTokens = []int{0, 0, 60}[r.IntN(3)]
 		})
-	case 9:
+	case 11:
 		_, _ = v.engine.Load().ClearCache(ctx) // of one that ends, perhaps
-	case 10:
+	case 12:
 		x.c.Store.SetOutage(true)
 		x.pause(ctx, r, 10)
 		x.c.Store.SetOutage(false)
 	default:
 		if err := v.engine.Load().Check(ctx, false); err != nil && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
 			x.blame("%s: %v", v.Name(), err)
+		}
+	}
+}
+
+// empty has a decode worker that is busy hand its sequences over, and takes that back
+// after a moment, or never.
+func (x *exploration) empty(ctx context.Context, r *rand.Rand) {
+	busy := slices.DeleteFunc(slices.Clone(x.live), func(v *running) bool {
+		return v.Role() != cluster.RoleDecode || v.Status().State != cluster.StateReady || len(v.ended) > 0
+	})
+	if len(busy) < 2 {
+		return // nowhere to go
+	}
+	busy = slices.DeleteFunc(busy, func(v *running) bool { return v.engine.Load().Stats().Running == 0 })
+	if len(busy) == 0 {
+		return
+	}
+	v := busy[r.IntN(len(busy))]
+	if v.Drain(ctx, time.Now().Add(time.Minute), false) != nil {
+		return
+	}
+	x.add("drains")
+	if r.IntN(3) == 0 {
+		x.pause(ctx, r, 20)
+		if v.Resume(ctx) == nil {
+			x.add("resumes")
 		}
 	}
 }

@@ -58,7 +58,11 @@ type Worker struct {
 	pulling    puller            // prefill: the queue consumer
 	workCtx    context.Context   // ends when work in hand must stop
 	testing    sync.Mutex        // held while a path is tested on request
-	proof      time.Duration     // revokeTimeout, shorter in tests
+
+	// Shorter in tests.
+	proof     time.Duration // revokeTimeout
+	grace     time.Duration // drainGrace
+	drainPoll time.Duration
 
 	lastDrainReport time.Time // for the drain under way
 }
@@ -80,7 +84,7 @@ func New(cfg Config) *Worker {
 		waiters:  newWaiters(),
 		holds:    newHolds(),
 		rooms:    newRooms(),
-		proof:    revokeTimeout,
+		proof:    revokeTimeout, grace: drainGrace, drainPoll: drainPoll,
 	}
 }
 
