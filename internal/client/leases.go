@@ -77,13 +77,18 @@ func (l leases) left(id cluster.InstanceID, now time.Time) (time.Duration, bool)
 // list returns all known leases, the soonest to end first.
 func (l leases) list(view View, now time.Time) []cluster.Lease {
 	out := []cluster.Lease{}
+	endpoints := map[cluster.InstanceID][]string{}
+	for _, inst := range view.Instances {
+		endpoints[inst.InstanceID] = append(endpoints[inst.InstanceID], inst.Component+"/"+inst.Endpoint)
+	}
 	for id, owner := range leaseOwners(view) {
 		s, ok := l[id]
 		if !ok || s.gone {
 			continue
 		}
 		left, _ := l.left(id, now)
-		out = append(out, cluster.Lease{ID: id, Owner: owner, TTL: s.ttl, Left: left, Renewed: s.ttl - left})
+		slices.Sort(endpoints[id])
+		out = append(out, cluster.Lease{ID: id, Owner: owner, TTL: s.ttl, Left: left, Renewed: s.ttl - left, Endpoints: endpoints[id]})
 	}
 	slices.SortFunc(out, func(a, b cluster.Lease) int {
 		if a.Left != b.Left {

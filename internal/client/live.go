@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -31,7 +32,7 @@ type Live struct {
 
 	watch *Watch
 	bus   *events.NATS // nil without an event plane
-	queue events.WorkQueue
+	queue *events.JetStreamQueue
 	tally *tally
 
 	// Used by run only, one snapshot after the other.
@@ -193,6 +194,7 @@ func (r *reach) probe(ctx context.Context, ping func(context.Context) (time.Dura
 func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	var wg sync.WaitGroup
 	var depth *events.Depth
+	var queued []cluster.QueuedPrefill
 	wg.Go(func() { l.etcd.probe(ctx, l.c.store.Ping) })
 	wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -211,6 +213,9 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 			defer cancel()
 			if d, err := l.queue.Depth(ctx); err == nil {
 				depth = &d
+				if d.Pending+d.InWork > 0 {
+					queued = l.peek(ctx)
+				}
 			}
 		})
 	}
@@ -233,6 +238,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 		s.Fresh.StaleSince, s.Fresh.NextAttempt = since, next
 	}
 	l.tally.fill(&s, view, depth, now)
+	s.Queue.Messages = queued
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if left, ok := l.lease.left(w.InstanceID, now); ok {
@@ -243,6 +249,23 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	s.Leases = l.lease.list(view, now)
 	s.Notices = notices(s, l.bus == nil)
 	return s
+}
+
+// peek looks at the oldest messages of the prefill queue; none when nobody answers.
+func (l *Live) peek(ctx context.Context) []cluster.QueuedPrefill {
+	messages, _ := l.queue.Peek(ctx, cluster.MaxQueued)
+	var out []cluster.QueuedPrefill
+	for _, m := range messages {
+		q := cluster.QueuedPrefill{RequestID: m.ID, EnqueuedAt: m.StoredAt, InWork: m.InWork}
+		var req protocol.RemotePrefillRequest
+		if protocol.Unmarshal(m.Body, &req) == nil && req.RequestID != "" {
+			q.RequestID, q.Worker, q.PromptTokens, q.Deadline = req.RequestID, req.Worker, len(req.TokenIDs), req.Deadline
+			q.Blocks = max(len(req.BlockIDs)-req.ComputedBlocks, 0)
+			q.Bytes = int64(q.Blocks) * max(req.BlockBytes, 0)
+		}
+		out = append(out, q)
+	}
+	return out
 }
 
 // pollStats asks the workers themselves while the event plane is silent.

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -148,7 +149,11 @@ func TestLive(t *testing.T) {
 
 	// Events of all kinds, more of each until they show: a subscription may take a
 	// moment to reach the server.
-	if err := q.Enqueue(t.Context(), "r1", []byte("x")); err != nil {
+	req, err := protocol.Marshal(protocol.RemotePrefillRequest{RequestID: "r2", Worker: "worker-1", TokenIDs: make([]uint32, 99), BlockIDs: make([]int32, 7), ComputedBlocks: 2, BlockBytes: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(q.Enqueue(t.Context(), "m1", []byte("x")), q.Enqueue(t.Context(), "m2", req)); err != nil {
 		t.Fatal(err)
 	}
 	id := uint64(0)
@@ -175,10 +180,21 @@ func TestLive(t *testing.T) {
 	}()
 	got := until(t, l, "events of all kinds arrive", func(s cluster.Snapshot) bool {
 		return len(s.Events) > 0 && len(s.Decisions) > 0 && s.Latency.TTFT.P50 != nil && s.Queue.InFlight != nil && s.Workers[0].Stats.Running == 3 &&
-			s.Workers[0].TokS != nil && s.KVEventRate != nil && *s.KVEventRate > 0 && *s.Queue.Prefill == 1
+			s.Workers[0].TokS != nil && s.KVEventRate != nil && *s.KVEventRate > 0 && *s.Queue.Prefill == 2 && len(s.Queue.Messages) == 2
 	})
 	close(stop)
 	<-published
+	if m := got.Queue.Messages; m[0].RequestID != "m1" || m[0].Worker != "" || m[1].RequestID != "r2" || m[1].PromptTokens != 99 || m[1].Blocks != 5 || m[1].Bytes != 5000 || m[1].InWork || time.Since(m[1].EnqueuedAt) > time.Hour {
+		t.Errorf("messages %+v", m)
+	}
+	if got.Workers[0].Busy == nil {
+		t.Error("the use of the engine is not known")
+	}
+	for _, l := range got.Leases {
+		if (l.Owner == "worker-1") != slices.Equal(l.Endpoints, []string{"decode/stats"}) {
+			t.Errorf("lease %+v", l)
+		}
+	}
 	if p := *got.Latency.TTFT.P50; p < 70 || p > 90 {
 		t.Errorf("ttft p50 %v ms, want 80", p)
 	}

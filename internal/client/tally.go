@@ -52,6 +52,7 @@ type workerTally struct {
 	last    cluster.WorkerStatus
 	base    cluster.WorkerStatus // where the speed is measured from
 	speed   *float64             // tokens per second; nil until two statuses came
+	busy    *float64             // share of time in steps, likewise
 	samples []hitSample
 }
 
@@ -188,7 +189,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 		}
 		// Events are fresher than the store, except for the end of a worker.
 		w.WorkerStatus = wt.last
-		w.TokS = wt.speed
+		w.TokS, w.Busy = wt.speed, wt.busy
 		w.HitRate = wt.hits()
 		w.Stale = now.Sub(wt.last.UpdatedAt) > 15*time.Second
 		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
@@ -209,7 +210,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 	return workers
 }
 
-// measure takes the speed since the last measurement: generated tokens, or computed
+// measure takes the use of the engine and the speed since the last measurement: generated tokens, or computed
 // ones of a prefill worker.
 func (w *workerTally) measure() {
 	if w.base.UpdatedAt.IsZero() {
@@ -225,7 +226,9 @@ func (w *workerTally) measure() {
 		n = w.last.Stats.ComputedTotal - w.base.Stats.ComputedTotal
 	}
 	speed := float64(n) / dt.Seconds()
-	w.speed, w.base = &speed, w.last
+	// A step counts when it ends, so that a long one can exceed the time since the last.
+	busy := min(float64(w.last.Stats.StepNanosTotal-w.base.Stats.StepNanosTotal)/float64(dt), 1)
+	w.speed, w.busy, w.base = &speed, &busy, w.last
 }
 
 // hits is the share of prompt tokens that were found in the prefix cache, as far
@@ -285,7 +288,7 @@ func (t *tally) total() sums {
 func (t *tally) fillQueue(s *cluster.Snapshot, depth *events.Depth, now time.Time) {
 	q := &s.Queue
 	if depth != nil {
-		q.Prefill, q.PrefillBusy = &depth.Pending, &depth.InWork
+		q.Prefill, q.PrefillBusy, q.Dead = &depth.Pending, &depth.InWork, &depth.DeadLettered
 	}
 	waiting, remote := 0, 0
 	for _, w := range s.Workers {

@@ -51,6 +51,7 @@ type Worker struct {
 	Uptime  *time.Duration `json:"uptime_ns"`
 	TokS    *float64       `json:"tokens_per_s"`     // decode: generated, prefill: computed
 	HitRate *float64       `json:"prefix_hit_ratio"` // 0 to 1, over the last five minutes
+	Busy    *float64       `json:"busy_ratio"`       // 0 to 1: share of time in which its engine computed
 	// Stale is set when the last status is older than three intervals.
 	Stale bool `json:"stale,omitempty"`
 }
@@ -60,7 +61,8 @@ type Worker struct {
 type QueueStats struct {
 	Prefill     *int       `json:"prefill_queue"` // messages in the JetStream work queue
 	PrefillBusy *int       `json:"prefill_in_work"`
-	Waiting     *int       `json:"waiting"` // sequences waiting in engines
+	Dead        *int       `json:"dead_lettered"` // prefills given up, kept with a reason
+	Waiting     *int       `json:"waiting"`       // sequences waiting in engines
 	RemoteWait  *int       `json:"transfer_wait"`
 	InFlight    *int       `json:"in_flight"`
 	History     []*float64 `json:"history"` // total depth: queue + waiting
@@ -69,6 +71,24 @@ type QueueStats struct {
 	Preempted   uint64     `json:"preempted_total"`
 	Cancelled   uint64     `json:"cancelled_total"`
 	Fallbacks   uint64     `json:"fallback_total"`
+	// Messages are the oldest of the work queue, at most MaxQueued.
+	Messages []QueuedPrefill `json:"messages,omitempty"`
+}
+
+// MaxQueued is how many messages of the work queue a snapshot holds.
+const MaxQueued = 16
+
+// QueuedPrefill is one message of the prefill queue. Of a message that cannot be read
+// only the request, the time and whether it is in work are known.
+type QueuedPrefill struct {
+	RequestID    string    `json:"request_id"`
+	Worker       string    `json:"worker,omitempty"` // decode worker that waits for it
+	PromptTokens int       `json:"prompt_tokens,omitempty"`
+	Blocks       int       `json:"blocks,omitempty"` // that are to be written
+	Bytes        int64     `json:"bytes,omitempty"`  // of those blocks
+	EnqueuedAt   time.Time `json:"enqueued_at"`
+	Deadline     time.Time `json:"deadline,omitzero"`
+	InWork       bool      `json:"in_work,omitempty"` // a prefill worker has it
 }
 
 // Latency holds percentiles over the last 60 seconds, in milliseconds.

@@ -138,4 +138,6 @@ type Lease struct {
 	TTL     time.Duration `json:"ttl_ns"`
 	Left    time.Duration `json:"left_ns"`
 	Renewed time.Duration `json:"renewed_ago_ns"` // TTL - Left
+	// Endpoints are registered under it, as component/endpoint, and end with it.
+	Endpoints []string `json:"endpoints,omitempty"`
 }

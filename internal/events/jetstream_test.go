@@ -167,6 +167,58 @@ func TestQueueNamespaces(t *testing.T) {
 	}
 }
 
+// Looking into a queue takes nothing out of it.
+func TestQueuePeek(t *testing.T) {
+	s := startNATS(t, t.TempDir(), anyPort)
+	b := connect(t, s.url)
+	q := queue(t, b, "peek", events.QueueConfig{})
+	until(t, "enqueued", func() bool { return q.Enqueue(t.Context(), "m0", []byte("body 0")) == nil })
+	for i := range 4 {
+		if err := q.Enqueue(t.Context(), fmt.Sprint("m", i+1), fmt.Append(nil, "body ", i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Remove(t.Context(), "m1"); err != nil { // a gap
+		t.Fatal(err)
+	}
+	begun := make(chan string, 9)
+	run(t, q, 1, func(ctx context.Context, d *events.Delivery) {
+		begun <- d.ID
+		<-ctx.Done()
+	})
+	if id := <-begun; id != "m0" {
+		t.Fatalf("the first message is %s", id)
+	}
+	for _, tt := range []struct {
+		n    int
+		want string
+	}{
+		{9, "m0 body 0 true, m2 body 2 false, m3 body 3 false, m4 body 4 false, "},
+		{2, "m0 body 0 true, m2 body 2 false, "},
+		{0, ""},
+	} {
+		got := ""
+		messages, err := q.Peek(t.Context(), tt.n)
+		for _, m := range messages {
+			got += fmt.Sprintf("%s %s %t, ", m.ID, m.Body, m.InWork)
+			if age := time.Since(m.StoredAt); age < -patience || age > patience {
+				t.Errorf("%s is %v old", m.ID, age)
+			}
+		}
+		if err != nil || got != tt.want {
+			t.Errorf("Peek(%d) = %s, %v; want %s", tt.n, got, err, tt.want)
+		}
+	}
+	if d, err := q.Depth(t.Context()); err != nil || d.Pending+d.InWork != 4 {
+		t.Errorf("depth after looking: %+v, %v", d, err)
+	}
+	s.kill()
+	until(t, "the server is missed", func() bool { return !b.Connected() })
+	if _, err := q.Peek(t.Context(), 9); !errors.Is(err, events.ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
 func BenchmarkJetStreamEnqueue(b *testing.B) {
 	s := startNATS(b, b.TempDir(), anyPort)
 	q := queue(b, connect(b, s.url), "bench", events.QueueConfig{MaxMessages: 1 << 30})

@@ -58,8 +58,18 @@ func (m *model) choosePane(key string) tea.Cmd {
 }
 
 func (m *model) stepPane(n int) {
-	const panes = int(paneEnd) - 1
+	const panes = int(paneDecisions)
+	if m.focus.pane == paneNodes {
+		m.setFocus(m.before)
+	}
 	m.setFocus(pane((int(m.focus.pane)-1+n+panes)%panes + 1))
+}
+
+func (m *model) cannotZoom() string {
+	if m.focus.pane == paneNodes {
+		return "the nodes cover the screen already"
+	}
+	return ""
 }
 
 func (m *model) toggleZoom() { m.zoom = !m.zoom }
@@ -189,7 +199,7 @@ func (m *model) saveScreen() tea.Cmd {
 }
 
 func (m *model) cannotBack() string {
-	if m.detail.kind == detailNone && m.lists[m.focus.pane].filter == "" && !m.zoom {
+	if m.detail.kind == detailNone && m.lists[m.focus.pane].filter == "" && !m.zoom && m.focus.pane != paneNodes {
 		return "nothing to go back from; q leaves"
 	}
 	return ""
@@ -203,6 +213,8 @@ func (m *model) back() {
 	case l.filter != "":
 		l.filter = ""
 		m.rebuild(m.focus.pane)
+	case m.focus.pane == paneNodes:
+		m.setFocus(m.before)
 	case m.zoom:
 		m.zoom = false
 	}
@@ -214,8 +226,13 @@ func (m *model) target() (name, why string) {
 	if m.detail.kind == detailWorker {
 		return m.detail.worker, ""
 	}
+	if m.detail.kind == detailLease {
+		if w, _ := m.worker(m.detail.owner); w != nil {
+			return w.Name, ""
+		}
+	}
 	if m.detail.kind != detailNone {
-		return "", "this screen is about a decision; choose a worker in pane 1"
+		return "", "this screen is not about a worker; choose one in pane 1"
 	}
 	row, ok := m.lists[m.focus.pane].selected()
 	switch p := m.focus.pane; {

@@ -28,7 +28,8 @@ func commands() []command {
 		{"sort", "<column> [desc]", "order the focused pane", (*model).runSort},
 		{"filter", "[text]", "filter the focused pane; nothing clears", (*model).runFilter},
 		{"view", "<pane>", "choose a pane by name", (*model).runView},
-		{"inspect", "<worker>", "look at one worker", (*model).runInspect},
+		{"nodes", "", "nodes, with their devices", func(m *model, _ []string) (tea.Cmd, error) { return m.runView([]string{"nodes"}) }},
+		{"inspect", "<worker or node>", "look at one of them", (*model).runInspect},
 		{"interval", "<duration>", "how often to look", (*model).runInterval},
 		{"seek", "<duration>", "wind a replay, back with -", (*model).runSeek},
 		{"speed", "<number>", "how fast a replay is played", (*model).runSpeed},
@@ -158,10 +159,11 @@ func (m *model) runInspect(args []string) (tea.Cmd, error) {
 	if len(args) != 1 {
 		return nil, usage("inspect")
 	}
-	if w, _ := m.worker(args[0]); w == nil {
+	d, ok := m.ownerDetail(args[0])
+	if !ok {
 		return nil, errors.New(m.noWorker(args[0]))
 	}
-	m.detail = detail{kind: detailWorker, worker: args[0]}
+	m.detail = d
 	return nil, nil
 }
 
@@ -195,6 +197,11 @@ func (m *model) complete(text string) string {
 	case words[0] == "drain" || words[0] == "resume" || words[0] == "inspect":
 		for i := range m.snap.Workers {
 			options = append(options, m.snap.Workers[i].Name)
+		}
+		if words[0] == "inspect" {
+			for i := range m.snap.Nodes {
+				options = append(options, m.snap.Nodes[i].Name)
+			}
 		}
 	case words[0] == "view":
 		options = Views()

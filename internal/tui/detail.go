@@ -1,6 +1,10 @@
 package tui
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
 
 // detailKind is what covers the panes.
 type detailKind int
@@ -9,14 +13,20 @@ const (
 	detailNone detailKind = iota
 	detailWorker
 	detailRoute
+	detailLease
+	detailQueue
+	detailNode
 )
 
-// detail is a screen about one worker or one routed request. It keeps a name,
-// not a value: each snapshot shows it anew.
+// detail is a screen about one thing of the cluster. It keeps a name, not a value:
+// each snapshot shows it anew.
 type detail struct {
 	kind   detailKind
 	worker string
 	route  string // request id
+	lease  cluster.InstanceID
+	owner  string // of the lease
+	node   string // name
 	scroll int
 }
 
@@ -26,52 +36,98 @@ type section struct {
 	lines [][]span
 }
 
-func (m *model) cannotInspect() string {
-	row, ok := m.lists[m.focus.pane].selected()
-	if _, list := m.rowsOf(m.focus.pane); !list {
-		return "nothing to inspect here: choose a worker (1) or a decision (6)"
+// ownerDetail is the screen of the worker or node of that name.
+func (m *model) ownerDetail(name string) (detail, bool) {
+	if w, _ := m.worker(name); w != nil {
+		return detail{kind: detailWorker, worker: name}, true
 	}
-	if !ok {
-		return "no row under the cursor"
+	if _, ok := m.known.nodeAt[name]; ok {
+		return detail{kind: detailNode, node: name}, true
 	}
-	name := ""
-	switch m.focus.pane {
-	case paneLeases:
-		name = m.snap.Leases[row].Owner
-	case paneEvents:
-		name = m.snap.Events[row].Worker
-	default:
-		return ""
-	}
-	if w, _ := m.worker(name); w == nil {
-		return orUnknown(name) + " is not a worker of the list"
-	}
-	return ""
+	return detail{}, false
 }
 
-// inspect opens the screen of the row: a decision's for the router pane, else
-// that of the worker it belongs to.
-func (m *model) inspect() {
-	row, ok := m.lists[m.focus.pane].selected()
+// further is the screen that enter opens from here, or why there is none.
+func (m *model) further() (d detail, why string) {
+	name := ""
+	switch m.detail.kind {
+	case detailNone:
+		return m.ofRow()
+	case detailLease:
+		name = m.detail.owner
+	case detailWorker:
+		w, _ := m.worker(m.detail.worker)
+		if w == nil {
+			return d, m.noWorker(m.detail.worker)
+		}
+		name = w.Node
+	default:
+		return d, "there is nothing further to inspect here"
+	}
+	d, ok := m.ownerDetail(name)
 	if !ok {
-		return
+		return d, orUnknown(name) + " is neither a worker nor a node of the cluster"
+	}
+	return d, ""
+}
+
+// ofRow is the screen of the row under the cursor.
+func (m *model) ofRow() (d detail, why string) {
+	if m.focus.pane == paneQueue {
+		return detail{kind: detailQueue}, ""
+	}
+	row, ok := m.lists[m.focus.pane].selected()
+	if _, list := m.rowsOf(m.focus.pane); !list {
+		return d, "nothing to inspect here: choose a worker (1) or a decision (6)"
+	}
+	if !ok {
+		return d, "no row under the cursor"
 	}
 	switch m.focus.pane {
 	case paneWorkers:
-		m.detail = detail{kind: detailWorker, worker: m.snap.Workers[row].Name}
+		return detail{kind: detailWorker, worker: m.snap.Workers[row].Name}, ""
 	case paneLeases:
-		m.detail = detail{kind: detailWorker, worker: m.snap.Leases[row].Owner}
-	case paneEvents:
-		m.detail = detail{kind: detailWorker, worker: m.snap.Events[row].Worker}
+		l := &m.snap.Leases[row]
+		return detail{kind: detailLease, lease: l.ID, owner: l.Owner}, ""
+	case paneNodes:
+		return detail{kind: detailNode, node: m.snap.Nodes[row].Name}, ""
 	case paneDecisions:
-		m.detail = detail{kind: detailRoute, route: m.snap.Decisions[row].RequestID}
+		return detail{kind: detailRoute, route: m.snap.Decisions[row].RequestID}, ""
 	}
+	name := m.snap.Events[row].Worker
+	if w, _ := m.worker(name); w == nil {
+		return d, orUnknown(name) + " is not a worker of the list"
+	}
+	return detail{kind: detailWorker, worker: name}, ""
+}
+
+func (m *model) cannotInspect() string {
+	_, why := m.further()
+	return why
+}
+
+func (m *model) inspect() {
+	if d, why := m.further(); why == "" {
+		m.detail = d
+	}
+}
+
+// titled is the header of a screen that is not about a worker.
+func (m *model) titled(what, name string) []part {
+	return []part{{[]span{{"dynctl top " + m.glyphs.cursor + " " + what + " ", dim}, {clipMiddle(orUnknown(name), 40, m.glyphs.more), strong}}, 0}}
 }
 
 // parts are the header of a detail screen.
 func (d *detail) parts(m *model) []part {
-	if d.kind == detailRoute {
-		return m.routeParts()
+	switch d.kind {
+	case detailRoute:
+		return m.titled("route", d.route)
+	case detailLease:
+		return m.titled("lease", d.lease.String())
+	case detailQueue:
+		return m.titled("prefill", "queue")
+	case detailNode:
+		return m.titled("node", d.node)
 	}
 	return m.workerParts()
 }
@@ -87,6 +143,12 @@ func (d *detail) columnsOf(m *model, width int) [][]section {
 		cols = m.workerSections()
 	case detailRoute:
 		return [][]section{m.routeSections()}
+	case detailLease:
+		return [][]section{m.leaseSections()}
+	case detailQueue:
+		return [][]section{m.queueSections()}
+	case detailNode:
+		return [][]section{m.nodeSections()}
 	default:
 		return nil
 	}

@@ -10,7 +10,10 @@ type facts struct {
 	devices           []string // of each worker: "gpu0 H200"
 	hosts, versions   []string
 	byName            map[string]int // worker name to row
-	nameW, deviceW    int            // widest cells
+	nodes             []nodeFacts    // of each node
+	nodeAt            map[string]int // node id and name to row
+	leaseAt           map[cluster.InstanceID]int
+	nameW, deviceW    int // widest cells
 	stateW, kvW, seqW int
 	modelW, hostW     int
 	versionW          int
@@ -26,17 +29,21 @@ func factsOf(s *cluster.Snapshot) facts {
 		devices: make([]string, n), hosts: make([]string, n), versions: make([]string, n),
 		byName: make(map[string]int, n), stateCount: map[cluster.State]int{},
 	}
-	nodes := map[string]*cluster.Node{}
+	f.nodes, f.nodeAt = make([]nodeFacts, len(s.Nodes)), map[string]int{}
 	for i := range s.Nodes {
-		nodes[s.Nodes[i].Name] = &s.Nodes[i]
+		f.nodeAt[s.Nodes[i].Name] = i
 	}
 	for i := range s.Nodes { // ids win over names
-		nodes[s.Nodes[i].ID] = &s.Nodes[i]
+		f.nodeAt[s.Nodes[i].ID] = i
 	}
 	models := map[string]bool{}
 	for i := range s.Workers {
 		w := &s.Workers[i]
-		node := nodes[w.Node]
+		var node *cluster.Node
+		if at, ok := f.nodeAt[w.Node]; ok {
+			node = &s.Nodes[at]
+			f.nodes[at].add(w)
+		}
 		f.devices[i] = node.DeviceLabel(w.Device)
 		f.hosts[i] = w.Node
 		if node != nil {
@@ -55,7 +62,9 @@ func factsOf(s *cluster.Snapshot) facts {
 		f.hostW = max(f.hostW, textWidth(f.hosts[i]))
 		f.versionW = max(f.versionW, textWidth(f.versions[i]))
 	}
+	f.leaseAt = make(map[cluster.InstanceID]int, len(s.Leases))
 	for i := range s.Leases {
+		f.leaseAt[s.Leases[i].ID] = i
 		f.ownerW = max(f.ownerW, textWidth(s.Leases[i].Owner))
 	}
 	for i := range s.Events {

@@ -34,11 +34,12 @@ func labSnapshot() cluster.Snapshot {
 		Time: now, Cluster: "lab", Leader: "n1",
 		Fresh:    cluster.Freshness{EtcdOK: true, EtcdRTT: 2 * time.Millisecond, NATSOK: true, NATSRTT: time.Millisecond},
 		Topology: &cluster.Topology{Model: cluster.ModelSpec{Name: "qwen3-0.6b"}, Prefill: 2, Decode: 5},
-		Nodes:    []cluster.Node{{ID: "n1", Name: "n1", Host: "lab-01", Version: "0.3.0", Devices: []cluster.Device{{ID: "cpu:0", Cores: 32}}}},
-		Notices:  []string{"worker-4 KV blocks 97% used: expect preemption. Enter on the row to inspect."},
+		Nodes: []cluster.Node{{ID: "n1", Name: "n1", Host: "lab-01", Version: "0.3.0", Devices: []cluster.Device{{ID: "cpu:0", Cores: 32, ISA: "avx512 bf16", MemoryBytes: 256 << 30}},
+			PID: 4711, InstanceID: 0x7e01, StartedAt: now.Add(-132 * time.Minute), RequestPlane: "10.0.0.1:41233", FrontendURL: "http://10.0.0.1:8000", EmbeddedEtcd: true, EmbeddedNATS: true}},
+		Notices: []string{"worker-4 KV blocks 97% used: expect preemption. Enter on the row to inspect."},
 	}
 	for g := range 6 {
-		s.Nodes[0].Devices = append(s.Nodes[0].Devices, cluster.Device{ID: fmt.Sprintf("gpu:%d", g), Name: "NVIDIA H200"})
+		s.Nodes[0].Devices = append(s.Nodes[0].Devices, cluster.Device{ID: fmt.Sprintf("gpu:%d", g), Name: "NVIDIA H200", MemoryBytes: 141 << 30})
 	}
 	add := func(n int, role cluster.Role, device string, state cluster.State, seqs, used, total int, toks, hit float64, lease, up time.Duration) *cluster.Worker {
 		s.Workers = append(s.Workers, cluster.Worker{
@@ -48,9 +49,10 @@ func labSnapshot() cluster.Snapshot {
 				Stats: cluster.WorkerStats{Running: seqs, MaxSeqs: 64, BlockSize: 16, KVTotal: total, KVActive: used, KVCached: (total - used) / 2,
 					RequestsTotal: 1802, FinishedTotal: 1780, GeneratedTotal: 412044, StepsTotal: 98211, TransfersTotal: 40, TransferBytesTotal: 54 << 20, TransferNanosTotal: 25e6},
 			},
-			Desire: cluster.DesireRun, Lease: ptr(lease), Uptime: ptr(up), TokS: ptr(toks), HitRate: ptr(hit),
+			Desire: cluster.DesireRun, Lease: ptr(lease), Uptime: ptr(up), TokS: ptr(toks), HitRate: ptr(hit), Busy: ptr(hit),
 		})
-		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(0x7f00 + n), Owner: cluster.WorkerName(n), TTL: 10 * time.Second, Left: lease, Renewed: 10*time.Second - lease})
+		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(0x7f00 + n), Owner: cluster.WorkerName(n), TTL: 10 * time.Second, Left: lease, Renewed: 10*time.Second - lease,
+			Endpoints: []string{role.Component() + "/generate", role.Component() + "/stats"}})
 		return &s.Workers[len(s.Workers)-1]
 	}
 	ms := time.Millisecond
@@ -75,6 +77,15 @@ func labSnapshot() cluster.Snapshot {
 	s.Leases = sorted
 
 	s.Queue = cluster.QueueStats{Prefill: ptr(5), PrefillBusy: ptr(2), Waiting: ptr(2), RemoteWait: ptr(2), InFlight: ptr(56), AdmittedS: ptr(18.4), Preempted: 1, Cancelled: 2}
+	s.Queue.Dead = ptr(0)
+	for i := range 7 {
+		q := cluster.QueuedPrefill{RequestID: fmt.Sprintf("r-8f%x", 0x22+i), Worker: cluster.WorkerName(3 + i%3), PromptTokens: 576 + 64*i, Blocks: 36 + 4*i, Bytes: int64(36+4*i) * 1835008,
+			EnqueuedAt: now.Add(-time.Duration(900-100*i) * ms), Deadline: now.Add(time.Duration(29100+100*i) * ms), InWork: i < 2}
+		if i == 6 { // not to be read
+			q = cluster.QueuedPrefill{RequestID: "m-6", EnqueuedAt: now.Add(-300 * ms)}
+		}
+		s.Queue.Messages = append(s.Queue.Messages, q)
+	}
 	for i := range 60 {
 		if i == 40 || i == 41 {
 			s.Queue.History = append(s.Queue.History, nil)
@@ -199,10 +210,10 @@ func (f *fakeSource) wind(order string, v any) {
 	f.wound = append(f.wound, fmt.Sprint(order, " ", v))
 }
 
-func (f *fakeSource) Hold(held bool)           { f.wind("hold", held) }
-func (f *fakeSource) Step(n int)               { f.wind("step", n) }
-func (f *fakeSource) Seek(by time.Duration)    { f.wind("seek", by) }
-func (f *fakeSource) SetSpeed(speed float64)   { f.wind("speed", speed) }
+func (f *fakeSource) Hold(held bool)         { f.wind("hold", held) }
+func (f *fakeSource) Step(n int)             { f.wind("step", n) }
+func (f *fakeSource) Seek(by time.Duration)  { f.wind("seek", by) }
+func (f *fakeSource) SetSpeed(speed float64) { f.wind("speed", speed) }
 
 func (f *fakeSource) actions() []client.Action {
 	f.mu.Lock()

@@ -222,8 +222,10 @@ func TestKeysThatCannotActSayWhy(t *testing.T) {
 		{"sort latency", labSnapshot(), Options{}, []string{"4", "s"}, "s: latency has no rows to sort"},
 		{"filter queue", labSnapshot(), Options{}, []string{"3", "/"}, "/: queue depth has no rows to filter"},
 		{"move in queue", labSnapshot(), Options{}, []string{"3", "j"}, "j ↓: queue depth has no rows"},
-		{"inspect queue", labSnapshot(), Options{}, []string{"3", "enter"}, "enter: nothing to inspect here"},
-		{"inspect node lease", labSnapshot(), Options{}, []string{"2", "G", "k", "enter"}, "enter: n1 is not a worker of the list"},
+		{"inspect latency", labSnapshot(), Options{}, []string{"4", "enter"}, "enter: nothing to inspect here"},
+		{"inspect further than a decision", labSnapshot(), Options{}, []string{"6", "enter", "enter"}, "enter: there is nothing further to inspect here"},
+		{"drain on a node", labSnapshot(), Options{}, []string{"n", "enter", "d"}, "d: this screen is not about a worker"},
+		{"zoom the nodes", labSnapshot(), Options{}, []string{"n", "z"}, "z: the nodes cover the screen already"},
 		{"nothing to undo", labSnapshot(), Options{}, []string{"esc"}, "esc: nothing to go back from; q leaves"},
 		{"zoom on a worker", labSnapshot(), Options{}, []string{"enter", "z"}, "z: esc first"},
 		{"fastest", labSnapshot(), Options{Interval: 250 * time.Millisecond}, []string{"+"}, "+: every 250ms is as often as it goes"},
@@ -335,6 +337,51 @@ func TestInspectAndBack(t *testing.T) {
 	sc.has("none among the newest")
 	sc.press("g")
 	sc.has("sequences (3)")
+}
+
+// Every screen of a thing says so when that has gone, and leads on to what it belongs to.
+func TestDrillingDown(t *testing.T) {
+	sc := lab(t)
+	sc.press("2", "enter")
+	sc.has("lease 7f06", "left           ", "6.4s", "worker worker-6", "decode/generate", "ends at        12:04:37")
+	sc.press("d")
+	sc.has("Drain worker-6?")
+	sc.press("esc", "enter")
+	sc.has("› worker-6", "sequences (2)")
+	sc.press("enter")
+	sc.has("node n1", "gpu:3", "avx512 bf16", "256 GiB", "61%", "workers (7)")
+	sc.press("y")
+	sc.has("id: n1", "pid: 4711")
+	sc.press("esc", "esc", "2", "G", "k", "enter")
+	sc.has("lease 7e01", "node n1", "no endpoint is registered under it")
+
+	sc.press("3", "enter")
+	sc.has("r-8f22   worker-3     576      36  63.0 MiB  0.9s  29.1s  in work", "m-6", "dead letters")
+	sc.press("esc", "n")
+	sc.has("n nodes (1)", "15,333/25,600", "22.2k", "54", "2h12m")
+	sc.press("/", "type:nothing", "enter")
+	sc.has("n nodes (0 of 1)")
+	sc.press("esc", "enter", "esc", "esc")
+	sc.has("1 workers", "3 queue depth") // where n was pressed
+	sc.press("n", "tab")
+	sc.has("›4 latency")
+	sc.press(":", "type:inspect n1", "enter")
+	sc.has("node n1")
+
+	s := labSnapshot()
+	s.Nodes, s.Leases, s.Queue = nil, nil, cluster.QueueStats{}
+	sc.send(snapshotMsg{s, noon()})
+	sc.has("no node n1 any more")
+	sc.press("y")
+	sc.has("y: the node has left the cluster")
+	sc.press("esc", "3", "enter")
+	sc.has("the queue is not known", "no samples yet")
+	sc = lab(t)
+	sc.press("2", "enter")
+	sc.send(snapshotMsg{s, noon()})
+	sc.has("this lease of worker-6 has ended")
+	sc.press("y")
+	sc.has("y: the lease has ended")
 }
 
 func TestYAMLOfARow(t *testing.T) {

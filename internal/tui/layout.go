@@ -1,6 +1,6 @@
 package tui
 
-// pane is one of the six boxes, numbered as their keys.
+// pane is one of the six boxes, numbered as their keys, or the list of nodes.
 type pane int
 
 const (
@@ -11,6 +11,7 @@ const (
 	paneLatency
 	paneEvents
 	paneDecisions
+	paneNodes // not among the boxes of the screen: it covers them
 	paneEnd
 )
 
@@ -32,6 +33,8 @@ func (p pane) info() paneInfo {
 		return paneInfo{"events", "KV events"}
 	case paneDecisions:
 		return paneInfo{"router", "router decisions"}
+	case paneNodes:
+		return paneInfo{"nodes", "nodes"}
 	}
 	return paneInfo{"none", "none"}
 }
@@ -63,7 +66,7 @@ func arrange(width, height int, zoom bool, f focus) layout {
 	}
 	l := layout{body: rect{0, 1, width, height - 3}, notice: height - 2, footer: height - 1}
 	switch {
-	case zoom || l.body.h < 14:
+	case zoom || l.body.h < 14 || f.pane == paneNodes:
 		l.panes[f.pane] = l.body
 	case width >= 96 && height >= 26:
 		l.full()

@@ -39,6 +39,7 @@ type model struct {
 	pending  *snapshotMsg // the newest while paused
 
 	focus  focus
+	before pane // where esc goes back to from the nodes
 	zoom   bool
 	lists  [paneEnd]list
 	mouse  bool
@@ -70,7 +71,7 @@ func newModel(source client.Source, cmds *commander, t *theme, opts Options) *mo
 		ascii: opts.ASCII, glyphs: unicodeGlyphs(),
 		keys: keyMap(), words: commands(),
 		interval: opts.Interval, now: opts.Now(), zoom: opts.Zoom,
-		focus: focus{paneWorkers, paneLeases}, dirty: true,
+		focus: focus{paneWorkers, paneLeases}, before: paneWorkers, dirty: true,
 	}
 	// Terminals set to wide East Asian glyphs would draw boxes of double width.
 	if m.ascii || textWidth(m.glyphs.full+m.glyphs.ready+m.glyphs.horizontal) != 3 {
@@ -164,6 +165,8 @@ func (m *model) rowsOf(p pane) (rowSource, bool) {
 		return m.eventRows(), true
 	case paneDecisions:
 		return m.decisionRows(), true
+	case paneNodes:
+		return m.nodeRows(), true
 	}
 	return rowSource{}, false
 }
@@ -185,7 +188,12 @@ func (m *model) layout() layout { return arrange(m.width, m.height, m.zoom, m.fo
 func (m *model) bodyHeight() int { return max(m.height-3, 0) }
 
 func (m *model) setFocus(p pane) {
-	if p != paneWorkers {
+	switch {
+	case p == paneNodes:
+		if m.focus.pane != paneNodes {
+			m.before = m.focus.pane
+		}
+	case p != paneWorkers:
 		m.focus.lower = p
 	}
 	m.focus.pane = p

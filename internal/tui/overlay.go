@@ -158,6 +158,18 @@ func (m *model) yamlTarget() (title string, value any, why string) {
 			return ds[0].RequestID, ds, ""
 		}
 		return "", nil, "the decision is no longer in the list"
+	case detailLease:
+		if i, ok := m.known.leaseAt[m.detail.lease]; ok {
+			return "lease " + m.detail.lease.String(), m.snap.Leases[i], ""
+		}
+		return "", nil, "the lease has ended"
+	case detailQueue:
+		return "queue", m.snap.Queue, ""
+	case detailNode:
+		if i, ok := m.known.nodeAt[m.detail.node]; ok {
+			return m.detail.node, m.snap.Nodes[i], ""
+		}
+		return "", nil, "the node has left the cluster"
 	}
 	p := m.focus.pane
 	switch p {
@@ -177,6 +189,8 @@ func (m *model) yamlTarget() (title string, value any, why string) {
 		return "lease " + m.snap.Leases[row].ID.String(), m.snap.Leases[row], ""
 	case paneEvents:
 		return "KV event", m.snap.Events[row], ""
+	case paneNodes:
+		return m.snap.Nodes[row].Name, m.snap.Nodes[row], ""
 	default:
 		return m.snap.Decisions[row].RequestID, m.snap.Decisions[row], ""
 	}

@@ -39,7 +39,7 @@ type TableOptions struct {
 func Tables(s cluster.Snapshot, o TableOptions) []Table {
 	p := newPlain(s, o)
 	var out []Table
-	for _, t := range []Table{p.workers(), p.leases(), p.queue(), p.latency(), p.events(), p.decisions()} {
+	for _, t := range []Table{p.workers(), p.leases(), p.queue(), p.latency(), p.events(), p.decisions(), p.nodes()} {
 		if wanted(o.Views, t.Name) {
 			out = append(out, t)
 		}
@@ -238,6 +238,25 @@ func (p plainText) latency() Table {
 	t.Rows = append(t.Rows,
 		append(append([]string{"KV xfer ms"}, none...), p.float(l.Transfer, millis)),
 		append(append([]string{"KV xfer B/s"}, none...), p.float(l.TransferBS, compactOr)))
+	return t
+}
+
+func (p plainText) nodes() Table {
+	t := numbered("nodes", "NAME", "HOST", "DEVICES", ">WORKERS", ">SEQS", ">KV USED", ">KV TOTAL", ">TOK/S", ">USE%", ">LEASE", ">UP", "VERSION", "FRONTEND")
+	for i := range p.s.Nodes {
+		n, f := &p.s.Nodes[i], &p.m.known.nodes[i]
+		var lease, up *time.Duration
+		if l := p.m.nodeLease(n); l != nil {
+			lease = &l.Left
+		}
+		if !n.StartedAt.IsZero() {
+			d := p.s.Time.Sub(n.StartedAt)
+			up = &d
+		}
+		t.Rows = append(t.Rows, []string{orUnknown(n.Name), orUnknown(n.Host), deviceList(n), strconv.Itoa(f.workers), strconv.Itoa(f.running),
+			strconv.Itoa(f.kvUsed), strconv.Itoa(f.kvAll), p.float(f.tokS, compactOr), percent(f.meanUse()),
+			p.duration(lease, seconds), p.duration(up, uptime), orUnknown(n.Version), orUnknown(n.FrontendURL)})
+	}
 	return t
 }
 

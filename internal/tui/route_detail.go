@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -19,13 +20,6 @@ func (m *model) routeDecisions() []cluster.RouterDecision {
 		return slices.Index(cluster.Roles, a.Phase) - slices.Index(cluster.Roles, b.Phase)
 	})
 	return out
-}
-
-// routeParts are the header of a decision's screen.
-func (m *model) routeParts() []part {
-	return []part{
-		{[]span{{"dynctl top " + m.glyphs.cursor + " route ", dim}, {clipMiddle(orUnknown(m.detail.route), 40, m.glyphs.more), strong}}, 0},
-	}
 }
 
 // routeSections say what was chosen for each phase, and what the others would
@@ -46,14 +40,14 @@ func (m *model) routeSections() []section {
 }
 
 func (m *model) routeSection(d *cluster.RouterDecision) section {
-	decided := float64(d.DecidedNS) / 1e6
+	decided := orUnknown(rtt(time.Duration(d.DecidedNS)))
 	lag := unknown
 	if m.snap.KVEventLag != nil {
 		lag = orUnknown(rtt(*m.snap.KVEventLag))
 	}
 	lines := [][]span{{
 		{"prompt ", dim}, {fmt.Sprintf("%s tok = %s blocks", commas(d.PromptToks), commas(d.Blocks)), plain},
-		{"   decided in ", dim}, {millis(&decided) + " ms", plain},
+		{"   decided in ", dim}, {decided, plain},
 		{"   index lag ", dim}, {lag, plain},
 		{"   policy ", dim}, {orUnknown(d.Policy), plain},
 		{"   at ", dim}, {m.timeOfDay(d.Time), plain},

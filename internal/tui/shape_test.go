@@ -76,7 +76,7 @@ func randomSnapshot(r *rand.Rand) cluster.Snapshot {
 			State: states[r.IntN(len(states))], Reason: randomText(r), InstanceID: cluster.InstanceID(r.Uint64()), LeaseTTLMS: int64(randomInt(r)),
 			StartedAt: randomTime(r), UpdatedAt: randomTime(r), Restarts: randomInt(r), RetryAt: randomTime(r), Progress: float64(r.IntN(3)) / 2,
 			Stats: cluster.WorkerStats{Running: randomInt(r), Waiting: randomInt(r), RemoteWait: randomInt(r), MaxSeqs: randomInt(r), BlockSize: randomInt(r), KVTotal: randomInt(r), KVActive: randomInt(r), KVCached: randomInt(r), KVIncoming: randomInt(r), Quarantined: randomInt(r), TransfersTotal: r.Uint64(), TransferNanosTotal: r.Uint64(), TransferBytesTotal: r.Uint64()},
-		}, Desire: cluster.Desire(randomText(r)), TokS: randomFloat(r), HitRate: randomFloat(r), Stale: r.IntN(3) == 0}
+		}, Desire: cluster.Desire(randomText(r)), Busy: randomFloat(r), TokS: randomFloat(r), HitRate: randomFloat(r), Stale: r.IntN(3) == 0}
 		if r.IntN(2) == 0 {
 			w.Lease, w.Uptime = ptr(randomDuration(r)), ptr(randomDuration(r))
 		}
@@ -86,7 +86,8 @@ func randomSnapshot(r *rand.Rand) cluster.Snapshot {
 		s.Workers = append(s.Workers, w)
 	}
 	for range r.IntN(30) {
-		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(r.Uint64()), Owner: randomText(r), TTL: randomDuration(r), Left: randomDuration(r), Renewed: randomDuration(r)})
+		s.Leases = append(s.Leases, cluster.Lease{ID: cluster.InstanceID(r.Uint64()), Owner: randomText(r), TTL: randomDuration(r), Left: randomDuration(r), Renewed: randomDuration(r), Endpoints: []string{randomText(r)}})
+		s.Queue.Messages = append(s.Queue.Messages, cluster.QueuedPrefill{RequestID: randomText(r), Worker: randomText(r), PromptTokens: randomInt(r), Blocks: randomInt(r), Bytes: int64(randomInt(r)), EnqueuedAt: randomTime(r), Deadline: randomTime(r), InWork: r.IntN(2) == 0})
 		s.Queue.History = append(s.Queue.History, randomFloat(r))
 		s.Events = append(s.Events, cluster.KVEvent{Worker: randomText(r), EventID: r.Uint64(), Kind: cluster.KVEventKind(randomText(r)), Count: randomInt(r), StartPosition: randomInt(r), Reason: randomText(r), Time: randomTime(r), Removed: []uint64{r.Uint64()}})
 		d := cluster.RouterDecision{RequestID: randomText(r), Time: randomTime(r), Phase: cluster.Role(randomText(r)), Policy: randomText(r), Chosen: randomText(r), PromptToks: randomInt(r), Blocks: randomInt(r), DecidedNS: int64(randomInt(r)), Prefill: randomText(r), PrefillWhy: randomText(r), PrefillWay: randomText(r), Overlap: randomInt(r)}
@@ -123,7 +124,7 @@ func exercise(t *testing.T, seed uint64, width, height int, keys []byte) {
 		opts.Recording = randomText(r)
 	}
 	sc := newScreen(t, randomSnapshot(r), width, height, opts)
-	names := []string{"j", "k", "g", "G", "ctrl+d", "ctrl+u", "tab", "shift+tab", "1", "2", "3", "4", "5", "6", "enter", "esc", "/", ":", "s", "S", "d", "r", "p", "+", "-", "z", "y", "?", "M", "w", "[", "]", "{", "}", ",", ".", "backspace", "ctrl+w", "x", "é", " "}
+	names := []string{"j", "k", "g", "G", "ctrl+d", "ctrl+u", "tab", "shift+tab", "1", "2", "3", "4", "5", "6", "enter", "esc", "/", ":", "s", "S", "d", "r", "p", "+", "-", "z", "y", "?", "M", "w", "n", "[", "]", "{", "}", ",", ".", "backspace", "ctrl+w", "x", "é", " "}
 	checkShape(t, sc.m.View(), width, height)
 	for i, k := range keys {
 		switch {

@@ -77,7 +77,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		want string
 	}{
 		{Options{}, ""}, {Options{View: "leases", Theme: ThemeMono}, ""},
-		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router`},
+		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router, nodes`},
 		{Options{Theme: "pink"}, `theme "pink": use auto, dark, light, mono`},
 	}
 	for _, tt := range tests {

@@ -106,6 +106,8 @@ func (m *model) drawPane(a area, p pane, l layout) {
 		m.drawEvents(in)
 	case paneDecisions:
 		m.drawDecisions(in)
+	case paneNodes:
+		m.drawNodes(in)
 	}
 }
 
@@ -120,12 +122,15 @@ func (m *model) paneTitle(p pane) (title, note string) {
 		name = m.latencyTitle()
 	}
 	title = fmt.Sprintf("%d %s", p, name)
+	if p == paneNodes {
+		title = "n " + name
+	}
 	src, ok := m.rowsOf(p)
 	if !ok {
 		return title, ""
 	}
 	l := &m.lists[p]
-	if p == paneWorkers || p == paneLeases || l.filter != "" {
+	if p == paneWorkers || p == paneLeases || p == paneNodes || l.filter != "" {
 		count := commas(l.total)
 		if l.filter != "" {
 			count = fmt.Sprintf("%s of %s", commas(len(l.rows)), commas(l.total))
