@@ -65,9 +65,8 @@ process to process. With --etcd-endpoints the agents run elsewhere and only the 
 is declared.`,
 		examples: []string{
 			"dynctl up                                  # the built-in model, 1 prefill and 1 decode worker",
-			"dynctl up --prefill 2 --decode 4 --model ~/models/qwen3-0.6b",
-			"dynctl up --agents 2 --port 8080 --dry-run # print what would happen",
-			"dynctl up -f topology.yaml --set decode=6",
+			"dynctl up --prefill 2 --decode 4 --model ~/models/qwen3-0.6b --dry-run",
+			"dynctl up -f topology.yaml --set decode=6  # what is written in a file",
 		},
 		see: []string{"dynctl diff", "dynctl down", "dynctl scale", "dynctl top"},
 		run: o.run,
@@ -102,11 +101,10 @@ is declared.`,
 	fs.StringVar(&o.why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask before a file replaces the model")
 	progressVar(fs, &o.mode)
-	grouped(fs, "Topology", "file", "set", "why", "yes")
-	grouped(fs, "Placement", "prefill", "decode", "agents", "device", "placement", "port")
+	grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "why", "yes")
 	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "why", "yes", "placement", "backend", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("set", completeFields)
