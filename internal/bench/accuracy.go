@@ -206,7 +206,7 @@ type scorer struct {
 	device  *cpu.Device
 	weights *cpu.Weights
 	backend *cpu.Backend
-	memory  engine.KVMemory
+	memory  engine.KVPool
 	context int
 	table   []int32
 	logits  [][]float32

@@ -103,7 +103,7 @@ func (g *cpuGroup) start(ctx context.Context) (err error) {
 	}()
 	g.kv = g.rig.info.KV.DType
 	g.work = newWork(g.model, g.format.bits, float64(g.rig.info.KV.BlockBytes())/rigBlockSize)
-	fillFloats(g.rig.mem.Bytes())
+	g.rig.fillKV()
 	// Buffers grow, and pages come into caches, before anything is measured.
 	_, err = g.rig.prefill(ctx, min(128, slices.Max(sc.prefill)))
 	return err

@@ -65,7 +65,7 @@ func (w *engineModel) start(ctx context.Context) (err error) {
 	if w.rig, err = newCPURig(ctx, w.model, w.cores, blocks, w.log); err != nil {
 		return err
 	}
-	fillFloats(w.rig.mem.Bytes())
+	w.rig.fillKV()
 	return nil
 }
 
@@ -154,6 +154,13 @@ func eachWeight(m *model.Model, f func(model.Tensor)) {
 		if t, err := m.Tensor(spec.Name); err == nil { // Open has seen them all
 			f(t)
 		}
+	}
+}
+
+// fillKV fills the KV pool.
+func (r *rig) fillKV() {
+	for _, m := range r.mem {
+		fillFloats(m.Bytes())
 	}
 }
 

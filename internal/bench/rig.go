@@ -23,7 +23,7 @@ import (
 type rig struct {
 	engine *engine.Engine
 	info   engine.BackendInfo
-	mem    engine.KVMemory
+	mem    engine.KVPool
 	device *cpu.Device // nil with another backend
 
 	requests atomic.Uint64

@@ -74,8 +74,8 @@ func (s KVShape) Region(layer, kv, head int) int {
 	return ((head*s.Layers+layer)*2 + kv) * s.RegionBytes()
 }
 
-// KVMemory is the memory of a block pool: Blocks × BlockBytes, block-major, off
-// the Go heap and page-aligned. It stays at its address until Close.
+// KVMemory is the memory of one rank of a block pool, block-major, off the Go heap and
+// page-aligned. It stays at its address until Close.
 type KVMemory interface {
 	// Bytes returns the memory itself, or nil when the host cannot address it.
 	Bytes() []byte
@@ -105,9 +105,10 @@ type BatchSeq struct {
 type Backend interface {
 	// Info describes the loaded model; it never changes.
 	Info() BackendInfo
-	// AllocKV allocates the memory of a pool of n blocks. It is called once,
-	// before the first Step. The backend does not free it: the caller closes it.
-	AllocKV(n int) (KVMemory, error)
+	// AllocKV allocates the memory of a pool of n blocks, a piece for each rank. It is
+	// called once, before the first Step. The backend does not free it: the caller
+	// closes it.
+	AllocKV(n int) (KVPool, error)
 	// Step computes all sequences of the batch: it writes K and V of every new
 	// token into the blocks and fills the requested logits. It returns when the
 	// results are readable. It is never called twice at once. A cancelled ctx makes
@@ -133,5 +134,7 @@ type BackendInfo struct {
 	VocabSize  int    // rows of the output head; ids at or above TokenLimit are masked
 	TokenLimit int    // ids the tokenizer knows
 	MaxContext int    // positions
-	KV         KVShape
+	// TensorParallel is the number of ranks that share the heads of each layer, at least 1.
+	TensorParallel int
+	KV             KVShape // of all ranks together
 }

@@ -49,7 +49,7 @@ func start(t *testing.T, cfg engine.Config, opts mock.Options) (*engine.Engine, 
 		}
 		_ = mem.Close()
 	})
-	return e, mem.Bytes()
+	return e, mem[0].Bytes()
 }
 
 func request(id string, prompt []uint32, n int) engine.Request {

@@ -38,7 +38,7 @@ type Config struct {
 // Limits bound the memory of an agent. Zero fields take the default.
 type Limits struct {
 	Tickets     int   // open tickets; default 65536
-	Descs       int   // descriptors in one transfer or ticket; default 16384
+	Descs       int   // descriptors in one transfer or ticket; default DefaultDescs
 	Outstanding int   // posted transfers; default 4096
 	NotifySize  int   // bytes of one notification; default 64 KiB
 	NotifyBytes int64 // bytes of undelivered notifications before senders wait; default 4 MiB
@@ -50,6 +50,9 @@ type Limits struct {
 	StagingBytes int64
 }
 
+// DefaultDescs is the default of Limits.Descs.
+const DefaultDescs = 16384
+
 func (l Limits) withDefaults() Limits {
 	def := func(v *int, d int) {
 		if *v <= 0 {
@@ -57,7 +60,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	def(&l.Tickets, 65536)
-	def(&l.Descs, 16384)
+	def(&l.Descs, DefaultDescs)
 	def(&l.Outstanding, 4096)
 	def(&l.NotifySize, 64<<10)
 	def(&l.Peers, 4096)

@@ -90,6 +90,4 @@ const (
 	revokeTimeout = 2 * time.Second
 	// stopTimeout bounds each step of stopping.
 	stopTimeout = 5 * time.Second
-	// regionLabel names the KV pool among the registered regions of an agent.
-	regionLabel = "kv"
 )

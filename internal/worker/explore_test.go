@@ -171,6 +171,7 @@ func stepTime(r *rand.Rand) func(int, int) time.Duration {
 // join starts one more worker.
 func (x *exploration) join(role cluster.Role) {
 	x.lived++
+	x.opts.KVHeads, x.opts.TensorParallel = 4, 1<<(x.lived%3)
 	r := x.start(fmt.Sprint("worker-", x.lived), role, func(c *Config) {
 		c.Assignment.Engine.MaxBatchTokens = 64
 		c.Assignment.Engine.MaxSeqs = 6
@@ -344,7 +345,7 @@ func (r *running) open() string {
 	r.requests.mu.Lock()
 	defer r.requests.mu.Unlock()
 	// Not all tickets: a path whose proof was interrupted keeps its scratch memory open for a while.
-	pool, exposed := []nixl.Desc{r.region.Desc(0, uint64(r.loaded.Blocks)*uint64(r.blockBytes))}, 0
+	pool, exposed := r.pool.ranks, 0
 	if r.nixl.Exposed(nixl.Read, pool) || r.nixl.Exposed(nixl.Write, pool) {
 		exposed = 1
 	}

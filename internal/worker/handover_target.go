@@ -119,7 +119,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	}
 	outcome = metrics.HandoverFailed
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
-		Access: nixl.Write, Descs: w.descs(in.Blocks[in.CachedBlocks:]), Deadline: deadline, Tag: in.RequestID,
+		Access: nixl.Write, Descs: w.pool.descs(in.Blocks[in.CachedBlocks:]), Deadline: deadline, Tag: in.RequestID,
 	})
 	if err != nil {
 		in.Release(err)

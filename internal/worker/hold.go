@@ -92,7 +92,7 @@ func (w *Worker) servePrefill(ctx context.Context, r *requestplane.Request, send
 // any more, which the revoked ticket proves.
 func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *engine.Held, send func(any) error) error {
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
-		Access: nixl.Read, Descs: w.descs(held.Blocks), Deadline: p.Disagg.Deadline, Tag: p.RequestID,
+		Access: nixl.Read, Descs: w.pool.descs(held.Blocks), Deadline: p.Disagg.Deadline, Tag: p.RequestID,
 	})
 	if err != nil {
 		held.Release()

@@ -200,17 +200,21 @@ func (p *peers) forgetLost() {
 // one, selected by their ids from both. The other pool is looked up for each transfer:
 // its metadata may have been loaded again.
 func (w *Worker) transfer(op nixl.Op, mine []int32, agent string, theirs []int32, opts nixl.TransferOpts) (*nixl.Transfer, error) {
-	region, err := w.nixl.RemoteRegion(agent, regionLabel)
+	other, err := remotePool(w.nixl, agent, w.info.KV)
 	if err != nil {
 		return nil, err
 	}
-	remote, err := w.nixl.PrepareRemote(agent, region.Blocks(uint64(w.blockBytes)))
+	here, there, err := w.pool.pair(mine, other, theirs)
 	if err != nil {
 		return nil, err
 	}
-	local, err := w.nixl.PrepareLocal(w.region.Blocks(uint64(w.blockBytes)))
+	remote, err := w.nixl.PrepareRemote(agent, there.runs...)
 	if err != nil {
 		return nil, err
 	}
-	return w.nixl.MakeTransfer(op, local, mine, remote, theirs, opts)
+	local, err := w.nixl.PrepareLocal(here.runs...)
+	if err != nil {
+		return nil, err
+	}
+	return w.nixl.MakeTransfer(op, local, here.index, remote, there.index, opts)
 }

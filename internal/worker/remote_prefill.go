@@ -126,7 +126,7 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 	f.way = way
 	deadline, _ := ctx.Deadline()
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
-		Access: nixl.Write, Descs: w.descs(r.Blocks[r.CachedBlocks:]), Deadline: deadline, Tag: r.RequestID,
+		Access: nixl.Write, Descs: w.pool.descs(r.Blocks[r.CachedBlocks:]), Deadline: deadline, Tag: r.RequestID,
 	})
 	if err != nil {
 		f.err = fmt.Errorf("%w: %w", errNoTicket, err)
@@ -324,13 +324,4 @@ func (w *Worker) liftWhenSafe(request string, ticket nixl.TicketID, lift func())
 	}
 	w.log.Info("quarantine lifted", "request", request)
 	lift()
-}
-
-// descs returns the descriptors of blocks of this worker's pool.
-func (w *Worker) descs(blocks []int32) []nixl.Desc {
-	out := make([]nixl.Desc, len(blocks))
-	for i, b := range blocks {
-		out[i] = w.region.Desc(uint64(b)*uint64(w.blockBytes), uint64(w.blockBytes))
-	}
-	return out
 }

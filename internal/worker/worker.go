@@ -42,7 +42,7 @@ type Worker struct {
 	loaded     *Loaded
 	info       engine.BackendInfo
 	nixl       *nixl.Agent
-	region     *nixl.Region
+	pool       *kvPool
 	blockBytes int64
 	waiters    *waiters        // decode: remote prefills on their way
 	prefills   *runtime.Client // decode: the prefill workers
@@ -183,6 +183,8 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	_, _ = rand.Read(incarnation) // never fails
 	ncfg := w.cfg.NIXL()
 	ncfg.Name, ncfg.Log = w.Name()+"."+hex.EncodeToString(incarnation), w.log
+	// Blocks may go to another number of ranks, in a piece for each KV head at most.
+	ncfg.Limits.Descs = max(ncfg.Limits.Descs, nixl.DefaultDescs, loaded.Blocks*w.info.KV.KVHeads)
 	if w.nixl, err = nixl.NewAgent(ncfg); err != nil {
 		return nil, fmt.Errorf("start NIXL agent: %w", err)
 	}
@@ -192,7 +194,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 		inUse = err != nil
 		return err
 	})
-	if w.region, err = w.nixl.Register(mem, nixl.DRAM, nixl.WithLabel(regionLabel)); err != nil {
+	if w.pool, err = registerPool(w.nixl, w.info.KV, mem); err != nil {
 		return nil, fmt.Errorf("register the KV pool: %w", err)
 	}
 

@@ -45,7 +45,7 @@ func tileTokens(level kernel.Level, pairs bool, group, pos int) int {
 type attention struct {
 	level     kernel.Level
 	pairs     bool // products of pairs of bf16, see attention_pairs.go
-	cache     *cache
+	ranks     ranks
 	plan      *attnPlan
 	layer     int
 	group     int // query heads per KV head
@@ -114,11 +114,12 @@ func (a *attention) row(vectors [][]float32, t tile, kvHead, r int) []float32 {
 // simpler; nobody reads them.
 func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	rows := t.count * a.group
+	cache, head := a.ranks.of(kvHead)
 	for p := max(from, a.oldest(t.start)); p < to; {
 		token := p % a.blockSize
 		side := token % kernel.KVGroup
 		n := min(kernel.KVGroup-side, a.blockSize-token, to-p)
-		keys := a.cache.keys(l.keys, t.blocks[p/a.blockSize], a.layer, kvHead, token/kernel.KVGroup)[side:]
+		keys := cache.keys(l.keys, t.blocks[p/a.blockSize], a.layer, head, token/kernel.KVGroup)[side:]
 		// The first query that sees this piece.
 		r := max(0, p-t.start) * a.group
 		for ; r+2 <= rows; r += 2 {
@@ -222,9 +223,10 @@ func (a *attention) weigh(l *lane, t tile, r, from int, part partial) {
 func (a *attention) gather(l *lane, t tile, kvHead, from, to int, part partial) {
 	d := padded(a.headDim)
 	var w [4]float32
+	cache, head := a.ranks.of(kvHead)
 	for p := max(from, a.oldest(t.start)); p < to; {
 		n := min(a.blockSize-p%a.blockSize, to-p)
-		values := a.cache.values(l.keys, t.blocks[p/a.blockSize], a.layer, kvHead, p%a.blockSize, n)
+		values := cache.values(l.keys, t.blocks[p/a.blockSize], a.layer, head, p%a.blockSize, n)
 		for r := max(0, p-t.start) * a.group; r < t.count*a.group; r++ {
 			sum := part.sums[r*d:][:a.headDim]
 			i, to := a.seen(t, r, p)

@@ -34,7 +34,7 @@ func (r rig) attend(b *testing.B, seq engine.BatchSeq) {
 // processor time, one line after the other.
 func (r rig) readSpeed(b *testing.B) float64 {
 	const piece = 1 << 18
-	data := r.memory.Bytes()
+	data := r.memory[0].Bytes()
 	sums := make([]uint64, len(data)/piece)
 	read := task{run: func(_ *lane, item int) {
 		for p := data[item*piece:][:piece]; len(p) >= 256; p = p[256:] {

@@ -45,13 +45,14 @@ func (a *attention) runKernels(l *lane, t tile, item attnItem) {
 	l.part.reserve(min(rows, panelQueries), d)
 	l.total.reserve(min(rows, panelQueries), d)
 	if a.pairs {
-		l.panel.pairs.reserve(a.headDim, a.cache.row)
+		l.panel.pairs.reserve(a.headDim, a.ranks[0].row)
 	} else {
 		l.panel.queries = grow(l.panel.queries, panelQueries*a.headDim)
 	}
 	l.panel.scores = grow(l.panel.scores, panelQueries*scoreStride)
+	cache, head := a.ranks.of(item.head)
 	for r := 0; r < rows; r += panelQueries {
-		q := queries{attention: a, lane: l, tile: t, kvHead: item.head, from: r, count: min(panelQueries, rows-r)}
+		q := queries{attention: a, lane: l, tile: t, kvHead: item.head, cache: cache, head: head, from: r, count: min(panelQueries, rows-r)}
 		q.run(item)
 	}
 }
@@ -62,7 +63,9 @@ type queries struct {
 	lane   *lane
 	tile   tile
 	kvHead int
-	from   int // row of the tile
+	cache  *cache // of the rank that has the head
+	head   int    // in the cache
+	from   int    // row of the tile
 	count  int
 }
 
@@ -127,7 +130,7 @@ func (q *queries) address(at int) unsafe.Pointer { return unsafe.Pointer(&q.cach
 
 // place is where a position lies: the offset of its region and the token in it.
 func (q *queries) place(p, kv int) (region, token int) {
-	return q.cache.at(q.tile.blocks[p/q.blockSize], q.layer, kv, q.kvHead), p % q.blockSize
+	return q.cache.at(q.tile.blocks[p/q.blockSize], q.layer, kv, q.head), p % q.blockSize
 }
 
 // valuesAt is the offset of the values of a position.

@@ -84,12 +84,15 @@ func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 		head: rng.IntN(shape.KVHeads),
 	}
 	blocks := (end + shape.BlockSize - 1) / shape.BlockSize
-	data := make([]byte, (blocks+2)*int(shape.BlockBytes()))
-	for i := range data {
-		data[i] = 0xFF
+	for n, rank := 1+rng.IntN(shape.KVHeads), 0; rank < n; rank++ { // of one or two heads
+		part := shape.Rank(n)
+		data := make([]byte, (blocks+2)*int(part.BlockBytes()))
+		for i := range data {
+			data[i] = 0xFF
+		}
+		a.ranks = append(a.ranks, newCache(part, blocks+2, data))
 	}
-	c := newCache(shape, blocks+2, data)
-	a.cache, a.tile = &c, tile{count: count, start: end - count}
+	a.tile = tile{count: count, start: end - count}
 	for _, b := range rng.Perm(blocks + 2)[:blocks] {
 		a.tile.blocks = append(a.tile.blocks, int32(b))
 	}
@@ -104,7 +107,7 @@ func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 	for p := range end {
 		for side, list := range []*[][]float64{&a.keys, &a.values} {
 			x := row(p, side, shape.KVHeads)
-			c.write(v.level, w, a.tile.blocks[p/shape.BlockSize], a.layer, side, p%shape.BlockSize, x)
+			a.ranks.write(v.level, w, a.tile.blocks[p/shape.BlockSize], a.layer, side, p%shape.BlockSize, x)
 			*list = append(*list, held(v.kv, x[a.head*shape.HeadDim:][:shape.HeadDim]))
 		}
 	}
@@ -189,7 +192,7 @@ func TestAttention(t *testing.T) {
 			var d distance
 			for range 60 {
 				a := newAttentionCase(rng, v)
-				what := fmt.Sprintf("%+v, group %d, window %d, limit %v, %d tokens at %d", a.cache.shape, a.group, a.window, a.limit, a.tile.count, a.tile.start)
+				what := fmt.Sprintf("%d ranks of %+v, group %d, window %d, limit %v, %d tokens at %d", len(a.ranks), a.ranks[0].shape, a.group, a.window, a.limit, a.tile.count, a.tile.start)
 				a.compute(rng, 0, a.tile.count, 1)
 				var together [][]float32
 				for token, out := range a.out {

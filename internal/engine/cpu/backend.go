@@ -15,6 +15,8 @@ type Options struct {
 	BlockSize  int    // tokens in a KV block
 	MaxContext int    // positions; 0 and values above the model's stand for the model's
 	KVDType    string // f32 (default), bf16, int8, or auto, see [KVAuto]
+	// TensorParallel is the number of ranks, 0 for 1; it divides query heads and KV heads.
+	TensorParallel int
 }
 
 // ErrBatch is returned when a batch contradicts itself or the model: a token or
@@ -28,7 +30,7 @@ type Backend struct {
 	weights *Weights
 	device  *Device
 	info    engine.BackendInfo
-	cache   cache
+	ranks   ranks
 	pairs   bool // attention in pairs, see attention_pairs.go
 	ropes   [numRopes]rope
 	turn    *turn
@@ -53,6 +55,13 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new backend: %w", err)
 	}
+	tensorParallel := opts.TensorParallel
+	if tensorParallel == 0 {
+		tensorParallel = 1
+	}
+	if err := engine.CheckTensorParallel(tensorParallel, c.Heads, c.KVHeads); err != nil {
+		return nil, fmt.Errorf("new backend: %w", err)
+	}
 	maxContext := c.MaxContext
 	if opts.MaxContext > 0 {
 		maxContext = min(maxContext, opts.MaxContext)
@@ -62,11 +71,12 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 		device:  w.device,
 		turn:    newTurn(),
 		info: engine.BackendInfo{
-			Device:     w.device.id,
-			DeviceName: w.device.Name(),
-			VocabSize:  c.Vocab,
-			TokenLimit: w.model.TokenLimit(),
-			MaxContext: maxContext,
+			Device:         w.device.id,
+			DeviceName:     w.device.Name(),
+			VocabSize:      c.Vocab,
+			TokenLimit:     w.model.TokenLimit(),
+			MaxContext:     maxContext,
+			TensorParallel: tensorParallel,
 			KV: engine.KVShape{
 				Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
 				BlockSize: opts.BlockSize, DType: kvType,
@@ -87,19 +97,25 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 func (b *Backend) Info() engine.BackendInfo { return b.info }
 
 // AllocKV maps zeroed memory for n blocks, off the Go heap and page-aligned.
-func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
+func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
 	if b.closed {
 		return nil, fmt.Errorf("allocate KV blocks: %w", ErrClosed)
 	}
-	if b.cache.blocks > 0 {
+	if len(b.ranks) > 0 {
 		return nil, errors.New("allocate KV blocks: the backend has its pool already")
 	}
-	m, err := newMemory(n, b.info.KV.BlockBytes(), b.device.node)
-	if err != nil {
-		return nil, fmt.Errorf("allocate KV blocks: %w", err)
+	shape := b.info.KV.Rank(b.info.TensorParallel)
+	var pool engine.KVPool
+	var rs ranks
+	for range b.info.TensorParallel {
+		m, err := newMemory(n, shape.BlockBytes(), b.device.node)
+		if err != nil {
+			return nil, fmt.Errorf("allocate KV blocks: %w", errors.Join(err, pool.Close()))
+		}
+		pool, rs = append(pool, m), append(rs, newCache(shape, n, m.Bytes()))
 	}
-	b.cache = newCache(b.info.KV, n, m.Bytes())
-	return m, nil
+	b.ranks = rs
+	return pool, nil
 }
 
 // Step computes a batch. Besides the context's cause it returns [ErrBatch],
@@ -149,7 +165,7 @@ func hasPrefill(batch []engine.BatchSeq) bool {
 
 // check refuses what would index outside of weights or memory.
 func (b *Backend) check(batch []engine.BatchSeq) error {
-	if b.cache.blocks == 0 {
+	if len(b.ranks) == 0 {
 		return fmt.Errorf("%w: the block pool is not allocated", ErrBatch)
 	}
 	for i := range batch {
@@ -175,8 +191,8 @@ func (b *Backend) checkSeq(s *engine.BatchSeq) error {
 		return fmt.Errorf("block table has %d blocks, %d positions need %d", len(s.Blocks), end, needed)
 	}
 	for _, block := range s.Blocks[:needed] {
-		if block < 0 || int(block) >= b.cache.blocks {
-			return fmt.Errorf("block %d is not in the pool of %d", block, b.cache.blocks)
+		if block < 0 || int(block) >= b.ranks[0].blocks {
+			return fmt.Errorf("block %d is not in the pool of %d", block, b.ranks[0].blocks)
 		}
 	}
 	for _, id := range s.Tokens {

@@ -15,7 +15,7 @@ import (
 type rig struct {
 	*Backend
 	device *Device
-	memory engine.KVMemory
+	memory engine.KVPool
 }
 
 // newRig loads a model on a device of its own.
@@ -168,7 +168,7 @@ func TestBlocksMoveBetweenBackends(t *testing.T) {
 	size := int(from.Info().KV.BlockBytes())
 	blocks := []int32{6, 1, 7, 3}
 	for i, b := range blocks {
-		copy(to.memory.Bytes()[int(b)*size:][:size], from.memory.Bytes()[i*size:][:size])
+		copy(to.memory[0].Bytes()[int(b)*size:][:size], from.memory[0].Bytes()[i*size:][:size])
 	}
 	last := engine.BatchSeq{Tokens: tokens[30:], Start: 30, Blocks: table(0, 4), Logits: want}
 	from.step(t, last)
@@ -188,7 +188,7 @@ func TestBlockLayout(t *testing.T) {
 			tokens := prompt(1, 42, m.TokenLimit())
 			blocks := []int32{11, 0, 3, 8, 2, 4, 7, 1, 10, 9, 6}
 			r.step(t, engine.BatchSeq{Tokens: tokens, Blocks: blocks})
-			l := layout{r.Info().KV, r.memory.Bytes()}
+			l := layout{r.Info().KV, r.memory[0].Bytes()}
 			written := make([]bool, len(l.data))
 			var got []float64
 			for token := range tokens {

@@ -158,8 +158,10 @@ func testScattered(t *testing.T, m *model.Model, opts Options, tokens []uint32, 
 		n := (len(tokens) + size - 1) / size
 		r := newRig(t, m, 2, 2*n, opts)
 		// What the memory held before must not matter.
-		for i := range r.memory.Bytes() {
-			r.memory.Bytes()[i] = 0xFF
+		for _, m := range r.memory {
+			for i := range m.Bytes() {
+				m.Bytes()[i] = 0xFF
+			}
 		}
 		blocks := make([]int32, n)
 		for i, b := range rand.New(rand.NewPCG(uint64(size), 2)).Perm(2 * n)[:n] {

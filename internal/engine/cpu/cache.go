@@ -38,8 +38,8 @@ func KVDType(m *model.Model, name string) (string, error) {
 	return name, nil
 }
 
-// cache reads and writes K and V in the block pool; see [engine.KVShape] for where
-// they lie.
+// cache reads and writes K and V in the block pool of one rank; see [engine.KVShape] for
+// where they lie.
 type cache struct {
 	shape  engine.KVShape
 	kind   kernel.KVType

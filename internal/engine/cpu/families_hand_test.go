@@ -100,7 +100,7 @@ func attend(a attention, parts, pos int, query [2]float32, key, value func(p int
 		c.write(a.level, &l.write, int32(p/8), 0, 0, p%8, k[:])
 		c.write(a.level, &l.write, int32(p/8), 0, 1, p%8, v[:])
 	}
-	a.cache, a.group, a.headDim, a.blockSize, a.plan = &c, 1, 2, 8, new(attnPlan)
+	a.ranks, a.group, a.headDim, a.blockSize, a.plan = ranks{c}, 1, 2, 8, new(attnPlan)
 	a.query, a.out = [][]float32{query[:]}, [][]float32{make([]float32, 2)}
 	t := tile{blocks: table(0, n), count: 1, start: pos}
 	whole := attnItem{from: a.oldest(pos) / segment, to: pos/segment + 1, split: -1}

@@ -24,7 +24,7 @@ func TestEveryLevel(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("three times the other tests, whose goroutines are the same")
 	}
-	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamilies|TestFamiliesUnderScheduling|TestAgainstReference|TestRecorded|TestKVTypes|TestSplitAttention|TestNoAllocations|TestNoAllocationsQuantized|TestQuantizedAgainstReference)$"
+	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamilies|TestFamiliesUnderScheduling|TestAgainstReference|TestRecorded|TestKVTypes|TestSplitAttention|TestNoAllocations|TestNoAllocationsQuantized|TestQuantizedAgainstReference|TestRanks)$"
 	for _, level := range kernel.Levels() {
 		if level == kernel.Best() {
 			continue

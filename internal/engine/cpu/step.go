@@ -95,7 +95,7 @@ func (s *step) runPass() error {
 	p, w := &s.b.pass, s.b.weights
 	p.reserve(s.b)
 	s.attn = attention{
-		level: s.b.device.level, pairs: s.b.pairs, cache: &s.b.cache, plan: &p.plan, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
+		level: s.b.device.level, pairs: s.b.pairs, ranks: s.b.ranks, plan: &p.plan, group: w.config.Heads / w.config.KVHeads, headDim: w.config.HeadDim,
 		blockSize: s.b.info.KV.BlockSize, query: p.q, out: p.attn.rows, limit: float32(w.config.ScoreCap),
 	}
 	if err := s.do(&s.embedTask, s.perToken()); err != nil {
@@ -266,8 +266,8 @@ func (s *step) rotateItem(l *lane, item int) {
 			s.rotateHead(p.k[t][h*c.HeadDim:][:c.HeadDim], s.layer.kNorm, t, 1)
 		}
 		tok := p.tokens[t]
-		s.b.cache.write(s.b.device.level, &l.write, tok.block, s.index, 0, tok.slot, p.k[t])
-		s.b.cache.write(s.b.device.level, &l.write, tok.block, s.index, 1, tok.slot, p.v[t])
+		s.b.ranks.write(s.b.device.level, &l.write, tok.block, s.index, 0, tok.slot, p.k[t])
+		s.b.ranks.write(s.b.device.level, &l.write, tok.block, s.index, 1, tok.slot, p.v[t])
 	}
 }
 

@@ -101,7 +101,7 @@ func TestInfo(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Spec{Vocab: 5000, ContextLen: 128})
 	r := newRig(t, m, 2, 1, Options{BlockSize: 16, KVDType: "bf16", MaxContext: 100})
 	want := engine.BackendInfo{
-		Device: "cpu:0", DeviceName: "cpu 2c", VocabSize: 5000, TokenLimit: m.TokenLimit(), MaxContext: 100,
+		Device: "cpu:0", DeviceName: "cpu 2c", VocabSize: 5000, TokenLimit: m.TokenLimit(), MaxContext: 100, TensorParallel: 1,
 		KV: engine.KVShape{Layers: 2, KVHeads: 4, HeadDim: 16, BlockSize: 16, DType: "bf16"},
 	}
 	if got := r.Info(); got != want {
@@ -110,7 +110,7 @@ func TestInfo(t *testing.T) {
 	if want.TokenLimit >= 5000 {
 		t.Errorf("token limit %d, want less than the padded vocabulary", want.TokenLimit)
 	}
-	mem := r.memory.Bytes()
+	mem := r.memory[0].Bytes()
 	if int64(len(mem)) != want.KV.BlockBytes() {
 		t.Errorf("pool of %d bytes, want %d", len(mem), want.KV.BlockBytes())
 	}

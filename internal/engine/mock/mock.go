@@ -11,6 +11,7 @@ package mock
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,11 @@ type Options struct {
 	VocabSize  int    // 300
 	MaxContext int    // 8192
 	KVDType    string // "f32": how large blocks are, and what they say they hold
+	// KVHeads is the number of KV heads, 1; each has all that outputs depend on, written
+	// differently, so that one that is lost or in another's place changes them.
+	KVHeads int
+	// TensorParallel is the number of ranks that share the heads, 1.
+	TensorParallel int
 	// StepTime is how long a step with so many tokens of prompts and so many
 	// decoding sequences takes; nil means no time.
 	StepTime func(promptTokens, decodes int) time.Duration
@@ -41,7 +47,7 @@ type Options struct {
 // Backend implements engine.Backend.
 type Backend struct {
 	opts Options
-	mem  []byte
+	mem  engine.KVPool
 	busy time.Duration // of the last step
 }
 
@@ -62,6 +68,7 @@ func New(o Options) *Backend {
 	if o.MaxContext == 0 {
 		o.MaxContext = 8192
 	}
+	o.KVHeads, o.TensorParallel = max(o.KVHeads, 1), max(o.TensorParallel, 1)
 	return &Backend{opts: o}
 }
 
@@ -69,20 +76,29 @@ func New(o Options) *Backend {
 func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
-		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext,
-		KV: engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
+		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, TensorParallel: b.opts.TensorParallel,
+		KV: engine.KVShape{Layers: 1, KVHeads: b.opts.KVHeads, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
 
 // AllocKV implements engine.Backend.
-func (b *Backend) AllocKV(n int) (engine.KVMemory, error) {
-	m, err := sharedmem.New("mock-kv-pool", n*int(b.Info().KV.BlockBytes()))
-	if err != nil {
+func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
+	if err := engine.CheckTensorParallel(b.opts.TensorParallel, b.opts.KVHeads, b.opts.KVHeads); err != nil {
 		return nil, fmt.Errorf("allocate KV blocks: %w", err)
 	}
-	b.mem = m.Bytes()
-	return m, nil
+	b.mem = nil
+	for range b.opts.TensorParallel {
+		m, err := sharedmem.New("mock-kv-pool", n*int(b.rank().BlockBytes()))
+		if err != nil {
+			return nil, fmt.Errorf("allocate KV blocks: %w", errors.Join(err, b.mem.Close()))
+		}
+		b.mem = append(b.mem, m)
+	}
+	return b.mem, nil
 }
+
+// rank is the shape of what each rank has of a block.
+func (b *Backend) rank() engine.KVShape { return b.Info().KV.Rank(b.opts.TensorParallel) }
 
 // Step implements engine.Backend.
 func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
@@ -145,28 +161,43 @@ func (b *Backend) wait(ctx context.Context, batch []engine.BatchSeq) (waited tim
 // Busy implements engine.BusyTimer.
 func (b *Backend) Busy() time.Duration { return b.busy }
 
-// slot is the memory of one position: its token and its position, as two u32 in V.
-func (b *Backend) slot(table []int32, pos int) ([]byte, error) {
-	kv := b.Info().KV
+// slot is the memory of one position in one head: its token and its position, as two
+// u32 in V.
+func (b *Backend) slot(table []int32, pos, head int) ([]byte, error) {
+	kv := b.rank()
 	if pos/kv.BlockSize >= len(table) {
 		return nil, fmt.Errorf("position %d is beyond a block table of %d blocks", pos, len(table))
 	}
-	block := int64(table[pos/kv.BlockSize])
-	at := block*kv.BlockBytes() + int64(kv.Region(0, 1, 0)+pos%kv.BlockSize*kv.RowBytes())
-	if at < 0 || at+8 > int64(len(b.mem)) {
+	mem, block := b.mem[head/kv.KVHeads].Bytes(), int64(table[pos/kv.BlockSize])
+	at := block*kv.BlockBytes() + int64(kv.Region(0, 1, head%kv.KVHeads)+pos%kv.BlockSize*kv.RowBytes())
+	if at < 0 || at+8 > int64(len(mem)) {
 		return nil, fmt.Errorf("block %d is outside the pool", block)
 	}
-	return b.mem[at : at+8], nil
+	return mem[at : at+8], nil
 }
 
+// disguise tells what one head holds from what another one does.
+func disguise(head int) uint32 { return uint32(head) * 0x9e3779b9 }
+
 func (b *Backend) store(table []int32, pos int, token uint32) error {
-	m, err := b.slot(table, pos)
-	if err != nil {
-		return err
+	for head := range b.opts.KVHeads {
+		m, err := b.slot(table, pos, head)
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint32(m, token^disguise(head))
+		binary.LittleEndian.PutUint32(m[4:], uint32(pos)^disguise(head))
 	}
-	binary.LittleEndian.PutUint32(m, token)
-	binary.LittleEndian.PutUint32(m[4:], uint32(pos))
 	return nil
+}
+
+// read is what a head holds for a position, which is the same for all heads.
+func (b *Backend) read(table []int32, pos, head int) (token, position uint32, err error) {
+	m, err := b.slot(table, pos, head)
+	if err != nil {
+		return 0, 0, err
+	}
+	return binary.LittleEndian.Uint32(m) ^ disguise(head), binary.LittleEndian.Uint32(m[4:]) ^ disguise(head), nil
 }
 
 // preferred is what the choice of Options.Next gets beside its logit, which is below
@@ -177,24 +208,33 @@ const preferred = 16
 func (b *Backend) tokens(table []int32, n int) []uint32 {
 	tokens := make([]uint32, 0, n)
 	for pos := range n {
-		m, err := b.slot(table, pos)
+		token, _, err := b.read(table, pos, 0)
 		if err != nil {
 			return tokens
 		}
-		tokens = append(tokens, binary.LittleEndian.Uint32(m))
+		tokens = append(tokens, token)
 	}
 	return tokens
 }
 
-// fold hashes what the blocks hold for the first n positions.
+// fold hashes what the blocks hold for the first n positions: that of the first head,
+// and of others where it is not the same.
 func (b *Backend) fold(table []int32, n int) uint64 {
 	h := foldStart
 	for pos := range n {
-		m, err := b.slot(table, pos)
-		if err != nil {
-			return 0
+		var first, at uint32
+		for head := range b.opts.KVHeads {
+			token, position, err := b.read(table, pos, head)
+			switch {
+			case err != nil:
+				return 0
+			case head == 0:
+				first, at = token, position
+			case token == first && position == at:
+				continue
+			}
+			h = foldNext(h, token, position)
 		}
-		h = foldNext(h, binary.LittleEndian.Uint32(m), binary.LittleEndian.Uint32(m[4:]))
 	}
 	return h
 }

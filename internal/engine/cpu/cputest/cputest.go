@@ -18,7 +18,7 @@ import (
 type Runner struct {
 	Backend *cpu.Backend
 	Model   *model.Model
-	Memory  engine.KVMemory
+	Memory  engine.KVPool
 	t       testing.TB
 	blocks  int
 	logits  []float32
