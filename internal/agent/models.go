@@ -253,13 +253,18 @@ const mockDigest = "mock-"
 // newBackend returns a backend that computes with the weights, or pretends to.
 func (sm *sharedModel) newBackend(spec cluster.EngineSpec) (engine.Backend, error) {
 	if sm.weights != nil {
-		return sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: spec.KVDType})
+		return sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: spec.KVDType, TensorParallel: spec.TensorParallel})
 	}
 	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
 		return nil, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
 	}
+	c := sm.model.Config()
+	if err := engine.CheckTensorParallel(max(spec.TensorParallel, 1), c.Heads, c.KVHeads); err != nil {
+		return nil, err
+	}
 	return mock.New(mock.Options{
-		BlockSize: spec.BlockSize, VocabSize: sm.model.TokenLimit(), MaxContext: cmp.Or(spec.MaxModelLen, sm.model.Config().MaxContext),
+		BlockSize: spec.BlockSize, VocabSize: sm.model.TokenLimit(), MaxContext: cmp.Or(spec.MaxModelLen, c.MaxContext),
+		KVHeads: c.KVHeads, TensorParallel: spec.TensorParallel,
 	}), nil
 }
 
@@ -278,6 +283,7 @@ func (m *models) engineSpec(spec cluster.EngineSpec) cluster.EngineSpec {
 	spec.KVDType = cmp.Or(spec.KVDType, node.KVDType, cpu.KVAuto)
 	fill(&spec.MaxSeqs, node.MaxSeqs)
 	fill(&spec.MaxBatchTokens, node.MaxBatchTokens)
+	fill(&spec.TensorParallel, node.TensorParallel)
 	spec.ITLTargetMS = cmp.Or(spec.ITLTargetMS, node.ITLTargetMS)
 	if spec.Speculative.Method == "" {
 		spec.Speculative = node.Speculative

@@ -229,12 +229,12 @@ func TestEngineSpec(t *testing.T) {
 	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
 		t.Errorf("of the node: %+v, want %+v", got, want)
 	}
-	m.a.cfg.Engine.ITLTarget, m.a.cfg.Engine.Speculative = 90*time.Millisecond, "ngram:3"
-	want.ITLTargetMS, want.Speculative = 90, cluster.Speculative{Method: cluster.SpeculativeNgram, Tokens: 3}
+	m.a.cfg.Engine.ITLTarget, m.a.cfg.Engine.Speculative, m.a.cfg.Engine.TensorParallel = 90*time.Millisecond, "ngram:3", 2
+	want.TensorParallel, want.ITLTargetMS, want.Speculative = 2, 90, cluster.Speculative{Method: cluster.SpeculativeNgram, Tokens: 3}
 	if got := m.engineSpec(cluster.EngineSpec{MaxModelLen: 77}); got != want {
 		t.Errorf("of the node: %+v, want %+v", got, want)
 	}
-	want = cluster.EngineSpec{BlockSize: 128, KVDType: "bf16", KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64, ITLTargetMS: 50, Speculative: cluster.Speculative{Method: cluster.SpeculativeOff}}
+	want = cluster.EngineSpec{BlockSize: 128, KVDType: "bf16", KVBlocks: 7, MaxSeqs: 2, MaxBatchTokens: 64, ITLTargetMS: 50, TensorParallel: 4, Speculative: cluster.Speculative{Method: cluster.SpeculativeOff}}
 	if got := m.engineSpec(want); got != want {
 		t.Errorf("the topology's wish: %+v, want %+v", got, want)
 	}
@@ -458,6 +458,16 @@ func TestMockBackend(t *testing.T) {
 	as.Engine.KVDType = "bf16"
 	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "kv_dtype: the mock backend keeps f32") {
 		t.Errorf("bf16: %v", err)
+	}
+	as.Engine.KVDType, as.Engine.TensorParallel = "", 3
+	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "3 ranks cannot share") {
+		t.Errorf("three ranks: %v", err)
+	}
+	as.Engine.TensorParallel = own.KV.KVHeads
+	if ranks, err := m.load(t.Context(), as, func(float64) {}); err != nil || ranks.Backend.Info().TensorParallel != own.KV.KVHeads || own.KV.KVHeads != others.KV.KVHeads {
+		t.Errorf("%d ranks: %v, of %+v", own.KV.KVHeads, err, own)
+	} else {
+		give(t, ranks)
 	}
 	as.Engine.Backend = cluster.BackendCUDA
 	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "cuda is not built into this dynamod") {

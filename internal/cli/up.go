@@ -95,6 +95,7 @@ is declared.`,
 	durationVar(fs, &o.itlTarget, "itl-target", 0, "longest time between two tokens of an answer while prompts are computed beside (default 200ms; 1h turns it off)")
 	fs.Lookup("itl-target").DefValue = "" // 0, the engine's: said in the text
 	fs.StringVar(&o.speculative, "speculative", "", "propose tokens and verify several at a time: ngram, ngram:5 or off; changes no answer (default: off)")
+	countVar(fs, &o.engine.TensorParallel, "tensor-parallel", 0, "ranks of each worker, which share the heads of each layer; changes no answer (default 1)")
 	durationVar(fs, &o.timeout, "timeout", 5*time.Minute, "how long to wait")
 	fs.BoolVar(&o.noWait, "no-wait", false, "return when the topology is declared, with exit code 8")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")
@@ -102,9 +103,9 @@ is declared.`,
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask before a file replaces the model")
 	progressVar(fs, &o.mode)
 	grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "why", "yes")
-	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tool-parser", "reasoning-parser")
+	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("set", completeFields)

@@ -92,6 +92,7 @@ func (o *upCommand) override(t *cluster.Topology) {
 		"kv-dtype":         func() { t.Engine.KVDType = o.engine.KVDType },
 		"max-model-len":    func() { t.Engine.MaxModelLen = o.engine.MaxModelLen },
 		"max-seqs":         func() { t.Engine.MaxSeqs = o.engine.MaxSeqs },
+		"tensor-parallel":  func() { t.Engine.TensorParallel = o.engine.TensorParallel },
 		"itl-target":       func() { t.Engine.ITLTargetMS = o.engine.ITLTargetMS },
 		"speculative":      func() { t.Engine.Speculative = o.engine.Speculative },
 		"tool-parser":      func() { t.Model.ToolParser = o.tool },

@@ -58,6 +58,7 @@ func TestDesired(t *testing.T) {
 		{"nothing given", flags(), serving, false, serving, nil},
 		{"one count", func() *upCommand { o := flags("decode"); o.decode = 6; return o }(), serving, false, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
 		{"engine", func() *upCommand { o := flags("kv-blocks"); o.engine.KVBlocks = 50; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.KVBlocks = 50; return s }(), nil},
+		{"ranks", func() *upCommand { o := flags("tensor-parallel"); o.engine.TensorParallel = 2; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.TensorParallel = 2; return s }(), nil},
 		{"target and speculation", func() *upCommand {
 			o := flags("itl-target", "speculative")
 			o.engine.ITLTargetMS, o.engine.Speculative.Method = 80, cluster.SpeculativeNgram

@@ -40,6 +40,9 @@ type RuntimeConfig struct {
 	MaxBatchTokens int    `json:"max_num_batched_tokens"`
 	KVDType        string `json:"kv_dtype"`
 	KVBlockBytes   int64  `json:"kv_block_bytes"`
+	// TensorParallel is the number of ranks that share the heads; it may differ between
+	// workers that exchange KV blocks.
+	TensorParallel int `json:"tensor_parallel"`
 	// Disaggregated, of a prefill worker, is where decode workers meet prefills that
 	// run in the background; nil if it has no such endpoint.
 	Disaggregated *BootstrapEndpoint `json:"disaggregated_endpoint,omitempty"`

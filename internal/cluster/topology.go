@@ -81,6 +81,9 @@ type EngineSpec struct {
 	// Device names where workers may run, joined by commas: "cpu" is any of that kind,
 	// "cpu:0" one device; empty means anywhere.
 	Device string `json:"device,omitempty"`
+	// TensorParallel is the number of ranks of a worker, which share the heads of each
+	// layer. Workers of different degrees exchange KV blocks.
+	TensorParallel int `json:"tensor_parallel,omitempty"`
 }
 
 // KVDTypes are the types in which workers can keep keys and values: auto is f32 for
@@ -150,7 +153,7 @@ func (e EngineSpec) check(wrong func(field, format string, args ...any)) {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"kv_blocks", e.KVBlocks}, {"max_model_len", e.MaxModelLen}, {"max_seqs", e.MaxSeqs}, {"max_batch_tokens", e.MaxBatchTokens}} {
+	}{{"kv_blocks", e.KVBlocks}, {"max_model_len", e.MaxModelLen}, {"max_seqs", e.MaxSeqs}, {"max_batch_tokens", e.MaxBatchTokens}, {"tensor_parallel", e.TensorParallel}} {
 		if f.value < 0 {
 			wrong(f.name, "%d is negative", f.value)
 		}

@@ -38,6 +38,8 @@ func TestTopologyValidate(t *testing.T) {
 		{"negative context", Topology{Engine: EngineSpec{MaxModelLen: -1}}, "max_model_len"},
 		{"negative sequences", Topology{Engine: EngineSpec{MaxSeqs: -1}}, "max_seqs"},
 		{"negative batch", Topology{Engine: EngineSpec{MaxBatchTokens: -1}}, "max_batch_tokens"},
+		{"ranks", Topology{Engine: EngineSpec{TensorParallel: 4}}, ""},
+		{"negative ranks", Topology{Engine: EngineSpec{TensorParallel: -2}}, "tensor_parallel"},
 		{"target", Topology{Engine: EngineSpec{ITLTargetMS: 100}}, ""},
 		{"negative target", Topology{Engine: EngineSpec{ITLTargetMS: -1}}, "itl_target"},
 		{"target of days", Topology{Engine: EngineSpec{ITLTargetMS: 1 << 40}}, "itl_target"},

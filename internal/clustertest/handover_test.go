@@ -162,6 +162,7 @@ func TestDrainHandsOver(t *testing.T) {
 		{name: "in one process", transport: "local"},
 		{name: "over shared memory", transport: sameHost, nodes: []clustertest.Node{{}, {Process: true}}},
 		{name: "over tcp", transport: "tcp", force: []string{"tcp"}},
+		{name: "between degrees", transport: sameHost, nodes: []clustertest.Node{ranksOf(cluster.RoleDecode, 1), ranksOf(cluster.RoleDecode, 2)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clustertest.Start(t, clustertest.Options{

@@ -150,6 +150,8 @@ type Engine struct {
 	ITLTarget time.Duration `mapstructure:"itl_target"`
 	// Speculative is what [cluster.ParseSpeculative] reads.
 	Speculative string `mapstructure:"speculative"`
+	// TensorParallel is the number of ranks of each worker.
+	TensorParallel int `mapstructure:"tensor_parallel"`
 }
 
 // Spec returns the limits in the words of a topology.
@@ -158,7 +160,7 @@ func (e Engine) Spec() cluster.EngineSpec {
 	return cluster.EngineSpec{
 		KVBlocks: e.KVBlocks, BlockSize: e.BlockSize, KVDType: e.KVDType,
 		MaxSeqs: e.MaxSeqs, MaxBatchTokens: e.MaxBatchTokens,
-		ITLTargetMS: e.ITLTarget.Milliseconds(), Speculative: speculative,
+		ITLTargetMS: e.ITLTarget.Milliseconds(), Speculative: speculative, TensorParallel: e.TensorParallel,
 	}
 }
 
@@ -264,6 +266,7 @@ func dynamodServingKeys() []Key {
 		{Name: "engine.max_batch_tokens", Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
 		{Name: "engine.itl_target", Kind: KindDuration, Default: time.Duration(0), Help: "longest time between two tokens of an answer while prompts are computed beside: chunks of prompts are made as small as that needs; in whole milliseconds, a long one such as 1h turns it off, 0 means the engine's default of 200ms"},
 		{Name: "engine.speculative", Kind: KindString, Default: "", Help: "how tokens are proposed and then verified several at a time, without changing any answer: off, ngram, or ngram:5 for at most five tokens; empty means off"},
+		{Name: "engine.tensor_parallel", Kind: KindInt, Default: 0, Max: 1024, Help: "ranks of each worker, which share the heads of each layer and have memory for KV of their own; divides query heads and KV heads, changes no answer, and may be another one at the workers that KV blocks are exchanged with; 0 means 1"},
 
 		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue", "router"}, Runtime: true, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue; with router, the frontend chooses a prefill worker first and then the decode worker that gets its KV"},
 		{Name: "disagg.background_prefill", Kind: KindBool, Default: true, Runtime: true, Help: "with the strategy router, send a prompt to prefill and decode worker at once, so that KV blocks move while later ones are computed, where the prefill worker has a bootstrap endpoint; else the decode worker reads them when all are computed"},

@@ -94,6 +94,7 @@ func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 		text(at+".kv_dtype", "", nil, func(f *File) *string { return &of(f).KVDType }),
 		number(at+".max_model_len", "tokens of a prompt with its answer; by default what the model can do", 100*million, func(f *File) *int { return &of(f).MaxModelLen }),
 		number(at+".max_seqs", "", 0, func(f *File) *int { return &of(f).MaxSeqs }),
+		number(at+".tensor_parallel", "", 0, func(f *File) *int { return &of(f).TensorParallel }),
 		number(at+".max_batch_tokens", "", 0, func(f *File) *int { return &of(f).MaxBatchTokens }),
 		{
 			Path: at + ".itl_target", Key: config.Key{Kind: config.KindDuration},

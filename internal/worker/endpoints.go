@@ -105,7 +105,7 @@ func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint str
 	st, spec := w.engine.Load().Stats(), w.cfg.Assignment.Model
 	card.Runtime = cluster.RuntimeConfig{
 		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: w.cfg.Assignment.Engine.MaxBatchTokens,
-		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes, Disaggregated: bootstrap,
+		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes, TensorParallel: w.info.TensorParallel, Disaggregated: bootstrap,
 		ToolCallParser: spec.ToolParser, ReasoningParser: spec.ReasoningParser,
 	}
 	body, err := json.Marshal(card)

@@ -47,6 +47,7 @@ type Options struct {
 // Backend implements engine.Backend.
 type Backend struct {
 	opts Options
+	rank engine.KVShape // what each rank has of a block
 	mem  engine.KVPool
 	busy time.Duration // of the last step
 }
@@ -69,7 +70,9 @@ func New(o Options) *Backend {
 		o.MaxContext = 8192
 	}
 	o.KVHeads, o.TensorParallel = max(o.KVHeads, 1), max(o.TensorParallel, 1)
-	return &Backend{opts: o}
+	b := &Backend{opts: o}
+	b.rank = b.Info().KV.Rank(o.TensorParallel)
+	return b
 }
 
 // Info implements engine.Backend.
@@ -88,7 +91,7 @@ func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
 	}
 	b.mem = nil
 	for range b.opts.TensorParallel {
-		m, err := sharedmem.New("mock-kv-pool", n*int(b.rank().BlockBytes()))
+		m, err := sharedmem.New("mock-kv-pool", n*int(b.rank.BlockBytes()))
 		if err != nil {
 			return nil, fmt.Errorf("allocate KV blocks: %w", errors.Join(err, b.mem.Close()))
 		}
@@ -96,9 +99,6 @@ func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
 	}
 	return b.mem, nil
 }
-
-// rank is the shape of what each rank has of a block.
-func (b *Backend) rank() engine.KVShape { return b.Info().KV.Rank(b.opts.TensorParallel) }
 
 // Step implements engine.Backend.
 func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
@@ -164,7 +164,7 @@ func (b *Backend) Busy() time.Duration { return b.busy }
 // slot is the memory of one position in one head: its token and its position, as two
 // u32 in V.
 func (b *Backend) slot(table []int32, pos, head int) ([]byte, error) {
-	kv := b.rank()
+	kv := &b.rank
 	if pos/kv.BlockSize >= len(table) {
 		return nil, fmt.Errorf("position %d is beyond a block table of %d blocks", pos, len(table))
 	}
