@@ -22,6 +22,8 @@ type Options struct {
 	Prefill  int
 	Decode   int
 	Engine   cluster.EngineSpec
+	// PrefillEngine and DecodeEngine are what workers of a role have otherwise.
+	PrefillEngine, DecodeEngine cluster.EngineSpec
 	// Nodes are the agents; none means one that takes everything.
 	Nodes []Node
 	// Config changes the configuration of every agent.
@@ -227,6 +229,7 @@ func (c *Cluster) Declare(prefill, decode int) {
 	_, err := c.Client.Declare(c.t.Context(), func(t *cluster.Topology, _ bool) error {
 		t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model, Quantize: c.opts.Quantize}
 		t.Prefill, t.Decode, t.Engine = prefill, decode, c.opts.Engine
+		t.PrefillSpec.Engine, t.DecodeSpec.Engine = c.opts.PrefillEngine, c.opts.DecodeEngine
 		return nil
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package clustertest_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,26 +51,34 @@ func TestSameAnswersOfDegrees(t *testing.T) {
 		transport string
 		process   bool // prefill worker
 	}{
-		{1, []int{2}, "tcp", false},
-		{2, []int{1}, sameHost, true},
-		{2, []int{4, 1}, sameHost, false},
-		{4, []int{2}, "tcp", false},
-		{1, []int{4}, ucx.Name, false},
+		{prefill: 1, decode: []int{2}, transport: "tcp"},
+		{prefill: 2, decode: []int{1}, transport: sameHost, process: true},
+		{prefill: 2, decode: []int{4, 1}, transport: sameHost},
+		{prefill: 4, decode: []int{2}, transport: "tcp"},
+		{prefill: 1, decode: []int{4}, transport: ucx.Name},
+		{prefill: 1, decode: []int{2}, transport: "local"},
+		{prefill: 4, decode: []int{2}, transport: "local"},
 	} {
 		t.Run(fmt.Sprintf("prefill %d, decode %v over %s", tc.prefill, tc.decode, tc.transport), func(t *testing.T) {
 			if err := ucx.Available(); tc.transport == ucx.Name && err != nil {
 				t.Skip(err)
 			}
-			var nodes []clustertest.Node
-			for _, n := range tc.decode {
-				nodes = append(nodes, ranksOf(cluster.RoleDecode, n))
-			}
-			prefill := ranksOf(cluster.RolePrefill, tc.prefill)
-			prefill.Process = tc.process
-			c := clustertest.Start(t, clustertest.Options{
-				Model: dir, Prefill: 1, Decode: len(tc.decode), Nodes: append(nodes, prefill), Engine: engine,
+			o := clustertest.Options{
+				Model: dir, Prefill: 1, Decode: len(tc.decode), Engine: engine,
 				Config: func(cfg *config.Dynamod) { cfg.NIXL.Transports = []string{tc.transport} },
-			})
+			}
+			if tc.transport == "local" { // one node, whose roles differ by topology
+				o.PrefillEngine.TensorParallel, o.DecodeEngine.TensorParallel = tc.prefill, tc.decode[0]
+			} else {
+				for _, n := range tc.decode {
+					o.Nodes = append(o.Nodes, ranksOf(cluster.RoleDecode, n))
+				}
+				prefill := ranksOf(cluster.RolePrefill, tc.prefill)
+				prefill.Process = tc.process
+				o.Nodes = append(o.Nodes, prefill)
+			}
+			c := clustertest.Start(t, o)
+			wantDegrees(t, c, tc.prefill, tc.decode)
 			c.WaitRemotePrefill()
 			for _, s := range strategies {
 				c.Set(s.settings)
@@ -92,6 +101,25 @@ func TestSameAnswersOfDegrees(t *testing.T) {
 			}
 			wantTransport(t, c, tc.transport)
 		})
+	}
+}
+
+// wantDegrees checks what the model cards of the workers say.
+func wantDegrees(t *testing.T, c *clustertest.Cluster, prefill int, decode []int) {
+	t.Helper()
+	cards, err := c.Client.ModelCards(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[cluster.Role][]int{}
+	for _, card := range cards {
+		if n := card.Runtime.TensorParallel; !slices.Contains(got[card.WorkerType], n) { // a worker may have several
+			got[card.WorkerType] = append(got[card.WorkerType], n)
+		}
+	}
+	slices.Sort(got[cluster.RoleDecode])
+	if want := slices.Sorted(slices.Values(decode)); !slices.Equal(got[cluster.RolePrefill], []int{prefill}) || !slices.Equal(got[cluster.RoleDecode], want) {
+		t.Errorf("workers have %v ranks, want %d for prefill and %v for decode", got, prefill, want)
 	}
 }
 
