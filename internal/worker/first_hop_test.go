@@ -96,14 +96,14 @@ func idle(t *testing.T, workers ...*running) {
 	}
 }
 
-// met waits until a prefill worker has proven its path to a decode worker: a proof that
+// met waits until a prefill worker has tried its path to a decode worker: a proof that
 // is interrupted keeps a ticket open for seconds.
 func met(t *testing.T, pre, d *running) {
 	t.Helper()
 	eventually(t, pre.Name()+" has met "+d.Name(), func() bool {
 		pre.peers.mu.Lock()
 		defer pre.peers.mu.Unlock()
-		return pre.peers.tested[d.nixl.Name()]
+		return pre.peers.tried[d.nixl.Name()]
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
-	"github.com/dynctl/dynctl/internal/nixl"
 )
 
 // moverPoll is how often a mover looks for sequences that it can move.
@@ -36,9 +34,8 @@ type mover struct {
 	moves map[string]*attempts // by sequence
 	why   string               // nothing moves at all
 
-	meeting sync.Mutex // one at a time; guards what is below
-	loaded  map[string]bool
-	met     map[string]error // NIXL agents that were tested; why they are not used
+	meeting sync.Mutex      // one at a time; guards what is below
+	met     map[string]bool // NIXL agents
 }
 
 // attempts is what is known of one sequence.
@@ -53,7 +50,7 @@ func (w *Worker) startMover(ctx context.Context) *mover {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &mover{
 		w: w, cancel: cancel, done: make(chan struct{}), freed: make(chan struct{}, 1),
-		moves: map[string]*attempts{}, loaded: map[string]bool{}, met: map[string]error{},
+		moves: map[string]*attempts{}, met: map[string]bool{},
 	}
 	go m.run(ctx)
 	return m
@@ -263,44 +260,16 @@ func (m *mover) tryAll(ctx context.Context, id string, targets []candidate) erro
 func (m *mover) meet(ctx context.Context, to candidate) error {
 	m.meeting.Lock()
 	defer m.meeting.Unlock()
-	bad, tested := m.met[to.EngineID]
-	switch {
-	case bad != nil:
-		return bad
-	case ctx.Err() != nil: // it waited for another meeting
+	if ctx.Err() != nil { // it waited for another meeting
 		return context.Cause(ctx)
 	}
-	name, err := m.w.nixl.LoadRemote(to.Metadata) // does nothing if it is loaded and has not failed
-	if err != nil {
-		return fmt.Errorf("load NIXL metadata of %s: %w", to.Worker, err)
-	}
-	if name != to.EngineID {
-		return fmt.Errorf("%w: metadata of %s is that of %s", errMismatch, to.EngineID, name)
-	}
-	m.loaded[name] = true
-	if tested {
-		return nil
-	}
-	test, cancel := context.WithTimeout(ctx, selfTestTimeout)
-	defer cancel()
-	_, err = m.w.nixl.ProvePath(test, name)
-	garbled := errors.Is(err, nixl.ErrMismatch)
-	if err == nil || garbled {
-		m.met[name] = err
-	}
-	if garbled {
-		m.w.log.Error("the path to a decode worker garbles data and is not used", "peer", name, "error", err)
-	}
-	return err
+	m.met[to.EngineID] = true
+	return m.w.peers.meet(ctx, to.EngineID, to.Metadata)
 }
 
 // forgetPeers invalidates the peers that only hand-overs need.
 func (m *mover) forgetPeers() {
-	m.meeting.Lock()
-	defer m.meeting.Unlock()
-	for name := range m.loaded {
-		if err := m.w.nixl.Invalidate(name); err != nil {
-			m.w.log.Debug("invalidate peer", "peer", name, "error", err)
-		}
+	for name := range m.met {
+		m.w.peers.forget(name)
 	}
 }

@@ -28,7 +28,8 @@ type peers struct {
 	// loaded are the agents made known here, and whether the watch has shown them yet: one
 	// that was found in the store may be ahead of it.
 	loaded map[string]bool
-	tested map[string]bool
+	proven map[string]bool
+	tried  map[string]bool  // the path was tested, whatever came of it
 	broken map[string]error // peers whose path garbles data
 	// skipped are agents that this one has nothing to exchange with.
 	skipped map[string]bool
@@ -46,7 +47,7 @@ func watchPeers(ctx context.Context, w *Worker, eager bool) (*peers, error) {
 	}
 	p := &peers{
 		w: w, blobs: blobs, eager: eager, cancel: cancel, done: make(chan struct{}),
-		loaded: map[string]bool{}, tested: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
+		loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
 	}
 	go p.run(ctx)
 	return p, nil
@@ -59,7 +60,10 @@ func (p *peers) close() {
 }
 
 // ensure makes an agent known, if it lives.
-func (p *peers) ensure(ctx context.Context, agent string) error {
+func (p *peers) ensure(ctx context.Context, agent string) error { return p.load(ctx, agent, nil) }
+
+// load makes an agent known by its metadata, nil for that in the store.
+func (p *peers) load(ctx context.Context, agent string, blob []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.broken[agent]; err != nil {
@@ -69,8 +73,12 @@ func (p *peers) ensure(ctx context.Context, agent string) error {
 		return nil
 	}
 	key := cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)
-	blob, ok := p.blobs.Get(key)
-	if !ok { // the watch may be a moment behind
+	published, ok := p.blobs.Get(key)
+	switch {
+	case blob != nil:
+	case ok:
+		blob = published
+	default: // the watch may be a moment behind
 		kv, err := p.w.cfg.Store.Get(ctx, key)
 		if err != nil {
 			return fmt.Errorf("%w: worker %s is gone: %w", errUnwanted, agent, err)
@@ -117,7 +125,7 @@ func (p *peers) meetNew(ctx context.Context) {
 	for key := range p.blobs.Snapshot() {
 		agent := strings.TrimPrefix(key, prefix)
 		p.mu.Lock()
-		done := p.tested[agent] || p.skipped[agent]
+		done := p.tried[agent] || p.skipped[agent]
 		p.mu.Unlock()
 		if done || ctx.Err() != nil {
 			continue
@@ -128,7 +136,7 @@ func (p *peers) meetNew(ctx context.Context) {
 			p.mu.Unlock()
 			continue
 		}
-		if err := p.meet(ctx, agent); err != nil && ctx.Err() == nil && !errors.Is(err, errUnwanted) {
+		if err := p.meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, errUnwanted) {
 			p.w.log.Warn("path to a decode worker not proven", "peer", agent, "error", err)
 		}
 	}
@@ -144,17 +152,18 @@ func (p *peers) role(ctx context.Context, agent string) cluster.Role {
 	return st.Role
 }
 
-// meet is ensure, and the first time also writes and reads a checked pattern over the
-// path that was chosen. A transport that fails is given up for the next one; a peer
-// that no transport leads to without garbling data is never used.
-func (p *peers) meet(ctx context.Context, agent string) error {
-	if err := p.ensure(ctx, agent); err != nil {
+// meet makes an agent known, by its metadata or, with nil, that in the store, and writes
+// and reads a checked pattern over the path that was chosen, until that has succeeded
+// once. A transport that fails is given up for the next one; a peer that no transport
+// leads to without garbling data is never used.
+func (p *peers) meet(ctx context.Context, agent string, blob []byte) error {
+	if err := p.load(ctx, agent, blob); err != nil {
 		return err
 	}
 	p.mu.Lock()
-	tested := p.tested[agent]
+	proven := p.proven[agent]
 	p.mu.Unlock()
-	if tested {
+	if proven {
 		return nil
 	}
 	test, cancel := context.WithTimeout(ctx, selfTestTimeout)
@@ -162,7 +171,7 @@ func (p *peers) meet(ctx context.Context, agent string) error {
 	_, err := p.w.nixl.ProvePath(test, agent)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tested[agent] = true
+	p.tried[agent] = true
 	switch {
 	case errors.Is(err, nixl.ErrMismatch):
 		p.w.log.Error("the path to a worker garbles data and is not used", "peer", agent, "error", err)
@@ -171,7 +180,26 @@ func (p *peers) meet(ctx context.Context, agent string) error {
 	case err != nil:
 		return fmt.Errorf("test the path to %s: %w", agent, err)
 	}
+	p.proven[agent] = true
 	return nil
+}
+
+// forget invalidates a peer, until it is met again.
+func (p *peers) forget(agent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(agent)
+}
+
+// drop is forget, guarded by p.mu.
+func (p *peers) drop(agent string) {
+	if err := p.w.nixl.Invalidate(agent); err != nil {
+		p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
+	}
+	delete(p.loaded, agent)
+	delete(p.proven, agent)
+	delete(p.tried, agent)
+	delete(p.broken, agent)
 }
 
 // forgetLost invalidates peers whose metadata has left the store.
@@ -183,12 +211,7 @@ func (p *peers) forgetLost() {
 			p.loaded[agent] = ok
 			continue
 		}
-		if err := p.w.nixl.Invalidate(agent); err != nil {
-			p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
-		}
-		delete(p.loaded, agent)
-		delete(p.tested, agent)
-		delete(p.broken, agent)
+		p.drop(agent)
 	}
 	maps.DeleteFunc(p.skipped, func(agent string, _ bool) bool {
 		_, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent))

@@ -54,7 +54,7 @@ func (w *Worker) readable(p *protocol.DisaggregatedParams, prompt []uint32) (nix
 
 // read moves the blocks that are not cached here.
 func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, ticket nixl.TicketID) error {
-	if err := f.w.peers.meet(ctx, p.EngineID); err != nil {
+	if err := f.w.peers.meet(ctx, p.EngineID, nil); err != nil {
 		return fmt.Errorf("%w: %w", errPrefillLost, err)
 	}
 	pointPullLoaded.Hit()
