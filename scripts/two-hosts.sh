@@ -5,12 +5,14 @@
 # that is good, slow, narrow, lossy, or cut in the middle of answers; no client may see
 # an error, and every answer must be the one that the decode worker gives alone.
 #
-#   scripts/two-hosts.sh DIR    DIR holds dynamod and dynctl
+#   scripts/two-hosts.sh DIR    DIR holds dynamod, dynctl and cable
 #
-# Needs root, ip and curl; exits with 77 and says why where it cannot run. Settings
-# that need another queueing discipline than the kernel has are left out by name.
+# Needs root, ip and curl; exits with 77 and says why where it cannot run. Where the kernel
+# has no netem, cable delays and loses packets; what needs another queueing discipline
+# that is missing is left out by name.
 # Every address lies inside the namespaces, which are gone when it ends.
 set -euo pipefail
+unset DYNCTL_TWO_HOSTS # for the test that runs this script, and no setting of the programs
 
 bin=$(cd "${1:?usage: scripts/two-hosts.sh DIR}" && pwd)
 a=dynctl-$$-a b=dynctl-$$-b
@@ -186,6 +188,48 @@ unshape() {
 	on "$b" tc qdisc del dev wire root 2>/dev/null || true
 }
 
+# relay FLAGS... has a program carry the packets between the hosts, which delays or loses
+# some; unrelay ends that. Connections go on: addresses stay, routes change.
+cable=
+relay() {
+	local host
+	[ -x "$bin/cable" ] && [ -c /dev/net/tun ] || return 1
+	"$bin/cable" -a "$a" -b "$b" -device relay "$@" >"$dir/cable" 2>"$dir/cable.log" &
+	cable=$!
+	pids+=("$cable")
+	within 5 relay_made || return 1
+	for host in "$a" "$b"; do ip -n "$host" link set relay up; done
+	ip -n "$a" route replace 10.213.0.2/32 dev relay src 10.213.0.1
+	ip -n "$b" route replace 10.213.0.1/32 dev relay src 10.213.0.2
+}
+relay_made() { ip -n "$a" link show relay >/dev/null 2>&1 && ip -n "$b" link show relay >/dev/null 2>&1; }
+unrelay() {
+	[ -n "$cable" ] || return 0
+	kill "$cable" 2>/dev/null || true # the devices go with it, and their routes
+	wait "$cable" 2>/dev/null || true
+	cable=
+	echo "  the relay carried $(cat "$dir/cable")"
+	[ "$(awk '{ print $1 }' "$dir/cable")" -gt 50 ] || fail "the relay carried next to nothing: $(cat "$dir/cable.log")"
+}
+
+# bad NAME STRATEGY DISCIPLINE -- FLAGS has calm run over a network that the kernel makes
+# bad by a queueing discipline, or a relay.
+bad() {
+	local name=$1 s=$2 discipline=()
+	shift 2
+	while [ "$1" != -- ]; do discipline+=("$1"); shift; done
+	shift
+	if command -v tc >/dev/null && shape "${discipline[@]}"; then
+		calm "$name" "$s"
+	elif [ $# -gt 0 ] && relay "$@"; then
+		calm "$name by a relay" "$s"
+	else
+		echo "left out: $name: the kernel has no ${discipline[0]}"
+	fi
+	unshape
+	unrelay
+}
+
 [ "$(uname)" = Linux ] || unable "network namespaces are those of Linux"
 [ "$(id -u)" -eq 0 ] || unable "network namespaces need root"
 for program in ip curl timeout awk; do
@@ -215,15 +259,9 @@ dynctl up --prefill 1 --decode 1 --kv-blocks 1024 --block-size 16 --timeout 30s 
 for s in queue router; do
 	strategy "$s"
 	calm "good network" "$s"
-	if ! command -v tc >/dev/null; then
-		echo "left out: slow, narrow and lossy network: no tc"
-	else
-		if shape netem delay 50ms; then calm "50 ms each way" "$s"; else echo "left out: 50 ms each way: the kernel has no netem"; fi
-		if shape netem loss 1%; then calm "1 % loss" "$s"; else echo "left out: 1 % loss: the kernel has no netem"; fi
-		unshape
-		if shape tbf rate 100mbit burst 64k latency 50ms; then calm "100 Mbit/s" "$s"; else echo "left out: 100 Mbit/s: the kernel has no tbf"; fi
-		unshape
-	fi
+	bad "50 ms each way" "$s" netem delay 50ms -- -delay 50ms
+	bad "1 % loss" "$s" netem loss 1% -- -loss 0.01
+	bad "100 Mbit/s" "$s" tbf rate 100mbit burst 64k latency 50ms --
 	sever 2 "$s" 1000 # leases live on
 	within "$patience" served "${ways[$s]}" || fail "cut for 2 s, $s: the hosts do not work together again"
 	sever $((lease + 2)) "$s" 1000 # leases end, and the first host takes the decode worker over

@@ -27,7 +27,7 @@ func TestTwoHosts(t *testing.T) {
 		t.Skip("takes a minute and a half: make two-hosts")
 	}
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/dynctl", "./cmd/dynamod")
+	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/dynctl", "./cmd/dynamod", "./internal/clustertest/cable")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
