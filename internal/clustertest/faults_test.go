@@ -332,12 +332,12 @@ func TestEtcdDown(t *testing.T) {
 // A decode worker's node is killed: running streams move and go on without a gap.
 func TestKillDecodeNode(t *testing.T) {
 	dir := mediumModel(t)
-	prompts := texts(12, 30)
+	prompts := texts(8, 30)
 	options := clustertest.Options{
 		Model: dir, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 2048},
 		Config: func(cfg *config.Dynamod) { cfg.Router.Policy = "round-robin" },
 	}
-	const tokens = 1200 // so many that the streams run for longer than it takes to hear of them
+	const tokens = 1200 / slowdown // so many that the streams run for longer than it takes to hear of them
 	want := burst(t, clustertest.Start(t, options), prompts, tokens)
 	options.Nodes = []clustertest.Node{{}, {Process: true}}
 	c := clustertest.Start(t, options)

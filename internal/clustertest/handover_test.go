@@ -173,7 +173,7 @@ func TestDrainHandsOver(t *testing.T) {
 					cfg.NIXL.Transports = tc.force
 				},
 			})
-			bodies := demanding(1000)
+			bodies := demanding(1000 / slowdown)
 			want, usual := all(t, c, bodies)
 			before := settledCounts(t, c)
 
