@@ -222,6 +222,9 @@ func (a *Agent) takeDirectory(back *undo.Stack) error {
 		return err
 	}
 	back.Push("release the lock", func(context.Context) error { return lock.Release() })
+	if err := a.dir.SetNamespace(a.cfg.Namespace); err != nil {
+		return err
+	}
 	file, err := openLog(a.dir.AgentLog())
 	if err != nil {
 		return err

@@ -16,9 +16,10 @@ import (
 // of flags that all commands have.
 func (f *factory) completion(root *cobra.Command) {
 	for flag, complete := range map[string]cobra.CompletionFunc{
-		"cluster": f.completeClusters,
-		"output":  completeWords("table", "wide", "json", "yaml", "name"),
-		"color":   completeWords("auto", "always", "never"),
+		"cluster":   f.completeClusters,
+		"namespace": f.completeNamespaces,
+		"output":    completeWords("table", "wide", "json", "yaml", "name"),
+		"color":     completeWords("auto", "always", "never"),
 	} {
 		_ = root.RegisterFlagCompletionFunc(flag, complete) // fails for unknown flags only
 	}

@@ -32,7 +32,7 @@ func (o *doctorCommand) clusterFindings(ctx context.Context, inv *invocation) []
 	begin := time.Now()
 	reach, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	c, err := client.Connect(reach, inv.cfg, inv.log)
+	c, err := client.Connect(reach, inv.target(), inv.log)
 	var v client.View
 	if err == nil {
 		inv.open = append(inv.open, c)

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
@@ -30,7 +31,8 @@ func (f *factory) down() *cobra.Command {
 	cmd := f.command(verb{
 		use: "down", short: "Drain all workers and stop the cluster on this machine", group: groupRun, changes: true,
 		long: `Workers finish their requests, then the dynamod processes of this machine end, the one
-with the stores last. What is still there at the deadline is told to hurry, and killed
+with the stores last. With the namespace of a deployment beside that of the stores, only its
+own processes do. What is still there at the deadline is told to hurry, and killed
 after --grace. Data of the stores and logs stay. In a cluster with stores of its
 own, agents on other machines go on without workers.`,
 		examples: []string{
@@ -55,6 +57,7 @@ own, agents on other machines go on without workers.`,
 // downResult is the outcome as -o json prints it.
 type downResult struct {
 	Cluster    string   `json:"cluster"`
+	Namespace  string   `json:"namespace,omitempty"` // the only one that was stopped
 	Running    bool     `json:"was_running"`
 	Workers    int      `json:"workers_removed"`
 	Processes  int      `json:"processes_stopped"`
@@ -73,6 +76,7 @@ type downturn struct {
 	begin    time.Time
 	deadline time.Time
 	sockets  []string // that must be gone afterwards
+	only     string   // namespace to stop, beside that of the stores; empty: all
 	res      downResult
 	screen   downScreen
 }
@@ -93,6 +97,19 @@ func (o *downCommand) run(ctx context.Context, inv *invocation, _ []string) erro
 	if len(running) == 0 && !inv.external() {
 		return d.nothing()
 	}
+	e, err := local.Endpoints()
+	known := err == nil
+	if known && inv.beside(e) {
+		d.only, d.res.Namespace = inv.cfg.Namespace, inv.cfg.Namespace
+		if running = d.ours(running); len(running) == 0 {
+			return inv.answer(answer{data: d.res, text: fmt.Sprintf("nothing runs of the namespace %s\n", d.only)})
+		}
+	} else if others := besides(running, e); inv.named && known && len(others) > 0 {
+		return &failure{
+			action: downAction, err: fmt.Errorf("the stores of the namespace %s are those of others, too: %s", e.Namespace, nameList(others)), code: exitUsage,
+			tries: []string{"dynctl down   stops all of them", "dynctl down --namespace " + others[0]},
+		}
+	}
 	d.res.Running = true
 	// Nobody shall start what is being stopped.
 	lock, err := local.LockStart(ctx)
@@ -107,10 +124,18 @@ func (o *downCommand) run(ctx context.Context, inv *invocation, _ []string) erro
 			inv.warn("start lock not released: %v", err)
 		}
 	}()
-	if e, err := local.Endpoints(); err == nil {
+	if known && d.only == "" {
 		d.sockets = append(append(d.sockets, e.Etcd...), hostOf(e.NATS))
+		for _, ns := range besides(running, e) {
+			cfg := inv.cfg
+			cfg.Namespace = ns
+			if err := d.removeWorkers(ctx, cfg); err != nil {
+				return err
+			}
+			d.screen.next()
+		}
 	}
-	if err := d.removeWorkers(ctx); err != nil {
+	if err := d.removeWorkers(ctx, inv.target()); err != nil {
 		return err
 	}
 	if err := d.stopProcesses(ctx); err != nil {
@@ -134,8 +159,8 @@ func (d *downturn) nothing() error {
 
 // removeWorkers declares that there shall be none and waits for the drains. A
 // cluster whose stores do not answer is stopped without that.
-func (d *downturn) removeWorkers(ctx context.Context) error {
-	c, err := client.Connect(ctx, d.inv.cfg, d.inv.log)
+func (d *downturn) removeWorkers(ctx context.Context, cfg config.Dynctl) error {
+	c, err := client.Connect(ctx, cfg, d.inv.log)
 	switch {
 	case ctx.Err() != nil:
 		return d.interrupted(err)

@@ -24,6 +24,11 @@ func newDownScreen(d *downturn, show progress.Display) downScreen {
 	return downScreen{d: d, show: show, led: newLedger(d.begin), known: map[string]cluster.Worker{}, procs: map[string]progress.Row{}}
 }
 
+// next begins with the workers of another namespace, which may have the same names.
+func (s *downScreen) next() {
+	s.led, s.known, s.rows = newLedger(s.d.inv.env.Now()), map[string]cluster.Worker{}, nil
+}
+
 func (s *downScreen) close() { s.show.Close() }
 
 // workers shows those that are left.

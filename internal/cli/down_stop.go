@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/statedir"
 )
 
 // hurryAtLeast is how long processes have to end by themselves once workers are gone,
@@ -30,7 +31,7 @@ func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
 		d.screen.workers(v)
 		return len(left) == 0, nil
 	})
-	d.res.Workers = most - len(left)
+	d.res.Workers += most - len(left)
 	switch {
 	case err == nil:
 		return nil
@@ -40,7 +41,7 @@ func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
 		d.inv.warn("workers are not drained: %v", err)
 		return nil
 	}
-	d.res.Workers = most
+	d.res.Workers += len(left)
 	for _, wk := range left {
 		if wk.Drain != nil {
 			d.res.CutOff += wk.Drain.Left
@@ -70,6 +71,7 @@ func (d *downturn) stopProcesses(ctx context.Context) error {
 	if err != nil {
 		return &failure{action: downAction, err: err}
 	}
+	running = d.ours(running)
 	stores := ""
 	if e, err := d.local.Endpoints(); err == nil {
 		stores = e.Node
@@ -134,9 +136,37 @@ func (d *downturn) localSocket(n cluster.Node) []string {
 	return []string{hostOf(n.FrontendURL), hostOf(n.StatusURL), n.RequestPlane}
 }
 
+// ours are the processes to stop.
+func (d *downturn) ours(running []launch.Running) []launch.Running {
+	return slices.DeleteFunc(slices.Clone(running), func(p launch.Running) bool { return d.only != "" && p.Node.Namespace() != d.only })
+}
+
+// besides are the namespaces of processes that use the stores of another one.
+func besides(running []launch.Running, e statedir.Endpoints) []string {
+	var out []string
+	for _, p := range running {
+		if ns := p.Node.Namespace(); ns != "" && ns != e.Namespace && !slices.Contains(out, ns) {
+			out = append(out, ns)
+		}
+	}
+	return out
+}
+
+// sweep removes what killed processes left, or says what still runs.
+func (d *downturn) sweep() (left []string, err error) {
+	if d.only == "" {
+		return launch.Sweep(d.local)
+	}
+	running, err := launch.List(d.local)
+	for _, p := range d.ours(running) {
+		left = append(left, fmt.Sprintf("process %d still runs %s", p.PID, p.Node.Name))
+	}
+	return left, err
+}
+
 // finish makes sure that nothing is left and says what was stopped.
 func (d *downturn) finish() error {
-	left, err := launch.Sweep(d.local)
+	left, err := d.sweep()
 	if err != nil {
 		return &failure{action: downAction, err: err}
 	}
@@ -180,7 +210,11 @@ func (d *downturn) sentence() string {
 	if len(d.res.Remote) > 0 {
 		state = "has no workers"
 	}
-	s := fmt.Sprintf("cluster %s %s: stopped %s in %s", d.inv.cfg.Cluster, state, strings.Join(parts, " and "), duration(time.Duration(d.res.DurationMS)*time.Millisecond))
+	what := "cluster " + d.inv.cfg.Cluster
+	if d.only != "" {
+		what = "namespace " + d.only + " of " + what
+	}
+	s := fmt.Sprintf("%s %s: stopped %s in %s", what, state, strings.Join(parts, " and "), duration(time.Duration(d.res.DurationMS)*time.Millisecond))
 	if d.res.CutOff > 0 {
 		s += fmt.Sprintf(", %s cut off", plural(d.res.CutOff, "sequence"))
 	}

@@ -103,6 +103,7 @@ type invocation struct {
 	origins *config.Origins
 	log     *slog.Logger
 	format  string // of answers
+	named   bool   // a namespace was chosen, and is not the default
 	open    []io.Closer
 }
 
@@ -115,6 +116,9 @@ func (f *factory) begin(cmd *cobra.Command, changes bool) (*invocation, error) {
 	inv := &invocation{factory: f, cmd: cmd, cfg: cfg, origins: origins, format: cfg.Output, log: slog.New(slog.DiscardHandler)}
 	if f.verbose {
 		inv.log = slog.New(slog.NewTextHandler(f.env.Streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if ns, ok := origins.Of("namespace"); ok {
+		inv.named = ns.Origin.Kind != config.FromDefault
 	}
 	for _, w := range origins.Warnings() {
 		inv.note("%s", w)
@@ -186,9 +190,24 @@ func (inv *invocation) close() {
 	inv.open = nil
 }
 
+// target is what to connect to: without a namespace, unless one was chosen.
+func (inv *invocation) target() config.Dynctl {
+	cfg := inv.cfg
+	if !inv.named {
+		cfg.Namespace = ""
+	}
+	return cfg
+}
+
+// beside reports whether the chosen namespace is another one than that for which the
+// local cluster was started.
+func (inv *invocation) beside(e statedir.Endpoints) bool {
+	return inv.named && e.Namespace != "" && e.Namespace != inv.cfg.Namespace
+}
+
 // connect reaches the cluster, until close; action begins the message when it cannot.
 func (inv *invocation) connect(ctx context.Context, action string) (*client.Cluster, error) {
-	c, err := client.Connect(ctx, inv.cfg, inv.log)
+	c, err := client.Connect(ctx, inv.target(), inv.log)
 	switch {
 	case err == nil:
 		inv.open = append(inv.open, c)

@@ -78,6 +78,9 @@ func playDynamod(args []string) error {
 		return err
 	}
 	defer lock.Release()
+	if err := dir.SetNamespace(f.namespace); err != nil {
+		return err
+	}
 	log := slog.New(slog.DiscardHandler)
 	ctx := context.Background()
 	endpoints := strings.Split(f.endpoints, ",")

@@ -9,7 +9,7 @@ import (
 // get is the verb that lists: workers, nodes and whatever else a cluster is made of.
 func (f *factory) get() *cobra.Command {
 	cmd := f.command(verb{
-		use: "get <what> [name...]", short: "List workers, nodes, leases, queues, the topology, events or settings", group: groupLook, free: true,
+		use: "get <what> [name...]", short: "List namespaces, workers, nodes, leases, queues, the topology, events or settings", group: groupLook, free: true,
 		long: `Each kind has the same forms: a table (-o wide has more columns), json, yaml and names.
 --watch goes on: on a terminal the list is redrawn, elsewhere rows that changed follow, and
 json is one document per line. Names choose some; if one of several is not there the exit
@@ -28,7 +28,7 @@ code is 5, and 1 if none is.`,
 			return inv.cmd.Help()
 		},
 	})
-	cmd.AddCommand(f.getWorkers(), f.getNodes(), f.getLeases(), f.getQueues(), f.getTopology(), f.getEvents(), f.getConfig())
+	cmd.AddCommand(f.getNamespaces(), f.getWorkers(), f.getNodes(), f.getLeases(), f.getQueues(), f.getTopology(), f.getEvents(), f.getConfig())
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,13 +50,13 @@ func (inv *invocation) readTopology(name, action string) (topofile.File, topofil
 // use makes the namespace of a file that of the invocation. One that was given must be
 // the same.
 func (inv *invocation) use(f topofile.File, name string) error {
-	if f.Namespace == "" || f.Namespace == inv.cfg.Namespace {
+	if f.Namespace == "" {
 		return nil
 	}
-	if fl := inv.cmd.Flags().Lookup("namespace"); fl != nil && fl.Changed {
+	if fl := inv.cmd.Flags().Lookup("namespace"); fl != nil && fl.Changed && f.Namespace != inv.cfg.Namespace {
 		return &usageError{text: fmt.Sprintf("--namespace %s: %s is of the namespace %s", inv.cfg.Namespace, name, f.Namespace)}
 	}
-	inv.cfg.Namespace = f.Namespace
+	inv.cfg.Namespace, inv.named = f.Namespace, true
 	return nil
 }
 
@@ -83,6 +84,9 @@ func (o *upCommand) fileName() string { return filepath.Base(o.file) }
 // source is what assignments of the command line are read as.
 func (o *upCommand) source() topofile.Source { return topofile.Source{Dir: o.dir, Home: o.home} }
 
+// notOfAChange are flags that say nothing of what is declared.
+var notOfAChange = []string{"why", "yes", "timeout", "no-wait", "progress", "port", "deadline", "grace", "quiet", "verbose"}
+
 // reasonLength bounds what is kept of a command line.
 const reasonLength = 160
 
@@ -92,7 +96,7 @@ func (inv *invocation) reason(why string) string {
 		words := []string{inv.cmd.CommandPath()}
 		inv.cmd.Flags().Visit(func(fl *pflag.Flag) {
 			switch {
-			case isSetting(fl):
+			case isSetting(fl), slices.Contains(notOfAChange, fl.Name):
 			case fl.Value.Type() == "bool":
 				words = append(words, "--"+fl.Name)
 			case fl.Value.Type() == "stringArray":

@@ -128,6 +128,10 @@ func (o *upCommand) otherModel(name string, now cluster.Topology) error {
 	}
 }
 
+// agentName is the name of agent i, from 1, of a namespace that is not the one for which
+// the cluster was started.
+func agentName(namespace string, i int) string { return namespace + "-" + nodeName(i) }
+
 // nodeName is the name of agent i, from 1.
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
@@ -165,10 +169,19 @@ func (o *upCommand) firstArgs(inv *invocation, role cluster.Role) []string {
 // agentArgs are those of any other dynamod.
 func (o *upCommand) agentArgs(inv *invocation, name string, role cluster.Role, e statedir.Endpoints) []string {
 	namespace := inv.cfg.Namespace
-	if e.Namespace != "" {
+	if e.Namespace != "" && !inv.named {
 		namespace = e.Namespace
 	}
-	args := append(o.commonArgs(inv, namespace, name, role), "--etcd-endpoints="+strings.Join(e.Etcd, ","), "--frontend-enabled=false")
+	args := append(o.commonArgs(inv, namespace, name, role), "--etcd-endpoints="+strings.Join(e.Etcd, ","))
+	if name == agentName(namespace, 1) { // the stores' own frontend serves their namespace
+		port := 0
+		if o.given("port") {
+			port = o.port
+		}
+		args = append(args, "--frontend-port="+strconv.Itoa(port))
+	} else {
+		args = append(args, "--frontend-enabled=false")
+	}
 	if e.NATS != "" {
 		args = append(args, "--nats-url="+e.NATS)
 	}
@@ -253,11 +266,15 @@ func (o *upCommand) planProcesses(b *strings.Builder, inv *invocation, local sta
 		return noProgram(err)
 	}
 	roles := nodeRoles(o.agents, next.Prefill, next.Decode)
+	name := nodeName
+	if inv.beside(e) {
+		name = func(i int) string { return agentName(inv.cfg.Namespace, i) }
+	}
 	if fresh {
 		e = statedir.Endpoints{Etcd: []string{"(that of node-1)"}, NATS: "(that of node-1)"}
 	}
 	for i := 1; i <= o.agents; i++ {
-		n, err := local.Node(nodeName(i))
+		n, err := local.Node(name(i))
 		if err != nil {
 			return err
 		}
@@ -265,7 +282,7 @@ func (o *upCommand) planProcesses(b *strings.Builder, inv *invocation, local sta
 			continue
 		}
 		args := o.agentArgs(inv, n.Name, roles[i-1], e)
-		if i == 1 {
+		if n.Name == nodeName(1) {
 			args = o.firstArgs(inv, roles[0])
 		}
 		fmt.Fprintf(b, "would start %s: %s %s\n", n.Name, program, strings.Join(args, " "))

@@ -138,7 +138,7 @@ func (u *uplift) startLocal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !u.fresh && u.o.given("port") {
+	if !u.fresh && u.o.given("port") && !u.inv.beside(u.endpoints) {
 		u.inv.note("--port has no effect: the frontend of %s runs already", u.inv.cfg.Cluster)
 	}
 	return u.startAgents(local, program, ferr, next.Topology)
@@ -275,11 +275,16 @@ func freePort(p int) int {
 	return p
 }
 
-// startAgents starts the nodes beside the first that do not run.
+// startAgents starts the nodes that do not run beside the one with the stores. Another
+// namespace than that one's has nodes of its own.
 func (u *uplift) startAgents(local statedir.Cluster, program string, ferr error, next cluster.Topology) error {
 	roles := nodeRoles(u.o.agents, next.Prefill, next.Decode)
-	for i := 2; i <= u.o.agents; i++ {
-		n, err := local.Node(nodeName(i))
+	first, name := 2, nodeName
+	if u.inv.beside(u.endpoints) {
+		first, name = 1, func(i int) string { return agentName(u.inv.cfg.Namespace, i) }
+	}
+	for i := first; i <= u.o.agents; i++ {
+		n, err := local.Node(name(i))
 		if err != nil {
 			return err
 		}

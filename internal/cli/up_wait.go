@@ -34,6 +34,9 @@ func (u *uplift) joined(ctx context.Context) error {
 		if u.processes[n.Name] != nil {
 			continue // looking at its lock could be just in its way to take it
 		}
+		if ns := n.Namespace(); ns != "" && ns != u.c.Namespace {
+			continue
+		}
 		if pid, held := n.Holder(); held {
 			u.pids[n.Name] = pid
 		}

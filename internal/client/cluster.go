@@ -37,7 +37,8 @@ type Cluster struct {
 }
 
 // Connect finds the cluster: configured endpoints, or the local cluster of that
-// name. It fails with ErrUnreachable when nobody answers.
+// name. Without a namespace it is the one for which the local cluster was started, or
+// the default. It fails with ErrUnreachable when nobody answers.
 func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster, error) {
 	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
@@ -51,10 +52,15 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 		endpoints = e.Etcd
-		c.Namespace = e.Namespace
+		if c.Namespace == "" {
+			c.Namespace = e.Namespace
+		}
 		if c.nats == "" {
 			c.nats = e.NATS
 		}
+	}
+	if c.Namespace == "" {
+		c.Namespace = cluster.DefaultNamespace
 	}
 	if c.store, err = dial.Etcd(cfg.Etcd, endpoints, log); err != nil {
 		return nil, err

@@ -219,7 +219,7 @@ func TestKnobsAndCards(t *testing.T) {
 
 func TestConnect(t *testing.T) {
 	c := lab(t)
-	base := config.Dynctl{Cluster: "local", Namespace: "dynamo", StateDir: t.TempDir()}
+	base := config.Dynctl{Cluster: "local", StateDir: t.TempDir()}
 	connect := func(change func(*config.Dynctl)) (*Cluster, error) {
 		cfg := base
 		change(&cfg)
@@ -287,6 +287,14 @@ func TestConnect(t *testing.T) {
 		defer got.Close()
 		if got.Namespace != c.Namespace || got.nats != e.NATS {
 			t.Errorf("namespace %s, nats %s", got.Namespace, got.nats)
+		}
+		other, err := connect(func(cfg *config.Dynctl) { cfg.Namespace = "other" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if other.Namespace != "other" {
+			t.Errorf("the namespace that was chosen is %s", other.Namespace)
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Every etcd key of the system is made here. Prefixes end in "/" so that a
 // watch on "generate/" never sees "generate2/".
@@ -33,6 +36,19 @@ func CardPrefix(namespace string) string { return "v1/mdc/" + namespace + "/" }
 
 // TopologyKey holds the desired state; changed only by compare-and-swap.
 func TopologyKey(namespace string) string { return "/dynctl/" + namespace + "/topology" }
+
+// ControlPrefix covers everything that is declared and told of all namespaces.
+const ControlPrefix = "/dynctl/"
+
+// SplitKey returns the namespace of a key below ControlPrefix and the rest, as "topology"
+// or "status/worker-1". Keys of all namespaces belong to none.
+func SplitKey(key string) (namespace, rest string, ok bool) {
+	inner, ok := strings.CutPrefix(key, ControlPrefix)
+	if !ok || strings.HasPrefix(key, NodePrefix) || strings.HasPrefix(key, LeaderPrefix+"/") {
+		return "", "", false
+	}
+	return strings.Cut(inner, "/")
+}
 
 // AssignmentKey holds the assignment of one worker.
 func AssignmentKey(namespace, worker string) string { return AssignmentPrefix(namespace) + worker }

@@ -72,3 +72,15 @@ func TestValidateNamespace(t *testing.T) {
 		}
 	}
 }
+
+func TestSplitKey(t *testing.T) {
+	for key, want := range map[string][2]string{
+		TopologyKey("a.b"): {"a.b", "topology"}, StatusKey("lab", "worker-1"): {"lab", "status/worker-1"}, HistoryKey("lab", 7): {"lab", "history/0000000000000007"},
+		NodeKey("n1"): {}, ElectionPrefix("lab") + "/x": {}, CardPrefix("lab"): {}, "/dynctl/lab": {}, "": {},
+	} {
+		ns, rest, ok := SplitKey(key)
+		if ok != (want != [2]string{}) || ok && (ns != want[0] || rest != want[1]) {
+			t.Errorf("%s: %q %q %v, want %q", key, ns, rest, ok, want)
+		}
+	}
+}

@@ -34,7 +34,13 @@ func DynctlTable() Table {
 			{"top", "The dashboard"},
 		},
 	}
-	t.Keys = append(t.Keys, clusterKeys()...)
+	for _, k := range clusterKeys() {
+		if k.Name == "namespace" {
+			k.Short = "n"
+			k.Help += "; without one, that for which the cluster of this machine was started"
+		}
+		t.Keys = append(t.Keys, k)
+	}
 	t.Keys = append(t.Keys,
 		Key{Name: "output", Kind: KindString, Default: "table", Short: "o", Choices: []string{"table", "wide", "json", "yaml", "name"}, Help: "format of answers"},
 		Key{Name: "color", Kind: KindString, Default: "auto", Choices: []string{"auto", "always", "never"}, Help: "color on terminals, always or never"},

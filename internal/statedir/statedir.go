@@ -157,6 +157,24 @@ func (n Node) ID(fresh func() string) (string, error) {
 	return id, nil
 }
 
+// SetNamespace writes down for which namespace the node's dynamod runs.
+func (n Node) SetNamespace(namespace string) error {
+	if err := writeFile(filepath.Join(n.Path, "namespace"), []byte(namespace)); err != nil {
+		return fmt.Errorf("write the node's namespace: %w", err)
+	}
+	return nil
+}
+
+// Namespace is the one for which the node's dynamod runs, or ran last; empty when that
+// is not known.
+func (n Node) Namespace() string {
+	b, err := os.ReadFile(filepath.Join(n.Path, "namespace"))
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
 // Endpoints says how to reach a cluster whose stores run on this machine.
 type Endpoints struct {
 	Cluster   string    `json:"cluster"`

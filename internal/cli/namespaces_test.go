@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Deployments side by side: each has nodes of its own, and leaves alone.
+func TestNamespacesSideBySide(t *testing.T) {
+	m := newMachine(t)
+	ok := func(args ...string) result {
+		t.Helper()
+		r := m.run(args...)
+		if r.code != exitOK {
+			t.Fatalf("dynctl %s: exit %d\n%s", strings.Join(args, " "), r.code, r.stderr)
+		}
+		return r
+	}
+	file := filepath.Join(t.TempDir(), "west.yaml")
+	if err := os.WriteFile(file, []byte("namespace: west\ndecode: 2\nprefill: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok("up", "--prefill", "0", "--port", "0", "--timeout", "30s")
+	has(t, "plan", ok("up", "-f", file, "--dry-run", "--agents", "2").stdout,
+		"would start west-node-1: ", "--namespace=west ", "--node-name=west-node-1", "--frontend-port=0", "would start west-node-2: ", "--frontend-enabled=false", "would declare 2 decode workers")
+	r := ok("up", "-f", file, "--timeout", "30s", "-o", "name")
+	if r.stdout != "worker-1\nworker-2\n" {
+		t.Errorf("workers of west: %q", r.stdout)
+	}
+	if names := m.names(); names != "node-1 west-node-1" {
+		t.Fatalf("running: %s", names)
+	}
+	for args, want := range map[string]string{"": "worker-1\n", "west": "worker-1\nworker-2\n", "dynamo": "worker-1\n", "empty": ""} {
+		line := []string{"ps", "-q"}
+		if args != "" {
+			line = append(line, "-n", args)
+		}
+		if got := ok(line...).stdout; got != want {
+			t.Errorf("%v prints %q, want %q", line, got, want)
+		}
+	}
+	list := ok("get", "namespaces").stdout
+	has(t, "namespaces", list, "\ndynamo\tdynctl-tiny\t0\t1\t1/1\t1\thttp://127.0.0.1:", "\nwest\tdynctl-tiny\t0\t2\t2/2\t1\thttp://127.0.0.1:")
+	has(t, "saved", ok("get", "topology", "-n", "west", "-o", "yaml").stdout, "\nnamespace: west\n", "workers: 2\n")
+	if r := m.run("diff", "-f", file); r.code != exitOK {
+		t.Errorf("diff: %+v", r)
+	}
+	has(t, "completion", ok("__complete", "ps", "-n", "").stdout, "west\t2 decode workers dynctl-tiny")
+
+	// The one of the stores does not leave alone.
+	if r := m.run("down", "-n", "dynamo"); r.code != exitUsage || !strings.Contains(r.stderr, "the stores of the namespace dynamo are those of others, too: west") {
+		t.Errorf("%+v", r)
+	}
+	r = ok("down", "-n", "west")
+	has(t, "down", r.stdout, "namespace west of cluster lab is down: stopped 2 workers and 1 dynamod process")
+	if names := m.names(); names != "node-1" {
+		t.Fatalf("running: %s", names)
+	}
+	if got := ok("down", "-n", "west").stdout; got != "nothing runs of the namespace west\n" {
+		t.Errorf("again: %q", got)
+	}
+	if got := ok("ps", "-q").stdout; got != "worker-1\n" {
+		t.Errorf("the other one has %q", got)
+	}
+	// down without a namespace takes all.
+	ok("up", "-f", file, "--timeout", "30s", "--agents", "2")
+	r = ok("down")
+	has(t, "down", r.stdout, "cluster lab is down: stopped 3 workers and 3 dynamod processes")
+	if names := m.names(); names != "" {
+		t.Errorf("running: %s", names)
+	}
+}
+
+// names are the nodes that run.
+func (m *machine) names() string {
+	m.t.Helper()
+	var names []string
+	for _, r := range m.running() {
+		names = append(names, r.Node.Name)
+	}
+	return strings.Join(names, " ")
+}
