@@ -144,12 +144,12 @@ func (u *uplift) converge(ctx context.Context) (upResult, error) {
 		if w, bad := s.failing(before); bad {
 			return false, u.startFailed(w, s)
 		}
-		if w, ok := s.homeless(); !ok || u.inv.external() {
+		if who, reason := u.homeless(v, s); who == "" || u.inv.external() {
 			unplaced = time.Time{}
 		} else if unplaced.IsZero() {
 			unplaced = time.Now()
 		} else if time.Since(unplaced) > patience {
-			return false, &failure{action: "cannot place " + w.Name, err: errors.New(w.Reason), tries: []string{"dynctl ps --nodes -o wide"}}
+			return false, &failure{action: "cannot place " + who, err: errors.New(reason), tries: []string{"dynctl ps --nodes -o wide"}}
 		}
 		return up, nil
 	})
@@ -159,14 +159,23 @@ func (u *uplift) converge(ctx context.Context) (upResult, error) {
 	return u.result(url), nil
 }
 
-// homeless returns a worker that no node can take.
-func (s standing) homeless() (cluster.Worker, bool) {
+// homeless names workers that no node can take, and why: one that has no place, or those
+// of a role that keep theirs because the wanted devices are nowhere.
+func (u *uplift) homeless(v client.View, s standing) (who, reason string) {
 	for _, w := range s.workers {
 		if w.unplaced {
-			return w.Worker, true
+			return w.Name, w.Reason
 		}
 	}
-	return cluster.Worker{}, false
+	for _, r := range cluster.Roles {
+		_, engine := u.topo.Specs(r)
+		if s.short[r] > 0 && !slices.ContainsFunc(v.Nodes, func(n cluster.Node) bool {
+			return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return engine.RunsOn(d.ID) })
+		}) {
+			return string(r) + " workers", "no node has a device " + strings.Join(engine.Devices(), " or ")
+		}
+	}
+	return "", ""
 }
 
 // startFailed is the error about a worker that fails again and again.

@@ -104,6 +104,14 @@ func (e EngineSpec) Devices() []string {
 	return strings.Split(e.Device, ",")
 }
 
+// RunsOn reports whether workers may run on a device: one that Device names, by id or by
+// kind, or any if it names none.
+func (e EngineSpec) RunsOn(device string) bool {
+	kind, _, _ := strings.Cut(device, ":")
+	names := e.Devices()
+	return len(names) == 0 || slices.Contains(names, device) || slices.Contains(names, kind)
+}
+
 func (e EngineSpec) checkDevices(wrong func(field, format string, args ...any)) {
 	seen := map[string]bool{}
 	for _, d := range e.Devices() {

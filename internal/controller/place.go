@@ -2,7 +2,6 @@ package controller
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -70,7 +69,7 @@ func place(a cluster.Assignment, how cluster.Placement, nodes []cluster.Node, l 
 	for _, n := range nodes {
 		for _, d := range n.Devices {
 			s := spot{n, d}
-			if wanted(a.Engine, d.ID) && (best == nil || better(s, *best)) {
+			if a.Engine.RunsOn(d.ID) && (best == nil || better(s, *best)) {
 				best = &s
 			}
 		}
@@ -79,14 +78,6 @@ func place(a cluster.Assignment, how cluster.Placement, nodes []cluster.Node, l 
 		return cluster.Node{}, cluster.Device{}, "no node has a device " + strings.Join(a.Engine.Devices(), " or ")
 	}
 	return best.node, best.dev, ""
-}
-
-// wanted reports whether workers of an engine may run on a device: one that it names, by
-// id or by kind, or any if it names none.
-func wanted(e cluster.EngineSpec, device string) bool {
-	kind, _, _ := strings.Cut(device, ":")
-	names := e.Devices()
-	return len(names) == 0 || slices.Contains(names, device) || slices.Contains(names, kind)
 }
 
 func yesFirst(x, y bool) int {

@@ -163,7 +163,10 @@ func (p *planner) rollOut() {
 			if it.Role != role || it.deleted || it.Desire == cluster.DesireRemove {
 				continue
 			}
-			misplaced := it.Desire == cluster.DesireRun && it.Node != "" && !wanted(engine, it.Device) && p.offered(engine)
+			misplaced := it.Desire == cluster.DesireRun && it.Node != "" && !engine.RunsOn(it.Device)
+			if misplaced && !p.offered(engine) {
+				continue // better where it is than nowhere
+			}
 			if it.Model == model && it.Engine == engine && !misplaced {
 				continue
 			}
@@ -186,7 +189,7 @@ func (p *planner) rollOut() {
 // offered reports whether some node has a device that workers of an engine may run on.
 func (p *planner) offered(e cluster.EngineSpec) bool {
 	return slices.ContainsFunc(p.Nodes, func(n cluster.Node) bool {
-		return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return wanted(e, d.ID) })
+		return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return e.RunsOn(d.ID) })
 	})
 }
 

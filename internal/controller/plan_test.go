@@ -359,6 +359,9 @@ func TestPlanRoles(t *testing.T) {
 		w.Topology.Engine.Device = "gpu"
 		w.converge()
 		w.want("worker-1 decode a/cpu:0")
+		if a := w.Assignments[0]; a.Engine.Device != "" || a.Generation != 1 {
+			t.Errorf("it was restarted where it is not wanted: %+v", a)
+		}
 	})
 	t.Run("a drained worker stays where it is until it is resumed", func(t *testing.T) {
 		w := newWorld(t, 0, 1, node("a", 2, 2))
