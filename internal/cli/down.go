@@ -23,6 +23,7 @@ type downCommand struct {
 	deadline time.Duration
 	grace    time.Duration
 	yes      bool
+	dryRun   bool
 	mode     string
 }
 
@@ -48,8 +49,9 @@ own, agents on other machines go on without workers.`,
 	durationVar(fs, &o.deadline, "deadline", time.Minute, "how long requests may take to end")
 	durationVar(fs, &o.grace, "grace", 10*time.Second, "how much longer processes may take before they are killed")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask, though requests run")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would be stopped, and stop nothing")
 	progressVar(fs, &o.mode)
-	grouped(fs, "Waiting", "deadline", "grace", "yes", "progress")
+	grouped(fs, "Waiting", "deadline", "grace", "yes", "dry-run", "progress")
 	rare(fs, "grace")
 	return cmd
 }
@@ -93,6 +95,9 @@ func (o *downCommand) run(ctx context.Context, inv *invocation, _ []string) erro
 	running, err := launch.List(local)
 	if err != nil {
 		return &failure{action: downAction, err: err}
+	}
+	if o.dryRun && (len(running) > 0 || inv.external()) {
+		return d.plan(ctx, running)
 	}
 	if len(running) == 0 && !inv.external() {
 		return d.nothing()
