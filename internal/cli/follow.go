@@ -42,12 +42,14 @@ func (inv *invocation) follow(ctx context.Context, c *client.Cluster, l lister, 
 			status = fmt.Sprintf("STALE %s: etcd unreachable, retry in %s", age(now.Sub(since)), age(next.Sub(now)))
 		case err != nil:
 			status = "STALE: " + err.Error()
+		case found.gap != "":
+			status = found.gap
 		}
 		if !inv.env.Streams.OutTTY && (status != "") != away {
 			if away = status != ""; away {
 				inv.warn("%s", status)
 			} else {
-				inv.note("the cluster answers again")
+				inv.note("everything answers again")
 			}
 		}
 		if err == nil {

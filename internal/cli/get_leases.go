@@ -16,7 +16,7 @@ func (f *factory) getLeases() *cobra.Command {
 	return f.getVerb(leaseKind(), "lease", verb{
 		use: "leases [owner...]", short: "List the etcd leases of workers and nodes, and how long each has left",
 		long: `The owner is a worker or a node. What an owner has registered goes when its lease ends.
-An owner whose lease has ended is told below the table.`,
+An owner whose lease has ended is told on standard error.`,
 		examples: []string{
 			"dynctl get leases",
 			"dynctl get leases worker-3 node-1 --watch",
@@ -41,10 +41,11 @@ func leaseKind() kind[cluster.Lease] {
 		empty: func(s scene) string {
 			return "no worker or node of cluster " + s.c.Name + " has a lease; dynctl up starts some"
 		},
-		below: func(s scene, _ []cluster.Lease) {
-			if len(silent) > 0 {
-				s.inv.warn("no lease any more, or no answer about it: %s", nameList(silent))
+		gap: func() string {
+			if len(silent) == 0 {
+				return ""
 			}
+			return "no lease any more, or no answer about it: " + nameList(silent)
 		},
 	}
 }

@@ -48,10 +48,11 @@ func queueKind() kind[client.Queue] {
 		name:  func(q client.Queue) string { return q.Name },
 		table: queuesTable,
 		empty: func(s scene) string { return "no event plane and no worker in cluster " + s.c.Name },
-		below: func(s scene, _ []client.Queue) {
-			if absent != nil {
-				s.inv.warn("%v", absent)
+		gap: func() string {
+			if absent == nil {
+				return ""
 			}
+			return absent.Error()
 		},
 	}
 }

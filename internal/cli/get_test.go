@@ -89,6 +89,8 @@ func TestGetWithoutAnEventPlane(t *testing.T) {
 		t.Errorf("queues: %+v", r)
 	}
 	has(t, "stderr", r.stderr, "ask for the prefill queue")
+	r = runMain(t.Context(), quiet, "get", "queues", "-o", "name")
+	has(t, "stderr of names", r.stderr, "ask for the prefill queue")
 }
 
 // A watch prints what changes, and begins with what is there.

@@ -99,6 +99,9 @@ func writeHelp(b *strings.Builder, cmd *cobra.Command, all bool) {
 		fmt.Fprintf(b, "\n%s\n", strings.TrimSpace(cmd.Long))
 	}
 	fmt.Fprintf(b, "\nUsage: %s\n", usageLine(cmd))
+	for _, a := range cmd.Aliases {
+		fmt.Fprintf(b, "Also:  %s %s\n", cmd.Parent().CommandPath(), a)
+	}
 	if ex := cmd.Annotations[exampleAnnotation]; ex != "" {
 		fmt.Fprintf(b, "\n%s\n", indent(ex))
 	}

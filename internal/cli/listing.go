@@ -29,6 +29,8 @@ type kind[T any] struct {
 	// empty says what to do when there is nothing to list; below adds lines to a table.
 	empty func(s scene) string
 	below func(s scene, items []T)
+	// gap says what is missing from the last listing, and why; empty if nothing is.
+	gap func() string
 }
 
 // lister is a kind of whatever type.
@@ -43,6 +45,7 @@ type listed struct {
 	known   []string // the names of all there are
 	missing []string // those of the asked names that are not there
 	none    string   // what to do about an empty list
+	gap     string   // what is missing, though nobody asked for it by name
 	below   func()
 }
 
@@ -82,6 +85,9 @@ func (k kind[T]) list(ctx context.Context, s scene, names []string) (listed, err
 	out.table = func(wide bool) *table { return k.table(s, items, wide) }
 	if len(all) == 0 && k.empty != nil {
 		out.none = k.empty(s)
+	}
+	if k.gap != nil {
+		out.gap = k.gap()
 	}
 	if k.below != nil {
 		out.below = func() { k.below(s, items) }
@@ -124,6 +130,9 @@ func (inv *invocation) show(ctx context.Context, l lister, names []string, watch
 	}
 	if err := inv.answer(found.answer); err != nil {
 		return err
+	}
+	if found.gap != "" {
+		inv.warn("%s", found.gap)
 	}
 	if found.below != nil && inv.format == "table" && !inv.quiet {
 		found.below()
