@@ -73,7 +73,7 @@ func TestEditRefuses(t *testing.T) {
 		{"section", "", "top", "json", "unknown key top"},
 		{"wrong value", "", "output", "xml", `output: "xml" is not one of table`},
 		{"no unit", "", "top.interval", "5", `"5" has no unit`},
-		{"file that is wrong", "colour: never\n", "output", "json", "dynctl.yaml:1: unknown key colour"},
+		{"file that is wrong", "clor: never\n", "output", "json", "dynctl.yaml:1: unknown key clor"},
 		{"flow style", "top: {theme: dark}\n", "top.interval", "2s", "cannot be edited line by line"},
 		{"two documents", "a: 1\n---\nb: 2\n", "output", "json", "dynctl.yaml:1"},
 	} {
