@@ -100,7 +100,7 @@ func (p *follower) print(a answer, status string) error {
 		return p.whole(b.String())
 	case inv.format == "yaml":
 		b.WriteString("---\n")
-		if err := writeYAML(&b, a.data); err != nil {
+		if err := a.writeYAML(&b); err != nil {
 			return err
 		}
 		return p.whole(b.String())

@@ -33,20 +33,26 @@ func (inv *invocation) answer(a answer) error {
 		return nil
 	case inv.format == "json":
 		return writeJSON(w, a.data, true)
-	case inv.format == "yaml" && a.file != nil:
-		text, err := a.file()
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(text)
-		return err
 	case inv.format == "yaml":
-		return writeYAML(w, a.data)
+		return a.writeYAML(w)
 	case a.table == nil:
 		_, err := io.WriteString(w, a.text)
 		return err
 	}
 	return a.table(inv.format == "wide").write(w, inv.tableStyle())
+}
+
+// writeYAML writes the YAML form: a file, or what JSON holds.
+func (a answer) writeYAML(w io.Writer) error {
+	if a.file == nil {
+		return writeYAML(w, a.data)
+	}
+	text, err := a.file()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }
 
 // prose reports whether answers are sentences for people rather than documents.
