@@ -60,7 +60,7 @@ soak: ## kill processes at every step, then random faults for SOAK (10m); what i
 golden: ## write the golden files of tests anew; review the difference
 	go test $$(scripts/golden-packages.sh) -update
 
-docs: ## write generated files anew: example configuration, manuals
+docs: ## write generated files anew: example configuration, reference, man pages
 	go generate ./...
 
 help: ## show this list

@@ -15,4 +15,8 @@
 // The package never links engines, agents or servers: "up" starts dynamod
 // processes. It draws no dashboard (tui does) and keeps no state but what the
 // cluster and its state directory hold.
+//
+// docs/cli.md, docs/keys.md and the pages in docs/man are made from the commands.
 package cli
+
+//go:generate go test -run ^TestManuals$ . -update
