@@ -139,6 +139,14 @@ func labSnapshot() cluster.Snapshot {
 	return s
 }
 
+// staleSnapshot is the cluster of the pictures after etcd went away; a worker was lost.
+func staleSnapshot() cluster.Snapshot {
+	s := labSnapshot()
+	s.Fresh = cluster.Freshness{EtcdErr: "etcd 127.0.0.1:2379: deadline exceeded after 3s", NATSOK: true, NATSRTT: time.Millisecond, StaleSince: noon().Add(-7 * time.Second), NextAttempt: noon().Add(1500 * time.Millisecond)}
+	s.Workers[4].State, s.Workers[4].Stale, s.Workers[4].UpdatedAt = cluster.StateLost, true, noon().Add(-19*time.Second)
+	return s
+}
+
 // oddSnapshot holds what goes wrong: unknown values, lost, failed and unplaced
 // workers, wide characters, control characters, stale data.
 func oddSnapshot() cluster.Snapshot {

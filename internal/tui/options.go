@@ -26,10 +26,16 @@ const (
 	ThemeDark  = "dark"  // for dark grounds
 	ThemeLight = "light" // for light grounds
 	ThemeMono  = "mono"  // weight and inversion instead of color
+
+	ThemeContrast     = "contrast"     // high contrast, nothing faint
+	ThemeDeuteranopia = "deuteranopia" // for eyes that do not tell red from green
+	ThemeTritanopia   = "tritanopia"   // for eyes that do not tell blue from green
 )
 
 // Themes lists the values of [Options.Theme].
-func Themes() []string { return []string{ThemeAuto, ThemeDark, ThemeLight, ThemeMono} }
+func Themes() []string {
+	return []string{ThemeAuto, ThemeDark, ThemeLight, ThemeMono, ThemeContrast, ThemeDeuteranopia, ThemeTritanopia}
+}
 
 // Views lists the values of [Options.View], in the order of their keys.
 func Views() []string {

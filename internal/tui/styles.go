@@ -47,39 +47,30 @@ type theme struct {
 	looks [styleCount][markCount]sgr
 }
 
-// The palette is Okabe and Ito's, which stays apart in the common forms of
-// color blindness. Light grounds get darker variants of the light colors.
-func adaptive(dark, dark256, dark16, light, light256, light16 string) lipgloss.CompleteAdaptiveColor {
-	return lipgloss.CompleteAdaptiveColor{
-		Dark:  lipgloss.CompleteColor{TrueColor: dark, ANSI256: dark256, ANSI: dark16},
-		Light: lipgloss.CompleteColor{TrueColor: light, ANSI256: light256, ANSI: light16},
-	}
-}
-
-// newTheme works out the looks for a renderer. Mono uses weight and inversion
-// alone, never a color.
-func newTheme(r *lipgloss.Renderer, mono bool) *theme {
+// newTheme works out the looks of a palette for a renderer.
+func newTheme(r *lipgloss.Renderer, p palette) *theme {
 	base := func() lipgloss.Style { return r.NewStyle() }
 	color := func(c lipgloss.TerminalColor) lipgloss.Style {
-		if mono {
+		if p.mono {
 			return base()
 		}
 		return base().Foreground(c)
 	}
+	faint := base().Faint(!p.plain)
 	var styles [styleCount]lipgloss.Style
 	styles[plain] = base()
-	styles[dim] = base().Faint(true)
+	styles[dim] = faint
 	styles[strong] = base().Bold(true)
-	styles[border] = base().Faint(true)
-	styles[focused] = color(adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6")).Bold(true)
-	styles[heading] = base().Faint(true)
-	styles[keyName] = color(adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6")).Bold(true)
+	styles[border] = faint
+	styles[focused] = color(p.focus).Bold(true)
+	styles[heading] = faint
+	styles[keyName] = color(p.focus).Bold(true)
 	styles[disabled] = base().Faint(true)
-	styles[prefill] = color(adaptive("#0072B2", "32", "12", "#0072B2", "25", "4"))
-	styles[decode] = color(adaptive("#E69F00", "178", "11", "#9A6A00", "94", "3"))
-	styles[good] = color(adaptive("#009E73", "36", "10", "#007A59", "29", "2"))
-	styles[warn] = color(adaptive("#F0E442", "227", "11", "#7D6F00", "58", "3")).Bold(mono)
-	styles[bad] = color(adaptive("#D55E00", "166", "9", "#B24A00", "130", "1")).Bold(true)
+	styles[prefill] = color(p.prefill)
+	styles[decode] = color(p.decode)
+	styles[good] = color(p.good)
+	styles[warn] = color(p.warn).Bold(p.mono || p.plain)
+	styles[bad] = color(p.bad).Bold(true)
 	styles[chosen] = base().Reverse(true).Bold(true)
 
 	ground := adaptive("#2B3440", "237", "8", "#DCE6EE", "254", "7")
@@ -91,12 +82,12 @@ func newTheme(r *lipgloss.Renderer, mono bool) *theme {
 				v = v.Faint(true)
 			}
 			if m&markSelected != 0 {
-				if mono {
+				if p.mono || p.plain {
 					v = v.Reverse(true)
 				} else {
 					v = v.Background(ground).Faint(false)
 				}
-				if style(s) == prefill && !mono { // the palette's blue is too dark for that ground
+				if style(s) == prefill && p == usualPalette() { // its blue is too dark for that ground
 					v = v.Foreground(adaptive("#5FB0E5", "75", "14", "#0072B2", "25", "4"))
 				}
 			}
@@ -127,10 +118,15 @@ func themeFor(o Options, out io.Writer) *theme {
 		out = io.Discard
 	}
 	r := lipgloss.NewRenderer(out)
-	mono := o.Theme == ThemeMono || o.Color == ColorNever
+	p := paletteOf(o.Theme)
+	if o.Color == ColorNever {
+		p = paletteOf(ThemeMono)
+	}
 	profile := r.ColorProfile()
 	if profile == termenv.Ascii {
-		mono = mono || o.Color != ColorAlways
+		if o.Color != ColorAlways {
+			p = paletteOf(ThemeMono)
+		}
 		if o.Color == ColorAlways {
 			profile = termenv.ANSI256
 		} else if isDumb(os.Getenv("TERM")) {
@@ -150,7 +146,7 @@ func themeFor(o Options, out io.Writer) *theme {
 		// program owned the input; asking again here could swallow a key.
 		r.SetHasDarkBackground(lipgloss.HasDarkBackground())
 	}
-	return newTheme(r, mono)
+	return newTheme(r, p)
 }
 
 func isDumb(term string) bool { return term == "dumb" || term == "" }

@@ -9,30 +9,30 @@ import (
 	"github.com/muesli/termenv"
 )
 
-func colored(t *testing.T, profile termenv.Profile, dark, mono bool) string {
+func colored(t *testing.T, profile termenv.Profile, dark bool, p palette) string {
 	t.Helper()
 	r := lipgloss.NewRenderer(io.Discard)
 	r.SetColorProfile(profile)
 	r.SetHasDarkBackground(dark)
 	sc := lab(t)
-	sc.m.theme = newTheme(r, mono)
+	sc.m.theme = newTheme(r, p)
 	return sc.m.View()
 }
 
 func TestThemes(t *testing.T) {
 	const prefillRGB, decodeRGB = "38;2;0;113;178", "38;2;230;159;0"
-	dark := colored(t, termenv.TrueColor, true, false)
+	dark := colored(t, termenv.TrueColor, true, usualPalette())
 	if !strings.Contains(dark, prefillRGB) || !strings.Contains(dark, decodeRGB) {
 		t.Error("the dark theme lacks the role colors")
 	}
-	light := colored(t, termenv.TrueColor, false, false)
+	light := colored(t, termenv.TrueColor, false, usualPalette())
 	if light == dark {
 		t.Error("light and dark grounds look the same")
 	}
-	if basic := colored(t, termenv.ANSI, true, false); strings.Contains(basic, "38;") {
+	if basic := colored(t, termenv.ANSI, true, usualPalette()); strings.Contains(basic, "38;") {
 		t.Error("a 16-color terminal gets more colors")
 	}
-	mono := colored(t, termenv.TrueColor, true, true)
+	mono := colored(t, termenv.TrueColor, true, paletteOf(ThemeMono))
 	if strings.Contains(mono, "38;") || strings.Contains(mono, "48;") {
 		t.Error("the mono theme uses color")
 	}
@@ -78,7 +78,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		{Options{}, ""}, {Options{View: "leases", Theme: ThemeMono}, ""},
 		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router, nodes`},
-		{Options{Theme: "pink"}, `theme "pink": use auto, dark, light, mono`},
+		{Options{Theme: "pink"}, `theme "pink": use auto, dark, light, mono, contrast, deuteranopia, tritanopia`},
 	}
 	for _, tt := range tests {
 		err := tt.opts.Validate()

@@ -2,8 +2,14 @@ package tui
 
 import (
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/muesli/termenv"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -27,6 +33,11 @@ func TestScreensMatchTheirPictures(t *testing.T) {
 		{name: "queue", snap: labSnapshot(), keys: []string{"3", "enter"}},
 		{name: "nodes", snap: labSnapshot(), keys: []string{"n"}},
 		{name: "node", snap: labSnapshot(), keys: []string{"n", "enter"}},
+		{name: "stale", snap: staleSnapshot()},
+		{name: "paused", snap: labSnapshot(), keys: []string{"p"}},
+		{name: "replay", snap: labSnapshot(), opts: Options{Replay: &Replay{First: noon().Add(-time.Minute), Last: noon().Add(time.Hour), Speed: 4}}},
+		{name: "zoomworkers", snap: manyWorkers(1000), keys: []string{"z", "s", "s", "s", "s", "type:jjj"}},
+		{name: "resume", snap: labSnapshot(), keys: []string{"G", "r", "tab"}},
 		{name: "drain", snap: labSnapshot(), keys: []string{"j", "d"}},
 		{name: "help", snap: labSnapshot(), keys: []string{"?"}},
 		{name: "yaml", snap: labSnapshot(), keys: []string{"2", "y"}},
@@ -45,6 +56,29 @@ func TestScreensMatchTheirPictures(t *testing.T) {
 				golden(t, name, view)
 			})
 		}
+	}
+}
+
+// In color the screen is the same: what a color says, a word or a sign says too.
+func TestColoredScreensMatchTheirPictures(t *testing.T) {
+	r := lipgloss.NewRenderer(io.Discard)
+	r.SetColorProfile(termenv.TrueColor)
+	r.SetHasDarkBackground(true)
+	for _, size := range sizes() {
+		name := fmt.Sprintf("color-%dx%d", size[0], size[1])
+		t.Run(name, func(t *testing.T) {
+			sc := newScreen(t, labSnapshot(), size[0], size[1], Options{})
+			sc.press("j", "j")
+			mono := sc.m.View()
+			sc.m.theme, sc.m.dirty = newTheme(r, usualPalette()), true
+			view := sc.m.View()
+			checkShape(t, view, size[0], size[1])
+			golden(t, name, view)
+			trim := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+			if bare := ansi.Strip(view); trim(bare) != trim(mono) {
+				t.Errorf("in color the screen says something else:\n%s", bare)
+			}
+		})
 	}
 }
 
