@@ -94,7 +94,7 @@ func (d *dialog) facts(m *model, width int) [][]span {
 		{"   waiting ", dim}, {count(w.Stats.Waiting), strong},
 		{"   KV coming ", dim}, {count(w.Stats.RemoteWait), strong},
 	})
-	text := "New requests go to others from now on, running sequences finish, then the lease is revoked."
+	text := "New requests go to others from now on, running sequences move to others or finish, then the lease is revoked."
 	if d.action.Kind == client.ActResume {
 		text = "The worker takes new requests again."
 	} else if d.action.Deadline > 0 {
