@@ -4,6 +4,7 @@ export CGO_ENABLED = 0
 TIMEOUT  ?= 10m
 FUZZTIME ?= 30s
 EXPLORE  ?= 5m
+TOP      ?= 1m
 SOAK     ?= 10m
 BENCH    ?= .
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -11,7 +12,7 @@ GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint bench bench-cpu gobench fuzz explore soak golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint bench bench-cpu bench-top gobench fuzz explore soak golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -44,6 +45,9 @@ bench: ## measure this build on this machine, into docs/benchmarks.md
 bench-cpu: ## measure the CPU engine in real shapes, into docs/benchmarks-cpu.md (20 minutes)
 	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
 	bin/dynamod bench cpu --write docs/benchmarks-cpu.md
+
+bench-top: ## measure dynctl top with 1,000 simulated workers, into docs/benchmarks-top.md (9 minutes)
+	DYNCTL_BENCH_TOP=$(TOP) DYNCTL_BENCH_TOP_OUT=$(CURDIR)/docs/benchmarks-top.md go test -count=1 -timeout 0 -v -run '^TestTop$$' ./internal/clustertest
 
 gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...

@@ -13,6 +13,7 @@ const (
 	keepEvents    = 200 // KV events and router decisions that are kept
 	latencyWindow = 60 * time.Second
 	hitWindow     = 5 * time.Minute
+	hitStep       = 5 * time.Second // between two samples of the hit rate, of which there are many
 	// forgetAfter is how long the event ids of a silent worker are remembered. A
 	// worker that comes back later has lost events that nobody would look for.
 	forgetAfter = time.Hour
@@ -124,7 +125,12 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	}
 	w.last = st
 	w.measure()
-	w.samples = append(w.samples, hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal})
+	sample := hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
+	if n := len(w.samples); n >= 2 && st.UpdatedAt.Sub(w.samples[n-2].at) < hitStep {
+		w.samples[n-1] = sample // the newest counts
+	} else {
+		w.samples = append(w.samples, sample)
+	}
 	for len(w.samples) > 2 && st.UpdatedAt.Sub(w.samples[1].at) > hitWindow {
 		w.samples = w.samples[1:]
 	}

@@ -408,3 +408,41 @@ func BenchmarkKVEvent(b *testing.B) {
 		y.kvEvent(events.Event{Payload: body})
 	}
 }
+
+// What is kept of a cluster does not grow with time: a dashboard may run for weeks.
+func TestATallyIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, y *tally) {
+		const workers, step, hour = 4, 5 * time.Second, 720 // steps
+		count := func() (n int) {
+			for _, w := range y.workers {
+				n += len(w.samples)
+			}
+			return n + len(y.workers) + len(y.kv.list) + len(y.nextKV) + len(y.decisions.list) + len(y.latency) + len(y.inFlight) + len(y.history.samples)
+		}
+		pass := func(n int) {
+			var sts []cluster.WorkerStatus
+			for i := range workers {
+				// Each worker starts again every ten minutes, under another id.
+				id := cluster.InstanceID(n/120*workers + i + 1)
+				st := cluster.WorkerStatus{Name: cluster.WorkerName(i + 1), Role: cluster.RoleDecode, InstanceID: id, UpdatedAt: time.Now(), Stats: cluster.WorkerStats{StepsTotal: uint64(n % 120)}}
+				y.workerStatus(event(t, st))
+				sts = append(sts, st)
+				y.kvEvent(event(t, cluster.KVEvent{WorkerID: id, Worker: st.Name, EventID: uint64(n)}))
+				y.decision(event(t, cluster.RouterDecision{RequestID: fmt.Sprint(n, i), Phase: cluster.RoleDecode}))
+			}
+			y.frontend(event(t, cluster.FrontendStats{InstanceID: cluster.InstanceID(n/120 + 1e6)}))
+			fill(y, viewOf(sts...), nil)
+			time.Sleep(step)
+		}
+		most := 0
+		for n := range 3 * hour {
+			pass(n)
+			switch {
+			case n < 2*hour: // as long as ids of silent workers are remembered, and more
+				most = max(most, count())
+			case count() > most:
+				t.Fatalf("after %v %d things are kept, before that %d", time.Duration(n)*step, count(), most)
+			}
+		}
+	})
+}
