@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/controller"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/frontend"
@@ -37,6 +38,9 @@ type Options struct {
 	Log     *slog.Logger
 	// Load replaces the loading of models, for tests and simulations.
 	Load func(ctx context.Context, a cluster.Assignment, progress func(float64)) (*worker.Loaded, error)
+	// Backend, if set, is put around the backend of each worker, for tests: it sees, and
+	// may spoil, what the engine computes with.
+	Backend func(cluster.Assignment, engine.Backend) engine.Backend
 	// Ready, if set, is called once the node is up and can be found.
 	Ready func(cluster.Node)
 }

@@ -28,7 +28,11 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
 		NIXL: a.nixlConfig, Knobs: a.knobs.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log,
 		Load: func(ctx context.Context, progress func(float64)) (*worker.Loaded, error) {
-			return load(ctx, as, progress)
+			l, err := load(ctx, as, progress)
+			if err == nil && a.opts.Backend != nil {
+				l.Backend = a.opts.Backend(as, l.Backend)
+			}
+			return l, err
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/engine"
 )
 
 // Options describe a cluster.
@@ -28,6 +29,8 @@ type Options struct {
 	Nodes []Node
 	// Config changes the configuration of every agent.
 	Config func(*config.Dynamod)
+	// Backend, if set, is put around the backends of workers in this process.
+	Backend func(cluster.Assignment, engine.Backend) engine.Backend
 	// LeaseTTL of workers and nodes; default 2 s, so that faults show quickly.
 	LeaseTTL time.Duration
 	// Timeout until the cluster must be up; default one minute.
@@ -140,7 +143,7 @@ func (c *Cluster) startNode(i int, n Node) {
 func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
 	c.t.Helper()
 	ready := make(chan cluster.Node, 1)
-	a, err := agent.New(cfg, agent.Options{Version: "test", Log: c.log, Ready: func(n cluster.Node) { ready <- n }})
+	a, err := agent.New(cfg, agent.Options{Version: "test", Log: c.log, Backend: c.opts.Backend, Ready: func(n cluster.Node) { ready <- n }})
 	if err != nil {
 		c.t.Fatal(err)
 	}

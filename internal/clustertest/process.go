@@ -63,6 +63,9 @@ func (c *Cluster) spawn(cfg config.Dynamod) *process {
 		fmt.Sprintf("--disagg-max-local-prefill-tokens=%d", cfg.Disagg.MaxLocalPrefillTokens),
 		"--drain-deadline", cfg.Drain.Deadline.String(), fmt.Sprintf("--engine-tensor-parallel=%d", cfg.Engine.TensorParallel),
 	}
+	if len(cfg.NIXL.Transports) > 0 {
+		args = append(args, "--nixl-transports", strings.Join(cfg.NIXL.Transports, ","))
+	}
 	if len(cfg.Node.Roles) > 0 {
 		args = append(args, "--node-roles", strings.Join(cfg.Node.Roles, ","))
 	}

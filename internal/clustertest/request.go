@@ -25,6 +25,7 @@ type Answer struct {
 		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
 	}
+	Cached int // tokens of the prompt that were found in a cache
 	Events int // streamed events with text
 }
 
@@ -84,6 +85,15 @@ func (a *Answer) take(data []byte) error {
 		if err := json.Unmarshal(e.Usage, &a.Usage); err != nil {
 			return fmt.Errorf("usage %s: %w", e.Usage, err)
 		}
+		var more struct {
+			Details struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		}
+		if err := json.Unmarshal(e.Usage, &more); err != nil {
+			return fmt.Errorf("usage %s: %w", e.Usage, err)
+		}
+		a.Cached = more.Details.Cached
 	}
 	for _, ch := range e.Choices {
 		a.Text += ch.Text

@@ -41,6 +41,7 @@ var onlyRules = []only{
 	{"cuda/...", []string{"cluster", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic; it satisfies nixl's memory interface without importing it"},
 	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
+	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
 	{"openai", nil, "a client of a public API: knows no cluster"},
 	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},
 }
