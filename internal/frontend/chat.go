@@ -202,9 +202,9 @@ func (a *chatAnswer) appendDelta(dst []byte, d delta) []byte {
 	return dst
 }
 
-func (a *chatAnswer) usageEvent(u usage) []byte { return a.chunks.usage(u) }
+func (a *chatAnswer) lastEvent(u *usage, e *extension) []byte { return a.chunks.last(u, e) }
 
-func (a *chatAnswer) whole(choices []*choice, u usage) any {
+func (a *chatAnswer) whole(choices []*choice, u usage, e *extension) any {
 	type entry struct {
 		Index        int             `json:"index"`
 		Message      chatMessage     `json:"message"`
@@ -226,5 +226,7 @@ func (a *chatAnswer) whole(choices []*choice, u usage) any {
 		SystemFingerprint *string `json:"system_fingerprint"`
 		Choices           []entry `json:"choices"`
 		Usage             usage   `json:"usage"`
-	}{a.id, "chat.completion", a.created, a.model, nil, entries, u}
+
+		NVExt *extension `json:"nvext,omitempty"`
+	}{a.id, "chat.completion", a.created, a.model, nil, entries, u, e}
 }

@@ -56,14 +56,18 @@ func (c *chunks) end(dst []byte, finish string) []byte {
 	return append(dst, c.tail...)
 }
 
-// usage is the event that carries the token counts, without choices.
-func (c *chunks) usage(u usage) []byte {
-	b, err := json.Marshal(u)
-	if err != nil { // numbers always encode
+// last is the event without choices, with the token counts and the extension, or one of
+// them.
+func (c *chunks) last(u *usage, e *extension) []byte {
+	b, err := json.Marshal(struct {
+		Usage *usage     `json:"usage,omitempty"`
+		NVExt *extension `json:"nvext,omitempty"`
+	}{u, e})
+	if err != nil { // numbers and texts always encode
 		return nil
 	}
-	dst := append([]byte(c.head), `],"usage":`...)
-	return append(append(dst, b...), "}\n\n"...)
+	dst := append([]byte(c.head), "],"...)
+	return append(append(dst, b[1:]...), "\n\n"...)
 }
 
 const hexDigits = "0123456789abcdef"

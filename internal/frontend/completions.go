@@ -149,9 +149,9 @@ func (a *completionAnswer) appendDelta(dst []byte, d delta) []byte {
 	return a.chunks.end(dst, d.finish)
 }
 
-func (a *completionAnswer) usageEvent(u usage) []byte { return a.chunks.usage(u) }
+func (a *completionAnswer) lastEvent(u *usage, e *extension) []byte { return a.chunks.last(u, e) }
 
-func (a *completionAnswer) whole(choices []*choice, u usage) any {
+func (a *completionAnswer) whole(choices []*choice, u usage, e *extension) any {
 	type entry struct {
 		Index        int             `json:"index"`
 		Text         string          `json:"text"`
@@ -173,5 +173,7 @@ func (a *completionAnswer) whole(choices []*choice, u usage) any {
 		SystemFingerprint *string `json:"system_fingerprint"`
 		Choices           []entry `json:"choices"`
 		Usage             usage   `json:"usage"`
-	}{a.id, "text_completion", a.created, a.model, nil, entries, u}
+
+		NVExt *extension `json:"nvext,omitempty"`
+	}{a.id, "text_completion", a.created, a.model, nil, entries, u, e}
 }

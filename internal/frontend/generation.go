@@ -40,6 +40,11 @@ type generation struct {
 	// decision is the last one announced.
 	decision cluster.RouterDecision
 
+	only      pinned
+	at        cluster.Instance // the worker of the last attempt
+	timing    protocol.Timing  // of the first output
+	handovers int              // of the sequence, with its KV
+
 	strategy string    // of disaggregation, as it was when the request began
 	hop      *firstHop // nil unless a prefill worker keeps something for the request
 	hops     int       // begun so far
@@ -239,7 +244,7 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 	if len(candidates) == 0 {
 		for _, i := range instances {
 			if g.m.workers[i.InstanceID] {
-				candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: g.failed[i.InstanceID].why})
+				candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why)})
 			}
 		}
 	}
@@ -294,7 +299,7 @@ func (e *emitError) Error() string { return e.err.Error() }
 func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release func(), emit func(protocol.EngineOutput) error) (progress bool, err error) {
 	defer release()
 	g.attempts++
-	g.began = time.Now()
+	g.began, g.at = time.Now(), inst
 	leave := g.f.metrics.EnterStage(metrics.StageDispatch)
 	req := g.req
 	if g.moved != nil {
@@ -331,6 +336,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		left := out.Finish == protocol.FinishMoved
 		if left {
 			g.moved = out.Moved
+			g.handovers++
 			out.Finish, out.Moved = protocol.FinishNone, nil
 		}
 		if err := emit(out); err != nil {
@@ -350,6 +356,9 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 
 // located completes the announced decision with where the prompt was computed.
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {
+	if g.timing.Worker == "" {
+		g.timing = *t // later ones are of a migration
+	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
 	g.f.announceDecision(ctx, g.decision)

@@ -34,6 +34,7 @@ type params struct {
 	promptLogprobs bool
 	tokensAsIDs    bool // return_tokens_as_token_ids
 	guided         guidedParams
+	nvext          nvextParams
 }
 
 const (
@@ -73,6 +74,7 @@ func (p *params) sharedFields() fields {
 		"include_stop_str_in_output": flag(&p.includeStop),
 		"skip_special_tokens":        flag(&p.skipSpecial),
 		"return_tokens_as_token_ids": flag(&p.tokensAsIDs),
+		"nvext":                      object(p.nvext.read),
 	}
 	p.sampler.addFields(f)
 	p.guided.addFields(f)
@@ -115,6 +117,9 @@ func (p *params) bind(m *servedModel) *apiError {
 		return err
 	}
 	if err := p.guided.bind(m); err != nil {
+		return err
+	}
+	if err := p.nvext.bind(m); err != nil {
 		return err
 	}
 	return p.sampler.bind(m)

@@ -134,7 +134,7 @@ func (g *generation) prefillCandidates(tried map[cluster.InstanceID]string) []ro
 	var out []router.Candidate
 	for _, i := range g.f.prefills.Instances() {
 		if _, ok := g.m.prefills[i.InstanceID]; ok {
-			out = append(out, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: tried[i.InstanceID]})
+			out = append(out, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.prefill, i.InstanceID, tried[i.InstanceID])})
 		}
 	}
 	return out

@@ -35,8 +35,9 @@ type request interface {
 type answerer interface {
 	// appendDelta appends the events of one delta, each ending in an empty line.
 	appendDelta(dst []byte, d delta) []byte
-	usageEvent(usage) []byte
-	whole(choices []*choice, u usage) any
+	// lastEvent tells of the answer as a whole what is not nil.
+	lastEvent(*usage, *extension) []byte
+	whole(choices []*choice, u usage, e *extension) any
 }
 
 // errRequestTimeout ends requests that run longer than the frontend allows.
@@ -83,9 +84,9 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			asAPIError(err2).write(w)
 			err = err2
 		case p.stream:
-			err = j.streamed(ctx, w, a, p.includeUsage)
+			err = j.streamed(ctx, w, a, p)
 		default:
-			err = j.whole(ctx, w, a)
+			err = j.whole(ctx, w, a, p)
 		}
 	}
 }
@@ -155,6 +156,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 			}
 			c.gen = j.f.newGeneration(m, p.request(m, prompt, budget, c.index), j.met)
 			c.gen.req.ReceivedAt = j.arrived
+			p.nvext.apply(c.gen)
 			j.choices = append(j.choices, c)
 		}
 	}
@@ -168,7 +170,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 }
 
 // streamed answers with server-sent events.
-func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, includeUsage bool) error {
+func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := newSSE(w, j.f.limits.write)
@@ -184,8 +186,8 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, i
 			gone = s.comment()
 		case err := <-done:
 			var last []byte
-			if err == nil && includeUsage {
-				last = a.usageEvent(j.usage())
+			if err == nil {
+				last = j.lastEvent(a, p)
 			}
 			return errors.Join(err, s.end(last, err))
 		}
@@ -198,8 +200,22 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, i
 	}
 }
 
+// lastEvent is the event about the whole answer, if the client wants one.
+func (j *job) lastEvent(a answerer, p *params) []byte {
+	e := j.extension(&p.nvext)
+	var u *usage
+	if p.includeUsage {
+		all := j.usage()
+		u = &all
+	}
+	if u == nil && e == nil {
+		return nil
+	}
+	return a.lastEvent(u, e)
+}
+
 // whole collects everything and answers at once.
-func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer) error {
+func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err := <-j.start(ctx, cancel, func(d delta) error {
@@ -211,6 +227,6 @@ func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer) erro
 		asAPIError(err).write(w)
 		return err
 	}
-	writeJSON(w, http.StatusOK, a.whole(j.choices, j.usage()))
+	writeJSON(w, http.StatusOK, a.whole(j.choices, j.usage(), j.extension(&p.nvext)))
 	return nil
 }

@@ -27,6 +27,8 @@ type Request struct {
 	MaxTokens   int       `json:"max_tokens,omitempty"`
 	Temperature *float64  `json:"temperature,omitempty"`
 	Seed        *int64    `json:"seed,omitempty"`
+	// NVExt, if not nil, is for frontends that know Dynamo's extension.
+	NVExt *Extension `json:"nvext,omitempty"`
 }
 
 // Delta is what one event of a stream brings. A delta without text is a sign of life.
@@ -55,6 +57,7 @@ type Answer struct {
 	// Finish says why the answer ended: stop, length and others.
 	Finish string
 	Usage  *Usage // nil when not told
+	Ran    *Ran   // nil when not asked for or not told
 	// TTFT is from sending the request until the first text or reasoning, 0 if there
 	// was none; Took until the last.
 	TTFT, Took time.Duration
@@ -75,6 +78,7 @@ func (a Answer) TokensPerSecond() *float64 {
 type chunk struct {
 	envelope
 	Model   string `json:"model"`
+	NVExt   *Ran   `json:"nvext"`
 	Choices []struct {
 		Delta struct {
 			Content          string `json:"content"`
@@ -187,6 +191,9 @@ func (s *stream) take(c chunk) error {
 		if u.CompletionDetails != nil {
 			s.answer.Usage.Reasoning = u.CompletionDetails.Reasoning
 		}
+	}
+	if c.NVExt != nil {
+		s.answer.Ran = c.NVExt
 	}
 	var d Delta
 	if len(c.Choices) > 0 { // one was asked for

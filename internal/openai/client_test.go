@@ -54,7 +54,7 @@ data: {"choices":[{"delta":{"content":"型\n"},"finish_reason":null}]}
 
 data: {"choices":[{"delta":{},"finish_reason":"length"}]}
 
-data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":2}}}
+data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":2}},"nvext":{"worker_id":{"prefill_worker_id":7,"decode_worker_id":9007199254740993,"prefill_worker":"worker-1","decode_worker":"worker-3"},"timing":{"prefill":"remote","prefill_way":"queue","queue_ms":1.5,"prefill_ms":2.5,"ttft_ms":5,"total_ms":9,"moves":1}}}
 
 data: [DONE]
 
@@ -94,6 +94,10 @@ func TestChat(t *testing.T) {
 		}
 		if u := a.Usage; u == nil || u.Prompt != 9 || u.Completion != 4 || u.Total != 13 || *u.Cached != 8 || *u.Reasoning != 2 {
 			t.Errorf("in pieces of %d: usage %+v", size, u)
+		}
+		if r := a.Ran; r == nil || *r.Workers != (Workers{9007199254740993, "worker-3", 7, "worker-1"}) ||
+			r.Timing.Prefill != "remote" || r.Timing.PrefillWay != "queue" || *r.Timing.TTFTMS != 5 || r.Timing.Moves != 1 {
+			t.Errorf("in pieces of %d: ran %+v", size, r)
 		}
 	}
 	want := map[string]any{

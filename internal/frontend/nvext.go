@@ -1,0 +1,169 @@
+package frontend
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// nvextParams are the fields of nvext, Dynamo's extension of OpenAI's requests: which
+// workers a request must have, and what its answer tells of those that it had.
+type nvextParams struct {
+	decode, prefill *int64 // instance ids
+	force           string // of the prefill: "", "remote" or "local"
+	tell            []string
+}
+
+// What extra_fields may ask for.
+const (
+	tellWorkers = "worker_id"
+	tellTiming  = "timing"
+)
+
+func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
+	switch key {
+	case "decode_worker_id":
+		return integer(&p.decode, 1, maxInstance)(path, raw)
+	case "prefill_worker_id":
+		return integer(&p.prefill, 1, maxInstance)(path, raw)
+	case "prefill":
+		if err := text(&p.force)(path, raw); err != nil {
+			return err
+		}
+		if p.force != metrics.PrefillRemote && p.force != metrics.PrefillLocal {
+			return wrongValue(path, "'%s' is not one of 'remote' and 'local'", p.force)
+		}
+		return nil
+	case "extra_fields":
+		if unmarshalList(raw, &p.tell) != nil {
+			return wrongType(path, "a list of strings")
+		}
+		for _, t := range p.tell {
+			if t != tellWorkers && t != tellTiming {
+				return wrongValue(path, "'%s' is not one of '%s' and '%s'", t, tellWorkers, tellTiming)
+			}
+		}
+		return nil
+	}
+	return invalid(path, "Unknown parameter: '%s'.", path).withCode("unknown_parameter")
+}
+
+// maxInstance is the largest id of an instance: ids are leases of etcd.
+const maxInstance = 1<<63 - 1
+
+// bind checks that the workers serve the model.
+func (p *nvextParams) bind(m *servedModel) *apiError {
+	if p.decode != nil && !m.workers[cluster.InstanceID(*p.decode)] {
+		return wrongValue("nvext.decode_worker_id", "no decode worker %d serves this model", *p.decode)
+	}
+	if p.prefill == nil {
+		return nil
+	}
+	if _, ok := m.prefills[cluster.InstanceID(*p.prefill)]; !ok {
+		return wrongValue("nvext.prefill_worker_id", "no prefill worker %d serves this model", *p.prefill)
+	}
+	if p.force == metrics.PrefillLocal {
+		return wrongValue("nvext.prefill", "'local' leaves nothing to do for 'nvext.prefill_worker_id'")
+	}
+	return nil
+}
+
+// apply makes a generation keep to what was asked for. Only a frontend can choose the
+// prefill worker, so that such a request is disaggregated by it, whatever the strategy is.
+func (p *nvextParams) apply(g *generation) {
+	g.req.Disagg.Force = p.force
+	if p.decode != nil {
+		g.only.decode = cluster.InstanceID(*p.decode)
+	}
+	if p.prefill != nil {
+		g.only.prefill = cluster.InstanceID(*p.prefill)
+		g.strategy, g.req.Disagg.Force = protocol.StrategyRouter, metrics.PrefillRemote
+	}
+}
+
+// pinned are the workers that a request must have; zero leaves the choice to the router.
+type pinned struct{ decode, prefill cluster.InstanceID }
+
+// whyNotNamed excludes workers from a request that names another one.
+const whyNotNamed = "the request names another worker"
+
+// exclusion says why a worker may not be chosen: because only another one may, or because
+// of how it failed; empty if it may be.
+func exclusion(only, id cluster.InstanceID, failed string) string {
+	if only != 0 && only != id {
+		return whyNotNamed
+	}
+	return failed
+}
+
+// extension is the field nvext of an answer.
+type extension struct {
+	Workers *ranOn      `json:"worker_id,omitempty"`
+	Timing  *timingInfo `json:"timing,omitempty"`
+}
+
+// ranOn tells which workers an answer came from: ids as Dynamo has them, and names.
+type ranOn struct {
+	PrefillID cluster.InstanceID `json:"prefill_worker_id,omitempty"` // none for a local prefill
+	DecodeID  cluster.InstanceID `json:"decode_worker_id"`
+	Prefill   string             `json:"prefill_worker,omitempty"`
+	Decode    string             `json:"decode_worker"`
+}
+
+type timingInfo struct {
+	// Prefill is remote or local, and local because of PrefillWhy; the KV of a remote one
+	// came by PrefillWay.
+	Prefill    string   `json:"prefill"`
+	PrefillWay string   `json:"prefill_way,omitempty"`
+	PrefillWhy string   `json:"prefill_why,omitempty"`
+	QueueMS    float64  `json:"queue_ms"`   // waiting for admission at the decode worker
+	PrefillMS  float64  `json:"prefill_ms"` // from there to the first token
+	TTFTMS     *float64 `json:"ttft_ms"`    // from the arrival of the request; null without a token
+	TotalMS    float64  `json:"total_ms"`
+	Moves      int      `json:"moves"` // to another worker, computed again or handed over
+}
+
+// extension describes how the first choice came about, once it is complete; nil when the
+// client has not asked.
+func (j *job) extension(p *nvextParams) *extension {
+	if len(p.tell) == 0 || len(j.choices) == 0 {
+		return nil
+	}
+	g, e := j.choices[0].gen, &extension{}
+	t := g.timing
+	remote := t.Prefill != "" && t.Prefill != metrics.PrefillLocal
+	if slices.Contains(p.tell, tellWorkers) {
+		e.Workers = &ranOn{DecodeID: g.at.InstanceID, Decode: g.at.Worker}
+		if remote {
+			e.Workers.Prefill = t.Prefill
+			for _, i := range j.f.prefills.Instances() {
+				if i.Worker == t.Prefill {
+					e.Workers.PrefillID = i.InstanceID
+				}
+			}
+		}
+	}
+	if slices.Contains(p.tell, tellTiming) {
+		j.mu.Lock()
+		ttft := j.ttft
+		j.mu.Unlock()
+		e.Timing = &timingInfo{
+			Prefill: metrics.PrefillLocal, PrefillWhy: t.PrefillWhy, PrefillWay: string(t.PrefillWay),
+			QueueMS: millis(time.Duration(t.QueueNS)), PrefillMS: millis(time.Duration(t.PrefillNS)), TotalMS: millis(time.Since(j.arrived)), Moves: int(g.moves.Load()) + g.handovers,
+		}
+		if remote {
+			e.Timing.Prefill = metrics.PrefillRemote
+		}
+		if ttft > 0 {
+			ms := millis(ttft)
+			e.Timing.TTFTMS = &ms
+		}
+	}
+	return e
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,132 @@
+package frontend
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// prefilledBy answers as a decode worker does whose prompt came from the prefill worker
+// that the frontend chose.
+func prefilledBy(text string) generator {
+	return func(_ context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
+		timing := &protocol.Timing{Worker: "decode", Prefill: "local", PrefillWhy: "forced", QueueNS: int64(2 * time.Millisecond), PrefillNS: int64(3 * time.Millisecond)}
+		if p := req.Disagg.Params; p != nil {
+			timing.Prefill, timing.PrefillWhy, timing.PrefillWay = p.Worker, "", protocol.WayPull
+		}
+		return send(protocol.EngineOutput{TokenIDs: tokens(text), Timing: timing, Finish: protocol.FinishStop})
+	}
+}
+
+// extensionOf reads the extension out of an answer, or out of the last event of a stream.
+func extensionOf(t *testing.T, text string) (e *extension) {
+	t.Helper()
+	var a struct {
+		NVExt *extension `json:"nvext"`
+	}
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return a.NVExt
+}
+
+// A request runs on the workers that it names, whatever the strategy is, and its answer
+// tells of them.
+func TestRequestNamesItsWorkers(t *testing.T) {
+	w := newWorld(t)
+	pre := []*fake{w.prefiller("worker-1", holds("worker-1", nil)), w.prefiller("worker-2", holds("worker-2", nil))}
+	dec := []*fake{w.fake("worker-3", prefilledBy("abc")), w.fake("worker-4", prefilledBy("abc"))}
+	s := routing()
+	f := w.routed(s, 2, 2)
+	for _, strategy := range []string{protocol.StrategyRouter, protocol.StrategyQueue} {
+		s.change(func(k *Knobs) { k.Strategy = strategy })
+		for i := range 4 {
+			p, d := pre[i/2], dec[i%2]
+			before := len(p.got())
+			want := body{"decode_worker_id": d.drt.ID(), "prefill_worker_id": p.drt.ID(), "extra_fields": []string{"worker_id", "timing"}}
+			streamed := i == 3
+			ask := textBody(body{"prompt": "short", "nvext": want, "stream": streamed})
+			var e *extension
+			if streamed {
+				got := readStream(t, f.post("/v1/completions", ask))
+				if e = extensionOf(t, got.events[len(got.events)-1]); got.usage != nil || !got.done {
+					t.Errorf("%+v", got)
+				}
+			} else {
+				e = extensionOf(t, readAll(t, f.post("/v1/completions", ask)))
+			}
+			if e == nil || e.Workers == nil || *e.Workers != (ranOn{p.drt.ID(), d.drt.ID(), p.name, d.name}) {
+				t.Errorf("%s: ran on %+v, want %s and %s", strategy, e, p.name, d.name)
+				continue
+			}
+			if n := len(p.got()) - before; n != 1 {
+				t.Errorf("%s: %s was asked %d times", strategy, p.name, n)
+			}
+			if x := e.Timing; x == nil || x.Prefill != "remote" || x.PrefillWay != "pull" || x.QueueMS != 2 || x.PrefillMS != 3 || x.TTFTMS == nil || x.TotalMS < *x.TTFTMS || x.Moves != 0 {
+				t.Errorf("%s: %+v", strategy, x)
+			}
+		}
+	}
+}
+
+func TestRequestWantsALocalPrefill(t *testing.T) {
+	w := newWorld(t)
+	pre := w.prefiller("worker-1", holds("worker-1", nil))
+	dec := w.fake("worker-2", prefilledBy("abc"))
+	f := w.routed(routing(), 1, 1)
+	long := longPrompt()
+	long["nvext"] = body{"prefill": "local", "extra_fields": []string{"worker_id"}}
+	e := extensionOf(t, readAll(t, f.post("/v1/completions", long)))
+	if e == nil || e.Timing != nil || *e.Workers != (ranOn{DecodeID: dec.drt.ID(), Decode: "worker-2"}) || len(pre.got()) != 0 || dec.got()[0].Disagg.Force != "local" {
+		t.Errorf("%+v, hints %+v", e, dec.got()[0].Disagg)
+	}
+	// A short prompt, remotely; and nothing is told that was not asked for.
+	text := readAll(t, f.post("/v1/completions", textBody(body{"prompt": "short", "nvext": body{"prefill": "remote"}})))
+	if len(pre.got()) != 1 || strings.Contains(text, "nvext") {
+		t.Errorf("%d prefills, %s", len(pre.got()), text)
+	}
+}
+
+// A worker that was named is not replaced by another one.
+func TestNamedWorkerIsNotReplaced(t *testing.T) {
+	w := newWorld(t)
+	busy, idle := w.fake("worker-1", refuse(requestplane.KindOverloaded)), w.fake("worker-2", say("abc"))
+	f := w.frontend().waitModel(2)
+	resp := f.post("/v1/completions", textBody(body{"nvext": body{"decode_worker_id": busy.drt.ID()}}))
+	if text := readAll(t, resp); resp.StatusCode != http.StatusTooManyRequests || len(idle.got()) != 0 || len(busy.got()) == 0 {
+		t.Errorf("status %d, %s; %d requests went elsewhere", resp.StatusCode, text, len(idle.got()))
+	}
+}
+
+func TestBadNVExt(t *testing.T) {
+	w := newWorld(t)
+	w.prefiller("worker-1", holds("worker-1", nil))
+	dec := w.fake("worker-2", say("abc"))
+	f := w.routed(routing(), 1, 1)
+	for _, tc := range []struct {
+		nvext any
+		param string
+	}{
+		{"x", "nvext"},
+		{body{"weather": 1}, "nvext.weather"},
+		{body{"decode_worker_id": "worker-2"}, "nvext.decode_worker_id"},
+		{body{"decode_worker_id": 12345}, "nvext.decode_worker_id"},
+		{body{"prefill_worker_id": dec.drt.ID()}, "nvext.prefill_worker_id"},
+		{body{"prefill": "elsewhere"}, "nvext.prefill"},
+		{body{"prefill": 7}, "nvext.prefill"},
+		{body{"extra_fields": "timing"}, "nvext.extra_fields"},
+		{body{"extra_fields": []string{"color"}}, "nvext.extra_fields"},
+	} {
+		resp := f.post("/v1/completions", textBody(body{"nvext": tc.nvext}))
+		text := readAll(t, resp)
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, `"param":"`+tc.param+`"`) {
+			t.Errorf("%v: status %d, %s", tc.nvext, resp.StatusCode, text)
+		}
+	}
+}
