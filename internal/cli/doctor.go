@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // doctorCommand looks for what is wrong with this machine and with the cluster.
 type doctorCommand struct {
-	port    int
-	timeout time.Duration
+	port       int
+	timeout    time.Duration
+	modelCheck string // model that is asked for what it has read; empty: none
 }
 
 func (f *factory) doctor() *cobra.Command {
@@ -27,11 +29,16 @@ leases, versions and clocks of its nodes, its workers and the paths of KV blocks
 them, and its frontends, with an answer of two tokens. What cannot be known is not guessed: a check says ok, warn, fail, or skip
 where there is nothing to check, as when no cluster runs.
 
+--model-check also proves the transfer of KV blocks, by what answers say: every decode
+worker is asked for facts out of prompts that each prefill worker has read in its place.
+An answer can only be right if the right blocks arrived whole. The built-in model can
+answer; another one is named with --model-check=NAME.
+
 The exit code is 0 without failures, warnings or not, and 1 with one.`,
 		examples: []string{
 			"dynctl doctor",
 			"dynctl doctor -q          # names of the checks that failed",
-			"dynctl doctor -o json",
+			"dynctl doctor --model-check -o json",
 		},
 		see: []string{"dynctl ps", "dynctl logs", "dynctl top"},
 		run: o.run,
@@ -40,6 +47,8 @@ The exit code is 0 without failures, warnings or not, and 1 with one.`,
 	fs.SortFlags = false
 	countVar(fs, &o.port, "port", 8000, "port that a frontend of this machine would take")
 	durationVar(fs, &o.timeout, "timeout", 10*time.Second, "how long each check may take")
+	fs.StringVar(&o.modelCheck, "model-check", "", "ask the built-in model, or `NAME`, for facts that other workers have read")
+	fs.Lookup("model-check").NoOptDefVal = cluster.BuiltinModelName
 	return cmd
 }
 

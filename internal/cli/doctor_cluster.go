@@ -40,7 +40,7 @@ func (o *doctorCommand) clusterFindings(ctx context.Context, inv *invocation) []
 	}
 	took := milliseconds(time.Since(begin))
 	if err != nil {
-		return unreachable(inv, err, took)
+		return o.unreachable(inv, err, took)
 	}
 	var own, front []finding
 	var wg sync.WaitGroup
@@ -63,11 +63,15 @@ func (o *doctorCommand) clusterFindings(ctx context.Context, inv *invocation) []
 	})
 	wg.Go(func() { front = o.frontendFindings(ctx, inv, v) })
 	wg.Wait()
-	return append(own, front...)
+	out := append(own, front...)
+	if o.modelCheck != "" { // after the others, whose figures it would spoil
+		out = append(out, o.recallFindings(ctx, inv, c, v)...)
+	}
+	return out
 }
 
 // unreachable is what can be said of a cluster that does not run or does not answer.
-func unreachable(inv *invocation, err error, took float64) []finding {
+func (o *doctorCommand) unreachable(inv *invocation, err error, took float64) []finding {
 	var out []finding
 	for i, name := range append(clusterChecks(), frontendChecks()...) {
 		f := skipped("etcd has to answer first")
@@ -86,6 +90,9 @@ func unreachable(inv *invocation, err error, took float64) []finding {
 			f.Group = groupFrontend
 		}
 		out = append(out, f)
+	}
+	if o.modelCheck != "" {
+		out = append(out, finding{Name: "recall", Group: groupRecall, Status: checkSkip, Found: "no cluster answers"})
 	}
 	return out
 }

@@ -1,8 +1,10 @@
 package clustertest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/cli"
+	"github.com/dynctl/dynctl/internal/cli/term"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/config"
@@ -79,20 +83,29 @@ func facts(t *testing.T) []fact {
 	return out
 }
 
-// spoiler damages KV in a decode worker of this process, after it came there and before
+// spoiler damages KV in decode workers of this process that came from elsewhere, before
 // the first step that reads it.
 type spoiler struct {
-	mu    sync.Mutex
-	start int  // of the step to spoil: the position of the last token of the prompt
-	fact  fact // zero: nothing is spoiled
-	done  int  // how often
+	mu   sync.Mutex
+	left int // how many prompts to spoil, -1 for all
+	done int
+	// The blocks, as places in the block table of a prompt.
+	first, last int
 }
 
-// arm has the blocks of a fact damaged when its prompt is next decoded.
+// arm has the blocks of a fact damaged when the next prompt is decoded whose KV came from
+// elsewhere.
 func (s *spoiler) arm(f fact) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.start, s.fact, s.done = len(f.prompt)-1, f, 0
+	s.left, s.done, s.first, s.last = 1, 0, f.first, f.last
+}
+
+// damageAll has all KV damaged that comes from elsewhere from now on.
+func (s *spoiler) damageAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left, s.first, s.last = -1, 0, math.MaxInt-1
 }
 
 func (s *spoiler) spoiled() int {
@@ -113,6 +126,7 @@ type spoiledBackend struct {
 	engine.Backend
 	s      *spoiler
 	memory engine.KVMemory
+	next   map[int32]int // positions that the sequences of the last step have reached, by first block
 }
 
 func (b *spoiledBackend) AllocKV(n int) (engine.KVMemory, error) {
@@ -122,28 +136,32 @@ func (b *spoiledBackend) AllocKV(n int) (engine.KVMemory, error) {
 }
 
 func (b *spoiledBackend) Step(ctx context.Context, batch []engine.BatchSeq) error {
+	b.s.mu.Lock()
+	next := map[int32]int{}
 	for _, seq := range batch {
 		b.spoil(seq)
+		next[seq.Blocks[0]] = seq.Start + len(seq.Tokens)
 	}
+	b.next = next
+	b.s.mu.Unlock()
 	return b.Backend.Step(ctx, batch)
 }
 
-// spoil turns the sign of every key and value of the fact.
+// spoil turns the sign of keys and values, if this step is the first of a prompt that
+// somebody else has computed; the lock of the spoiler is held.
 func (b *spoiledBackend) spoil(seq engine.BatchSeq) {
-	b.s.mu.Lock()
-	defer b.s.mu.Unlock()
-	if b.s.fact.prompt == nil || seq.Start != b.s.start || len(seq.Tokens) != 1 {
+	shape := b.Info().KV
+	if b.s.left == 0 || len(seq.Tokens) != 1 || seq.Start == b.next[seq.Blocks[0]] || seq.Start < shape.BlockSize {
 		return
 	}
-	shape := b.Info().KV
 	size, elem := int(shape.BlockBytes()), shape.ElemBytes()
-	for _, block := range seq.Blocks[b.s.fact.first : b.s.fact.last+1] {
+	for _, block := range seq.Blocks[b.s.first:min(b.s.last+1, seq.Start/shape.BlockSize)] {
 		kv := b.memory.Bytes()[int(block)*size:][:size]
 		for i := elem - 1; i < size; i += elem {
 			kv[i] ^= 0x80
 		}
 	}
-	b.s.fact = fact{}
+	b.s.left--
 	b.s.done++
 }
 
@@ -223,4 +241,41 @@ func question(t *testing.T, c *clustertest.Cluster, f fact) clustertest.Answer {
 		t.Fatal(err)
 	}
 	return got
+}
+
+// dynctl doctor tells sound transfers from damaged ones by what the model answers.
+func TestDoctorFindsDamagedKV(t *testing.T) {
+	facts(t)
+	s := &spoiler{}
+	c := clustertest.Start(t, clustertest.Options{
+		Prefill: 1, Decode: 1, Backend: s.around, Engine: cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 512},
+	})
+	c.WaitRemotePrefill()
+	doctor := func() (code int, statuses string) {
+		var stdout, stderr bytes.Buffer
+		code = cli.Main(t.Context(), []string{
+			"doctor", "--model-check", "-o", "json", "--cluster", "test", "--etcd-endpoints", c.EtcdAddr, "--nats-url", c.NATSURL(), "--state-dir", t.TempDir(), "--timeout", "30s",
+		}, cli.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, Environ: []string{"HOME=" + t.TempDir()}, Dir: t.TempDir()})
+		var d struct {
+			Checks []struct{ Name, Group, Status, Found string }
+		}
+		if err := json.Unmarshal(stdout.Bytes(), &d); err != nil {
+			t.Fatalf("%v\n%s%s", err, stdout.String(), stderr.String())
+		}
+		var out []string
+		for _, f := range d.Checks {
+			if f.Group == "model" {
+				out = append(out, f.Name+" "+f.Status)
+				t.Log(f.Found)
+			}
+		}
+		return code, strings.Join(out, ", ")
+	}
+	if code, got := doctor(); got != "recall-local worker-2 ok, recall worker-2 ok, recall worker-1 worker-2 ok" {
+		t.Errorf("sound: exit %d, %s", code, got)
+	}
+	s.damageAll()
+	if code, got := doctor(); code != 1 || got != "recall-local worker-2 ok, recall worker-2 fail, recall worker-1 worker-2 fail" {
+		t.Errorf("damaged: exit %d, %s", code, got)
+	}
 }
