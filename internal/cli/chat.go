@@ -41,7 +41,7 @@ func (f *factory) chat() *cobra.Command {
 nothing else goes to standard output. On a terminal without a message a conversation
 begins: /reset forgets it, /system changes the instruction, ctrl-c stops an answer,
 ctrl-d leaves. Below each answer stands how long its first token took (TTFT), how fast
-the others came, and how many tokens there were.
+the others came, how many tokens there were, and which workers it came from.
 
 A frontend that is busy is asked again for as long as --timeout allows. If it wants an
 API key, DYNAMOD_FRONTEND_API_KEY holds it.`,
@@ -229,6 +229,9 @@ type chatResult struct {
 	TokensS   *float64      `json:"tokens_per_s"`
 	RequestID string        `json:"request_id,omitempty"`
 	URL       string        `json:"url"`
+	// Where the answer came from; null when the frontend does not tell.
+	Workers *openai.Workers   `json:"workers"`
+	Timing  *openai.RanTiming `json:"timing"`
 }
 
 func newChatResult(c *openai.Client, a openai.Answer) chatResult {
@@ -239,6 +242,9 @@ func newChatResult(c *openai.Client, a openai.Answer) chatResult {
 	if a.TTFT > 0 {
 		ms := milliseconds(a.TTFT)
 		r.TTFTMS = &ms
+	}
+	if a.Ran != nil {
+		r.Workers, r.Timing = a.Ran.Workers, a.Ran.Timing
 	}
 	return r
 }

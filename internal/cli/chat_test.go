@@ -77,6 +77,59 @@ func TestChatAsJSON(t *testing.T) {
 	}
 }
 
+// ran is an answer of a frontend that tells where it ran.
+func ran(text, where string) http.HandlerFunc {
+	return streams(`data: {"choices":[{"delta":{"content":` + quoted(text) + `},"finish_reason":"stop"}]}` + "\n\n" + `data: {"choices":[],"nvext":` + where + "}\n\ndata: [DONE]\n\n")
+}
+
+func TestChatSaysWhereItRan(t *testing.T) {
+	const remote = `{"worker_id":{"prefill_worker_id":7,"decode_worker_id":9,"prefill_worker":"worker-1","decode_worker":"worker-3"},"timing":{"prefill":"remote","prefill_way":"queue","queue_ms":1.5,"prefill_ms":20,"ttft_ms":22,"total_ms":30,"moves":0}}`
+	for where, want := range map[string]string{
+		remote: " · worker-3, prefilled by worker-1 (queue)\n",
+		`{"worker_id":{"decode_worker_id":9,"decode_worker":"worker-3"},"timing":{"prefill":"local","prefill_why":"short","moves":0}}`: " · worker-3, prefilled there (short)\n",
+		`{"worker_id":{"decode_worker_id":9,"decode_worker":"worker-3"},"timing":{"prefill":"local","moves":2}}`:                       " · worker-3, moved 2 times\n",
+		`{"worker_id":{"decode_worker":"worker-3","prefill_worker":"worker-1"}}`:                                                       " · worker-3, prefilled by worker-1\n",
+		`{}`: " ms\n",
+	} {
+		f := newFrontend(t, ran("Fine.", where))
+		r := chat(t, f, options{tty: true}, "hi", "--color", "never")
+		if r.code != 0 || r.stdout != "Fine.\n" || !strings.HasPrefix(r.stderr, "ttft ") || !strings.HasSuffix(r.stderr, want) {
+			t.Errorf("%s: %+v", where, r)
+		}
+		if q := f.requests()[0]; q.NVExt == nil || !slices.Equal(q.NVExt.ExtraFields, []string{"worker_id", "timing"}) {
+			t.Errorf("asked %+v", q)
+		}
+	}
+	var got chatResult
+	r := chat(t, newFrontend(t, ran("Fine.", remote)), options{}, "hi", "-o", "json")
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Workers == nil || got.Workers.Prefill != "worker-1" || got.Timing == nil || got.Timing.PrefillMS != 20 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	if r := chat(t, newFrontend(t, says("", "Fine.")), options{}, "hi", "-o", "json"); !strings.Contains(r.stdout, `"workers": null`) {
+		t.Errorf("a frontend that does not tell: %+v", r)
+	}
+}
+
+// A frontend of others that refuses the question where it ran is asked without it.
+func TestChatWithAForeignFrontend(t *testing.T) {
+	refused := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":{"message":"Unrecognized request argument supplied: nvext","type":"invalid_request_error","param":null,"code":null}}`))
+	}
+	f := newFrontend(t, refused, says("", "One."), says("", "Two."))
+	r := chat(t, f, options{tty: true, input: "first\nsecond\n"}, "--color", "never")
+	if r.code != 0 || !strings.Contains(r.stdout, "> One.\n> Two.\n") {
+		t.Errorf("%+v", r)
+	}
+	var asked []bool
+	for _, q := range f.requests() {
+		asked = append(asked, q.NVExt != nil)
+	}
+	if !slices.Equal(asked, []bool{true, false, false}) {
+		t.Errorf("asked with the extension: %v", asked)
+	}
+}
+
 func TestChatWithFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -21,6 +22,9 @@ type chatTurns struct {
 	system string
 
 	messages []openai.Message // without the system's
+	// foreign is set when the frontend refuses to tell where answers run: it is not one
+	// of ours.
+	foreign bool
 }
 
 // once asks one question and prints the answer.
@@ -110,12 +114,28 @@ func (t *chatTurns) try(ctx context.Context, q openai.Request, wait time.Duratio
 	})
 	defer silence.Stop()
 	begun := false
-	return t.c.Chat(ctx, q, func(d openai.Delta) error {
+	alive := func(d openai.Delta) error {
 		if begun = begun || d != (openai.Delta{}); begun {
 			silence.Reset(t.o.timeout)
 		}
 		return each(d)
-	})
+	}
+	if !t.foreign {
+		q.NVExt = &openai.Extension{ExtraFields: openai.TellAll()}
+	}
+	a, err := t.c.Chat(ctx, q, alive)
+	if q.NVExt != nil && refusesExtension(err) {
+		t.foreign, q.NVExt = true, nil
+		return t.c.Chat(ctx, q, alive)
+	}
+	return a, err
+}
+
+// refusesExtension reports whether a frontend does not know the field nvext.
+func refusesExtension(err error) bool {
+	var said *openai.Error
+	return errors.As(err, &said) && (said.Status == http.StatusBadRequest || said.Status == http.StatusUnprocessableEntity) &&
+		(strings.HasPrefix(said.Param, "nvext") || strings.Contains(said.Message, "nvext"))
 }
 
 // figures prints how an answer came about, for people.
@@ -128,7 +148,8 @@ func (t *chatTurns) figures(a openai.Answer) {
 	_, _ = io.WriteString(inv.env.Streams.Err, p.Dim(term.Clean(figuresText(a)))+"\n") // nobody is left to tell
 }
 
-// figuresText is like "ttft 312 ms · 24.1 tokens/s · 18 prompt + 120 answer tokens".
+// figuresText is like "ttft 312 ms · 24.1 tokens/s · 18 prompt + 120 answer tokens ·
+// worker-3, prefilled by worker-1".
 func figuresText(a openai.Answer) string {
 	var parts []string
 	if a.TTFT > 0 {
@@ -146,6 +167,9 @@ func figuresText(a openai.Answer) string {
 		}
 		parts = append(parts, fmt.Sprintf("%s prompt%s + %s answer tokens", commas(u.Prompt), cached, commas(u.Completion)))
 	}
+	if where := ranText(a.Ran); where != "" {
+		parts = append(parts, where)
+	}
 	switch a.Finish {
 	case "stop", "":
 	case "length":
@@ -154,6 +178,26 @@ func figuresText(a openai.Answer) string {
 		parts = append(parts, "ended by "+a.Finish)
 	}
 	return strings.Join(parts, " · ")
+}
+
+// ranText says where an answer came from, if that is told.
+func ranText(r *openai.Ran) string {
+	if r == nil || r.Workers == nil || r.Workers.Decode == "" {
+		return ""
+	}
+	text := r.Workers.Decode
+	switch {
+	case r.Workers.Prefill != "" && r.Timing != nil:
+		text += fmt.Sprintf(", prefilled by %s (%s)", r.Workers.Prefill, orDash(r.Timing.PrefillWay))
+	case r.Workers.Prefill != "":
+		text += ", prefilled by " + r.Workers.Prefill
+	case r.Timing != nil && r.Timing.PrefillWhy != "":
+		text += fmt.Sprintf(", prefilled there (%s)", r.Timing.PrefillWhy)
+	}
+	if r.Timing != nil && r.Timing.Moves > 0 {
+		text += ", moved " + plural(r.Timing.Moves, "time")
+	}
+	return text
 }
 
 func milliText(d time.Duration) string {
