@@ -25,8 +25,8 @@ func (f *factory) doctor() *cobra.Command {
 	cmd := f.command(verb{
 		use: "doctor", short: "Check this machine and the cluster, and say what to do", group: groupLook,
 		long: `Checks what workers need of this machine, whether the cluster's services answer, the
-leases, versions and clocks of its nodes, its workers and the paths of KV blocks between
-them, and its frontends, with an answer of two tokens. What cannot be known is not guessed: a check says ok, warn, fail, or skip
+leases, versions and clocks of its nodes, its workers, their model files and the paths of KV
+blocks between them, each of which is tested, and its frontends, with an answer of two tokens. What cannot be known is not guessed: a check says ok, warn, fail, or skip
 where there is nothing to check, as when no cluster runs.
 
 --model-check also proves the transfer of KV blocks, by what answers say: every decode

@@ -22,7 +22,7 @@ const (
 
 // clusterChecks are those of a cluster, in order.
 func clusterChecks() []string {
-	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "clocks", "leases", "workers", "paths"}
+	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "request-plane", "clocks", "leases", "workers", "model-files", "paths"}
 }
 
 func frontendChecks() []string { return []string{"health", "models", "answer"} }
@@ -52,19 +52,24 @@ func (o *doctorCommand) clusterFindings(ctx context.Context, inv *invocation) []
 		var leads error
 		var wg sync.WaitGroup
 		wg.Go(func() { leader, leads = c.Leader(ctx) })
-		var paths finding
-		wg.Go(func() { paths = pathsFinding(c.Paths(ctx, v, cluster.RolePrefill)) })
+		var cards []cluster.ModelCard
+		var unread error
+		wg.Go(func() { cards, unread = c.ModelCards(ctx) })
 		p := c.Probe(ctx, v)
 		wg.Wait()
-		own = append(clusterState(inv, v, p, leader, leads), paths)
+		own = append(clusterState(inv, v, p, leader, leads), filesFinding(ctx, v, cards, unread))
 		for i := range own {
 			own[i].Group, own[i].Name, own[i].TookMS = groupCluster, clusterChecks()[i], milliseconds(time.Since(begin))
 		}
 	})
 	wg.Go(func() { front = o.frontendFindings(ctx, inv, v) })
 	wg.Wait()
-	out := append(own, front...)
-	if o.modelCheck != "" { // after the others, whose figures it would spoil
+	// What moves bytes and computes comes after what it would slow down.
+	begin = time.Now()
+	paths := pathsFinding(c.Measure(ctx, v, o.timeout, mostPaths))
+	paths.Group, paths.Name, paths.TookMS = groupCluster, clusterChecks()[len(own)], milliseconds(time.Since(begin))
+	out := append(append(own, paths), front...)
+	if o.modelCheck != "" {
 		out = append(out, o.recallFindings(ctx, inv, c, v)...)
 	}
 	return out
@@ -101,7 +106,7 @@ func (o *doctorCommand) unreachable(inv *invocation, err error, took float64) []
 func clusterState(inv *invocation, v client.View, p client.Probe, leader string, leads error) []finding {
 	return []finding{
 		etcdFinding(p.Etcd), natsFinding(p.NATS), queueFinding(p.Queue), controllerFinding(v, leader, leads),
-		nodesFinding(v), clocksFinding(p.Clocks), leasesFinding(v, p), workersFinding(inv, v),
+		nodesFinding(v), planeFinding(p.Workers), clocksFinding(p.Clocks), leasesFinding(v, p), workersFinding(inv, v),
 	}
 }
 
@@ -186,6 +191,32 @@ func nodesFinding(v client.View) finding {
 		return good("%s: %s, as dynctl, computing with %s", nameList(names), own, slices.Sorted(maps.Keys(isas))[0]).with("versions", versions).with("isa", isas)
 	}
 	return good("%s: %s, as dynctl", nameList(names), own).with("versions", versions)
+}
+
+// planeFinding judges how workers answer requests.
+func planeFinding(workers map[string]client.Reply) finding {
+	if len(workers) == 0 {
+		return skipped("no worker can be asked")
+	}
+	ms := map[string]float64{}
+	var silent []string
+	var most time.Duration
+	for _, name := range slices.SortedFunc(maps.Keys(workers), cluster.CompareNames) {
+		r := workers[name]
+		if r.Err != nil {
+			silent = append(silent, fmt.Sprintf("%s: %v", name, r.Err))
+			continue
+		}
+		ms[name], most = milliseconds(r.RTT), max(most, r.RTT)
+	}
+	switch {
+	case len(silent) > 0:
+		name, _, _ := strings.Cut(silent[0], ":")
+		return bad("dynctl logs "+name+"; between hosts, a firewall or request_plane.listen", "%s", firstOf(silent)).with("rtt_ms", ms)
+	case most > slow:
+		return poor("a faster network, or fewer requests", "the slowest worker answers in %s", milliText(most)).with("rtt_ms", ms)
+	}
+	return good("%s answer in at most %.1f ms", plural(len(ms), "worker"), milliseconds(most)).with("rtt_ms", ms)
 }
 
 // onNodes says which nodes each of several things is on: "v1 on a, c".

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/host"
 	"github.com/dynctl/dynctl/internal/openai"
 )
@@ -34,7 +35,12 @@ func (o *doctorCommand) machineChecks(inv *invocation) []check {
 		{"memory", group, func(context.Context) finding { return checkMemory(m.Memory()) }},
 		{"open-files", group, func(context.Context) finding { return checkFiles(host.OpenFiles()) }},
 		{"huge-pages", group, func(context.Context) finding { return checkHugePages(m.HugePages()) }},
+		{"locked-memory", group, func(context.Context) finding {
+			n, err := host.LockedMemory()
+			return checkLocked(n, err, m.RDMA())
+		}},
 		{"cpu", group, func(context.Context) finding { return checkCPU() }},
+		{"gpu", group, func(context.Context) finding { return checkGPUs(m.GPUs()) }},
 		{"port", group, func(ctx context.Context) finding { return o.checkPort(ctx, inv) }},
 		{"dynamod", group, func(ctx context.Context) finding { return checkProgram(ctx, inv) }},
 	}
@@ -122,6 +128,52 @@ func checkFiles(n uint64, err error) finding {
 	return f.with("limit", n)
 }
 
+// littleLocked is less than KV pools and arenas of any use.
+const littleLocked = 64 << 20
+
+func checkLocked(n uint64, err error, rdma []string) finding {
+	if err != nil {
+		return poor("", "%v", err)
+	}
+	text := "any amount"
+	if n < 1<<50 {
+		text = size(int64(n))
+	}
+	text += " may be locked"
+	f := good("%s; no RDMA device needs it", text)
+	switch {
+	case len(rdma) > 0 && n < littleLocked:
+		f = poor("ulimit -l unlimited, or LimitMEMLOCK= of the unit; until then nixl.transports without ucx", "%s; the RDMA device %s needs all KV memory locked", text, nameList(rdma))
+	case len(rdma) > 0:
+		f = good("%s; RDMA devices: %s", text, nameList(rdma))
+	}
+	return f.with("limit_bytes", n).with("rdma_devices", rdma)
+}
+
+// checkGPUs tells which GPUs there are. None is needed: workers compute on CPUs.
+func checkGPUs(gpus []host.GPU) finding {
+	if len(gpus) == 0 {
+		return good("none; workers compute on CPUs")
+	}
+	var parts []string
+	for _, g := range gpus {
+		text := g.Vendor + " GPU at " + g.Bus
+		if g.Name != "" {
+			text = g.Name
+		}
+		switch {
+		case g.Driver == "":
+			text += " without a driver"
+		case g.Version == "":
+			text += ", driver " + g.Driver
+		default:
+			text += ", driver " + g.Driver + " " + g.Version
+		}
+		parts = append(parts, text)
+	}
+	return good("%s; not used: workers compute on CPUs", strings.Join(parts, "; ")).with("gpus", gpus)
+}
+
 func checkHugePages(h host.HugePages) finding {
 	if h == (host.HugePages{}) {
 		return skipped("this system does not tell")
@@ -154,7 +206,15 @@ func (o *doctorCommand) checkPort(ctx context.Context, inv *invocation) finding 
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err == nil {
 		_ = l.Close() // nobody has connected
-		return good("%s is free for a frontend", addr).with("port", o.port)
+		text := addr + " is free for a frontend"
+		for _, embedded := range []struct{ name, addr string }{{"etcd", config.DefaultEtcdListen}, {"NATS", config.DefaultNATSListen}} {
+			if l, err := lc.Listen(ctx, "tcp", embedded.addr); err == nil {
+				_ = l.Close()
+			} else {
+				text += fmt.Sprintf("; %s of the embedded %s is taken, it will use another one", embedded.addr, embedded.name)
+			}
+		}
+		return good("%s", text).with("port", o.port)
 	}
 	fix := fmt.Sprintf("dynctl up --port %d, or 0 for a free one", o.port%65535+1)
 	text := err.Error()

@@ -7,18 +7,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// pathsFinding judges the NIXL paths that prefill workers know.
-func pathsFinding(paths map[string][]cluster.Path, failed map[string]error) finding {
-	var all []cluster.Path
-	for _, from := range slices.SortedFunc(maps.Keys(paths), cluster.CompareNames) {
-		all = append(all, paths[from]...)
-	}
+// mostPaths is how many paths are tested: each moves a few times 2 MiB.
+const mostPaths = 256
+
+// pathsFinding judges the NIXL paths between workers, as they have just been tested.
+func pathsFinding(m client.Measured) finding {
+	all := m.Paths
 	var broken, lower, silent []string
 	byTransport := map[string]int{}
-	var slowest *cluster.Path
+	var slowest, fastest *cluster.Path
 	for i, p := range all {
 		if p.Transport != "" {
 			byTransport[p.Transport]++
@@ -31,12 +32,18 @@ func pathsFinding(paths map[string][]cluster.Path, failed map[string]error) find
 		for _, c := range p.Fallbacks() {
 			lower = append(lower, fmt.Sprintf("%s over %s and not %s: %s", between, p.Transport, c.Transport, c.Reason))
 		}
-		if p.Test != nil && (slowest == nil || speed(p) < speed(*slowest)) {
+		if p.Test == nil {
+			continue
+		}
+		if slowest == nil || speed(p) < speed(*slowest) {
 			slowest = &all[i]
 		}
+		if fastest == nil || speed(p) > speed(*fastest) {
+			fastest = &all[i]
+		}
 	}
-	for _, from := range slices.SortedFunc(maps.Keys(failed), cluster.CompareNames) {
-		silent = append(silent, failed[from].Error())
+	for _, err := range m.Failed {
+		silent = append(silent, err.Error())
 	}
 	var parts []string
 	for _, t := range slices.Sorted(maps.Keys(byTransport)) {
@@ -44,7 +51,10 @@ func pathsFinding(paths map[string][]cluster.Path, failed map[string]error) find
 	}
 	text := plural(len(all), "path") + ": " + strings.Join(parts, ", ")
 	if slowest != nil {
-		text += fmt.Sprintf("; the slowest, %s to %s, %s", slowest.From, slowest.To, rateText(speed(*slowest)))
+		text += fmt.Sprintf("; %s to %s, the slowest %s to %s", rateText(speed(*slowest)), rateText(speed(*fastest)), slowest.From, slowest.To)
+	}
+	if m.Left > 0 {
+		text += fmt.Sprintf("; %d more not tested", m.Left)
 	}
 	f := good("%s", text)
 	switch {
@@ -53,9 +63,9 @@ func pathsFinding(paths map[string][]cluster.Path, failed map[string]error) find
 	case len(lower) > 0:
 		f = poor("dynctl explain path, and nixl.transports", "%s", firstOf(lower))
 	case len(silent) > 0:
-		f = poor("dynctl ps", "%s", firstOf(silent))
+		f = bad("dynctl logs of the worker", "%s", firstOf(silent))
 	case len(all) == 0:
-		return skipped("no prefill worker has met a decode worker")
+		return skipped("no two workers exchange KV blocks")
 	}
 	return f.with("paths", all)
 }

@@ -3,10 +3,12 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -93,19 +95,24 @@ func TestExplainSilentWorkers(t *testing.T) {
 
 func TestDoctorsPaths(t *testing.T) {
 	fine := func(p *cluster.Path) { p.Candidates = p.Candidates[2:] }
+	gone := func(p *cluster.Path) { p.Failed = "gone" }
+	faster := func(p *cluster.Path) {
+		fine(p)
+		p.To, p.Test.WriteGBps, p.Test.ReadGBps = "worker-3", 7, 8
+	}
 	for _, c := range []struct {
 		name          string
-		paths         map[string][]cluster.Path
-		failed        map[string]error
+		measured      client.Measured
 		status, found string
 	}{
-		{"none", nil, nil, checkSkip, "no prefill worker has met a decode worker"},
-		{"fine", map[string][]cluster.Path{"worker-1": somePaths(fine)["worker-1"]}, nil, checkOK, "1 path: 1 over tcp; the slowest, worker-1 to worker-2, 2.5 GB/s"},
-		{"second best", map[string][]cluster.Path{"worker-1": somePaths(nil)["worker-1"]}, nil, checkWarn, `worker-1 to worker-2 over tcp and not shm: region "kv"`},
-		{"broken", somePaths(func(p *cluster.Path) { p.Failed = "gone" }), nil, checkFail, "worker-1 to worker-2: gone; and 1 more"},
-		{"silent", nil, map[string]error{"worker-1": errors.New("no answer")}, checkWarn, "no answer"},
+		{"none", client.Measured{}, checkSkip, "no two workers exchange KV blocks"},
+		{"fine", client.Measured{Paths: somePaths(fine)["worker-1"], Left: 3}, checkOK, "1 path: 1 over tcp; 2.5 GB/s to 2.5 GB/s, the slowest worker-1 to worker-2; 3 more not tested"},
+		{"two", client.Measured{Paths: slices.Concat(somePaths(fine)["worker-1"], somePaths(faster)["worker-1"])}, checkOK, "2 paths: 2 over tcp; 2.5 GB/s to 7.0 GB/s, the slowest worker-1 to worker-2"},
+		{"second best", client.Measured{Paths: somePaths(nil)["worker-1"]}, checkWarn, `worker-1 to worker-2 over tcp and not shm: region "kv"`},
+		{"broken", client.Measured{Paths: slices.Concat(somePaths(gone)["worker-1"], somePaths(gone)["worker-2"])}, checkFail, "worker-1 to worker-2: gone; and 1 more"},
+		{"silent", client.Measured{Failed: []error{errors.New("no answer")}}, checkFail, "no answer"},
 	} {
-		if f := pathsFinding(c.paths, c.failed); f.Status != c.status || !strings.HasPrefix(f.Found, c.found) {
+		if f := pathsFinding(c.measured); f.Status != c.status || !strings.HasPrefix(f.Found, c.found) {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 	}

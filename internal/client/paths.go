@@ -1,13 +1,17 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -56,6 +60,66 @@ func (c *Cluster) Paths(ctx context.Context, v View, role cluster.Role) (map[str
 	}
 	wg.Wait()
 	return paths, failed
+}
+
+// Measured is what testing the paths of a cluster gave.
+type Measured struct {
+	Paths  []cluster.Path
+	Failed []error // of workers that did not answer
+	Left   int     // pairs that were not tested
+}
+
+// Measure tests the paths that KV blocks take: from every prefill worker to every decode
+// worker, and among decode workers, to which sequences move. A test may take as long as
+// each; at most limit are made, one at a time from each worker.
+func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit int) Measured {
+	var out Measured
+	to := map[string][]string{}
+	var sources []string
+	n := 0
+	for _, a := range v.Instances {
+		if a.Endpoint != cluster.EndpointPaths {
+			continue
+		}
+		sources = append(sources, a.Worker)
+		for _, b := range v.Instances {
+			if b.Endpoint != cluster.EndpointPaths || b.Component != cluster.RoleDecode.Component() || a.Worker == b.Worker {
+				continue
+			}
+			if n++; n > limit {
+				out.Left++
+				continue
+			}
+			to[a.Worker] = append(to[a.Worker], b.Worker)
+		}
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	sem := make(chan struct{}, 4) // more would measure each other
+	for _, from := range sources {
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			for _, peer := range to[from] {
+				ctx, cancel := context.WithTimeout(ctx, each)
+				p, err := c.Path(ctx, v, from, peer)
+				cancel()
+				mu.Lock()
+				if err != nil {
+					out.Failed = append(out.Failed, err)
+				} else {
+					out.Paths = append(out.Paths, p)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(out.Paths, func(a, b cluster.Path) int {
+		return cmp.Or(cluster.CompareNames(a.From, b.From), cluster.CompareNames(a.To, b.To))
+	})
+	slices.SortFunc(out.Failed, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return out
 }
 
 // askPaths asks one worker. The number of answers is bounded by the workers it met.

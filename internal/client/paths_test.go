@@ -45,4 +45,11 @@ func TestPathsAreAskedFromTheWorkers(t *testing.T) {
 	if len(paths) != 1 || len(paths["worker-1"]) != 2 || len(failed) != 1 || failed["worker-2"] == nil {
 		t.Errorf("Paths() = %v, %v", paths, failed)
 	}
+	m := c.Measure(t.Context(), v, time.Minute, 100)
+	if len(m.Paths) != 1 || m.Paths[0].From != "worker-1" || m.Paths[0].To != "worker-3" || len(m.Failed) != 1 || m.Left != 0 {
+		t.Errorf("Measure() = %+v", m)
+	}
+	if m := c.Measure(t.Context(), v, time.Minute, 1); len(m.Paths)+len(m.Failed) != 1 || m.Left != 1 {
+		t.Errorf("Measure() of one = %+v", m)
+	}
 }

@@ -26,6 +26,8 @@ type Probe struct {
 	Unasked int
 	// Clocks are by name of the node.
 	Clocks map[string]Clock
+	// Workers are answers over the request plane, by name.
+	Workers map[string]Reply
 }
 
 // Reply is one answer of a service, or why there was none.
@@ -65,7 +67,7 @@ func (c *Cluster) Probe(ctx context.Context, v View) Probe {
 		}
 		slices.SortFunc(p.Gone, cluster.CompareNames)
 	})
-	wg.Go(func() { p.Clocks = c.clocks(ctx, v) })
+	wg.Go(func() { p.Clocks, p.Workers = c.workers(ctx, v) })
 	wg.Go(func() { p.NATS, p.Queue = c.probeNATS(ctx) })
 	wg.Wait()
 	return p
@@ -115,9 +117,9 @@ func connected(ctx context.Context, bus *events.NATS) error {
 	return nil
 }
 
-// clocks compares the clock of every node that has a worker with this one.
-func (c *Cluster) clocks(ctx context.Context, v View) map[string]Clock {
-	out := map[string]Clock{}
+// workers asks every worker, and compares the clock of its node with this one.
+func (c *Cluster) workers(ctx context.Context, v View) (map[string]Clock, map[string]Reply) {
+	out, replies := map[string]Clock{}, map[string]Reply{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	sem := make(chan struct{}, 16)
@@ -131,13 +133,14 @@ func (c *Cluster) clocks(ctx context.Context, v View) map[string]Clock {
 			before := time.Now()
 			st, err := c.ask(ctx, inst)
 			took := time.Since(before)
+			mu.Lock()
+			defer mu.Unlock()
+			replies[inst.Worker] = Reply{RTT: took, Err: err}
 			if err != nil || st.UpdatedAt.IsZero() {
 				return
 			}
 			// Wall clocks are compared; the time in between is by the monotonic one.
 			k := Clock{Offset: st.UpdatedAt.Sub(before.Round(0)) - took/2, Uncertainty: took / 2}
-			mu.Lock()
-			defer mu.Unlock()
 			name := v.NodeName(st.Node)
 			if old, known := out[name]; !known || k.Uncertainty < old.Uncertainty {
 				out[name] = k
@@ -145,7 +148,7 @@ func (c *Cluster) clocks(ctx context.Context, v View) map[string]Clock {
 		})
 	}
 	wg.Wait()
-	return out
+	return out, replies
 }
 
 // ask asks a worker for its present status.

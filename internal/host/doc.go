@@ -1,5 +1,6 @@
 // Package host reads what the machine has for workers: processors and their nodes,
-// memory and its limits, huge pages, open files, disk space and features of the CPU.
+// memory and its limits, huge pages, open files, disk space, features of the CPU, GPUs and
+// RDMA devices.
 // It also binds threads to processors.
 //
 // Start with [Machine], whose root tests replace. Everything is read when it is asked

@@ -170,3 +170,35 @@ func TestBind(t *testing.T) {
 	}
 	<-done
 }
+
+func TestGPUs(t *testing.T) {
+	m := machine(t, map[string]string{
+		"/sys/bus/pci/devices/0000:00:01.0/vendor":          "0x8086\n",
+		"/sys/bus/pci/devices/0000:00:01.0/class":           "0x060000\n", // a bridge
+		"/sys/bus/pci/devices/0000:3b:00.0/vendor":          "0x10de\n",
+		"/sys/bus/pci/devices/0000:3b:00.0/class":           "0x030200\n",
+		"/sys/bus/pci/devices/0000:3c:00.0/vendor":          "0x1002\n",
+		"/sys/bus/pci/devices/0000:3c:00.0/class":           "0x120000\n",
+		"/sys/bus/pci/devices/0000:3d:00.0/vendor":          "0x1234\n", // an emulated display
+		"/sys/bus/pci/devices/0000:3d:00.0/class":           "0x030000\n",
+		"/sys/module/nvidia/version":                        "550.54.15\n",
+		"/proc/driver/nvidia/gpus/0000:3b:00.0/information": "Model: \t\t NVIDIA H100\nIRQ:   12\n",
+		"/sys/class/infiniband/mlx5_0/node_type":            "1: CA\n",
+	})
+	if err := os.Symlink("../../../../bus/pci/drivers/nvidia", filepath.Join(m.Root, "/sys/bus/pci/devices/0000:3b:00.0/driver")); err != nil {
+		t.Fatal(err)
+	}
+	want := []GPU{
+		{Vendor: "NVIDIA", Name: "NVIDIA H100", Bus: "0000:3b:00.0", Driver: "nvidia", Version: "550.54.15"},
+		{Vendor: "AMD", Bus: "0000:3c:00.0"},
+	}
+	if got := m.GPUs(); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := m.RDMA(); !slices.Equal(got, []string{"mlx5_0"}) {
+		t.Errorf("RDMA devices %v", got)
+	}
+	if none := machine(t, nil); none.GPUs() != nil || none.RDMA() != nil {
+		t.Error("an empty machine has devices")
+	}
+}

@@ -29,6 +29,16 @@ func OpenFiles() (uint64, error) {
 	return uint64(l.Max), nil //nolint:unconvert // its type differs between systems
 }
 
+// LockedMemory is how many bytes this process may keep from being paged out, which memory
+// that RDMA devices reach has to be.
+func LockedMemory() (uint64, error) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return 0, fmt.Errorf("limit of locked memory: %w", err)
+	}
+	return uint64(l.Cur), nil //nolint:unconvert // its type differs between systems
+}
+
 // Processor is the kind of CPU, how many of its cores this process may use, and those
 // of its features that arithmetic on vectors and matrices can use.
 func Processor() (arch string, cores int, features []string) {
