@@ -63,8 +63,7 @@ func measureAccuracy(ctx context.Context, s *session) (Section, error) {
 		if dir, err = model.Builtin(s.home); err != nil {
 			return sec, err
 		}
-		sec.Notes = append(sec.Notes, "The built-in model has random weights: every text surprises it, so that its perplexity says nothing, and errors "+
-			"grow otherwise than in a trained model. `--model` measures another.")
+		sec.Notes = append(sec.Notes, "The built-in model is small and knows one kind of text: errors grow otherwise than in a large one. `--model` measures another.")
 	}
 	a := &accuracy{session: s, dir: dir}
 	if err := a.read(); err != nil {

@@ -129,7 +129,7 @@ func TestUpAndDown(t *testing.T) {
 	if g := want.FindStringSubmatch(r.stdout); g == nil || g[1] != g[2] {
 		t.Errorf("answer\n%s", r.stdout)
 	}
-	has(t, "stderr", r.stderr, "etcd embedded ready 127.0.0.1:", "node-1 agent ready", "worker-3 decode cpu0 2c ready", "lab is ready after", "are random")
+	has(t, "stderr", r.stderr, "etcd embedded ready 127.0.0.1:", "node-1 agent ready", "worker-3 decode cpu0 2c ready", "lab is ready after", "knows this system and little else")
 	has(t, "arguments", m.output(), "arguments: --cluster=lab --namespace=dynamo --state-dir="+m.state+" --node-name=node-1 --frontend-port=0\n")
 
 	// The same again changes nothing and is fast.

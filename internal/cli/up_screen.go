@@ -188,7 +188,7 @@ func (u *uplift) answer(r upResult) error {
 			inv.note("no node of this cluster has a frontend")
 		}
 		if r.builtin && r.Decode > 0 {
-			inv.note("the weights of the built-in model are random: its answers mean nothing; --model DIR serves a real one")
+			inv.note("the built-in model has 4 million weights: it knows this system and little else; --model DIR serves a real one")
 		}
 	}
 	if err := inv.answer(answer{data: r, names: r.Workers, text: text.String()}); err != nil {

@@ -131,7 +131,7 @@ func (p *programs) ask(question string, tokens int) (string, error) {
 
 // identified is ask with the id that the frontend gave the request.
 func (p *programs) identified(question string, tokens int) (text, id string, err error) {
-	body := fmt.Sprintf(`{"model":%q,"max_tokens":%d,"temperature":0,"messages":[{"role":"user","content":%q}]}`, cluster.BuiltinModelName, tokens, question)
+	body := fmt.Sprintf(`{"model":%q,"max_tokens":%d,"ignore_eos":true,"temperature":0,"messages":[{"role":"user","content":%q}]}`, cluster.BuiltinModelName, tokens, question)
 	resp, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", p.port), "application/json", strings.NewReader(body))
 	if err != nil {
 		return "", "", err
@@ -155,8 +155,8 @@ func (p *programs) identified(question string, tokens int) (text, id string, err
 func TestPrograms(t *testing.T) {
 	p := buildPrograms(t)
 	port := fmt.Sprint(p.port)
-	if out := p.must(0, "up", "--prefill", "1", "--decode", "2", "--agents", "2", "--port", port); !strings.Contains(out, "http://127.0.0.1:"+port) || !strings.Contains(out, "curl ") || !strings.Contains(out, "random") {
-		t.Errorf("up does not say the URL, a curl line and that the weights are random:\n%s", out)
+	if out := p.must(0, "up", "--prefill", "1", "--decode", "2", "--agents", "2", "--port", port); !strings.Contains(out, "http://127.0.0.1:"+port) || !strings.Contains(out, "curl ") || !strings.Contains(out, "knows this system") {
+		t.Errorf("up does not say the URL, a curl line and what the model is:\n%s", out)
 	}
 	long := strings.Repeat("tell me what moves between the workers ", 20)
 	want, err := p.ask(long, 12)
@@ -179,6 +179,14 @@ func TestPrograms(t *testing.T) {
 		t.Errorf("snapshot: %d workers, %d leases, %+v, queue %+v", len(snapshot.Workers), len(snapshot.Leases), snapshot.Fresh, snapshot.Queue)
 	}
 
+	t.Run("doctor", func(t *testing.T) {
+		out := p.must(0, "doctor", "--model-check", "--timeout", "1m")
+		for _, pair := range []string{"recall worker-1 worker-2\tok", "recall worker-1 worker-3\tok"} {
+			if !strings.Contains(out, pair) {
+				t.Errorf("no %q in\n%s", pair, out)
+			}
+		}
+	})
 	t.Run("drain and resume under load", func(t *testing.T) {
 		stop := make(chan struct{})
 		failed := make(chan error, 1)

@@ -3,25 +3,31 @@ package model
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/dynctl/dynctl/internal/model/minitok"
 )
 
+// builtinFS holds the checkpoint as scripts/demo-model/export.py writes it. To change
+// the model, put other files there: nothing else knows what is in them but the answers
+// that internal/engine/cpu/cputest compares.
+//
+//go:embed builtin
+var builtinFS embed.FS
+
 // Builtin writes the built-in model under stateDir, if it is not there yet, and
-// returns its folder. The model is small and its weights are random, but it
-// speaks in words: it stands in where no checkpoint is at hand, so that a cluster
-// can be tried without a download.
+// returns its folder. The model is small and knows little, which docs/demo-model.md
+// tells, but it answers and recalls what it was told: it stands in where no checkpoint
+// is at hand, so that a cluster can be tried without a download.
 //
 // The folder's name holds a hash of the content, which is the same on every
 // machine. Several processes may call Builtin at once: each writes a folder of
@@ -36,12 +42,8 @@ func Builtin(stateDir string) (dir string, err error) {
 }
 
 func writeBuiltin(parent string) (string, error) {
-	spec, err := builtinSpec()
+	files, err := readContent(builtinFS, "builtin")
 	if err != nil {
-		return "", err
-	}
-	files := make(memorySink)
-	if err := spec.writeTo(files); err != nil {
 		return "", err
 	}
 	name := "builtin-" + files.hash()[:16]
@@ -79,20 +81,37 @@ func writeBuiltin(parent string) (string, error) {
 	return "", err
 }
 
+// content is the files of a folder, by name.
+type content map[string][]byte
+
+func readContent(fsys fs.FS, dir string) (content, error) {
+	entries, err := fs.ReadDir(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	c := make(content, len(entries))
+	for _, e := range entries {
+		if c[e.Name()], err = fs.ReadFile(fsys, path.Join(dir, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
 // hash is over names and contents.
-func (m memorySink) hash() string {
+func (c content) hash() string {
 	h := sha256.New()
-	for _, name := range slices.Sorted(maps.Keys(m)) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
 		part(h, []byte(name))
-		part(h, m[name])
+		part(h, c[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
 // equalDir reports whether dir holds the same files; others beside them do not
 // matter.
-func (m memorySink) equalDir(dir string) bool {
-	for name, want := range m {
+func (c content) equalDir(dir string) bool {
+	for name, want := range c {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Equal(got, want) {
 			return false
@@ -103,16 +122,16 @@ func (m memorySink) equalDir(dir string) bool {
 
 // writeDir writes all files and waits until they are on the disk, so that a
 // rename never shows half of them after a power cut.
-func (m memorySink) writeDir(dir string) error {
+func (c content) writeDir(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp makes it private
 		return err
 	}
-	for name, content := range m {
+	for name, data := range c {
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(content)
+		_, err = f.Write(data)
 		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 			return err
 		}
@@ -131,76 +150,6 @@ func removeLeftovers(parent string) {
 		if err == nil && strings.HasPrefix(e.Name(), "builtin-") && strings.Contains(e.Name(), ".tmp-") &&
 			time.Since(info.ModTime()) > time.Hour {
 			_ = os.RemoveAll(filepath.Join(parent, e.Name()))
-		}
-	}
-}
-
-// builtinSpec is the built-in model: a Qwen3 of four layers. One dimension of the
-// residual is set apart: every embedding has the same value there and no layer
-// writes to it, so the head can use it as a bias for each token. The bias follows
-// how often a word occurs in the tokenizer's text and all but excludes pieces of
-// words, odd bytes and special tokens, except that a turn ends now and then.
-func builtinSpec() (Synthetic, error) {
-	tok, err := minitok.Load(math.MaxInt)
-	if err != nil {
-		return Synthetic{}, err
-	}
-	bias := make([]float32, tok.Size())
-	for id, p := range tok.Pieces() {
-		switch {
-		case p.Text == minitok.TurnEnd:
-			bias[id] = biasTurnEnd
-		case p.Count > 0:
-			// A power of the count would need math.Log, which machines may
-			// round differently; the number of its bits is near enough.
-			for n := p.Count; n > 1; n /= 2 {
-				bias[id] += biasPerDoubling
-			}
-		default:
-			bias[id] = biasOther
-		}
-	}
-	return Synthetic{
-		Family: "qwen3", Layers: 4, Hidden: 128, Heads: 4, KVHeads: 2, HeadDim: 32, FFN: 384,
-		Vocab: tok.Size(), ContextLen: 8192, DType: "bf16", Seed: 1,
-		adjust:   func(t TensorSpec, first int, values []float32) { addBias(bias, t, first, values) },
-		sampling: map[string]any{"do_sample": true, "temperature": 1.0},
-	}, nil
-}
-
-// Biases of the head of the built-in model, in units of what the set-apart
-// dimension carries, which is about a half. With them a turn ends after several
-// hundred sampled tokens; greedy generation hardly ever ends it.
-const (
-	biasPerDoubling = 1.0
-	biasTurnEnd     = 14
-	biasOther       = -40
-)
-
-// addBias sets the first dimension apart and puts the bias into the head.
-func addBias(bias []float32, t TensorSpec, first int, values []float32) {
-	set := func(col, cols int, value func(row int) float32) {
-		for i := range values {
-			if at := first + i; at%cols == col {
-				values[i] = value(at / cols)
-			}
-		}
-	}
-	zero := func(int) float32 { return 0 }
-	switch t.Role {
-	case RoleEmbed:
-		set(0, t.Shape[1], func(int) float32 { return 1 })
-	case RoleHead:
-		set(0, t.Shape[1], func(row int) float32 { return bias[row] })
-	case RoleFinalNorm:
-		set(0, t.Shape[0], func(int) float32 { return 2 })
-	case RoleAttnNorm, RoleMLPNorm: // layers do not see it
-		set(0, t.Shape[0], zero)
-	case RoleO, RoleDown: // nor write to it
-		for i := range values {
-			if first+i < t.Shape[1] {
-				values[i] = 0
-			}
 		}
 	}
 }

@@ -4,8 +4,8 @@
 // everything else as well.
 //
 // Start with [Open] and [Model], or with [Examine] to learn all that is wrong;
-// [Synthetic] writes checkpoints with random weights, and [Builtin] the small model
-// that every dynamod carries. With Options.Quantize matrices become smaller ones:
+// [Synthetic] writes checkpoints with random weights, and [Builtin] the small trained
+// model that every dynamod carries. With Options.Quantize matrices become smaller ones:
 // [Model.Prepare] makes them, or maps those of an earlier start.
 //
 // A Model owns the mappings until Close; everything it returns is read-only and

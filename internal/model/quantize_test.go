@@ -398,12 +398,12 @@ func ExampleModel_Prepare() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	builtin, err := model.Builtin(dir)
-	if err != nil {
+	spec := model.Synthetic{Family: "qwen3", Hidden: 128, FFN: 384, DType: "bf16"}
+	if err := spec.Write(dir); err != nil {
 		fmt.Println(err)
 		return
 	}
-	m, err := model.Open(builtin, model.Options{Quantize: "q8_0"})
+	m, err := model.Open(dir, model.Options{Quantize: "q8_0"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,38 +2,17 @@ package model
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 )
 
-// sink receives the files of a checkpoint that is being written.
-type sink interface {
-	// create starts a file of the given size; parts may be written in any order
-	// and at the same time, until Close.
-	create(name string, size int64) (sinkFile, error)
-}
+// sink is the folder into which a checkpoint is written.
+type sink string
 
-type sinkFile interface {
-	io.WriterAt
-	io.Closer
-}
-
-// put writes a whole file.
-func put(to sink, name string, content []byte) error {
-	f, err := to.create(name, int64(len(content)))
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(content, 0)
-	return errors.Join(err, f.Close())
-}
-
-// dirSink writes files into a folder.
-type dirSink string
-
-func (d dirSink) create(name string, size int64) (sinkFile, error) {
-	f, err := os.Create(filepath.Join(string(d), name))
+// create starts a file of the given size; parts may be written in any order and at the
+// same time, until Close.
+func (s sink) create(name string, size int64) (*os.File, error) {
+	f, err := os.Create(filepath.Join(string(s), name))
 	if err != nil {
 		return nil, err
 	}
@@ -43,21 +22,12 @@ func (d dirSink) create(name string, size int64) (sinkFile, error) {
 	return f, nil
 }
 
-// memorySink keeps files by name.
-type memorySink map[string][]byte
-
-func (m memorySink) create(name string, size int64) (sinkFile, error) {
-	m[name] = make([]byte, size)
-	return memoryFile(m[name]), nil
-}
-
-type memoryFile []byte
-
-func (f memoryFile) WriteAt(p []byte, off int64) (int, error) {
-	if n := copy(f[off:], p); n < len(p) {
-		return n, io.ErrShortWrite
+// put writes a whole file.
+func (s sink) put(name string, content []byte) error {
+	f, err := s.create(name, int64(len(content)))
+	if err != nil {
+		return err
 	}
-	return len(p), nil
+	_, err = f.WriteAt(content, 0)
+	return errors.Join(err, f.Close())
 }
-
-func (f memoryFile) Close() error { return nil }

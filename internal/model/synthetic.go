@@ -11,8 +11,7 @@ import (
 )
 
 // Synthetic describes a checkpoint with random weights in the shape of a real
-// one, for tests, benchmarks and the built-in model. Zero fields take the default
-// named beside them.
+// one, for tests and benchmarks. Zero fields take the default named beside them.
 //
 // The weights are scaled so that activations stay near one, attention looks at a
 // few positions, logits have a standard deviation of about four, and the next
@@ -45,12 +44,6 @@ type Synthetic struct {
 	// Extra are further fields of config.json; they win over the above.
 	Extra map[string]any
 	Seed  uint64
-
-	// adjust may change the weights before they are stored; first is the index
-	// of values[0] in the tensor.
-	adjust func(spec TensorSpec, first int, values []float32)
-	// sampling is added to generation_config.json.
-	sampling map[string]any
 }
 
 // Qwen3Small is the shape of Qwen3-0.6B: 1.2 GB of bf16 weights, written in a few
@@ -82,11 +75,9 @@ func (s Synthetic) withDefaults() Synthetic {
 // Write puts the checkpoint into dir, which must exist: config.json,
 // generation_config.json, the tokenizer files with a chat template, and the
 // weights. Equal values write equal bytes on every machine.
-func (s Synthetic) Write(dir string) error { return s.writeTo(dirSink(dir)) }
-
-func (s Synthetic) writeTo(to sink) error {
+func (s Synthetic) Write(dir string) error {
 	s = s.withDefaults()
-	if err := s.writeFiles(to); err != nil {
+	if err := s.writeFiles(sink(dir)); err != nil {
 		return fmt.Errorf("write synthetic %s model: %w", s.Family, err)
 	}
 	return nil
@@ -102,7 +93,7 @@ func (s Synthetic) writeFiles(to sink) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := put(to, name, files[name]); err != nil {
+		if err := to.put(name, files[name]); err != nil {
 			return err
 		}
 	}
@@ -125,12 +116,10 @@ func (s Synthetic) smallFiles(tok *minitok.Tokenizer) (map[string][]byte, error)
 	if files[ConfigName], err = s.configJSON(end); err != nil {
 		return nil, err
 	}
-	generation := map[string]any{
+	files[GenerationName], err = marshal(map[string]any{
 		"eos_token_id": []uint32{end, text},
 		"pad_token_id": text,
-	}
-	maps.Copy(generation, s.sampling)
-	files[GenerationName], err = marshal(generation)
+	})
 	return files, err
 }
 

@@ -38,9 +38,6 @@ func (w weightWriter) fill(t TensorSpec, first int, values []float32) {
 	if t.Role == RoleHead || t.Role == RoleEmbed && w.config.TiedHead {
 		w.quietSpecials(t, first, values)
 	}
-	if w.spec.adjust != nil {
-		w.spec.adjust(t, first, values)
-	}
 }
 
 // spread moves whole numbers of 16 bits into the range of a role.

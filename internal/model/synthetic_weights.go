@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
@@ -27,7 +28,7 @@ type weightWriter struct {
 
 // piece is a part of a tensor on its way into a file.
 type piece struct {
-	file   sinkFile
+	file   *os.File
 	at     int64 // byte offset in the file of the tensor's first element
 	tensor TensorSpec
 	first  int // index of the first element
@@ -61,7 +62,7 @@ func (w weightWriter) write() error {
 	if err != nil {
 		return err
 	}
-	return put(w.to, safetensors.IndexName, index)
+	return w.to.put(safetensors.IndexName, index)
 }
 
 // split cuts the list into at most n runs of about equal size in elements.

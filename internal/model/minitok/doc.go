@@ -1,5 +1,5 @@
-// Package minitok is the small byte-level BPE tokenizer that the built-in model
-// and synthetic checkpoints share, together with their chat template.
+// Package minitok is the small byte-level BPE tokenizer of synthetic
+// checkpoints, with the chat template that the built-in model has, too.
 //
 // Start with [Load]; it cuts the vocabulary to the wanted size and gives the
 // files of a checkpoint folder and what each token is.

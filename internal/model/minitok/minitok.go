@@ -10,9 +10,6 @@ import (
 //go:embed tokenizer.json
 var tokenizerJSON []byte
 
-//go:embed words.json
-var wordsJSON []byte
-
 //go:embed chat_template.jinja
 var chatTemplate string
 
@@ -34,7 +31,6 @@ const MinVocab = 256 + Specials
 // Tokenizer is the tokenizer cut to a vocabulary size.
 type Tokenizer struct {
 	merges []string
-	words  map[string]int // by token in the byte alphabet
 }
 
 // Load cuts the tokenizer to at most vocab tokens. A larger vocab gives the whole
@@ -51,11 +47,7 @@ func Load(vocab int) (*Tokenizer, error) {
 	if err := json.Unmarshal(tokenizerJSON, &file); err != nil {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
-	t := &Tokenizer{merges: file.Model.Merges[:min(len(file.Model.Merges), vocab-MinVocab)]}
-	if err := json.Unmarshal(wordsJSON, &t.words); err != nil {
-		return nil, fmt.Errorf("load word counts: %w", err)
-	}
-	return t, nil
+	return &Tokenizer{merges: file.Model.Merges[:min(len(file.Model.Merges), vocab-MinVocab)]}, nil
 }
 
 // Size is the number of tokens.
@@ -75,21 +67,16 @@ func (t *Tokenizer) ID(special string) (uint32, bool) {
 type Piece struct {
 	Text    string // raw bytes, which need not be whole characters
 	Special bool
-	// Count says how often the token stood for a whole word or mark in the text
-	// that the tokenizer was trained with.
-	Count int
 }
 
 // Pieces lists the tokens by id.
 func (t *Tokenizer) Pieces() []Piece {
 	pieces := make([]Piece, 0, t.Size())
 	for _, b := range byteOrder() {
-		text := string([]byte{b})
-		pieces = append(pieces, Piece{Text: text, Count: t.words[Encode(text)]})
+		pieces = append(pieces, Piece{Text: string([]byte{b})})
 	}
 	for _, m := range t.merges {
-		token := strings.Replace(m, " ", "", 1)
-		pieces = append(pieces, Piece{Text: decode(token), Count: t.words[token]})
+		pieces = append(pieces, Piece{Text: decode(strings.Replace(m, " ", "", 1))})
 	}
 	for _, s := range specials() {
 		pieces = append(pieces, Piece{Text: s, Special: true})

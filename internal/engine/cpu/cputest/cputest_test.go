@@ -1,14 +1,14 @@
 package cputest
 
 import (
+	"encoding/json"
+	"os"
 	"slices"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
+	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
-	"github.com/dynctl/dynctl/internal/model/minitok"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
 
@@ -39,37 +39,53 @@ func TestGreedyIsRepeatable(t *testing.T) {
 	}
 }
 
-// TestBuiltinSpeaks checks that the built-in model writes words and does not
-// repeat itself all the time.
-func TestBuiltinSpeaks(t *testing.T) {
+// TestBuiltinAnswersAsPyTorch compares prompts and greedy answers of the built-in model
+// with those that scripts/demo-model/golden.py recorded with PyTorch: template, tokenizer,
+// loader and backend agree with another implementation on every token.
+func TestBuiltinAnswersAsPyTorch(t *testing.T) {
+	var records []struct {
+		Messages       []json.RawMessage
+		Prompt, Answer []uint32
+		Text           string
+	}
+	raw, err := os.ReadFile("testdata/builtin.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &records); err != nil {
+		t.Fatal(err)
+	}
 	dir, err := model.Builtin(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := New(t, dir, cpu.Options{})
-	tok, err := minitok.Load(r.Model.Config().Vocab)
+	files := chat.Files{}
+	for _, f := range r.Model.Files() {
+		files[f.Name] = f.Data
+	}
+	proc, err := chat.Load(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pieces := tok.Pieces()
-	turn, _ := tok.ID(minitok.TurnStart)
-	for seed := range uint32(3) {
-		ids := r.Greedy([]uint32{turn, 300 + seed, 600, 700 + seed, turn}, 120)
-		var text strings.Builder
-		words := 0
-		for _, id := range ids {
-			text.WriteString(pieces[id].Text)
-			if pieces[id].Count > 0 {
-				words++
-			}
+	tokens, prompted := 0, 0
+	for i, rec := range records {
+		rendered, err := proc.RenderChat(t.Context(), rec.Messages, nil, nil, true)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Logf("%q", text.String())
-		if !utf8.ValidString(text.String()) || words < 110 {
-			t.Errorf("%d of 120 tokens are words: %q", words, text.String())
+		if got := proc.EncodeChat(rendered); !slices.Equal(got, rec.Prompt) {
+			t.Errorf("%d: the prompt is\n%v\nwant\n%v", i, got, rec.Prompt)
+			continue
 		}
-		if n := distinct(ids); n < 40 {
-			t.Errorf("only %d different tokens", n)
+		if got := r.Greedy(rec.Prompt, len(rec.Answer)); !slices.Equal(got, rec.Answer) {
+			t.Errorf("%d, %q: got\n%v\nwant\n%v", i, rec.Text, got, rec.Answer)
 		}
+		tokens += len(rec.Answer)
+		prompted = max(prompted, len(rec.Prompt))
+	}
+	if tokens < 100 || prompted < 1000 {
+		t.Errorf("%d tokens of answers, the longest prompt has %d: run scripts/demo-model/golden.py", tokens, prompted)
 	}
 }
 

@@ -18,37 +18,20 @@ type word struct {
 
 type pair struct{ left, right string }
 
-// learned is the result: the merges, and the text cut by them.
-type learned struct {
-	merges []string
-	words  []*word
-}
-
-// wholeWords counts the pieces of the text that are one token.
-func (l learned) wholeWords() map[string]int {
-	counts := make(map[string]int)
-	for _, w := range l.words {
-		if len(w.tokens) == 1 {
-			counts[w.tokens[0]] += w.count
-		}
-	}
-	return counts
-}
-
 // learn finds n merges: again and again the most frequent pair of neighboring
 // tokens becomes a new token. Equal counts go to the pair that is first in the
 // alphabet, so the result depends on the text alone.
-func learn(text string, n int) (learned, error) {
+func learn(text string, n int) ([]string, error) {
 	words, err := split(text)
 	if err != nil {
-		return learned{}, err
+		return nil, err
 	}
 	made := make(map[string]bool)
 	var merges []string
 	for len(merges) < n {
 		best, count := frequent(words, made)
 		if count < 2 {
-			return learned{}, fmt.Errorf("text is too short: only %d merges occur twice, want %d", len(merges), n)
+			return nil, fmt.Errorf("text is too short: only %d merges occur twice, want %d", len(merges), n)
 		}
 		made[best.left+best.right] = true
 		merges = append(merges, best.left+" "+best.right)
@@ -56,7 +39,7 @@ func learn(text string, n int) (learned, error) {
 			w.merge(best)
 		}
 	}
-	return learned{merges, words}, nil
+	return merges, nil
 }
 
 // split cuts the text as the tokenizer does and counts equal pieces.

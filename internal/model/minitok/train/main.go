@@ -1,11 +1,9 @@
 // Command train learns the merges of package minitok from corpus.txt and writes
-// tokenizer.json and words.json beside that package's source. It is run by
-// go generate.
+// tokenizer.json beside that package's source. It is run by go generate.
 package main
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -26,31 +24,20 @@ func main() {
 }
 
 func run() error {
-	files, err := generate()
+	tokenizer, err := generate()
 	if err != nil {
 		return err
 	}
-	for name, content := range files {
-		if err := os.WriteFile(name, content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return os.WriteFile(fileName, tokenizer, 0o644)
 }
 
-// generate gives the content of the two files.
-func generate() (map[string][]byte, error) {
-	learned, err := learn(corpus, vocabulary-minitok.MinVocab)
+const fileName = "tokenizer.json"
+
+// generate gives the content of the file.
+func generate() ([]byte, error) {
+	merges, err := learn(corpus, vocabulary-minitok.MinVocab)
 	if err != nil {
 		return nil, err
 	}
-	tokenizer, err := minitok.Marshal(learned.merges)
-	if err != nil {
-		return nil, err
-	}
-	words, err := json.MarshalIndent(learned.wholeWords(), "", " ")
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{"tokenizer.json": tokenizer, "words.json": append(words, '\n')}, nil
+	return minitok.Marshal(merges)
 }
