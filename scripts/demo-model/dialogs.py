@@ -205,11 +205,11 @@ def short(r):
         out.append(("system", r.choice(["You are a helpful assistant.", "You are dynctl-tiny.", "Answer briefly.", "You help people who run models."])))
     for _ in range(r.choice([1, 1, 1, 2, 3, 4])):
         kind = r.random()
-        if kind < 0.50:
+        if kind < 0.40:
             q, a = knowledge(r)
-        elif kind < 0.72:
+        elif kind < 0.70:
             q, a = sums(r)
-        elif kind < 0.88:
+        elif kind < 0.90:
             q, a = lists(r)
         else:
             q, a = story(r)

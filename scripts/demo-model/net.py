@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-CONFIG = dict(vocab=2048, hidden=256, layers=6, heads=4, kv_heads=2, head_dim=64, ffn=512, theta=50000.0, eps=1e-6, context=4096)
+CONFIG = dict(vocab=2048, hidden=256, layers=6, heads=4, kv_heads=2, head_dim=64, ffn=512, theta=1000000.0, eps=1e-6, context=4096)
 BLOCK = 256  # queries computed together: keys after them are skipped
 
 
@@ -34,17 +34,17 @@ class Net(torch.nn.Module):
         scale = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + self.c["eps"])
         return x * scale.to(x.dtype) * self.w[name]
 
-    def rotate(self, x, first):
-        n, half = x.shape[2], x.shape[3] // 2
-        cos, sin = (t[first : first + n].to(x.dtype) for t in (self.cos, self.sin))
+    def rotate(self, x, turns):
+        cos, sin = turns
+        half = x.shape[3] // 2
         return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
 
-    def attend(self, x, l, kv):
+    def attend(self, x, l, kv, turns):
         c, (b, n, _) = self.c, x.shape
         heads = lambda name, count: F.linear(x, self.w["%d_%s" % (l, name)]).view(b, n, count, c["head_dim"]).transpose(1, 2)
         first = kv[l][0].shape[2] if kv and l in kv else 0
-        q = self.rotate(self.norm(heads("q", c["heads"]), "%d_qnorm" % l), first)
-        k = self.rotate(self.norm(heads("k", c["kv_heads"]), "%d_knorm" % l), first)
+        q = self.rotate(self.norm(heads("q", c["heads"]), "%d_qnorm" % l), turns)
+        k = self.rotate(self.norm(heads("k", c["kv_heads"]), "%d_knorm" % l), turns)
         v = heads("v", c["kv_heads"])
         if kv is not None:
             if first:
@@ -65,11 +65,16 @@ class Net(torch.nn.Module):
         o = torch.cat(out, 3).reshape(b, c["heads"], n, -1).transpose(1, 2).reshape(b, n, -1)
         return F.linear(o, self.w["%d_o" % l])
 
-    def forward(self, ids, kv=None, where=None):
-        """Logits of all positions, or of those where the mask is set. kv, a dict, keeps keys and values between calls."""
+    def forward(self, ids, kv=None, where=None, positions=None):
+        """Logits of all positions, or of those where the mask is set. kv, a dict, keeps keys and values between calls.
+        positions, of the shape of ids, are 0, 1, 2 ... unless they are given."""
         x = F.embedding(ids, self.w["embed"])
+        if positions is None:
+            first = kv[0][0].shape[2] if kv else 0
+            positions = torch.arange(first, first + ids.shape[1])[None]
+        turns = [t[positions][:, None].to(x.dtype) for t in (self.cos, self.sin)]
         for l in range(self.c["layers"]):
-            x = x + self.attend(self.norm(x, "%d_norm1" % l), l, kv)
+            x = x + self.attend(self.norm(x, "%d_norm1" % l), l, kv, turns)
             y = self.norm(x, "%d_norm2" % l)
             y = F.silu(F.linear(y, self.w["%d_gate" % l])) * F.linear(y, self.w["%d_up" % l])
             x = x + F.linear(y, self.w["%d_down" % l])

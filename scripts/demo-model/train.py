@@ -7,6 +7,7 @@ writes DIR/merges.json and DIR/net.pt, every few minutes and at the end.
 """
 
 import argparse
+import collections
 import json
 import math
 import os
@@ -45,10 +46,34 @@ def row(r, tok, length, recall):
     return ids[: length + 1], said[1 : length + 1]
 
 
+def stretched(r, tok, ids, length):
+    """Positions of a row with gaps between sentences, so that a short row teaches what lies far apart
+    (after Ruoss et al., Randomized Positional Encodings, 2023)."""
+    room = nets.CONFIG["context"] - length
+    if room == 0 or r.random() < 0.4:
+        return list(range(length))
+    seams = [i + 1 for i, t in enumerate(ids[: length - 1]) if t in tok.seams]
+    gaps = collections.Counter()
+    left = r.randrange(room + 1)
+    for at in r.sample(seams, min(len(seams), r.randrange(1, 9))):
+        gaps[at] = r.randrange(left + 1)
+        left -= gaps[at]
+    out, shift = [], 0
+    for i in range(length):
+        shift += gaps[i]
+        out.append(i + shift)
+    return out
+
+
 def batch(r, tok, length, share):
+    """Ids, positions, ids that follow, which of them are learned, and how much each of these counts."""
     rows = [row(r, tok, length, r.random() < share) for _ in range(TOKENS // length)]
     ids = torch.tensor([i for i, _ in rows])
-    return ids[:, :-1], ids[:, 1:], torch.tensor([s for _, s in rows])
+    said = torch.tensor([s for _, s in rows])
+    positions = torch.tensor([stretched(r, tok, i, length) for i, _ in rows])
+    x, y = ids[:, :-1], ids[:, 1:]
+    weight = tok.weight[y[said]]
+    return x, positions, y[said], said, weight / weight.sum()
 
 
 class Optimizer:
@@ -93,13 +118,14 @@ def orthogonal(g):
 
 def plan(done):
     """Row length and share of recall at a fraction of the training time: short rows first, they teach the same much faster."""
-    if done < 0.30:
-        return 256, 0.4
-    if done < 0.55:
-        return 512, 0.45
-    if done < 0.70:
-        return 1024, 0.6
-    return (4096, 1.0) if random.random() < 0.2 else (2048, 0.75) if random.random() < 0.75 else (512, 0.3)
+    if done < 0.35:
+        return 256, 0.45
+    if done < 0.60:
+        return 512, 0.5
+    if done < 0.75:
+        return (1024, 0.6) if random.random() < 0.6 else (256, 0.2)
+    draw = random.random()
+    return (4096, 1.0) if draw < 0.12 else (2048, 0.8) if draw < 0.6 else (512, 0.4) if draw < 0.8 else (256, 0.1)
 
 
 def main():
@@ -119,6 +145,8 @@ def main():
         with open(path, "w") as f:
             json.dump(bpe.train(corpus(args.seed), nets.CONFIG["vocab"]), f)
     tok = bpe.Tokenizer([tuple(p) for p in json.load(open(path))])
+    tok.seams = {i for i, t in enumerate(tok.tokens) if t in (".", "?", ":")} | set(tok.special.values())
+    tok.weight = torch.tensor([3.0 if t.isascii() and t.isdigit() else 1.0 for t in tok.tokens])  # a wrong digit is a wrong answer
     net = nets.Net(nets.CONFIG)
     work = nets.Net(nets.CONFIG).bfloat16()
     for n, p in net.w.items():
@@ -132,9 +160,9 @@ def main():
         if done >= 1:
             break
         length, share = plan(done)
-        x, y, said = batch(r, tok, length, share)
-        logits = work(x, where=said)
-        loss = F.cross_entropy(logits.float(), y[said])
+        x, positions, y, said, weight = batch(r, tok, length, share)
+        logits = work(x, where=said, positions=positions)
+        loss = (F.cross_entropy(logits.float(), y, reduction="none") * weight).sum()
         loss.backward()
         opt.step(min(1, (opt.steps + 1) / 100) * min(1, (1 - done) / 0.35) + 0.005)
         seen += x.numel()
