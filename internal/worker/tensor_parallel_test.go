@@ -34,6 +34,10 @@ func TestTensorParallelDegrees(t *testing.T) {
 			pre := w.startRanks("worker-1", cluster.RolePrefill, tc.prefill)
 			d := w.startRanks("worker-2", cluster.RoleDecode, tc.decode)
 			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			// Paths are proven before, one at a time: many proofs at once time out on a busy
+			// machine.
+			met(t, pre, d)
+			eventually(t, "the path to the prefill worker is proven", func() bool { return d.peers.meet(t.Context(), pre.nixl.Name()) == nil })
 			h := w.hops()
 			shared := prompt(r, 40)
 			ways := map[protocol.PrefillWay]int{}
