@@ -61,7 +61,7 @@ func run() error {
 		})
 	}
 	wg.Wait()
-	fmt.Printf("%d packets, %d lost\n", l.taken.Load(), l.lost.Load())
+	fmt.Fprintf(os.Stdout, "%d packets, %d lost\n", l.taken.Load(), l.lost.Load())
 	return errors.Join(errs...)
 }
 
