@@ -208,6 +208,7 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 	r.mu.Lock()
 	r.idleLocked(as)
 	r.last.State, r.last.Reason, r.last.Restarts, r.last.RetryAt, r.last.Drain = cluster.StateFailed, err.Error(), restarts, retry, nil
+	r.last.NoMemory = errors.Is(err, ErrMemory)
 	r.mu.Unlock()
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -219,7 +220,7 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 func (r *runner) idleLocked(as cluster.Assignment) {
 	st := &r.last
 	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
-	st.InstanceID, st.LeaseTTLMS, st.Progress = 0, 0, 0
+	st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory = 0, 0, 0, 0, false
 	s := &st.Stats
 	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0
 	s.KVActive, s.KVCached, s.KVIncoming, s.KVOutgoing, s.Quarantined = 0, 0, 0, 0, 0

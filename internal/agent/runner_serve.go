@@ -61,7 +61,7 @@ func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerSta
 	if errors.Is(err, worker.ErrDrained) || errors.Is(context.Cause(ctx), errNotNeeded) {
 		st.State, st.Reason = cluster.StateDrained, ""
 	} else {
-		st.State, st.Reason = cluster.StateFailed, err.Error()
+		st.State, st.Reason, st.NoMemory = cluster.StateFailed, err.Error(), errors.Is(err, ErrMemory)
 	}
 	return st
 }

@@ -31,8 +31,24 @@ type Assignment struct {
 	// DrainForce ends a drain at once: what still runs is cut off and continued by
 	// other workers.
 	DrainForce bool `json:"drain_force,omitempty"`
+	// Replace asks for a successor: another worker is started first, then this one
+	// drains and goes.
+	Replace bool `json:"replace,omitempty"`
+	// Replaces names the worker that drains and goes once this one serves; empty when
+	// there is none, or it has gone.
+	Replaces string `json:"replaces,omitempty"`
 	// Unplaced says why no node was found.
 	Unplaced string `json:"unplaced,omitempty"`
-	// Generation increases with every change that needs a restart of the worker.
+	// Restarts is the Topology.Restarts that this worker has followed.
+	Restarts int64 `json:"restarts,omitempty"`
+	// Generation increases with every change that needs a restart of the worker, or a
+	// change of its role.
 	Generation int64 `json:"generation"`
+}
+
+// Flips reports whether next asks the worker of a for another role and for nothing
+// else: it keeps weights and KV pool.
+func (a Assignment) Flips(next Assignment) bool {
+	return a.Role != next.Role && next.Desire == DesireRun &&
+		a.Name == next.Name && a.Model == next.Model && a.Engine == next.Engine && a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts
 }

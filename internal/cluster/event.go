@@ -97,8 +97,28 @@ type FrontendStats struct {
 	Queue      Histogram  `json:"queue"` // arrival to admission by an engine
 }
 
-// TopologyEvent says that the controller changed something.
+// TopologyEvent says what the controller did, and why.
 type TopologyEvent struct {
-	Time    time.Time `json:"time"`
-	Message string    `json:"message"`
+	Time time.Time `json:"time"`
+	// Worker is the one that it is about; empty for what is about none.
+	Worker string `json:"worker,omitempty"`
+	// Action is what was done; see the constants.
+	Action Action `json:"action"`
+	Reason string `json:"reason"`
+	// Message is all of it in a sentence.
+	Message string `json:"message"`
 }
+
+// Action is a kind of change that the controller makes.
+type Action string
+
+// What the controller does.
+const (
+	ActionStart   Action = "start"   // a worker is assigned
+	ActionChange  Action = "change"  // a worker is to be another: model, engine, role, node
+	ActionRemove  Action = "remove"  // a worker is to drain and go
+	ActionDrop    Action = "drop"    // an assignment is deleted
+	ActionUnplace Action = "unplace" // a worker has no node
+	ActionClean   Action = "clean"   // something that nobody owns was deleted
+	ActionLead    Action = "lead"    // a controller took over
+)

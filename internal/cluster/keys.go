@@ -70,6 +70,12 @@ func HistoryKey(namespace string, generation int64) string {
 // HistoryPrefix covers the past generations of a namespace's topology, in order.
 func HistoryPrefix(namespace string) string { return "/dynctl/" + namespace + "/history/" }
 
+// CordonKey holds the order that a node shall run no workers.
+func CordonKey(namespace, nodeID string) string { return CordonPrefix(namespace) + nodeID }
+
+// CordonPrefix covers the drained nodes of a namespace.
+func CordonPrefix(namespace string) string { return "/dynctl/" + namespace + "/cordons/" }
+
 // KnobKey holds one run-time setting, for example "disagg.max_local_prefill_tokens".
 func KnobKey(namespace, name string) string { return KnobPrefix(namespace) + name }
 

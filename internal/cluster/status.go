@@ -22,6 +22,10 @@ type WorkerStatus struct {
 	// Restarts counts starts after failures; RetryAt is when the next one is due.
 	Restarts int       `json:"restarts,omitempty"`
 	RetryAt  time.Time `json:"retry_at,omitzero"`
+	// NoMemory is set when the worker failed because its device has no room for it.
+	NoMemory bool `json:"no_memory,omitempty"`
+	// MemoryBytes is the size of the worker's KV pool; weights are shared and not counted.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// Generation is that of the assignment this run serves.
 	Generation int64 `json:"generation"`
 	// Progress of loading, 0 to 1; and of the drain.

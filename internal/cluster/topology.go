@@ -22,12 +22,24 @@ type Topology struct {
 	// PrefillSpec and DecodeSpec are what workers of a role have otherwise; see Specs.
 	PrefillSpec RoleSpec `json:"prefill_spec,omitzero"`
 	DecodeSpec  RoleSpec `json:"decode_spec,omitzero"`
+	// Restarts counts the orders to restart all workers, one after the other.
+	Restarts int64 `json:"restarts,omitempty"`
+	// Flip says which worker makes up for a change of the counts.
+	Flip Flip `json:"flip,omitzero"`
 	// Generation increases by one with every change.
 	Generation int64     `json:"generation"`
 	UpdatedAt  time.Time `json:"updated_at"`
 	UpdatedBy  string    `json:"updated_by,omitempty"` // "user@host"
 	// Reason says what the last change was for, as "dynctl scale --decode 4".
 	Reason string `json:"reason,omitempty"`
+}
+
+// Flip names a worker and the role that it shall take. It belongs to one generation of
+// the topology and means nothing in later ones.
+type Flip struct {
+	Worker     string `json:"worker"`
+	Role       Role   `json:"role"`
+	Generation int64  `json:"generation"`
 }
 
 // ModelSpec names the model to serve.

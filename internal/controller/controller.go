@@ -63,6 +63,7 @@ type watches struct {
 	nodes       *store.Prefix[cluster.Node]
 	assignments *store.Prefix[versioned]
 	status      *store.Prefix[cluster.WorkerStatus]
+	cordons     *store.Prefix[cluster.Cordon]
 }
 
 func (c *Controller) watch(ctx context.Context) (w watches, err error) {
@@ -76,7 +77,10 @@ func (c *Controller) watch(ctx context.Context) (w watches, err error) {
 	if w.assignments, err = store.WatchPrefix(ctx, s, cluster.AssignmentPrefix(ns), decodeAssignment, c.log); err != nil {
 		return w, err
 	}
-	w.status, err = store.WatchPrefix(ctx, s, cluster.StatusPrefix(ns), store.DecodeJSON[cluster.WorkerStatus], c.log)
+	if w.status, err = store.WatchPrefix(ctx, s, cluster.StatusPrefix(ns), store.DecodeJSON[cluster.WorkerStatus], c.log); err != nil {
+		return w, err
+	}
+	w.cordons, err = store.WatchPrefix(ctx, s, cluster.CordonPrefix(ns), store.DecodeJSON[cluster.Cordon], c.log)
 	return w, err
 }
 
@@ -93,11 +97,14 @@ func (w watches) close() {
 	if w.status != nil {
 		w.status.Close()
 	}
+	if w.cordons != nil {
+		w.cordons.Close()
+	}
 }
 
 // stale reports since when some part of the view is not current.
 func (w watches) stale() (since time.Time, err error) {
-	for _, stale := range []func() (time.Time, error, time.Time){w.topology.Stale, w.nodes.Stale, w.assignments.Stale, w.status.Stale} {
+	for _, stale := range []func() (time.Time, error, time.Time){w.topology.Stale, w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.cordons.Stale} {
 		if since, err, _ := stale(); !since.IsZero() {
 			return since, err
 		}
@@ -124,11 +131,16 @@ func (c *Controller) lead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.notify(cluster.TopologyEvent{Action: cluster.ActionLead, Reason: "elected", Message: c.cfg.Node + " leads the controllers"})
 	tick := time.NewTicker(resyncEvery)
 	defer tick.Stop()
+	past, strays := newPast(), newStrays()
 	for {
-		if err := c.reconcile(ctx, w); err != nil && ctx.Err() == nil {
+		if err := c.reconcile(ctx, w, past); err != nil && ctx.Err() == nil {
 			c.log.Warn("reconcile failed, will try again", "error", err)
+		}
+		if err := c.clean(ctx, w, strays); err != nil && ctx.Err() == nil {
+			c.log.Warn("what nobody owns is not deleted, will try again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -137,6 +149,7 @@ func (c *Controller) lead(ctx context.Context) error {
 		case <-w.nodes.Changed():
 		case <-w.assignments.Changed():
 		case <-w.status.Changed():
+		case <-w.cordons.Changed():
 		case <-tick.C:
 		}
 		settle := time.NewTimer(settleFor)
@@ -150,15 +163,19 @@ func (c *Controller) lead(ctx context.Context) error {
 
 // reconcile runs one plan over what the watches hold. While the store is out of
 // reach it does nothing: an old view must not move workers about.
-func (c *Controller) reconcile(ctx context.Context, w watches) error {
+func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error {
 	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
 	}
-	view := View{Status: map[string]cluster.WorkerStatus{}}
+	view := View{Status: map[string]cluster.WorkerStatus{}, Cordons: map[string]cluster.Cordon{}}
 	for _, n := range w.nodes.Snapshot() {
 		if n.In(c.cfg.Namespace) {
 			view.Nodes = append(view.Nodes, n)
 		}
+	}
+	view.Settling = past.settling(view.Nodes, time.Now())
+	for _, k := range w.cordons.Snapshot() {
+		view.Cordons[k.Node] = k
 	}
 	if t, ok := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace)); ok {
 		view.Topology = &t
@@ -177,7 +194,10 @@ func (c *Controller) reconcile(ctx context.Context, w watches) error {
 		switch {
 		case err == nil:
 			c.log.Info("assignment changed", "worker", ch.Assignment.Name, "why", ch.Why)
-			c.notify(ch)
+			c.notify(cluster.TopologyEvent{
+				Worker: ch.Assignment.Name, Action: ch.Action, Reason: ch.Why,
+				Message: ch.Assignment.Name + " " + string(ch.Assignment.Role) + ": " + ch.Why,
+			})
 		case errors.Is(err, store.ErrConflict):
 			// Somebody else, a drain say, wrote it; the watch brings the news.
 		default:
@@ -189,20 +209,23 @@ func (c *Controller) reconcile(ctx context.Context, w watches) error {
 
 func (c *Controller) apply(ctx context.Context, ch Change, rev store.Revision) error {
 	key := cluster.AssignmentKey(c.cfg.Namespace, ch.Assignment.Name)
-	if ch.Delete {
-		return c.cfg.Store.Delete(ctx, key)
-	}
 	body, err := json.Marshal(ch.Assignment)
 	if err != nil {
 		return err
 	}
-	_, err = c.cfg.Store.CompareAndSwap(ctx, key, rev, body)
+	if ch.Delete && !ch.Assignment.Replace {
+		return c.cfg.Store.Delete(ctx, key)
+	}
+	// One that was asked to go may have been asked to stay meanwhile.
+	if _, err = c.cfg.Store.CompareAndSwap(ctx, key, rev, body); err == nil && ch.Delete {
+		return c.cfg.Store.Delete(ctx, key)
+	}
 	return err
 }
 
-func (c *Controller) notify(ch Change) {
-	if c.cfg.Notify == nil {
-		return
+func (c *Controller) notify(e cluster.TopologyEvent) {
+	if c.cfg.Notify != nil {
+		e.Time = time.Now()
+		c.cfg.Notify(e)
 	}
-	c.cfg.Notify(cluster.TopologyEvent{Time: time.Now(), Message: ch.Assignment.Name + " " + string(ch.Assignment.Role) + ": " + ch.Why})
 }

@@ -38,7 +38,8 @@ func TestConverges(t *testing.T) {
 	})
 }
 
-// A new model reaches one worker of a role after the other.
+// A new model begins with one new worker; the old ones serve until it does, and then
+// follow one after the other.
 func TestRollOut(t *testing.T) {
 	inLab(t, func(l *lab) {
 		f := l.addNode("node-1")
@@ -46,30 +47,27 @@ func TestRollOut(t *testing.T) {
 		l.declare(0, 3)
 		l.settle()
 		f.become(cluster.StateLoading) // the new model takes long
-		l.declare(0, 3, func(t *cluster.Topology) { t.Model.Name = "bigger" })
-		l.settle()
-		count := func() (n int) {
-			for _, a := range l.assignments() {
-				if a.Model.Name == "bigger" {
-					n++
-				}
-			}
-			return n
-		}
-		if n := count(); n != 1 {
-			t.Errorf("%d workers have the new model while the first one loads, want 1", n)
+		bigger := func(t *cluster.Topology) { t.Model.Name = "bigger" }
+		l.declare(0, 3, bigger)
+		all := []string{"worker-1 decode node-1", "worker-2 decode node-1", "worker-3 decode node-1", "worker-4 decode node-1"}
+		l.want("one more", all...)
+		if a := l.assignments()["worker-4"]; a.Model.Name != "bigger" || a.Replaces != "worker-1" {
+			t.Errorf("the new one: %+v", a)
 		}
 		f.become(cluster.StateReady)
+		l.report(f, "worker-4", cluster.StateReady)
+		l.want("all are new", "worker-1 decode node-1", "worker-4 decode node-1", "worker-5 decode node-1")
 		for name, a := range l.assignments() {
-			st := cluster.WorkerStatus{Name: name, Role: a.Role, Node: a.Node, Generation: a.Generation, State: cluster.StateReady}
-			if _, err := store.PutJSON(l.ctx, l.store, cluster.StatusKey(ns, name), st, store.WithLease(f.lease)); err != nil {
-				t.Fatal(err)
+			if a.Model.Name != "bigger" || a.Replaces != "" {
+				t.Errorf("%s: %+v", name, a)
 			}
 		}
+		// Taken back halfway, the old ones stay.
+		f.become(cluster.StateLoading)
+		l.declare(0, 3, func(t *cluster.Topology) { t.Model.Name = "huge" })
 		l.settle()
-		if n := count(); n != 3 {
-			t.Errorf("%d workers have the new model at last, want 3", n)
-		}
+		l.declare(0, 3, bigger)
+		l.want("as before", "worker-1 decode node-1", "worker-4 decode node-1", "worker-5 decode node-1")
 	})
 }
 
@@ -96,6 +94,71 @@ func TestNodeIsLostAndReturns(t *testing.T) {
 			t.Errorf("placed and still %q", why)
 		}
 	})
+}
+
+// A node that was lost and is back gets workers again, one after the other and each with
+// a successor first, but not before it has stayed for a while. One that prefers a role
+// gets the workers of that role back.
+func TestWorkersReturn(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.addNode("node-1", func(n *cluster.Node) { n.Roles = []cluster.Role{cluster.RoleDecode} })
+		prefill := func(n *cluster.Node) { n.Roles, n.InstanceID = []cluster.Role{cluster.RolePrefill}, n.InstanceID+1 }
+		l.addNode("node-2", prefill)
+		l.control("node-1", 0)
+		l.declare(2, 2)
+		l.want("as preferred", "worker-1 prefill node-2", "worker-2 prefill node-2", "worker-3 decode node-1", "worker-4 decode node-1")
+		l.lose("node-2")
+		l.want("on what is left", "worker-1 prefill node-1", "worker-2 prefill node-1", "worker-3 decode node-1", "worker-4 decode node-1")
+		l.addNode("node-2", prefill)
+		time.Sleep(settleNode)
+		synctest.Wait()
+		for name, a := range l.assignments() {
+			if a.Role == cluster.RolePrefill && a.Node != "id-node-1" {
+				t.Errorf("%s is on %s before that has settled", name, a.Node)
+			}
+		}
+		time.Sleep(2 * settleNode)
+		l.want("back", "worker-3 decode node-1", "worker-4 decode node-1", "worker-5 prefill node-2", "worker-6 prefill node-2")
+	})
+}
+
+// The longer a node is known to come and go, the later anything moves back to it.
+func TestSettling(t *testing.T) {
+	p, now := newPast(), time.Unix(0, 0)
+	n := []cluster.Node{{ID: "a", InstanceID: 1}}
+	is := func(what string, nodes []cluster.Node, want bool) {
+		t.Helper()
+		if got := p.settling(nodes, now); got["a"] != want {
+			t.Errorf("%s: settling %t, want %t", what, got["a"], want)
+		}
+	}
+	is("new", n, true)
+	now = now.Add(settleNode)
+	is("settled", n, false)
+	is("away", nil, false)
+	is("back", n, true)
+	now = now.Add(settleNode)
+	is("it was lost once", n, true)
+	now = now.Add(settleNode)
+	is("settled again", n, false)
+	n[0].InstanceID = 2
+	is("another lease", n, true)
+	now = now.Add(3 * settleNode)
+	is("lost twice", n, true)
+	now = now.Add(settleNode)
+	is("settled for the third time", n, false)
+	now = now.Add(forgiveAfter)
+	is("it stays", n, false)
+	is("away again", nil, false)
+	is("back again", n, true)
+	now = now.Add(2 * settleNode)
+	is("the past is forgiven", n, false)
+	is("away for good", nil, false)
+	now = now.Add(2 * forgiveAfter)
+	is("", nil, false)
+	if len(p.nodes) != 0 {
+		t.Errorf("remembered for ever: %v", p.nodes)
+	}
 }
 
 // Nodes and elections of other namespaces are none of this controller's business.
@@ -164,7 +227,7 @@ func TestConflictIsHarmless(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.addNode("node-1")
 		l.control("node-1", 0)
-		l.declare(0, 2)
+		l.declare(0, 3)
 		l.settle()
 		once := sync.Once{}
 		l.store.mu.Lock()
@@ -183,11 +246,11 @@ func TestConflictIsHarmless(t *testing.T) {
 		}
 		l.store.mu.Unlock()
 		// The controller is about to write a new generation to worker-1.
-		l.declare(0, 2, func(t *cluster.Topology) { t.Model.Name = "bigger" })
-		l.want("the drain stays", "worker-1 decode node-1 drain", "worker-2 decode node-1")
+		l.declare(0, 3, func(t *cluster.Topology) { t.Restarts++ })
+		l.want("the drain stays", "worker-1 decode node-1 drain", "worker-2 decode node-1", "worker-3 decode node-1")
 		for name, a := range l.assignments() {
-			if a.Model.Name != "bigger" || a.Generation != 2 {
-				t.Errorf("%s: %+v, want the new model", name, a)
+			if a.Restarts != 1 || a.Generation != 2 {
+				t.Errorf("%s: %+v, want it restarted", name, a)
 			}
 		}
 		if tried, done := l.store.counts(); tried != done+1 {
@@ -232,7 +295,7 @@ func TestStaleWatches(t *testing.T) {
 			t.Errorf("fresh: %s %v", since, err)
 		}
 		mem.SetOutage(true)
-		if err := c.reconcile(l.ctx, w); err == nil || !strings.Contains(err.Error(), "stale") {
+		if err := c.reconcile(l.ctx, w, newPast()); err == nil || !strings.Contains(err.Error(), "stale") {
 			t.Errorf("reconcile during an outage: %v", err)
 		}
 	})
@@ -277,7 +340,7 @@ func TestNotify(t *testing.T) {
 		l.settle()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		want := []string{"worker-1 decode: scale up: on node-1 cpu:0", "worker-1 decode: scale down", "worker-1 decode: removed"}
+		want := []string{"node-1 leads the controllers", "worker-1 decode: scale up: on node-1 cpu:0", "worker-1 decode: scale down", "worker-1 decode: removed"}
 		if !slices.Equal(l.events, want) {
 			t.Errorf("got %q, want %q", l.events, want)
 		}

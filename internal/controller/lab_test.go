@@ -184,6 +184,16 @@ func (l *lab) follow(ctx context.Context, f *fakeNode) {
 	}
 }
 
+// report has a worker of a node say that it is in a state.
+func (l *lab) report(f *fakeNode, worker string, state cluster.State) {
+	l.t.Helper()
+	a := l.assignments()[worker]
+	st := cluster.WorkerStatus{Name: worker, Role: a.Role, Node: a.Node, Generation: a.Generation, State: state}
+	if _, err := store.PutJSON(l.ctx, l.store, cluster.StatusKey(ns, worker), st, store.WithLease(f.lease)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // lose ends a node's lease, as a crash does.
 func (l *lab) lose(name string) {
 	l.t.Helper()

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -14,10 +15,11 @@ type loads struct {
 	node   map[string]int                  // by node id
 }
 
-func (p *planner) load() loads {
+// load counts the workers that are placed, but some.
+func (p *planner) load(but ...*item) loads {
 	l := loads{device: map[[2]string]int{}, role: map[string]map[cluster.Role]int{}, node: map[string]int{}}
 	for _, it := range p.work {
-		if !it.deleted && it.Node != "" {
+		if !it.deleted && it.Node != "" && !slices.Contains(but, it) {
 			l.add(it.Node, it.Device, it.Role)
 		}
 	}

@@ -15,20 +15,27 @@ type View struct {
 	Nodes       []cluster.Node
 	Assignments []cluster.Assignment
 	Status      map[string]cluster.WorkerStatus // by worker name
+	// Cordons are the nodes that shall run no workers, by node id.
+	Cordons map[string]cluster.Cordon
+	// Settling are the nodes, by id, that came a moment ago: workers that lost theirs
+	// are placed there, but none moves there that serves elsewhere.
+	Settling map[string]bool
 }
 
 // Change is one write that is due: the new state of an assignment, or its end.
 type Change struct {
 	Assignment cluster.Assignment
 	Delete     bool
+	Action     cluster.Action
 	Why        string // for the log and for people
 }
 
 // Plan returns the changes that bring the assignments closer to the topology. It
 // is idempotent: after its changes are applied it returns none until something
-// else happens. Nodes that are gone lose their workers, surplus workers are asked
-// to leave, missing ones are created and placed, and a changed model or engine is
-// rolled out one worker of a role at a time.
+// else happens. Nodes that are gone lose their workers, surplus workers take a role
+// that lacks some or are asked to leave, missing ones are created and placed. A
+// worker that must become another one, or be elsewhere, gets a successor, which
+// serves before it leaves; see renew.
 func Plan(v View) []Change {
 	p := planner{View: v, nodes: map[string]cluster.Node{}}
 	slices.SortFunc(p.Nodes, func(a, b cluster.Node) int { return cmp.Compare(a.Name+a.ID, b.Name+b.ID) })
@@ -40,10 +47,11 @@ func Plan(v View) []Change {
 		p.settle(&p.Assignments[i])
 	}
 	if v.Topology != nil {
+		p.flip()
 		for _, role := range cluster.Roles {
 			p.resize(role)
 		}
-		p.rollOut()
+		p.renew()
 	}
 	p.placeAll()
 	return p.changes()
@@ -52,20 +60,51 @@ func Plan(v View) []Change {
 type planner struct {
 	View
 	nodes map[string]cluster.Node
-	work  []item
+	work  []*item
 }
 
 // item is an assignment on its way to a new state.
 type item struct {
 	cluster.Assignment
-	isNew, deleted bool
-	why            string
+	deleted bool
+	why     string
+}
+
+// leaves reports whether the worker is gone or on its way out.
+func (it *item) leaves() bool { return it.deleted || it.Desire == cluster.DesireRemove }
+
+func (it *item) unplace(why string) {
+	it.Node, it.Device, it.why = "", "", why
+	it.Generation++
+}
+
+// remove asks a worker to leave. One that runs nowhere is gone at once.
+func (it *item) remove(why string) {
+	it.Desire, it.why = cluster.DesireRemove, why
+	if it.Node == "" {
+		it.deleted = true
+	}
+}
+
+// find returns the worker of a name, or nil.
+func (p *planner) find(name string) *item {
+	if i := slices.IndexFunc(p.work, func(it *item) bool { return it.Name == name }); i >= 0 && name != "" {
+		return p.work[i]
+	}
+	return nil
+}
+
+// serving reports whether a worker does its work as its assignment has it now.
+func (p *planner) serving(it *item) bool {
+	st := p.Status[it.Name]
+	return st.State.Serving() && st.Generation == it.Generation
 }
 
 // settle takes in what happened to one assignment since it was written.
 func (p *planner) settle(a *cluster.Assignment) {
-	it := item{Assignment: *a}
+	it := &item{Assignment: *a}
 	_, nodeLives := p.nodes[a.Node]
+	_, cordoned := p.Cordons[a.Node]
 	st, known := p.Status[a.Name]
 	switch {
 	case a.Desire == cluster.DesireRemove && (a.Node == "" || !nodeLives):
@@ -73,49 +112,84 @@ func (p *planner) settle(a *cluster.Assignment) {
 	case a.Desire == cluster.DesireRemove && known && st.State == cluster.StateStopped && st.Generation == a.Generation:
 		it.deleted, it.why = true, "removed"
 	case a.Desire == cluster.DesireDrain && a.Node != "" && !nodeLives:
-		it.Node, it.Device, it.Generation = "", "", a.Generation+1
-		it.Unplaced = "drained; its node is gone"
-		it.why = it.Unplaced
+		it.unplace("drained; its node is gone")
+		it.Unplaced = it.why
 	case a.Desire == cluster.DesireRun && a.Node != "" && !nodeLives:
-		it.Node, it.Device, it.Generation = "", "", a.Generation+1
-		it.why = "its node is gone"
+		it.unplace("its node is gone")
+	case a.Desire == cluster.DesireRun && cordoned && (!known || !busy(st.State)):
+		it.unplace("its node is drained")
+	}
+	if it.Node == "" {
+		it.Replace = false // it starts elsewhere anyway
 	}
 	p.work = append(p.work, it)
 }
 
-// resize creates or removes assignments of a role until the count is right.
-// Workers that are leaving do not count.
-func (p *planner) resize(role cluster.Role) {
-	var staying []int
-	for i, it := range p.work {
-		if it.Role == role && !it.deleted && it.Desire != cluster.DesireRemove {
-			staying = append(staying, i)
+// busy reports whether a worker in this state may have requests.
+func busy(s cluster.State) bool { return s.Serving() || s == cluster.StateDraining }
+
+// understudy reports whether a worker is the successor of one that stays for now: the
+// two count as one.
+func (p *planner) understudy(it *item) bool {
+	x := p.find(it.Replaces)
+	return x != nil && !x.leaves()
+}
+
+// staying are the workers of a role that count.
+func (p *planner) staying(role cluster.Role) (out []*item) {
+	for _, it := range p.work {
+		if it.Role == role && !it.leaves() && !p.understudy(it) {
+			out = append(out, it)
 		}
 	}
+	return out
+}
+
+// resize creates or removes assignments of a role until the count is right.
+func (p *planner) resize(role cluster.Role) {
+	staying := p.staying(role)
 	want := p.Topology.Count(role)
-	model, engine := p.Topology.Specs(role)
 	for len(staying) < want {
-		staying = append(staying, len(p.work))
-		p.work = append(p.work, item{isNew: true, why: "scale up", Assignment: cluster.Assignment{
-			Name: p.freeName(), Role: role, Model: model, Engine: engine,
-			Desire: cluster.DesireRun, Generation: 1,
-		}})
+		it := p.create(role, "scale up")
+		staying = append(staying, it)
 	}
 	// The least useful go first: unplaced, not serving, drained, then high numbers.
-	slices.SortFunc(staying, func(a, b int) int {
-		return cmp.Or(p.worth(a)-p.worth(b), cluster.CompareNames(p.work[b].Name, p.work[a].Name))
+	slices.SortFunc(staying, func(a, b *item) int {
+		return cmp.Or(p.worth(a)-p.worth(b), cluster.CompareNames(b.Name, a.Name))
 	})
-	for _, i := range staying[:len(staying)-want] {
-		it := &p.work[i]
-		it.Desire, it.why = cluster.DesireRemove, "scale down"
-		if it.Node == "" {
-			it.deleted = true
+	for _, it := range staying[:len(staying)-want] {
+		it.remove("scale down")
+		if s := p.successor(it); s != nil {
+			s.remove("scale down")
 		}
 	}
 }
 
-func (p *planner) worth(i int) int {
-	it := p.work[i]
+// create adds an assignment as the topology has it now.
+func (p *planner) create(role cluster.Role, why string) *item {
+	model, engine := p.specs(role)
+	it := &item{why: why, Assignment: cluster.Assignment{
+		Name: p.freeName(), Role: role, Model: model, Engine: engine, Restarts: p.Topology.Restarts,
+		Desire: cluster.DesireRun, Generation: 1,
+	}}
+	p.work = append(p.work, it)
+	return it
+}
+
+// specs are the model and the engine that workers of a role shall have.
+func (p *planner) specs(r cluster.Role) (cluster.ModelSpec, cluster.EngineSpec) {
+	return p.Topology.Specs(r)
+}
+
+// placement is how workers of a role are placed.
+func (p *planner) placement(r cluster.Role) cluster.Placement {
+	if p.Topology == nil {
+		return cluster.PlacementSpread
+	}
+	return p.Topology.PlacementOf(r)
+}
+
+func (p *planner) worth(it *item) int {
 	switch st := p.Status[it.Name]; {
 	case it.Node == "":
 		return 0
@@ -128,61 +202,16 @@ func (p *planner) worth(i int) int {
 }
 
 // freeName returns the lowest worker name that is not taken. Names of workers
-// that still drain are taken.
+// that still drain are taken, and those that somebody is known to replace.
 func (p *planner) freeName() string {
 	taken := map[string]bool{}
 	for _, it := range p.work {
-		taken[it.Name] = true
+		taken[it.Name], taken[it.Replaces] = true, true
 	}
 	for n := 1; ; n++ {
 		if name := cluster.WorkerName(n); !taken[name] {
 			return name
 		}
-	}
-}
-
-// rollOut gives a changed model or engine to one worker of each role at a time,
-// and only while all others of that role serve. A worker whose device is not wanted any
-// longer leaves, and another one takes its place.
-func (p *planner) rollOut() {
-	for _, role := range cluster.Roles {
-		model, engine := p.Topology.Specs(role)
-		busy := false
-		for i := range p.work {
-			it := &p.work[i]
-			if it.Role != role || it.deleted || it.Desire != cluster.DesireRun {
-				continue
-			}
-			st := p.Status[it.Name]
-			if !st.State.Serving() || st.Generation != it.Generation {
-				busy = true
-			}
-		}
-		for i := range p.work {
-			it := &p.work[i]
-			if it.Role != role || it.deleted || it.Desire == cluster.DesireRemove {
-				continue
-			}
-			misplaced := it.Desire == cluster.DesireRun && it.Node != "" && !engine.RunsOn(it.Device)
-			if misplaced && !p.offered(engine) {
-				continue // better where it is than nowhere
-			}
-			if it.Model == model && it.Engine == engine && !misplaced {
-				continue
-			}
-			if serving := p.Status[it.Name].State.Serving(); serving && busy {
-				continue
-			} else if serving {
-				busy = true
-			}
-			if misplaced {
-				it.Desire, it.why = cluster.DesireRemove, "its device is not wanted any longer"
-				continue
-			}
-			it.Model, it.Engine, it.why = model, engine, "model or engine changed"
-			it.Generation++
-		}
-		p.resize(role)
 	}
 }
 
@@ -195,31 +224,27 @@ func (p *planner) offered(e cluster.EngineSpec) bool {
 
 // placeAll finds a node and a device for every assignment that has none.
 func (p *planner) placeAll() {
-	load := p.load()
-	for i := range p.work {
-		it := &p.work[i]
+	for _, it := range p.work {
 		if it.deleted || it.Node != "" || it.Desire != cluster.DesireRun {
 			continue
 		}
-		node, dev, why := place(it.Assignment, p.placement(it.Role), p.Nodes, load)
+		node, dev, why := p.place(it)
 		if why != "" {
 			if it.Unplaced != why {
-				it.Unplaced, it.why = why, "unplaced: "+why
+				it.Unplaced, it.why = why, join(it.why, "unplaced: "+why)
 			}
 			continue
 		}
 		it.Node, it.Device, it.Unplaced = node.ID, dev.ID, ""
 		it.why = cmp.Or(it.why, "placed") + fmt.Sprintf(": on %s %s", node.Name, dev.ID)
-		load.add(node.ID, dev.ID, it.Role)
 	}
 }
 
-// placement is how workers of a role are placed.
-func (p *planner) placement(r cluster.Role) cluster.Placement {
-	if p.Topology == nil {
-		return cluster.PlacementSpread
+func join(a, b string) string {
+	if a == "" {
+		return b
 	}
-	return p.Topology.PlacementOf(r)
+	return a + ": " + b
 }
 
 // changes returns what differs from the assignments as they are stored.
@@ -231,12 +256,20 @@ func (p *planner) changes() []Change {
 	var out []Change
 	for _, it := range p.work {
 		old, stored := before[it.Name]
+		c := Change{Assignment: it.Assignment, Why: it.why, Action: cluster.ActionChange}
 		switch {
 		case it.deleted && stored:
-			out = append(out, Change{Assignment: it.Assignment, Delete: true, Why: it.why})
-		case !it.deleted && (!stored || it.Assignment != old):
-			out = append(out, Change{Assignment: it.Assignment, Why: it.why})
+			c.Delete, c.Action = true, cluster.ActionDrop
+		case it.deleted, stored && it.Assignment == old:
+			continue
+		case !stored:
+			c.Action = cluster.ActionStart
+		case it.Desire == cluster.DesireRemove && old.Desire != cluster.DesireRemove:
+			c.Action = cluster.ActionRemove
+		case it.Node == "" && it.Desire == cluster.DesireRun:
+			c.Action = cluster.ActionUnplace
 		}
+		out = append(out, c)
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -76,7 +77,7 @@ func (w *world) follow() {
 // plan is not idempotent.
 func (w *world) converge() {
 	w.t.Helper()
-	for range 20 {
+	for range 200 {
 		changes := Plan(w.View)
 		if len(changes) == 0 {
 			return
@@ -87,7 +88,7 @@ func (w *world) converge() {
 		}
 		w.follow()
 	}
-	w.t.Fatalf("no rest after 20 rounds, next plan: %+v", Plan(w.View))
+	w.t.Fatalf("no rest after 200 rounds, next plan: %+v", Plan(w.View))
 }
 
 // picture draws the assignments as "worker-1 prefill node-1/cpu:0".
@@ -214,23 +215,339 @@ func TestPlan(t *testing.T) {
 			t.Errorf("plan without a topology: %+v", got)
 		}
 	})
-	t.Run("new engine rolls through one at a time", func(t *testing.T) {
-		w := newWorld(t, 0, 3, node("a", 2))
+}
+
+// rounds applies one plan after the other, with the workers doing at once what they are
+// asked, and returns what changed in each.
+func (w *world) rounds() (log []string) {
+	w.t.Helper()
+	for range 100 {
+		changes := Plan(w.View)
+		if len(changes) == 0 {
+			return log
+		}
+		var texts []string
+		for _, ch := range changes {
+			texts = append(texts, ch.Assignment.Name+" "+string(ch.Action))
+		}
+		log = append(log, strings.Join(texts, ", "))
+		w.apply(changes)
+		w.follow()
+	}
+	w.t.Fatalf("no rest: %q", log)
+	return nil
+}
+
+func (w *world) wantRounds(want ...string) {
+	w.t.Helper()
+	if got := w.rounds(); !slices.Equal(got, want) {
+		w.t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (w *world) assignment(name string) *cluster.Assignment {
+	w.t.Helper()
+	i := slices.IndexFunc(w.Assignments, func(a cluster.Assignment) bool { return a.Name == name })
+	if i < 0 {
+		w.t.Fatalf("no %s in\n%s", name, w.picture())
+	}
+	return &w.Assignments[i]
+}
+
+// say changes what a worker reports.
+func (w *world) say(name string, change func(*cluster.WorkerStatus)) {
+	st := w.Status[name]
+	change(&st)
+	w.Status[name] = st
+}
+
+func TestPlanReplaces(t *testing.T) {
+	t.Run("a new engine comes with new workers, one of a role at a time", func(t *testing.T) {
+		w := newWorld(t, 1, 2, node("a", 2))
 		w.converge()
 		w.Topology.Engine.KVBlocks = 99
-		for round := 1; round <= 3; round++ {
-			changes := Plan(w.View)
-			if len(changes) != 1 {
-				t.Fatalf("round %d: %d workers change at once", round, len(changes))
+		w.wantRounds(
+			"worker-4 start, worker-5 start", "worker-1 remove, worker-2 remove",
+			"worker-1 drop, worker-2 drop, worker-4 change, worker-5 change, worker-6 start",
+			"worker-3 remove", "worker-3 drop, worker-6 change")
+		w.want("worker-4 prefill a/cpu:0", "worker-5 decode a/cpu:0", "worker-6 decode a/cpu:0")
+	})
+	t.Run("without a place for one more, in place", func(t *testing.T) {
+		n := node("a", 2)
+		n.Devices[0].MemoryBytes = 3 << 30
+		w := newWorld(t, 0, 3, n)
+		w.converge()
+		for _, a := range w.Assignments {
+			w.say(a.Name, func(st *cluster.WorkerStatus) { st.MemoryBytes = 1 << 30 })
+		}
+		w.Topology.Restarts++
+		w.Topology.Engine.MaxSeqs = 7 // what that takes nobody knows: a new one is tried
+		changes := Plan(w.View)
+		w.apply(changes)
+		if s := w.assignment("worker-4"); s.Node == "" || s.Replaces != "worker-1" {
+			t.Fatalf("the successor: %+v", s)
+		}
+		w.Status["worker-4"] = cluster.WorkerStatus{Name: "worker-4", State: cluster.StateFailed, NoMemory: true, Generation: 1}
+		changes = Plan(w.View)
+		w.apply(changes)
+		if a := w.assignment("worker-1"); a.Engine.MaxSeqs != 7 || a.Generation != 2 || !strings.Contains(changes[0].Why, "in place: no memory") {
+			t.Errorf("%+v: %s", a, changes[0].Why)
+		}
+		// Now that one of the new kind says what it takes, nobody is tried again.
+		w.Status["worker-1"] = cluster.WorkerStatus{Name: "worker-1", State: cluster.StateReady, Generation: 2, MemoryBytes: 1 << 30}
+		w.Status["worker-4"] = cluster.WorkerStatus{Name: "worker-4", State: cluster.StateStopped, Generation: 1}
+		w.apply(Plan(w.View))
+		changes = Plan(w.View)
+		if len(changes) != 0 { // the drop and the next one came together
+			t.Errorf("%+v", changes)
+		}
+		if a := w.assignment("worker-2"); a.Engine.MaxSeqs != 7 || a.Generation != 2 {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("a successor that fails stays alone", func(t *testing.T) {
+		w := newWorld(t, 0, 2, node("a", 2))
+		w.converge()
+		w.Topology.Model.Name = "broken"
+		w.apply(Plan(w.View))
+		w.Status["worker-3"] = cluster.WorkerStatus{Name: "worker-3", State: cluster.StateFailed, Reason: "no such file", Generation: 1}
+		if more := Plan(w.View); len(more) != 0 {
+			t.Errorf("%+v", more)
+		}
+		w.Topology.Model = tiny // taken back
+		w.wantRounds("worker-3 remove", "worker-3 drop")
+		w.want("worker-1 decode a/cpu:0", "worker-2 decode a/cpu:0")
+	})
+	t.Run("a rolling restart keeps names, but of the only one of its role", func(t *testing.T) {
+		w := newWorld(t, 1, 2, node("a", 2))
+		w.converge()
+		w.Topology.Restarts++
+		w.wantRounds("worker-2 change, worker-4 start", "worker-1 remove, worker-3 change", "worker-1 drop, worker-4 change")
+		w.want("worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 prefill a/cpu:0")
+		for _, a := range w.Assignments {
+			if a.Restarts != 1 {
+				t.Errorf("%+v", a)
 			}
-			w.apply(changes)
-			if more := Plan(w.View); len(more) != 0 {
-				t.Fatalf("round %d: another worker changes while %s restarts", round, changes[0].Assignment.Name)
+		}
+	})
+	t.Run("somebody asks for a successor", func(t *testing.T) {
+		w := newWorld(t, 0, 2, node("a", 2))
+		w.converge()
+		w.assignment("worker-1").Replace = true
+		w.wantRounds("worker-3 start", "worker-1 remove", "worker-1 drop, worker-3 change")
+		w.want("worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0")
+	})
+	t.Run("taken back at any step", func(t *testing.T) {
+		for steps := range 3 {
+			w := newWorld(t, 0, 2, node("a", 2))
+			w.converge()
+			w.assignment("worker-1").Replace = true
+			for range steps {
+				w.apply(Plan(w.View))
+				if a := w.assignment("worker-1"); a.Desire == cluster.DesireRemove {
+					w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = cluster.StateDraining })
+				} else {
+					w.follow()
+				}
 			}
+			x := w.assignment("worker-1")
+			x.Replace, x.Desire = false, cluster.DesireRun
 			w.follow()
+			w.converge()
+			w.want("worker-1 decode a/cpu:0", "worker-2 decode a/cpu:0")
+		}
+	})
+	t.Run("a successor of one that fails takes over at once", func(t *testing.T) {
+		w := newWorld(t, 0, 2, node("a", 2))
+		w.converge()
+		w.assignment("worker-1").Replace = true
+		w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = cluster.StateFailed })
+		changes := Plan(w.View)
+		if len(changes) != 2 || changes[0].Action != cluster.ActionRemove || changes[1].Action != cluster.ActionStart {
+			t.Errorf("%+v", changes)
 		}
 		w.converge()
+		w.want("worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0")
 	})
+	t.Run("scale down while one is replaced", func(t *testing.T) {
+		w := newWorld(t, 0, 2, node("a", 2))
+		w.converge()
+		w.assignment("worker-2").Replace = true
+		w.apply(Plan(w.View))
+		w.Topology.Decode = 1
+		w.follow()
+		w.converge()
+		w.want("worker-1 decode a/cpu:0")
+	})
+}
+
+func TestPlanDrainsNodes(t *testing.T) {
+	cordon := func(w *world, n string) { w.Cordons = map[string]cluster.Cordon{"id-" + n: {Node: "id-" + n}} }
+	t.Run("workers get successors elsewhere", func(t *testing.T) {
+		w := newWorld(t, 1, 2, node("a", 2), node("b", 2))
+		w.converge()
+		w.want("worker-1 prefill a/cpu:0", "worker-2 decode b/cpu:0", "worker-3 decode a/cpu:0")
+		cordon(w, "a")
+		w.wantRounds("worker-4 start, worker-5 start", "worker-1 remove, worker-3 remove", "worker-1 drop, worker-3 drop, worker-4 change, worker-5 change")
+		w.want("worker-2 decode b/cpu:0", "worker-4 prefill b/cpu:0", "worker-5 decode b/cpu:0")
+		w.Topology.Decode = 3 // nothing new goes there
+		w.converge()
+		w.want("worker-1 decode b/cpu:0", "worker-2 decode b/cpu:0", "worker-4 prefill b/cpu:0", "worker-5 decode b/cpu:0")
+	})
+	t.Run("with the deadline of the order", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2), node("b", 2))
+		w.converge()
+		at := time.Unix(77, 0)
+		w.Cordons = map[string]cluster.Cordon{"id-a": {Node: "id-a", Deadline: at, Force: true}}
+		w.apply(Plan(w.View))
+		w.follow()
+		w.apply(Plan(w.View))
+		if a := w.assignment("worker-1"); !a.DrainDeadline.Equal(at) || !a.DrainForce || a.Desire != cluster.DesireRemove {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("the only node", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2))
+		w.converge()
+		cordon(w, "a")
+		w.converge()
+		w.want("worker-2 decode (all nodes are drained)")
+		w.Cordons = nil
+		w.converge()
+		w.want("worker-2 decode a/cpu:0")
+	})
+	t.Run("taken back", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2), node("b", 2))
+		w.converge()
+		cordon(w, "a")
+		w.apply(Plan(w.View))
+		w.Cordons = nil
+		w.follow()
+		w.converge()
+		w.want("worker-1 decode a/cpu:0")
+	})
+	t.Run("one that never served moves at once", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2), node("b", 2))
+		w.apply(Plan(w.View))
+		cordon(w, "a")
+		w.apply(Plan(w.View))
+		w.want("worker-1 decode b/cpu:0")
+	})
+}
+
+func TestPlanFlips(t *testing.T) {
+	t.Run("counts that change against each other", func(t *testing.T) {
+		w := newWorld(t, 1, 4, node("a", 2))
+		w.converge()
+		w.Topology.Prefill, w.Topology.Decode = 3, 2
+		w.wantRounds("worker-4 change, worker-5 change")
+		w.want("worker-1 prefill a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 prefill a/cpu:0", "worker-5 prefill a/cpu:0")
+		if a := w.assignment("worker-5"); a.Generation != 2 {
+			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("the one that is named", func(t *testing.T) {
+		w := newWorld(t, 1, 3, node("a", 2))
+		w.converge()
+		w.Topology.Prefill, w.Topology.Decode, w.Topology.Flip = 2, 2, cluster.Flip{Worker: "worker-3", Role: cluster.RolePrefill}
+		w.wantRounds("worker-3 change")
+		w.Topology.Prefill, w.Topology.Decode, w.Topology.Flip = 1, 3, cluster.Flip{Worker: "worker-3", Role: cluster.RoleDecode}
+		w.wantRounds("worker-3 change")
+		w.want("worker-1 prefill a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 decode a/cpu:0")
+	})
+	t.Run("nodes that prefer a role get new workers", func(t *testing.T) {
+		w := newWorld(t, 1, 2, prefers(node("a", 2), cluster.RoleDecode), prefers(node("b", 2), cluster.RolePrefill))
+		w.converge()
+		w.Topology.Prefill, w.Topology.Decode = 2, 1
+		w.converge()
+		w.want("worker-1 prefill b/cpu:0", "worker-2 decode a/cpu:0", "worker-4 prefill b/cpu:0")
+	})
+	t.Run("what does not serve is replaced", func(t *testing.T) {
+		w := newWorld(t, 1, 2, node("a", 2))
+		w.converge()
+		w.say("worker-3", func(st *cluster.WorkerStatus) { st.State = cluster.StateFailed })
+		w.say("worker-2", func(st *cluster.WorkerStatus) { st.State = cluster.StateFailed })
+		w.Topology.Prefill, w.Topology.Decode = 2, 1
+		for _, ch := range Plan(w.View) {
+			if ch.Action == cluster.ActionChange {
+				t.Errorf("%+v", ch)
+			}
+		}
+	})
+}
+
+func TestPlanBalances(t *testing.T) {
+	t.Run("a node that comes gets its share", func(t *testing.T) {
+		w := newWorld(t, 1, 3, node("a", 2))
+		w.converge()
+		w.Nodes = append(w.Nodes, node("b", 2))
+		w.Settling = map[string]bool{"id-b": true}
+		w.wantRounds()
+		w.Settling = nil
+		w.converge()
+		w.want("worker-3 decode a/cpu:0", "worker-4 decode a/cpu:0", "worker-5 prefill b/cpu:0", "worker-6 decode b/cpu:0")
+	})
+	t.Run("not one that would be as full", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2))
+		w.converge()
+		w.Nodes = append(w.Nodes, node("b", 2))
+		w.wantRounds()
+	})
+	t.Run("back to where a role is preferred", func(t *testing.T) {
+		w := newWorld(t, 1, 1, prefers(node("a", 2), cluster.RoleDecode), prefers(node("b", 2), cluster.RolePrefill))
+		w.converge()
+		b := w.Nodes[1]
+		w.Nodes = w.Nodes[:1]
+		w.follow()
+		w.converge()
+		w.want("worker-1 prefill a/cpu:0", "worker-2 decode a/cpu:0")
+		w.Nodes = append(w.Nodes, b)
+		w.converge()
+		w.want("worker-2 decode a/cpu:0", "worker-3 prefill b/cpu:0")
+	})
+	t.Run("only while all else is quiet", func(t *testing.T) {
+		w := newWorld(t, 0, 4, node("a", 2))
+		w.converge()
+		w.Nodes = append(w.Nodes, node("b", 2))
+		w.say("worker-4", func(st *cluster.WorkerStatus) { st.State = cluster.StateLoading })
+		if changes := Plan(w.View); len(changes) != 0 {
+			t.Errorf("%+v", changes)
+		}
+	})
+}
+
+func TestPlanFollowsDevices(t *testing.T) {
+	w := newWorld(t, 0, 2, node("a", 2, 2))
+	w.converge()
+	w.want("worker-1 decode a/cpu:0", "worker-2 decode a/cpu:1")
+	w.assignment("worker-2").Desire = cluster.DesireDrain
+	w.Topology.Engine.Device = "cpu:0"
+	w.follow()
+	w.converge()
+	w.assignment("worker-2").Desire = cluster.DesireRun
+	w.follow()
+	w.converge()
+	w.want("worker-1 decode a/cpu:0", "worker-3 decode a/cpu:0")
+	w.Topology.Engine.Device = "gpu" // there is none: better here than nowhere
+	w.converge()
+	w.want("worker-1 decode a/cpu:0", "worker-3 decode a/cpu:0")
+	w.Nodes = append(w.Nodes, cluster.Node{ID: "id-b", Name: "b", Devices: []cluster.Device{{ID: "gpu:0"}}})
+	w.converge()
+	w.want("worker-2 decode b/gpu:0", "worker-4 decode b/gpu:0")
+}
+
+func TestPlanKnowsMemory(t *testing.T) {
+	small, large := node("a", 8), node("b", 2)
+	small.Devices[0].MemoryBytes, large.Devices[0].MemoryBytes = 2<<30, 16<<30
+	w := newWorld(t, 0, 1, small)
+	w.converge()
+	w.say("worker-1", func(st *cluster.WorkerStatus) { st.MemoryBytes = 3 << 29 })
+	w.Topology.Decode = 2
+	w.apply(Plan(w.View))
+	w.want("worker-1 decode a/cpu:0", "worker-2 decode (no device has 1.5 GiB free)")
+	w.Nodes = append(w.Nodes, large)
+	w.apply(Plan(w.View))
+	w.want("worker-1 decode a/cpu:0", "worker-2 decode b/cpu:0")
 }
 
 // Whatever happens, plans come to rest with the right counts, unique names and
@@ -241,7 +558,7 @@ func TestPlanConverges(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	w := newWorld(t, 1, 1, node("n0", 2))
 	for step := range 300 {
-		switch r.IntN(5) {
+		switch r.IntN(8) {
 		case 0:
 			w.Topology.Prefill, w.Topology.Decode = r.IntN(4), 1+r.IntN(5)
 		case 1:
@@ -260,9 +577,22 @@ func TestPlanConverges(t *testing.T) {
 			}
 		case 4:
 			w.Topology.Engine.KVBlocks = 1 + r.IntN(3)
+		case 5:
+			w.Topology.Restarts++
+		case 6:
+			if len(w.Assignments) > 0 {
+				w.Assignments[r.IntN(len(w.Assignments))].Replace = true
+			}
+		case 7:
+			w.Cordons = map[string]cluster.Cordon{}
+			if n := w.Nodes[r.IntN(len(w.Nodes))]; len(w.Nodes) > 1 {
+				w.Cordons[n.ID] = cluster.Cordon{Node: n.ID}
+			}
 		}
 		w.follow()
 		w.converge()
+		takes := func(n cluster.Node) bool { _, cordoned := w.Cordons[n.ID]; return !cordoned }
+		placed := slices.ContainsFunc(w.Nodes, takes)
 		count := map[cluster.Role]int{}
 		names := map[string]bool{}
 		for _, a := range w.Assignments {
@@ -271,8 +601,11 @@ func TestPlanConverges(t *testing.T) {
 				t.Fatalf("step %d: two assignments of %s", step, a.Name)
 			}
 			names[a.Name] = true
-			if a.Desire == cluster.DesireRun && !slices.ContainsFunc(w.Nodes, func(n cluster.Node) bool { return n.ID == a.Node }) {
-				t.Fatalf("step %d: %+v is not on a living node", step, a)
+			if a.Desire == cluster.DesireRun && placed != slices.ContainsFunc(w.Nodes, func(n cluster.Node) bool { return n.ID == a.Node && takes(n) }) {
+				t.Fatalf("step %d: %+v is not on a node that takes it, or should be on none", step, a)
+			}
+			if a.Desire == cluster.DesireRun && (a.Engine != w.Topology.Engine || a.Restarts != w.Topology.Restarts || placed && (a.Replace || a.Replaces != "")) {
+				t.Fatalf("step %d: %+v is not up to date", step, a)
 			}
 		}
 		for _, role := range cluster.Roles {
@@ -289,13 +622,14 @@ func TestPlanRoles(t *testing.T) {
 		w.converge()
 		w.Topology.DecodeSpec.Engine.MaxSeqs = 8
 		w.converge()
+		w.want("worker-1 prefill a/cpu:0", "worker-2 prefill a/cpu:0", "worker-5 decode a/cpu:0", "worker-6 decode a/cpu:0")
 		for _, a := range w.Assignments {
-			want, generation := 0, int64(1)
+			want := 0
 			if a.Role == cluster.RoleDecode {
-				want, generation = 8, 2
+				want = 8
 			}
-			if a.Engine.MaxSeqs != want || a.Generation != generation {
-				t.Errorf("%s %s: max_seqs %d at generation %d, want %d at %d", a.Name, a.Role, a.Engine.MaxSeqs, a.Generation, want, generation)
+			if a.Engine.MaxSeqs != want || a.Generation != 1 {
+				t.Errorf("%s %s: max_seqs %d at generation %d, want %d at 1", a.Name, a.Role, a.Engine.MaxSeqs, a.Generation, want)
 			}
 		}
 	})
@@ -345,7 +679,7 @@ func TestPlanRoles(t *testing.T) {
 		w.converge()
 		w.Topology.Engine.Device = "cpu:1"
 		w.apply(Plan(w.View))
-		w.want("worker-1 decode a/cpu:0 remove", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:1")
+		w.want("worker-1 decode a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:1")
 		if more := Plan(w.View); len(more) != 0 {
 			t.Errorf("before worker-3 serves: %+v", more)
 		}

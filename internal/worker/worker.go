@@ -167,6 +167,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d KV blocks of %d bytes: %w", loaded.Blocks, w.blockBytes, err)
 	}
+	w.board.update(func(st *cluster.WorkerStatus) { st.MemoryBytes = int64(loaded.Blocks) * w.blockBytes })
 	inUse := false
 	back.Push("free the KV pool", func(context.Context) error {
 		if inUse {

@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// flip gives workers of a role that has too many to a role that has too few: they keep
+// their weights and KV pools, which a new worker would load and allocate again. The
+// worker that the topology names goes first, wherever it is; others only where their
+// node prefers the new role.
+func (p *planner) flip() {
+	for _, to := range cluster.Roles {
+		for _, from := range cluster.Roles {
+			for p.surplus(from) > 0 && p.surplus(to) < 0 {
+				it := p.convertible(from, to)
+				if it == nil {
+					break
+				}
+				it.Model, it.Engine = p.specs(to)
+				it.Role, it.why = to, fmt.Sprintf("role flip: %s has one more than wanted, %s one less", from, to)
+				if p.named(it, to) {
+					it.why = fmt.Sprintf("role flip from %s to %s, as ordered", from, to)
+				}
+				it.Generation++
+			}
+		}
+	}
+}
+
+// surplus is how many workers more than wanted there are of a role.
+func (p *planner) surplus(role cluster.Role) int {
+	return len(p.staying(role)) - p.Topology.Count(role)
+}
+
+// convertible chooses a worker of one role for another one, or nil.
+func (p *planner) convertible(from, to cluster.Role) *item {
+	var best *item
+	for _, it := range slices.Backward(p.staying(from)) { // as a scale down does
+		if it.Node == "" || it.Replaces != "" || p.successor(it) != nil {
+			continue
+		}
+		if p.named(it, to) {
+			return it
+		}
+		if best == nil && it.Desire == cluster.DesireRun && !it.Replace && p.serving(it) && p.takes(it.Node, it.Device, to) {
+			best = it
+		}
+	}
+	return best
+}
+
+// named reports whether somebody has chosen a worker for a role.
+func (p *planner) named(it *item, to cluster.Role) bool {
+	return p.Topology.Flip == cluster.Flip{Worker: it.Name, Role: to, Generation: p.Topology.Generation}
+}
+
+// takes reports whether a worker of a role belongs on a device where one runs.
+func (p *planner) takes(node, device string, role cluster.Role) bool {
+	n := p.nodes[node]
+	_, cordoned := p.Cordons[node]
+	_, engine := p.specs(role)
+	return !cordoned && n.Prefers(role) && slices.ContainsFunc(n.Devices, func(d cluster.Device) bool {
+		return d.ID == device && engine.RunsOn(d.ID)
+	})
+}

@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// How long a node must have been there before workers move to it that serve elsewhere:
+// longer after each time that it was lost.
+const (
+	settleNode    = 10 * time.Second
+	settleNodeMax = 5 * time.Minute
+	// forgiveAfter is how long a node must stay for its losses to be forgotten.
+	forgiveAfter = 30 * time.Minute
+)
+
+// past is what a leader remembers of the nodes. Plan itself knows the present only.
+type past struct {
+	nodes map[string]*nodePast // by node id
+}
+
+type nodePast struct {
+	lease  cluster.InstanceID
+	away   bool
+	since  time.Time // when it came, or left
+	losses int
+}
+
+func newPast() *past { return &past{nodes: map[string]*nodePast{}} }
+
+// settling takes in which nodes there are and returns those that came lately. Under a
+// new lease a node has been away.
+func (p *past) settling(nodes []cluster.Node, now time.Time) map[string]bool {
+	out := map[string]bool{}
+	there := map[string]bool{}
+	for _, n := range nodes {
+		there[n.ID] = true
+		m := p.nodes[n.ID]
+		switch {
+		case m == nil:
+			m = &nodePast{lease: n.InstanceID, since: now}
+			p.nodes[n.ID] = m
+		case m.away || m.lease != n.InstanceID:
+			m.losses++
+			m.lease, m.away, m.since = n.InstanceID, false, now
+		case now.Sub(m.since) > forgiveAfter:
+			m.losses = 0
+		}
+		if now.Sub(m.since) < min(settleNode<<min(m.losses, 16), settleNodeMax) {
+			out[n.ID] = true
+		}
+	}
+	for id, m := range p.nodes {
+		switch {
+		case there[id]:
+		case !m.away:
+			m.away, m.since = true, now
+		case now.Sub(m.since) > forgiveAfter:
+			delete(p.nodes, id)
+		}
+	}
+	return out
+}

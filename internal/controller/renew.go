@@ -1,0 +1,214 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// cause is why a worker cannot stay what, or where, it is.
+type cause struct {
+	kind causeKind
+	text string
+}
+
+type causeKind int
+
+const (
+	fine      causeKind = iota
+	ordered             // somebody asked for a successor
+	evicted             // its node is drained
+	outdated            // the model or the engine has changed
+	restarted           // somebody asked for a restart of all workers
+	misplaced           // there is a better place
+)
+
+// causeOf says why a worker must be replaced or changed, the weightiest cause first.
+func (p *planner) causeOf(it *item) cause {
+	_, cordoned := p.Cordons[it.Node]
+	model, engine := p.specs(it.Role)
+	switch {
+	case it.Replace:
+		return cause{ordered, "a successor was ordered"}
+	case cordoned && it.Node != "":
+		return cause{evicted, p.nodes[it.Node].Name + " is drained"}
+	case it.Model != model:
+		return cause{outdated, "the model has changed"}
+	case it.Node != "" && !engine.RunsOn(it.Device) && !p.offered(engine):
+		return cause{} // better where it is than nowhere
+	case it.Engine != engine:
+		return cause{outdated, "the engine has changed"}
+	case it.Restarts < p.Topology.Restarts:
+		return cause{restarted, "rolling restart"}
+	}
+	if why := p.betterPlace(it); why != "" {
+		return cause{misplaced, why}
+	}
+	return cause{}
+}
+
+// successor returns the worker that is to follow another one, or nil.
+func (p *planner) successor(x *item) *item {
+	for _, it := range p.work {
+		if it.Replaces == x.Name && !it.leaves() {
+			return it
+		}
+	}
+	return nil
+}
+
+// renew brings workers up to date, and to where they belong. A worker gets a successor,
+// and leaves when that one serves: one at a time of each role, so that one device more
+// is enough. Without room for a successor a changed worker restarts in its place, while
+// all others of its role serve. Restarts that were ordered happen in place, too, as
+// long as another worker of the role serves meanwhile.
+func (p *planner) renew() {
+	for _, it := range p.work {
+		if it.Replaces != "" && !it.leaves() {
+			p.succeed(it)
+		}
+	}
+	for _, role := range cluster.Roles {
+		p.replaceOrdered(role)
+		p.rollOut(role)
+	}
+	p.rebalance()
+}
+
+// succeed takes the replacement of a worker by s further.
+func (p *planner) succeed(s *item) {
+	x := p.find(s.Replaces)
+	switch {
+	case x == nil || x.deleted:
+		s.Replaces, s.why = "", s.Replaces+" has gone"
+		return
+	case x.leaves():
+		return
+	}
+	c := p.causeOf(x)
+	switch {
+	case c.kind == fine || x.Desire == cluster.DesireDrain && !x.Replace:
+		s.remove(x.Name + " stays")
+	case p.serving(s):
+		p.retire(x, s.Name+" serves in its place")
+	case !busy(p.Status[x.Name].State) && s.Node != "":
+		p.retire(x, "it does not serve, "+s.Name+" starts in its place")
+	case c.kind == evicted && s.Node == "" && s.Unplaced != "":
+		p.retire(x, c.text+", and there is no other place: "+s.Unplaced)
+	case p.Status[s.Name].NoMemory && p.changesInPlace(c):
+		s.remove("no memory beside " + x.Name)
+		p.update(x, c.text+", in place: no memory for a worker beside it")
+	}
+}
+
+// changesInPlace reports whether a worker can do without a successor.
+func (p *planner) changesInPlace(c cause) bool { return c.kind == outdated || c.kind == restarted }
+
+// retire asks a worker to drain and go, within the limits of whoever ordered it.
+func (p *planner) retire(x *item, why string) {
+	if c, ok := p.Cordons[x.Node]; ok && !x.Replace {
+		x.DrainDeadline, x.DrainForce = c.Deadline, c.Force
+	}
+	x.remove(why)
+}
+
+// suits reports whether a worker is on a device that its engine asks for.
+func (p *planner) suits(x *item) bool {
+	return slices.ContainsFunc(p.nodes[x.Node].Devices, func(d cluster.Device) bool { return d.ID == x.Device && x.Engine.RunsOn(d.ID) })
+}
+
+// update makes a worker what the topology asks for, in its place unless that is on a
+// device that is not asked for any longer.
+func (p *planner) update(x *item, why string) {
+	x.Model, x.Engine = p.specs(x.Role)
+	x.Restarts, x.why = p.Topology.Restarts, why
+	x.Generation++
+	if _, _, nowhere := p.place(x); nowhere == "" && x.Desire == cluster.DesireRun && !p.suits(x) {
+		x.Node, x.Device = "", ""
+	}
+}
+
+// begin gives a worker a successor.
+func (p *planner) begin(x *item, why string) *item {
+	s := p.create(x.Role, "follows "+x.Name+", "+why)
+	s.Replaces = x.Name
+	return s
+}
+
+// replaceOrdered begins what people have ordered for workers of a role: it does not
+// wait for others to serve.
+func (p *planner) replaceOrdered(role cluster.Role) {
+	moving := map[string]bool{} // nodes from which one is on its way
+	for _, it := range p.staying(role) {
+		if s := p.successor(it); s != nil {
+			moving[it.Node] = true
+		}
+	}
+	for _, it := range p.staying(role) {
+		c := p.causeOf(it)
+		if it.Desire != cluster.DesireRun || it.Node == "" || p.successor(it) != nil {
+			continue
+		}
+		switch {
+		case c.kind == ordered && busy(p.Status[it.Name].State):
+			p.begin(it, c.text)
+		case c.kind == ordered:
+			p.begin(it, "which does not serve")
+			p.retire(it, "a successor was ordered, and it does not serve")
+		case c.kind == evicted && !moving[it.Node]:
+			moving[it.Node] = true
+			if _, _, why := p.place(p.begin(it, c.text)); why != "" {
+				p.retire(it, c.text+", and there is no other place: "+why)
+			}
+		}
+	}
+}
+
+// rollOut gives a changed model or engine, and restarts, to one worker of a role at a
+// time, and only while all others of that role serve. What does not serve yet changes
+// at once.
+func (p *planner) rollOut(role cluster.Role) {
+	calm := true
+	for _, it := range p.work {
+		if it.Role == role && !it.deleted && (it.Replaces != "" || it.Desire == cluster.DesireRun && it.Node != "" && !p.serving(it)) {
+			calm = false
+		}
+	}
+	for _, it := range p.work {
+		if it.Role != role || it.leaves() || p.successor(it) != nil {
+			continue
+		}
+		c := p.causeOf(it)
+		if !p.changesInPlace(c) {
+			continue
+		}
+		if it.Desire == cluster.DesireDrain || !p.Status[it.Name].State.Serving() {
+			p.update(it, c.text)
+			continue
+		}
+		if !calm {
+			continue
+		}
+		calm = false
+		if c.kind == restarted && p.others(it) {
+			p.update(it, c.text)
+			continue
+		}
+		s := p.begin(it, c.text)
+		if _, _, why := p.place(s); why != "" {
+			p.work = p.work[:len(p.work)-1]
+			p.update(it, fmt.Sprintf("%s, in place: no room for a worker beside it: %s", c.text, why))
+		}
+	}
+}
+
+// others reports whether another worker of the same role serves.
+func (p *planner) others(it *item) bool {
+	for _, o := range p.staying(it.Role) {
+		if o != it && o.Desire == cluster.DesireRun && p.serving(o) {
+			return true
+		}
+	}
+	return false
+}

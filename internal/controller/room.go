@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// place finds a node and a device for a worker, or says why there is none.
+func (p *planner) place(it *item) (cluster.Node, cluster.Device, string) {
+	nodes := p.candidates(it)
+	if len(nodes) > 0 || len(p.Nodes) == 0 {
+		return place(it.Assignment, p.placement(it.Role), nodes, p.load())
+	}
+	open := 0
+	for _, n := range p.Nodes {
+		if _, cordoned := p.Cordons[n.ID]; !cordoned {
+			open++
+		}
+	}
+	if open == 0 {
+		return cluster.Node{}, cluster.Device{}, "all nodes are drained"
+	}
+	return cluster.Node{}, cluster.Device{}, fmt.Sprintf("no device has %.1f GiB free", float64(p.need(it))/(1<<30))
+}
+
+// candidates are the nodes that take workers, with the devices that have room.
+func (p *planner) candidates(it *item) (out []cluster.Node) {
+	need := p.need(it)
+	for _, n := range p.Nodes {
+		if _, cordoned := p.Cordons[n.ID]; cordoned {
+			continue
+		}
+		devices := n.Devices
+		n.Devices = nil
+		for _, d := range devices {
+			if d.MemoryBytes <= 0 || need <= d.MemoryBytes-p.used(n.ID, d.ID, it) {
+				n.Devices = append(n.Devices, d)
+			}
+		}
+		if len(n.Devices) > 0 || len(devices) == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// need is the memory that a worker will take, in bytes: that of workers of the same
+// kind. Zero means that nobody knows; then its node finds out.
+func (p *planner) need(it *item) (bytes int64) {
+	for _, o := range p.work {
+		if o.Model == it.Model && o.Engine == it.Engine {
+			bytes = max(bytes, p.Status[o.Name].MemoryBytes)
+		}
+	}
+	return bytes
+}
+
+// used is the memory that the workers of a device take, but one.
+func (p *planner) used(node, device string, but *item) (bytes int64) {
+	for _, o := range p.work {
+		if o.deleted || o.Node != node || o.Device != device || o.Name == but.Name {
+			continue
+		}
+		if b := p.Status[o.Name].MemoryBytes; b > 0 {
+			bytes += b
+		} else if o.Desire == cluster.DesireRun {
+			bytes += p.need(o)
+		}
+	}
+	return bytes
+}
