@@ -121,7 +121,7 @@ func (r *runner) run(ctx context.Context) {
 			r.rest(ctx, cluster.StateStopped)
 		default:
 			begin := time.Now()
-			err := r.serve(ctx, as, restarts, wait)
+			as, err := r.serve(ctx, as, restarts, wait)
 			if err == nil || ctx.Err() != nil || r.superseded(as) {
 				restarts, wait = 0, backoffFirst
 				continue

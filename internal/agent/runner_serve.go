@@ -13,9 +13,10 @@ import (
 // errNotNeeded ends a worker that serves nobody yet.
 var errNotNeeded = errors.New("no longer needed")
 
-// serve runs the worker as long as the assignment says so. It returns nil when the
-// worker ended as asked, and an error when it failed: after wait, it is to run again.
-func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int, wait time.Duration) error {
+// serve runs the worker as long as the assignment says so. It returns what the worker
+// was at last, and nil when it ended as asked, or an error when it failed: after wait, it
+// is to run again.
+func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int, wait time.Duration) (cluster.Assignment, error) {
 	wctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var w *worker.Worker
@@ -49,9 +50,9 @@ func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int,
 	r.mu.Unlock()
 	close(over)
 	if last.State == cluster.StateDrained {
-		return nil
+		err = nil
 	}
-	return err
+	return present(w, as), err
 }
 
 // outcome is the status of a worker whose Run, under ctx, ended with err.
@@ -85,6 +86,7 @@ var errMovedAway = errors.New("the worker runs on another node by now")
 // what its Run returned.
 func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assignment, stop context.CancelCauseFunc, ended <-chan error) error {
 	finishing := r.finishing // nil once that is under way
+	turning := false         // it was told to take another role
 	for {
 		var next cluster.Assignment
 		select {
@@ -92,29 +94,63 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 			return err
 		case <-finishing:
 			finishing = nil
-			next = r.lastOrder(as)
+			next = r.lastOrder(present(w, as))
 		case next = <-r.updates:
 			if !r.take(next) || finishing == nil {
 				continue
 			}
 		}
-		leave := next.Desire != cluster.DesireRun || next.Generation != as.Generation
+		what := instruction(present(w, as), next, turning)
 		if !listening(w) {
-			if leave { // it serves nobody yet
+			if what != goOn { // it serves nobody yet
 				stop(errNotNeeded)
 			}
 			continue
 		}
+		turning = what == turn
 		select {
 		case err := <-ended:
 			return err
-		case err := <-r.order(ctx, w, leave, next):
+		case err := <-r.order(ctx, w, what, next):
 			if err != nil && ctx.Err() == nil {
 				r.log.Error("worker does not take orders, ending it", "error", err)
 				stop(err)
 			}
 		}
 	}
+}
+
+// present is what a worker is that was started as as: its role may be another one by
+// now. Its own idea of an assignment has the defaults of the node filled in.
+func present(w *worker.Worker, as cluster.Assignment) cluster.Assignment {
+	now := w.Assignment()
+	as.Role, as.Generation = now.Role, now.Generation
+	return as
+}
+
+// what an assignment means for a worker that runs.
+type what int
+
+const (
+	goOn  what = iota // and take back what it was told before
+	leave             // drain; another run may begin
+	turn              // take another role
+)
+
+// instruction compares what a worker is with what is asked. A change of role that is not
+// complete is taken back by an assignment with the old one.
+func instruction(now, next cluster.Assignment, turning bool) what {
+	switch {
+	case next.Desire != cluster.DesireRun:
+		return leave
+	case now.Generation == next.Generation:
+		return goOn
+	case now.Flips(next):
+		return turn
+	case turning && now.Role == next.Role && now.Like(next):
+		return goOn
+	}
+	return leave
 }
 
 // lastOrder is what the end of the node asks of a worker.
@@ -135,14 +171,16 @@ func listening(w *worker.Worker) bool {
 }
 
 // order tells a running worker what a changed assignment asks of it.
-func (r *runner) order(ctx context.Context, w *worker.Worker, leave bool, as cluster.Assignment) <-chan error {
+func (r *runner) order(ctx context.Context, w *worker.Worker, do what, as cluster.Assignment) <-chan error {
 	told := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, stopStep)
 		defer cancel()
 		switch {
-		case !leave:
-			told <- w.Resume(ctx)
+		case do == goOn:
+			told <- w.Resume(ctx, as)
+		case do == turn:
+			told <- w.Turn(ctx, as)
 		case as.Desire == cluster.DesireRun:
 			// Another model, engine or device: this run ends, a new one begins.
 			told <- w.Drain(ctx, time.Now().Add(r.a.cfg.Drain.Deadline), false)

@@ -115,6 +115,8 @@ func TestStatusIsNeverMissing(t *testing.T) {
 	n.reaches(cluster.StateFailed)
 	n.loads.set(func(l *loads) { l.err = nil })
 	n.reaches(cluster.StateReady)
+	n.assign(flip(cluster.RolePrefill))
+	n.serves(cluster.RolePrefill)
 	n.assign(desire(cluster.DesireDrain))
 	n.reaches(cluster.StateDrained)
 	n.assign(desire(cluster.DesireRun))
@@ -122,6 +124,82 @@ func TestStatusIsNeverMissing(t *testing.T) {
 	w.Close()
 	if seen := <-states; !slices.Contains(seen, cluster.StateDrained) {
 		t.Errorf("seen %v", seen)
+	}
+}
+
+func flip(role cluster.Role) func(*cluster.Assignment) {
+	return func(a *cluster.Assignment) { a.Role = role; a.Generation++ }
+}
+
+// serves waits until others see worker-1 ready in a role.
+func (n *testNode) serves(role cluster.Role) (st cluster.WorkerStatus) {
+	n.t.Helper()
+	eventually(n.t, "worker-1 serves as "+string(role), func() bool {
+		st, _ = n.stored()
+		return st.State == cluster.StateReady && st.Role == role
+	})
+	return st
+}
+
+// Another role alone is no restart: the model stays loaded. It is one with anything else.
+func TestFlip(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.assign()
+	first := n.reaches(cluster.StateReady)
+	n.assign(flip(cluster.RolePrefill))
+	st := n.serves(cluster.RolePrefill)
+	if st.Generation != 2 || !st.StartedAt.Equal(first.StartedAt) || st.InstanceID == first.InstanceID || n.loads.count() != 1 {
+		t.Errorf("%+v after %d loads", st, n.loads.count())
+	}
+	n.assign(flip(cluster.RoleDecode))
+	if st = n.serves(cluster.RoleDecode); st.Generation != 3 || n.loads.count() != 1 {
+		t.Errorf("%+v after %d loads", st, n.loads.count())
+	}
+	n.assign(flip(cluster.RolePrefill), func(a *cluster.Assignment) { a.Engine.MaxSeqs = 3 })
+	if st = n.serves(cluster.RolePrefill); st.Generation != 4 || n.loads.count() != 2 {
+		t.Errorf("%+v after %d loads", st, n.loads.count())
+	}
+	// What follows a flip is judged by what the worker is then.
+	n.assign(func(a *cluster.Assignment) { a.Generation++ })
+	eventually(t, "it is restarted", func() bool { st, _ := n.stored(); return st.State == cluster.StateReady && st.Generation == 5 })
+	n.assign(desire(cluster.DesireDrain))
+	if st := n.reaches(cluster.StateDrained); st.Role != cluster.RolePrefill {
+		t.Errorf("drained as %s", st.Role)
+	}
+}
+
+func TestInstruction(t *testing.T) {
+	now := cluster.Assignment{Name: "worker-1", Role: cluster.RoleDecode, Node: "a", Desire: cluster.DesireRun, Generation: 4}
+	as := func(changes ...func(*cluster.Assignment)) cluster.Assignment {
+		next := now
+		for _, c := range changes {
+			c(&next)
+		}
+		return next
+	}
+	again := func(a *cluster.Assignment) { a.Generation += 2 }
+	for _, tc := range []struct {
+		name    string
+		next    cluster.Assignment
+		turning bool
+		want    what
+	}{
+		{"the same", as(), false, goOn},
+		{"a drain", as(desire(cluster.DesireDrain)), false, leave},
+		{"a drain while it flips", as(desire(cluster.DesireDrain), flip(cluster.RolePrefill)), true, leave},
+		{"another role", as(flip(cluster.RolePrefill)), false, turn},
+		{"once more", as(flip(cluster.RolePrefill)), true, turn},
+		{"the flip is taken back", as(again), true, goOn},
+		{"a restart", as(again), false, leave},
+		{"a restart while it flips", as(again, func(a *cluster.Assignment) { a.Restarts++ }), true, leave},
+		{"another model", as(again, func(a *cluster.Assignment) { a.Model.Name = "x" }), true, leave},
+		{"another role and model", as(flip(cluster.RolePrefill), func(a *cluster.Assignment) { a.Model.Name = "x" }), false, leave},
+		{"a note of the controller", as(func(a *cluster.Assignment) { a.Replace, a.Replaces = true, "worker-2" }), false, goOn},
+	} {
+		if got := instruction(now, tc.next, tc.turning); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
 	}
 }
 

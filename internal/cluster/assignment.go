@@ -46,9 +46,15 @@ type Assignment struct {
 	Generation int64 `json:"generation"`
 }
 
-// Flips reports whether next asks the worker of a for another role and for nothing
+// Like reports whether next asks for a worker with the same weights and engine at the
+// same place: what differs is its role at most.
+func (a Assignment) Like(next Assignment) bool {
+	return a.Name == next.Name && a.Model == next.Model && a.Engine == next.Engine &&
+		a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts
+}
+
+// Flips reports whether next asks a running worker for another role and for nothing
 // else: it keeps weights and KV pool.
 func (a Assignment) Flips(next Assignment) bool {
-	return a.Role != next.Role && next.Desire == DesireRun &&
-		a.Name == next.Name && a.Model == next.Model && a.Engine == next.Engine && a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts
+	return a.Like(next) && a.Role != next.Role && next.Desire == DesireRun
 }

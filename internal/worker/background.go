@@ -53,13 +53,13 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	id := p.Disagg.Bootstrap.Room
 	rm, err := w.rooms.enter(id, p.Disagg.Deadline)
 	if err != nil {
-		w.meter.Room(metrics.RoomRefused)
+		w.meter().Room(metrics.RoomRefused)
 		return prefillError(err)
 	}
 	outcome := metrics.RoomUnmet
 	defer func() {
 		w.rooms.leave(id, rm, err)
-		w.meter.Room(outcome)
+		w.meter().Room(outcome)
 	}()
 	pointRoomEntered.Hit()
 
@@ -120,7 +120,7 @@ func (w *Worker) writeTo(ctx context.Context, req protocol.RemotePrefillRequest,
 	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
 	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wr.bytes, int64(wr.took), int64(c.took), int64(wr.exposed)
 	w.transfers.add(wr.bytes, wr.took)
-	w.meter.Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
+	w.meter().Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
 	return n, nil
 }
 

@@ -29,7 +29,7 @@ type disaggregation struct {
 func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 	remote, why := d.choose(prompt, cached)
 	if !remote {
-		d.w.meter.Prefill(metrics.PrefillLocal, "", why)
+		d.w.meter().Prefill(metrics.PrefillLocal, "", why)
 	}
 	return engine.Decision{Remote: remote, Why: why}
 }
@@ -123,17 +123,17 @@ func (f *filling) end(ctx context.Context) {
 	switch {
 	case f.err == nil:
 		w.transfers.add(f.notice.Bytes, time.Duration(f.notice.WriteNS))
-		w.meter.Transferred(metrics.DirectionIn, w.transportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
-		w.meter.TransferExposed(way, time.Duration(f.notice.ExposedNS))
-		w.meter.RemotePrefill(way, time.Since(f.begin))
-		w.meter.Prefill(metrics.PrefillRemote, way, "")
+		w.meter().Transferred(metrics.DirectionIn, w.transportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.meter().TransferExposed(way, time.Duration(f.notice.ExposedNS))
+		w.meter().RemotePrefill(way, time.Since(f.begin))
+		w.meter().Prefill(metrics.PrefillRemote, way, "")
 		f.r.Start(f.notice.Worker)
 		pointStarted.Hit()
 	case f.r.Context().Err() != nil:
 		f.r.Release(context.Cause(f.r.Context()))
 	default:
 		w.log.Warn("remote prefill failed, prefilling here", "request", f.r.RequestID, "way", way, "error", f.err)
-		w.meter.Prefill(metrics.PrefillFallback, way, fallbackReason(f.err))
+		w.meter().Prefill(metrics.PrefillFallback, way, fallbackReason(f.err))
 		f.r.Fallback(fallbackReason(f.err))
 	}
 }

@@ -21,18 +21,28 @@ type order struct {
 	resume   bool
 	deadline time.Time
 	force    bool
+	// assignment is what the worker is from then on: after a drain, or, with resume, at
+	// once. Nil changes nothing.
+	assignment *cluster.Assignment
+}
+
+// cuts reports whether what still runs is to be cut off.
+func (o order) cuts() bool {
+	return o.force && (o.deadline.IsZero() || !time.Now().Before(o.deadline))
 }
 
 // Drain makes the worker finish what it has and end; Run then returns ErrDrained.
 // A later call changes the deadline. After the deadline the worker goes on
-// draining and says that it is overdue; with force it cuts off what still runs.
+// draining and says that it is overdue; with force it cuts off what still runs, at
+// once if there is no deadline.
 func (w *Worker) Drain(ctx context.Context, deadline time.Time, force bool) error {
 	return w.give(ctx, order{deadline: deadline, force: force})
 }
 
-// Resume takes a drain back as long as it is not complete.
-func (w *Worker) Resume(ctx context.Context) error {
-	return w.give(ctx, order{resume: true})
+// Resume takes a drain, or a change of role, back as long as it is not complete. The
+// worker then follows as, whose generation alone may be another one than before.
+func (w *Worker) Resume(ctx context.Context, as cluster.Assignment) error {
+	return w.give(ctx, order{resume: true, assignment: &as})
 }
 
 func (w *Worker) give(ctx context.Context, o order) error {
@@ -56,6 +66,9 @@ func (w *Worker) obey(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case o := <-w.orders:
+			if o.resume {
+				w.adopt(*o.assignment)
+			}
 			switch {
 			case o.resume && d != nil:
 				d.stop()
@@ -77,7 +90,10 @@ func (w *Worker) obey(ctx context.Context) error {
 				return err
 			}
 			if done {
-				w.meter.DrainTime.Set(time.Since(d.began).Seconds())
+				w.meter().DrainTime.Set(time.Since(d.began).Seconds())
+				if w.next = d.order.assignment; w.next != nil {
+					return errTurned
+				}
 				return ErrDrained
 			}
 		}
@@ -114,6 +130,9 @@ func (w *Worker) beginDrain(ctx context.Context, o order) *drain {
 	now := time.Now()
 	w.board.update(func(st *cluster.WorkerStatus) {
 		st.State, st.Reason = cluster.StateDraining, ""
+		if o.assignment != nil {
+			st.Reason = "takes the role " + string(o.assignment.Role)
+		}
 		st.Drain = &cluster.DrainStatus{Step: cluster.DrainSteps[0], StartedAt: now, Deadline: o.deadline, Sequences: open, Left: open}
 	})
 	w.leave(ctx)
@@ -137,7 +156,7 @@ func (d *drain) advance(ctx context.Context) (done bool, err error) {
 	if err := d.report(ctx); err != nil {
 		return false, err
 	}
-	return d.order.force || cluster.DrainSteps[d.step] == cluster.DrainLease, nil
+	return d.order.cuts() || cluster.DrainSteps[d.step] == cluster.DrainLease, nil
 }
 
 func (d *drain) complete(ctx context.Context) (bool, error) {
@@ -182,7 +201,7 @@ func (d *drain) report(ctx context.Context) error {
 	next.Finished = int(st.FinishedTotal - d.before.FinishedTotal)
 	next.Cancelled = int(st.CancelledTotal - d.before.CancelledTotal)
 	next.Moved = int(st.MovedTotal - d.before.MovedTotal)
-	if d.order.force {
+	if d.order.cuts() {
 		next.Moved += left // their frontends compute them again elsewhere
 	}
 	for i := range open {
@@ -199,6 +218,17 @@ func (d *drain) report(ctx context.Context) error {
 	return nil
 }
 
+// adopt takes over the generation of an assignment that changes nothing else.
+func (w *Worker) adopt(as cluster.Assignment) {
+	now := w.Assignment()
+	if now.Generation == as.Generation {
+		return
+	}
+	now.Generation = as.Generation
+	w.assigned.Store(&now)
+	w.board.update(func(st *cluster.WorkerStatus) { st.Generation = as.Generation })
+}
+
 // rejoin undoes a drain that is not complete.
 func (w *Worker) rejoin(ctx context.Context) error {
 	w.log.Info("drain taken back")
@@ -208,6 +238,6 @@ func (w *Worker) rejoin(ctx context.Context) error {
 	if err := w.announce(ctx); err != nil {
 		return err
 	}
-	w.board.update(func(st *cluster.WorkerStatus) { st.State, st.Drain = cluster.StateReady, nil })
+	w.board.update(func(st *cluster.WorkerStatus) { st.State, st.Reason, st.Drain = cluster.StateReady, "", nil })
 	return nil
 }

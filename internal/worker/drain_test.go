@@ -73,7 +73,7 @@ func TestDrainOverdueThenResume(t *testing.T) {
 		dr := d.Status().Drain
 		return dr != nil && dr.Overdue && dr.Left == 1 && len(dr.Open) == 1 && dr.Open[0].RequestID == "long" && !dr.Safe
 	})
-	if err := d.Resume(t.Context()); err != nil {
+	if err := d.Resume(t.Context(), d.Assignment()); err != nil {
 		t.Fatal(err)
 	}
 	d.waitState(t, cluster.StateReady)
@@ -98,7 +98,7 @@ func TestResumeWithoutStore(t *testing.T) {
 	d.drain(t)
 	eventually(t, "it left discovery", func() bool { return len(w.calls.Instances()) == 0 })
 	w.c.Store.SetOutage(true)
-	if err := d.Resume(t.Context()); err != nil {
+	if err := d.Resume(t.Context(), d.Assignment()); err != nil {
 		t.Fatal(err)
 	}
 	d.waitState(t, cluster.StateReady)

@@ -210,15 +210,15 @@ func (w *Worker) serveModelFiles(_ context.Context, r *requestplane.Request, sen
 // metered counts the requests of an endpoint.
 func (w *Worker) metered(h requestplane.Handler) requestplane.Handler {
 	return func(ctx context.Context, r *requestplane.Request, send func(any) error) error {
-		begin := time.Now()
-		w.meter.Requests.Inc()
-		w.meter.Inflight.Inc()
-		w.meter.RequestBytes.Add(float64(len(r.Body)))
+		begin, m := time.Now(), w.meter()
+		m.Requests.Inc()
+		m.Inflight.Inc()
+		m.RequestBytes.Add(float64(len(r.Body)))
 		err := h(ctx, r, send)
-		w.meter.Inflight.Dec()
-		w.meter.RequestDuration.Observe(time.Since(begin).Seconds())
+		m.Inflight.Dec()
+		m.RequestDuration.Observe(time.Since(begin).Seconds())
 		if err != nil && ctx.Err() == nil {
-			w.meter.Error(metrics.WorkerErrorGenerate)
+			m.Error(metrics.WorkerErrorGenerate)
 		}
 		return err
 	}

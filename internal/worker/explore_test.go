@@ -207,7 +207,11 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 	switch r.IntN(20) {
 	case 0:
 		// Also one that drains, or the last one.
-		if v.Drain(ctx, time.Now().Add(time.Minute), r.IntN(4) == 0) == nil {
+		deadline, force := time.Now().Add(time.Minute), r.IntN(4) == 0
+		if force { // at once
+			deadline = time.Time{}
+		}
+		if v.Drain(ctx, deadline, force) == nil {
 			x.add("drains")
 		}
 	case 1, 2, 3, 4, 5:
@@ -257,7 +261,7 @@ func (x *exploration) empty(ctx context.Context, r *rand.Rand) {
 	x.add("drains")
 	if r.IntN(3) == 0 {
 		x.pause(ctx, r, 20)
-		if v.Resume(ctx) == nil {
+		if v.Resume(ctx, v.Assignment()) == nil {
 			x.add("resumes")
 		}
 	}

@@ -162,7 +162,7 @@ func (l *leaving) write(ctx context.Context, blocks []int32) error {
 // frontend there. Until the frontend is told, the sequence can go on here.
 func (l *leaving) finish(ctx context.Context) error {
 	w, paused, outcome := l.w, time.Now(), metrics.HandoverFailed
-	defer func() { w.meter.HandoverPaused(outcome, time.Since(paused)) }()
+	defer func() { w.meter().HandoverPaused(outcome, time.Since(paused)) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, w.handover.pause, errPausedTooLong)
 	defer cancel()
 	st, rest, err := l.x.Pause(ctx, l.next)
@@ -186,8 +186,8 @@ func (l *leaving) finish(ctx context.Context) error {
 	outcome = metrics.HandoverMoved
 	pointMoved.Hit()
 	w.transfers.add(l.bytes, l.took)
-	w.meter.HandedOver(metrics.DirectionOut, l.bytes, time.Since(l.began))
-	w.meter.Transferred(metrics.DirectionOut, w.transportTo(l.grant.EngineID), l.bytes, l.took)
+	w.meter().HandedOver(metrics.DirectionOut, l.bytes, time.Since(l.began))
+	w.meter().Transferred(metrics.DirectionOut, w.transportTo(l.grant.EngineID), l.bytes, l.took)
 	w.log.Info("sequence moved", "request", l.x.RequestID, "to", l.to.Worker, "tokens", len(st.Tokens),
 		"blocks", l.next, "cached", l.grant.CachedBlocks, "bytes", l.bytes)
 	return nil

@@ -85,14 +85,14 @@ func handoverError(kind requestplane.Kind, format string, args ...any) error {
 // and keeps the sequence until its frontend has followed it. Whatever goes wrong
 // before the commit, the sequence goes on at the other worker.
 func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send func(any) error) error {
-	w.meter.HandoverStarted(metrics.DirectionIn)
+	w.meter().HandoverStarted(metrics.DirectionIn)
 	outcome, cause := metrics.HandoverRefused, error(nil)
 	defer func() {
 		reason := ""
 		if outcome != metrics.HandoverMoved {
 			reason = handoverReason(cause)
 		}
-		w.meter.HandoverEnded(metrics.DirectionIn, outcome, reason)
+		w.meter().HandoverEnded(metrics.DirectionIn, outcome, reason)
 	}()
 	if cause = w.checkOffer(o); cause != nil {
 		return handoverError(requestplane.KindInvalidArgument, "%s", cause)
@@ -136,7 +136,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	// From here on nobody may write.
 	if rerr := w.revoke(ticket); rerr != nil {
 		cause = rerr
-		w.meter.Quarantines.Inc()
+		w.meter().Quarantines.Inc()
 		w.log.Error("blocks quarantined: writes could not be stopped", "request", in.RequestID,
 			"blocks", len(in.Blocks)-in.CachedBlocks, "error", rerr)
 		lift := in.Quarantine()
@@ -156,8 +156,8 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		return remoteError(err)
 	}
 	w.transfers.add(call.Bytes, time.Duration(call.WriteNS))
-	w.meter.Transferred(metrics.DirectionIn, w.transportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
-	w.meter.HandedOver(metrics.DirectionIn, call.Bytes, time.Duration(call.WriteNS))
+	w.meter().Transferred(metrics.DirectionIn, w.transportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
+	w.meter().HandedOver(metrics.DirectionIn, call.Bytes, time.Duration(call.WriteNS))
 	call.reply(nil)
 	pointParked.Hit()
 	outcome = metrics.HandoverMoved

@@ -426,7 +426,7 @@ func TestResumeWhileMoving(t *testing.T) {
 			}}, 4)
 			f.source.drain(t)
 			<-reached
-			err := f.source.Resume(t.Context())
+			err := f.source.Resume(t.Context(), f.source.Assignment())
 			close(resumed)
 			if err != nil {
 				t.Fatal(err)

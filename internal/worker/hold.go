@@ -104,7 +104,7 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 	defer w.holds.remove(ticket.String())
 	defer w.letGo(p.RequestID, ticket, held)
 	outcome := metrics.HoldLeft
-	defer func() { w.meter.Hold(outcome, time.Since(begin)) }()
+	defer func() { w.meter().Hold(outcome, time.Since(begin)) }()
 	err = send(protocol.EngineOutput{Params: &protocol.DisaggregatedParams{
 		Worker: w.Name(), ID: w.drt.Load().ID(), EngineID: w.nixl.Name(), KVIdentity: w.identity(),
 		BlockIDs: held.Blocks, Tokens: held.Tokens, Ticket: ticket.String(), Deadline: p.Disagg.Deadline,
@@ -121,7 +121,7 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 		if why = n.Error; why == "" {
 			outcome = metrics.HoldRead
 			w.transfers.add(n.Bytes, time.Duration(n.WriteNS))
-			w.meter.Transferred(metrics.DirectionOut, w.transportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
+			w.meter().Transferred(metrics.DirectionOut, w.transportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
 		}
 	case <-held.Ending():
 		outcome, why = metrics.HoldCut, errHolderEnds.Error()

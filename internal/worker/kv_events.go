@@ -42,7 +42,6 @@ func (k *kvEvents) Cleared(n int) { k.put(cluster.KVEvent{Kind: cluster.KVCleare
 
 // publishKVEvents sends events until ctx ends.
 func (w *Worker) publishKVEvents(ctx context.Context) {
-	subject := w.subject(cluster.TopicKVEvents)
 	for {
 		select {
 		case <-ctx.Done():
@@ -50,7 +49,7 @@ func (w *Worker) publishKVEvents(ctx context.Context) {
 		case e := <-w.kv.ch:
 			e.Worker = w.Name()
 			e.WorkerID = w.drt.Load().ID()
-			_ = w.cfg.Bus.Publish(ctx, subject, e) // lost events show as gaps
+			_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicKVEvents), e) // lost events show as gaps
 		}
 	}
 }

@@ -18,11 +18,16 @@ type meter struct {
 }
 
 func newMeter(w *Worker) *meter {
+	return (&meter{nixl: metrics.NewNIXL(w.cfg.Metrics, w.Name(), nixl.HistogramBounds())}).in(w)
+}
+
+// in returns a meter with new series for the present role.
+func (m *meter) in(w *Worker) *meter {
 	endpoint := cluster.EndpointGenerate
 	if w.Role() == cluster.RolePrefill {
 		endpoint = cluster.EndpointPrefill
 	}
-	return &meter{nixl: metrics.NewNIXL(w.cfg.Metrics, w.Name(), nixl.HistogramBounds()), Worker: metrics.NewWorker(w.cfg.Metrics, metrics.WorkerLabels{
+	return &meter{nixl: m.nixl, Worker: metrics.NewWorker(w.cfg.Metrics, metrics.WorkerLabels{
 		Namespace: w.cfg.Namespace, Component: w.Role().Component(), Endpoint: endpoint,
 		Model: w.cfg.Assignment.Model.Name, Worker: w.Name(),
 	}, time.Now())}
@@ -57,6 +62,28 @@ func (m *meter) update(s cluster.WorkerStats, queueDepth int) {
 	m.StepWait.Add(time.Duration(s.StepWaitNanosTotal - m.last.StepWaitNanosTotal).Seconds())
 	m.Cancellations.Add(float64(s.CancelledTotal - m.last.CancelledTotal))
 	m.last = s
+}
+
+// measure brings the metrics up to date.
+func (w *Worker) measure(s cluster.WorkerStats) {
+	w.metering.Lock()
+	defer w.metering.Unlock()
+	m := w.meter()
+	m.update(s, w.cfg.QueueDepth())
+	if a := w.agent.Load(); a != nil {
+		m.updateNIXL(a)
+	}
+}
+
+// remeter puts the metrics under the labels of the present role. Totals go on.
+func (w *Worker) remeter() {
+	w.metering.Lock()
+	defer w.metering.Unlock()
+	old := w.meter()
+	next := old.in(w)
+	next.last = old.last
+	w.meters.Store(next)
+	old.Worker.Close()
 }
 
 // step takes in one step of the engine, on the goroutine of its scheduler.

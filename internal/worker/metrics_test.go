@@ -85,7 +85,7 @@ func TestHandoverIsCounted(t *testing.T) {
 	if blocks := sent / float64(a.blockBytes); sent != got || blocks != float64(int(blocks)) || blocks < 60/blockSize {
 		t.Errorf("%v bytes were sent and %v came in, in blocks of %d", sent, got, a.blockBytes)
 	}
-	if err := a.Resume(t.Context()); err != nil {
+	if err := a.Resume(t.Context(), a.Assignment()); err != nil {
 		t.Fatal(err)
 	}
 	a.waitState(t, cluster.StateReady)

@@ -231,16 +231,16 @@ func (m *mover) tryAll(ctx context.Context, id string, targets []candidate) erro
 	slack := m.moves[id].slack
 	m.mu.Unlock()
 	for _, to := range targets {
-		m.w.meter.HandoverStarted(metrics.DirectionOut)
+		m.w.meter().HandoverStarted(metrics.DirectionOut)
 		if err = m.meet(ctx, to); err == nil {
 			err = m.w.handOver(ctx, x, to, slack)
 		}
 		if err == nil {
-			m.w.meter.HandoverEnded(metrics.DirectionOut, metrics.HandoverMoved, "")
+			m.w.meter().HandoverEnded(metrics.DirectionOut, metrics.HandoverMoved, "")
 			return nil
 		}
 		if cause := context.Cause(ctx); cause != nil || errors.Is(err, engine.ErrGone) {
-			m.w.meter.HandoverEnded(metrics.DirectionOut, metrics.HandoverOver, handoverReason(cmp.Or(cause, err)))
+			m.w.meter().HandoverEnded(metrics.DirectionOut, metrics.HandoverOver, handoverReason(cmp.Or(cause, err)))
 			m.w.log.Debug("hand-over ended", "request", id, "to", to.Worker, "cause", cause)
 			return nil
 		}
@@ -248,7 +248,7 @@ func (m *mover) tryAll(ctx context.Context, id string, targets []candidate) erro
 		if errors.Is(err, errNotTaken) {
 			outcome = metrics.HandoverRefused
 		}
-		m.w.meter.HandoverEnded(metrics.DirectionOut, outcome, handoverReason(err))
+		m.w.meter().HandoverEnded(metrics.DirectionOut, outcome, handoverReason(err))
 		m.w.log.Info("hand-over failed, the sequence goes on here", "request", id, "to", to.Worker, "error", err)
 		x.Resume()
 	}

@@ -59,6 +59,18 @@ func (p *peers) close() {
 	p.blobs.Close()
 }
 
+// forgetAll invalidates all peers that were made known here.
+func (p *peers) forgetAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for agent := range p.loaded {
+		if err := p.w.nixl.Invalidate(agent); err != nil {
+			p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
+		}
+	}
+	clear(p.loaded)
+}
+
 // ensure makes an agent known, if it lives.
 func (p *peers) ensure(ctx context.Context, agent string) error { return p.load(ctx, agent, nil) }
 

@@ -83,9 +83,9 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 		defer cancel()
 		return d.Ack(ctx)
 	}
-	w.meter.PrefillQueueWait.Observe(time.Since(req.EnqueuedAt).Seconds())
+	w.meter().PrefillQueueWait.Observe(time.Since(req.EnqueuedAt).Seconds())
 	if d.Attempt > 1 {
-		w.meter.PrefillRedelivered.Inc()
+		w.meter().PrefillRedelivered.Inc()
 	}
 	notice, err := w.computePrefill(ctx, req)
 	switch {
@@ -97,7 +97,7 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 		settle("ack", ack())
 	case errors.Is(err, errMismatch):
 		w.tell(ctx, req, notice.failed(err))
-		w.meter.PrefillDead.Inc()
+		w.meter().PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
 	case w.workCtx.Err() != nil, errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrQueueFull):
 		// Another worker takes the message.
@@ -210,7 +210,7 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
 	out.Bytes, out.WriteNS, out.ExposedNS = wr.bytes, int64(wr.took), int64(wr.exposed)
 	w.transfers.add(wr.bytes, wr.took)
-	w.meter.Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
+	w.meter().Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
 	if err := w.notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}

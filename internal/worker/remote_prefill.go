@@ -154,8 +154,8 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 		w.log.Error("blocks quarantined: writes could not be stopped", "request", r.RequestID,
 			"blocks", len(r.Blocks)-r.CachedBlocks, "error", err)
 		f.over = true
-		w.meter.Quarantines.Inc()
-		w.meter.Prefill(metrics.PrefillFallback, string(f.way), whyQuarantined)
+		w.meter().Quarantines.Inc()
+		w.meter().Prefill(metrics.PrefillFallback, string(f.way), whyQuarantined)
 		w.liftWhenSafe(r.RequestID, ticket, r.Quarantine(whyQuarantined))
 		return
 	}

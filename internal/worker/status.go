@@ -70,25 +70,21 @@ func (w *Worker) setState(s cluster.State, reason string) {
 func (w *Worker) publishStatus(ctx context.Context) {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
-	subject := w.subject(cluster.TopicWorkerStatus)
 	var written time.Time
 	write := true
 	for {
 		w.judge()
 		st := w.Status()
-		w.meter.update(st.Stats, w.cfg.QueueDepth())
-		if a := w.agent.Load(); a != nil {
-			w.meter.updateNIXL(a)
-		}
+		w.measure(st.Stats)
 		if write || time.Since(written) >= heartbeatEvery {
-			if err := w.writeStatus(ctx, st); err != nil && ctx.Err() == nil {
+			if err := w.writeStatus(ctx); err != nil && ctx.Err() == nil {
 				w.log.Debug("status not written", "error", err)
 			} else {
 				written, write = time.Now(), false
 			}
 		}
 		// Events may be lost by design; the bus counts them.
-		_ = w.cfg.Bus.Publish(ctx, subject, st)
+		_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicWorkerStatus), st)
 		select {
 		case <-ctx.Done():
 			return
@@ -121,7 +117,14 @@ func (w *Worker) judge() {
 	}
 }
 
-func (w *Worker) writeStatus(ctx context.Context, st cluster.WorkerStatus) error {
+func (w *Worker) writeStatus(ctx context.Context) error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	return w.writeStatusLocked(ctx)
+}
+
+func (w *Worker) writeStatusLocked(ctx context.Context) error {
+	st := w.Status()
 	key := cluster.StatusKey(w.cfg.Namespace, st.Name)
 	_, err := store.PutJSON(ctx, w.cfg.Store, key, st, store.WithLease(st.InstanceID))
 	return err

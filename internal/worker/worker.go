@@ -36,7 +36,14 @@ type Worker struct {
 	drt    atomic.Pointer[runtime.DRT]
 	engine atomic.Pointer[engine.Engine]
 	agent  atomic.Pointer[nixl.Agent]
-	meter  *meter
+	meters atomic.Pointer[meter]
+	// metering is held while figures are carried over into the meter.
+	metering sync.Mutex
+	// writing is held while the status key is written, so that none is written under the
+	// lease of a role that the worker has left.
+	writing sync.Mutex
+	// assigned is what the worker is at present: its role may change while it runs.
+	assigned atomic.Pointer[cluster.Assignment]
 
 	// Set by Run before anything that uses them starts.
 	loaded     *Loaded
@@ -64,15 +71,16 @@ type Worker struct {
 	grace     time.Duration // drainGrace
 	drainPoll time.Duration
 
-	lastDrainReport time.Time // for the drain under way
+	lastDrainReport time.Time           // for the drain under way
+	next            *cluster.Assignment // that the worker turns to when that is complete; nil: to none
 }
 
 // New returns a worker for an assignment.
 func New(cfg Config) *Worker {
 	a := cfg.Assignment
-	return &Worker{
+	w := &Worker{
 		cfg: cfg,
-		log: cfg.Log.With("worker", a.Name, "role", string(a.Role)),
+		log: cfg.Log.With("worker", a.Name),
 		board: newBoard(cluster.WorkerStatus{
 			Name: a.Name, Role: a.Role, Model: a.Model.Name, Node: cfg.Node, Device: a.Device,
 			State: cluster.StatePending, StartedAt: time.Now(), Restarts: cfg.Restarts,
@@ -86,13 +94,21 @@ func New(cfg Config) *Worker {
 		rooms:    newRooms(),
 		proof:    revokeTimeout, grace: drainGrace, drainPoll: drainPoll,
 	}
+	w.assigned.Store(&a)
+	return w
 }
 
 // Name is the worker's name.
 func (w *Worker) Name() string { return w.cfg.Assignment.Name }
 
-// Role is the worker's role.
-func (w *Worker) Role() cluster.Role { return w.cfg.Assignment.Role }
+// Assignment is what the worker is at present: what it was started as, or as what it
+// has joined since.
+func (w *Worker) Assignment() cluster.Assignment { return *w.assigned.Load() }
+
+// Role is the worker's role at present.
+func (w *Worker) Role() cluster.Role { return w.assigned.Load().Role }
+
+func (w *Worker) meter() *meter { return w.meters.Load() }
 
 func (w *Worker) subject(topic string) string {
 	return events.Subject(w.cfg.Namespace, w.Role().Component(), topic)
@@ -108,25 +124,19 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	var back undo.Stack
 	defer func() { back.Run(stopTimeout, w.log) }()
 
-	cfg := w.cfg.Runtime
-	cfg.Worker, cfg.Log = w.Name(), w.cfg.Log
-	drt, err := runtime.New(ctx, cfg)
+	drt, err := w.newRuntime(ctx)
 	if err != nil {
-		return fmt.Errorf("join the cluster: %w", err)
+		return err
 	}
 	back.Push("leave the cluster", func(ctx context.Context) error {
 		if w.cfg.LastWord != nil {
 			w.cfg.LastWord(ctx, err)
 		}
-		return drt.Close(ctx)
+		return w.drt.Load().Close(ctx)
 	})
 	w.drt.Store(drt)
-	// The status key went with the lost lease; write it under the new one.
-	drt.OnRelease(func(_, _ cluster.InstanceID) { w.board.update(func(*cluster.WorkerStatus) {}) })
-
-	w.meter = newMeter(w)
-	back.Push("remove the metrics", func(context.Context) error { w.meter.close(); return nil })
-	drt.OnRelease(func(_, _ cluster.InstanceID) { w.meter.LeaseLosses.Inc() })
+	w.meters.Store(newMeter(w))
+	back.Push("remove the metrics", func(context.Context) error { w.meter().close(); return nil })
 
 	// Background goroutines end, and are awaited, before the lease goes.
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
@@ -135,15 +145,31 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	wg.Go(func() { w.publishStatus(background) })
 	wg.Go(func() { w.publishKVEvents(background) })
 
-	e, err := w.load(ctx, drt, &back)
+	e, err := w.load(ctx, &back)
 	if err != nil {
 		return err
 	}
-	return w.serve(ctx, drt, e)
+	return w.serve(ctx, e)
+}
+
+// newRuntime takes a lease in the cluster.
+func (w *Worker) newRuntime(ctx context.Context) (*runtime.DRT, error) {
+	cfg := w.cfg.Runtime
+	cfg.Worker, cfg.Log = w.Name(), w.cfg.Log
+	drt, err := runtime.New(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	drt.OnRelease(func(_, _ cluster.InstanceID) {
+		// The status key went with the lost lease; write it under the new one.
+		w.board.update(func(*cluster.WorkerStatus) {})
+		w.meter().LeaseLosses.Inc()
+	})
+	return drt, nil
 }
 
 // load brings up model, KV pool, data path and engine.
-func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (*engine.Engine, error) {
+func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, error) {
 	w.setState(cluster.StateLoading, "")
 	begin := time.Now()
 	loaded, err := w.cfg.Load(ctx, func(p float64) {
@@ -155,7 +181,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	w.loaded = loaded
 	w.board.update(func(st *cluster.WorkerStatus) { st.Weights = loaded.Card.Weights })
 	w.log.Info("model is loaded", "model", loaded.Card.DisplayName, "weights", loaded.Card.Weights, "digest", short(loaded.Card.Digest))
-	w.meter.ModelLoadTime.Set(time.Since(begin).Seconds())
+	w.meter().ModelLoadTime.Set(time.Since(begin).Seconds())
 	back.Push("release the model", func(context.Context) error {
 		err := loaded.Backend.Close()
 		loaded.Release()
@@ -202,7 +228,7 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	spec := w.cfg.Assignment.Engine
 	e, err := engine.New(engine.Config{
 		NumBlocks: loaded.Blocks, MaxSeqs: spec.MaxSeqs, MaxBatchTokens: spec.MaxBatchTokens,
-		ITLTarget: time.Duration(spec.ITLTargetMS) * time.Millisecond, Speculative: spec.Speculative, Observe: w.meter.step,
+		ITLTarget: time.Duration(spec.ITLTargetMS) * time.Millisecond, Speculative: spec.Speculative, Observe: func(r engine.StepReport) { w.meter().step(r) },
 		MaxModelLen: spec.MaxModelLen, HashSeed: loaded.Card.HashSeed, Sink: w.kv, Log: w.log,
 	}, loaded.Backend)
 	if err != nil {
@@ -210,31 +236,40 @@ func (w *Worker) load(ctx context.Context, drt *runtime.DRT, back *undo.Stack) (
 	}
 	w.engine.Store(e)
 	// The metadata is there before anyone can learn this agent's name.
-	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, ncfg.Name) }
-	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.nixl.Metadata() }); err != nil {
-		return nil, fmt.Errorf("publish NIXL metadata: %w", err)
+	if err := w.publishMetadata(ctx, w.drt.Load()); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// serve runs the engine and everything around it.
-func (w *Worker) serve(ctx context.Context, drt *runtime.DRT, e *engine.Engine) error {
+func (w *Worker) publishMetadata(ctx context.Context, drt *runtime.DRT) error {
+	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, w.nixl.Name()) }
+	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.nixl.Metadata() }); err != nil {
+		return fmt.Errorf("publish NIXL metadata: %w", err)
+	}
+	return nil
+}
+
+// serve runs the engine and everything around it, in one role after the other.
+func (w *Worker) serve(ctx context.Context, e *engine.Engine) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	g, running := errgroup.WithContext(running)
 	w.workCtx = running
 	engineCtx, stopEngine := context.WithCancelCause(context.WithoutCancel(ctx))
 	g.Go(func() error { return w.engineEnded(running, e.Run(engineCtx)) })
-	err := w.follow(running, drt)
-	g.Go(func() error { w.readNotifications(running); return nil })
-	if err == nil {
-		err = func() error {
-			if err := w.join(running, drt); err != nil {
-				return err
+	err := errTurned
+	var t *term
+	for errors.Is(err, errTurned) {
+		if t != nil {
+			if err = w.turn(running, t); err != nil {
+				break
 			}
+		}
+		if t, err = w.beginTerm(running); err == nil {
 			w.setState(cluster.StateReady, "")
-			return w.obey(running)
-		}()
+			err = w.obey(running)
+		}
 	}
 	w.log.Info("stopping", "cause", err)
 	// First nobody finds us, then nobody reaches us, then the engine ends what is
@@ -248,15 +283,8 @@ func (w *Worker) serve(ctx context.Context, drt *runtime.DRT, e *engine.Engine) 
 	if gerr := g.Wait(); err == nil || errors.Is(err, context.Canceled) {
 		err = errors.Join(gerr, err)
 	}
-	if w.prefills != nil {
-		w.prefills.Close()
-	}
-	if w.others != nil {
-		w.others.Close()
-	}
-	if w.peers != nil {
-		w.peers.close()
-	}
+	t.end()
+	w.unfollow()
 	return err
 }
 
@@ -275,6 +303,20 @@ func (w *Worker) follow(ctx context.Context, drt *runtime.DRT) (err error) {
 		w.peers, err = watchPeers(ctx, w, true)
 	}
 	return err
+}
+
+// unfollow ends what follow began.
+func (w *Worker) unfollow() {
+	if w.prefills != nil {
+		w.prefills.Close()
+	}
+	if w.others != nil {
+		w.others.Close()
+	}
+	if w.peers != nil {
+		w.peers.close()
+	}
+	w.prefills, w.others, w.peers = nil, nil, nil
 }
 
 // engineEnded turns the end of the engine into the reason for the worker's end,
