@@ -50,7 +50,7 @@ func (g goal) judge(v client.View) standing {
 			ws := workerStanding{Worker: w, unplaced: a.Node == "" && a.Unplaced != ""}
 			model, engine := g.topo.Specs(a.Role)
 			ws.ready = w.State.Serving() && w.Generation == a.Generation && w.InstanceID != 0 &&
-				a.Model == model && a.Engine == engine && (g.trust == nil || g.trust(a.Node))
+				a.Model == model && a.Engine == engine && a.Restarts >= g.topo.Restarts && (g.trust == nil || g.trust(a.Node))
 			assigned[a.Role]++
 			if ws.ready {
 				ready[a.Role]++

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // drainCommand takes workers out of service without losing requests.
 type drainCommand struct {
 	deadline time.Duration
+	force    bool
+	replace  bool
 	yes      bool
 	noWait   bool
 	mode     string
@@ -23,42 +27,52 @@ type drainCommand struct {
 func (f *factory) drain() *cobra.Command {
 	o := &drainCommand{}
 	cmd := f.command(verb{
-		use: "drain <worker>...", short: "Let workers finish, and say when they are safe to stop", group: groupWorkers, changes: true,
+		use: "drain {<worker> | node/<name>}...", short: "Let workers finish, and say when they are safe to stop", group: groupWorkers, changes: true,
 		long: `A draining worker takes no new requests, finishes or hands over what it has and then
-gives its memory and lease back. It stays drained until it is resumed. At the deadline
-the command ends with exit code 4 and the worker goes on draining. Several workers are
-drained one after the other. ctrl-c stops watching only.`,
+gives its memory and lease back. It stays drained until it is resumed; with --replace it
+goes once a successor serves. The workers of a drained node get successors on other nodes,
+one of each role at a time, and the node takes none until it is resumed. At the deadline
+the command ends with exit code 4 and the drain goes on; with --force what runs then is
+cut off, and other workers continue it. Several names are drained one after the other.
+ctrl-c stops watching only.`,
 		examples: []string{
-			"dynctl drain worker-7",
-			"dynctl drain worker-3 worker-4 --deadline 10m",
-			"dynctl drain worker-7 --deadline 0 --yes   # now; others continue its requests",
+			"dynctl drain worker-7 --replace            # another one first, then this one",
+			"dynctl drain node/host-2 --deadline 10m    # all workers of a node, for maintenance",
+			"dynctl drain worker-7 --force --yes --deadline 30s",
 		},
-		args: names("worker", false), complete: f.completeWorkers,
-		see: []string{"dynctl resume", "dynctl scale"},
+		args: names("worker", false), complete: f.completeDrainable,
+		see: []string{"dynctl resume", "dynctl restart", "dynctl scale"},
 		run: o.run,
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	durationVar(fs, &o.deadline, "deadline", 5*time.Minute, "how long to wait for each worker; 0 cuts off what runs")
+	durationVar(fs, &o.deadline, "deadline", 5*time.Minute, "how long to wait for each; 0 cuts off what runs")
+	fs.BoolVar(&o.force, "force", false, "cut off what still runs at the deadline")
+	fs.BoolVar(&o.replace, "replace", false, "start another worker first, which stays in its place")
 	fs.BoolVar(&o.noWait, "no-wait", false, "return when the order is given, with exit code 8")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask before requests are cut off")
 	progressVar(fs, &o.mode)
-	grouped(fs, "Waiting", "deadline", "no-wait", "yes", "progress")
+	grouped(fs, "Waiting", "deadline", "force", "no-wait", "yes", "progress")
 	return cmd
 }
 
 // drainResult is the outcome for one worker, as -o json prints it.
 type drainResult struct {
-	Worker     string                 `json:"worker"`
-	State      cluster.State          `json:"state"`
-	Safe       bool                   `json:"safe"`
-	DurationMS *int64                 `json:"duration_ms"`
-	Sequences  *int                   `json:"sequences"`
-	Finished   *int                   `json:"finished"`
-	Moved      *int                   `json:"moved"`
-	Cancelled  *int                   `json:"cancelled"`
-	Open       []cluster.OpenSequence `json:"open"`
-	Error      string                 `json:"error,omitempty"`
+	Worker     string        `json:"worker,omitempty"`
+	State      cluster.State `json:"state"`
+	Safe       bool          `json:"safe"`
+	DurationMS *int64        `json:"duration_ms"`
+	Sequences  *int          `json:"sequences"`
+	Finished   *int          `json:"finished"`
+	Moved      *int          `json:"moved"`
+	Cancelled  *int          `json:"cancelled"`
+	// Successor is the worker that took the place; Node is set for a node, whose workers
+	// that left are Workers.
+	Successor string                 `json:"successor,omitempty"`
+	Node      string                 `json:"node,omitempty"`
+	Workers   []string               `json:"workers,omitempty"`
+	Open      []cluster.OpenSequence `json:"open"`
+	Error     string                 `json:"error,omitempty"`
 
 	sentence string
 }
@@ -74,21 +88,24 @@ func (o *drainCommand) run(ctx context.Context, inv *invocation, args []string) 
 		return &failure{action: action, err: err}
 	}
 	defer w.Close()
-	if o.deadline == 0 {
-		if err := inv.confirm(o.yes, action, "Cut off the requests of "+o.stakes(args, c.Workers(ctx, w.View()))+"? Other workers continue them."); err != nil {
+	if o.deadline == 0 || o.force {
+		when := ""
+		if o.deadline > 0 {
+			when = " that still run after " + durationFlag{&o.deadline}.String()
+		}
+		if err := inv.confirm(o.yes, action, "Cut off the requests of "+o.stakes(args, w.View(), c.Workers(ctx, w.View()))+when+"? Other workers continue them."); err != nil {
 			return err
 		}
 	}
 	results := []drainResult{}
 	var errs []error
 	for _, name := range args {
-		d := &drainer{inv: inv, c: c, watch: w, name: name, limit: o.deadline, noWait: o.noWait, mode: o.mode}
-		r, err := d.run(ctx)
+		r, err := o.one(ctx, inv, c, w, name)
 		if err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
-			r.Worker, r.Error = name, err.Error()
+			r.Error = err.Error()
 		}
 		results = append(results, r)
 		errs = append(errs, err)
@@ -101,13 +118,26 @@ func (o *drainCommand) run(ctx context.Context, inv *invocation, args []string) 
 	return o.finish(inv, results, errs)
 }
 
-// stakes names workers with what they run.
-func (o *drainCommand) stakes(args []string, workers []cluster.Worker) string {
+// one drains what one name means.
+func (o *drainCommand) one(ctx context.Context, inv *invocation, c *client.Cluster, w *client.Watch, name string) (drainResult, error) {
+	force := o.force || o.deadline == 0
+	if node, ok := strings.CutPrefix(name, nodePrefix); ok {
+		d := &nodeDrainer{inv: inv, c: c, watch: w, name: node, limit: o.deadline, force: force, noWait: o.noWait, mode: o.mode}
+		return d.run(ctx)
+	}
+	d := &drainer{inv: inv, c: c, watch: w, name: name, limit: o.deadline, force: force, replace: o.replace, noWait: o.noWait, mode: o.mode}
+	r, err := d.run(ctx)
+	r.Worker = name
+	return r, err
+}
+
+// stakes names workers and nodes with what they run.
+func (o *drainCommand) stakes(args []string, v client.View, workers []cluster.Worker) string {
 	var parts []string
 	for _, name := range args {
 		n := 0
 		for _, w := range workers {
-			if w.Name == name {
+			if w.Name == name || name == nodePrefix+v.NodeName(w.Node) {
 				n = w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
 			}
 		}
@@ -121,7 +151,7 @@ func (o *drainCommand) finish(inv *invocation, results []drainResult, errs []err
 	a := answer{data: results}
 	for i, r := range results {
 		if errs[i] == nil {
-			a.names = append(a.names, r.Worker)
+			a.names = append(a.names, cmp.Or(r.Worker, nodePrefix+r.Node))
 		}
 	}
 	if !inv.prose() {

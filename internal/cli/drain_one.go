@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -22,24 +23,29 @@ const (
 
 // drainer drains one worker.
 type drainer struct {
-	inv    *invocation
-	c      *client.Cluster
-	watch  *client.Watch
-	name   string
-	limit  time.Duration // 0 forces
-	noWait bool
-	mode   string
+	inv   *invocation
+	c     *client.Cluster
+	watch *client.Watch
+	name  string
+	limit time.Duration // 0: now
+	force bool          // cut off what runs then
+	// replace has a successor start first; the worker goes when it is drained.
+	replace bool
+	noWait  bool
+	mode    string
 
-	before   cluster.WorkerStatus // as it was before the order
-	worker   cluster.Worker       // newest
-	nodes    []cluster.Node
-	seen     *cluster.DrainStatus // newest of this drain
-	steps    map[cluster.DrainStep]time.Time
-	ordered  time.Time
-	deadline time.Time // zero when forced
-	obeyed   bool      // the order was seen in the store
-	resting  map[time.Time]bool
-	stale    time.Time
+	before cluster.WorkerStatus // as it was before the order
+	worker cluster.Worker       // newest
+	// successor is the worker that takes the place; its name is empty until there is one.
+	successor cluster.Worker
+	nodes     []cluster.Node
+	seen      *cluster.DrainStatus // newest of this drain
+	steps     map[cluster.DrainStep]time.Time
+	ordered   time.Time
+	deadline  time.Time // zero when forced
+	obeyed    bool      // the order was seen in the store
+	resting   map[time.Time]bool
+	stale     time.Time
 }
 
 // run gives the order and waits for its end.
@@ -63,13 +69,22 @@ func (d *drainer) run(ctx context.Context) (drainResult, error) {
 		r := d.result(d.name + " runs on no node: there is nothing to drain, and it is not started.")
 		return r, nil
 	}
-	d.lastOfRole(v)
+	if !d.replace {
+		d.inv.lastServing(d.name, v)
+	}
 	d.ordered = d.inv.env.Now()
 	if d.limit > 0 {
 		d.deadline = d.ordered.Add(d.limit)
 	}
-	if err := d.c.Drain(ctx, d.name, d.deadline, d.limit == 0); err != nil {
+	give := d.c.Drain
+	if d.replace {
+		give = d.c.Replace
+	}
+	if err := give(ctx, d.name, d.deadline, d.force); err != nil {
 		return drainResult{}, &failure{action: action, err: err}
+	}
+	if d.noWait && d.replace {
+		return d.result(fmt.Sprintf("%s drains when a successor serves, until %s.", d.name, d.until())), nil
 	}
 	if d.noWait {
 		return d.result(fmt.Sprintf("%s drains until %s.", d.name, d.until())), nil
@@ -77,21 +92,21 @@ func (d *drainer) run(ctx context.Context) (drainResult, error) {
 	return d.wait(ctx)
 }
 
-// lastOfRole warns when nobody of the role is left to serve.
-func (d *drainer) lastOfRole(v client.View) {
-	serving := 0
-	for _, w := range v.Workers() {
-		if w.Role == d.worker.Role && w.State.Serving() && w.Desire == cluster.DesireRun {
+// lastServing warns when nobody else of a worker's role is left to serve.
+func (inv *invocation) lastServing(name string, v client.View) {
+	serving, w := 0, v.Worker(name)
+	for _, o := range v.Workers() {
+		if o.Role == w.Role && o.State.Serving() && o.Desire == cluster.DesireRun {
 			serving++
 		}
 	}
-	if !d.worker.State.Serving() || serving != 1 {
+	if !w.State.Serving() || serving != 1 {
 		return
 	}
-	if d.worker.Role == cluster.RoleDecode {
-		d.inv.note("%s is the only decode worker that serves: requests wait until another one does", d.name)
+	if w.Role == cluster.RoleDecode {
+		inv.note("%s is the only decode worker that serves: requests wait until another one does", name)
 	} else {
-		d.inv.note("%s is the only %s worker that serves", d.name, d.worker.Role)
+		inv.note("%s is the only %s worker that serves", name, w.Role)
 	}
 }
 
@@ -104,12 +119,18 @@ func (d *drainer) until() string {
 
 // safe reports whether a worker says that nothing of it is left. Nothing else counts.
 func safe(st cluster.WorkerStatus) bool {
-	return st.State == cluster.StateDrained && st.Drain != nil && st.Drain.Safe
+	return (st.State == cluster.StateDrained || st.State == cluster.StateStopped) && st.Drain != nil && st.Drain.Safe
 }
 
 // look takes in a view.
 func (d *drainer) look(v client.View) {
 	d.nodes = v.Nodes
+	if s, ok := v.Successor(d.name); ok {
+		d.successor = s
+	} else if s := d.successor; s.Name != "" { // it follows nobody any more
+		d.successor.WorkerStatus = v.Status[s.Name]
+		d.successor.Name = s.Name
+	}
 	for _, w := range v.Workers() {
 		if w.Name == d.name {
 			d.worker = w
@@ -157,6 +178,9 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 	action := d.name + " did not drain"
 	a, assigned := v.Assignments[d.name]
 	st, known := v.Status[d.name]
+	if d.replace {
+		return d.judgeReplaced(v, now)
+	}
 	switch {
 	case !assigned:
 		return false, &failure{action: action, err: errors.New("it was removed")}
@@ -165,11 +189,8 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 	case d.obeyed && a.Desire == cluster.DesireRun:
 		return false, &failure{action: action, err: errors.New("somebody resumed it")}
 	}
-	if known && st.Drain != nil && d.obeyed && !d.old(st) {
-		d.seen = st.Drain
-		if _, ok := d.steps[st.Drain.Step]; !ok {
-			d.steps[st.Drain.Step] = now
-		}
+	if known && d.obeyed && !d.old(st) {
+		d.take(st, now)
 	}
 	switch {
 	case known && safe(st) && d.obeyed && !d.old(st):
@@ -177,6 +198,45 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 	case d.obeyed && a.Node == "":
 		return false, &failure{action: action, err: errors.New("its node is gone, and what it ran with it")}
 	case !d.deadline.IsZero() && now.After(d.deadline.Add(lateness)), d.deadline.IsZero() && now.Sub(d.ordered) > forceLimit:
+		return false, d.overdue(now)
+	}
+	return false, nil
+}
+
+// take takes in a status of this drain.
+func (d *drainer) take(st cluster.WorkerStatus, now time.Time) {
+	if st.Drain == nil {
+		return
+	}
+	d.seen = st.Drain
+	if _, ok := d.steps[st.Drain.Step]; !ok {
+		d.steps[st.Drain.Step] = now
+	}
+}
+
+// judgeReplaced is judge for a worker that goes. The controller deletes its assignment
+// when it has said that it is stopped, or when its node is gone.
+func (d *drainer) judgeReplaced(v client.View, now time.Time) (over bool, err error) {
+	action := d.name + " was not replaced"
+	a, assigned := v.Assignments[d.name]
+	st, known := v.Status[d.name]
+	if known && d.obeyed {
+		d.take(st, now)
+	}
+	lives := slices.ContainsFunc(v.Nodes, func(n cluster.Node) bool { return n.ID == d.before.Node })
+	switch {
+	case d.obeyed && known && safe(st), !assigned && d.obeyed && lives:
+		return true, nil
+	case !assigned && !lives:
+		return false, &failure{action: action, err: errors.New("its node is gone, and what it ran with it")}
+	case !assigned:
+		return false, &failure{action: action, err: errors.New("it was removed")}
+	case a.Desire == cluster.DesireRemove && a.Replace:
+		d.obeyed = true
+	case d.successor.Name != "" && !a.Replace:
+		return false, &failure{action: action, err: errors.New("somebody resumed it")}
+	}
+	if now.After(d.ordered.Add(max(d.limit, forceLimit)).Add(lateness)) || !d.deadline.IsZero() && now.After(d.deadline.Add(lateness)) {
 		return false, d.overdue(now)
 	}
 	return false, nil
@@ -198,6 +258,12 @@ func (d *drainer) old(st cluster.WorkerStatus) bool {
 // result is the outcome so far.
 func (d *drainer) result(sentence string) drainResult {
 	r := drainResult{Worker: d.name, State: d.worker.State, Safe: safe(d.worker.WorkerStatus), Open: []cluster.OpenSequence{}, sentence: sentence}
+	if d.replace && sentence != "" && !d.noWait { // its last word may have gone with its assignment
+		r.State, r.Safe = cluster.StateStopped, true
+	}
+	if d.replace {
+		r.Successor = d.successor.Name
+	}
 	if s := d.seen; s != nil {
 		took := d.took(d.inv.env.Now()).Milliseconds()
 		r.DurationMS, r.Sequences, r.Finished, r.Moved, r.Cancelled = &took, &s.Sequences, &s.Finished, &s.Moved, &s.Cancelled
@@ -216,6 +282,13 @@ func (d *drainer) took(now time.Time) time.Duration {
 
 func (d *drainer) sentence(now time.Time) string {
 	s := d.seen
+	if d.replace {
+		text := fmt.Sprintf("%s drained in %s", d.name, duration(d.took(now)))
+		if s != nil {
+			text += fmt.Sprintf(": %d finished, %d moved, %d cancelled", s.Finished, s.Moved, s.Cancelled)
+		}
+		return text + "; " + d.successor.Name + " serves in its place. safe to stop."
+	}
 	return fmt.Sprintf("%s drained in %s: %d finished, %d moved, %d cancelled. safe to stop.",
 		d.name, duration(d.took(now)), s.Finished, s.Moved, s.Cancelled)
 }
@@ -234,6 +307,13 @@ func (d *drainer) overdue(now time.Time) error {
 	switch s := d.seen; {
 	case !d.stale.IsZero():
 		f.facts = append(f.facts, fmt.Sprintf("the cluster has been out of reach for %s: what is known may be old", age(now.Sub(d.stale))))
+	case d.replace && !d.obeyed:
+		f.err = errNotReplaced
+		f.facts = []string{"it serves as before, and drains when a successor serves"}
+		if w := d.successor; w.Name != "" {
+			f.facts = append(f.facts, w.Name+" is "+stateText(w))
+		}
+		f.tries = []string{"dynctl ps", "dynctl resume " + d.name + "   to take it back"}
 	case s == nil:
 		f.facts = []string{"it has not begun: its agent does not take the order"}
 		f.tries = []string{"dynctl ps --nodes", "dynctl logs"}
@@ -255,6 +335,9 @@ func (d *drainer) overdue(now time.Time) error {
 	}
 	return f
 }
+
+// errNotReplaced is returned when no successor served by the deadline.
+var errNotReplaced = errors.New("no successor serves yet")
 
 func openText(q cluster.OpenSequence) string {
 	return fmt.Sprintf("%s  %s tok out  %s", q.RequestID, commas(q.OutTokens), clockLeft(time.Duration(q.AgeMS)*time.Millisecond))

@@ -33,8 +33,11 @@ func (d *drainer) screen(now time.Time, over bool) progress.Screen {
 		Footer: fmt.Sprintf("ctrl-c stops watching only.  undo: dynctl resume %s   force: --deadline 0 --yes", d.name),
 	}
 	state := "draining"
-	if over {
+	switch {
+	case over:
 		state, s.Footer = "drained", ""
+	case d.replace && !d.obeyed:
+		state = "waits for a successor"
 	}
 	s.Title = strings.Join(slices.DeleteFunc([]string{d.name, string(d.worker.Role), deviceText(d.nodes, d.worker.Node, d.worker.Device), state},
 		func(p string) bool { return p == "" }), "  ")
@@ -43,6 +46,12 @@ func (d *drainer) screen(now time.Time, over bool) progress.Screen {
 		s.Title += fmt.Sprintf("   STALE %s: etcd unreachable", age(now.Sub(d.stale)))
 	case !over && !d.deadline.IsZero():
 		s.Title += "   deadline in " + clockLeft(d.deadline.Sub(now))
+	}
+	if d.replace {
+		s.Rows = append(s.Rows, d.successorRow(now))
+		if !d.obeyed && !over {
+			return s
+		}
 	}
 	for _, st := range drainStages() {
 		s.Rows = append(s.Rows, d.row(st, now, over))
@@ -73,6 +82,22 @@ func (d *drainer) row(st drainStage, now time.Time, over bool) progress.Row {
 		if st.item == "finish-sequences" && d.seen != nil && r.State == progress.Running {
 			r.Line = fmt.Sprintf("%s %s %d/%d", d.name, st.item, d.seen.Left, max(d.seen.Sequences, d.seen.Left))
 		}
+	}
+	return r
+}
+
+// successorRow shows the worker that starts first.
+func (d *drainer) successorRow(now time.Time) progress.Row {
+	r := progress.Row{Item: "start-successor", Cells: []string{"start a successor"}, State: progress.Running, Word: "running", Line: d.name + " start-successor running"}
+	switch w := d.successor; {
+	case w.Name == "":
+		r.Detail = "waits for the controller"
+	case d.obeyed:
+		r.State, r.Word, r.Detail = progress.Done, "done", w.Name+" serves"
+		r.Line = d.name + " start-successor done: " + w.Name
+	default:
+		r.Detail, r.Took = w.Name+" "+stateText(w), now.Sub(d.ordered)
+		r.Line = d.name + " start-successor " + w.Name + " " + string(w.State)
 	}
 	return r
 }

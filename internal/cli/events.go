@@ -23,6 +23,7 @@ const eventsAction = "cannot listen to events"
 type eventsCommand struct {
 	follow             bool
 	kv, router, status bool
+	actions            bool
 	workers            []string // empty: all
 	span               time.Duration
 }
@@ -30,11 +31,11 @@ type eventsCommand struct {
 func (f *factory) events() *cobra.Command {
 	o := &eventsCommand{}
 	cmd := f.command(verb{
-		use: "events", short: "Print KV events, router decisions and worker changes as they happen", group: groupLook,
+		use: "events", short: "Print KV events, router decisions, worker changes and what the controller does", group: groupLook,
 		long: `One line for each event: stored, removed and cleared KV blocks, choices of the routers (a
-second time once it is known where the prompt was computed), and workers that change. They
-are printed as they arrive. Events are not kept: what happened before cannot be asked for,
-and what is lost on the way is told as a gap. JSON is one document per line.`,
+second time once it is known where the prompt was computed), workers that change, and what
+the controller does about them, with its reason. They are printed as they arrive. Events are not kept: what happened before cannot be asked for, and
+what is lost on the way is told as a gap. JSON is one document per line.`,
 		examples: []string{
 			"dynctl events -f",
 			"dynctl events -f --kv --worker worker-3",
@@ -50,8 +51,9 @@ and what is lost on the way is told as a gap. JSON is one document per line.`,
 	fs.BoolVar(&o.kv, "kv", false, "print KV events")
 	fs.BoolVar(&o.router, "router", false, "print router decisions")
 	fs.BoolVar(&o.status, "status", false, "print changes of workers")
+	fs.BoolVar(&o.actions, "actions", false, "print what the controller does, and why")
 	fs.StringSliceVar(&o.workers, "worker", nil, "print only what is about these workers")
-	grouped(fs, "Which (default: all)", "kv", "router", "status", "worker")
+	grouped(fs, "Which (default: all)", "kv", "router", "status", "actions", "worker")
 	_ = cmd.RegisterFlagCompletionFunc("worker", f.completeWorkers) // fails for unknown flags only
 	return cmd
 }
@@ -155,7 +157,7 @@ func (o *eventsCommand) wants(e client.Event) bool {
 	if kind == client.EventGap {
 		kind = e.Of
 	}
-	all := !o.kv && !o.router && !o.status
+	all := !o.kv && !o.router && !o.status && !o.actions
 	switch kind {
 	case client.EventKV:
 		all = all || o.kv
@@ -163,6 +165,8 @@ func (o *eventsCommand) wants(e client.Event) bool {
 		all = all || o.router
 	case client.EventWorker:
 		all = all || o.status
+	case client.EventAction:
+		all = all || o.actions
 	default:
 		return true // nobody knows what was lost
 	}
@@ -231,6 +235,8 @@ func eventText(e client.Event) string {
 		return decisionText(e.Decision)
 	case e.Change != nil:
 		return changeText(e.Change)
+	case e.Action != nil:
+		return string(e.Action.Action) + ": " + e.Action.Reason
 	case e.Of != "":
 		return fmt.Sprintf("%d %s events were lost", e.Missed, e.Of)
 	}

@@ -167,15 +167,24 @@ func leaseText(left *time.Duration) string {
 type nodeRow struct {
 	cluster.Node
 	Workers []string `json:"workers"`
+	// State is ready, draining or drained.
+	State cluster.State `json:"state"`
 }
 
 func nodeRows(v client.View) []nodeRow {
 	var rows []nodeRow
 	for _, n := range v.Nodes {
-		r := nodeRow{Node: n, Workers: []string{}}
+		r := nodeRow{Node: n, Workers: []string{}, State: cluster.StateReady}
+		if _, cordoned := v.Cordons[n.ID]; cordoned {
+			r.State = cluster.StateDrained
+		}
 		for _, w := range v.Workers() {
-			if w.Node == n.ID {
-				r.Workers = append(r.Workers, w.Name)
+			if w.Node != n.ID {
+				continue
+			}
+			r.Workers = append(r.Workers, w.Name)
+			if r.State == cluster.StateDrained && !safe(w.WorkerStatus) {
+				r.State = cluster.StateDraining
 			}
 		}
 		rows = append(rows, r)
@@ -184,7 +193,7 @@ func nodeRows(v client.View) []nodeRow {
 }
 
 func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
-	titles := []string{"NAME", "~HOST", ">PID", "~DEVICES", "PREFERS", "~WORKERS", "STORES", "~FRONTEND", ageTitle(inv.env.Streams.OutTTY)}
+	titles := []string{"NAME", "~HOST", ">PID", "~DEVICES", "STATE", "PREFERS", "~WORKERS", "STORES", "~FRONTEND", ageTitle(inv.env.Streams.OutTTY)}
 	if wide {
 		titles = append(titles, "COMPUTES WITH", "VERSION", "ID", "REQUEST PLANE", "STATUS")
 	}
@@ -205,7 +214,7 @@ func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
 		}
 		up := inv.env.Now().Sub(n.StartedAt)
 		row := []string{
-			n.Name, orDash(n.Host), strconv.Itoa(n.PID), orDash(devices), orDash(prefers), nameList(n.Workers),
+			n.Name, orDash(n.Host), strconv.Itoa(n.PID), orDash(devices), string(n.State), orDash(prefers), nameList(n.Workers),
 			orDash(stores), orDash(n.FrontendURL), startText(&up, n.StartedAt, inv.env.Streams.OutTTY),
 		}
 		if wide {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +25,17 @@ type resumeCommand struct {
 func (f *factory) resume() *cobra.Command {
 	o := &resumeCommand{}
 	cmd := f.command(verb{
-		use: "resume <worker>...", short: "Take drains back, and start drained workers again", group: groupWorkers, changes: true,
-		long: `A worker that still drains goes on where it is; a drained one starts again. The command
-returns when the workers serve.`,
+		use: "resume {<worker> | node/<name>}...", short: "Take drains back, and start drained workers again", group: groupWorkers, changes: true,
+		long: `A worker that still drains goes on where it is; a drained one starts again, and one that
+waits for its successor stays. A drained node takes workers again: those that have not
+left it stay, others come back when it has been there for a while. The command returns
+when the workers serve.`,
 		examples: []string{
-			"dynctl resume worker-7",
 			"dynctl resume worker-3 worker-4",
+			"dynctl resume node/host-2",
 			"dynctl resume worker-7 --no-wait",
 		},
-		args: names("worker", false), complete: f.completeWorkers,
+		args: names("worker", false), complete: f.completeDrainable,
 		see: []string{"dynctl drain", "dynctl ps"},
 		run: o.run,
 	})
@@ -47,8 +50,9 @@ returns when the workers serve.`,
 
 // resumeResult is the outcome for one worker, as -o json prints it.
 type resumeResult struct {
-	Worker     string        `json:"worker"`
-	State      cluster.State `json:"state"`
+	Worker     string        `json:"worker,omitempty"`
+	Node       string        `json:"node,omitempty"`
+	State      cluster.State `json:"state,omitempty"`
 	DurationMS *int64        `json:"duration_ms"`
 	Error      string        `json:"error,omitempty"`
 
@@ -69,11 +73,17 @@ func (o *resumeCommand) run(ctx context.Context, inv *invocation, args []string)
 	results := []resumeResult{}
 	var errs []error
 	for _, name := range args {
-		r, err := o.one(ctx, inv, c, w, name)
+		var r resumeResult
+		var err error
+		if node, ok := strings.CutPrefix(name, nodePrefix); ok {
+			r, err = o.node(ctx, inv, c, w.View(), node)
+		} else {
+			r, err = o.one(ctx, inv, c, w, name)
+			r.Worker = name
+		}
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
-		r.Worker = name
 		if err != nil {
 			r.Error = err.Error()
 			if len(args) > 1 {
@@ -88,7 +98,7 @@ func (o *resumeCommand) run(ctx context.Context, inv *invocation, args []string)
 		a := answer{data: results}
 		for i, r := range results {
 			if errs[i] == nil {
-				a.names = append(a.names, r.Worker)
+				a.names = append(a.names, cmp.Or(r.Worker, nodePrefix+r.Node))
 			}
 		}
 		if err := inv.answer(a); err != nil {
@@ -101,6 +111,22 @@ func (o *resumeCommand) run(ctx context.Context, inv *invocation, args []string)
 	return silent{exitAccepted}
 }
 
+// node lets a node take workers again.
+func (o *resumeCommand) node(ctx context.Context, inv *invocation, c *client.Cluster, v client.View, name string) (resumeResult, error) {
+	action := "cannot resume " + nodePrefix + name
+	n, err := inv.findNode(action, name, v)
+	if err != nil {
+		return resumeResult{Node: name}, err
+	}
+	if _, cordoned := v.Cordons[n.ID]; !cordoned {
+		return resumeResult{Node: name, sentence: name + " takes workers already."}, nil
+	}
+	if err := c.Uncordon(ctx, n.ID); err != nil {
+		return resumeResult{Node: name}, &failure{action: action, err: err}
+	}
+	return resumeResult{Node: name, sentence: name + " takes workers again."}, nil
+}
+
 // one resumes one worker and waits until it serves.
 func (o *resumeCommand) one(ctx context.Context, inv *invocation, c *client.Cluster, w *client.Watch, name string) (resumeResult, error) {
 	action := "cannot resume " + name
@@ -110,7 +136,7 @@ func (o *resumeCommand) one(ctx context.Context, inv *invocation, c *client.Clus
 		return resumeResult{}, inv.noWorker(action, name, v)
 	}
 	before := v.Status[name]
-	if a.Desire == cluster.DesireRun && before.State.Serving() {
+	if a.Desire == cluster.DesireRun && before.State.Serving() && !a.Replace {
 		return resumeResult{State: before.State, sentence: name + " serves already."}, nil
 	}
 	begin := inv.env.Now()
@@ -141,7 +167,7 @@ func (o *resumeCommand) one(ctx context.Context, inv *invocation, c *client.Clus
 				last = wk
 			}
 		}
-		done := obeyed && last.State.Serving() && last.Generation == a.Generation
+		done := obeyed && !a.Replace && last.State.Serving() && last.Generation == a.Generation
 		s := progress.Screen{
 			Operation: "resume", Subject: name, Title: name + "  " + string(last.Role) + "  resuming",
 			Rows: []progress.Row{led.worker(last, v.Nodes, done, inv.env.Now())}, Footer: "ctrl-c stops watching only.",

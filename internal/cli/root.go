@@ -122,7 +122,7 @@ func (f *factory) root() *cobra.Command {
 	root.AddCommand(
 		f.up(), f.down(), f.chat(),
 		f.top(), f.ps(), f.get(), f.diff(), f.logs(), f.events(), f.explain(), f.doctor(),
-		f.planned(f.drain(), planDrain), f.planned(f.resume(), planResume), f.scale(), f.rollback(), f.set(),
+		f.planned(f.drain(), planDrain), f.planned(f.resume(), planResume), f.restart(), f.scale(), f.rollback(), f.set(),
 		f.modelCommand(), f.configCommand(), f.version(),
 	)
 	root.AddCommand(f.topics()...)

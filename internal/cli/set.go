@@ -18,20 +18,24 @@ import (
 type setCommand struct {
 	unset  []string
 	dryRun bool
+	role   setRole
 }
 
 func (f *factory) set() *cobra.Command {
 	o := &setCommand{}
 	cmd := f.command(verb{
-		use: "set [<setting>[=<value>]...]", short: "Change settings while the cluster runs, or show them", group: groupWorkers,
+		use: "set [<worker> role=<role> | <setting>[=<value>]...]", short: "Change settings and roles while the cluster runs, or show settings", group: groupWorkers,
 		long: `Frontends and workers take up a change at once, without a restart; requests that are under
 way finish as they began. A setting that is not set here is what each dynamod was
 configured with. A name alone shows the setting and where its value comes from: the
-cluster, or each node's own configuration. Without arguments all are listed.`,
+cluster, or each node's own configuration. Without arguments all are listed.
+
+With the name of a worker its role changes: it hands over what it has and joins again in the
+other role, with its weights and KV pool; the numbers of prefill and decode workers follow.`,
 		examples: []string{
 			"dynctl set disagg.strategy",
 			"dynctl set disagg.strategy=router disagg.max_local_prefill_tokens=256",
-			"dynctl set --unset disagg.strategy",
+			"dynctl set worker-3 role=prefill",
 		},
 		args: func(*cobra.Command, []string) error { return nil }, complete: completeSettings,
 		see: []string{"dynctl get config", "dynctl top"},
@@ -39,6 +43,7 @@ cluster, or each node's own configuration. Without arguments all are listed.`,
 	})
 	cmd.Annotations[impactAnnotation] = "changing" // but a list does not: see run
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
+	o.role.flags(cmd.Flags())
 	cmd.Flags().StringSliceVar(&o.unset, "unset", nil, "settings that shall be as each dynamod was configured again")
 	return cmd
 }
@@ -68,6 +73,9 @@ type assignment struct {
 }
 
 func (o *setCommand) run(ctx context.Context, inv *invocation, args []string) error {
+	if o.role.asked(args) {
+		return o.role.run(ctx, inv, args, o.dryRun)
+	}
 	if asked, ok := o.asked(args); ok {
 		if err := knownSettings(asked); err != nil {
 			return err

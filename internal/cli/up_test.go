@@ -195,6 +195,7 @@ func TestUpOnExternalStores(t *testing.T) {
 	if topo := w.topology(); topo.Model.Quantize != "" {
 		t.Errorf("topology %+v", topo)
 	}
+	eventually(t, "the workers of before have left", func() bool { return strings.Count(w.ok("ps", "-q").stdout, "\n") == 3 })
 	// Down takes the workers away; the agent was not started here and stays.
 	r = w.ok("down")
 	has(t, "down", r.stdout, "cluster lab has no workers: stopped 3 workers in ")

@@ -138,25 +138,3 @@ func (c *Cluster) Order(ctx context.Context, worker string, change func(*cluster
 	}
 	return err
 }
-
-// Drain asks a worker to finish and to stay drained. A zero deadline means none.
-func (c *Cluster) Drain(ctx context.Context, worker string, deadline time.Time, force bool) error {
-	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
-		if a.Desire == cluster.DesireRemove {
-			return fmt.Errorf("%s is being removed already", worker)
-		}
-		a.Desire, a.DrainDeadline, a.DrainForce = cluster.DesireDrain, deadline, force
-		return nil
-	})
-}
-
-// Resume takes a drain back, or starts a drained worker again.
-func (c *Cluster) Resume(ctx context.Context, worker string) error {
-	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
-		if a.Desire == cluster.DesireRemove {
-			return fmt.Errorf("%s is being removed: raise the scale instead", worker)
-		}
-		a.Desire, a.DrainDeadline, a.DrainForce = cluster.DesireRun, time.Time{}, false
-		return nil
-	})
-}

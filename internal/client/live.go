@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -89,6 +90,7 @@ func (l *Live) listen(ctx context.Context) error {
 		on("*", cluster.TopicWorkerStatus, l.tally.workerStatus),
 		on("*", cluster.TopicRouterDecisions, l.tally.decision),
 		on("*", cluster.TopicFrontendStats, l.tally.frontend),
+		on("*", cluster.TopicTopology, l.tally.action),
 	)
 }
 
@@ -275,6 +277,9 @@ func (l *Live) pollStats(ctx context.Context, view View) {
 	}
 }
 
+// actionShown is how long an action of the controller stays among the notices.
+const actionShown = 30 * time.Second
+
 // notices are the lines below the panes, worst first.
 func notices(s cluster.Snapshot, noBus bool) []string {
 	var out []string
@@ -285,8 +290,18 @@ func notices(s cluster.Snapshot, noBus bool) []string {
 	}
 	for _, w := range s.Workers {
 		if w.Reason != "" && (w.State == cluster.StateFailed || w.State == cluster.StateDegraded || w.State == cluster.StatePending || w.State == cluster.StateLost) {
-			out = append(out, w.Name+": "+w.Reason)
+			text := w.Name + ": " + w.Reason
+			if left := w.RetryAt.Sub(s.Time); w.State == cluster.StateFailed && left > 0 {
+				text += fmt.Sprintf(" (failed %d times, next try in %s)", w.Restarts, left.Round(time.Second))
+			}
+			out = append(out, text)
 		}
+	}
+	for _, a := range s.Actions {
+		if s.Time.Sub(a.Time) > actionShown {
+			break
+		}
+		out = append(out, "controller: "+a.Message)
 	}
 	return slices.Clip(out)
 }

@@ -19,6 +19,7 @@ const (
 	EventKV     EventKind = "kv"     // blocks of a worker's prefix cache
 	EventRouter EventKind = "router" // a choice of a worker
 	EventWorker EventKind = "worker" // a worker that changed
+	EventAction EventKind = "action" // what the controller did, and why
 	EventGap    EventKind = "gap"    // events that were lost
 )
 
@@ -30,6 +31,7 @@ type Event struct {
 	KV       *cluster.KVEvent        `json:"kv,omitempty"`
 	Decision *cluster.RouterDecision `json:"decision,omitempty"`
 	Change   *WorkerChange           `json:"change,omitempty"`
+	Action   *cluster.TopologyEvent  `json:"action,omitempty"`
 	Missed   uint64                  `json:"missed,omitempty"` // gap: how many
 	Of       EventKind               `json:"of,omitempty"`     // gap: which kind; empty if any
 }
@@ -56,8 +58,8 @@ var ErrNoBus = errors.New("no event plane is configured")
 // streamQueue is how many events may wait for their reader; more become a gap.
 const streamQueue = 1024
 
-// Stream delivers what happens in a cluster: KV events and router decisions from the
-// event plane, changes of workers from there and from the store, whichever tells first.
+// Stream delivers what happens in a cluster: KV events, router decisions and what the
+// controller does from the event plane, changes of workers from there and from the store, whichever tells first.
 type Stream struct {
 	bus   *events.NATS
 	watch *Watch
@@ -90,6 +92,7 @@ func (c *Cluster) Events(ctx context.Context) (*Stream, error) {
 	}
 	for topic, h := range map[string]func(events.Event){
 		cluster.TopicKVEvents: s.kv, cluster.TopicRouterDecisions: s.decision, cluster.TopicWorkerStatus: s.status,
+		cluster.TopicTopology: s.action,
 	} {
 		if _, err := bus.Subscribe(run, events.Subject(c.Namespace, "*", topic), h); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -169,6 +172,14 @@ func (s *Stream) decision(e events.Event) {
 	if e.Decode(&d) == nil {
 		s.gap(e, EventRouter, "")
 		s.push(Event{Time: d.Time, Kind: EventRouter, Worker: d.Chosen, Decision: &d})
+	}
+}
+
+func (s *Stream) action(e events.Event) {
+	var a cluster.TopologyEvent
+	if e.Decode(&a) == nil {
+		s.gap(e, EventAction, "")
+		s.push(Event{Time: a.Time, Kind: EventAction, Worker: a.Worker, Action: &a})
 	}
 }
 

@@ -29,6 +29,7 @@ type tally struct {
 	kvLag     *time.Duration
 	nextKV    map[cluster.InstanceID]expected
 	decisions recent[cluster.RouterDecision]
+	actions   recent[cluster.TopologyEvent]
 	latency   []cluster.FrontendStats // within the window, oldest first
 	inFlight  map[cluster.InstanceID]cluster.FrontendStats
 	admitted  uint64 // requests that decode workers have taken on
@@ -150,6 +151,16 @@ func (t *tally) decision(e events.Event) {
 	}
 }
 
+func (t *tally) action(e events.Event) {
+	var a cluster.TopologyEvent
+	if e.Decode(&a) != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.actions.add(a)
+}
+
 func (t *tally) frontend(e events.Event) {
 	var f cluster.FrontendStats
 	if e.Decode(&f) != nil {
@@ -174,7 +185,7 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 	s.Workers = t.fillWorkers(view, now)
 	s.Latency = t.fillLatency(now)
 	t.fillQueue(s, depth, now)
-	s.Events, s.Decisions = t.kv.newestFirst(), t.decisions.newestFirst()
+	s.Events, s.Decisions, s.Actions = t.kv.newestFirst(), t.decisions.newestFirst(), t.actions.newestFirst()
 	s.KVEventGaps, s.KVEventLag = t.kvGaps, t.kvLag
 	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 {
 		rate := float64(t.kvCount-t.lastKV) / dt

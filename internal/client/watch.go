@@ -20,6 +20,7 @@ type View struct {
 	Assignments map[string]cluster.Assignment
 	Status      map[string]cluster.WorkerStatus
 	Instances   []cluster.Instance
+	Cordons     map[string]cluster.Cordon // the drained nodes, by node id
 }
 
 // Workers joins assignments and statuses, sorted by name. A worker that is assigned
@@ -35,15 +36,22 @@ func (v View) Workers() []cluster.Worker {
 	}
 	out := []cluster.Worker{}
 	for _, name := range slices.SortedFunc(maps.Keys(names), cluster.CompareNames) {
-		out = append(out, v.worker(name))
+		out = append(out, v.Worker(name))
 	}
 	return out
 }
 
-func (v View) worker(name string) cluster.Worker {
+// Worker returns one worker; of one that does not exist all but the name is empty.
+func (v View) Worker(name string) cluster.Worker {
 	a, assigned := v.Assignments[name]
 	st, known := v.Status[name]
-	w := cluster.Worker{WorkerStatus: st, Desire: a.Desire}
+	st.Name = name
+	w := cluster.Worker{WorkerStatus: st, Desire: a.Desire, Replaces: a.Replaces}
+	for _, o := range v.Assignments {
+		if o.Replaces == name && assigned {
+			w.ReplacedBy = o.Name
+		}
+	}
 	if assigned && !known {
 		w.Name, w.Role, w.Model, w.Node, w.Device = name, a.Role, a.Model.Name, a.Node, a.Device
 		w.State, w.Reason, w.Generation = cluster.StatePending, a.Unplaced, a.Generation
@@ -52,6 +60,16 @@ func (v View) worker(name string) cluster.Worker {
 		}
 	}
 	return w
+}
+
+// Successor returns the worker that follows another one, if there is one.
+func (v View) Successor(worker string) (cluster.Worker, bool) {
+	for name, a := range v.Assignments {
+		if a.Replaces == worker {
+			return v.Worker(name), true
+		}
+	}
+	return cluster.Worker{}, false
 }
 
 // NodeName returns the name of a node, or its id when it is gone.
@@ -82,6 +100,7 @@ type Watch struct {
 	assignments *store.Prefix[cluster.Assignment]
 	status      *store.Prefix[cluster.WorkerStatus]
 	instances   *store.Prefix[cluster.Instance]
+	cordons     *store.Prefix[cluster.Cordon]
 	key         string
 	namespace   string
 	open        []interface{ Close() } // all of the above that were started
@@ -111,6 +130,9 @@ func (c *Cluster) Watch(ctx context.Context) (w *Watch, err error) {
 		return w, err
 	}
 	if w.status, err = follow[cluster.WorkerStatus](ctx, w, c, cluster.StatusPrefix(c.Namespace)); err != nil {
+		return w, err
+	}
+	if w.cordons, err = follow[cluster.Cordon](ctx, w, c, cluster.CordonPrefix(c.Namespace)); err != nil {
 		return w, err
 	}
 	w.instances, err = follow[cluster.Instance](ctx, w, c, cluster.InstancePrefix(c.Namespace, "", ""))
@@ -156,6 +178,7 @@ func (w *Watch) View() View {
 		Assignments: map[string]cluster.Assignment{},
 		Status:      map[string]cluster.WorkerStatus{},
 		Instances:   slices.Collect(maps.Values(w.instances.Snapshot())),
+		Cordons:     map[string]cluster.Cordon{},
 	}
 	for _, n := range w.nodes.Snapshot() {
 		if n.In(w.namespace) {
@@ -165,6 +188,9 @@ func (w *Watch) View() View {
 	slices.SortFunc(v.Nodes, func(a, b cluster.Node) int { return compareNodes(a.Name, b.Name) })
 	if t, ok := w.topology.Get(w.key); ok {
 		v.Topology = &t
+	}
+	for _, k := range w.cordons.Snapshot() {
+		v.Cordons[k.Node] = k
 	}
 	for _, a := range w.assignments.Snapshot() {
 		v.Assignments[a.Name] = a

@@ -19,6 +19,8 @@ type Snapshot struct {
 	// Events and Decisions hold the newest first, a bounded number of each.
 	Events    []KVEvent        `json:"kv_events"`
 	Decisions []RouterDecision `json:"router_decisions"`
+	// Actions are what the controller did, newest first.
+	Actions []TopologyEvent `json:"actions"`
 	// KVEventRate is events per second; Gaps counts events known to be missed;
 	// Lag is the age of the newest event when it arrived.
 	KVEventRate *float64       `json:"kv_events_per_s"`
@@ -46,12 +48,16 @@ func (f Freshness) Live() bool { return f.StaleSince.IsZero() }
 // the rates between the last two samples.
 type Worker struct {
 	WorkerStatus
-	Desire  Desire         `json:"desire,omitempty"`
-	Lease   *time.Duration `json:"lease_left_ns"` // nil when unknown
-	Uptime  *time.Duration `json:"uptime_ns"`
-	TokS    *float64       `json:"tokens_per_s"`     // decode: generated, prefill: computed
-	HitRate *float64       `json:"prefix_hit_ratio"` // 0 to 1, over the last five minutes
-	Busy    *float64       `json:"busy_ratio"`       // 0 to 1: share of time in which its engine computed
+	Desire Desire `json:"desire,omitempty"`
+	// Replaces names the worker that leaves once this one serves, ReplacedBy the one that
+	// follows this one.
+	Replaces   string         `json:"replaces,omitempty"`
+	ReplacedBy string         `json:"replaced_by,omitempty"`
+	Lease      *time.Duration `json:"lease_left_ns"` // nil when unknown
+	Uptime     *time.Duration `json:"uptime_ns"`
+	TokS       *float64       `json:"tokens_per_s"`     // decode: generated, prefill: computed
+	HitRate    *float64       `json:"prefix_hit_ratio"` // 0 to 1, over the last five minutes
+	Busy       *float64       `json:"busy_ratio"`       // 0 to 1: share of time in which its engine computed
 	// Stale is set when the last status is older than three intervals.
 	Stale bool `json:"stale,omitempty"`
 }

@@ -35,7 +35,12 @@ type Body map[string]any
 // Complete streams a text completion to its end. A stream that ends without
 // [DONE], or with an error event, is an error.
 func (c *Cluster) Complete(ctx context.Context, body Body) (a Answer, err error) {
-	body["model"], body["stream"] = c.Model, true
+	return c.Ask(ctx, c.Model, body)
+}
+
+// Ask is Complete for any model.
+func (c *Cluster) Ask(ctx context.Context, model string, body Body) (a Answer, err error) {
+	body["model"], body["stream"] = model, true
 	body["stream_options"] = map[string]any{"include_usage": true}
 	resp, err := c.Post(ctx, "/v1/completions", body)
 	if err != nil {
