@@ -33,6 +33,8 @@ type peers struct {
 	broken map[string]error // peers whose path garbles data
 	// skipped are agents that this one has nothing to exchange with.
 	skipped map[string]bool
+	// proving are paths that are tested now; the channel is closed when that is over.
+	proving map[string]chan struct{}
 }
 
 // watchPeers follows the metadata of a namespace. Eager, it proves the paths to
@@ -48,6 +50,7 @@ func watchPeers(ctx context.Context, w *Worker, eager bool) (*peers, error) {
 	p := &peers{
 		w: w, blobs: blobs, eager: eager, cancel: cancel, done: make(chan struct{}),
 		loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
+		proving: map[string]chan struct{}{},
 	}
 	go p.run(ctx)
 	return p, nil
@@ -167,22 +170,42 @@ func (p *peers) role(ctx context.Context, agent string) cluster.Role {
 // meet makes an agent known, by its metadata or, with nil, that in the store, and writes
 // and reads a checked pattern over the path that was chosen, until that has succeeded
 // once. A transport that fails is given up for the next one; a peer that no transport
-// leads to without garbling data is never used.
+// leads to without garbling data is never used. One caller tests a path, the others
+// wait for that.
 func (p *peers) meet(ctx context.Context, agent string, blob []byte) error {
-	if err := p.load(ctx, agent, blob); err != nil {
-		return err
+	for {
+		if err := p.load(ctx, agent, blob); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		proven, others := p.proven[agent], p.proving[agent]
+		if !proven && others == nil {
+			p.proving[agent] = make(chan struct{})
+		}
+		p.mu.Unlock()
+		switch {
+		case proven:
+			return nil
+		case others == nil:
+			return p.prove(ctx, agent)
+		}
+		select {
+		case <-others:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the test of the path to %s: %w", agent, context.Cause(ctx))
+		}
 	}
-	p.mu.Lock()
-	proven := p.proven[agent]
-	p.mu.Unlock()
-	if proven {
-		return nil
-	}
+}
+
+// prove tests the path to an agent that is loaded, for one caller at a time.
+func (p *peers) prove(ctx context.Context, agent string) error {
 	test, cancel := context.WithTimeout(ctx, selfTestTimeout)
 	defer cancel()
 	_, err := p.w.nixl.ProvePath(test, agent)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	close(p.proving[agent])
+	delete(p.proving, agent)
 	p.tried[agent] = true
 	switch {
 	case errors.Is(err, nixl.ErrMismatch):
