@@ -125,11 +125,11 @@ func (s *spoiler) around(as cluster.Assignment, b engine.Backend) engine.Backend
 type spoiledBackend struct {
 	engine.Backend
 	s      *spoiler
-	memory engine.KVMemory
+	memory engine.KVPool
 	next   map[int32]int // positions that the sequences of the last step have reached, by first block
 }
 
-func (b *spoiledBackend) AllocKV(n int) (engine.KVMemory, error) {
+func (b *spoiledBackend) AllocKV(n int) (engine.KVPool, error) {
 	var err error
 	b.memory, err = b.Backend.AllocKV(n)
 	return b.memory, err
@@ -154,11 +154,13 @@ func (b *spoiledBackend) spoil(seq engine.BatchSeq) {
 	if b.s.left == 0 || len(seq.Tokens) != 1 || seq.Start == b.next[seq.Blocks[0]] || seq.Start < shape.BlockSize {
 		return
 	}
-	size, elem := int(shape.BlockBytes()), shape.ElemBytes()
+	size, elem := int(shape.Rank(len(b.memory)).BlockBytes()), shape.ElemBytes()
 	for _, block := range seq.Blocks[b.s.first:min(b.s.last+1, seq.Start/shape.BlockSize)] {
-		kv := b.memory.Bytes()[int(block)*size:][:size]
-		for i := elem - 1; i < size; i += elem {
-			kv[i] ^= 0x80
+		for _, rank := range b.memory {
+			kv := rank.Bytes()[int(block)*size:][:size]
+			for i := elem - 1; i < size; i += elem {
+				kv[i] ^= 0x80
+			}
 		}
 	}
 	b.s.left--
