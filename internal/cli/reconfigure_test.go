@@ -26,7 +26,8 @@ func TestDrainWithASuccessor(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &all); err != nil || len(all) != 1 || !all[0].Safe || all[0].Successor != "worker-2" || all[0].State != cluster.StateStopped {
 		t.Errorf("%v: %s", err, r.stdout)
 	}
-	if r := w.run("drain", "worker-2", "--replace", "--no-wait"); r.code != exitAccepted || !strings.Contains(r.stdout, "worker-2 drains when a successor serves, until ") {
+	eventually(t, "worker-2 follows nobody any more", func() bool { r = w.run("drain", "worker-2", "--replace", "--no-wait"); return r.code != exitFailed })
+	if r.code != exitAccepted || !strings.Contains(r.stdout, "worker-2 drains when a successor serves, until ") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -119,7 +119,7 @@ func TestCompletionFromTheLiveCluster(t *testing.T) {
 	w.agent(fakeConfig{})
 	w.up(1, 1)
 	r := w.ok("__complete", "drain", "worker-1", "")
-	if r.stdout != "worker-2\tdecode ready\n:36\n" {
+	if r.stdout != "worker-2\tdecode ready\nnode/node-1\tall workers of the node\n:36\n" {
 		t.Errorf("drain worker-1 <tab>: %q", r.stdout)
 	}
 	if r := w.ok("__complete", "logs", ""); !strings.HasPrefix(r.stdout, "worker-1\tprefill ready\nworker-2\t") {

@@ -64,6 +64,7 @@ pane, csv that of --view. Samples are kept by --record and shown again by --repl
 	grouped(fs, "Recording", "record", "replay", "speed", "at")
 	grouped(fs, "Dashboard", "interval", "theme", "ascii", "view")
 	grouped(fs, "Printing", "once", "samples", "output", "size")
+	rare(fs, "at")
 	for flag, words := range map[string][]string{"view": tui.Views(), "output": topFormats(), "theme": tui.Themes()} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completeWords(words...)) // fails for unknown flags only
 	}

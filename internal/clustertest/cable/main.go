@@ -61,7 +61,7 @@ func run() error {
 		})
 	}
 	wg.Wait()
-	fmt.Fprintf(os.Stdout, "%d packets, %d lost\n", l.taken.Load(), l.lost.Load())
+	_, _ = fmt.Fprintf(os.Stdout, "%d packets, %d lost\n", l.taken.Load(), l.lost.Load())
 	return errors.Join(errs...)
 }
 
