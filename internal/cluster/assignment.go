@@ -31,6 +31,9 @@ type Assignment struct {
 	// DrainForce ends a drain at once: what still runs is cut off and continued by
 	// other workers.
 	DrainForce bool `json:"drain_force,omitempty"`
+	// RoleOrdered says that somebody chose this worker for its role: it stays where it is,
+	// though its node prefers other roles.
+	RoleOrdered bool `json:"role_ordered,omitempty"`
 	// Replace asks for a successor: another worker is started first, then this one
 	// drains and goes.
 	Replace bool `json:"replace,omitempty"`

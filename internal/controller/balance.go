@@ -55,7 +55,7 @@ func (p *planner) betterPlace(it *item) string {
 		return it.Device + " is not asked for any longer"
 	}
 	if node.Prefers(it.Role) != here.Prefers(it.Role) {
-		if node.Prefers(it.Role) {
+		if node.Prefers(it.Role) && !it.RoleOrdered {
 			return fmt.Sprintf("%s prefers %s workers, %s does not", node.Name, it.Role, here.Name)
 		}
 		return ""

@@ -21,7 +21,7 @@ func (p *planner) flip() {
 				}
 				it.Model, it.Engine = p.specs(to)
 				it.Role, it.why = to, fmt.Sprintf("role flip: %s has one more than wanted, %s one less", from, to)
-				if p.named(it, to) {
+				if it.RoleOrdered = p.named(it, to); it.RoleOrdered {
 					it.why = fmt.Sprintf("role flip from %s to %s, as ordered", from, to)
 				}
 				it.Generation++

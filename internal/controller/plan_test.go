@@ -455,6 +455,13 @@ func TestPlanFlips(t *testing.T) {
 		w.wantRounds("worker-3 change")
 		w.want("worker-1 prefill a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 decode a/cpu:0")
 	})
+	t.Run("the one that is named stays on its node", func(t *testing.T) {
+		w := newWorld(t, 1, 2, prefers(node("a", 2), cluster.RoleDecode), prefers(node("b", 2), cluster.RolePrefill))
+		w.converge()
+		w.Topology.Prefill, w.Topology.Decode, w.Topology.Flip = 2, 1, cluster.Flip{Worker: "worker-3", Role: cluster.RolePrefill}
+		w.wantRounds("worker-3 change")
+		w.want("worker-1 prefill b/cpu:0", "worker-2 decode a/cpu:0", "worker-3 prefill a/cpu:0")
+	})
 	t.Run("nodes that prefer a role get new workers", func(t *testing.T) {
 		w := newWorld(t, 1, 2, prefers(node("a", 2), cluster.RoleDecode), prefers(node("b", 2), cluster.RolePrefill))
 		w.converge()
