@@ -39,6 +39,15 @@ func TestDryRunOfOrders(t *testing.T) {
 	if r := w.ok("resume", "worker-1", "--dry-run", "-o", "json"); !strings.Contains(r.stdout, `"plan": "would start worker-1 again: drained"`) || desire() != cluster.DesireDrain {
 		t.Errorf("resume: %+v, asked to %s", r, desire())
 	}
+	if r := w.ok("resume", "node/node-1", "--dry-run"); r.stdout != "would leave node-1 as it is: ready\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := w.ok("drain", "node/node-1", "--dry-run"); !strings.HasPrefix(r.stdout, "would drain node-1: 2 workers (worker-1, worker-2) would leave, ") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("drain", "node/node-9", "--dry-run"); r.code != exitFailed || !strings.Contains(r.stderr, "cannot drain node/node-9: ") {
+		t.Errorf("%+v", r)
+	}
 	if r := w.ok("drain", "worker-1", "--dry-run"); r.stdout != "would leave worker-1 as it is: drained\n" {
 		t.Errorf("drain of one that is drained: %+v", r)
 	}
