@@ -81,9 +81,9 @@ func (r *fileReader) mapping(prefix string, n *yaml.Node) {
 	}
 	if n.Kind != yaml.MappingNode {
 		if prefix == "" {
-			r.wrong("", n.Line, "%s; expected keys like %s: ...", describe(n), r.table.Keys[0].Name)
+			r.wrong("", n.Line, "%s; expected keys like %s: ...", DescribeNode(n), r.table.Keys[0].Name)
 		} else {
-			r.wrong(prefix, n.Line, "%s; this is a section: expected keys like %s", describe(n), r.firstOf(prefix))
+			r.wrong(prefix, n.Line, "%s; this is a section: expected keys like %s", DescribeNode(n), r.firstOf(prefix))
 		}
 		return
 	}
@@ -96,7 +96,7 @@ func (r *fileReader) mapping(prefix string, n *yaml.Node) {
 		key, known := r.table.Key(full)
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Tag == "!!merge":
-			r.wrong(prefix, name.Line, "%s is no name of a key", describe(name))
+			r.wrong(prefix, name.Line, "%s is no name of a key", DescribeNode(name))
 		case known:
 			r.leaf(key, name.Line, value)
 		case prefix == "" && r.table.isSection(full):
@@ -156,17 +156,17 @@ func (r *fileReader) value(key Key, n *yaml.Node) (any, error) {
 		items := []string{}
 		for _, item := range n.Content {
 			if item.Kind != yaml.ScalarNode || item.Tag == "!!null" || item.Value == "" {
-				return nil, fmt.Errorf("%s in a list; expected %s", describe(item), key.Expect())
+				return nil, fmt.Errorf("%s in a list; expected %s", DescribeNode(item), key.Expect())
 			}
 			items = append(items, item.Value)
 		}
 		return items, key.check(items)
 	}
-	return nil, fmt.Errorf("%s is not %s", describe(n), key.Expect())
+	return nil, fmt.Errorf("%s is not %s", DescribeNode(n), key.Expect())
 }
 
-// describe names a YAML node in words.
-func describe(n *yaml.Node) string {
+// DescribeNode names a YAML node in words, for errors about it.
+func DescribeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "a mapping"

@@ -105,7 +105,7 @@ func (r *reader) section(path string, n *yaml.Node) {
 		return // a section with nothing but comments
 	}
 	if n.Kind != yaml.MappingNode {
-		r.wrong(path, place(n), "%s is no section; expected one of the keys %s", describe(n), strings.Join(keysBelow(path), ", "))
+		r.wrong(path, place(n), "%s is no section; expected one of the keys %s", config.DescribeNode(n), strings.Join(keysBelow(path), ", "))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -115,7 +115,7 @@ func (r *reader) section(path string, n *yaml.Node) {
 
 func (r *reader) entry(section string, name, value *yaml.Node) {
 	if name.Kind != yaml.ScalarNode || name.Tag == "!!merge" {
-		r.wrong(section, place(name), "%s is no name of a key", describe(name))
+		r.wrong(section, place(name), "%s is no name of a key", config.DescribeNode(name))
 		return
 	}
 	path := name.Value
@@ -163,13 +163,13 @@ func (r *reader) typed(fd Field, n *yaml.Node) (any, error) {
 		items := []string{}
 		for _, item := range n.Content {
 			if item.Kind != yaml.ScalarNode || item.Tag == "!!null" || item.Value == "" {
-				return nil, fmt.Errorf("%s in a list; expected %s", describe(item), fd.Expect())
+				return nil, fmt.Errorf("%s in a list; expected %s", config.DescribeNode(item), fd.Expect())
 			}
 			items = append(items, item.Value)
 		}
 		return items, nil
 	}
-	return nil, fmt.Errorf("%s is not %s", describe(n), fd.Expect())
+	return nil, fmt.Errorf("%s is not %s", config.DescribeNode(n), fd.Expect())
 }
 
 // parse reads the text of a value.
@@ -264,20 +264,4 @@ func hint(name, section string) string {
 		}
 	}
 	return ""
-}
-
-// describe names a YAML node in words.
-func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "the alias *" + n.Value
-	}
-	if n.Tag == "!!null" || n.Value == "" {
-		return "an empty value"
-	}
-	return strconv.Quote(n.Value)
 }
