@@ -68,6 +68,10 @@ func TestDrainNode(t *testing.T) {
 	w.agent(fakeConfig{Port: -1, Sequences: 1, Step: 10 * time.Millisecond})
 	w.agent(fakeConfig{Name: "node-2", Port: -1, Sequences: 1, Step: 10 * time.Millisecond})
 	w.up(1, 3)
+	// The controller may not have known the second node when it placed the workers.
+	eventually(t, "both nodes have workers", func() bool {
+		return strings.Count(w.ok("ps").stdout, "\tready\t") == 4 && strings.Count(w.ok("ps").stdout, "node-2") == 2
+	})
 	r := w.ok("drain", "node/node-2")
 	if !regexp.MustCompile(`^node-2 drained in \d+\.\ds: 2 workers left\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q\n%s", r.stdout, r.stderr)
