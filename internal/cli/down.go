@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -258,19 +259,30 @@ func hostOf(address string) string {
 	return address
 }
 
-// listening returns the addresses that somebody still answers at.
+// listenGrace is how long an address may still be answered at after its processes have
+// gone: the system gives free ports away at once, and whoever has one now may be brief.
+const listenGrace = 2 * time.Second
+
+// listening returns the addresses that somebody goes on answering at.
 func listening(addresses []string) []string {
-	var out []string
-	seen := map[string]bool{"": true}
-	for _, a := range addresses {
-		if seen[a] {
-			continue
-		}
-		seen[a] = true
-		if conn, err := net.DialTimeout("tcp", a, 200*time.Millisecond); err == nil {
-			_ = conn.Close() // it was only a question
-			out = append(out, a)
+	left := slices.Compact(slices.Sorted(slices.Values(addresses)))
+	for end := time.Now().Add(listenGrace); ; time.Sleep(100 * time.Millisecond) {
+		left = slices.DeleteFunc(left, func(a string) bool { return !answers(a) })
+		if len(left) == 0 || time.Now().After(end) {
+			return left
 		}
 	}
-	return out
+}
+
+func answers(address string) bool {
+	if address == "" {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }() // it was only a question
+	// A connection to a free port of this machine may be one with itself.
+	return conn.LocalAddr().String() != conn.RemoteAddr().String()
 }
