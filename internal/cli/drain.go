@@ -79,13 +79,9 @@ type drainResult struct {
 
 func (o *drainCommand) run(ctx context.Context, inv *invocation, args []string) error {
 	action := "cannot drain " + strings.Join(args, ", ")
-	c, err := inv.connect(ctx, action)
+	c, w, err := inv.watch(ctx, action)
 	if err != nil {
 		return err
-	}
-	w, err := c.Watch(ctx)
-	if err != nil {
-		return &failure{action: action, err: err}
 	}
 	defer w.Close()
 	if o.deadline == 0 || o.force {

@@ -220,6 +220,19 @@ func (inv *invocation) connect(ctx context.Context, action string) (*client.Clus
 	return nil, &failure{action: action, err: err}
 }
 
+// watch reaches the cluster and follows it; the caller closes the watch.
+func (inv *invocation) watch(ctx context.Context, action string) (*client.Cluster, *client.Watch, error) {
+	c, err := inv.connect(ctx, action)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := c.Watch(ctx)
+	if err != nil {
+		return nil, nil, &failure{action: action, err: err}
+	}
+	return c, w, nil
+}
+
 // notRunning is the error of a command that needs a cluster where none runs.
 func (inv *invocation) notRunning(action string) error {
 	f := &failure{

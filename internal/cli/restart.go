@@ -67,13 +67,9 @@ func (o *restartCommand) run(ctx context.Context, inv *invocation, args []string
 		what = "all workers"
 	}
 	action := "cannot restart " + what
-	c, err := inv.connect(ctx, action)
+	c, w, err := inv.watch(ctx, action)
 	if err != nil {
 		return err
-	}
-	w, err := c.Watch(ctx)
-	if err != nil {
-		return &failure{action: action, err: err}
 	}
 	defer w.Close()
 	begin := inv.env.Now()

@@ -61,13 +61,9 @@ type resumeResult struct {
 
 func (o *resumeCommand) run(ctx context.Context, inv *invocation, args []string) error {
 	action := "cannot resume " + strings.Join(args, ", ")
-	c, err := inv.connect(ctx, action)
+	c, w, err := inv.watch(ctx, action)
 	if err != nil {
 		return err
-	}
-	w, err := c.Watch(ctx)
-	if err != nil {
-		return &failure{action: action, err: err}
 	}
 	defer w.Close()
 	results := []resumeResult{}

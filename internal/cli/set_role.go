@@ -78,13 +78,9 @@ func (o *setRole) run(ctx context.Context, inv *invocation, args []string, dryRu
 		return &failure{action: "cannot run " + inv.cmd.CommandPath(), err: errors.New("it changes the cluster, and " + why)}
 	}
 	action := fmt.Sprintf("cannot make %s a %s worker", name, role)
-	c, err := inv.connect(ctx, action)
+	c, w, err := inv.watch(ctx, action)
 	if err != nil {
 		return err
-	}
-	w, err := c.Watch(ctx)
-	if err != nil {
-		return &failure{action: action, err: err}
 	}
 	defer w.Close()
 	v := w.View()

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 
@@ -62,15 +61,5 @@ func (c *Cluster) askDecisions(ctx context.Context, inst cluster.Instance, req p
 		return nil, err
 	}
 	defer stream.Close()
-	var out []cluster.RouterDecision
-	for {
-		var d cluster.RouterDecision
-		switch err := stream.Recv(ctx, &d); {
-		case errors.Is(err, io.EOF):
-			return out, nil
-		case err != nil:
-			return out, err
-		}
-		out = append(out, d)
-	}
+	return receiveAll[cluster.RouterDecision](ctx, stream)
 }

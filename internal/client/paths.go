@@ -15,6 +15,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // ErrNoPaths is returned when a worker does not tell its paths: it is not there, or
@@ -140,15 +141,25 @@ func (c *Cluster) askPaths(ctx context.Context, v View, worker string, req proto
 		return nil, fmt.Errorf("ask %s for its paths: %w", worker, err)
 	}
 	defer stream.Close()
-	var out []cluster.Path
+	out, err := receiveAll[cluster.Path](ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its paths: %w", worker, err)
+	}
+	return out, nil
+}
+
+// receiveAll returns the answers of a stream until its end; with an error, those that
+// came before.
+func receiveAll[T any](ctx context.Context, stream requestplane.Stream) ([]T, error) {
+	var out []T
 	for {
-		var p cluster.Path
-		switch err := stream.Recv(ctx, &p); {
+		var one T
+		switch err := stream.Recv(ctx, &one); {
 		case errors.Is(err, io.EOF):
 			return out, nil
 		case err != nil:
-			return nil, fmt.Errorf("ask %s for its paths: %w", worker, err)
+			return out, err
 		}
-		out = append(out, p)
+		out = append(out, one)
 	}
 }
