@@ -2,6 +2,7 @@ package clustertest_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -104,23 +105,26 @@ func TestSameAnswersOfDegrees(t *testing.T) {
 	}
 }
 
-// wantDegrees checks what the model cards of the workers say.
+// wantDegrees waits until the model cards of the workers say so: nodes prefer roles, and
+// a worker that was placed before the better node was known moves there.
 func wantDegrees(t *testing.T, c *clustertest.Cluster, prefill int, decode []int) {
 	t.Helper()
-	cards, err := c.Client.ModelCards(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[cluster.Role][]int{}
-	for _, card := range cards {
-		if n := card.Runtime.TensorParallel; !slices.Contains(got[card.WorkerType], n) { // a worker may have several
-			got[card.WorkerType] = append(got[card.WorkerType], n)
+	want := map[cluster.Role][]int{cluster.RolePrefill: {prefill}, cluster.RoleDecode: slices.Sorted(slices.Values(decode))}
+	c.WaitView(fmt.Sprintf("workers have %v ranks", want), func(client.View) bool {
+		cards, err := c.Client.ModelCards(t.Context())
+		if err != nil {
+			return false
 		}
-	}
-	slices.Sort(got[cluster.RoleDecode])
-	if want := slices.Sorted(slices.Values(decode)); !slices.Equal(got[cluster.RolePrefill], []int{prefill}) || !slices.Equal(got[cluster.RoleDecode], want) {
-		t.Errorf("workers have %v ranks, want %d for prefill and %v for decode", got, prefill, want)
-	}
+		got := map[cluster.Role][]int{}
+		for _, card := range cards {
+			if n := card.Runtime.TensorParallel; !slices.Contains(got[card.WorkerType], n) { // a worker may have several
+				got[card.WorkerType] = append(got[card.WorkerType], n)
+			}
+		}
+		slices.Sort(got[cluster.RoleDecode])
+		return maps.EqualFunc(got, want, slices.Equal)
+	})
+	c.WaitReady(1, len(decode))
 }
 
 // A degree that does not divide the heads of the model is refused by name and numbers,
