@@ -23,6 +23,7 @@ const (
 type tally struct {
 	mu        sync.Mutex
 	workers   map[string]*workerTally
+	spoken    time.Time // when any worker's status last came as an event
 	kv        recent[cluster.KVEvent]
 	kvCount   uint64
 	kvGaps    uint64
@@ -52,6 +53,7 @@ type expected struct {
 // taken from.
 type workerTally struct {
 	last    cluster.WorkerStatus
+	heard   time.Time            // when it came, by this clock
 	base    cluster.WorkerStatus // where the speed is measured from
 	speed   *float64             // tokens per second; nil until two statuses came
 	busy    *float64             // share of time in steps, likewise
@@ -101,6 +103,9 @@ func (t *tally) workerStatus(e events.Event) {
 	var st cluster.WorkerStatus
 	if e.Decode(&st) == nil {
 		t.status(st)
+		t.mu.Lock()
+		t.spoken = time.Now()
+		t.mu.Unlock()
 	}
 }
 
@@ -124,7 +129,7 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	} else if st.Role == cluster.RoleDecode && st.Stats.RequestsTotal > w.last.Stats.RequestsTotal {
 		t.admitted += st.Stats.RequestsTotal - w.last.Stats.RequestsTotal
 	}
-	w.last = st
+	w.last, w.heard = st, time.Now()
 	w.measure()
 	sample := hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
 	if n := len(w.samples); n >= 2 && st.UpdatedAt.Sub(w.samples[n-2].at) < hitStep {
@@ -195,6 +200,11 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 }
 
 func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
+	// Without events, what is written to the store now and then is the sign of life.
+	silent := cluster.SilentAfter
+	if now.Sub(t.spoken) > cluster.SilentAfter/2 {
+		silent = 3 * cluster.HeartbeatInterval
+	}
 	workers := view.Workers()
 	known := map[string]bool{}
 	for i := range workers {
@@ -208,7 +218,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 		w.WorkerStatus = wt.last
 		w.TokS, w.Busy = wt.speed, wt.busy
 		w.HitRate = wt.hits()
-		w.Stale = now.Sub(wt.last.UpdatedAt) > 15*time.Second
+		w.HeardAt, w.Stale = wt.heard, now.Sub(wt.heard) > silent
 		if !w.StartedAt.IsZero() && w.InstanceID != 0 {
 			up := now.Sub(w.StartedAt)
 			w.Uptime = &up

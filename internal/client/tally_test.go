@@ -114,6 +114,46 @@ func TestOlderStatusIsIgnored(t *testing.T) {
 	})
 }
 
+// A worker that others outlive is silent after seconds; when no events come at all, the
+// heartbeats in the store are its signs of life. The clocks of hosts do not matter.
+func TestSilentWorker(t *testing.T) {
+	bubble(t, func(t *testing.T, y *tally) {
+		now := func(name string) cluster.WorkerStatus {
+			return cluster.WorkerStatus{Name: name, InstanceID: 7, State: cluster.StateReady, UpdatedAt: time.Now().Add(-time.Hour)}
+		}
+		dead, alive := now("worker-1"), now("worker-2")
+		y.workerStatus(event(t, dead))
+		died := time.Now()
+		silent := func() (one, two bool) {
+			w := fill(y, viewOf(dead, alive), nil).Workers
+			if !w[0].HeardAt.Equal(died) {
+				t.Errorf("heard at %s, want %s", w[0].HeardAt, died)
+			}
+			return w[0].Stale, w[1].Stale
+		}
+		for time.Since(died) < cluster.SilentAfter {
+			time.Sleep(cluster.StatusInterval)
+			alive = now("worker-2")
+			y.workerStatus(event(t, alive))
+			if one, two := silent(); one || two {
+				t.Errorf("after %s: silent %t %t", time.Since(died), one, two)
+			}
+		}
+		time.Sleep(cluster.StatusInterval)
+		y.workerStatus(event(t, now("worker-2")))
+		if one, two := silent(); !one || two {
+			t.Errorf("after %s: silent %t %t, want only the first", time.Since(died), one, two)
+		}
+		for range 10 { // no bus: only the store speaks
+			time.Sleep(cluster.HeartbeatInterval)
+			alive = now("worker-2")
+			if one, two := silent(); two || one != (time.Since(died) > 3*cluster.HeartbeatInterval) {
+				t.Errorf("without events, after %s: silent %t %t", time.Since(died), one, two)
+			}
+		}
+	})
+}
+
 // The end of a worker is told by the store: an event of the former run does not
 // bring it back to life.
 func TestStoreTellsTheEnd(t *testing.T) {

@@ -58,7 +58,10 @@ type Worker struct {
 	TokS       *float64       `json:"tokens_per_s"`     // decode: generated, prefill: computed
 	HitRate    *float64       `json:"prefix_hit_ratio"` // 0 to 1, over the last five minutes
 	Busy       *float64       `json:"busy_ratio"`       // 0 to 1: share of time in which its engine computed
-	// Stale is set when the last status is older than three intervals.
+	// HeardAt is when the last status came, by the observer's clock; zero when none has.
+	HeardAt time.Time `json:"heard_at,omitzero"`
+	// Stale is set when that is longer ago than [SilentAfter], or, while
+	// no events come at all, than three heartbeats.
 	Stale bool `json:"stale,omitempty"`
 }
 

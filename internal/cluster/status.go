@@ -2,6 +2,17 @@ package cluster
 
 import "time"
 
+// How often a worker tells its status.
+const (
+	// StatusInterval is between two events with fresh counters.
+	StatusInterval = time.Second
+	// HeartbeatInterval is the longest time between two writes of the status key.
+	HeartbeatInterval = 5 * time.Second
+	// SilentAfter is when an observer says that a worker is silent: sooner than its lease
+	// ends, later than a busy machine delays an event.
+	SilentAfter = 4 * StatusInterval
+)
+
 // WorkerStatus is the observed state of one worker. The worker publishes it in
 // etcd under its own lease when its state changes, and every second on the event
 // plane with fresh counters.

@@ -139,11 +139,13 @@ func labSnapshot() cluster.Snapshot {
 	return s
 }
 
-// staleSnapshot is the cluster of the pictures after etcd went away; a worker was lost.
+// staleSnapshot is the cluster of the pictures after etcd went away; a worker was lost,
+// another one is silent.
 func staleSnapshot() cluster.Snapshot {
 	s := labSnapshot()
 	s.Fresh = cluster.Freshness{EtcdErr: "etcd 127.0.0.1:2379: deadline exceeded after 3s", NATSOK: true, NATSRTT: time.Millisecond, StaleSince: noon().Add(-7 * time.Second), NextAttempt: noon().Add(1500 * time.Millisecond)}
-	s.Workers[4].State, s.Workers[4].Stale, s.Workers[4].UpdatedAt = cluster.StateLost, true, noon().Add(-19*time.Second)
+	s.Workers[4].State, s.Workers[4].Stale, s.Workers[4].HeardAt = cluster.StateLost, true, noon().Add(-19*time.Second)
+	s.Workers[5].Stale, s.Workers[5].HeardAt = true, noon().Add(-6*time.Second)
 	return s
 }
 
@@ -157,7 +159,7 @@ func oddSnapshot() cluster.Snapshot {
 		Workers: []cluster.Worker{
 			{WorkerStatus: cluster.WorkerStatus{Name: "worker-1", Role: cluster.RolePrefill, State: cluster.StatePending, Reason: "no node has a free device"}},
 			{WorkerStatus: cluster.WorkerStatus{Name: "worker-2", Role: cluster.RoleDecode, State: cluster.StateLoading, Progress: 0.63, Device: "gpu:1", UpdatedAt: now}},
-			{WorkerStatus: cluster.WorkerStatus{Name: "worker-3", Role: cluster.RoleDecode, State: cluster.StateLost, Device: "gpu:2", UpdatedAt: now.Add(-time.Minute), Stats: cluster.WorkerStats{Running: 3, KVTotal: 4096, KVActive: 4096}}, Stale: true, Lease: ptr(time.Duration(0))},
+			{WorkerStatus: cluster.WorkerStatus{Name: "worker-3", Role: cluster.RoleDecode, State: cluster.StateLost, Device: "gpu:2", UpdatedAt: now.Add(-time.Minute), Stats: cluster.WorkerStats{Running: 3, KVTotal: 4096, KVActive: 4096}}, Stale: true, HeardAt: now.Add(-time.Minute), Lease: ptr(time.Duration(0))},
 			{WorkerStatus: cluster.WorkerStatus{Name: "worker-4", Role: cluster.RoleDecode, State: cluster.StateFailed, Reason: "needs 9.4 GiB, 3.1 GiB free", Restarts: 3, RetryAt: now.Add(8 * time.Second), UpdatedAt: now, Stats: cluster.WorkerStats{KVTotal: 1024}}, Lease: ptr(8 * time.Second), TokS: ptr(0.0), HitRate: ptr(0.0), Uptime: ptr(time.Duration(0))},
 			{WorkerStatus: cluster.WorkerStatus{Name: "模型-worker", Role: "vision", State: "odd", Device: "gpu:\x1b[31m9", Model: "多语言模型-大", UpdatedAt: now, Stats: cluster.WorkerStats{KVTotal: 10, KVActive: 50}}},
 		},

@@ -76,7 +76,7 @@ func randomSnapshot(r *rand.Rand) cluster.Snapshot {
 			State: states[r.IntN(len(states))], Reason: randomText(r), InstanceID: cluster.InstanceID(r.Uint64()), LeaseTTLMS: int64(randomInt(r)),
 			StartedAt: randomTime(r), UpdatedAt: randomTime(r), Restarts: randomInt(r), RetryAt: randomTime(r), Progress: float64(r.IntN(3)) / 2,
 			Stats: cluster.WorkerStats{Running: randomInt(r), Waiting: randomInt(r), RemoteWait: randomInt(r), MaxSeqs: randomInt(r), BlockSize: randomInt(r), KVTotal: randomInt(r), KVActive: randomInt(r), KVCached: randomInt(r), KVIncoming: randomInt(r), Quarantined: randomInt(r), TransfersTotal: r.Uint64(), TransferNanosTotal: r.Uint64(), TransferBytesTotal: r.Uint64()},
-		}, Desire: cluster.Desire(randomText(r)), Busy: randomFloat(r), TokS: randomFloat(r), HitRate: randomFloat(r), Stale: r.IntN(3) == 0}
+		}, Desire: cluster.Desire(randomText(r)), Busy: randomFloat(r), TokS: randomFloat(r), HitRate: randomFloat(r), HeardAt: randomTime(r), Stale: r.IntN(3) == 0}
 		if r.IntN(2) == 0 {
 			w.Lease, w.Uptime = ptr(randomDuration(r)), ptr(randomDuration(r))
 		}

@@ -46,12 +46,16 @@ func stateLook(g *glyphSet, s cluster.State) (string, style) {
 	return g.unknown, dim
 }
 
-// stateSpans is the state with the age of the status when that is old.
+// stateSpans is the state. A worker that should be heard and is not is mute:
+// what it does is not known until it speaks again or its lease ends.
 func (m *model) stateSpans(w *cluster.Worker) []span {
+	if w.Stale && (w.State.Serving() || w.State == cluster.StateDraining) {
+		return []span{{m.glyphs.degraded + " mute " + age(m.at().Sub(w.HeardAt)), warn}}
+	}
 	glyph, st := stateLook(m.glyphs, w.State)
 	out := []span{{glyph + " " + stateWord(w), st}}
 	if w.Stale && measured(w) {
-		out = append(out, span{" " + age(m.at().Sub(w.UpdatedAt)) + " old", dim})
+		out = append(out, span{" " + age(m.at().Sub(w.HeardAt)) + " old", dim})
 	}
 	return out
 }

@@ -78,10 +78,6 @@ const (
 
 // Periods and limits of a worker.
 const (
-	// statusEvery is how often load figures go out as events.
-	statusEvery = time.Second
-	// heartbeatEvery is how often the status key is written without a change.
-	heartbeatEvery = 5 * time.Second
 	// prefillConcurrency is how many queue messages one prefill worker holds: one
 	// computes while the previous one's last blocks are still on their way.
 	prefillConcurrency = 2

@@ -68,7 +68,7 @@ func (w *Worker) setState(s cluster.State, reason string) {
 // publishStatus writes the status key on every change and now and then, and sends
 // the load figures as events, until ctx ends.
 func (w *Worker) publishStatus(ctx context.Context) {
-	tick := time.NewTicker(statusEvery)
+	tick := time.NewTicker(cluster.StatusInterval)
 	defer tick.Stop()
 	var written time.Time
 	write := true
@@ -76,7 +76,7 @@ func (w *Worker) publishStatus(ctx context.Context) {
 		w.judge()
 		st := w.Status()
 		w.measure(st.Stats)
-		if write || time.Since(written) >= heartbeatEvery {
+		if write || time.Since(written) >= cluster.HeartbeatInterval {
 			if err := w.writeStatus(ctx); err != nil && ctx.Err() == nil {
 				w.log.Debug("status not written", "error", err)
 			} else {
