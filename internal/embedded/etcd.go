@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,13 +81,15 @@ func StartEtcd(ctx context.Context, opts EtcdOptions) (*Etcd, error) {
 		if err == nil {
 			return e, nil
 		}
-		if anyPort(opts.ClientAddr) && errors.Is(err, ErrPortInUse) && attempt < portAttempts {
+		if (anyPort(opts.ClientAddr) || anyPort(opts.peerAddr())) && errors.Is(err, ErrPortInUse) && attempt < portAttempts {
 			continue
 		}
 		lock.release()
 		return nil, fmt.Errorf("start etcd: %w", err)
 	}
 }
+
+func (o EtcdOptions) peerAddr() string { return cmp.Or(o.PeerAddr, "127.0.0.1:0") }
 
 func anyPort(addr string) bool {
 	_, port, err := net.SplitHostPort(addr)
@@ -146,11 +149,7 @@ func startEtcd(ctx context.Context, opts EtcdOptions, lock *dirLock) (*Etcd, err
 }
 
 func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
-	peerAddr := opts.PeerAddr
-	if peerAddr == "" {
-		peerAddr = "127.0.0.1:0"
-	}
-	claimed, err := claim(opts.ClientAddr, peerAddr)
+	claimed, err := claim(opts.ClientAddr, opts.peerAddr())
 	if err != nil {
 		return nil, err
 	}
