@@ -31,9 +31,11 @@ type Options struct {
 	Config func(*config.Dynamod)
 	// Backend, if set, is put around the backends of workers in this process.
 	Backend func(cluster.Assignment, engine.Backend) engine.Backend
-	// LeaseTTL of workers and nodes; default 2 s, so that faults show quickly.
+	// LeaseTTL of workers and nodes. The default of 10 s outlasts a machine that lets this
+	// process wait for seconds; tests that wait for leases to end have shorter ones.
 	LeaseTTL time.Duration
-	// Timeout until the cluster must be up; default one minute.
+	// Timeout of every wait for the cluster, there only to end what hangs; default two
+	// minutes.
 	Timeout time.Duration
 }
 
@@ -75,10 +77,10 @@ type RunningNode struct {
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if o.LeaseTTL == 0 {
-		o.LeaseTTL = 2 * time.Second
+		o.LeaseTTL = 10 * time.Second
 	}
 	if o.Timeout == 0 {
-		o.Timeout = time.Minute
+		o.Timeout = 2 * time.Minute
 	}
 	if len(o.Nodes) == 0 {
 		o.Nodes = []Node{{}}

@@ -130,7 +130,6 @@ func TestKillAtFailpoints(t *testing.T) {
 			}
 			o := side.options
 			o.Model, o.Engine, o.Config = dir, engine, roundRobin
-			o.LeaseTTL = 10 * time.Second // also where the machine is busy
 			c := clustertest.Start(t, o)
 			way := protocol.PrefillWay("")
 			for n, d := range deaths {
@@ -152,7 +151,7 @@ func TestKillAtFailpoints(t *testing.T) {
 		return
 	}
 	t.Logf("%d streams", len(answers))
-	compareUndisturbed(t, clustertest.Options{Model: dir, Decode: 1, Engine: engine, LeaseTTL: 10 * time.Second}, answers)
+	compareUndisturbed(t, clustertest.Options{Model: dir, Decode: 1, Engine: engine}, answers)
 }
 
 func settingsFor(way protocol.PrefillWay) map[string]any {
@@ -182,11 +181,7 @@ func killAt(t *testing.T, c *clustertest.Cluster, o clustertest.Options, point s
 		leaving = workerOf(t, c, c.Nodes[drained-1])
 		drainUntilDead(t, c, leaving, victim)
 	}
-	select {
-	case <-victim.Died():
-	case <-time.After(30 * time.Second):
-		t.Fatalf("%s is never reached", point)
-	}
+	waitDead(t, victim)
 	s.goesOn("after the death of a process", 8)
 	victim.Restart()
 	if leaving != "" {

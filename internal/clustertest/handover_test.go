@@ -167,7 +167,6 @@ func TestDrainHandsOver(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clustertest.Start(t, clustertest.Options{
 				Model: dir, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 4096}, Nodes: tc.nodes,
-				LeaseTTL: 10 * time.Second, // also where the machine is busy
 				Config: func(cfg *config.Dynamod) {
 					cfg.Router.Policy = "round-robin"
 					cfg.NIXL.Transports = tc.force

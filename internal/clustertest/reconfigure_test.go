@@ -93,8 +93,7 @@ func TestReconfigureUnderLoad(t *testing.T) {
 	dir := mediumModel(t)
 	c := clustertest.Start(t, clustertest.Options{
 		Model: dir, Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
-		LeaseTTL: 10 * time.Second, // also where the machine is busy
-		Config:   func(cfg *config.Dynamod) { cfg.Router.Policy = "round-robin" },
+		Config: func(cfg *config.Dynamod) { cfg.Router.Policy = "round-robin" },
 	})
 	c.WaitRemotePrefill()
 	before := settledCounts(t, c)
@@ -267,7 +266,8 @@ func changeModel(t *testing.T, c *clustertest.Cluster) {
 func TestLeaderIsKilledMidScale(t *testing.T) {
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
-		Nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}},
+		Nodes:    []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}},
+		LeaseTTL: faultTTL,
 	})
 	c.WaitRemotePrefill()
 	c.Lead(1)

@@ -249,17 +249,24 @@ func (c *Cluster) WaitRemotePrefill() {
 	}
 }
 
-// LiveStats asks every worker for its present status.
+// LiveStats asks every worker for its present status. Workers that are dead or do not
+// answer in time are missing.
 func (c *Cluster) LiveStats() []cluster.WorkerStatus {
-	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+	out, _ := c.liveStats()
+	return out
+}
+
+// liveStats also says how many were asked.
+func (c *Cluster) liveStats() (out []cluster.WorkerStatus, asked int) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
 	plane := requestplane.NewTCPClient(requestplane.ClientConfig{})
 	defer plane.Close()
-	var out []cluster.WorkerStatus
 	for _, i := range c.Watch.View().Instances {
 		if i.Endpoint != cluster.EndpointStats {
 			continue
 		}
+		asked++
 		stream, err := plane.Call(ctx, i.Transport.TCP, "stats", nil, nil)
 		if err != nil {
 			continue
@@ -270,5 +277,5 @@ func (c *Cluster) LiveStats() []cluster.WorkerStatus {
 		}
 		stream.Close()
 	}
-	return out
+	return out, asked
 }

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -38,20 +39,35 @@ func StartServers(t testing.TB, log *slog.Logger) *Servers {
 }
 
 // startTimeout bounds the start of a server.
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
 
 // StartEtcd starts etcd, at its former address if it ran before.
 func (s *Servers) StartEtcd() {
 	s.t.Helper()
+	s.etcd = start(s, "etcd", func(ctx context.Context) (*embedded.Etcd, error) {
+		return embedded.StartEtcd(ctx, embedded.EtcdOptions{
+			Dir: filepath.Join(s.dir, "etcd"), ClientAddr: s.EtcdAddr, PeerAddr: "127.0.0.1:0", Log: s.log, UnsafeNoFsync: true,
+		})
+	})
+	s.EtcdAddr = s.etcd.Endpoint()
+}
+
+// start starts a server, once it gets its port: somebody else may have taken the port of
+// one that was stopped, for a moment.
+func start[S any](s *Servers, name string, server func(context.Context) (S, error)) S {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	e, err := embedded.StartEtcd(ctx, embedded.EtcdOptions{
-		Dir: filepath.Join(s.dir, "etcd"), ClientAddr: s.EtcdAddr, PeerAddr: "127.0.0.1:0", Log: s.log, UnsafeNoFsync: true,
-	})
-	if err != nil {
-		s.t.Fatalf("start etcd: %v", err)
+	for {
+		r, err := server(ctx)
+		switch {
+		case err == nil:
+			return r
+		case !errors.Is(err, embedded.ErrPortInUse) || ctx.Err() != nil:
+			s.t.Fatalf("start %s: %v", name, err)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	s.etcd, s.EtcdAddr = e, e.Endpoint()
 }
 
 // StopEtcd stops etcd.
@@ -68,13 +84,10 @@ func (s *Servers) StopEtcd() {
 // StartNATS starts NATS, at its former address if it ran before.
 func (s *Servers) StartNATS() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	n, err := embedded.StartNATS(ctx, embedded.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Addr: s.NATSAddr, Log: s.log})
-	if err != nil {
-		s.t.Fatalf("start NATS: %v", err)
-	}
-	s.nats, s.NATSAddr = n, strings.TrimPrefix(n.URL(), "nats://")
+	s.nats = start(s, "NATS", func(ctx context.Context) (*embedded.NATS, error) {
+		return embedded.StartNATS(ctx, embedded.NATSOptions{Dir: filepath.Join(s.dir, "nats"), Addr: s.NATSAddr, Log: s.log})
+	})
+	s.NATSAddr = strings.TrimPrefix(s.nats.URL(), "nats://")
 }
 
 // StopNATS stops NATS.

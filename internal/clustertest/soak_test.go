@@ -30,7 +30,7 @@ func TestSoak(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	c := clustertest.Start(t, clustertest.Options{
-		Model: mediumModel(t), Prefill: 1, Decode: 2, LeaseTTL: 10 * time.Second,
+		Model: mediumModel(t), Prefill: 1, Decode: 2,
 		// So few blocks that prompts are evicted and prefilled anew.
 		Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 128, MaxBatchTokens: 64},
 		Nodes: []clustertest.Node{

@@ -69,7 +69,7 @@ func (c *Cluster) WaitWay(way protocol.PrefillWay) {
 // ClearCaches makes all workers forget their prefix caches.
 func (c *Cluster) ClearCaches() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.opts.Timeout)
 	defer cancel()
 	plane := requestplane.NewTCPClient(requestplane.ClientConfig{})
 	defer plane.Close()
@@ -90,19 +90,22 @@ func (c *Cluster) ClearCaches() {
 	}
 }
 
-// WaitRest waits until no worker uses a KV block or waits for one.
+// WaitRest waits until every worker says that it neither uses a KV block nor waits for one.
 func (c *Cluster) WaitRest() {
 	c.t.Helper()
 	deadline := time.Now().Add(c.opts.Timeout)
 	for {
 		busy := ""
-		all := c.LiveStats()
+		all, asked := c.liveStats()
+		if len(all) == 0 || len(all) < asked {
+			busy = fmt.Sprintf("%d of %d workers answer", len(all), asked)
+		}
 		for _, st := range all {
 			if s := st.Stats; s.Running+s.Waiting+s.RemoteWait+s.KVActive+s.KVIncoming+s.KVOutgoing+s.Quarantined > 0 {
 				busy = fmt.Sprintf("%s: %+v", st.Name, s)
 			}
 		}
-		if busy == "" && len(all) > 0 {
+		if busy == "" {
 			return
 		}
 		if time.Now().After(deadline) {
