@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -330,6 +331,103 @@ func TestLostAnswers(t *testing.T) {
 		if got, want := value(t, c.Store, "p/k"), "v of "+d.ID().String(); got != want {
 			t.Errorf("value: got %q, want %q", got, want)
 		}
+	})
+}
+
+// slowStore answers writes and deletions once it is told to go on.
+type slowStore struct {
+	store.Store
+	slow atomic.Bool
+	goOn chan struct{}
+}
+
+func (s *slowStore) wait(ctx context.Context) error {
+	if !s.slow.Load() {
+		return nil
+	}
+	select {
+	case <-s.goOn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *slowStore) Put(ctx context.Context, key string, value []byte, opts ...store.PutOption) (store.Revision, error) {
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.Store.Put(ctx, key, value, opts...)
+}
+
+func (s *slowStore) Create(ctx context.Context, key string, value []byte, opts ...store.PutOption) (store.Revision, error) {
+	if err := s.wait(ctx); err != nil {
+		return 0, err
+	}
+	return s.Store.Create(ctx, key, value, opts...)
+}
+
+// While one write takes long, others give up waiting for their turn: what they were
+// asked for was once forgotten with that.
+func TestAnOrderOutlivesItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runtimetest.New(t)
+		slow := &slowStore{Store: c.Store, goOn: make(chan struct{})}
+		d := c.Runtime(t, "worker-1", func(cfg *runtime.Config) { cfg.Store = slow })
+		client := runtimetest.Client(t, d, "backend", "generate")
+		served := serve(t, d, "generate", echo("here"))
+		status, err := d.PutOwned(t.Context(), fixed("p/status"), byID("ready"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, err := d.PutOwned(t.Context(), fixed("p/gone"), byID("v"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := served.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		slow.slow.Store(true)
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			if err := status.Update(t.Context(), byID("draining")); err != nil {
+				t.Errorf("update: %v", err)
+			}
+		})
+		busy.Go(func() {
+			if err := gone.Update(t.Context(), byID("v2")); err != nil {
+				t.Errorf("update of what is deleted meanwhile: %v", err)
+			}
+		})
+		busy.Go(func() {
+			if err := served.Join(t.Context()); err != nil {
+				t.Errorf("join: %v", err)
+			}
+		})
+		synctest.Wait()
+		for name, order := range map[string]func(context.Context) error{
+			"update": func(ctx context.Context) error { return status.Update(ctx, byID("drained")) },
+			"delete": gone.Delete,
+			"leave":  served.Leave,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := order(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v, want %v", name, err, context.DeadlineExceeded)
+			}
+			cancel()
+		}
+		slow.slow.Store(false)
+		close(slow.goOn)
+		busy.Wait()
+		time.Sleep(time.Second)
+		if got, want := value(t, c.Store, "p/status"), "drained of "+d.ID().String(); got != want {
+			t.Errorf("status: got %q, want %q", got, want)
+		}
+		if got := value(t, c.Store, "p/gone"); got != "" {
+			t.Errorf("deleted key: got %q", got)
+		}
+		waitFor(t, client)
 	})
 }
 

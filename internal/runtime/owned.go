@@ -12,7 +12,7 @@ import (
 // again under the new one.
 type Owned struct {
 	record *record
-	value  func(cluster.InstanceID) []byte // the record's lock guards it
+	value  func(cluster.InstanceID) []byte // the record's mu guards it
 }
 
 // PutOwned writes a key under the lease. Both functions get the instance id and
@@ -23,7 +23,10 @@ func (d *DRT) PutOwned(ctx context.Context, key func(cluster.InstanceID) string,
 	o.record = &record{
 		key: key,
 		write: func(ctx context.Context, key string, id cluster.InstanceID) error {
-			_, err := d.cfg.Store.Put(ctx, key, o.value(id), store.WithLease(id))
+			o.record.mu.Lock()
+			value := o.value
+			o.record.mu.Unlock()
+			_, err := d.cfg.Store.Put(ctx, key, value(id), store.WithLease(id))
 			return err
 		},
 	}

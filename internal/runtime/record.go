@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/store"
@@ -19,12 +20,17 @@ type record struct {
 	bind  func(cluster.InstanceID) error
 	bound func(cluster.InstanceID)
 
-	lock chan struct{} // capacity 1: held while anything below is used
+	// mu guards what is wanted. It is held for assignments only, so that an order is
+	// taken whatever the store does.
+	mu sync.Mutex
 	// wanted says whether the key should exist, and final that it never will
-	// again once it does not.
+	// again once it does not. version counts the orders.
 	wanted, final bool
-	// settled says that the store agrees, as of id.
-	settled bool
+	version       uint64
+
+	lock chan struct{} // capacity 1: held while anything below is used
+	// settled is the version that the store agrees with, as of id; 0 is none.
+	settled uint64
 	// id is the one that the key was last written under, perhaps without
 	// success; 0 means that there is no key.
 	id     cluster.InstanceID
@@ -33,7 +39,7 @@ type record struct {
 
 // add makes a record known to the repair loop. It is wanted from the start.
 func (d *DRT) add(r *record) error {
-	r.d, r.wanted, r.lock = d, true, make(chan struct{}, 1)
+	r.d, r.wanted, r.version, r.lock = d, true, 1, make(chan struct{}, 1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -75,30 +81,37 @@ func (r *record) first(ctx context.Context) error {
 	}
 }
 
+// order alters what is wanted, at once.
+func (r *record) order(alter func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	alter()
+	r.version++
+}
+
+// ordered returns what is wanted.
+func (r *record) ordered() (wanted, final bool, version uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted, r.final, r.version
+}
+
 // withdraw leaves it to the repair loop to delete what may have been written.
 func (r *record) withdraw() {
-	r.lock <- struct{}{}
-	r.wanted, r.final, r.settled = false, true, false
-	r.relinquish()
+	r.order(func() { r.wanted, r.final = false, true })
 	r.d.wake()
 }
 
-// change alters what is wanted and settles it. When that fails, the repair loop
-// goes on trying.
+// change alters what is wanted and settles it. When that fails, or when ctx ends
+// before somebody else's attempt does, the repair loop goes on trying.
 func (r *record) change(ctx context.Context, alter func()) error {
 	ctx, cancel := r.d.join(ctx)
 	defer cancel()
-	if err := r.acquire(ctx); err != nil {
-		return err
-	}
 	if r.d.ctx.Err() != nil {
-		r.relinquish()
 		return ErrClosed
 	}
-	alter()
-	r.settled = false
-	err := r.settleLocked(ctx)
-	r.relinquish()
+	r.order(alter)
+	err := r.settle(ctx)
 	if err != nil {
 		r.d.wake()
 	}
@@ -112,7 +125,7 @@ func (r *record) verify(ctx context.Context) error {
 		return err
 	}
 	defer r.relinquish()
-	if !r.wanted || !r.settled || r.id != r.d.ID() {
+	if wanted, _, version := r.ordered(); !wanted || r.settled != version || r.id != r.d.ID() {
 		return nil
 	}
 	_, err := r.d.cfg.Store.Get(ctx, r.key(r.id))
@@ -120,7 +133,7 @@ func (r *record) verify(ctx context.Context) error {
 		return err
 	}
 	r.d.log.Warn("key is gone, writing it again", "key", r.key(r.id))
-	r.settled = false
+	r.settled = 0
 	return nil
 }
 
@@ -149,11 +162,12 @@ func (r *record) settleLocked(ctx context.Context) error {
 }
 
 func (r *record) agree(ctx context.Context) error {
-	if !r.wanted {
-		return r.remove(ctx)
+	wanted, final, version := r.ordered()
+	if !wanted {
+		return r.remove(ctx, final, version)
 	}
 	id := r.d.ID()
-	if r.settled && r.id == id {
+	if r.settled == version && r.id == id {
 		return nil
 	}
 	if r.bind != nil {
@@ -161,11 +175,11 @@ func (r *record) agree(ctx context.Context) error {
 			return err
 		}
 	}
-	r.id, r.settled = id, false
+	r.id, r.settled = id, 0
 	if err := r.write(ctx, r.key(id), id); err != nil {
 		return err
 	}
-	r.settled = true
+	r.settled = version
 	if r.bound != nil {
 		r.bound(id)
 	}
@@ -174,7 +188,7 @@ func (r *record) agree(ctx context.Context) error {
 
 // remove deletes the key if it is still this runtime's, and forgets a record
 // that is final.
-func (r *record) remove(ctx context.Context) error {
+func (r *record) remove(ctx context.Context, final bool, version uint64) error {
 	if r.id != 0 {
 		key := r.key(r.id)
 		kv, err := r.d.cfg.Store.Get(ctx, key)
@@ -188,8 +202,8 @@ func (r *record) remove(ctx context.Context) error {
 			}
 		}
 	}
-	r.id, r.settled = 0, true
-	if r.final {
+	r.id, r.settled = 0, version
+	if final {
 		r.d.mu.Lock()
 		delete(r.d.records, r)
 		r.d.mu.Unlock()
