@@ -92,7 +92,8 @@ func (e *Engine) reserve(i *Import, room int) error {
 	}
 	e.pool.MarkIncoming(blocks[len(matched):])
 	s.blocks, s.computed, s.registered = blocks, len(matched)*e.info.KV.BlockSize, len(matched)
-	s.state, s.incoming, s.counted = seqIncoming, i, true
+	s.state, s.incoming, s.counted, s.cached = seqIncoming, i, true, s.computed
+	s.arrived = time.Now()
 	i.Blocks, i.CachedBlocks = slices.Clone(blocks), len(matched)
 	e.seqs[s.id] = s
 	e.apart++
@@ -162,7 +163,7 @@ func (i *Import) Attach(from string, cached int) *Stream {
 			return
 		}
 		now := time.Now()
-		s.arrived, s.admitted = now, now
+		s.arrived, s.admitted, s.cached = now, now, cached
 		s.gen.first = &FirstToken{Cached: cached, Remote: true, Why: from}
 		i.e.run(s)
 	})

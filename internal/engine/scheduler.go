@@ -106,13 +106,12 @@ func (e *Engine) blocksFor(tokens int) int {
 func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 	first := !s.counted
 	if first {
-		s.counted = true
+		s.counted, s.cached = true, s.computed
 		s.admitted = time.Now()
 		e.count.PromptTokensTotal += uint64(s.given)
 		e.count.CachedTokensTotal += uint64(s.computed)
 	}
 	if s.prefill != nil {
-		s.prefill.cached = s.computed
 		e.run(s)
 		if s.pending() == 0 {
 			e.hold(s)
@@ -290,7 +289,7 @@ func (e *Engine) next(s *sequence) {
 func (e *Engine) hold(s *sequence) {
 	e.pool.Hold(s.blocks)
 	e.wg.Add(1)
-	held := &Held{Blocks: s.blocks, Tokens: s.computed, Cached: s.prefill.cached, e: e}
+	held := &Held{Blocks: s.blocks, Tokens: s.computed, Cached: s.cached, e: e}
 	e.remove(s)
 	s.state = seqDone
 	e.count.FinishedTotal++
