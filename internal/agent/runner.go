@@ -220,6 +220,7 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 func (r *runner) idleLocked(as cluster.Assignment) {
 	st := &r.last
 	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
+	st.TensorParallel = 0
 	st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory = 0, 0, 0, 0, false
 	s := &st.Stats
 	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0

@@ -74,6 +74,7 @@ const (
 	EndpointStats      = "stats"           // WorkerStatus on request
 	EndpointClearKV    = "clear_kv_blocks" // forget the prefix cache
 	EndpointPaths      = "paths"           // how this worker reaches others over NIXL
+	EndpointActivity   = "activity"        // Activity on request: sequences and transfers
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
 	EndpointDecisions  = "decisions" // the newest router decisions, on request

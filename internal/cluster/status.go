@@ -17,17 +17,19 @@ const (
 // etcd under its own lease when its state changes, and every second on the event
 // plane with fresh counters.
 type WorkerStatus struct {
-	Name       string     `json:"name"`
-	Role       Role       `json:"role"`
-	Model      string     `json:"model"`
-	Weights    string     `json:"weights,omitempty"` // their type, see ModelCard; empty until they are loaded
-	Node       string     `json:"node"`
-	Device     string     `json:"device"`
-	State      State      `json:"state"`
-	Reason     string     `json:"reason,omitempty"` // why degraded, failed, waiting
-	InstanceID InstanceID `json:"instance_id,omitempty"`
-	LeaseTTLMS int64      `json:"lease_ttl_ms,omitempty"`
-	StartedAt  time.Time  `json:"started_at,omitzero"`
+	Name    string `json:"name"`
+	Role    Role   `json:"role"`
+	Model   string `json:"model"`
+	Weights string `json:"weights,omitempty"` // their type, see ModelCard; empty until they are loaded
+	// TensorParallel is how many ranks share the worker's heads; 0 until its model is loaded.
+	TensorParallel int        `json:"tensor_parallel,omitempty"`
+	Node           string     `json:"node"`
+	Device         string     `json:"device"`
+	State          State      `json:"state"`
+	Reason         string     `json:"reason,omitempty"` // why degraded, failed, waiting
+	InstanceID     InstanceID `json:"instance_id,omitempty"`
+	LeaseTTLMS     int64      `json:"lease_ttl_ms,omitempty"`
+	StartedAt      time.Time  `json:"started_at,omitzero"`
 	// UpdatedAt is when the worker wrote this, by its own clock.
 	UpdatedAt time.Time `json:"updated_at"`
 	// Restarts counts starts after failures; RetryAt is when the next one is due.

@@ -21,8 +21,8 @@ import (
 var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
-	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{},
-	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{},
+	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, ActivityRequest{},
+	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{},
 }
 
 // random fills a value; zero says how many percent of the fields stay zero.

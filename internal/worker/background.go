@@ -23,6 +23,7 @@ func (f *filling) joinRoom(b *protocol.BootstrapInfo) asker {
 			return n, lostOr(err)
 		}
 		defer stream.Close()
+		f.move.active(b.Worker)
 		if err := stream.Recv(ctx, &n); err != nil {
 			return n, lostOr(err)
 		}

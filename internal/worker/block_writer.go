@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -54,6 +55,11 @@ func (b *blockWriter) progress(tokens int, table []int32) {
 func (b *blockWriter) run(ctx context.Context) error {
 	bs := b.w.info.KV.BlockSize
 	next := b.req.ComputedBlocks
+	move := b.w.moves.begin(cluster.Transfer{
+		RequestID: b.req.RequestID, Direction: cluster.TransferOut, Peer: b.req.Worker, Kind: cluster.TransferWrite,
+		State: cluster.TransferActive, Blocks: len(b.req.BlockIDs) - next, BlocksDone: new(int),
+	})
+	defer move.end()
 	for next < len(b.req.BlockIDs) {
 		var r readyBlocks
 		select {
@@ -75,6 +81,7 @@ func (b *blockWriter) run(ctx context.Context) error {
 			pointFirstWritten.Hit()
 		}
 		next = upto
+		move.reach(next - b.req.ComputedBlocks)
 		b.exposed = time.Since(r.at)
 	}
 	pointAllWritten.Hit()

@@ -56,7 +56,10 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 // goroutine. Whatever goes wrong, the prompt is prefilled here in the end, after it
 // is certain that nobody writes into its blocks any more.
 func (d *disaggregation) fill(r *engine.Reservation) {
-	f := &filling{w: d.w, r: r, begin: time.Now()}
+	f := &filling{w: d.w, r: r, begin: time.Now(), move: d.w.moves.begin(cluster.Transfer{
+		RequestID: r.RequestID, Direction: cluster.TransferIn, Blocks: len(r.Blocks) - r.CachedBlocks,
+	})}
+	defer f.move.end()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), d.w.cfg.Knobs().RemoteTimeout, errRemoteTimeout)
 	defer cancel()
 	switch {
@@ -85,6 +88,7 @@ type filling struct {
 	w     *Worker
 	r     *engine.Reservation
 	begin time.Time
+	move  *movement
 
 	// How it stands after an attempt.
 	way    protocol.PrefillWay

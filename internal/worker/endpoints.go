@@ -41,6 +41,9 @@ func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
 	if _, err := serve(cluster.EndpointPaths, w.servePaths); err != nil {
 		return err
 	}
+	if _, err := serve(cluster.EndpointActivity, w.serveActivity); err != nil {
+		return err
+	}
 	main, handler := cluster.EndpointGenerate, w.generate
 	var bootstrap *cluster.BootstrapEndpoint
 	if w.Role() == cluster.RolePrefill {

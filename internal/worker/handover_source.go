@@ -38,6 +38,7 @@ type leaving struct {
 	grant  protocol.HandoverGrant
 	target blockTarget
 	next   int // first block that is not written
+	move   *movement
 	bytes  int64
 	took   time.Duration
 	began  time.Time
@@ -55,6 +56,11 @@ func (w *Worker) handOver(ctx context.Context, x *engine.Export, to candidate, s
 		return fmt.Errorf("%s: %w", to.Worker, err)
 	}
 	defer release()
+	l.move = w.moves.begin(cluster.Transfer{
+		RequestID: x.RequestID, Direction: cluster.TransferOut, Peer: to.Worker, Kind: cluster.TransferHandover,
+		State: cluster.TransferActive, Blocks: w.blocksOf(l.known) - l.grant.CachedBlocks, BlocksDone: new(int),
+	})
+	defer l.move.end()
 	pointOfferGranted.Hit()
 	if err := l.writeWhileRunning(ctx); err != nil {
 		return fmt.Errorf("%s: %w", to.Worker, err)
@@ -111,16 +117,12 @@ func (l *leaving) check() error {
 	if g.EngineID != l.to.EngineID {
 		return fmt.Errorf("%w: blocks of %s, not of %s", errMismatch, g.EngineID, l.to.EngineID)
 	}
-	if g.CachedBlocks < 0 || g.CachedBlocks > l.known/l.w.info.KV.BlockSize || len(g.BlockIDs) < l.w.blocksFor(l.known) {
+	if g.CachedBlocks < 0 || g.CachedBlocks > l.known/l.w.info.KV.BlockSize || len(g.BlockIDs) < l.w.blocksOf(l.known) {
 		return fmt.Errorf("%w: %d blocks, %d of them cached, for %d tokens", errMismatch, len(g.BlockIDs), g.CachedBlocks, l.known)
 	}
 	l.target = blockTarget{agent: g.EngineID, worker: l.to.Worker, ticket: ticket, deadline: time.Now().Add(l.w.handover.whole)}
 	l.next = g.CachedBlocks
 	return nil
-}
-
-func (w *Worker) blocksFor(tokens int) int {
-	return (tokens + w.info.KV.BlockSize - 1) / w.info.KV.BlockSize
 }
 
 // writeWhileRunning writes full blocks, and those that became full meanwhile, until
@@ -153,6 +155,7 @@ func (l *leaving) write(ctx context.Context, blocks []int32) error {
 		return err
 	}
 	l.next += len(blocks)
+	l.move.reach(l.next - l.grant.CachedBlocks)
 	l.bytes += int64(len(blocks)) * l.w.blockBytes
 	l.took += took
 	return nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -118,6 +119,12 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		return remoteError(err)
 	}
 	outcome = metrics.HandoverFailed
+	move := w.moves.begin(cluster.Transfer{
+		RequestID: in.RequestID, Direction: cluster.TransferIn, Peer: o.Worker, Kind: cluster.TransferHandover,
+		State: cluster.TransferActive, Blocks: w.blocksOf(len(o.Request.TokenIDs)) - in.CachedBlocks,
+	})
+	moving := sync.OnceFunc(move.end)
+	defer moving()
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
 		Access: nixl.Write, Descs: w.pool.descs(in.Blocks[in.CachedBlocks:]), Deadline: deadline, Tag: in.RequestID,
 	})
@@ -144,6 +151,7 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		w.liftWhenSafe(in.RequestID, ticket, lift)
 		return handoverError(requestplane.KindInternal, "writes could not be stopped: %s", rerr)
 	}
+	moving() // what follows may wait for the frontend for long
 	if err == nil {
 		pointTargetRevoked.Hit()
 		err = in.Commit(call.TokenIDs, call.Computed)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -100,6 +101,10 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 	}
 	pointHoldOpened.Hit()
 	begin := time.Now()
+	move := w.moves.begin(cluster.Transfer{
+		RequestID: p.RequestID, Direction: cluster.TransferOut, Kind: cluster.TransferRead, State: cluster.TransferWaits, Blocks: len(held.Blocks),
+	})
+	defer move.end()
 	read := w.holds.add(ticket.String())
 	defer w.holds.remove(ticket.String())
 	defer w.letGo(p.RequestID, ticket, held)

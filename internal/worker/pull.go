@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -19,6 +20,7 @@ const readNoticeTimeout = time.Second
 // pull returns it has ended.
 func (f *filling) pull(ctx context.Context, p *protocol.DisaggregatedParams) {
 	f.way, f.tried = protocol.WayPull, p.ID
+	f.move.become(cluster.TransferRead)
 	ctx, cancel := context.WithDeadlineCause(ctx, p.Deadline, errRemoteTimeout)
 	defer cancel()
 	ticket, err := f.w.readable(p, f.r.Prompt)
@@ -72,6 +74,7 @@ func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, tic
 	if err != nil {
 		return fail(err)
 	}
+	f.move.active(p.Worker)
 	t.Post()
 	pointPullPosted.Hit()
 	select {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
@@ -25,12 +26,13 @@ type waiter struct {
 	notices chan protocol.PrefillNotice // capacity 4: started, done or failed, and a retry
 	lost    chan error                  // capacity 1: nobody will finish it any more
 	peer    string                      // NIXL agent that has started; guarded by waiters.mu
+	move    *movement
 }
 
 func newWaiters() *waiters { return &waiters{byTicket: map[string]*waiter{}} }
 
-func (ws *waiters) add(ticket string) *waiter {
-	wt := &waiter{notices: make(chan protocol.PrefillNotice, 4), lost: make(chan error, 1)}
+func (ws *waiters) add(ticket string, move *movement) *waiter {
+	wt := &waiter{move: move, notices: make(chan protocol.PrefillNotice, 4), lost: make(chan error, 1)}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.byTicket[ticket] = wt
@@ -53,6 +55,7 @@ func (ws *waiters) deliver(from string, n protocol.PrefillNotice) {
 	}
 	if n.Phase == protocol.PrefillStarted {
 		wt.peer = from
+		wt.move.active(workerOf(from))
 	}
 	select {
 	case wt.notices <- n:
@@ -124,6 +127,7 @@ type asker func(ctx context.Context, req protocol.RemotePrefillRequest, wt *wait
 func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) {
 	w, r := f.w, f.r
 	f.way = way
+	f.move.become(cluster.TransferWrite)
 	deadline, _ := ctx.Deadline()
 	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
 		Access: nixl.Write, Descs: w.pool.descs(r.Blocks[r.CachedBlocks:]), Deadline: deadline, Tag: r.RequestID,
@@ -132,7 +136,7 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 		f.err = fmt.Errorf("%w: %w", errNoTicket, err)
 		return
 	}
-	wt := w.waiters.add(ticket.String())
+	wt := w.waiters.add(ticket.String(), f.move)
 	defer w.waiters.remove(ticket.String())
 	pointTicketOpened.Hit()
 
@@ -256,6 +260,7 @@ func (f *filling) callPrefill(ctx context.Context, req protocol.RemotePrefillReq
 		}
 		var stream requestplane.Stream
 		if stream, err = w.prefills.Call(ctx, inst, req.RequestID, nil, req); err == nil {
+			f.move.active(inst.Worker)
 			err = stream.Recv(ctx, &n)
 			stream.Close()
 		}

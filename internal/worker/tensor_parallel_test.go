@@ -34,6 +34,9 @@ func TestTensorParallelDegrees(t *testing.T) {
 			pre := w.startRanks("worker-1", cluster.RolePrefill, tc.prefill)
 			d := w.startRanks("worker-2", cluster.RoleDecode, tc.decode)
 			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			if n, m := pre.Status().TensorParallel, d.Status().TensorParallel; n != tc.prefill || m != tc.decode {
+				t.Errorf("degrees %d and %d are told, want %d and %d", n, m, tc.prefill, tc.decode)
+			}
 			// Paths are proven before, one at a time: many proofs at once time out on a busy
 			// machine.
 			met(t, pre, d)

@@ -30,6 +30,7 @@ type Worker struct {
 	kv    *kvEvents
 
 	transfers transferCounts
+	moves     movements
 	orders    chan order // drain and resume, for Run
 
 	// Set while Run is under way; readable from other goroutines.
@@ -179,7 +180,8 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	w.loaded = loaded
-	w.board.update(func(st *cluster.WorkerStatus) { st.Weights = loaded.Card.Weights })
+	w.info = loaded.Backend.Info()
+	w.board.update(func(st *cluster.WorkerStatus) { st.Weights, st.TensorParallel = loaded.Card.Weights, w.info.TensorParallel })
 	w.log.Info("model is loaded", "model", loaded.Card.DisplayName, "weights", loaded.Card.Weights, "digest", short(loaded.Card.Digest))
 	w.meter().ModelLoadTime.Set(time.Since(begin).Seconds())
 	back.Push("release the model", func(context.Context) error {
@@ -187,7 +189,6 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 		loaded.Release()
 		return err
 	})
-	w.info = loaded.Backend.Info()
 	w.blockBytes = w.info.KV.BlockBytes()
 	mem, err := loaded.Backend.AllocKV(loaded.Blocks)
 	if err != nil {
