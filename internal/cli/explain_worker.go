@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ func (f *factory) explainWorker() *cobra.Command {
 	return f.command(verb{
 		use: "worker <worker>", short: "Say why a worker is in its state, since when, and what comes next",
 		long: `What the topology asks of the worker, what its agent has made of it and what the worker
-says itself, put together.`,
+says itself, put together, with the sequences and KV transfers that it has in hand.`,
 		examples: []string{
 			"dynctl explain worker worker-3",
 			"dynctl explain worker worker-3 -o json | jq -r .why",
@@ -36,6 +37,10 @@ says itself, put together.`,
 				return inv.noWorker(action, args[0], v)
 			}
 			x := explainWorker(v, workers[i], inv.env.Now())
+			if workers[i].InstanceID != 0 {
+				a := c.Activity(ctx, v, args[0])
+				x.activity(&a)
+			}
 			x.mark, x.paint = stateLook(workers[i].State, inv.palette())
 			return x.answer(inv)
 		},
@@ -197,6 +202,9 @@ func (x *explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	if w.Model != "" {
 		x.fact("model", "%s %s", w.Model, w.Weights)
 	}
+	if w.TensorParallel > 1 {
+		x.fact("ranks", "%d, tensor-parallel", w.TensorParallel)
+	}
 	if assigned {
 		x.fact("asked", "%s, generation %d", a.Desire, a.Generation)
 		if w.Generation != 0 && w.Generation != a.Generation {
@@ -213,5 +221,36 @@ func (x *explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	}
 	if w.Restarts > 0 {
 		x.fact("restarts", "%d after failures", w.Restarts)
+	}
+}
+
+// shownActivity is how many sequences, and how many transfers, an explanation lists for
+// people.
+const shownActivity = 10
+
+// activity adds what the worker has in hand.
+func (x *explanation) activity(a *cluster.Activity) {
+	x.Activity = a
+	if a.Error != "" {
+		x.fact("activity", "not known: %s", a.Error)
+		return
+	}
+	for _, s := range a.Sequences[:min(len(a.Sequences), shownActivity)] {
+		x.fact("sequence", "%s %s, %d prompt (%d cached), %d out, %s, for %s", orDash(s.RequestID), s.State, s.PromptTokens, s.CachedTokens, s.OutTokens,
+			plural(s.Blocks, "block"), duration(time.Duration(s.AgeMS)*time.Millisecond))
+	}
+	if n := a.SequencesTotal - shownActivity; n > 0 {
+		x.fact("sequence", "and %d more", n)
+	}
+	for _, t := range a.Transfers[:min(len(a.Transfers), shownActivity)] {
+		done := "-"
+		if t.BlocksDone != nil {
+			done = strconv.Itoa(*t.BlocksDone)
+		}
+		x.fact("transfer", "%s %s, peer %s over %s, %s, %s/%s, %s, for %s", t.Direction, t.RequestID, orDash(t.Peer), orDash(t.Transport), t.Kind, done,
+			plural(t.Blocks, "block"), t.State, duration(time.Duration(t.AgeMS)*time.Millisecond))
+	}
+	if n := a.TransfersTotal - shownActivity; n > 0 {
+		x.fact("transfer", "and %d more", n)
 	}
 }

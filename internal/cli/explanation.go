@@ -24,6 +24,9 @@ type explanation struct {
 	Node   *nodeRow        `json:"node,omitempty"`
 	Lease  *leaseFacts     `json:"lease,omitempty"`
 
+	// Activity is what a worker has in hand; null while it is not up.
+	Activity *cluster.Activity `json:"activity,omitempty"`
+
 	mark  string
 	paint func(string) string
 	facts []fact

@@ -94,11 +94,19 @@ func (inv *invocation) reasons(workers []cluster.Worker) {
 	_, _ = io.WriteString(w, b.String()) // as for the table above it
 }
 
+// degreeText is a tensor-parallel degree, which is not known before the model is loaded.
+func degreeText(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
 func workersTable(inv *invocation, v client.View, workers []cluster.Worker, wide bool) *table {
 	tty := inv.env.Streams.OutTTY
 	titles := []string{"NAME", "ROLE", "~DEVICE", "STATE", ">SEQS", ">KV", "~NODE", ageTitle(tty)}
 	if wide {
-		titles = append(titles, "MODEL", "WEIGHTS", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON")
+		titles = append(titles, "MODEL", "WEIGHTS", ">GEN", ">RESTARTS", ">LEASE", "INSTANCE", "REASON", ">TP")
 	}
 	t := newTable(titles...)
 	for _, w := range workers {
@@ -128,7 +136,7 @@ func workersTable(inv *invocation, v client.View, workers []cluster.Worker, wide
 				instance = w.InstanceID.String()
 			}
 			row = append(row, orDash(w.Model), orDash(w.Weights), strconv.FormatInt(w.Generation, 10), strconv.Itoa(w.Restarts),
-				leaseText(w.Lease), instance, orDash(w.Reason))
+				leaseText(w.Lease), instance, orDash(w.Reason), degreeText(w.TensorParallel))
 		}
 		t.add(row...)
 		if paint != nil {

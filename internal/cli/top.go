@@ -24,6 +24,7 @@ type topCommand struct {
 	samples int
 	size    string
 	view    string
+	worker  string // whose screen or activity is shown; "" for none
 	format  string // "" when not given
 	record  string
 	replay  string
@@ -40,7 +41,7 @@ func (f *factory) top() *cobra.Command {
 		use: "top", short: "Watch workers, queues, KV events and routing live", group: groupLook,
 		long: `On a terminal: a dashboard with six panes; ? shows its keys. Elsewhere, and with -o or
 --once, it prints samples, each one interval after the last: JSON and YAML hold every
-pane, csv that of --view. Samples are kept by --record and shown again by --replay.`,
+pane, csv that of --view, and with --worker what that worker has in hand. Samples are kept by --record and shown again by --replay.`,
 		examples: []string{
 			"dynctl top",
 			"dynctl top --once -o json > snapshot.json",
@@ -53,6 +54,7 @@ pane, csv that of --view. Samples are kept by --record and shown again by --repl
 	fs.SortFlags = false
 	addSettings(fs, "top")
 	fs.StringVar(&o.view, "view", "", "pane to start with, or to print: its name, or 1 to 6")
+	fs.StringVar(&o.worker, "worker", "", "start with the screen of this worker, or print its sequences and transfers, too")
 	fs.BoolVar(&o.once, "once", false, "print one sample and end")
 	countVar(fs, &o.samples, "samples", 0, "print this many samples and end")
 	choiceVar(fs, &o.format, "output", "o", "", "print samples in this form", topFormats())
@@ -62,12 +64,13 @@ pane, csv that of --view. Samples are kept by --record and shown again by --repl
 	fs.Float64Var(&o.speed, "speed", 1, "how many times as fast as recorded a replay is shown")
 	fs.DurationVar(&o.at, "at", 0, "begin a replay after so much of it")
 	grouped(fs, "Recording", "record", "replay", "speed", "at")
-	grouped(fs, "Dashboard", "interval", "theme", "ascii", "view")
+	grouped(fs, "Dashboard", "interval", "theme", "ascii", "view", "worker")
 	grouped(fs, "Printing", "once", "samples", "output", "size")
 	rare(fs, "at")
 	for flag, words := range map[string][]string{"view": tui.Views(), "output": topFormats(), "theme": tui.Themes()} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completeWords(words...)) // fails for unknown flags only
 	}
+	_ = cmd.RegisterFlagCompletionFunc("worker", f.completeOne(workerNames))
 	return cmd
 }
 
@@ -132,7 +135,7 @@ func (o *topCommand) printing(inv *invocation) bool {
 func (o *topCommand) options(inv *invocation) tui.Options {
 	opts := tui.Options{
 		Theme: inv.cfg.Top.Theme, ASCII: inv.cfg.Top.ASCII, ReadOnly: inv.cfg.ReadOnly,
-		View: o.view, Interval: inv.cfg.Top.Interval, Now: inv.env.Now,
+		View: o.view, Worker: o.worker, Interval: inv.cfg.Top.Interval, Now: inv.env.Now,
 		In: inv.env.Streams.In, Out: inv.env.Streams.Out,
 	}
 	switch inv.cfg.Color {

@@ -19,7 +19,7 @@ func (o *topCommand) live(ctx context.Context, inv *invocation, opts *tui.Option
 	if err != nil {
 		return nil, nil, err
 	}
-	live, err := c.Live(ctx, client.LiveOptions{Interval: inv.cfg.Top.Interval, ReadOnly: inv.readOnly()})
+	live, err := c.Live(ctx, client.LiveOptions{Interval: inv.cfg.Top.Interval, ReadOnly: inv.readOnly(), Inspect: o.worker})
 	if err != nil {
 		return nil, nil, &failure{action: "cannot show " + o.subject(inv), err: err}
 	}

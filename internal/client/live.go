@@ -18,6 +18,7 @@ import (
 type LiveOptions struct {
 	Interval time.Duration // between snapshots; default one second
 	ReadOnly string        // why actions are refused; empty when they are not
+	Inspect  string        // worker whose activity the snapshots hold; see [Source]
 }
 
 // Live is a [Source] over a running cluster: it watches the store, listens to the
@@ -28,6 +29,7 @@ type Live struct {
 
 	out      chan cluster.Snapshot // capacity 1, the newest
 	interval chan time.Duration
+	inspect  chan string // capacity 1, the newest
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
@@ -41,6 +43,7 @@ type Live struct {
 	nats   reach
 	lease  leases
 	leader string // last known
+	looked string // worker whose activity the snapshots hold
 }
 
 var _ Source = (*Live)(nil)
@@ -52,7 +55,7 @@ func (c *Cluster) Live(ctx context.Context, opts LiveOptions) (*Live, error) {
 	}
 	l := &Live{
 		c: c, opts: opts, out: make(chan cluster.Snapshot, 1), interval: make(chan time.Duration, 1),
-		tally: newTally(), lease: leases{},
+		inspect: make(chan string, 1), looked: opts.Inspect, tally: newTally(), lease: leases{},
 	}
 	var err error
 	if l.watch, err = c.Watch(context.WithoutCancel(ctx)); err != nil {
@@ -112,6 +115,18 @@ func (l *Live) SetInterval(d time.Duration) {
 	}
 }
 
+// Inspect implements Source.
+func (l *Live) Inspect(worker string) {
+	select {
+	case <-l.inspect:
+	default:
+	}
+	select {
+	case l.inspect <- worker:
+	default:
+	}
+}
+
 // ReadOnly implements Source.
 func (l *Live) ReadOnly() string { return l.opts.ReadOnly }
 
@@ -166,6 +181,7 @@ func (l *Live) run(ctx context.Context) {
 		case <-tick.C:
 		case d := <-l.interval:
 			tick.Reset(d)
+		case l.looked = <-l.inspect: // it shows at once
 		case <-ctx.Done():
 			return
 		}
@@ -197,6 +213,13 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	var wg sync.WaitGroup
 	var depth *events.Depth
 	var queued []cluster.QueuedPrefill
+	var activity *cluster.Activity
+	if l.looked != "" {
+		wg.Go(func() {
+			a := l.c.Activity(ctx, l.watch.View(), l.looked)
+			activity = &a
+		})
+	}
 	wg.Go(func() { l.etcd.probe(ctx, l.c.store.Ping) })
 	wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -240,7 +263,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 		s.Fresh.StaleSince, s.Fresh.NextAttempt = since, next
 	}
 	l.tally.fill(&s, view, depth, now)
-	s.Queue.Messages = queued
+	s.Queue.Messages, s.Activity = queued, activity
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if left, ok := l.lease.left(w.InstanceID, now); ok {

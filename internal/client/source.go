@@ -15,6 +15,9 @@ type Source interface {
 	Snapshots() <-chan cluster.Snapshot
 	// SetInterval changes how often snapshots are made.
 	SetInterval(d time.Duration)
+	// Inspect has the snapshots from now on hold the activity of a worker, of none with
+	// an empty name. It does not wait. A recording has the activities that were recorded.
+	Inspect(worker string)
 	// Act carries out one action and returns when it is accepted, not when it is
 	// finished; progress shows in the snapshots.
 	Act(ctx context.Context, a Action) error

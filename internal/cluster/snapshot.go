@@ -26,7 +26,9 @@ type Snapshot struct {
 	KVEventRate *float64       `json:"kv_events_per_s"`
 	KVEventGaps uint64         `json:"kv_event_gaps"`
 	KVEventLag  *time.Duration `json:"kv_event_lag_ns"`
-	Notices     []string       `json:"notices,omitempty"` // one line each, worst first
+	// Activity is that of the worker that somebody looks at, null when nobody does.
+	Activity *Activity `json:"activity"`
+	Notices  []string  `json:"notices,omitempty"` // one line each, worst first
 }
 
 // Freshness tells how far a snapshot can be trusted.

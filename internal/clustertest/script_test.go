@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ import (
 //	code N              the last one exited with N
 //	request [TOKENS]    sends a chat request and sets REQUEST to its id
 //	eventually N ARGS   runs a command line until it exits with N
+//	busy TOKENS         asks for so many tokens, again and again until the script ends
+//	shows REGEXP ARGS   runs a command line until its standard output matches
 //
 // URL is that of the cluster's frontend.
 func TestScripts(t *testing.T) {
@@ -43,6 +46,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"dynctl": s.dynctl, "typed": s.typed, "code": s.code, "request": s.request, "eventually": s.eventually,
+			"busy": s.busy, "shows": s.shows,
 		},
 	})
 }
@@ -151,6 +155,45 @@ func (s *scripts) eventually(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("dynctl %s: exit code %d, never %d\n%s%s", strings.Join(args[1:], " "), s.exit, want, stdout, stderr)
+}
+
+func (s *scripts) busy(ts *testscript.TestScript, _ bool, args []string) {
+	tokens, err := strconv.Atoi(strings.Join(args, " "))
+	ts.Check(err)
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			_, _, err := s.identified("what is a ticket?", tokens)
+			select {
+			case <-stop:
+				ended <- err
+				return
+			default:
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	ts.Defer(func() {
+		close(stop)
+		if err := <-ended; err != nil {
+			ts.Logf("busy: %v", err)
+		}
+	})
+}
+
+func (s *scripts) shows(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	var stdout, stderr string
+	for end := time.Now().Add(scriptTimeout); time.Now().Before(end); {
+		if stdout, stderr = s.run(ts, args[1:]); want.MatchString(stdout) {
+			return
+		}
+	}
+	ts.Fatalf("dynctl %s never shows %s\n%s%s", strings.Join(args[1:], " "), want, stdout, stderr)
 }
 
 // terminalSize reads a size like 100x30.

@@ -186,6 +186,9 @@ func (d *detail) draw(m *model, a area) {
 	x, rest := 0, a.r.w
 	for i, col := range cols {
 		w := rest / (len(cols) - i)
+		if d.kind == detailWorker && i == 0 && len(cols) == 2 {
+			w = rest * 58 / 100 // its lists are wider than its facts
+		}
 		y := 0
 		for _, s := range col {
 			h := len(s.lines) + 2

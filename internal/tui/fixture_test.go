@@ -44,7 +44,7 @@ func labSnapshot() cluster.Snapshot {
 	add := func(n int, role cluster.Role, device string, state cluster.State, seqs, used, total int, toks, hit float64, lease, up time.Duration) *cluster.Worker {
 		s.Workers = append(s.Workers, cluster.Worker{
 			WorkerStatus: cluster.WorkerStatus{
-				Name: cluster.WorkerName(n), Role: role, Model: "qwen3-0.6b", Node: "n1", Device: device, State: state,
+				Name: cluster.WorkerName(n), Role: role, Model: "qwen3-0.6b", TensorParallel: 1 + n/4, Node: "n1", Device: device, State: state,
 				InstanceID: cluster.InstanceID(0x7f00 + n), LeaseTTLMS: 10000, StartedAt: now.Add(-up), UpdatedAt: now.Add(-400 * time.Millisecond), Generation: 1,
 				Stats: cluster.WorkerStats{Running: seqs, MaxSeqs: 64, BlockSize: 16, KVTotal: total, KVActive: used, KVCached: (total - used) / 2,
 					RequestsTotal: 1802, FinishedTotal: 1780, GeneratedTotal: 412044, StepsTotal: 98211, TransfersTotal: 40, TransferBytesTotal: 54 << 20, TransferNanosTotal: 25e6},
@@ -136,7 +136,35 @@ func labSnapshot() cluster.Snapshot {
 	decide("r-8f1f", "worker-1", "", "worker-3", 30, 31, 11, 20)
 	decide("r-8f1e", "local", "short", "worker-5", 4, 5, 8, 9)
 	decide("r-8f1d", "local", "short", "worker-6", 0, 2, 3, 9)
+	s.Activity = labActivity()
 	return s
+}
+
+// labActivity is what worker-4 of the pictures does.
+func labActivity() *cluster.Activity {
+	a := &cluster.Activity{Worker: "worker-4", At: noon(), SequencesTotal: 19, TransfersTotal: 3}
+	add := func(id string, state cluster.SequenceState, prompt, cached, computed, out, blocks int, age time.Duration) {
+		a.Sequences = append(a.Sequences, cluster.Sequence{ID: id + "~1", RequestID: id, State: state, PromptTokens: prompt, CachedTokens: cached,
+			ComputedTokens: computed, OutTokens: out, Blocks: blocks, AgeMS: age.Milliseconds()})
+	}
+	add("r-8e77", cluster.SequenceDecode, 1802, 256, 3005, 1204, 188, 128*time.Second)
+	add("r-8e10", cluster.SequencePreempted, 240, 0, 0, 911, 0, 97*time.Second)
+	add("r-8f02", cluster.SequenceDecode, 576, 512, 885, 310, 56, 31*time.Second)
+	add("r-8f0a", cluster.SequenceMoving, 64, 0, 74, 11, 5, 2*time.Second)
+	for i := range 11 {
+		add(fmt.Sprintf("chatcmpl-%x", 0x7f3a51c0+i), cluster.SequenceDecode, 100+i, 16*i, 120+i, 21, 8, time.Duration(1900-10*i)*time.Millisecond)
+	}
+	add("r-8f22", cluster.SequenceRemote, 496, 0, 0, 0, 31, 340*time.Millisecond)
+	add("r-8f23", cluster.SequenceRemote, 192, 0, 0, 0, 12, 300*time.Millisecond)
+	add("r-8f24", cluster.SequencePrefill, 4096, 16, 1024, 0, 257, 240*time.Millisecond)
+	add("r-8f25", cluster.SequenceWaiting, 80, 0, 0, 0, 0, 20*time.Millisecond)
+	const block = 1835008
+	a.Transfers = []cluster.Transfer{
+		{RequestID: "r-8f22", Direction: cluster.TransferIn, Peer: "worker-1", Transport: "shm", Kind: cluster.TransferWrite, State: cluster.TransferActive, Blocks: 31, BlocksDone: ptr(13), Bytes: 31 * block, BytesDone: ptr(int64(13 * block)), AgeMS: 320},
+		{RequestID: "r-8f23", Direction: cluster.TransferIn, Kind: cluster.TransferWrite, State: cluster.TransferWaits, Blocks: 12, Bytes: 12 * block, AgeMS: 290},
+		{RequestID: "r-8f0a", Direction: cluster.TransferOut, Peer: "worker-5", Transport: "tcp", Kind: cluster.TransferHandover, State: cluster.TransferActive, Blocks: 5, BlocksDone: ptr(0), Bytes: 5 * block, BytesDone: ptr(int64(0)), AgeMS: 12},
+	}
+	return a
 }
 
 // staleSnapshot is the cluster of the pictures after etcd went away; a worker was lost,
@@ -192,6 +220,7 @@ type fakeSource struct {
 	mu       sync.Mutex
 	acts     []client.Action
 	interval time.Duration
+	looked   []string // workers that were to be inspected
 	wound    []string // what a replay was asked
 }
 
@@ -205,6 +234,12 @@ func (f *fakeSource) SetInterval(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.interval = d
+}
+
+func (f *fakeSource) Inspect(worker string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looked = append(f.looked, worker)
 }
 
 func (f *fakeSource) Act(_ context.Context, a client.Action) error {

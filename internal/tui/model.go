@@ -47,6 +47,7 @@ type model struct {
 	pop    overlay
 	ask    *dialog
 	typing *prompt
+	looked string // worker whose activity the source was asked for
 	flash  flash
 
 	dirty bool   // something visible changed since frame was drawn
@@ -81,12 +82,16 @@ func newModel(source client.Source, cmds *commander, t *theme, opts Options) *mo
 	if p, ok := paneNamed(opts.View); ok {
 		m.setFocus(p)
 	}
+	if opts.Worker != "" {
+		m.detail = detail{kind: detailWorker, worker: opts.Worker}
+	}
 	return m
 }
 
 // Init starts waiting for snapshots, for the clock and for the end of Run's context.
 func (m *model) Init() tea.Cmd {
 	start := []tea.Cmd{m.cmds.next(m.source.Snapshots()), m.cmds.tick(m.tickEvery()), m.cmds.leave(m.stop)}
+	m.follow()
 	if m.play == nil { // a recording has its own pace
 		start = append(start, m.cmds.setInterval(m.source, m.interval))
 	}
@@ -127,8 +132,22 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	}
 	m.settle()
+	m.follow()
 	m.dirty = true
 	return m, cmd
+}
+
+// follow has the source ask the worker on the screen for what it has in hand, and
+// nobody once another screen is open.
+func (m *model) follow() {
+	worker := ""
+	if m.detail.kind == detailWorker {
+		worker = m.detail.worker
+	}
+	if worker != m.looked && m.source != nil {
+		m.looked = worker
+		m.source.Inspect(worker)
+	}
 }
 
 // take stores a snapshot, or holds it while the screen is frozen.

@@ -59,6 +59,8 @@ type Options struct {
 	ReadOnly bool
 	// View is the pane that starts with the focus, one of Views; default workers.
 	View string
+	// Worker is whose screen the dashboard starts with, and Render draws; empty for the panes.
+	Worker string
 	// Zoom starts with that pane over the whole screen.
 	Zoom bool
 	// Interval is how often the source makes snapshots; default one second.

@@ -14,7 +14,7 @@ import (
 
 // Table is one pane as rows of text.
 type Table struct {
-	Name    string // one of Views
+	Name    string // one of Views, or what the inspected worker has in hand
 	Columns []string
 	Rows    [][]string
 	numbers []bool // columns aligned right
@@ -43,6 +43,9 @@ func Tables(s cluster.Snapshot, o TableOptions) []Table {
 		if wanted(o.Views, t.Name) {
 			out = append(out, t)
 		}
+	}
+	if a := s.Activity; a != nil && len(o.Views) == 0 {
+		out = append(out, p.activitySequences(a), p.activityTransfers(a))
 	}
 	return out
 }
@@ -166,7 +169,7 @@ func (p plainText) time(t time.Time) string {
 func (p plainText) workers() Table {
 	t := numbered("workers", "NAME", "ROLE", "DEVICE", "STATE", ">SEQS", ">KV USED", ">KV TOTAL", ">TOK/S", ">HIT%", ">LEASE", ">UP")
 	if p.o.Wide {
-		wide := numbered("", "MODEL", "NODE", "HOST", "VERSION", "INSTANCE", ">WAITING", ">PREEMPTED", "REASON")
+		wide := numbered("", "MODEL", "NODE", "HOST", "VERSION", "INSTANCE", ">WAITING", ">PREEMPTED", "REASON", ">TP")
 		t.Columns, t.numbers = append(t.Columns, wide.Columns...), append(t.numbers, wide.numbers...)
 	}
 	for i := range p.s.Workers {
@@ -187,7 +190,7 @@ func (p plainText) workers() Table {
 		}
 		if p.o.Wide {
 			row = append(row, orUnknown(w.Model), orUnknown(w.Node), orUnknown(p.m.known.hosts[i]), orUnknown(p.m.known.versions[i]),
-				orUnknown(instanceText(w.InstanceID)), number(w, w.Stats.Waiting), number(w, w.Stats.PreemptedTotal), orUnknown(w.Reason))
+				orUnknown(instanceText(w.InstanceID)), number(w, w.Stats.Waiting), number(w, w.Stats.PreemptedTotal), orUnknown(w.Reason), degreeText(w.TensorParallel))
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -59,22 +59,6 @@ func number[T int | uint64](w *cluster.Worker, n T) string {
 	return commas(n)
 }
 
-func (m *model) sequenceSection(w *cluster.Worker) section {
-	s := &w.Stats
-	running := []span{{padRight("running", 14) + " ", dim}, {number(w, s.Running), strong}}
-	if s.MaxSeqs > 0 {
-		running = append(running, span{" of " + commas(s.MaxSeqs) + "  ", plain})
-		running = append(running, m.bar(float64(s.Running)/float64(s.MaxSeqs), 16, good)...)
-	}
-	return section{"sequences (" + seqText(w) + ")", [][]span{
-		running,
-		fact("waiting", number(w, s.Waiting), plain),
-		fact("KV coming", number(w, s.RemoteWait), plain),
-		fact("tokens/s", compactOr(w.TokS), plain),
-		fact("prefix hit", percentSign(w.HitRate), plain),
-	}}
-}
-
 func percentSign(p *float64) string {
 	if s := percent(p); s != unknown {
 		return s + "%"
@@ -126,10 +110,19 @@ func modelText(w *cluster.Worker) string {
 	return orUnknown(w.Model) + " in " + w.Weights
 }
 
+// degreeText is a tensor-parallel degree, which is not known before the model is loaded.
+func degreeText(n int) string {
+	if n == 0 {
+		return unknown
+	}
+	return commas(n)
+}
+
 func (m *model) identitySection(w *cluster.Worker, i int) section {
 	st := plain
 	lines := [][]span{
 		fact("model", modelText(w), plain),
+		fact("TP degree", degreeText(w.TensorParallel), plain),
 		fact("node", orUnknown(w.Node), plain),
 		fact("host", orUnknown(m.known.hosts[i]), plain),
 		fact("version", orUnknown(m.known.versions[i]), plain),
@@ -189,31 +182,6 @@ func (m *model) totalsSection(w *cluster.Worker) section {
 		fact("computed", number(w, s.ComputedTotal)+" tokens", plain),
 		fact("generated", number(w, s.GeneratedTotal)+" tokens", plain),
 		fact("steps", number(w, s.StepsTotal), plain),
-	}}
-}
-
-func (m *model) transferSection(w *cluster.Worker) section {
-	s := &w.Stats
-	moved, mean, rate := unknown, unknown, unknown
-	if measured(w) {
-		moved = size(float64(s.TransferBytesTotal))
-	}
-	if s.TransfersTotal > 0 {
-		v := float64(s.TransferNanosTotal) / float64(s.TransfersTotal) / 1e6
-		mean = millis(&v) + " ms"
-	}
-	if s.TransferNanosTotal > 0 {
-		v := float64(s.TransferBytesTotal) / (float64(s.TransferNanosTotal) / 1e9)
-		rate = throughput(&v)
-	}
-	return section{"KV transfers", [][]span{
-		fact("remote prefill", number(w, s.RemotePrefillTotal), plain),
-		fact("local prefill", number(w, s.LocalPrefillTotal), plain),
-		fact("fallback", number(w, s.FallbackTotal), plain),
-		fact("transfers", number(w, s.TransfersTotal), plain),
-		fact("moved", moved, plain),
-		fact("mean time", mean, plain),
-		fact("rate in flight", rate, plain),
 	}}
 }
 

@@ -129,6 +129,9 @@ func (p *Player) Snapshots() <-chan cluster.Snapshot { return p.out }
 // SetInterval implements [client.Source]: a recording has its own.
 func (p *Player) SetInterval(time.Duration) {}
 
+// Inspect implements [client.Source]: a recording has what was looked at.
+func (p *Player) Inspect(string) {}
+
 // Act implements [client.Source].
 func (p *Player) Act(context.Context, client.Action) error { return ErrRecording }
 

@@ -131,6 +131,9 @@ func (r *Recorder) Snapshots() <-chan cluster.Snapshot { return r.out }
 // SetInterval implements [client.Source].
 func (r *Recorder) SetInterval(d time.Duration) { r.inner.SetInterval(d) }
 
+// Inspect implements [client.Source].
+func (r *Recorder) Inspect(worker string) { r.inner.Inspect(worker) }
+
 // Act implements [client.Source].
 func (r *Recorder) Act(ctx context.Context, a client.Action) error { return r.inner.Act(ctx, a) }
 

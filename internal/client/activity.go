@@ -1,0 +1,110 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// maxPeersAsked is how many other workers are asked for the progress of transfers that
+// only they know.
+const maxPeersAsked = 4
+
+// Activity asks a worker for its sequences and KV transfers. Only who writes KV knows how
+// much of it has arrived, so that the writers of what comes in are asked, too. A worker
+// that does not tell within a second has [cluster.Activity.Error] set.
+func (c *Cluster) Activity(ctx context.Context, v View, worker string) cluster.Activity {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	a, err := c.askActivity(ctx, v, worker)
+	if err != nil {
+		return cluster.Activity{Worker: worker, Sequences: []cluster.Sequence{}, Transfers: []cluster.Transfer{}, Error: err.Error()}
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, peer := range writers(a) {
+		wg.Go(func() {
+			there, err := c.askActivity(ctx, v, peer)
+			if err != nil {
+				return // the progress stays unknown
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			complete(&a, there)
+		})
+	}
+	wg.Wait()
+	return a
+}
+
+// writers are the workers that know how far transfers to a worker are.
+func writers(a cluster.Activity) []string {
+	var out []string
+	for _, t := range a.Transfers {
+		if unknownProgress(t) && !slices.Contains(out, t.Peer) && len(out) < maxPeersAsked {
+			out = append(out, t.Peer)
+		}
+	}
+	return out
+}
+
+func unknownProgress(t cluster.Transfer) bool {
+	return t.Direction == cluster.TransferIn && t.BlocksDone == nil && t.Peer != "" && t.Kind != cluster.TransferRead
+}
+
+// complete takes over what a writer says of its transfers to a worker.
+func complete(a *cluster.Activity, writer cluster.Activity) {
+	for i := range a.Transfers {
+		t := &a.Transfers[i]
+		if !unknownProgress(*t) || t.Peer != writer.Worker {
+			continue
+		}
+		for _, o := range writer.Transfers {
+			if o.Direction == cluster.TransferOut && o.Peer == a.Worker && o.RequestID == t.RequestID && o.Kind == t.Kind {
+				t.BlocksDone, t.BytesDone = o.BlocksDone, o.BytesDone
+			}
+		}
+	}
+}
+
+// askActivity asks one worker. It bounds its answer itself.
+func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a cluster.Activity, err error) {
+	addr := ""
+	for _, inst := range v.Instances {
+		if inst.Worker == worker && inst.Endpoint == cluster.EndpointActivity {
+			addr = inst.Transport.TCP
+		}
+	}
+	if addr == "" {
+		return a, errors.New("it is not up")
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	begin := time.Now()
+	stream, err := c.plane.Call(ctx, addr, "activity-"+hex.EncodeToString(id[:]), nil, protocol.ActivityRequest{})
+	if err == nil {
+		err = stream.Recv(ctx, &a)
+		stream.Close()
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return a, fmt.Errorf("no answer in %s", time.Since(begin).Round(100*time.Millisecond))
+	}
+	if err == nil && a.Worker != worker {
+		err = fmt.Errorf("%q answers in its place", a.Worker)
+	}
+	if a.Sequences == nil {
+		a.Sequences = []cluster.Sequence{}
+	}
+	if a.Transfers == nil {
+		a.Transfers = []cluster.Transfer{}
+	}
+	return a, err
+}
