@@ -23,13 +23,18 @@ func TestOpen(t *testing.T) {
 	if lib.Name() != "libc.so.6" {
 		t.Errorf("Name() = %q", lib.Name())
 	}
-	var strlen, qsort uintptr
-	if err := lib.Bind(map[string]*uintptr{"strlen": &strlen, "qsort": &qsort}); err != nil {
+	var strlen, qsort, atof uintptr
+	if err := lib.Bind(map[string]*uintptr{"strlen": &strlen, "qsort": &qsort, "atof": &atof}); err != nil {
 		t.Fatal(err)
 	}
 	text := []byte("twelve bytes\x00")
 	if n := dynlib.Call(strlen, uintptr(unsafe.Pointer(&text[0]))); n != 12 {
 		t.Errorf("strlen() = %d", n)
+	}
+	var number func(text string) float64
+	dynlib.Func(&number, atof)
+	if got := number("-12.5e3"); got != -12500 {
+		t.Errorf("atof() = %g", got)
 	}
 	calls := 0
 	compare := dynlib.Callback(func(a, b uintptr) uintptr {

@@ -60,3 +60,7 @@ func Call(fn uintptr, args ...uintptr) uintptr {
 // uintptr. There is room for about 2000 in a process, and none is ever freed: make one
 // for each purpose, once.
 func Callback(f any) uintptr { return purego.NewCallback(f) }
+
+// Func makes the Go function that ptr points to call a C function. It is slower than
+// [Call], and takes what that cannot: floats, and structures by value.
+func Func(ptr any, fn uintptr) { purego.RegisterFunc(ptr, fn) }

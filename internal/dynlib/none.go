@@ -16,3 +16,6 @@ func Call(uintptr, ...uintptr) uintptr { return 0 }
 
 // Callback is never reached: there is no library that could call back.
 func Callback(any) uintptr { return 0 }
+
+// Func is never reached: there is no library whose functions could be called.
+func Func(any, uintptr) {}
