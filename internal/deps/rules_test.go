@@ -38,7 +38,7 @@ var onlyRules = []only{
 	{"engine", []string{"cluster", "model/...", "metrics", "protocol", "blockhash"}, "knows no backend: the agent injects it"},
 	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "model/...", "metrics", "host", "sharedmem"}, "a backend is arithmetic"},
 	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "model/...", "metrics", "sharedmem"}, "a backend is arithmetic, this one pretended"},
-	{"cuda/...", []string{"cluster", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic; it satisfies nixl's memory interface without importing it"},
+	{"cuda/...", []string{"cluster", "dynlib", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic, through a driver that a machine may have; it satisfies nixl's interfaces without importing them"},
 	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},

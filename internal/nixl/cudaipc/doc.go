@@ -8,7 +8,8 @@
 // agent. Sessions, tickets and fences are those of package nixl/fenced: a copy begins
 // and ends inside the fence, where the initiator waits for the event behind it.
 //
-// The package contains no binding of CUDA: whoever has one passes it in. No program
-// of this repository does so yet, so that the transport is not among those of an
-// agent by default. DESIGN.md has the rules of CUDA IPC and how they are kept.
+// The package contains no binding of CUDA: whoever has one passes it in, and that of
+// package cuda/driver fits as it is. No program of this repository does so yet, because
+// none has memory of devices, so that the transport is not among those of an agent.
+// DESIGN.md has the rules of CUDA IPC and how they are kept.
 package cudaipc

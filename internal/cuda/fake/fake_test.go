@@ -1,0 +1,210 @@
+package fake_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/drivertest"
+	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
+)
+
+// The transport of device memory takes every driver as it is.
+var _ cudaipc.Driver = driver.Driver(nil)
+
+func TestSuite(t *testing.T) {
+	drivertest.Run(t, func(*testing.T) driver.Driver { return newFake() })
+}
+
+func newFake() *fake.Driver { return fake.New(fake.Options{Kernels: []fake.Kernel{drivertest.Axpy}}) }
+
+// rig is a fake with what most mistakes need.
+type rig struct {
+	*fake.Driver
+	t        *testing.T
+	a, b     uint64 // 4096 bytes each
+	s1, s2   uint64
+	event    uint64
+	host     []byte
+	function uint64
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{Driver: newFake(), t: t}
+	var err error
+	handle := func(h uint64, e error) uint64 {
+		if err = e; err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	r.a, r.b = handle(r.MemAlloc(0, 4096)), handle(r.MemAlloc(0, 4096))
+	r.s1, r.s2, r.event = handle(r.StreamCreate(0)), handle(r.StreamCreate(0)), handle(r.EventCreate(0))
+	module := handle(r.ModuleLoadData(0, drivertest.PTX))
+	r.function = handle(r.ModuleGetFunction(0, module, "axpy"))
+	if r.host, err = r.MemHostAlloc(0, 4096); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) ok(errs ...error) {
+	r.t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) sync() error { return r.StreamSynchronize(0, r.s1) }
+
+func (r *rig) axpy(dst, src uint64, n int32) error {
+	l := driver.Launch{Function: r.function, Grid: driver.Dim{X: 64}, Block: driver.Dim{X: 128}}
+	l.Args.Pointer(dst).Pointer(src).Int32(n).Float32(1)
+	return r.LaunchKernel(0, &l, r.s1)
+}
+
+// TestFaults makes each mistake once: the fake must tell of it.
+func TestFaults(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		do         func(r *rig)
+	}{
+		{"a stream does not wait for another", "neither waits for the other", func(r *rig) {
+			r.ok(r.MemsetD8Async(0, r.a, 1, 4096, r.s1), r.MemcpyDtoDAsync(0, r.b, r.a, 10, r.s2))
+			_ = r.StreamSynchronize(0, r.s1)
+			_ = r.StreamSynchronize(0, r.s2)
+		}},
+		{"the same in the other order", "neither waits for the other", func(r *rig) {
+			r.ok(r.MemsetD8Async(0, r.a, 1, 4096, r.s1), r.MemcpyDtoDAsync(0, r.b, r.a, 10, r.s2))
+			_ = r.StreamSynchronize(0, r.s2)
+			_ = r.StreamSynchronize(0, r.s1)
+		}},
+		{"a kernel writes what another stream reads", "neither waits for the other", func(r *rig) {
+			r.ok(r.axpy(r.a, r.b, 1), r.MemcpyDtoHAsync(0, r.host[:4], r.a, r.s2))
+			_ = r.StreamSynchronize(0, r.s2)
+			_ = r.sync()
+		}},
+		{"an event is waited for before it is recorded", "was not recorded", func(r *rig) {
+			_ = r.StreamWaitEvent(0, r.s2, r.event)
+		}},
+		{"two copies into one buffer of the host", "neither waits for the other", func(r *rig) {
+			r.ok(r.MemcpyDtoHAsync(0, r.host, r.a, r.s1), r.MemcpyDtoHAsync(0, r.host, r.b, r.s2))
+			_, _ = r.sync(), r.StreamSynchronize(0, r.s2)
+		}},
+		{"a buffer of the host is used again too early", "changed before it was copied", func(r *rig) {
+			r.ok(r.MemcpyHtoDAsync(0, r.a, r.host, r.s1))
+			r.host[17]++
+			_ = r.sync()
+		}},
+		{"memory is freed under a copy", "have not ended", func(r *rig) {
+			r.ok(r.MemsetD8Async(0, r.a, 1, 4096, r.s1))
+			_ = r.MemFree(0, r.a)
+		}},
+		{"memory is freed twice", "freed again", func(r *rig) {
+			r.ok(r.MemFree(0, r.a))
+			_ = r.MemFree(0, r.a)
+		}},
+		{"a copy after the memory was freed", "freed", func(r *rig) {
+			r.ok(r.MemFree(0, r.a))
+			_ = r.MemsetD8Async(0, r.a, 1, 4096, r.s1)
+		}},
+		{"a kernel uses freed memory", "address that it may not", func(r *rig) {
+			r.ok(r.axpy(r.a, r.b, 4), r.MemFree(0, r.b))
+			if err := r.sync(); !driver.IsContextLost(err) {
+				r.t.Errorf("StreamSynchronize() = %v", err)
+			}
+		}},
+		{"a kernel runs over the end", "address that it may not", func(r *rig) {
+			r.ok(r.axpy(r.a, r.b, 1025))
+			_ = r.sync()
+			if _, err := r.MemAlloc(0, 16); !driver.IsContextLost(err) {
+				r.t.Errorf("MemAlloc() with a lost context = %v", err)
+			}
+		}},
+		{"a graph outlives its memory", "freed", func(r *rig) {
+			r.ok(r.StreamBeginCapture(0, r.s1), r.axpy(r.a, r.b, 4))
+			g, err := r.StreamEndCapture(0, r.s1)
+			r.ok(err, r.MemFree(0, r.b), r.GraphLaunch(0, g, r.s1))
+			_ = r.sync()
+		}},
+		{"an allocation in a capture", "captured", func(r *rig) {
+			r.ok(r.StreamBeginCapture(0, r.s1))
+			_, _ = r.MemAlloc(0, 16)
+		}},
+		{"a wait in a capture", "captured", func(r *rig) {
+			r.ok(r.StreamBeginCapture(0, r.s1))
+			_ = r.sync()
+		}},
+		{"a launch with too few arguments", "more parameters", func(r *rig) {
+			l := driver.Launch{Function: r.function, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 1}}
+			l.Args.Pointer(r.a).Pointer(r.b).Int32(1)
+			r.ok(r.LaunchKernel(0, &l, r.s1))
+			_ = r.sync()
+		}},
+		{"more shared memory than was allowed", "allowed 49152", func(r *rig) {
+			_ = r.LaunchKernel(0, &driver.Launch{Function: r.function, SharedBytes: 50 << 10}, r.s1)
+		}},
+		{"a handle is opened where it was made", "process that made it", func(r *rig) {
+			h, err := r.IpcGetMemHandle(0, r.a)
+			r.ok(err)
+			_, _ = r.IpcOpenMemHandle(0, h)
+		}},
+		{"memory is freed while a peer has it open", "have it open", func(r *rig) {
+			h, err := r.IpcGetMemHandle(0, r.a)
+			r.ok(err)
+			peer := newFake()
+			p, err := peer.IpcOpenMemHandle(0, h)
+			r.ok(err)
+			_ = r.MemFree(0, r.a)
+			r.ok(peer.IpcCloseMemHandle(0, p), r.MemFree(0, r.a))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			if err := r.Faults(); err != nil {
+				t.Fatal(err)
+			}
+			c.do(r)
+			if err := r.Faults(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Faults() = %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestOrdersThatHold has the same accesses as TestFaults, in an order.
+func TestOrdersThatHold(t *testing.T) {
+	r := newRig(t)
+	r.ok(r.MemsetD8Async(0, r.a, 7, 4096, r.s1), r.EventRecord(0, r.event, r.s1), r.StreamWaitEvent(0, r.s2, r.event),
+		r.MemcpyDtoDAsync(0, r.b, r.a, 4096, r.s2), r.StreamSynchronize(0, r.s2))
+	// The host has waited for the second stream, and so for the first.
+	r.ok(r.MemsetD8Async(0, r.a, 8, 4096, r.s2), r.StreamSynchronize(0, r.s2))
+	if !bytes.Equal(r.Bytes(r.b, 4096), bytes.Repeat([]byte{7}, 4096)) {
+		t.Error("the copy is wrong")
+	}
+	// Two streams read the same bytes, and others' bytes are written meanwhile.
+	r.ok(r.MemcpyDtoHAsync(0, r.host[:8], r.a, r.s1), r.MemcpyDtoHAsync(0, r.host[8:16], r.a, r.s2), r.MemsetD8Async(0, r.a+100, 1, 1, r.s2),
+		r.StreamSynchronize(0, r.s2), r.sync())
+	if err := r.Faults(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLazy shows that nothing runs before somebody waits.
+func TestLazy(t *testing.T) {
+	r := newRig(t)
+	r.ok(r.MemsetD8Async(0, r.a, 7, 4096, r.s1))
+	if b := r.Bytes(r.a, 1)[0]; b == 7 {
+		t.Error("the work ran before anybody waited")
+	}
+	err := r.Close()
+	for _, want := range []string{"nobody waited for 1 works", "memory of 4096 bytes", "host memory", "2 streams", "1 events", "1 modules"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Close() = %v, want %q", err, want)
+		}
+	}
+}

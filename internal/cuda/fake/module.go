@@ -1,0 +1,256 @@
+package fake
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+)
+
+type module struct {
+	device  int
+	entries []string
+}
+
+type function struct {
+	module uint64
+	kernel Kernel
+	shared int // dynamic bytes that launches may ask for
+}
+
+type graph struct {
+	device int
+	works  []work
+	last   *work // the latest launch
+}
+
+var (
+	entry      = regexp.MustCompile(`\.entry\s+([A-Za-z_$][A-Za-z0-9_$]*)`)
+	ptxVersion = regexp.MustCompile(`(?m)^\.version\s+\d+\.\d+`)
+)
+
+// ModuleLoadData implements driver.Driver: it reads the names of kernels in PTX.
+func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
+	const call = "cuModuleLoadDataEx"
+	if err := d.still(call, device); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	if !ptxVersion.Match(image) || !bytes.Contains(image, []byte("\n.target")) {
+		return 0, &driver.Error{Call: call, Device: device, Result: driver.InvalidPTX, Detail: "no .version and .target at the beginning"}
+	}
+	m := &module{device: device}
+	for _, match := range entry.FindAllSubmatch(image, -1) {
+		m.entries = append(m.entries, string(match[1]))
+	}
+	id := d.number()
+	d.modules[id] = m
+	return id, nil
+}
+
+// ModuleUnload implements driver.Driver.
+func (d *Driver) ModuleUnload(device int, id uint64) error {
+	if err := d.still("cuModuleUnload", device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	if m := d.modules[id]; m == nil || m.device != device {
+		return d.fault("cuModuleUnload", device, driver.InvalidHandle, "no module %#x", id)
+	}
+	delete(d.modules, id)
+	for f, fn := range d.funcs {
+		if fn.module == id {
+			delete(d.funcs, f)
+		}
+	}
+	return nil
+}
+
+// ModuleGetFunction implements driver.Driver. The kernel must be in the module and among
+// those of Options.
+func (d *Driver) ModuleGetFunction(device int, id uint64, name string) (uint64, error) {
+	const call = "cuModuleGetFunction"
+	if err := d.enter(call, device); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	m := d.modules[id]
+	if m == nil || m.device != device {
+		return 0, d.fault(call, device, driver.InvalidHandle, "no module %#x", id)
+	}
+	k, known := d.kernels[name]
+	if !known || !slices.Contains(m.entries, name) {
+		return 0, &driver.Error{Call: call, Device: device, Result: driver.NotFound, Detail: "kernel " + name}
+	}
+	n := d.number()
+	d.funcs[n] = &function{module: id, kernel: k, shared: 48 << 10}
+	return n, nil
+}
+
+func (d *Driver) function(call string, device int, id uint64) (*function, error) {
+	if f := d.funcs[id]; f != nil && d.modules[f.module].device == device {
+		return f, nil
+	}
+	return nil, d.fault(call, device, driver.InvalidHandle, "no function %#x", id)
+}
+
+// FuncGetAttributes implements driver.Driver.
+func (d *Driver) FuncGetAttributes(device int, id uint64) (r driver.Resources, err error) {
+	if err := d.enter("cuFuncGetAttribute", device); err != nil {
+		return r, err
+	}
+	defer d.mu.Unlock()
+	f, err := d.function("cuFuncGetAttribute", device, id)
+	if err != nil {
+		return r, err
+	}
+	return f.kernel.Resources, nil
+}
+
+// FuncSetMaxDynamicShared implements driver.Driver.
+func (d *Driver) FuncSetMaxDynamicShared(device int, id uint64, bytes int) error {
+	const call = "cuFuncSetAttribute"
+	if err := d.still(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	f, err := d.function(call, device, id)
+	if err != nil {
+		return err
+	}
+	if most := d.devices[device].properties.SharedBytes; bytes > most {
+		return d.fault(call, device, driver.InvalidValue, "%d bytes of shared memory, the device has %d", bytes, most)
+	}
+	f.shared = bytes
+	return nil
+}
+
+// LaunchKernel implements driver.Driver.
+func (d *Driver) LaunchKernel(device int, l *driver.Launch, stream uint64) error {
+	const call = "cuLaunchKernel"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	f, err := d.function(call, device, l.Function)
+	if err == nil && int(l.SharedBytes) > f.shared {
+		err = d.fault(call, device, driver.InvalidValue, "%s asks for %d bytes of shared memory, and FuncSetMaxDynamicShared allowed %d", f.kernel.Name, l.SharedBytes, f.shared)
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	args, run := bytes.Clone(l.Args.Bytes()), f.kernel.Run
+	grid, block, shared := l.Grid, l.Block, l.SharedBytes
+	return d.enqueue(call, device, stream, work{what: "kernel " + f.kernel.Name, run: func(c *Call) {
+		c.Grid, c.Block, c.SharedBytes, c.args, c.next = grid, block, shared, args, 0
+		run(c)
+	}})
+}
+
+// StreamBeginCapture implements driver.Driver.
+func (d *Driver) StreamBeginCapture(device int, id uint64) error {
+	const call = "cuStreamBeginCapture"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return err
+	}
+	if s.records {
+		return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is captured already", id)
+	}
+	s.records, s.capture = true, nil
+	d.devices[device].capturing++
+	return nil
+}
+
+// StreamEndCapture implements driver.Driver.
+func (d *Driver) StreamEndCapture(device int, id uint64) (uint64, error) {
+	const call = "cuStreamEndCapture"
+	if err := d.enter(call, device); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return 0, err
+	}
+	if !s.records {
+		return 0, d.fault(call, device, driver.CaptureUnsupported, "stream %#x is not captured", id)
+	}
+	n := d.number()
+	d.graphs[n] = &graph{device: device, works: s.capture}
+	s.records, s.capture = false, nil
+	d.devices[device].capturing--
+	return n, nil
+}
+
+// GraphLaunch implements driver.Driver.
+func (d *Driver) GraphLaunch(device int, id, sid uint64) error {
+	const call = "cuGraphLaunch"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	g := d.graphs[id]
+	if g == nil || g.device != device {
+		return d.fault(call, device, driver.InvalidHandle, "no graph %#x", id)
+	}
+	s, err := d.stream(call, device, sid)
+	if err != nil {
+		return err
+	}
+	if s.records {
+		return d.fault(call, device, driver.CaptureUnsupported, "a graph is launched in a captured stream")
+	}
+	if g.last != nil {
+		s.sees.join(g.last.sees)
+		if !g.last.done {
+			s.after = append(s.after, g.last)
+		}
+	}
+	w := &work{what: fmt.Sprintf("graph of %d works", len(g.works)), run: func(c *Call) {
+		for _, recorded := range g.works {
+			recorded.run(c)
+		}
+	}}
+	for _, recorded := range g.works {
+		w.names, w.sources = append(w.names, recorded.names...), append(w.sources, recorded.sources...)
+	}
+	d.push(s, w)
+	g.last = w
+	return nil
+}
+
+// GraphDestroy implements driver.Driver.
+func (d *Driver) GraphDestroy(device int, id uint64) error {
+	const call = "cuGraphExecDestroy"
+	if err := d.still(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	g := d.graphs[id]
+	if g == nil || g.device != device {
+		return d.fault(call, device, driver.InvalidHandle, "no graph %#x", id)
+	}
+	delete(d.graphs, id)
+	if g.last != nil && !g.last.done {
+		return d.fault(call, device, driver.InvalidHandle, "the graph is destroyed before its launch has ended")
+	}
+	return nil
+}
+
+// Faults returns what was done wrong so far, and forgets it, for tests that do wrong on
+// purpose.
+func (d *Driver) Faults() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := errors.Join(d.faults...)
+	d.faults = nil
+	return err
+}

@@ -1,0 +1,361 @@
+package fake
+
+import (
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+)
+
+// clock counts the works of each stream that come before something.
+type clock map[uint64]uint64
+
+func (c clock) join(o clock) {
+	for s, n := range o {
+		c[s] = max(c[s], n)
+	}
+}
+
+// work is something a stream does.
+type work struct {
+	what    string
+	names   []span   // memory that is known before it runs
+	sources [][]byte // host memory that must not change before it runs
+	run     func(c *Call)
+
+	stream *stream
+	at     uint64   // its place in the stream, from 1 on
+	sees   clock    // what comes before it, itself included
+	after  []*work  // works of other streams that it waits for
+	sums   []uint64 // of sources
+	done   bool
+}
+
+// span is memory of a device, or of the host.
+type span struct {
+	address uint64
+	n       int64
+	host    []byte
+}
+
+type stream struct {
+	id      uint64
+	device  int
+	last    uint64 // place of the latest work
+	sees    clock  // what comes before the next work
+	after   []*work
+	pending []*work
+	capture []work // what was recorded, while capturing
+	records bool   // capturing
+}
+
+// event marks a place in a stream.
+type event struct {
+	device   int
+	recorded bool
+	sees     clock
+	work     *work // the latest of the stream, nil for none
+	asked    bool  // EventQuery has been answered with no
+}
+
+var seed = maphash.MakeSeed()
+
+// StreamCreate implements driver.Driver.
+func (d *Driver) StreamCreate(device int) (uint64, error) {
+	return d.StreamCreateWithPriority(device, 0)
+}
+
+// StreamCreateWithPriority implements driver.Driver; all streams are equal here.
+func (d *Driver) StreamCreateWithPriority(device, _ int) (uint64, error) {
+	if err := d.still("cuStreamCreate", device); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	s := &stream{id: d.number(), device: device, sees: clock{}}
+	d.streams[s.id] = s
+	return s.id, nil
+}
+
+// stream returns a stream of a device, with the driver locked by still or enter.
+func (d *Driver) stream(call string, device int, id uint64) (*stream, error) {
+	s := d.streams[id]
+	if s == nil || s.device != device {
+		return nil, d.fault(call, device, driver.InvalidHandle, "no stream %#x", id)
+	}
+	return s, nil
+}
+
+// StreamDestroy implements driver.Driver.
+func (d *Driver) StreamDestroy(device int, id uint64) error {
+	const call = "cuStreamDestroy"
+	if err := d.still(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return err
+	}
+	delete(d.streams, id)
+	if len(s.pending) > 0 {
+		return d.fault(call, device, driver.InvalidHandle, "stream %#x is destroyed before %s has ended", id, s.pending[0].what)
+	}
+	return nil
+}
+
+// StreamSynchronize implements driver.Driver.
+func (d *Driver) StreamSynchronize(device int, id uint64) error {
+	const call = "cuStreamSynchronize"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return err
+	}
+	if s.records {
+		return d.fault(call, device, driver.CaptureUnsupported, "")
+	}
+	if len(s.pending) > 0 {
+		if err := d.finish(call, s.pending[len(s.pending)-1]); err != nil {
+			return err
+		}
+	}
+	d.waited(s.sees)
+	return nil
+}
+
+// StreamWaitEvent implements driver.Driver.
+func (d *Driver) StreamWaitEvent(device int, id, event uint64) error {
+	const call = "cuStreamWaitEvent"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return err
+	}
+	e := d.events[event]
+	switch {
+	case e == nil:
+		return d.fault(call, device, driver.InvalidHandle, "no event %#x", event)
+	case s.records:
+		return d.fault(call, device, driver.CaptureUnsupported, "a captured stream waits for an event")
+	case !e.recorded: // as in CUDA, nothing to wait for; here a mistake
+		return d.fault(call, device, driver.InvalidHandle, "event %#x was not recorded", event)
+	}
+	s.sees.join(e.sees)
+	if e.work != nil && !e.work.done {
+		s.after = append(s.after, e.work)
+	}
+	return nil
+}
+
+// EventCreate implements driver.Driver.
+func (d *Driver) EventCreate(device int) (uint64, error) {
+	if err := d.still("cuEventCreate", device); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	n := d.number()
+	d.events[n] = &event{device: device}
+	return n, nil
+}
+
+// event returns an event of a device, with the driver locked.
+func (d *Driver) event(call string, device int, id uint64, recorded bool) (*event, error) {
+	e := d.events[id]
+	if e == nil || e.device != device {
+		return nil, d.fault(call, device, driver.InvalidHandle, "no event %#x", id)
+	}
+	if recorded && !e.recorded {
+		return nil, d.fault(call, device, driver.InvalidHandle, "event %#x was not recorded", id)
+	}
+	return e, nil
+}
+
+// EventDestroy implements driver.Driver.
+func (d *Driver) EventDestroy(device int, id uint64) error {
+	if err := d.still("cuEventDestroy", device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	_, err := d.event("cuEventDestroy", device, id, false)
+	delete(d.events, id)
+	return err
+}
+
+// EventRecord implements driver.Driver.
+func (d *Driver) EventRecord(device int, id, sid uint64) error {
+	const call = "cuEventRecord"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, sid)
+	if err != nil {
+		return err
+	}
+	e, err := d.event(call, device, id, false)
+	if err != nil {
+		return err
+	}
+	if s.records {
+		return d.fault(call, device, driver.CaptureUnsupported, "an event is recorded in a captured stream")
+	}
+	*e = event{device: device, recorded: true, sees: maps.Clone(s.sees)}
+	if len(s.pending) > 0 {
+		e.work = s.pending[len(s.pending)-1]
+	}
+	return nil
+}
+
+// EventQuery implements driver.Driver. Of work that has not run it first says that it
+// has not ended, and then lets it run.
+func (d *Driver) EventQuery(device int, id uint64) (bool, error) {
+	const call = "cuEventQuery"
+	if err := d.enter(call, device); err != nil {
+		return false, err
+	}
+	defer d.mu.Unlock()
+	e, err := d.event(call, device, id, true)
+	if err != nil {
+		return false, err
+	}
+	if e.work != nil && !e.work.done {
+		if !e.asked {
+			e.asked = true
+			return false, nil
+		}
+		if err := d.finish(call, e.work); err != nil {
+			return false, err
+		}
+	}
+	d.waited(e.sees)
+	return true, nil
+}
+
+// EventSynchronize implements driver.Driver.
+func (d *Driver) EventSynchronize(device int, id uint64) error {
+	const call = "cuEventSynchronize"
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	e, err := d.event(call, device, id, true)
+	if err != nil {
+		return err
+	}
+	if e.work != nil {
+		if err := d.finish(call, e.work); err != nil {
+			return err
+		}
+	}
+	d.waited(e.sees)
+	return nil
+}
+
+// waited notes that the host knows the end of works, and forgets what can conflict with
+// nothing any more.
+func (d *Driver) waited(c clock) {
+	d.host.join(c)
+	for _, s := range d.streams {
+		if len(s.pending) > 0 {
+			return
+		}
+	}
+	for _, m := range d.mem {
+		m.history = slices.DeleteFunc(m.history, func(a access) bool { return a.work.at <= d.host[a.work.stream.id] })
+	}
+}
+
+// enqueue puts work into a stream, or into what the stream records.
+func (d *Driver) enqueue(call string, device int, id uint64, w work) error {
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return err
+	}
+	for _, n := range w.names {
+		if n.host != nil {
+			if m := d.find("host memory", hostAddress(n.host), int64(len(n.host))); m != nil && m.gone {
+				return d.fault(call, device, driver.InvalidValue, "%s: %s is freed", w.what, m)
+			}
+			continue
+		}
+		if m := d.find("", n.address, n.n); m == nil || m.gone || n.n <= 0 {
+			return d.fault(call, device, driver.InvalidValue, "%s: %s", w.what, absent(m))
+		}
+	}
+	if s.records {
+		s.capture = append(s.capture, w)
+		return nil
+	}
+	d.push(s, &w)
+	return nil
+}
+
+func absent(m *allocation) string {
+	if m == nil {
+		return "no memory there"
+	}
+	return m.String() + ", which is freed"
+}
+
+// push makes work the latest of a stream.
+func (d *Driver) push(s *stream, w *work) {
+	s.last++
+	s.sees.join(d.host)
+	s.sees[s.id] = s.last
+	w.stream, w.at, w.sees, w.after = s, s.last, maps.Clone(s.sees), s.after
+	s.after = nil
+	for _, b := range w.sources {
+		w.sums = append(w.sums, maphash.Bytes(seed, b))
+	}
+	d.eachNamed(w, func(m *allocation) { m.pending++ })
+	s.pending = append(s.pending, w)
+}
+
+// eachNamed calls f for each allocation that a work names.
+func (d *Driver) eachNamed(w *work, f func(m *allocation)) {
+	for _, n := range w.names {
+		m := d.find("", n.address, n.n)
+		if n.host != nil {
+			m = d.find("host memory", hostAddress(n.host), int64(len(n.host)))
+		}
+		if m != nil {
+			f(m)
+		}
+	}
+}
+
+// finish runs a work after those that it comes after, and no others.
+func (d *Driver) finish(call string, w *work) error {
+	for !w.done {
+		next := w.stream.pending[0]
+		for _, before := range next.after {
+			if err := d.finish(call, before); err != nil {
+				return err
+			}
+		}
+		w.stream.pending = w.stream.pending[1:]
+		next.done = true
+		d.eachNamed(next, func(m *allocation) { m.pending-- })
+		c := &Call{d: d, work: next}
+		for i, b := range next.sources {
+			if maphash.Bytes(seed, b) != next.sums[i] {
+				c.mistake(driver.InvalidValue, "the host memory changed before it was copied")
+			}
+		}
+		if next.run(c); c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
