@@ -19,6 +19,9 @@ var expected = []string{
 	"check file permission",            // the directory is the user's
 	"Failed to detect schema version",  // of an empty directory
 	"failed to update storage version", // of an empty directory
+	// A member that is slow to start comes to its first election before it has applied
+	// that it is a member, and stands again at the next. The message begins with its id.
+	"cannot campaign at term",
 }
 
 // newZapLogger returns a logger that passes warnings and worse on to log, and
@@ -69,7 +72,7 @@ func (c zapCore) Check(entry zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.C
 func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	level := slog.LevelWarn
 	switch {
-	case c.closing(), slices.ContainsFunc(expected, func(s string) bool { return strings.HasPrefix(entry.Message, s) }):
+	case c.closing(), slices.ContainsFunc(expected, func(s string) bool { return strings.Contains(entry.Message, s) }):
 		level = slog.LevelDebug
 	case entry.Level >= zapcore.ErrorLevel:
 		level = slog.LevelError

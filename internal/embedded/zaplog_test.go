@@ -23,6 +23,9 @@ func TestZapLogger(t *testing.T) {
 		}, false, `level=WARN msg="slow disk" member_id=a1 took_ms=7 error=oops`},
 		{"error", func(l *zap.Logger) { l.Error("broken") }, false, `level=ERROR msg=broken`},
 		{"expected warning", func(l *zap.Logger) { l.Warn("check file permission") }, false, ""},
+		{"expected warning of a member", func(l *zap.Logger) {
+			l.Warn("8bfbfe6afa39eae8 cannot campaign at term 2 since there are still pending configuration changes to apply")
+		}, false, ""},
 		{"error while closing", func(l *zap.Logger) { l.Error("accept failed") }, true, ""},
 	}
 	for _, tc := range tests {
