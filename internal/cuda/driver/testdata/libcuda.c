@@ -53,6 +53,8 @@ enum { INVALID = 1, NOMEM = 2, NOT_FOUND = 500, HANDLE = 400 };
 static __thread long current; // device + 1 of the thread's context
 static int retained[8], initialized;
 static unsigned long long used;
+enum { BLOCKS = 64 };
+static struct block { CUdeviceptr p; size_t n; long device; } blocks[BLOCKS]; // what is allocated: freed memory is never asked
 
 // Work is copied into a capture and runs later.
 struct op { int kind; unsigned char *dst; const unsigned char *src; size_t n; unsigned char value; float a; };
@@ -106,17 +108,24 @@ FN cuMemGetInfo_v2(size_t *free, size_t *total) { CONTEXT; *total = TOTAL; *free
 FN cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
 	CONTEXT;
 	NEED(n <= TOTAL - used, NOMEM);
-	size_t *at = malloc(n + 64);
-	at[0] = n, at[1] = current, used += n;
-	*p = (CUdeviceptr)(uintptr_t)at + 64;
+	for (int i = 0; i < BLOCKS; i++) {
+		if (blocks[i].p) continue;
+		blocks[i] = (struct block){.p = (CUdeviceptr)(uintptr_t)malloc(n), .n = n, .device = current};
+		used += n, *p = blocks[i].p;
+		return 0;
+	}
+	return (CUresult)NOMEM;
+}
+static struct block *owned(CUdeviceptr p) {
+	for (int i = 0; i < BLOCKS; i++) if (p && blocks[i].p == p && blocks[i].device == current) return &blocks[i];
 	return 0;
 }
-static int owns(CUdeviceptr p) { return ((size_t *)(uintptr_t)(p - 64))[1] == (size_t)current; }
 FN cuMemFree_v2(CUdeviceptr p) {
 	CONTEXT;
-	NEED(owns(p), INVALID);
-	used -= *(size_t *)(uintptr_t)(p - 64);
-	free((void *)(uintptr_t)(p - 64));
+	struct block *b = owned(p);
+	NEED(b, INVALID);
+	used -= b->n, b->p = 0;
+	free((void *)(uintptr_t)p);
 	return 0;
 }
 FN cuMemHostAlloc(void **p, size_t n, unsigned flags) { CONTEXT; NEED(flags == 1, INVALID); *p = malloc(n); return 0; }
@@ -152,7 +161,7 @@ FN cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags) {
 	memcpy(p, &h, 8);
 	return 0;
 }
-FN cuIpcCloseMemHandle(CUdeviceptr p) { CONTEXT; NEED(owns(p), INVALID); return 0; }
+FN cuIpcCloseMemHandle(CUdeviceptr p) { CONTEXT; NEED(owned(p), INVALID); return 0; }
 
 FN cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
 	CONTEXT;
