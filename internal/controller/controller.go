@@ -49,6 +49,8 @@ const (
 	// settleFor gathers the changes of a burst, for example six workers that
 	// report ready, into one plan.
 	settleFor = 5 * time.Millisecond
+	// seeWithin bounds the wait for a watch that lags behind the store.
+	seeWithin = 2 * time.Second
 )
 
 // versioned is an assignment with the revision it was read at.
@@ -167,6 +169,12 @@ func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error
 	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
 	}
+	if rev := w.topology.Revision(); rev != past.declared {
+		if err := c.seeNodes(ctx, w.nodes); err != nil {
+			return err
+		}
+		past.declared = rev
+	}
 	view := View{Status: map[string]cluster.WorkerStatus{}, Cordons: map[string]cluster.Cordon{}}
 	for _, n := range w.nodes.Snapshot() {
 		if n.In(c.cfg.Namespace) {
@@ -205,6 +213,32 @@ func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error
 		}
 	}
 	return errs
+}
+
+// seeNodes waits until the view of the nodes is as new as the store is now. A topology
+// is placed on all nodes that were there when it was declared: each prefix has a watch
+// of its own, and the one of the nodes may lag behind.
+func (c *Controller) seeNodes(ctx context.Context, nodes *store.Prefix[cluster.Node]) error {
+	ctx, cancel := context.WithTimeout(ctx, seeWithin)
+	defer cancel()
+	listed, _, err := c.cfg.Store.List(ctx, cluster.NodePrefix)
+	if err != nil {
+		return fmt.Errorf("list the nodes: %w", err)
+	}
+	var newest store.Revision
+	for _, kv := range listed {
+		newest = max(newest, kv.ModRevision)
+	}
+	tick := time.NewTicker(settleFor)
+	defer tick.Stop()
+	for nodes.Revision() < newest {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the view of the nodes is of revision %d, the store is at %d: %w", nodes.Revision(), newest, context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 func (c *Controller) apply(ctx context.Context, ch Change, rev store.Revision) error {

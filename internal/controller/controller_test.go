@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -298,6 +300,37 @@ func TestStaleWatches(t *testing.T) {
 		if err := c.reconcile(l.ctx, w, newPast()); err == nil || !strings.Contains(err.Error(), "stale") {
 			t.Errorf("reconcile during an outage: %v", err)
 		}
+	})
+}
+
+// A topology is not placed on a view that lacks nodes which were there before it.
+func TestNodesBeforeTopology(t *testing.T) {
+	inLab(t, func(l *lab) {
+		c := New(Config{Store: l.store, Namespace: ns, Log: slog.New(slog.DiscardHandler)})
+		l.addNode("node-1")
+		w, err := c.watch(l.ctx)
+		defer w.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.nodes.Close() // from here on it lags
+		l.addNode("node-2")
+		l.declare(0, 2)
+		synctest.Wait()
+		if err := c.reconcile(l.ctx, w, newPast()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("reconcile without node-2: %v", err)
+		}
+		l.want("nothing is placed")
+
+		fresh, err := c.watch(l.ctx)
+		defer fresh.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.reconcile(l.ctx, fresh, newPast()); err != nil {
+			t.Error(err)
+		}
+		l.want("with both nodes", "worker-1 decode node-1", "worker-2 decode node-2")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 // How long a node must have been there before workers move to it that serve elsewhere:
@@ -15,9 +16,10 @@ const (
 	forgiveAfter = 30 * time.Minute
 )
 
-// past is what a leader remembers of the nodes. Plan itself knows the present only.
+// past is what a leader remembers. Plan itself knows the present only.
 type past struct {
-	nodes map[string]*nodePast // by node id
+	nodes    map[string]*nodePast // by node id
+	declared store.Revision       // of the topology that was planned last
 }
 
 type nodePast struct {
