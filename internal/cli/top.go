@@ -54,7 +54,7 @@ pane, csv that of --view, and with --worker what that worker has in hand. Sample
 	fs.SortFlags = false
 	addSettings(fs, "top")
 	fs.StringVar(&o.view, "view", "", "pane to start with, or to print: its name, or 1 to 6")
-	fs.StringVar(&o.worker, "worker", "", "start with the screen of this worker, or print its sequences and transfers, too")
+	fs.StringVar(&o.worker, "worker", "", "start with, or print, the screen of this worker")
 	fs.BoolVar(&o.once, "once", false, "print one sample and end")
 	countVar(fs, &o.samples, "samples", 0, "print this many samples and end")
 	choiceVar(fs, &o.format, "output", "o", "", "print samples in this form", topFormats())

@@ -50,7 +50,7 @@ func DynctlTable() Table {
 	t.Keys = append(t.Keys, natsClientKeys()...)
 	t.Keys = append(t.Keys,
 		Key{Name: "top.interval", Kind: KindDuration, Default: time.Second, Flag: "interval", Command: "top", Help: "time between two snapshots"},
-		Key{Name: "top.theme", Kind: KindString, Default: "auto", Choices: []string{"auto", "dark", "light", "mono", "contrast", "deuteranopia", "tritanopia"}, Flag: "theme", Command: "top", Help: "colors of the dashboard; auto follows the terminal's background"},
+		Key{Name: "top.theme", Kind: KindString, Default: "auto", Choices: []string{"auto", "dark", "light", "mono", "contrast", "deuteranopia", "tritanopia"}, Flag: "theme", Command: "top", Help: "colors"},
 		Key{Name: "top.ascii", Kind: KindBool, Default: false, Flag: "ascii", Command: "top", Help: "draw with ASCII characters only"},
 	)
 	return t
