@@ -5,6 +5,7 @@ learned. Every kind has one function that draws a conversation from a random
 generator; nothing is read from outside.
 """
 
+import collections
 import itertools
 import random
 import re
@@ -128,7 +129,7 @@ def story(r):
 
 
 class Facts:
-    """Facts that a context can hold, each with its question; no two have one question."""
+    """Facts that a context can hold, each with its question; no two have one question. kind is that of the last one drawn."""
 
     def __init__(self, r, kinds="door box person phone".split()):
         self.r, self.kinds, self.seen = r, kinds, set()
@@ -156,6 +157,7 @@ class Facts:
                 question = r.choice(["What is the number of %s?", "Which number has %s?", "Tell me the number of %s."]) % key
             if (kind, key) not in self.seen:
                 self.seen.add((kind, key))
+                self.kind = kind
                 return fact, question, fact
 
 
@@ -175,13 +177,16 @@ def recall(r, room, count, questions):
     while used < room or not known:
         if not known or r.random() < density:
             fact = facts.draw()
-            known.append(fact)
+            known.append((facts.kind, *fact[1:]))
             line = fact[0]
         else:
             line = filler(r)
         lines.append(line)
         used += count(" " + line)
-    asked = [r.choice(known) for _ in range(questions)]
+    kinds = collections.defaultdict(list)  # the rare kinds are asked for as often as the others
+    for kind, *fact in known:
+        kinds[kind].append(fact)
+    asked = [r.choice(kinds[r.choice(list(kinds))]) for _ in range(questions)]
     sep = r.choice([" ", " ", "\n"])
     intro = r.choice(["", "Remember this. ", "Here are some notes. ", "Read this carefully: ", "Keep this in mind. "])
     text = intro + sep.join(lines)
@@ -191,9 +196,9 @@ def recall(r, room, count, questions):
     elif r.random() < 0.4:
         out += [("user", text), ("assistant", r.choice(["Noted.", "I will remember it."]))]
     else:
-        out += [("user", text + sep + asked[0][1]), ("assistant", asked[0][2])]
+        out += [("user", text + sep + asked[0][0]), ("assistant", asked[0][1])]
         start = 1
-    for _, question, answer in asked[start:]:
+    for question, answer in asked[start:]:
         out += [("user", question), ("assistant", answer)]
     return out
 

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """Trains the built-in model. See README.md; python3-torch, python3-regex and libopenblas0 are all it needs.
 
-  train.py DIR [--minutes 70] [--threads 2] [--seed 1]
+  train.py DIR [--minutes 70] [--threads 2] [--seed 1] [--resume 0.5]
 
-writes DIR/merges.json and DIR/net.pt, every few minutes and at the end.
+writes DIR/merges.json and DIR/net.pt, every few minutes and at the end. With
+--resume it goes on with the DIR/net.pt of an earlier run, from that fraction
+of the plan on: row lengths and learning rate are those of that point.
 """
 
 import argparse
@@ -134,6 +136,7 @@ def main():
     args.add_argument("--minutes", type=float, default=70)
     args.add_argument("--threads", type=int, default=2)
     args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--resume", type=float)
     args = args.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -148,6 +151,9 @@ def main():
     tok.seams = {i for i, t in enumerate(tok.tokens) if t in (".", "?", ":")} | set(tok.special.values())
     tok.weight = torch.tensor([3.0 if t.isascii() and t.isdigit() else 1.0 for t in tok.tokens])  # a wrong digit is a wrong answer
     net = nets.Net(nets.CONFIG)
+    if args.resume is not None:
+        for n, value in torch.load(os.path.join(args.dir, "net.pt")).items():
+            net.w[n].data.copy_(value)
     work = nets.Net(nets.CONFIG).bfloat16()
     for n, p in net.w.items():
         work.w[n].data.copy_(p.data)
@@ -159,6 +165,8 @@ def main():
         done = (time.process_time() - begin) / (args.minutes * 60 * args.threads)  # processor time: others may use the machine, too
         if done >= 1:
             break
+        if args.resume is not None:
+            done = args.resume + (1 - args.resume) * done
         length, share = plan(done)
         x, positions, y, said, weight = batch(r, tok, length, share)
         logits = work(x, where=said, positions=positions)
