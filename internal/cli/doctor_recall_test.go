@@ -138,7 +138,7 @@ func TestRecallCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			r := recallCheck{timeout: 10 * time.Second, model: "tiny", c: c, paths: func(_ context.Context, role cluster.Role) map[string][]cluster.Path {
+			r := recallCheck{timeout: time.Minute, model: "tiny", c: c, paths: func(_ context.Context, role cluster.Role) map[string][]cluster.Path {
 				if role == cluster.RolePrefill {
 					return map[string][]cluster.Path{"worker-2": {{From: "worker-2", To: "worker-3", Transport: "shm"}}}
 				}
@@ -178,7 +178,10 @@ func TestRecallCheckWithoutAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		r := recallCheck{timeout: 200 * time.Millisecond, model: "tiny", c: c}
+		r := recallCheck{timeout: time.Minute, model: "tiny", c: c}
+		if tc.name == "silent" {
+			r.timeout = 200 * time.Millisecond
+		}
 		found := r.run(t.Context(), recallWorkers(1, 1))
 		if len(found) != 1 || found[0].Status != checkFail || !strings.Contains(found[0].Found, tc.text) || found[0].Fix == "" {
 			t.Errorf("%s: %+v", tc.name, found)

@@ -36,14 +36,16 @@ func TestDoctorOfACluster(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	var d diagnosis
-	eventually(t, "two workers serve and one has failed", func() bool {
+	// A store that answers late once, on a busy machine, is no fault of the doctor's.
+	eventually(t, "the stores answer, two workers serve and one has failed", func() bool {
 		r := w.run("doctor", "-o", "json")
 		d = diagnosis{}
 		if err := json.Unmarshal([]byte(r.stdout), &d); err != nil || r.code != exitFailed {
 			t.Fatalf("%v, %+v", err, r)
 		}
 		f := find(t, d.Checks, "workers")
-		return f.Found == "2 of 3 workers serve dynctl-tiny; worker-3 failed: no memory"
+		prompt := find(t, d.Checks, "etcd").Status == checkOK && find(t, d.Checks, "nats").Status == checkOK
+		return prompt && f.Found == "2 of 3 workers serve dynctl-tiny; worker-3 failed: no memory"
 	})
 	for name, want := range map[string]finding{
 		"etcd":          {Status: checkOK, Found: "answers in "},
@@ -74,7 +76,7 @@ func TestDoctorOfACluster(t *testing.T) {
 
 func TestDoctorOfFrontends(t *testing.T) {
 	inv := &invocation{factory: newFactory(Env{})}
-	o := &doctorCommand{timeout: 300 * time.Millisecond}
+	o := &doctorCommand{timeout: time.Minute}
 	topo := &cluster.Topology{Model: cluster.ModelSpec{Name: "tiny"}, Decode: 1}
 	look := func(topo *cluster.Topology, urls ...string) []finding {
 		v := client.View{Topology: topo}
@@ -92,6 +94,11 @@ func TestDoctorOfFrontends(t *testing.T) {
 	}
 	gone := newFrontend(t)
 	gone.Close()
+	impatient := func(frontend string) []finding {
+		defer func(was time.Duration) { o.timeout = was }(o.timeout)
+		o.timeout = 2 * time.Second // of each check; only the last one takes so long
+		return look(topo, frontend)
+	}
 	for _, tc := range []struct {
 		name  string
 		found []finding
@@ -101,7 +108,7 @@ func TestDoctorOfFrontends(t *testing.T) {
 		{"well", look(topo, newFrontend(t, says("", "Hi there.")).URL), "health ok, models ok, answer ok", "answers, ttft "},
 		{"none", look(topo), "health skip, models skip, answer skip", "no node has an HTTP frontend"},
 		{"not declared", look(nil, newFrontend(t).URL), "health ok, models ok, answer skip", "no model is declared"},
-		{"silent", look(topo, newFrontend(t, hangs("Hi")).URL), "health ok, models ok, answer fail", "no answer in time"},
+		{"silent", impatient(newFrontend(t, hangs("Hi")).URL), "health ok, models ok, answer fail", "no answer in time"},
 		{"busy", look(topo, newFrontend(t, refuses(503, "1", "", "No worker.")).URL), "health ok, models ok, answer fail", "No worker (status 503)"},
 		{"locked", look(topo, newFrontend(t, refuses(401, "", "", "Key?")).URL), "health ok, models ok, answer warn", "asks for an API key: Key? (status 401)"},
 		{"broken", look(topo, newFrontend(t, streams("data: {}\n\n")).URL), "health ok, models ok, answer fail", "the answer broke off"},
@@ -183,15 +190,18 @@ func TestDoctorSeesWhoHasThePort(t *testing.T) {
 	f := newFrontend(t)
 	_, port, _ := strings.Cut(strings.TrimPrefix(f.URL, "http://"), ":")
 	n, _ := strconv.Atoi(port)
-	r := runMain(t.Context(), options{env: []string{"HOME=/nowhere", "DYNCTL_STATE_DIR=" + t.TempDir()}}, "doctor", "--port", port)
-	has(t, "stdout", r.stdout, "this machine\tport\twarn\tlisten tcp 127.0.0.1:"+port+": bind: address already in use; a frontend that serves tiny listens there\t"+
-		fmt.Sprintf("dynctl up --port %d, or 0 for a free one\n", n%65535+1))
+	want := "this machine\tport\twarn\tlisten tcp 127.0.0.1:" + port + ": bind: address already in use; a frontend that serves tiny listens there\t" +
+		fmt.Sprintf("dynctl up --port %d, or 0 for a free one\n", n%65535+1)
+	eventually(t, want, func() bool { // it is asked, and not for long
+		r := runMain(t.Context(), options{env: []string{"HOME=/nowhere", "DYNCTL_STATE_DIR=" + t.TempDir()}}, "doctor", "--port", port)
+		return strings.Contains(r.stdout, want)
+	})
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if who := whoListens(ctx, l.Addr().String()); who != "" || ctx.Err() != nil {
 		t.Errorf("%q, %v", who, ctx.Err())

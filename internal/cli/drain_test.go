@@ -20,13 +20,16 @@ func held() *atomic.Bool {
 
 func TestDrainAndResume(t *testing.T) {
 	w := newWorld(t)
-	w.agent(fakeConfig{Sequences: 3, Step: 30 * time.Millisecond})
+	last := newPacer(t, "worker-3 finish-sequences 1/3\n", func(st cluster.WorkerStatus) bool {
+		return st.Name == "worker-3" && st.Drain != nil && st.Drain.Step == cluster.DrainSequences && st.Drain.Left == 1
+	})
+	w.agent(fakeConfig{Sequences: 3, Pace: last.pace})
 	w.up(1, 2)
-	r := w.ok("drain", "worker-3")
+	r := w.with(t.Context(), options{stderr: last}, "drain", "worker-3")
 	if !regexp.MustCompile(`^worker-3 drained in \d+\.\ds: 3 finished, 0 moved, 0 cancelled\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q", r.stdout)
 	}
-	has(t, "progress", r.stderr, "worker-3 stop-new-requests done\n", "worker-3 finish-sequences 1/3\n", "worker-3 leave-cluster done\n")
+	has(t, "progress", r.stderr, "worker-3 stop-new-requests done\n", last.want, "worker-3 leave-cluster done\n")
 	if strings.Contains(r.stderr, "only decode worker") {
 		t.Errorf("worker-2 serves:\n%s", r.stderr)
 	}
@@ -95,11 +98,12 @@ func TestDrainMissesItsDeadline(t *testing.T) {
 	hold := held()
 	w.agent(fakeConfig{Sequences: 3, Hold: hold})
 	w.up(0, 2)
-	r := w.run("drain", "worker-2", "--deadline", "300ms")
+	r := w.run("drain", "worker-2", "--deadline", "3s") // enough for its steps until there
 	if r.code != exitDeadline || r.stdout != "" {
 		t.Errorf("exit %d, stdout %q", r.code, r.stdout)
 	}
-	has(t, "stderr", r.stderr, "dynctl: worker-2 did not drain in 0.", ": 3 of 3 sequences left\n",
+	matches(t, "stderr", r.stderr, `dynctl: worker-2 did not drain in \d+\.\ds: 3 of 3 sequences left\n`)
+	has(t, "stderr", r.stderr,
 		"  it stays draining and takes no new requests\n", "    r-1  1,204 tok out  2:08  not moved: no room elsewhere\n",
 		"  try: dynctl drain worker-2 --deadline 10m   to wait on\n", "   or: dynctl resume worker-2   to take it back\n", "   or: dynctl drain worker-2 --deadline 0 --yes")
 	has(t, "it goes on", w.ok("ps").stdout, "worker-2\tdecode\tcpu0 2c\tdraining")

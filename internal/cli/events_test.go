@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -14,13 +15,16 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 )
 
-// listening runs dynctl events -f until stop, which returns what it printed.
-func (w *world) listening(args ...string) (seen *terminal, stop func() result) {
+// listening runs dynctl events -f until stop, which returns what it printed; also sees it,
+// too.
+func (w *world) listening(also io.Writer, args ...string) (seen *terminal, stop func() result) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancelCause(w.t.Context())
 	seen = &terminal{t: w.t}
 	done := make(chan result, 1)
-	go func() { done <- w.with(ctx, options{stdout: seen}, append([]string{"events", "-f"}, args...)...) }()
+	go func() {
+		done <- w.with(ctx, options{stdout: io.MultiWriter(seen, also)}, append([]string{"events", "-f"}, args...)...)
+	}()
 	return seen, func() result {
 		cancel(errors.New("enough"))
 		return <-done
@@ -43,9 +47,10 @@ func (w *world) publish(seen *terminal, topic string, v any, want string) {
 
 func TestEventsFollow(t *testing.T) {
 	w := newWorld(t)
-	w.agent(fakeConfig{Sequences: 1})
+	drains := newPacer(t, "\tworker\tworker-1\tready -> draining", func(st cluster.WorkerStatus) bool { return st.State == cluster.StateDraining })
+	w.agent(fakeConfig{Sequences: 1, Pace: drains.pace})
 	w.up(0, 1)
-	seen, stop := w.listening()
+	seen, stop := w.listening(drains)
 	at := time.Date(2026, 5, 4, 3, 2, 1, 500e6, time.UTC)
 	w.publish(seen, cluster.TopicKVEvents, cluster.KVEvent{Worker: "worker-1", Kind: cluster.KVStored, Count: 4, StartPosition: 8, Stored: []cluster.KVStoredBlock{{BlockHash: 0x9f3a << 48}}, Time: at},
 		"2026-05-04T03:02:01.5Z\tkv\tworker-1\tstored +4 9f3a… d12\n")
@@ -54,7 +59,7 @@ func TestEventsFollow(t *testing.T) {
 		Candidates: []cluster.RouteCandidate{{Worker: "worker-1", Cost: 18}},
 	}, "\trouter\tworker-1\tr-8f21 decode, overlap 4/36 blocks, cost 18.0 of 1 candidate, prefill local (short)\n")
 	w.ok("drain", "worker-1", "--yes")
-	seen.expect("\tworker\tworker-1\tready -> draining")
+	seen.expect(drains.want)
 	seen.expect("-> drained")
 	r := stop()
 	if r.code != exitInterrupted || r.stderr != "dynctl: stopped listening to events\n" {
@@ -66,7 +71,7 @@ func TestEventsOfAWorkerAsJSON(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{})
 	w.up(0, 2)
-	seen, stop := w.listening("--kv", "--worker", "worker-2", "-o", "json")
+	seen, stop := w.listening(io.Discard, "--kv", "--worker", "worker-2", "-o", "json")
 	for range 3 { // not these
 		_ = w.bus.Publish(t.Context(), events.Subject(w.ns, "decode", cluster.TopicRouterDecisions), cluster.RouterDecision{Chosen: "worker-2"})
 		_ = w.bus.Publish(t.Context(), events.Subject(w.ns, "decode", cluster.TopicKVEvents), cluster.KVEvent{Worker: "worker-1"})

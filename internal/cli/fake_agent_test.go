@@ -39,8 +39,9 @@ type fakeAgent struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	runners map[string]*fakeWorker
+	mu       sync.Mutex
+	runners  map[string]*fakeWorker
+	failures map[string]int // by worker
 }
 
 type fakeConfig struct {
@@ -53,7 +54,7 @@ type fakeConfig struct {
 	Roles               []cluster.Role
 	Devices             []string // default cpu:0
 	Port                int      // of the frontend; -1 for none
-	// Fail gives workers a reason to fail; FailTimes limits how often, 0 is always.
+	// Fail gives workers a reason to fail; FailTimes limits how often each does, 0 is always.
 	Fail      map[string]string
 	FailTimes int
 	Backoff   time.Duration // between failures
@@ -62,8 +63,11 @@ type fakeConfig struct {
 	Load      time.Duration
 	Sequences int
 	Step      time.Duration
-	// Hold keeps a drain at its sequences until Release is called.
+	// Hold keeps a drain at its sequences while it is true.
 	Hold *atomic.Bool
+	// Pace, if set, is called with each state of a worker that loads or drains, which goes
+	// on when it returns: a watch may miss states that pass at once.
+	Pace func(cluster.WorkerStatus)
 	// Paths are what workers tell of their paths, by worker; others do not tell any.
 	Paths map[string][]cluster.Path
 	// Decisions are what its frontend remembers, oldest first; nil for one that does not tell.
@@ -79,7 +83,7 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 	if cfg.Step == 0 {
 		cfg.Step = 5 * time.Millisecond
 	}
-	a := &fakeAgent{cfg: cfg, store: cfg.Store, runners: map[string]*fakeWorker{}}
+	a := &fakeAgent{cfg: cfg, store: cfg.Store, runners: map[string]*fakeWorker{}, failures: map[string]int{}}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a.cancel = cancel
 	defer func() {
@@ -154,7 +158,8 @@ func (a *fakeAgent) close() {
 		_ = a.http.Close()
 	}
 	a.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	// What is left of a node would be there for the next test.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if a.drt != nil {
 		_ = a.drt.Close(ctx)
@@ -207,6 +212,14 @@ func (a *fakeAgent) assign(ctx context.Context, as cluster.Assignment) {
 		case <-r.news:
 		}
 	}
+}
+
+// fails reports whether a worker fails once more.
+func (a *fakeAgent) fails(worker string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failures[worker]++
+	return a.cfg.FailTimes == 0 || a.failures[worker] <= a.cfg.FailTimes
 }
 
 // models lists what ready decode workers serve.
@@ -295,7 +308,7 @@ func (w *fakeWorker) run(ctx context.Context) {
 	restarts := 0
 	end := func() {
 		if drt != nil {
-			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			c, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 			defer cancel()
 			_ = drt.Close(c)
 			drt = nil
@@ -316,7 +329,7 @@ func (w *fakeWorker) run(ctx context.Context) {
 		case as.Desire == cluster.DesireRun && drt != nil && w.st.Generation == as.Generation:
 		case as.Desire == cluster.DesireRun:
 			end()
-			if why := w.a.cfg.Fail[as.Name]; why != "" && (w.a.cfg.FailTimes == 0 || restarts < w.a.cfg.FailTimes) {
+			if why := w.a.cfg.Fail[as.Name]; why != "" && w.a.fails(as.Name) {
 				restarts++
 				wait = max(w.a.cfg.Backoff, 50*time.Millisecond)
 				w.publish(ctx, nil, func(st *cluster.WorkerStatus) {
@@ -352,7 +365,7 @@ func (w *fakeWorker) run(ctx context.Context) {
 		for same := true; same; {
 			select {
 			case <-ctx.Done():
-				c, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				c, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 				_ = w.a.store.Delete(c, cluster.StatusKey(w.a.cfg.Namespace, w.name))
 				cancel()
 				return
@@ -387,6 +400,7 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 			Progress: 0.5, InstanceID: drt.ID(), StartedAt: time.Now(), Generation: as.Generation, Restarts: restarts, LeaseTTLMS: 10000,
 		}
 	})
+	w.pace()
 	if w.a.cfg.Load > 0 {
 		select {
 		case <-time.After(w.a.cfg.Load):
@@ -447,6 +461,7 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Ass
 				}
 				st.Drain, st.Stats.Running = &d, d.Left
 			})
+			w.pace()
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -481,6 +496,16 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Ass
 		}
 	}
 	return nil
+}
+
+func (w *fakeWorker) pace() {
+	if w.a.cfg.Pace == nil {
+		return
+	}
+	w.mu.Lock()
+	st := w.st
+	w.mu.Unlock()
+	w.a.cfg.Pace(st)
 }
 
 func (w *fakeWorker) publish(ctx context.Context, drt *runtime.DRT, change func(*cluster.WorkerStatus)) {

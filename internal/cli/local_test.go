@@ -91,7 +91,7 @@ func (m *machine) with(ctx context.Context, o options, args ...string) result {
 // up starts a cluster with a frontend on any port.
 func (m *machine) up(args ...string) result {
 	m.t.Helper()
-	r := m.run(append([]string{"up", "--port", "0", "--timeout", "30s"}, args...)...)
+	r := m.run(append([]string{"up", "--port", "0", "--timeout", "1m"}, args...)...)
 	if r.code != 0 {
 		m.t.Fatalf("up: exit %d\n%s%s", r.code, r.stderr, m.output())
 	}
@@ -132,8 +132,8 @@ func TestUpAndDown(t *testing.T) {
 	has(t, "stderr", r.stderr, "etcd embedded ready 127.0.0.1:", "node-1 agent ready", "worker-3 decode cpu0 2c ready", "lab is ready after", "knows this system and little else")
 	has(t, "arguments", m.output(), "arguments: --cluster=lab --namespace=dynamo --state-dir="+m.state+" --node-name=node-1 --frontend-port=0\n")
 
-	// The same again changes nothing and is fast.
-	has(t, "a second up", m.up().stderr, "lab is ready after 0.", "1 prefill + 2 decode workers")
+	// The same again changes nothing.
+	matches(t, "a second up", m.up().stderr, `lab is ready after \d+\.\ds: 1 prefill \+ 2 decode workers`)
 	has(t, "ps", m.run("ps").stdout, "worker-1\tprefill", "worker-3\tdecode")
 
 	r = m.run("down")
@@ -207,7 +207,7 @@ func TestTwoUpsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	results := make([]result, 2)
 	for i := range results {
-		wg.Go(func() { results[i] = m.run("up", "--port", "0", "--decode", "2", "--timeout", "30s") })
+		wg.Go(func() { results[i] = m.run("up", "--port", "0", "--decode", "2", "--timeout", "1m") })
 	}
 	wg.Wait()
 	waited := 0
@@ -362,7 +362,7 @@ func TestDownKillsAtTheDeadline(t *testing.T) {
 
 func TestUpIsInterrupted(t *testing.T) {
 	m := newMachine(t)
-	m.env = append(m.env, "FAKE_LOAD=1s")
+	m.env = append(m.env, "FAKE_LOAD=3s")
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := &watchWriter{want: "worker-2 decode cpu0 2c loading", then: cancel}
 	r := m.with(ctx, options{stderr: seen}, "up", "--port", "0", "--progress", "plain")
@@ -410,8 +410,9 @@ func TestUpEndsWithAWorkerThatFails(t *testing.T) {
 	if r.code != exitFailed {
 		t.Errorf("exit %d", r.code)
 	}
+	matches(t, "stderr", r.stderr, `\n  it failed \d+ times; its agent`)
 	has(t, "stderr", r.stderr, "worker-2 decode cpu0 2c failed: not enough memory",
-		"dynctl: worker-2 did not start: not enough memory: 4096 KV blocks need 9.4 GiB, 3.1 GiB are free\n  it failed 2 times; its agent goes on trying\n  try: dynctl up --decode 1\n   or: dynctl up --kv-blocks 2048\n   or: dynctl logs worker-2\n")
+		"dynctl: worker-2 did not start: not enough memory: 4096 KV blocks need 9.4 GiB, 3.1 GiB are free\n", "times; its agent goes on trying\n  try: dynctl up --decode 1\n   or: dynctl up --kv-blocks 2048\n   or: dynctl logs worker-2\n")
 	// What is running can be changed as the message says.
 	r = m.run("up", "--decode", "1")
 	if r.code != 0 {

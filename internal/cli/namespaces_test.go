@@ -22,10 +22,10 @@ func TestNamespacesSideBySide(t *testing.T) {
 	if err := os.WriteFile(file, []byte("namespace: west\ndecode: 2\nprefill: 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ok("up", "--prefill", "0", "--port", "0", "--timeout", "30s")
+	ok("up", "--prefill", "0", "--port", "0", "--timeout", "1m")
 	has(t, "plan", ok("up", "-f", file, "--dry-run", "--agents", "2").stdout,
 		"would start west-node-1: ", "--namespace=west ", "--node-name=west-node-1", "--frontend-port=0", "would start west-node-2: ", "--frontend-enabled=false", "would declare 2 decode workers")
-	r := ok("up", "-f", file, "--timeout", "30s", "-o", "name")
+	r := ok("up", "-f", file, "--timeout", "1m", "-o", "name")
 	if r.stdout != "worker-1\nworker-2\n" {
 		t.Errorf("workers of west: %q", r.stdout)
 	}
@@ -56,7 +56,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 	if got := ok("get", "namespaces", "west").stdout; !strings.Contains(got, "\t2/2\t") {
 		t.Errorf("after that: %s", got)
 	}
-	ok("rollback", "-n", "west", "--yes", "--timeout", "30s")
+	ok("rollback", "-n", "west", "--yes", "--timeout", "1m")
 
 	// The one of the stores does not leave alone.
 	if r := m.run("down", "-n", "dynamo"); r.code != exitUsage || !strings.Contains(r.stderr, "the stores of the namespace dynamo are those of others, too: west") {
@@ -74,7 +74,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 		t.Errorf("the other one has %q", got)
 	}
 	// down without a namespace takes all.
-	ok("up", "-f", file, "--timeout", "30s", "--agents", "2")
+	ok("up", "-f", file, "--timeout", "1m", "--agents", "2")
 	r = ok("down")
 	has(t, "down", r.stdout, "cluster lab is down: stopped 3 workers and 3 dynamod processes")
 	if names := m.names(); names != "" {

@@ -24,7 +24,8 @@ func TestPs(t *testing.T) {
 		t.Errorf("got\n%s", r.stdout)
 	}
 	r = w.with(t.Context(), options{tty: true}, "ps")
-	has(t, "terminal", r.stdout, "NAME      ROLE     DEVICE   STATE    SEQS       KV  NODE    UPTIME", "● ready", "\x1b[32m", "0s")
+	has(t, "terminal", r.stdout, "NAME      ROLE     DEVICE   STATE    SEQS       KV  NODE    UPTIME", "● ready", "\x1b[32m")
+	matches(t, "uptime", r.stdout, `node-1 +\d+s\n`)
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "ps")
 	if strings.Contains(r.stdout, "\x1b") {
 		t.Errorf("colors in spite of NO_COLOR:\n%s", r.stdout)

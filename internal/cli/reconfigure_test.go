@@ -13,13 +13,16 @@ import (
 
 func TestDrainWithASuccessor(t *testing.T) {
 	w := newWorld(t)
-	w.agent(fakeConfig{Sequences: 2, Step: 20 * time.Millisecond, Load: 100 * time.Millisecond})
+	loads := newPacer(t, "worker-2 start-successor worker-3 loading\n", func(st cluster.WorkerStatus) bool {
+		return st.Name == "worker-3" && st.State == cluster.StateLoading
+	})
+	w.agent(fakeConfig{Sequences: 2, Step: 20 * time.Millisecond, Pace: loads.pace})
 	w.up(0, 2)
-	r := w.ok("drain", "worker-2", "--replace")
+	r := w.with(t.Context(), options{stderr: loads}, "drain", "worker-2", "--replace")
 	if !regexp.MustCompile(`^worker-2 drained in \d+\.\ds(: \d finished, 0 moved, 0 cancelled)?; worker-3 serves in its place\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q", r.stdout)
 	}
-	has(t, "progress", r.stderr, "worker-2 start-successor worker-3 loading\n", "worker-2 start-successor done: worker-3\n")
+	has(t, "progress", r.stderr, loads.want, "worker-2 start-successor done: worker-3\n")
 	eventually(t, "the others are left", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-3\n" })
 	r = w.ok("drain", "worker-1", "--replace", "-o", "json")
 	var all []drainResult
@@ -36,19 +39,19 @@ func TestDrainWithASuccessor(t *testing.T) {
 func TestReplacementIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	hold := &atomic.Bool{}
-	w.agent(fakeConfig{Sequences: 1, Hold: hold, Fail: map[string]string{"worker-3": "no such luck"}, FailTimes: 1, Backoff: 700 * time.Millisecond})
+	w.agent(fakeConfig{Sequences: 1, Hold: hold, Fail: map[string]string{"worker-3": "no such luck"}, FailTimes: 1, Backoff: time.Minute})
 	w.up(0, 2)
-	r := w.run("drain", "worker-2", "--replace", "--deadline", "300ms")
+	r := w.run("drain", "worker-2", "--replace", "--deadline", "3s") // by then the successor has failed
 	if r.code != exitDeadline {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "worker-2 did not drain in 0.", "no successor serves yet\n  it serves as before, and drains when a successor serves\n", "worker-3 is failed: no such luck")
+	has(t, "stderr", r.stderr, "worker-2 did not drain in ", "no successor serves yet\n  it serves as before, and drains when a successor serves\n", "worker-3 is failed: no such luck")
 	w.ok("resume", "worker-2")
 	eventually(t, "the successor has gone", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-2\n" })
 
 	// While it drains, too.
 	hold.Store(true)
-	r = w.run("drain", "worker-2", "--replace", "--deadline", "2s")
+	r = w.run("drain", "worker-2", "--replace", "--deadline", "3s")
 	if r.code != exitDeadline {
 		t.Errorf("exit %d: %s", r.code, r.stderr)
 	}

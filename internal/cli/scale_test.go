@@ -5,12 +5,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 func TestScale(t *testing.T) {
 	w := newWorld(t)
-	a := w.agent(fakeConfig{Sequences: 1, Step: 30 * time.Millisecond})
+	drains := newPacer(t, "worker-1 prefill draining 1 of 1 sequence left", func(st cluster.WorkerStatus) bool {
+		return st.Name == "worker-1" && st.Drain != nil && st.Drain.Left == 1
+	})
+	a := w.agent(fakeConfig{Sequences: 1, Pace: drains.pace})
 	if r := w.run("scale", "--decode", "2"); r.code != exitFailed || !strings.Contains(r.stderr, "cannot scale: nothing was ever declared in cluster lab\n  try: dynctl up") {
 		t.Errorf("before up: %+v", r)
 	}
@@ -23,8 +27,8 @@ func TestScale(t *testing.T) {
 	if !regexp.MustCompile(`^lab has 1 prefill \+ 3 decode workers after \d+\.\ds\.\n$`).MatchString(r.stdout) {
 		t.Errorf("up: %q", r.stdout)
 	}
-	r = w.ok("scale", "--prefill", "0", "--decode", "1")
-	has(t, "down", r.stderr, "worker-1 prefill draining 1 of 1 sequence left", "worker-1 prefill removed", "worker-4 decode removed")
+	r = w.with(t.Context(), options{stderr: drains}, "scale", "--prefill", "0", "--decode", "1")
+	has(t, "down", r.stderr, drains.want, "worker-1 prefill removed", "worker-4 decode removed")
 	if got := w.ok("ps", "-q").stdout; got != "worker-2\n" {
 		t.Errorf("left: %q", got)
 	}

@@ -208,11 +208,11 @@ func TestUpOnExternalStores(t *testing.T) {
 func TestUpTimesOut(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Fail: map[string]string{"worker-1": "no"}, Backoff: 1 << 40})
-	r := w.run("up", "--prefill", "0", "--timeout", "300ms")
+	r := w.run("up", "--prefill", "0", "--timeout", "2s")
 	if r.code != exitDeadline {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cluster lab is not ready after 0.3s: it waits for 1 decode worker\n  cluster lab goes on starting\n  try: dynctl ps\n")
+	has(t, "stderr", r.stderr, "dynctl: cluster lab is not ready after 2.0s: it waits for 1 decode worker\n  cluster lab goes on starting\n  try: dynctl ps\n")
 }
 
 func TestUpWithoutAFrontend(t *testing.T) {

@@ -20,7 +20,7 @@ func TestPsWatch(t *testing.T) {
 	// worker is shown, another command runs.
 	watch := func(o options, meanwhile []string, want string, args ...string) result {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		first := &watchWriter{want: "worker-1", then: func() {
 			if meanwhile != nil {

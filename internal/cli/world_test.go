@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -122,7 +123,7 @@ func (w *world) agent(cfg fakeConfig) *fakeAgent {
 // up brings the cluster to a number of workers.
 func (w *world) up(prefill, decode int) {
 	w.t.Helper()
-	w.ok("up", "--prefill", fmt.Sprint(prefill), "--decode", fmt.Sprint(decode), "--timeout", "20s")
+	w.ok("up", "--prefill", fmt.Sprint(prefill), "--decode", fmt.Sprint(decode), "--timeout", "1m")
 }
 
 // topology is the desired state of the world.
@@ -203,12 +204,47 @@ func runMain(ctx context.Context, o options, args ...string) result {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if cond() {
 			return
 		}
 	}
 	t.Fatalf("never: %s", what)
+}
+
+// matches fails unless text matches a pattern.
+func matches(t *testing.T, what, text, pattern string) {
+	t.Helper()
+	if !regexp.MustCompile(pattern).MatchString(text) {
+		t.Errorf("%s does not match %q:\n%s", what, pattern, text)
+	}
+}
+
+// pacer has workers stand still in some states until a command has shown them.
+type pacer struct {
+	t     *testing.T
+	state func(cluster.WorkerStatus) bool
+	shown chan struct{}
+	watchWriter
+}
+
+// newPacer waits, where state is true, until text is written to it.
+func newPacer(t *testing.T, text string, state func(cluster.WorkerStatus) bool) *pacer {
+	p := &pacer{t: t, state: state, shown: make(chan struct{})}
+	p.want, p.then = text, func() { close(p.shown) }
+	return p
+}
+
+func (p *pacer) pace(st cluster.WorkerStatus) {
+	if !p.state(st) {
+		return
+	}
+	select {
+	case <-p.shown:
+	case <-p.t.Context().Done():
+	case <-time.After(time.Minute):
+		p.t.Errorf("never shown: %s", p.want)
+	}
 }
 
 // has fails unless text holds every wanted piece.
