@@ -279,6 +279,10 @@ func TestTCPBadAnswers(t *testing.T) {
 			if !test.incomplete && !test.remote && err != io.EOF {
 				t.Errorf("end = %v, want io.EOF", err)
 			}
+			// Callers ask with errors.Is, too.
+			if complete := !test.incomplete && !test.remote; errors.Is(err, io.EOF) != complete {
+				t.Errorf("errors.Is(%v, io.EOF) = %t", err, !complete)
+			}
 		})
 	}
 }

@@ -101,6 +101,8 @@ func (s *tcpStream) fill(ctx context.Context) error {
 		return context.Cause(ctx)
 	case s.conn.client.ctx.Err() != nil:
 		return s.end(ErrClientClosed)
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF // io.EOF is for an answer that is complete
 	}
 	return s.end(fmt.Errorf("answer from %s: %w: %w", s.conn.addr, ErrIncomplete, s.conn.failure(err)))
 }

@@ -2,6 +2,8 @@ package requestplanetest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -142,6 +144,9 @@ func (p *plane) recvErr(st requestplane.Stream) error {
 	err := st.Recv(p.ctx(), &it)
 	if err == nil {
 		p.Fatalf("Recv = item %+v, want an error", it)
+	}
+	if err != io.EOF && errors.Is(err, io.EOF) {
+		p.Fatalf("Recv = %v, which looks like the end of a complete answer", err)
 	}
 	return err
 }
