@@ -161,12 +161,12 @@ func (a *fakeAgent) close() {
 	// What is left of a node would be there for the next test.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if a.server != nil {
+		_ = a.server.Close() // ends who follows a log, which never ends by itself
+		_ = a.client.Close()
+	}
 	if a.drt != nil {
 		_ = a.drt.Close(ctx)
-	}
-	if a.server != nil {
-		_ = a.server.Close()
-		_ = a.client.Close()
 	}
 }
 
