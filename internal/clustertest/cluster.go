@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 // Options describe a cluster.
@@ -231,14 +232,36 @@ func (c *Cluster) Quantize(format string, prefill, decode int) {
 // Declare changes the desired state, as dynctl up and scale do.
 func (c *Cluster) Declare(prefill, decode int) {
 	c.t.Helper()
-	_, err := c.Client.Declare(c.t.Context(), func(t *cluster.Topology, _ bool) error {
-		t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model, Quantize: c.opts.Quantize}
-		t.Prefill, t.Decode, t.Engine = prefill, decode, c.opts.Engine
-		t.PrefillSpec.Engine, t.DecodeSpec.Engine = c.opts.PrefillEngine, c.opts.DecodeEngine
-		return nil
+	c.Insist(func(ctx context.Context) error {
+		_, err := c.Client.Declare(ctx, func(t *cluster.Topology, _ bool) error {
+			t.Model = cluster.ModelSpec{Name: c.Model, Path: c.opts.Model, Quantize: c.opts.Quantize}
+			t.Prefill, t.Decode, t.Engine = prefill, decode, c.opts.Engine
+			t.PrefillSpec.Engine, t.DecodeSpec.Engine = c.opts.PrefillEngine, c.opts.DecodeEngine
+			return nil
+		})
+		return err
 	})
-	if err != nil {
-		c.t.Fatal(err)
+}
+
+// Insist gives an order that may be given twice, again for as long as the store does not
+// answer, as it may on a busy machine.
+func (c *Cluster) Insist(order func(context.Context) error) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.opts.Timeout)
+	defer cancel()
+	for {
+		err := order(ctx)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			c.t.Fatal(err)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			c.t.Fatal(err)
+		}
 	}
 }
 

@@ -141,18 +141,16 @@ func (s *soak) strike(name string, fault func(*soak)) {
 // drain empties one of the decode workers and takes it back, in the middle at times.
 func (s *soak) drain() {
 	name := workerOf(s.t, s.c, s.c.Nodes[2*s.r.IntN(2)])
-	if err := s.c.Client.Drain(s.t.Context(), name, time.Now().Add(time.Minute), false); err != nil {
-		s.t.Fatal(err)
-	}
+	s.c.Insist(func(ctx context.Context) error {
+		return s.c.Client.Drain(ctx, name, time.Now().Add(time.Minute), false)
+	})
 	early := s.r.IntN(3) == 0
 	s.c.WaitView(name+" drains", func(v client.View) bool {
 		return slices.ContainsFunc(v.Workers(), func(w cluster.Worker) bool {
 			return w.Name == name && (w.State == cluster.StateDrained || early && !w.State.Serving())
 		})
 	})
-	if err := s.c.Client.Resume(s.t.Context(), name); err != nil {
-		s.t.Fatal(err)
-	}
+	s.c.Insist(func(ctx context.Context) error { return s.c.Client.Resume(ctx, name) })
 	s.c.WaitView(name+" serves again", func(v client.View) bool {
 		return !slices.ContainsFunc(v.Workers(), func(w cluster.Worker) bool { return w.Name == name && !w.State.Serving() })
 	})

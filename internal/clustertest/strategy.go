@@ -17,9 +17,7 @@ import (
 func (c *Cluster) Set(settings map[string]any) {
 	c.t.Helper()
 	for name, value := range settings {
-		if err := c.Client.SetKnob(c.t.Context(), name, value); err != nil {
-			c.t.Fatal(err)
-		}
+		c.Insist(func(ctx context.Context) error { return c.Client.SetKnob(ctx, name, value) })
 	}
 }
 
