@@ -12,8 +12,20 @@ import (
 // settings are options of UCX by name, without the prefix UCX_.
 type settings map[string]string
 
-// settings returns those of this transport; what the environment sets comes first.
-func (t *transport) settings(rdma bool) settings {
+// Environment returns what UCX is told with these options on this machine, as variables of
+// the environment for another program that shall use it alike, and whether bytes are
+// moved by RDMA.
+func (o Options) Environment() (variables []string, rdma bool) {
+	devices := rdmaDevices("/")
+	s := o.settings(len(devices) > 0)
+	for _, set := range s.list() {
+		variables = append(variables, "UCX_"+set.Name+"="+set.Value)
+	}
+	return variables, len(devices) > 0 && oneSided(s["TLS"])
+}
+
+// settings returns those of a transport; what the environment sets comes first.
+func (o Options) settings(rdma bool) settings {
 	s := settings{
 		"TLS": "tcp",
 		// A process that dies is noticed within this, even if nothing is sent to it.
@@ -22,10 +34,10 @@ func (t *transport) settings(rdma bool) settings {
 	if rdma {
 		s["TLS"] = "rc,dc,ud" // package tcp serves where these do not reach
 	}
-	if len(t.opts.Devices) > 0 && !rdma {
-		s["NET_DEVICES"] = strings.Join(t.opts.Devices, ",")
+	if len(o.Devices) > 0 && !rdma {
+		s["NET_DEVICES"] = strings.Join(o.Devices, ",")
 	}
-	maps.Copy(s, t.opts.Settings)
+	maps.Copy(s, o.Settings)
 	for name := range s {
 		if v, set := os.LookupEnv("UCX_" + name); set {
 			s[name] = v

@@ -79,7 +79,7 @@ func (t *transport) open(devices []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", nixl.ErrNotSupported, err)
 	}
-	settings := t.settings(len(devices) > 0)
+	settings := t.opts.settings(len(devices) > 0)
 	ctx, err := lib.NewContext(settings.list()...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", nixl.ErrBackend, err)
