@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -16,6 +17,9 @@ var update = flag.Bool("update", false, "write golden files instead of comparing
 const asChild = "bench-child"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == perftestProgram {
+		os.Exit(fakePerftest(os.Args[1:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == asChild {
 		if err := Child(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, err) // there is nobody else to tell

@@ -28,7 +28,9 @@ func measureNIXL(ctx context.Context, s *session) (Section, error) {
 			"both sides, with a notification at the end. memcpy copies the same blocks with one core, as\n"+
 			"the local and shm transports do on a node (shm through mappings of its own, as between\n"+
 			"processes); plain TCP moves them in order over as many loopback connections as the tcp\n"+
-			"transport opens.", bytesText(int64(sc.bytes))),
+			"transport opens. The ucx transport works over whatever network UCX finds, RDMA or not;\n"+
+			"ucx_perftest, of UCX itself, gets the same settings and sends as many messages as there are\n"+
+			"blocks, each as long as one, from one place to one place.", bytesText(int64(sc.bytes))),
 	}
 	from, err := newBuffer(sc.bytes)
 	if err != nil {
@@ -46,6 +48,9 @@ func measureNIXL(ctx context.Context, s *session) (Section, error) {
 		return sec, err
 	}
 	defer pairs.close()
+	if _, note := ucxRoutes(); note != "" {
+		sec.Notes = append(sec.Notes, note)
+	}
 	if err := nixlTransfers(ctx, s, &sec, pairs, src, dst); err != nil {
 		return sec, err
 	}
@@ -54,9 +59,10 @@ func measureNIXL(ctx context.Context, s *session) (Section, error) {
 }
 
 func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, src, dst []byte) error {
-	type key struct{ name, memcpy, plain string }
+	type key struct{ name, memcpy, plain, perftest string }
 	var cases []Case
 	var keys []key
+	other, note := findPerftest()
 	for _, shape := range s.scale.nixl.shapes {
 		size, total := shape.block, shape.bytes()
 		from, to := rand.Perm(len(src) / size)[:shape.count], rand.Perm(len(src) / size)[:shape.count]
@@ -68,7 +74,7 @@ func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, s
 		defer lo.close() // few, and all are used until the last round
 		add := func(name string, f func(context.Context) error) {
 			cases = append(cases, Case{at(name), rate(total, f)})
-			keys = append(keys, key{at(name), at(caseMemcpy), at(caseLoopback)})
+			keys = append(keys, key{name: at(name), memcpy: at(caseMemcpy), plain: at(caseLoopback)})
 		}
 		add(caseMemcpy, func(context.Context) error {
 			for i := range from {
@@ -86,6 +92,14 @@ func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, s
 					return err
 				}
 				add(fmt.Sprintf("%s, %s", p.name, op), func(ctx context.Context) error { return p.move(ctx, op, t) })
+				if p.name == ucxRouteName && other != nil {
+					keys[len(keys)-1].perftest = at(perftestProgram + " " + other.byOp[op])
+				}
+			}
+		}
+		if other != nil {
+			for _, test := range other.tests {
+				cases = append(cases, Case{at(perftestProgram + " " + test), other.sample(test, shape)})
 			}
 		}
 		add(caseLoopback, func(context.Context) error { return lo.copyFrom(src[:total]) })
@@ -97,10 +111,17 @@ func nixlTransfers(ctx context.Context, s *session, sec *Section, pairs pairs, s
 	for _, k := range keys {
 		res.ratio(k.name, keyMemcpy, keyGBps, k.memcpy, 100)
 		res.ratio(k.name, keyPlain, keyGBps, k.plain, 100)
+		res.ratio(k.name, keyPerftest, keyGBps, k.perftest, 100)
 	}
 	sec.Tables = append(sec.Tables, res.table("Transfers", "", []Column{
 		{keyGBps, "GB/s", ""}, {keyMemcpy, "% of memcpy", "of the same blocks"}, {keyPlain, "% of plain TCP", ""},
-	}))
+		{keyPerftest, "% of ucx_perftest", ""},
+	}).removeEmpty())
+	for _, note := range []string{note, other.note()} {
+		if note != "" {
+			sec.Notes = append(sec.Notes, note)
+		}
+	}
 	return nil
 }
 

@@ -62,6 +62,8 @@ func newPairs(src, dst buffer) (_ pairs, err error) {
 	}()
 	registry := local.NewRegistry(1) // as the agent of a node makes it
 	routes := append([]route{{"local", []nixl.Op{nixl.Write}, registry.Transport}}, hostRoutes()...)
+	overUCX, _ := ucxRoutes()
+	routes = append(routes, overUCX...)
 	both := []nixl.Op{nixl.Write, nixl.Read}
 	for _, k := range append(routes,
 		route{"tcp", both, func() nixl.Transport { return tcp.New(tcp.Options{Conns: tcpConns}) }},
