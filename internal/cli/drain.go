@@ -62,10 +62,14 @@ type drainResult struct {
 	State      cluster.State `json:"state"`
 	Safe       bool          `json:"safe"`
 	DurationMS *int64        `json:"duration_ms"`
-	Sequences  *int          `json:"sequences"`
-	Finished   *int          `json:"finished"`
-	Moved      *int          `json:"moved"`
-	Cancelled  *int          `json:"cancelled"`
+	// Routers were asked whether they send nothing more; see [cluster.DrainStatus].
+	Routers             *int     `json:"routers"`
+	RoutersAcknowledged *int     `json:"routers_acknowledged"`
+	Unacknowledged      []string `json:"routers_unacknowledged,omitempty"` // names of their nodes
+	Sequences           *int     `json:"sequences"`
+	Finished            *int     `json:"finished"`
+	Moved               *int     `json:"moved"`
+	Cancelled           *int     `json:"cancelled"`
 	// Successor is the worker that took the place; Node is set for a node, whose workers
 	// that left are Workers.
 	Successor string                 `json:"successor,omitempty"`

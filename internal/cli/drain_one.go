@@ -267,6 +267,7 @@ func (d *drainer) result(sentence string) drainResult {
 	if s := d.seen; s != nil {
 		took := d.took(d.inv.env.Now()).Milliseconds()
 		r.DurationMS, r.Sequences, r.Finished, r.Moved, r.Cancelled = &took, &s.Sequences, &s.Finished, &s.Moved, &s.Cancelled
+		r.Routers, r.RoutersAcknowledged, r.Unacknowledged = &s.Routers, &s.Acknowledged, nodesNamed(d.nodes, s.Unacknowledged)
 		r.Open = append(r.Open, s.Open...)
 	}
 	return r

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cli/progress"
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -82,6 +83,9 @@ func (d *drainer) row(st drainStage, now time.Time, over bool) progress.Row {
 		if st.item == "finish-sequences" && d.seen != nil && r.State == progress.Running {
 			r.Line = fmt.Sprintf("%s %s %d/%d", d.name, st.item, d.seen.Left, max(d.seen.Sequences, d.seen.Left))
 		}
+		if st.item == "stop-new-requests" && d.seen != nil && d.seen.Routers > 0 && r.State == progress.Done {
+			r.Line += ": " + r.Detail
+		}
 	}
 	return r
 }
@@ -126,10 +130,12 @@ func (d *drainer) describe(r *progress.Row, now time.Time) {
 		switch {
 		case s == nil:
 			r.Detail = "waits for its agent to take the order"
-		case open && s.Step == cluster.DrainDiscovery:
-			r.Detail = "left discovery, routers take notice"
-		case open:
+		case open && s.Step == cluster.DrainAdmission:
 			r.Detail = "work that was pulled is admitted"
+		case s.Routers > 0:
+			r.Detail = routersText(s, d.nodes)
+		case open:
+			r.Detail = "left discovery, routers take notice"
 		default:
 			r.Detail = "left discovery, admission closed"
 		}
@@ -149,6 +155,27 @@ func (d *drainer) describe(r *progress.Row, now time.Time) {
 	case "leave-cluster":
 		r.Detail = "revoke lease, deregister"
 	}
+}
+
+// routersText says how many routers have taken notice that a worker takes no new requests.
+func routersText(s *cluster.DrainStatus, nodes []cluster.Node) string {
+	text := fmt.Sprintf("%d of %s acknowledged", s.Acknowledged, plural(s.Routers, "router"))
+	silent := nodesNamed(nodes, s.Unacknowledged)
+	if len(silent) == 0 {
+		return text
+	}
+	if more := s.Routers - s.Acknowledged - len(silent); more > 0 {
+		silent = append(silent, fmt.Sprintf("… %d more", more))
+	}
+	return text + "; no answer from " + strings.Join(silent, ", ")
+}
+
+// nodesNamed are the names of nodes with these ids.
+func nodesNamed(nodes []cluster.Node, ids []string) (names []string) {
+	for _, id := range ids {
+		names = append(names, client.View{Nodes: nodes}.NodeName(id))
+	}
+	return names
 }
 
 // sequences shows how many still run, and how long they may take once some have

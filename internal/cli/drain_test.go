@@ -29,7 +29,7 @@ func TestDrainAndResume(t *testing.T) {
 	if !regexp.MustCompile(`^worker-3 drained in \d+\.\ds: 3 finished, 0 moved, 0 cancelled\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q", r.stdout)
 	}
-	has(t, "progress", r.stderr, "worker-3 stop-new-requests done\n", last.want, "worker-3 leave-cluster done\n")
+	has(t, "progress", r.stderr, "worker-3 stop-new-requests done: 2 of 2 routers acknowledged\n", last.want, "worker-3 leave-cluster done\n")
 	if strings.Contains(r.stderr, "only decode worker") {
 		t.Errorf("worker-2 serves:\n%s", r.stderr)
 	}

@@ -111,7 +111,7 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *explanation 
 			x.Try = []string{"dynctl scale --decode N", "dynctl get queues"}
 		}
 	case cluster.StateDraining:
-		explainDraining(x, a, assigned, w, now)
+		explainDraining(x, v, a, assigned, w, now)
 	case cluster.StateDrained:
 		if w.Drain != nil {
 			x.since(w.Drain.EndedAt)
@@ -156,7 +156,7 @@ func explainPending(x *explanation, v client.View, a cluster.Assignment, w clust
 	}
 }
 
-func explainDraining(x *explanation, a cluster.Assignment, assigned bool, w cluster.Worker, now time.Time) {
+func explainDraining(x *explanation, v client.View, a cluster.Assignment, assigned bool, w cluster.Worker, now time.Time) {
 	x.Why = "its agent stops"
 	switch {
 	case assigned && a.Desire == cluster.DesireDrain:
@@ -172,6 +172,9 @@ func explainDraining(x *explanation, a cluster.Assignment, assigned bool, w clus
 	}
 	x.since(d.StartedAt)
 	x.fact("step", "%s: %s left, %d KV transfers to it and %d from it", d.Step, leftText(d), d.Incoming, d.Outgoing)
+	if d.Acknowledged < d.Routers {
+		x.fact("routers", "%s", routersText(d, v.Nodes))
+	}
 	for _, o := range d.Open {
 		text := fmt.Sprintf("%s, %s out, for %s", o.RequestID, plural(o.OutTokens, "token"), duration(time.Duration(o.AgeMS)*time.Millisecond))
 		if o.Why != "" {

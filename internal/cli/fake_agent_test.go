@@ -448,13 +448,16 @@ func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Ass
 	n := w.st.Stats.Running
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		st.State, st.Reason = cluster.StateDraining, ""
-		st.Drain = &cluster.DrainStatus{Step: cluster.DrainDiscovery, StartedAt: time.Now(), Deadline: as.DrainDeadline, Sequences: n, Left: n}
+		st.Drain = &cluster.DrainStatus{Step: cluster.DrainDiscovery, StartedAt: time.Now(), Deadline: as.DrainDeadline, Routers: 2, Acknowledged: 1, Unacknowledged: []string{as.Node}, Sequences: n, Left: n}
 	})
 	for _, step := range cluster.DrainSteps {
 		for {
 			w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 				d := *st.Drain
 				d.Step, d.Finished = step, d.Sequences-d.Left-d.Moved
+				if step != cluster.DrainDiscovery {
+					d.Acknowledged, d.Unacknowledged = 2, nil
+				}
 				d.Open = nil
 				for i := range d.Left {
 					d.Open = append(d.Open, cluster.OpenSequence{RequestID: fmt.Sprintf("r-%d", i+1), OutTokens: 1204, AgeMS: 128000, Why: "no room elsewhere"})

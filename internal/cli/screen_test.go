@@ -85,14 +85,16 @@ func TestDrainScreens(t *testing.T) {
 		return d
 	}
 	open := []cluster.OpenSequence{{RequestID: "r-8e77", OutTokens: 1204, AgeMS: 128000}, {RequestID: "r-8f02", OutTokens: 310, AgeMS: 31000}, {RequestID: "r-8f0a", OutTokens: 12, AgeMS: 2000}}
-	finishing := drainer(&cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: noon.Add(-19 * time.Second), Sequences: 14, Left: 3, Finished: 11, Open: open},
+	leaving := drainer(&cluster.DrainStatus{Step: cluster.DrainDiscovery, Sequences: 14, Left: 14, Routers: 2, Acknowledged: 1, Unacknowledged: []string{"n2"}}, cluster.DrainDiscovery)
+	finishing := drainer(&cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: noon.Add(-19 * time.Second), Sequences: 14, Left: 3, Finished: 11, Open: open, Routers: 2, Acknowledged: 2},
 		cluster.DrainDiscovery, cluster.DrainAdmission, cluster.DrainIncoming, cluster.DrainSequences)
 	golden(t, "drain-begins", draw(drainer(nil).screen(now, false)))
+	golden(t, "drain-leaving", draw(leaving.screen(now, false)))
 	golden(t, "drain-finishing", draw(finishing.screen(now, false)))
 	stale := *finishing
 	stale.stale = noon.Add(-7 * time.Second)
 	golden(t, "drain-stale", draw(stale.screen(now, false)))
-	done := drainer(&cluster.DrainStatus{Step: cluster.DrainLease, StartedAt: noon.Add(-19 * time.Second), EndedAt: noon, Sequences: 14, Finished: 13, Moved: 1, Safe: true}, cluster.DrainSteps...)
+	done := drainer(&cluster.DrainStatus{Step: cluster.DrainLease, StartedAt: noon.Add(-19 * time.Second), EndedAt: noon, Sequences: 14, Finished: 13, Moved: 1, Routers: 14, Acknowledged: 2, Unacknowledged: []string{"n1", "n2"}, Safe: true}, cluster.DrainSteps...)
 	golden(t, "drain-done", draw(done.screen(now, true)))
 	if got, want := done.sentence(now), "worker-7 drained in 19.0s: 13 finished, 1 moved, 0 cancelled. safe to stop."; got != want {
 		t.Errorf("got %q", got)

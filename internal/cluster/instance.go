@@ -63,7 +63,7 @@ const DefaultNamespace = "dynamo"
 
 // Components and endpoints that are not named after a role.
 const (
-	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http" and "decisions"
+	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http", "decisions" and "departed"
 	ComponentAgent    = "agent"    // node agents register "logs"
 
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
@@ -78,4 +78,5 @@ const (
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
 	EndpointDecisions  = "decisions" // the newest router decisions, on request
+	EndpointDeparted   = "departed"  // answers when an instance is no longer chosen
 )

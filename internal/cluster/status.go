@@ -123,6 +123,12 @@ type DrainStatus struct {
 	StartedAt time.Time `json:"started_at"`
 	Deadline  time.Time `json:"deadline,omitzero"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// Routers is how many frontends the worker has asked since it left discovery, and
+	// Acknowledged how many of them said that they choose it no more. Unacknowledged are
+	// the nodes of the others, at most ten.
+	Routers        int      `json:"routers,omitempty"`
+	Acknowledged   int      `json:"routers_acknowledged,omitempty"`
+	Unacknowledged []string `json:"routers_unacknowledged,omitempty"`
 	// Sequences is how many ran when the drain began; Left how many still run.
 	Sequences int `json:"sequences"`
 	Left      int `json:"left"`

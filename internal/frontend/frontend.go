@@ -178,21 +178,30 @@ func (f *Frontend) start() bool {
 	return first
 }
 
-// announce registers the frontend in discovery, and what it tells operators.
+// announce registers the frontend in discovery, and what it tells operators and workers.
 func (f *Frontend) announce(ctx context.Context) error {
-	told, err := f.cfg.DRT.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, f.sendDecisions)
-	if err == nil {
-		f.keep(told)
-		var http *runtime.Served
-		if http, err = f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url}); err == nil {
-			f.keep(http)
-			return nil
+	for _, register := range []func() (*runtime.Served, error){
+		func() (*runtime.Served, error) {
+			return f.cfg.DRT.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, f.sendDecisions)
+		},
+		func() (*runtime.Served, error) {
+			return f.cfg.DRT.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDeparted, f.sendDeparted)
+		},
+		func() (*runtime.Served, error) {
+			return f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
+		},
+	} {
+		s, err := register()
+		switch {
+		case err == nil:
+			f.keep(s)
+		case ctx.Err() != nil:
+			return nil // told to stop meanwhile
+		default:
+			return fmt.Errorf("announce the frontend: %w", err)
 		}
 	}
-	if ctx.Err() != nil {
-		return nil // told to stop meanwhile
-	}
-	return fmt.Errorf("announce the frontend: %w", err)
+	return nil
 }
 
 // keep remembers what withdraw takes back.

@@ -21,7 +21,7 @@ import (
 var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
-	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, ActivityRequest{},
+	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
 	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{},
 }
 

@@ -213,6 +213,34 @@ func (c *Client) Wait(ctx context.Context, n int) error {
 	}
 }
 
+// gonePoll is how often WaitGone looks.
+const gonePoll = 10 * time.Millisecond
+
+// WaitGone waits until an instance is registered no more, as far as this client has taken
+// notice: from then on Instances does not have it, unless it registers again.
+func (c *Client) WaitGone(ctx context.Context, id cluster.InstanceID) error {
+	poll := time.NewTicker(gonePoll)
+	defer poll.Stop()
+	for c.knows(id) {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s has no instance %s: %w", c.subject, id, context.Cause(ctx))
+		case <-c.done:
+			return fmt.Errorf("wait until %s has no instance %s: %w", c.subject, id, ErrClosed)
+		}
+	}
+	return nil
+}
+
+// knows reports whether an instance is routable, or will be after its quarantine.
+func (c *Client) knows(id cluster.InstanceID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, bad := c.quarantined[id]
+	return bad || slices.ContainsFunc(c.routable, func(i cluster.Instance) bool { return i.InstanceID == id })
+}
+
 // ReportDown takes an instance out of the routable ones for [Quarantine], or
 // until its registration changes.
 func (c *Client) ReportDown(id cluster.InstanceID) {

@@ -235,3 +235,37 @@ func TestClientWithoutAStore(t *testing.T) {
 		}
 	})
 }
+
+// Whoever waits for an instance to be gone learns of it when no request can be sent to it
+// any more, be it in quarantine or not.
+func TestClientWaitsUntilAnInstanceIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runtimetest.New(t)
+		d := c.Runtime(t, "worker-1")
+		served := serve(t, d, "generate", echo(""))
+		client := runtimetest.Client(t, d, "backend", "generate")
+		waitFor(t, client, d.ID())
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := client.WaitGone(short, d.ID()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it is there: got %v", err)
+		}
+		client.ReportDown(d.ID())
+		short, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := client.WaitGone(short, d.ID()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it comes back after its quarantine: got %v", err)
+		}
+		gone := make(chan error, 1)
+		go func() { gone <- client.WaitGone(t.Context(), d.ID()) }()
+		if err := served.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-gone; err != nil || len(client.Instances()) != 0 {
+			t.Errorf("got %v with %v", err, client.Instances())
+		}
+		if err := client.WaitGone(t.Context(), 4711); err != nil {
+			t.Errorf("nobody ever was: %v", err)
+		}
+	})
+}

@@ -65,7 +65,7 @@ func labSnapshot() cluster.Snapshot {
 	add(6, cluster.RoleDecode, "cpu:0", cluster.StateReady, 2, 310, 1024, 38, 0.22, 6400*ms, 14*time.Minute)
 	w7 := add(7, cluster.RoleDecode, "gpu:5", cluster.StateDraining, 3, 655, 4096, 210, 0.55, 9000*ms, 2*time.Hour+11*time.Minute)
 	w7.Desire = cluster.DesireDrain
-	w7.Drain = &cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: now.Add(-19 * time.Second), Deadline: now.Add(4*time.Minute + 41*time.Second),
+	w7.Drain = &cluster.DrainStatus{Step: cluster.DrainSequences, Routers: 2, Acknowledged: 2, StartedAt: now.Add(-19 * time.Second), Deadline: now.Add(4*time.Minute + 41*time.Second),
 		Sequences: 14, Left: 3, Finished: 11,
 		Open: []cluster.OpenSequence{{RequestID: "r-8e77", OutTokens: 1204, AgeMS: 128000}, {RequestID: "r-8f02", OutTokens: 310, AgeMS: 31000}, {RequestID: "r-8f0a", OutTokens: 12, AgeMS: 2000}}}
 	s.Leases = append(s.Leases, cluster.Lease{ID: 0x7e01, Owner: "n1", TTL: 10 * time.Second, Left: 9500 * ms, Renewed: 500 * ms})

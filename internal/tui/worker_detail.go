@@ -244,6 +244,10 @@ func (m *model) drainSection(d *cluster.DrainStatus) section {
 		}
 		text := string(step)
 		switch step {
+		case cluster.DrainDiscovery:
+			if d.Routers > 0 {
+				text = fmt.Sprintf("%-18s %d of %d routers acknowledged", step, d.Acknowledged, d.Routers)
+			}
 		case cluster.DrainIncoming:
 			text = fmt.Sprintf("%-18s %d transfers pending", step, d.Incoming)
 		case cluster.DrainSequences:

@@ -107,6 +107,7 @@ type drain struct {
 	began     time.Time
 	step      int // index into cluster.DrainSteps
 	stepSince time.Time
+	farewell  *farewell       // to the routers
 	pulled    <-chan struct{} // closed when the queue consumer has ended
 	mover     *mover          // decode: from the end of admission on
 	before    cluster.WorkerStats
@@ -115,6 +116,7 @@ type drain struct {
 // stop ends what a drain has begun, if there is one.
 func (d *drain) stop() {
 	if d != nil {
+		d.farewell.stop()
 		d.mover.stop()
 	}
 }
@@ -136,6 +138,7 @@ func (w *Worker) beginDrain(ctx context.Context, o order) *drain {
 		st.Drain = &cluster.DrainStatus{Step: cluster.DrainSteps[0], StartedAt: now, Deadline: o.deadline, Sequences: open, Left: open}
 	})
 	w.leave(ctx)
+	d.farewell = w.sayFarewell(ctx)
 	d.pulled = w.pulling.stop()
 	return d
 }
@@ -164,7 +167,7 @@ func (d *drain) complete(ctx context.Context) (bool, error) {
 	st := e.Stats()
 	switch cluster.DrainSteps[d.step] {
 	case cluster.DrainDiscovery:
-		return time.Since(d.stepSince) >= d.w.grace, nil
+		return d.farewell.ended() && time.Since(d.stepSince) >= d.w.grace, nil
 	case cluster.DrainAdmission:
 		select {
 		case <-d.pulled: // messages in work need admission
@@ -197,6 +200,7 @@ func (d *drain) report(ctx context.Context) error {
 	now := d.w.board.get().Drain
 	next := *now
 	next.Step, next.Deadline, next.Left, next.Overdue = cluster.DrainSteps[d.step], d.order.deadline, left, overdue
+	next.Routers, next.Acknowledged, next.Unacknowledged = d.farewell.progress()
 	next.Incoming, next.Outgoing = st.RemoteWait, st.KVOutgoing+out
 	next.Finished = int(st.FinishedTotal - d.before.FinishedTotal)
 	next.Cancelled = int(st.CancelledTotal - d.before.CancelledTotal)
@@ -207,7 +211,7 @@ func (d *drain) report(ctx context.Context) error {
 	for i := range open {
 		open[i].Why = d.mover.reason(open[i].RequestID)
 	}
-	same := next.Step == now.Step && next.Left == now.Left && next.Overdue == now.Overdue &&
+	same := next.Step == now.Step && next.Routers == now.Routers && next.Acknowledged == now.Acknowledged && next.Left == now.Left && next.Overdue == now.Overdue &&
 		next.Incoming == now.Incoming && next.Outgoing == now.Outgoing && next.Deadline.Equal(now.Deadline)
 	if same && time.Since(d.w.lastDrainReport) < time.Second {
 		return nil

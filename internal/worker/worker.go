@@ -69,6 +69,7 @@ type Worker struct {
 
 	// Shorter in tests.
 	proof     time.Duration // revokeTimeout
+	patience  time.Duration // farewellTimeout
 	grace     time.Duration // drainGrace
 	drainPoll time.Duration
 
@@ -93,7 +94,7 @@ func New(cfg Config) *Worker {
 		waiters:  newWaiters(),
 		holds:    newHolds(),
 		rooms:    newRooms(),
-		proof:    revokeTimeout, grace: drainGrace, drainPoll: drainPoll,
+		proof:    revokeTimeout, patience: farewellTimeout, grace: drainGrace, drainPoll: drainPoll,
 	}
 	w.assigned.Store(&a)
 	return w
@@ -181,7 +182,9 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 	}
 	w.loaded = loaded
 	w.info = loaded.Backend.Info()
-	w.board.update(func(st *cluster.WorkerStatus) { st.Weights, st.TensorParallel = loaded.Card.Weights, w.info.TensorParallel })
+	w.board.update(func(st *cluster.WorkerStatus) {
+		st.Weights, st.TensorParallel = loaded.Card.Weights, w.info.TensorParallel
+	})
 	w.log.Info("model is loaded", "model", loaded.Card.DisplayName, "weights", loaded.Card.Weights, "digest", short(loaded.Card.Digest))
 	w.meter().ModelLoadTime.Set(time.Since(begin).Seconds())
 	back.Push("release the model", func(context.Context) error {

@@ -1,0 +1,132 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime"
+)
+
+// fakeRouter is a frontend that acknowledges departures; or says nothing, while it is mute; or
+// says that it still routes there.
+type fakeRouter struct {
+	served *runtime.Served
+	mute   atomic.Bool
+	routes atomic.Bool
+	asked  atomic.Int64
+	of     atomic.Uint64 // the instance that was last asked about
+}
+
+func (w *world) router(node string, mute bool) *fakeRouter {
+	w.t.Helper()
+	r := &fakeRouter{}
+	r.mute.Store(mute)
+	drt := w.c.Runtime(w.t, "", func(c *runtime.Config) { c.Node = node })
+	served, err := drt.Serve(w.t.Context(), cluster.ComponentFrontend, cluster.EndpointDeparted, r.departed)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.served = served
+	return r
+}
+
+func (r *fakeRouter) departed(ctx context.Context, q *requestplane.Request, send func(any) error) error {
+	var req protocol.DepartedRequest
+	if err := q.Decode(&req); err != nil {
+		return err
+	}
+	r.of.Store(uint64(req.InstanceID))
+	if r.asked.Add(1) == 1 || r.routes.Load() { // the first try always fails
+		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: "still routes to it"}
+	}
+	for r.mute.Load() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return send(protocol.Departed(req))
+}
+
+// A drain goes on when all routers have acknowledged that the worker is gone, not before.
+func TestRoutersAcknowledgeADrain(t *testing.T) {
+	w := newWorld(t)
+	quick, slow := w.router("host-1", false), w.router("host-2", true)
+	w.tune = func(wk *Worker) { wk.patience = time.Minute }
+	d := w.start("worker-1", cluster.RoleDecode)
+	id := d.drt.Load().ID()
+	if err := d.Drain(t.Context(), time.Now().Add(time.Minute), false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one router has acknowledged", func() bool {
+		st := d.Status().Drain
+		return st != nil && st.Routers == 2 && st.Acknowledged == 1 && slices.Equal(st.Unacknowledged, []string{"host-2"})
+	})
+	eventually(t, "the worker left discovery", func() bool { return len(w.calls.Instances()) == 0 })
+	if st := d.Status().Drain; st.Step != cluster.DrainDiscovery {
+		t.Errorf("it went on to %s without the second router", st.Step)
+	}
+	slow.mute.Store(false)
+	if st := d.drained(t); st.Routers != 2 || st.Acknowledged != 2 || st.Unacknowledged != nil {
+		t.Errorf("at the end: %+v", st)
+	}
+	for _, r := range []*fakeRouter{quick, slow} {
+		if got := cluster.InstanceID(r.of.Load()); got != id {
+			t.Errorf("asked about %s, the worker was %s", got, id)
+		}
+	}
+}
+
+// One that does not answer keeps nobody for long, and is named.
+func TestADrainNamesRoutersThatDoNotAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.router("host-1", false)
+	w.router("host-2", true)
+	w.tune = func(wk *Worker) { wk.patience = time.Second }
+	d := w.start("worker-1", cluster.RoleDecode)
+	if err := d.Drain(t.Context(), time.Now().Add(time.Minute), false); err != nil {
+		t.Fatal(err)
+	}
+	if st := d.drained(t); st.Routers != 2 || !slices.Contains(st.Unacknowledged, "host-2") {
+		t.Errorf("at the end: %+v", st)
+	}
+}
+
+// A router that leaves discovery itself is waited for no longer; a drain that is taken
+// back waits for none.
+func TestRoutersThatLeaveAreNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	stays, leaves := w.router("host-1", true), w.router("host-2", true)
+	w.tune = func(wk *Worker) { wk.patience = time.Minute }
+	d := w.start("worker-1", cluster.RoleDecode)
+	d.drain(t)
+	eventually(t, "nobody has acknowledged", func() bool {
+		st := d.Status().Drain
+		return st != nil && st.Routers == 2 && st.Acknowledged == 0
+	})
+	if err := d.Resume(t.Context(), d.Assignment()); err != nil {
+		t.Fatal(err)
+	}
+	d.waitState(t, cluster.StateReady)
+
+	stays.mute.Store(false)
+	leaves.routes.Store(true)
+	d.drain(t)
+	eventually(t, "one has acknowledged", func() bool {
+		st := d.Status().Drain
+		return st != nil && st.Acknowledged == 1
+	})
+	if err := leaves.served.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := d.drained(t); st.Routers != 1 || st.Acknowledged != 1 || st.Unacknowledged != nil {
+		t.Errorf("at the end: %+v", st)
+	}
+}
