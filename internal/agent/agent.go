@@ -41,6 +41,8 @@ type Options struct {
 	// Backend, if set, is put around the backend of each worker, for tests: it sees, and
 	// may spoil, what the engine computes with.
 	Backend func(cluster.Assignment, engine.Backend) engine.Backend
+	// GPUs replaces NVIDIA's driver as what tells of GPUs, for tests.
+	GPUs func() (GPUSource, error)
 	// Ready, if set, is called once the node is up and can be found.
 	Ready func(cluster.Node)
 }
@@ -73,6 +75,7 @@ type Agent struct {
 	hostPeers   hostPeers          // ways to those of other processes of this host
 	nixlTLS     *tls.Config        // nil: transfers over TCP are not encrypted
 	status      *statusServer
+	gpus        *gpus
 	workers     *supervisor
 
 	stopping atomic.Bool   // set when Run was told to stop
@@ -205,6 +208,9 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	}
 	back.Push("stop the status server", a.status.close)
 	if err := a.serveLogs(ctx, back); err != nil {
+		return err
+	}
+	if err := a.startGPUs(ctx, back); err != nil {
 		return err
 	}
 	if err := a.publishNode(ctx); err != nil {

@@ -37,9 +37,9 @@ type run struct {
 }
 
 // startAgent runs an agent until the test ends, and waits until it is up.
-func startAgent(t *testing.T, cfg config.Dynamod) *run {
+func startAgent(t *testing.T, cfg config.Dynamod, change ...func(*Options)) *run {
 	t.Helper()
-	r, err := tryAgent(t, cfg)
+	r, err := tryAgent(t, cfg, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +47,18 @@ func startAgent(t *testing.T, cfg config.Dynamod) *run {
 }
 
 // tryAgent is startAgent for one that may not come up.
-func tryAgent(t *testing.T, cfg config.Dynamod) (*run, error) {
+func tryAgent(t *testing.T, cfg config.Dynamod, change ...func(*Options)) (*run, error) {
 	t.Helper()
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	r := &run{t: t, loads: newLoads(), ended: make(chan error, 1)}
 	ready := make(chan cluster.Node, 1)
-	a, err := New(cfg, Options{Version: "v1.2.3", Log: testLog(t), Load: r.loads.load, Ready: func(n cluster.Node) { ready <- n }})
+	opts := Options{Version: "v1.2.3", Log: testLog(t), Load: r.loads.load, Ready: func(n cluster.Node) { ready <- n }}
+	for _, c := range change {
+		c(&opts)
+	}
+	a, err := New(cfg, opts)
 	if err != nil {
 		return nil, err
 	}

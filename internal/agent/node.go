@@ -39,9 +39,10 @@ func (a *Agent) publishNode(ctx context.Context) error {
 	if err != nil {
 		host = "unknown"
 	}
+	gpu := a.gpus.report().Inventory()
 	n := cluster.Node{
 		ID: a.nodeID, Name: a.cfg.Node.Name, Namespace: a.cfg.Namespace, Host: host, PID: os.Getpid(), Incarnation: a.incarnation,
-		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices,
+		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices, GPU: &gpu,
 		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.statusAddr(),
 		EmbeddedEtcd: a.stores.etcd != nil, EmbeddedNATS: a.stores.nats != nil,
 	}

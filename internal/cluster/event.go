@@ -9,6 +9,7 @@ const (
 	TopicRouterDecisions = "router-decisions" // [RouterDecision], by frontends
 	TopicFrontendStats   = "frontend-stats"   // [FrontendStats], by frontends, each second
 	TopicTopology        = "topology"         // [TopologyEvent], by the controller
+	TopicNodeStats       = "node-stats"       // [NodeStats], by nodes with GPUs, each second
 )
 
 // KVEventKind says what happened to blocks of a worker's prefix cache.

@@ -64,7 +64,7 @@ const DefaultNamespace = "dynamo"
 // Components and endpoints that are not named after a role.
 const (
 	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http", "decisions" and "departed"
-	ComponentAgent    = "agent"    // node agents register "logs"
+	ComponentAgent    = "agent"    // node agents register "logs", and "node_stats" if they have GPUs
 
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
 	EndpointHandover   = "handover"        // decode: take over a sequence of another decode worker
@@ -77,6 +77,7 @@ const (
 	EndpointActivity   = "activity"        // Activity on request: sequences and transfers
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
-	EndpointDecisions  = "decisions" // the newest router decisions, on request
-	EndpointDeparted   = "departed"  // answers when an instance is no longer chosen
+	EndpointNodeStats  = "node_stats" // NodeStats on request
+	EndpointDecisions  = "decisions"  // the newest router decisions, on request
+	EndpointDeparted   = "departed"   // answers when an instance is no longer chosen
 )

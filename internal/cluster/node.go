@@ -34,6 +34,8 @@ type Node struct {
 	Version     string     `json:"version"`
 	StartedAt   time.Time  `json:"started_at"`
 	Devices     []Device   `json:"devices"`
+	// GPU says which GPUs the node has, or why it has none; nil when it does not tell.
+	GPU *GPUReport `json:"gpu,omitempty"`
 	// Roles are the roles this node prefers; a worker of another role is placed
 	// here only when no other node can take it. Empty means all.
 	Roles []Role `json:"roles,omitempty"`

@@ -280,6 +280,32 @@ func TestNIXL(t *testing.T) {
 	wantLines(t, scrape(t, r), `dynamo_nixl_agent_open_tickets{agent="worker-2"} 7`)
 }
 
+func gpuFigures() metrics.GPUFigures {
+	return metrics.GPUFigures{
+		Index: "1", UUID: "GPU-5a1d", Name: "H200", MemoryBytes: new(int64(1 << 37)), MemoryUsed: new(int64(1 << 30)), Utilization: new(0.5), MemoryBusy: new(0.25),
+		PowerWatts: new(350.5), PowerLimit: new(700.0), Temperature: new(61), SMClockMHz: new(1785), Throttled: []string{"power cap"},
+	}
+}
+
+func TestGPUs(t *testing.T) {
+	r := metrics.NewRegistry()
+	g, f := metrics.NewGPUs(r), gpuFigures()
+	g.Update(f)
+	const of = `{gpu="1",name="H200",uuid="GPU-5a1d"} `
+	wantLines(t, scrape(t, r),
+		"dynamo_gpu_utilization_ratio"+of+"0.5", "dynamo_gpu_memory_busy_ratio"+of+"0.25", "dynamo_gpu_memory_bytes"+of+"1.37438953472e+11",
+		"dynamo_gpu_memory_used_bytes"+of+"1.073741824e+09", "dynamo_gpu_power_watts"+of+"350.5", "dynamo_gpu_power_limit_watts"+of+"700",
+		"dynamo_gpu_temperature_celsius"+of+"61", "dynamo_gpu_sm_clock_hertz"+of+"1.785e+09",
+		`dynamo_gpu_throttled{gpu="1",name="H200",reason="power cap",uuid="GPU-5a1d"} 1`)
+	f.Utilization, f.Throttled = nil, nil
+	g.Update(f)
+	for _, l := range scrape(t, r) {
+		if strings.HasPrefix(l, "dynamo_gpu_utilization_ratio{") || strings.HasPrefix(l, "dynamo_gpu_throttled{") {
+			t.Errorf("not known any more: %s", l)
+		}
+	}
+}
+
 func TestRegistry(t *testing.T) {
 	r := metrics.NewRegistry()
 	r.AddProcess()
@@ -326,13 +352,14 @@ func TestNames(t *testing.T) {
 		Fallbacks:  map[metrics.NIXLFallback]uint64{{Wanted: "shm", Used: "tcp", Reason: "mismatch"}: 1},
 		Transports: map[string]metrics.NIXLTraffic{"tcp": {XferTime: metrics.NIXLTimes{Counts: []uint64{1}}, PostTime: metrics.NIXLTimes{Counts: []uint64{1}}}},
 	})
+	metrics.NewGPUs(r).Update(gpuFigures())
 	rec := httptest.NewRecorder()
 	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	types := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(rec.Body.String(), -1)
 	if len(types) < 40 {
 		t.Fatalf("only %d metrics", len(types))
 	}
-	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl)_[a-z0-9]+(_[a-z0-9]+)*$`)
+	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl|gpu)_[a-z0-9]+(_[a-z0-9]+)*$`)
 	for _, m := range types {
 		name, kind := m[1], m[2]
 		if !form.MatchString(name) {
@@ -351,7 +378,7 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prefix := map[string]string{"Frontend": metrics.PrefixFrontend, "Component": metrics.PrefixComponent, "NIXL": metrics.PrefixNIXL}
+	prefix := map[string]string{"Frontend": metrics.PrefixFrontend, "Component": metrics.PrefixComponent, "NIXL": metrics.PrefixNIXL, "GPU": metrics.PrefixGPU}
 	exist, ours := map[string]bool{}, false
 	var manual string
 	for _, file := range []string{"metrics.md", "scheduling.md"} {
@@ -376,7 +403,7 @@ func TestManual(t *testing.T) {
 	if len(exist) < 60 {
 		t.Fatalf("only %d names", len(exist))
 	}
-	for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl)_[a-z_]*[a-z]`").FindAllString(manual, -1) {
+	for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl|gpu)_[a-z_]*[a-z]`").FindAllString(manual, -1) {
 		if name = strings.Trim(name, "`"); !exist[name] {
 			t.Errorf("%s is in the manual and does not exist", name)
 		}

@@ -5,6 +5,7 @@ const (
 	PrefixFrontend  = "dynamo_frontend_"
 	PrefixComponent = "dynamo_component_"
 	PrefixNIXL      = "dynamo_nixl_"
+	PrefixGPU       = "dynamo_gpu_"
 )
 
 // Frontend metrics that Dynamo defines.
@@ -106,6 +107,19 @@ const (
 	NIXLFallbacks     = PrefixNIXL + "agent_fallbacks_total"
 )
 
+// GPU metrics, of all GPUs of a node whoever uses them.
+const (
+	GPUUtilization = PrefixGPU + "utilization_ratio"
+	GPUMemoryBusy  = PrefixGPU + "memory_busy_ratio"
+	GPUMemory      = PrefixGPU + "memory_bytes"
+	GPUMemoryUsed  = PrefixGPU + "memory_used_bytes"
+	GPUPower       = PrefixGPU + "power_watts"
+	GPUPowerLimit  = PrefixGPU + "power_limit_watts"
+	GPUTemperature = PrefixGPU + "temperature_celsius"
+	GPUClock       = PrefixGPU + "sm_clock_hertz"
+	GPUThrottled   = PrefixGPU + "throttled"
+)
+
 // Label names that Dynamo uses.
 const (
 	LabelNamespace     = "dynamo_namespace"
@@ -134,6 +148,9 @@ const (
 	LabelAgent     = "agent"
 	LabelTransport = "transport"
 	LabelWanted    = "wanted" // the transport that was expected
+	LabelGPU       = "gpu"    // its index
+	LabelUUID      = "uuid"
+	LabelGPUName   = "name"
 )
 
 // Values of [LabelHTTPEndpoint].

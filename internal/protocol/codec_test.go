@@ -22,7 +22,7 @@ var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
 	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
-	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{},
+	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
 }
 
 // random fills a value; zero says how many percent of the fields stay zero.
