@@ -44,11 +44,15 @@ const limit = 5 * time.Minute
 
 // Run runs the tests of this binary that match, in a process of their own with tiles,
 // and fails when one of them does or when none of them used tiles. It skips the test
-// where the system does not let it trace a process.
+// where the system does not let it trace a process, and under the race detector, which
+// sees nothing of the instructions that are emulated and takes minutes around them.
 func Run(t *testing.T, tests string, env ...string) Counts {
 	t.Helper()
 	if Emulated() {
 		t.Fatal("an emulated process starts no other")
+	}
+	if raceDetector {
+		t.Skip("the race detector does not see what is emulated")
 	}
 	deadline := time.Now().Add(limit)
 	if d, ok := t.Deadline(); ok && d.Before(deadline) {

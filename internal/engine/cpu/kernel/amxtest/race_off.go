@@ -1,0 +1,5 @@
+//go:build !race
+
+package amxtest
+
+const raceDetector = false
