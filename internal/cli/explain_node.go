@@ -30,7 +30,7 @@ func (f *factory) explainNode() *cobra.Command {
 				return err
 			}
 			leader, _ := c.Leader(ctx) // without an answer nobody is called the leader
-			x, ok := explainNode(v, args[0], leader)
+			x, ok := explainNode(v, c.Nodes(ctx, v), args[0], leader)
 			if !ok {
 				var names []string
 				for _, n := range v.Nodes {
@@ -50,8 +50,8 @@ func (f *factory) explainNode() *cobra.Command {
 
 // explainNode finds a node by its name or id. One that is gone is known by what it was to
 // run.
-func explainNode(v client.View, name, leader string) (*explanation, bool) {
-	for _, row := range nodeRows(v) {
+func explainNode(v client.View, nodes []cluster.Node, name, leader string) (*explanation, bool) {
+	for _, row := range nodeRows(v, nodes) {
 		if row.Name == name || row.ID == name {
 			return explainLiveNode(v, row, leader), true
 		}
@@ -92,6 +92,15 @@ func explainLiveNode(v client.View, n nodeRow, leader string) *explanation {
 			text += ", " + d.ISA
 		}
 		x.fact("device", "%s", text)
+	}
+	switch {
+	case n.GPU == nil: // of a release that does not look
+	case len(n.GPU.GPUs) == 0:
+		x.fact("gpus", "none: %s", n.GPU.Missing)
+	default:
+		for _, g := range n.GPU.GPUs {
+			x.fact(fmt.Sprintf("gpu %d", g.Index), "%s", gpuText(g))
+		}
 	}
 	workers := v.Workers()
 	for _, name := range n.Workers {

@@ -94,17 +94,17 @@ func TestExplainNode(t *testing.T) {
 		"worker-2": {Name: "worker-2", Role: cluster.RoleDecode, Node: "n1", Device: "cpu:0", Desire: cluster.DesireRun},
 		"worker-9": {Name: "worker-9", Node: "node-3-ab12", Desire: cluster.DesireRun},
 	}}
-	x, ok := explainNode(v, "node-1", "node-1")
+	x, ok := explainNode(v, v.Nodes, "node-1", "node-1")
 	if !ok {
 		t.Fatal("node-1 is not known")
 	}
 	has(t, "up", x.text(noon), "state: up", "device: cpu0 8c", "worker: worker-2 decode on cpu0 8c, pending", "prefers: decode workers", "leads: ")
-	x, ok = explainNode(v, "node-3", "node-1")
+	x, ok = explainNode(v, v.Nodes, "node-3", "node-1")
 	if !ok || x.Node != nil {
 		t.Fatalf("%+v", x)
 	}
 	has(t, "gone", x.text(noon), "state: gone", "workers: worker-9", "try: dynctl up")
-	if _, ok := explainNode(v, "node-4", ""); ok {
+	if _, ok := explainNode(v, v.Nodes, "node-4", ""); ok {
 		t.Error("a node that never was is known")
 	}
 }

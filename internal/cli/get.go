@@ -65,7 +65,7 @@ func (f *factory) getNodes() *cobra.Command {
 		use: "nodes [node...]", short: "List the node agents: host, devices, workers and addresses",
 		examples: []string{
 			"dynctl get nodes",
-			"dynctl get nodes -o wide   # with version, instructions and addresses",
+			"dynctl get nodes -o wide   # with version, instructions, addresses and GPUs",
 			"dynctl get nodes node-2 -o yaml",
 		},
 		complete: f.completeNodes,

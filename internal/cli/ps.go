@@ -66,7 +66,7 @@ func workerKind() kind[cluster.Worker] {
 func nodeKind() kind[nodeRow] {
 	return kind[nodeRow]{
 		what:  "nodes",
-		items: func(_ context.Context, s scene) ([]nodeRow, error) { return nodeRows(s.v), nil },
+		items: func(ctx context.Context, s scene) ([]nodeRow, error) { return nodeRows(s.v, s.c.Nodes(ctx, s.v)), nil },
 		name:  func(n nodeRow) string { return n.Name },
 		table: func(s scene, items []nodeRow, wide bool) *table { return nodesTable(s.inv, items, wide) },
 		empty: func(s scene) string { return "no node of cluster " + s.c.Name + " is up; start one: dynctl up" },
@@ -179,9 +179,9 @@ type nodeRow struct {
 	State cluster.State `json:"state"`
 }
 
-func nodeRows(v client.View) []nodeRow {
+func nodeRows(v client.View, nodes []cluster.Node) []nodeRow {
 	var rows []nodeRow
-	for _, n := range v.Nodes {
+	for _, n := range nodes {
 		r := nodeRow{Node: n, Workers: []string{}, State: cluster.StateReady}
 		if _, cordoned := v.Cordons[n.ID]; cordoned {
 			r.State = cluster.StateDrained
@@ -203,7 +203,7 @@ func nodeRows(v client.View) []nodeRow {
 func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
 	titles := []string{"NAME", "~HOST", ">PID", "~DEVICES", "STATE", "PREFERS", "~WORKERS", "STORES", "~FRONTEND", ageTitle(inv.env.Streams.OutTTY)}
 	if wide {
-		titles = append(titles, "COMPUTES WITH", "VERSION", "ID", "REQUEST PLANE", "STATUS")
+		titles = append(append(titles, "COMPUTES WITH", "VERSION", "ID", "REQUEST PLANE", "STATUS"), gpuTitles...)
 	}
 	t := newTable(titles...)
 	for _, n := range rows {
@@ -227,6 +227,7 @@ func nodesTable(inv *invocation, rows []nodeRow, wide bool) *table {
 		}
 		if wide {
 			row = append(row, orDash(nameList(n.ISAs())), orDash(n.Version), n.ID, orDash(n.RequestPlane), orDash(n.StatusURL))
+			row = append(row, gpuCells(n.GPU)...)
 		}
 		t.add(row...)
 	}

@@ -94,6 +94,7 @@ func (l *Live) listen(ctx context.Context) error {
 		on("*", cluster.TopicRouterDecisions, l.tally.decision),
 		on("*", cluster.TopicFrontendStats, l.tally.frontend),
 		on("*", cluster.TopicTopology, l.tally.action),
+		on("*", cluster.TopicNodeStats, l.tally.nodeStats),
 	)
 }
 
@@ -253,7 +254,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 
 	now := time.Now()
 	s := cluster.Snapshot{
-		Time: now, Cluster: l.c.Name, Topology: view.Topology, Leader: l.leader, Nodes: view.Nodes,
+		Time: now, Cluster: l.c.Name, Topology: view.Topology, Leader: l.leader,
 		Fresh: cluster.Freshness{
 			EtcdOK: l.etcd.ok, EtcdRTT: l.etcd.rtt, EtcdErr: l.etcd.err,
 			NATSOK: l.nats.ok, NATSRTT: l.nats.rtt, NATSErr: l.nats.err,
@@ -293,10 +294,17 @@ func (l *Live) peek(ctx context.Context) []cluster.QueuedPrefill {
 	return out
 }
 
-// pollStats asks the workers themselves while the event plane is silent.
+// pollStats asks workers and nodes themselves while the event plane is silent.
 func (l *Live) pollStats(ctx context.Context, view View) {
+	var wg sync.WaitGroup
+	var nodes map[string]cluster.GPUReport
+	wg.Go(func() { nodes = l.c.askNodes(ctx, view) })
 	for _, st := range l.c.askStats(ctx, view) {
 		l.tally.status(st)
+	}
+	wg.Wait()
+	for id, r := range nodes {
+		l.tally.node(id, r)
 	}
 }
 

@@ -33,6 +33,7 @@ type tally struct {
 	actions   recent[cluster.TopologyEvent]
 	latency   []cluster.FrontendStats // within the window, oldest first
 	inFlight  map[cluster.InstanceID]cluster.FrontendStats
+	gpus      nodeFigures
 	admitted  uint64 // requests that decode workers have taken on
 	cancelled uint64
 	rejected  uint64
@@ -77,7 +78,7 @@ type sums struct {
 func newTally() *tally {
 	return &tally{
 		workers: map[string]*workerTally{}, nextKV: map[cluster.InstanceID]expected{},
-		inFlight: map[cluster.InstanceID]cluster.FrontendStats{},
+		inFlight: map[cluster.InstanceID]cluster.FrontendStats{}, gpus: nodeFigures{},
 	}
 }
 
@@ -142,6 +143,20 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	}
 }
 
+func (t *tally) nodeStats(e events.Event) {
+	var st cluster.NodeStats
+	if e.Decode(&st) == nil {
+		t.node(st.NodeID, st.GPU)
+	}
+}
+
+// node takes in what a node says of its GPUs.
+func (t *tally) node(id string, r cluster.GPUReport) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gpus[id] = heardReport{r, time.Now()}
+}
+
 func (t *tally) decision(e events.Event) {
 	var d cluster.RouterDecision
 	if e.Decode(&d) != nil {
@@ -187,6 +202,7 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.Nodes = withFigures(view.Nodes, t.gpus.fresh(now))
 	s.Workers = t.fillWorkers(view, now)
 	s.Latency = t.fillLatency(now)
 	t.fillQueue(s, depth, now)

@@ -26,6 +26,22 @@ func noon() time.Time { return time.Date(2026, 3, 14, 12, 4, 31, 250e6, time.UTC
 
 func ptr[T any](v T) *T { return &v }
 
+// labGPUs are six GPUs, of which one is slowed down and the last has fallen off the bus.
+func labGPUs() *cluster.GPUReport {
+	r := &cluster.GPUReport{At: noon(), Driver: "580.65.06", CUDA: "13.0"}
+	for i := range 6 {
+		r.GPUs = append(r.GPUs, cluster.GPU{
+			Index: i, Name: "NVIDIA H200", MemoryBytes: ptr(int64(141 << 30)), MemoryUsed: ptr(int64(100+i) << 30), Utilization: ptr(0.5 + float64(i)/10), MemoryBusy: ptr(0.25),
+			PowerWatts: ptr(412.5), PowerLimit: ptr(700.0), Temperature: ptr(50 + i), SMClockMHz: ptr(1980), Processes: []cluster.GPUProcess{{PID: 4711, MemoryBytes: ptr(int64(99 << 30))}},
+		})
+	}
+	r.GPUs[1].Throttled, r.GPUs[1].SMClockMHz = []string{"power cap", "too warm"}, ptr(1305)
+	r.GPUs[2].Processes = append(r.GPUs[2].Processes, cluster.GPUProcess{PID: 12})
+	r.GPUs[3].Processes = []cluster.GPUProcess{}
+	r.GPUs[5] = cluster.GPU{Index: 5, Name: "NVIDIA H200", MemoryBytes: ptr(int64(141 << 30)), Failed: "the GPU has fallen off the bus, or cannot be reached"}
+	return r
+}
+
 // labSnapshot is the cluster of the pictures: two prefill and five decode
 // workers, one of them on a CPU, one short of KV blocks, one draining.
 func labSnapshot() cluster.Snapshot {
@@ -41,6 +57,7 @@ func labSnapshot() cluster.Snapshot {
 	for g := range 6 {
 		s.Nodes[0].Devices = append(s.Nodes[0].Devices, cluster.Device{ID: fmt.Sprintf("gpu:%d", g), Name: "NVIDIA H200", MemoryBytes: 141 << 30})
 	}
+	s.Nodes[0].GPU = labGPUs()
 	add := func(n int, role cluster.Role, device string, state cluster.State, seqs, used, total int, toks, hit float64, lease, up time.Duration) *cluster.Worker {
 		s.Workers = append(s.Workers, cluster.Worker{
 			WorkerStatus: cluster.WorkerStatus{

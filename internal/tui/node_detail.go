@@ -17,13 +17,12 @@ func (m *model) nodeSections() []section {
 		}}}
 	}
 	n := &m.snap.Nodes[i]
-	return []section{m.deviceSection(n, &m.known.nodes[i]), m.nodeWorkers(n), m.nodeIdentity(n)}
+	return []section{m.deviceSection(n, &m.known.nodes[i]), gpuSection(n), m.nodeWorkers(n), m.nodeIdentity(n)}
 }
 
-// deviceSection lists the devices with what is measured of them. Power and clock are
-// for GPUs, which no engine uses yet.
+// deviceSection lists what workers run on, with what is measured of it.
 func (m *model) deviceSection(n *cluster.Node, f *nodeFacts) section {
-	rows := [][]span{titleRow("DEVICE NAME CORES COMPUTES MEMORY WORKERS USE POWER CLOCK")}
+	rows := [][]span{titleRow("DEVICE NAME CORES COMPUTES MEMORY WORKERS USE")}
 	for i := range n.Devices {
 		d := &n.Devices[i]
 		cores, memory, use := unknown, unknown, percentSign(f.useOf(d.ID))
@@ -41,13 +40,13 @@ func (m *model) deviceSection(n *cluster.Node, f *nodeFacts) section {
 		})
 		rows = append(rows, []span{
 			{orUnknown(d.ID), strong}, {orUnknown(d.Name), plain}, {cores, plain}, {orUnknown(d.ISA), plain}, {memory, plain},
-			{commas(workers), plain}, {use, plain}, {unknown, plain}, {unknown, plain},
+			{commas(workers), plain}, {use, plain},
 		})
 	}
 	if len(rows) == 1 {
 		return section{"devices", [][]span{{{"none that the node tells of", dim}}}}
 	}
-	lines := gridLines(rows, []bool{false, false, true, false, true, true, true, true, true})
+	lines := gridLines(rows, []bool{false, false, true, false, true, true, true})
 	return section{"devices", append(lines, []span{{"use: share of the last second in which the engines computed", dim}})}
 }
 

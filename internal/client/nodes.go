@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// Nodes returns the nodes of a view with what their GPUs do at present: the store holds
+// what they are, so that nodes with GPUs are asked. One that does not answer within a
+// second keeps what the store says.
+func (c *Cluster) Nodes(ctx context.Context, v View) []cluster.Node {
+	return withFigures(v.Nodes, c.askNodes(ctx, v))
+}
+
+// withFigures returns nodes with newer reports of their GPUs, by node id.
+func withFigures(nodes []cluster.Node, reports map[string]cluster.GPUReport) []cluster.Node {
+	out := slices.Clone(nodes)
+	for i := range out {
+		if r, ok := reports[out[i].ID]; ok {
+			out[i].GPU = &r
+		}
+	}
+	return out
+}
+
+// askNodes asks every node that has GPUs what they do.
+func (c *Cluster) askNodes(ctx context.Context, v View) map[string]cluster.GPUReport {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	out := map[string]cluster.GPUReport{}
+	sem := make(chan struct{}, 16)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, inst := range v.Instances {
+		if inst.Component != cluster.ComponentAgent || inst.Endpoint != cluster.EndpointNodeStats || inst.Transport.TCP == "" {
+			continue
+		}
+		wg.Go(func() {
+			sem <- struct{}{}
+			defer func() { <-sem }()
+			stream, err := c.plane.Call(ctx, inst.Transport.TCP, "node-stats", nil, nil)
+			if err != nil {
+				return
+			}
+			defer stream.Close()
+			var st cluster.NodeStats
+			if stream.Recv(ctx, &st) != nil || st.NodeID != inst.Node {
+				return // another node has its address by now
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[st.NodeID] = st.GPU
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// nodeFigures are what nodes last said of their GPUs, by node id.
+type nodeFigures map[string]heardReport
+
+type heardReport struct {
+	cluster.GPUReport
+	at time.Time // by the observer's clock
+}
+
+// fresh are the reports that are not older than [cluster.SilentAfter]; the others are
+// forgotten.
+func (f nodeFigures) fresh(now time.Time) map[string]cluster.GPUReport {
+	out := make(map[string]cluster.GPUReport, len(f))
+	for id, h := range f {
+		if now.Sub(h.at) > cluster.SilentAfter {
+			delete(f, id)
+			continue
+		}
+		out[id] = h.GPUReport
+	}
+	return out
+}
