@@ -40,7 +40,10 @@ func (o *doctorCommand) machineChecks(inv *invocation) []check {
 			return checkLocked(n, err, m.RDMA())
 		}},
 		{"cpu", group, func(context.Context) finding { return checkCPU() }},
-		{"gpu", group, func(context.Context) finding { return checkGPUs(m.GPUs()) }},
+		{"gpu", group, func(ctx context.Context) finding {
+			s, err := askGPUs(ctx, inv)
+			return checkGPUs(m.GPUs(), s, err)
+		}},
 		{"port", group, func(ctx context.Context) finding { return o.checkPort(ctx, inv) }},
 		{"dynamod", group, func(ctx context.Context) finding { return checkProgram(ctx, inv) }},
 	}
@@ -148,30 +151,6 @@ func checkLocked(n uint64, err error, rdma []string) finding {
 		f = good("%s; RDMA devices: %s", text, nameList(rdma))
 	}
 	return f.with("limit_bytes", n).with("rdma_devices", rdma)
-}
-
-// checkGPUs tells which GPUs there are. None is needed: workers compute on CPUs.
-func checkGPUs(gpus []host.GPU) finding {
-	if len(gpus) == 0 {
-		return good("none; workers compute on CPUs")
-	}
-	var parts []string
-	for _, g := range gpus {
-		text := g.Vendor + " GPU at " + g.Bus
-		if g.Name != "" {
-			text = g.Name
-		}
-		switch {
-		case g.Driver == "":
-			text += " without a driver"
-		case g.Version == "":
-			text += ", driver " + g.Driver
-		default:
-			text += ", driver " + g.Driver + " " + g.Version
-		}
-		parts = append(parts, text)
-	}
-	return good("%s; not used: workers compute on CPUs", strings.Join(parts, "; ")).with("gpus", gpus)
 }
 
 func checkHugePages(h host.HugePages) finding {

@@ -26,6 +26,10 @@ import (
 // unless it gets endpoints, says where that is, and plays an agent until SIGTERM.
 // FAKE_ variables change what it does.
 func fakeDynamod(args []string) int {
+	if len(args) > 0 && args[0] == "gpus" {
+		fmt.Println(os.Getenv("FAKE_GPUS"))
+		return 0
+	}
 	if err := playDynamod(args); err != nil {
 		fmt.Fprintln(os.Stderr, "dynamod: "+err.Error())
 		return 1

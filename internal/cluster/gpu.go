@@ -62,3 +62,39 @@ type NodeStats struct {
 	NodeID string    `json:"node_id"`
 	GPU    GPUReport `json:"gpu"`
 }
+
+// GPUSupport is what programs find of NVIDIA's driver on a machine: "dynamod gpus" prints
+// it.
+type GPUSupport struct {
+	State   GPUState     `json:"state"`
+	Error   string       `json:"error,omitempty"` // what is missing, unless all is well
+	CUDA    string       `json:"cuda,omitempty"`  // version of the CUDA driver
+	Devices []CUDADevice `json:"devices"`
+	// Report is NVML's.
+	Report GPUReport `json:"report"`
+}
+
+// GPUState says whether a machine can compute on GPUs.
+type GPUState string
+
+// The states of a machine's GPUs.
+const (
+	GPUsUsable    GPUState = "usable"
+	GPUsNoLibrary GPUState = "no-library" // libcuda.so.1 is not there
+	GPUsNoDevice  GPUState = "no-device"  // the driver has none
+	GPUsTooOld    GPUState = "too-old"    // the driver
+	GPUsUnusable  GPUState = "unusable"   // anything else; the error says what
+)
+
+// CUDADevice is a GPU, or a slice of one, as the CUDA driver shows it to a process.
+type CUDADevice struct {
+	Name            string `json:"name"`
+	Bus             string `json:"bus"`                // address, as 0000:3b:00.0
+	Capability      string `json:"compute_capability"` // such as 9.0
+	Multiprocessors int    `json:"multiprocessors"`
+	MemoryBytes     int64  `json:"memory_bytes"`
+	MemoryFree      int64  `json:"memory_free_bytes"`
+	// ComputeMode is default, exclusive (one process at a time) or prohibited (none).
+	ComputeMode string `json:"compute_mode"`
+	Error       string `json:"error,omitempty"` // why it cannot be used
+}
