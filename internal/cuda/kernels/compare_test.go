@@ -65,14 +65,6 @@ func (l *lab) int32s(v ...int32) uint64 {
 	return address
 }
 
-func (l *lab) int64s(v ...int64) uint64 {
-	address, memory := l.alloc(8 * len(v))
-	for i, x := range v {
-		binary.LittleEndian.PutUint64(memory[8*i:], uint64(x))
-	}
-	return address
-}
-
 func (l *lab) float32s(v ...float32) uint64 {
 	address, memory := l.alloc(4 * len(v))
 	for i, x := range v {

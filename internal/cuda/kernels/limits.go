@@ -51,6 +51,6 @@ func FormatLimits(table []Limits) []byte {
 	for _, l := range table {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", l.Kernel, l.Arch, l.Threads, l.Registers, l.SpillBytes, l.StackBytes, l.SharedBytes, l.TensorOps, l.AsyncCopies)
 	}
-	w.Flush()
+	_ = w.Flush() // into memory
 	return out.Bytes()
 }

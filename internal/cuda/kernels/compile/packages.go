@@ -42,7 +42,7 @@ func fetch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
+	defer remove(work)
 	for _, sub := range []string{"lists/partial", "cache/archives/partial", "tree"} {
 		if err := os.MkdirAll(filepath.Join(work, sub), 0o755); err != nil {
 			return "", err
@@ -104,6 +104,9 @@ func debianMirror(ctx context.Context) (string, error) {
 	}
 	return "", fmt.Errorf("apt of this machine does not list Debian %s, whose CUDA compiles the kernels", release)
 }
+
+// remove takes a directory away; what cannot be removed is left among temporary files.
+func remove(dir string) { _ = os.RemoveAll(dir) }
 
 // command runs a program and has what it said in the error.
 func command(ctx context.Context, dir, name string, args ...string) error {

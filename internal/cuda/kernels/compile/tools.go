@@ -125,7 +125,7 @@ func (t *tools) assemble(ptx []byte, arch string) ([]kernels.Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer remove(dir)
 	in, out := filepath.Join(dir, "in.ptx"), filepath.Join(dir, "out.cubin")
 	if err := os.WriteFile(in, ptx, 0o644); err != nil {
 		return nil, err

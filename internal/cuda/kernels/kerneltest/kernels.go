@@ -14,6 +14,11 @@ var functions = map[string]func(c *fake.Call){
 	"rms_norm":    rmsNorm,
 	"rope_append": ropeAppend,
 	"glu":         glu,
+	"gemv_1":      matMul,
+	"gemv_2":      matMul,
+	"gemv_4":      matMul,
+	"gemv_8":      matMul,
+	"gemm":        matMul,
 }
 
 // Kernels returns all kernels, with the resources that the assembler found for compute
