@@ -59,7 +59,11 @@ func measureDisagg(ctx context.Context, s *session) (Section, error) {
 	if err := d.firstTokens(ctx, &sec); err != nil {
 		return sec, err
 	}
-	err = d.besidePrompt(ctx, &sec)
+	if err := d.besidePrompt(ctx, &sec); err != nil {
+		return sec, err
+	}
+	d.close() // the other nodes need the room
+	err = d.otherDegrees(ctx, &sec)
 	return sec, err
 }
 
@@ -84,7 +88,7 @@ func (d *disaggBench) open(ctx context.Context) error {
 	}
 	// For all streams on one worker with their answers, and twice the longest prompt.
 	blocks := (sc.streams*(sc.output+rigBlockSize)+2*longest)/rigBlockSize + 8
-	spec := nodeSpec{model: d.model, blocks: blocks, devices: min(2, runtime.NumCPU())}
+	spec := nodeSpec{model: d.model, blocks: blocks, devices: d.devices()}
 	for _, kind := range []struct {
 		name, strategy  string
 		prefill, decode int
@@ -107,7 +111,11 @@ func (d *disaggBench) close() {
 	for _, n := range d.nodes {
 		n.close()
 	}
+	d.nodes = nil
 }
+
+// devices is the number of CPU devices of a node: one for each worker, if it can be.
+func (d *disaggBench) devices() int { return min(2, runtime.NumCPU()) }
 
 // firstTokens measures prompts one at a time, and what their transfers cost.
 func (d *disaggBench) firstTokens(ctx context.Context, sec *Section) error {

@@ -27,13 +27,14 @@ type nodeSpec struct {
 	name            string
 	dir             string // state directory
 	prefill, decode int
-	blocks          int    // KV blocks of each worker
-	model           string // directory, empty for the built-in one; its name is the built-in one's
-	quantize        string // format that it gives the weights
-	quantized       string // directory of quantized weights, empty for its own
-	cores           int    // of its devices, 0 for all
-	devices         int    // 0 for one on each NUMA node
-	strategy        string // of disaggregation, empty for the default
+	blocks          int     // KV blocks of each worker
+	model           string  // directory, empty for the built-in one; its name is the built-in one's
+	quantize        string  // format that it gives the weights
+	quantized       string  // directory of quantized weights, empty for its own
+	cores           int     // of its devices, 0 for all
+	devices         int     // 0 for one on each NUMA node
+	strategy        string  // of disaggregation, empty for the default
+	degrees         degrees // tensor-parallel ones, 0 for the default
 	load            loader
 }
 
@@ -176,6 +177,7 @@ func (n *node) declare(ctx context.Context) error {
 		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
 	}
+	t.PrefillSpec.Engine.TensorParallel, t.DecodeSpec.Engine.TensorParallel = n.spec.degrees.prefill, n.spec.degrees.decode
 	if err := t.Validate(); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestSections(t *testing.T) {
 		{"engine", []string{"Memory", "Built-in model", "Memory", "Random bf16 model"}, 2 * (3 + 5)},
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())+ucxRows()) + 4 + len(hostRoutes()) + len(overUCX)},
-		{"disagg", []string{"Remote prefill", "Running streams"}, 6 + 6},
+		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 6 + 6 + 4},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
