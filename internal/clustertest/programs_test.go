@@ -30,6 +30,9 @@ type programs struct {
 
 func buildPrograms(t *testing.T) *programs {
 	t.Helper()
+	if raceDetector {
+		t.Skip("the programs are built without the race detector")
+	}
 	bin, err := binaries()
 	if err != nil {
 		t.Fatal(err)

@@ -2,4 +2,6 @@
 
 package clustertest_test
 
+const raceDetector = false
+
 const slowdown = 1
