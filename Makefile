@@ -12,7 +12,7 @@ GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 RACE     ?= $(shell scripts/concurrent-packages.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint bench bench-cpu bench-top gobench fuzz explore soak golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz explore soak golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -37,6 +37,9 @@ race: ## run the tests of packages with concurrency under the race detector
 
 lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 	go run $(GOLANGCI) run
+
+tools: ## bring what "make lint" runs
+	go run $(GOLANGCI) version
 
 bench: ## measure this build on this machine, into docs/benchmarks.md
 	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
