@@ -2,8 +2,11 @@
 // exit codes.
 //
 // [Main] is the whole program; everything it starts has ended when it returns.
-// The work itself is done by package agent.
+// The work itself is done by package agent. The pages about dynamod in docs/man are
+// made from its commands.
 package dynamod
+
+//go:generate go test -run ^TestManuals$ . -update
 
 import (
 	"context"
