@@ -190,11 +190,13 @@ func TestReconfigureUnderLoad(t *testing.T) {
 // changeModel rolls the cluster over to another model under load.
 func changeModel(t *testing.T, c *clustertest.Cluster) {
 	const next = "next-model"
-	ask := func(model string) error {
-		_, err := c.Ask(t.Context(), model, clustertest.Body{"prompt": "block " + model, "max_tokens": 60, "temperature": 0, "ignore_eos": true})
+	story := texts(1, 40)[0]
+	var asked, old, fresh atomic.Int64
+	ask := func(model string) error { // no two prompts begin alike: all go to a prefill worker
+		prompt := fmt.Sprintf("%d %s %s", asked.Add(1), model, story)
+		_, err := c.Ask(t.Context(), model, clustertest.Body{"prompt": prompt, "max_tokens": 60, "temperature": 0, "ignore_eos": true})
 		return err
 	}
-	var old, fresh atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -258,6 +260,26 @@ func changeModel(t *testing.T, c *clustertest.Cluster) {
 	if err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("the old name at last: %v", err)
 	}
+	// Workers of two models pulled from one queue.
+	c.WaitView("the queue is empty", func(client.View) bool { q := prefillQueue(t, c); return q.Waiting+q.InWork == 0 })
+	if q := prefillQueue(t, c); *q.DeadLettered != 0 {
+		t.Errorf("%d dead letters after the change", *q.DeadLettered)
+	}
+}
+
+// prefillQueue is what an operator sees of the queue.
+func prefillQueue(t *testing.T, c *clustertest.Cluster) client.Queue {
+	t.Helper()
+	qs, err := c.Client.Queues()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer qs.Close()
+	list, err := qs.List(t.Context(), c.Watch.View())
+	if err != nil || len(list) == 0 || list[0].Name != client.PrefillQueue {
+		t.Fatalf("queues %+v, %v", list, err)
+	}
+	return list[0]
 }
 
 // The leader is killed while workers come and go, its workers with it; the next one

@@ -18,6 +18,8 @@ type Delivery struct {
 	Body []byte
 	// Attempt is 1 for the first delivery of the message.
 	Attempt int
+	// Last says that there is no further attempt: Nak gives the message up.
+	Last bool
 
 	op      deliveryOps
 	mu      sync.Mutex // one decision at a time

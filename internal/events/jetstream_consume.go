@@ -101,7 +101,7 @@ func (q *JetStreamQueue) handle(ctx context.Context, msg *nats.Msg, h func(conte
 	if m.attempt > q.cfg.MaxDeliver {
 		return m.term(fmt.Sprintf("not acknowledged in %d attempts", q.cfg.MaxDeliver))
 	}
-	d := &Delivery{ID: m.id, Body: msg.Data, Attempt: m.attempt, op: m}
+	d := &Delivery{ID: m.id, Body: msg.Data, Attempt: m.attempt, Last: m.attempt >= q.cfg.MaxDeliver, op: m}
 	d.work(ctx, q.cfg.progressEvery(), h, q.log)
 	return nil
 }

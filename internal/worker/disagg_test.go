@@ -111,14 +111,7 @@ func TestFallbacks(t *testing.T) {
 			w.opts.StepTime = nil
 		}, knobs: func(k *Knobs) { k.RemoteTimeout = 30 * time.Millisecond }, why: "remote prefill timed out"},
 		{name: "model mismatch", setup: func(w *world) {
-			w.start("worker-1", cluster.RolePrefill, func(c *Config) {
-				load := c.Load
-				c.Load = func(ctx context.Context, p func(float64)) (*Loaded, error) {
-					l, err := load(ctx, p)
-					l.Card.Digest = "sha256:other"
-					return l, err
-				}
-			})
+			w.start("worker-1", cluster.RolePrefill, otherModel)
 		}, why: "prefill worker failed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -141,7 +134,66 @@ func TestFallbacks(t *testing.T) {
 				t.Errorf("timing %+v, want local because %q", got.timing, tc.why)
 			}
 			eventually(t, "no blocks in use", func() bool { return d.engine.Load().Check(t.Context(), true) == nil })
+			w.noDeadLetters()
 		})
+	}
+}
+
+// otherModel has a worker serve another model than the others.
+func otherModel(c *Config) {
+	load := c.Load
+	c.Load = func(ctx context.Context, p func(float64)) (*Loaded, error) {
+		l, err := load(ctx, p)
+		l.Card.Digest = otherDigest
+		return l, err
+	}
+}
+
+const otherDigest = "sha256:other"
+
+// noDeadLetters checks that no prompt was given up.
+func (w *world) noDeadLetters() {
+	w.t.Helper()
+	if depth, err := w.queue.Depth(w.t.Context()); err != nil || depth.DeadLettered != 0 {
+		w.t.Errorf("the queue has %+v, %v", depth, err)
+	}
+}
+
+// While a model is rolled out, workers of two models pull from one queue: a prompt is
+// prefilled by a worker of its own model, or by its decode worker, and none is given up.
+func TestTwoModelsShareAQueue(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.start("worker-1", cluster.RolePrefill)
+	w.start("worker-2", cluster.RolePrefill, otherModel)
+	models := map[string]struct{ sum, prefill string }{"worker-3": {digest, "worker-1"}, "worker-4": {otherDigest, "worker-2"}}
+	for _, d := range []*running{w.start("worker-3", cluster.RoleDecode), w.start("worker-4", cluster.RoleDecode, otherModel)} {
+		eventually(t, "both prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 2 })
+	}
+	var mu sync.Mutex
+	remote := map[string]int{}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		name, p := fmt.Sprint("worker-", 3+i%2), prompt(r, 100)
+		wg.Go(func() {
+			req := request(fmt.Sprint("r", i), p, 8)
+			req.ModelSum = models[name].sum
+			got := w.generate(t.Context(), name, req)
+			check(t, got, p, 8)
+			switch {
+			case got.timing == nil || got.timing.Prefill != "local" && got.timing.Prefill != models[name].prefill:
+				t.Errorf("%s: timing %+v", name, got.timing)
+			case got.timing.Prefill != "local":
+				mu.Lock()
+				defer mu.Unlock()
+				remote[name]++
+			}
+		})
+	}
+	wg.Wait()
+	w.noDeadLetters()
+	if len(remote) != 2 {
+		t.Errorf("prefilled by workers of the same model: %v", remote)
 	}
 }
 

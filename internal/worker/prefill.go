@@ -55,6 +55,15 @@ func (p *puller) stop() (wait <-chan struct{}) {
 	return p.done
 }
 
+// returnDelay is how long a message rests that its first worker cannot take, so that it
+// does not come back at once to a worker that is idle for just that reason. It doubles
+// with each further attempt.
+const returnDelay = 10 * time.Millisecond
+
+// errForeign means that a message of the queue is for workers with another model or other
+// blocks, such as there are side by side while a change is rolled out.
+var errForeign = errors.New("not for this worker")
+
 // errUnwanted means that the decode worker does not want the KV any more.
 var errUnwanted = errors.New("no longer wanted")
 
@@ -95,12 +104,22 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 	case errors.Is(err, errUnwanted):
 		w.log.Debug("remote prefill no longer wanted", "request", req.RequestID, "reason", err)
 		settle("ack", ack())
+	case errors.Is(err, errForeign), errors.Is(err, engine.ErrQueueFull), errors.Is(err, engine.ErrDraining) && w.workCtx.Err() == nil:
+		// Another worker takes the message. When none has, its decode worker does the
+		// work itself, as after any failure.
+		if !d.Last {
+			settle("return", d.Nak(returnDelay<<(d.Attempt-1)))
+			return
+		}
+		w.log.Warn("remote prefill not done by any worker", "request", req.RequestID, "attempts", d.Attempt, "error", err)
+		w.tell(ctx, req, notice.failed(err))
+		settle("ack", ack())
 	case errors.Is(err, errMismatch):
 		w.tell(ctx, req, notice.failed(err))
 		w.meter().PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
-	case w.workCtx.Err() != nil, errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrQueueFull):
-		// Another worker takes the message.
+	case w.workCtx.Err() != nil, errors.Is(err, engine.ErrClosed):
+		// It stops; another worker takes the message.
 		settle("return", d.Nak(0))
 	default:
 		w.log.Warn("remote prefill failed", "request", req.RequestID, "attempt", d.Attempt, "error", err)
@@ -136,7 +155,7 @@ func (w *Worker) check(req protocol.RemotePrefillRequest) error {
 		ModelSum: req.ModelSum, BlockSize: req.BlockSize, BlockBytes: req.BlockBytes, KVLayout: req.KVLayout, HashSeed: req.HashSeed,
 	}
 	if err := w.matches(there, req.Worker); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errForeign, err)
 	}
 	want := w.blocksOf(len(req.TokenIDs))
 	if len(req.TokenIDs) == 0 || len(req.BlockIDs) != want || req.ComputedBlocks < 0 || req.ComputedBlocks >= want {

@@ -149,7 +149,9 @@ func testTooManyAttempts(t *testing.T, e env) {
 			var attempts atomic.Int64
 			if how == "nak" {
 				consume(t, q, 1, func(_ context.Context, d *events.Delivery) {
-					attempts.Add(1)
+					if n := attempts.Add(1); d.Last != (n == 2) {
+						t.Errorf("attempt %d of 2 is the last one: %t", n, d.Last)
+					}
 					d.Nak(0)
 				})
 			} else { // each attempt ends with the death of its worker
