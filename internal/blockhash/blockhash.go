@@ -58,10 +58,3 @@ func (c *Chain) Extend(tokens []uint32) {
 		c.Seq = append(c.Seq, seq)
 	}
 }
-
-// Of returns the chain over all full blocks of tokens.
-func Of(tokens []uint32, blockSize int, seed uint64) Chain {
-	c := Chain{BlockSize: blockSize, Seed: seed}
-	c.Extend(tokens)
-	return c
-}

@@ -128,13 +128,9 @@ func seePath(root *cobra.Command, see string) string {
 func keysPage() string {
 	var b strings.Builder
 	b.WriteString("# Keys of dynctl top\n\nMade from the key map; `make docs` writes it anew.\n")
-	group := ""
-	for _, k := range tui.Keys() {
-		if k.Group != group {
-			group = k.Group
-			fmt.Fprintf(&b, "\n## %s\n\n| Key | Does |\n|---|---|\n", group)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(k.Keys, "|", `\|`), strings.ReplaceAll(k.Help, "|", `\|`))
-	}
+	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+	writeKeys(&b, "\n## %s\n\n| Key | Does |\n|---|---|\n", func(k tui.KeyHelp) string {
+		return fmt.Sprintf("| `%s` | %s |\n", cell(k.Keys), cell(k.Help))
+	})
 	return b.String()
 }

@@ -146,15 +146,20 @@ schema.json for editors. The fields:
 func topicKeys() string {
 	var b strings.Builder
 	b.WriteString("Keys of dynctl top:\n")
+	writeKeys(&b, "\n%s\n", func(k tui.KeyHelp) string { return fmt.Sprintf("  %-16s %s\n", k.Keys, k.Help) })
+	return b.String()
+}
+
+// writeKeys writes the key map of the dashboard, each group of it under a heading.
+func writeKeys(b *strings.Builder, heading string, line func(tui.KeyHelp) string) {
 	group := ""
 	for _, k := range tui.Keys() {
 		if k.Group != group {
 			group = k.Group
-			fmt.Fprintf(&b, "\n%s\n", group)
+			fmt.Fprintf(b, heading, group)
 		}
-		fmt.Fprintf(&b, "  %-16s %s\n", k.Keys, k.Help)
+		b.WriteString(line(k))
 	}
-	return b.String()
 }
 
 const topicFormatting = `Answers go to standard output in the form that -o names:

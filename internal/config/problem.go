@@ -33,10 +33,13 @@ func (p Problem) Error() string {
 type Problems []Problem
 
 // Error returns one line for each problem.
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.Error()
+func (ps Problems) Error() string { return Lines(ps) }
+
+// Lines are errors, one on each line.
+func Lines[E error](errs []E) string {
+	lines := make([]string, len(errs))
+	for i, err := range errs {
+		lines[i] = err.Error()
 	}
 	return strings.Join(lines, "\n")
 }

@@ -83,7 +83,8 @@ func TestBlockPoolAgainstModel(t *testing.T) {
 			for i := range tokens {
 				tokens[i] = kind*1000 + uint32(i/(3*size))*uint32(r.IntN(2))
 			}
-			chain := blockhash.Of(tokens, size, 1337)
+			chain := blockhash.Chain{BlockSize: size, Seed: 1337}
+			chain.Extend(tokens)
 			m := p.Match(chain.Seq)
 			fresh := (n+size-1)/size - m
 			before := p.Counts()
@@ -179,7 +180,8 @@ func TestBlockPoolAgainstModel(t *testing.T) {
 func TestEvictionTakesTailsFirst(t *testing.T) {
 	p := NewBlockPool(4, nil)
 	tokens := make([]uint32, 16)
-	chain := blockhash.Of(tokens, 4, 1337)
+	chain := blockhash.Chain{BlockSize: 4, Seed: 1337}
+	chain.Extend(tokens)
 	ids, err := p.Acquire(nil, 4)
 	if err != nil {
 		t.Fatal(err)

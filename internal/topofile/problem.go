@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/config"
 )
 
 // Problem is one thing that is wrong in a file.
@@ -39,13 +41,7 @@ func (p Problem) Error() string {
 type Problems []Problem
 
 // Error returns one line for each problem.
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.Error()
-	}
-	return strings.Join(lines, "\n")
-}
+func (ps Problems) Error() string { return config.Lines(ps) }
 
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
