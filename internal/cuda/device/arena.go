@@ -1,0 +1,166 @@
+package device
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+)
+
+// Purpose is what an arena is for.
+type Purpose string
+
+// The purposes of memory.
+const (
+	Weights   Purpose = "weights"
+	KV        Purpose = "kv"
+	Workspace Purpose = "workspace"
+	IO        Purpose = "io" // what a step reads and what it answers
+)
+
+// Region is memory of a device.
+type Region struct {
+	Address uint64
+	Bytes   int64
+}
+
+// Slice is a part of a region. It panics when that is not within it, as a slice does.
+func (r Region) Slice(offset, bytes int64) Region {
+	if offset < 0 || bytes < 0 || bytes > r.Bytes-offset {
+		panic(fmt.Sprintf("device memory [%d:%d] of %d bytes", offset, offset+bytes, r.Bytes))
+	}
+	return Region{r.Address + uint64(offset), bytes}
+}
+
+// alignment is that of everything in an arena: what kernels read at a time, and twice a
+// line of the cache.
+const alignment = 256
+
+// Arena is one allocation, of which parts are taken and never given back.
+type Arena struct {
+	Purpose Purpose
+	base    uint64
+	bytes   int64
+
+	mu   sync.Mutex
+	used int64
+}
+
+// Arena allocates memory of the device. It lives until the device is closed. One
+// allocation for each purpose is one handle for peers, and no hole between the parts.
+func (d *Device) Arena(p Purpose, bytes int64) (*Arena, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.allocating(); err != nil {
+		return nil, fmt.Errorf("allocate %s for %s: %w", gib(bytes), p, err)
+	}
+	base, err := d.driver.MemAlloc(d.index, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %s for %s: %w", gib(bytes), p, err)
+	}
+	a := &Arena{Purpose: p, base: base, bytes: bytes}
+	d.arenas = append(d.arenas, a)
+	return a, nil
+}
+
+func (d *Device) allocating() error {
+	if d.sealed {
+		return ErrSealed
+	}
+	return d.usable()
+}
+
+// Seal ends the start: no memory is allocated after it.
+func (d *Device) Seal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sealed = true
+}
+
+// All is the whole memory of the arena, taken or not, for what divides it itself.
+func (a *Arena) All() Region { return Region{a.base, a.bytes} }
+
+// Take takes the next bytes of the arena, aligned to 256.
+func (a *Arena) Take(bytes int64) (Region, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if bytes < 1 {
+		return Region{}, fmt.Errorf("%w: %d bytes of the %s arena", driver.ErrInvalid, bytes, a.Purpose)
+	}
+	if bytes > a.bytes-a.used {
+		return Region{}, fmt.Errorf("%w: the %s arena has %d of %d bytes left, %d are asked for", driver.ErrOutOfMemory, a.Purpose, a.bytes-a.used, a.bytes, bytes)
+	}
+	r := Region{a.base + uint64(a.used), bytes}
+	a.used = min(roundUp(a.used+bytes, alignment), a.bytes)
+	return r, nil
+}
+
+func roundUp(n, of int64) int64 { return (n + of - 1) / of * of }
+
+// Usage is how much of an arena, or of all of a purpose, is taken.
+type Usage struct {
+	Purpose     Purpose
+	Bytes, Used int64
+	Pinned      bool // memory of the host
+}
+
+// Usage lists the arenas in the order in which they were allocated, those of the host
+// last.
+func (d *Device) Usage() []Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []Usage
+	for _, a := range d.arenas {
+		a.mu.Lock()
+		out = append(out, Usage{Purpose: a.Purpose, Bytes: a.bytes, Used: a.used})
+		a.mu.Unlock()
+	}
+	for _, p := range d.pinned {
+		p.mu.Lock()
+		out = append(out, Usage{Purpose: p.Purpose, Bytes: int64(len(p.mem)), Used: p.used, Pinned: true})
+		p.mu.Unlock()
+	}
+	return out
+}
+
+// Pinned is page-locked memory of the host, which copies read and write by themselves.
+type Pinned struct {
+	Purpose Purpose
+	mem     []byte
+
+	mu   sync.Mutex
+	used int64
+}
+
+// Pinned allocates page-locked memory of the host. It lives until the device is closed:
+// a slice of it must not be touched after.
+func (d *Device) Pinned(p Purpose, bytes int64) (*Pinned, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.allocating(); err != nil {
+		return nil, fmt.Errorf("lock %s of the host for %s: %w", gib(bytes), p, err)
+	}
+	mem, err := d.driver.MemHostAlloc(d.index, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s of the host for %s: %w", gib(bytes), p, err)
+	}
+	pinned := &Pinned{Purpose: p, mem: mem}
+	d.pinned = append(d.pinned, pinned)
+	return pinned, nil
+}
+
+// Take takes the next bytes, aligned to 256.
+func (p *Pinned) Take(bytes int64) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	size := int64(len(p.mem))
+	if bytes < 1 {
+		return nil, fmt.Errorf("%w: %d bytes of pinned memory", driver.ErrInvalid, bytes)
+	}
+	if bytes > size-p.used {
+		return nil, fmt.Errorf("%w: pinned memory for %s has %d of %d bytes left, %d are asked for", driver.ErrOutOfMemory, p.Purpose, size-p.used, size, bytes)
+	}
+	b := p.mem[p.used : p.used+bytes : p.used+bytes]
+	p.used = min(roundUp(p.used+bytes, alignment), size)
+	return b, nil
+}
