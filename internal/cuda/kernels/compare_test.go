@@ -200,7 +200,7 @@ func newFakeDevice(t *testing.T) *fakeDevice {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := f.d.FuncSetMaxDynamicShared(0, function, maxShared); err != nil {
+			if err := f.d.FuncSetMaxDynamicShared(0, function, kernels.DynamicShared(k)); err != nil {
 				t.Fatal(err)
 			}
 			f.functions[k] = function
@@ -211,9 +211,6 @@ func newFakeDevice(t *testing.T) *fakeDevice {
 	}
 	return f
 }
-
-// maxShared is the shared memory of a block on compute capability 9.0.
-const maxShared = 227 << 10
 
 func (f *fakeDevice) alloc(n int) (uint64, []byte) {
 	f.Helper()

@@ -53,7 +53,7 @@ func (q *Queue) GEMM(o MatMul) error {
 		return s.err
 	}
 	o.args(q)
-	return q.run("gemm", blocks(o.Rows, gemmTile), blocks(o.Tokens, gemmTile), 1, 256, gemmShared)
+	return q.run("gemm", blocks(o.Rows, gemmTile), blocks(o.Tokens, gemmTile), 1, 256, DynamicShared("gemm"))
 }
 
 func (o *MatMul) shape(op string) shape {

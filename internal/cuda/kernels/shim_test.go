@@ -40,10 +40,18 @@ var openShim = sync.OnceValues(func() (*shim, error) {
 	defer os.RemoveAll(dir)
 	var unit, table strings.Builder
 	unit.WriteString("#include \"shim.cc\"\n")
+	headers, err := filepath.Glob("src/*.h")
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range headers {
+		fmt.Fprintf(&unit, "#include \"%s\"\n", filepath.Base(h))
+	}
+	// A name may mean something else in every source.
 	for _, m := range kernels.Modules() {
-		fmt.Fprintf(&unit, "#include \"%s.cu\"\n", m.Name)
+		fmt.Fprintf(&unit, "namespace %s_source {\n#include \"%[1]s.cu\"\n}\n", m.Name)
 		for _, k := range m.Kernels {
-			fmt.Fprintf(&table, "\tSHIM_KERNEL(%s)\n", k)
+			fmt.Fprintf(&table, "\tSHIM_KERNEL(%s_source, %s)\n", m.Name, k)
 		}
 	}
 	fmt.Fprintf(&unit, "extern \"C\" Start shim_kernel(const char *wanted) {\n%s\treturn nullptr;\n}\n", &table)
@@ -51,7 +59,7 @@ var openShim = sync.OnceValues(func() (*shim, error) {
 	if err := os.WriteFile(source, []byte(unit.String()), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(compiler, "-std=c++17", "-O2", "-w", "-fPIC", "-shared", "-DDYNCTL_SHIM", "-Ishim", "-Isrc", "-o", library, source)
+	cmd := exec.Command(compiler, "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-DDYNCTL_SHIM", "-Ishim", "-Isrc", "-o", library, source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %w\n%s", errCompile, err, out)
 	}

@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -68,12 +69,12 @@ func run(ctx context.Context, log *slog.Logger, check, need bool) error {
 func build(tools *tools, sources map[string]string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var table []kernels.Limits
-	for name, text := range sources {
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		stem, isKernel := strings.CutSuffix(name, ".cu")
 		if !isKernel {
 			continue
 		}
-		ptx, err := tools.compile(name, text, sources)
+		ptx, err := tools.compile(name, sources)
 		if err != nil {
 			return nil, err
 		}

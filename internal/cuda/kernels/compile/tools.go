@@ -62,8 +62,8 @@ func openTools(ctx context.Context, dir string) (*tools, error) {
 	})
 }
 
-// compile makes PTX of one source, which may include the others.
-func (t *tools) compile(name, text string, sources map[string]string) ([]byte, error) {
+// compile makes PTX of one source, which may include the headers among them.
+func (t *tools) compile(name string, sources map[string]string) ([]byte, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	cstring := func(s string) uintptr {
@@ -83,7 +83,7 @@ func (t *tools) compile(name, text string, sources map[string]string) ([]byte, e
 		return uintptr(unsafe.Pointer(&p[0]))
 	}
 	var program uintptr
-	if r := dynlib.Call(t.create, uintptr(unsafe.Pointer(&program)), cstring(text), cstring(name), uintptr(len(headers)), array(headers), array(names)); int32(r) != 0 {
+	if r := dynlib.Call(t.create, uintptr(unsafe.Pointer(&program)), cstring(sources[name]), cstring(name), uintptr(len(headers)), array(headers), array(names)); int32(r) != 0 {
 		return nil, fmt.Errorf("nvrtcCreateProgram: error %d", int32(r))
 	}
 	defer dynlib.Call(t.destroy, uintptr(unsafe.Pointer(&program)))

@@ -19,6 +19,14 @@ var functions = map[string]func(c *fake.Call){
 	"gemv_4":      matMul,
 	"gemv_8":      matMul,
 	"gemm":        matMul,
+
+	"decode_attention_64":   decodeAttention,
+	"decode_attention_128":  decodeAttention,
+	"decode_attention_256":  decodeAttention,
+	"decode_attention_join": joinAttention,
+	"prefill_attention_64":  prefillAttention,
+	"prefill_attention_128": prefillAttention,
+	"prefill_attention_256": prefillAttention,
 }
 
 // Kernels returns all kernels, with the resources that the assembler found for compute

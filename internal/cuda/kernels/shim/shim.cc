@@ -406,9 +406,9 @@ extern "C" const char *shim_launch(Start start, const int *geometry, const unsig
 }
 
 // For the function that finds kernels by their names, which is written for each build.
-#define SHIM_KERNEL(name) \
+#define SHIM_KERNEL(source, name) \
 	if (!strcmp(wanted, #name)) \
 		return [](const unsigned char *args, size_t size) { \
-			shim::run(name, args, size, shim::grid); \
+			shim::run(source::name, args, size, shim::grid); \
 			return 0; \
 		};

@@ -108,6 +108,13 @@ static inline unsigned __float_as_uint(float f) {
 	memcpy(&u, &f, 4);
 	return u;
 }
+// Four bytes of the eight in lo and hi, by the digits of which.
+static inline unsigned __byte_perm(unsigned lo, unsigned hi, unsigned which) {
+	const uint64_t both = (uint64_t)hi << 32 | lo;
+	unsigned r = 0;
+	for (int i = 0; i < 4; i++) r |= (unsigned)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+	return r;
+}
 static inline double __longlong_as_double(long long u) {
 	double f;
 	memcpy(&f, &u, 8);

@@ -1,5 +1,6 @@
 // Where K and V lie in the pool: that of engine.KVShape for bf16.
 #pragma once
+#include "device.h"
 
 const int MAX_HEAD_DIM = 256;
 
