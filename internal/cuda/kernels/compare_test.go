@@ -65,11 +65,26 @@ func (l *lab) int32s(v ...int32) uint64 {
 	return address
 }
 
+func (l *lab) int64s(v ...int64) uint64 {
+	address, memory := l.alloc(8 * len(v))
+	for i, x := range v {
+		binary.LittleEndian.PutUint64(memory[8*i:], uint64(x))
+	}
+	return address
+}
+
 func (l *lab) float32s(v ...float32) uint64 {
 	address, memory := l.alloc(4 * len(v))
 	for i, x := range v {
 		binary.LittleEndian.PutUint32(memory[4*i:], math.Float32bits(x))
 	}
+	return address
+}
+
+// bytes makes memory of what kernels read.
+func (l *lab) bytes(b []byte) uint64 {
+	address, memory := l.alloc(len(b))
+	copy(memory, b)
 	return address
 }
 

@@ -27,6 +27,10 @@ var functions = map[string]func(c *fake.Call){
 	"prefill_attention_64":  prefillAttention,
 	"prefill_attention_128": prefillAttention,
 	"prefill_attention_256": prefillAttention,
+
+	"copy_pieces":   copyPieces,
+	"adjust_logits": adjustLogits,
+	"sample":        sample,
 }
 
 // Kernels returns all kernels, with the resources that the assembler found for compute

@@ -115,16 +115,7 @@ static inline unsigned __byte_perm(unsigned lo, unsigned hi, unsigned which) {
 	for (int i = 0; i < 4; i++) r |= (unsigned)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
 	return r;
 }
-static inline double __longlong_as_double(long long u) {
-	double f;
-	memcpy(&f, &u, 8);
-	return f;
-}
-static inline long long __double_as_longlong(double f) {
-	long long u;
-	memcpy(&u, &f, 8);
-	return u;
-}
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class T> T min(T a, T b) { return b < a ? b : a; }
 template <class T> T max(T a, T b) { return a < b ? b : a; }
