@@ -61,7 +61,7 @@ const (
 	maxAhead    = 4096      // messages that overtook another one
 	maxPing     = 250 * time.Millisecond
 	minPing     = 5 * time.Millisecond
-	flushTime   = 250 * time.Millisecond // for the last words of a connection
+	flushTime   = time.Second            // for the last words of a connection
 	settleTime  = 100 * time.Millisecond // for a connection that is closed while it is being made
 	tick        = 5 * time.Millisecond   // workers are looked at this often even if UCX reports nothing
 	idleTick    = 100 * time.Millisecond // while there are no connections
