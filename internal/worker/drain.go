@@ -40,7 +40,8 @@ func (w *Worker) Drain(ctx context.Context, deadline time.Time, force bool) erro
 }
 
 // Resume takes a drain, or a change of role, back as long as it is not complete. The
-// worker then follows as, whose generation alone may be another one than before.
+// worker then follows as, whose generation alone may be another one than before. A
+// change of role that is complete by then is followed by one back.
 func (w *Worker) Resume(ctx context.Context, as cluster.Assignment) error {
 	return w.give(ctx, order{resume: true, assignment: &as})
 }
@@ -66,6 +67,9 @@ func (w *Worker) obey(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case o := <-w.orders:
+			if o.resume && o.assignment.Role != w.Role() {
+				o.resume = false // it has turned meanwhile: it turns back
+			}
 			if o.resume {
 				w.adopt(*o.assignment)
 			}

@@ -120,6 +120,26 @@ func TestTurn(t *testing.T) {
 	}
 }
 
+// Taken back when it is complete already, it is followed by another one: the agent cannot
+// know that its word comes too late.
+func TestTurnTakenBackTooLate(t *testing.T) {
+	w := newWorld(t)
+	d := w.start("worker-1", cluster.RoleDecode)
+	back := d.as(cluster.RoleDecode)
+	back.Generation = 3
+	if err := d.Turn(t.Context(), d.as(cluster.RolePrefill)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is a prefill worker", func() bool { return d.Status().State == cluster.StateReady && d.Role() == cluster.RolePrefill })
+	if err := d.Resume(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is a decode worker again", func() bool {
+		st := d.Status()
+		return st.State == cluster.StateReady && st.Role == cluster.RoleDecode && st.Generation == 3 && len(w.calls.Instances()) == 1
+	})
+}
+
 // Taken back before it is complete, the worker goes on in the old role, under the new
 // generation.
 func TestTurnTakenBack(t *testing.T) {
