@@ -60,7 +60,7 @@ func TestExplore(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { explore(t, seed, &all) })
 	}
 	t.Logf("together: %s", &all)
-	if all.of("remote") == 0 || all.of("finished") == 0 || all.of("crashes") == 0 || all.of("moves") == 0 {
+	if all.of("remote") == 0 || all.of("finished") == 0 || all.of("crashes") == 0 || all.of("moves") == 0 || all.of("flips") == 0 {
 		t.Error("too little has happened to prove anything")
 	}
 }
@@ -234,6 +234,8 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 		x.c.Store.SetOutage(true)
 		x.pause(ctx, r, 10)
 		x.c.Store.SetOutage(false)
+	case 13, 14:
+		x.flip(ctx, r)
 	default:
 		if err := v.engine.Load().Check(ctx, false); err != nil && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
 			x.blame("%s: %v", v.Name(), err)
@@ -263,6 +265,36 @@ func (x *exploration) empty(ctx context.Context, r *rand.Rand) {
 		x.pause(ctx, r, 20)
 		if v.Resume(ctx, v.Assignment()) == nil {
 			x.add("resumes")
+		}
+	}
+}
+
+// flip has a worker take the other role, if another one serves in its own, and now and
+// then takes that back, in time or not.
+func (x *exploration) flip(ctx context.Context, r *rand.Rand) {
+	serving := map[cluster.Role][]*running{}
+	for _, v := range x.live {
+		if v.Status().State == cluster.StateReady && len(v.ended) == 0 {
+			serving[v.Role()] = append(serving[v.Role()], v)
+		}
+	}
+	from, to := cluster.RoleDecode, cluster.RolePrefill
+	if r.IntN(2) == 0 {
+		from, to = to, from
+	}
+	if len(serving[from]) < 2 {
+		return
+	}
+	v := serving[from][r.IntN(len(serving[from]))]
+	if v.Turn(ctx, v.as(to)) != nil {
+		return
+	}
+	x.add("flips")
+	if r.IntN(3) == 0 {
+		back := v.as(from)
+		x.pause(ctx, r, 30)
+		if v.Resume(ctx, back) == nil {
+			x.add("flips taken back")
 		}
 	}
 }
