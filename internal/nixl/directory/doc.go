@@ -8,6 +8,9 @@
 // A directory owns one goroutine per followed peer until Close. It does not own the
 // agent or the store. All methods are safe to call at the same time.
 //
+// It is for a few peers: each has a watch of its own. The workers of dynamod, which meet
+// all of a namespace, follow that with one (package worker).
+//
 // It does not choose what to publish, does not publish again after a lost lease, and
 // does not encrypt: who may read the store may connect to its agents.
 package directory
