@@ -32,7 +32,9 @@ func TestGPUSupport(t *testing.T) {
 	figures := func() (cluster.GPUReport, error) {
 		return cluster.GPUReport{Driver: "580.65.06", GPUs: []cluster.GPU{{Name: "NVIDIA H200"}}}, nil
 	}
-	none := func() (cluster.GPUReport, error) { return cluster.GPUReport{}, errors.New("NVIDIA's driver is not installed") }
+	none := func() (cluster.GPUReport, error) {
+		return cluster.GPUReport{}, errors.New("NVIDIA's driver is not installed")
+	}
 	for name, c := range map[string]struct {
 		open   func() (driver.Driver, error)
 		report func() (cluster.GPUReport, error)
