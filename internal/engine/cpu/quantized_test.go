@@ -79,6 +79,9 @@ func quantizedMatrix(t testing.TB, tensor model.Tensor, level kernel.Level) *mat
 // and of activations rounded to int8: what is left are the roundings of float32 sums,
 // one for each block. All levels give the same bits.
 func TestApplyQuantized(t *testing.T) {
+	if raceDetector {
+		t.Skip("arithmetic of one goroutine")
+	}
 	const cols = 512
 	for _, kind := range quantizedKinds {
 		for _, rows := range []int{1, 31, 32, 77} {
