@@ -72,7 +72,7 @@ func same(t *testing.T, got, want []clustertest.Answer) {
 // streams: every stream ends correctly.
 func TestKillPrefillNode(t *testing.T) {
 	dir := mediumModel(t)
-	prompts := texts(50, 160)
+	prompts := texts(50, 160/slowdown)
 	options := clustertest.Options{Model: dir, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 2048}}
 	want := func() []clustertest.Answer {
 		return burst(t, clustertest.Start(t, options), prompts, 24)
