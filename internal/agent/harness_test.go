@@ -48,7 +48,7 @@ func natsLeaks() []goleak.Option {
 }
 
 // patience is how long tests wait for what must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {

@@ -43,7 +43,7 @@ func live(t *testing.T, c *Cluster, o LiveOptions) *Live {
 // until waits for a snapshot that fits.
 func until(t *testing.T, l *Live, what string, cond func(s cluster.Snapshot) bool) cluster.Snapshot {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	var last cluster.Snapshot
 	for {
 		select {

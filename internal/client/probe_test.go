@@ -17,7 +17,7 @@ func TestProbe(t *testing.T) {
 		Nodes:  []cluster.Node{{ID: "n1", Name: "node-1", InstanceID: held}},
 		Status: map[string]cluster.WorkerStatus{"worker-1": {Name: "worker-1", InstanceID: held + 1}},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p := c.Probe(ctx, v)
 	if p.Etcd.Err != nil || p.Etcd.RTT <= 0 || p.NATS == nil || p.NATS.Err != nil || p.NATS.RTT <= 0 {

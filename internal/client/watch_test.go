@@ -90,7 +90,7 @@ func TestWatchFollows(t *testing.T) {
 	put(t, c, inst.Key(), inst, lease)
 	until := func(what string, cond func(View) bool) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := w.Until(ctx, time.Minute, func(v View) (bool, error) { return cond(v), nil }); err != nil {
 			t.Fatalf("never: %s: %v; %+v", what, err, w.View())

@@ -22,7 +22,7 @@ func slowSteps(d time.Duration) mock.Options {
 // waitExportable waits until a sequence can be moved.
 func waitExportable(t *testing.T, e *engine.Engine, id string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		ids, err := e.Exportable(t.Context())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("%s is never exportable: %v %v", id, ids, err)
@@ -188,7 +188,7 @@ func TestPreemptedWhileMoving(t *testing.T) {
 	}
 	select {
 	case <-x.Context().Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it was never preempted")
 	}
 	if _, err := x.Full(t.Context(), 0); !errors.Is(err, engine.ErrGone) {

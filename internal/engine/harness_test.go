@@ -33,7 +33,7 @@ func start(t *testing.T, cfg engine.Config, opts mock.Options) (*engine.Engine, 
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	t.Cleanup(func() {
-		check, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		check, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		if err := e.Check(check, true); err != nil && !errors.Is(err, engine.ErrClosed) {
 			t.Errorf("after the test: %v", err)
@@ -59,7 +59,7 @@ func request(id string, prompt []uint32, n int) engine.Request {
 // collect reads a stream to its end.
 func collect(t *testing.T, s *engine.Stream) (tokens []uint32, last engine.Output, first *engine.FirstToken) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		o, err := s.Next(ctx)

@@ -171,7 +171,7 @@ func TestReservationEnds(t *testing.T) {
 // waitIdle waits until no block of e is in use.
 func waitIdle(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := e.Check(t.Context(), true)
 		if err == nil {

@@ -173,7 +173,7 @@ func (f *front) stop() error {
 		f.cancel()
 		select {
 		case f.err = <-f.ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			f.err = errors.New("Run did not end")
 		}
 	})
@@ -202,7 +202,7 @@ func (f *front) waitModel(n int) *front {
 // eventually waits for a condition with a deadline.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

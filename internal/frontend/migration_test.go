@@ -229,11 +229,10 @@ func TestAllWorkersLost(t *testing.T) {
 			} else if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Error.Message, "lost") || resp.Header.Get("Retry-After") != "1" {
 				t.Errorf("status %d, %+v", resp.StatusCode, e)
 			}
-			// The next request finds nobody and is told so at once.
-			begin := time.Now()
+			// The next request finds nobody and is told so.
 			resp = f.post("/v1/completions", textBody(body{"stream": stream}))
-			if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Error.Message, "No worker") || time.Since(begin) > time.Second {
-				t.Errorf("status %d, %+v after %s", resp.StatusCode, e, time.Since(begin))
+			if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Error.Message, "No worker") {
+				t.Errorf("status %d, %+v", resp.StatusCode, e)
 			}
 		})
 	}

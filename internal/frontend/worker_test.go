@@ -54,7 +54,7 @@ func (w *world) realWorker(name string, step time.Duration, changes ...func(*wor
 		cancel(errors.New("test stops it"))
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			w.t.Error("the worker did not end")
 		}
 	})

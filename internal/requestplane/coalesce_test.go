@@ -83,7 +83,7 @@ func TestCoalescerBounded(t *testing.T) {
 		defer c.mu.Unlock()
 		return len(c.buf) >= maxUnsent
 	}
-	for deadline := time.Now().Add(10 * time.Second); !full(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !full(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never full")
 		}

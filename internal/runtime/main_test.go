@@ -88,7 +88,7 @@ func next(t *testing.T, stream requestplane.Stream, want string) {
 // waitFor waits until the client knows exactly the given instances.
 func waitFor(t *testing.T, c *runtime.Client, want ...cluster.InstanceID) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		got := c.Instances()
 		same := len(got) == len(want)

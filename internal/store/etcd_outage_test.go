@@ -17,7 +17,7 @@ import (
 )
 
 // leaseTTL is the lease of the outage tests; outages are longer.
-const leaseTTL = 2 * time.Second
+const leaseTTL = 4 * time.Second
 
 // stop closes a server and returns a function that starts it again on the same
 // port, in the given directory.
@@ -185,7 +185,7 @@ func TestEtcdSilentConnection(t *testing.T) {
 
 func TestEtcdUnreachable(t *testing.T) {
 	t.Parallel()
-	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: []string{" http://127.0.0.1:1 "}, Timeout: 300 * time.Millisecond}, storetest.Discard)
+	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: []string{" http://127.0.0.1:1 "}, Timeout: 2 * time.Second}, storetest.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestEtcdUnreachable(t *testing.T) {
 			if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v, want only %v", name, err, store.ErrUnavailable)
 			}
-			for _, part := range []string{"etcd 127.0.0.1:1: ", "after 300ms", "connection refused"} {
+			for _, part := range []string{"etcd 127.0.0.1:1: ", "after 2s", "connection refused"} {
 				if text := err.Error(); !strings.Contains(text, part) || strings.Contains(text, "\n") {
 					t.Errorf("%s: got %q, want it to say %q in one line", name, text, part)
 				}

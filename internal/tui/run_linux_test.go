@@ -87,7 +87,7 @@ func (x *terminal) text() string {
 
 func (x *terminal) wait(want string) {
 	x.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if strings.Contains(x.text(), want) {
 			return
 		}
@@ -163,7 +163,7 @@ func TestRun(t *testing.T) {
 				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
 					t.Errorf("Run returned %v, want %v", err, tt.want)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("Run does not return")
 			}
 			x.restored()

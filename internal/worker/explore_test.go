@@ -355,7 +355,7 @@ func (x *exploration) rest() {
 
 // settles waits until nothing is open any more.
 func (x *exploration) settles(what string, open func() string) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for left := open(); left != ""; left = open() {
 		if time.Now().After(deadline) {
 			x.blame("%s does not come to rest: %s", what, left)

@@ -50,7 +50,7 @@ func (w *world) follow(ctx context.Context, worker string, req protocol.Preproce
 			all.replays++
 			failed[worker] = true
 			worker = ""
-			for deadline := time.Now().Add(10 * time.Second); worker == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); worker == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 				for _, i := range w.calls.All() {
 					if !failed[i.Worker] {
 						worker = i.Worker
@@ -127,7 +127,7 @@ func (r *running) drained(t *testing.T) *cluster.DrainStatus {
 		if !errors.Is(err, ErrDrained) {
 			t.Errorf("Run returned %v, want ErrDrained", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("not drained: %+v", r.Status().Drain)
 	}
 	r.once.Do(func() {})

@@ -157,7 +157,7 @@ func (r *running) stop(cause error) error {
 		r.cancel(cause)
 		select {
 		case r.err = <-r.ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			r.err = errors.New("the worker did not end")
 		}
 	})
@@ -172,7 +172,7 @@ func (r *running) waitState(t *testing.T, want cluster.State) {
 // eventually waits for a condition with a deadline.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
@@ -216,12 +216,12 @@ var errNoWorker = errors.New("no such worker")
 // generate sends a request to a decode worker, any one if inst is nil.
 func (w *world) generate(ctx context.Context, worker string, req protocol.PreprocessedRequest) (r result) {
 	var inst *cluster.Instance
-	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := w.calls.Wait(wait, 1); err != nil {
 		return result{err: err}
 	}
-	for known := time.Now().Add(time.Second); inst == nil && time.Now().Before(known); time.Sleep(time.Millisecond) {
+	for known := time.Now().Add(5 * time.Second); inst == nil && time.Now().Before(known); time.Sleep(time.Millisecond) {
 		for _, i := range w.calls.Instances() {
 			if worker == "" || i.Worker == worker {
 				inst = &i

@@ -223,7 +223,7 @@ func startEngine(t *testing.T, m *model.Model, cfg engine.Config) *engine.Engine
 		cancel(errors.New("test over"))
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the engine did not stop")
 		}
 		_, _, _, _ = b.Close(), mem.Close(), d.Close(), w.Close()

@@ -136,7 +136,7 @@ func socketPair(t *testing.T) (client, server net.Conn) {
 		t.Fatal(err)
 	}
 	for _, c := range []net.Conn{client, server} {
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	return client, server

@@ -30,7 +30,7 @@ type Env struct {
 }
 
 // limit is how long anything in a test may take before it counts as hung.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // Heap is memory on the Go heap, which the race detector watches.
 type Heap []byte

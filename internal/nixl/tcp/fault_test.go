@@ -176,7 +176,7 @@ func TestCut(t *testing.T) {
 	if err := nixltest.End(t, r); err != nil {
 		nixltest.WantStatus(t, err, nixl.ErrRemoteDisconnect)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 4*time.Second { // silence would tell after five
 		t.Errorf("noticed after %s", took)
 	}
 	for _, a := range []*nixl.Agent{p.a, p.b} {
@@ -185,7 +185,7 @@ func TestCut(t *testing.T) {
 			if d.Inbound != (a == p.b) || d.Cause == nil || d.Transport != Name {
 				t.Errorf("event at %s = %+v", a.Name(), d)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s does not learn it", a.Name())
 		}
 	}
@@ -221,7 +221,7 @@ func TestSilence(t *testing.T) {
 
 // TestIdle keeps a connection without transfers for several silence timeouts.
 func TestIdle(t *testing.T) {
-	const silence = 500 * time.Millisecond
+	const silence = 2 * time.Second // a busy machine may stand still for longer than half a one
 	p := newSlowPair(t, 4096, silence)
 	nixltest.WantStatus(t, p.a.Notify(nixltest.Context(t), "b", nil), nixl.Success)
 	select {

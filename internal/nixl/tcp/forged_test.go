@@ -53,7 +53,7 @@ func (v *victim) dial(t testing.TB) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
 	return &raw{t: t, nc: nc, br: bufio.NewReader(nc)}
 }
 

@@ -158,6 +158,10 @@ func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *child) []*nixl.Transfe
 	return xs
 }
 
+// noticed bounds how long the end of a process is not known. It takes milliseconds; on
+// silence alone it would take five seconds.
+const noticed = 4 * time.Second
+
 // allDisconnected checks that every transfer ends in time, and not all of them well.
 func allDisconnected(t *testing.T, xs []*nixl.Transfer, killed time.Time, within time.Duration) {
 	t.Helper()
@@ -213,13 +217,13 @@ func TestTwoProcesses(t *testing.T) {
 		xs := busy(t, a, r, c)
 		killed := time.Now()
 		c.kill()
-		allDisconnected(t, xs, killed, time.Second)
+		allDisconnected(t, xs, killed, noticed)
 		select {
 		case d := <-a.PeerDowns():
 			if d.Peer != "child" || d.Incarnation != c.offer.Incarnation || d.Inbound || d.Cause == nil {
 				t.Errorf("event = %+v", d)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("no event")
 		}
 		stale = w
@@ -242,10 +246,10 @@ func TestInitiatorDies(t *testing.T) {
 		if d.Peer != "child" || d.Incarnation != c.offer.Incarnation || !d.Inbound || d.Cause == nil {
 			t.Errorf("event = %+v", d)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no event")
 	}
-	if took := time.Since(killed); took > time.Second {
+	if took := time.Since(killed); took > noticed {
 		t.Errorf("noticed after %s", took)
 	}
 	if err := b.RevokeTicket(nixltest.Context(t), ticket(t, there.Write)); err != nil {

@@ -61,7 +61,7 @@ func TestTwoProcesses(t *testing.T) {
 		xs := busy(t, a, r, c)
 		killed := time.Now()
 		c.kill()
-		allDisconnected(t, xs, killed, time.Second)
+		allDisconnected(t, xs, killed, noticed)
 		wantDown(t, a, c, false)
 	}
 }
@@ -82,6 +82,10 @@ func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *child) []*nixl.Transfe
 	}
 	return xs
 }
+
+// noticed bounds how long the end of a process is not known. It takes milliseconds; on
+// silence alone it would take five seconds.
+const noticed = 4 * time.Second
 
 // allDisconnected checks that every transfer ends in time, and not all of them well.
 func allDisconnected(t *testing.T, xs []*nixl.Transfer, since time.Time, within time.Duration) {
@@ -129,7 +133,7 @@ func TestInitiatorDies(t *testing.T) {
 		if err := b.RevokeTicket(nixltest.Context(t), ticket(t, there.Write)); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(killed); took > time.Second {
+		if took := time.Since(killed); took > noticed {
 			t.Errorf("quiet after %s", took)
 		}
 		if in, _ := b.InFlight(); in != 0 {

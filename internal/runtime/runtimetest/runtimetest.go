@@ -18,7 +18,7 @@ import (
 )
 
 // closeTimeout bounds the end of a runtime whose handlers do not return.
-const closeTimeout = 5 * time.Second
+const closeTimeout = 30 * time.Second
 
 // Cluster is the surroundings that runtimes share.
 type Cluster struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // Patience bounds every single wait of the suite.
-const Patience = 10 * time.Second
+const Patience = time.Minute
 
 // TTL is the lease time the suite asks for. Stores may round it up.
 const TTL = time.Second

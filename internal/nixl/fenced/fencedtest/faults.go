@@ -78,7 +78,7 @@ func (s Suite) twoProcesses(t *testing.T) {
 		xs := busy(t, a, r, c)
 		killed := time.Now()
 		c.kill()
-		allDisconnected(t, xs, killed, time.Second)
+		allDisconnected(t, xs, killed, noticed)
 		wantDown(t, a, c, false)
 	}
 }
@@ -99,6 +99,10 @@ func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *Process) []*nixl.Trans
 	}
 	return xs
 }
+
+// noticed bounds how long the end of a process is not known. It takes milliseconds; on
+// silence alone it would take five seconds.
+const noticed = 4 * time.Second
 
 // allDisconnected checks that every transfer ends in time, and not all of them well.
 func allDisconnected(t *testing.T, xs []*nixl.Transfer, since time.Time, within time.Duration) {
@@ -146,7 +150,7 @@ func (s Suite) initiatorDies(t *testing.T) {
 		if err := b.RevokeTicket(nixltest.Context(t), ParseTicket(t, there.Write)); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(killed); took > time.Second {
+		if took := time.Since(killed); took > noticed {
 			t.Errorf("quiet after %s", took)
 		}
 		if in, _ := b.InFlight(); in != 0 {
@@ -272,7 +276,7 @@ func (s Suite) closeWithStoppedInitiator(t *testing.T) {
 	if err := b.Close(); nixl.StatusOf(err) != nixl.ErrBackend {
 		t.Errorf("Close() = %v", err)
 	}
-	if took := time.Since(begin); took > nixl.CloseGrace+2*time.Second {
+	if took := time.Since(begin); took > nixl.CloseGrace+20*time.Second {
 		t.Errorf("Close took %s", took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

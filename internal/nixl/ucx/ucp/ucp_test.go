@@ -59,7 +59,7 @@ func newPair(t *testing.T) *pair {
 // until progresses both workers until the condition holds.
 func (p *pair) until(what string, cond func() bool) {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !cond(); {
+	for end := time.Now().Add(time.Minute); !cond(); {
 		if time.Now().After(end) {
 			p.t.Fatalf("never: %s", what)
 		}
