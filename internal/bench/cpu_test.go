@@ -28,6 +28,9 @@ func runCPU(t *testing.T, o CPUOptions) (*Report, string) {
 
 // Every case runs with every number of threads, and fills its columns.
 func TestCPU(t *testing.T) {
+	if raceDetector {
+		t.Skip("real shapes, in the goroutines that TestSections meets")
+	}
 	r, _ := runCPU(t, CPUOptions{Threads: []int{1, 2}, Operators: true})
 	sec := r.Sections[0]
 	var names []string
