@@ -36,7 +36,8 @@ type fact struct {
 
 const (
 	recallTokens = 40 // of an answer, which is one sentence
-	recallFacts  = 4
+	recallFacts  = 4 / slowdown
+	recallTries  = 16
 )
 
 // facts are questions that the built-in model answers when one engine does everything.
@@ -57,7 +58,7 @@ func facts(t *testing.T) []fact {
 	}
 	var out []fact
 	tried := 0
-	for seed := uint64(0); len(out) < recallFacts && tried < 4*recallFacts; seed++ {
+	for seed := uint64(0); len(out) < recallFacts && tried < recallTries; seed++ {
 		tried++
 		f := fact{Probe: recall.Draw(rand.New(rand.NewPCG(seed, 20)), 16, float64(seed%4)/4)}
 		message, err := json.Marshal(map[string]string{"role": "user", "content": f.Prompt()})
