@@ -34,7 +34,8 @@ func (f *factory) down() *cobra.Command {
 		use: "down", short: "Drain all workers and stop the cluster on this machine", group: groupRun, changes: true,
 		long: `Workers finish their requests, then the dynamod processes of this machine end, the one
 with the stores last. With the namespace of a deployment beside that of the stores, only its
-own processes do. What is still there at the deadline is told to hurry, and killed
+own processes do; without one, all namespaces end, and on a terminal the name of the
+cluster is to be typed where there are several. What is still there at the deadline is told to hurry, and killed
 after --grace. Data of the stores and logs stay. In a cluster with stores of its
 own, agents on other machines go on without workers.`,
 		examples: []string{
@@ -80,6 +81,7 @@ type downturn struct {
 	deadline time.Time
 	sockets  []string // that must be gone afterwards
 	only     string   // namespace to stop, beside that of the stores; empty: all
+	agreed   bool     // somebody was asked about all of it
 	res      downResult
 	screen   downScreen
 }
@@ -114,6 +116,11 @@ func (o *downCommand) run(ctx context.Context, inv *invocation, _ []string) erro
 		return &failure{
 			action: downAction, err: fmt.Errorf("the stores of the namespace %s are those of others, too: %s", e.Namespace, nameList(others)), code: exitUsage,
 			tries: []string{"dynctl down   stops all of them", "dynctl down --namespace " + others[0]},
+		}
+	}
+	if known && d.only == "" {
+		if err := d.askForAll(e, besides(running, e), len(running)); err != nil {
+			return err
 		}
 	}
 	d.res.Running = true
@@ -206,6 +213,21 @@ func (d *downturn) removeWorkers(ctx context.Context, cfg config.Dynctl) error {
 	return d.remote(w.View())
 }
 
+// askForAll names the deployments when there are several. Where nobody can be asked, they
+// end gently.
+func (d *downturn) askForAll(e statedir.Endpoints, others []string, processes int) error {
+	if len(others) == 0 || d.o.deadline > 0 && !d.inv.interactive() {
+		return nil
+	}
+	all := append([]string{e.Namespace}, others...)
+	if err := d.inv.confirmNamed(d.o.yes, downAction, fmt.Sprintf("Stop all of cluster %s? Namespaces %s, %d dynamod processes.", d.inv.cfg.Cluster,
+		nameList(all), processes), d.inv.cfg.Cluster); err != nil {
+		return err
+	}
+	d.agreed = true
+	return nil
+}
+
 // ask names what runs before it is taken away. Where nobody can be asked, requests
 // that may end are no reason to refuse.
 func (d *downturn) ask(workers []cluster.Worker) error {
@@ -213,7 +235,7 @@ func (d *downturn) ask(workers []cluster.Worker) error {
 	for _, w := range workers {
 		n += w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
 	}
-	if n == 0 {
+	if n == 0 || d.agreed {
 		return nil
 	}
 	end := "they have " + duration(d.o.deadline) + " to end"

@@ -216,6 +216,8 @@ func (inv *invocation) connect(ctx context.Context, action string) (*client.Clus
 		return nil, context.Cause(ctx)
 	case errors.Is(err, statedir.ErrNotRunning):
 		return nil, inv.notRunning(action)
+	case errors.Is(err, client.ErrUnreachable):
+		return nil, &failure{action: action, err: err, tries: []string{"dynctl doctor"}}
 	}
 	return nil, &failure{action: action, err: err}
 }

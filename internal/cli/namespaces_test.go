@@ -75,7 +75,16 @@ func TestNamespacesSideBySide(t *testing.T) {
 	}
 	// down without a namespace takes all.
 	ok("up", "-f", file, "--timeout", "1m", "--agents", "2")
-	r = ok("down")
+	r = m.with(t.Context(), options{tty: true, input: "yes\n"}, "down")
+	if r.code != exitFailed || !strings.Contains(r.stderr, "Stop all of cluster lab? Namespaces dynamo, west, 3 dynamod processes. Type lab to go on: dynctl: cannot stop the cluster: not confirmed") {
+		t.Errorf("not named: %+v", r)
+	}
+	if r := m.run("down", "--deadline", "0"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive\n  Stop all of cluster lab?") {
+		t.Errorf("nobody to ask: %+v", r)
+	}
+	if r = m.with(t.Context(), options{tty: true, input: "lab\n"}, "down"); r.code != 0 {
+		t.Errorf("named: %+v", r)
+	}
 	has(t, "down", r.stdout, "cluster lab is down: stopped 3 workers and 3 dynamod processes")
 	if names := m.names(); names != "" {
 		t.Errorf("running: %s", names)

@@ -17,20 +17,32 @@ func (inv *invocation) interactive() bool { return inv.env.Streams.Interactive(i
 // confirm asks a question that names what is at stake. Without somebody to ask it
 // fails; --yes answers beforehand.
 func (inv *invocation) confirm(yes bool, action, question string) error {
+	return inv.agree(yes, action, question, "[y/N]", "y", "yes")
+}
+
+// confirmNamed is confirm for what takes more than one thing away: the name of the whole
+// must be typed.
+func (inv *invocation) confirmNamed(yes bool, action, question, name string) error {
+	return inv.agree(yes, action, question, "Type "+name+" to go on:", name)
+}
+
+// agree asks for one of these answers, in any case of letters.
+func (inv *invocation) agree(yes bool, action, question, hint string, answers ...string) error {
 	if yes {
 		return nil
 	}
 	if !inv.interactive() {
 		return &failure{action: action, err: errors.New("needs --yes when not interactive"), facts: []string{question}, code: exitUsage}
 	}
-	_, _ = fmt.Fprintf(inv.env.Streams.Err, "%s [y/N] ", question) // the answer is what counts
-	answer, err := readLine(inv.env.Streams.In)
+	_, _ = fmt.Fprintf(inv.env.Streams.Err, "%s %s ", question, hint) // the answer is what counts
+	line, err := readLine(inv.env.Streams.In)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return &failure{action: action, err: fmt.Errorf("read the answer: %w", err)}
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	for _, a := range answers {
+		if strings.EqualFold(strings.TrimSpace(line), a) {
+			return nil
+		}
 	}
 	return &failure{action: action, err: errDeclined}
 }
