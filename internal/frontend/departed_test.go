@@ -26,7 +26,7 @@ func TestRoutersAcknowledgeDepartures(t *testing.T) {
 				return len(f.workers.Instances())+len(f.prefills.Instances()) == 2
 			})
 			calls := runtimetest.Client(t, leaver.drt, cluster.ComponentFrontend, cluster.EndpointDeparted)
-			wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := calls.Wait(wait, 1); err != nil {
 				t.Fatal(err)
