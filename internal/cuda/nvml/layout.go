@@ -24,10 +24,10 @@ type utilization struct{ gpu, memory uint32 }
 
 // processInfo is nvmlProcessInfo_t.
 type processInfo struct {
-	pid                          uint32
-	_                            uint32
-	memory                       uint64
-	gpuInstance, computeInstance uint32
+	pid    uint32
+	_      uint32
+	memory uint64
+	_, _   uint32 // instances of a GPU that is divided (MIG)
 }
 
 // notAvailable stands for memory of a process that is not known.
