@@ -46,15 +46,24 @@ type Arena struct {
 	used int64
 }
 
+// granule is what the driver allocates memory in. It puts smaller allocations together,
+// and a handle for a peer gives away all that is in the same piece.
+const granule = 2 << 20
+
 // Arena allocates memory of the device. It lives until the device is closed. One
-// allocation for each purpose is one handle for peers, and no hole between the parts.
+// allocation for each purpose is one handle for peers, and no hole between the parts. That of
+// [KV], which peers reach, takes whole multiples of 2 MiB of the device.
 func (d *Device) Arena(p Purpose, bytes int64) (*Arena, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.allocating(); err != nil {
 		return nil, fmt.Errorf("allocate %s for %s: %w", gib(bytes), p, err)
 	}
-	base, err := d.driver.MemAlloc(d.index, bytes)
+	size := bytes
+	if p == KV {
+		size = roundUp(bytes, granule)
+	}
+	base, err := d.driver.MemAlloc(d.index, size)
 	if err != nil {
 		return nil, fmt.Errorf("allocate %s for %s: %w", gib(bytes), p, err)
 	}

@@ -17,13 +17,13 @@ func TestArenas(t *testing.T) {
 		t.Errorf("regions %+v and %+v", a, b)
 	}
 	rest := r.take(1<<16 - 256 - 512)
-	if rest.Address+uint64(rest.Bytes) != r.kv.All().Address+uint64(r.kv.All().Bytes) {
-		t.Errorf("the last region %+v is not the rest of %+v", rest, r.kv.All())
+	if rest.Address+uint64(rest.Bytes) != r.arena.All().Address+uint64(r.arena.All().Bytes) {
+		t.Errorf("the last region %+v is not the rest of %+v", rest, r.arena.All())
 	}
-	if _, err := r.kv.Take(1); !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "the kv arena has 0 of 65536 bytes left") {
+	if _, err := r.arena.Take(1); !errors.Is(err, driver.ErrOutOfMemory) || !strings.Contains(err.Error(), "the workspace arena has 0 of 65536 bytes left") {
 		t.Errorf("Take() of a full arena = %v", err)
 	}
-	if _, err := r.kv.Take(0); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := r.arena.Take(0); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Take(0) = %v", err)
 	}
 	if got := b.Slice(100, 200); got != (device.Region{Address: b.Address + 100, Bytes: 200}) {
@@ -37,7 +37,7 @@ func TestArenas(t *testing.T) {
 		}()
 		b.Slice(101, 200)
 	}()
-	want := []device.Usage{{Purpose: device.KV, Bytes: 1 << 16, Used: 1 << 16}, {Purpose: device.IO, Bytes: 1 << 16, Used: 4096, Pinned: true}}
+	want := []device.Usage{{Purpose: device.Workspace, Bytes: 1 << 16, Used: 1 << 16}, {Purpose: device.IO, Bytes: 1 << 16, Used: 4096, Pinned: true}}
 	if got := r.Usage(); !slices.Equal(got, want) {
 		t.Errorf("Usage() = %+v", got)
 	}

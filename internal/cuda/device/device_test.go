@@ -30,7 +30,7 @@ type rig struct {
 	decode *device.Stream
 	copies *device.Stream
 	event  *device.Event
-	kv     *device.Arena
+	arena  *device.Arena
 	host   []byte
 }
 
@@ -48,7 +48,7 @@ func newRig(t *testing.T) *rig {
 	r.decode, errs[0] = d.NewStream(device.Urgent)
 	r.copies, errs[1] = d.NewStream(device.Patient)
 	r.event, errs[2] = d.NewEvent()
-	r.kv, errs[3] = d.Arena(device.KV, 1<<16)
+	r.arena, errs[3] = d.Arena(device.Workspace, 1<<16)
 	pinned, err := d.Pinned(device.IO, 1<<16)
 	if errs[4] = err; err == nil {
 		r.host, errs[4] = pinned.Take(4096)
@@ -68,7 +68,7 @@ func (r *rig) ok(errs ...error) {
 
 func (r *rig) take(n int64) device.Region {
 	r.t.Helper()
-	region, err := r.kv.Take(n)
+	region, err := r.arena.Take(n)
 	r.ok(err)
 	return region
 }
@@ -130,7 +130,7 @@ func TestFaultsAreFound(t *testing.T) {
 			r.host[0]++
 		}},
 		"a copy over the end of an arena": {"no memory there", func(r *rig) {
-			all := r.kv.All()
+			all := r.arena.All()
 			if err := r.copies.Set(device.Region{Address: all.Address + 1, Bytes: all.Bytes}, 1); !errors.Is(err, driver.ErrInvalid) {
 				r.t.Errorf("Set() = %v", err)
 			}

@@ -71,8 +71,8 @@ func (p Plan) Fit(b Budget) (blocks int, err error) {
 	if p.MaxBlocks > 0 && p.MaxBlocks < least {
 		return 0, fmt.Errorf("%w: at most %d KV blocks, and at least %d", driver.ErrInvalid, p.MaxBlocks, least)
 	}
-	// Each arena may need one alignment more than its parts.
-	fixed := p.Weights + p.Workspace + p.IO + 4*alignment
+	// Each arena may need one alignment more than its parts, that of KV a whole granule.
+	fixed := p.Weights + p.Workspace + p.IO + 3*alignment + granule
 	n := (b.Left() - fixed) / p.BlockBytes
 	if b.Left() < fixed || n < int64(least) {
 		kv := float64(least) * float64(p.BlockBytes)

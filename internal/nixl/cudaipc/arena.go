@@ -16,6 +16,7 @@ type Arena struct {
 	size    int64
 	address uint64
 	handle  [HandleBytes]byte
+	adopted bool // the allocation is somebody else's
 
 	mu       sync.Mutex
 	closed   bool
@@ -40,17 +41,46 @@ func (ds *Devices) NewArena(device int, size int64) (*Arena, error) {
 	if ds.closed {
 		return nil, fmt.Errorf("allocate on device %d: devices are closed: %w", device, nixl.ErrCanceled)
 	}
-	a := &Arena{devices: ds, device: device, size: size}
-	var err error
-	if a.address, err = ds.driver.MemAlloc(device, (size+granule-1)&^(granule-1)); err != nil {
+	address, err := ds.driver.MemAlloc(device, (size+granule-1)&^(granule-1))
+	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes on device %d: %w: %w", size, device, err, nixl.ErrBackend)
 	}
-	if a.handle, err = ds.driver.IpcGetMemHandle(device, a.address); err != nil {
-		_ = ds.driver.MemFree(device, a.address)
+	a, err := ds.arena(device, address, size)
+	if err != nil {
+		_ = ds.driver.MemFree(device, address) // err says what is wrong
+		return nil, err
+	}
+	return a, nil
+}
+
+// Adopt makes an arena of an allocation of the driver that begins at address, such as the
+// KV pool of an engine, whose owner frees it after Close of the arena. The allocation must be
+// of whole multiples of 2 MiB, of which the arena is the first size bytes: peers can reach
+// all of it.
+func (ds *Devices) Adopt(device int, address uint64, size int64) (*Arena, error) {
+	if device < 0 || device >= len(ds.uuids) || address == 0 || size <= 0 || size > 1<<46 {
+		return nil, fmt.Errorf("adopt %d bytes at %#x on device %d of %d: %w", size, address, device, len(ds.uuids), nixl.ErrInvalidParam)
+	}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if ds.closed {
+		return nil, fmt.Errorf("adopt memory of device %d: devices are closed: %w", device, nixl.ErrCanceled)
+	}
+	a, err := ds.arena(device, address, size)
+	if err == nil {
+		a.adopted = true
+	}
+	return a, err
+}
+
+// arena makes an arena of an allocation, with the lock held.
+func (ds *Devices) arena(device int, address uint64, size int64) (*Arena, error) {
+	handle, err := ds.driver.IpcGetMemHandle(device, address)
+	if err != nil {
 		return nil, fmt.Errorf("memory handle on device %d, which vGPU and some MIG modes refuse: %w: %w", device, err, nixl.ErrNotSupported)
 	}
 	ds.arenas++
-	return a, nil
+	return &Arena{devices: ds, device: device, size: size, address: address, handle: handle}, nil
 }
 
 // Bytes returns nil: the host cannot address the memory.
@@ -104,8 +134,8 @@ func (a *Arena) lend() (returned func(), err error) {
 	}, nil
 }
 
-// Close frees the memory when all peers have closed it, or have ended: freeing it
-// before would pull it from under their copies. The region must be deregistered, which
+// Close frees the memory, or gives it back to its owner if it was adopted, when all peers
+// have closed it, or have ended: freeing it before would pull it from under their copies. The region must be deregistered, which
 // makes the peers close it. The error is that of ctx, with nothing freed, if a peer
 // does not, such as one whose process is stopped; Close may be called again. Closing
 // twice is not an error.
@@ -138,5 +168,8 @@ func (a *Arena) free() error {
 	a.devices.mu.Lock()
 	defer a.devices.mu.Unlock()
 	a.devices.arenas--
+	if a.adopted {
+		return nil
+	}
 	return a.devices.driver.MemFree(a.device, a.address)
 }

@@ -4,9 +4,10 @@
 // out of it. Host memory that can be shared is mapped, as by package nixl/shm.
 //
 // Start with [NewDevices], one per process, over a [Driver]; [Devices.NewArena]
-// allocates memory to be registered as VRAM, and [New] makes the transport of an
-// agent. Sessions, tickets and fences are those of package nixl/fenced: a copy begins
-// and ends inside the fence, where the initiator waits for the event behind it.
+// allocates memory to be registered as VRAM, or [Devices.Adopt] takes what an engine has
+// allocated, and [New] makes the transport of an agent. Sessions, tickets and fences are
+// those of package nixl/fenced: a copy begins and ends inside the fence, where the
+// initiator waits for the event behind it.
 //
 // The package contains no binding of CUDA: whoever has one passes it in, and that of
 // package cuda/driver fits as it is. No program of this repository does so yet, because
