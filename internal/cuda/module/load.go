@@ -36,6 +36,12 @@ type Kernel struct {
 	Excess []string
 }
 
+// Unfit is a kernel that a device has no room for. It is not among the functions: what
+// needs it is refused when it is launched.
+type Unfit struct {
+	Name, Why string
+}
+
 // Unit is an image that was loaded.
 type Unit struct {
 	Name   string
@@ -50,6 +56,7 @@ type Set struct {
 	modules []uint64
 	units   []Unit
 	kernels []Kernel
+	unfit   []Unfit
 }
 
 // Load loads the fitting image of each unit. Without all of them it has loaded none, and
@@ -112,6 +119,7 @@ func (s *Set) load(ctx context.Context, units []chosen, o Options) error {
 	wg.Wait()
 	slices.SortFunc(s.units, func(a, b Unit) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.kernels, func(a, b Kernel) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.unfit, func(a, b Unfit) int { return strings.Compare(a.Name, b.Name) })
 	return errors.Join(errs...)
 }
 
@@ -128,6 +136,10 @@ func (s *Set) add(module uint64, u chosen, name string, o Options) error {
 	}
 	if k.Resources, err = drv.FuncGetAttributes(index, k.Function); err != nil {
 		return s.d.Check(err)
+	}
+	if need := k.Resources.SharedBytes + kernels.DynamicShared(name); need > p.SharedBytes {
+		s.unfit = append(s.unfit, Unfit{name, fmt.Sprintf("it needs %d bytes of shared memory, and a block has %d", need, p.SharedBytes)})
+		return nil
 	}
 	// A launch says what it needs; that it may ask for all there is costs nothing.
 	if err := drv.FuncSetMaxDynamicShared(index, k.Function, max(p.SharedBytes-k.Resources.SharedBytes, 0)); err != nil {
@@ -189,6 +201,9 @@ func (s *Set) Functions() map[string]uint64 {
 // Kernels lists what was loaded, by name.
 func (s *Set) Kernels() []Kernel { return slices.Clone(s.kernels) }
 
+// Unfit lists the kernels that the device has no room for, by name.
+func (s *Set) Unfit() []Unfit { return slices.Clone(s.unfit) }
+
 // Units lists the images that were loaded, by name.
 func (s *Set) Units() []Unit { return slices.Clone(s.units) }
 
@@ -202,6 +217,6 @@ func (s *Set) Close() error {
 	for _, m := range s.modules {
 		errs = append(errs, s.d.Check(s.d.Driver().ModuleUnload(s.d.Index(), m)))
 	}
-	s.modules, s.kernels, s.units = nil, nil, nil
+	s.modules, s.kernels, s.units, s.unfit = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -92,6 +92,42 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
+// A device with less shared memory goes without the kernels that need more.
+func TestUnfit(t *testing.T) {
+	twins, err := kerneltest.Kernels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for _, k := range twins {
+		most = max(most, k.Resources.SharedBytes+kernels.DynamicShared(k.Name))
+	}
+	if most <= 48<<10 {
+		t.Fatalf("no kernel needs more than %d bytes", most)
+	}
+	f := fake.New(fake.Options{Kernels: twins, Devices: []driver.Properties{{Name: "Fake GPU", Major: 9, MemoryBytes: 1 << 24, SharedBytes: most - 1}}})
+	d, err := device.Open(f, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := module.Load(t.Context(), d, module.Builtin(), module.Options{Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions := s.Functions()
+	if len(s.Unfit()) == 0 || len(functions) == 0 || len(s.Unfit())+len(functions) != len(twins) {
+		t.Errorf("%d kernels do not fit and %d do, of %d", len(s.Unfit()), len(functions), len(twins))
+	}
+	for _, u := range s.Unfit() {
+		if functions[u.Name] != 0 || !strings.Contains(u.Why, fmt.Sprintf("it needs %d bytes of shared memory, and a block has %d", most, most-1)) {
+			t.Errorf("%+v", u)
+		}
+	}
+	if err := errors.Join(s.Close(), d.Close(t.Context()), f.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // multiply launches the kernel that asks for the most shared memory.
 func multiply(t *testing.T, d *device.Device, functions map[string]uint64) {
 	t.Helper()
