@@ -38,9 +38,9 @@ type Agent struct {
 	downs     *downFeed
 	probes    probeSlot
 
-	stageIn, stageOut staging         // for accesses of peers and for own transfers
-	devices           DeviceTransport // among the transports; may be nil
-	work              sync.WaitGroup  // staged transfers
+	stageIn, stageOut staging           // for accesses of peers and for own transfers
+	devices           []DeviceTransport // those among the transports
+	work              sync.WaitGroup    // staged transfers
 
 	conns []transportConn // of this agent, fixed after NewAgent
 
@@ -88,11 +88,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 	a.inbox = newInbox(a.limits.NotifyBytes, cfg.OnNotify, &a.stats)
 	for _, tr := range a.transports {
 		if dt, ok := tr.(DeviceTransport); ok {
-			if a.devices != nil {
-				return nil, errors.Join(fmt.Errorf("start agent %q: transports %s and %s both reach devices, at most one may: %w",
-					cfg.Name, a.devices.Name(), tr.Name(), ErrInvalidParam), a.Close())
-			}
-			a.devices = dt
+			a.devices = append(a.devices, dt)
 		}
 		conn, err := tr.Start(host{a, tr})
 		if err == nil && len(conn) > maxConnLen {

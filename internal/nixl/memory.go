@@ -34,6 +34,15 @@ type DeviceMemory interface {
 	Device() int // index of the device on its machine, from 0 on
 }
 
+// DeviceCopier is memory of a device that takes bytes of other memory of its kind without
+// host memory in between. Agents of one process exchange it that way.
+type DeviceCopier interface {
+	DeviceMemory
+	// CopyFrom copies n bytes of src at srcOff to off, and returns when they have arrived.
+	// src may be on another device. Memory of another kind is ErrNotSupported.
+	CopyFrom(off uint64, src DeviceMemory, srcOff, n uint64) error
+}
+
 // DevicePiece is a piece of device memory of this agent.
 type DevicePiece struct {
 	Memory DeviceMemory // nil where the memory is the host's

@@ -382,21 +382,25 @@ func (r *Region) host(d Desc) []byte {
 }
 
 // public lists the regions peers may know: files are this agent's only.
-func (rs *regions) public(t DeviceTransport) []RemoteRegion {
+func (rs *regions) public(ts []DeviceTransport) []RemoteRegion {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	out := make([]RemoteRegion, 0, len(rs.list))
 	for _, r := range rs.list {
 		if !r.private && r.typ != FILE {
-			out = append(out, r.remote(t))
+			out = append(out, r.remote(ts))
 		}
 	}
 	return out
 }
 
 // remote is the region as peers see it.
-func (r *Region) remote(t DeviceTransport) RemoteRegion {
-	return RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0, Direct: t != nil && isDirect(t, r.device)}
+func (r *Region) remote(ts []DeviceTransport) RemoteRegion {
+	direct := len(ts) > 0
+	for _, t := range ts {
+		direct = direct && isDirect(t, r.device)
+	}
+	return RemoteRegion{Label: r.label, Type: r.typ, Base: r.base, Shared: r.fd >= 0, Direct: direct}
 }
 
 // clear forgets everything when the agent closes.

@@ -69,7 +69,7 @@ type RegionObserver interface {
 }
 
 // A DeviceTransport is a Transport that moves memory of some devices without host memory
-// in between. An agent has at most one.
+// in between. Peers move without it what all those of an agent reach.
 type DeviceTransport interface {
 	Transport
 	// Direct reports whether jobs may name this memory of the agent: its own in

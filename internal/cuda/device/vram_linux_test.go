@@ -2,7 +2,9 @@ package device_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
+	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
 
@@ -26,11 +29,16 @@ type processes struct {
 	t    testing.TB
 	pool *fenced.Pool
 
+	one bool // all agents are in one process
+
 	mu     sync.Mutex
 	byName map[string]*process
 }
 
 func (s *processes) of(name string) *process {
+	if s.one {
+		name = ""
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.byName[name]; p != nil {
@@ -108,6 +116,92 @@ func TestVRAM(t *testing.T) {
 			},
 		}
 	})
+}
+
+// TestVRAMOfOneProcess has the KV arenas of agents of one process, which share a driver.
+func TestVRAMOfOneProcess(t *testing.T) {
+	nixltest.Run(t, func(t testing.TB) nixltest.Env {
+		s := &processes{t: t, byName: map[string]*process{}, one: true}
+		reg := local.NewRegistry(0)
+		return nixltest.Env{Name: local.Name, Memory: s.memory, Transports: func() []nixl.Transport { return []nixl.Transport{reg.Transport()} }}
+	})
+}
+
+// counting counts copies between device and host.
+type counting struct {
+	*fake.Driver
+	host, device atomic.Int64
+}
+
+func (c *counting) MemcpyHtoDAsync(device int, dst uint64, src []byte, stream uint64) error {
+	c.host.Add(1)
+	return c.Driver.MemcpyHtoDAsync(device, dst, src, stream)
+}
+
+func (c *counting) MemcpyDtoHAsync(device int, dst []byte, src uint64, stream uint64) error {
+	c.host.Add(1)
+	return c.Driver.MemcpyDtoHAsync(device, dst, src, stream)
+}
+
+func (c *counting) MemcpyDtoDAsync(device int, dst, src uint64, n int64, stream uint64) error {
+	c.device.Add(1)
+	return c.Driver.MemcpyDtoDAsync(device, dst, src, n, stream)
+}
+
+// Agents of one process hand memory over in one copy of their device, over the transport
+// between processes, too, which does not reach its own.
+func TestOneCopyWithinAProcess(t *testing.T) {
+	const size = 1 << 20
+	c := &counting{Driver: fake.New(fake.Options{})}
+	devices, err := cudaipc.NewDevices(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, pool := local.NewRegistry(0), fenced.NewPool(1)
+	e := nixltest.Env{Transports: func() []nixl.Transport {
+		return []nixl.Transport{reg.Transport(), cudaipc.New(pool, devices, nil, fenced.Options{})}
+	}}
+	a, b := e.Agent(t, "a"), e.Agent(t, "b")
+	register := func(agent *nixl.Agent) (*nixl.Region, *cudaipc.Arena) {
+		arena, err := devices.NewArena(0, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := agent.Register(arena, nixl.VRAM, nixl.WithLabel("kv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, arena
+	}
+	la, ma := register(a)
+	lb, mb := register(b)
+	nixltest.Load(t, a, b)
+	if p := a.Peers()[0]; p.Transport != local.Name {
+		t.Fatalf("chosen %s: %s", p.Transport, p.Reason)
+	}
+	for op, remote := range map[nixl.Op]*cudaipc.Arena{nixl.Write: mb, nixl.Read: ma} {
+		source := map[nixl.Op]*cudaipc.Arena{nixl.Write: ma, nixl.Read: mb}[op]
+		nixltest.Fill(c.Bytes(source.Address(), size), uint64(op)+1)
+		before := c.device.Load()
+		x := nixltest.New(t, a, op, []nixl.Desc{la.Desc(0, size)}, []nixl.Desc{lb.Desc(0, size)}, "b",
+			nixl.TransferOpts{Ticket: nixltest.Ticket(t, b, op, lb.Desc(0, size))})
+		nixltest.WantStatus(t, nixltest.Do(t, x), nixl.Success)
+		nixltest.Same(t, c.Bytes(remote.Address(), size), c.Bytes(source.Address(), size))
+		if n := c.device.Load() - before; n != 1 || c.host.Load() != 0 {
+			t.Errorf("%s: %d copies by the device, %d through the host", op, n, c.host.Load())
+		}
+	}
+	if err := ma.CopyFrom(0, nixltest.NewDevice(0, size), 0, 1); !errors.Is(err, nixl.ErrNotSupported) {
+		t.Errorf("CopyFrom() of other memory = %v", err)
+	}
+	for _, bad := range [][3]uint64{{1, 0, size}, {0, 1, size}, {0, 0, size + 1}, {1 << 63, 0, 1}, {0, 1 << 63, 1}, {0, 0, 1 << 63}} {
+		if err := ma.CopyFrom(bad[0], mb, bad[1], bad[2]); !errors.Is(err, nixl.ErrInvalidParam) {
+			t.Errorf("CopyFrom(%v) = %v", bad, err)
+		}
+	}
+	if err := errors.Join(a.Close(), b.Close(), ma.Close(t.Context()), mb.Close(t.Context()), devices.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Memory that a peer may have open is not given back to its owner.

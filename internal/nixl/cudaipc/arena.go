@@ -24,7 +24,7 @@ type Arena struct {
 	returned chan struct{} // closed when lent falls to 0; nil while nobody waits
 }
 
-var _ nixl.DeviceMemory = (*Arena)(nil)
+var _ nixl.DeviceCopier = (*Arena)(nil)
 
 // granule is what an allocation is a multiple of. The driver puts smaller ones
 // together, and a handle gives away all that is in the same piece.
@@ -103,6 +103,23 @@ func (a *Arena) ReadAt(p []byte, off int64) (int, error) {
 // WriteAt copies from the host and returns when the bytes are on the device.
 func (a *Arena) WriteAt(p []byte, off int64) (int, error) {
 	return a.host(len(p), off, func(l *lane, at uint64) error { return l.driver.MemcpyHtoDAsync(l.device, at, p, l.stream) })
+}
+
+// CopyFrom implements [nixl.DeviceCopier] for arenas of the same devices.
+func (a *Arena) CopyFrom(off uint64, src nixl.DeviceMemory, srcOff, n uint64) error {
+	from, ok := src.(*Arena)
+	switch {
+	case !ok || from.devices != a.devices:
+		return fmt.Errorf("%T is memory of another driver: %w", src, nixl.ErrNotSupported)
+	case n > uint64(a.size) || off > uint64(a.size)-n || n > uint64(from.size) || srcOff > uint64(from.size)-n:
+		return fmt.Errorf("%d bytes at %d of %d to %d of %d: %w", n, srcOff, from.size, off, a.size, nixl.ErrInvalidParam)
+	case n == 0:
+		return nil
+	}
+	_, err := a.devices.run(a.device, 1, func(l *lane, _ int) (uint64, error) {
+		return n, l.driver.MemcpyDtoDAsync(l.device, a.address+off, from.address+srcOff, int64(n), l.stream)
+	})
+	return err
 }
 
 func (a *Arena) host(n int, off int64, begin func(l *lane, at uint64) error) (int, error) {

@@ -7,6 +7,9 @@
 // share a number of copy slots, so that transfers do not take every core from
 // computing.
 //
+// Memory of devices that is a [nixl.DeviceCopier] is copied by its device, without host
+// memory in between.
+//
 // It does not reach other processes, and it does not avoid the copy: two workers
 // that share one block pool need no transfer at all.
 package local

@@ -39,6 +39,12 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	return t.reg.id[:], nil
 }
 
+// Direct reports whether the agent's memory of a device is copied without host memory.
+func (t *transport) Direct(m nixl.DeviceMemory) bool {
+	_, ok := m.(nixl.DeviceCopier)
+	return ok
+}
+
 func keyOf(id nixl.Identity) agentKey { return agentKey{id.Name, id.Incarnation} }
 
 func (t *transport) Reach(r nixl.Remote) (string, error) {
