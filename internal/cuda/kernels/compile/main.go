@@ -2,9 +2,11 @@
 // of Debian's packages: no device, no driver and no toolkit is needed, and nothing is
 // installed. It is run by go generate and linked into no program.
 //
-// It refuses kernels that spill registers or that no multiprocessor has room for. Where
-// the packages cannot be had it says why, and only checks that the sources are those
-// that the PTX was made from.
+// It does nothing while the PTX was made from the sources as they are. With -check it
+// compiles them all the same, and fails if that makes something else than what is there;
+// where the packages cannot be had it says why, and only compares the sources.
+//
+// It refuses kernels that spill registers or that no multiprocessor has room for.
 package main
 
 import (
@@ -34,29 +36,33 @@ var assembled = []string{"sm_80", "sm_90"}
 
 func main() {
 	check := flag.Bool("check", false, "write nothing, and fail if something would be written")
-	need := flag.Bool("need", false, "fail if the compiler cannot be had")
+	force := flag.Bool("force", false, "compile though the sources are as they were")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	if err := run(ctx, log, *check, *need); err != nil {
+	if err := run(ctx, log, *check, *force); err != nil {
 		log.Error("compile kernels", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, log *slog.Logger, check, need bool) error {
+func run(ctx context.Context, log *slog.Logger, check, force bool) error {
+	changed := kernels.CheckSources(os.DirFS("."))
+	if changed == nil && !check && !force {
+		return nil
+	}
 	sources, err := readSources("src")
 	if err != nil {
 		return err
 	}
 	tools, err := findTools(ctx)
 	if err != nil {
-		if need {
-			return err
+		if changed != nil || force {
+			return errors.Join(changed, err)
 		}
-		log.Warn("skipped: kernels are not compiled", "reason", err)
-		return kernels.CheckSources(os.DirFS("."))
+		log.Warn("skipped: kernels are not compiled again", "reason", err)
+		return nil
 	}
 	files, err := build(tools, sources)
 	if err != nil {
@@ -176,7 +182,7 @@ func write(dir string, files map[string][]byte, check bool) error {
 	}
 	if check && len(stale) > 0 {
 		slices.Sort(stale)
-		return fmt.Errorf("%s in %s are not what the sources compile to: run go generate ./internal/cuda/kernels and commit the result", strings.Join(stale, ", "), dir)
+		return fmt.Errorf("%s in %s are not what the sources compile to: run go run ./compile -force in internal/cuda/kernels and commit the result", strings.Join(stale, ", "), dir)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // release is the Debian release whose CUDA compiles: another version makes other PTX.
@@ -31,6 +32,8 @@ func fetch(ctx context.Context) (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
 	mirror, err := debianMirror(ctx)
 	if err != nil {
 		return "", err

@@ -1,0 +1,72 @@
+package kernels_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// refusing is a device that no kernel may reach.
+type refusing struct{ *testing.T }
+
+func (r refusing) LaunchKernel(_ int, l *driver.Launch, _ uint64) error {
+	r.Errorf("a launch of %+v", l)
+	return nil
+}
+
+// What a kernel cannot compute is refused before it is launched, and the error says what
+// it is.
+func TestShapesAreRefused(t *testing.T) {
+	q := kernels.NewQueue(refusing{t}, nil, 0, 1)
+	const p = 4096 // an address
+	kv := kernels.KV{Pool: p, Shape: engine.KVShape{Layers: 2, KVHeads: 2, HeadDim: 128, BlockSize: 16, DType: "bf16"}}
+	attend := kernels.Attend{Out: p, Q: 2 * p, KV: kv, Tables: p, Lengths: p, Sequences: 1, TableBlocks: 8, QueryHeads: 4}
+	with := func(change func(a *kernels.Attend)) kernels.Attend {
+		a := attend
+		change(&a)
+		return a
+	}
+	decode := func(a kernels.Attend) error {
+		return q.DecodeAttention(kernels.DecodeAttention{Attend: a, MaxLength: 16})
+	}
+	for what, err := range map[string]error{
+		"hidden is 12":               q.Embed(kernels.Embed{Out: p, Table: p, IDs: p, Tokens: 1, Hidden: 12, Rows: 1}),
+		"rows is 0":                  q.Embed(kernels.Embed{Out: p, Table: p, IDs: p, Tokens: 1, Hidden: 16}),
+		"0x1008 is not":              q.Embed(kernels.Embed{Out: p + 8, Table: p, IDs: p, Tokens: 1, Hidden: 16, Rows: 1}),
+		"residual is another":        q.RMSNorm(kernels.Norm{Out: p, X: 2 * p, Weight: p, Residual: p, Rows: 1, Hidden: 16}),
+		"no activation 7":            q.GLU(kernels.GLU{Out: p, In: p, Tokens: 1, Inner: 16, Act: 7}),
+		"9 tokens, at most 8":        q.GEMV(kernels.MatMul{Out: p, X: p, W: p, Tokens: 9, Rows: 1, In: 8}),
+		"inputs is 9":                q.GEMM(kernels.MatMul{Out: p, X: p, W: p, Tokens: 9, Rows: 1, In: 9}),
+		"130 of 128 dimensions":      q.RopeAppend(kernels.RopeAppend{Q: p, QKV: p, KV: kv, Positions: p, Slots: p, Tokens: 1, QueryHeads: 4, Rotary: 130}),
+		"no layer 2 of 2":            decode(with(func(a *kernels.Attend) { a.KV.Layer = 2 })),
+		"KV is int8":                 decode(with(func(a *kernels.Attend) { a.KV.Shape.DType = "int8" })),
+		"heads have 96 dimensions":   decode(with(func(a *kernels.Attend) { a.KV.Shape.HeadDim = 96 })),
+		"tokens of a KV block is 24": decode(with(func(a *kernels.Attend) { a.KV.Shape.BlockSize = 24 })),
+		"query heads is 5":           decode(with(func(a *kernels.Attend) { a.QueryHeads = 5 })),
+		"KV heads is 0":              decode(with(func(a *kernels.Attend) { a.KV.Shape.KVHeads = 0 })),
+		"overwrites the queries":     decode(with(func(a *kernels.Attend) { a.Q = a.Out })),
+		"129 tokens in 8 blocks":     q.DecodeAttention(kernels.DecodeAttention{Attend: attend, MaxLength: 129}),
+		"0x0 is not":                 q.PrefillAttention(kernels.PrefillAttention{Attend: attend, MaxTokens: 1}),
+		"pieces have 24 bytes":       q.Copy(kernels.Copy{To: p, From: p, ToOffsets: p, FromOffsets: p, Pieces: 1, Bytes: 24}),
+		"9 of 8 tokens":              q.Sample(kernels.Sample{Out: p, Logits: p, Params: p, Rows: 1, Vocab: 8, Limit: 9}),
+		"a mask of 1 words":          q.Sample(kernels.Sample{Out: p, Logits: p, Params: p, Rows: 1, Vocab: 64, Limit: 33, Mask: p, MaskWords: 1}),
+		"embed is not loaded":        q.Embed(kernels.Embed{Out: p, Table: p, IDs: p, Tokens: 1, Hidden: 16, Rows: 1}),
+	} {
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"no tokens":    q.GEMM(kernels.MatMul{Out: p, X: p, W: p, Rows: 1, In: 8}),
+		"no sequences": decode(with(func(a *kernels.Attend) { a.Sequences = 0 })),
+		"no pieces":    q.Copy(kernels.Copy{To: p, From: p, ToOffsets: p, FromOffsets: p, Bytes: 16}),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
