@@ -20,8 +20,12 @@ const (
 	gemvThreads = 128
 	gemvRows    = 2 // of a warp
 
-	gemmTile   = 128 // tokens and rows of a block
-	gemmShared = 4 * 2 * 128 * 32 * 2
+	// A block's tokens, rows of the matrix, and bytes of its stages.
+	gemmTile        = 128
+	gemmShared      = 4 * (128 + 128) * 32 * 2
+	fewTokens       = 64
+	fewTokensTile   = 32
+	fewTokensShared = 6 * (64 + 32) * 64 * 2
 )
 
 // GEMV computes products of up to MaxGEMV tokens, which wait for the weights only. It sums
@@ -46,13 +50,17 @@ func (q *Queue) GEMV(o MatMul) error {
 	return q.run(kernel, blocks(o.Rows, gemvThreads/32*gemvRows), 1, 1, gemvThreads, 0)
 }
 
-// GEMM computes products of any number of tokens, on tensor cores.
+// GEMM computes products of any number of tokens, on tensor cores. A token's result does
+// not depend on the others.
 func (q *Queue) GEMM(o MatMul) error {
 	s := o.shape("GEMM")
 	if s.err != nil || o.Tokens == 0 {
 		return s.err
 	}
 	o.args(q)
+	if o.Tokens <= fewTokens {
+		return q.run("gemm_64", blocks(o.Rows, fewTokensTile), 1, 1, 128, DynamicShared("gemm_64"))
+	}
 	return q.run("gemm", blocks(o.Rows, gemmTile), blocks(o.Tokens, gemmTile), 1, 256, DynamicShared("gemm"))
 }
 

@@ -1,8 +1,10 @@
 package kernels_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
@@ -54,9 +56,27 @@ func TestGEMM(t *testing.T) {
 		{1, 1, 8, true, false},       // less than anything
 		{128, 128, 32, false, false}, // one tile, one step
 		{130, 264, 136, true, false}, // ragged on all sides
-		{16, 129, 200, true, false},  // an odd number of rows
-		{9, 131, 104, true, true},    // float32
+		{66, 129, 200, true, false},  // an odd number of rows
+		{65, 131, 104, true, true},   // float32
+		{64, 32, 64, false, false},   // one tile for few tokens, one step
+		{63, 77, 520, true, false},   // ragged, and more steps than stages
+		{9, 34, 88, true, true},      // float32
 	} {
 		testMatMul(t, (*kernels.Queue).GEMM, c.tokens, c.rows, c.in, c.bias, c.wide)
+	}
+}
+
+// A token's product is the same bits alone and among many, whichever kernel computes it.
+func TestGEMMDoesNotDependOnTheBatch(t *testing.T) {
+	const many, few, rows, in = 70, 5, 33, 200
+	l := &lab{device: newHostDevice(t, 3), Rand: rand.New(rand.NewPCG(1, 2))}
+	q := l.queue()
+	o := kernels.MatMul{X: l.values(many*in, 1), W: l.values(rows*in, 1), Rows: rows, In: in, Wide: true}
+	for _, o.Tokens = range []int{many, few} {
+		o.Out = l.out("out", 4*o.Tokens*rows, tolerance{})
+		l.must(q.GEMM(o))
+	}
+	if got, want := l.outputs[1].memory, l.outputs[0].memory[:4*few*rows]; !bytes.Equal(got, want) {
+		t.Error("the first tokens have other products than among many")
 	}
 }

@@ -4,6 +4,7 @@ package kernels
 // tiles of K and of V, or the stages of a product.
 var dynamicShared = map[string]int{
 	"gemm":                  gemmShared,
+	"gemm_64":               fewTokensShared,
 	"prefill_attention_64":  2 * 2 * attentionStep * 64 * 2,
 	"prefill_attention_128": 2 * 2 * attentionStep * 128 * 2,
 	"prefill_attention_256": 2 * 2 * attentionStep * 256 * 2,

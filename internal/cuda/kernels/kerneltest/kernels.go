@@ -19,6 +19,7 @@ var functions = map[string]func(c *fake.Call){
 	"gemv_4":      matMul,
 	"gemv_8":      matMul,
 	"gemm":        matMul,
+	"gemm_64":     matMul,
 
 	"decode_attention_64":   decodeAttention,
 	"decode_attention_128":  decodeAttention,

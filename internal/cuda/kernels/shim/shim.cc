@@ -327,6 +327,12 @@ uint4 load_matrix(unsigned row) {
 	MatrixLoad load = {(const unsigned *)shared_pointer(row), {}};
 	if ((uintptr_t)load.row % 16) shim::fail("a row of a matrix is not aligned to 16 bytes");
 	shim::collective(~0u, &load, [](void **lanes) {
+		// Eight rows come at once, from different banks; else they come one after the other.
+		for (int matrix = 0; matrix < 4; matrix++) {
+			unsigned banks = 0;
+			for (int i = 0; i < 8; i++) banks |= 1u << (uintptr_t)((MatrixLoad *)lanes[8 * matrix + i])->row / 16 % 8;
+			if (banks != 255) shim::fail("rows of a matrix lie in the same banks of shared memory");
+		}
 		// Lane i gets values 2 (i % 4) and the next of row i / 4 of each matrix.
 		for (int i = 0; i < 32; i++) {
 			auto word = [&](int matrix) { return ((MatrixLoad *)lanes[8 * matrix + i / 4])->row[i % 4]; };

@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 
-#define DYNCTL_INLINE static inline __attribute__((always_inline))
 #define DEVICE static inline
 #define KERNEL(threads) extern "C" void
 #define __device__
