@@ -30,7 +30,7 @@ test-arm64: ## test the CPU kernels for arm64, under qemu-user on other machines
 	scripts/test-arm64.sh
 
 two-hosts: ## two dynamods on two hosts, which are network namespaces, over bad networks; needs root
-	DYNCTL_TWO_HOSTS=1 go test -count=1 -v -run '^TestTwoHosts$$' ./internal/clustertest
+	DYNCTL_TWO_HOSTS=1 go test -count=1 -timeout 0 -v -run '^TestTwoHosts$$' ./internal/clustertest
 
 race: ## run the tests of packages with concurrency under the race detector
 	CGO_ENABLED=1 go test -race -timeout 15m $(RACE)

@@ -19,7 +19,8 @@ a=dynctl-$$-a b=dynctl-$$-b
 etcd=10.213.0.1:2379 nats=nats://10.213.0.1:4222 url=http://127.0.0.1:8000
 lease=5        # seconds until a silent worker counts as gone
 timeout=4      # seconds that a decode worker waits for a remote prefill
-patience=30    # seconds within which every request must be answered, whatever happens
+patience=60    # seconds within which every request must be answered, whatever happens; see pace
+stopping=30    # seconds within which a dynamod that is asked to end has ended, its peer out of reach
 failures=0
 dir=
 pids=()
@@ -45,7 +46,7 @@ cleanup() {
 	local pid
 	trap - EXIT
 	for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-	within 10 stopped || kill -9 "${pids[@]}" 2>/dev/null || true
+	within "$stopping" stopped "${pids[@]}" || kill -9 "${pids[@]}" 2>/dev/null || true
 	wait
 	ip netns del "$a" 2>/dev/null || true
 	ip netns del "$b" 2>/dev/null || true
@@ -53,7 +54,7 @@ cleanup() {
 }
 stopped() {
 	local pid
-	for pid in "${pids[@]}"; do ! kill -0 "$pid" 2>/dev/null || return 1; done
+	for pid; do ! kill -0 "$pid" 2>/dev/null || return 1; done
 }
 
 # within SECONDS COMMAND... repeats a command until it succeeds.
@@ -91,9 +92,9 @@ prompt() {
 	for ((i = 0; i < n; i++)); do printf ' %s' "${list[(i * (seed % 89 + 3) + seed / 7 + i / 10) % 10]}"; done
 }
 
-# ask FILE SEED WORDS TOKENS writes the events of an answer into a file.
+# ask FILE SEED WORDS TOKENS [SECONDS] writes the events of an answer into a file.
 ask() {
-	on "$b" curl -sSN --max-time "$patience" -H 'Content-Type: application/json' -o "$1" "$url/v1/completions" -d '{"model":"dynctl-tiny",
+	on "$b" curl -sSN --max-time "${5:-$patience}" -H 'Content-Type: application/json' -o "$1" "$url/v1/completions" -d '{"model":"dynctl-tiny",
 		"prompt":"'"$(prompt "$2" "$3")"'","max_tokens":'"$4"',"temperature":0,"ignore_eos":true,"stream":true}' 2>"$1.err" || true
 }
 
@@ -158,6 +159,27 @@ calm() {
 	n=$(($(prefills "${ways[$2]}") - before))
 	echo "$name: 6 answers in $((SECONDS - begin)) s, $n prompts prefilled by the other host"
 	[ "$n" -gt 0 ] || fail "$name: no prompt was prefilled by the other host"
+}
+
+# pace sets long to the tokens of an answer that lasts through the longest cut, on this
+# machine, and patience to all limits together and thrice what it takes undisturbed.
+pace() {
+	local begin=${EPOCHREALTIME/./} clients=() tokens=200
+	batch pace 4 "$tokens"
+	wait "${clients[@]}"
+	long=$((tokens * (lease + 6) * 1000000 / (${EPOCHREALTIME/./} - begin)))
+	long=$((long < tokens ? tokens : long > 3000 ? 3000 : long))
+	local took=$(((${EPOCHREALTIME/./} - begin) / 1000))
+	patience=$((lease + 2 + lease + timeout + 3 * took * long / tokens / 1000 + 5))
+	echo "$tokens tokens in $took ms: answers through a cut have $long tokens, and $patience s"
+}
+
+# halt NAME PID asks a dynamod to end and waits for that.
+halt() {
+	local begin=$SECONDS
+	kill "$2"
+	within "$stopping" stopped "$2" || die "$1 does not end within $stopping s"
+	echo "$1 ended in $((SECONDS - begin)) s"
 }
 
 # sever SECONDS STRATEGY TOKENS takes the cable away while answers of so many tokens
@@ -258,19 +280,20 @@ dynctl up --prefill 1 --decode 1 --kv-blocks 1024 --block-size 16 --timeout 30s 
 
 for s in queue router; do
 	strategy "$s"
+	[ "$s" != queue ] || pace
 	calm "good network" "$s"
 	bad "50 ms each way" "$s" netem delay 50ms -- -delay 50ms
 	bad "1 % loss" "$s" netem loss 1% -- -loss 0.01
 	bad "100 Mbit/s" "$s" tbf rate 100mbit burst 64k latency 50ms --
-	sever 2 "$s" 1000 # leases live on
+	sever 2 "$s" "$long" # leases live on
 	within "$patience" served "${ways[$s]}" || fail "cut for 2 s, $s: the hosts do not work together again"
-	sever $((lease + 2)) "$s" 1000 # leases end, and the first host takes the decode worker over
+	sever $((lease + 2)) "$s" "$long" # leases end, and the first host takes the decode worker over
 	fresh
 	within "$patience" served "${ways[$s]}" || fail "cut for $((lease + 2)) s, $s: the hosts do not work together again"
 done
 
 # The same prompts again, by a decode worker that has no KV yet and is asked for no
-# remote prefill.
+# remote prefill. How long that takes proves nothing.
 dynctl set disagg.max_local_prefill_tokens=100000 >/dev/null
 fresh
 within "$patience" served 'where="local"' || die "the decode worker does not prefill for itself"
@@ -279,7 +302,7 @@ for ((i = 0; i < ${#asked[@]}; i += 8)); do
 	clients=()
 	for one in "${asked[@]:i:8}"; do
 		read -r name seed words tokens <<<"$one"
-		ask "$dir/alone-$seed" "$seed" "$words" "$tokens" &
+		ask "$dir/alone-$seed" "$seed" "$words" "$tokens" 120 &
 		clients+=($!)
 	done
 	wait "${clients[@]}"
@@ -298,6 +321,11 @@ done
 different=$(sort -u "$dir/sums" | wc -l)
 [ "$different" -ge $((${#asked[@]} / 2)) ] || fail "only $different of ${#asked[@]} answers differ: the comparison says little"
 echo "${#asked[@]} answers compared, $different different ones"
+
+# An orderly end needs nobody else.
+ip -n "$a" link set wire down
+halt "the second host, without etcd and NATS," "${pids[1]}"
+halt "the first host" "${pids[0]}"
 if [ "$failures" -gt 0 ]; then
 	logs
 	exit 1
