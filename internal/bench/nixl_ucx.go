@@ -104,8 +104,12 @@ func (p *perftest) run(ctx context.Context, test string, size, warmUp, messages 
 	if err := server.Start(); err != nil {
 		return 0, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
+	ended := make(chan struct{})
+	var end error // for readers of ended
+	go func() {
+		defer close(ended)
+		end = server.Wait()
+	}()
 	defer func() {
 		cancel() // it serves one client, which may have failed
 		<-ended
@@ -122,9 +126,8 @@ func (p *perftest) run(ctx context.Context, test string, size, warmUp, messages 
 			return 0, fmt.Errorf("%s: %w: %s", test, err, strings.TrimSpace(string(out)))
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			return 0, fmt.Errorf("%s: its server ended: %w: %s", test, errors.Join(errNoServer, err), strings.TrimSpace(said.String()))
+		case <-ended:
+			return 0, fmt.Errorf("%s: its server ended: %w: %s", test, errors.Join(errNoServer, end), strings.TrimSpace(said.String()))
 		case <-time.After(20 * time.Millisecond): // until it listens
 		}
 	}
@@ -134,7 +137,8 @@ var errNoServer = errors.New("before a client came")
 
 func (p *perftest) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.path, args...)
-	cmd.Env = append(os.Environ(), p.env...)
+	// A client says why it fails; this process, in which UCX is loaded, keeps that silent.
+	cmd.Env = append(append(os.Environ(), p.env...), "UCX_LOG_LEVEL=error")
 	cmd.WaitDelay = stopStep
 	return cmd
 }
