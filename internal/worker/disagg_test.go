@@ -250,12 +250,7 @@ func TestCancelDuringRemotePrefill(t *testing.T) {
 	if got := <-done; got.err == nil {
 		t.Error("the cancelled request ended well")
 	}
-	for _, x := range []*running{pre, d} {
-		eventually(t, x.Name()+" has no blocks in use", func() bool { return x.engine.Load().Check(t.Context(), true) == nil })
-		if in, out := x.nixl.InFlight(); in+out > 0 || x.nixl.Tickets() > 0 {
-			t.Errorf("%s: %d+%d transfers, %d tickets left", x.Name(), in, out, x.nixl.Tickets())
-		}
-	}
+	idle(t, pre, d)
 	eventually(t, "the queue is empty", func() bool {
 		depth, err := w.queue.Depth(t.Context())
 		return err == nil && depth == events.Depth{}

@@ -15,8 +15,9 @@ import (
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
-// patience is how long a request may take with everything that happens to it.
-const patience = 40 * time.Second
+// patience is how long a request may take with everything that happens to it, on a busy
+// machine under the race detector.
+const patience = 2 * time.Minute
 
 // remoteLimit bounds a remote prefill that is not cut short on purpose. It is what the
 // loss of the only word about its end costs.
