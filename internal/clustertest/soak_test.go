@@ -179,10 +179,15 @@ func (s *soak) footprints() (f [2]clustertest.Footprint) {
 	return f
 }
 
+// footprintPatience is how long memory may take to come back: the multiplexer of the
+// request plane keeps a connection whose process was killed, with its buffers, until the
+// close of its last stream counts as unanswered, which takes five minutes.
+const footprintPatience = 6 * time.Minute
+
 // waitFootprints waits until nothing is left of what happened since the start.
 func (s *soak) waitFootprints(start [2]clustertest.Footprint) {
 	s.t.Helper()
-	for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(footprintPatience); ; time.Sleep(time.Second) {
 		now := s.footprints()
 		more := false
 		for i := range now {
