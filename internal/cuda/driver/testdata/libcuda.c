@@ -4,6 +4,7 @@
 // of arguments, and what structures hold.
 //
 // With -DWITH_CUDA_H the compiler compares the prototypes with those of NVIDIA's header.
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static __thread long current; // device + 1 of the thread's context
 static int retained[8], initialized;
 static unsigned long long used;
 enum { BLOCKS = 64 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // of used and blocks
 static struct block { CUdeviceptr p; size_t n; long device; } blocks[BLOCKS]; // what is allocated: freed memory is never asked
 
 // Work is copied into a capture and runs later.
@@ -108,23 +110,31 @@ FN cuMemGetInfo_v2(size_t *free, size_t *total) { CONTEXT; *total = TOTAL; *free
 FN cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
 	CONTEXT;
 	NEED(n <= TOTAL - used, NOMEM);
-	for (int i = 0; i < BLOCKS; i++) {
+	CUresult result = (CUresult)NOMEM;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < BLOCKS && result; i++) {
 		if (blocks[i].p) continue;
 		blocks[i] = (struct block){.p = (CUdeviceptr)(uintptr_t)malloc(n), .n = n, .device = current};
-		used += n, *p = blocks[i].p;
-		return 0;
+		used += n, *p = blocks[i].p, result = 0;
 	}
-	return (CUresult)NOMEM;
+	pthread_mutex_unlock(&lock);
+	return result;
 }
-static struct block *owned(CUdeviceptr p) {
-	for (int i = 0; i < BLOCKS; i++) if (p && blocks[i].p == p && blocks[i].device == current) return &blocks[i];
-	return 0;
+// Finds a block of the current device, and forgets it if that is asked for.
+static int owned(CUdeviceptr p, int forget) {
+	int found = 0;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < BLOCKS && p && !found; i++) {
+		if (blocks[i].p != p || blocks[i].device != current) continue;
+		if (forget) used -= blocks[i].n, blocks[i].p = 0;
+		found = 1;
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
 }
 FN cuMemFree_v2(CUdeviceptr p) {
 	CONTEXT;
-	struct block *b = owned(p);
-	NEED(b, INVALID);
-	used -= b->n, b->p = 0;
+	NEED(owned(p, 1), INVALID);
 	free((void *)(uintptr_t)p);
 	return 0;
 }
@@ -161,7 +171,7 @@ FN cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags) {
 	memcpy(p, &h, 8);
 	return 0;
 }
-FN cuIpcCloseMemHandle(CUdeviceptr p) { CONTEXT; NEED(owned(p), INVALID); return 0; }
+FN cuIpcCloseMemHandle(CUdeviceptr p) { CONTEXT; NEED(owned(p, 0), INVALID); return 0; }
 
 FN cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
 	CONTEXT;
