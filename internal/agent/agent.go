@@ -172,11 +172,6 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if a.stores, err = startStores(ctx, a, back); err != nil {
 		return err
 	}
-	if n, err := runtime.RevokeStale(ctx, a.stores.store, a.cfg.Namespace, a.nodeID, a.incarnation); err != nil {
-		a.log.Warn("leases of the previous run not revoked, they expire by themselves", "error", err)
-	} else if n > 0 {
-		a.log.Info("leases of the previous run revoked", "leases", n)
-	}
 	if err := a.startRequestPlane(back); err != nil {
 		return err
 	}
@@ -189,6 +184,7 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
 	back.Push("revoke the node's lease", a.drt.Close)
+	a.succeed(ctx)
 	if a.knobs, err = watchKnobs(ctx, a); err != nil {
 		return err
 	}

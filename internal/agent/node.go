@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
@@ -31,6 +32,25 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 		Node: a.nodeID, Incarnation: a.incarnation, Log: a.log,
 	}
 	return nil
+}
+
+// succeed ends what the previous run of this node left behind, but not the node itself:
+// its record stays, under the lease of this run, until publishNode writes a new one. A
+// controller that saw no such node would move its workers away.
+func (a *Agent) succeed(ctx context.Context) {
+	key := cluster.NodeKey(a.nodeID)
+	kv, err := a.stores.store.Get(ctx, key)
+	if err == nil {
+		_, err = a.stores.store.CompareAndSwap(ctx, key, kv.ModRevision, kv.Value, store.WithLease(a.drt.ID()))
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) { // in conflict it has just expired
+		a.log.Warn("the record of the previous run is not kept, workers may be moved away", "error", err)
+	}
+	if n, err := runtime.RevokeStale(ctx, a.stores.store, a.cfg.Namespace, a.nodeID, a.incarnation); err != nil {
+		a.log.Warn("leases of the previous run not revoked, they expire by themselves", "error", err)
+	} else if n > 0 {
+		a.log.Info("leases of the previous run revoked", "leases", n)
+	}
 }
 
 // publishNode writes the node's inventory under its lease.

@@ -170,8 +170,8 @@ func killAt(t *testing.T, c *clustertest.Cluster, o clustertest.Options, point s
 	if slices.Equal(o.Nodes[1].Roles, []string{"prefill"}) {
 		role = cluster.RolePrefill
 	}
-	// A worker that came back with its process after the death before may have been moved
-	// since: the controller saw the node go when its predecessor's key was taken away.
+	// Where a lease ended just as its node was restarted, the worker may have been moved
+	// after it was back.
 	waitBack(t, c, victim, role, o.Prefill, o.Decode)
 	before := settledCounts(t, c)
 	s := startStreams(t, c, prefix, 8, tokens)

@@ -357,3 +357,26 @@ func TestKillDecodeNode(t *testing.T) {
 	<-done
 	same(t, got, want)
 }
+
+// A dynamod that is killed and started again before its lease ends has its workers back:
+// the controller never sees that the node was gone, so none moves to another.
+func TestQuickRestartKeepsWorkers(t *testing.T) {
+	c := clustertest.Start(t, clustertest.Options{Decode: 2, LeaseTTL: time.Minute, Nodes: []clustertest.Node{{}, {Process: true}}})
+	n := c.Nodes[1]
+	name := workerOf(t, c, n)
+	first := c.Watch.View().Worker(name).InstanceID
+	for range 3 {
+		n.Kill()
+		n.Restart()
+		c.WaitView(name+" serves anew", func(v client.View) bool {
+			w := v.Worker(name)
+			return w.State.Serving() && w.InstanceID != first
+		})
+		w := c.Watch.View().Worker(name)
+		if w.Node != n.ID {
+			t.Fatalf("%s is on %s now", name, w.Node)
+		}
+		first = w.InstanceID
+	}
+	c.WaitReady(0, 2)
+}
