@@ -153,41 +153,30 @@ func (d *Driver) LaunchKernel(device int, l *driver.Launch, stream uint64) error
 // StreamBeginCapture implements driver.Driver.
 func (d *Driver) StreamBeginCapture(device int, id uint64) error {
 	const call = "cuStreamBeginCapture"
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	s, err := d.stream(call, device, id)
-	if err != nil {
-		return err
-	}
-	if s.records {
-		return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is captured already", id)
-	}
-	s.records, s.capture = true, nil
-	d.devices[device].capturing++
-	return nil
+	return d.onStream(call, device, id, func(s *stream) error {
+		if s.records {
+			return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is captured already", id)
+		}
+		s.records, s.capture = true, nil
+		d.devices[device].capturing++
+		return nil
+	})
 }
 
 // StreamEndCapture implements driver.Driver.
-func (d *Driver) StreamEndCapture(device int, id uint64) (uint64, error) {
+func (d *Driver) StreamEndCapture(device int, id uint64) (handle uint64, err error) {
 	const call = "cuStreamEndCapture"
-	if err := d.enter(call, device); err != nil {
-		return 0, err
-	}
-	defer d.mu.Unlock()
-	s, err := d.stream(call, device, id)
-	if err != nil {
-		return 0, err
-	}
-	if !s.records {
-		return 0, d.fault(call, device, driver.CaptureUnsupported, "stream %#x is not captured", id)
-	}
-	n := d.number()
-	d.graphs[n] = &graph{device: device, works: s.capture}
-	s.records, s.capture = false, nil
-	d.devices[device].capturing--
-	return n, nil
+	err = d.onStream(call, device, id, func(s *stream) error {
+		if !s.records {
+			return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is not captured", id)
+		}
+		handle = d.number()
+		d.graphs[handle] = &graph{device: device, works: s.capture}
+		s.records, s.capture = false, nil
+		d.devices[device].capturing--
+		return nil
+	})
+	return handle, err
 }
 
 // GraphLaunch implements driver.Driver.

@@ -86,6 +86,19 @@ func (d *Driver) stream(call string, device int, id uint64) (*stream, error) {
 	return s, nil
 }
 
+// onStream does something with a stream of a device, with the driver locked.
+func (d *Driver) onStream(call string, device int, id uint64, do func(s *stream) error) error {
+	if err := d.enter(call, device); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s, err := d.stream(call, device, id)
+	if err != nil {
+		return err
+	}
+	return do(s)
+}
+
 // StreamDestroy implements driver.Driver.
 func (d *Driver) StreamDestroy(device int, id uint64) error {
 	const call = "cuStreamDestroy"
@@ -107,51 +120,39 @@ func (d *Driver) StreamDestroy(device int, id uint64) error {
 // StreamSynchronize implements driver.Driver.
 func (d *Driver) StreamSynchronize(device int, id uint64) error {
 	const call = "cuStreamSynchronize"
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	s, err := d.stream(call, device, id)
-	if err != nil {
-		return err
-	}
-	if s.records {
-		return d.fault(call, device, driver.CaptureUnsupported, "")
-	}
-	if len(s.pending) > 0 {
-		if err := d.finish(call, s.pending[len(s.pending)-1]); err != nil {
-			return err
+	return d.onStream(call, device, id, func(s *stream) error {
+		if s.records {
+			return d.fault(call, device, driver.CaptureUnsupported, "")
 		}
-	}
-	d.waited(s.sees)
-	return nil
+		if len(s.pending) > 0 {
+			if err := d.finish(call, s.pending[len(s.pending)-1]); err != nil {
+				return err
+			}
+		}
+		d.waited(s.sees)
+		return nil
+	})
 }
 
 // StreamWaitEvent implements driver.Driver.
 func (d *Driver) StreamWaitEvent(device int, id, event uint64) error {
 	const call = "cuStreamWaitEvent"
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	s, err := d.stream(call, device, id)
-	if err != nil {
-		return err
-	}
-	e := d.events[event]
-	switch {
-	case e == nil:
-		return d.fault(call, device, driver.InvalidHandle, "no event %#x", event)
-	case s.records:
-		return d.fault(call, device, driver.CaptureUnsupported, "a captured stream waits for an event")
-	case !e.recorded: // as in CUDA, nothing to wait for; here a mistake
-		return d.fault(call, device, driver.InvalidHandle, "event %#x was not recorded", event)
-	}
-	s.sees.join(e.sees)
-	if e.work != nil && !e.work.done {
-		s.after = append(s.after, e.work)
-	}
-	return nil
+	return d.onStream(call, device, id, func(s *stream) error {
+		e := d.events[event]
+		switch {
+		case e == nil:
+			return d.fault(call, device, driver.InvalidHandle, "no event %#x", event)
+		case s.records:
+			return d.fault(call, device, driver.CaptureUnsupported, "a captured stream waits for an event")
+		case !e.recorded: // as in CUDA, nothing to wait for; here a mistake
+			return d.fault(call, device, driver.InvalidHandle, "event %#x was not recorded", event)
+		}
+		s.sees.join(e.sees)
+		if e.work != nil && !e.work.done {
+			s.after = append(s.after, e.work)
+		}
+		return nil
+	})
 }
 
 // EventCreate implements driver.Driver.
@@ -191,62 +192,46 @@ func (d *Driver) EventDestroy(device int, id uint64) error {
 // EventRecord implements driver.Driver.
 func (d *Driver) EventRecord(device int, id, sid uint64) error {
 	const call = "cuEventRecord"
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	s, err := d.stream(call, device, sid)
-	if err != nil {
-		return err
-	}
-	e, err := d.event(call, device, id, false)
-	if err != nil {
-		return err
-	}
-	if s.records {
-		return d.fault(call, device, driver.CaptureUnsupported, "an event is recorded in a captured stream")
-	}
-	*e = event{device: device, recorded: true, sees: maps.Clone(s.sees)}
-	if len(s.pending) > 0 {
-		e.work = s.pending[len(s.pending)-1]
-	}
-	return nil
+	return d.onStream(call, device, sid, func(s *stream) error {
+		e, err := d.event(call, device, id, false)
+		if err != nil {
+			return err
+		}
+		if s.records {
+			return d.fault(call, device, driver.CaptureUnsupported, "an event is recorded in a captured stream")
+		}
+		*e = event{device: device, recorded: true, sees: maps.Clone(s.sees)}
+		if len(s.pending) > 0 {
+			e.work = s.pending[len(s.pending)-1]
+		}
+		return nil
+	})
 }
 
 // EventQuery implements driver.Driver. Of work that has not run it first says that it
 // has not ended, and then lets it run.
-func (d *Driver) EventQuery(device int, id uint64) (bool, error) {
-	const call = "cuEventQuery"
-	if err := d.enter(call, device); err != nil {
-		return false, err
-	}
-	defer d.mu.Unlock()
-	e, err := d.event(call, device, id, true)
-	if err != nil {
-		return false, err
-	}
-	if e.work != nil && !e.work.done {
-		if !e.asked {
-			e.asked = true
-			return false, nil
-		}
-		if err := d.finish(call, e.work); err != nil {
-			return false, err
-		}
-	}
-	d.waited(e.sees)
-	return true, nil
+func (d *Driver) EventQuery(device int, id uint64) (ended bool, err error) {
+	err = d.awaitEvent("cuEventQuery", device, id, func(e *event) bool {
+		ended = e.asked || e.work == nil || e.work.done
+		e.asked = true
+		return ended
+	})
+	return ended && err == nil, err
 }
 
 // EventSynchronize implements driver.Driver.
 func (d *Driver) EventSynchronize(device int, id uint64) error {
-	const call = "cuEventSynchronize"
+	return d.awaitEvent("cuEventSynchronize", device, id, func(*event) bool { return true })
+}
+
+// awaitEvent lets the work before an event run, if that is wanted.
+func (d *Driver) awaitEvent(call string, device int, id uint64, want func(e *event) bool) error {
 	if err := d.enter(call, device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
 	e, err := d.event(call, device, id, true)
-	if err != nil {
+	if err != nil || !want(e) {
 		return err
 	}
 	if e.work != nil {
@@ -274,31 +259,25 @@ func (d *Driver) waited(c clock) {
 
 // enqueue puts work into a stream, or into what the stream records.
 func (d *Driver) enqueue(call string, device int, id uint64, w work) error {
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	s, err := d.stream(call, device, id)
-	if err != nil {
-		return err
-	}
-	for _, n := range w.names {
-		if n.host != nil {
-			if m := d.find("host memory", hostAddress(n.host), int64(len(n.host))); m != nil && m.gone {
-				return d.fault(call, device, driver.InvalidValue, "%s: %s is freed", w.what, m)
+	return d.onStream(call, device, id, func(s *stream) error {
+		for _, n := range w.names {
+			if n.host != nil {
+				if m := d.find("host memory", hostAddress(n.host), int64(len(n.host))); m != nil && m.gone {
+					return d.fault(call, device, driver.InvalidValue, "%s: %s is freed", w.what, m)
+				}
+				continue
 			}
-			continue
+			if m := d.find("", n.address, n.n); m == nil || m.gone || n.n <= 0 {
+				return d.fault(call, device, driver.InvalidValue, "%s: %s", w.what, absent(m))
+			}
 		}
-		if m := d.find("", n.address, n.n); m == nil || m.gone || n.n <= 0 {
-			return d.fault(call, device, driver.InvalidValue, "%s: %s", w.what, absent(m))
+		if s.records {
+			s.capture = append(s.capture, w)
+			return nil
 		}
-	}
-	if s.records {
-		s.capture = append(s.capture, w)
+		d.push(s, &w)
 		return nil
-	}
-	d.push(s, &w)
-	return nil
+	})
 }
 
 func absent(m *allocation) string {
