@@ -2,10 +2,6 @@ package driver_test
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,46 +9,13 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/cuda/drivertest"
 	"github.com/dynctl/dynctl/internal/dynlib"
+	"github.com/dynctl/dynctl/internal/dynlib/dynlibtest"
 )
 
-// built are libraries by the options they were compiled with.
-var built = struct {
-	dir   string
-	paths map[string]string
-}{paths: map[string]string{}}
-
-func TestMain(m *testing.M) {
-	var err error
-	if built.dir, err = os.MkdirTemp("", "libcuda"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(built.dir)
-	os.Exit(code)
-}
-
-// library compiles testdata/libcuda.c, once for each list of options.
+// library compiles testdata/libcuda.c.
 func library(t *testing.T, options ...string) string {
 	t.Helper()
-	if !dynlib.Enabled {
-		t.Skip(dynlib.ErrCompiledOut)
-	}
-	cc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("needs a C compiler: ", err)
-	}
-	key := strings.Join(options, " ")
-	if path := built.paths[key]; path != "" {
-		return path
-	}
-	path := filepath.Join(built.dir, fmt.Sprintf("libcuda-%d.so", len(built.paths)))
-	args := append(options, "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, "testdata/libcuda.c")
-	if out, err := exec.CommandContext(t.Context(), cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	built.paths[key] = path
-	return path
+	return dynlibtest.Compile(t, "testdata/libcuda.c", options...)
 }
 
 func openLibrary(t *testing.T, path string) driver.Driver {

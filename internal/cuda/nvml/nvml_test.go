@@ -2,8 +2,6 @@ package nvml
 
 import (
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,25 +9,13 @@ import (
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/dynlib"
+	"github.com/dynctl/dynctl/internal/dynlib/dynlibtest"
 )
 
 // library compiles testdata/libnvml.c.
 func library(t *testing.T, options ...string) string {
 	t.Helper()
-	if !dynlib.Enabled {
-		t.Skip(dynlib.ErrCompiledOut)
-	}
-	cc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("needs a C compiler: ", err)
-	}
-	path := filepath.Join(t.TempDir(), "libnvml.so")
-	args := append(options, "-shared", "-fPIC", "-fvisibility=hidden", "-o", path, "testdata/libnvml.c")
-	if out, err := exec.CommandContext(t.Context(), cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
+	return dynlibtest.Compile(t, "testdata/libnvml.c", options...)
 }
 
 func report(t *testing.T, options ...string) cluster.GPUReport {
