@@ -50,13 +50,14 @@ type Arena struct {
 // and a handle for a peer gives away all that is in the same piece.
 const granule = 2 << 20
 
-// Arena allocates memory of the device. It lives until the device is closed. One
+// Arena allocates memory of the device. It lives until the scope is closed. One
 // allocation for each purpose is one handle for peers, and no hole between the parts. That of
 // [KV], which peers reach, takes whole multiples of 2 MiB of the device.
-func (d *Device) Arena(p Purpose, bytes int64) (*Arena, error) {
+func (s *Scope) Arena(p Purpose, bytes int64) (*Arena, error) {
+	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.allocating(); err != nil {
+	if err := s.allocating(); err != nil {
 		return nil, fmt.Errorf("allocate %s for %s: %w", gib(bytes), p, err)
 	}
 	size := bytes
@@ -68,22 +69,8 @@ func (d *Device) Arena(p Purpose, bytes int64) (*Arena, error) {
 		return nil, fmt.Errorf("allocate %s for %s: %w", gib(bytes), p, err)
 	}
 	a := &Arena{Purpose: p, base: base, bytes: bytes}
-	d.arenas = append(d.arenas, a)
+	s.arenas = append(s.arenas, a)
 	return a, nil
-}
-
-func (d *Device) allocating() error {
-	if d.sealed {
-		return ErrSealed
-	}
-	return d.usable()
-}
-
-// Seal ends the start: no memory is allocated after it.
-func (d *Device) Seal() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.sealed = true
 }
 
 // All is the whole memory of the arena, taken or not, for what divides it itself.
@@ -113,23 +100,33 @@ type Usage struct {
 	Pinned      bool // memory of the host
 }
 
-// Usage lists the arenas in the order in which they were allocated, those of the host
-// last.
+// Usage lists the arenas of all scopes in the order in which those and they were made;
+// arenas of the host come last in their scope.
 func (d *Device) Usage() []Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []Usage
-	for _, a := range d.arenas {
-		a.mu.Lock()
-		out = append(out, Usage{Purpose: a.Purpose, Bytes: a.bytes, Used: a.used})
-		a.mu.Unlock()
-	}
-	for _, p := range d.pinned {
-		p.mu.Lock()
-		out = append(out, Usage{Purpose: p.Purpose, Bytes: int64(len(p.mem)), Used: p.used, Pinned: true})
-		p.mu.Unlock()
+	for _, s := range d.scopes {
+		for _, a := range s.arenas {
+			out = append(out, a.usage())
+		}
+		for _, p := range s.pinned {
+			out = append(out, p.usage())
+		}
 	}
 	return out
+}
+
+func (a *Arena) usage() Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Usage{Purpose: a.Purpose, Bytes: a.bytes, Used: a.used}
+}
+
+func (p *Pinned) usage() Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Usage{Purpose: p.Purpose, Bytes: int64(len(p.mem)), Used: p.used, Pinned: true}
 }
 
 // Pinned is page-locked memory of the host, which copies read and write by themselves.
@@ -141,12 +138,13 @@ type Pinned struct {
 	used int64
 }
 
-// Pinned allocates page-locked memory of the host. It lives until the device is closed:
+// Pinned allocates page-locked memory of the host. It lives until the scope is closed:
 // a slice of it must not be touched after.
-func (d *Device) Pinned(p Purpose, bytes int64) (*Pinned, error) {
+func (s *Scope) Pinned(p Purpose, bytes int64) (*Pinned, error) {
+	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.allocating(); err != nil {
+	if err := s.allocating(); err != nil {
 		return nil, fmt.Errorf("lock %s of the host for %s: %w", gib(bytes), p, err)
 	}
 	mem, err := d.driver.MemHostAlloc(d.index, bytes)
@@ -154,7 +152,7 @@ func (d *Device) Pinned(p Purpose, bytes int64) (*Pinned, error) {
 		return nil, fmt.Errorf("lock %s of the host for %s: %w", gib(bytes), p, err)
 	}
 	pinned := &Pinned{Purpose: p, mem: mem}
-	d.pinned = append(d.pinned, pinned)
+	s.pinned = append(s.pinned, pinned)
 	return pinned, nil
 }
 

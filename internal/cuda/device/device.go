@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,22 +22,18 @@ var (
 	ErrSealed = errors.New("no memory is allocated after the start")
 )
 
-// Device is a GPU.
+// Device is a GPU. What is made in its own Scope lives as long as it.
 type Device struct {
+	*Scope
 	driver     driver.Driver
 	index      int
 	properties driver.Properties
 	exec       *executor
 	lost       chan struct{} // closed with err set
 
-	mu      sync.Mutex
-	err     error // what lost the device
-	closed  bool
-	sealed  bool
-	streams []*Stream
-	events  []*Event
-	arenas  []*Arena
-	pinned  []*Pinned
+	mu     sync.Mutex // also of what its scopes have
+	err    error      // what lost the device
+	scopes []*Scope   // its own is the first
 }
 
 // Open takes a device of a driver, and makes its context, which takes up to a second.
@@ -53,6 +50,8 @@ func Open(d driver.Driver, index int) (*Device, error) {
 		return nil, fmt.Errorf("open device %d (%s): %w", index, p.Name, err)
 	}
 	dev := &Device{driver: d, index: index, properties: p, lost: make(chan struct{})}
+	dev.Scope = &Scope{d: dev}
+	dev.scopes = []*Scope{dev.Scope}
 	dev.exec = startExecutor(dev)
 	return dev, nil
 }
@@ -111,7 +110,7 @@ func (d *Device) usable() error {
 	switch {
 	case d.err != nil:
 		return d.err
-	case d.closed:
+	case d.Scope.closed:
 		return ErrClosed
 	}
 	return nil
@@ -129,45 +128,28 @@ func (d *Device) Run(ctx context.Context, f func() error) error {
 	return d.exec.run(ctx, f)
 }
 
-// Close waits until all work has ended, at most until ctx ends, and frees everything that
-// was made through the device. While work still runs nothing is freed: the error says
-// so, and Close may be called again. Of a lost device nothing can be freed. Nobody may
-// use the device, or what was made through it, at the same time or later.
+// Close closes all scopes: it waits until all work has ended, at most until ctx ends, and
+// frees everything that was made on the device. While work still runs nothing is freed:
+// the error says so, and Close may be called again. Of a lost device nothing can be freed.
+// Nobody may use the device, or what was made on it, at the same time or later.
 func (d *Device) Close(ctx context.Context) error {
 	d.mu.Lock()
-	d.closed = true
+	d.Scope.closed = true
+	scopes := slices.Clone(d.scopes)
 	d.mu.Unlock()
 	d.exec.stop()
 	if d.Err() != nil {
 		return nil // the reason was told to whoever met it
 	}
-	d.mu.Lock()
-	streams := d.streams
-	d.mu.Unlock()
-	for _, s := range streams {
+	for _, s := range scopes {
 		if err := s.drain(ctx); err != nil {
-			if d.Err() != nil {
-				return err
-			}
-			return fmt.Errorf("close device %d: nothing is freed: %w", d.index, err)
+			return err
 		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var errs []error
-	for _, s := range d.streams {
-		errs = append(errs, d.driver.EventDestroy(d.index, s.end), d.driver.StreamDestroy(d.index, s.handle))
+	for _, s := range scopes {
+		errs = append(errs, s.free())
 	}
-	for _, e := range d.events {
-		errs = append(errs, d.driver.EventDestroy(d.index, e.handle))
-	}
-	for _, a := range d.arenas {
-		errs = append(errs, d.driver.MemFree(d.index, a.base))
-	}
-	for _, p := range d.pinned {
-		errs = append(errs, d.driver.MemFreeHost(d.index, p.mem))
-	}
-	d.streams, d.events, d.arenas, d.pinned = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 

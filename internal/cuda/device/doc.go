@@ -2,9 +2,10 @@
 // allocated once, its streams, events, and a goroutine that issues work to it.
 //
 // Start with [Open] over a [driver.Driver]. [Budget] says how much memory the process may
-// take, [Plan.Fit] divides it, and [Device.Arena] allocates a part; after [Device.Seal]
-// nothing is allocated any more. Work goes into a [Stream]; an [Event] says when it has
-// ended, and nothing may be freed or used again before.
+// take, and [Plan.Fit] divides it. Each user of the device has a [Scope]: [Scope.Arena]
+// allocates a part of the memory, and after [Scope.Seal] nothing is allocated any more.
+// Work goes into a [Stream], some of it as a [Graph]; an [Event] says when it has ended,
+// and nothing may be freed or used again before.
 //
 // A stream, as a queue of work, has one owner at a time. [Device.Run] gives whoever
 // shares streams one thread on which their calls come one after the other; all other

@@ -25,11 +25,12 @@ type Stream struct {
 	end    uint64 // event of drain
 }
 
-// NewStream makes a stream, which lives until the device is closed.
-func (d *Device) NewStream(p Priority) (*Stream, error) {
+// NewStream makes a stream, which lives until the scope is closed.
+func (s *Scope) NewStream(p Priority) (*Stream, error) {
+	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.usable(); err != nil {
+	if err := s.usable(); err != nil {
 		return nil, err
 	}
 	end, err := d.driver.EventCreate(d.index)
@@ -41,9 +42,9 @@ func (d *Device) NewStream(p Priority) (*Stream, error) {
 		_ = d.driver.EventDestroy(d.index, end) // err says what is wrong
 		return nil, fmt.Errorf("make a stream: %w", err)
 	}
-	s := &Stream{d: d, handle: h, end: end}
-	d.streams = append(d.streams, s)
-	return s, nil
+	stream := &Stream{d: d, handle: h, end: end}
+	s.streams = append(s.streams, stream)
+	return stream, nil
 }
 
 // Handle is the driver's name of the stream, for launches.
@@ -109,11 +110,12 @@ type Event struct {
 	handle uint64
 }
 
-// NewEvent makes an event, which lives until the device is closed.
-func (d *Device) NewEvent() (*Event, error) {
+// NewEvent makes an event, which lives until the scope is closed.
+func (s *Scope) NewEvent() (*Event, error) {
+	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.usable(); err != nil {
+	if err := s.usable(); err != nil {
 		return nil, err
 	}
 	h, err := d.driver.EventCreate(d.index)
@@ -121,7 +123,7 @@ func (d *Device) NewEvent() (*Event, error) {
 		return nil, fmt.Errorf("make an event: %w", err)
 	}
 	e := &Event{d: d, handle: h}
-	d.events = append(d.events, e)
+	s.events = append(s.events, e)
 	return e, nil
 }
 

@@ -91,7 +91,7 @@ func (d *Driver) drop(call, kind string, device int, address uint64) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	m := d.find(kind, address, 0)
+	m := d.find(kind, address, 1) // a neighbor may end there
 	switch {
 	case m == nil || m.address != address:
 		return d.fault(call, device, driver.InvalidValue, "no %s begins at %#x", kind, address)
