@@ -115,7 +115,7 @@ func appendElems(out []byte, values []float32, dtype safetensors.DType) []byte {
 	switch dtype {
 	case safetensors.BF16:
 		for _, v := range values {
-			out = binary.LittleEndian.AppendUint16(out, bf16(v))
+			out = binary.LittleEndian.AppendUint16(out, safetensors.ToBF16(v))
 		}
 	case safetensors.F16:
 		for _, v := range values {
@@ -127,12 +127,6 @@ func appendElems(out []byte, values []float32, dtype safetensors.DType) []byte {
 		}
 	}
 	return out
-}
-
-// bf16 rounds a finite value to nearest even.
-func bf16(v float32) uint16 {
-	bits := math.Float32bits(v)
-	return uint16((bits + 0x7FFF + bits>>16&1) >> 16)
 }
 
 // f16 rounds to nearest even; values too large for the type become infinite.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/model/minitok"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 func TestSyntheticShapes(t *testing.T) {
@@ -131,8 +132,8 @@ func TestRoundHalves(t *testing.T) {
 		{-1e6, 0xC974, 0xFC00},
 	}
 	for _, tt := range tests {
-		if got := bf16(tt.in); got != tt.bf16 {
-			t.Errorf("bf16(%v) = %#04x, want %#04x", tt.in, got, tt.bf16)
+		if got := safetensors.ToBF16(tt.in); got != tt.bf16 {
+			t.Errorf("ToBF16(%v) = %#04x, want %#04x", tt.in, got, tt.bf16)
 		}
 		if got := f16(tt.in); got != tt.f16 {
 			t.Errorf("f16(%v) = %#04x, want %#04x", tt.in, got, tt.f16)

@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 // attentionCase is attention of some new tokens of one sequence, with everything
@@ -32,7 +33,7 @@ func held(kv string, row []float32) []float64 {
 	for i, v := range row {
 		switch kv {
 		case KVBF16:
-			out[i] = float64(math.Float32frombits(uint32(toBF16(v)) << 16))
+			out[i] = float64(safetensors.FromBF16(safetensors.ToBF16(v)))
 		case KVInt8:
 			out[i] = math.RoundToEven(float64(v*float32(127/float32(top)))) * float64(float32(top)/127)
 		}

@@ -95,7 +95,7 @@ func appendAs(out []byte, v float32, dtype safetensors.DType) []byte {
 	bits := math.Float32bits(v)
 	switch dtype {
 	case safetensors.BF16:
-		h := toBF16(v)
+		h := safetensors.ToBF16(v)
 		return append(out, byte(h), byte(h>>8))
 	case safetensors.F16:
 		// A multiple of the last place: 2^-24, and from 2^-14 on 2^-11 of the

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 func randomFloats(seed uint64, n int) []float32 {
@@ -121,15 +122,15 @@ func TestApply(t *testing.T) {
 func TestConvertAllHalves(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
-		if got, want := float64(fromF16(h)), halfValue(h); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+		if got, want := float64(safetensors.FromF16(h)), halfValue(h); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Fatalf("f16 %#04x is %v, want %v", h, got, want)
 		}
-		if math.Signbit(float64(fromF16(h))) != (h>>15 == 1) && h&0x7FFF <= 0x7C00 {
+		if math.Signbit(float64(safetensors.FromF16(h))) != (h>>15 == 1) && h&0x7FFF <= 0x7C00 {
 			t.Fatalf("f16 %#04x has the wrong sign", h)
 		}
 		var wide [1]float32
 		widenBF16(wide[:], []uint16{h})
-		if got := toBF16(wide[0]); got != h && wide[0] == wide[0] {
+		if got := safetensors.ToBF16(wide[0]); got != h && wide[0] == wide[0] {
 			t.Fatalf("bf16 %#04x becomes %#04x", h, got)
 		}
 	}
@@ -154,7 +155,7 @@ func TestNarrowBF16(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := toBF16(tt.in); got != tt.want {
+			if got := safetensors.ToBF16(tt.in); got != tt.want {
 				t.Errorf("got %#04x, want %#04x", got, tt.want)
 			}
 		})

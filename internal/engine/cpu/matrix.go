@@ -66,7 +66,7 @@ func (m *matrix) round(v float32) float32 {
 	case m.half:
 		return roundF16(v)
 	}
-	return math.Float32frombits(uint32(toBF16(v)) << 16)
+	return safetensors.FromBF16(safetensors.ToBF16(v))
 }
 
 // form is what the matrix wants of the activations that it multiplies, beside
