@@ -91,6 +91,9 @@ func (a *Arena) Take(bytes int64) (Region, error) {
 	return r, nil
 }
 
+// Aligned is what bytes take of an arena.
+func Aligned(bytes int64) int64 { return roundUp(bytes, alignment) }
+
 func roundUp(n, of int64) int64 { return (n + of - 1) / of * of }
 
 // Usage is how much of an arena, or of all of a purpose, is taken.

@@ -19,11 +19,12 @@ type Call struct {
 	Grid, Block driver.Dim
 	SharedBytes uint32
 
-	d    *Driver
-	work *work
-	args []byte
-	next int
-	err  error
+	d       *Driver
+	work    *work
+	args    []byte
+	next    int
+	touched map[touched]bool
+	err     error
 }
 
 // access is memory that a work touched.
@@ -88,6 +89,14 @@ func (c *Call) host(b []byte, write bool) []byte {
 // touch looks for accesses without an order to this one, and remembers it.
 func (c *Call) touch(m *allocation, from, to int64, write bool) {
 	w := c.work
+	this := touched{m, from, to, write}
+	if c.touched[this] {
+		return // kernels read the same again and again
+	}
+	if c.touched == nil {
+		c.touched = map[touched]bool{}
+	}
+	c.touched[this] = true
 	for _, a := range m.history {
 		if a.to <= from || to <= a.from || !a.write && !write {
 			continue
@@ -98,7 +107,21 @@ func (c *Call) touch(m *allocation, from, to int64, write bool) {
 		c.mistake(driver.InvalidValue, "%s of stream %#x and %s of stream %#x use %s, and neither waits for the other",
 			a.work.what, a.work.stream.id, w.what, w.stream.id, m)
 	}
+	// What goes on where the last access ended is one with it.
+	if n := len(m.history); n > 0 {
+		if last := &m.history[n-1]; last.work == w && last.write == write && last.to == from {
+			last.to = to
+			return
+		}
+	}
 	m.history = append(m.history, access{from, to, write, w})
+}
+
+// touched is an access of the call at hand.
+type touched struct {
+	m        *allocation
+	from, to int64
+	write    bool
 }
 
 // mistake notes a fault of the work; the first is what the waiter gets.

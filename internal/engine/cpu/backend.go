@@ -19,11 +19,6 @@ type Options struct {
 	TensorParallel int
 }
 
-// ErrBatch is returned when a batch contradicts itself or the model: a token or
-// block that does not exist, a block table that is too short. Nothing was
-// computed then.
-var ErrBatch = errors.New("invalid batch")
-
 // Backend computes one worker's steps. Info may be called at any time; the other
 // calls must not overlap.
 type Backend struct {
@@ -118,7 +113,7 @@ func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
 	return pool, nil
 }
 
-// Step computes a batch. Besides the context's cause it returns [ErrBatch],
+// Step computes a batch. Besides the context's cause it returns [engine.ErrBatch],
 // [ErrMemory] and [ErrClosed].
 func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 	if err := b.compute(ctx, batch); err != nil {
@@ -131,7 +126,10 @@ func (b *Backend) compute(ctx context.Context, batch []engine.BatchSeq) error {
 	if b.closed {
 		return ErrClosed
 	}
-	if err := b.check(batch); err != nil {
+	if len(b.ranks) == 0 {
+		return fmt.Errorf("%w: the block pool is not allocated", engine.ErrBatch)
+	}
+	if err := engine.CheckBatch(batch, b.info, b.ranks[0].blocks); err != nil {
 		return err
 	}
 	b.turn.prefill = hasPrefill(batch)
@@ -161,46 +159,6 @@ func hasPrefill(batch []engine.BatchSeq) bool {
 		}
 	}
 	return false
-}
-
-// check refuses what would index outside of weights or memory.
-func (b *Backend) check(batch []engine.BatchSeq) error {
-	if len(b.ranks) == 0 {
-		return fmt.Errorf("%w: the block pool is not allocated", ErrBatch)
-	}
-	for i := range batch {
-		if err := b.checkSeq(&batch[i]); err != nil {
-			return fmt.Errorf("%w: sequence %d: %w", ErrBatch, i, err)
-		}
-	}
-	return nil
-}
-
-func (b *Backend) checkSeq(s *engine.BatchSeq) error {
-	end := s.Start + len(s.Tokens)
-	switch {
-	case len(s.Tokens) == 0:
-		return errors.New("no tokens")
-	case s.Start < 0 || end > b.info.MaxContext:
-		return fmt.Errorf("positions %d to %d are not within the context of %d", s.Start, end-1, b.info.MaxContext)
-	case s.Logits != nil && len(s.Logits) < b.info.VocabSize:
-		return fmt.Errorf("room for %d logits, need %d", len(s.Logits), b.info.VocabSize)
-	}
-	needed := (end + b.info.KV.BlockSize - 1) / b.info.KV.BlockSize
-	if len(s.Blocks) < needed {
-		return fmt.Errorf("block table has %d blocks, %d positions need %d", len(s.Blocks), end, needed)
-	}
-	for _, block := range s.Blocks[:needed] {
-		if block < 0 || int(block) >= b.ranks[0].blocks {
-			return fmt.Errorf("block %d is not in the pool of %d", block, b.ranks[0].blocks)
-		}
-	}
-	for _, id := range s.Tokens {
-		if int(id) >= b.info.VocabSize {
-			return fmt.Errorf("token %d is not below the vocabulary of %d", id, b.info.VocabSize)
-		}
-	}
-	return nil
 }
 
 // Close drops the working memory. Weights, device and KV memory stay.

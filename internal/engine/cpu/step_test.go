@@ -43,7 +43,7 @@ func TestStepRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			good := engine.BatchSeq{Tokens: []uint32{1}, Blocks: table(0, 4)}
 			err := r.Step(t.Context(), []engine.BatchSeq{good, tt.seq})
-			if !errors.Is(err, ErrBatch) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "sequence 1") {
+			if !errors.Is(err, engine.ErrBatch) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "sequence 1") {
 				t.Errorf("err = %v, want ErrBatch with %q", err, tt.want)
 			}
 		})
@@ -71,7 +71,7 @@ func TestNewBackendRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Step(t.Context(), nil); !errors.Is(err, ErrBatch) {
+	if err := b.Step(t.Context(), nil); !errors.Is(err, engine.ErrBatch) {
 		t.Errorf("step without a pool: err = %v, want ErrBatch", err)
 	}
 	for _, n := range []int{0, -1, math.MaxInt} {

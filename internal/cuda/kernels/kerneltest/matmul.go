@@ -10,13 +10,11 @@ func matMul(c *fake.Call) {
 	if bias != 0 {
 		add = Floats(read[BF16](c, bias, rows))
 	}
+	inputs := Floats(read[BF16](c, x, tokens*in))
 	for t := range tokens {
-		row := Floats(read[BF16](c, at[BF16](x, t*in), in))
 		sums := make([]float64, rows)
+		products(sums, weights, inputs[t*in:][:in])
 		for n := range sums {
-			for i, v := range weights[n*in:][:in] {
-				sums[n] += v * row[i]
-			}
 			sums[n] += add[n]
 		}
 		if !wide {
@@ -26,6 +24,28 @@ func matMul(c *fake.Call) {
 		to := write[float32](c, at[float32](out, t*rows), rows)
 		for n, v := range sums {
 			to[n] = float32(v)
+		}
+	}
+}
+
+// products multiplies a row with those of a matrix, four at a time: each sum is in order,
+// and none waits for another.
+func products(sums, weights, x []float64) {
+	n, in := 0, len(x)
+	for ; n+4 <= len(sums); n += 4 {
+		w0, w1, w2, w3 := weights[n*in:][:in], weights[(n+1)*in:][:in], weights[(n+2)*in:][:in], weights[(n+3)*in:][:in]
+		var s0, s1, s2, s3 float64
+		for i, v := range x {
+			s0 += v * w0[i]
+			s1 += v * w1[i]
+			s2 += v * w2[i]
+			s3 += v * w3[i]
+		}
+		sums[n], sums[n+1], sums[n+2], sums[n+3] = s0, s1, s2, s3
+	}
+	for ; n < len(sums); n++ {
+		for i, v := range x {
+			sums[n] += v * weights[n*in+i]
 		}
 	}
 }

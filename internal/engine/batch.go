@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrBatch is returned by backends when a batch contradicts itself or the model: a token
+// or block that does not exist, a block table that is too short. Nothing was computed then.
+var ErrBatch = errors.New("invalid batch")
+
+// CheckBatch refuses, with [ErrBatch], what would have a backend index outside of its
+// weights or of a pool of so many blocks.
+func CheckBatch(batch []BatchSeq, info BackendInfo, blocks int) error {
+	for i := range batch {
+		if err := batch[i].check(&info, blocks); err != nil {
+			return fmt.Errorf("%w: sequence %d: %w", ErrBatch, i, err)
+		}
+	}
+	return nil
+}
+
+func (s *BatchSeq) check(info *BackendInfo, blocks int) error {
+	end := s.Start + len(s.Tokens)
+	switch {
+	case len(s.Tokens) == 0:
+		return errors.New("no tokens")
+	case s.Start < 0 || end > info.MaxContext:
+		return fmt.Errorf("positions %d to %d are not within the context of %d", s.Start, end-1, info.MaxContext)
+	case s.Logits != nil && len(s.Logits) < info.VocabSize:
+		return fmt.Errorf("room for %d logits, need %d", len(s.Logits), info.VocabSize)
+	}
+	needed := (end + info.KV.BlockSize - 1) / info.KV.BlockSize
+	if len(s.Blocks) < needed {
+		return fmt.Errorf("block table has %d blocks, %d positions need %d", len(s.Blocks), end, needed)
+	}
+	for _, block := range s.Blocks[:needed] {
+		if block < 0 || int(block) >= blocks {
+			return fmt.Errorf("block %d is not in the pool of %d", block, blocks)
+		}
+	}
+	for _, id := range s.Tokens {
+		if int(id) >= info.VocabSize {
+			return fmt.Errorf("token %d is not below the vocabulary of %d", id, info.VocabSize)
+		}
+	}
+	return nil
+}

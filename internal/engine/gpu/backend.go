@@ -1,0 +1,244 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// Options of a backend.
+type Options struct {
+	BlockSize  int // tokens in a KV block, a multiple of 16
+	MaxContext int // positions; 0 and values above the model's stand for the model's
+	// MaxTokens and MaxSeqs bound the tokens and the sequences that go through the layers
+	// together, 0 for 1024 and 64; larger batches take several passes. The memory of
+	// activations and logits is for so many.
+	MaxTokens, MaxSeqs int
+	// BatchInvariant makes a token's bits independent of what else a step computes, and of
+	// how a prompt was cut: all tokens go through the same kernels. Decoding is slower.
+	BatchInvariant bool
+}
+
+const (
+	defaultMaxTokens = 1024
+	defaultMaxSeqs   = 64
+	// hang is how long a pass may take: far more than any does. Then the device is given up.
+	hang = 2 * time.Minute
+)
+
+// Backend computes one worker's steps. Info may be called at any time; the other calls
+// must not overlap.
+type Backend struct {
+	weights *Weights
+	device  *Device
+	info    engine.BackendInfo
+	options Options
+	scope   *device.Scope
+	memory  activations
+	in      inputs
+	out     outputs
+	ropes   [numRopes]ropeTable
+	kv      uint64 // the block pool, 0 before AllocKV
+	blocks  int
+
+	// Decode steps go before those with prompts of other backends.
+	urgent, normal lane
+	graphs         graphs
+	pass           pass
+}
+
+var _ engine.Backend = (*Backend)(nil)
+
+// lane is a stream with what puts kernels into it.
+type lane struct {
+	stream *device.Stream
+	queue  *kernels.Queue
+	end    *device.Event
+}
+
+// NewBackend makes a backend over shared weights, and takes the memory of everything but
+// its block pool. It fails with device.ErrNoRoom and the figures where that, and KV blocks
+// for one sequence as long as the context, do not fit.
+func (w *Weights) NewBackend(ctx context.Context, o Options) (*Backend, error) {
+	b := &Backend{weights: w, device: w.device, options: o}
+	if err := b.open(); err != nil {
+		return nil, fmt.Errorf("new backend on %s: %w", w.device.id, errors.Join(err, b.close(context.WithoutCancel(ctx))))
+	}
+	return b, nil
+}
+
+func (b *Backend) open() (err error) {
+	c, o := b.weights.config, &b.options
+	if o.BlockSize < 16 || o.BlockSize%16 != 0 {
+		return fmt.Errorf("a block size of %d tokens is not a positive multiple of 16", o.BlockSize)
+	}
+	for _, v := range []struct {
+		name     string
+		value    *int
+		standard int
+	}{{"max tokens", &o.MaxTokens, defaultMaxTokens}, {"max sequences", &o.MaxSeqs, defaultMaxSeqs}, {"max context", &o.MaxContext, c.MaxContext}} {
+		if *v.value < 0 {
+			return fmt.Errorf("%s: %d is negative", v.name, *v.value)
+		}
+		if *v.value == 0 {
+			*v.value = v.standard
+		}
+	}
+	o.MaxContext = min(o.MaxContext, c.MaxContext)
+	o.MaxTokens = max(o.MaxTokens, o.MaxSeqs)
+	b.info = engine.BackendInfo{
+		Device: b.device.id, DeviceName: b.device.Name(), VocabSize: c.Vocab, TokenLimit: b.weights.model.TokenLimit(),
+		MaxContext: o.MaxContext, TensorParallel: 1,
+		KV: engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: "bf16"},
+	}
+	if b.scope, err = b.device.dev.NewScope(); err != nil {
+		return err
+	}
+	if err := errors.Join(b.openLane(&b.urgent, device.Urgent), b.openLane(&b.normal, device.Normal)); err != nil {
+		return err
+	}
+	return b.allocate()
+}
+
+func (b *Backend) openLane(l *lane, p device.Priority) (err error) {
+	if l.stream, err = b.scope.NewStream(p); err != nil {
+		return err
+	}
+	if l.end, err = b.scope.NewEvent(); err != nil {
+		return err
+	}
+	l.queue = kernels.NewQueue(b.device.dev.Driver(), b.device.functions, b.device.Index(), l.stream.Handle())
+	return nil
+}
+
+// Info describes the loaded model.
+func (b *Backend) Info() engine.BackendInfo { return b.info }
+
+// FitBlocks is how many KV blocks the memory has room for that may be taken now: so many,
+// or with 0 a share of what is left, above 0 and at most 1, which is at least a whole
+// context. Where that does not fit the error is device.ErrNoRoom and has the figures.
+func (b *Backend) FitBlocks(wish int, share float64) (int, error) {
+	context := blocksOf(b.info.MaxContext, b.info.KV.BlockSize)
+	p := device.Plan{BlockBytes: b.info.KV.BlockBytes(), MinBlocks: wish}
+	if wish == 0 {
+		p.MinBlocks = context
+	}
+	n, err := b.device.fit(p)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("KV blocks on %s: %w", b.device.id, err)
+	case wish > 0:
+		return wish, nil
+	}
+	return max(int(share*float64(n)), context), nil
+}
+
+// AllocKV allocates n blocks, zeroed, and records the graphs of decode steps.
+func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
+	memory, err := b.allocKV(n)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d KV blocks on %s: %w", n, b.device.id, err)
+	}
+	return engine.KVPool{memory}, nil
+}
+
+func (b *Backend) allocKV(n int) (m *KVMemory, err error) {
+	if b.kv != 0 {
+		return nil, errors.New("the backend has its pool already")
+	}
+	size := int64(n) * b.info.KV.BlockBytes()
+	scope, err := b.device.dev.NewScope()
+	if err != nil {
+		return nil, err
+	}
+	m = &KVMemory{scope: scope}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	b.device.planning.Lock()
+	defer b.device.planning.Unlock()
+	if _, err := b.device.fit(device.Plan{BlockBytes: b.info.KV.BlockBytes(), MinBlocks: n}); err != nil {
+		return nil, err
+	}
+	arena, err := scope.Arena(device.KV, size)
+	if err != nil {
+		return nil, err
+	}
+	m.region, m.device = arena.All(), b.device.Index()
+	scope.Seal()
+	b.kv, b.blocks = m.region.Address, n
+	defer func() {
+		if err != nil {
+			b.kv, b.blocks = 0, 0
+		}
+	}()
+	if err := errors.Join(b.normal.stream.Set(m.region, 0), b.normal.stream.Record(b.normal.end)); err != nil {
+		return nil, err
+	}
+	if err := b.record(); err != nil {
+		return nil, err
+	}
+	b.scope.Seal()
+	return m, b.wait(&b.normal)
+}
+
+// wait waits until what was put into a lane has ended. What a device computes cannot be
+// called back: nobody may touch its memory before.
+func (b *Backend) wait(l *lane) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, fmt.Errorf("a step has not ended after %s", hang))
+	defer cancel()
+	err := l.end.Wait(ctx)
+	if ctx.Err() != nil {
+		b.device.dev.Abandon(context.Cause(ctx))
+		return b.device.Err()
+	}
+	return err
+}
+
+// Close frees the working memory. Weights, device and KV memory stay.
+func (b *Backend) Close() error { return b.close(context.Background()) }
+
+func (b *Backend) close(ctx context.Context) error {
+	if b.scope == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, hang)
+	defer cancel()
+	return b.scope.Close(ctx)
+}
+
+// KVMemory is the memory of a block pool on a device.
+type KVMemory struct {
+	scope  *device.Scope
+	region device.Region
+	device int
+}
+
+// Bytes returns nil: the host cannot address the memory.
+func (m *KVMemory) Bytes() []byte { return nil }
+
+// Device is the index of the device, Address where the memory begins on it, and Size its
+// bytes; it is alone in an allocation of whole multiples of 2 MiB.
+func (m *KVMemory) Device() int { return m.device }
+
+// Address is where the memory begins on the device.
+func (m *KVMemory) Address() uint64 { return m.region.Address }
+
+// Size is the number of bytes.
+func (m *KVMemory) Size() int64 { return m.region.Bytes }
+
+// Close frees the memory, which no step and no peer may use.
+func (m *KVMemory) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	return m.scope.Close(ctx)
+}
+
+func blocksOf(tokens, size int) int { return (tokens + size - 1) / size }

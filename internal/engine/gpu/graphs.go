@@ -1,0 +1,76 @@
+package gpu
+
+import (
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cuda/device"
+)
+
+// graphs are the recorded decode steps: one for each number of sequences (a bucket) and
+// each bound of their lengths, on which the launches depend.
+type graphs struct {
+	buckets, lengths []int
+	all              [][]*recorded // [bucket][length]
+}
+
+type recorded struct {
+	graph *device.Graph
+	shape shape
+}
+
+// find is the smallest graph for a pass, nil where there is none.
+func (g *graphs) find(p *pass) *recorded {
+	if len(p.several) > 0 || len(g.all) == 0 {
+		return nil
+	}
+	for i := range p.single {
+		if p.single[i].seq.Logits == nil {
+			return nil
+		}
+	}
+	bucket, _ := slices.BinarySearch(g.buckets, len(p.single))
+	length, _ := slices.BinarySearch(g.lengths, p.shape.longest)
+	return g.all[bucket][length]
+}
+
+// bucketsUpTo are numbers of sequences: powers of two up to 8, and then such that at most
+// an eighth, or 8, is for nothing.
+func bucketsUpTo(n int) (buckets []int) {
+	for b := 1; b < n; b += max(1, min(b, 8), b/8&^7) {
+		buckets = append(buckets, b)
+	}
+	return append(buckets, n)
+}
+
+// firstLength is the bound of lengths for which attention is not split; the next ones are
+// each eight times as long.
+const firstLength = 512
+
+func lengthsUpTo(n int) (lengths []int) {
+	for l := firstLength; l < n; l *= 8 {
+		lengths = append(lengths, l)
+	}
+	return append(lengths, n)
+}
+
+// record records all graphs. In a batch-invariant backend no step is of their kind.
+func (b *Backend) record() error {
+	if b.options.BatchInvariant {
+		return nil
+	}
+	g := graphs{buckets: bucketsUpTo(b.options.MaxSeqs), lengths: lengthsUpTo(b.options.MaxContext)}
+	for _, n := range g.buckets {
+		var row []*recorded
+		for _, longest := range g.lengths {
+			r := &recorded{shape: shape{tokens: n, single: n, rows: n, longest: longest, most: 1, tableBlocks: blocksOf(longest, b.info.KV.BlockSize)}}
+			var err error
+			if r.graph, err = b.scope.Capture(b.urgent.stream, func() error { return b.enqueue(&b.urgent, r.shape) }); err != nil {
+				return err
+			}
+			row = append(row, r)
+		}
+		g.all = append(g.all, row)
+	}
+	b.graphs = g
+	return nil
+}

@@ -1,0 +1,130 @@
+package gpu
+
+import (
+	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+)
+
+// run is a pass on its way into a lane; the first error sticks.
+type run struct {
+	*Backend
+	q   *kernels.Queue
+	s   shape
+	err error
+}
+
+// enqueue puts the kernels of a pass into a lane. It names nothing but memory of the
+// backend and the shape, so that it can be recorded.
+func (b *Backend) enqueue(l *lane, s shape) error {
+	r := &run{Backend: b, q: l.queue, s: s}
+	c, m := b.weights.config, &b.memory
+	r.do(r.q.Embed(kernels.Embed{
+		Out: m.sum, Table: b.weights.embed, IDs: b.in.ids.address, Tokens: s.tokens, Hidden: c.Hidden, Rows: c.Vocab, Scale: b.weights.embedScale,
+	}))
+	for i := range b.weights.layers {
+		r.layer(&b.weights.layers[i], i)
+	}
+	if s.rows > 0 {
+		r.head()
+	}
+	return r.err
+}
+
+func (r *run) do(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *run) layer(l *layer, i int) {
+	c, m := r.weights.config, &r.memory
+	heads := c.Heads + 2*c.KVHeads
+	kv := kernels.KV{Pool: r.kv, Shape: r.info.KV, Layer: i}
+	rope := r.ropes[l.rope]
+	if i == 0 {
+		r.norm(m.normed, m.sum, l.attnNorm, 0) // the embedding is the residual
+	} else {
+		r.norm(m.normed, m.x, l.attnNorm, m.sum)
+	}
+	r.product(kernels.MatMul{Out: m.qkv, X: m.normed, W: l.qkv, Bias: l.qkvBias, Rows: heads * c.HeadDim, In: c.Hidden})
+	r.do(r.q.RopeAppend(kernels.RopeAppend{
+		Q: m.q, QKV: m.qkv, KV: kv, QWeight: l.qNorm, KWeight: l.kNorm, Cosines: rope.cos, Sines: rope.sin,
+		Positions: r.in.positions.address, Slots: r.in.slots.address,
+		Tokens: r.s.tokens, QueryHeads: c.Heads, Rotary: c.Rotary(), Eps: float32(c.NormEps), Offset: r.weights.normOffset(),
+	}))
+	r.attention(kernels.Attend{KV: kv, QueryHeads: c.Heads, TableBlocks: r.s.tableBlocks, Window: l.window, Scale: float32(c.ScoreScale()), Limit: float32(c.ScoreCap)})
+	r.product(kernels.MatMul{Out: m.x, X: m.attended, W: l.o, Bias: l.oBias, Rows: c.Hidden, In: c.Heads * c.HeadDim})
+	if l.postAttnNorm != 0 {
+		r.norm(m.x, m.x, l.postAttnNorm, 0)
+	}
+	r.norm(m.normed, m.x, l.mlpNorm, m.sum)
+	r.product(kernels.MatMul{Out: m.gateUp, X: m.normed, W: l.gateUp, Bias: l.gateUpBias, Rows: 2 * c.FFN, In: c.Hidden})
+	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: r.s.tokens, Inner: c.FFN, Act: r.weights.act}))
+	r.product(kernels.MatMul{Out: m.x, X: m.inner, W: l.down, Bias: l.downBias, Rows: c.Hidden, In: c.FFN})
+	if l.postMLPNorm != 0 {
+		r.norm(m.x, m.x, l.postMLPNorm, 0)
+	}
+}
+
+// norm normalizes x, after adding it to the residual where there is one.
+func (r *run) norm(out, x, weight, residual uint64) {
+	r.normRows(out, x, weight, residual, r.s.tokens)
+}
+
+func (r *run) normRows(out, x, weight, residual uint64, rows int) {
+	c := r.weights.config
+	r.do(r.q.RMSNorm(kernels.Norm{
+		Out: out, X: x, Weight: weight, Residual: residual, Rows: rows, Hidden: c.Hidden, Eps: float32(c.NormEps), Offset: r.weights.normOffset(),
+	}))
+}
+
+// product multiplies all tokens.
+func (r *run) product(o kernels.MatMul) {
+	o.Tokens = r.s.tokens
+	r.multiply(o)
+}
+
+func (r *run) multiply(o kernels.MatMul) {
+	if o.Tokens <= kernels.MaxGEMV && !r.options.BatchInvariant {
+		r.do(r.q.GEMV(o))
+		return
+	}
+	r.do(r.q.GEMM(o))
+}
+
+// attention computes the pieces of one token, and then those of several.
+func (r *run) attention(a kernels.Attend) {
+	s, m := r.s, &r.memory
+	a.Out, a.Q, a.Tables, a.Lengths, a.Sequences = m.attended, m.q, r.in.tables.address, r.in.lengths.address, s.single
+	if s.single > 0 {
+		r.do(r.q.DecodeAttention(kernels.DecodeAttention{Attend: a, MaxLength: s.longest, Partial: m.partial}))
+	}
+	if s.several > 0 {
+		a.Tables += uint64(4 * s.single * s.tableBlocks)
+		a.Lengths += uint64(4 * s.single)
+		a.Sequences = s.several
+		r.do(r.q.PrefillAttention(kernels.PrefillAttention{Attend: a, Starts: r.in.starts.address + uint64(4*s.single), MaxTokens: s.most}))
+	}
+}
+
+// head computes logits of the rows that they are wanted of.
+func (r *run) head() {
+	c, m, rows := r.weights.config, &r.memory, r.s.rows
+	x, sum := m.x, m.sum
+	if r.s.gather {
+		for _, pair := range [2][2]uint64{{m.lastX, m.x}, {m.lastSum, m.sum}} {
+			r.do(r.q.Copy(kernels.Copy{
+				To: pair[0], From: pair[1], ToOffsets: r.in.packed.address, FromOffsets: r.in.rows.address, Pieces: rows, Bytes: 2 * c.Hidden,
+			}))
+		}
+		x, sum = m.lastX, m.lastSum
+	}
+	r.normRows(m.last, x, r.weights.finalNorm, sum, rows)
+	r.multiply(kernels.MatMul{Out: r.out.logits.Address, X: m.last, W: r.weights.head, Tokens: rows, Rows: c.Vocab, In: c.Hidden, Wide: true})
+}
+
+// used is what of the inputs a pass of a shape reads.
+func (in *inputs) used(s shape) (device.Region, []byte) {
+	n := int64(in.tables.address-in.device.Address) + int64(4*(s.single+s.several)*s.tableBlocks)
+	return in.device.Slice(0, n), in.host[:n]
+}

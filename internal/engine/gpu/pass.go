@@ -1,0 +1,207 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// pass is a part of a batch that goes through the layers together.
+type pass struct {
+	// single are pieces of one token, which attend as decoding sequences; several are the
+	// others. Their tokens lie in this order.
+	single, several []piece
+	rows            []row
+	shape           shape
+}
+
+// piece are tokens of one entry of a batch.
+type piece struct {
+	seq     *engine.BatchSeq
+	from, n int // of seq.Tokens
+}
+
+func (p *piece) start() int { return p.seq.Start + p.from }
+
+// row is a token of the pass whose logits are wanted.
+type row struct {
+	token  int
+	logits []float32
+}
+
+// shape is all that the kernels of a pass depend on but its inputs.
+type shape struct {
+	tokens          int
+	single, several int // pieces
+	rows            int
+	gather          bool // rows are not all tokens in their order
+	longest         int  // tokens of a sequence, the new ones included
+	most            int  // tokens of a piece
+	tableBlocks     int
+}
+
+// cursor walks through a batch, from pass to pass.
+type cursor struct{ seq, offset int }
+
+// fill takes tokens from the batch until the pass is full, and returns whether there are
+// any.
+func (p *pass) fill(c *cursor, batch []engine.BatchSeq, o *Options) bool {
+	p.single, p.several, p.rows = p.single[:0], p.several[:0], p.rows[:0]
+	p.shape = shape{}
+	for c.seq < len(batch) && p.shape.tokens < o.MaxTokens && len(p.single)+len(p.several) < o.MaxSeqs {
+		s := &batch[c.seq]
+		next := piece{s, c.offset, min(len(s.Tokens)-c.offset, o.MaxTokens-p.shape.tokens)}
+		if next.n == 1 && !o.BatchInvariant {
+			p.single = append(p.single, next)
+		} else {
+			p.several = append(p.several, next)
+		}
+		p.shape.tokens += next.n
+		p.shape.most = max(p.shape.most, next.n)
+		p.shape.longest = max(p.shape.longest, next.start()+next.n)
+		if c.offset += next.n; c.offset == len(s.Tokens) {
+			c.seq, c.offset = c.seq+1, 0
+		}
+	}
+	p.shape.single, p.shape.several = len(p.single), len(p.several)
+	p.shape.tableBlocks = blocksOf(p.shape.longest, o.BlockSize)
+	return p.shape.tokens > 0
+}
+
+// write writes the inputs, for a shape that may be larger than the pass: what it has
+// beyond it stores nothing and attends to nothing.
+func (p *pass) write(in *inputs, s shape, blockSize int) {
+	token, seq := 0, 0
+	for _, pieces := range [2][]piece{p.single, p.several} {
+		for i := range pieces {
+			piece := &pieces[i]
+			in.starts.host[seq] = int32(token)
+			in.lengths.host[seq] = int32(piece.start() + piece.n)
+			table := in.tables.host[seq*s.tableBlocks:][:s.tableBlocks]
+			clear(table[copy(table, piece.seq.Blocks):]) // blocks behind the last token are read by nobody, but must exist
+			seq++
+			for t, id := range piece.seq.Tokens[piece.from:][:piece.n] {
+				position := piece.start() + t
+				in.ids.host[token], in.positions.host[token] = int32(id), int32(position)
+				in.slots.host[token] = piece.seq.Blocks[position/blockSize]*int32(blockSize) + int32(position%blockSize)
+				token++
+			}
+			if piece.from+piece.n == len(piece.seq.Tokens) && piece.seq.Logits != nil {
+				p.rows = append(p.rows, row{token - 1, piece.seq.Logits})
+			}
+		}
+	}
+	in.starts.host[seq] = int32(token)
+	for ; token < s.tokens; token++ {
+		in.ids.host[token], in.positions.host[token], in.slots.host[token] = 0, 0, -1
+	}
+	for ; seq < s.single+s.several; seq++ {
+		in.lengths.host[seq] = 0
+		clear(in.tables.host[seq*s.tableBlocks:][:s.tableBlocks])
+	}
+}
+
+// Step computes a batch. It returns [engine.ErrBatch], [ErrLost], or the context's cause.
+func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
+	if err := b.step(ctx, batch); err != nil {
+		return fmt.Errorf("step: %w", err)
+	}
+	return nil
+}
+
+func (b *Backend) step(ctx context.Context, batch []engine.BatchSeq) error {
+	if b.kv == 0 {
+		return fmt.Errorf("%w: the block pool is not allocated", engine.ErrBatch)
+	}
+	if err := engine.CheckBatch(batch, b.info, b.blocks); err != nil {
+		return err
+	}
+	for at := (cursor{}); b.pass.fill(&at, batch, &b.options); {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := b.runPass(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runPass computes a pass that was filled.
+func (b *Backend) runPass(ctx context.Context) error {
+	p := &b.pass
+	l, s, graph := &b.normal, p.shape, b.graphs.find(p)
+	if graph != nil {
+		l, s = &b.urgent, graph.shape
+	}
+	p.write(&b.in, s, b.info.KV.BlockSize)
+	if graph == nil {
+		b.gather(&s)
+	}
+	err := b.device.dev.Run(ctx, func() error {
+		if err := l.stream.Upload(b.in.used(s)); err != nil {
+			return err
+		}
+		if graph != nil {
+			if err := l.stream.Replay(graph.graph); err != nil {
+				return err
+			}
+		} else if err := b.enqueue(l, s); err != nil {
+			return err
+		}
+		if n := int64(len(p.rows)) * int64(b.info.VocabSize) * 4; n > 0 {
+			if err := l.stream.Download(b.out.mem[:n], b.out.logits.Slice(0, n)); err != nil {
+				return err
+			}
+		}
+		return l.stream.Record(l.end)
+	})
+	if err != nil {
+		// What is in the stream already ends before anybody uses its memory again.
+		return errors.Join(err, b.flush(l))
+	}
+	if err := b.wait(l); err != nil {
+		return err
+	}
+	for i, r := range p.rows {
+		b.deliver(r.logits, b.out.host[i*b.info.VocabSize:][:b.info.VocabSize])
+	}
+	return nil
+}
+
+// flush waits for whatever a failed pass has left in a lane.
+func (b *Backend) flush(l *lane) error {
+	if b.device.Err() != nil {
+		return nil
+	}
+	if err := l.stream.Record(l.end); err != nil {
+		return err
+	}
+	return b.wait(l)
+}
+
+// gather says which rows of the activations logits are wanted of.
+func (b *Backend) gather(s *shape) {
+	s.rows = len(b.pass.rows)
+	s.gather = s.rows != s.tokens
+	row := int64(b.weights.config.Hidden) * 2
+	for i, r := range b.pass.rows {
+		s.gather = s.gather || r.token != i
+		b.in.rows.host[i], b.in.packed.host[i] = int64(r.token)*row, int64(i)*row
+	}
+}
+
+// deliver copies logits to whoever wants them.
+func (b *Backend) deliver(to, logits []float32) {
+	limit := b.weights.config.LogitCap
+	if limit == 0 {
+		copy(to, logits)
+		return
+	}
+	for i, v := range logits {
+		to[i] = float32(limit * math.Tanh(float64(v)/limit))
+	}
+}
