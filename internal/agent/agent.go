@@ -18,11 +18,12 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/controller"
+	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/engine"
-	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/frontend"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -43,6 +44,8 @@ type Options struct {
 	Backend func(cluster.Assignment, engine.Backend) engine.Backend
 	// GPUs replaces NVIDIA's driver as what tells of GPUs, for tests.
 	GPUs func() (GPUSource, error)
+	// CUDA replaces NVIDIA's driver as what computes, for tests.
+	CUDA func() (driver.Driver, error)
 	// Ready, if set, is called once the node is up and can be found.
 	Ready func(cluster.Node)
 }
@@ -64,7 +67,9 @@ type Agent struct {
 	plumb   runtime.Config // shared by all workers
 	drt     *runtime.DRT   // the node's own
 	metrics *metrics.Registry
-	devices map[string]*cpu.Device
+	devices map[string]computer
+	vram    *cudaipc.Devices // of its GPUs; nil without
+	lost    chan error       // the GPU that was lost first
 	// nodeDevices describes them as they are published.
 	nodeDevices []cluster.Device
 	models      *models
@@ -147,6 +152,8 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 		a.log.Error("stopping: a part of the node broke", "error", context.Cause(gctx))
 	case broken = <-a.stores.broken:
 		a.log.Error("stopping: the cluster's store broke", "error", broken)
+	case broken = <-a.lost:
+		a.log.Error("stopping: this process cannot use a GPU any more", "error", broken)
 	}
 	a.stopping.Store(true)
 	a.workers.stop()
@@ -176,6 +183,9 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 		return err
 	}
 	if err := a.startDevices(back); err != nil {
+		return err
+	}
+	if err := a.startGPUDevices(ctx, back); err != nil {
 		return err
 	}
 	cfg := a.plumb

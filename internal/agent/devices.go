@@ -87,7 +87,7 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 		a.log.Warn("more compute threads than processors: they will wait for each other", "cores", a.cfg.CPU.Cores, "processors", most)
 	}
 	leaveRoom(places)
-	a.devices = map[string]*cpu.Device{}
+	a.devices = map[string]computer{}
 	for i, at := range places {
 		id := fmt.Sprintf("cpu:%d", i)
 		d, err := cpu.OpenDevice(id, cpu.DeviceOptions{
@@ -102,7 +102,7 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 		if reason := d.Warning(); reason != "" {
 			a.log.Warn("device computes with less than the machine has", "device", id, "isa", d.ISA(), "reason", reason)
 		}
-		a.devices[id] = d
+		a.devices[id] = cpuDevice{d}
 		a.nodeDevices = append(a.nodeDevices, cluster.Device{
 			ID: id, Name: d.Name(), Cores: at.cores, ISA: d.ISA(), MemoryBytes: thisMachine.Memory().Most() / int64(len(places)),
 		})
@@ -134,10 +134,12 @@ func (a *Agent) describeDevices() string {
 	return strings.Join(parts, ", ")
 }
 
-// describeISA names the instructions that the devices compute with; all have the same.
+// describeISA names the instructions that the CPU devices compute with; all have the same.
 func (a *Agent) describeISA() string {
-	for _, d := range a.devices {
-		return d.ISA()
+	for _, d := range a.nodeDevices {
+		if d.ISA != "" {
+			return d.ISA
+		}
 	}
 	return "none"
 }

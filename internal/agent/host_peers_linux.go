@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"errors"
+
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/pvm"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
@@ -12,6 +15,13 @@ type hostPeers struct{ pool *fenced.Pool }
 
 func newHostPeers(copies int) hostPeers { return hostPeers{pool: fenced.NewPool(copies)} }
 
-func (p hostPeers) transports() []nixl.Transport {
-	return []nixl.Transport{shm.New(p.pool, fenced.Options{}), pvm.New(p.pool, fenced.Options{})}
+// transports are those to other processes; that between GPUs is among them where there are
+// devices of a driver, or where it is asked for.
+func (p hostPeers) transports(gpus *cudaipc.Devices, asked bool) (out []nixl.Transport) {
+	if gpus != nil || asked {
+		out = append(out, cudaipc.New(p.pool, gpus, errNoGPUs, fenced.Options{}))
+	}
+	return append(out, shm.New(p.pool, fenced.Options{}), pvm.New(p.pool, fenced.Options{}))
 }
+
+var errNoGPUs = errors.New("this node offers no GPUs: gpu.devices is none")

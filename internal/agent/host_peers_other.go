@@ -2,7 +2,10 @@
 
 package agent
 
-import "github.com/dynctl/dynctl/internal/nixl"
+import (
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
+)
 
 // hostPeers makes the transports to workers in other processes of this host: none
 // but those that reach every host.
@@ -10,4 +13,4 @@ type hostPeers struct{}
 
 func newHostPeers(int) hostPeers { return hostPeers{} }
 
-func (hostPeers) transports() []nixl.Transport { return nil }
+func (hostPeers) transports(*cudaipc.Devices, bool) []nixl.Transport { return nil }

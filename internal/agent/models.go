@@ -40,7 +40,7 @@ type sharedModel struct {
 	refs    int
 	once    sync.Once // loads
 	model   *model.Model
-	weights *cpu.Weights
+	weights weights // nil for the mock backend
 	text    *chat.Processor
 	err     error
 }
@@ -83,7 +83,7 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 		return nil, err
 	}
 	progress(0.5)
-	loaded, err := m.backend(as, sm)
+	loaded, err := m.backend(ctx, as, sm)
 	if err != nil {
 		m.release(key, sm)
 		return nil, err
@@ -95,7 +95,7 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 
 // shareOf returns the weights of a key with one more reference, loaded by the first who
 // asks.
-func (m *models) shareOf(ctx context.Context, key modelKey, device *cpu.Device, progress func(float64)) (*sharedModel, error) {
+func (m *models) shareOf(ctx context.Context, key modelKey, device computer, progress func(float64)) (*sharedModel, error) {
 	for {
 		sm := m.acquire(key)
 		sm.once.Do(func() { sm.err = m.open(ctx, sm, key, device, progress) })
@@ -114,7 +114,7 @@ func (m *models) shareOf(ctx context.Context, key modelKey, device *cpu.Device, 
 var errLoadEnded = errors.New("the worker that loaded the model was stopped")
 
 // open loads weights.
-func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device *cpu.Device, progress func(float64)) (err error) {
+func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device computer, progress func(float64)) (err error) {
 	if sm.model, err = model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize}); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 		sm.text, err = processor(sm.model)
 		return err
 	}
-	if err := m.roomFor(sm.model, device.CopyBytes(sm.model)); err != nil {
+	if err := m.roomFor(sm.model, device.hostBytes(sm.model)); err != nil {
 		return err
 	}
 	cache := model.Cache{Dir: m.quantizedDir(), Log: m.a.log, Progress: func(done float64) { progress(done / 2) }}
@@ -132,7 +132,7 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 		}
 		return err
 	}
-	if sm.weights, err = device.Load(sm.model); err != nil {
+	if sm.weights, err = device.load(ctx, sm.model); err != nil {
 		return err
 	}
 	sm.text, err = processor(sm.model)
@@ -204,8 +204,8 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 		delete(m.shared, key)
 	}
 	if sm.weights != nil {
-		if err := sm.weights.Close(); err != nil {
-			m.a.log.Warn("packed weights not freed", "model", key.dir, "error", err)
+		if err := sm.weights.close(context.Background()); err != nil { // its waits are bounded
+			m.a.log.Warn("weights not freed", "model", key.dir, "error", err)
 		}
 	}
 	if sm.model != nil {
@@ -215,18 +215,13 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 	}
 }
 
-func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded, error) {
-	spec := m.engineSpec(as.Engine)
-	b, err := sm.newBackend(spec)
+func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedModel) (*worker.Loaded, error) {
+	b, pool, err := sm.newBackend(ctx, m.engineSpec(as.Engine), m.free())
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := poolSize(spec.KVBlocks, b.Info().KV.BlockBytes(), b.Info().MaxContext, spec.BlockSize, m.free())
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
 	loaded := &worker.Loaded{
-		Backend: b, Blocks: blocks,
+		Backend: b, Blocks: pool.blocks, LeastBlocks: pool.least,
 		Card: cluster.ModelCard{
 			DisplayName: as.Model.Name, Digest: sm.model.Digest(), HashSeed: cluster.DefaultHashSeed,
 			Weights: sm.model.WeightType(), ModelType: "Chat | Completions", ModelInput: "Tokens",
@@ -251,21 +246,21 @@ func (m *models) backend(as cluster.Assignment, sm *sharedModel) (*worker.Loaded
 const mockDigest = "mock-"
 
 // newBackend returns a backend that computes with the weights, or pretends to.
-func (sm *sharedModel) newBackend(spec cluster.EngineSpec) (engine.Backend, error) {
+func (sm *sharedModel) newBackend(ctx context.Context, spec cluster.EngineSpec, free int64) (engine.Backend, pool, error) {
 	if sm.weights != nil {
-		return sm.weights.NewBackend(cpu.Options{BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: spec.KVDType, TensorParallel: spec.TensorParallel})
+		return sm.weights.backend(ctx, spec, free)
 	}
 	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
-		return nil, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
+		return nil, pool{}, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
 	}
 	c := sm.model.Config()
 	if err := engine.CheckTensorParallel(max(spec.TensorParallel, 1), c.Heads, c.KVHeads); err != nil {
-		return nil, err
+		return nil, pool{}, err
 	}
-	return mock.New(mock.Options{
+	return withHostPool(mock.New(mock.Options{
 		BlockSize: spec.BlockSize, VocabSize: sm.model.TokenLimit(), MaxContext: cmp.Or(spec.MaxModelLen, c.MaxContext),
 		KVHeads: c.KVHeads, TensorParallel: spec.TensorParallel,
-	}), nil
+	}), spec, free)
 }
 
 // engineSpec fills what an assignment leaves open from the node's configuration.

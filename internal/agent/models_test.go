@@ -25,11 +25,11 @@ import (
 // testModels are the models of an agent with two devices and plenty of memory.
 func testModels(t *testing.T) *models {
 	t.Helper()
-	a := &Agent{cfg: testConfig(t), log: testLog(t), devices: map[string]*cpu.Device{}}
+	a := &Agent{cfg: testConfig(t), log: testLog(t), devices: map[string]computer{}}
 	for i := range 2 {
 		id := fmt.Sprint("cpu:", i)
 		d := cpu.NewDevice(id, 1)
-		a.devices[id] = d
+		a.devices[id] = cpuDevice{d}
 		t.Cleanup(func() {
 			if err := d.Close(); err != nil {
 				t.Error(err)
@@ -293,7 +293,7 @@ func TestRoomFor(t *testing.T) {
 	defer mod.Close()
 	const ordered = 2 * 64 * 64 / 32 * 34                   // queries and keys
 	const matrices = (4*64*64 + 3*64*96 + 320*64) / 32 * 34 // and all others but the embedding, in whole panels of 32 rows
-	device := m.a.devices["cpu:0"]
+	device := m.a.devices["cpu:0"].(cpuDevice)
 	if packed := device.CopyBytes(mod); mod.CopiedBytes() != ordered || packed != matrices && device.ISA() != "portable" {
 		t.Errorf("%d bytes put in order, %d packed; want %d, %d", mod.CopiedBytes(), packed, ordered, matrices)
 	}

@@ -46,7 +46,9 @@ func (a *Agent) serveCPUProfile(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	for _, d := range a.devices {
-		defer d.LabelOperators()()
+		if d, ok := d.(cpuDevice); ok {
+			defer d.LabelOperators()()
+		}
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := pprof.StartCPUProfile(w); err != nil {

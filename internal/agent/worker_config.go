@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/nixl/ucx"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -52,7 +53,7 @@ func copies(cfg config.Dynamod) int {
 // there is, or TCP.
 func (a *Agent) nixlConfig() nixl.Config {
 	listen := a.listenAt(a.cfg.NIXL.Listen)
-	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports()...)
+	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports(a.vram, slices.Contains(a.cfg.NIXL.Transports, cudaipc.Name))...)
 	return nixl.Config{
 		HostID: hostID(),
 		Transports: append(transports, ucx.New(a.ucxOptions(listen)), tcp.New(tcp.Options{

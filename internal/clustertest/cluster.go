@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	Config func(*config.Dynamod)
 	// Backend, if set, is put around the backends of workers in this process.
 	Backend func(cluster.Assignment, engine.Backend) engine.Backend
+	// CUDA, if set, is the driver of the agents in this process.
+	CUDA func() (driver.Driver, error)
 	// LeaseTTL of workers and nodes. The default of 10 s outlasts a machine that lets this
 	// process wait for seconds; tests that wait for leases to end have shorter ones.
 	LeaseTTL time.Duration
@@ -146,7 +149,7 @@ func (c *Cluster) startNode(i int, n Node) {
 func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
 	c.t.Helper()
 	ready := make(chan cluster.Node, 1)
-	a, err := agent.New(cfg, agent.Options{Version: "test", Log: c.log, Backend: c.opts.Backend, Ready: func(n cluster.Node) { ready <- n }})
+	a, err := agent.New(cfg, agent.Options{Version: "test", Log: c.log, Backend: c.opts.Backend, CUDA: c.opts.CUDA, Ready: func(n cluster.Node) { ready <- n }})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -35,6 +39,7 @@ type Dynamod struct {
 	RequestPlane Listener `mapstructure:"request_plane"`
 	NIXL         NIXL     `mapstructure:"nixl"`
 	CPU          CPU      `mapstructure:"cpu"`
+	GPU          GPU      `mapstructure:"gpu"`
 	Engine       Engine   `mapstructure:"engine"`
 	Disagg       Disagg   `mapstructure:"disagg"`
 	Router       Router   `mapstructure:"router"`
@@ -138,6 +143,46 @@ type CPU struct {
 	Activations string `mapstructure:"activations"`
 }
 
+// GPU says which GPUs the node offers as devices, and how they are used.
+type GPU struct {
+	// Devices are indexes in the order of the driver, GPUsNone or GPUsAll.
+	Devices string `mapstructure:"devices"`
+	// MemoryUtilization is the share of a GPU's memory that may be in use, by others, too.
+	MemoryUtilization float64 `mapstructure:"memory_utilization"`
+	// KVShare is the share of what is left that a worker takes for KV blocks.
+	KVShare float64 `mapstructure:"kv_share"`
+	// BatchInvariant makes a token's bits independent of what else is computed.
+	BatchInvariant bool `mapstructure:"batch_invariant"`
+}
+
+// Names for GPUs without their indexes.
+const (
+	GPUsNone = "none"
+	GPUsAll  = "all"
+)
+
+// Indexes are the GPUs that are named, in order and each once; all says that it is all
+// there are.
+func (g GPU) Indexes() (indexes []int, all bool, err error) {
+	switch g.Devices {
+	case GPUsNone, "":
+		return nil, false, nil
+	case GPUsAll:
+		return nil, true, nil
+	}
+	for item := range strings.SplitSeq(g.Devices, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(item))
+		if err != nil || n < 0 || n > maxGPU {
+			return nil, false, fmt.Errorf("%q is not %s, %s, or indexes from 0 to %d such as 0,2", g.Devices, GPUsNone, GPUsAll, maxGPU)
+		}
+		indexes = append(indexes, n)
+	}
+	slices.Sort(indexes)
+	return slices.Compact(indexes), false, nil
+}
+
+const maxGPU = 255
+
 // Engine limits what one worker holds; 0 means the engine's default.
 type Engine struct {
 	KVBlocks  int `mapstructure:"kv_blocks"`
@@ -200,6 +245,7 @@ func DynamodTable() Table {
 			{"request_plane", "Requests between frontends and workers"},
 			{"nixl", "KV cache transfer between workers"},
 			{"cpu", "CPU devices"},
+			{"gpu", "GPUs as devices"},
 			{"engine", "Limits of every worker on this node, where the topology sets none"},
 			{"disagg", "Local or remote prefill"},
 			{"router", "Choice of the worker"},
@@ -245,7 +291,7 @@ func dynamodServingKeys() []Key {
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
 		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
-		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "shm", "pvm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, in this order: local, shm, pvm, ucx, tcp; ucx only with an RDMA device unless it is named, which needs the library libucp; a worker does not start with one that cannot be used"},
+		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "cudaipc", "shm", "pvm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, in this order: local, cudaipc (between GPUs), shm, pvm, ucx, tcp; ucx only with an RDMA device unless it is named, which needs the library libucp; a worker does not start with one that cannot be used"},
 		{Name: "nixl.copy_threads", Kind: KindInt, Default: 0, Max: 64, Help: "threads that copy at a time for transfers within a host; 0 means half of the cores, at most 4"},
 		{Name: "nixl.tcp_streams", Kind: KindInt, Default: 2, Min: 1, Max: 16, Help: "TCP connections to each peer, over which one transfer is spread"},
 		{Name: "nixl.checksums", Kind: KindBool, Default: false, Help: "send a CRC-32C with all that travels over TCP and fail what does not match; done if either side of a transfer wants it"},
@@ -258,6 +304,11 @@ func dynamodServingKeys() []Key {
 		{Name: "cpu.cores", Kind: KindInt, Default: 0, Max: 4096, Help: "cores of all CPU devices together; 0 means all that the process may use, also under a quota of its control group"},
 		{Name: "cpu.isa", Kind: KindString, Default: "auto", Choices: []string{"auto", "portable", "avx2", "avx512", "amx", "neon"}, Help: "set of instructions for computing; auto takes the best one that the machine has"},
 		{Name: "cpu.activations", Kind: KindString, Default: "auto", Choices: []string{"auto", "f32", "bf16"}, Help: "precision of activations that meet bf16 weights, keys or values; auto rounds them to bf16 where that is faster (AMX, AVX512_BF16 of AMD), bf16 wherever the processor can (FEAT_BF16 of arm64, too), f32 never does"},
+
+		{Name: "gpu.devices", Kind: KindString, Default: GPUsNone, Help: "GPUs to offer as devices: none, all, or their indexes such as 0,2; engines on GPUs have not yet run on hardware, so none are used unless they are named"},
+		{Name: "gpu.memory_utilization", Kind: KindShare, Default: 0.9, Help: "share of the memory of a GPU that may be in use, by other processes, too; what a worker needs beyond it is refused with the figures"},
+		{Name: "gpu.kv_share", Kind: KindShare, Default: 0.5, Help: "share of what is left of that memory that a worker takes for KV blocks if nothing says how many; 1 where each GPU has one worker"},
+		{Name: "gpu.batch_invariant", Kind: KindBool, Default: false, Help: "compute every token with the same kernels, so that an answer does not depend in its last bits on what else a step computes; slower"},
 
 		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},
 		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},

@@ -96,6 +96,8 @@ func (f *flagValue) Type() string {
 		return "list"
 	case KindPath:
 		return "path"
+	case KindShare:
+		return "share"
 	}
 	return "string"
 }

@@ -20,6 +20,7 @@ const (
 	KindList                 // []string: a YAML list, or text with commas
 	KindPath                 // string; a leading "~/" becomes the home directory
 	KindSecret               // Secret; shown nowhere, and without a flag
+	KindShare                // float64: above 0, at most 1
 )
 
 // Key is one setting.
@@ -110,6 +111,8 @@ func (k Key) Expect() string {
 		return "a list, or text with commas"
 	case KindPath:
 		return "a path"
+	case KindShare:
+		return "a number above 0 and at most 1, like 0.9"
 	}
 	if len(k.Choices) > 0 {
 		return "one of " + strings.Join(k.Choices, ", ")
@@ -123,6 +126,10 @@ func (k Key) check(v any) error {
 	case int:
 		if (k.Min != 0 || k.Max != 0) && (v < k.Min || v > k.Max) {
 			return fmt.Errorf("%d is not %s", v, k.Expect())
+		}
+	case float64:
+		if !(v > 0 && v <= 1) {
+			return fmt.Errorf("%g is not %s", v, k.Expect())
 		}
 	case string:
 		if len(k.Choices) > 0 && !slices.Contains(k.Choices, v) {

@@ -53,6 +53,7 @@ func TestDefaults(t *testing.T) {
 		RequestPlane: config.Listener{Listen: "127.0.0.1:0"},
 		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}, TCPStreams: 2},
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
+		GPU:          config.GPU{Devices: "none", MemoryUtilization: 0.9, KVShare: 0.5},
 		Engine:       config.Engine{KVDType: "auto"},
 		Disagg:       config.Disagg{Strategy: "queue", BackgroundPrefill: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "least-loaded"},

@@ -175,6 +175,9 @@ func (d Dynamod) Validate() error {
 	v.etcd(d.Etcd.EtcdClient)
 	v.nats(d.NATS.NATSClient)
 	v.nixl(d.NIXL)
+	if _, _, err := d.GPU.Indexes(); err != nil {
+		v.wrong("gpu.devices", "%v", err)
+	}
 	if d.Etcd.Mode == ModeExternal && len(d.Etcd.Endpoints) == 0 {
 		v.wrong("etcd.endpoints", "is empty, but etcd.mode is %s", ModeExternal)
 	}

@@ -152,6 +152,10 @@ func (k Key) parseKind(text, home string) (any, error) {
 		if n, err := strconv.Atoi(text); err == nil {
 			return n, nil
 		}
+	case KindShare:
+		if f, err := strconv.ParseFloat(text, 64); err == nil {
+			return f, nil
+		}
 	case KindDuration:
 		return ParseDuration(text)
 	case KindSize:

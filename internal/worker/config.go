@@ -49,8 +49,9 @@ type Config struct {
 // Loaded is a model ready to serve on a device.
 type Loaded struct {
 	Backend engine.Backend
-	// Blocks is the size of the KV pool.
-	Blocks int
+	// Blocks is the size of the KV pool; LeastBlocks is with how many another worker of its
+	// kind would do.
+	Blocks, LeastBlocks int
 	// Card describes the model; the worker fills in its own limits.
 	Card cluster.ModelCard
 	// Files are the contents of Card.Files by name.

@@ -57,12 +57,21 @@ func newKVPool(shape engine.KVShape, ranks []nixl.Desc) (*kvPool, error) {
 	}, nil
 }
 
-// register makes the memory of a pool known to this worker's agent and its peers, all
+// DeviceKV is memory of a pool on a device, which the data path knows under another name.
+type DeviceKV interface {
+	engine.KVMemory
+	VRAM() nixl.DeviceMemory
+}
+
+// registerPool makes the memory of a pool known to this worker's agent and its peers, all
 // ranks or none.
 func registerPool(agent *nixl.Agent, shape engine.KVShape, mem engine.KVPool) (*kvPool, error) {
 	list := make([]nixl.Registration, len(mem))
 	for i, m := range mem {
 		list[i] = nixl.Registration{Memory: m, Type: nixl.DRAM, Label: rankLabel(i, len(mem))}
+		if d, ok := m.(DeviceKV); ok {
+			list[i].Memory, list[i].Type = d.VRAM(), nixl.VRAM
+		}
 	}
 	regions, err := agent.RegisterAll(list)
 	if err != nil {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -197,7 +198,9 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d KV blocks of %d bytes: %w", loaded.Blocks, w.blockBytes, err)
 	}
-	w.board.update(func(st *cluster.WorkerStatus) { st.MemoryBytes = int64(loaded.Blocks) * w.blockBytes })
+	w.board.update(func(st *cluster.WorkerStatus) {
+		st.MemoryBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks)) * w.blockBytes
+	})
 	inUse := false
 	back.Push("free the KV pool", func(context.Context) error {
 		if inUse {

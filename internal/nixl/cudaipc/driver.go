@@ -1,5 +1,8 @@
 package cudaipc
 
+// Name is the name of this transport.
+const Name = "cudaipc"
+
 // HandleBytes is the size of a memory handle.
 const HandleBytes = 64
 

@@ -12,9 +12,6 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 )
 
-// Name is the name of this transport.
-const Name = "cudaipc"
-
 // New returns a transport for one agent, to be put into its Config before those of host
 // memory. Without devices it reaches nobody; why, which must not be nil then, is told to
 // who asks.

@@ -1,0 +1,199 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/engine/gpu"
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
+	"github.com/dynctl/dynctl/internal/undo"
+)
+
+// ErrDeviceLost ends a node one of whose GPUs this process cannot use any more. A new
+// process can.
+var ErrDeviceLost = errors.New("a GPU is lost")
+
+// startGPUDevices makes devices of the GPUs that the configuration names.
+func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
+	a.lost = make(chan error, 1)
+	indexes, all, err := a.cfg.GPU.Indexes()
+	if err != nil {
+		return fmt.Errorf("gpu.devices: %w", err)
+	}
+	if len(indexes) == 0 && !all {
+		return nil
+	}
+	open := a.opts.CUDA
+	if open == nil {
+		open = driver.Open
+	}
+	drv, err := open()
+	if err != nil {
+		return fmt.Errorf("gpu.devices is %s: %w", a.cfg.GPU.Devices, err)
+	}
+	back.Push("close the CUDA driver", func(context.Context) error { return drv.Close() })
+	if all {
+		for i := range drv.DeviceCount() {
+			indexes = append(indexes, i)
+		}
+	}
+	if a.vram, err = cudaipc.NewDevices(drv); err != nil {
+		return fmt.Errorf("gpu.devices is %s: %w", a.cfg.GPU.Devices, err)
+	}
+	back.Push("give up memory of peers", func(context.Context) error { return a.vram.Close() })
+	begin := time.Now()
+	devices := make([]*gpu.Device, len(indexes))
+	errs := make([]error, len(indexes))
+	var wg sync.WaitGroup
+	for i, index := range indexes { // each compiles kernels
+		wg.Go(func() {
+			devices[i], errs[i] = gpu.OpenDevice(ctx, drv, index, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization})
+		})
+	}
+	wg.Wait()
+	for _, d := range devices {
+		if d != nil {
+			a.addGPU(d, back)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("gpu.devices is %s: %w", a.cfg.GPU.Devices, err)
+	}
+	a.log.Warn("engines compute on GPUs, which has not been tried on hardware yet", "gpus", len(devices), "took", time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+// addGPU makes a device known, and watches it.
+func (a *Agent) addGPU(d *gpu.Device, back *undo.Stack) {
+	a.devices[d.ID()] = gpuDevice{d, a.vram, a.cfg.GPU, a.log}
+	a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: d.ID(), Name: d.Name(), MemoryBytes: int64(a.cfg.GPU.MemoryUtilization * float64(d.MemoryBytes()))})
+	closed, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-d.Lost():
+			select {
+			case a.lost <- fmt.Errorf("%w: %s: %w", ErrDeviceLost, d.ID(), d.Err()):
+			default: // another one was lost first
+			}
+		case <-closed:
+		}
+	}()
+	back.Push("stop device "+d.ID(), func(ctx context.Context) error {
+		close(closed)
+		<-ended
+		return d.Close(ctx)
+	})
+}
+
+// gpuDevice computes on a GPU of the node.
+type gpuDevice struct {
+	*gpu.Device
+	vram *cudaipc.Devices
+	cfg  config.GPU
+	log  *slog.Logger
+}
+
+// hostBytes is nothing: weights go to the device from their files.
+func (d gpuDevice) hostBytes(*model.Model) int64 { return 0 }
+
+func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {
+	w, err := d.Load(ctx, m)
+	if err != nil {
+		return nil, noRoom(err)
+	}
+	if why := w.Warning(); why != "" {
+		d.log.Warn(why, "model", m.Dir(), "device", d.ID())
+	}
+	return gpuWeights{w, d}, nil
+}
+
+// noRoom tells the node's reason for a refusal from others.
+func noRoom(err error) error {
+	if errors.Is(err, device.ErrNoRoom) {
+		return fmt.Errorf("%w: %w", ErrMemory, err)
+	}
+	return err
+}
+
+type gpuWeights struct {
+	*gpu.Weights
+	device gpuDevice
+}
+
+func (w gpuWeights) close(ctx context.Context) error { return w.Close(ctx) }
+
+func (w gpuWeights) backend(ctx context.Context, spec cluster.EngineSpec, _ int64) (engine.Backend, pool, error) {
+	if spec.KVDType != cpu.KVAuto && spec.KVDType != "bf16" {
+		return nil, pool{}, fmt.Errorf("kv_dtype: a GPU keeps bf16, not %s", spec.KVDType)
+	}
+	if spec.TensorParallel > 1 {
+		return nil, pool{}, fmt.Errorf("tensor_parallel: a GPU has one rank, not %d", spec.TensorParallel)
+	}
+	b, err := w.NewBackend(ctx, gpu.Options{
+		BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, MaxTokens: spec.MaxBatchTokens, MaxSeqs: spec.MaxSeqs, BatchInvariant: w.device.cfg.BatchInvariant,
+	})
+	if err != nil {
+		return nil, pool{}, noRoom(err)
+	}
+	n, err := b.FitBlocks(spec.KVBlocks, w.device.cfg.KVShare)
+	if err != nil {
+		return nil, pool{}, errors.Join(noRoom(err), b.Close())
+	}
+	p := pool{n, n}
+	if spec.KVBlocks == 0 {
+		p.least = (b.Info().MaxContext + spec.BlockSize - 1) / spec.BlockSize
+	}
+	return gpuBackend{b, w.device.vram}, p, nil
+}
+
+// gpuBackend is a backend whose blocks the data path reaches.
+type gpuBackend struct {
+	*gpu.Backend
+	vram *cudaipc.Devices
+}
+
+// AllocKV allocates the pool, as memory of a device that peers can open.
+func (b gpuBackend) AllocKV(n int) (engine.KVPool, error) {
+	pool, err := b.Backend.AllocKV(n)
+	if err != nil {
+		return nil, err
+	}
+	m := pool[0].(*gpu.KVMemory)
+	arena, err := b.vram.Adopt(m.Device(), m.Address(), m.Size())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("share the KV blocks of %s: %w", b.Info().Device, err), m.Close())
+	}
+	return engine.KVPool{gpuMemory{m, arena}}, nil
+}
+
+// gpuMemory is a block pool with its name in the data path.
+type gpuMemory struct {
+	*gpu.KVMemory
+	arena *cudaipc.Arena
+}
+
+// VRAM implements worker.DeviceKV.
+func (m gpuMemory) VRAM() nixl.DeviceMemory { return m.arena }
+
+// Close frees the memory when peers have closed it; until then it stays.
+func (m gpuMemory) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopStep)
+	defer cancel()
+	if err := m.arena.Close(ctx); err != nil {
+		return err
+	}
+	return m.KVMemory.Close()
+}
