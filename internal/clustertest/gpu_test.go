@@ -1,0 +1,90 @@
+package clustertest_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/clustertest"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
+)
+
+// pretendedGPUs makes drivers with two GPUs each, one for every agent. When the test ends,
+// after the agents, they tell of missing waits, use after free and leaks.
+func pretendedGPUs(t *testing.T) func() (driver.Driver, error) {
+	t.Helper()
+	ks, err := kerneltest.Kernels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := driver.Properties{Name: "Pretended H200", Major: 9, Multiprocessors: 132, MemoryBytes: 1 << 28, SharedBytes: 227 << 10}
+	var mu sync.Mutex
+	var all []*fake.Driver
+	t.Cleanup(func() {
+		for _, f := range all {
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return func() (driver.Driver, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		f := fake.New(fake.Options{Kernels: ks, Devices: []driver.Properties{gpu, gpu}})
+		all = append(all, f)
+		return kept{f}, nil
+	}
+}
+
+// kept is a driver that the test closes itself, to see what is left.
+type kept struct{ *fake.Driver }
+
+func (kept) Close() error { return nil }
+
+// Facts that one device has read are recalled by another: two GPUs of a process, of two
+// processes, or over TCP, and a GPU beside a CPU, which keep the same blocks.
+func TestRecallOnGPUs(t *testing.T) {
+	if raceDetector {
+		t.Skip("arithmetic in one goroutine, which would take minutes; package gpu and transports run with the race detector on their own")
+	}
+	known := facts(t)[0]
+	two := []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}}
+	for name, tc := range map[string]struct {
+		prefill, decode string
+		nodes           []clustertest.Node
+		transport       string
+		linux           bool
+	}{
+		"in one process":     {prefill: "gpu:0", decode: "gpu:1", transport: "local"},
+		"of two processes":   {prefill: "gpu:0", decode: "gpu:0", nodes: two, transport: cudaipc.Name, linux: true},
+		"over TCP":           {prefill: "gpu:0", decode: "gpu:1", transport: "tcp"},
+		"from CPU to GPU":    {prefill: "cpu:0", decode: "gpu:0", transport: "local"},
+		"from GPU to CPU":    {prefill: "gpu:0", decode: "cpu:0", transport: "local"},
+		"any device, on GPU": {transport: "local"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.linux && runtime.GOOS != "linux" {
+				t.Skip("a transport of Linux")
+			}
+			e := cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 128, MaxModelLen: 1024, MaxSeqs: 4}
+			prefill, decode := e, e
+			prefill.Device, decode.Device = tc.prefill, tc.decode
+			c := clustertest.Start(t, clustertest.Options{
+				Prefill: 1, Decode: 1, Nodes: tc.nodes, CUDA: pretendedGPUs(t), Engine: e, PrefillEngine: prefill, DecodeEngine: decode,
+				Config: func(cfg *config.Dynamod) { cfg.NIXL.Transports, cfg.GPU.Devices = []string{tc.transport}, config.GPUsAll },
+			})
+			c.WaitRemotePrefill()
+			for _, strategy := range strategies {
+				c.Set(strategy.settings)
+				c.WaitWay(strategy.way)
+				recalled(t, c, known, strategy.way)
+			}
+			wantTransport(t, c, tc.transport)
+		})
+	}
+}
