@@ -168,7 +168,7 @@ func (a *Agent) startGPUs(ctx context.Context, back *undo.Stack) error {
 		a.log.Debug("no GPUs", "reason", r.Missing)
 		return nil
 	}
-	a.log.Info("GPUs found; no engine computes on them yet", "gpus", len(r.GPUs), "driver", r.Driver)
+	a.log.Info("GPUs found", "gpus", len(r.GPUs), "driver", r.Driver, "devices", a.cfg.GPU.Devices)
 	if _, err := a.drt.Serve(ctx, cluster.ComponentAgent, cluster.EndpointNodeStats, a.sendStats); err != nil {
 		return fmt.Errorf("serve the figures of GPUs: %w", err)
 	}

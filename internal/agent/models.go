@@ -70,6 +70,9 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 	if err := errors.Join(as.Model.Validate(), as.Engine.Validate(), parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
 		return nil, err
 	}
+	if e := (cluster.EngineSpec{Backend: as.Engine.Backend}); !e.RunsOn(as.Device) {
+		return nil, fmt.Errorf("the backend %s does not compute on %s", as.Engine.Backend, as.Device)
+	}
 	dir, err := m.dir(as.Model)
 	if err != nil {
 		return nil, err

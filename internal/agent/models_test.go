@@ -470,7 +470,7 @@ func TestMockBackend(t *testing.T) {
 		give(t, ranks)
 	}
 	as.Engine.Backend = cluster.BackendCUDA
-	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "cuda is not built into this dynamod") {
+	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "the backend cuda does not compute on cpu:1") {
 		t.Errorf("cuda: %v", err)
 	}
 	if n := m.held(); n != 2 {

@@ -110,7 +110,7 @@ func TestUpWithFields(t *testing.T) {
 	if r := w.run("up", "--set", "model.path=/m/other"); r.code != exitFailed || !strings.Contains(r.stderr, "it serves another model") {
 		t.Errorf("another model: %+v", r)
 	}
-	for _, args := range [][]string{{"up", "--set", "decode.workers=many"}, {"up", "--backend", "cuda"}, {"up", "--placement", "dense"}, {"diff"}, {"diff", "-f", file, "--set", "x=1"}, {"up", "-f", ""}} {
+	for _, args := range [][]string{{"up", "--set", "decode.workers=many"}, {"up", "--backend", "rocm"}, {"up", "--placement", "dense"}, {"diff"}, {"diff", "-f", file, "--set", "x=1"}, {"up", "-f", ""}} {
 		if r := w.run(args...); r.code != exitUsage {
 			t.Errorf("%v: %+v", args, r)
 		}

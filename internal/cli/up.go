@@ -80,7 +80,7 @@ is declared.`,
 	countVar(fs, &o.agents, "agents", 1, "dynamod processes on this machine")
 	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0,cpu:1 (default: the best there is)")
 	choiceVar(fs, &o.placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
-	fs.StringVar(&o.engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: the best for the device)")
+	fs.StringVar(&o.engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: what the device is)")
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")

@@ -74,8 +74,8 @@ func TestApplyRefused(t *testing.T) {
 	if _, err := c.Apply(ctx, func(*cluster.Revision, bool) error { return no }); !errors.Is(err, no) {
 		t.Errorf("got %v", err)
 	}
-	_, err := c.Apply(ctx, func(r *cluster.Revision, _ bool) error { r.Topology.Engine.Backend = "cuda"; return nil })
-	if err == nil || !strings.Contains(err.Error(), "backend: cuda") {
+	_, err := c.Apply(ctx, func(r *cluster.Revision, _ bool) error { r.Topology.Engine.Backend = "rocm"; return nil })
+	if err == nil || !strings.Contains(err.Error(), `backend: "rocm"`) {
 		t.Errorf("got %v", err)
 	}
 	if h, err := c.History(ctx); len(h) != 0 || err != nil {

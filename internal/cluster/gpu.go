@@ -14,8 +14,8 @@ type GPUReport struct {
 	Missing string `json:"missing,omitempty"`
 }
 
-// GPU is one GPU of a node. It is no [Device]: no engine computes on it yet. Figures that
-// its driver does not tell are null.
+// GPU is one GPU of a node, whoever computes on it; where the node's engines do, there is a
+// [Device], too. Figures that its driver does not tell are null.
 type GPU struct {
 	Index       int      `json:"index"` // NVML's, which nvidia-smi shows
 	Name        string   `json:"name"`

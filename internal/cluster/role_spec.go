@@ -8,15 +8,18 @@ import (
 	"strings"
 )
 
-// Backends that an engine can have; empty means the best one for the device.
+// Backends that an engine can have; empty means that of the device.
 const (
 	BackendCPU  = "cpu"
-	BackendMock = "mock" // pretended arithmetic, for simulations
 	BackendCUDA = "cuda"
+	BackendMock = "mock" // pretended arithmetic, for simulations, on any device
 )
 
 // Backends lists the names that [EngineSpec.Backend] may have.
-func Backends() []string { return []string{BackendCPU, BackendMock} }
+func Backends() []string { return []string{BackendCPU, BackendCUDA, BackendMock} }
+
+// backendKinds are the devices that backends compute on.
+var backendKinds = map[string]string{BackendCPU: "cpu", BackendCUDA: "gpu"}
 
 // Placement says how workers are distributed over nodes. It counts when a worker is
 // placed: those that have a place keep it.
@@ -105,9 +108,12 @@ func (e EngineSpec) Devices() []string {
 }
 
 // RunsOn reports whether workers may run on a device: one that Device names, by id or by
-// kind, or any if it names none.
+// kind, or any if it names none, and of the kind that Backend computes on.
 func (e EngineSpec) RunsOn(device string) bool {
 	kind, _, _ := strings.Cut(device, ":")
+	if on, ok := backendKinds[e.Backend]; ok && on != kind {
+		return false
+	}
 	names := e.Devices()
 	return len(names) == 0 || slices.Contains(names, device) || slices.Contains(names, kind)
 }
@@ -126,11 +132,11 @@ func (e EngineSpec) checkDevices(wrong func(field, format string, args ...any)) 
 }
 
 func (e EngineSpec) checkBackend(wrong func(field, format string, args ...any)) {
-	switch {
-	case e.Backend == BackendCUDA:
-		wrong("backend", "cuda is not built into this dynamod: use %s", strings.Join(Backends(), " or "))
-	case e.Backend != "" && !slices.Contains(Backends(), e.Backend):
+	if e.Backend != "" && !slices.Contains(Backends(), e.Backend) {
 		wrong("backend", "%q is not one of %s", e.Backend, strings.Join(Backends(), ", "))
+	}
+	if on := backendKinds[e.Backend]; on != "" && e.Device != "" && !slices.ContainsFunc(e.Devices(), func(d string) bool { return strings.HasPrefix(d, on) }) {
+		wrong("device", "the backend %s computes on %s devices only, and %s is none", e.Backend, on, e.Device)
 	}
 }
 
@@ -162,7 +168,7 @@ func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 		prefill, decode any
 	}{
 		{"quantize", pm.Quantize, dm.Quantize},
-		{"backend", pe.Backend, de.Backend},
+		{"backend", exchanging(pe.Backend), exchanging(de.Backend)},
 		{"block_size", pe.BlockSize, de.BlockSize},
 		{"kv_dtype", pe.KVDType, de.KVDType},
 	} {
@@ -175,6 +181,14 @@ func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 		}
 		wrong(field, "prefill and decode workers exchange KV blocks and must agree: prefill has %s, decode %s; set it for both in one place", orDefault(f.prefill), orDefault(f.decode))
 	}
+}
+
+// exchanging is what backends have in common that keep the same blocks.
+func exchanging(backend string) string {
+	if backendKinds[backend] != "" {
+		return ""
+	}
+	return backend
 }
 
 // has reports whether a field is set for the role.

@@ -72,11 +72,11 @@ func TestPlacementOf(t *testing.T) {
 func TestTopologyProblems(t *testing.T) {
 	top := Topology{
 		Prefill: 1, Decode: 1, Model: ModelSpec{Name: "m"}, Placement: "dense",
-		Engine:      EngineSpec{Backend: "cuda", Device: "cpu:0,cpu:0"},
+		Engine:      EngineSpec{Backend: "rocm", Device: "cpu:0,cpu:0"},
 		PrefillSpec: RoleSpec{Engine: EngineSpec{BlockSize: 32}, Quantize: "q5"},
 		DecodeSpec:  RoleSpec{Engine: EngineSpec{Device: "CPU", KVDType: "int8"}, Placement: "tight"},
 	}
-	want := []string{"backend: cuda is not built", "device: cpu:0 is named twice", "placement: ", `prefill.quantize: "q5"`, "decode.placement", "decode.device: ", "prefill.quantize: prefill and decode", "prefill.block_size: prefill and decode workers exchange", "decode.kv_dtype: "}
+	want := []string{`backend: "rocm" is not one of cpu, cuda, mock`, "device: cpu:0 is named twice", "placement: ", `prefill.quantize: "q5"`, "decode.placement", "decode.device: ", "prefill.quantize: prefill and decode", "prefill.block_size: prefill and decode workers exchange", "decode.kv_dtype: "}
 	got := top.Problems()
 	if len(got) != len(want) {
 		t.Errorf("%d problems, want %d", len(got), len(want))
@@ -93,5 +93,43 @@ func TestTopologyProblems(t *testing.T) {
 	top = Topology{Decode: 1, Model: top.Model, PrefillSpec: RoleSpec{Engine: EngineSpec{BlockSize: 32}}}
 	if err := top.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRunsOn(t *testing.T) {
+	for _, c := range []struct {
+		spec EngineSpec
+		on   string // of cpu:0, gpu:0 and gpu:1
+	}{
+		{EngineSpec{}, "cpu:0 gpu:0 gpu:1"},
+		{EngineSpec{Backend: BackendCPU}, "cpu:0"},
+		{EngineSpec{Backend: BackendCUDA}, "gpu:0 gpu:1"},
+		{EngineSpec{Backend: BackendMock}, "cpu:0 gpu:0 gpu:1"},
+		{EngineSpec{Backend: BackendMock, Device: "gpu:1"}, "gpu:1"},
+		{EngineSpec{Backend: BackendCUDA, Device: "gpu:1,cpu"}, "gpu:1"},
+		{EngineSpec{Device: "gpu,cpu:1"}, "gpu:0 gpu:1"},
+	} {
+		var on []string
+		for _, d := range []string{"cpu:0", "gpu:0", "gpu:1"} {
+			if c.spec.RunsOn(d) {
+				on = append(on, d)
+			}
+		}
+		if got := strings.Join(on, " "); got != c.on {
+			t.Errorf("%+v runs on %s, want %s", c.spec, got, c.on)
+		}
+	}
+}
+
+// A GPU decodes what a CPU has prefilled, but nobody what was made up.
+func TestBackendsThatExchangeBlocks(t *testing.T) {
+	top := Topology{Prefill: 1, Decode: 1, Model: ModelSpec{Name: "m"}}
+	top.PrefillSpec.Engine.Backend, top.DecodeSpec.Engine.Backend = BackendCPU, BackendCUDA
+	if got := top.Problems(); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+	top.PrefillSpec.Engine.Backend = BackendMock
+	if got := top.Problems(); len(got) != 1 {
+		t.Errorf("%v", got)
 	}
 }

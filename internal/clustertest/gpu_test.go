@@ -76,7 +76,9 @@ func TestRecallOnGPUs(t *testing.T) {
 			prefill.Device, decode.Device = tc.prefill, tc.decode
 			c := clustertest.Start(t, clustertest.Options{
 				Prefill: 1, Decode: 1, Nodes: tc.nodes, CUDA: pretendedGPUs(t), Engine: e, PrefillEngine: prefill, DecodeEngine: decode,
-				Config: func(cfg *config.Dynamod) { cfg.NIXL.Transports, cfg.GPU.Devices = []string{tc.transport}, config.GPUsAll },
+				Config: func(cfg *config.Dynamod) {
+					cfg.NIXL.Transports, cfg.GPU.Devices = []string{tc.transport}, config.GPUsAll
+				},
 			})
 			c.WaitRemotePrefill()
 			for _, strategy := range strategies {

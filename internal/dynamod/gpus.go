@@ -21,8 +21,8 @@ func gpusCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gpus", Short: "say which GPUs this machine offers, or why none",
 		Long: `gpus loads NVIDIA's driver as a GPU engine would, and says what it finds: each GPU with
-its compute capability and memory, or why there is none and what to do. No engine
-computes on GPUs yet. dynctl doctor asks the same.`,
+its compute capability and memory, or why there is none and what to do. Engines compute
+on those that --gpu-devices names. dynctl doctor asks the same.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if output != "text" && output != "json" {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +42,10 @@ func Main(args []string, stdout io.Writer, stderr *os.File) int {
 	cmd := command(stdout, stderr)
 	cmd.SetArgs(args)
 	err := cmd.Execute()
+	if errors.Is(err, agent.ErrDeviceLost) {
+		_, _ = fmt.Fprintf(stderr, "dynamod: %v\n", err)
+		err = again(os.Environ(), time.Now(), syscall.Exec)
+	}
 	if err == nil {
 		return exitOK
 	}

@@ -83,7 +83,7 @@ func roleFields(role, beside string, of func(*File) (*int, *cluster.RoleSpec)) [
 func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 	const million = 1_000_000
 	out := []Field{
-		text(at+".backend", "what computes: cpu, or mock for simulations without weights; cuda is not built in yet", cluster.Backends(), func(f *File) *string { return &of(f).Backend }),
+		text(at+".backend", "what computes: cpu, cuda for GPUs, or mock for simulations without weights; empty means what the device is", cluster.Backends(), func(f *File) *string { return &of(f).Backend }),
 		{
 			Path: at + ".devices", Key: config.Key{Kind: config.KindList, Help: "devices to run on, by id (cpu:0) or kind (cpu); by default all"},
 			get: func(f *File) any { return of(f).Devices() },

@@ -142,7 +142,7 @@ func TestSet(t *testing.T) {
 		"kv_blocks=1":             `no field "kv_blocks"; did you mean engine.kv_blocks?`,
 		"engine.kv_blcks=1":       `no field "engine.kv_blcks"; did you mean engine.kv_blocks?`,
 		"decode.workers=many":     `decode.workers: "many" is not a whole number from 0 to 1024`,
-		"engine.backend=cuda":     "engine.backend: cuda is not built into this dynamod; use cpu or mock",
+		"engine.backend=rocm":     `engine.backend: "rocm" is not one of cpu, cuda, mock`,
 		"disagg.strategy=fastest": `disagg.strategy: "fastest" is not one of queue, router`,
 	} {
 		if err := (&File{}).Set(assignment, Source{}); err == nil || err.Error() != want {
@@ -201,7 +201,7 @@ func TestSchema(t *testing.T) {
 	}
 	for content, want := range map[string]bool{
 		"decode: 1": true, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
-		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": false,
+		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": true, "engine: {backend: rocm}": false,
 		"decode: {engine: {devices: [cpu:0], kv_dtype: int8}}": true, "disagg: {strategy: none}": false, "disagg: {background_prefill: true}": true,
 	} {
 		var v any

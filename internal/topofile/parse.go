@@ -183,9 +183,6 @@ func (fd Field) parse(text string, src Source) (any, error) {
 		}
 		return text, nil
 	}
-	if text == cluster.BackendCUDA && strings.HasSuffix(fd.Path, ".backend") {
-		return nil, fmt.Errorf("cuda is not built into this dynamod; use %s", strings.Join(cluster.Backends(), " or "))
-	}
 	if fd.setting {
 		return fd.Key.ParseRuntime(text)
 	}

@@ -89,7 +89,7 @@ func TestParseProblems(t *testing.T) {
 		{"no value", "decode: 1\nplacement:", "t.yaml:2:11: placement: has no value; expected one of spread, pack"},
 		{"a list", "decode: 1\nplacement: [pack]", "t.yaml:2:12: placement: a list is not one of spread, pack"},
 		{"alias", "decode: &n 1\nprefill: *n", "t.yaml:2:10: prefill: the alias *n is no section; expected one of the keys workers, placement, quantize, engine"},
-		{"cuda", "decode: 1\nengine: {backend: cuda}", "t.yaml:2:19: engine.backend: cuda is not built into this dynamod; use cpu or mock"},
+		{"a backend without its devices", "decode: 1\nengine: {backend: cuda, devices: cpu}", "t.yaml:2:34: engine.devices: the backend cuda computes on gpu devices only, and cpu is none"},
 		{"block size", "decode: 1\nengine: {block_size: 48}", "t.yaml:2:22: engine.block_size: 48 is not one of 16, 32, 64, 128"},
 		{"no unit", "decode: 1\nengine: {itl_target: 200}", `t.yaml:2:22: engine.itl_target: "200" has no unit: expected a duration with a unit, like 30s or 5m`},
 		{"part of a millisecond", "decode: 1\nengine: {itl_target: 1.5ms}", `t.yaml:2:22: engine.itl_target: 1.5ms is not a number of whole milliseconds`},

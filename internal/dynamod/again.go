@@ -1,0 +1,41 @@
+package dynamod
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// againVariable says when a process took the place of one that had lost a GPU, in
+	// seconds since 1970.
+	againVariable = "DYNAMOD_STARTED_AGAIN"
+	// againAfter is how long a process must have run to be replaced: a GPU that fails at
+	// once fails again.
+	againAfter = time.Minute
+)
+
+// again replaces this process by a new one of the same program, with the same arguments:
+// after a fault a GPU is of no use to the process that saw it. It returns only when that
+// is refused.
+func again(environ []string, now time.Time, exec func(program string, args, environ []string) error) error {
+	for _, v := range environ {
+		text, ok := strings.CutPrefix(v, againVariable+"=")
+		if last, err := strconv.ParseInt(text, 10, 64); ok && err == nil && now.Sub(time.Unix(last, 0)) < againAfter {
+			return fmt.Errorf("a GPU was lost again within %s: it is not tried a third time; dmesg and nvidia-smi say more", againAfter)
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start again: %w", err)
+	}
+	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasPrefix(v, againVariable+"=") })
+	environ = append(environ, againVariable+"="+strconv.FormatInt(now.Unix(), 10))
+	if err := exec(program, os.Args, environ); err != nil {
+		return fmt.Errorf("start again: %w", err)
+	}
+	return nil
+}
