@@ -179,10 +179,9 @@ func (s *soak) footprints() (f [2]clustertest.Footprint) {
 	return f
 }
 
-// footprintPatience is how long memory may take to come back: the multiplexer of the
-// request plane keeps a connection whose process was killed, with its buffers, until the
-// close of its last stream counts as unanswered, which takes five minutes.
-const footprintPatience = 6 * time.Minute
+// footprintPatience is how long memory may take to come back: what a process that was
+// killed had open ends when its peers notice that, after keep-alives at the latest.
+const footprintPatience = time.Minute
 
 // waitFootprints waits until nothing is left of what happened since the start.
 func (s *soak) waitFootprints(start [2]clustertest.Footprint) {

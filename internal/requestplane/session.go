@@ -13,10 +13,17 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// maxOpening is how many streams may wait for the peer's first sign of life. It
-// is far above what a healthy peer lets come together, so that opening a stream
-// does not block; a dead peer is found by the keep-alive.
-const maxOpening = 8192
+const (
+	// maxOpening is how many streams may wait for the peer's first sign of life. It
+	// is far above what a healthy peer lets come together, so that opening a stream
+	// does not block; a dead peer is found by the keep-alive. Each costs 8 bytes of
+	// every session, whether it comes or not.
+	maxOpening = 1024
+	// maxClosing is how many streams a caller may have closed without the server
+	// having done the same. The server does as soon as handlers see that the caller
+	// left, so one with more than all that it may run has a bug.
+	maxClosing = DefaultMaxInFlight + maxOpening
+)
 
 // session is one multiplexed connection.
 type session struct {
@@ -30,6 +37,10 @@ func newSession(conn net.Conn, live Liveness, client bool, log *slog.Logger) (*s
 	cfg.KeepAliveInterval = live.KeepAlive
 	cfg.ConnectionWriteTimeout = live.PeerTimeout
 	cfg.StreamOpenTimeout = 0 // one goroutine per stream for what the keep-alive does
+	// Its timers outlive the session and keep all of it, buffers included. They
+	// also take the end of an answer from a caller who reads slowly. What they are
+	// for is a peer that never closes its side: both sides count those streams.
+	cfg.StreamCloseTimeout = 0
 	cfg.LogOutput = nil
 	cfg.Logger = muxLogger{log.With("peer", conn.RemoteAddr().String())}
 

@@ -24,7 +24,7 @@ type TCPClient struct {
 	mu    sync.Mutex
 	conns map[string]*clientConn // by host:port
 	dials map[string]*dial
-	work  sync.WaitGroup // dials and the sweeper
+	work  sync.WaitGroup // dials, ends of connections and the sweeper
 }
 
 var _ Client = (*TCPClient)(nil)
@@ -159,7 +159,20 @@ func (c *TCPClient) connect(hostport string, d *dial) {
 		c.log.Debug("connected", "addr", hostport, "took", time.Since(start))
 		d.conn = &clientConn{client: c, addr: hostport, sess: sess, idleSince: time.Now()}
 		c.conns[hostport] = d.conn
+		c.work.Go(func() { c.bury(d.conn) })
 	}
+}
+
+// bury waits for the end of a connection, however that comes, and frees what it
+// has: a server that is gone may never be called again.
+func (c *TCPClient) bury(conn *clientConn) {
+	<-conn.sess.CloseChan()
+	c.mu.Lock()
+	if c.conns[conn.addr] == conn {
+		delete(c.conns, conn.addr)
+	}
+	c.mu.Unlock()
+	conn.close()
 }
 
 func (c *TCPClient) open(ctx context.Context, hostport string) (*session, error) {
@@ -206,12 +219,9 @@ func (c *TCPClient) greet(ctx context.Context, conn net.Conn, hostport string) (
 	return newSession(conn, c.cfg.Liveness, true, c.log)
 }
 
-// deadConnections is how long one whose server is gone keeps its buffers at most.
-const deadConnections = 5 * time.Second
-
 // sweep closes connections that nobody uses.
 func (c *TCPClient) sweep() {
-	tick := time.NewTicker(max(min(c.cfg.IdleTimeout/4, deadConnections), time.Millisecond))
+	tick := time.NewTicker(max(c.cfg.IdleTimeout/4, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -226,13 +236,13 @@ func (c *TCPClient) sweep() {
 	}
 }
 
-// takeIdle removes dead and idle connections from the pool.
+// takeIdle removes idle connections from the pool.
 func (c *TCPClient) takeIdle(now time.Time) []*clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var idle []*clientConn
 	for addr, conn := range c.conns {
-		if conn.sess.IsClosed() || conn.streams == 0 && now.Sub(conn.idleSince) >= c.cfg.IdleTimeout {
+		if conn.streams == 0 && now.Sub(conn.idleSince) >= c.cfg.IdleTimeout {
 			delete(c.conns, addr)
 			idle = append(idle, conn)
 		}

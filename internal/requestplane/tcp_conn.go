@@ -71,6 +71,10 @@ func (c *clientConn) start(ctx context.Context, frame []byte) (*tcpStream, error
 }
 
 func (c *clientConn) open(ctx context.Context, frame []byte) opened {
+	if n := c.sess.NumStreams() - c.inUse(); n > maxClosing {
+		c.client.log.Warn("server does not close its side of streams: closing the connection", "addr", c.addr, "streams", n)
+		c.sess.Close()
+	}
 	st, err := c.sess.OpenStream()
 	if err != nil {
 		return opened{nil, fmt.Errorf("%w: %w", errNotOpened, err)}
@@ -95,6 +99,12 @@ func (c *clientConn) failure(err error) error {
 	return err
 }
 
+func (c *clientConn) inUse() int {
+	c.client.mu.Lock()
+	defer c.client.mu.Unlock()
+	return c.streams
+}
+
 // release ends one use of the connection.
 func (c *clientConn) release() {
 	c.client.mu.Lock()
@@ -105,7 +115,7 @@ func (c *clientConn) release() {
 	}
 }
 
-// close ends the connection and everything on it.
+// close ends the connection and everything on it. It may be called again.
 func (c *clientConn) close() {
 	c.mu.Lock()
 	c.closed = true

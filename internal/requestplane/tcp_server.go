@@ -146,6 +146,11 @@ func (s *TCPServer) serve(conn net.Conn) {
 		if err != nil {
 			break
 		}
+		// Those that run, and as many answers that their callers have not read yet.
+		if n := sess.NumStreams(); n > 2*s.cfg.Limits.MaxInFlight+maxOpening {
+			log.Warn("caller does not close its side of streams: closing the connection", "streams", n)
+			break
+		}
 		if !s.requests.add() {
 			st.Close()
 			break
