@@ -262,6 +262,8 @@ func (r *runner) publishUntil(ctx context.Context, until <-chan time.Time) {
 func (r *runner) deleteStatus() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopStep)
 	defer cancel()
+	ctx, done := r.a.stores.store.WhileAnswering(ctx)
+	defer done()
 	key := cluster.StatusKey(r.a.cfg.Namespace, r.name)
 	st, _, err := store.GetJSON[cluster.WorkerStatus](ctx, r.a.stores.store, key)
 	if errors.Is(err, store.ErrNotFound) || err == nil && st.Node != r.a.nodeID {

@@ -70,6 +70,8 @@ func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerSta
 // keepStatus moves the status of a worker that leaves from its lease to that of the
 // node, unless its successor on another node has written there already.
 func (r *runner) keepStatus(ctx context.Context, st cluster.WorkerStatus) error {
+	ctx, cancel := r.a.stores.store.WhileAnswering(ctx)
+	defer cancel()
 	_, _, err := store.UpdateJSON(ctx, r.a.stores.store, cluster.StatusKey(r.a.cfg.Namespace, r.name),
 		func(now cluster.WorkerStatus, exists bool) (cluster.WorkerStatus, error) {
 			if exists && now.Node != st.Node {

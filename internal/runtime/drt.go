@@ -264,7 +264,7 @@ func (d *DRT) Close(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	if err := d.keeper.Revoke(ctx); err != nil {
+	if err := d.revoke(ctx); err != nil {
 		errs = append(errs, err)
 	}
 	for _, s := range served {
@@ -274,4 +274,11 @@ func (d *DRT) Close(ctx context.Context) error {
 		return fmt.Errorf("close runtime: %w", err)
 	}
 	return nil
+}
+
+// revoke ends the lease, or leaves that to itself when the store is silent.
+func (d *DRT) revoke(ctx context.Context) error {
+	ctx, cancel := d.cfg.Store.WhileAnswering(ctx)
+	defer cancel()
+	return d.keeper.Revoke(ctx)
 }

@@ -102,11 +102,14 @@ func (r *record) withdraw() {
 	r.d.wake()
 }
 
-// change alters what is wanted and settles it. When that fails, or when ctx ends
-// before somebody else's attempt does, the repair loop goes on trying.
+// change alters what is wanted and settles it. When that fails, when the store is
+// silent, or when ctx ends before somebody else's attempt does, the repair loop
+// goes on trying.
 func (r *record) change(ctx context.Context, alter func()) error {
 	ctx, cancel := r.d.join(ctx)
 	defer cancel()
+	ctx, done := r.d.cfg.Store.WhileAnswering(ctx)
+	defer done()
 	if r.d.ctx.Err() != nil {
 		return ErrClosed
 	}

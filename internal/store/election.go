@@ -108,6 +108,8 @@ func (e *Etcd) electOnce(ctx context.Context, _ Store, prefix, value string, lea
 func (e *Etcd) resign(key string) {
 	ctx, cancel := context.WithTimeout(e.life.ctx, resignTimeout)
 	defer cancel()
+	ctx, done := e.WhileAnswering(ctx)
+	defer done()
 	if err := e.Delete(ctx, key); err != nil {
 		e.log.Debug("leadership is left to its lease", "key", key, "err", err)
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	monitorTimeout  = 2 * time.Second
 	monitorRetryMin = 100 * time.Millisecond
 	monitorRetryMax = time.Second
+	// silenceLimit is how long etcd may be silent, from the first probe that fails,
+	// before those in [Etcd.WhileAnswering] stop waiting.
+	silenceLimit = 2 * time.Second
 	// probeKey is never written; reading it is what "etcdctl endpoint health" does.
 	probeKey = "health"
 )
@@ -31,11 +35,16 @@ type health struct {
 	endEpoch  context.CancelFunc
 	clusterID uint64 // as last seen; 0 at first
 	revision  int64  // as last seen
+
+	answering context.Context // cancelled when down has lasted for silenceLimit
+	silence   context.CancelCauseFunc
+	silent    *time.Timer // nil while etcd answers
 }
 
 func newHealth() *health {
 	h := &health{}
 	h.epoch, h.endEpoch = context.WithCancel(context.Background())
+	h.answering, h.silence = context.WithCancelCause(context.Background())
 	return h
 }
 
@@ -64,9 +73,33 @@ func (h *health) failed(err error, next time.Time) (first bool) {
 	defer h.mu.Unlock()
 	if first = h.down.since.IsZero(); first {
 		h.down.since = time.Now()
+		h.silent = time.AfterFunc(silenceLimit, h.fallSilent)
 	}
 	h.down.err, h.down.next = err, next
 	return first
+}
+
+// fallSilent ends the patience of those in WhileAnswering, unless etcd has answered
+// just now.
+func (h *health) fallSilent() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.silent != nil && time.Since(h.down.since) >= silenceLimit {
+		h.silence(fmt.Errorf("%w: no answer since %s: %s", ErrUnavailable, h.down.since.Format(time.TimeOnly), reasonOf(h.down.err)))
+	}
+}
+
+// whileAnswering derives a context that ends when etcd falls silent.
+func (h *health) whileAnswering(ctx context.Context) (context.Context, context.CancelFunc) {
+	h.mu.Lock()
+	answering := h.answering
+	h.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(answering, func() { cancel(context.Cause(answering)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // answered records a successful probe. It begins a new epoch after an outage,
@@ -87,13 +120,26 @@ func (h *health) answered(header *pb.ResponseHeader) (downFor time.Duration, rep
 		h.epoch, h.endEpoch = context.WithCancel(context.Background())
 	}
 	h.down = trouble{}
+	h.stopSilenceLocked()
+	if h.answering.Err() != nil {
+		h.answering, h.silence = context.WithCancelCause(context.Background())
+	}
 	return downFor, replaced
+}
+
+func (h *health) stopSilenceLocked() {
+	if h.silent != nil {
+		h.silent.Stop()
+		h.silent = nil
+	}
 }
 
 func (h *health) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endEpoch()
+	h.stopSilenceLocked()
+	h.silence(ErrClosed)
 }
 
 // monitor probes etcd every second, and at once when the connection breaks.
@@ -159,6 +205,11 @@ func (e *Etcd) probe(ctx context.Context) (*pb.ResponseHeader, error) {
 		return nil, nil
 	}
 	return nil, err
+}
+
+// WhileAnswering implements [Store].
+func (e *Etcd) WhileAnswering(ctx context.Context) (context.Context, context.CancelFunc) {
+	return e.health.whileAnswering(ctx)
 }
 
 // Ping implements [Store].

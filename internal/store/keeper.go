@@ -17,8 +17,6 @@ const (
 	// keepAttemptMin leaves even a late attempt time for one round trip.
 	keepAttemptMin = 250 * time.Millisecond
 	keepAttemptMax = 3 * time.Second
-	// revokeLate is how long a store that has not answered lately is asked to revoke.
-	revokeLate = time.Second
 )
 
 // leaseServer is what a keeper needs of its store.
@@ -136,16 +134,9 @@ func (k *LeaseKeeper) Close() {
 }
 
 // Revoke stops renewing and ends the lease with all its keys. A lease that is
-// gone already is not an error. A store that did not answer the last renewal is
-// not waited for: the lease expires by itself, soon.
+// gone already is not an error.
 func (k *LeaseKeeper) Revoke(ctx context.Context) error {
-	late := k.Err() != nil
 	k.Close()
-	if late {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, revokeLate)
-		defer cancel()
-	}
 	if err := k.server.RevokeLease(ctx, k.lease.ID); err != nil && !errors.Is(err, ErrLeaseNotFound) {
 		return err
 	}

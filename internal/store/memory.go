@@ -16,7 +16,7 @@ import (
 
 // Memory is a [Store] inside one process, for single-process clusters and for
 // tests. It keeps every promise of the interface, leases included, and can play
-// an outage (see [Memory.SetOutage]).
+// an outage (see [Memory.SetOutage] and [Memory.FallSilent]).
 type Memory struct {
 	life  *lifetime
 	clock Clock
@@ -28,6 +28,7 @@ type Memory struct {
 	lastLease cluster.InstanceID
 	watchers  map[*Watcher]string // to its prefix
 	outage    trouble             // since is zero when the store answers
+	silent    silence             // over is nil when the store never fell silent
 }
 
 // firstMemoryLease is where lease ids start: beyond 2^53, as etcd's are, so
@@ -61,6 +62,9 @@ func (m *Memory) enter(ctx context.Context) error {
 	}
 	if m.life.ctx.Err() != nil {
 		return ErrClosed
+	}
+	if err := m.await(ctx); err != nil {
+		return err
 	}
 	m.mu.Lock()
 	if !m.outage.since.IsZero() {

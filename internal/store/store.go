@@ -130,6 +130,12 @@ type Store interface {
 	// Leases returns the ids of all leases, ascending.
 	Leases(ctx context.Context) ([]cluster.InstanceID, error)
 
+	// WhileAnswering derives a context that also ends, with an [ErrUnavailable] as its
+	// cause, when the store has not answered for a while. It is for what may be left
+	// undone because a lease or a later attempt does the same: all who wait for a silent
+	// store so stop waiting at one moment, not each after a time of its own.
+	WhileAnswering(ctx context.Context) (context.Context, context.CancelFunc)
+
 	// Ping asks the store for a consistent read and returns the round trip time.
 	Ping(ctx context.Context) (time.Duration, error)
 	// Close ends all watchers and keepers, waits for them and disconnects.

@@ -36,10 +36,13 @@ type farewell struct {
 
 // sayFarewell begins; the caller must stop it.
 func (w *Worker) sayFarewell(ctx context.Context) *farewell {
+	// A router learns from the store who has left: while that is silent it has no answer.
+	ctx, done := w.drt.Load().Store().WhileAnswering(ctx)
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	f := &farewell{w: w, id: w.drt.Load().ID(), cancel: cancel, over: make(chan struct{}), silent: map[cluster.InstanceID]string{}}
 	go func() {
 		defer close(f.over)
+		defer done()
 		defer cancel()
 		f.run(ctx)
 	}()
