@@ -67,8 +67,9 @@ func TestActivity(t *testing.T) {
 				}
 				return tokens, req
 			}
-			tokens, req := demand("first") // it proves the path, which the gate would stop, too
+			tokens, req := demand("first") // what is made once is made now
 			check(t, w.generate(t.Context(), "worker-2", req), tokens, 4)
+			met(t, pre, d) // the gate would stop that as well
 			idle(t, pre, d)
 			there, here := w.askActivity(pre), w.askActivity(d)
 			open := g.close(tc.op)
