@@ -1,5 +1,5 @@
 // Package device is one GPU in the hands of this process: its memory, planned and
-// allocated once, its streams, events, and a goroutine that issues work to it.
+// allocated once, its streams, events and timers, and a goroutine that issues work to it.
 //
 // Start with [Open] over a [driver.Driver]. [Budget] says how much memory the process may
 // take, and [Plan.Fit] divides it. Each user of the device has a [Scope]: [Scope.Arena]

@@ -1,5 +1,7 @@
 package driver
 
+import "time"
+
 // HandleBytes is the size of a memory handle for other processes.
 const HandleBytes = 64
 
@@ -78,15 +80,22 @@ type Streams interface {
 	StreamWaitEvent(device int, stream, event uint64) error
 }
 
-// Events mark places in streams. They have no timing.
+// Events mark places in streams.
 type Events interface {
+	// EventCreate makes an event without timing, which costs the least.
 	EventCreate(device int) (event uint64, err error)
+	// EventCreateWithTiming makes an event that keeps when it was reached.
+	EventCreateWithTiming(device int) (event uint64, err error)
 	EventDestroy(device int, event uint64) error
 	// EventRecord puts the event behind the work that is in the stream.
 	EventRecord(device int, event, stream uint64) error
 	// EventQuery reports whether that work has ended; after an error the context is lost.
 	EventQuery(device int, event uint64) (done bool, err error)
 	EventSynchronize(device int, event uint64) error
+	// EventElapsedTime is the time from one event with timing to another by the device's
+	// clock, which counts in steps of about half a microsecond; below 0 when start was
+	// reached later. Both must have been reached.
+	EventElapsedTime(device int, start, end uint64) (time.Duration, error)
 }
 
 // Modules are compiled kernels.

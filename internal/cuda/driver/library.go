@@ -23,6 +23,7 @@ type functions struct {
 	ipcGetMemHandle, ipcOpenMemHandle, ipcCloseMemHandle                 uintptr
 	streamCreate, streamDestroy, streamSynchronize, streamWaitEvent      uintptr
 	eventCreate, eventDestroy, eventRecord, eventQuery, eventSynchronize uintptr
+	eventElapsedTime                                                     uintptr
 	moduleLoadDataEx, moduleUnload, moduleGetFunction                    uintptr
 	funcGetAttribute, funcSetAttribute, launchKernel                     uintptr
 	beginCapture, endCapture                                             uintptr
@@ -48,7 +49,7 @@ func (f *functions) table() map[string]*uintptr {
 		"cuStreamCreateWithPriority": &f.streamCreate, "cuStreamDestroy_v2": &f.streamDestroy,
 		"cuStreamSynchronize": &f.streamSynchronize, "cuStreamWaitEvent": &f.streamWaitEvent,
 		"cuEventCreate": &f.eventCreate, "cuEventDestroy_v2": &f.eventDestroy, "cuEventRecord": &f.eventRecord,
-		"cuEventQuery": &f.eventQuery, "cuEventSynchronize": &f.eventSynchronize,
+		"cuEventQuery": &f.eventQuery, "cuEventSynchronize": &f.eventSynchronize, "cuEventElapsedTime": &f.eventElapsedTime,
 		"cuModuleLoadDataEx": &f.moduleLoadDataEx, "cuModuleUnload": &f.moduleUnload, "cuModuleGetFunction": &f.moduleGetFunction,
 		"cuFuncGetAttribute": &f.funcGetAttribute, "cuFuncSetAttribute": &f.funcSetAttribute, "cuLaunchKernel": &f.launchKernel,
 		"cuStreamBeginCapture_v2": &f.beginCapture, "cuStreamEndCapture": &f.endCapture,

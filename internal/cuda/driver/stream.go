@@ -2,6 +2,7 @@ package driver
 
 import (
 	"errors"
+	"time"
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/dynlib"
@@ -9,6 +10,7 @@ import (
 
 const (
 	streamNonBlocking  = 1
+	eventDefault       = 0
 	eventDisableTiming = 2
 )
 
@@ -50,12 +52,21 @@ func (d *CUDA) StreamWaitEvent(device int, stream, event uint64) error {
 }
 
 // EventCreate implements Driver.
-func (d *CUDA) EventCreate(device int) (event uint64, err error) {
+func (d *CUDA) EventCreate(device int) (uint64, error) {
+	return d.createEvent(device, eventDisableTiming)
+}
+
+// EventCreateWithTiming implements Driver.
+func (d *CUDA) EventCreateWithTiming(device int) (uint64, error) {
+	return d.createEvent(device, eventDefault)
+}
+
+func (d *CUDA) createEvent(device int, flags uintptr) (event uint64, err error) {
 	if err := d.enter(device); err != nil {
 		return 0, err
 	}
 	defer leave()
-	return event, d.call("cuEventCreate", device, dynlib.Call(d.fn.eventCreate, uintptr(unsafe.Pointer(&event)), eventDisableTiming))
+	return event, d.call("cuEventCreate", device, dynlib.Call(d.fn.eventCreate, uintptr(unsafe.Pointer(&event)), flags))
 }
 
 // EventDestroy implements Driver.
@@ -88,4 +99,18 @@ func (d *CUDA) EventQuery(device int, event uint64) (done bool, err error) {
 // EventSynchronize implements Driver.
 func (d *CUDA) EventSynchronize(device int, event uint64) error {
 	return d.simple("cuEventSynchronize", device, d.fn.eventSynchronize, "event", event)
+}
+
+// EventElapsedTime implements Driver.
+func (d *CUDA) EventElapsedTime(device int, start, end uint64) (time.Duration, error) {
+	if err := errors.Join(handle("event", start), handle("event", end)); err != nil {
+		return 0, err
+	}
+	if err := d.enter(device); err != nil {
+		return 0, err
+	}
+	defer leave()
+	var milliseconds float32
+	err := d.call("cuEventElapsedTime", device, dynlib.Call(d.fn.eventElapsedTime, uintptr(unsafe.Pointer(&milliseconds)), uintptr(start), uintptr(end)))
+	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
@@ -20,6 +21,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"memory", testMemory},
 		{"out of memory", testOutOfMemory},
 		{"events order streams", testEvents},
+		{"events with timing", testTiming},
 		{"kernels", testKernels},
 		{"kernels that are not there", testModules},
 		{"graphs", testGraphs},
@@ -180,6 +182,39 @@ func testEvents(s *suite) {
 	s.must(s.d.MemsetD8Async(0, a, 2, n, first))
 	s.must(s.d.EventRecord(0, written, first))
 	s.must(s.d.EventSynchronize(0, written))
+}
+
+func testTiming(s *suite) {
+	const n = 1 << 20
+	a, stream := s.alloc(n), s.stream()
+	var marks [3]uint64
+	for i := range marks {
+		var err error
+		marks[i], err = s.d.EventCreateWithTiming(0)
+		s.must(err)
+		s.later(func() error { return s.d.EventDestroy(0, marks[i]) })
+		s.must(s.d.EventRecord(0, marks[i], stream))
+		s.must(s.d.MemsetD8Async(0, a, byte(i), n, stream))
+	}
+	s.must(s.d.StreamSynchronize(0, stream))
+	elapsed := func(from, to int) time.Duration {
+		took, err := s.d.EventElapsedTime(0, marks[from], marks[to])
+		s.must(err)
+		return took
+	}
+	first, second, both := elapsed(0, 1), elapsed(1, 2), elapsed(0, 2)
+	if off := both - first - second; first <= 0 || second <= 0 || off.Abs() > 2*time.Microsecond {
+		s.Errorf("%s and %s make %s", first, second, both)
+	}
+	if back := elapsed(2, 0); back != -both {
+		s.Errorf("%s from the first event to the last, and %s back", both, back)
+	}
+	plain := s.event()
+	s.must(s.d.EventRecord(0, plain, stream))
+	s.must(s.d.EventSynchronize(0, plain))
+	if _, err := s.d.EventElapsedTime(0, marks[0], plain); !errors.Is(err, driver.ErrInvalid) {
+		s.Errorf("EventElapsedTime() to an event without timing = %v", err)
+	}
 }
 
 // floats writes numbers into host memory.

@@ -10,4 +10,7 @@
 // are returned by the call, or by the one that waits, and once more by [Driver.Close]
 // together with everything that is left. An access outside of memory loses the context,
 // as on a device.
+//
+// Time is virtual: each work takes what its kernel says, or a microsecond, and begins
+// when what it waits for has ended. It says nothing of any device.
 package fake

@@ -2,8 +2,10 @@ package fake_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/cuda/drivertest"
@@ -207,4 +209,43 @@ func TestLazy(t *testing.T) {
 			t.Errorf("Close() = %v, want %q", err, want)
 		}
 	}
+}
+
+// Virtual time: work of a stream comes one after the other, and after what the stream
+// waits for; an event that was not reached has no time yet.
+func TestElapsedTime(t *testing.T) {
+	axpy := drivertest.Axpy
+	axpy.Took = 10 * time.Millisecond
+	d := fake.New(fake.Options{Kernels: []fake.Kernel{axpy}})
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	handle := func(h uint64, err error) uint64 {
+		t.Helper()
+		must(err)
+		return h
+	}
+	a, b := handle(d.MemAlloc(0, 64)), handle(d.MemAlloc(0, 64))
+	s1, s2 := handle(d.StreamCreate(0)), handle(d.StreamCreate(0))
+	begin, middle, end := handle(d.EventCreateWithTiming(0)), handle(d.EventCreateWithTiming(0)), handle(d.EventCreateWithTiming(0))
+	module := handle(d.ModuleLoadData(0, drivertest.PTX))
+	l := driver.Launch{Function: handle(d.ModuleGetFunction(0, module, "axpy")), Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 16}}
+	l.Args.Pointer(a).Pointer(b).Int32(16).Float32(1)
+	must(d.EventRecord(0, begin, s1), d.MemsetD8Async(0, a, 0, 64, s1), d.MemsetD8Async(0, b, 0, 64, s1), d.LaunchKernel(0, &l, s1))
+	must(d.EventRecord(0, middle, s1), d.StreamWaitEvent(0, s2, middle), d.MemsetD8Async(0, a, 1, 64, s2), d.EventRecord(0, end, s2))
+	var e *driver.Error
+	if _, err := d.EventElapsedTime(0, begin, end); !errors.As(err, &e) || e.Result != driver.NotReady {
+		t.Errorf("EventElapsedTime() before the work has run = %v", err)
+	}
+	must(d.EventSynchronize(0, end), d.StreamSynchronize(0, s1))
+	for event, want := range map[uint64]time.Duration{begin: 0, middle: 10*time.Millisecond + 2*time.Microsecond, end: 10*time.Millisecond + 3*time.Microsecond} {
+		if got, err := d.EventElapsedTime(0, begin, event); err != nil || got != want {
+			t.Errorf("EventElapsedTime() = %s, %v, want %s", got, err, want)
+		}
+	}
+	must(d.EventDestroy(0, begin), d.EventDestroy(0, middle), d.EventDestroy(0, end), d.StreamDestroy(0, s1), d.StreamDestroy(0, s2))
+	must(d.ModuleUnload(0, module), d.MemFree(0, a), d.MemFree(0, b), d.Close())
 }

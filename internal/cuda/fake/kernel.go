@@ -3,6 +3,7 @@ package fake
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
@@ -12,6 +13,7 @@ type Kernel struct {
 	Name      string
 	Resources driver.Resources
 	Run       func(c *Call)
+	Took      time.Duration // of virtual time; 0: a microsecond
 }
 
 // Call is a work that runs, a kernel or a copy: its arguments, and all access to memory.

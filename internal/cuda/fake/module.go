@@ -142,9 +142,9 @@ func (d *Driver) LaunchKernel(device int, l *driver.Launch, stream uint64) error
 	if err != nil {
 		return err
 	}
-	args, run := bytes.Clone(l.Args.Bytes()), f.kernel.Run
+	args, run, took := bytes.Clone(l.Args.Bytes()), f.kernel.Run, f.kernel.Took
 	grid, block, shared := l.Grid, l.Block, l.SharedBytes
-	return d.enqueue(call, device, stream, work{what: "kernel " + f.kernel.Name, run: func(c *Call) {
+	return d.enqueue(call, device, stream, work{what: "kernel " + f.kernel.Name, took: took, run: func(c *Call) {
 		c.Grid, c.Block, c.SharedBytes, c.args, c.next = grid, block, shared, args, 0
 		run(c)
 	}})
@@ -199,6 +199,7 @@ func (d *Driver) GraphLaunch(device int, id, sid uint64) error {
 	}
 	if g.last != nil {
 		s.sees.join(g.last.sees)
+		s.ends = max(s.ends, g.last.ends)
 		if !g.last.done {
 			s.after = append(s.after, g.last)
 		}
@@ -210,6 +211,7 @@ func (d *Driver) GraphLaunch(device int, id, sid uint64) error {
 	}}
 	for _, recorded := range g.works {
 		w.names, w.sources = append(w.names, recorded.names...), append(w.sources, recorded.sources...)
+		w.took += recorded.lasts()
 	}
 	d.push(s, w)
 	g.last = w

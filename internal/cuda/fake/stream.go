@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
@@ -23,13 +24,23 @@ type work struct {
 	names   []span   // memory that is known before it runs
 	sources [][]byte // host memory that must not change before it runs
 	run     func(c *Call)
+	took    time.Duration // 0: a microsecond
 
 	stream *stream
 	at     uint64   // its place in the stream, from 1 on
 	sees   clock    // what comes before it, itself included
 	after  []*work  // works of other streams that it waits for
 	sums   []uint64 // of sources
+	ends   time.Duration
 	done   bool
+}
+
+// lasts is how long the work takes in virtual time.
+func (w *work) lasts() time.Duration {
+	if w.took == 0 {
+		return time.Microsecond
+	}
+	return w.took
 }
 
 // span is memory of a device, or of the host.
@@ -42,8 +53,9 @@ type span struct {
 type stream struct {
 	id      uint64
 	device  int
-	last    uint64 // place of the latest work
-	sees    clock  // what comes before the next work
+	last    uint64        // place of the latest work
+	ends    time.Duration // of the latest work
+	sees    clock         // what comes before the next work
 	after   []*work
 	pending []*work
 	capture []work // what was recorded, while capturing
@@ -53,7 +65,9 @@ type stream struct {
 // event marks a place in a stream.
 type event struct {
 	device   int
+	timing   bool
 	recorded bool
+	at       time.Duration // when it is reached
 	sees     clock
 	work     *work // the latest of the stream, nil for none
 	asked    bool  // EventQuery has been answered with no
@@ -148,6 +162,7 @@ func (d *Driver) StreamWaitEvent(device int, id, event uint64) error {
 			return d.fault(call, device, driver.InvalidHandle, "event %#x was not recorded", event)
 		}
 		s.sees.join(e.sees)
+		s.ends = max(s.ends, e.at)
 		if e.work != nil && !e.work.done {
 			s.after = append(s.after, e.work)
 		}
@@ -156,13 +171,20 @@ func (d *Driver) StreamWaitEvent(device int, id, event uint64) error {
 }
 
 // EventCreate implements driver.Driver.
-func (d *Driver) EventCreate(device int) (uint64, error) {
+func (d *Driver) EventCreate(device int) (uint64, error) { return d.createEvent(device, false) }
+
+// EventCreateWithTiming implements driver.Driver.
+func (d *Driver) EventCreateWithTiming(device int) (uint64, error) {
+	return d.createEvent(device, true)
+}
+
+func (d *Driver) createEvent(device int, timing bool) (uint64, error) {
 	if err := d.still("cuEventCreate", device); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
 	n := d.number()
-	d.events[n] = &event{device: device}
+	d.events[n] = &event{device: device, timing: timing}
 	return n, nil
 }
 
@@ -200,7 +222,7 @@ func (d *Driver) EventRecord(device int, id, sid uint64) error {
 		if s.records {
 			return d.fault(call, device, driver.CaptureUnsupported, "an event is recorded in a captured stream")
 		}
-		*e = event{device: device, recorded: true, sees: maps.Clone(s.sees)}
+		*e = event{device: device, timing: e.timing, recorded: true, at: s.ends, sees: maps.Clone(s.sees)}
 		if len(s.pending) > 0 {
 			e.work = s.pending[len(s.pending)-1]
 		}
@@ -222,6 +244,27 @@ func (d *Driver) EventQuery(device int, id uint64) (ended bool, err error) {
 // EventSynchronize implements driver.Driver.
 func (d *Driver) EventSynchronize(device int, id uint64) error {
 	return d.awaitEvent("cuEventSynchronize", device, id, func(*event) bool { return true })
+}
+
+// EventElapsedTime implements driver.Driver.
+func (d *Driver) EventElapsedTime(device int, start, end uint64) (time.Duration, error) {
+	const call = "cuEventElapsedTime"
+	if err := d.enter(call, device); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	var at [2]time.Duration
+	for i, id := range []uint64{start, end} {
+		e := d.events[id]
+		switch {
+		case e == nil || e.device != device || !e.recorded || !e.timing:
+			return 0, &driver.Error{Call: call, Device: device, Result: driver.InvalidHandle, Detail: "want recorded events with timing"}
+		case e.work != nil && !e.work.done:
+			return 0, &driver.Error{Call: call, Device: device, Result: driver.NotReady}
+		}
+		at[i] = e.at
+	}
+	return at[1] - at[0], nil
 }
 
 // awaitEvent lets the work before an event run, if that is wanted.
@@ -294,6 +337,8 @@ func (d *Driver) push(s *stream, w *work) {
 	s.sees[s.id] = s.last
 	w.stream, w.at, w.sees, w.after = s, s.last, maps.Clone(s.sees), s.after
 	s.after = nil
+	s.ends += w.lasts()
+	w.ends = s.ends
 	for _, b := range w.sources {
 		w.sums = append(w.sums, maphash.Bytes(seed, b))
 	}

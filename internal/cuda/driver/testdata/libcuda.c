@@ -182,13 +182,29 @@ FN cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
 }
 FN cuStreamDestroy_v2(CUstream s) { CONTEXT; GOOD_STREAM(s); free(s); return 0; }
 FN cuStreamSynchronize(CUstream s) { CONTEXT; GOOD_STREAM(s); NEED(!STREAM(s)->capture, 900); return 0; }
-FN cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) { CONTEXT; GOOD_STREAM(s); NEED(*(int *)e > 0 && flags == 0, INVALID); return 0; }
-// An event says once that it is not ready.
-FN cuEventCreate(CUevent *e, unsigned flags) { CONTEXT; NEED(flags == 2, INVALID); *e = calloc(1, 4); return 0; }
+// An event says once that it is not ready. What is recorded comes half a millisecond after
+// what was recorded before.
+struct event_ { int left, timing; float at; }; // left: 0 not recorded, 2 not asked yet
+#define EVENT(e) ((struct event_ *)(e))
+static float now;
+FN cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) { CONTEXT; GOOD_STREAM(s); NEED(EVENT(e)->left > 0 && flags == 0, INVALID); return 0; }
+FN cuEventCreate(CUevent *e, unsigned flags) {
+	CONTEXT;
+	NEED(flags == 2 || flags == 0, INVALID);
+	struct event_ *n = calloc(1, sizeof *n);
+	n->timing = flags == 0, *e = (CUevent)n;
+	return 0;
+}
 FN cuEventDestroy_v2(CUevent e) { CONTEXT; free(e); return 0; }
-FN cuEventRecord(CUevent e, CUstream s) { CONTEXT; GOOD_STREAM(s); *(int *)e = 2; return 0; }
-FN cuEventQuery(CUevent e) { CONTEXT; NEED((*(int *)e)-- < 2, 600); *(int *)e = 1; return 0; }
-FN cuEventSynchronize(CUevent e) { CONTEXT; NEED(*(int *)e > 0, INVALID); return 0; }
+FN cuEventRecord(CUevent e, CUstream s) { CONTEXT; GOOD_STREAM(s); EVENT(e)->left = 2, EVENT(e)->at = now += 0.5f; return 0; }
+FN cuEventQuery(CUevent e) { CONTEXT; NEED(EVENT(e)->left-- < 2, 600); EVENT(e)->left = 1; return 0; }
+FN cuEventSynchronize(CUevent e) { CONTEXT; NEED(EVENT(e)->left > 0, INVALID); return 0; }
+FN cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
+	CONTEXT;
+	NEED(EVENT(start)->timing && EVENT(end)->timing && EVENT(start)->left > 0 && EVENT(end)->left > 0, HANDLE);
+	*ms = EVENT(end)->at - EVENT(start)->at;
+	return 0;
+}
 
 static int marker;
 #define AXPY ((CUfunction)&marker)
