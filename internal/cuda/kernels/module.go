@@ -28,13 +28,24 @@ func Modules() []Module {
 	modules := make([]Module, len(names))
 	for i, name := range names {
 		ptx, _ := files.ReadFile(name) // it was listed
-		m := Module{Name: strings.TrimSuffix(strings.TrimPrefix(name, "ptx/"), ".ptx"), PTX: ptx}
-		for _, found := range entry.FindAllSubmatch(ptx, -1) {
-			m.Kernels = append(m.Kernels, string(found[1]))
-		}
-		modules[i] = m
+		modules[i] = NewModule(strings.TrimSuffix(strings.TrimPrefix(name, "ptx/"), ".ptx"), ptx)
 	}
 	return modules
+}
+
+// NewModule is a unit of PTX that a compiler made.
+func NewModule(name string, ptx []byte) Module {
+	m := Module{Name: name, PTX: ptx}
+	for _, found := range entry.FindAllSubmatch(ptx, -1) {
+		m.Kernels = append(m.Kernels, string(found[1]))
+	}
+	return m
+}
+
+// CompilerOptions are those with which NVRTC compiles the sources for an architecture,
+// such as "80".
+func CompilerOptions(architecture string) []string {
+	return []string{"--gpu-architecture=compute_" + architecture, "--std=c++17", "--device-as-default-execution-space"}
 }
 
 // SumSources is a line for each source below src of the package's directory, with its

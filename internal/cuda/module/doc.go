@@ -11,5 +11,8 @@
 // memory, is right and may be slow: [Set.Kernels] tells, and [Options.Strict] makes it an
 // error.
 //
+// Who works on kernels has [Sources] compiled on the machine that runs them, in place of
+// what is part of this program.
+//
 // It works over the pretended driver of package fake, and has not yet run on hardware.
 package module

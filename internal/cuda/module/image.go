@@ -22,13 +22,16 @@ type Image struct {
 	Name    string
 	PTX     []byte
 	Kernels []string
+	// Origin says who compiled it, and Warnings what the compiler had to say; both are
+	// empty for what is part of this program.
+	Origin, Warnings string
 }
 
 // Builtin returns the kernels of this program.
 func Builtin() []Image {
 	var out []Image
 	for _, m := range kernels.Modules() {
-		out = append(out, Image{m.Name, m.PTX, m.Kernels})
+		out = append(out, Image{Name: m.Name, PTX: m.PTX, Kernels: m.Kernels})
 	}
 	return out
 }

@@ -47,6 +47,7 @@ type Unit struct {
 	Name   string
 	Target Target
 	Hash   string
+	Origin string        // of the image
 	Took   time.Duration // to load, most of it to compile
 }
 
@@ -108,7 +109,7 @@ func (s *Set) load(ctx context.Context, units []chosen, o Options) error {
 				return
 			}
 			s.modules = append(s.modules, handle)
-			s.units = append(s.units, Unit{u.Name, u.target, u.Hash(), took})
+			s.units = append(s.units, Unit{u.Name, u.target, u.Hash(), u.Origin, took})
 			for _, name := range u.Kernels {
 				if err := s.add(handle, u, name, o); err != nil {
 					errs = append(errs, fmt.Errorf("%s (%s, PTX %s): kernel %s: %w", u.Name, u.target, u.Hash(), name, err))

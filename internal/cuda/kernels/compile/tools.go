@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,105 +8,47 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/dynlib"
+	"github.com/dynctl/dynctl/internal/cuda/nvrtc"
 )
 
 // tools are NVRTC and the assembler.
 type tools struct {
-	ctx              context.Context // of the whole run
-	ptxas, nvdisasm  string
-	create, compileF uintptr
-	ptxSize, ptx     uintptr
-	logSize, log     uintptr
-	destroy          uintptr
+	ctx             context.Context // of the whole run
+	ptxas, nvdisasm string
+	nvrtc           *nvrtc.Compiler
 }
 
 func openTools(ctx context.Context, dir string) (*tools, error) {
 	t := &tools{ctx: ctx, ptxas: filepath.Join(dir, "usr/bin/ptxas"), nvdisasm: filepath.Join(dir, "usr/bin/nvdisasm")}
-	find := func(name string) (string, error) {
-		found, err := filepath.Glob(filepath.Join(dir, "usr/lib/*", name))
-		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("no %s in %s: remove that directory, and it is fetched again", name, dir)
-		}
-		if err != nil {
-			return "", err
-		}
-		return found[0], nil
+	const name = "libnvrtc.so.11.2"
+	found, err := filepath.Glob(filepath.Join(dir, "usr/lib/*", name))
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no %s in %s: remove that directory, and it is fetched again", name, dir)
 	}
-	builtins, err := find("libnvrtc-builtins.so.11.8")
 	if err != nil {
 		return nil, err
 	}
-	path, err := find("libnvrtc.so.11.2")
-	if err != nil {
-		return nil, err
-	}
-	// NVRTC loads its builtins by their name, and gets those that are loaded.
-	if _, err := dynlib.Open(builtins); err != nil {
-		return nil, err
-	}
-	lib, err := dynlib.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return t, lib.Bind(map[string]*uintptr{
-		"nvrtcCreateProgram": &t.create, "nvrtcCompileProgram": &t.compileF, "nvrtcDestroyProgram": &t.destroy,
-		"nvrtcGetPTXSize": &t.ptxSize, "nvrtcGetPTX": &t.ptx, "nvrtcGetProgramLogSize": &t.logSize, "nvrtcGetProgramLog": &t.log,
-	})
+	t.nvrtc, err = nvrtc.Open(found[0])
+	return t, err
 }
 
 // compile makes PTX of one source, which may include the headers among them.
 func (t *tools) compile(name string, sources map[string]string) ([]byte, error) {
-	var pin runtime.Pinner
-	defer pin.Unpin()
-	cstring := func(s string) uintptr {
-		b := append([]byte(s), 0)
-		pin.Pin(&b[0])
-		return uintptr(unsafe.Pointer(&b[0]))
-	}
-	var headers, names []uintptr
+	p := nvrtc.Program{Name: name, Text: sources[name], Headers: map[string]string{}, Options: kernels.CompilerOptions(target)}
 	for file, content := range sources {
 		if strings.HasSuffix(file, ".h") {
-			headers, names = append(headers, cstring(content)), append(names, cstring(file))
+			p.Headers[file] = content
 		}
 	}
-	options := []uintptr{cstring("--gpu-architecture=compute_" + target), cstring("--std=c++17"), cstring("--device-as-default-execution-space")}
-	array := func(p []uintptr) uintptr {
-		pin.Pin(&p[0])
-		return uintptr(unsafe.Pointer(&p[0]))
+	ptx, warnings, err := t.nvrtc.Compile(p)
+	if err == nil && warnings != "" {
+		err = fmt.Errorf("compile %s: warnings are errors\n%s", name, warnings)
 	}
-	var program uintptr
-	if r := dynlib.Call(t.create, uintptr(unsafe.Pointer(&program)), cstring(sources[name]), cstring(name), uintptr(len(headers)), array(headers), array(names)); int32(r) != 0 {
-		return nil, fmt.Errorf("nvrtcCreateProgram: error %d", int32(r))
-	}
-	defer dynlib.Call(t.destroy, uintptr(unsafe.Pointer(&program)))
-	read := func(size, get uintptr) []byte {
-		var n uintptr
-		if r := dynlib.Call(size, program, uintptr(unsafe.Pointer(&n))); int32(r) != 0 || n == 0 {
-			return nil
-		}
-		b := make([]byte, n)
-		if r := dynlib.Call(get, program, uintptr(unsafe.Pointer(&b[0]))); int32(r) != 0 {
-			return nil
-		}
-		return bytes.TrimRight(b, "\x00")
-	}
-	r := dynlib.Call(t.compileF, program, uintptr(len(options)), array(options))
-	said := bytes.TrimSpace(read(t.logSize, t.log))
-	if int32(r) != 0 || len(said) > 0 {
-		return nil, fmt.Errorf("compile %s: NVRTC error %d\n%s", name, int32(r), said) // warnings are errors
-	}
-	ptx := read(t.ptxSize, t.ptx)
-	if len(ptx) == 0 {
-		return nil, fmt.Errorf("compile %s: NVRTC returned no PTX", name)
-	}
-	return ptx, nil
+	return ptx, err
 }
 
 var (
