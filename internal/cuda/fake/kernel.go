@@ -99,6 +99,16 @@ func (c *Call) touch(m *allocation, from, to int64, write bool) {
 		c.touched = map[touched]bool{}
 	}
 	c.touched[this] = true
+	// A work that reads a table row by row leaves one access, not thousands.
+	var own *access
+	for i := len(m.history) - 1; i >= 0 && m.history[i].work == w && own == nil; i-- {
+		if a := &m.history[i]; a.write == write && from <= a.to && a.from <= to {
+			own = a
+		}
+	}
+	if own != nil && own.from <= from && to <= own.to {
+		return
+	}
 	for _, a := range m.history {
 		if a.to <= from || to <= a.from || !a.write && !write {
 			continue
@@ -109,12 +119,9 @@ func (c *Call) touch(m *allocation, from, to int64, write bool) {
 		c.mistake(driver.InvalidValue, "%s of stream %#x and %s of stream %#x use %s, and neither waits for the other",
 			a.work.what, a.work.stream.id, w.what, w.stream.id, m)
 	}
-	// What goes on where the last access ended is one with it.
-	if n := len(m.history); n > 0 {
-		if last := &m.history[n-1]; last.work == w && last.write == write && last.to == from {
-			last.to = to
-			return
-		}
+	if own != nil {
+		own.from, own.to = min(own.from, from), max(own.to, to)
+		return
 	}
 	m.history = append(m.history, access{from, to, write, w})
 }

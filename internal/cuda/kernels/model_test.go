@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
@@ -35,7 +34,7 @@ func TestModel(t *testing.T) {
 	tokens, logits, blocks := onCPU(t, m, prompt)
 	compute := func(t *testing.T, d device) {
 		t.Helper()
-		r := newModelRun(&lab{device: d, Rand: rand.New(rand.NewPCG(0, 0))}, m)
+		r := newModelRun(newLab(d, t.Name()), m)
 		r.step(prompt[:12], 0)
 		next, at := prompt[12:], 12
 		for i := range modelSteps {
@@ -50,7 +49,7 @@ func TestModel(t *testing.T) {
 		// Blocks hold the same in the same places: they can be exchanged.
 		sameValues(t, "KV blocks", widened(r.blocks), widened(blocks), 0.015)
 	}
-	t.Run("functions in Go", func(t *testing.T) { compute(t, newFakeDevice(t)) })
+	t.Run("functions in Go", func(t *testing.T) { compute(t, newTwin(t)) })
 	t.Run("shim", func(t *testing.T) { compute(t, newHostDevice(t, 5)) })
 }
 
@@ -154,9 +153,9 @@ func newModelRun(l *lab, m *model.Model) *modelRun {
 			}
 			all = append(all, w.Data...)
 		}
-		return l.bytes(all)
+		return l.Bytes(all)
 	}
-	r := &modelRun{lab: l, q: l.queue(), c: c, embed: weights(0, model.RoleEmbed), finalNorm: weights(0, model.RoleFinalNorm)}
+	r := &modelRun{lab: l, q: l.device.queue(), c: c, embed: weights(0, model.RoleEmbed), finalNorm: weights(0, model.RoleFinalNorm)}
 	r.head = r.embed
 	if !c.TiedHead {
 		r.head = weights(0, model.RoleHead)
@@ -176,11 +175,11 @@ func newModelRun(l *lab, m *model.Model) *modelRun {
 			cos, sin = append(cos, float32(math.Cos(angle))), append(sin, float32(math.Sin(angle)))
 		}
 	}
-	r.cos, r.sin = l.float32s(cos...), l.float32s(sin...)
+	r.cos, r.sin = l.Float32s(cos...), l.Float32s(sin...)
 	r.shape = engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: modelBlock, DType: "bf16"}
-	r.pool, r.blocks = l.alloc(modelBlocks * int(r.shape.BlockBytes()))
+	r.pool, r.blocks = l.Alloc(modelBlocks * int(r.shape.BlockBytes()))
 	clear(r.blocks) // as the CPU engine's
-	r.tables = l.int32s(2, 0, 1)
+	r.tables = l.Int32s(2, 0, 1)
 	return r
 }
 
@@ -196,7 +195,7 @@ func (r *modelRun) step(tokens []uint32, start int) (logits []float32, token uin
 		slots = append(slots, []int32{2, 0, 1}[p/modelBlock]*modelBlock+int32(p%modelBlock))
 	}
 	room := func(values int) uint64 {
-		address, _ := r.alloc(2 * values)
+		address, _ := r.Alloc(2 * values)
 		return address
 	}
 	product := func(out, x, w uint64, rows, in int) {
@@ -210,14 +209,14 @@ func (r *modelRun) step(tokens []uint32, start int) (logits []float32, token uin
 	heads := c.Heads + 2*c.KVHeads
 	x, normed := room(n*c.Hidden), room(n*c.Hidden)
 	// The residual begins as zeros, to which the embedding is added.
-	sum := r.bytes(make([]byte, 2*n*c.Hidden))
+	sum := r.Bytes(make([]byte, 2*n*c.Hidden))
 	qkv, q, attended := room(n*heads*c.HeadDim), room(n*c.Heads*c.HeadDim), room(n*c.Heads*c.HeadDim)
 	gateUp, inner := room(n*2*c.FFN), room(n*c.FFN)
-	at, slot, lengths, starts := r.int32s(positions...), r.int32s(slots...), r.int32s(int32(start+n)), r.int32s(0, int32(n))
+	at, slot, lengths, starts := r.Int32s(positions...), r.Int32s(slots...), r.Int32s(int32(start+n)), r.Int32s(0, int32(n))
 	norm := func(weight uint64) {
 		r.must(r.q.RMSNorm(kernels.Norm{Out: normed, X: x, Weight: weight, Residual: sum, Rows: n, Hidden: c.Hidden, Eps: float32(c.NormEps)}))
 	}
-	r.must(r.q.Embed(kernels.Embed{Out: x, Table: r.embed, IDs: r.int32s(ids...), Tokens: n, Hidden: c.Hidden, Rows: c.Vocab, Scale: 1}))
+	r.must(r.q.Embed(kernels.Embed{Out: x, Table: r.embed, IDs: r.Int32s(ids...), Tokens: n, Hidden: c.Hidden, Rows: c.Vocab, Scale: 1}))
 	for i, l := range r.layers {
 		kv := kernels.KV{Pool: r.pool, Shape: r.shape, Layer: i}
 		norm(l.attnNorm)
@@ -242,13 +241,13 @@ func (r *modelRun) step(tokens []uint32, start int) (logits []float32, token uin
 		product(x, inner, l.down, c.Hidden, c.FFN)
 	}
 	norm(r.finalNorm)
-	result, memory := r.alloc(4 * c.Vocab)
+	result, memory := r.Alloc(4 * c.Vocab)
 	last := normed + uint64((n-1)*c.Hidden*2)
 	r.must(r.q.GEMV(kernels.MatMul{Out: result, X: last, W: r.head, Tokens: 1, Rows: c.Vocab, In: c.Hidden, Wide: true}))
-	chosen, chosenMemory := r.alloc(4)
-	params := r.bytes((&kernels.Sampling{Repetition: 1}).Append(nil))
+	chosen, chosenMemory := r.Alloc(4)
+	params := r.Bytes((&kernels.Sampling{Repetition: 1}).Append(nil))
 	r.must(r.q.Sample(kernels.Sample{Out: chosen, Logits: result, Params: params, Rows: 1, Vocab: c.Vocab, Limit: c.Vocab}))
-	r.finish()
+	r.device.finish()
 	for i := range c.Vocab {
 		logits = append(logits, math.Float32frombits(binary.LittleEndian.Uint32(memory[4*i:])))
 	}

@@ -131,24 +131,24 @@ func (d *hostDevice) close() {
 	}
 }
 
-func (d *hostDevice) alloc(n int) (uint64, []byte) {
-	d.Helper()
+// Alloc implements kerneltest.Memory.
+func (d *hostDevice) Alloc(n int) (uint64, []byte, error) {
 	page := syscall.Getpagesize()
 	room := (n+15)&^15 + page // one page of canaries
 	room = (room + page - 1) / page * page
 	mapped, err := syscall.Mmap(-1, 0, room+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
-		d.Fatal(err)
+		return 0, nil, err
 	}
 	for i := range mapped[:room] {
 		mapped[i] = canary
 	}
 	if err := syscall.Mprotect(mapped[room:], syscall.PROT_NONE); err != nil {
-		d.Fatal(err)
+		return 0, nil, err
 	}
 	used := mapped[room-(n+15)&^15:][:n:n]
 	d.allocs = append(d.allocs, hostMemory{mapped, used})
-	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(used)))), used
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(used)))), used, nil
 }
 
 func (d *hostDevice) queue() *kernels.Queue { return kernels.NewQueue(d, d.functions, 0, 1) }

@@ -131,11 +131,13 @@ func choose(all []candidate, p sampling) int {
 
 // uniform is the generator of the CPU engine, as 53 bits in the upper part of 64.
 func uniform(seed uint64, position int) uint64 {
-	mix := func(x uint64) uint64 {
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		return x ^ x>>31
-	}
 	x := mix(seed + 0x9e3779b97f4a7c15)
 	return mix(x^bits.RotateLeft64(uint64(position)*0xd1342543de82ef95+0x2545f4914f6cdd1d, 23)) &^ (1<<11 - 1)
+}
+
+// mix spreads the bits of a number over all of them (splitmix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }

@@ -1,17 +1,11 @@
-package kernels_test
+package kerneltest
 
 import (
 	"math"
-	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
 )
-
-// attended is for weighted means of values around 1. Weights are rounded to bf16 before
-// they multiply values, which moves a result by up to 2^-9 of the values' size; the result
-// is rounded once more.
-var attended = tolerance{ulps: 1.5, scale: 0.5}
 
 type attentionCase struct {
 	name                 string
@@ -21,18 +15,19 @@ type attentionCase struct {
 	limit                float32
 	lengths, tokens      []int // of each sequence; tokens that are new
 	scale                float64
+	large                bool
 }
 
 // attend makes KV of the sequences in blocks in random order. What no query may see is NaN:
 // blocks that no sequence has, tokens past the end of one, and those that all windows are past.
-func (c *attentionCase) attend(l *lab, total int) kernels.Attend {
+func (c *attentionCase) attend(l *Lab, total int) kernels.Attend {
 	shape := engine.KVShape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: "bf16"}
 	longest, used := 1, 0
 	for _, n := range c.lengths {
 		blocks := (n + c.block - 1) / c.block
 		longest, used = max(longest, blocks), used+blocks
 	}
-	pool, memory := l.alloc((used + 1) * int(shape.BlockBytes()))
+	pool, memory := l.Alloc((used + 1) * int(shape.BlockBytes()))
 	for i := range memory {
 		memory[i] = 0xff // NaN
 	}
@@ -75,53 +70,51 @@ func (c *attentionCase) attend(l *lab, total int) kernels.Attend {
 		lengths[i] = int32(n)
 	}
 	return kernels.Attend{
-		Out: l.out("out", 2*total*c.queries*c.dim, attended), Q: l.values(total*c.queries*c.dim, c.scale),
+		Out: l.Out("out", 2*total*c.queries*c.dim, Attended), Q: l.Values(total*c.queries*c.dim, c.scale),
 		KV:     kernels.KV{Pool: pool, Shape: shape, Layer: c.layer},
-		Tables: l.int32s(tables...), Lengths: l.int32s(lengths...),
+		Tables: l.Int32s(tables...), Lengths: l.Int32s(lengths...),
 		Sequences: len(c.lengths), TableBlocks: longest, QueryHeads: c.queries,
 		Window: c.window, Scale: float32(1 / math.Sqrt(float64(c.dim))), Limit: c.limit,
 	}
 }
 
-func TestDecodeAttention(t *testing.T) {
+func decodeCases() (all []Case) {
 	for _, c := range []attentionCase{
-		{name: "one split", queries: 8, heads: 2, dim: 128, block: 16, layers: 2, layer: 1, scale: 2, lengths: []int{1, 33, 0, 127}},
+		{name: "one-split", queries: 8, heads: 2, dim: 128, block: 16, layers: 2, layer: 1, scale: 2, lengths: []int{1, 33, 0, 127}},
 		{name: "splits", queries: 4, heads: 1, dim: 64, block: 64, layers: 1, scale: 4, lengths: []int{1030, 512, 513, 0, 3}},
 		{name: "window", queries: 2, heads: 2, dim: 64, block: 32, layers: 1, scale: 2, window: 100, lengths: []int{1100, 99, 570}},
-		{name: "soft cap", queries: 2, heads: 1, dim: 256, block: 16, layers: 1, scale: 30, limit: 5, lengths: []int{50}},
-		{name: "many queries of a head", queries: 20, heads: 1, dim: 64, block: 16, layers: 1, scale: 2, lengths: []int{40}},
+		{name: "soft-cap", queries: 2, heads: 1, dim: 256, block: 16, layers: 1, scale: 30, limit: 5, lengths: []int{50}},
+		{name: "many-queries-of-a-head", queries: 20, heads: 1, dim: 64, block: 16, layers: 1, scale: 2, lengths: []int{40}},
+		{name: "llama-8b", queries: 32, heads: 8, dim: 128, block: 64, layers: 2, layer: 1, scale: 2, lengths: []int{4096, 1000, 2501}, large: true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			compare(t, func(l *lab, q *kernels.Queue) {
-				o := kernels.DecodeAttention{Attend: c.attend(l, len(c.lengths))}
-				for _, n := range c.lengths {
-					o.MaxLength = max(o.MaxLength, n)
-				}
-				if n := o.PartialBytes(); n > 0 {
-					o.Partial, _ = l.alloc(n)
-				}
-				l.must(q.DecodeAttention(o))
-			})
-		})
+		all = append(all, Case{Name: "decode-attention/" + c.name, Large: c.large, Prepare: func(l *Lab) func(q *kernels.Queue) error {
+			o := kernels.DecodeAttention{Attend: c.attend(l, len(c.lengths))}
+			for _, n := range c.lengths {
+				o.MaxLength = max(o.MaxLength, n)
+			}
+			o.Partial = l.Working(o.PartialBytes())
+			return func(q *kernels.Queue) error { return q.DecodeAttention(o) }
+		}})
 	}
+	return all
 }
 
-func TestPrefillAttention(t *testing.T) {
+func prefillCases() (all []Case) {
 	for _, c := range []attentionCase{
-		{name: "whole prompts", queries: 8, heads: 2, dim: 128, block: 16, layers: 2, layer: 1, scale: 2, lengths: []int{1, 37, 20}, tokens: []int{1, 37, 20}},
+		{name: "whole-prompts", queries: 8, heads: 2, dim: 128, block: 16, layers: 2, layer: 1, scale: 2, lengths: []int{1, 37, 20}, tokens: []int{1, 37, 20}},
 		{name: "chunks", queries: 3, heads: 1, dim: 64, block: 64, layers: 1, scale: 4, lengths: []int{150, 64, 90}, tokens: []int{50, 1, 0}},
 		{name: "window", queries: 2, heads: 2, dim: 64, block: 32, layers: 1, scale: 2, window: 33, lengths: []int{140, 20}, tokens: []int{100, 20}},
-		{name: "soft cap", queries: 2, heads: 1, dim: 256, block: 16, layers: 1, scale: 30, limit: 5, lengths: []int{50}, tokens: []int{40}},
+		{name: "soft-cap", queries: 2, heads: 1, dim: 256, block: 16, layers: 1, scale: 30, limit: 5, lengths: []int{50}, tokens: []int{40}},
+		{name: "long", queries: 8, heads: 2, dim: 128, block: 64, layers: 1, scale: 2, lengths: []int{900, 300}, tokens: []int{250, 300}, large: true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			compare(t, func(l *lab, q *kernels.Queue) {
-				starts, longest := []int32{0}, 0
-				for _, n := range c.tokens {
-					starts, longest = append(starts, starts[len(starts)-1]+int32(n)), max(longest, n)
-				}
-				o := kernels.PrefillAttention{Attend: c.attend(l, int(starts[len(starts)-1])), Starts: l.int32s(starts...), MaxTokens: longest}
-				l.must(q.PrefillAttention(o))
-			})
-		})
+		all = append(all, Case{Name: "prefill-attention/" + c.name, Large: c.large, Prepare: func(l *Lab) func(q *kernels.Queue) error {
+			starts, longest := []int32{0}, 0
+			for _, n := range c.tokens {
+				starts, longest = append(starts, starts[len(starts)-1]+int32(n)), max(longest, n)
+			}
+			o := kernels.PrefillAttention{Attend: c.attend(l, int(starts[len(starts)-1])), Starts: l.Int32s(starts...), MaxTokens: longest}
+			return func(q *kernels.Queue) error { return q.PrefillAttention(o) }
+		}})
 	}
+	return all
 }

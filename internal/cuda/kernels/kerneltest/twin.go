@@ -1,0 +1,77 @@
+package kerneltest
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+)
+
+// Twin is the pretended driver with all kernels, as a device that operations run on. It
+// keeps what was allocated: a case gets one of its own.
+type Twin struct {
+	d         *fake.Driver
+	functions map[string]uint64
+	stream    uint64
+}
+
+// twinBytes is the memory of a twin; only what is used exists.
+const twinBytes = 64 << 30
+
+// NewTwin loads the kernels.
+func NewTwin() (*Twin, error) {
+	all, err := Kernels()
+	if err != nil {
+		return nil, err
+	}
+	t := &Twin{functions: map[string]uint64{}, d: fake.New(fake.Options{Kernels: all, Devices: []driver.Properties{{
+		Name: "functions in Go", Major: 9, MemoryBytes: twinBytes, SharedBytes: 227 << 10,
+	}}})}
+	// The pretended driver wants names only.
+	ptx := ".version 7.8\n.target sm_80\n"
+	for _, k := range all {
+		ptx += ".visible .entry " + k.Name + "()\n"
+	}
+	module, err := t.d.ModuleLoadData(0, []byte(ptx))
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range all {
+		function, err := t.d.ModuleGetFunction(0, module, k.Name)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.d.FuncSetMaxDynamicShared(0, function, kernels.DynamicShared(k.Name)); err != nil {
+			return nil, err
+		}
+		t.functions[k.Name] = function
+	}
+	t.stream, err = t.d.StreamCreate(0)
+	return t, err
+}
+
+// Alloc implements Memory; the content is the memory itself.
+func (t *Twin) Alloc(n int) (uint64, []byte, error) {
+	address, err := t.d.MemAlloc(0, int64(n))
+	if err != nil {
+		return 0, nil, err
+	}
+	memory := t.d.Bytes(address, n)
+	if p := uintptr(unsafe.Pointer(unsafe.SliceData(memory))); p%8 != 0 {
+		return 0, nil, fmt.Errorf("the pretended driver's memory is at %#x", p)
+	}
+	return address, memory, nil
+}
+
+// Queue is where operations go.
+func (t *Twin) Queue() *kernels.Queue { return kernels.NewQueue(t.d, t.functions, 0, t.stream) }
+
+// Finish waits for them. What was done wrong is an error.
+func (t *Twin) Finish() error {
+	if err := t.d.StreamSynchronize(0, t.stream); err != nil {
+		return err
+	}
+	return t.d.Faults()
+}
