@@ -97,6 +97,9 @@ type BatchSeq struct {
 	// Logits, when not nil, has VocabSize room and receives the logits that follow
 	// the last token.
 	Logits []float32
+	// Choice, when not nil, asks for the token that follows the last one, in place of
+	// logits. Only a [Chooser] gets it.
+	Choice *Choice
 }
 
 // Backend executes batch steps over a block pool. It knows nothing of requests,

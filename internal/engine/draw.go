@@ -7,6 +7,16 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
+// draw returns the next token of a sequence, from its logits or as the backend has chosen
+// it, and its log probability if asked for.
+func (e *Engine) draw(s *sequence) (uint32, *protocol.Logprobs, error) {
+	if s.gen.chosen {
+		token, err := s.gen.take()
+		return token, nil, err
+	}
+	return e.sampler.draw(s, e.info.TokenLimit)
+}
+
 // draw returns the next token of a sequence whose logits are computed, and its log
 // probability if asked for. limit is as for sample.
 //

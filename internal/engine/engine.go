@@ -21,6 +21,7 @@ import (
 type Engine struct {
 	cfg     Config
 	backend Backend
+	chooser Chooser // the backend, if it is one
 	info    BackendInfo
 	log     *slog.Logger
 
@@ -80,6 +81,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 
 		draftSeed: rand.Uint64(),
 	}
+	e.chooser, _ = backend.(Chooser)
 	e.publishStats()
 	return e, nil
 }

@@ -162,7 +162,9 @@ func (e *Engine) assemble() {
 func (e *Engine) add(s *sequence, n int) {
 	b := BatchSeq{Tokens: s.tokens[s.computed : s.computed+n], Start: s.computed, Blocks: s.blocks}
 	if s.gen != nil && s.computed+n == len(s.tokens) {
-		b.Logits = s.gen.room(e.info.VocabSize)
+		if b.Choice = e.choice(s); b.Choice == nil {
+			b.Logits = s.gen.room(e.info.VocabSize)
+		}
 	}
 	e.addEntry(s, b)
 }
@@ -257,7 +259,7 @@ func (e *Engine) next(s *sequence) {
 	}
 	reason := protocol.FinishLength
 	if g.stop.MaxTokens > 0 { // else only the scores were wanted
-		token, logprobs, err := e.sampler.draw(s, e.info.TokenLimit)
+		token, logprobs, err := e.draw(s)
 		complete := false
 		if err == nil && g.constraint != nil {
 			complete, err = g.accept(token, e.info.TokenLimit)

@@ -52,7 +52,10 @@ type Backend struct {
 	pass           pass
 }
 
-var _ engine.Backend = (*Backend)(nil)
+var (
+	_ engine.Backend = (*Backend)(nil)
+	_ engine.Chooser = (*Backend)(nil)
+)
 
 // lane is a stream with what puts kernels into it.
 type lane struct {

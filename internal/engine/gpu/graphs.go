@@ -24,7 +24,7 @@ func (g *graphs) find(p *pass) *recorded {
 		return nil
 	}
 	for i := range p.single {
-		if p.single[i].seq.Logits == nil {
+		if s := p.single[i].seq; s.Logits == nil && s.Choice == nil {
 			return nil
 		}
 	}
@@ -62,7 +62,7 @@ func (b *Backend) record() error {
 	for _, n := range g.buckets {
 		var row []*recorded
 		for _, longest := range g.lengths {
-			r := &recorded{shape: shape{tokens: n, single: n, rows: n, longest: longest, most: 1, tableBlocks: blocksOf(longest, b.info.KV.BlockSize)}}
+			r := &recorded{shape: shape{tokens: n, single: n, rows: n, choose: true, longest: longest, most: 1, tableBlocks: blocksOf(longest, b.info.KV.BlockSize)}}
 			var err error
 			if r.graph, err = b.scope.Capture(b.urgent.stream, func() error { return b.enqueue(&b.urgent, r.shape) }); err != nil {
 				return err

@@ -107,7 +107,7 @@ func (r *run) attention(a kernels.Attend) {
 	}
 }
 
-// head computes logits of the rows that they are wanted of.
+// head computes logits of the rows that they are wanted of, and chooses tokens.
 func (r *run) head() {
 	c, m, rows := r.weights.config, &r.memory, r.s.rows
 	x, sum := m.x, m.sum
@@ -121,6 +121,11 @@ func (r *run) head() {
 	}
 	r.normRows(m.last, x, r.weights.finalNorm, sum, rows)
 	r.multiply(kernels.MatMul{Out: r.out.logits.Address, X: m.last, W: r.weights.head, Tokens: rows, Rows: c.Vocab, In: c.Hidden, Wide: true})
+	if r.s.choose {
+		r.do(r.q.Sample(kernels.Sample{
+			Out: r.out.tokens.Address, Logits: r.out.logits.Address, Params: r.in.params.address, Rows: rows, Vocab: c.Vocab, Limit: r.info.TokenLimit,
+		}))
+	}
 }
 
 // used is what of the inputs a pass of a shape reads.

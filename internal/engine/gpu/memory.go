@@ -30,6 +30,7 @@ type inputs struct {
 	host   []byte
 	device device.Region
 
+	params                  field[byte]  // [row]: kernels.Sampling
 	rows                    field[int64] // [row]: where the last tokens lie, in bytes
 	packed                  field[int64] // [row]: where they are put
 	ids, positions, slots   field[int32] // [token]
@@ -37,16 +38,18 @@ type inputs struct {
 }
 
 // field is an array in the inputs, on the host and on the device.
-type field[T int32 | int64] struct {
+type field[T byte | int32 | int64] struct {
 	host    []T
 	address uint64
 }
 
 // outputs is what a pass answers.
 type outputs struct {
-	logits device.Region // float32 [row][vocabulary]
-	host   []float32     // pinned
-	mem    []byte        // of host
+	logits, tokens device.Region // float32 [row][vocabulary], int32 [row]
+	// Both on the host, pinned: as values and as memory.
+	host     []float32
+	chosen   []int32
+	mem, ids []byte
 }
 
 // ropeTable has the cosines and sines of all positions, float32 [position][rotary / 2].
@@ -82,13 +85,13 @@ func (b *Backend) allocate() error {
 	for _, w := range work {
 		workspace += device.Aligned(w.bytes)
 	}
-	logits := seqs * int64(c.Vocab) * 4
+	logits, chosen := seqs*int64(c.Vocab)*4, seqs*4
 	inputs := inputBytes(tokens, seqs, seqs*tableBlocks)
 	ropes := b.ropeBytes()
 	b.device.planning.Lock()
 	defer b.device.planning.Unlock()
 	_, err := b.device.fit(device.Plan{
-		Workspace: workspace, IO: device.Aligned(logits) + device.Aligned(inputs) + ropes, BlockBytes: b.info.KV.BlockBytes(), MinBlocks: int(tableBlocks),
+		Workspace: workspace, IO: device.Aligned(logits) + device.Aligned(chosen) + device.Aligned(inputs) + ropes, BlockBytes: b.info.KV.BlockBytes(), MinBlocks: int(tableBlocks),
 	})
 	if err != nil {
 		return err
@@ -107,7 +110,7 @@ func (b *Backend) allocate() error {
 		}
 		*w.address = r.Address
 	}
-	io, err := b.allocateIO(logits, inputs, ropes)
+	io, err := b.allocateIO(logits, chosen, inputs, ropes)
 	if err != nil {
 		return err
 	}
@@ -116,16 +119,20 @@ func (b *Backend) allocate() error {
 }
 
 // allocateIO takes the memory that the host and the device exchange, and that of ropes.
-func (b *Backend) allocateIO(logits, inputs, ropes int64) (*device.Arena, error) {
-	io, err := b.scope.Arena(device.IO, device.Aligned(logits)+device.Aligned(inputs)+ropes)
+func (b *Backend) allocateIO(logits, chosen, inputs, ropes int64) (*device.Arena, error) {
+	shared := device.Aligned(logits) + device.Aligned(chosen) + device.Aligned(inputs)
+	io, err := b.scope.Arena(device.IO, shared+ropes)
 	if err != nil {
 		return nil, err
 	}
-	pinned, err := b.scope.Pinned(device.IO, device.Aligned(logits)+device.Aligned(inputs))
+	pinned, err := b.scope.Pinned(device.IO, shared)
 	if err != nil {
 		return nil, err
 	}
 	if b.out.logits, err = io.Take(logits); err != nil {
+		return nil, err
+	}
+	if b.out.tokens, err = io.Take(chosen); err != nil {
 		return nil, err
 	}
 	if b.in.device, err = io.Take(inputs); err != nil {
@@ -134,19 +141,23 @@ func (b *Backend) allocateIO(logits, inputs, ropes int64) (*device.Arena, error)
 	if b.out.mem, err = pinned.Take(logits); err != nil {
 		return nil, err
 	}
-	b.out.host = values[float32](b.out.mem)
+	if b.out.ids, err = pinned.Take(chosen); err != nil {
+		return nil, err
+	}
+	b.out.host, b.out.chosen = values[float32](b.out.mem), values[int32](b.out.ids)
 	b.in.host, err = pinned.Take(inputs)
 	return io, err
 }
 
 // inputBytes is the size of inputs.
 func inputBytes(tokens, seqs, tables int64) int64 {
-	return 8*2*seqs + 4*(3*tokens+2*seqs+1+tables)
+	return kernels.SamplingBytes*seqs + 8*2*seqs + 4*(3*tokens+2*seqs+1+tables)
 }
 
 // cut gives every field its part of the memory.
 func (in *inputs) cut(tokens, seqs, tables int64) {
 	at := int64(0)
+	in.params, at = cut[byte](in, at, kernels.SamplingBytes*seqs)
 	in.rows, at = cut[int64](in, at, seqs)
 	in.packed, at = cut[int64](in, at, seqs)
 	in.ids, at = cut[int32](in, at, tokens)
@@ -158,7 +169,7 @@ func (in *inputs) cut(tokens, seqs, tables int64) {
 }
 
 // cut is the field of n values that begins at an offset, and where it ends.
-func cut[T int32 | int64](in *inputs, at, n int64) (field[T], int64) {
+func cut[T byte | int32 | int64](in *inputs, at, n int64) (field[T], int64) {
 	var zero T
 	end := at + n*int64(unsafe.Sizeof(zero))
 	return field[T]{values[T](in.host[at:end:end]), in.device.Address + uint64(at)}, end

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // pass is a part of a batch that goes through the layers together.
@@ -26,10 +28,11 @@ type piece struct {
 
 func (p *piece) start() int { return p.seq.Start + p.from }
 
-// row is a token of the pass whose logits are wanted.
+// row is a token of the pass whose logits are wanted, or the token after it.
 type row struct {
 	token  int
 	logits []float32
+	choice *engine.Choice
 }
 
 // shape is all that the kernels of a pass depend on but its inputs.
@@ -38,6 +41,7 @@ type shape struct {
 	single, several int // pieces
 	rows            int
 	gather          bool // rows are not all tokens in their order
+	choose          bool // tokens are chosen for the rows
 	longest         int  // tokens of a sequence, the new ones included
 	most            int  // tokens of a piece
 	tableBlocks     int
@@ -89,8 +93,8 @@ func (p *pass) write(in *inputs, s shape, blockSize int) {
 				in.slots.host[token] = piece.seq.Blocks[position/blockSize]*int32(blockSize) + int32(position%blockSize)
 				token++
 			}
-			if piece.from+piece.n == len(piece.seq.Tokens) && piece.seq.Logits != nil {
-				p.rows = append(p.rows, row{token - 1, piece.seq.Logits})
+			if piece.from+piece.n == len(piece.seq.Tokens) && (piece.seq.Logits != nil || piece.seq.Choice != nil) {
+				p.rows = append(p.rows, row{token - 1, piece.seq.Logits, piece.seq.Choice})
 			}
 		}
 	}
@@ -138,9 +142,7 @@ func (b *Backend) runPass(ctx context.Context) error {
 		l, s = &b.urgent, graph.shape
 	}
 	p.write(&b.in, s, b.info.KV.BlockSize)
-	if graph == nil {
-		b.gather(&s)
-	}
+	b.describeRows(&s, graph == nil)
 	err := b.device.dev.Run(ctx, func() error {
 		if err := l.stream.Upload(b.in.used(s)); err != nil {
 			return err
@@ -152,10 +154,8 @@ func (b *Backend) runPass(ctx context.Context) error {
 		} else if err := b.enqueue(l, s); err != nil {
 			return err
 		}
-		if n := int64(len(p.rows)) * int64(b.info.VocabSize) * 4; n > 0 {
-			if err := l.stream.Download(b.out.mem[:n], b.out.logits.Slice(0, n)); err != nil {
-				return err
-			}
+		if err := b.download(l); err != nil {
+			return err
 		}
 		return l.stream.Record(l.end)
 	})
@@ -167,9 +167,37 @@ func (b *Backend) runPass(ctx context.Context) error {
 		return err
 	}
 	for i, r := range p.rows {
-		b.deliver(r.logits, b.out.host[i*b.info.VocabSize:][:b.info.VocabSize])
+		if r.logits != nil {
+			b.deliver(r.logits, b.out.host[i*b.info.VocabSize:][:b.info.VocabSize])
+		}
+		if r.choice != nil {
+			id := b.out.chosen[i]
+			r.choice.Token, r.choice.Broken = uint32(id), id < 0
+		}
 	}
 	return nil
+}
+
+// download has the answers of a pass copied to the host: of logits, which are large, only
+// those that somebody wants.
+func (b *Backend) download(l *lane) error {
+	size := int64(b.info.VocabSize) * 4
+	choices := 0
+	for i, r := range b.pass.rows {
+		if r.choice != nil {
+			choices++
+		}
+		if at := int64(i) * size; r.logits != nil {
+			if err := l.stream.Download(b.out.mem[at:][:size], b.out.logits.Slice(at, size)); err != nil {
+				return err
+			}
+		}
+	}
+	if choices == 0 {
+		return nil
+	}
+	n := int64(4 * len(b.pass.rows))
+	return l.stream.Download(b.out.ids[:n], b.out.tokens.Slice(0, n))
 }
 
 // flush waits for whatever a failed pass has left in a lane.
@@ -183,15 +211,35 @@ func (b *Backend) flush(l *lane) error {
 	return b.wait(l)
 }
 
-// gather says which rows of the activations logits are wanted of.
-func (b *Backend) gather(s *shape) {
-	s.rows = len(b.pass.rows)
-	s.gather = s.rows != s.tokens
-	row := int64(b.weights.config.Hidden) * 2
+// describeRows writes the inputs of the rows that answers are wanted of, and, in the shape of a
+// pass that is no graph, what there is to compute for them.
+func (b *Backend) describeRows(s *shape, eager bool) {
+	size := int64(b.weights.config.Hidden) * 2
+	gather, choose := len(b.pass.rows) != s.tokens, false
 	for i, r := range b.pass.rows {
-		s.gather = s.gather || r.token != i
-		b.in.rows.host[i], b.in.packed.host[i] = int64(r.token)*row, int64(i)*row
+		gather = gather || r.token != i
+		b.in.rows.host[i], b.in.packed.host[i] = int64(r.token)*size, int64(i)*size
+		params := kernels.Sampling{Repetition: 1} // the most likely token
+		if r.choice != nil {
+			o := r.choice.Sampling
+			params = kernels.Sampling{
+				Seed: o.Seed, Position: r.choice.Position, TopK: max(o.TopK, 0), Temperature: o.Temperature, TopP: o.TopP, MinP: o.MinP, Repetition: 1,
+			}
+			choose = true
+		}
+		params.Append(b.in.params.host[kernels.SamplingBytes*i:][:0:kernels.SamplingBytes])
 	}
+	for i := len(b.pass.rows); i < s.rows; i++ { // of a graph
+		clear(b.in.params.host[kernels.SamplingBytes*i:][:kernels.SamplingBytes])
+	}
+	if eager {
+		s.rows, s.gather, s.choose = len(b.pass.rows), gather, choose
+	}
+}
+
+// Chooses implements [engine.Chooser]. Logits that are bent are bent on the host.
+func (b *Backend) Chooses(o *protocol.SamplingOptions) bool {
+	return o.Temperature <= 0 || b.weights.config.LogitCap == 0
 }
 
 // deliver copies logits to whoever wants them.
