@@ -115,7 +115,7 @@ func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {
 		return nil, noRoom(err)
 	}
 	if why := w.Warning(); why != "" {
-		d.log.Warn(why, "model", m.Dir(), "device", d.ID())
+		d.log.Warn("weights are changed for the device", "model", m.Dir(), "device", d.ID(), "how", why)
 	}
 	return gpuWeights{w, d}, nil
 }
