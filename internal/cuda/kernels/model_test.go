@@ -20,13 +20,26 @@ const (
 	modelSteps  = 3 // tokens that are generated
 )
 
-// TestModel computes a small model of the Qwen3 family with all kernels, by the functions in Go and on the
+// TestModel computes small models of the Qwen3 family with all kernels, by the functions in Go and on the
 // shim, and compares logits and KV blocks with those of the CPU engine, which knows
 // nothing of kernels: a prompt in two chunks, then tokens one by one.
 func TestModel(t *testing.T) {
-	m := modeltest.Open(t, modeltest.Spec{
+	spec := modeltest.Spec{
 		Family: "qwen3", Layers: 3, Hidden: 128, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 200, Vocab: 520, DType: "bf16", Tied: true, Seed: 11,
-	})
+	}
+	t.Run("dense", func(t *testing.T) { testModel(t, spec) })
+	// With this seed no two experts are nearly equal for any token: where they are, roundings
+	// choose another one than the CPU engine.
+	spec.Seed = 13
+	spec.Family, spec.Extra = "qwen3_moe", map[string]any{
+		"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 72, "norm_topk_prob": true, "mlp_only_layers": []int{1},
+	}
+	t.Run("experts", func(t *testing.T) { testModel(t, spec) })
+}
+
+func testModel(t *testing.T, spec modeltest.Spec) {
+	t.Helper()
+	m := modeltest.Open(t, spec)
 	prompt := make([]uint32, 19)
 	for i := range prompt {
 		prompt[i] = uint32(3 + i*i*37%500)
@@ -126,7 +139,7 @@ func widened(b []byte) []float32 {
 	return values
 }
 
-// modelRun is a dense model of the Llama family with norms of heads on a device.
+// modelRun is a model of the Llama family with norms of heads on a device.
 type modelRun struct {
 	*lab
 	q                      *kernels.Queue
@@ -138,7 +151,8 @@ type modelRun struct {
 	blocks                 []byte // of the pool
 }
 
-type modelLayer struct{ attnNorm, qkv, qNorm, kNorm, o, mlpNorm, gateUp, down uint64 }
+// modelLayer has matrices of all experts in gateUp and down where it has a router.
+type modelLayer struct{ attnNorm, qkv, qNorm, kNorm, o, mlpNorm, router, gateUp, down uint64 }
 
 func newModelRun(l *lab, m *model.Model) *modelRun {
 	l.Helper()
@@ -155,17 +169,37 @@ func newModelRun(l *lab, m *model.Model) *modelRun {
 		}
 		return l.Bytes(all)
 	}
+	experts := func(layer int, roles ...model.Role) uint64 {
+		var all []byte
+		for e := range c.MoE.Experts {
+			for _, role := range roles {
+				w, ok := m.Expert(role, layer, e)
+				if !ok || w.DType != "BF16" {
+					l.Fatalf("weights %d of expert %d of layer %d are %q", role, e, layer, w.DType)
+				}
+				all = append(all, w.Data...)
+			}
+		}
+		return l.Bytes(all)
+	}
 	r := &modelRun{lab: l, q: l.device.queue(), c: c, embed: weights(0, model.RoleEmbed), finalNorm: weights(0, model.RoleFinalNorm)}
 	r.head = r.embed
 	if !c.TiedHead {
 		r.head = weights(0, model.RoleHead)
 	}
 	for i := range c.Layers {
-		r.layers = append(r.layers, modelLayer{
+		layer := modelLayer{
 			attnNorm: weights(i, model.RoleAttnNorm), qkv: weights(i, model.RoleQ, model.RoleK, model.RoleV),
 			qNorm: weights(i, model.RoleQNorm), kNorm: weights(i, model.RoleKNorm), o: weights(i, model.RoleO),
-			mlpNorm: weights(i, model.RoleMLPNorm), gateUp: weights(i, model.RoleGate, model.RoleUp), down: weights(i, model.RoleDown),
-		})
+			mlpNorm: weights(i, model.RoleMLPNorm),
+		}
+		if c.Sparse(i) {
+			layer.router = weights(i, model.RoleRouter)
+			layer.gateUp, layer.down = experts(i, model.RoleExpertGate, model.RoleExpertUp), experts(i, model.RoleExpertDown)
+		} else {
+			layer.gateUp, layer.down = weights(i, model.RoleGate, model.RoleUp), weights(i, model.RoleDown)
+		}
+		r.layers = append(r.layers, layer)
 	}
 	var cos, sin []float32
 	freq := c.RoPE.InvFreq(c.HeadDim, c.MaxContext)
@@ -198,13 +232,16 @@ func (r *modelRun) step(tokens []uint32, start int) (logits []float32, token uin
 		address, _ := r.Alloc(2 * values)
 		return address
 	}
-	product := func(out, x, w uint64, rows, in int) {
-		o := kernels.MatMul{Out: out, X: x, W: w, Tokens: n, Rows: rows, In: in}
+	multiply := func(o kernels.MatMul) {
+		o.Tokens = n
 		if n <= kernels.MaxGEMV {
 			r.must(r.q.GEMV(o))
 			return
 		}
 		r.must(r.q.GEMM(o))
+	}
+	product := func(out, x, w uint64, rows, in int) {
+		multiply(kernels.MatMul{Out: out, X: x, W: w, Rows: rows, In: in})
 	}
 	heads := c.Heads + 2*c.KVHeads
 	x, normed := room(n*c.Hidden), room(n*c.Hidden)
@@ -212,6 +249,14 @@ func (r *modelRun) step(tokens []uint32, start int) (logits []float32, token uin
 	sum := r.Bytes(make([]byte, 2*n*c.Hidden))
 	qkv, q, attended := room(n*heads*c.HeadDim), room(n*c.Heads*c.HeadDim), room(n*c.Heads*c.HeadDim)
 	gateUp, inner := room(n*2*c.FFN), room(n*c.FFN)
+	// Pairs of tokens and experts.
+	pairs := n * c.MoE.Active
+	e := kernels.Experts{Tokens: n, Count: c.MoE.Experts, Active: c.MoE.Active}
+	var scores, expertGateUp, expertInner, given uint64
+	if pairs > 0 {
+		scores, expertGateUp, expertInner, given = room(2*n*e.Count), room(pairs*2*c.MoE.FFN), room(pairs*c.MoE.FFN), room(pairs*c.Hidden)
+		e.Chosen, e.Shares, e.Plan = room(2*pairs), room(2*pairs), room(e.PlanBytes())
+	}
 	at, slot, lengths, starts := r.Int32s(positions...), r.Int32s(slots...), r.Int32s(int32(start+n)), r.Int32s(0, int32(n))
 	norm := func(weight uint64) {
 		r.must(r.q.RMSNorm(kernels.Norm{Out: normed, X: x, Weight: weight, Residual: sum, Rows: n, Hidden: c.Hidden, Eps: float32(c.NormEps)}))
@@ -236,6 +281,15 @@ func (r *modelRun) step(tokens []uint32, start int) (logits []float32, token uin
 		}
 		product(x, attended, l.o, c.Hidden, c.Heads*c.HeadDim)
 		norm(l.mlpNorm)
+		if l.router != 0 {
+			multiply(kernels.MatMul{Out: scores, X: normed, W: l.router, Rows: e.Count, In: c.Hidden, Wide: true})
+			r.must(r.q.Route(kernels.Route{Experts: e, Logits: scores, Normalize: c.MoE.Normalize}))
+			r.must(r.q.ExpertMatMul(kernels.ExpertMatMul{Experts: e, Out: expertGateUp, X: normed, W: l.gateUp, Rows: 2 * c.MoE.FFN, In: c.Hidden}))
+			r.must(r.q.GLU(kernels.GLU{Out: expertInner, In: expertGateUp, Tokens: pairs, Inner: c.MoE.FFN, Act: kernels.SiLU}))
+			r.must(r.q.ExpertMatMul(kernels.ExpertMatMul{Experts: e, Out: given, X: expertInner, W: l.down, Rows: c.Hidden, In: c.MoE.FFN, Own: true}))
+			r.must(r.q.Combine(kernels.Combine{Experts: e, Out: x, X: given, Hidden: c.Hidden}))
+			continue
+		}
 		product(gateUp, normed, l.gateUp, 2*c.FFN, c.Hidden)
 		r.must(r.q.GLU(kernels.GLU{Out: inner, In: gateUp, Tokens: n, Inner: c.FFN, Act: kernels.SiLU}))
 		product(x, inner, l.down, c.Hidden, c.FFN)

@@ -5,6 +5,8 @@ package kernels
 var dynamicShared = map[string]int{
 	"gemm":                  gemmShared,
 	"gemm_64":               fewTokensShared,
+	"expert_gemm":           expertShared,
+	"expert_gemm_16":        fewPairsShared,
 	"prefill_attention_64":  2 * 2 * attentionStep * 64 * 2,
 	"prefill_attention_128": 2 * 2 * attentionStep * 128 * 2,
 	"prefill_attention_256": 2 * 2 * attentionStep * 256 * 2,

@@ -21,6 +21,12 @@ var functions = map[string]func(c *fake.Call){
 	"gemm":        matMul,
 	"gemm_64":     matMul,
 
+	"route":           route,
+	"plan_experts":    planExperts,
+	"expert_gemm":     expertMatMul,
+	"expert_gemm_16":  expertMatMul,
+	"combine_experts": combineExperts,
+
 	"decode_attention_64":   decodeAttention,
 	"decode_attention_128":  decodeAttention,
 	"decode_attention_256":  decodeAttention,

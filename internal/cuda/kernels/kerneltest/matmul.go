@@ -12,10 +12,9 @@ func matMul(c *fake.Call) {
 	}
 	inputs := Floats(read[BF16](c, x, tokens*in))
 	for t := range tokens {
-		sums := make([]float64, rows)
-		products(sums, weights, inputs[t*in:][:in])
-		for n := range sums {
-			sums[n] += add[n]
+		sums := product(weights, inputs[t*in:][:in])
+		for n, b := range add {
+			sums[n] += b
 		}
 		if !wide {
 			rounded(write[BF16](c, at[BF16](out, t*rows), rows), sums)
@@ -28,10 +27,11 @@ func matMul(c *fake.Call) {
 	}
 }
 
-// products multiplies a row with those of a matrix, four at a time: each sum is in order,
-// and none waits for another.
-func products(sums, weights, x []float64) {
+// product multiplies a row with those of a matrix, four at a time: each sum is in order, and
+// none waits for another.
+func product(weights, x []float64) []float64 {
 	n, in := 0, len(x)
+	sums := make([]float64, len(weights)/in)
 	for ; n+4 <= len(sums); n += 4 {
 		w0, w1, w2, w3 := weights[n*in:][:in], weights[(n+1)*in:][:in], weights[(n+2)*in:][:in], weights[(n+3)*in:][:in]
 		var s0, s1, s2, s3 float64
@@ -48,4 +48,5 @@ func products(sums, weights, x []float64) {
 			sums[n] += v * weights[n*in+i]
 		}
 	}
+	return sums
 }

@@ -90,6 +90,22 @@ template <class T> T __shfl_xor_sync(unsigned mask, T v, int lanes) { return shi
 template <class T> T __shfl_sync(unsigned mask, T v, int from) { return shim::shuffle(mask, v, from & 31); }
 template <class T> T __shfl_up_sync(unsigned mask, T v, int by) { return shim::shuffle(mask, v, shim::lane() < by ? shim::lane() : shim::lane() - by); }
 
+struct Vote {
+	bool is;
+	unsigned all;
+};
+
+static inline unsigned __ballot_sync(unsigned mask, bool is) {
+	Vote v = {is, 0};
+	shim::collective(mask, &v, [](void **lanes) {
+		unsigned all = 0;
+		for (int i = 0; i < 32; i++) all |= (unsigned)(lanes[i] && ((Vote *)lanes[i])->is) << i;
+		for (int i = 0; i < 32; i++)
+			if (lanes[i]) ((Vote *)lanes[i])->all = all;
+	}, "__ballot_sync");
+	return v.all;
+}
+
 // Blocks run one after the other, and fibers give way at barriers only.
 template <class T> T atomicAdd(T *p, T v) {
 	T old = *p;
@@ -114,6 +130,7 @@ static inline unsigned __byte_perm(unsigned lo, unsigned hi, unsigned which) {
 	for (int i = 0; i < 4; i++) r |= (unsigned)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
 	return r;
 }
+static inline int __popc(unsigned u) { return __builtin_popcount(u); }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 template <class T> T min(T a, T b) { return b < a ? b : a; }

@@ -39,6 +39,12 @@ DEVICE float high(unsigned w) { return __uint_as_float(w & 0xffff0000u); }
 DEVICE float widen(bf16 v) { return __uint_as_float((unsigned)v << 16); }
 DEVICE bf16 narrow(float v) { return (bf16)pack2(v, 0.f); }
 
+// A number that orders as the float does. Both zeros have the same.
+DEVICE unsigned order(float v) {
+	const unsigned u = __float_as_uint(v + 0.f);
+	return u >> 31 ? ~u : u | 0x80000000u;
+}
+
 // Eight values of 16 bytes.
 struct Eight {
 	float v[8];
@@ -55,18 +61,18 @@ DEVICE uint4 narrow8(const Eight &x) {
 const unsigned ALL_LANES = 0xffffffffu;
 
 // The sum over a warp, in every lane; the order is always the same.
-DEVICE float warp_sum(float v) {
+template <class T> DEVICE T warp_sum(T v) {
 	for (int lane = 16; lane > 0; lane /= 2) v += __shfl_xor_sync(ALL_LANES, v, lane);
 	return v;
 }
 
-// The sum over a block of at most 1024 threads, in every thread; scratch has a float for
+// The sum over a block of at most 1024 threads, in every thread; scratch has a value for
 // each warp.
-DEVICE float block_sum(float v, float *scratch) {
+template <class T> DEVICE T block_sum(T v, T *scratch) {
 	v = warp_sum(v);
 	if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
 	__syncthreads();
-	float sum = 0;
+	T sum = 0;
 	for (int w = 0; w < blockDim.x / 32; w++) sum += scratch[w];
 	__syncthreads();
 	return sum;

@@ -38,12 +38,6 @@ KERNEL(128) adjust_logits(float *logits, const Adjustment *adjustments, const in
 
 const int THREADS = 512, WARPS = THREADS / 32;
 
-// A number that orders as the float does. Both zeros have the same.
-DEVICE unsigned order(float v) {
-	const unsigned u = __float_as_uint(v + 0.f);
-	return u >> 31 ? ~u : u | 0x80000000u;
-}
-
 DEVICE unsigned long long mix(unsigned long long x) {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
