@@ -4,10 +4,10 @@
 // Start with [Modules], which are what a driver loads, and [Queue], whose methods check
 // the shapes of an operation and launch its kernels. Everything is bf16 with sums in
 // float32, rounded once for each operation unless its comment says otherwise; matrices
-// are row-major, and those of weights [output][input], as checkpoints hold them. K and V
-// lie as [engine.KVShape] says for bf16, so that blocks of CPU and CUDA workers are the
-// same bytes. No kernel's result depends on what else is in the batch, nor on the order
-// in which its blocks run.
+// are row-major, and those of weights [output][input], as checkpoints hold them. Weights
+// may have eight bits, see [WeightType]. K and V lie as [engine.KVShape] says for bf16, so
+// that blocks of CPU and CUDA workers are the same bytes. No kernel's result depends on
+// what else is in the batch, nor on the order in which its blocks run.
 //
 // Sources are in src: CUDA C++ without headers of a toolkit, compiled by go generate
 // into ptx, with a table of what the assembler makes of each kernel. In tests the same

@@ -105,9 +105,11 @@ type ExpertMatMul struct {
 	Experts        // that were routed
 	Out     uint64 // bf16 [Tokens][Active][Rows]
 	X       uint64 // bf16 [Tokens][In], or [Tokens][Active][In] with Own
-	W       uint64 // bf16 [Count][Rows][In]: gate and up of an expert are one matrix, gate first
+	W       uint64 // of Type, [Count][Rows][In]: gate and up of an expert are one matrix, gate first
+	Scales  uint64 // those of Type for all experts, or 0
 	Rows    int
-	In      int // a multiple of 8
+	In      int // a multiple of 8, or what Type asks for
+	Type    WeightType
 	// Own says that pairs have activations of their own: those of an expert's down matrix.
 	Own bool
 }
@@ -118,8 +120,8 @@ func (q *Queue) ExpertMatMul(o ExpertMatMul) error {
 	s := shape{op: "product of experts"}
 	s.experts(&o.Experts)
 	s.size("rows", o.Rows, 1)
-	s.size("inputs", o.In, 8)
-	s.aligned(o.Out, o.X, o.W, o.Plan)
+	s.weights(o.Type, o.W, o.Scales, o.In)
+	s.aligned(o.Out, o.X, o.Plan)
 	if s.err != nil || o.Tokens == 0 {
 		return s.err
 	}
@@ -128,12 +130,20 @@ func (q *Queue) ExpertMatMul(o ExpertMatMul) error {
 		each = 1
 	}
 	count, runs, order := o.plan()
-	q.args().Pointer(o.Out).Pointer(o.X).Pointer(o.W).Pointer(count).Pointer(runs).Pointer(order).Int32(int32(each)).Int32(int32(o.Rows)).Int32(int32(o.In))
-	kernel, rows := "expert_gemm", expertRows
-	if o.few() {
-		kernel, rows = "expert_gemm_16", fewPairsRows
+	a := q.args().Pointer(o.Out).Pointer(o.X).Pointer(o.W)
+	if o.Type != BF16 {
+		a.Pointer(o.Scales)
 	}
-	return q.run(kernel, blocks(o.Rows, rows), o.runs(), 1, 128, DynamicShared(kernel))
+	a.Pointer(count).Pointer(runs).Pointer(order).Int32(int32(each)).Int32(int32(o.Rows)).Int32(int32(o.In))
+	if o.few() {
+		kernel := weightTypes[o.Type].expertsFew
+		return q.run(kernel, blocks(o.Rows, fewPairsRows), o.runs(), 1, 128, DynamicShared(kernel))
+	}
+	kernel, threads := weightTypes[o.Type].experts, 128
+	if o.Type != BF16 {
+		threads = 256
+	}
+	return q.run(kernel, blocks(o.Rows, expertRows), o.runs(), 1, threads, DynamicShared(kernel))
 }
 
 // Combine is the sum of what a token's experts give, by their shares.

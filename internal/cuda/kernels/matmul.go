@@ -4,11 +4,13 @@ package kernels
 type MatMul struct {
 	Out    uint64 // bf16 [Tokens][Rows], or float32 with Wide
 	X      uint64 // bf16 [Tokens][In]
-	W      uint64 // bf16 [Rows][In]
+	W      uint64 // of Type, [Rows][In]
+	Scales uint64 // those of Type, or 0
 	Bias   uint64 // bf16 [Rows], or 0
 	Tokens int
 	Rows   int
-	In     int // a multiple of 8
+	In     int // a multiple of 8, or what Type asks for
+	Type   WeightType
 	// Wide leaves results in float32, for logits.
 	Wide bool
 }
@@ -37,17 +39,13 @@ func (q *Queue) GEMV(o MatMul) error {
 	if s.err != nil || o.Tokens == 0 {
 		return s.err
 	}
-	kernel := "gemv_8"
-	switch {
-	case o.Tokens == 1:
-		kernel = "gemv_1"
-	case o.Tokens == 2:
-		kernel = "gemv_2"
-	case o.Tokens <= 4:
-		kernel = "gemv_4"
+	// Kernels are for 1, 2, 4 and perhaps 8 tokens; the largest is for several times as many.
+	names, i := weightTypes[o.Type].gemv, 0
+	for i < len(names)-1 && 1<<i < o.Tokens {
+		i++
 	}
 	o.args(q)
-	return q.run(kernel, blocks(o.Rows, gemvThreads/32*gemvRows), 1, 1, gemvThreads, 0)
+	return q.run(names[i], blocks(o.Rows, gemvThreads/32*gemvRows), blocks(o.Tokens, 1<<i), 1, gemvThreads, 0)
 }
 
 // GEMM computes products of any number of tokens, on tensor cores. A token's result does
@@ -58,18 +56,20 @@ func (q *Queue) GEMM(o MatMul) error {
 		return s.err
 	}
 	o.args(q)
+	kernel := weightTypes[o.Type].gemm
 	if o.Tokens <= fewTokens {
-		return q.run("gemm_64", blocks(o.Rows, fewTokensTile), 1, 1, 128, DynamicShared("gemm_64"))
+		kernel = weightTypes[o.Type].gemmFew
+		return q.run(kernel, blocks(o.Rows, fewTokensTile), 1, 1, 128, DynamicShared(kernel))
 	}
-	return q.run("gemm", blocks(o.Rows, gemmTile), blocks(o.Tokens, gemmTile), 1, 256, DynamicShared("gemm"))
+	return q.run(kernel, blocks(o.Rows, gemmTile), blocks(o.Tokens, gemmTile), 1, 256, DynamicShared(kernel))
 }
 
 func (o *MatMul) shape(op string) shape {
 	s := shape{op: op}
 	s.count("tokens", o.Tokens)
 	s.size("rows", o.Rows, 1)
-	s.size("inputs", o.In, 8)
-	s.aligned(o.Out, o.X, o.W)
+	s.weights(o.Type, o.W, o.Scales, o.In)
+	s.aligned(o.Out, o.X)
 	s.require(o.Bias%2 == 0, "the bias is at %#x", o.Bias)
 	return s
 }
@@ -79,5 +79,9 @@ func (o *MatMul) args(q *Queue) {
 	if o.Wide {
 		wide = 1
 	}
-	q.args().Pointer(o.Out).Pointer(o.X).Pointer(o.W).Pointer(o.Bias).Int32(int32(o.Tokens)).Int32(int32(o.Rows)).Int32(int32(o.In)).Int32(wide)
+	a := q.args().Pointer(o.Out).Pointer(o.X).Pointer(o.W)
+	if o.Type != BF16 {
+		a.Pointer(o.Scales)
+	}
+	a.Pointer(o.Bias).Int32(int32(o.Tokens)).Int32(int32(o.Rows)).Int32(int32(o.In)).Int32(wide)
 }

@@ -7,9 +7,27 @@ var dynamicShared = map[string]int{
 	"gemm_64":               fewTokensShared,
 	"expert_gemm":           expertShared,
 	"expert_gemm_16":        fewPairsShared,
+	"gemm_q8":               4 * stage8(128, 128, Q8_0),
+	"gemm_64_q8":            8 * stage8(64, 32, Q8_0),
+	"expert_gemm_q8":        4 * stage8(64, 128, Q8_0),
+	"expert_gemm_16_q8":     6 * stage8(16, 64, Q8_0),
+	"gemm_e4m3":             4 * stage8(128, 128, E4M3),
+	"gemm_64_e4m3":          8 * stage8(64, 32, E4M3),
+	"expert_gemm_e4m3":      4 * stage8(64, 128, E4M3),
+	"expert_gemm_16_e4m3":   6 * stage8(16, 64, E4M3),
 	"prefill_attention_64":  2 * 2 * attentionStep * 64 * 2,
 	"prefill_attention_128": 2 * 2 * attentionStep * 128 * 2,
 	"prefill_attention_256": 2 * 2 * attentionStep * 256 * 2,
+}
+
+// stage8 is a stage of a product with weights of eight bits: 64 values of rows of
+// activations and of weights, and the scales of these.
+func stage8(x, w int, t WeightType) int {
+	n := x*64*2 + w*64
+	if t == Q8_0 {
+		n += w * 64 / q8Block * 2
+	}
+	return n
 }
 
 // DynamicShared is how many bytes of shared memory launches of a kernel ask for. More than

@@ -69,6 +69,7 @@ func routeCases() (all []Case) {
 }
 
 type expertCase struct {
+	kind     kernels.WeightType
 	experts  kernels.Experts
 	rows, in int
 	own      bool
@@ -76,19 +77,27 @@ type expertCase struct {
 
 func expertCases() (all []Case) {
 	for _, c := range []expertCase{
-		{kernels.Experts{Tokens: 1, Count: 3, Active: 1}, 1, 8, false},        // less than anything
-		{kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 136, false},     // few pairs, an odd number of rows
-		{kernels.Experts{Tokens: 20, Count: 4, Active: 2}, 64, 320, true},     // few pairs, as many steps as stages
-		{kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 136, true},    // many pairs, ragged on all sides
-		{kernels.Experts{Tokens: 70, Count: 2, Active: 1}, 128, 40, false},    // many pairs, more than a tile
-		{kernels.Experts{Tokens: 33, Count: 16, Active: 4}, 1536, 512, false}, // few pairs of an expert, in the shape of a model
-		{kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},   // many
+		{kernels.BF16, kernels.Experts{Tokens: 1, Count: 3, Active: 1}, 1, 8, false},     // less than anything
+		{kernels.BF16, kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 136, false},  // few pairs, an odd number of rows
+		{kernels.BF16, kernels.Experts{Tokens: 20, Count: 4, Active: 2}, 64, 320, true},  // few pairs, as many steps as stages
+		{kernels.BF16, kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 136, true}, // many pairs, ragged on all sides
+		{kernels.BF16, kernels.Experts{Tokens: 70, Count: 2, Active: 1}, 128, 40, false}, // many pairs, more than a tile
+		{kernels.Q8_0, kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 480, false},
+		{kernels.Q8_0, kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 352, true},
+		{kernels.E4M3, kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 464, false},
+		{kernels.E4M3, kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 336, true},
+
+		{kernels.BF16, kernels.Experts{Tokens: 33, Count: 16, Active: 4}, 1536, 512, false}, // few pairs of an expert
+		{kernels.BF16, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},   // many
+		{kernels.Q8_0, kernels.Experts{Tokens: 33, Count: 16, Active: 4}, 1536, 512, false},
+		{kernels.Q8_0, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},
+		{kernels.E4M3, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},
 	} {
 		e := c.experts
 		all = append(all, Case{
-			Name: fmt.Sprintf("experts/tokens=%d,experts=%d-of-%d,rows=%d,in=%d,own=%t", e.Tokens, e.Active, e.Count, c.rows, c.in, c.own), Large: c.rows > 500,
+			Name: fmt.Sprintf("experts/type=%s,tokens=%d,experts=%d-of-%d,rows=%d,in=%d,own=%t", weightNames[c.kind], e.Tokens, e.Active, e.Count, c.rows, c.in, c.own), Large: c.rows > 500,
 			Prepare: func(l *Lab) func(q *kernels.Queue) error {
-				o := kernels.ExpertMatMul{Experts: e, Rows: c.rows, In: c.in, Own: c.own}
+				o := kernels.ExpertMatMul{Experts: e, Rows: c.rows, In: c.in, Type: c.kind, Own: c.own}
 				pairs := e.Tokens * e.Active
 				o.Chosen, o.Shares, o.Plan = l.Working(4*pairs), l.Working(4*pairs), l.Working(e.PlanBytes())
 				route := kernels.Route{Experts: o.Experts, Logits: l.Float32s(l.routerLogits(e.Tokens, e.Count)...)}
@@ -96,7 +105,8 @@ func expertCases() (all []Case) {
 				if c.own {
 					inputs = pairs
 				}
-				o.Out, o.X, o.W = l.Out("out", 2*pairs*c.rows, SumOf(c.in, false)), l.Values(inputs*c.in, 1), l.Values(e.Count*c.rows*c.in, 1)
+				o.Out, o.X = l.Out("out", 2*pairs*c.rows, SumOf(c.in, false)), l.Values(inputs*c.in, 1)
+				o.W, o.Scales = l.Weights(c.kind, e.Count*c.rows, c.in)
 				return func(q *kernels.Queue) error {
 					if err := q.Route(route); err != nil {
 						return err

@@ -9,19 +9,26 @@ import (
 )
 
 func embedCases() (all []Case) {
+	add := func(kind kernels.WeightType, hidden int, scale float32) {
+		all = append(all, Case{
+			Name: fmt.Sprintf("embed/type=%s,hidden=%d,scale=%g", weightNames[kind], hidden, scale),
+			Prepare: func(l *Lab) func(q *kernels.Queue) error {
+				ids := []int32{3, 0, 12, -1, 3, 13, 1 << 30} // some that the table does not have
+				o := kernels.Embed{
+					Out: l.Out("rows", 2*len(ids)*hidden, OneUlp), IDs: l.Int32s(ids...), Type: kind,
+					Tokens: len(ids), Hidden: hidden, Rows: 13, Scale: scale,
+				}
+				o.Table, o.Scales = l.Weights(kind, o.Rows, hidden)
+				return func(q *kernels.Queue) error { return q.Embed(o) }
+			},
+		})
+	}
 	for _, scale := range []float32{1, 45.25} {
 		for _, hidden := range []int{8, 1032, 4096} {
-			all = append(all, Case{
-				Name: fmt.Sprintf("embed/hidden=%d,scale=%g", hidden, scale),
-				Prepare: func(l *Lab) func(q *kernels.Queue) error {
-					ids := []int32{3, 0, 12, -1, 3, 13, 1 << 30} // some that the table does not have
-					o := kernels.Embed{
-						Out: l.Out("rows", 2*len(ids)*hidden, OneUlp), Table: l.Values(13*hidden, 1), IDs: l.Int32s(ids...),
-						Tokens: len(ids), Hidden: hidden, Rows: 13, Scale: scale,
-					}
-					return func(q *kernels.Queue) error { return q.Embed(o) }
-				},
-			})
+			add(kernels.BF16, hidden, scale)
+		}
+		for _, hidden := range []int{32, 1056} {
+			add(kernels.Q8_0, hidden, scale)
 		}
 	}
 	return all

@@ -71,18 +71,6 @@ func planExperts(c *fake.Call) {
 	write[int32](c, runCount, 1)[0] = int32(n)
 }
 
-func expertMatMul(c *fake.Call) {
-	out, x, w, runCount, runs, order := c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer()
-	each, rows, in := int(c.Int32()), int(c.Int32()), int(c.Int32())
-	for _, r := range read[run](c, runs, int(read[int32](c, runCount, 1)[0])) {
-		weights := Floats(read[BF16](c, at[BF16](w, int(r.expert)*rows*in), rows*in))
-		for _, pair := range read[int32](c, at[int32](order, int(r.first)), int(r.past-r.first)) {
-			row := Floats(read[BF16](c, at[BF16](x, int(pair)/each*in), in))
-			rounded(write[BF16](c, at[BF16](out, int(pair)*rows), rows), product(weights, row))
-		}
-	}
-}
-
 func combineExperts(c *fake.Call) {
 	out, x, shares := c.Pointer(), c.Pointer(), c.Pointer()
 	active, hidden := int(c.Int32()), int(c.Int32())

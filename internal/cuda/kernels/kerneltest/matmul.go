@@ -2,10 +2,12 @@ package kerneltest
 
 import "github.com/dynctl/dynctl/internal/cuda/fake"
 
-func matMul(c *fake.Call) {
-	out, x, w, bias := c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer()
+func matMul(c *fake.Call, m matrix) {
+	out, x := c.Pointer(), c.Pointer()
+	m.place(c)
+	bias := c.Pointer()
 	tokens, rows, in, wide := int(c.Int32()), int(c.Int32()), int(c.Int32()), c.Int32() != 0
-	weights := Floats(read[BF16](c, w, rows*in))
+	weights := m.rows(c, 0, rows, in)
 	add := make([]float64, rows)
 	if bias != 0 {
 		add = Floats(read[BF16](c, bias, rows))
@@ -23,6 +25,20 @@ func matMul(c *fake.Call) {
 		to := write[float32](c, at[float32](out, t*rows), rows)
 		for n, v := range sums {
 			to[n] = float32(v)
+		}
+	}
+}
+
+func expertMatMul(c *fake.Call, m matrix) {
+	out, x := c.Pointer(), c.Pointer()
+	m.place(c)
+	runCount, runs, order := c.Pointer(), c.Pointer(), c.Pointer()
+	each, rows, in := int(c.Int32()), int(c.Int32()), int(c.Int32())
+	for _, r := range read[run](c, runs, int(read[int32](c, runCount, 1)[0])) {
+		weights := m.rows(c, int(r.expert)*rows, rows, in)
+		for _, pair := range read[int32](c, at[int32](order, int(r.first)), int(r.past-r.first)) {
+			row := Floats(read[BF16](c, at[BF16](x, int(pair)/each*in), in))
+			rounded(write[BF16](c, at[BF16](out, int(pair)*rows), rows), product(weights, row))
 		}
 	}
 }

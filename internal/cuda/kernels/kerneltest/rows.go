@@ -7,16 +7,18 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-func embed(c *fake.Call) {
-	out, table, ids := c.Pointer(), c.Pointer(), c.Pointer()
+func embed(c *fake.Call, table matrix) {
+	out := c.Pointer()
+	table.place(c)
+	ids := c.Pointer()
 	hidden, rows, scale := int(c.Int32()), c.Int32(), float64(c.Float32())
 	tokens := int(c.Grid.X)
 	for t, id := range read[int32](c, ids, tokens) {
 		to := write[BF16](c, at[BF16](out, t*hidden), hidden)
 		clear(to)
 		if id >= 0 && id < rows {
-			for i, v := range read[BF16](c, at[BF16](table, int(id)*hidden), hidden) {
-				to[i] = Round(v.Float() * scale)
+			for i, v := range table.rows(c, int(id), 1, hidden) {
+				to[i] = Round(v * scale)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ const int kPoison = 0xff;            // NaN in every type of float
 struct Copy {
 	void *to;
 	const void *from;
-	int bytes;
+	int bytes, room;
 };
 
 enum State { ready, at_barrier, in_warp, done };
@@ -161,7 +161,7 @@ void fiber_main() {
 
 void finish(std::vector<Copy> &group) {
 	for (Copy &c : group) {
-		memset(c.to, 0, 16);
+		memset(c.to, 0, c.room);
 		memcpy(c.to, c.from, c.bytes);
 	}
 	group.clear();
@@ -242,10 +242,11 @@ void collective(unsigned mask, void *operands, void (*work)(void **), const char
 		if (mask >> i & 1 && first + i != me) wake(first + i);
 }
 
-void copy_later(void *to, const void *from, int bytes) {
-	if ((uintptr_t)to % 16 || (uintptr_t)from % 16) fail("a copy of 16 bytes is not aligned");
-	memset(to, kPoison, 16);
-	current().open.push_back({to, from, bytes});
+void copy_later(void *to, const void *from, int bytes, int room) {
+	if ((uintptr_t)to % room || (uintptr_t)from % room) fail("a copy is not aligned to its size");
+	if (bytes < 0 || bytes > room) fail("a copy has more bytes than room");
+	memset(to, kPoison, room);
+	current().open.push_back({to, from, bytes, room});
 }
 
 void copy_group() {
@@ -308,13 +309,13 @@ unsigned shared_address(const void *p) {
 	shim::fail("an address is not one of shared memory");
 }
 
-void *shared_pointer(unsigned address) {
+void *shared_pointer(unsigned address, int bytes) {
 	const unsigned at = address & ~(1u << 30);
 	if (address >> 30 & 1) {
-		if (at >= __stop_shim_shared - __start_shim_shared) shim::fail("an address is outside of shared memory");
+		if (at + bytes > __stop_shim_shared - __start_shim_shared) shim::fail("an address is outside of shared memory");
 		return __start_shim_shared + at;
 	}
-	if (at + 16 > shim::m.shared) shim::fail("an address is outside of shared memory");
+	if (at + bytes > shim::m.shared) shim::fail("an address is outside of shared memory");
 	return shim::dynamic_shared + at;
 }
 
@@ -324,7 +325,7 @@ struct MatrixLoad {
 };
 
 uint4 load_matrix(unsigned row) {
-	MatrixLoad load = {(const unsigned *)shared_pointer(row), {}};
+	MatrixLoad load = {(const unsigned *)shared_pointer(row, 16), {}};
 	if ((uintptr_t)load.row % 16) shim::fail("a row of a matrix is not aligned to 16 bytes");
 	shim::collective(~0u, &load, [](void **lanes) {
 		// Eight rows come at once, from different banks; else they come one after the other.

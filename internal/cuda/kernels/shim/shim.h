@@ -55,7 +55,7 @@ void block_barrier();
 // work gets the operands of the 32 lanes, with null for those that are not in the mask.
 void collective(unsigned mask, void *operands, void (*work)(void **lanes), const char *what);
 
-void copy_later(void *to, const void *from, int bytes);
+void copy_later(void *to, const void *from, int bytes, int room);
 void copy_group();
 void copy_finish(int pending);
 
@@ -146,9 +146,19 @@ static inline unsigned round_bf16(float v) {
 static inline unsigned pack2(float lo, float hi) { return round_bf16(lo) | round_bf16(hi) << 16; }
 static inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
 static inline uint4 load_once(const uint4 *p) { return *p; }
+static inline unsigned multiply2(unsigned a, unsigned b) {
+	auto value = [](unsigned w) { return __uint_as_float(w << 16); };
+	return pack2(value(a) * value(b), value(a >> 16) * value(b >> 16));
+}
+static inline float widen_half(unsigned short v) {
+	const int exponent = v >> 10 & 31, mantissa = v & 1023;
+	const float size = exponent == 31 ? mantissa ? NAN : INFINITY : exponent ? ldexpf(1024 + mantissa, exponent - 25) : ldexpf(mantissa, -24);
+	return v >> 15 ? -size : size;
+}
 unsigned shared_address(const void *p);
-void *shared_pointer(unsigned address);
-static inline void copy_async(unsigned to, const void *from, int bytes) { shim::copy_later(shared_pointer(to), from, bytes); }
+void *shared_pointer(unsigned address, int bytes);
+static inline void copy_async(unsigned to, const void *from, int bytes) { shim::copy_later(shared_pointer(to, 16), from, bytes, 16); }
+static inline void copy_async4(unsigned to, const void *from, int bytes) { shim::copy_later(shared_pointer(to, 4), from, bytes, 4); }
 static inline void copy_commit() { shim::copy_group(); }
 template <int pending> void copy_wait() { shim::copy_finish(pending); }
 uint4 load_matrix(unsigned row);

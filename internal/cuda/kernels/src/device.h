@@ -14,6 +14,10 @@ typedef unsigned short bf16;
 
 // Two floats rounded to bf16, lo in the low half.
 DEVICE unsigned pack2(float lo, float hi) { unsigned r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+// Two products of bf16, rounded.
+DEVICE unsigned multiply2(unsigned a, unsigned b) { unsigned r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u)); return r; }
+// The value of a float16.
+DEVICE float widen_half(unsigned short v) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v)); return r; }
 // 2^x, about 2 units in the last place off; 2^-inf is 0.
 DEVICE float exp2_fast(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 // Memory that is read once and not written by the kernel.
@@ -23,6 +27,8 @@ DEVICE unsigned shared_address(const void *p) { unsigned r; asm("{ .reg .u64 t; 
 // Copies 16 bytes to shared memory, or zeros when bytes is 0; they are there after
 // copy_wait and a barrier.
 DEVICE void copy_async(unsigned to, const void *from, int bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory"); }
+// As copy_async for 4 bytes, of which bytes, 0, 2 or 4, are copied.
+DEVICE void copy_async4(unsigned to, const void *from, int bytes) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory"); }
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most pending groups of copies of this thread are under way.
 template <int pending> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }

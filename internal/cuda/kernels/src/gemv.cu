@@ -1,7 +1,5 @@
 // Products of weights with few rows of activations, which wait for memory only.
-#include "device.h"
-
-const int GEMV_ROWS = 2; // outputs of a warp
+#include "gemv.h"
 
 // Dot products of the warp's rows of w with M rows of x, in every lane.
 template <int M> DEVICE void dots(float (&sums)[GEMV_ROWS][M], const bf16 *x, const bf16 *const (&w)[GEMV_ROWS], int tokens, int in) {
@@ -36,27 +34,13 @@ template <int M> DEVICE void dots(float (&sums)[GEMV_ROWS][M], const bf16 *x, co
 // [tokens][rows] in bf16, or in float32 with wide. in is a multiple of 8. The order of a
 // sum does not depend on M.
 template <int M> DEVICE void gemv(void *out, const bf16 *x, const bf16 *w, const bf16 *bias, int tokens, int rows, int in, int wide) {
-	const int first = (blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * GEMV_ROWS;
+	const int first = gemv_first();
 	if (first >= rows) return;
 	const bf16 *from[GEMV_ROWS];
 	for (int r = 0; r < GEMV_ROWS; r++) from[r] = w + (long long)min(first + r, rows - 1) * in;
 	float sums[GEMV_ROWS][M];
 	dots<M>(sums, x, from, tokens, in);
-	if (threadIdx.x % 32) return;
-#pragma unroll
-	for (int r = 0; r < GEMV_ROWS; r++) {
-		if (first + r >= rows) break;
-		const float b = bias ? widen(bias[first + r]) : 0;
-#pragma unroll
-		for (int t = 0; t < M; t++) {
-			if (t >= tokens) break;
-			const long long at = (long long)t * rows + first + r;
-			if (wide)
-				((float *)out)[at] = sums[r][t] + b;
-			else
-				((bf16 *)out)[at] = narrow(sums[r][t] + b);
-		}
-	}
+	put_dots<M>(out, bias, sums, first, tokens, rows, wide);
 }
 
 KERNEL(128) gemv_1(void *out, const bf16 *x, const bf16 *w, const bf16 *bias, int tokens, int rows, int in, int wide) {

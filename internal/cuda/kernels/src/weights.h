@@ -1,0 +1,35 @@
+// Weights of eight bits. Each stands for a number that bf16 has exactly.
+#pragma once
+#include "device.h"
+
+// Whole numbers with a scale, float16, for 32 of a row: those of ggml's Q8_0. Rows of
+// scales have an even number of them.
+struct Q8 {
+	enum { BLOCKS = 1 };
+
+	// Byte i of a word, by way of 2^23 + 128 plus it.
+	DEVICE float value(unsigned w, int i) { return __uint_as_float(__byte_perm(w ^ 0x80808080u, 0x4b000000u, 0x7650 | i)) - 8388736.f; }
+
+	// The four of a word as bf16.
+	DEVICE uint2 pairs(unsigned w) {
+		const unsigned a = __float_as_uint(value(w, 0)), b = __float_as_uint(value(w, 1)), c = __float_as_uint(value(w, 2)), d = __float_as_uint(value(w, 3));
+		return make_uint2(__byte_perm(a, b, 0x7632), __byte_perm(c, d, 0x7632));
+	}
+
+	// How many scales a row has.
+	DEVICE int scales(int in) { return (in / 32 + 1) / 2 * 2; }
+};
+
+// Floats of a sign, four bits of exponent and three of mantissa, with a scale, float32, for
+// a row. Numbers that are none must not be among them.
+struct E4M3 {
+	enum { BLOCKS = 0 };
+
+	// As a float whose exponent is 120 too small, which also holds for the smallest ones.
+	DEVICE float value(unsigned w, int i) { return __uint_as_float((int)__byte_perm(w, 0, i << 12 | 0x444) >> 4 & 0x87f00000) * 0x1p120f; }
+
+	DEVICE uint2 pairs(unsigned w) {
+		const unsigned a = __byte_perm(w, 0, 0x1404), b = __byte_perm(w, 0, 0x3424), raise = 0x7b807b80; // 2^120, twice
+		return make_uint2(multiply2(a >> 4 & 0x07f007f0 | a & 0x80008000, raise), multiply2(b >> 4 & 0x07f007f0 | b & 0x80008000, raise));
+	}
+};
