@@ -6,7 +6,7 @@ import "math"
 type Attend struct {
 	Out uint64 // bf16 [token][QueryHeads][head dim]
 	Q   uint64 // bf16, as Out; may not be Out
-	KV  KV     // heads of 64, 128 or 256 dimensions; holds the new tokens already
+	KV  KV     // holds the new tokens already
 	// Tables are int32 [Sequences][TableBlocks]: the blocks of each sequence.
 	Tables uint64
 	// Lengths are int32 [Sequences]: tokens in the cache, the new ones included. A sequence
@@ -40,6 +40,10 @@ const (
 	// attentionStep is how many tokens are in a tile of prefill attention.
 	attentionStep = 32
 )
+
+// prefillShared is two tiles of K and of V, whose rows have room for a multiple of 64
+// dimensions.
+func prefillShared(headDim int) int { return 2 * 2 * attentionStep * blocks(headDim, 64) * 64 * 2 }
 
 func (o *DecodeAttention) splits() int { return max(1, blocks(o.MaxLength, split)) }
 
@@ -97,8 +101,8 @@ func (q *Queue) PrefillAttention(o PrefillAttention) error {
 	a := q.args().Pointer(o.Out).Pointer(o.Q).Pointer(o.KV.Pool).Pointer(o.Tables).Pointer(o.Starts).Pointer(o.Lengths)
 	o.KV.layout(a).Int32(int32(o.TableBlocks)).Int32(int32(o.QueryHeads)).Int32(int32(o.Window)).Int32(0)
 	a.Float32(o.Scale * math.Log2E).Float32(o.Limit * math.Log2E)
-	heads, name := o.KV.Shape.KVHeads, "prefill_attention_"+kernel
-	return q.run(name, blocks(o.MaxTokens*(o.QueryHeads/heads), prefillRows), heads, o.Sequences, attentionThreads, DynamicShared(name))
+	heads := o.KV.Shape.KVHeads
+	return q.run("prefill_attention_"+kernel, blocks(o.MaxTokens*(o.QueryHeads/heads), prefillRows), heads, o.Sequences, attentionThreads, prefillShared(o.KV.Shape.HeadDim))
 }
 
 // shape checks what decode and prefill have in common, and names the kernel's size.
@@ -119,8 +123,8 @@ func (o *Attend) shape(op string) (s shape, kernel string) {
 		kernel = "128"
 	case 256:
 		kernel = "256"
-	default:
-		s.require(false, "heads have %d dimensions, kernels know 64, 128 and 256", o.KV.Shape.HeadDim)
+	default: // as slow as the next larger ones
+		kernel = "any"
 	}
 	return s, kernel
 }

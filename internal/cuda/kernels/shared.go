@@ -1,6 +1,6 @@
 package kernels
 
-// dynamicShared are the bytes of shared memory that launches of a kernel ask for: two
+// dynamicShared are the bytes of shared memory that launches of a kernel ask for, at most: two
 // tiles of K and of V, or the stages of a product.
 var dynamicShared = map[string]int{
 	"gemm":                  gemmShared,
@@ -15,9 +15,10 @@ var dynamicShared = map[string]int{
 	"gemm_64_e4m3":          8 * stage8(64, 32, E4M3),
 	"expert_gemm_e4m3":      4 * stage8(64, 128, E4M3),
 	"expert_gemm_16_e4m3":   6 * stage8(16, 64, E4M3),
-	"prefill_attention_64":  2 * 2 * attentionStep * 64 * 2,
-	"prefill_attention_128": 2 * 2 * attentionStep * 128 * 2,
-	"prefill_attention_256": 2 * 2 * attentionStep * 256 * 2,
+	"prefill_attention_64":  prefillShared(64),
+	"prefill_attention_128": prefillShared(128),
+	"prefill_attention_256": prefillShared(256),
+	"prefill_attention_any": prefillShared(maxHeadDim),
 }
 
 // stage8 is a stage of a product with weights of eight bits: 64 values of rows of
@@ -30,6 +31,6 @@ func stage8(x, w int, t WeightType) int {
 	return n
 }
 
-// DynamicShared is how many bytes of shared memory launches of a kernel ask for. More than
+// DynamicShared is how many bytes of shared memory launches of a kernel ask for, at most. More than
 // 48 KiB must be allowed by FuncSetMaxDynamicShared before the first one.
 func DynamicShared(kernel string) int { return dynamicShared[kernel] }

@@ -85,6 +85,11 @@ func decodeCases() (all []Case) {
 		{name: "window", queries: 2, heads: 2, dim: 64, block: 32, layers: 1, scale: 2, window: 100, lengths: []int{1100, 99, 570}},
 		{name: "soft-cap", queries: 2, heads: 1, dim: 256, block: 16, layers: 1, scale: 30, limit: 5, lengths: []int{50}},
 		{name: "many-queries-of-a-head", queries: 20, heads: 1, dim: 64, block: 16, layers: 1, scale: 2, lengths: []int{40}},
+		{name: "16-dimensions", queries: 3, heads: 3, dim: 16, block: 16, layers: 2, layer: 1, scale: 2, lengths: []int{40, 1}},
+		{name: "80-dimensions", queries: 4, heads: 2, dim: 80, block: 16, layers: 1, scale: 2, lengths: []int{530}},
+		{name: "96-dimensions", queries: 6, heads: 2, dim: 96, block: 32, layers: 2, layer: 1, scale: 2, lengths: []int{33, 0, 127}},
+		{name: "160-dimensions", queries: 34, heads: 2, dim: 160, block: 16, layers: 1, scale: 2, window: 20, lengths: []int{40, 514}},
+		{name: "192-dimensions", queries: 2, heads: 1, dim: 192, block: 16, layers: 1, scale: 2, limit: 5, lengths: []int{50}},
 		{name: "llama-8b", queries: 32, heads: 8, dim: 128, block: 64, layers: 2, layer: 1, scale: 2, lengths: []int{4096, 1000, 2501}, large: true},
 	} {
 		all = append(all, Case{Name: "decode-attention/" + c.name, Large: c.large, Prepare: func(l *Lab) func(q *kernels.Queue) error {
@@ -105,6 +110,10 @@ func prefillCases() (all []Case) {
 		{name: "chunks", queries: 3, heads: 1, dim: 64, block: 64, layers: 1, scale: 4, lengths: []int{150, 64, 90}, tokens: []int{50, 1, 0}},
 		{name: "window", queries: 2, heads: 2, dim: 64, block: 32, layers: 1, scale: 2, window: 33, lengths: []int{140, 20}, tokens: []int{100, 20}},
 		{name: "soft-cap", queries: 2, heads: 1, dim: 256, block: 16, layers: 1, scale: 30, limit: 5, lengths: []int{50}, tokens: []int{40}},
+		{name: "16-dimensions", queries: 3, heads: 3, dim: 16, block: 16, layers: 2, layer: 1, scale: 2, lengths: []int{40, 1}, tokens: []int{33, 1}},
+		{name: "80-dimensions", queries: 4, heads: 2, dim: 80, block: 64, layers: 1, scale: 2, window: 9, lengths: []int{70}, tokens: []int{40}},
+		{name: "96-dimensions", queries: 6, heads: 2, dim: 96, block: 32, layers: 2, layer: 1, scale: 2, lengths: []int{33, 20}, tokens: []int{33, 7}},
+		{name: "192-dimensions", queries: 2, heads: 1, dim: 192, block: 16, layers: 1, scale: 2, limit: 5, lengths: []int{50}, tokens: []int{40}},
 		{name: "long", queries: 8, heads: 2, dim: 128, block: 64, layers: 1, scale: 2, lengths: []int{900, 300}, tokens: []int{250, 300}, large: true},
 	} {
 		all = append(all, Case{Name: "prefill-attention/" + c.name, Large: c.large, Prepare: func(l *Lab) func(q *kernels.Queue) error {

@@ -45,10 +45,12 @@ var functions = map[string]func(c *fake.Call){
 	"decode_attention_64":   decodeAttention,
 	"decode_attention_128":  decodeAttention,
 	"decode_attention_256":  decodeAttention,
+	"decode_attention_any":  decodeAttention,
 	"decode_attention_join": joinAttention,
 	"prefill_attention_64":  prefillAttention,
 	"prefill_attention_128": prefillAttention,
 	"prefill_attention_256": prefillAttention,
+	"prefill_attention_any": prefillAttention,
 
 	"copy_pieces":   copyPieces,
 	"adjust_logits": adjustLogits,

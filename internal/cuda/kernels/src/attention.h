@@ -79,14 +79,16 @@ DEVICE void pairs(float (&even)[4], float (&odd)[4], const uint4 &p, unsigned a,
 	mma(odd, p, __byte_perm(a, b, 0x7632), __byte_perm(c, d, 0x7632));
 }
 
-// Takes 32 tokens in. key(pair) gives the 16 bytes of the lane's keys, four tokens of a pair
+// Takes 32 tokens in. Heads have dim dimensions, at most DIM, a multiple of 16, of which the
+// first out, at most OUT, of those that value gives are summed. key(pair) gives the 16 bytes of the lane's keys, four tokens of a pair
 // of dimensions; value(token, chunk) those of a token's eight dimensions from 8 * chunk on;
 // sees(row, token) whether a row, 0 to 15, sees a token.
-template <int DIM, int OUT, class Key, class Value, class Sees> DEVICE void step(Rows<DIM, OUT> &r, const Scores &how, Key key, Value value, Sees sees) {
+template <int DIM, int OUT, class Key, class Value, class Sees> DEVICE void step(Rows<DIM, OUT> &r, const Scores &how, int dim, int out, Key key, Value value, Sees sees) {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	float s[4][4] = {};
 #pragma unroll
 	for (int k = 0; k < DIM / 16; k++) {
+		if (k * 16 >= dim) break;
 		const uint4 a = key(k * 8 + t), b = key(k * 8 + t + 4), q = r.KEPT ? r.q[r.KEPT ? k : 0] : query(r.lo, r.hi, k);
 		mma(s[0], q, a.x, b.x);
 		mma(s[1], q, a.y, b.y);
@@ -128,6 +130,7 @@ template <int DIM, int OUT, class Key, class Value, class Sees> DEVICE void step
 		const uint4 p = {pack2(s[j][0], s[j][1]), pack2(s[j][2], s[j][3]), pack2(s[j + 1][0], s[j + 1][1]), pack2(s[j + 1][2], s[j + 1][3])};
 #pragma unroll
 		for (int d = 0; d < OUT / 64; d++) {
+			if (d * 64 >= out) break;
 			const uint4 a = value(key_token(2 * t, j), d * 8 + g), b = value(key_token(2 * t + 1, j), d * 8 + g);
 			const uint4 e = value(key_token(2 * t, j + 1), d * 8 + g), f = value(key_token(2 * t + 1, j + 1), d * 8 + g);
 			pairs(r.out[d * 8 + 0], r.out[d * 8 + 1], p, a.x, b.x, e.x, f.x);

@@ -22,12 +22,15 @@ DEVICE int oldest(const Decode &d, int length) { return d.window > 0 ? max(0, le
 
 // A block computes one split (x) of the queries that share a KV head (y), 16 at most, of a
 // sequence (z). With one split it writes the result, else its part. It makes OUT dimensions
-// of it: where registers do not suffice for all, several blocks share them.
-template <int DIM, int OUT> DEVICE void decode(const Decode &d, float *shared) {
+// of it: where registers do not suffice for all, several blocks share them. Heads have DIM
+// dimensions, or at most so many.
+template <int DIM, int OUT, bool FIXED = true> DEVICE void decode(const Decode &d, float *shared) {
+	const int dim = FIXED ? DIM : d.kv.head_dim;
 	const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const int group = d.query_heads / d.kv.heads, tiles = (group + 15) / 16;
-	const int shares = DIM / OUT, share = blockIdx.y % shares, tile = blockIdx.y / shares;
+	const int shares = (dim + OUT - 1) / OUT, share = blockIdx.y % shares, tile = blockIdx.y / shares;
 	const int head = tile / tiles, first_row = tile % tiles * 16, rows = min(16, group - first_row);
+	const int out_dim = FIXED ? OUT : min(OUT, dim - share * OUT);
 	const int sequence = blockIdx.z, length = d.lengths[sequence];
 	const int first_head = head * group + first_row;
 	const long long first_q = (long long)sequence * d.query_heads + first_head;
@@ -35,20 +38,23 @@ template <int DIM, int OUT> DEVICE void decode(const Decode &d, float *shared) {
 	if (from >= to && d.splits > 1) return; // nobody reads this part
 
 	Rows<DIM, OUT> r;
-	begin(r, [&](int row) { return row < rows ? d.q + (first_q + row) * DIM : (const bf16 *)0; });
+	begin(r, [&](int row) { return row < rows ? d.q + (first_q + row) * dim : (const bf16 *)0; });
 	const long long keys = kv_region(d.kv, 0, head), values = kv_region(d.kv, 1, head);
 	// Where sixteen tokens of K or V begin; null when there are none to see.
 	auto sixteen = [&](long long region, int token) {
 		if (token >= to || token + 16 <= from) return (const uint4 *)0;
 		const long long block = d.tables[(long long)sequence * d.table_blocks + token / d.kv.tokens];
-		return (const uint4 *)(d.pool + block * d.kv.block_bytes + region + (long long)(token % d.kv.tokens) * DIM * 2);
+		return (const uint4 *)(d.pool + block * d.kv.block_bytes + region + (long long)(token % d.kv.tokens) * dim * 2);
 	};
 	const uint4 zero = {0, 0, 0, 0};
 	for (int token = from / STEP * STEP + warp * STEP; token < to; token += WARPS * STEP) {
 		const uint4 *k = sixteen(keys, token + g / 4 * 16), *v = sixteen(values, token + t / 2 * 16);
 		step(
-		    r, d.scores, [&](int pair) { return k ? load_once(k + pair * 4 + g % 4) : zero; },
-		    [&](int i, int chunk) { return v && token + i >= from && token + i < to ? load_once(v + i % 16 * (DIM / 8) + share * (OUT / 8) + chunk) : zero; },
+		    r, d.scores, dim, out_dim, [&](int pair) { return k ? load_once(k + pair * 4 + g % 4) : zero; },
+		    [&](int i, int chunk) {
+			    const bool there = v && token + i >= from && token + i < to && (FIXED || chunk * 8 < out_dim);
+			    return there ? load_once(v + i % 16 * (dim / 8) + share * (OUT / 8) + chunk) : zero;
+		    },
 		    [&](int row, int i) { return row < rows && token + i >= from && token + i < to; });
 	}
 
@@ -82,17 +88,18 @@ template <int DIM, int OUT> DEVICE void decode(const Decode &d, float *shared) {
 	}
 	for (int i = threadIdx.x; i < rows * OUT; i += blockDim.x) {
 		const int row = i / OUT, at = i % OUT + share * OUT;
+		if (!FIXED && at >= dim) continue;
 		if (d.splits == 1) {
-			d.out[(first_q + row) * DIM + at] = narrow(norms[row] > 0 ? out[i] / norms[row] : 0);
+			d.out[(first_q + row) * dim + at] = narrow(norms[row] > 0 ? out[i] / norms[row] : 0);
 			continue;
 		}
-		float *part = d.partial + ((first_q + row) * d.splits + blockIdx.x) * (DIM + 2);
+		float *part = d.partial + ((first_q + row) * d.splits + blockIdx.x) * (dim + 2);
 		part[at] = out[i];
 		if (at == 0) {
-			part[DIM + 1] = norms[row];
+			part[dim + 1] = norms[row];
 			float best = NONE;
 			for (int w = 0; w < WARPS; w++) best = fmaxf(best, tops[w * 16 + row]);
-			part[DIM] = best;
+			part[dim] = best;
 		}
 	}
 }
@@ -110,6 +117,12 @@ KERNEL(128) decode_attention_128(Decode d) {
 KERNEL(128) decode_attention_256(Decode d) {
 	__shared__ float shared[WARPS * 16 + 16 + 16 * 128];
 	decode<256, 128>(d, shared);
+}
+
+// For all other numbers of dimensions up to 256, multiples of 16.
+KERNEL(128) decode_attention_any(Decode d) {
+	__shared__ float shared[WARPS * 16 + 16 + 16 * 128];
+	decode<256, 128, false>(d, shared);
 }
 
 // Joins the splits of a query head (x) of a sequence (y), in their order; a thread for each

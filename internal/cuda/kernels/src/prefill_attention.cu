@@ -16,14 +16,17 @@ struct Prefill {
 	Scores scores;
 };
 
-// Where a tile of V in shared memory has 16 bytes: chunks are exchanged so that the four
-// rows that a quarter of a warp reads lie in different banks.
-template <int DIM> DEVICE int value_at(int token, int chunk) { return token * (DIM / 8) + (chunk ^ token / 8 % 4 * 2); }
+// Where a tile of V in shared memory has 16 bytes, with room for width chunks in a row, a
+// multiple of 8: chunks are exchanged so that the four rows that a quarter of a warp reads lie
+// in different banks.
+DEVICE int value_at(int token, int chunk, int width) { return token * width + (chunk ^ token / 8 % 4 * 2); }
 
 // A block computes 64 rows (x) of a KV head (y) of a sequence (z). A row is a query head of
 // a token: rows of the heads that share the KV head follow each other. Keys and values come
-// to shared memory 32 tokens at a time, while those before are computed with.
-template <int DIM> DEVICE void prefill(const Prefill &d, unsigned char *shared) {
+// to shared memory 32 tokens at a time, while those before are computed with. Heads have DIM
+// dimensions, or at most so many.
+template <int DIM, bool FIXED = true> DEVICE void prefill(const Prefill &d, unsigned char *shared) {
+	const int dim = FIXED ? DIM : d.kv.head_dim, width = FIXED ? DIM / 8 : (dim + 63) / 64 * 8;
 	const int sequence = blockIdx.z, head = blockIdx.y, group = d.query_heads / d.kv.heads;
 	const int start = d.starts[sequence], tokens = d.starts[sequence + 1] - start, length = d.lengths[sequence];
 	const int first_row = blockIdx.x * TILE_ROWS, rows = min(TILE_ROWS, tokens * group - first_row);
@@ -33,28 +36,28 @@ template <int DIM> DEVICE void prefill(const Prefill &d, unsigned char *shared) 
 	const int last = position + (first_row + rows - 1) / group, first = position + first_row / group;
 	const int from = d.window > 0 ? max(0, first - d.window + 1) : 0, to = last + 1;
 
-	auto query = [&](int row) { return ((long long)(start + row / group) * d.query_heads + head * group + row % group) * DIM; };
+	auto query = [&](int row) { return ((long long)(start + row / group) * d.query_heads + head * group + row % group) * dim; };
 	Rows<DIM, DIM> r;
 	begin(r, [&](int row) { return warp * 16 + row < rows ? d.q + query(first_row + warp * 16 + row) : (const bf16 *)0; });
 
-	const int CHUNKS = STEP * DIM / 8; // of 16 bytes in a tile of K, and of V
+	const int room = STEP * width; // of 16 bytes that a tile of K or V has room for
 	const long long keys = kv_region(d.kv, 0, head), values = kv_region(d.kv, 1, head);
 	const unsigned base = shared_address(shared);
 	auto fetch = [&](int token, int stage) {
-		for (int i = threadIdx.x; token < to && i < CHUNKS; i += WARPS * 32) {
-			// Both tiles have sixteen tokens in a row, of DIM * 2 chunks.
-			const int half = i / (DIM * 2), at = i % (DIM * 2), first_token = token + half * 16;
-			const int v_token = half * 16 + at / (DIM / 8);
+		for (int i = threadIdx.x; token < to && i < STEP * dim / 8; i += WARPS * 32) {
+			// Both tiles have sixteen tokens in a row, of dim * 2 chunks.
+			const int half = i / (dim * 2), at = i % (dim * 2), first_token = token + half * 16;
+			const int v_token = half * 16 + at / (dim / 8);
 			const bool there = first_token < to && first_token + 16 > from, v_there = token + v_token >= from && token + v_token < to;
 			const uint4 *k = (const uint4 *)d.pool, *v = k;
 			if (there) {
 				const long long block = d.tables[(long long)sequence * d.table_blocks + first_token / d.kv.tokens];
-				const unsigned char *in = d.pool + block * d.kv.block_bytes + (long long)(first_token % d.kv.tokens) * DIM * 2;
+				const unsigned char *in = d.pool + block * d.kv.block_bytes + (long long)(first_token % d.kv.tokens) * dim * 2;
 				k = (const uint4 *)(in + keys) + at, v = (const uint4 *)(in + values) + at;
 			}
-			const unsigned to_k = base + (stage * 2 * CHUNKS + i) * 16;
+			const unsigned to_k = base + (stage * 2 * room + i) * 16;
 			copy_async(to_k, k, there ? 16 : 0);
-			copy_async(base + ((stage * 2 + 1) * CHUNKS + value_at<DIM>(v_token, at % (DIM / 8))) * 16, v, v_there ? 16 : 0);
+			copy_async(base + ((stage * 2 + 1) * room + value_at(v_token, at % (dim / 8), width)) * 16, v, v_there ? 16 : 0);
 		}
 		copy_commit();
 	};
@@ -64,10 +67,10 @@ template <int DIM> DEVICE void prefill(const Prefill &d, unsigned char *shared) 
 		fetch(token + STEP, stage ^ 1);
 		copy_wait<1>();
 		__syncthreads();
-		const uint4 *k = (const uint4 *)shared + stage * 2 * CHUNKS, *v = k + CHUNKS;
+		const uint4 *k = (const uint4 *)shared + stage * 2 * room, *v = k + room;
 		step(
-		    r, d.scores, [&](int pair) { return k[g / 4 * (DIM * 2) + pair * 4 + g % 4]; },
-		    [&](int i, int chunk) { return v[value_at<DIM>(i, chunk)]; },
+		    r, d.scores, dim, dim, [&](int pair) { return k[g / 4 * (dim * 2) + pair * 4 + g % 4]; },
+		    [&](int i, int chunk) { return v[value_at(i, chunk, width)]; },
 		    [&](int row, int i) {
 			    const int own = warp * 16 + row, at = position + (first_row + own) / group;
 			    return own < rows && token + i <= at && (d.window <= 0 || token + i > at - d.window);
@@ -85,8 +88,9 @@ template <int DIM> DEVICE void prefill(const Prefill &d, unsigned char *shared) 
 #pragma unroll
 		for (int i = 0; i < DIM / 8; i += 2)
 #pragma unroll
-			for (int c = 0; c < 2; c++)
-				*(unsigned *)(to_row + i / 8 * 64 + t * 16 + c * 8 + i % 8) = pack2(r.out[i][h * 2 + c] * scale, r.out[i + 1][h * 2 + c] * scale);
+			for (int c = 0; c < 2; c++) {
+				if (FIXED || i / 8 * 64 + t * 16 + c * 8 < dim) *(unsigned *)(to_row + i / 8 * 64 + t * 16 + c * 8 + i % 8) = pack2(r.out[i][h * 2 + c] * scale, r.out[i + 1][h * 2 + c] * scale);
+			}
 	}
 }
 
@@ -103,4 +107,10 @@ KERNEL(128) prefill_attention_128(Prefill d) {
 KERNEL(128) prefill_attention_256(Prefill d) {
 	DYNAMIC_SHARED(shared);
 	prefill<256>(d, shared);
+}
+
+// For all other numbers of dimensions up to 256, multiples of 16.
+KERNEL(128) prefill_attention_any(Prefill d) {
+	DYNAMIC_SHARED(shared);
+	prefill<256, false>(d, shared);
 }
