@@ -74,16 +74,7 @@ func builtin(t *testing.T) *model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.Open(dir, model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
+	return open(t, dir, model.Options{})
 }
 
 // questions are prompts about texts with facts, with the text that a right answer has.

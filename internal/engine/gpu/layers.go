@@ -19,7 +19,7 @@ func (b *Backend) enqueue(l *lane, s shape) error {
 	r := &run{Backend: b, q: l.queue, s: s}
 	c, m := b.weights.config, &b.memory
 	r.do(r.q.Embed(kernels.Embed{
-		Out: m.sum, Table: b.weights.embed, IDs: b.in.ids.address, Tokens: s.tokens, Hidden: c.Hidden, Rows: c.Vocab, Scale: b.weights.embedScale,
+		Out: m.sum, Table: b.weights.embed.at, Scales: b.weights.embed.scales, Type: b.weights.embed.kind, IDs: b.in.ids.address, Tokens: s.tokens, Hidden: c.Hidden, Rows: c.Vocab, Scale: b.weights.embedScale,
 	}))
 	for i := range b.weights.layers {
 		r.layer(&b.weights.layers[i], i)
@@ -46,21 +46,25 @@ func (r *run) layer(l *layer, i int) {
 	} else {
 		r.norm(m.normed, m.x, l.attnNorm, m.sum)
 	}
-	r.product(kernels.MatMul{Out: m.qkv, X: m.normed, W: l.qkv, Bias: l.qkvBias, Rows: heads * c.HeadDim, In: c.Hidden})
+	r.product(l.qkv, kernels.MatMul{Out: m.qkv, X: m.normed, Bias: l.qkvBias, Rows: heads * c.HeadDim, In: c.Hidden})
 	r.do(r.q.RopeAppend(kernels.RopeAppend{
 		Q: m.q, QKV: m.qkv, KV: kv, QWeight: l.qNorm, KWeight: l.kNorm, Cosines: rope.cos, Sines: rope.sin,
 		Positions: r.in.positions.address, Slots: r.in.slots.address,
 		Tokens: r.s.tokens, QueryHeads: c.Heads, Rotary: c.Rotary(), Eps: float32(c.NormEps), Offset: r.weights.normOffset(),
 	}))
 	r.attention(kernels.Attend{KV: kv, QueryHeads: c.Heads, TableBlocks: r.s.tableBlocks, Window: l.window, Scale: float32(c.ScoreScale()), Limit: float32(c.ScoreCap)})
-	r.product(kernels.MatMul{Out: m.x, X: m.attended, W: l.o, Bias: l.oBias, Rows: c.Hidden, In: c.Heads * c.HeadDim})
+	r.product(l.o, kernels.MatMul{Out: m.x, X: m.attended, Bias: l.oBias, Rows: c.Hidden, In: c.Heads * c.HeadDim})
 	if l.postAttnNorm != 0 {
 		r.norm(m.x, m.x, l.postAttnNorm, 0)
 	}
 	r.norm(m.normed, m.x, l.mlpNorm, m.sum)
-	r.product(kernels.MatMul{Out: m.gateUp, X: m.normed, W: l.gateUp, Bias: l.gateUpBias, Rows: 2 * c.FFN, In: c.Hidden})
-	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: r.s.tokens, Inner: c.FFN, Act: r.weights.act}))
-	r.product(kernels.MatMul{Out: m.x, X: m.inner, W: l.down, Bias: l.downBias, Rows: c.Hidden, In: c.FFN})
+	if l.router.at != 0 {
+		r.experts(l)
+	} else {
+		r.product(l.gateUp, kernels.MatMul{Out: m.gateUp, X: m.normed, Bias: l.gateUpBias, Rows: 2 * c.FFN, In: c.Hidden})
+		r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: r.s.tokens, Inner: c.FFN, Act: r.weights.act}))
+		r.product(l.down, kernels.MatMul{Out: m.x, X: m.inner, Bias: l.downBias, Rows: c.Hidden, In: c.FFN})
+	}
 	if l.postMLPNorm != 0 {
 		r.norm(m.x, m.x, l.postMLPNorm, 0)
 	}
@@ -78,13 +82,30 @@ func (r *run) normRows(out, x, weight, residual uint64, rows int) {
 	}))
 }
 
-// product multiplies all tokens.
-func (r *run) product(o kernels.MatMul) {
-	o.Tokens = r.s.tokens
-	r.multiply(o)
+// experts computes the MLP of a layer with experts.
+func (r *run) experts(l *layer) {
+	c, m := r.weights.config, &r.memory
+	e := kernels.Experts{Chosen: m.chosen, Shares: m.shares, Plan: m.plan, Tokens: r.s.tokens, Count: c.MoE.Experts, Active: c.MoE.Active}
+	r.product(l.router, kernels.MatMul{Out: m.scores, X: m.normed, Rows: e.Count, In: c.Hidden, Wide: true})
+	r.do(r.q.Route(kernels.Route{Experts: e, Logits: m.scores, Normalize: c.MoE.Normalize}))
+	r.do(r.q.ExpertMatMul(kernels.ExpertMatMul{
+		Experts: e, Out: m.gateUp, X: m.normed, W: l.gateUp.at, Scales: l.gateUp.scales, Type: l.gateUp.kind, Rows: 2 * c.MoE.FFN, In: c.Hidden,
+	}))
+	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: e.Tokens * e.Active, Inner: c.MoE.FFN, Act: r.weights.act}))
+	r.do(r.q.ExpertMatMul(kernels.ExpertMatMul{
+		Experts: e, Out: m.given, X: m.inner, W: l.down.at, Scales: l.down.scales, Type: l.down.kind, Rows: c.Hidden, In: c.MoE.FFN, Own: true,
+	}))
+	r.do(r.q.Combine(kernels.Combine{Experts: e, Out: m.x, X: m.given, Hidden: c.Hidden}))
 }
 
-func (r *run) multiply(o kernels.MatMul) {
+// product multiplies all tokens with a matrix.
+func (r *run) product(w matrix, o kernels.MatMul) {
+	o.Tokens = r.s.tokens
+	r.multiply(w, o)
+}
+
+func (r *run) multiply(w matrix, o kernels.MatMul) {
+	o.W, o.Scales, o.Type = w.at, w.scales, w.kind
 	if o.Tokens <= kernels.MaxGEMV && !r.options.BatchInvariant {
 		r.do(r.q.GEMV(o))
 		return
@@ -120,7 +141,7 @@ func (r *run) head() {
 		x, sum = m.lastX, m.lastSum
 	}
 	r.normRows(m.last, x, r.weights.finalNorm, sum, rows)
-	r.multiply(kernels.MatMul{Out: r.out.logits.Address, X: m.last, W: r.weights.head, Tokens: rows, Rows: c.Vocab, In: c.Hidden, Wide: true})
+	r.multiply(r.weights.head, kernels.MatMul{Out: r.out.logits.Address, X: m.last, Tokens: rows, Rows: c.Vocab, In: c.Hidden, Wide: true})
 	if r.s.choose {
 		r.do(r.q.Sample(kernels.Sample{
 			Out: r.out.tokens.Address, Logits: r.out.logits.Address, Params: r.in.params.address, Rows: rows, Vocab: c.Vocab, Limit: r.info.TokenLimit,

@@ -17,8 +17,11 @@ type activations struct {
 	qkv      uint64 // [token][heads + 2 KV heads][head dim]
 	q        uint64 // [token][heads][head dim]
 	attended uint64 // [token][heads][head dim]
-	gateUp   uint64 // [token][2 × FFN]
-	inner    uint64 // [token][FFN]
+	gateUp   uint64 // [token][2 × FFN], or of each expert that a token has
+	inner    uint64 // [token][FFN], the same
+	given    uint64 // [token][active][hidden]: what its experts give
+	// Of layers with experts.
+	scores, chosen, shares, plan uint64 // float32 [token][experts], kernels.Experts
 	// Rows that logits are wanted of.
 	lastSum, lastX, last uint64 // [row][hidden]
 	partial              uint64 // of split attention
@@ -70,6 +73,13 @@ func (b *Backend) allocate() error {
 		Attend: kernels.Attend{KV: kernels.KV{Shape: b.info.KV}, Sequences: int(seqs), QueryHeads: c.Heads}, MaxLength: o.MaxContext,
 	}
 	hidden, heads := int64(c.Hidden)*2, int64(c.HeadDim)*2
+	pairs := tokens * int64(c.MoE.Active) // of tokens with experts
+	inner := max(int64(c.FFN), int64(c.MoE.Active*c.MoE.FFN))
+	plan := int64(0)
+	for n := 1; c.MoE.Experts > 0 && n <= o.MaxTokens; n++ { // it does not only grow
+		e := kernels.Experts{Tokens: n, Count: c.MoE.Experts, Active: c.MoE.Active}
+		plan = max(plan, int64(e.PlanBytes()))
+	}
 	work := []struct {
 		address *uint64
 		bytes   int64
@@ -77,7 +87,9 @@ func (b *Backend) allocate() error {
 		{&b.memory.sum, tokens * hidden}, {&b.memory.x, tokens * hidden}, {&b.memory.normed, tokens * hidden},
 		{&b.memory.qkv, tokens * heads * int64(c.Heads+2*c.KVHeads)},
 		{&b.memory.q, tokens * heads * int64(c.Heads)}, {&b.memory.attended, tokens * heads * int64(c.Heads)},
-		{&b.memory.gateUp, tokens * int64(c.FFN) * 4}, {&b.memory.inner, tokens * int64(c.FFN) * 2},
+		{&b.memory.gateUp, tokens * inner * 4}, {&b.memory.inner, tokens * inner * 2},
+		{&b.memory.given, pairs * hidden}, {&b.memory.scores, tokens * int64(c.MoE.Experts) * 4},
+		{&b.memory.chosen, pairs * 4}, {&b.memory.shares, pairs * 4}, {&b.memory.plan, plan},
 		{&b.memory.lastSum, seqs * hidden}, {&b.memory.lastX, seqs * hidden}, {&b.memory.last, seqs * hidden},
 		{&b.memory.partial, int64(split.PartialBytes())},
 	}

@@ -4,28 +4,47 @@ import (
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// target is a piece of device memory that is filled with tensors, one behind the other.
+// matrix is one in the memory of the device, perhaps of several below each other; the zero
+// matrix is one that the model does not have.
+type matrix struct {
+	at, scales uint64
+	kind       kernels.WeightType
+}
+
+// target is a matrix, or a vector, that is filled with tensors, one behind the other.
 type target struct {
-	address *uint64 // is set when there is memory
-	parts   []model.Tensor
+	matrix *matrix
+	vector *uint64 // in place of matrix
+	parts  []model.Tensor
+	in     int // values of a row
 }
 
-// elems is the number of values.
-func (t *target) elems() (n int64) {
-	for _, p := range t.parts {
-		n += elems(p)
+// kind is what the weights are on the device.
+func (t *target) kind() kernels.WeightType {
+	if t.parts[0].DType == safetensors.Q8_0 {
+		return kernels.Q8_0
 	}
-	return n
+	return kernels.BF16
 }
 
-func elems(t model.Tensor) int64 {
-	n := int64(1)
+// bytes is the memory for the weights and their scales.
+func (t *target) bytes() (weights, scales int64) {
+	rows := 0
+	for _, p := range t.parts {
+		rows += elems(p) / t.in
+	}
+	return t.kind().Bytes(rows, t.in)
+}
+
+func elems(t model.Tensor) int {
+	n := 1
 	for _, d := range t.Shape {
-		n *= int64(d)
+		n *= d
 	}
 	return n
 }
@@ -37,35 +56,72 @@ type reader struct {
 	err     error
 }
 
-// need adds a target of tensors that the model must have.
-func (r *reader) need(address *uint64, layer int, roles ...model.Role) {
-	if r.want(address, layer, roles...); r.err == nil && (len(r.targets) == 0 || r.targets[len(r.targets)-1].address != address) {
-		r.err = fmt.Errorf("layer %d has no tensor of role %d", layer, roles[0])
+// need adds a matrix of tensors that the model must have: those of all roles, of each
+// expert.
+func (r *reader) need(m *matrix, layer, experts int, roles ...model.Role) {
+	t := target{matrix: m}
+	for e := range experts {
+		for _, role := range roles {
+			r.part(&t, role, layer, e)
+		}
+	}
+	if len(t.parts) < experts*len(roles) {
+		r.fail(fmt.Errorf("layer %d lacks a tensor of roles %v", layer, roles))
+		return
+	}
+	r.add(t)
+}
+
+// vector adds a vector of tensors that the model has all of, or none.
+func (r *reader) vector(address *uint64, layer int, roles ...model.Role) {
+	t := target{vector: address}
+	for _, role := range roles {
+		r.part(&t, role, layer, 0)
+	}
+	switch {
+	case len(t.parts) == 0:
+	case len(t.parts) < len(roles):
+		r.fail(fmt.Errorf("layer %d has only some of the tensors that are loaded with %s", layer, t.parts[0].Name))
+	default:
+		r.add(t)
 	}
 }
 
-// want adds a target of tensors that the model has all of, or none.
-func (r *reader) want(address *uint64, layer int, roles ...model.Role) {
-	t := target{address: address}
-	for _, role := range roles {
-		tensor, ok := r.model.Weight(role, layer)
-		if !ok {
-			continue
-		}
-		switch tensor.DType {
-		case safetensors.BF16, safetensors.F16, safetensors.F32:
-		default:
-			r.fail(fmt.Errorf("%w: %s is %s, kernels know bf16; a CPU device (cpu:0) computes it", ErrUnsupported, tensor.Name, tensor.DType))
-		}
+func (r *reader) part(t *target, role model.Role, layer, expert int) {
+	if tensor, ok := r.model.Expert(role, layer, expert); ok {
 		t.parts = append(t.parts, tensor)
 	}
-	switch len(t.parts) {
-	case 0:
-	case len(roles):
-		r.targets = append(r.targets, t)
-	default:
-		r.fail(fmt.Errorf("layer %d has only some of the tensors that are loaded with %s", layer, t.parts[0].Name))
+}
+
+// add adds a target whose tensors the kernels can use together.
+func (r *reader) add(t target) {
+	first := t.parts[0]
+	t.in = 1
+	if t.matrix != nil {
+		t.in = first.Shape[len(first.Shape)-1]
 	}
+	for _, p := range t.parts {
+		switch p.DType {
+		case safetensors.BF16, safetensors.F16, safetensors.F32:
+		case safetensors.Q8_0:
+			if t.vector != nil {
+				r.refuse("%s is %s, kernels know norms and biases of bf16", p.Name, p.DType)
+			}
+		default:
+			r.refuse("%s is %s, kernels know bf16 and Q8_0", p.Name, p.DType)
+		}
+		if (p.DType == safetensors.Q8_0) != (first.DType == safetensors.Q8_0) {
+			r.refuse("%s is %s and %s %s: kernels multiply them as one", first.Name, first.DType, p.Name, p.DType)
+		}
+	}
+	if of := map[kernels.WeightType]int{kernels.BF16: 8, kernels.Q8_0: 32}[t.kind()]; t.matrix != nil && t.in%of != 0 {
+		r.refuse("rows of %s have %d values, kernels know multiples of %d", first.Name, t.in, of)
+	}
+	r.targets = append(r.targets, t)
+}
+
+func (r *reader) refuse(format string, args ...any) {
+	r.fail(fmt.Errorf("%w: %s; a CPU device (cpu:0) computes it", ErrUnsupported, fmt.Sprintf(format, args...)))
 }
 
 func (r *reader) fail(err error) {
@@ -77,7 +133,8 @@ func (r *reader) fail(err error) {
 // bytes is the memory that an arena for the targets needs.
 func (r *reader) bytes() (n int64) {
 	for i := range r.targets {
-		n += device.Aligned(2 * r.targets[i].elems())
+		weights, scales := r.targets[i].bytes()
+		n += device.Aligned(weights) + device.Aligned(scales)
 	}
 	return n
 }

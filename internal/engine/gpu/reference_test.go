@@ -1,7 +1,9 @@
 package gpu_test
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/model"
@@ -16,6 +18,8 @@ type reference struct {
 	t *testing.T
 	m *model.Model
 	c model.Config
+	// exact leaves matrices as they are: those of a quantized model, widened.
+	exact bool
 }
 
 // noBias is the role of no tensor.
@@ -30,8 +34,10 @@ func bf16(v []float64) []float64 {
 }
 
 // weight is a tensor as bf16, nil where the model has none.
-func (r reference) weight(role model.Role, layer int) []float64 {
-	w, ok := r.m.Weight(role, layer)
+func (r reference) weight(role model.Role, layer int) []float64 { return r.expert(role, layer, 0) }
+
+func (r reference) expert(role model.Role, layer, expert int) []float64 {
+	w, ok := r.m.Expert(role, layer, expert)
 	if !ok {
 		return nil
 	}
@@ -40,19 +46,29 @@ func (r reference) weight(role model.Role, layer int) []float64 {
 	for i, v := range floats {
 		out[i] = float64(v)
 	}
+	if r.exact && len(w.Shape) > 1 {
+		return out
+	}
 	return bf16(out)
 }
 
 // product multiplies a row with a matrix, and adds the bias if there is one.
 func (r reference) product(x []float64, weight, bias model.Role, layer int) []float64 {
-	w, b := r.weight(weight, layer), r.weight(bias, layer)
+	out := rows(x, r.weight(weight, layer))
+	if b := r.weight(bias, layer); b != nil {
+		for n := range out {
+			out[n] += b[n]
+		}
+	}
+	return out
+}
+
+// rows multiplies a row with those of a matrix.
+func rows(x, w []float64) []float64 {
 	out := make([]float64, len(w)/len(x))
 	for n := range out {
 		for i, v := range x {
 			out[n] += v * w[n*len(x)+i]
-		}
-		if b != nil {
-			out[n] += b[n]
 		}
 	}
 	return out
@@ -157,17 +173,51 @@ func (r reference) layer(sums [][]float64, layer int) {
 		x := bf16(r.product(bf16(attended), model.RoleO, model.RoleOBias, layer))
 		r.join(sums[t], x, model.RolePostAttnNorm, layer)
 		x = bf16(r.norm(sums[t], model.RoleMLPNorm, layer))
-		gate, up := bf16(r.product(x, model.RoleGate, model.RoleGateBias, layer)), bf16(r.product(x, model.RoleUp, model.RoleUpBias, layer))
-		for i, g := range gate {
-			if c.Act == model.GELUTanh {
-				gate[i] = 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * up[i]
-			} else {
-				gate[i] = g / (1 + math.Exp(-g)) * up[i]
-			}
-		}
-		x = bf16(r.product(bf16(gate), model.RoleDown, model.RoleDownBias, layer))
-		r.join(sums[t], x, model.RolePostMLPNorm, layer)
+		r.join(sums[t], r.mlp(x, layer), model.RolePostMLPNorm, layer)
 	}
+}
+
+// mlp computes the MLP of a layer, or its experts.
+func (r reference) mlp(x []float64, layer int) []float64 {
+	if !r.c.Sparse(layer) {
+		inner := r.gated(bf16(r.product(x, model.RoleGate, model.RoleGateBias, layer)), bf16(r.product(x, model.RoleUp, model.RoleUpBias, layer)))
+		return bf16(r.product(inner, model.RoleDown, model.RoleDownBias, layer))
+	}
+	scores := rows(x, bf16(r.weight(model.RoleRouter, layer)))
+	order := make([]int, len(scores))
+	var all, some float64
+	for e, s := range scores {
+		order[e] = e
+		all += math.Exp(s)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	order = order[:r.c.MoE.Active]
+	for _, e := range order {
+		some += math.Exp(scores[e]) / all
+	}
+	if !r.c.MoE.Normalize {
+		some = 1
+	}
+	out := make([]float64, len(x))
+	for _, e := range order {
+		inner := r.gated(bf16(rows(x, r.expert(model.RoleExpertGate, layer, e))), bf16(rows(x, r.expert(model.RoleExpertUp, layer, e))))
+		for i, v := range bf16(rows(inner, r.expert(model.RoleExpertDown, layer, e))) {
+			out[i] += math.Exp(scores[e]) / all / some * v
+		}
+	}
+	return bf16(out)
+}
+
+// gated joins gate and up.
+func (r reference) gated(gate, up []float64) []float64 {
+	for i, g := range gate {
+		if r.c.Act == model.GELUTanh {
+			gate[i] = 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * up[i]
+		} else {
+			gate[i] = g / (1 + math.Exp(-g)) * up[i]
+		}
+	}
+	return bf16(gate)
 }
 
 // join adds x to the residual.

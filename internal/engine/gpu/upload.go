@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
@@ -56,43 +57,71 @@ func upload(ctx context.Context, d *Device, arena *device.Arena, targets []targe
 		}
 	}
 	for i := range targets {
-		t := &targets[i]
-		memory, err := arena.Take(2 * t.elems())
-		if err != nil {
+		if err := u.target(ctx, &targets[i], arena, rounded); err != nil {
 			return err
-		}
-		*t.address = memory.Address
-		for _, part := range t.parts {
-			if len(part.Shape) > 1 && part.DType != safetensors.BF16 {
-				rounded[string(part.DType)] = true
-			}
-			n := 2 * elems(part)
-			if err := u.tensor(ctx, memory.Slice(0, n), part); err != nil {
-				return fmt.Errorf("%s: %w", part.Name, err)
-			}
-			memory = memory.Slice(n, memory.Bytes-n)
 		}
 	}
 	return nil // closing the scope waits for the copies
 }
 
-// tensor copies one tensor.
-func (u *uploader) tensor(ctx context.Context, to device.Region, t model.Tensor) error {
-	const values = stageBytes / 2
-	size := int64(len(t.Data)) / elems(t)
-	for from := int64(0); from < elems(t); from += values {
-		n := min(values, elems(t)-from)
-		s := &u.stages[u.next]
-		u.next = 1 - u.next
-		if s.used {
-			if err := s.read.Wait(ctx); err != nil {
-				return err
-			}
+// target takes memory for a target and fills it.
+func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena, rounded map[string]bool) (err error) {
+	var regions [2]device.Region // of weights and scales
+	for i, n := range pair(t.bytes()) {
+		if n == 0 {
+			continue
 		}
-		if err := toBF16(s.mem[:2*n], t.Data[from*size:(from+n)*size], t.DType); err != nil {
+		if regions[i], err = arena.Take(n); err != nil {
 			return err
 		}
-		if err := errors.Join(u.stream.Upload(to.Slice(2*from, 2*n), s.mem[:2*n]), u.stream.Record(s.read)); err != nil {
+	}
+	if t.vector != nil {
+		*t.vector = regions[0].Address
+	} else {
+		*t.matrix = matrix{regions[0].Address, regions[1].Address, t.kind()}
+	}
+	for _, part := range t.parts {
+		if t.matrix != nil && (part.DType == safetensors.F16 || part.DType == safetensors.F32) {
+			rounded[string(part.DType)] = true
+		}
+		if err := u.tensor(ctx, t, part, &regions); err != nil {
+			return fmt.Errorf("%s: %w", part.Name, err)
+		}
+	}
+	return nil
+}
+
+func pair(a, b int64) [2]int64 { return [2]int64{a, b} }
+
+// tensor copies one tensor to the front of the regions, and cuts that off.
+func (u *uploader) tensor(ctx context.Context, t *target, part model.Tensor, to *[2]device.Region) error {
+	rows, kind := elems(part)/t.in, t.kind()
+	rowBytes := len(part.Data) / rows
+	most := max(1, stageBytes/int(sum(kind.Bytes(1, t.in))))
+	for from := 0; from < rows; from += most {
+		n := min(most, rows-from)
+		sizes := pair(kind.Bytes(n, t.in))
+		if sum(sizes[0], sizes[1]) > stageBytes {
+			return fmt.Errorf("a row of %d values does not fit into %d bytes", t.in, stageBytes)
+		}
+		s, err := u.stage(ctx)
+		if err != nil {
+			return err
+		}
+		weights, scales := s.mem[:sizes[0]], s.mem[sizes[0]:][:sizes[1]]
+		if err := convert(weights, scales, part.Data[from*rowBytes:(from+n)*rowBytes], part.DType, t.in); err != nil {
+			return err
+		}
+		for i, host := range [2][]byte{weights, scales} {
+			if len(host) == 0 {
+				continue
+			}
+			if err := u.stream.Upload(to[i].Slice(0, sizes[i]), host); err != nil {
+				return err
+			}
+			to[i] = to[i].Slice(sizes[i], to[i].Bytes-sizes[i])
+		}
+		if err := u.stream.Record(s.read); err != nil {
 			return err
 		}
 		s.used = true
@@ -100,9 +129,21 @@ func (u *uploader) tensor(ctx context.Context, to device.Region, t model.Tensor)
 	return nil
 }
 
-// toBF16 converts values, which are read from a mapped file: a fault there, of a file that
-// became shorter, is an error.
-func toBF16(to, from []byte, dtype safetensors.DType) (err error) {
+func sum(a, b int64) int64 { return a + b }
+
+// stage is pinned memory that the device has read.
+func (u *uploader) stage(ctx context.Context) (*stage, error) {
+	s := &u.stages[u.next]
+	u.next = 1 - u.next
+	if !s.used {
+		return s, nil
+	}
+	return s, s.read.Wait(ctx)
+}
+
+// convert brings whole rows into the form that they have on the device. They are read from a
+// mapped file: a fault there, of a file that became shorter, is an error.
+func convert(to, scales, from []byte, dtype safetensors.DType, in int) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -120,6 +161,8 @@ func toBF16(to, from []byte, dtype safetensors.DType) (err error) {
 	switch dtype {
 	case safetensors.BF16:
 		copy(to, from)
+	case safetensors.Q8_0:
+		return kernels.SplitQ8_0(to, scales, from, in)
 	case safetensors.F32:
 		for i := 0; i < len(to); i += 2 {
 			le.PutUint16(to[i:], safetensors.ToBF16(math.Float32frombits(le.Uint32(from[2*i:]))))

@@ -23,25 +23,28 @@ type Weights struct {
 	config model.Config
 	scope  *device.Scope
 
-	embed, head, finalNorm uint64
-	embedScale             float32
-	layers                 []layer
-	act                    kernels.Activation
-	bytes                  int64
-	rounded                map[string]bool // types of matrices that became bf16
+	embed, head matrix
+	finalNorm   uint64
+	embedScale  float32
+	layers      []layer
+	act         kernels.Activation
+	bytes       int64
+	rounded     map[string]bool // types of matrices that became bf16
 }
 
-// layer has addresses of its weights; 0 is one that the model does not have. Matrices
-// that meet the same rows are one, one below the other.
+// layer has the addresses of its weights; 0 is one that the model does not have. Matrices
+// that meet the same rows are one, one below the other, and so are those of experts.
 type layer struct {
 	attnNorm, postAttnNorm, mlpNorm, postMLPNorm uint64
-	qkv, qkvBias, qNorm, kNorm, o, oBias         uint64
-	gateUp, gateUpBias, down, downBias           uint64
-	window                                       int // tokens that queries see, 0: all
+	qkvBias, oBias, gateUpBias, downBias         uint64
+	qNorm, kNorm                                 uint64
+	qkv, o, gateUp, down                         matrix
+	router                                       matrix // of a layer with experts
+	window                                       int    // tokens that queries see, 0: all
 	rope                                         int
 }
 
-// Load copies the weights of an open model to the device, as bf16. It fails with
+// Load copies the weights of an open model to the device, as bf16 or Q8_0. It fails with
 // [ErrUnsupported], with device.ErrNoRoom and the figures when they do not fit, and with
 // an error of package model when a file has changed since the model was opened.
 func (d *Device) Load(ctx context.Context, m *model.Model) (*Weights, error) {
@@ -94,12 +97,12 @@ func supported(c model.Config) error {
 		return fmt.Errorf("%w: %s; a CPU device (cpu:0) computes it", ErrUnsupported, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case c.MoE.Experts > 0:
-		return refuse("the model has experts")
-	case c.HeadDim != 64 && c.HeadDim != 128 && c.HeadDim != 256:
-		return refuse("heads have %d dimensions, kernels know 64, 128 and 256", c.HeadDim)
-	case c.Hidden%8 != 0 || c.FFN%8 != 0:
-		return refuse("rows of %d and %d values are not multiples of 8", c.Hidden, c.FFN)
+	case c.HeadDim%16 != 0 || c.HeadDim > 256:
+		return refuse("heads have %d dimensions, kernels know multiples of 16 up to 256", c.HeadDim)
+	case c.MoE.Experts > kernels.MaxExperts || c.MoE.Active > kernels.MaxActive:
+		return refuse("a token has %d of %d experts, kernels know %d of %d", c.MoE.Active, c.MoE.Experts, kernels.MaxActive, kernels.MaxExperts)
+	case c.Hidden%8 != 0 || c.FFN%8 != 0 || c.MoE.FFN%8 != 0:
+		return refuse("rows of %d and %d values are not multiples of 8", c.Hidden, max(c.FFN, c.MoE.FFN))
 	}
 	return nil
 }
@@ -107,10 +110,10 @@ func supported(c model.Config) error {
 // read lists all weights with the places for their addresses.
 func (w *Weights) read(r *reader) {
 	c := w.config
-	r.need(&w.embed, 0, model.RoleEmbed)
-	r.need(&w.finalNorm, 0, model.RoleFinalNorm)
+	r.need(&w.embed, 0, 1, model.RoleEmbed)
+	r.vector(&w.finalNorm, 0, model.RoleFinalNorm)
 	if !c.TiedHead {
-		r.need(&w.head, 0, model.RoleHead)
+		r.need(&w.head, 0, 1, model.RoleHead)
 	}
 	w.embedScale = 1
 	if c.ScaleEmbed {
@@ -123,23 +126,29 @@ func (w *Weights) read(r *reader) {
 	w.layers = make([]layer, c.Layers)
 	for i := range w.layers {
 		l := &w.layers[i]
-		r.need(&l.attnNorm, i, model.RoleAttnNorm)
-		r.need(&l.qkv, i, model.RoleQ, model.RoleK, model.RoleV)
-		r.want(&l.qkvBias, i, model.RoleQBias, model.RoleKBias, model.RoleVBias)
-		r.want(&l.qNorm, i, model.RoleQNorm)
-		r.want(&l.kNorm, i, model.RoleKNorm)
-		r.need(&l.o, i, model.RoleO)
-		r.want(&l.oBias, i, model.RoleOBias)
-		r.want(&l.postAttnNorm, i, model.RolePostAttnNorm)
-		r.need(&l.mlpNorm, i, model.RoleMLPNorm)
-		r.need(&l.gateUp, i, model.RoleGate, model.RoleUp)
-		r.want(&l.gateUpBias, i, model.RoleGateBias, model.RoleUpBias)
-		r.need(&l.down, i, model.RoleDown)
-		r.want(&l.downBias, i, model.RoleDownBias)
-		r.want(&l.postMLPNorm, i, model.RolePostMLPNorm)
+		r.vector(&l.attnNorm, i, model.RoleAttnNorm)
+		r.need(&l.qkv, i, 1, model.RoleQ, model.RoleK, model.RoleV)
+		r.vector(&l.qkvBias, i, model.RoleQBias, model.RoleKBias, model.RoleVBias)
+		r.vector(&l.qNorm, i, model.RoleQNorm)
+		r.vector(&l.kNorm, i, model.RoleKNorm)
+		r.need(&l.o, i, 1, model.RoleO)
+		r.vector(&l.oBias, i, model.RoleOBias)
+		r.vector(&l.postAttnNorm, i, model.RolePostAttnNorm)
+		r.vector(&l.mlpNorm, i, model.RoleMLPNorm)
+		r.vector(&l.postMLPNorm, i, model.RolePostMLPNorm)
 		if l.window = c.WindowOf(i); l.window > 0 && c.LocalRoPE != nil {
 			l.rope = localRope
 		}
+		if c.Sparse(i) {
+			r.need(&l.router, i, 1, model.RoleRouter)
+			r.need(&l.gateUp, i, c.MoE.Experts, model.RoleExpertGate, model.RoleExpertUp)
+			r.need(&l.down, i, c.MoE.Experts, model.RoleExpertDown)
+			continue
+		}
+		r.need(&l.gateUp, i, 1, model.RoleGate, model.RoleUp)
+		r.vector(&l.gateUpBias, i, model.RoleGateBias, model.RoleUpBias)
+		r.need(&l.down, i, 1, model.RoleDown)
+		r.vector(&l.downBias, i, model.RoleDownBias)
 	}
 }
 
@@ -158,7 +167,7 @@ func (w *Weights) Bytes() int64 { return w.bytes }
 func (w *Weights) Warning() string {
 	for _, t := range []string{"F32", "F16"} {
 		if w.rounded[t] {
-			return "matrices of " + t + " are rounded to bf16, the only type that kernels multiply"
+			return "matrices of " + t + " are rounded to bf16"
 		}
 	}
 	return ""
