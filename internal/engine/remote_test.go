@@ -198,7 +198,7 @@ func TestPrefillProgressAndHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(steps) != "[20 40 60 80 100]" {
+	if fmt.Sprint(steps) != "[0 20 40 60 80 100]" {
 		t.Errorf("progress %v", steps)
 	}
 	if st := e.Stats(); st.KVOutgoing != 7 {

@@ -58,7 +58,8 @@ type PrefillRequest struct {
 	ID     string
 	Tokens []uint32
 	// Progress hears, from the scheduler's goroutine, how many leading tokens are
-	// computed and the block table; it must not block. The table does not change.
+	// computed and the block table; it must not block. The table does not change. It
+	// is told at admission first, when nothing may be computed yet.
 	Progress func(computed int, blocks []int32)
 }
 

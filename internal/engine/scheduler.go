@@ -133,7 +133,7 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 func (e *Engine) run(s *sequence) {
 	s.state = seqRunning
 	e.running = append(e.running, s)
-	if s.prefill != nil && s.prefill.progress != nil && s.computed > 0 {
+	if s.prefill != nil && s.prefill.progress != nil {
 		s.prefill.progress(s.computed, s.blocks)
 	}
 }

@@ -60,12 +60,17 @@ func (b *blockWriter) run(ctx context.Context) error {
 		State: cluster.TransferActive, Blocks: len(b.req.BlockIDs) - next, BlocksDone: new(int),
 	})
 	defer move.end()
+	prepared := false
 	for next < len(b.req.BlockIDs) {
 		var r readyBlocks
 		select {
 		case r = <-b.ready:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+		if !prepared {
+			prepared = true
+			b.prepare(ctx, r.table)
 		}
 		upto := r.tokens / bs
 		if r.tokens == len(b.req.TokenIDs) {
@@ -86,6 +91,15 @@ func (b *blockWriter) run(ctx context.Context) error {
 	}
 	pointAllWritten.Hit()
 	return nil
+}
+
+// prepare makes the last block resident if it stays partly filled: what is not computed
+// of it is written for the first time when it is read here.
+func (b *blockWriter) prepare(ctx context.Context, table []int32) {
+	if len(b.req.TokenIDs)%b.w.info.KV.BlockSize != 0 {
+		last := len(b.req.BlockIDs) - 1
+		b.w.resident.ensure(ctx, table[last:last+1])
+	}
 }
 
 func (b *blockWriter) write(ctx context.Context, from, to []int32) error {

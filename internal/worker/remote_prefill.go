@@ -139,6 +139,7 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 	wt := w.waiters.add(ticket.String(), f.move)
 	defer w.waiters.remove(ticket.String())
 	pointTicketOpened.Hit()
+	defer f.makeResident(ctx)()
 
 	id := w.identity()
 	req := protocol.RemotePrefillRequest{
@@ -164,6 +165,21 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 		return
 	}
 	pointTicketRevoked.Hit()
+}
+
+// makeResident prepares the memory of the blocks that somebody will write; the returned
+// function ends that.
+func (f *filling) makeResident(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.w.resident.ensure(ctx, f.r.Blocks[f.r.CachedBlocks:])
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // whyQuarantined is the reason of a local prefill whose first blocks may still be
@@ -212,10 +228,21 @@ func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefill
 		return f.callPrefill(ctx, req, wt)
 	case err != nil:
 		return protocol.PrefillNotice{}, fmt.Errorf("enqueue: %w", err)
-	default:
-		pointQueued.Hit()
-		defer w.forgetMessage(ctx, id)
 	}
+	pointQueued.Hit()
+	n, err := f.awaitPrefill(ctx, req, wt)
+	if err != nil {
+		w.forgetMessage(ctx, id)
+		return n, err
+	}
+	// Its worker acknowledges the message; only if that fails it is still there. The
+	// sequence does not wait for the queue's answer.
+	f.after = func() { w.forgetMessage(ctx, id) }
+	return n, nil
+}
+
+// awaitPrefill waits for the end of a request that was enqueued.
+func (f *filling) awaitPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
 	look := time.NewTicker(queueLookEvery)
 	defer look.Stop()
 	for started, unreachable := false, 0; ; {
@@ -228,7 +255,7 @@ func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefill
 		case <-look.C:
 			// Nobody fetches from a queue that is out of reach. One look may fall into
 			// a reconnect.
-			if started || w.cfg.Bus.Connected() {
+			if started || f.w.cfg.Bus.Connected() {
 				unreachable = 0
 			} else if unreachable++; unreachable == 2 {
 				return protocol.PrefillNotice{}, errQueueLost

@@ -52,6 +52,7 @@ type Worker struct {
 	info       engine.BackendInfo
 	nixl       *nixl.Agent
 	pool       *kvPool
+	resident   *resident
 	blockBytes int64
 	waiters    *waiters        // decode: remote prefills on their way
 	prefills   *runtime.Client // decode: the prefill workers
@@ -201,6 +202,7 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 	w.board.update(func(st *cluster.WorkerStatus) {
 		st.MemoryBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks)) * w.blockBytes
 	})
+	w.resident = newResident(mem, loaded.Blocks)
 	inUse := false
 	back.Push("free the KV pool", func(context.Context) error {
 		if inUse {
