@@ -89,7 +89,7 @@ loopback only, unless their listeners are configured.`,
 	table.AddFlags(cmd.Flags(), "")
 	cmd.Flags().BoolVar(&check, "check-config", false, "validate the configuration, say where it comes from, and exit")
 	addBench(cmd, stdout, stderr)
-	cmd.AddCommand(gpusCommand(stdout))
+	cmd.AddCommand(gpusCommand(stdout), gpuCheckCommand(stdout, stderr))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, origins, err := load(cmd)
 		if err != nil {

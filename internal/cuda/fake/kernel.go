@@ -48,6 +48,9 @@ func (c *Call) Int32() int32 { return int32(binary.LittleEndian.Uint32(c.arg(4))
 // Float32 reads the next argument as a float.
 func (c *Call) Float32() float32 { return math.Float32frombits(uint32(c.Int32())) }
 
+// Rewind has arguments read from the first one on again, for a kernel around another.
+func (c *Call) Rewind() { c.next = 0 }
+
 // arg returns the next n bytes of arguments; those that are missing are zeros, and a
 // mistake.
 func (c *Call) arg(n int) []byte {

@@ -114,7 +114,7 @@ func prefillCases() (all []Case) {
 		{name: "80-dimensions", queries: 4, heads: 2, dim: 80, block: 64, layers: 1, scale: 2, window: 9, lengths: []int{70}, tokens: []int{40}},
 		{name: "96-dimensions", queries: 6, heads: 2, dim: 96, block: 32, layers: 2, layer: 1, scale: 2, lengths: []int{33, 20}, tokens: []int{33, 7}},
 		{name: "192-dimensions", queries: 2, heads: 1, dim: 192, block: 16, layers: 1, scale: 2, limit: 5, lengths: []int{50}, tokens: []int{40}},
-		{name: "long", queries: 8, heads: 2, dim: 128, block: 64, layers: 1, scale: 2, lengths: []int{900, 300}, tokens: []int{250, 300}, large: true},
+		{name: "long", queries: 8, heads: 2, dim: 128, block: 64, layers: 1, scale: 2, lengths: []int{700, 150}, tokens: []int{130, 150}, large: true},
 	} {
 		all = append(all, Case{Name: "prefill-attention/" + c.name, Large: c.large, Prepare: func(l *Lab) func(q *kernels.Queue) error {
 			starts, longest := []int32{0}, 0

@@ -47,9 +47,9 @@ func matMulCases() []Case {
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{tokens: 1, rows: 1, in: 8, bias: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.Q8_0, tokens: 1, rows: 1, in: 32, bias: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3, tokens: 1, rows: 1, in: 16, bias: true})
-	add("gemv", (*kernels.Queue).GEMV, matMulCase{tokens: 5, rows: 6144, in: 4096, large: true})
-	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.Q8_0, tokens: 3, rows: 6144, in: 4096, large: true})
-	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3, tokens: 3, rows: 6144, in: 4096, large: true})
+	add("gemv", (*kernels.Queue).GEMV, matMulCase{tokens: 5, rows: 2050, in: 4096, large: true})
+	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.Q8_0, tokens: 3, rows: 2050, in: 4096, large: true})
+	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3, tokens: 3, rows: 2050, in: 4096, large: true})
 	for _, c := range []matMulCase{
 		{tokens: 1, rows: 1, in: 8, bias: true},                  // less than anything
 		{tokens: 128, rows: 128, in: 32},                         // one tile, one step
@@ -73,11 +73,11 @@ func matMulCases() []Case {
 		{kind: kernels.E4M3, tokens: 33, rows: 45, in: 592, bias: true},
 
 		{tokens: 17, rows: 1030, in: 4096, large: true},             // few tokens
-		{tokens: 300, rows: 300, in: 4096, bias: true, large: true}, // many
+		{tokens: 300, rows: 140, in: 4096, bias: true, large: true}, // many
 		{kind: kernels.Q8_0, tokens: 17, rows: 1030, in: 4096, large: true},
-		{kind: kernels.Q8_0, tokens: 300, rows: 300, in: 4096, bias: true, large: true},
+		{kind: kernels.Q8_0, tokens: 300, rows: 140, in: 4096, bias: true, large: true},
 		{kind: kernels.E4M3, tokens: 17, rows: 1030, in: 4096, large: true},
-		{kind: kernels.E4M3, tokens: 300, rows: 300, in: 4096, bias: true, large: true},
+		{kind: kernels.E4M3, tokens: 300, rows: 140, in: 4096, bias: true, large: true},
 	} {
 		add("gemm", (*kernels.Queue).GEMM, c)
 	}

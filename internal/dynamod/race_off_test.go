@@ -1,0 +1,5 @@
+//go:build !race
+
+package dynamod
+
+const raceDetector = false

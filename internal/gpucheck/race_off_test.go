@@ -1,0 +1,5 @@
+//go:build !race
+
+package gpucheck
+
+const raceDetector = false
