@@ -95,6 +95,7 @@ run() {
 	phases 60 floor
 	torch 60 floor
 	phases 240 measure
+	phases 300 engine
 	phases 60 golden
 	phases 30 ipc
 	torch 120 shapes

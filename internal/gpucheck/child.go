@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
@@ -42,23 +44,26 @@ func child(ctx context.Context, stdin io.Reader, stdout io.Writer, open func(s s
 	if s.Peer != nil {
 		return s.Peer.run(ctx, s, open)
 	}
-	say := json.NewEncoder(stdout)
+	say := &speaker{to: json.NewEncoder(stdout)}
 	r, err := newRig(ctx, s, open)
-	if err != nil {
-		return errors.Join(err, say.Encode(message{Unusable: err.Error()}))
+	if err == nil {
+		r.alive = say.alive
 	}
-	if err := say.Encode(message{About: &r.about}); err != nil {
+	if err != nil {
+		return errors.Join(err, say.say(message{Unusable: err.Error()}))
+	}
+	if err := say.say(message{About: &r.about}); err != nil {
 		return errors.Join(err, r.close(ctx))
 	}
 	for _, c := range Cases() {
 		if !slices.Contains(s.Cases, c.Name) {
 			continue
 		}
-		if err := say.Encode(message{Begin: c.Name}); err != nil {
+		if err := say.say(message{Begin: c.Name}); err != nil {
 			return errors.Join(err, r.close(ctx))
 		}
 		result := r.result(ctx, c)
-		if err := say.Encode(message{Result: &result}); err != nil {
+		if err := say.say(message{Result: &result}); err != nil {
 			return errors.Join(err, r.close(ctx))
 		}
 		if result.End == Hung || result.End == Lost {
@@ -66,6 +71,50 @@ func child(ctx context.Context, stdin io.Reader, stdout io.Writer, open func(s s
 		}
 	}
 	return r.close(ctx)
+}
+
+// speaker writes messages, from several goroutines.
+type speaker struct {
+	mu sync.Mutex
+	to *json.Encoder
+}
+
+func (s *speaker) say(m message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.to.Encode(m)
+}
+
+// heartbeat is how often a process says that it lives while the host works, and
+// longestBeat for how long it does.
+const (
+	heartbeat   = 5 * time.Second
+	longestBeat = 3 * time.Minute
+)
+
+// alive says that the process lives while f runs, which is work of the host for longer than
+// a process may be silent.
+func (s *speaker) alive(what string, f func() error) error {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(heartbeat)
+		defer tick.Stop()
+		for range int(longestBeat / heartbeat) {
+			select {
+			case <-tick.C:
+				if s.say(message{Busy: what}) != nil {
+					return // nobody listens
+				}
+			case <-quit:
+				return
+			}
+		}
+	}()
+	err := f()
+	close(quit)
+	<-ended
+	return err
 }
 
 // result runs a case.
@@ -81,7 +130,7 @@ func (r *rig) result(ctx context.Context, c Case) Result {
 		out.End = Skipped
 	case errors.Is(err, errHung):
 		out.End = Hung
-	case r.dev.Err() != nil:
+	case errors.Is(err, device.ErrLost), r.dev.Err() != nil:
 		out.End = Lost
 		err = errors.Join(err, r.dev.Err())
 	case err != nil:

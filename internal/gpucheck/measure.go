@@ -107,15 +107,20 @@ func (r *rig) samples(ctx context.Context, n int, work func() error) (f finding,
 		}
 		f.samples = append(f.samples, took.Seconds()/float64(replays*n))
 	}
+	return f, f.median()
+}
+
+// median makes the figure of samples in seconds, which become microseconds.
+func (f *finding) median() error {
 	sorted := slices.Sorted(slices.Values(f.samples))
 	if f.took = sorted[len(sorted)/2]; f.took <= 0 {
-		return f, errors.New("it took no time: the device's clock stands still")
+		return errors.New("it took no time: the clock stands still")
 	}
 	for i, s := range f.samples {
 		f.samples[i] = s * 1e6
 	}
 	f.figure, f.unit = f.took*1e6, "us"
-	return f, nil
+	return nil
 }
 
 // rate makes the figure one of amounts in a second; samples stay microseconds.

@@ -44,6 +44,7 @@ func Phases() []Phase {
 		{"compare", "every kernel against its function in Go, small and ragged shapes, then those of models", 3 * time.Minute, compareCases},
 		{"floor", "what memory and launches can do at best", time.Minute, floorCases},
 		{"measure", "every kernel in shapes of Llama-3.1-8B, Qwen3-8B and Qwen3-0.6B, as a share of the floor", 4 * time.Minute, measureCases},
+		{"engine", "whole models with random weights, through the engine; tokens that are those of the CPU", 5 * time.Minute, engineCases},
 		{"golden", "checksums and sampled values to be kept, and that they repeat", time.Minute, goldenCases},
 		{"ipc", "memory that two processes share", 30 * time.Second, ipcCases},
 	}

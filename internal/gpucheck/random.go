@@ -29,9 +29,9 @@ func (r *rig) randomMemory(ctx context.Context) (*random, error) {
 	if r.random != nil {
 		return r.random, nil
 	}
-	size, seed := int64(randomBytes), int64(randomSeed)
+	size := int64(randomBytes)
 	if r.spec.Small {
-		size, seed = 4<<20, 64<<10
+		size = 4 << 20
 	} else if free, _, err := r.drv.MemGetInfo(r.dev.Index()); err == nil {
 		size = min(size, free/3&^(1<<20-1))
 	}
@@ -39,34 +39,42 @@ func (r *rig) randomMemory(ctx context.Context) (*random, error) {
 	if err != nil {
 		return nil, err
 	}
-	pinned, err := r.dev.Pinned(device.IO, seed)
-	if err != nil {
+	if err := r.fillRandom(ctx, r.dev.Scope, a.All()); err != nil {
 		return nil, err
 	}
-	host, err := pinned.Take(seed)
+	r.random = &random{all: a.All()}
+	return r.random, nil
+}
+
+// fillRandom fills a region: the host makes the first part, which the device repeats.
+func (r *rig) fillRandom(ctx context.Context, s *device.Scope, all device.Region) error {
+	have := min(all.Bytes, randomSeed)
+	if r.spec.Small {
+		have = min(all.Bytes, 64<<10)
+	}
+	pinned, err := s.Pinned(device.IO, have)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	host, err := pinned.Take(have)
+	if err != nil {
+		return err
 	}
 	from := rand.New(rand.NewPCG(1, 2))
-	for i := 0; i < len(host); i += 2 {
+	for i := 0; i+2 <= len(host); i += 2 {
 		binary.LittleEndian.PutUint16(host[i:], uint16(kerneltest.Round(from.NormFloat64())))
 	}
-	all := a.All()
-	if err := r.stream.Upload(all.Slice(0, seed), host); err != nil {
-		return nil, err
+	if err := r.stream.Upload(all.Slice(0, have), host); err != nil {
+		return err
 	}
-	for have := seed; have < size; {
-		n := min(have, size-have)
+	for have < all.Bytes {
+		n := min(have, all.Bytes-have)
 		if err := r.stream.Copy(all.Slice(have, n), all.Slice(0, n)); err != nil {
-			return nil, err
+			return err
 		}
 		have += n
 	}
-	if err := r.settle(ctx); err != nil {
-		return nil, err
-	}
-	r.random = &random{all: all}
-	return r.random, nil
+	return r.settle(ctx)
 }
 
 // room is how much weights and KV have.

@@ -125,7 +125,7 @@ func writeFigures(b *bytes.Buffer, results []Result) {
 	if len(rows) == 0 {
 		return
 	}
-	b.WriteString("\n## Figures\n\nMedians of five samples or more, by the device's clock.")
+	b.WriteString("\n## Figures\n\nMedians of five samples or more, by the device's clock; those of the phase engine by the host's.")
 	if rates := ratesIn(rows); rates != nil {
 		fmt.Fprintf(b, " The floor is what bytes take at %.3g GB/s", rates.BytesPerSecond/1e9)
 		if rates.FLOPPerSecond > 0 {
@@ -135,14 +135,14 @@ func writeFigures(b *bytes.Buffer, results []Result) {
 	}
 	b.WriteString("\n\n```\n")
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "figure\t\tof floor\tGB/s\tTFLOP/s\tPyTorch\tMHz\tW\t  case\n")
+	fmt.Fprint(w, "figure\t\tof floor\tGB/s\tTFLOP/s\ttokens/s\tPyTorch\tMHz\tW\t  case\n")
 	for _, r := range rows {
 		name := strings.TrimPrefix(r.Case, "measure/")
 		other := ""
 		if o, known := others[name]; known && o.Unit == r.Unit {
 			other = fmt.Sprintf("%.4g", o.Figure)
 		}
-		fmt.Fprintf(w, "%.4g\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Figure, r.Unit, percent(r.FloorPercent), figure(r.Also["gb_per_s"]), figure(r.Also["tflop_per_s"]), other,
+		fmt.Fprintf(w, "%.4g\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Figure, r.Unit, percent(r.FloorPercent), figure(r.Also["gb_per_s"]), figure(r.Also["tflop_per_s"]), figure(r.Also["tokens_per_s"]), other,
 			number(r.ClockMHz), number(r.PowerWatts), cmp.Or(name, r.Case))
 	}
 	_ = w.Flush() // into memory

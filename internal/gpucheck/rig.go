@@ -27,6 +27,8 @@ type rig struct {
 	timer  *device.Timer
 	watch  *watch
 	random *random // once it is needed
+	loaded *loaded // the model that the engine has, if any
+	alive  func(what string, f func() error) error
 
 	images    []module.Image
 	units     map[string]*unit // that were tried, by name
@@ -96,6 +98,9 @@ func (r *rig) close(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	if err := r.settle(ctx); err == nil {
+		if r.loaded != nil {
+			errs = append(errs, r.loaded.close(ctx))
+		}
 		for _, u := range r.units {
 			if u.set != nil {
 				errs = append(errs, u.set.Close())

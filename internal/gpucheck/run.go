@@ -29,6 +29,9 @@ type Options struct {
 	// those of this program. NVRTC is its library, empty for the system's.
 	Sources, NVRTC string
 	Macros         []string
+	// Models is a folder for checkpoints with random weights, up to 18 GB, which stay there
+	// for the next run; empty for one in memory or among temporary files.
+	Models string
 	// Child is the command line of a process that calls [Child].
 	Child []string
 	// Build names this program in results.
@@ -53,6 +56,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	switch {
+	case o.Models != "":
+	case o.Pretended: // its models are small, and of no use to anybody
+		if o.Models, err = os.MkdirTemp("", "gpu-check-"); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(o.Models) }() // temporary files
+	default:
+		o.Models = modelsFolder()
+	}
 	if o.Limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.Limit)
@@ -73,6 +86,18 @@ func Run(ctx context.Context, o Options) error {
 	c := &check{Options: o, files: f, log: log, results: before}
 	err = c.phases(ctx, chosen)
 	return errors.Join(err, f.close(), log.Close())
+}
+
+// sharedMemory is a folder in memory, on Linux.
+const sharedMemory = "/dev/shm"
+
+// modelsFolder is where checkpoints go: into memory where that has room for the largest.
+func modelsFolder() string {
+	const name, need = "dynctl-gpu-check", 24 << 30
+	if free, err := freeBytes(sharedMemory); err == nil && free > need {
+		return filepath.Join(sharedMemory, name)
+	}
+	return filepath.Join(os.TempDir(), name)
 }
 
 // check is a run.
@@ -126,7 +151,7 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 	for len(todo) > 0 && within.Err() == nil {
 		s := spec{
 			Cases: todo, Device: c.Device, Pretended: c.Pretended, Small: c.Pretended, Patience: cmp.Or(c.patience, 10*time.Second),
-			Sources: c.Sources, Macros: c.Macros, NVRTC: c.NVRTC, Build: c.Build, Self: c.Child, Rates: ratesOf(c.results),
+			Sources: c.Sources, Macros: c.Macros, NVRTC: c.NVRTC, Models: c.Models, Build: c.Build, Self: c.Child, Rates: ratesOf(c.results),
 		}
 		var at string // the case that was begun
 		var broken error

@@ -17,7 +17,7 @@ import (
 func options(t *testing.T, harm string) Options {
 	t.Helper()
 	return Options{
-		Out: t.TempDir(), Pretended: true, Child: []string{os.Args[0]}, environment: append(os.Environ(), asChild+"="+harm), Build: "a test",
+		Out: t.TempDir(), Models: t.TempDir(), Pretended: true, Child: []string{os.Args[0]}, environment: append(os.Environ(), asChild+"="+harm), Build: "a test",
 	}
 }
 
@@ -45,11 +45,9 @@ func TestEverything(t *testing.T) {
 	if raceDetector { // arithmetic takes ten times as long, and shares nothing
 		o.Phases = []string{"smoke", "floor", "ipc"}
 	}
-	var progress bytes.Buffer
-	o.Progress = &progress
 	got, err := outcomes(t, o)
 	if err != nil {
-		t.Errorf("Run() = %v\n%s", err, progress.String())
+		t.Errorf("Run() = %v", err)
 	}
 	chosen, err := choose(o.Phases, nil)
 	if err != nil {
@@ -68,6 +66,9 @@ func TestEverything(t *testing.T) {
 		if c.Phase == "measure" && (r.Unit != "us" || r.Figure <= 0 || len(r.Samples) < 5 || r.FloorPercent != 0 || r.Also["gb_per_s"] <= 0 || len(r.Kernels) == 0 || len(r.PTX) == 0) {
 			t.Errorf("%s: %+v", c.Name, r)
 		}
+	}
+	if r := got["engine/tokens"]; !raceDetector && r.Also["right_answers"] != questions {
+		t.Errorf("answers: %+v", r)
 	}
 	goldens := goldensOf(t, o.Out)
 	for _, c := range chosen {
@@ -130,7 +131,7 @@ func TestHarm(t *testing.T) {
 		t.Run(c.harm, func(t *testing.T) {
 			t.Parallel()
 			o := options(t, c.harm)
-			o.Cases = []string{"smoke/driver", "compare/embed/hidden=8,*", "compare/glu/tokens=3,inner=8,silu", "compare/copy/bytes=16"}
+			o.Cases = []string{"smoke/driver", "compare/embed/type=bf16,hidden=8,*", "compare/glu/tokens=3,inner=8,silu", "compare/copy/bytes=16"}
 			o.patience, o.silence = patience, patience
 			switch c.harm {
 			case "hang glu":
@@ -155,6 +156,17 @@ func TestHarm(t *testing.T) {
 				t.Errorf("%d cases have results", len(got))
 			}
 		})
+	}
+}
+
+// A device that the engine loses is lost, too.
+func TestLostEngine(t *testing.T) {
+	t.Parallel()
+	o := options(t, "lost glu")
+	o.Cases = []string{"engine/tokens", "ipc"}
+	got, err := outcomes(t, o)
+	if r := got["engine/tokens"]; !errors.Is(err, ErrFailures) || r.End != Lost || !strings.Contains(r.Why, "an address that it may not") || got["ipc/copy"].End != Passed {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
@@ -197,13 +209,13 @@ func TestResume(t *testing.T) {
 // A run that is ended leaves what it has, and a case that was begun has no result.
 func TestInterrupted(t *testing.T) {
 	o := options(t, "silent glu")
-	o.Cases = []string{"compare/embed/hidden=8,*", "compare/glu/tokens=3,inner=8,*"}
+	o.Cases = []string{"compare/embed/type=bf16,hidden=8,*", "compare/glu/tokens=3,inner=8,*"}
 	o.silence = patience
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var seen progress
 	seen.line = func(s string) {
-		if strings.Contains(s, "compare/embed/hidden=8,scale=45.25") {
+		if strings.Contains(s, "compare/embed/type=bf16,hidden=8,scale=45.25") {
 			cancel()
 		}
 	}

@@ -8,6 +8,7 @@ type shape struct {
 	layers, hidden, inner   int
 	heads, kvHeads, headDim int
 	norm                    bool // of heads
+	tied                    bool // the head is the embedding
 	vocab                   int
 }
 
@@ -15,12 +16,12 @@ type shape struct {
 var shapes = []shape{
 	{name: "llama-3.1-8b", layers: 32, hidden: 4096, inner: 14336, heads: 32, kvHeads: 8, headDim: 128, vocab: 128256},
 	{name: "qwen3-8b", layers: 36, hidden: 4096, inner: 12288, heads: 32, kvHeads: 8, headDim: 128, norm: true, vocab: 151936},
-	{name: "qwen3-0.6b", layers: 28, hidden: 1024, inner: 3072, heads: 16, kvHeads: 8, headDim: 128, norm: true, vocab: 151936},
+	{name: "qwen3-0.6b", layers: 28, hidden: 1024, inner: 3072, heads: 16, kvHeads: 8, headDim: 128, norm: true, tied: true, vocab: 151936},
 }
 
 // small is a model that stands for one, so that every case runs in a moment.
 func (s shape) small() shape {
-	return shape{name: s.name, layers: 2, hidden: 64, inner: 96, heads: 4, kvHeads: 2, headDim: 64, norm: s.norm, vocab: 200}
+	return shape{name: s.name, layers: 2, hidden: 64, inner: 96, heads: 4, kvHeads: 2, headDim: 64, norm: s.norm, tied: s.tied, vocab: 640}
 }
 
 // kvBlock is how many tokens a KV block has.

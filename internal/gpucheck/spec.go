@@ -13,6 +13,7 @@ type spec struct {
 	Sources  string        // folder of kernels to be compiled
 	Macros   []string
 	NVRTC    string // library, empty for the system's
+	Models   string // folder of checkpoints with random weights
 	Rates    *Rates
 	Build    string
 	Self     []string // command line of such a process
@@ -25,4 +26,5 @@ type message struct {
 	Unusable string  `json:"unusable,omitempty"` // or this: nothing can be checked
 	Begin    string  `json:"begin,omitempty"`    // a case
 	Result   *Result `json:"result,omitempty"`
+	Busy     string  `json:"busy,omitempty"` // it lives, and does this
 }
