@@ -140,4 +140,7 @@ type BackendInfo struct {
 	// TensorParallel is the number of ranks that share the heads of each layer, at least 1.
 	TensorParallel int
 	KV             KVShape // of all ranks together
+	// BatchTokens and Seqs are what [Config.MaxBatchTokens] and [Config.MaxSeqs] should be
+	// where nobody says it; 0 stands for the engine's defaults.
+	BatchTokens, Seqs int
 }

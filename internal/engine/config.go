@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -60,13 +61,13 @@ const MinChunkTokens = 32
 // withDefaults fills in zero fields and checks the rest against the backend.
 func (c Config) withDefaults(info BackendInfo) (Config, error) {
 	if c.MaxSeqs == 0 {
-		c.MaxSeqs = DefaultMaxSeqs
+		c.MaxSeqs = cmp.Or(info.Seqs, DefaultMaxSeqs)
 	}
 	if c.MaxWaiting == 0 {
 		c.MaxWaiting = DefaultMaxWaiting
 	}
 	if c.MaxBatchTokens == 0 {
-		c.MaxBatchTokens = DefaultMaxBatchTokens
+		c.MaxBatchTokens = cmp.Or(info.BatchTokens, DefaultMaxBatchTokens)
 	}
 	if c.ITLTarget == 0 {
 		c.ITLTarget = DefaultITLTarget

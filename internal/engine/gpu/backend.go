@@ -16,7 +16,7 @@ type Options struct {
 	BlockSize  int // tokens in a KV block, a multiple of 16
 	MaxContext int // positions; 0 and values above the model's stand for the model's
 	// MaxTokens and MaxSeqs bound the tokens and the sequences that go through the layers
-	// together, 0 for 1024 and 64; larger batches take several passes. The memory of
+	// together, 0 for 2048 and 256; larger batches take several passes. The memory of
 	// activations and logits is for so many.
 	MaxTokens, MaxSeqs int
 	// BatchInvariant makes a token's bits independent of what else a step computes, and of
@@ -25,8 +25,8 @@ type Options struct {
 }
 
 const (
-	defaultMaxTokens = 1024
-	defaultMaxSeqs   = 64
+	defaultMaxTokens = 2048
+	defaultMaxSeqs   = 256
 	// hang is how long a pass may take: far more than any does. Then the device is given up.
 	hang = 2 * time.Minute
 )
@@ -97,7 +97,8 @@ func (b *Backend) open() (err error) {
 	b.info = engine.BackendInfo{
 		Device: b.device.id, DeviceName: b.device.Name(), VocabSize: c.Vocab, TokenLimit: b.weights.model.TokenLimit(),
 		MaxContext: o.MaxContext, TensorParallel: 1,
-		KV: engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: "bf16"},
+		KV:          engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: "bf16"},
+		BatchTokens: o.MaxTokens, Seqs: o.MaxSeqs,
 	}
 	if b.scope, err = b.device.dev.NewScope(); err != nil {
 		return err
