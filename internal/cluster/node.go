@@ -65,11 +65,27 @@ func (n *Node) DeviceLabel(id string) string {
 		if d.Kind() == "cpu" && d.Cores > 0 {
 			return short + " " + strconv.Itoa(d.Cores) + "c"
 		}
-		if words := strings.Fields(d.Name); len(words) > 0 {
-			return short + " " + words[len(words)-1]
+		if m := d.model(); m != "" {
+			return short + " " + m
 		}
 	}
 	return short
+}
+
+// model is the part of a name that tells devices of a maker apart: the first word with a
+// digit, such as the H100 of "NVIDIA H100 80GB HBM3" and the A100 of "NVIDIA A100-SXM4-80GB".
+func (d Device) model() string {
+	words := strings.Fields(d.Name)
+	for _, w := range words {
+		if strings.ContainsAny(w, "0123456789") {
+			w, _, _ = strings.Cut(w, "-")
+			return w
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
 }
 
 // ISAs are what the node's devices compute with, each once.
