@@ -137,7 +137,9 @@ func (d *disaggBench) firstTokens(ctx context.Context, sec *Section) error {
 		}
 	}
 	sec.Tables = append(sec.Tables, res.table("Remote prefill against local prefill",
-		"One prompt at a time, nothing beside it.", []Column{
+		"One prompt at a time, nothing beside it. Blocks are written when the chunk of 512 tokens that\n"+
+			"they belong to is computed: what is left for the end depends on the length of a prompt, and is\n"+
+			"a whole chunk at worst.", []Column{
 			{keyTTFT, "TTFT ms", ""},
 			{keyLocalTTFT, "× local", "TTFT against that of the aggregated node"},
 			{keyWrite, "transfer ms", "time spent moving the KV of the prompt"},
