@@ -45,15 +45,23 @@ func (m *matrix) rows(c *fake.Call, first, n, in int) []float64 {
 	case kernels.E4M3:
 		by := read[float32](c, m.scales+uint64(scales), n)
 		for i, b := range data {
-			values[i] = E4M3(b) * float64(by[i/in])
+			values[i] = e4m3s[b] * float64(by[i/in])
 		}
 	}
 	return values
 }
 
-// E4M3 is the number of a float of eight bits: a sign, four bits of exponent, three of
+// e4m3s are the numbers of all codes.
+var e4m3s = func() (all [256]float64) {
+	for code := range all {
+		all[code] = e4m3(byte(code))
+	}
+	return all
+}()
+
+// e4m3 is the number of a float of eight bits: a sign, four bits of exponent, three of
 // mantissa.
-func E4M3(b byte) float64 {
+func e4m3(b byte) float64 {
 	exponent, mantissa := int(b>>3&15), float64(b&7)/8
 	v := math.Ldexp(mantissa, -6)
 	if exponent > 0 {
