@@ -54,8 +54,15 @@ func (e *Experts) runs() int {
 	return used + (e.pairs()-used)/e.tile()
 }
 
-// PlanBytes is the size of Plan.
-func (e *Experts) PlanBytes() int { return expertRunBytes*(1+e.runs()) + 4*e.pairs() }
+// PlanBytes is the size of Plan. It suffices for fewer tokens, too.
+func (e *Experts) PlanBytes() int {
+	runs := e.runs()
+	if !e.few() { // the longer runs are fewer
+		most := Experts{Tokens: fewPairsTile * e.Count, Count: e.Count, Active: 1}
+		runs = max(runs, most.runs())
+	}
+	return expertRunBytes*(1+runs) + 4*e.pairs()
+}
 
 // plan is where the number of runs, the runs and the order of pairs are in it.
 func (e *Experts) plan() (count, runs, order uint64) {

@@ -43,3 +43,16 @@ func TestExpertsDoNotDependOnTheBatch(t *testing.T) {
 		}
 	}
 }
+
+// Memory for a plan of some tokens suffices for fewer.
+func TestPlanBytesGrow(t *testing.T) {
+	for _, e := range []kernels.Experts{{Count: 1, Active: 1}, {Count: 8, Active: 2}, {Count: 10, Active: 10}, {Count: 128, Active: 8}} {
+		for last := 0; e.Tokens < 600; e.Tokens++ {
+			n := e.PlanBytes()
+			if n < last {
+				t.Errorf("%d of %d experts: a plan of %d tokens has %d bytes, of one less %d", e.Active, e.Count, e.Tokens, n, last)
+			}
+			last = n
+		}
+	}
+}

@@ -75,10 +75,10 @@ func (b *Backend) allocate() error {
 	hidden, heads := int64(c.Hidden)*2, int64(c.HeadDim)*2
 	pairs := tokens * int64(c.MoE.Active) // of tokens with experts
 	inner := max(int64(c.FFN), int64(c.MoE.Active*c.MoE.FFN))
-	plan := int64(0)
-	for n := 1; c.MoE.Experts > 0 && n <= o.MaxTokens; n++ { // it does not only grow
-		e := kernels.Experts{Tokens: n, Count: c.MoE.Experts, Active: c.MoE.Active}
-		plan = max(plan, int64(e.PlanBytes()))
+	var plan int64
+	if c.MoE.Experts > 0 {
+		e := kernels.Experts{Tokens: o.MaxTokens, Count: c.MoE.Experts, Active: c.MoE.Active}
+		plan = int64(e.PlanBytes())
 	}
 	work := []struct {
 		address *uint64
