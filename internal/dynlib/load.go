@@ -44,7 +44,7 @@ func (l *Library) Bind(into map[string]*uintptr) error {
 	return nil
 }
 
-// Call calls a C function with up to 15 integers or pointers and returns its first
+// Call calls a C function with up to 32 integers or pointers and returns its first
 // result register, of which a function with a narrower result fills the low bits only.
 // A pointer is passed as uintptr(unsafe.Pointer(p)), written in the list of arguments:
 // only then it stays valid for the time of the call. Memory that the function keeps must
