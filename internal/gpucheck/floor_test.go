@@ -12,6 +12,7 @@ func TestRates(t *testing.T) {
 	h200, pretended, failed := floor, floor, floor
 	h200.Device, pretended.Pretended, failed.End = "NVIDIA H200", true, Failed
 	product := Result{Case: torchFloor, End: Passed, Figure: 700, Unit: "TFLOP/s"}
+	better := Result{Case: cublasFloor, End: Passed, Figure: 720, Unit: "TFLOP/s"}
 	for name, c := range map[string]struct {
 		results []Result
 		want    *Rates
@@ -20,6 +21,7 @@ func TestRates(t *testing.T) {
 		"pretended":             {[]Result{pretended, product}, nil},
 		"failed":                {[]Result{failed, product}, nil},
 		"a known device":        {[]Result{product, h200}, &Rates{4.3e12, 788e12, "measured on an H200"}},
+		"the better product":    {[]Result{product, floor, better}, &Rates{3e12, 720e12, "floor/copy, floor/matmul-cublaslt"}},
 		"memory":                {[]Result{floor}, &Rates{3e12, 0, copyFloor}},
 		"memory and arithmetic": {[]Result{product, floor}, &Rates{3e12, 700e12, "floor/copy, torch/matmul-8192"}},
 	} {

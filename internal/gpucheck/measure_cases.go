@@ -19,9 +19,10 @@ func measureCases() (all []Case) {
 		for i, p := range s.products() {
 			for _, tokens := range p.tokenCounts() {
 				if tokens <= kernels.MaxGEMV {
-					add(fmt.Sprintf("gemv/%s/%s/tokens=%d", s.name, p.name, tokens), func(j *job) work { return j.product(s, i, tokens, (*kernels.Queue).GEMV) })
+					add(fmt.Sprintf("gemv/%s/%s/tokens=%d", s.name, p.name, tokens), func(j *job) work { return j.product(s, i, tokens, j.q.GEMV) })
 				}
-				add(gemmName(s, p, tokens), func(j *job) work { return j.product(s, i, tokens, (*kernels.Queue).GEMM) })
+				add(gemmName(s, p, tokens), func(j *job) work { return j.product(s, i, tokens, j.q.GEMM) })
+				add(cublasName(gemmName(s, p, tokens)), func(j *job) work { return j.product(s, i, tokens, j.cublasLtGEMM) })
 			}
 		}
 		for _, context := range contexts {
@@ -50,7 +51,7 @@ func measureCases() (all []Case) {
 	return all
 }
 
-func (j *job) product(s shape, i, tokens int, run func(q *kernels.Queue, o kernels.MatMul) error) work {
+func (j *job) product(s shape, i, tokens int, run func(o kernels.MatMul) error) work {
 	p := j.model(s).products()[i]
 	tokens = j.n(tokens)
 	size := 2
@@ -66,7 +67,7 @@ func (j *job) product(s shape, i, tokens int, run func(q *kernels.Queue, o kerne
 			if o.W, err = j.matrix(matrix, i); err != nil {
 				return err
 			}
-			return run(j.q, o)
+			return run(o)
 		},
 		bytes:      float64(matrix + 2*tokens*p.in + size*tokens*p.rows),
 		operations: 2 * float64(tokens) * float64(p.rows) * float64(p.in),

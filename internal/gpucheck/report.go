@@ -2,7 +2,6 @@ package gpucheck
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,9 +88,15 @@ func writeCounts(b *bytes.Buffer, results []Result) {
 
 // writeTrouble lists what did not pass, and what else is worth a look.
 func writeTrouble(b *bytes.Buffer, results []Result) {
-	var lines []string
+	var lines, why []string
+	left := map[string][]string{} // out, by reason
 	for _, r := range results {
 		switch {
+		case r.End == Skipped:
+			if left[r.Why] == nil {
+				why = append(why, r.Why)
+			}
+			left[r.Why] = append(left[r.Why], r.Case)
 		case r.End != Passed:
 			lines = append(lines, fmt.Sprintf("- %s `%s`: %s", r.End, r.Case, strings.ReplaceAll(r.Why, "\n", "; ")))
 		case strings.HasPrefix(r.Case, "smoke/load/") && slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, " takes ") }):
@@ -99,6 +104,9 @@ func writeTrouble(b *bytes.Buffer, results []Result) {
 		case len(r.Throttled) > 0:
 			lines = append(lines, fmt.Sprintf("- `%s` ran while clocks were lowered: %s", r.Case, strings.Join(r.Throttled, ", ")))
 		}
+	}
+	for _, w := range why {
+		lines = append(lines, fmt.Sprintf("- left out, %d cases such as `%s`: %s", len(left[w]), left[w][0], strings.ReplaceAll(w, "\n", "; ")))
 	}
 	if len(lines) > 0 {
 		b.WriteString("\n## What to look at\n\n" + strings.Join(lines, "\n") + "\n")
@@ -108,17 +116,16 @@ func writeTrouble(b *bytes.Buffer, results []Result) {
 // otherPhase is of results that another program has found for the same shapes.
 const otherPhase = "torch"
 
-// writeFigures lists what was measured, beside what another program made of the same.
+// writeFigures lists what was measured, beside what others made of the same.
 func writeFigures(b *bytes.Buffer, results []Result) {
-	others := map[string]Result{}
-	for _, r := range results {
-		if name, is := strings.CutPrefix(r.Case, otherPhase+"/"); is && r.End == Passed {
-			others[name] = r
-		}
-	}
+	by := map[string]Result{}
 	var rows []Result
 	for _, r := range results {
-		if r.Unit != "" && r.End == Passed && r.Phase != otherPhase {
+		if r.Unit == "" || r.End != Passed {
+			continue
+		}
+		by[r.Case] = r
+		if r.Phase != otherPhase && !strings.HasPrefix(r.Case, "measure/cublaslt/") {
 			rows = append(rows, r)
 		}
 	}
@@ -135,15 +142,11 @@ func writeFigures(b *bytes.Buffer, results []Result) {
 	}
 	b.WriteString("\n\n```\n")
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "figure\t\tof floor\tGB/s\tTFLOP/s\ttokens/s\tPyTorch\tMHz\tW\t  case\n")
+	fmt.Fprint(w, "figure\t\tof floor\tGB/s\tTFLOP/s\ttokens/s\tcuBLASLt\tPyTorch\tMHz\tW\t  case\n")
 	for _, r := range rows {
 		name := strings.TrimPrefix(r.Case, "measure/")
-		other := ""
-		if o, known := others[name]; known && o.Unit == r.Unit {
-			other = fmt.Sprintf("%.4g", o.Figure)
-		}
-		fmt.Fprintf(w, "%.4g\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Figure, r.Unit, percent(r.FloorPercent), figure(r.Also["gb_per_s"]), figure(r.Also["tflop_per_s"]), figure(r.Also["tokens_per_s"]), other,
-			number(r.ClockMHz), number(r.PowerWatts), cmp.Or(name, r.Case))
+		fmt.Fprintf(w, "%.4g\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Figure, r.Unit, percent(r.FloorPercent), figure(r.Also["gb_per_s"]), figure(r.Also["tflop_per_s"]),
+			figure(r.Also["tokens_per_s"]), figure(by["measure/"+cublasName(name)].Figure), figure(by[torchName(name)].Figure), number(r.ClockMHz), number(r.PowerWatts), name)
 	}
 	_ = w.Flush() // into memory
 	b.WriteString("```\n")

@@ -62,7 +62,8 @@ type About struct {
 	Driver     string `json:"driver,omitempty"` // release of NVIDIA's
 	CUDA       string `json:"cuda"`
 	Build      string `json:"build"`
-	Sources    string `json:"sources,omitempty"` // who compiled the kernels, other than this program
+	Sources    string `json:"sources,omitempty"`  // who compiled the kernels, other than this program
+	CublasLt   string `json:"cublaslt,omitempty"` // release, where it is compared with
 	// Pretended results are of the pretended driver: their times mean nothing.
 	Pretended bool `json:"pretended,omitempty"`
 }

@@ -18,17 +18,18 @@ import (
 
 // rig is a device with what cases need.
 type rig struct {
-	spec   spec
-	about  About
-	drv    driver.Driver
-	dev    *device.Device
-	stream *device.Stream
-	done   *device.Event
-	timer  *device.Timer
-	watch  *watch
-	random *random // once it is needed
-	loaded *loaded // the model that the engine has, if any
-	alive  func(what string, f func() error) error
+	spec    spec
+	about   About
+	drv     driver.Driver
+	dev     *device.Device
+	stream  *device.Stream
+	done    *device.Event
+	timer   *device.Timer
+	watch   *watch
+	random  *random // once it is needed
+	loaded  *loaded // the model that the engine has, if any
+	alive   func(what string, f func() error) error
+	library *library // cuBLASLt, once it is needed
 
 	images    []module.Image
 	units     map[string]*unit // that were tried, by name
@@ -101,6 +102,7 @@ func (r *rig) close(ctx context.Context) error {
 		if r.loaded != nil {
 			errs = append(errs, r.loaded.close(ctx))
 		}
+		errs = append(errs, r.closeLibrary(ctx))
 		for _, u := range r.units {
 			if u.set != nil {
 				errs = append(errs, u.set.Close())

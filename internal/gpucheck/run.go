@@ -28,7 +28,10 @@ type Options struct {
 	// Sources are a folder of kernels that are compiled by NVRTC, with macros, in place of
 	// those of this program. NVRTC is its library, empty for the system's.
 	Sources, NVRTC string
-	Macros         []string
+	// CublasLt is NVIDIA's library that products are compared with, empty for the system's;
+	// where there is none they are not.
+	CublasLt string
+	Macros   []string
 	// Models is a folder for checkpoints with random weights, up to 18 GB, which stay there
 	// for the next run; empty for one in memory or among temporary files.
 	Models string
@@ -151,7 +154,7 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 	for len(todo) > 0 && within.Err() == nil {
 		s := spec{
 			Cases: todo, Device: c.Device, Pretended: c.Pretended, Small: c.Pretended, Patience: cmp.Or(c.patience, 10*time.Second),
-			Sources: c.Sources, Macros: c.Macros, NVRTC: c.NVRTC, Models: c.Models, Build: c.Build, Self: c.Child, Rates: ratesOf(c.results),
+			Sources: c.Sources, Macros: c.Macros, NVRTC: c.NVRTC, CublasLt: c.CublasLt, Models: c.Models, Build: c.Build, Self: c.Child, Rates: ratesOf(c.results),
 		}
 		var at string // the case that was begun
 		var broken error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
@@ -106,15 +107,17 @@ func checkMemory(ctx context.Context, r *rig) (finding, error) {
 }
 
 // checkUnit loads a module: the figure is how long the driver compiles it, which it does
-// not the next time.
+// not the next time. A driver that loads lazily compiles a kernel when it is asked for its
+// resources.
 func (r *rig) checkUnit(ctx context.Context, name string) (finding, error) {
+	begin := time.Now()
 	set, err := r.load(ctx, name)
 	if err != nil {
 		return finding{}, err
 	}
-	f := finding{also: map[string]float64{}}
+	f := finding{figure: milliseconds(begin), unit: "ms", also: map[string]float64{}}
 	for _, u := range set.Units() {
-		f.figure, f.unit = float64(u.Took.Microseconds())/1000, "ms"
+		f.also["module_ms"] = float64(u.Took) / 1e6
 		f.notes = append(f.notes, joined(u.Target.String(), "PTX "+u.Hash, u.Origin))
 	}
 	for _, i := range r.images {

@@ -13,6 +13,7 @@ type spec struct {
 	Sources  string        // folder of kernels to be compiled
 	Macros   []string
 	NVRTC    string // library, empty for the system's
+	CublasLt string // library, empty for the system's
 	Models   string // folder of checkpoints with random weights
 	Rates    *Rates
 	Build    string
