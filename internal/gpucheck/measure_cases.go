@@ -41,6 +41,23 @@ func measureCases() (all []Case) {
 			add("embed"+of, func(j *job) work { return j.embed(s, rows) })
 		}
 	}
+	for _, t := range eightBits {
+		for i, p := range shapes[0].products() {
+			for _, tokens := range fewTokenCounts {
+				of := fmt.Sprintf("-%s/%s/%s/tokens=%d", t.name, shapes[0].name, p.name, tokens)
+				if tokens <= kernels.MaxGEMV {
+					add("gemv"+of, func(j *job) work { return j.typed(shapes[0], i, tokens, t.kind, j.q.GEMV) })
+				} else if !p.wide || tokens <= maxLogitTokens {
+					add("gemm"+of, func(j *job) work { return j.typed(shapes[0], i, tokens, t.kind, j.q.GEMM) })
+				}
+			}
+		}
+	}
+	for _, tokens := range fewTokenCounts {
+		of := fmt.Sprintf("/%s/tokens=%d", expertShape.name, tokens)
+		add("route"+of, func(j *job) work { return j.route(tokens) })
+		add("experts"+of, func(j *job) work { return j.experts(tokens) })
+	}
 	for _, n := range sampledBatches {
 		add(fmt.Sprintf("sample/greedy/rows=%d", n), func(j *job) work { return j.sample(shapes[0], n, kernels.Sampling{Repetition: 1}) })
 		add(fmt.Sprintf("sample/top-k-p/rows=%d", n), func(j *job) work {
@@ -52,15 +69,24 @@ func measureCases() (all []Case) {
 }
 
 func (j *job) product(s shape, i, tokens int, run func(o kernels.MatMul) error) work {
+	return j.typed(s, i, tokens, kernels.BF16, run)
+}
+
+// typed is a product with weights of a type. Their scales are those of the first matrix.
+func (j *job) typed(s shape, i, tokens int, t kernels.WeightType, run func(o kernels.MatMul) error) work {
 	p := j.model(s).products()[i]
 	tokens = j.n(tokens)
 	size := 2
 	if p.wide {
 		size = 4
 	}
-	o := kernels.MatMul{Out: j.out(tokens * p.rows * size), X: j.in(2 * tokens * p.in), Tokens: tokens, Rows: p.rows, In: p.in, Wide: p.wide}
-	matrix := 2 * p.rows * p.in
+	o := kernels.MatMul{Out: j.out(tokens * p.rows * size), X: j.in(2 * tokens * p.in), Tokens: tokens, Rows: p.rows, In: p.in, Wide: p.wide, Type: t}
+	weights, scales := t.Bytes(p.rows, p.in)
+	matrix := int(weights+255) &^ 255
 	_ = j.address(j.matrix(matrix, 0)) // there is room
+	if scales > 0 {
+		o.Scales = j.address(j.matrix(int(scales), 0))
+	}
 	return work{
 		op: func(i int) (err error) {
 			o := o
@@ -69,7 +95,7 @@ func (j *job) product(s shape, i, tokens int, run func(o kernels.MatMul) error) 
 			}
 			return run(o)
 		},
-		bytes:      float64(matrix + 2*tokens*p.in + size*tokens*p.rows),
+		bytes:      float64(weights+scales) + float64(2*tokens*p.in+size*tokens*p.rows),
 		operations: 2 * float64(tokens) * float64(p.rows) * float64(p.in),
 	}
 }

@@ -66,9 +66,10 @@ func Cases() []Case {
 // ErrChoice is for a choice of phases or cases that means nothing.
 var ErrChoice = errors.New("no such choice")
 
-// choose picks cases by phases and by patterns, of which one must match; none are all. A
-// pattern is a name, or the beginning of one up to a slash, with * and ? for what is
-// between two slashes.
+// choose picks cases by phases and by patterns; none are all. A pattern must be one of some
+// case, of whatever phase. It
+// is a name, or the beginning of one up to a slash, with * and ? for what is between two
+// slashes.
 func choose(phases, patterns []string) ([]Case, error) {
 	var names []string
 	for _, p := range Phases() {
@@ -81,16 +82,13 @@ func choose(phases, patterns []string) ([]Case, error) {
 	}
 	found := make([]bool, len(patterns))
 	out := slices.DeleteFunc(Cases(), func(c Case) bool {
-		if len(phases) > 0 && !slices.Contains(phases, c.Phase) {
-			return true
-		}
 		wanted := len(patterns) == 0
 		for i, p := range patterns {
 			if matches(p, c.Name) {
 				wanted, found[i] = true, true
 			}
 		}
-		return !wanted
+		return !wanted || len(phases) > 0 && !slices.Contains(phases, c.Phase)
 	})
 	for i, p := range patterns {
 		if !found[i] {

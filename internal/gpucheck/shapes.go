@@ -1,6 +1,10 @@
 package gpucheck
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+)
 
 // shape is a model as far as kernels see it.
 type shape struct {
@@ -52,6 +56,27 @@ var (
 	batches        = []int{1, 8, 32, 64, 128, 256}
 	prompts        = []int{2048, 8192}
 	sampledBatches = []int{1, 64, 256}
+)
+
+// fewTokenCounts are for what is not measured at all of them.
+var fewTokenCounts = []int{1, 8, 64, 2048}
+
+// eightBits are types of weights other than bf16.
+var eightBits = []struct {
+	name string
+	kind kernels.WeightType
+}{{"q8_0", kernels.Q8_0}, {"e4m3", kernels.E4M3}}
+
+// mixture is a layer with experts.
+type mixture struct {
+	name                         string
+	count, active, hidden, inner int
+}
+
+// expertShape is a layer whose experts are measured, and smallExperts what stands for it.
+var (
+	expertShape  = mixture{"qwen3-30b-a3b", 128, 8, 2048, 768}
+	smallExperts = mixture{"qwen3-30b-a3b", 6, 2, 64, 24}
 )
 
 // maxLogitTokens is how many tokens of a step need logits: those that are sampled.

@@ -98,6 +98,7 @@ func TestGEMM(t *testing.T) {
 		t.Errorf("the library was asked %d times for a way to compute three shapes", n)
 	}
 	for what, o := range map[string]kernels.MatMul{
+		"another type":   {Out: 16, X: 16, W: 16, Scales: 16, Tokens: 1, Rows: 2, In: 32, Type: kernels.Q8_0},
 		"a bias":         {Out: 16, X: 16, W: 16, Bias: 16, Tokens: 1, Rows: 1, In: 8},
 		"ragged rows":    {Out: 16, X: 16, W: 16, Tokens: 1, Rows: 1, In: 12},
 		"no weights":     {Out: 16, X: 16, Tokens: 1, Rows: 1, In: 8},

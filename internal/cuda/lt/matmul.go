@@ -45,9 +45,9 @@ type plan struct {
 }
 
 // GEMM puts a product into a stream. It returns driver.ErrInvalid for what cuBLASLt is not
-// asked for here, such as a bias.
+// asked for here, such as a bias, or weights of eight bits.
 func (h *Handle) GEMM(o kernels.MatMul, stream uint64) error {
-	if o.Bias != 0 || o.Rows < 1 || o.In < 8 || o.In%8 != 0 || o.Tokens < 0 || o.Out == 0 || o.X == 0 || o.W == 0 || (o.Out|o.X|o.W)%16 != 0 {
+	if o.Type != kernels.BF16 || o.Bias != 0 || o.Rows < 1 || o.In < 8 || o.In%8 != 0 || o.Tokens < 0 || o.Out == 0 || o.X == 0 || o.W == 0 || (o.Out|o.X|o.W)%16 != 0 {
 		return fmt.Errorf("%w: a product of %d tokens with %d rows of %d values", driver.ErrInvalid, o.Tokens, o.Rows, o.In)
 	}
 	if o.Tokens == 0 {
