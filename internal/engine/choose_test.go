@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -60,25 +60,8 @@ func startChooser(t *testing.T, c *chooser, cfg engine.Config) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(cfg, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel(errors.New("test over"))
-		select {
-		case <-ended:
-		case <-time.After(time.Minute):
-			t.Error("the engine did not stop")
-		}
-		if err := errors.Join(e.Check(context.Background(), true), memory.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
+	t.Cleanup(func() { _ = memory.Close() })
+	return enginetest.Start(t, c, cfg)
 }
 
 // The backend chooses where a request asks for nothing but a draw that it makes; what it is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -25,31 +26,8 @@ func start(t *testing.T, cfg engine.Config, opts mock.Options) (*engine.Engine, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(cfg, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		check, stop := context.WithTimeout(context.Background(), time.Minute)
-		defer stop()
-		if err := e.Check(check, true); err != nil && !errors.Is(err, engine.ErrClosed) {
-			t.Errorf("after the test: %v", err)
-		}
-		cancel(errors.New("test over"))
-		select {
-		case <-ended:
-		case <-check.Done():
-			t.Error("the engine did not stop")
-		}
-		if err := e.Check(check, true); err != nil {
-			t.Errorf("after the stop: %v", err)
-		}
-		_ = mem.Close()
-	})
-	return e, mem[0].Bytes()
+	t.Cleanup(func() { _ = mem.Close() }) // after the engine's end
+	return enginetest.Start(t, b, cfg), mem[0].Bytes()
 }
 
 func request(id string, prompt []uint32, n int) engine.Request {
@@ -79,11 +57,7 @@ func collect(t *testing.T, s *engine.Stream) (tokens []uint32, last engine.Outpu
 
 func submit(t *testing.T, e *engine.Engine, r engine.Request) *engine.Stream {
 	t.Helper()
-	s, err := e.Submit(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return enginetest.Submit(t, e, r)
 }
 
 func prompt(r *rand.Rand, n int) []uint32 {

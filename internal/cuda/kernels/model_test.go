@@ -2,8 +2,6 @@ package kernels_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
@@ -71,7 +69,7 @@ func testModel(t *testing.T, spec modeltest.Spec, quantize string, logitLimit, k
 			next = tokens[i : i+1]
 		}
 		// Blocks hold the same in the same places: they can be exchanged.
-		sameValues(t, "KV blocks", widened(r.blocks), widened(blocks), kvLimit)
+		sameValues(t, "KV blocks", kerneltest.Widen(r.blocks), kerneltest.Widen(blocks), kvLimit)
 	}
 	t.Run("functions in Go", func(t *testing.T) { compute(t, newTwin(t)) })
 	t.Run("shim", func(t *testing.T) { compute(t, newHostDevice(t, 5)) })
@@ -131,21 +129,7 @@ func onCPU(t *testing.T, m *model.Model, prompt []uint32) (tokens []uint32, logi
 // roundings of three layers come to 1 % of KV and 4 % of logits.
 func sameValues(t *testing.T, what string, got, want []float32, limit float64) {
 	t.Helper()
-	var off, size float64
-	for i, w := range want {
-		off += math.Pow(float64(got[i]-w), 2)
-		size += float64(w) * float64(w)
-	}
-	if share := math.Sqrt(off / size); !(share < limit) {
+	if share := kerneltest.Off(got, want); !(share < limit) {
 		t.Errorf("%s are off by %.2g of their size, more than %g", what, share, limit)
 	}
-}
-
-// widened are values of bf16.
-func widened(b []byte) []float32 {
-	values := make([]float32, len(b)/2)
-	for i := range values {
-		values[i] = float32(kerneltest.BF16(binary.LittleEndian.Uint16(b[2*i:])).Float())
-	}
-	return values
 }

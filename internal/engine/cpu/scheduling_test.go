@@ -1,7 +1,6 @@
 package cpu_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/engine/cpu/cputest"
+	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -76,7 +76,7 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 						streams = append(streams, s)
 					}
 					for i, s := range streams {
-						if got := readAll(t, s); !slices.Equal(got, jobs[i].want) {
+						if got := enginetest.Read(t, s); !slices.Equal(got, jobs[i].want) {
 							t.Errorf("prompt of %d tokens: got %v, want %v", len(jobs[i].prompt), got, jobs[i].want)
 						}
 					}
@@ -212,41 +212,6 @@ func startEngine(t *testing.T, m *model.Model, cfg engine.Config) *engine.Engine
 	if cfg.Speculative.Enabled() {
 		backend = constantTime{b}
 	}
-	e, err := engine.New(cfg, backend)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel(errors.New("test over"))
-		select {
-		case <-ended:
-		case <-time.After(time.Minute):
-			t.Error("the engine did not stop")
-		}
-		_, _, _, _ = b.Close(), mem.Close(), d.Close(), w.Close()
-	})
-	return e
-}
-
-func readAll(t *testing.T, s *engine.Stream) []uint32 {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	var tokens []uint32
-	for {
-		o, err := s.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return tokens
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens = append(tokens, o.Tokens...)
-		if o.Err != nil {
-			t.Fatal(o.Err)
-		}
-	}
+	t.Cleanup(func() { _, _, _, _ = b.Close(), mem.Close(), d.Close(), w.Close() }) // after the engine's end
+	return enginetest.Start(t, backend, cfg)
 }

@@ -1,71 +1,21 @@
 package gpu_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/recall"
 )
-
-// startEngine runs the scheduler over a backend until the end of the test, and proves that
-// no block is left in use.
-func startEngine(t *testing.T, b engine.Backend, cfg engine.Config) *engine.Engine {
-	t.Helper()
-	e, err := engine.New(cfg, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel(errors.New("test over"))
-		<-ended
-		if err := e.Check(context.Background(), true); err != nil {
-			t.Error(err)
-		}
-	})
-	return e
-}
-
-func submit(t *testing.T, e *engine.Engine, r engine.Request) *engine.Stream {
-	t.Helper()
-	s, err := e.Submit(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// read reads a stream to its end.
-func read(t *testing.T, s *engine.Stream) (tokens []uint32) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
-		o, err := s.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return tokens
-		}
-		if err = errors.Join(err, o.Err); err != nil {
-			t.Fatal(err)
-		}
-		tokens = append(tokens, o.Tokens...)
-	}
-}
 
 // builtin is the built-in model, whose answers do not hang on a rounding.
 func builtin(t *testing.T) *model.Model {
@@ -124,10 +74,8 @@ func TestTokensOfTheCPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := gpu.Options{BlockSize: blockSize, MaxContext: 1024, MaxTokens: 64, MaxSeqs: 6, BatchInvariant: name == "batch-invariant, in chunks"}
-			g := startEngine(t, newRig(t, m, cfg.NumBlocks, o), cfg)
-			c := startEngine(t, newCPURig(t, m, cfg.NumBlocks, blockSize), cfg)
-			var wg sync.WaitGroup
-			defer wg.Wait()
+			g := enginetest.Start(t, newRig(t, m, cfg.NumBlocks, o), cfg)
+			c := enginetest.Start(t, newCPURig(t, m, cfg.NumBlocks, blockSize), cfg)
 			right := 0
 			type pair struct{ gpu, cpu *engine.Stream }
 			var streams []pair
@@ -136,10 +84,10 @@ func TestTokensOfTheCPU(t *testing.T) {
 				if i%4 == 3 {
 					r.Sampling = protocol.SamplingOptions{Temperature: 0.6, Seed: uint64(i), TopP: 0.9}
 				}
-				streams = append(streams, pair{submit(t, g, r), submit(t, c, r)})
+				streams = append(streams, pair{enginetest.Submit(t, g, r), enginetest.Submit(t, c, r)})
 			}
 			for i, s := range streams {
-				got, want := read(t, s.gpu), read(t, s.cpu)
+				got, want := enginetest.Read(t, s.gpu), enginetest.Read(t, s.cpu)
 				if !slices.Equal(got, want) {
 					t.Errorf("question %d: %q, and the CPU's answer is %q", i, text.Decode(got), text.Decode(want))
 				}

@@ -1,18 +1,17 @@
 package gpu_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
-	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 // specs are models of all families with sizes that kernels know, and bf16 weights, which
@@ -157,7 +156,7 @@ func compareSteps(t *testing.T, g rig, plain reference, c rig) {
 			sameValues(t, fmt.Sprintf("logits of sequence %d after step %d, beside the CPU engine's,", i, step), got, batches[1][i].Logits, others)
 		}
 	}
-	sameValues(t, "KV blocks, beside the CPU engine's,", widened(g.kv()), widened(c.memory[0].Bytes()), others/2)
+	sameValues(t, "KV blocks, beside the CPU engine's,", kerneltest.Widen(g.kv()), kerneltest.Widen(c.memory[0].Bytes()), others/2)
 }
 
 // sameValues bounds the size of a difference by a share of the size of what is wanted.
@@ -166,20 +165,7 @@ func compareSteps(t *testing.T, g rig, plain reference, c rig) {
 // percent.
 func sameValues(t *testing.T, what string, got, want []float32, limit float64) {
 	t.Helper()
-	var off, size float64
-	for i, w := range want {
-		off += math.Pow(float64(got[i]-w), 2)
-		size += float64(w) * float64(w)
-	}
-	if share := math.Sqrt(off / size); !(share < limit) {
+	if share := kerneltest.Off(got, want); !(share < limit) {
 		t.Errorf("%s are off by %.2g of their size, more than %g", what, share, limit)
 	}
-}
-
-func widened(b []byte) []float32 {
-	values := make([]float32, len(b)/2)
-	for i := range values {
-		values[i] = safetensors.FromBF16(binary.LittleEndian.Uint16(b[2*i:]))
-	}
-	return values
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 // levels runs a test at every level with kernels that this machine has.
@@ -66,7 +68,7 @@ func element(t Type, data []byte, i int) float32 {
 	case F32:
 		return *(*float32)(unsafe.Pointer(&data[4*i]))
 	case F16:
-		return widenF16(*(*uint16)(unsafe.Pointer(&data[2*i])))
+		return safetensors.FromF16(*(*uint16)(unsafe.Pointer(&data[2*i])))
 	}
 	return widen(*(*uint16)(unsafe.Pointer(&data[2*i])))
 }

@@ -3,6 +3,8 @@ package kernel
 import (
 	"math"
 	"unsafe"
+
+	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
 // The functions of this file state in Go what each kernel computes, with the same
@@ -31,20 +33,6 @@ func fma(x, y, z float32) float32 {
 
 func widen(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// widenF16 is the value of a half precision number.
-func widenF16(h uint16) float32 {
-	sign, bits := uint32(h&0x8000)<<16, uint32(h&0x7FFF)<<13
-	switch {
-	case bits >= 0x7C00<<13: // infinity or NaN
-		bits |= 0x7F800000
-	case bits >= 0x0400<<13:
-		bits += (127 - 15) << 23
-	default: // subnormal: a multiple of 2^-24
-		bits = math.Float32bits(float32(h&0x3FF) * 0x1p-24)
-	}
-	return math.Float32frombits(sign | bits)
-}
-
 // weight is that of one output and k in a panel.
 func weight(t Type, panel unsafe.Pointer, width, cols, output, k int) float32 {
 	n := (cols + 1) &^ 1 * width
@@ -52,7 +40,7 @@ func weight(t Type, panel unsafe.Pointer, width, cols, output, k int) float32 {
 	case F32:
 		return unsafe.Slice((*float32)(panel), n)[k*width+output]
 	case F16:
-		return widenF16(unsafe.Slice((*uint16)(panel), n)[k*width+output])
+		return safetensors.FromF16(unsafe.Slice((*uint16)(panel), n)[k*width+output])
 	}
 	return widen(unsafe.Slice((*uint16)(panel), n)[k/2*2*width+2*output+k%2])
 }

@@ -1,6 +1,10 @@
 package kernel
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/dynctl/dynctl/internal/model/safetensors"
+)
 
 // Row is a row of quantized weights as portable Go multiplies with it: integers and
 // the scales of their runs. It states what products with blocks compute, see
@@ -95,7 +99,7 @@ func (r *Row) scalesK(i int, b []byte) {
 	}
 }
 
-func half(b []byte) float32 { return widenF16(binary.LittleEndian.Uint16(b)) }
+func half(b []byte) float32 { return safetensors.FromF16(binary.LittleEndian.Uint16(b)) }
 
 // Dot is the product with a row of activations, which has as many values.
 //
