@@ -3,7 +3,6 @@ package gpu_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -17,9 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience is how long tests wait for what must happen.
-const patience = 2 * time.Minute
 
 // newDriver pretends to be a driver that knows all kernels, with so much memory. When the
 // test ends it tells of missing waits, use after free and leaks.
