@@ -2,7 +2,7 @@
 # Proves and measures the CUDA kernels on another machine, which has a GPU and NVIDIA's
 # driver, but perhaps neither Go nor a network.
 #
-#   scripts/gpu-check.sh pack [FILE]     here: everything in one archive (gpu-check.tar.gz)
+#   scripts/gpu-check.sh pack [FILE]     here: everything in one archive (bin/gpu-check.tar.gz)
 #   ./gpu-check.sh run [FOLDER]          there, in the unpacked folder: all phases, into results
 #   ./gpu-check.sh report [FOLDER]       the summary of what there is
 #
@@ -19,8 +19,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 die() { echo "gpu-check.sh: $*" >&2; exit 2; }
 
 pack() {
-	local archive=${1:-gpu-check.tar.gz} top folder size
+	local archive top folder size
 	top=$(cd "$here/.." && pwd)
+	archive=${1:-$top/bin/gpu-check.tar.gz}
 	[ -f "$top/go.mod" ] || die "pack runs in the sources of dynctl"
 	packing=$(mktemp -d)
 	trap 'rm -rf "$packing"' EXIT
@@ -29,6 +30,7 @@ pack() {
 	(cd "$top" && CGO_ENABLED=0 GOOS=linux GOARCH="${GOARCH:-amd64}" go build -buildvcs=auto -trimpath -ldflags='-s -w' -o "$folder/dynamod" ./cmd/dynamod)
 	cp "$here/gpu-check.sh" "$here/gpu-check-torch.py" "$folder/"
 	cp "$top"/internal/cuda/kernels/src/*.cu "$top"/internal/cuda/kernels/src/*.h "$folder/src/"
+	mkdir -p "$(dirname "$archive")"
 	tar -C "$packing" -czf "$archive" gpu-check
 	size=$(stat -c %s "$archive")
 	echo "$archive: $((size / 1000000)) MB; unpack it on the machine with the GPU and run ./gpu-check/gpu-check.sh run"

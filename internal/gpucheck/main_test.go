@@ -61,7 +61,12 @@ func harmed(s spec, harm string) (driver.Driver, error) {
 		case "lost":
 			all[i].Run = func(c *fake.Call) { c.Write(1, 1) }
 		case "crash":
-			all[i].Run = func(*fake.Call) { os.Exit(42) }
+			all[i].Run = func(*fake.Call) {
+				fmt.Fprintln(os.Stderr, "farewell")
+				os.Exit(42)
+			}
+		case "panic":
+			all[i].Run = func(*fake.Call) { panic("no more") }
 		case "silent":
 			all[i].Run = func(*fake.Call) { select {} }
 		case "hang":

@@ -1,6 +1,7 @@
 package gpucheck
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -159,6 +161,7 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 		var at string // the case that was begun
 		var broken error
 		ready, begun, before := false, time.Time{}, len(todo)
+		logged := c.logged()
 		err := process(within, c.Child, c.environment, s, cmp.Or(c.silence, silence)+s.Patience, c.log, func(m message) error {
 			switch {
 			case m.Unusable != "":
@@ -185,7 +188,7 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 			if err == nil {
 				err = errors.New("its process ended in the middle of it")
 			}
-			crash := Result{Case: at, Phase: p.Name, End: Crashed, Why: err.Error() + "; see " + LogFile, About: c.about, Date: begun.UTC(), Seconds: time.Since(begun).Seconds()}
+			crash := Result{Case: at, Phase: p.Name, End: Crashed, Why: joined(err.Error(), lastWords(c.log.Name(), logged)) + "; see " + LogFile, About: c.about, Date: begun.UTC(), Seconds: time.Since(begun).Seconds()}
 			if err := c.add(crash); err != nil {
 				return todo, err
 			}
@@ -196,6 +199,40 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 		}
 	}
 	return todo, nil
+}
+
+// logged is how much processes have logged.
+func (c *check) logged() int64 {
+	info, err := c.log.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// maxWords bounds what is read of a log.
+const maxWords = 64 << 10
+
+// lastWords is the line of a log, from some place on, that says why its process ended: of
+// Go's own, else the last one.
+func lastWords(path string, from int64) (last string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(io.NewSectionReader(f, from, maxWords)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		for _, begin := range []string{"panic: ", "fatal error: ", "SIG"} {
+			if strings.HasPrefix(line, begin) {
+				return line
+			}
+		}
+		if line != "" {
+			last = line
+		}
+	}
+	return last
 }
 
 func (c *check) add(r Result) error {

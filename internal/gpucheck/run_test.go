@@ -124,7 +124,8 @@ func TestHarm(t *testing.T) {
 		{"wrong glu", Failed, "out: value 0 is "},
 		{"outside glu", Failed, "byte 4095 behind operand -1"},
 		{"lost glu", Lost, "an address that it may not"},
-		{"crash glu", Crashed, "exit status 42"},
+		{"crash glu", Crashed, "exit status 42, farewell"},
+		{"panic glu", Crashed, "exit status 2, panic: no more"},
 		{"silent glu", Crashed, "it said nothing for"},
 		{"hang glu", Hung, "the work has not ended after"},
 	} {
