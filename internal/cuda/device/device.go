@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -154,26 +155,27 @@ func (d *Device) Close(ctx context.Context) error {
 }
 
 // poll asks until there is an answer: at first without a pause, since most work ends in
-// microseconds, then in growing intervals.
+// microseconds, then in intervals that are a small part of what was waited for already.
 func poll(ctx context.Context, ask func() (bool, error)) error {
-	const most = 200 * time.Microsecond
-	pause := time.Microsecond
-	for n := 0; ; n++ {
+	const (
+		busy  = 20 * time.Microsecond
+		part  = 16
+		least = 5 * time.Microsecond
+		most  = 200 * time.Microsecond
+	)
+	begin := time.Now()
+	for {
 		if done, err := ask(); done || err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		if n < 16 {
+		waited := time.Since(begin)
+		if waited < busy {
+			runtime.Gosched()
 			continue
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-		pause = min(2*pause, most)
+		pause(min(max(waited/part, least), most))
 	}
 }
