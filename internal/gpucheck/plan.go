@@ -51,8 +51,7 @@ func Phases() []Phase {
 }
 
 // Cases are those of all phases.
-func Cases() []Case {
-	var all []Case
+func Cases() (all []Case) {
 	for _, p := range Phases() {
 		for _, c := range p.cases() {
 			c.Phase = p.Name

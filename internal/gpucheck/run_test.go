@@ -173,6 +173,7 @@ func TestLostEngine(t *testing.T) {
 
 // What has a result is not run again, but for who asks; what was cut off is.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	o := options(t, "none")
 	o.Cases = []string{"smoke/driver", "smoke/memory"}
 	if _, err := outcomes(t, o); err != nil {
@@ -209,6 +210,7 @@ func TestResume(t *testing.T) {
 
 // A run that is ended leaves what it has, and a case that was begun has no result.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	o := options(t, "silent glu")
 	o.Cases = []string{"compare/embed/type=bf16,hidden=8,*", "compare/glu/tokens=3,inner=8,*"}
 	o.silence = patience

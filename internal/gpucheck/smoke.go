@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
@@ -18,24 +19,25 @@ func smokeCases() []Case {
 	for _, m := range kernels.Modules() {
 		all = append(all, Case{Name: "load/" + m.Name, run: func(ctx context.Context, r *rig) (finding, error) { return r.checkUnit(ctx, m.Name) }})
 	}
-	for _, c := range firstOfEachKernel() {
-		all = append(all, Case{Name: "launch/" + c.kernel, run: func(ctx context.Context, r *rig) (finding, error) {
-			_, err := r.perform(ctx, c.Case)
-			return finding{notes: []string{c.Case.Name}}, err
-		}})
+	for _, m := range kernels.Modules() {
+		for _, k := range m.Kernels {
+			all = append(all, Case{Name: "launch/" + k, run: func(ctx context.Context, r *rig) (finding, error) {
+				c, known := casesByKernel()[k]
+				if !known {
+					return finding{}, fmt.Errorf("no case launches %s", k)
+				}
+				_, err := r.perform(ctx, c)
+				return finding{notes: []string{c.Name}}, err
+			}})
+		}
 	}
 	return all
 }
 
-// kernelCase is a case that launches a kernel.
-type kernelCase struct {
-	kernel string
-	kerneltest.Case
-}
-
-// firstOfEachKernel finds a small case for every kernel.
-func firstOfEachKernel() (all []kernelCase) {
-	found := map[string]bool{}
+// casesByKernel are the first small cases that launch each kernel, which is found by
+// preparing them.
+var casesByKernel = sync.OnceValue(func() map[string]kerneltest.Case {
+	found := map[string]kerneltest.Case{}
 	for _, c := range kerneltest.Cases() {
 		if c.Large {
 			continue
@@ -45,14 +47,13 @@ func firstOfEachKernel() (all []kernelCase) {
 			continue // a test of the cases says so
 		}
 		for _, n := range names {
-			if !found[n] {
-				found[n] = true
-				all = append(all, kernelCase{n, c})
+			if _, known := found[n]; !known {
+				found[n] = c
 			}
 		}
 	}
-	return all
-}
+	return found
+})
 
 func checkDriver(_ context.Context, r *rig) (finding, error) {
 	p := r.dev.Properties()

@@ -12,6 +12,7 @@ import (
 
 // Edited sources take the place of the program's kernels, and results say so.
 func TestSources(t *testing.T) {
+	t.Parallel()
 	nvrtctest.Open(t) // or skip
 	dir := t.TempDir()
 	for _, name := range []string{"copy.cu", "device.h"} {

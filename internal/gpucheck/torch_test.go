@@ -38,6 +38,7 @@ func torch(t *testing.T, dir string, shapes []Shape, what string, environment ..
 
 // What PyTorch makes of the same shapes stands beside our figures, and is measured once.
 func TestTorch(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var shapes []Shape
 	for _, s := range Shapes() {
