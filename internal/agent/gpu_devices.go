@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,13 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	if err != nil {
 		return fmt.Errorf("gpu.devices is %s: %w", a.cfg.GPU.Devices, err)
 	}
-	back.Push("close the CUDA driver", func(context.Context) error { return drv.Close() })
+	var devices []*gpu.Device
+	back.Push("close the CUDA driver", func(context.Context) error {
+		if slices.ContainsFunc(devices, func(d *gpu.Device) bool { return d != nil && d.Err() != nil }) {
+			return nil // it might never return; the process ends
+		}
+		return drv.Close()
+	})
 	if all {
 		for i := range drv.DeviceCount() {
 			indexes = append(indexes, i)
@@ -54,7 +61,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	}
 	back.Push("give up memory of peers", func(context.Context) error { return a.vram.Close() })
 	begin := time.Now()
-	devices := make([]*gpu.Device, len(indexes))
+	devices = make([]*gpu.Device, len(indexes))
 	errs := make([]error, len(indexes))
 	var wg sync.WaitGroup
 	for i, index := range indexes { // each compiles kernels
