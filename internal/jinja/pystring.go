@@ -66,6 +66,14 @@ func lower(s string) string {
 	return cases.Lower(language.Und).String(s)
 }
 
+// fold makes strings that differ in case alone the same.
+func fold(s string) string {
+	if isASCII(s) {
+		return strings.ToLower(s)
+	}
+	return cases.Fold().String(s)
+}
+
 // titleRune is the title case of one character.
 func titleRune(c rune) string {
 	if c < utf8.RuneSelf {

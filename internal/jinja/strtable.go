@@ -11,7 +11,7 @@ var strMethods = map[string]strMethod{
 	"title":      whole(pyTitle, true),
 	"capitalize": whole(capitalize, true),
 	"swapcase":   whole(swapCase, true),
-	"casefold":   whole(func(s string) string { return strings.ReplaceAll(lower(s), "ß", "ss") }, false),
+	"casefold":   whole(fold, false),
 
 	"isdigit":   whether(func(s string) bool { return allRunes(s, isDigitRune) }),
 	"isdecimal": whether(func(s string) bool { return allRunes(s, isDecimalRune) }),
