@@ -57,7 +57,7 @@ bench-top: ## measure dynctl top with 1,000 simulated workers, into docs/benchma
 gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-fuzz: ## run every fuzz target for FUZZTIME (30s)
+fuzz: ## run every fuzz target for FUZZTIME (30s), and the oracles with fresh seeds
 	scripts/fuzz.sh $(FUZZTIME)
 
 explore: ## try fresh orders of faults between workers for EXPLORE (5m)

@@ -212,15 +212,15 @@ func (r *run) sortBy(items []Value, key func(Value) (Value, error), reverse bool
 }
 
 func sortFilter(r *run, v Value, b bound) (Value, error) {
-	reverse, err := b.flag(r, 0, false)
-	if err != nil {
-		return nil, err
-	}
 	exact, err := b.flag(r, 1, false)
 	if err != nil {
 		return nil, err
 	}
 	items, err := r.list(v)
+	if err != nil {
+		return nil, err
+	}
+	reverse, err := b.descending(0)
 	if err != nil {
 		return nil, err
 	}
@@ -260,10 +260,6 @@ func dictSort(r *run, v Value, b bound) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	reverse, err := b.flag(r, 2, false)
-	if err != nil {
-		return nil, err
-	}
 	at := indexOf([]string{"key", "value"}, by)
 	if at < 0 {
 		return nil, valueErrorf(`You can only sort by either "key" or "value"`)
@@ -276,6 +272,10 @@ func dictSort(r *run, v Value, b bound) (Value, error) {
 		return nil, typeErrorf("dictsort needs a mapping, not %s", typeName(v))
 	}
 	items, err := r.list(&dictView{"dict_items", d})
+	if err != nil {
+		return nil, err
+	}
+	reverse, err := b.descending(2)
 	if err != nil {
 		return nil, err
 	}

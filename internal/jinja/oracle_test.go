@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	oracleSeed  = flag.Uint64("oracle.seed", 0, "seed of TestOracle; 0 takes a new one")
-	oracleCases = flag.Int("oracle.cases", 300, "random templates of TestOracle")
+	oracleSeed  = flag.Uint64("oracle.seed", 1, "seed of TestOracle; 0 takes a new one, as make fuzz does")
+	oracleCases = flag.Int("oracle.cases", 500, "random templates of TestOracle")
 )
 
 // damagePercent of the random templates are damaged.
