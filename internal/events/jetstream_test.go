@@ -65,12 +65,18 @@ func TestQueueOutage(t *testing.T) {
 			until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
 
 			var c tally
+			var again sync.Map // messages whose acknowledgement failed: they may come again
 			started, hold := make(chan string, 100), make(chan struct{})
 			run(t, worker, 2, func(ctx context.Context, d *events.Delivery) {
 				started <- d.ID
 				<-hold
 				if err := d.Ack(ctx); err != nil {
-					t.Errorf("Ack(%s): %v", d.ID, err)
+					// A server that is killed may forget what it has just delivered. While all
+					// workers are busy it delivers nothing again, and knows of no such message.
+					if how != "kill" || !errors.Is(err, events.ErrUnavailable) {
+						t.Errorf("Ack(%s): %v", d.ID, err)
+					}
+					again.Store(d.ID, true)
 				}
 				c.handled(d.ID)
 			})
@@ -114,7 +120,7 @@ func TestQueueOutage(t *testing.T) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			for id, times := range c.done {
-				if times != 1 {
+				if _, twice := again.Load(id); times != 1 && (times != 2 || !twice) {
 					t.Errorf("%s handled %d times", id, times)
 				}
 			}
