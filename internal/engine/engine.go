@@ -188,13 +188,17 @@ func (e *Engine) shutDown() {
 	}
 }
 
-// ask runs f on the scheduler's goroutine and returns its result. If ctx ends
-// first, f may still run later.
+// ask runs f on the scheduler's goroutine and returns its result, when the statistics
+// have what it changed. If ctx ends first, f may still run later.
 func ask[T any](ctx context.Context, e *Engine, f func() T) (T, error) {
 	result := make(chan T, 1)
 	var none T
 	select {
-	case e.mail <- func() { result <- f() }:
+	case e.mail <- func() {
+		v := f()
+		e.publishStats()
+		result <- v
+	}:
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	case <-e.done:

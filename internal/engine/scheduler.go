@@ -296,6 +296,7 @@ func (e *Engine) hold(s *sequence) {
 	s.state = seqDone
 	e.count.FinishedTotal++
 	e.count.RemotePrefillTotal++
+	e.publishStats() // whoever waits for it also sees it counted
 	s.prefill.done <- prefillResult{held: held}
 }
 
