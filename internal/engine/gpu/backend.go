@@ -31,6 +31,8 @@ const (
 	hang = 2 * time.Minute
 )
 
+var errHang = fmt.Errorf("a step has not ended after %s", hang)
+
 // Backend computes one worker's steps. Info may be called at any time; the other calls
 // must not overlap.
 type Backend struct {
@@ -196,7 +198,7 @@ func (b *Backend) allocKV(n int) (m *KVMemory, err error) {
 // wait waits until what was put into a lane has ended. What a device computes cannot be
 // called back: nobody may touch its memory before.
 func (b *Backend) wait(l *lane) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, fmt.Errorf("a step has not ended after %s", hang))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errHang)
 	defer cancel()
 	err := l.end.Wait(ctx)
 	if ctx.Err() != nil {
