@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/mapped"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
@@ -142,19 +142,12 @@ func (u *uploader) stage(ctx context.Context) (*stage, error) {
 }
 
 // convert brings whole rows into the form that they have on the device. They are read from a
-// mapped file: a fault there, of a file that became shorter, is an error.
+// mapped file: a fault there is an error that matches [mapped.ErrChanged].
 func convert(to, scales, from []byte, dtype safetensors.DType, in int) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			fault, ok := r.(interface {
-				runtime.Error
-				Addr() uintptr
-			})
-			if !ok {
-				panic(r)
-			}
-			err = fmt.Errorf("read weights at address %#x: has the file changed?", fault.Addr())
+			err = fmt.Errorf("read weights: %w", mapped.FaultError(r))
 		}
 	}()
 	le := binary.LittleEndian
