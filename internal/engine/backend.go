@@ -104,7 +104,10 @@ type BatchSeq struct {
 
 // Backend executes batch steps over a block pool. It knows nothing of requests,
 // scheduling or caches. Results must not depend on what else is in the batch nor
-// on how a prompt was cut into chunks: the same tokens give the same bits.
+// on how a prompt was cut into chunks: the same tokens give the same bits, so that a
+// sequence that is moved, preempted or verified in drafts goes on as it would have. A
+// backend that keeps to that only up to the last bits of logits says so: answers then
+// differ where two tokens are about equally likely.
 type Backend interface {
 	// Info describes the loaded model; it never changes.
 	Info() BackendInfo

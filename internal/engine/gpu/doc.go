@@ -12,8 +12,8 @@
 // Activations are rounded to bf16 after each operation. Unless
 // [Options].BatchInvariant is set, a token's result may differ in its last bits with the
 // number of tokens that a step computes: few are multiplied and attend in other kernels
-// than many. That is what other GPU engines do, too; [engine.Backend] says what depends
-// on it.
+// than many. That is what other GPU engines do, too; [engine.Backend] says what it means for
+// answers.
 //
 // None of this has run on a device yet: it is proven over a pretended driver, with
 // functions in Go that stand for the kernels (internal/cuda/fake, kernels/kerneltest).
