@@ -64,7 +64,7 @@ which must be installed, in place of those of this program.`,
 	cmd.Flags().StringSliceVar(&o.Macros, "define", nil, "macros for the kernels of --kernels, NAME or NAME=VALUE")
 	cmd.Flags().StringVar(&o.NVRTC, "nvrtc", "", "library to compile with, instead of the system's libnvrtc")
 	cmd.Flags().StringVar(&o.CublasLt, "cublaslt", "", "library that products are compared with, instead of the system's libcublasLt, if that is there")
-	cmd.Flags().StringVar(&o.Models, "models", "", "folder for checkpoints with random weights, which stay there: up to 18 GB (default: in memory, else among temporary files)")
+	cmd.Flags().StringVar(&o.Models, "models", "", "folder for checkpoints with random weights, which stay there: up to 34 GB (default: in memory, else among temporary files)")
 	cmd.Flags().BoolVar(&f.list, "list", false, "name the chosen cases and do nothing")
 	cmd.Flags().BoolVar(&f.shapes, "shapes", false, "print what the phase measure computes, as lines of JSON, and do nothing")
 	cmd.Flags().BoolVar(&f.report, "report", false, "write the summary of the results that there are, and run nothing")

@@ -18,7 +18,7 @@ import (
 )
 
 // engineModels are those that the engine computes, the quick one first.
-var engineModels = []string{"qwen3-0.6b", "llama-3.1-8b"}
+var engineModels = []string{"qwen3-0.6b", "llama-3.1-8b", "qwen3-8b"}
 
 var (
 	engineBatches = []int{1, 8, 64, 256}
@@ -52,6 +52,15 @@ func engineCases() []Case {
 		for _, n := range enginePrompts {
 			add(fmt.Sprintf("prefill/tokens=%d", n), func(ctx context.Context, e *loaded) (finding, error) { return e.prefill(ctx, n) })
 		}
+		if name == workloadModel {
+			add("workload", func(ctx context.Context, e *loaded) (f finding, err error) {
+				err = e.alive("answering", func() error {
+					f, err = e.offline(ctx)
+					return err
+				})
+				return f, err
+			})
+		}
 	}
 	return all
 }
@@ -65,6 +74,8 @@ type loaded struct {
 	weights *gpu.Weights
 	backend *gpu.Backend
 	memory  engine.KVPool
+	blocks  int     // of the pool
+	prompt  int     // tokens of a step at most
 	found   finding // how long it took to load
 }
 
@@ -107,15 +118,18 @@ func (e *loaded) open(ctx context.Context) (err error) {
 	}
 	e.found.took = time.Since(begin).Seconds()
 	e.found.rate(float64(e.weights.Bytes())/1e9, "GB/s")
-	prompt, sequences := most(enginePrompts, e.tokens), most(engineBatches, e.sequences)
-	o := gpu.Options{BlockSize: kvBlock, MaxContext: prompt + kvBlock, MaxTokens: prompt, MaxSeqs: sequences}
+	sequences := most(engineBatches, e.sequences)
+	e.prompt = most(enginePrompts, e.tokens)
+	o := gpu.Options{BlockSize: kvBlock, MaxContext: e.prompt + kvBlock, MaxTokens: e.prompt, MaxSeqs: sequences}
 	if e.backend, err = e.weights.NewBackend(ctx, o); err != nil {
 		return err
 	}
-	blocks := sequences * (e.tokens(decodeContext)/kvBlock + 1)
+	e.blocks = max(sequences*(e.tokens(decodeContext)/kvBlock+1), o.MaxContext/kvBlock+1)
+	if e.name == workloadModel {
+		e.blocks = max(e.blocks, sequences*workloadBlocks)
+	}
 	begin = time.Now()
-	e.memory, err = e.backend.AllocKV(max(blocks, o.MaxContext/kvBlock+1))
-	if err != nil {
+	if e.memory, err = e.backend.AllocKV(e.blocks); err != nil {
 		return err
 	}
 	e.found.also["graphs_ms"] = milliseconds(begin)
@@ -172,7 +186,7 @@ func (e *loaded) close(ctx context.Context) error {
 }
 
 // checkpoint is the folder of a model with random weights, which is written once and left
-// for the next process: up to 16 GB, in memory where there is room.
+// for the next process: up to 16 GB each, in memory where there is room.
 func (r *rig) checkpoint(s shape) (string, error) {
 	spec := s.synthetic()
 	parent := filepath.Join(r.spec.Models, fmt.Sprintf("%s-%d", s.name, s.hidden))

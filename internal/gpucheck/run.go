@@ -34,7 +34,7 @@ type Options struct {
 	// where there is none they are not.
 	CublasLt string
 	Macros   []string
-	// Models is a folder for checkpoints with random weights, up to 18 GB, which stay there
+	// Models is a folder for checkpoints with random weights, up to 34 GB, which stay there
 	// for the next run; empty for one in memory or among temporary files.
 	Models string
 	// Child is the command line of a process that calls [Child].
@@ -96,9 +96,9 @@ func Run(ctx context.Context, o Options) error {
 // sharedMemory is a folder in memory, on Linux.
 const sharedMemory = "/dev/shm"
 
-// modelsFolder is where checkpoints go: into memory where that has room for the largest.
+// modelsFolder is where checkpoints go: into memory where that has room for all.
 func modelsFolder() string {
-	const name, need = "dynctl-gpu-check", 24 << 30
+	const name, need = "dynctl-gpu-check", 40 << 30
 	if free, err := freeBytes(sharedMemory); err == nil && free > need {
 		return filepath.Join(sharedMemory, name)
 	}
