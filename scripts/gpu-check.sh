@@ -12,7 +12,7 @@
 # as src beside this script, which NVRTC compiles there; DEFINE their macros (A=1,B=2), NVRTC
 # its library where the system does not find it. DYNAMOD names the program, where it is not
 # beside the script; OPTIONS are further flags of dynamod gpu-check, such as --pretend or
-# --case compare/gemv.
+# --case compare/gemv; GPU is the index of another device than the first.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -75,12 +75,25 @@ torch() {
 	timeout -k 10 "$seconds" python3 "$here/gpu-check-torch.py" "$out" "$out/shapes.jsonl" "$2" || true # it is a comparison only
 }
 
+# serving SECONDS serves over HTTP with a prefill and a decode worker on the GPU, in one
+# process and in two, beside two workers that do both.
+serving() {
+	local seconds
+	seconds=$(left "$1")
+	if [ "$seconds" -lt 30 ] || [ -s "$out/disagg.md" ] || [[ " ${options[*]} " == *" --pretend "* ]]; then
+		return 0
+	fi
+	DYNAMOD_STATE_DIR=$(realpath "$out")/state timeout -k 10 "$seconds" "$dynamod" bench disagg --quick --gpus "${GPU:-0}" --write "$out/disagg.md" || code=1
+	rm -rf "$out/state"
+}
+
 run() {
 	out=${1:-results} code=0
 	end=$(($(date +%s) + ${BUDGET:-570}))
 	program
 	mkdir -p "$out"
 	read -ra options <<<"${OPTIONS:-}"
+	[ -z "${GPU:-}" ] || options+=(--device "$GPU")
 	if [ -n "${KERNEL_DIR:-}" ]; then
 		options+=(--kernels "$KERNEL_DIR")
 		[ -z "${DEFINE:-}" ] || options+=(--define "$DEFINE")
@@ -101,6 +114,7 @@ run() {
 	phases 300 engine
 	phases 60 golden
 	phases 30 ipc
+	serving 120
 	torch 120 shapes
 	report "$out"
 	return "$code"

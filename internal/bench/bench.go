@@ -31,6 +31,9 @@ type Options struct {
 	StateDir string
 	// CPU are the choices of the section cpu.
 	CPU CPUOptions
+	// GPUs are those that the workers of the section disagg run on, as the setting gpu.devices
+	// names them; empty for processors.
+	GPUs string
 	// Plots is the folder of the plots, as the report's document refers to it; empty
 	// leaves them out of the document.
 	Plots string
@@ -44,6 +47,8 @@ type Options struct {
 	Progress io.Writer
 	// Log receives warnings of the parts under test; nil drops them.
 	Log *slog.Logger
+
+	cuda driving // of tests
 }
 
 // section measures one group.

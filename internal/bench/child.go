@@ -22,6 +22,8 @@ type childSpec struct {
 	// Spin keeps so many processors busy until standard input ends, which it does
 	// when the parent dies, too.
 	Spin int `json:"spin,omitempty"`
+	// Companion is an agent beside one of the parent, until standard input ends.
+	Companion *companion `json:"companion,omitempty"`
 }
 
 // firstToken is an engine that a child starts.
@@ -68,6 +70,8 @@ func Child(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) 
 		return s.FirstToken.run(ctx, reached, stdout)
 	case s.Spin > 0:
 		return spin(s.Spin, stdin, stdout)
+	case s.Companion != nil:
+		return s.Companion.run(ctx, stdin, stdout)
 	}
 	return fmt.Errorf("benchmark child: %w: %s", errNoWork, spec)
 }

@@ -31,13 +31,19 @@ type disaggScale struct {
 }
 
 func measureDisagg(ctx context.Context, s *session) (Section, error) {
+	on := "CPU devices of their own"
+	if s.opts.GPUs != "" {
+		on = "GPUs (" + s.opts.GPUs + ")"
+		s.scale.disagg = s.scale.onGPUs
+	}
 	sc := s.scale.disagg
 	sec := Section{
 		Title: "Disaggregation",
 		About: fmt.Sprintf("Chat completions over HTTP through whole nodes inside this process. Each has two workers\n"+
-			"on CPU devices of their own: two decode workers that prefill for themselves (aggregated),\n"+
-			"or a prefill and a decode worker that meet by one of the strategies. The model is random,\n"+
-			"in the shape of Qwen3-0.6B with %d layers and a small vocabulary.", sc.model.Layers),
+			"on %s: two decode workers that prefill for themselves (aggregated),\n"+
+			"or a prefill and a decode worker that meet by one of the strategies, once with the prefill\n"+
+			"worker in a process of its own. The model is random, in the shape of Qwen3-0.6B with %d\n"+
+			"layers and a small vocabulary.", on, sc.model.Layers),
 	}
 	dir, err := s.synthesize(sc.model)
 	if err != nil {
@@ -62,6 +68,9 @@ func measureDisagg(ctx context.Context, s *session) (Section, error) {
 	if err := d.besidePrompt(ctx, &sec); err != nil {
 		return sec, err
 	}
+	if s.opts.GPUs != "" {
+		return sec, nil
+	}
 	d.close() // the other nodes need the room
 	err = d.otherDegrees(ctx, &sec)
 	return sec, err
@@ -75,8 +84,9 @@ type disaggBench struct {
 }
 
 const (
-	aggregated = "aggregated"
-	byStrategy = "strategy "
+	aggregated   = "aggregated"
+	byStrategy   = "strategy "
+	twoProcesses = ", two processes"
 )
 
 // open starts the nodes.
@@ -88,16 +98,24 @@ func (d *disaggBench) open(ctx context.Context) error {
 	}
 	// For all streams on one worker with their answers, and twice the longest prompt.
 	blocks := (sc.streams*(sc.output+rigBlockSize)+2*longest)/rigBlockSize + 8
-	spec := nodeSpec{model: d.model, blocks: blocks, devices: d.devices()}
+	spec := nodeSpec{model: d.model, blocks: blocks, devices: d.devices(), gpus: d.opts.GPUs, cuda: d.opts.cuda}
 	for _, kind := range []struct {
 		name, strategy  string
 		prefill, decode int
+		apart           bool
 	}{
-		{aggregated, protocol.StrategyQueue, 0, 2},
-		{byStrategy + protocol.StrategyQueue, protocol.StrategyQueue, 1, 1},
-		{byStrategy + protocol.StrategyRouter, protocol.StrategyRouter, 1, 1},
+		{aggregated, protocol.StrategyQueue, 0, 2, false},
+		{byStrategy + protocol.StrategyQueue, protocol.StrategyQueue, 1, 1, false},
+		{byStrategy + protocol.StrategyRouter, protocol.StrategyRouter, 1, 1, false},
+		{byStrategy + protocol.StrategyQueue + twoProcesses, protocol.StrategyQueue, 1, 1, true},
 	} {
-		spec.name, spec.strategy, spec.prefill, spec.decode = kind.name, kind.strategy, kind.prefill, kind.decode
+		if kind.apart && len(d.opts.Child) == 0 {
+			continue
+		}
+		spec.name, spec.strategy, spec.prefill, spec.decode, spec.apart = kind.name, kind.strategy, kind.prefill, kind.decode, kind.apart
+		if kind.apart { // each process has one device, and does not know of the other's
+			spec.cores, spec.devices = max(1, runtime.NumCPU()/2), 1
+		}
 		n, err := d.node(ctx, spec)
 		if err != nil {
 			return err

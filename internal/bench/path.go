@@ -85,6 +85,12 @@ func (p *pathBench) node(ctx context.Context, spec nodeSpec) (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start node %s: %w", spec.name, err)
 	}
+	if spec.apart {
+		if err := p.companion(ctx, n); err != nil {
+			n.close()
+			return nil, fmt.Errorf("start node %s: its second process: %w", spec.name, err)
+		}
+	}
 	if err := n.waitServing(ctx, p.client, p.ask); err != nil {
 		n.close()
 		return nil, fmt.Errorf("start node %s: %w", spec.name, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/agent"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -27,12 +28,15 @@ type nodeSpec struct {
 	name            string
 	dir             string // state directory
 	prefill, decode int
-	blocks          int     // KV blocks of each worker
-	model           string  // directory, empty for the built-in one; its name is the built-in one's
-	quantize        string  // format that it gives the weights
-	quantized       string  // directory of quantized weights, empty for its own
-	cores           int     // of its devices, 0 for all
-	devices         int     // 0 for one on each NUMA node
+	blocks          int    // KV blocks of each worker
+	model           string // directory, empty for the built-in one; its name is the built-in one's
+	quantize        string // format that it gives the weights
+	quantized       string // directory of quantized weights, empty for its own
+	cores           int    // of its devices, 0 for all
+	devices         int    // 0 for one on each NUMA node
+	gpus            string // that workers run on, as gpu.devices names them; empty for processors
+	apart           bool   // prefill workers run in a process of their own
+	cuda            driving
 	strategy        string  // of disaggregation, empty for the default
 	degrees         degrees // tensor-parallel ones, 0 for the default
 	load            loader
@@ -40,6 +44,9 @@ type nodeSpec struct {
 
 // loader replaces the built-in model; nil does not.
 type loader = func(context.Context, cluster.Assignment, func(float64)) (*worker.Loaded, error)
+
+// driving replaces NVIDIA's driver, for tests; nil does not.
+type driving = func() (driver.Driver, error)
 
 // node is a whole dynamod inside this process: a cluster of its own.
 type node struct {
@@ -49,6 +56,7 @@ type node struct {
 	log       *slog.Logger
 	store     store.Store
 	plane     requestplane.Client
+	at        statedir.Endpoints // of its stores
 	back      undo.Stack
 }
 
@@ -75,6 +83,12 @@ func (spec nodeSpec) config() (config.Dynamod, error) {
 	cfg.Etcd.Listen, cfg.NATS.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.Frontend.Port = 0
 	cfg.CPU.Cores, cfg.CPU.Devices = spec.cores, spec.devices
+	if spec.gpus != "" {
+		cfg.GPU.Devices = spec.gpus
+	}
+	if spec.apart {
+		cfg.Node.Roles = []string{string(cluster.RoleDecode)}
+	}
 	if spec.strategy != "" {
 		cfg.Disagg.Strategy = spec.strategy
 	}
@@ -98,15 +112,29 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	if err := spec.lendQuantized(); err != nil {
 		return nil, err
 	}
-	ready := make(chan cluster.Node, 1)
-	a, err := agent.New(cfg, agent.Options{Version: "bench", Log: log, Load: spec.load, Ready: func(n cluster.Node) { ready <- n }})
+	up, err := startAgent(ctx, cfg, agent.Options{Version: "bench", Log: log, Load: spec.load, CUDA: spec.cuda}, &n.back)
 	if err != nil {
 		return nil, err
+	}
+	n.url, n.statusURL = up.FrontendURL, up.StatusURL
+	if err := n.connect(cfg); err != nil {
+		return nil, err
+	}
+	return n, n.declare(ctx)
+}
+
+// startAgent runs an agent, which back stops, and waits until it is up.
+func startAgent(ctx context.Context, cfg config.Dynamod, o agent.Options, back *undo.Stack) (cluster.Node, error) {
+	ready := make(chan cluster.Node, 1)
+	o.Ready = func(n cluster.Node) { ready <- n }
+	a, err := agent.New(cfg, o)
+	if err != nil {
+		return cluster.Node{}, err
 	}
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(running, context.WithoutCancel(ctx)) }()
-	n.back.Push("stop the node", func(ctx context.Context) error {
+	back.Push("stop the node", func(ctx context.Context) error {
 		stop(errDone)
 		select {
 		case err := <-ended:
@@ -117,19 +145,15 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	})
 	select {
 	case up := <-ready:
-		n.url, n.statusURL = up.FrontendURL, up.StatusURL
+		return up, nil
 	case err := <-ended:
 		ended <- nil // for the step above
-		return nil, err
+		return cluster.Node{}, err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return cluster.Node{}, context.Cause(ctx)
 	case <-time.After(nodeTimeout):
-		return nil, errNotUp
+		return cluster.Node{}, errNotUp
 	}
-	if err := n.connect(cfg); err != nil {
-		return nil, err
-	}
-	return n, n.declare(ctx)
 }
 
 // lendQuantized lets the node find quantized weights that are there already.
@@ -163,7 +187,7 @@ func (n *node) connect(cfg config.Dynamod) error {
 	if err != nil {
 		return err
 	}
-	n.store = etcd
+	n.store, n.at = etcd, at
 	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
 	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Log: n.log})
 	n.back.Push("close the request plane", func(context.Context) error { return n.plane.Close() })
@@ -176,6 +200,9 @@ func (n *node) declare(ctx context.Context) error {
 		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode,
 		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
+	}
+	if n.spec.gpus != "" {
+		t.Engine.Backend = cluster.BackendCUDA
 	}
 	t.PrefillSpec.Engine.TensorParallel, t.DecodeSpec.Engine.TensorParallel = n.spec.degrees.prefill, n.spec.degrees.decode
 	if err := t.Validate(); err != nil {

@@ -13,6 +13,7 @@ type scale struct {
 	nixl   nixlScale
 	plane  planeScale
 	disagg disaggScale
+	onGPUs disaggScale // the same on GPUs
 	cpu    cpuScale
 
 	accuracy accuracyScale
@@ -100,6 +101,13 @@ func disaggModel() model.Synthetic {
 	return m
 }
 
+// gpuDisaggModel is the whole one, since GPUs are a thousand times as fast.
+func gpuDisaggModel() model.Synthetic {
+	m := syntheticModel(syntheticLayers)
+	m.Vocab, m.ContextLen = 8192, 24576
+	return m
+}
+
 // fullScale takes about five minutes on two cores.
 func fullScale() scale {
 	return scale{
@@ -119,7 +127,11 @@ func fullScale() scale {
 		plane: planeScale{calls: 2000, items: 50000, streams: []int{1, 64}, puts: 200, messages: 2000, turns: turns{5, 30 * time.Second}},
 		disagg: disaggScale{
 			model: disaggModel(), prompts: []int{128, 512, 2048}, streams: 4, output: 4096, prompt: 4096,
-			idle: 3 * time.Second, turns: turns{5, 90 * time.Second},
+			idle: 3 * time.Second, turns: turns{5, 110 * time.Second},
+		},
+		onGPUs: disaggScale{
+			model: gpuDisaggModel(), prompts: []int{512, 2048, 8192}, streams: 32, output: 8192, prompt: 16384,
+			idle: 3 * time.Second, turns: turns{7, 60 * time.Second},
 		},
 		cpu: cpuScale{
 			shapes: cpuShapes(), prefill: []int{128, 512, 2048}, context: 2048, steps: 512, window: time.Second,
@@ -147,6 +159,10 @@ func quickScale() scale {
 		plane: planeScale{calls: 500, items: 20000, streams: []int{1, 64}, puts: 50, messages: 500, turns: turns{3, 5 * time.Second}},
 		disagg: disaggScale{
 			model: disaggModel(), prompts: []int{128, 512}, streams: 4, output: 2048, prompt: 1024,
+			idle: time.Second, turns: turns{3, 15 * time.Second},
+		},
+		onGPUs: disaggScale{
+			model: gpuDisaggModel(), prompts: []int{512, 2048}, streams: 32, output: 8192, prompt: 8192,
 			idle: time.Second, turns: turns{3, 15 * time.Second},
 		},
 		cpu: cpuScale{

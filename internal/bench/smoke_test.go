@@ -33,6 +33,10 @@ func smokeScale() scale {
 			model: model.Synthetic{Family: "qwen3", DType: "bf16", ContextLen: 2048}, prompts: []int{70, 150}, streams: 2, output: 1500, prompt: 300,
 			idle: time.Millisecond, turns: once,
 		},
+		onGPUs: disaggScale{
+			model: model.Synthetic{Family: "qwen3", DType: "bf16", ContextLen: 1024}, prompts: []int{70}, streams: 1, output: 900, prompt: 80,
+			idle: time.Millisecond, turns: once,
+		},
 		cpu: cpuScale{
 			shapes: []cpuShape{
 				{"qwen3-0.6b", model.Synthetic{Family: "qwen3", Layers: 1, DType: "bf16", Tied: true}},
@@ -59,13 +63,13 @@ func TestSections(t *testing.T) {
 		{"engine", []string{"Memory", "Built-in model", "Memory", "Random bf16 model"}, 2 * (3 + 5)},
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())+ucxRows()) + 4 + len(hostRoutes()) + len(overUCX)},
-		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 6 + 6 + 4},
+		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 8 + 8 + 4},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
 			dir := t.TempDir()
 			var progress strings.Builder
-			r, err := run(t.Context(), Options{Sections: []string{tc.section}, StateDir: dir, Progress: &progress, Command: "c", Version: "v"}, smokeScale())
+			r, err := run(t.Context(), Options{Sections: []string{tc.section}, StateDir: dir, Child: []string{os.Args[0], asChild}, Progress: &progress, Command: "c", Version: "v"}, smokeScale())
 			if err != nil {
 				t.Fatalf("%v\n%s", err, progress.String())
 			}

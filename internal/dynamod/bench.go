@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,6 +50,7 @@ type benchFlags struct {
 	write  string
 	model  string
 	text   string
+	gpus   string
 	cpu    bench.CPUOptions
 }
 
@@ -73,6 +75,7 @@ the whole section takes about twenty minutes and 8 GiB of memory.`,
 		Example: `  dynamod bench engine --quick
   dynamod bench path nixl -o json
   dynamod bench all --write docs/benchmarks.md
+  dynamod bench disagg --gpus 0
   dynamod bench cpu --models qwen3-0.6b --cases decode,prefill-512 --operators
   dynamod bench accuracy --model /models/qwen3-0.6b --text book.txt`,
 		ValidArgs: append([]string{"all"}, names...),
@@ -91,6 +94,7 @@ the whole section takes about twenty minutes and 8 GiB of memory.`,
 	cmd.Flags().StringVar(&f.write, "write", "", "write the report to this file instead of standard output")
 	cmd.Flags().StringVar(&f.model, "model", "", "model directory to measure: in the engine section instead of the random model, in accuracy instead of the built-in one")
 	cmd.Flags().StringVar(&f.text, "text", "", "file with text for the accuracy section instead of the built-in one")
+	cmd.Flags().StringVar(&f.gpus, "gpus", "", "GPUs that the workers of the disagg section run on in place of processors: all, or their indexes such as 0,2")
 	cmd.Flags().StringSliceVar(&f.cpu.Models, "models", nil, "models of the cpu section: "+strings.Join(bench.CPUModels(), ", ")+"; all by default")
 	cmd.Flags().StringSliceVar(&f.cpu.Formats, "formats", nil, "formats of weights in the cpu section: "+strings.Join(bench.CPUFormats(), ", ")+"; all by default")
 	cmd.Flags().StringSliceVar(&f.cpu.Cases, "cases", nil, "cases of the cpu section: "+strings.Join(bench.CPUCases(), ", ")+", or single ones like prefill-512; all by default")
@@ -122,6 +126,14 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 			return usageError{fmt.Errorf("--text: %w", err)}
 		}
 	}
+	if f.gpus != "" {
+		if chosen := chosenSections(args); !slices.Equal(chosen, []string{"disagg"}) {
+			return usageError{errors.New("--gpus: only the section disagg runs on GPUs; dynamod gpu-check measures kernels and engine")}
+		}
+		if _, _, err := (config.GPU{Devices: f.gpus}).Indexes(); err != nil {
+			return usageError{fmt.Errorf("--gpus: %w", err)}
+		}
+	}
 	cfg, origins, err := config.LoadDynamod(config.Process(nil))
 	if err != nil {
 		return usageError{err}
@@ -136,7 +148,7 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 
 	report, err := bench.Run(ctx, bench.Options{
 		Sections: chosenSections(args), Quick: f.quick, Model: f.model, Text: f.text, StateDir: cfg.StateDir,
-		CPU: f.cpu, Plots: plotsOf(f.write), Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
+		CPU: f.cpu, GPUs: f.gpus, Plots: plotsOf(f.write), Child: ownChild(), Command: f.command(args), Version: version.String(), Progress: stderr,
 		Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if errors.Is(err, bench.ErrChoice) {
@@ -225,6 +237,9 @@ func (f benchFlags) command(args []string) string {
 	}
 	if f.text != "" {
 		line = append(line, "--text", f.text)
+	}
+	if f.gpus != "" {
+		line = append(line, "--gpus", f.gpus)
 	}
 	for _, list := range []struct {
 		flag   string
