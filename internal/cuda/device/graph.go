@@ -11,7 +11,8 @@ type Graph struct{ handle uint64 }
 
 // Capture records what f puts into the stream, instead of running it, as a graph that
 // lives until the scope is closed. All memory that f names must live as long. f may put
-// work into this stream only, and must not allocate, load or wait.
+// work into this stream, and into streams that it has wait for this one and that this one
+// waits for in the end, also those of other devices; it must not allocate, load or wait.
 func (s *Scope) Capture(stream *Stream, f func() error) (*Graph, error) {
 	d := s.d
 	d.mu.Lock()

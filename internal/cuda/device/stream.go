@@ -133,6 +133,22 @@ func (e *Event) Done() (bool, error) {
 	return done, e.d.Check(err)
 }
 
+// WaitAll waits for events of several devices. The first that fails ends it, whatever the
+// others wait for: work on a device may hang because another one is lost.
+func WaitAll(ctx context.Context, events ...*Event) error {
+	return poll(ctx, func() (bool, error) {
+		all := true
+		for _, e := range events {
+			done, err := e.Done()
+			if err != nil {
+				return false, err
+			}
+			all = all && done
+		}
+		return all, nil
+	})
+}
+
 // Wait waits for that, at most until ctx ends. A kernel that hangs cannot be ended: who
 // gives up for good calls [Device.Abandon].
 func (e *Event) Wait(ctx context.Context) error {

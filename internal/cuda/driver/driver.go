@@ -11,6 +11,7 @@ type Driver interface {
 	Devices
 	Memory
 	Sharing
+	Peers
 	Streams
 	Events
 	Modules
@@ -66,6 +67,20 @@ type Sharing interface {
 	IpcCloseMemHandle(device int, address uint64) error
 }
 
+// Peers lets devices of the process use each other's memory.
+type Peers interface {
+	// CanAccessPeer reports whether kernels of a device can use memory of another one: over
+	// NVLink, or over PCIe where the machine allows it.
+	CanAccessPeer(device, peer int) (bool, error)
+	// EnablePeerAccess lets kernels of a device use memory of another one, whenever it is
+	// allocated, until the driver is closed. Once more is no mistake.
+	EnablePeerAccess(device, peer int) error
+	// MemcpyPeerAsync copies from the memory of a device to that of another one, over the
+	// host where neither has access to the other. The stream is one of either device, and
+	// device that one.
+	MemcpyPeerAsync(device, dstDevice int, dst uint64, srcDevice int, src uint64, n int64, stream uint64) error
+}
+
 // Streams are queues of work; none waits for another by itself (non-blocking).
 type Streams interface {
 	StreamCreate(device int) (stream uint64, err error)
@@ -76,7 +91,7 @@ type Streams interface {
 	// StreamSynchronize returns when all work of the stream has ended.
 	StreamSynchronize(device int, stream uint64) error
 	// StreamWaitEvent has later work of the stream wait for the event as it is recorded
-	// now.
+	// now; it may be one of another device.
 	StreamWaitEvent(device int, stream, event uint64) error
 }
 
@@ -116,7 +131,10 @@ type Modules interface {
 }
 
 // Graphs replay recorded work. While a stream is captured, its calls of Memory and
-// LaunchKernel record; nothing may be allocated, freed, loaded or waited for by it.
+// LaunchKernel record; nothing may be allocated, freed, loaded or waited for by it. A stream
+// that waits for an event which is recorded in a captured one joins the capture, also one of
+// another device; it must be joined back: the captured stream waits, in the end, for an event
+// that is recorded behind all that the other one got.
 type Graphs interface {
 	StreamBeginCapture(device int, stream uint64) error
 	// StreamEndCapture makes a graph of what was recorded. All memory named by it must

@@ -58,7 +58,7 @@ func (d *CUDA) LaunchKernel(device int, l *Launch, stream uint64) error {
 		return fmt.Errorf("%w: %d bytes of arguments, at most %d", ErrInvalid, n, maxArgs)
 	}
 	if l.Overlap && d.fn.launchKernelEx == 0 {
-		return fmt.Errorf("%w: it has no cuLaunchKernelEx: update NVIDIA's driver", ErrTooOld)
+		return missing("cuLaunchKernelEx")
 	}
 	if err := d.enter(device); err != nil {
 		return err

@@ -28,7 +28,8 @@ type functions struct {
 	funcGetAttribute, funcSetAttribute, launchKernel                     uintptr
 	beginCapture, endCapture                                             uintptr
 	graphInstantiate, graphDestroy, graphExecDestroy, graphLaunch        uintptr
-	launchKernelEx                                                       uintptr // optional
+	launchKernelEx                                                       uintptr // optional, as the next
+	deviceCanAccessPeer, ctxEnablePeerAccess, memcpyPeer                 uintptr
 	openMemHandle                                                        func(address *uint64, handle ipcHandle, flags uint32) int32
 }
 
@@ -91,7 +92,12 @@ func open(names ...string) (*CUDA, error) {
 	if err := lib.Bind(d.fn.table()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTooOld, err)
 	}
-	_ = lib.Bind(map[string]*uintptr{"cuLaunchKernelEx": &d.fn.launchKernelEx}) // LaunchKernel says when it is missing
+	for name, address := range map[string]*uintptr{
+		"cuLaunchKernelEx": &d.fn.launchKernelEx, "cuDeviceCanAccessPeer": &d.fn.deviceCanAccessPeer,
+		"cuCtxEnablePeerAccess": &d.fn.ctxEnablePeerAccess, "cuMemcpyPeerAsync": &d.fn.memcpyPeer,
+	} {
+		_ = lib.Bind(map[string]*uintptr{name: address}) // who calls it says when it is missing
+	}
 	dynlib.Func(&d.fn.openMemHandle, d.fn.ipcOpenMemHandle)
 	return d, d.start()
 }

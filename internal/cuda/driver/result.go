@@ -41,6 +41,7 @@ const (
 	InvalidContext      Result = 201
 	NoBinaryForGPU      Result = 209
 	UncorrectableECC    Result = 214
+	PeerUnsupported     Result = 217
 	InvalidPTX          Result = 218
 	UnsupportedPTX      Result = 222
 	InvalidHandle       Result = 400
@@ -55,12 +56,14 @@ const (
 	InvalidAddressSpace Result = 717
 	InvalidPC           Result = 718
 	LaunchFailed        Result = 719
+	PeerEnabled         Result = 704
 	SystemNotReady      Result = 802
 	DriverMismatch      Result = 803
 	CompatNotSupported  Result = 804
 	CaptureUnsupported  Result = 900
 	CaptureInvalidated  Result = 901
 	CaptureUnjoined     Result = 904
+	CaptureIsolation    Result = 905
 	CaptureImplicit     Result = 906
 	CapturedEvent       Result = 907
 	CaptureWrongThread  Result = 908
@@ -78,6 +81,7 @@ var words = map[Result]string{
 	InvalidContext:      "the context is invalid",
 	NoBinaryForGPU:      "the kernels were not made for this device",
 	UncorrectableECC:    "memory of the device is broken (uncorrectable ECC error): restart the process, and the device if it comes again",
+	PeerUnsupported:     "the devices cannot use each other's memory (nvidia-smi topo -p2p r)",
 	InvalidPTX:          "the driver's compiler refuses the kernels",
 	UnsupportedPTX:      "the driver is older than the kernels' PTX: update it",
 	InvalidHandle:       "a handle is not, or no longer, valid",
@@ -92,12 +96,14 @@ var words = map[Result]string{
 	InvalidAddressSpace: "a kernel used an address of the wrong kind of memory",
 	InvalidPC:           "a kernel jumped where no instruction is",
 	LaunchFailed:        "a kernel failed",
+	PeerEnabled:         "the device has access to the peer already",
 	SystemNotReady:      "the system is not ready: the fabric manager must run (systemctl status nvidia-fabricmanager)",
 	DriverMismatch:      "the driver's library and its kernel module are of different releases: restart the machine, or load the module anew",
 	CompatNotSupported:  "the compatibility library does not support this device: remove it from the library path",
 	CaptureUnsupported:  "not allowed while a stream is captured",
 	CaptureInvalidated:  "the capture was made invalid by an earlier call",
 	CaptureUnjoined:     "a stream that joined the capture was not joined back",
+	CaptureIsolation:    "the capture would wait for work outside of it",
 	CaptureImplicit:     "the capture would wait for the legacy stream",
 	CapturedEvent:       "the event was recorded in a capture",
 	CaptureWrongThread:  "the capture was begun by another thread",

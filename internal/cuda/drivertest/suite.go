@@ -27,6 +27,8 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"graphs", testGraphs},
 		{"invalid calls", testInvalid},
 		{"sharing", testSharing},
+		{"peers", testPeers},
+		{"graphs of two devices", testPeerGraphs},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t)

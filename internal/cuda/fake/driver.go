@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
@@ -14,6 +15,8 @@ type Options struct {
 	Version driver.Version      // 0: 13.0
 	Devices []driver.Properties // none: one device with 1 GiB
 	Kernels []Kernel
+	// NoPeers are devices that no other one has access to.
+	NoPeers []int
 }
 
 // Driver is a pretended driver. It satisfies driver.Driver.
@@ -41,6 +44,8 @@ type device struct {
 	used       int64
 	lost       driver.Result // what broke the context, Success for nothing
 	capturing  int           // streams
+	alone      bool          // no peer has access, nor has it
+	peers      map[int]bool  // whose memory its kernels may use
 }
 
 // New makes a driver.
@@ -62,7 +67,7 @@ func New(o Options) *Driver {
 		if p.UUID == [16]byte{} {
 			binary.BigEndian.PutUint64(p.UUID[8:], uint64(i)+1)
 		}
-		d.devices = append(d.devices, device{properties: p})
+		d.devices = append(d.devices, device{properties: p, alone: slices.Contains(o.NoPeers, i), peers: map[int]bool{}})
 	}
 	for _, k := range o.Kernels {
 		d.kernels[k.Name] = k

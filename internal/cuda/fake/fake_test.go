@@ -17,7 +17,7 @@ import (
 var _ cudaipc.Driver = driver.Driver(nil)
 
 func TestSuite(t *testing.T) {
-	drivertest.Run(t, func(*testing.T) driver.Driver { return newFake() })
+	drivertest.Run(t, func(*testing.T) driver.Driver { return newFakes(2) })
 }
 
 func newFake() *fake.Driver { return fake.New(fake.Options{Kernels: []fake.Kernel{drivertest.Axpy}}) }

@@ -23,6 +23,7 @@ type Call struct {
 
 	d       *Driver
 	work    *work
+	kernel  bool // not a copy
 	args    []byte
 	next    int
 	touched map[touched]bool
@@ -75,6 +76,9 @@ func (c *Call) device(address uint64, n int64, write bool) []byte {
 	if m == nil || m.gone {
 		c.mistake(driver.IllegalAddress, "%d bytes at %#x: %s", n, address, absent(m))
 		return make([]byte, max(n, 0))
+	}
+	if here := c.work.stream.device; c.kernel && m.device != here && !c.d.devices[here].peers[m.device] {
+		c.mistake(driver.IllegalAddress, "%s is used by a kernel of device %d, which has no access to it", m, here)
 	}
 	off := int64(address - m.address)
 	c.touch(m, off, off+n, write)

@@ -3,7 +3,6 @@ package fake
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 
@@ -19,12 +18,6 @@ type function struct {
 	module uint64
 	kernel Kernel
 	shared int // dynamic bytes that launches may ask for
-}
-
-type graph struct {
-	device int
-	works  []work
-	last   *work // the latest launch
 }
 
 var (
@@ -146,94 +139,10 @@ func (d *Driver) LaunchKernel(device int, l *driver.Launch, stream uint64) error
 	grid, block, shared := l.Grid, l.Block, l.SharedBytes
 	return d.enqueue(call, device, stream, work{what: "kernel " + f.kernel.Name, took: took, run: func(c *Call) {
 		c.Grid, c.Block, c.SharedBytes, c.args, c.next = grid, block, shared, args, 0
+		c.kernel = true
 		run(c)
+		c.kernel = false
 	}})
-}
-
-// StreamBeginCapture implements driver.Driver.
-func (d *Driver) StreamBeginCapture(device int, id uint64) error {
-	const call = "cuStreamBeginCapture"
-	return d.onStream(call, device, id, func(s *stream) error {
-		if s.records {
-			return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is captured already", id)
-		}
-		s.records, s.capture = true, nil
-		d.devices[device].capturing++
-		return nil
-	})
-}
-
-// StreamEndCapture implements driver.Driver.
-func (d *Driver) StreamEndCapture(device int, id uint64) (handle uint64, err error) {
-	const call = "cuStreamEndCapture"
-	err = d.onStream(call, device, id, func(s *stream) error {
-		if !s.records {
-			return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is not captured", id)
-		}
-		handle = d.number()
-		d.graphs[handle] = &graph{device: device, works: s.capture}
-		s.records, s.capture = false, nil
-		d.devices[device].capturing--
-		return nil
-	})
-	return handle, err
-}
-
-// GraphLaunch implements driver.Driver.
-func (d *Driver) GraphLaunch(device int, id, sid uint64) error {
-	const call = "cuGraphLaunch"
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	g := d.graphs[id]
-	if g == nil || g.device != device {
-		return d.fault(call, device, driver.InvalidHandle, "no graph %#x", id)
-	}
-	s, err := d.stream(call, device, sid)
-	if err != nil {
-		return err
-	}
-	if s.records {
-		return d.fault(call, device, driver.CaptureUnsupported, "a graph is launched in a captured stream")
-	}
-	if g.last != nil {
-		s.sees.join(g.last.sees)
-		s.ends = max(s.ends, g.last.ends)
-		if !g.last.done {
-			s.after = append(s.after, g.last)
-		}
-	}
-	w := &work{what: fmt.Sprintf("graph of %d works", len(g.works)), run: func(c *Call) {
-		for _, recorded := range g.works {
-			recorded.run(c)
-		}
-	}}
-	for _, recorded := range g.works {
-		w.names, w.sources = append(w.names, recorded.names...), append(w.sources, recorded.sources...)
-		w.took += recorded.lasts()
-	}
-	d.push(s, w)
-	g.last = w
-	return nil
-}
-
-// GraphDestroy implements driver.Driver.
-func (d *Driver) GraphDestroy(device int, id uint64) error {
-	const call = "cuGraphExecDestroy"
-	if err := d.still(call, device); err != nil {
-		return err
-	}
-	defer d.mu.Unlock()
-	g := d.graphs[id]
-	if g == nil || g.device != device {
-		return d.fault(call, device, driver.InvalidHandle, "no graph %#x", id)
-	}
-	delete(d.graphs, id)
-	if g.last != nil && !g.last.done {
-		return d.fault(call, device, driver.InvalidHandle, "the graph is destroyed before its launch has ended")
-	}
-	return nil
 }
 
 // Faults returns what was done wrong so far, and forgets it, for tests that do wrong on

@@ -25,6 +25,7 @@ type work struct {
 	sources [][]byte // host memory that must not change before it runs
 	run     func(c *Call)
 	took    time.Duration // 0: a microsecond
+	instant bool          // takes no time
 
 	stream *stream
 	at     uint64   // its place in the stream, from 1 on
@@ -37,7 +38,7 @@ type work struct {
 
 // lasts is how long the work takes in virtual time.
 func (w *work) lasts() time.Duration {
-	if w.took == 0 {
+	if w.took == 0 && !w.instant {
 		return time.Microsecond
 	}
 	return w.took
@@ -58,8 +59,8 @@ type stream struct {
 	sees    clock         // what comes before the next work
 	after   []*work
 	pending []*work
-	capture []work // what was recorded, while capturing
-	records bool   // capturing
+	capture *capture // while it is captured
+	lane    int      // of the capture
 }
 
 // event marks a place in a stream.
@@ -69,8 +70,9 @@ type event struct {
 	recorded bool
 	at       time.Duration // when it is reached
 	sees     clock
-	work     *work // the latest of the stream, nil for none
-	asked    bool  // EventQuery has been answered with no
+	work     *work    // the latest of the stream, nil for none
+	capture  *capture // that it is recorded in, in place of a stream
+	asked    bool     // EventQuery has been answered with no
 }
 
 var seed = maphash.MakeSeed()
@@ -135,9 +137,10 @@ func (d *Driver) StreamDestroy(device int, id uint64) error {
 func (d *Driver) StreamSynchronize(device int, id uint64) error {
 	const call = "cuStreamSynchronize"
 	return d.onStream(call, device, id, func(s *stream) error {
-		if s.records {
+		if s.capture != nil {
 			return d.fault(call, device, driver.CaptureUnsupported, "")
 		}
+		d.settle(s)
 		if len(s.pending) > 0 {
 			if err := d.finish(call, s.pending[len(s.pending)-1]); err != nil {
 				return err
@@ -156,18 +159,50 @@ func (d *Driver) StreamWaitEvent(device int, id, event uint64) error {
 		switch {
 		case e == nil:
 			return d.fault(call, device, driver.InvalidHandle, "no event %#x", event)
-		case s.records:
-			return d.fault(call, device, driver.CaptureUnsupported, "a captured stream waits for an event")
+		case e.capture != nil && e.capture.lanes[0].stream.capture != e.capture:
+			return d.fault(call, device, driver.CapturedEvent, "its capture has ended")
+		case s.capture != e.capture && s.capture != nil:
+			return d.fault(call, device, driver.CaptureIsolation, "a captured stream waits for an event of another one")
+		case e.capture != nil:
+			if s.capture == nil {
+				e.capture.join(s)
+				d.devices[device].capturing++
+			}
+			s.capture.wait(s, event)
+			return nil
 		case !e.recorded: // as in CUDA, nothing to wait for; here a mistake
 			return d.fault(call, device, driver.InvalidHandle, "event %#x was not recorded", event)
 		}
-		s.sees.join(e.sees)
-		s.ends = max(s.ends, e.at)
-		if e.work != nil && !e.work.done {
-			s.after = append(s.after, e.work)
-		}
+		s.wait(*e)
 		return nil
 	})
+}
+
+// wait has later works of the stream come after what an event was recorded behind.
+func (s *stream) wait(e event) {
+	s.sees.join(e.sees)
+	s.ends = max(s.ends, e.at)
+	if e.work != nil && !e.work.done {
+		s.after = append(s.after, e.work)
+	}
+}
+
+// settle makes a work of what the stream waits for, so that who waits for the stream waits
+// for that, too.
+func (d *Driver) settle(s *stream) {
+	if len(s.after) > 0 {
+		d.push(s, &work{what: "wait for events", run: func(*Call) {}, instant: true})
+	}
+}
+
+// mark is an event behind all works of a stream.
+func (d *Driver) mark(s *stream) event {
+	d.settle(s)
+	e := event{device: s.device, recorded: true, at: s.ends, sees: maps.Clone(s.sees)}
+	if len(s.pending) > 0 {
+		e.work = s.pending[len(s.pending)-1]
+	}
+	return e
 }
 
 // EventCreate implements driver.Driver.
@@ -219,13 +254,14 @@ func (d *Driver) EventRecord(device int, id, sid uint64) error {
 		if err != nil {
 			return err
 		}
-		if s.records {
-			return d.fault(call, device, driver.CaptureUnsupported, "an event is recorded in a captured stream")
+		timing := e.timing
+		if s.capture != nil {
+			*e = event{device: device, timing: timing, capture: s.capture}
+			s.capture.record(s, id)
+			return nil
 		}
-		*e = event{device: device, timing: e.timing, recorded: true, at: s.ends, sees: maps.Clone(s.sees)}
-		if len(s.pending) > 0 {
-			e.work = s.pending[len(s.pending)-1]
-		}
+		*e = d.mark(s)
+		e.timing = timing
 		return nil
 	})
 }
@@ -314,8 +350,8 @@ func (d *Driver) enqueue(call string, device int, id uint64, w work) error {
 				return d.fault(call, device, driver.InvalidValue, "%s: %s", w.what, absent(m))
 			}
 		}
-		if s.records {
-			s.capture = append(s.capture, w)
+		if s.capture != nil {
+			s.capture.work(s, w)
 			return nil
 		}
 		d.push(s, &w)
@@ -331,7 +367,7 @@ func absent(m *allocation) string {
 }
 
 // push makes work the latest of a stream.
-func (d *Driver) push(s *stream, w *work) {
+func (d *Driver) push(s *stream, w *work) *work {
 	s.last++
 	s.sees.join(d.host)
 	s.sees[s.id] = s.last
@@ -344,6 +380,7 @@ func (d *Driver) push(s *stream, w *work) {
 	}
 	d.eachNamed(w, func(m *allocation) { m.pending++ })
 	s.pending = append(s.pending, w)
+	return w
 }
 
 // eachNamed calls f for each allocation that a work names.

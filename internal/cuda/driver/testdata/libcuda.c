@@ -60,7 +60,7 @@ static struct block { CUdeviceptr p; size_t n; long device; } blocks[BLOCKS]; //
 
 // Work is copied into a capture and runs later.
 struct op { int kind; unsigned char *dst; const unsigned char *src; size_t n; unsigned char value; float a; };
-struct list { struct op ops[64]; int n; };
+struct list { struct op ops[64]; int n; struct stream_ *joined[4]; int streams; };
 struct stream_ { long device; struct list *capture; };
 #define STREAM(s) ((struct stream_ *)(s))
 #define GOOD_STREAM(s) NEED((s) && STREAM(s)->device == current, HANDLE)
@@ -157,6 +157,20 @@ FN cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream s) {
 	return put(s, (struct op){.kind = 1, .dst = dst, .src = (void *)(uintptr_t)src, .n = n});
 }
 
+static int peers[8][8];
+FN cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice peer) { NEED(d < DEVICES && peer < DEVICES, 101); *can = d != peer; return 0; }
+FN cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+	CONTEXT;
+	NEED((long)peer > 0 && (long)peer <= DEVICES && retained[(long)peer - 1] && (long)peer != current && flags == 0, INVALID);
+	NEED(!peers[current - 1][(long)peer - 1]++, 704);
+	return 0;
+}
+FN cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s) {
+	CONTEXT; GOOD_STREAM(s);
+	NEED(retained[(long)to - 1] && retained[(long)from - 1] && (current == (long)to || current == (long)from), 201);
+	return put(s, (struct op){.kind = 1, .dst = (void *)(uintptr_t)dst, .src = (void *)(uintptr_t)src, .n = n});
+}
+
 // A handle holds an address and a pattern behind it; opening checks both.
 FN cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
 	CONTEXT;
@@ -184,10 +198,17 @@ FN cuStreamDestroy_v2(CUstream s) { CONTEXT; GOOD_STREAM(s); free(s); return 0; 
 FN cuStreamSynchronize(CUstream s) { CONTEXT; GOOD_STREAM(s); NEED(!STREAM(s)->capture, 900); return 0; }
 // An event says once that it is not ready. What is recorded comes half a millisecond after
 // what was recorded before.
-struct event_ { int left, timing; float at; }; // left: 0 not recorded, 2 not asked yet
+struct event_ { int left, timing; float at; struct list *capture; }; // left: 0 not recorded, 2 not asked yet
 #define EVENT(e) ((struct event_ *)(e))
 static float now;
-FN cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) { CONTEXT; GOOD_STREAM(s); NEED(EVENT(e)->left > 0 && flags == 0, INVALID); return 0; }
+FN cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
+	CONTEXT; GOOD_STREAM(s);
+	struct list *l = EVENT(e)->capture;
+	NEED(flags == 0 && (l || EVENT(e)->left > 0), INVALID);
+	if (!l || STREAM(s)->capture) { NEED(STREAM(s)->capture == l, 905); return 0; }
+	NEED(l->streams < 4, 901); // the stream joins the capture
+	return STREAM(s)->capture = l, l->joined[l->streams++] = STREAM(s), 0;
+}
 FN cuEventCreate(CUevent *e, unsigned flags) {
 	CONTEXT;
 	NEED(flags == 2 || flags == 0, INVALID);
@@ -196,7 +217,7 @@ FN cuEventCreate(CUevent *e, unsigned flags) {
 	return 0;
 }
 FN cuEventDestroy_v2(CUevent e) { CONTEXT; free(e); return 0; }
-FN cuEventRecord(CUevent e, CUstream s) { CONTEXT; GOOD_STREAM(s); EVENT(e)->left = 2, EVENT(e)->at = now += 0.5f; return 0; }
+FN cuEventRecord(CUevent e, CUstream s) { CONTEXT; GOOD_STREAM(s); EVENT(e)->left = 2, EVENT(e)->at = now += 0.5f, EVENT(e)->capture = STREAM(s)->capture; return 0; }
 FN cuEventQuery(CUevent e) { CONTEXT; NEED(EVENT(e)->left-- < 2, 600); EVENT(e)->left = 1; return 0; }
 FN cuEventSynchronize(CUevent e) { CONTEXT; NEED(EVENT(e)->left > 0, INVALID); return 0; }
 FN cuEventElapsedTime(float *ms, CUevent start, CUevent end) {
@@ -253,7 +274,13 @@ FN cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode) {
 	STREAM(s)->capture = calloc(1, sizeof(struct list));
 	return 0;
 }
-FN cuStreamEndCapture(CUstream s, CUgraph *g) { CONTEXT; GOOD_STREAM(s); *g = (CUgraph)STREAM(s)->capture; STREAM(s)->capture = 0; return 0; }
+FN cuStreamEndCapture(CUstream s, CUgraph *g) {
+	CONTEXT; GOOD_STREAM(s);
+	struct list *l = STREAM(s)->capture;
+	for (*g = (CUgraph)l; l->streams > 0;) l->joined[--l->streams]->capture = 0;
+	STREAM(s)->capture = 0;
+	return 0;
+}
 FN cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long flags) {
 	CONTEXT;
 	NEED(flags == 0, INVALID);
