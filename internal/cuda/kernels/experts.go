@@ -156,9 +156,11 @@ func (q *Queue) ExpertMatMul(o ExpertMatMul) error {
 // Combine is the sum of what a token's experts give, by their shares.
 type Combine struct {
 	Experts        // that were routed
-	Out     uint64 // bf16 [Tokens][Hidden]
+	Out     uint64 // bf16 [Tokens][Hidden], or float32 with Wide
 	X       uint64 // bf16 [Tokens][Active][Hidden]
 	Hidden  int    // a multiple of 8
+	// Wide leaves sums in float32, for those over ranks.
+	Wide bool
 }
 
 // Combine adds up the experts of each token, the best one first as the CPU engine does.
@@ -171,9 +173,13 @@ func (q *Queue) Combine(o Combine) error {
 	if s.err != nil {
 		return s.err
 	}
+	size, wide := 2, int32(0)
+	if o.Wide {
+		size, wide = 4, 1
+	}
 	for from := 0; from < o.Tokens; from += maxGridY {
 		row := func(base uint64, width, size int) uint64 { return base + uint64(from)*uint64(width*size) }
-		q.args().Pointer(row(o.Out, o.Hidden, 2)).Pointer(row(o.X, o.Active*o.Hidden, 2)).Pointer(row(o.Shares, o.Active, 4)).Int32(int32(o.Active)).Int32(int32(o.Hidden))
+		q.args().Pointer(row(o.Out, o.Hidden, size)).Pointer(row(o.X, o.Active*o.Hidden, 2)).Pointer(row(o.Shares, o.Active, 4)).Int32(int32(o.Active)).Int32(int32(o.Hidden)).Int32(wide)
 		if err := q.run("combine_experts", blocks(o.Hidden/combinedAtATime, combineThreads), min(o.Tokens-from, maxGridY), 1, combineThreads, 0); err != nil {
 			return err
 		}

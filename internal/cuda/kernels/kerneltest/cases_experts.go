@@ -120,9 +120,16 @@ func expertCases() (all []Case) {
 }
 
 func combineCases() (all []Case) {
-	for _, c := range []struct{ tokens, active, hidden int }{{1, 1, 8}, {3, 4, 2056}, {300, 8, 2048}} {
+	for _, c := range []struct {
+		tokens, active, hidden int
+		wide                   bool
+	}{{1, 1, 8, false}, {3, 4, 2056, false}, {3, 4, 2056, true}, {300, 8, 2048, false}} {
+		size, near := 2, OneUlp
+		if c.wide {
+			size, near = 4, SumOf(c.active, true)
+		}
 		all = append(all, Case{
-			Name: fmt.Sprintf("combine/tokens=%d,experts=%d,hidden=%d", c.tokens, c.active, c.hidden), Large: c.tokens > 100,
+			Name: fmt.Sprintf("combine/tokens=%d,experts=%d,hidden=%d,wide=%t", c.tokens, c.active, c.hidden, c.wide), Large: c.tokens > 100,
 			Prepare: func(l *Lab) func(q *kernels.Queue) error {
 				shares := make([]float32, c.tokens*c.active)
 				for i := range shares {
@@ -130,7 +137,7 @@ func combineCases() (all []Case) {
 				}
 				o := kernels.Combine{
 					Experts: kernels.Experts{Shares: l.Float32s(shares...), Tokens: c.tokens, Count: 8, Active: c.active},
-					Out:     l.Out("out", 2*c.tokens*c.hidden, OneUlp), X: l.Values(c.tokens*c.active*c.hidden, 1), Hidden: c.hidden,
+					Out:     l.Out("out", size*c.tokens*c.hidden, near), X: l.Values(c.tokens*c.active*c.hidden, 1), Hidden: c.hidden, Wide: c.wide,
 				}
 				return func(q *kernels.Queue) error { return q.Combine(o) }
 			},

@@ -73,13 +73,20 @@ func planExperts(c *fake.Call) {
 
 func combineExperts(c *fake.Call) {
 	out, x, shares := c.Pointer(), c.Pointer(), c.Pointer()
-	active, hidden := int(c.Int32()), int(c.Int32())
+	active, hidden, wide := int(c.Int32()), int(c.Int32()), c.Int32() != 0
 	for t := range int(c.Grid.Y) {
 		sum := make([]float64, hidden)
 		for rank, share := range read[float32](c, at[float32](shares, t*active), active) {
 			for i, v := range read[BF16](c, at[BF16](x, (t*active+rank)*hidden), hidden) {
 				sum[i] += float64(share) * v.Float()
 			}
+		}
+		if wide {
+			to := write[float32](c, at[float32](out, t*hidden), hidden)
+			for i, v := range sum {
+				to[i] = float32(v)
+			}
+			continue
 		}
 		rounded(write[BF16](c, at[BF16](out, t*hidden), hidden), sum)
 	}

@@ -52,6 +52,7 @@ var functions = map[string]func(c *fake.Call){
 	"prefill_attention_256": prefillAttention,
 	"prefill_attention_any": prefillAttention,
 
+	"sum_ranks":     sumRanks,
 	"copy_pieces":   copyPieces,
 	"adjust_logits": adjustLogits,
 	"sample":        sample,

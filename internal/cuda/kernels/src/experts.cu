@@ -86,8 +86,8 @@ KERNEL(256) plan_experts(int *tile_count, Pairs *tiles, int *order, const int *e
 
 // out = the sum of a token's rows of x, [token][active][hidden], by their shares, in the order
 // of rank. Block y is the token, x a part of hidden, which is a multiple of 8. The sum is
-// rounded once.
-KERNEL(128) combine_experts(bf16 *out, const bf16 *x, const float *shares, int active, int hidden) {
+// rounded to bf16 once, or left in float32 with wide.
+KERNEL(128) combine_experts(void *out, const bf16 *x, const float *shares, int active, int hidden, int wide) {
 	const int i = blockIdx.x * blockDim.x + threadIdx.x;
 	if (i >= hidden / 8) return;
 	const long long token = blockIdx.y;
@@ -98,5 +98,11 @@ KERNEL(128) combine_experts(bf16 *out, const bf16 *x, const float *shares, int a
 #pragma unroll
 		for (int j = 0; j < 8; j++) sum.v[j] += share * v.v[j];
 	}
-	((uint4 *)(out + token * hidden))[i] = narrow8(sum);
+	if (wide) {
+		float4 *to = (float4 *)((float *)out + token * hidden) + 2 * i;
+		to[0] = make_float4(sum.v[0], sum.v[1], sum.v[2], sum.v[3]);
+		to[1] = make_float4(sum.v[4], sum.v[5], sum.v[6], sum.v[7]);
+	} else {
+		((uint4 *)((bf16 *)out + token * hidden))[i] = narrow8(sum);
+	}
 }
