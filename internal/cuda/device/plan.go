@@ -51,6 +51,18 @@ type Plan struct {
 	BlockBytes             int64 // of a KV block
 	MinBlocks              int   // fewer are refused
 	MaxBlocks              int   // 0: as many as fit
+
+	users int // with arenas of their own, 0 for one
+}
+
+// Add plans for one more user of the device, with as many KV blocks as the others.
+func (p *Plan) Add(o Plan) {
+	p.Weights += o.Weights
+	p.Workspace += o.Workspace
+	p.IO += o.IO
+	p.BlockBytes += o.BlockBytes
+	p.MinBlocks, p.MaxBlocks = max(p.MinBlocks, o.MinBlocks), max(p.MaxBlocks, o.MaxBlocks)
+	p.users++
 }
 
 // maxPlanned keeps sums from overflowing.
@@ -72,7 +84,7 @@ func (p Plan) Fit(b Budget) (blocks int, err error) {
 		return 0, fmt.Errorf("%w: at most %d KV blocks, and at least %d", driver.ErrInvalid, p.MaxBlocks, least)
 	}
 	// Each arena may need one alignment more than its parts, that of KV a whole granule.
-	fixed := p.Weights + p.Workspace + p.IO + 3*alignment + granule
+	fixed := p.Weights + p.Workspace + p.IO + int64(max(p.users, 1))*(3*alignment+granule)
 	n := (b.Left() - fixed) / p.BlockBytes
 	if b.Left() < fixed || n < int64(least) {
 		kv := float64(least) * float64(p.BlockBytes)

@@ -1,13 +1,13 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
-	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
 )
 
@@ -22,6 +22,10 @@ type Options struct {
 	// BatchInvariant makes a token's bits independent of what else a step computes, and of
 	// how a prompt was cut: all tokens go through the same kernels. Decoding is slower.
 	BatchInvariant bool
+
+	// twoShotBytes is from how many bytes of activations on sums over ranks are two-shot, 0 for
+	// what is best.
+	twoShotBytes int
 }
 
 const (
@@ -40,31 +44,16 @@ type Backend struct {
 	device  *Device
 	info    engine.BackendInfo
 	options Options
-	scope   *device.Scope
-	memory  activations
-	in      inputs
-	out     outputs
-	ropes   [numRopes]ropeTable
-	kv      uint64 // the block pool, 0 before AllocKV
-	blocks  int
-
-	// Decode steps go before those with prompts of other backends.
-	urgent, normal lane
-	graphs         graphs
-	pass           pass
+	ranks   []*rank
+	blocks  int // of the pool, 0 before AllocKV
+	graphs  graphs
+	pass    pass
 }
 
 var (
 	_ engine.Backend = (*Backend)(nil)
 	_ engine.Chooser = (*Backend)(nil)
 )
-
-// lane is a stream with what puts kernels into it.
-type lane struct {
-	stream *device.Stream
-	queue  *kernels.Queue
-	end    *device.Event
-}
 
 // NewBackend makes a backend over shared weights, and takes the memory of everything but
 // its block pool. It fails with device.ErrNoRoom and the figures where that, and KV blocks
@@ -77,7 +66,7 @@ func (w *Weights) NewBackend(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func (b *Backend) open() (err error) {
+func (b *Backend) open() error {
 	c, o := b.weights.config, &b.options
 	if o.BlockSize < 16 || o.BlockSize%16 != 0 {
 		return fmt.Errorf("a block size of %d tokens is not a positive multiple of 16", o.BlockSize)
@@ -98,28 +87,16 @@ func (b *Backend) open() (err error) {
 	o.MaxTokens = max(o.MaxTokens, o.MaxSeqs)
 	b.info = engine.BackendInfo{
 		Device: b.device.id, DeviceName: b.device.Name(), VocabSize: c.Vocab, TokenLimit: b.weights.model.TokenLimit(),
-		MaxContext: o.MaxContext, TensorParallel: 1,
+		MaxContext: o.MaxContext, TensorParallel: len(b.weights.shards),
 		KV:          engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: "bf16"},
 		BatchTokens: o.MaxTokens, Seqs: o.MaxSeqs,
 	}
-	if b.scope, err = b.device.dev.NewScope(); err != nil {
-		return err
-	}
-	if err := errors.Join(b.openLane(&b.urgent, device.Urgent), b.openLane(&b.normal, device.Normal)); err != nil {
-		return err
+	for _, s := range b.weights.shards {
+		if err := b.openRank(s); err != nil {
+			return err
+		}
 	}
 	return b.allocate()
-}
-
-func (b *Backend) openLane(l *lane, p device.Priority) (err error) {
-	if l.stream, err = b.scope.NewStream(p); err != nil {
-		return err
-	}
-	if l.end, err = b.scope.NewEvent(); err != nil {
-		return err
-	}
-	l.queue = kernels.NewQueue(b.device.dev.Driver(), b.device.functions, b.device.Index(), l.stream.Handle())
-	return nil
 }
 
 // Info describes the loaded model.
@@ -130,11 +107,7 @@ func (b *Backend) Info() engine.BackendInfo { return b.info }
 // context. Where that does not fit the error is device.ErrNoRoom and has the figures.
 func (b *Backend) FitBlocks(wish int, share float64) (int, error) {
 	context := blocksOf(b.info.MaxContext, b.info.KV.BlockSize)
-	p := device.Plan{BlockBytes: b.info.KV.BlockBytes(), MinBlocks: wish}
-	if wish == 0 {
-		p.MinBlocks = context
-	}
-	n, err := b.device.fit(p)
+	n, err := b.fit(cmp.Or(wish, context))
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("KV blocks on %s: %w", b.device.id, err)
@@ -144,67 +117,94 @@ func (b *Backend) FitBlocks(wish int, share float64) (int, error) {
 	return max(int(share*float64(n)), context), nil
 }
 
+// fit is how many KV blocks there is room for, at least so many.
+func (b *Backend) fit(least int) (int, error) {
+	return b.device.fit(func(rank int) device.Plan {
+		return device.Plan{BlockBytes: b.ranks[rank].shape.BlockBytes(), MinBlocks: least}
+	})
+}
+
 // AllocKV allocates n blocks, zeroed, and records the graphs of decode steps.
 func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
-	memory, err := b.allocKV(n)
+	pool, err := b.allocKV(n)
 	if err != nil {
-		return nil, fmt.Errorf("allocate %d KV blocks on %s: %w", n, b.device.id, err)
+		return nil, fmt.Errorf("allocate %d KV blocks on %s: %w", n, b.device.id, errors.Join(err, pool.Close()))
 	}
-	return engine.KVPool{memory}, nil
+	return pool, nil
 }
 
-func (b *Backend) allocKV(n int) (m *KVMemory, err error) {
-	if b.kv != 0 {
+// allocKV returns what it has allocated, also when it fails.
+func (b *Backend) allocKV(n int) (pool engine.KVPool, err error) {
+	if b.blocks != 0 {
 		return nil, errors.New("the backend has its pool already")
 	}
-	size := int64(n) * b.info.KV.BlockBytes()
-	scope, err := b.device.dev.NewScope()
-	if err != nil {
-		return nil, err
-	}
-	m = &KVMemory{scope: scope}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.Close())
-		}
-	}()
 	b.device.planning.Lock()
 	defer b.device.planning.Unlock()
-	if _, err := b.device.fit(device.Plan{BlockBytes: b.info.KV.BlockBytes(), MinBlocks: n}); err != nil {
+	if _, err := b.fit(n); err != nil {
 		return nil, err
 	}
-	arena, err := scope.Arena(device.KV, size)
+	b.blocks = n
+	defer func() {
+		if err != nil {
+			b.blocks = 0
+		}
+	}()
+	for _, r := range b.ranks {
+		m, err := r.allocKV(n)
+		if m != nil {
+			pool = append(pool, m)
+		}
+		if err != nil {
+			return pool, err
+		}
+	}
+	if err := b.record(); err != nil {
+		return pool, err
+	}
+	for _, r := range b.ranks {
+		r.scope.Seal()
+	}
+	return pool, b.wait(normal)
+}
+
+// allocKV takes the rank's memory of all blocks, and has it zeroed.
+func (r *rank) allocKV(n int) (*KVMemory, error) {
+	scope, err := r.unit.dev.NewScope()
 	if err != nil {
 		return nil, err
 	}
-	m.region, m.device = arena.All(), b.device.Index()
+	m := &KVMemory{scope: scope, device: r.unit.dev.Index()}
+	arena, err := scope.Arena(device.KV, int64(n)*r.shape.BlockBytes())
+	if err != nil {
+		return m, err
+	}
 	scope.Seal()
-	b.kv, b.blocks = m.region.Address, n
-	defer func() {
-		if err != nil {
-			b.kv, b.blocks = 0, 0
-		}
-	}()
-	if err := errors.Join(b.normal.stream.Set(m.region, 0), b.normal.stream.Record(b.normal.end)); err != nil {
-		return nil, err
-	}
-	if err := b.record(); err != nil {
-		return nil, err
-	}
-	b.scope.Seal()
-	return m, b.wait(&b.normal)
+	m.region = arena.All()
+	r.kv = m.region.Address
+	l := &r.lanes[normal]
+	return m, errors.Join(l.stream.Set(m.region, 0), l.stream.Record(l.end))
 }
 
-// wait waits until what was put into a lane has ended. What a device computes cannot be
-// called back: nobody may touch its memory before.
-func (b *Backend) wait(l *lane) error {
+// wait waits until what was put into the lanes of all ranks has ended. What a device computes
+// cannot be called back: nobody may touch its memory before.
+func (b *Backend) wait(lane int) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errHang)
 	defer cancel()
-	err := l.end.Wait(ctx)
+	ends := make([]*device.Event, len(b.ranks))
+	for i, r := range b.ranks {
+		ends[i] = r.lanes[lane].end
+	}
+	err := device.WaitAll(ctx, ends...)
+	if err != nil && b.device.Err() == nil { // a work failed, and others go on
+		for _, e := range ends {
+			err = errors.Join(err, e.Wait(ctx))
+		}
+	}
 	if ctx.Err() != nil {
-		b.device.dev.Abandon(context.Cause(ctx))
+		b.device.abandon(context.Cause(ctx))
 		return b.device.Err()
 	}
+	b.device.spread()
 	return err
 }
 
@@ -212,15 +212,16 @@ func (b *Backend) wait(l *lane) error {
 func (b *Backend) Close() error { return b.close(context.Background()) }
 
 func (b *Backend) close(ctx context.Context) error {
-	if b.scope == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, hang)
 	defer cancel()
-	return b.scope.Close(ctx)
+	var errs []error
+	for _, r := range b.ranks {
+		errs = append(errs, r.scope.Close(ctx))
+	}
+	return errors.Join(errs...)
 }
 
-// KVMemory is the memory of a block pool on a device.
+// KVMemory is the memory of a block pool on a GPU: that of one rank.
 type KVMemory struct {
 	scope  *device.Scope
 	region device.Region
@@ -230,7 +231,7 @@ type KVMemory struct {
 // Bytes returns nil: the host cannot address the memory.
 func (m *KVMemory) Bytes() []byte { return nil }
 
-// Device is the index of the device, Address where the memory begins on it, and Size its
+// Device is the index of the GPU, Address where the memory begins on it, and Size its
 // bytes; it is alone in an allocation of whole multiples of 2 MiB.
 func (m *KVMemory) Device() int { return m.device }
 

@@ -9,6 +9,11 @@
 // priority, so that a worker that prefills does not hold up one that decodes on the same
 // device.
 //
+// A device may be a group of GPUs ([OpenGroup]), which share heads, columns of MLPs and the
+// vocabulary as tensor-parallel ranks: each has its part of the weights and of every KV
+// block, and what they compute of the residual is added up after attention and after the
+// MLP, in the order of ranks, so that all have the same bits.
+//
 // Activations are rounded to bf16 after each operation. Unless
 // [Options].BatchInvariant is set, a token's result may differ in its last bits with the
 // number of tokens that a step computes: few are multiplied and attend in other kernels

@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -33,13 +34,19 @@ func newDriver(t testing.TB, memory int64) *fake.Driver {
 // newFake is newDriver for a device that will be lost, of which nothing can be freed.
 func newFake(t testing.TB, memory int64) *fake.Driver {
 	t.Helper()
+	return newFakes(t, memory, 1)
+}
+
+// newFakes is newFake with so many devices, of which some have no peers.
+func newFakes(t testing.TB, memory int64, n int, alone ...int) *fake.Driver {
+	t.Helper()
 	ks, err := kerneltest.Kernels()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fake.New(fake.Options{Kernels: ks, Devices: []driver.Properties{{
+	return fake.New(fake.Options{Kernels: ks, NoPeers: alone, Devices: slices.Repeat([]driver.Properties{{
 		Name: "Fake H200", Major: 9, Multiprocessors: 132, MemoryBytes: memory, L2Bytes: 50 << 20, SharedBytes: 227 << 10,
-	}}})
+	}}, n)})
 }
 
 func newDevice(t testing.TB, f *fake.Driver) *gpu.Device {
@@ -63,10 +70,15 @@ type rig struct {
 	driver *fake.Driver // of a GPU
 }
 
-// kv is the memory of the pool on the device.
-func (r rig) kv() []byte {
-	m := r.memory[0].(*gpu.KVMemory)
-	return r.driver.Bytes(m.Address(), int(m.Size()))
+// kv is the memory of the pool on the device, with the heads of all ranks.
+func (r rig) kv() (all []byte) {
+	part := int(r.Info().KV.BlockBytes()) / len(r.memory)
+	for at := 0; at < int(r.memory[0].(*gpu.KVMemory).Size()); at += part {
+		for _, m := range r.memory {
+			all = append(all, r.driver.Bytes(m.(*gpu.KVMemory).Address()+uint64(at), part)...)
+		}
+	}
+	return all
 }
 
 // newRig loads a model on a device over the fake.

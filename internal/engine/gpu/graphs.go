@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
@@ -53,9 +54,10 @@ func lengthsUpTo(n int) (lengths []int) {
 	return append(lengths, n)
 }
 
-// record records all graphs. In a batch-invariant backend no step is of their kind.
+// record records all graphs. In a batch-invariant backend no step is of their kind, and copies
+// over the host are in none.
 func (b *Backend) record() error {
-	if b.options.BatchInvariant {
+	if b.options.BatchInvariant || !b.device.reach {
 		return nil
 	}
 	g := graphs{buckets: bucketsUpTo(b.options.MaxSeqs), lengths: lengthsUpTo(b.options.MaxContext)}
@@ -64,7 +66,7 @@ func (b *Backend) record() error {
 		for _, longest := range g.lengths {
 			r := &recorded{shape: shape{tokens: n, single: n, rows: n, choose: true, longest: longest, most: 1, tableBlocks: blocksOf(longest, b.info.KV.BlockSize)}}
 			var err error
-			if r.graph, err = b.scope.Capture(b.urgent.stream, func() error { return b.enqueue(&b.urgent, r.shape) }); err != nil {
+			if r.graph, err = b.ranks[0].scope.Capture(b.ranks[0].lanes[urgent].stream, func() error { return b.recordOne(r.shape) }); err != nil {
 				return err
 			}
 			row = append(row, r)
@@ -72,5 +74,33 @@ func (b *Backend) record() error {
 		g.all = append(g.all, row)
 	}
 	b.graphs = g
+	return nil
+}
+
+// recordOne puts a pass into the streams of all ranks, of which that of the first is captured:
+// the others join the capture, and are joined back.
+func (b *Backend) recordOne(s shape) error {
+	first := &b.ranks[0].lanes[urgent]
+	if len(b.ranks) > 1 {
+		if err := first.stream.Record(first.mark); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.ranks[1:] {
+		if err := r.lanes[urgent].stream.After(first.mark); err != nil {
+			return err
+		}
+	}
+	return errors.Join(b.enqueue(urgent, s), b.join(urgent))
+}
+
+// join has the first rank wait for all others.
+func (b *Backend) join(lane int) error {
+	for _, r := range b.ranks[1:] {
+		l := &r.lanes[lane]
+		if err := errors.Join(l.stream.Record(l.mark), b.ranks[0].lanes[lane].stream.After(l.mark)); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -5,29 +5,33 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-// run is a pass on its way into a lane; the first error sticks.
+// run is a pass on its way into a lane of a rank; the first error sticks.
 type run struct {
-	*Backend
+	*rank
+	*lane
 	q   *kernels.Queue
 	s   shape
 	err error
 }
 
-// enqueue puts the kernels of a pass into a lane. It names nothing but memory of the
-// backend and the shape, so that it can be recorded.
-func (b *Backend) enqueue(l *lane, s shape) error {
-	r := &run{Backend: b, q: l.queue, s: s}
-	c, m := b.weights.config, &b.memory
-	r.do(r.q.Embed(kernels.Embed{
-		Out: m.sum, Table: b.weights.embed.at, Scales: b.weights.embed.scales, Type: b.weights.embed.kind, IDs: b.in.ids.address, Tokens: s.tokens, Hidden: c.Hidden, Rows: c.Vocab, Scale: b.weights.embedScale,
-	}))
-	for i := range b.weights.layers {
-		r.layer(&b.weights.layers[i], i)
+// enqueue puts the kernels of a pass into a lane of all ranks. It names nothing but memory of
+// the backend and the shape, so that it can be recorded.
+func (b *Backend) enqueue(lane int, s shape) error {
+	g := b.newGroup(lane, s)
+	g.each((*run).embed)
+	for i := range b.weights.config.Layers {
+		g.each(func(r *run) { r.attend(&r.weights.layers[i], i) })
+		g.sum(afterAttention)
+		g.each(func(r *run) { r.feed(&r.weights.layers[i], i) })
+		g.sum(afterMLP)
+		g.each(func(r *run) { r.leave(&r.weights.layers[i]) })
 	}
 	if s.rows > 0 {
-		r.head()
+		g.each((*run).head)
+		g.gather()
+		g.first().choose()
 	}
-	return r.err
+	return g.err()
 }
 
 func (r *run) do(err error) {
@@ -36,37 +40,55 @@ func (r *run) do(err error) {
 	}
 }
 
-func (r *run) layer(l *layer, i int) {
-	c, m := r.weights.config, &r.memory
-	heads := c.Heads + 2*c.KVHeads
-	kv := kernels.KV{Pool: r.kv, Shape: r.info.KV, Layer: i}
+func (r *run) embed() {
+	w := r.weights
+	r.do(r.q.Embed(kernels.Embed{
+		Out: r.memory.sum, Table: w.embed.at, Scales: w.embed.scales, Type: w.embed.kind, IDs: r.in.ids.address, Tokens: r.s.tokens, Hidden: w.config.Hidden, Rows: w.config.Vocab, Scale: w.embedScale,
+	}))
+}
+
+// attend computes the attention of a layer, up to its sum over ranks.
+func (r *run) attend(l *layer, i int) {
+	c, m, w := r.weights.config, &r.memory, r.weights
+	kv := kernels.KV{Pool: r.kv, Shape: r.shape, Layer: i}
 	rope := r.ropes[l.rope]
 	if i == 0 {
 		r.norm(m.normed, m.sum, l.attnNorm, 0) // the embedding is the residual
 	} else {
 		r.norm(m.normed, m.x, l.attnNorm, m.sum)
 	}
-	r.product(l.qkv, kernels.MatMul{Out: m.qkv, X: m.normed, Bias: l.qkvBias, Rows: heads * c.HeadDim, In: c.Hidden})
+	r.product(l.qkv, kernels.MatMul{Out: m.qkv, X: m.normed, Bias: l.qkvBias, Rows: (w.heads + 2*w.kvHeads) * c.HeadDim, In: c.Hidden})
 	r.do(r.q.RopeAppend(kernels.RopeAppend{
 		Q: m.q, QKV: m.qkv, KV: kv, QWeight: l.qNorm, KWeight: l.kNorm, Cosines: rope.cos, Sines: rope.sin,
 		Positions: r.in.positions.address, Slots: r.in.slots.address,
-		Tokens: r.s.tokens, QueryHeads: c.Heads, Rotary: c.Rotary(), Eps: float32(c.NormEps), Offset: r.weights.normOffset(),
+		Tokens: r.s.tokens, QueryHeads: w.heads, Rotary: c.Rotary(), Eps: float32(c.NormEps), Offset: w.normOffset(),
 	}))
-	r.attention(kernels.Attend{KV: kv, QueryHeads: c.Heads, TableBlocks: r.s.tableBlocks, Window: l.window, Scale: float32(c.ScoreScale()), Limit: float32(c.ScoreCap)})
-	r.product(l.o, kernels.MatMul{Out: m.x, X: m.attended, Bias: l.oBias, Rows: c.Hidden, In: c.Heads * c.HeadDim})
+	r.attention(kernels.Attend{KV: kv, QueryHeads: w.heads, TableBlocks: r.s.tableBlocks, Window: l.window, Scale: float32(c.ScoreScale()), Limit: float32(c.ScoreCap)})
+	out, wide := r.joining(afterAttention)
+	r.product(l.o, kernels.MatMul{Out: out, Wide: wide, X: m.attended, Bias: l.oBias, Rows: c.Hidden, In: w.heads * c.HeadDim})
+}
+
+// feed computes the MLP of a layer, up to its sum over ranks.
+func (r *run) feed(l *layer, i int) {
+	c, m := r.weights.config, &r.memory
 	if l.postAttnNorm != 0 {
 		r.norm(m.x, m.x, l.postAttnNorm, 0)
 	}
 	r.norm(m.normed, m.x, l.mlpNorm, m.sum)
+	out, wide := r.joining(afterMLP)
 	if l.router.at != 0 {
-		r.experts(l)
-	} else {
-		r.product(l.gateUp, kernels.MatMul{Out: m.gateUp, X: m.normed, Bias: l.gateUpBias, Rows: 2 * c.FFN, In: c.Hidden})
-		r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: r.s.tokens, Inner: c.FFN, Act: r.weights.act}))
-		r.product(l.down, kernels.MatMul{Out: m.x, X: m.inner, Bias: l.downBias, Rows: c.Hidden, In: c.FFN})
+		r.experts(l, out, wide)
+		return
 	}
+	r.product(l.gateUp, kernels.MatMul{Out: m.gateUp, X: m.normed, Bias: l.gateUpBias, Rows: 2 * l.inner, In: c.Hidden})
+	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: r.s.tokens, Inner: l.inner, Act: r.weights.act}))
+	r.product(l.down, kernels.MatMul{Out: out, Wide: wide, X: m.inner, Bias: l.downBias, Rows: c.Hidden, In: l.inner})
+}
+
+// leave ends a layer.
+func (r *run) leave(l *layer) {
 	if l.postMLPNorm != 0 {
-		r.norm(m.x, m.x, l.postMLPNorm, 0)
+		r.norm(r.memory.x, r.memory.x, l.postMLPNorm, 0)
 	}
 }
 
@@ -83,19 +105,19 @@ func (r *run) normRows(out, x, weight, residual uint64, rows int) {
 }
 
 // experts computes the MLP of a layer with experts.
-func (r *run) experts(l *layer) {
+func (r *run) experts(l *layer, out uint64, wide bool) {
 	c, m := r.weights.config, &r.memory
 	e := kernels.Experts{Chosen: m.chosen, Shares: m.shares, Plan: m.plan, Tokens: r.s.tokens, Count: c.MoE.Experts, Active: c.MoE.Active}
 	r.product(l.router, kernels.MatMul{Out: m.scores, X: m.normed, Rows: e.Count, In: c.Hidden, Wide: true})
 	r.do(r.q.Route(kernels.Route{Experts: e, Logits: m.scores, Normalize: c.MoE.Normalize}))
 	r.do(r.q.ExpertMatMul(kernels.ExpertMatMul{
-		Experts: e, Out: m.gateUp, X: m.normed, W: l.gateUp.at, Scales: l.gateUp.scales, Type: l.gateUp.kind, Rows: 2 * c.MoE.FFN, In: c.Hidden,
+		Experts: e, Out: m.gateUp, X: m.normed, W: l.gateUp.at, Scales: l.gateUp.scales, Type: l.gateUp.kind, Rows: 2 * l.inner, In: c.Hidden,
 	}))
-	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: e.Tokens * e.Active, Inner: c.MoE.FFN, Act: r.weights.act}))
+	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: e.Tokens * e.Active, Inner: l.inner, Act: r.weights.act}))
 	r.do(r.q.ExpertMatMul(kernels.ExpertMatMul{
-		Experts: e, Out: m.given, X: m.inner, W: l.down.at, Scales: l.down.scales, Type: l.down.kind, Rows: c.Hidden, In: c.MoE.FFN, Own: true,
+		Experts: e, Out: m.given, X: m.inner, W: l.down.at, Scales: l.down.scales, Type: l.down.kind, Rows: c.Hidden, In: l.inner, Own: true,
 	}))
-	r.do(r.q.Combine(kernels.Combine{Experts: e, Out: m.x, X: m.given, Hidden: c.Hidden}))
+	r.do(r.q.Combine(kernels.Combine{Experts: e, Out: out, Wide: wide, X: m.given, Hidden: c.Hidden}))
 }
 
 // product multiplies all tokens with a matrix.
@@ -128,9 +150,12 @@ func (r *run) attention(a kernels.Attend) {
 	}
 }
 
-// head computes logits of the rows that they are wanted of, and chooses tokens.
+// head computes the rank's logits of the rows that they are wanted of.
 func (r *run) head() {
 	c, m, rows := r.weights.config, &r.memory, r.s.rows
+	if r.weights.vocab.n == 0 {
+		return
+	}
 	x, sum := m.x, m.sum
 	if r.s.gather {
 		for _, pair := range [2][2]uint64{{m.lastX, m.x}, {m.lastSum, m.sum}} {
@@ -141,10 +166,18 @@ func (r *run) head() {
 		x, sum = m.lastX, m.lastSum
 	}
 	r.normRows(m.last, x, r.weights.finalNorm, sum, rows)
-	r.multiply(r.weights.head, kernels.MatMul{Out: r.out.logits.Address, X: m.last, Tokens: rows, Rows: c.Vocab, In: c.Hidden, Wide: true})
+	out := r.out.logits.Address
+	if r.weights.vocab.n < c.Vocab {
+		out = m.head
+	}
+	r.multiply(r.weights.head, kernels.MatMul{Out: out, X: m.last, Tokens: rows, Rows: r.weights.vocab.n, In: c.Hidden, Wide: true})
+}
+
+// choose chooses tokens.
+func (r *run) choose() {
 	if r.s.choose {
 		r.do(r.q.Sample(kernels.Sample{
-			Out: r.out.tokens.Address, Logits: r.out.logits.Address, Params: r.in.params.address, Rows: rows, Vocab: c.Vocab, Limit: r.info.TokenLimit,
+			Out: r.out.tokens.Address, Logits: r.out.logits.Address, Params: r.in.params.address, Rows: r.s.rows, Vocab: r.weights.config.Vocab, Limit: r.info.TokenLimit,
 		}))
 	}
 }

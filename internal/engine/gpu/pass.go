@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -117,7 +118,7 @@ func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 }
 
 func (b *Backend) step(ctx context.Context, batch []engine.BatchSeq) error {
-	if b.kv == 0 {
+	if b.blocks == 0 {
 		return fmt.Errorf("%w: the block pool is not allocated", engine.ErrBatch)
 	}
 	if err := engine.CheckBatch(batch, b.info, b.blocks); err != nil {
@@ -137,41 +138,44 @@ func (b *Backend) step(ctx context.Context, batch []engine.BatchSeq) error {
 // runPass computes a pass that was filled.
 func (b *Backend) runPass(ctx context.Context) error {
 	p := &b.pass
-	l, s, graph := &b.normal, p.shape, b.graphs.find(p)
+	lane, s, graph := normal, p.shape, b.graphs.find(p)
 	if graph != nil {
-		l, s = &b.urgent, graph.shape
+		lane, s = urgent, graph.shape
 	}
-	p.write(&b.in, s, b.info.KV.BlockSize)
+	first := b.ranks[0]
+	p.write(&first.in, s, b.info.KV.BlockSize)
 	b.describeRows(&s, graph == nil)
-	err := b.device.dev.Run(ctx, func() error {
-		if err := l.stream.Upload(b.in.used(s)); err != nil {
-			return err
-		}
-		if graph != nil {
-			if err := l.stream.Replay(graph.graph); err != nil {
+	err := first.unit.dev.Run(ctx, func() error {
+		for _, r := range b.ranks { // the inputs of all are the same memory of the host
+			if err := r.lanes[lane].stream.Upload(r.in.used(s)); err != nil {
 				return err
 			}
-		} else if err := b.enqueue(l, s); err != nil {
+		}
+		if graph != nil {
+			if err := b.replay(graph.graph); err != nil {
+				return err
+			}
+		} else if err := b.enqueue(lane, s); err != nil {
 			return err
 		}
-		if err := b.download(l); err != nil {
+		if err := first.download(&first.lanes[lane]); err != nil {
 			return err
 		}
-		return l.stream.Record(l.end)
+		return b.end(lane)
 	})
 	if err != nil {
-		// What is in the stream already ends before anybody uses its memory again.
-		return errors.Join(err, b.flush(l))
+		// What is in the streams already ends before anybody uses its memory again.
+		return errors.Join(err, b.flush(lane))
 	}
-	if err := b.wait(l); err != nil {
+	if err := b.wait(lane); err != nil {
 		return err
 	}
 	for i, r := range p.rows {
 		if r.logits != nil {
-			b.deliver(r.logits, b.out.host[i*b.info.VocabSize:][:b.info.VocabSize])
+			b.deliver(r.logits, first.out.host[i*b.info.VocabSize:][:b.info.VocabSize])
 		}
 		if r.choice != nil {
-			id := b.out.chosen[i]
+			id := first.out.chosen[i]
 			r.choice.Token, r.choice.Broken = uint32(id), id < 0
 		}
 	}
@@ -180,15 +184,15 @@ func (b *Backend) runPass(ctx context.Context) error {
 
 // download has the answers of a pass copied to the host: of logits, which are large, only
 // those that somebody wants.
-func (b *Backend) download(l *lane) error {
-	size := int64(b.info.VocabSize) * 4
+func (r *rank) download(l *lane) error {
+	size := int64(r.info.VocabSize) * 4
 	choices := 0
-	for i, r := range b.pass.rows {
-		if r.choice != nil {
+	for i, row := range r.pass.rows {
+		if row.choice != nil {
 			choices++
 		}
-		if at := int64(i) * size; r.logits != nil {
-			if err := l.stream.Download(b.out.mem[at:][:size], b.out.logits.Slice(at, size)); err != nil {
+		if at := int64(i) * size; row.logits != nil {
+			if err := l.stream.Download(r.out.mem[at:][:size], r.out.logits.Slice(at, size)); err != nil {
 				return err
 			}
 		}
@@ -196,29 +200,54 @@ func (b *Backend) download(l *lane) error {
 	if choices == 0 {
 		return nil
 	}
-	n := int64(4 * len(b.pass.rows))
-	return l.stream.Download(b.out.ids[:n], b.out.tokens.Slice(0, n))
+	n := int64(4 * len(r.pass.rows))
+	return l.stream.Download(r.out.ids[:n], r.out.tokens.Slice(0, n))
 }
 
-// flush waits for whatever a failed pass has left in a lane.
-func (b *Backend) flush(l *lane) error {
-	if b.device.Err() != nil {
-		return nil
-	}
-	if err := l.stream.Record(l.end); err != nil {
+// replay launches a graph after the uploads of all ranks, and has their streams go on after it.
+func (b *Backend) replay(g *device.Graph) error {
+	first := &b.ranks[0].lanes[urgent]
+	if err := errors.Join(b.join(urgent), first.stream.Replay(g)); err != nil || len(b.ranks) == 1 {
 		return err
 	}
-	return b.wait(l)
+	err := first.stream.Record(first.mark)
+	for _, r := range b.ranks[1:] {
+		err = errors.Join(err, r.lanes[urgent].stream.After(first.mark))
+	}
+	return err
+}
+
+// end marks the end of a pass.
+func (b *Backend) end(lane int) error {
+	for _, r := range b.ranks {
+		l := &r.lanes[lane]
+		if err := l.stream.Record(l.end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush waits for whatever a failed pass has left in the streams of a lane.
+func (b *Backend) flush(lane int) error {
+	if b.device.Err() != nil {
+		b.device.spread()
+		return nil
+	}
+	if err := b.end(lane); err != nil {
+		return err
+	}
+	return b.wait(lane)
 }
 
 // describeRows writes the inputs of the rows that answers are wanted of, and, in the shape of a
 // pass that is no graph, what there is to compute for them.
 func (b *Backend) describeRows(s *shape, eager bool) {
-	size := int64(b.weights.config.Hidden) * 2
+	in, size := &b.ranks[0].in, int64(b.weights.config.Hidden)*2
 	gather, choose := len(b.pass.rows) != s.tokens, false
 	for i, r := range b.pass.rows {
 		gather = gather || r.token != i
-		b.in.rows.host[i], b.in.packed.host[i] = int64(r.token)*size, int64(i)*size
+		in.rows.host[i], in.packed.host[i] = int64(r.token)*size, int64(i)*size
 		params := kernels.Sampling{Repetition: 1} // the most likely token
 		if r.choice != nil {
 			o := r.choice.Sampling
@@ -227,10 +256,10 @@ func (b *Backend) describeRows(s *shape, eager bool) {
 			}
 			choose = true
 		}
-		params.Append(b.in.params.host[kernels.SamplingBytes*i:][:0:kernels.SamplingBytes])
+		params.Append(in.params.host[kernels.SamplingBytes*i:][:0:kernels.SamplingBytes])
 	}
 	for i := len(b.pass.rows); i < s.rows; i++ { // of a graph
-		clear(b.in.params.host[kernels.SamplingBytes*i:][:kernels.SamplingBytes])
+		clear(in.params.host[kernels.SamplingBytes*i:][:kernels.SamplingBytes])
 	}
 	if eager {
 		s.rows, s.gather, s.choose = len(b.pass.rows), gather, choose

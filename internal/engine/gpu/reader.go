@@ -20,8 +20,15 @@ type matrix struct {
 type target struct {
 	matrix *matrix
 	vector *uint64 // in place of matrix
-	parts  []model.Tensor
+	parts  []part
 	in     int // values of a row
+}
+
+// part is what is loaded of a tensor.
+type part struct {
+	model.Tensor
+	rows, columns span
+	width         int // of its rows
 }
 
 // kind is what the weights are on the device.
@@ -36,7 +43,7 @@ func (t *target) kind() kernels.WeightType {
 func (t *target) bytes() (weights, scales int64) {
 	rows := 0
 	for _, p := range t.parts {
-		rows += elems(p) / t.in
+		rows += p.rows.n
 	}
 	return t.kind().Bytes(rows, t.in)
 }
@@ -51,18 +58,20 @@ func elems(t model.Tensor) int {
 
 // reader collects what is to be loaded; the first error sticks.
 type reader struct {
-	model   *model.Model
-	targets []target
-	err     error
+	model       *model.Model
+	rank, ranks int
+	targets     []target
+	rounded     map[string]bool // types of matrices that become bf16
+	err         error
 }
 
 // need adds a matrix of tensors that the model must have: those of all roles, of each
 // expert.
-func (r *reader) need(m *matrix, layer, experts int, roles ...model.Role) {
+func (r *reader) need(m *matrix, layer, experts int, c sharing, roles ...model.Role) {
 	t := target{matrix: m}
 	for e := range experts {
 		for _, role := range roles {
-			r.part(&t, role, layer, e)
+			r.part(&t, role, layer, e, c)
 		}
 	}
 	if len(t.parts) < experts*len(roles) {
@@ -73,10 +82,10 @@ func (r *reader) need(m *matrix, layer, experts int, roles ...model.Role) {
 }
 
 // vector adds a vector of tensors that the model has all of, or none.
-func (r *reader) vector(address *uint64, layer int, roles ...model.Role) {
+func (r *reader) vector(address *uint64, layer int, c sharing, roles ...model.Role) {
 	t := target{vector: address}
 	for _, role := range roles {
-		r.part(&t, role, layer, 0)
+		r.part(&t, role, layer, 0, c)
 	}
 	switch {
 	case len(t.parts) == 0:
@@ -87,22 +96,31 @@ func (r *reader) vector(address *uint64, layer int, roles ...model.Role) {
 	}
 }
 
-func (r *reader) part(t *target, role model.Role, layer, expert int) {
-	if tensor, ok := r.model.Expert(role, layer, expert); ok {
-		t.parts = append(t.parts, tensor)
+// part adds what a rank has of a tensor, if the model has it.
+func (r *reader) part(t *target, role model.Role, layer, expert int, c sharing) {
+	tensor, ok := r.model.Expert(role, layer, expert)
+	if !ok {
+		return
 	}
+	p := part{Tensor: tensor, width: 1}
+	if t.matrix != nil {
+		p.width = tensor.Shape[len(tensor.Shape)-1]
+	}
+	p.rows, p.columns = c.of(elems(tensor)/p.width, p.width, r.rank, r.ranks)
+	t.parts = append(t.parts, p)
 }
 
 // add adds a target whose tensors the kernels can use together.
 func (r *reader) add(t target) {
 	first := t.parts[0]
-	t.in = 1
-	if t.matrix != nil {
-		t.in = first.Shape[len(first.Shape)-1]
-	}
+	t.in = first.columns.n
 	for _, p := range t.parts {
 		switch p.DType {
-		case safetensors.BF16, safetensors.F16, safetensors.F32:
+		case safetensors.BF16:
+		case safetensors.F16, safetensors.F32:
+			if t.matrix != nil {
+				r.rounded[string(p.DType)] = true
+			}
 		case safetensors.Q8_0:
 			if t.vector != nil {
 				r.refuse("%s is %s, kernels know norms and biases of bf16", p.Name, p.DType)
@@ -114,8 +132,12 @@ func (r *reader) add(t target) {
 			r.refuse("%s is %s and %s %s: kernels multiply them as one", first.Name, first.DType, p.Name, p.DType)
 		}
 	}
-	if of := map[kernels.WeightType]int{kernels.BF16: 8, kernels.Q8_0: 32}[t.kind()]; t.matrix != nil && t.in%of != 0 {
-		r.refuse("rows of %s have %d values, kernels know multiples of %d", first.Name, t.in, of)
+	if of := columnsOf(t.kind()); t.matrix != nil && t.in%of != 0 {
+		rank := ""
+		if t.in < first.width {
+			rank = fmt.Sprintf(" for each of %d ranks", r.ranks)
+		}
+		r.refuse("rows of %s have %d values%s, kernels know multiples of %d", first.Name, t.in, rank, of)
 	}
 	r.targets = append(r.targets, t)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/mapped"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
@@ -32,9 +31,9 @@ type stage struct {
 	used bool
 }
 
-// upload fills targets with bf16, and notes the types of matrices that had to be rounded.
-func upload(ctx context.Context, d *Device, arena *device.Arena, targets []target, rounded map[string]bool) (err error) {
-	scope, err := d.dev.NewScope()
+// upload fills targets with bf16 or Q8_0.
+func upload(ctx context.Context, on *unit, arena *device.Arena, targets []target) (err error) {
+	scope, err := on.dev.NewScope()
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func upload(ctx context.Context, d *Device, arena *device.Arena, targets []targe
 		}
 	}
 	for i := range targets {
-		if err := u.target(ctx, &targets[i], arena, rounded); err != nil {
+		if err := u.target(ctx, &targets[i], arena); err != nil {
 			return err
 		}
 	}
@@ -65,7 +64,7 @@ func upload(ctx context.Context, d *Device, arena *device.Arena, targets []targe
 }
 
 // target takes memory for a target and fills it.
-func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena, rounded map[string]bool) (err error) {
+func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena) (err error) {
 	var regions [2]device.Region // of weights and scales
 	for i, n := range pair(t.bytes()) {
 		if n == 0 {
@@ -81,10 +80,7 @@ func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena, r
 		*t.matrix = matrix{regions[0].Address, regions[1].Address, t.kind()}
 	}
 	for _, part := range t.parts {
-		if t.matrix != nil && (part.DType == safetensors.F16 || part.DType == safetensors.F32) {
-			rounded[string(part.DType)] = true
-		}
-		if err := u.tensor(ctx, t, part, &regions); err != nil {
+		if err := u.tensor(ctx, t, &part, &regions); err != nil {
 			return fmt.Errorf("%s: %w", part.Name, err)
 		}
 	}
@@ -93,10 +89,9 @@ func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena, r
 
 func pair(a, b int64) [2]int64 { return [2]int64{a, b} }
 
-// tensor copies one tensor to the front of the regions, and cuts that off.
-func (u *uploader) tensor(ctx context.Context, t *target, part model.Tensor, to *[2]device.Region) error {
-	rows, kind := elems(part)/t.in, t.kind()
-	rowBytes := len(part.Data) / rows
+// tensor copies what is loaded of one tensor to the front of the regions, and cuts that off.
+func (u *uploader) tensor(ctx context.Context, t *target, part *part, to *[2]device.Region) error {
+	rows, kind := part.rows.n, t.kind()
 	most := max(1, stageBytes/int(sum(kind.Bytes(1, t.in))))
 	for from := 0; from < rows; from += most {
 		n := min(most, rows-from)
@@ -109,7 +104,7 @@ func (u *uploader) tensor(ctx context.Context, t *target, part model.Tensor, to 
 			return err
 		}
 		weights, scales := s.mem[:sizes[0]], s.mem[sizes[0]:][:sizes[1]]
-		if err := convert(weights, scales, part.Data[from*rowBytes:(from+n)*rowBytes], part.DType, t.in); err != nil {
+		if err := part.convert(weights, scales, from, n); err != nil {
 			return err
 		}
 		for i, host := range [2][]byte{weights, scales} {
@@ -139,6 +134,24 @@ func (u *uploader) stage(ctx context.Context) (*stage, error) {
 		return s, nil
 	}
 	return s, s.read.Wait(ctx)
+}
+
+// convert brings n rows of those that are loaded into the form that they have on the device.
+func (p *part) convert(to, scales []byte, from, n int) error {
+	rowBytes := len(p.Data) / (elems(p.Tensor) / p.width)
+	data := p.Data[(p.rows.from+from)*rowBytes:][:n*rowBytes]
+	if p.columns.n == p.width {
+		return convert(to, scales, data, p.DType, p.width)
+	}
+	// Blocks of weights are cut between each other, so that bytes divide as values do.
+	skip, own := rowBytes*p.columns.from/p.width, rowBytes*p.columns.n/p.width
+	for i := range n {
+		w, s := to[len(to)/n*i:][:len(to)/n], scales[len(scales)/n*i:][:len(scales)/n]
+		if err := convert(w, s, data[i*rowBytes+skip:][:own], p.DType, p.columns.n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // convert brings whole rows into the form that they have on the device. They are read from a

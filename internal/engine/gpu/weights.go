@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
@@ -21,20 +23,36 @@ type Weights struct {
 	device *Device
 	model  *model.Model
 	config model.Config
-	scope  *device.Scope
+
+	shards     []*shard // by rank
+	embedScale float32
+	act        kernels.Activation
+	bytes      int64
+	rounded    map[string]bool // types of matrices that became bf16
+}
+
+// shard is what a rank has of the weights: its heads, its columns of MLPs and of all experts,
+// its part of the output head, and all of what is not a product. Biases of sums over ranks
+// are with the first rank.
+type shard struct {
+	*Weights
+	rank           int
+	unit           *unit
+	scope          *device.Scope
+	heads, kvHeads int
+	vocab          span
+	inner          int // the largest of all layers, of each expert
 
 	embed, head matrix
 	finalNorm   uint64
-	embedScale  float32
 	layers      []layer
-	act         kernels.Activation
 	bytes       int64
-	rounded     map[string]bool // types of matrices that became bf16
 }
 
 // layer has the addresses of its weights; 0 is one that the model does not have. Matrices
 // that meet the same rows are one, one below the other, and so are those of experts.
 type layer struct {
+	inner                                        int // values of its MLP, or of each expert
 	attnNorm, postAttnNorm, mlpNorm, postMLPNorm uint64
 	qkvBias, oBias, gateUpBias, downBias         uint64
 	qNorm, kNorm                                 uint64
@@ -56,39 +74,81 @@ func (d *Device) Load(ctx context.Context, m *model.Model) (*Weights, error) {
 }
 
 func (w *Weights) load(ctx context.Context) (err error) {
-	if err := supported(w.config); err != nil {
+	c, ranks := w.config, len(w.device.ranks)
+	if err := supported(c); err != nil {
 		return err
 	}
-	r := reader{model: w.model}
-	w.read(&r)
-	if r.err != nil {
-		return r.err
-	}
-	if w.scope, err = w.device.dev.NewScope(); err != nil {
+	if err := engine.CheckTensorParallel(ranks, c.Heads, c.KVHeads); err != nil {
 		return err
 	}
-	w.bytes = r.bytes()
-	arena, err := w.allocate()
+	w.embedScale = 1
+	if c.ScaleEmbed {
+		w.embedScale = safetensors.FromBF16(safetensors.ToBF16(float32(math.Sqrt(float64(c.Hidden)))))
+	}
+	w.act = kernels.SiLU
+	if c.Act == model.GELUTanh {
+		w.act = kernels.GELUTanh
+	}
+	readers := make([]reader, ranks)
+	for rank, u := range w.device.ranks {
+		s := &shard{Weights: w, rank: rank, unit: u, heads: c.Heads / ranks, kvHeads: c.KVHeads / ranks, vocab: vocabShare(c.Vocab, rank, ranks)}
+		r := &readers[rank]
+		*r = reader{model: w.model, rank: rank, ranks: ranks, rounded: w.rounded}
+		s.read(r)
+		if r.err != nil {
+			return r.err
+		}
+		s.bytes = r.bytes()
+		w.bytes += s.bytes
+		if s.scope, err = u.dev.NewScope(); err != nil {
+			return err
+		}
+		w.shards = append(w.shards, s)
+	}
+	arenas, err := w.allocate()
 	if err != nil {
 		return err
 	}
-	if err := upload(ctx, w.device, arena, r.targets, w.rounded); err != nil {
+	errs := make([]error, ranks)
+	var all sync.WaitGroup
+	for i, s := range w.shards {
+		all.Go(func() { errs[i] = s.load(ctx, arenas[i], readers[i].targets) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if w.config.TiedHead {
-		w.head = w.embed
-	}
-	w.scope.Seal()
 	return w.model.Check()
 }
 
-func (w *Weights) allocate() (*device.Arena, error) {
+// load fills the memory of a rank.
+func (s *shard) load(ctx context.Context, arena *device.Arena, targets []target) error {
+	if err := upload(ctx, s.unit, arena, targets); err != nil {
+		return err
+	}
+	if s.config.TiedHead {
+		weights, scales := s.embed.kind.Bytes(s.vocab.from, s.config.Hidden)
+		s.head = matrix{s.embed.at + uint64(weights), s.embed.scales + uint64(scales), s.embed.kind}
+	}
+	s.scope.Seal()
+	return nil
+}
+
+// allocate takes the memory of all ranks.
+func (w *Weights) allocate() (arenas []*device.Arena, err error) {
 	w.device.planning.Lock()
 	defer w.device.planning.Unlock()
-	if _, err := w.device.fit(device.Plan{Weights: w.bytes, BlockBytes: 1}); err != nil {
+	if _, err := w.device.fit(func(rank int) device.Plan { return device.Plan{Weights: w.shards[rank].bytes, BlockBytes: 1} }); err != nil {
 		return nil, err
 	}
-	return w.scope.Arena(device.Weights, w.bytes)
+	for _, s := range w.shards {
+		a, err := s.scope.Arena(device.Weights, s.bytes)
+		if err != nil {
+			return nil, err
+		}
+		arenas = append(arenas, a)
+	}
+	return arenas, nil
 }
 
 // supported says what of a model's shape no kernel computes.
@@ -107,48 +167,67 @@ func supported(c model.Config) error {
 	return nil
 }
 
-// read lists all weights with the places for their addresses.
-func (w *Weights) read(r *reader) {
-	c := w.config
-	r.need(&w.embed, 0, 1, model.RoleEmbed)
-	r.vector(&w.finalNorm, 0, model.RoleFinalNorm)
-	if !c.TiedHead {
-		r.need(&w.head, 0, 1, model.RoleHead)
+// read lists the weights of a rank with the places for their addresses.
+func (s *shard) read(r *reader) {
+	c := s.config
+	heads := sharing{piece: c.HeadDim}
+	r.need(&s.embed, 0, 1, sharing{}, model.RoleEmbed)
+	r.vector(&s.finalNorm, 0, sharing{}, model.RoleFinalNorm)
+	if !c.TiedHead && s.vocab.n > 0 {
+		head := sharing{piece: headPiece}
+		if s.vocab.n == c.Vocab {
+			head = sharing{}
+		}
+		r.need(&s.head, 0, 1, head, model.RoleHead)
 	}
-	w.embedScale = 1
-	if c.ScaleEmbed {
-		w.embedScale = safetensors.FromBF16(safetensors.ToBF16(float32(math.Sqrt(float64(c.Hidden)))))
-	}
-	w.act = kernels.SiLU
-	if c.Act == model.GELUTanh {
-		w.act = kernels.GELUTanh
-	}
-	w.layers = make([]layer, c.Layers)
-	for i := range w.layers {
-		l := &w.layers[i]
-		r.vector(&l.attnNorm, i, model.RoleAttnNorm)
-		r.need(&l.qkv, i, 1, model.RoleQ, model.RoleK, model.RoleV)
-		r.vector(&l.qkvBias, i, model.RoleQBias, model.RoleKBias, model.RoleVBias)
-		r.vector(&l.qNorm, i, model.RoleQNorm)
-		r.vector(&l.kNorm, i, model.RoleKNorm)
-		r.need(&l.o, i, 1, model.RoleO)
-		r.vector(&l.oBias, i, model.RoleOBias)
-		r.vector(&l.postAttnNorm, i, model.RolePostAttnNorm)
-		r.vector(&l.mlpNorm, i, model.RoleMLPNorm)
-		r.vector(&l.postMLPNorm, i, model.RolePostMLPNorm)
+	s.layers = make([]layer, c.Layers)
+	for i := range s.layers {
+		l := &s.layers[i]
+		r.vector(&l.attnNorm, i, sharing{}, model.RoleAttnNorm)
+		r.need(&l.qkv, i, 1, heads, model.RoleQ, model.RoleK, model.RoleV)
+		r.vector(&l.qkvBias, i, heads, model.RoleQBias, model.RoleKBias, model.RoleVBias)
+		r.vector(&l.qNorm, i, sharing{}, model.RoleQNorm)
+		r.vector(&l.kNorm, i, sharing{}, model.RoleKNorm)
+		r.need(&l.o, i, 1, sharing{c.HeadDim, true}, model.RoleO)
+		r.vector(&l.postAttnNorm, i, sharing{}, model.RolePostAttnNorm)
+		r.vector(&l.mlpNorm, i, sharing{}, model.RoleMLPNorm)
+		r.vector(&l.postMLPNorm, i, sharing{}, model.RolePostMLPNorm)
+		if s.rank == 0 {
+			r.vector(&l.oBias, i, sharing{}, model.RoleOBias)
+			r.vector(&l.downBias, i, sharing{}, model.RoleDownBias)
+		}
 		if l.window = c.WindowOf(i); l.window > 0 && c.LocalRoPE != nil {
 			l.rope = localRope
 		}
-		if c.Sparse(i) {
-			r.need(&l.router, i, 1, model.RoleRouter)
-			r.need(&l.gateUp, i, c.MoE.Experts, model.RoleExpertGate, model.RoleExpertUp)
-			r.need(&l.down, i, c.MoE.Experts, model.RoleExpertDown)
-			continue
+		s.readMLP(r, l, i)
+		s.inner = max(s.inner, l.inner)
+	}
+}
+
+// readMLP lists the weights of a layer's MLP, or of its experts, of all of which each rank
+// has some columns: then ranks have the same to do whichever experts tokens choose.
+func (s *shard) readMLP(r *reader, l *layer, i int) {
+	c := s.config
+	experts, inner := 1, c.FFN
+	gate, up, down := model.RoleGate, model.RoleUp, model.RoleDown
+	if c.Sparse(i) {
+		r.need(&l.router, i, 1, sharing{}, model.RoleRouter)
+		experts, inner = c.MoE.Experts, c.MoE.FFN
+		gate, up, down = model.RoleExpertGate, model.RoleExpertUp, model.RoleExpertDown
+	}
+	of, _ := s.model.Expert(down, i, 0) // need says what is missing
+	columns := sharing{innerPiece(of), true}
+	rows := sharing{piece: columns.piece}
+	if l.inner = inner; r.ranks > 1 {
+		if l.inner = shareOf(inner, rows.piece, s.rank, r.ranks).n; l.inner == 0 || inner%rows.piece != 0 {
+			r.refuse("%d ranks cannot share the %d columns of MLPs in pieces of %d", r.ranks, inner, rows.piece)
+			return
 		}
-		r.need(&l.gateUp, i, 1, model.RoleGate, model.RoleUp)
-		r.vector(&l.gateUpBias, i, model.RoleGateBias, model.RoleUpBias)
-		r.need(&l.down, i, 1, model.RoleDown)
-		r.vector(&l.downBias, i, model.RoleDownBias)
+	}
+	r.need(&l.gateUp, i, experts, rows, gate, up)
+	r.need(&l.down, i, experts, columns, down)
+	if !c.Sparse(i) {
+		r.vector(&l.gateUpBias, i, rows, model.RoleGateBias, model.RoleUpBias)
 	}
 }
 
@@ -160,7 +239,7 @@ func (w *Weights) normOffset() float32 {
 	return 0
 }
 
-// Bytes is the memory that the weights take on the device.
+// Bytes is the memory that the weights take on the device, of all ranks.
 func (w *Weights) Bytes() int64 { return w.bytes }
 
 // Warning says which weights were rounded to bf16; it is empty where none were.
@@ -175,8 +254,9 @@ func (w *Weights) Warning() string {
 
 // Close frees the memory. All backends must be closed.
 func (w *Weights) Close(ctx context.Context) error {
-	if w.scope == nil {
-		return nil
+	var errs []error
+	for _, s := range w.shards {
+		errs = append(errs, s.scope.Close(ctx))
 	}
-	return w.scope.Close(ctx)
+	return errors.Join(errs...)
 }

@@ -1,0 +1,66 @@
+package gpu
+
+import (
+	"errors"
+
+	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+	"github.com/dynctl/dynctl/internal/engine"
+)
+
+// rank is what a backend has on the GPU of a tensor-parallel rank. What a step answers is with
+// the first one.
+type rank struct {
+	*Backend
+	weights *shard
+	unit    *unit
+	scope   *device.Scope
+	shape   engine.KVShape // of the rank's heads
+	memory  activations
+	in      inputs
+	out     outputs
+	ropes   [numRopes]ropeTable
+	kv      uint64 // the rank's block pool, 0 before AllocKV
+	lanes   [numLanes]lane
+}
+
+// Decode steps go before those with prompts of other backends.
+const (
+	urgent = iota
+	normal
+	numLanes
+)
+
+// lane is a stream with what puts kernels into it.
+type lane struct {
+	stream *device.Stream
+	queue  *kernels.Queue
+	mark   *device.Event // where the streams of other ranks wait for it
+	end    *device.Event // of a pass
+}
+
+func (b *Backend) openRank(s *shard) (err error) {
+	r := &rank{Backend: b, weights: s, unit: s.unit, shape: b.info.KV.Rank(len(b.weights.shards))}
+	if r.scope, err = r.unit.dev.NewScope(); err != nil {
+		return err
+	}
+	b.ranks = append(b.ranks, r)
+	return errors.Join(r.openLane(&r.lanes[urgent], device.Urgent), r.openLane(&r.lanes[normal], device.Normal))
+}
+
+func (r *rank) openLane(l *lane, p device.Priority) (err error) {
+	if l.stream, err = r.scope.NewStream(p); err != nil {
+		return err
+	}
+	if l.mark, err = r.scope.NewEvent(); err != nil {
+		return err
+	}
+	if l.end, err = r.scope.NewEvent(); err != nil {
+		return err
+	}
+	l.queue = kernels.NewQueue(r.unit.dev.Driver(), r.unit.functions, r.unit.dev.Index(), l.stream.Handle())
+	return nil
+}
+
+// first reports whether the rank is the one that answers.
+func (r *rank) first() bool { return r.weights.rank == 0 }

@@ -1,0 +1,71 @@
+package gpu
+
+import (
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/model/safetensors"
+)
+
+// span is a run of rows or columns of a matrix.
+type span struct{ from, n int }
+
+// shareOf is what a rank has of values that are shared in whole pieces: as evenly as these
+// can be.
+func shareOf(total, piece, rank, ranks int) span {
+	pieces := total / piece
+	from, to := pieces*rank/ranks*piece, pieces*(rank+1)/ranks*piece
+	return span{from, to - from}
+}
+
+// sharing says which part of a matrix each rank has: rows, or columns, in whole pieces. The zero
+// sharing gives everything to every rank.
+type sharing struct {
+	piece   int
+	columns bool
+}
+
+// of is what a rank has of a tensor with so many rows and columns.
+func (c sharing) of(rows, columns, rank, ranks int) (ownRows, ownColumns span) {
+	ownRows, ownColumns = span{0, rows}, span{0, columns}
+	switch {
+	case c.piece == 0 || ranks == 1:
+	case c.columns:
+		ownColumns = shareOf(columns, c.piece, rank, ranks)
+	default:
+		ownRows = shareOf(rows, c.piece, rank, ranks)
+	}
+	return ownRows, ownColumns
+}
+
+// headPiece is how many rows of the output head stay together, so that each rank's logits
+// begin at a multiple of 16 bytes.
+const headPiece = 4
+
+// vocabShare is what a rank has of the vocabulary: where that does not divide into pieces,
+// the first rank has all of it.
+func vocabShare(vocab, rank, ranks int) span {
+	switch {
+	case vocab%headPiece == 0:
+		return shareOf(vocab, headPiece, rank, ranks)
+	case rank == 0:
+		return span{0, vocab}
+	}
+	return span{}
+}
+
+// innerPiece is how many values of an MLP stay together: the columns of its down matrix are
+// those of whole blocks of weights.
+func innerPiece(down model.Tensor) int {
+	if down.DType == safetensors.Q8_0 {
+		return columnsOf(kernels.Q8_0)
+	}
+	return columnsOf(kernels.BF16)
+}
+
+// columnsOf is what the columns of matrices are a multiple of.
+func columnsOf(t kernels.WeightType) int {
+	if t == kernels.Q8_0 {
+		return 32
+	}
+	return 8
+}
