@@ -67,7 +67,7 @@ func TestShapesAreRefused(t *testing.T) {
 		"sums go to 0 places":           q.SumRanks(kernels.SumRanks{Parts: []uint64{p, 2 * p}, Count: 8}),
 		"values 4 to 12 are":            q.SumRanks(kernels.SumRanks{Sums: []uint64{p}, Parts: []uint64{p, 2 * p}, First: 4, Count: 8}),
 		"9 of 8 tokens":                 q.Sample(kernels.Sample{Out: p, Logits: p, Params: p, Rows: 1, Vocab: 8, Limit: 9}),
-		"a mask of 1 words":             q.Sample(kernels.Sample{Out: p, Logits: p, Params: p, Rows: 1, Vocab: 64, Limit: 33, Mask: p, MaskWords: 1}),
+		"masks of 1 words":              q.Sample(kernels.Sample{Out: p, Logits: p, Params: p, Rows: 1, Vocab: 64, Limit: 33, Masks: p, MaskWords: 1}),
 		"embed is not loaded":           q.Embed(kernels.Embed{Out: p, Table: p, IDs: p, Tokens: 1, Hidden: 16, Rows: 1}),
 	} {
 		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), what) {

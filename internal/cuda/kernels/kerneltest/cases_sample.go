@@ -47,6 +47,7 @@ func sampleCases() (all []Case) {
 		}},
 		{name: "masks", batch: many(6, kernels.Sampling{Temperature: 1, TopP: 0.9}), masked: true},
 		{name: "penalties", batch: many(6, kernels.Sampling{Temperature: 1, Repetition: 1.3, Frequency: 0.4, Presence: -0.5}), adjustments: 200},
+		{name: "masks-and-penalties", batch: many(5, kernels.Sampling{Temperature: 1, Repetition: 1.3}), masked: true, adjustments: 1000},
 		{name: "nothing-finite", batch: many(2, kernels.Sampling{Temperature: 1}), shape: func(row []float32) {
 			for i := range row {
 				row[i] = float32(math.Inf(-1))
@@ -67,7 +68,7 @@ func (c sampleCase) prepare(l *Lab) func(q *kernels.Queue) error {
 		vocab = c.vocab
 	}
 	limit := vocab - 10
-	logits, params := make([]float32, rows*vocab), []byte(nil)
+	logits, params, masks := make([]float32, rows*vocab), []byte(nil), 0
 	for r := range rows {
 		row := logits[r*vocab : (r+1)*vocab]
 		for i := range row {
@@ -79,7 +80,12 @@ func (c sampleCase) prepare(l *Lab) func(q *kernels.Queue) error {
 		for i := limit; i < vocab; i++ {
 			row[i] = 1e30 // nobody may choose these
 		}
-		params = c.batch[r].Append(params)
+		p := c.batch[r]
+		if c.masked && r != 1 { // one row allows everything
+			masks++
+			p.Mask = masks
+		}
+		params = p.Append(params)
 	}
 	// Adjustments change logits.
 	address := l.Out("logits", 4*len(logits), Tolerance{Ulps: 0x1p-14, Scale: 1, Float: true})
@@ -89,11 +95,11 @@ func (c sampleCase) prepare(l *Lab) func(q *kernels.Queue) error {
 	}
 	if c.masked {
 		o.MaskWords = (limit + 31) / 32
-		mask := make([]int32, rows*o.MaskWords)
-		for i := range mask {
-			mask[i] = int32(l.Uint32() & l.Uint32())
+		bits := make([]int32, masks*o.MaskWords)
+		for i := range bits {
+			bits[i] = int32(l.Uint32() & l.Uint32())
 		}
-		o.Mask = l.Int32s(mask...)
+		o.Masks = l.Int32s(bits...)
 	}
 	if c.adjustments > 0 {
 		var list []byte
@@ -109,7 +115,7 @@ func (c sampleCase) prepare(l *Lab) func(q *kernels.Queue) error {
 			}
 			starts = append(starts, starts[r]+int32(n))
 		}
-		o.Adjustments, o.Starts, o.MaxAdjustments = l.Bytes(list), l.Int32s(starts...), c.adjustments
+		o.Adjustments, o.Starts = l.Bytes(list), l.Int32s(starts...)
 	}
 	return func(q *kernels.Queue) error { return q.Sample(o) }
 }

@@ -52,10 +52,9 @@ var functions = map[string]func(c *fake.Call){
 	"prefill_attention_256": prefillAttention,
 	"prefill_attention_any": prefillAttention,
 
-	"sum_ranks":     sumRanks,
-	"copy_pieces":   copyPieces,
-	"adjust_logits": adjustLogits,
-	"sample":        sample,
+	"sum_ranks":   sumRanks,
+	"copy_pieces": copyPieces,
+	"sample":      sample,
 }
 
 // Kernels returns all kernels, with the resources that the assembler found for compute

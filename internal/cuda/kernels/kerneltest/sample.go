@@ -14,6 +14,7 @@ type sampling struct {
 	position, topK                  int32
 	temperature, topP, minP         float32
 	repetition, frequency, presence float32
+	mask, unused                    int32
 }
 
 type adjustment struct {
@@ -21,33 +22,26 @@ type adjustment struct {
 	bias                 float32
 }
 
-func adjustLogits(c *fake.Call) {
-	logits, adjustments, startsAt, params := c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer()
-	vocab, rows := int(c.Int32()), int(c.Grid.Y)
-	starts := read[int32](c, startsAt, rows+1)
-	for r, p := range read[sampling](c, params, rows) {
-		row := write[float32](c, at[float32](logits, r*vocab), vocab)
-		first, n := int(starts[r]), int(starts[r+1]-starts[r])
-		for _, a := range read[adjustment](c, at[adjustment](adjustments, first), n) {
-			if a.token < 0 || int(a.token) >= vocab {
-				continue
-			}
-			l := float64(row[a.token]) + float64(a.bias)
-			if math.IsNaN(l) || math.IsInf(l, -1) {
-				continue
-			}
-			switch {
-			case a.listed != 0 && l > 0:
-				l /= float64(p.repetition)
-			case a.listed != 0:
-				l *= float64(p.repetition)
-			}
-			if a.count > 0 {
-				l -= float64(p.frequency)*float64(a.count) + float64(p.presence)
-			}
-			row[a.token] = float32(max(min(l, math.MaxFloat32), -math.MaxFloat32))
-		}
+// adjust changes one logit.
+func adjust(row []float32, a adjustment, p sampling) {
+	if a.token < 0 || int(a.token) >= len(row) {
+		return
 	}
+	l := float64(row[a.token]) + float64(a.bias)
+	if math.IsNaN(l) || math.IsInf(l, -1) {
+		row[a.token] = float32(l)
+		return
+	}
+	switch {
+	case a.listed != 0 && l > 0:
+		l /= float64(p.repetition)
+	case a.listed != 0:
+		l *= float64(p.repetition)
+	}
+	if a.count > 0 {
+		l -= float64(p.frequency)*float64(a.count) + float64(p.presence)
+	}
+	row[a.token] = float32(max(min(l, math.MaxFloat32), -math.MaxFloat32))
 }
 
 // candidate is a token that may be drawn.
@@ -58,14 +52,23 @@ type candidate struct {
 }
 
 func sample(c *fake.Call) {
-	out, logits, mask, params := c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer()
+	out, logits, masks, params, adjustments, startsAt := c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer(), c.Pointer()
 	vocab, limit, words, rows := int(c.Int32()), int(c.Int32()), int(c.Int32()), int(c.Grid.X)
 	ids := write[int32](c, out, rows)
 	for r, p := range read[sampling](c, params, rows) {
+		if startsAt != 0 {
+			starts := read[int32](c, at[int32](startsAt, r), 2)
+			if n := int(starts[1] - starts[0]); n > 0 {
+				row := write[float32](c, at[float32](logits, r*vocab), vocab)
+				for _, a := range read[adjustment](c, at[adjustment](adjustments, int(starts[0])), n) {
+					adjust(row, a, p)
+				}
+			}
+		}
 		var all []candidate
 		var allowed []uint32
-		if mask != 0 {
-			allowed = read[uint32](c, at[uint32](mask, r*words), words)
+		if p.mask >= 0 {
+			allowed = read[uint32](c, at[uint32](masks, int(p.mask)*words), words)
 		}
 		for i, l := range read[float32](c, at[float32](logits, r*vocab), limit) {
 			if allowed != nil && allowed[i/32]>>(i%32)&1 == 0 {

@@ -10,9 +10,11 @@ struct Sampling {
 	float top_p;       // outside of 0 to 1: all
 	float min_p;
 	float repetition, frequency, presence; // penalties; repetition 1 is none
+	int mask;          // the one that says which tokens are allowed; negative: all
+	int unused;
 };
 
-// A change of one logit.
+// A change of one logit. A row has one for each token at most.
 struct Adjustment {
 	int token;
 	int count;  // how often the output has the token
@@ -20,20 +22,16 @@ struct Adjustment {
 	float bias;
 };
 
-// Adds biases and penalties to the logits of the row of block y. Its adjustments are those
-// from starts[y] to starts[y + 1], each for another token.
-KERNEL(128) adjust_logits(float *logits, const Adjustment *adjustments, const int *starts, const Sampling *params, int vocab) {
-	const int i = starts[blockIdx.y] + blockIdx.x * blockDim.x + threadIdx.x;
-	if (i >= starts[blockIdx.y + 1]) return;
-	const Adjustment a = adjustments[i];
+// Changes one logit of a row: its bias, then the penalties.
+DEVICE void adjust(float *row, int vocab, const Adjustment &a, const Sampling &p) {
 	if (a.token < 0 || a.token >= vocab) return;
-	const Sampling &p = params[blockIdx.y];
-	float *logit = logits + (long long)blockIdx.y * vocab + a.token;
-	float l = *logit + a.bias;
-	if (!(l >= -3.4028235e38f)) return; // forbidden, or not a number
-	if (a.listed) l = l > 0 ? l / p.repetition : l * p.repetition;
-	if (a.count > 0) l -= p.frequency * a.count + p.presence;
-	*logit = fminf(fmaxf(l, -3.4028235e38f), 3.4028235e38f);
+	float l = row[a.token] + a.bias;
+	if (l >= -3.4028235e38f) { // else it is forbidden, or not a number
+		if (a.listed) l = l > 0 ? l / p.repetition : l * p.repetition;
+		if (a.count > 0) l -= p.frequency * a.count + p.presence;
+		l = fminf(fmaxf(l, -3.4028235e38f), 3.4028235e38f);
+	}
+	row[a.token] = l;
 }
 
 const int THREADS = 512, WARPS = THREADS / 32;
@@ -146,18 +144,25 @@ template <class Order, class Weight> DEVICE Best reach(Scratch &s, int vocab, un
 	return {prefix, find(s, vocab, goal - 1, [&](int i) { return order_of(i) == prefix ? weight(i) : 0ull; })};
 }
 
-// Chooses a token for the row of block x, among the first limit of vocab logits. mask has a
-// bit for each, in words of 32, or is null; a token without its bit is never chosen. The
-// result is -1 where a logit is not a number, or none is finite.
+// Chooses a token for the row of block x, among the first limit of vocab logits, after the
+// adjustments from starts[x] to starts[x + 1] have changed these; without starts there are
+// none. A mask has a bit for each token, in mask_words words of 32; a token without its bit
+// is never chosen. The result is -1 where a logit is not a number, or none is finite.
 //
 // Temperature, min-p, top-k and top-p mean what they mean for the CPU engine, and the draw
 // goes through the tokens that are left by their ids. Probabilities are relative to the
 // best, in units of 2^-31.
-KERNEL(512) sample(int *out, const float *logits, const unsigned *mask, const Sampling *params, int vocab, int limit, int mask_words) {
+KERNEL(512) sample(int *out, float *logits, const unsigned *masks, const Sampling *params, const Adjustment *adjustments, const int *starts, int vocab, int limit, int mask_words) {
 	__shared__ Scratch s;
-	const float *row = logits + (long long)blockIdx.x * vocab;
-	const unsigned *bits = mask ? mask + (long long)blockIdx.x * mask_words : 0;
+	float *row = logits + (long long)blockIdx.x * vocab;
 	const Sampling p = params[blockIdx.x];
+	if (starts) {
+		const int end = starts[blockIdx.x + 1];
+#pragma unroll 1
+		for (int i = starts[blockIdx.x] + threadIdx.x; i < end; i += THREADS) adjust(row, vocab, adjustments[i], p);
+		__syncthreads();
+	}
+	const unsigned *bits = p.mask >= 0 ? masks + (long long)p.mask * mask_words : 0;
 	const float forbidden = __uint_as_float(0xff800000u);
 	auto logit = [&](int i) { return !bits || bits[i / 32] >> i % 32 & 1 ? row[i] : forbidden; };
 
