@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -41,15 +42,41 @@ func (c *chooser) Step(ctx context.Context, batch []engine.BatchSeq) error {
 			continue
 		}
 		c.chosen++
-		best := 0
-		for id, v := range batch[i].Logits[:c.Info().TokenLimit] {
-			if v > batch[i].Logits[best] {
+		best := -1
+		for id, v := range bent(batch[i].Logits[:c.Info().TokenLimit], choice) {
+			if !math.IsInf(float64(v), -1) && (best < 0 || v > batch[i].Logits[best]) {
 				best = id
 			}
 		}
-		choice.Token, choice.Broken = uint32(best), c.broken
+		choice.Token, choice.Broken = uint32(max(best, 0)), c.broken || best < 0
 	}
 	return nil
+}
+
+// bent makes the changes of a choice to logits, and forbids what is not allowed.
+func bent(logits []float32, c *engine.Choice) []float32 {
+	o := c.Sampling
+	for _, change := range c.Changes {
+		l := &logits[change.Token]
+		*l += change.Bias
+		if change.Listed && *l > 0 {
+			*l /= o.RepetitionPenalty
+		} else if change.Listed {
+			*l *= o.RepetitionPenalty
+		}
+		if change.Count > 0 {
+			*l -= o.FrequencyPenalty*float32(change.Count) + o.PresencePenalty
+		}
+	}
+	if c.Allowed != nil {
+		mask := c.Allowed()
+		for id := range logits {
+			if mask != nil && mask[id/64]>>(id%64)&1 == 0 {
+				logits[id] = float32(math.Inf(-1))
+			}
+		}
+	}
+	return logits
 }
 
 // startChooser is start over a chooser.
@@ -74,9 +101,23 @@ func TestChoices(t *testing.T) {
 		change         func(r *engine.Request)
 		chosen, logits int // of ten tokens
 	}{
-		"greedy":            {change: func(*engine.Request) {}, chosen: 10},
-		"drawn":             {change: func(r *engine.Request) { r.Sampling.Temperature = 0.8 }, logits: 10},
-		"a penalty":         {change: func(r *engine.Request) { r.Sampling.FrequencyPenalty = 1 }, logits: 10},
+		"greedy":    {change: func(*engine.Request) {}, chosen: 10},
+		"drawn":     {change: func(r *engine.Request) { r.Sampling.Temperature = 0.8 }, logits: 10},
+		"a penalty": {change: func(r *engine.Request) { r.Sampling.FrequencyPenalty = 1 }, chosen: 10},
+		"all penalties": {change: func(r *engine.Request) {
+			r.Sampling.FrequencyPenalty, r.Sampling.PresencePenalty, r.Sampling.RepetitionPenalty = 0.5, -0.25, 2
+			r.Sampling.LogitBias = []protocol.TokenBias{{Token: 5, Bias: 3}, {Token: 200, Bias: 1}}
+		}, chosen: 10},
+		"a bias":       {change: func(r *engine.Request) { r.Sampling.LogitBias = []protocol.TokenBias{{Token: 9, Bias: 100}} }, chosen: 10},
+		"bad words":    {change: func(r *engine.Request) { r.Sampling.BadWords = everySecond() }, chosen: 10},
+		"allowed ids":  {change: func(r *engine.Request) { r.Sampling.AllowedTokenIDs = []uint32{3, 77, 130} }, chosen: 10},
+		"a constraint": {change: func(r *engine.Request) { r.Constraint = &onlyFrom{first: 40, n: 30} }, chosen: 10},
+		"all restrictions": {change: func(r *engine.Request) {
+			r.Constraint = &onlyFrom{first: 40, n: 30}
+			r.Sampling.AllowedTokenIDs = []uint32{41, 42, 43, 44, 45, 46, 47, 48, 49, 60, 61, 62, 99}
+			r.Sampling.BadWords = [][]uint32{{41}, {60, 60}, {62, 45}}
+			r.Sampling.PresencePenalty = 2
+		}, chosen: 10},
 		"log probabilities": {change: func(r *engine.Request) { r.Output.Logprobs = new(2) }, logits: 10},
 		"a minimum length":  {change: func(r *engine.Request) { r.Stop.MinTokens = 4 }, chosen: 6, logits: 4},
 		"drafts":            {cfg: drafting, change: func(*engine.Request) {}, logits: 10},
@@ -85,15 +126,86 @@ func TestChoices(t *testing.T) {
 			c := &chooser{}
 			tc.cfg.NumBlocks = 64
 			e := startChooser(t, c, tc.cfg)
-			r := request(fmt.Sprint("r ", name), []uint32{5, 6, 7, 8, 9, 10, 11}, 10)
-			tc.change(&r)
-			got, _, _ := collect(t, submit(t, e, r))
-			want, _, _ := collect(t, submit(t, plain, r))
+			ask := func(e *engine.Engine) []uint32 {
+				r := request(fmt.Sprint("r ", name), []uint32{5, 6, 7, 8, 9, 10, 11}, 10)
+				tc.change(&r) // each has a constraint of its own
+				tokens, _, _ := collect(t, submit(t, e, r))
+				return tokens
+			}
+			got, want := ask(e), ask(plain)
 			if !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
 			if c.chosen != tc.chosen || c.logits < tc.logits || tc.logits == 0 && c.logits != 0 {
 				t.Errorf("%d tokens chosen and %d rows of logits, want %d and %d", c.chosen, c.logits, tc.chosen, tc.logits)
+			}
+		})
+	}
+}
+
+// everySecond forbids every second token, and each token after itself.
+func everySecond() (words [][]uint32) {
+	for t := range uint32(vocab) {
+		if t%2 == 0 {
+			words = append(words, []uint32{t})
+		}
+		words = append(words, []uint32{t, t})
+	}
+	return words
+}
+
+// onlyFrom is a constraint to some tokens, each of which may come once.
+type onlyFrom struct {
+	first, n uint32
+	had      []uint32
+	broken   error
+}
+
+func (c *onlyFrom) Mask(dst []uint64) error {
+	for t := c.first; t < c.first+c.n; t++ {
+		if !slices.Contains(c.had, t) {
+			dst[t/64] |= 1 << (t % 64)
+		}
+	}
+	return c.broken
+}
+
+func (c *onlyFrom) Accept(t uint32) error {
+	c.had = append(c.had, t)
+	return nil
+}
+
+func (*onlyFrom) Done() bool { return false }
+
+// Restrictions that leave nothing, and a constraint that fails, end a request with the same
+// error whoever chooses.
+func TestNothingToChoose(t *testing.T) {
+	broken := errors.New("no such sentence")
+	for name, tc := range map[string]struct {
+		change func(r *engine.Request)
+		want   error
+	}{
+		"a constraint used up": {func(r *engine.Request) { r.Constraint = &onlyFrom{first: 8, n: 3} }, engine.ErrNothingAllowed},
+		"a contradiction": {func(r *engine.Request) {
+			r.Constraint, r.Sampling.AllowedTokenIDs = &onlyFrom{first: 8, n: 3}, []uint32{2, 3}
+		}, engine.ErrNothingAllowed},
+		"a bad word": {func(r *engine.Request) {
+			r.Sampling.AllowedTokenIDs, r.Sampling.BadWords = []uint32{2}, [][]uint32{{2}}
+		}, engine.ErrNothingAllowed},
+		"a failure": {func(r *engine.Request) { r.Constraint = &onlyFrom{n: 3, broken: broken} }, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plain, _ := start(t, engine.Config{NumBlocks: 64}, mock.Options{})
+			c := &chooser{}
+			for _, e := range []*engine.Engine{plain, startChooser(t, c, engine.Config{NumBlocks: 64})} {
+				r := request("r", []uint32{5, 6, 7}, 10)
+				tc.change(&r)
+				if _, last, _ := collect(t, submit(t, e, r)); !errors.Is(last.Err, tc.want) || last.Finish != protocol.FinishError {
+					t.Errorf("the last output is %+v, want %v", last, tc.want)
+				}
+			}
+			if c.chosen == 0 {
+				t.Error("the backend chose nothing")
 			}
 		})
 	}

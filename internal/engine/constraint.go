@@ -50,10 +50,10 @@ type aheadMask struct {
 func (e *Engine) maskAhead() {
 	for i, s := range e.parts {
 		b := &e.batch[i]
-		if s.gen == nil || s.gen.constraint == nil || b.Logits == nil || b.Start+len(b.Tokens) != len(s.tokens) {
+		if s.gen == nil || s.gen.constraint == nil || b.Logits == nil && b.Choice == nil || b.Start+len(b.Tokens) != len(s.tokens) {
 			continue // also at positions of a prompt that is scored, and at drafts
 		}
-		limit := min(e.info.TokenLimit, len(b.Logits))
+		limit := min(e.info.TokenLimit, e.info.VocabSize)
 		e.masks.Go(func() {
 			mask, err := s.gen.allowedNext(limit)
 			s.gen.ahead = aheadMask{true, mask, err}

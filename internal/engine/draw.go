@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -67,11 +68,9 @@ func (g *generation) adjust(logits []float32, q *sequence, early bool) error {
 	if g.allowed != nil && !maskLogits(logits, g.allowed) {
 		return ErrBadLogits
 	}
-	output := q.tokens[q.prompt:]
-	for _, word := range o.BadWords {
-		before, last := word[:len(word)-1], word[len(word)-1]
-		if int(last) < len(logits) && len(output) >= len(before) && slices.Equal(output[len(output)-len(before):], before) {
-			logits[last] = negInf
+	for word := range g.badNext(q) {
+		if int(word) < len(logits) {
+			logits[word] = negInf
 		}
 	}
 	if early {
@@ -87,6 +86,19 @@ func (g *generation) adjust(logits []float32, q *sequence, early bool) error {
 		g.history.penalize(logits, o)
 	}
 	return nil
+}
+
+// badNext are the tokens that would complete a bad word.
+func (g *generation) badNext(q *sequence) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		output := q.tokens[q.prompt:]
+		for _, word := range g.sampling.BadWords {
+			before, last := word[:len(word)-1], word[len(word)-1]
+			if len(output) >= len(before) && slices.Equal(output[len(output)-len(before):], before) && !yield(last) {
+				return
+			}
+		}
+	}
 }
 
 // restricted reports whether the request forbids tokens.

@@ -57,7 +57,8 @@ type generation struct {
 	first    *FirstToken // until delivered
 	logits   []float32
 	choice   Choice
-	chosen   bool // the step at hand makes the choice
+	changes  []Change // of the choice
+	chosen   bool     // the step at hand makes the choice
 
 	logprobs   *int          // of the output, as in protocol.OutputOptions
 	scores     *promptScores // nil unless the prompt's are asked for, or delivered
