@@ -1,10 +1,12 @@
 package gpu_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/chat"
@@ -104,4 +106,117 @@ func TestTokensOfTheCPU(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What requests change of logits, and what they allow, is done on the device as it is on the
+// host with the same logits, whatever the others of a batch ask for: penalties, biases for
+// every token (of which there is room for one row at a time), bad words, allowed ids, a
+// grammar's masks.
+func TestBentTokens(t *testing.T) {
+	if raceDetector {
+		t.Skip("arithmetic in one goroutine, which takes minutes; the package's other tests run with it")
+	}
+	m := builtin(t)
+	prompts, _, text := questions(t, m, 8)
+	cfg := engine.Config{NumBlocks: 300, MaxSeqs: 8, MaxBatchTokens: 64}
+	o := gpu.Options{BlockSize: blockSize, MaxContext: 1024, MaxTokens: 64, MaxSeqs: 8, BatchInvariant: true}
+	rig := newRig(t, m, cfg.NumBlocks, o)
+	counting := &countingRows{Backend: rig, Chooser: rig.Backend.(engine.Chooser)}
+	device := enginetest.Start(t, counting, cfg)
+	host := enginetest.Start(t, struct{ engine.Backend }{newRig(t, m, cfg.NumBlocks, o)}, cfg) // which is no Chooser
+	limit := uint32(rig.Info().TokenLimit)
+	var few []uint32
+	for id := range limit {
+		if id%3 == 1 {
+			few = append(few, id)
+		}
+	}
+	bend := []func(r *engine.Request){
+		func(r *engine.Request) { r.Sampling.RepetitionPenalty = 1.4 },
+		func(r *engine.Request) { r.Sampling.LogitBias = biases(limit) },
+		func(r *engine.Request) {
+			r.Sampling = protocol.SamplingOptions{Temperature: 1, Seed: 3, FrequencyPenalty: 1, PresencePenalty: -0.5}
+		},
+		func(r *engine.Request) { r.Sampling.AllowedTokenIDs = few },
+		func(r *engine.Request) { r.Constraint = &once{limit: limit} },
+		func(r *engine.Request) {
+			r.Sampling.LogitBias, r.Sampling.RepetitionPenalty = biases(limit), 0.8
+			r.Constraint, r.Sampling.AllowedTokenIDs = &once{limit: limit}, few
+			r.Sampling.BadWords = [][]uint32{{few[4]}, {few[5], few[6]}}
+		},
+		func(*engine.Request) {},
+		func(r *engine.Request) {
+			r.Sampling.Temperature, r.Sampling.MinP, r.Sampling.LogitBias = 1, 0.1, biases(limit)
+		},
+	}
+	type pair struct{ device, host *engine.Stream }
+	var streams []pair
+	for i, p := range prompts {
+		ask := func(e *engine.Engine) *engine.Stream {
+			r := engine.Request{ID: fmt.Sprint(i), Tokens: p, Stop: protocol.StopConditions{MaxTokens: 8}}
+			bend[i](&r) // constraints are of one engine
+			return enginetest.Submit(t, e, r)
+		}
+		streams = append(streams, pair{ask(device), ask(host)})
+	}
+	distinct := map[string]bool{}
+	for i, s := range streams {
+		got, want := enginetest.Read(t, s.device), enginetest.Read(t, s.host)
+		if !slices.Equal(got, want) || len(got) != 8 {
+			t.Errorf("request %d: %q, and the host chooses %q", i, text.Decode(got), text.Decode(want))
+		}
+		distinct[text.Decode(got)] = true
+	}
+	if len(distinct) < 5 || counting.logits.Load() > 0 || counting.choices.Load() < 8*8 {
+		t.Errorf("%d different answers, %d choices, and %d rows of logits", len(distinct), counting.choices.Load(), counting.logits.Load())
+	}
+}
+
+// biases are for every token.
+func biases(limit uint32) (all []protocol.TokenBias) {
+	for id := range limit {
+		all = append(all, protocol.TokenBias{Token: id, Bias: float32(id%7) / 2})
+	}
+	return all
+}
+
+// once is a constraint that lets each token come once, and only every second one.
+type once struct {
+	limit uint32
+	had   []uint32
+}
+
+func (c *once) Mask(dst []uint64) error {
+	for id := uint32(1); id < c.limit; id += 2 {
+		if !slices.Contains(c.had, id) {
+			dst[id/64] |= 1 << (id % 64)
+		}
+	}
+	return nil
+}
+
+func (c *once) Accept(token uint32) error {
+	c.had = append(c.had, token)
+	return nil
+}
+
+func (*once) Done() bool { return false }
+
+// countingRows counts what a backend is asked for.
+type countingRows struct {
+	engine.Backend
+	engine.Chooser
+	logits, choices atomic.Int64
+}
+
+func (c *countingRows) Step(ctx context.Context, batch []engine.BatchSeq) error {
+	for i := range batch {
+		if batch[i].Logits != nil {
+			c.logits.Add(1)
+		}
+		if batch[i].Choice != nil {
+			c.choices.Add(1)
+		}
+	}
+	return c.Backend.Step(ctx, batch)
 }

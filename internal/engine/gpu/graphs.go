@@ -64,7 +64,7 @@ func (b *Backend) record() error {
 	for _, n := range g.buckets {
 		var row []*recorded
 		for _, longest := range g.lengths {
-			r := &recorded{shape: shape{tokens: n, single: n, rows: n, choose: true, longest: longest, most: 1, tableBlocks: blocksOf(longest, b.info.KV.BlockSize)}}
+			r := &recorded{shape: shape{tokens: n, single: n, rows: n, longest: longest, most: 1, tableBlocks: blocksOf(longest, b.info.KV.BlockSize)}}
 			var err error
 			if r.graph, err = b.ranks[0].scope.Capture(b.ranks[0].lanes[urgent].stream, func() error { return b.recordOne(r.shape) }); err != nil {
 				return err

@@ -29,7 +29,6 @@ func (b *Backend) enqueue(lane int, s shape) error {
 	if s.rows > 0 {
 		g.each((*run).head)
 		g.gather()
-		g.first().choose()
 	}
 	return g.err()
 }
@@ -171,15 +170,6 @@ func (r *run) head() {
 		out = m.head
 	}
 	r.multiply(r.weights.head, kernels.MatMul{Out: out, X: m.last, Tokens: rows, Rows: r.weights.vocab.n, In: c.Hidden, Wide: true})
-}
-
-// choose chooses tokens.
-func (r *run) choose() {
-	if r.s.choose {
-		r.do(r.q.Sample(kernels.Sample{
-			Out: r.out.tokens.Address, Logits: r.out.logits.Address, Params: r.in.params.address, Rows: r.s.rows, Vocab: r.weights.config.Vocab, Limit: r.info.TokenLimit,
-		}))
-	}
 }
 
 // used is what of the inputs a pass of a shape reads.

@@ -40,7 +40,6 @@ type inputs struct {
 	host   []byte
 	device device.Region
 
-	params                  field[byte]  // [row]: kernels.Sampling
 	rows                    field[int64] // [row]: where the last tokens lie, in bytes
 	packed                  field[int64] // [row]: where they are put
 	ids, positions, slots   field[int32] // [token]
@@ -48,7 +47,7 @@ type inputs struct {
 }
 
 // field is an array in the inputs, on the host and on the device.
-type field[T byte | int32 | int64] struct {
+type field[T int32 | int64] struct {
 	host    []T
 	address uint64
 }
@@ -77,6 +76,7 @@ type needs struct {
 	work                          []buffer
 	inbox                         []int64 // bytes by rank
 	logits, chosen, inputs, ropes int64   // bytes
+	draws                         int64   // bytes
 	gather                        int64   // bytes of the offsets for each rank's logits
 }
 
@@ -92,7 +92,7 @@ func (n *needs) workspace() (bytes int64) {
 
 // exchanged is the memory of the device that the host reads or writes.
 func (n *needs) exchanged() int64 {
-	return device.Aligned(n.logits) + device.Aligned(n.chosen) + device.Aligned(n.inputs)
+	return device.Aligned(n.logits) + device.Aligned(n.chosen) + device.Aligned(n.inputs) + device.Aligned(n.draws)
 }
 
 // io is that, and what is written once.
@@ -133,7 +133,8 @@ func (r *rank) needs() needs {
 		{&m.partial, int64(split.PartialBytes())},
 	}}
 	if r.first() {
-		n.logits, n.chosen = seqs*int64(c.Vocab)*4, seqs*4
+		r.draws = newDraws(o.MaxSeqs, c.Vocab, r.info.TokenLimit)
+		n.logits, n.chosen, n.draws = seqs*int64(c.Vocab)*4, seqs*4, r.draws.bytes()
 	}
 	if len(r.ranks) == 1 {
 		return n
@@ -257,6 +258,12 @@ func (r *rank) allocateIO(n *needs) (*device.Arena, error) {
 	if r.out.ids, err = pinned.Take(n.chosen); err != nil {
 		return nil, err
 	}
+	if r.draws.device, err = io.Take(n.draws); err != nil {
+		return nil, err
+	}
+	if r.draws.host, err = pinned.Take(n.draws); err != nil {
+		return nil, err
+	}
 	r.out.host, r.out.chosen = values[float32](r.out.mem), values[int32](r.out.ids)
 	r.in.host, err = pinned.Take(n.inputs)
 	return io, err
@@ -303,13 +310,12 @@ func (r *rank) put(to device.Region, from []byte) error {
 
 // inputBytes is the size of inputs.
 func inputBytes(tokens, seqs, tables int64) int64 {
-	return kernels.SamplingBytes*seqs + 8*2*seqs + 4*(3*tokens+2*seqs+1+tables)
+	return 8*2*seqs + 4*(3*tokens+2*seqs+1+tables)
 }
 
 // cut gives every field its part of the memory.
 func (in *inputs) cut(tokens, seqs, tables int64) {
 	at := int64(0)
-	in.params, at = cut[byte](in, at, kernels.SamplingBytes*seqs)
 	in.rows, at = cut[int64](in, at, seqs)
 	in.packed, at = cut[int64](in, at, seqs)
 	in.ids, at = cut[int32](in, at, tokens)
@@ -321,7 +327,7 @@ func (in *inputs) cut(tokens, seqs, tables int64) {
 }
 
 // cut is the field of n values that begins at an offset, and where it ends.
-func cut[T byte | int32 | int64](in *inputs, at, n int64) (field[T], int64) {
+func cut[T int32 | int64](in *inputs, at, n int64) (field[T], int64) {
 	var zero T
 	end := at + n*int64(unsafe.Sizeof(zero))
 	return field[T]{values[T](in.host[at:end:end]), in.device.Address + uint64(at)}, end

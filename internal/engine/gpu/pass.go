@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
-	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -18,6 +17,7 @@ type pass struct {
 	// others. Their tokens lie in this order.
 	single, several []piece
 	rows            []row
+	choices         int // rows whose token is chosen on the device
 	shape           shape
 }
 
@@ -42,7 +42,6 @@ type shape struct {
 	single, several int // pieces
 	rows            int
 	gather          bool // rows are not all tokens in their order
-	choose          bool // tokens are chosen for the rows
 	longest         int  // tokens of a sequence, the new ones included
 	most            int  // tokens of a piece
 	tableBlocks     int
@@ -54,7 +53,7 @@ type cursor struct{ seq, offset int }
 // fill takes tokens from the batch until the pass is full, and returns whether there are
 // any.
 func (p *pass) fill(c *cursor, batch []engine.BatchSeq, o *Options) bool {
-	p.single, p.several, p.rows = p.single[:0], p.several[:0], p.rows[:0]
+	p.single, p.several, p.rows, p.choices = p.single[:0], p.several[:0], p.rows[:0], 0
 	p.shape = shape{}
 	for c.seq < len(batch) && p.shape.tokens < o.MaxTokens && len(p.single)+len(p.several) < o.MaxSeqs {
 		s := &batch[c.seq]
@@ -96,6 +95,9 @@ func (p *pass) write(in *inputs, s shape, blockSize int) {
 			}
 			if piece.from+piece.n == len(piece.seq.Tokens) && (piece.seq.Logits != nil || piece.seq.Choice != nil) {
 				p.rows = append(p.rows, row{token - 1, piece.seq.Logits, piece.seq.Choice})
+				if piece.seq.Choice != nil {
+					p.choices++
+				}
 			}
 		}
 	}
@@ -158,11 +160,17 @@ func (b *Backend) runPass(ctx context.Context) error {
 		} else if err := b.enqueue(lane, s); err != nil {
 			return err
 		}
+		if p.choices > 0 {
+			return nil
+		}
 		if err := first.download(&first.lanes[lane]); err != nil {
 			return err
 		}
 		return b.end(lane)
 	})
+	if err == nil && p.choices > 0 { // the device computes the logits meanwhile
+		err = b.choose(ctx, lane)
+	}
 	if err != nil {
 		// What is in the streams already ends before anybody uses its memory again.
 		return errors.Join(err, b.flush(lane))
@@ -186,18 +194,14 @@ func (b *Backend) runPass(ctx context.Context) error {
 // those that somebody wants.
 func (r *rank) download(l *lane) error {
 	size := int64(r.info.VocabSize) * 4
-	choices := 0
 	for i, row := range r.pass.rows {
-		if row.choice != nil {
-			choices++
-		}
 		if at := int64(i) * size; row.logits != nil {
 			if err := l.stream.Download(r.out.mem[at:][:size], r.out.logits.Slice(at, size)); err != nil {
 				return err
 			}
 		}
 	}
-	if choices == 0 {
+	if r.pass.choices == 0 {
 		return nil
 	}
 	n := int64(4 * len(r.pass.rows))
@@ -244,25 +248,13 @@ func (b *Backend) flush(lane int) error {
 // pass that is no graph, what there is to compute for them.
 func (b *Backend) describeRows(s *shape, eager bool) {
 	in, size := &b.ranks[0].in, int64(b.weights.config.Hidden)*2
-	gather, choose := len(b.pass.rows) != s.tokens, false
+	gather := len(b.pass.rows) != s.tokens
 	for i, r := range b.pass.rows {
 		gather = gather || r.token != i
 		in.rows.host[i], in.packed.host[i] = int64(r.token)*size, int64(i)*size
-		params := kernels.Sampling{Repetition: 1} // the most likely token
-		if r.choice != nil {
-			o := r.choice.Sampling
-			params = kernels.Sampling{
-				Seed: o.Seed, Position: r.choice.Position, TopK: max(o.TopK, 0), Temperature: o.Temperature, TopP: o.TopP, MinP: o.MinP, Repetition: 1,
-			}
-			choose = true
-		}
-		params.Append(in.params.host[kernels.SamplingBytes*i:][:0:kernels.SamplingBytes])
-	}
-	for i := len(b.pass.rows); i < s.rows; i++ { // of a graph
-		clear(in.params.host[kernels.SamplingBytes*i:][:kernels.SamplingBytes])
 	}
 	if eager {
-		s.rows, s.gather, s.choose = len(b.pass.rows), gather, choose
+		s.rows, s.gather = len(b.pass.rows), gather
 	}
 }
 

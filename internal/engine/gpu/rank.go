@@ -19,6 +19,7 @@ type rank struct {
 	memory  activations
 	in      inputs
 	out     outputs
+	draws   draws // of the first rank
 	ropes   [numRopes]ropeTable
 	kv      uint64 // the rank's block pool, 0 before AllocKV
 	lanes   [numLanes]lane

@@ -14,7 +14,8 @@ type sampling struct {
 	position, topK                  int32
 	temperature, topP, minP         float32
 	repetition, frequency, presence float32
-	mask, unused                    int32
+	mask                            int32
+	_                               int32
 }
 
 type adjustment struct {
