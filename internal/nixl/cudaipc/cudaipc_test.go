@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest/processtest"
 )
 
 // TestBehavior moves memory of devices between two pretended processes.
@@ -47,7 +48,7 @@ func startOwn(t *testing.T) {
 
 func TestChild(t *testing.T) {
 	startOwn(t)
-	processes.Child(t)
+	processtest.Child(t, processes.Processes())
 }
 
 // TestProcesses kills and stops processes that have memory of a device open.

@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest/processtest"
 	"github.com/dynctl/dynctl/internal/nixl/pvm"
 )
 
@@ -39,7 +40,7 @@ func TestBehaviorArenas(t *testing.T) {
 
 var processes = fencedtest.Suite{Name: pvm.Name, Env: env}
 
-func TestChild(t *testing.T) { processes.Child(t) }
+func TestChild(t *testing.T) { processtest.Child(t, processes.Processes()) }
 
 // TestProcesses needs to be allowed both ways: a child may not touch its parent
 // where Yama is strict.

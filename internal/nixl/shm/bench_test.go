@@ -11,8 +11,8 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
-	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest/processtest"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
@@ -21,8 +21,8 @@ import (
 // this process with one goroutine. The pool of the agents has copies goroutines.
 func BenchmarkTwoProcesses(b *testing.B) {
 	const most = 64 << 20
-	b.Setenv(fencedtest.SizeEnv, strconv.Itoa(most))
-	c := fencedtest.Start(b, "target")
+	b.Setenv(processtest.SizeEnv, strconv.Itoa(most))
+	c := processes.Processes().Start(b, processtest.Target)
 	src, dst := arena(b, most), arena(b, most)
 	for _, copies := range []int{1, 2} {
 		pool := fenced.NewPool(copies)
@@ -57,7 +57,7 @@ func BenchmarkTwoProcesses(b *testing.B) {
 				})
 			}
 			for op, id := range map[nixl.Op]string{nixl.Write: c.Offer.Write, nixl.Read: c.Offer.Read} {
-				x := nixltest.New(b, a, op, local, remote, "child", nixl.TransferOpts{Ticket: fencedtest.ParseTicket(b, id)})
+				x := nixltest.New(b, a, op, local, remote, "child", nixl.TransferOpts{Ticket: processtest.ParseTicket(b, id)})
 				b.Run(fmt.Sprintf("%s-%d/%s", op, copies, name), func(b *testing.B) {
 					b.SetBytes(int64(shape.total))
 					for b.Loop() {

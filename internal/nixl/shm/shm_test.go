@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest/processtest"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
@@ -24,6 +25,6 @@ func TestBehavior(t *testing.T) {
 
 var processes = fencedtest.Suite{Name: shm.Name, Env: env}
 
-func TestChild(t *testing.T) { processes.Child(t) }
+func TestChild(t *testing.T) { processtest.Child(t, processes.Processes()) }
 
 func TestProcesses(t *testing.T) { processes.Run(t) }

@@ -1,20 +1,14 @@
-//go:build linux
+//go:build unix
 
-package fencedtest
+package processtest
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/dynctl/dynctl/internal/nixl"
-	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
 
@@ -27,11 +21,14 @@ func (s Suite) Run(t *testing.T) {
 		{"two processes", s.twoProcesses},
 		{"initiator dies", s.initiatorDies},
 		{"revoke across processes", s.revokeAcrossProcesses},
-		{"initiator stopped", s.initiatorStopped},
-		{"close with stopped initiator", s.closeWithStoppedInitiator},
 		{"target stopped", s.targetStopped},
 	} {
-		t.Run(c.name, c.run)
+		t.Run(c.name, func(t *testing.T) {
+			if s.NothingLeft != nil {
+				s.NothingLeft(t)
+			}
+			c.run(t)
+		})
 	}
 }
 
@@ -39,19 +36,21 @@ func (s Suite) Run(t *testing.T) {
 // pieces, kills the target in the middle, and goes on with its successor under the
 // same name.
 func (s Suite) twoProcesses(t *testing.T) {
-	NothingLeft(t)
-	a, r, mem, _ := s.host(t, "parent", fenced.Options{})
+	a, r, mem, _ := s.Host(t, "parent", 0)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var stale *nixl.Transfer
 	for round := range 2 {
-		c := Start(t, "target")
+		c := s.Start(t, Target)
 		if _, err := a.LoadRemote(c.Offer.Blob); err != nil {
 			t.Fatal(err)
 		}
 		if stale != nil && stale.Post() != nixl.ErrNotFound {
 			t.Errorf("post to the predecessor = %s", stale.Status())
 		}
-		const half = uint64(childSize / 2)
+		if !a.Known("child", c.Offer.Incarnation) {
+			t.Error("the child is not known")
+		}
+		const half = uint64(Size / 2)
 		for _, size := range []uint64{half, 1 << 20, 64 << 10, 4 << 10, 513} {
 			n := min(int(half/size), 16384)
 			nixltest.Fill(mem, uint64(round)+size)
@@ -77,9 +76,9 @@ func (s Suite) twoProcesses(t *testing.T) {
 
 		xs := busy(t, a, r, c)
 		killed := time.Now()
-		c.kill()
+		c.Kill()
 		allDisconnected(t, xs, killed, noticed)
-		wantDown(t, a, c, false)
+		c.WantDown(t, a, false)
 	}
 }
 
@@ -89,7 +88,7 @@ func busy(t *testing.T, a *nixl.Agent, r *nixl.Region, c *Process) []*nixl.Trans
 	var xs []*nixl.Transfer
 	for range 40 {
 		for op, id := range map[nixl.Op]string{nixl.Write: c.Offer.Write, nixl.Read: c.Offer.Read} {
-			xs = append(xs, nixltest.New(t, a, op, []nixl.Desc{r.Desc(0, childSize)}, []nixl.Desc{c.Offer.Desc}, "child",
+			xs = append(xs, nixltest.New(t, a, op, []nixl.Desc{r.Desc(0, Size)}, []nixl.Desc{c.Offer.Desc}, "child",
 				nixl.TransferOpts{Ticket: ParseTicket(t, id)}))
 		}
 	}
@@ -123,13 +122,18 @@ func allDisconnected(t *testing.T, xs []*nixl.Transfer, since time.Time, within 
 	}
 }
 
-// wantQuiet checks that the memory keeps what this process writes into it.
-func wantQuiet(t *testing.T, mem []byte) {
-	t.Helper()
+// Mark writes something into all memory that no process writes otherwise.
+func Mark(mem []byte) {
 	for i := range mem {
 		mem[i] = 0xEE
 	}
-	time.Sleep(20 * time.Millisecond) // a writer that was let in would be at it
+}
+
+// WantQuiet checks that the memory keeps what this process writes into it.
+func WantQuiet(t *testing.T, mem []byte) {
+	t.Helper()
+	Mark(mem)
+	time.Sleep(50 * time.Millisecond) // a writer that was let in would be at it
 	for i := range mem {
 		if mem[i] != 0xEE {
 			t.Fatalf("byte %d was written after the ticket was revoked", i)
@@ -137,16 +141,15 @@ func wantQuiet(t *testing.T, mem []byte) {
 	}
 }
 
-// initiatorDies kills a process in the middle of its writes into this one: its
-// fences are void as soon as it is gone, and the memory is quiet.
+// initiatorDies kills a process in the middle of its writes into this one: its access ends
+// as soon as it is gone, and the memory is quiet.
 func (s Suite) initiatorDies(t *testing.T) {
-	NothingLeft(t)
 	for range 3 {
-		b, _, mem, there := s.host(t, "parent", fenced.Options{})
-		c := writing(t, there, b)
+		b, _, mem, there := s.Host(t, "parent", 0)
+		c := s.Writing(t, there, b)
 		killed := time.Now()
-		c.kill()
-		wantDown(t, b, c, true)
+		c.Kill()
+		c.WantDown(t, b, true)
 		if err := b.RevokeTicket(nixltest.Context(t), ParseTicket(t, there.Write)); err != nil {
 			t.Fatal(err)
 		}
@@ -156,28 +159,24 @@ func (s Suite) initiatorDies(t *testing.T) {
 		if in, _ := b.InFlight(); in != 0 {
 			t.Errorf("%d accesses are left", in)
 		}
-		wantQuiet(t, mem)
+		WantQuiet(t, mem)
 	}
 }
 
 // revokeAcrossProcesses revokes, again and again, while another process writes:
 // what this process puts into the memory afterwards stays.
 func (s Suite) revokeAcrossProcesses(t *testing.T) {
-	NothingLeft(t)
-	b, r, mem, there := s.host(t, "parent", fenced.Options{})
-	c := writing(t, there, b)
+	b, r, mem, there := s.Host(t, "parent", 0)
+	c := s.Writing(t, there, b)
 	if err := b.RevokeTicket(nixltest.Context(t), ParseTicket(t, there.Write)); err != nil {
 		t.Fatal(err)
 	}
-	commands := json.NewEncoder(c.stdin)
 	var longest time.Duration
 	for round := range 40 {
-		id := nixltest.Ticket(t, b, nixl.Write, r.Desc(0, childSize))
+		id := nixltest.Ticket(t, b, nixl.Write, r.Desc(0, Size))
 		there.Write = id.String()
 		before := b.Stats().InBytes
-		if err := commands.Encode(there); err != nil {
-			t.Fatal(err)
-		}
+		c.Write(t, there)
 		nixltest.Poll(t, "the child writes", func() bool {
 			in, _ := b.InFlight()
 			return b.Stats().InBytes > before+uint64(round)<<20 || (round == 0 && in > 0)
@@ -199,106 +198,17 @@ func (s Suite) revokeAcrossProcesses(t *testing.T) {
 	t.Logf("the longest revocation took %s", longest)
 }
 
-// stoppedInside returns a child that was stopped while it was inside a fence, so
-// that its ticket cannot be revoked.
-func (s Suite) stoppedInside(t *testing.T, o fenced.Options) (*nixl.Agent, []byte, *Process, nixl.TicketID) {
-	t.Helper()
-	for range 20 {
-		b, _, mem, there := s.host(t, "parent", o)
-		c := writing(t, there, b)
-		c.stop(t)
-		id := ParseTicket(t, there.Write)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		err := b.RevokeTicket(ctx, id)
-		cancel()
-		if err == nil { // between two pieces: nothing may happen when it goes on
-			for i := range mem {
-				mem[i] = 0xEE
-			}
-			c.signal(t, unix.SIGCONT)
-			wantQuiet(t, mem)
-			c.kill()
-			continue
-		}
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("revoke: %v", err)
-		}
-		if in, _ := b.InFlight(); in == 0 || b.Tickets() != 2 {
-			t.Errorf("%d accesses, %d tickets while the writer is stopped", in, b.Tickets())
-		}
-		return b, mem, c, id
-	}
-	t.Fatal("the child was never stopped inside a fence")
-	return nil, nil, nil, nixl.TicketID{}
-}
-
-// initiatorStopped stops the writer inside a fence: the ticket cannot be
-// revoked until it goes on or dies, whatever becomes of the connection.
-func (s Suite) initiatorStopped(t *testing.T) {
-	const silence = 500 * time.Millisecond
-	for _, c := range []struct {
-		name string
-		o    fenced.Options
-		lost bool // wait until the connection counts as lost
-		end  unix.Signal
-	}{
-		{"goes on", fenced.Options{}, false, unix.SIGCONT},
-		{"dies", fenced.Options{}, false, unix.SIGKILL},
-		{"goes on after silence", fenced.Options{SilenceTimeout: silence}, true, unix.SIGCONT},
-		{"dies after silence", fenced.Options{SilenceTimeout: silence}, true, unix.SIGKILL},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			NothingLeft(t)
-			b, mem, child, id := s.stoppedInside(t, c.o)
-			if c.lost {
-				wantDown(t, b, child, true)
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				defer cancel()
-				if b.RevokeTicket(ctx, id) == nil {
-					t.Fatal("revoked while the writer is stopped inside")
-				}
-			}
-			child.signal(t, c.end)
-			if err := b.RevokeTicket(nixltest.Context(t), id); err != nil {
-				t.Fatal(err)
-			}
-			wantQuiet(t, mem)
-		})
-	}
-}
-
-// closeWithStoppedInitiator closes an agent whose peer is stopped inside a
-// fence: it does not hang, and does not claim that the ticket was revoked.
-func (s Suite) closeWithStoppedInitiator(t *testing.T) {
-	NothingLeft(t)
-	b, _, child, id := s.stoppedInside(t, fenced.Options{})
-	begin := time.Now()
-	if err := b.Close(); nixl.StatusOf(err) != nixl.ErrBackend {
-		t.Errorf("Close() = %v", err)
-	}
-	if took := time.Since(begin); took > nixl.CloseGrace+20*time.Second {
-		t.Errorf("Close took %s", took)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if b.RevokeTicket(ctx, id) == nil {
-		t.Error("the ticket was revoked")
-	}
-	child.kill()
-}
-
 // targetStopped stops the target's process: the kernel keeps its connection
 // alive, so that only silence tells.
 func (s Suite) targetStopped(t *testing.T) {
-	NothingLeft(t)
 	const silence = time.Second
-	a, r, _, _ := s.host(t, "parent", fenced.Options{SilenceTimeout: silence})
-	c := Start(t, "target")
+	a, r, _, _ := s.Host(t, "parent", silence)
+	c := s.Start(t, Target)
 	if _, err := a.LoadRemote(c.Offer.Blob); err != nil {
 		t.Fatal(err)
 	}
 	xs := busy(t, a, r, c)
 	begin := time.Now()
-	c.stop(t)
+	c.Stop(t)
 	allDisconnected(t, xs, begin, 4*silence)
 }
