@@ -103,7 +103,7 @@ func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {
 		return nil, err
 	}
 	c.silence = t.opts.SilenceTimeout
-	return newInbound(t, c, h.from, peer)
+	return newInbound(t, c, h.ends.From, peer)
 }
 
 // control calls f with the descriptor of a socket.

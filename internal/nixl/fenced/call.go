@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // call is a request of an initiator that waits for its answer.
@@ -104,7 +105,7 @@ func (s *session) granted(id uint64, body []byte) error {
 
 // result handles the last answer to a call.
 func (s *session) result(h header, body []byte) error {
-	r := reply{err: resultError(s.remote.Name, h, body)}
+	r := reply{err: wire.ResultError(s.remote.Name, h.status, body)}
 	if h.kind == kindProbeInfo {
 		r.body = append([]byte(nil), body...)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
@@ -65,8 +66,8 @@ func newVictim(t testing.TB) *victim {
 
 func (v *victim) hello() hello {
 	return hello{
-		token: v.info.token, from: nixl.Identity{Name: "attacker", Incarnation: "1"},
-		to: nixl.Identity{Name: "victim", Incarnation: v.agent.Incarnation()},
+		token: v.info.token,
+		ends:  wire.Ends{From: nixl.Identity{Name: "attacker", Incarnation: "1"}, To: nixl.Identity{Name: "victim", Incarnation: v.agent.Incarnation()}},
 	}
 }
 
@@ -144,7 +145,7 @@ func (r *raw) wantEnd() {
 func (r *raw) ask(v *victim, id uint64, ticket nixl.TicketID) permit {
 	r.t.Helper()
 	d := v.region.Desc(0, v.region.Len())
-	r.put(frame{header: header{kind: kindAccess, id: id, flags: flagWrite}, body: encodeAccess(ticket, []nixl.Desc{d})})
+	r.put(frame{header: header{kind: kindAccess, id: id, flags: flagWrite}, body: wire.EncodeAccess(ticket, []nixl.Desc{d})})
 	for {
 		h, body := r.next()
 		switch h.kind {
@@ -173,9 +174,9 @@ func TestHelloIsChecked(t *testing.T) {
 	version[headerBytes+4]++
 	for name, first := range map[string][]byte{
 		"wrong secret":      change(func(h *hello) { h.token[3] ^= 1 }),
-		"other name":        change(func(h *hello) { h.to.Name = "other" }),
-		"other incarnation": change(func(h *hello) { h.to.Incarnation = "other" }),
-		"nobody":            change(func(h *hello) { h.from.Name = "" }),
+		"other name":        change(func(h *hello) { h.ends.To.Name = "other" }),
+		"other incarnation": change(func(h *hello) { h.ends.To.Incarnation = "other" }),
+		"nobody":            change(func(h *hello) { h.ends.From.Name = "" }),
 		"other version":     version,
 		"no hello":          frame{header: header{kind: kindPing}}.append(nil),
 		"huge":              {byte(kindHello), 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0},
@@ -197,26 +198,26 @@ func TestTargetRejects(t *testing.T) {
 		"frame of a target": func(r *raw) { r.put(frame{header: header{kind: kindGranted, id: 7}}) },
 		"region given back unasked": func(r *raw) {
 			r.ask(v, 1, ticket)
-			r.put(frame{header: header{kind: kindForgot}, body: appendDesc(nil, v.region.Desc(0, v.region.Len()))})
+			r.put(frame{header: header{kind: kindForgot}, body: wire.AppendDesc(nil, v.region.Desc(0, v.region.Len()))})
 		},
 		"region given back without body": func(r *raw) { r.put(frame{header: header{kind: kindForgot}}) },
 		"unknown frame":                  func(r *raw) { r.put(frame{header: header{kind: 200}}) },
 		"access without body":            func(r *raw) { r.put(frame{header: header{kind: kindAccess, id: 1}}) },
 		"descriptor that wraps around": func(r *raw) {
-			r.put(frame{header: header{kind: kindAccess, id: 1}, body: encodeAccess(ticket, []nixl.Desc{{Addr: 1 << 63, Len: 1 << 63}})})
+			r.put(frame{header: header{kind: kindAccess, id: 1}, body: wire.EncodeAccess(ticket, []nixl.Desc{{Addr: 1 << 63, Len: 1 << 63}})})
 		},
 		"long notification": func(r *raw) {
 			r.put(frame{header: header{kind: kindNotify, id: 1}, body: make([]byte, 65<<10)})
 		},
 		"one id twice": func(r *raw) {
 			r.ask(v, 1, ticket)
-			r.put(frame{header: header{kind: kindAccess, id: 1}, body: encodeAccess(ticket, []nixl.Desc{v.region.Desc(0, 1)})})
+			r.put(frame{header: header{kind: kindAccess, id: 1}, body: wire.EncodeAccess(ticket, []nixl.Desc{v.region.Desc(0, 1)})})
 		},
 		"too many accesses": func(r *raw) {
 			for id := range uint64(maxOpen) {
 				r.ask(v, id, ticket)
 			}
-			r.put(frame{header: header{kind: kindAccess, id: maxOpen}, body: encodeAccess(ticket, []nixl.Desc{v.region.Desc(0, 1)})})
+			r.put(frame{header: header{kind: kindAccess, id: maxOpen}, body: wire.EncodeAccess(ticket, []nixl.Desc{v.region.Desc(0, 1)})})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -405,7 +406,7 @@ func TestInitiatorRejects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, tr := fakeSession(t, fakeTarget(t, answer))
-			cl, err := s.begin(frame{header: header{kind: kindAccess}, body: encodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: fakeBase, Len: 64}})},
+			cl, err := s.begin(frame{header: header{kind: kindAccess}, body: wire.EncodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: fakeBase, Len: 64}})},
 				[]nixl.Desc{{Addr: fakeBase, Len: 64}}, nil)
 			if err != nil {
 				t.Fatal(err)

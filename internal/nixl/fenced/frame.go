@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // Frames are a header of 16 bytes and a body, little-endian:
@@ -78,84 +78,26 @@ func resultFrame(id uint64, err error) frame {
 	f := frame{header: header{kind: kindResult, id: id}}
 	if err != nil {
 		f.status = nixl.StatusOf(err)
-		text := err.Error()
-		f.body = []byte(text[:min(len(text), maxText)])
+		f.body = wire.Text(err)
 	}
 	return f
-}
-
-// resultError is the error a result stands for. A peer cannot report anything but
-// success and errors.
-func resultError(peer string, h header, body []byte) error {
-	if h.status == nixl.Success {
-		return nil
-	}
-	st := h.status
-	if st > 0 || st < nixl.ErrNoTelemetry {
-		st = nixl.ErrUnknown
-	}
-	return fmt.Errorf("peer %q: %s: %w", peer, printable(body), st)
-}
-
-// printable makes text of a peer safe for logs.
-func printable(b []byte) string {
-	s := strconv.QuoteToASCII(string(b[:min(len(b), maxText)]))
-	return s[1 : len(s)-1]
-}
-
-const descBytes = 24
-
-func appendDesc(b []byte, d nixl.Desc) []byte {
-	b = binary.LittleEndian.AppendUint64(b, d.Addr)
-	b = binary.LittleEndian.AppendUint64(b, d.Len)
-	return binary.LittleEndian.AppendUint64(b, d.DevID)
-}
-
-func parseDesc(b []byte) nixl.Desc {
-	return nixl.Desc{Addr: binary.LittleEndian.Uint64(b), Len: binary.LittleEndian.Uint64(b[8:]), DevID: binary.LittleEndian.Uint64(b[16:])}
-}
-
-// encodeAccess makes the body of an access frame: ticket, then descriptors.
-func encodeAccess(ticket nixl.TicketID, descs []nixl.Desc) []byte {
-	b := make([]byte, 0, len(ticket)+descBytes*len(descs))
-	b = append(b, ticket[:]...)
-	for _, d := range descs {
-		b = appendDesc(b, d)
-	}
-	return b
-}
-
-func parseAccess(b []byte) (ticket nixl.TicketID, descs []nixl.Desc, err error) {
-	n := (len(b) - len(ticket)) / descBytes
-	if n < 1 || len(b) != len(ticket)+n*descBytes {
-		return ticket, nil, fmt.Errorf("access of %d bytes: %w", len(b), errProtocol)
-	}
-	b = b[copy(ticket[:], b):]
-	descs = make([]nixl.Desc, n)
-	for i := range descs {
-		descs[i] = parseDesc(b[i*descBytes:])
-	}
-	if _, ok := nixl.TotalBytes(descs); !ok {
-		return ticket, nil, fmt.Errorf("empty or overlong descriptor: %w", errProtocol)
-	}
-	return ticket, descs, nil
 }
 
 // encodeRegion makes the body of a region frame: its descriptor, its address in the
 // target's process, and what the method says about it.
 func encodeRegion(base nixl.Desc, addr uint64, note []byte) []byte {
-	return append(binary.LittleEndian.AppendUint64(appendDesc(nil, base), addr), note...)
+	return append(binary.LittleEndian.AppendUint64(wire.AppendDesc(nil, base), addr), note...)
 }
 
 func parseRegion(b []byte) (base nixl.Desc, addr uint64, note []byte, err error) {
-	if len(b) < descBytes+8 || len(b) > descBytes+8+maxNote {
+	if len(b) < wire.DescBytes+8 || len(b) > wire.DescBytes+8+maxNote {
 		return base, 0, nil, fmt.Errorf("region of %d bytes: %w", len(b), errProtocol)
 	}
-	base, addr = parseDesc(b), binary.LittleEndian.Uint64(b[descBytes:])
+	base, addr = wire.ParseDesc(b), binary.LittleEndian.Uint64(b[wire.DescBytes:])
 	if !base.Covers(base) || addr > math.MaxUint64-base.Len {
 		return nixl.Desc{}, 0, nil, fmt.Errorf("region %s at %#x: %w", base, addr, errProtocol)
 	}
-	return base, addr, b[descBytes+8:], nil
+	return base, addr, b[wire.DescBytes+8:], nil
 }
 
 // permit says which fence guards an access.
@@ -168,7 +110,7 @@ func (p permit) encode() []byte {
 // parsePermit reads a permit and where the memory is: as asked for, or the same
 // lengths elsewhere.
 func parsePermit(b []byte, slots int, asked []nixl.Desc) (p permit, where []nixl.Desc, err error) {
-	if len(b) < 8 || (len(b) != 8 && len(b) != 8+descBytes*len(asked)) {
+	if len(b) < 8 || (len(b) != 8 && len(b) != 8+wire.DescBytes*len(asked)) {
 		return permit{}, nil, fmt.Errorf("permit of %d bytes for %d descriptors: %w", len(b), len(asked), errProtocol)
 	}
 	p = permit{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])}
@@ -180,26 +122,10 @@ func parsePermit(b []byte, slots int, asked []nixl.Desc) (p permit, where []nixl
 	}
 	where = make([]nixl.Desc, len(asked))
 	for i := range where {
-		where[i] = parseDesc(b[8+i*descBytes:])
+		where[i] = wire.ParseDesc(b[8+i*wire.DescBytes:])
 		if where[i].Len != asked[i].Len {
 			return permit{}, nil, fmt.Errorf("permit for %d bytes instead of %d: %w", where[i].Len, asked[i].Len, errProtocol)
 		}
 	}
 	return p, where, nil
-}
-
-func encodeProbe(p nixl.Probe) []byte {
-	b := appendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
-	return binary.LittleEndian.AppendUint32(b, p.Sum)
-}
-
-func parseProbe(b []byte) (nixl.Probe, error) {
-	var p nixl.Probe
-	if len(b) != len(p.Ticket)+descBytes+4 {
-		return p, fmt.Errorf("probe of %d bytes: %w", len(b), errProtocol)
-	}
-	copy(p.Ticket[:], b)
-	p.Desc = parseDesc(b[len(p.Ticket):])
-	p.Sum = binary.LittleEndian.Uint32(b[len(p.Ticket)+descBytes:])
-	return p, nil
 }

@@ -10,16 +10,15 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // FuzzBodies parses what peers send as every kind of body.
 func FuzzBodies(f *testing.F) {
 	at := place{boot: "b", netNS: "net:[1]", pidNS: "pid:[2]", userID: 3}
 	f.Add(connInfo{place: at, token: secret{1}, socket: "@x", offer: []byte("o")}.encode())
-	f.Add(hello{from: nixl.Identity{Name: "a", Incarnation: "1"}}.encode())
+	f.Add(hello{ends: wire.Ends{From: nixl.Identity{Name: "a", Incarnation: "1"}}}.encode())
 	f.Add(welcome{silence: time.Second, fences: 4, window: 4}.encode())
-	f.Add(encodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: 1, Len: 2}, {Addr: 3, Len: 4, DevID: 5}}))
-	f.Add(encodeProbe(nixl.Probe{Ticket: nixl.TicketID{1}, Desc: nixl.Desc{Addr: 1, Len: 2}}))
 	f.Add(permit{1, 2}.encode())
 	f.Add(encodeRegion(nixl.Desc{Addr: 1, Len: 2}, 3, []byte("note")))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -34,17 +33,13 @@ func FuzzBodies(f *testing.F) {
 		same("hello", err, h.encode())
 		w, err := parseWelcome(b)
 		same("welcome", err, w.encode())
-		ticket, descs, err := parseAccess(b)
-		same("access", err, encodeAccess(ticket, descs))
 		base, addr, note, err := parseRegion(b)
 		same("region", err, encodeRegion(base, addr, note))
-		p, err := parseProbe(b)
-		same("probe", err, encodeProbe(p))
 		m, _, err := parsePermit(b, 1<<16, nil)
 		same("permit", err, m.encode())
 		asked := []nixl.Desc{{Addr: 1, Len: 64}}
 		if m, where, err := parsePermit(b, 1<<16, asked); err == nil && len(b) > 8 {
-			same("permit elsewhere", err, appendDesc(m.encode(), where[0]))
+			same("permit elsewhere", err, wire.AppendDesc(m.encode(), where[0]))
 		}
 	})
 }
@@ -54,7 +49,7 @@ func FuzzBodies(f *testing.F) {
 func FuzzTarget(f *testing.F) {
 	v := newVictim(f)
 	ticket := nixltest.Ticket(f, v.agent, nixl.Write, v.region.Desc(0, v.region.Len()))
-	access := frame{header: header{kind: kindAccess, id: 1, flags: flagWrite}, body: encodeAccess(ticket, []nixl.Desc{v.region.Desc(0, 64)})}.append(nil)
+	access := frame{header: header{kind: kindAccess, id: 1, flags: flagWrite}, body: wire.EncodeAccess(ticket, []nixl.Desc{v.region.Desc(0, 64)})}.append(nil)
 	done := frame{header: header{kind: kindDone, id: 1, flags: flagComplete | flagNotify}, body: []byte("x")}.append(nil)
 	f.Add(access)
 	f.Add(append(bytes.Clone(access), done...))
@@ -92,14 +87,14 @@ func FuzzInitiator(f *testing.F) {
 	p := permit{0, 1}
 	f.Add(frame{header: header{kind: kindGranted, id: 1}, body: p.encode()}.append(nil))
 	f.Add(frame{header: header{kind: kindRegion}, body: encodeRegion(desc, 1<<20, nil)}.append(nil))
-	f.Add(frame{header: header{kind: kindForget}, body: appendDesc(nil, desc)}.append(nil))
+	f.Add(frame{header: header{kind: kindForget}, body: wire.AppendDesc(nil, desc)}.append(nil))
 	f.Add(resultFrame(1, nixl.ErrNotAllowed).append(nil))
 	f.Add(resultFrame(1, nil).append(nil))
 	f.Add(frame{header: header{kind: kindPong}}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, tr := fakeSession(t, info)
 		answers <- b
-		cl, err := s.begin(frame{header: header{kind: kindAccess}, body: encodeAccess(nixl.TicketID{1}, []nixl.Desc{desc})}, []nixl.Desc{desc}, nil)
+		cl, err := s.begin(frame{header: header{kind: kindAccess}, body: wire.EncodeAccess(nixl.TicketID{1}, []nixl.Desc{desc})}, []nixl.Desc{desc}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

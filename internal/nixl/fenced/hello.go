@@ -3,13 +3,12 @@
 package fenced
 
 import (
-	"crypto/subtle"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 const (
@@ -18,24 +17,18 @@ const (
 )
 
 // errProtocol marks what a correct peer never sends.
-var errProtocol = errors.New("protocol violation")
+var errProtocol = wire.ErrProtocol
 
-// hello is the first frame of a connection. It names the target too, so that
-// another agent at the same socket does not let the initiator in.
+// hello is the first frame of a connection.
 type hello struct {
 	token secret
-	from  nixl.Identity
-	to    nixl.Identity // name and incarnation
+	ends  wire.Ends
 }
 
 func (h hello) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
 	b = binary.LittleEndian.AppendUint16(b, helloVersion)
-	b = append(b, h.token[:]...)
-	for _, s := range []string{h.from.Name, h.from.Incarnation, h.from.HostID, h.to.Name, h.to.Incarnation} {
-		b = appendString(b, s)
-	}
-	return b
+	return h.ends.Append(append(b, h.token[:]...))
 }
 
 func parseHello(b []byte) (hello, error) {
@@ -47,24 +40,20 @@ func parseHello(b []byte) (hello, error) {
 		return h, fmt.Errorf("hello of version %d, want %d: %w", v, helloVersion, nixl.ErrMismatch)
 	}
 	b = b[6:]
-	b = b[copy(h.token[:], b):]
-	if !takeStrings(b, &h.from.Name, &h.from.Incarnation, &h.from.HostID, &h.to.Name, &h.to.Incarnation) || h.from.Name == "" || h.from.Incarnation == "" {
-		return hello{}, fmt.Errorf("malformed hello: %w", errProtocol)
+	ends, rest, err := wire.TakeEnds(b[copy(h.token[:], b):])
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("hello with %d bytes too many: %w", len(rest), errProtocol)
 	}
-	return h, nil
+	h.ends = ends
+	return h, err
 }
 
 // check reports why the target does not let the initiator in.
 func (h hello) check(self nixl.Identity, token secret) error {
-	switch {
-	case subtle.ConstantTimeCompare(h.token[:], token[:]) != 1:
+	if !h.token.Equal(token) {
 		return fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
-	case h.to.Name != self.Name:
-		return fmt.Errorf("this is agent %q, not %q: %w", self.Name, h.to.Name, nixl.ErrMismatch)
-	case h.to.Incarnation != self.Incarnation:
-		return fmt.Errorf("agent %q was restarted: %w", self.Name, nixl.ErrMismatch)
 	}
-	return nil
+	return h.ends.Check(self)
 }
 
 // welcome answers a hello that was accepted. It tells the initiator what the

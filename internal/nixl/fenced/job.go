@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // runJob carries a job out and finishes it.
@@ -35,7 +36,7 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 	case <-c.stop:
 		return errStopped
 	}
-	f := frame{header: header{kind: kindAccess}, body: encodeAccess(j.Ticket, j.Remote)}
+	f := frame{header: header{kind: kindAccess}, body: wire.EncodeAccess(j.Ticket, j.Remote)}
 	if j.Op == nixl.Write {
 		f.flags = flagWrite
 	}

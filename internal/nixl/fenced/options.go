@@ -36,7 +36,6 @@ const (
 	maxOpen       = 256     // accesses of a session
 	maxQueued     = 1024    // frames waiting to be sent before the reader waits, too
 	windowCount   = 64      // notifications of a session not accepted yet
-	maxText       = 512     // of an error or a farewell, in bytes
 	maxNote       = 200     // of a method about a region, in bytes
 	helloBytes    = 4096    // of the largest hello
 	handshakes    = 64      // connections that have not said hello yet

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // place is where a process runs, as far as it decides who can share memory with
@@ -60,7 +61,7 @@ type connInfo struct {
 	offer  []byte // of the method
 }
 
-type secret [32]byte
+type secret = wire.Secret
 
 const connVersion = 3
 
@@ -68,7 +69,7 @@ func (c connInfo) encode() []byte {
 	b := append([]byte{connVersion}, c.token[:]...)
 	b = binary.LittleEndian.AppendUint32(b, c.userID)
 	for _, s := range []string{c.boot, c.netNS, c.pidNS, c.socket, string(c.offer)} {
-		b = appendString(b, s)
+		b = wire.AppendString(b, s)
 	}
 	return b
 }
@@ -84,25 +85,12 @@ func parseConnInfo(b []byte) (connInfo, error) {
 	c.userID = binary.LittleEndian.Uint32(b)
 	b = b[4:]
 	var offer string
-	if !takeStrings(b, &c.boot, &c.netNS, &c.pidNS, &c.socket, &offer) || !strings.HasPrefix(c.socket, "@") || len(c.socket) < 2 || len(c.socket) > 100 {
+	rest, ok := wire.TakeStrings(b, &c.boot, &c.netNS, &c.pidNS, &c.socket, &offer)
+	if !ok || len(rest) > 0 || !strings.HasPrefix(c.socket, "@") || len(c.socket) < 2 || len(c.socket) > 100 {
 		return connInfo{}, fail
 	}
 	c.offer = []byte(offer)
 	return c, nil
-}
-
-func appendString(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) }
-
-// takeStrings reads strings that fill b.
-func takeStrings(b []byte, into ...*string) bool {
-	for _, s := range into {
-		if len(b) == 0 || len(b)-1 < int(b[0]) {
-			return false
-		}
-		n := 1 + int(b[0])
-		*s, b = string(b[1:n]), b[n:]
-	}
-	return len(b) == 0
 }
 
 // process is the other end of a connection.

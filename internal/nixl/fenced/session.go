@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // session is the initiator's side of the connection to one generation of a peer.
@@ -127,7 +128,7 @@ func (s *session) greet(c *conn, info connInfo) error {
 	if err != nil {
 		return err
 	}
-	h := hello{token: info.token, from: s.t.host.Self(), to: s.remote.Identity}
+	h := hello{token: info.token, ends: wire.Ends{From: s.t.host.Self(), To: s.remote.Identity}}
 	var buf []byte
 	if err := c.write([]frame{{header: header{kind: kindHello}, body: h.encode()}}, &buf); err != nil {
 		return err
@@ -139,7 +140,7 @@ func (s *session) greet(c *conn, info connInfo) error {
 	switch hd.kind {
 	case kindWelcome:
 	case kindResult, kindBye:
-		return errors.Join(resultError(s.remote.Name, hd, body), nixl.ErrRemoteDisconnect)
+		return errors.Join(wire.ResultError(s.remote.Name, hd.status, body), nixl.ErrRemoteDisconnect)
 	default:
 		return fmt.Errorf("frame of kind %d instead of a welcome: %w: %w", hd.kind, errProtocol, nixl.ErrRemoteDisconnect)
 	}
@@ -181,13 +182,13 @@ func (s *session) serve() error {
 	cause := s.c.run(s.handle, func(k kind) int {
 		switch k {
 		case kindResult, kindBye:
-			return maxText
+			return wire.MaxText
 		case kindPong:
 			return 0
 		case kindRegion:
-			return descBytes + 8 + maxNote
+			return wire.DescBytes + 8 + maxNote
 		case kindGranted:
-			return 8 + descBytes*s.t.host.Limits().Descs
+			return 8 + wire.DescBytes*s.t.host.Limits().Descs
 		}
 		return 64 // a permit, a probe, a forgotten region
 	})
@@ -207,17 +208,17 @@ func (s *session) handle(h header, body []byte) error {
 	case kindRegion:
 		return s.takeRegion(body)
 	case kindForget:
-		if len(body) != descBytes {
+		if len(body) != wire.DescBytes {
 			return fmt.Errorf("forgotten region of %d bytes: %w", len(body), errProtocol)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.maps.forget(parseDesc(body).Addr)
+		s.maps.forget(wire.ParseDesc(body).Addr)
 		return nil
 	case kindPong:
 		return nil
 	case kindBye:
-		return fmt.Errorf("peer closed the connection: %s: %w", printable(body), nixl.ErrRemoteDisconnect)
+		return fmt.Errorf("peer closed the connection: %s: %w", wire.Printable(body), nixl.ErrRemoteDisconnect)
 	}
 	return fmt.Errorf("frame of kind %d from a target: %w", h.kind, errProtocol)
 }
@@ -251,7 +252,7 @@ func (s *session) takeRegion(body []byte) error {
 	}
 	s.maps[base.Addr] = &mapping{base: base, mem: mem, gave: func() {
 		held.leave(0)
-		s.c.send(frame{header: header{kind: kindForgot}, body: appendDesc(nil, base)})
+		s.c.send(frame{header: header{kind: kindForgot}, body: wire.AppendDesc(nil, base)})
 	}}
 	return nil
 }

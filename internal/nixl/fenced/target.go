@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // inbound is the target's side of a connection of a peer.
@@ -79,15 +80,15 @@ func (in *inbound) serve() {
 	cause := in.c.run(in.frame, func(k kind) int {
 		switch k {
 		case kindAccess:
-			return len(nixl.TicketID{}) + descBytes*l.Descs
+			return len(nixl.TicketID{}) + wire.DescBytes*l.Descs
 		case kindDone, kindNotify:
 			return l.NotifySize
 		case kindProbeClose:
 			return len(nixl.TicketID{})
 		case kindForgot:
-			return descBytes
+			return wire.DescBytes
 		case kindBye:
-			return maxText
+			return wire.MaxText
 		}
 		return 0
 	})
@@ -129,7 +130,7 @@ func (in *inbound) handle(h header, body []byte) error {
 			in.c.send(resultFrame(h.id, err))
 			return nil
 		}
-		in.c.send(frame{header: header{kind: kindProbeInfo, id: h.id}, body: encodeProbe(probe)})
+		in.c.send(frame{header: header{kind: kindProbeInfo, id: h.id}, body: wire.EncodeProbe(probe)})
 		return nil
 	case kindProbeClose:
 		var id nixl.TicketID
@@ -156,7 +157,7 @@ func (in *inbound) access(h header, body []byte) error {
 // open checks a request and answers it. What is granted gets a fence, and the peer
 // the memory behind it. It returns nil for what is refused.
 func (in *inbound) open(h header, body []byte) (*access, error) {
-	ticket, descs, err := parseAccess(body)
+	ticket, descs, err := wire.ParseAccess(body)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +195,7 @@ func (in *inbound) open(h header, body []byte) (*access, error) {
 	body = permit{slot, in.opened[slot]}.encode()
 	if where := grant.Descs(); !slices.Equal(where, descs) { // elsewhere: what stands in for memory of a device
 		for _, d := range where {
-			body = appendDesc(body, d)
+			body = wire.AppendDesc(body, d)
 		}
 	}
 	in.c.send(append(frames, frame{header: header{kind: kindGranted, id: h.id}, body: body})...)
@@ -233,7 +234,7 @@ func (in *inbound) handOver(descs []nixl.Desc) (frames []frame, err error) {
 	if err != nil {
 		for _, f := range frames {
 			f.closeFD()
-			addr := parseDesc(f.body).Addr
+			addr := wire.ParseDesc(f.body).Addr
 			delete(in.handed, addr)
 			in.returned(addr)
 		}
@@ -331,10 +332,10 @@ func (in *inbound) returned(addr uint64) {
 
 // forgot handles the peer's word that it has closed a region it was told to forget.
 func (in *inbound) forgot(body []byte) error {
-	if len(body) != descBytes {
+	if len(body) != wire.DescBytes {
 		return fmt.Errorf("region given back in %d bytes: %w", len(body), errProtocol)
 	}
-	addr := parseDesc(body).Addr
+	addr := wire.ParseDesc(body).Addr
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.handed[addr] {
@@ -350,6 +351,6 @@ func (in *inbound) forget(base nixl.Desc) {
 	defer in.mu.Unlock()
 	if in.handed[base.Addr] {
 		delete(in.handed, base.Addr)
-		in.c.send(frame{header: header{kind: kindForget}, body: appendDesc(nil, base)})
+		in.c.send(frame{header: header{kind: kindForget}, body: wire.AppendDesc(nil, base)})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // Pool bounds how many goroutines of a process copy at the same time, for all its
@@ -210,7 +211,7 @@ func (t *transport) OpenProbe(ctx context.Context, r nixl.Remote) (p nixl.Probe,
 		if err := s.ask(frame{header: header{kind: kindProbe}}, ctx.Done(), nil, &body); err != nil {
 			return err
 		}
-		p, err = parseProbe(body)
+		p, err = wire.ParseProbe(body)
 		return err
 	})
 	return p, err

@@ -176,7 +176,7 @@ type inbound struct {
 // from a connection that was lost, or from a process that was restarted, do not
 // arrive after newer ones.
 func (t *transport) join(h hello, c *target) error {
-	key := inboundKey{h.from.Name, h.from.Incarnation, h.generation}
+	key := inboundKey{h.ends.From.Name, h.ends.From.Incarnation, h.generation}
 	var old []*inbound
 	t.mu.Lock()
 	if t.closed {
@@ -185,7 +185,7 @@ func (t *transport) join(h hello, c *target) error {
 	}
 	in := t.inbound[key]
 	if in == nil {
-		in = &inbound{t: t, key: key, from: h.from, conns: map[*target]struct{}{}, gone: make(chan struct{})}
+		in = &inbound{t: t, key: key, from: h.ends.From, conns: map[*target]struct{}{}, gone: make(chan struct{})}
 		t.inbound[key] = in
 	}
 	for k, other := range t.inbound {

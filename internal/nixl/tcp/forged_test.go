@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // victim is an agent under attack by somebody who speaks the protocol by hand.
@@ -34,8 +35,8 @@ func newVictim(t testing.TB, size int, o Options, change ...func(*nixl.Config)) 
 func (v *victim) hello() hello {
 	v.last++
 	return hello{
-		token: v.tr.token, generation: v.last, from: nixl.Identity{Name: "evil", Incarnation: "1"},
-		to: nixl.Identity{Name: "b", Incarnation: v.agent.Incarnation()},
+		token: v.tr.token, generation: v.last,
+		ends: wire.Ends{From: nixl.Identity{Name: "evil", Incarnation: "1"}, To: nixl.Identity{Name: "b", Incarnation: v.agent.Incarnation()}},
 	}
 }
 
@@ -117,9 +118,9 @@ func TestForgedHello(t *testing.T) {
 		says string // in the refusal; "" = no answer
 	}{
 		{"wrong secret", kindHello, with(func(h *hello) { h.token[3] ^= 1 }), "wrong secret"},
-		{"another name", kindHello, with(func(h *hello) { h.to.Name = "c" }), `not "c"`},
-		{"old incarnation", kindHello, with(func(h *hello) { h.to.Incarnation = "old" }), "restarted"},
-		{"no own name", kindHello, with(func(h *hello) { h.from.Name = "" }), "malformed"},
+		{"another name", kindHello, with(func(h *hello) { h.ends.To.Name = "c" }), `not "c"`},
+		{"old incarnation", kindHello, with(func(h *hello) { h.ends.To.Incarnation = "old" }), "restarted"},
+		{"no own name", kindHello, with(func(h *hello) { h.ends.From.Name = "" }), "malformed"},
 		{"other version", kindHello, append(append([]byte{}, good[:4]...), append([]byte{9, 0}, good[6:]...)...), "version 9"},
 		{"other magic", kindHello, append([]byte{0}, good[1:]...), "no hello"},
 		{"truncated", kindHello, good[:len(good)-3], "truncated"},
@@ -285,7 +286,7 @@ func TestClaimsAllocateNothing(t *testing.T) {
 	for i := range conns {
 		r := v.dial(t)
 		h := v.hello()
-		h.from.Name += string(rune('0' + i))
+		h.ends.From.Name += string(rune('0' + i))
 		r.send(header{kind: kindHello}, h.encode())
 		if h, _ := r.next(); h.kind != kindWelcome {
 			t.Fatalf("answer of kind %d", h.kind)
@@ -377,7 +378,7 @@ func TestSessions(t *testing.T) {
 	join := func(incarnation string, generation uint64) (*raw, kind) {
 		r := v.dial(t)
 		h := v.hello()
-		h.from.Incarnation, h.generation = incarnation, generation
+		h.ends.From.Incarnation, h.generation = incarnation, generation
 		r.send(header{kind: kindHello}, h.encode())
 		answer, _ := r.next()
 		return r, answer.kind

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // A frame is a header of 24 bytes, little-endian, and a body:
@@ -83,29 +84,16 @@ type access struct {
 	descs  []nixl.Desc
 }
 
-const (
-	accessBytes = 16 + 8 + 4
-	descBytes   = 24
-)
+const accessBytes = 16 + 8 + 4
 
 func (a access) append(b []byte) []byte {
 	b = append(b, a.ticket[:]...)
 	b = binary.LittleEndian.AppendUint64(b, a.total)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(a.descs)))
 	for _, d := range a.descs {
-		b = appendDesc(b, d)
+		b = wire.AppendDesc(b, d)
 	}
 	return b
-}
-
-func appendDesc(b []byte, d nixl.Desc) []byte {
-	b = binary.LittleEndian.AppendUint64(b, d.Addr)
-	b = binary.LittleEndian.AppendUint64(b, d.Len)
-	return binary.LittleEndian.AppendUint64(b, d.DevID)
-}
-
-func parseDesc(b []byte) nixl.Desc {
-	return nixl.Desc{Addr: binary.LittleEndian.Uint64(b), Len: binary.LittleEndian.Uint64(b[8:]), DevID: binary.LittleEndian.Uint64(b[16:])}
 }
 
 // parseAccess decodes a body that has arrived; nothing is allocated for
@@ -119,31 +107,16 @@ func parseAccess(b []byte) (access, error) {
 	a.total = binary.LittleEndian.Uint64(b[16:])
 	n := uint64(binary.LittleEndian.Uint32(b[24:]))
 	b = b[accessBytes:]
-	if n == 0 || n*descBytes != uint64(len(b)) {
+	if n*wire.DescBytes != uint64(len(b)) {
 		return access{}, fmt.Errorf("%d descriptors in %d bytes: %w", n, len(b), errProtocol)
 	}
-	a.descs = make([]nixl.Desc, n)
-	for i := range a.descs {
-		a.descs[i] = parseDesc(b[i*descBytes:])
+	descs, total, err := wire.ParseDescs(b)
+	if err == nil && total != a.total {
+		err = fmt.Errorf("descriptors do not sum up to %d bytes: %w", a.total, errProtocol)
 	}
-	if total, ok := nixl.TotalBytes(a.descs); !ok || total != a.total {
-		return access{}, fmt.Errorf("descriptors do not sum up to %d bytes: %w", a.total, errProtocol)
+	if err != nil {
+		return access{}, err
 	}
+	a.descs = descs
 	return a, nil
-}
-
-func encodeProbe(p nixl.Probe) []byte {
-	b := appendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
-	return binary.LittleEndian.AppendUint32(b, p.Sum)
-}
-
-func parseProbe(b []byte) (nixl.Probe, error) {
-	var p nixl.Probe
-	if len(b) != len(p.Ticket)+descBytes+4 {
-		return p, fmt.Errorf("probe of %d bytes: %w", len(b), errProtocol)
-	}
-	copy(p.Ticket[:], b)
-	p.Desc = parseDesc(b[len(p.Ticket):])
-	p.Sum = binary.LittleEndian.Uint32(b[len(p.Ticket)+descBytes:])
-	return p, nil
 }

@@ -1,13 +1,12 @@
 package tcp
 
 import (
-	"crypto/subtle"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 const (
@@ -16,9 +15,9 @@ const (
 )
 
 // errProtocol marks what a correct peer never sends.
-var errProtocol = errors.New("protocol violation")
+var errProtocol = wire.ErrProtocol
 
-type secret [32]byte
+type secret = wire.Secret
 
 // connInfo is what the metadata blob says about this transport.
 type connInfo struct {
@@ -53,14 +52,12 @@ func flagByte(set bool) byte {
 	return 0
 }
 
-// hello is the first frame of a connection. It names the target too, so that
-// another agent that was given the same port does not let the initiator in.
+// hello is the first frame of a connection.
 type hello struct {
 	token      secret
 	checksums  bool   // the initiator wants them; if either side does, there are
 	generation uint64 // of the session; the initiator counts them up
-	from       nixl.Identity
-	to         nixl.Identity // name and incarnation
+	ends       wire.Ends
 }
 
 func (h hello) encode() []byte {
@@ -69,10 +66,7 @@ func (h hello) encode() []byte {
 	b = append(b, h.token[:]...)
 	b = append(b, flagByte(h.checksums))
 	b = binary.LittleEndian.AppendUint64(b, h.generation)
-	for _, s := range []string{h.from.Name, h.from.Incarnation, h.from.HostID, h.to.Name, h.to.Incarnation} {
-		b = append(append(b, byte(len(s))), s...)
-	}
-	return b
+	return h.ends.Append(b)
 }
 
 func parseHello(b []byte) (hello, error) {
@@ -92,31 +86,20 @@ func parseHello(b []byte) (hello, error) {
 	h.checksums = b[0] == 1
 	b = b[1:]
 	h.generation = binary.LittleEndian.Uint64(b)
-	b = b[8:]
-	for _, s := range []*string{&h.from.Name, &h.from.Incarnation, &h.from.HostID, &h.to.Name, &h.to.Incarnation} {
-		if len(b) == 0 || len(b)-1 < int(b[0]) {
-			return h, fmt.Errorf("truncated hello: %w", errProtocol)
-		}
-		n := 1 + int(b[0])
-		*s, b = string(b[1:n]), b[n:]
+	ends, rest, err := wire.TakeEnds(b[8:])
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("malformed hello: %w", errProtocol)
 	}
-	if len(b) != 0 || h.from.Name == "" || h.from.Incarnation == "" {
-		return h, fmt.Errorf("malformed hello: %w", errProtocol)
-	}
-	return h, nil
+	h.ends = ends
+	return h, err
 }
 
 // check reports why the target does not let the initiator in.
 func (h hello) check(self nixl.Identity, token secret) error {
-	switch {
-	case subtle.ConstantTimeCompare(h.token[:], token[:]) != 1:
+	if !h.token.Equal(token) {
 		return fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
-	case h.to.Name != self.Name:
-		return fmt.Errorf("this is agent %q, not %q: %w", self.Name, h.to.Name, nixl.ErrMismatch)
-	case h.to.Incarnation != self.Incarnation:
-		return fmt.Errorf("agent %q was restarted: %w", self.Name, nixl.ErrMismatch)
 	}
-	return nil
+	return h.ends.Check(self)
 }
 
 // welcome answers a hello that was accepted. It tells the initiator what the

@@ -3,11 +3,11 @@ package tcp
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // initiator is one connection of a session.
@@ -162,7 +162,7 @@ func (c *initiator) frame(h header) error {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("peer closed the connection: %s: %w", printable(body), nixl.ErrRemoteDisconnect)
+		return fmt.Errorf("peer closed the connection: %s: %w", wire.Printable(body), nixl.ErrRemoteDisconnect)
 	}
 	return fmt.Errorf("frame of kind %d from a target: %w", h.kind, errProtocol)
 }
@@ -171,7 +171,7 @@ func (c *initiator) frame(h header) error {
 func (c *initiator) result(h header, body []byte) error {
 	var failure error
 	if h.status != nixl.Success {
-		failure = fmt.Errorf("peer %q: %s: %w", c.s.remote.Name, printable(body), resultStatus(h.status))
+		failure = fmt.Errorf("peer %q: %s: %w", c.s.remote.Name, wire.Printable(body), wire.ResultStatus(h.status))
 	}
 	c.pm.Lock()
 	done := c.calls[h.id]
@@ -219,18 +219,4 @@ func (c *conn) interruptWrite() {
 	if !c.staged { // else the memory is not touched by system calls
 		_ = c.nc.SetWriteDeadline(time.Unix(1, 0))
 	}
-}
-
-// resultStatus keeps a peer from reporting anything but an error.
-func resultStatus(s nixl.Status) nixl.Status {
-	if s >= 0 || s < nixl.ErrNoTelemetry {
-		return nixl.ErrUnknown
-	}
-	return s
-}
-
-// printable makes text of a peer safe for logs.
-func printable(b []byte) string {
-	s := strconv.QuoteToASCII(string(b[:min(len(b), 512)]))
-	return s[1 : len(s)-1]
 }

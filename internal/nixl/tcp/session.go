@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // session is the initiator's side of all connections to one generation of a peer.
@@ -166,7 +167,7 @@ func (s *session) greet(nc net.Conn, info connInfo) (welcome, *bufio.Reader, err
 	if err := nc.SetDeadline(time.Now().Add(s.t.opts.ConnectTimeout)); err != nil {
 		return welcome{}, nil, err
 	}
-	h := hello{token: info.token, checksums: s.t.opts.Checksums, generation: s.remote.Generation, from: s.t.host.Self(), to: s.remote.Identity}
+	h := hello{token: info.token, checksums: s.t.opts.Checksums, generation: s.remote.Generation, ends: wire.Ends{From: s.t.host.Self(), To: s.remote.Identity}}
 	if _, err := nc.Write(frame{header{kind: kindHello}, h.encode()}.append(nil)); err != nil {
 		return welcome{}, nil, err
 	}
@@ -178,7 +179,7 @@ func (s *session) greet(nc net.Conn, info connInfo) (welcome, *bufio.Reader, err
 	switch hd.kind {
 	case kindWelcome:
 	case kindResult:
-		return welcome{}, nil, fmt.Errorf("refused: %s: %w", printable(body), resultStatus(hd.status))
+		return welcome{}, nil, fmt.Errorf("refused: %s: %w", wire.Printable(body), wire.ResultStatus(hd.status))
 	default:
 		return welcome{}, nil, fmt.Errorf("answer of kind %d to the hello: %w", hd.kind, errProtocol)
 	}
@@ -356,7 +357,7 @@ func (s *session) openProbe(ctx context.Context) (nixl.Probe, error) {
 	conns[0].call(frame{header: header{kind: kindProbe}}, func(body []byte, err error) {
 		a := answer{err: err}
 		if err == nil {
-			a.probe, a.err = parseProbe(body)
+			a.probe, a.err = wire.ParseProbe(body)
 		}
 		got <- a
 	})

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // target is one inbound connection. Every part that was opened on it is answered
@@ -71,7 +72,7 @@ func (c *target) handle(h header) error {
 	limit := 0
 	switch h.kind {
 	case kindWrite, kindRead:
-		limit = accessBytes + descBytes*l.Descs
+		limit = accessBytes + wire.DescBytes*l.Descs
 	case kindNotify:
 		limit = l.NotifySize
 	case kindProbeClose:
@@ -99,7 +100,7 @@ func (c *target) handle(h header) error {
 		if err != nil {
 			return c.reply(resultFrame(h.id, err))
 		}
-		return c.reply(frame{header{kind: kindProbeInfo, id: h.id}, encodeProbe(probe)})
+		return c.reply(frame{header{kind: kindProbeInfo, id: h.id}, wire.EncodeProbe(probe)})
 	case kindProbeClose:
 		var id nixl.TicketID
 		copy(id[:], body)
@@ -115,8 +116,7 @@ func resultFrame(id uint64, err error) frame {
 	f := frame{header: header{kind: kindResult, id: id}}
 	if err != nil {
 		f.status = nixl.StatusOf(err)
-		text := err.Error()
-		f.body = []byte(text[:min(len(text), 512)])
+		f.body = wire.Text(err)
 	}
 	return f
 }

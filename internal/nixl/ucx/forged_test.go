@@ -14,10 +14,11 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 func accessFrame(id uint64, op nixl.Op, ticket nixl.TicketID, descs ...nixl.Desc) frame {
-	f := frame{kind: kindAccess, id: id, body: encodeAccess(ticket, descs)}
+	f := frame{kind: kindAccess, id: id, body: wire.EncodeAccess(ticket, descs)}
 	if op == nixl.Write {
 		f.flags = flagWrite
 	}
@@ -50,9 +51,9 @@ func TestForgedHello(t *testing.T) {
 	}
 	for name, f := range map[string]frame{
 		"wrong secret":        {kind: kindHello, body: change(func(h *hello) { h.token[3] ^= 1 })},
-		"another agent":       {kind: kindHello, body: change(func(h *hello) { h.to.Name = "somebody" })},
-		"another incarnation": {kind: kindHello, body: change(func(h *hello) { h.to.Incarnation = "0" })},
-		"no name":             {kind: kindHello, body: change(func(h *hello) { h.from.Name = "" })},
+		"another agent":       {kind: kindHello, body: change(func(h *hello) { h.ends.To.Name = "somebody" })},
+		"another incarnation": {kind: kindHello, body: change(func(h *hello) { h.ends.To.Incarnation = "0" })},
+		"no name":             {kind: kindHello, body: change(func(h *hello) { h.ends.From.Name = "" })},
 		"no address":          {kind: kindHello, body: change(func(h *hello) { h.address = nil })},
 		"truncated":           {kind: kindHello, body: good().encode()[:60]},
 		"another version":     {kind: kindHello, body: append([]byte{0x44, 0x4e, 0x58, 0x55, 99, 0}, make([]byte, 200)...)},
@@ -361,7 +362,7 @@ func TestForgedWelcome(t *testing.T) {
 			t.Cleanup(func() { _ = ln.Close(); <-done })
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			h := hello{from: nixl.Identity{Name: "a", Incarnation: "1"}, to: nixl.Identity{Name: "b"}, address: []byte{1}}
+			h := hello{ends: wire.Ends{From: nixl.Identity{Name: "a", Incarnation: "1"}, To: nixl.Identity{Name: "b"}}, address: []byte{1}}
 			if _, _, err := dialPeer(ctx, ln.Addr().String(), h); err == nil || ctx.Err() != nil {
 				t.Errorf("got %v", err)
 			}

@@ -2,12 +2,11 @@ package ucx
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // A frame is one active message. Its header, little-endian:
@@ -49,7 +48,7 @@ const (
 )
 
 // errProtocol marks what a correct peer never sends.
-var errProtocol = errors.New("protocol violation")
+var errProtocol = wire.ErrProtocol
 
 type frame struct {
 	kind   kind
@@ -112,67 +111,9 @@ func resultFrame(id uint64, err error) frame {
 	f := frame{kind: kindResult, id: id}
 	if err != nil {
 		f.status = nixl.StatusOf(err)
-		text := err.Error()
-		f.body = []byte(text[:min(len(text), maxText)])
+		f.body = wire.Text(err)
 	}
 	return f
-}
-
-// resultError is the error a result stands for. A peer cannot report anything but
-// success and errors.
-func resultError(peer string, f frame) error {
-	if f.status == nixl.Success {
-		return nil
-	}
-	st := f.status
-	if st > 0 || st < nixl.ErrNoTelemetry {
-		st = nixl.ErrUnknown
-	}
-	return fmt.Errorf("peer %q: %s: %w", peer, printable(f.body), st)
-}
-
-// printable makes text of a peer safe for logs.
-func printable(b []byte) string {
-	s := strconv.QuoteToASCII(string(b[:min(len(b), maxText)]))
-	return s[1 : len(s)-1]
-}
-
-const descBytes = 24
-
-func appendDesc(b []byte, d nixl.Desc) []byte {
-	b = binary.LittleEndian.AppendUint64(b, d.Addr)
-	b = binary.LittleEndian.AppendUint64(b, d.Len)
-	return binary.LittleEndian.AppendUint64(b, d.DevID)
-}
-
-func parseDesc(b []byte) nixl.Desc {
-	return nixl.Desc{Addr: binary.LittleEndian.Uint64(b), Len: binary.LittleEndian.Uint64(b[8:]), DevID: binary.LittleEndian.Uint64(b[16:])}
-}
-
-// encodeAccess makes the body of an access frame: ticket, then descriptors.
-func encodeAccess(ticket nixl.TicketID, descs []nixl.Desc) []byte {
-	b := make([]byte, 0, len(ticket)+descBytes*len(descs))
-	b = append(b, ticket[:]...)
-	for _, d := range descs {
-		b = appendDesc(b, d)
-	}
-	return b
-}
-
-func parseAccess(b []byte, limit int) (ticket nixl.TicketID, descs []nixl.Desc, err error) {
-	n := (len(b) - len(ticket)) / descBytes
-	if n < 1 || n > limit || len(b) != len(ticket)+n*descBytes {
-		return ticket, nil, fmt.Errorf("access of %d bytes: %w", len(b), errProtocol)
-	}
-	b = b[copy(ticket[:], b):]
-	descs = make([]nixl.Desc, n)
-	for i := range descs {
-		descs[i] = parseDesc(b[i*descBytes:])
-	}
-	if _, ok := nixl.TotalBytes(descs); !ok {
-		return ticket, nil, fmt.Errorf("empty or overlong descriptor: %w", errProtocol)
-	}
-	return ticket, descs, nil
 }
 
 // grantedRegion is what a peer needs to access a region.
@@ -192,7 +133,7 @@ func encodeElsewhere(asked, where []nixl.Desc) []byte {
 	}
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(where)))
 	for _, d := range where {
-		b = appendDesc(b, d)
+		b = wire.AppendDesc(b, d)
 	}
 	return b
 }
@@ -205,34 +146,34 @@ func parseElsewhere(b []byte, asked []nixl.Desc) (where []nixl.Desc, rest []byte
 	if b = b[4:]; n == 0 {
 		return asked, b, nil
 	}
-	if n != len(asked) || len(b) < n*descBytes {
+	if n != len(asked) || len(b) < n*wire.DescBytes {
 		return nil, nil, fmt.Errorf("permit for %d pieces of memory, %d were asked for: %w", n, len(asked), errProtocol)
 	}
 	for i := range asked {
-		d := parseDesc(b[i*descBytes:])
+		d := wire.ParseDesc(b[i*wire.DescBytes:])
 		if d.Len != asked[i].Len {
 			return nil, nil, fmt.Errorf("permit for %s in place of %s: %w", d, asked[i], errProtocol)
 		}
 		where = append(where, d)
 	}
-	return where, b[n*descBytes:], nil
+	return where, b[n*wire.DescBytes:], nil
 }
 
 func appendRegion(b []byte, r grantedRegion) []byte {
-	b = appendDesc(b, r.base)
+	b = wire.AppendDesc(b, r.base)
 	b = binary.LittleEndian.AppendUint64(b, r.addr)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.key)))
 	return append(b, r.key...)
 }
 
 func parseRegions(b []byte) (rs []grantedRegion, err error) {
-	const head = descBytes + 8 + 2
+	const head = wire.DescBytes + 8 + 2
 	for len(b) > 0 {
 		if len(b) < head {
 			return nil, fmt.Errorf("truncated region: %w", errProtocol)
 		}
-		r := grantedRegion{base: parseDesc(b), addr: binary.LittleEndian.Uint64(b[descBytes:])}
-		n := int(binary.LittleEndian.Uint16(b[descBytes+8:]))
+		r := grantedRegion{base: wire.ParseDesc(b), addr: binary.LittleEndian.Uint64(b[wire.DescBytes:])}
+		n := int(binary.LittleEndian.Uint16(b[wire.DescBytes+8:]))
 		if n == 0 || n > maxKeyBytes || len(b)-head < n || !r.base.Covers(r.base) || r.addr > r.addr+r.base.Len {
 			return nil, fmt.Errorf("region %s with a key of %d bytes: %w", r.base, n, errProtocol)
 		}
@@ -241,18 +182,4 @@ func parseRegions(b []byte) (rs []grantedRegion, err error) {
 		rs = append(rs, r)
 	}
 	return rs, nil
-}
-
-func encodeProbe(p nixl.Probe) []byte {
-	return appendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
-}
-
-func parseProbe(b []byte) (nixl.Probe, error) {
-	var p nixl.Probe
-	if len(b) != len(p.Ticket)+descBytes {
-		return p, fmt.Errorf("probe of %d bytes: %w", len(b), errProtocol)
-	}
-	copy(p.Ticket[:], b)
-	p.Desc = parseDesc(b[len(p.Ticket):])
-	return p, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // UCX connections are made by exchanging addresses over a TCP socket, where a secret can
@@ -70,7 +71,7 @@ func dialPeer(ctx context.Context, addr string, h hello) (_ net.Conn, w welcome,
 		w, err = parseWelcome(f.body)
 		return nc, w, err
 	case kindResult:
-		return nil, welcome{}, fmt.Errorf("refused: %w", resultError(h.to.Name, f))
+		return nil, welcome{}, fmt.Errorf("refused: %w", wire.ResultError(h.ends.To.Name, f.status, f.body))
 	}
 	return nil, welcome{}, fmt.Errorf("greeting of kind %d instead of a welcome: %w", f.kind, errProtocol)
 }
@@ -139,7 +140,7 @@ func (t *transport) welcome(nc net.Conn) (*inbound, error) {
 	}
 	var in *inbound
 	w := welcome{silence: t.opts.SilenceTimeout, open: maxOpen, window: windowCount, direct: t.direct}
-	err = h.check(t.host.Self())
+	err = h.ends.Check(t.host.Self())
 	if err == nil && !t.engine.call(func() {
 		if in, err = t.letIn(h); err == nil {
 			w.address = in.port.w.Address()

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/ucx/ucp"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // patience bounds every wait for the other end.
@@ -224,8 +225,8 @@ func newVictim(t testing.TB, size int) *victim {
 func (v *victim) hello(r *raw) hello {
 	v.last++
 	return hello{
-		token: v.tr.token, generation: v.last, from: nixl.Identity{Name: "evil", Incarnation: "1"},
-		to: nixl.Identity{Name: "victim", Incarnation: v.agent.Incarnation()}, address: r.address(),
+		token: v.tr.token, generation: v.last, address: r.address(),
+		ends: wire.Ends{From: nixl.Identity{Name: "evil", Incarnation: "1"}, To: nixl.Identity{Name: "victim", Incarnation: v.agent.Incarnation()}},
 	}
 }
 

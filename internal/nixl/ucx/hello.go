@@ -1,21 +1,21 @@
 package ucx
 
 import (
-	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 const (
 	helloMagic   = 0x55584e44 // "DNXU"
-	helloVersion = 1
+	helloVersion = 2
 	connVersion  = 1
 )
 
-type secret [32]byte
+type secret = wire.Secret
 
 // connInfo is what the metadata blob says about this transport.
 type connInfo struct {
@@ -37,14 +37,12 @@ func parseConnInfo(b []byte) (connInfo, error) {
 	return c, nil
 }
 
-// hello asks to be let in. It names the target too, so that another agent behind the
-// same address does not let the initiator in.
+// hello asks to be let in.
 type hello struct {
 	token      secret
-	generation uint64        // of the session; the initiator counts them up
-	from       nixl.Identity // the initiator
-	to         nixl.Identity // name and incarnation
-	address    []byte        // UCX address of the initiator's end of the connection
+	generation uint64 // of the session; the initiator counts them up
+	ends       wire.Ends
+	address    []byte // UCX address of the initiator's end of the connection
 }
 
 func (h hello) encode() []byte {
@@ -52,10 +50,7 @@ func (h hello) encode() []byte {
 	b = binary.LittleEndian.AppendUint16(b, helloVersion)
 	b = append(b, h.token[:]...)
 	b = binary.LittleEndian.AppendUint64(b, h.generation)
-	for _, s := range []string{h.from.Name, h.from.Incarnation, h.from.HostID, h.to.Name, h.to.Incarnation} {
-		b = append(append(b, byte(len(s))), s...)
-	}
-	return append(b, h.address...)
+	return append(h.ends.Append(b), h.address...)
 }
 
 func parseHello(b []byte) (hello, error) {
@@ -69,35 +64,20 @@ func parseHello(b []byte) (hello, error) {
 	b = b[6:]
 	b = b[copy(h.token[:], b):]
 	h.generation = binary.LittleEndian.Uint64(b)
-	b = b[8:]
-	for _, s := range []*string{&h.from.Name, &h.from.Incarnation, &h.from.HostID, &h.to.Name, &h.to.Incarnation} {
-		if len(b) == 0 || len(b)-1 < int(b[0]) {
-			return hello{}, fmt.Errorf("truncated hello: %w", errProtocol)
-		}
-		n := 1 + int(b[0])
-		*s, b = string(b[1:n]), b[n:]
+	ends, rest, err := wire.TakeEnds(b[8:])
+	if err == nil && len(rest) == 0 {
+		err = fmt.Errorf("hello without an address: %w", errProtocol)
 	}
-	if h.from.Name == "" || h.from.Incarnation == "" || len(b) == 0 {
-		return hello{}, fmt.Errorf("malformed hello: %w", errProtocol)
+	if err != nil {
+		return hello{}, err
 	}
-	h.address = b
+	h.ends, h.address = ends, rest
 	return h, nil
 }
 
 // known reports whether the sender has read the metadata of this run of this agent.
 // Nothing else of a hello may be looked at before, its address least of all.
-func (h hello) known(token secret) bool { return subtle.ConstantTimeCompare(h.token[:], token[:]) == 1 }
-
-// check reports why the target does not let the initiator in.
-func (h hello) check(self nixl.Identity) error {
-	switch {
-	case h.to.Name != self.Name:
-		return fmt.Errorf("this is agent %q, not %q: %w", self.Name, h.to.Name, nixl.ErrMismatch)
-	case h.to.Incarnation != self.Incarnation:
-		return fmt.Errorf("agent %q was restarted: %w", self.Name, nixl.ErrMismatch)
-	}
-	return nil
-}
+func (h hello) known(token secret) bool { return h.token.Equal(token) }
 
 // welcome answers a hello that was accepted.
 type welcome struct {

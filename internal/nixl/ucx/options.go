@@ -57,7 +57,6 @@ const (
 	flyingAll   = 8         // of all transfers of a session
 	maxOpen     = 256       // accesses of a session
 	windowCount = 64        // notifications of a session not accepted yet
-	maxText     = 512       // of an error or a farewell, in bytes
 	maxAhead    = 4096      // messages that overtook another one
 	maxPing     = 250 * time.Millisecond
 	minPing     = 5 * time.Millisecond

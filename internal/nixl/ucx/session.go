@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/ucx/ucp"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // session is the initiator's side of the connection to one generation of a peer. All
@@ -84,7 +85,7 @@ func (s *session) dial() {
 		s.broken(fmt.Errorf("connect: %w", err))
 		return
 	}
-	h := hello{token: info.token, generation: s.remote.Generation, from: s.t.host.Self(), to: s.remote.Identity, address: s.port.w.Address()}
+	h := hello{token: info.token, generation: s.remote.Generation, ends: wire.Ends{From: s.t.host.Self(), To: s.remote.Identity}, address: s.port.w.Address()}
 	ctx, cancel := context.WithTimeout(s.t.ctx, s.t.opts.ConnectTimeout)
 	s.cancel = cancel
 	s.t.wg.Go(func() {
@@ -161,7 +162,7 @@ func (s *session) frame(f frame) error {
 	case kindPong, kindData:
 		return nil
 	case kindBye:
-		return fmt.Errorf("peer closed the connection: %s: %w", printable(f.body), nixl.ErrRemoteDisconnect)
+		return fmt.Errorf("peer closed the connection: %s: %w", wire.Printable(f.body), nixl.ErrRemoteDisconnect)
 	}
 	return fmt.Errorf("message of kind %d from a target: %w", f.kind, errProtocol)
 }
@@ -200,7 +201,7 @@ func (s *session) result(f frame) error {
 		return fmt.Errorf("answer to %d, which was not asked: %w", f.id, errProtocol)
 	}
 	delete(s.calls, f.id)
-	done(f, resultError(s.remote.Name, f))
+	done(f, wire.ResultError(s.remote.Name, f.status, f.body))
 	return nil
 }
 
@@ -259,10 +260,10 @@ func (s *session) region(d nixl.Desc) *remoteRegion {
 
 // forget lets go of a region that its owner has deregistered.
 func (s *session) forget(f frame) error {
-	if len(f.body) != descBytes {
+	if len(f.body) != wire.DescBytes {
 		return fmt.Errorf("forgotten region of %d bytes: %w", len(f.body), errProtocol)
 	}
-	addr := parseDesc(f.body).Addr
+	addr := wire.ParseDesc(f.body).Addr
 	if r := s.keys[addr]; r != nil {
 		delete(s.keys, addr)
 		s.unused = append(s.unused, r.key)
@@ -459,7 +460,7 @@ func (s *session) probe(done func(nixl.Probe, error)) {
 				done(nixl.Probe{}, err)
 				return
 			}
-			done(parseProbe(f.body))
+			done(wire.ParseProbe(f.body))
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // inbound is the target's side of a connection of a peer. All of it runs on the
@@ -57,13 +58,13 @@ var errOrderly = errors.New("closed by the peer")
 // older ones, so that late bytes of those do not meet its own.
 func (t *transport) letIn(h hello) (*inbound, error) {
 	for in := range t.inbound {
-		if in.from.Name != h.from.Name {
+		if in.from.Name != h.ends.From.Name {
 			continue
 		}
-		if in.from.Incarnation == h.from.Incarnation && in.generation >= h.generation {
-			return nil, fmt.Errorf("a newer session of agent %q is open: %w", h.from.Name, nixl.ErrNotAllowed)
+		if in.from.Incarnation == h.ends.From.Incarnation && in.generation >= h.generation {
+			return nil, fmt.Errorf("a newer session of agent %q is open: %w", h.ends.From.Name, nixl.ErrNotAllowed)
 		}
-		in.end(fmt.Errorf("agent %q connected again: %w", h.from.Name, nixl.ErrRemoteDisconnect))
+		in.end(fmt.Errorf("agent %q connected again: %w", h.ends.From.Name, nixl.ErrRemoteDisconnect))
 	}
 	switch {
 	case t.closed:
@@ -72,7 +73,7 @@ func (t *transport) letIn(h hello) (*inbound, error) {
 		return nil, fmt.Errorf("%d connections are open: %w", len(t.inbound), nixl.ErrBackend)
 	}
 	in := &inbound{
-		t: t, e: t.engine, from: h.from, generation: h.generation,
+		t: t, e: t.engine, from: h.ends.From, generation: h.generation,
 		accesses: map[uint64]*access{}, handed: map[uint64]bool{}, heard: t.engine.now,
 	}
 	var err error
@@ -129,7 +130,7 @@ func (in *inbound) handle(f frame) error {
 			in.port.send(resultFrame(f.id, err))
 			return nil
 		}
-		in.port.send(frame{kind: kindProbeInfo, id: f.id, body: encodeProbe(probe)})
+		in.port.send(frame{kind: kindProbeInfo, id: f.id, body: wire.EncodeProbe(probe)})
 		return nil
 	case kindProbeClose:
 		var id nixl.TicketID
@@ -147,11 +148,13 @@ func (in *inbound) handle(f frame) error {
 // access handles a request to touch memory: what the ticket allows is granted, and
 // the peer gets the keys it needs.
 func (in *inbound) access(f frame) error {
-	ticket, descs, err := parseAccess(f.body, in.t.host.Limits().Descs)
+	ticket, descs, err := wire.ParseAccess(f.body)
 	if err != nil {
 		return err
 	}
-	switch {
+	switch limit := in.t.host.Limits().Descs; {
+	case len(descs) > limit:
+		return fmt.Errorf("access to %d pieces of memory, at most %d: %w", len(descs), limit, errProtocol)
 	case in.accesses[f.id] != nil:
 		return fmt.Errorf("access %d is open already: %w", f.id, errProtocol)
 	case len(in.accesses) >= maxOpen:
@@ -345,7 +348,7 @@ func (in *inbound) deliver(id uint64, msg []byte) error {
 func (in *inbound) forget(base nixl.Desc) {
 	if in.handed[base.Addr] && !in.ended {
 		delete(in.handed, base.Addr)
-		in.port.send(frame{kind: kindForget, body: appendDesc(nil, base)})
+		in.port.send(frame{kind: kindForget, body: wire.AppendDesc(nil, base)})
 	}
 }
 

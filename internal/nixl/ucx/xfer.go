@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // xfer is a job of a session. How the bytes move is its mover's business.
@@ -69,7 +70,7 @@ func (s *session) pump() {
 		x := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		x.state = asking
-		f := frame{kind: kindAccess, body: encodeAccess(x.job.Ticket, x.job.Remote)}
+		f := frame{kind: kindAccess, body: wire.EncodeAccess(x.job.Ticket, x.job.Remote)}
 		if x.job.Op == nixl.Write {
 			f.flags |= flagWrite
 		}

@@ -1,0 +1,182 @@
+// Package wire is what the protocols of several transports have in common: how a
+// descriptor, an access, a probe, the two ends of a connection and an error lie in bytes.
+//
+// All numbers are little-endian. What is parsed comes from outside: errors are
+// [ErrProtocol], nothing is allocated for what is only claimed, and nothing panics.
+package wire
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+// ErrProtocol marks what a correct peer never sends.
+var ErrProtocol = errors.New("protocol violation")
+
+// Secret is what an agent's metadata says and a peer must know.
+type Secret [32]byte
+
+// Equal compares in a time that tells nothing about either.
+func (s Secret) Equal(o Secret) bool { return subtle.ConstantTimeCompare(s[:], o[:]) == 1 }
+
+// MaxText is how much of a peer's text anybody gets to see, in bytes.
+const MaxText = 512
+
+// Text is what a peer is told of an error.
+func Text(err error) []byte {
+	text := err.Error()
+	return []byte(text[:min(len(text), MaxText)])
+}
+
+// Printable makes text of a peer safe for logs.
+func Printable(b []byte) string {
+	s := strconv.QuoteToASCII(string(b[:min(len(b), MaxText)]))
+	return s[1 : len(s)-1]
+}
+
+// ResultStatus is what the status of a peer that has failed stands for: it cannot report
+// anything but errors.
+func ResultStatus(s nixl.Status) nixl.Status {
+	if s >= 0 || s < nixl.ErrNoTelemetry {
+		return nixl.ErrUnknown
+	}
+	return s
+}
+
+// ResultError is the error that a peer's status and text stand for; nil for success.
+func ResultError(peer string, s nixl.Status, text []byte) error {
+	if s == nixl.Success {
+		return nil
+	}
+	return fmt.Errorf("peer %q: %s: %w", peer, Printable(text), ResultStatus(s))
+}
+
+// DescBytes is the size of a descriptor: u64 address, u64 length, u64 device.
+const DescBytes = 24
+
+// AppendDesc appends a descriptor.
+func AppendDesc(b []byte, d nixl.Desc) []byte {
+	b = binary.LittleEndian.AppendUint64(b, d.Addr)
+	b = binary.LittleEndian.AppendUint64(b, d.Len)
+	return binary.LittleEndian.AppendUint64(b, d.DevID)
+}
+
+// ParseDesc reads the descriptor that b, which has DescBytes at least, begins with.
+func ParseDesc(b []byte) nixl.Desc {
+	return nixl.Desc{Addr: binary.LittleEndian.Uint64(b), Len: binary.LittleEndian.Uint64(b[8:]), DevID: binary.LittleEndian.Uint64(b[16:])}
+}
+
+// ParseDescs reads the descriptors that fill b: at least one, none of them empty, whose
+// lengths have a sum.
+func ParseDescs(b []byte) (descs []nixl.Desc, total uint64, err error) {
+	n := len(b) / DescBytes
+	if n < 1 || len(b) != n*DescBytes {
+		return nil, 0, fmt.Errorf("descriptors in %d bytes: %w", len(b), ErrProtocol)
+	}
+	descs = make([]nixl.Desc, n)
+	for i := range descs {
+		descs[i] = ParseDesc(b[i*DescBytes:])
+	}
+	total, ok := nixl.TotalBytes(descs)
+	if !ok {
+		return nil, 0, fmt.Errorf("empty or overlong descriptor: %w", ErrProtocol)
+	}
+	return descs, total, nil
+}
+
+// EncodeAccess is a ticket and descriptors.
+func EncodeAccess(ticket nixl.TicketID, descs []nixl.Desc) []byte {
+	b := make([]byte, 0, len(ticket)+DescBytes*len(descs))
+	b = append(b, ticket[:]...)
+	for _, d := range descs {
+		b = AppendDesc(b, d)
+	}
+	return b
+}
+
+// ParseAccess reads what EncodeAccess has made.
+func ParseAccess(b []byte) (ticket nixl.TicketID, descs []nixl.Desc, err error) {
+	if len(b) < len(ticket) {
+		return ticket, nil, fmt.Errorf("access of %d bytes: %w", len(b), ErrProtocol)
+	}
+	b = b[copy(ticket[:], b):]
+	descs, _, err = ParseDescs(b)
+	return ticket, descs, err
+}
+
+// EncodeProbe is a ticket, a descriptor and a checksum.
+func EncodeProbe(p nixl.Probe) []byte {
+	b := AppendDesc(append([]byte(nil), p.Ticket[:]...), p.Desc)
+	return binary.LittleEndian.AppendUint32(b, p.Sum)
+}
+
+// ParseProbe reads what EncodeProbe has made.
+func ParseProbe(b []byte) (nixl.Probe, error) {
+	var p nixl.Probe
+	if len(b) != len(p.Ticket)+DescBytes+4 {
+		return p, fmt.Errorf("probe of %d bytes: %w", len(b), ErrProtocol)
+	}
+	copy(p.Ticket[:], b)
+	p.Desc = ParseDesc(b[len(p.Ticket):])
+	p.Sum = binary.LittleEndian.Uint32(b[len(p.Ticket)+DescBytes:])
+	return p, nil
+}
+
+// AppendString appends a string of up to 255 bytes, behind its length in one byte.
+func AppendString(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) }
+
+// TakeStrings reads strings from the beginning of b, and returns what is behind them.
+func TakeStrings(b []byte, into ...*string) (rest []byte, ok bool) {
+	for _, s := range into {
+		if len(b) == 0 || len(b)-1 < int(b[0]) {
+			return nil, false
+		}
+		n := 1 + int(b[0])
+		*s, b = string(b[1:n]), b[n:]
+	}
+	return b, true
+}
+
+// Ends are who connects, and to whom: the target is named, too, so that another agent at
+// the same address does not let the initiator in.
+type Ends struct {
+	From nixl.Identity
+	To   nixl.Identity // name and incarnation
+}
+
+// Append appends the names of both.
+func (e Ends) Append(b []byte) []byte {
+	for _, s := range []string{e.From.Name, e.From.Incarnation, e.From.HostID, e.To.Name, e.To.Incarnation} {
+		b = AppendString(b, s)
+	}
+	return b
+}
+
+// TakeEnds reads what Append has made from the beginning of b, and returns what is behind
+// it. Who connects has a name and an incarnation.
+func TakeEnds(b []byte) (e Ends, rest []byte, err error) {
+	rest, ok := TakeStrings(b, &e.From.Name, &e.From.Incarnation, &e.From.HostID, &e.To.Name, &e.To.Incarnation)
+	switch {
+	case !ok:
+		return Ends{}, nil, fmt.Errorf("truncated hello: %w", ErrProtocol)
+	case e.From.Name == "" || e.From.Incarnation == "":
+		return Ends{}, nil, fmt.Errorf("malformed hello, from nobody: %w", ErrProtocol)
+	}
+	return e, rest, nil
+}
+
+// Check reports why an agent is not the one that is meant.
+func (e Ends) Check(self nixl.Identity) error {
+	switch {
+	case e.To.Name != self.Name:
+		return fmt.Errorf("this is agent %q, not %q: %w", self.Name, e.To.Name, nixl.ErrMismatch)
+	case e.To.Incarnation != self.Incarnation:
+		return fmt.Errorf("agent %q was restarted: %w", self.Name, nixl.ErrMismatch)
+	}
+	return nil
+}

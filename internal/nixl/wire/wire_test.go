@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/nixl"
+)
+
+var ends = Ends{From: nixl.Identity{Name: "a", Incarnation: "1", HostID: "h"}, To: nixl.Identity{Name: "b", Incarnation: "2"}}
+
+// FuzzCodecs parses arbitrary bytes; what is taken is encoded to the same, and the rest is
+// refused as a violation.
+func FuzzCodecs(f *testing.F) {
+	desc := nixl.Desc{Addr: 1 << 20, Len: 64, DevID: 3}
+	f.Add(EncodeAccess(nixl.TicketID{1}, []nixl.Desc{desc, {Addr: 3, Len: 4}}))
+	f.Add(EncodeProbe(nixl.Probe{Ticket: nixl.TicketID{1}, Desc: desc, Sum: 7}))
+	f.Add(ends.Append(nil))
+	f.Add(append(ends.Append(nil), "behind"...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		check := func(what string, err error, again []byte) {
+			if err == nil && !bytes.Equal(again, b) {
+				t.Errorf("%s is encoded as %x, was %x", what, again, b)
+			}
+			if err != nil && !errors.Is(err, ErrProtocol) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		ticket, descs, err := ParseAccess(b)
+		check("access", err, EncodeAccess(ticket, descs))
+		p, err := ParseProbe(b)
+		check("probe", err, EncodeProbe(p))
+		e, rest, err := TakeEnds(b)
+		check("ends", err, append(e.Append(nil), rest...))
+		if s := Printable(b); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("printable: %q", s)
+		}
+	})
+}
+
+func TestRefused(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"no descriptor":          EncodeAccess(nixl.TicketID{1}, nil),
+		"half a descriptor":      EncodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: 1, Len: 2}})[:30],
+		"an empty descriptor":    EncodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: 1, Len: 2}, {Addr: 1}}),
+		"lengths without a sum":  EncodeAccess(nixl.TicketID{1}, []nixl.Desc{{Len: 1 << 63}, {Len: 1 << 63}}),
+		"memory behind the last": EncodeAccess(nixl.TicketID{1}, []nixl.Desc{{Addr: 1<<64 - 1, Len: 2}}),
+		"nothing":                nil,
+	} {
+		if _, _, err := ParseAccess(b); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nobody := ends
+	nobody.From.Name = ""
+	if _, _, err := TakeEnds(nobody.Append(nil)); !errors.Is(err, ErrProtocol) {
+		t.Errorf("nobody connects: %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, tc := range []struct {
+		self nixl.Identity
+		want string
+	}{
+		{nixl.Identity{Name: "b", Incarnation: "2"}, ""},
+		{nixl.Identity{Name: "c", Incarnation: "2"}, `this is agent "c", not "b"`},
+		{nixl.Identity{Name: "b", Incarnation: "3"}, `agent "b" was restarted`},
+	} {
+		err := ends.Check(tc.self)
+		if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !errors.Is(err, nixl.ErrMismatch)) {
+			t.Errorf("%+v: %v, want %q", tc.self, err, tc.want)
+		}
+	}
+}
+
+// A peer reports errors, whatever it sends.
+func TestResultError(t *testing.T) {
+	for status, want := range map[nixl.Status]nixl.Status{nixl.Success: nixl.Success, nixl.ErrNotAllowed: nixl.ErrNotAllowed, 1: nixl.ErrUnknown, -128: nixl.ErrUnknown} {
+		err := ResultError("p", status, []byte("why\x1b"))
+		if nixl.StatusOf(err) != want || err != nil && (!strings.Contains(err.Error(), `why\x1b`) || strings.Contains(err.Error(), "\x1b")) {
+			t.Errorf("%s: %v", status, err)
+		}
+	}
+	long := errors.New(strings.Repeat("x", 4*MaxText))
+	if n := len(Text(long)); n != MaxText {
+		t.Errorf("a text of %d bytes", n)
+	}
+}
+
+func TestSecret(t *testing.T) {
+	if !(Secret{1}).Equal(Secret{1}) || (Secret{1}).Equal(Secret{2}) {
+		t.Error("secrets are compared wrongly")
+	}
+}
