@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,57 +51,22 @@ type EtcdOptions struct {
 
 // Etcd is a running etcd server with a single member.
 type Etcd struct {
+	*life
 	server   *embed.Etcd
 	endpoint string
-	lock     *dirLock
-	log      *slog.Logger
 	grpc     atomic.Pointer[grpc.Server]
-	fatal    chan error    // capacity 1: the server wanted to end the process
-	stop     chan struct{} // closed by Close
-	done     chan struct{} // closed when the server has stopped, for whatever reason
-	once     sync.Once
-	closed   error // of Close
-	err      error // why it stopped by itself; set before done is closed
 }
 
 // StartEtcd starts an etcd server and returns when it is ready to serve.
 func StartEtcd(ctx context.Context, opts EtcdOptions) (*Etcd, error) {
-	lock, err := prepareDir(opts.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("start etcd: %w", err)
-	}
-	if err := lock.acquire(ctx); err != nil {
-		lock.release()
-		return nil, fmt.Errorf("start etcd: %w", err)
-	}
-	for attempt := 1; ; attempt++ {
-		e, err := startEtcd(ctx, opts, lock)
-		if err == nil {
-			return e, nil
-		}
-		if (anyPort(opts.ClientAddr) || anyPort(opts.peerAddr())) && errors.Is(err, ErrPortInUse) && attempt < portAttempts {
-			continue
-		}
-		lock.release()
-		return nil, fmt.Errorf("start etcd: %w", err)
-	}
+	free := anyPort(opts.ClientAddr) || anyPort(opts.peerAddr())
+	return start(ctx, "etcd", opts.Dir, opts.Log, free, func(l *life) (*Etcd, error) { return startEtcd(ctx, opts, l) })
 }
 
 func (o EtcdOptions) peerAddr() string { return cmp.Or(o.PeerAddr, "127.0.0.1:0") }
 
-func anyPort(addr string) bool {
-	_, port, err := net.SplitHostPort(addr)
-	return err == nil && port == "0"
-}
-
-func startEtcd(ctx context.Context, opts EtcdOptions, lock *dirLock) (*Etcd, error) {
-	e := &Etcd{
-		lock:  lock,
-		log:   opts.Log,
-		fatal: make(chan error, 1),
-		stop:  make(chan struct{}),
-		done:  make(chan struct{}),
-	}
+func startEtcd(ctx context.Context, opts EtcdOptions, l *life) (*Etcd, error) {
+	e := &Etcd{life: l}
 	cfg, err := e.configure(opts)
 	if err != nil {
 		return nil, err
@@ -187,12 +150,7 @@ func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
 	cfg.WarningUnaryRequestDuration = etcdSlow
 	cfg.EnableGRPCGateway = false
 	cfg.ServiceRegister = func(s *grpc.Server) { e.grpc.Store(s) }
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(opts.Log, e.closing, func(err error) {
-		select {
-		case e.fatal <- err:
-		default:
-		}
-	}))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(opts.Log, e.closing, e.fail))
 	return cfg, nil
 }
 
@@ -224,41 +182,12 @@ func (e *Etcd) watch() {
 	e.log.Error("embedded etcd failed", "err", e.err)
 }
 
-func (e *Etcd) closing() bool {
-	select {
-	case <-e.stop:
-		return true
-	default:
-		return false
-	}
-}
-
 // Endpoint returns the host:port that clients on this machine connect to.
 func (e *Etcd) Endpoint() string { return e.endpoint }
 
-// Done is closed when the server has stopped, by Close or by itself.
-func (e *Etcd) Done() <-chan struct{} { return e.done }
-
-// Err returns why the server stopped by itself, once Done is closed; it is nil
-// after Close.
-func (e *Etcd) Err() error {
-	select {
-	case <-e.done:
-		return e.err
-	default:
-		return nil
-	}
-}
-
 // Close stops the server and gives its directory and port back. It may be
 // called more than once.
-func (e *Etcd) Close() error {
-	e.once.Do(func() {
-		e.closed = e.shutdown()
-		e.lock.release()
-	})
-	return e.closed
-}
+func (e *Etcd) Close() error { return e.close(e.shutdown) }
 
 func (e *Etcd) shutdown() error {
 	close(e.stop)

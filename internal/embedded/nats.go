@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -30,42 +29,17 @@ type NATSOptions struct {
 
 // NATS is a running NATS server with JetStream.
 type NATS struct {
+	*life
 	server *server.Server
 	url    string
-	lock   *dirLock
-	log    *slog.Logger
-	fatal  chan error    // capacity 1: the server wanted to end the process
-	stop   chan struct{} // closed by Close
-	done   chan struct{} // closed when the server has stopped, for whatever reason
-	once   sync.Once
-	closed error // of Close
-	err    error // why it stopped by itself; set before done is closed
 }
 
 // StartNATS starts a NATS server and returns when it is ready to serve.
 func StartNATS(ctx context.Context, opts NATSOptions) (*NATS, error) {
-	lock, err := prepareDir(opts.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("start nats: %w", err)
-	}
-	if err := lock.acquire(ctx); err != nil {
-		lock.release()
-		return nil, fmt.Errorf("start nats: %w", err)
-	}
-	for attempt := 1; ; attempt++ {
-		n, err := startNATS(ctx, opts, lock)
-		if err == nil {
-			return n, nil
-		}
-		if anyPort(opts.Addr) && errors.Is(err, ErrPortInUse) && attempt < portAttempts {
-			continue
-		}
-		lock.release()
-		return nil, fmt.Errorf("start nats: %w", err)
-	}
+	return start(ctx, "nats", opts.Dir, opts.Log, anyPort(opts.Addr), func(l *life) (*NATS, error) { return startNATS(ctx, opts, l) })
 }
 
-func startNATS(ctx context.Context, opts NATSOptions, lock *dirLock) (*NATS, error) {
+func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 	claimed, err := claim(opts.Addr)
 	if err != nil {
 		return nil, err
@@ -94,16 +68,8 @@ func startNATS(ctx context.Context, opts NATSOptions, lock *dirLock) (*NATS, err
 	if err != nil {
 		return nil, fmt.Errorf("configure server: %w", err)
 	}
-	n := &NATS{
-		server: srv,
-		url:    "nats://" + dialable(addr),
-		lock:   lock,
-		log:    opts.Log,
-		fatal:  make(chan error, 1),
-		stop:   make(chan struct{}),
-		done:   make(chan struct{}),
-	}
-	srv.SetLoggerV2(&natsLogger{log: opts.Log, fatal: n.fatal}, false, false, false)
+	n := &NATS{life: l, server: srv, url: "nats://" + dialable(addr)}
+	srv.SetLoggerV2(&natsLogger{l}, false, false, false)
 	srv.Start()
 	if err := n.waitReady(ctx); err != nil {
 		srv.Shutdown()
@@ -161,40 +127,22 @@ func (n *NATS) watch() {
 // URL returns what clients on this machine connect to, nats://host:port.
 func (n *NATS) URL() string { return n.url }
 
-// Done is closed when the server has stopped, by Close or by itself.
-func (n *NATS) Done() <-chan struct{} { return n.done }
+// Close stops the server and gives its directory and port back. It may be
+// called more than once.
+func (n *NATS) Close() error { return n.close(n.shutdown) }
 
-// Err returns why the server stopped by itself, once Done is closed; it is nil
-// after Close.
-func (n *NATS) Err() error {
+func (n *NATS) shutdown() error {
+	close(n.stop)
 	select {
 	case <-n.done:
-		return n.err
-	default:
 		return nil
+	case <-time.After(closeTimeout):
+		return fmt.Errorf("close nats: not stopped after %s", closeTimeout)
 	}
 }
 
-// Close stops the server and gives its directory and port back. It may be
-// called more than once.
-func (n *NATS) Close() error {
-	n.once.Do(func() {
-		close(n.stop)
-		select {
-		case <-n.done:
-		case <-time.After(closeTimeout):
-			n.closed = fmt.Errorf("close nats: not stopped after %s", closeTimeout)
-		}
-		n.lock.release()
-	})
-	return n.closed
-}
-
 // natsLogger passes warnings and worse on.
-type natsLogger struct {
-	log   *slog.Logger
-	fatal chan<- error
-}
+type natsLogger struct{ *life }
 
 // Noticef drops the server's account of its own start.
 func (l *natsLogger) Noticef(string, ...any) {}
@@ -211,10 +159,7 @@ func (l *natsLogger) Errorf(format string, v ...any) {
 
 // Fatalf reports that the server cannot go on; nobody's process ends.
 func (l *natsLogger) Fatalf(format string, v ...any) {
-	select {
-	case l.fatal <- fmt.Errorf(format, v...):
-	default:
-	}
+	l.fail(fmt.Errorf(format, v...))
 }
 
 // Debugf drops debug output.

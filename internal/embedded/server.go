@@ -1,0 +1,94 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+)
+
+// life is that of a server: from its start to Close, or to when it stops by itself.
+type life struct {
+	lock   *dirLock
+	log    *slog.Logger
+	fatal  chan error    // capacity 1: the server wanted to end the process
+	stop   chan struct{} // closed by Close
+	done   chan struct{} // closed when the server has stopped, for whatever reason
+	once   sync.Once
+	closed error // of Close
+	err    error // why it stopped by itself; set before done is closed
+}
+
+// start makes a server over its directory, which belongs to it until close. Where it may
+// have any port, one that somebody else was faster to take is not the last.
+func start[S any](ctx context.Context, what, dir string, log *slog.Logger, anyPort bool, run func(*life) (S, error)) (S, error) {
+	var none S
+	lock, err := prepareDir(dir)
+	if err != nil {
+		return none, fmt.Errorf("start %s: %w", what, err)
+	}
+	if err := lock.acquire(ctx); err != nil {
+		lock.release()
+		return none, fmt.Errorf("start %s: %w", what, err)
+	}
+	for attempt := 1; ; attempt++ {
+		l := &life{lock: lock, log: log, fatal: make(chan error, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		s, err := run(l)
+		if err == nil {
+			return s, nil
+		}
+		if anyPort && errors.Is(err, ErrPortInUse) && attempt < portAttempts {
+			continue
+		}
+		lock.release()
+		return none, fmt.Errorf("start %s: %w", what, err)
+	}
+}
+
+func anyPort(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port == "0"
+}
+
+// fail says that the server cannot go on; the first reason counts.
+func (l *life) fail(err error) {
+	select {
+	case l.fatal <- err:
+	default:
+	}
+}
+
+// closing reports whether somebody wants the server to stop.
+func (l *life) closing() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// close stops the server by f, once, and gives its directory back.
+func (l *life) close(f func() error) error {
+	l.once.Do(func() {
+		l.closed = f()
+		l.lock.release()
+	})
+	return l.closed
+}
+
+// Done is closed when the server has stopped, by Close or by itself.
+func (l *life) Done() <-chan struct{} { return l.done }
+
+// Err returns why the server stopped by itself, once Done is closed; it is nil
+// after Close.
+func (l *life) Err() error {
+	select {
+	case <-l.done:
+		return l.err
+	default:
+		return nil
+	}
+}
