@@ -29,11 +29,11 @@ var ErrDeviceLost = errors.New("a GPU is lost")
 // startGPUDevices makes devices of the GPUs that the configuration names.
 func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	a.lost = make(chan error, 1)
-	indexes, all, err := a.cfg.GPU.Indexes()
+	groups, all, err := a.cfg.GPU.Groups()
 	if err != nil {
 		return fmt.Errorf("gpu.devices: %w", err)
 	}
-	if len(indexes) == 0 && !all {
+	if len(groups) == 0 && !all {
 		return nil
 	}
 	open := a.opts.CUDA
@@ -53,7 +53,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	})
 	if all {
 		for i := range drv.DeviceCount() {
-			indexes = append(indexes, i)
+			groups = append(groups, []int{i})
 		}
 	}
 	if a.vram, err = cudaipc.NewDevices(drv); err != nil {
@@ -61,12 +61,12 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	}
 	back.Push("give up memory of peers", func(context.Context) error { return a.vram.Close() })
 	begin := time.Now()
-	devices = make([]*gpu.Device, len(indexes))
-	errs := make([]error, len(indexes))
+	devices = make([]*gpu.Device, len(groups))
+	errs := make([]error, len(groups))
 	var wg sync.WaitGroup
-	for i, index := range indexes { // each compiles kernels
+	for i, group := range groups { // each compiles kernels
 		wg.Go(func() {
-			devices[i], errs[i] = gpu.OpenDevice(ctx, drv, index, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization})
+			devices[i], errs[i] = gpu.OpenGroup(ctx, drv, group, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization})
 		})
 	}
 	wg.Wait()
@@ -77,6 +77,11 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("gpu.devices is %s: %w", a.cfg.GPU.Devices, err)
+	}
+	for _, d := range devices {
+		if !d.Reach() {
+			a.log.Warn("GPUs have no access to each other's memory: what tensor-parallel ranks exchange goes over the host, and decoding has no graphs", "device", d.ID())
+		}
 	}
 	a.log.Warn("engines compute on GPUs, which has not been tried on hardware yet", "gpus", len(devices), "took", time.Since(begin).Round(time.Millisecond))
 	return nil
@@ -146,8 +151,8 @@ func (w gpuWeights) backend(ctx context.Context, spec cluster.EngineSpec, _ int6
 	if spec.KVDType != cpu.KVAuto && spec.KVDType != "bf16" {
 		return nil, pool{}, fmt.Errorf("kv_dtype: a GPU keeps bf16, not %s", spec.KVDType)
 	}
-	if spec.TensorParallel > 1 {
-		return nil, pool{}, fmt.Errorf("tensor_parallel: a GPU has one rank, not %d", spec.TensorParallel)
+	if n := w.device.Ranks(); spec.TensorParallel != 0 && spec.TensorParallel != n {
+		return nil, pool{}, fmt.Errorf("tensor_parallel: %d ranks are asked for, and %s has %d: gpu.devices of the node says which GPUs compute together", spec.TensorParallel, w.device.ID(), n)
 	}
 	b, err := w.NewBackend(ctx, gpu.Options{
 		BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, MaxTokens: spec.MaxBatchTokens, MaxSeqs: spec.MaxSeqs, BatchInvariant: w.device.cfg.BatchInvariant,
@@ -172,21 +177,24 @@ type gpuBackend struct {
 	vram *cudaipc.Devices
 }
 
-// AllocKV allocates the pool, as memory of a device that peers can open.
+// AllocKV allocates the pool, as memory of devices that peers can open.
 func (b gpuBackend) AllocKV(n int) (engine.KVPool, error) {
 	pool, err := b.Backend.AllocKV(n)
 	if err != nil {
 		return nil, err
 	}
-	m := pool[0].(*gpu.KVMemory)
-	arena, err := b.vram.Adopt(m.Device(), m.Address(), m.Size())
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("share the KV blocks of %s: %w", b.Info().Device, err), m.Close())
+	for i := range pool { // ranks
+		m := pool[i].(*gpu.KVMemory)
+		arena, err := b.vram.Adopt(m.Device(), m.Address(), m.Size())
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("share the KV blocks of %s: %w", b.Info().Device, err), pool.Close())
+		}
+		pool[i] = gpuMemory{m, arena}
 	}
-	return engine.KVPool{gpuMemory{m, arena}}, nil
+	return pool, nil
 }
 
-// gpuMemory is a block pool with its name in the data path.
+// gpuMemory is a rank's part of a block pool with its name in the data path.
 type gpuMemory struct {
 	*gpu.KVMemory
 	arena *cudaipc.Arena

@@ -39,6 +39,7 @@ func devicesOf(r *run) (ids []string) {
 func TestGPUDevices(t *testing.T) {
 	for devices, want := range map[string][]string{
 		config.GPUsNone: {"cpu:0"}, config.GPUsAll: {"cpu:0", "gpu:0", "gpu:1", "gpu:2"}, "2,0": {"cpu:0", "gpu:0", "gpu:2"},
+		"1,2+0": {"cpu:0", "gpu:1", "gpu:2+0"}, "0+0": {"cpu:0", "gpu:0+0"},
 	} {
 		cfg := testConfig(t)
 		cfg.GPU.Devices, cfg.GPU.MemoryUtilization = devices, 0.5
@@ -48,7 +49,11 @@ func TestGPUDevices(t *testing.T) {
 			t.Errorf("%s: %v, want %v", devices, got, want)
 		}
 		for _, d := range r.node.Devices[1:] {
-			if d.MemoryBytes != 1<<27 || d.Name != "Pretended H200" {
+			name, memory := "Pretended H200", int64(1<<27)
+			if d.ID == "gpu:2+0" {
+				name, memory = "Pretended H200 x2", 1<<28
+			}
+			if d.MemoryBytes != memory || d.Name != name {
 				t.Errorf("%+v", d)
 			}
 		}
@@ -150,7 +155,7 @@ func TestModelsOnGPU(t *testing.T) {
 		t.Errorf("more blocks than there is room for: %v", err)
 	}
 	for name, change := range map[string]func(e *cluster.EngineSpec){
-		"keeps bf16, not int8": func(e *cluster.EngineSpec) { e.KVDType = "int8" }, "one rank, not 2": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
+		"keeps bf16, not int8": func(e *cluster.EngineSpec) { e.KVDType = "int8" }, "2 ranks are asked for, and gpu:0 has 1": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
 		"does not compute on gpu:0": func(e *cluster.EngineSpec) { e.Backend = cluster.BackendCPU },
 	} {
 		bad := on(dir, "gpu:0")
@@ -161,5 +166,47 @@ func TestModelsOnGPU(t *testing.T) {
 	}
 	for _, l := range loaded {
 		give(t, l)
+	}
+}
+
+// A worker on a group of GPUs has its ranks, asked for or not, and a pool with memory of each.
+func TestModelsOnAGroup(t *testing.T) {
+	_, with := withGPUs(t, 2)
+	cfg := testConfig(t)
+	cfg.GPU.Devices = "1+0"
+	r := startAgent(t, cfg, with)
+	spec := smallSpec
+	spec.Heads, spec.KVHeads = 4, 2
+	dir := modeltest.Generate(t, spec)
+	for _, ranks := range []int{0, 2} {
+		as := on(dir, "gpu:1+0")
+		as.Engine.TensorParallel = ranks
+		l, err := r.models.load(t.Context(), as, func(float64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool, err := l.Backend.AllocKV(l.Blocks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := l.Backend.Info().TensorParallel; n != 2 || len(pool) != 2 {
+			t.Errorf("%d ranks with %d pools", n, len(pool))
+		}
+		for i, m := range pool {
+			if d, ok := m.(worker.DeviceKV); !ok || m.(gpuMemory).Device() != 1-i {
+				t.Errorf("rank %d: %T %v is not memory of GPU %d", i, m, d, 1-i)
+			}
+		}
+		give(t, l)
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for ranks, want := range map[int]string{1: "1 ranks are asked for, and gpu:1+0 has 2", 4: "4 ranks are asked for, and gpu:1+0 has 2"} {
+		as := on(dir, "gpu:1+0")
+		as.Engine.TensorParallel = ranks
+		if _, err := r.models.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("load() = %v, want %q", err, want)
+		}
 	}
 }

@@ -95,7 +95,7 @@ is declared.`,
 	durationVar(fs, &o.itlTarget, "itl-target", 0, "longest time between two tokens of an answer while prompts are computed beside (default 200ms; 1h turns it off)")
 	fs.Lookup("itl-target").DefValue = "" // 0, the engine's: said in the text
 	fs.StringVar(&o.speculative, "speculative", "", "propose tokens and verify several at a time: ngram, ngram:5 or off; changes no answer (default: off)")
-	countVar(fs, &o.engine.TensorParallel, "tensor-parallel", 0, "ranks of each worker, which share the heads of each layer; changes no answer (default 1)")
+	countVar(fs, &o.engine.TensorParallel, "tensor-parallel", 0, "ranks of each worker, which share the heads of each layer (default 1, on GPUs those of the device)")
 	durationVar(fs, &o.timeout, "timeout", 5*time.Minute, "how long to wait")
 	fs.BoolVar(&o.noWait, "no-wait", false, "return when the topology is declared, with exit code 8")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "print what would happen, and do nothing")

@@ -172,7 +172,7 @@ func (u *uplift) homeless(v client.View, s standing) (who, reason string) {
 		if s.short[r] > 0 && !slices.ContainsFunc(v.Nodes, func(n cluster.Node) bool {
 			return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return engine.RunsOn(d.ID) })
 		}) {
-			return string(r) + " workers", "no node has a device " + strings.Join(engine.Devices(), " or ")
+			return string(r) + " workers", "no node has a device " + engine.WantedDevices()
 		}
 	}
 	return "", ""

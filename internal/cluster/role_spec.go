@@ -97,7 +97,31 @@ func (e EngineSpec) overlaid(over EngineSpec) EngineSpec {
 }
 
 // deviceName is a kind of device, or one of that kind.
-var deviceName = regexp.MustCompile(`^[a-z]+(:[0-9]{1,4})?$`)
+var deviceName = regexp.MustCompile(`^[a-z]+(:[0-9]{1,4}(\+[0-9]{1,4})*)?$`)
+
+// RanksOf is how many tensor-parallel ranks workers of a device have: as many as the id of a
+// GPU device has GPUs, such as gpu:0+1, and 0 where they may have any number.
+func RanksOf(device string) int {
+	kind, gpus, _ := strings.Cut(device, ":")
+	if kind != "gpu" {
+		return 0
+	}
+	return 1 + strings.Count(gpus, "+")
+}
+
+// WantedDevices says in words which devices the workers may have: "gpu with 2 ranks".
+func (e EngineSpec) WantedDevices() string {
+	var words []string
+	if names := e.Devices(); len(names) > 0 {
+		words = append(words, strings.Join(names, " or "))
+	} else if e.Backend != "" {
+		words = append(words, "that "+e.Backend+" computes on")
+	}
+	if e.TensorParallel > 0 && e.Backend != BackendMock {
+		words = append(words, fmt.Sprintf("with %d ranks", e.TensorParallel))
+	}
+	return strings.Join(words, " ")
+}
 
 // Devices returns the devices that Device names; none means any.
 func (e EngineSpec) Devices() []string {
@@ -108,10 +132,14 @@ func (e EngineSpec) Devices() []string {
 }
 
 // RunsOn reports whether workers may run on a device: one that Device names, by id or by
-// kind, or any if it names none, and of the kind that Backend computes on.
+// kind, or any if it names none, of the kind that Backend computes on, and with as many
+// ranks as TensorParallel asks for.
 func (e EngineSpec) RunsOn(device string) bool {
 	kind, _, _ := strings.Cut(device, ":")
 	if on, ok := backendKinds[e.Backend]; ok && on != kind {
+		return false
+	}
+	if n := RanksOf(device); n > 0 && e.TensorParallel != 0 && e.TensorParallel != n && e.Backend != BackendMock {
 		return false
 	}
 	names := e.Devices()
@@ -126,6 +154,8 @@ func (e EngineSpec) checkDevices(wrong func(field, format string, args ...any)) 
 			wrong("device", "%q is not the name of a device, like cpu or cpu:0", d)
 		case seen[d]:
 			wrong("device", "%s is named twice", d)
+		case strings.Contains(d, ":") && RanksOf(d) > 0 && e.TensorParallel > 0 && RanksOf(d) != e.TensorParallel:
+			wrong("tensor_parallel", "%d ranks cannot run on %s, which has %d", e.TensorParallel, d, RanksOf(d))
 		}
 		seen[d] = true
 	}

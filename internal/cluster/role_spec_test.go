@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,24 +100,54 @@ func TestTopologyProblems(t *testing.T) {
 func TestRunsOn(t *testing.T) {
 	for _, c := range []struct {
 		spec EngineSpec
-		on   string // of cpu:0, gpu:0 and gpu:1
+		on   string // of cpu:0, gpu:0, gpu:1 and gpu:2+3
 	}{
-		{EngineSpec{}, "cpu:0 gpu:0 gpu:1"},
+		{EngineSpec{}, "cpu:0 gpu:0 gpu:1 gpu:2+3"},
 		{EngineSpec{Backend: BackendCPU}, "cpu:0"},
-		{EngineSpec{Backend: BackendCUDA}, "gpu:0 gpu:1"},
-		{EngineSpec{Backend: BackendMock}, "cpu:0 gpu:0 gpu:1"},
+		{EngineSpec{Backend: BackendCUDA}, "gpu:0 gpu:1 gpu:2+3"},
+		{EngineSpec{Backend: BackendMock}, "cpu:0 gpu:0 gpu:1 gpu:2+3"},
 		{EngineSpec{Backend: BackendMock, Device: "gpu:1"}, "gpu:1"},
 		{EngineSpec{Backend: BackendCUDA, Device: "gpu:1,cpu"}, "gpu:1"},
-		{EngineSpec{Device: "gpu,cpu:1"}, "gpu:0 gpu:1"},
+		{EngineSpec{Device: "gpu,cpu:1"}, "gpu:0 gpu:1 gpu:2+3"},
+		{EngineSpec{TensorParallel: 1}, "cpu:0 gpu:0 gpu:1"},
+		{EngineSpec{TensorParallel: 2}, "cpu:0 gpu:2+3"},
+		{EngineSpec{TensorParallel: 2, Device: "gpu"}, "gpu:2+3"},
+		{EngineSpec{Device: "gpu:2+3"}, "gpu:2+3"},
+		{EngineSpec{TensorParallel: 4, Backend: BackendCUDA}, ""},
+		{EngineSpec{TensorParallel: 4, Backend: BackendMock, Device: "gpu"}, "gpu:0 gpu:1 gpu:2+3"},
 	} {
 		var on []string
-		for _, d := range []string{"cpu:0", "gpu:0", "gpu:1"} {
+		for _, d := range []string{"cpu:0", "gpu:0", "gpu:1", "gpu:2+3"} {
 			if c.spec.RunsOn(d) {
 				on = append(on, d)
 			}
 		}
 		if got := strings.Join(on, " "); got != c.on {
 			t.Errorf("%+v runs on %s, want %s", c.spec, got, c.on)
+		}
+	}
+}
+
+func TestWantedDevices(t *testing.T) {
+	for want, e := range map[string]EngineSpec{
+		"gpu with 2 ranks": {Device: "gpu", TensorParallel: 2}, "cpu:0 or gpu": {Device: "cpu:0,gpu"},
+		"that cuda computes on": {Backend: BackendCUDA}, "that cuda computes on with 4 ranks": {Backend: BackendCUDA, TensorParallel: 4}, "with 2 ranks": {TensorParallel: 2},
+	} {
+		if got := e.WantedDevices(); got != want {
+			t.Errorf("%+v wants a device %q, want %q", e, got, want)
+		}
+	}
+}
+
+// Names of groups are those of devices, and a number of ranks that they do not have is refused.
+func TestGroupsOfGPUs(t *testing.T) {
+	for devices, want := range map[string]string{
+		"gpu:0+1": "", "gpu:0+1,gpu:2+3": "", "gpu:0+": "is not the name of a device", "gpu:+1": "is not the name of a device", "gpu:0+0+0": "2 ranks cannot run on gpu:0+0+0, which has 3",
+	} {
+		var wrong []string
+		(EngineSpec{Device: devices, TensorParallel: 2}).checkDevices(func(_, format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) })
+		if got := strings.Join(wrong, "; "); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", devices, got, want)
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package config
 
 import (
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -143,46 +139,6 @@ type CPU struct {
 	Activations string `mapstructure:"activations"`
 }
 
-// GPU says which GPUs the node offers as devices, and how they are used.
-type GPU struct {
-	// Devices are indexes in the order of the driver, GPUsNone or GPUsAll.
-	Devices string `mapstructure:"devices"`
-	// MemoryUtilization is the share of a GPU's memory that may be in use, by others, too.
-	MemoryUtilization float64 `mapstructure:"memory_utilization"`
-	// KVShare is the share of what is left that a worker takes for KV blocks.
-	KVShare float64 `mapstructure:"kv_share"`
-	// BatchInvariant makes a token's bits independent of what else is computed.
-	BatchInvariant bool `mapstructure:"batch_invariant"`
-}
-
-// Names for GPUs without their indexes.
-const (
-	GPUsNone = "none"
-	GPUsAll  = "all"
-)
-
-// Indexes are the GPUs that are named, in order and each once; all says that it is all
-// there are.
-func (g GPU) Indexes() (indexes []int, all bool, err error) {
-	switch g.Devices {
-	case GPUsNone, "":
-		return nil, false, nil
-	case GPUsAll:
-		return nil, true, nil
-	}
-	for item := range strings.SplitSeq(g.Devices, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(item))
-		if err != nil || n < 0 || n > maxGPU {
-			return nil, false, fmt.Errorf("%q is not %s, %s, or indexes from 0 to %d such as 0,2", g.Devices, GPUsNone, GPUsAll, maxGPU)
-		}
-		indexes = append(indexes, n)
-	}
-	slices.Sort(indexes)
-	return slices.Compact(indexes), false, nil
-}
-
-const maxGPU = 255
-
 // Engine limits what one worker holds; 0 means the engine's default.
 type Engine struct {
 	KVBlocks  int `mapstructure:"kv_blocks"`
@@ -305,7 +261,7 @@ func dynamodServingKeys() []Key {
 		{Name: "cpu.isa", Kind: KindString, Default: "auto", Choices: []string{"auto", "portable", "avx2", "avx512", "amx", "neon"}, Help: "set of instructions for computing; auto takes the best one that the machine has"},
 		{Name: "cpu.activations", Kind: KindString, Default: "auto", Choices: []string{"auto", "f32", "bf16"}, Help: "precision of activations that meet bf16 weights, keys or values; auto rounds them to bf16 where that is faster (AMX, AVX512_BF16 of AMD), bf16 wherever the processor can (FEAT_BF16 of arm64, too), f32 never does"},
 
-		{Name: "gpu.devices", Kind: KindString, Default: GPUsNone, Help: "GPUs to offer as devices: none, all, or their indexes such as 0,2; engines on GPUs have not yet run on hardware, so none are used unless they are named"},
+		{Name: "gpu.devices", Kind: KindString, Default: GPUsNone, Help: "GPUs to offer as devices: none, all, or their indexes such as 0,2; those joined by + are one device whose workers are tensor-parallel, such as 0+1,2+3; engines on GPUs have not yet run on hardware, so none are used unless they are named"},
 		{Name: "gpu.memory_utilization", Kind: KindShare, Default: 0.9, Help: "share of the memory of a GPU that may be in use, by other processes, too; what a worker needs beyond it is refused with the figures"},
 		{Name: "gpu.kv_share", Kind: KindShare, Default: 0.5, Help: "share of what is left of that memory that a worker takes for KV blocks if nothing says how many; 1 where each GPU has one worker"},
 		{Name: "gpu.batch_invariant", Kind: KindBool, Default: false, Help: "compute every token with the same kernels, so that an answer does not depend in its last bits on what else a step computes; slower"},
@@ -317,7 +273,7 @@ func dynamodServingKeys() []Key {
 		{Name: "engine.max_batch_tokens", Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
 		{Name: "engine.itl_target", Kind: KindDuration, Default: time.Duration(0), Help: "longest time between two tokens of an answer while prompts are computed beside: chunks of prompts are made as small as that needs; in whole milliseconds, a long one such as 1h turns it off, 0 means the engine's default of 200ms"},
 		{Name: "engine.speculative", Kind: KindString, Default: "", Help: "how tokens are proposed and then verified several at a time, without changing any answer: off, ngram, or ngram:5 for at most five tokens; empty means off"},
-		{Name: "engine.tensor_parallel", Kind: KindInt, Default: 0, Max: 1024, Help: "ranks of each worker, which share the heads of each layer and have memory for KV of their own; divides query heads and KV heads, changes no answer, and may be another one at the workers that KV blocks are exchanged with; 0 means 1"},
+		{Name: "engine.tensor_parallel", Kind: KindInt, Default: 0, Max: 1024, Help: "ranks of each worker, which share the heads of each layer and have memory for KV of their own; divides query heads and KV heads, changes no answer but by roundings of sums on GPUs, and may be another one at the workers that KV blocks are exchanged with; on GPUs it must be how many gpu.devices joins; 0 means that, and 1 on CPUs"},
 
 		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue", "router"}, Runtime: true, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue; with router, the frontend chooses a prefill worker first and then the decode worker that gets its KV"},
 		{Name: "disagg.background_prefill", Kind: KindBool, Default: true, Runtime: true, Help: "with the strategy router, send a prompt to prefill and decode worker at once, so that KV blocks move while later ones are computed, where the prefill worker has a bootstrap endpoint; else the decode worker reads them when all are computed"},

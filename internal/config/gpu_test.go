@@ -8,18 +8,23 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 )
 
-func TestGPUIndexes(t *testing.T) {
-	for devices, want := range map[string][]int{"none": nil, "": nil, "0": {0}, "3, 1,3": {1, 3}} {
-		got, all, err := config.GPU{Devices: devices}.Indexes()
-		if !slices.Equal(got, want) || all || err != nil {
+func TestGPUGroups(t *testing.T) {
+	for devices, want := range map[string][][]int{
+		"none": nil, "": nil, "0": {{0}}, "3, 1,3": {{1}, {3}}, "2+3,0+1": {{0, 1}, {2, 3}}, "1 + 0, 4": {{1, 0}, {4}}, "0+0": {{0, 0}}, "0+1,0+1": {{0, 1}},
+	} {
+		got, all, err := config.GPU{Devices: devices}.Groups()
+		if !slices.EqualFunc(got, want, slices.Equal[[]int]) || all || err != nil {
 			t.Errorf("%q: %v, %v, %v, want %v", devices, got, all, err, want)
 		}
 	}
-	if got, all, err := (config.GPU{Devices: "all"}).Indexes(); got != nil || !all || err != nil {
+	if got, all, err := (config.GPU{Devices: "all"}).Groups(); got != nil || !all || err != nil {
 		t.Errorf("all: %v, %v, %v", got, all, err)
 	}
-	for _, devices := range []string{"gpu:0", "0,", "-1", "256", "one"} {
-		if _, _, err := (config.GPU{Devices: devices}).Indexes(); err == nil || !strings.Contains(err.Error(), "none, all, or indexes") {
+	for devices, want := range map[string]string{
+		"gpu:0": "none, all, indexes", "0,": "none, all, indexes", "-1": "none, all, indexes", "256": "none, all, indexes", "one": "none, all, indexes",
+		"0+": "groups of them such as 0+1", "+1": "groups of them", "all+0": "groups of them", "0,0+1": "GPU 0 in two devices", "0+1,1+0": "in two devices", "0+0,0": "GPU 0 in two",
+	} {
+		if _, _, err := (config.GPU{Devices: devices}).Groups(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", devices, err)
 		}
 	}

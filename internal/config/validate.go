@@ -175,7 +175,7 @@ func (d Dynamod) Validate() error {
 	v.etcd(d.Etcd.EtcdClient)
 	v.nats(d.NATS.NATSClient)
 	v.nixl(d.NIXL)
-	if _, _, err := d.GPU.Indexes(); err != nil {
+	if _, _, err := d.GPU.Groups(); err != nil {
 		v.wrong("gpu.devices", "%v", err)
 	}
 	if d.Etcd.Mode == ModeExternal && len(d.Etcd.Endpoints) == 0 {

@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -77,17 +76,9 @@ func place(a cluster.Assignment, how cluster.Placement, nodes []cluster.Node, l 
 		}
 	}
 	if best == nil {
-		return cluster.Node{}, cluster.Device{}, "no node has a device " + wanted(a.Engine)
+		return cluster.Node{}, cluster.Device{}, "no node has a device " + a.Engine.WantedDevices()
 	}
 	return best.node, best.dev, ""
-}
-
-// wanted names the devices that an engine may have.
-func wanted(e cluster.EngineSpec) string {
-	if names := e.Devices(); len(names) > 0 {
-		return strings.Join(names, " or ")
-	}
-	return "that " + e.Backend + " computes on" // any other device would do
 }
 
 func yesFirst(x, y bool) int {

@@ -190,6 +190,18 @@ func TestPlan(t *testing.T) {
 		w.converge()
 		w.want("worker-1 decode (no node has a device gpu)")
 	})
+	t.Run("a group of GPUs with as many ranks", func(t *testing.T) {
+		n := node("a", 2)
+		n.Devices = append(n.Devices, cluster.Device{ID: "gpu:0"}, cluster.Device{ID: "gpu:1+2"})
+		w := newWorld(t, 0, 1, n)
+		w.Topology.Engine.Device, w.Topology.Engine.TensorParallel = "gpu", 2
+		w.converge()
+		w.want("worker-1 decode a/gpu:1+2")
+		w = newWorld(t, 0, 1, n)
+		w.Topology.Engine.Device, w.Topology.Engine.TensorParallel = "gpu", 4
+		w.converge()
+		w.want("worker-1 decode (no node has a device gpu with 4 ranks)")
+	})
 	t.Run("node lost while draining", func(t *testing.T) {
 		w := newWorld(t, 0, 1, node("a", 2))
 		w.converge()

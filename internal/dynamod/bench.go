@@ -130,7 +130,7 @@ func runBench(f benchFlags, args []string, stdout, stderr io.Writer) error {
 		if chosen := chosenSections(args); !slices.Equal(chosen, []string{"disagg"}) {
 			return usageError{errors.New("--gpus: only the section disagg runs on GPUs; dynamod gpu-check measures kernels and engine")}
 		}
-		if _, _, err := (config.GPU{Devices: f.gpus}).Indexes(); err != nil {
+		if _, _, err := (config.GPU{Devices: f.gpus}).Groups(); err != nil {
 			return usageError{fmt.Errorf("--gpus: %w", err)}
 		}
 	}
