@@ -33,7 +33,10 @@ const (
 )
 
 func engineCases() []Case {
-	all := []Case{{Name: "tokens", run: checkTokens}}
+	all := []Case{
+		{Name: "tokens", run: func(ctx context.Context, r *rig) (finding, error) { return checkTokens(ctx, r, []int{r.spec.Device}) }},
+		{Name: "ranks=2", run: checkRanks},
+	}
 	for _, name := range engineModels {
 		i := slices.IndexFunc(shapes, func(s shape) bool { return s.name == name })
 		add := func(what string, run func(ctx context.Context, e *loaded) (finding, error)) {

@@ -39,6 +39,7 @@ func measureCases() (all []Case) {
 			add("rope"+of, func(j *job) work { return j.rope(s, rows) })
 			add("glu"+of, func(j *job) work { return j.glu(s, rows) })
 			add("embed"+of, func(j *job) work { return j.embed(s, rows) })
+			add("ranks"+of, func(j *job) work { return j.ranks(s, rows) })
 		}
 	}
 	for _, t := range eightBits {
@@ -174,6 +175,14 @@ func (j *job) norm(s shape, rows int) work {
 	n := 2 * rows * s.hidden
 	o := kernels.Norm{Out: j.out(n), X: j.in(n), Residual: j.out(n), Weight: j.address(j.matrix(2*s.hidden, 0)), Rows: rows, Hidden: s.hidden, Eps: 1e-6}
 	return work{op: func(int) error { return j.q.RMSNorm(o) }, bytes: float64(4 * n)}
+}
+
+// ranks adds up the parts of two ranks on one device.
+func (j *job) ranks(s shape, rows int) work {
+	s, rows = j.model(s), j.n(rows)
+	n := rows * s.hidden
+	o := kernels.SumRanks{Sums: []uint64{j.out(2 * n)}, Parts: []uint64{j.in(4 * n), j.out(4 * n)}, Count: n}
+	return work{op: func(int) error { return j.q.SumRanks(o) }, bytes: float64(10 * n)}
 }
 
 func (j *job) glu(s shape, rows int) work {

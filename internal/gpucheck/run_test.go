@@ -67,8 +67,10 @@ func TestEverything(t *testing.T) {
 			t.Errorf("%s: %+v", c.Name, r)
 		}
 	}
-	if r := got["engine/tokens"]; !raceDetector && r.Also["right_answers"] != questions {
-		t.Errorf("answers: %+v", r)
+	for name, gpus := range map[string]float64{"engine/tokens": 0, "engine/ranks=2": 1} {
+		if r := got[name]; !raceDetector && (r.Also["right_answers"] != questions || r.Also["gpus"] != gpus) {
+			t.Errorf("answers: %+v", r)
+		}
 	}
 	goldens := goldensOf(t, o.Out)
 	for _, c := range chosen {

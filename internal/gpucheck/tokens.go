@@ -26,8 +26,37 @@ const (
 	textBlock    = 16
 )
 
-// checkTokens has the GPU and the CPU answer the same questions, and compares their tokens.
-func checkTokens(ctx context.Context, r *rig) (f finding, err error) {
+// checkRanks has two tensor-parallel ranks answer: on another GPU beside the one that is
+// checked, where that has one which it reaches, and else both on it.
+func checkRanks(ctx context.Context, r *rig) (finding, error) {
+	other := r.spec.Device
+	for i := range r.drv.DeviceCount() {
+		can, err := r.drv.CanAccessPeer(r.spec.Device, i)
+		if err != nil {
+			return finding{}, err
+		}
+		p, err := r.drv.DeviceProperties(i)
+		if err != nil {
+			return finding{}, err
+		}
+		if can && fmt.Sprintf("%d.%d", p.Major, p.Minor) == r.about.Capability {
+			other = i
+			break
+		}
+	}
+	f, err := checkTokens(ctx, r, []int{r.spec.Device, other})
+	if err == nil {
+		f.also["gpus"] = 1
+		if other != r.spec.Device {
+			f.also["gpus"] = 2
+		}
+	}
+	return f, err
+}
+
+// checkTokens has GPUs, one for each rank, and the CPU answer the same questions, and compares
+// their tokens.
+func checkTokens(ctx context.Context, r *rig, ranks []int) (f finding, err error) {
 	err = r.alive("answering questions", func() error {
 		dir, err := os.MkdirTemp("", "builtin-")
 		if err != nil {
@@ -42,13 +71,13 @@ func checkTokens(ctx context.Context, r *rig) (f finding, err error) {
 		if err != nil {
 			return err
 		}
-		f, err = r.answers(ctx, m)
+		f, err = r.answers(ctx, m, ranks)
 		return errors.Join(err, m.Close())
 	})
 	return f, err
 }
 
-func (r *rig) answers(ctx context.Context, m *model.Model) (f finding, err error) {
+func (r *rig) answers(ctx context.Context, m *model.Model, ranks []int) (f finding, err error) {
 	text, err := chat.Load(filesOf(m))
 	if err != nil {
 		return f, err
@@ -69,7 +98,7 @@ func (r *rig) answers(ctx context.Context, m *model.Model) (f finding, err error
 		}
 		prompts, probes = append(prompts, text.EncodeChat(rendered)), append(probes, probe)
 	}
-	if err := r.onGPU(ctx, m, func(b engine.Backend) (err error) {
+	if err := r.onGPU(ctx, m, ranks, func(b engine.Backend) (err error) {
 		gpus, err = generate(ctx, b, prompts, m.EOS())
 		return err
 	}); err != nil {
@@ -101,9 +130,9 @@ func filesOf(m *model.Model) chat.Files {
 	return files
 }
 
-// onGPU gives f a backend of the device.
-func (r *rig) onGPU(ctx context.Context, m *model.Model, f func(b engine.Backend) error) error {
-	d, err := gpu.OpenDevice(ctx, r.drv, r.spec.Device, gpu.DeviceOptions{})
+// onGPU gives f a backend with ranks on devices.
+func (r *rig) onGPU(ctx context.Context, m *model.Model, ranks []int, f func(b engine.Backend) error) error {
+	d, err := gpu.OpenGroup(ctx, r.drv, ranks, gpu.DeviceOptions{})
 	if err != nil {
 		return err
 	}
