@@ -94,7 +94,6 @@ func TestGroups(t *testing.T) {
 		alone []int
 		shots int // two-shot from so many bytes on
 	}{
-		{name: "dense", spec: with("llama", nil), gpus: []int{0, 1}},
 		{name: "norms of heads", spec: with("qwen3", nil), gpus: []int{3, 1, 0, 2}},
 		{name: "biases everywhere, f32", spec: with("llama", func(s *modeltest.Spec) { one(s); s.AttentionBias, s.MLPBias, s.DType = true, true, "" }), gpus: []int{0, 1}},
 		{name: "norms behind, soft caps", spec: with("gemma2", one), gpus: []int{1, 0}},
@@ -103,10 +102,9 @@ func TestGroups(t *testing.T) {
 		{name: "two-shot sums of experts, three ranks", spec: with("mixtral", func(s *modeltest.Spec) { experts(s); s.Heads, s.KVHeads, s.Seed = 6, 3, 12 }), gpus: []int{0, 1, 2}, shots: 1},
 		{name: "one GPU", spec: with("qwen3", one), gpus: []int{0, 0}},
 		{name: "two ranks on each of two", spec: with("llama", nil), gpus: []int{0, 1, 0, 1}, shots: 512},
-		{name: "no peers", spec: with("qwen3", one), gpus: []int{0, 1}, alone: []int{1}},
-		{name: "no peers, experts", spec: with("mixtral", experts), gpus: []int{0, 1, 2, 3}, alone: []int{2}},
+		{name: "no peers, experts", spec: with("mixtral", experts), gpus: []int{0, 1}, alone: []int{1}},
 	} {
-		if raceDetector && c.name != "two-shot sums" {
+		if raceDetector && c.name != "one GPU" {
 			continue // other arithmetic in the same goroutines
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -121,6 +119,9 @@ func TestGroups(t *testing.T) {
 		})
 	}
 	t.Run("batch-invariant", func(t *testing.T) {
+		if raceDetector {
+			t.Skip("the same goroutines")
+		}
 		t.Parallel()
 		m, o := modeltest.Open(t, with("gemma2", one)), options
 		o.BatchInvariant = true
@@ -243,8 +244,8 @@ func TestMemoryOfGroups(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 96, Vocab: 300, DType: "bf16", Seed: 5})
 	fits := func(indexes ...int) int {
 		t.Helper()
-		f := closed(t, newFakes(t, 1<<26, 2))
-		other, err := f.MemAlloc(1, 1<<25) // another process
+		f := closed(t, newFakes(t, 1<<24, 2))
+		other, err := f.MemAlloc(1, 1<<23) // another process
 		if err != nil {
 			t.Fatal(err)
 		}
