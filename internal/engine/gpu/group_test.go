@@ -203,6 +203,53 @@ func TestEveryWaitIsNeeded(t *testing.T) {
 	}
 }
 
+// TestEveryEdgeOfAGraphIsNeeded is the same for decode steps, whose waits are recorded.
+func TestEveryEdgeOfAGraphIsNeeded(t *testing.T) {
+	m := modeltest.Open(t, modeltest.Spec{Family: "llama", Layers: 2, Hidden: 64, Heads: 6, KVHeads: 6, HeadDim: 16, FFN: 64, Vocab: 264, DType: "bf16", Seed: 2})
+	f := closed(t, newFakes(t, 1<<26, 3))
+	d := &deaf{Driver: f}
+	w, err := newGroup(t, d, 0, 1, 2).Load(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	decode := func(skip int) (waits int, fault error) {
+		b, err := w.NewBackend(t.Context(), gpu.Options{BlockSize: 16, MaxTokens: 8, MaxSeqs: 1, MaxContext: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = b.Close() }() // of a capture that failed, work may be left, and is drained
+		d.waits, d.skip = 0, skip
+		pool, err := b.AllocKV(4)
+		if waits = d.waits; err != nil {
+			return waits, errors.Join(err, f.Faults())
+		}
+		defer func() { _ = pool.Close() }()
+		// Twice, since the next replay must wait for this one, too.
+		seq := []engine.BatchSeq{{Tokens: []uint32{1}, Blocks: table(0, 1), Logits: make([]float32, 264)}}
+		return waits, errors.Join(b.Step(t.Context(), seq), b.Step(t.Context(), seq), f.Faults())
+	}
+	// Of one graph: to join the capture, in four sums, for the logits, and to be joined back.
+	const begin, sums, end = 2, 4 * 6, 2
+	if waits, err := decode(0); err != nil || waits != begin+sums+2+end {
+		t.Fatalf("%d waits: %v", waits, err)
+	}
+	// Without the first ones kernels run at once, on what is no input yet; the last ones are
+	// needed where the first rank has the whole vocabulary.
+	for skip := begin; skip < begin+sums+2; skip++ {
+		if _, err := decode(skip + 1); err == nil {
+			t.Errorf("nothing is wrong without wait %d", skip+1)
+		}
+	}
+	if err := f.Faults(); err != nil {
+		t.Error(err)
+	}
+}
+
 // What ranks cannot share is refused, and what they are.
 func TestGroupsRefused(t *testing.T) {
 	all := closed(t, newFakes(t, 1<<26, 4))
