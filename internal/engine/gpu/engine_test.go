@@ -56,7 +56,7 @@ func questions(t *testing.T, m *model.Model, n int) (prompts [][]uint32, answers
 }
 
 // TestTokensOfTheCPU has the scheduler answer questions over both engines at once, greedy and
-// drawn, in chunks, and with drafts: the tokens are the same.
+// drawn, in chunks, with drafts, and over two ranks: the tokens are the same.
 func TestTokensOfTheCPU(t *testing.T) {
 	m := builtin(t)
 	n := 7
@@ -69,6 +69,7 @@ func TestTokensOfTheCPU(t *testing.T) {
 		"batches":                    {NumBlocks: 300, MaxSeqs: 8, MaxBatchTokens: 64},
 		"drafts, one after another":  {NumBlocks: 64, MaxSeqs: 1, Speculative: drafts},
 		"batch-invariant, in chunks": {NumBlocks: 300, MaxSeqs: 4, MaxBatchTokens: 48},
+		"two ranks":                  {NumBlocks: 300, MaxSeqs: 8, MaxBatchTokens: 64},
 	} {
 		if raceDetector && name != "batches" {
 			continue
@@ -76,7 +77,11 @@ func TestTokensOfTheCPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := gpu.Options{BlockSize: blockSize, MaxContext: 1024, MaxTokens: 64, MaxSeqs: 6, BatchInvariant: name == "batch-invariant, in chunks"}
-			g := enginetest.Start(t, newRig(t, m, cfg.NumBlocks, o), cfg)
+			ranks := []int{0}
+			if name == "two ranks" {
+				ranks = []int{0, 1}
+			}
+			g := enginetest.Start(t, newGroupRig(t, m, cfg.NumBlocks, o, ranks), cfg)
 			c := enginetest.Start(t, newCPURig(t, m, cfg.NumBlocks, blockSize), cfg)
 			right := 0
 			type pair struct{ gpu, cpu *engine.Stream }

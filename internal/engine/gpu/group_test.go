@@ -172,8 +172,8 @@ func TestEveryWaitIsNeeded(t *testing.T) {
 		shots       int
 		waits       int // in each of four sums, and for the logits
 	}{
-		"one-shot": {gpus: []int{0, 1, 2}, waits: 4*6 + 2},
-		"two-shot": {gpus: []int{0, 1, 2}, shots: 1, waits: 4*12 + 2},
+		"one-shot": {gpus: []int{0, 1, 2}, waits: 4*4 + 2},
+		"two-shot": {gpus: []int{0, 1, 2}, shots: 1, waits: 4*8 + 2},
 		"copies":   {gpus: []int{0, 1}, alone: []int{1}, waits: 4*2 + 1},
 		"one GPU":  {gpus: []int{0, 0}, waits: 4*2 + 1},
 	} {
@@ -234,7 +234,7 @@ func TestEveryEdgeOfAGraphIsNeeded(t *testing.T) {
 		return waits, errors.Join(b.Step(t.Context(), seq), b.Step(t.Context(), seq), f.Faults())
 	}
 	// Of one graph: to join the capture, in four sums, for the logits, and to be joined back.
-	const begin, sums, end = 2, 4 * 6, 2
+	const begin, sums, end = 2, 4 * 4, 2
 	if waits, err := decode(0); err != nil || waits != begin+sums+2+end {
 		t.Fatalf("%d waits: %v", waits, err)
 	}
