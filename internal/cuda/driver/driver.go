@@ -126,6 +126,9 @@ type Modules interface {
 	// FuncSetMaxDynamicShared lets launches ask for so many bytes of shared memory, which
 	// more than 48 KiB need.
 	FuncSetMaxDynamicShared(device int, function uint64, bytes int) error
+	// TensorMapEncode describes a matrix to kernels for compute capability 9.0. It touches
+	// no memory of the device, and may be called while a stream is captured.
+	TensorMapEncode(device int, m *TensorMap) (EncodedTensorMap, error)
 	// LaunchKernel puts a kernel into a stream. The launch is copied.
 	LaunchKernel(device int, l *Launch, stream uint64) error
 }

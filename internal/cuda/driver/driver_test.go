@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"strings"
 	"sync"
@@ -142,6 +143,38 @@ func TestStates(t *testing.T) {
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %v, %q", c.option, err, c.want, c.text)
 		}
+	}
+}
+
+// TestTensorMap: twelve arguments arrive as they should, in an old driver none.
+func TestTensorMap(t *testing.T) {
+	m := driver.TensorMap{Address: 0x7f0000000010, Rows: 1 << 32, Columns: 3, Stride: 1<<40 - 16, BoxRows: 256, BoxColumns: 8}
+	d := openLibrary(t, library(t))
+	for range 8 { // wherever the map is made
+		encoded, err := d.TensorMapEncode(1, &m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []uint64{m.Address, m.Rows, m.Columns, m.Stride, uint64(m.BoxRows), uint64(m.BoxColumns)} {
+			if got := binary.LittleEndian.Uint64(encoded[8*i:]); got != want {
+				t.Errorf("number %d is %#x, want %#x", i, got, want)
+			}
+		}
+		for i, b := range encoded[48:] {
+			if b != byte((48+i)*5+3) {
+				t.Fatalf("byte %d is %d", 48+i, b)
+			}
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	d = openLibrary(t, library(t, "-DWITHOUT_TENSOR_MAPS"))
+	if _, err := d.TensorMapEncode(0, &m); !errors.Is(err, driver.ErrTooOld) {
+		t.Errorf("TensorMapEncode() = %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

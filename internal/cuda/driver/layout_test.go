@@ -12,6 +12,8 @@ func TestLayouts(t *testing.T) {
 		a launchAttribute
 		h ipcHandle
 		b launchBlock
+		e EncodedTensorMap
+		m tensorMapBlock
 	)
 	for _, f := range []struct {
 		name      string
@@ -27,6 +29,9 @@ func TestLayouts(t *testing.T) {
 		{"CUlaunchAttribute.value", unsafe.Offsetof(a.value), 8},
 		{"CUlaunchAttribute", unsafe.Sizeof(a), 72},
 		{"CUipcMemHandle", unsafe.Sizeof(h), 64},
+		{"CUtensorMap", unsafe.Sizeof(e), 128},
+		{"room for a CUtensorMap, wherever it is aligned", unsafe.Sizeof(m.encoded), 128 + 64},
+		{"globalDim, which must be aligned to 8", unsafe.Offsetof(m.sizes) % 8, 0},
 		{"arguments, which must be aligned to 16", unsafe.Offsetof(b.args) % 16, 0},
 	} {
 		if f.got != f.want {
@@ -42,5 +47,11 @@ func TestArgs(t *testing.T) {
 		"\x03\x00\x00\x00\x00\x00\x00\x00" + "\xfe\xff\xff\xff\xff\xff\xff\xff"
 	if string(a.Bytes()) != want {
 		t.Errorf("%q, want %q", a.Bytes(), want)
+	}
+	a.Reset()
+	one, two := EncodedTensorMap{1, 127: 2}, EncodedTensorMap{3, 127: 4}
+	a.TensorMap(&one).Int32(5).TensorMap(&two)
+	if b := a.Bytes(); len(b) != 320 || b[0] != 1 || b[127] != 2 || b[128] != 5 || b[192] != 3 || b[319] != 4 {
+		t.Errorf("tensor maps lie in %d bytes: %v", len(b), b)
 	}
 }

@@ -28,7 +28,7 @@ type functions struct {
 	funcGetAttribute, funcSetAttribute, launchKernel                     uintptr
 	beginCapture, endCapture                                             uintptr
 	graphInstantiate, graphDestroy, graphExecDestroy, graphLaunch        uintptr
-	launchKernelEx                                                       uintptr // optional, as the next
+	launchKernelEx, tensorMapEncode                                      uintptr // optional, as the next
 	deviceCanAccessPeer, ctxEnablePeerAccess, memcpyPeer                 uintptr
 	openMemHandle                                                        func(address *uint64, handle ipcHandle, flags uint32) int32
 }
@@ -95,6 +95,7 @@ func open(names ...string) (*CUDA, error) {
 	for name, address := range map[string]*uintptr{
 		"cuLaunchKernelEx": &d.fn.launchKernelEx, "cuDeviceCanAccessPeer": &d.fn.deviceCanAccessPeer,
 		"cuCtxEnablePeerAccess": &d.fn.ctxEnablePeerAccess, "cuMemcpyPeerAsync": &d.fn.memcpyPeer,
+		"cuTensorMapEncodeTiled": &d.fn.tensorMapEncode,
 	} {
 		_ = lib.Bind(map[string]*uintptr{name: address}) // who calls it says when it is missing
 	}

@@ -25,6 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"kernels", testKernels},
 		{"kernels that are not there", testModules},
 		{"graphs", testGraphs},
+		{"tensor maps", testTensorMaps},
 		{"invalid calls", testInvalid},
 		{"sharing", testSharing},
 		{"peers", testPeers},
@@ -302,6 +303,42 @@ func testGraphs(s *suite) {
 	for i := range n {
 		if got := getFloat(host, i); got != 32 {
 			s.Fatalf("y[%d] = %g after five replays, want 32", i, got)
+		}
+	}
+}
+
+// What a map holds is the driver's business: equal ones are equal, and all else matters.
+func testTensorMaps(s *suite) {
+	good := driver.TensorMap{Address: s.alloc(1 << 20), Rows: 300, Columns: 200, Stride: 512, BoxRows: 64, BoxColumns: 64}
+	seen := map[driver.EncodedTensorMap]string{}
+	for name, change := range map[string]func(m *driver.TensorMap){
+		"as it is": func(*driver.TensorMap) {}, "address": func(m *driver.TensorMap) { m.Address += 16 }, "rows": func(m *driver.TensorMap) { m.Rows++ },
+		"columns": func(m *driver.TensorMap) { m.Columns++ }, "stride": func(m *driver.TensorMap) { m.Stride += 16 },
+		"rows of boxes": func(m *driver.TensorMap) { m.BoxRows++ }, "columns of boxes": func(m *driver.TensorMap) { m.BoxColumns -= 8 },
+	} {
+		m := good
+		change(&m)
+		encoded, err := s.d.TensorMapEncode(0, &m)
+		s.must(err)
+		again, err := s.d.TensorMapEncode(0, &m)
+		s.must(err)
+		if other, is := seen[encoded]; is || again != encoded {
+			s.Errorf("%s: the map is that of %q, or another one the second time", name, other)
+		}
+		seen[encoded] = name
+	}
+	for name, change := range map[string]func(m *driver.TensorMap){
+		"no address": func(m *driver.TensorMap) { m.Address = 0 }, "an odd address": func(m *driver.TensorMap) { m.Address += 8 },
+		"no rows": func(m *driver.TensorMap) { m.Rows = 0 }, "too many columns": func(m *driver.TensorMap) { m.Columns = 1<<32 + 1 },
+		"rows that overlap": func(m *driver.TensorMap) { m.Stride = 384 }, "an odd stride": func(m *driver.TensorMap) { m.Stride = 520 },
+		"a stride that is too long": func(m *driver.TensorMap) { m.Stride = 1 << 40 }, "a box that is too high": func(m *driver.TensorMap) { m.BoxRows = 257 },
+		"an empty box": func(m *driver.TensorMap) { m.BoxColumns = 0 }, "a box that is too wide": func(m *driver.TensorMap) { m.BoxColumns = 72 },
+		"a box of odd rows": func(m *driver.TensorMap) { m.BoxColumns = 60 },
+	} {
+		m := good
+		change(&m)
+		if _, err := s.d.TensorMapEncode(0, &m); !errors.Is(err, driver.ErrInvalid) {
+			s.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -44,6 +44,12 @@ typedef struct {
 #ifndef DEVICES
 #define DEVICES 2
 #endif
+#ifndef WITH_CUDA_H
+typedef struct { unsigned long long opaque[16]; } CUtensorMap;
+typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill;
+typedef uint32_t cuuint32_t;
+typedef uint64_t cuuint64_t;
+#endif
 #define TOTAL (64ull << 20)
 #define FN __attribute__((visibility("default"))) CUresult
 #define NEED(condition, result) do { if (!(condition)) return (CUresult)(result); } while (0)
@@ -267,6 +273,20 @@ FN cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void *
 	NEED(c->numAttrs == 1 && (int)c->attrs->id == 6 && c->attrs->value.programmaticStreamSerializationAllowed == 1, INVALID);
 	return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
 }
+
+#ifndef WITHOUT_TENSOR_MAPS
+// A map holds the sum of all that it was made of, and a pattern behind it.
+FN cuTensorMapEncodeTiled(CUtensorMap *m, CUtensorMapDataType type, cuuint32_t rank, void *address, const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+	CONTEXT;
+	NEED((uintptr_t)m % 64 == 0 && (int)type == 9 && rank == 2 && (int)interleave == 0 && (int)swizzle == 3 && (int)promotion == 3 && (int)fill == 0, INVALID);
+	NEED(steps[0] == 1 && steps[1] == 1, INVALID);
+	unsigned char *b = (unsigned char *)m;
+	cuuint64_t v[6] = {(uintptr_t)address, sizes[1], sizes[0], strides[0], box[1], box[0]};
+	for (int i = 0; i < 128; i++) b[i] = i * 5 + 3;
+	memcpy(b, v, sizeof v);
+	return 0;
+}
+#endif
 
 FN cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode) {
 	CONTEXT; GOOD_STREAM(s);
