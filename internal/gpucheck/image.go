@@ -62,6 +62,9 @@ func roomFor(c kerneltest.Case) (int64, error) {
 // perform runs a case on the device and returns what it wrote. It must have left all
 // memory alone that it need not write: inputs, and what is around operands.
 func (r *rig) perform(ctx context.Context, c kerneltest.Case) (outputs []kerneltest.Output, err error) {
+	if err := r.exact(); err != nil && c.Exact {
+		return nil, err
+	}
 	room, err := roomFor(c)
 	if err != nil {
 		return nil, err

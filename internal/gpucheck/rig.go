@@ -168,7 +168,26 @@ func (r *rig) queue(ctx context.Context) *kernels.Queue {
 	for _, i := range r.images {
 		_, _ = r.load(ctx, i.Name) // the case of the unit in the first phase says why; a launch says that it is missing
 	}
-	return kernels.NewQueue(r, r.functions, r.dev.Index(), r.stream.Handle())
+	return kernels.NewQueue(r, r.functions, r.dev.Index(), r.stream.Handle()).Tune(r.tuning())
+}
+
+// tuning is that of an engine on the device.
+func (r *rig) tuning() kernels.Tuning {
+	return kernels.Tuning{Multiprocessors: r.dev.Properties().Multiprocessors}
+}
+
+// exact is what keeps a case that needs kernels for compute capability 9.0 from running.
+func (r *rig) exact() error {
+	if p := r.dev.Properties(); p.Major != 9 || p.Minor != 0 {
+		return skipped("for compute capability 9.0 only")
+	}
+	return nil
+}
+
+// TensorMapEncode implements kernels.Launcher.
+func (r *rig) TensorMapEncode(index int, m *driver.TensorMap) (driver.EncodedTensorMap, error) {
+	encoded, err := r.drv.TensorMapEncode(index, m)
+	return encoded, r.dev.Check(err)
 }
 
 // LaunchKernel implements kernels.Launcher: it notes what is launched.

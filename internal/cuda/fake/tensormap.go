@@ -38,6 +38,9 @@ func DecodeTensorMap(encoded *driver.EncodedTensorMap) (m driver.TensorMap, ok b
 	return m, v(0) == tensorMapMark && m.Check() == nil
 }
 
+// Mistake notes that the kernel was launched with arguments that mean nothing.
+func (c *Call) Mistake(format string, args ...any) { c.mistake(driver.InvalidValue, format, args...) }
+
 // TensorMap reads the next argument as a tensor map.
 func (c *Call) TensorMap() driver.TensorMap {
 	const align = 64

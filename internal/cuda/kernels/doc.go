@@ -9,10 +9,14 @@
 // that blocks of CPU and CUDA workers are the same bytes. No kernel's result depends on
 // what else is in the batch, nor on the order in which its blocks run.
 //
+// Products of bf16 with many tokens have kernels of their own for compute capability 9.0
+// ([Tiles]): copies by TMA, products by wgmma. They are modules apart, see [Exact], and what
+// they compute, others compute on every device.
+//
 // Sources are in src: CUDA C++ without headers of a toolkit, compiled by go generate
 // into ptx, with a table of what the assembler makes of each kernel. In tests the same
-// sources run on the host, see shim/shim.h, and are compared with functions in Go
-// (package kerneltest), which also stand for them in a pretended driver.
+// sources run on the host, see shim/shim.h and shim/async.h, and are compared with functions
+// in Go (package kerneltest), which also stand for them in a pretended driver.
 //
 // None of this has run on a device yet.
 package kernels

@@ -13,6 +13,9 @@ type MatMul struct {
 	Type   WeightType
 	// Wide leaves results in float32, for logits.
 	Wide bool
+	// Capacity is how many rows X has memory for, where that is more than Tokens: products
+	// of different Tokens then share what describes X to the device.
+	Capacity int
 }
 
 // MaxGEMV is the number of tokens up to which [Queue.GEMV] computes.
@@ -49,11 +52,15 @@ func (q *Queue) GEMV(o MatMul) error {
 }
 
 // GEMM computes products of any number of tokens, on tensor cores. A token's result does
-// not depend on the others.
+// not depend on the others, and depends on their number only where kernels for compute
+// capability 9.0 are used, see [Tuning].
 func (q *Queue) GEMM(o MatMul) error {
 	s := o.shape("GEMM")
 	if s.err != nil || o.Tokens == 0 {
 		return s.err
+	}
+	if t := q.tile(&o); t != nil {
+		return q.gemmTiles(t, &o)
 	}
 	o.args(q)
 	kernel := weightTypes[o.Type].gemm

@@ -22,7 +22,8 @@ type Module struct {
 var entry = regexp.MustCompile(`\.visible \.entry (\w+)\(`)
 
 // Modules returns all there are, in the order of their names. They run on devices of
-// compute capability 8.0 and later, with drivers of CUDA 11.8 and later.
+// compute capability 8.0 and later, with drivers of CUDA 11.8 and later, but for those that
+// are [Exact].
 func Modules() []Module {
 	names, _ := fs.Glob(files, "ptx/*.ptx") // the pattern is a good one
 	modules := make([]Module, len(names))
@@ -40,6 +41,22 @@ func NewModule(name string, ptx []byte) Module {
 		m.Kernels = append(m.Kernels, string(found[1]))
 	}
 	return m
+}
+
+// Exact reports whether a unit, by the name of its source, is for compute capability 9.0
+// and no other: what it computes, other units compute on every device.
+func Exact(unit string) bool { return strings.HasSuffix(unit, "_sm90a") }
+
+var (
+	versionLine = regexp.MustCompile(`(?m)^\.version .*$`)
+	targetLine  = regexp.MustCompile(`(?m)^\.target .*$`)
+)
+
+// Retarget makes PTX for sm_90a of what NVRTC wrote for another target. Compilers before
+// CUDA 12.0 do not know it, and put into PTX what stands in asm without reading it.
+func Retarget(ptx []byte) []byte {
+	ptx = versionLine.ReplaceAll(ptx, []byte(".version 8.0"))
+	return targetLine.ReplaceAll(ptx, []byte(".target sm_90a"))
 }
 
 // CompilerOptions are those with which NVRTC compiles the sources for an architecture,

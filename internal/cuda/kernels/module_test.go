@@ -31,12 +31,23 @@ func TestKernelsAreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	var names, want []string
 	for _, m := range kernels.Modules() {
-		if !bytes.Contains(m.PTX, []byte(".target sm_80")) || len(m.Kernels) == 0 {
-			t.Errorf("module %s has the kernels %q, and may not be for sm_80", m.Name, m.Kernels)
+		target := ".version 7.8\n.target sm_80\n"
+		if kernels.Exact(m.Name) {
+			target = ".version 8.0\n.target sm_90a\n"
 		}
-		names = append(names, m.Kernels...)
+		if !bytes.Contains(m.PTX, []byte(target)) || len(m.Kernels) == 0 {
+			t.Errorf("module %s has the kernels %q, and may not be for %q", m.Name, m.Kernels, target)
+		}
+		for _, n := range m.Kernels {
+			names = append(names, n)
+			if kernels.Exact(m.Name) {
+				want = append(want, n+" sm_90a")
+			} else {
+				want = append(want, n+" sm_80", n+" sm_90")
+			}
+		}
 	}
 	var have, assembled []string
 	for _, k := range twins {
@@ -52,15 +63,11 @@ func TestKernelsAreComplete(t *testing.T) {
 	if slices.Sort(have); !slices.Equal(have, names) {
 		t.Errorf("functions in Go are %q\nkernels are %q", have, names)
 	}
-	var want []string
-	for _, n := range names {
-		want = append(want, n+" sm_80", n+" sm_90")
-	}
 	slices.Sort(assembled)
 	if slices.Sort(want); !slices.Equal(assembled, want) {
 		t.Errorf("there are resources of %q\nkernels are %q", assembled, names)
 	}
-	if again := string(kernels.FormatLimits(table)); strings.Count(again, "\n") != len(table)+3 {
+	if again := string(kernels.FormatLimits(table)); strings.Count(again, "\n") != len(table)+4 {
 		t.Errorf("the table is\n%s", again)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
-// Launcher puts kernels into streams; every driver.Driver is one.
+// Launcher puts kernels into streams, and describes matrices to them; every driver.Driver
+// is one.
 type Launcher interface {
+	TensorMapEncode(device int, m *driver.TensorMap) (driver.EncodedTensorMap, error)
 	LaunchKernel(device int, l *driver.Launch, stream uint64) error
 }
 
@@ -21,12 +23,24 @@ type Queue struct {
 	device    int
 	stream    uint64
 	launch    driver.Launch // of the operation at hand
+	tuning    Tuning
+	maps      map[matrix]*driver.EncodedTensorMap
+	preparing bool
 }
 
 // NewQueue makes a queue; functions are the kernels of [Modules] by name, as the driver
 // loaded them.
 func NewQueue(l Launcher, functions map[string]uint64, device int, stream uint64) *Queue {
-	return &Queue{launcher: l, functions: functions, device: device, stream: stream}
+	q := &Queue{launcher: l, functions: functions, device: device, stream: stream}
+	return q.Tune(Tuning{})
+}
+
+// Prepare calls f, whose operations are checked as always and launched not at all: what
+// they need of the host is there when they are put into the stream later.
+func (q *Queue) Prepare(f func() error) error {
+	q.preparing = true
+	defer func() { q.preparing = false }()
+	return f()
 }
 
 // args begins a launch; the arguments are appended to what it returns.
@@ -55,6 +69,9 @@ func (q *Queue) run(kernel string, x, y, z, threads, shared int) error {
 	q.launch.Grid = driver.Dim{X: uint32(x), Y: uint32(y), Z: uint32(z)}
 	q.launch.Block = driver.Dim{X: uint32(threads), Y: 1, Z: 1}
 	q.launch.SharedBytes = uint32(shared)
+	if q.preparing {
+		return nil
+	}
 	return q.launcher.LaunchKernel(q.device, &q.launch, q.stream)
 }
 

@@ -13,6 +13,11 @@ import (
 // refusing is a device that no kernel may reach.
 type refusing struct{ *testing.T }
 
+func (r refusing) TensorMapEncode(_ int, m *driver.TensorMap) (driver.EncodedTensorMap, error) {
+	r.Errorf("a tensor map of %+v", m)
+	return driver.EncodedTensorMap{}, nil
+}
+
 func (r refusing) LaunchKernel(_ int, l *driver.Launch, _ uint64) error {
 	r.Errorf("a launch of %+v", l)
 	return nil

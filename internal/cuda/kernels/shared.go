@@ -33,4 +33,11 @@ func stage8(x, w int, t WeightType) int {
 
 // DynamicShared is how many bytes of shared memory launches of a kernel ask for, at most. More than
 // 48 KiB must be allowed by FuncSetMaxDynamicShared before the first one.
-func DynamicShared(kernel string) int { return dynamicShared[kernel] }
+func DynamicShared(kernel string) int {
+	for i := range Tiles {
+		if Tiles[i].Kernel == kernel {
+			return Tiles[i].shared()
+		}
+	}
+	return dynamicShared[kernel]
+}

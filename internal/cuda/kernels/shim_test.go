@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/dynlib"
 )
@@ -26,6 +27,22 @@ type shim struct {
 
 // openShim compiles the kernels for the host, once. The error says what is missing.
 var openShim = sync.OnceValues(func() (*shim, error) {
+	var units []shimUnit
+	for _, m := range kernels.Modules() {
+		units = append(units, shimUnit{m.Name, fmt.Sprintf("#include \"%s.cu\"\n", m.Name), m.Kernels})
+	}
+	return compileShim(units)
+})
+
+// shimUnit is a source for the shim. A name may mean something else in every one.
+type shimUnit struct {
+	name, text string
+	kernels    []string
+}
+
+// compileShim compiles units. A kernel whose name is that of one before it is known as
+// unit/kernel.
+func compileShim(units []shimUnit) (*shim, error) {
 	if !dynlib.Enabled {
 		return nil, dynlib.ErrCompiledOut
 	}
@@ -38,25 +55,30 @@ var openShim = sync.OnceValues(func() (*shim, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	var unit, table strings.Builder
-	unit.WriteString("#include \"shim.cc\"\n")
+	var text, table strings.Builder
+	text.WriteString("#include \"shim.cc\"\n#include \"sm90a.h\"\n#include \"async.cc\"\n")
 	headers, err := filepath.Glob("src/*.h")
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range headers {
-		fmt.Fprintf(&unit, "#include \"%s\"\n", filepath.Base(h))
+		fmt.Fprintf(&text, "#include \"%s\"\n", filepath.Base(h))
 	}
-	// A name may mean something else in every source.
-	for _, m := range kernels.Modules() {
-		fmt.Fprintf(&unit, "namespace %s_source {\n#include \"%[1]s.cu\"\n}\n", m.Name)
-		for _, k := range m.Kernels {
-			fmt.Fprintf(&table, "\tSHIM_KERNEL(%s_source, %s)\n", m.Name, k)
+	names := map[string]bool{}
+	for _, u := range units {
+		fmt.Fprintf(&text, "namespace %s_source {\n%s}\n", u.name, u.text)
+		for _, k := range u.kernels {
+			known := k
+			if names[k] {
+				known = u.name + "/" + k
+			}
+			names[known] = true
+			fmt.Fprintf(&table, "\tSHIM_KERNEL(\"%s\", %s_source, %s)\n", known, u.name, k)
 		}
 	}
-	fmt.Fprintf(&unit, "extern \"C\" Start shim_kernel(const char *wanted) {\n%s\treturn nullptr;\n}\n", &table)
+	fmt.Fprintf(&text, "extern \"C\" Start shim_kernel(const char *wanted) {\n%s\treturn nullptr;\n}\n", &table)
 	source, library := filepath.Join(dir, "kernels.cc"), filepath.Join(dir, "kernels.so")
-	if err := os.WriteFile(source, []byte(unit.String()), 0o644); err != nil {
+	if err := os.WriteFile(source, []byte(text.String()), 0o644); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(compiler, "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-DDYNCTL_SHIM", "-Ishim", "-Isrc", "-o", library, source)
@@ -65,21 +87,19 @@ var openShim = sync.OnceValues(func() (*shim, error) {
 	}
 	lib, err := dynlib.Open(library)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errCompile, err)
 	}
 	s := &shim{functions: map[string]uint64{}}
 	var find uintptr
 	if err := lib.Bind(map[string]*uintptr{"shim_launch": &s.launch, "shim_kernel": &find}); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errCompile, err)
 	}
-	for _, m := range kernels.Modules() {
-		for _, k := range m.Kernels {
-			name := append([]byte(k), 0)
-			s.functions[k] = uint64(dynlib.Call(find, uintptr(unsafe.Pointer(&name[0]))))
-		}
+	for known := range names {
+		name := append([]byte(known), 0)
+		s.functions[known] = uint64(dynlib.Call(find, uintptr(unsafe.Pointer(&name[0]))))
 	}
 	return s, nil
-})
+}
 
 var errCompile = errors.New("the kernels do not compile for the host")
 
@@ -154,6 +174,11 @@ func (d *hostDevice) Alloc(n int) (uint64, []byte, error) {
 func (d *hostDevice) queue() *kernels.Queue { return kernels.NewQueue(d, d.functions, 0, 1) }
 
 func (d *hostDevice) finish() {}
+
+// TensorMapEncode implements kernels.Launcher, with maps that the shim reads.
+func (d *hostDevice) TensorMapEncode(_ int, m *driver.TensorMap) (driver.EncodedTensorMap, error) {
+	return fake.EncodeTensorMap(m)
+}
 
 // LaunchKernel implements kernels.Launcher; the kernel has run when it returns.
 func (d *hostDevice) LaunchKernel(_ int, l *driver.Launch, _ uint64) error {

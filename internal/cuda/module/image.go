@@ -82,8 +82,9 @@ type chosen struct {
 }
 
 // choose picks an image of each unit for a device: the one that is made for exactly this
-// device, else the one for the latest earlier one. The order is that of the units.
-func choose(images []Image, p driver.Properties) ([]chosen, error) {
+// device, else the one for the latest earlier one. The order is that of the units. Units that
+// other units stand for are left out where they do not fit, or all of them.
+func choose(images []Image, p driver.Properties, portable bool) ([]chosen, error) {
 	capability := 10*p.Major + p.Minor
 	var out []chosen
 	tried := map[string][]string{}
@@ -94,6 +95,7 @@ func choose(images []Image, p driver.Properties) ([]chosen, error) {
 		}
 		at := slices.IndexFunc(out, func(c chosen) bool { return c.Name == i.Name })
 		switch {
+		case kernels.Exact(i.Name) && (portable || !t.runsOn(capability)):
 		case !t.runsOn(capability):
 			tried[i.Name] = append(tried[i.Name], t.String())
 		case at < 0:

@@ -22,6 +22,9 @@ type Options struct {
 	Limits []kernels.Limits
 	// Strict makes a kernel that takes more than its limits an error.
 	Strict bool
+	// Portable leaves out the kernels for compute capability 9.0 and no other, in whose
+	// place those for all devices compute.
+	Portable bool
 }
 
 // Kernel is a kernel that was loaded.
@@ -71,7 +74,7 @@ func Load(ctx context.Context, d *device.Device, images []Image, o Options) (*Se
 			return nil, fmt.Errorf("load kernels: %w", err)
 		}
 	}
-	units, err := choose(images, p)
+	units, err := choose(images, p, o.Portable)
 	if err != nil {
 		return nil, fmt.Errorf("load kernels: %w", err)
 	}

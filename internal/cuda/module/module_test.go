@@ -60,24 +60,33 @@ func TestBuiltin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, capability := range [][2]int{{8, 0}, {8, 9}, {9, 0}, {10, 0}} {
-		t.Run(fmt.Sprint(capability), func(t *testing.T) {
-			d, _ := open(t, capability[0], capability[1], twins...)
+	for _, c := range []struct {
+		major, minor int
+		portable     bool
+	}{{8, 0, false}, {8, 9, false}, {9, 0, false}, {9, 0, true}, {9, 1, false}, {10, 0, false}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			d, _ := open(t, c.major, c.minor, twins...)
 			// The twins' resources are those of sm_90, which some kernels exceed on sm_80.
-			s, err := module.Load(t.Context(), d, module.Builtin(), module.Options{Strict: capability[0] >= 9})
+			s, err := module.Load(t.Context(), d, module.Builtin(), module.Options{Strict: c.major >= 9, Portable: c.portable})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(s.Units()) != len(kernels.Modules()) {
-				t.Errorf("units %+v", s.Units())
-			}
 			functions := s.Functions()
+			units := 0
 			for _, m := range kernels.Modules() {
+				// Those for one device are there on it, unless they are not wanted.
+				want := !kernels.Exact(m.Name) || c.major == 9 && c.minor == 0 && !c.portable
+				if want {
+					units++
+				}
 				for _, k := range m.Kernels {
-					if functions[k] == 0 {
-						t.Errorf("kernel %s is not loaded", k)
+					if (functions[k] != 0) != want {
+						t.Errorf("kernel %s of %s is loaded: %t", k, m.Name, !want)
 					}
 				}
+			}
+			if len(s.Units()) != units {
+				t.Errorf("units %+v", s.Units())
 			}
 			for _, k := range s.Kernels() {
 				if k.Hash == "" || k.Target.Capability < 80 || k.Resources.Registers == 0 || k.Unit == "" {

@@ -28,7 +28,8 @@ type Sources struct {
 
 // Images compiles the sources for a device, and puts them in the place of those images
 // that have the same name. They use all that the device has, where the compiler knows it:
-// on compute capability 9.0, with NVRTC 12.0 and later, what only that one has (sm_90a).
+// on compute capability 9.0, with NVRTC 12.0 and later, what only that one has (sm_90a). Units
+// for that one are left out on others.
 func (s Sources) Images(ctx context.Context, p driver.Properties, images []Image) ([]Image, error) {
 	made, err := s.compile(ctx, p)
 	if err != nil {
@@ -57,10 +58,11 @@ func (s Sources) compile(ctx context.Context, p driver.Properties) ([]Image, err
 		options = append(options, "-D"+m)
 	}
 	var units []string
+	hopper := p.Major == 9 && p.Minor == 0
 	for name, text := range files {
 		if filepath.Ext(name) == ".h" {
 			headers[name] = text
-		} else {
+		} else if hopper || !kernels.Exact(strings.TrimSuffix(name, ".cu")) {
 			units = append(units, name)
 		}
 	}
@@ -77,7 +79,11 @@ func (s Sources) compile(ctx context.Context, p driver.Properties) ([]Image, err
 			errs = append(errs, err)
 			continue
 		}
-		m := kernels.NewModule(strings.TrimSuffix(name, ".cu"), ptx)
+		unit := strings.TrimSuffix(name, ".cu")
+		if kernels.Exact(unit) {
+			ptx = kernels.Retarget(ptx)
+		}
+		m := kernels.NewModule(unit, ptx)
 		if len(m.Kernels) == 0 {
 			errs = append(errs, fmt.Errorf("%w: %s has no kernels", driver.ErrInvalid, name))
 		}

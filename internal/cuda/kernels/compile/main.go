@@ -6,7 +6,12 @@
 // compiles them all the same, and fails if that makes something else than what is there;
 // where the packages cannot be had it says why, and only compares the sources.
 //
-// It refuses kernels that spill registers or that no multiprocessor has room for.
+// Units for sm_90a, which this NVRTC does not know, are compiled for another target, and
+// their first lines rewritten; a later ptxas assembles them. Where that cannot be had, a check
+// says so and compares their PTX only.
+//
+// It refuses kernels that spill registers, that no multiprocessor has room for, or of which the
+// assembler says that it makes them slow.
 package main
 
 import (
@@ -64,15 +69,25 @@ func run(ctx context.Context, log *slog.Logger, check, force bool) error {
 		log.Warn("skipped: kernels are not compiled again", "reason", err)
 		return nil
 	}
-	files, err := build(tools, sources)
+	table, err := kernels.AllLimits()
+	if err != nil {
+		return err
+	}
+	if tools.exact == nil {
+		if changed != nil || force {
+			return fmt.Errorf("kernels for sm_90a cannot be assembled: %w", tools.why)
+		}
+		log.Warn("kernels for sm_90a are not assembled again, only compiled", "reason", tools.why)
+	}
+	files, err := build(tools, sources, table)
 	if err != nil {
 		return err
 	}
 	return write("ptx", files, check)
 }
 
-// build returns the generated files by name.
-func build(tools *tools, sources map[string]string) (map[string][]byte, error) {
+// build returns the generated files by name. What cannot be assembled has the limits that it had.
+func build(tools *tools, sources map[string]string, before []kernels.Limits) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var table []kernels.Limits
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
@@ -85,8 +100,16 @@ func build(tools *tools, sources map[string]string) (map[string][]byte, error) {
 			return nil, err
 		}
 		files[stem+".ptx"] = tidy(ptx)
+		if kernels.Exact(stem) {
+			limits, err := tools.assembleExact(files[stem+".ptx"], kernels.NewModule(stem, ptx).Kernels, before)
+			if err != nil {
+				return nil, fmt.Errorf("assemble %s: %w", name, err)
+			}
+			table = append(table, limits...)
+			continue
+		}
 		for _, arch := range assembled {
-			limits, err := tools.assemble(files[stem+".ptx"], arch)
+			limits, err := tools.assembler.assemble(tools.ctx, files[stem+".ptx"], arch)
 			if err != nil {
 				return nil, fmt.Errorf("assemble %s for %s: %w", name, arch, err)
 			}
@@ -192,7 +215,7 @@ func findTools(ctx context.Context) (*tools, error) {
 	if !dynlib.Enabled || runtime.GOOS != "linux" {
 		return nil, errors.New("NVRTC can be loaded on Linux only")
 	}
-	dir, err := fetch(ctx)
+	dir, err := fetch(ctx, compiler)
 	if err != nil {
 		return nil, err
 	}

@@ -12,23 +12,30 @@ import (
 	"time"
 )
 
-// release is the Debian release whose CUDA compiles: another version makes other PTX.
-const release = "bookworm"
-
-// packages hold NVRTC and ptxas of CUDA 11.8. They are not free software, so that most
+// source is where a version of CUDA comes from. Its packages are not free software, so that most
 // machines do not list them.
-var packages = []string{"libnvrtc11.2", "libnvrtc-builtins11.8", "nvidia-cuda-toolkit"}
+type source struct {
+	dir      string // in the cache
+	release  string // of Debian
+	packages []string
+}
+
+// compiler has NVRTC and ptxas of CUDA 11.8: another version makes other PTX.
+var compiler = source{"cuda-11.8", "bookworm", []string{"libnvrtc11.2", "libnvrtc-builtins11.8", "nvidia-cuda-toolkit"}}
+
+// laterAssembler has ptxas of CUDA 12.4, which knows sm_90a.
+var laterAssembler = source{"cuda-12.4", "trixie", []string{"nvidia-cuda-toolkit"}}
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // fetch returns a directory with the unpacked packages. They are downloaded once, 100 MB,
 // by apt with lists of its own; nothing is installed.
-func fetch(ctx context.Context) (string, error) {
+func fetch(ctx context.Context, from source) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "dynctl-ci", "cuda-11.8")
+	dir := filepath.Join(cache, "dynctl-ci", from.dir)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -51,7 +58,7 @@ func fetch(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	sources := fmt.Sprintf("deb [signed-by=%s] %s %s non-free\n", keyring, mirror, release)
+	sources := fmt.Sprintf("deb [signed-by=%s] %s %s non-free\n", keyring, mirror, from.release)
 	if err := errors.Join(
 		os.WriteFile(filepath.Join(work, "sources.list"), []byte(sources), 0o644),
 		os.WriteFile(filepath.Join(work, "status"), nil, 0o644),
@@ -69,7 +76,7 @@ func fetch(ctx context.Context) (string, error) {
 	if err := apt("update"); err != nil {
 		return "", err
 	}
-	if err := apt(append([]string{"download"}, packages...)...); err != nil {
+	if err := apt(append([]string{"download"}, from.packages...)...); err != nil {
 		return "", err
 	}
 	archives, err := filepath.Glob(filepath.Join(work, "*.deb"))
@@ -101,11 +108,12 @@ func debianMirror(ctx context.Context) (string, error) {
 	}
 	for line := range strings.Lines(string(out)) {
 		uri, codename, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if codename == release {
+		if codename == compiler.release { // other releases are beside it
+
 			return uri, nil
 		}
 	}
-	return "", fmt.Errorf("apt of this machine does not list Debian %s, whose CUDA compiles the kernels", release)
+	return "", fmt.Errorf("apt of this machine does not list Debian %s, whose CUDA compiles the kernels", compiler.release)
 }
 
 // remove takes a directory away; what cannot be removed is left among temporary files.

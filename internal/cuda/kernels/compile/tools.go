@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,15 +16,32 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/nvrtc"
 )
 
-// tools are NVRTC and the assembler.
+// exactTarget is what units that are [kernels.Exact] are made for.
+const exactTarget = "sm_90a"
+
+// tools are NVRTC and assemblers.
 type tools struct {
-	ctx             context.Context // of the whole run
-	ptxas, nvdisasm string
-	nvrtc           *nvrtc.Compiler
+	ctx       context.Context // of the whole run
+	nvrtc     *nvrtc.Compiler
+	assembler *assembler
+	exact     *assembler // for exactTarget, nil where it cannot be had
+	why       error      // of that
+}
+
+// assembler is ptxas with what reads its output.
+type assembler struct{ ptxas, nvdisasm string }
+
+func newAssembler(dir string) *assembler {
+	return &assembler{filepath.Join(dir, "usr/bin/ptxas"), filepath.Join(dir, "usr/bin/nvdisasm")}
 }
 
 func openTools(ctx context.Context, dir string) (*tools, error) {
-	t := &tools{ctx: ctx, ptxas: filepath.Join(dir, "usr/bin/ptxas"), nvdisasm: filepath.Join(dir, "usr/bin/nvdisasm")}
+	t := &tools{ctx: ctx, assembler: newAssembler(dir)}
+	if dir, err := fetch(ctx, laterAssembler); err != nil {
+		t.why = err
+	} else {
+		t.exact = newAssembler(dir)
+	}
 	const name = "libnvrtc.so.11.2"
 	found, err := filepath.Glob(filepath.Join(dir, "usr/lib/*", name))
 	if err == nil && len(found) == 0 {
@@ -48,7 +66,25 @@ func (t *tools) compile(name string, sources map[string]string) ([]byte, error) 
 	if err == nil && warnings != "" {
 		err = fmt.Errorf("compile %s: warnings are errors\n%s", name, warnings)
 	}
+	if kernels.Exact(strings.TrimSuffix(name, ".cu")) {
+		ptx = kernels.Retarget(ptx)
+	}
 	return ptx, err
+}
+
+// assembleExact returns what the assembler makes of kernels for exactTarget, or without one
+// what it made before.
+func (t *tools) assembleExact(ptx []byte, names []string, before []kernels.Limits) ([]kernels.Limits, error) {
+	if t.exact != nil {
+		return t.exact.assemble(t.ctx, ptx, exactTarget)
+	}
+	var table []kernels.Limits
+	for _, l := range before {
+		if l.Arch == exactTarget && slices.Contains(names, l.Kernel) {
+			table = append(table, l)
+		}
+	}
+	return table, nil
 }
 
 var (
@@ -57,11 +93,12 @@ var (
 	usedOf    = regexp.MustCompile(`Used (\d+) registers`)
 	sharedOf  = regexp.MustCompile(`(\d+) bytes smem`)
 	threadsOf = regexp.MustCompile(`(?s)\.entry (\w+)\(.*?\.maxntid (\d+), 1, 1`)
+	doubtOf   = regexp.MustCompile(`(?m)^ptxas warning.*$|^.*\(C7\d+\).*$`) // such as products that are serialized
 	sectionOf = regexp.MustCompile(`\.section\s+\.text\.(\w+)`)
 )
 
 // assemble returns what the assembler makes of the kernels in PTX.
-func (t *tools) assemble(ptx []byte, arch string) ([]kernels.Limits, error) {
+func (a *assembler) assemble(ctx context.Context, ptx []byte, arch string) ([]kernels.Limits, error) {
 	dir, err := os.MkdirTemp("", "ptxas")
 	if err != nil {
 		return nil, err
@@ -71,9 +108,12 @@ func (t *tools) assemble(ptx []byte, arch string) ([]kernels.Limits, error) {
 	if err := os.WriteFile(in, ptx, 0o644); err != nil {
 		return nil, err
 	}
-	report, err := exec.CommandContext(t.ctx, t.ptxas, "-v", "-arch="+arch, "-o", out, in).CombinedOutput()
+	report, err := exec.CommandContext(ctx, a.ptxas, "-v", "-arch="+arch, "-o", out, in).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, report)
+	}
+	if doubt := doubtOf.Find(report); doubt != nil {
+		return nil, fmt.Errorf("the assembler says: %s", doubt)
 	}
 	threads := map[string]int{}
 	for _, m := range threadsOf.FindAllSubmatch(ptx, -1) {
@@ -99,12 +139,12 @@ func (t *tools) assemble(ptx []byte, arch string) ([]kernels.Limits, error) {
 	if len(table) == 0 {
 		return nil, errors.New("there are no kernels in it")
 	}
-	return table, t.count(out, table)
+	return table, a.count(ctx, out, table)
 }
 
 // count fills in how many instructions of some kinds the kernels have.
-func (t *tools) count(cubin string, table []kernels.Limits) error {
-	code, err := exec.CommandContext(t.ctx, t.nvdisasm, "-c", cubin).Output()
+func (a *assembler) count(ctx context.Context, cubin string, table []kernels.Limits) error {
+	code, err := exec.CommandContext(ctx, a.nvdisasm, "-c", cubin).Output()
 	if err != nil {
 		return fmt.Errorf("disassemble: %w", err)
 	}
@@ -124,9 +164,9 @@ func (t *tools) count(cubin string, table []kernels.Limits) error {
 		}
 		for _, word := range strings.Fields(line) {
 			switch op, _, _ := strings.Cut(word, "."); op {
-			case "HMMA":
+			case "HMMA", "HGMMA":
 				l.TensorOps++
-			case "LDGSTS":
+			case "LDGSTS", "UTMALDG":
 				l.AsyncCopies++
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
@@ -14,6 +15,8 @@ type Case struct {
 	Name string
 	// Large cases have shapes of real models: the functions in Go take up to seconds.
 	Large bool
+	// Exact cases are for kernels for compute capability 9.0 and no other.
+	Exact bool
 	// Prepare makes the operands and returns what launches the operation. It may be called
 	// again, in another lab.
 	Prepare func(l *Lab) (launch func(q *kernels.Queue) error)
@@ -52,6 +55,11 @@ type recorder struct {
 func (r *recorder) Alloc(n int) (uint64, []byte, error) {
 	r.used += uint64(n+15)/16*16 + 16
 	return r.used - uint64(n+15)/16*16, make([]byte, n), nil
+}
+
+// TensorMapEncode implements kernels.Launcher.
+func (r *recorder) TensorMapEncode(_ int, m *driver.TensorMap) (driver.EncodedTensorMap, error) {
+	return fake.EncodeTensorMap(m)
 }
 
 // LaunchKernel implements kernels.Launcher.

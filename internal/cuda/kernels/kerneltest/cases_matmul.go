@@ -11,6 +11,7 @@ type matMulCase struct {
 	tokens, rows, in int
 	bias, wide       bool
 	large            bool
+	tuning           kernels.Tuning
 }
 
 func matMulCases() []Case {
@@ -23,7 +24,7 @@ func matMulCases() []Case {
 		if c.wide {
 			name += ",wide"
 		}
-		all = append(all, Case{Name: name, Large: c.large, Prepare: func(l *Lab) func(q *kernels.Queue) error {
+		all = append(all, Case{Name: name, Large: c.large, Exact: c.tuning.Tile != "", Prepare: func(l *Lab) func(q *kernels.Queue) error {
 			size := 2
 			if c.wide {
 				size = 4
@@ -36,7 +37,7 @@ func matMulCases() []Case {
 			if c.bias {
 				o.Bias = l.Values(c.rows, 10)
 			}
-			return func(q *kernels.Queue) error { return run(q, o) }
+			return func(q *kernels.Queue) error { return run(q.Tune(c.tuning), o) }
 		}})
 	}
 	for tokens := 1; tokens <= kernels.MaxGEMV; tokens++ {
@@ -79,7 +80,24 @@ func matMulCases() []Case {
 		{kind: kernels.E4M3, tokens: 17, rows: 1030, in: 4096, large: true},
 		{kind: kernels.E4M3, tokens: 300, rows: 140, in: 4096, bias: true, large: true},
 	} {
+		c.tuning.Portable = true
 		add("gemm", (*kernels.Queue).GEMM, c)
+	}
+	for _, t := range kernels.Tiles {
+		for _, c := range []matMulCase{
+			{tokens: 1, rows: 8, in: 8, bias: true},                            // less than anything
+			{tokens: t.Tokens, rows: t.Rows, in: 64},                           // one tile, one step
+			{tokens: 70, rows: t.Rows + 8, in: 648, bias: true, wide: true},    // more steps than stages
+			{tokens: 2*t.Tokens + 2, rows: 2*t.Rows + 40, in: 136, bias: true}, // nine ragged tiles
+			{tokens: 300, rows: 1032, in: 4096, bias: true, large: true},       // as in models
+			{tokens: 2048, rows: 512, in: 1024, large: true},                   // without an edge
+		} {
+			c.tuning = kernels.Tuning{Tile: t.Kernel}
+			if !c.large {
+				c.tuning.Multiprocessors = 2 // that compute several tiles each
+			}
+			add(t.Kernel, (*kernels.Queue).GEMM, c)
+		}
 	}
 	return all
 }

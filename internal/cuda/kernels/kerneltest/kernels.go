@@ -32,6 +32,11 @@ var functions = map[string]func(c *fake.Call){
 	"gemm_e4m3":    of(kernels.E4M3, matMul),
 	"gemm_64_e4m3": of(kernels.E4M3, matMul),
 
+	"gemm_sm90a_128x256": matMulTiles,
+	"gemm_sm90a_128x128": matMulTiles,
+	"gemm_sm90a_64x256":  matMulTiles,
+	"gemm_sm90a_128x64":  matMulTiles,
+
 	"route":               route,
 	"plan_experts":        planExperts,
 	"combine_experts":     combineExperts,
@@ -66,7 +71,7 @@ func Kernels() ([]fake.Kernel, error) {
 	}
 	var all []fake.Kernel
 	for _, l := range table {
-		if l.Arch != "sm_90" || functions[l.Kernel] == nil {
+		if l.Arch != "sm_90" && l.Arch != "sm_90a" || functions[l.Kernel] == nil {
 			continue
 		}
 		all = append(all, fake.Kernel{Name: l.Kernel, Run: functions[l.Kernel], Resources: driver.Resources{

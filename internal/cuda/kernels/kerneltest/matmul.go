@@ -1,12 +1,32 @@
 package kerneltest
 
-import "github.com/dynctl/dynctl/internal/cuda/fake"
+import (
+	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
+)
 
 func matMul(c *fake.Call, m matrix) {
 	out, x := c.Pointer(), c.Pointer()
 	m.place(c)
 	bias := c.Pointer()
 	tokens, rows, in, wide := int(c.Int32()), int(c.Int32()), int(c.Int32()), c.Int32() != 0
+	matMulOf(c, out, x, m, bias, tokens, rows, in, wide)
+}
+
+// matMulTiles is matMul with tensor maps for both matrices.
+func matMulTiles(c *fake.Call) {
+	x, w := c.TensorMap(), c.TensorMap()
+	out, bias := c.Pointer(), c.Pointer()
+	tokens, rows, in, wide := int(c.Int32()), int(c.Int32()), int(c.Int32()), c.Int32() != 0
+	if x.Rows < uint64(tokens) || x.Columns != uint64(in) || w.Rows != uint64(rows) || w.Columns != uint64(in) {
+		c.Mistake("tensor maps of %d x %d and %d x %d for %d tokens and %d rows of %d values", x.Rows, x.Columns, w.Rows, w.Columns, tokens, rows, in)
+		return
+	}
+	m := matrix{kind: kernels.BF16, at: w.Address}
+	matMulOf(c, out, x.Address, m, bias, tokens, rows, in, wide)
+}
+
+func matMulOf(c *fake.Call, out, x uint64, m matrix, bias uint64, tokens, rows, in int, wide bool) {
 	weights := m.rows(c, 0, rows, in)
 	add := make([]float64, rows)
 	if bias != 0 {

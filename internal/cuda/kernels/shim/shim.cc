@@ -16,18 +16,29 @@
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 
+unsigned shared_address(const void *p);
+void *shared_pointer(unsigned address, int bytes);
+
 extern "C" unsigned char __start_shim_shared[], __stop_shim_shared[];
-__shared__ unsigned char at_least_one[16]; // so that the section is there
+__shared__ __attribute__((used)) unsigned char at_least_one[16]; // so that the section is there
 
 namespace shim {
 
 unsigned char *dynamic_shared;
+
+// What goes on beside the threads of a block, in async.cc.
+void async_begin(int threads);
+bool async_step(bool at_once);
+void async_block_barrier();
+std::string async_end();
+std::string async_waiting();
 
 namespace {
 
 const size_t kStack = 64 << 10;
 const size_t kMaxShared = 227 << 10; // of a block, on compute capability 9.0
 const int kPoison = 0xff;            // NaN in every type of float
+const unsigned kWindow = 48;         // address of the shared memory of a launch: aligned as little as may be
 
 struct Copy {
 	void *to;
@@ -138,6 +149,7 @@ void wake(int i) {
 void open_barrier() {
 	if (m.live == 0 || m.waiting < m.live) return;
 	m.waiting = 0;
+	async_block_barrier();
 	for (size_t i = 0; i < m.fibers.size(); i++)
 		if (m.fibers[i].state == at_barrier) wake(i);
 }
@@ -181,7 +193,10 @@ void block() {
 		wake(i);
 	}
 	for (Warp &w : m.warps) w.arrived = 0;
-	while (!m.runnable.empty()) {
+	async_begin(threads);
+	while (m.error.empty()) {
+		if (async_step(m.runnable.empty())) continue;
+		if (m.runnable.empty()) break;
 		// The newest more often: whole warps then run far ahead of others.
 		const uint64_t r = next_random();
 		size_t at = m.runnable.size() - 1;
@@ -196,7 +211,9 @@ void block() {
 		m.error = "threads wait for others that never come";
 		for (Warp &w : m.warps)
 			if (w.arrived) m.error += std::string(": ") + w.what;
+		m.error += async_waiting();
 	}
+	if (m.error.empty()) m.error = async_end();
 }
 
 } // namespace
@@ -304,7 +321,7 @@ void grid(void (*body)(void *), void *argument) {
 
 unsigned shared_address(const void *p) {
 	const unsigned char *c = (const unsigned char *)p;
-	if (c >= shim::dynamic_shared && c < shim::dynamic_shared + shim::m.shared) return c - shim::dynamic_shared;
+	if (c >= shim::dynamic_shared && c < shim::dynamic_shared + shim::m.shared) return c - shim::dynamic_shared + shim::kWindow;
 	if (c >= __start_shim_shared && c < __stop_shim_shared) return (c - __start_shim_shared) | 1u << 30;
 	shim::fail("an address is not one of shared memory");
 }
@@ -315,8 +332,8 @@ void *shared_pointer(unsigned address, int bytes) {
 		if (at + bytes > __stop_shim_shared - __start_shim_shared) shim::fail("an address is outside of shared memory");
 		return __start_shim_shared + at;
 	}
-	if (at + bytes > shim::m.shared) shim::fail("an address is outside of shared memory");
-	return shim::dynamic_shared + at;
+	if (at < shim::kWindow || at - shim::kWindow + bytes > shim::m.shared) shim::fail("an address is outside of shared memory");
+	return shim::dynamic_shared + (at - shim::kWindow);
 }
 
 struct MatrixLoad {
@@ -413,8 +430,8 @@ extern "C" const char *shim_launch(Start start, const int *geometry, const unsig
 }
 
 // For the function that finds kernels by their names, which is written for each build.
-#define SHIM_KERNEL(source, name) \
-	if (!strcmp(wanted, #name)) \
+#define SHIM_KERNEL(known, source, name) \
+	if (!strcmp(wanted, known)) \
 		return [](const unsigned char *args, size_t size) { \
 			shim::run(source::name, args, size, shim::grid); \
 			return 0; \

@@ -15,7 +15,7 @@
 #include <cstring>
 
 #define DEVICE static inline
-#define KERNEL(threads) extern "C" void
+#define KERNEL(threads) static void
 #define __device__
 #define __forceinline__
 // One section holds all static shared memory, so that it can be poisoned. It must not
