@@ -66,7 +66,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	var wg sync.WaitGroup
 	for i, group := range groups { // each compiles kernels
 		wg.Go(func() {
-			devices[i], errs[i] = gpu.OpenGroup(ctx, drv, group, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization})
+			devices[i], errs[i] = gpu.OpenGroup(ctx, drv, group, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization, Portable: a.cfg.GPU.PortableKernels})
 		})
 	}
 	wg.Wait()
@@ -89,6 +89,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 
 // addGPU makes a device known, and watches it.
 func (a *Agent) addGPU(d *gpu.Device, back *undo.Stack) {
+	a.log.Info("GPU is ready", "device", d.ID(), "name", d.Name(), "kernels", d.Targets())
 	a.devices[d.ID()] = gpuDevice{d, a.vram, a.cfg.GPU, a.log}
 	a.nodeDevices = append(a.nodeDevices, cluster.Device{ID: d.ID(), Name: d.Name(), MemoryBytes: int64(a.cfg.GPU.MemoryUtilization * float64(d.MemoryBytes()))})
 	closed, ended := make(chan struct{}), make(chan struct{})

@@ -96,5 +96,8 @@ type CUDADevice struct {
 	MemoryFree      int64  `json:"memory_free_bytes"`
 	// ComputeMode is default, exclusive (one process at a time) or prohibited (none).
 	ComputeMode string `json:"compute_mode"`
-	Error       string `json:"error,omitempty"` // why it cannot be used
+	// Kernels are what the kernels that it would get are made for, such as sm_80, and sm_90a
+	// for those that are faster on compute capability 9.0.
+	Kernels []string `json:"kernels,omitempty"`
+	Error   string   `json:"error,omitempty"` // why it cannot be used
 }

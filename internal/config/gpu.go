@@ -19,6 +19,8 @@ type GPU struct {
 	KVShare float64 `mapstructure:"kv_share"`
 	// BatchInvariant makes a token's bits independent of what else is computed.
 	BatchInvariant bool `mapstructure:"batch_invariant"`
+	// PortableKernels uses no kernels that are for GPUs of one compute capability.
+	PortableKernels bool `mapstructure:"portable_kernels"`
 }
 
 // Names for GPUs without their indexes.

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/module"
 	"github.com/dynctl/dynctl/internal/cuda/nvml"
 )
 
@@ -104,6 +106,9 @@ func cudaDevice(d driver.Driver, device int) cluster.CUDADevice {
 	case p.ExclusiveProcess:
 		c.ComputeMode = "exclusive"
 	}
+	if c.Kernels, err = module.Targets(p); err != nil {
+		c.Error = err.Error()
+	}
 	if c.MemoryFree, _, err = d.MemGetInfo(device); err != nil {
 		c.Error = err.Error()
 	}
@@ -126,7 +131,7 @@ func writeGPUs(w io.Writer, s cluster.GPUSupport) error {
 		if d.Error != "" {
 			text += ": " + d.Error
 		} else {
-			text += fmt.Sprintf(", %d MiB free, compute mode %s", d.MemoryFree>>20, d.ComputeMode)
+			text += fmt.Sprintf(", %d MiB free, compute mode %s, kernels for %s", d.MemoryFree>>20, d.ComputeMode, strings.Join(d.Kernels, " and "))
 		}
 		text += "\n"
 	}

@@ -16,8 +16,9 @@ import (
 
 func TestGPUSupport(t *testing.T) {
 	h200 := driver.Properties{Name: "NVIDIA H200", PCI: "0000:3b:00.0", Major: 9, Multiprocessors: 132, MemoryBytes: 141 << 30, SharedBytes: 227 << 10}
-	prohibited, exclusive := h200, h200
+	prohibited, exclusive, t4 := h200, h200, h200
 	prohibited.ComputeProhibited, exclusive.ExclusiveProcess = true, true
+	t4.Major, t4.Minor = 7, 5
 	with := func(ps ...driver.Properties) func() (driver.Driver, error) {
 		return func() (driver.Driver, error) { return fake.New(fake.Options{Devices: ps}), nil }
 	}
@@ -42,11 +43,12 @@ func TestGPUSupport(t *testing.T) {
 		text   []string
 	}{
 		"usable": {with(h200, exclusive), figures, cluster.GPUsUsable, []string{
-			"CUDA 13.0\n", "gpu 0: NVIDIA H200 at 0000:3b:00.0, compute capability 9.0, 132 multiprocessors, 144384 MiB, 144384 MiB free, compute mode default\n",
-			"compute mode exclusive\n", "NVIDIA's driver 580.65.06 tells figures of 1 GPUs\n",
+			"CUDA 13.0\n", "gpu 0: NVIDIA H200 at 0000:3b:00.0, compute capability 9.0, 132 multiprocessors, 144384 MiB, 144384 MiB free, compute mode default, kernels for sm_80 and sm_90a\n",
+			"compute mode exclusive, kernels for sm_80 and sm_90a\n", "NVIDIA's driver 580.65.06 tells figures of 1 GPUs\n",
 		}},
 		"one of two": {with(h200, prohibited), none, cluster.GPUsUsable, []string{"gpu 1: NVIDIA H200", ": its compute mode allows no process", "no figures: NVIDIA's driver is not installed\n"}},
 		"prohibited": {with(prohibited), figures, cluster.GPUsUnusable, []string{"no GPU can be used: its compute mode allows no process"}},
+		"too weak":   {with(t4), figures, cluster.GPUsUnusable, []string{"no GPU can be used: no kernels for this device", "capability 7.5"}},
 		"lost":       {lost, figures, cluster.GPUsUnusable, []string{"no GPU can be used: ", "gpu 0: device 0: "}},
 		"no library": {without(driver.ErrNoLibrary), none, cluster.GPUsNoLibrary, []string{driver.ErrNoLibrary.Error() + ": the details\n"}},
 		"no device":  {without(driver.ErrNoDevice), none, cluster.GPUsNoDevice, []string{"the details"}},

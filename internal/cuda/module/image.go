@@ -111,3 +111,18 @@ func choose(images []Image, p driver.Properties, portable bool) ([]chosen, error
 	}
 	return out, nil
 }
+
+// Targets are what the kernels of this program that a device would get are made for, such
+// as "sm_80" and "sm_90a". The error is ErrNoVariant for a device that gets none.
+func Targets(p driver.Properties) ([]string, error) {
+	images, err := choose(Builtin(), p, false)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, i := range images {
+		names = append(names, i.target.String())
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

@@ -101,6 +101,18 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
+func TestTargets(t *testing.T) {
+	for capability, want := range map[[2]int]string{{8, 0}: "sm_80", {8, 9}: "sm_80", {9, 0}: "sm_80 sm_90a", {10, 0}: "sm_80"} {
+		got, err := module.Targets(driver.Properties{Major: capability[0], Minor: capability[1]})
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("compute capability %d: %q, %v, want %s", capability, got, err, want)
+		}
+	}
+	if got, err := module.Targets(driver.Properties{Major: 7, Minor: 5}); !errors.Is(err, module.ErrNoVariant) {
+		t.Errorf("a device that is too old: %q, %v", got, err)
+	}
+}
+
 // A device with less shared memory goes without the kernels that need more.
 func TestUnfit(t *testing.T) {
 	twins, err := kerneltest.Kernels()

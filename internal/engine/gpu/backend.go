@@ -158,7 +158,7 @@ func (b *Backend) allocKV(n int) (pool engine.KVPool, err error) {
 			return pool, err
 		}
 	}
-	if err := b.record(); err != nil {
+	if err := errors.Join(b.record(), b.prepare()); err != nil {
 		return pool, err
 	}
 	for _, r := range b.ranks {

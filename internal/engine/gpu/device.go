@@ -24,6 +24,9 @@ type DeviceOptions struct {
 	// MemoryUtilization is the share of a GPU's memory that may be in use, by others,
 	// too: above 0, at most 1; 0 stands for [device.DefaultUtilization].
 	MemoryUtilization float64
+	// Portable leaves out the kernels for compute capability 9.0 alone: those for all
+	// devices compute instead.
+	Portable bool
 }
 
 // Device is a GPU with the kernels on it, or a group of them that compute together as
@@ -74,13 +77,13 @@ func OpenGroup(ctx context.Context, d driver.Driver, indexes []int, o DeviceOpti
 		o.MemoryUtilization = device.DefaultUtilization
 	}
 	dev := &Device{id: DeviceID(indexes), utilization: o.MemoryUtilization, reach: true, closed: make(chan struct{})}
-	if err := dev.open(ctx, d, indexes); err != nil {
+	if err := dev.open(ctx, d, indexes, module.Options{Portable: o.Portable}); err != nil {
 		return nil, fmt.Errorf("open %s: %w", dev.id, errors.Join(err, dev.Close(context.WithoutCancel(ctx))))
 	}
 	return dev, nil
 }
 
-func (d *Device) open(ctx context.Context, drv driver.Driver, indexes []int) error {
+func (d *Device) open(ctx context.Context, drv driver.Driver, indexes []int, o module.Options) error {
 	if !(d.utilization > 0 && d.utilization <= 1) {
 		return fmt.Errorf("a memory utilization of %g is not above 0 and at most 1", d.utilization)
 	}
@@ -91,7 +94,7 @@ func (d *Device) open(ctx context.Context, drv driver.Driver, indexes []int) err
 	opened, errs := make([]*unit, len(distinct)), make([]error, len(distinct))
 	var wg sync.WaitGroup
 	for i, index := range distinct { // each compiles kernels
-		wg.Go(func() { opened[i], errs[i] = openUnit(ctx, drv, index) })
+		wg.Go(func() { opened[i], errs[i] = openUnit(ctx, drv, index, o) })
 	}
 	wg.Wait()
 	for _, u := range opened {
@@ -122,12 +125,12 @@ func (d *Device) open(ctx context.Context, drv driver.Driver, indexes []int) err
 	return nil
 }
 
-func openUnit(ctx context.Context, drv driver.Driver, index int) (*unit, error) {
+func openUnit(ctx context.Context, drv driver.Driver, index int, o module.Options) (*unit, error) {
 	dev, err := device.Open(drv, index)
 	if err != nil {
 		return nil, err
 	}
-	set, err := module.Load(ctx, dev, module.Builtin(), module.Options{})
+	set, err := module.Load(ctx, dev, module.Builtin(), o)
 	if err != nil {
 		return nil, errors.Join(err, dev.Close(context.WithoutCancel(ctx)))
 	}
@@ -183,6 +186,16 @@ func (d *Device) MemoryBytes() (n int64) {
 // Kernels are the kernels that were loaded, with what the driver's compiler made of them; of
 // a group those of its first GPU.
 func (d *Device) Kernels() []module.Kernel { return d.units[0].kernels.Kernels() }
+
+// Targets are what the kernels that were loaded are made for, such as "sm_80" and "sm_90a".
+func (d *Device) Targets() []string {
+	var names []string
+	for _, u := range d.units[0].kernels.Units() {
+		names = append(names, u.Target.String())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // Lost is closed when the process cannot use the device any more, which one lost GPU of a
 // group is enough for; Err says why.

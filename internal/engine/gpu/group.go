@@ -22,6 +22,25 @@ func (b *Backend) newGroup(lane int, s shape) group {
 	return g
 }
 
+// prepare has the host ready for passes with prompts of any size, which are not recorded.
+func (b *Backend) prepare() error {
+	g := b.newGroup(normal, shape{
+		tokens: b.options.MaxTokens, several: 1, rows: b.options.MaxSeqs, longest: b.options.MaxContext, most: b.options.MaxTokens,
+		tableBlocks: blocksOf(b.options.MaxContext, b.info.KV.BlockSize),
+	})
+	for _, r := range g {
+		r.do(r.q.Prepare(func() error {
+			for i := range b.weights.config.Layers {
+				r.attend(&r.weights.layers[i], i)
+				r.feed(&r.weights.layers[i], i)
+			}
+			r.head()
+			return r.err
+		}))
+	}
+	return g.err()
+}
+
 func (g group) first() *run { return g[0] }
 
 func (g group) each(do func(r *run)) {

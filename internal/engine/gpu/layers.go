@@ -121,7 +121,7 @@ func (r *run) experts(l *layer, out uint64, wide bool) {
 
 // product multiplies all tokens with a matrix.
 func (r *run) product(w matrix, o kernels.MatMul) {
-	o.Tokens = r.s.tokens
+	o.Tokens, o.Capacity = r.s.tokens, r.options.MaxTokens
 	r.multiply(w, o)
 }
 
@@ -169,7 +169,7 @@ func (r *run) head() {
 	if r.weights.vocab.n < c.Vocab {
 		out = m.head
 	}
-	r.multiply(r.weights.head, kernels.MatMul{Out: out, X: m.last, Tokens: rows, Rows: r.weights.vocab.n, In: c.Hidden, Wide: true})
+	r.multiply(r.weights.head, kernels.MatMul{Out: out, X: m.last, Tokens: rows, Capacity: r.options.MaxSeqs, Rows: r.weights.vocab.n, In: c.Hidden, Wide: true})
 }
 
 // used is what of the inputs a pass of a shape reads.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
 	"github.com/dynctl/dynctl/internal/model"
@@ -40,6 +42,48 @@ func TestUnsupportedModels(t *testing.T) {
 		m := open(t, modeltest.GGUF(t, modeltest.Generate(t, s), kind), model.Options{})
 		if _, err := d.Load(t.Context(), m); !errors.Is(err, gpu.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Load() of quantized weights = %v, want %q", err, want)
+		}
+	}
+}
+
+// mapping counts tensor maps.
+type mapping struct {
+	*fake.Driver
+	maps atomic.Int64
+}
+
+func (d *mapping) TensorMapEncode(device int, m *driver.TensorMap) (driver.EncodedTensorMap, error) {
+	d.maps.Add(1)
+	return d.Driver.TensorMapEncode(device, m)
+}
+
+// What kernels for compute capability 9.0 need of the host is made at the start, and not
+// in a step; and who wants the kernels for all devices gets no others.
+func TestTensorMapsAreMadeAtTheStart(t *testing.T) {
+	for _, portable := range []bool{false, true} {
+		drv := &mapping{Driver: newDriver(t, 1<<30)}
+		d, err := gpu.OpenDevice(t.Context(), drv, 0, gpu.DeviceOptions{Portable: portable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := strings.Join(d.Targets(), " "); (got == "sm_80") != portable || (got == "sm_80 sm_90a") == portable {
+			t.Errorf("kernels for %s", got)
+		}
+		r := newRigOn(t, d, small(t), 40, gpu.Options{BlockSize: 16, MaxContext: 400, MaxTokens: 300, MaxSeqs: 4})
+		made := drv.maps.Load()
+		if (made == 0) != portable {
+			t.Errorf("%d tensor maps", made)
+		}
+		for _, n := range []int{70, 200, 300} {
+			r.step(t, engine.BatchSeq{Tokens: make([]uint32, n), Blocks: table(0, 20), Logits: r.logits()})
+		}
+		if now := drv.maps.Load(); now != made {
+			t.Errorf("steps made %d tensor maps", now-made)
 		}
 	}
 }
