@@ -116,6 +116,7 @@ run() {
 	phases 30 ipc
 	serving 120
 	torch 120 shapes
+	phases 120 tune
 	report "$out"
 	return "$code"
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/gpucheck"
 	"github.com/dynctl/dynctl/internal/version"
 )
@@ -138,7 +139,8 @@ func runGPUCheck(f gpuCheckFlags, stdout, stderr io.Writer) error {
 	return errors.Join(err, summarize(o.Out, stdout))
 }
 
-// summarize writes the summary, beside the results and for whoever ran it.
+// summarize writes the summary, beside the results and for whoever ran it, and what was
+// tuned.
 func summarize(dir string, stdout io.Writer) error {
 	results, err := gpucheck.Results(dir)
 	if err != nil {
@@ -147,6 +149,11 @@ func summarize(dir string, stdout io.Writer) error {
 	text := gpucheck.Report(results)
 	if err := replaceFile(dir+"/"+gpucheck.SummaryFile, text); err != nil {
 		return err
+	}
+	if tiles := gpucheck.Tiles(results); len(tiles) > 0 {
+		if err := replaceFile(dir+"/"+gpucheck.TilesFile, kernels.FormatTiles(tiles)); err != nil {
+			return err
+		}
 	}
 	_, err = stdout.Write(text)
 	return err

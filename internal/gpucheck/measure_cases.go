@@ -22,6 +22,9 @@ func measureCases() (all []Case) {
 					add(fmt.Sprintf("gemv/%s/%s/tokens=%d", s.name, p.name, tokens), func(j *job) work { return j.product(s, i, tokens, j.q.GEMV) })
 				}
 				add(gemmName(s, p, tokens), func(j *job) work { return j.product(s, i, tokens, j.q.GEMM) })
+				if tokens > 64 && !p.wide { // where compute capability 9.0 has kernels of its own
+					add("portable-"+gemmName(s, p, tokens), func(j *job) work { return j.product(s, i, tokens, j.q.Tune(kernels.Tuning{Portable: true}).GEMM) })
+				}
 				add(cublasName(gemmName(s, p, tokens)), func(j *job) work { return j.product(s, i, tokens, j.cublasLtGEMM) })
 			}
 		}

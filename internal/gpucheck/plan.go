@@ -47,6 +47,7 @@ func Phases() []Phase {
 		{"engine", "whole models with random weights, through the engine; tokens that are those of the CPU", 5 * time.Minute, engineCases},
 		{"golden", "checksums and sampled values to be kept, and that they repeat", time.Minute, goldenCases},
 		{"ipc", "memory that two processes share", 30 * time.Second, ipcCases},
+		{"tune", "every tile for products on compute capability 9.0, of which the fastest become a table", 2 * time.Minute, tuneCases},
 	}
 }
 
