@@ -66,7 +66,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	var wg sync.WaitGroup
 	for i, group := range groups { // each compiles kernels
 		wg.Go(func() {
-			devices[i], errs[i] = gpu.OpenGroup(ctx, drv, group, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization, Portable: a.cfg.GPU.PortableKernels})
+			devices[i], errs[i] = gpu.OpenGroup(ctx, drv, group, gpu.DeviceOptions{MemoryUtilization: a.cfg.GPU.MemoryUtilization, Portable: a.cfg.GPU.PortableKernels, Overlap: a.cfg.GPU.OverlapLaunches})
 		})
 	}
 	wg.Wait()

@@ -266,6 +266,7 @@ func dynamodServingKeys() []Key {
 		{Name: "gpu.kv_share", Kind: KindShare, Default: 0.5, Help: "share of what is left of that memory that a worker takes for KV blocks if nothing says how many; 1 where each GPU has one worker"},
 		{Name: "gpu.batch_invariant", Kind: KindBool, Default: false, Help: "compute every token with the same kernels, so that an answer does not depend in its last bits on what else a step computes; slower"},
 		{Name: "gpu.portable_kernels", Kind: KindBool, Default: false, Help: "compute with the kernels that run on every GPU, also where there are faster ones for its compute capability (9.0), to compare them"},
+		{Name: "gpu.overlap_launches", Kind: KindBool, Default: false, Help: "launch each kernel of a step while the one before it still runs, so that it is there when that ends (programmatic dependent launch; compute capability 9.0, CUDA 12.3); off until it has been tried on hardware"},
 
 		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},
 		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},

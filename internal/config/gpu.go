@@ -21,6 +21,8 @@ type GPU struct {
 	BatchInvariant bool `mapstructure:"batch_invariant"`
 	// PortableKernels uses no kernels that are for GPUs of one compute capability.
 	PortableKernels bool `mapstructure:"portable_kernels"`
+	// OverlapLaunches has kernels launched while those before them end.
+	OverlapLaunches bool `mapstructure:"overlap_launches"`
 }
 
 // Names for GPUs without their indexes.

@@ -6,7 +6,8 @@
 // work knows by vector clocks what comes before it: two that touch the same bytes, one of
 // them writing, without an order between them are a fault, whatever order they ran in.
 // Faults are also: use of memory that was freed, freeing what pending work names, host
-// memory that changes before it was copied, and calls that a capture forbids. They
+// memory that changes before it was copied, calls that a capture forbids, and kernels that may
+// overlap others and do not begin by waiting for them. They
 // are returned by the call, or by the one that waits, and once more by [Driver.Close]
 // together with everything that is left. An access outside of memory loses the context,
 // as on a device.

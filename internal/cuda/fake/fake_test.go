@@ -90,6 +90,20 @@ func TestFaults(t *testing.T) {
 			_ = r.StreamSynchronize(0, r.s2)
 			_ = r.sync()
 		}},
+		{"a kernel overlaps another and does not wait", "may overlap kernel axpy", func(r *rig) {
+			l := driver.Launch{Function: r.function, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 128}, Overlap: true}
+			l.Args.Pointer(r.a).Pointer(r.b).Int32(1).Float32(1)
+			r.ok(r.LaunchKernel(0, &l, r.s1)) // the first one has nothing to wait for
+			_, _ = r.LaunchKernel(0, &l, r.s1), r.sync()
+		}},
+		{"the same in a graph", "may overlap kernel axpy", func(r *rig) {
+			l := driver.Launch{Function: r.function, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 128}, Overlap: true}
+			l.Args.Pointer(r.a).Pointer(r.b).Int32(1).Float32(1)
+			r.ok(r.StreamBeginCapture(0, r.s1), r.LaunchKernel(0, &l, r.s1))
+			_ = r.LaunchKernel(0, &l, r.s1)
+			g, err := r.StreamEndCapture(0, r.s1)
+			r.ok(err, r.GraphDestroy(0, g))
+		}},
 		{"an event is waited for before it is recorded", "was not recorded", func(r *rig) {
 			_ = r.StreamWaitEvent(0, r.s2, r.event)
 		}},

@@ -42,6 +42,16 @@ func (c *capture) work(s *stream, w work) {
 	c.steps = append(c.steps, step{lane: s.lane, work: &w})
 }
 
+// latest is the last work of a lane.
+func (c *capture) latest(lane int) *work {
+	for i := len(c.steps) - 1; i >= 0; i-- {
+		if s := &c.steps[i]; s.lane == lane && s.work != nil {
+			return s.work
+		}
+	}
+	return nil
+}
+
 func (c *capture) record(s *stream, event uint64) {
 	c.marks[event] = maps.Clone(c.lanes[s.lane].sees)
 	c.steps = append(c.steps, step{lane: s.lane, event: event})

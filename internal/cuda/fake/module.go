@@ -12,16 +12,18 @@ import (
 type module struct {
 	device  int
 	entries []string
+	waits   map[string]bool // those that begin with a wait for the kernel before
 }
 
 type function struct {
 	module uint64
 	kernel Kernel
+	waits  bool
 	shared int // dynamic bytes that launches may ask for
 }
 
 var (
-	entry      = regexp.MustCompile(`\.entry\s+([A-Za-z_$][A-Za-z0-9_$]*)`)
+	entry      = regexp.MustCompile(`\.entry\s+([A-Za-z_$][A-Za-z0-9_$]*)(?:[^{]*\{\s*(griddepcontrol\.wait;))?`)
 	ptxVersion = regexp.MustCompile(`(?m)^\.version\s+\d+\.\d+`)
 )
 
@@ -35,9 +37,10 @@ func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
 	if !ptxVersion.Match(image) || !bytes.Contains(image, []byte("\n.target")) {
 		return 0, &driver.Error{Call: call, Device: device, Result: driver.InvalidPTX, Detail: "no .version and .target at the beginning"}
 	}
-	m := &module{device: device}
+	m := &module{device: device, waits: map[string]bool{}}
 	for _, match := range entry.FindAllSubmatch(image, -1) {
 		m.entries = append(m.entries, string(match[1]))
+		m.waits[string(match[1])] = len(match[2]) > 0
 	}
 	id := d.number()
 	d.modules[id] = m
@@ -79,7 +82,7 @@ func (d *Driver) ModuleGetFunction(device int, id uint64, name string) (uint64, 
 		return 0, &driver.Error{Call: call, Device: device, Result: driver.NotFound, Detail: "kernel " + name}
 	}
 	n := d.number()
-	d.funcs[n] = &function{module: id, kernel: k, shared: 48 << 10}
+	d.funcs[n] = &function{module: id, kernel: k, waits: m.waits[name], shared: 48 << 10}
 	return n, nil
 }
 
@@ -137,7 +140,7 @@ func (d *Driver) LaunchKernel(device int, l *driver.Launch, stream uint64) error
 	}
 	args, run, took := bytes.Clone(l.Args.Bytes()), f.kernel.Run, f.kernel.Took
 	grid, block, shared := l.Grid, l.Block, l.SharedBytes
-	return d.enqueue(call, device, stream, work{what: "kernel " + f.kernel.Name, took: took, run: func(c *Call) {
+	return d.enqueue(call, device, stream, work{what: "kernel " + f.kernel.Name, took: took, kernel: true, early: l.Overlap && !f.waits, run: func(c *Call) {
 		c.Grid, c.Block, c.SharedBytes, c.args, c.next = grid, block, shared, args, 0
 		c.kernel = true
 		run(c)

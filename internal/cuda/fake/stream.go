@@ -26,6 +26,8 @@ type work struct {
 	run     func(c *Call)
 	took    time.Duration // 0: a microsecond
 	instant bool          // takes no time
+	kernel  bool
+	early   bool // a kernel that may run beside the one before, and does not wait for it
 
 	stream *stream
 	at     uint64   // its place in the stream, from 1 on
@@ -350,6 +352,9 @@ func (d *Driver) enqueue(call string, device int, id uint64, w work) error {
 				return d.fault(call, device, driver.InvalidValue, "%s: %s", w.what, absent(m))
 			}
 		}
+		if before := s.latest(); w.early && before != nil && before.kernel {
+			return d.fault(call, device, driver.InvalidValue, "%s may overlap %s, and does not begin by waiting for it", w.what, before.what)
+		}
 		if s.capture != nil {
 			s.capture.work(s, w)
 			return nil
@@ -357,6 +362,17 @@ func (d *Driver) enqueue(call string, device int, id uint64, w work) error {
 		d.push(s, &w)
 		return nil
 	})
+}
+
+// latest is the work that the next one of a stream comes after, nil for none that is under way.
+func (s *stream) latest() *work {
+	if s.capture != nil {
+		return s.capture.latest(s.lane)
+	}
+	if n := len(s.pending); n > 0 {
+		return s.pending[n-1]
+	}
+	return nil
 }
 
 func absent(m *allocation) string {

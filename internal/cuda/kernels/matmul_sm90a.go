@@ -60,6 +60,9 @@ type Tuning struct {
 	// Portable leaves out the kernels for compute capability 9.0 alone. Products of a token
 	// then have the same bits whatever the number of tokens.
 	Portable bool
+	// Overlap has kernels launched while the one before them still runs; they must be those
+	// of [Overlapping].
+	Overlap bool
 	// Tile is the kernel of Tiles that computes what it can, whatever would be chosen.
 	Tile string
 }

@@ -69,6 +69,7 @@ func (q *Queue) run(kernel string, x, y, z, threads, shared int) error {
 	q.launch.Grid = driver.Dim{X: uint32(x), Y: uint32(y), Z: uint32(z)}
 	q.launch.Block = driver.Dim{X: uint32(threads), Y: 1, Z: 1}
 	q.launch.SharedBytes = uint32(shared)
+	q.launch.Overlap = q.tuning.Overlap
 	if q.preparing {
 		return nil
 	}

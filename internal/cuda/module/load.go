@@ -25,6 +25,9 @@ type Options struct {
 	// Portable leaves out the kernels for compute capability 9.0 and no other, in whose
 	// place those for all devices compute.
 	Portable bool
+	// Overlap loads kernels that may be launched while the one before them still runs, where
+	// the device can do that: see [kernels.Overlapping] and [Set.Overlaps].
+	Overlap bool
 }
 
 // Kernel is a kernel that was loaded.
@@ -61,6 +64,7 @@ type Set struct {
 	units   []Unit
 	kernels []Kernel
 	unfit   []Unfit
+	overlap bool
 }
 
 // Load loads the fitting image of each unit. Without all of them it has loaded none, and
@@ -78,12 +82,24 @@ func Load(ctx context.Context, d *device.Device, images []Image, o Options) (*Se
 	if err != nil {
 		return nil, fmt.Errorf("load kernels: %w", err)
 	}
-	s := &Set{d: d}
+	s := &Set{d: d, overlap: o.Overlap && p.Major >= 9 && d.Driver().Version() >= overlapVersion}
+	if s.overlap {
+		for i := range units {
+			u := &units[i]
+			u.PTX = kernels.Overlapping(u.PTX)
+			if u.target, err = u.Target(); err != nil {
+				return nil, fmt.Errorf("load kernels: %w", err)
+			}
+		}
+	}
 	if err := s.load(ctx, units, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("load kernels on device %d (%s): %w", d.Index(), p.Name, err), s.Close())
 	}
 	return s, nil
 }
+
+// overlapVersion is the CUDA version since which graphs have launches that overlap.
+const overlapVersion driver.Version = 12030
 
 // load loads units side by side: compilers share nothing.
 func (s *Set) load(ctx context.Context, units []chosen, o Options) error {
@@ -201,6 +217,10 @@ func (s *Set) Functions() map[string]uint64 {
 	}
 	return out
 }
+
+// Overlaps reports whether all kernels may be launched while the one before them in the
+// stream still runs.
+func (s *Set) Overlaps() bool { return s.overlap }
 
 // Kernels lists what was loaded, by name.
 func (s *Set) Kernels() []Kernel { return slices.Clone(s.kernels) }

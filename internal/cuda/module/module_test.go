@@ -113,6 +113,41 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// Where a device lets launches overlap, the kernels of all units wait for those before them;
+// elsewhere they are what they are.
+func TestOverlap(t *testing.T) {
+	twins, err := kerneltest.Kernels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		major   int
+		version driver.Version
+		want    string
+	}{{9, 13000, "sm_90 sm_90a"}, {10, 12030, "sm_90"}, {9, 12020, "sm_80 sm_90a"}, {8, 13000, "sm_80"}} {
+		f := fake.New(fake.Options{Kernels: twins, Version: c.version, Devices: []driver.Properties{{Name: "Fake GPU", Major: c.major, MemoryBytes: 1 << 24, SharedBytes: 227 << 10, Multiprocessors: 132}}})
+		d, err := device.Open(f, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := module.Load(t.Context(), d, module.Builtin(), module.Options{Overlap: true, Strict: c.major >= 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var targets []string
+		for _, u := range s.Units() {
+			targets = append(targets, u.Target.String())
+		}
+		slices.Sort(targets)
+		if got := strings.Join(slices.Compact(targets), " "); got != c.want || s.Overlaps() != (strings.HasPrefix(c.want, "sm_90")) {
+			t.Errorf("compute capability %d.0, CUDA %s: kernels for %s, launches overlap: %t", c.major, c.version, got, s.Overlaps())
+		}
+		if err := errors.Join(s.Close(), d.Close(t.Context()), f.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A device with less shared memory goes without the kernels that need more.
 func TestUnfit(t *testing.T) {
 	twins, err := kerneltest.Kernels()

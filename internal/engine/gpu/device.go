@@ -27,6 +27,9 @@ type DeviceOptions struct {
 	// Portable leaves out the kernels for compute capability 9.0 alone: those for all
 	// devices compute instead.
 	Portable bool
+	// Overlap has kernels launched while the one before them still runs, where the device
+	// and its driver can do that.
+	Overlap bool
 }
 
 // Device is a GPU with the kernels on it, or a group of them that compute together as
@@ -77,7 +80,7 @@ func OpenGroup(ctx context.Context, d driver.Driver, indexes []int, o DeviceOpti
 		o.MemoryUtilization = device.DefaultUtilization
 	}
 	dev := &Device{id: DeviceID(indexes), utilization: o.MemoryUtilization, reach: true, closed: make(chan struct{})}
-	if err := dev.open(ctx, d, indexes, module.Options{Portable: o.Portable}); err != nil {
+	if err := dev.open(ctx, d, indexes, module.Options{Portable: o.Portable, Overlap: o.Overlap}); err != nil {
 		return nil, fmt.Errorf("open %s: %w", dev.id, errors.Join(err, dev.Close(context.WithoutCancel(ctx))))
 	}
 	return dev, nil

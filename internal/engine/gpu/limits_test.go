@@ -3,6 +3,7 @@ package gpu_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,10 +47,18 @@ func TestUnsupportedModels(t *testing.T) {
 	}
 }
 
-// mapping counts tensor maps.
+// mapping counts tensor maps and launches.
 type mapping struct {
 	*fake.Driver
-	maps atomic.Int64
+	maps, launches, overlap atomic.Int64
+}
+
+func (d *mapping) LaunchKernel(device int, l *driver.Launch, stream uint64) error {
+	d.launches.Add(1)
+	if l.Overlap {
+		d.overlap.Add(1)
+	}
+	return d.Driver.LaunchKernel(device, l, stream)
 }
 
 func (d *mapping) TensorMapEncode(device int, m *driver.TensorMap) (driver.EncodedTensorMap, error) {
@@ -85,6 +94,39 @@ func TestTensorMapsAreMadeAtTheStart(t *testing.T) {
 		if now := drv.maps.Load(); now != made {
 			t.Errorf("steps made %d tensor maps", now-made)
 		}
+	}
+}
+
+// Where launches overlap all do, in graphs, too, each kernel waits for the one before it, which
+// the driver sees to, and results are the same.
+func TestLaunchesOverlap(t *testing.T) {
+	var results [][]float32
+	for _, overlap := range []bool{false, true} {
+		drv := &mapping{Driver: newDriver(t, 1<<30)}
+		d, err := gpu.OpenDevice(t.Context(), drv, 0, gpu.DeviceOptions{Overlap: overlap})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		r := newRigOn(t, d, small(t), 40, gpu.Options{BlockSize: 16, MaxContext: 400, MaxTokens: 300, MaxSeqs: 4})
+		prompt, next := r.logits(), r.logits()
+		r.step(t, engine.BatchSeq{Tokens: make([]uint32, 100), Blocks: table(0, 20), Logits: prompt})
+		r.step(t, engine.BatchSeq{Tokens: []uint32{7}, Start: 100, Blocks: table(0, 20), Logits: next})
+		results = append(results, prompt, next)
+		want := int64(0)
+		if overlap {
+			want = drv.launches.Load()
+		}
+		if got := drv.overlap.Load(); got != want || drv.launches.Load() < 50 {
+			t.Errorf("%d of %d launches overlap, want %d", got, drv.launches.Load(), want)
+		}
+	}
+	if !slices.Equal(results[0], results[2]) || !slices.Equal(results[1], results[3]) {
+		t.Error("logits are others where launches overlap")
 	}
 }
 

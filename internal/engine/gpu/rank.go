@@ -60,7 +60,7 @@ func (r *rank) openLane(l *lane, p device.Priority) (err error) {
 		return err
 	}
 	l.queue = kernels.NewQueue(r.unit.dev.Driver(), r.unit.functions, r.unit.dev.Index(), l.stream.Handle())
-	l.queue.Tune(kernels.Tuning{Multiprocessors: r.unit.dev.Properties().Multiprocessors, Portable: r.options.BatchInvariant})
+	l.queue.Tune(kernels.Tuning{Multiprocessors: r.unit.dev.Properties().Multiprocessors, Portable: r.options.BatchInvariant, Overlap: r.unit.kernels.Overlaps()})
 	return nil
 }
 

@@ -100,6 +100,9 @@ func build(tools *tools, sources map[string]string, before []kernels.Limits) (ma
 			return nil, err
 		}
 		files[stem+".ptx"] = tidy(ptx)
+		if err := tools.tryOverlapping(stem, files[stem+".ptx"]); err != nil {
+			return nil, fmt.Errorf("assemble %s for overlapping launches: %w", name, err)
+		}
 		if kernels.Exact(stem) {
 			limits, err := tools.assembleExact(files[stem+".ptx"], kernels.NewModule(stem, ptx).Kernels, before)
 			if err != nil {

@@ -87,6 +87,22 @@ func (t *tools) assembleExact(ptx []byte, names []string, before []kernels.Limit
 	return table, nil
 }
 
+// tryOverlapping assembles kernels as they are where launches overlap.
+func (t *tools) tryOverlapping(unit string, ptx []byte) error {
+	a, arch := t.assembler, assembled[len(assembled)-1]
+	if kernels.Exact(unit) {
+		a, arch = t.exact, exactTarget
+	}
+	if a == nil {
+		return nil
+	}
+	table, err := a.assemble(t.ctx, kernels.Overlapping(ptx), arch)
+	if err != nil {
+		return err
+	}
+	return refuse(table)
+}
+
 var (
 	entryOf   = regexp.MustCompile(`Compiling entry function '(\w+)' for`)
 	frameOf   = regexp.MustCompile(`(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads`)
