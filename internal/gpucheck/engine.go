@@ -39,14 +39,17 @@ func engineCases() []Case {
 	}
 	for _, name := range engineModels {
 		i := slices.IndexFunc(shapes, func(s shape) bool { return s.name == name })
-		add := func(what string, run func(ctx context.Context, e *loaded) (finding, error)) {
+		addWith := func(o gpu.DeviceOptions, what string, run func(ctx context.Context, e *loaded) (finding, error)) {
 			all = append(all, Case{Name: name + "/" + what, run: func(ctx context.Context, r *rig) (finding, error) {
-				e, err := r.engine(ctx, shapes[i])
+				e, err := r.engine(ctx, shapes[i], o)
 				if err != nil {
 					return finding{}, unfit(err)
 				}
 				return run(ctx, e)
 			}})
+		}
+		add := func(what string, run func(ctx context.Context, e *loaded) (finding, error)) {
+			addWith(gpu.DeviceOptions{}, what, run)
 		}
 		add("load", func(_ context.Context, e *loaded) (finding, error) { return e.found, nil })
 		for _, n := range engineBatches {
@@ -64,6 +67,15 @@ func engineCases() []Case {
 				return f, err
 			})
 		}
+		if name != engineModels[0] {
+			continue
+		}
+		for _, n := range engineBatches {
+			addWith(gpu.DeviceOptions{Overlap: true}, fmt.Sprintf("overlap/decode/batch=%d", n), func(ctx context.Context, e *loaded) (finding, error) { return e.decode(ctx, n) })
+		}
+		for _, n := range enginePrompts {
+			addWith(gpu.DeviceOptions{Portable: true}, fmt.Sprintf("portable/prefill/tokens=%d", n), func(ctx context.Context, e *loaded) (finding, error) { return e.prefill(ctx, n) })
+		}
 	}
 	return all
 }
@@ -72,6 +84,7 @@ func engineCases() []Case {
 type loaded struct {
 	*rig
 	name    string
+	options gpu.DeviceOptions
 	model   *model.Model
 	device  *gpu.Device
 	weights *gpu.Weights
@@ -82,9 +95,10 @@ type loaded struct {
 	found   finding // how long it took to load
 }
 
-// engine loads a model of random weights, and lets go of the one before.
-func (r *rig) engine(ctx context.Context, s shape) (*loaded, error) {
-	if r.loaded != nil && r.loaded.name == s.name {
+// engine loads a model of random weights onto a device that is used in some way, and lets go of
+// the one before.
+func (r *rig) engine(ctx context.Context, s shape, o gpu.DeviceOptions) (*loaded, error) {
+	if r.loaded != nil && r.loaded.name == s.name && r.loaded.options == o {
 		return r.loaded, nil
 	}
 	if r.loaded != nil {
@@ -95,7 +109,7 @@ func (r *rig) engine(ctx context.Context, s shape) (*loaded, error) {
 	if r.spec.Small {
 		s = s.small()
 	}
-	e := &loaded{rig: r, name: s.name}
+	e := &loaded{rig: r, name: s.name, options: o}
 	r.loaded = e
 	err := r.alive("loading "+s.name, func() error {
 		dir, err := r.checkpoint(s)
@@ -112,7 +126,7 @@ func (r *rig) engine(ctx context.Context, s shape) (*loaded, error) {
 
 // open loads the model that is open, and takes memory for the largest cases.
 func (e *loaded) open(ctx context.Context) (err error) {
-	if e.device, err = gpu.OpenDevice(ctx, e.drv, e.spec.Device, gpu.DeviceOptions{}); err != nil {
+	if e.device, err = gpu.OpenDevice(ctx, e.drv, e.spec.Device, e.options); err != nil {
 		return err
 	}
 	begin := time.Now()
