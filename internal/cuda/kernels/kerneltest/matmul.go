@@ -13,6 +13,9 @@ func matMul(c *fake.Call, m matrix) {
 	matMulOf(c, out, x, m, bias, tokens, rows, in, wide)
 }
 
+// tileTokens are the tokens of the largest tile.
+const tileTokens = 128
+
 // matMulTiles is matMul with tensor maps for both matrices.
 func matMulTiles(c *fake.Call) {
 	x, w := c.TensorMap(), c.TensorMap()
@@ -22,6 +25,9 @@ func matMulTiles(c *fake.Call) {
 		c.Mistake("tensor maps of %d x %d and %d x %d for %d tokens and %d rows of %d values", x.Rows, x.Columns, w.Rows, w.Columns, tokens, rows, in)
 		return
 	}
+	// Whole tiles are copied, also those of rows that are no tokens, as far as the map has them.
+	copied := min(int64(x.Rows), int64(tokens+tileTokens-1)/tileTokens*tileTokens)
+	c.Read(x.Address, (copied-1)*int64(x.Stride)+int64(2*in))
 	m := matrix{kind: kernels.BF16, at: w.Address}
 	matMulOf(c, out, x.Address, m, bias, tokens, rows, in, wide)
 }
