@@ -56,6 +56,7 @@ type Config struct {
 	// to the type of the embedding first.
 	ScaleEmbed bool
 	MoE        MoE
+	FP8        FP8
 }
 
 // MoE describes layers with experts: a router scores all of them for each token,
@@ -136,6 +137,7 @@ func ParseConfig(content []byte) (Config, error) {
 		NormEps:      f.positive("rms_norm_eps", d.normEps),
 		TiedHead:     f.boolean("tie_word_embeddings", d.tied),
 		DType:        f.text("dtype", f.text("torch_dtype", "")),
+		FP8:          readFP8(f),
 	}
 	if *f.err != nil {
 		readActivation(f, fam) // to tell everything at once
@@ -195,8 +197,5 @@ func refuseUnsupported(f fields, c Config) {
 	}
 	if part := f.number("partial_rotary_factor", 1); part != 1 && c.RotaryDim == 0 {
 		f.fail(ErrUnsupported, "partial_rotary_factor", "%v: %s rotates whole heads", part, c.Family)
-	}
-	if q, ok := f.object("quantization_config"); ok {
-		f.fail(ErrUnsupported, "quantization_config", "quant_method %q is unknown", q.text("quant_method", ""))
 	}
 }

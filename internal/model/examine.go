@@ -93,7 +93,7 @@ func (m *Model) openFolder(f folder) (problems []error) {
 	if err != nil {
 		return append(problems, err)
 	}
-	m.set = folderSet{set}
+	m.set = newFolderSet(set)
 	return problems
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -203,6 +204,9 @@ func (f fields) refuse(name, why string) {
 		f.fail(ErrUnsupported, name, "true: %s", why)
 	}
 }
+
+// names lists the fields there are, in order.
+func (f fields) names() []string { return slices.Sorted(maps.Keys(f.raw)) }
 
 // object reads a nested object; it shares the sticky error.
 func (f fields) object(name string) (fields, bool) {

@@ -69,7 +69,15 @@ func (m *Model) checkTensors() (problems []error) {
 		if !slices.Equal(t.Shape, spec.Shape) {
 			bad("tensor %q of %s has shape %v, want %v", t.Name, t.File, t.Shape, spec.Shape)
 		}
-		if !computable(t) {
+		switch {
+		case t.DType == safetensors.F8_E4M3:
+			if t.Scales == nil {
+				_, err := findScales(t, m.set.Lookup)
+				bad("tensor %q of %s %w", t.Name, t.File, err)
+				continue
+			}
+			m.wanted[t.Scales.Name] = true
+		case !computable(t):
 			bad("tensor %q of %s has type %s; known are %s", t.Name, t.File, t.DType, m.set.Types())
 		}
 	}
@@ -83,6 +91,7 @@ func (m *Model) checkTensors() (problems []error) {
 			extra = append(extra, name)
 		}
 	}
+	extra = m.fp8Notes(extra)
 	if n := len(extra); n > 0 {
 		m.warnings = append(m.warnings, fmt.Sprintf("%d tensors are not used, the first is %s", n, extra[0]))
 	}
@@ -154,7 +163,7 @@ func (m *Model) TensorBytes(name string) int64 {
 
 // Tensor finds a tensor by its name in the checkpoint; for a GGUF file that is the
 // name in the folder that the file was made of. Quantized matrices come as they are
-// stored: rows of whole blocks, see [safetensors.DType.Block].
+// stored: rows of whole blocks, see [safetensors.DType.Block], and fp8 with its scales.
 func (m *Model) Tensor(name string) (Tensor, error) {
 	t, ok := m.set.Tensor(name)
 	if !ok {
@@ -186,5 +195,10 @@ func (m *Model) Expert(role Role, layer, expert int) (Tensor, bool) {
 	t.Data = t.Data[from : from+at.shape[0]*rowBytes : from+at.shape[0]*rowBytes]
 	t.Offset += int64(from)
 	t.Shape = at.shape
+	if t.Scales != nil {
+		scales := *t.Scales
+		scales.First += at.first
+		t.Scales = &scales
+	}
 	return t, true
 }

@@ -109,7 +109,7 @@ type Cache struct {
 // made again. It must have returned before others use the model.
 //
 // Errors are the cause of ctx, of the file system, or match [gguf.ErrValue] for weights
-// that cannot be quantized and [mapped.ErrChanged] when the checkpoint changes meanwhile.
+// that cannot be quantized, [safetensors.ErrNotANumber], and [mapped.ErrChanged] when the checkpoint changes meanwhile.
 func (m *Model) Prepare(ctx context.Context, c Cache) error {
 	set, ok := m.set.(*quantizedSet)
 	if !ok || set.file != nil {
@@ -225,6 +225,7 @@ func (s *quantizedSet) source(name string) (t Tensor, err error) {
 // quantize writes one tensor.
 func (s *quantizedSet) quantize(ctx context.Context, w *quantcache.Writer, i int, source Tensor) error {
 	from, okFrom := gguf.ParseType(string(source.DType))
+	okFrom = okFrom || source.Scales != nil
 	to, okTo := gguf.ParseType(string(s.contents.Tensors[i].DType))
 	if !okFrom || !okTo {
 		return fmt.Errorf("tensor %s of type %s", source.Name, source.DType)
@@ -233,8 +234,15 @@ func (s *quantizedSet) quantize(ctx context.Context, w *quantcache.Writer, i int
 	sourceRow, targetRow := source.DType.Bytes(cols), s.contents.Tensors[i].DType.Bytes(cols)
 	return w.Fill(ctx, i, func(dst []byte, first, rows int) error {
 		values := make([]float32, cols)
+		widen := func(row int) error {
+			return gguf.Dequantize(values, from, source.Data[row*sourceRow:][:sourceRow])
+		}
+		if source.Scales != nil {
+			w := safetensors.NewWidener(source)
+			widen = func(row int) error { return w.Row(values, row) }
+		}
 		for r := range rows {
-			err := gguf.Dequantize(values, from, source.Data[(first+r)*sourceRow:][:sourceRow])
+			err := widen(first + r)
 			if err == nil {
 				err = gguf.Quantize(dst[r*targetRow:][:targetRow], to, values)
 			}
@@ -258,7 +266,7 @@ func elements(shape []int) int {
 func (s *quantizedSet) Lookup(name string) (Tensor, bool) {
 	t, ok := s.weightSet.Lookup(name)
 	if dtype, planned := s.planned[name]; planned {
-		t.Data, t.DType = nil, dtype
+		t.Data, t.DType, t.Scales = nil, dtype, nil
 	}
 	return t, ok
 }

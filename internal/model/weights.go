@@ -51,9 +51,30 @@ func (s fileSet) Origins() []quantcache.Origin {
 }
 
 // folderSet is the weights of a folder of safetensors.
-type folderSet struct{ *safetensors.Set }
+type folderSet struct {
+	*safetensors.Set
+	scales map[string]*safetensors.Scales // of weights of fp8 that have some, by their names
+}
 
-func (folderSet) Types() string { return "F32, F16, BF16" }
+func newFolderSet(set *safetensors.Set) folderSet {
+	s := folderSet{set, map[string]*safetensors.Scales{}}
+	for _, name := range set.Names() {
+		if t, _ := set.Tensor(name); t.DType == safetensors.F8_E4M3 {
+			if scales, err := findScales(t, set.Tensor); err == nil { // others are told when they are wanted
+				s.scales[name] = scales
+			}
+		}
+	}
+	return s
+}
+
+func (folderSet) Types() string { return "F32, F16, BF16, F8_E4M3 with scales" }
+
+func (s folderSet) Tensor(name string) (Tensor, bool) {
+	t, ok := s.Set.Tensor(name)
+	t.Scales = s.scales[name]
+	return t, ok
+}
 
 func (s folderSet) Lookup(name string) (Tensor, bool) { return s.Tensor(name) }
 

@@ -290,6 +290,9 @@ func ggufName(modelType, name string) string {
 // Floats gives a tensor's values as float32.
 func Floats(t testing.TB, tensor model.Tensor) []float32 {
 	t.Helper()
+	if tensor.Scales != nil {
+		return fp8Floats(t, tensor)
+	}
 	kind, ok := gguf.ParseType(string(tensor.DType))
 	if !ok {
 		t.Fatalf("%s has the type %s", tensor.Name, tensor.DType)

@@ -8,6 +8,8 @@ const (
 	F32  DType = "F32"
 	F16  DType = "F16"
 	BF16 DType = "BF16"
+	// F8_E4M3 is fp8, which has scales beside it; see [Scales].
+	F8_E4M3 DType = "F8_E4M3" //nolint:revive // the format's own name
 )
 
 // Quantized types: rows of whole blocks as ggml lays them out, see package gguf. No
@@ -64,7 +66,7 @@ func (d DType) Bits() uint64 {
 		return 4
 	case "F6_E2M3", "F6_E3M2":
 		return 6
-	case "BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ":
+	case "BOOL", "U8", "I8", F8_E4M3, "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ":
 		return 8
 	case "I16", "U16", F16, BF16:
 		return 16

@@ -24,6 +24,9 @@ type Tensor struct {
 	// the byte offset in the data part.
 	File   string
 	Offset int64
+	// Scales belong to the weights of a matrix of F8_E4M3; nil for all other types, and
+	// for what a file has by itself.
+	Scales *Scales
 }
 
 // File is one mapped weight file.
