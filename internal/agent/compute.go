@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
@@ -31,7 +32,10 @@ type weights interface {
 type pool struct{ blocks, least int }
 
 // cpuDevice computes on cores of the node.
-type cpuDevice struct{ *cpu.Device }
+type cpuDevice struct {
+	*cpu.Device
+	log *slog.Logger
+}
 
 func (d cpuDevice) hostBytes(m *model.Model) int64 { return d.CopyBytes(m) }
 
@@ -39,6 +43,9 @@ func (d cpuDevice) load(_ context.Context, m *model.Model) (weights, error) {
 	w, err := d.Load(m)
 	if err != nil {
 		return nil, err // and no interface around a nil pointer
+	}
+	if how := w.Warning(); how != "" {
+		d.log.Warn("weights are changed for the device", "model", m.Dir(), "device", d.ID(), "how", how)
 	}
 	return cpuWeights{w}, nil
 }

@@ -102,7 +102,7 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 		if reason := d.Warning(); reason != "" {
 			a.log.Warn("device computes with less than the machine has", "device", id, "isa", d.ISA(), "reason", reason)
 		}
-		a.devices[id] = cpuDevice{d}
+		a.devices[id] = cpuDevice{d, a.log}
 		a.nodeDevices = append(a.nodeDevices, cluster.Device{
 			ID: id, Name: d.Name(), Cores: at.cores, ISA: d.ISA(), MemoryBytes: thisMachine.Memory().Most() / int64(len(places)),
 		})

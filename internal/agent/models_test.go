@@ -29,7 +29,7 @@ func testModels(t *testing.T) *models {
 	for i := range 2 {
 		id := fmt.Sprint("cpu:", i)
 		d := cpu.NewDevice(id, 1)
-		a.devices[id] = cpuDevice{d}
+		a.devices[id] = cpuDevice{d, a.log}
 		t.Cleanup(func() {
 			if err := d.Close(); err != nil {
 				t.Error(err)

@@ -11,12 +11,13 @@ import (
 )
 
 // matrix is a linear layer: rows × cols weights as they lie in the file, and an
-// optional bias per row. One of f32, u16 and blocks holds the weights.
+// optional bias per row. One of f32, u16, fp8 and blocks holds the weights.
 type matrix struct {
 	rows, cols int
 	f32        []float32
 	u16        []uint16
-	half       bool // u16 is IEEE half precision rather than bf16
+	half       bool          // u16 is IEEE half precision rather than bf16
+	fp8        *model.Tensor // that is still to become bf16
 	blocks     blocks
 	bias       []float32
 	exact      bool // activations stay float32 for it
@@ -31,6 +32,8 @@ func newMatrix(t model.Tensor) (matrix, error) {
 	case safetensors.BF16, safetensors.F16:
 		m.u16 = halves(t.Data)
 		m.half = t.DType == safetensors.F16
+	case safetensors.F8_E4M3:
+		m.fp8 = &t
 	default:
 		var err error
 		m.blocks, err = newBlocks(t)

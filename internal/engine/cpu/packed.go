@@ -24,13 +24,16 @@ type panels struct {
 	int8Tiles bool
 }
 
-// source is the matrix as it lies in the file.
+// source is the matrix as it lies in the file; fp8 has no pointer, and is bf16 once it is
+// packed.
 func (m *matrix) source() (unsafe.Pointer, kernel.Type) {
 	switch {
 	case m.blocks.data != nil:
 		return unsafe.Pointer(unsafe.SliceData(m.blocks.data)), m.blocks.kind
 	case m.f32 != nil:
 		return unsafe.Pointer(unsafe.SliceData(m.f32)), kernel.F32
+	case m.fp8 != nil:
+		return nil, kernel.BF16
 	case m.half:
 		return unsafe.Pointer(unsafe.SliceData(m.u16)), kernel.F16
 	}
@@ -43,12 +46,23 @@ func (m *matrix) packedBytes() int {
 	return kernel.Panels(m.rows) * kernel.PanelBytes(kind, m.cols)
 }
 
-// packPanel packs one panel.
-func (m *matrix) packPanel(i int) {
+// packPanel packs one panel, by way of rows that the caller keeps.
+func (m *matrix) packPanel(i int, rows *fp8Rows) error {
 	src, kind := m.source()
 	size := kernel.PanelBytes(kind, m.cols)
 	r := i * kernel.Width
-	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), unsafe.Add(src, r*kind.RowBytes(m.cols)), min(kernel.Width, m.rows-r), m.cols)
+	n := min(kernel.Width, m.rows-r)
+	if m.fp8 == nil {
+		src = unsafe.Add(src, r*kind.RowBytes(m.cols))
+	} else {
+		halves, err := rows.narrow(m, r, n)
+		if err != nil {
+			return err
+		}
+		src = unsafe.Pointer(unsafe.SliceData(halves))
+	}
+	kernel.Pack(kind, unsafe.Pointer(&m.packed.data[i*size]), src, n, m.cols)
+	return nil
 }
 
 // applyPanels is apply for packed weights. from is a multiple of the panels' width.
@@ -99,17 +113,24 @@ func (w *Weights) pack(matrices []*matrix) error {
 	adviseHugePages(data)
 	preferNode(data, w.device.node)
 	w.unmap = memory.Close
-	type piece struct {
-		m     *matrix
-		panel int
-	}
-	var pieces []piece
 	for _, m := range matrices {
 		_, kind := m.source()
 		n := m.packedBytes()
 		m.packed, data = panels{level: w.device.level, kind: kind, data: data[:n:n]}, data[n:]
 		m.packed.rounded = kind == kernel.BF16 && w.device.bf16 && !m.exact
 		m.packed.int8Tiles = kind.Quantized() && w.device.int8Tiles
+	}
+	return w.eachPanel(matrices, (*matrix).packPanel)
+}
+
+// eachPanel calls do for runs of a panel's rows of all matrices, on all cores of the device.
+func (w *Weights) eachPanel(matrices []*matrix, do func(m *matrix, panel int, rows *fp8Rows) error) error {
+	type piece struct {
+		m     *matrix
+		panel int
+	}
+	var pieces []piece
+	for _, m := range matrices {
 		for i := range kernel.Panels(m.rows) {
 			pieces = append(pieces, piece{m, i})
 		}
@@ -125,8 +146,9 @@ func (w *Weights) pack(matrices []*matrix) error {
 					errs[i] = faultError(r)
 				}
 			}()
-			for n := next.Add(1) - 1; int(n) < len(pieces); n = next.Add(1) - 1 {
-				pieces[n].m.packPanel(pieces[n].panel)
+			var rows fp8Rows
+			for n := next.Add(1) - 1; int(n) < len(pieces) && errs[i] == nil; n = next.Add(1) - 1 {
+				errs[i] = do(pieces[n].m, pieces[n].panel, &rows)
 			}
 		})
 	}

@@ -230,7 +230,9 @@ func TestApplyBF16(t *testing.T) {
 		narrowBF16(m.u16, randomFloats(1, rows*cols))
 		m.packed = panels{level: level, kind: kernel.BF16, data: make([]byte, m.packedBytes()), rounded: true}
 		for i := range kernel.Panels(rows) {
-			m.packPanel(i)
+			if err := m.packPanel(i, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 		const tokens = 40
 		var a activations

@@ -22,7 +22,7 @@ func kindOf(d safetensors.DType) (kernel.Type, bool) {
 	switch d {
 	case safetensors.F32:
 		return kernel.F32, true
-	case safetensors.BF16:
+	case safetensors.BF16, safetensors.F8_E4M3: // which becomes bf16
 		return kernel.BF16, true
 	case safetensors.F16:
 		return kernel.F16, true

@@ -24,6 +24,7 @@ type Weights struct {
 	head       matrix
 	finalNorm  []float32
 	layers     []layer
+	fp8        bool         // matrices were fp8
 	forms      forms        // of all layers
 	unmap      func() error // packed weights; nil: there are none
 }
@@ -50,6 +51,9 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 	w := &Weights{device: d, model: m, config: m.Config()}
 	err := w.load()
 	if err == nil {
+		err = w.unpackFP8()
+	}
+	if err == nil {
 		err = w.pack(w.matrices())
 	}
 	w.findForms()
@@ -63,10 +67,11 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 }
 
 // CopyBytes is how much memory [Device.Load] takes for a model beside the
-// mapped files: that of all matrices in panels, or nothing on a portable device.
+// mapped files: that of all matrices in panels, and on a portable device that of fp8 as
+// bf16.
 func (d *Device) CopyBytes(m *model.Model) (n int64) {
 	if d.level == kernel.Portable {
-		return 0
+		return fp8Bytes(m, m.Tensors()...)
 	}
 	kinds := make(map[string]kernel.Type)
 	for _, info := range m.Inventory() {
@@ -76,6 +81,9 @@ func (d *Device) CopyBytes(m *model.Model) (n int64) {
 	}
 	for _, spec := range m.Tensors() {
 		kind, ok := kinds[spec.Name]
+		if spec.Role == model.RoleEmbed {
+			n += fp8Bytes(m, spec)
+		}
 		if !ok || len(spec.Shape) < 2 || spec.Role == model.RoleEmbed && !m.Config().TiedHead {
 			continue
 		}
