@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 )
 
-var weightTypes = []kernels.WeightType{kernels.BF16, kernels.Q8_0, kernels.E4M3}
+var weightTypes = []kernels.WeightType{kernels.BF16, kernels.Q8_0, kernels.E4M3, kernels.E4M3Blocks}
 
 // A token's product is the same bits alone and among many, whichever kernel computes it.
 func TestGEMMDoesNotDependOnTheBatch(t *testing.T) {

@@ -51,7 +51,7 @@ func TestShapesAreRefused(t *testing.T) {
 		"a token has 33 of 64":          q.Combine(kernels.Combine{Experts: kernels.Experts{Shares: p, Tokens: 1, Count: 64, Active: 33}, Out: p, X: p, Hidden: 8}),
 		"inputs is 12":                  q.ExpertMatMul(kernels.ExpertMatMul{Experts: kernels.Experts{Plan: p, Tokens: 1, Count: 8, Active: 2}, Out: p, X: p, W: p, Rows: 3, In: 12}),
 		"hidden is 20":                  q.Combine(kernels.Combine{Experts: kernels.Experts{Shares: p, Tokens: 1, Count: 8, Active: 2}, Out: p, X: p, Hidden: 20}),
-		"no type of weights 3":          q.GEMM(kernels.MatMul{Out: p, X: p, W: p, Tokens: 9, Rows: 1, In: 8, Type: 3}),
+		"no type of weights 4":          q.GEMM(kernels.MatMul{Out: p, X: p, W: p, Tokens: 9, Rows: 1, In: 8, Type: 4}),
 		"multiple of 32":                q.GEMV(kernels.MatMul{Out: p, X: p, W: p, Scales: p, Tokens: 1, Rows: 1, In: 48, Type: kernels.Q8_0}),
 		"multiple of 16":                q.ExpertMatMul(kernels.ExpertMatMul{Experts: kernels.Experts{Plan: p, Tokens: 1, Count: 8, Active: 2}, Out: p, X: p, W: p, Scales: p, Rows: 3, In: 24, Type: kernels.E4M3}),
 		"0x0 is not the address":        q.GEMM(kernels.MatMul{Out: p, X: p, W: p, Tokens: 1, Rows: 1, In: 32, Type: kernels.Q8_0}),

@@ -19,7 +19,14 @@ const (
 	// row. Rows have a multiple of 16. The codes of no number, 0x7f and 0xff, must not be among
 	// them.
 	E4M3
+	// E4M3Blocks are the same with a float32 scale for each 128 of a row; the last ones may be
+	// fewer. Checkpoints have one scale for that many rows, too; here each has its own, three bytes of
+	// a hundred, so that matrices of any height can lie below each other.
+	E4M3Blocks
 )
+
+// E4M3Columns is how many weights of E4M3Blocks have one scale.
+const E4M3Columns = 128
 
 // q8Block is how many weights of Q8_0 have one scale, and q8BlockBytes what they are in ggml's
 // order.
@@ -35,10 +42,14 @@ var weightTypes = [...]struct {
 	gemm, gemmFew       string
 	experts, expertsFew string
 }{
-	BF16: {8, []string{"gemv_1", "gemv_2", "gemv_4", "gemv_8"}, "gemm", "gemm_64", "expert_gemm", "expert_gemm_16"},
-	Q8_0: {q8Block, []string{"gemv_1_q8", "gemv_2_q8", "gemv_4_q8"}, "gemm_q8", "gemm_64_q8", "expert_gemm_q8", "expert_gemm_16_q8"},
-	E4M3: {16, []string{"gemv_1_e4m3", "gemv_2_e4m3", "gemv_4_e4m3"}, "gemm_e4m3", "gemm_64_e4m3", "expert_gemm_e4m3", "expert_gemm_16_e4m3"},
+	BF16:       {8, []string{"gemv_1", "gemv_2", "gemv_4", "gemv_8"}, "gemm", "gemm_64", "expert_gemm", "expert_gemm_16"},
+	Q8_0:       {q8Block, []string{"gemv_1_q8", "gemv_2_q8", "gemv_4_q8"}, "gemm_q8", "gemm_64_q8", "expert_gemm_q8", "expert_gemm_16_q8"},
+	E4M3:       {16, []string{"gemv_1_e4m3", "gemv_2_e4m3", "gemv_4_e4m3"}, "gemm_e4m3", "gemm_64_e4m3", "expert_gemm_e4m3", "expert_gemm_16_e4m3"},
+	E4M3Blocks: {16, []string{"gemv_1_e4m3b", "gemv_2_e4m3b", "gemv_4_e4m3b"}, "gemm_e4m3b", "gemm_64_e4m3b", "expert_gemm_e4m3b", "expert_gemm_16_e4m3b"},
 }
+
+// Columns is what the length of a row is a multiple of.
+func (t WeightType) Columns() int { return weightTypes[t].columns }
 
 // Bytes is how many bytes a matrix of [rows][in] has, and its scales.
 func (t WeightType) Bytes(rows, in int) (weights, scales int64) {
@@ -48,6 +59,8 @@ func (t WeightType) Bytes(rows, in int) (weights, scales int64) {
 		return n, int64(rows) * int64(q8Scales(in)) * 2
 	case E4M3:
 		return n, int64(rows) * 4
+	case E4M3Blocks:
+		return n, int64(rows) * int64(blocks(in, E4M3Columns)) * 4
 	}
 	return 2 * n, 0
 }

@@ -85,13 +85,16 @@ func expertCases() (all []Case) {
 		{kernels.Q8_0, kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 480, false},
 		{kernels.Q8_0, kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 352, true},
 		{kernels.E4M3, kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 464, false},
+		{kernels.E4M3Blocks, kernels.Experts{Tokens: 5, Count: 9, Active: 3}, 67, 464, false},
 		{kernels.E4M3, kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 336, true},
+		{kernels.E4M3Blocks, kernels.Experts{Tokens: 21, Count: 2, Active: 2}, 130, 336, true},
 
 		{kernels.BF16, kernels.Experts{Tokens: 33, Count: 16, Active: 4}, 1536, 512, false}, // few pairs of an expert
 		{kernels.BF16, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},   // many
 		{kernels.Q8_0, kernels.Experts{Tokens: 33, Count: 16, Active: 4}, 1536, 512, false},
 		{kernels.Q8_0, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},
 		{kernels.E4M3, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},
+		{kernels.E4M3Blocks, kernels.Experts{Tokens: 200, Count: 8, Active: 2}, 512, 768, true},
 	} {
 		e := c.experts
 		all = append(all, Case{

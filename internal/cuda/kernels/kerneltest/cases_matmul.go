@@ -44,13 +44,16 @@ func matMulCases() []Case {
 		add("gemv", (*kernels.Queue).GEMV, matMulCase{tokens: tokens, rows: 11, in: 520, bias: tokens%2 == 0, wide: tokens%3 == 0})
 		add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.Q8_0, tokens: tokens, rows: 11, in: 544, bias: tokens%2 == 0, wide: tokens%3 == 0}) // an odd number of blocks
 		add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3, tokens: tokens, rows: 11, in: 528, bias: tokens%2 == 0, wide: tokens%3 == 0})
+		add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3Blocks, tokens: tokens, rows: 11, in: 528, bias: tokens%2 == 0, wide: tokens%3 == 0})
 	}
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{tokens: 1, rows: 1, in: 8, bias: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.Q8_0, tokens: 1, rows: 1, in: 32, bias: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3, tokens: 1, rows: 1, in: 16, bias: true})
+	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3Blocks, tokens: 1, rows: 1, in: 16, bias: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{tokens: 5, rows: 2050, in: 4096, large: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.Q8_0, tokens: 3, rows: 2050, in: 4096, large: true})
 	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3, tokens: 3, rows: 2050, in: 4096, large: true})
+	add("gemv", (*kernels.Queue).GEMV, matMulCase{kind: kernels.E4M3Blocks, tokens: 3, rows: 2050, in: 4096, large: true})
 	for _, c := range []matMulCase{
 		{tokens: 1, rows: 1, in: 8, bias: true},                  // less than anything
 		{tokens: 128, rows: 128, in: 32},                         // one tile, one step
@@ -68,17 +71,24 @@ func matMulCases() []Case {
 		{kind: kernels.Q8_0, tokens: 64, rows: 32, in: 64},
 		{kind: kernels.Q8_0, tokens: 33, rows: 45, in: 608, bias: true},
 		{kind: kernels.E4M3, tokens: 1, rows: 1, in: 16, bias: true},
+		{kind: kernels.E4M3Blocks, tokens: 1, rows: 1, in: 16, bias: true},
 		{kind: kernels.E4M3, tokens: 128, rows: 128, in: 64},
+		{kind: kernels.E4M3Blocks, tokens: 128, rows: 128, in: 64},
 		{kind: kernels.E4M3, tokens: 130, rows: 131, in: 336, bias: true, wide: true},
+		{kind: kernels.E4M3Blocks, tokens: 130, rows: 131, in: 336, bias: true, wide: true},
 		{kind: kernels.E4M3, tokens: 64, rows: 32, in: 64},
+		{kind: kernels.E4M3Blocks, tokens: 64, rows: 32, in: 64},
 		{kind: kernels.E4M3, tokens: 33, rows: 45, in: 592, bias: true},
+		{kind: kernels.E4M3Blocks, tokens: 33, rows: 45, in: 592, bias: true},
 
 		{tokens: 17, rows: 1030, in: 4096, large: true},             // few tokens
 		{tokens: 300, rows: 140, in: 4096, bias: true, large: true}, // many
 		{kind: kernels.Q8_0, tokens: 17, rows: 1030, in: 4096, large: true},
 		{kind: kernels.Q8_0, tokens: 300, rows: 140, in: 4096, bias: true, large: true},
 		{kind: kernels.E4M3, tokens: 17, rows: 1030, in: 4096, large: true},
+		{kind: kernels.E4M3Blocks, tokens: 17, rows: 1030, in: 4096, large: true},
 		{kind: kernels.E4M3, tokens: 300, rows: 140, in: 4096, bias: true, large: true},
+		{kind: kernels.E4M3Blocks, tokens: 300, rows: 140, in: 4096, bias: true, large: true},
 	} {
 		c.tuning.Portable = true
 		add("gemm", (*kernels.Queue).GEMM, c)

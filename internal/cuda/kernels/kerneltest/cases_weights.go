@@ -9,7 +9,7 @@ import (
 )
 
 // weightNames are the types in the names of cases.
-var weightNames = map[kernels.WeightType]string{kernels.BF16: "bf16", kernels.Q8_0: "q8", kernels.E4M3: "e4m3"}
+var weightNames = map[kernels.WeightType]string{kernels.BF16: "bf16", kernels.Q8_0: "q8", kernels.E4M3: "e4m3", kernels.E4M3Blocks: "e4m3b"}
 
 // Weights allocates a matrix of values around 1 with its scales: those of eight bits have all
 // codes there are, and scales that stand for nothing are not numbers.
@@ -23,8 +23,8 @@ func (l *Lab) Weights(kind kernels.WeightType, rows, in int) (weights, scales ui
 	for i := range data {
 		data[i] = number(kind, byte(l.IntN(256)))
 	}
-	if kind == kernels.E4M3 { // numbers up to 448
-		for i := range rows {
+	if kind != kernels.Q8_0 { // numbers up to 448
+		for i := range len(by) / 4 {
 			binary.LittleEndian.PutUint32(by[4*i:], math.Float32bits((l.Float32()-0.5)/50))
 		}
 		return weights, scales
@@ -42,7 +42,7 @@ func (l *Lab) Weights(kind kernels.WeightType, rows, in int) (weights, scales ui
 
 // number is a code, or zero instead of those that must not be.
 func number(kind kernels.WeightType, code byte) byte {
-	if kind == kernels.E4M3 && code&0x7f == 0x7f {
+	if kind != kernels.Q8_0 && code&0x7f == 0x7f {
 		return 0
 	}
 	return code
@@ -52,7 +52,7 @@ func number(kind kernels.WeightType, code byte) byte {
 // the arithmetic of all kernels.
 func codeCases() (all []Case) {
 	const rows, in = 256, 64
-	for _, kind := range []kernels.WeightType{kernels.Q8_0, kernels.E4M3} {
+	for _, kind := range []kernels.WeightType{kernels.Q8_0, kernels.E4M3, kernels.E4M3Blocks} {
 		for _, tokens := range []int{1, 2, 4, 3, 65} {
 			name, run := "gemv", (*kernels.Queue).GEMV
 			if tokens == 3 || tokens > kernels.MaxGEMV {
@@ -64,7 +64,7 @@ func codeCases() (all []Case) {
 					codes, scales, ones := make([]byte, rows*in), make([]byte, 0, rows*4), make([]byte, 0, tokens*in*2)
 					for row := range rows {
 						codes[row*in+row%in] = number(kind, byte(row))
-						if kind == kernels.E4M3 {
+						if kind != kernels.Q8_0 {
 							scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(1))
 						} else {
 							scales = append(scales, 0x00, 0x3c, 0x00, 0x3c) // halves

@@ -47,6 +47,12 @@ func (m *matrix) rows(c *fake.Call, first, n, in int) []float64 {
 		for i, b := range data {
 			values[i] = e4m3s[b] * float64(by[i/in])
 		}
+	case kernels.E4M3Blocks:
+		width := int(scaleSize) / 4 / n
+		by := read[float32](c, m.scales+uint64(scales), n*width)
+		for i, b := range data {
+			values[i] = e4m3s[b] * float64(by[i/in*width+i%in/kernels.E4M3Columns])
+		}
 	}
 	return values
 }

@@ -1,7 +1,7 @@
 // Products of weights of eight bits with many rows of activations, on tensor cores.
 #include "gemm8.h"
 
-// As gemm_tile of gemm.cu, for weights W. in is a multiple of 32 for Q8, of 16 for E4M3.
+// As gemm_tile of gemm.cu, for weights W. in is a multiple of 32 for Q8, of 16 for the others.
 template <class W, class Tile, int TM, int TN>
 DEVICE void gemm8_tile(unsigned char *shared, void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
 	const int first = blockIdx.y * TM;
@@ -40,4 +40,14 @@ KERNEL(256) gemm_e4m3(void *out, const bf16 *x, const unsigned char *w, const vo
 KERNEL(128) gemm_64_e4m3(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
 	DYNAMIC_SHARED(shared);
 	gemm8_tile<E4M3, Gemm8<E4M3, 64, 32, 2, 2, 8>, 64, 32>(shared, out, x, w, scales, bias, tokens, rows, in, wide);
+}
+
+KERNEL(256) gemm_e4m3b(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
+	DYNAMIC_SHARED(shared);
+	gemm8_tile<E4M3B, Gemm8<E4M3B, 128, 128, 2, 4, 4>, 128, 128>(shared, out, x, w, scales, bias, tokens, rows, in, wide);
+}
+
+KERNEL(128) gemm_64_e4m3b(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
+	DYNAMIC_SHARED(shared);
+	gemm8_tile<E4M3B, Gemm8<E4M3B, 64, 32, 2, 2, 8>, 64, 32>(shared, out, x, w, scales, bias, tokens, rows, in, wide);
 }

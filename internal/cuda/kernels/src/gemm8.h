@@ -25,7 +25,7 @@ template <class W, int TM, int TN, int WM, int WN, int STAGES> struct Gemm8 {
 	DEVICE unsigned at(int row, int chunk) { return (row * CHUNKS + (chunk ^ (row & 1) * 4)) * 16; }
 
 	// As Gemm's; store gets what about(n) returned, too, which is asked once. in is a multiple
-	// of 16, and of 32 where blocks have scales.
+	// of 16, and of 32 for Q8.
 	template <class X, class About, class Store>
 	DEVICE void run(unsigned char *shared, X x, const unsigned char *w, const void *scales, int first, int rows, int in, About about, Store store) {
 		const unsigned base = shared_address(shared);
@@ -55,10 +55,10 @@ template <class W, int TM, int TN, int WM, int WN, int STAGES> struct Gemm8 {
 					copy_async(to + X_BYTES + ((part / 2 * TN + n) * 2 + part % 2) * 16, there ? w + (long long)(first + n) * in + kw : w, there ? 16 : 0);
 				}
 				if (W::BLOCKS && threadIdx.x < TN) {
-					const int n = threadIdx.x, left = in / 32 - step * 2;
+					const int n = threadIdx.x;
 					const bool there = first + n < rows;
-					const unsigned short *pair = (const unsigned short *)scales + (there ? (long long)(first + n) * Q8::scales(in) + step * 2 : 0);
-					copy_async4(to + X_BYTES + W_BYTES + n * 4, pair, there ? min(left, 2) * 2 : 0);
+					const typename W::Scale *word = (const typename W::Scale *)scales + (there ? W::word(first + n, in, step) : 0);
+					copy_async4(to + X_BYTES + W_BYTES + n * 4, word, there ? W::word_bytes(in, step) : 0);
 				}
 			}
 			copy_commit();
@@ -72,7 +72,7 @@ template <class W, int TM, int TN, int WM, int WN, int STAGES> struct Gemm8 {
 			__syncthreads(); // all copies of this step have come, and nobody reads the stage that is filled next
 			start(step + STAGES - 1);
 			const unsigned char *stage = shared + step % STAGES * STAGE_BYTES, *tile = stage + X_BYTES;
-			uint2 scale[W::BLOCKS ? N : 1]; // of the rows 2t and 2t + 1, two blocks each
+			uint2 scale[W::BLOCKS ? N : 1]; // words of the rows 2t and 2t + 1
 			if (W::BLOCKS)
 #pragma unroll
 				for (int j = 0; j < N; j++) scale[W::BLOCKS ? j : 0] = ((const uint2 *)(tile + W_BYTES))[(warp_n + j * 8) / 2 + t];
@@ -99,7 +99,7 @@ template <class W, int TM, int TN, int WM, int WN, int STAGES> struct Gemm8 {
 						mma(part, {lo.x, hi.x, lo.y, hi.y}, b[j][0].x, b[j][0].y);
 						mma(part, {lo.z, hi.z, lo.w, hi.w}, b[j][1].x, b[j][1].y);
 						const uint2 s = scale[W::BLOCKS ? j : 0];
-						const float even = widen_half((unsigned short)(s.x >> half * 16)), odd = widen_half((unsigned short)(s.y >> half * 16));
+						const float even = W::half(s.x, half), odd = W::half(s.y, half);
 						sums[i][j][0] += part[0] * even, sums[i][j][1] += part[1] * odd;
 						sums[i][j][2] += part[2] * even, sums[i][j][3] += part[3] * odd;
 					}

@@ -9,7 +9,7 @@ struct Sixteen {
 
 DEVICE Sixteen widen16(const bf16 *x) { return {widen8(((const uint4 *)x)[0]), widen8(((const uint4 *)x)[1])}; }
 
-// As dots of gemv.cu, for weights W. Q8 scales sums of sixteen products.
+// As dots of gemv.cu, for weights W. Those with blocks scale sums of sixteen products.
 template <class W, int M>
 DEVICE void dots8(float (&sums)[GEMV_ROWS][M], const bf16 *x, const unsigned char *w, const void *scales, const int (&row)[GEMV_ROWS], int tokens, int in) {
 	for (int r = 0; r < GEMV_ROWS; r++)
@@ -22,7 +22,7 @@ DEVICE void dots8(float (&sums)[GEMV_ROWS][M], const bf16 *x, const unsigned cha
 #pragma unroll
 		for (int r = 0; r < GEMV_ROWS; r++) {
 			words[r] = load_once((const uint4 *)(w + (long long)row[r] * in) + i);
-			scale[r] = W::BLOCKS ? widen_half(((const unsigned short *)scales)[(long long)row[r] * Q8::scales(in) + i / 2]) : 1;
+			scale[r] = W::scale(scales, row[r], in, i);
 		}
 		float weights[GEMV_ROWS][16];
 #pragma unroll
@@ -52,7 +52,7 @@ DEVICE void dots8(float (&sums)[GEMV_ROWS][M], const bf16 *x, const unsigned cha
 }
 
 // out = x w^T + bias as gemv of gemv.cu, for M tokens of block y. in is a multiple of 32 for
-// Q8, of 16 for E4M3.
+// Q8, of 16 for the others.
 template <class W, int M>
 DEVICE void gemv8(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
 	const int first = gemv_first();
@@ -89,4 +89,16 @@ KERNEL(128) gemv_2_e4m3(void *out, const bf16 *x, const unsigned char *w, const 
 
 KERNEL(128) gemv_4_e4m3(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
 	gemv8<E4M3, 4>(out, x, w, scales, bias, tokens, rows, in, wide);
+}
+
+KERNEL(128) gemv_1_e4m3b(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
+	gemv8<E4M3B, 1>(out, x, w, scales, bias, tokens, rows, in, wide);
+}
+
+KERNEL(128) gemv_2_e4m3b(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
+	gemv8<E4M3B, 2>(out, x, w, scales, bias, tokens, rows, in, wide);
+}
+
+KERNEL(128) gemv_4_e4m3b(void *out, const bf16 *x, const unsigned char *w, const void *scales, const bf16 *bias, int tokens, int rows, int in, int wide) {
+	gemv8<E4M3B, 4>(out, x, w, scales, bias, tokens, rows, in, wide);
 }
