@@ -21,7 +21,8 @@ type target struct {
 	matrix *matrix
 	vector *uint64 // in place of matrix
 	parts  []part
-	in     int // values of a row
+	in     int                // values of a row
+	kind   kernels.WeightType // that the weights are on the device
 }
 
 // part is what is loaded of a tensor.
@@ -31,12 +32,24 @@ type part struct {
 	width         int // of its rows
 }
 
-// kind is what the weights are on the device.
-func (t *target) kind() kernels.WeightType {
-	if t.parts[0].DType == safetensors.Q8_0 {
-		return kernels.Q8_0
+// kindOf is what kernels multiply parts as that are one matrix: fp8 as it is, with scales of
+// rows if that suffices. Next to anything else, as a table of embeddings, and cut within blocks
+// of its scales, it becomes bf16.
+func kindOf(parts []part, role model.Role) kernels.WeightType {
+	kind := kernels.E4M3
+	for _, p := range parts {
+		switch {
+		case p.DType == safetensors.Q8_0:
+			return kernels.Q8_0
+		case p.DType != safetensors.F8_E4M3 || role == model.RoleEmbed || p.columns.n%kind.Columns() != 0:
+			return kernels.BF16
+		case p.Scales.Across > 1 && p.columns.from%kernels.E4M3Columns != 0:
+			return kernels.BF16
+		case p.Scales.Across > 1:
+			kind = kernels.E4M3Blocks
+		}
 	}
-	return kernels.BF16
+	return kind
 }
 
 // bytes is the memory for the weights and their scales.
@@ -45,7 +58,7 @@ func (t *target) bytes() (weights, scales int64) {
 	for _, p := range t.parts {
 		rows += p.rows.n
 	}
-	return t.kind().Bytes(rows, t.in)
+	return t.kind.Bytes(rows, t.in)
 }
 
 func elems(t model.Tensor) int {
@@ -78,7 +91,7 @@ func (r *reader) need(m *matrix, layer, experts int, c sharing, roles ...model.R
 		r.fail(fmt.Errorf("layer %d lacks a tensor of roles %v", layer, roles))
 		return
 	}
-	r.add(t)
+	r.add(t, roles[0])
 }
 
 // vector adds a vector of tensors that the model has all of, or none.
@@ -92,7 +105,7 @@ func (r *reader) vector(address *uint64, layer int, c sharing, roles ...model.Ro
 	case len(t.parts) < len(roles):
 		r.fail(fmt.Errorf("layer %d has only some of the tensors that are loaded with %s", layer, t.parts[0].Name))
 	default:
-		r.add(t)
+		r.add(t, roles[0])
 	}
 }
 
@@ -111,28 +124,30 @@ func (r *reader) part(t *target, role model.Role, layer, expert int, c sharing) 
 }
 
 // add adds a target whose tensors the kernels can use together.
-func (r *reader) add(t target) {
+func (r *reader) add(t target, role model.Role) {
 	first := t.parts[0]
 	t.in = first.columns.n
+	if t.matrix != nil {
+		t.kind = kindOf(t.parts, role)
+	}
 	for _, p := range t.parts {
+		if t.matrix != nil && t.kind == kernels.BF16 && p.DType != safetensors.BF16 {
+			r.rounded[string(p.DType)] = true
+		}
 		switch p.DType {
-		case safetensors.BF16:
-		case safetensors.F16, safetensors.F32:
-			if t.matrix != nil {
-				r.rounded[string(p.DType)] = true
-			}
-		case safetensors.Q8_0:
+		case safetensors.BF16, safetensors.F16, safetensors.F32:
+		case safetensors.Q8_0, safetensors.F8_E4M3:
 			if t.vector != nil {
 				r.refuse("%s is %s, kernels know norms and biases of bf16", p.Name, p.DType)
 			}
 		default:
-			r.refuse("%s is %s, kernels know bf16 and Q8_0", p.Name, p.DType)
+			r.refuse("%s is %s, kernels know bf16, fp8 and Q8_0", p.Name, p.DType)
 		}
 		if (p.DType == safetensors.Q8_0) != (first.DType == safetensors.Q8_0) {
 			r.refuse("%s is %s and %s %s: kernels multiply them as one", first.Name, first.DType, p.Name, p.DType)
 		}
 	}
-	if of := columnsOf(t.kind()); t.matrix != nil && t.in%of != 0 {
+	if of := t.kind.Columns(); t.matrix != nil && t.in%of != 0 {
 		rank := ""
 		if t.in < first.width {
 			rank = fmt.Sprintf(" for each of %d ranks", r.ranks)

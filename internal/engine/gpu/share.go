@@ -56,16 +56,17 @@ func vocabShare(vocab, rank, ranks int) span {
 // innerPiece is how many values of an MLP stay together: the columns of its down matrix are
 // those of whole blocks of weights.
 func innerPiece(down model.Tensor) int {
-	if down.DType == safetensors.Q8_0 {
-		return columnsOf(kernels.Q8_0)
+	switch down.DType {
+	case safetensors.Q8_0:
+		return kernels.Q8_0.Columns()
+	case safetensors.F8_E4M3:
+		columns := down.Shape[len(down.Shape)-1]
+		if down.Scales.Across > 1 && columns%kernels.E4M3Columns == 0 {
+			return kernels.E4M3Columns
+		}
+		if piece := kernels.E4M3.Columns(); columns%piece == 0 {
+			return piece
+		}
 	}
-	return columnsOf(kernels.BF16)
-}
-
-// columnsOf is what the columns of matrices are a multiple of.
-func columnsOf(t kernels.WeightType) int {
-	if t == kernels.Q8_0 {
-		return 32
-	}
-	return 8
+	return kernels.BF16.Columns()
 }

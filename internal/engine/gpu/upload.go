@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
@@ -31,7 +32,7 @@ type stage struct {
 	used bool
 }
 
-// upload fills targets with bf16 or Q8_0.
+// upload fills targets.
 func upload(ctx context.Context, on *unit, arena *device.Arena, targets []target) (err error) {
 	scope, err := on.dev.NewScope()
 	if err != nil {
@@ -77,7 +78,7 @@ func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena) (
 	if t.vector != nil {
 		*t.vector = regions[0].Address
 	} else {
-		*t.matrix = matrix{regions[0].Address, regions[1].Address, t.kind()}
+		*t.matrix = matrix{regions[0].Address, regions[1].Address, t.kind}
 	}
 	for _, part := range t.parts {
 		if err := u.tensor(ctx, t, &part, &regions); err != nil {
@@ -91,7 +92,7 @@ func pair(a, b int64) [2]int64 { return [2]int64{a, b} }
 
 // tensor copies what is loaded of one tensor to the front of the regions, and cuts that off.
 func (u *uploader) tensor(ctx context.Context, t *target, part *part, to *[2]device.Region) error {
-	rows, kind := part.rows.n, t.kind()
+	rows, kind := part.rows.n, t.kind
 	most := max(1, stageBytes/int(sum(kind.Bytes(1, t.in))))
 	for from := 0; from < rows; from += most {
 		n := min(most, rows-from)
@@ -104,7 +105,7 @@ func (u *uploader) tensor(ctx context.Context, t *target, part *part, to *[2]dev
 			return err
 		}
 		weights, scales := s.mem[:sizes[0]], s.mem[sizes[0]:][:sizes[1]]
-		if err := part.convert(weights, scales, from, n); err != nil {
+		if err := part.convert(weights, scales, from, n, kind); err != nil {
 			return err
 		}
 		for i, host := range [2][]byte{weights, scales} {
@@ -136,8 +137,21 @@ func (u *uploader) stage(ctx context.Context) (*stage, error) {
 	return s, s.read.Wait(ctx)
 }
 
-// convert brings n rows of those that are loaded into the form that they have on the device.
-func (p *part) convert(to, scales []byte, from, n int) error {
+// convert brings n rows of those that are loaded into the form that they have on the device. They
+// are read from a mapped file: a fault there is an error that matches [mapped.ErrChanged].
+func (p *part) convert(to, scales []byte, from, n int, kind kernels.WeightType) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("read weights: %w", mapped.FaultError(r))
+		}
+	}()
+	switch {
+	case kind == kernels.E4M3 || kind == kernels.E4M3Blocks:
+		return p.fp8(to, scales, from, n)
+	case p.DType == safetensors.F8_E4M3:
+		return p.widened(to, from, n)
+	}
 	rowBytes := len(p.Data) / (elems(p.Tensor) / p.width)
 	data := p.Data[(p.rows.from+from)*rowBytes:][:n*rowBytes]
 	if p.columns.n == p.width {
@@ -154,15 +168,45 @@ func (p *part) convert(to, scales []byte, from, n int) error {
 	return nil
 }
 
-// convert brings whole rows into the form that they have on the device. They are read from a
-// mapped file: a fault there is an error that matches [mapped.ErrChanged].
-func convert(to, scales, from []byte, dtype safetensors.DType, in int) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("read weights: %w", mapped.FaultError(r))
+// fp8 copies the codes of rows, and gives each row scales of its own: one, or one for each
+// [kernels.E4M3Columns] weights.
+func (p *part) fp8(to, scales []byte, from, n int) error {
+	own := make([]float32, p.Scales.Across)
+	in, width := p.columns.n, len(scales)/4/n
+	block := p.columns.from / kernels.E4M3Columns
+	for i := range n {
+		row := p.rows.from + from + i
+		codes := p.Data[row*p.width+p.columns.from:][:in]
+		if at := slices.IndexFunc(codes, safetensors.E4M3IsNaN); at >= 0 {
+			return fmt.Errorf("weight %d of row %d is code %#02x: %w", p.columns.from+at, row, codes[at], safetensors.ErrNotANumber)
 		}
-	}()
+		copy(to[i*in:], codes)
+		if err := p.Scales.At(own, row); err != nil {
+			return err
+		}
+		for b := range width {
+			binary.LittleEndian.PutUint32(scales[4*(i*width+b):], math.Float32bits(own[min(block+b, len(own)-1)]))
+		}
+	}
+	return nil
+}
+
+// widened makes bf16 of rows of fp8.
+func (p *part) widened(to []byte, from, n int) error {
+	row, w := make([]float32, p.width), safetensors.NewWidener(p.Tensor)
+	for i := range n {
+		if err := w.Row(row, p.rows.from+from+i); err != nil {
+			return err
+		}
+		for c, v := range row[p.columns.from:][:p.columns.n] {
+			binary.LittleEndian.PutUint16(to[2*(i*p.columns.n+c):], safetensors.ToBF16(v))
+		}
+	}
+	return nil
+}
+
+// convert brings whole rows into the form that they have on the device.
+func convert(to, scales, from []byte, dtype safetensors.DType, in int) error {
 	le := binary.LittleEndian
 	switch dtype {
 	case safetensors.BF16:

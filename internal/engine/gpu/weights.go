@@ -62,7 +62,7 @@ type layer struct {
 	rope                                         int
 }
 
-// Load copies the weights of an open model to the device, as bf16 or Q8_0. It fails with
+// Load copies the weights of an open model to the device, as bf16, fp8 or Q8_0. It fails with
 // [ErrUnsupported], with device.ErrNoRoom and the figures when they do not fit, and with
 // an error of package model when a file has changed since the model was opened.
 func (d *Device) Load(ctx context.Context, m *model.Model) (*Weights, error) {
@@ -244,7 +244,7 @@ func (w *Weights) Bytes() int64 { return w.bytes }
 
 // Warning says which weights were rounded to bf16; it is empty where none were.
 func (w *Weights) Warning() string {
-	for _, t := range []string{"F32", "F16"} {
+	for _, t := range []string{"F32", "F16", "F8_E4M3"} {
 		if w.rounded[t] {
 			return "matrices of " + t + " are rounded to bf16"
 		}
