@@ -45,6 +45,9 @@ const (
 // dimensions.
 func prefillShared(headDim int) int { return 2 * 2 * attentionStep * blocks(headDim, 64) * 64 * 2 }
 
+// prefillShared8 is the same for int8, whose rows have room for 128 dimensions, with scales.
+func prefillShared8() int { return 2 * 2 * attentionStep * (128 + 4) }
+
 func (o *DecodeAttention) splits() int { return max(1, blocks(o.MaxLength, split)) }
 
 // PartialBytes is the size of working memory: none when there is one split.
@@ -102,7 +105,11 @@ func (q *Queue) PrefillAttention(o PrefillAttention) error {
 	o.KV.layout(a).Int32(int32(o.TableBlocks)).Int32(int32(o.QueryHeads)).Int32(int32(o.Window)).Int32(0)
 	a.Float32(o.Scale * math.Log2E).Float32(o.Limit * math.Log2E)
 	heads := o.KV.Shape.KVHeads
-	return q.run("prefill_attention_"+kernel, blocks(o.MaxTokens*(o.QueryHeads/heads), prefillRows), heads, o.Sequences, attentionThreads, prefillShared(o.KV.Shape.HeadDim))
+	bytes := prefillShared(o.KV.Shape.HeadDim)
+	if o.KV.Shape.DType == "int8" {
+		bytes = prefillShared8()
+	}
+	return q.run("prefill_attention_"+kernel, blocks(o.MaxTokens*(o.QueryHeads/heads), prefillRows), heads, o.Sequences, attentionThreads, bytes)
 }
 
 // shape checks what decode and prefill have in common, and names the kernel's size.
@@ -116,12 +123,14 @@ func (o *Attend) shape(op string) (s shape, kernel string) {
 	s.aligned(o.Out, o.Q)
 	s.present(o.Tables, o.Lengths)
 	s.require(o.Out != o.Q, "the result overwrites the queries")
-	switch o.KV.Shape.HeadDim {
-	case 64:
+	switch dim := o.KV.Shape.HeadDim; {
+	case o.KV.Shape.DType == "int8":
+		kernel = "i8"
+	case dim == 64:
 		kernel = "64"
-	case 128:
+	case dim == 128:
 		kernel = "128"
-	case 256:
+	case dim == 256:
 		kernel = "256"
 	default: // as slow as the next larger ones
 		kernel = "any"

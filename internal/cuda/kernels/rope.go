@@ -15,20 +15,32 @@ type KV struct {
 // maxHeadDim is MAX_HEAD_DIM of the kernels.
 const maxHeadDim = 256
 
+// MaxHeadDim is how many dimensions heads may have, a multiple of 16, with KV of a type.
+func MaxHeadDim(kvType string) int {
+	if kvType == "int8" {
+		return 128
+	}
+	return maxHeadDim
+}
+
 func (s *shape) kv(k KV) {
-	s.require(k.Shape.DType == "bf16", "KV is %s, kernels know bf16", k.Shape.DType)
+	s.require(k.Shape.DType == "bf16" || k.Shape.DType == "int8", "KV is %s, kernels know bf16 and int8", k.Shape.DType)
 	s.size("tokens of a KV block", k.Shape.BlockSize, 16)
 	s.size("head dimension", k.Shape.HeadDim, 16)
 	s.size("KV heads", k.Shape.KVHeads, 1)
-	s.require(k.Shape.HeadDim <= maxHeadDim, "heads have %d dimensions, kernels know up to %d", k.Shape.HeadDim, maxHeadDim)
+	s.require(k.Shape.HeadDim <= MaxHeadDim(k.Shape.DType), "heads have %d dimensions, kernels know up to %d with KV of %s", k.Shape.HeadDim, MaxHeadDim(k.Shape.DType), k.Shape.DType)
 	s.require(k.Layer >= 0 && k.Layer < k.Shape.Layers, "no layer %d of %d", k.Layer, k.Shape.Layers)
 	s.aligned(k.Pool)
 }
 
 // layout appends struct KVLayout of kv.h.
 func (k KV) layout(a *driver.Args) *driver.Args {
+	var int8s int32
+	if k.Shape.DType == "int8" {
+		int8s = 1
+	}
 	return a.Int64(k.Shape.BlockBytes()).Int32(int32(k.Shape.Layers)).Int32(int32(k.Layer)).
-		Int32(int32(k.Shape.KVHeads)).Int32(int32(k.Shape.HeadDim)).Int32(int32(k.Shape.BlockSize)).Int32(0)
+		Int32(int32(k.Shape.KVHeads)).Int32(int32(k.Shape.HeadDim)).Int32(int32(k.Shape.BlockSize)).Int32(int8s)
 }
 
 // RopeAppend turns the product of the qkv matrix into queries and KV: it normalizes the

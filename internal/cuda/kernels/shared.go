@@ -23,6 +23,7 @@ var dynamicShared = map[string]int{
 	"prefill_attention_128": prefillShared(128),
 	"prefill_attention_256": prefillShared(256),
 	"prefill_attention_any": prefillShared(maxHeadDim),
+	"prefill_attention_i8":  prefillShared8(),
 }
 
 // stage8 is a stage of a product with weights of eight bits: 64 values of rows of

@@ -36,15 +36,15 @@ func (a *attention) attend(sequence, head, position int, q []BF16) []float64 {
 	scores := make([]float64, position+1-first)
 	table := read[int32](a.c, at[int32](a.tables, sequence*a.tableBlocks), position/size+1)
 	top := math.Inf(-1)
-	var k, values []BF16 // of the block at hand
+	var k, v values // of the block at hand
 	for i := range scores {
 		token := first + i
 		if i == 0 || token%size == 0 {
-			k = read[BF16](a.c, a.region(int(table[token/size]), 0, kvHead), size*dim)
+			k = a.open(int(table[token/size]), 0, kvHead, a.c.Read)
 		}
 		var x float64
-		for d, v := range q {
-			x += v.Float() * k[a.index(0, token%size, d)].Float()
+		for d, y := range q {
+			x += y.Float() * k.float(a.index(0, token%size, d), token%size)
 		}
 		x *= a.scale
 		if a.limit > 0 {
@@ -56,12 +56,12 @@ func (a *attention) attend(sequence, head, position int, q []BF16) []float64 {
 	for i, x := range scores {
 		token := first + i
 		if i == 0 || token%size == 0 {
-			values = read[BF16](a.c, a.region(int(table[token/size]), 1, kvHead), size*dim)
+			v = a.open(int(table[token/size]), 1, kvHead, a.c.Read)
 		}
 		w := math.Exp2(x - top)
 		norm += w
 		for d := range out {
-			out[d] += w * values[a.index(1, token%size, d)].Float()
+			out[d] += w * v.float(a.index(1, token%size, d), token%size)
 		}
 	}
 	for d := range out {

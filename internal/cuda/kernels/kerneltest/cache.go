@@ -1,6 +1,8 @@
 package kerneltest
 
 import (
+	"math"
+
 	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/engine"
 )
@@ -17,10 +19,12 @@ type cache struct {
 func layout(c *fake.Call, pool uint64) *cache {
 	c.Int64() // bytes of a block: the shape knows
 	k := &cache{c: c, pool: pool}
-	k.shape.DType = "bf16"
 	k.shape.Layers, k.layer = int(c.Int32()), int(c.Int32())
 	k.shape.KVHeads, k.shape.HeadDim, k.shape.BlockSize = int(c.Int32()), int(c.Int32()), int(c.Int32())
-	c.Int32()
+	k.shape.DType = "bf16"
+	if c.Int32() != 0 {
+		k.shape.DType = "int8"
+	}
 	return k
 }
 
@@ -29,19 +33,74 @@ func (k *cache) region(block, kv, head int) uint64 {
 	return k.pool + uint64(block)*uint64(k.shape.BlockBytes()) + uint64(k.shape.Region(k.layer, kv, head))
 }
 
-// index is where a value of a token lies in its region.
-func (k *cache) index(kv, token, dim int) int {
-	if kv == 1 {
-		return token*k.shape.HeadDim + dim
-	}
-	return token/16*16*k.shape.HeadDim + (dim/2*16+token%16)*2 + dim%2
+// values is K or V of a head in a block.
+type values struct {
+	bf16   []BF16
+	int8   []int8
+	scales []float32 // of the tokens, for int8
 }
 
-// put stores K or V of the token in a slot.
-func (k *cache) put(slot, kv, head int, values []float64) {
-	region := write[BF16](k.c, k.region(slot/k.shape.BlockSize, kv, head), k.shape.BlockSize*k.shape.HeadDim)
-	for d, x := range values {
-		region[k.index(kv, slot%k.shape.BlockSize, d)] = Round(x)
+// open gives the values for reading or writing.
+func (k *cache) open(block, kv, head int, bytes func(address uint64, n int64) []byte) (v values) {
+	n := k.shape.BlockSize * k.shape.HeadDim
+	region := bytes(k.region(block, kv, head), int64(k.shape.RegionBytes()))
+	if k.shape.DType == "bf16" {
+		v.bf16 = view[BF16](region, n)
+	} else {
+		v.int8, v.scales = view[int8](region, n), view[float32](region[n:], k.shape.BlockSize)
+	}
+	return v
+}
+
+// float is a value of a token.
+func (v *values) float(index, token int) float64 {
+	if v.int8 != nil {
+		return float64(v.int8[index]) * float64(v.scales[token])
+	}
+	return v.bf16[index].Float()
+}
+
+// index is where a value of a token lies in its region.
+func (k *cache) index(kv, token, dim int) int { return KVIndex(k.shape, kv, token, dim) }
+
+// KVIndex is where a value of a token lies in the region of K (0) or V (1), counted in values.
+func KVIndex(s engine.KVShape, kv, token, dim int) int {
+	switch {
+	case kv == 1:
+		return token*s.HeadDim + dim
+	case s.DType == "int8":
+		return token/16*16*s.HeadDim + dim*16 + token%16
+	}
+	return token/16*16*s.HeadDim + (dim/2*16+token%16)*2 + dim%2
+}
+
+// put stores K or V of the token in a slot: for int8 in 127ths of the largest, which is the
+// scale; no number if one of them is none, and zero if they are too small for one.
+func (k *cache) put(slot, kv, head int, x []float64) {
+	token := slot % k.shape.BlockSize
+	to := k.open(slot/k.shape.BlockSize, kv, head, k.c.Write)
+	if to.int8 == nil {
+		for d, v := range x {
+			to.bf16[k.index(kv, token, d)] = Round(v)
+		}
+		return
+	}
+	var top float64
+	for _, v := range x {
+		if top = max(top, math.Abs(v)); v-v != 0 { // no number, or infinite
+			top = math.NaN()
+		}
+	}
+	if 127/top > math.MaxFloat32 {
+		top = 0
+	}
+	to.scales[token] = float32(top / 127)
+	for d, v := range x {
+		var q int8
+		if top > 0 {
+			q = int8(math.RoundToEven(v / top * 127))
+		}
+		to.int8[k.index(kv, token, d)] = q
 	}
 }
 

@@ -1,8 +1,10 @@
 package kerneltest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
@@ -89,6 +91,27 @@ func gluCases() (all []Case) {
 	return all
 }
 
+// brokenRows are rows of bf16: zeros, one that is no number, an infinite one, one that is too
+// small for a scale, and ones.
+func brokenRows(rows, width int) []byte {
+	b := make([]byte, 2*rows*width)
+	for i := range rows * width {
+		var code uint16
+		switch row := i / width; {
+		case row == 1 && i%8 == 5:
+			code = 0x7fc0
+		case row == 2 && i%8 == 3:
+			code = 0xff80
+		case row == 3:
+			code = 1 // 2^-133
+		case row == 4:
+			code = 0x3f80
+		}
+		binary.LittleEndian.PutUint16(b[2*i:], code)
+	}
+	return b
+}
+
 func ropeCases() (all []Case) {
 	for _, c := range []struct {
 		name                         string
@@ -96,18 +119,26 @@ func ropeCases() (all []Case) {
 		block, layers, layer, tokens int
 		norm                         bool
 		offset                       float32
+		kv                           string
 	}{
-		{"llama", 8, 2, 128, 128, 64, 2, 1, 5, false, 0},
-		{"qwen3", 4, 1, 128, 128, 16, 3, 0, 3, true, 0},
-		{"gemma", 2, 1, 256, 256, 32, 1, 0, 3, true, 1},
-		{"part-of-a-head", 3, 3, 80, 32, 16, 2, 1, 4, false, 0},
-		{"no-rotation", 1, 1, 16, 0, 16, 1, 0, 2, true, 0},
-		{"many-tokens", 32, 8, 128, 128, 64, 2, 1, 150, true, 0},
+		{"llama", 8, 2, 128, 128, 64, 2, 1, 5, false, 0, "bf16"},
+		{"qwen3", 4, 1, 128, 128, 16, 3, 0, 3, true, 0, "bf16"},
+		{"gemma", 2, 1, 256, 256, 32, 1, 0, 3, true, 1, "bf16"},
+		{"part-of-a-head", 3, 3, 80, 32, 16, 2, 1, 4, false, 0, "bf16"},
+		{"no-rotation", 1, 1, 16, 0, 16, 1, 0, 2, true, 0, "bf16"},
+		{"many-tokens", 32, 8, 128, 128, 64, 2, 1, 150, true, 0, "bf16"},
+		{"int8", 8, 2, 128, 128, 64, 2, 1, 5, true, 0, "int8"},
+		{"int8,part-of-a-head", 3, 3, 80, 32, 16, 2, 1, 4, false, 0, "int8"},
+		{"int8,broken", 2, 1, 32, 32, 16, 1, 0, 6, false, 0, "int8"},
 	} {
 		all = append(all, Case{
 			Name: "rope/" + c.name, Large: c.tokens > 100,
 			Prepare: func(l *Lab) func(q *kernels.Queue) error {
-				shape := engine.KVShape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: "bf16"}
+				shape := engine.KVShape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: c.kv}
+				near := OneUlp
+				if c.kv == "int8" {
+					near = Tolerance{KV: &shape}
+				}
 				const blocks, positions = 3, 40
 				cos, sin := make([]float32, positions*c.rotary/2+1), make([]float32, positions*c.rotary/2+1)
 				for i := range cos {
@@ -122,9 +153,12 @@ func ropeCases() (all []Case) {
 				o := kernels.RopeAppend{
 					Q:       l.Out("queries", 2*c.tokens*c.queries*c.dim, OneUlp),
 					QKV:     l.Values(c.tokens*(c.queries+2*c.heads)*c.dim, 2),
-					KV:      kernels.KV{Pool: l.Out("pool", blocks*int(shape.BlockBytes()), OneUlp), Shape: shape, Layer: c.layer},
+					KV:      kernels.KV{Pool: l.Out("pool", blocks*int(shape.BlockBytes()), near), Shape: shape, Layer: c.layer},
 					Cosines: l.Float32s(cos...), Sines: l.Float32s(sin...), Positions: l.Int32s(at...), Slots: l.Int32s(slots...),
 					Tokens: c.tokens, QueryHeads: c.queries, Rotary: c.rotary, Eps: 0.5, Offset: c.offset,
+				}
+				if strings.HasSuffix(c.name, "broken") {
+					o.QKV = l.Bytes(brokenRows(c.tokens, (c.queries+2*c.heads)*c.dim))
 				}
 				if c.norm {
 					o.QWeight, o.KWeight = l.Values(c.dim, 1), l.Values(c.dim, 1)

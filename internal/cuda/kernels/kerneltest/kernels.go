@@ -58,11 +58,13 @@ var functions = map[string]func(c *fake.Call){
 	"decode_attention_128":  decodeAttention,
 	"decode_attention_256":  decodeAttention,
 	"decode_attention_any":  decodeAttention,
+	"decode_attention_i8":   decodeAttention,
 	"decode_attention_join": joinAttention,
 	"prefill_attention_64":  prefillAttention,
 	"prefill_attention_128": prefillAttention,
 	"prefill_attention_256": prefillAttention,
 	"prefill_attention_any": prefillAttention,
+	"prefill_attention_i8":  prefillAttention,
 
 	"sum_ranks":   sumRanks,
 	"copy_pieces": copyPieces,

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/dynctl/dynctl/internal/engine"
 )
 
 // Tolerance of bf16 and float32 outputs: a number of units in the last place of bf16,
@@ -13,6 +15,8 @@ type Tolerance struct {
 	Scale  float64
 	Float  bool // float32; else bf16
 	Counts bool // whole numbers, which must be equal
+	// KV is of a block pool of int8: values may be off by one, scales by some last bits.
+	KV *engine.KVShape
 }
 
 // What results may differ by.
@@ -48,7 +52,7 @@ func (t Tolerance) of(value float64) float64 {
 // Value is the i-th value, and how many there are is [Output.Len].
 func (o Output) Value(i int) float64 {
 	switch {
-	case o.Near.Counts:
+	case o.Near.Counts || o.Near.KV != nil:
 		return float64(o.Memory[i])
 	case o.Near.Float:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(o.Memory[4*i:])))
@@ -59,7 +63,7 @@ func (o Output) Value(i int) float64 {
 // Len is the number of values, of bytes where those are counted.
 func (o Output) Len() int {
 	switch {
-	case o.Near.Counts:
+	case o.Near.Counts || o.Near.KV != nil:
 		return len(o.Memory)
 	case o.Near.Float:
 		return len(o.Memory) / 4
@@ -69,6 +73,9 @@ func (o Output) Len() int {
 
 // Differs returns the worst difference that is not tolerated.
 func (o Output) Differs(want Output) error {
+	if o.Near.KV != nil {
+		return differsInt8(o.Memory, want.Memory, *o.Near.KV)
+	}
 	if o.Near.Counts {
 		for i, b := range o.Memory {
 			if b != want.Memory[i] {
@@ -91,4 +98,27 @@ func (o Output) Differs(want Output) error {
 		}
 	}
 	return err
+}
+
+// differsInt8 compares pools of int8 KV: a value next to the border of two may become either
+// one, and a scale is a quotient of what was computed.
+func differsInt8(got, want []byte, shape engine.KVShape) error {
+	for region := 0; region < len(want); region += shape.RegionBytes() {
+		scales := region + shape.ScaleOffset()
+		for i := region; i < scales; i++ {
+			if d := int(int8(got[i])) - int(int8(want[i])); d < -1 || d > 1 {
+				return fmt.Errorf("byte %d is %d, and should be %d ± 1", i, int8(got[i]), int8(want[i]))
+			}
+		}
+		for i := scales; i < region+shape.RegionBytes(); i += 4 {
+			value := func(b []byte) float64 {
+				return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+			}
+			g, w := value(got), value(want)
+			if !(math.Abs(g-w) <= 1e-5*math.Abs(w)) && !(math.IsNaN(g) && math.IsNaN(w)) {
+				return fmt.Errorf("the scale at byte %d is %g, and should be %g", i, g, w)
+			}
+		}
+	}
+	return nil
 }

@@ -145,10 +145,15 @@ static inline unsigned round_bf16(float v) {
 }
 static inline unsigned pack2(float lo, float hi) { return round_bf16(lo) | round_bf16(hi) << 16; }
 static inline float exp2_fast(float x) { return x < -126 ? 0 : exp2f(x); }
-static inline uint4 load_once(const uint4 *p) { return *p; }
+template <class T> T load_once(const T *p) { return *p; }
+static inline int round_even(float v) { return (int)nearbyintf(v); }
 static inline unsigned multiply2(unsigned a, unsigned b) {
 	auto value = [](unsigned w) { return __uint_as_float(w << 16); };
 	return pack2(value(a) * value(b), value(a >> 16) * value(b >> 16));
+}
+static inline unsigned multiply_add2(unsigned a, unsigned b, unsigned c) {
+	auto value = [](unsigned w) { return __uint_as_float(w << 16); };
+	return pack2(fmaf(value(a), value(b), value(c)), fmaf(value(a >> 16), value(b >> 16), value(c >> 16)));
 }
 static inline float widen_half(unsigned short v) {
 	const int exponent = v >> 10 & 31, mantissa = v & 1023;

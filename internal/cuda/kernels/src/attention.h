@@ -18,7 +18,7 @@ DEVICE int key_token(int g, int j) { return g / 4 * 16 + g % 4 * 4 + j; }
 
 // The state of a warp for 16 rows: queries, weighted sums of OUT dimensions of values, and
 // for the lane's rows g and g + 8 the largest score and the sum of weights.
-template <int DIM, int OUT> struct Rows {
+template <int DIM, int OUT, class KV> struct Rows {
 	// Registers hold queries of up to 128 dimensions; larger ones are read each time.
 	enum { KEPT = DIM <= 128 };
 	uint4 q[KEPT ? DIM / 16 : 1];
@@ -42,19 +42,41 @@ DEVICE float score(const Scores &s, float product) {
 	return x;
 }
 
-// The operand of sixteen dimensions of the lane's rows, from memory.
-DEVICE uint4 query(const unsigned *lo, const unsigned *hi, int k) {
-	const int at = k * 8 + threadIdx.x % 4;
-	return {lo ? lo[at] : 0, hi ? hi[at] : 0, lo ? lo[at + 4] : 0, hi ? hi[at + 4] : 0};
+// The operand of sixteen dimensions of the lane's rows, from memory. Keys of int8 have single
+// dimensions in a word, of which four follow each other in the lanes t: pair t of a product is
+// the dimensions t and t + 4, and pair t + 4 those 8 later.
+template <class KV> DEVICE uint4 query(const unsigned *lo, const unsigned *hi, int k) {
+	const int t = threadIdx.x % 4;
+	if (!KV::INT8) {
+		const int at = k * 8 + t;
+		return {lo ? lo[at] : 0, hi ? hi[at] : 0, lo ? lo[at + 4] : 0, hi ? hi[at + 4] : 0};
+	}
+	const int at = k * 8 + t / 2, which = t % 2 ? 0x7632 : 0x5410;
+	return {lo ? __byte_perm(lo[at], lo[at + 2], which) : 0, hi ? __byte_perm(hi[at], hi[at + 2], which) : 0,
+	        lo ? __byte_perm(lo[at + 4], lo[at + 6], which) : 0, hi ? __byte_perm(hi[at + 4], hi[at + 6], which) : 0};
 }
 
-// Puts 16 rows of queries in place; load(row) is where a row's values are, or null.
-template <int DIM, int OUT, class Load> DEVICE void begin(Rows<DIM, OUT> &r, Load load) {
+// The pair of dimensions of four tokens of int8, given the bytes of each.
+DEVICE uint4 pair_bytes(unsigned a, unsigned b) {
+	return {widen_bytes(__byte_perm(a, b, 0x0400)), widen_bytes(__byte_perm(a, b, 0x0501)), widen_bytes(__byte_perm(a, b, 0x0602)), widen_bytes(__byte_perm(a, b, 0x0703))};
+}
+
+// The first of the two dimensions of a pair of int8; the other one is four later.
+DEVICE int pair_dim(int pair) { return pair / 4 * 8 + pair % 4; }
+
+// Eight values of a token of int8.
+DEVICE uint4 eight_bytes(const uint2 &w) {
+	return {widen_bytes(__byte_perm(w.x, 0, 0x0100)), widen_bytes(__byte_perm(w.x, 0, 0x0302)), widen_bytes(__byte_perm(w.y, 0, 0x0100)), widen_bytes(__byte_perm(w.y, 0, 0x0302))};
+}
+
+// Puts 16 rows of queries of dim dimensions in place; load(row) is where a row's values are, or
+// null.
+template <int DIM, int OUT, class KV, class Load> DEVICE void begin(Rows<DIM, OUT, KV> &r, int dim, Load load) {
 	const int g = threadIdx.x % 32 / 4;
 	r.lo = (const unsigned *)load(g), r.hi = (const unsigned *)load(g + 8);
 	if (r.KEPT)
 #pragma unroll
-		for (int k = 0; k < DIM / 16; k++) r.q[k] = query(r.lo, r.hi, k);
+		for (int k = 0; k < DIM / 16; k++) r.q[k] = k * 16 < dim ? query<KV>(r.lo, r.hi, k) : uint4{0, 0, 0, 0};
 #pragma unroll
 	for (int i = 0; i < OUT / 8; i++)
 #pragma unroll
@@ -82,19 +104,28 @@ DEVICE void pairs(float (&even)[4], float (&odd)[4], const uint4 &p, unsigned a,
 // Takes 32 tokens in. Heads have dim dimensions, at most DIM, a multiple of 16, of which the
 // first out, at most OUT, of those that value gives are summed. key(pair) gives the 16 bytes of the lane's keys, four tokens of a pair
 // of dimensions; value(token, chunk) those of a token's eight dimensions from 8 * chunk on;
-// sees(row, token) whether a row, 0 to 15, sees a token.
-template <int DIM, int OUT, class Key, class Value, class Sees> DEVICE void step(Rows<DIM, OUT> &r, const Scores &how, int dim, int out, Key key, Value value, Sees sees) {
+// sees(row, token) whether a row, 0 to 15, sees a token; scale(v, c) the scales of int8, of K (v 0)
+// or V (1), of the tokens key_token(2t + c, 0..3).
+template <int DIM, int OUT, class KV, class Key, class Value, class Sees, class Scale>
+DEVICE void step(Rows<DIM, OUT, KV> &r, const Scores &how, int dim, int out, Key key, Value value, Sees sees, Scale scale) {
 	const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	float s[4][4] = {};
 #pragma unroll
 	for (int k = 0; k < DIM / 16; k++) {
 		if (k * 16 >= dim) break;
-		const uint4 a = key(k * 8 + t), b = key(k * 8 + t + 4), q = r.KEPT ? r.q[r.KEPT ? k : 0] : query(r.lo, r.hi, k);
+		const uint4 a = key(k * 8 + t), b = key(k * 8 + t + 4), q = r.KEPT ? r.q[r.KEPT ? k : 0] : query<KV>(r.lo, r.hi, k);
 		mma(s[0], q, a.x, b.x);
 		mma(s[1], q, a.y, b.y);
 		mma(s[2], q, a.z, b.z);
 		mma(s[3], q, a.w, b.w);
 	}
+	if (KV::INT8)
+#pragma unroll
+		for (int c = 0; c < 2; c++) {
+			const float4 by = scale(0, c);
+			s[0][c] *= by.x, s[1][c] *= by.y, s[2][c] *= by.z, s[3][c] *= by.w;
+			s[0][c + 2] *= by.x, s[1][c + 2] *= by.y, s[2][c + 2] *= by.z, s[3][c + 2] *= by.w;
+		}
 	float top[2] = {r.top[0], r.top[1]};
 #pragma unroll
 	for (int j = 0; j < 4; j++)
@@ -120,6 +151,17 @@ template <int DIM, int OUT, class Key, class Value, class Sees> DEVICE void step
 		r.top[h] = top[h];
 		r.norm[h] = r.norm[h] * shrink[h] + quad_sum(sum[h]);
 	}
+	// Weights take the scales of values, but for tokens that nobody sees, whose scales may be anything.
+	if (KV::INT8)
+#pragma unroll
+		for (int c = 0; c < 2; c++) {
+			const float4 by = scale(1, c);
+			const float scales[4] = {by.x, by.y, by.z, by.w};
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+#pragma unroll
+				for (int h = 0; h < 2; h++) s[j][c + 2 * h] = s[j][c + 2 * h] > 0 ? s[j][c + 2 * h] * scales[j] : 0;
+		}
 #pragma unroll
 	for (int i = 0; i < OUT / 8; i++)
 #pragma unroll

@@ -24,7 +24,7 @@ DEVICE int oldest(const Decode &d, int length) { return d.window > 0 ? max(0, le
 // sequence (z). With one split it writes the result, else its part. It makes OUT dimensions
 // of it: where registers do not suffice for all, several blocks share them. Heads have DIM
 // dimensions, or at most so many.
-template <int DIM, int OUT, bool FIXED = true> DEVICE void decode(const Decode &d, float *shared) {
+template <int DIM, int OUT, bool FIXED = true, class KV = KV16> DEVICE void decode(const Decode &d, float *shared) {
 	const int dim = FIXED ? DIM : d.kv.head_dim;
 	const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 	const int group = d.query_heads / d.kv.heads, tiles = (group + 15) / 16;
@@ -37,25 +37,38 @@ template <int DIM, int OUT, bool FIXED = true> DEVICE void decode(const Decode &
 	const int from = max(oldest(d, length), (int)blockIdx.x * SPLIT), to = min(length, ((int)blockIdx.x + 1) * SPLIT);
 	if (from >= to && d.splits > 1) return; // nobody reads this part
 
-	Rows<DIM, OUT> r;
-	begin(r, [&](int row) { return row < rows ? d.q + (first_q + row) * dim : (const bf16 *)0; });
-	const long long keys = kv_region(d.kv, 0, head), values = kv_region(d.kv, 1, head);
+	Rows<DIM, OUT, KV> r;
+	begin(r, dim, [&](int row) { return row < rows ? d.q + (first_q + row) * dim : (const bf16 *)0; });
+	const long long keys = kv_region<KV>(d.kv, 0, head), values = kv_region<KV>(d.kv, 1, head);
 	// Where sixteen tokens of K or V begin; null when there are none to see.
 	auto sixteen = [&](long long region, int token) {
 		if (token >= to || token + 16 <= from) return (const uint4 *)0;
 		const long long block = d.tables[(long long)sequence * d.table_blocks + token / d.kv.tokens];
-		return (const uint4 *)(d.pool + block * d.kv.block_bytes + region + (long long)(token % d.kv.tokens) * dim * 2);
+		return (const uint4 *)(d.pool + block * d.kv.block_bytes + region + (long long)(token % d.kv.tokens) * dim * KV::BYTES);
 	};
 	const uint4 zero = {0, 0, 0, 0};
 	for (int token = from / STEP * STEP + warp * STEP; token < to; token += WARPS * STEP) {
 		const uint4 *k = sixteen(keys, token + g / 4 * 16), *v = sixteen(values, token + t / 2 * 16);
+		// Behind the values of a region, its scales; K has them as far before those of V as its values.
+		const int first = (token + t / 2 * 16) % d.kv.tokens;
+		const unsigned char *scales = (const unsigned char *)v + (long long)(d.kv.tokens - first) * dim + first * 4;
 		step(
-		    r, d.scores, dim, out_dim, [&](int pair) { return k ? load_once(k + pair * 4 + g % 4) : zero; },
+		    r, d.scores, dim, out_dim,
+		    [&](int pair) {
+			    if (!KV::INT8) return k ? load_once(k + pair * 4 + g % 4) : zero;
+			    const unsigned *bytes = (const unsigned *)k + pair_dim(pair) * 4 + g % 4;
+			    return k ? pair_bytes(load_once(bytes), load_once(bytes + 4 * 4)) : zero;
+		    },
 		    [&](int i, int chunk) {
 			    const bool there = v && token + i >= from && token + i < to && (FIXED || chunk * 8 < out_dim);
-			    return there ? load_once(v + i % 16 * (dim / 8) + share * (OUT / 8) + chunk) : zero;
+			    if (!KV::INT8) return there ? load_once(v + i % 16 * (dim / 8) + share * (OUT / 8) + chunk) : zero;
+			    return there ? eight_bytes(load_once((const uint2 *)v + i % 16 * (dim / 8) + share * (OUT / 8) + chunk)) : zero;
 		    },
-		    [&](int row, int i) { return row < rows && token + i >= from && token + i < to; });
+		    [&](int row, int i) { return row < rows && token + i >= from && token + i < to; },
+		    [&](int of_v, int c) {
+			    if (!v) return make_float4(0, 0, 0, 0);
+			    return *(const float4 *)(scales - (of_v ? 0 : values - keys) + (t % 2 * 2 + c) * 16);
+		    });
 	}
 
 	// The warps' parts become one, in their order.
@@ -123,6 +136,12 @@ KERNEL(128) decode_attention_256(Decode d) {
 KERNEL(128) decode_attention_any(Decode d) {
 	__shared__ float shared[WARPS * 16 + 16 + 16 * 128];
 	decode<256, 128, false>(d, shared);
+}
+
+// For int8 and all numbers of dimensions up to 128.
+KERNEL(128) decode_attention_i8(Decode d) {
+	__shared__ float shared[WARPS * 16 + 16 + 16 * 128];
+	decode<128, 128, false, KV8>(d, shared);
 }
 
 // Joins the splits of a query head (x) of a sequence (y), in their order; a thread for each

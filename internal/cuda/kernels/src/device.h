@@ -16,12 +16,18 @@ typedef unsigned short bf16;
 DEVICE unsigned pack2(float lo, float hi) { unsigned r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 // Two products of bf16, rounded.
 DEVICE unsigned multiply2(unsigned a, unsigned b) { unsigned r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u)); return r; }
+// The same with a sum, rounded once.
+DEVICE unsigned multiply_add2(unsigned a, unsigned b, unsigned c) { unsigned r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c)); return r; }
 // The value of a float16.
 DEVICE float widen_half(unsigned short v) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v)); return r; }
 // 2^x, about 2 units in the last place off; 2^-inf is 0.
 DEVICE float exp2_fast(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 // Memory that is read once and not written by the kernel.
 DEVICE uint4 load_once(const uint4 *p) { uint4 r; asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p)); return r; }
+DEVICE uint2 load_once(const uint2 *p) { uint2 r; asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p)); return r; }
+DEVICE unsigned load_once(const unsigned *p) { unsigned r; asm("ld.global.nc.u32 %0, [%1];" : "=r"(r) : "l"(p)); return r; }
+// The nearest whole number, halves to even.
+DEVICE int round_even(float v) { int r; asm("cvt.rni.s32.f32 %0, %1;" : "=r"(r) : "f"(v)); return r; }
 // The address of shared memory for the functions below.
 DEVICE unsigned shared_address(const void *p) { unsigned r; asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p)); return r; }
 // Copies 16 bytes to shared memory, or zeros when bytes is 0; they are there after
@@ -71,6 +77,15 @@ template <class T> DEVICE T warp_sum(T v) {
 	for (int lane = 16; lane > 0; lane /= 2) v += __shfl_xor_sync(ALL_LANES, v, lane);
 	return v;
 }
+
+DEVICE unsigned warp_max(unsigned v) {
+	for (int lane = 16; lane > 0; lane /= 2) v = max(v, __shfl_xor_sync(ALL_LANES, v, lane));
+	return v;
+}
+
+// The low bytes of both halves, int8, as bf16: the lower bits with 128, less 128 or, if the
+// sign is set, 256. Other bits do not matter.
+DEVICE unsigned widen_bytes(unsigned w) { return multiply_add2(w & 0x007f007fu | 0x43004300u, 0x3f803f80u, w & 0x00800080u | 0xc300c300u); }
 
 // The sum over a block of at most 1024 threads, in every thread; scratch has a value for
 // each warp.

@@ -6,7 +6,8 @@
 // of V. Queries and keys are normalized by their weights where there are any, their first
 // rotary values are rotated in halves by the token's position, and queries go to q, keys
 // and values to the token's slot of the pool, which is block * tokens + token; a negative
-// slot has no memory. Results are rounded once. cosines and sines are [position][rotary / 2].
+// slot has no memory. Results are rounded once; those of int8 to 127ths of the largest one,
+// which is their scale: no number where one of them is none. cosines and sines are [position][rotary / 2].
 KERNEL(128) rope_append(bf16 *q, unsigned char *pool, const bf16 *qkv, const bf16 *q_weight, const bf16 *k_weight, const float *cosines,
                         const float *sines, const int *positions, const int *slots, KVLayout kv, int query_heads, int rotary, float eps, float offset) {
 	__shared__ float heads[4][MAX_HEAD_DIM];
@@ -51,11 +52,24 @@ KERNEL(128) rope_append(bf16 *q, unsigned char *pool, const bf16 *qkv, const bf1
 	if (slot < 0) return;
 	unsigned char *block = pool + (long long)(slot / kv.tokens) * kv.block_bytes;
 	const int at = slot % kv.tokens;
+	if (kv.int8) {
+		unsigned char *to = block + kv_region<KV8>(kv, !is_k, head - query_heads - (is_k ? 0 : kv.heads));
+		unsigned most = 0;
+		for (int i = lane; i < dim; i += 32) most = max(most, __float_as_uint(x[i]) & 0x7fffffffu);
+		const float top = __uint_as_float(warp_max(most));
+		const bool broken = !(top <= 0x1.fffffep127f);
+		float factor = 127 / top;
+		if (!(factor <= 0x1.fffffep127f)) factor = 0;
+		if (lane == 0) ((float *)(to + kv.tokens * dim))[at] = broken ? __uint_as_float(0x7fc00000u) : factor == 0 ? 0 : top / 127;
+		if (broken) factor = 0;
+		for (int i = lane; i < dim; i += 32) to[is_k ? (at / 16 * dim + i) * 16 + at % 16 : at * dim + i] = (unsigned char)(factor == 0 ? 0 : round_even(x[i] * factor));
+		return;
+	}
 	if (is_k) {
-		unsigned *to = (unsigned *)(block + kv_region(kv, 0, head - query_heads)) + at / 16 * 16 * (dim / 2) + at % 16;
+		unsigned *to = (unsigned *)(block + kv_region<KV16>(kv, 0, head - query_heads)) + at / 16 * 16 * (dim / 2) + at % 16;
 		for (int i = lane; i < dim / 2; i += 32) to[i * 16] = pack2(x[2 * i], x[2 * i + 1]);
 	} else {
-		unsigned *to = (unsigned *)(block + kv_region(kv, 1, head - query_heads - kv.heads)) + at * (dim / 2);
+		unsigned *to = (unsigned *)(block + kv_region<KV16>(kv, 1, head - query_heads - kv.heads)) + at * (dim / 2);
 		for (int i = lane; i < dim / 2; i += 32) to[i] = pack2(x[2 * i], x[2 * i + 1]);
 	}
 }
