@@ -149,14 +149,19 @@ type gpuWeights struct {
 func (w gpuWeights) close(ctx context.Context) error { return w.Close(ctx) }
 
 func (w gpuWeights) backend(ctx context.Context, spec cluster.EngineSpec, _ int64) (engine.Backend, pool, error) {
-	if spec.KVDType != cpu.KVAuto && spec.KVDType != "bf16" {
-		return nil, pool{}, fmt.Errorf("kv_dtype: a GPU keeps bf16, not %s", spec.KVDType)
+	kv := spec.KVDType
+	switch kv {
+	case cpu.KVAuto:
+		kv = cpu.KVBF16
+	case cpu.KVBF16, cpu.KVInt8:
+	default:
+		return nil, pool{}, fmt.Errorf("kv_dtype: a GPU keeps bf16 or int8, not %s", kv)
 	}
 	if n := w.device.Ranks(); spec.TensorParallel != 0 && spec.TensorParallel != n {
 		return nil, pool{}, fmt.Errorf("tensor_parallel: %d ranks are asked for, and %s has %d: gpu.devices of the node says which GPUs compute together", spec.TensorParallel, w.device.ID(), n)
 	}
 	b, err := w.NewBackend(ctx, gpu.Options{
-		BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, MaxTokens: spec.MaxBatchTokens, MaxSeqs: spec.MaxSeqs, BatchInvariant: w.device.cfg.BatchInvariant,
+		BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: kv, MaxTokens: spec.MaxBatchTokens, MaxSeqs: spec.MaxSeqs, BatchInvariant: w.device.cfg.BatchInvariant,
 	})
 	if err != nil {
 		return nil, pool{}, noRoom(err)

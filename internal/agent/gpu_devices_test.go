@@ -155,7 +155,7 @@ func TestModelsOnGPU(t *testing.T) {
 		t.Errorf("more blocks than there is room for: %v", err)
 	}
 	for name, change := range map[string]func(e *cluster.EngineSpec){
-		"keeps bf16, not int8": func(e *cluster.EngineSpec) { e.KVDType = "int8" }, "2 ranks are asked for, and gpu:0 has 1": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
+		"keeps bf16 or int8, not f32": func(e *cluster.EngineSpec) { e.KVDType = "f32" }, "2 ranks are asked for, and gpu:0 has 1": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
 		"does not compute on gpu:0": func(e *cluster.EngineSpec) { e.Backend = cluster.BackendCPU },
 	} {
 		bad := on(dir, "gpu:0")

@@ -64,6 +64,7 @@ func TestRecallOnGPUs(t *testing.T) {
 		transport       string
 		linux           bool
 		once            bool // by one strategy, where others are the same transfers
+		kv              string
 	}{
 		"in one process":     {prefill: "gpu:0", decode: "gpu:1", transport: "local"},
 		"of two processes":   {prefill: "gpu:0", decode: "gpu:0", nodes: two, transport: cudaipc.Name, linux: true},
@@ -74,12 +75,13 @@ func TestRecallOnGPUs(t *testing.T) {
 		"groups of two processes":           {devices: "0+1", prefill: "gpu:0+1", decode: "gpu:0+1", nodes: two, transport: cudaipc.Name, linux: true, once: true},
 		"from a group to one GPU, over TCP": {devices: "0+1,2", prefill: "gpu:0+1", decode: "gpu:2", transport: "tcp"},
 		"from CPU to two ranks of a GPU":    {devices: "0+0", prefill: "cpu:0", decode: "gpu:0+0", transport: "local"},
+		"from GPU to CPU, int8":             {prefill: "gpu:0", decode: "cpu:0", transport: "local", kv: "int8", once: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.linux && runtime.GOOS != "linux" {
 				t.Skip("a transport of Linux")
 			}
-			e := cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 128, MaxModelLen: 1024, MaxSeqs: 4}
+			e := cluster.EngineSpec{BlockSize: blockSize, KVBlocks: 128, MaxModelLen: 1024, MaxSeqs: 4, KVDType: tc.kv}
 			prefill, decode := e, e
 			prefill.Device, decode.Device = tc.prefill, tc.decode
 			c := clustertest.Start(t, clustertest.Options{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
+	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
 )
 
@@ -15,6 +16,9 @@ import (
 type Options struct {
 	BlockSize  int // tokens in a KV block, a multiple of 16
 	MaxContext int // positions; 0 and values above the model's stand for the model's
+	// KVDType is the type of keys and values: "bf16", which "" stands for, or "int8", with one
+	// scale for each token and head.
+	KVDType string
 	// MaxTokens and MaxSeqs bound the tokens and the sequences that go through the layers
 	// together, 0 for 2048 and 256; larger batches take several passes. The memory of
 	// activations and logits is for so many.
@@ -83,12 +87,18 @@ func (b *Backend) open() error {
 			*v.value = v.standard
 		}
 	}
+	if o.KVDType = cmp.Or(o.KVDType, "bf16"); o.KVDType != "bf16" && o.KVDType != "int8" {
+		return fmt.Errorf("%w: KV of %s; kernels know bf16 and int8", ErrUnsupported, o.KVDType)
+	}
+	if most := kernels.MaxHeadDim(o.KVDType); c.HeadDim > most {
+		return fmt.Errorf("%w: heads have %d dimensions, kernels know up to %d with KV of %s; keep bf16", ErrUnsupported, c.HeadDim, most, o.KVDType)
+	}
 	o.MaxContext = min(o.MaxContext, c.MaxContext)
 	o.MaxTokens = max(o.MaxTokens, o.MaxSeqs)
 	b.info = engine.BackendInfo{
 		Device: b.device.id, DeviceName: b.device.Name(), VocabSize: c.Vocab, TokenLimit: b.weights.model.TokenLimit(),
 		MaxContext: o.MaxContext, TensorParallel: len(b.weights.shards),
-		KV:          engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: "bf16"},
+		KV:          engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: o.KVDType},
 		BatchTokens: o.MaxTokens, Seqs: o.MaxSeqs,
 	}
 	for _, s := range b.weights.shards {

@@ -1,7 +1,7 @@
 // Package gpu is the backend of engines on CUDA devices: it computes the same models as
 // package cpu, over blocks of the same layout, with the kernels of internal/cuda/kernels.
 //
-// Start with [OpenDevice], [Device.Load] and [Weights.NewBackend]. Weights are bf16 on the
+// Start with [OpenDevice], [Device.Load] and [Weights.NewBackend]. Weights are bf16, Q8_0 or fp8 on the
 // device, shared by the backends of a process. A backend takes all its memory when it is
 // made and when its block pool is allocated, and none later. Steps in which every sequence
 // has one token, which is what decoding is, are replayed as graphs that were recorded for

@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
@@ -91,6 +93,22 @@ func TestQuantized(t *testing.T) {
 	}
 }
 
+// TestInt8KV is TestFamilies for KV of int8, which CPUs have in the same bytes.
+func TestInt8KV(t *testing.T) {
+	if raceDetector {
+		t.Skip("other arithmetic in the goroutines of TestFamilies")
+	}
+	for _, name := range []string{"llama", "gemma2", "qwen3, heads of 96", "llama, heads of 16", "phi3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := modeltest.Open(t, specs()[name])
+			o := options
+			o.KVDType = "int8"
+			compareSteps(t, newRig(t, m, 16, o), reference{t: t, m: m, c: m.Config(), int8: true}, newCPURigOf(t, m, 16, cpu.Options{BlockSize: blockSize, KVDType: cpu.KVInt8}))
+		})
+	}
+}
+
 // open opens a model until the test ends.
 func open(t *testing.T, path string, o model.Options) *model.Model {
 	t.Helper()
@@ -114,6 +132,9 @@ func compareSteps(t *testing.T, g rig, plain reference, c rig) {
 	others := 0.2
 	if plain.c.MoE.Experts > 0 { // a rounding may choose another expert, and then all is different
 		others = math.Inf(1)
+	}
+	if plain.int8 { // its steps are coarser, and so is what a rounding to the other side does
+		others *= 1.5
 	}
 	r := rand.New(rand.NewPCG(7, 3))
 	// Lengths of the chunks of each sequence, of which some are longer than a pass.
@@ -156,7 +177,25 @@ func compareSteps(t *testing.T, g rig, plain reference, c rig) {
 			sameValues(t, fmt.Sprintf("logits of sequence %d after step %d, beside the CPU engine's,", i, step), got, batches[1][i].Logits, others)
 		}
 	}
-	sameValues(t, "KV blocks, beside the CPU engine's,", kerneltest.Widen(g.kv()), kerneltest.Widen(c.memory[0].Bytes()), others/2)
+	sameValues(t, "KV blocks, beside the CPU engine's,", g.kvValues(g.kv()), c.kvValues(c.memory[0].Bytes()), others/2)
+}
+
+// kvValues is what a pool holds.
+func (r rig) kvValues(memory []byte) (all []float32) {
+	shape := r.Info().KV
+	if shape.DType == "bf16" {
+		return kerneltest.Widen(memory)
+	}
+	for kv := 0; len(memory) >= shape.RegionBytes(); kv = 1 - kv {
+		for token := range shape.BlockSize {
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(memory[shape.ScaleOffset()+4*token:]))
+			for d := range shape.HeadDim {
+				all = append(all, float32(int8(memory[kerneltest.KVIndex(shape, kv, token, d)]))*scale)
+			}
+		}
+		memory = memory[shape.RegionBytes():]
+	}
+	return all
 }
 
 // sameValues bounds the size of a difference by a share of the size of what is wanted.

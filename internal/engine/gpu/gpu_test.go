@@ -131,6 +131,11 @@ func withPool(t testing.TB, b engine.Backend, blocks int) rig {
 // newCPURig is the engine that the GPU is compared with.
 func newCPURig(t testing.TB, m *model.Model, blocks, blockSize int) rig {
 	t.Helper()
+	return newCPURigOf(t, m, blocks, cpu.Options{BlockSize: blockSize, KVDType: cpu.KVBF16})
+}
+
+func newCPURigOf(t testing.TB, m *model.Model, blocks int, o cpu.Options) rig {
+	t.Helper()
 	d, err := cpu.OpenDevice("cpu:0", cpu.DeviceOptions{Cores: 2, Activations: "f32"})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +146,7 @@ func newCPURig(t testing.TB, m *model.Model, blocks, blockSize int) rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.Close() })
-	b, err := w.NewBackend(cpu.Options{BlockSize: blockSize, KVDType: cpu.KVBF16})
+	b, err := w.NewBackend(o)
 	if err != nil {
 		t.Fatal(err)
 	}

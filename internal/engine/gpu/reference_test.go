@@ -20,6 +20,26 @@ type reference struct {
 	c model.Config
 	// exact leaves matrices as they are: those of a quantized model, widened.
 	exact bool
+	// int8 keeps keys and values as 127ths of the largest of a head.
+	int8 bool
+}
+
+// kept rounds the keys or values of a token as the block pool does.
+func (r reference) kept(x []float64) []float64 {
+	if !r.int8 {
+		return bf16(x)
+	}
+	for h := 0; h < len(x); h += r.c.HeadDim {
+		head := x[h:][:r.c.HeadDim]
+		var top float64
+		for _, v := range head {
+			top = max(top, math.Abs(v))
+		}
+		for i, v := range head {
+			head[i] = math.RoundToEven(v/top*127) * top / 127
+		}
+	}
+	return x
 }
 
 // noBias is the role of no tensor.
@@ -157,13 +177,13 @@ func (r reference) layer(sums [][]float64, layer int) {
 			r.rotate(head, position, layer, c.MaxContext)
 			copy(x[h:], head)
 		}
-		return bf16(x)
+		return x
 	}
 	for t, sum := range sums {
 		x := bf16(r.norm(sum, model.RoleAttnNorm, layer))
-		q = append(q, heads(bf16(r.product(x, model.RoleQ, model.RoleQBias, layer)), model.RoleQNorm, t))
-		k = append(k, heads(bf16(r.product(x, model.RoleK, model.RoleKBias, layer)), model.RoleKNorm, t))
-		v = append(v, bf16(r.product(x, model.RoleV, model.RoleVBias, layer)))
+		q = append(q, bf16(heads(bf16(r.product(x, model.RoleQ, model.RoleQBias, layer)), model.RoleQNorm, t)))
+		k = append(k, r.kept(heads(bf16(r.product(x, model.RoleK, model.RoleKBias, layer)), model.RoleKNorm, t)))
+		v = append(v, r.kept(bf16(r.product(x, model.RoleV, model.RoleVBias, layer))))
 	}
 	for t := range sums {
 		attended := make([]float64, c.Heads*dim)
