@@ -37,6 +37,12 @@ type logprobs struct {
 
 // listen streams a completion and also measures the longest time between two events.
 func listen(ctx context.Context, c *clustertest.Cluster, body clustertest.Body) (got told, gap time.Duration, err error) {
+	return follow(ctx, c, body, func() {})
+}
+
+// follow is listen, and calls each after every event. What was told until ctx ended comes with
+// the error.
+func follow(ctx context.Context, c *clustertest.Cluster, body clustertest.Body, each func()) (got told, gap time.Duration, err error) {
 	got = told{Texts: map[int]string{}, Finish: map[int]string{}, Logprobs: map[int]logprobs{}}
 	body["model"], body["stream"], body["stream_options"] = c.Model, true, map[string]any{"include_usage": true}
 	resp, err := c.Post(ctx, "/v1/completions", body)
@@ -67,6 +73,7 @@ func listen(ctx context.Context, c *clustertest.Cluster, body clustertest.Body) 
 		if err := got.take(data); err != nil {
 			return got, gap, err
 		}
+		each()
 	}
 	return got, gap, errors.Join(errors.New("the stream broke off"), sc.Err())
 }
