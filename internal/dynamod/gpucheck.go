@@ -49,6 +49,7 @@ which must be installed, in place of those of this program.`,
 		Example: `  dynamod gpu-check --out results
   dynamod gpu-check --out results --phase smoke,compare
   dynamod gpu-check --out tuned --kernels src --define UNROLL=4 --case 'measure/gemv'
+  dynamod gpu-check compare results tuned
   dynamod gpu-check --pretend --out rehearsal`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return runGPUCheck(f, stdout, stderr) },
@@ -69,8 +70,32 @@ which must be installed, in place of those of this program.`,
 	cmd.Flags().BoolVar(&f.list, "list", false, "name the chosen cases and do nothing")
 	cmd.Flags().BoolVar(&f.shapes, "shapes", false, "print what the phase measure computes, as lines of JSON, and do nothing")
 	cmd.Flags().BoolVar(&f.report, "report", false, "write the summary of the results that there are, and run nothing")
-	cmd.AddCommand(gpuCheckChildCommand(stdout))
+	cmd.AddCommand(gpuCheckChildCommand(stdout), gpuCheckCompareCommand(stdout))
 	return cmd
+}
+
+// gpuCheckCompareCommand compares two folders of results.
+func gpuCheckCompareCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: "compare A B", Short: "compare the results in two folders: of another GPU, driver, or variant of the kernels",
+		Long: `compare says in what the results in folder B are others than those in folder A: outputs of the
+kernels and answers of the built-in model, with what roundings may make of them, and figures
+as ratios. It fails where outputs or answers are further apart than that.`,
+		Example: `  dynamod gpu-check compare results tuned`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError{fmt.Errorf("compare takes two folders of results, not %d", len(args))}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			text, err := gpucheck.CompareRuns(args[0], args[1])
+			if _, failed := stdout.Write(text); failed != nil {
+				return failed
+			}
+			return err
+		},
+	}
 }
 
 // gpuCheckChildCommand runs cases, which come on standard input.

@@ -32,6 +32,7 @@ func TestGPUCheckUsage(t *testing.T) {
 		{[]string{"--list", "--case", "nothing"}, `no case matches "nothing"`},
 		{[]string{"--define", "N=1"}, "name a folder with --kernels"},
 		{[]string{"--time", "-1s"}, "-1s is in the past"},
+		{[]string{"compare", "one"}, "two folders of results, not 1"},
 	} {
 		_, err := runGPU(c.args...)
 		var usage usageError

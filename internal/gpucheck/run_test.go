@@ -79,6 +79,9 @@ func TestEverything(t *testing.T) {
 			t.Errorf("golden of %s: %+v", name, g)
 		}
 	}
+	if same, err := CompareRuns(o.Out, o.Out); err != nil || !raceDetector && !strings.Contains(string(same), "the most likely token is the same, 100.0 %") {
+		t.Errorf("a run beside itself: %v\n%.3000s", err, same)
+	}
 	report := string(Report(slices.Collect(values(got))))
 	for _, want := range []string{"Fake H200, compute capability 9.0, CUDA 13.0, by a test", "times mean nothing", "| smoke |", "launch/graph"} {
 		if !strings.Contains(report, want) {

@@ -82,7 +82,7 @@ func (r *rig) answers(ctx context.Context, m *model.Model, ranks []int) (f findi
 	if err != nil {
 		return f, err
 	}
-	var gpus, cpus [][]uint32
+	var gpus, cpus []Answer
 	var right float64
 	var prompts [][]uint32
 	var probes []recall.Probe
@@ -111,14 +111,17 @@ func (r *rig) answers(ctx context.Context, m *model.Model, ranks []int) (f findi
 		return f, fmt.Errorf("CPU: %w", err)
 	}
 	for i := range prompts {
-		if !slices.Equal(gpus[i], cpus[i]) {
-			return f, fmt.Errorf("question %d: the GPU says %q, the CPU %q", i, text.Decode(gpus[i]), text.Decode(cpus[i]))
+		said, should := text.Decode(gpus[i].Tokens), text.Decode(cpus[i].Tokens)
+		if !slices.Equal(gpus[i].Tokens, cpus[i].Tokens) {
+			return f, fmt.Errorf("question %d: the GPU says %q, the CPU %q", i, said, should)
 		}
-		if probes[i].Right(text.Decode(gpus[i])) {
+		if probes[i].Right(said) {
 			right++
 		}
 	}
 	f.also = map[string]float64{"questions": questions, "right_answers": right}
+	f.golden = r.newGolden("tokens")
+	f.golden.Answers = gpus
 	return f, nil
 }
 
@@ -175,9 +178,9 @@ func withPool(b engine.Backend, f func(b engine.Backend) error) error {
 
 // generate computes greedy tokens after prompts: each prompt in two pieces, then all
 // sequences together, token by token.
-func generate(ctx context.Context, b engine.Backend, prompts [][]uint32, ends []uint32) ([][]uint32, error) {
+func generate(ctx context.Context, b engine.Backend, prompts [][]uint32, ends []uint32) ([]Answer, error) {
 	vocab := b.Info().VocabSize
-	out, logits := make([][]uint32, len(prompts)), make([][]float32, len(prompts))
+	out, logits := make([]Answer, len(prompts)), make([][]float32, len(prompts))
 	var choices []engine.Choice // of a backend that makes them
 	if _, chooses := b.(engine.Chooser); chooses {
 		choices = make([]engine.Choice, len(prompts))
@@ -221,9 +224,9 @@ func generate(ctx context.Context, b engine.Backend, prompts [][]uint32, ends []
 			if choices != nil && choices[i].Token != token {
 				return nil, fmt.Errorf("sequence %d: the device chooses token %d, and %d has the largest logit", i, choices[i].Token, token)
 			}
-			out[i] = append(out[i], token)
+			out[i].Tokens, out[i].Top = append(out[i].Tokens, token), append(out[i].Top, likely(logits[i]))
 			if running[i] = !slices.Contains(ends, token); running[i] {
-				batch = append(batch, at(i, out[i][n:n+1], len(prompts[i])+n))
+				batch = append(batch, at(i, out[i].Tokens[n:n+1], len(prompts[i])+n))
 			}
 		}
 		if len(batch) == 0 {

@@ -43,8 +43,8 @@ func SumOf(n int, float bool) Tolerance {
 	return Tolerance{Ulps: 1, Scale: size / 256}
 }
 
-// of is the difference that is tolerated beside a value.
-func (t Tolerance) of(value float64) float64 {
+// Of is the difference that is tolerated beside a value.
+func (t Tolerance) Of(value float64) float64 {
 	_, exponent := math.Frexp(max(math.Abs(value), t.Scale, 0x1p-126))
 	return t.Ulps * math.Ldexp(1, exponent-8)
 }
@@ -88,7 +88,7 @@ func (o Output) Differs(want Output) error {
 	var err error
 	for i := range o.Len() {
 		got, should := o.Value(i), want.Value(i)
-		allowed := o.Near.of(should)
+		allowed := o.Near.Of(should)
 		d := math.Abs(got - should)
 		if got == should || d <= allowed || math.IsNaN(got) && math.IsNaN(should) {
 			continue
