@@ -40,8 +40,10 @@ DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory");
 template <int pending> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }
 // Four 8x8 matrices of 16-bit values; each lane gives the address of one row.
 DEVICE uint4 load_matrix(unsigned row) { uint4 r; asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(row) : "memory"); return r; }
-// c += a b for a of 16x16 and b of 16x8 bf16, c of 16x8 floats.
-DEVICE void mma(float (&c)[4], const uint4 &a, unsigned b0, unsigned b1) { asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)); }
+// c += a b for a of 16x16 and b of 16x8 bf16, c of 16x8 floats. What is not volatile, the
+// compiler may put on both ways of a branch that lanes take differently, and all lanes of a
+// warp must come together here.
+DEVICE void mma(float (&c)[4], const uint4 &a, unsigned b0, unsigned b1) { asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)); }
 #endif
 
 // The two values of a word.
