@@ -14,7 +14,7 @@ RACE     ?= $(shell scripts/concurrent-packages.sh)
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz explore soak golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore soak golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -59,6 +59,9 @@ gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 
 fuzz: ## run every fuzz target for FUZZTIME (30s), and the oracles with fresh seeds
 	scripts/fuzz.sh $(FUZZTIME)
+
+emulate: ## execute the PTX of all GPU kernels in shapes of real models, in several orders of warps (2 minutes)
+	DYNCTL_EMULATE=1 go test -count=1 -timeout 0 -v -run '^TestEmulatedCases$$' ./internal/cuda/kernels
 
 explore: ## try fresh orders of faults between workers for EXPLORE (5m)
 	DYNCTL_EXPLORE=$(EXPLORE) go test -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/worker

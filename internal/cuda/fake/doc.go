@@ -1,5 +1,6 @@
 // Package fake pretends to be a CUDA driver, for tests on machines without a device. Its
-// memory is the host's, and kernels are Go functions that stand for those of the modules.
+// memory is the host's, and kernels are Go functions that stand for those of the modules,
+// or the PTX of these, executed by package emulator.
 //
 // Start with [New]. The fake is lazy and strict. Work runs only when somebody waits for
 // it, or for work behind it, so that who does not wait finds old bytes. Each piece of

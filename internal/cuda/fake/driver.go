@@ -17,12 +17,19 @@ type Options struct {
 	Kernels []Kernel
 	// NoPeers are devices that no other one has access to.
 	NoPeers []int
+	// PTX has modules run as they are loaded, by the emulator. Kernels then say only which
+	// resources those of that name take.
+	PTX bool
+	// Seed chooses the order in which the emulator has warps go on.
+	Seed uint64
 }
 
 // Driver is a pretended driver. It satisfies driver.Driver.
 type Driver struct {
 	version driver.Version
 	kernels map[string]Kernel
+	ptx     bool
+	seed    uint64
 
 	mu      sync.Mutex
 	devices []device
@@ -59,7 +66,7 @@ func New(o Options) *Driver {
 		}}
 	}
 	d := &Driver{
-		version: o.Version, kernels: map[string]Kernel{}, next: 1 << 32, host: clock{},
+		version: o.Version, ptx: o.PTX, seed: o.Seed, kernels: map[string]Kernel{}, next: 1 << 32, host: clock{},
 		streams: map[uint64]*stream{}, events: map[uint64]*event{}, modules: map[uint64]*module{},
 		funcs: map[uint64]*function{}, graphs: map[uint64]*graph{},
 	}

@@ -20,6 +20,13 @@ func TestSuite(t *testing.T) {
 	drivertest.Run(t, func(*testing.T) driver.Driver { return newFakes(2) })
 }
 
+// The same with the kernel as PTX.
+func TestSuiteOfPTX(t *testing.T) {
+	drivertest.Run(t, func(*testing.T) driver.Driver {
+		return fake.New(fake.Options{PTX: true, Kernels: []fake.Kernel{{Name: drivertest.Axpy.Name, Resources: drivertest.Axpy.Resources}}})
+	})
+}
+
 func newFake() *fake.Driver { return fake.New(fake.Options{Kernels: []fake.Kernel{drivertest.Axpy}}) }
 
 // rig is a fake with what most mistakes need.

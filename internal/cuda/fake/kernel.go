@@ -82,6 +82,9 @@ func (c *Call) device(address uint64, n int64, write bool) []byte {
 	}
 	off := int64(address - m.address)
 	c.touch(m, off, off+n, write)
+	if write && m.written != nil {
+		m.written.Add(int(off), int(n))
+	}
 	return m.bytes[off : off+n]
 }
 

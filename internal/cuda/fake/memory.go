@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/emulator"
 )
 
 // What memory holds before it is written, and after it was freed.
@@ -27,6 +28,7 @@ type allocation struct {
 	pending int // copies that name it and have not run
 	shared  *shared
 	history []access
+	written *emulator.Bitmap // bytes that hold something; nil where nobody looks
 }
 
 func (m *allocation) String() string {
@@ -48,6 +50,9 @@ func (d *Driver) MemAlloc(device int, size int64) (uint64, error) {
 	}
 	d.devices[device].used += size
 	m := &allocation{kind: "memory", device: device, bytes: bytes.Repeat([]byte{fresh}, int(size))}
+	if d.ptx {
+		m.written = emulator.NewBitmap(len(m.bytes))
+	}
 	d.add(m)
 	return m.address, nil
 }
@@ -134,7 +139,8 @@ func (d *Driver) find(kind string, address uint64, n int64) *allocation {
 	return gone
 }
 
-// Bytes shows memory of a device to a test, which must know that nothing runs.
+// Bytes shows memory of a device to a test, which must know that nothing runs, and which
+// may write it.
 func (d *Driver) Bytes(address uint64, n int) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,6 +149,9 @@ func (d *Driver) Bytes(address uint64, n int) []byte {
 		return nil
 	}
 	off := address - m.address
+	if m.written != nil {
+		m.written.Add(int(off), n)
+	}
 	return m.bytes[off : off+uint64(n)]
 }
 

@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
+	"github.com/dynctl/dynctl/internal/cuda/emulator"
 )
 
 type module struct {
 	device  int
 	entries []string
-	waits   map[string]bool // those that begin with a wait for the kernel before
+	waits   map[string]bool  // those that begin with a wait for the kernel before
+	ptx     *emulator.Module // nil unless modules run as they are
 }
 
 type function struct {
@@ -27,7 +29,8 @@ var (
 	ptxVersion = regexp.MustCompile(`(?m)^\.version\s+\d+\.\d+`)
 )
 
-// ModuleLoadData implements driver.Driver: it reads the names of kernels in PTX.
+// ModuleLoadData implements driver.Driver: it reads the names of kernels in PTX, or all of
+// it where modules run as they are.
 func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
 	const call = "cuModuleLoadDataEx"
 	if err := d.still(call, device); err != nil {
@@ -38,6 +41,12 @@ func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
 		return 0, &driver.Error{Call: call, Device: device, Result: driver.InvalidPTX, Detail: "no .version and .target at the beginning"}
 	}
 	m := &module{device: device, waits: map[string]bool{}}
+	if d.ptx {
+		var err error
+		if m.ptx, err = loadPTX(image); err != nil {
+			return 0, &driver.Error{Call: call, Device: device, Result: driver.InvalidPTX, Detail: err.Error()}
+		}
+	}
 	for _, match := range entry.FindAllSubmatch(image, -1) {
 		m.entries = append(m.entries, string(match[1]))
 		m.waits[string(match[1])] = len(match[2]) > 0
@@ -65,8 +74,8 @@ func (d *Driver) ModuleUnload(device int, id uint64) error {
 	return nil
 }
 
-// ModuleGetFunction implements driver.Driver. The kernel must be in the module and among
-// those of Options.
+// ModuleGetFunction implements driver.Driver. The kernel must be in the module and, unless
+// modules run as they are, among those of Options.
 func (d *Driver) ModuleGetFunction(device int, id uint64, name string) (uint64, error) {
 	const call = "cuModuleGetFunction"
 	if err := d.enter(call, device); err != nil {
@@ -78,6 +87,14 @@ func (d *Driver) ModuleGetFunction(device int, id uint64, name string) (uint64, 
 		return 0, d.fault(call, device, driver.InvalidHandle, "no module %#x", id)
 	}
 	k, known := d.kernels[name]
+	if m.ptx != nil && m.ptx.Kernel(name) != nil {
+		compiled := m.ptx.Kernel(name)
+		if !known {
+			k.Resources = driver.Resources{MaxThreads: 1024, SharedBytes: compiled.SharedBytes}
+			known = true
+		}
+		k.Name, k.Run = name, func(c *Call) { c.emulate(compiled) }
+	}
 	if !known || !slices.Contains(m.entries, name) {
 		return 0, &driver.Error{Call: call, Device: device, Result: driver.NotFound, Detail: "kernel " + name}
 	}

@@ -52,17 +52,10 @@ var seeds = []uint64{1, 2}
 // in Go, and compares what they wrote.
 func compare(t *testing.T, c kerneltest.Case) {
 	t.Helper()
-	perform := func(d device) []kerneltest.Output {
-		l := newLab(d, c.Name)
-		launch := c.Prepare(l.Lab)
-		l.must(launch(d.queue()))
-		d.finish()
-		return l.Outputs
-	}
-	want := perform(newTwin(t))
+	want := perform(newTwin(t), c)
 	var first []kerneltest.Output
 	for _, seed := range seeds {
-		got := perform(newHostDevice(t, seed))
+		got := perform(newHostDevice(t, seed), c)
 		for i, g := range got {
 			if err := g.Differs(want[i]); err != nil {
 				t.Errorf("seed %d: %s: %v", seed, g.Name, err)
@@ -75,6 +68,16 @@ func compare(t *testing.T, c kerneltest.Case) {
 			first = got
 		}
 	}
+}
+
+// perform runs an operation on a device and returns what it wrote.
+func perform(d device, c kerneltest.Case) []kerneltest.Output {
+	d.Helper()
+	l := newLab(d, c.Name)
+	launch := c.Prepare(l.Lab)
+	l.must(launch(d.queue()))
+	d.finish()
+	return l.Outputs
 }
 
 // twin is the pretended driver.

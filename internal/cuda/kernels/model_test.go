@@ -17,8 +17,8 @@ const (
 	modelSteps  = 3 // tokens that are generated
 )
 
-// TestModel computes small models of the Qwen3 family with all kernels, by the functions in Go and on the
-// shim, and compares logits and KV blocks with those of the CPU engine, which knows
+// TestModel computes small models of the Qwen3 family with all kernels, by the functions in Go, on the
+// shim and as PTX in the emulator, and compares logits and KV blocks with those of the CPU engine, which knows
 // nothing of kernels: a prompt in two chunks, then tokens one by one.
 func TestModel(t *testing.T) {
 	spec := modeltest.Spec{
@@ -73,6 +73,7 @@ func testModel(t *testing.T, spec modeltest.Spec, quantize string, logitLimit, k
 	}
 	t.Run("functions in Go", func(t *testing.T) { compute(t, newTwin(t)) })
 	t.Run("shim", func(t *testing.T) { compute(t, newHostDevice(t, 5)) })
+	t.Run("emulator", func(t *testing.T) { compute(t, newEmulated(t, 0)) })
 }
 
 // largest is the index of the largest value, the first of several.

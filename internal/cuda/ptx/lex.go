@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -92,4 +93,26 @@ func lex(text string) ([]token, error) {
 		return nil, fmt.Errorf("%d: the character %q is not understood", line, c)
 	}
 	return append(all, token{'e', "", line}), nil
+}
+
+// number is the value of a whole number.
+func number(t token) (uint64, error) {
+	if t.kind != '0' {
+		return 0, fmt.Errorf("%s, where a number should be", t)
+	}
+	text := strings.TrimSuffix(t.text, "U")
+	base := 10
+	switch {
+	case strings.HasPrefix(text, "0x") || strings.HasPrefix(text, "0X"):
+		text, base = text[2:], 16
+	case strings.HasPrefix(text, "0b") || strings.HasPrefix(text, "0B"):
+		text, base = text[2:], 2
+	case len(text) > 1 && text[0] == '0':
+		text, base = text[1:], 8
+	}
+	v, err := strconv.ParseUint(text, base, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the number %s is not understood", t)
+	}
+	return v, nil
 }

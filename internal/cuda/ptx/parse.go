@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 )
 
 // Most of what a module may have, far beyond what a compiler makes: bad input takes no
@@ -312,26 +310,4 @@ func (p *parser) directive() error {
 		return nil
 	}
 	return fmt.Errorf("%s is not understood", t)
-}
-
-// number is the value of a whole number.
-func number(t token) (uint64, error) {
-	if t.kind != '0' {
-		return 0, fmt.Errorf("%s, where a number should be", t)
-	}
-	text := strings.TrimSuffix(t.text, "U")
-	base := 10
-	switch {
-	case strings.HasPrefix(text, "0x") || strings.HasPrefix(text, "0X"):
-		text, base = text[2:], 16
-	case strings.HasPrefix(text, "0b") || strings.HasPrefix(text, "0B"):
-		text, base = text[2:], 2
-	case len(text) > 1 && text[0] == '0':
-		text, base = text[1:], 8
-	}
-	v, err := strconv.ParseUint(text, base, 64)
-	if err != nil {
-		return 0, fmt.Errorf("the number %s is not understood", t)
-	}
-	return v, nil
 }

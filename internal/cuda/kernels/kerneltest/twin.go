@@ -9,8 +9,9 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-// Twin is the pretended driver with all kernels, as a device that operations run on. It
-// keeps what was allocated: a case gets one of its own.
+// Twin is the pretended driver with all kernels, as functions in Go or as PTX that is
+// emulated, as a device that operations run on. It keeps what was allocated: a case gets
+// one of its own.
 type Twin struct {
 	d         *fake.Driver
 	functions map[string]uint64
@@ -20,33 +21,49 @@ type Twin struct {
 // twinBytes is the memory of a twin; only what is used exists.
 const twinBytes = 64 << 30
 
-// NewTwin loads the kernels.
+// NewTwin has the functions in Go.
 func NewTwin() (*Twin, error) {
+	// The pretended driver wants names only.
+	ptx := ".version 7.8\n.target sm_80\n"
+	for name := range functions {
+		ptx += ".visible .entry " + name + "()\n"
+	}
+	return newTwin(false, 0, []byte(ptx))
+}
+
+// NewEmulated has the kernels as they are shipped, executed by package emulator in an order
+// of warps that the seed chooses.
+func NewEmulated(seed uint64) (*Twin, error) {
+	var images [][]byte
+	for _, m := range kernels.Modules() {
+		images = append(images, m.PTX)
+	}
+	return newTwin(true, seed, images...)
+}
+
+func newTwin(ptx bool, seed uint64, images ...[]byte) (*Twin, error) {
 	all, err := Kernels()
 	if err != nil {
 		return nil, err
 	}
-	t := &Twin{functions: map[string]uint64{}, d: fake.New(fake.Options{Kernels: all, Devices: []driver.Properties{{
-		Name: "functions in Go", Major: 9, MemoryBytes: twinBytes, SharedBytes: 227 << 10,
+	t := &Twin{functions: map[string]uint64{}, d: fake.New(fake.Options{Kernels: all, PTX: ptx, Seed: seed, Devices: []driver.Properties{{
+		Name: "pretended", Major: 9, MemoryBytes: twinBytes, SharedBytes: 227 << 10,
 	}}})}
-	// The pretended driver wants names only.
-	ptx := ".version 7.8\n.target sm_80\n"
-	for _, k := range all {
-		ptx += ".visible .entry " + k.Name + "()\n"
-	}
-	module, err := t.d.ModuleLoadData(0, []byte(ptx))
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range all {
-		function, err := t.d.ModuleGetFunction(0, module, k.Name)
+	for _, image := range images {
+		module, err := t.d.ModuleLoadData(0, image)
 		if err != nil {
 			return nil, err
 		}
-		if err := t.d.FuncSetMaxDynamicShared(0, function, kernels.DynamicShared(k.Name)); err != nil {
-			return nil, err
+		for _, k := range kernels.NewModule("", image).Kernels {
+			function, err := t.d.ModuleGetFunction(0, module, k)
+			if err != nil {
+				return nil, err
+			}
+			if err := t.d.FuncSetMaxDynamicShared(0, function, kernels.DynamicShared(k)); err != nil {
+				return nil, err
+			}
+			t.functions[k] = function
 		}
-		t.functions[k.Name] = function
 	}
 	t.stream, err = t.d.StreamCreate(0)
 	return t, err
@@ -70,8 +87,9 @@ func (t *Twin) Queue() *kernels.Queue { return kernels.NewQueue(t.d, t.functions
 
 // Finish waits for them. What was done wrong is an error.
 func (t *Twin) Finish() error {
-	if err := t.d.StreamSynchronize(0, t.stream); err != nil {
-		return err
+	err := t.d.StreamSynchronize(0, t.stream)
+	if faults := t.d.Faults(); faults != nil {
+		return faults // all of them, where err is the first
 	}
-	return t.d.Faults()
+	return err
 }
