@@ -94,7 +94,7 @@ func (g *grid) check() error {
 		return fmt.Errorf("%d bytes of dynamic shared memory", l.SharedBytes)
 	}
 	if want := g.kernel.f.ParamBytes; int64(len(l.Args)) < want {
-		return fmt.Errorf("%d bytes of arguments, where the kernel wants %d", len(l.Args), want)
+		return fmt.Errorf("%d bytes of arguments, and the kernel has more parameters, of %d bytes", len(l.Args), want)
 	}
 	if l.Memory == nil {
 		return errors.New("no memory")

@@ -143,7 +143,7 @@ func (b *block) turn(m *mbarrier) {
 
 // patienceOfPolls is how often warps of a block may ask in vain before nothing else
 // happens.
-const patienceOfPolls = 1 << 16
+const patienceOfPolls = 1 << 13
 
 // poll asks whether the phase of a parity has ended. The more often it is in vain, the more
 // copies come.

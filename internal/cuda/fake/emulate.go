@@ -3,6 +3,7 @@ package fake
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -52,6 +53,9 @@ func (c *Call) emulate(k *emulator.Kernel) {
 			switch f.Check {
 			case emulator.MemoryCheck:
 				r = driver.IllegalAddress
+				if m := c.d.find("", f.Address, 1); m != nil && m.gone {
+					err = fmt.Errorf("%w: %s", err, absent(m))
+				}
 			case emulator.EndCheck:
 				r = driver.LaunchTimeout
 			}

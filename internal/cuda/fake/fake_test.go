@@ -22,9 +22,11 @@ func TestSuite(t *testing.T) {
 
 // The same with the kernel as PTX.
 func TestSuiteOfPTX(t *testing.T) {
-	drivertest.Run(t, func(*testing.T) driver.Driver {
-		return fake.New(fake.Options{PTX: true, Kernels: []fake.Kernel{{Name: drivertest.Axpy.Name, Resources: drivertest.Axpy.Resources}}})
-	})
+	drivertest.Run(t, func(*testing.T) driver.Driver { return newFakeOfPTX() })
+}
+
+func newFakeOfPTX() *fake.Driver {
+	return fake.New(fake.Options{PTX: true, Kernels: []fake.Kernel{{Name: drivertest.Axpy.Name, Resources: drivertest.Axpy.Resources}}})
 }
 
 func newFake() *fake.Driver { return fake.New(fake.Options{Kernels: []fake.Kernel{drivertest.Axpy}}) }
@@ -40,8 +42,8 @@ type rig struct {
 	function uint64
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{Driver: newFake(), t: t}
+func newRig(t *testing.T, d *fake.Driver) *rig {
+	r := &rig{Driver: d, t: t}
 	var err error
 	handle := func(h uint64, e error) uint64 {
 		if err = e; err != nil {
@@ -76,7 +78,8 @@ func (r *rig) axpy(dst, src uint64, n int32) error {
 	return r.LaunchKernel(0, &l, r.s1)
 }
 
-// TestFaults makes each mistake once: the fake must tell of it.
+// TestFaults makes each mistake once, with the kernel in Go and as PTX: the fake must tell
+// of it.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -187,13 +190,15 @@ func TestFaults(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t)
-			if err := r.Faults(); err != nil {
-				t.Fatal(err)
-			}
-			c.do(r)
-			if err := r.Faults(); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Faults() = %v, want %q", err, c.want)
+			for _, d := range []*fake.Driver{newFake(), newFakeOfPTX()} {
+				r := newRig(t, d)
+				if err := r.Faults(); err != nil {
+					t.Fatal(err)
+				}
+				c.do(r)
+				if err := r.Faults(); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("Faults() = %v, want %q", err, c.want)
+				}
 			}
 		})
 	}
@@ -201,7 +206,7 @@ func TestFaults(t *testing.T) {
 
 // TestOrdersThatHold has the same accesses as TestFaults, in an order.
 func TestOrdersThatHold(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, newFake())
 	r.ok(r.MemsetD8Async(0, r.a, 7, 4096, r.s1), r.EventRecord(0, r.event, r.s1), r.StreamWaitEvent(0, r.s2, r.event),
 		r.MemcpyDtoDAsync(0, r.b, r.a, 4096, r.s2), r.StreamSynchronize(0, r.s2))
 	// The host has waited for the second stream, and so for the first.
@@ -219,7 +224,7 @@ func TestOrdersThatHold(t *testing.T) {
 
 // TestLazy shows that nothing runs before somebody waits.
 func TestLazy(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, newFake())
 	r.ok(r.MemsetD8Async(0, r.a, 7, 4096, r.s1))
 	if b := r.Bytes(r.a, 1)[0]; b == 7 {
 		t.Error("the work ran before anybody waited")
