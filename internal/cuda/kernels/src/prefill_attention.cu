@@ -89,7 +89,8 @@ template <int DIM, bool FIXED = true, class KV = KV16> DEVICE void prefill(const
 			    return pair_bytes(bytes[at * 4], bytes[(at ^ 4) * 4]);
 		    },
 		    [&](int i, int chunk) {
-			    if (!FIXED && !KV::INT8 && chunk * 8 >= dim) return make_uint4(0, 0, 0, 0); // nobody has written what lies behind a head's dimensions
+			    // What lies behind a head's dimensions nobody has written, and nobody reads in the sums.
+			    if (!FIXED) chunk = min(chunk, dim / 8 - 1);
 			    if (!KV::INT8) return v[value_at(i, chunk, width)];
 			    return eight_bytes(((const uint2 *)(v + value_at(i, chunk / 2, width)))[chunk % 2]);
 		    },
