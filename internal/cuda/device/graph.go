@@ -17,7 +17,13 @@ func (s *Scope) Capture(stream *Stream, f func() error) (*Graph, error) {
 	d := s.d
 	d.mu.Lock()
 	err := s.usable()
+	s.recording = err == nil
 	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		s.recording = false
+	}()
 	if err == nil {
 		err = d.Check(d.driver.StreamBeginCapture(d.index, stream.handle))
 	}
@@ -37,11 +43,15 @@ func (s *Scope) Capture(stream *Stream, f func() error) (*Graph, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record a graph: %w", err)
 	}
-	g := &Graph{handle}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	return s.keep(&Graph{handle}), nil
+}
+
+// keep has the scope free a graph.
+func (s *Scope) keep(g *Graph) *Graph {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
 	s.graphs = append(s.graphs, g)
-	return g, nil
+	return g
 }
 
 // Replay puts the work of a graph into the stream.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
 // Scope is what one user of a device has of it: weights, or an engine. It ends with its
@@ -13,13 +15,14 @@ type Scope struct {
 	d *Device
 
 	// All under the device's lock.
-	closed  bool
-	sealed  bool
-	streams []*Stream
-	events  []*Event
-	graphs  []*Graph
-	arenas  []*Arena
-	pinned  []*Pinned
+	closed    bool
+	sealed    bool
+	recording bool // a graph
+	streams   []*Stream
+	events    []*Event
+	graphs    []*Graph
+	arenas    []*Arena
+	pinned    []*Pinned
 }
 
 // NewScope begins a scope. Its user closes it, or the device does when it is closed.
@@ -46,8 +49,11 @@ func (s *Scope) usable() error {
 }
 
 func (s *Scope) allocating() error {
-	if s.sealed {
+	switch {
+	case s.sealed:
 		return ErrSealed
+	case s.recording:
+		return fmt.Errorf("%w: a graph is recorded", driver.ErrInvalid)
 	}
 	return s.usable()
 }

@@ -3,6 +3,7 @@ package device_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
@@ -82,6 +83,12 @@ func TestCaptureFails(t *testing.T) {
 	}
 	if _, err := r.Capture(r.decode, func() error { return r.decode.Set(device.Region{Address: 5, Bytes: 1}, 1) }); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Capture() = %v", err)
+	}
+	if _, err := r.Capture(r.decode, func() error {
+		_, err := r.Arena(device.Workspace, 64)
+		return err
+	}); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "a graph is recorded") {
+		t.Errorf("Capture() of an allocation = %v", err)
 	}
 	g, err := r.Capture(r.decode, func() error { return r.decode.Set(a, 3) })
 	r.ok(err, r.decode.Replay(g), r.decode.Record(r.event), r.event.Wait(r.ctx))

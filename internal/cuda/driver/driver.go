@@ -134,7 +134,8 @@ type Modules interface {
 }
 
 // Graphs replay recorded work. While a stream is captured, its calls of Memory and
-// LaunchKernel record; nothing may be allocated, freed, loaded or waited for by it. A stream
+// LaunchKernel record, and nothing may wait for it; others on the device may allocate and free
+// meanwhile. A stream
 // that waits for an event which is recorded in a captured one joins the capture, also one of
 // another device; it must be joined back: the captured stream waits, in the end, for an event
 // that is recorded behind all that the other one got.

@@ -6,8 +6,9 @@ import (
 	"github.com/dynctl/dynctl/internal/dynlib"
 )
 
-// captureRelaxed lets a capture end on another thread than it began: goroutines change
-// threads. The driver then forbids less; package fake forbids what Graphs says.
+// captureRelaxed lets a capture end on another thread than it began, since goroutines change
+// threads, and lets others allocate and free memory meanwhile, such as a worker that starts
+// beside this one.
 const captureRelaxed = 2
 
 // StreamBeginCapture implements Driver.

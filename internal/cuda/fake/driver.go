@@ -50,7 +50,6 @@ type device struct {
 	properties driver.Properties
 	used       int64
 	lost       driver.Result // what broke the context, Success for nothing
-	capturing  int           // streams
 	alone      bool          // no peer has access, nor has it
 	peers      map[int]bool  // whose memory its kernels may use
 }
@@ -130,18 +129,6 @@ func (d *Driver) enter(call string, device int) error {
 	if r := d.devices[device].lost; r != driver.Success {
 		d.mu.Unlock()
 		return &driver.Error{Call: call, Device: device, Result: r}
-	}
-	return nil
-}
-
-// still is enter for calls that no capture may see.
-func (d *Driver) still(call string, device int) error {
-	if err := d.enter(call, device); err != nil {
-		return err
-	}
-	if d.devices[device].capturing > 0 {
-		defer d.mu.Unlock()
-		return d.fault(call, device, driver.CaptureUnsupported, "")
 	}
 	return nil
 }

@@ -157,9 +157,9 @@ func TestFaults(t *testing.T) {
 			r.ok(err, r.MemFree(0, r.b), r.GraphLaunch(0, g, r.s1))
 			_ = r.sync()
 		}},
-		{"an allocation in a capture", "captured", func(r *rig) {
+		{"a captured stream is destroyed", "captured", func(r *rig) {
 			r.ok(r.StreamBeginCapture(0, r.s1))
-			_, _ = r.MemAlloc(0, 16)
+			_ = r.StreamDestroy(0, r.s1)
 		}},
 		{"a wait in a capture", "captured", func(r *rig) {
 			r.ok(r.StreamBeginCapture(0, r.s1))
@@ -220,6 +220,19 @@ func TestOrdersThatHold(t *testing.T) {
 	if err := r.Faults(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Others allocate, free and share while a stream is captured, as in a relaxed capture: a
+// worker that starts beside another one.
+func TestOthersDuringACapture(t *testing.T) {
+	r := newRig(t)
+	r.ok(r.StreamBeginCapture(0, r.s1), r.axpy(r.a, r.b, 4))
+	other, err := r.MemAlloc(0, 64)
+	r.ok(err)
+	_, err = r.IpcGetMemHandle(0, other)
+	r.ok(err, r.MemsetD8Async(0, other, 1, 64, r.s2), r.StreamSynchronize(0, r.s2), r.MemFree(0, other))
+	g, err := r.StreamEndCapture(0, r.s1)
+	r.ok(err, r.GraphDestroy(0, g), r.Faults())
 }
 
 // TestLazy shows that nothing runs before somebody waits.

@@ -87,7 +87,6 @@ func (d *Driver) StreamBeginCapture(device int, id uint64) error {
 			return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is captured already", id)
 		}
 		(&capture{marks: map[uint64]clock{}}).join(s)
-		d.devices[device].capturing++
 		return nil
 	})
 }
@@ -103,7 +102,6 @@ func (d *Driver) StreamEndCapture(device int, id uint64) (handle uint64, err err
 		g := &graph{device: device, steps: c.steps}
 		for i, l := range c.lanes {
 			l.stream.capture, l.stream.lane = nil, 0
-			d.devices[l.stream.device].capturing--
 			if i > 0 {
 				g.lanes = append(g.lanes, &stream{id: d.number(), device: l.stream.device, sees: clock{}})
 			}
@@ -194,7 +192,7 @@ func (d *Driver) replay(g *graph, s *stream) *work {
 // GraphDestroy implements driver.Driver.
 func (d *Driver) GraphDestroy(device int, id uint64) error {
 	const call = "cuGraphExecDestroy"
-	if err := d.still(call, device); err != nil {
+	if err := d.enter(call, device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()

@@ -40,7 +40,7 @@ func (d *Driver) MemAlloc(device int, size int64) (uint64, error) {
 	if size <= 0 {
 		return 0, fmt.Errorf("%w: allocation of %d bytes", driver.ErrInvalid, size)
 	}
-	if err := d.still("cuMemAlloc", device); err != nil {
+	if err := d.enter("cuMemAlloc", device); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
@@ -74,7 +74,7 @@ func (d *Driver) MemHostAlloc(device int, size int64) ([]byte, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("%w: allocation of %d bytes", driver.ErrInvalid, size)
 	}
-	if err := d.still("cuMemHostAlloc", device); err != nil {
+	if err := d.enter("cuMemHostAlloc", device); err != nil {
 		return nil, err
 	}
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ func (d *Driver) MemFreeHost(device int, mem []byte) error {
 }
 
 func (d *Driver) drop(call, kind string, device int, address uint64) error {
-	if err := d.still(call, device); err != nil {
+	if err := d.enter(call, device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()

@@ -33,7 +33,7 @@ var (
 // it where modules run as they are.
 func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
 	const call = "cuModuleLoadDataEx"
-	if err := d.still(call, device); err != nil {
+	if err := d.enter(call, device); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
@@ -58,7 +58,7 @@ func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
 
 // ModuleUnload implements driver.Driver.
 func (d *Driver) ModuleUnload(device int, id uint64) error {
-	if err := d.still("cuModuleUnload", device); err != nil {
+	if err := d.enter("cuModuleUnload", device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *Driver) FuncGetAttributes(device int, id uint64) (r driver.Resources, e
 // FuncSetMaxDynamicShared implements driver.Driver.
 func (d *Driver) FuncSetMaxDynamicShared(device int, id uint64, bytes int) error {
 	const call = "cuFuncSetAttribute"
-	if err := d.still(call, device); err != nil {
+	if err := d.enter(call, device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()

@@ -26,7 +26,7 @@ var handles = struct {
 
 // IpcGetMemHandle implements driver.Driver.
 func (d *Driver) IpcGetMemHandle(device int, address uint64) (h [driver.HandleBytes]byte, err error) {
-	if err := d.still("cuIpcGetMemHandle", device); err != nil {
+	if err := d.enter("cuIpcGetMemHandle", device); err != nil {
 		return h, err
 	}
 	defer d.mu.Unlock()
@@ -51,7 +51,7 @@ func (d *Driver) IpcGetMemHandle(device int, address uint64) (h [driver.HandleBy
 // IpcOpenMemHandle implements driver.Driver.
 func (d *Driver) IpcOpenMemHandle(device int, h [driver.HandleBytes]byte) (uint64, error) {
 	const call = "cuIpcOpenMemHandle"
-	if err := d.still(call, device); err != nil {
+	if err := d.enter(call, device); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()

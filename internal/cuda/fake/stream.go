@@ -86,7 +86,7 @@ func (d *Driver) StreamCreate(device int) (uint64, error) {
 
 // StreamCreateWithPriority implements driver.Driver; all streams are equal here.
 func (d *Driver) StreamCreateWithPriority(device, _ int) (uint64, error) {
-	if err := d.still("cuStreamCreate", device); err != nil {
+	if err := d.enter("cuStreamCreate", device); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ func (d *Driver) StreamCreateWithPriority(device, _ int) (uint64, error) {
 	return s.id, nil
 }
 
-// stream returns a stream of a device, with the driver locked by still or enter.
+// stream returns a stream of a device, with the driver locked by enter.
 func (d *Driver) stream(call string, device int, id uint64) (*stream, error) {
 	s := d.streams[id]
 	if s == nil || s.device != device {
@@ -120,13 +120,16 @@ func (d *Driver) onStream(call string, device int, id uint64, do func(s *stream)
 // StreamDestroy implements driver.Driver.
 func (d *Driver) StreamDestroy(device int, id uint64) error {
 	const call = "cuStreamDestroy"
-	if err := d.still(call, device); err != nil {
+	if err := d.enter(call, device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
 	s, err := d.stream(call, device, id)
 	if err != nil {
 		return err
+	}
+	if s.capture != nil {
+		return d.fault(call, device, driver.CaptureUnsupported, "stream %#x is destroyed", id)
 	}
 	delete(d.streams, id)
 	if len(s.pending) > 0 {
@@ -168,7 +171,6 @@ func (d *Driver) StreamWaitEvent(device int, id, event uint64) error {
 		case e.capture != nil:
 			if s.capture == nil {
 				e.capture.join(s)
-				d.devices[device].capturing++
 			}
 			s.capture.wait(s, event)
 			return nil
@@ -216,7 +218,7 @@ func (d *Driver) EventCreateWithTiming(device int) (uint64, error) {
 }
 
 func (d *Driver) createEvent(device int, timing bool) (uint64, error) {
-	if err := d.still("cuEventCreate", device); err != nil {
+	if err := d.enter("cuEventCreate", device); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
@@ -239,7 +241,7 @@ func (d *Driver) event(call string, device int, id uint64, recorded bool) (*even
 
 // EventDestroy implements driver.Driver.
 func (d *Driver) EventDestroy(device int, id uint64) error {
-	if err := d.still("cuEventDestroy", device); err != nil {
+	if err := d.enter("cuEventDestroy", device); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
