@@ -28,7 +28,8 @@ type DeviceOptions struct {
 	// devices compute instead.
 	Portable bool
 	// Overlap has kernels launched while the one before them still runs, where the device
-	// and its driver can do that.
+	// and its driver can do that. In groups none are: kernels there come behind those of other
+	// GPUs, too, for which no such launch is known to wait.
 	Overlap bool
 }
 
@@ -80,7 +81,7 @@ func OpenGroup(ctx context.Context, d driver.Driver, indexes []int, o DeviceOpti
 		o.MemoryUtilization = device.DefaultUtilization
 	}
 	dev := &Device{id: DeviceID(indexes), utilization: o.MemoryUtilization, reach: true, closed: make(chan struct{})}
-	if err := dev.open(ctx, d, indexes, module.Options{Portable: o.Portable, Overlap: o.Overlap}); err != nil {
+	if err := dev.open(ctx, d, indexes, module.Options{Portable: o.Portable, Overlap: o.Overlap && len(indexes) == 1}); err != nil {
 		return nil, fmt.Errorf("open %s: %w", dev.id, errors.Join(err, dev.Close(context.WithoutCancel(ctx))))
 	}
 	return dev, nil

@@ -150,6 +150,26 @@ func TestQuantizedGroups(t *testing.T) {
 	}
 }
 
+// Launches of a group never overlap, since they come behind kernels of other GPUs, too.
+func TestLaunchesOfGroupsDoNotOverlap(t *testing.T) {
+	drv := &mapping{Driver: closed(t, newFakes(t, 1<<28, 2))}
+	d, err := gpu.OpenGroup(t.Context(), drv, []int{0, 1}, gpu.DeviceOptions{Overlap: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	m := modeltest.Open(t, modeltest.Spec{Family: "llama", Layers: 1, Hidden: 64, Heads: 4, KVHeads: 2, HeadDim: 16, FFN: 64, Vocab: 264, DType: "bf16"})
+	r := newRigOn(t, d, m, 4, gpu.Options{BlockSize: 16, MaxTokens: 8, MaxSeqs: 2, MaxContext: 64})
+	r.step(t, engine.BatchSeq{Tokens: []uint32{1, 2}, Blocks: table(0, 1), Logits: r.logits()})
+	if drv.overlap.Load() != 0 || drv.launches.Load() == 0 {
+		t.Errorf("%d of %d launches overlap", drv.overlap.Load(), drv.launches.Load())
+	}
+}
+
 // What ranks cannot share is refused, and what they are.
 func TestGroupsRefused(t *testing.T) {
 	all := closed(t, newFakes(t, 1<<26, 4))
