@@ -26,6 +26,7 @@ var asyncMistakes = []struct{ what, from, to, want string }{
 	{"a full stage is waited for", "barrier_wait(empty + ring.stage * 8, ring.round ^ 1);", "barrier_wait(empty + ring.stage * 8, ring.round);", "a barrier waits for 8 arrivals and 0 bytes"},
 	{"fewer bytes are announced", "barrier_expect(barrier, STAGE_BYTES);", "barrier_expect(barrier, STAGE_BYTES - 128);", "more bytes have come"},
 	{"more bytes are announced", "barrier_expect(barrier, STAGE_BYTES);", "barrier_expect(barrier, STAGE_BYTES + 16);", "16 bytes"},
+	{"other rows are copied", "TK, from(n, i)", "TK, from(n, i) + 1", "should be"},
 	{"fewer warps are waited for", "barrier_init(empty + s * 8, WM * WN * 4);", "barrier_init(empty + s * 8, WM * WN * 2);", "a copy overwrites"},
 	{"barriers are not published", "barrier_publish();", "", "was not published"},
 	{"barriers are not waited for", "	__syncthreads();", "", "a barrier"},

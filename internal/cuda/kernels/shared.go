@@ -4,6 +4,7 @@ package kernels
 // tiles of K and of V, or the stages of a product.
 var dynamicShared = map[string]int{
 	"gemm":                  gemmShared,
+	gatedKernel:             gatedTile.shared(),
 	"gemm_64":               fewTokensShared,
 	"expert_gemm":           expertShared,
 	"expert_gemm_16":        fewPairsShared,

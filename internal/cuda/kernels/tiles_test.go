@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -80,6 +81,40 @@ func TestTileIsChosen(t *testing.T) {
 	l, q = recording(allTiles()...)
 	if err := q.GEMM(odd); err != nil || l.last != "gemm" {
 		t.Errorf("%s with a bias at an odd address, %v", l.last, err)
+	}
+}
+
+// Gates are computed at once where that kernel is there and fits, else by two.
+func TestGatedGEMM(t *testing.T) {
+	for _, c := range []struct {
+		kernels []string
+		tuning  Tuning
+		tokens  int
+		want    string
+		grid    uint32
+	}{
+		{append(allTiles(), gatedKernel), Tuning{}, 2048, gatedKernel, 132},
+		{append(allTiles(), gatedKernel), Tuning{}, 64, "glu", 7},
+		{append(allTiles(), gatedKernel), Tuning{Portable: true}, 2048, "glu", 7},
+		{append(allTiles(), gatedKernel), Tuning{Tile: "gemm_sm90a_128x64"}, 2048, "glu", 7},
+		{allTiles(), Tuning{}, 2048, "glu", 7},
+	} {
+		l, q := recording(append(c.kernels, "glu")...)
+		o := GatedMatMul{MatMul: MatMul{Out: 16, X: 16, W: 16, Tokens: c.tokens, Rows: 28672, In: 4096}, Gated: 32}
+		if err := q.Tune(c.tuning).GatedGEMM(o); err != nil || l.last != c.want || l.grid != c.grid {
+			t.Errorf("%d tokens, %+v: %s in %d blocks, %v; want %s in %d", c.tokens, c.tuning, l.last, l.grid, err, c.want, c.grid)
+		}
+	}
+	_, q := recording(allTiles()...)
+	for what, o := range map[string]GatedMatMul{
+		"rows is 24":   {MatMul: MatMul{Out: 16, X: 16, W: 16, Tokens: 1, Rows: 24, In: 8}, Gated: 16},
+		"are bf16":     {MatMul: MatMul{Out: 16, X: 16, W: 16, Tokens: 1, Rows: 32, In: 8, Wide: true}, Gated: 16},
+		"activation 7": {MatMul: MatMul{Out: 16, X: 16, W: 16, Tokens: 1, Rows: 32, In: 8}, Gated: 16, Act: 7},
+		"0x8 is not":   {MatMul: MatMul{Out: 16, X: 16, W: 16, Tokens: 1, Rows: 32, In: 8}, Gated: 8},
+	} {
+		if err := q.GatedGEMM(o); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want %q", err, what)
+		}
 	}
 }
 

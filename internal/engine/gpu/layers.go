@@ -79,8 +79,9 @@ func (r *run) feed(l *layer, i int) {
 		r.experts(l, out, wide)
 		return
 	}
-	r.product(l.gateUp, kernels.MatMul{Out: m.gateUp, X: m.normed, Bias: l.gateUpBias, Rows: 2 * l.inner, In: c.Hidden})
-	r.do(r.q.GLU(kernels.GLU{Out: m.inner, In: m.gateUp, Tokens: r.s.tokens, Inner: l.inner, Act: r.weights.act}))
+	r.gated(l.gateUp, kernels.GatedMatMul{
+		MatMul: kernels.MatMul{Out: m.gateUp, X: m.normed, Bias: l.gateUpBias, Rows: 2 * l.inner, In: c.Hidden}, Gated: m.inner, Act: r.weights.act,
+	})
 	r.product(l.down, kernels.MatMul{Out: out, Wide: wide, X: m.inner, Bias: l.downBias, Rows: c.Hidden, In: l.inner})
 }
 
@@ -125,9 +126,24 @@ func (r *run) product(w matrix, o kernels.MatMul) {
 	r.multiply(w, o)
 }
 
+// gated multiplies all tokens with gates and what they gate, and joins them.
+func (r *run) gated(w matrix, o kernels.GatedMatMul) {
+	o.Tokens, o.Capacity = r.s.tokens, r.options.MaxTokens
+	o.W, o.Scales, o.Type = w.at, w.scales, w.kind
+	if r.few(o.Tokens) {
+		r.do(r.q.GEMV(o.MatMul))
+		r.do(r.q.GLU(kernels.GLU{Out: o.Gated, In: o.Out, Tokens: o.Tokens, Inner: o.Rows / 2, Act: o.Act}))
+		return
+	}
+	r.do(r.q.GatedGEMM(o))
+}
+
+// few reports whether products of so many tokens wait for the weights only.
+func (r *run) few(tokens int) bool { return tokens <= kernels.MaxGEMV && !r.options.BatchInvariant }
+
 func (r *run) multiply(w matrix, o kernels.MatMul) {
 	o.W, o.Scales, o.Type = w.at, w.scales, w.kind
-	if o.Tokens <= kernels.MaxGEMV && !r.options.BatchInvariant {
+	if r.few(o.Tokens) {
 		r.do(r.q.GEMV(o))
 		return
 	}

@@ -24,7 +24,7 @@ type Case struct {
 
 // Cases are all there are, in the order of what is computed first in a model.
 func Cases() []Case {
-	return slices.Concat(embedCases(), normCases(), matMulCases(), codeCases(), ropeCases(), decodeCases(), prefillCases(), gluCases(), routeCases(), expertCases(), combineCases(), rankCases(), sampleCases(), copyCases())
+	return slices.Concat(embedCases(), normCases(), matMulCases(), codeCases(), ropeCases(), decodeCases(), prefillCases(), gluCases(), gatedCases(), routeCases(), expertCases(), combineCases(), rankCases(), sampleCases(), copyCases())
 }
 
 // Kernels are those that the case launches, in their order.

@@ -112,6 +112,38 @@ func brokenRows(rows, width int) []byte {
 	return b
 }
 
+func gatedCases() (all []Case) {
+	for _, c := range []struct {
+		tokens, inner, in int
+		act               kernels.Activation
+		bias, large       bool
+	}{
+		{1, 8, 8, kernels.SiLU, false, false}, {128, 128, 64, kernels.GELUTanh, false, false},
+		{70, 136, 328, kernels.GELUTanh, true, false}, {258, 296, 136, kernels.SiLU, true, false}, // nine ragged tiles
+		{300, 1544, 2048, kernels.SiLU, false, true},
+	} {
+		name := fmt.Sprintf("gated_sm90a/tokens=%d,inner=%d,in=%d,%d", c.tokens, c.inner, c.in, c.act)
+		all = append(all, Case{Name: name, Large: c.large, Exact: true, Prepare: func(l *Lab) func(q *kernels.Queue) error {
+			// A gate or what it gates may round to the neighbor, which is times the other.
+			size := math.Sqrt(float64(c.in)) / 4
+			near := Tolerance{Ulps: 3, Scale: size * size / 64}
+			o := kernels.GatedMatMul{
+				MatMul: kernels.MatMul{X: l.Values(c.tokens*c.in, 1), W: l.Values(2*c.inner*c.in, 0.25), Out: l.Working(4 * c.tokens * c.inner), Tokens: c.tokens, Rows: 2 * c.inner, In: c.in},
+				Gated:  l.Out("gated", 2*c.tokens*c.inner, near), Act: c.act,
+			}
+			if c.bias {
+				o.Bias = l.Values(2*c.inner, 3)
+			}
+			tuning := kernels.Tuning{Tile: "gated_sm90a_128x256"}
+			if !c.large {
+				tuning.Multiprocessors = 2
+			}
+			return func(q *kernels.Queue) error { return q.Tune(tuning).GatedGEMM(o) }
+		}})
+	}
+	return all
+}
+
 func ropeCases() (all []Case) {
 	for _, c := range []struct {
 		name                         string

@@ -42,6 +42,8 @@ var functions = map[string]func(c *fake.Call){
 	"gemm_sm90a_64x256":  matMulTiles,
 	"gemm_sm90a_128x64":  matMulTiles,
 
+	"gated_sm90a_128x256": gatedTiles,
+
 	"route":                route,
 	"plan_experts":         planExperts,
 	"combine_experts":      combineExperts,

@@ -32,6 +32,36 @@ func matMulTiles(c *fake.Call) {
 	matMulOf(c, out, x.Address, m, bias, tokens, rows, in, wide)
 }
 
+// gatedTiles is matMulTiles of gates and of what they gate, and glu of the results.
+func gatedTiles(c *fake.Call) {
+	x, w := c.TensorMap(), c.TensorMap()
+	out, bias := c.Pointer(), c.Pointer()
+	tokens, inner, in, act := int(c.Int32()), int(c.Int32()), int(c.Int32()), kernels.Activation(c.Int32())
+	if x.Rows < uint64(tokens) || x.Columns != uint64(in) || w.Rows != uint64(2*inner) || w.Columns != uint64(in) {
+		c.Mistake("tensor maps of %d x %d and %d x %d for %d tokens and twice %d rows of %d values", x.Rows, x.Columns, w.Rows, w.Columns, tokens, inner, in)
+		return
+	}
+	m := matrix{kind: kernels.BF16, at: w.Address}
+	weights, add := m.rows(c, 0, 2*inner, in), make([]float64, 2*inner)
+	if bias != 0 {
+		add = Floats(read[BF16](c, bias, 2*inner))
+	}
+	inputs := Floats(read[BF16](c, x.Address, tokens*in))
+	both := make([]BF16, 2*inner)
+	for t := range tokens {
+		sums := product(weights, inputs[t*in:][:in])
+		for n, b := range add {
+			sums[n] += b
+		}
+		rounded(both, sums)
+		v := Floats(both)
+		for i, u := range v[inner:] {
+			v[i] = activate(act, v[i]) * u
+		}
+		rounded(write[BF16](c, at[BF16](out, t*inner), inner), v[:inner])
+	}
+}
+
 func matMulOf(c *fake.Call, out, x uint64, m matrix, bias uint64, tokens, rows, in int, wide bool) {
 	weights := m.rows(c, 0, rows, in)
 	add := make([]float64, rows)

@@ -1,5 +1,5 @@
 // Gated activations.
-#include "device.h"
+#include "activation.h"
 
 // out = act(gate) * up for the row of block y; in has gate, then up. act is 0 for SiLU, 1
 // for GELU by tanh. inner is a multiple of 8. The product is rounded once.
@@ -9,11 +9,6 @@ KERNEL(256) glu(bf16 *out, const bf16 *in, int inner, int act) {
 	const uint4 *row = (const uint4 *)(in + (long long)blockIdx.y * 2 * inner);
 	Eight g = widen8(row[i]);
 	const Eight u = widen8(row[inner / 8 + i]);
-	for (int j = 0; j < 8; j++) {
-		const float x = g.v[j];
-		// Both are x * sigmoid(z): tanh(y) is 2 sigmoid(2y) - 1.
-		const float z = act == 0 ? x : 1.5957691216057308f * (x + 0.044715f * x * x * x);
-		g.v[j] = x / (1 + expf(-z)) * u.v[j];
-	}
+	for (int j = 0; j < 8; j++) g.v[j] = gated(g.v[j], u.v[j], act);
 	((uint4 *)(out + (long long)blockIdx.y * inner))[i] = narrow8(g);
 }

@@ -2,25 +2,10 @@
 // capability 9.0.
 #include "gemm_sm90a.h"
 
-// Exchanges words among the four lanes of a row, so that word i of lane q becomes word q of lane i.
-DEVICE void transpose(unsigned (&w)[4]) {
-	const int q = threadIdx.x % 4;
-#pragma unroll
-	for (int by = 1; by < 4; by *= 2)
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			if (i & by) continue;
-			const bool upper = q & by;
-			const unsigned got = __shfl_xor_sync(ALL_LANES, upper ? w[i] : w[i | by], by);
-			if (upper) w[i] = got;
-			else w[i | by] = got;
-		}
-}
-
 // out = x w^T + bias, as in gemm.cu: x is [tokens][in], w is [rows][in], with boxes of 64 x 64
 // values, and rows is a multiple of 8.
 template <class Tile> DEVICE void gemm_tiles(unsigned char *shared, const TensorMap &x, const TensorMap &w, void *out, const bf16 *bias, int tokens, int rows, int in, int wide, int group) {
-	Tile::run(shared, x, w, Tile::Order::make(group, tokens, rows), in, [&](int m, int n, auto &d) {
+	Tile::run(shared, x, w, Tile::Order::make(group, tokens, rows), in, [](int n, int i) { return n + i; }, [&](int m, int n, auto &d) {
 		const int lane = threadIdx.x % 32, first = m + threadIdx.x / 32 % 4 * 16 + lane / 4, pair = lane % 4 * 2;
 		const int blocks = sizeof d / 16; // of 8 columns
 		if (bias)

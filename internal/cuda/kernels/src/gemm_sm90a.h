@@ -2,6 +2,21 @@
 #pragma once
 #include "sm90a.h"
 
+// Exchanges words among the four lanes of a row, so that word i of lane q becomes word q of lane i.
+DEVICE void transpose(unsigned (&w)[4]) {
+	const int q = threadIdx.x % 4;
+#pragma unroll
+	for (int by = 1; by < 4; by *= 2)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			if (i & by) continue;
+			const bool upper = q & by;
+			const unsigned got = __shfl_xor_sync(ALL_LANES, upper ? w[i] : w[i | by], by);
+			if (upper) w[i] = got;
+			else w[i | by] = got;
+		}
+}
+
 // A block computes tiles of TM rows of x and TN rows of w, one after the other. Its first warp
 // group copies: STAGES pieces of TK values of both are in shared memory. The others, WM x WN,
 // multiply, each 64 rows of x with N rows of w.
@@ -46,9 +61,10 @@ template <int WM, int WN, int N, int STAGES> struct WarpGroups {
 		}
 	};
 
-	// Computes all tiles. store(m, n, d) gets the sums of the 64 rows m of x with the N rows n of
-	// w, as wgmma leaves them. Sums run over the values in order, 16 at a time.
-	template <class Store> DEVICE void run(unsigned char *shared, const TensorMap &x, const TensorMap &w, const Order &order, int in, Store store) {
+	// Computes all tiles. from(n, i) is the row of w that is row i of the tile at n; 64 rows from
+	// a multiple of 64 on follow one another. store(m, n, d) gets the sums of the 64 rows m of x
+	// with N rows of the tile from n on, as wgmma leaves them. Sums run over the values in order, 16 at a time.
+	template <class From, class Store> DEVICE void run(unsigned char *shared, const TensorMap &x, const TensorMap &w, const Order &order, int in, From from, Store store) {
 		const unsigned base = (shared_address(shared) + 1023) & ~1023u;
 		const unsigned full = base + BARRIERS, empty = full + STAGES * 8;
 		const int warp_group = __shfl_sync(ALL_LANES, (int)threadIdx.x / 128, 0), steps = (in + TK - 1) / TK;
@@ -75,7 +91,7 @@ template <int WM, int WN, int N, int STAGES> struct WarpGroups {
 #pragma unroll
 					for (int i = 0; i < TM; i += BOX) copy_box(to + i * ROW_BYTES, x, step * TK, m + i, barrier);
 #pragma unroll
-					for (int i = 0; i < TN; i += BOX) copy_box(to + X_BYTES + i * ROW_BYTES, w, step * TK, n + i, barrier);
+					for (int i = 0; i < TN; i += BOX) copy_box(to + X_BYTES + i * ROW_BYTES, w, step * TK, from(n, i), barrier);
 				}
 			return;
 		}
