@@ -44,6 +44,9 @@ func measureCases() (all []Case) {
 			add("embed"+of, func(j *job) work { return j.embed(s, rows) })
 			add("ranks"+of, func(j *job) work { return j.ranks(s, rows) })
 		}
+		for _, n := range prompts {
+			add(fmt.Sprintf("gated/%s/tokens=%d", s.name, n), func(j *job) work { return j.gated(s, n) })
+		}
 	}
 	for _, t := range eightBits {
 		for i, p := range shapes[0].products() {
@@ -74,6 +77,28 @@ func measureCases() (all []Case) {
 
 func (j *job) product(s shape, i, tokens int, run func(o kernels.MatMul) error) work {
 	return j.typed(s, i, tokens, kernels.BF16, run)
+}
+
+// gated is the product with gates and what they gate, and what comes of both.
+func (j *job) gated(s shape, tokens int) work {
+	s, tokens = j.model(s), j.n(tokens)
+	o := kernels.GatedMatMul{
+		MatMul: kernels.MatMul{Out: j.out(4 * tokens * s.inner), X: j.in(2 * tokens * s.hidden), Tokens: tokens, Rows: 2 * s.inner, In: s.hidden},
+		Gated:  j.out(2 * tokens * s.inner),
+	}
+	matrix := 4 * s.inner * s.hidden
+	_ = j.address(j.matrix(matrix, 0)) // there is room
+	return work{
+		op: func(i int) (err error) {
+			o := o
+			if o.W, err = j.matrix(matrix, i); err != nil {
+				return err
+			}
+			return j.q.GatedGEMM(o)
+		},
+		bytes:      float64(matrix) + float64(2*tokens*(s.hidden+s.inner)),
+		operations: 4 * float64(tokens) * float64(s.inner) * float64(s.hidden),
+	}
 }
 
 // typed is a product with weights of a type. Their scales are those of the first matrix.

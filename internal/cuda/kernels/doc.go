@@ -10,7 +10,7 @@
 // what else is in the batch, nor on the order in which its blocks run.
 //
 // Products of bf16 with many tokens have kernels of their own for compute capability 9.0
-// ([Tiles]): copies by TMA, products by wgmma. They are modules apart, see [Exact], and what
+// ([Tiles], [Queue.GatedGEMM]): copies by TMA, products by wgmma. They are modules apart, see [Exact], and what
 // they compute, others compute on every device.
 //
 // Sources are in src: CUDA C++ without headers of a toolkit, compiled by go generate
