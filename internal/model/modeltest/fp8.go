@@ -6,7 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,23 +140,30 @@ func (s FP8Spec) encode(v []float32, rows, cols int) (codes []byte, scales []flo
 	return codes, scales, shape
 }
 
+// e4m3Values are the numbers of the codes below 0x7f, which grow.
+var e4m3Values = func() (all [0x7f]float64) {
+	for code := range all {
+		all[code] = float64(code&7) / 512
+		if e := code >> 3; e > 0 {
+			all[code] = float64(8|code&7) / 8 * math.Pow(2, float64(e-7))
+		}
+	}
+	return all
+}()
+
 // e4m3Value is what a code below 0x7f, or that plus a sign, stands for.
 func e4m3Value(code byte) float64 {
-	v := float64(code&7) / 512
-	if e := int(code >> 3 & 15); e > 0 {
-		v = float64(8|code&7) / 8 * math.Pow(2, float64(e-7))
-	}
 	if code >= 0x80 {
-		return -v
+		return -e4m3Values[code-0x80]
 	}
-	return v
+	return e4m3Values[code]
 }
 
 // nearestE4M3 is the code of the nearest number.
 func nearestE4M3(v float64) byte {
 	size := math.Abs(v)
-	i := sort.Search(0x7e, func(code int) bool { return e4m3Value(byte(code)) >= size })
-	if i > 0 && size-e4m3Value(byte(i-1)) < e4m3Value(byte(i))-size {
+	i, _ := slices.BinarySearch(e4m3Values[:], size)
+	if i = min(i, len(e4m3Values)-1); i > 0 && size-e4m3Values[i-1] < e4m3Values[i]-size {
 		i--
 	}
 	if v < 0 {
