@@ -17,10 +17,10 @@ import (
 // end within blocks.
 func fp8Specs() map[string]modeltest.Spec {
 	return map[string]modeltest.Spec{
-		"dense": {Family: "qwen3", Layers: 2, Hidden: 208, Heads: 4, KVHeads: 2, HeadDim: 48, FFN: 272, Vocab: 288, DType: "bf16", Tied: true, Seed: 6},
-		"fused": {Family: "phi3", Layers: 1, Hidden: 192, Heads: 4, KVHeads: 2, HeadDim: 48, FFN: 144, Vocab: 288, DType: "bf16", Seed: 6},
-		"experts": {Family: "mixtral", Layers: 2, Hidden: 144, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 160, Vocab: 288, DType: "bf16", Seed: 9,
-			Extra: map[string]any{"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": nil}},
+		"dense": {Family: "qwen3", Layers: 1, Hidden: 144, Heads: 4, KVHeads: 2, HeadDim: 48, FFN: 160, Vocab: 288, DType: "bf16", Tied: true, Seed: 6},
+		"fused": {Family: "phi3", Layers: 1, Hidden: 144, Heads: 4, KVHeads: 2, HeadDim: 48, FFN: 144, Vocab: 288, DType: "bf16", Seed: 6},
+		"experts": {Family: "mixtral", Layers: 1, Hidden: 144, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 144, Vocab: 288, DType: "bf16", Seed: 9,
+			Extra: map[string]any{"num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": nil}},
 	}
 }
 
@@ -33,7 +33,7 @@ func TestFP8(t *testing.T) {
 	for shape, spec := range fp8Specs() {
 		dir := modeltest.Generate(t, spec)
 		for _, name := range []string{"blocks of 128", "compressed, rows", "one scale, static"} {
-			if shape == "fused" && name != "blocks of 128" {
+			if shape != "dense" && name != "blocks of 128" {
 				continue
 			}
 			t.Run(shape+", "+name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestFP8RefusesNaN(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := open(t, dir, model.Options{})
-	const name = "model.layers.1.mlp.down_proj.weight"
+	const name = "model.layers.0.mlp.down_proj.weight"
 	for part, bad := range map[string][]byte{name: {0x7f}, name + "_scale_inv": {0, 0, 0xc0, 0x7f}} {
 		tensor, err := m.Tensor(name)
 		if err != nil {
@@ -130,7 +130,7 @@ func TestFP8RefusesNaN(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = newDevice(t, newDriver(t, 1<<30)).Load(t.Context(), open(t, broken, model.Options{}))
-		if !errors.Is(err, safetensors.ErrNotANumber) || !strings.Contains(err.Error(), strings.TrimPrefix(part, "model.layers.1.")) { // scales of both layers may be the same bytes
+		if !errors.Is(err, safetensors.ErrNotANumber) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v", part, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestFP8Groups(t *testing.T) {
 		t.Skip("other arithmetic in the goroutines of TestGroups")
 	}
 	for headDim, cut := range map[int]bool{64: false, 48: true} {
-		spec := modeltest.Spec{Family: "llama", Layers: 2, Hidden: 192, Heads: 4, KVHeads: 2, HeadDim: headDim, FFN: 384, Vocab: 288, DType: "bf16", Seed: 9}
+		spec := modeltest.Spec{Family: "llama", Layers: 1, Hidden: 144, Heads: 4, KVHeads: 2, HeadDim: headDim, FFN: 384, Vocab: 288, DType: "bf16", Seed: 9}
 		stored, _ := modeltest.FP8(t, modeltest.Generate(t, spec), modeltest.FP8Specs()["blocks of 128"])
 		m := open(t, stored, model.Options{})
 		compareSteps(t, newGroupRig(t, m, 16, options, []int{0, 1}), reference{t: t, m: m, c: m.Config(), exact: true}, newCPURig(t, m, 16, blockSize))
