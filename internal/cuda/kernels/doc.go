@@ -15,8 +15,9 @@
 //
 // Sources are in src: CUDA C++ without headers of a toolkit, compiled by go generate
 // into ptx, with a table of what the assembler makes of each kernel. In tests the same
-// sources run on the host, see shim/shim.h and shim/async.h, and are compared with functions
-// in Go (package kerneltest), which also stand for them in a pretended driver.
+// sources run on the host, see shim/shim.h and shim/async.h, and so does the PTX, see package
+// emulator; both are compared with functions in Go (package kerneltest), which also stand
+// for them in a pretended driver.
 //
 // None of this has run on a device yet.
 package kernels

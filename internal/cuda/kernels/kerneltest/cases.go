@@ -9,7 +9,7 @@ import (
 )
 
 // Case is an operation with its operands, by which the kernels of a device are compared
-// with the functions in Go: on the shim in tests, and on hardware.
+// with the functions in Go: on the shim and in the emulator in tests, and on hardware.
 type Case struct {
 	// Name has no spaces, begins with the operation, and is that of no other case.
 	Name string
