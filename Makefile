@@ -60,7 +60,7 @@ gobench: ## run the Go benchmarks of packages; BENCH=pattern chooses some
 fuzz: ## run every fuzz target for FUZZTIME (30s), and the oracles with fresh seeds
 	scripts/fuzz.sh $(FUZZTIME)
 
-emulate: ## execute the PTX of all GPU kernels in shapes of real models, in several orders of warps (2 minutes)
+emulate: ## execute the PTX of all GPU kernels in shapes of real models, in several orders of warps (10 minutes)
 	DYNCTL_EMULATE=1 go test -count=1 -timeout 0 -v -run '^TestEmulatedCases$$' ./internal/cuda/kernels
 
 explore: ## try fresh orders of faults between workers for EXPLORE (5m)
