@@ -74,6 +74,10 @@ template <int DIM, bool FIXED = true, class KV = KV16> DEVICE void prefill(const
 		copy_commit();
 	};
 	const int begins = from / STEP * STEP;
+	if (!FIXED) { // what lies behind a head's dimensions, no copy writes
+		for (int i = threadIdx.x; i < 2 * stage_room; i += WARPS * 32) ((uint4 *)shared)[i] = make_uint4(0, 0, 0, 0);
+		__syncthreads();
+	}
 	fetch(begins, 0);
 	for (int token = begins, stage = 0; token < to; token += STEP, stage ^= 1) {
 		fetch(token + STEP, stage ^ 1);
@@ -89,8 +93,6 @@ template <int DIM, bool FIXED = true, class KV = KV16> DEVICE void prefill(const
 			    return pair_bytes(bytes[at * 4], bytes[(at ^ 4) * 4]);
 		    },
 		    [&](int i, int chunk) {
-			    // What lies behind a head's dimensions nobody has written, and nobody reads in the sums.
-			    if (!FIXED) chunk = min(chunk, dim / 8 - 1);
 			    if (!KV::INT8) return v[value_at(i, chunk, width)];
 			    return eight_bytes(((const uint2 *)(v + value_at(i, chunk / 2, width)))[chunk % 2]);
 		    },
