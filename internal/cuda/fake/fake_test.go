@@ -225,7 +225,7 @@ func TestOrdersThatHold(t *testing.T) {
 // Others allocate, free and share while a stream is captured, as in a relaxed capture: a
 // worker that starts beside another one.
 func TestOthersDuringACapture(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, newFake())
 	r.ok(r.StreamBeginCapture(0, r.s1), r.axpy(r.a, r.b, 4))
 	other, err := r.MemAlloc(0, 64)
 	r.ok(err)
