@@ -36,8 +36,14 @@ func (l *lab) must(errs ...error) {
 	}
 }
 
+// noRaces is why tests of arithmetic are left out under the race detector.
+const noRaces = "arithmetic, which takes ten times as long; package emulator and the engine run with the race detector"
+
 // TestCases compares what kernels make on the shim with what their functions in Go do.
 func TestCases(t *testing.T) {
+	if raceDetector {
+		t.Skip(noRaces)
+	}
 	for _, c := range kerneltest.Cases() {
 		if !c.Large {
 			t.Run(c.Name, func(t *testing.T) { compare(t, c) })

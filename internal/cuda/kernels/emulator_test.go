@@ -21,6 +21,9 @@ func newEmulated(t *testing.T, seed uint64) *twin {
 // makes with what the functions in Go do. With DYNCTL_EMULATE it takes large cases, too,
 // and several orders of warps.
 func TestEmulatedCases(t *testing.T) {
+	if raceDetector {
+		t.Skip(noRaces)
+	}
 	all := os.Getenv("DYNCTL_EMULATE") != ""
 	for _, c := range kerneltest.Cases() {
 		if c.Large && !all {

@@ -17,10 +17,14 @@ const (
 	modelSteps  = 3 // tokens that are generated
 )
 
-// TestModel computes small models of the Qwen3 family with all kernels, by the functions in Go, on the
-// shim and as PTX in the emulator, and compares logits and KV blocks with those of the CPU engine, which knows
-// nothing of kernels: a prompt in two chunks, then tokens one by one.
+// TestModel computes small models of the Qwen3 family with all kernels, by the functions in
+// Go, on the shim and as PTX in the emulator, and compares logits and KV blocks with those of
+// the CPU engine, which knows nothing of kernels: a prompt in two chunks, then tokens one by
+// one.
 func TestModel(t *testing.T) {
+	if raceDetector {
+		t.Skip(noRaces)
+	}
 	spec := modeltest.Spec{
 		Family: "qwen3", Layers: 3, Hidden: 128, Heads: 4, KVHeads: 2, HeadDim: 64, FFN: 200, Vocab: 520, DType: "bf16", Tied: true, Seed: 11,
 	}
