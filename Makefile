@@ -10,6 +10,8 @@ BENCH    ?= .
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The race detector costs a factor of ten: it runs where goroutines share memory.
 RACE     ?= $(shell scripts/concurrent-packages.sh)
+# One package more at a time than there are processors: tests also wait.
+PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Packages run in this order: the long ones first, so that none is left alone at the end.
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli
 
@@ -26,7 +28,7 @@ build: ## build bin/dynctl and bin/dynamod
 	go build -trimpath -o bin/ ./cmd/dynctl ./cmd/dynamod
 
 test: ## run all tests
-	go test -timeout $(TIMEOUT) $(LONG) ./...
+	go test -p $(PARALLEL) -timeout $(TIMEOUT) $(LONG) ./...
 
 test-arm64: ## test the CPU kernels for arm64, under qemu-user on other machines
 	scripts/test-arm64.sh
@@ -35,7 +37,7 @@ two-hosts: ## two dynamods on two hosts, which are network namespaces, over bad 
 	DYNCTL_TWO_HOSTS=1 go test -count=1 -timeout 0 -v -run '^TestTwoHosts$$' ./internal/clustertest
 
 race: ## run the tests of packages with concurrency under the race detector
-	CGO_ENABLED=1 go test -race -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
+	CGO_ENABLED=1 go test -race -p $(PARALLEL) -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
 
 lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 	go run $(GOLANGCI) run
