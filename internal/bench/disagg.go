@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -33,6 +34,9 @@ type disaggScale struct {
 func measureDisagg(ctx context.Context, s *session) (Section, error) {
 	on := "CPU devices of their own"
 	if s.opts.GPUs != "" {
+		if err := s.haveGPUs(); err != nil {
+			return Section{}, err
+		}
 		on = "GPUs (" + s.opts.GPUs + ")"
 		s.scale.disagg = s.scale.onGPUs
 	}
@@ -74,6 +78,18 @@ func measureDisagg(ctx context.Context, s *session) (Section, error) {
 	d.close() // the other nodes need the room
 	err = d.otherDegrees(ctx, &sec)
 	return sec, err
+}
+
+// haveGPUs finds out whether there is a driver, before a large model is written.
+func (s *session) haveGPUs() error {
+	if s.opts.cuda != nil {
+		return nil
+	}
+	d, err := driver.Open()
+	if err != nil {
+		return fmt.Errorf("--gpus %s: %w", s.opts.GPUs, err)
+	}
+	return d.Close()
 }
 
 // disaggBench is what the measurements of this section share.
