@@ -2,7 +2,6 @@ package gpucheck
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -154,7 +153,13 @@ func (f *files) close() error { return errors.Join(f.results.Close(), f.goldens.
 // Results are those in a folder, the latest of each case, in the order in which cases were
 // first there. Lines that are cut off are left out: whoever wrote them was ended.
 func Results(dir string) ([]Result, error) {
-	f, err := os.Open(filepath.Join(dir, ResultsFile))
+	return latest(filepath.Join(dir, ResultsFile), func(r *Result) string { return r.Case })
+}
+
+// latest reads lines of JSON, of which the last one of each name counts; a line without a
+// name is none.
+func latest[T any](path string, name func(*T) string) ([]T, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -162,17 +167,17 @@ func Results(dir string) ([]Result, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var all []Result
+	var all []T
 	at := map[string]int{}
 	for lines := bufio.NewReader(f); ; {
 		text, err := lines.ReadBytes('\n')
-		var r Result
-		if len(bytes.TrimSpace(text)) > 0 && json.Unmarshal(text, &r) == nil && r.Case != "" {
-			if i, known := at[r.Case]; known {
-				all[i] = r
+		var v T
+		if json.Unmarshal(text, &v) == nil && name(&v) != "" {
+			if i, known := at[name(&v)]; known {
+				all[i] = v
 			} else {
-				at[r.Case] = len(all)
-				all = append(all, r)
+				at[name(&v)] = len(all)
+				all = append(all, v)
 			}
 		}
 		if err != nil {

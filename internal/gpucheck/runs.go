@@ -1,14 +1,10 @@
 package gpucheck
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,29 +47,7 @@ func readRun(dir string) (r run, err error) {
 
 // Goldens are those in a folder, the latest of each case, as [Results] are.
 func Goldens(dir string) ([]Golden, error) {
-	f, err := os.Open(filepath.Join(dir, GoldensFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var all []Golden
-	for lines := bufio.NewReader(f); ; {
-		text, err := lines.ReadBytes('\n')
-		var g Golden
-		if json.Unmarshal(text, &g) == nil && g.Case != "" {
-			if i := find(all, g.Case); i >= 0 {
-				all[i] = g
-			} else {
-				all = append(all, g)
-			}
-		}
-		if err != nil {
-			return all, nil // the end, or what cannot be read
-		}
-	}
+	return latest(filepath.Join(dir, GoldensFile), func(g *Golden) string { return g.Case })
 }
 
 func find(goldens []Golden, name string) int {
