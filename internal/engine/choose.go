@@ -58,7 +58,7 @@ func (e *Engine) choice(s *sequence) *Choice {
 	}
 	g.choice = Choice{Sampling: &g.sampling, Position: len(s.tokens) - s.prompt}
 	if g.adjusts {
-		g.changes = g.appendChanges(g.changes[:0], s)
+		g.changes = g.appendChanges(g.changes[:0], s, e.info.TokenLimit)
 		g.choice.Changes = g.changes
 	}
 	switch {
@@ -71,34 +71,63 @@ func (e *Engine) choice(s *sequence) *Choice {
 	return &g.choice
 }
 
-// appendChanges appends what a request changes of logits, beside what it allows.
-func (g *generation) appendChanges(to []Change, q *sequence) []Change {
+// appendChanges appends what a request changes of logits, beside what it allows: for limit
+// tokens, of which each comes once.
+func (g *generation) appendChanges(to []Change, q *sequence, limit int) []Change {
 	o := &g.sampling
-	of := func(token uint32) *Change {
-		if i, known := g.history.at[token]; known {
-			return &to[i]
-		}
-		rest := to[len(g.history.tokens):]
-		i := slices.IndexFunc(rest, func(c Change) bool { return c.Token == token })
-		if i < 0 {
-			to = append(to, Change{Token: token})
-			return &to[len(to)-1]
-		}
-		return &rest[i]
-	}
 	if penalizes(o) {
 		g.history.extend(q.tokens, q.prompt, repeats(o))
 		for i, t := range g.history.tokens {
 			to = append(to, Change{Token: t, Count: g.history.counts[i], Listed: repeats(o)})
 		}
 	}
-	for _, b := range o.LogitBias {
-		of(b.Token).Bias += b.Bias
+	if !g.hasBiases {
+		g.biases, g.hasBiases = biases(o, limit), true
 	}
-	for word := range g.badNext(q) {
-		of(word).Bias = negInf
+	for _, b := range g.biases {
+		if i, known := g.history.at[b.Token]; known {
+			to[i].Bias = b.Bias
+		} else {
+			to = append(to, b)
+		}
+	}
+	for token := range g.badNext(q) {
+		if int(token) >= limit {
+			continue
+		}
+		if i := slices.IndexFunc(to, func(c Change) bool { return c.Token == token }); i >= 0 {
+			to[i].Bias = negInf
+		} else {
+			to = append(to, Change{Token: token, Bias: negInf})
+		}
 	}
 	return to
+}
+
+// biases are what a request adds to logits whatever the output is: also to forbid tokens that
+// are bad words by themselves. They may be many, and are put together once.
+func biases(o *protocol.SamplingOptions, limit int) (all []Change) {
+	at := make(map[uint32]int)
+	add := func(token uint32, bias float32) {
+		if int(token) >= limit {
+			return
+		}
+		i, known := at[token]
+		if !known {
+			i = len(all)
+			at[token], all = i, append(all, Change{Token: token})
+		}
+		all[i].Bias += bias
+	}
+	for _, b := range o.LogitBias {
+		add(b.Token, b.Bias)
+	}
+	for _, word := range o.BadWords {
+		if len(word) == 1 {
+			add(word[0], negInf)
+		}
+	}
+	return all
 }
 
 // allowedAhead is what a constrained sequence may draw, once the mask that is made beside

@@ -56,7 +56,12 @@ func (c *chooser) Step(ctx context.Context, batch []engine.BatchSeq) error {
 // bent makes the changes of a choice to logits, and forbids what is not allowed.
 func bent(logits []float32, c *engine.Choice) []float32 {
 	o := c.Sampling
+	once := map[uint32]bool{}
 	for _, change := range c.Changes {
+		if once[change.Token] {
+			panic("two changes for one token")
+		}
+		once[change.Token] = true
 		l := &logits[change.Token]
 		*l += change.Bias
 		if change.Listed && *l > 0 {
@@ -143,11 +148,15 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// everySecond forbids every second token, and each token after itself.
+// everySecond forbids every second token, twice, each token after itself, and some that there
+// are not.
 func everySecond() (words [][]uint32) {
+	for t := range uint32(3 * vocab) {
+		words = append(words, []uint32{vocab + t}, []uint32{1, vocab + t})
+	}
 	for t := range uint32(vocab) {
 		if t%2 == 0 {
-			words = append(words, []uint32{t})
+			words = append(words, []uint32{t}, []uint32{t})
 		}
 		words = append(words, []uint32{t, t})
 	}

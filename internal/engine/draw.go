@@ -68,9 +68,14 @@ func (g *generation) adjust(logits []float32, q *sequence, early bool) error {
 	if g.allowed != nil && !maskLogits(logits, g.allowed) {
 		return ErrBadLogits
 	}
-	for word := range g.badNext(q) {
-		if int(word) < len(logits) {
-			logits[word] = negInf
+	for _, word := range o.BadWords {
+		if len(word) == 1 && int(word[0]) < len(logits) {
+			logits[word[0]] = negInf
+		}
+	}
+	for token := range g.badNext(q) {
+		if int(token) < len(logits) {
+			logits[token] = negInf
 		}
 	}
 	if early {
@@ -88,13 +93,13 @@ func (g *generation) adjust(logits []float32, q *sequence, early bool) error {
 	return nil
 }
 
-// badNext are the tokens that would complete a bad word.
+// badNext are the tokens that would complete a bad word of several.
 func (g *generation) badNext(q *sequence) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		output := q.tokens[q.prompt:]
 		for _, word := range g.sampling.BadWords {
 			before, last := word[:len(word)-1], word[len(word)-1]
-			if len(output) >= len(before) && slices.Equal(output[len(output)-len(before):], before) && !yield(last) {
+			if len(before) > 0 && len(output) >= len(before) && slices.Equal(output[len(output)-len(before):], before) && !yield(last) {
 				return
 			}
 		}

@@ -57,8 +57,11 @@ type generation struct {
 	first    *FirstToken // until delivered
 	logits   []float32
 	choice   Choice
-	changes  []Change // of the choice
 	chosen   bool     // the step at hand makes the choice
+	changes  []Change // of the choice
+
+	biases    []Change // of all choices, once
+	hasBiases bool     // they are there
 
 	logprobs   *int          // of the output, as in protocol.OutputOptions
 	scores     *promptScores // nil unless the prompt's are asked for, or delivered
