@@ -32,11 +32,7 @@ func (q *Queue) GatedGEMM(o GatedMatMul) error {
 		}
 		return q.GLU(GLU{Out: o.Gated, In: o.Out, Tokens: o.Tokens, Inner: inner, Act: o.Act})
 	}
-	x, err := q.tensorMap(o.X, max(o.Tokens, o.Capacity), o.In)
-	if err != nil {
-		return err
-	}
-	w, err := q.tensorMap(o.W, o.Rows, o.In)
+	x, w, err := q.operands(&o.MatMul)
 	if err != nil {
 		return err
 	}

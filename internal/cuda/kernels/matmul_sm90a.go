@@ -103,11 +103,7 @@ func (q *Queue) tile(o *MatMul) (best *Tile) {
 
 // gemmTiles computes a product by tiles.
 func (q *Queue) gemmTiles(t *Tile, o *MatMul) error {
-	x, err := q.tensorMap(o.X, max(o.Tokens, o.Capacity), o.In)
-	if err != nil {
-		return err
-	}
-	w, err := q.tensorMap(o.W, o.Rows, o.In)
+	x, w, err := q.operands(o)
 	if err != nil {
 		return err
 	}
@@ -118,6 +114,15 @@ func (q *Queue) gemmTiles(t *Tile, o *MatMul) error {
 	n := q.tuning.Multiprocessors
 	q.args().TensorMap(x).TensorMap(w).Pointer(o.Out).Pointer(o.Bias).Int32(int32(o.Tokens)).Int32(int32(o.Rows)).Int32(int32(o.In)).Int32(wide).Int32(int32(t.group(n)))
 	return q.run(t.Kernel, min(t.count(o.Tokens, o.Rows), n), 1, 1, tileThreads, DynamicShared(t.Kernel))
+}
+
+// operands describes the activations and the weights of a product.
+func (q *Queue) operands(o *MatMul) (x, w *driver.EncodedTensorMap, err error) {
+	if x, err = q.tensorMap(o.X, max(o.Tokens, o.Capacity), o.In); err != nil {
+		return nil, nil, err
+	}
+	w, err = q.tensorMap(o.W, o.Rows, o.In)
+	return x, w, err
 }
 
 // matrix is what a tensor map describes: rows of columns values of bf16.
