@@ -37,10 +37,6 @@ func Open(spec string, size int64) (*File, error) {
 	return &File{f, size, sp.writable}, nil
 }
 
-// Wrap makes a file that is open already usable; see Open for size. It stays the
-// caller's and must outlive the region.
-func Wrap(f *os.File, size int64, writable bool) *File { return &File{f, size, writable} }
-
 // Bytes implements nixl.Memory: files are not addressed but read and written.
 func (f *File) Bytes() []byte { return nil }
 
