@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -18,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/controller"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
@@ -57,6 +59,7 @@ type Agent struct {
 	log         *slog.Logger
 	cluster     statedir.Cluster
 	dir         statedir.Node
+	secret      credentials.Secret // of the cluster
 	nodeID      string
 	incarnation string
 	started     time.Time
@@ -238,6 +241,9 @@ func (a *Agent) takeDirectory(back *undo.Stack) error {
 		return err
 	}
 	back.Push("release the lock", func(context.Context) error { return lock.Release() })
+	if a.secret, err = credentials.LoadOrCreate(cmp.Or(a.cfg.SecretFile, a.cluster.SecretPath())); err != nil {
+		return err
+	}
 	if err := a.dir.SetNamespace(a.cfg.Namespace); err != nil {
 		return err
 	}

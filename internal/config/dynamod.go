@@ -25,6 +25,8 @@ type Dynamod struct {
 	Cluster   string `mapstructure:"cluster"`
 	Namespace string `mapstructure:"namespace"`
 	StateDir  string `mapstructure:"state_dir"`
+	// SecretFile holds the secret of the cluster; empty means the one in the state directory.
+	SecretFile string `mapstructure:"secret_file"`
 
 	Node         Node     `mapstructure:"node"`
 	Log          Log      `mapstructure:"log"`

@@ -7,9 +7,11 @@ type Dynctl struct {
 	Cluster   string `mapstructure:"cluster"`
 	Namespace string `mapstructure:"namespace"`
 	StateDir  string `mapstructure:"state_dir"`
-	Output    string `mapstructure:"output"` // table, wide, json, yaml, name
-	Color     string `mapstructure:"color"`  // auto, always, never
-	ReadOnly  bool   `mapstructure:"read_only"`
+	// SecretFile holds the secret of the cluster; empty means the one in the state directory.
+	SecretFile string `mapstructure:"secret_file"`
+	Output     string `mapstructure:"output"` // table, wide, json, yaml, name
+	Color      string `mapstructure:"color"`  // auto, always, never
+	ReadOnly   bool   `mapstructure:"read_only"`
 
 	Etcd EtcdClient `mapstructure:"etcd"`
 	NATS NATSClient `mapstructure:"nats"`

@@ -116,5 +116,9 @@ func clusterKeys() []Key {
 			Name: "state_dir", Kind: KindPath, DefaultText: "~/.local/state/dynctl", defaultFrom: defaultStateDir,
 			Help: "directory for what outlives a process: embedded servers, the built-in model, logs; the default follows XDG_STATE_HOME",
 		},
+		{
+			Name: "secret_file", Kind: KindPath, Default: "",
+			Help: "file with the secret that all programs of the cluster share; empty means the one in state_dir",
+		},
 	}
 }

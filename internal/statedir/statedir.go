@@ -6,6 +6,7 @@
 // directory of one dynamod). Layout:
 //
 //	ROOT/CLUSTER/cluster.json       how to reach the cluster, while its stores run here
+//	ROOT/CLUSTER/secret             what all programs of the cluster share; for its owner only
 //	ROOT/CLUSTER/up.lock            held by dynctl while it starts dynamod processes
 //	ROOT/CLUSTER/NODE/lock          held by the running dynamod; contains its pid
 //	ROOT/CLUSTER/NODE/node_id       identity of the node across restarts
@@ -108,6 +109,9 @@ func compare(a, b string) int {
 	}
 	return 0
 }
+
+// SecretPath is the file with the secret that all programs of the cluster share.
+func (c Cluster) SecretPath() string { return filepath.Join(c.Path, "secret") }
 
 // LogDir is where a node's logs are.
 func (n Node) LogDir() string { return filepath.Join(n.Path, "logs") }
