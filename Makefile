@@ -16,7 +16,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore soak golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore soak attack golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -70,6 +70,9 @@ explore: ## try fresh orders of faults between workers for EXPLORE (5m)
 
 soak: ## kill processes at every step, then random faults for SOAK (10m); what is left over is an error
 	DYNCTL_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run 'TestKillAtFailpoints|TestSoak' ./internal/clustertest
+
+attack: build ## attack a cluster of processes while clients are measured, into docs/reliability.md (12 minutes)
+	go run ./lab/attack -write docs/reliability.md
 
 golden: ## write the golden files of tests anew; review the difference
 	go test $$(scripts/golden-packages.sh) -update
