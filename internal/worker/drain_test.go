@@ -187,6 +187,7 @@ func TestLostLease(t *testing.T) {
 		st, _, err := store.GetJSON[cluster.WorkerStatus](t.Context(), w.c.Store, cluster.StatusKey(cluster.DefaultNamespace, "worker-1"))
 		return err == nil && st.InstanceID != old
 	})
+	d.counts(t, 1, metrics.ComponentLeaseLosses)
 }
 
 func TestLoadFailure(t *testing.T) {

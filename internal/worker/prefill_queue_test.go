@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// crowd fills the queue of a prefill worker's engine; the returned function empties it.
+// What runs there takes until then.
+func crowd(t *testing.T, pre *running) (disperse func()) {
+	t.Helper()
+	e := pre.engine.Load()
+	all := make(chan *engine.Stream, engine.DefaultMaxWaiting+1)
+	submit := func(i int) {
+		s, err := e.Submit(t.Context(), engine.Request{ID: fmt.Sprint("crowd-", i), Tokens: []uint32{1}, Stop: protocol.StopConditions{MaxTokens: 2000}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		all <- s
+	}
+	submit(0)
+	eventually(t, "one runs", func() bool { return e.Stats().Running == 1 })
+	var wg sync.WaitGroup
+	for k := range 64 { // the engine answers all that ask between two steps
+		wg.Go(func() {
+			for i := k + 1; i <= engine.DefaultMaxWaiting; i += 64 {
+				submit(i)
+			}
+		})
+	}
+	wg.Wait()
+	return sync.OnceFunc(func() {
+		close(all)
+		for s := range all {
+			s.Cancel()
+		}
+	})
+}
+
+// A prefill worker whose engine has no room gives the message back to the queue: it is
+// done by whoever has room next, and the decode worker does not notice.
+func TestPrefillWithoutRoomGoesBack(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		deliveries int // of a message
+		room       bool
+	}{
+		{"there is room later", 12, true},
+		{"there is none", 2, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.queue = events.NewMemoryQueue(events.QueueConfig{MaxDeliver: tc.deliveries})
+			slowDecode(2 * time.Millisecond)(&w.opts)
+			pre := w.start("worker-1", cluster.RolePrefill, func(c *Config) { c.Assignment.Engine.MaxSeqs = 1 })
+			w.opts.StepTime = nil
+			d := w.start("worker-2", cluster.RoleDecode)
+			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			disperse := crowd(t, pre)
+			defer disperse()
+			p, answer := prompt(seeded(t), 100), make(chan result, 1)
+			go func() { answer <- w.generate(context.Background(), "worker-2", request("a", p, 5)) }()
+			if tc.room {
+				eventually(t, "it is refused", func() bool { return pre.engine.Load().Stats().RejectedTotal > 0 })
+				disperse()
+			}
+			got := <-answer
+			check(t, got, p, 5)
+			by, fallbacks := "local", uint64(1)
+			if tc.room {
+				by, fallbacks = "worker-1", 0
+				pre.counts(t, float64(pre.engine.Load().Stats().RejectedTotal), metrics.ComponentPrefillRedelivered)
+			}
+			if got.timing == nil || got.timing.Prefill != by || d.Status().Stats.FallbackTotal != fallbacks {
+				t.Errorf("prefilled by %+v with %d fallbacks, want by %s", got.timing, d.Status().Stats.FallbackTotal, by)
+			}
+			if n := pre.engine.Load().Stats().RejectedTotal; !tc.room && n != uint64(tc.deliveries) {
+				t.Errorf("tried %d times, want %d", n, tc.deliveries)
+			}
+			disperse()
+			idle(t, d)
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// deaf is a store that takes no writes for a while, and says when it was asked to.
+type deaf struct {
+	store.Store
+	mu     sync.Mutex
+	until  time.Time
+	begin  time.Time
+	failed []time.Duration // since begin
+	taken  []time.Duration
+}
+
+func (d *deaf) Put(context.Context, string, []byte, ...store.PutOption) (store.Revision, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); now.Before(d.until) {
+		d.failed = append(d.failed, now.Sub(d.begin))
+		return 0, store.ErrUnavailable
+	}
+	d.taken = append(d.taken, time.Since(d.begin))
+	return 1, nil
+}
+
+// A status that could not be written is written as soon as the store takes it; one that
+// was written is not written again before the heartbeat or the next change.
+func TestStatusIsWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		s := &deaf{begin: now, until: now.Add(3*cluster.StatusInterval + cluster.StatusInterval/2)}
+		bus := events.NewMemory()
+		defer bus.Close()
+		w := New(Config{
+			Assignment: cluster.Assignment{Name: "worker-1", Role: cluster.RoleDecode}, Namespace: cluster.DefaultNamespace,
+			Store: s, Bus: bus, Metrics: metrics.NewRegistry(), Log: slog.New(slog.DiscardHandler), QueueDepth: func() int { return 0 },
+		})
+		w.meters.Store(newMeter(w))
+		ctx, cancel := context.WithCancel(t.Context())
+		var publishing sync.WaitGroup
+		publishing.Go(func() { w.publishStatus(ctx) })
+		time.Sleep(11 * cluster.StatusInterval)
+		w.setState(cluster.StateLoading, "")
+		synctest.Wait()
+		cancel()
+		publishing.Wait()
+		seconds := func(n ...int) (all []time.Duration) {
+			for _, n := range n {
+				all = append(all, time.Duration(n)*cluster.StatusInterval)
+			}
+			return all
+		}
+		const beat = int(cluster.HeartbeatInterval / cluster.StatusInterval)
+		if want := seconds(0, 1, 2, 3); !slices.Equal(s.failed, want) {
+			t.Errorf("writes failed at %v, want %v", s.failed, want)
+		}
+		if want := seconds(4, 4+beat, 11); !slices.Equal(s.taken, want) {
+			t.Errorf("written at %v, want %v: when the store is back, at the heartbeat, at the change", s.taken, want)
+		}
+	})
+}
+
+// The transport that a transfer is counted under is that of the worker it went to, not
+// that of another peer.
+func TestTransportOfPeer(t *testing.T) {
+	w := newWorld(t)
+	d := w.start("worker-9", cluster.RoleDecode)
+	reached := map[string]string{"worker-1": "local", "worker-10": "tcp", "worker-2": "tcp", "worker-3": "local"}
+	for name, transport := range reached {
+		cfg := d.cfg.NIXL()
+		cfg.Name = name + ".0a"
+		cfg.Transports = slices.DeleteFunc(cfg.Transports, func(x nixl.Transport) bool { return x.Name() != transport })
+		a, err := nixl.NewAgent(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if _, err := d.nixl.LoadRemote(a.Metadata()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reached["worker-4"] = "unknown"
+	reached["worker"] = "unknown"
+	for name, want := range reached {
+		if got := d.transportOf(name); got != want {
+			t.Errorf("%s is reached over %s, want %s", name, got, want)
+		}
+		if got := d.transportTo(fmt.Sprint(name, ".0a")); got != want {
+			t.Errorf("%s.0a is reached over %s, want %s", name, got, want)
+		}
+	}
+}
