@@ -6,6 +6,8 @@ FUZZTIME ?= 30s
 EXPLORE  ?= 5m
 TOP      ?= 1m
 SOAK     ?= 10m
+TICKETS  ?= 1000000
+MUTATE   ?= internal/worker,internal/nixl,internal/engine,internal/frontend,internal/controller,internal/agent
 BENCH    ?= .
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The race detector costs a factor of ten: it runs where goroutines share memory.
@@ -16,7 +18,7 @@ PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli
 
 .DEFAULT_GOAL := help
-.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore soak attack golden docs help
+.PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
 
 up: build ## start a local cluster: 2 prefill and 4 decode workers
 	bin/dynctl up --prefill 2 --decode 4
@@ -67,6 +69,12 @@ emulate: ## execute the PTX of all GPU kernels in shapes of real models, in seve
 
 explore: ## try fresh orders of faults between workers for EXPLORE (5m)
 	DYNCTL_EXPLORE=$(EXPLORE) go test -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/worker
+
+tickets: ## try TICKETS (1000000) adversarial tickets over every transport of NIXL
+	DYNCTL_TICKETS=$(TICKETS) go test -count=1 -timeout 0 -v -run '^TestBehavior/adversarial' ./internal/nixl/...
+
+mutate: ## mutate random lines of MUTATE, packages separated by commas, and tell what no test notices
+	go run ./scripts/mutate -packages $(MUTATE)
 
 soak: ## kill processes at every step, then random faults for SOAK (10m); what is left over is an error
 	DYNCTL_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run 'TestKillAtFailpoints|TestSoak' ./internal/clustertest

@@ -268,6 +268,27 @@ func TestRestartBackOff(t *testing.T) {
 	}
 }
 
+// What failed with one assignment says nothing of the next: it is tried at once, and as
+// if nothing had failed before.
+func TestNewAssignmentBeginsAnew(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.loads.set(func(l *loads) { l.err = errors.New("no such model") })
+	n.assign()
+	for generation := int64(2); generation < 5; generation++ {
+		n.reaches(cluster.StateFailed)
+		n.assign(func(a *cluster.Assignment) { a.Generation = generation })
+		var st cluster.WorkerStatus
+		eventually(t, "the next assignment fails too", func() bool {
+			st, _ = n.stored()
+			return st.State == cluster.StateFailed && st.Generation == generation
+		})
+		if wait := st.RetryAt.Sub(st.UpdatedAt); st.Restarts != 1 || wait > backoffFirst {
+			t.Errorf("generation %d: %d restarts, retry in %s, want 1 and at most %s", generation, st.Restarts, wait, backoffFirst)
+		}
+	}
+}
+
 // An order is followed at once, also in the middle of a back-off.
 func TestDrainWhileFailing(t *testing.T) {
 	t.Parallel()

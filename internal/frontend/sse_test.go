@@ -62,8 +62,10 @@ func TestStreamFraming(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.body["stream"] = true
 			resp := f.post(tc.path, tc.body)
-			if cc := resp.Header.Get("Cache-Control"); cc != "no-cache" {
-				t.Errorf("Cache-Control %q", cc)
+			for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"} {
+				if got := resp.Header.Get(name); got != want {
+					t.Errorf("%s: %q, want %q", name, got, want)
+				}
 			}
 			s := readStream(t, resp)
 			if !s.done || len(s.events) != len(tc.want) {

@@ -235,7 +235,7 @@ func (d *DRT) join(parent context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// awaitRenewal has the lease checked and waits for its successor.
+// awaitRenewal has the lease checked and waits for its successor; ctx is one of join.
 func (d *DRT) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
 	d.checkLease()
 	select {
@@ -243,8 +243,6 @@ func (d *DRT) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-d.ctx.Done():
-		return ErrClosed
 	}
 }
 

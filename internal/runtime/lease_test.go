@@ -508,3 +508,76 @@ func TestRevokeStale(t *testing.T) {
 		}
 	})
 }
+
+// unrevocable is a store that does not revoke some leases.
+type unrevocable struct {
+	store.Store
+	fails map[cluster.InstanceID]error
+}
+
+func (u unrevocable) RevokeLease(ctx context.Context, id cluster.InstanceID) error {
+	if err := u.fails[id]; err != nil {
+		return err
+	}
+	return u.Store.RevokeLease(ctx, id)
+}
+
+// A stale lease that could not be revoked is told, one that has ended by itself is not;
+// the others are revoked all the same.
+func TestRevokeStaleTellsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runtimetest.New(t)
+		var ids []cluster.InstanceID
+		for _, worker := range []string{"worker-1", "worker-2", "worker-3"} {
+			d := c.Runtime(t, worker, func(cfg *runtime.Config) { cfg.Node, cfg.Incarnation = "node-a", "run-1" })
+			serve(t, d, "generate", echo(worker))
+			ids = append(ids, d.ID())
+			defer d.Close(t.Context()) // it would come back
+		}
+		boom := errors.New("no quorum")
+		s := unrevocable{c.Store, map[cluster.InstanceID]error{ids[0]: boom, ids[1]: store.ErrLeaseNotFound}}
+		n, err := runtime.RevokeStale(t.Context(), s, cluster.DefaultNamespace, "node-a", "run-2")
+		if n != 1 || !errors.Is(err, boom) || errors.Is(err, store.ErrLeaseNotFound) {
+			t.Errorf("revoked %d, %v, want 1 and only %v", n, err, boom)
+		}
+		if _, _, err := c.Store.LeaseTTL(t.Context(), ids[2]); !errors.Is(err, store.ErrLeaseNotFound) {
+			t.Errorf("the third lease: %v", err)
+		}
+		if _, err := runtime.RevokeStale(t.Context(), unlisted{c.Store}, cluster.DefaultNamespace, "node-a", "run-2"); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("without a store: %v", err)
+		}
+	})
+}
+
+// unlisted is a store that does not answer.
+type unlisted struct{ store.Store }
+
+func (unlisted) List(context.Context, string) ([]store.KV, store.Revision, error) {
+	return nil, 0, store.ErrUnavailable
+}
+
+// Whoever waits for a lost lease to be granted anew, while the store is silent, hears that
+// the runtime was closed.
+func TestElectEndsWithTheRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runtimetest.New(t)
+		d := c.Runtime(t, "worker-1")
+		leads, done := make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- d.Elect(t.Context(), cluster.LeaderPrefix, "agent-1", func(ctx context.Context) error {
+				close(leads)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		<-leads
+		c.Store.SetOutage(true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		_ = d.Close(t.Context()) // the lease cannot be revoked
+		if err := <-done; !errors.Is(err, runtime.ErrClosed) {
+			t.Errorf("elect: got %v, want %v", err, runtime.ErrClosed)
+		}
+		c.Store.SetOutage(false)
+	})
+}

@@ -79,13 +79,16 @@ func TestPrefillWithoutRoomGoesBack(t *testing.T) {
 			by, fallbacks := "local", uint64(1)
 			if tc.room {
 				by, fallbacks = "worker-1", 0
-				pre.counts(t, float64(pre.engine.Load().Stats().RejectedTotal), metrics.ComponentPrefillRedelivered)
 			}
 			if got.timing == nil || got.timing.Prefill != by || d.Status().Stats.FallbackTotal != fallbacks {
 				t.Errorf("prefilled by %+v with %d fallbacks, want by %s", got.timing, d.Status().Stats.FallbackTotal, by)
 			}
-			if n := pre.engine.Load().Stats().RejectedTotal; !tc.room && n != uint64(tc.deliveries) {
-				t.Errorf("tried %d times, want %d", n, tc.deliveries)
+			refused := pre.engine.Load().Stats().RejectedTotal
+			if !tc.room && refused != uint64(tc.deliveries) {
+				t.Errorf("tried %d times, want %d", refused, tc.deliveries)
+			}
+			if n := pre.metric(t, metrics.ComponentPrefillRedelivered); tc.room && n != float64(refused) {
+				t.Errorf("%v redeliveries are counted after %d refusals", n, refused)
 			}
 			disperse()
 			idle(t, d)

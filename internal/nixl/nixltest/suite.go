@@ -35,6 +35,7 @@ func Run(t *testing.T, newEnv func(t testing.TB) Env) {
 		{"restart under the same name", testRestart},
 		{"deregister", testDeregister},
 		{"partial metadata", testPartialMetadata},
+		{"adversarial tickets", testAdversary},
 		{"memory of devices", testStaging},
 		{"memory of devices, little staging memory", testStagingShort},
 		{"transfers of device memory end early", testStagingEnds},
