@@ -132,6 +132,9 @@ func (r *runner) run(ctx context.Context) {
 			restarts++
 			r.fail(ctx, as, err, restarts, wait)
 			wait = min(2*wait, backoffMax)
+			if r.superseded(as) { // what failed says nothing of what is asked for now
+				restarts, wait = 0, backoffFirst
+			}
 		}
 	}
 	if errors.Is(context.Cause(ctx), errUnassigned) {

@@ -283,6 +283,9 @@ func (v *victim) draw(r *rand.Rand) attack {
 		if r.IntN(4) == 0 {
 			d.Len = far[r.IntN(len(far))]
 		}
+		if v.block(in).Covers(d) { // the end of the last block
+			d.Len = advBlock
+		}
 		return attack{"overflowing", op, v.open[in][op], d}
 	}
 }
