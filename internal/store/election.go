@@ -99,7 +99,7 @@ func (e *Etcd) electOnce(ctx context.Context, _ Store, prefix, value string, lea
 	election := concurrency.NewElection(session, prefix)
 	key := candidateKey(prefix, lease)
 	defer e.resign(key)
-	if err := election.Campaign(ctx, value); err != nil {
+	if err := election.Campaign(e.login.watching(ctx), value); err != nil {
 		return e.explain(ctx, "campaign at", prefix, err)
 	}
 	return leadWhileKept(ctx, e, key, lead)

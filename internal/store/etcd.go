@@ -49,6 +49,7 @@ type Etcd struct {
 	log     *slog.Logger
 	life    *lifetime
 	health  *health
+	login   *login // nil without a user name
 }
 
 var _ Store = (*Etcd)(nil)
@@ -74,27 +75,29 @@ func NewEtcd(cfg EtcdConfig, log *slog.Logger) (*Etcd, error) {
 		log:     log,
 		life:    newLifetime(),
 	}
+	if cfg.Username != "" {
+		e.login = newLogin(cfg.Username, cfg.Password, log)
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
-		Username:             cfg.Username,
-		Password:             cfg.Password,
 		TLS:                  cfg.TLS,
-		DialTimeout:          withDefault(cfg.DialTimeout, DefaultTimeout),
 		DialKeepAliveTime:    keepAliveProbe,
 		DialKeepAliveTimeout: DefaultTimeout,
 		PermitWithoutStream:  true,
 		Logger:               zap.NewNop(), // failures are returned and logged here
-		DialOptions: []grpc.DialOption{
-			// The default reconnect back-off grows to two minutes; a lease does
-			// not live that long.
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
-				MinConnectTimeout: DefaultTimeout,
-			}),
-		},
+		// The default reconnect back-off grows to two minutes; a lease does not live that
+		// long.
+		DialOptions: append(e.login.dialOptions(), grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: DefaultTimeout,
+		})),
 	})
 	if err != nil {
 		return nil, e.explain(context.Background(), "connect", "", err)
+	}
+	if err := e.login.first(client.ActiveConnection(), withDefault(cfg.DialTimeout, DefaultTimeout)); err != nil {
+		_ = client.Close()
+		return nil, e.explain(context.Background(), "log in as", cfg.Username, err)
 	}
 	e.client = client
 	e.keeping = newKeepAlives(pb.NewLeaseClient(client.ActiveConnection()), e.life)

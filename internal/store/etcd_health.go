@@ -35,6 +35,7 @@ type health struct {
 	endEpoch  context.CancelFunc
 	clusterID uint64 // as last seen; 0 at first
 	revision  int64  // as last seen
+	broken    bool   // the connection broke after that
 
 	answering context.Context // cancelled when down has lasted for silenceLimit
 	silence   context.CancelCauseFunc
@@ -102,8 +103,15 @@ func (h *health) whileAnswering(ctx context.Context) (context.Context, context.C
 	}
 }
 
+// broke records that the connection broke.
+func (h *health) broke() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broken = true
+}
+
 // answered records a successful probe. It begins a new epoch after an outage,
-// and when the history behind the endpoint is not the one seen before: a data
+// be it too short for a probe to fail, and when the history behind the endpoint is not the one seen before: a data
 // directory that was replaced by an older or empty one.
 func (h *health) answered(header *pb.ResponseHeader) (downFor time.Duration, replaced bool) {
 	h.mu.Lock()
@@ -115,7 +123,8 @@ func (h *health) answered(header *pb.ResponseHeader) (downFor time.Duration, rep
 	if !h.down.since.IsZero() {
 		downFor = time.Since(h.down.since)
 	}
-	if downFor > 0 || replaced {
+	if downFor > 0 || replaced || h.broken {
+		h.broken = false
 		h.endEpoch()
 		h.epoch, h.endEpoch = context.WithCancel(context.Background())
 	}
@@ -147,12 +156,16 @@ func (e *Etcd) monitor(ctx context.Context) {
 	defer e.health.stop()
 	conn := e.client.ActiveConnection()
 	retry := time.Duration(0) // of a failed probe
-	for {
-		if retry > 0 {
+	for first := true; ; first = false {
+		switch {
+		case retry > 0:
 			sleep(ctx, retry)
-		} else {
+		case !first:
 			pause, cancel := context.WithTimeout(ctx, monitorInterval)
-			conn.WaitForStateChange(pause, connectivity.Ready)
+			if conn.WaitForStateChange(pause, connectivity.Ready) {
+				e.login.suspect()
+				e.health.broke()
+			}
 			cancel()
 		}
 		if ctx.Err() != nil {
@@ -174,6 +187,7 @@ func (e *Etcd) monitor(ctx context.Context) {
 		default:
 			retry = min(max(2*retry, monitorRetryMin), monitorRetryMax)
 			if e.health.failed(err, time.Now().Add(retry)) {
+				e.login.suspect()
 				e.log.Warn("etcd does not answer", "etcd", e.name, "err", reasonOf(err))
 			}
 			conn.ResetConnectBackoff()

@@ -19,27 +19,14 @@ import (
 // leaseTTL is the lease of the outage tests; outages are longer.
 const leaseTTL = 4 * time.Second
 
-// stop closes a server and returns a function that starts it again on the same
-// port, in the given directory.
-func stop(t *testing.T, e *embedded.Etcd) (restart func(dir string) *embedded.Etcd) {
-	t.Helper()
-	at := e.Endpoint()
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return func(dir string) *embedded.Etcd {
-		t.Helper()
-		return startEtcd(t, embedded.EtcdOptions{Dir: dir, ClientAddr: at})
-	}
-}
-
 // A lease whose store was down for longer than the TTL is alive when the store
 // comes back, and so is everything under it.
-func TestEtcdLeaseOutlivesAnOutage(t *testing.T) {
-	t.Parallel()
+func TestEtcdLeaseOutlivesAnOutage(t *testing.T) { everySite(t, leaseOutlivesAnOutage) }
+
+func leaseOutlivesAnOutage(t *testing.T, at *site) {
 	dir := t.TempDir()
-	server := startEtcd(t, embedded.EtcdOptions{Dir: dir})
-	s := openEtcd(t, server.Endpoint())
+	server := at.start(t, dir)
+	s := at.open(t, server.addr)
 	keeper, err := s.KeepLease(t.Context(), leaseTTL, storetest.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +40,7 @@ func TestEtcdLeaseOutlivesAnOutage(t *testing.T) {
 	}
 	storetest.Next(t, w)
 
-	restart := stop(t, server)
+	restart := server.stop(t)
 	storetest.Eventually(t, "the watch is stale", func() bool {
 		since, err, next := w.Stale()
 		return !since.IsZero() && err != nil && !next.IsZero()
@@ -68,15 +55,13 @@ func TestEtcdLeaseOutlivesAnOutage(t *testing.T) {
 		t.Error("no reason for the uncertainty")
 	}
 
-	restart(dir)
+	restart(t, dir)
 	storetest.Eventually(t, "the lease is certain again", func() bool { return !keeper.Uncertain() })
 	ev := storetest.Next(t, w)
 	if ev.Type != store.Resync || len(ev.All) != 1 || ev.All[0].Key != "p/owned" {
 		t.Errorf("after the outage: got %s %v, want a resync with the key", ev.Type, ev.All)
 	}
-	if since, err, _ := w.Stale(); !since.IsZero() {
-		t.Errorf("still stale since %s: %v", since, err)
-	}
+	storetest.Eventually(t, "the watch is current", func() bool { since, _, _ := w.Stale(); return since.IsZero() })
 	if _, err := s.Put(t.Context(), "p/later", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +76,11 @@ func TestEtcdLeaseOutlivesAnOutage(t *testing.T) {
 
 // When etcd comes back without its data, leases are lost and watchers must not
 // wait for the new history to reach the revisions of the old one.
-func TestEtcdHistoryIsReplaced(t *testing.T) {
-	t.Parallel()
-	server := startEtcd(t, embedded.EtcdOptions{})
-	s := openEtcd(t, server.Endpoint())
+func TestEtcdHistoryIsReplaced(t *testing.T) { everySite(t, historyIsReplaced) }
+
+func historyIsReplaced(t *testing.T, at *site) {
+	server := at.start(t, t.TempDir())
+	s := at.open(t, server.addr)
 	keeper, err := s.KeepLease(t.Context(), leaseTTL, storetest.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -110,8 +96,8 @@ func TestEtcdHistoryIsReplaced(t *testing.T) {
 	}
 	defer p.Close()
 
-	restart := stop(t, server)
-	restart(t.TempDir())
+	restart := server.stop(t)
+	restart(t, t.TempDir())
 	storetest.Closed(t, "the lease is lost", keeper.Lost())
 	if _, err := s.Put(t.Context(), "p/new", []byte("x")); err != nil {
 		t.Fatal(err)
@@ -123,12 +109,13 @@ func TestEtcdHistoryIsReplaced(t *testing.T) {
 }
 
 // The connection is cut while keys change and history is compacted away.
-func TestEtcdWatchSurvivesCompaction(t *testing.T) {
-	t.Parallel()
-	server := startEtcd(t, embedded.EtcdOptions{})
-	direct := openEtcd(t, server.Endpoint())
-	p := startProxy(t, server.Endpoint())
-	w, err := openEtcd(t, p.addr()).Watch(t.Context(), "p/")
+func TestEtcdWatchSurvivesCompaction(t *testing.T) { everySite(t, watchSurvivesCompaction) }
+
+func watchSurvivesCompaction(t *testing.T, at *site) {
+	server := at.start(t, t.TempDir())
+	direct := at.open(t, server.addr)
+	p := startProxy(t, server.addr)
+	w, err := at.open(t, p.addr()).Watch(t.Context(), "p/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,12 +142,13 @@ func TestEtcdWatchSurvivesCompaction(t *testing.T) {
 
 // A connection that is open but silent is noticed, and what happened behind the
 // silence is delivered.
-func TestEtcdSilentConnection(t *testing.T) {
-	t.Parallel()
-	server := startEtcd(t, embedded.EtcdOptions{})
-	direct := openEtcd(t, server.Endpoint())
-	p := startProxy(t, server.Endpoint())
-	s := openEtcd(t, p.addr())
+func TestEtcdSilentConnection(t *testing.T) { everySite(t, silentConnection) }
+
+func silentConnection(t *testing.T, at *site) {
+	server := at.start(t, t.TempDir())
+	direct := at.open(t, server.addr)
+	p := startProxy(t, server.addr)
+	s := at.open(t, p.addr())
 	w, err := s.Watch(t.Context(), "p/")
 	if err != nil {
 		t.Fatal(err)
@@ -245,18 +233,28 @@ func TestEtcdConfigErrors(t *testing.T) {
 }
 
 // What depends on etcd may start before it.
-func TestEtcdStartsLater(t *testing.T) {
-	t.Parallel()
-	server := startEtcd(t, embedded.EtcdOptions{})
-	restart := stop(t, server)
-	s := openEtcd(t, server.Endpoint())
+func TestEtcdStartsLater(t *testing.T) { everySite(t, startsLater) }
+
+func startsLater(t *testing.T, at *site) {
+	server := at.start(t, t.TempDir())
+	restart := server.stop(t)
 	ready := make(chan error, 1)
-	go func() { ready <- store.WaitReady(t.Context(), s, storetest.Discard) }()
-	restart(t.TempDir())
+	go func() {
+		s, err := store.NewEtcd(at.config(server.addr), storetest.Discard)
+		if err != nil {
+			ready <- err
+			return
+		}
+		defer s.Close()
+		if err := store.WaitReady(t.Context(), s, storetest.Discard); err != nil {
+			ready <- err
+			return
+		}
+		_, err = s.Put(t.Context(), "k", nil)
+		ready <- err
+	}()
+	restart(t, t.TempDir())
 	if err := <-ready; err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Put(t.Context(), "k", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -326,11 +324,12 @@ func TestEtcdCredentials(t *testing.T) {
 
 // A leader that cannot renew its lease stops leading within the TTL, and leads
 // again when etcd is back.
-func TestEtcdLeaderSurvivesAnOutage(t *testing.T) {
-	t.Parallel()
+func TestEtcdLeaderSurvivesAnOutage(t *testing.T) { everySite(t, leaderSurvivesAnOutage) }
+
+func leaderSurvivesAnOutage(t *testing.T, at *site) {
 	dir := t.TempDir()
-	server := startEtcd(t, embedded.EtcdOptions{Dir: dir})
-	s := openEtcd(t, server.Endpoint())
+	server := at.start(t, dir)
+	s := at.open(t, server.addr)
 	keeper, err := s.KeepLease(t.Context(), leaseTTL, storetest.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -350,8 +349,12 @@ func TestEtcdLeaderSurvivesAnOutage(t *testing.T) {
 			return nil
 		})
 	}()
-	<-leads
-	restart := stop(t, server)
+	select {
+	case <-leads:
+	case <-time.After(storetest.Patience):
+		t.Fatal("never led")
+	}
+	restart := server.stop(t)
 	start := time.Now()
 	select {
 	case <-deposed:
@@ -359,7 +362,7 @@ func TestEtcdLeaderSurvivesAnOutage(t *testing.T) {
 	case <-time.After(storetest.Patience):
 		t.Fatal("leads without etcd")
 	}
-	restart(dir)
+	restart(t, dir)
 	select {
 	case <-leads:
 	case <-time.After(storetest.Patience):
@@ -368,4 +371,40 @@ func TestEtcdLeaderSurvivesAnOutage(t *testing.T) {
 	cancel()
 	<-deposed
 	storetest.Closed(t, "elect returned", done)
+}
+
+// A token that etcd takes back while everything runs is replaced, on calls and on streams
+// that are open already, with one log-in.
+func TestEtcdTokenIsRefused(t *testing.T) { everySite(t, tokenIsRefused) }
+
+func tokenIsRefused(t *testing.T, at *site) {
+	server := at.start(t, t.TempDir())
+	s := at.open(t, server.addr)
+	w, err := s.Watch(t.Context(), "p/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Next(t, w)
+	if at.access != open {
+		// With a change of the password, all tokens of the user are void.
+		if _, err := at.open(t, server.addr).Client().UserChangePassword(t.Context(), "root", "secret"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Put(t.Context(), "q/k", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.Watch(t.Context(), "q/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := map[string]string{}
+	storetest.Follow(t, other, state, "what is there", func() bool { return state["q/k"] == "1" })
+	for _, key := range []string{"p/k", "q/k"} {
+		if _, err := s.Put(t.Context(), key, []byte("2")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Follow(t, other, state, "a change on a new stream", func() bool { return state["q/k"] == "2" })
+	storetest.Follow(t, w, state, "a change on the old stream", func() bool { return state["p/k"] == "2" })
 }

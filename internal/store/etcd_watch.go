@@ -41,7 +41,9 @@ func (e *Etcd) Watch(ctx context.Context, prefix string) (*Watcher, error) {
 // compaction, a member without a leader or a new epoch, leads to a fresh
 // listing and a new stream from there, so that nothing can be missed.
 func (e *Etcd) follow(ctx, epoch context.Context, w *Watcher, prefix string, rev Revision) {
+	pause := relistMin // after a stream that ended at once
 	for {
+		opened := time.Now()
 		reason := e.stream(ctx, epoch, w, prefix, rev)
 		if ctx.Err() != nil {
 			return
@@ -49,6 +51,11 @@ func (e *Etcd) follow(ctx, epoch context.Context, w *Watcher, prefix string, rev
 		e.log.Debug("watch interrupted, listing again", "prefix", prefix, "reason", reasonOf(reason))
 		if !errors.Is(reason, errEpoch) {
 			w.failing(e.explain(ctx, "watch", prefix, reason), time.Now())
+			if time.Since(opened) > relistMax {
+				pause = relistMin
+			}
+			sleep(ctx, pause)
+			pause = min(2*pause, relistMax)
 		}
 		sleep(ctx, rand.N(relistSpread))
 		for retry := relistMin; ; retry = min(2*retry, relistMax) {
@@ -75,7 +82,7 @@ func (e *Etcd) stream(ctx, epoch context.Context, w *Watcher, prefix string, rev
 	defer context.AfterFunc(epoch, func() { cancel(errEpoch) })()
 
 	// Without a leader, a member would keep the stream open and say nothing.
-	ch := e.client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(rev)+1))
+	ch := e.client.Watch(e.login.watching(clientv3.WithRequireLeader(ctx)), prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(rev)+1))
 	for resp := range ch {
 		if err := endsWatch(resp); err != nil {
 			return err
