@@ -41,6 +41,9 @@ type Options struct {
 	Log     *slog.Logger
 	// Load replaces the loading of models, for tests and simulations.
 	Load func(ctx context.Context, a cluster.Assignment, progress func(float64)) (*worker.Loaded, error)
+	// Admit replaces the check of an assignment before a worker is changed in its place,
+	// for tests; nil beside Load finds everything possible.
+	Admit func(as cluster.Assignment, instead string) error
 	// Backend, if set, is put around the backend of each worker, for tests: it sees, and
 	// may spoil, what the engine computes with.
 	Backend func(cluster.Assignment, engine.Backend) engine.Backend

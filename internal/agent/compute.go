@@ -15,6 +15,13 @@ import (
 type computer interface {
 	// hostBytes is how much memory of the host load takes for a model beside its files.
 	hostBytes(m *model.Model) int64
+	// weightBytes is how much memory of the device load takes for a model, about.
+	weightBytes(m *model.Model) int64
+	// memory is how much the device has of its own, in bytes; 0: it shares that of the host.
+	memory() int64
+	// suits says why a model cannot be computed with as spec asks, or else in which type
+	// keys and values are kept.
+	suits(m *model.Model, spec cluster.EngineSpec) (kv string, err error)
 	// load makes a model's weights ready, for all workers of the device.
 	load(ctx context.Context, m *model.Model) (weights, error)
 }
@@ -38,6 +45,18 @@ type cpuDevice struct {
 }
 
 func (d cpuDevice) hostBytes(m *model.Model) int64 { return d.CopyBytes(m) }
+
+func (d cpuDevice) weightBytes(m *model.Model) int64 { return d.CopyBytes(m) + m.CopiedBytes() }
+
+func (cpuDevice) memory() int64 { return 0 }
+
+func (cpuDevice) suits(m *model.Model, spec cluster.EngineSpec) (string, error) {
+	c := m.Config()
+	if err := engine.CheckTensorParallel(max(spec.TensorParallel, 1), c.Heads, c.KVHeads); err != nil {
+		return "", err
+	}
+	return cpu.KVDType(m, spec.KVDType)
+}
 
 func (d cpuDevice) load(_ context.Context, m *model.Model) (weights, error) {
 	w, err := d.Load(m)

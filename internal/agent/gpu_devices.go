@@ -122,6 +122,34 @@ type gpuDevice struct {
 // hostBytes is nothing: weights go to the device from their files.
 func (d gpuDevice) hostBytes(*model.Model) int64 { return 0 }
 
+func (gpuDevice) weightBytes(m *model.Model) int64 { return m.WeightBytes() }
+
+func (d gpuDevice) memory() int64 {
+	return int64(d.cfg.MemoryUtilization * float64(d.MemoryBytes()))
+}
+
+func (d gpuDevice) suits(m *model.Model, spec cluster.EngineSpec) (string, error) {
+	kv, err := d.kvType(spec)
+	if err != nil {
+		return "", err
+	}
+	return kv, d.Supports(m.Config())
+}
+
+// kvType is the type of keys and values of a worker.
+func (d gpuDevice) kvType(spec cluster.EngineSpec) (string, error) {
+	if n := d.Ranks(); spec.TensorParallel != 0 && spec.TensorParallel != n {
+		return "", fmt.Errorf("tensor_parallel: %d ranks are asked for, and %s has %d: gpu.devices of the node says which GPUs compute together", spec.TensorParallel, d.ID(), n)
+	}
+	switch spec.KVDType {
+	case cpu.KVAuto:
+		return cpu.KVBF16, nil
+	case cpu.KVBF16, cpu.KVInt8:
+		return spec.KVDType, nil
+	}
+	return "", fmt.Errorf("kv_dtype: a GPU keeps bf16 or int8, not %s", spec.KVDType)
+}
+
 func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {
 	w, err := d.Load(ctx, m)
 	if err != nil {
@@ -149,16 +177,9 @@ type gpuWeights struct {
 func (w gpuWeights) close(ctx context.Context) error { return w.Close(ctx) }
 
 func (w gpuWeights) backend(ctx context.Context, spec cluster.EngineSpec, _ int64) (engine.Backend, pool, error) {
-	kv := spec.KVDType
-	switch kv {
-	case cpu.KVAuto:
-		kv = cpu.KVBF16
-	case cpu.KVBF16, cpu.KVInt8:
-	default:
-		return nil, pool{}, fmt.Errorf("kv_dtype: a GPU keeps bf16 or int8, not %s", kv)
-	}
-	if n := w.device.Ranks(); spec.TensorParallel != 0 && spec.TensorParallel != n {
-		return nil, pool{}, fmt.Errorf("tensor_parallel: %d ranks are asked for, and %s has %d: gpu.devices of the node says which GPUs compute together", spec.TensorParallel, w.device.ID(), n)
+	kv, err := w.device.kvType(spec)
+	if err != nil {
+		return nil, pool{}, err
 	}
 	b, err := w.NewBackend(ctx, gpu.Options{
 		BlockSize: spec.BlockSize, MaxContext: spec.MaxModelLen, KVDType: kv, MaxTokens: spec.MaxBatchTokens, MaxSeqs: spec.MaxSeqs, BatchInvariant: w.device.cfg.BatchInvariant,

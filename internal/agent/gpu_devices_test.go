@@ -120,7 +120,7 @@ func TestModelsOnGPU(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.GPU.Devices = config.GPUsAll
 	r := startAgent(t, cfg, with)
-	r.models.free = func() int64 { return 64 << 30 }
+	r.models.memory = func() (int64, int64) { return 64 << 30, 64 << 30 }
 	dir := modeltest.Generate(t, smallSpec)
 	as := on(dir, "gpu:0")
 	as.Engine.KVBlocks = 0

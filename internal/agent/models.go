@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/chat"
-	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
@@ -22,11 +21,15 @@ import (
 // models shares loaded weights: workers of the same model on the same device use
 // one copy, which is released with the last of them.
 type models struct {
-	a    *Agent
-	free func() int64 // memory that can be allocated, in bytes; 0: unknown
+	a *Agent
+	// memory is what can be allocated on the host, and what there is in all, in bytes;
+	// 0: unknown.
+	memory func() (free, most int64)
 
-	mu     sync.Mutex
-	shared map[modelKey]*sharedModel
+	planning sync.Mutex // held while the memory of a worker is found and taken
+	mu       sync.Mutex
+	shared   map[modelKey]*sharedModel
+	holdings map[*holding]bool
 }
 
 // modelKey tells weights apart: those of one model in several formats are not the same,
@@ -41,12 +44,16 @@ type sharedModel struct {
 	once    sync.Once // loads
 	model   *model.Model
 	weights weights // nil for the mock backend
+	bytes   int64   // of the weights in the memory of the device
 	text    *chat.Processor
 	err     error
 }
 
 func newModels(a *Agent) *models {
-	return &models{a: a, free: func() int64 { return thisMachine.Memory().Usable() }, shared: map[modelKey]*sharedModel{}}
+	return &models{
+		a: a, shared: map[modelKey]*sharedModel{}, holdings: map[*holding]bool{},
+		memory: func() (int64, int64) { now := thisMachine.Memory(); return now.Usable(), now.Most() },
+	}
 }
 
 // dir is the directory or file of a model; the built-in one is written at first use.
@@ -63,37 +70,40 @@ func (m *models) dir(spec cluster.ModelSpec) (string, error) {
 
 // load returns a backend over shared weights for an assignment.
 func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(float64)) (*worker.Loaded, error) {
-	device := m.a.devices[as.Device]
-	if device == nil {
-		return nil, fmt.Errorf("this node has no device %q", as.Device)
-	}
-	if err := errors.Join(as.Model.Validate(), as.Engine.Validate(), parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
-		return nil, err
-	}
-	if e := (cluster.EngineSpec{Backend: as.Engine.Backend}); !e.RunsOn(as.Device) {
-		return nil, fmt.Errorf("the backend %s does not compute on %s", as.Engine.Backend, as.Device)
-	}
-	dir, err := m.dir(as.Model)
+	device, err := m.usable(as)
 	if err != nil {
 		return nil, err
 	}
-	key := modelKey{dir: dir, device: as.Device, quantize: as.Model.Quantize}
-	if as.Engine.Backend == cluster.BackendMock {
-		key.quantize, key.mock = "", true
+	key, err := m.keyOf(as)
+	if err != nil {
+		return nil, err
 	}
 	sm, err := m.shareOf(ctx, key, device, progress)
 	if err != nil {
 		return nil, err
 	}
 	progress(0.5)
+	m.planning.Lock() // so that two workers do not count on the same memory
+	defer m.planning.Unlock()
 	loaded, err := m.backend(ctx, as, sm)
 	if err != nil {
 		m.release(key, sm)
 		return nil, err
 	}
-	loaded.Release = sync.OnceFunc(func() { m.release(key, sm) })
+	letGo := m.hold(holding{as.Name, as.Device, key, int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks)) * loaded.Backend.Info().KV.BlockBytes()})
+	loaded.Release = sync.OnceFunc(func() { letGo(); m.release(key, sm) })
 	progress(1)
 	return loaded, nil
+}
+
+// keyOf tells which weights an assignment uses.
+func (m *models) keyOf(as cluster.Assignment) (modelKey, error) {
+	dir, err := m.dir(as.Model)
+	key := modelKey{dir: dir, device: as.Device, quantize: as.Model.Quantize}
+	if as.Engine.Backend == cluster.BackendMock {
+		key.quantize, key.mock = "", true
+	}
+	return key, err
 }
 
 // shareOf returns the weights of a key with one more reference, loaded by the first who
@@ -138,6 +148,7 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 	if sm.weights, err = device.load(ctx, sm.model); err != nil {
 		return err
 	}
+	sm.bytes = device.weightBytes(sm.model)
 	sm.text, err = processor(sm.model)
 	return err
 }
@@ -150,7 +161,8 @@ func (m *models) quantizedDir() string { return filepath.Join(m.a.cfg.StateDir, 
 // large as in the file. Mapped weights need none: the system drops and reads them as it
 // likes.
 func (m *models) roomFor(mod *model.Model, packed int64) error {
-	ordered, free := mod.CopiedBytes(), m.free()
+	ordered := mod.CopiedBytes()
+	free, _ := m.memory()
 	if free <= 0 || ordered+packed <= free {
 		return nil
 	}
@@ -158,7 +170,7 @@ func (m *models) roomFor(mod *model.Model, packed int64) error {
 	if ordered <= free {
 		advice = "read them in place, slower: --cpu-isa portable"
 	}
-	return fmt.Errorf("%w: the weights of %s need %s beside their files, put in order and packed, %s are free; %s", ErrMemory, mod.Dir(), gib(ordered+packed), gib(free), advice)
+	return noMemory("the weights of %s need %s beside their files, put in order and packed, %s are free; %s", mod.Dir(), gib(ordered+packed), gib(free), advice)
 }
 
 // processor loads what turns the model's tokens into text, which constraints need. It
@@ -219,7 +231,8 @@ func (m *models) release(key modelKey, sm *sharedModel) {
 }
 
 func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedModel) (*worker.Loaded, error) {
-	b, pool, err := sm.newBackend(ctx, m.engineSpec(as.Engine), m.free())
+	spec := m.engineSpec(as.Engine)
+	b, pool, err := sm.newBackend(ctx, spec, m.hostRoom())
 	if err != nil {
 		return nil, err
 	}
@@ -253,17 +266,35 @@ func (sm *sharedModel) newBackend(ctx context.Context, spec cluster.EngineSpec, 
 	if sm.weights != nil {
 		return sm.weights.backend(ctx, spec, free)
 	}
-	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
-		return nil, pool{}, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
-	}
-	c := sm.model.Config()
-	if err := engine.CheckTensorParallel(max(spec.TensorParallel, 1), c.Heads, c.KVHeads); err != nil {
+	b, err := newMock(spec, sm.model)
+	if err != nil {
 		return nil, pool{}, err
 	}
-	return withHostPool(mock.New(mock.Options{
-		BlockSize: spec.BlockSize, VocabSize: sm.model.TokenLimit(), MaxContext: cmp.Or(spec.MaxModelLen, c.MaxContext),
+	return withHostPool(b, spec, free)
+}
+
+// newMock makes a backend that pretends to compute with a model.
+func newMock(spec cluster.EngineSpec, m *model.Model) (engine.Backend, error) {
+	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
+		return nil, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
+	}
+	c := m.Config()
+	if err := engine.CheckTensorParallel(max(spec.TensorParallel, 1), c.Heads, c.KVHeads); err != nil {
+		return nil, err
+	}
+	return mock.New(mock.Options{
+		BlockSize: spec.BlockSize, VocabSize: m.TokenLimit(), MaxContext: cmp.Or(spec.MaxModelLen, c.MaxContext),
 		KVHeads: c.KVHeads, TensorParallel: spec.TensorParallel,
-	}), spec, free)
+	}), nil
+}
+
+// mockKV is the shape of the blocks of such a backend.
+func mockKV(spec cluster.EngineSpec, m *model.Model) (engine.KVShape, error) {
+	b, err := newMock(spec, m)
+	if err != nil {
+		return engine.KVShape{}, err
+	}
+	return b.Info().KV, b.Close()
 }
 
 // engineSpec fills what an assignment leaves open from the node's configuration.
@@ -297,17 +328,21 @@ const (
 	poolMaxBytes  = 2 << 30
 )
 
-// ErrMemory is returned when a KV pool does not fit into the node's memory.
+// ErrMemory is returned when weights or a KV pool do not fit into the node's memory.
 var ErrMemory = errors.New("not enough memory")
+
+func noMemory(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrMemory}, args...)...)
+}
 
 // poolSize returns the number of blocks of a KV pool, given how many bytes are free
 // (0: unknown). Without a wish it is a share of the free memory, but at least one
 // full context as long as that is within poolMaxBlocks.
 func poolSize(wish int, blockBytes int64, maxContext, blockSize int, free int64) (int, error) {
 	if wish > 0 {
-		if need := int64(wish) * blockBytes; free > 0 && need > free {
-			return 0, fmt.Errorf("%w: %d KV blocks need %s, %s are free; use fewer: --kv-blocks %d",
-				ErrMemory, wish, gib(need), gib(free), max(free/2/blockBytes, 1))
+		if free > 0 && int64(wish) > free/blockBytes { // their product may be beyond any number
+			return 0, noMemory("%d KV blocks need %s, %s are free; use fewer: --kv-blocks %d",
+				wish, gibs(float64(wish)*float64(blockBytes)), gib(free), max(free/2/blockBytes, 1))
 		}
 		return wish, nil
 	}
@@ -318,10 +353,12 @@ func poolSize(wish int, blockBytes int64, maxContext, blockSize int, free int64)
 	}
 	n := int(min(bytes/blockBytes, poolMaxBlocks))
 	if n = max(n, min(context, poolMaxBlocks)); free > 0 && int64(n)*blockBytes > free {
-		return 0, fmt.Errorf("%w: one context of %d tokens needs %s of KV blocks, %s are free; limit it: --max-model-len, --kv-blocks",
-			ErrMemory, maxContext, gib(int64(n)*blockBytes), gib(free))
+		return 0, noMemory("one context of %d tokens needs %s of KV blocks, %s are free; limit it: --max-model-len, --kv-blocks",
+			maxContext, gib(int64(n)*blockBytes), gib(free))
 	}
 	return n, nil
 }
 
-func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+func gib(n int64) string { return gibs(float64(n)) }
+
+func gibs(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }

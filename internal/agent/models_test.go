@@ -37,7 +37,7 @@ func testModels(t *testing.T) *models {
 		})
 	}
 	m := newModels(a)
-	m.free = func() int64 { return 64 << 30 }
+	m.memory = func() (int64, int64) { return 64 << 30, 64 << 30 }
 	return m
 }
 
@@ -163,7 +163,7 @@ func TestLoadRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
-	m.free = func() int64 { return 1 << 10 }
+	m.memory = func() (int64, int64) { return 1 << 10, 64 << 30 }
 	if _, err := m.load(t.Context(), on(dir, "cpu:0"), func(float64) {}); !errors.Is(err, ErrMemory) {
 		t.Errorf("no memory: %v", err)
 	}
@@ -304,7 +304,7 @@ func TestRoomFor(t *testing.T) {
 		ordered - 1:            "use a smaller model",
 		0:                      "", // unknown
 	} {
-		m.free = func() int64 { return free }
+		m.memory = func() (int64, int64) { return free, 0 }
 		err := m.roomFor(mod, matrices)
 		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d bytes are free: err = %v, want %q", free, err, want)
@@ -322,15 +322,15 @@ func TestQuantizedModel(t *testing.T) {
 		as.Model.Quantize = format
 		return as
 	}
-	free := m.free
-	m.free = func() int64 { return 1000 }
+	memory := m.memory
+	m.memory = func() (int64, int64) { return 1000, 0 }
 	if _, err := m.load(t.Context(), as("q8_0"), func(float64) {}); !errors.Is(err, ErrMemory) {
 		t.Errorf("without memory: err = %v, want ErrMemory", err)
 	}
 	if _, err := os.Stat(m.quantizedDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("something was made without memory for it: %v", err)
 	}
-	m.free = free
+	m.memory = memory
 	if _, err := m.load(t.Context(), as("q2"), func(float64) {}); err == nil || !strings.Contains(err.Error(), `"q2" is not one of q8_0, q4_0`) {
 		t.Errorf("unknown format: %v", err)
 	}
@@ -408,13 +408,13 @@ func TestQuantizingWorkerStops(t *testing.T) {
 func TestGGUFModel(t *testing.T) {
 	m := testModels(t)
 	path := modeltest.GGUF(t, modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 32}), gguf.Q8_0)
-	free := m.free
-	m.free = func() int64 { return 1000 }
+	memory := m.memory
+	m.memory = func() (int64, int64) { return 1000, 0 }
 	_, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
 	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "put in order and packed") {
 		t.Errorf("without memory: err = %v, want ErrMemory", err)
 	}
-	m.free = free
+	m.memory = memory
 	l, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
 	if err != nil {
 		t.Fatal(err)
@@ -440,7 +440,7 @@ func TestMockBackend(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer give(t, computing)
-	m.free = func() int64 { return 1 << 20 } // it needs next to nothing
+	m.memory = func() (int64, int64) { return 1 << 20, 0 } // it needs next to nothing
 	as := on(dir, "cpu:1")
 	as.Engine.Backend, as.Model.Quantize = cluster.BackendMock, "q8_0"
 	l, err := m.load(t.Context(), as, func(float64) {})

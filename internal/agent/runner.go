@@ -211,7 +211,7 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 	r.mu.Lock()
 	r.idleLocked(as)
 	r.last.State, r.last.Reason, r.last.Restarts, r.last.RetryAt, r.last.Drain = cluster.StateFailed, err.Error(), restarts, retry, nil
-	r.last.NoMemory = errors.Is(err, ErrMemory)
+	r.last.NoMemory, r.last.FitsAlone = errors.Is(err, ErrMemory), errors.Is(err, errFitsAlone)
 	r.mu.Unlock()
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -224,7 +224,8 @@ func (r *runner) idleLocked(as cluster.Assignment) {
 	st := &r.last
 	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
 	st.TensorParallel = 0
-	st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory = 0, 0, 0, 0, false
+	st.InstanceID, st.LeaseTTLMS, st.Progress, st.MemoryBytes, st.NoMemory, st.FitsAlone = 0, 0, 0, 0, false, false
+	st.Declined = cluster.Declined{}
 	s := &st.Stats
 	s.Running, s.Waiting, s.RemoteWait = 0, 0, 0
 	s.KVActive, s.KVCached, s.KVIncoming, s.KVOutgoing, s.Quarantined = 0, 0, 0, 0, 0

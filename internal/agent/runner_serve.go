@@ -62,7 +62,8 @@ func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerSta
 	if errors.Is(err, worker.ErrDrained) || errors.Is(context.Cause(ctx), errNotNeeded) {
 		st.State, st.Reason = cluster.StateDrained, ""
 	} else {
-		st.State, st.Reason, st.NoMemory = cluster.StateFailed, err.Error(), errors.Is(err, ErrMemory)
+		st.State, st.Reason = cluster.StateFailed, err.Error()
+		st.NoMemory, st.FitsAlone = errors.Is(err, ErrMemory), errors.Is(err, errFitsAlone)
 	}
 	return st
 }
@@ -88,7 +89,6 @@ var errMovedAway = errors.New("the worker runs on another node by now")
 // what its Run returned.
 func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assignment, stop context.CancelCauseFunc, ended <-chan error) error {
 	finishing := r.finishing // nil once that is under way
-	turning := false         // it was told to take another role
 	for {
 		var next cluster.Assignment
 		select {
@@ -102,14 +102,16 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 				continue
 			}
 		}
-		what := instruction(present(w, as), next, turning)
+		what := instruction(present(w, as), next)
+		if what == leave && next.Desire == cluster.DesireRun && listening(w) && !r.possible(w, next) {
+			continue
+		}
 		if !listening(w) {
 			if what != goOn { // it serves nobody yet
 				stop(errNotNeeded)
 			}
 			continue
 		}
-		turning = what == turn
 		select {
 		case err := <-ended:
 			return err
@@ -120,6 +122,16 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 			}
 		}
 	}
+}
+
+// possible reports whether a change of a worker that serves, which has it stop and start
+// again, can succeed. What cannot is declined: the worker goes on.
+func (r *runner) possible(w *worker.Worker, next cluster.Assignment) bool {
+	err := r.a.admit(next, r.name)
+	if err != nil {
+		w.Decline(cluster.Declined{Generation: next.Generation, Why: err.Error()})
+	}
+	return err == nil
 }
 
 // present is what a worker is that was started as as: its role may be another one by
@@ -139,9 +151,9 @@ const (
 	turn              // take another role
 )
 
-// instruction compares what a worker is with what is asked. A change of role that is not
-// complete is taken back by an assignment with the old one.
-func instruction(now, next cluster.Assignment, turning bool) what {
+// instruction compares what a worker is with what is asked. A change that is not complete
+// is taken back by an assignment with the old role, model and engine.
+func instruction(now, next cluster.Assignment) what {
 	switch {
 	case next.Desire != cluster.DesireRun:
 		return leave
@@ -149,7 +161,7 @@ func instruction(now, next cluster.Assignment, turning bool) what {
 		return goOn
 	case now.Flips(next):
 		return turn
-	case turning && now.Role == next.Role && now.Like(next):
+	case now.Role == next.Role && now.Like(next): // a change was taken back
 		return goOn
 	}
 	return leave

@@ -60,7 +60,7 @@ func TestNodeStopsWhileServing(t *testing.T) {
 	n.reaches(cluster.StateDrained)
 	loads := n.loads.count()
 	n.assignAs("worker-2")
-	n.assign(func(a *cluster.Assignment) { a.Generation++ })
+	n.assign(restart)
 	n.stop()
 	if n.loads.count() != loads {
 		t.Error("a stopping node started a worker")

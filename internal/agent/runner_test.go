@@ -127,6 +127,8 @@ func TestStatusIsNeverMissing(t *testing.T) {
 	}
 }
 
+func restart(a *cluster.Assignment) { a.Starts++; a.Generation++ }
+
 func flip(role cluster.Role) func(*cluster.Assignment) {
 	return func(a *cluster.Assignment) { a.Role = role; a.Generation++ }
 }
@@ -161,7 +163,7 @@ func TestFlip(t *testing.T) {
 		t.Errorf("%+v after %d loads", st, n.loads.count())
 	}
 	// What follows a flip is judged by what the worker is then.
-	n.assign(func(a *cluster.Assignment) { a.Generation++ })
+	n.assign(restart)
 	eventually(t, "it is restarted", func() bool { st, _ := n.stored(); return st.State == cluster.StateReady && st.Generation == 5 })
 	n.assign(desire(cluster.DesireDrain))
 	if st := n.reaches(cluster.StateDrained); st.Role != cluster.RolePrefill {
@@ -180,24 +182,23 @@ func TestInstruction(t *testing.T) {
 	}
 	again := func(a *cluster.Assignment) { a.Generation += 2 }
 	for _, tc := range []struct {
-		name    string
-		next    cluster.Assignment
-		turning bool
-		want    what
+		name string
+		next cluster.Assignment
+		want what
 	}{
-		{"the same", as(), false, goOn},
-		{"a drain", as(desire(cluster.DesireDrain)), false, leave},
-		{"a drain while it flips", as(desire(cluster.DesireDrain), flip(cluster.RolePrefill)), true, leave},
-		{"another role", as(flip(cluster.RolePrefill)), false, turn},
-		{"once more", as(flip(cluster.RolePrefill)), true, turn},
-		{"the flip is taken back", as(again), true, goOn},
-		{"a restart", as(again), false, leave},
-		{"a restart while it flips", as(again, func(a *cluster.Assignment) { a.Restarts++ }), true, leave},
-		{"another model", as(again, func(a *cluster.Assignment) { a.Model.Name = "x" }), true, leave},
-		{"another role and model", as(flip(cluster.RolePrefill), func(a *cluster.Assignment) { a.Model.Name = "x" }), false, leave},
-		{"a note of the controller", as(func(a *cluster.Assignment) { a.Replace, a.Replaces = true, "worker-2" }), false, goOn},
+		{"the same", as(), goOn},
+		{"a drain", as(desire(cluster.DesireDrain)), leave},
+		{"a drain while it flips", as(desire(cluster.DesireDrain), flip(cluster.RolePrefill)), leave},
+		{"another role", as(flip(cluster.RolePrefill)), turn},
+		{"the flip is taken back", as(again), goOn},
+		{"a restart", as(restart), leave},
+		{"a rolling restart", as(again, func(a *cluster.Assignment) { a.Restarts++ }), leave},
+		{"another model", as(again, func(a *cluster.Assignment) { a.Model.Name = "x" }), leave},
+		{"another role and model", as(flip(cluster.RolePrefill), func(a *cluster.Assignment) { a.Model.Name = "x" }), leave},
+		{"a note of the controller", as(func(a *cluster.Assignment) { a.Replace, a.Replaces = true, "worker-2" }), goOn},
+		{"another model is taken back", as(again, func(a *cluster.Assignment) { a.Refused.Why = "it is broken" }), goOn},
 	} {
-		if got := instruction(now, tc.next, tc.turning); got != tc.want {
+		if got := instruction(now, tc.next); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -30,12 +31,31 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 		NIXL: a.nixlConfig, Knobs: a.knobs.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log,
 		Load: func(ctx context.Context, progress func(float64)) (*worker.Loaded, error) {
 			l, err := load(ctx, as, progress)
+			if errors.Is(err, ErrMemory) && as.Replaces != "" && a.admit(as, as.Replaces) == nil {
+				err = fmt.Errorf("%w: %w", err, errFitsAlone)
+			}
 			if err == nil && a.opts.Backend != nil {
 				l.Backend = a.opts.Backend(as, l.Backend)
 			}
 			return l, err
 		},
 	}
+}
+
+// errFitsAlone is returned beside ErrMemory when there would be room in the place of the
+// worker that the new one is to follow.
+var errFitsAlone = errors.New("there is room without the worker that it is to follow")
+
+// admit says why a worker of this node could not start as as, once the worker called
+// instead has gone; see models.admit.
+func (a *Agent) admit(as cluster.Assignment, instead string) error {
+	switch {
+	case a.opts.Admit != nil:
+		return a.opts.Admit(as, instead)
+	case a.opts.Load != nil:
+		return nil
+	}
+	return a.models.admit(as, instead)
 }
 
 // copies is how many goroutines of a process copy at a time for transfers within a

@@ -60,6 +60,11 @@ func (c *Cluster) Restart(ctx context.Context, worker string) (generation int64,
 		case a.Desire == cluster.DesireRemove:
 			return fmt.Errorf("%s is being removed", worker)
 		}
+		if a.Last == (cluster.Form{}) {
+			a.Last = a.Form()
+		}
+		a.Refused = cluster.Refusal{}
+		a.Starts++
 		a.Generation++
 		generation = a.Generation
 		return nil

@@ -44,16 +44,48 @@ type Assignment struct {
 	Unplaced string `json:"unplaced,omitempty"`
 	// Restarts is the Topology.Restarts that this worker has followed.
 	Restarts int64 `json:"restarts,omitempty"`
+	// Starts counts the orders to restart this worker alone.
+	Starts int64 `json:"starts,omitempty"`
+	// Last is what the worker was until it was changed in its place. While it is set,
+	// nobody has seen the worker serve as what it is now; when it cannot, it becomes Last
+	// again. Zero when there is nothing to go back to.
+	Last Form `json:"last,omitzero"`
+	// Refused is the last change in its place that the worker could not follow. The same
+	// is not tried in its place again.
+	Refused Refusal `json:"refused,omitzero"`
 	// Generation increases with every change that needs a restart of the worker, or a
 	// change of its role.
 	Generation int64 `json:"generation"`
+}
+
+// Form is what a worker is, apart from where it runs.
+type Form struct {
+	Role     Role       `json:"role"`
+	Model    ModelSpec  `json:"model"`
+	Engine   EngineSpec `json:"engine"`
+	Restarts int64      `json:"restarts,omitempty"`
+	Starts   int64      `json:"starts,omitempty"`
+}
+
+// Refusal is a form that a worker could not take, and why.
+type Refusal struct {
+	Form Form   `json:"form"`
+	Why  string `json:"why"`
+}
+
+// Form returns what the assignment makes of its worker.
+func (a Assignment) Form() Form { return Form{a.Role, a.Model, a.Engine, a.Restarts, a.Starts} }
+
+// Become makes the assignment one for a worker of another form.
+func (a *Assignment) Become(f Form) {
+	a.Role, a.Model, a.Engine, a.Restarts, a.Starts = f.Role, f.Model, f.Engine, f.Restarts, f.Starts
 }
 
 // Like reports whether next asks for a worker with the same weights and engine at the
 // same place: what differs is its role at most.
 func (a Assignment) Like(next Assignment) bool {
 	return a.Name == next.Name && a.Model == next.Model && a.Engine == next.Engine &&
-		a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts
+		a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts && a.Starts == next.Starts
 }
 
 // Flips reports whether next asks a running worker for another role and for nothing

@@ -120,6 +120,7 @@ const (
 	ActionRemove  Action = "remove"  // a worker is to drain and go
 	ActionDrop    Action = "drop"    // an assignment is deleted
 	ActionUnplace Action = "unplace" // a worker has no node
+	ActionRefuse  Action = "refuse"  // an order cannot be carried out: what serves goes on as it was
 	ActionClean   Action = "clean"   // something that nobody owns was deleted
 	ActionLead    Action = "lead"    // a controller took over
 )

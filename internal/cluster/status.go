@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // How often a worker tells its status.
 const (
@@ -37,14 +40,43 @@ type WorkerStatus struct {
 	RetryAt  time.Time `json:"retry_at,omitzero"`
 	// NoMemory is set when the worker failed because its device has no room for it.
 	NoMemory bool `json:"no_memory,omitempty"`
+	// FitsAlone is set beside NoMemory when there would be room in the place of the worker
+	// that this one is to follow.
+	FitsAlone bool `json:"fits_alone,omitempty"`
+	// Declined is the newest change of its assignment that the worker found impossible
+	// before it stopped serving for it: it goes on as it was.
+	Declined Declined `json:"declined,omitzero"`
 	// MemoryBytes is the size of the worker's KV pool; weights are shared and not counted.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// BlockBytes is the size of one KV block.
+	BlockBytes int64 `json:"block_bytes,omitempty"`
 	// Generation is that of the assignment this run serves.
 	Generation int64 `json:"generation"`
 	// Progress of loading, 0 to 1; and of the drain.
 	Progress float64      `json:"progress,omitempty"`
 	Drain    *DrainStatus `json:"drain,omitempty"`
 	Stats    WorkerStats  `json:"stats"`
+}
+
+// PoolBytes is about how much memory the KV pool of a worker takes that has as many blocks
+// as want asks for and else the form of this worker, which has the engine have; 0 when that
+// cannot be told.
+func (st WorkerStatus) PoolBytes(have, want EngineSpec) int64 {
+	if want.KVBlocks <= 0 || st.BlockBytes <= 0 || st.Stats.BlockSize <= 0 || have.KVDType != want.KVDType {
+		return 0
+	}
+	size := st.Stats.BlockSize
+	if have.BlockSize != want.BlockSize {
+		size = cmp.Or(want.BlockSize, DefaultBlockSize)
+	}
+	bytes := float64(want.KVBlocks) * float64(size) * float64(st.BlockBytes) / float64(st.Stats.BlockSize)
+	return int64(min(bytes, 1<<62))
+}
+
+// Declined is a generation of an assignment that a worker does not follow, and why.
+type Declined struct {
+	Generation int64  `json:"generation"`
+	Why        string `json:"why"`
 }
 
 // WorkerStats are the load figures of one worker. Gauges say how things are now;

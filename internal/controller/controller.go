@@ -169,11 +169,16 @@ func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error
 	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
 	}
+	declared, ever := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace))
 	if rev := w.topology.Revision(); rev != past.declared {
 		if err := c.seeNodes(ctx, w.nodes); err != nil {
 			return err
 		}
 		past.declared = rev
+		if err := declared.Validate(); ever && err != nil {
+			c.log.Error("the declared topology is wrong, no worker follows it", "error", err, "by", declared.UpdatedBy)
+			c.notify(cluster.TopologyEvent{Action: cluster.ActionRefuse, Reason: err.Error(), Message: "the declared topology is wrong, and workers stay as they are: " + err.Error()})
+		}
 	}
 	view := View{Status: map[string]cluster.WorkerStatus{}, Cordons: map[string]cluster.Cordon{}}
 	for _, n := range w.nodes.Snapshot() {
@@ -185,8 +190,8 @@ func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error
 	for _, k := range w.cordons.Snapshot() {
 		view.Cordons[k.Node] = k
 	}
-	if t, ok := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace)); ok {
-		view.Topology = &t
+	if ever {
+		view.Topology = &declared
 	}
 	revs := map[string]store.Revision{}
 	for _, a := range w.assignments.Snapshot() {

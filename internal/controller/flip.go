@@ -14,17 +14,16 @@ import (
 func (p *planner) flip() {
 	for _, to := range cluster.Roles {
 		for _, from := range cluster.Roles {
-			for p.surplus(from) > 0 && p.surplus(to) < 0 {
+			for p.surplus(from) > 0 && p.surplus(to) < 0 && !p.flipFailed(to) {
 				it := p.convertible(from, to)
 				if it == nil {
 					break
 				}
-				it.Model, it.Engine = p.specs(to)
-				it.Role, it.why = to, fmt.Sprintf("role flip: %s has one more than wanted, %s one less", from, to)
+				it.become(p.flipped(it, to))
+				it.why = fmt.Sprintf("role flip: %s has one more than wanted, %s one less", from, to)
 				if it.RoleOrdered = p.named(it, to); it.RoleOrdered {
 					it.why = fmt.Sprintf("role flip from %s to %s, as ordered", from, to)
 				}
-				it.Generation++
 			}
 		}
 	}
@@ -50,6 +49,23 @@ func (p *planner) convertible(from, to cluster.Role) *item {
 		}
 	}
 	return best
+}
+
+// flipFailed reports whether a worker could not become what the topology wants of a role: no
+// other one is tried for it then.
+func (p *planner) flipFailed(to cluster.Role) bool {
+	return slices.ContainsFunc(p.work, func(it *item) bool {
+		f := p.flipped(it, to)
+		f.Restarts, f.Starts = it.Refused.Form.Restarts, it.Refused.Form.Starts
+		return it.Role != to && it.refuses(f)
+	})
+}
+
+// flipped is what a worker becomes in another role. A restart that is due is none the less.
+func (p *planner) flipped(it *item, to cluster.Role) cluster.Form {
+	f := p.wanted(it, to)
+	f.Restarts = it.Restarts
+	return f
 }
 
 // named reports whether somebody has chosen a worker for a role.

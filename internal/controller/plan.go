@@ -46,7 +46,7 @@ func Plan(v View) []Change {
 	for i := range p.Assignments {
 		p.settle(&p.Assignments[i])
 	}
-	if v.Topology != nil {
+	if v.Topology != nil && v.Topology.Validate() == nil {
 		p.flip()
 		for _, role := range cluster.Roles {
 			p.resize(role)
@@ -122,7 +122,53 @@ func (p *planner) settle(a *cluster.Assignment) {
 	if it.Node == "" {
 		it.Replace = false // it starts elsewhere anyway
 	}
+	p.judge(it)
 	p.work = append(p.work, it)
+}
+
+// judge takes in how a change of a worker in its place went. One that it cannot follow is
+// taken back.
+func (p *planner) judge(it *item) {
+	if it.Last == (cluster.Form{}) || it.leaves() {
+		return
+	}
+	st := p.Status[it.Name]
+	why := ""
+	switch {
+	case p.serving(it):
+		it.Last, it.why = cluster.Form{}, "it serves as changed"
+		return
+	case st.State == cluster.StateFailed && st.Generation == it.Generation:
+		why = st.Reason
+	case st.Declined.Generation == it.Generation:
+		why = st.Declined.Why
+	default:
+		return
+	}
+	it.Refused = cluster.Refusal{Form: it.Form(), Why: why}
+	it.Become(it.Last)
+	it.Last, it.why = cluster.Form{}, "as before, it cannot change: "+why
+	it.Generation++
+}
+
+// become changes a worker in its place. Unless it only follows another one, it will be
+// what it was if it cannot.
+func (it *item) become(f cluster.Form) {
+	if it.Last == (cluster.Form{}) && it.Replaces == "" {
+		it.Last = it.Form()
+	}
+	it.Refused = cluster.Refusal{}
+	it.Become(f)
+	it.Generation++
+}
+
+// refuses reports whether a worker has found that it cannot take a form.
+func (it *item) refuses(f cluster.Form) bool { return it.Refused.Why != "" && it.Refused.Form == f }
+
+// wanted is what the topology makes of a worker in a role.
+func (p *planner) wanted(it *item, role cluster.Role) cluster.Form {
+	model, engine := p.specs(role)
+	return cluster.Form{Role: role, Model: model, Engine: engine, Restarts: p.Topology.Restarts, Starts: it.Starts}
 }
 
 // busy reports whether a worker in this state may have requests.
@@ -157,12 +203,33 @@ func (p *planner) resize(role cluster.Role) {
 	slices.SortFunc(staying, func(a, b *item) int {
 		return cmp.Or(p.worth(a)-p.worth(b), cluster.CompareNames(b.Name, a.Name))
 	})
-	for _, it := range staying[:len(staying)-want] {
+	for _, it := range staying[:max(len(staying)-want-p.held(staying), 0)] {
 		it.remove("scale down")
 		if s := p.successor(it); s != nil {
 			s.remove("scale down")
 		}
 	}
+}
+
+// held is how many of the workers of a role could not take the one that they are wanted for.
+// As long as nobody serves there in their place they are none too many here.
+func (p *planner) held(staying []*item) (n int) {
+	for _, it := range staying {
+		to := it.Refused.Form.Role
+		if it.Refused.Why == "" || to == it.Role {
+			continue
+		}
+		served := 0
+		for _, o := range p.staying(to) {
+			if p.serving(o) {
+				served++
+			}
+		}
+		if served < p.Topology.Count(to) {
+			n++
+		}
+	}
+	return n
 }
 
 // create adds an assignment as the topology has it now.
@@ -215,13 +282,6 @@ func (p *planner) freeName() string {
 	}
 }
 
-// offered reports whether some node has a device that workers of an engine may run on.
-func (p *planner) offered(e cluster.EngineSpec) bool {
-	return slices.ContainsFunc(p.Nodes, func(n cluster.Node) bool {
-		return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return e.RunsOn(d.ID) })
-	})
-}
-
 // placeAll finds a node and a device for every assignment that has none.
 func (p *planner) placeAll() {
 	for _, it := range p.work {
@@ -268,6 +328,8 @@ func (p *planner) changes() []Change {
 			c.Action = cluster.ActionRemove
 		case it.Node == "" && it.Desire == cluster.DesireRun:
 			c.Action = cluster.ActionUnplace
+		case it.Refused != old.Refused && it.Refused.Why != "":
+			c.Action = cluster.ActionRefuse
 		}
 		out = append(out, c)
 	}

@@ -299,7 +299,7 @@ func TestPlanReplaces(t *testing.T) {
 		if s := w.assignment("worker-4"); s.Node == "" || s.Replaces != "worker-1" {
 			t.Fatalf("the successor: %+v", s)
 		}
-		w.Status["worker-4"] = cluster.WorkerStatus{Name: "worker-4", State: cluster.StateFailed, NoMemory: true, Generation: 1}
+		w.Status["worker-4"] = cluster.WorkerStatus{Name: "worker-4", State: cluster.StateFailed, NoMemory: true, FitsAlone: true, Generation: 1}
 		changes = Plan(w.View)
 		w.apply(changes)
 		if a := w.assignment("worker-1"); a.Engine.MaxSeqs != 7 || a.Generation != 2 || !strings.Contains(changes[0].Why, "in place: no memory") {
@@ -334,7 +334,7 @@ func TestPlanReplaces(t *testing.T) {
 		w := newWorld(t, 1, 2, node("a", 2))
 		w.converge()
 		w.Topology.Restarts++
-		w.wantRounds("worker-2 change, worker-4 start", "worker-1 remove, worker-3 change", "worker-1 drop, worker-4 change")
+		w.wantRounds("worker-2 change, worker-4 start", "worker-1 remove, worker-2 change, worker-3 change", "worker-1 drop, worker-3 change, worker-4 change")
 		w.want("worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 prefill a/cpu:0")
 		for _, a := range w.Assignments {
 			if a.Restarts != 1 {
@@ -452,7 +452,7 @@ func TestPlanFlips(t *testing.T) {
 		w := newWorld(t, 1, 4, node("a", 2))
 		w.converge()
 		w.Topology.Prefill, w.Topology.Decode = 3, 2
-		w.wantRounds("worker-4 change, worker-5 change")
+		w.wantRounds("worker-4 change, worker-5 change", "worker-4 change, worker-5 change") // and they serve so
 		w.want("worker-1 prefill a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 prefill a/cpu:0", "worker-5 prefill a/cpu:0")
 		if a := w.assignment("worker-5"); a.Generation != 2 {
 			t.Errorf("%+v", a)
@@ -462,16 +462,16 @@ func TestPlanFlips(t *testing.T) {
 		w := newWorld(t, 1, 3, node("a", 2))
 		w.converge()
 		w.Topology.Prefill, w.Topology.Decode, w.Topology.Flip = 2, 2, cluster.Flip{Worker: "worker-3", Role: cluster.RolePrefill}
-		w.wantRounds("worker-3 change")
+		w.wantRounds("worker-3 change", "worker-3 change")
 		w.Topology.Prefill, w.Topology.Decode, w.Topology.Flip = 1, 3, cluster.Flip{Worker: "worker-3", Role: cluster.RoleDecode}
-		w.wantRounds("worker-3 change")
+		w.wantRounds("worker-3 change", "worker-3 change")
 		w.want("worker-1 prefill a/cpu:0", "worker-2 decode a/cpu:0", "worker-3 decode a/cpu:0", "worker-4 decode a/cpu:0")
 	})
 	t.Run("the one that is named stays on its node", func(t *testing.T) {
 		w := newWorld(t, 1, 2, prefers(node("a", 2), cluster.RoleDecode), prefers(node("b", 2), cluster.RolePrefill))
 		w.converge()
 		w.Topology.Prefill, w.Topology.Decode, w.Topology.Flip = 2, 1, cluster.Flip{Worker: "worker-3", Role: cluster.RolePrefill}
-		w.wantRounds("worker-3 change")
+		w.wantRounds("worker-3 change", "worker-3 change")
 		w.want("worker-1 prefill b/cpu:0", "worker-2 decode a/cpu:0", "worker-3 prefill a/cpu:0")
 	})
 	t.Run("nodes that prefer a role get new workers", func(t *testing.T) {
@@ -549,7 +549,7 @@ func TestPlanFollowsDevices(t *testing.T) {
 	w.want("worker-1 decode a/cpu:0", "worker-3 decode a/cpu:0")
 	w.Topology.Engine.Device = "gpu" // there is none: better here than nowhere
 	w.converge()
-	w.want("worker-1 decode a/cpu:0", "worker-3 decode a/cpu:0")
+	w.want("worker-1 decode a/cpu:0", "worker-2 decode (no node has a device gpu)", "worker-3 decode a/cpu:0")
 	w.Nodes = append(w.Nodes, cluster.Node{ID: "id-b", Name: "b", Devices: []cluster.Device{{ID: "gpu:0"}}})
 	w.converge()
 	w.want("worker-2 decode b/gpu:0", "worker-4 decode b/gpu:0")
@@ -711,7 +711,7 @@ func TestPlanRoles(t *testing.T) {
 		w.converge()
 		w.Topology.Engine.Device = "gpu"
 		w.converge()
-		w.want("worker-1 decode a/cpu:0")
+		w.want("worker-1 decode a/cpu:0", "worker-2 decode (no node has a device gpu)")
 		if a := w.Assignments[0]; a.Engine.Device != "" || a.Generation != 1 {
 			t.Errorf("it was restarted where it is not wanted: %+v", a)
 		}

@@ -35,8 +35,6 @@ func (p *planner) causeOf(it *item) cause {
 		return cause{evicted, p.nodes[it.Node].Name + " is drained"}
 	case it.Model != model:
 		return cause{outdated, "the model has changed"}
-	case it.Node != "" && !engine.RunsOn(it.Device) && !p.offered(engine):
-		return cause{} // better where it is than nowhere
 	case it.Engine != engine:
 		return cause{outdated, "the engine has changed"}
 	case it.Restarts < p.Topology.Restarts:
@@ -92,13 +90,29 @@ func (p *planner) succeed(s *item) {
 		s.remove(x.Name + " stays")
 	case p.serving(s):
 		p.retire(x, s.Name+" serves in its place")
-	case !busy(p.Status[x.Name].State) && s.Node != "":
+	case c.kind == ordered && !busy(p.Status[x.Name].State) && s.Node != "":
 		p.retire(x, "it does not serve, "+s.Name+" starts in its place")
 	case c.kind == evicted && s.Node == "" && s.Unplaced != "":
 		p.retire(x, c.text+", and there is no other place: "+s.Unplaced)
-	case p.Status[s.Name].NoMemory && p.changesInPlace(c):
-		s.remove("no memory beside " + x.Name)
-		p.update(x, c.text+", in place: no memory for a worker beside it")
+	case p.Status[s.Name].NoMemory && p.Status[s.Name].Generation == s.Generation && p.changesInPlace(c):
+		p.squeeze(x, s, c)
+	}
+}
+
+// squeeze goes on with a successor for which there is no room: whoever looks after the
+// place of the worker that it is to follow says whether there would be without that one.
+// If not, the successor goes on trying, and the worker serves.
+func (p *planner) squeeze(x, s *item, c cause) {
+	switch {
+	case x.Node == "" || x.refuses(p.wanted(x, x.Role)):
+	case s.Node == x.Node && s.Device == x.Device:
+		if p.Status[s.Name].FitsAlone {
+			s.remove("no memory beside " + x.Name)
+			p.update(x, c.text+", in place: no memory for a worker beside it")
+		}
+	case s.Engine.RunsOn(x.Device):
+		s.Node, s.Device, s.why = x.Node, x.Device, "no memory where it was: asking where "+x.Name+" runs"
+		s.Generation++
 	}
 }
 
@@ -118,12 +132,33 @@ func (p *planner) suits(x *item) bool {
 	return slices.ContainsFunc(p.nodes[x.Node].Devices, func(d cluster.Device) bool { return d.ID == x.Device && x.Engine.RunsOn(d.ID) })
 }
 
+// feasible reports whether some place has room for what the topology makes of a worker,
+// that of the worker first of all.
+func (p *planner) feasible(x *item) bool {
+	if p.feasibleInPlace(x) {
+		return true
+	}
+	next := &item{Assignment: x.Assignment}
+	next.Become(p.wanted(x, x.Role))
+	_, _, why := p.place(next)
+	return x.Node == "" || why == ""
+}
+
+// feasibleInPlace reports whether the place of a worker has room for what the topology
+// makes of it.
+func (p *planner) feasibleInPlace(x *item) bool {
+	next := &item{Assignment: x.Assignment}
+	next.Become(p.wanted(x, x.Role))
+	return slices.ContainsFunc(p.candidates(next), func(n cluster.Node) bool {
+		return n.ID == x.Node && slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return d.ID == x.Device && next.Engine.RunsOn(d.ID) })
+	})
+}
+
 // update makes a worker what the topology asks for, in its place unless that is on a
 // device that is not asked for any longer.
 func (p *planner) update(x *item, why string) {
-	x.Model, x.Engine = p.specs(x.Role)
-	x.Restarts, x.why = p.Topology.Restarts, why
-	x.Generation++
+	x.become(p.wanted(x, x.Role))
+	x.why = why
 	if _, _, nowhere := p.place(x); nowhere == "" && x.Desire == cluster.DesireRun && !p.suits(x) {
 		x.Node, x.Device = "", ""
 	}
@@ -183,23 +218,26 @@ func (p *planner) rollOut(role cluster.Role) {
 		if !p.changesInPlace(c) {
 			continue
 		}
-		if it.Desire == cluster.DesireDrain || !p.Status[it.Name].State.Serving() {
+		refused := it.refuses(p.wanted(it, role))
+		switch starts := !p.Status[it.Name].State.Serving(); {
+		case it.Desire == cluster.DesireDrain && refused:
+			continue
+		case it.Desire == cluster.DesireDrain, starts && !refused && p.feasible(it):
 			p.update(it, c.text)
 			continue
-		}
-		if !calm {
+		case !starts && !calm:
 			continue
 		}
 		calm = false
-		if c.kind == restarted && p.others(it) {
+		if c.kind == restarted && !refused && p.others(it) {
 			p.update(it, c.text)
 			continue
 		}
 		s := p.begin(it, c.text)
-		if _, _, why := p.place(s); why != "" {
+		if _, _, why := p.place(s); why != "" && !refused && p.feasibleInPlace(it) {
 			p.work = p.work[:len(p.work)-1]
 			p.update(it, fmt.Sprintf("%s, in place: no room for a worker beside it: %s", c.text, why))
-		}
+		} // and one without a place says so, while the worker goes on
 	}
 }
 

@@ -21,12 +21,12 @@ func (p *planner) place(it *item) (cluster.Node, cluster.Device, string) {
 	if open == 0 {
 		return cluster.Node{}, cluster.Device{}, "all nodes are drained"
 	}
-	return cluster.Node{}, cluster.Device{}, fmt.Sprintf("no device has %.1f GiB free", float64(p.need(it))/(1<<30))
+	return cluster.Node{}, cluster.Device{}, fmt.Sprintf("no device has %.1f GiB free", float64(max(p.need(it), p.estimate(it)))/(1<<30))
 }
 
 // candidates are the nodes that take workers, with the devices that have room.
 func (p *planner) candidates(it *item) (out []cluster.Node) {
-	need := p.need(it)
+	need, estimate := p.need(it), p.estimate(it)
 	for _, n := range p.Nodes {
 		if _, cordoned := p.Cordons[n.ID]; cordoned {
 			continue
@@ -34,7 +34,7 @@ func (p *planner) candidates(it *item) (out []cluster.Node) {
 		devices := n.Devices
 		n.Devices = nil
 		for _, d := range devices {
-			if d.MemoryBytes <= 0 || need <= d.MemoryBytes-p.used(n.ID, d.ID, it) {
+			if d.MemoryBytes <= 0 || need <= d.MemoryBytes-p.used(n.ID, d.ID, it) && estimate <= memory(devices, d) {
 				n.Devices = append(n.Devices, d)
 			}
 		}
@@ -51,6 +51,30 @@ func (p *planner) need(it *item) (bytes int64) {
 	for _, o := range p.work {
 		if o.Model == it.Model && o.Engine == it.Engine {
 			bytes = max(bytes, p.Status[o.Name].MemoryBytes)
+		}
+	}
+	return bytes
+}
+
+// estimate is what the KV pool of a worker will take by what others have that differ in the
+// number of blocks, in bytes. It is good enough to tell what fits nowhere.
+func (p *planner) estimate(it *item) (bytes int64) {
+	for _, o := range p.work {
+		if o.Model == it.Model {
+			bytes = max(bytes, p.Status[o.Name].PoolBytes(o.Engine, it.Engine))
+		}
+	}
+	return bytes
+}
+
+// memory is all that a device has, which CPU devices of a node share.
+func memory(devices []cluster.Device, d cluster.Device) (bytes int64) {
+	if d.Kind() != "cpu" {
+		return d.MemoryBytes
+	}
+	for _, o := range devices {
+		if o.Kind() == d.Kind() {
+			bytes += o.MemoryBytes
 		}
 	}
 	return bytes

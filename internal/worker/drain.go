@@ -237,6 +237,13 @@ func (w *Worker) adopt(as cluster.Assignment) {
 	w.board.update(func(st *cluster.WorkerStatus) { st.Generation = as.Generation })
 }
 
+// Decline has the status say why the worker does not follow a change of its assignment.
+// It stays until another one is declined, or the worker ends.
+func (w *Worker) Decline(d cluster.Declined) {
+	w.log.Warn("goes on as it was: a change is impossible", "generation", d.Generation, "why", d.Why)
+	w.board.update(func(st *cluster.WorkerStatus) { st.Declined = d })
+}
+
 // rejoin undoes a drain that is not complete.
 func (w *Worker) rejoin(ctx context.Context) error {
 	w.log.Info("drain taken back")

@@ -200,7 +200,7 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 		return nil, fmt.Errorf("allocate %d KV blocks of %d bytes: %w", loaded.Blocks, w.blockBytes, err)
 	}
 	w.board.update(func(st *cluster.WorkerStatus) {
-		st.MemoryBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks)) * w.blockBytes
+		st.MemoryBytes, st.BlockBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks))*w.blockBytes, w.blockBytes
 	})
 	w.resident = newResident(mem, loaded.Blocks)
 	inUse := false

@@ -73,12 +73,17 @@ func (d *Device) Load(ctx context.Context, m *model.Model) (*Weights, error) {
 	return w, nil
 }
 
-func (w *Weights) load(ctx context.Context) (err error) {
-	c, ranks := w.config, len(w.device.ranks)
+// Supports says why the device cannot compute a model of this shape.
+func (d *Device) Supports(c model.Config) error {
 	if err := supported(c); err != nil {
 		return err
 	}
-	if err := engine.CheckTensorParallel(ranks, c.Heads, c.KVHeads); err != nil {
+	return engine.CheckTensorParallel(len(d.ranks), c.Heads, c.KVHeads)
+}
+
+func (w *Weights) load(ctx context.Context) (err error) {
+	c, ranks := w.config, len(w.device.ranks)
+	if err := w.device.Supports(c); err != nil {
 		return err
 	}
 	w.embedScale = 1

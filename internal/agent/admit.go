@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/chat/parse"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/model"
+)
+
+// holding is what a worker of this node has in memory.
+type holding struct {
+	worker, device string
+	key            modelKey
+	pool           int64 // bytes of its KV blocks
+}
+
+// hold remembers what a worker has until the returned function is called.
+func (m *models) hold(h holding) (release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holdings[&h] = true
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.holdings, &h)
+	}
+}
+
+// onHost reports whether a device computes in the memory of the host.
+func onHost(device string) bool { return cluster.Device{ID: device}.Kind() == "cpu" }
+
+// occupied is what the workers of this node have in the memory of a device, in bytes. All
+// CPU devices share that of the host.
+type occupied struct {
+	pools, weights int64 // but those of freed
+	freed          int64 // what goes with the worker called instead: its pool, and weights that only it uses
+	loaded         bool  // the weights asked about are there and stay
+}
+
+func (m *models) occupied(device, instead string, key modelKey) (o occupied) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stay, goes := map[modelKey]bool{}, map[modelKey]bool{}
+	for h := range m.holdings {
+		switch {
+		case h.device != device && !(onHost(h.device) && onHost(device)):
+		case h.worker == instead:
+			o.freed += h.pool
+			goes[h.key] = true
+		default:
+			o.pools += h.pool
+			stay[h.key] = true
+		}
+	}
+	for k := range stay {
+		o.weights += m.weightsLocked(k)
+		delete(goes, k)
+	}
+	for k := range goes {
+		o.freed += m.weightsLocked(k)
+	}
+	o.loaded = stay[key]
+	return o
+}
+
+func (m *models) weightsLocked(key modelKey) int64 {
+	if sm := m.shared[key]; sm != nil {
+		return sm.bytes
+	}
+	return 0
+}
+
+// room is how much memory a device has for weights and a pool that come in the place of
+// the worker called instead; 0 when nobody knows.
+func (m *models) room(device computer, o occupied) int64 {
+	if own := device.memory(); own > 0 {
+		return max(own-o.pools-o.weights, 1)
+	}
+	return m.hostMemory(o)
+}
+
+// hostRoom is how much memory the host has for one more pool.
+func (m *models) hostRoom() int64 { return m.hostMemory(m.occupied("cpu:", "", modelKey{})) }
+
+func (m *models) hostMemory(o occupied) int64 {
+	free, most := m.memory()
+	if free <= 0 {
+		return 0
+	}
+	free += o.freed
+	if most > 0 { // pools that nobody has touched yet count as well
+		free = min(free, most-o.pools)
+	}
+	return max(free, 1)
+}
+
+// usable checks all of an assignment that can be known without its model.
+func (m *models) usable(as cluster.Assignment) (computer, error) {
+	device := m.a.devices[as.Device]
+	if device == nil {
+		return nil, fmt.Errorf("this node has no device %q", as.Device)
+	}
+	if err := errors.Join(as.Model.Validate(), as.Engine.Validate(), parse.CheckTool(as.Model.ToolParser), parse.CheckReasoning(as.Model.ReasoningParser)); err != nil {
+		return nil, err
+	}
+	if e := (cluster.EngineSpec{Backend: as.Engine.Backend}); !e.RunsOn(as.Device) {
+		return nil, fmt.Errorf("the backend %s does not compute on %s", as.Engine.Backend, as.Device)
+	}
+	return device, nil
+}
+
+// admit says why a worker could not start as as, before anything is given up for it: a
+// device or a model that cannot be used, settings that do not go with the model, too
+// little memory. What the worker called instead has counts as free. Only headers and small
+// files of the model are read: what is wrong with the weights themselves shows when they
+// are loaded.
+func (m *models) admit(as cluster.Assignment, instead string) (err error) {
+	device, err := m.usable(as)
+	if err != nil {
+		return err
+	}
+	key, err := m.keyOf(as)
+	if err != nil {
+		return err
+	}
+	mod, err := model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mod.Close()) }()
+	if _, err := processor(mod); err != nil {
+		return err
+	}
+	spec, c := m.engineSpec(as.Engine), mod.Config()
+	if spec.MaxModelLen > c.MaxContext {
+		return fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", spec.MaxModelLen, c.MaxContext)
+	}
+	kv := engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: spec.BlockSize}
+	o := m.occupied(as.Device, instead, key)
+	var weights int64
+	if key.mock {
+		kv, err = mockKV(spec, mod)
+	} else if kv.DType, err = device.suits(mod, spec); !o.loaded {
+		weights = device.weightBytes(mod)
+	}
+	if err != nil {
+		return err
+	}
+	room := m.room(device, o)
+	if weights > 0 && room > 0 {
+		if room -= weights; room <= 0 {
+			return noMemory("the weights of %s need %s, %s are free; use a smaller model, or a file with smaller weights", mod.Dir(), gib(weights), gib(room+weights))
+		}
+	}
+	_, err = poolSize(spec.KVBlocks, kv.BlockBytes(), cmp.Or(spec.MaxModelLen, c.MaxContext), spec.BlockSize, room)
+	return err
+}

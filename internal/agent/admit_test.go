@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
+)
+
+// What cannot be loaded is known before anything is loaded, and before a worker makes
+// room for it.
+func TestAdmit(t *testing.T) {
+	m := testModels(t)
+	spec := modeltest.Spec{Layers: 1, Hidden: 32, Heads: 4, KVHeads: 2, FFN: 64, ContextLen: 1024, DType: "bf16"}
+	dir := modeltest.Generate(t, spec)
+	damaged := func(name, content string) string {
+		dir := modeltest.Generate(t, spec)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	cut := modeltest.Generate(t, spec)
+	if err := os.Truncate(filepath.Join(cut, "model.safetensors"), 4096); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change func(*cluster.Assignment)
+		want   string
+	}{
+		"what can be":        {func(*cluster.Assignment) {}, ""},
+		"the built-in model": {func(a *cluster.Assignment) { a.Model.Path = "" }, ""},
+		"quantized":          {func(a *cluster.Assignment) { a.Model.Quantize = "q8_0" }, ""},
+		"a device":           {func(a *cluster.Assignment) { a.Device = "cpu:7" }, `no device "cpu:7"`},
+		"a GPU":              {func(a *cluster.Assignment) { a.Device = "gpu:9" }, `no device "gpu:9"`},
+		"a backend":          {func(a *cluster.Assignment) { a.Engine.Backend = cluster.BackendCUDA }, "cuda does not compute on cpu:0"},
+		"no model":           {func(a *cluster.Assignment) { a.Model.Path = "/no/such/model" }, "no such file"},
+		"a wrong config":     {func(a *cluster.Assignment) { a.Model.Path = damaged("config.json", `{"model_type":"no-such-family"}`) }, "no-such-family"},
+		"a broken config":    {func(a *cluster.Assignment) { a.Model.Path = damaged("config.json", "{") }, "config.json"},
+		"a broken tokenizer": {func(a *cluster.Assignment) { a.Model.Path = damaged("tokenizer.json", "{") }, "tokenizer.json"},
+		"weights cut off":    {func(a *cluster.Assignment) { a.Model.Path = cut }, "model.safetensors"},
+		"ranks":              {func(a *cluster.Assignment) { a.Engine.TensorParallel = 3 }, "3 ranks cannot share"},
+		"a format":           {func(a *cluster.Assignment) { a.Model.Quantize = "q2" }, `"q2" is not one of`},
+		"a block size":       {func(a *cluster.Assignment) { a.Engine.BlockSize = 17 }, "17 tokens is not one of"},
+		"a context":          {func(a *cluster.Assignment) { a.Engine.MaxModelLen = 1025 }, "1025 is not between 1 and the model's 1024"},
+		"a KV type":          {func(a *cluster.Assignment) { a.Engine.KVDType = "f8" }, "f8"},
+		"KV of the mock":     {func(a *cluster.Assignment) { a.Engine.Backend, a.Engine.KVDType = cluster.BackendMock, "int8" }, "the mock backend keeps f32"},
+		"blocks":             {func(a *cluster.Assignment) { a.Engine.KVBlocks = 1_000_000_000 }, "1000000000 KV blocks need"},
+		"blocks beyond int":  {func(a *cluster.Assignment) { a.Engine.KVBlocks = 1 << 62 }, "not enough memory"},
+		"blocks of the mock": {func(a *cluster.Assignment) { a.Engine.Backend, a.Engine.KVBlocks = cluster.BackendMock, 1<<62 }, "not enough memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			as := on(dir, "cpu:0")
+			tc.change(&as)
+			err := m.admit(as, "")
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("err = %v, want %q", err, tc.want)
+			}
+			if tc.want == "" {
+				return
+			}
+			// Loading finds the same, and so an agent that cannot ask before.
+			if l, err := m.load(t.Context(), as, func(float64) {}); err == nil {
+				give(t, l)
+				if name != "a context" { // which the engine refuses
+					t.Error("it was loaded")
+				}
+			}
+		})
+	}
+	if m.held() != 0 || len(m.holdings) != 0 {
+		t.Errorf("%d models and %d pools are held", m.held(), len(m.holdings))
+	}
+}
+
+// Memory that others have been promised is not free, though nobody has touched it yet.
+// What a worker has is free for the one in its place.
+func TestAdmitCountsPools(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 64, DType: "bf16"})
+	m.memory = func() (int64, int64) { return 10 << 20, 10 << 20 }
+	as := on(dir, "cpu:0")
+	load := func(name string, blocks int) (func(), error) {
+		as.Name, as.Engine.KVBlocks = name, blocks
+		l, err := m.load(t.Context(), as, func(float64) {})
+		if err != nil {
+			return nil, err
+		}
+		return func() { give(t, l); l.Release() }, nil
+	}
+	letGo, err := load("worker-1", 3000) // of 2 KiB
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load("worker-2", 3000); !errors.Is(err, ErrMemory) {
+		t.Errorf("a second pool of six tenths of the memory: %v", err)
+	}
+	as.Name = "worker-2"
+	if err := m.admit(as, "worker-1"); err != nil {
+		t.Errorf("in the place of the first: %v", err)
+	}
+	as.Device = "cpu:1"
+	if err := m.admit(as, ""); !errors.Is(err, ErrMemory) {
+		t.Errorf("on another device of the same memory: %v", err)
+	}
+	as.Device, as.Engine.KVBlocks = "cpu:0", 6000
+	if err := m.admit(as, "worker-1"); !errors.Is(err, ErrMemory) {
+		t.Errorf("more than all memory in the place of the first: %v", err)
+	}
+	letGo()
+	letGo2, err := load("worker-2", 3000)
+	if err != nil {
+		t.Fatalf("after the first has gone: %v", err)
+	}
+	letGo2()
+}
+
+// A worker that serves declines a change that is impossible, and goes on; what it is told
+// next is taken from there.
+func TestWorkerDeclines(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.opts.Admit = func(as cluster.Assignment, instead string) error {
+		if instead != as.Name {
+			t.Errorf("asked about %s in the place of %s", as.Name, instead)
+		}
+		if as.Engine.MaxSeqs == 7 || as.Starts == 1 {
+			return errors.New("impossible")
+		}
+		return nil
+	}
+	n.assign()
+	first := n.reaches(cluster.StateReady)
+	declines := func(generation int64) {
+		t.Helper()
+		eventually(t, "it declines", func() bool { st, _ := n.stored(); return st.Declined.Generation == generation })
+		st, _ := n.stored()
+		if st.State != cluster.StateReady || st.InstanceID != first.InstanceID || st.Generation == generation || st.Declined.Why != "impossible" || n.loads.count() != 1 {
+			t.Errorf("%+v after %d loads", st, n.loads.count())
+		}
+	}
+	n.assign(func(a *cluster.Assignment) { a.Engine.MaxSeqs = 7; a.Generation++ })
+	declines(2)
+	n.assign(func(a *cluster.Assignment) { a.Engine.MaxSeqs = 0; a.Generation++ }) // as the controller does
+	eventually(t, "it is as assigned", func() bool { st, _ := n.stored(); return st.Generation == 3 })
+	n.assign(restart)
+	declines(4)
+	n.assign(func(a *cluster.Assignment) { a.Starts = 0; a.Generation++ })
+	eventually(t, "it is as assigned", func() bool { st, _ := n.stored(); return st.Generation == 5 })
+	n.assign(func(a *cluster.Assignment) { a.Engine.MaxSeqs = 8; a.Generation++ })
+	eventually(t, "what is possible is done", func() bool {
+		st, _ := n.stored()
+		return st.Generation == 6 && st.State == cluster.StateReady && n.loads.count() == 2
+	})
+}
+
+// A successor without room says whether there would be in the place of the other.
+func TestFitsAlone(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	n.loads.set(func(l *loads) { l.err = ErrMemory })
+
+	n.opts.Admit = func(as cluster.Assignment, instead string) error {
+		if instead == "worker-0" {
+			return nil
+		}
+		return ErrMemory
+	}
+	n.assign(func(a *cluster.Assignment) { a.Replaces = "worker-0" })
+	if st := n.reaches(cluster.StateFailed); !st.NoMemory || !st.FitsAlone {
+		t.Errorf("%+v", st)
+	}
+	n.assign(func(a *cluster.Assignment) { a.Replaces = ""; a.Generation++ })
+	eventually(t, "nobody to follow", func() bool {
+		st, _ := n.stored()
+		return st.State == cluster.StateFailed && st.Generation == 2 && st.NoMemory && !st.FitsAlone
+	})
+	n.loads.set(func(l *loads) {
+		l.err, l.gate = nil, func(context.Context) error { return errors.New("another reason") }
+	})
+	n.assign(func(a *cluster.Assignment) { a.Replaces = "worker-0"; a.Generation++ })
+	eventually(t, "another reason", func() bool {
+		st, _ := n.stored()
+		return st.State == cluster.StateFailed && st.Generation == 3 && !st.NoMemory && !st.FitsAlone
+	})
+}
