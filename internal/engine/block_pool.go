@@ -104,6 +104,16 @@ func (p *BlockPool) pinnedByMatch(hashes []uint64) int {
 	return n
 }
 
+// exclusive is how many blocks become available when one reference on each is dropped.
+func (p *BlockPool) exclusive(ids []int32) (n int) {
+	for _, id := range ids {
+		if b := &p.blocks[id]; b.refs == 1 && b.state == blockActive {
+			n++
+		}
+	}
+	return n
+}
+
 // Acquire takes references on the blocks that hold the leading matched hashes
 // and allocates fresh more blocks. It changes nothing when it fails.
 func (p *BlockPool) Acquire(matched []uint64, fresh int) ([]int32, error) {

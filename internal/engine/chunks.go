@@ -1,6 +1,9 @@
 package engine
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // room is what a step still has for chunks of prompts.
 type room struct {
@@ -13,32 +16,73 @@ func (r *room) take(n int, seconds float64) {
 	r.seconds -= seconds
 }
 
-// addPrompts adds chunks of prompts to the batch, the oldest prompt first.
-//
-// An oldest prompt that needs more steps lets short ones pass: up to half of the
-// room goes first to prompts that lack at most a quarter of what it lacks, those
-// that lack least first. So a short prompt does not wait for a long one, which takes
-// at most twice as long for it.
+// addPrompts adds chunks of prompts to the batch. Tenants with prompts share the room
+// equally, each in turn the first to choose; what one leaves, the others get.
 func (e *Engine) addPrompts() {
 	oldest := e.oldestPrompt()
 	if oldest == nil {
 		return
 	}
 	r := e.chunkRoom(oldest)
-	if e.fit(oldest, r) < oldest.pending() {
-		half := room{r.tokens / 2, r.seconds / 2}
-		for s := e.shortPrompt(oldest.pending() / 4); s != nil; s = e.shortPrompt(oldest.pending() / 4) {
-			n, seconds := e.addChunk(s, half)
-			if n == 0 {
-				break
-			}
-			half.take(n, seconds)
-			r.take(n, seconds)
+	e.hungry = e.hungry[:0]
+	for _, s := range e.running {
+		if s.pending() > 1 && !slices.Contains(e.hungry, s.tenant) {
+			e.hungry = append(e.hungry, s.tenant)
 		}
+	}
+	n := len(e.hungry)
+	if n == 1 {
+		e.addTenant(oldest.tenant, &r, r)
+		return
+	}
+	first := int(e.count.StepsTotal % uint64(n))
+	for i := range n {
+		share := room{r.tokens / (n - i), r.seconds / float64(n-i)}
+		share.tokens = max(share.tokens, min(r.tokens, MinChunkTokens)) // smaller ones are not worth an entry
+		if !math.IsInf(r.seconds, 1) {
+			share.seconds = max(share.seconds, min(r.seconds, e.pace.model.chunk(oldest.computed, MinChunkTokens)))
+		}
+		e.addTenant(e.hungry[(first+i)%n], &r, share)
 	}
 	for _, s := range e.running {
 		if s.pending() > 1 && !e.chunked(s) {
 			r.take(e.addChunk(s, r))
+		}
+	}
+}
+
+// addTenant adds chunks of one tenant's prompts, the oldest prompt first, and takes what
+// they need of the share from r.
+//
+// An oldest prompt that needs more steps lets short ones pass: up to half of the
+// share goes first to prompts that lack at most a quarter of what it lacks, those
+// that lack least first. So a short prompt does not wait for a long one, which takes
+// at most twice as long for it.
+func (e *Engine) addTenant(tenant string, r *room, share room) {
+	oldest := e.oldestOf(tenant)
+	if oldest == nil {
+		return
+	}
+	add := func(s *sequence, limit room) (int, float64) {
+		n, seconds := e.addChunk(s, limit)
+		share.take(n, seconds)
+		r.take(n, seconds)
+		return n, seconds
+	}
+	if e.fit(oldest, share) < oldest.pending() {
+		half := room{share.tokens / 2, share.seconds / 2}
+		short := oldest.pending() / 4
+		for s := e.shortPrompt(tenant, short); s != nil; s = e.shortPrompt(tenant, short) {
+			n, seconds := add(s, half)
+			if n == 0 {
+				break
+			}
+			half.take(n, seconds)
+		}
+	}
+	for _, s := range e.running {
+		if s.tenant == tenant && s.pending() > 1 && !e.chunked(s) {
+			add(s, share)
 		}
 	}
 }
@@ -52,12 +96,21 @@ func (e *Engine) oldestPrompt() *sequence {
 	return nil
 }
 
-// shortPrompt returns the prompt that lacks least, if that is not more than limit,
-// of those without a chunk in this step.
-func (e *Engine) shortPrompt(limit int) *sequence {
+func (e *Engine) oldestOf(tenant string) *sequence {
+	for _, s := range e.running {
+		if s.tenant == tenant && s.pending() > 1 {
+			return s
+		}
+	}
+	return nil
+}
+
+// shortPrompt returns the prompt of a tenant that lacks least, if that is not more than
+// limit, of those without a chunk in this step.
+func (e *Engine) shortPrompt(tenant string, limit int) *sequence {
 	var least *sequence
 	for _, s := range e.running {
-		if n := s.pending(); n > 1 && n <= limit && !e.chunked(s) {
+		if n := s.pending(); n > 1 && n <= limit && s.tenant == tenant && !e.chunked(s) {
 			least, limit = s, n-1
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/fairqueue"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -35,14 +36,16 @@ type Engine struct {
 	// Owned by Run.
 	pool    *BlockPool
 	seqs    map[string]*sequence
-	waiting []*sequence // in order of arrival
-	remote  int         // sequences in seqRemote
-	apart   int         // sequences in seqPaused, seqIncoming or seqParked
-	running []*sequence // in order of admission, oldest first
+	waiting fairqueue.Queue[*sequence]
+	remote  int            // sequences in seqRemote
+	remotes map[string]int // the same of each tenant that has any
+	apart   int            // sequences in seqPaused, seqIncoming or seqParked
+	running []*sequence    // in order of admission, oldest first
 	batch   []BatchSeq
 	parts   []*sequence // parts[i] belongs to batch[i]
 	work    stepWork    // of batch
 	turn    []*sequence // scratch of assemble
+	hungry  []string    // scratch of addPrompts
 	streams bool        // batch goes on with an output: somebody waits for its next token
 	pace    pace
 	// drafts are the bounds of the proposed tokens in batch, draftRows their logits.
@@ -77,6 +80,7 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 		done:    make(chan struct{}),
 		pool:    NewBlockPool(cfg.NumBlocks, cfg.Sink),
 		seqs:    make(map[string]*sequence),
+		remotes: make(map[string]int),
 		pace:    pace{target: cfg.ITLTarget},
 
 		draftSeed: rand.Uint64(),
@@ -101,7 +105,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) loop(ctx context.Context) error {
 	for {
 		e.readMail()
-		if len(e.waiting) == 0 && len(e.running) == 0 {
+		if e.waiting.Len() == 0 && len(e.running) == 0 {
 			e.pace.pause()
 			select {
 			case f := <-e.mail:
@@ -238,6 +242,7 @@ func (e *Engine) newSequence(r *Request) (*sequence, error) {
 	}
 	s := &sequence{
 		id:     r.ID,
+		tenant: r.Tenant,
 		tokens: append(make([]uint32, 0, len(r.Tokens)+min(r.Stop.MaxTokens, 256)), r.Tokens...),
 		prompt: len(r.Tokens) - r.Generated,
 		given:  len(r.Tokens),
@@ -261,7 +266,7 @@ func (e *Engine) Prefill(ctx context.Context, r PrefillRequest) (*Held, error) {
 		return nil, err
 	}
 	s := &sequence{
-		id: r.ID, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
+		id: r.ID, tenant: r.Tenant, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
 		chain:   blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
 		prefill: &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
 	}
@@ -295,10 +300,10 @@ func (e *Engine) accept(s *sequence) error {
 			return ErrClosed
 		case e.draining:
 			return ErrDraining
-		case len(e.waiting) >= e.cfg.MaxWaiting:
-			return fmt.Errorf("%w: %d requests wait", ErrQueueFull, len(e.waiting))
 		case e.seqs[s.id] != nil:
 			return fmt.Errorf("%w: request id %q is in use", ErrBadRequest, s.id)
+		case e.waiting.Len() >= e.cfg.MaxWaiting && !e.displace(s):
+			return fmt.Errorf("%w: %d requests wait", ErrQueueFull, e.waiting.Len())
 		}
 		return nil
 	}()
@@ -307,7 +312,7 @@ func (e *Engine) accept(s *sequence) error {
 		return err
 	}
 	e.seqs[s.id] = s
-	e.waiting = append(e.waiting, s)
+	s.place = e.waiting.Push(s.tenant, s, 0)
 	e.count.RequestsTotal++
 	return nil
 }

@@ -73,7 +73,7 @@ func (r *Reservation) Quarantine(why string) (lift func()) {
 			panic("engine: reservation ended twice")
 		}
 		r.ended = true
-		r.e.remote--
+		r.e.countRemote(r.s, -1)
 		r.e.pool.Quarantine(incoming)
 		s := r.s
 		r.e.pool.Release(s.blocks)
@@ -85,7 +85,7 @@ func (r *Reservation) Quarantine(why string) (lift func()) {
 		r.e.count.FallbackTotal++
 		s.gen.first.Why, s.gen.decide = why, nil
 		s.state = seqWaiting
-		r.e.waiting = append([]*sequence{s}, r.e.waiting...)
+		s.place = r.e.waiting.PushFront(s.tenant, s, 0)
 	})
 	return func() { r.post(func() { r.e.pool.Land(incoming) }) }
 }
@@ -97,7 +97,7 @@ func (r *Reservation) finish(next func(*sequence)) {
 			panic("engine: reservation ended twice")
 		}
 		r.ended = true
-		r.e.remote--
+		r.e.countRemote(r.s, -1)
 		s := r.s
 		r.e.pool.Land(r.Blocks[r.CachedBlocks:])
 		s.reserve = nil
@@ -144,7 +144,7 @@ func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.pool.MarkIncoming(r.Blocks[cachedBlocks:])
 	s.state, s.reserve = seqRemote, r
-	e.remote++
+	e.countRemote(s, 1)
 	e.wg.Add(1)
 	go func() {
 		defer e.wg.Done()

@@ -25,7 +25,9 @@ var (
 
 // Request asks for the continuation of a prompt.
 type Request struct {
-	ID     string
+	ID string
+	// Tenant names who shares the engine as one: between tenants admission is fair.
+	Tenant string
 	Tokens []uint32 // the prompt, and what earlier attempts generated
 	// Generated is how many of the last Tokens are output of earlier attempts.
 	Generated int
@@ -56,6 +58,7 @@ type Decision struct {
 // PrefillRequest asks for the KV of a prompt, without generating anything.
 type PrefillRequest struct {
 	ID     string
+	Tenant string // as in Request
 	Tokens []uint32
 	// Progress hears, from the scheduler's goroutine, how many leading tokens are
 	// computed and the block table; it must not block. The table does not change. It

@@ -67,29 +67,40 @@ func (e *Engine) stepFailed(err error) error {
 	return nil
 }
 
-// admit moves waiting sequences, first come first served, to where they get
-// computed, as long as blocks and sequence slots last.
+// admit moves waiting sequences to where they get computed, as long as blocks and
+// sequence slots last: in turns between tenants, first come first served within one.
 func (e *Engine) admit() (progress bool) {
-	for len(e.waiting) > 0 && e.slots() < e.cfg.MaxSeqs {
-		s := e.waiting[0]
+	for {
+		next := e.waiting.Next()
+		if next == nil {
+			return progress
+		}
+		s := next.Item
 		matched := s.matchable(e.info.KV.BlockSize)
 		matched = matched[:e.pool.Match(matched)]
 		fresh := e.blocksFor(len(s.tokens)) - len(matched)
-		if e.pool.Available()-e.pool.pinnedByMatch(matched) < fresh+e.headroom() {
+		slots := e.slots() + 1 - e.cfg.MaxSeqs
+		blocks := fresh + e.headroom() + e.pool.pinnedByMatch(matched) - e.pool.Available()
+		if (slots > 0 || blocks > 0) && !e.displaceRunning(s, fresh, slots, blocks) {
 			return progress
 		}
-		blocks, err := e.pool.Acquire(matched, fresh)
+		if slots > 0 || blocks > 0 { // what was preempted may hold part of the prompt
+			matched = s.matchable(e.info.KV.BlockSize)
+			matched = matched[:e.pool.Match(matched)]
+			fresh = e.blocksFor(len(s.tokens)) - len(matched)
+		}
+		table, err := e.pool.Acquire(matched, fresh)
 		if err != nil {
 			return progress
 		}
-		e.waiting = slices.Delete(e.waiting, 0, 1)
+		e.waiting.Take(next)
+		s.place = nil
 		progress = true
-		s.blocks = blocks
+		s.blocks = table
 		s.computed = len(matched) * e.info.KV.BlockSize
 		s.registered = len(matched)
 		e.admitted(s, len(matched))
 	}
-	return progress
 }
 
 // slots is how many sequences hold a place in the batch or will soon.
@@ -110,6 +121,7 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 		s.admitted = time.Now()
 		e.count.PromptTokensTotal += uint64(s.given)
 		e.count.CachedTokensTotal += uint64(s.computed)
+		e.waiting.Charge(s.tenant, float64(s.pending()))
 	}
 	if s.prefill != nil {
 		e.run(s)
@@ -202,8 +214,8 @@ func (e *Engine) newestPreemptible() *sequence {
 	panic("engine: a growing sequence is not running")
 }
 
-// preempt takes the blocks of a running sequence and puts it at the front of the
-// queue. Its full blocks stay in the prefix cache while there is room, so that
+// preempt takes the blocks of a running sequence and puts it at the front of its
+// tenant's queue. Its full blocks stay in the prefix cache while there is room, so that
 // often little is computed again.
 func (e *Engine) preempt(s *sequence) {
 	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
@@ -213,7 +225,7 @@ func (e *Engine) preempt(s *sequence) {
 	s.gen.history = history{} // costs memory; it catches up
 	s.gen.drafter.forget()
 	s.state = seqWaiting
-	e.waiting = slices.Insert(e.waiting, 0, s)
+	s.place = e.waiting.PushFront(s.tenant, s, 0)
 	e.count.PreemptedTotal++
 	e.log.Debug("preempted", "request", s.id, "tokens", len(s.tokens))
 }
@@ -270,6 +282,7 @@ func (e *Engine) next(s *sequence) {
 		}
 		s.tokens = append(s.tokens, token)
 		e.count.GeneratedTotal++
+		e.waiting.Charge(s.tenant, 1)
 		var emit bool
 		if reason, emit = s.finishAfter(token, e.cfg.MaxModelLen); emit {
 			out.Tokens, out.Logprobs = []uint32{token}, logprobs
@@ -315,7 +328,8 @@ func (e *Engine) cancel(s *sequence, reason protocol.FinishReason, err error) {
 	if s.state != seqDone {
 		switch s.state {
 		case seqWaiting:
-			e.waiting = slices.DeleteFunc(e.waiting, func(o *sequence) bool { return o == s })
+			e.waiting.Remove(s.place)
+			s.place = nil
 		case seqRunning:
 			e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
 		case seqPaused:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/fairqueue"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -25,6 +26,7 @@ const (
 // sequence is the state of one request in the engine. Only the scheduler touches it.
 type sequence struct {
 	id     string
+	tenant string
 	tokens []uint32 // prompt, then generated tokens
 	// prompt is the length of the original prompt; given is len(tokens) at submit,
 	// which is more after a migration.
@@ -34,9 +36,10 @@ type sequence struct {
 	computed      int     // leading tokens whose KV is in blocks
 	registered    int     // leading blocks offered to the prefix cache
 	state         seqState
-	chunkStep     uint64 // number of the last step with a chunk of it
-	counted       bool   // prompt tokens are counted once, also after a preemption
-	cached        int    // tokens found in the prefix cache when it was admitted first
+	place         *fairqueue.Entry[*sequence] // in the queue, while seqWaiting
+	chunkStep     uint64                      // number of the last step with a chunk of it
+	counted       bool                        // prompt tokens are counted once, also after a preemption
+	cached        int                         // tokens found in the prefix cache when it was admitted first
 
 	arrived, admitted time.Time
 

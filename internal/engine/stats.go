@@ -8,7 +8,7 @@ func (e *Engine) Stats() cluster.WorkerStats { return *e.stats.Load() }
 func (e *Engine) publishStats() {
 	st := e.count
 	c := e.pool.Counts()
-	st.Running, st.Waiting, st.RemoteWait = len(e.running), len(e.waiting), e.remote
+	st.Running, st.Waiting, st.RemoteWait = len(e.running), e.waiting.Len(), e.remote
 	st.Moving = e.apart
 	st.MaxSeqs, st.BlockSize = e.cfg.MaxSeqs, e.info.KV.BlockSize
 	st.KVTotal, st.KVActive, st.KVCached = c.Total, c.Active, c.Cached

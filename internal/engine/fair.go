@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// A tenant that runs little need not wait until sequences of others end: it takes the
+// place of a tenant that has more than lavish times as much. The factor keeps tenants
+// that have about the same from taking places from each other in turns, which costs
+// the KV that was computed.
+const lavish = 2
+
+// holding is what a tenant has in the batch, or soon will.
+type holding struct {
+	seqs, blocks int
+	last         int // index of its newest preemptible sequence in running, -1 if there is none
+}
+
+// countRemote counts a sequence that enters or leaves seqRemote.
+func (e *Engine) countRemote(s *sequence, d int) {
+	e.remote += d
+	if e.remotes[s.tenant] += d; e.remotes[s.tenant] == 0 {
+		delete(e.remotes, s.tenant)
+	}
+}
+
+// displaceRunning preempts sequences of tenants that have much, until there is room for
+// s, which lacks so many slots and blocks and takes fresh blocks. It preempts none and
+// returns false where that would not do.
+func (e *Engine) displaceRunning(s *sequence, fresh, slots, blocks int) bool {
+	held := e.holdings()
+	mine := held[s.tenant]
+	if mine == nil {
+		mine = &holding{}
+	}
+	var victims []*sequence
+	for slots > 0 || blocks > 0 {
+		var most *holding
+		for tenant, h := range held {
+			much := slots > 0 && h.seqs > lavish*(mine.seqs+1) || slots <= 0 && h.blocks > lavish*(mine.blocks+fresh)
+			if tenant == s.tenant || h.last < 0 || !much {
+				continue
+			}
+			if most == nil || slots > 0 && h.seqs > most.seqs || slots <= 0 && h.blocks > most.blocks {
+				most = h
+			}
+		}
+		if most == nil {
+			return false
+		}
+		victim := e.running[most.last]
+		victims = append(victims, victim)
+		most.seqs--
+		most.blocks -= len(victim.blocks)
+		slots--
+		blocks -= e.pool.exclusive(victim.blocks)
+		most.last = e.preemptibleBefore(most.last, victim.tenant)
+	}
+	for _, victim := range victims {
+		e.preempt(victim)
+	}
+	return true
+}
+
+// holdings adds up what each tenant has.
+func (e *Engine) holdings() map[string]*holding {
+	held := map[string]*holding{}
+	of := func(tenant string) *holding {
+		h := held[tenant]
+		if h == nil {
+			h = &holding{last: -1}
+			held[tenant] = h
+		}
+		return h
+	}
+	for i, s := range e.running {
+		h := of(s.tenant)
+		h.seqs++
+		h.blocks += len(s.blocks)
+		if s.displaceable() {
+			h.last = i
+		}
+	}
+	for tenant, n := range e.remotes {
+		of(tenant).seqs += n
+	}
+	return held
+}
+
+// displaceable reports whether a running sequence may lose its place to another tenant.
+// Those on their way to another engine leave anyway.
+func (s *sequence) displaceable() bool { return s.gen != nil && s.export == nil }
+
+func (e *Engine) preemptibleBefore(i int, tenant string) int {
+	for i--; i >= 0; i-- {
+		if s := e.running[i]; s.tenant == tenant && s.displaceable() {
+			return i
+		}
+	}
+	return -1
+}
+
+// displace makes room in the full queue for a sequence of a tenant that has fewer
+// waiting than another one, whose newest is refused in its place.
+func (e *Engine) displace(s *sequence) bool {
+	newest, most := e.waiting.Longest()
+	if mine, _ := e.waiting.Of(s.tenant); newest == nil || mine+1 >= most {
+		return false
+	}
+	e.count.RejectedTotal++
+	e.cancel(newest.Item, protocol.FinishError, fmt.Errorf("%w: %d requests of one client wait, of %d", ErrQueueFull, most, e.waiting.Len()))
+	return true
+}

@@ -1,0 +1,172 @@
+package fairqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrFull is returned by Reserve when too much waits already.
+var ErrFull = errors.New("queue is full")
+
+// Limits bound what waits at a Gate. A tenant may have as much waiting as is still
+// free for everybody: a lone one half of the limit, and there is always room for a
+// newcomer.
+type Limits struct {
+	Waiting int   // units
+	Cost    int64 // of what waits, in the unit of Reserve
+}
+
+// Gate bounds how many units are in use at once. Who finds none free waits, in turns
+// between tenants. A tenant that has less than an equal share of the units does not
+// wait for one: it may take up to its share beyond the bound, because those who took
+// what was free cannot give it back at once.
+//
+// A Gate is safe for concurrent use.
+type Gate struct {
+	limits Limits
+
+	mu       sync.Mutex
+	capacity int
+	queue    Queue[*Pass]
+	used     int
+	by       map[string]*units // tenants with anything in use or waiting
+}
+
+// units are those of one tenant.
+type units struct{ used, waiting int }
+
+// NewGate returns a gate that lets capacity units through at once.
+func NewGate(capacity int, limits Limits) *Gate {
+	return &Gate{limits: limits, capacity: capacity, by: map[string]*units{}}
+}
+
+// SetCapacity changes how many units may be in use.
+func (g *Gate) SetCapacity(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.capacity = n
+	g.admit("")
+}
+
+// Pass is one unit: first a place in the queue, then the right to use it.
+type Pass struct {
+	g      *Gate
+	tenant string
+	entry  *Entry[*Pass]
+	open   chan struct{} // closed when it is admitted
+	used   bool
+	ended  bool
+}
+
+// Reserve takes n places in the queue for a tenant, each of the given cost, or fails
+// with ErrFull and takes none. Every pass must be left.
+func (g *Gate) Reserve(tenant string, n int, cost int64) ([]*Pass, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	waiting, taken := g.queue.Of(tenant)
+	// What can be admitted at once does not wait, whatever waits.
+	queued := max(n-max(g.capacity-g.used, 0), 0)
+	if free := g.limits.Waiting - g.queue.Len(); queued > 0 && waiting+queued > free {
+		return nil, fmt.Errorf("%w: %d of its sequences wait, %d of all, and %d came", ErrFull, waiting, g.queue.Len(), n)
+	}
+	if free := g.limits.Cost - g.queue.Cost(); queued > 0 && taken+int64(queued)*cost > free {
+		return nil, fmt.Errorf("%w: prompts of %d tokens wait, %d of all, and %d came", ErrFull, taken, g.queue.Cost(), int64(n)*cost)
+	}
+	if n <= 0 {
+		return nil, nil
+	}
+	u := g.by[tenant]
+	if u == nil {
+		u = &units{}
+		g.by[tenant] = u
+	}
+	u.waiting += n
+	passes := make([]*Pass, n)
+	for i := range passes {
+		p := &Pass{g: g, tenant: tenant, open: make(chan struct{})}
+		p.entry = g.queue.Push(tenant, p, cost)
+		passes[i] = p
+	}
+	g.admit(tenant)
+	return passes, nil
+}
+
+// Wait returns when the unit may be used, or with the cause of ctx.
+func (p *Pass) Wait(ctx context.Context) error {
+	select {
+	case <-p.open:
+		return nil
+	default:
+	}
+	select {
+	case <-p.open:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Charge says that work was done for the tenant of the pass.
+func (p *Pass) Charge(work float64) {
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.g.queue.Charge(p.tenant, work)
+}
+
+// Leave gives the unit or the place in the queue back. It may be called twice.
+func (p *Pass) Leave() {
+	g := p.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p.ended {
+		return
+	}
+	p.ended = true
+	u := g.by[p.tenant]
+	if p.used {
+		g.used--
+		u.used--
+	} else {
+		g.queue.Remove(p.entry)
+		u.waiting--
+	}
+	if u.used+u.waiting == 0 {
+		delete(g.by, p.tenant)
+	}
+	g.admit(p.tenant)
+}
+
+// Counts are the units in use and those that wait, of all tenants.
+func (g *Gate) Counts() (used, waiting int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used, g.queue.Len()
+}
+
+// admit lets through who may: in turns as long as units are free, and then those of
+// the tenant at hand up to its share.
+func (g *Gate) admit(tenant string) {
+	for g.used < g.capacity && g.queue.Len() > 0 {
+		g.let(g.queue.Next())
+	}
+	u := g.by[tenant]
+	if u == nil {
+		return
+	}
+	for share := max(g.capacity/len(g.by), 1); u.waiting > 0 && u.used < share; {
+		g.let(g.queue.First(tenant))
+	}
+}
+
+func (g *Gate) let(e *Entry[*Pass]) {
+	p := e.Item
+	g.queue.Take(e)
+	p.used = true
+	g.used++
+	u := g.by[p.tenant]
+	u.waiting--
+	u.used++
+	close(p.open)
+}
