@@ -36,7 +36,7 @@ type runner struct {
 	name  string
 	log   *slog.Logger
 	file  *logFile
-	after <-chan struct{} // if not nil, closed when an earlier run of this worker has left
+	after []<-chan struct{} // closed when earlier runs of this worker have left
 
 	updates chan cluster.Assignment // capacity 1: the newest
 	rewrite chan struct{}           // capacity 1: the status key went with the node's lease
@@ -55,7 +55,7 @@ type runner struct {
 	stopBy time.Time            // when the stopping node no longer waits; zero: no limit
 }
 
-func newRunner(a *Agent, as cluster.Assignment, after <-chan struct{}) *runner {
+func newRunner(a *Agent, as cluster.Assignment, after []<-chan struct{}) *runner {
 	r := &runner{
 		a: a, name: as.Name, after: after, updates: make(chan cluster.Assignment, 1), rewrite: make(chan struct{}, 1),
 		gone: make(chan struct{}), done: make(chan struct{}), finishing: make(chan struct{}), asked: as,
@@ -109,8 +109,8 @@ func (r *runner) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
-	if r.after != nil {
-		<-r.after // it has been told to leave
+	if !r.awaitEarlier(ctx) {
+		return // the status is not ours
 	}
 	restarts, wait := 0, backoffFirst
 	for ctx.Err() == nil {
@@ -140,6 +140,34 @@ func (r *runner) run(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errUnassigned) {
 		r.deleteStatus()
 	}
+}
+
+// earlierPatience is how long an earlier run of a worker may take to leave before the
+// log says so, again and again.
+const earlierPatience = 2 * time.Minute
+
+// awaitEarlier waits until earlier runs of this worker, which were told to leave, are
+// gone: they have the same name, and their memory may be needed. It returns false when
+// ctx ends first: the assignment is gone, too, or the node stops. What does not leave in
+// time is logged and waited for: two runs at a time would be worse.
+func (r *runner) awaitEarlier(ctx context.Context) bool {
+	begin := time.Now()
+	late := time.NewTicker(earlierPatience)
+	defer late.Stop()
+	for _, left := range r.after {
+		for waiting := true; waiting; {
+			select {
+			case <-left:
+				waiting = false
+			case <-ctx.Done():
+				return false
+			case <-late.C:
+				// The status is the earlier run's until that has left.
+				r.log.Error("an earlier run of this worker does not leave", "waited", time.Since(begin).Round(time.Second))
+			}
+		}
+	}
+	return ctx.Err() == nil
 }
 
 var errUnassigned = errors.New("assignment is gone")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -450,6 +451,51 @@ func TestNameIsUsedAgain(t *testing.T) {
 	n.loads.set(func(l *loads) {
 		if l.most != 1 || l.now["worker-1"] != 0 {
 			t.Errorf("%d at a time, %d are left", l.most, l.now["worker-1"])
+		}
+	})
+}
+
+// A worker that waits for its former owner leaves at once when it is not wanted any more,
+// and who comes next waits for the former owner all the same.
+func TestWaitForAFormerOwnerEnds(t *testing.T) {
+	t.Parallel()
+	n := startTestNode(t)
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	n.loads.set(func(l *loads) { l.gate = func(context.Context) error { <-gate; return nil } })
+	n.assign(func(a *cluster.Assignment) { a.Generation = 1 })
+	eventually(t, "the first one loads", func() bool { return n.loads.count() == 1 })
+	n.unassign("worker-1")
+	eventually(t, "the first one is told to leave", func() bool { return len(n.workers.statuses()) == 0 })
+	n.assign(func(a *cluster.Assignment) { a.Generation = 2 })
+	var second *runner
+	eventually(t, "the second one waits", func() bool {
+		n.workers.mu.Lock()
+		defer n.workers.mu.Unlock()
+		second = n.workers.runners["worker-1"]
+		return second != nil
+	})
+	n.unassign("worker-1")
+	select {
+	case <-second.done:
+	case <-time.After(patience):
+		t.Fatal("the second one waits on though it is not wanted")
+	}
+	n.assign(func(a *cluster.Assignment) { a.Generation = 3 })
+	eventually(t, "the third one waits for the first", func() bool {
+		n.workers.mu.Lock()
+		defer n.workers.mu.Unlock()
+		third := n.workers.runners["worker-1"]
+		return third != nil && len(third.after) == 1
+	})
+	open()
+	var st cluster.WorkerStatus
+	eventually(t, "the third one serves", func() bool { st, _ = n.stored(); return st.State == cluster.StateReady && st.Generation == 3 })
+	n.stop()
+	n.loads.set(func(l *loads) {
+		if l.most != 1 {
+			t.Errorf("%d at a time", l.most)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type supervisor struct {
 
 	mu       sync.Mutex
 	runners  map[string]*runner
-	leaving  map[string]*runner // whose assignment is gone, until they are
+	leaving  map[string][]*runner // whose assignment is gone, until they are
 	stopping bool
 	wg       sync.WaitGroup // runners
 	ctx      context.Context
@@ -33,7 +33,7 @@ func newSupervisor(ctx context.Context, a *Agent) (*supervisor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch assignments: %w", err)
 	}
-	s := &supervisor{a: a, assignments: assignments, runners: map[string]*runner{}, leaving: map[string]*runner{}}
+	s := &supervisor{a: a, assignments: assignments, runners: map[string]*runner{}, leaving: map[string][]*runner{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	a.drt.OnRelease(func(_, _ cluster.InstanceID) { s.writeAgain() })
 	return s, nil
@@ -74,12 +74,8 @@ func (s *supervisor) converge() {
 			mine[as.Name] = as
 		}
 	}
-	for name, r := range s.leaving {
-		select {
-		case <-r.done:
-			delete(s.leaving, name)
-		default:
-		}
+	for name := range s.leaving {
+		s.leftLocked(name)
 	}
 	for name, as := range mine {
 		r := s.runners[name]
@@ -94,18 +90,28 @@ func (s *supervisor) converge() {
 		if _, ok := mine[name]; !ok {
 			r.remove()
 			delete(s.runners, name)
-			s.leaving[name] = r
+			s.leaving[name] = append(s.leaving[name], r)
 		}
 	}
 }
 
-// leftLocked is closed when an earlier worker of that name has left; nil if there
-// is none.
-func (s *supervisor) leftLocked(name string) <-chan struct{} {
-	if r := s.leaving[name]; r != nil {
-		return r.done
+// leftLocked are channels that are closed when the earlier workers of that name have left
+// that have not yet.
+func (s *supervisor) leftLocked(name string) (earlier []<-chan struct{}) {
+	var still []*runner
+	for _, r := range s.leaving[name] {
+		select {
+		case <-r.done:
+		default:
+			still = append(still, r)
+			earlier = append(earlier, r.done)
+		}
 	}
-	return nil
+	s.leaving[name] = still
+	if len(still) == 0 {
+		delete(s.leaving, name)
+	}
+	return earlier
 }
 
 // drain makes all workers finish; it returns when they have or ctx ends.

@@ -53,7 +53,9 @@ func TestOutputDoesNotDependOnScheduling(t *testing.T) {
 			for i := range 40 {
 				p := append(append([]uint32{}, common...), prompt(r, 1+r.IntN(150))...)
 				n := 1 + r.IntN(60)
-				jobs = append(jobs, job{submit(t, e, request(fmt.Sprint("r", i), p, n)), mock.Continue(p, n, vocab)})
+				req := request(fmt.Sprint("r", i), p, n)
+				req.Tenant = fmt.Sprint(i * i % 7) // four tenants, with 6 to 12 each
+				jobs = append(jobs, job{submit(t, e, req), mock.Continue(p, n, vocab)})
 			}
 			for i, j := range jobs {
 				got, last, first := collect(t, j.stream)

@@ -187,8 +187,8 @@ func (e *Engine) addEntry(s *sequence, b BatchSeq) {
 }
 
 // grow makes sure that the block table of s covers its next token. When no block
-// is left, the newest sequence that may be preempted loses its blocks, in the end
-// s itself.
+// is left, the newest sequence of the tenant with most blocks loses its own, in the
+// end s itself.
 func (e *Engine) grow(s *sequence) bool {
 	for len(s.blocks)*e.info.KV.BlockSize <= s.computed {
 		ids, err := e.pool.Acquire(nil, 1)
@@ -206,12 +206,23 @@ func (e *Engine) grow(s *sequence) bool {
 }
 
 func (e *Engine) newestPreemptible() *sequence {
-	for i := len(e.running) - 1; i >= 0; i-- {
-		if e.running[i].gen != nil {
-			return e.running[i]
+	newest, blocks := map[string]*sequence{}, map[string]int{}
+	for _, s := range e.running {
+		if s.gen != nil {
+			newest[s.tenant] = s
+			blocks[s.tenant] += len(s.blocks)
 		}
 	}
-	panic("engine: a growing sequence is not running")
+	var victim *sequence
+	for _, s := range slices.Backward(e.running) { // of tenants with as many, the newest
+		if s.gen != nil && (victim == nil || blocks[s.tenant] > blocks[victim.tenant]) {
+			victim = newest[s.tenant]
+		}
+	}
+	if victim == nil {
+		panic("engine: a growing sequence is not running")
+	}
+	return victim
 }
 
 // preempt takes the blocks of a running sequence and puts it at the front of its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -89,7 +90,8 @@ func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster
 	}
 	g.current()
 	begin := time.Now()
-	candidates := g.prefillCandidates(tried)
+	instances := g.f.prefills.Instances()
+	candidates := g.prefillCandidates(instances, tried)
 	if len(tried) > 0 && len(tried) == len(candidates) {
 		return whyNoOther
 	}
@@ -114,7 +116,8 @@ func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster
 		return whyNoOther
 	}
 	g.announcePrefill(ctx, d, begin)
-	hop, err := g.ask(ctx, d.Chosen, knobs)
+	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
+	hop, err := g.ask(ctx, instances[at], knobs) // the candidates come from there
 	if err == nil {
 		hop.release = release
 		g.hop = hop
@@ -129,10 +132,10 @@ func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster
 	return why
 }
 
-// prefillCandidates are the prefill workers of the model as they are now.
-func (g *generation) prefillCandidates(tried map[cluster.InstanceID]string) []router.Candidate {
+// prefillCandidates are those of the instances that prefill for the model.
+func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[cluster.InstanceID]string) []router.Candidate {
 	var out []router.Candidate
-	for _, i := range g.f.prefills.Instances() {
+	for _, i := range instances {
 		if _, ok := g.m.prefills[i.InstanceID]; ok {
 			out = append(out, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.prefill, i.InstanceID, tried[i.InstanceID])})
 		}
@@ -158,21 +161,15 @@ var (
 
 // ask sends the prompt to a prefill worker. With a bootstrap room it returns when the
 // worker has opened that, else when the KV is computed.
-func (g *generation) ask(ctx context.Context, c router.Candidate, knobs Knobs) (*firstHop, error) {
+func (g *generation) ask(ctx context.Context, inst cluster.Instance, knobs Knobs) (*firstHop, error) {
 	hop := &firstHop{deadline: time.Now().Add(knobs.RemoteTimeout)}
-	if e := g.m.prefills[c.ID].Disaggregated; e != nil && knobs.Background {
-		hop.bootstrap = &protocol.BootstrapInfo{Worker: c.Worker, ID: c.ID, Address: e.Address(c.ID), Room: rand.Uint64() >> 1}
-	}
-	var inst cluster.Instance
-	for _, i := range g.f.prefills.Instances() {
-		if i.InstanceID == c.ID {
-			inst = i
-		}
+	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && knobs.Background {
+		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Address: e.Address(id), Room: rand.Uint64() >> 1}
 	}
 	g.hops++
 	req := protocol.PreprocessedRequest{
 		// A prefill worker may get another attempt of the same request.
-		RequestID: attemptID(g.id, g.hops-1), Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs,
+		RequestID: attemptID(g.id, g.hops-1), Tenant: g.req.Tenant, Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs,
 		Generated: g.req.Generated, Stop: protocol.StopConditions{MaxTokens: 1}, ReceivedAt: g.req.ReceivedAt,
 		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyRouter, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
 	}

@@ -5,10 +5,13 @@ import "time"
 // PreprocessedRequest is what a frontend sends to a worker: one prompt as token
 // ids, and how to continue it.
 type PreprocessedRequest struct {
-	RequestID string   `json:"request_id"`
-	Model     string   `json:"model"`
-	ModelSum  string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
-	TokenIDs  []uint32 `json:"token_ids"`
+	RequestID string `json:"request_id"`
+	// Tenant names who sends the request, a client by key or address: workers give
+	// tenants equal shares. It is a name that tells nothing else.
+	Tenant   string   `json:"tenant"`
+	Model    string   `json:"model"`
+	ModelSum string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
+	TokenIDs []uint32 `json:"token_ids"`
 	// Generated is how many of the last TokenIDs are output of an earlier attempt
 	// that was migrated; they count as output for sampling positions and limits.
 	Generated  int             `json:"generated"`
@@ -108,6 +111,7 @@ type Usage struct {
 // prompt and to write them into blocks that a decode worker has reserved.
 type RemotePrefillRequest struct {
 	RequestID string   `json:"request_id"`
+	Tenant    string   `json:"tenant"` // as in PreprocessedRequest
 	Attempt   int      `json:"attempt"`
 	ModelSum  string   `json:"mdc_sum"`
 	TokenIDs  []uint32 `json:"prompt_token_ids"` // without the last prompt token: decode computes it

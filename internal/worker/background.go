@@ -74,7 +74,7 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	wr := &blockWriter{w: w, ready: make(chan readyBlocks, 1)}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	c := w.compute(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tokens: p.TokenIDs, Progress: wr.progress}, fail)
+	c := w.compute(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.progress}, fail)
 	defer c.end()
 
 	var j *joining

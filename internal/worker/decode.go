@@ -22,7 +22,7 @@ func (w *Worker) generate(ctx context.Context, req *requestplane.Request, send f
 		return &requestplane.RemoteError{Kind: requestplane.KindUnavailable, Message: fmt.Sprintf(
 			"model digest mismatch: the frontend has %s, %s has %s", short(p.ModelSum), w.Name(), short(w.loaded.Card.Digest))}
 	}
-	d := &disaggregation{w: w, hints: p.Disagg}
+	d := &disaggregation{w: w, tenant: p.Tenant, hints: p.Disagg}
 	id, stream, err := w.begin(ctx, &p, d)
 	if err != nil {
 		return err

@@ -272,6 +272,43 @@ func TestQueueUnavailable(t *testing.T) {
 	}
 }
 
+// Without the queue nobody else spreads prompts over the prefill workers.
+func TestDirectCallsAreSpread(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.opts.StepTime = func(int, int) time.Duration { return 5 * time.Millisecond }
+	names := []string{"worker-1", "worker-2", "worker-3"}
+	for _, name := range names {
+		w.start(name, cluster.RolePrefill)
+	}
+	d := w.start("worker-4", cluster.RoleDecode, func(c *Config) { c.Queue = deadQueue{c.Queue} })
+	eventually(t, "all prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 3 })
+	var mu sync.Mutex
+	by := map[string]int{}
+	var wg sync.WaitGroup
+	for i := range 30 {
+		p := prompt(r, 100)
+		wg.Go(func() {
+			got := w.generate(t.Context(), "worker-4", request(fmt.Sprint("r", i), p, 2))
+			check(t, got, p, 2)
+			mu.Lock()
+			defer mu.Unlock()
+			by[got.timing.Prefill]++
+		})
+	}
+	wg.Wait()
+	for _, name := range names {
+		if by[name] < 5 {
+			t.Errorf("%s prefilled %d of 30 prompts that came at once: %v", name, by[name], by)
+		}
+	}
+	for _, i := range d.prefills.Instances() {
+		if n := d.calls.InFlight(i.InstanceID); n != 0 {
+			t.Errorf("%d calls of %s are never over", n, i.Worker)
+		}
+	}
+}
+
 type deadQueue struct{ events.WorkQueue }
 
 func (deadQueue) Enqueue(context.Context, string, []byte) error { return events.ErrUnavailable }

@@ -17,8 +17,9 @@ import (
 // prompt. The request says which strategy its frontend decided by, so that workers
 // serve both at once.
 type disaggregation struct {
-	w     *Worker
-	hints protocol.DisaggHints
+	w      *Worker
+	tenant string
+	hints  protocol.DisaggHints
 	// way is written by the goroutine of the reservation before it ends that, and read
 	// after the first output, which comes later.
 	way protocol.PrefillWay
@@ -56,7 +57,7 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 // goroutine. Whatever goes wrong, the prompt is prefilled here in the end, after it
 // is certain that nobody writes into its blocks any more.
 func (d *disaggregation) fill(r *engine.Reservation) {
-	f := &filling{w: d.w, r: r, begin: time.Now(), move: d.w.moves.begin(cluster.Transfer{
+	f := &filling{w: d.w, r: r, tenant: d.tenant, begin: time.Now(), move: d.w.moves.begin(cluster.Transfer{
 		RequestID: r.RequestID, Direction: cluster.TransferIn, Blocks: len(r.Blocks) - r.CachedBlocks,
 	})}
 	defer f.move.end()
@@ -85,10 +86,11 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 // filling is a reservation while somebody fills it. It belongs to the goroutine of
 // the reservation.
 type filling struct {
-	w     *Worker
-	r     *engine.Reservation
-	begin time.Time
-	move  *movement
+	w      *Worker
+	r      *engine.Reservation
+	tenant string // of the request
+	begin  time.Time
+	move   *movement
 
 	// How it stands after an attempt.
 	way    protocol.PrefillWay

@@ -58,7 +58,7 @@ func (w *Worker) serveHandover(ctx context.Context, r *requestplane.Request, sen
 // engineRequest is a request as the engine gets it, without what is about prefill.
 func engineRequest(p *protocol.PreprocessedRequest, c engine.Constraint) engine.Request {
 	return engine.Request{
-		ID: p.RequestID, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output, Constraint: c,
+		ID: p.RequestID, Tenant: p.Tenant, Tokens: p.TokenIDs, Generated: p.Generated, Stop: p.Stop, Sampling: p.Sampling, Output: p.Output, Constraint: c,
 	}
 }
 

@@ -81,7 +81,7 @@ func (w *Worker) servePrefill(ctx context.Context, r *requestplane.Request, send
 	if p.Disagg.Bootstrap != nil {
 		return w.prefillInRoom(ctx, &p, send)
 	}
-	held, err := w.engine.Load().Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tokens: p.TokenIDs})
+	held, err := w.engine.Load().Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tenant: p.Tenant, Tokens: p.TokenIDs})
 	if err != nil {
 		return prefillError(err)
 	}

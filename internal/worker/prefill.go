@@ -211,7 +211,7 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 	begin := time.Now()
 	held, err := w.engine.Load().Prefill(pctx, engine.PrefillRequest{
 		// The same prompt may come twice after a redelivery.
-		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tokens: req.TokenIDs, Progress: wr.progress,
+		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tenant: req.Tenant, Tokens: req.TokenIDs, Progress: wr.progress,
 	})
 	out.ComputeNS = int64(time.Since(begin))
 	if err != nil {

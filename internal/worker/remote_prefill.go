@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
 )
 
 // waiters are the remote prefills that this decode worker waits for, by ticket.
@@ -143,7 +145,7 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 
 	id := w.identity()
 	req := protocol.RemotePrefillRequest{
-		RequestID: r.RequestID, Attempt: 1, ModelSum: id.ModelSum,
+		RequestID: r.RequestID, Tenant: f.tenant, Attempt: 1, ModelSum: id.ModelSum,
 		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.nixl.Name(), Worker: w.Name(),
 		BlockIDs: r.Blocks, ComputedBlocks: r.CachedBlocks,
 		BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed,
@@ -276,29 +278,66 @@ func (w *Worker) forgetMessage(ctx context.Context, id string) {
 	_ = w.cfg.Queue.Remove(ctx, id) // best effort: a late prefill finds its ticket revoked
 }
 
-// callPrefill has one prefill worker do the work over the request plane, one that has
-// not been tried.
+// callPrefill has one prefill worker do the work over the request plane: of those that
+// have not been tried the one with the fewest calls of this worker, by lot among equals.
 func (f *filling) callPrefill(ctx context.Context, req protocol.RemotePrefillRequest, _ *waiter) (n protocol.PrefillNotice, err error) {
 	w := f.w
 	err = errNoPrefill
-	for _, inst := range w.prefills.Instances() {
-		if inst.InstanceID == f.tried {
-			continue
+	tried := map[cluster.InstanceID]bool{f.tried: true}
+	for {
+		inst, release, ok := w.choosePrefill(req.RequestID, tried)
+		if !ok {
+			return n, lostOr(err)
 		}
-		var stream requestplane.Stream
-		if stream, err = w.prefills.Call(ctx, inst, req.RequestID, nil, req); err == nil {
-			f.move.active(inst.Worker)
-			err = stream.Recv(ctx, &n)
-			stream.Close()
-		}
+		tried[inst.InstanceID] = true
+		n, err = f.callAt(ctx, inst, req)
+		release()
 		if err == nil {
 			return n, checkNotice(n, req)
 		}
 		if !requestplane.NotStarted(err) {
-			break
+			return n, lostOr(err)
 		}
 	}
-	return n, lostOr(err)
+}
+
+func (f *filling) callAt(ctx context.Context, inst cluster.Instance, req protocol.RemotePrefillRequest) (n protocol.PrefillNotice, err error) {
+	stream, err := f.w.prefills.Call(ctx, inst, req.RequestID, nil, req)
+	if err != nil {
+		return n, err
+	}
+	defer stream.Close()
+	f.move.active(inst.Worker)
+	return n, stream.Recv(ctx, &n)
+}
+
+// leastCalled chooses among prefill workers that are called directly.
+var leastCalled = func() router.Policy {
+	p, err := router.NewPolicy(router.LeastLoaded)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}()
+
+// choosePrefill takes the least loaded of the prefill workers that have not been tried.
+// The release must be called when the call has ended; ok is false if none is left.
+func (w *Worker) choosePrefill(request string, tried map[cluster.InstanceID]bool) (inst cluster.Instance, release func(), ok bool) {
+	instances := w.prefills.Instances()
+	var candidates []router.Candidate
+	for _, i := range instances {
+		if !tried[i.InstanceID] {
+			candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker})
+		}
+	}
+	d, release, err := w.calls.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
+		return leastCalled.Pick(router.Request{ID: request}, c)
+	})
+	if err != nil {
+		return inst, release, false
+	}
+	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
+	return instances[at], release, true // the candidates come from there
 }
 
 // lostOr says what an error of the request plane means: that a prefill worker is not

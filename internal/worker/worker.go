@@ -19,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/undo"
 )
@@ -56,6 +57,7 @@ type Worker struct {
 	blockBytes int64
 	waiters    *waiters        // decode: remote prefills on their way
 	prefills   *runtime.Client // decode: the prefill workers
+	calls      *router.Load    // of this worker at prefill workers, without the queue
 	peers      *peers          // NIXL metadata of others
 	holds      *holds          // prefill: computed KV that decode workers read
 	rooms      *rooms          // prefill: where decode workers meet prefills in the background
@@ -94,6 +96,7 @@ func New(cfg Config) *Worker {
 		orders:   make(chan order),
 		handover: defaultHandoverLimits(),
 		waiters:  newWaiters(),
+		calls:    router.NewLoad(),
 		holds:    newHolds(),
 		rooms:    newRooms(),
 		proof:    revokeTimeout, patience: farewellTimeout, grace: drainGrace, drainPoll: drainPoll,

@@ -69,7 +69,7 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 					e := startEngine(t, alone.Model, tc.cfg)
 					var streams []*engine.Stream
 					for i, j := range jobs {
-						s, err := e.Submit(t.Context(), engine.Request{ID: fmt.Sprint(i), Tokens: j.prompt, Stop: protocol.StopConditions{MaxTokens: 16}})
+						s, err := e.Submit(t.Context(), engine.Request{ID: fmt.Sprint(i), Tenant: fmt.Sprint(i * i % 7), Tokens: j.prompt, Stop: protocol.StopConditions{MaxTokens: 16}})
 						if err != nil {
 							t.Fatal(err)
 						}
