@@ -97,6 +97,7 @@ type Frontend struct {
 	Port           int           `mapstructure:"port"` // 0 takes a free one
 	BodyLimit      Size          `mapstructure:"body_limit"`
 	APIKey         Secret        `mapstructure:"api_key"`
+	TrustedProxies []string      `mapstructure:"trusted_proxies"`
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 	MigrationLimit int           `mapstructure:"migration_limit"`
 }
@@ -241,7 +242,8 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.host", Kind: KindString, Default: "127.0.0.1", Aliases: []Alias{{Name: "DYN_HTTP_HOST"}}, Help: "address to listen on; 0.0.0.0 for all"},
 		{Name: "frontend.port", Kind: KindInt, Default: 8000, Max: maxPort, Aliases: []Alias{{Name: "DYN_HTTP_PORT"}}, Help: "port to listen on; 0 takes a free one"},
 		{Name: "frontend.body_limit", Kind: KindSize, Default: Size(45 << 20), Aliases: []Alias{{Name: "DYN_HTTP_BODY_LIMIT_MB", Unit: "MiB"}}, Help: "largest request body; larger ones are answered with 413"},
-		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "key that clients must send as a bearer token; empty lets everyone in"},
+		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "key that clients must send as a bearer token, or several with commas between them: clients with different keys get equal shares of the workers; empty lets everyone in"},
+		{Name: "frontend.trusted_proxies", Kind: KindList, Default: []string{}, Help: "addresses and networks such as 10.0.0.0/8 of proxies whose X-Forwarded-For says who the client is; without several keys, clients with different addresses get equal shares of the workers"},
 		{Name: "frontend.request_timeout", Kind: KindDuration, Default: 10 * time.Minute, Help: "longest time for one request; 0 means no limit"},
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
 

@@ -24,11 +24,13 @@ type Config struct {
 	DRT  *runtime.DRT // the node's runtime; lends its store, bus and connections
 	Node string       // name of the node, shown in events
 
-	Host           string
-	Port           int // 0 takes a free one
-	AdvertiseHost  string
-	BodyLimit      int64         // bytes
-	APIKey         string        // empty lets everyone in
+	Host          string
+	Port          int // 0 takes a free one
+	AdvertiseHost string
+	BodyLimit     int64  // bytes
+	APIKey        string // several are separated by commas; empty lets everyone in
+	// TrustedProxies are addresses and networks whose X-Forwarded-For is believed.
+	TrustedProxies []string
 	RequestTimeout time.Duration // 0: no limit
 	MigrationLimit int           // moves of one request to another worker
 	// Knobs returns the current run-time settings. It must not block.
@@ -64,6 +66,8 @@ type Frontend struct {
 	stats             *stats
 	decisions         *decisions
 	gate              *gate
+	tenants           *tenants
+	admission         *admission
 
 	// ctx is the parent of all requests; it ends with errStopping.
 	ctx    context.Context
@@ -83,6 +87,10 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	if _, err := router.NewPolicy(cfg.Knobs().Policy); err != nil {
 		return nil, err
 	}
+	tenants, err := newTenants(apiKeys(cfg.APIKey), cfg.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
 	addr := net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))
 	ln, err := net.Listen("tcp", addr)
 	switch {
@@ -95,6 +103,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
 		policies: policies(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
+		tenants: tenants, admission: newAdmission(),
 		stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())

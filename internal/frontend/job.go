@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/chat/parse"
+	"github.com/dynctl/dynctl/internal/fairqueue"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
@@ -22,6 +23,7 @@ type choice struct {
 	index  int
 	prompt int // which prompt it belongs to
 	gen    *generation
+	pass   *fairqueue.Pass // to the workers
 	detok  *chat.Detokenizer
 	probs  *logprobTrack   // nil unless log probabilities are asked for
 	parts                  // of a chat
@@ -70,6 +72,7 @@ type job struct {
 	endpoint string
 	stream   bool
 	model    string
+	tenant   string
 	arrived  time.Time
 	met      *metrics.Request
 	choices  []*choice
@@ -106,6 +109,15 @@ func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, receive
 	return done
 }
 
+// work is what a worker has to compute before the first token: the prompt, which the
+// choices of one prompt share.
+func (j *job) work(c *choice) int {
+	if c.index > 0 && j.choices[c.index-1].prompt == c.prompt {
+		return 1
+	}
+	return max(j.prompts[c.prompt], 1)
+}
+
 // errStopString ends a generation because the text is complete.
 var errStopString = errors.New("stop string found")
 
@@ -117,6 +129,11 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 			err = internalError("Internal server error.")
 		}
 	}()
+	defer c.pass.Leave()
+	if err := j.enter(ctx, c); err != nil {
+		return err
+	}
+	c.pass.Charge(float64(j.work(c)))
 	err = c.gen.run(ctx, func(o protocol.EngineOutput) error { return j.take(c, o, receive) })
 	if errors.Is(err, errStopString) {
 		return nil
@@ -132,6 +149,7 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 		j.f.log.Warn("engine sent bad log probabilities", "request", j.id, "error", err)
 		return internalError("The engine failed.")
 	}
+	c.pass.Charge(float64(len(o.TokenIDs)))
 	d := delta{index: c.index}
 	stopped := c.read(&d, o.TokenIDs)
 	j.observe(c, o)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"strings"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -97,16 +96,22 @@ func (f *Frontend) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// authorized asks for the API key, if there is one.
+// authorized asks for an API key, if there are any.
 func (f *Frontend) authorized(next http.Handler) http.Handler {
-	if f.cfg.APIKey == "" {
+	keys := apiKeys(f.cfg.APIKey)
+	if len(keys) == 0 {
 		return next
 	}
-	want := sha256.Sum256([]byte(f.cfg.APIKey))
+	wanted := make([][sha256.Size]byte, len(keys))
+	for i, key := range keys {
+		wanted[i] = sha256.Sum256([]byte(key))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(strings.TrimSpace(key)))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		got, known := sha256.Sum256([]byte(bearer(r))), 0
+		for i := range wanted {
+			known |= subtle.ConstantTimeCompare(got[:], wanted[i][:])
+		}
+		if known != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			invalid("", "Incorrect API key provided. Send it as 'Authorization: Bearer KEY'.").
 				withCode("invalid_api_key").withStatus(http.StatusUnauthorized).write(w)

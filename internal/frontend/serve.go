@@ -66,7 +66,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		}
 		j := &job{
 			f: f, id: workID(w, r), endpoint: endpoint, stream: p.stream,
-			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived,
+			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: f.tenants.of(r),
 		}
 		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
 		err := error(internalError("Internal server error.")) // unless a panic is on its way
@@ -155,7 +155,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 				}
 			}
 			c.gen = j.f.newGeneration(m, p.request(m, prompt, budget, c.index), j.met)
-			c.gen.req.ReceivedAt = j.arrived
+			c.gen.req.ReceivedAt, c.gen.req.Tenant = j.arrived, j.tenant
 			p.nvext.apply(c.gen)
 			j.choices = append(j.choices, c)
 		}
@@ -165,6 +165,9 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 		if len(j.choices) > 1 {
 			c.gen.id += "." + strconv.Itoa(c.index)
 		}
+	}
+	if err := j.admit(m); err != nil {
+		return nil, err
 	}
 	return q.answer(m, time.Now().Unix(), j.choices), nil
 }

@@ -116,8 +116,8 @@ func (f *Frontend) Tokenizer(operation string, d time.Duration) {
 	f.tokenize.WithLabelValues(operation).Observe(float64(d) / float64(time.Millisecond))
 }
 
-// EnterStage counts a request in a stage ([StagePreprocess], [StageRoute],
-// [StageDispatch]) until the returned function is called with the time it took.
+// EnterStage counts a request in a stage ([StagePreprocess], [StageQueue],
+// [StageRoute], [StageDispatch]) until the returned function is called with the time it took.
 func (f *Frontend) EnterStage(stage string) (leave func(time.Duration)) {
 	in := f.inStage.WithLabelValues(stage)
 	in.Inc()

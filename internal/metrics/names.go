@@ -212,6 +212,7 @@ const (
 // Values of [LabelStage].
 const (
 	StagePreprocess = "preprocess"
+	StageQueue      = "queue"
 	StageRoute      = "route"
 	StageDispatch   = "dispatch"
 )

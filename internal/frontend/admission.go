@@ -1,0 +1,92 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/fairqueue"
+	"github.com/dynctl/dynctl/internal/metrics"
+)
+
+const (
+	// aheadOfWorkers is how many sequences are sent to workers, in multiples of those
+	// that they run at once: what waits there fills a free place without a round trip.
+	// The rest waits here, where no worker's queue overflows and requests are routed by
+	// the load at the time.
+	aheadOfWorkers = 2
+	// unknownSeqs stands for how many a worker runs that does not say.
+	unknownSeqs = 64
+	// maxQueuedSeqs and maxQueuedTokens bound what waits for one model: sequences, and
+	// tokens of their prompts. A client may have as much waiting as is still free.
+	maxQueuedSeqs   = 16 << 10
+	maxQueuedTokens = 64 << 20
+	// retryQueue is the Retry-After of a client with too much waiting.
+	retryQueue = 5 * time.Second
+)
+
+// admission lets sequences go to workers, in turns between tenants.
+type admission struct {
+	limits fairqueue.Limits
+
+	mu    sync.Mutex
+	gates map[string]*fairqueue.Gate // by model
+}
+
+func newAdmission() *admission {
+	return &admission{limits: fairqueue.Limits{Waiting: maxQueuedSeqs, Cost: maxQueuedTokens}, gates: map[string]*fairqueue.Gate{}}
+}
+
+// reserve takes a place for each of n sequences of a model.
+func (a *admission) reserve(m *servedModel, tenant string, n int, tokens int64) ([]*fairqueue.Pass, error) {
+	seqs := m.limits.MaxSeqs
+	if seqs <= 0 {
+		seqs = unknownSeqs
+	}
+	capacity := aheadOfWorkers * seqs * max(len(m.workers), 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := a.gates[m.name]
+	if g == nil {
+		for name, other := range a.gates { // of models that are gone
+			if used, waiting := other.Counts(); used+waiting == 0 {
+				delete(a.gates, name)
+			}
+		}
+		g = fairqueue.NewGate(capacity, a.limits)
+		a.gates[m.name] = g
+	}
+	g.SetCapacity(capacity)
+	return g.Reserve(tenant, n, tokens)
+}
+
+// admit takes the places of all choices of a job, or says that there is no room.
+func (j *job) admit(m *servedModel) error {
+	if len(j.choices) == 0 {
+		return nil
+	}
+	passes, err := j.f.admission.reserve(m, j.tenant, len(j.choices), int64(sum(j.prompts))/int64(len(j.choices)))
+	if errors.Is(err, fairqueue.ErrFull) {
+		j.f.log.Debug("request refused", "request", j.id, "tenant", j.tenant, "error", err)
+		e := overloaded()
+		e.Message, e.retryAfter = "Too many of your requests are waiting, please retry later.", retryQueue
+		return e
+	}
+	if err != nil {
+		return err
+	}
+	for i, c := range j.choices {
+		c.pass = passes[i]
+	}
+	return nil
+}
+
+// enter waits until the choice may go to a worker.
+func (j *job) enter(ctx context.Context, c *choice) error {
+	leave := j.f.metrics.EnterStage(metrics.StageQueue)
+	begin := time.Now()
+	err := c.pass.Wait(ctx)
+	leave(time.Since(begin))
+	return err
+}
