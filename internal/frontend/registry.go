@@ -45,6 +45,9 @@ type registry struct {
 	files   *runtime.Client
 
 	models atomic.Pointer[map[string]*servedModel]
+	// declared are the models of the topology or, while there is none, those that were
+	// declared or served last: what a cluster that comes back will serve again.
+	declared atomic.Pointer[map[string]bool]
 
 	sets    map[string]*fileSet         // by key
 	left    map[cluster.InstanceID]bool // workers left out, of which the log says so
@@ -65,6 +68,7 @@ func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, loaded: make(chan loadResult),
 	}
 	r.models.Store(&map[string]*servedModel{})
+	r.declared.Store(&map[string]bool{})
 	cards, err := store.WatchPrefix(ctx, f.cfg.DRT.Store(), cluster.CardPrefix(f.cfg.DRT.Namespace()), decodeCard, f.log)
 	if err != nil {
 		return nil, fmt.Errorf("watch model cards: %w", err)
@@ -107,6 +111,7 @@ func (r *registry) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.cards.Changed():
+		case <-r.desired.Changed():
 		case <-r.files.Changed(): // a worker may offer its files after its card was seen
 		case res := <-r.loaded:
 			r.take(res, time.Now())
@@ -152,7 +157,28 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 		}
 	}
 	r.models.Store(&models)
+	r.remember(models)
 	return next
+}
+
+// maxDeclared bounds the models that are remembered without a topology.
+const maxDeclared = 64
+
+// remember keeps what is declared, for the time when the topology and all workers are
+// gone.
+func (r *registry) remember(models map[string]*servedModel) {
+	declared := map[string]bool{}
+	if t, ok := r.desired.Get(r.topoKey); ok {
+		declared[t.Model.Name] = true
+	} else {
+		maps.Copy(declared, *r.declared.Load())
+		for name := range models {
+			if len(declared) < maxDeclared {
+				declared[name] = true
+			}
+		}
+	}
+	r.declared.Store(&declared)
 }
 
 // agree makes a model of its cards, oldest first. Workers of one model must agree
@@ -253,10 +279,13 @@ func (r *registry) list() []*servedModel {
 func (r *registry) known(name string) bool { return r.find(name) != nil }
 
 // expected reports whether a model of that name is to be served here, though no
-// worker may do so at the moment: all of them start, or are drained.
+// worker may do so at the moment: all of them start, are drained or lost, or the
+// cluster is taken down. Once a topology declares another model, it is not.
 func (r *registry) expected(name string) bool {
-	t, ok := r.desired.Get(r.topoKey)
-	return ok && t.Decode > 0 && t.Model.Name == name
+	if t, ok := r.desired.Get(r.topoKey); ok {
+		return t.Model.Name == name
+	}
+	return (*r.declared.Load())[name]
 }
 
 func (r *registry) close() {

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -42,11 +43,67 @@ func TestModelAppearsAndDisappears(t *testing.T) {
 		}
 		wholeAnswer(t, f.post("/v1/chat/completions", chatBody(nil)))
 		fk.vanish(t)
-		eventually(t, "the model is gone", func() bool { status, _ := f.get("/v1/models/" + testModel); return status == 404 })
+		eventually(t, "the model is gone", func() bool { status, _ := f.get("/v1/models/" + testModel); return status == 503 })
 		if got := f.metric(`dynamo_frontend_model_context_length{model="tiny"}`); got != -1 {
 			t.Errorf("round %d: the gauge of a model that is gone is %v", round, got)
 		}
 	}
+}
+
+// A model that was declared or served is missing, not unknown, when workers, topology or
+// both are gone: clients try again. Once another one is declared in its place it is
+// unknown.
+func TestDeclaredModelIsLost(t *testing.T) {
+	w := newWorld(t)
+	f := w.frontend()
+	key := cluster.TopologyKey(cluster.DefaultNamespace)
+	declare := func(model string, decode int) {
+		t.Helper()
+		if _, err := store.PutJSON(t.Context(), w.c.Store, key, cluster.Topology{Model: cluster.ModelSpec{Name: model}, Decode: decode}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ways := []struct {
+		path string
+		body body
+	}{{"/v1/chat/completions", chatBody(nil)}, {"/v1/completions", textBody(nil)}, {"/v1/models/" + testModel, nil}}
+	// answers waits until all endpoints say the same of the model.
+	answers := func(when string, status int) {
+		t.Helper()
+		for _, way := range ways {
+			eventually(t, fmt.Sprintf("%s %s answers %d", when, way.path, status), func() bool {
+				var resp *http.Response
+				if way.body == nil {
+					resp = f.do("GET", way.path, nil)
+				} else {
+					resp = f.post(way.path, way.body)
+				}
+				defer resp.Body.Close()
+				return resp.StatusCode == status && (status != 503 || resp.Header.Get("Retry-After") != "")
+			})
+		}
+		if _, list := f.get("/v1/models"); strings.Contains(list, testModel) != (status == 200) {
+			t.Errorf("%s the list is %s", when, list)
+		}
+	}
+	answers("before anything", 404)
+	declare(testModel, 1)
+	answers("when it is declared", 503)
+	fk := w.fake("worker-1", say("abc"))
+	answers("when it is served", 200)
+	declare(testModel, 0)
+	fk.vanish(t)
+	answers("with no decode worker wanted", 503)
+	if err := w.c.Store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	answers("after the topology is gone", 503)
+	fk = w.fake("worker-2", say("abc"))
+	answers("when a worker is back", 200)
+	fk.vanish(t)
+	answers("when all is lost", 503)
+	declare("other", 1)
+	answers("when another model is declared", 404)
 }
 
 // A model that is declared exists, though nobody can serve it yet: clients try again.

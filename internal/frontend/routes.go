@@ -75,17 +75,24 @@ func (m *servedModel) item() modelItem {
 // but cannot answer.
 func (f *Frontend) listModels(w http.ResponseWriter, _ *http.Request) {
 	items := []modelItem{}
-	workers := f.workers.All()
 	for _, m := range f.registry.list() {
-		if slices.ContainsFunc(workers, func(i cluster.Instance) bool { return m.workers[i.InstanceID] }) {
+		if f.served(m) {
 			items = append(items, m.item())
 		}
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": items})
 }
 
+// served reports whether a worker of the model is in discovery.
+func (f *Frontend) served(m *servedModel) bool {
+	return slices.ContainsFunc(f.workers.All(), func(i cluster.Instance) bool { return m.workers[i.InstanceID] })
+}
+
 func (f *Frontend) getModel(w http.ResponseWriter, r *http.Request) {
 	m, err := f.model(r.PathValue("id"))
+	if err == nil && !f.served(m) {
+		err = notServed(m.name)
+	}
 	if err != nil {
 		err.write(w)
 		return
@@ -102,7 +109,7 @@ func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	case m != nil && m.proc != nil:
 		return m, nil
 	case m != nil, f.registry.expected(name):
-		return nil, unavailable(fmt.Sprintf("No worker is ready to serve the model '%s' at the moment.", name), retryLater)
+		return nil, notServed(name)
 	}
 	var names []string
 	for _, m := range f.registry.list() {
@@ -118,6 +125,11 @@ func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	e := invalid("model", "The model '%s' does not exist: %s.", name, what).withCode("model_not_found").withStatus(http.StatusNotFound)
 	e.metric = metrics.ErrorNotFound
 	return nil, e
+}
+
+// notServed is about a model that was declared: it comes, or comes back.
+func notServed(name string) *apiError {
+	return unavailable(fmt.Sprintf("No worker is ready to serve the model '%s' at the moment.", name), retryLater)
 }
 
 // health answers whether the frontend takes requests; with what it can serve.
