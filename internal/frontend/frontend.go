@@ -114,8 +114,8 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	}
 	f.srv = &http.Server{
 		Handler: f.routes(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return f.ctx },
-		ErrorLog:    slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return f.ctx }, ConnContext: withConn,
+		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 	}
 	return f, nil
 }

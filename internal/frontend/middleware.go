@@ -61,7 +61,7 @@ type response struct {
 }
 
 func (r *response) WriteHeader(status int) {
-	r.begun = true
+	r.begun = r.begun || status >= http.StatusOK // others come before the answer
 	r.ResponseWriter.WriteHeader(status)
 }
 

@@ -76,7 +76,9 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			err = bad
 			return
 		}
-		ctx, cancel := f.limited(r.Context())
+		ctx, client := watch(r)
+		defer client.leave()
+		ctx, cancel := f.limited(ctx)
 		defer cancel()
 		a, err2 := j.prepare(ctx, q)
 		switch {
@@ -84,9 +86,9 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			asAPIError(err2).write(w)
 			err = err2
 		case p.stream:
-			err = j.streamed(ctx, w, a, p)
+			err = j.streamed(ctx, w, r, client.half, a, p)
 		default:
-			err = j.whole(ctx, w, a, p)
+			err = j.whole(ctx, w, r, client.half, a, p)
 		}
 	}
 }
@@ -172,8 +174,9 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 	return q.answer(m, time.Now().Unix(), j.choices), nil
 }
 
-// streamed answers with server-sent events.
-func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, p *params) error {
+// streamed answers with server-sent events. half is closed when the client has to be
+// asked whether it is still there.
+func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Request, half <-chan struct{}, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := newSSE(w, j.f.limits.write)
@@ -187,6 +190,13 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, a answerer, p
 			gone = s.flush()
 		case <-silence.C:
 			gone = s.comment()
+		case <-half:
+			half = nil
+			if s.begun {
+				gone = s.comment()
+			} else {
+				probe(w, r)
+			}
 		case err := <-done:
 			var last []byte
 			if err == nil {
@@ -217,14 +227,24 @@ func (j *job) lastEvent(a answerer, p *params) []byte {
 	return a.lastEvent(u, e)
 }
 
-// whole collects everything and answers at once.
-func (j *job) whole(ctx context.Context, w http.ResponseWriter, a answerer, p *params) error {
+// whole collects everything and answers at once. half is as for streamed.
+func (j *job) whole(ctx context.Context, w http.ResponseWriter, r *http.Request, half <-chan struct{}, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err := <-j.start(ctx, cancel, func(d delta) error {
+	done := j.start(ctx, cancel, func(d delta) error {
 		j.choices[d.index].collect(d)
 		return nil
 	})
+	var err error
+	for ended := false; !ended; {
+		select {
+		case err = <-done:
+			ended = true
+		case <-half:
+			half = nil
+			probe(w, r)
+		}
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(j.f.limits.write)) // the server takes it back
 	if err != nil {
 		asAPIError(err).write(w)
