@@ -262,7 +262,10 @@ func kvText(e *cluster.KVEvent) string {
 
 // decisionText is like "r-8f21 decode, overlap 4/36 blocks, prefill worker-1".
 func decisionText(d *cluster.RouterDecision) string {
-	parts := []string{d.RequestID + " " + string(d.Phase), fmt.Sprintf("overlap %d/%d blocks", d.Overlap, d.Blocks)}
+	parts := []string{d.RequestID + " " + string(d.Phase)}
+	if d.Prefill != "" || d.WeighsOverlap() { // else nobody has looked yet
+		parts = append(parts, fmt.Sprintf("overlap %d/%d blocks", d.Overlap, d.Blocks))
+	}
 	if d.Chosen == "" {
 		parts[0] += ", none chosen"
 	}

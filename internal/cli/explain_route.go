@@ -33,9 +33,11 @@ func (f *factory) explainRoute() *cobra.Command {
 request is named by its id, which is the header X-Request-Id of the answer, or by the
 beginning of that; without one the newest request is explained.
 
-There is a row for each worker that was looked at: blocks of the prompt in its cache, those
-that it would have to compute, requests in flight, and what the choice would have cost.
-UNCACHED and COST of workers that could not be chosen are not known.`,
+There is a row for each worker that was looked at: requests in flight when it was decided,
+and what the choice would have cost. The policies there are weigh the load or take turns;
+none looks at caches. So OVERLAP (blocks of the prompt in a worker's cache) and UNCACHED
+(those to be computed) decide nothing: they are what the chosen worker found afterwards,
+and are not known of others.`,
 		examples: []string{
 			"dynctl explain route",
 			"dynctl explain route 44e61cd78b3b",
@@ -163,10 +165,25 @@ func (r route) foot(inv *invocation) string {
 	if len(r.Decisions) > 1 && strings.Contains(r.Decisions[len(r.Decisions)-1].RequestID, "~") {
 		fmt.Fprintf(&b, "the request went on at another worker: ~1 is the first such time\n")
 	}
+	if text := weighedText(&r.Decisions[0]); text != "" {
+		fmt.Fprintf(&b, "%s\n", text)
+	}
 	if text := policyText(r.Decisions[0].Policy); text != "" {
 		fmt.Fprintf(&b, "%s\n", inv.palette().Dim(text+"; dynctl set router.policy=... changes the policy"))
 	}
 	return b.String()
+}
+
+// weighedText says which terms decided, and that the overlap did not if it is told.
+func weighedText(d *cluster.RouterDecision) string {
+	if len(d.Weighed) == 0 {
+		return ""
+	}
+	text := "decided by " + term.Clean(strings.Join(d.Weighed, " and "))
+	if !d.WeighsOverlap() {
+		text += "; overlap is observed at the chosen worker, and not weighed"
+	}
+	return text
 }
 
 // policyText says how a policy chooses; empty for one that is not known here.
@@ -213,11 +230,10 @@ func (r route) table(inv *invocation, wide bool) *table {
 				load = strconv.Itoa(c.Load)
 			}
 			if c.Excluded == "" && c.Worker != "" {
-				have := c.Overlap
-				if c.Worker == d.Chosen {
-					have = max(have, d.Overlap) // what the worker found in the end
+				if have, known := d.OverlapAt(&c); known {
+					overlap, uncached = fmt.Sprintf("%d/%d", have, d.Blocks), strconv.Itoa(max(d.Blocks-have, 0))
 				}
-				overlap, uncached, cost = fmt.Sprintf("%d/%d", have, d.Blocks), strconv.Itoa(max(d.Blocks-have, 0)), costText(c.Cost)
+				cost = costText(c.Cost)
 			}
 			fields := []string{string(d.Phase), orDash(c.Worker), overlap, uncached, load, cost, result}
 			if wide {

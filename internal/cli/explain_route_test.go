@@ -17,15 +17,15 @@ func someDecisions() []cluster.RouterDecision {
 		return cluster.RouteCandidate{Worker: worker, ID: 7, Load: load, Cost: float64(load), Excluded: excluded}
 	}
 	return []cluster.RouterDecision{
-		{RequestID: "r-8f21", Time: at(1), Phase: cluster.RolePrefill, Policy: "least-loaded", Chosen: "worker-1", PromptToks: 576, Blocks: 36, DecidedNS: 210_000,
+		{RequestID: "r-8f21", Time: at(1), Phase: cluster.RolePrefill, Policy: "least-loaded", Weighed: []string{cluster.TermLoad}, Chosen: "worker-1", PromptToks: 576, Blocks: 36, DecidedNS: 210_000,
 			Candidates: []cluster.RouteCandidate{candidate("worker-1", 3, ""), candidate("worker-2", 9, "")}},
-		{RequestID: "r-8f21", Time: at(2), Phase: cluster.RoleDecode, Policy: "least-loaded", Chosen: "worker-3", PromptToks: 576, Blocks: 36, Overlap: 28,
+		{RequestID: "r-8f21", Time: at(2), Phase: cluster.RoleDecode, Policy: "least-loaded", Weighed: []string{cluster.TermLoad}, Chosen: "worker-3", PromptToks: 576, Blocks: 36, Overlap: 28,
 			Prefill: "worker-1", PrefillWay: "queue",
 			Candidates: []cluster.RouteCandidate{candidate("worker-3", 14, ""), candidate("worker-5", 14, ""), candidate("worker-6", 14, ""), candidate("worker-7", 3, "draining")}},
-		{RequestID: "r-8f21~1", Time: at(3), Phase: cluster.RoleDecode, Policy: "round-robin", Chosen: "worker-5", PromptToks: 580, Blocks: 36,
+		{RequestID: "r-8f21~1", Time: at(3), Phase: cluster.RoleDecode, Policy: "round-robin", Weighed: []string{cluster.TermTurn}, Chosen: "worker-5", PromptToks: 580, Blocks: 36,
 			Candidates: []cluster.RouteCandidate{candidate("worker-5", 14, ""), candidate("worker-6", 2, "")}},
-		{RequestID: "r-8e00", Time: at(4), Phase: cluster.RoleDecode, Policy: "kv", Blocks: 2, Prefill: "local", PrefillWhy: "short"},
-		{RequestID: "r-9000", Time: at(5), Phase: cluster.RoleDecode, Policy: "kv", Chosen: "worker-3", Blocks: 2,
+		{RequestID: "r-8e00", Time: at(4), Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermOverlap, cluster.TermLoad}, Blocks: 2, Prefill: "local", PrefillWhy: "short"},
+		{RequestID: "r-9000", Time: at(5), Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermOverlap, cluster.TermLoad}, Chosen: "worker-3", Blocks: 2,
 			Candidates: []cluster.RouteCandidate{{Worker: "worker-3", Cost: 1.5}, {Worker: "worker-5", Cost: 4.25}, {Worker: "worker-6", Cost: math.Inf(1)}}},
 	}
 }
@@ -34,14 +34,14 @@ func TestExplainRoute(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Decisions: someDecisions()})
 	want := "STAGE\tWORKER\tOVERLAP\tUNCACHED\tLOAD\tCOST\tRESULT\n" +
-		"prefill\tworker-1\t0/36\t36\t3\t3.0\tchosen\n" +
-		"prefill\tworker-2\t0/36\t36\t9\t9.0\t+6.0\n" +
+		"prefill\tworker-1\t-\t-\t3\t3.0\tchosen\n" +
+		"prefill\tworker-2\t-\t-\t9\t9.0\t+6.0\n" +
 		"decode\tworker-3\t28/36\t8\t14\t14.0\tchosen\n" +
-		"decode\tworker-5\t0/36\t36\t14\t14.0\tequal, and the draw went to another\n" +
-		"decode\tworker-6\t0/36\t36\t14\t14.0\tequal, and the draw went to another\n" +
+		"decode\tworker-5\t-\t-\t14\t14.0\tequal, and the draw went to another\n" +
+		"decode\tworker-6\t-\t-\t14\t14.0\tequal, and the draw went to another\n" +
 		"decode\tworker-7\t-\t-\t3\t-\texcluded: draining\n" +
-		"decode\tworker-5\t0/36\t36\t14\t14.0\tchosen\n" +
-		"decode\tworker-6\t0/36\t36\t2\t2.0\tnot its turn\n"
+		"decode\tworker-5\t-\t-\t14\t14.0\tchosen\n" +
+		"decode\tworker-6\t-\t-\t2\t2.0\tnot its turn\n"
 	for _, name := range []string{"r-8f21", "r-8f2", "r-8f21~1"} {
 		if r := w.ok("explain", "route", strings.TrimSuffix(name, "~1")); r.stdout != want || r.stderr != "" {
 			t.Errorf("%s:\n%s%s", name, r.stdout, r.stderr)
@@ -52,7 +52,7 @@ func TestExplainRoute(t *testing.T) {
 
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
 	has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
-		"prompt computed at worker-1 by queue\n", "the request went on at another worker", "cost = requests in flight")
+		"prompt computed at worker-1 by queue\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request went on at another worker", "cost = requests in flight")
 	r = w.with(t.Context(), options{tty: true}, "explain", "route", "r-8e00")
 	has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
 

@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Event topics; the full subject is namespace.{ns}.component.{component}.{topic}.
 const (
@@ -62,11 +65,36 @@ type RouterDecision struct {
 	// Prefill says where the prompt was computed, once known: a prefill worker's
 	// name or "local"; PrefillWhy gives the reason for local, PrefillWay how the KV
 	// came from elsewhere: queue, direct, pull or background.
-	Prefill    string           `json:"prefill,omitempty"`
-	PrefillWhy string           `json:"prefill_why,omitempty"`
-	PrefillWay string           `json:"prefill_way,omitempty"`
-	Overlap    int              `json:"overlap"` // blocks found in the chosen worker's cache
+	Prefill    string `json:"prefill,omitempty"`
+	PrefillWhy string `json:"prefill_why,omitempty"`
+	PrefillWay string `json:"prefill_way,omitempty"`
+	// Overlap is how many blocks were found in the chosen worker's cache: observed
+	// there, after the decision, and known once Prefill is.
+	Overlap    int              `json:"overlap"`
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
+	// Weighed are the terms that decided between the candidates: TermLoad and so on.
+	Weighed []string `json:"weighed,omitempty"`
+}
+
+// Terms of a cost.
+const (
+	TermLoad    = "load"    // requests in flight
+	TermTurn    = "turn"    // whose turn it is
+	TermOverlap = "overlap" // blocks of the prompt in the worker's cache
+)
+
+// WeighsOverlap reports whether the caches of the candidates were looked at. If not,
+// nobody knows what those have that were not chosen.
+func (d *RouterDecision) WeighsOverlap() bool { return slices.Contains(d.Weighed, TermOverlap) }
+
+// OverlapAt returns how many blocks of the prompt a candidate has in its cache; false if
+// that is not known.
+func (d *RouterDecision) OverlapAt(c *RouteCandidate) (blocks int, known bool) {
+	blocks, known = c.Overlap, d.WeighsOverlap()
+	if c.Worker == d.Chosen && d.Chosen != "" && d.Prefill != "" {
+		return max(blocks, d.Overlap), true
+	}
+	return blocks, known
 }
 
 // RouteCandidate is one worker a router looked at.
@@ -74,8 +102,8 @@ type RouteCandidate struct {
 	Worker   string     `json:"worker"`
 	ID       InstanceID `json:"id"`
 	Cost     float64    `json:"cost"`
-	Load     int        `json:"load"` // requests in flight
-	Overlap  int        `json:"overlap"`
+	Load     int        `json:"load"`               // requests in flight
+	Overlap  int        `json:"overlap"`            // as weighed; 0 where overlap is not among the terms
 	Excluded string     `json:"excluded,omitempty"` // reason, empty if eligible
 }
 

@@ -207,7 +207,7 @@ func (g *generation) endHop() {
 // announcePrefill publishes the choice of a prefill worker.
 func (g *generation) announcePrefill(ctx context.Context, d router.Decision, begin time.Time) {
 	g.f.announceDecision(ctx, cluster.RouterDecision{
-		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker,
+		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
 		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
 		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
 	})

@@ -42,6 +42,7 @@ type Decision struct {
 	Chosen     Candidate
 	Policy     string
 	Candidates []cluster.RouteCandidate // the chosen first, then by cost, excluded last
+	Weighed    []string                 // terms of the cost, see cluster.TermLoad
 }
 
 // Policy chooses one of the candidates. Pick returns ErrNoWorkers or
@@ -79,7 +80,7 @@ func (*roundRobin) Name() string { return RoundRobin }
 func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 	free, err := eligible(candidates)
 	if err != nil {
-		return explain(p.Name(), nil, candidates, nil), err
+		return explain(p.Name(), cluster.TermTurn, nil, candidates, nil), err
 	}
 	slices.SortFunc(free, func(a, b Candidate) int {
 		switch {
@@ -97,7 +98,7 @@ func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 		place[c.ID] = i
 	}
 	cost := func(c Candidate) float64 { return float64((place[c.ID] - turn + len(free)) % len(free)) }
-	return explain(p.Name(), &free[turn], candidates, cost), nil
+	return explain(p.Name(), cluster.TermTurn, &free[turn], candidates, cost), nil
 }
 
 // leastLoaded takes the candidate with the fewest requests in flight, one of the
@@ -109,7 +110,7 @@ func (leastLoaded) Name() string { return LeastLoaded }
 func (p leastLoaded) Pick(_ Request, candidates []Candidate) (Decision, error) {
 	free, err := eligible(candidates)
 	if err != nil {
-		return explain(p.Name(), nil, candidates, nil), err
+		return explain(p.Name(), cluster.TermLoad, nil, candidates, nil), err
 	}
 	best, ties := 0, 1
 	for i := 1; i < len(free); i++ {
@@ -123,7 +124,7 @@ func (p leastLoaded) Pick(_ Request, candidates []Candidate) (Decision, error) {
 		}
 	}
 	cost := func(c Candidate) float64 { return float64(c.InFlight) }
-	return explain(p.Name(), &free[best], candidates, cost), nil
+	return explain(p.Name(), cluster.TermLoad, &free[best], candidates, cost), nil
 }
 
 func eligible(candidates []Candidate) ([]Candidate, error) {
@@ -143,8 +144,8 @@ func eligible(candidates []Candidate) ([]Candidate, error) {
 }
 
 // explain lists the candidates as a decision shows them.
-func explain(policy string, chosen *Candidate, all []Candidate, cost func(Candidate) float64) Decision {
-	d := Decision{Policy: policy}
+func explain(policy, term string, chosen *Candidate, all []Candidate, cost func(Candidate) float64) Decision {
+	d := Decision{Policy: policy, Weighed: []string{term}}
 	if chosen != nil {
 		d.Chosen = *chosen
 	}

@@ -46,6 +46,9 @@ func TestPolicies(t *testing.T) {
 					if err != nil || d.Chosen.Worker == "worker-2" {
 						t.Fatalf("chose %q %v", d.Chosen.Worker, err)
 					}
+					if len(d.Weighed) != 1 || d.Weighed[0] != map[string]string{RoundRobin: cluster.TermTurn, LeastLoaded: cluster.TermLoad}[name] {
+						t.Fatalf("decided by %q", d.Weighed)
+					}
 					if d.Candidates[0].Worker != d.Chosen.Worker || d.Candidates[3].Worker != "worker-2" || d.Policy != name {
 						t.Fatalf("decision %+v", d)
 					}

@@ -71,6 +71,14 @@ func stages(d *cluster.RouterDecision) (prefillAt, decodeAt string) {
 	return orUnknown(prefillAt), orUnknown(decodeAt)
 }
 
+// overlapText is the share of a prompt that was found in the cache, once somebody looked.
+func overlapText(d *cluster.RouterDecision) string {
+	if d.Prefill == "" && !d.WeighsOverlap() {
+		return unknown
+	}
+	return fmt.Sprintf("%d/%d", d.Overlap, d.Blocks)
+}
+
 // decisionColumns are the columns of pane 6.
 func (m *model) decisionColumns() []column {
 	at := func(i int) *cluster.RouterDecision { return &m.snap.Decisions[i] }
@@ -89,7 +97,7 @@ func (m *model) decisionColumns() []column {
 		{title: "PREFILL", width: prefillW, cell: name(prefillAt, prefill)},
 		{title: "DECODE", width: decodeW, cell: name(decodeAt, decode)},
 		{title: "OVERLAP", width: 7, right: true, leave: 4, cell: func(i, _ int) []span {
-			return []span{{fmt.Sprintf("%d/%d", at(i).Overlap, at(i).Blocks), plain}}
+			return []span{{overlapText(at(i)), plain}}
 		}},
 		{title: "COST", width: 5, right: true, leave: 3, cell: func(i, _ int) []span {
 			if c := chosenCandidate(at(i)); c != nil {
@@ -133,9 +141,9 @@ func (m *model) drawDecisions(a area) {
 			if p != localPrefill {
 				remote++
 			}
+			overlap += d.Overlap
+			blocks += d.Blocks
 		}
-		overlap += d.Overlap
-		blocks += d.Blocks
 	}
 	share := unknown
 	if blocks > 0 {

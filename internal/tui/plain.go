@@ -277,11 +277,14 @@ func (p plainText) decisions() Table {
 	for i := range p.s.Decisions {
 		d := &p.s.Decisions[i]
 		pre, dec := stages(d)
-		cost := unknown
+		cost, overlap := unknown, unknown
 		if c := chosenCandidate(d); c != nil {
 			cost = costText(c.Cost)
 		}
-		t.Rows = append(t.Rows, []string{p.time(d.Time), orUnknown(d.RequestID), pre, dec, strconv.Itoa(d.Overlap), strconv.Itoa(d.Blocks), cost, secondText(d), orUnknown(d.Policy)})
+		if d.Prefill != "" || d.WeighsOverlap() {
+			overlap = strconv.Itoa(d.Overlap)
+		}
+		t.Rows = append(t.Rows, []string{p.time(d.Time), orUnknown(d.RequestID), pre, dec, overlap, strconv.Itoa(d.Blocks), cost, secondText(d), orUnknown(d.Policy)})
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package tui
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -62,6 +63,9 @@ func (m *model) routeSection(d *cluster.RouterDecision) section {
 		}
 		lines = append(lines, where)
 	}
+	if len(d.Weighed) > 0 && !d.WeighsOverlap() {
+		lines = append(lines, []span{{"decided by ", dim}, {strings.Join(d.Weighed, ", "), plain}, {"; overlap is observed, and not weighed", dim}})
+	}
 	if len(d.Candidates) == 0 {
 		lines = append(lines, []span{{"the router told no candidates", dim}})
 	} else {
@@ -75,8 +79,10 @@ func (m *model) routeSection(d *cluster.RouterDecision) section {
 }
 
 func (m *model) candidateRow(d *cluster.RouterDecision, c *cluster.RouteCandidate) []span {
-	overlap := fmt.Sprintf("%d/%d", c.Overlap, d.Blocks)
-	uncached := commas(max(d.Blocks-c.Overlap, 0))
+	overlap, uncached := unknown, unknown
+	if have, known := d.OverlapAt(c); known {
+		overlap, uncached = fmt.Sprintf("%d/%d", have, d.Blocks), commas(max(d.Blocks-have, 0))
+	}
 	cost, result, st := costText(c.Cost), "", plain
 	best := chosenCandidate(d)
 	switch {

@@ -203,7 +203,7 @@ func (m *model) routedSection(w *cluster.Worker) section {
 		}
 		rows = append(rows, []span{
 			{m.timeOfDay(d.Time), dim}, {clipMiddle(orUnknown(d.RequestID), 12, m.glyphs.more), plain}, {p, prefill}, {dec, decode},
-			{fmt.Sprintf("%d/%d", d.Overlap, d.Blocks), plain}, {cost, plain},
+			{overlapText(d), plain}, {cost, plain},
 		})
 	}
 	if len(rows) == 1 {
