@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/grammar"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -244,7 +245,7 @@ func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedM
 		},
 		Files: map[string][]byte{},
 		Constrain: func(ctx context.Context, g protocol.Guided) (engine.Constraint, error) {
-			return sm.text.NewConstraint(ctx, g)
+			return newConstraint(ctx, sm.text, g)
 		},
 	}
 	if sm.weights == nil {
@@ -256,6 +257,31 @@ func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedM
 		loaded.Files[f.Name] = f.Data
 	}
 	return loaded, nil
+}
+
+// constraint is that of package chat, with errors that the engine knows.
+type constraint struct{ *chat.Constraint }
+
+func newConstraint(ctx context.Context, p *chat.Processor, g protocol.Guided) (engine.Constraint, error) {
+	c, err := p.NewConstraint(ctx, g)
+	switch {
+	case errors.Is(err, grammar.ErrBusy):
+		return nil, fmt.Errorf("%w: %w", engine.ErrQueueFull, err)
+	case err != nil:
+		return nil, err
+	}
+	return constraint{c}, nil
+}
+
+func (c constraint) Mask(dst []uint64) error { return constraintError(c.Constraint.Mask(dst)) }
+
+func (c constraint) Accept(token uint32) error { return constraintError(c.Constraint.Accept(token)) }
+
+func constraintError(err error) error {
+	if errors.Is(err, grammar.ErrAmbiguous) {
+		return fmt.Errorf("%w: %w", engine.ErrConstraintCost, err)
+	}
+	return err
 }
 
 // mockDigest begins the digest of a model whose weights are not used.

@@ -14,18 +14,18 @@ func (p *Processor) newGrammars() (*grammar.Compiler, error) {
 	return grammar.NewCompiler(grammar.FromTokenizer(p.tok, p.tok.VocabSize(), p.eos), grammar.Options{})
 }
 
-func (p *Processor) compile(g protocol.Guided) (*grammar.Grammar, error) {
+func (p *Processor) compile(ctx context.Context, g protocol.Guided) (*grammar.Grammar, error) {
 	c, err := p.grammars()
 	if err != nil {
 		return nil, fmt.Errorf("prepare constraints: %w", err)
 	}
-	return c.Compile(grammar.Spec{Kind: grammar.Kind(g.Kind), Text: g.Text, Choices: g.Choices, Lax: g.Lax, Compact: g.Compact})
+	return c.Compile(ctx, grammar.Spec{Kind: grammar.Kind(g.Kind), Text: g.Text, Choices: g.Choices, Lax: g.Lax, Compact: g.Compact})
 }
 
 // CheckGuided reports why an output cannot be constrained so: what is wrong with a
 // schema, an expression or a grammar, and where.
-func (p *Processor) CheckGuided(g protocol.Guided) error {
-	_, err := p.compile(g)
+func (p *Processor) CheckGuided(ctx context.Context, g protocol.Guided) error {
+	_, err := p.compile(ctx, g)
 	return err
 }
 
@@ -44,7 +44,7 @@ type Constraint struct {
 // NewConstraint starts an output. The errors are those of CheckGuided, and that of
 // ctx.
 func (p *Processor) NewConstraint(ctx context.Context, g protocol.Guided) (*Constraint, error) {
-	compiled, err := p.compile(g)
+	compiled, err := p.compile(ctx, g)
 	if err != nil {
 		return nil, err
 	}

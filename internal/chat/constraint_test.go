@@ -98,10 +98,10 @@ func TestConstraintAfter(t *testing.T) {
 func TestCheckGuided(t *testing.T) {
 	p := constrained(t)
 	var schema *grammar.SchemaError
-	if err := p.CheckGuided(protocol.Guided{Kind: string(grammar.KindJSONSchema), Text: `{"minimum":5,"maximum":3,"type":"integer"}`}); !errors.As(err, &schema) || !strings.HasPrefix(schema.Path, "#") {
+	if err := p.CheckGuided(t.Context(), protocol.Guided{Kind: string(grammar.KindJSONSchema), Text: `{"minimum":5,"maximum":3,"type":"integer"}`}); !errors.As(err, &schema) || !strings.HasPrefix(schema.Path, "#") {
 		t.Errorf("got %v", err)
 	}
-	if err := p.CheckGuided(protocol.Guided{Kind: "poem"}); !errors.Is(err, grammar.ErrSpec) {
+	if err := p.CheckGuided(t.Context(), protocol.Guided{Kind: "poem"}); !errors.Is(err, grammar.ErrSpec) {
 		t.Errorf("got %v", err)
 	}
 }

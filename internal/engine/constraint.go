@@ -11,6 +11,10 @@ import (
 // draw: its constraint, allowed ids and bad words contradict each other.
 var ErrNothingAllowed = errors.New("the request's restrictions leave no token to draw")
 
+// ErrConstraintCost is returned when the constraint of a request cannot go on because
+// that would cost more than a sequence may. Its Mask and Accept return it, wrapped.
+var ErrConstraintCost = errors.New("the form that is asked for costs too much to keep to")
+
 // Constraint restricts the output of one sequence, to the sentences of a grammar
 // say. The engine calls it from one goroutine at a time.
 type Constraint interface {

@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -161,16 +162,20 @@ func (g *guidedParams) afterReasoning(m *servedModel, f formats) *apiError {
 }
 
 // bind compiles the constraint for the model, to say what is wrong with it.
-func (g *guidedParams) bind(m *servedModel) *apiError {
+func (g *guidedParams) bind(ctx context.Context, m *servedModel) *apiError {
 	if g.spec == nil {
 		return nil
 	}
-	err := m.proc.CheckGuided(*g.spec)
-	if errors.Is(err, grammar.ErrVocabulary) {
+	err := m.proc.CheckGuided(ctx, *g.spec)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return asAPIError(context.Cause(ctx))
+	case errors.Is(err, grammar.ErrBusy):
+		return overloaded()
+	case errors.Is(err, grammar.ErrVocabulary):
 		return internalError("The model's tokens cannot be constrained.")
 	}
-	if err != nil {
-		return wrongValue(g.param, "%v", err)
-	}
-	return nil
+	return wrongValue(g.param, "%v", err)
 }

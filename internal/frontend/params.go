@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"slices"
@@ -112,11 +113,11 @@ func (p *params) check() *apiError {
 
 // bind checks the tokens that a request names against the model, and turns words
 // into tokens.
-func (p *params) bind(m *servedModel) *apiError {
+func (p *params) bind(ctx context.Context, m *servedModel) *apiError {
 	if err := checkTokens(m, "stop_token_ids", p.stopTokenIDs); err != nil {
 		return err
 	}
-	if err := p.guided.bind(m); err != nil {
+	if err := p.guided.bind(ctx, m); err != nil {
 		return err
 	}
 	if err := p.nvext.bind(m); err != nil {

@@ -137,7 +137,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 		return nil, err
 	}
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
-	if bad := p.bind(m); bad != nil {
+	if bad := p.bind(ctx, m); bad != nil {
 		return nil, bad
 	}
 	for i, prompt := range prompts {

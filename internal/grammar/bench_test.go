@@ -94,6 +94,7 @@ func BenchmarkMaskCold(b *testing.B) {
 	mask := make([]uint64, g.MaskLen())
 	for b.Loop() {
 		g.masks.reset()
+		m.credit = creditStart
 		if err := m.Mask(mask); err != nil {
 			b.Fatal(err)
 		}

@@ -2,11 +2,14 @@ package grammar
 
 import (
 	"container/list"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
@@ -16,7 +19,9 @@ type Options struct {
 	Entries   int   // compiled grammars; 64
 	Bytes     int64 // memory of all of them with their masks; 256 MiB
 	MaskBytes int64 // cached masks of one grammar; 32 MiB
-	Compiling int   // compilations at the same time; 2
+	Compiling int   // compilations at the same time; 1 for every two processors
+	Waiting   int   // callers that wait for one; 64
+	Refused   int   // constraints that are remembered as refused; 256
 }
 
 func (o *Options) setDefaults() {
@@ -30,7 +35,13 @@ func (o *Options) setDefaults() {
 		o.MaskBytes = 32 << 20
 	}
 	if o.Compiling <= 0 {
-		o.Compiling = 2
+		o.Compiling = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	if o.Waiting <= 0 {
+		o.Waiting = 64
+	}
+	if o.Refused <= 0 {
+		o.Refused = 256
 	}
 }
 
@@ -45,11 +56,16 @@ type Compiler struct {
 	options   Options
 	walkers   sync.Pool
 	slots     chan struct{} // compilations in progress
+	waiting   atomic.Int32  // for one of slots
 
 	mu    sync.Mutex
 	cache map[[sha256.Size]byte]*list.Element // of *cached
 	order *list.List                          // the most recently used first
 	bytes int64
+	// refused are errors of constraints, so that asking again costs nothing; the oldest
+	// of oldest is dropped first.
+	refused map[[sha256.Size]byte]error
+	oldest  [][sha256.Size]byte
 }
 
 // cached is a grammar, or one in the making: ready is closed when g or err is set.
@@ -90,6 +106,7 @@ func NewCompiler(v Vocabulary, o Options) (*Compiler, error) {
 		slots:   make(chan struct{}, o.Compiling),
 		cache:   map[[sha256.Size]byte]*list.Element{},
 		order:   list.New(),
+		refused: map[[sha256.Size]byte]error{},
 	}
 	c.walkers.New = func() any { return &walker{} }
 	usable := make([][]byte, len(v.Tokens))
@@ -108,71 +125,132 @@ func (c *Compiler) usable(id uint32) bool {
 }
 
 // JSONObject compiles the grammar of any JSON object.
-func (c *Compiler) JSONObject() (*Grammar, error) { return c.Compile(Spec{Kind: KindJSONObject}) }
+func (c *Compiler) JSONObject(ctx context.Context) (*Grammar, error) {
+	return c.Compile(ctx, Spec{Kind: KindJSONObject})
+}
 
 // JSONSchema compiles a JSON schema. Errors about it are *SchemaError.
-func (c *Compiler) JSONSchema(schema []byte, o SchemaOptions) (*Grammar, error) {
-	return c.Compile(Spec{Kind: KindJSONSchema, Text: string(schema), Lax: o.Lax, Compact: o.Compact})
+func (c *Compiler) JSONSchema(ctx context.Context, schema []byte, o SchemaOptions) (*Grammar, error) {
+	return c.Compile(ctx, Spec{Kind: KindJSONSchema, Text: string(schema), Lax: o.Lax, Compact: o.Compact})
 }
 
 // Regex compiles a regular expression in Go's syntax that the whole text must match.
 // Errors about it are *RegexError.
-func (c *Compiler) Regex(pattern string) (*Grammar, error) {
-	return c.Compile(Spec{Kind: KindRegex, Text: pattern})
+func (c *Compiler) Regex(ctx context.Context, pattern string) (*Grammar, error) {
+	return c.Compile(ctx, Spec{Kind: KindRegex, Text: pattern})
 }
 
 // Choice compiles a list of texts, of which one must be generated.
-func (c *Compiler) Choice(choices []string) (*Grammar, error) {
-	return c.Compile(Spec{Kind: KindChoice, Choices: choices})
+func (c *Compiler) Choice(ctx context.Context, choices []string) (*Grammar, error) {
+	return c.Compile(ctx, Spec{Kind: KindChoice, Choices: choices})
 }
 
 // EBNF compiles a grammar in GBNF, the EBNF of llama.cpp; its rule root must match
 // the whole text. Errors about it are *EBNFError.
-func (c *Compiler) EBNF(source string) (*Grammar, error) {
-	return c.Compile(Spec{Kind: KindEBNF, Text: source})
+func (c *Compiler) EBNF(ctx context.Context, source string) (*Grammar, error) {
+	return c.Compile(ctx, Spec{Kind: KindEBNF, Text: source})
 }
 
-// Compile compiles a constraint, or returns the grammar that it compiled before.
-// Beside the errors of its kind it returns ErrSpec, ErrTooLarge and ErrImpossible.
-func (c *Compiler) Compile(s Spec) (*Grammar, error) {
+// Compile compiles a constraint and tries it, or returns what came of that before.
+// Beside the errors of its kind it returns ErrSpec, ErrTooLarge, ErrImpossible and
+// ErrAmbiguous, which are about the constraint; ErrBusy; and the cause of ctx's end.
+func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	key, err := s.key()
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	if e, ok := c.cache[key]; ok {
-		c.order.MoveToFront(e)
-		entry := e.Value.(*cached)
-		c.mu.Unlock()
-		<-entry.ready
-		return entry.g, entry.err
-	}
-	entry := &cached{key: key, ready: make(chan struct{})}
-	c.cache[key] = c.order.PushFront(entry)
-	c.evictLocked()
-	c.mu.Unlock()
-
-	c.slots <- struct{}{}
-	defer func() { <-c.slots }()
-	defer close(entry.ready)
-	a, err := s.automaton(c.spellable)
+	entry, _, err := c.look(key, false)
 	if err != nil {
-		entry.err = err
-		c.forget(entry)
 		return nil, err
 	}
-	entry.g = newGrammar(c, a, func(bytes int64) { c.grow(entry, bytes) })
-	c.grow(entry, int64(a.Bytes()))
-	return entry.g, nil
+	if entry == nil {
+		if err := c.takeSlot(ctx); err != nil {
+			return nil, fmt.Errorf("compile %s: %w", s.Kind, err)
+		}
+		defer func() { <-c.slots }()
+		var mine bool
+		if entry, mine, err = c.look(key, true); err != nil {
+			return nil, err // it was refused meanwhile
+		}
+		if mine {
+			c.make(entry, s)
+		}
+	}
+	select {
+	case <-entry.ready:
+		return entry.g, entry.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("compile %s: %w", s.Kind, context.Cause(ctx))
+	}
 }
 
-// forget takes a failed compilation out of the cache.
-func (c *Compiler) forget(entry *cached) {
+// takeSlot waits until another compilation may begin.
+func (c *Compiler) takeSlot(ctx context.Context) error {
+	defer c.waiting.Add(-1)
+	if int(c.waiting.Add(1)) > c.options.Waiting {
+		return ErrBusy
+	}
+	select {
+	case c.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// look returns what is known of a constraint: its entry or why it was refused. With
+// begin, it makes an entry if there is none, which is then the caller's to fill.
+func (c *Compiler) look(key [sha256.Size]byte, begin bool) (entry *cached, mine bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refused[key]; err != nil {
+		return nil, false, err
+	}
+	if e, ok := c.cache[key]; ok {
+		c.order.MoveToFront(e)
+		return e.Value.(*cached), false, nil
+	}
+	if !begin {
+		return nil, false, nil
+	}
+	entry = &cached{key: key, ready: make(chan struct{})}
+	c.cache[key] = c.order.PushFront(entry)
+	c.evictLocked()
+	return entry, true, nil
+}
+
+// make compiles the constraint of a new entry and tries it.
+func (c *Compiler) make(entry *cached, s Spec) {
+	defer close(entry.ready)
+	a, err := s.automaton(c.spellable)
+	if err == nil {
+		c.grow(entry, int64(a.Bytes()))
+		entry.g = newGrammar(c, a, func(bytes int64) { c.grow(entry, bytes) })
+		if err = entry.g.probe(); err != nil {
+			err = fmt.Errorf("compile %s: %w", s.Kind, err)
+		}
+	}
+	if err != nil {
+		entry.g, entry.err = nil, err
+		c.refuse(entry)
+	}
+}
+
+// refuse takes a failed compilation out of the cache and remembers its error.
+func (c *Compiler) refuse(entry *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !entry.gone {
 		c.removeLocked(c.cache[entry.key])
 	}
+	if len(c.oldest) >= c.options.Refused {
+		delete(c.refused, c.oldest[0])
+		c.oldest = c.oldest[1:]
+	}
+	if c.refused[entry.key] == nil {
+		c.oldest = append(c.oldest, entry.key)
+	}
+	c.refused[entry.key] = entry.err
 }
 
 // grow counts memory of a grammar and makes room. A grammar that is no longer in

@@ -29,7 +29,7 @@ func TestCompileErrors(t *testing.T) {
 		{Spec{Kind: KindRegex, Text: `[^\x00-\x{10ffff}]`}, ErrImpossible, ""},
 		{Spec{Kind: KindEBNF, Text: `root ::= "a" root`}, ErrImpossible, ""},
 	} {
-		g, err := c.Compile(tt.spec)
+		g, err := c.Compile(t.Context(), tt.spec)
 		if g != nil || !errors.Is(err, tt.is) || !strings.Contains(fmt.Sprint(err), tt.reason) {
 			t.Errorf("%.60v: %v, want %v: %s", tt.spec, err, tt.is, tt.reason)
 		}
@@ -38,18 +38,18 @@ func TestCompileErrors(t *testing.T) {
 		}
 	}
 	var se *SchemaError
-	if _, err := c.JSONSchema([]byte(`{"items":{"minimum":2,"maximum":1}}`), SchemaOptions{}); !errors.As(err, &se) || se.Path != "#/items" {
+	if _, err := c.JSONSchema(t.Context(), []byte(`{"items":{"minimum":2,"maximum":1}}`), SchemaOptions{}); !errors.As(err, &se) || se.Path != "#/items" {
 		t.Errorf("schema: %v", err)
 	}
-	if _, err := c.JSONSchema([]byte(`{"$ref":"#"}`), SchemaOptions{}); !errors.As(err, &se) || se.Path != "#" {
+	if _, err := c.JSONSchema(t.Context(), []byte(`{"$ref":"#"}`), SchemaOptions{}); !errors.As(err, &se) || se.Path != "#" {
 		t.Errorf("endless schema: %v", err)
 	}
 	var re *RegexError
-	if _, err := c.Regex("ab(?=c)"); !errors.As(err, &re) || re.Offset != 2 {
+	if _, err := c.Regex(t.Context(), "ab(?=c)"); !errors.As(err, &re) || re.Offset != 2 {
 		t.Errorf("regular expression: %v", err)
 	}
 	var ge *EBNFError
-	if _, err := c.EBNF("root ::= a\n"); !errors.As(err, &ge) || ge.Line != 1 || ge.Column != 10 {
+	if _, err := c.EBNF(t.Context(), "root ::= a\n"); !errors.As(err, &ge) || ge.Line != 1 || ge.Column != 10 {
 		t.Errorf("EBNF: %v", err)
 	}
 	if len(c.cache) != 0 || c.order.Len() != 0 || c.bytes != 0 {
@@ -171,7 +171,7 @@ func TestSpelling(t *testing.T) {
 	}{
 		{"abc", true}, {"x", false}, {"x|a", true}, {"é€", true}, {"😀", false}, {"[€-₮]é", true}, {"zz", false}, {"a{3}", true}, {".*", true}, {"[^abc]", true},
 	} {
-		g, err := c.Regex(tt.pattern)
+		g, err := c.Regex(t.Context(), tt.pattern)
 		if !tt.ok {
 			if !errors.Is(err, ErrImpossible) {
 				t.Errorf("%s: %v", tt.pattern, err)
@@ -203,7 +203,7 @@ func TestSpelling(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.JSONObject(); err != nil {
+	if _, err := c.JSONObject(t.Context()); err != nil {
 		t.Errorf("{} can be spelled: %v", err)
 	}
 }
@@ -228,7 +228,7 @@ func TestHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			g, err := c.Compile(s)
+			g, err := c.Compile(t.Context(), s)
 			t.Logf("compiled in %v: %v", time.Since(start), err)
 			if err != nil {
 				return

@@ -41,6 +41,9 @@ var ErrRejected = errors.New("token does not fit the grammar")
 // its rules call too many others. The matcher is as it was before, but cannot go on.
 var ErrAmbiguous = errors.New("grammar is too ambiguous: rewrite it so that fewer rules match the same text")
 
+// ErrBusy is returned when too many constraints wait to be compiled.
+var ErrBusy = errors.New("too many output constraints are being compiled")
+
 // ErrNoToken is returned when no token of the vocabulary can follow. It cannot
 // happen short of ErrAmbiguous.
 var ErrNoToken = errors.New("no token can follow")

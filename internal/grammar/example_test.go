@@ -1,6 +1,7 @@
 package grammar_test
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 
@@ -18,7 +19,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	g, err := c.Compile(grammar.Spec{Kind: grammar.KindRegex, Text: "(no|yes)+a?"})
+	g, err := c.Compile(context.Background(), grammar.Spec{Kind: grammar.KindRegex, Text: "(no|yes)+a?"})
 	if err != nil {
 		fmt.Println(err)
 		return

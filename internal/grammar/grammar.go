@@ -2,7 +2,10 @@ package grammar
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/bits"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/grammar/pda"
@@ -36,7 +39,7 @@ func newGrammar(c *Compiler, a *pda.Automaton, grown func(int64)) *Grammar {
 
 // NewMatcher starts a sequence.
 func (g *Grammar) NewMatcher() *Matcher {
-	return &Matcher{g: g, items: g.items, canEnd: g.empty, fresh: true}
+	return &Matcher{g: g, items: g.items, canEnd: g.empty, fresh: true, credit: creditStart}
 }
 
 // Prepare makes the parts of masks that depend on one state alone, until all are
@@ -58,6 +61,53 @@ func (g *Grammar) Prepare(ctx context.Context) error {
 	return nil
 }
 
+// probeTokens is how many tokens of a text a grammar is tried with.
+const probeTokens = 40
+
+// probe makes the masks of a text that follows the grammar, within the bounds that hold
+// for every sequence. Its error is ErrAmbiguous for a grammar whose texts would come to
+// that, sooner or later; it is better told before the first of them.
+func (g *Grammar) probe() error {
+	r := rand.New(rand.NewPCG(1, 1))
+	m := g.NewMatcher()
+	mask := make([]uint64, g.c.words)
+	for range probeTokens {
+		if err := m.Mask(mask); err != nil {
+			if errors.Is(err, ErrAmbiguous) {
+				return err
+			}
+			return nil
+		}
+		for _, id := range g.c.vocab.EOS {
+			mask[id/64] &^= 1 << (id % 64)
+		}
+		token, ok := anyOf(mask, r.IntN(64*len(mask)))
+		if !ok {
+			return nil // the text is complete
+		}
+		if err := m.Accept(token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// anyOf returns a token of a mask: the first from a place on, round about.
+func anyOf(mask []uint64, from int) (token uint32, ok bool) {
+	first := mask[from/64] >> (from % 64) << (from % 64)
+	for i := range len(mask) + 1 {
+		at := (from/64 + i) % len(mask)
+		word := mask[at]
+		if i == 0 {
+			word = first
+		}
+		if word != 0 {
+			return uint32(at*64 + bits.TrailingZeros64(word)), true
+		}
+	}
+	return 0, false
+}
+
 // Bytes is about how much memory the grammar takes, cached masks included.
 func (g *Grammar) Bytes() int64 { return int64(g.a.Bytes()) + g.masks.size() }
 
@@ -65,7 +115,7 @@ func (g *Grammar) Bytes() int64 { return int64(g.a.Bytes()) + g.masks.size() }
 // than later.
 func (g *Grammar) firstMask() opening {
 	o := opening{mask: make([]uint64, g.c.words)}
-	m := &Matcher{g: g, items: g.items}
+	m := &Matcher{g: g, items: g.items, credit: creditStart}
 	o.all = m.fill(o.mask)
 	for id, b := range g.c.vocab.First {
 		o.mask[id/64] &^= 1 << (id % 64)

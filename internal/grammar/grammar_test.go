@@ -136,7 +136,7 @@ func TestSchemas(t *testing.T) {
 	}
 	try := func(schema string, seed uint64) bool {
 		c := compilers[seed%uint64(len(compilers))]
-		g, err := c.JSONSchema([]byte(schema), SchemaOptions{Compact: seed%3 == 0})
+		g, err := c.JSONSchema(t.Context(), []byte(schema), SchemaOptions{Compact: seed%3 == 0})
 		if err != nil {
 			return false
 		}
@@ -242,7 +242,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 3))
 			for _, spec := range specs() {
-				g, err := c.Compile(spec)
+				g, err := c.Compile(t.Context(), spec)
 				if err != nil {
 					t.Error(err)
 					return

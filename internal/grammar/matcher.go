@@ -17,6 +17,7 @@ type Matcher struct {
 	scratch pda.Scratch
 	now     []pda.Item // scratch
 	next    []pda.Item
+	credit  int // what the sequence may still cost, see creditStart
 	budget  int // of the mask being made
 	seen    []visit
 	visited map[visit]struct{} // of seen, once it is long
@@ -65,14 +66,29 @@ func (m *Matcher) Mask(dst []uint64) error {
 	return ErrNoToken
 }
 
-// maskBudget bounds what making the missing parts of one mask may cost, to a second
-// or two.
-const maskBudget = 20_000_000
+// What making masks and reading tokens may cost, in steps of some 50 ns. A sequence
+// begins with credit for a second and gets what two parts of masks cost with a large
+// vocabulary for each token, so that it cannot hold up those beside it for long: what
+// costs more is too ambiguous. A compiled grammar has been tried within the same bounds,
+// see probe.
+const (
+	creditStart = 16_000_000
+	creditToken = 1_000_000
+	maskBudget  = 8_000_000 // of one mask
+)
+
+// spend takes a cost from the credit and reports whether there was enough.
+func (m *Matcher) spend(cost int) bool {
+	m.credit -= cost
+	return m.credit >= 0
+}
 
 // fill adds the tokens that the items can read and reports whether all of them were
 // found.
 func (m *Matcher) fill(dst []uint64) bool {
-	m.budget = maskBudget
+	budget := min(maskBudget, m.credit)
+	m.budget = budget
+	defer func() { m.credit -= budget - m.budget }()
 	m.seen = m.seen[:0]
 	clear(m.visited)
 	all := true
@@ -81,6 +97,7 @@ func (m *Matcher) fill(dst []uint64) bool {
 			return false
 		}
 		f := m.g.masks.state(it.State, &m.budget)
+		m.budget -= f.tokens.cost()
 		f.tokens.or(dst)
 		all = m.climb(dst, f.ends, it.Frame) && all && !f.partial
 	}
@@ -100,6 +117,7 @@ func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) bool {
 	all := true
 	for _, c := range frame.Callers() {
 		f := m.g.masks.ended(from, c.State, &m.budget)
+		m.budget -= f.tokens.cost()
 		f.tokens.or(dst)
 		all = m.climb(dst, f.ends, c.Frame) && all && !f.partial
 	}
@@ -155,10 +173,15 @@ func (m *Matcher) Accept(token uint32) error {
 			text = first
 		}
 	}
+	m.scratch.Spend()
 	canEnd, fits, err := m.read(text)
+	if !m.spend(m.scratch.Spent()) && err == nil {
+		err = ErrAmbiguous
+	}
 	if err != nil {
 		return fmt.Errorf("token %d: %w", token, err)
 	}
+	m.credit = min(m.credit+creditToken, creditStart)
 	if !fits {
 		return rejected(token)
 	}
@@ -221,7 +244,7 @@ func (m *Matcher) Shortest() int {
 // Clone returns a matcher in the same state that goes its own way. It costs a few
 // hundred bytes whatever was read so far, so it also serves to go back.
 func (m *Matcher) Clone() *Matcher {
-	return &Matcher{g: m.g, items: m.items, canEnd: m.canEnd, fresh: m.fresh, ended: m.ended}
+	return &Matcher{g: m.g, items: m.items, canEnd: m.canEnd, fresh: m.fresh, ended: m.ended, credit: m.credit}
 }
 
 // maxJump bounds the text that JumpForward returns, in bytes.

@@ -53,7 +53,7 @@ func TestTokenizerFamilies(t *testing.T) {
 				{Kind: KindChoice, Choices: []string{"a b", " a", "  ", "word", "the end é"}},
 				{Kind: KindRegex, Text: `( ?[a-z]+){1,5} ?`},
 			} {
-				g, err := c.Compile(spec)
+				g, err := c.Compile(t.Context(), spec)
 				if err != nil {
 					t.Logf("%s: %v", spec.Kind, err) // the vocabulary is small
 					continue

@@ -36,6 +36,9 @@ func (t *tokenSet) or(mask []uint64) {
 	}
 }
 
+// cost is that of or, in steps of a walk.
+func (t *tokenSet) cost() int { return 1 + (len(t.bits)+len(t.ids))/64 }
+
 func (t *tokenSet) equal(o *tokenSet) bool {
 	return slices.Equal(t.bits, o.bits) && slices.Equal(t.ids, o.ids)
 }

@@ -133,7 +133,7 @@ func newCompiler(t testing.TB, v Vocabulary) *Compiler {
 
 func compile(t testing.TB, c *Compiler, s Spec) *Grammar {
 	t.Helper()
-	g, err := c.Compile(s)
+	g, err := c.Compile(t.Context(), s)
 	if err != nil {
 		t.Fatalf("%+v: %v", s, err)
 	}

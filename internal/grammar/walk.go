@@ -1,7 +1,7 @@
 package grammar
 
 import (
-	"slices"
+	"runtime"
 
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
@@ -10,7 +10,9 @@ import (
 // a time.
 type walker struct {
 	scratch pda.Scratch
-	levels  [][]pda.Item // the items after each byte of the path
+	lazy    pda.Lazy
+	levels  []pda.Place  // after each byte of the path
+	room    [][]pda.Item // memory for them
 	ids     []uint32     // tokens that fit
 	partial bool         // that became too much
 	visited int          // nodes
@@ -19,75 +21,103 @@ type walker struct {
 
 // walkBudget bounds the cost of a walk to some tenths of a second. Grammars that are
 // not made for it stay far below.
-const walkBudget = 5_000_000
+const walkBudget = 2_000_000
+
+// yieldNodes is how many nodes are visited before others may have the processor.
+const yieldNodes = 2048
 
 // begin makes the walker ready for the next part of a mask.
-func (w *walker) begin() {
+func (w *walker) begin(a *pda.Automaton) {
 	w.ids, w.nodes, w.partial, w.visited = w.ids[:0], w.nodes[:0], false, 0
 	w.scratch.Spend()
+	w.lazy.Reset(a, &w.scratch)
 }
 
 // cost is what was spent since begin.
 func (w *walker) cost() int { return w.visited + w.scratch.Spent() }
 
-// walk reads the tokens below node, from items that stand there. A rule whose frame
-// has no callers is the bottom; follow is what can come after it.
-func (w *walker) walk(a *pda.Automaton, t *trie, node int32, items []pda.Item, follow *pda.ByteSet) {
-	base := t.depth[node]
-	if len(w.levels) == 0 {
-		w.levels = append(w.levels, nil)
-	}
-	w.levels[0] = append(w.levels[0][:0], items...)
-	for n, end := node+1, t.end[node]; n < end; {
-		w.visited++
-		d := int(t.depth[n] - base)
-		if d == len(w.levels) {
-			w.levels = append(w.levels, nil)
+// walk reads the tokens below the nodes, which are in order, from items that stand at
+// each of them. That is one way through the trie: a node that is reached from several
+// of those above it has the items of all. ended says that the rule at the bottom can end
+// at the nodes themselves; a rule whose frame has no callers is the bottom, and follow
+// is what can come after it.
+func (w *walker) walk(a *pda.Automaton, t *trie, from []int32, items []pda.Item, ended bool, follow *pda.ByteSet) {
+	start := w.lazy.At(items)
+	n, live := int32(0), int32(0) // below live something may be read
+	for next := 0; next < len(from) || n < live; {
+		if n >= live { // on the way to the next of the nodes nothing is read
+			n = from[next]
+			w.blank(0, int(t.depth[n]))
 		}
-		out, ended, ok := a.Step(&w.scratch, w.levels[d][:0], w.levels[d-1], t.label[n])
-		w.levels[d] = out
+		if w.visited++; w.visited%yieldNodes == 0 {
+			runtime.Gosched() // engines go first
+		}
+		at, end, ok := w.step(t, n)
 		if !ok || w.scratch.Spent() > walkBudget {
 			w.partial = true
 			return
 		}
-		if len(out) > 0 || ended {
+		if len(at.Items()) > 0 || end {
 			w.ids = append(w.ids, t.tokens(n)...)
 		}
-		if ended && t.goesOn(n, follow) {
+		if next < len(from) && from[next] == n {
+			next++
+			at, end = w.lazy.Join(&at, &start), end || ended
+		}
+		if end && t.goesOn(n, follow) {
 			w.nodes = append(w.nodes, n)
 		}
-		if len(out) == 0 {
-			n = t.end[n]
-		} else {
+		d := int(t.depth[n])
+		w.blank(d, d+1)
+		w.levels[d] = at
+		if len(at.Items()) > 0 {
+			live = max(live, t.end[n])
 			n++
+			continue
 		}
+		after := t.end[n]
+		if next < len(from) && from[next] < after {
+			after = from[next]
+			w.blank(d, int(t.depth[after]))
+		}
+		n = after
 	}
+}
+
+// step reads the byte of a node where its parent left off.
+func (w *walker) step(t *trie, n int32) (at pda.Place, ended, ok bool) {
+	d := int(t.depth[n])
+	if d == 0 || len(w.levels[d-1].Items()) == 0 {
+		return pda.Place{}, false, true
+	}
+	for d > len(w.room) {
+		w.room = append(w.room, nil)
+	}
+	at, ended, ok = w.lazy.Step(&w.levels[d-1], t.label[n], w.room[d-1][:0])
+	w.room[d-1] = at.Room(w.room[d-1])
+	return at, ended, ok
+}
+
+// blank makes the levels from to to-1 ones at which nothing is read.
+func (w *walker) blank(from, to int) {
+	for len(w.levels) < to {
+		w.levels = append(w.levels, pda.Place{})
+	}
+	clear(w.levels[from:to])
 }
 
 // fromState finds the tokens that fit at a state.
 func (w *walker) fromState(a *pda.Automaton, t *trie, state int32) {
-	w.begin()
-	w.walk(a, t, 0, []pda.Item{{State: state, Frame: &pda.Frame{}}}, a.Follow(state))
+	w.begin(a)
+	w.walk(a, t, []int32{0}, []pda.Item{{State: state, Frame: &pda.Frame{}}}, false, a.Follow(state))
 }
 
 // fromEnds finds the tokens below the ends of a called rule whose rest fits at the
 // state that the rule returns to.
 func (w *walker) fromEnds(a *pda.Automaton, t *trie, from *ends, state int32) {
-	w.begin()
+	w.begin(a)
 	items, ended, ok := a.Close(&w.scratch, nil, pda.Item{State: state, Frame: &pda.Frame{}})
-	w.partial = !ok
-	follow := a.Follow(state)
-	for _, n := range from.nodes {
-		if w.partial {
-			break
-		}
-		w.walk(a, t, n, items, follow)
-		if ended && t.goesOn(n, follow) { // the state's own rule can end without reading
-			w.nodes = append(w.nodes, n)
-		}
+	if w.partial = !ok; ok { // if ended, the state's own rule can end without reading
+		w.walk(a, t, from.nodes, items, ended, a.Follow(state))
 	}
-	slices.Sort(w.nodes)
-	w.nodes = slices.Compact(w.nodes)
-	slices.Sort(w.ids)
-	w.ids = slices.Compact(w.ids)
 }

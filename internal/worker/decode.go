@@ -93,6 +93,8 @@ func (w *Worker) constraint(ctx context.Context, g *protocol.Guided) (engine.Con
 		return c, nil
 	case ctx.Err() != nil:
 		return nil, &requestplane.RemoteError{Kind: requestplane.KindCancelled, Message: err.Error()}
+	case errors.Is(err, engine.ErrQueueFull):
+		return nil, remoteError(err)
 	}
 	return nil, &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
 }
@@ -113,7 +115,7 @@ func (d *disaggregation) timing(f *engine.FirstToken) *protocol.Timing {
 func remoteError(err error) error {
 	kind := requestplane.KindInternal
 	switch {
-	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong), errors.Is(err, engine.ErrNothingAllowed):
+	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong), errors.Is(err, engine.ErrNothingAllowed), errors.Is(err, engine.ErrConstraintCost):
 		kind = requestplane.KindInvalidArgument
 	case errors.Is(err, engine.ErrQueueFull), errors.Is(err, engine.ErrNoBlocks):
 		kind = requestplane.KindOverloaded

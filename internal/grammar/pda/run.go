@@ -13,6 +13,8 @@ type Frame struct {
 	callers []Item
 	one     [1]Item
 	rule    int32
+	id      uint32 // differs among the frames of one Scratch; 0 for those made elsewhere
+	step    uint32 // in which it was made
 }
 
 // Callers are the items that go on when the frame's rule ends. They must not be
@@ -38,6 +40,9 @@ type Scratch struct {
 	adds int                      // in this step
 	sum  int                      // in steps before it
 	over bool                     // a bound was reached
+	ids  uint32                   // of the frames made so far
+	step uint32
+	same merger
 }
 
 type frameCaller struct {
@@ -59,7 +64,7 @@ func (a *Automaton) Start(s *Scratch) (items []Item, ended bool) {
 func (a *Automaton) Close(s *Scratch, dst []Item, it Item) (out []Item, ended, ok bool) {
 	s.reset()
 	s.add(it)
-	return a.close(s, dst)
+	return a.close(s, dst, []Item{it})
 }
 
 // Step appends to dst the items after reading b; none means that b cannot follow,
@@ -88,7 +93,7 @@ func (a *Automaton) Step(s *Scratch, dst, items []Item, b byte) (out []Item, end
 			}
 		}
 	}
-	return a.close(s, dst)
+	return a.close(s, dst, items)
 }
 
 // Spent counts what steps cost since the last call of Spend, except the steps that
@@ -100,6 +105,7 @@ func (s *Scratch) Spend() { s.sum, s.adds = 0, 0 }
 
 func (s *Scratch) reset() {
 	s.sum += s.adds
+	s.step++
 	s.work, s.open, s.adds, s.over = s.work[:0], s.open[:0], 0, false
 	clear(s.seen)
 	clear(s.byID)
@@ -133,8 +139,10 @@ func (s *Scratch) add(it Item) {
 	}
 }
 
-// close follows calls and ends of rules from the work list.
-func (a *Automaton) close(s *Scratch, dst []Item) (out []Item, ended, ok bool) {
+// close follows calls and ends of rules from the work list, which was made from the
+// items before.
+func (a *Automaton) close(s *Scratch, dst, before []Item) (out []Item, ended, ok bool) {
+	begin := len(dst)
 	for i := 0; i < len(s.work); i++ {
 		if i >= maxItems || s.adds > maxAdds || s.over {
 			return dst, ended, false
@@ -162,6 +170,12 @@ func (a *Automaton) close(s *Scratch, dst []Item) (out []Item, ended, ok bool) {
 			a.call(s, c, it.Frame, own)
 		}
 	}
+	if s.over { // the last items reached the bound
+		return dst, ended, false
+	}
+	if len(s.open) > 0 {
+		dst = s.merge(dst, begin, before)
+	}
 	return dst, ended, true
 }
 
@@ -170,7 +184,8 @@ func (a *Automaton) call(s *Scratch, c nfaCall, from *Frame, own bool) {
 	r := a.rules[c.rule]
 	f := s.frame(c.rule)
 	if f == nil {
-		f = &Frame{rule: c.rule}
+		s.ids++
+		f = &Frame{rule: c.rule, id: s.ids, step: s.step}
 		f.callers = f.one[:0]
 		s.opened(f)
 		s.add(Item{r.start, f})
