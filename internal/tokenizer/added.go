@@ -74,8 +74,8 @@ func (m *addedMatcher) find(s string, from int) (start, end int, token *AddedTok
 }
 
 // cut calls yield for each part of s in order: a match with its token, or the
-// text between with a nil token. An empty s has no parts.
-func (m *addedMatcher) cut(s string, yield func(start, end int, token *AddedToken)) {
+// text between with a nil token, until it returns false. An empty s has no parts.
+func (m *addedMatcher) cut(s string, yield func(start, end int, token *AddedToken) bool) {
 	done := 0     // end of the text handed out
 	spaceEnd := 0 // end of the whitespace swallowed last
 	for next := 0; ; {
@@ -100,10 +100,9 @@ func (m *addedMatcher) cut(s string, yield func(start, end int, token *AddedToke
 			}
 			end = spaceEnd
 		}
-		if done < start {
-			yield(done, start, nil)
+		if done < start && !yield(done, start, nil) || !yield(start, end, token) {
+			return
 		}
-		yield(start, end, token)
 		done = end
 	}
 	if done < len(s) {

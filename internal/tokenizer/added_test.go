@@ -41,7 +41,7 @@ func TestAddedMatcher(t *testing.T) {
 				m.add(c.tokens[i].Content, &c.tokens[i])
 			}
 			var got []string
-			m.cut(c.text, func(start, end int, token *AddedToken) {
+			m.cut(c.text, func(start, end int, token *AddedToken) bool {
 				part := c.text[start:end]
 				if token != nil {
 					if !strings.Contains(part, token.Content) {
@@ -50,6 +50,7 @@ func TestAddedMatcher(t *testing.T) {
 					part = "[" + part + "]"
 				}
 				got = append(got, part)
+				return true
 			})
 			if s := strings.Join(got, "|"); s != c.want {
 				t.Errorf("cut %q = %q, want %q", c.text, s, c.want)

@@ -32,6 +32,9 @@ type bpe struct {
 	// Over bytes.
 	overBytes bool
 	byteIDs   [256]uint32
+
+	everyByte bool // of a text is in some token
+	longest   int  // bytes of the longest token, at least
 }
 
 type bpeJSON struct {
@@ -69,6 +72,7 @@ func parseBPE(raw json.RawMessage, lim limits) (*modelBuild, error) {
 			return nil, false, fmt.Errorf("%w: unk_token %q is not in the vocabulary", ErrVocabulary, name)
 		}
 		m.findWhole(entries)
+		m.measure(entries)
 		if m.overBytes { // these serve characters only
 			m.ids, m.bridges = nil, nil
 		}
@@ -186,11 +190,32 @@ func (m *bpe) findWhole(entries []vocabEntry) {
 	}
 }
 
+// measure finds how much of a text a token can stand for.
+func (m *bpe) measure(entries []vocabEntry) {
+	m.everyByte = m.overBytes
+	if !m.overBytes && m.separable && m.byteFallback {
+		m.everyByte = true
+		for _, id := range m.bytes {
+			m.everyByte = m.everyByte && id >= 0
+		}
+	}
+	for _, e := range entries {
+		n := len(e.token)
+		if raw, ok := fromAlphabet(e.token); m.overBytes && ok {
+			n = len(raw)
+		}
+		m.longest = max(m.longest, n)
+	}
+}
+
 func (m *bpe) encode(e *encoder, s string) {
 	switch {
 	case m.overBytes:
 		if id, ok := m.whole[s]; ok {
 			e.ids = append(e.ids, id)
+			return
+		}
+		if e.tooLong(len(s)) {
 			return
 		}
 		e.symbols.reset()
@@ -223,7 +248,10 @@ func (m *bpe) encodeRunes(e *encoder, s string) {
 	for i, r := range s {
 		_, known := m.runes.get(r)
 		if known && previousKnown && m.bridges.get(uint32(previous), uint32(r)) == noPair {
-			m.encodeWord(e, s[start:i])
+			e.breathe()
+			if m.encodeWord(e, s[start:i]); e.full() {
+				return
+			}
 			start = i
 		}
 		previous, previousKnown = r, known
@@ -234,6 +262,9 @@ func (m *bpe) encodeRunes(e *encoder, s string) {
 func (m *bpe) encodeWord(e *encoder, s string) {
 	if id, ok := m.whole[s]; ok {
 		e.ids = append(e.ids, id)
+		return
+	}
+	if e.tooLong(len(s)) {
 		return
 	}
 	e.symbols.reset()

@@ -11,6 +11,11 @@ type encoder struct {
 	err  error // first failure; encoding goes on without the part that failed
 	bufs [][]span
 
+	limited bool // there may be most ids
+	most    int
+	over    bool // there are more
+	pieces  int  // encoded so far
+
 	symbols symbolBuf
 	lattice []latticeNode
 	path    []latticeSpan
@@ -25,10 +30,10 @@ func (e *encoder) fail(err error) {
 
 // text encodes one text, without post-processing.
 func (e *encoder) text(s string) {
-	e.t.rawTokens.cut(s, func(start, end int, token *AddedToken) {
+	e.t.rawTokens.cut(s, func(start, end int, token *AddedToken) bool {
 		if token != nil {
 			e.ids = append(e.ids, token.ID)
-			return
+			return !e.full()
 		}
 		p := piece{s[start:end], start == 0}
 		for _, n := range e.t.normalizers {
@@ -37,13 +42,15 @@ func (e *encoder) text(s string) {
 				e.fail(err)
 			}
 		}
-		e.t.normTokens.cut(p.s, func(start, end int, token *AddedToken) {
+		e.t.normTokens.cut(p.s, func(start, end int, token *AddedToken) bool {
 			if token != nil {
 				e.ids = append(e.ids, token.ID)
-				return
+			} else {
+				e.emit(piece{p.s[start:end], p.first && start == 0}, 0)
 			}
-			e.emit(piece{p.s[start:end], p.first && start == 0}, 0)
+			return !e.full()
 		})
+		return !e.full()
 	})
 }
 
@@ -51,11 +58,13 @@ func (e *encoder) text(s string) {
 // after the last one.
 func (e *encoder) emit(p piece, level int) {
 	switch {
-	case p.s == "":
+	case p.s == "", e.over:
 	case level < len(e.t.preTokenizers):
 		e.t.preTokenizers[level].split(e, p, level)
 	default:
+		e.breathe()
 		e.t.model.encode(e, p.s)
+		e.full()
 	}
 }
 
@@ -77,6 +86,7 @@ func (e *encoder) giveSpans(b []span) {
 // release gives the encoder back for reuse.
 func (e *encoder) release() {
 	e.ids, e.err = nil, nil
+	e.limited, e.most, e.over, e.pieces = false, 0, false, 0
 	if max(cap(e.lattice), cap(e.path)) > keepScratch {
 		e.lattice, e.path = nil, nil
 	}

@@ -15,6 +15,14 @@ type finder interface {
 	spans(dst []span, s string) ([]span, error)
 }
 
+// findMost is spans that need not go on after more than most matches.
+func findMost(f finder, dst []span, s string, most int) ([]span, error) {
+	if slow, ok := f.(regexFinder); ok {
+		return slow.most(dst, s, most)
+	}
+	return f.spans(dst, s)
+}
+
 // patternJSON is how the file writes a pattern: {"String": …} or {"Regex": …}.
 type patternJSON struct {
 	String *string

@@ -103,6 +103,7 @@ func load(b []byte, lim limits) (*Tokenizer, error) {
 			t.preTokenizers = t.preTokenizers[:len(t.preTokenizers)-1]
 		}
 	}
+	t.longest = t.longestToken()
 	t.encoders.New = func() any { return &encoder{t: t} }
 	return t, nil
 }

@@ -114,7 +114,7 @@ func (b *byteLevelStep) split(e *encoder, p piece, level int) {
 		e.emit(b.mapped(p), level+1)
 		return
 	}
-	for i := 0; i < len(p.s); {
+	for i := 0; i < len(p.s) && !e.over; {
 		end := b.words.matchAt(p.s, i)
 		e.emit(b.mapped(piece{p.s[i:end], p.first && i == 0}), level+1)
 		i = end
@@ -132,7 +132,7 @@ func (b *byteLevelStep) mapped(p piece) piece {
 type whitespaceStep struct{ ct *classTable }
 
 func (w whitespaceStep) split(e *encoder, p piece, level int) {
-	for i := 0; i < len(p.s); {
+	for i := 0; i < len(p.s) && !e.over; {
 		c, n := w.ct.at(p.s, i)
 		end := i + n
 		switch {
@@ -192,7 +192,7 @@ func (m *metaspace) split(e *encoder, p piece, level int) {
 		e.emit(piece{s, p.first}, level+1)
 		return
 	}
-	for start := 0; start < len(s); {
+	for start := 0; start < len(s) && !e.over; {
 		end := len(s)
 		next := start
 		if strings.HasPrefix(s[start:], m.mark) {

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"fmt"
+	"math"
+	"runtime"
 	"time"
 
 	"github.com/dlclark/regexp2"
@@ -14,10 +16,12 @@ const (
 	// matchTimeout bounds one step from match to match. A step can scan a whole
 	// text on a busy machine, so it is generous; catastrophic backtracking passes
 	// it anyway.
-	matchTimeout = 5 * time.Second
+	matchTimeout = time.Second
 	// textTimeoutPerByte bounds all matches of one text together, on top of
-	// matchTimeout: some hundred times what the engine usually needs.
-	textTimeoutPerByte = 50 * time.Microsecond
+	// matchTimeout: some ten times what the engine usually needs. textTimeout is the
+	// most that any text gets.
+	textTimeoutPerByte = 10 * time.Microsecond
+	textTimeout        = 5 * time.Second
 )
 
 // regexFinder finds the matches of a regular expression in the dialect of
@@ -41,10 +45,16 @@ func newRegexFinder(pattern string) (finder, error) {
 }
 
 func (f regexFinder) spans(dst []span, s string) ([]span, error) {
+	return f.most(dst, s, math.MaxInt)
+}
+
+// most is spans that stops after more than most of them.
+func (f regexFinder) most(dst []span, s string, most int) ([]span, error) {
 	if s == "" {
 		return dst, nil
 	}
-	deadline := time.Now().Add(f.re.MatchTimeout + time.Duration(len(s))*textTimeoutPerByte)
+	deadline := time.Now().Add(min(f.re.MatchTimeout+time.Duration(len(s))*textTimeoutPerByte, textTimeout))
+	begin := len(dst)
 	m, err := f.re.FindStringMatch(s)
 	// The engine counts in characters, the caller in bytes.
 	char, at := 0, 0
@@ -60,6 +70,12 @@ func (f regexFinder) spans(dst []span, s string) ([]span, error) {
 		if end > start || start != last { // an empty match right after a match does not count
 			dst = append(dst, span{start, end})
 			last = end
+			if len(dst)-begin > most {
+				return dst, nil
+			}
+		}
+		if n%yieldEvery == 0 {
+			runtime.Gosched()
 		}
 		if n&0xFF == 0 && time.Now().After(deadline) {
 			return dst, fmt.Errorf("%w: %q on %d bytes", ErrPatternTimeout, f.re.String(), len(s))

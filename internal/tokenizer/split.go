@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 )
 
 // behavior says what becomes of the matches of a split pattern.
@@ -67,7 +68,7 @@ type scanStep struct{ scanner scanner }
 
 func (x scanStep) split(e *encoder, p piece, level int) {
 	gap := 0 // start of the text not yet handed on
-	for i := 0; i < len(p.s); {
+	for i := 0; i < len(p.s) && !e.over; {
 		end := x.scanner.matchAt(p.s, i)
 		if end <= i {
 			i += charLen(p.s[i])
@@ -87,18 +88,28 @@ func (x scanStep) split(e *encoder, p piece, level int) {
 func (x *splitStep) split(e *encoder, p piece, level int) {
 	// A nested split needs its own buffer while this one is being walked.
 	buf := e.takeSpans()
-	matches, err := x.finder.spans(buf[:0], p.s)
+	most := math.MaxInt
+	if e.limited && e.t.longest > 0 && x.behavior != removed && x.behavior != contiguous {
+		most = e.room() + 1 // every match is in a piece of its own, which has a token
+	}
+	matches, err := findMost(x.finder, buf[:0], p.s, most)
 	if err != nil {
 		e.fail(err)
 	}
-	x.cut(p.s, matches, func(start, end int) {
-		e.emit(piece{p.s[start:end], p.first && start == 0}, level+1)
-	})
+	if len(matches) > most {
+		e.overflow()
+	} else {
+		x.cut(p.s, matches, func(start, end int) bool {
+			e.emit(piece{p.s[start:end], p.first && start == 0}, level+1)
+			return !e.over
+		})
+	}
 	e.giveSpans(matches)
 }
 
-// cut calls yield for each part of s, in order; parts can be empty.
-func (x *splitStep) cut(s string, matches []span, yield func(start, end int)) {
+// cut calls yield for each part of s, in order, until it returns false; parts can be
+// empty.
+func (x *splitStep) cut(s string, matches []span, yield func(start, end int) bool) {
 	type part struct {
 		span
 		match bool
@@ -128,8 +139,8 @@ func (x *splitStep) cut(s string, matches []span, yield func(start, end int)) {
 	switch x.behavior {
 	case removed, isolated:
 		for q, ok := following(); ok; q, ok = following() {
-			if x.behavior == isolated || !q.match {
-				yield(q.start, q.end)
+			if (x.behavior == isolated || !q.match) && !yield(q.start, q.end) {
+				return
 			}
 		}
 	case contiguous, mergedWithPrevious:
@@ -146,7 +157,9 @@ func (x *splitStep) cut(s string, matches []span, yield func(start, end int)) {
 			if join {
 				cur.end = q.end
 			} else {
-				yield(cur.start, cur.end)
+				if !yield(cur.start, cur.end) {
+					return
+				}
 				cur = q
 			}
 			previous = q.match
@@ -160,13 +173,17 @@ func (x *splitStep) cut(s string, matches []span, yield func(start, end int)) {
 		}
 		for q, ok := following(); ok; q, ok = following() {
 			if cur.match && !q.match {
-				yield(cur.start, q.end)
+				if !yield(cur.start, q.end) {
+					return
+				}
 				if cur, ok = following(); !ok {
 					return
 				}
 				continue
 			}
-			yield(cur.start, cur.end)
+			if !yield(cur.start, cur.end) {
+				return
+			}
 			cur = q
 		}
 		yield(cur.start, cur.end)

@@ -19,6 +19,7 @@ type Tokenizer struct {
 	decoder       []decodeStep
 	byteDecoder   bool     // the decoder is ByteLevel alone
 	raw           []string // then: the bytes of each id
+	longest       int      // see longestToken
 
 	encoders sync.Pool // of *encoder
 }
@@ -63,6 +64,11 @@ func (t *Tokenizer) EncodePair(a, b string, addSpecial bool) []uint32 {
 func (t *Tokenizer) encodeTemplate(dst []uint32, template []templatePart, a, b string, addSpecial bool) ([]uint32, error) {
 	e := t.encoders.Get().(*encoder)
 	defer e.release()
+	return e.template(dst, template, a, b, addSpecial)
+}
+
+// template encodes the parts of a template.
+func (e *encoder) template(dst []uint32, template []templatePart, a, b string, addSpecial bool) ([]uint32, error) {
 	e.ids = dst
 	for _, part := range template {
 		switch part.sequence {
@@ -74,6 +80,9 @@ func (t *Tokenizer) encodeTemplate(dst []uint32, template []templatePart, a, b s
 			if addSpecial {
 				e.ids = append(e.ids, part.ids...)
 			}
+		}
+		if e.full() {
+			break
 		}
 	}
 	return e.ids, e.err

@@ -1,0 +1,119 @@
+package tokenizer
+
+import (
+	"errors"
+	"runtime"
+)
+
+// ErrTooManyTokens is returned by EncodeLimit when a text has more tokens than were
+// asked for.
+var ErrTooManyTokens = errors.New("too many tokens")
+
+// EncodeLimit is EncodeChecked that stops as soon as the text is known to have more than
+// most tokens: the error is ErrTooManyTokens then, and the ids are some of the first.
+func (t *Tokenizer) EncodeLimit(dst []uint32, text string, addSpecial bool, most int) ([]uint32, error) {
+	if t.FewestTokens(len(text)) > most {
+		return dst, ErrTooManyTokens
+	}
+	e := t.encoders.Get().(*encoder)
+	defer e.release()
+	e.limited, e.most = true, len(dst)+most
+	return e.template(dst, t.post.single, text, "", addSpecial)
+}
+
+// FewestTokens is how many tokens a text of so many bytes has at least, 0 if the
+// tokenizer leaves parts of a text out and that cannot be told.
+func (t *Tokenizer) FewestTokens(bytes int) int {
+	if t.longest == 0 {
+		return 0
+	}
+	return (bytes + t.longest - 1) / t.longest
+}
+
+// longestToken is how many bytes of a text one token stands for at most, 0 for any
+// number.
+func (t *Tokenizer) longestToken() int {
+	m, ok := t.model.(*bpe)
+	if !ok || !m.everyByte {
+		return 0 // an unknown word of any length is one token, or none
+	}
+	longest := m.longest
+	for _, a := range t.vocab.added {
+		if a.LStrip || a.RStrip {
+			return 0 // with any amount of white space
+		}
+		longest = max(longest, len(a.Content))
+	}
+	for _, n := range t.normalizers {
+		shrinks := shrinkage(n)
+		if shrinks == 0 {
+			return 0
+		}
+		longest *= shrinks
+	}
+	for _, p := range t.preTokenizers {
+		switch p := p.(type) {
+		case scanStep, *byteLevelStep, *metaspace:
+		case *splitStep:
+			if p.behavior == removed {
+				return 0
+			}
+		default:
+			return 0
+		}
+	}
+	return longest
+}
+
+// shrinkage is how many bytes a normalizer makes one of at most, 0 for any number.
+func shrinkage(n normalizer) int {
+	switch n := n.(type) {
+	case unicodeForm:
+		return 16 // four characters of four bytes become one
+	case lowercase:
+		return 3
+	case prepend, byteAlphabetNormalizer:
+		return 1
+	case replaceNormalizer:
+		if f, ok := n.finder.(literalFinder); ok && len(n.content) > 0 {
+			return (len(f) + len(n.content) - 1) / len(n.content)
+		}
+	}
+	return 0
+}
+
+// yieldEvery is how many pieces of a text are encoded before others may have the
+// processor: who encodes a long text is in no hurry.
+const yieldEvery = 1024
+
+// breathe lets others have the processor now and then.
+func (e *encoder) breathe() {
+	if e.pieces++; e.pieces%yieldEvery == 0 {
+		runtime.Gosched()
+	}
+}
+
+// full reports whether there are more tokens than the limit.
+func (e *encoder) full() bool {
+	if e.limited && len(e.ids) > e.most {
+		e.overflow()
+	}
+	return e.over
+}
+
+// overflow ends the encoding.
+func (e *encoder) overflow() {
+	e.over, e.err = true, ErrTooManyTokens // whatever failed before
+}
+
+// room is how many tokens there may still be.
+func (e *encoder) room() int { return e.most - len(e.ids) }
+
+// tooLong reports whether a piece of so many bytes has more tokens than there is room
+// for, whatever they are: merging a long one takes memory for each of its bytes.
+func (e *encoder) tooLong(bytes int) bool {
+	if e.limited && e.t.longest > 0 && bytes/e.t.longest > e.room() {
+		e.overflow()
+	}
+	return e.over
+}
