@@ -344,7 +344,7 @@ func TestConcurrentUse(t *testing.T) {
 				if err != nil || text != "<user>hello there</><assistant>" {
 					t.Errorf("got %q, %v", text, err)
 				}
-				d := p.NewDetokenizer([]string{"</>"}, false, true)
+				d := p.NewDetokenizer(chat.NewStops([]string{"</>"}), false, true)
 				if got, stopped := d.Push(p.EncodeChat(text)); got != "<user>hello there" || !stopped {
 					t.Errorf("got %q, %v", got, stopped)
 				}

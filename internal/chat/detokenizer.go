@@ -25,15 +25,22 @@ type textStream interface {
 	Keep(ids []uint32)
 }
 
+// Stops is a set of stop strings, which sequences can share.
+type Stops struct{ set *stopSet }
+
+// NewStops makes a set; empty strings are ignored. It takes some hundred bytes for each
+// byte of the strings.
+func NewStops(stops []string) Stops { return Stops{newStopSet(stops)} }
+
 // NewDetokenizer starts a sequence. Text ends before the first of the stop
-// strings, or after it if includeStop is set; empty ones are ignored. With
-// skipSpecial, special tokens leave no text.
-func (p *Processor) NewDetokenizer(stops []string, includeStop, skipSpecial bool) *Detokenizer {
+// strings, or after it if includeStop is set. With skipSpecial, special tokens leave no
+// text.
+func (p *Processor) NewDetokenizer(stops Stops, includeStop, skipSpecial bool) *Detokenizer {
 	return newDetokenizer(p.tok.NewStream(skipSpecial), stops, includeStop)
 }
 
-func newDetokenizer(s textStream, stops []string, includeStop bool) *Detokenizer {
-	return &Detokenizer{stream: s, stops: newStopSet(stops), include: includeStop}
+func newDetokenizer(s textStream, stops Stops, includeStop bool) *Detokenizer {
+	return &Detokenizer{stream: s, stops: stops.set, include: includeStop}
 }
 
 // SetMinTokens makes stop strings count only in text that follows the first n

@@ -204,8 +204,8 @@ func TestDetokenizerOverTokenizers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%.8q", name, text), func(t *testing.T) {
 				ids := p.EncodeChat(text)
 				want := p.Decode(ids)
-				d := p.NewDetokenizer([]string{"never there"}, false, true)
-				plain := p.NewDetokenizer(nil, false, true)
+				d := p.NewDetokenizer(chat.NewStops([]string{"never there"}), false, true)
+				plain := p.NewDetokenizer(chat.Stops{}, false, true)
 				got, got2 := "", ""
 				for _, id := range ids {
 					a, _ := d.Push([]uint32{id})
@@ -220,7 +220,7 @@ func TestDetokenizerOverTokenizers(t *testing.T) {
 				}
 				// Every word of the text as a stop string, wherever tokens begin.
 				for _, stop := range strings.Fields(want) {
-					d := p.NewDetokenizer([]string{stop}, false, true)
+					d := p.NewDetokenizer(chat.NewStops([]string{stop}), false, true)
 					got := ""
 					stopped := false
 					for _, id := range ids {

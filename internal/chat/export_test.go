@@ -8,7 +8,7 @@ func (p *Processor) SetClock(now func() time.Time) { p.now = now }
 // NewTextDetokenizer is a detokenizer over texts instead of tokens: token i is
 // pieces[i].
 func NewTextDetokenizer(pieces, stops []string, includeStop bool) *Detokenizer {
-	return newDetokenizer(&textPieces{pieces: pieces}, stops, includeStop)
+	return newDetokenizer(&textPieces{pieces: pieces}, NewStops(stops), includeStop)
 }
 
 type textPieces struct{ pieces []string }

@@ -36,7 +36,7 @@ func TestKeep(t *testing.T) {
 	}
 	ids := p.EncodeChat("<|begin_of_text|>Hi<|python_tag|>{}<|eom_id|>")
 	for _, kept := range []bool{false, true} {
-		d := p.NewDetokenizer([]string{"never"}, false, true)
+		d := p.NewDetokenizer(chat.NewStops([]string{"never"}), false, true)
 		want := "Hi{}"
 		if kept {
 			d.Keep(keep)

@@ -2,10 +2,12 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/jinja"
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 // conversation is a list of messages and what there is to reshape in them.
@@ -14,6 +16,7 @@ type conversation struct {
 	lists     bool // some content is a list of parts
 	arguments bool // some tool call has its arguments as text
 	systems   int  // messages with the role system or developer
+	values    *int // that arguments may still have, see maxValues
 }
 
 // form says how messages are presented to a template.
@@ -23,10 +26,10 @@ type form struct {
 	mergeSystem   bool // all system messages become the first message
 }
 
-func readMessages(raw []json.RawMessage) (*conversation, error) {
-	c := &conversation{}
+func readMessages(raw []json.RawMessage, values *int) (*conversation, error) {
+	c := &conversation{values: values}
 	for i, m := range raw {
-		v, err := jinja.FromJSON(m)
+		v, err := jinja.FromJSONWithin(m, values)
 		if err != nil {
 			return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
 		}
@@ -122,7 +125,9 @@ func (c *conversation) shape(t *template, f form) (*jinja.List, error) {
 			}
 		}
 		if !f.textArguments {
-			parseArguments(changed)
+			if err := parseArguments(changed, c.values); err != nil {
+				return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
+			}
 		}
 		if role := get(changed, "role"); f.mergeSystem && (role == "system" || role == "developer") {
 			system = append(system, get(changed, "content"))
@@ -211,10 +216,10 @@ func eachArguments(m *jinja.Dict, fn func(text string)) {
 
 // parseArguments replaces the text arguments of a message's tool calls, where
 // they hold JSON, by their value. m is a copy; what lies below is copied first.
-func parseArguments(m *jinja.Dict) {
+func parseArguments(m *jinja.Dict, values *int) error {
 	calls, _ := get(m, "tool_calls").(*jinja.List)
 	if calls == nil {
-		return
+		return nil
 	}
 	out := make([]jinja.Value, calls.Len())
 	for i := range out {
@@ -233,7 +238,10 @@ func parseArguments(m *jinja.Dict) {
 		}
 		var value jinja.Value = jinja.NewDict() // no text is no arguments
 		if strings.TrimSpace(text) != "" {
-			v, err := jinja.FromJSON(json.RawMessage(text))
+			v, err := jinja.FromJSONWithin(json.RawMessage(text), values)
+			if errors.Is(err, jsonscan.ErrValues) {
+				return fmt.Errorf("arguments of tool call %d: %w", i, err)
+			}
 			if err != nil {
 				continue
 			}
@@ -245,4 +253,5 @@ func parseArguments(m *jinja.Dict) {
 		out[i] = call
 	}
 	m.Set("tool_calls", jinja.NewList(out...))
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/dynctl/dynctl/internal/jinja"
 )
@@ -27,7 +28,29 @@ import (
 // own words if it refuses the conversation; a *jinja.RenderError or
 // jinja.ErrLimit if it cannot cope with it; the cause of ctx's end.
 func (p *Processor) RenderChat(ctx context.Context, messages []json.RawMessage, tools json.RawMessage, kwargs map[string]json.RawMessage, addGenerationPrompt bool) (string, error) {
-	toolList, err := readTools(tools)
+	return p.Render(ctx, Conversation{messages, tools, kwargs, addGenerationPrompt, math.MaxInt32})
+}
+
+// Conversation is what RenderChat takes.
+type Conversation struct {
+	Messages            []json.RawMessage
+	Tools               json.RawMessage
+	Kwargs              map[string]json.RawMessage
+	AddGenerationPrompt bool
+	// MostTokens is how many tokens the text may have. Rendering stops where it has
+	// more in any case.
+	MostTokens int
+}
+
+// maxValues bounds the values in the messages, tools and arguments of a conversation:
+// each takes some hundred bytes, however few it has in JSON.
+const maxValues = 1 << 18
+
+// Render is RenderChat for a conversation with a limit; its error is *TooLongError if
+// the text has more tokens.
+func (p *Processor) Render(ctx context.Context, q Conversation) (string, error) {
+	values := maxValues
+	toolList, err := readTools(q.Tools, &values)
 	if err != nil {
 		return "", err
 	}
@@ -35,22 +58,26 @@ func (p *Processor) RenderChat(ctx context.Context, messages []json.RawMessage, 
 	if err != nil {
 		return "", err
 	}
-	conv, err := readMessages(messages)
+	conv, err := readMessages(q.Messages, &values)
 	if err != nil {
 		return "", err
 	}
-	vars, err := p.variables(toolList, kwargs, addGenerationPrompt)
+	vars, err := p.variables(toolList, q.Kwargs, q.AddGenerationPrompt, &values)
 	if err != nil {
 		return "", err
 	}
+	limits := p.renderLimits(q.MostTokens)
 	var first error
 	for _, form := range conv.forms(tmpl) {
 		list, err := conv.shape(tmpl, form)
 		if err == nil {
 			vars.Set("messages", list)
 			var text string
-			if text, err = tmpl.Render(ctx, vars, jinja.Options{Now: p.now}); err == nil {
+			if text, err = tmpl.Render(ctx, vars, jinja.Options{Now: p.now, Limits: limits}); err == nil {
 				return text, nil
+			}
+			if errors.Is(err, jinja.ErrOutput) && limits.Output > 0 {
+				return "", &TooLongError{AtLeast: p.tok.FewestTokens(limits.Output + 1)}
 			}
 		}
 		if first == nil {
@@ -71,7 +98,7 @@ func retryable(err error) bool {
 }
 
 // variables are what a template sees besides the messages.
-func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessage, addGenerationPrompt bool) (*jinja.Dict, error) {
+func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessage, addGenerationPrompt bool, values *int) (*jinja.Dict, error) {
 	vars := jinja.NewDict()
 	vars.Set("messages", nil)
 	vars.Set("tools", tools)
@@ -84,7 +111,7 @@ func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessa
 		if name == "messages" || name == "tools" {
 			return nil, fmt.Errorf("%w: template arguments may not set %s", ErrMessages, name)
 		}
-		v, err := jinja.FromJSON(raw)
+		v, err := jinja.FromJSONWithin(raw, values)
 		if err != nil {
 			return nil, fmt.Errorf("%w: template argument %s: %w", ErrMessages, name, err)
 		}
@@ -94,11 +121,11 @@ func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessa
 }
 
 // readTools returns the tools as a list, nil for none.
-func readTools(raw json.RawMessage) (jinja.Value, error) {
+func readTools(raw json.RawMessage, values *int) (jinja.Value, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	v, err := jinja.FromJSON(raw)
+	v, err := jinja.FromJSONWithin(raw, values)
 	if err != nil {
 		return nil, fmt.Errorf("%w: tools: %w", ErrMessages, err)
 	}

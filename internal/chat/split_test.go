@@ -55,7 +55,7 @@ func TestAnySplitGivesTheSameText(t *testing.T) {
 			}
 			skip, include, least := rng.IntN(2) == 0, rng.IntN(2) == 0, 0
 			var stops []string
-			plain := read(p.NewDetokenizer(nil, false, skip), ids, func(int) int { return 1 })
+			plain := read(p.NewDetokenizer(chat.Stops{}, false, skip), ids, func(int) int { return 1 })
 			for range rng.IntN(4) { // most of them are in the text
 				runes := []rune(plain.text)
 				if len(runes) == 0 {
@@ -68,7 +68,7 @@ func TestAnySplitGivesTheSameText(t *testing.T) {
 				least = rng.IntN(len(ids) + 1)
 			}
 			fresh := func() *chat.Detokenizer {
-				d := p.NewDetokenizer(stops, include, skip)
+				d := p.NewDetokenizer(chat.NewStops(stops), include, skip)
 				d.SetMinTokens(least)
 				return d
 			}

@@ -118,7 +118,7 @@ func (l *logprobTrack) takePrompt(lp *protocol.Logprobs) error {
 	if !lp.Valid(len(l.prompt) - 1) {
 		return fmt.Errorf("log probabilities do not fit a prompt of %d tokens", len(l.prompt))
 	}
-	detok, chars := l.proc.NewDetokenizer(nil, false, true), 0
+	detok, chars := l.proc.NewDetokenizer(chat.Stops{}, false, true), 0
 	for i, id := range l.prompt {
 		t := tokenLogprob{id: id, offset: chars, first: i == 0}
 		if i > 0 {

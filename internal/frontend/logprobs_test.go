@@ -220,7 +220,7 @@ func checkText(t *testing.T, got textLogprobs, all []uint32, from, top int) {
 
 // offsets are where the tokens of a sequence begin in its text, in characters.
 func offsets(all []uint32) (at []int, text string) {
-	d := testProcessor().NewDetokenizer(nil, false, true)
+	d := testProcessor().NewDetokenizer(chat.Stops{}, false, true)
 	for _, id := range all {
 		at = append(at, utf8.RuneCountInString(text))
 		piece, _ := d.Push([]uint32{id})

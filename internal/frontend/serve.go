@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"github.com/dynctl/dynctl/internal/chat"
 	"io"
 	"net/http"
 	"os"
@@ -140,6 +141,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 	if bad := p.bind(ctx, m); bad != nil {
 		return nil, bad
 	}
+	stops := chat.NewStops(p.stop)
 	for i, prompt := range prompts {
 		budget, bad := p.budget(m, len(prompt), q.promptField(), q.defaultTokens())
 		if bad != nil {
@@ -148,7 +150,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 		j.prompts = append(j.prompts, len(prompt))
 		for range p.choices() {
 			c := &choice{index: len(j.choices), prompt: i}
-			c.detok = m.proc.NewDetokenizer(p.stop, p.includeStop, p.skipSpecial)
+			c.detok = m.proc.NewDetokenizer(stops, p.includeStop, p.skipSpecial)
 			c.detok.SetMinTokens(p.minimum())
 			if p.logprobs != nil {
 				c.probs = &logprobTrack{}

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"maps"
 	"math"
 	"math/big"
 	"strconv"
@@ -12,11 +13,31 @@ import (
 type Dict struct {
 	keys  []Value
 	vals  []Value
-	index map[any]int
+	index map[any]int // of hashes; nil while all keys are strings and few
 }
 
+// fewKeys is how many keys are compared one after the other: a map would take more
+// memory than all the rest of a small dictionary.
+const fewKeys = 8
+
 // NewDict returns an empty dictionary.
-func NewDict() *Dict { return &Dict{index: map[any]int{}} }
+func NewDict() *Dict { return &Dict{} }
+
+// find returns the place of a key by its hash.
+func (d *Dict) find(hash any) (int, bool) {
+	if d.index != nil {
+		i, ok := d.index[hash]
+		return i, ok
+	}
+	if s, ok := hash.(string); ok {
+		for i, k := range d.keys {
+			if k == s {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
 
 // Len is the number of keys.
 func (d *Dict) Len() int { return len(d.keys) }
@@ -26,7 +47,7 @@ func (d *Dict) Set(key string, v Value) { d.put(key, key, v) }
 
 // Get returns the value of a key, and whether there is one.
 func (d *Dict) Get(key string) (Value, bool) {
-	if i, ok := d.index[key]; ok {
+	if i, ok := d.find(key); ok {
 		return d.vals[i], true
 	}
 	return nil, false
@@ -42,11 +63,20 @@ func (d *Dict) Entry(i int) (string, Value) {
 }
 
 func (d *Dict) put(hash any, key, v Value) {
-	if i, ok := d.index[hash]; ok {
+	if i, ok := d.find(hash); ok {
 		d.vals[i] = v
 		return
 	}
-	d.index[hash] = len(d.keys)
+	_, plain := key.(string)
+	if d.index == nil && (!plain || len(d.keys) >= fewKeys) {
+		d.index = make(map[any]int, 2*fewKeys)
+		for i, k := range d.keys {
+			d.index[k] = i
+		}
+	}
+	if d.index != nil {
+		d.index[hash] = len(d.keys)
+	}
 	d.keys = append(d.keys, key)
 	d.vals = append(d.vals, v)
 }
@@ -54,10 +84,7 @@ func (d *Dict) put(hash any, key, v Value) {
 // clone copies the dictionary, not its values.
 func (d *Dict) clone() *Dict {
 	c := &Dict{keys: append([]Value(nil), d.keys...), vals: append([]Value(nil), d.vals...)}
-	c.index = make(map[any]int, len(d.index))
-	for k, i := range d.index {
-		c.index[k] = i
-	}
+	c.index = maps.Clone(d.index)
 	return c
 }
 
@@ -67,7 +94,7 @@ func (r *run) lookup(d *Dict, key Value) (Value, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if i, ok := d.index[h]; ok {
+	if i, ok := d.find(h); ok {
 		return d.vals[i], true, nil
 	}
 	return nil, false, nil

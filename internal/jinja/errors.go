@@ -8,6 +8,9 @@ import (
 // ErrLimit is returned, wrapped, when a template exceeds one of its [Limits].
 var ErrLimit = errors.New("template limit exceeded")
 
+// ErrOutput is the ErrLimit of a text that becomes too long.
+var ErrOutput = fmt.Errorf("%w: output", ErrLimit)
+
 // SyntaxError is returned by [Parse] when a source is not a valid template.
 type SyntaxError struct {
 	Template string // name given to Parse

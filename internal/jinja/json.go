@@ -1,14 +1,14 @@
 package jinja
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"math/big"
 	"strconv"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 // maxJSONDepth bounds the nesting of request data.
@@ -18,61 +18,63 @@ const maxJSONDepth = 500
 // keys in order (of a repeated key the last value counts, at the first place),
 // numbers without a fraction or exponent become integers.
 func FromJSON(raw json.RawMessage) (Value, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	v, err := decodeJSON(d, 0)
+	most := math.MaxInt
+	return FromJSONWithin(raw, &most)
+}
+
+// FromJSONWithin is FromJSON for at most so many values, which it counts down. The error
+// wraps [jsonscan.ErrValues] if there are more.
+func FromJSONWithin(raw json.RawMessage, values *int) (Value, error) {
+	c := jsonscan.New(raw, jsonscan.Limits{Depth: maxJSONDepth, Values: *values})
+	v, err := decodeJSON(c)
+	if err == nil {
+		err = c.End()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decode json: %w", err)
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("decode json: data after the value")
-	}
+	*values = c.Values()
 	return v, nil
 }
 
-func decodeJSON(d *json.Decoder, depth int) (Value, error) {
-	if depth > maxJSONDepth {
-		return nil, fmt.Errorf("nested more than %d levels deep", maxJSONDepth)
-	}
-	tok, err := d.Token()
-	if err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
-	}
-	switch tok := tok.(type) {
-	case json.Number:
-		return parseNumber(tok.String())
-	case json.Delim:
-		if tok == '[' {
-			l := &List{}
-			for d.More() {
-				v, err := decodeJSON(d, depth+1)
-				if err != nil {
-					return nil, err
-				}
-				l.items = append(l.items, v)
-			}
-			_, err := d.Token()
-			return l, err
-		}
-		o := NewDict()
-		for d.More() {
-			key, err := d.Token()
+func decodeJSON(c *jsonscan.Cursor) (Value, error) {
+	switch c.Kind() {
+	case '"':
+		return c.String()
+	case '[':
+		l := &List{}
+		err := c.Array(func() error {
+			v, err := decodeJSON(c)
+			l.items = append(l.items, v)
+			return err
+		})
+		return l, err
+	case '{':
+		o := &Dict{}
+		err := c.Object(func(key []byte) error {
+			name, err := jsonscan.Unquote(key)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			v, err := decodeJSON(d, depth+1)
-			if err != nil {
-				return nil, err
-			}
-			o.Set(key.(string), v)
-		}
-		_, err := d.Token()
+			v, err := decodeJSON(c)
+			o.Set(name, v)
+			return err
+		})
 		return o, err
 	}
-	return tok, nil // string, bool or nil
+	raw, err := c.Raw()
+	if err != nil {
+		return nil, err
+	}
+	switch string(raw) {
+	case "null":
+		return nil, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return parseNumber(string(raw))
 }
 
 func parseNumber(s string) (Value, error) {

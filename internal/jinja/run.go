@@ -213,7 +213,7 @@ func (r *run) write(s string) error {
 		}
 	} else {
 		if r.out.Len()+len(s) > r.lim.Output {
-			return limitErrorf("more than %d bytes of output", r.lim.Output)
+			return fmt.Errorf("%w: more than %d bytes", ErrOutput, r.lim.Output)
 		}
 		if err := r.work(len(s)); err != nil {
 			return err

@@ -30,6 +30,10 @@ func (t *Tokenizer) FewestTokens(bytes int) int {
 	return (bytes + t.longest - 1) / t.longest
 }
 
+// LongestToken is how many bytes of a text one token stands for at most, 0 if it can be
+// any number.
+func (t *Tokenizer) LongestToken() int { return t.longest }
+
 // longestToken is how many bytes of a text one token stands for at most, 0 for any
 // number.
 func (t *Tokenizer) longestToken() int {

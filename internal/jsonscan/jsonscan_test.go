@@ -1,0 +1,102 @@
+package jsonscan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var wide = Limits{Depth: 10_000, Values: 1 << 30}
+
+func check(s string, l Limits) error {
+	c := New([]byte(s), l)
+	if err := c.Skip(); err != nil {
+		return err
+	}
+	return c.End()
+}
+
+var seeds = []string{
+	``, ` `, `{}`, `[]`, `{"a":1,"b":[true,false,null,"x\u00e9\n\"",-1.5e+3]}`, ` [ 1 , 2 ] `, `[1,]`, `{"a":1,}`, `{"a"}`, `{a:1}`, `01`, `-`, `1.`, `1e`,
+	`"\x"`, `"\u12g4"`, "\"\x01\"", `"`, `nul`, `true1`, `[1 2]`, `{"a":1 "b":2}`, `[[[[]]]]`, `{"a":{"a":{"a":[{}]}}}`, "\"\xff\"", `"\ud800"`, `]`, `,`,
+}
+
+func FuzzSkip(f *testing.F) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if got, want := check(s, wide) == nil, json.Valid([]byte(s)); got != want {
+			t.Fatalf("%q is valid: %v, want %v", s, got, want)
+		}
+		var want string
+		raw := []byte(strings.TrimSpace(s))
+		if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &want) != nil {
+			return
+		}
+		if got, err := New(raw, wide).String(); err != nil || got != want {
+			t.Fatalf("%q is %q, %v; want %q", s, got, err, want)
+		}
+	})
+}
+
+func TestWalk(t *testing.T) {
+	c := New([]byte(` {"a" : [1, "x", {}], "b\n":{"c":null} } `), wide)
+	var got []string
+	err := c.Object(func(key []byte) error {
+		name, err := Unquote(key)
+		if err != nil {
+			return err
+		}
+		if c.Kind() != '[' {
+			raw, err := c.Raw()
+			got = append(got, name+"="+string(raw))
+			return err
+		}
+		return c.Array(func() error {
+			raw, err := c.Raw()
+			got = append(got, name+":"+string(raw))
+			return err
+		})
+	})
+	if want := []string{"a:1", `a:"x"`, "a:{}", "b\n={\"c\":null}"}; err != nil || c.End() != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	for _, tt := range []struct {
+		text   string
+		limits Limits
+		want   error
+	}{
+		{deep, Limits{100, 100}, nil},
+		{deep, Limits{99, 1000}, ErrDepth},
+		{`[1,2,{"a":3}]`, Limits{10, 5}, nil},
+		{`[1,2,{"a":3}]`, Limits{10, 4}, ErrValues},
+		{strings.Repeat("[", 10_000_000), Limits{100, 1000}, ErrDepth},
+	} {
+		if err := check(tt.text, tt.limits); !errors.Is(err, tt.want) {
+			t.Errorf("%.30s with %v: %v, want %v", tt.text, tt.limits, err, tt.want)
+		}
+	}
+}
+
+// TestNothingIsCopied: passing over a text takes no memory that grows with it.
+func TestNothingIsCopied(t *testing.T) {
+	text := []byte(`[` + strings.Repeat(`{"role":"user","content":"hello"},`, 10_000) + `1]`)
+	if n := testing.AllocsPerRun(5, func() {
+		if err := New(text, wide).Skip(); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations for %d values", n, 30_001)
+	}
+	if _, err := New([]byte(fmt.Sprint(1)), wide).String(); !errors.Is(err, ErrSyntax) {
+		t.Errorf("a number is a string: %v", err)
+	}
+}
