@@ -32,7 +32,17 @@ func (q *chatRequest) fields() fields {
 	f["add_generation_prompt"] = flag(&q.addPrompt)
 	f["reasoning_effort"] = text(&q.effort)
 	f["chat_template_kwargs"] = func(name string, raw json.RawMessage) *apiError {
-		if json.Unmarshal(raw, &q.kwargs) != nil {
+		q.kwargs = map[string]json.RawMessage{}
+		err := members(raw, func(key string, value json.RawMessage) error {
+			if q.kwargs[key] = value; len(q.kwargs) > maxMembers {
+				return errTooMany
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errTooMany):
+			return wrongValue(name, "at most %d members are allowed", maxMembers)
+		case err != nil:
 			return wrongType(name, "an object")
 		}
 		return nil
@@ -53,30 +63,31 @@ func (q *chatRequest) fields() fields {
 // readMessages checks the outline of the messages; what a template makes of them
 // is its own business.
 func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
-	if json.Unmarshal(raw, &q.messages) != nil {
+	var err error
+	switch q.messages, err = rawList(raw, maxMessages); {
+	case errors.Is(err, errTooMany):
+		return wrongValue(name, "at most %d messages are allowed", maxMessages)
+	case err != nil:
 		return wrongType(name, "a list of messages")
 	}
 	for i, m := range q.messages {
 		at := name + "[" + strconv.Itoa(i) + "]"
-		var outline struct {
-			Role    *string         `json:"role"`
-			Content json.RawMessage `json:"content"`
-		}
-		if isNull(m) || json.Unmarshal(m, &outline) != nil {
+		var outline turn
+		if outline.read(m) != nil {
 			return wrongType(at, "an object with a role and content")
 		}
-		if outline.Role == nil {
+		if outline.role == nil {
 			return missing(at + ".role")
 		}
-		switch *outline.Role {
+		switch *outline.role {
 		case "system", "developer", "user", "assistant", "tool":
 		default:
-			return wrongValue(at+".role", "'%s' is not one of 'system', 'developer', 'user', 'assistant' and 'tool'", *outline.Role)
+			return wrongValue(at+".role", "'%s' is not one of 'system', 'developer', 'user', 'assistant' and 'tool'", *outline.role)
 		}
-		if err := checkContent(at+".content", outline.Content); err != nil {
+		if err := checkContent(at+".content", outline.content); err != nil {
 			return err
 		}
-		if err := checkTurn(at, *outline.Role, m); err != nil {
+		if err := checkTurn(at, &outline); err != nil {
 			return err
 		}
 	}
@@ -88,24 +99,78 @@ func checkContent(at string, raw json.RawMessage) *apiError {
 	if len(raw) == 0 || raw[0] == '"' || isNull(raw) {
 		return nil
 	}
-	var parts []struct {
-		Type string  `json:"type"`
-		Text *string `json:"text"`
-	}
-	if json.Unmarshal(raw, &parts) != nil {
-		return wrongType(at, "a string or a list of content parts")
-	}
-	for i, p := range parts {
+	var bad *apiError
+	err := elements(raw, maxParts, func(i int, e json.RawMessage) error {
+		var kind string
+		var content json.RawMessage
+		err := members(e, func(key string, value json.RawMessage) (err error) {
+			switch {
+			case key == "type" && !isNull(value):
+				err = json.Unmarshal(value, &kind)
+			case key == "text":
+				content = value
+			}
+			return err
+		})
 		part := at + "[" + strconv.Itoa(i) + "]"
 		switch {
-		case p.Type != "text":
-			return wrongValue(part+".type", "'%s' is not supported, only 'text' is", p.Type)
-		case p.Text == nil:
-			return missing(part + ".text")
+		case err != nil:
+			return err
+		case kind != "text":
+			bad = wrongValue(part+".type", "'%s' is not supported, only 'text' is", kind)
+		case len(content) == 0 || isNull(content):
+			bad = missing(part + ".text")
+		case content[0] != '"':
+			return errNullElement
 		}
+		if bad != nil {
+			return bad
+		}
+		return nil
+	})
+	switch {
+	case bad != nil:
+		return bad
+	case errors.Is(err, errTooMany):
+		return wrongValue(at, "at most %d parts are allowed", maxParts)
+	case err != nil:
+		return wrongType(at, "a string or a list of content parts")
 	}
 	return nil
 }
+
+// Limits of a conversation. That of all its values together is in package chat.
+const (
+	maxMessages = 1 << 16
+	maxParts    = 1 << 16 // of one message
+)
+
+// turn is the outline of a message: values as they stand in the body.
+type turn struct {
+	role              *string
+	content           json.RawMessage
+	calls, toolCallID json.RawMessage
+}
+
+func (t *turn) read(raw json.RawMessage) error {
+	return members(raw, func(key string, value json.RawMessage) error {
+		switch key {
+		case "role":
+			if !isNull(value) {
+				return json.Unmarshal(value, &t.role)
+			}
+		case "content":
+			t.content = value
+		case "tool_calls":
+			t.calls = value
+		case "tool_call_id":
+			t.toolCallID = value
+		}
+		return nil
+	})
+}
+
+func (q *chatRequest) forget() { q.messages, q.kwargs, q.tools.raw = nil, nil, nil }
 
 func (q *chatRequest) check() *apiError {
 	if q.maxCompletion != nil { // the newer name of the same limit
@@ -139,10 +204,16 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 		}
 		q.kwargs["reasoning_effort"] = appendString(nil, q.effort)
 	}
-	prompt, err := m.proc.RenderChat(ctx, q.messages, q.tools.shown(), q.kwargs, q.addPrompt)
+	most := m.card.ContextLength
+	prompt, err := m.proc.Render(ctx, chat.Conversation{
+		Messages: q.messages, Tools: q.tools.shown(), Kwargs: q.kwargs, AddGenerationPrompt: q.addPrompt, MostTokens: most,
+	})
+	var long *chat.TooLongError
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case errors.As(err, &long):
+		return nil, promptError(m, "messages", err)
 	case errors.Is(err, chat.ErrNoTemplate):
 		return nil, invalid("model", "The model '%s' cannot chat: %v.", q.model, err)
 	case err != nil:
@@ -152,7 +223,11 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 	if bad := q.guided.afterReasoning(m, q.formats); bad != nil {
 		return nil, bad
 	}
-	return [][]uint32{m.proc.EncodeChat(prompt)}, nil
+	ids, err := m.proc.EncodeChatWithin(prompt, most)
+	if err != nil {
+		return nil, promptError(m, "messages", err)
+	}
+	return [][]uint32{ids}, nil
 }
 
 func (q *chatRequest) answer(m *servedModel, created int64, choices []*choice) answerer {

@@ -1,9 +1,9 @@
 package frontend
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"unicode/utf8"
 )
 
@@ -56,10 +56,10 @@ func (*completionRequest) defaultTokens() int { return defaultCompletionTokens }
 
 // prompts reads the four forms of a prompt: a text, several texts, token ids, or
 // several lists of token ids.
-func (q *completionRequest) prompts(_ context.Context, m *servedModel) ([][]uint32, error) {
-	texts, tokens, err := readPrompt(q.prompt)
-	if err != nil {
-		return nil, err
+func (q *completionRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, error) {
+	texts, tokens, bad := readPrompt(q.prompt, m.card.ContextLength)
+	if bad != nil {
+		return nil, bad
 	}
 	count := len(texts) + len(tokens)
 	if count == 0 {
@@ -74,36 +74,81 @@ func (q *completionRequest) prompts(_ context.Context, m *servedModel) ([][]uint
 		}
 	}
 	for _, t := range texts {
-		tokens = append(tokens, m.proc.EncodePrompt(t))
+		ids, err := m.proc.EncodePromptWithin(t, m.card.ContextLength)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, promptError(m, "prompt", err)
+		}
+		tokens = append(tokens, ids)
 	}
 	q.tokens = tokens
 	return tokens, nil
 }
 
-// readPrompt returns the texts or else the token ids that a prompt consists of.
-func readPrompt(raw json.RawMessage) (texts []string, tokens [][]uint32, _ *apiError) {
-	var one string
-	var ids []uint32
-	var lists []json.RawMessage
-	switch {
-	case json.Unmarshal(raw, &one) == nil:
-		return []string{one}, nil, nil
-	case unmarshalList(raw, &texts) == nil:
-		return texts, nil, nil
-	case unmarshalList(raw, &ids) == nil:
-		return nil, [][]uint32{ids}, nil
-	case json.Unmarshal(raw, &lists) == nil:
-		for _, l := range lists {
-			var ids []uint32
-			if !bytes.HasPrefix(l, []byte("[")) || unmarshalList(l, &ids) != nil {
-				return nil, nil, badPrompt()
-			}
-			tokens = append(tokens, ids)
+// readPrompt returns the texts or else the token ids that a prompt consists of, for a
+// context of so many tokens.
+func readPrompt(raw json.RawMessage, context int) (texts []string, tokens [][]uint32, _ *apiError) {
+	ids := func(raw json.RawMessage) *apiError {
+		var list []uint32
+		switch err := unmarshalIDs(raw, &list, context); {
+		case errors.Is(err, errTooMany):
+			return promptTooLong("prompt", context, context+1)
+		case err != nil:
+			return badPrompt()
 		}
-		return nil, tokens, nil
+		tokens = append(tokens, list)
+		return nil
 	}
-	return nil, nil, badPrompt()
+	if cursor(raw).Kind() == '"' {
+		var one string
+		if json.Unmarshal(raw, &one) != nil {
+			return nil, nil, badPrompt()
+		}
+		return []string{one}, nil, nil
+	}
+	kind := byte(0) // of the elements, which are all alike
+	err := elements(raw, 1, func(_ int, first json.RawMessage) error {
+		kind = first[0]
+		return nil
+	})
+	switch {
+	case err != nil && !errors.Is(err, errTooMany):
+		return nil, nil, badPrompt()
+	case kind == 0:
+		return nil, nil, nil
+	case kind != '"' && kind != '[':
+		bad := ids(raw)
+		return nil, tokens, bad
+	}
+	list, err := rawList(raw, maxChoices)
+	if errors.Is(err, errTooMany) {
+		return nil, nil, wrongValue("prompt", "at most %d prompts are allowed", maxChoices)
+	}
+	if err != nil {
+		return nil, nil, badPrompt()
+	}
+	for _, one := range list {
+		switch {
+		case one[0] != kind:
+			return nil, nil, badPrompt()
+		case kind == '[':
+			if bad := ids(one); bad != nil {
+				return nil, nil, bad
+			}
+			continue
+		}
+		var text string
+		if json.Unmarshal(one, &text) != nil {
+			return nil, nil, badPrompt()
+		}
+		texts = append(texts, text)
+	}
+	return texts, tokens, nil
 }
+
+func (q *completionRequest) forget() { q.prompt = nil }
 
 func badPrompt() *apiError {
 	return wrongType("prompt", "a string, a list of strings, a list of token ids, or a list of such lists")
@@ -117,8 +162,12 @@ func (q *completionRequest) answer(m *servedModel, created int64, choices []*cho
 		names:  q.tokenNames(m),
 	}
 	if q.echo {
+		echoes := make([]string, len(q.tokens))
+		for i, ids := range q.tokens {
+			echoes[i] = m.proc.Decode(ids)
+		}
 		for i, c := range choices {
-			a.echo[i] = m.proc.Decode(q.tokens[c.prompt])
+			a.echo[i] = echoes[c.prompt]
 			if c.probs != nil {
 				c.probs.chars = utf8.RuneCountInString(a.echo[i])
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/metrics"
@@ -41,11 +42,27 @@ func (e *apiError) withCode(c string) *apiError {
 
 // invalid is a 400 that names the field at fault; param may be empty.
 func invalid(param, format string, args ...any) *apiError {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = shortened(s)
+		}
+	}
+	param = shortened(param)
 	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...), metric: metrics.ErrorValidation}
 	if param != "" {
 		e.Param = &param
 	}
 	return e
+}
+
+// maxEcho bounds what an error repeats of a request, in bytes.
+const maxEcho = 2 << 10
+
+func shortened(s string) string {
+	if len(s) <= maxEcho {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxEcho], "") + "..."
 }
 
 func missing(param string) *apiError {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -26,34 +27,47 @@ func (f fields) read(body []byte) *apiError {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("", "The request body is empty; a JSON object is expected.")
 	}
-	var members map[string]json.RawMessage
-	err := json.Unmarshal(body, &members)
-	var syntax *json.SyntaxError
+	given := map[string]json.RawMessage{}
+	err := members(body, func(name string, value json.RawMessage) error {
+		if given[name] = value; len(given) > maxMembers {
+			return errTooMany
+		}
+		return nil
+	})
 	switch {
-	case errors.As(err, &syntax):
-		return invalid("", "The request body is not valid JSON: %s (byte %d).", syntax.Error(), syntax.Offset)
-	case err != nil, members == nil:
+	case errors.Is(err, errTooMany):
+		return invalid("", "The request body has more than %d members.", maxMembers)
+	case err != nil:
+		var syntax *json.SyntaxError
+		if errors.As(json.Unmarshal(body, new(struct{})), &syntax) {
+			return invalid("", "The request body is not valid JSON: %s (byte %d).", syntax.Error(), syntax.Offset)
+		}
 		return invalid("", "The request body must be a JSON object.")
 	}
-	names := make([]string, 0, len(members))
-	for name := range members {
-		names = append(names, name)
-	}
-	slices.Sort(names) // the same request always gets the same answer
+	names := slices.Sorted(maps.Keys(given)) // the same request always gets the same answer
 	for _, name := range names {
 		read, known := f[name]
 		if !known {
 			return invalid(name, "Unknown parameter: '%s'.", name).withCode("unknown_parameter")
 		}
-		if isNull(members[name]) {
+		if isNull(given[name]) {
 			continue
 		}
-		if err := read(name, members[name]); err != nil {
+		if err := read(name, given[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Limits of lists and objects in requests that have none of their own.
+const (
+	maxMembers   = 4096    // of an object
+	maxTokenIDs  = 1 << 20 // in a list
+	maxStopIDs   = 1024
+	maxStop      = 4 << 10  // bytes of a stop string
+	maxStopBytes = 16 << 10 // of all of them
+)
 
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
@@ -113,11 +127,19 @@ func stops(v *[]string, most int) field {
 		var one string
 		if json.Unmarshal(raw, &one) == nil {
 			*v = []string{one}
-		} else if unmarshalList(raw, v) != nil {
+		} else if err := unmarshalList(raw, v, most); errors.Is(err, errTooMany) {
+			return wrongValue(name, "at most %d strings are allowed", most)
+		} else if err != nil {
 			return wrongType(name, "a string or a list of strings")
 		}
-		if len(*v) > most {
-			return wrongValue(name, "%d strings, at most %d are allowed", len(*v), most)
+		total := 0
+		for _, s := range *v {
+			if total += len(s); len(s) > maxStop {
+				return wrongValue(name, "a string of %d bytes, at most %d are allowed", len(s), maxStop)
+			}
+		}
+		if total > maxStopBytes {
+			return wrongValue(name, "%d bytes in all strings, at most %d are allowed", total, maxStopBytes)
 		}
 		if slices.Contains(*v, "") {
 			return wrongValue(name, "an empty string would stop everything")
@@ -127,51 +149,39 @@ func stops(v *[]string, most int) field {
 }
 
 // tokenIDs reads a list of token ids.
-func tokenIDs(v *[]uint32) field {
+func tokenIDs(v *[]uint32, most int) field {
 	return func(name string, raw json.RawMessage) *apiError {
-		if unmarshalList(raw, v) != nil {
+		switch err := unmarshalIDs(raw, v, most); {
+		case errors.Is(err, errTooMany):
+			return wrongValue(name, "at most %d token ids are allowed", most)
+		case err != nil:
 			return wrongType(name, "a list of token ids")
 		}
 		return nil
 	}
 }
 
-var errNullElement = errors.New("a null in a list")
-
-// unmarshalList reads a list, in which null is no element: encoding/json would take
-// it for zero.
-func unmarshalList[T any](raw json.RawMessage, v *[]T) error {
-	var list []*T
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return err
-	}
-	*v = make([]T, len(list))
-	for i, e := range list {
-		if e == nil {
-			return errNullElement
-		}
-		(*v)[i] = *e
-	}
-	return nil
-}
-
 // object reads an object and hands its members on, those that are not null.
 func object(member func(path, key string, raw json.RawMessage) *apiError) field {
 	return func(name string, raw json.RawMessage) *apiError {
-		var members map[string]json.RawMessage
-		if json.Unmarshal(raw, &members) != nil {
+		given := map[string]json.RawMessage{}
+		err := members(raw, func(key string, value json.RawMessage) error {
+			if given[key] = value; len(given) > maxMembers {
+				return errTooMany
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errTooMany):
+			return wrongValue(name, "at most %d members are allowed", maxMembers)
+		case err != nil:
 			return wrongType(name, "an object")
 		}
-		keys := make([]string, 0, len(members))
-		for key := range members {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
-			if isNull(members[key]) {
+		for _, key := range slices.Sorted(maps.Keys(given)) {
+			if isNull(given[key]) {
 				continue
 			}
-			if err := member(name+"."+key, key, members[key]); err != nil {
+			if err := member(name+"."+key, key, given[key]); err != nil {
 				return err
 			}
 		}

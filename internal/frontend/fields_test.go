@@ -87,10 +87,10 @@ func TestFieldConstructors(t *testing.T) {
 		{"stops", stops(&list, 2), `""`, nil, "invalid_value"},
 		{"stops", stops(&list, 2), `["a",null]`, nil, "invalid_type"},
 		{"stops", stops(&list, 2), `{}`, nil, "invalid_type"},
-		{"token ids", tokenIDs(&ids), `[0,4294967295]`, []uint32{0, 4294967295}, ""},
-		{"token ids", tokenIDs(&ids), `[4294967296]`, nil, "invalid_type"},
-		{"token ids", tokenIDs(&ids), `[null]`, nil, "invalid_type"},
-		{"token ids", tokenIDs(&ids), `5`, nil, "invalid_type"},
+		{"token ids", tokenIDs(&ids, 1000), `[0,4294967295]`, []uint32{0, 4294967295}, ""},
+		{"token ids", tokenIDs(&ids, 1000), `[4294967296]`, nil, "invalid_type"},
+		{"token ids", tokenIDs(&ids, 1000), `[null]`, nil, "invalid_type"},
+		{"token ids", tokenIDs(&ids, 1000), `5`, nil, "invalid_type"},
 		{"ignored", ignored, `{"any":"thing"}`, nil, ""},
 		{"only", only("0"), `0.0`, nil, ""},
 		{"only", only("0"), `-0`, nil, ""},
@@ -173,13 +173,13 @@ func TestReadPrompt(t *testing.T) {
 	for raw, want := range map[string]string{
 		`"a"`: "[a] []", `["a","b"]`: "[a b] []", `[1,2]`: "[] [[1 2]]", `[[1],[2,3]]`: "[] [[1] [2 3]]", `[]`: "[] []", `[[]]`: "[] [[]]",
 	} {
-		texts, tokens, err := readPrompt([]byte(raw))
+		texts, tokens, err := readPrompt([]byte(raw), 1000)
 		if got := fmt.Sprint(texts, tokens); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", raw, got, err, want)
 		}
 	}
 	for _, raw := range []string{`1`, `{}`, `true`, `[1,"a"]`, `["a",[1]]`, `[1,[2]]`, `[[1],null]`, `[null]`, `[1.5]`, `[[["a"]]]`, `[{}]`} {
-		if _, _, err := readPrompt([]byte(raw)); err == nil || *err.Code != "invalid_type" {
+		if _, _, err := readPrompt([]byte(raw), 1000); err == nil || *err.Code != "invalid_type" {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}

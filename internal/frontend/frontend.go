@@ -68,6 +68,7 @@ type Frontend struct {
 	gate              *gate
 	tenants           *tenants
 	admission         *admission
+	intake            *intake
 
 	// ctx is the parent of all requests; it ends with errStopping.
 	ctx    context.Context
@@ -103,7 +104,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
 		policies: policies(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
-		tenants: tenants, admission: newAdmission(),
+		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit),
 		stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())

@@ -45,6 +45,14 @@ func (g *guidedParams) addFields(f fields) {
 	})
 }
 
+// maxConstraint bounds the JSON that says which form an answer must have, in bytes.
+// Package grammar has tighter limits for what it says.
+const maxConstraint = 2 << 20
+
+func tooLarge(name string, n int) *apiError {
+	return wrongValue(name, "%d bytes, at most %d are allowed", n, maxConstraint)
+}
+
 // one lets only one of the fields through.
 func (g *guidedParams) one(read field) field {
 	return func(name string, raw json.RawMessage) *apiError {
@@ -66,6 +74,9 @@ func (g *guidedParams) anyObject(string, json.RawMessage) *apiError {
 
 // readSchema reads a JSON schema, or a string that holds one.
 func (g *guidedParams) readSchema(name string, raw json.RawMessage) *apiError {
+	if len(raw) > maxConstraint {
+		return tooLarge(name, len(raw))
+	}
 	text := string(raw)
 	if raw[0] == '"' && json.Unmarshal(raw, &text) != nil {
 		return wrongType(name, "a JSON schema")
@@ -76,6 +87,9 @@ func (g *guidedParams) readSchema(name string, raw json.RawMessage) *apiError {
 
 func (g *guidedParams) readText(kind grammar.Kind) field {
 	return func(name string, raw json.RawMessage) *apiError {
+		if len(raw) > maxConstraint {
+			return tooLarge(name, len(raw))
+		}
 		var s string
 		if err := text(&s)(name, raw); err != nil {
 			return err
@@ -88,7 +102,9 @@ func (g *guidedParams) readText(kind grammar.Kind) field {
 func (g *guidedParams) readChoices(name string, raw json.RawMessage) *apiError {
 	var list []string
 	switch {
-	case unmarshalList(raw, &list) != nil:
+	case len(raw) > maxConstraint:
+		return tooLarge(name, len(raw))
+	case unmarshalList(raw, &list, maxConstraint) != nil:
 		return wrongType(name, "a list of strings")
 	case len(list) == 0:
 		return wrongValue(name, "the list is empty")
@@ -100,6 +116,9 @@ func (g *guidedParams) readChoices(name string, raw json.RawMessage) *apiError {
 // readResponseFormat reads OpenAI's way to ask for JSON. A schema that is not strict
 // is followed as far as it can be.
 func (g *guidedParams) readResponseFormat(name string, raw json.RawMessage) *apiError {
+	if len(raw) > maxConstraint {
+		return tooLarge(name, len(raw))
+	}
 	var f struct {
 		Type   *string `json:"type"`
 		Schema *struct {

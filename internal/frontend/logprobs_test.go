@@ -13,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 )
 

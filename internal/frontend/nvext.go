@@ -22,6 +22,7 @@ type nvextParams struct {
 const (
 	tellWorkers = "worker_id"
 	tellTiming  = "timing"
+	maxTold     = 16 // entries
 )
 
 func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
@@ -39,7 +40,7 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 		}
 		return nil
 	case "extra_fields":
-		if unmarshalList(raw, &p.tell) != nil {
+		if unmarshalList(raw, &p.tell, maxTold) != nil {
 			return wrongType(path, "a list of strings")
 		}
 		for _, t := range p.tell {

@@ -3,9 +3,11 @@ package frontend
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 
+	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -63,7 +65,7 @@ func (p *params) sharedFields() fields {
 		"min_p":             number(&p.minP, 0, 1),
 		"seed":              integer(&p.seed, math.MinInt64, math.MaxInt64),
 		"stop":              stops(&p.stop, maxStops),
-		"stop_token_ids":    tokenIDs(&p.stopTokenIDs),
+		"stop_token_ids":    tokenIDs(&p.stopTokenIDs, maxStopIDs),
 		"ignore_eos":        flag(&p.ignoreEOS),
 		"user":              ignored,
 		"metadata":          ignored,
@@ -150,6 +152,23 @@ func (p *params) minimum() int {
 		return 0
 	}
 	return int(*p.minTokens)
+}
+
+// promptTooLong refuses a prompt of which it is known that it has so many tokens at least.
+func promptTooLong(param string, context, atLeast int) *apiError {
+	return tooLong(param, "This model's maximum context length is %d tokens. However, the prompt has at least %d tokens.", context, atLeast)
+}
+
+// promptError is what a client sees when its prompt cannot become tokens.
+func promptError(m *servedModel, param string, err error) *apiError {
+	var long *chat.TooLongError
+	switch {
+	case errors.As(err, &long):
+		return promptTooLong(param, m.card.ContextLength, long.AtLeast)
+	case errors.Is(err, chat.ErrSplit):
+		return wrongValue(param, "%v", chat.ErrSplit)
+	}
+	return asAPIError(err)
 }
 
 // budget is the number of tokens to generate after a prompt: what the client says,

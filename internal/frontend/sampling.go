@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ type samplerParams struct {
 const (
 	maxBias     = 1024 // entries of logit_bias
 	maxBadWords = 1024 // words, and sequences of ids
+	maxBadWord  = 1024 // bytes of a word, and ids of a sequence
 )
 
 func (s *samplerParams) addFields(f fields) {
@@ -30,7 +32,7 @@ func (s *samplerParams) addFields(f fields) {
 	f["frequency_penalty"] = number(&s.frequency, -2, 2)
 	f["repetition_penalty"] = positive(&s.repetition, 2)
 	f["logit_bias"] = biases(&s.bias)
-	f["allowed_token_ids"] = filled(tokenIDs(&s.allowed), func() int { return len(s.allowed) })
+	f["allowed_token_ids"] = filled(tokenIDs(&s.allowed, maxTokenIDs), func() int { return len(s.allowed) })
 	f["bad_words"] = words(&s.words)
 	f["bad_words_token_ids"] = idSequences(&s.badWords)
 }
@@ -96,11 +98,14 @@ func biases(v *[]protocol.TokenBias) field {
 // words reads a list of strings with something else than blanks.
 func words(v *[]string) field {
 	return func(name string, raw json.RawMessage) *apiError {
-		if unmarshalList(raw, v) != nil {
+		switch err := unmarshalList(raw, v, maxBadWords); {
+		case errors.Is(err, errTooMany):
+			return wrongValue(name, "at most %d strings are allowed", maxBadWords)
+		case err != nil:
 			return wrongType(name, "a list of strings")
 		}
-		if len(*v) > maxBadWords {
-			return wrongValue(name, "%d strings, at most %d are allowed", len(*v), maxBadWords)
+		if slices.ContainsFunc(*v, func(w string) bool { return len(w) > maxBadWord }) {
+			return wrongValue(name, "a string of more than %d bytes", maxBadWord)
 		}
 		if slices.ContainsFunc(*v, func(w string) bool { return strings.TrimSpace(w) == "" }) {
 			return wrongValue(name, "an empty string is no word")
@@ -113,29 +118,31 @@ func words(v *[]string) field {
 // then is a sequence of its own.
 func idSequences(v *[][]uint32) field {
 	return func(name string, raw json.RawMessage) *apiError {
+		list, err := rawList(raw, maxBadWords)
+		switch {
+		case errors.Is(err, errTooMany):
+			return wrongValue(name, "at most %d sequences are allowed", maxBadWords)
+		case err != nil:
+			return wrongType(name, "a list of token ids or a list of such lists")
+		}
 		var single []uint32
-		if unmarshalList(raw, &single) == nil {
+		if unmarshalIDs(raw, &single, maxBadWords) == nil {
 			*v = nil
 			for _, id := range single {
 				*v = append(*v, []uint32{id})
 			}
-		} else {
-			var lists []json.RawMessage
-			if json.Unmarshal(raw, &lists) != nil {
-				return wrongType(name, "a list of token ids or a list of such lists")
-			}
-			*v = make([][]uint32, len(lists))
-			for i, l := range lists {
-				if isNull(l) || unmarshalList(l, &(*v)[i]) != nil {
-					return wrongType(name, "a list of token ids or a list of such lists")
-				}
-				if len((*v)[i]) == 0 {
-					return wrongValue(name, "one of the lists is empty")
-				}
-			}
+			return nil
 		}
-		if len(*v) > maxBadWords {
-			return wrongValue(name, "%d sequences, at most %d are allowed", len(*v), maxBadWords)
+		*v = make([][]uint32, len(list))
+		for i, l := range list {
+			switch err := unmarshalIDs(l, &(*v)[i], maxBadWord); {
+			case errors.Is(err, errTooMany):
+				return wrongValue(name, "a list of more than %d token ids", maxBadWord)
+			case err != nil:
+				return wrongType(name, "a list of token ids or a list of such lists")
+			case len((*v)[i]) == 0:
+				return wrongValue(name, "one of the lists is empty")
+			}
 		}
 		return nil
 	}

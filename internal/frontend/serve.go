@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"github.com/dynctl/dynctl/internal/chat"
-	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
@@ -29,6 +27,8 @@ type request interface {
 	// defaultTokens is how many tokens to generate when the client sets no limit,
 	// 0 for as many as the context has room for.
 	defaultTokens() int
+	// forget drops what refers to the body, which is done with after prompts.
+	forget()
 	answer(m *servedModel, created int64, choices []*choice) answerer
 }
 
@@ -58,12 +58,17 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		q := newRequest()
 		p := q.shared()
 		fs := q.fields()
-		body, bad := f.readBody(w, r)
+		body, release, bad := f.readBody(w, r)
+		defer release()
+		leave := func() {}
 		if bad == nil {
-			bad = fs.read(body)
+			leave, bad = f.intake.turn(r.Context(), len(body), f.limits.intake)
 		}
 		if bad == nil {
-			bad = q.check()
+			defer leave()
+			if bad = fs.read(body); bad == nil {
+				bad = q.check()
+			}
 		}
 		j := &job{
 			f: f, id: workID(w, r), endpoint: endpoint, stream: p.stream,
@@ -81,7 +86,11 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		defer client.leave()
 		ctx, cancel := f.limited(ctx)
 		defer cancel()
-		a, err2 := j.prepare(ctx, q)
+		a, err2 := j.prepare(ctx, q, leave)
+		q.forget()
+		body = nil
+		leave()
+		release()
 		switch {
 		case err2 != nil:
 			asAPIError(err2).write(w)
@@ -102,30 +111,9 @@ func (f *Frontend) limited(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeoutCause(ctx, f.cfg.RequestTimeout, errRequestTimeout)
 }
 
-// readBody reads a request body within the limits of size and time.
-func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
-	if r.Body == http.NoBody {
-		return nil, nil
-	}
-	// The server takes the deadline back when the body has been read.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(f.limits.body))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, f.cfg.BodyLimit))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, invalid("", "The request body is larger than %d bytes.", tooLarge.Limit).withStatus(http.StatusRequestEntityTooLarge)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, invalid("", "The request body did not arrive within %s.", f.limits.body).withStatus(http.StatusRequestTimeout)
-	case errors.Is(err, io.ErrUnexpectedEOF) && r.ContentLength > int64(len(body)):
-		return nil, clientClosed()
-	case err != nil:
-		return nil, invalid("", "The request body could not be read: %v.", err)
-	}
-	return body, nil
-}
-
-// prepare finds the model, makes the prompts and what generates from them.
-func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
+// prepare finds the model, makes the prompts and what generates from them. It calls read
+// when what is left takes no long work that is not bounded by itself.
+func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, error) {
 	defer func(begin time.Time, leave func(time.Duration)) { leave(time.Since(begin)) }(time.Now(), j.f.metrics.EnterStage(metrics.StagePreprocess))
 	p := q.shared()
 	m, bad := j.f.model(p.model)
@@ -138,6 +126,7 @@ func (j *job) prepare(ctx context.Context, q request) (answerer, error) {
 		return nil, err
 	}
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
+	read() // constraints have a queue of their own
 	if bad := p.bind(ctx, m); bad != nil {
 		return nil, bad
 	}

@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -44,12 +45,12 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
 // accepted: without it a model tries the same, and it is the default of many
 // clients' helpers.
 func (t *toolRequest) readTools(name string, raw json.RawMessage) *apiError {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
+	list, err := rawList(raw, maxTools)
+	switch {
+	case errors.Is(err, errTooMany):
+		return wrongValue(name, "at most %d tools are allowed", maxTools)
+	case err != nil:
 		return wrongType(name, "a list of tools")
-	}
-	if len(list) > maxTools {
-		return wrongValue(name, "%d tools, at most %d are allowed", len(list), maxTools)
 	}
 	seen := map[string]bool{}
 	for i, raw := range list {
@@ -93,7 +94,6 @@ func readTool(at string, raw json.RawMessage) (parse.Tool, *apiError) {
 	}
 	at += ".function"
 	var description *string
-	var schema map[string]json.RawMessage
 	switch {
 	case json.Unmarshal(tool.Function, &f) != nil:
 		return none, wrongType(at, "an object with name, description and parameters")
@@ -103,7 +103,7 @@ func readTool(at string, raw json.RawMessage) (parse.Tool, *apiError) {
 		return none, wrongValue(at+".name", "a name has 1 to %d letters, digits or any of _.:/-", maxToolName)
 	case len(f.Description) > 0 && json.Unmarshal(f.Description, &description) != nil:
 		return none, wrongType(at+".description", "a string")
-	case len(f.Parameters) > 0 && json.Unmarshal(f.Parameters, &schema) != nil:
+	case len(f.Parameters) > 0 && f.Parameters[0] != '{' && !isNull(f.Parameters):
 		return none, wrongType(at+".parameters", "an object, the JSON schema of the arguments")
 	}
 	return parse.Tool{Name: *f.Name, Parameters: f.Parameters}, nil
@@ -154,10 +154,20 @@ func (t *toolRequest) check(g *guidedParams) *apiError {
 		return wrongValue("tool_choice.function.name", "there is no function '%s' among the tools", t.choice)
 	case t.active() && g.spec != nil:
 		return wrongValue(g.param, "an output of that form can hold no tool call: set 'tool_choice' to \"none\", or leave one of them out")
+	case forced && t.bytes() > maxConstraint:
+		return tooLarge("tools", t.bytes())
 	case forced:
 		g.param, g.spec = "tools", t.calls()
 	}
 	return nil
+}
+
+// bytes is how large the schemas of all functions are.
+func (t *toolRequest) bytes() (n int) {
+	for _, tool := range t.list {
+		n += len(tool.Parameters)
+	}
+	return n
 }
 
 // calls is the constraint of an answer that calls: a list of calls, as package parse
@@ -240,26 +250,22 @@ func (t *toolRequest) shown() json.RawMessage {
 
 // checkTurn looks at what messages say about tools: the calls of an assistant, and
 // which of them a tool answers.
-func checkTurn(at, role string, raw json.RawMessage) *apiError {
-	var turn struct {
-		ToolCalls  json.RawMessage `json:"tool_calls"`
-		ToolCallID json.RawMessage `json:"tool_call_id"`
-	}
-	if json.Unmarshal(raw, &turn) != nil {
-		return wrongType(at, "an object with a role and content")
-	}
+func checkTurn(at string, t *turn) *apiError {
 	switch {
-	case role == "tool":
+	case *t.role == "tool":
 		var id *string
-		if len(turn.ToolCallID) > 0 && json.Unmarshal(turn.ToolCallID, &id) != nil {
+		if len(t.toolCallID) > 0 && json.Unmarshal(t.toolCallID, &id) != nil {
 			return wrongType(at+".tool_call_id", "a string")
 		}
 		if id == nil {
 			return missing(at + ".tool_call_id")
 		}
-	case role == "assistant" && len(turn.ToolCalls) > 0:
-		var calls []json.RawMessage
-		if json.Unmarshal(turn.ToolCalls, &calls) != nil {
+	case *t.role == "assistant" && len(t.calls) > 0 && !isNull(t.calls):
+		calls, err := rawList(t.calls, maxParts)
+		switch {
+		case errors.Is(err, errTooMany):
+			return wrongValue(at+".tool_calls", "at most %d calls are allowed", maxParts)
+		case err != nil:
 			return wrongType(at+".tool_calls", "a list of calls")
 		}
 		for i, c := range calls {

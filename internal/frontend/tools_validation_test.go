@@ -33,7 +33,7 @@ func TestToolValidation(t *testing.T) {
 		param, code, says string
 	}{
 		{"tools an object", body{"tools": body{}}, "tools", "invalid_type", "list"},
-		{"too many", body{"tools": many}, "tools", "invalid_value", "1537"},
+		{"too many", body{"tools": many}, "tools", "invalid_value", "at most 1536"},
 		{"tool null", body{"tools": []any{nil}}, "tools[0]", "invalid_type", ""},
 		{"type missing", body{"tools": []any{tool(nil), body{}}}, "tools[1].type", "missing_required_parameter", ""},
 		{"custom tool", body{"tools": []any{body{"type": "custom"}}}, "tools[0].type", "invalid_value", "custom"},

@@ -92,7 +92,7 @@ func TestValidation(t *testing.T) {
 		{"stop a number", chat, with(chatBody(nil), "stop", 1), 400, "stop", "invalid_type", ""},
 		{"stop empty", chat, with(chatBody(nil), "stop", []string{"a", ""}), 400, "stop", "invalid_value", ""},
 		{"stop null inside", chat, with(chatBody(nil), "stop", []any{nil}), 400, "stop", "invalid_type", ""},
-		{"33 stops", chat, with(chatBody(nil), "stop", strings.Split(strings.Repeat("a", 33), "")), 400, "stop", "invalid_value", "33"},
+		{"33 stops", chat, with(chatBody(nil), "stop", strings.Split(strings.Repeat("a", 33), "")), 400, "stop", "invalid_value", "at most 32"},
 		{"stop token unknown", chat, with(chatBody(nil), "stop_token_ids", []int{99999}), 400, "stop_token_ids", "invalid_value", "99999"},
 		{"max_tokens 0", text, with(textBody(nil), "max_tokens", 0), 400, "max_tokens", "invalid_value", ""},
 		{"min over max", text, with(textBody(nil), "min_tokens", 101), 400, "min_tokens", "invalid_value", "max_tokens"},
