@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,6 +271,43 @@ func TestQueueUnavailable(t *testing.T) {
 	if got.timing == nil || got.timing.Prefill != "worker-1" {
 		t.Errorf("prefilled by %+v, want worker-1", got.timing)
 	}
+}
+
+// A client with few prompts does not wait behind the many of another one.
+func TestCrowdedQueueIsLeftToWhoFillsIt(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.start("worker-1", cluster.RolePrefill)
+	var depth atomic.Int64
+	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.QueueDepth = func() int { return int(depth.Load()) } })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	d.asked.add("many", 7)
+	for _, tc := range []struct {
+		tenant, force string
+		depth         int
+		local         bool
+	}{
+		{"few", "", crowded - 1, false},
+		{"few", "", crowded, true},
+		{"few", "remote", crowded, false},
+		{"many", "", 100, false},
+	} {
+		depth.Store(int64(tc.depth))
+		p := prompt(r, 100)
+		req := request(fmt.Sprint(tc), p, 2)
+		req.Tenant, req.Disagg.Force = tc.tenant, tc.force
+		got := w.generate(t.Context(), "worker-2", req)
+		check(t, got, p, 2)
+		if local := got.timing.Prefill == "local"; local != tc.local || local && got.timing.PrefillWhy != whyOthersWait {
+			t.Errorf("%+v: %+v", tc, got.timing)
+		}
+	}
+	d.asked.add("many", -7)
+	eventually(t, "nothing is outstanding", func() bool {
+		d.asked.mu.Lock()
+		defer d.asked.mu.Unlock()
+		return d.asked.all == 0 && len(d.asked.by) == 0
+	})
 }
 
 // Without the queue nobody else spreads prompts over the prefill workers.

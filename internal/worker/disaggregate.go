@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -43,7 +44,11 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 		if d.w.prefills != nil {
 			s.PrefillWorkers = len(d.w.prefills.Instances())
 		}
-		return router.DecidePrefill(s, limits)
+		remote, why := router.DecidePrefill(s, limits)
+		if remote && s.Force == "" && s.QueueDepth >= crowded*s.PrefillWorkers && d.w.asked.mostlyOthers(d.tenant) {
+			return false, whyOthersWait
+		}
+		return remote, why
 	}
 	if d.hints.Params == nil && d.hints.Bootstrap == nil {
 		return false, d.hints.Why
@@ -51,6 +56,42 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	// The frontend has found a worker that has room; it does not know this cache.
 	s.PrefillWorkers, limits.MaxQueueDepth = 1, 1
 	return router.DecidePrefill(s, limits)
+}
+
+// The prefill queue is first come, first served. A tenant that has little in it does not
+// queue up behind the many prompts of another one: where so many for each prefill worker
+// wait, its prompts are computed by the decode worker, whose steps are shared.
+const (
+	crowded       = 4
+	whyOthersWait = "others wait"
+)
+
+// outstanding counts the prompts that a decode worker has on the prefill queue.
+type outstanding struct {
+	mu  sync.Mutex
+	all int
+	by  map[string]int // by tenant; those with none are absent
+}
+
+func (o *outstanding) add(tenant string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by == nil {
+		o.by = map[string]int{}
+	}
+	o.all += n
+	if o.by[tenant] += n; o.by[tenant] == 0 {
+		delete(o.by, tenant)
+	}
+}
+
+// mostlyOthers reports whether other tenants have more than twice as many as this one
+// would have with one more.
+func (o *outstanding) mostlyOthers(tenant string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	mine := o.by[tenant]
+	return o.all-mine > 2*(mine+1)
 }
 
 // fill has the KV of a reservation brought here; it runs in the reservation's own
@@ -70,7 +111,9 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 		f.tried = d.hints.Bootstrap.ID
 		f.push(ctx, protocol.WayBackground, f.joinRoom(d.hints.Bootstrap))
 	default:
+		d.w.asked.add(d.tenant, 1)
 		f.push(ctx, protocol.WayQueue, f.requestPrefill)
+		d.w.asked.add(d.tenant, -1)
 	}
 	if f.again(ctx) {
 		f.err = nil

@@ -57,6 +57,7 @@ type Worker struct {
 	blockBytes int64
 	waiters    *waiters        // decode: remote prefills on their way
 	prefills   *runtime.Client // decode: the prefill workers
+	asked      outstanding     // decode: on the prefill queue
 	calls      *router.Load    // of this worker at prefill workers, without the queue
 	peers      *peers          // NIXL metadata of others
 	holds      *holds          // prefill: computed KV that decode workers read
