@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -31,6 +33,11 @@ type workerStanding struct {
 	cluster.Worker
 	ready    bool
 	unplaced bool
+	// refused says why the worker goes on as it was.
+	refused string
+	// squeezed is set while a worker finds no room beside the one that it is to follow, in
+	// whose place there would be.
+	squeezed bool
 }
 
 // judge compares a view with the goal.
@@ -51,6 +58,8 @@ func (g goal) judge(v client.View) standing {
 			model, engine := g.topo.Specs(a.Role)
 			ws.ready = w.State.Serving() && w.Generation == a.Generation && w.InstanceID != 0 &&
 				a.Model == model && a.Engine == engine && a.Restarts >= g.topo.Restarts && (g.trust == nil || g.trust(a.Node))
+			ws.refused = v.Refused(a)
+			ws.squeezed = w.NoMemory && w.FitsAlone
 			assigned[a.Role]++
 			if ws.ready {
 				ready[a.Role]++
@@ -94,15 +103,57 @@ func (s standing) missing() []string {
 	return out
 }
 
-// failing returns a worker that has failed twice since the wait began: its agent
-// goes on trying, but a third attempt will hardly do better.
-func (s standing) failing(before map[string]int) (cluster.Worker, bool) {
+// impossible is the error about a worker that has failed twice since the wait began: its
+// agent goes on trying, but a third attempt will hardly do better. Or about one that could
+// not change, and goes on as it was.
+func (s standing) impossible(before map[string]int) (cluster.Worker, *failure) {
 	for _, w := range s.workers {
-		if w.State == cluster.StateFailed && w.Restarts-before[w.Name] >= 2 {
-			return w.Worker, true
+		if w.refused != "" {
+			return w.Worker, &failure{action: w.Name + " could not change", err: errors.New(w.refused), facts: s.goOn(), tries: []string{"dynctl logs " + w.Name}}
 		}
 	}
-	return cluster.Worker{}, false
+	for _, w := range s.workers {
+		if w.State != cluster.StateFailed || w.Restarts-before[w.Name] < 2 || w.squeezed {
+			continue
+		}
+		return w.Worker, &failure{
+			action: w.Name + " did not start", err: errors.New(w.Reason), tries: []string{"dynctl logs " + w.Name},
+			facts: append(s.goOn(), fmt.Sprintf("it failed %s; its agent goes on trying", plural(w.Restarts, "time"))),
+		}
+	}
+	return cluster.Worker{}, nil
+}
+
+// goOn says which workers serve as they did before the order.
+func (s standing) goOn() (facts []string) {
+	var names []string
+	for _, w := range s.workers {
+		if w.State.Serving() && !w.ready {
+			names = append(names, w.Name)
+		}
+	}
+	switch {
+	case len(names) == 1:
+		facts = []string{names[0] + " serves on as it was"}
+	case len(names) > 1:
+		facts = []string{nameList(names) + " serve on as they were"}
+	}
+	return facts
+}
+
+// homeless names a worker that no node can take, and why.
+func (s standing) homeless() (who, reason string) {
+	for _, w := range s.workers {
+		if w.unplaced {
+			return w.Name, w.Reason
+		}
+	}
+	return "", ""
+}
+
+// follows reports whether a worker is the successor of another one.
+func (s standing) follows(name string) bool {
+	return slices.ContainsFunc(s.workers, func(w workerStanding) bool { return w.Name == name && w.Replaces != "" })
 }
 
 // restarts remembers how often workers had failed before.

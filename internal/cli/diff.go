@@ -49,6 +49,8 @@ type diffResult struct {
 	Generation int64             `json:"generation"` // 0 when nothing was ever declared
 	Changes    []topofile.Change `json:"changes"`
 	Effects    []string          `json:"effects"`
+	// Impossible says why the nodes that are up cannot carry it out.
+	Impossible []string `json:"impossible"`
 }
 
 func (o *diffCommand) run(ctx context.Context, inv *invocation, _ []string) error {
@@ -74,24 +76,26 @@ func (o *diffCommand) run(ctx context.Context, inv *invocation, _ []string) erro
 	}
 	if inv.stopped() {
 		inv.note("cluster %s does not run: everything is new", inv.cfg.Cluster)
-		return o.answer(inv, cluster.Revision{}, to)
+		return o.answer(inv, cluster.Revision{}, to, nil)
 	}
-	c, err := inv.connect(ctx, action)
+	c, w, err := inv.watch(ctx, action)
 	if err != nil {
 		return err
 	}
+	defer w.Close()
 	inv.cfg.Namespace = c.Namespace
 	now, _, err := declared(ctx, c)
 	if err != nil {
 		return &failure{action: action, err: err, code: exitUnreachable}
 	}
-	return o.answer(inv, now, to)
+	return o.answer(inv, now, to, w.View().Impossible(to.Topology))
 }
 
-func (o *diffCommand) answer(inv *invocation, now cluster.Revision, to topofile.File) error {
+func (o *diffCommand) answer(inv *invocation, now cluster.Revision, to topofile.File, impossible []string) error {
 	r := diffResult{
 		Cluster: inv.cfg.Cluster, Namespace: inv.cfg.Namespace, Generation: now.Topology.Generation,
 		Changes: topofile.Diff(topofile.Of(now), to), Effects: effects(now.Topology, to.Topology),
+		Impossible: append([]string{}, impossible...),
 	}
 	a := answer{data: r}
 	for _, ch := range r.Changes {
@@ -102,6 +106,9 @@ func (o *diffCommand) answer(inv *invocation, now cluster.Revision, to topofile.
 		return inv.answer(a)
 	}
 	a.text = changeLines(r.Changes) + strings.Join(r.Effects, "\n") + "\n"
+	for _, why := range r.Impossible {
+		a.text += "impossible: " + why + "\n"
+	}
 	if err := inv.answer(a); err != nil {
 		return err
 	}

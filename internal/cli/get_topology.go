@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/cli/term"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/topofile"
@@ -55,9 +57,21 @@ func topologyKind() kind[topologyRow] {
 		file:  topologyRow.file,
 		name:  func(t topologyRow) string { return t.cluster },
 		table: topologyTable,
+		below: func(s scene, _ []topologyRow) { s.inv.unmet(s.v) },
 		empty: func(s scene) string {
 			return "nothing was ever declared in cluster " + s.c.Name + "; declare something: dynctl up"
 		},
+	}
+}
+
+// unmet says below a table why the cluster is not as declared.
+func (inv *invocation) unmet(v client.View) {
+	w := inv.stdout()
+	if !inv.env.Streams.OutTTY {
+		w = inv.env.Streams.Err // the table is for programs
+	}
+	for _, why := range v.Unmet() {
+		_, _ = io.WriteString(w, term.Clean(why)+"\n") // as for the table above it
 	}
 }
 

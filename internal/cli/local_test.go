@@ -17,6 +17,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
@@ -300,12 +301,9 @@ func TestUpAfterAKill(t *testing.T) {
 		t.Errorf("ps after the kill: exit %d\n%s", r.code, r.stderr)
 	}
 	// With fewer agents and workers, another model, and no wait for old leases.
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1})
 	r := m.up("--prefill", "0", "--decode", "1", "--model", dir, "--served-name", "qwen")
-	has(t, "stderr", r.stderr, "1 decode worker, model qwen")
+	has(t, "stderr", r.stderr, "lab changes from 1 prefill + 2 decode workers to 1 decode worker, generation 1 to 2:", "~ decode.workers   2 → 1", "1 decode worker, model qwen")
 	ps := m.run("ps", "-o", "json")
 	if strings.Count(ps.stdout, `"state": "ready"`) != 1 || !strings.Contains(ps.stdout, `"model": "qwen"`) {
 		t.Errorf("ps\n%s", ps.stdout)

@@ -122,6 +122,8 @@ func (o *restartCommand) some(ctx context.Context, inv *invocation, c *client.Cl
 			last = v.Worker(name)
 			if a, ok := v.Assignments[name]; !ok || a.Desire != cluster.DesireRun {
 				return false, &failure{action: name + " did not restart", err: errors.New("somebody drained or removed it")}
+			} else if a.Refused.Why != "" && a.Generation > generation {
+				return false, &failure{action: name + " did not restart", err: errors.New(a.Refused.Why), facts: []string{"it serves on as it was"}, tries: []string{"dynctl logs " + name}}
 			}
 			return last.State.Serving() && last.Generation >= generation, nil
 		}
@@ -155,7 +157,7 @@ func (o *restartCommand) all(ctx context.Context, inv *invocation, c *client.Clu
 	if o.noWait {
 		return nil
 	}
-	g, known := goal{topo: topo}, map[string]cluster.Worker{}
+	g, known, before := goal{topo: topo}, map[string]cluster.Worker{}, restarts(w.View())
 	var s standing
 	done := func(v client.View) (bool, error) {
 		if t := v.Topology; t != nil && t.Restarts > topo.Restarts {
@@ -164,6 +166,9 @@ func (o *restartCommand) all(ctx context.Context, inv *invocation, c *client.Clu
 			g.topo = *t
 		}
 		s = g.judge(v)
+		if _, f := s.impossible(before); f != nil {
+			return false, f
+		}
 		return v.Topology != nil && v.Topology.Generation >= topo.Generation && s.settled(), nil
 	}
 	rows := func(led *ledger, v client.View, _ bool) []progress.Row {

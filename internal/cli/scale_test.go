@@ -67,5 +67,5 @@ func TestScaleEndsWithAWorkerThatFails(t *testing.T) {
 	if r.code != exitFailed {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: worker-2 did not start: disk on fire\n  its agent goes on trying\n  try: dynctl logs worker-2\n")
+	has(t, "stderr", r.stderr, "dynctl: worker-2 did not start: disk on fire\n  it failed 2 times; its agent goes on trying\n  try: dynctl rollback\n   or: dynctl logs worker-2\n")
 }

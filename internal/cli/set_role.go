@@ -147,6 +147,11 @@ func (o *setRole) wait(ctx context.Context, inv *invocation, w *client.Watch, to
 			return false, &failure{action: action, err: errors.New("it was removed")}
 		case a.Desire == cluster.DesireDrain:
 			return false, &failure{action: action, err: errors.New("somebody drained it")}
+		case a.Refused.Why != "" && a.Refused.Form.Role == role && a.Role != role:
+			return false, &failure{
+				action: action, err: errors.New(a.Refused.Why), facts: []string{fmt.Sprintf("it is a %s worker again", a.Role)},
+				tries: []string{fmt.Sprintf("dynctl set %s role=%s   to take the order back", name, res.From), "dynctl rollback"},
+			}
 		case v.Topology != nil && v.Topology.Generation > topo.Generation && a.Role != role:
 			return false, &failure{action: action, err: fmt.Errorf("%s declared another topology", orDash(v.Topology.UpdatedBy)), tries: []string{"dynctl ps"}}
 		}

@@ -29,6 +29,7 @@ func (o settling) run(ctx context.Context, inv *invocation, c *client.Cluster, w
 	begin := inv.env.Now()
 	g, led, known, before := goal{topo: topo}, newLedger(begin), map[string]cluster.Worker{}, restarts(w.View())
 	var s standing
+	var unplaced time.Time
 	err := w.Until(waiting, lookEvery, func(v client.View) (bool, error) {
 		if t := v.Topology; t != nil && t.Generation > topo.Generation {
 			return false, &failure{action: "cannot go on " + o.doing, err: fmt.Errorf("%s declared another topology", orDash(t.UpdatedBy)), tries: []string{"dynctl ps"}}
@@ -44,10 +45,21 @@ func (o settling) run(ctx context.Context, inv *invocation, c *client.Cluster, w
 			screen.Footer = ""
 		}
 		show.Show(screen)
-		if bad, ok := s.failing(before); ok {
-			return false, startFailure(bad)
+		if done {
+			return true, nil
 		}
-		return done, nil
+		if _, f := s.impossible(before); f != nil {
+			f.tries = append([]string{"dynctl rollback"}, f.tries...)
+			return false, f
+		}
+		if who, why := s.homeless(); who == "" || len(s.leaving) > 0 {
+			unplaced = time.Time{}
+		} else if unplaced.IsZero() {
+			unplaced = time.Now()
+		} else if time.Since(unplaced) > patience {
+			return false, &failure{action: "cannot place " + who, err: errors.New(why), facts: append(s.goOn(), "it starts when there is a place"), tries: []string{"dynctl rollback", "dynctl ps --nodes -o wide"}}
+		}
+		return false, nil
 	})
 	switch {
 	case err == nil:

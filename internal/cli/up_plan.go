@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/topofile"
@@ -36,14 +37,14 @@ func (o *upCommand) weights() string {
 	return o.quantize
 }
 
-// desired is what to declare where now is declared. A file says all of it. Without one,
-// in a cluster that serves, only what was given changes; in one that serves nothing, or
-// was just started, the command line and its defaults decide. The settings at run time
-// stay then.
+// desired is what to declare where now is declared. A file says all of it. Without one, where
+// workers are declared, only what was given changes, also when the cluster was just started
+// after it had ended without a down; where none are, the command line and its defaults
+// decide. The settings at run time stay then.
 func (o *upCommand) desired(now cluster.Revision, fresh bool) (cluster.Revision, error) {
 	f := topofile.Of(now)
 	t := &f.Topology
-	serving := !fresh && t.Prefill+t.Decode > 0
+	serving := t.Prefill+t.Decode > 0
 	switch {
 	case o.file != "":
 		f = o.read.Clone()
@@ -61,7 +62,7 @@ func (o *upCommand) desired(now cluster.Revision, fresh bool) (cluster.Revision,
 		}
 	}
 	f.Complete()
-	if was := now.Topology.Model; o.file == "" && serving && (t.Model.Name != was.Name || t.Model.Path != was.Path) {
+	if was := now.Topology.Model; o.file == "" && serving && !fresh && (t.Model.Name != was.Name || t.Model.Path != was.Path) {
 		return now, errOtherModel
 	}
 	next := f.Onto(now)
@@ -209,11 +210,14 @@ func (o *upCommand) plan(ctx context.Context, inv *invocation) error {
 		return &failure{action: "cannot plan", err: err}
 	}
 	var now cluster.Revision
+	var v client.View
 	if !fresh {
-		c, err := inv.connect(ctx, "cannot plan")
+		c, w, err := inv.watch(ctx, "cannot plan")
 		if err != nil {
 			return err
 		}
+		defer w.Close()
+		v = w.View()
 		if now, _, err = declared(ctx, c); err != nil {
 			return &failure{action: "cannot plan", err: err}
 		}
@@ -230,6 +234,10 @@ func (o *upCommand) plan(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
+	var impossible []string
+	if !fresh {
+		impossible = v.Impossible(next.Topology)
+	}
 	from, to := now.Topology, next.Topology
 	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
 	switch {
@@ -243,6 +251,9 @@ func (o *upCommand) plan(ctx context.Context, inv *invocation) error {
 		for _, e := range effects(from, to) {
 			fmt.Fprintf(&b, "%s\n", e)
 		}
+	}
+	for _, why := range impossible {
+		fmt.Fprintf(&b, "impossible: %s\n", why)
 	}
 	_, err = inv.stdout().Write([]byte(b.String()))
 	return err

@@ -36,6 +36,7 @@ type uplift struct {
 	watch     *client.Watch
 	topo      cluster.Topology
 	unchanged bool // it was declared already
+	earlier   bool // something else was, with workers
 	screen    upScreen
 }
 

@@ -53,7 +53,13 @@ func TestDesired(t *testing.T) {
 		err   error
 	}{
 		{"nothing yet", flags(), cluster.Topology{}, true, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1}, nil},
-		{"left by a killed cluster", flags(), serving, true, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1, Generation: 7}, nil},
+		{"left by a killed cluster", flags(), serving, true, serving, nil},
+		{"left by a killed cluster, and a count", func() *upCommand { o := flags("decode"); o.decode = 6; return o }(), serving, true, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
+		{"left by a killed cluster, and another model", func() *upCommand { o := flags("model"); o.model = "/m/llama"; return o }(), serving, true, func() cluster.Topology {
+			s := serving
+			s.Model = cluster.ModelSpec{Name: "llama", Path: "/m/llama"}
+			return s
+		}(), nil},
 		{"after down", flags(), cluster.Topology{Model: serving.Model, Generation: 8}, false, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1, Generation: 8}, nil},
 		{"nothing given", flags(), serving, false, serving, nil},
 		{"one count", func() *upCommand { o := flags("decode"); o.decode = 6; return o }(), serving, false, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},

@@ -15,6 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/launch"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/inspect"
+	"github.com/dynctl/dynctl/internal/topofile"
 )
 
 // joined waits until every local node that runs is in the cluster.
@@ -80,8 +82,95 @@ func (u *uplift) trust(v client.View) func(string) bool {
 	}
 }
 
+// announce says how what is declared changes, before it does, and refuses what cannot be.
+func (u *uplift) announce(ctx context.Context) error {
+	now, ever, err := declared(ctx, u.c)
+	if err != nil {
+		return &failure{action: upAction, err: err}
+	}
+	next, err := u.o.desired(now, u.fresh)
+	if err != nil {
+		return nil //nolint:nilerr // declare says so
+	}
+	from, to := now.Topology, next.Topology
+	changes := topofile.Diff(topofile.Of(now), topofile.Of(next))
+	serving := from.Prefill+from.Decode > 0
+	if len(changes) > 0 {
+		if err := u.possible(ctx, now.Topology, to); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !ever || !serving || !u.inv.prose() || u.inv.quiet:
+	case len(changes) > 0:
+		u.pause(fmt.Sprintf("%s changes from %s to %s, generation %d to %d:\n%s%s", u.c.Name, shape(from.Prefill, from.Decode), shape(to.Prefill, to.Decode),
+			from.Generation, from.Generation+1, changeLines(changes), strings.Join(effects(from, to), "\n")))
+	case u.fresh:
+		u.pause(fmt.Sprintf("%s takes up what was declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, shape(from.Prefill, from.Decode), modelPhrase(from.Model)))
+	}
+	return nil
+}
+
+// pause prints lines that are no progress.
+func (u *uplift) pause(text string) {
+	u.show.Close()
+	for line := range strings.Lines(text) {
+		u.inv.tell("%s", strings.TrimRight(line, "\n"))
+	}
+	u.show = u.inv.progress(u.o.mode)
+}
+
+// possible refuses a topology that the nodes which are up cannot carry out, or a model of
+// this machine that nothing can serve.
+func (u *uplift) possible(ctx context.Context, from, to cluster.Topology) error {
+	f := &failure{action: "cannot declare the topology", err: errors.New("it cannot be carried out")}
+	if from.Prefill+from.Decode > 0 { // else nothing is lost by waiting for nodes
+		f.facts = u.watch.View().Impossible(to)
+	}
+	if path := to.Model.Path; len(f.facts) == 0 && path != "" && !u.inv.external() && (path != from.Model.Path || to.Engine != from.Engine) {
+		f.facts = unservable(inspect.Look(ctx, path), to)
+	}
+	switch {
+	case len(f.facts) == 0:
+		return nil
+	case from.Prefill+from.Decode > 0:
+		f.facts = append(f.facts, "nothing was changed")
+	}
+	f.tries = []string{"dynctl ps --nodes -o wide"}
+	if to.Model.Path != "" {
+		f.tries = append(f.tries, "dynctl model inspect "+shellQuote(to.Model.Path))
+	}
+	return f
+}
+
+// unservable says why a model cannot be served as a topology asks.
+func unservable(r inspect.Report, t cluster.Topology) (out []string) {
+	for _, p := range r.Problems {
+		out = append(out, "model: "+p)
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for _, role := range cluster.Roles {
+		if t.Count(role) == 0 {
+			continue
+		}
+		_, e := t.Specs(role)
+		if e.MaxModelLen > r.Context {
+			out = append(out, fmt.Sprintf("%s workers: max_model_len: %d is not between 1 and the model's %d", role, e.MaxModelLen, r.Context))
+		}
+		if n := e.TensorParallel; n > 1 && (r.Shape.Heads%n != 0 || r.Shape.KVHeads%n != 0) {
+			out = append(out, fmt.Sprintf("%s workers: tensor_parallel: %d ranks cannot share %d query heads and %d KV heads evenly", role, n, r.Shape.Heads, r.Shape.KVHeads))
+		}
+	}
+	return out
+}
+
 // declare writes down what is wanted.
 func (u *uplift) declare(ctx context.Context) error {
+	if err := u.announce(ctx); err != nil {
+		return err
+	}
 	var seen cluster.Topology
 	r, err := u.c.Apply(ctx, func(r *cluster.Revision, _ bool) error {
 		seen = r.Topology
@@ -96,6 +185,7 @@ func (u *uplift) declare(ctx context.Context) error {
 		return nil
 	})
 	u.topo, u.unchanged = r.Topology, r.Topology.Generation == seen.Generation
+	u.earlier = r.Topology.Generation > 1 && seen.Prefill+seen.Decode > 0
 	var usage *usageError
 	switch {
 	case err == nil:
@@ -141,15 +231,17 @@ func (u *uplift) converge(ctx context.Context) (upResult, error) {
 		if err := u.crashed(); err != nil {
 			return false, err
 		}
-		if w, bad := s.failing(before); bad {
-			return false, u.startFailed(w, s)
+		if !up {
+			if w, f := s.impossible(before); f != nil {
+				return false, u.startFailed(f, w, s)
+			}
 		}
-		if who, reason := u.homeless(v, s); who == "" || u.inv.external() {
+		if who, reason := s.homeless(); who == "" || u.inv.external() && !s.follows(who) {
 			unplaced = time.Time{}
 		} else if unplaced.IsZero() {
 			unplaced = time.Now()
 		} else if time.Since(unplaced) > patience {
-			return false, &failure{action: "cannot place " + who, err: errors.New(reason), tries: []string{"dynctl ps --nodes -o wide"}}
+			return false, &failure{action: "cannot place " + who, err: errors.New(reason), facts: s.goOn(), tries: append(u.takeBack(), "dynctl ps --nodes -o wide")}
 		}
 		return up, nil
 	})
@@ -159,40 +251,23 @@ func (u *uplift) converge(ctx context.Context) (upResult, error) {
 	return u.result(url), nil
 }
 
-// homeless names workers that no node can take, and why: one that has no place, or those
-// of a role that keep theirs because the wanted devices are nowhere.
-func (u *uplift) homeless(v client.View, s standing) (who, reason string) {
-	for _, w := range s.workers {
-		if w.unplaced {
-			return w.Name, w.Reason
-		}
-	}
-	for _, r := range cluster.Roles {
-		_, engine := u.topo.Specs(r)
-		if s.short[r] > 0 && !slices.ContainsFunc(v.Nodes, func(n cluster.Node) bool {
-			return slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return engine.RunsOn(d.ID) })
-		}) {
-			return string(r) + " workers", "no node has a device " + engine.WantedDevices()
-		}
-	}
-	return "", ""
-}
-
-// startFailed is the error about a worker that fails again and again.
-func (u *uplift) startFailed(w cluster.Worker, s standing) error {
-	f := &failure{action: w.Name + " did not start", err: errors.New(w.Reason), tries: []string{"dynctl logs " + w.Name}}
-	if strings.Contains(w.Reason, "memory") {
+// startFailed is the error about a worker that cannot be what was declared. What was before
+// can be declared again; with nothing before it, less may fit.
+func (u *uplift) startFailed(f *failure, w cluster.Worker, s standing) error {
+	tries := u.takeBack()
+	if !u.earlier && strings.Contains(w.Reason, "memory") {
 		fewer := fmt.Sprintf("dynctl up --decode %d", max(u.topo.Decode-1, 1))
 		if w.Role == cluster.RolePrefill {
 			fewer = fmt.Sprintf("dynctl up --prefill %d", u.topo.Prefill-1)
 		}
-		tries := []string{fewer}
+		if u.topo.Count(w.Role) > 1 || w.Role == cluster.RolePrefill {
+			tries = append(tries, fewer)
+		}
 		if n := u.fewerBlocks(s); n > 0 && !strings.Contains(w.Reason, "--kv-blocks") { // the agent knows better
 			tries = append(tries, fmt.Sprintf("dynctl up --kv-blocks %d", n))
 		}
-		f.tries = append(tries, f.tries...)
 	}
-	f.facts = append(f.facts, fmt.Sprintf("it failed %s; its agent goes on trying", plural(w.Restarts, "time")))
+	f.tries = append(tries, f.tries...)
 	return f
 }
 
@@ -206,6 +281,14 @@ func (u *uplift) fewerBlocks(s standing) int {
 		}
 	}
 	return blocks / 2
+}
+
+// takeBack is the order that takes a change back, if there was something else before.
+func (u *uplift) takeBack() []string {
+	if u.earlier {
+		return []string{"dynctl rollback"}
+	}
+	return nil
 }
 
 // url is where clients reach the cluster: the frontend of the first node that has

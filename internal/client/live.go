@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -320,7 +321,7 @@ func notices(s cluster.Snapshot, noBus bool) []string {
 		out = append(out, "nats unreachable: load is polled from the workers, events are not shown")
 	}
 	for _, w := range s.Workers {
-		if w.Reason != "" && (w.State == cluster.StateFailed || w.State == cluster.StateDegraded || w.State == cluster.StatePending || w.State == cluster.StateLost) {
+		if w.Reason != "" && (w.State == cluster.StateFailed || w.State == cluster.StateDegraded || w.State == cluster.StatePending || w.State == cluster.StateLost || strings.HasPrefix(w.Reason, goesOn)) {
 			text := w.Name + ": " + w.Reason
 			if left := w.RetryAt.Sub(s.Time); w.State == cluster.StateFailed && left > 0 {
 				text += fmt.Sprintf(" (failed %d times, next try in %s)", w.Restarts, left.Round(time.Second))

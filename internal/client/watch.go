@@ -52,6 +52,9 @@ func (v View) Worker(name string) cluster.Worker {
 			w.ReplacedBy = o.Name
 		}
 	}
+	if why := v.Refused(a); why != "" && st.Reason == "" {
+		w.Reason = goesOn + why
+	}
 	if assigned && !known {
 		w.Name, w.Role, w.Model, w.Node, w.Device = name, a.Role, a.Model.Name, a.Node, a.Device
 		w.State, w.Reason, w.Generation = cluster.StatePending, a.Unplaced, a.Generation

@@ -48,6 +48,20 @@ type Node struct {
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
 }
 
+// MemoryOf is all the memory that workers of a device can have, which CPU devices of a node
+// share; 0 when it is not known.
+func (n Node) MemoryOf(device Device) (bytes int64) {
+	if device.Kind() != "cpu" {
+		return device.MemoryBytes
+	}
+	for _, d := range n.Devices {
+		if d.Kind() == device.Kind() {
+			bytes += d.MemoryBytes
+		}
+	}
+	return bytes
+}
+
 // In reports whether the node takes workers of the namespace.
 func (n Node) In(namespace string) bool { return n.Namespace == "" || n.Namespace == namespace }
 

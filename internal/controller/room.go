@@ -31,10 +31,10 @@ func (p *planner) candidates(it *item) (out []cluster.Node) {
 		if _, cordoned := p.Cordons[n.ID]; cordoned {
 			continue
 		}
-		devices := n.Devices
+		all, devices := n, n.Devices
 		n.Devices = nil
 		for _, d := range devices {
-			if d.MemoryBytes <= 0 || need <= d.MemoryBytes-p.used(n.ID, d.ID, it) && estimate <= memory(devices, d) {
+			if d.MemoryBytes <= 0 || need <= d.MemoryBytes-p.used(n.ID, d.ID, it) && estimate <= all.MemoryOf(d) {
 				n.Devices = append(n.Devices, d)
 			}
 		}
@@ -62,19 +62,6 @@ func (p *planner) estimate(it *item) (bytes int64) {
 	for _, o := range p.work {
 		if o.Model == it.Model {
 			bytes = max(bytes, p.Status[o.Name].PoolBytes(o.Engine, it.Engine))
-		}
-	}
-	return bytes
-}
-
-// memory is all that a device has, which CPU devices of a node share.
-func memory(devices []cluster.Device, d cluster.Device) (bytes int64) {
-	if d.Kind() != "cpu" {
-		return d.MemoryBytes
-	}
-	for _, o := range devices {
-		if o.Kind() == d.Kind() {
-			bytes += o.MemoryBytes
 		}
 	}
 	return bytes

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// Unmet says why the cluster is not as declared, one line for each worker that cannot
+// start, has no place or could not change. What is on its way has none.
+func (v View) Unmet() (out []string) {
+	if v.Topology != nil {
+		if err := v.Topology.Validate(); err != nil {
+			out = append(out, "what is declared is wrong, and no worker follows it: "+err.Error())
+		}
+	}
+	for _, w := range v.Workers() {
+		a := v.Assignments[w.Name]
+		switch why := v.Refused(a); {
+		case why != "":
+			out = append(out, w.Name+" "+goesOn+why)
+		case a.Desire != cluster.DesireRun:
+		case a.Node == "" && a.Unplaced != "", w.State == cluster.StateFailed:
+			out = append(out, fmt.Sprintf("%s %s: %s", w.Name, w.State, w.Reason))
+		}
+	}
+	return out
+}
+
+// goesOn begins the reason of a worker that serves and does not follow its assignment.
+const goesOn = "goes on as it was: "
+
+// Refused says why a worker goes on as it was although another model, engine, role or a
+// restart was ordered; empty when none was, or that is no longer wanted.
+func (v View) Refused(a cluster.Assignment) string {
+	f := a.Refused.Form
+	if a.Refused.Why == "" || v.Topology == nil || a.Desire == cluster.DesireRemove {
+		return ""
+	}
+	model, engine := v.Topology.Specs(f.Role)
+	if f.Model != model || f.Engine != engine || f.Restarts < v.Topology.Restarts {
+		return ""
+	}
+	if f.Role != a.Role && v.staying(f.Role) >= v.Topology.Count(f.Role) {
+		return ""
+	}
+	return a.Refused.Why
+}
+
+// staying counts the workers of a role that serve and stay.
+func (v View) staying(role cluster.Role) (n int) {
+	for _, a := range v.Assignments {
+		if a.Role == role && a.Desire == cluster.DesireRun && v.Status[a.Name].State.Serving() {
+			n++
+		}
+	}
+	return n
+}
+
+// Impossible says why a topology cannot be carried out by the nodes that there are: devices
+// that no node has, and KV pools that are larger than any device. What only the nodes can
+// know they find out before they change a worker.
+func (v View) Impossible(t cluster.Topology) (out []string) {
+	for _, role := range cluster.Roles {
+		if t.Count(role) == 0 {
+			continue
+		}
+		model, engine := t.Specs(role)
+		var bytes, most int64
+		for _, name := range slices.Sorted(maps.Keys(v.Assignments)) {
+			if a := v.Assignments[name]; a.Model == model {
+				bytes = max(bytes, v.Status[name].PoolBytes(a.Engine, engine))
+			}
+		}
+		found, fits := false, false
+		for _, n := range v.Nodes {
+			for _, d := range n.Devices {
+				if !engine.RunsOn(d.ID) {
+					continue
+				}
+				room := n.MemoryOf(d)
+				found, most = true, max(most, room)
+				fits = fits || room <= 0 || bytes <= room
+			}
+		}
+		switch {
+		case !found:
+			out = append(out, fmt.Sprintf("%s workers: no node has a device %s", role, engine.WantedDevices()))
+		case !fits:
+			out = append(out, fmt.Sprintf("%s workers: %d KV blocks need %.1f GiB, no device has more than %.1f GiB", role, engine.KVBlocks, gib(bytes), gib(most)))
+		}
+	}
+	return out
+}
+
+func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
