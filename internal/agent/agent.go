@@ -80,6 +80,7 @@ type Agent struct {
 	nodeDevices []cluster.Device
 	models      *models
 	knobs       *knobs
+	declared    *declared
 	queue       *queueDepth
 	front       *frontend.Frontend // nil when disabled
 	peers       *local.Registry    // NIXL agents of this process
@@ -206,6 +207,10 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	}
 	back.Push("stop watching settings", func(context.Context) error { a.knobs.close(); return nil })
 	a.queue = newQueueDepth(a.stores.queue)
+	if a.declared, err = watchDeclared(ctx, a); err != nil {
+		return err
+	}
+	back.Push("stop watching what is declared", func(context.Context) error { a.declared.close(); return nil })
 	if a.workers, err = newSupervisor(ctx, a); err != nil {
 		return err
 	}
@@ -268,6 +273,7 @@ func (a *Agent) takeDirectory(back *undo.Stack) error {
 func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return a.runController(ctx) })
 	g.Go(func() error { a.queue.run(ctx); return nil })
+	g.Go(func() error { return a.declared.run(ctx) })
 	g.Go(func() error { return a.workers.run(ctx) })
 	if a.front != nil {
 		g.Go(func() error { return a.front.Run(ctx) })

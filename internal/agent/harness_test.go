@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
@@ -198,12 +199,20 @@ func startTestNode(t *testing.T) *testNode {
 	check(err)
 	back.Push("close the knobs", func(context.Context) error { a.knobs.close(); return nil })
 	a.queue = newQueueDepth(queue)
+	a.declared, err = watchDeclared(t.Context(), a)
+	check(err)
+	back.Push("close what is declared", func(context.Context) error { a.declared.close(); return nil })
 	a.workers, err = newSupervisor(t.Context(), a)
 	check(err)
 	back.Push("close the supervisor", func(context.Context) error { a.workers.close(); return nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- a.workers.run(ctx) }()
+	go func() {
+		var g errgroup.Group
+		g.Go(func() error { return a.declared.run(ctx) })
+		g.Go(func() error { return a.workers.run(ctx) })
+		done <- g.Wait()
+	}()
 	n.stop = sync.OnceFunc(func() {
 		a.workers.stop()
 		cancel()
@@ -282,4 +291,17 @@ func (n *testNode) reachesWithin(limit time.Duration, want cluster.State) (st cl
 		return st.State == want
 	})
 	return st
+}
+
+// running is the worker that runs as worker-1, nil if there is none.
+func (n *testNode) running() *worker.Worker {
+	n.workers.mu.Lock()
+	defer n.workers.mu.Unlock()
+	r := n.workers.runners["worker-1"]
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.w
 }

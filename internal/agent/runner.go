@@ -37,6 +37,8 @@ type runner struct {
 	log   *slog.Logger
 	file  *logFile
 	after []<-chan struct{} // closed when earlier runs of this worker have left
+	// followed is the assignment that was handed over last; the supervisor's lock guards it.
+	followed cluster.Assignment
 
 	updates chan cluster.Assignment // capacity 1: the newest
 	rewrite chan struct{}           // capacity 1: the status key went with the node's lease

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/store"
@@ -52,28 +53,94 @@ func (s *supervisor) close() { s.assignments.Close() }
 
 // run hands every change of an assignment to its runner until ctx ends.
 func (s *supervisor) run(ctx context.Context) error {
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
 	for {
-		s.converge()
+		if !s.follow(ctx) {
+			again.Reset(forgottenRetry)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.assignments.Changed():
+		case <-again.C:
 		}
 	}
 }
 
-func (s *supervisor) converge() {
+// follow makes the workers follow their assignments, unless the store has forgotten these:
+// then the workers go on, and their assignments are written again. It reports whether it need
+// not be called again before something changes.
+func (s *supervisor) follow(ctx context.Context) (done bool) {
+	held := s.doubtful()
+	if len(held) > 0 {
+		forgotten, err := s.a.declared.forgotten(ctx)
+		switch {
+		case err != nil:
+			s.a.log.Warn("workers go on as before: the store does not say whether it has lost their assignments", "error", err)
+		case !forgotten:
+			held = nil
+		default:
+			s.restore(ctx, held)
+		}
+	}
+	s.converge(held)
+	return len(held) == 0
+}
+
+// doubtful are the assignments of running workers that are not in the store as they were.
+func (s *supervisor) doubtful() map[string]cluster.Assignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopping {
-		return
+	mine, held := s.mineLocked(), map[string]cluster.Assignment{}
+	for name, r := range s.runners {
+		was := r.followed
+		if now, ok := mine[name]; (!ok || now != was) && was.Desire != cluster.DesireRemove {
+			held[name] = was
+		}
 	}
+	return held
+}
+
+// restore writes assignments again that the store has lost. The node comes first: without
+// it, a controller would give its workers to others.
+func (s *supervisor) restore(ctx context.Context, held map[string]cluster.Assignment) {
+	st := s.a.stores.store
+	if _, err := st.Get(ctx, cluster.NodeKey(s.a.nodeID)); err != nil {
+		return // the runtime writes it as soon as it has a lease
+	}
+	for name, as := range held {
+		key := cluster.AssignmentKey(s.a.cfg.Namespace, name)
+		_, _, err := store.UpdateJSON(ctx, st, key, func(cluster.Assignment, bool) (cluster.Assignment, error) { return as, nil })
+		if err != nil {
+			s.a.log.Warn("assignment not written again yet", "worker", name, "error", err)
+			continue
+		}
+		s.a.log.Warn("wrote an assignment again that the store had lost; the worker went on", "worker", name)
+	}
+}
+
+// mineLocked are the assignments of this node by worker.
+func (s *supervisor) mineLocked() map[string]cluster.Assignment {
 	mine := map[string]cluster.Assignment{}
 	for _, as := range s.assignments.Snapshot() {
 		if as.Node == s.a.nodeID {
 			mine[as.Name] = as
 		}
 	}
+	return mine
+}
+
+// converge makes the workers follow their assignments, but those held the assignments that
+// they have here.
+func (s *supervisor) converge(held map[string]cluster.Assignment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return
+	}
+	mine := s.mineLocked()
+	maps.Copy(mine, held)
 	for name := range s.leaving {
 		s.leftLocked(name)
 	}
@@ -84,6 +151,7 @@ func (s *supervisor) converge() {
 			s.runners[name] = r
 			s.wg.Go(func() { r.run(s.ctx) })
 		}
+		r.followed = as
 		r.assign(as)
 	}
 	for name, r := range s.runners {

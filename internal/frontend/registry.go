@@ -62,6 +62,10 @@ type cardAt struct {
 	rev store.Revision
 }
 
+// lingerFor is how long models stay known when the store has lost its data: nodes and
+// workers write it again.
+const lingerFor = 30 * time.Second
+
 func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	r := &registry{
 		log: f.log, limits: &f.limits, metrics: f.metrics, moves: f.cfg.MigrationLimit, files: f.files,
@@ -69,12 +73,12 @@ func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	}
 	r.models.Store(&map[string]*servedModel{})
 	r.declared.Store(&map[string]bool{})
-	cards, err := store.WatchPrefix(ctx, f.cfg.DRT.Store(), cluster.CardPrefix(f.cfg.DRT.Namespace()), decodeCard, f.log)
+	cards, err := store.WatchPrefix(ctx, f.cfg.DRT.Store(), cluster.CardPrefix(f.cfg.DRT.Namespace()), decodeCard, f.log, store.Linger(lingerFor))
 	if err != nil {
 		return nil, fmt.Errorf("watch model cards: %w", err)
 	}
 	r.topoKey = cluster.TopologyKey(f.cfg.DRT.Namespace())
-	if r.desired, err = store.WatchPrefix(ctx, f.cfg.DRT.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log); err != nil {
+	if r.desired, err = store.WatchPrefix(ctx, f.cfg.DRT.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log, store.Linger(lingerFor)); err != nil {
 		cards.Close()
 		return nil, fmt.Errorf("watch the topology: %w", err)
 	}

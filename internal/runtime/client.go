@@ -19,6 +19,11 @@ import (
 // its registration changes before.
 const Quarantine = 5 * time.Second
 
+// lingerFor is how long an instance stays routable that was not deregistered and yet is not
+// there when the store is read again, having lost its data: longer than workers take to
+// register again. One that is really gone fails its first call.
+const lingerFor = 10 * time.Second
+
 var (
 	// ErrNoTransport is returned by Call for an instance that the request plane
 	// does not reach.
@@ -86,7 +91,7 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 		quarantined: map[cluster.InstanceID]quarantine{},
 		update:      make(chan struct{}),
 	}
-	found, err := store.WatchPrefix(ctx, cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint), decodeRegistration, c.log)
+	found, err := store.WatchPrefix(ctx, cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint), decodeRegistration, c.log, store.Linger(lingerFor))
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", c.subject, err)
 	}
@@ -133,7 +138,7 @@ func (c *Client) run() {
 func (c *Client) refresh(now time.Time) (next time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := c.found.Snapshot() // under the lock, so that the newest one wins
+	found := c.registered() // under the lock, so that the newest one wins
 	routable := make([]cluster.Instance, 0, len(found))
 	known := make(map[cluster.InstanceID]quarantine, len(c.quarantined))
 	for _, reg := range found {
@@ -162,6 +167,31 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 	return next
 }
 
+// registered returns the registrations by key, without those that the store has lost and
+// whose worker has registered again.
+func (c *Client) registered() map[string]registration {
+	found := c.found.Snapshot()
+	again := map[string]bool{}
+	lost := false
+	for key, reg := range found {
+		if c.found.Lingers(key) {
+			lost = true
+		} else {
+			again[reg.instance.Worker] = true
+		}
+	}
+	if !lost {
+		return found
+	}
+	left := make(map[string]registration, len(found))
+	for key, reg := range found {
+		if reg.instance.Worker == "" || !again[reg.instance.Worker] || !c.found.Lingers(key) {
+			left[key] = reg
+		}
+	}
+	return left
+}
+
 // Instances returns the instances that requests may go to, sorted by id: those
 // registered, without those in quarantine. The slice is shared: do not change it.
 func (c *Client) Instances() []cluster.Instance {
@@ -172,7 +202,7 @@ func (c *Client) Instances() []cluster.Instance {
 
 // All returns all registered instances, quarantined or not, sorted by id.
 func (c *Client) All() []cluster.Instance {
-	found := c.found.Snapshot()
+	found := c.registered()
 	all := make([]cluster.Instance, 0, len(found))
 	for _, reg := range found {
 		all = append(all, reg.instance)

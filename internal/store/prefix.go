@@ -11,6 +11,7 @@ import (
 
 // Prefix is a watched prefix as a typed map, kept current until it is closed.
 type Prefix[T any] struct {
+	linger  time.Duration
 	watcher *Watcher
 	decode  func(KV) (T, error)
 	log     *slog.Logger
@@ -19,26 +20,44 @@ type Prefix[T any] struct {
 
 	mu       sync.Mutex
 	values   map[string]T
-	snapshot map[string]T // copy of values handed out, nil after a change
+	lingers  map[string]time.Time // keys of values that the store has no more, and until when
+	expiry   *time.Timer          // nil unless keys linger
+	snapshot map[string]T         // copy of values handed out, nil after a change
 	revision Revision
 }
+
+// WatchOption changes how [WatchPrefix] follows a prefix.
+type WatchOption func(*watchOptions)
+
+type watchOptions struct{ linger time.Duration }
+
+// Linger keeps values for d that were not deleted, but are not there when the prefix is
+// listed again: the store may have lost its data, and who wrote them may be writing them
+// anew. See [Prefix.Lingers].
+func Linger(d time.Duration) WatchOption { return func(o *watchOptions) { o.linger = d } }
 
 // WatchPrefix follows a prefix until ctx ends, the Prefix is closed or the store
 // is. It returns once the first snapshot is complete, and fails only if that
 // cannot be read. A value that does not decode is logged, and the last good
 // value of its key stays.
-func WatchPrefix[T any](ctx context.Context, s Store, prefix string, decode func(KV) (T, error), log *slog.Logger) (*Prefix[T], error) {
+func WatchPrefix[T any](ctx context.Context, s Store, prefix string, decode func(KV) (T, error), log *slog.Logger, opts ...WatchOption) (*Prefix[T], error) {
+	var o watchOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
 	watcher, err := s.Watch(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
 	p := &Prefix[T]{
+		linger:  o.linger,
 		watcher: watcher,
 		decode:  decode,
 		log:     log,
 		changed: make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		values:  map[string]T{},
+		lingers: map[string]time.Time{},
 	}
 	first, ok := <-watcher.Events()
 	if !ok {
@@ -93,10 +112,24 @@ func (p *Prefix[T]) Stale() (since time.Time, err error, next time.Time) {
 // Done is closed when the map is no longer kept current.
 func (p *Prefix[T]) Done() <-chan struct{} { return p.done }
 
+// Lingers reports whether the store has the key no more, though nobody is known to have
+// deleted it; see [Linger].
+func (p *Prefix[T]) Lingers(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, lingers := p.lingers[key]
+	return lingers
+}
+
 // Close ends the watch and waits for its goroutines. The values stay readable.
 func (p *Prefix[T]) Close() {
 	p.watcher.Close()
 	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
 }
 
 func (p *Prefix[T]) apply(ev Event) {
@@ -104,17 +137,65 @@ func (p *Prefix[T]) apply(ev Event) {
 	defer p.mu.Unlock()
 	switch ev.Type {
 	case Put:
+		delete(p.lingers, ev.KV.Key)
 		p.setLocked(p.values, ev.KV)
 	case Delete:
+		delete(p.lingers, ev.KV.Key)
 		delete(p.values, ev.KV.Key)
 	case Resync:
 		next := make(map[string]T, len(ev.All))
 		for _, kv := range ev.All {
 			p.setLocked(next, kv)
+			delete(p.lingers, kv.Key)
 		}
+		p.lingerLocked(next)
 		p.values = next
 	}
 	p.revision = ev.Revision
+	p.changedLocked()
+}
+
+// lingerLocked carries over for a while what is not in the next state.
+func (p *Prefix[T]) lingerLocked(next map[string]T) {
+	if p.linger <= 0 {
+		return
+	}
+	now := time.Now()
+	for key, v := range p.values {
+		if _, there := next[key]; there {
+			continue
+		}
+		if _, already := p.lingers[key]; !already {
+			p.lingers[key] = now.Add(p.linger)
+		}
+		next[key] = v
+	}
+	if len(p.lingers) > 0 && p.expiry == nil {
+		p.expiry = time.AfterFunc(p.linger, p.expire)
+	}
+}
+
+// expire ends the time of those who have lingered.
+func (p *Prefix[T]) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, left := time.Now(), time.Duration(0)
+	for key, until := range p.lingers {
+		if wait := until.Sub(now); wait > 0 {
+			left = max(left, wait)
+			continue
+		}
+		delete(p.lingers, key)
+		delete(p.values, key)
+	}
+	p.expiry = nil
+	if left > 0 {
+		p.expiry = time.AfterFunc(left, p.expire)
+	}
+	p.changedLocked()
+}
+
+func (p *Prefix[T]) changedLocked() {
 	p.snapshot = nil
 	select {
 	case p.changed <- struct{}{}:
