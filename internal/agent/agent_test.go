@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -385,7 +386,7 @@ func TestFollowerDoesNotDelayTheStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Log: testLog(t)})
+	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
 	defer plane.Close()
 	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "logs-1", nil, protocol.LogRequest{Tail: 10, Follow: true})
 	if err != nil {
@@ -427,7 +428,7 @@ func TestHurry(t *testing.T) {
 		t.Fatalf("%d instances: %v", len(kvs), err)
 	}
 	inst, _ := store.DecodeJSON[cluster.Instance](kvs[0])
-	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Log: testLog(t)})
+	plane := requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(a.secret.Key(requestplane.KeyPurpose)), Log: testLog(t)})
 	defer plane.Close()
 	stream, err := plane.Call(context.Background(), inst.Transport.TCP, "r1", nil, protocol.PreprocessedRequest{
 		RequestID: "r1", Model: "mock", ModelSum: "sha256:test", TokenIDs: []uint32{1, 2, 3}, Stop: protocol.StopConditions{MaxTokens: 1000},

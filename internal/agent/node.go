@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
@@ -16,7 +17,8 @@ import (
 
 // startRequestPlane starts the server that all workers of the node share.
 func (a *Agent) startRequestPlane(back *undo.Stack) error {
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen), Log: a.log})
+	key := handshake.NewKey(a.secret.Key(requestplane.KeyPurpose))
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen), Key: key, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
@@ -24,7 +26,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	near := requestplane.NewMemory() // workers of this node are reached without sockets
 	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
 	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })
-	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Log: a.log}))
+	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: a.log}))
 	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
 	a.plumb = runtime.Config{
 		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,

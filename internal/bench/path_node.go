@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,10 @@ import (
 	"github.com/dynctl/dynctl/internal/agent"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/dial"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
@@ -189,7 +192,11 @@ func (n *node) connect(cfg config.Dynamod) error {
 	}
 	n.store, n.at = etcd, at
 	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
-	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Log: n.log})
+	secret, err := credentials.Load(cmp.Or(cfg.SecretFile, dir.SecretPath()))
+	if err != nil {
+		return err
+	}
+	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(secret.Key(requestplane.KeyPurpose)), Log: n.log})
 	n.back.Push("close the request plane", func(context.Context) error { return n.plane.Close() })
 	return nil
 }

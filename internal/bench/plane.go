@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -90,7 +91,8 @@ const (
 )
 
 func requestPlane(ctx context.Context, s *session, sec *Section) error {
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Log: s.log})
+	key := handshake.RandomKey()
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: key, Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func requestPlane(ctx context.Context, s *session, sec *Section) error {
 	if _, err := srv.Handle(path, answerTokens); err != nil {
 		return err
 	}
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{Log: s.log})
+	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: s.log})
 	defer func() { _ = client.Close() }() // no stream is open
 	plain, err := newPingLoopback()
 	if err != nil {

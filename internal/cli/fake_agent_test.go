@@ -17,7 +17,9 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/controller"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -49,6 +51,8 @@ type fakeConfig struct {
 	Bus       events.Bus
 	Namespace string
 	Name      string
+	// SecretFile holds the secret of the cluster, and is made where it is not there.
+	SecretFile string
 	// NodeID and Incarnation are made up when empty.
 	NodeID, Incarnation string
 	Roles               []cluster.Role
@@ -92,11 +96,16 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 		}
 	}()
 	log := slog.New(slog.DiscardHandler)
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: "127.0.0.1:0", Log: log})
+	secret, err := credentials.LoadOrCreate(cfg.SecretFile)
 	if err != nil {
 		return a, err
 	}
-	a.server, a.client = srv, requestplane.NewTCPClient(requestplane.ClientConfig{Log: log})
+	key := handshake.NewKey(secret.Key(requestplane.KeyPurpose))
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: "127.0.0.1:0", Key: key, Log: log})
+	if err != nil {
+		return a, err
+	}
+	a.server, a.client = srv, requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: log})
 	host, _ := os.Hostname()
 	id := cfg.NodeID
 	if id == "" {

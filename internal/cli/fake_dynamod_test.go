@@ -101,7 +101,7 @@ func playDynamod(args []string) error {
 		return err
 	}
 	defer s.Close()
-	cfg := fakeConfig{Store: s, Bus: events.NewMemory(), Namespace: f.namespace, Name: f.node, Port: f.port, Load: 30 * time.Millisecond}
+	cfg := fakeConfig{SecretFile: c.SecretPath(), Store: s, Bus: events.NewMemory(), Namespace: f.namespace, Name: f.node, Port: f.port, Load: 30 * time.Millisecond}
 	if !f.frontend {
 		cfg.Port = -1
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -109,6 +110,11 @@ func newWorld(t *testing.T) *world {
 func (w *world) agent(cfg fakeConfig) *fakeAgent {
 	w.t.Helper()
 	cfg.Store, cfg.Bus, cfg.Namespace = w.store, w.bus, w.ns
+	local, err := statedir.Open(w.state, "lab")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg.SecretFile = local.SecretPath()
 	if cfg.Name == "" {
 		cfg.Name = "node-1"
 	}

@@ -15,7 +15,7 @@ import (
 // asked.
 func tells(t *testing.T, s *servers, c *Cluster, name string, role cluster.Role, a cluster.Activity) *atomic.Int64 {
 	t.Helper()
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Log: quiet})
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: testSecret.key, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // plane answers on the request plane and registers what it answers.
 func plane(t *testing.T, c *Cluster, component, endpoint, node, worker string, id cluster.InstanceID, h requestplane.Handler) {
 	t.Helper()
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: "127.0.0.1:0", Log: quiet})
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: "127.0.0.1:0", Key: testSecret.key, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

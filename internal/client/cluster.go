@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -11,8 +13,10 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
@@ -20,6 +24,10 @@ import (
 
 // ErrUnreachable is returned when the cluster's stores cannot be reached.
 var ErrUnreachable = errors.New("cluster not reachable")
+
+// ErrNoSecret is returned when nodes and workers are asked by a client that does not
+// have the cluster's secret.
+var ErrNoSecret = errors.New("nodes and workers answer only who has the cluster's secret")
 
 // Cluster is a connection to one cluster. It is safe for concurrent use; Close
 // ends everything that was started through it.
@@ -70,8 +78,22 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	if _, err := c.store.Ping(ping); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
 	}
-	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Log: log})
+	key, noKey := planeKey(cmp.Or(cfg.SecretFile, local.SecretPath()))
+	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, NoKey: noKey, Log: log})
 	return c, nil
+}
+
+// planeKey reads the cluster's secret. Without it the stores still tell what they know,
+// but nodes and workers answer nobody.
+func planeKey(path string) (handshake.Key, error) {
+	s, err := credentials.Load(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return handshake.Key{}, fmt.Errorf("%w: there is no file %s; copy it from a node of the cluster, for its owner only (mode 0600), or name another one with secret_file", ErrNoSecret, path)
+	case err != nil:
+		return handshake.Key{}, fmt.Errorf("%w: %w", ErrNoSecret, err)
+	}
+	return handshake.NewKey(s.Key(requestplane.KeyPurpose)), nil
 }
 
 // Close ends the connections.

@@ -14,7 +14,10 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -38,8 +41,30 @@ var shared struct {
 	n    int
 }
 
+// testSecret is that of all clusters of these tests.
+var testSecret struct {
+	file string
+	key  handshake.Key
+}
+
+func makeSecret(dir string) error {
+	testSecret.file = filepath.Join(dir, "secret")
+	s, err := credentials.LoadOrCreate(testSecret.file)
+	testSecret.key = handshake.NewKey(s.Key(requestplane.KeyPurpose))
+	return err
+}
+
 func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "client-secret-")
+	if err == nil {
+		err = makeSecret(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
+	_ = os.RemoveAll(dir)
 	if shared.etcd != nil {
 		_ = shared.etcd.Close()
 		_ = os.RemoveAll(shared.dir)
@@ -103,7 +128,7 @@ func (s *servers) stopNATS() {
 // connect returns a connection to the servers.
 func (s *servers) connect(change ...func(*config.Dynctl)) *Cluster {
 	s.t.Helper()
-	cfg := config.Dynctl{Cluster: "test", Namespace: s.namespace, StateDir: s.t.TempDir()}
+	cfg := config.Dynctl{Cluster: "test", Namespace: s.namespace, StateDir: s.t.TempDir(), SecretFile: testSecret.file}
 	cfg.Etcd.Endpoints = []string{s.etcdAddr}
 	if s.nats != nil {
 		cfg.NATS.URL = s.nats.URL()

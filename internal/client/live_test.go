@@ -84,7 +84,7 @@ func newScene(t *testing.T, s *servers) *scene {
 		t.Cleanup(func() { _ = bus.Close() })
 		sc.bus = bus
 	}
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Log: quiet})
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: testSecret.key, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

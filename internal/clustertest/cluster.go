@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -13,8 +14,11 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -61,6 +65,10 @@ type Cluster struct {
 	Model  string // served name
 	URL    string // of the frontend
 	Nodes  []*RunningNode
+	// SecretFile holds the secret that all nodes share, and key is that of their request
+	// planes.
+	SecretFile string
+	key        handshake.Key
 
 	t    testing.TB
 	opts Options
@@ -97,6 +105,12 @@ func Start(t testing.TB, o Options) *Cluster {
 	if o.Model != "" {
 		c.Model = "test-model"
 	}
+	c.SecretFile = filepath.Join(t.TempDir(), "secret")
+	secret, err := credentials.LoadOrCreate(c.SecretFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
 	for i, n := range o.Nodes {
 		c.startNode(i, n)
 	}
@@ -113,6 +127,7 @@ func (c *Cluster) config(i int, n Node) config.Dynamod {
 		c.t.Fatal(err)
 	}
 	cfg.StateDir = c.t.TempDir()
+	cfg.SecretFile = c.SecretFile
 	cfg.Cluster = "test"
 	cfg.Node.Name = "node-" + strconv.Itoa(i+1)
 	cfg.Node.Roles = n.Roles
@@ -194,7 +209,7 @@ func (c *Cluster) startInProcess(cfg config.Dynamod) *RunningNode {
 // connect makes the client that stands for dynctl.
 func (c *Cluster) connect() {
 	c.t.Helper()
-	cfg := config.Dynctl{Cluster: "test", Namespace: cluster.DefaultNamespace, StateDir: c.t.TempDir()}
+	cfg := config.Dynctl{Cluster: "test", Namespace: cluster.DefaultNamespace, StateDir: c.t.TempDir(), SecretFile: c.SecretFile}
 	cfg.Etcd.Endpoints = []string{c.EtcdAddr}
 	cfg.NATS.URL = c.NATSURL()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

@@ -56,7 +56,7 @@ func (c *Cluster) startProcess(cfg config.Dynamod) *RunningNode {
 func (c *Cluster) spawn(cfg config.Dynamod) *process {
 	c.t.Helper()
 	args := []string{
-		"--cluster", cfg.Cluster, "--state-dir", cfg.StateDir, "--node-name", cfg.Node.Name,
+		"--cluster", cfg.Cluster, "--state-dir", cfg.StateDir, "--secret-file", cfg.SecretFile, "--node-name", cfg.Node.Name,
 		"--etcd-endpoints", strings.Join(cfg.Etcd.Endpoints, ","), "--nats-url", cfg.NATS.URL,
 		"--etcd-lease-ttl", cfg.Etcd.LeaseTTL.String(),
 		fmt.Sprintf("--frontend-enabled=%t", cfg.Frontend.Enabled), fmt.Sprintf("--frontend-port=%d", cfg.Frontend.Port),

@@ -257,7 +257,7 @@ func TestDoctorFindsDamagedKV(t *testing.T) {
 	doctor := func() (code int, statuses string) {
 		var stdout, stderr bytes.Buffer
 		code = cli.Main(t.Context(), []string{
-			"doctor", "--model-check", "-o", "json", "--cluster", "test", "--etcd-endpoints", c.EtcdAddr, "--nats-url", c.NATSURL(), "--state-dir", t.TempDir(), "--timeout", "30s",
+			"doctor", "--model-check", "-o", "json", "--cluster", "test", "--etcd-endpoints", c.EtcdAddr, "--nats-url", c.NATSURL(), "--state-dir", t.TempDir(), "--secret-file", c.SecretFile, "--timeout", "30s",
 		}, cli.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, Environ: []string{"HOME=" + t.TempDir()}, Dir: t.TempDir()})
 		var d struct {
 			Checks []struct{ Name, Group, Status, Found string }

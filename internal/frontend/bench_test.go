@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
@@ -21,11 +22,12 @@ import (
 func benchWorld(b *testing.B, gen generator) (*front, *fake) {
 	w := newWorld(b)
 	w.c.Log = slog.New(slog.DiscardHandler)
-	server, err := requestplane.ListenTCP(requestplane.ServerConfig{})
+	key := handshake.RandomKey()
+	server, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: key})
 	if err != nil {
 		b.Fatal(err)
 	}
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{})
+	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key})
 	b.Cleanup(func() {
 		_ = client.Close()
 		_ = server.Close()

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
 // Limits bound what one server holds at a time. Zero fields mean the defaults.
@@ -55,9 +57,12 @@ func (l Liveness) withDefaults() Liveness {
 type ServerConfig struct {
 	// Addr is where to listen. Default "127.0.0.1:0", any free loopback port.
 	Addr string
-	// TLS makes the server speak TLS; nil means plain TCP.
+	// Key is what clients must prove to know, and the server proves to them. There is no
+	// server without one.
+	Key handshake.Key
+	// TLS makes the server speak TLS, and refuse clients that do not; nil means plain TCP.
 	TLS *tls.Config
-	// HandshakeTimeout bounds the greeting of a new connection and the arrival of
+	// HandshakeTimeout bounds the handshake of a new connection and the arrival of
 	// the first byte of a request on a new stream. Default 5 s.
 	HandshakeTimeout time.Duration
 	// CloseGrace is how long Close waits for handlers to return. Default 5 s.
@@ -87,10 +92,16 @@ func (c ServerConfig) withDefaults() ServerConfig {
 
 // ClientConfig configures [NewTCPClient].
 type ClientConfig struct {
-	// TLS makes the client speak TLS; nil means plain TCP. An empty ServerName is
-	// filled in from the address.
+	// Key is what servers must prove to know, and the client proves to them. Without one
+	// every call fails.
+	Key handshake.Key
+	// NoKey says why there is no Key, and what to do; calls fail with it.
+	NoKey error
+	// TLS makes the client speak TLS, and refuse servers that do not. Nil means plain
+	// TCP, or TLS with a certificate that nobody verifies where the server wants that.
+	// An empty ServerName is filled in from the address.
 	TLS *tls.Config
-	// ConnectTimeout bounds dialing and greeting together. Default 3 s.
+	// ConnectTimeout bounds dialing and handshake together. Default 3 s.
 	ConnectTimeout time.Duration
 	// IdleTimeout is how long a connection without streams is kept. Default 5 min.
 	IdleTimeout time.Duration

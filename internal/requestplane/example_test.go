@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 func Example() {
-	server, err := requestplane.ListenTCP(requestplane.ServerConfig{})
+	key := handshake.RandomKey() // in earnest from the cluster's secret
+	server, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: key})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -32,7 +34,7 @@ func Example() {
 		return
 	}
 
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{})
+	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: key})
 	defer client.Close()
 	ctx := context.Background()
 	stream, err := client.Call(ctx, server.Addr()+"/694d9814/generate", "request-1", nil, []string{"hello", "world"})

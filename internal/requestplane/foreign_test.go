@@ -14,13 +14,28 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
 // What the other side of a connection may be: another program, another version,
 // or one of ours gone wrong. These tests speak the protocol by hand.
 
-const hello = "dynrp\x00\x01\x00"
+var spoken = handshake.Protocol{Name: "dynrp\x00", Version: 2}
+
+// hello is how a client begins.
+const hello = "dynrp\x00\x02\x00"
+
+// prove is a client's side of the handshake, welcome a server's.
+func prove(conn net.Conn) error {
+	_, _, err := handshake.Connect(conn, handshake.Options{Protocol: spoken, Key: clusterKey}, time.Now().Add(patience))
+	return err
+}
+
+func welcome(conn net.Conn) bool {
+	_, _, err := handshake.Accept(conn, handshake.Options{Protocol: spoken, Key: clusterKey}, time.Now().Add(patience))
+	return err == nil
+}
 
 func quietMux() *yamux.Config {
 	cfg := yamux.DefaultConfig()
@@ -46,10 +61,12 @@ func TestTCPForeignClients(t *testing.T) {
 	tests := []struct{ name, say, want string }{
 		{"http", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", ""},
 		{"tls", "\x16\x03\x01\x02\x00\x01\x00\x01", ""},
-		{"another version", "dynrp\x00\x07\x00", "dynrp\x00\x01\x01"},
+		{"another version", "dynrp\x00\x07\x00", "dynrp\x00\x02\x01"},
+		{"the version without secrets", "dynrp\x00\x01\x00", "dynrp\x00\x02\x01"},
 		{"nothing", "", ""},
 		{"half a greeting", "dyn", ""},
 		{"garbage after the greeting", hello + strings.Repeat("\xff", 100), hello},
+		{"requests in the place of a proof", hello + strings.Repeat("n", 32) + "\x00\x01\x00\x01\x00\x00\x00\x01\x00\x00\x00\x10" + frame(1, "x") + strings.Repeat("p", 32), hello},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -72,14 +89,16 @@ func TestTCPForeignServers(t *testing.T) {
 	checkLeaks(t)
 	tests := []struct{ name, say, want string }{
 		{"hangs up", "", ""},
-		{"http", "HTTP/1.1 400 Bad Request\r\n\r\n", "not a request plane peer"},
-		{"another version", "dynrp\x00\x02\x01", "server speaks version 2"},
+		{"http", "HTTP/1.1 400 Bad Request\r\n\r\n", "the other side speaks another protocol"},
+		{"another version", "dynrp\x00\x07\x01", "the other side speaks another version: 7"},
+		{"the version without secrets", "dynrp\x00\x01\x01", "the other side speaks another version: 1"},
+		{"the version without secrets, unasked", "dynrp\x00\x01\x00", "the other side speaks another version: 1"},
 		{"half a greeting", "dynrp", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			addr := serveOnce(t, func(conn net.Conn) {
-				io.ReadFull(conn, make([]byte, len(hello)))
+				io.ReadFull(conn, make([]byte, 40))
 				io.WriteString(conn, test.say)
 			})
 			c := newClient(t, requestplane.ClientConfig{})
@@ -126,8 +145,7 @@ func frame(typ byte, payload string) string {
 func mux(t *testing.T, addr string) *yamux.Session {
 	t.Helper()
 	conn := dial(t, addr)
-	io.WriteString(conn, hello)
-	if _, err := io.ReadFull(conn, make([]byte, len(hello))); err != nil {
+	if err := prove(conn); err != nil {
 		t.Fatal(err)
 	}
 	sess, err := yamux.Client(conn, quietMux())
@@ -243,8 +261,9 @@ func TestTCPBadAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			addr := serveOnce(t, func(conn net.Conn) {
-				io.ReadFull(conn, make([]byte, len(hello)))
-				io.WriteString(conn, hello)
+				if !welcome(conn) {
+					return
+				}
 				sess, err := yamux.Server(conn, quietMux())
 				if err != nil {
 					return
@@ -317,7 +336,7 @@ func TestTCPAnnouncedLength(t *testing.T) {
 func TestTCPGreeting(t *testing.T) {
 	s := listen(t, requestplane.ServerConfig{})
 	conn := dial(t, s.Addr())
-	io.WriteString(conn, hello)
+	io.WriteString(conn, hello+strings.Repeat("n", 32))
 	got := make([]byte, len(hello))
 	if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, []byte(hello)) {
 		t.Errorf("greeting = %q, %v", got, err)

@@ -1,79 +1,68 @@
 package requestplane
 
 import (
+	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
-// Each side greets with eight bytes, the client first: six that name the
-// protocol, its version, and a status that is 0 from the client. A server that
-// does not speak the client's version answers with its own and status 1.
-const (
-	protocolName    = "dynrp\x00"
-	protocolVersion = 1
-	greetingLen     = len(protocolName) + 2
-	statusOK        = 0
-	statusVersion   = 1
-)
+// spoken is what follows the handshake of each connection. Version 1 had no proofs in
+// its greeting, which was otherwise the same.
+var spoken = handshake.Protocol{Name: "dynrp\x00", Version: 2}
 
-// errGreeting is returned when the peer does not speak this protocol.
-var errGreeting = errors.New("not a request plane peer")
+// KeyPurpose is what the key of a request plane is derived for from the cluster's secret.
+const KeyPurpose = "request plane"
 
-func greeting(status byte) []byte {
-	return append([]byte(protocolName), protocolVersion, status)
+// maxStrangers is how many connections may be in their handshake at a time.
+const maxStrangers = 128
+
+// greetServer runs the client's side of the handshake.
+func (c *ClientConfig) greetServer(conn net.Conn, hostport string, deadline time.Time) (net.Conn, error) {
+	o := handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}
+	if o.TLS != nil && o.TLS.ServerName == "" && !o.TLS.InsecureSkipVerify {
+		host, _, err := net.SplitHostPort(hostport)
+		if err != nil {
+			return nil, err
+		}
+		o.TLS = o.TLS.Clone()
+		o.TLS.ServerName = host
+	}
+	return ready(handshake.Connect(conn, o, deadline))
 }
 
-// readGreeting returns the peer's version and status.
-func readGreeting(conn net.Conn) (version, status byte, err error) {
-	b := make([]byte, greetingLen)
-	if _, err := io.ReadFull(conn, b); err != nil {
-		return 0, 0, fmt.Errorf("greeting: %w", err)
-	}
-	if string(b[:len(protocolName)]) != protocolName {
-		return 0, 0, fmt.Errorf("greeting %q: %w", b, errGreeting)
-	}
-	return b[len(b)-2], b[len(b)-1], nil
+// greetClient runs the server's side of the handshake.
+func (c *ServerConfig) greetClient(conn net.Conn, deadline time.Time) (net.Conn, error) {
+	return ready(handshake.Accept(conn, handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}, deadline))
 }
 
-// greetServer runs the client's side of the greeting.
-func greetServer(conn net.Conn, deadline time.Time) error {
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if _, err := conn.Write(greeting(statusOK)); err != nil {
-		return fmt.Errorf("greeting: %w", err)
-	}
-	version, status, err := readGreeting(conn)
+func ready(conn net.Conn, _ handshake.Session, err error) (net.Conn, error) {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if status != statusOK {
-		return fmt.Errorf("server speaks version %d of the request plane, this client version %d", version, protocolVersion)
-	}
-	return conn.SetDeadline(time.Time{})
+	return conn, conn.SetDeadline(time.Time{})
 }
 
-// greetClient runs the server's side of the greeting.
-func greetClient(conn net.Conn, deadline time.Time) error {
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
+// hopeless reports whether trying again at once cannot end in another way.
+func hopeless(err error) bool {
+	return errors.Is(err, handshake.ErrSecret) || errors.Is(err, handshake.ErrVersion)
+}
+
+// upgraded is the configuration for a server that wants TLS. What the server says is not
+// proved, but if it was a lie the handshake fails.
+func (c *ClientConfig) upgraded() (*ClientConfig, error) {
+	var err error
+	up := *c
+	up.TLS, err = handshake.Ephemeral()
+	return &up, err
+}
+
+// secured says how a connection is protected, for logs.
+func secured(conn net.Conn) string {
+	if _, ok := conn.(*tls.Conn); ok {
+		return "tls"
 	}
-	version, _, err := readGreeting(conn)
-	if err != nil {
-		return err
-	}
-	status := byte(statusOK)
-	if version != protocolVersion {
-		status = statusVersion
-	}
-	if _, err := conn.Write(greeting(status)); err != nil {
-		return fmt.Errorf("greeting: %w", err)
-	}
-	if status != statusOK {
-		return fmt.Errorf("client speaks version %d of the request plane, this server version %d", version, protocolVersion)
-	}
-	return conn.SetDeadline(time.Time{})
+	return "plain"
 }

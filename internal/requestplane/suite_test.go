@@ -1,12 +1,14 @@
 package requestplane_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/requestplane/requestplanetest"
 )
@@ -45,7 +47,7 @@ func TestNear(t *testing.T) {
 		s := m.Beside(net, net.Addr(), limits, nil)
 		t.Cleanup(func() { mustClose(t, s) })
 		return s, func() requestplane.Client {
-			c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{}))
+			c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: clusterKey}))
 			t.Cleanup(func() { mustClose(t, c) })
 			return c
 		}
@@ -62,7 +64,7 @@ func TestNearSkipsTheNetwork(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{}))
+	c := m.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: clusterKey}))
 	defer mustClose(t, c)
 	st, err := c.Call(t.Context(), "near.example:1/id/echo", "a", nil, "hello")
 	if err != nil {
@@ -93,8 +95,12 @@ func mustClose(t *testing.T, c interface{ Close() error }) {
 	}
 }
 
+// clusterKey is that of all servers and clients of these tests, unless they say otherwise.
+var clusterKey = handshake.RandomKey()
+
 func listen(t testing.TB, cfg requestplane.ServerConfig) *requestplane.TCPServer {
 	t.Helper()
+	cfg.Key = cmp.Or(cfg.Key, clusterKey)
 	s, err := requestplane.ListenTCP(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +114,7 @@ func listen(t testing.TB, cfg requestplane.ServerConfig) *requestplane.TCPServer
 }
 
 func newClient(t testing.TB, cfg requestplane.ClientConfig) *requestplane.TCPClient {
+	cfg.Key = cmp.Or(cfg.Key, clusterKey)
 	c := requestplane.NewTCPClient(cfg)
 	t.Cleanup(func() { c.Close() })
 	return c

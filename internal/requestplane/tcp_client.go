@@ -1,15 +1,18 @@
 package requestplane
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
 // TCPClient is the network [Client]: it keeps one connection to each server it
@@ -24,10 +27,22 @@ type TCPClient struct {
 	mu    sync.Mutex
 	conns map[string]*clientConn // by host:port
 	dials map[string]*dial
-	work  sync.WaitGroup // dials, ends of connections and the sweeper
+	// hopeless are servers that were found to have another secret or version: calls fail
+	// at once for hopelessPause, in place of a handshake for each.
+	hopeless map[string]hopelessServer
+	refused  handshake.Refusals
+	work     sync.WaitGroup // dials, ends of connections and the sweeper
 }
 
 var _ Client = (*TCPClient)(nil)
+
+// hopelessPause is for how long a server with another secret is not asked again.
+const hopelessPause = 5 * time.Second
+
+type hopelessServer struct {
+	err   error
+	until time.Time
+}
 
 // dial is a connection in the making, which all callers to one address share.
 type dial struct {
@@ -44,6 +59,8 @@ func NewTCPClient(cfg ClientConfig) *TCPClient {
 		log:   cfg.Log,
 		conns: make(map[string]*clientConn),
 		dials: make(map[string]*dial),
+
+		hopeless: make(map[string]hopelessServer),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.work.Go(c.sweep)
@@ -115,6 +132,10 @@ func (c *TCPClient) acquire(ctx context.Context, hostport string) (*clientConn, 
 			delete(c.conns, hostport)
 			c.work.Go(conn.close)
 		}
+		if h, ok := c.hopeless[hostport]; ok && time.Now().Before(h.until) {
+			c.mu.Unlock()
+			return nil, h.err
+		}
 		d := c.dials[hostport]
 		if d == nil {
 			d = &dial{done: make(chan struct{})}
@@ -153,10 +174,15 @@ func (c *TCPClient) connect(hostport string, d *dial) {
 		}
 		d.err = ErrClientClosed
 	case err != nil:
-		c.log.Debug("connect failed", "addr", hostport, "err", err)
 		d.err = fmt.Errorf("%w: %w", ErrCannotConnect, err)
+		if !hopeless(err) {
+			c.log.Debug("connect failed", "addr", hostport, "err", err)
+			break
+		}
+		c.refused.Warn(c.log, "cannot work with a node", "addr", hostport, "err", err)
+		c.hopeless[hostport] = hopelessServer{d.err, time.Now().Add(hopelessPause)}
 	default:
-		c.log.Debug("connected", "addr", hostport, "took", time.Since(start))
+		c.log.Debug("connect done", "addr", hostport, "took", time.Since(start))
 		d.conn = &clientConn{client: c, addr: hostport, sess: sess, idleSince: time.Now()}
 		c.conns[hostport] = d.conn
 		c.work.Go(func() { c.bury(d.conn) })
@@ -175,48 +201,45 @@ func (c *TCPClient) bury(conn *clientConn) {
 	conn.close()
 }
 
+// open dials, with TLS where the server asks for it.
 func (c *TCPClient) open(ctx context.Context, hostport string) (*session, error) {
+	if c.cfg.Key.IsZero() {
+		return nil, cmp.Or(c.cfg.NoKey, handshake.ErrNoKey)
+	}
+	sess, err := c.dial(ctx, hostport, &c.cfg)
+	if errors.Is(err, handshake.ErrWantsTLS) && c.cfg.TLS == nil {
+		up, upErr := c.cfg.upgraded()
+		if upErr != nil {
+			return nil, upErr
+		}
+		sess, err = c.dial(ctx, hostport, up)
+	}
+	return sess, err
+}
+
+func (c *TCPClient) dial(ctx context.Context, hostport string, cfg *ClientConfig) (*session, error) {
 	var nd net.Dialer
 	conn, err := nd.DialContext(ctx, "tcp", hostport)
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(interrupt) })
-	sess, err := c.greet(ctx, conn, hostport)
-	if err == nil && !stop() {
-		sess.Close()
-		err = context.Cause(ctx)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	deadline, _ := ctx.Deadline()
+	greeted, err := cfg.greetServer(conn, hostport, deadline)
+	if !stop() {
+		err = cmp.Or(context.Cause(ctx), err)
 	}
 	if err != nil {
-		stop()
 		conn.Close()
 		return nil, err
 	}
-	return sess, nil
-}
-
-func (c *TCPClient) greet(ctx context.Context, conn net.Conn, hostport string) (*session, error) {
-	if c.cfg.TLS != nil {
-		cfg := c.cfg.TLS
-		if cfg.ServerName == "" && !cfg.InsecureSkipVerify {
-			host, _, err := net.SplitHostPort(hostport)
-			if err != nil {
-				return nil, err
-			}
-			cfg = cfg.Clone()
-			cfg.ServerName = host
-		}
-		tc := tls.Client(conn, cfg)
-		if err := tc.HandshakeContext(ctx); err != nil {
-			return nil, fmt.Errorf("tls handshake: %w", err)
-		}
-		conn = tc
-	}
-	deadline, _ := ctx.Deadline()
-	if err := greetServer(conn, deadline); err != nil {
+	sess, err := newSession(greeted, cfg.Liveness, true, c.log)
+	if err != nil {
+		conn.Close()
 		return nil, err
 	}
-	return newSession(conn, c.cfg.Liveness, true, c.log)
+	c.log.Debug("connected", "addr", hostport, "over", secured(greeted))
+	return sess, nil
 }
 
 // sweep closes connections that nobody uses.
@@ -240,6 +263,7 @@ func (c *TCPClient) sweep() {
 func (c *TCPClient) takeIdle(now time.Time) []*clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	maps.DeleteFunc(c.hopeless, func(_ string, h hopelessServer) bool { return now.After(h.until) })
 	var idle []*clientConn
 	for addr, conn := range c.conns {
 		if conn.streams == 0 && now.Sub(conn.idleSince) >= c.cfg.IdleTimeout {

@@ -2,13 +2,14 @@ package requestplane
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
 const (
@@ -32,13 +33,19 @@ type TCPServer struct {
 	sessions map[*session]struct{}
 	loops    sync.WaitGroup // accept loops of the listener and of the sessions
 	requests requestGroup
+
+	strangers handshake.Lobby // connections in their handshake
+	refused   handshake.Refusals
 }
 
 var _ Server = (*TCPServer)(nil)
 
-// ListenTCP starts a server on cfg.Addr.
+// ListenTCP starts a server on cfg.Addr. Without a key it fails.
 func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
 	cfg = cfg.withDefaults()
+	if cfg.Key.IsZero() {
+		return nil, fmt.Errorf("request plane: %w", handshake.ErrNoKey)
+	}
 	ln, err := net.Listen("tcp", cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("request plane: %w", err)
@@ -49,6 +56,8 @@ func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
 		ln:       ln,
 		reg:      newRegistry(cfg.Limits.MaxInFlight, cfg.Log),
 		sessions: make(map[*session]struct{}),
+
+		strangers: handshake.Lobby{Max: maxStrangers},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.loops.Add(1)
@@ -72,6 +81,7 @@ func (s *TCPServer) Close() error {
 	s.reg.close()
 	s.ln.Close()
 	s.cancel(ErrServerClosed)
+	s.strangers.Close()
 
 	// What finished handlers have written must reach their callers.
 	s.mu.Lock()
@@ -115,16 +125,22 @@ func (s *TCPServer) acceptLoop() {
 	}
 }
 
+// errCrowded ends a connection that was slow to prove itself while others came.
+var errCrowded = errors.New("too many connections that prove nothing")
+
 // serve runs one connection until it ends.
 func (s *TCPServer) serve(conn net.Conn) {
 	log := s.log.With("peer", conn.RemoteAddr().String())
-	// A connection that is still greeting has no session that Close could end.
-	stop := context.AfterFunc(s.ctx, func() { conn.SetDeadline(interrupt) })
-	greeted, err := s.greet(conn)
-	if !stop() || err != nil {
+	// A connection in its handshake has no session that Close could end.
+	stranger := s.strangers.Enter(conn)
+	greeted, err := s.cfg.greetClient(conn, time.Now().Add(s.cfg.HandshakeTimeout))
+	if stranger.Leave() {
+		err = errCrowded
+	}
+	if err != nil {
 		conn.Close()
 		if s.ctx.Err() == nil {
-			log.Info("connection refused", "err", err)
+			s.refused.Warn(log, "connection refused", "err", err)
 		}
 		return
 	}
@@ -166,20 +182,6 @@ func (s *TCPServer) serve(conn net.Conn) {
 	s.mu.Lock()
 	delete(s.sessions, sess)
 	s.mu.Unlock()
-}
-
-func (s *TCPServer) greet(conn net.Conn) (net.Conn, error) {
-	deadline := time.Now().Add(s.cfg.HandshakeTimeout)
-	if s.cfg.TLS != nil {
-		tc := tls.Server(conn, s.cfg.TLS)
-		ctx, cancel := context.WithDeadline(s.ctx, deadline)
-		defer cancel()
-		if err := tc.HandshakeContext(ctx); err != nil {
-			return nil, fmt.Errorf("tls handshake: %w", err)
-		}
-		conn = tc
-	}
-	return conn, greetClient(conn, deadline)
 }
 
 // requestGroup counts running requests and lets Close wait for them, for a

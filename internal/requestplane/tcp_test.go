@@ -207,7 +207,7 @@ func TestTCPServerRestart(t *testing.T) {
 	c := newClient(t, requestplane.ClientConfig{})
 	addr := "127.0.0.1:0"
 	for i := range 5 {
-		s, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: addr})
+		s, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: addr, Key: clusterKey})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +310,7 @@ func silentListener(t *testing.T) net.Listener {
 
 // A handler that does not return is reported, not waited for forever.
 func TestTCPStubbornHandler(t *testing.T) {
-	s, err := requestplane.ListenTCP(requestplane.ServerConfig{CloseGrace: 50 * time.Millisecond})
+	s, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: clusterKey, CloseGrace: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestTCPStubbornHandler(t *testing.T) {
 
 func TestTCPPortInUse(t *testing.T) {
 	s := listen(t, requestplane.ServerConfig{})
-	if other, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: s.Addr()}); err == nil {
+	if other, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: s.Addr(), Key: clusterKey}); err == nil {
 		other.Close()
 		t.Error("two servers on one port")
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -44,6 +45,15 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
+func ephemeral(t *testing.T) *tls.Config {
+	t.Helper()
+	c, err := handshake.Ephemeral()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestTCPWithTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := selfSigned(t)
@@ -65,7 +75,8 @@ func TestTCPWithTLS(t *testing.T) {
 		{"both", secure, trusting, true},
 		{"unknown authority", secure, &tls.Config{RootCAs: x509.NewCertPool()}, false},
 		{"another name", secure, &tls.Config{RootCAs: pool, ServerName: "example.com"}, false},
-		{"plain client", secure, nil, false},
+		{"client that does not ask for it", secure, nil, true},
+		{"nobody is verified but by the secret", secure, ephemeral(t), true},
 		{"plain server", plain, trusting, false},
 	}
 	for _, test := range tests {

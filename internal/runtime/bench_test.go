@@ -46,7 +46,7 @@ func BenchmarkRoutable(b *testing.B) {
 		}
 	})
 	b.Run("serve to routable", func(b *testing.B) {
-		server, err := requestplane.ListenTCP(requestplane.ServerConfig{})
+		server, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: testKey})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
@@ -59,6 +60,9 @@ func (c *etcdCluster) restart(t *testing.T, down time.Duration, dir string) {
 	c.start(t, addr)
 }
 
+// testKey is that of all request planes of these tests.
+var testKey = handshake.RandomKey()
+
 func (c *etcdCluster) runtime(t *testing.T, worker string) *runtime.DRT {
 	t.Helper()
 	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: []string{c.server.Endpoint()}}, discard)
@@ -66,12 +70,12 @@ func (c *etcdCluster) runtime(t *testing.T, worker string) *runtime.DRT {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	server, err := requestplane.ListenTCP(requestplane.ServerConfig{})
+	server, err := requestplane.ListenTCP(requestplane.ServerConfig{Key: testKey})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	client := requestplane.NewTCPClient(requestplane.ClientConfig{})
+	client := requestplane.NewTCPClient(requestplane.ClientConfig{Key: testKey})
 	t.Cleanup(func() { client.Close() })
 	d, err := runtime.New(t.Context(), runtime.Config{
 		Store: s, Server: server, Client: client, LeaseTTL: shortTTL,
