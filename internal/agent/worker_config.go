@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
@@ -75,7 +76,7 @@ func (a *Agent) nixlConfig() nixl.Config {
 	listen := a.listenAt(a.cfg.NIXL.Listen)
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports(a.vram, slices.Contains(a.cfg.NIXL.Transports, cudaipc.Name))...)
 	return nixl.Config{
-		HostID: hostID(),
+		HostID: hostID(), Key: handshake.NewKey(a.secret.Key(nixl.KeyPurpose)),
 		Transports: append(transports, ucx.New(a.ucxOptions(listen)), tcp.New(tcp.Options{
 			Listen: listen, AdvertiseHost: a.advertiseHost(listen),
 			Conns: a.cfg.NIXL.TCPStreams, Checksums: a.cfg.NIXL.Checksums, TLS: a.nixlTLS,

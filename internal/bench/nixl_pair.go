@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
@@ -79,10 +80,11 @@ func newPairs(src, dst buffer) (_ pairs, err error) {
 }
 
 func (p *pair) open(transport func() nixl.Transport, src, dst buffer) (err error) {
-	if p.x, err = nixl.NewAgent(nixl.Config{Name: "x", Transports: []nixl.Transport{transport()}}); err != nil {
+	key := handshake.RandomKey()
+	if p.x, err = nixl.NewAgent(nixl.Config{Name: "x", Key: key, Transports: []nixl.Transport{transport()}}); err != nil {
 		return err
 	}
-	if p.y, err = nixl.NewAgent(nixl.Config{Name: "y", Transports: []nixl.Transport{transport()}}); err != nil {
+	if p.y, err = nixl.NewAgent(nixl.Config{Name: "y", Key: key, Transports: []nixl.Transport{transport()}}); err != nil {
 		return err
 	}
 	if p.rx, err = p.x.Register(src, nixl.DRAM); err != nil {

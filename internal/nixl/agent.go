@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
 // Agent is one endpoint of transfers: it registers memory, loads peers, posts
@@ -22,6 +24,7 @@ import (
 type Agent struct {
 	self       Identity
 	limits     Limits
+	key        handshake.Key
 	timeout    time.Duration // of a transfer without a deadline
 	log        *slog.Logger
 	transports []Transport
@@ -74,7 +77,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		self:   Identity{Name: cfg.Name, Incarnation: cfg.Incarnation, HostID: cfg.HostID},
-		limits: cfg.Limits.withDefaults(), timeout: cfg.TransferTimeout, log: cfg.logger(),
+		limits: cfg.Limits.withDefaults(), key: cfg.Key, timeout: cfg.TransferTimeout, log: cfg.logger(),
 		transports: slices.Clone(cfg.Transports), storage: cfg.Storage, force: slices.Clone(cfg.Force),
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),
@@ -362,9 +365,10 @@ type host struct {
 	t Transport
 }
 
-func (h host) Self() Identity    { return h.a.self }
-func (h host) Log() *slog.Logger { return h.a.log }
-func (h host) Limits() Limits    { return h.a.limits }
+func (h host) Self() Identity     { return h.a.self }
+func (h host) Log() *slog.Logger  { return h.a.log }
+func (h host) Limits() Limits     { return h.a.limits }
+func (h host) Key() handshake.Key { return h.a.key }
 
 func (h host) Acquire(op Op, ticket TicketID, descs []Desc) (*Grant, error) {
 	return h.a.tickets.acquire(op, ticket, descs, h.t)

@@ -116,8 +116,9 @@ func TestNewAgentErrors(t *testing.T) {
 	}{
 		{"no name", nixl.Config{}, nixl.ErrInvalidParam},
 		{"long name", nixl.Config{Name: strings.Repeat("x", 300)}, nixl.ErrInvalidParam},
-		{"wildcard without a host", nixl.Config{Name: "a", Transports: []nixl.Transport{tcp.New(tcp.Options{Listen: ":0"})}}, nixl.ErrInvalidParam},
-		{"unknown address", nixl.Config{Name: "a", Transports: []nixl.Transport{tcp.New(tcp.Options{Listen: "192.0.2.1:1"})}}, nixl.ErrUnknown},
+		{"wildcard without a host", nixl.Config{Name: "a", Key: nixltest.Key, Transports: []nixl.Transport{tcp.New(tcp.Options{Listen: ":0"})}}, nixl.ErrInvalidParam},
+		{"no key", nixl.Config{Name: "a", Transports: []nixl.Transport{tcp.New(tcp.Options{})}}, nixl.ErrInvalidParam},
+		{"unknown address", nixl.Config{Name: "a", Key: nixltest.Key, Transports: []nixl.Transport{tcp.New(tcp.Options{Listen: "192.0.2.1:1"})}}, nixl.ErrUnknown},
 	} {
 		if _, err := nixl.NewAgent(c.cfg); nixl.StatusOf(err) != c.want {
 			t.Errorf("%s: %v", c.name, err)
@@ -125,7 +126,7 @@ func TestNewAgentErrors(t *testing.T) {
 	}
 	e := both()
 	a := e.Agent(t, "a", func(c *nixl.Config) { c.Incarnation = "1" })
-	if _, err := nixl.NewAgent(nixl.Config{Name: "a", Incarnation: "1", Transports: e.Transports()}); nixl.StatusOf(err) != nixl.ErrInvalidParam {
+	if _, err := nixl.NewAgent(nixl.Config{Name: "a", Incarnation: "1", Key: nixltest.Key, Transports: e.Transports()}); nixl.StatusOf(err) != nixl.ErrInvalidParam {
 		t.Errorf("the same agent twice: %v", err)
 	}
 	if a.Name() != "a" || a.Incarnation() != "1" {

@@ -171,7 +171,7 @@ func TestForcedTransports(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := crookedFirst(crooked{usable: c.usable})
-			a, err := nixl.NewAgent(nixl.Config{Name: "a", Transports: e.Transports(), Force: []string{c.force}})
+			a, err := nixl.NewAgent(nixl.Config{Name: "a", Key: nixltest.Key, Transports: e.Transports(), Force: []string{c.force}})
 			if c.want == "" {
 				if err != nil {
 					t.Fatal(err)

@@ -3,6 +3,8 @@ package nixl
 import (
 	"log/slog"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
 // Config describes an agent. Only Name is required.
@@ -15,6 +17,9 @@ type Config struct {
 	// HostID identifies the machine (boot id); peers with the same one are expected
 	// to find a better transport than tcp. May be empty.
 	HostID string
+	// Key is what peers prove to know before anything else, and this agent proves to
+	// them. Transports that other processes reach do not start without one.
+	Key handshake.Key
 	// Transports are the ways to reach peers, best first. The first that reaches a
 	// peer is used for all transfers to it. The agent closes them.
 	Transports []Transport
@@ -34,6 +39,9 @@ type Config struct {
 	// Limits bound what peers and callers can make the agent hold.
 	Limits Limits
 }
+
+// KeyPurpose is what Config.Key is derived for from the cluster's secret.
+const KeyPurpose = "nixl"
 
 // Limits bound the memory of an agent. Zero fields take the default.
 type Limits struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
@@ -18,11 +19,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// key would come from the secret of the cluster.
+var key = handshake.RandomKey()
+
 // One agent writes into the memory of another, which is told when the bytes are there.
 func Example() {
 	process := local.NewRegistry(0)
 	start := func(name string) *nixl.Agent {
-		return must(nixl.NewAgent(nixl.Config{Name: name, Transports: []nixl.Transport{process.Transport(), tcp.New(tcp.Options{})}}))
+		return must(nixl.NewAgent(nixl.Config{Name: name, Key: key, Transports: []nixl.Transport{process.Transport(), tcp.New(tcp.Options{})}}))
 	}
 	prefill, decode := start("prefill"), start("decode")
 	defer func() { _ = prefill.Close() }()
@@ -85,7 +89,7 @@ func ExampleAgent_MakeTransfer() {
 // know a secret of the cluster.
 func ExampleAgent_FetchMetadata() {
 	start := func(name string) *nixl.Agent {
-		return must(nixl.NewAgent(nixl.Config{Name: name, Transports: []nixl.Transport{tcp.New(tcp.Options{ExchangeSecret: []byte("at least 16 bytes")})}}))
+		return must(nixl.NewAgent(nixl.Config{Name: name, Key: key, Transports: []nixl.Transport{tcp.New(tcp.Options{Exchange: true})}}))
 	}
 	a, b := start("a"), start("b")
 	defer func() { _ = a.Close() }()

@@ -3,6 +3,8 @@ package nixl
 import (
 	"context"
 	"log/slog"
+
+	"github.com/dynctl/dynctl/internal/handshake"
 )
 
 // Transport moves bytes to and from peers for one agent. Implementations live in
@@ -94,6 +96,8 @@ type Host interface {
 	Self() Identity
 	Log() *slog.Logger
 	Limits() Limits
+	// Key is that of Config: peers prove to know it from the first byte on.
+	Key() handshake.Key
 	// Acquire checks an access by a peer and, if it is allowed, returns the memory.
 	// The transport must release the Grant. Errors wrap a Status; refusals are
 	// counted.

@@ -20,6 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
 
 const (
@@ -194,7 +195,7 @@ func (x *exploration) disorder(w *Worker, newTransport func() nixl.Transport) {
 	}
 	w.cfg.Queue = &unrulyQueue{w.cfg.Queue, x}
 	w.cfg.NIXL = func() nixl.Config {
-		return nixl.Config{Transports: []nixl.Transport{&unruly{newTransport(), x}}}
+		return nixl.Config{Key: nixltest.Key, Transports: []nixl.Transport{&unruly{newTransport(), x}}}
 	}
 }
 

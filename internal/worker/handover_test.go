@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -263,7 +264,7 @@ func (tr *trap) reach(p phase) {
 func (tr *trap) into(c *Config) {
 	c.Runtime.Client = trappedClient{c.Runtime.Client, tr}
 	c.NIXL = func() nixl.Config {
-		return nixl.Config{Transports: []nixl.Transport{&trappedTransport{tcp.New(tcp.Options{}), tr}}}
+		return nixl.Config{Key: nixltest.Key, Transports: []nixl.Transport{&trappedTransport{tcp.New(tcp.Options{}), tr}}}
 	}
 }
 

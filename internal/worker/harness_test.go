@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/local"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -103,7 +104,7 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 		Namespace:  cluster.DefaultNamespace, Node: "node-1",
 		Store: w.c.Store, Bus: cfg.Bus, Queue: r.queue, Runtime: cfg, Metrics: metrics.NewRegistry(), Log: w.c.Log,
 		NIXL: func() nixl.Config {
-			c := nixl.Config{Transports: []nixl.Transport{w.peers.Transport(), tcp.New(tcp.Options{})}}
+			c := nixl.Config{Key: nixltest.Key, Transports: []nixl.Transport{w.peers.Transport(), tcp.New(tcp.Options{})}}
 			if w.tcp {
 				c.Force = []string{"tcp"}
 			}

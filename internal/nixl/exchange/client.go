@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
 	"fmt"
 	"io"
 
@@ -16,59 +14,18 @@ type Client struct {
 }
 
 // Dial begins a conversation as self over a connection, whose deadline is the caller's.
-// ErrNotAllowed means that the other side does not have the same secret.
-func Dial(conn io.ReadWriter, secret []byte, self nixl.Identity) (*Client, error) {
-	ch, peer, err := handshake(conn, secret, self, sideClient)
+// The key is that of the handshake which began the connection: both sides have it, and
+// nobody else.
+func Dial(conn io.ReadWriter, key []byte, self nixl.Identity) (*Client, error) {
+	c := &Client{ch: &channel{rw: conn, key: key, own: sideClient, other: sideServer}}
+	err := c.ch.send(kindHello, encodeHello(self))
+	if err == nil {
+		c.peer, err = c.ch.hello()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("exchange metadata: %w", err)
 	}
-	return &Client{ch, peer}, nil
-}
-
-// handshake greets and proves the secret, and has the other side prove it. The client
-// speaks first; the server shows nothing made with the secret before the client has.
-func handshake(conn io.ReadWriter, secret []byte, self nixl.Identity, side string) (*channel, nixl.Identity, error) {
-	if len(secret) < MinSecret {
-		return nil, nixl.Identity{}, fmt.Errorf("secret of %d bytes, at least %d: %w", len(secret), MinSecret, nixl.ErrInvalidParam)
-	}
-	own := greeting{from: self}
-	rand.Read(own.nonce[:]) // never fails
-	if _, err := conn.Write(own.encode()); err != nil {
-		return nil, nixl.Identity{}, err
-	}
-	g, raw, err := readGreeting(conn)
-	if err != nil {
-		return nil, nixl.Identity{}, err
-	}
-	both, other := [2][]byte{own.encode(), raw}, sideServer
-	if side == sideServer {
-		both[0], both[1], other = both[1], both[0], sideClient
-	}
-	proof := func(who string) []byte { return code(secret, []byte(who), both[0], both[1]) }
-	prove := func() error {
-		_, err := conn.Write(proof(side))
-		return err
-	}
-	check := func() error {
-		var tag [tagLen]byte
-		if _, err := io.ReadFull(conn, tag[:]); err != nil {
-			return fmt.Errorf("%w: no proof of the secret: %w", nixl.ErrNotAllowed, err)
-		}
-		if !hmac.Equal(tag[:], proof(other)) {
-			return fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
-		}
-		return nil
-	}
-	steps := []func() error{prove, check}
-	if side == sideServer {
-		steps = []func() error{check, prove}
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return nil, nixl.Identity{}, err
-		}
-	}
-	return &channel{rw: conn, key: proof("session"), own: side, other: other}, g.from, nil
+	return c, nil
 }
 
 // Peer is the agent at the other end.

@@ -3,11 +3,9 @@
 // (forget mine).
 //
 // Start with [Dial] and [Serve], the two ends of one connection that somebody else
-// opened: nixl/tcp serves it at its listener. Both sides prove that they know the secret of
-// the cluster, without showing it, and every message carries a code made with a key of
-// this connection, so that nothing can be changed, repeated or sent back. It does not
-// encrypt: over a network that others listen to it belongs into TLS, for metadata contain
-// the secrets that let peers connect.
+// opened and began with a handshake: nixl/tcp serves it at its listener. Every message
+// carries a code made with a key of this connection, so that nothing can be changed,
+// repeated or sent back. It does not encrypt.
 //
 // The package owns no goroutine and no connection. A Client is for one goroutine.
 package exchange

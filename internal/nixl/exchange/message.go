@@ -11,22 +11,20 @@ import (
 	"strconv"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-// The conversation, little-endian. Each side first sends a greeting (magic, nonce, name,
-// incarnation), then the code of both greetings under the secret. From then on there are
-// messages:
+// The conversation, little-endian. Each side sends messages, a hello first:
 //
 //	u32 body bytes, u8 kind, body, 32 bytes of HMAC-SHA-256 over side, number, kind and body
+//
+// under the key of the handshake that began the connection.
 const (
-	magic     = "DNXLEXC1"
-	nonceLen  = 32
 	tagLen    = sha256.Size
 	maxText   = 512
+	maxHello  = 1024
 	headerLen = 4 + 1
 
-	// MinSecret is how long a secret must be, in bytes.
-	MinSecret = 16
 	// maxRequests bounds what one connection asks for.
 	maxRequests = 64
 )
@@ -39,6 +37,7 @@ const (
 	kindInvl                   // no body
 	kindBlob                   // answer to send
 	kindResult                 // answer to the others, or an error; body: i8 status, text
+	kindHello                  // of both sides; body: name, incarnation
 )
 
 // limit is how long the body of a message may be.
@@ -48,6 +47,8 @@ func (k kind) limit() int {
 		return nixl.MaxMetadata
 	case kindResult:
 		return 1 + maxText
+	case kindHello:
+		return maxHello
 	}
 	return 0
 }
@@ -55,46 +56,29 @@ func (k kind) limit() int {
 // errProtocol marks what a correct peer never sends.
 var errProtocol = errors.New("protocol violation")
 
-// greeting is what a side says first.
-type greeting struct {
-	nonce [nonceLen]byte
-	from  nixl.Identity // name and incarnation
+// encodeHello says who speaks.
+func encodeHello(from nixl.Identity) []byte {
+	return wire.AppendString(wire.AppendString(nil, from.Name), from.Incarnation)
 }
 
-func (g greeting) encode() []byte {
-	b := append([]byte(magic), g.nonce[:]...)
-	for _, s := range []string{g.from.Name, g.from.Incarnation} {
-		b = append(append(b, byte(len(s))), s...)
+func parseHello(b []byte) (from nixl.Identity, err error) {
+	rest, ok := wire.TakeStrings(b, &from.Name, &from.Incarnation)
+	if !ok || len(rest) > 0 || from.Name == "" || from.Incarnation == "" {
+		return nixl.Identity{}, fmt.Errorf("hello of %d bytes: %w", len(b), errProtocol)
 	}
-	return b
+	return from, nil
 }
 
-func readGreeting(r io.Reader) (g greeting, raw []byte, err error) {
-	var all bytes.Buffer
-	tee := io.TeeReader(r, &all)
-	var head [len(magic) + nonceLen]byte
-	if _, err := io.ReadFull(tee, head[:]); err != nil {
-		return g, nil, fmt.Errorf("read greeting: %w", err)
+// hello receives the other side's first message.
+func (c *channel) hello() (nixl.Identity, error) {
+	k, body, err := c.receive()
+	switch {
+	case err != nil:
+		return nixl.Identity{}, fmt.Errorf("read hello: %w", err)
+	case k != kindHello:
+		return nixl.Identity{}, fmt.Errorf("message of kind %d instead of a hello: %w", k, errProtocol)
 	}
-	if string(head[:len(magic)]) != magic {
-		return g, nil, fmt.Errorf("no greeting: %w", errProtocol)
-	}
-	copy(g.nonce[:], head[len(magic):])
-	for _, s := range []*string{&g.from.Name, &g.from.Incarnation} {
-		var n [1]byte
-		if _, err := io.ReadFull(tee, n[:]); err != nil {
-			return g, nil, fmt.Errorf("read greeting: %w", err)
-		}
-		b := make([]byte, n[0])
-		if _, err := io.ReadFull(tee, b); err != nil {
-			return g, nil, fmt.Errorf("read greeting: %w", err)
-		}
-		*s = string(b)
-	}
-	if g.from.Name == "" || g.from.Incarnation == "" {
-		return g, nil, fmt.Errorf("greeting without a name: %w", errProtocol)
-	}
-	return g, all.Bytes(), nil
+	return parseHello(body)
 }
 
 // Sides of the conversation, as they enter codes: nothing can be sent back.

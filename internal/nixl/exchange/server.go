@@ -9,10 +9,15 @@ import (
 )
 
 // Serve answers one connection until the other side closes it or breaks the protocol.
-// The connection's deadline is the caller's. before is called ahead of each request, to
+// The connection's deadline is the caller's, and the key that of the handshake which
+// began the connection. before is called ahead of each request, to
 // move it; it may be nil.
-func Serve(conn io.ReadWriter, secret []byte, h nixl.MetadataHost, before func() error) error {
-	ch, from, err := handshake(conn, secret, h.Self(), sideServer)
+func Serve(conn io.ReadWriter, key []byte, h nixl.MetadataHost, before func() error) error {
+	ch := &channel{rw: conn, key: key, own: sideServer, other: sideClient}
+	from, err := ch.hello()
+	if err == nil {
+		err = ch.send(kindHello, encodeHello(h.Self()))
+	}
 	if err != nil {
 		return fmt.Errorf("serve metadata: %w", err)
 	}

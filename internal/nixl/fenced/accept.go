@@ -3,12 +3,15 @@
 package fenced
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // accept lets peers in until the listener is closed.
@@ -37,20 +40,21 @@ func (t *transport) accept() {
 func (t *transport) admit(uc *net.UnixConn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || len(t.inbound)+len(t.greeting) >= t.opts.MaxInbound || len(t.greeting) >= handshakes {
+	if t.closed || len(t.inbound)+len(t.greeting) >= t.opts.MaxInbound {
 		return false
 	}
 	t.greeting[uc] = struct{}{}
+	stranger := t.strangers.Enter(uc)
 	t.wg.Go(func() {
 		defer func() { _ = uc.Close() }()
-		t.serve(uc)
+		t.serve(uc, stranger)
 	})
 	return true
 }
 
-// serve runs one inbound connection from hello to end.
-func (t *transport) serve(uc *net.UnixConn) {
-	in, err := t.greet(uc)
+// serve runs one inbound connection from the handshake to its end.
+func (t *transport) serve(uc *net.UnixConn, stranger *handshake.Guest) {
+	in, err := t.greet(uc, stranger)
 	t.mu.Lock()
 	delete(t.greeting, uc)
 	closed := t.closed
@@ -60,8 +64,12 @@ func (t *transport) serve(uc *net.UnixConn) {
 	t.mu.Unlock()
 	if err != nil {
 		if !closed {
-			t.host.Refused(nixl.RefusedHello)
-			t.host.Log().Warn("nixl connection refused", "transport", t.Name(), "error", err)
+			why := nixl.RefusedHello
+			if errors.Is(err, errCrowded) {
+				why = nixl.RefusedLimit
+			}
+			t.host.Refused(why)
+			t.refusals.Warn(t.host.Log(), "nixl connection refused", "transport", t.Name(), "error", err)
 		}
 		return
 	}
@@ -74,17 +82,30 @@ func (t *transport) serve(uc *net.UnixConn) {
 	in.close()
 }
 
-// greet checks who is there and prepares what the welcome brings.
-func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {
+// errCrowded ends a connection that was slow to prove itself while others came.
+var errCrowded = errors.New("too many connections that prove nothing")
+
+// greet checks who is there and prepares what the welcome brings. Nothing is read
+// before the system has said that the peer runs as the same user, and nothing but the
+// handshake before the peer has proved that it belongs to the cluster.
+func (t *transport) greet(uc *net.UnixConn, stranger *handshake.Guest) (_ *inbound, err error) {
 	var peer process
-	if err := control(uc, func(fd int) (err error) { peer, err = peerProcess(fd); return err }); err != nil {
-		return nil, err
+	err = control(uc, func(fd int) (err error) { peer, err = peerProcess(fd); return err })
+	if err == nil {
+		_, _, err = handshake.Accept(uc, handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
+		err = wire.HandshakeError(cmp.Or(err, uc.SetDeadline(time.Time{})))
 	}
 	defer func() {
 		if err != nil {
 			peer.close()
 		}
 	}()
+	if stranger.Leave() {
+		err = errCrowded
+	}
+	if err != nil {
+		return nil, err
+	}
 	c := newConn(uc, t.opts.ConnectTimeout, false)
 	hd, body, err := c.read(func(kind) int { return helloBytes })
 	if err != nil {

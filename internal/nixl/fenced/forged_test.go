@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
@@ -92,6 +93,9 @@ func (v *victim) dial(t testing.TB, first []byte) *raw {
 			_ = r.fences.close()
 		}
 	})
+	if _, _, err := handshake.Connect(r.uc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	_, _ = r.uc.Write(first)
 	return r
 }
@@ -305,6 +309,10 @@ func serveFake(uc *net.UnixConn, answer func(c *conn, h header)) {
 	c := newConn(uc, 5*time.Second, false)
 	defer func() { _ = uc.Close() }()
 	whole := func(kind) int { return 1 << 20 }
+	if _, _, err := handshake.Accept(uc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(5*time.Second)); err != nil {
+		return
+	}
+	_ = uc.SetDeadline(time.Time{})
 	if _, _, err := c.read(whole); err != nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
@@ -19,7 +20,10 @@ const (
 // errProtocol marks what a correct peer never sends.
 var errProtocol = wire.ErrProtocol
 
-// hello is the first frame of a connection.
+// spoken is what follows the handshake.
+var spoken = handshake.Protocol{Name: "dnxhst", Version: 4}
+
+// hello is the first frame of a connection, behind the handshake.
 type hello struct {
 	token secret
 	ends  wire.Ends

@@ -6,7 +6,7 @@ import "time"
 
 // Options configure a transport. The zero value works.
 type Options struct {
-	// ConnectTimeout bounds connecting and the hello; default 3 s.
+	// ConnectTimeout bounds connecting, and the handshake and hello; default 3 s.
 	ConnectTimeout time.Duration
 	// SilenceTimeout is how long a connected peer may be silent before it counts as
 	// dead; default 5 s. A process that dies is noticed at once, this is for one that
@@ -38,7 +38,7 @@ const (
 	windowCount   = 64      // notifications of a session not accepted yet
 	maxNote       = 200     // of a method about a region, in bytes
 	helloBytes    = 4096    // of the largest hello
-	handshakes    = 64      // connections that have not said hello yet
+	handshakes    = 64      // connections that have not proved anything yet
 	minPing       = 5 * time.Millisecond
 	closePatience = time.Second // of a closing target with a peer that has regions
 	flushTime     = 250 * time.Millisecond

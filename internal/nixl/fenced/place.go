@@ -63,7 +63,7 @@ type connInfo struct {
 
 type secret = wire.Secret
 
-const connVersion = 3
+const connVersion = 4 // from 4 on, connections begin with a handshake
 
 func (c connInfo) encode() []byte {
 	b := append([]byte{connVersion}, c.token[:]...)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
@@ -126,6 +127,12 @@ func (s *session) connect() error {
 func (s *session) greet(c *conn, info connInfo) error {
 	err := control(c.uc, func(fd int) (err error) { s.owner, err = peerProcess(fd); return err })
 	if err != nil {
+		return err
+	}
+	if _, _, err := handshake.Connect(c.uc, handshake.Options{Protocol: spoken, Key: s.t.host.Key()}, time.Now().Add(s.t.opts.ConnectTimeout)); err != nil {
+		return wire.HandshakeError(err)
+	}
+	if err := c.uc.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	h := hello{token: info.token, ends: wire.Ends{From: s.t.host.Self(), To: s.remote.Identity}}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
@@ -34,6 +35,7 @@ func (p *Pool) Transport(m Method, o Options) nixl.Transport {
 	t := &transport{
 		pool: p, method: m, opts: o.withDefaults(), sessions: map[uint64]*session{},
 		inbound: map[*inbound]struct{}{}, greeting: map[net.Conn]struct{}{},
+		strangers: handshake.Lobby{Max: handshakes},
 	}
 	if dm, ok := m.(DeviceMethod); ok {
 		return &deviceTransport{t, dm}
@@ -66,6 +68,9 @@ type transport struct {
 	why    error             // why ln is nil
 	wg     sync.WaitGroup    // accept loop, sessions, jobs, inbound connections
 
+	strangers handshake.Lobby // connections in their handshake
+	refusals  handshake.Refusals
+
 	mu       sync.Mutex
 	closed   bool
 	closing  chan struct{} // closed by Close; made by Start
@@ -85,6 +90,9 @@ func (t *transport) Name() string { return t.method.Name() }
 // works without: peers choose another transport.
 func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	t.host = h
+	if h.Key().IsZero() {
+		return nil, wire.HandshakeError(handshake.ErrNoKey)
+	}
 	t.mu.Lock()
 	t.closing = make(chan struct{})
 	t.mu.Unlock()

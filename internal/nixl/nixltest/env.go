@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
@@ -29,6 +30,9 @@ type Env struct {
 	Memory func(t testing.TB, a *nixl.Agent, size int) (*nixl.Region, []byte)
 }
 
+// Key is that of all agents of tests, in all their processes.
+var Key = handshake.NewKey([]byte("a key that tests have, and nobody else"[:32]))
+
 // limit is how long anything in a test may take before it counts as hung.
 const limit = time.Minute
 
@@ -41,7 +45,7 @@ func (h Heap) Bytes() []byte { return h }
 // Agent starts an agent that is closed with the test.
 func (e Env) Agent(t testing.TB, name string, change ...func(*nixl.Config)) *nixl.Agent {
 	t.Helper()
-	cfg := nixl.Config{Name: name, HostID: "host", Log: logger(t)}
+	cfg := nixl.Config{Name: name, HostID: "host", Key: Key, Log: logger(t)}
 	if e.Named != nil {
 		cfg.Transports = e.Named(name)
 	} else {

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"bufio"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // accept lets peers in until the listener is closed.
@@ -36,11 +37,12 @@ func (t *transport) accept() {
 func (t *transport) admit(nc net.Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.accepted >= t.opts.MaxInbound || len(t.greeting) >= handshakes {
+	if t.closed || t.accepted >= t.opts.MaxInbound {
 		return false
 	}
 	t.accepted++
 	t.greeting[nc] = struct{}{}
+	stranger := t.strangers.Enter(nc)
 	t.wg.Go(func() {
 		defer func() {
 			_ = nc.Close()
@@ -48,21 +50,23 @@ func (t *transport) admit(nc net.Conn) bool {
 			t.accepted--
 			t.mu.Unlock()
 		}()
-		t.serve(nc)
+		t.serve(nc, stranger)
 	})
 	return true
 }
 
-// serve runs one inbound connection from hello to end.
-func (t *transport) serve(raw net.Conn) {
-	nc := raw
-	setBuffers(nc, t.opts.SocketBuffer)
-	if t.opts.TLS != nil {
-		nc = tls.Server(nc, t.opts.TLS)
+// serve runs one inbound connection from the handshake to its end.
+func (t *transport) serve(raw net.Conn, stranger *handshake.Guest) {
+	setBuffers(raw, t.opts.SocketBuffer)
+	nc, proved, err := handshake.Accept(raw, t.shake(t.opts.TLS), time.Now().Add(t.opts.ConnectTimeout))
+	crowded := stranger.Leave()
+	var h hello
+	var br *bufio.Reader
+	if err = wire.HandshakeError(err); err == nil {
+		h, br, err = t.welcome(nc)
 	}
-	h, br, err := t.welcome(nc)
 	if errors.Is(err, errExchange) {
-		err = t.serveExchange(nc, br)
+		err = t.serveExchange(nc, br, proved)
 	}
 	t.mu.Lock()
 	delete(t.greeting, raw)
@@ -72,8 +76,12 @@ func (t *transport) serve(raw net.Conn) {
 	case closed || errors.Is(err, errExchanged):
 		return
 	case err != nil:
-		t.host.Refused(nixl.RefusedHello)
-		t.host.Log().Warn("nixl connection refused", "transport", Name, "remote", nc.RemoteAddr().String(), "error", err)
+		why := nixl.RefusedHello
+		if crowded {
+			why = nixl.RefusedLimit
+		}
+		t.host.Refused(why)
+		t.refusals.Warn(t.host.Log(), "nixl connection refused", "transport", Name, "remote", raw.RemoteAddr().String(), "crowded", crowded, "error", err)
 		return
 	}
 	c := newTarget(t, newConn(nc, br, t.opts.SilenceTimeout, 0))
@@ -121,7 +129,7 @@ func (t *transport) welcome(nc net.Conn) (hello, *bufio.Reader, error) {
 	return h, br, nil
 }
 
-// readGreeting reads one small frame, before a connection has proved itself.
+// readGreeting reads one small frame.
 func readGreeting(br *bufio.Reader) (header, []byte, error) {
 	var b [headerBytes]byte
 	if _, err := io.ReadFull(br, b[:]); err != nil {

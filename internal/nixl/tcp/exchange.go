@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/exchange"
 )
@@ -32,14 +33,13 @@ type buffered struct {
 func (b buffered) Read(p []byte) (int, error) { return b.br.Read(p) }
 
 // serveExchange answers a connection that wants metadata, and returns errExchanged when
-// all is well. It counts as one that has not said hello: few are served at a time, and
-// Close ends them.
-func (t *transport) serveExchange(nc net.Conn, br *bufio.Reader) error {
+// all is well. It counts as one that has not said hello: Close ends it.
+func (t *transport) serveExchange(nc net.Conn, br *bufio.Reader, proved handshake.Session) error {
 	h, ok := t.host.(nixl.MetadataHost)
-	if !ok || len(t.opts.ExchangeSecret) == 0 {
+	if !ok || !t.opts.Exchange {
 		return fmt.Errorf("metadata are not exchanged here: %w", nixl.ErrNotSupported)
 	}
-	err := exchange.Serve(buffered{nc, br}, t.opts.ExchangeSecret, h, func() error {
+	err := exchange.Serve(buffered{nc, br}, proved.Key, h, func() error {
 		return nc.SetDeadline(time.Now().Add(t.opts.SilenceTimeout))
 	})
 	if err == nil {
@@ -52,8 +52,8 @@ func (t *transport) ExchangeAddr() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case len(t.opts.ExchangeSecret) == 0:
-		return "", fmt.Errorf("transport %s has no secret for it: %w", Name, nixl.ErrNotSupported)
+	case !t.opts.Exchange:
+		return "", fmt.Errorf("transport %s was not asked for it: %w", Name, nixl.ErrNotSupported)
 	case t.ln == nil || t.closed:
 		return "", fmt.Errorf("transport %s does not listen: %w", Name, nixl.ErrNotAllowed)
 	}
@@ -84,14 +84,7 @@ func (t *transport) converse(ctx context.Context, addr string, ask func(*exchang
 	}
 	defer func() { _ = raw.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
-	nc := t.clientTLS(raw, addr)
-	if err := nc.SetDeadline(time.Now().Add(t.opts.ConnectTimeout + t.opts.SilenceTimeout)); err != nil {
-		return err
-	}
-	if _, err := nc.Write(frame{header: header{kind: kindExchange}}.append(nil)); err != nil {
-		return fmt.Errorf("%w: %w", nixl.ErrRemoteDisconnect, err)
-	}
-	c, err := exchange.Dial(nc, t.opts.ExchangeSecret, t.host.Self())
+	c, err := t.begin(raw, addr)
 	if err == nil {
 		err = ask(c)
 	}
@@ -99,4 +92,19 @@ func (t *transport) converse(ctx context.Context, addr string, ask func(*exchang
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// begin proves itself and asks for a conversation.
+func (t *transport) begin(raw net.Conn, addr string) (*exchange.Client, error) {
+	nc, proved, err := t.prove(raw, addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := nc.SetDeadline(time.Now().Add(t.opts.ConnectTimeout + t.opts.SilenceTimeout)); err != nil {
+		return nil, err
+	}
+	if _, err := nc.Write(frame{header: header{kind: kindExchange}}.append(nil)); err != nil {
+		return nil, fmt.Errorf("%w: %w", nixl.ErrRemoteDisconnect, err)
+	}
+	return exchange.Dial(nc, proved.Key, t.host.Self())
 }

@@ -3,16 +3,16 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/exchange"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
-
-var testSecret = []byte("a secret of the cluster")
 
 func exchanging(o Options) nixltest.Env {
 	return nixltest.Env{Transports: func() []nixl.Transport { return []nixl.Transport{New(o)} }}
@@ -28,7 +28,7 @@ func addrOf(t *testing.T, a *nixl.Agent) string {
 }
 
 func TestExchange(t *testing.T) {
-	e := exchanging(Options{ExchangeSecret: testSecret})
+	e := exchanging(Options{Exchange: true})
 	a, b := e.Agent(t, "a"), e.Agent(t, "b")
 	ctx := nixltest.Context(t)
 	for range 5000 { // a blob of many frames of the network
@@ -80,29 +80,20 @@ func TestExchange(t *testing.T) {
 
 func TestExchangeRefused(t *testing.T) {
 	ctx := nixltest.Context(t)
-	a := exchanging(Options{ExchangeSecret: testSecret}).Agent(t, "a")
-	for _, c := range []struct {
-		name   string
-		secret []byte
-		want   nixl.Status
-	}{
-		{"other secret", []byte("a secret of another cluster"), nixl.ErrNotAllowed},
-		{"prefix of the secret", testSecret[:16], nixl.ErrNotAllowed},
-		{"no secret", nil, nixl.ErrNotSupported},
-	} {
-		b := exchanging(Options{ExchangeSecret: c.secret}).Agent(t, "b")
-		if _, err := b.FetchMetadata(ctx, addrOf(t, a)); nixl.StatusOf(err) != c.want {
-			t.Errorf("%s: %v", c.name, err)
-		}
+	a := exchanging(Options{Exchange: true}).Agent(t, "a")
+	stranger := exchanging(Options{Exchange: true}).Agent(t, "b", func(c *nixl.Config) { c.Key = handshake.RandomKey() })
+	if _, err := stranger.FetchMetadata(ctx, addrOf(t, a)); nixl.StatusOf(err) != nixl.ErrNotAllowed || !errors.Is(err, handshake.ErrSecret) {
+		t.Errorf("another secret: %v", err)
+	}
+	unasked := exchanging(Options{}).Agent(t, "c")
+	if _, err := unasked.FetchMetadata(ctx, addrOf(t, a)); nixl.StatusOf(err) != nixl.ErrNotSupported {
+		t.Errorf("agent that does not exchange: %v", err)
 	}
 	plain := exchanging(Options{}).Agent(t, "plain")
 	if _, err := plain.ExchangeAddr(); nixl.StatusOf(err) != nixl.ErrNotSupported {
-		t.Errorf("address of an agent without secret: %v", err)
+		t.Errorf("address of an agent that does not exchange: %v", err)
 	}
-	if _, err := nixl.NewAgent(nixl.Config{Name: "x", Transports: []nixl.Transport{New(Options{ExchangeSecret: []byte("short")})}}); nixl.StatusOf(err) != nixl.ErrInvalidParam {
-		t.Errorf("short secret: %v", err)
-	}
-	gone := exchanging(Options{ExchangeSecret: testSecret}).Agent(t, "gone")
+	gone := exchanging(Options{Exchange: true}).Agent(t, "gone")
 	addr := addrOf(t, gone)
 	_ = gone.Close()
 	if err := a.SendInvalidation(ctx, addr); nixl.StatusOf(err) != nixl.ErrRemoteDisconnect {
@@ -113,7 +104,7 @@ func TestExchangeRefused(t *testing.T) {
 // A peer that says nothing is waited for until the deadline, and Close ends its
 // connection at once.
 func TestExchangeDeadlines(t *testing.T) {
-	e := exchanging(Options{ExchangeSecret: testSecret, ConnectTimeout: 100 * time.Millisecond, SilenceTimeout: 100 * time.Millisecond})
+	e := exchanging(Options{Exchange: true, ConnectTimeout: 100 * time.Millisecond, SilenceTimeout: 100 * time.Millisecond})
 	a := e.Agent(t, "a")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -133,16 +124,20 @@ func TestExchangeDeadlines(t *testing.T) {
 		t.Error("fetched without patience")
 	}
 
-	b := exchanging(Options{ExchangeSecret: testSecret, SilenceTimeout: time.Hour}).Agent(t, "b")
+	b := exchanging(Options{Exchange: true, SilenceTimeout: time.Hour}).Agent(t, "b")
 	nc, err := net.Dial("tcp", addrOf(t, b))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = nc.Close() }()
+	_, proved, err := handshake.Connect(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := nc.Write(frame{header: header{kind: kindExchange}}.append(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := exchange.Dial(nc, testSecret, nixl.Identity{Name: "x", Incarnation: "1"}); err != nil {
+	if _, err := exchange.Dial(nc, proved.Key, nixl.Identity{Name: "x", Incarnation: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	start = time.Now()
@@ -157,10 +152,10 @@ func TestExchangeDeadlines(t *testing.T) {
 // FuzzExchange sends bytes in the place of a conversation: the agent survives, and
 // neither loads nor forgets anything.
 func FuzzExchange(f *testing.F) {
-	f.Add([]byte("DNXLEXC1"))
-	f.Add(append([]byte("DNXLEXC1"), make([]byte, 100)...))
+	f.Add([]byte{4, 0, 0, 0, 6, 1, 'x', 1, '1'})
+	f.Add(make([]byte, 100))
 	f.Add(bytes.Repeat([]byte{0xff}, 200))
-	a, err := nixl.NewAgent(nixl.Config{Name: "a", Transports: []nixl.Transport{New(Options{ExchangeSecret: testSecret, ConnectTimeout: time.Second})}})
+	a, err := nixl.NewAgent(nixl.Config{Name: "a", Key: nixltest.Key, Transports: []nixl.Transport{New(Options{Exchange: true, ConnectTimeout: time.Second})}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -175,6 +170,9 @@ func FuzzExchange(f *testing.F) {
 			t.Skip(err)
 		}
 		defer func() { _ = nc.Close() }()
+		if _, _, err := handshake.Connect(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(time.Minute)); err != nil {
+			t.Skip(err)
+		}
 		_, _ = nc.Write(append(frame{header: header{kind: kindExchange}}.append(nil), b...))
 		_ = nc.(*net.TCPConn).CloseWrite()
 		_ = nc.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -8,6 +8,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
 
 // fake is a target that lets anybody in, answers with fixed bytes and closes.
@@ -41,6 +44,9 @@ func newFake(t testing.TB) *fake {
 func (f *fake) serve(nc net.Conn) {
 	defer func() { _ = nc.Close() }()
 	_ = nc.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, _, err := handshake.Accept(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(5*time.Second)); err != nil {
+		return
+	}
 	br := bufio.NewReader(nc)
 	if _, _, err := readGreeting(br); err != nil {
 		return

@@ -3,14 +3,17 @@ package tcp
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
@@ -54,7 +57,9 @@ func (v *victim) dial(t testing.TB) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	if _, _, err := handshake.Connect(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	return &raw{t: t, nc: nc, br: bufio.NewReader(nc)}
 }
 
@@ -364,7 +369,15 @@ func TestConnectionLimits(t *testing.T) {
 		defer v.tr.mu.Unlock()
 		return v.tr.accepted == 4
 	})
-	v.dial(t).closed()
+	nc, err := net.Dial("tcp", v.tr.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = nc.Close() }()
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := nc.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("one connection too many: %v", err)
+	}
 	if n := v.refused(nixl.RefusedLimit); n != 1 {
 		t.Errorf("refusals = %d", n)
 	}

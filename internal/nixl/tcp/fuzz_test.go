@@ -97,7 +97,7 @@ func FuzzInitiator(f *testing.F) {
 	fake := newFake(f)
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		fake.answer(answer)
-		a, err := nixl.NewAgent(nixl.Config{Name: "a", Transports: []nixl.Transport{New(Options{Conns: 1, dial: fake.dial})}})
+		a, err := nixl.NewAgent(nixl.Config{Name: "a", Key: nixltest.Key, Transports: []nixl.Transport{New(Options{Conns: 1, dial: fake.dial})}})
 		if err != nil {
 			t.Skip(err) // out of ports: each run takes some
 		}

@@ -26,7 +26,7 @@ type connInfo struct {
 	addr  string
 }
 
-const connVersion = 2
+const connVersion = 3 // from 3 on, connections begin with a handshake
 
 func (c connInfo) encode() []byte {
 	b := append([]byte{connVersion}, c.token[:]...)
@@ -52,7 +52,7 @@ func flagByte(set bool) byte {
 	return 0
 }
 
-// hello is the first frame of a connection.
+// hello is the first frame of a connection, behind the handshake.
 type hello struct {
 	token      secret
 	checksums  bool   // the initiator wants them; if either side does, there are

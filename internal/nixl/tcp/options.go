@@ -19,7 +19,7 @@ type Options struct {
 	AdvertiseHost string
 	// Conns is the number of parallel connections to a peer; default 2, at most 16.
 	Conns int
-	// ConnectTimeout bounds dialing and the hello; default 3 s.
+	// ConnectTimeout bounds dialing, and the handshake and hello; default 3 s.
 	ConnectTimeout time.Duration
 	// SilenceTimeout is how long a connected peer may be silent before it counts as
 	// dead; default 5 s. A peer whose process dies is noticed at once, this is for
@@ -27,14 +27,13 @@ type Options struct {
 	SilenceTimeout time.Duration
 	// MaxInbound is the number of connections peers may have open; default 1024.
 	MaxInbound int
-	// ExchangeSecret lets agents that know it, too, exchange their metadata at the
-	// listener (see [nixl.Agent.FetchMetadata]); at least 16 bytes. Without one that is
-	// refused.
-	ExchangeSecret []byte
-	// TLS, when set, is used for all connections, as client and as server, and both
-	// sides prove who they are: it needs a certificate and, for both directions, the
-	// authorities that are trusted. A ServerName, if set, is expected of every peer in
-	// place of the host it is dialed at.
+	// Exchange lets agents with the same key exchange their metadata at the listener
+	// (see [nixl.Agent.FetchMetadata]).
+	Exchange bool
+	// TLS, when set, is used for all connections, as client and as server. Unless it is
+	// [handshake.Ephemeral], both sides also show certificates: it needs one and, for
+	// both directions, the authorities that are trusted. A ServerName, if set, is
+	// expected of every peer in place of the host it is dialed at.
 	TLS *tls.Config
 	// Checksums adds a CRC-32C to every part and notification, if either side wants it:
 	// what does not match fails with nixl.ErrMismatch.
@@ -81,7 +80,7 @@ const (
 	windowCount  = 64        // notifications of a session not accepted yet
 	windowBytes  = 1 << 20
 	helloBytes   = 4096 // of the largest hello
-	handshakes   = 64   // connections that have not said hello yet
+	handshakes   = 64   // connections that have not proved anything yet
 	minPing      = 5 * time.Millisecond
 	flushTime    = 250 * time.Millisecond
 	stageBytes   = 128 << 10 // copied out of the memory at a time, for TLS

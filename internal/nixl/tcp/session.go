@@ -145,9 +145,13 @@ func (s *session) dial(ctx context.Context, info connInfo) (*initiator, error) {
 		return nil, err
 	}
 	setBuffers(raw, s.t.opts.SocketBuffer)
-	nc := s.t.clientTLS(raw, info.addr)
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	w, br, err := s.greet(nc, info)
+	nc, _, err := s.t.prove(raw, info.addr)
+	var w welcome
+	var br *bufio.Reader
+	if err == nil {
+		w, br, err = s.greet(nc, info)
+	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}

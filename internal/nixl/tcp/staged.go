@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"net"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // mutual makes both sides of a connection prove who they are.
@@ -17,17 +20,15 @@ func mutual(o *tls.Config) *tls.Config {
 	return c
 }
 
-// clientTLS wraps a connection that was dialed, if TLS is configured.
-func (t *transport) clientTLS(nc net.Conn, addr string) net.Conn {
-	if t.opts.TLS == nil {
-		return nc
-	}
+// prove runs the handshake on a connection that was dialed.
+func (t *transport) prove(nc net.Conn, addr string) (net.Conn, handshake.Session, error) {
 	cfg := t.opts.TLS
-	if cfg.ServerName == "" {
+	if cfg != nil && cfg.ServerName == "" && !cfg.InsecureSkipVerify {
 		cfg = cfg.Clone()
 		cfg.ServerName, _, _ = net.SplitHostPort(addr) // it was dialed: there is a port
 	}
-	return tls.Client(nc, cfg)
+	nc, s, err := handshake.Connect(nc, t.shake(cfg), time.Now().Add(t.opts.ConnectTimeout))
+	return nc, s, wire.HandshakeError(err)
 }
 
 // closeNow closes a connection without the farewell of TLS, which may have to wait.

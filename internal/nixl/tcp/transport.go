@@ -3,22 +3,25 @@ package tcp
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
-	"github.com/dynctl/dynctl/internal/nixl/exchange"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // New returns a transport for one agent, to be put into its Config.
 func New(o Options) nixl.Transport {
 	o = o.withDefaults()
-	if o.TLS != nil {
+	if o.TLS != nil && !o.TLS.InsecureSkipVerify {
 		o.TLS = mutual(o.TLS)
 	}
 	return &transport{
 		opts: o, sessions: map[uint64]*session{}, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{},
+		strangers: handshake.Lobby{Max: handshakes},
 	}
 }
 
@@ -35,6 +38,9 @@ type transport struct {
 	ln    net.Listener
 	wg    sync.WaitGroup // accept loop, sessions, inbound connections
 
+	strangers handshake.Lobby // connections in their handshake
+	refusals  handshake.Refusals
+
 	mu       sync.Mutex
 	closed   bool
 	sessions map[uint64]*session // by generation
@@ -47,8 +53,8 @@ func (t *transport) Name() string { return Name }
 
 func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	t.host = h
-	if n := len(t.opts.ExchangeSecret); n > 0 && n < exchange.MinSecret {
-		return nil, fmt.Errorf("exchange secret of %d bytes, at least %d: %w", n, exchange.MinSecret, nixl.ErrInvalidParam)
+	if h.Key().IsZero() {
+		return nil, wire.HandshakeError(handshake.ErrNoKey)
 	}
 	rand.Read(t.token[:]) // never fails
 	ln, err := net.Listen("tcp", t.opts.Listen)
@@ -65,6 +71,13 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	t.ln = ln
 	t.wg.Go(t.accept)
 	return connInfo{token: t.token, tls: t.opts.TLS != nil, addr: addr}.encode(), nil
+}
+
+// spoken is what follows the handshake.
+var spoken = handshake.Protocol{Name: "dnxtcp", Version: 3}
+
+func (t *transport) shake(secure *tls.Config) handshake.Options {
+	return handshake.Options{Protocol: spoken, Key: t.host.Key(), TLS: secure}
 }
 
 // advertised is the address peers are told.

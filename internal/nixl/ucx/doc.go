@@ -11,8 +11,8 @@
 // which alone the peer reaches memory. DESIGN.md has the argument.
 //
 // A transport owns one goroutine, on a thread of its own, which owns all its
-// connections, and one for each socket, until Close. UCX does not authenticate and does not encrypt: whoever
-// reaches its ports can send what the library does not check, so it belongs on networks
-// that only the cluster's machines reach. The hello of this package keeps agents apart,
-// not attackers out.
+// connections, and one for each socket, until Close. Who does not know the cluster's secret
+// gets no further than the handshake on the socket. UCX itself does not authenticate and
+// does not encrypt: whoever reaches its ports can send what the library does not check,
+// so it belongs on networks that only the cluster's machines reach.
 package ucx

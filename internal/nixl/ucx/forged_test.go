@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
@@ -68,7 +69,9 @@ func TestForgedHello(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = nc.Close() }()
-			_ = nc.SetDeadline(time.Now().Add(patience))
+			if _, _, err := handshake.Connect(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
 			_ = writeGreeting(nc, f) // it may have been refused before all was written
 			if f, err := readGreeting(nc); err == nil && f.kind != kindResult {
 				t.Errorf("answer of kind %d", f.kind)
@@ -354,6 +357,9 @@ func TestForgedWelcome(t *testing.T) {
 					if err != nil {
 						return
 					}
+					if _, _, err := handshake.Accept(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(patience)); err != nil {
+						t.Error(err)
+					}
 					_, _ = readGreeting(nc)
 					_, _ = nc.Write(answer)
 					_ = nc.Close()
@@ -363,7 +369,7 @@ func TestForgedWelcome(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			h := hello{ends: wire.Ends{From: nixl.Identity{Name: "a", Incarnation: "1"}, To: nixl.Identity{Name: "b"}}, address: []byte{1}}
-			if _, _, err := dialPeer(ctx, ln.Addr().String(), h); err == nil || ctx.Err() != nil {
+			if _, _, err := dialPeer(ctx, ln.Addr().String(), nixltest.Key, h); err == nil || ctx.Err() != nil {
 				t.Errorf("got %v", err)
 			}
 		})

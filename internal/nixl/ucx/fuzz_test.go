@@ -252,7 +252,7 @@ func FuzzInitiator(f *testing.F) {
 				r.sayNow(frame{kind: kindBye})
 			}
 		})
-		a, err := nixl.NewAgent(nixl.Config{Name: "honest", Transports: []nixl.Transport{New(overTCP())}})
+		a, err := nixl.NewAgent(nixl.Config{Name: "honest", Key: nixltest.Key, Transports: []nixl.Transport{New(overTCP())}})
 		if err != nil {
 			t.Skip(err) // out of ports: each run takes some
 		}

@@ -9,17 +9,19 @@ import (
 	"net"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-// UCX connections are made by exchanging addresses over a TCP socket, where a secret can
-// be checked before an address is handed to UCX. The socket stays open, silent: its end
-// tells at once that the peer's process is gone.
+// UCX connections are made by exchanging addresses over a TCP socket, where both sides
+// prove that they belong to the cluster before an address is handed to UCX. The socket
+// stays open, silent: its end tells at once that the peer's process is gone.
 
 const (
 	maxHello   = 16 << 10 // of a greeting, in bytes
-	handshakes = 64       // sockets that have not said hello yet
+	handshakes = 64       // sockets that have not proved anything yet
+	greetings  = 64       // sockets that have, and have not been let in yet
 )
 
 // writeGreeting sends a frame over the socket: u32 length, kind, status, body.
@@ -43,8 +45,11 @@ func readGreeting(r io.Reader) (frame, error) {
 	return f, err
 }
 
-// dialPeer says hello and returns the socket and what the peer answered.
-func dialPeer(ctx context.Context, addr string, h hello) (_ net.Conn, w welcome, err error) {
+// spoken is what follows the handshake.
+var spoken = handshake.Protocol{Name: "dnxucx", Version: 3}
+
+// dialPeer proves itself, says hello and returns the socket and what the peer answered.
+func dialPeer(ctx context.Context, addr string, key handshake.Key, h hello) (_ net.Conn, w welcome, err error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -59,6 +64,10 @@ func dialPeer(ctx context.Context, addr string, h hello) (_ net.Conn, w welcome,
 			_ = nc.Close()
 		}
 	}()
+	deadline, _ := ctx.Deadline()
+	if _, _, err := handshake.Connect(nc, handshake.Options{Protocol: spoken, Key: key}, deadline); err != nil {
+		return nil, welcome{}, wire.HandshakeError(err)
+	}
 	if err := writeGreeting(nc, frame{kind: kindHello, body: h.encode()}); err != nil {
 		return nil, welcome{}, err
 	}
@@ -68,7 +77,9 @@ func dialPeer(ctx context.Context, addr string, h hello) (_ net.Conn, w welcome,
 	}
 	switch f.kind {
 	case kindWelcome:
-		w, err = parseWelcome(f.body)
+		if w, err = parseWelcome(f.body); err == nil {
+			err = nc.SetDeadline(time.Time{})
+		}
 		return nc, w, err
 	case kindResult:
 		return nil, welcome{}, fmt.Errorf("refused: %w", wire.ResultError(h.ends.To.Name, f.status, f.body))
@@ -91,27 +102,36 @@ func (t *transport) accept() {
 			}
 			continue
 		}
-		select {
-		case t.greeting <- struct{}{}:
-			t.wg.Go(func() { t.greet(nc) })
-		default:
-			t.host.Refused(nixl.RefusedLimit)
-			_ = nc.Close()
-		}
+		stranger := t.strangers.Enter(nc)
+		t.wg.Go(func() { t.greet(nc, stranger) })
 	}
 }
 
-// greet serves one socket: a hello, and then nothing but its end.
-func (t *transport) greet(nc net.Conn) {
+// errCrowded ends a connection that was slow to prove itself while others came.
+var errCrowded = errors.New("too many connections that prove nothing")
+
+// greet serves one socket: a handshake, a hello, and then nothing but its end.
+func (t *transport) greet(nc net.Conn, stranger *handshake.Guest) {
 	stop := context.AfterFunc(t.ctx, func() { _ = nc.Close() })
 	defer stop()
 	defer func() { _ = nc.Close() }()
-	in, err := t.welcome(nc)
-	<-t.greeting
+	_, _, err := handshake.Accept(nc, handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
+	err = wire.HandshakeError(err)
+	if stranger.Leave() {
+		err = errCrowded
+	}
+	var in *inbound
+	if err == nil {
+		in, err = t.letGreet(nc)
+	}
 	if err != nil {
 		if t.ctx.Err() == nil {
-			t.host.Refused(nixl.RefusedHello)
-			t.host.Log().Warn("nixl connection refused", "transport", Name, "error", err)
+			why := nixl.RefusedHello
+			if errors.Is(err, errCrowded) {
+				why = nixl.RefusedLimit
+			}
+			t.host.Refused(why)
+			t.refusals.Warn(t.host.Log(), "nixl connection refused", "transport", Name, "error", err)
 		}
 		return
 	}
@@ -121,10 +141,18 @@ func (t *transport) greet(nc net.Conn) {
 	t.engine.hangUp(nc, in)
 }
 
-func (t *transport) welcome(nc net.Conn) (*inbound, error) {
-	if err := nc.SetDeadline(time.Now().Add(t.opts.ConnectTimeout)); err != nil {
-		return nil, err
+// letGreet is welcome for a few at a time.
+func (t *transport) letGreet(nc net.Conn) (*inbound, error) {
+	select {
+	case t.greeting <- struct{}{}:
+		defer func() { <-t.greeting }()
+		return t.welcome(nc)
+	default:
+		return nil, errCrowded
 	}
+}
+
+func (t *transport) welcome(nc net.Conn) (*inbound, error) {
 	f, err := readGreeting(nc)
 	if err != nil {
 		return nil, fmt.Errorf("read hello: %w", err)

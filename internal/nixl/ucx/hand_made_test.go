@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/ucx/ucp"
@@ -240,7 +241,7 @@ func (v *victim) enter(t testing.TB) *raw {
 	r.t = t
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	nc, w, err := dialPeer(ctx, v.tr.ln.Addr().String(), v.hello(r))
+	nc, w, err := dialPeer(ctx, v.tr.ln.Addr().String(), nixltest.Key, v.hello(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +305,9 @@ func newImpostor(t testing.TB) *impostor {
 // serve greets one initiator and leaves when that hangs up.
 func (m *impostor) serve(nc net.Conn) {
 	defer func() { _ = nc.Close() }()
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	if _, _, err := handshake.Accept(nc, handshake.Options{Protocol: spoken, Key: nixltest.Key}, time.Now().Add(patience)); err != nil {
+		return
+	}
 	f, err := readGreeting(nc)
 	if err != nil {
 		return

@@ -12,7 +12,7 @@ import (
 const (
 	helloMagic   = 0x55584e44 // "DNXU"
 	helloVersion = 2
-	connVersion  = 1
+	connVersion  = 2 // from 2 on, connections begin with a handshake
 )
 
 type secret = wire.Secret

@@ -20,7 +20,7 @@ type Options struct {
 	Devices []string
 	// Settings are more options of UCX, by name without the prefix UCX_.
 	Settings map[string]string
-	// ConnectTimeout bounds connecting and the hello; default 3 s.
+	// ConnectTimeout bounds connecting, and the handshake and hello; default 3 s.
 	ConnectTimeout time.Duration
 	// SilenceTimeout is how long a connected peer may be silent before it counts as
 	// dead; default 5 s. UCX reports a process that dies at once, this is for one that

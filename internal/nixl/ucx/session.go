@@ -90,7 +90,7 @@ func (s *session) dial() {
 	s.cancel = cancel
 	s.t.wg.Go(func() {
 		defer cancel()
-		nc, w, err := dialPeer(ctx, info.addr, h)
+		nc, w, err := dialPeer(ctx, info.addr, s.t.host.Key(), h)
 		if err != nil {
 			s.e.do(func() { s.broken(fmt.Errorf("connect to %s: %w", info.addr, err)) })
 			return

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/ucx/ucp"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // Available reports why this program cannot use UCX on this machine; nil if it can.
@@ -23,7 +25,7 @@ func Available() error {
 func New(o Options) nixl.Transport {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &transport{
-		opts: o.withDefaults(), ctx: ctx, cancel: cancel, greeting: make(chan struct{}, handshakes),
+		opts: o.withDefaults(), ctx: ctx, cancel: cancel, greeting: make(chan struct{}, greetings), strangers: handshake.Lobby{Max: handshakes},
 		sessions: map[uint64]*session{}, inbound: map[*inbound]struct{}{},
 	}
 }
@@ -45,7 +47,9 @@ type transport struct {
 	ctx       context.Context // of sockets; ends with Close
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup // those that wait for sockets
-	greeting  chan struct{}  // sockets that have not said hello
+	greeting  chan struct{}  // sockets that are being let in
+	strangers handshake.Lobby
+	refusals  handshake.Refusals
 	closeOnce sync.Once
 
 	// Of the engine's goroutine.
@@ -62,6 +66,9 @@ func (t *transport) Name() string { return Name }
 // there is, the agent works without this transport.
 func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	t.host = h
+	if h.Key().IsZero() {
+		return nil, wire.HandshakeError(handshake.ErrNoKey)
+	}
 	devices := rdmaDevices("/")
 	if len(devices) == 0 && !t.opts.AnyNetwork {
 		return nil, nil

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
@@ -23,6 +24,21 @@ type Secret [32]byte
 
 // Equal compares in a time that tells nothing about either.
 func (s Secret) Equal(o Secret) bool { return subtle.ConstantTimeCompare(s[:], o[:]) == 1 }
+
+// HandshakeError gives what ended a handshake the status that it has for callers.
+func HandshakeError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, handshake.ErrSecret):
+		return fmt.Errorf("%w: %w", nixl.ErrNotAllowed, err)
+	case errors.Is(err, handshake.ErrVersion), errors.Is(err, handshake.ErrForeign), errors.Is(err, handshake.ErrWantsTLS):
+		return fmt.Errorf("%w: %w", nixl.ErrMismatch, err)
+	case errors.Is(err, handshake.ErrNoKey):
+		return fmt.Errorf("%w: %w", nixl.ErrInvalidParam, err)
+	}
+	return fmt.Errorf("%w: %w", nixl.ErrRemoteDisconnect, err)
+}
 
 // MaxText is how much of a peer's text anybody gets to see, in bytes.
 const MaxText = 512
