@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/frontend"
 )
 
 // statusServer answers /live (the process answers), /health (the node does its
@@ -30,18 +33,22 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "live", "uptime": uptime(a.started)})
 	})
 	mux.HandleFunc("GET /health", a.serveHealth)
-	mux.Handle("GET /metrics", a.metrics.Handler())
+	key := string(a.cfg.Frontend.APIKey)
+	mux.Handle("GET /metrics", frontend.Insiders(key, a.metrics.Handler()))
 	if a.cfg.Status.Profiles {
-		mux.HandleFunc("GET /debug/pprof/{name}", a.serveProfile)
+		mux.Handle("GET /debug/pprof/{name}", frontend.Insiders(key, http.HandlerFunc(a.serveProfile)))
 	}
 	s := &statusServer{
 		addr: ln.Addr().String(),
-		srv:  &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute},
+		srv: &http.Server{
+			Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: profileMost + 30*time.Second,
+			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		},
 		done: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
-		if err := s.srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.srv.Serve(bound(ln, statusConns)); !errors.Is(err, http.ErrServerClosed) {
 			a.log.Error("status server ended", "error", err)
 		}
 	}()
@@ -57,11 +64,56 @@ func (s *statusServer) close(ctx context.Context) error {
 	return err
 }
 
-// health is the answer of /health, in Dynamo's shape with the reasons added.
+// statusConns is how many connections the status server has at a time; others wait.
+const statusConns = 128
+
+// bounded is a listener whose connections are few at a time.
+type bounded struct {
+	net.Listener
+	slots chan struct{}
+	once  sync.Once
+	done  chan struct{} // closed with the listener
+}
+
+func bound(ln net.Listener, n int) net.Listener {
+	return &bounded{Listener: ln, slots: make(chan struct{}, n), done: make(chan struct{})}
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.done:
+		return nil, net.ErrClosed
+	}
+	c, err := b.Listener.Accept()
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	return &boundedConn{Conn: c, free: sync.OnceFunc(func() { <-b.slots })}, nil
+}
+
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.done) })
+	return b.Listener.Close()
+}
+
+type boundedConn struct {
+	net.Conn
+	free func()
+}
+
+func (c *boundedConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
+}
+
+// health is the answer of /health, in Dynamo's shape with the reasons added. Who is no
+// insider gets status and uptime.
 type health struct {
 	Status    string            `json:"status"` // ready, notready
 	Uptime    map[string]int64  `json:"uptime"`
-	Endpoints map[string]string `json:"endpoints"` // by worker
+	Endpoints map[string]string `json:"endpoints,omitzero"` // by worker; nil is left out
 	Reasons   []string          `json:"reasons,omitempty"`
 }
 
@@ -87,6 +139,9 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusOK
 	if len(h.Reasons) > 0 {
 		h.Status, code = "notready", http.StatusServiceUnavailable
+	}
+	if !frontend.Insider(r, string(a.cfg.Frontend.APIKey)) {
+		h.Endpoints, h.Reasons = nil, nil
 	}
 	writeJSON(w, code, h)
 }

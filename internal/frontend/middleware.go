@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"runtime/debug"
 )
@@ -96,25 +97,57 @@ func (f *Frontend) recovered(next http.Handler) http.Handler {
 	})
 }
 
+// HasKey reports whether a request bears one of the API keys in a setting. How long that
+// takes tells nothing of the keys.
+func HasKey(r *http.Request, setting string) bool {
+	got, known := sha256.Sum256([]byte(bearer(r))), 0
+	for _, key := range apiKeys(setting) {
+		want := sha256.Sum256([]byte(key))
+		known |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return known == 1
+}
+
+// Insider reports whether a request may learn more of a server than its state: names,
+// addresses and figures. With an API key that is who bears it, without one who has
+// connected over loopback.
+func Insider(r *http.Request, key string) bool {
+	if key != "" {
+		return HasKey(r, key)
+	}
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}
+
+// Insiders lets only those in, see [Insider].
+func Insiders(key string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case Insider(r, key):
+			next.ServeHTTP(w, r)
+		case key != "":
+			refuseKey(w)
+		default:
+			invalid("", "Not told to other hosts without an API key (frontend.api_key).").
+				withCode("api_key_required").withStatus(http.StatusForbidden).write(w)
+		}
+	})
+}
+
+func refuseKey(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	invalid("", "Incorrect API key provided. Send it as 'Authorization: Bearer KEY'.").
+		withCode("invalid_api_key").withStatus(http.StatusUnauthorized).write(w)
+}
+
 // authorized asks for an API key, if there are any.
 func (f *Frontend) authorized(next http.Handler) http.Handler {
-	keys := apiKeys(f.cfg.APIKey)
-	if len(keys) == 0 {
+	if f.cfg.APIKey == "" {
 		return next
 	}
-	wanted := make([][sha256.Size]byte, len(keys))
-	for i, key := range keys {
-		wanted[i] = sha256.Sum256([]byte(key))
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got, known := sha256.Sum256([]byte(bearer(r))), 0
-		for i := range wanted {
-			known |= subtle.ConstantTimeCompare(got[:], wanted[i][:])
-		}
-		if known != 1 {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			invalid("", "Incorrect API key provided. Send it as 'Authorization: Bearer KEY'.").
-				withCode("invalid_api_key").withStatus(http.StatusUnauthorized).write(w)
+		if !HasKey(r, f.cfg.APIKey) {
+			refuseKey(w)
 			return
 		}
 		next.ServeHTTP(w, r)

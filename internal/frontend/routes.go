@@ -20,7 +20,7 @@ func (f *Frontend) routes() http.Handler {
 	api("GET /v1/models/{id...}", f.getModel)
 	mux.HandleFunc("GET /health", f.health)
 	mux.HandleFunc("GET /live", f.live)
-	mux.Handle("GET /metrics", f.cfg.Metrics.Handler())
+	mux.Handle("GET /metrics", Insiders(f.cfg.APIKey, f.cfg.Metrics.Handler()))
 	mux.HandleFunc("/", unrouted)
 	return identified(f.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if clean := path.Clean(r.URL.Path); clean != strings.TrimSuffix(r.URL.Path, "/") && clean != r.URL.Path {
@@ -132,10 +132,14 @@ func notServed(name string) *apiError {
 	return unavailable(fmt.Sprintf("No worker is ready to serve the model '%s' at the moment.", name), retryLater)
 }
 
-// health answers whether the frontend takes requests; with what it can serve.
-func (f *Frontend) health(w http.ResponseWriter, _ *http.Request) {
+// health answers whether the frontend takes requests, and insiders with what it can serve.
+func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
 	if f.gate.isClosed() {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "draining", "message": "Service is not ready"})
+		return
+	}
+	if !Insider(r, f.cfg.APIKey) {
+		writeJSON(w, http.StatusOK, map[string]any{"status": "healthy"})
 		return
 	}
 	endpoints := []string{}

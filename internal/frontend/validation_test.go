@@ -1,8 +1,11 @@
 package frontend
 
 import (
+	"context"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -237,9 +240,52 @@ func TestAPIKey(t *testing.T) {
 	if failureOf(t, resp); resp.StatusCode != 401 {
 		t.Errorf("a request without a key is looked at: status %d", resp.StatusCode)
 	}
-	for _, open := range []string{"/health", "/live", "/metrics"} {
-		if status, _ := f.get(open); status != 200 {
-			t.Errorf("%s wants a key", open)
+	for open, want := range map[string]string{
+		"/health": `{"status":"healthy"}`, "/live": `{"message":"Service is live","status":"live"}`,
+	} {
+		if status, text := f.get(open); status != 200 || strings.TrimSpace(text) != want {
+			t.Errorf("%s without a key: %d %s", open, status, text)
+		}
+	}
+	resp = f.do("GET", "/metrics", nil)
+	if failureOf(t, resp); resp.StatusCode != 401 {
+		t.Errorf("metrics without a key: status %d", resp.StatusCode)
+	}
+	for path, want := range map[string]string{"/health": `"worker":"worker-1"`, "/metrics": "dynamo_frontend_"} {
+		resp := f.do("GET", path, nil, "Authorization", "Bearer s3cret")
+		if text := readAll(t, resp); resp.StatusCode != 200 || !strings.Contains(text, want) {
+			t.Errorf("%s with the key: %d %.300s", path, resp.StatusCode, text)
+		}
+	}
+}
+
+// Without an API key, what is more than state is told over loopback only.
+func TestInsider(t *testing.T) {
+	with := func(local net.IP, header string) *http.Request {
+		r := httptest.NewRequest("GET", "/health", nil)
+		r.Header.Set("Authorization", header)
+		return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: local, Port: 1})))
+	}
+	loopback, other := net.IPv4(127, 0, 0, 1), net.IPv4(192, 0, 2, 1)
+	for _, tc := range []struct {
+		name string
+		r    *http.Request
+		key  string
+		want int
+	}{
+		{"loopback, no key there is", with(loopback, ""), "", 200},
+		{"loopback v6", with(net.IPv6loopback, ""), "", 200},
+		{"another address, no key there is", with(other, ""), "", 403},
+		{"another address, some key", with(other, "Bearer x"), "", 403},
+		{"another address, an empty key", with(other, "Bearer "), "", 403},
+		{"no address", httptest.NewRequest("GET", "/health", nil), "", 403},
+		{"loopback without the key", with(loopback, ""), "k", 401},
+		{"another address with the key", with(other, "Bearer k"), "k", 200},
+	} {
+		w := httptest.NewRecorder()
+		Insiders(tc.key, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, tc.r)
+		if w.Code != tc.want || Insider(tc.r, tc.key) != (tc.want == 200) {
+			t.Errorf("%s: %d", tc.name, w.Code)
 		}
 	}
 }
