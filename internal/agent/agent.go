@@ -24,6 +24,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/frontend"
+	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/local"
@@ -102,6 +103,11 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 	nixlTLS, err := cfg.NIXL.TLS(os.ReadFile)
 	if err != nil {
 		return nil, err
+	}
+	if nixlTLS == nil && cfg.NIXL.Encrypt {
+		if nixlTLS, err = handshake.Ephemeral(); err != nil {
+			return nil, err
+		}
 	}
 	c, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,14 @@ import (
 // startRequestPlane starts the server that all workers of the node share.
 func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	key := handshake.NewKey(a.secret.Key(requestplane.KeyPurpose))
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen), Key: key, Log: a.log})
+	var secure *tls.Config
+	if a.cfg.RequestPlane.TLS {
+		var err error
+		if secure, err = handshake.Ephemeral(); err != nil {
+			return fmt.Errorf("start the request plane: %w", err)
+		}
+	}
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen), Key: key, TLS: secure, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
@@ -26,7 +34,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	near := requestplane.NewMemory() // workers of this node are reached without sockets
 	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
 	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })
-	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, Log: a.log}))
+	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: a.log}))
 	back.Push("close the request plane's connections", func(context.Context) error { return a.client.Close() })
 	a.plumb = runtime.Config{
 		Store: a.stores.store, Server: a.server, Client: a.client, Bus: a.stores.bus,

@@ -28,20 +28,20 @@ type Dynamod struct {
 	// SecretFile holds the secret of the cluster; empty means the one in the state directory.
 	SecretFile string `mapstructure:"secret_file"`
 
-	Node         Node     `mapstructure:"node"`
-	Log          Log      `mapstructure:"log"`
-	Etcd         Etcd     `mapstructure:"etcd"`
-	NATS         NATS     `mapstructure:"nats"`
-	Frontend     Frontend `mapstructure:"frontend"`
-	Status       Status   `mapstructure:"status"`
-	RequestPlane Listener `mapstructure:"request_plane"`
-	NIXL         NIXL     `mapstructure:"nixl"`
-	CPU          CPU      `mapstructure:"cpu"`
-	GPU          GPU      `mapstructure:"gpu"`
-	Engine       Engine   `mapstructure:"engine"`
-	Disagg       Disagg   `mapstructure:"disagg"`
-	Router       Router   `mapstructure:"router"`
-	Drain        Drain    `mapstructure:"drain"`
+	Node         Node         `mapstructure:"node"`
+	Log          Log          `mapstructure:"log"`
+	Etcd         Etcd         `mapstructure:"etcd"`
+	NATS         NATS         `mapstructure:"nats"`
+	Frontend     Frontend     `mapstructure:"frontend"`
+	Status       Status       `mapstructure:"status"`
+	RequestPlane RequestPlane `mapstructure:"request_plane"`
+	NIXL         NIXL         `mapstructure:"nixl"`
+	CPU          CPU          `mapstructure:"cpu"`
+	GPU          GPU          `mapstructure:"gpu"`
+	Engine       Engine       `mapstructure:"engine"`
+	Disagg       Disagg       `mapstructure:"disagg"`
+	Router       Router       `mapstructure:"router"`
+	Drain        Drain        `mapstructure:"drain"`
 }
 
 // Node names this agent and says where others reach it.
@@ -114,6 +114,13 @@ type Status struct {
 	Profiles bool `mapstructure:"profiles"`
 }
 
+// RequestPlane is what carries requests between nodes.
+type RequestPlane struct {
+	Listener `mapstructure:",squash"`
+	// TLS encrypts it. Peers are known by the cluster's secret, not by certificates.
+	TLS bool `mapstructure:"tls"`
+}
+
 // NIXL is the KV data path.
 type NIXL struct {
 	Listen     string   `mapstructure:"listen"`
@@ -125,6 +132,9 @@ type NIXL struct {
 	TCPStreams int `mapstructure:"tcp_streams"`
 	// Checksums protect what travels over TCP, if either side has them.
 	Checksums bool `mapstructure:"checksums"`
+	// Encrypt turns TLS on, also without a certificate: peers are known by the cluster's
+	// secret.
+	Encrypt bool `mapstructure:"tls"`
 	// The files are paths, or the PEM text itself. TLS is on with a certificate.
 	TLSCAFile     string `mapstructure:"tls_ca_file"`
 	TLSCertFile   string `mapstructure:"tls_cert_file"`
@@ -242,7 +252,7 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.host", Kind: KindString, Default: "127.0.0.1", Aliases: []Alias{{Name: "DYN_HTTP_HOST"}}, Help: "address to listen on; 0.0.0.0 for all"},
 		{Name: "frontend.port", Kind: KindInt, Default: 8000, Max: maxPort, Aliases: []Alias{{Name: "DYN_HTTP_PORT"}}, Help: "port to listen on; 0 takes a free one"},
 		{Name: "frontend.body_limit", Kind: KindSize, Default: Size(45 << 20), Aliases: []Alias{{Name: "DYN_HTTP_BODY_LIMIT_MB", Unit: "MiB"}}, Help: "largest request body; larger ones are answered with 413"},
-		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "key that clients must send as a bearer token, or several with commas between them: clients with different keys get equal shares of the workers; empty lets everyone in"},
+		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "key that clients must send as a bearer token, or several with commas between them: clients with different keys get equal shares of the workers; also for more than the state of this node on /health and /metrics; empty lets everyone in"},
 		{Name: "frontend.trusted_proxies", Kind: KindList, Default: []string{}, Help: "addresses and networks such as 10.0.0.0/8 of proxies whose X-Forwarded-For says who the client is; without several keys, clients with different addresses get equal shares of the workers"},
 		{Name: "frontend.request_timeout", Kind: KindDuration, Default: 10 * time.Minute, Help: "longest time for one request; 0 means no limit"},
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
@@ -250,12 +260,14 @@ func dynamodServingKeys() []Key {
 		{Name: "status.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address of the status server; port 0 takes a free one"},
 		{Name: "status.profiles", Kind: KindBool, Default: false, Help: "serve profiles of this process at /debug/pprof of the status server, for go tool pprof; only with an address on loopback"},
 		{Name: "request_plane.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for requests to the workers of this node; port 0 takes a free one"},
+		{Name: "request_plane.tls", Kind: KindBool, Default: false, Help: "encrypt requests between nodes; the same on all nodes; needs no certificates, as both sides prove the cluster's secret within the TLS session"},
 		{Name: "nixl.listen", Kind: KindString, Default: "127.0.0.1:0", Help: "address for incoming KV transfers; port 0 takes a free one"},
 		{Name: "nixl.transports", Kind: KindList, Default: []string{}, Choices: []string{"local", "cudaipc", "shm", "pvm", "ucx", "tcp"}, Help: "transports to use; empty chooses the best one for each peer, in this order: local, cudaipc (between GPUs), shm, pvm, ucx, tcp; ucx only with an RDMA device unless it is named, which needs the library libucp; a worker does not start with one that cannot be used"},
 		{Name: "nixl.copy_threads", Kind: KindInt, Default: 0, Max: 64, Help: "threads that copy at a time for transfers within a host; 0 means half of the cores, at most 4"},
 		{Name: "nixl.tcp_streams", Kind: KindInt, Default: 2, Min: 1, Max: 16, Help: "TCP connections to each peer, over which one transfer is spread"},
 		{Name: "nixl.checksums", Kind: KindBool, Default: false, Help: "send a CRC-32C with all that travels over TCP and fail what does not match; done if either side of a transfer wants it"},
-		{Name: "nixl.tls_cert_file", Kind: KindPath, Default: "", Help: "certificate of this node for transfers over TCP, or its PEM text; with one, all such transfers are encrypted and both sides prove who they are"},
+		{Name: "nixl.tls", Kind: KindBool, Default: false, Help: "encrypt transfers over TCP, not those of ucx; the same on all nodes; needs no certificates, as both sides prove the cluster's secret within the TLS session"},
+		{Name: "nixl.tls_cert_file", Kind: KindPath, Default: "", Help: "certificate of this node for transfers over TCP, or its PEM text; with one, all such transfers are encrypted, and both sides also show certificates"},
 		{Name: "nixl.tls_key_file", Kind: KindPath, Default: "", Help: "key of that certificate, or its PEM text"},
 		{Name: "nixl.tls_ca_file", Kind: KindPath, Default: "", Help: "authorities whose certificates are accepted from peers, or their PEM text"},
 		{Name: "nixl.tls_server_name", Kind: KindString, Default: "", Help: "name that the certificates of all peers bear; empty means the host at which each is reached"},

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 		Log:          config.Log{Level: "info", Format: "text"},
 		Frontend:     config.Frontend{Enabled: true, Host: "127.0.0.1", Port: 8000, BodyLimit: 45 << 20, RequestTimeout: 10 * time.Minute, MigrationLimit: 3},
 		Status:       config.Status{Listener: config.Listener{Listen: "127.0.0.1:0"}},
-		RequestPlane: config.Listener{Listen: "127.0.0.1:0"},
+		RequestPlane: config.RequestPlane{Listener: config.Listener{Listen: "127.0.0.1:0"}},
 		NIXL:         config.NIXL{Listen: "127.0.0.1:0", Transports: []string{}, TCPStreams: 2},
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		GPU:          config.GPU{Devices: "none", MemoryUtilization: 0.9, KVShare: 0.5},

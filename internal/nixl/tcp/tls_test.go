@@ -1,18 +1,24 @@
 package tcp
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
+	"io"
 	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/handshake/handshaketest"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
@@ -235,4 +241,53 @@ func TestCorruptedNotification(t *testing.T) {
 	}
 	nixltest.Next(t, b)
 	nixltest.NoMore(t, b)
+}
+
+// TestEphemeralTLS encrypts without certificates that anybody checks: who does not have
+// the key gets in neither with nor without TLS, and not between two who have it.
+func TestEphemeralTLS(t *testing.T) {
+	secure := func() Options {
+		cfg, err := handshake.Ephemeral()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Options{TLS: cfg}
+	}
+	b := options(secure()).Agent(t, "b")
+	a := options(secure()).Agent(t, "a")
+	nixltest.Load(t, a, b)
+	if err := a.Notify(nixltest.Context(t), "b", []byte("hi")); err != nil {
+		t.Fatal(err)
+	}
+	nixltest.Next(t, b)
+
+	stranger := options(secure()).Agent(t, "s", func(c *nixl.Config) { c.Key = handshake.RandomKey() })
+	nixltest.Load(t, stranger, b)
+	if err := stranger.Notify(nixltest.Context(t), "b", []byte("hi")); !errors.Is(err, handshake.ErrSecret) {
+		t.Errorf("another secret: %v", err)
+	}
+	middle := secure()
+	middle.dial = func(ctx context.Context, addr string) (net.Conn, error) { return betrayed(t, addr, secure().TLS) }
+	m := options(middle).Agent(t, "m")
+	nixltest.Load(t, m, b)
+	if err := m.Notify(nixltest.Context(t), "b", []byte("hi")); !errors.Is(err, handshake.ErrSecret) {
+		t.Errorf("with somebody in between: %v", err)
+	}
+	nixltest.NoMore(t, b)
+}
+
+// betrayed is a connection to somebody who speaks TLS to both sides and passes on what
+// they say.
+func betrayed(t *testing.T, addr string, secure *tls.Config) (net.Conn, error) {
+	client, ours := handshaketest.Pair(t)
+	out, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	in, onward := tls.Server(ours, secure), tls.Client(out, secure)
+	wg.Go(func() { _, _ = io.Copy(in, onward); _ = ours.Close() })
+	wg.Go(func() { _, _ = io.Copy(onward, in); _ = out.Close() })
+	t.Cleanup(func() { _, _ = ours.Close(), out.Close(); wg.Wait() })
+	return client, nil
 }
