@@ -201,6 +201,9 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if err := a.startGPUDevices(ctx, back); err != nil {
 		return err
 	}
+	if err := a.checkSecret(ctx); err != nil {
+		return err
+	}
 	cfg := a.plumb
 	cfg.Worker = a.cfg.Node.Name
 	if a.drt, err = runtime.New(ctx, cfg); err != nil {

@@ -143,6 +143,7 @@ func (x *external) config() config.Dynamod {
 	cfg := testConfig(x.t)
 	cfg.Etcd.Endpoints, cfg.NATS.URL = []string{x.etcd.Endpoint()}, x.nats.URL()
 	cfg.Frontend.Enabled = false
+	cfg.SecretFile = filepath.Join(x.dir, "secret")
 	return cfg
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -63,6 +64,27 @@ func (a *Agent) succeed(ctx context.Context) {
 	}
 }
 
+// errOtherSecret ends a node that could work with no other one.
+var errOtherSecret = errors.New("this node does not have the secret of its cluster")
+
+// checkSecret reports a node of the cluster that has another secret: the two would refuse
+// each other for ever.
+func (a *Agent) checkSecret(ctx context.Context) error {
+	kvs, _, err := a.stores.store.List(ctx, cluster.NodePrefix)
+	if err != nil {
+		return fmt.Errorf("compare secrets: %w", err)
+	}
+	for _, kv := range kvs {
+		n, err := store.DecodeJSON[cluster.Node](kv)
+		if err != nil || n.ID == a.nodeID || n.Secret == "" || !n.In(a.cfg.Namespace) || n.Secret == a.secret.Fingerprint() {
+			continue
+		}
+		return fmt.Errorf("%w: node %s on %s has the one with fingerprint %s, this one %s; copy the file from there to %s, for its owner only",
+			errOtherSecret, n.Name, n.Host, n.Secret, a.secret.Fingerprint(), cmp.Or(a.cfg.SecretFile, a.cluster.SecretPath()))
+	}
+	return nil
+}
+
 // publishNode writes the node's inventory under its lease.
 func (a *Agent) publishNode(ctx context.Context) error {
 	host, err := os.Hostname()
@@ -75,6 +97,7 @@ func (a *Agent) publishNode(ctx context.Context) error {
 		Version: a.opts.Version, StartedAt: a.started, Devices: a.nodeDevices, GPU: &gpu,
 		RequestPlane: a.plumb.AdvertiseAddr, StatusURL: "http://" + a.statusAddr(),
 		EmbeddedEtcd: a.stores.etcd != nil, EmbeddedNATS: a.stores.nats != nil,
+		Secret: a.secret.Fingerprint(),
 	}
 	for _, name := range a.cfg.Node.Roles {
 		role, err := cluster.ParseRole(name)

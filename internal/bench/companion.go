@@ -16,11 +16,12 @@ import (
 // companion is an agent in a process of its own, which has the prefill workers of a node
 // that runs in another.
 type companion struct {
-	Dir   string   `json:"dir"` // state directory
-	Etcd  []string `json:"etcd"`
-	NATS  string   `json:"nats"`
-	GPUs  string   `json:"gpus,omitempty"`
-	Cores int      `json:"cores,omitempty"`
+	Dir        string   `json:"dir"` // state directory
+	SecretFile string   `json:"secret_file"`
+	Etcd       []string `json:"etcd"`
+	NATS       string   `json:"nats"`
+	GPUs       string   `json:"gpus,omitempty"`
+	Cores      int      `json:"cores,omitempty"`
 }
 
 // companion starts the second process of a node, which ends with the node.
@@ -28,7 +29,7 @@ func (s *session) companion(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodeTimeout, errNotUp)
 	defer cancel()
 	c, err := s.startChild(context.WithoutCancel(ctx), childSpec{Companion: &companion{
-		Dir: n.spec.dir + "-companion", Etcd: n.at.Etcd, NATS: n.at.NATS, GPUs: n.spec.gpus, Cores: n.spec.cores,
+		Dir: n.spec.dir + "-companion", SecretFile: n.secretFile, Etcd: n.at.Etcd, NATS: n.at.NATS, GPUs: n.spec.gpus, Cores: n.spec.cores,
 	}})
 	if err != nil {
 		return err
@@ -57,7 +58,7 @@ func (c *companion) run(ctx context.Context, stdin io.Reader, stdout io.Writer) 
 		return err
 	}
 	cfg.Node.Name, cfg.Node.Roles = "companion", []string{string(cluster.RolePrefill)}
-	cfg.Etcd.Endpoints, cfg.NATS.URL, cfg.Frontend.Enabled = c.Etcd, c.NATS, false
+	cfg.Etcd.Endpoints, cfg.NATS.URL, cfg.Frontend.Enabled, cfg.SecretFile = c.Etcd, c.NATS, false, c.SecretFile
 	if err := cfg.Validate(); err != nil {
 		return err
 	}

@@ -61,6 +61,8 @@ type node struct {
 	plane     requestplane.Client
 	at        statedir.Endpoints // of its stores
 	back      undo.Stack
+	// secretFile holds the secret of the cluster.
+	secretFile string
 }
 
 const (
@@ -192,7 +194,8 @@ func (n *node) connect(cfg config.Dynamod) error {
 	}
 	n.store, n.at = etcd, at
 	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
-	secret, err := credentials.Load(cmp.Or(cfg.SecretFile, dir.SecretPath()))
+	n.secretFile = cmp.Or(cfg.SecretFile, dir.SecretPath())
+	secret, err := credentials.Load(n.secretFile)
 	if err != nil {
 		return err
 	}

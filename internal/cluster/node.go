@@ -46,6 +46,8 @@ type Node struct {
 	// Embedded says which stores this node hosts for the cluster.
 	EmbeddedEtcd bool `json:"embedded_etcd,omitempty"`
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
+	// Secret is the fingerprint of the secret that the node proves to others.
+	Secret string `json:"secret,omitempty"`
 }
 
 // MemoryOf is all the memory that workers of a device can have, which CPU devices of a node

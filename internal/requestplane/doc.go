@@ -4,7 +4,8 @@
 // Start with [Server] and [Handler] on the answering side, [Client] and [Stream]
 // on the calling side. [ListenTCP] and [NewTCPClient] are the network
 // implementation: one pooled, multiplexed connection per peer pair, msgpack
-// frames, flow control per stream, keep-alive. [Memory] is the same contract
+// frames, flow control per stream, keep-alive. Both sides prove that they know the
+// cluster's secret first; without a key there is neither server nor call. [Memory] is the same contract
 // without sockets, for tests and single-process use.
 //
 // A Server owns its listener, its connections and one goroutine group per

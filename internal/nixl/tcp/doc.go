@@ -17,7 +17,9 @@
 // Memory that a peer can make it hold is bounded by [Options] and nixl.Limits and
 // grows only with bytes that have arrived.
 //
-// With [Options].TLS all of it is encrypted and both sides prove who they are; with
+// Both sides of a connection first prove that they know the key of the agents (package
+// handshake). With [Options].TLS all of it is encrypted, and the proofs are bound to the
+// TLS session; with
 // Checksums every part and notification carries a CRC-32C. The transport reconnects
 // only after the peer was loaded again.
 package tcp
