@@ -60,9 +60,11 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		fs := q.fields()
 		body, release, bad := f.readBody(w, r)
 		defer release()
+		ctx, client := watch(r)
+		defer client.leave()
 		leave := func() {}
 		if bad == nil {
-			leave, bad = f.intake.turn(r.Context(), len(body), f.limits.intake)
+			leave, bad = f.intake.turn(ctx, len(body), f.limits.intake)
 		}
 		if bad == nil {
 			defer leave()
@@ -82,8 +84,6 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			err = bad
 			return
 		}
-		ctx, client := watch(r)
-		defer client.leave()
 		ctx, cancel := f.limited(ctx)
 		defer cancel()
 		a, err2 := j.prepare(ctx, q, leave)
