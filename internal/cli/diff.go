@@ -22,8 +22,8 @@ func (f *factory) diff() *cobra.Command {
 	cmd := f.command(verb{
 		use: "diff -f <file>", short: "Show what a topology file would change", group: groupLook,
 		long: `Compares the file with what is declared, field by field, and says which workers would
-start, restart or leave. The exit code is 0 when nothing differs, 1 when something does, and
-2 or 3 when they could not be compared.`,
+start, restart or leave, and what the nodes cannot carry out. The exit code is 0 when
+nothing differs, 1 when something does, and 2 or 3 when they could not be compared.`,
 		examples: []string{
 			"dynctl diff -f topology.yaml",
 			"dynctl diff -f topology.yaml --set decode=6 -o json",

@@ -53,7 +53,8 @@ func (f *factory) up() *cobra.Command {
 		long: `When no cluster of that name runs, dynamod processes are started in the background, the
 first of them with etcd and NATS inside. Then the topology is declared, and the command
 returns when all workers serve and the frontend lists the model. What is not given
-stays as it is in a running cluster. ctrl-c stops watching only.
+stays as it is declared, also in a cluster that crashed and starts again; what changes is
+printed first, and what the nodes cannot carry out is refused. ctrl-c stops watching only.
 
 A topology file (-f) says everything that can be declared, settings at run time included;
 what it leaves out is at its default. Flags and --set FIELD=VALUE win over it. Applying it
