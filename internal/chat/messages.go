@@ -16,7 +16,7 @@ type conversation struct {
 	lists     bool // some content is a list of parts
 	arguments bool // some tool call has its arguments as text
 	systems   int  // messages with the role system or developer
-	values    *int // that arguments may still have, see maxValues
+	values    *int // that arguments may still have, see MaxValues
 }
 
 // form says how messages are presented to a template.

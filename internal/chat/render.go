@@ -42,14 +42,14 @@ type Conversation struct {
 	MostTokens int
 }
 
-// maxValues bounds the values in the messages, tools and arguments of a conversation:
+// MaxValues bounds the values in the messages, tools and arguments of a conversation:
 // each takes some hundred bytes, however few it has in JSON.
-const maxValues = 1 << 18
+const MaxValues = 1 << 18
 
 // Render is RenderChat for a conversation with a limit; its error is *TooLongError if
 // the text has more tokens.
 func (p *Processor) Render(ctx context.Context, q Conversation) (string, error) {
-	values := maxValues
+	values := MaxValues
 	toolList, err := readTools(q.Tools, &values)
 	if err != nil {
 		return "", err

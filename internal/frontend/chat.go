@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/jsonscan"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -216,6 +217,8 @@ func (q *chatRequest) prompts(ctx context.Context, m *servedModel) ([][]uint32, 
 		return nil, promptError(m, "messages", err)
 	case errors.Is(err, chat.ErrNoTemplate):
 		return nil, invalid("model", "The model '%s' cannot chat: %v.", q.model, err)
+	case errors.Is(err, jsonscan.ErrValues):
+		return nil, wrongValue("messages", "messages, tools and arguments of the template have more than %d JSON values", chat.MaxValues)
 	case err != nil:
 		return nil, invalid("messages", "The chat template of the model does not take this conversation: %v", err)
 	}

@@ -42,11 +42,7 @@ func (e *apiError) withCode(c string) *apiError {
 
 // invalid is a 400 that names the field at fault; param may be empty.
 func invalid(param, format string, args ...any) *apiError {
-	for i, a := range args {
-		if s, ok := a.(string); ok {
-			args[i] = shortened(s)
-		}
-	}
+	shorten(args)
 	param = shortened(param)
 	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...), metric: metrics.ErrorValidation}
 	if param != "" {
@@ -56,13 +52,21 @@ func invalid(param, format string, args ...any) *apiError {
 }
 
 // maxEcho bounds what an error repeats of a request, in bytes.
-const maxEcho = 2 << 10
+const maxEcho = 1 << 10
 
 func shortened(s string) string {
 	if len(s) <= maxEcho {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxEcho], "") + "..."
+	return strings.ToValidUTF8(s[:maxEcho-3], "") + "..."
+}
+
+func shorten(args []any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = shortened(s)
+		}
+	}
 }
 
 func missing(param string) *apiError {
@@ -74,6 +78,7 @@ func wrongType(param, want string) *apiError {
 }
 
 func wrongValue(param, format string, args ...any) *apiError {
+	shorten(args)
 	return invalid(param, "Invalid value for '%s': %s.", param, fmt.Sprintf(format, args...)).withCode("invalid_value")
 }
 

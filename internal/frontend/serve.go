@@ -62,6 +62,8 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		defer release()
 		ctx, client := watch(r)
 		defer client.leave()
+		ctx, cancel := f.limited(ctx)
+		defer cancel()
 		leave := func() {}
 		if bad == nil {
 			leave, bad = f.intake.turn(ctx, len(body), f.limits.intake)
@@ -84,11 +86,8 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			err = bad
 			return
 		}
-		ctx, cancel := f.limited(ctx)
-		defer cancel()
 		a, err2 := j.prepare(ctx, q, leave)
 		q.forget()
-		body = nil
 		leave()
 		release()
 		switch {

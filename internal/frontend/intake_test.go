@@ -1,0 +1,250 @@
+package frontend
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestHostileBodies: what is refused costs a small multiple of its bytes, whatever it
+// would become. The error names the limit.
+func TestHostileBodies(t *testing.T) {
+	w := newWorld(t)
+	w.fake("worker-1", say("ab"))
+	f := w.configured(func(c *Config) { c.BodyLimit = 64 << 20 }).waitModel(1)
+	const chat, text = "/v1/chat/completions", "/v1/completions"
+	const n = 300_000
+	in := func(field, value string) string {
+		return `{"model":"tiny","messages":[{"role":"user","content":"a"}],"` + field + `":` + value + `}`
+	}
+	list := func(element string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+	}
+	ids := list("1", n)
+	long := strings.Repeat("a b ", 2<<20)
+	message := func(m string) string { return `{"model":"tiny","messages":[` + m + `]}` }
+	for name, tc := range map[string]struct{ path, body, code, says string }{
+		"one long message":     {chat, message(`{"role":"user","content":"` + long + `"}`), "context_length_exceeded", "at least"},
+		"escaped message":      {chat, message(`{"role":"user","content":"` + strings.Repeat(`\u0061`, 1<<20) + `"}`), "context_length_exceeded", "at least"},
+		"one long prompt":      {text, `{"model":"tiny","prompt":"` + long + `"}`, "context_length_exceeded", "at least"},
+		"long prompts":         {text, `{"model":"tiny","prompt":` + list(`"`+long[:1<<16]+`"`, 100) + `}`, "context_length_exceeded", "at least"},
+		"tiny messages":        {chat, message(strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"a"},`, n), ",")), "invalid_value", "65536 messages"},
+		"tiny parts":           {chat, message(`{"role":"user","content":` + list(`{"type":"text","text":"a"}`, n) + `}`), "invalid_value", "65536 parts"},
+		"tiny calls":           {chat, message(`{"role":"assistant","tool_calls":` + list(`{"function":{"name":"f"}}`, n) + `}`), "invalid_value", "65536 calls"},
+		"values in a message":  {chat, message(`{"role":"user","content":"a","x":` + list("{}", 2*n) + `}`), "invalid_value", "262144"},
+		"values in arguments":  {chat, in("chat_template_kwargs", `{"x":`+list("[]", 2*n)+`}`), "invalid_value", "262144"},
+		"tiny tools":           {chat, in("tools", list(`{"type":"function","function":{"name":"f"}}`, n)), "invalid_value", "1536"},
+		"a huge forced schema": {chat, in("tool_choice", `"required","tools":[{"type":"function","function":{"name":"f","parameters":{"x":`+list("{}", 4*n)+`}}}]`), "invalid_value", "2097152"},
+		"a huge schema":        {chat, in("response_format", `{"type":"json_schema","json_schema":{"name":"a","schema":{"x":`+list("{}", 4*n)+`}}}`), "invalid_value", "2097152"},
+		"many choices":         {chat, in("guided_choice", list(`""`, 4*n)), "invalid_value", "2097152"},
+		"a huge regex":         {chat, in("guided_regex", `"`+long+`"`), "invalid_value", "2097152"},
+		"logit_bias":           {chat, in("logit_bias", "{"+keys(n)+"}"), "invalid_value", "members"},
+		"stop strings":         {chat, in("stop", list(`"`+strings.Repeat("x", 5000)+`"`, 3)), "invalid_value", "4096"},
+		"all stop strings":     {chat, in("stop", list(`"`+strings.Repeat("x", 4000)+`"`, 32)), "invalid_value", "16384"},
+		"many stop strings":    {chat, in("stop", list(`"x"`, n)), "invalid_value", "32"},
+		"stop ids":             {chat, in("stop_token_ids", ids), "invalid_value", "1024"},
+		"token ids":            {text, `{"model":"tiny","prompt":` + ids + `}`, "context_length_exceeded", "at least 513"},
+		"lists of token ids":   {text, `{"model":"tiny","prompt":` + list("[1]", n) + `}`, "invalid_value", "128"},
+		"bad words":            {chat, in("bad_words", list(`"x"`, n)), "invalid_value", "1024"},
+		"a long bad word":      {chat, in("bad_words", `["`+long+`"]`), "invalid_value", "1024"},
+		"ids of a bad word":    {chat, in("bad_words_token_ids", "["+ids+"]"), "invalid_value", "1024"},
+		"extra fields":         {chat, in("nvext", `{"extra_fields":`+list(`"timing"`, n)+`}`), "invalid_type", ""},
+		"members":              {chat, "{" + keys(n) + "}", "", "members"},
+		"nested":               {chat, in("metadata", strings.Repeat("[", 1<<20)+strings.Repeat("]", 1<<20)), "", ""},
+		"a long role":          {chat, message(`{"role":"` + long + `","content":"a"}`), "invalid_value", "is not one of"},
+		"a long name":          {chat, `{"` + long + `":1}`, "unknown_parameter", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			rec := httptest.NewRecorder()
+			f.srv.Handler.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, tc.path, strings.NewReader(tc.body)))
+			runtime.ReadMemStats(&after)
+			answer := rec.Body.Bytes()
+			var e envelope
+			if err := json.Unmarshal(answer, &e); err != nil {
+				t.Fatalf("%v: %.300s", err, answer)
+			}
+			if rec.Code != 400 || tc.code != "" && e.code() != tc.code || !strings.Contains(e.Error.Message, tc.says) || len(answer) > 4*maxEcho {
+				t.Errorf("status %d, code %q, %.300s; want %q, ...%s...", rec.Code, e.code(), answer, tc.code, tc.says)
+			}
+			took, most := int(after.TotalAlloc-before.TotalAlloc), 8*len(tc.body)+64<<20
+			if took > most {
+				t.Errorf("%d bytes allocated for a body of %d", took, len(tc.body))
+			}
+		})
+	}
+}
+
+// keys are so many members of an object, all different.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for k := i; ; k /= 10 {
+			b.WriteByte('0' + byte(k%10))
+			if k < 10 {
+				break
+			}
+		}
+		b.WriteString(`":1`)
+	}
+	return b.String()
+}
+
+// TestTurns: requests go on in order, so many at a time; what waits is bounded in number
+// and in time.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1, 2)
+		leave, bad := turns.take(t.Context(), time.Second)
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		order := make(chan int, 2)
+		for i := range 2 {
+			go func() {
+				leave, bad := turns.take(t.Context(), time.Minute)
+				if bad != nil {
+					t.Error(bad)
+					return
+				}
+				order <- i
+				leave()
+			}()
+			synctest.Wait()
+		}
+		if _, bad := turns.take(t.Context(), time.Minute); bad == nil || bad.status != 503 || bad.retryAfter == 0 {
+			t.Errorf("behind the queue: %v", bad)
+		}
+		leave()
+		leave() // again means nothing
+		if a, b := <-order, <-order; a != 0 || b != 1 {
+			t.Errorf("order %d, %d", a, b)
+		}
+		leave, _ = turns.take(t.Context(), time.Second)
+		defer leave()
+		begin := time.Now()
+		if _, bad := turns.take(t.Context(), time.Second); bad == nil || time.Since(begin) != time.Second {
+			t.Errorf("waited %v: %v", time.Since(begin), bad)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errStopping)
+		if _, bad := turns.take(ctx, time.Second); bad == nil || bad.Message != shuttingDown().Message {
+			t.Errorf("stopped: %v", bad)
+		}
+	})
+}
+
+// TestByteBudget: bodies wait for memory in order, and those that come too slowly go
+// when others wait.
+func TestByteBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newByteBudget(100 << 20)
+		cut := make(chan string, 3)
+		reserve := func(name string, n int64) *reservation {
+			r, bad := b.reserve(t.Context(), n, 10*time.Second, func() { cut <- name })
+			if bad != nil {
+				t.Errorf("%s: %v", name, bad)
+				return &reservation{b: b}
+			}
+			return r
+		}
+		slow, quick := reserve("slow", 60<<20), reserve("quick", 30<<20)
+		quick.got.Store(30 << 20)
+		time.Sleep(5 * time.Second)
+		if len(cut) > 0 {
+			t.Error("a body is cut although nobody waits")
+		}
+		got := make(chan string)
+		go func() {
+			r := reserve("large", 80<<20)
+			got <- "large"
+			r.release()
+		}()
+		synctest.Wait()
+		go func() {
+			r := reserve("small", 1<<20)
+			got <- "small"
+			r.release()
+		}()
+		if name := <-cut; name != "slow" || len(cut) > 0 || !slow.slow.Load() {
+			t.Errorf("%s is cut", name)
+		}
+		slow.release()
+		quick.read(20 << 20) // chunked: shorter than it might have been
+		if first, second := <-got, <-got; first != "large" || second != "small" {
+			t.Errorf("%s goes before %s", first, second)
+		}
+		synctest.Wait()
+		if b.free != 80<<20 {
+			t.Errorf("%d bytes are free", b.free)
+		}
+		quick.release()
+		all := reserve("more than there is", 1<<40)
+		begin := time.Now()
+		if _, bad := b.reserve(t.Context(), 1, time.Second, func() {}); bad == nil || bad.status != 503 || time.Since(begin) != time.Second {
+			t.Errorf("waited %v: %v", time.Since(begin), bad)
+		}
+		all.release()
+		if b.free != b.total || len(b.queue) > 0 || len(b.uploads) > 0 {
+			t.Errorf("%d of %d bytes are free, %d wait, %d are read", b.free, b.total, len(b.queue), len(b.uploads))
+		}
+	})
+}
+
+// TestLargeBodiesWaitApart: small requests do not wait for large ones, whose memory is
+// given back however they end.
+func TestLargeBodiesWaitApart(t *testing.T) {
+	w := newWorld(t)
+	w.fake("worker-1", say("ab"))
+	f := w.frontend(func(f *Frontend) { f.limits.intake = 20 * time.Millisecond }).waitModel(1)
+	for range cap(f.intake.large.free) { // as if others were prepared
+		f.intake.large.free <- struct{}{}
+	}
+	large := textBody(body{"prompt": strings.Repeat("a ", smallBody)})
+	resp := f.post("/v1/completions", large)
+	if e := failureOf(t, resp); resp.StatusCode != 503 || e.code() != "overloaded" || resp.Header.Get("Retry-After") != "1" {
+		t.Errorf("large: %d, %v", resp.StatusCode, e)
+	}
+	if resp := f.post("/v1/completions", textBody(nil)); resp.StatusCode != 200 {
+		t.Errorf("small: %d", resp.StatusCode)
+	} else if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Body.Close() != nil {
+		t.Error(err)
+	}
+	for range cap(f.intake.large.free) {
+		<-f.intake.large.free
+	}
+	for _, chunked := range []bool{false, true} {
+		raw, err := json.Marshal(large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := httptest.NewRequest(http.MethodPost, "/v1/completions", bytes.NewReader(raw))
+		if chunked {
+			req.ContentLength = -1
+		}
+		rec := httptest.NewRecorder()
+		f.srv.Handler.ServeHTTP(rec, req)
+		if rec.Code != 400 || !strings.Contains(rec.Body.String(), "context_length_exceeded") {
+			t.Errorf("chunked %v: %d, %s", chunked, rec.Code, rec.Body)
+		}
+	}
+	b := f.intake.bodies
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.free != b.total || len(f.intake.large.free)+len(f.intake.small.free) > 0 {
+		t.Errorf("%d of %d bytes are free, %d and %d turns taken", b.free, b.total, len(f.intake.large.free), len(f.intake.small.free))
+	}
+}
