@@ -42,7 +42,11 @@ func (e *apiError) withCode(c string) *apiError {
 
 // invalid is a 400 that names the field at fault; param may be empty.
 func invalid(param, format string, args ...any) *apiError {
-	shorten(args)
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = shortened(s)
+		}
+	}
 	param = shortened(param)
 	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...), metric: metrics.ErrorValidation}
 	if param != "" {
@@ -61,14 +65,6 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s[:maxEcho-3], "") + "..."
 }
 
-func shorten(args []any) {
-	for i, a := range args {
-		if s, ok := a.(string); ok {
-			args[i] = shortened(s)
-		}
-	}
-}
-
 func missing(param string) *apiError {
 	return invalid(param, "Missing required parameter: '%s'.", param).withCode("missing_required_parameter")
 }
@@ -78,8 +74,7 @@ func wrongType(param, want string) *apiError {
 }
 
 func wrongValue(param, format string, args ...any) *apiError {
-	shorten(args)
-	return invalid(param, "Invalid value for '%s': %s.", param, fmt.Sprintf(format, args...)).withCode("invalid_value")
+	return invalid(param, "Invalid value for '%s': "+format+".", append([]any{param}, args...)...).withCode("invalid_value")
 }
 
 func tooLong(param, format string, args ...any) *apiError {
