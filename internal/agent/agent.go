@@ -163,8 +163,6 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 		a.drain(hurry)
 	case <-gctx.Done():
 		a.log.Error("stopping: a part of the node broke", "error", context.Cause(gctx))
-	case broken = <-a.stores.broken:
-		a.log.Error("stopping: the cluster's store broke", "error", broken)
 	case broken = <-a.lost:
 		a.log.Error("stopping: this process cannot use a GPU any more", "error", broken)
 	}

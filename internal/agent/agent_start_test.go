@@ -1,12 +1,10 @@
 package agent
 
 import (
-	"errors"
 	"net"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -142,21 +140,4 @@ func TestDefaultPortsTaken(t *testing.T) {
 	if e, err := a.cluster.Endpoints(); err != nil || e.Etcd[0] != a.stores.etcd.Endpoint() || e.NATS != a.stores.nats.URL() {
 		t.Errorf("cluster.json: %+v %v", e, err)
 	}
-}
-
-// The end of a server inside the process is the end of the node, with a reason.
-func TestEmbeddedServerBreaks(t *testing.T) {
-	cfg := testConfig(t)
-	cfg.Frontend.Enabled = false
-	a := startAgent(t, cfg)
-	a.stores.broken <- errors.New("embedded etcd failed: disk full")
-	select {
-	case err := <-a.ended:
-		if err == nil || !strings.Contains(err.Error(), "disk full") {
-			t.Errorf("the agent ended with %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("the agent goes on")
-	}
-	a.over = true
 }

@@ -184,7 +184,7 @@ func startTestNode(t *testing.T) *testNode {
 	bus, queue, plane := events.NewMemory(), events.NewMemoryQueue(events.QueueConfig{}), requestplane.NewMemory()
 	back.Push("close the store", func(context.Context) error { return n.mem.Close() })
 	back.Push("close the bus", func(context.Context) error { return bus.Close() })
-	a.stores = &stores{store: n.mem, bus: bus, queue: queue, broken: make(chan error, 2)}
+	a.stores = &stores{store: n.mem, bus: bus, queue: queue}
 	a.server, a.client = plane.NewServer(requestplane.Limits{}, a.log), plane.NewClient()
 	back.Push("close the plane", func(context.Context) error { return errors.Join(a.client.Close(), a.server.Close()) })
 	a.plumb = runtime.Config{

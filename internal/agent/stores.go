@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/dial"
@@ -25,12 +26,10 @@ type stores struct {
 	store store.Store
 	bus   events.Bus
 	queue events.WorkQueue
-
-	broken chan error // an embedded server failed
 }
 
 func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, error) {
-	s := &stores{broken: make(chan error, 2)}
+	s := &stores{}
 	if err := s.startEtcd(ctx, a, back); err != nil {
 		return nil, err
 	}
@@ -52,8 +51,8 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 		if err != nil {
 			return fmt.Errorf("start embedded etcd: %w", err)
 		}
-		back.Push("stop etcd", func(context.Context) error { return s.etcd.Close() })
-		s.watch("etcd", s.etcd.Done(), s.etcd.Err)
+		opts.ClientAddr = withPort(opts.ClientAddr, s.etcd.Endpoint()) // where clients look for it
+		back.Push("stop etcd", keepServer(a.log, "etcd", s.etcd, func(ctx context.Context) (*embedded.Etcd, error) { return embedded.StartEtcd(ctx, opts) }))
 		s.etcdEndpoints = []string{s.etcd.Endpoint()}
 	}
 	etcd, err := dial.Etcd(cfg.EtcdClient, s.etcdEndpoints, a.log)
@@ -80,8 +79,8 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 		if err != nil {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
-		back.Push("stop NATS", func(context.Context) error { return s.nats.Close() })
-		s.watch("NATS", s.nats.Done(), s.nats.Err)
+		opts.Addr = withPort(opts.Addr, strings.TrimPrefix(s.nats.URL(), "nats://")) // where clients look for it
+		back.Push("stop NATS", keepServer(a.log, "NATS", s.nats, func(ctx context.Context) (*embedded.NATS, error) { return embedded.StartNATS(ctx, opts) }))
 		s.natsURL = s.nats.URL()
 	}
 	bus, err := dial.NATS(cfg.NATSClient, s.natsURL, a.cfg.Node.Name, a.log)
@@ -97,14 +96,11 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 	return nil
 }
 
-// watch reports the end of an embedded server that nobody asked for.
-func (s *stores) watch(name string, done <-chan struct{}, why func() error) {
-	go func() {
-		<-done
-		if err := why(); err != nil {
-			s.broken <- fmt.Errorf("embedded %s failed: %w", name, err)
-		}
-	}()
+// withPort is an address with the port of another.
+func withPort(addr, other string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	_, port, _ := net.SplitHostPort(other)
+	return net.JoinHostPort(host, port)
 }
 
 // onFreePort runs start and, if the address is the default one and taken, again

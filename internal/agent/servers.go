@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	// serverRetry and serverRetryMax are the pauses before a failed server of this process
+	// is started again.
+	serverRetry    = time.Second
+	serverRetryMax = 15 * time.Second
+	// serverStart bounds one start.
+	serverStart = 30 * time.Second
+)
+
+// server is an etcd or a NATS that runs in this process.
+type server interface {
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// keepServer starts a server again whenever it fails, for example because the disk is full.
+// Meanwhile the node serves with what it knows, as it does when a server elsewhere is down.
+// The returned function ends the server.
+func keepServer[S server](log *slog.Logger, name string, s S, start func(context.Context) (S, error)) (end func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- keepServing(ctx, log.With("server", name), s, start) }()
+	return func(context.Context) error {
+		cancel()
+		return <-ended // each server bounds its own end
+	}
+}
+
+func keepServing[S server](ctx context.Context, log *slog.Logger, s S, start func(context.Context) (S, error)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return s.Close()
+		case <-s.Done():
+		}
+		log.Error("a server inside this process failed: requests are served on, and it is started again; look for a full disk", "error", s.Err())
+		if err := s.Close(); err != nil {
+			log.Warn("the failed server is not gone yet", "error", err)
+		}
+		began := time.Now()
+		for wait := serverRetry; ; wait = min(2*wait, serverRetryMax) {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(wait):
+			}
+			limited, cancel := context.WithTimeout(ctx, serverStart)
+			next, err := start(limited)
+			cancel()
+			if err == nil {
+				s = next
+				log.Info("the server inside this process is back", "down", time.Since(began).Round(time.Millisecond))
+				break
+			}
+			log.Warn("the server inside this process does not start yet", "error", err)
+		}
+	}
+}
