@@ -124,19 +124,18 @@ func (r *runner) run(ctx context.Context) {
 		default:
 			begin := time.Now()
 			as, err := r.serve(ctx, as, restarts, wait)
-			if err == nil || ctx.Err() != nil || r.superseded(as) {
-				restarts, wait = 0, backoffFirst
-				continue
+			if err != nil && ctx.Err() == nil && !r.superseded(as) {
+				if time.Since(begin) > healthyAfter {
+					wait = backoffFirst
+				}
+				restarts++
+				r.fail(ctx, as, err, restarts, wait)
+				wait = min(2*wait, backoffMax)
+				if !r.superseded(as) {
+					continue
+				}
 			}
-			if time.Since(begin) > healthyAfter {
-				wait = backoffFirst
-			}
-			restarts++
-			r.fail(ctx, as, err, restarts, wait)
-			wait = min(2*wait, backoffMax)
-			if r.superseded(as) { // what failed says nothing of what is asked for now
-				restarts, wait = 0, backoffFirst
-			}
+			restarts, wait = 0, backoffFirst // failures say nothing of what is asked for now
 		}
 	}
 	if errors.Is(context.Cause(ctx), errUnassigned) {

@@ -10,8 +10,6 @@ import (
 func TestMain(m *testing.M) {
 	clustertest.Main()
 	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built) // below the directory for temporary files in any case
-	}
+	unbuild()
 	os.Exit(code)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -82,7 +83,7 @@ func (c *Cluster) spawn(cfg config.Dynamod) *process {
 	}
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.orders, p.replies = orders, bufio.NewReader(replies)
-	if err := p.cmd.Start(); err != nil {
+	if err := orphan.Start(p.cmd); err != nil {
 		c.t.Fatal(err)
 	}
 	_ = theirs.Close()

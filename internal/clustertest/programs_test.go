@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // programs are the two real programs, built from this tree, in a state directory
@@ -50,8 +51,8 @@ func buildPrograms(t *testing.T) *programs {
 	return p
 }
 
-// built is where binaries puts the programs; TestMain removes it.
-var built string
+// unbuild ends and removes the programs that binaries has built; TestMain calls it.
+var unbuild = func() {}
 
 // binaries builds dynctl and dynamod once for all tests and returns their directory.
 var binaries = sync.OnceValues(func() (string, error) {
@@ -59,7 +60,15 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	built = dir
+	// What dynctl starts shall outlive it, but not the tests, however they end.
+	sweep, err := orphan.Sweep(dir)
+	if err != nil {
+		return "", err
+	}
+	unbuild = func() {
+		sweep()
+		_ = os.RemoveAll(dir) // below the directory for temporary files in any case
+	}
 	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/dynctl", "./cmd/dynamod")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // runOnTerminal runs a command in a session of its own, on a terminal for standard input
@@ -35,7 +37,7 @@ func runOnTerminal(cmd *exec.Cmd, size string, keys []keystroke) (stdout, stderr
 	defer errs.close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = main.tty, main.tty, errs.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // of file 0: ctrl-c reaches the command
-	if err := cmd.Start(); err != nil {
+	if err := orphan.Start(cmd); err != nil {
 		return "", "", err
 	}
 	ended := make(chan struct{})

@@ -22,6 +22,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -324,7 +325,7 @@ func startDashboard(t *testing.T, w, h uint16, program string, args ...string) *
 	d := &dashboard{t: t, cmd: exec.Command(program, args...), far: far, screen: make(chan []byte, 1), read: make(chan struct{})}
 	d.cmd.Stdin, d.cmd.Stdout, d.cmd.Stderr = tty, tty, tty
 	d.cmd.Env = append(os.Environ(), "TERM=xterm-256color", "COLORTERM=truecolor", "NO_COLOR=")
-	if err := d.cmd.Start(); err != nil {
+	if err := orphan.Start(d.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

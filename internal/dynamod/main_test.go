@@ -19,6 +19,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -69,7 +70,7 @@ func start(t *testing.T, state string, args ...string) *process {
 	p.cmd.Dir = t.TempDir() // no configuration file is found by accident
 	p.cmd.Env = []string{asDynamod + "=1", "HOME=" + p.cmd.Dir, "DYNAMOD_STATE_DIR=" + state, "PATH=" + os.Getenv("PATH")}
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if err := p.cmd.Start(); err != nil {
+	if err := orphan.Start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() { p.ended <- p.cmd.Wait() }()

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // startProcess serves in a child process and returns where, and how to kill it.
@@ -27,7 +28,7 @@ func startProcess(t *testing.T, kind, dir, addr string) (at string, kill func())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := orphan.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	kill = sync.OnceFunc(func() {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
+
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // The server runs in a process of its own, which is this test binary again: so it
@@ -100,7 +102,7 @@ func (s *natsServer) start(port int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.cmd.Start(); err != nil {
+	if err := orphan.Start(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	s.stdin = stdin

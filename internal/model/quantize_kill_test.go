@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // quantizeEnv makes the test binary quantize the model in the folder that it names, with
@@ -47,7 +49,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := orphan.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "begun\n" {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 func openNode(t *testing.T) (Cluster, Node) {
@@ -84,7 +86,7 @@ func TestLockOfAKilledProcess(t *testing.T) {
 	_, n := openNode(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLockOfAKilledProcess$")
 	cmd.Env = append(os.Environ(), "STATEDIR_TEST_HOLD="+n.Path)
-	if err := cmd.Start(); err != nil {
+	if err := orphan.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(20 * time.Second)

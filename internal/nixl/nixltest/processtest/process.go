@@ -17,6 +17,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // Role is what the second process does.
@@ -167,7 +168,7 @@ func (s Suite) Start(t testing.TB, role Role) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := orphan.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	p := &Process{cmd: cmd, stdin: stdin}
