@@ -45,7 +45,7 @@ func TestReusedBlocksAreNotDecoded(t *testing.T) {
 				req, s := h.hold("worker-1", request("a", p, 20), tc.deadline)
 				promised := req.Disagg.Params
 				pre = tc.free(t, w, pre, s)
-				idle(t, pre)
+				eventually(t, "the blocks are given back", func() bool { return pre.engine.Load().Check(t.Context(), true) == nil })
 				if _, err := pre.engine.Load().ClearCache(t.Context()); err != nil {
 					t.Fatal(err)
 				}

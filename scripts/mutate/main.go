@@ -55,6 +55,7 @@ type result struct {
 	Outcome string  `json:"outcome"`
 	Test    string  `json:"test,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"` // that the test took
+	Unrun   int     `json:"unrun,omitempty"`   // tests of the line for which there was no time
 }
 
 // testers are packages whose tests are those of another one too.
@@ -199,7 +200,8 @@ func (l *lab) try(ctx context.Context, m mutant, suites []*suite) (result, error
 		for _, some := range s.batches(names) {
 			left := time.Until(end)
 			if left < time.Second {
-				break
+				r.Unrun += len(some)
+				continue
 			}
 			out, err := l.runTests(ctx, bin, s.Dir, some, left)
 			if ctx.Err() != nil {
@@ -359,7 +361,11 @@ func report(results map[string]result) {
 	})
 	fmt.Fprintln(w)
 	for _, r := range weak {
-		fmt.Fprintf(w, "- %s: `%s:%d` %s: `%s` becomes `%s` %s\n", r.Outcome, r.File, r.Line, r.Op, brief(r.Was), brief(r.Now), r.Test)
+		unrun := ""
+		if r.Unrun > 0 {
+			unrun = fmt.Sprintf(", no time for %d tests", r.Unrun)
+		}
+		fmt.Fprintf(w, "- %s%s: `%s:%d` %s: `%s` becomes `%s` %s\n", r.Outcome, unrun, r.File, r.Line, r.Op, brief(r.Was), brief(r.Now), r.Test)
 	}
 }
 
