@@ -14,7 +14,8 @@ import (
 type Device struct {
 	index int
 	size  int64
-	fail  atomic.Bool // copies fail from now on
+	fail  atomic.Bool  // copies fail from now on
+	loads atomic.Int64 // copies to the host
 
 	mu  sync.Mutex
 	mem []byte
@@ -38,6 +39,7 @@ func (d *Device) Device() int { return d.index }
 
 // ReadAt copies to the host.
 func (d *Device) ReadAt(p []byte, off int64) (int, error) {
+	d.loads.Add(1)
 	return d.copy(off, len(p), func(m []byte) int { return copy(p, m) })
 }
 

@@ -74,12 +74,16 @@ func testStaging(t *testing.T, e Env) {
 				from, to = to, from
 			}
 			x := New(t, d.a, c.op, ls, rs, "b", nixl.TransferOpts{Ticket: Ticket(t, d.b, c.op, ticketed.Desc(0, ticketed.Len())), Notify: []byte("moved")})
+			loads := d.da.loads.Load()
 			x.Post()
 			if n := Next(t, d.b); string(n.Msg) != "moved" {
 				t.Errorf("notification = %q", n.Msg)
 			}
 			if c.op == nixl.Read {
 				WantStatus(t, End(t, x), nixl.Success)
+			}
+			if n := d.da.loads.Load() - loads; c.op == nixl.Read && n > 0 {
+				t.Errorf("memory that is only written to was copied from the device %d times", n)
 			}
 			got := get[!atTarget]()
 			for i := range from {
