@@ -1,23 +1,53 @@
 package agent
 
-import "net"
+import (
+	"net"
+	"os"
+	"slices"
+)
 
 // anyLoopbackPort is the default of the listeners that other nodes connect to. It
 // is for clusters on one machine.
 const anyLoopbackPort = "127.0.0.1:0"
 
-// listenAt returns where to listen for other nodes. A node that is told to advertise
-// a host of its network must be reachable there: listeners that nobody configured
-// then leave loopback, for that address if it is one of this machine, else for all.
-func (a *Agent) listenAt(configured string) string {
+// listenAt returns where to listen for other nodes; standard is the default, on loopback.
+// A node that is told to advertise a host of its network must be reachable there: listeners
+// that nobody configured then leave loopback, for that address if it is one of this
+// machine, else for all.
+func (a *Agent) listenAt(configured, standard string) string {
 	host := a.cfg.Node.AdvertiseHost
-	if configured != anyLoopbackPort || onLoopback(host) {
+	if configured != standard || onLoopback(host) {
 		return configured
 	}
 	if !ofThisMachine(host) {
 		host = ""
 	}
-	return net.JoinHostPort(host, "0")
+	_, port, err := net.SplitHostPort(standard)
+	if err != nil {
+		return configured
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// serverNames are all names and addresses at which the servers of this node may be
+// reached, for their certificate. Programs of the cluster do not look at them: see
+// [credentials.ServerName].
+func (a *Agent) serverNames() []string {
+	names := []string{"localhost", a.cfg.Node.AdvertiseHost}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		addrs = nil // then tools that compare addresses must use a name
+	}
+	for _, addr := range addrs {
+		if n, ok := addr.(*net.IPNet); ok {
+			names = append(names, n.IP.String())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // interfaceOf returns the name of the network interface that has an address, such as
@@ -62,6 +92,29 @@ func (a *Agent) advertise(addr string) string {
 		return addr
 	}
 	return net.JoinHostPort(a.advertiseHost(addr), port)
+}
+
+// storesHost returns the host at which other machines reach the servers in this process,
+// or "" if one of them stays on loopback.
+func (a *Agent) storesHost() string {
+	listen := a.stores.etcd.Listen()
+	for _, addr := range []string{listen, a.natsListen()} {
+		if host, _, err := net.SplitHostPort(addr); addr != "" && (err != nil || onLoopback(host)) {
+			return ""
+		}
+	}
+	if host := a.advertiseHost(listen); !onLoopback(host) {
+		return host
+	}
+	return ""
+}
+
+// natsListen is where the NATS server in this process listens; empty if there is none.
+func (a *Agent) natsListen() string {
+	if a.stores.nats == nil {
+		return ""
+	}
+	return a.stores.nats.Listen()
 }
 
 // statusAddr is that of the status server, which stays on loopback unless it is

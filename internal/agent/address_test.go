@@ -2,7 +2,10 @@ package agent
 
 import (
 	"net"
+	"slices"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/config"
 )
 
 // other returns an address of this machine that is not on loopback, if it has one.
@@ -40,7 +43,7 @@ func TestAddresses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &Agent{cfg: testConfig(t)}
 			a.cfg.Node.AdvertiseHost = tc.advertise
-			if got := a.listenAt(tc.configured); got != tc.listen {
+			if got := a.listenAt(tc.configured, anyLoopbackPort); got != tc.listen {
 				t.Errorf("listens at %s, want %s", got, tc.listen)
 			}
 			if got := a.advertise(tc.bound); got != tc.told {
@@ -62,6 +65,26 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// The stores keep their ports when they leave loopback.
+func TestStoresLeaveLoopback(t *testing.T) {
+	a := &Agent{cfg: testConfig(t)}
+	for advertise, want := range map[string]string{"127.0.0.1": "127.0.0.1:2379", "gpu-7": ":2379", "203.0.113.9": ":2379"} {
+		a.cfg.Node.AdvertiseHost = advertise
+		if got := a.listenAt(config.DefaultEtcdListen, config.DefaultEtcdListen); got != want {
+			t.Errorf("advertised as %s, etcd listens at %s, want %s", advertise, got, want)
+		}
+		if got := a.listenAt("10.0.0.5:1", config.DefaultEtcdListen); got != "10.0.0.5:1" {
+			t.Errorf("a configured address became %s", got)
+		}
+		names := a.serverNames()
+		for _, host := range []string{advertise, "localhost", "127.0.0.1"} {
+			if !slices.Contains(names, host) {
+				t.Errorf("%s is missing in the names of a certificate, %v", host, names)
+			}
+		}
+	}
+}
+
 func TestListensAtItsOwnAddress(t *testing.T) {
 	host := other(t)
 	if host == "" {
@@ -69,7 +92,7 @@ func TestListensAtItsOwnAddress(t *testing.T) {
 	}
 	a := &Agent{cfg: testConfig(t)}
 	a.cfg.Node.AdvertiseHost = host
-	if got := a.listenAt(anyLoopbackPort); got != net.JoinHostPort(host, "0") {
+	if got := a.listenAt(anyLoopbackPort, anyLoopbackPort); got != net.JoinHostPort(host, "0") {
 		t.Errorf("listens at %s, want one port of %s", got, host)
 	}
 }

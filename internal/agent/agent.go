@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -64,6 +63,7 @@ type Agent struct {
 	cluster     statedir.Cluster
 	dir         statedir.Node
 	secret      credentials.Secret // of the cluster
+	secretMade  bool               // by this run
 	nodeID      string
 	incarnation string
 	started     time.Time
@@ -190,6 +190,9 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if a.stores, err = startStores(ctx, a, back); err != nil {
 		return err
 	}
+	if err := a.claimSecret(ctx); err != nil {
+		return err
+	}
 	if err := a.startRequestPlane(back); err != nil {
 		return err
 	}
@@ -197,9 +200,6 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 		return err
 	}
 	if err := a.startGPUDevices(ctx, back); err != nil {
-		return err
-	}
-	if err := a.checkSecret(ctx); err != nil {
 		return err
 	}
 	cfg := a.plumb
@@ -240,6 +240,9 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if err := a.publishNode(ctx); err != nil {
 		return err
 	}
+	if err := a.confirmSecret(ctx); err != nil {
+		return err
+	}
 	return a.publishEndpoints(back)
 }
 
@@ -256,7 +259,7 @@ func (a *Agent) takeDirectory(back *undo.Stack) error {
 		return err
 	}
 	back.Push("release the lock", func(context.Context) error { return lock.Release() })
-	if a.secret, err = credentials.LoadOrCreate(cmp.Or(a.cfg.SecretFile, a.cluster.SecretPath())); err != nil {
+	if err := a.takeSecret(); err != nil {
 		return err
 	}
 	if err := a.dir.SetNamespace(a.cfg.Namespace); err != nil {
@@ -336,7 +339,7 @@ func (a *Agent) publishEndpoints(back *undo.Stack) error {
 	}
 	err := a.cluster.WriteEndpoints(statedir.Endpoints{
 		Cluster: a.cfg.Cluster, Namespace: a.cfg.Namespace, Etcd: a.stores.etcdEndpoints, NATS: a.stores.natsURL,
-		Node: a.cfg.Node.Name, PID: os.Getpid(), StartedAt: a.started,
+		Host: a.storesHost(), Node: a.cfg.Node.Name, PID: os.Getpid(), StartedAt: a.started,
 	})
 	if err != nil {
 		return err

@@ -137,7 +137,7 @@ func TestDefaultPortsTaken(t *testing.T) {
 	if u := a.stores.nats.URL(); strings.HasSuffix(u, config.DefaultNATSListen) {
 		t.Errorf("NATS is at %s", u)
 	}
-	if e, err := a.cluster.Endpoints(); err != nil || e.Etcd[0] != a.stores.etcd.Endpoint() || e.NATS != a.stores.nats.URL() {
+	if e, err := a.cluster.Endpoints(); err != nil || e.Etcd[0] != config.SchemeDynamod+a.stores.etcd.Endpoint() || e.NATS != config.SchemeDynamod+a.stores.nats.Addr() || e.Host != "" {
 		t.Errorf("cluster.json: %+v %v", e, err)
 	}
 }

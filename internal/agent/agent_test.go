@@ -212,7 +212,7 @@ func TestNodeLife(t *testing.T) {
 		t.Errorf("Ready was told %+v", a.node)
 	}
 	e, err := a.cluster.Endpoints()
-	if err != nil || e.Etcd[0] != a.stores.etcd.Endpoint() || e.NATS != a.stores.nats.URL() || e.PID != os.Getpid() || e.Namespace != cfg.Namespace {
+	if err != nil || e.Etcd[0] != config.SchemeDynamod+a.stores.etcd.Endpoint() || e.NATS != config.SchemeDynamod+a.stores.nats.Addr() || e.Host != "" || e.PID != os.Getpid() || e.Namespace != cfg.Namespace {
 		t.Errorf("cluster.json: %+v %v", e, err)
 	}
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -27,7 +26,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 			return fmt.Errorf("start the request plane: %w", err)
 		}
 	}
-	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen), Key: key, TLS: secure, Log: a.log})
+	srv, err := requestplane.ListenTCP(requestplane.ServerConfig{Addr: a.listenAt(a.cfg.RequestPlane.Listen, anyLoopbackPort), Key: key, TLS: secure, Log: a.log})
 	if err != nil {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
@@ -62,27 +61,6 @@ func (a *Agent) succeed(ctx context.Context) {
 	} else if n > 0 {
 		a.log.Info("leases of the previous run revoked", "leases", n)
 	}
-}
-
-// errOtherSecret ends a node that could work with no other one.
-var errOtherSecret = errors.New("this node does not have the secret of its cluster")
-
-// checkSecret reports a node of the cluster that has another secret: the two would refuse
-// each other for ever.
-func (a *Agent) checkSecret(ctx context.Context) error {
-	kvs, _, err := a.stores.store.List(ctx, cluster.NodePrefix)
-	if err != nil {
-		return fmt.Errorf("compare secrets: %w", err)
-	}
-	for _, kv := range kvs {
-		n, err := store.DecodeJSON[cluster.Node](kv)
-		if err != nil || n.ID == a.nodeID || n.Secret == "" || !n.In(a.cfg.Namespace) || n.Secret == a.secret.Fingerprint() {
-			continue
-		}
-		return fmt.Errorf("%w: node %s on %s has the one with fingerprint %s, this one %s; copy the file from there to %s, for its owner only",
-			errOtherSecret, n.Name, n.Host, n.Secret, a.secret.Fingerprint(), cmp.Or(a.cfg.SecretFile, a.cluster.SecretPath()))
-	}
-	return nil
 }
 
 // publishNode writes the node's inventory under its lease.

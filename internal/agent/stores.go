@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/dial"
@@ -22,6 +21,8 @@ type stores struct {
 	nats          *embedded.NATS // nil when external
 	etcdEndpoints []string
 	natsURL       string
+	identity      dial.Identity         // of this program, for servers inside a dynamod
+	credentials   *embedded.Credentials // of the servers in this process
 
 	store store.Store
 	bus   events.Bus
@@ -29,7 +30,10 @@ type stores struct {
 }
 
 func startStores(ctx context.Context, a *Agent, back *undo.Stack) (*stores, error) {
-	s := &stores{}
+	s := &stores{identity: dial.Identity{User: "dynamod", Secret: a.secret}}
+	if err := s.makeCredentials(a); err != nil {
+		return nil, err
+	}
 	if err := s.startEtcd(ctx, a, back); err != nil {
 		return nil, err
 	}
@@ -43,8 +47,9 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 	cfg := a.cfg.Etcd
 	s.etcdEndpoints = cfg.Endpoints
 	if !cfg.External() {
-		opts := embedded.EtcdOptions{Dir: a.dir.EtcdDir(), ClientAddr: cfg.Listen, PeerAddr: "127.0.0.1:0", Log: a.log}
-		err := onFreePort(&opts.ClientAddr, config.DefaultEtcdListen, func() (err error) {
+		addr := a.listenAt(cfg.Listen, config.DefaultEtcdListen)
+		opts := embedded.EtcdOptions{Dir: a.dir.EtcdDir(), ClientAddr: addr, PeerAddr: "127.0.0.1:0", Credentials: s.credentials, Log: a.log}
+		err := onFreePort(&opts.ClientAddr, cfg.Listen == config.DefaultEtcdListen, func() (err error) {
 			s.etcd, err = embedded.StartEtcd(ctx, opts)
 			return err
 		})
@@ -53,14 +58,17 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 		}
 		opts.ClientAddr = withPort(opts.ClientAddr, s.etcd.Endpoint()) // where clients look for it
 		back.Push("stop etcd", keepServer(a.log, "etcd", s.etcd, func(ctx context.Context) (*embedded.Etcd, error) { return embedded.StartEtcd(ctx, opts) }))
-		s.etcdEndpoints = []string{s.etcd.Endpoint()}
+		s.etcdEndpoints = []string{config.SchemeDynamod + s.etcd.Endpoint()}
 	}
-	etcd, err := dial.Etcd(cfg.EtcdClient, s.etcdEndpoints, a.log)
+	etcd, err := dial.Etcd(cfg.EtcdClient, s.etcdEndpoints, s.identity, a.log)
 	if err != nil {
 		return err
 	}
 	back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
 	if _, err := etcd.Ping(ctx); err != nil {
+		if why := dial.Diagnose(ctx, s.etcdEndpoints, s.identity); why != nil {
+			err = why
+		}
 		return fmt.Errorf("reach etcd: %w", err)
 	}
 	s.store = etcd
@@ -71,19 +79,20 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 	cfg := a.cfg.NATS
 	s.natsURL = cfg.URL
 	if !cfg.External() {
-		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: cfg.Listen, Log: a.log}
-		err := onFreePort(&opts.Addr, config.DefaultNATSListen, func() (err error) {
+		addr := a.listenAt(cfg.Listen, config.DefaultNATSListen)
+		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: addr, Credentials: s.credentials, Log: a.log}
+		err := onFreePort(&opts.Addr, cfg.Listen == config.DefaultNATSListen, func() (err error) {
 			s.nats, err = embedded.StartNATS(ctx, opts)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
-		opts.Addr = withPort(opts.Addr, strings.TrimPrefix(s.nats.URL(), "nats://")) // where clients look for it
+		opts.Addr = withPort(opts.Addr, s.nats.Addr()) // where clients look for it
 		back.Push("stop NATS", keepServer(a.log, "NATS", s.nats, func(ctx context.Context) (*embedded.NATS, error) { return embedded.StartNATS(ctx, opts) }))
-		s.natsURL = s.nats.URL()
+		s.natsURL = config.SchemeDynamod + s.nats.Addr()
 	}
-	bus, err := dial.NATS(cfg.NATSClient, s.natsURL, a.cfg.Node.Name, a.log)
+	bus, err := dial.NATS(cfg.NATSClient, s.natsURL, a.cfg.Node.Name, s.identity, a.log)
 	if err != nil {
 		return err
 	}
@@ -103,12 +112,12 @@ func withPort(addr, other string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// onFreePort runs start and, if the address is the default one and taken, again
+// onFreePort runs start and, if the port is the default one and taken, again
 // with any free port: two clusters on one machine need no configuration. An
 // address that somebody configured is not replaced.
-func onFreePort(addr *string, standard string, start func() error) error {
+func onFreePort(addr *string, standard bool, start func() error) error {
 	err := start()
-	if !errors.Is(err, embedded.ErrPortInUse) || *addr != standard {
+	if !errors.Is(err, embedded.ErrPortInUse) || !standard {
 		return err
 	}
 	host, _, _ := net.SplitHostPort(*addr)

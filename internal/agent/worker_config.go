@@ -73,7 +73,7 @@ func copies(cfg config.Dynamod) int {
 // cannot be shared, if the system allows it, and all others are reached over RDMA, if
 // there is, or TCP.
 func (a *Agent) nixlConfig() nixl.Config {
-	listen := a.listenAt(a.cfg.NIXL.Listen)
+	listen := a.listenAt(a.cfg.NIXL.Listen, anyLoopbackPort)
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports(a.vram, slices.Contains(a.cfg.NIXL.Transports, cudaipc.Name))...)
 	return nixl.Config{
 		HostID: hostID(), Key: handshake.NewKey(a.secret.Key(nixl.KeyPurpose)),

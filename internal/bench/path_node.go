@@ -188,17 +188,17 @@ func (n *node) connect(cfg config.Dynamod) error {
 	if err != nil {
 		return err
 	}
-	etcd, err := dial.Etcd(cfg.Etcd.EtcdClient, at.Etcd, n.log)
-	if err != nil {
-		return err
-	}
-	n.store, n.at = etcd, at
-	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
 	n.secretFile = cmp.Or(cfg.SecretFile, dir.SecretPath())
 	secret, err := credentials.Load(n.secretFile)
 	if err != nil {
 		return err
 	}
+	etcd, err := dial.Etcd(cfg.Etcd.EtcdClient, at.Etcd, dial.Identity{User: "bench", Secret: secret}, n.log)
+	if err != nil {
+		return err
+	}
+	n.store, n.at = etcd, at
+	n.back.Push("close the etcd connection", func(context.Context) error { return etcd.Close() })
 	n.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: handshake.NewKey(secret.Key(requestplane.KeyPurpose)), Log: n.log})
 	n.back.Push("close the request plane", func(context.Context) error { return n.plane.Close() })
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/events"
@@ -48,21 +49,27 @@ func newStores(ctx context.Context, s *session) (_ *stores, err error) {
 			st.back.Run(stopStep, s.log)
 		}
 	}()
-	etcd, err := embedded.StartEtcd(ctx, embedded.EtcdOptions{Dir: filepath.Join(s.tmp, "etcd"), ClientAddr: "127.0.0.1:0", Log: s.log})
+	// With certificates, as they are in a dynamod.
+	id := dial.Identity{User: "bench", Secret: credentials.New()}
+	creds, err := embedded.NewCredentials(id.Secret)
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := embedded.StartEtcd(ctx, embedded.EtcdOptions{Dir: filepath.Join(s.tmp, "etcd"), ClientAddr: "127.0.0.1:0", Credentials: creds, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
 	st.back.Push("stop etcd", func(context.Context) error { return etcd.Close() })
-	nats, err := embedded.StartNATS(ctx, embedded.NATSOptions{Dir: filepath.Join(s.tmp, "nats"), Addr: "127.0.0.1:0", Log: s.log})
+	nats, err := embedded.StartNATS(ctx, embedded.NATSOptions{Dir: filepath.Join(s.tmp, "nats"), Addr: "127.0.0.1:0", Credentials: creds, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
 	st.back.Push("stop NATS", func(context.Context) error { return nats.Close() })
-	if st.etcd, err = dial.Etcd(config.EtcdClient{}, []string{etcd.Endpoint()}, s.log); err != nil {
+	if st.etcd, err = dial.Etcd(config.EtcdClient{}, []string{config.SchemeDynamod + etcd.Endpoint()}, id, s.log); err != nil {
 		return nil, err
 	}
 	st.back.Push("close the etcd connection", func(context.Context) error { return st.etcd.Close() })
-	if st.bus, err = dial.NATS(config.NATSClient{}, nats.URL(), "bench", s.log); err != nil {
+	if st.bus, err = dial.NATS(config.NATSClient{}, config.SchemeDynamod+nats.Addr(), "bench", id, s.log); err != nil {
 		return nil, err
 	}
 	st.back.Push("close the NATS connection", func(context.Context) error { return st.bus.Close() })

@@ -123,10 +123,43 @@ func (f *factory) begin(cmd *cobra.Command, changes bool) (*invocation, error) {
 	for _, w := range origins.Warnings() {
 		inv.note("%s", w)
 	}
+	if err := inv.adopt(); err != nil {
+		return nil, err
+	}
 	if why := inv.readOnly(); changes && why != "" {
 		return nil, &failure{action: "cannot run " + cmd.CommandPath(), err: errors.New("it changes the cluster, and " + why)}
 	}
 	return inv, nil
+}
+
+// adopt takes over how to reach a cluster that this machine has joined, unless one of its
+// name runs here or endpoints are configured.
+func (inv *invocation) adopt() error {
+	if inv.external() {
+		return nil
+	}
+	local, err := inv.local()
+	if err != nil {
+		return err
+	}
+	if _, err := local.Endpoints(); !errors.Is(err, statedir.ErrNotRunning) || local.HostsEtcd() {
+		return nil // an error is for who needs them
+	}
+	j, err := local.Joined()
+	if errors.Is(err, statedir.ErrNotJoined) {
+		return nil
+	}
+	if err != nil {
+		return &failure{action: "cannot reach " + local.Name, err: err, tries: []string{"dynctl join TOKEN"}}
+	}
+	inv.cfg.Etcd.Endpoints = j.Etcd
+	if inv.cfg.NATS.URL == "" {
+		inv.cfg.NATS.URL = j.NATS
+	}
+	if !inv.named {
+		inv.cfg.Namespace, inv.named = j.Namespace, true
+	}
+	return nil
 }
 
 // readOnly says why changes are refused; empty when they are not.
@@ -239,7 +272,7 @@ func (inv *invocation) watch(ctx context.Context, action string) (*client.Cluste
 func (inv *invocation) notRunning(action string) error {
 	f := &failure{
 		action: action, err: fmt.Errorf("cluster %s does not run on this machine", inv.cfg.Cluster), code: exitUnreachable,
-		tries: []string{"dynctl up", "--etcd-endpoints host:port, for a cluster elsewhere"},
+		tries: []string{"dynctl up", "dynctl join TOKEN, or --etcd-endpoints host:port, for a cluster elsewhere"},
 	}
 	if others := inv.runningClusters(); len(others) > 0 {
 		f.facts = []string{"running here: " + strings.Join(others, ", ")}

@@ -123,7 +123,7 @@ func (f *factory) root() *cobra.Command {
 		f.up(), f.down(), f.chat(),
 		f.top(), f.ps(), f.get(), f.diff(), f.logs(), f.events(), f.explain(), f.doctor(),
 		f.planned(f.drain(), planDrain), f.planned(f.resume(), planResume), f.restart(), f.scale(), f.rollback(), f.set(),
-		f.modelCommand(), f.configCommand(), f.version(),
+		f.modelCommand(), f.configCommand(), f.credentials(), f.join(), f.version(),
 	)
 	root.AddCommand(f.topics()...)
 	root.SetHelpFunc(f.help)

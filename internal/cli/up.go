@@ -28,6 +28,7 @@ type upCommand struct {
 	itlTarget       time.Duration // of engine, as written
 	speculative     string
 	port            int
+	host            string // at which other machines reach this one
 	timeout         time.Duration
 	noWait, dryRun  bool
 	mode            string
@@ -62,8 +63,9 @@ again changes nothing; dynctl diff shows what it would change, dynctl help topol
 its fields, dynctl rollback takes it back.
 
 With several agents, prefill workers go to the last ones, so that KV blocks cross from
-process to process. With --etcd-endpoints the agents run elsewhere and only the topology
-is declared.`,
+process to process. With --advertise-host other machines can join: the command prints how.
+With --etcd-endpoints, and on a machine that has joined, the agents run elsewhere and only
+the topology is declared.`,
 		examples: []string{
 			"dynctl up                                  # the built-in model, 1 prefill and 1 decode worker",
 			"dynctl up --prefill 2 --decode 4 --model ~/models/qwen3-0.6b --dry-run",
@@ -82,6 +84,7 @@ is declared.`,
 	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0,cpu:1 (default: the best there is)")
 	choiceVar(fs, &o.placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
 	fs.StringVar(&o.engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: what the device is)")
+	fs.StringVar(&o.host, "advertise-host", "", "address of this machine at which other machines shall reach the cluster (default: none shall)")
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
@@ -103,7 +106,7 @@ is declared.`,
 	fs.StringVar(&o.why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask before a file replaces the model")
 	progressVar(fs, &o.mode)
-	grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "why", "yes")
+	grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "why", "yes")
 	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
 	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
@@ -151,8 +154,8 @@ func (o *upCommand) check(inv *invocation) error {
 		return &usageError{text: fmt.Sprintf("--agents: %d is not between 1 and %d", o.agents, maxAgents)}
 	case o.port > 65535:
 		return &usageError{text: fmt.Sprintf("--port: %d is not between 0 and 65535", o.port)}
-	case inv.external() && (o.given("agents") || o.given("port")):
-		return &usageError{text: "--agents and --port belong to a cluster on this machine; with --etcd-endpoints dynamod is started on each node"}
+	case inv.external() && (o.given("agents") || o.given("port") || o.given("advertise-host")):
+		return &usageError{text: "--agents, --port and --advertise-host belong to a cluster on this machine; with --etcd-endpoints, or after dynctl join, dynamod is started on each node"}
 	case o.given("model") && o.model == "":
 		return &usageError{text: "--model: no directory or file given"}
 	case o.given("served-name") && strings.TrimSpace(o.served) == "":

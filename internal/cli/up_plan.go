@@ -194,6 +194,12 @@ func (o *upCommand) commonArgs(inv *invocation, namespace, name string, role clu
 	if role != "" {
 		args = append(args, "--node-roles="+string(role))
 	}
+	if inv.cfg.SecretFile != "" {
+		args = append(args, "--secret-file="+inv.path(inv.cfg.SecretFile))
+	}
+	if o.given("advertise-host") {
+		args = append(args, "--node-advertise-host="+o.host)
+	}
 	return args
 }
 

@@ -36,13 +36,13 @@ func (u *uplift) storeRows(now time.Time) []progress.Row {
 	if !u.fresh {
 		return nil
 	}
-	nats := u.endpoints.NATS
+	nats := bare(u.endpoints.NATS)
 	if nats == "" && len(u.endpoints.Etcd) > 0 {
 		nats = "none"
 	}
 	var rows []progress.Row
 	for _, s := range []struct{ item, addr string }{
-		{"etcd", strings.Join(u.endpoints.Etcd, ", ")}, {"nats", strings.TrimPrefix(nats, "nats://")},
+		{"etcd", bare(strings.Join(u.endpoints.Etcd, ", "))}, {"nats", nats},
 	} {
 		up := s.addr != ""
 		r := progress.Row{Item: s.item, Kind: "embedded", Word: "starting", State: progress.Running, Detail: s.addr, Took: u.led.note(s.item, up, now)}
@@ -57,6 +57,14 @@ func (u *uplift) storeRows(now time.Time) []progress.Row {
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// bare is an address without its scheme.
+func bare(addr string) string {
+	if _, rest, ok := strings.Cut(addr, "://"); ok {
+		return rest
+	}
+	return addr
 }
 
 // frame shows the present state. there names the nodes that have joined; nil means
@@ -189,6 +197,13 @@ func (u *uplift) answer(r upResult) error {
 		}
 		if r.builtin && r.Decode > 0 {
 			inv.note("the built-in model has 4 million weights: it knows this system and little else; --model DIR serves a real one")
+		}
+	}
+	if u.fresh && u.endpoints.Host != "" && inv.prose() {
+		if line, err := inv.joinLine(u.endpoints); err != nil {
+			inv.note("no join token: %v", err)
+		} else {
+			inv.tell("on another machine: %s", line)
 		}
 	}
 	if err := inv.answer(answer{data: r, names: r.Workers, text: text.String()}); err != nil {

@@ -142,6 +142,9 @@ func (u *uplift) startLocal(ctx context.Context) error {
 	if !u.fresh && u.o.given("port") && !u.inv.beside(u.endpoints) {
 		u.inv.note("--port has no effect: the frontend of %s runs already", u.inv.cfg.Cluster)
 	}
+	if !u.fresh && u.o.given("advertise-host") && u.o.host != u.endpoints.Host {
+		u.inv.note("--advertise-host has no effect on %s, which runs already: dynctl down, then dynctl up --advertise-host %s", u.endpoints.Node, u.o.host)
+	}
 	return u.startAgents(local, program, ferr, next.Topology)
 }
 

@@ -38,6 +38,7 @@ type Cluster struct {
 	Local statedir.Cluster
 
 	cfg   config.Dynctl
+	id    dial.Identity
 	log   *slog.Logger
 	store *store.Etcd
 	nats  string
@@ -70,30 +71,47 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	if c.Namespace == "" {
 		c.Namespace = cluster.DefaultNamespace
 	}
-	if c.store, err = dial.Etcd(cfg.Etcd, endpoints, log); err != nil {
+	secret, err := Secret(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.id = dial.Identity{User: "dynctl", Secret: secret}
+	if c.store, err = dial.Etcd(cfg.Etcd, endpoints, c.id, log); err != nil {
+		if errors.Is(err, dial.ErrNoSecret) {
+			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
 		return nil, err
 	}
 	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if _, err := c.store.Ping(ping); err != nil {
+		if why := dial.Diagnose(ctx, endpoints, c.id); why != nil {
+			err = why
+		}
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
 	}
-	key, noKey := planeKey(cmp.Or(cfg.SecretFile, local.SecretPath()))
+	var noKey error
+	var key handshake.Key
+	if secret.IsZero() {
+		noKey = fmt.Errorf("%w: there is no file %s; run dynctl join with what \"dynctl credentials --join\" prints on a machine of the cluster, or name a copy of its secret with secret_file", ErrNoSecret, local.SecretPath())
+	} else {
+		key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
+	}
 	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, NoKey: noKey, Log: log})
 	return c, nil
 }
 
-// planeKey reads the cluster's secret. Without it the stores still tell what they know,
-// but nodes and workers answer nobody.
-func planeKey(path string) (handshake.Key, error) {
-	s, err := credentials.Load(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return handshake.Key{}, fmt.Errorf("%w: there is no file %s; copy it from a node of the cluster, for its owner only (mode 0600), or name another one with secret_file", ErrNoSecret, path)
-	case err != nil:
-		return handshake.Key{}, fmt.Errorf("%w: %w", ErrNoSecret, err)
+// Secret returns the secret of the cluster, or the zero one where this machine has none.
+func Secret(cfg config.Dynctl) (credentials.Secret, error) {
+	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		return credentials.Secret{}, err
 	}
-	return handshake.NewKey(s.Key(requestplane.KeyPurpose)), nil
+	s, err := credentials.Load(cmp.Or(cfg.SecretFile, local.SecretPath()))
+	if errors.Is(err, fs.ErrNotExist) && cfg.SecretFile == "" {
+		return s, nil
+	}
+	return s, err
 }
 
 // Close ends the connections.
@@ -104,7 +122,7 @@ func (c *Cluster) Bus() (*events.NATS, error) {
 	if c.nats == "" {
 		return nil, nil
 	}
-	return dial.NATS(c.cfg.NATS, c.nats, "dynctl", c.log)
+	return dial.NATS(c.cfg.NATS, c.nats, "dynctl", c.id, c.log)
 }
 
 // Topology returns the desired state, or nil if none was ever declared.

@@ -76,6 +76,9 @@ func CordonKey(namespace, nodeID string) string { return CordonPrefix(namespace)
 // CordonPrefix covers the drained nodes of a namespace.
 func CordonPrefix(namespace string) string { return "/dynctl/" + namespace + "/cordons/" }
 
+// SecretKey holds the fingerprint of the secret that all nodes of a namespace share.
+func SecretKey(namespace string) string { return "/dynctl/" + namespace + "/secret" }
+
 // KnobKey holds one run-time setting, for example "disagg.max_local_prefill_tokens".
 func KnobKey(namespace, name string) string { return KnobPrefix(namespace) + name }
 

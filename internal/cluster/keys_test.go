@@ -14,6 +14,7 @@ func TestKeys(t *testing.T) {
 		{TopologyKey("dynamo"), "/dynctl/dynamo/topology"},
 		{AssignmentKey("dynamo", "worker-7"), "/dynctl/dynamo/workers/worker-7"},
 		{StatusKey("dynamo", "worker-7"), "/dynctl/dynamo/status/worker-7"},
+		{SecretKey("dynamo"), "/dynctl/dynamo/secret"},
 		{KnobKey("dynamo", "disagg.x"), "/dynctl/dynamo/config/disagg.x"},
 		{CordonKey("dynamo", "node-1-ab"), "/dynctl/dynamo/cordons/node-1-ab"},
 		{NodeKey("node-1-ab"), "/dynctl/nodes/node-1-ab"},

@@ -67,7 +67,7 @@ func (s *asEver) end() {
 // is taken back.
 func TestImpossibleOrders(t *testing.T) {
 	c := clustertest.Start(t, clustertest.Options{Prefill: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 512}})
-	st, err := dial.Etcd(config.EtcdClient{}, []string{c.EtcdAddr}, slog.New(slog.DiscardHandler))
+	st, err := dial.Etcd(config.EtcdClient{}, []string{c.EtcdAddr}, dial.Identity{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type Dynamod struct {
 	StateDir  string `mapstructure:"state_dir"`
 	// SecretFile holds the secret of the cluster; empty means the one in the state directory.
 	SecretFile string `mapstructure:"secret_file"`
+	// Join is a join token, the path of a file with one, or "-" for standard input.
+	Join Secret `mapstructure:"join"`
 
 	Node         Node         `mapstructure:"node"`
 	Log          Log          `mapstructure:"log"`
@@ -223,6 +225,7 @@ func DynamodTable() Table {
 	}
 	t.Keys = append(t.Keys, clusterKeys()...)
 	t.Keys = append(t.Keys,
+		Key{Name: "join", Kind: KindSecret, Default: Secret(""), Help: "token of a cluster to join, a file with one, or - for standard input; what it says is kept in state_dir, so that it is needed once"},
 		Key{Name: "node.name", Kind: KindString, Default: "node-1", Help: "name of this node, unique in the cluster"},
 		Key{Name: "node.advertise_host", Kind: KindString, Default: "127.0.0.1", Help: "host name or address at which other nodes reach this one"},
 		Key{Name: "node.roles", Kind: KindList, Default: []string{}, Choices: []string{"prefill", "decode", "encode"}, Help: "roles whose workers belong on this node; others come here only when no other node can take them; empty means all"},

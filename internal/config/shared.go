@@ -1,10 +1,18 @@
 package config
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// SchemeDynamod begins the address of an etcd or NATS server inside a dynamod. Such a server
+// asks for the cluster's secret, and nothing else is asked for there.
+const SchemeDynamod = "dynamod://"
 
 // EtcdClient is how to reach the cluster's etcd.
 type EtcdClient struct {
-	// Endpoints are "host:port" or "http(s)://host:port".
+	// Endpoints are "host:port", "http(s)://host:port", or "dynamod://host:port".
 	Endpoints []string `mapstructure:"endpoints"`
 	Username  string   `mapstructure:"username"`
 	Password  Secret   `mapstructure:"password"`
@@ -16,12 +24,22 @@ type EtcdClient struct {
 
 // NATSClient is how to reach the cluster's NATS.
 type NATSClient struct {
-	// URL is one or more "nats://host:port", joined by commas.
+	// URL is one or more "nats://host:port", joined by commas, or "dynamod://host:port".
 	URL       string `mapstructure:"url"`
 	Username  string `mapstructure:"username"`
 	Password  Secret `mapstructure:"password"`
 	Token     Secret `mapstructure:"token"`
 	CredsFile string `mapstructure:"creds_file"`
+}
+
+// InDynamod reports whether the endpoints are those of an etcd inside a dynamod.
+func (e EtcdClient) InDynamod() bool { return inDynamod(e.Endpoints...) }
+
+// InDynamod reports whether the URL is that of a NATS server inside a dynamod.
+func (n NATSClient) InDynamod() bool { return inDynamod(strings.Split(n.URL, ",")...) }
+
+func inDynamod(addrs ...string) bool {
+	return slices.ContainsFunc(addrs, func(a string) bool { return strings.HasPrefix(strings.TrimSpace(a), SchemeDynamod) })
 }
 
 // defaultStateDir follows the XDG base directory rules: a relative
@@ -40,7 +58,7 @@ func etcdClientKeys() []Key {
 	return []Key{
 		{
 			Name: "etcd.endpoints", Kind: KindList, Default: []string{},
-			Help:    "etcd servers of the cluster, as host:port or https://host:port",
+			Help:    "etcd servers of the cluster, as host:port, https://host:port, or dynamod://host:port for the one inside a dynamod",
 			Aliases: []Alias{{Name: "ETCD_ENDPOINTS"}},
 		},
 		{
@@ -75,7 +93,7 @@ func natsClientKeys() []Key {
 	return []Key{
 		{
 			Name: "nats.url", Kind: KindString, Default: "",
-			Help:    "NATS servers of the cluster, as nats://host:port, joined by commas",
+			Help:    "NATS servers of the cluster, as nats://host:port, joined by commas, or dynamod://host:port for the one inside a dynamod",
 			Aliases: []Alias{{Name: "NATS_SERVER"}},
 		},
 		{

@@ -103,9 +103,14 @@ func dialable(addr string, schemes ...string) bool {
 
 func (v *validator) etcd(e EtcdClient) {
 	for _, ep := range e.Endpoints {
-		if !dialable(ep, "http", "https") {
-			v.wrong("etcd.endpoints", "%q is not an endpoint: expected host:port or https://host:port", ep)
+		if !dialable(ep, "http", "https", "dynamod") {
+			v.wrong("etcd.endpoints", "%q is not an endpoint: expected host:port, https://host:port or dynamod://host:port", ep)
 		}
+	}
+	if e.InDynamod() {
+		v.embedded("etcd.endpoints", e.Endpoints, []given{
+			{"etcd.username", e.Username != ""}, {"etcd.ca_file", e.CAFile != ""}, {"etcd.cert_file", e.CertFile != ""},
+		})
 	}
 	if e.Username == "" && e.Password != "" {
 		v.wrong("etcd.username", "is not set, but etcd.password is")
@@ -140,9 +145,14 @@ func (v *validator) nixl(n NIXL) {
 
 func (v *validator) nats(n NATSClient) {
 	for u := range strings.SplitSeq(n.URL, ",") {
-		if n.URL != "" && !dialable(strings.TrimSpace(u), "nats", "tls", "ws", "wss") {
-			v.wrong("nats.url", "%q is not a server: expected nats://host:port", strings.TrimSpace(u))
+		if n.URL != "" && !dialable(strings.TrimSpace(u), "nats", "tls", "ws", "wss", "dynamod") {
+			v.wrong("nats.url", "%q is not a server: expected nats://host:port or dynamod://host:port", strings.TrimSpace(u))
 		}
+	}
+	if n.InDynamod() {
+		v.embedded("nats.url", strings.Split(n.URL, ","), []given{
+			{"nats.username", n.Username != ""}, {"nats.token", n.Token != ""}, {"nats.creds_file", n.CredsFile != ""},
+		})
 	}
 	if n.Username == "" && n.Password != "" {
 		v.wrong("nats.username", "is not set, but nats.password is")
@@ -158,6 +168,27 @@ func (v *validator) nats(n NATSClient) {
 	}
 	if len(ways) > 1 {
 		v.wrong(ways[0], "cannot stand beside %s: choose one way to log in", ways[1])
+	}
+}
+
+// given is a setting and whether it has a value.
+type given struct {
+	key string
+	set bool
+}
+
+// embedded checks addresses of servers inside a dynamod: they stand alone, and other ways
+// to log in would be ignored.
+func (v *validator) embedded(key string, addrs []string, others []given) {
+	for _, a := range addrs {
+		if !strings.HasPrefix(strings.TrimSpace(a), SchemeDynamod) {
+			v.wrong(key, "%q stands beside an address that begins with %s: all must, or none", strings.TrimSpace(a), SchemeDynamod)
+		}
+	}
+	for _, o := range others {
+		if o.set {
+			v.wrong(o.key, "has no meaning with %s in %s: a server inside a dynamod asks for the cluster's secret alone", SchemeDynamod, key)
+		}
 	}
 }
 

@@ -103,21 +103,33 @@ func LoadOrCreate(path string) (Secret, error) {
 // Create writes a secret into a new file, for its owner only, and returns the one that
 // is in the file: that of somebody who was faster, if somebody was.
 func Create(path string, s Secret) (Secret, error) {
+	// A link, unlike a rename, replaces nothing.
+	if err := write(path, s, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return Secret{}, err
+	}
+	return Load(path)
+}
+
+// Replace writes a secret into a file, for its owner only, whatever is there.
+func Replace(path string, s Secret) error { return write(path, s, os.Rename) }
+
+// write makes a file of the secret and has place put it where it belongs.
+func write(path string, s Secret, place func(from, to string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return Secret{}, fmt.Errorf("write the cluster's secret: %w", err)
+		return fmt.Errorf("write the cluster's secret: %w", err)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".secret-") // mode 0600
 	if err != nil {
-		return Secret{}, fmt.Errorf("write the cluster's secret: %w", err)
+		return fmt.Errorf("write the cluster's secret: %w", err)
 	}
 	defer os.Remove(tmp.Name())
 	_, err = tmp.WriteString(s.Encode() + "\n")
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return Secret{}, fmt.Errorf("write the cluster's secret: %w", err)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = place(tmp.Name(), path)
 	}
-	// A link, unlike a rename, replaces nothing.
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return Secret{}, fmt.Errorf("write the cluster's secret: %w", err)
+	if err != nil {
+		return fmt.Errorf("write the cluster's secret: %w", err)
 	}
-	return Load(path)
+	return nil
 }

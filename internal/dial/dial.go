@@ -5,29 +5,55 @@
 package dial
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
+// Identity is what a program proves to servers inside a dynamod. Other servers are not
+// shown it.
+type Identity struct {
+	User   string // in the common name of its certificate, such as "dynctl"
+	Secret credentials.Secret
+}
+
+// ErrNoSecret is returned for servers inside a dynamod when the secret of their cluster is
+// not known.
+var ErrNoSecret = errors.New("it runs inside a dynamod, which asks for the secret of the cluster, and there is none here")
+
+func (id Identity) tls() (*tls.Config, error) {
+	if id.Secret.IsZero() {
+		return nil, ErrNoSecret
+	}
+	return id.Secret.ClientTLS(id.User)
+}
+
 // Etcd returns a store over the given endpoints, or over the configured ones when
 // there are none.
-func Etcd(c config.EtcdClient, endpoints []string, log *slog.Logger) (*store.Etcd, error) {
+func Etcd(c config.EtcdClient, endpoints []string, id Identity, log *slog.Logger) (*store.Etcd, error) {
 	if len(endpoints) > 0 {
 		c.Endpoints = endpoints
 	}
-	tls, err := c.TLS(os.ReadFile)
-	if err != nil {
-		return nil, err
+	cfg := store.EtcdConfig{Endpoints: c.Endpoints, Username: c.Username, Password: string(c.Password)}
+	var err error
+	if c.InDynamod() {
+		cfg = store.EtcdConfig{Endpoints: each(c.Endpoints, "https://")}
+		cfg.TLS, err = id.tls()
+	} else {
+		cfg.TLS, err = c.TLS(os.ReadFile)
 	}
-	s, err := store.NewEtcd(store.EtcdConfig{
-		Endpoints: c.Endpoints, Username: c.Username, Password: string(c.Password), TLS: tls,
-	}, log)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(c.Endpoints, ","), err)
+	}
+	s, err := store.NewEtcd(cfg, log)
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd: %w", err)
 	}
@@ -36,19 +62,36 @@ func Etcd(c config.EtcdClient, endpoints []string, log *slog.Logger) (*store.Etc
 
 // NATS returns a bus over url, or over the configured one when it is empty. It
 // connects in the background; name is what the server calls the connection.
-func NATS(c config.NATSClient, url, name string, log *slog.Logger) (*events.NATS, error) {
-	if url == "" {
-		url = c.URL
+func NATS(c config.NATSClient, url, name string, id Identity, log *slog.Logger) (*events.NATS, error) {
+	if url != "" {
+		c.URL = url
 	}
-	if url == "" { // the library would take its own default
+	if c.URL == "" { // the library would take its own default
 		return nil, errors.New("connect to NATS: no server is configured")
 	}
-	bus, err := events.NewNATS(events.Config{
-		URL: url, User: c.Username, Password: string(c.Password), Token: string(c.Token),
+	cfg := events.Config{
+		URL: c.URL, User: c.Username, Password: string(c.Password), Token: string(c.Token),
 		CredentialsFile: c.CredsFile, Name: name,
-	}, log)
+	}
+	if c.InDynamod() {
+		secure, err := id.tls()
+		if err != nil {
+			return nil, fmt.Errorf("connect to NATS at %s: %w", c.URL, err)
+		}
+		cfg = events.Config{URL: strings.Join(each(strings.Split(c.URL, ","), "tls://"), ","), TLS: secure, TLSFirst: true, Name: name}
+	}
+	bus, err := events.NewNATS(cfg, log)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	return bus, nil
+}
+
+// each gives addresses of servers inside a dynamod the scheme that a library knows.
+func each(addrs []string, scheme string) []string {
+	out := make([]string, len(addrs))
+	for i, a := range addrs {
+		out[i] = scheme + strings.TrimPrefix(strings.TrimSpace(a), config.SchemeDynamod)
+	}
+	return out
 }

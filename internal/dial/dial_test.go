@@ -38,7 +38,7 @@ func TestEtcd(t *testing.T) {
 		{"as a URL", []string{"http://" + e.Endpoint()}, nil, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, err := Etcd(config.EtcdClient{Endpoints: tc.configured}, tc.given, quiet)
+			s, err := Etcd(config.EtcdClient{Endpoints: tc.configured}, tc.given, Identity{}, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestEtcdRefusesBadSettings(t *testing.T) {
 		"no such key pair": {Endpoints: []string{"127.0.0.1:1"}, CertFile: missing, KeyFile: missing},
 		"not PEM":          {Endpoints: []string{"127.0.0.1:1"}, CAFile: "-----BEGIN CERTIFICATE-----\nx\n"},
 	} {
-		if s, err := Etcd(c, nil, quiet); err == nil {
+		if s, err := Etcd(c, nil, Identity{}, quiet); err == nil {
 			s.Close()
 			t.Errorf("%s: accepted", name)
 		}
@@ -87,7 +87,7 @@ func TestNATS(t *testing.T) {
 		{"nobody there", nobody, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			bus, err := NATS(config.NATSClient{URL: tc.configured}, tc.given, "test", quiet)
+			bus, err := NATS(config.NATSClient{URL: tc.configured}, tc.given, "test", Identity{}, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestNATS(t *testing.T) {
 		"no such credentials": {URL: n.URL(), CredsFile: filepath.Join(t.TempDir(), "missing.creds")},
 		"no URL":              {},
 	} {
-		bus, err := NATS(c, "", "test", quiet)
+		bus, err := NATS(c, "", "test", Identity{}, quiet)
 		if err == nil {
 			_ = bus.Close()
 			t.Errorf("%s: accepted", name)

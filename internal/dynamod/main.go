@@ -60,6 +60,7 @@ func Main(args []string, stdout io.Writer, stderr *os.File) int {
 func command(stdout io.Writer, stderr *os.File) *cobra.Command {
 	table := config.DynamodTable()
 	var check bool
+	var token string
 	cmd := &cobra.Command{
 		Use:   "dynamod",
 		Short: "node agent: hosts workers, the KV data path and the OpenAI-compatible frontend",
@@ -68,13 +69,19 @@ OpenAI-compatible HTTP frontend. Without external etcd and NATS it runs both
 inside itself. It runs until SIGTERM or SIGINT, which drain the node; a second
 signal stops it at once.
 
-dynctl up starts it for you on one machine; on several, run one dynamod per node
-with ETCD_ENDPOINTS and NATS_SERVER set. With --node-advertise-host, requests to
-workers and KV transfers are then accepted at that address and no longer on
-loopback only, unless their listeners are configured.`,
+dynctl up starts it for you on one machine; on several, run one dynamod per node.
+With --node-advertise-host, other machines reach it at that address, and not on
+loopback only: its etcd and NATS, requests to workers and KV transfers, unless their
+listeners are configured. "dynctl credentials --join" prints the token with which
+other nodes join a cluster, once: they keep what it says. Every local user can
+read the arguments of a process, so hand the token over as DYNAMOD_JOIN, in a
+file, or on standard input. Nodes with an etcd and NATS of their own choice share
+one secret_file.`,
 		Example: `  dynamod
   dynamod --config /etc/dynctl/dynamod.yaml
-  ETCD_ENDPOINTS=10.0.0.5:2379 NATS_SERVER=nats://10.0.0.5:4222 dynamod --node-name gpu-7 --node-advertise-host 10.0.0.7`,
+  dynamod --node-name gpu-5 --node-advertise-host 10.0.0.5
+  DYNAMOD_JOIN=dynctl1:... dynamod --node-name gpu-7 --node-advertise-host 10.0.0.7
+  ETCD_ENDPOINTS=10.0.0.1:2379 NATS_SERVER=nats://10.0.0.1:4222 dynamod --node-name gpu-7 --node-advertise-host 10.0.0.7`,
 		Args:          noArgs,
 		Version:       version.String(),
 		SilenceUsage:  true,
@@ -87,11 +94,22 @@ loopback only, unless their listeners are configured.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	table.AddFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&token, "join", "", "token of a cluster to join, a file with one, or - for standard input [$DYNAMOD_JOIN]")
 	cmd.Flags().BoolVar(&check, "check-config", false, "validate the configuration, say where it comes from, and exit")
 	addBench(cmd, stdout, stderr)
 	cmd.AddCommand(gpusCommand(stdout), gpuCheckCommand(stdout, stderr))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, origins, err := load(cmd)
+		cfg, origins, err := config.LoadDynamod(config.Process(cmd.Flags()))
+		if err != nil {
+			return usageError{err}
+		}
+		if cmd.Flags().Changed("join") {
+			cfg.Join = config.Secret(token)
+		}
+		m, err := meet(&cfg, origins, os.Stdin)
+		if err == nil {
+			err = origins.Locate(cfg.Validate())
+		}
 		if err != nil {
 			return usageError{err}
 		}
@@ -101,6 +119,9 @@ loopback only, unless their listeners are configured.`,
 				where = "no file, defaults and environment"
 			}
 			_, err := fmt.Fprintf(stdout, "configuration is valid (%s)\n", where)
+			return err
+		}
+		if err := m.join(); err != nil {
 			return err
 		}
 		return run(cfg, origins, stderr)
@@ -117,14 +138,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usageError{err}
 	}
 	return nil
-}
-
-func load(cmd *cobra.Command) (config.Dynamod, *config.Origins, error) {
-	cfg, origins, err := config.LoadDynamod(config.Process(cmd.Flags()))
-	if err != nil {
-		return cfg, nil, err
-	}
-	return cfg, origins, origins.Locate(cfg.Validate())
 }
 
 // run runs the agent until a signal.

@@ -19,6 +19,8 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
@@ -105,7 +107,11 @@ func (p *process) up() cluster.Node {
 		if err != nil {
 			continue
 		}
-		s, err := store.NewEtcd(store.EtcdConfig{Endpoints: e.Etcd}, slog.New(slog.DiscardHandler))
+		secret, err := credentials.Load(c.SecretPath())
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		s, err := dial.Etcd(config.EtcdClient{}, e.Etcd, dial.Identity{User: "test", Secret: secret}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -10,6 +10,10 @@
 // locked against a second server. A server that fails later closes its Done
 // channel and leaves the rest of the process alone.
 //
-// The package forms no multi-member clusters and serves no TLS: outgrowing one
-// machine means pointing the clients at servers of one's own.
+// With [Credentials] a server speaks TLS alone and lets in only clients with a certificate
+// of the same authority. That is also all there is of access control: whoever is let in
+// may do everything.
+//
+// The package forms no multi-member clusters: a cluster that outgrows one server gets
+// servers of its own.
 package embedded

@@ -62,5 +62,8 @@ func prepareDir(dir string) (*dirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDir, err)
 	}
+	if err := os.Chmod(dir, 0o700); err != nil { // somebody else may have made it
+		return nil, fmt.Errorf("%w: %w", ErrDir, err)
+	}
 	return lockDir(dir)
 }

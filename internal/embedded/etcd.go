@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,10 @@ type EtcdOptions struct {
 	// PeerAddr is host:port for other members, of which there are none; default
 	// any free port on loopback.
 	PeerAddr string
-	Log      *slog.Logger
+	// Credentials close both addresses to whoever has no certificate. Nil leaves them
+	// open to everybody, without TLS, for tests only.
+	Credentials *Credentials
+	Log         *slog.Logger
 	// UnsafeNoFsync skips flushing to disk and hashes passwords cheaply. For tests
 	// only: a power cut loses data.
 	UnsafeNoFsync bool
@@ -53,6 +57,7 @@ type EtcdOptions struct {
 type Etcd struct {
 	*life
 	server   *embed.Etcd
+	listen   string
 	endpoint string
 	grpc     atomic.Pointer[grpc.Server]
 }
@@ -117,15 +122,26 @@ func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
 		return nil, err
 	}
 	client, peer := claimed[0], claimed[1]
-	e.endpoint = dialable(client)
+	e.listen, e.endpoint = client, dialable(client)
 
 	cfg := embed.NewConfig()
 	cfg.Name = "dynamod"
 	cfg.Dir = opts.Dir
-	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: client}}
-	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: e.endpoint}}
-	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: peer}}
-	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: dialable(peer)}}
+	scheme := "http"
+	if opts.Credentials != nil {
+		scheme = "https"
+		info := &cfg.ClientTLSInfo
+		if info.TrustedCAFile, info.CertFile, info.KeyFile, err = opts.Credentials.keep(filepath.Join(opts.Dir, "tls")); err != nil {
+			return nil, err
+		}
+		info.ClientCertAuth = true
+		// Nobody needs the peer address of a lone member: it is closed in the same way.
+		cfg.PeerTLSInfo, cfg.TlsMinVersion = *info, "TLS1.3"
+	}
+	cfg.ListenClientUrls = []url.URL{{Scheme: scheme, Host: client}}
+	cfg.AdvertiseClientUrls = []url.URL{{Scheme: scheme, Host: e.endpoint}}
+	cfg.ListenPeerUrls = []url.URL{{Scheme: scheme, Host: peer}}
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: scheme, Host: dialable(peer)}}
 	// Read only when the directory is new; an old member keeps its identity
 	// whatever the ports are today.
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -150,7 +166,7 @@ func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
 	cfg.WarningUnaryRequestDuration = etcdSlow
 	cfg.EnableGRPCGateway = false
 	cfg.ServiceRegister = func(s *grpc.Server) { e.grpc.Store(s) }
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(opts.Log, e.closing, e.fail))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZapLogger(opts.Log, e.closing, e.fail, e.turnAway))
 	return cfg, nil
 }
 
@@ -184,6 +200,10 @@ func (e *Etcd) watch() {
 
 // Endpoint returns the host:port that clients on this machine connect to.
 func (e *Etcd) Endpoint() string { return e.endpoint }
+
+// Listen returns the host:port that the server listens on, where the host may mean every
+// interface.
+func (e *Etcd) Listen() string { return e.listen }
 
 // Close stops the server and gives its directory and port back. It may be
 // called more than once.

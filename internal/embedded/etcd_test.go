@@ -39,7 +39,10 @@ func testEtcd(t *testing.T, opts embedded.EtcdOptions) embedded.EtcdOptions {
 	if opts.ClientAddr == "" {
 		opts.ClientAddr = "127.0.0.1:0"
 	}
-	opts.Log, opts.UnsafeNoFsync = testLog(t), true
+	if opts.Log == nil {
+		opts.Log = testLog(t)
+	}
+	opts.UnsafeNoFsync = true
 	return opts
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -15,6 +16,8 @@ import (
 const (
 	natsMaxPayload = 8 << 20
 	natsReadyPoll  = 50 * time.Millisecond
+	// natsTLSTimeout is how long a client may take for its handshake.
+	natsTLSTimeout = 10 * time.Second
 	// natsSyncInterval is how much of the prefill queue a power cut may cost; a
 	// killed process costs nothing.
 	natsSyncInterval = 10 * time.Second
@@ -24,14 +27,17 @@ const (
 type NATSOptions struct {
 	Dir  string // JetStream's directory, created if missing
 	Addr string // host:port for clients; port 0 means any free one
-	Log  *slog.Logger
+	// Credentials close the address to whoever has no certificate. Nil leaves it open to
+	// everybody, without TLS, for tests only.
+	Credentials *Credentials
+	Log         *slog.Logger
 }
 
 // NATS is a running NATS server with JetStream.
 type NATS struct {
 	*life
 	server *server.Server
-	url    string
+	listen string
 }
 
 // StartNATS starts a NATS server and returns when it is ready to serve.
@@ -53,7 +59,7 @@ func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 	if err != nil {
 		return nil, listenError(addr, err)
 	}
-	srv, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		// JetStream files belong to a server name.
 		ServerName:             "dynamod",
 		Host:                   host,
@@ -64,11 +70,20 @@ func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 		MaxPayload:             natsMaxPayload,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
-	})
+	}
+	if opts.Credentials != nil {
+		if options.TLSConfig, err = opts.Credentials.tls(); err != nil {
+			return nil, err
+		}
+		// Without the last one the server would introduce itself before TLS begins.
+		options.TLS, options.TLSVerify, options.TLSHandshakeFirst = true, true, true
+		options.TLSTimeout = natsTLSTimeout.Seconds()
+	}
+	srv, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("configure server: %w", err)
 	}
-	n := &NATS{life: l, server: srv, url: "nats://" + dialable(addr)}
+	n := &NATS{life: l, server: srv, listen: addr}
 	srv.SetLoggerV2(&natsLogger{l}, false, false, false)
 	srv.Start()
 	if err := n.waitReady(ctx); err != nil {
@@ -124,8 +139,15 @@ func (n *NATS) watch() {
 	<-down
 }
 
-// URL returns what clients on this machine connect to, nats://host:port.
-func (n *NATS) URL() string { return n.url }
+// Addr returns the host:port that clients on this machine connect to.
+func (n *NATS) Addr() string { return dialable(n.listen) }
+
+// URL returns the same as nats://host:port, for a server without credentials.
+func (n *NATS) URL() string { return "nats://" + n.Addr() }
+
+// Listen returns the host:port that the server listens on, where the host may mean every
+// interface.
+func (n *NATS) Listen() string { return n.listen }
 
 // Close stops the server and gives its directory and port back. It may be
 // called more than once.
@@ -149,12 +171,21 @@ func (l *natsLogger) Noticef(string, ...any) {}
 
 // Warnf logs a warning.
 func (l *natsLogger) Warnf(format string, v ...any) {
-	l.log.Warn("embedded nats warns", "text", fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	if strings.Contains(text, "not using \"TLS Handshake First\"") { // as it is meant to be
+		return
+	}
+	l.log.Warn("embedded nats warns", "text", text)
 }
 
 // Errorf logs an error.
 func (l *natsLogger) Errorf(format string, v ...any) {
-	l.log.Error("embedded nats reports an error", "error", fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	if strings.Contains(text, "TLS handshake error") {
+		l.turnAway(time.Now(), slog.String("text", text))
+		return
+	}
+	l.log.Error("embedded nats reports an error", "error", text)
 }
 
 // Fatalf reports that the server cannot go on; nobody's process ends.

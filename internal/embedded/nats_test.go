@@ -38,7 +38,9 @@ func testNATS(t *testing.T, opts embedded.NATSOptions) embedded.NATSOptions {
 	if opts.Addr == "" {
 		opts.Addr = "127.0.0.1:0"
 	}
-	opts.Log = testLog(t)
+	if opts.Log == nil {
+		opts.Log = testLog(t)
+	}
 	return opts
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"time"
 )
 
 // life is that of a server: from its start to Close, or to when it stops by itself.
@@ -19,6 +20,33 @@ type life struct {
 	once   sync.Once
 	closed error // of Close
 	err    error // why it stopped by itself; set before done is closed
+
+	turnedAway turnedAway
+}
+
+// turnedAway counts connections that ended before they had proved who they are. Anybody
+// can make them, as many as they like, so that few of them are told.
+type turnedAway struct {
+	mu    sync.Mutex
+	told  time.Time
+	since int // that were not told
+}
+
+// tellEvery is how often they are told.
+const tellEvery = time.Minute
+
+// turnAway tells of such a connection, unless one was told of just before.
+func (l *life) turnAway(now time.Time, attrs ...slog.Attr) {
+	t := &l.turnedAway
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.told.IsZero() && now.Sub(t.told) < tellEvery {
+		t.since++
+		return
+	}
+	attrs = append(attrs, slog.Int("others_since_the_last_told", t.since))
+	t.told, t.since = now, 0
+	l.log.LogAttrs(context.Background(), slog.LevelWarn, "a client without the cluster's credentials was turned away", attrs...)
 }
 
 // start makes a server over its directory, which belongs to it until close. Where it may

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -26,10 +27,11 @@ var expected = []string{
 
 // newZapLogger returns a logger that passes warnings and worse on to log, and
 // only debug entries while closing. An entry that zap would end the process
-// with (Fatal, Panic) goes to fatal, and only the goroutine that wrote it ends.
-func newZapLogger(log *slog.Logger, closing func() bool, fatal func(error)) *zap.Logger {
+// with (Fatal, Panic) goes to fatal, and only the goroutine that wrote it ends. Clients
+// that are refused go to turnAway.
+func newZapLogger(log *slog.Logger, closing func() bool, fatal func(error), turnAway func(time.Time, ...slog.Attr)) *zap.Logger {
 	hook := fatalHook(fatal)
-	return zap.New(zapCore{log: log, closing: closing}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return zap.New(zapCore{log: log, closing: closing, turnAway: turnAway}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 type fatalHook func(error)
@@ -48,8 +50,9 @@ func (h fatalHook) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
 
 // zapCore writes zap entries to a slog logger.
 type zapCore struct {
-	log     *slog.Logger
-	closing func() bool
+	log      *slog.Logger
+	closing  func() bool
+	turnAway func(time.Time, ...slog.Attr)
 }
 
 // Enabled implements [zapcore.LevelEnabler].
@@ -57,7 +60,7 @@ func (c zapCore) Enabled(level zapcore.Level) bool { return level >= zapcore.War
 
 // With implements [zapcore.Core].
 func (c zapCore) With(fields []zapcore.Field) zapcore.Core {
-	return zapCore{log: slog.New(c.log.Handler().WithAttrs(attrs(fields))), closing: c.closing}
+	return zapCore{log: slog.New(c.log.Handler().WithAttrs(attrs(fields))), closing: c.closing, turnAway: c.turnAway}
 }
 
 // Check implements [zapcore.Core].
@@ -71,6 +74,10 @@ func (c zapCore) Check(entry zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.C
 // Write implements [zapcore.Core].
 func (c zapCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	level := slog.LevelWarn
+	if strings.HasPrefix(entry.Message, "rejected connection on ") {
+		c.turnAway(entry.Time, append(attrs(fields), slog.String("text", entry.Message))...)
+		return nil
+	}
 	switch {
 	case c.closing(), slices.ContainsFunc(expected, func(s string) bool { return strings.Contains(entry.Message, s) }):
 		level = slog.LevelDebug

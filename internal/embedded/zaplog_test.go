@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -26,6 +27,11 @@ func TestZapLogger(t *testing.T) {
 		{"expected warning of a member", func(l *zap.Logger) {
 			l.Warn("8bfbfe6afa39eae8 cannot campaign at term 2 since there are still pending configuration changes to apply")
 		}, false, ""},
+		{"many who are refused", func(l *zap.Logger) {
+			for range 1000 {
+				l.Warn("rejected connection on client endpoint", zap.String("remote-addr", "10.0.0.9:1"))
+			}
+		}, false, `level=WARN msg="a client without the cluster's credentials was turned away" remote_addr=10.0.0.9:1 text="rejected connection on client endpoint" others_since_the_last_told=0`},
 		{"error while closing", func(l *zap.Logger) { l.Error("accept failed") }, true, ""},
 	}
 	for _, tc := range tests {
@@ -40,7 +46,7 @@ func TestZapLogger(t *testing.T) {
 					return a
 				},
 			}))
-			tc.write(newZapLogger(log, func() bool { return tc.closing }, nil))
+			tc.write(newZapLogger(log, func() bool { return tc.closing }, nil, (&life{log: log}).turnAway))
 			if got := strings.TrimSpace(out.String()); got != tc.want {
 				t.Errorf("log: got %q, want %q", got, tc.want)
 			}
@@ -60,7 +66,7 @@ func TestZapLoggerEndsOnlyTheGoroutine(t *testing.T) {
 			returned := false
 			go func() {
 				defer close(ended)
-				l := newZapLogger(slog.New(slog.DiscardHandler), func() bool { return false }, func(err error) { fatal <- err })
+				l := newZapLogger(slog.New(slog.DiscardHandler), func() bool { return false }, func(err error) { fatal <- err }, nil)
 				write(l, "failed to open WAL", zap.Error(errors.New("disk full")))
 				returned = true
 			}()
@@ -72,5 +78,18 @@ func TestZapLoggerEndsOnlyTheGoroutine(t *testing.T) {
 				t.Errorf("reported: got %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// Of those who are turned away one is told every minute, with the number of the others.
+func TestTurnAway(t *testing.T) {
+	var out bytes.Buffer
+	l := &life{log: slog.New(slog.NewTextHandler(&out, nil))}
+	for s := range 121 {
+		l.turnAway(time.Unix(int64(s), 0))
+	}
+	got := strings.Count(out.String(), "turned away")
+	if got != 3 || strings.Count(out.String(), "others_since_the_last_told=59") != 2 {
+		t.Errorf("told %d times:\n%s", got, out.String())
 	}
 }

@@ -19,7 +19,9 @@ type Config struct {
 	NKeySeedFile    string
 	CredentialsFile string
 	TLS             *tls.Config // nil: as the URL says
-	Name            string      // shown in the server's list of connections
+	// TLSFirst begins with TLS, before the server has said anything.
+	TLSFirst bool
+	Name     string // shown in the server's list of connections
 
 	// Outbox is how many events may wait for the connection. Default 8192.
 	Outbox int
@@ -70,6 +72,9 @@ func (c Config) options() ([]nats.Option, error) {
 			return nil, errors.New("nats: a TLS configuration needs a tls:// URL")
 		}
 		opts = append(opts, nats.Secure(c.TLS))
+	}
+	if c.TLSFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
 	}
 	return opts, nil
 }

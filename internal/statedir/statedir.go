@@ -7,6 +7,7 @@
 //
 //	ROOT/CLUSTER/cluster.json       how to reach the cluster, while its stores run here
 //	ROOT/CLUSTER/secret             what all programs of the cluster share; for its owner only
+//	ROOT/CLUSTER/joined.json        how to reach the cluster, where its stores run elsewhere
 //	ROOT/CLUSTER/up.lock            held by dynctl while it starts dynamod processes
 //	ROOT/CLUSTER/NODE/lock          held by the running dynamod; contains its pid
 //	ROOT/CLUSTER/NODE/node_id       identity of the node across restarts
@@ -127,7 +128,9 @@ func (n Node) WorkerLog(worker string) string { return filepath.Join(n.LogDir(),
 func (n Node) Output() string { return filepath.Join(n.Path, "dynamod.out") }
 
 // EtcdDir and NATSDir hold the data of embedded servers.
-func (n Node) EtcdDir() string { return filepath.Join(n.Path, "etcd") }
+func (n Node) EtcdDir() string { return filepath.Join(n.Path, etcdName) }
+
+const etcdName = "etcd"
 
 // NATSDir holds the data of the embedded NATS server.
 func (n Node) NATSDir() string { return filepath.Join(n.Path, "nats") }
@@ -181,10 +184,13 @@ func (n Node) Namespace() string {
 
 // Endpoints says how to reach a cluster whose stores run on this machine.
 type Endpoints struct {
-	Cluster   string    `json:"cluster"`
-	Namespace string    `json:"namespace"`
-	Etcd      []string  `json:"etcd"` // host:port
-	NATS      string    `json:"nats"` // URL
+	Cluster   string   `json:"cluster"`
+	Namespace string   `json:"namespace"`
+	Etcd      []string `json:"etcd"` // host:port
+	NATS      string   `json:"nats"` // URL
+	// Host is where other machines reach servers that run in the node's process; empty
+	// where only this machine does.
+	Host      string    `json:"host,omitempty"`
 	Node      string    `json:"node"` // the node that wrote it
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"started_at"`

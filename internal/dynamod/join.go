@@ -1,0 +1,81 @@
+package dynamod
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/statedir"
+)
+
+// meeting is a cluster that the node joins with a token in this run; nil when there is none.
+type meeting struct {
+	local statedir.Cluster
+	token credentials.Token
+}
+
+// meet puts into cfg how the cluster is reached that the node joins, or has joined before.
+// What is configured is left alone.
+func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeting, error) {
+	var m *meeting
+	if cfg.Join != "" {
+		for _, key := range []string{"etcd.endpoints", "nats.url", "etcd.mode", "nats.mode", "secret_file"} {
+			if v, _ := origins.Of(key); origins.Set(key) {
+				return nil, fmt.Errorf("%s (%s) and a join token: choose one, the token says where the cluster is", key, v.Origin)
+			}
+		}
+		text, err := credentials.ReadToken(cfg.Join.Reveal(), stdin)
+		if err != nil {
+			return nil, err
+		}
+		m = &meeting{}
+		if m.token, err = credentials.ParseToken(text); err != nil {
+			return nil, err
+		}
+		if !origins.Set("cluster") && m.token.Cluster != "" {
+			cfg.Cluster = m.token.Cluster
+		}
+	}
+	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	node, err := local.Node(cfg.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	var j statedir.Joined
+	switch {
+	case m != nil && node.HasEtcd():
+		return nil, fmt.Errorf("node %s cannot join a cluster: it has the etcd of one, with data in %s; choose another --node-name or --cluster, or remove that directory", node.Name, node.EtcdDir())
+	case m != nil:
+		m.local = local
+		j = statedir.Joined{Namespace: m.token.Namespace, Etcd: m.token.Etcd, NATS: m.token.NATS}
+	case len(cfg.Etcd.Endpoints) > 0 || cfg.Etcd.Mode == config.ModeEmbedded || node.HasEtcd():
+		return nil, nil
+	default:
+		if j, err = local.Joined(); errors.Is(err, statedir.ErrNotJoined) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	cfg.Etcd.Endpoints = j.Etcd
+	if cfg.NATS.URL == "" && cfg.NATS.Mode != config.ModeEmbedded {
+		cfg.NATS.URL = j.NATS
+	}
+	if !origins.Set("namespace") {
+		cfg.Namespace = j.Namespace
+	}
+	return m, nil
+}
+
+// join writes down what the token says.
+func (m *meeting) join() error {
+	if m == nil {
+		return nil
+	}
+	return m.local.Join(m.token)
+}
