@@ -52,7 +52,6 @@ machines then join again: there, remove the old secret, whose file dynctl creden
 	fs.StringVar(&o.export, "export", "", "write certificates for other tools into this directory")
 	countVar(fs, &o.days, "days", 365, "after how many days an exported certificate ends")
 	fs.BoolVar(&o.rotate, "rotate", false, "make a new secret, for a cluster that does not run")
-	cmd.MarkFlagsMutuallyExclusive("join", "export", "rotate")
 	_ = cmd.MarkFlagDirname("export") // fails for unknown flags only
 	return cmd
 }
@@ -82,6 +81,9 @@ func (o *credentialsCommand) run(ctx context.Context, inv *invocation, _ []strin
 	const action = "cannot show credentials"
 	if inv.cmd.Flags().Changed("export") && o.export == "" {
 		return &usageError{text: "--export: no directory given"}
+	}
+	if o.join && o.export != "" || o.join && o.rotate || o.rotate && o.export != "" {
+		return &usageError{text: "--join, --export and --rotate: choose one"}
 	}
 	if o.days < 1 || o.days > 36500 {
 		return &usageError{text: fmt.Sprintf("--days: %d is not between 1 and 36500", o.days)}

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/statedir"
-	"github.com/dynctl/dynctl/internal/store"
 )
 
 // fakeDynamod plays a dynamod process: it takes the lock of its node, runs a real etcd
@@ -52,6 +54,7 @@ func parseFake(args []string) (fakeFlags, error) {
 	fs.StringVar(&f.node, "node-name", "", "")
 	fs.StringVar(&f.endpoints, "etcd-endpoints", "", "")
 	fs.String("nats-url", "", "")
+	fs.String("node-advertise-host", "", "")
 	fs.StringVar(&f.roles, "node-roles", "", "")
 	fs.IntVar(&f.port, "frontend-port", 0, "")
 	fs.BoolVar(&f.frontend, "frontend-enabled", true, "")
@@ -88,15 +91,25 @@ func playDynamod(args []string) error {
 	log := slog.New(slog.DiscardHandler)
 	ctx := context.Background()
 	endpoints := strings.Split(f.endpoints, ",")
+	secret, err := credentials.LoadOrCreate(c.SecretPath())
+	if err != nil {
+		return err
+	}
 	if f.endpoints == "" {
-		etcd, err := embedded.StartEtcd(ctx, embedded.EtcdOptions{Dir: dir.EtcdDir(), ClientAddr: "127.0.0.1:0", Log: log, UnsafeNoFsync: true, TickMS: 10, ElectionMS: 100})
+		creds, err := embedded.NewCredentials(secret)
+		if err != nil {
+			return err
+		}
+		etcd, err := embedded.StartEtcd(ctx, embedded.EtcdOptions{
+			Dir: dir.EtcdDir(), ClientAddr: "127.0.0.1:0", Credentials: creds, Log: log, UnsafeNoFsync: true, TickMS: 10, ElectionMS: 100,
+		})
 		if err != nil {
 			return err
 		}
 		defer etcd.Close()
-		endpoints = []string{etcd.Endpoint()}
+		endpoints = []string{config.SchemeDynamod + etcd.Endpoint()}
 	}
-	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: endpoints}, log)
+	s, err := dial.Etcd(config.EtcdClient{}, endpoints, dial.Identity{User: "dynamod", Secret: secret}, log)
 	if err != nil {
 		return err
 	}

@@ -63,9 +63,8 @@ again changes nothing; dynctl diff shows what it would change, dynctl help topol
 its fields, dynctl rollback takes it back.
 
 With several agents, prefill workers go to the last ones, so that KV blocks cross from
-process to process. With --advertise-host other machines can join: the command prints how.
-With --etcd-endpoints, and on a machine that has joined, the agents run elsewhere and only
-the topology is declared.`,
+process to process. With --etcd-endpoints, or after dynctl join, the agents run elsewhere and
+only the topology is declared.`,
 		examples: []string{
 			"dynctl up                                  # the built-in model, 1 prefill and 1 decode worker",
 			"dynctl up --prefill 2 --decode 4 --model ~/models/qwen3-0.6b --dry-run",
@@ -81,10 +80,10 @@ the topology is declared.`,
 	countVar(fs, &o.prefill, "prefill", 1, "prefill workers; 0 lets decode workers do both")
 	countVar(fs, &o.decode, "decode", 1, "decode workers")
 	countVar(fs, &o.agents, "agents", 1, "dynamod processes on this machine")
-	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0,cpu:1 (default: the best there is)")
+	fs.StringVar(&o.engine.Device, "device", "", "where workers run, as cpu or cpu:0,cpu:1 (default: the best)")
 	choiceVar(fs, &o.placement, "placement", "", "", "how workers are distributed over nodes", cluster.Placements())
 	fs.StringVar(&o.engine.Backend, "backend", "", "what computes: "+strings.Join(cluster.Backends(), ", ")+" (default: what the device is)")
-	fs.StringVar(&o.host, "advertise-host", "", "address of this machine at which other machines shall reach the cluster (default: none shall)")
+	fs.StringVar(&o.host, "advertise-host", "", "address of this machine, for other machines to join")
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
 	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
@@ -109,7 +108,7 @@ the topology is declared.`,
 	grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "why", "yes")
 	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
+	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("set", completeFields)
