@@ -16,7 +16,7 @@ unset DYNCTL_TWO_HOSTS # for the test that runs this script, and no setting of t
 
 bin=$(cd "${1:?usage: scripts/two-hosts.sh DIR}" && pwd)
 a=dynctl-$$-a b=dynctl-$$-b
-etcd=10.213.0.1:2379 nats=nats://10.213.0.1:4222 url=http://127.0.0.1:8000
+url=http://127.0.0.1:8000
 lease=5        # seconds until a silent worker counts as gone
 timeout=4      # seconds that a decode worker waits for a remote prefill
 patience=60    # seconds within which every request must be answered, whatever happens; see pace
@@ -83,6 +83,7 @@ start_host() {
 }
 
 both_nodes() { [ "$(dynctl ps --nodes -o name 2>/dev/null | wc -l)" -eq 2 ]; }
+token() { (umask 077 && on "$a" "$bin/dynctl" --state-dir "$dir/a" credentials --join --quiet >"$dir/token" 2>/dev/null); }
 listening() { on "$b" timeout 1 bash -c '</dev/tcp/10.213.0.1/4222' 2>/dev/null; }
 
 # prompt SEED WORDS prints a prompt that begins like no other.
@@ -269,12 +270,12 @@ for host in "$a" "$b"; do
 done
 
 dir=$(mktemp -d)
-export HOME=$dir XDG_STATE_HOME=$dir/state DYNCTL_ETCD_ENDPOINTS=$etcd DYNCTL_NATS_URL=$nats
-start_host "$a" a --node-advertise-host 10.213.0.1 --node-roles prefill --frontend-enabled=false \
-	--etcd-mode embedded --etcd-listen "$etcd" --nats-mode embedded --nats-listen "${nats#nats://}"
-within 20 listening || die "the first host does not come up"
+export HOME=$dir DYNCTL_STATE_DIR=$dir/b # of the host that dynctl runs on
+start_host "$a" a --node-advertise-host 10.213.0.1 --node-roles prefill --frontend-enabled=false
+within 20 token || die "the first host does not come up"
+listening || die "NATS of the first host is not where the second one looks for it"
 start_host "$b" b --node-advertise-host 10.213.0.2 --node-roles decode --frontend-port 8000 --status-listen 127.0.0.1:9090 \
-	--etcd-endpoints "$etcd" --nats-url "$nats"
+	--join "$dir/token"
 within 20 both_nodes || die "the second host does not come up"
 dynctl up --prefill 1 --decode 1 --kv-blocks 1024 --block-size 16 --timeout 30s --quiet >/dev/null 2>"$dir/up" || die "dynctl up: $(cat "$dir/up")"
 
