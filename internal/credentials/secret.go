@@ -122,7 +122,7 @@ func write(path string, s Secret, place func(from, to string) error) error {
 	if err != nil {
 		return fmt.Errorf("write the cluster's secret: %w", err)
 	}
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }()
 	_, err = tmp.WriteString(s.Encode() + "\n")
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err == nil {

@@ -76,7 +76,7 @@ func replace(path string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }()
 	_, err = tmp.Write(body)
 	if err := errors.Join(err, tmp.Close()); err != nil {
 		return err

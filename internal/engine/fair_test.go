@@ -51,11 +51,11 @@ func drive(t *testing.T, cfg Config) *driven {
 	return &driven{Engine: e, t: t, b: b}
 }
 
-// send queues a request for max tokens; the prompt consists of one token, repeated.
-func (d *driven) send(tenant string, prompt, max int, token uint32) *sequence {
+// send queues a request for most tokens; the prompt consists of one token, repeated.
+func (d *driven) send(tenant string, prompt, most int, token uint32) *sequence {
 	d.t.Helper()
 	d.id++
-	r := Request{ID: fmt.Sprint(d.id), Tenant: tenant, Tokens: make([]uint32, prompt), Stop: protocol.StopConditions{MaxTokens: max}}
+	r := Request{ID: fmt.Sprint(d.id), Tenant: tenant, Tokens: make([]uint32, prompt), Stop: protocol.StopConditions{MaxTokens: most}}
 	for i := range r.Tokens {
 		r.Tokens[i] = token
 	}

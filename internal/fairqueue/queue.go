@@ -99,8 +99,10 @@ func (q *Queue[T]) Take(e *Entry[T]) {
 	q.Remove(e)
 }
 
-// Len is how many entries wait, and Cost what they cost together.
-func (q *Queue[T]) Len() int    { return q.size }
+// Len is how many entries wait.
+func (q *Queue[T]) Len() int { return q.size }
+
+// Cost is what all that wait cost together.
 func (q *Queue[T]) Cost() int64 { return q.cost }
 
 // Of is how many entries of a tenant wait, and what they cost.

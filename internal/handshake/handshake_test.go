@@ -153,7 +153,7 @@ func TestManInTheMiddle(t *testing.T) {
 				mallory2, server := sockets(t)
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					var a, b net.Conn = mallory1, mallory2
+					a, b := mallory1, mallory2
 					if clientTLS {
 						a = tls.Server(a, ephemeral(t))
 					}
@@ -213,7 +213,7 @@ func TestChangedBytes(t *testing.T) {
 	for _, dir := range []string{"client", "server"} {
 		for at := range 40 + 33 {
 			client, server := sockets(t)
-			var flipClient, flipServer net.Conn = client, server
+			flipClient, flipServer := client, server
 			if dir == "client" {
 				flipServer = &flipping{Conn: server, at: at}
 			} else {

@@ -43,5 +43,5 @@ func (r *Refusals) Warn(log *slog.Logger, msg string, args ...any) {
 	if left > 0 {
 		args = append(args, "more_since_the_last", left)
 	}
-	log.Warn(msg, args...)
+	log.Warn(msg, args...) //nolint:sloglint // what was refused is the caller's to say
 }

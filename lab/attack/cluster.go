@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -249,7 +248,7 @@ func serveStore() bool {
 	if kind == "" {
 		return false
 	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	var err error
 	if kind == "etcd" {
 		_, err = embedded.StartEtcd(context.Background(), embedded.EtcdOptions{Dir: os.Getenv(envDir), ClientAddr: os.Getenv(envAddr), Log: log})

@@ -32,7 +32,6 @@ type lab struct {
 	root, module string        // of the source
 	dir          string        // for what is built and measured
 	limit        time.Duration // for the tests of one mutant
-	verbose      bool
 }
 
 // What became of a mutant.
