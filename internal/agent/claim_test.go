@@ -33,9 +33,14 @@ func secretOf(t *testing.T, cfg config.Dynamod) (credentials.Secret, string) {
 // Nodes that share a store of their own choice share a secret, too, or do not start.
 func TestNodesShareASecret(t *testing.T) {
 	x := startExternal(t)
-	one := x.config()
+	own := func() config.Dynamod { // in a state directory of its own
+		cfg := x.config()
+		cfg.SecretFile = ""
+		return cfg
+	}
+	one := own()
 	a := startAgent(t, one)
-	two := x.config()
+	two := own()
 	two.Node.Name = "node-2"
 	_, err := tryAgent(t, two)
 	if !errors.Is(err, errOtherSecret) || !strings.Contains(err.Error(), a.secret.Fingerprint()) || !strings.Contains(err.Error(), "dynamod --join TOKEN, or set secret_file") {
@@ -57,7 +62,7 @@ func TestNodesShareASecret(t *testing.T) {
 	_, two.SecretFile = secretOf(t, one)
 	b := startAgent(t, two)
 	// Another namespace is another deployment.
-	other := x.config()
+	other := own()
 	other.Namespace, other.Node.Name = "other", "node-3"
 	c := startAgent(t, other)
 	for _, r := range []*run{a, b, c} {
@@ -66,7 +71,7 @@ func TestNodesShareASecret(t *testing.T) {
 		}
 	}
 	// When no node has the old secret any more, it counts no more.
-	fresh := x.config()
+	fresh := own()
 	fresh.Node.Name = "node-4"
 	d := startAgent(t, fresh)
 	now, _, err := store.GetJSON[claim](t.Context(), x.store, cluster.SecretKey(fresh.Namespace))

@@ -68,15 +68,6 @@ func (inv *invocation) secretPath() (string, error) {
 	return local.SecretPath(), nil
 }
 
-// secret is that of the cluster; it is an error if this machine has none.
-func (inv *invocation) secret() (credentials.Secret, error) {
-	s, err := client.Secret(inv.cfg)
-	if err == nil && s.IsZero() {
-		err = fmt.Errorf("this machine has no secret of cluster %s", inv.cfg.Cluster)
-	}
-	return s, err
-}
-
 func (o *credentialsCommand) run(ctx context.Context, inv *invocation, _ []string) error {
 	const action = "cannot show credentials"
 	if inv.cmd.Flags().Changed("export") && o.export == "" {
@@ -91,7 +82,7 @@ func (o *credentialsCommand) run(ctx context.Context, inv *invocation, _ []strin
 	if o.rotate {
 		return o.renew(ctx, inv)
 	}
-	secret, err := inv.secret()
+	secret, err := client.Secret(inv.cfg)
 	if err != nil {
 		return &failure{action: action, err: err, tries: []string{"dynctl up", "dynctl join TOKEN, for a cluster elsewhere"}}
 	}
@@ -266,7 +257,7 @@ func (o *credentialsCommand) renew(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	old, err := inv.secret()
+	old, err := client.Secret(inv.cfg)
 	if err != nil {
 		return &failure{action: action, err: err, tries: []string{"dynctl up"}}
 	}

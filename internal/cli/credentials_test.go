@@ -35,7 +35,7 @@ func TestJoinAndCredentials(t *testing.T) {
 	if r := run(options{}, "credentials"); r.code != exitFailed {
 		t.Errorf("no secret: %+v", r)
 	} else {
-		has(t, "the error", r.stderr, "this machine has no secret of cluster local", "dynctl join TOKEN")
+		has(t, "the error", r.stderr, "there is no file "+c.SecretPath(), "dynctl join TOKEN")
 	}
 	tok := credentials.Token{Namespace: ns, Etcd: []string{endpoint}, NATS: url, Secret: credentials.New()}
 	text, err := tok.Encode()

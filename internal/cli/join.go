@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -126,7 +127,7 @@ func ofThisMachineOnly(addr string) bool {
 // joinLine is what starts a node on another machine. The token is handed over as a
 // variable: every user of a machine can read the arguments of a process.
 func (inv *invocation) joinLine(e statedir.Endpoints) (string, error) {
-	secret, err := inv.secret()
+	secret, err := client.Secret(inv.cfg)
 	if err != nil {
 		return "", err
 	}

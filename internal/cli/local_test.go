@@ -163,8 +163,8 @@ func TestUpWithAgents(t *testing.T) {
 	}
 	has(t, "arguments", m.output(),
 		"--node-name=node-1 --node-roles=decode --frontend-port=0\n",
-		"--node-name=node-2 --node-roles=decode --etcd-endpoints=127.0.0.1:",
-		"--node-name=node-3 --node-roles=prefill --etcd-endpoints=127.0.0.1:", " --frontend-enabled=false\n")
+		"--node-name=node-2 --node-roles=decode --etcd-endpoints=dynamod://127.0.0.1:",
+		"--node-name=node-3 --node-roles=prefill --etcd-endpoints=dynamod://127.0.0.1:", " --frontend-enabled=false\n")
 	has(t, "placement", m.run("ps").stdout, "worker-1\tprefill\tcpu0 2c\tready\t0\t0/4096\tnode-3\t")
 	// An agent that died is started again, and only that one.
 	before := map[string]int{}

@@ -71,14 +71,11 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	if c.Namespace == "" {
 		c.Namespace = cluster.DefaultNamespace
 	}
-	secret, err := Secret(cfg)
-	if err != nil {
-		return nil, err
-	}
+	secret, noSecret := Secret(cfg)
 	c.id = dial.Identity{User: "dynctl", Secret: secret}
 	if c.store, err = dial.Etcd(cfg.Etcd, endpoints, c.id, log); err != nil {
 		if errors.Is(err, dial.ErrNoSecret) {
-			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+			err = fmt.Errorf("%w: %w: %w", ErrUnreachable, err, noSecret)
 		}
 		return nil, err
 	}
@@ -90,28 +87,31 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 		}
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
 	}
-	var noKey error
+	// Without the secret stores of one's own still tell what they know, but nodes and
+	// workers answer nobody.
 	var key handshake.Key
-	if secret.IsZero() {
-		noKey = fmt.Errorf("%w: there is no file %s; run dynctl join with what \"dynctl credentials --join\" prints on a machine of the cluster, or name a copy of its secret with secret_file", ErrNoSecret, local.SecretPath())
-	} else {
+	if noSecret == nil {
 		key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
 	}
-	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, NoKey: noKey, Log: log})
+	c.plane = requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, NoKey: noSecret, Log: log})
 	return c, nil
 }
 
-// Secret returns the secret of the cluster, or the zero one where this machine has none.
+// Secret returns the secret of the cluster, or ErrNoSecret where this machine has none.
 func Secret(cfg config.Dynctl) (credentials.Secret, error) {
 	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
 		return credentials.Secret{}, err
 	}
-	s, err := credentials.Load(cmp.Or(cfg.SecretFile, local.SecretPath()))
-	if errors.Is(err, fs.ErrNotExist) && cfg.SecretFile == "" {
-		return s, nil
+	path := cmp.Or(cfg.SecretFile, local.SecretPath())
+	s, err := credentials.Load(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, fmt.Errorf("%w: there is no file %s; run \"dynctl join\" here with what \"dynctl credentials --join\" prints on a machine of the cluster, or copy its secret and name it with secret_file", ErrNoSecret, path)
+	case err != nil:
+		return s, fmt.Errorf("%w: %w", ErrNoSecret, err)
 	}
-	return s, err
+	return s, nil
 }
 
 // Close ends the connections.

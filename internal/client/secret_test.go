@@ -37,7 +37,7 @@ func TestWithoutSecret(t *testing.T) {
 		want       error
 		says       string
 	}{
-		{"none", filepath.Join(t.TempDir(), "none"), ErrNoSecret, "copy it from a node of the cluster"},
+		{"none", filepath.Join(t.TempDir(), "none"), ErrNoSecret, "dynctl credentials --join"},
 		{"another one", other, handshake.ErrSecret, "does not have this cluster's secret"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
