@@ -59,7 +59,7 @@ func TestJoin(t *testing.T) {
 				t.Fatalf("dynamod ended: %v\n%s", err, q.stderr.String())
 			default:
 			}
-			if kvs, _, err := store.List(t.Context(), cluster.NodePrefix); err == nil && len(kvs) == 2 {
+			if kvs, _, err := store.List(t.Context(), cluster.NodePrefix); err == nil && len(kvs) == 2 && strings.Contains(q.stderr.String(), "node is up") {
 				return
 			}
 		}
