@@ -25,14 +25,14 @@ func diskAttacks() []attack {
 	}}
 }
 
-// fullDisk serves from a disk of 96 MiB that gets full, and asks meanwhile.
+// fullDisk serves from a disk of 256 MiB that gets full, and asks meanwhile.
 func fullDisk(ctx context.Context, c *target, seen *tally) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	dir := filepath.Join(c.dir, "disk")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", dir).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount: %w: %s", err, out)
 	}
 	defer func() { err = errors.Join(err, exec.Command("umount", "-l", dir).Run()) }()
