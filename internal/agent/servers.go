@@ -36,23 +36,29 @@ func keepServer[S server](log *slog.Logger, name string, s S, start func(context
 }
 
 func keepServing[S server](ctx context.Context, log *slog.Logger, s S, start func(context.Context) (S, error)) error {
+	wait := serverRetry
 	for {
+		up := time.Now()
 		select {
 		case <-ctx.Done():
 			return s.Close()
 		case <-s.Done():
+		}
+		if time.Since(up) > serverRetryMax { // else the back-off goes on: it fails again and again
+			wait = serverRetry
 		}
 		log.Error("a server inside this process failed: requests are served on, and it is started again; look for a full disk", "error", s.Err())
 		if err := s.Close(); err != nil {
 			log.Warn("the failed server is not gone yet", "error", err)
 		}
 		began := time.Now()
-		for wait := serverRetry; ; wait = min(2*wait, serverRetryMax) {
+		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-time.After(wait):
 			}
+			wait = min(2*wait, serverRetryMax)
 			limited, cancel := context.WithTimeout(ctx, serverStart)
 			next, err := start(limited)
 			cancel()

@@ -76,3 +76,6 @@ func (l *dirLock) holder() string {
 func (l *dirLock) release() {
 	_ = l.file.Close()
 }
+
+// has reports whether fd is the lock's own.
+func (l *dirLock) has(fd int) bool { return int(l.file.Fd()) == fd }

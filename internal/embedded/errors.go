@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
+
+	"github.com/dynctl/dynctl/internal/host"
 )
 
 var (
@@ -17,6 +20,8 @@ var (
 	ErrDirInUse = errors.New("data directory in use")
 	// ErrData is returned when the server refuses to start on the data it finds.
 	ErrData = errors.New("data directory not readable by the server")
+	// ErrNoSpace is returned when the disk of the data directory is full.
+	ErrNoSpace = errors.New("no space left on the disk of the data directory")
 	// ErrNotReady is returned when the server did not answer in time.
 	ErrNotReady = errors.New("server not ready")
 )
@@ -45,6 +50,28 @@ func listenError(addr string, err error) error {
 	return fmt.Errorf("listen on %s: %w", addr, err)
 }
 
+// diskRoom is what the disk must have free, in bytes, before a server starts on it: one that
+// fails for want of room leaves memory behind.
+const diskRoom = 16 << 20
+
+// hasRoom reports a disk that is full.
+func hasRoom(dir string) error {
+	free, _, err := host.Disk(dir)
+	if err == nil && free < diskRoom {
+		err = fmt.Errorf("%w: %s: %d MiB are free, a server starts with %d", ErrNoSpace, dir, free>>20, diskRoom>>20)
+	}
+	return err
+}
+
+// dataError is why a server does not start on the data in dir. Both servers tell of a full
+// disk in texts only.
+func dataError(dir string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+		return fmt.Errorf("%w: %s: %w", ErrNoSpace, dir, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrData, dir, err)
+}
+
 // dialable replaces an address that means "every interface" by one to dial.
 func dialable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
@@ -64,6 +91,9 @@ func prepareDir(dir string) (*dirLock, error) {
 	}
 	if err := os.Chmod(dir, 0o700); err != nil { // somebody else may have made it
 		return nil, fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	if err := hasRoom(dir); err != nil {
+		return nil, err
 	}
 	return lockDir(dir)
 }

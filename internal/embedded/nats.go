@@ -21,6 +21,12 @@ const (
 	// natsSyncInterval is how much of the prefill queue a power cut may cost; a
 	// killed process costs nothing.
 	natsSyncInterval = 10 * time.Second
+	// natsMaxStore is JetStream's own bound in bytes, which is no bound: the queue has others.
+	// By itself the server takes three quarters of what is free when it starts, which after
+	// a full disk is next to nothing.
+	natsMaxStore = 1 << 40
+	// natsCheckEvery is how often JetStream is asked whether it still writes.
+	natsCheckEvery = time.Second
 )
 
 // NATSOptions configures an embedded NATS server.
@@ -67,6 +73,7 @@ func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 		JetStream:              true,
 		StoreDir:               opts.Dir,
 		SyncInterval:           natsSyncInterval,
+		JetStreamMaxStore:      natsMaxStore,
 		MaxPayload:             natsMaxPayload,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
@@ -103,7 +110,7 @@ func (n *NATS) waitReady(ctx context.Context) error {
 	for {
 		select {
 		case err := <-n.fatal:
-			return fmt.Errorf("%w: %s: %w", ErrData, n.server.StoreDir(), err)
+			return dataError(n.server.StoreDir(), err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ErrNotReady, context.Cause(ctx))
 		default:
@@ -117,7 +124,9 @@ func (n *NATS) waitReady(ctx context.Context) error {
 	}
 }
 
-// watch notices when the server stops by itself.
+// watch notices when the server stops by itself, or writes no more. A stream that failed to
+// write once, for example on a full disk, refuses all messages until the server is started
+// again. Meanwhile events pass, so the server is given up only when there is room.
 func (n *NATS) watch() {
 	defer close(n.done)
 	down := make(chan struct{})
@@ -125,18 +134,44 @@ func (n *NATS) watch() {
 		defer close(down)
 		n.server.WaitForShutdown() // also after Close, which waits for it
 	}()
-	select {
-	case <-n.stop:
-		n.server.Shutdown()
-		<-down
-		return
-	case n.err = <-n.fatal:
-	case <-down:
-		n.err = errors.New("nats server stopped")
+	check := time.NewTicker(natsCheckEvery)
+	defer check.Stop()
+	told := ""
+	for n.err == nil {
+		select {
+		case <-n.stop:
+			n.server.Shutdown()
+			<-down
+			return
+		case n.err = <-n.fatal:
+		case <-down:
+			n.err = errors.New("nats server stopped")
+		case <-check.C:
+			why := n.broken()
+			switch {
+			case why == "":
+			case hasRoom(n.dir) == nil:
+				n.err = errors.New(why)
+			case why != told:
+				n.log.Error("embedded nats stores nothing any more: it is started again when the disk has room", "err", why)
+			}
+			told = why
+		}
 	}
 	n.log.Error("embedded nats failed", "err", n.err)
 	n.server.Shutdown()
 	<-down
+}
+
+// broken says why JetStream stores nothing any more, or "".
+func (n *NATS) broken() string {
+	for _, e := range n.server.Healthz(&server.HealthzOptions{Details: true}).Errors {
+		// What could not be recovered at the start will not be by another one.
+		if e.Type == server.HealthzErrorJetStream || e.Type == server.HealthzErrorStream && strings.Contains(e.Error, "write error") {
+			return e.Error
+		}
+	}
+	return ""
 }
 
 // Addr returns the host:port that clients on this machine connect to.

@@ -12,6 +12,7 @@ import (
 
 // life is that of a server: from its start to Close, or to when it stops by itself.
 type life struct {
+	dir    string
 	lock   *dirLock
 	log    *slog.Logger
 	fatal  chan error    // capacity 1: the server wanted to end the process
@@ -62,7 +63,7 @@ func start[S any](ctx context.Context, what, dir string, log *slog.Logger, anyPo
 		return none, fmt.Errorf("start %s: %w", what, err)
 	}
 	for attempt := 1; ; attempt++ {
-		l := &life{lock: lock, log: log, fatal: make(chan error, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		l := &life{dir: dir, lock: lock, log: log, fatal: make(chan error, 1), stop: make(chan struct{}), done: make(chan struct{})}
 		s, err := run(l)
 		if err == nil {
 			return s, nil

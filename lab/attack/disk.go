@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -77,8 +78,13 @@ func fullDisk(ctx context.Context, c *target, seen *tally) (err error) {
 	for err == nil {
 		_, err = ballast.Write(block)
 	}
-	// Something must be written while there is no room: an order is.
-	_ = dynctl("scale", "--decode", strconv.Itoa(2), "--timeout", "3s")
+	// Something must be written while there is no room: orders are.
+	for i := range 6 {
+		_ = dynctl("scale", "--decode", strconv.Itoa(1+i%2), "--timeout", "1s")
+		if _, err := ballast.Write(block[:4096]); err == nil {
+			seen.add("there was room")
+		}
+	}
 	if err := ask("while it is full", 10*time.Second); err != nil {
 		return err
 	}
@@ -90,6 +96,13 @@ func fullDisk(ctx context.Context, c *target, seen *tally) (err error) {
 	}
 	if err := dynctl("scale", "--decode", "2", "--timeout", "60s"); err != nil {
 		return fmt.Errorf("an order when there is room: %w", err)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "disk", "node-1", "logs", "dynamod.log"))
+	if err != nil {
+		return err
+	}
+	for range strings.Count(string(log), "the server inside this process is back") {
+		seen.add("server started again")
 	}
 	return ask("afterwards", time.Second)
 }
