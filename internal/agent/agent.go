@@ -82,6 +82,7 @@ type Agent struct {
 	models      *models
 	knobs       *knobs
 	declared    *declared
+	alarms      *alarms
 	queue       *queueDepth
 	front       *frontend.Frontend // nil when disabled
 	peers       *local.Registry    // NIXL agents of this process
@@ -94,8 +95,9 @@ type Agent struct {
 	stopping atomic.Bool   // set when Run was told to stop
 	noLogs   chan struct{} // closed when followers of logs must leave
 
-	nodeMu sync.Mutex
-	node   cluster.Node
+	nodeMu   sync.Mutex
+	node     cluster.Node
+	nodeKept *runtime.Owned // its record in the store; nil until it is published
 }
 
 // New returns an agent; Run starts it.
@@ -124,6 +126,7 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 		cluster: c, dir: dir, incarnation: hex.EncodeToString(inc[:]), started: time.Now(),
 		metrics: metrics.NewRegistry(), peers: local.NewRegistry(copies(cfg)), hostPeers: newHostPeers(copies(cfg)), nixlTLS: nixlTLS, noLogs: make(chan struct{}),
 	}
+	a.alarms = newAlarms(a.metrics, func() *slog.Logger { return a.log })
 	if err := a.checkTransports(); err != nil {
 		return nil, err
 	}
@@ -265,7 +268,7 @@ func (a *Agent) takeDirectory(back *undo.Stack) error {
 	if err := a.dir.SetNamespace(a.cfg.Namespace); err != nil {
 		return err
 	}
-	file, err := openLog(a.dir.AgentLog())
+	file, err := openLog(a.dir.AgentLog(), a.alarms.dropped)
 	if err != nil {
 		return err
 	}
@@ -284,6 +287,8 @@ func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return a.runController(ctx) })
 	g.Go(func() error { a.queue.run(ctx); return nil })
 	g.Go(func() error { return a.declared.run(ctx) })
+	g.Go(func() error { a.watchDisk(ctx); return nil })
+	g.Go(func() error { a.tellAlarms(ctx); return nil })
 	g.Go(func() error { return a.workers.run(ctx) })
 	if a.front != nil {
 		g.Go(func() error { return a.front.Run(ctx) })

@@ -196,7 +196,7 @@ func (d *declared) restore(ctx context.Context) error {
 	d.mu.Lock()
 	if d.lost.IsZero() {
 		d.lost = time.Now()
-		d.a.log.Warn("the store has lost what was declared; what runs goes on, and it is written again", "generation", d.topology.Generation)
+		d.a.alarms.raise(alarmForgot, fmt.Sprintf("the store has lost what was declared, of generation %d; what runs goes on, and it is written again", d.topology.Generation))
 	}
 	since := d.lost
 	known := make(map[string]store.KV, len(d.known))
@@ -248,6 +248,7 @@ func (d *declared) recovered(ctx context.Context) error {
 	d.mu.Lock()
 	d.lost = time.Time{}
 	d.mu.Unlock()
+	d.a.alarms.clear(alarmForgot)
 	there := map[string]bool{cluster.TopologyKey(d.a.cfg.Namespace): true}
 	for _, prefix := range []string{cluster.KnobPrefix(d.a.cfg.Namespace), cluster.CordonPrefix(d.a.cfg.Namespace)} {
 		kvs, _, err := d.a.stores.store.List(ctx, prefix)

@@ -205,10 +205,13 @@ func startTestNode(t *testing.T) *testNode {
 	a.workers, err = newSupervisor(t.Context(), a)
 	check(err)
 	back.Push("close the supervisor", func(context.Context) error { a.workers.close(); return nil })
+	a.nodeKept, err = a.drt.PutOwned(t.Context(), func(cluster.InstanceID) string { return cluster.NodeKey(a.nodeID) }, a.encodeNode)
+	check(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		var g errgroup.Group
+		g.Go(func() error { a.tellAlarms(ctx); return nil })
 		g.Go(func() error { return a.declared.run(ctx) })
 		g.Go(func() error { return a.workers.run(ctx) })
 		done <- g.Wait()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/host"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/undo"
@@ -23,18 +24,37 @@ import (
 // maxLogBytes is the size at which a log file is moved to NAME.1.
 const maxLogBytes = 16 << 20
 
-// logFile is a log that keeps itself within twice its limit on disk.
-type logFile struct {
-	path  string
-	limit int64 // bytes
+const (
+	// logReserve is what logs leave of a disk, in bytes: state comes first.
+	logReserve = 32 << 20
+	// roomEvery is how often the disk is asked for its room.
+	roomEvery = time.Second
+)
 
-	mu   sync.Mutex
-	f    *os.File // nil when closed
-	size int64
+// logFile is a log that keeps itself within twice its limit on disk. It never fails who
+// writes to it: lines that cannot be written are dropped and counted, and the log says so
+// when it goes on.
+type logFile struct {
+	path    string
+	limit   int64 // bytes
+	free    func(path string) (bytes uint64, err error)
+	dropped func() // counts a line
+
+	mu     sync.Mutex
+	f      *os.File // nil when closed
+	size   int64
+	asked  time.Time // when the disk was asked for its room
+	full   bool      // what it said
+	missed int       // lines dropped since the last one
+	torn   bool      // the last line may have no end
 }
 
-func openLog(path string) (*logFile, error) {
-	l := &logFile{path: path, limit: maxLogBytes}
+// openLog opens a log. Each line that it has to drop is told to dropped.
+func openLog(path string, dropped func()) (*logFile, error) {
+	l := &logFile{path: path, limit: maxLogBytes, dropped: dropped, free: func(path string) (uint64, error) {
+		free, _, err := host.Disk(filepath.Dir(path))
+		return free, err
+	}}
 	return l, l.open()
 }
 
@@ -51,19 +71,50 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// Write appends one record. One that is longer than the limit gets a file to itself.
+// Write appends one record, or drops it. One that is longer than the limit gets a file to
+// itself.
 func (l *logFile) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
 		return 0, os.ErrClosed
 	}
+	if now := time.Now(); now.Sub(l.asked) >= roomEvery {
+		free, err := l.free(l.path)
+		l.asked, l.full = now, err == nil && free < logReserve
+	}
+	if l.full || !l.writeLocked(b) {
+		l.missed++
+		l.dropped()
+	}
+	return len(b), nil
+}
+
+// writeLocked reports whether the record is in the file.
+func (l *logFile) writeLocked(b []byte) bool {
 	if l.size > 0 && l.size+int64(len(b)) > l.limit {
 		l.rotateLocked()
 	}
+	if l.missed > 0 || l.torn {
+		gap := fmt.Appendf(nil, "time=%s level=WARN msg=\"lines are missing here: the disk was full\" lines=%d\n", time.Now().Format(time.RFC3339Nano), l.missed)
+		if l.torn {
+			gap = append([]byte("\n"), gap...)
+		}
+		if !l.appendLocked(gap) {
+			return false
+		}
+		l.missed = 0
+	}
+	return l.appendLocked(b)
+}
+
+func (l *logFile) appendLocked(b []byte) bool {
 	n, err := l.f.Write(b)
 	l.size += int64(n)
-	return n, err
+	if n > 0 {
+		l.torn = err != nil
+	}
+	return err == nil
 }
 
 // rotateLocked moves the file away and begins a new one. If that fails the old one
@@ -96,7 +147,7 @@ func (l *logFile) Close() error {
 // workerLog returns a logger that writes to the worker's own file and to the
 // node's log. Without the file only the node's log gets the records.
 func (a *Agent) workerLog(name string) (*logFile, *slog.Logger) {
-	f, err := openLog(a.dir.WorkerLog(name))
+	f, err := openLog(a.dir.WorkerLog(name), a.alarms.dropped)
 	if err != nil {
 		a.log.Warn("no log file for worker", "worker", name, "error", err)
 		return &logFile{}, a.log

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -19,11 +20,11 @@ import (
 // openSmall opens a log that is moved away at so many bytes.
 func openSmall(t *testing.T, path string, limit int64) *logFile {
 	t.Helper()
-	l, err := openLog(path)
+	l, err := openLog(path, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.limit = limit
+	l.limit, l.free = limit, func(string) (uint64, error) { return 1 << 40, nil }
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -326,5 +327,58 @@ func TestFollowerLeaves(t *testing.T) {
 	gone := errors.New("gone")
 	if err := a.sendLog(t.Context(), &requestplane.Request{Body: body}, func(any) error { return gone }); !errors.Is(err, gone) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// While the disk is nearly full a log drops lines, counts them, and says so afterwards.
+func TestLogLeavesRoomForState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "x.log")
+		l := openSmall(t, path, 1<<20)
+		dropped, free := 0, uint64(logReserve)
+		l.dropped, l.free = func() { dropped++ }, func(string) (uint64, error) { return free, nil }
+		write(t, l, "before\n")
+		free = logReserve - 1
+		time.Sleep(roomEvery)
+		write(t, l, "lost\n")
+		write(t, l, "lost\n")
+		free = logReserve
+		time.Sleep(roomEvery)
+		write(t, l, "after\n")
+		got := strings.Split(read(t, path), "\n")
+		if len(got) != 4 || got[0] != "before" || !strings.HasSuffix(got[1], "lines=2") || got[2] != "after" || dropped != 2 {
+			t.Errorf("%d dropped, in the log: %q", dropped, got)
+		}
+	})
+}
+
+// A log that cannot be written fails nobody.
+func TestLogOnAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no device that is always full here: ", err)
+	}
+	l := openSmall(t, filepath.Join(t.TempDir(), "x.log"), 1<<20)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.f.Close()
+	l.f = full
+	dropped := 0
+	l.dropped = func() { dropped++ }
+	write(t, l, "lost\n")
+	write(t, l, "lost\n")
+	if dropped != 2 {
+		t.Errorf("%d lines dropped, want 2", dropped)
+	}
+	if err := l.f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.open(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, l, "after\n")
+	if got := read(t, l.path); !strings.HasSuffix(got, "lines=2\nafter\n") {
+		t.Errorf("in the log: %q", got)
 	}
 }

@@ -87,20 +87,24 @@ func (a *Agent) publishNode(ctx context.Context) error {
 	if a.front != nil {
 		n.FrontendURL = a.front.URL()
 	}
-	var encodeErr error
-	_, err = a.drt.PutOwned(ctx, func(cluster.InstanceID) string { return cluster.NodeKey(a.nodeID) }, func(id cluster.InstanceID) []byte {
-		a.nodeMu.Lock()
-		defer a.nodeMu.Unlock()
-		n.InstanceID = id
-		a.node = n
-		body, err := json.Marshal(n)
-		encodeErr = err
-		return body
-	})
 	a.nodeMu.Lock()
-	defer a.nodeMu.Unlock()
-	if err = errors.Join(encodeErr, err); err != nil {
+	a.node = n
+	a.nodeMu.Unlock()
+	a.nodeKept, err = a.drt.PutOwned(ctx, func(cluster.InstanceID) string { return cluster.NodeKey(a.nodeID) }, a.encodeNode)
+	if err != nil {
 		return fmt.Errorf("publish the node: %w", err)
 	}
 	return nil
+}
+
+// encodeNode is the node's record under an instance id.
+func (a *Agent) encodeNode(id cluster.InstanceID) []byte {
+	a.nodeMu.Lock()
+	defer a.nodeMu.Unlock()
+	a.node.InstanceID, a.node.Alarms = id, a.alarms.texts()
+	body, err := json.Marshal(a.node)
+	if err != nil {
+		panic(fmt.Sprintf("a node does not encode: %v", err)) // it has no values that do not
+	}
+	return body
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -25,17 +26,17 @@ type server interface {
 // keepServer starts a server again whenever it fails, for example because the disk is full.
 // Meanwhile the node serves with what it knows, as it does when a server elsewhere is down.
 // The returned function ends the server.
-func keepServer[S server](log *slog.Logger, name string, s S, start func(context.Context) (S, error)) (end func(context.Context) error) {
+func keepServer[S server](log *slog.Logger, al *alarms, name string, s S, start func(context.Context) (S, error)) (end func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- keepServing(ctx, log.With("server", name), s, start) }()
+	go func() { ended <- keepServing(ctx, log.With("server", name), al, name, s, start) }()
 	return func(context.Context) error {
 		cancel()
 		return <-ended // each server bounds its own end
 	}
 }
 
-func keepServing[S server](ctx context.Context, log *slog.Logger, s S, start func(context.Context) (S, error)) error {
+func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, name string, s S, start func(context.Context) (S, error)) error {
 	wait := serverRetry
 	for {
 		up := time.Now()
@@ -47,7 +48,7 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, s S, start fun
 		if time.Since(up) > serverRetryMax { // else the back-off goes on: it fails again and again
 			wait = serverRetry
 		}
-		log.Error("a server inside this process failed: requests are served on, and it is started again; look for a full disk", "error", s.Err())
+		al.raise(name, fmt.Sprintf("the %s inside this process failed; requests are served on, and it is started again: %v", name, s.Err()))
 		if err := s.Close(); err != nil {
 			log.Warn("the failed server is not gone yet", "error", err)
 		}
@@ -64,6 +65,7 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, s S, start fun
 			cancel()
 			if err == nil {
 				s = next
+				al.clear(name)
 				log.Info("the server inside this process is back", "down", time.Since(began).Round(time.Millisecond))
 				break
 			}

@@ -3,9 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/metrics"
 )
 
 // frail is a server that fails when it is told to.
@@ -23,17 +27,25 @@ func TestServerIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &frail{done: make(chan struct{})}, &frail{done: make(chan struct{})}
 		starts := 0
-		end := keepServer(testLog(t), "etcd", first, func(context.Context) (*frail, error) {
+		al := newAlarms(metrics.NewRegistry(), func() *slog.Logger { return testLog(t) })
+		end := keepServer(testLog(t), al, alarmEtcd, first, func(context.Context) (*frail, error) {
 			if starts++; starts < 4 {
 				return nil, errors.New("no space left on device")
 			}
 			return second, nil
 		})
 		close(first.done)
+		synctest.Wait()
+		if got := al.texts(); len(got) != 1 || !strings.Contains(got[0], "no space left") {
+			t.Errorf("alarms while it is down: %q", got)
+		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if starts != 4 || first.closed != 1 || second.closed != 0 {
 			t.Errorf("%d starts, first closed %d times, second %d times", starts, first.closed, second.closed)
+		}
+		if got := al.texts(); got != nil {
+			t.Errorf("alarms when it is back: %q", got)
 		}
 		if err := end(t.Context()); err != nil || second.closed != 1 {
 			t.Errorf("end: %v, second closed %d times", err, second.closed)

@@ -115,12 +115,13 @@ type health struct {
 	Uptime    map[string]int64  `json:"uptime"`
 	Endpoints map[string]string `json:"endpoints,omitzero"` // by worker; nil is left out
 	Reasons   []string          `json:"reasons,omitempty"`
+	Alarms    []string          `json:"alarms,omitempty"` // what has to be seen to though the node works
 }
 
 func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	h := health{Status: "ready", Uptime: uptime(a.started), Endpoints: map[string]string{}}
+	h := health{Status: "ready", Uptime: uptime(a.started), Endpoints: map[string]string{}, Alarms: a.alarms.texts()}
 	if a.stopping.Load() {
 		h.Reasons = append(h.Reasons, "the node is stopping")
 	}
@@ -141,7 +142,7 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 		h.Status, code = "notready", http.StatusServiceUnavailable
 	}
 	if !frontend.Insider(r, string(a.cfg.Frontend.APIKey)) {
-		h.Endpoints, h.Reasons = nil, nil
+		h.Endpoints, h.Reasons, h.Alarms = nil, nil, nil
 	}
 	writeJSON(w, code, h)
 }

@@ -57,7 +57,7 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 			return fmt.Errorf("start embedded etcd: %w", err)
 		}
 		opts.ClientAddr = withPort(opts.ClientAddr, s.etcd.Endpoint()) // where clients look for it
-		back.Push("stop etcd", keepServer(a.log, "etcd", s.etcd, func(ctx context.Context) (*embedded.Etcd, error) { return embedded.StartEtcd(ctx, opts) }))
+		back.Push("stop etcd", keepServer(a.log, a.alarms, alarmEtcd, s.etcd, func(ctx context.Context) (*embedded.Etcd, error) { return embedded.StartEtcd(ctx, opts) }))
 		s.etcdEndpoints = []string{config.SchemeDynamod + s.etcd.Endpoint()}
 	}
 	etcd, err := dial.Etcd(cfg.EtcdClient, s.etcdEndpoints, s.identity, a.log)
@@ -89,7 +89,7 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
 		opts.Addr = withPort(opts.Addr, s.nats.Addr()) // where clients look for it
-		back.Push("stop NATS", keepServer(a.log, "NATS", s.nats, func(ctx context.Context) (*embedded.NATS, error) { return embedded.StartNATS(ctx, opts) }))
+		back.Push("stop NATS", keepServer(a.log, a.alarms, alarmNATS, s.nats, func(ctx context.Context) (*embedded.NATS, error) { return embedded.StartNATS(ctx, opts) }))
 		s.natsURL = config.SchemeDynamod + s.nats.Addr()
 	}
 	bus, err := dial.NATS(cfg.NATSClient, s.natsURL, a.cfg.Node.Name, s.identity, a.log)

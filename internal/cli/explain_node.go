@@ -82,6 +82,9 @@ func explainLiveNode(v client.View, n nodeRow, leader string) *explanation {
 		Try: []string{"dynctl explain lease " + n.Name},
 	}
 	x.since(n.StartedAt)
+	for _, text := range n.Alarms {
+		x.fact("alarm", "%s", text)
+	}
 	x.fact("host", "%s, process %d, version %s", orDash(n.Host), n.PID, orDash(n.Version))
 	for _, d := range n.Devices {
 		text := deviceText(v.Nodes, n.ID, d.ID)

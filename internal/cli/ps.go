@@ -175,7 +175,7 @@ func leaseText(left *time.Duration) string {
 type nodeRow struct {
 	cluster.Node
 	Workers []string `json:"workers"`
-	// State is ready, draining or drained.
+	// State is ready, degraded with alarms, draining or drained.
 	State cluster.State `json:"state"`
 }
 
@@ -183,6 +183,9 @@ func nodeRows(v client.View, nodes []cluster.Node) []nodeRow {
 	var rows []nodeRow
 	for _, n := range nodes {
 		r := nodeRow{Node: n, Workers: []string{}, State: cluster.StateReady}
+		if len(n.Alarms) > 0 {
+			r.State = cluster.StateDegraded
+		}
 		if _, cordoned := v.Cordons[n.ID]; cordoned {
 			r.State = cluster.StateDrained
 		}

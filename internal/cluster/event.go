@@ -151,5 +151,6 @@ const (
 	ActionRefuse  Action = "refuse"  // an order cannot be carried out: what serves goes on as it was
 	ActionClean   Action = "clean"   // something that nobody owns was deleted
 	ActionLead    Action = "lead"    // a controller took over
+	ActionAlarm   Action = "alarm"   // a node has to be seen to, or not any more
 	ActionRestore Action = "restore" // the store had lost the topology, and a node wrote it again
 )

@@ -48,6 +48,8 @@ type Node struct {
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
 	// Secret is the fingerprint of the secret that the node proves to others.
 	Secret string `json:"secret,omitempty"`
+	// Alarms are what an operator has to see to on this node though it serves, in sentences.
+	Alarms []string `json:"alarms,omitempty"`
 }
 
 // MemoryOf is all the memory that workers of a device can have, which CPU devices of a node

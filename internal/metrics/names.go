@@ -6,6 +6,7 @@ const (
 	PrefixComponent = "dynamo_component_"
 	PrefixNIXL      = "dynamo_nixl_"
 	PrefixGPU       = "dynamo_gpu_"
+	PrefixNode      = "dynamo_node_"
 )
 
 // Frontend metrics that Dynamo defines.
@@ -118,6 +119,12 @@ const (
 	GPUTemperature = PrefixGPU + "temperature_celsius"
 	GPUClock       = PrefixGPU + "sm_clock_hertz"
 	GPUThrottled   = PrefixGPU + "throttled"
+)
+
+// Metrics of a node itself.
+const (
+	NodeAlarm      = PrefixNode + "alarm"
+	NodeLogDropped = PrefixNode + "log_lines_dropped_total"
 )
 
 // Label names that Dynamo uses.

@@ -17,7 +17,15 @@ func (m *model) nodeSections() []section {
 		}}}
 	}
 	n := &m.snap.Nodes[i]
-	return []section{m.deviceSection(n, &m.known.nodes[i]), gpuSection(n), m.nodeWorkers(n), m.nodeIdentity(n)}
+	var out []section
+	if len(n.Alarms) > 0 {
+		var lines [][]span
+		for _, text := range n.Alarms {
+			lines = append(lines, []span{{text, bad}})
+		}
+		out = append(out, section{"alarms", lines})
+	}
+	return append(out, m.deviceSection(n, &m.known.nodes[i]), gpuSection(n), m.nodeWorkers(n), m.nodeIdentity(n))
 }
 
 // deviceSection lists what workers run on, with what is measured of it.

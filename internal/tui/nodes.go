@@ -128,7 +128,13 @@ func (m *model) nodeColumns() []column {
 		nameW, deviceW, hostW = max(nameW, textWidth(at(i).Name)), max(deviceW, textWidth(deviceList(at(i)))), max(hostW, textWidth(at(i).Host))
 	}
 	return []column{
-		{title: "NAME", width: nameW, cell: func(i, w int) []span { return []span{{clipMiddle(orUnknown(at(i).Name), w, m.glyphs.more), strong}} }},
+		{title: "NAME", width: nameW, cell: func(i, w int) []span {
+			st := strong
+			if len(at(i).Alarms) > 0 {
+				st = bad // its screen has them
+			}
+			return []span{{clipMiddle(orUnknown(at(i).Name), w, m.glyphs.more), st}}
+		}},
 		{title: "HOST", width: clamp(hostW, 4, 20), leave: 8, cell: text(func(i int) string { return at(i).Host })},
 		{title: "DEVICES", width: clamp(deviceW, 7, 20), most: clamp(deviceW, 7, 48), leave: 7, cell: text(func(i int) string { return deviceList(at(i)) })},
 		{title: "WORKERS", width: 7, right: true, leave: 12, cell: text(func(i int) string { return commas(m.known.nodes[i].workers) })},

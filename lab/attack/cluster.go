@@ -239,7 +239,18 @@ func (c *target) store(kind string) (*program, string, error) {
 		cmd.Stderr = os.Stderr
 		return cmd
 	}
-	return p, addr, p.launch()
+	if err := p.launch(); err != nil {
+		return p, addr, err
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // nodes end if they find none
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil {
+			return p, addr, conn.Close()
+		}
+		if time.Now().After(end) {
+			return p, addr, fmt.Errorf("%s does not start: %w", kind, err)
+		}
+	}
 }
 
 // serveStore is the body of such a process; it reports false in the laboratory itself.

@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/host"
+	"github.com/dynctl/dynctl/internal/metrics"
+)
+
+// What alarms are about; values of a metric's label.
+const (
+	alarmEtcd   = "etcd"
+	alarmNATS   = "nats"
+	alarmForgot = "store-forgot"
+	alarmDisk   = "disk"
+)
+
+const (
+	// diskLow is where the disk of the state directory counts as nearly full, in bytes.
+	// Embedded servers need 16 MiB to start, and logs leave 32 MiB.
+	diskLow = 64 << 20
+	// diskEvery is how often it is looked at.
+	diskEvery = 2 * time.Second
+	// alarmRetry is the pause before a change is told again that could not be told.
+	alarmRetry = time.Second
+	alarmTell  = 3 * time.Second // bounds one try
+)
+
+// alarms are what an operator has to see to though the node serves. They are in the log, a
+// metric and the answer of /health at once; in the node's record and among the events when
+// etcd and NATS answer.
+type alarms struct {
+	log     func() *slog.Logger
+	active  *metrics.GaugeVec
+	lines   *metrics.CounterVec
+	changed chan struct{} // capacity 1
+
+	mu  sync.Mutex
+	now map[string]string // sentences by what they are about
+}
+
+func newAlarms(r *metrics.Registry, log func() *slog.Logger) *alarms {
+	a := &alarms{
+		log:     log,
+		active:  r.Gauge(metrics.NodeAlarm, "1 while the node has to be seen to, by reason", metrics.LabelReason),
+		lines:   r.Counter(metrics.NodeLogDropped, "Lines of logs that were dropped because the disk was full"),
+		changed: make(chan struct{}, 1),
+		now:     map[string]string{},
+	}
+	for _, about := range []string{alarmEtcd, alarmNATS, alarmForgot, alarmDisk} {
+		a.active.WithLabelValues(about).Set(0)
+	}
+	return a
+}
+
+// dropped counts a line of a log.
+func (a *alarms) dropped() { a.lines.WithLabelValues().Inc() }
+
+// raise says what has to be seen to. Saying it again in other words is no other alarm.
+func (a *alarms) raise(about, text string) {
+	a.mu.Lock()
+	_, already := a.now[about]
+	a.now[about] = text
+	a.mu.Unlock()
+	if already {
+		return
+	}
+	a.active.WithLabelValues(about).Set(1)
+	a.log().Error("alarm", "about", about, "text", text)
+	a.wake()
+}
+
+// clear ends an alarm, if there is one.
+func (a *alarms) clear(about string) {
+	a.mu.Lock()
+	_, was := a.now[about]
+	delete(a.now, about)
+	a.mu.Unlock()
+	if !was {
+		return
+	}
+	a.active.WithLabelValues(about).Set(0)
+	a.log().Info("alarm is over", "about", about)
+	a.wake()
+}
+
+func (a *alarms) wake() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// texts are the sentences of all alarms; nil if there are none.
+func (a *alarms) texts() (out []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, about := range slices.Sorted(maps.Keys(a.now)) {
+		out = append(out, a.now[about])
+	}
+	return out
+}
+
+// current is a copy of all alarms.
+func (a *alarms) current() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.now)
+}
+
+// tellAlarms publishes changes until ctx ends.
+func (a *Agent) tellAlarms(ctx context.Context) {
+	told := map[string]string{}
+	subject := events.Subject(a.cfg.Namespace, cluster.ComponentAgent, cluster.TopicTopology)
+	event := func(reason, text string) error {
+		message := a.cfg.Node.Name + ": " + text
+		return a.stores.bus.Publish(ctx, subject, cluster.TopologyEvent{Time: time.Now(), Action: cluster.ActionAlarm, Reason: reason, Message: message})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.alarms.changed:
+		}
+		now := a.alarms.current()
+		failed := false
+		for about, text := range now {
+			if _, already := told[about]; !already {
+				if failed = event(about, text) != nil || failed; !failed {
+					told[about] = text
+				}
+			}
+		}
+		for about := range told {
+			if _, still := now[about]; !still {
+				if failed = event(about+" over", "is over: "+told[about]) != nil || failed; !failed {
+					delete(told, about)
+				}
+			}
+		}
+		// The runtime goes on trying to write the record.
+		limited, cancel := context.WithTimeout(ctx, alarmTell)
+		if err := a.nodeKept.Update(limited, a.encodeNode); err != nil && ctx.Err() == nil {
+			a.log.Debug("alarms are not in the node's record yet", "error", err)
+		}
+		cancel()
+		if failed {
+			select {
+			case <-time.After(alarmRetry):
+				a.alarms.wake()
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// watchDisk raises an alarm while the disk of the state directory is nearly full.
+func (a *Agent) watchDisk(ctx context.Context) {
+	tick := time.NewTicker(diskEvery)
+	defer tick.Stop()
+	for {
+		free, _, err := host.Disk(a.dir.Path)
+		a.checkDisk(free, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *Agent) checkDisk(free uint64, err error) {
+	if err != nil || free >= diskLow {
+		a.alarms.clear(alarmDisk)
+		return
+	}
+	text := fmt.Sprintf("the disk of %s is nearly full, %d MiB are free; make room, or etcd and NATS stop", a.dir.Path, free>>20)
+	if free < logReserve {
+		text += "; logs are not written any more"
+	}
+	a.alarms.raise(alarmDisk, text)
+}
