@@ -99,9 +99,15 @@ func (e *Etcd) electOnce(ctx context.Context, _ Store, prefix, value string, lea
 	election := concurrency.NewElection(session, prefix)
 	key := candidateKey(prefix, lease)
 	defer e.resign(key)
-	if err := election.Campaign(e.login.watching(ctx), value); err != nil {
-		return e.explain(ctx, "campaign at", prefix, err)
+	// A candidate waits for the deletion of keys from a revision on. An etcd that came back
+	// with an old backup gets there late or never, so that each return asks for a new campaign.
+	campaign, end := context.WithCancelCause(e.login.watching(ctx))
+	defer end(nil)
+	standing := context.AfterFunc(e.health.current(), func() { end(errEpoch) })
+	if err := election.Campaign(campaign, value); err != nil {
+		return e.explain(campaign, "campaign at", prefix, err)
 	}
+	standing()
 	return leadWhileKept(ctx, e, key, lead)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -371,6 +372,73 @@ func leaderSurvivesAnOutage(t *testing.T, at *site) {
 	cancel()
 	<-deposed
 	storetest.Closed(t, "elect returned", done)
+}
+
+// A candidate that waits when etcd is replaced by an old backup of it, whose revisions are
+// lower, leads as soon as nobody else does.
+func TestEtcdCandidateOutlivesABackup(t *testing.T) {
+	dir, backup := t.TempDir(), t.TempDir()
+	opts := embedded.EtcdOptions{Dir: dir, ClientAddr: "127.0.0.1:0"}
+	server := startEtcd(t, opts)
+	opts.ClientAddr = server.Endpoint()
+	s := openEtcd(t, server.Endpoint())
+	keep := func() *store.LeaseKeeper {
+		keeper, err := s.KeepLease(t.Context(), time.Minute, storetest.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keeper
+	}
+	elect := func(value string, keeper *store.LeaseKeeper) (leads chan struct{}, resign func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		leads, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = store.Elect(ctx, s, "/leader", value, keeper.ID(), func(ctx context.Context) error {
+				select {
+				case leads <- struct{}{}:
+				case <-ctx.Done():
+				}
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		resign = func() { cancel(); <-done }
+		t.Cleanup(resign)
+		return leads, resign
+	}
+	one, two := keep(), keep()
+	first, resign := elect("first", one)
+	<-first
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	server = startEtcd(t, opts)
+	for range 100 {
+		if _, err := s.Put(t.Context(), "p/k", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, _ := elect("second", two)
+	storetest.Eventually(t, "both stand", func() bool {
+		kvs, _, err := s.List(t.Context(), "/leader/")
+		return err == nil && len(kvs) == 2
+	})
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opts.Dir = backup
+	startEtcd(t, opts)
+	storetest.Eventually(t, "etcd answers", func() bool { _, err := s.Ping(t.Context()); return err == nil })
+	resign()
+	select {
+	case <-second:
+	case <-time.After(storetest.Patience):
+		t.Fatal("nobody leads")
+	}
 }
 
 // A token that etcd takes back while everything runs is replaced, on calls and on streams
