@@ -378,7 +378,7 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prefix := map[string]string{"Frontend": metrics.PrefixFrontend, "Component": metrics.PrefixComponent, "NIXL": metrics.PrefixNIXL, "GPU": metrics.PrefixGPU}
+	prefix := map[string]string{"Frontend": metrics.PrefixFrontend, "Component": metrics.PrefixComponent, "NIXL": metrics.PrefixNIXL, "GPU": metrics.PrefixGPU, "Node": metrics.PrefixNode}
 	exist, ours := map[string]bool{}, false
 	var manual string
 	for _, file := range []string{"metrics.md", "scheduling.md"} {
