@@ -326,6 +326,32 @@ func TestEtcdDown(t *testing.T) {
 	c.WaitReady(1, 3)
 }
 
+// etcd and NATS come back without their data: nothing is cut, everything is written again,
+// and the cluster obeys.
+func TestServersForget(t *testing.T) {
+	c := clustertest.Start(t, clustertest.Options{
+		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
+		Nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
+	})
+	c.WaitRemotePrefill()
+	before := settledCounts(t, c)
+	tr := startTraffic(t, c, texts(6, 40), 3)
+	tr.goesOn("before", 5)
+	for what, server := range map[string]struct{ stop, start func() }{"etcd": {c.StopEtcd, c.StartEtcd}, "NATS": {c.StopNATS, c.StartNATS}} {
+		server.stop()
+		tr.goesOn("without "+what, 3)
+		c.Wipe()
+		server.start()
+		tr.goesOn("with an empty "+what, 5)
+		c.WaitReady(1, 2)
+	}
+	n := tr.end()
+	counted(t, c, before, n)
+	c.WaitRemotePrefill()
+	c.Declare(1, 3)
+	c.WaitReady(1, 3)
+}
+
 // A decode worker's node is killed: running streams move and go on without a gap.
 func TestKillDecodeNode(t *testing.T) {
 	dir := mediumModel(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,6 +100,19 @@ func (s *Servers) StopNATS() {
 		s.t.Errorf("stop NATS: %v", err)
 	}
 	s.nats = nil
+}
+
+// Wipe removes the data of servers that are stopped.
+func (s *Servers) Wipe() {
+	s.t.Helper()
+	for dir, runs := range map[string]bool{"etcd": s.etcd != nil, "nats": s.nats != nil} {
+		if runs {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.dir, dir)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // NATSURL is the address as a URL.
