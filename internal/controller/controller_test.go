@@ -297,6 +297,9 @@ func TestStaleWatches(t *testing.T) {
 			t.Errorf("fresh: %s %v", since, err)
 		}
 		mem.SetOutage(true)
+		if err := c.lead(l.ctx); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("lead during an outage: %v", err)
+		}
 		if err := c.reconcile(l.ctx, w, newPast()); err == nil || !strings.Contains(err.Error(), "stale") {
 			t.Errorf("reconcile during an outage: %v", err)
 		}

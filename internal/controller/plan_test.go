@@ -229,6 +229,37 @@ func TestPlan(t *testing.T) {
 	})
 }
 
+// A change tells all of why: what is asked for, and what is in its way.
+func TestPlanSaysWhy(t *testing.T) {
+	w := newWorld(t, 0, 1)
+	why := func() (all []string) {
+		changes := Plan(w.View)
+		w.apply(changes)
+		for _, ch := range changes {
+			all = append(all, ch.Why)
+		}
+		return all
+	}
+	for _, step := range []struct {
+		what   string
+		change func()
+		want   string
+	}{
+		{"no node", func() {}, "scale up: unplaced: no node is up"},
+		{"nothing new", func() {}, ""},
+		{"a node that is drained", func() {
+			w.Nodes = []cluster.Node{node("a", 2)}
+			w.Cordons = map[string]cluster.Cordon{"id-a": {Node: "id-a"}}
+		}, "unplaced: all nodes are drained"},
+		{"a node", func() { w.Cordons = nil }, "placed: on a cpu:0"},
+	} {
+		step.change()
+		if got := strings.Join(why(), ", "); got != step.want {
+			t.Errorf("%s: %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
 // rounds applies one plan after the other, with the workers doing at once what they are
 // asked, and returns what changed in each.
 func (w *world) rounds() (log []string) {
@@ -274,6 +305,36 @@ func (w *world) say(name string, change func(*cluster.WorkerStatus)) {
 }
 
 func TestPlanReplaces(t *testing.T) {
+	t.Run("one that serves stays until its successor does, one that does not leaves at once", func(t *testing.T) {
+		for state, leaves := range map[cluster.State]bool{
+			cluster.StateReady: false, cluster.StateDegraded: false, cluster.StateDraining: false, cluster.StateFailed: true,
+		} {
+			w := newWorld(t, 0, 1, node("a", 2))
+			w.converge()
+			w.assignment("worker-1").Replace = true
+			w.apply(Plan(w.View))
+			w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = state })
+			w.apply(Plan(w.View))
+			if s := w.assignment("worker-2"); s.Replaces != "worker-1" || s.Node == "" {
+				t.Fatalf("%s: no successor:\n%s", state, w.picture())
+			}
+			if got := w.assignment("worker-1").Desire == cluster.DesireRemove; got != leaves {
+				t.Errorf("%s: leaves %t, want %t:\n%s", state, got, leaves, w.picture())
+			}
+		}
+	})
+	t.Run("one that does not serve stays while there is no place for a successor", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2))
+		w.converge()
+		w.assignment("worker-1").Replace = true
+		w.Cordons = map[string]cluster.Cordon{"id-a": {Node: "id-a"}}
+		w.apply(Plan(w.View))
+		w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = cluster.StateFailed })
+		w.apply(Plan(w.View))
+		if a := w.assignment("worker-1"); a.Desire != cluster.DesireRun {
+			t.Errorf("%s", w.picture())
+		}
+	})
 	t.Run("a new engine comes with new workers, one of a role at a time", func(t *testing.T) {
 		w := newWorld(t, 1, 2, node("a", 2))
 		w.converge()
@@ -427,6 +488,21 @@ func TestPlanDrainsNodes(t *testing.T) {
 		w.Cordons = nil
 		w.converge()
 		w.want("worker-2 decode a/cpu:0")
+	})
+	t.Run("the node of the successor is lost", func(t *testing.T) {
+		w := newWorld(t, 0, 1, node("a", 2), node("b", 2))
+		w.converge()
+		cordon(w, "a")
+		w.apply(Plan(w.View))
+		w.want("worker-1 decode a/cpu:0", "worker-2 decode b/cpu:0")
+		w.Nodes = w.Nodes[:1]
+		w.apply(Plan(w.View)) // it has no place any more
+		if w.apply(Plan(w.View)); w.assignment("worker-1").Desire != cluster.DesireRemove {
+			t.Errorf("the drain waits for a successor without a place:\n%s", w.picture())
+		}
+		w.follow()
+		w.converge()
+		w.want("worker-2 decode (all nodes are drained)")
 	})
 	t.Run("taken back", func(t *testing.T) {
 		w := newWorld(t, 0, 1, node("a", 2), node("b", 2))

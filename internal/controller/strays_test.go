@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -105,5 +106,35 @@ func TestStraysMayReturn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+// Who belongs to whom is not judged on an old view, and not more often than needed.
+func TestStraysAreLookedForNowAndThen(t *testing.T) {
+	inLab(t, func(l *lab) {
+		mem := store.NewMemory(nil)
+		defer mem.Close()
+		c := New(Config{Store: mem, Namespace: ns, Log: slog.New(slog.DiscardHandler)})
+		w, err := c.watch(l.ctx)
+		defer w.close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, first := newStrays(), time.Now()
+		looked := func(what string, want time.Time) {
+			t.Helper()
+			if err := c.clean(l.ctx, w, s); err != nil || !s.last.Equal(want) {
+				t.Errorf("%s: looked %s after the first time (%v), want %s", what, s.last.Sub(first), err, want.Sub(first))
+			}
+		}
+		looked("at first", first)
+		time.Sleep(cleanEvery - 1)
+		looked("too soon", first)
+		time.Sleep(1)
+		second := time.Now()
+		looked("in time", second)
+		time.Sleep(cleanEvery)
+		mem.SetOutage(true)
+		looked("without the store", second)
 	})
 }
