@@ -17,6 +17,9 @@ type sinkModel struct {
 }
 
 func (m *sinkModel) Stored(parent *uint64, start int, blocks []cluster.KVStoredBlock) {
+	if len(blocks) == 0 {
+		m.t.Errorf("nothing stored at %d", start)
+	}
 	if (parent == nil) != (start == 0) {
 		m.t.Errorf("stored at %d with parent %v", start, parent)
 	}

@@ -144,6 +144,11 @@ func TestImportRefusals(t *testing.T) {
 		t.Errorf("a token that does not exist: %v", err)
 	}
 	one.Release(nil)
+	select {
+	case <-one.Context().Done():
+	case <-time.After(10 * time.Second):
+		t.Error("who waits for an import that was released waits on")
+	}
 	if err := s.StopAdmission(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -289,6 +294,9 @@ func TestStopWhileMoving(t *testing.T) {
 	}
 	if err := e.Check(t.Context(), false); err != nil {
 		t.Error(err)
+	}
+	if i, err := e.Import(t.Context(), request("late", prompt(r, 30), 10), 40); !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("an engine that stops reserves: %v %v", i, err)
 	}
 	x.Complete(protocol.Moved{})
 	in[0].Release(nil)

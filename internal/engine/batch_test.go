@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+)
+
+// A batch is refused before a backend would index outside of its pool or its weights.
+func TestCheckBatch(t *testing.T) {
+	info := BackendInfo{VocabSize: 10, MaxContext: 8, KV: KVShape{BlockSize: 4}}
+	ids := func(n int) []uint32 { return make([]uint32, n) }
+	for _, tc := range []struct {
+		what string
+		s    BatchSeq
+		ok   bool
+	}{
+		{"a block in full", BatchSeq{Tokens: ids(4), Blocks: []int32{0}}, true},
+		{"one token more than the blocks", BatchSeq{Tokens: ids(5), Blocks: []int32{0}}, false},
+		{"the first token of another block", BatchSeq{Tokens: ids(1), Start: 4, Blocks: []int32{0}}, false},
+		{"the whole context, with the last block", BatchSeq{Tokens: ids(8), Blocks: []int32{2, 0}}, true},
+		{"one token more than the context", BatchSeq{Tokens: ids(9), Blocks: []int32{0, 1, 2}}, false},
+		{"before the start", BatchSeq{Tokens: ids(1), Start: -1, Blocks: []int32{0}}, false},
+		{"no token", BatchSeq{Blocks: []int32{0}}, false},
+		{"a block behind the pool", BatchSeq{Tokens: ids(1), Blocks: []int32{3}}, false},
+		{"a negative block", BatchSeq{Tokens: ids(1), Blocks: []int32{-1}}, false},
+		{"a block behind the pool that is not needed", BatchSeq{Tokens: ids(1), Blocks: []int32{0, 3}}, true},
+		{"the last token of the vocabulary", BatchSeq{Tokens: []uint32{9}, Blocks: []int32{0}}, true},
+		{"a token behind the vocabulary", BatchSeq{Tokens: []uint32{10}, Blocks: []int32{0}}, false},
+		{"room for all logits", BatchSeq{Tokens: ids(1), Blocks: []int32{0}, Logits: make([]float32, 10)}, true},
+		{"no room for all logits", BatchSeq{Tokens: ids(1), Blocks: []int32{0}, Logits: make([]float32, 9)}, false},
+	} {
+		err := CheckBatch([]BatchSeq{{Tokens: ids(1), Blocks: []int32{0}}, tc.s}, info, 3)
+		if (err == nil) != tc.ok || err != nil && !errors.Is(err, ErrBatch) {
+			t.Errorf("%s: %v", tc.what, err)
+		}
+	}
+}

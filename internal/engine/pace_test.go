@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// A step counts as mixed when one sequence decodes in it and one token of a prompt is
+// computed, not with less.
+func TestMixedStepsAreCounted(t *testing.T) {
+	var e Engine
+	for _, tc := range []struct {
+		decodes, prefill int
+		steps, tokens    uint64
+	}{
+		{0, 0, 0, 0}, {0, 9, 0, 0}, {9, 0, 0, 0}, {1, 1, 1, 1}, {2, 9, 2, 10},
+	} {
+		e.report(StepReport{Decodes: tc.decodes, PrefillTokens: tc.prefill, Predicted: 3, Busy: 5, Wall: 6})
+		if c := e.count; c.MixedStepsTotal != tc.steps || c.MixedTokensTotal != tc.tokens {
+			t.Errorf("%d decode, %d tokens of prompts: %d steps and %d tokens by now, want %d and %d",
+				tc.decodes, tc.prefill, c.MixedStepsTotal, c.MixedTokensTotal, tc.steps, tc.tokens)
+		}
+	}
+	e.report(StepReport{Predicted: 5, Busy: 3, Wall: 3})
+	e.report(StepReport{Busy: 7, Wall: 7}) // the first step of all has no prediction
+	if c := e.count; c.StepNanosTotal != 5*5+3+7 || c.StepWaitNanosTotal != 5 || c.StepMissNanosTotal != 6*uint64(2*time.Nanosecond) {
+		t.Errorf("%d ns of steps, %d waited, %d missed", c.StepNanosTotal, c.StepWaitNanosTotal, c.StepMissNanosTotal)
+	}
+}
+
+// A prompt passes a longer one when it lacks no more than the limit, the one that lacks
+// least first; one token left is decoding.
+func TestShortPrompt(t *testing.T) {
+	lacks := func(tenant string, n int) *sequence {
+		return &sequence{tenant: tenant, tokens: make([]uint32, n+3), computed: 3}
+	}
+	e := Engine{running: []*sequence{lacks("a", 9), lacks("a", 5), lacks("a", 4), lacks("a", 1), lacks("b", 2)}}
+	for limit, want := range map[int]int{3: 0, 4: 4, 5: 4, 100: 4} {
+		got := 0
+		if s := e.shortPrompt("a", limit); s != nil {
+			got = s.pending()
+		}
+		if got != want {
+			t.Errorf("up to %d: one that lacks %d, want %d", limit, got, want)
+		}
+	}
+	e.running[2].chunkStep = e.count.StepsTotal + 1 // it has its chunk
+	if s := e.shortPrompt("a", 5); s != e.running[1] {
+		t.Error("not the next one")
+	}
+	if s := e.shortPrompt("a", 4); s != nil {
+		t.Errorf("one that lacks %d", s.pending())
+	}
+}
