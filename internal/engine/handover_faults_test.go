@@ -146,7 +146,7 @@ func TestImportRefusals(t *testing.T) {
 	one.Release(nil)
 	select {
 	case <-one.Context().Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(5 * time.Second):
 		t.Error("who waits for an import that was released waits on")
 	}
 	if err := s.StopAdmission(t.Context()); err != nil {
