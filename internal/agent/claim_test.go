@@ -33,7 +33,7 @@ func secretOf(t *testing.T, cfg config.Dynamod) (credentials.Secret, string) {
 // Nodes that share a store of their own choice share a secret, too, or do not start.
 func TestNodesShareASecret(t *testing.T) {
 	x := startExternal(t)
-	own := func() config.Dynamod { // in a state directory of its own
+	own := func() config.Dynamod { // each with a secret of its own
 		cfg := x.config()
 		cfg.SecretFile = ""
 		return cfg
