@@ -187,7 +187,9 @@ func TestSpeculationChangesNothing(t *testing.T) {
 // What is left of an answer after a move to another worker is what it would have
 // been, when both speculate.
 func TestSpeculationSurvivesMigration(t *testing.T) {
-	opts := mock.Options{BlockSize: 16, Next: repeating}
+	// Steps of one length, so that drafts are always worth it.
+	steady := func([]engine.BatchSeq) (busy, wait time.Duration) { return 500 * time.Microsecond, 500 * time.Microsecond }
+	opts := mock.Options{BlockSize: 16, Next: repeating, Work: steady}
 	e, _ := start(t, engine.Config{NumBlocks: 128, Speculative: ngram(t, "ngram")}, opts)
 	p := prompt(seeded(t), 40)
 	q := request("whole", p, 80)
