@@ -8,6 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/frontend"
 	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
@@ -111,4 +112,28 @@ func TestFrontendKnobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "an unknown strategy is ignored", func() bool { return n.knobs.frontend().Strategy == "queue" })
+}
+
+// What the store says is in force from the start, and what cannot be read is not.
+func TestKnobsFromTheStart(t *testing.T) {
+	mem := store.NewMemory(nil)
+	defer mem.Close()
+	a := &Agent{cfg: testConfig(t), log: testLog(t), stores: &stores{store: mem}}
+	for name, value := range map[string]string{knobMaxLocal: "128", knobMaxQueue: "many", knobTimeout: `"1m30s"`} {
+		if _, err := mem.Put(t.Context(), cluster.KnobKey(a.cfg.Namespace, name), []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, err := watchKnobs(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	want := worker.Knobs{
+		Prefill:       router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: a.cfg.Disagg.MaxPrefillQueueDepth},
+		RemoteTimeout: 90 * time.Second,
+	}
+	if got := k.workers(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
