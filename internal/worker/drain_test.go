@@ -161,6 +161,37 @@ func TestDrainPrefill(t *testing.T) {
 	wg.Wait()
 }
 
+// A prefill worker whose drain is taken back fetches from the queue again.
+func TestResumePrefill(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	w.opts.StepTime = func(prompt, _ int) time.Duration { return time.Duration(prompt) * 4 * time.Millisecond }
+	p := w.start("worker-1", cluster.RolePrefill)
+	w.opts.StepTime = nil
+	d := w.start("worker-2", cluster.RoleDecode)
+	seen := func() bool { return len(d.prefills.Instances()) == 1 }
+	eventually(t, "the prefill worker is seen", seen)
+	first, done := prompt(r, 120), make(chan result, 1)
+	go func() { done <- w.generate(t.Context(), "", request("first", first, 5)) }()
+	eventually(t, "it computes", func() bool { return p.Status().Stats.Running == 1 })
+	p.drain(t)
+	eventually(t, "it left discovery", func() bool { return !seen() })
+	if err := p.Resume(t.Context(), p.Assignment()); err != nil {
+		t.Fatal(err)
+	}
+	p.waitState(t, cluster.StateReady)
+	check(t, <-done, first, 5)
+	eventually(t, "it is seen again", seen)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	next := prompt(r, 100)
+	got := w.generate(ctx, "", request("next", next, 5))
+	check(t, got, next, 5)
+	if got.timing == nil || got.timing.Prefill != "worker-1" || got.timing.PrefillWay != protocol.WayQueue {
+		t.Errorf("prefilled by %+v", got.timing)
+	}
+}
+
 // A lost lease: the worker registers again under a new id and streams go on.
 func TestLostLease(t *testing.T) {
 	r := seeded(t)

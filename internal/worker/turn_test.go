@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -107,6 +109,11 @@ func TestTurn(t *testing.T) {
 	eventually(t, "it is a decode worker again", func() bool {
 		return d.Status().Role == cluster.RoleDecode && d.Status().State == cluster.StateReady && len(first()) == 2 && len(prefills.Instances()) == 1
 	})
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:goruntime.Stack(stacks, true)]
+	if n := bytes.Count(stacks, []byte(").readNotifications(")); n != 3 {
+		t.Errorf("%d goroutines read the notifications of 3 workers", n)
+	}
 	got := w.generate(t.Context(), "worker-1", request("again", p, 30))
 	check(t, got, p, 30)
 	if got.usage == nil || got.usage.CachedTokens == 0 {
