@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +25,7 @@ type suite struct {
 
 // run is a test that ran alone, without any mutation.
 type run struct {
+	Sum     string              `json:"sum,omitempty"` // of the file that the test is in
 	Seconds float64             `json:"seconds"`
 	Failed  bool                `json:"failed,omitempty"`
 	Lines   map[string][][2]int `json:"lines,omitempty"` // by file: from, to
@@ -34,7 +37,7 @@ func (r *run) covers(file string, line int) bool {
 
 // measure runs every test of a package alone, with the coverage of the mutated package.
 // What an earlier call found is kept in a file, as long as the mutated package has the
-// same lines; only tests that are not in it run.
+// same lines; only tests that are not in it run, and those whose file has changed.
 func (l *lab) measure(ctx context.Context, mutated, dir string) (*suite, error) {
 	s := &suite{Dir: dir, Tests: map[string]*run{}}
 	sum, err := l.sum(mutated)
@@ -69,13 +72,18 @@ func (l *lab) measure(ctx context.Context, mutated, dir string) (*suite, error) 
 			delete(s.Tests, name)
 		}
 	}
+	sums, err := l.testSums(dir)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range now {
-		if s.Tests[name] != nil {
+		if t := s.Tests[name]; t != nil && t.Sum == sums[name] {
 			continue
 		}
 		if s.Tests[name], err = l.measureTest(ctx, bin, dir, name); err != nil {
 			return nil, err
 		}
+		s.Tests[name].Sum = sums[name]
 		if data, err = json.Marshal(s); err == nil {
 			err = os.WriteFile(kept, data, 0o644)
 		}
@@ -84,6 +92,29 @@ func (l *lab) measure(ctx context.Context, mutated, dir string) (*suite, error) 
 		}
 	}
 	return s, nil
+}
+
+var declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+
+// testSums returns, by the name of a test, what identifies the file that it is in.
+func (l *lab) testSums(dir string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(l.root, dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]string{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		h := fnv.New64()
+		_, _ = h.Write(data)
+		for _, m := range declared.FindAllSubmatch(data, -1) {
+			sums[string(m[1])] = fmt.Sprintf("%016x", h.Sum64())
+		}
+	}
+	return sums, nil
 }
 
 func (l *lab) measureTest(ctx context.Context, bin, dir, name string) (*run, error) {

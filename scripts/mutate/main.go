@@ -40,6 +40,7 @@ const (
 	late     = "late"     // a test failed, but only after more than soonEnough
 	timedOut = "timeout"  // nothing failed before the time was over
 	survived = "survived" // all tests passed that execute the line
+	unjudged = "unjudged" // those passed for which there was time, others did not run
 	untested = "untested" // no test executes the line
 	unbuilt  = "unbuilt"  // it does not compile, and does not count
 )
@@ -212,6 +213,9 @@ func (l *lab) try(ctx context.Context, m mutant, suites []*suite) (result, error
 			}
 		}
 	}
+	if r.Outcome == survived && r.Unrun > 0 {
+		r.Outcome = unjudged
+	}
 	if r.Outcome == untested {
 		if out, err := l.gotool(ctx, "build", "-overlay", overlay, "./"+filepath.Dir(m.File)); err != nil {
 			r.Outcome, r.Test = unbuilt, tail(out, 120)
@@ -342,7 +346,7 @@ func report(results map[string]result) {
 		}
 	}
 	w := os.Stdout
-	fmt.Fprintf(w, "| package | mutants | killed within %s | later | by time limit | survived | in no test |\n|---|---|---|---|---|---|---|\n", soonEnough)
+	fmt.Fprintf(w, "| package | mutants | killed within %s | later | by time limit | survived | unjudged | in no test |\n|---|---|---|---|---|---|---|---|\n", soonEnough)
 	pkgs := make([]string, 0, len(count))
 	for p := range count {
 		pkgs = append(pkgs, p)
@@ -350,7 +354,7 @@ func report(results map[string]result) {
 	slices.Sort(pkgs)
 	for _, p := range pkgs {
 		c := count[p]
-		fmt.Fprintf(w, "| %s | %d | %d (%d %%) | %d | %d | %d | %d |\n", p, c["all"], c[killed], 100*c[killed]/c["all"], c[late], c[timedOut], c[survived], c[untested])
+		fmt.Fprintf(w, "| %s | %d | %d (%d %%) | %d | %d | %d | %d | %d |\n", p, c["all"], c[killed], 100*c[killed]/c["all"], c[late], c[timedOut], c[survived], c[unjudged], c[untested])
 	}
 	slices.SortFunc(weak, func(a, b result) int {
 		if a.File != b.File {
