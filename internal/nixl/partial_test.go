@@ -71,4 +71,7 @@ func TestMergeRegions(t *testing.T) {
 			t.Fatalf("%s: what was known has changed to %v", c.name, known)
 		}
 	}
+	if got, err := mergeRegions(nil, nil); len(got) != 0 || err != nil {
+		t.Errorf("nothing of nothing: %v, %v", got, err)
+	}
 }

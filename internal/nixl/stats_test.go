@@ -108,7 +108,7 @@ func TestHandlerGetsNotifications(t *testing.T) {
 			if n.From != "peer" || string(n.Msg) != want {
 				t.Errorf("%+v, want %q", n, want)
 			}
-		case <-time.After(9 * time.Second):
+		case <-time.After(5 * time.Second):
 			t.Fatalf("no notification %q", want)
 		}
 	}
