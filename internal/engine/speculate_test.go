@@ -188,7 +188,9 @@ func TestSpeculationChangesNothing(t *testing.T) {
 // been, when both speculate.
 func TestSpeculationSurvivesMigration(t *testing.T) {
 	// Steps of one length, so that drafts are always worth it.
-	steady := func([]engine.BatchSeq) (busy, wait time.Duration) { return 500 * time.Microsecond, 500 * time.Microsecond }
+	steady := func([]engine.BatchSeq) (busy, wait time.Duration) {
+		return 500 * time.Microsecond, 500 * time.Microsecond
+	}
 	opts := mock.Options{BlockSize: 16, Next: repeating, Work: steady}
 	e, _ := start(t, engine.Config{NumBlocks: 128, Speculative: ngram(t, "ngram")}, opts)
 	p := prompt(seeded(t), 40)
