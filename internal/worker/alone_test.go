@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/store"
@@ -247,5 +248,18 @@ func TestRoomIsLeft(t *testing.T) {
 				t.Errorf("left with %v: %v, want %v", tc.why, err, tc.want)
 			}
 		})
+	}
+}
+
+// Totals of the engine become counters, by what each report adds.
+func TestTotalsAreCounted(t *testing.T) {
+	r := &running{Worker: alone(func(c *Config) { c.Metrics = metrics.NewRegistry() })}
+	m := newMeter(r.Worker)
+	m.update(cluster.WorkerStats{DraftTokensTotal: 5, AcceptedTokensTotal: 3}, 4)
+	m.update(cluster.WorkerStats{DraftTokensTotal: 9, AcceptedTokensTotal: 4}, 6)
+	for name, want := range map[string]float64{"spec_decode_draft_tokens_total": 9, "spec_decode_accepted_tokens_total": 4} {
+		if got := r.metric(t, "dynamo_component_"+name); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }
