@@ -67,5 +67,7 @@ func TestScaleEndsWithAWorkerThatFails(t *testing.T) {
 	if r.code != exitFailed {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: worker-2 did not start: disk on fire\n  it failed 2 times; its agent goes on trying\n  try: dynctl rollback\n   or: dynctl logs worker-2\n")
+	// A slow machine sees the second failure only when there was a third.
+	has(t, "stderr", regexp.MustCompile(`failed [2-9] times`).ReplaceAllString(r.stderr, "failed N times"),
+		"dynctl: worker-2 did not start: disk on fire\n  it failed N times; its agent goes on trying\n  try: dynctl rollback\n   or: dynctl logs worker-2\n")
 }
