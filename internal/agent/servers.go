@@ -2,9 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/embedded"
 )
 
 const (
@@ -52,7 +55,7 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 		if err := s.Close(); err != nil {
 			log.Warn("the failed server is not gone yet", "error", err)
 		}
-		began := time.Now()
+		began, noSpace := time.Now(), false
 		for {
 			select {
 			case <-ctx.Done():
@@ -69,6 +72,15 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 				log.Info("the server inside this process is back", "down", time.Since(began).Round(time.Millisecond))
 				break
 			}
+			// Whether there is room is asked often: that costs nothing, and who makes room
+			// wants the server back.
+			if errors.Is(err, embedded.ErrNoSpace) {
+				wait = serverRetry
+				if noSpace {
+					continue // said already
+				}
+			}
+			noSpace = errors.Is(err, embedded.ErrNoSpace)
 			log.Warn("the server inside this process does not start yet", "error", err)
 		}
 	}

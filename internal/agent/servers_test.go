@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
@@ -49,6 +50,33 @@ func TestServerIsStartedAgain(t *testing.T) {
 		}
 		if err := end(t.Context()); err != nil || second.closed != 1 {
 			t.Errorf("end: %v, second closed %d times", err, second.closed)
+		}
+	})
+}
+
+// A server that waits for room on its disk is back as soon as there is some.
+func TestServerIsBackWhenThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &frail{done: make(chan struct{})}, &frail{done: make(chan struct{})}
+		var room time.Time
+		var back time.Duration
+		al := newAlarms(metrics.NewRegistry(), func() *slog.Logger { return testLog(t) })
+		end := keepServer(testLog(t), al, alarmEtcd, first, func(context.Context) (*frail, error) {
+			if time.Now().Before(room) {
+				return nil, embedded.ErrNoSpace
+			}
+			back = time.Since(room)
+			return second, nil
+		})
+		room = time.Now().Add(10*time.Minute + 500*time.Millisecond)
+		close(first.done)
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if back == 0 || back > 2*serverRetry {
+			t.Errorf("back %s after there was room, want at most %s", back, 2*serverRetry)
+		}
+		if err := end(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }

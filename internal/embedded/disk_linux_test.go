@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/embedded"
 )
 
@@ -75,15 +76,19 @@ func ends(t *testing.T, s interface {
 func TestEtcdOnAFullDisk(t *testing.T) {
 	dir, fill, room := smallDisk(t, "192m")
 	opts := testEtcd(t, embedded.EtcdOptions{Dir: filepath.Join(dir, "etcd")})
+	secret := credentials.New()
+	opts.Credentials = serverCredentials(t, secret)
 	opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil)) // it has much to say
 	e, err := embedded.StartEtcd(deadline(t), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opts.ClientAddr = e.Endpoint()
-	put(t, e.Endpoint(), "before", "kept")
+	c := etcdClient(t, e.Endpoint(), clientTLS(t, secret))
+	if _, err := c.Put(deadline(t), "before", "kept"); err != nil {
+		t.Fatal(err)
+	}
 	fill()
-	c := dialEtcd(t, e.Endpoint())
 	for i := 0; i < 200; i++ { // until its file has to grow
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := c.Put(ctx, "k", strings.Repeat("x", 1<<20))
@@ -102,8 +107,14 @@ func TestEtcdOnAFullDisk(t *testing.T) {
 		t.Fatalf("with room: %v", err)
 	}
 	defer again.Close()
-	wantValue(t, again.Endpoint(), "before", "kept")
-	put(t, again.Endpoint(), "after", "kept")
+	// A client that was there before is not left with the one that failed.
+	got, err := c.Get(deadline(t), "before")
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "kept" {
+		t.Errorf("from before: %v %v", got, err)
+	}
+	if _, err := c.Put(deadline(t), "after", "kept"); err != nil {
+		t.Error(err)
+	}
 }
 
 // A disk that is full when etcd starts on it is called by its name.

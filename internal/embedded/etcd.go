@@ -220,6 +220,14 @@ func (e *Etcd) shutdown() error {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
+		// What follows may hang when the server has failed; its successor listens at the
+		// same address.
+		for _, l := range e.server.Clients {
+			_ = l.Close()
+		}
+		if e.err != nil {
+			hangUp(e.endpoint)
+		}
 		// etcd would first wait seconds for watches and keep-alives to end by
 		// themselves, which they never do.
 		if s := e.grpc.Load(); s != nil {

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,4 +52,44 @@ func fence(dir string, keep *dirLock) error {
 		}
 	}
 	return nil
+}
+
+// hangUp ends all connections to addr, host:port, that this process has accepted: clients
+// of a server that has failed would go on asking it.
+func hangUp(addr string) {
+	_, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// What is no socket has no name, and what only listens no peer.
+		if at, err := unix.Getsockname(fd); err != nil || portOf(at) != port {
+			continue
+		}
+		if _, err := unix.Getpeername(fd); err == nil {
+			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+		}
+	}
+}
+
+func portOf(a unix.Sockaddr) int {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return a.Port
+	case *unix.SockaddrInet6:
+		return a.Port
+	}
+	return 0
 }
