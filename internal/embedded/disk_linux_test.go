@@ -3,7 +3,6 @@ package embedded_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -78,7 +77,7 @@ func TestEtcdOnAFullDisk(t *testing.T) {
 	opts := testEtcd(t, embedded.EtcdOptions{Dir: filepath.Join(dir, "etcd")})
 	secret := credentials.New()
 	opts.Credentials = serverCredentials(t, secret)
-	opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil)) // it has much to say
+	opts.Log = slog.New(slog.DiscardHandler) // it has much to say
 	e, err := embedded.StartEtcd(deadline(t), opts)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +120,7 @@ func TestEtcdOnAFullDisk(t *testing.T) {
 func TestEtcdStartsOnAFullDisk(t *testing.T) {
 	dir, fill, _ := smallDisk(t, "8m")
 	opts := testEtcd(t, embedded.EtcdOptions{Dir: filepath.Join(dir, "etcd")})
-	opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	opts.Log = slog.New(slog.DiscardHandler)
 	if err := os.Mkdir(opts.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +139,7 @@ func TestEtcdStartsOnAFullDisk(t *testing.T) {
 func TestNATSOnAFullDisk(t *testing.T) {
 	dir, fill, room := smallDisk(t, "32m")
 	opts := testNATS(t, embedded.NATSOptions{Dir: filepath.Join(dir, "nats")})
-	opts.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	opts.Log = slog.New(slog.DiscardHandler)
 	first, err := embedded.StartNATS(deadline(t), opts)
 	if err != nil {
 		t.Fatal(err)
