@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/fairqueue"
 )
 
 // What requests may take of memory and processors before anything is generated from
@@ -30,26 +32,31 @@ const (
 
 // intake hands out the memory of large bodies, and turns at preparing requests.
 type intake struct {
-	bodies       *byteBudget
-	small, large *turns
+	bodies       *budget // bytes, from before a body is read until it is prepared
+	small, large *budget // turns, one for each request
 }
 
 func newIntake(bodyLimit int64) *intake {
-	n := runtime.GOMAXPROCS(0)
+	n := int64(runtime.GOMAXPROCS(0))
 	return &intake{
-		bodies: newByteBudget(heldBodies * max(bodyLimit, smallBody)),
-		small:  newTurns(2*n, waitingSmall),
-		large:  newTurns(max(1, n/2), waitingLarge),
+		bodies: newBudget(heldBodies*max(bodyLimit, smallBody), waitingLarge),
+		small:  newBudget(2*n, waitingSmall),
+		large:  newBudget(max(1, n/2), waitingLarge),
 	}
 }
 
-// turn waits until a request with a body of so many bytes may be prepared. leave must be
-// called after that.
-func (in *intake) turn(ctx context.Context, bytes int, wait time.Duration) (leave func(), _ *apiError) {
+// turn waits until a request of a tenant with a body of so many bytes may be prepared.
+// leave must be called after that.
+func (in *intake) turn(ctx context.Context, tenant string, bytes int, wait time.Duration) (leave func(), _ *apiError) {
+	turns := in.small
 	if bytes > smallBody {
-		return in.large.take(ctx, wait)
+		turns = in.large
 	}
-	return in.small.take(ctx, wait)
+	r, bad := turns.reserve(ctx, tenant, 1, wait, nil)
+	if bad != nil {
+		return nil, bad
+	}
+	return r.release, nil
 }
 
 // busy answers requests for which there was no room in time.
@@ -58,77 +65,44 @@ func busy() *apiError {
 	return e.withCode("overloaded")
 }
 
-// turns let a number of requests go on at a time, in the order in which they came.
-type turns struct {
-	free    chan struct{}
-	waiting atomic.Int32
-	most    int32
+// budget bounds how many units of something requests hold at a time. Those that wait are
+// served in turns between tenants, each in the order in which they came.
+type budget struct {
+	total int64
+	most  int // that wait
+
+	mu    sync.Mutex
+	free  int64
+	queue fairqueue.Queue[*reservation]
+	// uploads hold units for bodies that are still being read.
+	uploads map[*reservation]struct{}
 }
 
-func newTurns(n, waiting int) *turns {
-	return &turns{free: make(chan struct{}, n), most: int32(waiting)}
-}
-
-func (t *turns) take(ctx context.Context, wait time.Duration) (leave func(), _ *apiError) {
-	leave = sync.OnceFunc(func() { <-t.free })
-	select {
-	case t.free <- struct{}{}:
-		return leave, nil
-	default:
-	}
-	defer t.waiting.Add(-1)
-	if t.waiting.Add(1) > t.most {
-		return nil, busy()
-	}
-	late := time.NewTimer(wait)
-	defer late.Stop()
-	select {
-	case t.free <- struct{}{}:
-		return leave, nil
-	case <-late.C:
-		return nil, busy()
-	case <-ctx.Done():
-		return nil, asAPIError(context.Cause(ctx))
-	}
-}
-
-// byteBudget bounds the bytes of large bodies, from before they are read until they are
-// prepared. Whoever waits is served in order.
-type byteBudget struct {
-	mu      sync.Mutex
-	free    int64
-	total   int64
-	queue   []*reservation
-	uploads map[*reservation]struct{} // that are still being read
-}
-
-// reservation is the memory of one body.
+// reservation is what one request holds, or waits for.
 type reservation struct {
-	b     *byteBudget
-	n     int64
-	ready chan struct{} // closed when it is granted
-	began time.Time
-	got   atomic.Int64 // bytes read
-	slow  atomic.Bool
-	cut   func() // ends the reading
+	b       *budget
+	n       int64 // units
+	tenant  string
+	entry   *fairqueue.Entry[*reservation]
+	ready   chan struct{} // closed when it is granted, or refused
+	refused bool          // for one of a tenant that has less waiting
+	began   time.Time
+	got     atomic.Int64 // bytes read
+	slow    atomic.Bool
+	cut     func() // ends the reading of a body; nil for turns
 }
 
-func newByteBudget(n int64) *byteBudget {
-	return &byteBudget{free: n, total: n, uploads: map[*reservation]struct{}{}}
+func newBudget(n int64, waiting int) *budget {
+	return &budget{free: n, total: n, most: waiting, uploads: map[*reservation]struct{}{}}
 }
 
-// reserve waits for the memory of n bytes, no longer than wait. cut ends the reading of
-// the body, which counts as being read until read or release is called.
-func (b *byteBudget) reserve(ctx context.Context, n int64, wait time.Duration, cut func()) (*reservation, *apiError) {
-	r := &reservation{b: b, n: min(n, b.total), ready: make(chan struct{}), cut: cut}
-	b.mu.Lock()
-	if len(b.queue) >= waitingLarge {
-		b.mu.Unlock()
+// reserve waits for n units, no longer than wait. Of bodies, cut ends the reading, which
+// goes on until read or release is called. What is granted must be released.
+func (b *budget) reserve(ctx context.Context, tenant string, n int64, wait time.Duration, cut func()) (*reservation, *apiError) {
+	r := &reservation{b: b, n: min(n, b.total), tenant: tenant, ready: make(chan struct{}), cut: cut}
+	if !b.enqueue(r) {
 		return nil, busy()
 	}
-	b.queue = append(b.queue, r)
-	b.grant()
-	b.mu.Unlock()
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	look := time.NewTicker(grace / 4)
@@ -136,11 +110,9 @@ func (b *byteBudget) reserve(ctx context.Context, n int64, wait time.Duration, c
 	for {
 		select {
 		case <-r.ready:
-			return r, nil
-		default:
-		}
-		select {
-		case <-r.ready:
+			if r.refused {
+				return nil, busy()
+			}
 			return r, nil
 		case <-look.C:
 			b.cutSlow(time.Now())
@@ -154,20 +126,42 @@ func (b *byteBudget) reserve(ctx context.Context, n int64, wait time.Duration, c
 	}
 }
 
-// grant serves the queue as far as the bytes go.
-func (b *byteBudget) grant() {
-	for len(b.queue) > 0 && b.queue[0].n <= b.free {
-		r := b.queue[0]
-		b.queue = b.queue[1:]
+// enqueue has a reservation wait, or grants it at once. Where too many wait, the newest of
+// the tenant that has the most has to go.
+func (b *budget) enqueue(r *reservation) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.queue.Len() >= b.most {
+		last, n := b.queue.Longest()
+		if mine, _ := b.queue.Of(r.tenant); mine+1 >= n {
+			return false
+		}
+		b.queue.Remove(last)
+		last.Item.refused = true
+		close(last.Item.ready)
+	}
+	r.entry = b.queue.Push(r.tenant, r, 0)
+	b.grant()
+	return true
+}
+
+// grant serves the queue as far as the units go.
+func (b *budget) grant() {
+	for e := b.queue.Next(); e != nil && e.Item.n <= b.free; e = b.queue.Next() {
+		r := e.Item
+		b.queue.Take(e)
+		b.queue.Charge(r.tenant, float64(r.n))
 		b.free -= r.n
 		r.began = time.Now()
-		b.uploads[r] = struct{}{}
+		if r.cut != nil {
+			b.uploads[r] = struct{}{}
+		}
 		close(r.ready)
 	}
 }
 
 // cutSlow ends the reading of bodies that come too slowly for those that wait.
-func (b *byteBudget) cutSlow(now time.Time) {
+func (b *budget) cutSlow(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for r := range b.uploads {
@@ -188,27 +182,22 @@ func (r *reservation) read(n int64) {
 	r.b.grant()
 }
 
-// release gives the memory back, or leaves the queue.
+// release gives the units back, or leaves the queue. Doing so again means nothing.
 func (r *reservation) release() {
 	b := r.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, q := range b.queue {
-		if q == r {
-			b.queue = append(b.queue[:i:i], b.queue[i+1:]...)
-			b.grant() // a smaller one may have stood behind it
-			return
-		}
+	if !b.queue.Remove(r.entry) && !r.refused { // it was granted
+		delete(b.uploads, r)
+		b.free += r.n
 	}
-	delete(b.uploads, r)
-	b.free += r.n
 	r.n = 0
-	b.grant()
+	b.grant() // smaller ones may have stood behind it
 }
 
 // readBody reads a request body within the limits of size, time and memory. release must
 // be called when the body is no longer needed.
-func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), _ *apiError) {
+func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request, tenant string) (body []byte, release func(), _ *apiError) {
 	release = func() {}
 	if r.Body == http.NoBody {
 		return nil, release, nil
@@ -226,11 +215,11 @@ func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request) (body []byte
 		if size < 0 {
 			size = f.cfg.BodyLimit
 		}
-		held, busy := f.intake.bodies.reserve(r.Context(), size, f.limits.intake, func() { _ = conn.SetReadDeadline(time.Now()) })
+		held, busy := f.intake.bodies.reserve(r.Context(), tenant, size, f.limits.intake, func() { _ = conn.SetReadDeadline(time.Now()) })
 		if busy != nil {
 			return nil, release, busy
 		}
-		release = sync.OnceFunc(held.release)
+		release = held.release
 		_ = conn.SetReadDeadline(time.Now().Add(f.limits.body))
 		body, err = held.readAll(body, in, size)
 		if held.slow.Load() && err != nil {

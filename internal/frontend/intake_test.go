@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,15 +108,22 @@ func keys(n int) string {
 // and in time.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1, 2)
-		leave, bad := turns.take(t.Context(), time.Second)
+		turns := newBudget(1, 2)
+		take := func(ctx context.Context, tenant string, wait time.Duration) (func(), *apiError) {
+			r, bad := turns.reserve(ctx, tenant, 1, wait, nil)
+			if bad != nil {
+				return nil, bad
+			}
+			return r.release, nil
+		}
+		leave, bad := take(t.Context(), "a", time.Second)
 		if bad != nil {
 			t.Fatal(bad)
 		}
 		order := make(chan int, 2)
 		for i := range 2 {
 			go func() {
-				leave, bad := turns.take(t.Context(), time.Minute)
+				leave, bad := take(t.Context(), "a", time.Minute)
 				if bad != nil {
 					t.Error(bad)
 					return
@@ -125,7 +133,7 @@ func TestTurns(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if _, bad := turns.take(t.Context(), time.Minute); bad == nil || bad.status != 503 || bad.retryAfter == 0 {
+		if _, bad := take(t.Context(), "a", time.Minute); bad == nil || bad.status != 503 || bad.retryAfter == 0 {
 			t.Errorf("behind the queue: %v", bad)
 		}
 		leave()
@@ -133,16 +141,59 @@ func TestTurns(t *testing.T) {
 		if a, b := <-order, <-order; a != 0 || b != 1 {
 			t.Errorf("order %d, %d", a, b)
 		}
-		leave, _ = turns.take(t.Context(), time.Second)
+		leave, _ = take(t.Context(), "a", time.Second)
 		defer leave()
 		begin := time.Now()
-		if _, bad := turns.take(t.Context(), time.Second); bad == nil || time.Since(begin) != time.Second {
+		if _, bad := take(t.Context(), "a", time.Second); bad == nil || time.Since(begin) != time.Second {
 			t.Errorf("waited %v: %v", time.Since(begin), bad)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errStopping)
-		if _, bad := turns.take(ctx, time.Second); bad == nil || bad.Message != shuttingDown().Message {
+		if _, bad := take(ctx, "a", time.Second); bad == nil || bad.Message != shuttingDown().Message {
 			t.Errorf("stopped: %v", bad)
+		}
+	})
+}
+
+// TestTurnsBetweenTenants: who sends many large requests waits for itself.
+func TestTurnsBetweenTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(1, 4)
+		first, bad := b.reserve(t.Context(), "many", 1, time.Minute, nil)
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		order := make(chan string, 5)
+		ask := func(tenant string) {
+			go func() {
+				r, bad := b.reserve(t.Context(), tenant, 1, time.Minute, nil)
+				if bad != nil {
+					order <- tenant + " refused"
+					return
+				}
+				order <- tenant
+				r.release()
+			}()
+			synctest.Wait()
+		}
+		for range 4 {
+			ask("many")
+		}
+		ask("few") // the queue is full: of those that wait, the newest of many goes
+		if got := <-order; got != "many refused" {
+			t.Error(got)
+		}
+		first.release()
+		synctest.Wait()
+		var got []string
+		for range 4 {
+			got = append(got, <-order)
+		}
+		if want := []string{"few", "many", "many", "many"}; !slices.Equal(got, want) {
+			t.Errorf("order %v, want %v", got, want)
+		}
+		if b.free != b.total || b.queue.Len() > 0 {
+			t.Errorf("%d of %d are free, %d wait", b.free, b.total, b.queue.Len())
 		}
 	})
 }
@@ -151,10 +202,10 @@ func TestTurns(t *testing.T) {
 // when others wait.
 func TestByteBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newByteBudget(100 << 20)
+		b := newBudget(100<<20, waitingLarge)
 		cut := make(chan string, 3)
 		reserve := func(name string, n int64) *reservation {
-			r, bad := b.reserve(t.Context(), n, 10*time.Second, func() { cut <- name })
+			r, bad := b.reserve(t.Context(), "a", n, 10*time.Second, func() { cut <- name })
 			if bad != nil {
 				t.Errorf("%s: %v", name, bad)
 				return &reservation{b: b}
@@ -194,12 +245,12 @@ func TestByteBudget(t *testing.T) {
 		quick.release()
 		all := reserve("more than there is", 1<<40)
 		begin := time.Now()
-		if _, bad := b.reserve(t.Context(), 1, time.Second, func() {}); bad == nil || bad.status != 503 || time.Since(begin) != time.Second {
+		if _, bad := b.reserve(t.Context(), "a", 1, time.Second, func() {}); bad == nil || bad.status != 503 || time.Since(begin) != time.Second {
 			t.Errorf("waited %v: %v", time.Since(begin), bad)
 		}
 		all.release()
-		if b.free != b.total || len(b.queue) > 0 || len(b.uploads) > 0 {
-			t.Errorf("%d of %d bytes are free, %d wait, %d are read", b.free, b.total, len(b.queue), len(b.uploads))
+		if b.free != b.total || b.queue.Len() > 0 || len(b.uploads) > 0 {
+			t.Errorf("%d of %d bytes are free, %d wait, %d are read", b.free, b.total, b.queue.Len(), len(b.uploads))
 		}
 	})
 }
@@ -210,8 +261,9 @@ func TestLargeBodiesWaitApart(t *testing.T) {
 	w := newWorld(t)
 	w.fake("worker-1", say("ab"))
 	f := w.frontend(func(f *Frontend) { f.limits.intake = 20 * time.Millisecond }).waitModel(1)
-	for range cap(f.intake.large.free) { // as if others were prepared
-		f.intake.large.free <- struct{}{}
+	others, bad := f.intake.large.reserve(t.Context(), "others", f.intake.large.total, time.Minute, nil) // as if they were prepared
+	if bad != nil {
+		t.Fatal(bad)
 	}
 	large := textBody(body{"prompt": strings.Repeat("a ", smallBody)})
 	resp := f.post("/v1/completions", large)
@@ -223,9 +275,7 @@ func TestLargeBodiesWaitApart(t *testing.T) {
 	} else if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Body.Close() != nil {
 		t.Error(err)
 	}
-	for range cap(f.intake.large.free) {
-		<-f.intake.large.free
-	}
+	others.release()
 	for _, chunked := range []bool{false, true} {
 		raw, err := json.Marshal(large)
 		if err != nil {
@@ -241,10 +291,11 @@ func TestLargeBodiesWaitApart(t *testing.T) {
 			t.Errorf("chunked %v: %d, %s", chunked, rec.Code, rec.Body)
 		}
 	}
-	b := f.intake.bodies
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.free != b.total || len(f.intake.large.free)+len(f.intake.small.free) > 0 {
-		t.Errorf("%d of %d bytes are free, %d and %d turns taken", b.free, b.total, len(f.intake.large.free), len(f.intake.small.free))
+	for name, b := range map[string]*budget{"bodies": f.intake.bodies, "small": f.intake.small, "large": f.intake.large} {
+		b.mu.Lock()
+		if b.free != b.total {
+			t.Errorf("%s: %d of %d are free", name, b.free, b.total)
+		}
+		b.mu.Unlock()
 	}
 }

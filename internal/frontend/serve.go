@@ -58,7 +58,8 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		q := newRequest()
 		p := q.shared()
 		fs := q.fields()
-		body, release, bad := f.readBody(w, r)
+		tenant := f.tenants.of(r)
+		body, release, bad := f.readBody(w, r, tenant)
 		defer release()
 		ctx, client := watch(r)
 		defer client.leave()
@@ -66,7 +67,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		defer cancel()
 		leave := func() {}
 		if bad == nil {
-			leave, bad = f.intake.turn(ctx, len(body), f.limits.intake)
+			leave, bad = f.intake.turn(ctx, tenant, len(body), f.limits.intake)
 		}
 		if bad == nil {
 			defer leave()
@@ -76,7 +77,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		}
 		j := &job{
 			f: f, id: workID(w, r), endpoint: endpoint, stream: p.stream,
-			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: f.tenants.of(r),
+			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: tenant,
 		}
 		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
 		err := error(internalError("Internal server error.")) // unless a panic is on its way
