@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,7 +184,7 @@ func (l *lab) try(ctx context.Context, m mutant, suites []*suite) (result, error
 	for _, s := range suites {
 		var names []string
 		for name, t := range s.Tests {
-			if !t.Failed && (m.global || t.covers(m.File, m.Line)) {
+			if !t.Failed && (m.global || t.covers(m.File, m.covers)) {
 				names = append(names, name)
 			}
 		}
@@ -196,20 +197,13 @@ func (l *lab) try(ctx context.Context, m mutant, suites []*suite) (result, error
 			r.Outcome, r.Test = unbuilt, tail(out, 120)
 			return r, ctx.Err()
 		}
-		r.Outcome = survived
+		if r.Outcome == untested {
+			r.Outcome = survived
+		}
 		for _, some := range s.batches(names) {
-			left := time.Until(end)
-			if left < time.Second {
-				r.Unrun += len(some)
-				continue
-			}
-			out, err := l.runTests(ctx, bin, s.Dir, some, left)
-			if ctx.Err() != nil {
-				return r, ctx.Err()
-			}
-			if err != nil {
-				r.Outcome, r.Test, r.Seconds = judge(out)
-				return r, nil
+			soon, err := l.tryTests(ctx, bin, s, some, end, &r)
+			if soon || err != nil {
+				return r, err
 			}
 		}
 	}
@@ -223,6 +217,47 @@ func (l *lab) try(ctx context.Context, m mutant, suites []*suite) (result, error
 		}
 	}
 	return r, nil
+}
+
+// tryTests runs tests of a mutant until one fails soon. Those that fail late or not at
+// all within their time are remembered, and the rest has its turn nevertheless: what
+// counts is whether any test tells soon, not which comes first in its file.
+func (l *lab) tryTests(ctx context.Context, bin string, s *suite, names []string, end time.Time, r *result) (soon bool, err error) {
+	for len(names) > 0 {
+		left := time.Until(end)
+		if left < time.Second {
+			r.Unrun += len(names)
+			return false, nil
+		}
+		limit := 2 * soonEnough
+		for _, name := range names {
+			limit += time.Duration(3 * s.Tests[name].Seconds * float64(time.Second))
+		}
+		out, err := l.runTests(ctx, bin, s.Dir, names, min(left, limit), "-test.v")
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if err == nil {
+			return false, nil
+		}
+		outcome, test, seconds := judge(out)
+		if outcome == killed || r.Outcome != late {
+			r.Outcome, r.Test, r.Seconds = outcome, test, seconds
+		}
+		if outcome == killed {
+			return true, nil
+		}
+		started := map[string]bool{}
+		for _, m := range begun.FindAllSubmatch(out, -1) {
+			started[string(m[1])] = true
+		}
+		rest := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return started[name] })
+		if len(rest) == len(names) {
+			return false, nil // it did not even begin
+		}
+		names = rest
+	}
+	return false, nil
 }
 
 // batches cuts tests, quick ones first, into runs, so that a slow one does not come first
@@ -240,7 +275,11 @@ func (s *suite) batches(names []string) (all [][]string) {
 	return all
 }
 
+var begun = regexp.MustCompile(`(?m)^=== RUN\s+(\w+)$`)
+
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(([0-9.]+)s\)`)
+
+var running = regexp.MustCompile(`(?m)^running tests:\n\t(\S+)`)
 
 // judge reads the output of tests that failed.
 func judge(out []byte) (outcome, test string, seconds float64) {
@@ -249,9 +288,12 @@ func judge(out []byte) (outcome, test string, seconds float64) {
 		seconds, _ = strconv.ParseFloat(string(m[2]), 64)
 	}
 	switch {
-	case strings.Contains(string(out), "panic: test timed out"):
+	case bytes.Contains(out, []byte("panic: test timed out")):
+		if m := running.FindSubmatch(out); m != nil {
+			test = string(m[1])
+		}
 		return timedOut, test, seconds
-	case test == "" && !strings.Contains(string(out), "panic: ") && !strings.Contains(string(out), "fatal error: "):
+	case test == "" && !bytes.Contains(out, []byte("panic: ")) && !bytes.Contains(out, []byte("fatal error: ")):
 		return timedOut, "", 0 // it did not even end at its limit
 	case seconds > soonEnough.Seconds():
 		return late, test, seconds

@@ -21,6 +21,7 @@ type mutant struct {
 	Now  string `json:"now"`
 
 	offset int
+	covers int  // line that tests execute when they come by here
 	global bool // outside of functions, where no coverage is measured: every test may notice
 }
 
@@ -74,7 +75,15 @@ type finder struct {
 	source []byte
 	fset   *token.FileSet
 	seen   map[string]int // equal IDs so far
+	cases  []caseExpr
 	found  []mutant
+}
+
+// caseExpr is an expression of a case. Coverage knows statements only: it is evaluated
+// when its switch is executed, also by tests that do not take the case.
+type caseExpr struct {
+	ast.Expr
+	line int // of the switch
 }
 
 // decl finds the mutants of a declaration. Only functions and constants have some.
@@ -104,6 +113,12 @@ func (f *finder) walk(n ast.Node, in *ast.FuncType) {
 			return false
 		case *ast.IfStmt:
 			f.replace("negate", n.Cond, "!("+f.text(n.Cond)+")")
+		case *ast.SwitchStmt:
+			for _, c := range n.Body.List {
+				for _, e := range c.(*ast.CaseClause).List {
+					f.cases = append(f.cases, caseExpr{e, f.fset.Position(n.Switch).Line})
+				}
+			}
 		case *ast.CaseClause:
 			for _, e := range n.List {
 				if isCondition(e) {
@@ -241,7 +256,13 @@ func (f *finder) add(op string, from, to token.Pos, now string) {
 	if f.seen[id] > 1 {
 		id += fmt.Sprintf("|%d", f.seen[id])
 	}
-	f.found = append(f.found, mutant{ID: id, File: f.name, Line: at.Line, Op: op, Was: was, Now: now, offset: at.Offset})
+	line := at.Line
+	for _, c := range f.cases {
+		if c.Pos() <= from && from < c.End() {
+			line = c.line
+		}
+	}
+	f.found = append(f.found, mutant{ID: id, File: f.name, Line: at.Line, Op: op, Was: was, Now: now, offset: at.Offset, covers: line})
 }
 
 func (f *finder) text(n ast.Node) string {
