@@ -3,10 +3,13 @@ package nixl_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/local"
@@ -183,5 +186,103 @@ func TestForcedTransports(t *testing.T) {
 				t.Errorf("NewAgent(): %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// scripted is a transport that shows its host and the peer, and whose jobs a test may
+// end in its place.
+type scripted struct {
+	nixl.Transport
+	host   nixl.Host
+	remote nixl.Remote
+	jobs   atomic.Int32
+	ends   func(n int32, j *nixl.Job) (error, bool)
+}
+
+func (s *scripted) Start(h nixl.Host) ([]byte, error) {
+	s.host = h
+	return s.Transport.Start(h)
+}
+
+func (s *scripted) Attach(r nixl.Remote) {
+	s.remote = r
+	s.Transport.Attach(r)
+}
+
+func (s *scripted) Submit(r nixl.Remote, j *nixl.Job) {
+	if s.ends != nil {
+		if err, ends := s.ends(s.jobs.Add(1), j); ends {
+			j.Finish(err)
+			return
+		}
+	}
+	s.Transport.Submit(r, j)
+}
+
+// script makes agents a and b of one process, where a knows b; transport is that of a.
+func script(t *testing.T, ends func(n int32, j *nixl.Job) (error, bool)) (a, b *nixl.Agent, transport *scripted) {
+	reg := local.NewRegistry(0)
+	transport = &scripted{Transport: reg.Transport(), ends: ends}
+	e := nixltest.Env{Named: func(name string) []nixl.Transport {
+		if name == "a" {
+			return []nixl.Transport{transport}
+		}
+		return []nixl.Transport{reg.Transport()}
+	}}
+	return e.Agent(t, "a"), e.Agent(t, "b"), transport
+}
+
+// A path over which nothing moves any more does not pass because the bytes that were to
+// be written are still in the agent's own memory.
+func TestSelfTestReadsWhatItWrote(t *testing.T) {
+	a, b, transport := script(t, func(n int32, j *nixl.Job) (error, bool) { return nil, n > 1 }) // the first one reads the pattern
+	nixltest.Load(t, a, b)
+	if _, err := a.SelfTest(nixltest.Context(t), "b"); nixl.StatusOf(err) != nixl.ErrMismatch {
+		t.Errorf("self-test over a path that moves nothing: %v", err)
+	}
+	if n := transport.jobs.Load(); n < 3 {
+		t.Errorf("failed at job %d, before anything was written", n)
+	}
+}
+
+// A peer whose connection broke is failed at once, and once.
+func TestPeerDown(t *testing.T) {
+	a, b, transport := script(t, nil)
+	nixltest.Load(t, a, b)
+	begin := time.Now()
+	for range 2 {
+		transport.host.PeerDown(transport.remote, errors.New("cable pulled"))
+	}
+	p := a.Peers()[0]
+	if p.State != nixl.PeerFailed || !strings.Contains(p.Reason, "cable pulled") || p.Since.Before(begin) {
+		t.Errorf("peer is %s because of %q since %s, want failed since %s", p.State, p.Reason, p.Since, begin)
+	}
+	if a.Known("b", "") {
+		t.Error("a failed peer is known")
+	}
+	if n := a.Stats().PeerDowns; n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+	if d := <-a.PeerDowns(); d.Peer != "b" || d.Inbound {
+		t.Errorf("reported: %+v", d)
+	}
+}
+
+// A transfer of device memory fails when one of its parts does, and what is left of it
+// is not sent.
+func TestStagedPartFails(t *testing.T) {
+	const parts = 5
+	a, b, transport := script(t, func(n int32, j *nixl.Job) (error, bool) { return nixl.ErrMismatch, n == 2 })
+	da := nixltest.NewDevice(1, parts*nixl.StagingChunk)
+	va := nixltest.RegisterDevice(t, a, da)
+	lb, _ := nixltest.Region(t, b, parts*nixl.StagingChunk)
+	nixltest.Load(t, a, b)
+	x := nixltest.New(t, a, nixl.Write, []nixl.Desc{va.Desc(0, va.Len())}, []nixl.Desc{lb.Desc(0, lb.Len())}, "b",
+		nixl.TransferOpts{Ticket: nixltest.Ticket(t, b, nixl.Write, lb.Desc(0, lb.Len()))})
+	if err := nixltest.Do(t, x); nixl.StatusOf(err) != nixl.ErrMismatch {
+		t.Errorf("a transfer one part of which failed: %v", err)
+	}
+	if n := transport.jobs.Load(); n > 3 {
+		t.Errorf("%d of %d parts were sent, the second of which failed", n, parts)
 	}
 }

@@ -74,7 +74,6 @@ func (a *Agent) selfTest(ctx context.Context, p *peer) (SelfTestResult, error) {
 	if probe.Desc.Len < probeBytes {
 		return SelfTestResult{}, fmt.Errorf("peer offers %d bytes: %w", probe.Desc.Len, ErrMismatch)
 	}
-	probe.Desc.Len = probeBytes
 
 	// What the peer's owner sees and what is read must be the same memory: a path that
 	// leads elsewhere would return what was written, too.

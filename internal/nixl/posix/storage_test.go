@@ -128,6 +128,13 @@ func TestRefusals(t *testing.T) {
 	if _, err := a.OpenTicket(nixl.TicketSpec{Descs: []nixl.Desc{r.Desc(0, 8)}}); nixl.StatusOf(err) != nixl.ErrNotSupported {
 		t.Errorf("ticket for a file: %v", err)
 	}
+	few := nixltest.Env{Transports: func() []nixl.Transport { return nil }}.Agent(t, "few", func(c *nixl.Config) { c.Storage, c.Limits.Descs = New(Options{}), 2 })
+	fm, ff := register(t, few, make(nixltest.Heap, 64), nixl.DRAM), register(t, few, f, nixl.FILE)
+	apart := func(r *nixl.Region) []nixl.Desc { return []nixl.Desc{r.Desc(0, 8), r.Desc(16, 8), r.Desc(32, 8)} }
+	if _, err := few.NewTransfer(nixl.Read, apart(fm), apart(ff), "few", nixl.TransferOpts{}); nixl.StatusOf(err) != nixl.ErrInvalidParam {
+		t.Errorf("three descriptors of at most two: %v", err)
+	}
+	nixltest.New(t, few, nixl.Read, apart(fm)[:2], apart(ff)[:2], "few", nixl.TransferOpts{})
 	x := nixltest.New(t, a, nixl.Read, []nixl.Desc{m.Desc(0, 101)}, []nixl.Desc{r.Desc(0, 101)}, "a", nixl.TransferOpts{})
 	nixltest.WantStatus(t, nixltest.Do(t, x), nixl.ErrBackend) // the file is shorter
 	x = nixltest.New(t, a, nixl.Read, []nixl.Desc{m.Desc(0, 100)}, []nixl.Desc{r.Desc(0, 100)}, "a", nixl.TransferOpts{})
