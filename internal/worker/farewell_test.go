@@ -84,6 +84,23 @@ func TestRoutersAcknowledgeADrain(t *testing.T) {
 	}
 }
 
+// All routers of the store are asked, and only they.
+func TestFarewellAsksRouters(t *testing.T) {
+	w := newWorld(t)
+	for _, node := range []string{"host-1", "host-2"} {
+		w.router(node, false)
+	}
+	k := New(Config{Log: w.c.Log})
+	k.drt.Store(w.c.Runtime(t, "worker-1"))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	f := &farewell{w: k, id: k.drt.Load().ID(), cancel: cancel, silent: map[cluster.InstanceID]string{}}
+	f.run(ctx)
+	if asked, acknowledged, silent := f.progress(); asked != 2 || acknowledged != 2 || len(silent) > 0 {
+		t.Errorf("%d of %d routers have acknowledged, %v have not", acknowledged, asked, silent)
+	}
+}
+
 // One that does not answer keeps nobody for long, and is named.
 func TestADrainNamesRoutersThatDoNotAnswer(t *testing.T) {
 	w := newWorld(t)

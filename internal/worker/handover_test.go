@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
@@ -605,5 +606,64 @@ func TestBadGrants(t *testing.T) {
 		if err := l.check(); (err == nil) != (name == "") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A caller that hears nothing is no success, nor is a request whose output cannot be
+// constrained as it was.
+func TestHandoverAnswers(t *testing.T) {
+	w := newWorld(t)
+	d := w.start("worker-1", cluster.RoleDecode)
+	gone := errors.New("the caller is gone")
+	body, err := protocol.Marshal(protocol.HandoverRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.serveHandover(t.Context(), &requestplane.Request{Body: body}, func(any) error { return gone }); !errors.Is(err, gone) {
+		t.Errorf("room told to nobody: %v", err)
+	}
+	offer := protocol.HandoverOffer{
+		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.blockBytes,
+		KVLayout: d.info.KV.Layout(), HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048, Deadline: time.Now().Add(time.Second),
+	}
+	offer.Request.Guided = &protocol.Guided{Kind: "regex", Text: "a"}
+	granted := func(m any) error { t.Errorf("granted: %+v", m); return gone }
+	if err := d.takeOver(t.Context(), &offer, granted); err == nil || errors.Is(err, gone) {
+		t.Errorf("takes over a sequence without its constraint: %v", err)
+	}
+	d.counts(t, 1, "dynamo_component_handovers_total", `direction="in"`, `outcome="refused"`)
+}
+
+// A sequence is another worker's only when that has said so.
+func TestCommitIsAnswered(t *testing.T) {
+	w := newWorld(t)
+	d := w.start("worker-1", cluster.RoleDecode)
+	var answer error
+	other := w.c.Runtime(t, "worker-2")
+	_, err := other.Serve(t.Context(), cluster.RoleDecode.Component(), cluster.EndpointHandover, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
+		if answer != nil {
+			return answer
+		}
+		return send(protocol.HandoverCommitted{})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &leaving{w: d.Worker, x: &engine.Export{RequestID: "a"}}
+	eventually(t, "the other worker is found", func() bool {
+		for _, i := range d.others.Instances() {
+			l.to.Instance = i
+			if i.InstanceID == other.ID() {
+				return true
+			}
+		}
+		return false
+	})
+	if err := l.commit(t.Context(), protocol.HandoverCommit{}); err != nil {
+		t.Fatal(err)
+	}
+	answer = handoverError(requestplane.KindUnavailable, "the sequence is gone")
+	if err := l.commit(t.Context(), protocol.HandoverCommit{}); err == nil || !strings.Contains(err.Error(), "is gone") {
+		t.Errorf("a commit that was refused: %v", err)
 	}
 }

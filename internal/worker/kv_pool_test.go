@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
@@ -206,4 +207,27 @@ func FuzzRankLabel(f *testing.F) {
 			t.Errorf("%q: %v %v", label, ranks, err)
 		}
 	})
+}
+
+// A transfer is made between blocks that both pools have, and of no others.
+func TestTransferOfBlocks(t *testing.T) {
+	w := newWorld(t)
+	pre, d := w.start("worker-1", cluster.RolePrefill), w.start("worker-2", cluster.RoleDecode)
+	met(t, pre, d)
+	transfer := func(mine []int32, agent string, theirs []int32) (*nixl.Transfer, error) {
+		return pre.transfer(nixl.Write, mine, agent, theirs, nixl.TransferOpts{})
+	}
+	if x, err := transfer([]int32{3, 4}, d.nixl.Name(), []int32{7, 1}); err != nil || x == nil {
+		t.Errorf("blocks of both: %v, %v", x, err)
+	}
+	for name, bad := range map[string]func() (*nixl.Transfer, error){
+		"a stranger":         func() (*nixl.Transfer, error) { return transfer([]int32{3}, "worker-9.x", []int32{7}) },
+		"none here":          func() (*nixl.Transfer, error) { return transfer([]int32{1 << 20}, d.nixl.Name(), []int32{7}) },
+		"none there":         func() (*nixl.Transfer, error) { return transfer([]int32{3}, d.nixl.Name(), []int32{-1}) },
+		"more than go there": func() (*nixl.Transfer, error) { return transfer([]int32{3, 4}, d.nixl.Name(), []int32{7}) },
+	} {
+		if x, err := bad(); err == nil || x != nil {
+			t.Errorf("%s: %v, %v", name, x, err)
+		}
+	}
 }

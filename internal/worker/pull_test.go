@@ -49,6 +49,12 @@ func TestPull(t *testing.T) {
 				t.Errorf("%d fallbacks, %d remote prefills", st.FallbackTotal, st.RemotePrefillTotal)
 			}
 			idle(t, pre, d)
+			var out, in cluster.WorkerStats
+			pre.transfers.addTo(&out)
+			d.transfers.addTo(&in)
+			if out.TransfersTotal == 0 || out.TransfersTotal != in.TransfersTotal || out.TransferBytesTotal != in.TransferBytesTotal {
+				t.Errorf("%d transfers of %d bytes out, %d of %d in", out.TransfersTotal, out.TransferBytesTotal, in.TransfersTotal, in.TransferBytesTotal)
+			}
 		})
 	}
 }

@@ -186,3 +186,81 @@ func TestHoldIsKept(t *testing.T) {
 	s.end()
 	idle(t, pre, d)
 }
+
+// hosted is a transport that shows its host.
+type hosted struct {
+	nixl.Transport
+	host *nixl.Host
+}
+
+func (h hosted) Start(host nixl.Host) ([]byte, error) {
+	*h.host = host
+	return h.Transport.Start(host)
+}
+
+// A quarantine is lifted when the writer is known to have stopped, as long as that takes;
+// when the worker ends first, never.
+func TestLiftWhenSafe(t *testing.T) {
+	w := newWorld(t)
+	impatient(w)
+	var host nixl.Host
+	d := w.start("worker-1", cluster.RoleDecode, func(c *Config) {
+		fresh := c.NIXL
+		c.NIXL = func() nixl.Config {
+			n := fresh()
+			n.Transports[0] = hosted{n.Transports[0], &host}
+			return n
+		}
+	})
+	descs := d.pool.descs([]int32{1})
+	write := func() (nixl.TicketID, *nixl.Grant) {
+		id, err := d.nixl.OpenTicket(nixl.TicketSpec{Access: nixl.Write, Descs: descs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := host.Acquire(nixl.Write, id, descs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id, g
+	}
+	lift := func(id nixl.TicketID) (lifted chan struct{}, over chan struct{}) {
+		lifted, over = make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			d.liftWhenSafe("a", id, func() { close(lifted) })
+		}()
+		return lifted, over
+	}
+	const soon = 5 * time.Second
+
+	id, g := write()
+	lifted, over := lift(id)
+	select {
+	case <-lifted:
+		t.Error("lifted during an access")
+	case <-over:
+		t.Error("given up during an access, though the worker goes on")
+	case <-time.After(5 * d.proof):
+	}
+	g.Release(0)
+	select {
+	case <-lifted:
+	case <-time.After(soon):
+		t.Error("not lifted after the access")
+	}
+
+	id, g = write()
+	lifted, over = lift(id)
+	stopped := make(chan error, 1)
+	go func() { stopped <- d.stop(errKilled) }()
+	select {
+	case <-lifted:
+		t.Error("lifted during an access when the worker stopped")
+	case <-over:
+	case <-time.After(soon):
+		t.Error("goes on though the worker stops")
+	}
+	g.Release(0)
+	<-stopped
+}
