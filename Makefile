@@ -74,7 +74,7 @@ tickets: ## try TICKETS (1000000) adversarial tickets over every transport of NI
 	DYNCTL_TICKETS=$(TICKETS) go test -count=1 -timeout 0 -v -run '^TestBehavior/adversarial' ./internal/nixl/...
 
 mutate: ## mutate random lines of MUTATE, packages separated by commas, and tell what no test notices
-	go run ./scripts/mutate -packages $(MUTATE)
+	go run ./lab/mutate -packages $(MUTATE)
 
 soak: ## kill processes at every step, then random faults for SOAK (10m); what is left over is an error
 	DYNCTL_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run 'TestKillAtFailpoints|TestSoak' ./internal/clustertest

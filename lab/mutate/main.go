@@ -1,7 +1,7 @@
 // Command mutate asks of each change of a line whether a test notices: it mutates lines
 // that it draws by a seed, one at a time, and runs the tests that execute them.
 //
-//	go run ./scripts/mutate -packages internal/worker,internal/nixl -n 25 -seed 1
+//	go run ./lab/mutate -packages internal/worker,internal/nixl -n 25 -seed 1
 //
 // The tree is never changed: mutants are compiled through an overlay. Results go to a
 // file, one line of JSON each, as they come; a second call goes on where the first one
