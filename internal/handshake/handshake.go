@@ -26,6 +26,9 @@ var (
 	ErrVersion = errors.New("the other side speaks another version")
 	// ErrWantsTLS is returned when one side asks for TLS and the other does not speak it.
 	ErrWantsTLS = errors.New("TLS is asked for")
+	// ErrCrowded is returned by [Guest.Accept] when the connection was closed to make room
+	// in its lobby.
+	ErrCrowded = errors.New("too many connections that prove nothing")
 )
 
 const keyLen = 32
@@ -142,8 +145,6 @@ func connect(conn net.Conn, o Options) (Session, error) {
 	var theirs [helloLen]byte
 	status, err := o.Protocol.read(conn, theirs[:])
 	switch {
-	case err != nil && status == statusVersion:
-		return Session{}, err
 	case err != nil:
 		return Session{}, err
 	case status == statusTLS:

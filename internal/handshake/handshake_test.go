@@ -273,14 +273,14 @@ func (p *pretended) RemoteAddr() net.Addr {
 func (p *pretended) Close() error { p.closed = true; return nil }
 
 func TestLobby(t *testing.T) {
-	l := Lobby{Max: 4}
+	var l Lobby
 	enter := func(host string) (*pretended, *Guest) {
 		c := &pretended{host: host}
 		return c, l.Enter(c)
 	}
 	peer, peerIn := enter("10.0.0.1") // has been there longest, and is alone
 	var flood []*pretended
-	for range 20 {
+	for range LobbySize + 17 {
 		c, _ := enter("10.0.0.66")
 		flood = append(flood, c)
 	}
@@ -288,20 +288,20 @@ func TestLobby(t *testing.T) {
 		t.Error("a flood from one host has pushed a peer out")
 	}
 	for i, c := range flood {
-		if want := i < 17; c.closed != want {
+		if want := i < 18; c.closed != want {
 			t.Errorf("connection %d of the flood: closed = %t", i, c.closed)
 		}
 	}
-	if peerIn.Leave() || l.Len() != 3 {
-		t.Errorf("%d inside after the peer has left", l.Len())
+	if peerIn.leave() || len(l.inside) != LobbySize-1 {
+		t.Errorf("%d inside after the peer has left", len(l.inside))
 	}
 	_, last := enter("10.0.0.66")
 	_, _ = enter("10.0.0.66")
-	if last.Leave() {
+	if last.leave() {
 		t.Error("the newest has gone in place of the oldest")
 	}
 	l.Close()
-	if late, _ := enter("10.0.0.1"); !late.closed || !flood[19].closed {
+	if late, _ := enter("10.0.0.1"); !late.closed || !flood[len(flood)-1].closed {
 		t.Error("there are connections after Close")
 	}
 }

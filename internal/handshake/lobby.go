@@ -4,15 +4,17 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 )
 
-// Lobby holds the connections to a listener that have not proved anything yet, at most
-// Max of them. When one more comes, the one goes that has been there longest of those
-// whose host has most: silent connections, however many, cannot keep a peer out for
-// longer than it takes to prove itself.
-type Lobby struct {
-	Max int
+// LobbySize is how many connections to a listener may be in their handshake at a time: more
+// than nodes that connect at once after a restart, and few enough to cost some MiB.
+const LobbySize = 512
 
+// Lobby holds the connections to a listener that have not proved anything yet, at most
+// LobbySize of them. When one more comes, the host with the most connections inside loses
+// its oldest: silent connections, however many, keep no peer out. The zero Lobby is ready.
+type Lobby struct {
 	mu     sync.Mutex
 	closed bool
 	inside []*Guest // the oldest first
@@ -26,8 +28,8 @@ type Guest struct {
 	shown bool // the door
 }
 
-// Enter takes a connection in, whose owner calls Leave. After Close the connection is
-// closed at once.
+// Enter takes a fresh connection in, whose owner calls Accept next. After Close the
+// connection is closed at once.
 func (l *Lobby) Enter(conn net.Conn) *Guest {
 	g := &Guest{lobby: l, conn: conn, host: hostOf(conn)}
 	l.mu.Lock()
@@ -37,7 +39,7 @@ func (l *Lobby) Enter(conn net.Conn) *Guest {
 		return g
 	}
 	l.inside = append(l.inside, g)
-	if len(l.inside) > max(l.Max, 1) {
+	if len(l.inside) > LobbySize {
 		l.evict()
 	}
 	return g
@@ -57,22 +59,24 @@ func (l *Lobby) evict() {
 	_ = g.conn.Close()
 }
 
-// Leave takes the connection out of the lobby. It reports whether the connection was
-// closed to make room for another one.
-func (g *Guest) Leave() (evicted bool) {
+// Accept runs [Accept] on the connection, which leaves the lobby then. The error is
+// ErrCrowded if the connection was closed to make room for another one.
+func (g *Guest) Accept(o Options, deadline time.Time) (net.Conn, Session, error) {
+	conn, s, err := Accept(g.conn, o, deadline)
+	if g.leave() {
+		err = ErrCrowded
+	}
+	return conn, s, err
+}
+
+// leave reports whether the connection was closed to make room for another one.
+func (g *Guest) leave() (evicted bool) {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
 	if i := slices.Index(g.lobby.inside, g); i >= 0 {
 		g.lobby.inside = slices.Delete(g.lobby.inside, i, i+1)
 	}
 	return g.shown
-}
-
-// Len is how many connections are inside.
-func (l *Lobby) Len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.inside)
 }
 
 // Close closes all connections that are inside, and those that come later.

@@ -50,7 +50,6 @@ func TestDoor(t *testing.T) {
 			_, err := c.Call(t.Context(), serveOnce(t, accept)+"/1/echo", "r", nil, nil)
 			return err
 		},
-		Strangers: 128,
 		Old:       "dynrp\x00\x01\x00",
 		OldAnswer: "dynrp\x00\x02\x01",
 	}.Run(t)

@@ -16,9 +16,6 @@ var spoken = handshake.Protocol{Name: "dynrp\x00", Version: 2}
 // KeyPurpose is what the key of a request plane is derived for from the cluster's secret.
 const KeyPurpose = "request plane"
 
-// maxStrangers is how many connections may be in their handshake at a time.
-const maxStrangers = 128
-
 // greetServer runs the client's side of the handshake.
 func (c *ClientConfig) greetServer(conn net.Conn, hostport string, deadline time.Time) (net.Conn, error) {
 	o := handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}
@@ -34,8 +31,8 @@ func (c *ClientConfig) greetServer(conn net.Conn, hostport string, deadline time
 }
 
 // greetClient runs the server's side of the handshake.
-func (c *ServerConfig) greetClient(conn net.Conn, deadline time.Time) (net.Conn, error) {
-	return ready(handshake.Accept(conn, handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}, deadline))
+func (c *ServerConfig) greetClient(stranger *handshake.Guest) (net.Conn, error) {
+	return ready(stranger.Accept(handshake.Options{Protocol: spoken, Key: c.Key, TLS: c.TLS}, time.Now().Add(c.HandshakeTimeout)))
 }
 
 func ready(conn net.Conn, _ handshake.Session, err error) (net.Conn, error) {

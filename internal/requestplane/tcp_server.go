@@ -34,7 +34,7 @@ type TCPServer struct {
 	loops    sync.WaitGroup // accept loops of the listener and of the sessions
 	requests requestGroup
 
-	strangers handshake.Lobby // connections in their handshake
+	strangers handshake.Lobby // connections in their handshake, which have no session that Close could end
 	refused   handshake.Refusals
 }
 
@@ -56,8 +56,6 @@ func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
 		ln:       ln,
 		reg:      newRegistry(cfg.Limits.MaxInFlight, cfg.Log),
 		sessions: make(map[*session]struct{}),
-
-		strangers: handshake.Lobby{Max: maxStrangers},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.loops.Add(1)
@@ -108,7 +106,8 @@ func (s *TCPServer) acceptLoop() {
 		conn, err := s.ln.Accept()
 		if err == nil {
 			pause = acceptPause
-			s.loops.Go(func() { s.serve(conn) })
+			stranger := s.strangers.Enter(conn)
+			s.loops.Go(func() { s.serve(conn, stranger) })
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -125,21 +124,17 @@ func (s *TCPServer) acceptLoop() {
 	}
 }
 
-// errCrowded ends a connection that was slow to prove itself while others came.
-var errCrowded = errors.New("too many connections that prove nothing")
-
 // serve runs one connection until it ends.
-func (s *TCPServer) serve(conn net.Conn) {
+func (s *TCPServer) serve(conn net.Conn, stranger *handshake.Guest) {
 	log := s.log.With("peer", conn.RemoteAddr().String())
-	// A connection in its handshake has no session that Close could end.
-	stranger := s.strangers.Enter(conn)
-	greeted, err := s.cfg.greetClient(conn, time.Now().Add(s.cfg.HandshakeTimeout))
-	if stranger.Leave() {
-		err = errCrowded
-	}
+	greeted, err := s.cfg.greetClient(stranger)
 	if err != nil {
 		conn.Close()
-		if s.ctx.Err() == nil {
+		switch {
+		case s.ctx.Err() != nil:
+		case errors.Is(err, handshake.ErrWantsTLS): // a client without a setting, which comes again with TLS
+			log.Debug("connection refused", "err", err)
+		default:
 			s.refused.Warn(log, "connection refused", "err", err)
 		}
 		return

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"strings"
@@ -57,7 +58,9 @@ func ephemeral(t *testing.T) *tls.Config {
 func TestTCPWithTLS(t *testing.T) {
 	checkLeaks(t)
 	cert, pool := selfSigned(t)
+	var log lockedBuffer
 	secure := listen(t, requestplane.ServerConfig{
+		Log:              slog.New(slog.NewTextHandler(&log, nil)),
 		TLS:              &tls.Config{Certificates: []tls.Certificate{cert}},
 		HandshakeTimeout: 300 * time.Millisecond,
 	})
@@ -73,10 +76,10 @@ func TestTCPWithTLS(t *testing.T) {
 		ok     bool
 	}{
 		{"both", secure, trusting, true},
-		{"unknown authority", secure, &tls.Config{RootCAs: x509.NewCertPool()}, false},
-		{"another name", secure, &tls.Config{RootCAs: pool, ServerName: "example.com"}, false},
 		{"client that does not ask for it", secure, nil, true},
 		{"nobody is verified but by the secret", secure, ephemeral(t), true},
+		{"unknown authority", secure, &tls.Config{RootCAs: x509.NewCertPool()}, false},
+		{"another name", secure, &tls.Config{RootCAs: pool, ServerName: "example.com"}, false},
 		{"plain server", plain, trusting, false},
 	}
 	for _, test := range tests {
@@ -85,6 +88,9 @@ func TestTCPWithTLS(t *testing.T) {
 			err := ask(t.Context(), c, test.server.Addr()+"/1/echo", strings.Repeat("x", 100_000))
 			if test.ok && err != nil || !test.ok && !errors.Is(err, requestplane.ErrCannotConnect) {
 				t.Errorf("call = %v", err)
+			}
+			if test.ok && log.String() != "" {
+				t.Errorf("the server warns of a client that is welcome: %s", log.String())
 			}
 		})
 	}

@@ -23,8 +23,6 @@ type Door struct {
 	// Call has a client connect to a peer that accept serves, and returns why that
 	// failed; nil if it did not.
 	Call func(t *testing.T, key handshake.Key, accept func(net.Conn)) error
-	// Strangers is how many connections may be in their handshake at a time.
-	Strangers int
 	// Old is what earlier versions began with; what is answered must not be more than
 	// OldAnswer.
 	Old, OldAnswer string
@@ -271,23 +269,23 @@ func (d Door) slowloris(t *testing.T) {
 // flood fills the lobby several times with connections that say nothing.
 func (d Door) flood(t *testing.T) {
 	l, _ := d.serve(t, long)
-	conns := make([]net.Conn, 0, 3*d.Strangers)
+	conns := make([]net.Conn, 0, 3*handshake.LobbySize)
 	for range cap(conns) {
 		conns = append(conns, l.dial(t))
 	}
 	l.still(t)
-	open := 2 * d.Strangers
-	for end := time.Now().Add(patience / 3); open > d.Strangers && time.Now().Before(end); {
+	open := 2 * handshake.LobbySize
+	for end := time.Now().Add(patience / 3); open > handshake.LobbySize && time.Now().Before(end); {
 		open = 0
-		for _, c := range conns[:2*d.Strangers] { // those that came first had to go
+		for _, c := range conns[:2*handshake.LobbySize] { // those that came first had to go
 			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 				open++
 			}
 		}
 	}
-	if open > d.Strangers {
-		t.Errorf("%d of %d connections that came first are still there", open, 2*d.Strangers)
+	if open > handshake.LobbySize {
+		t.Errorf("%d of %d connections that came first are still there", open, 2*handshake.LobbySize)
 	}
 }
 

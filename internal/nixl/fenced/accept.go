@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
-	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
@@ -29,47 +28,45 @@ func (t *transport) accept() {
 			}
 			continue
 		}
-		if !t.admit(uc) {
-			t.host.Refused(nixl.RefusedLimit)
-			_ = uc.Close()
-		}
+		t.admit(uc)
 	}
 }
 
-// admit starts serving a connection if there is room.
-func (t *transport) admit(uc *net.UnixConn) bool {
+// admit starts serving a connection.
+func (t *transport) admit(uc *net.UnixConn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || len(t.inbound)+len(t.greeting) >= t.opts.MaxInbound {
-		return false
+	if t.closed {
+		_ = uc.Close()
+		return
 	}
 	t.greeting[uc] = struct{}{}
-	stranger := t.strangers.Enter(uc)
 	t.wg.Go(func() {
 		defer func() { _ = uc.Close() }()
-		t.serve(uc, stranger)
+		t.serve(uc)
 	})
-	return true
 }
 
 // serve runs one inbound connection from the handshake to its end.
-func (t *transport) serve(uc *net.UnixConn, stranger *handshake.Guest) {
-	in, err := t.greet(uc, stranger)
+func (t *transport) serve(uc *net.UnixConn) {
+	in, err := t.greet(uc)
 	t.mu.Lock()
 	delete(t.greeting, uc)
 	closed := t.closed
-	if err == nil && !closed {
+	switch {
+	case err != nil || closed:
+	case len(t.inbound) >= t.opts.MaxInbound:
+		err = wire.ErrFull
+	default:
 		t.inbound[in] = struct{}{}
 	}
 	t.mu.Unlock()
 	if err != nil {
+		if in != nil {
+			in.close()
+		}
 		if !closed {
-			why := nixl.RefusedHello
-			if errors.Is(err, errCrowded) {
-				why = nixl.RefusedLimit
-			}
-			t.host.Refused(why)
-			t.refusals.Warn(t.host.Log(), "nixl connection refused", "transport", t.Name(), "error", err)
+			wire.Refuse(t.host, &t.refusals, t.Name(), err)
 		}
 		return
 	}
@@ -82,28 +79,21 @@ func (t *transport) serve(uc *net.UnixConn, stranger *handshake.Guest) {
 	in.close()
 }
 
-// errCrowded ends a connection that was slow to prove itself while others came.
-var errCrowded = errors.New("too many connections that prove nothing")
-
 // greet checks who is there and prepares what the welcome brings. Nothing is read
 // before the system has said that the peer runs as the same user, and nothing but the
 // handshake before the peer has proved that it belongs to the cluster.
-func (t *transport) greet(uc *net.UnixConn, stranger *handshake.Guest) (_ *inbound, err error) {
+func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {
 	var peer process
-	err = control(uc, func(fd int) (err error) { peer, err = peerProcess(fd); return err })
-	if err == nil {
-		_, _, err = handshake.Accept(uc, handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
-		err = wire.HandshakeError(cmp.Or(err, uc.SetDeadline(time.Time{})))
+	if err := control(uc, func(fd int) (err error) { peer, err = peerProcess(fd); return err }); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			peer.close()
 		}
 	}()
-	if stranger.Leave() {
-		err = errCrowded
-	}
-	if err != nil {
+	_, _, err = t.strangers.Enter(uc).Accept(handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
+	if err = wire.HandshakeError(cmp.Or(err, uc.SetDeadline(time.Time{}))); err != nil {
 		return nil, err
 	}
 	c := newConn(uc, t.opts.ConnectTimeout, false)

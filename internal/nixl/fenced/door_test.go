@@ -69,8 +69,33 @@ func TestDoor(t *testing.T) {
 			_ = a.Close()
 			return err
 		},
-		Strangers: handshakes,
 		// The hello of version 3, which began the conversation.
 		Old: string(frame{header: header{kind: kindHello}, body: hello{ends: wire.Ends{From: nixl.Identity{Name: "a", Incarnation: "1"}}}.encode()}.append(nil)),
 	}.Run(t)
+}
+
+// Connections that prove nothing take no place of a peer; a peer too many is refused.
+func TestPlacesAreForPeers(t *testing.T) {
+	pool := NewPool(0)
+	start := func(name string) (*nixl.Agent, *transport) {
+		tr := pool.Transport(mapped{}, Options{MaxInbound: 1}).(*transport)
+		return nixltest.Env{Transports: func() []nixl.Transport { return []nixl.Transport{tr} }}.Agent(t, name), tr
+	}
+	b, tr := start("b")
+	silent, err := net.Dial("unix", tr.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for i, name := range []string{"first", "second"} {
+		a, _ := start(name)
+		nixltest.Load(t, a, b)
+		err := a.Notify(nixltest.Context(t), "b", []byte("hi"))
+		if full := i > 0; full != (err != nil) {
+			t.Errorf("the %s peer: %v", name, err)
+		}
+	}
+	if n := b.Stats().Refused[nixl.RefusedLimit]; n != 1 {
+		t.Errorf("%d are refused because there are too many, want 1", n)
+	}
 }

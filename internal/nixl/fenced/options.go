@@ -38,7 +38,6 @@ const (
 	windowCount   = 64      // notifications of a session not accepted yet
 	maxNote       = 200     // of a method about a region, in bytes
 	helloBytes    = 4096    // of the largest hello
-	handshakes    = 64      // connections that have not proved anything yet
 	minPing       = 5 * time.Millisecond
 	closePatience = time.Second // of a closing target with a peer that has regions
 	flushTime     = 250 * time.Millisecond

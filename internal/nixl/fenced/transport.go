@@ -35,7 +35,6 @@ func (p *Pool) Transport(m Method, o Options) nixl.Transport {
 	t := &transport{
 		pool: p, method: m, opts: o.withDefaults(), sessions: map[uint64]*session{},
 		inbound: map[*inbound]struct{}{}, greeting: map[net.Conn]struct{}{},
-		strangers: handshake.Lobby{Max: handshakes},
 	}
 	if dm, ok := m.(DeviceMethod); ok {
 		return &deviceTransport{t, dm}

@@ -26,44 +26,55 @@ func (t *transport) accept() {
 			time.Sleep(10 * time.Millisecond) // out of file descriptors: let some go
 			continue
 		}
-		if !t.admit(nc) {
-			t.host.Refused(nixl.RefusedLimit)
-			_ = nc.Close()
-		}
+		t.admit(nc)
 	}
 }
 
-// admit starts serving a connection if there is room.
-func (t *transport) admit(nc net.Conn) bool {
+// admit starts serving a connection.
+func (t *transport) admit(nc net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.accepted >= t.opts.MaxInbound {
-		return false
+	if t.closed {
+		_ = nc.Close()
+		return
 	}
-	t.accepted++
 	t.greeting[nc] = struct{}{}
 	stranger := t.strangers.Enter(nc)
 	t.wg.Go(func() {
-		defer func() {
-			_ = nc.Close()
-			t.mu.Lock()
-			t.accepted--
-			t.mu.Unlock()
-		}()
+		defer func() { _ = nc.Close() }()
 		t.serve(nc, stranger)
 	})
-	return true
+}
+
+// place has one of the places for peers taken by a connection that has proved itself.
+func (t *transport) place() (giveBack func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.accepted >= t.opts.MaxInbound {
+		return nil, wire.ErrFull
+	}
+	t.accepted++
+	return func() {
+		t.mu.Lock()
+		t.accepted--
+		t.mu.Unlock()
+	}, nil
 }
 
 // serve runs one inbound connection from the handshake to its end.
 func (t *transport) serve(raw net.Conn, stranger *handshake.Guest) {
 	setBuffers(raw, t.opts.SocketBuffer)
-	nc, proved, err := handshake.Accept(raw, t.shake(t.opts.TLS), time.Now().Add(t.opts.ConnectTimeout))
-	crowded := stranger.Leave()
+	nc, proved, err := stranger.Accept(t.shake(t.opts.TLS), time.Now().Add(t.opts.ConnectTimeout))
 	var h hello
 	var br *bufio.Reader
 	if err = wire.HandshakeError(err); err == nil {
-		h, br, err = t.welcome(nc)
+		var giveBack func()
+		if giveBack, err = t.place(); err == nil {
+			defer giveBack()
+			h, br, err = t.welcome(nc)
+		} else {
+			_, _ = nc.Write(refusal(err))
+		}
 	}
 	if errors.Is(err, errExchange) {
 		err = t.serveExchange(nc, br, proved)
@@ -76,12 +87,7 @@ func (t *transport) serve(raw net.Conn, stranger *handshake.Guest) {
 	case closed || errors.Is(err, errExchanged):
 		return
 	case err != nil:
-		why := nixl.RefusedHello
-		if crowded {
-			why = nixl.RefusedLimit
-		}
-		t.host.Refused(why)
-		t.refusals.Warn(t.host.Log(), "nixl connection refused", "transport", Name, "remote", raw.RemoteAddr().String(), "crowded", crowded, "error", err)
+		wire.Refuse(t.host, &t.refusals, Name, fmt.Errorf("from %s: %w", raw.RemoteAddr(), err))
 		return
 	}
 	c := newTarget(t, newConn(nc, br, t.opts.SilenceTimeout, 0))

@@ -80,7 +80,6 @@ const (
 	windowCount  = 64        // notifications of a session not accepted yet
 	windowBytes  = 1 << 20
 	helloBytes   = 4096 // of the largest hello
-	handshakes   = 64   // connections that have not proved anything yet
 	minPing      = 5 * time.Millisecond
 	flushTime    = 250 * time.Millisecond
 	stageBytes   = 128 << 10 // copied out of the memory at a time, for TLS

@@ -21,7 +21,6 @@ func New(o Options) nixl.Transport {
 	}
 	return &transport{
 		opts: o, sessions: map[uint64]*session{}, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{},
-		strangers: handshake.Lobby{Max: handshakes},
 	}
 }
 

@@ -58,7 +58,6 @@ func TestDoor(t *testing.T) {
 			_, _, err = dialPeer(ctx, ln.Addr().String(), key, hello{ends: wire.Ends{To: nixl.Identity{Name: "b"}}, address: []byte{1}})
 			return err
 		},
-		Strangers: handshakes,
 		// The hello of version 2, which began the conversation.
 		Old: "\x80\x00\x00\x00" + string(rune(kindHello)) + "\x00" + string(hello{address: []byte{1}}.encode()),
 	}.Run(t)

@@ -19,9 +19,8 @@ import (
 // stays open, silent: its end tells at once that the peer's process is gone.
 
 const (
-	maxHello   = 16 << 10 // of a greeting, in bytes
-	handshakes = 64       // sockets that have not proved anything yet
-	greetings  = 64       // sockets that have, and have not been let in yet
+	maxHello  = 16 << 10 // of a greeting, in bytes
+	greetings = 64       // sockets that have proved themselves and are being let in
 )
 
 // writeGreeting sends a frame over the socket: u32 length, kind, status, body.
@@ -107,31 +106,19 @@ func (t *transport) accept() {
 	}
 }
 
-// errCrowded ends a connection that was slow to prove itself while others came.
-var errCrowded = errors.New("too many connections that prove nothing")
-
 // greet serves one socket: a handshake, a hello, and then nothing but its end.
 func (t *transport) greet(nc net.Conn, stranger *handshake.Guest) {
 	stop := context.AfterFunc(t.ctx, func() { _ = nc.Close() })
 	defer stop()
 	defer func() { _ = nc.Close() }()
-	_, _, err := handshake.Accept(nc, handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
-	err = wire.HandshakeError(err)
-	if stranger.Leave() {
-		err = errCrowded
-	}
+	_, _, err := stranger.Accept(handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
 	var in *inbound
-	if err == nil {
+	if err = wire.HandshakeError(err); err == nil {
 		in, err = t.letGreet(nc)
 	}
 	if err != nil {
 		if t.ctx.Err() == nil {
-			why := nixl.RefusedHello
-			if errors.Is(err, errCrowded) {
-				why = nixl.RefusedLimit
-			}
-			t.host.Refused(why)
-			t.refusals.Warn(t.host.Log(), "nixl connection refused", "transport", Name, "error", err)
+			wire.Refuse(t.host, &t.refusals, Name, err)
 		}
 		return
 	}
@@ -148,7 +135,7 @@ func (t *transport) letGreet(nc net.Conn) (*inbound, error) {
 		defer func() { <-t.greeting }()
 		return t.welcome(nc)
 	default:
-		return nil, errCrowded
+		return nil, wire.ErrFull
 	}
 }
 

@@ -25,7 +25,7 @@ func Available() error {
 func New(o Options) nixl.Transport {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &transport{
-		opts: o.withDefaults(), ctx: ctx, cancel: cancel, greeting: make(chan struct{}, greetings), strangers: handshake.Lobby{Max: handshakes},
+		opts: o.withDefaults(), ctx: ctx, cancel: cancel, greeting: make(chan struct{}, greetings),
 		sessions: map[uint64]*session{}, inbound: map[*inbound]struct{}{},
 	}
 }

@@ -40,6 +40,19 @@ func HandshakeError(err error) error {
 	return fmt.Errorf("%w: %w", nixl.ErrRemoteDisconnect, err)
 }
 
+// Refuse counts and logs a connection that did not get as far as a peer, for its transport.
+func Refuse(h nixl.Host, r *handshake.Refusals, transport string, err error) {
+	why := nixl.RefusedHello
+	if errors.Is(err, handshake.ErrCrowded) || errors.Is(err, ErrFull) {
+		why = nixl.RefusedLimit
+	}
+	h.Refused(why)
+	r.Warn(h.Log(), "nixl connection refused", "transport", transport, "error", err)
+}
+
+// ErrFull is why a connection is refused where peers have as many as they may.
+var ErrFull = fmt.Errorf("peers have as many connections as they may: %w", nixl.ErrNotAllowed)
+
 // MaxText is how much of a peer's text anybody gets to see, in bytes.
 const MaxText = 512
 
