@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ func (c *Cluster) Complete(ctx context.Context, body Body) (a Answer, err error)
 
 // Ask is Complete for any model.
 func (c *Cluster) Ask(ctx context.Context, model string, body Body) (a Answer, err error) {
+	body = maps.Clone(body) // of which the caller may make more requests at the same time
 	body["model"], body["stream"] = model, true
 	body["stream_options"] = map[string]any{"include_usage": true}
 	resp, err := c.Post(ctx, "/v1/completions", body)
@@ -212,14 +214,21 @@ func (c *Cluster) Instances(component, endpoint string) []cluster.Instance {
 	return out
 }
 
-// Digest is the digest of the served model.
+// Digest is the digest of the served model. It waits for its card: workers may be ready a
+// moment before a store that was lost has it again.
 func (c *Cluster) Digest() string {
 	c.t.Helper()
-	kvs, err := c.Client.ModelCards(c.t.Context())
-	if err != nil || len(kvs) == 0 {
-		c.t.Fatalf("no model card: %v", err)
+	deadline := time.Now().Add(c.opts.Timeout)
+	for {
+		cards, err := c.Client.ModelCards(c.t.Context())
+		switch {
+		case err == nil && len(cards) > 0:
+			return cards[0].Digest
+		case time.Now().After(deadline):
+			c.t.Fatalf("no model card after %s: %v", c.opts.Timeout, err)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return kvs[0].Digest
 }
 
 // WaitRemotePrefill waits until every decode worker sends prompts to prefill

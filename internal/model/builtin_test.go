@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // builtinEnv makes the test binary write the built-in model into the folder that
@@ -118,7 +120,7 @@ func TestBuiltinAtOnce(t *testing.T) {
 		wait.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), builtinEnv+"="+state)
-			out, err := cmd.CombinedOutput()
+			out, err := orphan.CombinedOutput(cmd)
 			add(strings.TrimSpace(string(out)), err)
 		})
 		wait.Go(func() { add(Builtin(state)) })

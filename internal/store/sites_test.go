@@ -29,6 +29,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/orphan"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/store/storetest"
 )
@@ -265,8 +266,7 @@ func (s *site) launchProcess(t *testing.T, dir, addr string, failed func(error))
 	}
 	cmd := exec.Command(s.process, args...)
 	cmd.Stderr = t.Output()
-	dieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
+	if err := orphan.Start(cmd); err != nil {
 		return nil, err
 	}
 	ended := make(chan struct{})

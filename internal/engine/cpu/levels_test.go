@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // TestEveryLevel runs the tests of results at the levels that NewDevice would not
@@ -32,7 +33,7 @@ func TestEveryLevel(t *testing.T) {
 		t.Run(level.String(), func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+tests)
 			cmd.Env = append(os.Environ(), ISAVariable+"="+level.String())
-			if out, err := cmd.CombinedOutput(); err != nil {
+			if out, err := orphan.CombinedOutput(cmd); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})

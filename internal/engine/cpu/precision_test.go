@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel/amxtest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/orphan"
 )
 
 // needBF16 skips where nothing multiplies activations in bf16.
@@ -150,7 +151,7 @@ func TestBF16Everywhere(t *testing.T) {
 	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamiliesUnderScheduling|TestSharedDevice|TestNoAllocations|TestSplitAttention|TestBlocksMoveBetweenBackends)$"
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+tests)
 	cmd.Env = append(os.Environ(), ActivationsVariable+"=bf16")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := orphan.CombinedOutput(cmd); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
