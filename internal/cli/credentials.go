@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/ownerfile"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
@@ -205,7 +206,7 @@ func (o *credentialsCommand) writeFiles(inv *invocation, e statedir.Endpoints, s
 		path string
 		body []byte
 	}{{x.CA, ca.PEM()}, {x.Key, pair.Key}, {x.Cert, pair.Cert}} {
-		if err := writePrivate(f.path, f.body); err != nil {
+		if err := ownerfile.Replace(f.path, f.body); err != nil {
 			return &failure{action: action, err: err}
 		}
 	}
@@ -230,20 +231,6 @@ func (o *credentialsCommand) writeFiles(inv *invocation, e statedir.Endpoints, s
 		inv.note("etcdctl needs no flags; nats needs --tlsfirst")
 	}
 	return inv.answer(answer{data: x, names: []string{x.CA, x.Cert, x.Key}, text: text.String()})
-}
-
-// writePrivate replaces a file by one for its owner only.
-func writePrivate(path string, body []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(body)
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }
 
 // renew makes another secret.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
 // Secret is what all programs of one cluster share: whoever has it belongs to the
@@ -103,30 +105,19 @@ func LoadOrCreate(path string) (Secret, error) {
 // Create writes a secret into a new file, for its owner only, and returns the one that
 // is in the file: that of somebody who was faster, if somebody was.
 func Create(path string, s Secret) (Secret, error) {
-	// A link, unlike a rename, replaces nothing.
-	if err := write(path, s, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := write(path, s, ownerfile.Create); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Secret{}, err
 	}
 	return Load(path)
 }
 
 // Replace writes a secret into a file, for its owner only, whatever is there.
-func Replace(path string, s Secret) error { return write(path, s, os.Rename) }
+func Replace(path string, s Secret) error { return write(path, s, ownerfile.Replace) }
 
-// write makes a file of the secret and has place put it where it belongs.
-func write(path string, s Secret, place func(from, to string) error) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("write the cluster's secret: %w", err)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".secret-") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write the cluster's secret: %w", err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.WriteString(s.Encode() + "\n")
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
+func write(path string, s Secret, file func(path string, body []byte) error) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = place(tmp.Name(), path)
+		err = file(path, []byte(s.Encode()+"\n"))
 	}
 	if err != nil {
 		return fmt.Errorf("write the cluster's secret: %w", err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
 // Credentials are what a server proves itself with and whom it lets in, as PEM. A server
@@ -63,23 +64,9 @@ func (c *Credentials) keep(dir string) (ca, cert, key string, err error) {
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, body) {
 			continue
 		}
-		if err := replace(path, body); err != nil {
+		if err := ownerfile.Replace(path, body); err != nil {
 			return "", "", "", fmt.Errorf("%w: %w", ErrDir, err)
 		}
 	}
 	return ca, cert, key, nil
-}
-
-// replace writes a file for the owner only, in one step.
-func replace(path string, body []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(body)
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

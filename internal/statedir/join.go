@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
 // Joined says how to reach a cluster whose stores run elsewhere, as a join token said.
@@ -47,7 +48,7 @@ func (c Cluster) Join(t credentials.Token) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(c.joinedPath(), append(body, '\n')); err != nil {
+	if err := ownerfile.Replace(c.joinedPath(), append(body, '\n')); err != nil {
 		return fmt.Errorf("join cluster %s: %w", c.Name, err)
 	}
 	return nil

@@ -29,6 +29,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
 // Cluster is the directory of one cluster.
@@ -158,7 +160,7 @@ func (n Node) ID(fresh func() string) (string, error) {
 		return "", fmt.Errorf("read node id: %w", err)
 	}
 	id := fresh()
-	if err := writeFile(path, []byte(id)); err != nil {
+	if err := ownerfile.Replace(path, []byte(id)); err != nil {
 		return "", fmt.Errorf("write node id: %w", err)
 	}
 	return id, nil
@@ -166,7 +168,7 @@ func (n Node) ID(fresh func() string) (string, error) {
 
 // SetNamespace writes down for which namespace the node's dynamod runs.
 func (n Node) SetNamespace(namespace string) error {
-	if err := writeFile(filepath.Join(n.Path, "namespace"), []byte(namespace)); err != nil {
+	if err := ownerfile.Replace(filepath.Join(n.Path, "namespace"), []byte(namespace)); err != nil {
 		return fmt.Errorf("write the node's namespace: %w", err)
 	}
 	return nil
@@ -204,7 +206,7 @@ func (c Cluster) WriteEndpoints(e Endpoints) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(c.endpointsPath(), append(body, '\n')); err != nil {
+	if err := ownerfile.Replace(c.endpointsPath(), append(body, '\n')); err != nil {
 		return fmt.Errorf("write cluster.json: %w", err)
 	}
 	return nil
@@ -243,23 +245,6 @@ func (c Cluster) RemoveEndpoints() error {
 	err := os.Remove(c.endpointsPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	return err
-}
-
-// writeFile replaces a file in one step.
-func writeFile(path string, body []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(body)
-	err = errors.Join(err, tmp.Chmod(0o600), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
 	}
 	return err
 }
