@@ -27,9 +27,11 @@ func (e *Engine) countRemote(s *sequence, d int) {
 }
 
 // displaceRunning preempts sequences of tenants that have much, until there is room for
-// s, which lacks so many slots and blocks and takes fresh blocks. It preempts none and
-// returns false where that would not do.
-func (e *Engine) displaceRunning(s *sequence, fresh, slots, blocks int) bool {
+// s, which lacks so many slots and blocks and will have need blocks. It preempts none and
+// returns false where that would not do. Blocks count alike on both sides, whether they
+// are computed or found in the prefix cache: else two tenants whose blocks are cached
+// would take places from each other without end.
+func (e *Engine) displaceRunning(s *sequence, need, slots, blocks int) bool {
 	held := e.holdings()
 	mine := held[s.tenant]
 	if mine == nil {
@@ -39,7 +41,7 @@ func (e *Engine) displaceRunning(s *sequence, fresh, slots, blocks int) bool {
 	for slots > 0 || blocks > 0 {
 		var most *holding
 		for tenant, h := range held {
-			much := slots > 0 && h.seqs > lavish*(mine.seqs+1) || slots <= 0 && h.blocks > lavish*(mine.blocks+fresh)
+			much := slots > 0 && h.seqs > lavish*(mine.seqs+1) || slots <= 0 && h.blocks > lavish*(mine.blocks+need)
 			if tenant == s.tenant || h.last < 0 || !much {
 				continue
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -290,5 +292,68 @@ func TestGrowthTakesBlocksOfTheLargestTenant(t *testing.T) {
 	d.until(small, 110)
 	if d.count.PreemptedTotal == 0 {
 		t.Error("the pool was never used up")
+	}
+}
+
+// done runs steps until all sequences have ended, and fails if steps or their end take
+// longer than they ever should.
+func (d *driven) done(list []*sequence, limit int) (steps int) {
+	d.t.Helper()
+	over := make(chan bool, 1)
+	go func() {
+		for ; steps < limit; steps++ {
+			if !slices.ContainsFunc(list, func(s *sequence) bool { return s.state != seqDone }) {
+				over <- true
+				return
+			}
+			if _, err := d.step(d.t.Context()); err != nil {
+				break
+			}
+			d.outbox = d.outbox[:0]
+		}
+		over <- false
+	}()
+	select {
+	case ok := <-over:
+		if !ok {
+			d.t.Fatalf("not done after %d steps, %d preemptions", steps, d.count.PreemptedTotal)
+		}
+	case <-time.After(8 * time.Second):
+		d.t.Fatal("a step has no end")
+	}
+	if err := d.pool.Check(); err != nil {
+		d.t.Fatal(err)
+	}
+	return steps
+}
+
+// Two tenants whose blocks stay cached when they are preempted do not take the place from
+// each other in turns.
+func TestCachedSequencesDoNotSwapPlaces(t *testing.T) {
+	d := drive(t, Config{NumBlocks: 22, MaxSeqs: 12})
+	list := []*sequence{d.send("a", 150, 60, 1), d.send("b", 150, 60, 2)}
+	n := d.done(list, 400)
+	if p := d.count.PreemptedTotal; p == 0 || p > 2 {
+		t.Errorf("%d preemptions in %d steps, want 1 or 2", p, n)
+	}
+}
+
+// Whatever tenants send at once, all of it is done in about the steps of its work.
+func TestTenantsInSmallPoolsAreDone(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		c := Config{NumBlocks: 20 + r.IntN(40), MaxSeqs: 1 + r.IntN(12), MaxBatchTokens: 16 + r.IntN(200)}
+		d := drive(t, c)
+		var list []*sequence
+		work := 0
+		for range 4 + r.IntN(20) {
+			prompt, most := 1+r.IntN(16*c.NumBlocks/2), 1+r.IntN(60)
+			list = append(list, d.send(fmt.Sprint(r.IntN(1+r.IntN(8))), prompt, most, uint32(r.IntN(3))))
+			work += most + 1 + prompt/c.MaxBatchTokens
+		}
+		n := d.done(list, 4*work)
+		if p := int(d.count.PreemptedTotal); p > 10*len(list) {
+			t.Errorf("seed %d: %d preemptions of %d sequences in %d steps for %d", seed, p, len(list), n, work)
+		}
 	}
 }

@@ -69,8 +69,10 @@ func (e *Engine) stepFailed(err error) error {
 
 // admit moves waiting sequences to where they get computed, as long as blocks and
 // sequence slots last: in turns between tenants, first come first served within one.
+// Room is made for one sequence at most, so that each step computes something for those
+// that took another's place.
 func (e *Engine) admit() (progress bool) {
-	for {
+	for displaced := false; ; {
 		next := e.waiting.Next()
 		if next == nil {
 			return progress
@@ -78,16 +80,18 @@ func (e *Engine) admit() (progress bool) {
 		s := next.Item
 		matched := s.matchable(e.info.KV.BlockSize)
 		matched = matched[:e.pool.Match(matched)]
-		fresh := e.blocksFor(len(s.tokens)) - len(matched)
+		need := e.blocksFor(len(s.tokens))
+		fresh := need - len(matched)
 		slots := e.slots() + 1 - e.cfg.MaxSeqs
 		blocks := fresh + e.headroom() + e.pool.pinnedByMatch(matched) - e.pool.Available()
-		if (slots > 0 || blocks > 0) && !e.displaceRunning(s, fresh, slots, blocks) {
-			return progress
-		}
-		if slots > 0 || blocks > 0 { // what was preempted may hold part of the prompt
-			matched = s.matchable(e.info.KV.BlockSize)
+		if slots > 0 || blocks > 0 {
+			if displaced || !e.displaceRunning(s, need, slots, blocks) {
+				return progress
+			}
+			displaced = true
+			matched = s.matchable(e.info.KV.BlockSize) // what was preempted may hold part of the prompt
 			matched = matched[:e.pool.Match(matched)]
-			fresh = e.blocksFor(len(s.tokens)) - len(matched)
+			fresh = need - len(matched)
 		}
 		table, err := e.pool.Acquire(matched, fresh)
 		if err != nil {
