@@ -17,6 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 // Config is what a frontend needs.
@@ -78,6 +79,7 @@ type Frontend struct {
 	started   bool              // by Run, or by a Close before it
 	closing   bool              // Close was called
 	announced []*runtime.Served // in discovery, while Run serves
+	withdrawn bool              // from discovery, for good
 	stopCh    chan struct{}     // closed once by Close
 	doneCh    chan struct{}     // closed when everything is released
 }
@@ -164,14 +166,24 @@ func (f *Frontend) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	wg.Go(func() { served <- f.srv.Serve(f.ln) })
 
-	err := f.announce(ctx)
-	if err == nil {
+	announcing, endAnnouncing := context.WithCancel(ctx)
+	announced := make(chan error, 1)
+	wg.Go(func() { announced <- f.announce(announcing) })
+	var err error
+	for waiting := true; waiting; {
 		select {
+		case err = <-announced:
+			announced = nil
+			waiting = err == nil
 		case <-ctx.Done():
+			waiting = false
 		case <-f.stopCh:
+			waiting = false
 		case err = <-served:
+			waiting = false
 		}
 	}
+	endAnnouncing()
 	f.withdraw(context.WithoutCancel(ctx))
 	f.endRequests()
 	stop()
@@ -189,6 +201,7 @@ func (f *Frontend) start() bool {
 }
 
 // announce registers the frontend in discovery, and what it tells operators and workers.
+// Clients are served meanwhile, however long the store is away.
 func (f *Frontend) announce(ctx context.Context) error {
 	for _, register := range []func() (*runtime.Served, error){
 		func() (*runtime.Served, error) {
@@ -202,9 +215,19 @@ func (f *Frontend) announce(ctx context.Context) error {
 		},
 	} {
 		s, err := register()
+		for wait := f.limits.retry; errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil; wait = min(2*wait, f.limits.retryMost) {
+			f.log.Warn("frontend not announced yet, trying again", "error", err, "in", wait)
+			select {
+			case <-time.After(wait):
+				s, err = register()
+			case <-ctx.Done():
+			}
+		}
 		switch {
+		case err == nil && !f.keep(s):
+			_ = s.Close(ctx) // else it ends with the lease
+			return nil
 		case err == nil:
-			f.keep(s)
 		case ctx.Err() != nil:
 			return nil // told to stop meanwhile
 		default:
@@ -214,11 +237,15 @@ func (f *Frontend) announce(ctx context.Context) error {
 	return nil
 }
 
-// keep remembers what withdraw takes back.
-func (f *Frontend) keep(s *runtime.Served) {
+// keep remembers what withdraw takes back. It returns false if that has been called.
+func (f *Frontend) keep(s *runtime.Served) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.withdrawn {
+		return false
+	}
 	f.announced = append(f.announced, s)
+	return true
 }
 
 // withdraw takes the frontend out of discovery, its address first. What fails ends with
@@ -226,7 +253,7 @@ func (f *Frontend) keep(s *runtime.Served) {
 func (f *Frontend) withdraw(ctx context.Context) {
 	f.mu.Lock()
 	all := f.announced
-	f.announced = nil
+	f.announced, f.withdrawn = nil, true
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

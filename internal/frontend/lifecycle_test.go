@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/store"
 )
 
 func TestHealth(t *testing.T) {
@@ -228,18 +230,51 @@ func TestNewFails(t *testing.T) {
 }
 
 // A frontend that nobody could find is a failure of the start.
-func TestRunFailsWithoutStore(t *testing.T) {
-	w := newWorld(t)
-	f, err := New(t.Context(), Config{
-		DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.c.Store.SetOutage(true)
-	defer w.c.Store.SetOutage(false)
-	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "announce the frontend") {
-		t.Errorf("Run: %v", err)
+// A store that is away when a frontend starts ends it not: it serves, and is announced
+// when the store is back, unless it has been drained meanwhile.
+func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
+	for _, drained := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drained %t", drained), func(t *testing.T) {
+			w := newWorld(t)
+			f, err := New(t.Context(), Config{
+				DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.limits.retry, f.limits.retryMost = time.Millisecond, 5*time.Millisecond
+			w.c.Store.SetOutage(true)
+			ended := make(chan error, 1)
+			go func() { ended <- f.Run(t.Context()) }()
+			resp, err := http.Get(f.URL() + "/live")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if drained {
+				if err := f.Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			w.c.Store.SetOutage(false)
+			announced := func() []store.KV {
+				kvs, _, err := w.c.Store.List(t.Context(), cluster.InstancePrefix(cluster.DefaultNamespace, cluster.ComponentFrontend, ""))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return kvs
+			}
+			if !drained {
+				eventually(t, "all three are announced", func() bool { return len(announced()) == 3 })
+			}
+			f.Close()
+			if err := <-ended; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			if kvs := announced(); len(kvs) != 0 {
+				t.Errorf("still announced: %v", kvs)
+			}
+		})
 	}
 }
 
