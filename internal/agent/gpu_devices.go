@@ -106,7 +106,10 @@ func (a *Agent) addGPU(d *gpu.Device, back *undo.Stack) {
 	}()
 	back.Push("stop device "+d.ID(), func(ctx context.Context) error {
 		close(closed)
-		<-ended
+		select {
+		case <-ended:
+		case <-ctx.Done(): // closing says so, too
+		}
 		return d.Close(ctx)
 	})
 }
