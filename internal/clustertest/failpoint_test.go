@@ -128,6 +128,9 @@ func TestKillAtFailpoints(t *testing.T) {
 			if len(deaths) == 0 {
 				t.Skip("in full only: make soak")
 			}
+			if testing.Short() {
+				deaths = deaths[:1]
+			}
 			o := side.options
 			o.Model, o.Engine, o.Config = dir, engine, roundRobin
 			c := clustertest.Start(t, o)

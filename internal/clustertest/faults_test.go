@@ -298,9 +298,6 @@ func waitQueueUsed(t *testing.T, c *clustertest.Cluster) {
 // etcd stops for longer than the leases live: serving goes on with what is known,
 // and afterwards everything is registered again.
 func TestEtcdDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the outage alone takes 15 s")
-	}
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
 		LeaseTTL: 10 * time.Second, // shorter than the outage

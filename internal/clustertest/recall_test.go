@@ -192,6 +192,9 @@ func TestRecall(t *testing.T) {
 			if tc.linux && runtime.GOOS != "linux" {
 				t.Skip("a transport of Linux")
 			}
+			if testing.Short() && tc.transport != "local" && tc.transport != "tcp" {
+				t.Skip("a short test is over memory and TCP")
+			}
 			s := &spoiler{}
 			c := clustertest.Start(t, clustertest.Options{
 				Prefill: 1, Decode: 1, Nodes: tc.nodes, Backend: s.around,

@@ -64,6 +64,9 @@ func TestSameAnswersOfDegrees(t *testing.T) {
 			if err := ucx.Available(); tc.transport == ucx.Name && err != nil {
 				t.Skip(err)
 			}
+			if testing.Short() && (tc.prefill == 4 || tc.decode[0] == 4) {
+				t.Skip("a short test has at most two ranks")
+			}
 			o := clustertest.Options{
 				Model: dir, Prefill: 1, Decode: len(tc.decode), Engine: engine,
 				Config: func(cfg *config.Dynamod) { cfg.NIXL.Transports = []string{tc.transport} },

@@ -18,6 +18,9 @@ import (
 // TestHostileBodies: what is refused costs a small multiple of its bytes, whatever it
 // would become. The error names the limit.
 func TestHostileBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hundreds of MiB, one after the other")
+	}
 	w := newWorld(t)
 	w.fake("worker-1", say("ab"))
 	f := w.configured(func(c *Config) { c.BodyLimit = 64 << 20 }).waitModel(1)

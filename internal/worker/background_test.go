@@ -269,6 +269,7 @@ func TestBackgroundCancel(t *testing.T) {
 				stream := s.prefill(t)
 				done := s.decode(ctx)
 				s.computing(t)
+				eventually(t, "it waits for its blocks", func() bool { return s.d.Status().Stats.RemoteWait == 1 })
 				eventually(t, step, func() bool { return step == "computing" || s.g.waiting() > 0 })
 				end(s, cancel, stream)
 				if got := <-done; got.err == nil {

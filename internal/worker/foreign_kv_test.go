@@ -35,6 +35,9 @@ func TestReusedBlocksAreNotDecoded(t *testing.T) {
 			}},
 		} {
 			t.Run(fmt.Sprintf("%s, tcp %t", tc.name, tcp), func(t *testing.T) {
+				if tcp && testing.Short() {
+					t.Skip("a short test is over memory")
+				}
 				r := seeded(t)
 				w := newWorld(t)
 				w.tcp = tcp
