@@ -74,13 +74,13 @@ func TestRecallOnGPUs(t *testing.T) {
 	}{
 		"in one process":     {prefill: "gpu:0", decode: "gpu:1", transport: "local"},
 		"of two processes":   {prefill: "gpu:0", decode: "gpu:0", nodes: two, transport: cudaipc.Name, linux: true},
-		"from GPU to CPU":    {prefill: "gpu:0", decode: "cpu:0", transport: "local"},
-		"any device, on GPU": {transport: "local"},
+		"from GPU to CPU":    {prefill: "gpu:0", decode: "cpu:0", transport: "local", once: true},
+		"any device, on GPU": {transport: "local", once: true},
 
 		"groups of one process":             {devices: "0+1,2+3", prefill: "gpu:0+1", decode: "gpu:2+3", transport: "local", once: true},
 		"groups of two processes":           {devices: "0+1", prefill: "gpu:0+1", decode: "gpu:0+1", nodes: two, transport: cudaipc.Name, linux: true, once: true},
 		"from a group to one GPU, over TCP": {devices: "0+1,2", prefill: "gpu:0+1", decode: "gpu:2", transport: "tcp"},
-		"from CPU to two ranks of a GPU":    {devices: "0+0", prefill: "cpu:0", decode: "gpu:0+0", transport: "local"},
+		"from CPU to two ranks of a GPU":    {devices: "0+0", prefill: "cpu:0", decode: "gpu:0+0", transport: "local", once: true},
 		"from GPU to CPU, int8":             {prefill: "gpu:0", decode: "cpu:0", transport: "local", kv: "int8", once: true},
 	} {
 		t.Run(name, func(t *testing.T) {
