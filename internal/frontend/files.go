@@ -124,9 +124,6 @@ func (r *registry) load(ctx context.Context, card cluster.ModelCard, instances [
 // errFiles is returned when a worker's files are not those of its card.
 var errFiles = errors.New("files do not match the model card")
 
-// maxFiles bounds the files of one model, in bytes.
-const maxFiles = 256 << 20
-
 // fetch gets all files of a card from one instance and checks them. A file may
 // come in several pieces.
 func (r *registry) fetch(ctx context.Context, card cluster.ModelCard, inst cluster.Instance) (chat.Files, error) {
@@ -154,8 +151,8 @@ func (r *registry) fetch(ctx context.Context, card cluster.ModelCard, inst clust
 		if _, asked := files[piece.Name]; !asked {
 			return nil, fmt.Errorf("%w: %q was not asked for", errFiles, piece.Name)
 		}
-		if total += len(piece.Content); total > maxFiles {
-			return nil, fmt.Errorf("%w: they are larger than %d bytes", errFiles, maxFiles)
+		if total += len(piece.Content); total > r.limits.files {
+			return nil, fmt.Errorf("%w: they are larger than %d bytes", errFiles, r.limits.files)
 		}
 		files[piece.Name] = append(files[piece.Name], piece.Content...)
 	}

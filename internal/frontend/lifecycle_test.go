@@ -278,6 +278,36 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 	}
 }
 
+// What can never be announced ends a frontend with the reason.
+func TestAnnouncedOnce(t *testing.T) {
+	w := newWorld(t)
+	drt := w.c.Runtime(t, "node-1")
+	fresh := func() *Frontend {
+		f, err := New(t.Context(), Config{DRT: drt, Host: "127.0.0.1", Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := fresh()
+	ended := make(chan error, 1)
+	go func() { ended <- first.Run(t.Context()) }()
+	eventually(t, "it is announced", func() bool {
+		first.mu.Lock()
+		defer first.mu.Unlock()
+		return len(first.announced) == 3
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := fresh().Run(ctx); err == nil || !strings.Contains(err.Error(), "announce the frontend: ") {
+		t.Errorf("a second one of the same runtime: %v", err)
+	}
+	first.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAdvertisedAddress(t *testing.T) {
 	w := newWorld(t)
 	f := w.configured(func(c *Config) { c.Host, c.AdvertiseHost = "0.0.0.0", "127.0.0.1" })

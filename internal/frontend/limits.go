@@ -22,6 +22,8 @@ type limits struct {
 	body time.Duration
 	// intake is how long a large request waits for room and its turn.
 	intake time.Duration
+	// files bounds the files of one model, in bytes.
+	files int
 	// fetch bounds one attempt to load a model's files from one worker; retry is
 	// the wait after the first failure and doubles up to retryMost.
 	fetch, retry, retryMost time.Duration
@@ -33,6 +35,7 @@ func defaultLimits() limits {
 	return limits{
 		takeover: 15 * time.Second, enter: 2 * time.Second, forgive: time.Second, poll: 50 * time.Millisecond,
 		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute, intake: 10 * time.Second,
+		files: 256 << 20,
 		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
 		stop: 5 * time.Second,
 	}

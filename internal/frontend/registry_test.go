@@ -247,6 +247,14 @@ func TestFilesOfAnotherNameAreRefused(t *testing.T) {
 	if files, err := f.registry.fetch(t.Context(), card, inst); err != nil || len(files) != 1 {
 		t.Errorf("one file: %d, %v", len(files), err)
 	}
+	f.limits.files = len(fk.files[card.Files[0].Name])
+	if _, err := f.registry.fetch(t.Context(), card, inst); err != nil {
+		t.Errorf("a file of just the size: %v", err)
+	}
+	f.limits.files--
+	if _, err := f.registry.fetch(t.Context(), card, inst); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a file that is too large: %v", err)
+	}
 	card.Files = []cluster.CardFile{{Name: "other", SHA256: "00"}}
 	if _, err := f.registry.fetch(t.Context(), card, inst); err == nil || !strings.Contains(err.Error(), "other") {
 		t.Errorf("a file that does not exist: %v", err)
