@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 )
@@ -250,4 +251,24 @@ func TestGateWait(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// However many tenants come, those with a share of their own beyond the bound stay few.
+func TestGateHoldsAgainstManyTenants(t *testing.T) {
+	g := NewGate(10, Limits{Waiting: 1000, Cost: 1000})
+	var all []*Pass
+	for i := range 100 {
+		all = append(all, reserve(t, g, fmt.Sprint(i), 3)...)
+	}
+	if used, waiting := g.Counts(); used != 20 || waiting != 280 {
+		t.Errorf("%d in use and %d wait, want 20 and 280", used, waiting)
+	}
+	for len(all) > 0 { // they get in as others leave, not only up to the bound
+		in := slices.IndexFunc(all, func(p *Pass) bool { return open([]*Pass{p}) == 1 })
+		if in < 0 {
+			t.Fatalf("%d wait, and nobody is let in", len(all))
+		}
+		all[in].Leave()
+		all = slices.Delete(all, in, in+1)
+	}
 }

@@ -21,7 +21,8 @@ type Limits struct {
 // Gate bounds how many units are in use at once. Who finds none free waits, in turns
 // between tenants. A tenant that has less than an equal share of the units does not
 // wait for one: it may take up to its share beyond the bound, because those who took
-// what was free cannot give it back at once.
+// what was free cannot give it back at once. All together have at most twice the bound,
+// however many tenants there are.
 //
 // A Gate is safe for concurrent use.
 type Gate struct {
@@ -155,7 +156,7 @@ func (g *Gate) admit(tenant string) {
 	if u == nil {
 		return
 	}
-	for share := max(g.capacity/len(g.by), 1); u.waiting > 0 && u.used < share; {
+	for share := max(g.capacity/len(g.by), 1); u.waiting > 0 && u.used < share && g.used < 2*g.capacity; {
 		g.let(g.queue.First(tenant))
 	}
 }
