@@ -173,7 +173,7 @@ func (f *front) stop() error {
 		f.cancel()
 		select {
 		case f.err = <-f.ended:
-		case <-time.After(time.Minute):
+		case <-time.After(2 * soon):
 			f.err = errors.New("Run did not end")
 		}
 	})
@@ -199,10 +199,26 @@ func (f *front) waitModel(n int) *front {
 	return f
 }
 
-// eventually waits for a condition with a deadline.
+// soon is within what must happen happens, also on a busy machine: a test whose condition
+// never comes true fails after that.
+const soon = 8 * time.Second
+
+// closed closes a frontend.
+func closed(t *testing.T, f *Frontend) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() { f.Close(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(soon):
+		t.Fatal("Close does not return")
+	}
+}
+
+// eventually waits for a condition.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(soon)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

@@ -170,8 +170,8 @@ func TestClose(t *testing.T) {
 			return err == nil
 		})
 		http.DefaultClient.CloseIdleConnections()
-		f.Close()
-		f.Close()
+		closed(t, f)
+		closed(t, f)
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
@@ -181,8 +181,8 @@ func TestClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Close()
-		f.Close()
+		closed(t, f)
+		closed(t, f)
 		_, port, _ := net.SplitHostPort(strings.TrimPrefix(f.URL(), "http://"))
 		again := cfg
 		if again.Port, err = strconv.Atoi(port); err != nil {
@@ -192,7 +192,7 @@ func TestClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.Close()
+		closed(t, g)
 		if err := f.Run(t.Context()); err != nil {
 			t.Errorf("Run after Close: %v", err)
 		}
@@ -267,7 +267,7 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 			if !drained {
 				eventually(t, "all three are announced", func() bool { return len(announced()) == 3 })
 			}
-			f.Close()
+			closed(t, f)
 			if err := <-ended; err != nil {
 				t.Errorf("Run: %v", err)
 			}
@@ -302,7 +302,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	if err := fresh().Run(ctx); err == nil || !strings.Contains(err.Error(), "announce the frontend: ") {
 		t.Errorf("a second one of the same runtime: %v", err)
 	}
-	first.Close()
+	closed(t, first)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
