@@ -30,7 +30,7 @@ func TestKnobs(t *testing.T) {
 	}
 	becomes := func(what string, want worker.Knobs) {
 		t.Helper()
-		eventually(t, what, func() bool { return n.knobs.workers() == want })
+		within(t, 5*time.Second, what, func() bool { return n.knobs.workers() == want })
 	}
 	set(knobMaxLocal, "128")
 	set(knobMaxQueue, "7")
@@ -100,7 +100,7 @@ func TestFrontendKnobs(t *testing.T) {
 		}
 		before := n.knobs.frontend()
 		set(k.Name, other[k.Name])
-		eventually(t, k.Name+" is in force", func() bool { return n.knobs.frontend() != before })
+		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.knobs.frontend() != before })
 	}
 	want := frontend.Knobs{
 		Policy: "round-robin", Strategy: "router", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
@@ -111,7 +111,7 @@ func TestFrontendKnobs(t *testing.T) {
 	if _, err := n.mem.Put(t.Context(), cluster.KnobKey(n.cfg.Namespace, knobStrategy), []byte(`"quue"`)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an unknown strategy is ignored", func() bool { return n.knobs.frontend().Strategy == "queue" })
+	within(t, 5*time.Second, "an unknown strategy is ignored", func() bool { return n.knobs.frontend().Strategy == "queue" })
 }
 
 // What the store says is in force from the start, and what cannot be read is not.

@@ -172,7 +172,7 @@ func (r *running) waitState(t *testing.T, want cluster.State) {
 
 // soon is within what must happen happens, also on a busy machine: a test whose condition
 // never comes true fails after that.
-const soon = 10 * time.Second
+const soon = 8 * time.Second
 
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {

@@ -37,7 +37,7 @@ const (
 	// limit is how long anything in a test may take before it counts as hung.
 	limit = time.Minute
 	// soon is within what must happen happens, also on a busy machine.
-	soon = 10 * time.Second
+	soon = 8 * time.Second
 )
 
 // Heap is memory on the Go heap, which the race detector watches.
