@@ -99,6 +99,16 @@ func TestExplainNode(t *testing.T) {
 		t.Fatal("node-1 is not known")
 	}
 	has(t, "up", x.text(noon), "state: up", "device: cpu0 8c", "worker: worker-2 decode on cpu0 8c, pending", "prefers: decode workers", "leads: ")
+	v.Nodes[0].Alarms = []string{"the disk of /var/lib/dynctl is full"}
+	if x, ok = explainNode(v, v.Nodes, v.Nodes[0].Name, ""); !ok {
+		t.Fatal("a node with an alarm is not known")
+	}
+	has(t, "with an alarm", x.text(noon), "alarm: the disk of /var/lib/dynctl is full")
+	for _, row := range nodeRows(v, v.Nodes) {
+		if want := len(row.Alarms) > 0; want != (row.State == cluster.StateDegraded) {
+			t.Errorf("%s with alarms %v is %s", row.Name, row.Alarms, row.State)
+		}
+	}
 	x, ok = explainNode(v, v.Nodes, "node-3", "node-1")
 	if !ok || x.Node != nil {
 		t.Fatalf("%+v", x)

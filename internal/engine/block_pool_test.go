@@ -218,8 +218,12 @@ func TestCheckFindsDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.damage(p, ids)
-			if p.Check() == nil {
-				t.Error("Check found nothing")
+			found := p.Check()
+			if found == nil {
+				t.Fatal("Check found nothing")
+			}
+			if err := p.CheckIdle(); err == nil || err.Error() != found.Error() {
+				t.Errorf("CheckIdle found %v, Check %v", err, found)
 			}
 		})
 	}

@@ -123,6 +123,7 @@ func TestImportRefusals(t *testing.T) {
 		}
 	}
 	refused("too many blocks", request("a", prompt(r, 250), 10), 260, engine.ErrNoBlocks)
+	refused("room for too many blocks", request("a", prompt(r, 20), 10), 280, engine.ErrNoBlocks)
 	refused("a name that is taken", request("runs", prompt(r, 20), 10), 30, engine.ErrBadRequest)
 	refused("too long", request("a", prompt(r, 300), 10), 310, engine.ErrTooLong)
 	scored, five := request("a", prompt(r, 20), 10), 5

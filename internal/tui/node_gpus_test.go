@@ -20,6 +20,15 @@ func TestNodeWithoutGPUs(t *testing.T) {
 	}
 }
 
+// The screen of a node with an alarm says what has to be seen to, before anything else.
+func TestNodeWithAlarms(t *testing.T) {
+	s := labSnapshot()
+	s.Nodes[0].Alarms = []string{"the disk of /var/lib/dynctl is full"}
+	sc := newScreen(t, s, 120, 40, Options{})
+	sc.press("n", "enter")
+	sc.has("alarms", "the disk of /var/lib/dynctl is full")
+}
+
 // The inventory has no figures that change; none is made up.
 func TestGPUsWithoutFigures(t *testing.T) {
 	s := labSnapshot()
