@@ -154,6 +154,12 @@ func TestModelsOnGPU(t *testing.T) {
 	if _, err := r.models.load(t.Context(), as, func(float64) {}); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "--gpu-memory-utilization") {
 		t.Errorf("more blocks than there is room for: %v", err)
 	}
+	if err := r.models.admit(as, ""); !errors.Is(err, ErrMemory) {
+		t.Errorf("admitted with more blocks than there is room for: %v", err)
+	}
+	if err := r.models.admit(on(dir, "gpu:0"), ""); err != nil {
+		t.Errorf("not admitted: %v", err)
+	}
 	for name, change := range map[string]func(e *cluster.EngineSpec){
 		"keeps bf16 or int8, not f32": func(e *cluster.EngineSpec) { e.KVDType = "f32" }, "2 ranks are asked for, and gpu:0 has 1": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
 		"does not compute on gpu:0": func(e *cluster.EngineSpec) { e.Backend = cluster.BackendCPU },
@@ -162,6 +168,9 @@ func TestModelsOnGPU(t *testing.T) {
 		change(&bad.Engine)
 		if _, err := r.models.load(t.Context(), bad, func(float64) {}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("load() = %v, want %q", err, name)
+		}
+		if err := r.models.admit(bad, ""); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("admit() = %v, want %q", err, name)
 		}
 	}
 	for _, l := range loaded {

@@ -167,6 +167,7 @@ func TestTailLines(t *testing.T) {
 		{"large file", big, 0, big[len(big)-maxTail+16:]},
 		{"large file, last lines", big, 3, strings.Repeat("0123456789abcde\n", 3)},
 		{"a line longer than the limit", endless, 0, endless[100:]},
+		{"cut at the end of a line", "x\n" + strings.Repeat("y", maxTail-1), 0, strings.Repeat("y", maxTail-1)},
 		{"a long line that ends", endless + "\n", 1, endless[101:] + "\n"},
 		{"a line after it", endless + "\nlast\n", 5, "last\n"},
 	} {
