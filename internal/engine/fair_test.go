@@ -108,6 +108,23 @@ func (d *driven) runs(tenant string) (n int) {
 	return n
 }
 
+// Orders that do not reach the engine in time are errors.
+func TestOrdersToAnEngineThatDoesNotListen(t *testing.T) {
+	d := drive(t, Config{NumBlocks: 16})
+	d.mail = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, order := range map[string]func(context.Context) error{
+		"stop admission": d.StopAdmission, "resume admission": d.ResumeAdmission,
+		"clear the cache": func(ctx context.Context) error { _, err := d.ClearCache(ctx); return err },
+		"check":           func(ctx context.Context) error { return d.Check(ctx, false) },
+	} {
+		if err := order(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A client with one small request does not wait until the hundreds of sequences of
 // another one end, and takes nothing else from it.
 func TestOneTokenBesideManySequences(t *testing.T) {
