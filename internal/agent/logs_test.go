@@ -346,8 +346,9 @@ func TestLogLeavesRoomForState(t *testing.T) {
 		free = logReserve
 		time.Sleep(roomEvery)
 		write(t, l, "after\n")
+		write(t, l, "and on\n")
 		got := strings.Split(read(t, path), "\n")
-		if len(got) != 4 || got[0] != "before" || !strings.HasSuffix(got[1], "lines=2") || got[2] != "after" || dropped != 2 {
+		if len(got) != 5 || got[0] != "before" || !strings.HasSuffix(got[1], "lines=2") || got[2] != "after" || got[3] != "and on" || dropped != 2 {
 			t.Errorf("%d dropped, in the log: %q", dropped, got)
 		}
 	})

@@ -209,6 +209,9 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"lost reference", func(p *BlockPool, ids []int32) { p.blocks[ids[0]].refs = 0 }},
 		{"leaked free block", func(p *BlockPool, ids []int32) { p.free = p.free[1:] }},
 		{"wrong count", func(p *BlockPool, ids []int32) { p.active++ }},
+		{"free block with a reference", func(p *BlockPool, _ []int32) { p.blocks[p.free[0]].refs = 1 }},
+		{"free block that is held", func(p *BlockPool, _ []int32) { p.blocks[p.free[0]].holds = 1 }},
+		{"free block that can be found", func(p *BlockPool, _ []int32) { p.blocks[p.free[0]].hashed = true }},
 		{"hash to a free block", func(p *BlockPool, ids []int32) { p.byHash[1] = p.free[0] }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

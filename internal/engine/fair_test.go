@@ -125,6 +125,24 @@ func TestOrdersToAnEngineThatDoesNotListen(t *testing.T) {
 	}
 }
 
+// A sequence that stays after all is as old as it was: newer ones lose their blocks first.
+func TestResumedSequenceKeepsItsAge(t *testing.T) {
+	d := drive(t, Config{NumBlocks: 64, MaxSeqs: 8})
+	list := []*sequence{d.send("a", 20, 40, 1), d.send("a", 20, 40, 2), d.send("a", 20, 40, 3)}
+	d.steps(2)
+	for i, s := range list {
+		s.admitted = time.Unix(int64(i), 0)
+	}
+	x := &Export{e: d.Engine, s: list[1]}
+	list[1].export, list[1].state = x, seqPaused
+	d.running = slices.Delete(d.running, 1, 2)
+	d.apart++
+	x.resume()
+	if !slices.Equal(d.running, list) || d.apart != 0 {
+		t.Errorf("%d run, in another order than they came", len(d.running))
+	}
+}
+
 // A client with one small request does not wait until the hundreds of sequences of
 // another one end, and takes nothing else from it.
 func TestOneTokenBesideManySequences(t *testing.T) {

@@ -113,6 +113,9 @@ func TestImportRefusals(t *testing.T) {
 	s := sites(t, 1, engine.Config{NumBlocks: 16, MaxSeqs: 2, MaxModelLen: 300}, slowSteps(time.Millisecond))[0]
 	runs := submit(t, s.Engine, request("runs", prompt(r, 20), 200))
 	waitExportable(t, s.Engine, "runs")
+	if err := s.Check(t.Context(), false); err != nil || s.Check(t.Context(), true) == nil {
+		t.Errorf("while a sequence runs the pool is wrong (%v), or idle", err)
+	}
 	refused := func(what string, req engine.Request, room int, want error) {
 		t.Helper()
 		if i, err := s.Import(t.Context(), req, room); !errors.Is(err, want) {

@@ -136,8 +136,8 @@ func TestReservationEnds(t *testing.T) {
 		if !equal(got, want) || first.Why != "unconfirmed" {
 			t.Errorf("got %v %+v, want %v", got, first, want)
 		}
-		if st, want := p.decode.Stats(), <-blocks; st.Quarantined != want {
-			t.Errorf("%d blocks in quarantine, want %d", st.Quarantined, want)
+		if st, want := p.decode.Stats(), <-blocks; st.Quarantined != want || st.RemoteWait != 0 {
+			t.Errorf("%d blocks in quarantine, want %d; %d wait for their prefill, want none", st.Quarantined, want, st.RemoteWait)
 		}
 		(<-lift)()
 	})
