@@ -72,7 +72,8 @@ func testElectDeposed(t *testing.T, s store.Store) {
 }
 
 func testRWLock(t *testing.T, s store.Store) {
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
 	lock := store.NewRWLock(s, "snapshots")
 	a, b, c := grant(t, s), grant(t, s), grant(t, s)
 	readA, err := lock.RLock(ctx, a.ID, "a")
@@ -112,7 +113,7 @@ func testRWLock(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
-	w := <-writer
+	w := <-writer // ctx ends
 	if w.err != nil {
 		t.Fatal(w.err)
 	}

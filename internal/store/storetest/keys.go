@@ -224,14 +224,26 @@ func testCancelled(t *testing.T, s store.Store) {
 	cause := errors.New("caller left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := s.Get(ctx, "k"); !errors.Is(err, cause) {
-		t.Errorf("get: got %v, want %v", err, cause)
-	}
-	if _, err := s.Put(ctx, "k", nil); !errors.Is(err, cause) {
-		t.Errorf("put: got %v, want %v", err, cause)
-	}
-	if _, err := s.Watch(ctx, "k"); !errors.Is(err, cause) {
-		t.Errorf("watch: got %v, want %v", err, cause)
+	lease := grant(t, s)
+	for name, call := range map[string]func() error{
+		"get":                     func() error { _, err := s.Get(ctx, "k"); return err },
+		"list":                    func() error { _, _, err := s.List(ctx, "k"); return err },
+		"put":                     func() error { _, err := s.Put(ctx, "k", nil); return err },
+		"create":                  func() error { _, err := s.Create(ctx, "k", nil); return err },
+		"compare and swap":        func() error { _, err := s.CompareAndSwap(ctx, "k", 1, nil); return err },
+		"delete":                  func() error { return s.Delete(ctx, "k") },
+		"delete prefix":           func() error { _, err := s.DeletePrefix(ctx, "k"); return err },
+		"watch":                   func() error { _, err := s.Watch(ctx, "k"); return err },
+		"grant a lease":           func() error { _, err := s.GrantLease(ctx, TTL); return err },
+		"keep a lease":            func() error { _, err := s.KeepLease(ctx, TTL, Discard); return err },
+		"look up a lease":         func() error { _, _, err := s.LeaseTTL(ctx, lease.ID); return err },
+		"list leases":             func() error { _, err := s.Leases(ctx); return err },
+		"revoke a lease":          func() error { return s.RevokeLease(ctx, lease.ID) },
+		"ask whether it is there": func() error { _, err := s.Ping(ctx); return err },
+	} {
+		if err := call(); !errors.Is(err, cause) {
+			t.Errorf("%s: got %v, want %v", name, err, cause)
+		}
 	}
 	if exists(t, s, "k") {
 		t.Error("a cancelled put took effect")
