@@ -132,6 +132,14 @@ func TestImportRefusals(t *testing.T) {
 	scored, five := request("a", prompt(r, 20), 10), 5
 	scored.Output.PromptLogprobs = &five
 	refused("with scores of its prompt", scored, 30, engine.ErrBadRequest)
+	least, err := s.Import(t.Context(), request("least", prompt(r, 20), 10), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(least.Blocks) == 0 {
+		t.Error("no blocks for the tokens that there are")
+	}
+	least.Release(nil)
 	one, err := s.Import(t.Context(), request("one", prompt(r, 20), 10), 30)
 	if err != nil {
 		t.Fatal(err)

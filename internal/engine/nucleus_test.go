@@ -9,6 +9,9 @@ func TestBinsOfProbabilities(t *testing.T) {
 			t.Errorf("bin(%g) = %d, want %d", p, got, want)
 		}
 	}
+	if least := leastOf(numBins - 1); least != 0 {
+		t.Errorf("the last bin begins at %g", least)
+	}
 	for _, p := range []float32{1, 0.9, 0.3, 1e-6, 1e-17} {
 		if b := bin(p); leastOf(b) > p || b > 0 && leastOf(b-1) <= p {
 			t.Errorf("%g is in bin %d, which begins at %g", p, b, leastOf(b))
