@@ -175,11 +175,7 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 		a.front.Close()
 	}
 	stop(errStopped)
-	err := g.Wait()
-	if errors.Is(err, errStopped) {
-		err = nil
-	}
-	return errors.Join(broken, err)
+	return errors.Join(broken, g.Wait()) // no part calls a stop an error
 }
 
 var errStopped = errors.New("node is stopping")
