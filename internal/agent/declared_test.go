@@ -93,3 +93,25 @@ func TestDeclaredAfterTheLoss(t *testing.T) {
 		t.Errorf("the topology: got generation %d, want that of who declared since", got.Generation)
 	}
 }
+
+// What is known and not in the store, once that is as new as it can be, was taken back by an
+// order: it is not written again after another loss.
+func TestRecoveredDropsWhatWasTakenBack(t *testing.T) {
+	t.Parallel()
+	n, _ := forgetful(t)
+	gone, kept := cluster.KnobKey(n.cfg.Namespace, "router.policy"), cluster.KnobKey(n.cfg.Namespace, "disagg.strategy")
+	n.declared.mu.Lock()
+	n.declared.known[gone] = store.KV{Key: gone}
+	n.declared.mu.Unlock()
+	if err := n.declared.recovered(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.declared.mu.Lock()
+	defer n.declared.mu.Unlock()
+	if _, ok := n.declared.known[gone]; ok {
+		t.Error("a setting that was taken back is known still")
+	}
+	if _, ok := n.declared.known[kept]; !ok {
+		t.Error("a setting that there is was forgotten")
+	}
+}

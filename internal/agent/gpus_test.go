@@ -117,10 +117,10 @@ func TestNoGPUs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGPUs(c.open, testLog(t))
 			g.heard = func(r cluster.GPUReport) { t.Errorf("heard %+v", r) }
-			g.start(t.Context(), patience)
+			g.start(t.Context(), long)
 			select {
 			case <-g.done: // nothing to read again
-			case <-time.After(patience):
+			case <-time.After(long):
 				t.Error("the reading goes on")
 			}
 			if r := g.report(); !strings.Contains(r.Missing, c.want) || len(r.GPUs) != 0 {

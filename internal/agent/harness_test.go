@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
@@ -48,17 +49,13 @@ func natsLeaks() []goleak.Option {
 	}
 }
 
-const (
-	// soon is within what must happen happens, also on a busy machine.
-	soon = 9 * time.Second
-	// patience is how long tests wait for what takes its time.
-	patience = time.Minute
-)
+// long is how long tests wait for what takes its time.
+const long = time.Minute
 
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	within(t, soon, what, cond)
+	within(t, patience.Soon, what, cond)
 }
 
 // within waits for a condition that must hold soon.
@@ -288,7 +285,7 @@ func (n *testNode) stored() (st cluster.WorkerStatus, lease cluster.InstanceID) 
 // reaches waits until others see worker-1 in a state.
 func (n *testNode) reaches(want cluster.State) cluster.WorkerStatus {
 	n.t.Helper()
-	return n.reachesWithin(patience, want)
+	return n.reachesWithin(long, want)
 }
 
 func (n *testNode) reachesWithin(limit time.Duration, want cluster.State) (st cluster.WorkerStatus) {

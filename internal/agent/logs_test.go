@@ -240,7 +240,7 @@ func (f *follower) end(t *testing.T) {
 		if err != nil {
 			t.Errorf("the follower ended with %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(long):
 		t.Fatal("the follower does not end")
 	}
 }

@@ -49,7 +49,7 @@ func TestNodeStopsWhileServing(t *testing.T) {
 		answer <- result{tokens, err}
 	}()
 	eventually(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	if err := n.workers.drain(ctx); err != nil {
 		t.Error(err)
@@ -113,7 +113,7 @@ func TestMovedAway(t *testing.T) {
 	n.assign(func(a *cluster.Assignment) { a.Node, a.Generation = "id-2", 2 })
 	select {
 	case <-r.done:
-	case <-time.After(patience):
+	case <-time.After(long):
 		t.Fatal("it does not end here")
 	}
 	if st, _ := n.stored(); st.Node != "id-2" {

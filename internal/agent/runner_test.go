@@ -479,7 +479,7 @@ func TestWaitForAFormerOwnerEnds(t *testing.T) {
 	n.unassign("worker-1")
 	select {
 	case <-second.done:
-	case <-time.After(patience):
+	case <-time.After(long):
 		t.Fatal("the second one waits on though it is not wanted")
 	}
 	n.assign(func(a *cluster.Assignment) { a.Generation = 3 })

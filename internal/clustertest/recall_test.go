@@ -172,6 +172,9 @@ func (b *spoiledBackend) spoil(seq engine.BatchSeq) {
 // question about it: whatever carried the blocks there, and whoever decided. Where they
 // are damaged on the way, the answer is wrong: it comes from these blocks.
 func TestRecall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what is computed, by the ways that shorter tests take, too")
+	}
 	known := facts(t)
 	two := []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}}
 	for _, tc := range []struct {
@@ -191,9 +194,6 @@ func TestRecall(t *testing.T) {
 			}
 			if tc.linux && runtime.GOOS != "linux" {
 				t.Skip("a transport of Linux")
-			}
-			if testing.Short() && tc.transport != "local" && tc.transport != "tcp" {
-				t.Skip("a short test is over memory and TCP")
 			}
 			s := &spoiler{}
 			c := clustertest.Start(t, clustertest.Options{

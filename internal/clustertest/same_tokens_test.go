@@ -51,6 +51,9 @@ func prompts(r *rand.Rand, vocab int) [][]uint32 {
 // The same greedy tokens come out of the bare backend, of aggregated serving and of
 // every disaggregated topology, over memory, shared memory and TCP.
 func TestSameTokensEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("what is computed, by the ways that shorter tests take, too")
+	}
 	for _, family := range []string{"llama", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
 			if raceDetector && family != "qwen3" {

@@ -17,6 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/model/minitok"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
 )
@@ -173,7 +174,7 @@ func (f *front) stop() error {
 		f.cancel()
 		select {
 		case f.err = <-f.ended:
-		case <-time.After(2 * soon):
+		case <-time.After(2 * patience.Soon):
 			f.err = errors.New("Run did not end")
 		}
 	})
@@ -199,10 +200,6 @@ func (f *front) waitModel(n int) *front {
 	return f
 }
 
-// soon is within what must happen happens, also on a busy machine: a test whose condition
-// never comes true fails after that.
-const soon = 8 * time.Second
-
 // closed closes a frontend.
 func closed(t *testing.T, f *Frontend) {
 	t.Helper()
@@ -210,7 +207,7 @@ func closed(t *testing.T, f *Frontend) {
 	go func() { f.Close(); close(over) }()
 	select {
 	case <-over:
-	case <-time.After(soon):
+	case <-time.After(patience.Soon):
 		t.Fatal("Close does not return")
 	}
 }
@@ -218,7 +215,7 @@ func closed(t *testing.T, f *Frontend) {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(soon)
+	deadline := time.Now().Add(patience.Soon)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

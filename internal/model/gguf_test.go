@@ -120,6 +120,9 @@ func sameText(t *testing.T, got, want *model.Model) {
 
 // TestQuantizedGGUF compares with folders that hold the same values as float32.
 func TestQuantizedGGUF(t *testing.T) {
+	if testing.Short() {
+		t.Skip("arithmetic in one goroutine")
+	}
 	for _, family := range []string{"llama", "qwen3"} {
 		dir := modeltest.Generate(t, modeltest.Spec{Family: family, Layers: 1, Hidden: 256, Heads: 4, HeadDim: 64, FFN: 256, Vocab: 270})
 		for _, kind := range []gguf.Type{gguf.Q8_0, gguf.Q4_0, gguf.Q4K, gguf.Q5K, gguf.Q6K} {
@@ -170,6 +173,9 @@ func asStored(t *testing.T, m *model.Model, kind gguf.Type) {
 // TestQuantizedParts finds the rows of roles that share a quantized tensor, and experts
 // that lie in one.
 func TestQuantizedParts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("arithmetic in one goroutine")
+	}
 	for family, extra := range map[string]map[string]any{
 		"phi3":      nil,
 		"mixtral":   {"num_local_experts": 3, "num_experts_per_tok": 2, "sliding_window": nil},

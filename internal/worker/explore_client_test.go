@@ -15,9 +15,9 @@ import (
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
-// patience is how long a request may take with everything that happens to it, on a busy
+// clientPatience is how long a request may take with everything that happens to it, on a busy
 // machine under the race detector.
-const patience = 2 * time.Minute
+const clientPatience = 2 * time.Minute
 
 // remoteLimit bounds a remote prefill that is not cut short on purpose. It is what the
 // loss of the only word about its end costs.
@@ -35,7 +35,7 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 	}
 	n := 1 + r.IntN([]int{20, 100, 600}[r.IntN(3)])
 	want := mock.Continue(p, n, vocab)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, clientPatience)
 	defer cancel()
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -70,7 +70,7 @@ func (x *exploration) client(ctx context.Context, i int, r *rand.Rand) {
 			x.add("left")
 			return
 		case ctx.Err() != nil:
-			x.blame("%s did not end in %s: %d of %d tokens in %d attempts, last %v", id, patience, len(got), n, attempt+1, out.err)
+			x.blame("%s did not end in %s: %d of %d tokens in %d attempts, last %v", id, clientPatience, len(got), n, attempt+1, out.err)
 			x.stuck()
 			return
 		case !elsewhere(out.err):

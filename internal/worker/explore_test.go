@@ -180,7 +180,7 @@ func (x *exploration) join(role cluster.Role) {
 	x.live = append(x.live, r)
 }
 
-// disorder gives a worker little memory and patience, and puts everything it has to do
+// disorder gives a worker little memory and clientPatience, and puts everything it has to do
 // with others into the hands of chance.
 func (x *exploration) disorder(w *Worker, newTransport func() nixl.Transport) {
 	w.proof, w.grace, w.drainPoll = 20*time.Millisecond, 5*time.Millisecond, 5*time.Millisecond

@@ -20,6 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/router"
@@ -170,14 +171,10 @@ func (r *running) waitState(t *testing.T, want cluster.State) {
 	eventually(t, fmt.Sprintf("%s is %s", r.Name(), want), func() bool { return r.Status().State == want })
 }
 
-// soon is within what must happen happens, also on a busy machine: a test whose condition
-// never comes true fails after that.
-const soon = 8 * time.Second
-
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(soon)
+	deadline := time.Now().Add(patience.Soon)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

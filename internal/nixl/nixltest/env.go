@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/handshake"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // Env makes transports for agents that shall reach one another. It is made anew
@@ -33,12 +34,8 @@ type Env struct {
 // Key is that of all agents of tests, in all their processes.
 var Key = handshake.NewKey([]byte("a key that tests have, and nobody else"[:32]))
 
-const (
-	// limit is how long anything in a test may take before it counts as hung.
-	limit = time.Minute
-	// soon is within what must happen happens, also on a busy machine.
-	soon = 8 * time.Second
-)
+// limit is how long anything in a test may take before it counts as hung.
+const limit = time.Minute
 
 // Heap is memory on the Go heap, which the race detector watches.
 type Heap []byte
@@ -221,7 +218,7 @@ func Drain(t testing.TB, a *nixl.Agent) {
 // Poll waits until the condition holds, which must be soon.
 func Poll(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(soon); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience.Soon); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}

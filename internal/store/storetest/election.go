@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -72,7 +73,7 @@ func testElectDeposed(t *testing.T, s store.Store) {
 }
 
 func testRWLock(t *testing.T, s store.Store) {
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Soon)
 	defer cancel()
 	lock := store.NewRWLock(s, "snapshots")
 	a, b, c := grant(t, s), grant(t, s), grant(t, s)

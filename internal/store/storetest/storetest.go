@@ -16,9 +16,6 @@ import (
 // Patience bounds every single wait of the suite.
 const Patience = time.Minute
 
-// soon is within what takes no time happens, also on a busy machine.
-const soon = 8 * time.Second
-
 // TTL is the lease time the suite asks for. Stores may round it up.
 const TTL = time.Second
 

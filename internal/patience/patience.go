@@ -1,0 +1,8 @@
+// Package patience says how long tests wait for what must happen. Tests alone import it.
+package patience
+
+import "time"
+
+// Soon is within what must happen happens, also on a busy machine: a test whose condition
+// does not come true by then fails.
+const Soon = 8 * time.Second * slowdown
