@@ -350,7 +350,11 @@ func newFaulty(t *testing.T, tr *trap, streams int) *faulty {
 	f.source.ready(t, 1)
 	var reqs []protocol.PreprocessedRequest
 	for i := range streams {
-		reqs = append(reqs, demand(fmt.Sprint("r", i), prompt(r, 50+r.IntN(100)), 400, i))
+		most := 400
+		if streams == 1 { // it must not end before the source has tried another target
+			most = 1000
+		}
+		reqs = append(reqs, demand(fmt.Sprint("r", i), prompt(r, 50+r.IntN(100)), most, i))
 	}
 	f.group = w.streams(t.Context(), f.source, reqs)
 	return f
