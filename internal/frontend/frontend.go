@@ -167,21 +167,18 @@ func (f *Frontend) Run(ctx context.Context) error {
 	wg.Go(func() { served <- f.srv.Serve(f.ln) })
 
 	announcing, endAnnouncing := context.WithCancel(ctx)
-	announced := make(chan error, 1)
-	wg.Go(func() { announced <- f.announce(announcing) })
-	var err error
-	for waiting := true; waiting; {
-		select {
-		case err = <-announced:
-			announced = nil
-			waiting = err == nil
-		case <-ctx.Done():
-			waiting = false
-		case <-f.stopCh:
-			waiting = false
-		case err = <-served:
-			waiting = false
+	unannounced := make(chan error, 1) // why, if it never will be
+	wg.Go(func() {
+		if err := f.announce(announcing); err != nil {
+			unannounced <- err
 		}
+	})
+	var err error
+	select {
+	case err = <-unannounced:
+	case <-ctx.Done():
+	case <-f.stopCh:
+	case err = <-served:
 	}
 	endAnnouncing()
 	f.withdraw(context.WithoutCancel(ctx))
