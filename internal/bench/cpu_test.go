@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func runCPU(t *testing.T, o CPUOptions) (*Report, string) {
@@ -28,7 +29,7 @@ func runCPU(t *testing.T, o CPUOptions) (*Report, string) {
 
 // Every case runs with every number of threads, and fills its columns.
 func TestCPU(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("real shapes, in the goroutines that TestSections meets")
 	}
 	r, _ := runCPU(t, CPUOptions{Threads: []int{1, 2}, Operators: true})

@@ -8,12 +8,13 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // Disaggregation is measured on GPUs, too, here on pretended ones: two workers on one. What
 // the driver finds wrong, such as leaks, shows when it is closed.
 func TestDisaggregationOnGPUs(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic in one goroutine, which would take minutes; package gpu runs with the race detector on its own")
 	}
 	ks, err := kerneltest.Kernels()

@@ -20,6 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // pretendedGPUs makes drivers with four GPUs each, one for every agent. When the test ends,
@@ -58,7 +59,7 @@ func (kept) Close() error { return nil }
 // processes, or over TCP, and a GPU beside a CPU, which keep the same blocks; and groups of
 // tensor-parallel GPUs, beside each other and beside one.
 func TestRecallOnGPUs(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic in one goroutine, which would take minutes; package gpu and transports run with the race detector on their own")
 	}
 	known := facts(t)[0]
@@ -113,7 +114,7 @@ func TestRecallOnGPUs(t *testing.T) {
 // Running sequences move from one GPU to another when their worker drains: each client gets
 // what the client of the same request gets whose worker stays.
 func TestDrainHandsOverBetweenGPUs(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic in one goroutine, which would take minutes; hand-overs run with the race detector on CPUs")
 	}
 	dir := modeltest.Generate(t, modeltest.Spec{Layers: 2, Hidden: 64, Heads: 2, KVHeads: 1, HeadDim: 64, FFN: 96, Vocab: 300, ContextLen: 4096, DType: "bf16", Seed: 8})

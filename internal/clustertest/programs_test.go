@@ -18,6 +18,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/orphan"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // programs are the two real programs, built from this tree, in a state directory
@@ -31,7 +32,7 @@ type programs struct {
 
 func buildPrograms(t *testing.T) *programs {
 	t.Helper()
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("the programs are built without the race detector")
 	}
 	bin, err := binaries()

@@ -2,6 +2,4 @@
 
 package clustertest_test
 
-const raceDetector = false
-
 const slowdown = 1

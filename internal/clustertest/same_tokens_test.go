@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/nixl/ucx"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -56,7 +57,7 @@ func TestSameTokensEverywhere(t *testing.T) {
 	}
 	for _, family := range []string{"llama", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
-			if raceDetector && family != "qwen3" {
+			if patience.RaceDetector && family != "qwen3" {
 				t.Skip("other arithmetic in the same goroutines")
 			}
 			seed := rand.Uint64()
@@ -117,7 +118,7 @@ func TestSameTokensEverywhere(t *testing.T) {
 
 // Every family computes the same on one worker and on two, over TCP.
 func TestSameTokensOfAllFamilies(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the same goroutines")
 	}
 	for name, spec := range modeltest.Families() {
@@ -138,7 +139,7 @@ func TestSameTokensOfAllFamilies(t *testing.T) {
 
 // Every type of KV gives the same on one worker and on two, over TCP.
 func TestSameTokensOfKVTypes(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the same goroutines")
 	}
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "qwen3", Layers: 2, KVHeads: 2, HeadDim: 24})

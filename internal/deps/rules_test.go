@@ -43,7 +43,7 @@ var onlyRules = []only{
 	{"dynlib", nil, "a loader: knows no library"},
 	{"nixl/...", []string{"cluster", "dynlib", "handshake", "metrics", "nixl/...", "orphan", "patience", "sharedmem"}, "moves bytes, some through a C library that a machine may have; what they mean is the worker's business"},
 	{"engine", []string{"cluster", "fairqueue", "model/...", "metrics", "protocol", "blockhash"}, "knows no backend: the agent injects it"},
-	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "model/...", "metrics", "host", "sharedmem"}, "a backend is arithmetic"},
+	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "model/...", "metrics", "host", "patience", "sharedmem"}, "a backend is arithmetic"},
 	{"engine/gpu/...", []string{"cluster", "engine", "engine/gpu/...", "cuda/...", "model/...", "metrics", "protocol"}, "a backend is arithmetic, this one on kernels of a driver that it is given"},
 	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "model/...", "metrics", "sharedmem"}, "a backend is arithmetic, this one pretended"},
 	{"cuda/...", []string{"cluster", "dynlib", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic, through a driver that a machine may have; it satisfies nixl's interfaces without importing them"},

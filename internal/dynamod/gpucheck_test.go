@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/gpucheck"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // runGPU runs dynamod gpu-check in this process.
@@ -66,7 +67,7 @@ func TestGPUCheckWithoutGPU(t *testing.T) {
 
 // The script runs all phases, in this program's processes, and the second time nothing.
 func TestGPUCheckScript(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic takes ten times as long, in processes of its own")
 	}
 	bash, err := exec.LookPath("bash")

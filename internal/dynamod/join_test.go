@@ -53,7 +53,7 @@ func TestJoin(t *testing.T) {
 	defer store.Close()
 	joined := func(q *process) {
 		t.Helper()
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			select {
 			case err := <-q.ended:
 				t.Fatalf("dynamod ended: %v\n%s", err, q.stderr.String())

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = time.Minute
+const long = time.Minute
 
 // process is a dynamod that runs.
 type process struct {
@@ -97,7 +97,7 @@ func (p *process) up() cluster.Node {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		select {
 		case err := <-p.ended:
 			p.t.Fatalf("dynamod ended: %v\n%s", err, p.stderr.String())
@@ -149,7 +149,7 @@ func (p *process) wait() int {
 			p.t.Errorf("wait: %v", err)
 		}
 		p.ended <- nil // for the next one
-	case <-time.After(patience):
+	case <-time.After(long):
 		p.t.Fatalf("dynamod does not end\n%s", p.stderr.String())
 	}
 	return p.code

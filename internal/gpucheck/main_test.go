@@ -91,5 +91,5 @@ func (d *stuckDriver) EventQuery(device int, event uint64) (bool, error) {
 	return done && !d.hangs, err
 }
 
-// patience is how long tests wait for what must happen.
-const patience = time.Minute
+// long is how long tests wait for what must happen.
+const long = time.Minute

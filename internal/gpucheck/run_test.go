@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // options are for a run whose processes come to harm.
@@ -24,7 +26,7 @@ func options(t *testing.T, harm string) Options {
 // outcomes runs what is chosen and returns how cases ended, by name.
 func outcomes(t *testing.T, o Options) (map[string]Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*long)
 	defer cancel()
 	err := Run(ctx, o)
 	all, e := Results(o.Out)
@@ -42,7 +44,7 @@ func outcomes(t *testing.T, o Options) (map[string]Result, error) {
 func TestEverything(t *testing.T) {
 	t.Parallel()
 	o := options(t, "none")
-	if raceDetector { // arithmetic takes ten times as long, and shares nothing
+	if patience.RaceDetector { // arithmetic takes ten times as long, and shares nothing
 		o.Phases = []string{"smoke", "floor", "ipc"}
 	}
 	got, err := outcomes(t, o)
@@ -68,7 +70,7 @@ func TestEverything(t *testing.T) {
 		}
 	}
 	for name, gpus := range map[string]float64{"engine/tokens": 0, "engine/ranks=2": 1} {
-		if r := got[name]; !raceDetector && (r.Also["right_answers"] != questions || r.Also["gpus"] != gpus) {
+		if r := got[name]; !patience.RaceDetector && (r.Also["right_answers"] != questions || r.Also["gpus"] != gpus) {
 			t.Errorf("answers: %+v", r)
 		}
 	}
@@ -79,7 +81,7 @@ func TestEverything(t *testing.T) {
 			t.Errorf("golden of %s: %+v", name, g)
 		}
 	}
-	if same, err := CompareRuns(o.Out, o.Out); err != nil || !raceDetector && !strings.Contains(string(same), "the most likely token is the same, 100.0 %") {
+	if same, err := CompareRuns(o.Out, o.Out); err != nil || !patience.RaceDetector && !strings.Contains(string(same), "the most likely token is the same, 100.0 %") {
 		t.Errorf("a run beside itself: %v\n%.3000s", err, same)
 	}
 	report := string(Report(slices.Collect(values(got))))
@@ -138,7 +140,7 @@ func TestHarm(t *testing.T) {
 			t.Parallel()
 			o := options(t, c.harm)
 			o.Cases = []string{"smoke/driver", "compare/embed/type=bf16,hidden=8,*", "compare/glu/tokens=3,inner=8,silu", "compare/copy/bytes=16"}
-			o.patience, o.silence = patience, patience
+			o.patience, o.silence = long, long
 			switch c.harm {
 			case "hang glu":
 				o.patience = 3 * time.Second
@@ -218,7 +220,7 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	o := options(t, "silent glu")
 	o.Cases = []string{"compare/embed/type=bf16,hidden=8,*", "compare/glu/tokens=3,inner=8,*"}
-	o.silence = patience
+	o.silence = long
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var seen progress
@@ -253,7 +255,7 @@ func (p *progress) Write(b []byte) (int, error) {
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	o := options(t, "silent embed")
-	o.Cases, o.Limit, o.silence = []string{"smoke/driver", "compare/embed"}, 10*time.Second, patience
+	o.Cases, o.Limit, o.silence = []string{"smoke/driver", "compare/embed"}, 10*time.Second, long
 	got, err := outcomes(t, o)
 	if !errors.Is(err, context.DeadlineExceeded) || got["smoke/driver"].End != Passed || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)

@@ -1,4 +1,5 @@
-// Package patience says how long tests wait for what must happen. Tests alone import it.
+// Package patience says how long tests wait for what must happen, and whether the race
+// detector slows them down. Tests alone import it.
 package patience
 
 import "time"

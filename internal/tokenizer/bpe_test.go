@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // naiveMerge is byte-pair encoding as its definition reads.
@@ -123,7 +125,7 @@ func TestCutMatchesWhole(t *testing.T) {
 // time quadratic in the text: at this size that is minutes to hours. The race
 // detector makes the package too slow for that and has nothing to find here.
 func TestNoQuadraticCase(t *testing.T) {
-	if raceEnabled {
+	if patience.RaceDetector {
 		t.Skip("too slow under the race detector")
 	}
 	const n = 1 << 17

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long tests wait for what must happen.
-const patience = 20 * time.Second
+// long is how long tests wait for what must happen.
+const long = 20 * time.Second
 
 // rig is a device over a fake with what most tests need.
 type rig struct {
@@ -41,7 +41,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
 	t.Cleanup(cancel)
 	r := &rig{Device: d, t: t, fake: f, ctx: ctx}
 	var errs [5]error

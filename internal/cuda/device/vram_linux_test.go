@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/local"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // process is a pretended process: a driver of its own, whose devices are those of all
@@ -91,7 +92,7 @@ func (s *processes) memory(t testing.TB, a *nixl.Agent, size int) (*nixl.Region,
 		if r != nil && r.Deregister() != nil { // still in use: it ends with the agent
 			_ = a.Close()
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), long)
 		defer cancel()
 		if err := arena.Close(ctx); err != nil {
 			t.Error(err)
@@ -107,7 +108,7 @@ func (s *processes) memory(t testing.TB, a *nixl.Agent, size int) (*nixl.Region,
 // memory: the whole suite of transports, on a driver that finds use after free, missing
 // waits and leaks.
 func TestVRAM(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("what are two processes is one here: their messages order accesses, which the race detector does not see")
 	}
 	nixltest.Run(t, func(t testing.TB) nixltest.Env {

@@ -7,6 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // device is where an operation runs: the shim, or the pretended driver with functions
@@ -41,7 +42,7 @@ const noRaces = "arithmetic, which takes ten times as long; package emulator and
 
 // TestCases compares what kernels make on the shim with what their functions in Go do.
 func TestCases(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip(noRaces)
 	}
 	for _, c := range kerneltest.Cases() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func newEmulated(t *testing.T, seed uint64) *twin {
@@ -21,7 +22,7 @@ func newEmulated(t *testing.T, seed uint64) *twin {
 // makes with what the functions in Go do. With DYNCTL_EMULATE it takes large cases, too,
 // and several orders of warps.
 func TestEmulatedCases(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip(noRaces)
 	}
 	all := os.Getenv("DYNCTL_EMULATE") != ""

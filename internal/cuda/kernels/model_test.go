@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 // the CPU engine, which knows nothing of kernels: a prompt in two chunks, then tokens one by
 // one.
 func TestModel(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip(noRaces)
 	}
 	spec := modeltest.Spec{

@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // attentionCase is attention of some new tokens of one sequence, with everything
@@ -186,7 +187,7 @@ func (a attentionCase) reference(token, head int, roundWeights bool) (mean []flo
 // block sizes, windows and caps, and demands the same bits for tokens together and
 // alone, in one item and in several.
 func TestAttention(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic of one goroutine; others split it: TestSplitAttention")
 	}
 	for _, v := range attentionVariants() {

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // TestFP8 holds checkpoints of fp8 to those that have the same numbers as bf16: the same
@@ -25,7 +26,7 @@ func TestFP8(t *testing.T) {
 	for shape, spec := range shapes {
 		dir := modeltest.Generate(t, spec)
 		for name, fp8 := range modeltest.FP8Specs() {
-			if shape != "llama" && name != "blocks of 128" || raceDetector && name != "compressed, blocks" {
+			if shape != "llama" && name != "blocks of 128" || patience.RaceDetector && name != "compressed, blocks" {
 				continue
 			}
 			t.Run(shape+", "+name, func(t *testing.T) {

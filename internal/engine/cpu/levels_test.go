@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 	"github.com/dynctl/dynctl/internal/orphan"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // TestEveryLevel runs the tests of results at the levels that NewDevice would not
@@ -22,7 +23,7 @@ func TestEveryLevel(t *testing.T) {
 	if os.Getenv(ISAVariable) != "" {
 		t.Skip("one level was asked for")
 	}
-	if testing.Short() || raceDetector {
+	if testing.Short() || patience.RaceDetector {
 		t.Skip("three times the other tests, whose goroutines are the same")
 	}
 	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamilies|TestFamiliesUnderScheduling|TestAgainstReference|TestRecorded|TestKVTypes|TestSplitAttention|TestNoAllocations|TestNoAllocationsQuantized|TestQuantizedAgainstReference|TestRanks)$"
@@ -43,7 +44,7 @@ func TestEveryLevel(t *testing.T) {
 // TestLevelsAgree shows that all kernels of the machine give the same bits, and that
 // portable Go, which rounds products before it adds them, stays close.
 func TestLevelsAgree(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the same goroutines: TestBits")
 	}
 	for name, tt := range bitSpecs() {

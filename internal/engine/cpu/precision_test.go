@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel/amxtest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/orphan"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // needBF16 skips where nothing multiplies activations in bf16.
@@ -145,7 +146,7 @@ func TestBF16Everywhere(t *testing.T) {
 	if os.Getenv(ActivationsVariable) != "f32" || testing.Short() {
 		t.Skip("one precision is enough")
 	}
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestBF16AgainstReference")
 	}
 	const tests = "^(TestBits|TestEntriesOfOneSequence|TestFamiliesUnderScheduling|TestSharedDevice|TestNoAllocations|TestSplitAttention|TestBlocksMoveBetweenBackends)$"

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model/gguf/gguftest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func all(kind gguf.Type) func(string) gguf.Type { return func(string) gguf.Type { return kind } }
@@ -79,7 +80,7 @@ func quantizedMatrix(t testing.TB, tensor model.Tensor, level kernel.Level) *mat
 // and of activations rounded to int8: what is left are the roundings of float32 sums,
 // one for each block. All levels give the same bits.
 func TestApplyQuantized(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic of one goroutine")
 	}
 	const cols = 512

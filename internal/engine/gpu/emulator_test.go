@@ -9,13 +9,14 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // TestTokensOfPTX answers a question with the kernels as they are shipped, in the emulator,
 // which finds races and what was not written: the first tokens are those of the CPU.
 func TestTokensOfPTX(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic of TestTokensOfTheCPU, and a minute of it")
 	}
 	m := builtin(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/recall"
 )
@@ -60,7 +61,7 @@ func questions(t *testing.T, m *model.Model, n int) (prompts [][]uint32, answers
 func TestTokensOfTheCPU(t *testing.T) {
 	m := builtin(t)
 	n := 7
-	if raceDetector { // arithmetic in one goroutine, which takes minutes with it
+	if patience.RaceDetector { // arithmetic in one goroutine, which takes minutes with it
 		n = 2
 	}
 	prompts, answers, text := questions(t, m, n)
@@ -71,7 +72,7 @@ func TestTokensOfTheCPU(t *testing.T) {
 		"batch-invariant, in chunks": {NumBlocks: 300, MaxSeqs: 4, MaxBatchTokens: 48},
 		"two ranks":                  {NumBlocks: 300, MaxSeqs: 8, MaxBatchTokens: 64},
 	} {
-		if raceDetector && name != "batches" {
+		if patience.RaceDetector && name != "batches" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestTokensOfTheCPU(t *testing.T) {
 // every token (of which there is room for one row at a time), bad words, allowed ids, a
 // grammar's masks.
 func TestBentTokens(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("arithmetic in one goroutine, which takes minutes; the package's other tests run with it")
 	}
 	m := builtin(t)

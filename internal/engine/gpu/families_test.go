@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // specs are models of all families with sizes that kernels know, and bf16 weights, which
@@ -50,7 +51,7 @@ const blockSize = 16
 // has the same KV in the same blocks.
 func TestFamilies(t *testing.T) {
 	for name, spec := range specs() {
-		if raceDetector && name != "qwen3" {
+		if patience.RaceDetector && name != "qwen3" {
 			continue // other arithmetic in the same goroutines
 		}
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ var options = gpu.Options{BlockSize: blockSize, MaxTokens: 29, MaxSeqs: 5}
 // TestQuantized is TestFamilies for weights of Q8_0, of a GGUF file and quantized when they are
 // loaded.
 func TestQuantized(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestFamilies")
 	}
 	for name, family := range map[string]string{"dense": "llama", "experts": "mixtral"} {
@@ -95,7 +96,7 @@ func TestQuantized(t *testing.T) {
 
 // TestInt8KV is TestFamilies for KV of int8, which CPUs have in the same bytes.
 func TestInt8KV(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestFamilies")
 	}
 	for _, name := range []string{"gemma2", "qwen3, heads of 96", "llama, heads of 16"} {

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // fp8Specs are models whose rows have more than one block of 128 weights, and whose matrices
@@ -27,7 +28,7 @@ func fp8Specs() map[string]modeltest.Spec {
 // TestFP8 is TestFamilies for weights of fp8, with scales for matrices, rows and blocks. They
 // take a byte each on the device.
 func TestFP8(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestFamilies")
 	}
 	for shape, spec := range fp8Specs() {
@@ -73,7 +74,7 @@ func TestFP8(t *testing.T) {
 // Matrices that lie next to others of another type, or whose rows no kernel knows, are bf16,
 // which is said.
 func TestFP8BesideBF16(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestFamilies")
 	}
 	mixed := modeltest.FP8Specs()["compressed, rows"]
@@ -139,7 +140,7 @@ func TestFP8RefusesNaN(t *testing.T) {
 // TestFP8Groups is TestGroups for weights of fp8: columns are shared in blocks of their scales,
 // three of them by two ranks. A matrix that is cut within blocks becomes bf16.
 func TestFP8Groups(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestGroups")
 	}
 	for headDim, cut := range map[int]bool{64: false, 48: true} {

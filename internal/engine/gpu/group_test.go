@@ -17,6 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // closed closes the pretended driver when the test ends, which tells of missing waits, use
@@ -104,7 +105,7 @@ func TestGroups(t *testing.T) {
 		{name: "two ranks on each of two", spec: with("llama", nil), gpus: []int{0, 1, 0, 1}, shots: 512},
 		{name: "no peers, experts", spec: with("mixtral", experts), gpus: []int{0, 1}, alone: []int{1}},
 	} {
-		if raceDetector && c.name != "one GPU" {
+		if patience.RaceDetector && c.name != "one GPU" {
 			continue // other arithmetic in the same goroutines
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestGroups(t *testing.T) {
 		})
 	}
 	t.Run("batch-invariant", func(t *testing.T) {
-		if raceDetector {
+		if patience.RaceDetector {
 			t.Skip("the same goroutines")
 		}
 		t.Parallel()
@@ -132,7 +133,7 @@ func TestGroups(t *testing.T) {
 // TestQuantizedGroups is TestGroups for weights of Q8_0, whose columns are shared in blocks of
 // 32: three of them by two ranks.
 func TestQuantizedGroups(t *testing.T) {
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("other arithmetic in the goroutines of TestGroups")
 	}
 	for name, family := range map[string]string{"dense": "llama", "experts": "mixtral"} {

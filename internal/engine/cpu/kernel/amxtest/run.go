@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // variable is set in the environment of emulated processes.
@@ -51,7 +53,7 @@ func Run(t *testing.T, tests string, env ...string) Counts {
 	if Emulated() {
 		t.Fatal("an emulated process starts no other")
 	}
-	if raceDetector {
+	if patience.RaceDetector {
 		t.Skip("the race detector does not see what is emulated")
 	}
 	deadline := time.Now().Add(limit)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package dynamod
-
-const raceDetector = false

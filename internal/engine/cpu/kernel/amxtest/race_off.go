@@ -1,5 +1,0 @@
-//go:build !race
-
-package amxtest
-
-const raceDetector = false

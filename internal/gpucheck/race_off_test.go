@@ -1,5 +1,0 @@
-//go:build !race
-
-package gpucheck
-
-const raceDetector = false
