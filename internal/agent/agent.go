@@ -71,8 +71,8 @@ type Agent struct {
 	stores  *stores
 	server  requestplane.Server
 	client  requestplane.Client
-	plumb   runtime.Config // shared by all workers
-	drt     *runtime.DRT   // the node's own
+	plumb   runtime.Config              // shared by all workers
+	drt     *runtime.DistributedRuntime // the node's own
 	metrics *metrics.Registry
 	devices map[string]computer
 	vram    *cudaipc.Devices // of its GPUs; nil without
@@ -80,7 +80,7 @@ type Agent struct {
 	// nodeDevices describes them as they are published.
 	nodeDevices []cluster.Device
 	models      *models
-	knobs       *knobs
+	settings    *settings
 	declared    *declared
 	alarms      *alarms
 	queue       *queueDepth
@@ -208,10 +208,10 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	}
 	back.Push("revoke the node's lease", a.drt.Close)
 	a.succeed(ctx)
-	if a.knobs, err = watchKnobs(ctx, a); err != nil {
+	if a.settings, err = watchSettings(ctx, a); err != nil {
 		return err
 	}
-	back.Push("stop watching settings", func(context.Context) error { a.knobs.close(); return nil })
+	back.Push("stop watching settings", func(context.Context) error { a.settings.close(); return nil })
 	a.queue = newQueueDepth(a.stores.queue)
 	if a.declared, err = watchDeclared(ctx, a); err != nil {
 		return err

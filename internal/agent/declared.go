@@ -42,7 +42,7 @@ type declared struct {
 func watchDeclared(ctx context.Context, a *Agent) (*declared, error) {
 	d := &declared{a: a, known: map[string]store.KV{}}
 	ns := a.cfg.Namespace
-	for _, prefix := range []string{cluster.TopologyKey(ns), cluster.KnobPrefix(ns), cluster.CordonPrefix(ns)} {
+	for _, prefix := range []string{cluster.TopologyKey(ns), cluster.SettingPrefix(ns), cluster.CordonPrefix(ns)} {
 		w, err := a.stores.store.Watch(context.WithoutCancel(ctx), prefix)
 		if err != nil {
 			d.close()
@@ -250,7 +250,7 @@ func (d *declared) recovered(ctx context.Context) error {
 	d.mu.Unlock()
 	d.a.alarms.clear(alarmForgot)
 	there := map[string]bool{cluster.TopologyKey(d.a.cfg.Namespace): true}
-	for _, prefix := range []string{cluster.KnobPrefix(d.a.cfg.Namespace), cluster.CordonPrefix(d.a.cfg.Namespace)} {
+	for _, prefix := range []string{cluster.SettingPrefix(d.a.cfg.Namespace), cluster.CordonPrefix(d.a.cfg.Namespace)} {
 		kvs, _, err := d.a.stores.store.List(ctx, prefix)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func forgetful(t *testing.T) (n *testNode, topology cluster.Topology) {
 	n.put(cluster.NodeKey(n.nodeID), cluster.Node{ID: n.nodeID})
 	topology = cluster.Topology{Model: cluster.ModelSpec{Name: "mock"}, Decode: 1, Generation: 5, UpdatedAt: time.Now()}
 	n.put(cluster.TopologyKey(n.cfg.Namespace), topology)
-	n.put(cluster.KnobKey(n.cfg.Namespace, "disagg.strategy"), "router")
+	n.put(cluster.SettingKey(n.cfg.Namespace, "disagg.strategy"), "router")
 	n.assign()
 	n.reaches(cluster.StateReady)
 	eventually(t, "the topology is known", func() bool {
@@ -53,7 +53,7 @@ func TestStoreForgetsEverything(t *testing.T) {
 		t.Error("the topology is back before the nodes had time for their assignments")
 	}
 	eventually(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
-	if _, err := n.mem.Get(t.Context(), cluster.KnobKey(n.cfg.Namespace, "disagg.strategy")); err != nil {
+	if _, err := n.mem.Get(t.Context(), cluster.SettingKey(n.cfg.Namespace, "disagg.strategy")); err != nil {
 		t.Errorf("the setting: %v", err)
 	}
 	if n.running() != instance || n.loads.count() != loaded {
@@ -99,7 +99,7 @@ func TestDeclaredAfterTheLoss(t *testing.T) {
 func TestRecoveredDropsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	n, _ := forgetful(t)
-	gone, kept := cluster.KnobKey(n.cfg.Namespace, "router.policy"), cluster.KnobKey(n.cfg.Namespace, "disagg.strategy")
+	gone, kept := cluster.SettingKey(n.cfg.Namespace, "router.policy"), cluster.SettingKey(n.cfg.Namespace, "disagg.strategy")
 	n.declared.mu.Lock()
 	n.declared.known[gone] = store.KV{Key: gone}
 	n.declared.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error) {
 	c := a.cfg.Frontend
 	a.front, err = frontend.New(ctx, frontend.Config{
-		DRT: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
+		Runtime: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
 		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), TrustedProxies: c.TrustedProxies, RequestTimeout: c.RequestTimeout,
-		MigrationLimit: c.MigrationLimit, Knobs: a.knobs.frontend, Metrics: a.metrics, Log: a.log,
+		MigrationLimit: c.MigrationLimit, Settings: a.settings.frontend, Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
 		return err

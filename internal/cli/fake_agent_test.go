@@ -32,7 +32,7 @@ import (
 type fakeAgent struct {
 	cfg    fakeConfig
 	store  *store.Etcd
-	drt    *runtime.DRT
+	drt    *runtime.DistributedRuntime
 	server requestplane.Server
 	client requestplane.Client
 	http   *http.Server
@@ -313,7 +313,7 @@ var errNews = errors.New("the assignment changed")
 // run is the life of a worker; an assignment that changes interrupts it.
 func (w *fakeWorker) run(ctx context.Context) {
 	var as cluster.Assignment
-	var drt *runtime.DRT
+	var drt *runtime.DistributedRuntime
 	restarts := 0
 	end := func() {
 		if drt != nil {
@@ -398,7 +398,7 @@ func (w *fakeWorker) newest(as cluster.Assignment) cluster.Assignment {
 }
 
 // start goes from loading to ready.
-func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts int) *runtime.DRT {
+func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts int) *runtime.DistributedRuntime {
 	drt, err := runtime.New(ctx, w.a.runtime(as.Name, w.a.node.ID))
 	if err != nil {
 		return nil
@@ -453,7 +453,7 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 
 // drain goes through the steps of a drain. It ends early, with errNews, when the
 // assignment changes.
-func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DRT, as cluster.Assignment) error {
+func (w *fakeWorker) drain(ctx context.Context, drt *runtime.DistributedRuntime, as cluster.Assignment) error {
 	n := w.st.Stats.Running
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {
 		st.State, st.Reason = cluster.StateDraining, ""
@@ -520,7 +520,7 @@ func (w *fakeWorker) pace() {
 	w.a.cfg.Pace(st)
 }
 
-func (w *fakeWorker) publish(ctx context.Context, drt *runtime.DRT, change func(*cluster.WorkerStatus)) {
+func (w *fakeWorker) publish(ctx context.Context, drt *runtime.DistributedRuntime, change func(*cluster.WorkerStatus)) {
 	w.mu.Lock()
 	change(&w.st)
 	w.st.UpdatedAt = time.Now()

@@ -48,7 +48,7 @@ func topologyKind() kind[topologyRow] {
 			if s.v.Topology == nil {
 				return nil, nil
 			}
-			settings, err := s.c.Knobs(ctx)
+			settings, err := s.c.Settings(ctx)
 			if err != nil {
 				return nil, err
 			}

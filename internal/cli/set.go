@@ -211,18 +211,18 @@ func (o *setCommand) parse(args []string) ([]assignment, error) {
 
 func (a assignment) apply(ctx context.Context, c *client.Cluster) error {
 	if a.value == nil {
-		return c.UnsetKnob(ctx, a.key.Name)
+		return c.DeleteSetting(ctx, a.key.Name)
 	}
 	raw, err := a.key.EncodeRuntime(a.value)
 	if err != nil {
 		return err
 	}
-	return c.SetKnob(ctx, a.key.Name, raw)
+	return c.PutSetting(ctx, a.key.Name, raw)
 }
 
 // runtimeSettings are all settings with their values now.
 func runtimeSettings(ctx context.Context, c *client.Cluster) ([]runtimeSetting, error) {
-	stored, err := c.Knobs(ctx)
+	stored, err := c.Settings(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func TestSet(t *testing.T) {
 	w := newWorld(t)
 	stored := func(name string) string {
 		t.Helper()
-		kv, err := w.store.Get(t.Context(), cluster.KnobKey(w.ns, name))
+		kv, err := w.store.Get(t.Context(), cluster.SettingKey(w.ns, name))
 		if err != nil {
 			return ""
 		}
@@ -67,7 +67,7 @@ func TestSet(t *testing.T) {
 	}
 	w.ok("set", "--unset", "disagg.strategy") // once more is no mistake
 	// A value that somebody else wrote and nobody can read is shown as what it is.
-	if _, err := w.store.Put(t.Context(), cluster.KnobKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
+	if _, err := w.store.Put(t.Context(), cluster.SettingKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
 		t.Fatal(err)
 	}
 	has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\tnode\n")
@@ -100,7 +100,7 @@ func TestSetRefuses(t *testing.T) {
 			t.Errorf("%q: exit %d, %s", tc.args, r.code, r.stderr)
 		}
 	}
-	if kvs, _, err := w.store.List(t.Context(), cluster.KnobPrefix(w.ns)); err != nil || len(kvs) > 0 {
+	if kvs, _, err := w.store.List(t.Context(), cluster.SettingPrefix(w.ns)); err != nil || len(kvs) > 0 {
 		t.Errorf("changed all the same: %v %v", kvs, err)
 	}
 	if r := w.run("set", "disagg.strategy=router", "--read-only"); r.code == 0 || !strings.Contains(r.stderr, "read-only is set") {

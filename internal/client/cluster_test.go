@@ -180,28 +180,28 @@ func TestOrderWithAConcurrentWriter(t *testing.T) {
 	}
 }
 
-func TestKnobsAndCards(t *testing.T) {
+func TestSettingsAndCards(t *testing.T) {
 	c := lab(t)
 	ctx := t.Context()
-	if err := c.SetKnob(ctx, "disagg.max_local_prefill_tokens", 128); err != nil {
+	if err := c.PutSetting(ctx, "disagg.max_local_prefill_tokens", 128); err != nil {
 		t.Fatal(err)
 	}
-	kv, err := c.store.Get(ctx, cluster.KnobKey(c.Namespace, "disagg.max_local_prefill_tokens"))
+	kv, err := c.store.Get(ctx, cluster.SettingKey(c.Namespace, "disagg.max_local_prefill_tokens"))
 	if err != nil || string(kv.Value) != "128" {
-		t.Errorf("knob %q %v", kv.Value, err)
+		t.Errorf("setting %q %v", kv.Value, err)
 	}
-	if all, err := c.Knobs(ctx); err != nil || len(all) != 1 || string(all["disagg.max_local_prefill_tokens"]) != "128" {
-		t.Errorf("knobs %v %v", all, err)
+	if all, err := c.Settings(ctx); err != nil || len(all) != 1 || string(all["disagg.max_local_prefill_tokens"]) != "128" {
+		t.Errorf("settings %v %v", all, err)
 	}
 	for range 2 {
-		if err := c.UnsetKnob(ctx, "disagg.max_local_prefill_tokens"); err != nil {
+		if err := c.DeleteSetting(ctx, "disagg.max_local_prefill_tokens"); err != nil {
 			t.Error(err)
 		}
 	}
-	if all, err := c.Knobs(ctx); err != nil || len(all) != 0 {
-		t.Errorf("knobs %v %v", all, err)
+	if all, err := c.Settings(ctx); err != nil || len(all) != 0 {
+		t.Errorf("settings %v %v", all, err)
 	}
-	if err := c.SetKnob(ctx, "x", func() {}); err == nil {
+	if err := c.PutSetting(ctx, "x", func() {}); err == nil {
 		t.Error("a function is a setting")
 	}
 	if cards, err := c.ModelCards(ctx); len(cards) != 0 || err != nil {

@@ -28,7 +28,7 @@ func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, 
 func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, exists bool) error) (cluster.Revision, error) {
 	var before, after cluster.Revision
 	_, _, err := store.UpdateJSON(ctx, c.store, cluster.TopologyKey(c.Namespace), func(now cluster.Topology, exists bool) (cluster.Topology, error) {
-		settings, err := c.Knobs(ctx)
+		settings, err := c.Settings(ctx)
 		if err != nil {
 			return now, err
 		}
@@ -73,7 +73,7 @@ func (c *Cluster) writeSettings(ctx context.Context, before, after map[string]js
 		if old, ok := before[name]; ok && sameJSON(old, after[name]) {
 			continue
 		}
-		if err := c.SetKnob(ctx, name, after[name]); err != nil {
+		if err := c.PutSetting(ctx, name, after[name]); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Cluster) writeSettings(ctx context.Context, before, after map[string]js
 		if _, ok := after[name]; ok {
 			continue
 		}
-		if err := c.UnsetKnob(ctx, name); err != nil {
+		if err := c.DeleteSetting(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (c *Cluster) Revision(ctx context.Context) (t *cluster.Topology, settings m
 	if t, err = c.Topology(ctx); err != nil {
 		return nil, nil, err
 	}
-	settings, err = c.Knobs(ctx)
+	settings, err = c.Settings(ctx)
 	return t, settings, err
 }
 

@@ -37,7 +37,7 @@ func TestApplyAndHistory(t *testing.T) {
 	if r := apply(1, map[string]string{"b": `"y"`, "c": "true"}, "settings"); r.Topology.Generation != 2 || r.Topology.Reason != "settings" {
 		t.Errorf("settings alone: %+v", r.Topology)
 	}
-	now, err := c.Knobs(ctx)
+	now, err := c.Settings(ctx)
 	if err != nil || len(now) != 2 || string(now["b"]) != `"y"` || string(now["c"]) != "true" {
 		t.Errorf("settings now: %v %v", now, err)
 	}

@@ -79,11 +79,11 @@ func CordonPrefix(namespace string) string { return "/dynctl/" + namespace + "/c
 // SecretKey holds the fingerprint of the secret that all nodes of a namespace share.
 func SecretKey(namespace string) string { return "/dynctl/" + namespace + "/secret" }
 
-// KnobKey holds one run-time setting, for example "disagg.max_local_prefill_tokens".
-func KnobKey(namespace, name string) string { return KnobPrefix(namespace) + name }
+// SettingKey holds one run-time setting, for example "disagg.max_local_prefill_tokens".
+func SettingKey(namespace, name string) string { return SettingPrefix(namespace) + name }
 
-// KnobPrefix covers all run-time settings of a namespace.
-func KnobPrefix(namespace string) string { return "/dynctl/" + namespace + "/config/" }
+// SettingPrefix covers all run-time settings of a namespace.
+func SettingPrefix(namespace string) string { return "/dynctl/" + namespace + "/config/" }
 
 // NodeKey holds the inventory of one node, under its agent's lease.
 func NodeKey(nodeID string) string { return NodePrefix + nodeID }

@@ -15,7 +15,7 @@ func TestKeys(t *testing.T) {
 		{AssignmentKey("dynamo", "worker-7"), "/dynctl/dynamo/workers/worker-7"},
 		{StatusKey("dynamo", "worker-7"), "/dynctl/dynamo/status/worker-7"},
 		{SecretKey("dynamo"), "/dynctl/dynamo/secret"},
-		{KnobKey("dynamo", "disagg.x"), "/dynctl/dynamo/config/disagg.x"},
+		{SettingKey("dynamo", "disagg.x"), "/dynctl/dynamo/config/disagg.x"},
 		{CordonKey("dynamo", "node-1-ab"), "/dynctl/dynamo/cordons/node-1-ab"},
 		{NodeKey("node-1-ab"), "/dynctl/nodes/node-1-ab"},
 		{ElectionPrefix("dynamo"), "/dynctl/leader/dynamo"},
@@ -33,7 +33,7 @@ func TestPrefixes(t *testing.T) {
 		"instances of a namespace": InstancePrefix("a", "", ""), "of a component": InstancePrefix("a", "decode", ""),
 		"of an endpoint": InstancePrefix("a", "decode", "generate"), "endpoint without component": InstancePrefix("a", "", "generate"),
 		"cards": CardPrefix("a"), "assignments": AssignmentPrefix("a"), "statuses": StatusPrefix("a"),
-		"knobs": KnobPrefix("a"), "nodes": NodePrefix, "cordons": CordonPrefix("a"), "metadata": NIXLMetadataPrefix("a"),
+		"settings": SettingPrefix("a"), "nodes": NodePrefix, "cordons": CordonPrefix("a"), "metadata": NIXLMetadataPrefix("a"),
 	} {
 		if !strings.HasSuffix(p, "/") {
 			t.Errorf("%s: %s does not end in a slash", name, p)

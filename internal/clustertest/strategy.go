@@ -17,7 +17,7 @@ import (
 func (c *Cluster) Set(settings map[string]any) {
 	c.t.Helper()
 	for name, value := range settings {
-		c.Insist(func(ctx context.Context) error { return c.Client.SetKnob(ctx, name, value) })
+		c.Insist(func(ctx context.Context) error { return c.Client.PutSetting(ctx, name, value) })
 	}
 }
 

@@ -20,7 +20,7 @@ type Config struct {
 	// Node is the name under which this controller campaigns.
 	Node string
 	// Elect runs lead while this node is elected at prefix, again and again until
-	// ctx ends; runtime.DRT.Elect does that.
+	// ctx ends; runtime.DistributedRuntime.Elect does that.
 	Elect func(ctx context.Context, prefix, value string, lead func(context.Context) error) error
 	// Notify hears what the controller changed; may be nil, must not block.
 	Notify func(cluster.TopologyEvent)
@@ -136,9 +136,9 @@ func (c *Controller) lead(ctx context.Context) error {
 	c.notify(cluster.TopologyEvent{Action: cluster.ActionLead, Reason: "elected", Message: c.cfg.Node + " leads the controllers"})
 	tick := time.NewTicker(resyncEvery)
 	defer tick.Stop()
-	past, strays := newPast(), newStrays()
+	backoff, strays := newBackoff(), newStrays()
 	for {
-		if err := c.reconcile(ctx, w, past); err != nil && ctx.Err() == nil {
+		if err := c.reconcile(ctx, w, backoff); err != nil && ctx.Err() == nil {
 			c.log.Warn("reconcile failed, will try again", "error", err)
 		}
 		if err := c.clean(ctx, w, strays); err != nil && ctx.Err() == nil {
@@ -165,16 +165,16 @@ func (c *Controller) lead(ctx context.Context) error {
 
 // reconcile runs one plan over what the watches hold. While the store is out of
 // reach it does nothing: an old view must not move workers about.
-func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error {
+func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff) error {
 	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
 	}
 	declared, ever := w.topology.Get(cluster.TopologyKey(c.cfg.Namespace))
-	if rev := w.topology.Revision(); rev != past.declared {
+	if rev := w.topology.Revision(); rev != backoff.declared {
 		if err := c.seeNodes(ctx, w.nodes); err != nil {
 			return err
 		}
-		past.declared = rev
+		backoff.declared = rev
 		if err := declared.Validate(); ever && err != nil {
 			c.log.Error("the declared topology is wrong, no worker follows it", "error", err, "by", declared.UpdatedBy)
 			c.notify(cluster.TopologyEvent{Action: cluster.ActionRefuse, Reason: err.Error(), Message: "the declared topology is wrong, and workers stay as they are: " + err.Error()})
@@ -186,7 +186,7 @@ func (c *Controller) reconcile(ctx context.Context, w watches, past *past) error
 			view.Nodes = append(view.Nodes, n)
 		}
 	}
-	view.Settling = past.settling(view.Nodes, time.Now())
+	view.Settling = backoff.settling(view.Nodes, time.Now())
 	for _, k := range w.cordons.Snapshot() {
 		view.Cordons[k.Node] = k
 	}

@@ -126,7 +126,7 @@ func TestWorkersReturn(t *testing.T) {
 
 // The longer a node is known to come and go, the later anything moves back to it.
 func TestSettling(t *testing.T) {
-	p, now := newPast(), time.Unix(0, 0)
+	p, now := newBackoff(), time.Unix(0, 0)
 	n := []cluster.Node{{ID: "a", InstanceID: 1}}
 	is := func(what string, nodes []cluster.Node, want bool) {
 		t.Helper()
@@ -300,7 +300,7 @@ func TestStaleWatches(t *testing.T) {
 		if err := c.lead(l.ctx); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("lead during an outage: %v", err)
 		}
-		if err := c.reconcile(l.ctx, w, newPast()); err == nil || !strings.Contains(err.Error(), "stale") {
+		if err := c.reconcile(l.ctx, w, newBackoff()); err == nil || !strings.Contains(err.Error(), "stale") {
 			t.Errorf("reconcile during an outage: %v", err)
 		}
 	})
@@ -320,7 +320,7 @@ func TestNodesBeforeTopology(t *testing.T) {
 		l.addNode("node-2")
 		l.declare(0, 2)
 		synctest.Wait()
-		if err := c.reconcile(l.ctx, w, newPast()); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.reconcile(l.ctx, w, newBackoff()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("reconcile without node-2: %v", err)
 		}
 		l.want("nothing is placed")
@@ -330,7 +330,7 @@ func TestNodesBeforeTopology(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.reconcile(l.ctx, fresh, newPast()); err != nil {
+		if err := c.reconcile(l.ctx, fresh, newBackoff()); err != nil {
 			t.Error(err)
 		}
 		l.want("with both nodes", "worker-1 decode node-1", "worker-2 decode node-2")

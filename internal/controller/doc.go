@@ -6,7 +6,7 @@
 // changes and writes the outcome by compare-and-swap.
 //
 // What changes while the cluster serves is made of three moves. A role flip (flip.go)
-// gives a running worker to another role. A successor (renew.go) starts first, and the
+// gives a running worker to another role. A successor (replace.go) starts first, and the
 // worker that it follows drains and goes when it serves: new models, drained nodes, a
 // node that returns (balance.go), and whoever asks for one. Where there is no room for
 // one worker more, and for restarts, a worker changes in its place.

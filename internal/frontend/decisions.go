@@ -86,8 +86,8 @@ func requestOf(attempt string) string {
 // announceDecision keeps and publishes a router decision.
 func (f *Frontend) announceDecision(ctx context.Context, d cluster.RouterDecision) {
 	f.decisions.add(d)
-	if bus := f.cfg.DRT.Bus(); bus != nil {
-		subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicRouterDecisions)
+	if bus := f.cfg.Runtime.Bus(); bus != nil {
+		subject := events.Subject(f.cfg.Runtime.Namespace(), cluster.ComponentFrontend, cluster.TopicRouterDecisions)
 		_ = bus.Publish(ctx, subject, d) // lost events are counted by the bus
 	}
 }

@@ -23,7 +23,7 @@ type generator func(ctx context.Context, req protocol.PreprocessedRequest, send 
 // fake is a worker without an engine.
 type fake struct {
 	name   string
-	drt    *runtime.DRT
+	drt    *runtime.DistributedRuntime
 	server requestplane.Server
 	card   cluster.ModelCard
 	files  map[string][]byte

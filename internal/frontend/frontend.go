@@ -22,8 +22,8 @@ import (
 
 // Config is what a frontend needs.
 type Config struct {
-	DRT  *runtime.DRT // the node's runtime; lends its store, bus and connections
-	Node string       // name of the node, shown in events
+	Runtime *runtime.DistributedRuntime // the node's runtime; lends its store, bus and connections
+	Node    string                      // name of the node, shown in events
 
 	Host          string
 	Port          int // 0 takes a free one
@@ -34,8 +34,8 @@ type Config struct {
 	TrustedProxies []string
 	RequestTimeout time.Duration // 0: no limit
 	MigrationLimit int           // moves of one request to another worker
-	// Knobs returns the current run-time settings. It must not block.
-	Knobs func() Knobs
+	// Settings returns the current run-time settings. It must not block.
+	Settings func() Settings
 
 	Metrics *metrics.Registry
 	Log     *slog.Logger
@@ -87,7 +87,7 @@ type Frontend struct {
 // New binds the port and starts following the cluster. It fails with ErrPortInUse
 // when the port is taken. Run or Close must follow.
 func New(ctx context.Context, cfg Config) (*Frontend, error) {
-	if _, err := router.NewPolicy(cfg.Knobs().Policy); err != nil {
+	if _, err := router.NewPolicy(cfg.Settings().Policy); err != nil {
 		return nil, err
 	}
 	tenants, err := newTenants(apiKeys(cfg.APIKey), cfg.TrustedProxies)
@@ -126,13 +126,13 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 // watch starts following workers and models, until release.
 func (f *Frontend) watch(ctx context.Context) (err error) {
 	component := cluster.RoleDecode.Component()
-	if f.workers, err = runtime.NewClient(ctx, f.cfg.DRT, component, cluster.EndpointGenerate); err != nil {
+	if f.workers, err = runtime.NewClient(ctx, f.cfg.Runtime, component, cluster.EndpointGenerate); err != nil {
 		return err
 	}
-	if f.files, err = runtime.NewClient(ctx, f.cfg.DRT, component, cluster.EndpointModelFiles); err != nil {
+	if f.files, err = runtime.NewClient(ctx, f.cfg.Runtime, component, cluster.EndpointModelFiles); err != nil {
 		return err
 	}
-	if f.prefills, err = runtime.NewClient(ctx, f.cfg.DRT, cluster.RolePrefill.Component(), cluster.EndpointGenerate); err != nil {
+	if f.prefills, err = runtime.NewClient(ctx, f.cfg.Runtime, cluster.RolePrefill.Component(), cluster.EndpointGenerate); err != nil {
 		return err
 	}
 	f.registry, err = newRegistry(ctx, f)
@@ -202,13 +202,13 @@ func (f *Frontend) start() bool {
 func (f *Frontend) announce(ctx context.Context) error {
 	for _, register := range []func() (*runtime.Served, error){
 		func() (*runtime.Served, error) {
-			return f.cfg.DRT.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, f.sendDecisions)
+			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, f.sendDecisions)
 		},
 		func() (*runtime.Served, error) {
-			return f.cfg.DRT.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDeparted, f.sendDeparted)
+			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDeparted, f.sendDeparted)
 		},
 		func() (*runtime.Served, error) {
-			return f.cfg.DRT.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
+			return f.cfg.Runtime.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
 		},
 	} {
 		s, err := register()

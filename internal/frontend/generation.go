@@ -72,7 +72,7 @@ var errLost = errors.New("worker lost")
 var errRefused = errors.New("all refused")
 
 func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedRequest, met *metrics.Request) *generation {
-	return &generation{f: f, m: m, req: req, met: met, strategy: f.cfg.Knobs().Strategy}
+	return &generation{f: f, m: m, req: req, met: met, strategy: f.cfg.Settings().Strategy}
 }
 
 // run generates until the end and hands every output to emit, in order and

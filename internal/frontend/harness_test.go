@@ -65,7 +65,7 @@ type world struct {
 }
 
 // runtime makes a runtime; change may be nil.
-func (w *world) runtime(name string, change func(*runtime.Config)) *runtime.DRT {
+func (w *world) runtime(name string, change func(*runtime.Config)) *runtime.DistributedRuntime {
 	w.t.Helper()
 	return w.c.Runtime(w.t, name, func(c *runtime.Config) {
 		if w.network != nil {
@@ -127,9 +127,9 @@ type front struct {
 	err    error
 }
 
-// knobs are settings that nobody changes.
-func knobs(policy string) func() Knobs {
-	return func() Knobs { return Knobs{Policy: policy, RemoteTimeout: 10 * time.Second} }
+// settings are settings that nobody changes.
+func settings(policy string) func() Settings {
+	return func() Settings { return Settings{Policy: policy, RemoteTimeout: 10 * time.Second} }
 }
 
 // frontend runs a frontend and stops it when the test ends.
@@ -140,8 +140,8 @@ func (w *world) frontend(changes ...func(*Frontend)) *front {
 func (w *world) configured(configure func(*Config), changes ...func(*Frontend)) *front {
 	w.t.Helper()
 	cfg := Config{
-		DRT: w.runtime("node-1", nil), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, MigrationLimit: 3,
-		Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
+		Runtime: w.runtime("node-1", nil), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, MigrationLimit: 3,
+		Settings: settings("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	}
 	if configure != nil {
 		configure(&cfg)

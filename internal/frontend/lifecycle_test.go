@@ -152,7 +152,7 @@ func TestStopWithIdleAndStuckClients(t *testing.T) {
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	cfg := Config{
-		DRT: w.c.Runtime(t, "node-1"), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, Knobs: knobs("round-robin"),
+		Runtime: w.c.Runtime(t, "node-1"), Node: "node-1", Host: "127.0.0.1", BodyLimit: 1 << 20, Settings: settings("round-robin"),
 		Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	}
 	t.Run("ends Run", func(t *testing.T) {
@@ -207,17 +207,17 @@ func TestNewFails(t *testing.T) {
 	}
 	defer ln.Close()
 	cfg := Config{
-		DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Knobs: knobs("least-loaded"),
+		Runtime: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Settings: settings("least-loaded"),
 		Metrics: metrics.NewRegistry(), Log: w.c.Log,
 	}
 	if _, err := New(t.Context(), cfg); !errors.Is(err, ErrPortInUse) {
 		t.Errorf("a port in use: %v", err)
 	}
-	cfg.Knobs = knobs("best")
+	cfg.Settings = settings("best")
 	if _, err := New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "best") {
 		t.Errorf("an unknown policy: %v", err)
 	}
-	cfg.Knobs, cfg.Port, cfg.Host = knobs("least-loaded"), 0, "256.0.0.1"
+	cfg.Settings, cfg.Port, cfg.Host = settings("least-loaded"), 0, "256.0.0.1"
 	if _, err := New(t.Context(), cfg); err == nil {
 		t.Error("a bad host is taken")
 	}
@@ -237,7 +237,7 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 		t.Run(fmt.Sprintf("drained %t", drained), func(t *testing.T) {
 			w := newWorld(t)
 			f, err := New(t.Context(), Config{
-				DRT: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
+				Runtime: w.c.Runtime(t, "node-1"), Host: "127.0.0.1", Settings: settings("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -283,7 +283,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	w := newWorld(t)
 	drt := w.c.Runtime(t, "node-1")
 	fresh := func() *Frontend {
-		f, err := New(t.Context(), Config{DRT: drt, Host: "127.0.0.1", Knobs: knobs("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log})
+		f, err := New(t.Context(), Config{Runtime: drt, Host: "127.0.0.1", Settings: settings("least-loaded"), Metrics: metrics.NewRegistry(), Log: w.c.Log})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestRequestNamesItsWorkers(t *testing.T) {
 	s := routing()
 	f := w.routed(s, 2, 2)
 	for _, strategy := range []string{protocol.StrategyRouter, protocol.StrategyQueue} {
-		s.change(func(k *Knobs) { k.Strategy = strategy })
+		s.change(func(k *Settings) { k.Strategy = strategy })
 		for i := range 4 {
 			p, d := pre[i/2], dec[i%2]
 			before := len(p.got())

@@ -130,7 +130,7 @@ func TestRouterDecisionsArePublished(t *testing.T) {
 	decisions := listen[cluster.RouterDecision](w, cluster.TopicRouterDecisions)
 	busy := w.fake("worker-1", refuse(requestplane.KindOverloaded))
 	good := w.fake("worker-2", say("abc"))
-	f := w.configured(func(c *Config) { c.Knobs = knobs("round-robin") }).waitModel(2)
+	f := w.configured(func(c *Config) { c.Settings = settings("round-robin") }).waitModel(2)
 	prompt := strings.Repeat("x", 40)
 	for len(busy.got()) == 0 { // round robin starts anywhere
 		wholeAnswer(t, f.post("/v1/completions", textBody(body{"prompt": prompt})))
@@ -175,7 +175,7 @@ func TestStatsArePublished(t *testing.T) {
 	eventually(t, "the request runs", func() bool { return fk.running.Load() == 1 })
 	sum := func() (all cluster.FrontendStats) {
 		for _, s := range stats() {
-			if s.Frontend != "node-1" || s.InstanceID != f.cfg.DRT.ID() || time.Since(s.Time) > time.Minute {
+			if s.Frontend != "node-1" || s.InstanceID != f.cfg.Runtime.ID() || time.Since(s.Time) > time.Minute {
 				t.Errorf("stats %+v", s)
 			}
 			all.InFlight = s.InFlight

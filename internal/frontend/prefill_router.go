@@ -57,10 +57,10 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	if g.strategy != protocol.StrategyRouter {
 		return nil
 	}
-	knobs := g.f.cfg.Knobs()
+	settings := g.f.cfg.Settings()
 	tried := map[cluster.InstanceID]string{}
 	for range prefillTries {
-		why := g.prefill(ctx, knobs, tried)
+		why := g.prefill(ctx, settings, tried)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -84,7 +84,7 @@ const whyNoOther = "no other prefill worker"
 
 // prefill asks one prefill worker, and sets g.hop, or says why the prompt is prefilled
 // by the decode worker. Workers that fail are added to tried.
-func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster.InstanceID]string) (why string) {
+func (g *generation) prefill(ctx context.Context, settings Settings, tried map[cluster.InstanceID]string) (why string) {
 	if g.req.Output.PromptLogprobs != nil {
 		return whyPromptProbs
 	}
@@ -101,7 +101,7 @@ func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster
 	}
 	remote, why := router.DecidePrefill(router.PrefillState{
 		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), QueueDepth: waiting, Force: g.req.Disagg.Force,
-	}, knobs.Prefill)
+	}, settings.Prefill)
 	switch {
 	case !remote && why == router.WhyQueueFull:
 		return whyPrefillBusy
@@ -117,7 +117,7 @@ func (g *generation) prefill(ctx context.Context, knobs Knobs, tried map[cluster
 	}
 	g.announcePrefill(ctx, d, begin)
 	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
-	hop, err := g.ask(ctx, instances[at], knobs) // the candidates come from there
+	hop, err := g.ask(ctx, instances[at], settings) // the candidates come from there
 	if err == nil {
 		hop.release = release
 		g.hop = hop
@@ -161,9 +161,9 @@ var (
 
 // ask sends the prompt to a prefill worker. With a bootstrap room it returns when the
 // worker has opened that, else when the KV is computed.
-func (g *generation) ask(ctx context.Context, inst cluster.Instance, knobs Knobs) (*firstHop, error) {
-	hop := &firstHop{deadline: time.Now().Add(knobs.RemoteTimeout)}
-	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && knobs.Background {
+func (g *generation) ask(ctx context.Context, inst cluster.Instance, settings Settings) (*firstHop, error) {
+	hop := &firstHop{deadline: time.Now().Add(settings.RemoteTimeout)}
+	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && settings.Background {
 		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Address: e.Address(id), Room: rand.Uint64() >> 1}
 	}
 	g.hops++
@@ -181,7 +181,7 @@ func (g *generation) ask(ctx context.Context, inst cluster.Instance, knobs Knobs
 	hop.stream = stream
 	until := hop.deadline
 	if hop.bootstrap != nil {
-		until = time.Now().Add(min(g.f.limits.enter, knobs.RemoteTimeout))
+		until = time.Now().Add(min(g.f.limits.enter, settings.RemoteTimeout))
 	}
 	wait, cancel := context.WithDeadlineCause(ctx, until, errPrefillTimeout)
 	defer cancel()

@@ -15,26 +15,26 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// settings are run-time settings that a test changes.
-type settings struct {
+// changing are run-time settings that a test changes.
+type changing struct {
 	mu sync.Mutex
-	k  Knobs
+	k  Settings
 }
 
-func routing() *settings {
-	return &settings{k: Knobs{
+func routing() *changing {
+	return &changing{k: Settings{
 		Policy: "least-loaded", Strategy: protocol.StrategyRouter, RemoteTimeout: 10 * time.Second,
 		Prefill: router.PrefillLimits{MaxLocalTokens: 8, MaxQueueDepth: 100},
 	}}
 }
 
-func (s *settings) get() Knobs {
+func (s *changing) get() Settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.k
 }
 
-func (s *settings) change(f func(*Knobs)) {
+func (s *changing) change(f func(*Settings)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(&s.k)
@@ -72,9 +72,9 @@ func holds(worker string, left *atomic.Int32) generator {
 func longPrompt() body { return textBody(body{"prompt": strings.Repeat("x", 40)}) }
 
 // routed runs a frontend that has met so many workers.
-func (w *world) routed(s *settings, prefill, decode int) *front {
+func (w *world) routed(s *changing, prefill, decode int) *front {
 	w.t.Helper()
-	f := w.configured(func(c *Config) { c.Knobs = s.get }).waitModel(decode)
+	f := w.configured(func(c *Config) { c.Settings = s.get }).waitModel(decode)
 	eventually(w.t, "the prefill workers are known", func() bool {
 		m := f.registry.find(testModel)
 		return m != nil && len(m.prefills) == prefill && len(f.prefills.Instances()) == prefill
@@ -116,7 +116,7 @@ func TestPrefillFirst(t *testing.T) {
 	}
 
 	// In the background both get the same room.
-	s.change(func(k *Knobs) { k.Background = true })
+	s.change(func(k *Settings) { k.Background = true })
 	wholeAnswer(t, f.post("/v1/completions", longPrompt()))
 	first, second = pre.got()[1], dec.got()[1]
 	a, b := first.Disagg.Bootstrap, second.Disagg.Bootstrap
@@ -140,24 +140,24 @@ func TestPrefillFallsBack(t *testing.T) {
 		return context.Cause(ctx)
 	}
 	for _, tc := range []struct {
-		name    string
-		workers []generator
-		other   string // digest of the prefill workers
-		prompt  body
-		knobs   func(*Knobs)
-		why     string // empty: prefilled remotely
-		asked   int    // requests to prefill workers
+		name     string
+		workers  []generator
+		other    string // digest of the prefill workers
+		prompt   body
+		settings func(*Settings)
+		why      string // empty: prefilled remotely
+		asked    int    // requests to prefill workers
 	}{
 		{name: "no prefill worker", why: "no prefill worker"},
 		{name: "of another model", other: "sha256:other", workers: []generator{holds("a", nil)}, why: "no prefill worker"},
 		{name: "short", workers: []generator{holds("a", nil)}, prompt: textBody(body{"prompt": "short"}), why: "short"},
-		{name: "busy", workers: []generator{holds("a", nil)}, knobs: func(k *Knobs) { k.Prefill.MaxQueueDepth = 0 }, why: "prefill workers busy"},
+		{name: "busy", workers: []generator{holds("a", nil)}, settings: func(k *Settings) { k.Prefill.MaxQueueDepth = 0 }, why: "prefill workers busy"},
 		{name: "one fails", workers: []generator{broken, holds("a", nil)}},
 		{name: "the only one fails", workers: []generator{broken}, why: "prefill worker failed", asked: 1},
 		{name: "all fail", workers: []generator{broken, broken, broken}, why: "prefill worker failed", asked: 2},
 		{name: "all refuse", workers: []generator{refuse(requestplane.KindOverloaded), refuse(requestplane.KindOverloaded)}, why: "prefill workers busy", asked: 2},
 		{name: "no params", workers: []generator{silent}, why: "prefill worker failed", asked: 1},
-		{name: "too slow", workers: []generator{slow}, knobs: func(k *Knobs) { k.RemoteTimeout = 30 * time.Millisecond }, why: "remote prefill timed out", asked: 1},
+		{name: "too slow", workers: []generator{slow}, settings: func(k *Settings) { k.RemoteTimeout = 30 * time.Millisecond }, why: "remote prefill timed out", asked: 1},
 		{name: "prompt logprobs", workers: []generator{holds("a", nil)},
 			prompt: textBody(body{"prompt": strings.Repeat("x", 40), "echo": true, "logprobs": 1}), why: "prompt logprobs"},
 	} {
@@ -173,14 +173,14 @@ func TestPrefillFallsBack(t *testing.T) {
 				}))
 			}
 			s := routing()
-			if tc.knobs != nil {
-				s.change(tc.knobs)
+			if tc.settings != nil {
+				s.change(tc.settings)
 			}
 			known := len(pres)
 			if tc.other != "" {
 				known = 0
 			}
-			f := w.configured(func(c *Config) { c.Knobs = s.get }).waitModel(1)
+			f := w.configured(func(c *Config) { c.Settings = s.get }).waitModel(1)
 			eventually(t, "the prefill workers are known", func() bool {
 				return len(f.registry.find(testModel).prefills) == known && len(f.prefills.Instances()) == len(pres)
 			})
@@ -288,7 +288,7 @@ func TestStrategyChanges(t *testing.T) {
 		return engineStops(ctx, fk)
 	})
 	s := routing()
-	s.change(func(k *Knobs) { k.Strategy = protocol.StrategyQueue })
+	s.change(func(k *Settings) { k.Strategy = protocol.StrategyQueue })
 	f := w.routed(s, 1, 2)
 	done := make(chan answer, 1)
 	long := textBody(body{"prompt": strings.Repeat("x", 40), "max_tokens": 300})
@@ -298,7 +298,7 @@ func TestStrategyChanges(t *testing.T) {
 	case a := <-done:
 		t.Fatalf("ended early: %+v", a)
 	}
-	s.change(func(k *Knobs) { k.Strategy, k.Policy = protocol.StrategyRouter, "round-robin" })
+	s.change(func(k *Settings) { k.Strategy, k.Policy = protocol.StrategyRouter, "round-robin" })
 	close(release)
 	if got := <-done; got.Choices[0].Text != saga {
 		t.Errorf("%+v", got)
@@ -317,7 +317,7 @@ func TestStrategyChanges(t *testing.T) {
 	if f.policy().Name() != "round-robin" {
 		t.Errorf("policy %s", f.policy().Name())
 	}
-	s.change(func(k *Knobs) { k.Policy = "of tomorrow" })
+	s.change(func(k *Settings) { k.Policy = "of tomorrow" })
 	if f.policy().Name() != "least-loaded" {
 		t.Errorf("policy %s", f.policy().Name())
 	}

@@ -42,7 +42,7 @@ func TestDrainingWorkerIsInvisible(t *testing.T) {
 			w := newWorld(t)
 			prepare(w)
 			w.fake("worker-2", say("abc"))
-			f := w.configured(func(c *Config) { c.MigrationLimit, c.Knobs = 0, knobs("round-robin") }).waitModel(2)
+			f := w.configured(func(c *Config) { c.MigrationLimit, c.Settings = 0, settings("round-robin") }).waitModel(2)
 			for range 4 {
 				if a := wholeAnswer(t, f.post("/v1/completions", textBody(nil))); a.Choices[0].Text != "abc" {
 					t.Errorf("got %+v", a)

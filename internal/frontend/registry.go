@@ -73,12 +73,12 @@ func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	}
 	r.models.Store(&map[string]*servedModel{})
 	r.declared.Store(&map[string]bool{})
-	cards, err := store.WatchPrefix(ctx, f.cfg.DRT.Store(), cluster.CardPrefix(f.cfg.DRT.Namespace()), decodeCard, f.log, store.Linger(lingerFor))
+	cards, err := store.WatchPrefix(ctx, f.cfg.Runtime.Store(), cluster.CardPrefix(f.cfg.Runtime.Namespace()), decodeCard, f.log, store.Linger(lingerFor))
 	if err != nil {
 		return nil, fmt.Errorf("watch model cards: %w", err)
 	}
-	r.topoKey = cluster.TopologyKey(f.cfg.DRT.Namespace())
-	if r.desired, err = store.WatchPrefix(ctx, f.cfg.DRT.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log, store.Linger(lingerFor)); err != nil {
+	r.topoKey = cluster.TopologyKey(f.cfg.Runtime.Namespace())
+	if r.desired, err = store.WatchPrefix(ctx, f.cfg.Runtime.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log, store.Linger(lingerFor)); err != nil {
 		cards.Close()
 		return nil, fmt.Errorf("watch the topology: %w", err)
 	}

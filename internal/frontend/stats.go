@@ -60,11 +60,11 @@ func (s *stats) take() cluster.FrontendStats {
 
 // publishStats sends the figures of each second, and the last ones when ctx ends.
 func (f *Frontend) publishStats(ctx context.Context) {
-	bus := f.cfg.DRT.Bus()
+	bus := f.cfg.Runtime.Bus()
 	if bus == nil {
 		return
 	}
-	subject := events.Subject(f.cfg.DRT.Namespace(), cluster.ComponentFrontend, cluster.TopicFrontendStats)
+	subject := events.Subject(f.cfg.Runtime.Namespace(), cluster.ComponentFrontend, cluster.TopicFrontendStats)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -73,7 +73,7 @@ func (f *Frontend) publishStats(ctx context.Context) {
 		case <-tick.C:
 		}
 		s := f.stats.take()
-		s.Frontend, s.InstanceID, s.Time, s.InFlight = f.cfg.Node, f.cfg.DRT.ID(), time.Now(), f.gate.inFlight()
+		s.Frontend, s.InstanceID, s.Time, s.InFlight = f.cfg.Node, f.cfg.Runtime.ID(), time.Now(), f.gate.inFlight()
 		_ = bus.Publish(context.WithoutCancel(ctx), subject, s) // lost events are counted by the bus
 	}
 }

@@ -30,8 +30,8 @@ func (w *world) realWorker(name string, step time.Duration, changes ...func(*wor
 		Assignment: cluster.Assignment{Name: name, Role: cluster.RoleDecode, Model: cluster.ModelSpec{Name: testModel}, Node: "node-1", Device: "cpu:0", Generation: 1},
 		Namespace:  cluster.DefaultNamespace, Node: "node-1", Store: w.c.Store, Bus: cfg.Bus, Queue: queue, Runtime: cfg,
 		NIXL: func() nixl.Config { return nixl.Config{Transports: []nixl.Transport{peers.Transport()}} },
-		Knobs: func() worker.Knobs {
-			return worker.Knobs{Prefill: router.PrefillLimits{MaxLocalTokens: 1 << 20}, RemoteTimeout: time.Second}
+		Settings: func() worker.Settings {
+			return worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 1 << 20}, RemoteTimeout: time.Second}
 		},
 		QueueDepth: func() int { return 0 },
 		Load: func(context.Context, func(float64)) (*worker.Loaded, error) {

@@ -32,14 +32,14 @@ var (
 	ErrNoInstances = errors.New("not enough instances")
 )
 
-// Source is what a [Client] can be made from: a [*DRT] or a [Config].
+// Source is what a [Client] can be made from: a [*DistributedRuntime] or a [Config].
 type Source interface {
 	source() Config
 }
 
 func (c Config) source() Config { return c }
 
-func (d *DRT) source() Config { return d.cfg }
+func (d *DistributedRuntime) source() Config { return d.cfg }
 
 // Client follows the instances of one endpoint and calls them. While the store
 // is unreachable it keeps what it knew.

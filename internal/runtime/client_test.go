@@ -19,7 +19,7 @@ func TestClientFindsOnlyItsEndpoint(t *testing.T) {
 		c := runtimetest.New(t)
 		a, b := c.Runtime(t, "worker-1"), c.Runtime(t, "worker-2")
 		elsewhere := c.Runtime(t, "worker-3", func(cfg *runtime.Config) { cfg.Namespace = "dynamo.child" })
-		for _, d := range []*runtime.DRT{a, b, elsewhere} {
+		for _, d := range []*runtime.DistributedRuntime{a, b, elsewhere} {
 			serve(t, d, "generate", echo(""))
 			serve(t, d, "generate2", echo(""))
 		}

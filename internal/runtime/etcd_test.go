@@ -63,7 +63,7 @@ func (c *etcdCluster) restart(t *testing.T, down time.Duration, dir string) {
 // testKey is that of all request planes of these tests.
 var testKey = handshake.RandomKey()
 
-func (c *etcdCluster) runtime(t *testing.T, worker string) *runtime.DRT {
+func (c *etcdCluster) runtime(t *testing.T, worker string) *runtime.DistributedRuntime {
 	t.Helper()
 	s, err := store.NewEtcd(store.EtcdConfig{Endpoints: []string{c.server.Endpoint()}}, discard)
 	if err != nil {

@@ -97,11 +97,11 @@ func TestLostLeaseIsGrantedAnew(t *testing.T) {
 
 // The lease goes between two lines of its owner, who has not heard of it yet.
 func TestLeaseLostBetweenTwoCalls(t *testing.T) {
-	for name, call := range map[string]func(t *testing.T, d *runtime.DRT) (key string){
-		"serve": func(t *testing.T, d *runtime.DRT) string {
+	for name, call := range map[string]func(t *testing.T, d *runtime.DistributedRuntime) (key string){
+		"serve": func(t *testing.T, d *runtime.DistributedRuntime) string {
 			return serve(t, d, "generate", echo("")).Instance().Key()
 		},
-		"put": func(t *testing.T, d *runtime.DRT) string {
+		"put": func(t *testing.T, d *runtime.DistributedRuntime) string {
 			if _, err := d.PutOwned(t.Context(), fixed("p/k"), byID("v")); err != nil {
 				t.Fatal(err)
 			}
@@ -465,7 +465,7 @@ func TestElectAcrossALostLease(t *testing.T) {
 func TestRevokeStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := runtimetest.New(t)
-		start := func(worker, namespace, node, incarnation string) *runtime.DRT {
+		start := func(worker, namespace, node, incarnation string) *runtime.DistributedRuntime {
 			d := c.Runtime(t, worker, func(cfg *runtime.Config) {
 				cfg.Namespace, cfg.Node, cfg.Incarnation = namespace, node, incarnation
 			})
@@ -474,7 +474,7 @@ func TestRevokeStale(t *testing.T) {
 			return d
 		}
 		stale := start("worker-1", "dynamo", "node-a", "run-1")
-		kept := []*runtime.DRT{
+		kept := []*runtime.DistributedRuntime{
 			start("worker-2", "dynamo", "node-a", "run-2"),
 			start("worker-3", "dynamo", "node-b", "run-1"),
 			start("worker-4", "other", "node-a", "run-1"),

@@ -40,7 +40,7 @@ func hold(release <-chan struct{}) requestplane.Handler {
 	}
 }
 
-func serve(t *testing.T, d *runtime.DRT, endpoint string, h requestplane.Handler) *runtime.Served {
+func serve(t *testing.T, d *runtime.DistributedRuntime, endpoint string, h requestplane.Handler) *runtime.Served {
 	t.Helper()
 	s, err := d.Serve(t.Context(), "backend", endpoint, h, runtime.WithDevice("cpu"))
 	if err != nil {

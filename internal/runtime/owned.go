@@ -18,7 +18,7 @@ type Owned struct {
 // PutOwned writes a key under the lease. Both functions get the instance id and
 // are called again when that changes, on whatever goroutine. When the first
 // write fails, nothing is kept.
-func (d *DRT) PutOwned(ctx context.Context, key func(cluster.InstanceID) string, value func(cluster.InstanceID) []byte) (*Owned, error) {
+func (d *DistributedRuntime) PutOwned(ctx context.Context, key func(cluster.InstanceID) string, value func(cluster.InstanceID) []byte) (*Owned, error) {
 	o := &Owned{value: value}
 	o.record = &record{
 		key: key,

@@ -12,7 +12,7 @@ import (
 // record is one key under the lease: what it should be, and what was last
 // written. Whatever fails is retried by the runtime until it agrees.
 type record struct {
-	d     *DRT
+	d     *DistributedRuntime
 	key   func(cluster.InstanceID) string
 	write func(ctx context.Context, key string, id cluster.InstanceID) error
 	// bind, if not nil, runs before the key is written under an id, and bound
@@ -38,7 +38,7 @@ type record struct {
 }
 
 // add makes a record known to the repair loop. It is wanted from the start.
-func (d *DRT) add(r *record) error {
+func (d *DistributedRuntime) add(r *record) error {
 	r.d, r.wanted, r.version, r.lock = d, true, 1, make(chan struct{}, 1)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 
 // run grants a new lease whenever the old one is lost, and keeps trying until
 // the store agrees with every record.
-func (d *DRT) run() {
+func (d *DistributedRuntime) run() {
 	backoff := time.Duration(0)
 	audit := time.NewTicker(auditTTLs * d.cfg.LeaseTTL)
 	defer audit.Stop()
@@ -55,7 +55,7 @@ func (d *DRT) run() {
 }
 
 // release replaces a lost lease, registers everything again and says so.
-func (d *DRT) release(lost *store.LeaseKeeper) {
+func (d *DistributedRuntime) release(lost *store.LeaseKeeper) {
 	lost.Close()
 	keeper := d.regrant()
 	if keeper == nil {
@@ -77,7 +77,7 @@ func (d *DRT) release(lost *store.LeaseKeeper) {
 
 // regrant grants a lease, however long that takes. It returns nil when the
 // runtime is closed first.
-func (d *DRT) regrant() *store.LeaseKeeper {
+func (d *DistributedRuntime) regrant() *store.LeaseKeeper {
 	for backoff := repairMin; ; backoff = min(2*backoff, repairMax) {
 		keeper, err := d.cfg.Store.KeepLease(d.ctx, d.cfg.LeaseTTL, d.log)
 		if err == nil {
@@ -97,7 +97,7 @@ func (d *DRT) regrant() *store.LeaseKeeper {
 
 // settleAll settles every record and returns the first error. Without a lease or
 // a store it does not try the others.
-func (d *DRT) settleAll() error {
+func (d *DistributedRuntime) settleAll() error {
 	var first error
 	for _, r := range d.allRecords() {
 		if err := r.settle(d.ctx); err != nil {
@@ -113,7 +113,7 @@ func (d *DRT) settleAll() error {
 }
 
 // audit finds records whose key is gone although the lease is not.
-func (d *DRT) audit() {
+func (d *DistributedRuntime) audit() {
 	for _, r := range d.allRecords() {
 		if err := r.verify(d.ctx); err != nil {
 			return // the store is away; the next audit will tell
@@ -121,20 +121,20 @@ func (d *DRT) audit() {
 	}
 }
 
-func (d *DRT) allRecords() []*record {
+func (d *DistributedRuntime) allRecords() []*record {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.records))
 }
 
 // checkLease has the keeper ask at once whether the lease is alive.
-func (d *DRT) checkLease() {
+func (d *DistributedRuntime) checkLease() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keeper.Check()
 }
 
-func (d *DRT) wake() {
+func (d *DistributedRuntime) wake() {
 	select {
 	case d.dirty <- struct{}{}:
 	default:

@@ -20,7 +20,7 @@ const codecMsgpack = "msgpack"
 
 // Served is one endpoint of this runtime, registered or not.
 type Served struct {
-	d                   *DRT
+	d                   *DistributedRuntime
 	component, endpoint string
 	handler             requestplane.Handler // nil for what is only announced
 	device              string
@@ -50,7 +50,7 @@ func WithDevice(deviceType string) ServeOption {
 // Serve answers requests for an endpoint and then, last, registers it, so that
 // nobody finds an endpoint that does not answer. A name is served once per
 // runtime.
-func (d *DRT) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler, opts ...ServeOption) (*Served, error) {
+func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler, opts ...ServeOption) (*Served, error) {
 	if d.cfg.Server == nil || h == nil {
 		return nil, fmt.Errorf("serve %s/%s: a request plane server and a handler are required", component, endpoint)
 	}
@@ -60,7 +60,7 @@ func (d *DRT) Serve(ctx context.Context, component, endpoint string, h requestpl
 
 // Announce registers an endpoint that something else answers at transport, such
 // as an HTTP frontend.
-func (d *DRT) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport, opts ...ServeOption) (*Served, error) {
+func (d *DistributedRuntime) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport, opts ...ServeOption) (*Served, error) {
 	s := &Served{d: d, component: component, endpoint: endpoint, transport: transport}
 	return s.start(ctx, opts)
 }

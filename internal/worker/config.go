@@ -29,9 +29,9 @@ type Config struct {
 	Runtime runtime.Config // plumbing shared by the workers of a process
 	// NIXL returns the configuration of a fresh agent, without its name.
 	NIXL func() nixl.Config
-	// Knobs returns the current run-time settings, QueueDepth the last known number
+	// Settings returns the current run-time settings, QueueDepth the last known number
 	// of waiting remote prefills. Neither blocks.
-	Knobs      func() Knobs
+	Settings   func() Settings
 	QueueDepth func() int
 
 	// Load brings up the backend: it reports progress from 0 to 1.
@@ -63,14 +63,14 @@ type Loaded struct {
 	Release func()
 }
 
-// Knobs are settings that change at run time, without a restart.
-type Knobs struct {
+// Settings are settings that change at run time, without a restart.
+type Settings struct {
 	Prefill router.PrefillLimits
 	// RemoteTimeout limits one remote prefill, from enqueueing to the last block.
 	RemoteTimeout time.Duration
 }
 
-// Defaults of the knobs.
+// Defaults of the settings.
 const (
 	DefaultMaxLocalPrefillTokens = 64
 	DefaultMaxPrefillQueueDepth  = 64

@@ -95,22 +95,22 @@ func slowPrefill(o *mock.Options) {
 
 func TestFallbacks(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		knobs func(*Knobs)
-		setup func(*world)
-		force string
-		why   string
+		name     string
+		settings func(*Settings)
+		setup    func(*world)
+		force    string
+		why      string
 	}{
 		{name: "no prefill worker", why: "no prefill worker"},
 		{name: "short prompt", setup: func(w *world) { w.start("worker-1", cluster.RolePrefill) },
-			knobs: func(k *Knobs) { k.Prefill.MaxLocalTokens = 1000 }, why: "short"},
-		{name: "queue full by knob", setup: func(w *world) { w.start("worker-1", cluster.RolePrefill) },
-			knobs: func(k *Knobs) { k.Prefill.MaxQueueDepth = 0 }, why: "queue full"},
+			settings: func(k *Settings) { k.Prefill.MaxLocalTokens = 1000 }, why: "short"},
+		{name: "queue full by setting", setup: func(w *world) { w.start("worker-1", cluster.RolePrefill) },
+			settings: func(k *Settings) { k.Prefill.MaxQueueDepth = 0 }, why: "queue full"},
 		{name: "timeout", setup: func(w *world) {
 			slowPrefill(&w.opts)
 			w.start("worker-1", cluster.RolePrefill)
 			w.opts.StepTime = nil
-		}, knobs: func(k *Knobs) { k.RemoteTimeout = 30 * time.Millisecond }, why: "remote prefill timed out"},
+		}, settings: func(k *Settings) { k.RemoteTimeout = 30 * time.Millisecond }, why: "remote prefill timed out"},
 		{name: "model mismatch", setup: func(w *world) {
 			w.start("worker-1", cluster.RolePrefill, otherModel)
 		}, why: "prefill worker failed"},
@@ -121,8 +121,8 @@ func TestFallbacks(t *testing.T) {
 			if tc.setup != nil {
 				tc.setup(w)
 			}
-			if tc.knobs != nil {
-				w.setKnobs(tc.knobs)
+			if tc.settings != nil {
+				w.putSettings(tc.settings)
 			}
 			d := w.start("worker-9", cluster.RoleDecode)
 			if tc.setup != nil {

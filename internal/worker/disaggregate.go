@@ -38,7 +38,7 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
-	limits := d.w.cfg.Knobs().Prefill
+	limits := d.w.cfg.Settings().Prefill
 	if d.hints.Strategy != protocol.StrategyRouter {
 		s.QueueDepth = d.w.cfg.QueueDepth()
 		if d.w.prefills != nil {
@@ -102,7 +102,7 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 		RequestID: r.RequestID, Direction: cluster.TransferIn, Blocks: len(r.Blocks) - r.CachedBlocks,
 	})}
 	defer f.move.end()
-	ctx, cancel := context.WithTimeoutCause(r.Context(), d.w.cfg.Knobs().RemoteTimeout, errRemoteTimeout)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), d.w.cfg.Settings().RemoteTimeout, errRemoteTimeout)
 	defer cancel()
 	switch {
 	case d.hints.Params != nil:

@@ -19,7 +19,7 @@ import (
 )
 
 // join binds the worker's endpoints, publishes its model card and registers it.
-func (w *Worker) join(ctx context.Context, drt *runtime.DRT) error {
+func (w *Worker) join(ctx context.Context, drt *runtime.DistributedRuntime) error {
 	component := w.Role().Component()
 	serve := func(endpoint string, h requestplane.Handler) (*runtime.Served, error) {
 		s, err := drt.Serve(ctx, component, endpoint, h)
@@ -100,7 +100,7 @@ func bootstrapEndpoint(i cluster.Instance) (*cluster.BootstrapEndpoint, error) {
 }
 
 // publishCard describes the model as this worker serves it.
-func (w *Worker) publishCard(ctx context.Context, drt *runtime.DRT, endpoint string, bootstrap *cluster.BootstrapEndpoint) error {
+func (w *Worker) publishCard(ctx context.Context, drt *runtime.DistributedRuntime, endpoint string, bootstrap *cluster.BootstrapEndpoint) error {
 	card := w.loaded.Card
 	card.WorkerType = w.Role()
 	card.ContextLength = w.engine.Load().MaxModelLen()

@@ -118,7 +118,7 @@ func explore(t *testing.T, seed uint64, all *tally) {
 	w := newWorld(t)
 	w.queue = events.NewMemoryQueue(events.QueueConfig{AckWait: 30 * time.Millisecond, MaxDeliver: 5})
 	w.opts.StepTime = stepTime(r)
-	w.setKnobs(func(k *Knobs) { k.RemoteTimeout = remoteLimit })
+	w.putSettings(func(k *Settings) { k.RemoteTimeout = remoteLimit })
 	x := &exploration{world: w, tally: all, dice: newDice(seed, 1), hops: w.hops()}
 	newTransport := exploreTransports[seed%uint64(len(exploreTransports))](w)
 	w.fenced = true
@@ -225,7 +225,7 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 			x.add("lost leases")
 		}
 	case 8, 9, 10:
-		x.setKnobs(func(k *Knobs) {
+		x.putSettings(func(k *Settings) {
 			k.RemoteTimeout = []time.Duration{time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, remoteLimit}[r.IntN(4)]
 			k.Prefill.MaxLocalTokens = []int{0, 0, 60}[r.IntN(3)]
 		})

@@ -43,11 +43,11 @@ type world struct {
 	peers *local.Registry
 	calls *runtime.Client // decode/generate, as a frontend has it
 
-	mu    sync.Mutex
-	knobs Knobs
-	opts  mock.Options
-	tcp   bool
-	tune  func(*Worker) // changes each worker before it runs; nil for none
+	mu       sync.Mutex
+	settings Settings
+	opts     mock.Options
+	tcp      bool
+	tune     func(*Worker) // changes each worker before it runs; nil for none
 	// fenced says that a worker may end before a writer that it cannot stop, and leave
 	// blocks in quarantine.
 	fenced bool
@@ -56,9 +56,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, c: runtimetest.New(t), queue: events.NewMemoryQueue(events.QueueConfig{AckWait: 200 * time.Millisecond}),
-		peers: local.NewRegistry(1),
-		knobs: Knobs{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: 1000}, RemoteTimeout: 20 * time.Second},
-		opts:  mock.Options{BlockSize: blockSize, VocabSize: vocab, MaxContext: 2048},
+		peers:    local.NewRegistry(1),
+		settings: Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: 1000}, RemoteTimeout: 20 * time.Second},
+		opts:     mock.Options{BlockSize: blockSize, VocabSize: vocab, MaxContext: 2048},
 	}
 	if testing.Verbose() {
 		w.c.Log = slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -74,10 +74,10 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *world) setKnobs(f func(*Knobs)) {
+func (w *world) putSettings(f func(*Settings)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f(&w.knobs)
+	f(&w.settings)
 }
 
 // quarantined is what the engine says whose only blocks in use are in quarantine.
@@ -111,10 +111,10 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 			}
 			return c
 		},
-		Knobs: func() Knobs {
+		Settings: func() Settings {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.knobs
+			return w.settings
 		},
 		QueueDepth: func() int { return 0 },
 		Load: func(context.Context, func(float64)) (*Loaded, error) {

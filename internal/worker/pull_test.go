@@ -116,7 +116,7 @@ func TestRouterDecidesLocal(t *testing.T) {
 		t.Errorf("timing %+v", got.timing)
 	}
 	// Now all but the last few tokens are cached, which only the decode worker knows.
-	w.setKnobs(func(k *Knobs) { k.Prefill.MaxLocalTokens = 20 })
+	w.putSettings(func(k *Settings) { k.Prefill.MaxLocalTokens = 20 })
 	req, s := h.hold("worker-1", request("b", p, 4), 20*time.Second)
 	got = w.generate(t.Context(), "", req)
 	check(t, got, p, 4)

@@ -36,7 +36,7 @@ type Worker struct {
 	orders    chan order // drain and resume, for Run
 
 	// Set while Run is under way; readable from other goroutines.
-	drt    atomic.Pointer[runtime.DRT]
+	drt    atomic.Pointer[runtime.DistributedRuntime]
 	engine atomic.Pointer[engine.Engine]
 	agent  atomic.Pointer[nixl.Agent]
 	meters atomic.Pointer[meter]
@@ -161,7 +161,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 }
 
 // newRuntime takes a lease in the cluster.
-func (w *Worker) newRuntime(ctx context.Context) (*runtime.DRT, error) {
+func (w *Worker) newRuntime(ctx context.Context) (*runtime.DistributedRuntime, error) {
 	cfg := w.cfg.Runtime
 	cfg.Worker, cfg.Log = w.Name(), w.cfg.Log
 	drt, err := runtime.New(ctx, cfg)
@@ -255,7 +255,7 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 	return e, nil
 }
 
-func (w *Worker) publishMetadata(ctx context.Context, drt *runtime.DRT) error {
+func (w *Worker) publishMetadata(ctx context.Context, drt *runtime.DistributedRuntime) error {
 	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, w.nixl.Name()) }
 	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.nixl.Metadata() }); err != nil {
 		return fmt.Errorf("publish NIXL metadata: %w", err)
@@ -302,7 +302,7 @@ func (w *Worker) serve(ctx context.Context, e *engine.Engine) error {
 }
 
 // follow watches what the role needs to know of others.
-func (w *Worker) follow(ctx context.Context, drt *runtime.DRT) (err error) {
+func (w *Worker) follow(ctx context.Context, drt *runtime.DistributedRuntime) (err error) {
 	switch w.Role() {
 	case cluster.RoleDecode:
 		if w.prefills, err = runtime.NewClient(ctx, drt, cluster.RolePrefill.Component(), cluster.EndpointPrefill); err != nil {

@@ -73,7 +73,7 @@ func (c *Cluster) Config(t testing.TB, worker string) runtime.Config {
 
 // Runtime starts a runtime in the default namespace. The changes are applied to
 // its configuration first.
-func (c *Cluster) Runtime(t testing.TB, worker string, changes ...func(*runtime.Config)) *runtime.DRT {
+func (c *Cluster) Runtime(t testing.TB, worker string, changes ...func(*runtime.Config)) *runtime.DistributedRuntime {
 	t.Helper()
 	cfg := c.Config(t, worker)
 	for _, change := range changes {

@@ -6,9 +6,9 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// Knobs are settings that change at run time, without a restart. A request keeps the
+// Settings are settings that change at run time, without a restart. A request keeps the
 // strategy that it began with.
-type Knobs struct {
+type Settings struct {
 	Policy   string // of the choice of the decode worker, as router.NewPolicy knows it
 	Strategy string // one of protocol's strategies of disaggregation
 	// Background sends a prompt to prefill and decode worker at once where that can be.
@@ -29,7 +29,7 @@ func policies() map[string]router.Policy {
 
 // policy is the one in force now.
 func (f *Frontend) policy() router.Policy {
-	if p := f.policies[f.cfg.Knobs().Policy]; p != nil {
+	if p := f.policies[f.cfg.Settings().Policy]; p != nil {
 		return p
 	}
 	return f.policies[router.LeastLoaded] // a name that only newer frontends know

@@ -12,63 +12,63 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-func TestKnobs(t *testing.T) {
+func TestSettings(t *testing.T) {
 	n := startTestNode(t)
 	cfg := n.cfg.Disagg
-	base := worker.Knobs{
+	base := worker.Settings{
 		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth},
 		RemoteTimeout: cfg.RemotePrefillTimeout,
 	}
-	if got := n.knobs.workers(); got != base {
+	if got := n.settings.workers(); got != base {
 		t.Errorf("nothing set: %+v, want the node's configuration %+v", got, base)
 	}
 	set := func(name, value string) {
 		t.Helper()
-		if _, err := n.mem.Put(t.Context(), cluster.KnobKey(n.cfg.Namespace, name), []byte(value)); err != nil {
+		if _, err := n.mem.Put(t.Context(), cluster.SettingKey(n.cfg.Namespace, name), []byte(value)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	becomes := func(what string, want worker.Knobs) {
+	becomes := func(what string, want worker.Settings) {
 		t.Helper()
-		within(t, 5*time.Second, what, func() bool { return n.knobs.workers() == want })
+		within(t, 5*time.Second, what, func() bool { return n.settings.workers() == want })
 	}
-	set(knobMaxLocal, "128")
-	set(knobMaxQueue, "7")
-	set(knobTimeout, `"1m30s"`)
-	now := worker.Knobs{Prefill: router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: 7}, RemoteTimeout: 90 * time.Second}
+	set(settingMaxLocal, "128")
+	set(settingMaxQueue, "7")
+	set(settingTimeout, `"1m30s"`)
+	now := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: 7}, RemoteTimeout: 90 * time.Second}
 	becomes("what is set is in force", now)
 
 	// A value that makes no sense counts as not set; zero tokens do make sense.
 	marker := 0
 	for _, bad := range []struct{ name, value string }{
-		{knobMaxLocal, "-1"}, {knobMaxLocal, `"128"`}, {knobMaxLocal, "1.5"}, {knobMaxLocal, "{"}, {knobMaxLocal, ""}, {knobMaxLocal, "1e30"},
+		{settingMaxLocal, "-1"}, {settingMaxLocal, `"128"`}, {settingMaxLocal, "1.5"}, {settingMaxLocal, "{"}, {settingMaxLocal, ""}, {settingMaxLocal, "1e30"},
 	} {
 		set(bad.name, bad.value)
 		marker++
-		set(knobMaxQueue, string(rune('0'+marker))) // seen after the bad one
+		set(settingMaxQueue, string(rune('0'+marker))) // seen after the bad one
 		want := now
 		want.Prefill.MaxLocalTokens, want.Prefill.MaxQueueDepth = base.Prefill.MaxLocalTokens, marker
 		becomes(bad.name+" "+bad.value+" is ignored", want)
 	}
-	set(knobMaxLocal, "0")
+	set(settingMaxLocal, "0")
 	for _, bad := range []string{`"0s"`, `"-5s"`, `"soon"`, "30", "null"} {
-		set(knobTimeout, bad)
+		set(settingTimeout, bad)
 		marker++
-		set(knobMaxQueue, string(rune('0'+marker%10)))
-		want := worker.Knobs{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: marker % 10}, RemoteTimeout: base.RemoteTimeout}
+		set(settingMaxQueue, string(rune('0'+marker%10)))
+		want := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: marker % 10}, RemoteTimeout: base.RemoteTimeout}
 		becomes("timeout "+bad+" is ignored", want)
 	}
 	// Deleted: the configuration again.
-	if _, err := n.mem.DeletePrefix(t.Context(), cluster.KnobPrefix(n.cfg.Namespace)); err != nil {
+	if _, err := n.mem.DeletePrefix(t.Context(), cluster.SettingPrefix(n.cfg.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	becomes("back to the configuration", base)
 }
 
 // The frontend follows the same keys; every run-time setting is taken up by somebody.
-func TestFrontendKnobs(t *testing.T) {
+func TestFrontendSettings(t *testing.T) {
 	n := startTestNode(t)
-	base := n.knobs.frontend()
+	base := n.settings.frontend()
 	if base.Strategy != "queue" || !base.Background || base.Policy != "least-loaded" || base.RemoteTimeout != n.cfg.Disagg.RemotePrefillTimeout {
 		t.Errorf("nothing set: %+v", base)
 	}
@@ -86,50 +86,50 @@ func TestFrontendKnobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.mem.Put(t.Context(), cluster.KnobKey(n.cfg.Namespace, name), raw); err != nil {
+		if _, err := n.mem.Put(t.Context(), cluster.SettingKey(n.cfg.Namespace, name), raw); err != nil {
 			t.Fatal(err)
 		}
 	}
 	other := map[string]string{
-		knobStrategy: "router", knobBackground: "false", knobMaxLocal: "7", knobMaxQueue: "9", knobTimeout: "42s", knobPolicy: "round-robin",
+		settingStrategy: "router", settingBackground: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingPolicy: "round-robin",
 	}
 	for _, k := range config.RuntimeKeys() {
 		if other[k.Name] == "" {
 			t.Errorf("nobody takes up %s", k.Name)
 			continue
 		}
-		before := n.knobs.frontend()
+		before := n.settings.frontend()
 		set(k.Name, other[k.Name])
-		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.knobs.frontend() != before })
+		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.settings.frontend() != before })
 	}
-	want := frontend.Knobs{
+	want := frontend.Settings{
 		Policy: "round-robin", Strategy: "router", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
 	}
-	if got := n.knobs.frontend(); got != want {
+	if got := n.settings.frontend(); got != want {
 		t.Errorf("all set: %+v, want %+v", got, want)
 	}
-	if _, err := n.mem.Put(t.Context(), cluster.KnobKey(n.cfg.Namespace, knobStrategy), []byte(`"quue"`)); err != nil {
+	if _, err := n.mem.Put(t.Context(), cluster.SettingKey(n.cfg.Namespace, settingStrategy), []byte(`"quue"`)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, "an unknown strategy is ignored", func() bool { return n.knobs.frontend().Strategy == "queue" })
+	within(t, 5*time.Second, "an unknown strategy is ignored", func() bool { return n.settings.frontend().Strategy == "queue" })
 }
 
 // What the store says is in force from the start, and what cannot be read is not.
-func TestKnobsFromTheStart(t *testing.T) {
+func TestSettingsFromTheStart(t *testing.T) {
 	mem := store.NewMemory(nil)
 	defer mem.Close()
 	a := &Agent{cfg: testConfig(t), log: testLog(t), stores: &stores{store: mem}}
-	for name, value := range map[string]string{knobMaxLocal: "128", knobMaxQueue: "many", knobTimeout: `"1m30s"`} {
-		if _, err := mem.Put(t.Context(), cluster.KnobKey(a.cfg.Namespace, name), []byte(value)); err != nil {
+	for name, value := range map[string]string{settingMaxLocal: "128", settingMaxQueue: "many", settingTimeout: `"1m30s"`} {
+		if _, err := mem.Put(t.Context(), cluster.SettingKey(a.cfg.Namespace, name), []byte(value)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k, err := watchKnobs(t.Context(), a)
+	k, err := watchSettings(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer k.close()
-	want := worker.Knobs{
+	want := worker.Settings{
 		Prefill:       router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: a.cfg.Disagg.MaxPrefillQueueDepth},
 		RemoteTimeout: 90 * time.Second,
 	}

@@ -22,21 +22,21 @@ import (
 const DefaultLeaseTTL = 10 * time.Second
 
 var (
-	// ErrClosed is returned by everything after the DRT's Close.
+	// ErrClosed is returned by everything after the DistributedRuntime's Close.
 	ErrClosed = errors.New("runtime closed")
 	// ErrName is returned for a namespace, component or endpoint whose name
 	// cannot be part of a key.
 	ErrName = errors.New("bad name")
 )
 
-// Config says what a [DRT] is made of.
+// Config says what a [DistributedRuntime] is made of.
 type Config struct {
 	Store store.Store
 	// Server answers requests; nil means that nothing is served.
 	Server requestplane.Server
 	// Client calls other instances; nil means that none are called.
 	Client requestplane.Client
-	Bus    events.Bus // may be nil; kept for [DRT.Bus]
+	Bus    events.Bus // may be nil; kept for [DistributedRuntime.Bus]
 
 	Namespace string // default [cluster.DefaultNamespace]
 	// AdvertiseAddr is the host:port at which others reach Server; default its Addr.
@@ -95,8 +95,8 @@ func checkEndpoint(component, endpoint string) error {
 	return nil
 }
 
-// DRT is a distributed runtime: one lease and everything that lives under it.
-type DRT struct {
+// DistributedRuntime is a distributed runtime: one lease and everything that lives under it.
+type DistributedRuntime struct {
 	cfg    Config
 	log    *slog.Logger
 	ctx    context.Context // ends with ErrClosed
@@ -115,7 +115,7 @@ type DRT struct {
 
 // New grants a lease, keeps it, and returns the runtime. It fails when the store
 // does not answer; [store.WaitReady] waits for that.
-func New(ctx context.Context, cfg Config) (*DRT, error) {
+func New(ctx context.Context, cfg Config) (*DistributedRuntime, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func New(ctx context.Context, cfg Config) (*DRT, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start runtime: %w", err)
 	}
-	d := &DRT{
+	d := &DistributedRuntime{
 		cfg:     cfg,
 		log:     log,
 		dirty:   make(chan struct{}, 1),
@@ -143,26 +143,26 @@ func New(ctx context.Context, cfg Config) (*DRT, error) {
 
 // ID returns the current lease id, which is the instance id of everything
 // registered here. It changes when a lost lease is granted anew.
-func (d *DRT) ID() cluster.InstanceID {
+func (d *DistributedRuntime) ID() cluster.InstanceID {
 	id, _ := d.current()
 	return id
 }
 
 // current returns the id and a channel that is closed when it changes.
-func (d *DRT) current() (cluster.InstanceID, <-chan struct{}) {
+func (d *DistributedRuntime) current() (cluster.InstanceID, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.keeper.ID(), d.renewal
 }
 
 // Namespace returns the namespace of everything registered here.
-func (d *DRT) Namespace() string { return d.cfg.Namespace }
+func (d *DistributedRuntime) Namespace() string { return d.cfg.Namespace }
 
 // Store returns the store the runtime was given.
-func (d *DRT) Store() store.Store { return d.cfg.Store }
+func (d *DistributedRuntime) Store() store.Store { return d.cfg.Store }
 
 // Bus returns the bus the runtime was given, which may be nil.
-func (d *DRT) Bus() events.Bus { return d.cfg.Bus }
+func (d *DistributedRuntime) Bus() events.Bus { return d.cfg.Bus }
 
 // LeaseView is what is known of the lease at one moment.
 type LeaseView struct {
@@ -176,7 +176,7 @@ type LeaseView struct {
 }
 
 // Lease returns what is known of the lease.
-func (d *DRT) Lease() LeaseView {
+func (d *DistributedRuntime) Lease() LeaseView {
 	d.mu.Lock()
 	keeper := d.keeper
 	d.mu.Unlock()
@@ -192,7 +192,7 @@ func (d *DRT) Lease() LeaseView {
 // OnRelease calls f after a lost lease was granted anew and everything was
 // registered again under the new id, as far as the store let it. f runs on the
 // runtime's own goroutine: it must return soon and must not call Close.
-func (d *DRT) OnRelease(f func(old, renewed cluster.InstanceID)) {
+func (d *DistributedRuntime) OnRelease(f func(old, renewed cluster.InstanceID)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.onRelease = append(d.onRelease, f)
@@ -201,7 +201,7 @@ func (d *DRT) OnRelease(f func(old, renewed cluster.InstanceID)) {
 // Elect runs lead whenever this runtime is elected at prefix, as [store.Elect]
 // does, across lost leases, until ctx ends or the runtime is closed. It returns
 // the cause.
-func (d *DRT) Elect(ctx context.Context, prefix, value string, lead func(context.Context) error) error {
+func (d *DistributedRuntime) Elect(ctx context.Context, prefix, value string, lead func(context.Context) error) error {
 	ctx, cancel := d.join(ctx)
 	defer cancel()
 	for {
@@ -217,7 +217,7 @@ func (d *DRT) Elect(ctx context.Context, prefix, value string, lead func(context
 }
 
 // goes runs f on a goroutine that Close waits for, unless Close has begun.
-func (d *DRT) goes(f func()) {
+func (d *DistributedRuntime) goes(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
@@ -226,7 +226,7 @@ func (d *DRT) goes(f func()) {
 }
 
 // join derives a context that also ends with the runtime.
-func (d *DRT) join(parent context.Context) (context.Context, context.CancelFunc) {
+func (d *DistributedRuntime) join(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(d.ctx, func() { cancel(context.Cause(d.ctx)) })
 	return ctx, func() {
@@ -236,7 +236,7 @@ func (d *DRT) join(parent context.Context) (context.Context, context.CancelFunc)
 }
 
 // awaitRenewal has the lease checked and waits for its successor; ctx is one of join.
-func (d *DRT) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
+func (d *DistributedRuntime) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
 	d.checkLease()
 	select {
 	case <-renewed:
@@ -250,7 +250,7 @@ func (d *DRT) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
 // discovery at once, refuses new requests and waits for the running ones until
 // ctx ends. When the store cannot be reached, the lease is left to expire and
 // the error says so. Closing twice is fine.
-func (d *DRT) Close(ctx context.Context) error {
+func (d *DistributedRuntime) Close(ctx context.Context) error {
 	d.mu.Lock()
 	first := !d.closed
 	d.closed = true
@@ -275,7 +275,7 @@ func (d *DRT) Close(ctx context.Context) error {
 }
 
 // revoke ends the lease, or leaves that to itself when the store is silent.
-func (d *DRT) revoke(ctx context.Context) error {
+func (d *DistributedRuntime) revoke(ctx context.Context) error {
 	ctx, cancel := d.cfg.Store.WhileAnswering(ctx)
 	defer cancel()
 	return d.keeper.Revoke(ctx)

@@ -47,7 +47,7 @@ func TestCleansStrays(t *testing.T) {
 			cluster.StatusKey(ns, "worker-1"), cluster.AssignmentKey(ns, "worker-1"), cluster.TopologyKey(ns), cluster.NodeKey("id-node-1"),
 			put(cluster.InstanceKey(ns, "decode", "generate", 8), cluster.Instance{}, f.lease),
 			put(cluster.CordonKey(ns, "id-node-7"), cluster.Cordon{Node: "id-node-7"}, 0),
-			put(cluster.KnobKey(ns, "x"), 1, 0),
+			put(cluster.SettingKey(ns, "x"), 1, 0),
 			// Down for now, but declared; a node waits there; no assignment at all.
 			put(cluster.TopologyKey("down"), cluster.Topology{}, 0), put(cluster.AssignmentKey("down", "worker-1"), cluster.Assignment{Name: "worker-1"}, 0),
 			put(cluster.NodeKey("id-node-5"), cluster.Node{ID: "id-node-5", Namespace: "fresh"}, f.lease),

@@ -16,33 +16,34 @@ const (
 	forgiveAfter = 30 * time.Minute
 )
 
-// past is what a leader remembers. Plan itself knows the present only.
-type past struct {
-	nodes    map[string]*nodePast // by node id
-	declared store.Revision       // of the topology that was planned last
+// backoff remembers which nodes were lost, and how often, so that workers move back to a
+// node only after it has stayed for a while. Plan itself sees only the present.
+type backoff struct {
+	nodes    map[string]*nodeLosses // by node id
+	declared store.Revision         // of the topology that was planned last
 }
 
-type nodePast struct {
+type nodeLosses struct {
 	lease  cluster.InstanceID
 	away   bool
 	since  time.Time // when it came, or left
 	losses int
 }
 
-func newPast() *past { return &past{nodes: map[string]*nodePast{}} }
+func newBackoff() *backoff { return &backoff{nodes: map[string]*nodeLosses{}} }
 
 // settling takes in which nodes there are and returns those that came lately. Under a
 // new lease a node has been away.
-func (p *past) settling(nodes []cluster.Node, now time.Time) map[string]bool {
+func (b *backoff) settling(nodes []cluster.Node, now time.Time) map[string]bool {
 	out := map[string]bool{}
 	there := map[string]bool{}
 	for _, n := range nodes {
 		there[n.ID] = true
-		m := p.nodes[n.ID]
+		m := b.nodes[n.ID]
 		switch {
 		case m == nil:
-			m = &nodePast{lease: n.InstanceID, since: now}
-			p.nodes[n.ID] = m
+			m = &nodeLosses{lease: n.InstanceID, since: now}
+			b.nodes[n.ID] = m
 		case m.away || m.lease != n.InstanceID:
 			m.losses++
 			m.lease, m.away, m.since = n.InstanceID, false, now
@@ -53,13 +54,13 @@ func (p *past) settling(nodes []cluster.Node, now time.Time) map[string]bool {
 			out[n.ID] = true
 		}
 	}
-	for id, m := range p.nodes {
+	for id, m := range b.nodes {
 		switch {
 		case there[id]:
 		case !m.away:
 			m.away, m.since = true, now
 		case now.Sub(m.since) > forgiveAfter:
-			delete(p.nodes, id)
+			delete(b.nodes, id)
 		}
 	}
 	return out
