@@ -327,7 +327,7 @@ func TestPlanReplaces(t *testing.T) {
 		w := newWorld(t, 0, 1, node("a", 2))
 		w.converge()
 		w.assignment("worker-1").Replace = true
-		w.Cordons = map[string]cluster.Cordon{"id-a": {Node: "id-a"}}
+		w.Topology.Engine.Device = "gpu"
 		w.apply(Plan(w.View))
 		w.say("worker-1", func(st *cluster.WorkerStatus) { st.State = cluster.StateFailed })
 		w.apply(Plan(w.View))
@@ -488,6 +488,22 @@ func TestPlanDrainsNodes(t *testing.T) {
 		w.Cordons = nil
 		w.converge()
 		w.want("worker-2 decode a/cpu:0")
+	})
+	t.Run("the only node, after a successor was ordered", func(t *testing.T) {
+		for _, first := range []string{"order", "drain"} {
+			w := newWorld(t, 0, 1, node("a", 2))
+			w.converge()
+			w.assignment("worker-1").Replace = true
+			if first == "order" {
+				w.Topology.Engine.Device = "gpu" // the successor has no place yet
+				w.apply(Plan(w.View))
+				w.want("worker-1 decode a/cpu:0", "worker-2 decode (no node has a device gpu)")
+				w.Topology.Engine.Device = ""
+			}
+			cordon(w, "a")
+			w.converge()
+			w.want("worker-2 decode (all nodes are drained)")
+		}
 	})
 	t.Run("the node of the successor is lost", func(t *testing.T) {
 		w := newWorld(t, 0, 1, node("a", 2), node("b", 2))

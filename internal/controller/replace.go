@@ -26,12 +26,11 @@ const (
 
 // causeOf says why a worker must be replaced or changed, the weightiest cause first.
 func (p *planner) causeOf(it *item) cause {
-	_, cordoned := p.Cordons[it.Node]
 	model, engine := p.specs(it.Role)
 	switch {
 	case it.Replace:
 		return cause{ordered, "a successor was ordered"}
-	case cordoned && it.Node != "":
+	case p.evicted(it):
 		return cause{evicted, p.nodes[it.Node].Name + " is drained"}
 	case it.Model != model:
 		return cause{outdated, "the model has changed"}
@@ -44,6 +43,12 @@ func (p *planner) causeOf(it *item) cause {
 		return cause{misplaced, why}
 	}
 	return cause{}
+}
+
+// evicted reports whether the node of a worker is drained.
+func (p *planner) evicted(it *item) bool {
+	_, cordoned := p.Cordons[it.Node]
+	return cordoned && it.Node != ""
 }
 
 // successor returns the worker that is to follow another one, or nil.
@@ -92,8 +97,7 @@ func (p *planner) succeed(s *item) {
 		p.retire(x, s.Name+" serves in its place")
 	case c.kind == ordered && !busy(p.Status[x.Name].State) && s.Node != "":
 		p.retire(x, "it does not serve, "+s.Name+" starts in its place")
-	case c.kind == evicted && s.Node == "" && s.Unplaced != "":
-		p.retire(x, c.text+", and there is no other place: "+s.Unplaced)
+	case p.evict(x, s):
 	case p.Status[s.Name].NoMemory && p.Status[s.Name].Generation == s.Generation && p.changesInPlace(c):
 		p.squeeze(x, s, c)
 	}
@@ -130,6 +134,21 @@ func (p *planner) retire(x *item, why string) {
 // suits reports whether a worker is on a device that its engine asks for.
 func (p *planner) suits(x *item) bool {
 	return slices.ContainsFunc(p.nodes[x.Node].Devices, func(d cluster.Device) bool { return d.ID == x.Device && x.Engine.RunsOn(d.ID) })
+}
+
+// evict asks a worker on a drained node to leave without waiting for its successor, if
+// that one has no place. The drain wins over a replacement that was ordered before it.
+func (p *planner) evict(x, successor *item) bool {
+	if !p.evicted(x) || successor.Node != "" {
+		return false
+	}
+	_, _, why := p.place(successor)
+	if why == "" {
+		return false
+	}
+	x.Replace = false
+	p.retire(x, p.nodes[x.Node].Name+" is drained, and there is no other place: "+why)
+	return true
 }
 
 // feasible reports whether some place has room for what the topology makes of a worker,
@@ -187,15 +206,13 @@ func (p *planner) replaceOrdered(role cluster.Role) {
 		}
 		switch {
 		case c.kind == ordered && busy(p.Status[it.Name].State):
-			p.begin(it, c.text)
+			p.evict(it, p.begin(it, c.text))
 		case c.kind == ordered:
 			p.begin(it, "which does not serve")
 			p.retire(it, "a successor was ordered, and it does not serve")
 		case c.kind == evicted && !moving[it.Node]:
 			moving[it.Node] = true
-			if _, _, why := p.place(p.begin(it, c.text)); why != "" {
-				p.retire(it, c.text+", and there is no other place: "+why)
-			}
+			p.evict(it, p.begin(it, c.text))
 		}
 	}
 }
