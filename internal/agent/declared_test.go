@@ -15,7 +15,7 @@ func forgetful(t *testing.T) (n *testNode, topology cluster.Topology) {
 	n.put(cluster.NodeKey(n.nodeID), cluster.Node{ID: n.nodeID})
 	topology = cluster.Topology{Model: cluster.ModelSpec{Name: "mock"}, Decode: 1, Generation: 5, UpdatedAt: time.Now()}
 	n.put(cluster.TopologyKey(n.cfg.Namespace), topology)
-	n.put(cluster.SettingKey(n.cfg.Namespace, "disagg.strategy"), "router")
+	n.put(cluster.SettingKey(n.cfg.Namespace, "disagg.strategy"), "prefill-first")
 	n.assign()
 	n.reaches(cluster.StateReady)
 	eventually(t, "the topology is known", func() bool {

@@ -150,7 +150,7 @@ func (d gpuDevice) kvType(spec cluster.EngineSpec) (string, error) {
 	case cpu.KVBF16, cpu.KVInt8:
 		return spec.KVDType, nil
 	}
-	return "", fmt.Errorf("kv_dtype: a GPU keeps bf16 or int8, not %s", spec.KVDType)
+	return "", fmt.Errorf("kv_cache_dtype: a GPU keeps bf16 or int8, not %s", spec.KVDType)
 }
 
 func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {

@@ -302,7 +302,7 @@ func (sm *sharedModel) newBackend(ctx context.Context, spec cluster.EngineSpec, 
 // newMock makes a backend that pretends to compute with a model.
 func newMock(spec cluster.EngineSpec, m *model.Model) (engine.Backend, error) {
 	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
-		return nil, fmt.Errorf("kv_dtype: the mock backend keeps f32, not %s", spec.KVDType)
+		return nil, fmt.Errorf("kv_cache_dtype: the mock backend keeps f32, not %s", spec.KVDType)
 	}
 	c := m.Config()
 	if err := engine.CheckTensorParallel(max(spec.TensorParallel, 1), c.Heads, c.KVHeads); err != nil {

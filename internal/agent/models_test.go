@@ -456,7 +456,7 @@ func TestMockBackend(t *testing.T) {
 		t.Errorf("mock: %+v, computing: %+v", own, others)
 	}
 	as.Engine.KVDType = "bf16"
-	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "kv_dtype: the mock backend keeps f32") {
+	if _, err := m.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), "kv_cache_dtype: the mock backend keeps f32") {
 		t.Errorf("bf16: %v", err)
 	}
 	as.Engine.KVDType, as.Engine.TensorParallel = "", 3

@@ -24,7 +24,7 @@ type settings struct {
 // Names of the settings below the config prefix.
 const (
 	settingStrategy   = "disagg.strategy"
-	settingBackground = "disagg.background_prefill"
+	settingOverlap = "disagg.overlap_kv_transfer"
 	settingMaxLocal   = "disagg.max_local_prefill_tokens"
 	settingMaxQueue   = "disagg.max_prefill_queue_depth"
 	settingTimeout    = "disagg.remote_prefill_timeout"
@@ -51,7 +51,7 @@ func (s *settings) close() { s.watched.Close() }
 func (s *settings) settings() (config.Disagg, config.Router) {
 	d, r := s.a.cfg.Disagg, s.a.cfg.Router
 	override(s, settingStrategy, &d.Strategy)
-	override(s, settingBackground, &d.BackgroundPrefill)
+	override(s, settingOverlap, &d.OverlapKVTransfer)
 	override(s, settingMaxLocal, &d.MaxLocalPrefillTokens)
 	override(s, settingMaxQueue, &d.MaxPrefillQueueDepth)
 	override(s, settingTimeout, &d.RemotePrefillTimeout)
@@ -60,12 +60,16 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 }
 
 func override[T any](s *settings, name string, into *T) {
-	raw, ok := s.watched.Get(cluster.SettingKey(s.a.cfg.Namespace, name))
-	if !ok {
+	key := s.keys[name]
+	for _, name := range append([]string{name}, key.Former...) {
+		raw, ok := s.watched.Get(cluster.SettingKey(s.a.cfg.Namespace, name))
+		if !ok {
+			continue
+		}
+		if v, err := key.DecodeRuntime(raw); err == nil {
+			*into = v.(T) // the table says so, which a test makes sure of
+		}
 		return
-	}
-	if v, err := s.keys[name].DecodeRuntime(raw); err == nil {
-		*into = v.(T) // the table says so, which a test makes sure of
 	}
 }
 
@@ -83,7 +87,7 @@ func (s *settings) workers() worker.Settings {
 func (s *settings) frontend() frontend.Settings {
 	d, r := s.settings()
 	return frontend.Settings{
-		Policy: r.Policy, Strategy: d.Strategy, Background: d.BackgroundPrefill,
+		Policy: r.Policy, Strategy: d.Strategy, Background: d.OverlapKVTransfer,
 		Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout,
 	}
 }

@@ -69,7 +69,7 @@ func TestSettings(t *testing.T) {
 func TestFrontendSettings(t *testing.T) {
 	n := startTestNode(t)
 	base := n.settings.frontend()
-	if base.Strategy != "queue" || !base.Background || base.Policy != "least-loaded" || base.RemoteTimeout != n.cfg.Disagg.RemotePrefillTimeout {
+	if base.Strategy != "decode-first" || !base.Background || base.Policy != "least-loaded" || base.RemoteTimeout != n.cfg.Disagg.RemotePrefillTimeout {
 		t.Errorf("nothing set: %+v", base)
 	}
 	set := func(name, value string) {
@@ -91,7 +91,7 @@ func TestFrontendSettings(t *testing.T) {
 		}
 	}
 	other := map[string]string{
-		settingStrategy: "router", settingBackground: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingPolicy: "round-robin",
+		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingPolicy: "round-robin",
 	}
 	for _, k := range config.RuntimeKeys() {
 		if other[k.Name] == "" {
@@ -103,7 +103,7 @@ func TestFrontendSettings(t *testing.T) {
 		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.settings.frontend() != before })
 	}
 	want := frontend.Settings{
-		Policy: "round-robin", Strategy: "router", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
+		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
 	}
 	if got := n.settings.frontend(); got != want {
 		t.Errorf("all set: %+v, want %+v", got, want)
@@ -111,7 +111,7 @@ func TestFrontendSettings(t *testing.T) {
 	if _, err := n.mem.Put(t.Context(), cluster.SettingKey(n.cfg.Namespace, settingStrategy), []byte(`"quue"`)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, "an unknown strategy is ignored", func() bool { return n.settings.frontend().Strategy == "queue" })
+	within(t, 5*time.Second, "an unknown strategy is ignored", func() bool { return n.settings.frontend().Strategy == "decode-first" })
 }
 
 // What the store says is in force from the start, and what cannot be read is not.

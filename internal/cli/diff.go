@@ -35,7 +35,7 @@ nothing differs, 1 when something does, and 2 or 3 when they could not be compar
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&o.file, "file", "f", "", "topology file, - for standard input")
-	fs.StringArrayVar(&o.sets, "set", nil, "field of a topology and its value, as decode.engine.max_seqs=8; may be given again")
+	fs.StringArrayVar(&o.sets, "set", nil, "field of a topology and its value, as decode.engine.max_num_seqs=8; may be given again")
 	grouped(fs, "Topology", "file", "set")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml") // these fail for unknown flags only
 	_ = cmd.RegisterFlagCompletionFunc("set", completeFields)
@@ -70,6 +70,7 @@ func (o *diffCommand) run(ctx context.Context, inv *invocation, _ []string) erro
 			return &usageError{text: "--set " + err.Error()}
 		}
 	}
+	inv.tellFormer(&to)
 	to.Complete()
 	if problems := to.Problems(); len(problems) > 0 {
 		return &usageError{text: "--set: " + problems[0].Error()}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/dynctl/dynctl/internal/cli/progress"
@@ -96,4 +97,21 @@ func (countFlag) Type() string { return "int" }
 func countVar(fs *pflag.FlagSet, n *int, name string, value int, usage string) {
 	*n = value
 	fs.Var(countFlag{n}, name, usage)
+}
+
+// formerFlags has a command take flags under the names that they had in the release
+// before. Each use is told on standard error.
+func formerFlags(cmd *cobra.Command, now map[string]string) {
+	told := map[string]bool{}
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		current, ok := now[name]
+		if !ok {
+			return pflag.NormalizedName(name)
+		}
+		if !told[name] {
+			told[name] = true
+			cmd.PrintErrf("dynctl: --%s is called --%s now; the old name goes with the next release\n", name, current)
+		}
+		return pflag.NormalizedName(current)
+	})
 }

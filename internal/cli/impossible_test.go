@@ -27,11 +27,11 @@ func TestUpSaysWhatItChanges(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Fail: map[string]string{"worker-2": "disk on fire"}})
 	w.up(0, 1)
-	r := w.run("up", "--max-seqs", "7")
+	r := w.run("up", "--max-num-seqs", "7")
 	if r.code != exitFailed {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "changes from 1 decode worker to 1 decode worker, generation 1 to 2:\n+ engine.max_seqs  7\n1 decode worker restarts\n",
+	has(t, "stderr", r.stderr, "changes from 1 decode worker to 1 decode worker, generation 1 to 2:\n+ engine.max_num_seqs  7\n1 decode worker restarts\n",
 		"dynctl: worker-2 did not start: disk on fire\n  worker-1 serves on as it was\n", "\n  try: dynctl rollback\n")
 	if st := w.ok("get", "topology"); !strings.Contains(st.stderr, "worker-2 failed: disk on fire") {
 		t.Errorf("get topology says %q", st.stderr)

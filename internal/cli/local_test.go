@@ -302,7 +302,7 @@ func TestUpAfterAKill(t *testing.T) {
 	}
 	// With fewer agents and workers, another model, and no wait for old leases.
 	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1})
-	r := m.up("--prefill", "0", "--decode", "1", "--model", dir, "--served-name", "qwen")
+	r := m.up("--prefill", "0", "--decode", "1", "--model", dir, "--served-model-name", "qwen")
 	has(t, "stderr", r.stderr, "lab changes from 1 prefill + 2 decode workers to 1 decode worker, generation 1 to 2:", "~ decode.workers   2 → 1", "1 decode worker, model qwen")
 	ps := m.run("ps", "-o", "json")
 	if strings.Count(ps.stdout, `"state": "ready"`) != 1 || !strings.Contains(ps.stdout, `"model": "qwen"`) {

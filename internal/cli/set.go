@@ -34,7 +34,7 @@ With the name of a worker its role changes: it hands over what it has and joins 
 other role, with its weights and KV pool; the numbers of prefill and decode workers follow.`,
 		examples: []string{
 			"dynctl set disagg.strategy",
-			"dynctl set disagg.strategy=router disagg.max_local_prefill_tokens=256",
+			"dynctl set disagg.strategy=prefill-first disagg.max_local_prefill_tokens=256",
 			"dynctl set worker-3 role=prefill",
 		},
 		args: func(*cobra.Command, []string) error { return nil }, complete: completeSettings,
@@ -77,12 +77,13 @@ func (o *setCommand) run(ctx context.Context, inv *invocation, args []string) er
 		return o.role.run(ctx, inv, args, o.dryRun)
 	}
 	if asked, ok := o.asked(args); ok {
-		if err := knownSettings(asked); err != nil {
+		asked, err := knownSettings(asked)
+		if err != nil {
 			return err
 		}
 		return inv.show(ctx, settingKind(), asked, false)
 	}
-	changes, err := o.parse(args)
+	changes, err := o.parse(inv, args)
 	if err != nil {
 		return err
 	}
@@ -136,13 +137,16 @@ func (o *setCommand) asked(args []string) (names []string, ok bool) {
 }
 
 // knownSettings refuses names of settings that there are not.
-func knownSettings(names []string) error {
+func knownSettings(names []string) ([]string, error) {
+	var out []string
 	for _, name := range names {
-		if _, err := config.RuntimeKey(name); err != nil {
-			return &usageError{text: err.Error(), tries: []string{"dynctl set   to list them"}}
+		key, err := config.RuntimeKey(name)
+		if err != nil {
+			return nil, &usageError{text: err.Error(), tries: []string{"dynctl set   to list them"}}
 		}
+		out = append(out, key.Name)
 	}
-	return nil
+	return out, nil
 }
 
 // plan says what would change.
@@ -173,18 +177,21 @@ func (o *setCommand) plan(ctx context.Context, inv *invocation, c *client.Cluste
 }
 
 // parse reads the whole command line before anything is changed.
-func (o *setCommand) parse(args []string) ([]assignment, error) {
+func (o *setCommand) parse(inv *invocation, args []string) ([]assignment, error) {
 	var out []assignment
 	seen := map[string]bool{}
-	add := func(name string, value func(config.Key) (any, error)) error {
+	add := func(name, text string, value func(config.Key) (any, error)) error {
 		key, err := config.RuntimeKey(name)
 		if err != nil {
 			return &usageError{text: err.Error(), tries: []string{"dynctl set   to list them"}}
 		}
-		if seen[name] {
+		if seen[key.Name] {
 			return &usageError{text: name + " is named twice"}
 		}
-		seen[name] = true
+		seen[key.Name] = true
+		if former := key.FormerSpelling(name, text); former != "" {
+			inv.note("%s", former)
+		}
 		v, err := value(key)
 		if err != nil {
 			return &usageError{text: fmt.Sprintf("%s: %v", name, err)}
@@ -197,12 +204,12 @@ func (o *setCommand) parse(args []string) ([]assignment, error) {
 		if !ok {
 			return nil, &usageError{text: fmt.Sprintf("%q is not <setting>=<value>", arg), tries: []string{"dynctl set   to list the settings"}}
 		}
-		if err := add(name, func(k config.Key) (any, error) { return k.ParseRuntime(text) }); err != nil {
+		if err := add(name, text, func(k config.Key) (any, error) { return k.ParseRuntime(text) }); err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range o.unset {
-		if err := add(name, func(config.Key) (any, error) { return nil, nil }); err != nil {
+		if err := add(name, "", func(config.Key) (any, error) { return nil, nil }); err != nil {
 			return nil, err
 		}
 	}

@@ -20,27 +20,30 @@ func TestSet(t *testing.T) {
 		return string(kv.Value)
 	}
 	r := w.ok("set")
-	has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tqueue\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tleast-loaded\tnode\n")
+	has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tdecode-first\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tleast-loaded\tnode\n")
 	if n := strings.Count(r.stdout, "\n"); n != 1+len(config.RuntimeKeys()) {
 		t.Errorf("%d lines", n)
 	}
-	if r := w.ok("set", "disagg.strategy=router", "--dry-run", "--read-only"); r.stdout != "would change disagg.strategy from not set to router\n" || stored("disagg.strategy") != "" {
+	if r := w.ok("set", "disagg.strategy=prefill-first", "--dry-run", "--read-only"); r.stdout != "would change disagg.strategy from not set to prefill-first\n" || stored("disagg.strategy") != "" {
 		t.Errorf("dry run: %q, stored %q", r.stdout, stored("disagg.strategy"))
 	}
-	if r := w.ok("set", "disagg.strategy=router", "disagg.remote_prefill_timeout=1m30s"); r.stdout != "disagg.strategy is router.\ndisagg.remote_prefill_timeout is 1m30s.\n" {
+	if r := w.ok("set", "disagg.strategy=prefill-first", "disagg.remote_prefill_timeout=1m30s"); r.stdout != "disagg.strategy is prefill-first.\ndisagg.remote_prefill_timeout is 1m30s.\n" {
 		t.Errorf("%q", r.stdout)
 	}
-	if a, b := stored("disagg.strategy"), stored("disagg.remote_prefill_timeout"); a != `"router"` || b != `"1m30s"` {
+	if a, b := stored("disagg.strategy"), stored("disagg.remote_prefill_timeout"); a != `"prefill-first"` || b != `"1m30s"` {
 		t.Errorf("stored %s, %s", a, b)
 	}
-	if r := w.ok("set", "disagg.strategy"); r.stdout != "SETTING\tVALUE\tDEFAULT\tORIGIN\ndisagg.strategy\trouter\tqueue\tcluster\n" {
+	if r := w.ok("set", "disagg.strategy"); r.stdout != "SETTING\tVALUE\tDEFAULT\tORIGIN\ndisagg.strategy\tprefill-first\tdecode-first\tcluster\n" {
 		t.Errorf("one setting: %q", r.stdout)
 	}
-	if r := w.ok("set", "disagg.strategy=router", "--unset", "disagg.remote_prefill_timeout", "--dry-run"); r.stdout != "would leave disagg.strategy as it is: router\nwould change disagg.remote_prefill_timeout from 1m30s to not set\n" {
+	if r := w.ok("set", "disagg.strategy=prefill-first", "--unset", "disagg.remote_prefill_timeout", "--dry-run"); r.stdout != "would leave disagg.strategy as it is: prefill-first\nwould change disagg.remote_prefill_timeout from 1m30s to not set\n" {
 		t.Errorf("dry run of both: %q", r.stdout)
 	}
-	w.ok("set", "disagg.max_prefill_queue_depth=7", "disagg.background_prefill=false")
-	if a, b := stored("disagg.max_prefill_queue_depth"), stored("disagg.background_prefill"); a != "7" || b != "false" {
+	r = w.ok("set", "disagg.max_prefill_queue_depth=7", "disagg.background_prefill=false")
+	has(t, "a former name", r.stderr, "note: disagg.background_prefill is called disagg.overlap_kv_transfer now")
+	has(t, "a former name", w.ok("set", "disagg.background_prefill").stdout, "disagg.overlap_kv_transfer\tfalse\ttrue\tcluster\n")
+	has(t, "a former value", w.ok("set", "disagg.strategy=router", "--dry-run").stderr, "note: the value router of disagg.strategy is called prefill-first now")
+	if a, b := stored("disagg.max_prefill_queue_depth"), stored("disagg.overlap_kv_transfer"); a != "7" || b != "false" {
 		t.Errorf("stored %s, %s", a, b)
 	}
 	var all []struct {
@@ -57,11 +60,11 @@ func TestSet(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if values["disagg.strategy"] != "router" || values["disagg.max_prefill_queue_depth"] != 7.0 || values["disagg.background_prefill"] != false || values["router.policy"] != nil {
+	if values["disagg.strategy"] != "prefill-first" || values["disagg.max_prefill_queue_depth"] != 7.0 || values["disagg.overlap_kv_transfer"] != false || values["router.policy"] != nil {
 		t.Errorf("%v", values)
 	}
 	r = w.ok("set", "--unset", "disagg.strategy", "-o", "json")
-	has(t, "unset", r.stdout, `"setting": "disagg.strategy"`, `"value": null`, `"default": "queue"`)
+	has(t, "unset", r.stdout, `"setting": "disagg.strategy"`, `"value": null`, `"default": "decode-first"`)
 	if stored("disagg.strategy") != "" {
 		t.Error("it is still set")
 	}
@@ -85,13 +88,13 @@ func TestSetRefuses(t *testing.T) {
 		{[]string{"disagg.strategy", "router.policy=round-robin"}, `"disagg.strategy" is not <setting>=<value>`},
 		{[]string{"disagg.stratgy"}, `no run-time setting "disagg.stratgy"; did you mean disagg.strategy?`},
 		{[]string{"disagg.stratgy=router"}, `no run-time setting "disagg.stratgy"; did you mean disagg.strategy?`},
-		{[]string{"disagg.strategy=fast"}, `disagg.strategy: "fast" is not one of queue, router`},
+		{[]string{"disagg.strategy=fast"}, `disagg.strategy: "fast" is not one of decode-first, prefill-first`},
 		{[]string{"frontend.port=1"}, "frontend.port does not change at run time"},
 		{[]string{"disagg.max_local_prefill_tokens=many"}, `"many" is not a whole number from 0 to 100000000`},
 		{[]string{"disagg.remote_prefill_timeout=0"}, "0 would never wait"},
 		{[]string{"disagg.remote_prefill_timeout=30"}, "has no unit"},
-		{[]string{"disagg.strategy=queue", "disagg.strategy=router"}, "disagg.strategy is named twice"},
-		{[]string{"disagg.strategy=queue", "--unset", "disagg.strategy"}, "disagg.strategy is named twice"},
+		{[]string{"disagg.strategy=decode-first", "disagg.strategy=prefill-first"}, "disagg.strategy is named twice"},
+		{[]string{"disagg.strategy=decode-first", "--unset", "disagg.strategy"}, "disagg.strategy is named twice"},
 		{[]string{"--unset", "x"}, `no run-time setting "x"`},
 		{[]string{"router.policy=round-robin", "disagg.strategy=fast"}, "is not one of"},
 	} {
@@ -103,7 +106,7 @@ func TestSetRefuses(t *testing.T) {
 	if kvs, _, err := w.store.List(t.Context(), cluster.SettingPrefix(w.ns)); err != nil || len(kvs) > 0 {
 		t.Errorf("changed all the same: %v %v", kvs, err)
 	}
-	if r := w.run("set", "disagg.strategy=router", "--read-only"); r.code == 0 || !strings.Contains(r.stderr, "read-only is set") {
+	if r := w.run("set", "disagg.strategy=prefill-first", "--read-only"); r.code == 0 || !strings.Contains(r.stderr, "read-only is set") {
 		t.Errorf("read-only: %+v", r)
 	}
 	w.ok("set", "--read-only")

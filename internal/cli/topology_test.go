@@ -24,8 +24,8 @@ const labFile = `
 prefill: 1
 decode:
   workers: 2
-  engine: {max_seqs: 4}
-disagg: {strategy: router}
+  engine: {max_num_seqs: 4}
+disagg: {strategy: prefill-first}
 `
 
 // A file is declared once; applying it again changes nothing, and what was set beside it
@@ -37,7 +37,7 @@ func TestUpWithAFile(t *testing.T) {
 	if r := w.run("diff", "-f", file); r.code != exitFailed || r.stderr != "" {
 		t.Errorf("before: %+v", r)
 	} else {
-		has(t, "diff", r.stdout, "+ model.name ", "+ decode.engine.max_seqs  4\n", "+ disagg.strategy ", "2 decode workers start\n")
+		has(t, "diff", r.stdout, "+ model.name ", "+ decode.engine.max_num_seqs  4\n", "+ disagg.strategy ", "2 decode workers start\n")
 	}
 	r := w.ok("up", "-f", file, "--timeout", "20s")
 	has(t, "answer", r.stderr, "lab is ready after", "1 prefill + 2 decode workers")
@@ -45,7 +45,7 @@ func TestUpWithAFile(t *testing.T) {
 	if topo.Decode != 2 || topo.DecodeSpec.Engine.MaxSeqs != 4 || topo.Model.Name != cluster.BuiltinModelName || !strings.HasPrefix(topo.Reason, "dynctl up --file ") {
 		t.Errorf("declared %+v", topo)
 	}
-	has(t, "settings", w.ok("set").stdout, "disagg.strategy\trouter\t")
+	has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
 	if r := w.ok("diff", "-f", file); r.stdout != "nothing would change in lab\n" {
 		t.Errorf("diff of the same: %+v", r)
 	}
@@ -56,12 +56,12 @@ func TestUpWithAFile(t *testing.T) {
 	}
 
 	saved := w.ok("get", "topology", "-o", "yaml").stdout
-	has(t, "saved", saved, "# cluster lab, generation 1, ", "\nnamespace: "+w.ns+"\n", "max_seqs: 4\n", "disagg:\n  strategy: router\n")
+	has(t, "saved", saved, "# cluster lab, generation 1, ", "\nnamespace: "+w.ns+"\n", "max_num_seqs: 4\n", "disagg:\n  strategy: prefill-first\n")
 	if r := w.ok("diff", "-f", w.file(saved)); r.stdout != "nothing would change in lab\n" {
 		t.Errorf("diff of what was saved: %+v", r)
 	}
 
-	w.ok("set", "router.policy=round-robin", "disagg.strategy=queue")
+	w.ok("set", "router.policy=round-robin", "disagg.strategy=decode-first")
 	w.ok("scale", "--decode", "3", "--timeout", "20s")
 	r = w.run("diff", "-f", file, "-o", "json")
 	var d diffResult
@@ -77,7 +77,7 @@ func TestUpWithAFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &up); err != nil || !up.Changed || up.Generation != 3 || up.Decode != 2 {
 		t.Errorf("%v %+v", err, up)
 	}
-	if s := w.ok("set").stdout; strings.Contains(s, "round-robin\t") || !strings.Contains(s, "disagg.strategy\trouter\t") {
+	if s := w.ok("set").stdout; strings.Contains(s, "round-robin\t") || !strings.Contains(s, "disagg.strategy\tprefill-first\t") {
 		t.Errorf("settings after the file:\n%s", s)
 	}
 	if why := w.topology().Reason; why != "back to the file" {
@@ -89,22 +89,22 @@ func TestUpWithAFile(t *testing.T) {
 func TestUpWithFields(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Devices: []string{"cpu:0", "cpu:1"}})
-	w.ok("up", "--timeout", "20s", "--placement", "pack", "--backend", "mock", "--device", "cpu:1", "--set", "decode.engine.max_seqs=3", "--set", "disagg.strategy=router")
+	w.ok("up", "--timeout", "20s", "--placement", "pack", "--backend", "mock", "--device", "cpu:1", "--set", "decode.engine.max_num_seqs=3", "--set", "disagg.strategy=prefill-first")
 	topo := w.topology()
 	if topo.Placement != cluster.PlacementPack || topo.Engine.Backend != "mock" || topo.Engine.Device != "cpu:1" || topo.DecodeSpec.Engine.MaxSeqs != 3 {
 		t.Errorf("declared %+v", topo)
 	}
-	if !strings.Contains(topo.Reason, "--set decode.engine.max_seqs=3 --set disagg.strategy=router") {
+	if !strings.Contains(topo.Reason, "--set decode.engine.max_num_seqs=3 --set disagg.strategy=prefill-first") {
 		t.Errorf("reason %q", topo.Reason)
 	}
-	has(t, "settings", w.ok("set").stdout, "disagg.strategy\trouter\t")
+	has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
 	file := w.file(labFile)
 	w.ok("up", "-f", file, "--timeout", "20s", "--decode", "1", "--set", "disagg.strategy=", "--set", "prefill=0")
 	topo = w.topology()
 	if topo.Prefill != 0 || topo.Decode != 1 || topo.DecodeSpec.Engine.MaxSeqs != 4 || topo.Placement != "" {
 		t.Errorf("declared %+v", topo)
 	}
-	if s := w.ok("set").stdout; strings.Contains(s, "disagg.strategy\trouter\t") {
+	if s := w.ok("set").stdout; strings.Contains(s, "disagg.strategy\tprefill-first\t") {
 		t.Errorf("settings: %s", s)
 	}
 	if r := w.run("up", "--set", "model.path=/m/other"); r.code != exitFailed || !strings.Contains(r.stderr, "it serves another model") {
@@ -146,22 +146,22 @@ func TestRollback(t *testing.T) {
 	if r := w.run("rollback", "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "no earlier generation differs") {
 		t.Errorf("%+v", r)
 	}
-	w.ok("up", "--decode", "3", "--set", "disagg.strategy=router", "--timeout", "20s")
+	w.ok("up", "--decode", "3", "--set", "disagg.strategy=prefill-first", "--timeout", "20s")
 	w.ok("up", "--decode", "2", "--set", "disagg.strategy=", "--timeout", "20s")
 
 	lines := strings.Split(strings.TrimSpace(w.ok("rollback", "--list", "-o", "wide").stdout), "\n")
-	if len(lines) != 4 || !strings.HasPrefix(lines[1], "now 3\t") || !strings.HasPrefix(lines[2], "2\t") || !strings.Contains(lines[2], "disagg.strategy=router") || !strings.Contains(lines[3], "dynctl up --prefill 0 --decode 1") {
+	if len(lines) != 4 || !strings.HasPrefix(lines[1], "now 3\t") || !strings.HasPrefix(lines[2], "2\t") || !strings.Contains(lines[2], "disagg.strategy=prefill-first") || !strings.Contains(lines[3], "dynctl up --prefill 0 --decode 1") {
 		t.Errorf("list:\n%s", strings.Join(lines, "\n"))
 	}
 	var list []generation
-	if err := json.Unmarshal([]byte(w.ok("rollback", "--list", "-o", "json", "--read-only").stdout), &list); err != nil || len(list) != 3 || !list[0].Present || list[1].Settings["disagg.strategy"] != "router" {
+	if err := json.Unmarshal([]byte(w.ok("rollback", "--list", "-o", "json", "--read-only").stdout), &list); err != nil || len(list) != 3 || !list[0].Present || list[1].Settings["disagg.strategy"] != "prefill-first" {
 		t.Errorf("%v %+v", err, list)
 	}
 	if got := w.ok("rollback", "--list", "-q").stdout; got != "3\n2\n1\n" {
 		t.Errorf("names %q", got)
 	}
 
-	has(t, "dry run", w.ok("rollback", "--dry-run").stdout, "would go back to generation 2 of lab:", "~ decode.workers   2 → 3\n", "+ disagg.strategy  router\n", "1 decode worker starts\n")
+	has(t, "dry run", w.ok("rollback", "--dry-run").stdout, "would go back to generation 2 of lab:", "~ decode.workers   2 → 3\n", "+ disagg.strategy  prefill-first\n", "1 decode worker starts\n")
 	if r := w.run("rollback"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive") {
 		t.Errorf("%+v", r)
 	}
@@ -184,7 +184,7 @@ func TestRollback(t *testing.T) {
 	if topo := w.topology(); topo.Decode != 3 || topo.Generation != 4 || topo.Reason != "too slow" {
 		t.Errorf("declared %+v", topo)
 	}
-	has(t, "settings", w.ok("set").stdout, "disagg.strategy\trouter\t")
+	has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
 	// To and fro: the latest that differs is the one before.
 	r = w.run("rollback", "--yes", "--no-wait", "-o", "json")
 	var res rollbackResult

@@ -76,7 +76,7 @@ only the topology is declared.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&o.file, "file", "f", "", "topology file, - for standard input")
-	fs.StringArrayVar(&o.sets, "set", nil, "field of a topology and its value, as decode.engine.max_seqs=8; may be given again")
+	fs.StringArrayVar(&o.sets, "set", nil, "field of a topology and its value, as decode.engine.max_num_seqs=8; may be given again")
 	countVar(fs, &o.prefill, "prefill", 1, "prefill workers; 0 lets decode workers do both")
 	countVar(fs, &o.decode, "decode", 1, "decode workers")
 	countVar(fs, &o.agents, "agents", 1, "dynamod processes on this machine")
@@ -86,15 +86,15 @@ only the topology is declared.`,
 	fs.StringVar(&o.host, "advertise-host", "", "address of this machine, for other machines to join")
 	countVar(fs, &o.port, "port", 8000, "port of the HTTP frontend; 0 takes a free one")
 	fs.StringVar(&o.model, "model", "", "model directory, or a GGUF file (default: the built-in model)")
-	fs.StringVar(&o.served, "served-name", "", "what clients put into \"model\" (default: the name of the path)")
+	fs.StringVar(&o.served, "served-model-name", "", "what clients put into \"model\" (default: the name of the path)")
 	fs.StringVar(&o.quantize, "quantize", "", "quantize weights: "+formats(cluster.WeightFormats())+" (default: as they are stored)")
 	fs.StringVar(&o.tool, "tool-parser", "", "how the model writes tool calls: "+formats(parse.ToolParsers())+" (default: as its chat template shows)")
 	fs.StringVar(&o.reasoner, "reasoning-parser", "", "how the model marks reasoning: "+formats(parse.ReasoningParsers())+" (default: as its chat template shows)")
 	countVar(fs, &o.engine.KVBlocks, "kv-blocks", 0, "KV blocks of each worker (default: by the free memory)")
 	countVar(fs, &o.engine.BlockSize, "block-size", 0, "tokens in a KV block: 16, 32, 64 or 128 (default 64)")
-	fs.StringVar(&o.engine.KVDType, "kv-dtype", "", "type of keys and values: f32, bf16, int8, or auto for f32 with weights of f32 and else bf16 (default auto)")
+	fs.StringVar(&o.engine.KVDType, "kv-cache-dtype", "", "type of keys and values: f32, bf16, int8, or auto for f32 with weights of f32 and else bf16 (default auto)")
 	countVar(fs, &o.engine.MaxModelLen, "max-model-len", 0, "tokens of a prompt with its answer (default: the model's)")
-	countVar(fs, &o.engine.MaxSeqs, "max-seqs", 0, "sequences that a worker runs at once (default: the engine's)")
+	countVar(fs, &o.engine.MaxSeqs, "max-num-seqs", 0, "sequences that a worker runs at once (default: the engine's)")
 	durationVar(fs, &o.itlTarget, "itl-target", 0, "longest time between two tokens of an answer while prompts are computed beside (default 200ms; 1h turns it off)")
 	fs.Lookup("itl-target").DefValue = "" // 0, the engine's: said in the text
 	fs.StringVar(&o.speculative, "speculative", "", "propose tokens and verify several at a time: ngram, ngram:5 or off; changes no answer (default: off)")
@@ -105,10 +105,11 @@ only the topology is declared.`,
 	fs.StringVar(&o.why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.yes, "yes", "y", false, "do not ask before a file replaces the model")
 	progressVar(fs, &o.mode)
+	formerFlags(cmd, map[string]string{"served-name": "served-model-name", "kv-dtype": "kv-cache-dtype", "max-seqs": "max-num-seqs"})
 	grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "why", "yes")
-	grouped(fs, "Engine", "backend", "model", "served-name", "quantize", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
+	grouped(fs, "Engine", "backend", "model", "served-model-name", "quantize", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
-	rare(fs, "set", "why", "yes", "placement", "backend", "served-name", "kv-blocks", "block-size", "kv-dtype", "max-model-len", "max-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
+	rare(fs, "set", "why", "yes", "placement", "backend", "served-model-name", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("set", completeFields)
@@ -157,8 +158,8 @@ func (o *upCommand) check(inv *invocation) error {
 		return &usageError{text: "--agents, --port and --advertise-host belong to a cluster on this machine; with --etcd-endpoints, or after dynctl join, dynamod is started on each node"}
 	case o.given("model") && o.model == "":
 		return &usageError{text: "--model: no directory or file given"}
-	case o.given("served-name") && strings.TrimSpace(o.served) == "":
-		return &usageError{text: "--served-name: no name given"}
+	case o.given("served-model-name") && strings.TrimSpace(o.served) == "":
+		return &usageError{text: "--served-model-name: no name given"}
 	}
 	if err := parse.CheckTool(o.tool); err != nil {
 		return &usageError{text: "--tool-parser: " + err.Error()}

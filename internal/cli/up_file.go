@@ -44,7 +44,16 @@ func (inv *invocation) readTopology(name, action string) (topofile.File, topofil
 		}
 		return f, src, fail
 	}
+	inv.tellFormer(&f)
 	return f, src, err
+}
+
+// tellFormer tells what was spelled as the release before did.
+func (inv *invocation) tellFormer(f *topofile.File) {
+	for _, n := range f.Notes {
+		inv.note("%s", n)
+	}
+	f.Notes = nil
 }
 
 // use makes the namespace of a file that of the invocation. One that was given must be
@@ -64,6 +73,11 @@ func (inv *invocation) use(f topofile.File, name string) error {
 func (o *upCommand) readFile(inv *invocation, action string) (err error) {
 	o.dir, o.home = inv.env.Dir, inv.variables().Get("HOME")
 	o.reason = inv.reason(o.why)
+	var said topofile.File
+	for _, s := range o.sets {
+		_ = said.Set(s, o.source()) // what is wrong is told when it is used
+	}
+	inv.tellFormer(&said)
 	if !o.given("file") {
 		return nil
 	}

@@ -75,7 +75,7 @@ func (o *upCommand) nameModel(m *cluster.ModelSpec) {
 	switch {
 	case o.given("model"):
 		m.Name, m.Path = o.spec().Name, o.spec().Path
-	case o.given("served-name"):
+	case o.given("served-model-name"):
 		m.Name = o.served
 	}
 }
@@ -90,9 +90,9 @@ func (o *upCommand) override(t *cluster.Topology) {
 		"device":           func() { t.Engine.Device = o.engine.Device },
 		"kv-blocks":        func() { t.Engine.KVBlocks = o.engine.KVBlocks },
 		"block-size":       func() { t.Engine.BlockSize = o.engine.BlockSize },
-		"kv-dtype":         func() { t.Engine.KVDType = o.engine.KVDType },
+		"kv-cache-dtype":         func() { t.Engine.KVDType = o.engine.KVDType },
 		"max-model-len":    func() { t.Engine.MaxModelLen = o.engine.MaxModelLen },
-		"max-seqs":         func() { t.Engine.MaxSeqs = o.engine.MaxSeqs },
+		"max-num-seqs":         func() { t.Engine.MaxSeqs = o.engine.MaxSeqs },
 		"tensor-parallel":  func() { t.Engine.TensorParallel = o.engine.TensorParallel },
 		"itl-target":       func() { t.Engine.ITLTargetMS = o.engine.ITLTargetMS },
 		"speculative":      func() { t.Engine.Speculative = o.engine.Speculative },
@@ -116,8 +116,8 @@ func (o *upCommand) otherModel(name string, now cluster.Topology) error {
 	if o.given("model") {
 		flags += " --model " + shellQuote(o.model)
 	}
-	if o.given("served-name") {
-		flags += " --served-name " + shellQuote(o.served)
+	if o.given("served-model-name") {
+		flags += " --served-model-name " + shellQuote(o.served)
 	}
 	return &failure{
 		action: fmt.Sprintf("cannot serve %s in cluster %s", o.spec().Name, name), err: errOtherModel,

@@ -76,7 +76,7 @@ func TestDesired(t *testing.T) {
 		}(), nil},
 		{"the same model", func() *upCommand { o := flags("model"); o.model = "/m/qwen"; return o }(), serving, false, serving, nil},
 		{"another model", func() *upCommand { o := flags("model"); o.model = "/m/llama"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
-		{"another name", func() *upCommand { o := flags("served-name"); o.served = "q"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
+		{"another name", func() *upCommand { o := flags("served-model-name"); o.served = "q"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, err := tc.o.desired(cluster.Revision{Topology: tc.now}, tc.fresh)
@@ -176,12 +176,12 @@ func TestUpOnExternalStores(t *testing.T) {
 	}
 	has(t, "dry run", w.ok("up", "--dry-run", "--decode", "1").stdout, "would change 1 prefill + 2 decode workers to 1 prefill + 1 decode worker, model dynctl-tiny (built-in)\n")
 	has(t, "dry run of nothing", w.ok("up", "--dry-run").stdout, "would change nothing: 1 prefill + 2 decode workers")
-	r = w.run("up", "--served-name", "it's")
+	r = w.run("up", "--served-model-name", "it's")
 	if r.code != exitFailed {
 		t.Errorf("exit %d", r.code)
 	}
 	has(t, "another model", r.stderr, "dynctl: cannot serve it's in cluster lab: it serves another model\n  serving: dynctl-tiny (built-in) on 1 prefill + 2 decode workers\n",
-		`  try: dynctl down -c lab && dynctl up -c lab --served-name 'it'\''s'`)
+		`  try: dynctl down -c lab && dynctl up -c lab --served-model-name 'it'\''s'`)
 	// The formats of the model can change while it is served.
 	w.ok("up", "--tool-parser", "hermes", "--reasoning-parser", "none", "-o", "json")
 	w.ok("up", "--tool-parser", "pythonic", "-o", "json")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -69,6 +70,7 @@ func sameJSON(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
 
 // writeSettings stores what differs.
 func (c *Cluster) writeSettings(ctx context.Context, before, after map[string]json.RawMessage) error {
+	before, after = config.CurrentSettings(before), config.CurrentSettings(after)
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if old, ok := before[name]; ok && sameJSON(old, after[name]) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -16,7 +17,7 @@ func (c *Cluster) PutSetting(ctx context.Context, name string, value any) error 
 	if _, err := store.PutJSON(ctx, c.store, cluster.SettingKey(c.Namespace, name), value); err != nil {
 		return fmt.Errorf("set %s: %w", name, err)
 	}
-	return nil
+	return c.deleteFormer(ctx, name)
 }
 
 // DeleteSetting removes a run-time setting: each node's own configuration counts again.
@@ -24,10 +25,24 @@ func (c *Cluster) DeleteSetting(ctx context.Context, name string) error {
 	if err := c.store.Delete(ctx, cluster.SettingKey(c.Namespace, name)); err != nil {
 		return fmt.Errorf("unset %s: %w", name, err)
 	}
+	return c.deleteFormer(ctx, name)
+}
+
+// deleteFormer removes a setting under the names that it had in earlier releases.
+func (c *Cluster) deleteFormer(ctx context.Context, name string) error {
+	key, err := config.RuntimeKey(name)
+	if err != nil {
+		return nil // of a newer release: it is not for this one to clean up
+	}
+	for _, former := range key.Former {
+		if err := c.store.Delete(ctx, cluster.SettingKey(c.Namespace, former)); err != nil {
+			return fmt.Errorf("delete %s, which is called %s now: %w", former, name, err)
+		}
+	}
 	return nil
 }
 
-// Settings returns the run-time settings that are set, by name, as they are stored.
+// Settings returns the run-time settings that are set, as JSON by their present names.
 func (c *Cluster) Settings(ctx context.Context) (map[string]json.RawMessage, error) {
 	prefix := cluster.SettingPrefix(c.Namespace)
 	kvs, _, err := c.store.List(ctx, prefix)
@@ -38,5 +53,5 @@ func (c *Cluster) Settings(ctx context.Context) (map[string]json.RawMessage, err
 	for _, kv := range kvs {
 		out[strings.TrimPrefix(kv.Key, prefix)] = json.RawMessage(kv.Value)
 	}
-	return out, nil
+	return config.CurrentSettings(out), nil
 }

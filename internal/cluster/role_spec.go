@@ -200,7 +200,7 @@ func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 		{"quantize", pm.Quantize, dm.Quantize},
 		{"backend", exchanging(pe.Backend), exchanging(de.Backend)},
 		{"block_size", pe.BlockSize, de.BlockSize},
-		{"kv_dtype", pe.KVDType, de.KVDType},
+		{"kv_cache_dtype", pe.KVDType, de.KVDType},
 	} {
 		if f.prefill == f.decode {
 			continue
@@ -230,7 +230,7 @@ func (s RoleSpec) has(field string) bool {
 		return s.Engine.Backend != ""
 	case "block_size":
 		return s.Engine.BlockSize != 0
-	case "kv_dtype":
+	case "kv_cache_dtype":
 		return s.Engine.KVDType != ""
 	}
 	return false

@@ -77,7 +77,7 @@ func TestTopologyProblems(t *testing.T) {
 		PrefillSpec: RoleSpec{Engine: EngineSpec{BlockSize: 32}, Quantize: "q5"},
 		DecodeSpec:  RoleSpec{Engine: EngineSpec{Device: "CPU", KVDType: "int8"}, Placement: "tight"},
 	}
-	want := []string{`backend: "rocm" is not one of cpu, cuda, mock`, "device: cpu:0 is named twice", "placement: ", `prefill.quantize: "q5"`, "decode.placement", "decode.device: ", "prefill.quantize: prefill and decode", "prefill.block_size: prefill and decode workers exchange", "decode.kv_dtype: "}
+	want := []string{`backend: "rocm" is not one of cpu, cuda, mock`, "device: cpu:0 is named twice", "placement: ", `prefill.quantize: "q5"`, "decode.placement", "decode.device: ", "prefill.quantize: prefill and decode", "prefill.block_size: prefill and decode workers exchange", "decode.kv_cache_dtype: "}
 	got := top.Problems()
 	if len(got) != len(want) {
 		t.Errorf("%d problems, want %d", len(got), len(want))

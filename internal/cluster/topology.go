@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -82,10 +83,10 @@ type EngineSpec struct {
 	KVBlocks  int    `json:"kv_blocks,omitempty"`
 	BlockSize int    `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
 	// KVDType is the type of keys and values, one of KVDTypes; empty means auto.
-	KVDType        string `json:"kv_dtype,omitempty"`
+	KVDType        string `json:"kv_cache_dtype,omitempty"`
 	MaxModelLen    int    `json:"max_model_len,omitempty"`
-	MaxSeqs        int    `json:"max_seqs,omitempty"`
-	MaxBatchTokens int    `json:"max_batch_tokens,omitempty"`
+	MaxSeqs        int    `json:"max_num_seqs,omitempty"`
+	MaxBatchTokens int    `json:"max_num_batched_tokens,omitempty"`
 	// ITLTargetMS is how many milliseconds a step may take that decodes and prefills.
 	ITLTargetMS int64 `json:"itl_target_ms,omitempty"`
 	// Speculative says how tokens are proposed and verified several at a time.
@@ -96,6 +97,18 @@ type EngineSpec struct {
 	// TensorParallel is the number of ranks of a worker, which share the heads of each
 	// layer. Workers of different degrees exchange KV blocks.
 	TensorParallel int `json:"tensor_parallel,omitempty"`
+}
+
+// UnmarshalJSON also reads what the release before has stored.
+func (e *EngineSpec) UnmarshalJSON(b []byte) error {
+	type plain EngineSpec
+	former := struct {
+		*plain
+		KVDType        *string `json:"kv_dtype"`
+		MaxSeqs        *int    `json:"max_seqs"`
+		MaxBatchTokens *int    `json:"max_batch_tokens"`
+	}{plain: (*plain)(e), KVDType: &e.KVDType, MaxSeqs: &e.MaxSeqs, MaxBatchTokens: &e.MaxBatchTokens}
+	return json.Unmarshal(b, &former)
 }
 
 // KVDTypes are the types in which workers can keep keys and values: auto is f32 for
@@ -160,12 +173,12 @@ func (e EngineSpec) check(wrong func(field, format string, args ...any)) {
 		wrong("block_size", "%d tokens is not one of 16, 32, 64, 128", e.BlockSize)
 	}
 	if e.KVDType != "" && !slices.Contains(KVDTypes, e.KVDType) {
-		wrong("kv_dtype", "%q is not one of %s", e.KVDType, strings.Join(KVDTypes, ", "))
+		wrong("kv_cache_dtype", "%q is not one of %s", e.KVDType, strings.Join(KVDTypes, ", "))
 	}
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"kv_blocks", e.KVBlocks}, {"max_model_len", e.MaxModelLen}, {"max_seqs", e.MaxSeqs}, {"max_batch_tokens", e.MaxBatchTokens}, {"tensor_parallel", e.TensorParallel}} {
+	}{{"kv_blocks", e.KVBlocks}, {"max_model_len", e.MaxModelLen}, {"max_num_seqs", e.MaxSeqs}, {"max_num_batched_tokens", e.MaxBatchTokens}, {"tensor_parallel", e.TensorParallel}} {
 		if f.value < 0 {
 			wrong(f.name, "%d is negative", f.value)
 		}

@@ -30,14 +30,14 @@ func TestTopologyValidate(t *testing.T) {
 		{"block size 48", Topology{Engine: EngineSpec{BlockSize: 48}}, "block_size"},
 		{"kv dtype", Topology{Engine: EngineSpec{KVDType: "int8"}}, ""},
 		{"kv dtype auto", Topology{Engine: EngineSpec{KVDType: "auto"}}, ""},
-		{"kv dtype f16", Topology{Engine: EngineSpec{KVDType: "f16"}}, "kv_dtype"},
+		{"kv dtype f16", Topology{Engine: EngineSpec{KVDType: "f16"}}, "kv_cache_dtype"},
 		{"block size -64", Topology{Engine: EngineSpec{BlockSize: -64}}, "block_size"},
 		{"block size 256", Topology{Engine: EngineSpec{BlockSize: 256}}, "block_size"},
 		{"negative pool", Topology{Engine: EngineSpec{KVBlocks: -1}}, "kv_blocks"},
 		{"unknown weights", Topology{Model: ModelSpec{Quantize: "q5"}}, "quantize"},
 		{"negative context", Topology{Engine: EngineSpec{MaxModelLen: -1}}, "max_model_len"},
-		{"negative sequences", Topology{Engine: EngineSpec{MaxSeqs: -1}}, "max_seqs"},
-		{"negative batch", Topology{Engine: EngineSpec{MaxBatchTokens: -1}}, "max_batch_tokens"},
+		{"negative sequences", Topology{Engine: EngineSpec{MaxSeqs: -1}}, "max_num_seqs"},
+		{"negative batch", Topology{Engine: EngineSpec{MaxBatchTokens: -1}}, "max_num_batched_tokens"},
 		{"ranks", Topology{Engine: EngineSpec{TensorParallel: 4}}, ""},
 		{"negative ranks", Topology{Engine: EngineSpec{TensorParallel: -2}}, "tensor_parallel"},
 		{"target", Topology{Engine: EngineSpec{ITLTargetMS: 100}}, ""},
@@ -106,5 +106,20 @@ func TestPercentilesOf(t *testing.T) {
 		if c.got < c.want*(1-bound) || c.got > c.want*(1+bound) {
 			t.Errorf("got %v ms, want %v", c.got, c.want)
 		}
+	}
+}
+
+// Topologies that the release before has stored keep their limits.
+func TestEngineSpecOfTheReleaseBefore(t *testing.T) {
+	var a Topology
+	if err := json.Unmarshal([]byte(`{"engine":{"kv_dtype":"int8","max_seqs":8,"max_batch_tokens":512,"kv_blocks":3}}`), &a); err != nil {
+		t.Fatal(err)
+	}
+	if want := (EngineSpec{KVDType: "int8", MaxSeqs: 8, MaxBatchTokens: 512, KVBlocks: 3}); a.Engine != want {
+		t.Errorf("read %+v", a.Engine)
+	}
+	b, _ := json.Marshal(a.Engine)
+	if want := `{"kv_blocks":3,"kv_cache_dtype":"int8","max_num_seqs":8,"max_num_batched_tokens":512}`; string(b) != want {
+		t.Errorf("written %s", b)
 	}
 }

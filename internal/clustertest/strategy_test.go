@@ -21,9 +21,9 @@ var strategies = []struct {
 	way      protocol.PrefillWay
 	settings map[string]any
 }{
-	{protocol.WayQueue, map[string]any{"disagg.strategy": "queue"}},
-	{protocol.WayPull, map[string]any{"disagg.strategy": "router", "disagg.background_prefill": false}},
-	{protocol.WayBackground, map[string]any{"disagg.strategy": "router", "disagg.background_prefill": true}},
+	{protocol.WayQueue, map[string]any{"disagg.strategy": protocol.StrategyQueue}},
+	{protocol.WayPull, map[string]any{"disagg.strategy": "prefill-first", "disagg.overlap_kv_transfer": false}},
+	{protocol.WayBackground, map[string]any{"disagg.strategy": "prefill-first", "disagg.overlap_kv_transfer": true}},
 }
 
 // spoken is what a client gets for a prompt of token ids.
@@ -194,7 +194,7 @@ func TestStrategiesOfTwoFrontends(t *testing.T) {
 		Nodes: []clustertest.Node{
 			{Roles: []string{"decode"}},
 			{Roles: []string{"prefill"}, Config: func(cfg *config.Dynamod) {
-				cfg.Frontend.Enabled, cfg.Disagg.Strategy, cfg.Disagg.BackgroundPrefill = true, "router", false
+				cfg.Frontend.Enabled, cfg.Disagg.Strategy, cfg.Disagg.OverlapKVTransfer = true, protocol.StrategyRouter, false
 			}},
 		},
 	})

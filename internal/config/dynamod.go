@@ -159,9 +159,9 @@ type Engine struct {
 	KVBlocks  int `mapstructure:"kv_blocks"`
 	BlockSize int `mapstructure:"block_size"` // tokens
 	// KVDType is the type of keys and values, one of cluster.KVDTypes.
-	KVDType        string `mapstructure:"kv_dtype"`
-	MaxSeqs        int    `mapstructure:"max_seqs"`
-	MaxBatchTokens int    `mapstructure:"max_batch_tokens"`
+	KVDType        string `mapstructure:"kv_cache_dtype"`
+	MaxSeqs        int    `mapstructure:"max_num_seqs"`
+	MaxBatchTokens int    `mapstructure:"max_num_batched_tokens"`
 	// ITLTarget is how long a step may take that decodes and prefills.
 	ITLTarget time.Duration `mapstructure:"itl_target"`
 	// Speculative is what [cluster.ParseSpeculative] reads.
@@ -183,7 +183,7 @@ func (e Engine) Spec() cluster.EngineSpec {
 // Disagg decides between local and remote prefill.
 type Disagg struct {
 	Strategy              string        `mapstructure:"strategy"`
-	BackgroundPrefill     bool          `mapstructure:"background_prefill"`
+	OverlapKVTransfer     bool          `mapstructure:"overlap_kv_transfer"`
 	MaxLocalPrefillTokens int           `mapstructure:"max_local_prefill_tokens"`
 	MaxPrefillQueueDepth  int           `mapstructure:"max_prefill_queue_depth"`
 	RemotePrefillTimeout  time.Duration `mapstructure:"remote_prefill_timeout"`
@@ -289,17 +289,17 @@ func dynamodServingKeys() []Key {
 
 		{Name: "engine.kv_blocks", Kind: KindInt, Default: 0, Max: 1000 * million, Help: "KV blocks of each worker; 0 sizes the pool by the free memory"},
 		{Name: "engine.block_size", Kind: KindInt, Default: 0, Help: "tokens in a KV block: 16, 32, 64 or 128; 0 means 64"},
-		{Name: "engine.kv_dtype", Kind: KindString, Default: "auto", Choices: cluster.KVDTypes, Help: "type of keys and values; auto is f32 for models with weights of f32 and bf16 for all others"},
-		{Name: "engine.max_seqs", Kind: KindInt, Default: 0, Max: million, Help: "sequences that one worker runs at once; 0 means the engine's default"},
-		{Name: "engine.max_batch_tokens", Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
+		{Name: "engine.kv_cache_dtype", Former: []string{"engine.kv_dtype"}, Kind: KindString, Default: "auto", Choices: cluster.KVDTypes, Help: "type of keys and values; auto is f32 for models with weights of f32 and bf16 for all others"},
+		{Name: "engine.max_num_seqs", Former: []string{"engine.max_seqs"}, Kind: KindInt, Default: 0, Max: million, Help: "sequences that one worker runs at once; 0 means the engine's default"},
+		{Name: "engine.max_num_batched_tokens", Former: []string{"engine.max_batch_tokens"}, Kind: KindInt, Default: 0, Max: 100 * million, Help: "tokens in one engine step; 0 means the engine's default"},
 		{Name: "engine.itl_target", Kind: KindDuration, Default: time.Duration(0), Help: "longest time between two tokens of an answer while prompts are computed beside: chunks of prompts are made as small as that needs; in whole milliseconds, a long one such as 1h turns it off, 0 means the engine's default of 200ms"},
 		{Name: "engine.speculative", Kind: KindString, Default: "", Help: "how tokens are proposed and then verified several at a time, without changing any answer: off, ngram, or ngram:5 for at most five tokens; empty means off"},
 		{Name: "engine.tensor_parallel", Kind: KindInt, Default: 0, Max: 1024, Help: "ranks of each worker, which share the heads of each layer and have memory for KV of their own; divides query heads and KV heads, changes no answer but by roundings of sums on GPUs, and may be another one at the workers that KV blocks are exchanged with; on GPUs it must be how many gpu.devices joins; 0 means that, and 1 on CPUs"},
 
-		{Name: "disagg.strategy", Kind: KindString, Default: "queue", Choices: []string{"queue", "router"}, Runtime: true, Help: "how prefill and decode meet; with queue, the decode worker is chosen first and puts long prompts on the prefill queue; with router, the frontend chooses a prefill worker first and then the decode worker that gets its KV"},
-		{Name: "disagg.background_prefill", Kind: KindBool, Default: true, Runtime: true, Help: "with the strategy router, send a prompt to prefill and decode worker at once, so that KV blocks move while later ones are computed, where the prefill worker has a bootstrap endpoint; else the decode worker reads them when all are computed"},
+		{Name: "disagg.strategy", Kind: KindString, Default: "decode-first", Choices: []string{"decode-first", "prefill-first"}, FormerChoices: map[string]string{"queue": "decode-first", "router": "prefill-first"}, Runtime: true, Help: "which worker is chosen first; with decode-first, the decode worker, which puts long prompts on the prefill queue; with prefill-first, the frontend chooses a prefill worker and then the decode worker that gets its KV"},
+		{Name: "disagg.overlap_kv_transfer", Former: []string{"disagg.background_prefill"}, Kind: KindBool, Default: true, Runtime: true, Help: "with prefill-first, move KV blocks while later ones are computed, where the prefill worker has a bootstrap endpoint; else the decode worker reads them when all are computed"},
 		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Runtime: true, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself"},
-		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with the strategy router waiting for prefill workers, decode workers prefill themselves"},
+		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with prefill-first waiting for prefill workers, decode workers prefill themselves"},
 		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
 
 		{Name: "router.policy", Kind: KindString, Default: "least-loaded", Choices: []string{"round-robin", "least-loaded"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker"},

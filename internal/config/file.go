@@ -16,6 +16,7 @@ import (
 type setting struct {
 	value  any
 	origin Origin
+	note   string // on a former spelling, or empty
 }
 
 // layer holds the settings of one layer by key name.
@@ -94,11 +95,14 @@ func (r *fileReader) mapping(prefix string, n *yaml.Node) {
 			full = prefix + "." + name.Value
 		}
 		key, known := r.table.Key(full)
+		if !known {
+			key, known = r.table.renamed(full)
+		}
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Tag == "!!merge":
 			r.wrong(prefix, name.Line, "%s is no name of a key", DescribeNode(name))
 		case known:
-			r.leaf(key, name.Line, value)
+			r.leaf(key, full, name.Line, value)
 		case prefix == "" && r.table.isSection(full):
 			r.mapping(full, value)
 		default:
@@ -133,7 +137,8 @@ func (r *fileReader) firstOf(section string) string {
 	return ""
 }
 
-func (r *fileReader) leaf(key Key, line int, n *yaml.Node) {
+// leaf reads the value of a key, which the file calls name.
+func (r *fileReader) leaf(key Key, name string, line int, n *yaml.Node) {
 	if first, twice := r.out[key.Name]; twice {
 		r.wrong(key.Name, line, "set twice; first in line %d", first.origin.Line)
 		return
@@ -143,7 +148,17 @@ func (r *fileReader) leaf(key Key, line int, n *yaml.Node) {
 		r.wrong(key.Name, line, "%v", err)
 		return
 	}
-	r.out[key.Name] = setting{v, Origin{Kind: FromFile, Name: r.path, Line: line}}
+	origin := Origin{Kind: FromFile, Name: r.path, Line: line}
+	r.out[key.Name] = setting{v, origin, key.formerIn(name, n)}
+}
+
+// formerIn is FormerSpelling for a node of a file.
+func (k Key) formerIn(name string, n *yaml.Node) string {
+	items := []string{n.Value}
+	for _, item := range n.Content {
+		items = append(items, item.Value)
+	}
+	return k.FormerSpelling(name, strings.Join(items[min(1, len(items)-1):], ","))
 }
 
 func (r *fileReader) value(key Key, n *yaml.Node) (any, error) {
@@ -160,7 +175,8 @@ func (r *fileReader) value(key Key, n *yaml.Node) (any, error) {
 			}
 			items = append(items, item.Value)
 		}
-		return items, key.check(items)
+		v := key.current(items)
+		return v, key.check(v)
 	}
 	return nil, fmt.Errorf("%s is not %s", DescribeNode(n), key.Expect())
 }

@@ -23,9 +23,14 @@ func (t Table) AddFlags(fs *pflag.FlagSet, command string) {
 		if k.Command != command || !k.HasFlag() {
 			continue
 		}
-		f := fs.VarPF(&flagValue{key: k, text: k.DefaultString()}, k.FlagName(), k.Short, t.flagUsage(k))
+		value := &flagValue{key: k, text: k.DefaultString()}
+		f := fs.VarPF(value, k.FlagName(), k.Short, t.flagUsage(k))
 		if k.Kind == KindBool {
 			f.NoOptDefVal = "true"
+		}
+		for _, former := range k.formerKeys() {
+			old := fs.VarPF(value, former.FlagName(), "", f.Usage)
+			old.NoOptDefVal, old.Hidden = f.NoOptDefVal, true
 		}
 		f.Annotations = map[string][]string{GroupAnnotation: {t.sectionTitle(k.Section())}}
 	}
@@ -71,8 +76,9 @@ func (f *flagValue) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if items, ok := v.([]string); ok {
-		// A repeated flag adds to its list.
+	if _, ok := v.([]string); ok {
+		// A repeated flag adds to its list, as it was typed: a former spelling is told.
+		items, _ := f.key.parseList(text) // parse has read it
 		f.list = append(f.list, items...)
 		text = format(f.list)
 	}
@@ -108,7 +114,12 @@ func (t Table) flagLayer(fs *pflag.FlagSet, home string) (layer, Problems) {
 	out := layer{}
 	var problems Problems
 	for _, k := range t.Keys {
-		f := lookup(fs, k.FlagName())
+		f, name := lookup(fs, k.FlagName()), k.Name
+		for _, former := range k.formerKeys() {
+			if old := lookup(fs, former.FlagName()); old != nil && old.Changed {
+				f, name = old, former.Name
+			}
+		}
 		if !k.HasFlag() || f == nil || !f.Changed {
 			continue
 		}
@@ -118,7 +129,7 @@ func (t Table) flagLayer(fs *pflag.FlagSet, home string) (layer, Problems) {
 			problems = append(problems, Problem{k.Name, origin, err.Error()})
 			continue
 		}
-		out[k.Name] = setting{v, origin}
+		out[k.Name] = setting{v, origin, k.FormerSpelling(name, f.Value.String())}
 	}
 	return out, problems
 }

@@ -45,6 +45,10 @@ type Key struct {
 	Aliases []Alias
 	// Choices are the allowed values of a string, or of the items of a list.
 	Choices []string
+	// Former are names of the key, and FormerChoices maps choices to what they are
+	// called now, that the release before had. They are read, with a warning.
+	Former        []string
+	FormerChoices map[string]string
 	// Min and Max limit an int, inclusive; both 0 means no limit.
 	Min, Max int
 	// Command is the subcommand that has the flag; empty means all of them.

@@ -83,8 +83,12 @@ func (t Table) load(in Input, cfg any) (*Origins, error) {
 		v.SetDefault(k.Name, def.value)
 		effective := def
 		for _, l := range []layer{file, environ, flags} {
-			if s, ok := l[k.Name]; ok {
+			s, ok := l[k.Name]
+			if ok {
 				effective = s
+			}
+			if s.note != "" {
+				origins.warnings = append(origins.warnings, fmt.Sprintf("%s: %s", s.origin, s.note))
 			}
 		}
 		origins.values = append(origins.values, Value{k.Name, effective.value, effective.origin})
@@ -195,7 +199,7 @@ func (t Table) envLayer(env map[string]string) (layer, Problems) {
 	out := layer{}
 	var problems Problems
 	for _, k := range t.Keys {
-		for _, a := range append([]Alias{{Name: t.Env(k)}}, k.Aliases...) {
+		for _, a := range t.variables(k) {
 			text, ok := env[a.Name]
 			if !ok {
 				continue
@@ -211,7 +215,7 @@ func (t Table) envLayer(env map[string]string) (layer, Problems) {
 			if err != nil {
 				problems = append(problems, Problem{k.Name, origin, err.Error()})
 			} else {
-				out[k.Name] = setting{v, origin}
+				out[k.Name] = setting{v, origin, k.FormerSpelling(a.key, text)}
 			}
 			break
 		}
@@ -219,12 +223,32 @@ func (t Table) envLayer(env map[string]string) (layer, Problems) {
 	return out, problems
 }
 
+// variable is an environment variable of a key, and the name of the key that it is from.
+type variable struct {
+	Alias
+	key string
+}
+
+// variables are all those of a key, the strongest first.
+func (t Table) variables(k Key) []variable {
+	out := []variable{{Alias{Name: t.Env(k)}, k.Name}}
+	for _, former := range k.formerKeys() {
+		out = append(out, variable{Alias{Name: t.Env(former)}, former.Name})
+	}
+	for _, a := range k.Aliases {
+		out = append(out, variable{a, k.Name})
+	}
+	return out
+}
+
 // strayVariables warns of variables that begin like ours and are none, the
 // environment's counterpart of an unknown key.
 func (t Table) strayVariables(env map[string]string) []string {
 	known := []string{t.ConfigEnv()}
 	for _, k := range t.Keys {
-		known = append(known, t.Env(k))
+		for _, v := range t.variables(k) {
+			known = append(known, v.Name)
+		}
 	}
 	var warnings []string
 	for name := range env {

@@ -55,7 +55,7 @@ func TestDefaults(t *testing.T) {
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		GPU:          config.GPU{Devices: "none", MemoryUtilization: 0.9, KVShare: 0.5},
 		Engine:       config.Engine{KVDType: "auto"},
-		Disagg:       config.Disagg{Strategy: "queue", BackgroundPrefill: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
+		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "least-loaded"},
 		Drain:        config.Drain{Deadline: time.Minute},
 	}

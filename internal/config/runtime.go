@@ -16,13 +16,13 @@ func RuntimeKeys() []Key {
 	return slices.DeleteFunc(DynamodTable().Keys, func(k Key) bool { return !k.Runtime })
 }
 
-// RuntimeKey returns the run-time setting of that name. The error names one that may
-// have been meant.
+// RuntimeKey returns the run-time setting of that name, or of that former name. The error
+// names one that may have been meant.
 func RuntimeKey(name string) (Key, error) {
 	keys := RuntimeKeys()
 	names := make([]string, len(keys))
 	for i, k := range keys {
-		if k.Name == name {
+		if k.Name == name || slices.Contains(k.Former, name) {
 			return k, nil
 		}
 		names[i] = k.Name
@@ -58,6 +58,7 @@ func (k Key) DecodeRuntime(raw []byte) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s is not %s", k.Name, raw, k.Expect())
 	}
+	v = k.current(v)
 	if err := errors.Join(k.check(v), k.checkRuntime(v)); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.Name, err)
 	}

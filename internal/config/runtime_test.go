@@ -10,7 +10,7 @@ import (
 // What is written for a value is read as the same value, and nothing else is read.
 func TestRuntimeValues(t *testing.T) {
 	texts := map[string][]string{
-		"disagg.strategy": {"queue", "router"}, "disagg.background_prefill": {"true", "false"},
+		"disagg.strategy": {"decode-first", "prefill-first"}, "disagg.overlap_kv_transfer": {"true", "false"},
 		"disagg.max_local_prefill_tokens": {"0", "128"}, "disagg.max_prefill_queue_depth": {"7"},
 		"disagg.remote_prefill_timeout": {"1m30s", "250ms"}, "router.policy": {"round-robin"},
 	}

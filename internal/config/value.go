@@ -136,6 +136,7 @@ func (k Key) parse(text, home string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	v = k.current(v)
 	return v, k.check(v)
 }
 

@@ -81,7 +81,7 @@ func (c Config) withDefaults(info BackendInfo) (Config, error) {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"kv_blocks", c.NumBlocks}, {"max_seqs", c.MaxSeqs}, {"max_waiting", c.MaxWaiting}, {"max_batch_tokens", c.MaxBatchTokens}} {
+	}{{"kv_blocks", c.NumBlocks}, {"max_num_seqs", c.MaxSeqs}, {"max_waiting", c.MaxWaiting}, {"max_num_batched_tokens", c.MaxBatchTokens}} {
 		if f.value < 1 {
 			return c, fmt.Errorf("%s: %d is not positive", f.name, f.value)
 		}

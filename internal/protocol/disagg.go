@@ -12,9 +12,9 @@ const (
 	// StrategyQueue: the decode worker is chosen first and decides whether a prefill
 	// worker shall write the KV into its blocks. A request that names no strategy has
 	// this one.
-	StrategyQueue = "queue"
+	StrategyQueue = "decode-first"
 	// StrategyRouter: the frontend has decided, and has chosen the prefill worker.
-	StrategyRouter = "router"
+	StrategyRouter = "prefill-first"
 )
 
 // PrefillWay is how the KV of a remote prefill comes to the decode worker.

@@ -14,7 +14,7 @@ import (
 
 // Field is one value of a file.
 type Field struct {
-	// Path is where it stands, as "decode.engine.max_seqs".
+	// Path is where it stands, as "decode.engine.max_num_seqs".
 	Path string
 	// Key says which values it takes, and what it means.
 	Key config.Key
@@ -65,6 +65,9 @@ var fields = sync.OnceValue(func() []Field {
 	for _, k := range config.RuntimeKeys() {
 		out = append(out, settingField(k))
 	}
+	for i := range out {
+		out[i].Key.Name = out[i].Path
+	}
 	return out
 })
 
@@ -91,11 +94,11 @@ func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 		},
 		number(at+".kv_blocks", "", 0, func(f *File) *int { return &of(f).KVBlocks }),
 		number(at+".block_size", "", 0, func(f *File) *int { return &of(f).BlockSize }),
-		text(at+".kv_dtype", "", nil, func(f *File) *string { return &of(f).KVDType }),
+		text(at+".kv_cache_dtype", "", nil, func(f *File) *string { return &of(f).KVDType }),
 		number(at+".max_model_len", "tokens of a prompt with its answer; by default what the model can do", 100*million, func(f *File) *int { return &of(f).MaxModelLen }),
-		number(at+".max_seqs", "", 0, func(f *File) *int { return &of(f).MaxSeqs }),
+		number(at+".max_num_seqs", "", 0, func(f *File) *int { return &of(f).MaxSeqs }),
 		number(at+".tensor_parallel", "", 0, func(f *File) *int { return &of(f).TensorParallel }),
-		number(at+".max_batch_tokens", "", 0, func(f *File) *int { return &of(f).MaxBatchTokens }),
+		number(at+".max_num_batched_tokens", "", 0, func(f *File) *int { return &of(f).MaxBatchTokens }),
 		{
 			Path: at + ".itl_target", Key: config.Key{Kind: config.KindDuration},
 			get: func(f *File) any { return time.Duration(of(f).ITLTargetMS) * time.Millisecond },
@@ -111,6 +114,9 @@ func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 	for i := range out {
 		if k, ok := table.Key("engine." + strings.TrimPrefix(out[i].Path, at+".")); ok {
 			out[i].Key.Help, out[i].Key.Max, out[i].Key.Choices = k.Help, k.Max, k.Choices
+			for _, former := range k.Former {
+				out[i].Key.Former = append(out[i].Key.Former, at+"."+strings.TrimPrefix(former, "engine."))
+			}
 		}
 		if strings.HasSuffix(out[i].Path, ".block_size") {
 			out[i].Numbers = []int{16, 32, 64, 128}
@@ -172,9 +178,9 @@ func settingField(k config.Key) Field {
 	}
 }
 
-// field finds a field by its path.
+// field finds a field by its path, or by the one that it had in the release before.
 func field(path string) (Field, bool) {
-	i := slices.IndexFunc(fields(), func(fd Field) bool { return fd.Path == path })
+	i := slices.IndexFunc(fields(), func(fd Field) bool { return fd.Path == path || slices.Contains(fd.Key.Former, path) })
 	if i < 0 {
 		return Field{}, false
 	}

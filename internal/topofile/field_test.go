@@ -108,7 +108,7 @@ func TestNothingOfATopologyIsMissing(t *testing.T) {
 func TestOfAndOnto(t *testing.T) {
 	now := cluster.Revision{
 		Topology: cluster.Topology{Model: cluster.ModelSpec{Name: "m"}, Decode: 2, Generation: 7, UpdatedBy: "me"},
-		Settings: map[string]json.RawMessage{"disagg.strategy": json.RawMessage(`"router"`), "of.another.version": json.RawMessage("1")},
+		Settings: map[string]json.RawMessage{"disagg.strategy": json.RawMessage(`"prefill-first"`), "of.another.version": json.RawMessage("1")},
 	}
 	f := Of(now)
 	if f.Topology.Generation != 0 || len(f.Settings) != 1 {
@@ -143,7 +143,7 @@ func TestSet(t *testing.T) {
 		"engine.kv_blcks=1":       `no field "engine.kv_blcks"; did you mean engine.kv_blocks?`,
 		"decode.workers=many":     `decode.workers: "many" is not a whole number from 0 to 1024`,
 		"engine.backend=rocm":     `engine.backend: "rocm" is not one of cpu, cuda, mock`,
-		"disagg.strategy=fastest": `disagg.strategy: "fastest" is not one of queue, router`,
+		"disagg.strategy=fastest": `disagg.strategy: "fastest" is not one of decode-first, prefill-first`,
 	} {
 		if err := (&File{}).Set(assignment, Source{}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", assignment, err, want)
@@ -163,7 +163,7 @@ func TestDiff(t *testing.T) {
 	b := mustParse(t, "decode: 2\nengine: {devices: [cpu:0]}\ndisagg: {background_prefill: false}")
 	got, _ := json.Marshal(Diff(a, b))
 	want := `[{"field":"engine.devices","from":["cpu"],"to":["cpu:0"]},{"field":"engine.kv_blocks","from":5,"to":null},` +
-		`{"field":"decode.workers","from":1,"to":2},{"field":"disagg.background_prefill","from":null,"to":false},{"field":"disagg.remote_prefill_timeout","from":"5s","to":null}]`
+		`{"field":"decode.workers","from":1,"to":2},{"field":"disagg.overlap_kv_transfer","from":null,"to":false},{"field":"disagg.remote_prefill_timeout","from":"5s","to":null}]`
 	if string(got) != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -202,7 +202,7 @@ func TestSchema(t *testing.T) {
 	for content, want := range map[string]bool{
 		"decode: 1": true, "decode: {workers: 1}": true, "decode: -1": false, "decode: {worker: 1}": false, "foo: 1": false,
 		"engine: {block_size: 48}": false, "engine: {itl_target: 100ms}": true, "engine: {itl_target: 100}": false, "engine: {backend: cuda}": true, "engine: {backend: rocm}": false,
-		"decode: {engine: {devices: [cpu:0], kv_dtype: int8}}": true, "disagg: {strategy: none}": false, "disagg: {background_prefill: true}": true,
+		"decode: {engine: {devices: [cpu:0], kv_cache_dtype: int8}}": true, "disagg: {strategy: none}": false, "disagg: {overlap_kv_transfer: true}": true,
 	} {
 		var v any
 		if err := yaml.Unmarshal([]byte(content), &v); err != nil {

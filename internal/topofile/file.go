@@ -15,6 +15,9 @@ type File struct {
 	// Namespace is the one to declare it in; empty means the one that dynctl is set to.
 	Namespace string
 	cluster.Revision
+	// Notes name what the file spells as the release before did, with the present
+	// spelling. It is read all the same, for one release.
+	Notes []string
 }
 
 // Of returns the file that declares what is declared already. Settings that this build

@@ -94,6 +94,9 @@ func (f *File) Set(assignment string, src Source) error {
 	if !known {
 		return fmt.Errorf("no field %q%s", path, hintPath(path))
 	}
+	if note := fd.Key.FormerSpelling(path, value); note != "" {
+		f.Notes = append(f.Notes, "--set "+assignment+": "+note)
+	}
 	if path == "model.path" && f.Topology.Model.Name == ModelName(f.Topology.Model.Path) {
 		f.Topology.Model.Name = "" // it followed from the path
 	}

@@ -123,6 +123,12 @@ func (r *reader) entry(section string, name, value *yaml.Node) {
 		path = section + "." + path
 	}
 	fd, known := field(path)
+	if known {
+		if note := fd.Key.FormerSpelling(path, value.Value); note != "" {
+			r.file.Notes = append(r.file.Notes, fmt.Sprintf("%s:%d: %s", r.src.Name, name.Line, note))
+		}
+		path = fd.Path
+	}
 	known = known || isSection(path)
 	if first, twice := r.at[path]; twice && known {
 		r.wrong(path, place(name), "stands here twice; first in line %d", first.line)
@@ -256,6 +262,11 @@ func hint(name, section string) string {
 		return "; did you mean " + near + "?"
 	}
 	for _, fd := range fields() {
+		for _, former := range fd.Key.Former {
+			if at, ok := strings.CutPrefix(former, section+"."); ok && config.Nearest(name, []string{at}) != "" {
+				return "; did you mean " + strings.TrimPrefix(fd.Path, section+".") + "?"
+			}
+		}
 		if strings.HasSuffix(fd.Path, "."+name) {
 			return "; " + name + " belongs to " + strings.TrimSuffix(fd.Path, "."+name)
 		}

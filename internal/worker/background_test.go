@@ -23,7 +23,7 @@ func inRoom(req protocol.PreprocessedRequest, room *protocol.BootstrapInfo) prot
 
 // Prefill and decode worker may come to a room in any order; blocks are written while
 // later ones are computed.
-func TestBackgroundPrefill(t *testing.T) {
+func TestOverlapKVTransfer(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(fmt.Sprintf("tcp %t", tcp), func(t *testing.T) {
 			r := seeded(t)
@@ -76,7 +76,7 @@ func (rs *rooms) has(id uint64) bool {
 }
 
 // Blocks travel while later ones are still being computed.
-func TestBackgroundPrefillOverlaps(t *testing.T) {
+func TestOverlapKVTransferOverlaps(t *testing.T) {
 	r := seeded(t)
 	w := newWorld(t)
 	slowPrefill(&w.opts)

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Names and values that were renamed are still read, for one release, and each use is
+// a warning that names the new one.
+
+// renamed returns the key that had name in the release before.
+func (t Table) renamed(name string) (Key, bool) {
+	for _, k := range t.Keys {
+		if slices.Contains(k.Former, name) {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
+// formerKeys are a key as it was spelled before, for the names of its flags and
+// variables.
+func (k Key) formerKeys() []Key {
+	var out []Key
+	for _, name := range k.Former {
+		former := k
+		former.Name, former.Flag, former.Short = name, "", ""
+		out = append(out, former)
+	}
+	return out
+}
+
+// current returns a value with its choices as they are spelled now.
+func (k Key) current(v any) any {
+	switch v := v.(type) {
+	case string:
+		if now, ok := k.FormerChoices[v]; ok {
+			return now
+		}
+	case []string:
+		out := slices.Clone(v)
+		for i, item := range out {
+			if now, ok := k.FormerChoices[item]; ok {
+				out[i] = now
+			}
+		}
+		return out
+	}
+	return v
+}
+
+// FormerSpelling returns a sentence for a user who gave the key under name, or a value
+// as text, that was renamed; empty if neither was.
+func (k Key) FormerSpelling(name, text string) string {
+	if name != k.Name {
+		return fmt.Sprintf("%s is called %s now; the old name goes with the next release", name, k.Name)
+	}
+	items := []string{text}
+	if k.Kind == KindList {
+		items, _ = k.parseList(text)
+	}
+	for _, item := range items {
+		if now, ok := k.FormerChoices[item]; ok {
+			return fmt.Sprintf("the value %s of %s is called %s now; the old one goes with the next release", item, k.Name, now)
+		}
+	}
+	return ""
+}
+
+// CurrentSettings returns run-time settings as they are stored, under the names and with
+// the choices that they have now. Where both names of a key are set, the present one
+// counts. Settings that this release does not know, or cannot read, stay as they are.
+func CurrentSettings(stored map[string]json.RawMessage) map[string]json.RawMessage {
+	out := maps.Clone(stored)
+	for _, k := range RuntimeKeys() {
+		for _, name := range append([]string{k.Name}, k.Former...) {
+			raw, ok := out[name]
+			if !ok {
+				continue
+			}
+			delete(out, name)
+			if _, ok := out[k.Name]; ok {
+				continue
+			}
+			if v, err := k.DecodeRuntime(raw); err == nil && k.FormerChoices != nil {
+				if now, err := k.EncodeRuntime(v); err == nil {
+					raw = now
+				}
+			}
+			out[k.Name] = raw
+		}
+	}
+	return out
+}
