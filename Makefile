@@ -26,8 +26,8 @@ up: build ## start a local cluster: 2 prefill and 4 decode workers
 down: build ## stop the local cluster
 	bin/dynctl down
 
-build: ## build bin/dynctl and bin/dynamod
-	go build -trimpath -o bin/ ./cmd/dynctl ./cmd/dynamod
+build: ## build bin/dynctl, bin/dynamod and bin/dynlab
+	go build -trimpath -o bin/ ./cmd/...
 
 test: ## run all tests
 	go test -p $(PARALLEL) -timeout $(TIMEOUT) $(LONG) ./...
@@ -48,12 +48,12 @@ tools: ## bring what "make lint" runs
 	go run $(GOLANGCI) version
 
 bench: ## measure this build on this machine, into docs/benchmarks.md
-	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
-	bin/dynamod bench all --write docs/benchmarks.md
+	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynlab
+	bin/dynlab bench all --write docs/benchmarks.md
 
 bench-cpu: ## measure the CPU engine in real shapes, into docs/benchmarks-cpu.md (20 minutes)
-	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynamod
-	bin/dynamod bench cpu --write docs/benchmarks-cpu.md
+	go build -buildvcs=auto -trimpath -o bin/ ./cmd/dynlab
+	bin/dynlab bench cpu --write docs/benchmarks-cpu.md
 
 bench-top: ## measure dynctl top with 1,000 simulated workers, into docs/benchmarks-top.md (9 minutes)
 	DYNCTL_BENCH_TOP=$(TOP) DYNCTL_BENCH_TOP_OUT=$(CURDIR)/docs/benchmarks-top.md go test -count=1 -timeout 0 -v -run '^TestTop$$' ./internal/clustertest
@@ -74,13 +74,13 @@ tickets: ## try TICKETS (1000000) adversarial tickets over every transport of NI
 	DYNCTL_TICKETS=$(TICKETS) go test -count=1 -timeout 0 -v -run '^TestBehavior/adversarial' ./internal/nixl/...
 
 mutate: ## mutate random lines of MUTATE, packages separated by commas, and tell what no test notices
-	go run ./lab/mutate -packages $(MUTATE)
+	go run ./internal/lab/mutate -packages $(MUTATE)
 
 soak: ## kill processes at every step, then random faults for SOAK (10m); what is left over is an error
 	DYNCTL_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run 'TestKillAtFailpoints|TestSoak' ./internal/clustertest
 
 attack: build ## attack a cluster of processes while clients are measured, into docs/reliability.md (12 minutes)
-	go run ./lab/attack -write docs/reliability.md
+	go run ./internal/lab/attack -write docs/reliability.md
 
 golden: ## write the golden files of tests anew; review the difference
 	go test $$(scripts/golden-packages.sh) -update

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures with PyTorch what dynamod gpu-check measures with its own kernels.
+"""Measures with PyTorch what dynlab gpu-check measures with its own kernels.
 
     gpu-check-torch.py FOLDER SHAPES floor     the product of 8192 in all dimensions
     gpu-check-torch.py FOLDER SHAPES shapes    all shapes of the file SHAPES

@@ -10,8 +10,8 @@
 # PyTorch with CUDA, that computes the same shapes for comparison. It takes ten minutes at
 # most; BUDGET sets other seconds. KERNEL_DIR names a folder of edited kernel sources, such
 # as src beside this script, which NVRTC compiles there; DEFINE their macros (A=1,B=2), NVRTC
-# its library where the system does not find it. DYNAMOD names the program, where it is not
-# beside the script; OPTIONS are further flags of dynamod gpu-check, such as --pretend or
+# its library where the system does not find it. DYNLAB names the program, where it is not
+# beside the script; OPTIONS are further flags of dynlab gpu-check, such as --pretend or
 # --case compare/gemv; GPU is the index of another device than the first.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +27,7 @@ pack() {
 	trap 'rm -rf "$packing"' EXIT
 	folder=$packing/gpu-check
 	mkdir -p "$folder/src"
-	(cd "$top" && CGO_ENABLED=0 GOOS=linux GOARCH="${GOARCH:-amd64}" go build -buildvcs=auto -trimpath -ldflags='-s -w' -o "$folder/dynamod" ./cmd/dynamod)
+	(cd "$top" && CGO_ENABLED=0 GOOS=linux GOARCH="${GOARCH:-amd64}" go build -buildvcs=auto -trimpath -ldflags='-s -w' -o "$folder/dynlab" ./cmd/dynlab)
 	cp "$here/gpu-check.sh" "$here/gpu-check-torch.py" "$folder/"
 	cp "$top"/internal/cuda/kernels/src/*.cu "$top"/internal/cuda/kernels/src/*.h "$folder/src/"
 	mkdir -p "$(dirname "$archive")"
@@ -39,11 +39,11 @@ pack() {
 	fi
 }
 
-# program finds dynamod.
+# program finds dynlab.
 program() {
-	dynamod=${DYNAMOD:-$here/dynamod}
-	if [ ! -x "$dynamod" ]; then
-		die "no program at $dynamod: run this in the folder that pack made, or set DYNAMOD"
+	dynlab=${DYNLAB:-$here/dynlab}
+	if [ ! -x "$dynlab" ]; then
+		die "no program at $dynlab: run this in the folder that pack made, or set DYNLAB"
 	fi
 }
 
@@ -63,7 +63,7 @@ phases() {
 		return
 	fi
 	# The program ends by itself; a driver that holds it is left to timeout.
-	timeout -k 10 $((seconds + 20)) "$dynamod" gpu-check --out "$out" --phase "$2" --time "${seconds}s" "${options[@]}" >"$out/last.txt" || code=1
+	timeout -k 10 $((seconds + 20)) "$dynlab" gpu-check --out "$out" --phase "$2" --time "${seconds}s" "${options[@]}" >"$out/last.txt" || code=1
 }
 
 torch() {
@@ -83,7 +83,7 @@ serving() {
 	if [ "$seconds" -lt 30 ] || [ -s "$out/disagg.md" ] || [[ " ${options[*]} " == *" --pretend "* ]]; then
 		return 0
 	fi
-	DYNAMOD_STATE_DIR=$(realpath "$out")/state timeout -k 10 "$seconds" "$dynamod" bench disagg --quick --gpus "${GPU:-0}" --write "$out/disagg.md" || code=1
+	DYNAMOD_STATE_DIR=$(realpath "$out")/state timeout -k 10 "$seconds" "$dynlab" bench disagg --quick --gpus "${GPU:-0}" --write "$out/disagg.md" || code=1
 	rm -rf "$out/state"
 }
 
@@ -102,7 +102,7 @@ run() {
 	if command -v nvidia-smi >/dev/null; then
 		timeout 20 nvidia-smi -q >"$out/nvidia-smi.txt" 2>&1 || echo "nvidia-smi does not answer; see $out/nvidia-smi.txt"
 	fi
-	"$dynamod" gpu-check --shapes >"$out/shapes.jsonl"
+	"$dynlab" gpu-check --shapes >"$out/shapes.jsonl"
 	phases 120 smoke
 	if [ "$code" -ne 0 ] && ! [ -s "$out/results.jsonl" ]; then
 		die "nothing can be checked here"
@@ -124,7 +124,7 @@ run() {
 report() {
 	out=${1:-results}
 	program
-	"$dynamod" gpu-check --out "$out" --report
+	"$dynlab" gpu-check --out "$out" --report
 	rm -f "$out/last.txt"
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/worker"
 )

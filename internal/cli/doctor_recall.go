@@ -171,7 +171,7 @@ func (r recallCheck) local(ctx context.Context, d cluster.Worker) recallResult {
 		x.Status, x.Found = checkOK, d.Name+" answers without a transfer"
 	default:
 		x.Status, x.Found = checkFail, fmt.Sprintf("%s answers wrong even without a transfer, other workers do not", d.Name)
-		x.Fix = "dynctl logs " + d.Name + ", and dynamod bench accuracy on its node"
+		x.Fix = "dynctl logs " + d.Name + ", and dynlab bench accuracy on its node"
 	}
 	return x
 }

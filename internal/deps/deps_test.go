@@ -62,8 +62,8 @@ func check(g graph, onlys []only, nevers []never, homes []home) []string {
 }
 
 // testSupport reports whether a package holds suites and fixtures for tests, like
-// nixl/nixltest: it uses libraries as test files do. Rules keep these packages out
-// of the programs.
+// nixl/nixltest: it uses libraries as test files do. dynamod and dynctl link none, see
+// laboratory.
 func testSupport(path string) bool { return strings.HasSuffix(path, "test") }
 
 // A program built with the tag nodl is fully static: nothing in it can load a library.
@@ -77,6 +77,30 @@ func TestNodlLoadsNothing(t *testing.T) {
 		if path := static.path(p, loader); path != nil {
 			t.Errorf("%s links the loader of libraries (%s)", short(p), strings.Join(path, " -> "))
 		}
+	}
+}
+
+// A rule about packages that do not exist says nothing.
+func TestRulesNamePackagesThatExist(t *testing.T) {
+	g := load(t)
+	exist := func(names ...string) {
+		for _, name := range names {
+			if path := expand(name); isOurs(path) && len(g.ours(name)) == 0 {
+				t.Errorf("a rule names %s, which does not exist", name)
+			}
+		}
+	}
+	for _, r := range onlyRules {
+		exist(r.pkg)
+		exist(r.may...)
+	}
+	for _, r := range neverRules {
+		exist(r.pkg)
+		exist(r.links...)
+	}
+	for _, r := range homeRules {
+		exist(r.library)
+		exist(r.in...)
 	}
 }
 
@@ -98,16 +122,19 @@ func TestCheckFindsBrokenRules(t *testing.T) {
 		expand("cmd/dynctl"):    append(ours("client"), "example.org/yaml/v3"),
 		expand("config"):        {"example.org/yaml/v3/internal"},
 		expand("configtest"):    {"example.org/yaml/v3"},
+		expand("cmd/dynamod"):   ours("frontend"),
+		expand("frontend"):      ours("configtest"),
 		"example.org/yaml/v3":   {"fmt"},
 		"example.org/other/lib": {},
 	}
 	got := check(g,
-		[]only{{"cluster", nil, "why"}, {"engine", []string{"cluster"}, "why"}, {"engine/cpu", []string{"engine"}, "why"}, {"absent", nil, "why"}},
-		[]never{{"cmd/dynctl", []string{"engine/..."}, "why"}, {"engine", []string{"runtime/..."}, "why"}, {"absent", []string{"engine"}, "why"}},
+		[]only{{"cluster", nil, "why"}, {"engine", []string{"cluster"}, "why"}, {"engine/cpu", []string{"engine"}, "why"}},
+		[]never{{"cmd/dynctl", []string{"engine/..."}, "why"}, {"engine", []string{"runtime/..."}, "why"}, {"cmd/dynamod", []string{"...test"}, "why"}},
 		[]home{{"example.org/yaml/v3", []string{"config"}, "why"}})
 	want := []string{
 		`client imports example.org/yaml/v3, whose home is ["config"]: why`,
 		"cluster imports example.org/uuid, may import only the standard library",
+		"cmd/dynamod links configtest (cmd/dynamod -> frontend -> configtest): why",
 		`cmd/dynctl imports example.org/yaml/v3, whose home is ["config"]: why`,
 		"cmd/dynctl links engine/cpu (cmd/dynctl -> client -> helper -> engine/cpu): why",
 		`engine/cpu imports runtime, may import only ["engine"]: why`,

@@ -113,8 +113,11 @@ func root(t *testing.T) string {
 }
 
 // matches reports whether the package at path is the one a rule names or, for
-// "x/...", lies at or below x.
+// "x/...", lies at or below x, or, for "...x", is one of this module that ends in x.
 func matches(pattern, path string) bool {
+	if end, ok := strings.CutPrefix(pattern, "..."); ok {
+		return isOurs(path) && strings.HasSuffix(path, end)
+	}
 	below, tree := strings.CutSuffix(expand(pattern), "/...")
 	return path == below || tree && strings.HasPrefix(path, below+"/")
 }

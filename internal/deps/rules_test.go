@@ -1,7 +1,10 @@
 package deps
 
+import "slices"
+
 // Packages of this module are named as below internal/, or as cmd/...; those of
-// the standard library as std:...; "x/..." means x and everything below it.
+// the standard library as std:...; "x/..." means x and everything below it, and "...x"
+// all packages of this module whose path ends in x.
 
 // only lists all that a package may import of this module. A package without a
 // rule here is one of those that put others together.
@@ -25,8 +28,7 @@ var onlyRules = []only{
 	{"chat/parse", nil, "pure: a text and its formats; dynctl asks it for their names"},
 	{"grammar/...", []string{"grammar/..."}, "pure: texts and bytes of tokens in, masks out"},
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
-	{"kvindex", []string{"cluster", "blockhash"}, "a pure data structure fed by its caller"},
-	{"store", []string{"cluster", "patience"}, "etcd behind an interface; runtime joins it with the other planes"},
+	{"store", []string{"cluster"}, "etcd behind an interface; runtime joins it with the other planes"},
 	{"events", []string{"cluster", "protocol", "metrics"}, "NATS behind an interface; runtime joins it with the other planes"},
 	{"handshake", nil, "the first bytes of a connection, whatever follows"},
 	{"requestplane", []string{"cluster", "handshake", "protocol", "metrics"}, "streams behind an interface; runtime joins it with the other planes"},
@@ -46,7 +48,8 @@ var onlyRules = []only{
 	{"engine/cpu/...", []string{"cluster", "engine", "engine/cpu/...", "model/...", "metrics", "host", "patience", "sharedmem"}, "a backend is arithmetic"},
 	{"engine/gpu/...", []string{"cluster", "engine", "engine/gpu/...", "cuda/...", "model/...", "metrics", "protocol"}, "a backend is arithmetic, this one on kernels of a driver that it is given"},
 	{"engine/mock/...", []string{"cluster", "engine", "engine/mock/...", "model/...", "metrics", "sharedmem"}, "a backend is arithmetic, this one pretended"},
-	{"cuda/...", []string{"cluster", "dynlib", "engine", "cuda/...", "model/...", "metrics"}, "a backend is arithmetic, through a driver that a machine may have; it satisfies nixl's interfaces without importing them"},
+	{"cuda/...", []string{"cluster", "cuda/...", "dynlib", "engine"}, "a driver that a machine may have, and kernels; engine/gpu computes with them. It satisfies nixl's interfaces without importing them"},
+	{"lab/cuda/...", []string{"cuda/...", "dynlib", "engine", "lab/cuda/...", "model/safetensors"}, "stands for a driver and for kernels"},
 	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
@@ -61,6 +64,10 @@ type never struct {
 	why   string
 }
 
+// laboratory is what measures the product and what stands for parts of it in tests: fakes,
+// and packages that only tests import.
+var laboratory = []string{"lab/...", "nixl/cudaipc/fakedevice", "...test", "patience", "orphan"}
+
 // computing are the parts that make dynamod large, or bind it to the system's C library.
 // "model" is not among them: it reads files, which dynctl does too when it describes a model.
 var computing = []string{
@@ -70,22 +77,22 @@ var computing = []string{
 }
 
 var neverRules = []never{
-	{"cmd/dynctl", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
+	{"cmd/dynctl", slices.Concat(computing, laboratory), "dynctl stays small: it starts dynamod processes and talks to them"},
 	{"cli/...", computing, "dynctl stays small: it starts dynamod processes and talks to them"},
 	{"client/...", append([]string{"cli/...", "tui/...", "controller/...", "model/...", "inspect"}, computing...), "the client is what dynctl knows of a cluster"},
 	{"tui/...", []string{"model/...", "inspect"}, "a dashboard shows clusters, not files"},
-	{"cmd/dynamod", []string{"cli/...", "tui/...", "client/...", "github.com/charmbracelet/..."}, "an agent has no screen"},
+	{"cmd/dynamod", append(slices.Clone(laboratory), "cli/...", "tui/...", "client/...", "github.com/charmbracelet/..."), "an agent has no screen, and production carries no laboratory"},
 	{"cmd/...", []string{"std:testing", "std:net/http/httptest"}, "test support would bring its flags into the programs"},
 	{"engine", []string{"runtime/...", "store/...", "events/...", "requestplane/...", "frontend/...", "engine/cpu/...", "engine/gpu/...", "engine/mock/...", "cuda/...", "nixl/..."}, "the engine is told what to do and knows no network"},
 	{"nixl/...", []string{"engine/...", "cuda/...", "router/...", "frontend/...", "runtime/...", "store/..."}, "the data path knows memory and peers only"},
-	{"frontend/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "controller/...", "planner/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/..."}, "a frontend reaches workers over the request plane"},
-	{"worker/...", []string{"frontend/...", "controller/...", "planner/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/...", "engine/cpu/...", "engine/gpu/...", "cuda/..."}, "a worker is given its engine and its runtime"},
+	{"frontend/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "controller/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/..."}, "a frontend reaches workers over the request plane"},
+	{"worker/...", []string{"frontend/...", "controller/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/...", "engine/cpu/...", "engine/gpu/...", "cuda/..."}, "a worker is given its engine and its runtime"},
 	{"controller/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "frontend/...", "agent/...", "embedded/...", "client/...", "cli/...", "tui/..."}, "the controller writes assignments, agents carry them out"},
-	{"planner/...", []string{"engine/...", "cuda/...", "nixl/...", "worker/...", "frontend/...", "agent/...", "embedded/...", "cli/...", "tui/..."}, "the planner changes the topology and nothing else"},
 	{"agent/...", []string{"cli/...", "tui/...", "client/..."}, "an agent has no screen"},
 }
 
-// home says which packages may import a third-party library directly.
+// home says which packages may import a library directly: a third party's, or a part of this
+// module that is not for everybody.
 type home struct {
 	library string // and all below it
 	in      []string
@@ -93,6 +100,7 @@ type home struct {
 }
 
 var homeRules = []home{
+	{"lab", []string{"lab/...", "cmd/dynlab"}, "the laboratory stands on the product; of the product, only tests may use it"},
 	{"go.etcd.io/etcd/server/v3", []string{"embedded"}, "the server"},
 	{"github.com/nats-io/nats-server/v2", []string{"embedded"}, "the server"},
 	{"go.etcd.io/etcd/client/v3", []string{"store/...", "embedded"}, "the store hides etcd; embedded asks its own server whether it is ready"},
@@ -108,7 +116,7 @@ var homeRules = []home{
 	{"github.com/prometheus", []string{"metrics"}, "bundles hand out ready counters"},
 	{"github.com/spf13/viper", []string{"config"}, "one place decides settings"},
 	{"github.com/go-viper", []string{"config"}, "one place decides settings"},
-	{"github.com/spf13/cobra", []string{"cli/...", "dynamod", "cmd/..."}, "commands"},
+	{"github.com/spf13/cobra", []string{"cli/...", "dynamod", "lab", "cmd/..."}, "commands"},
 	{"github.com/spf13/pflag", []string{"config", "cli/...", "cmd/..."}, "flags are made from the table of settings"},
 	{"go.yaml.in/yaml/v3", []string{"config", "topofile", "cli/...", "client/...", "tui/..."}, "configuration and topologies in, answers out"},
 	{"github.com/charmbracelet/bubbletea", []string{"tui/..."}, "the dashboard"},

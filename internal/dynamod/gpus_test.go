@@ -11,7 +11,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
 func TestGPUSupport(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,8 +97,8 @@ one secret_file.`,
 	table.AddFlags(cmd.Flags(), "")
 	cmd.Flags().StringVar(&token, "join", "", "token of a cluster to join, a file with one, or - for standard input [$DYNAMOD_JOIN]")
 	cmd.Flags().BoolVar(&check, "check-config", false, "validate the configuration, say where it comes from, and exit")
-	addBench(cmd, stdout, stderr)
-	cmd.AddCommand(gpusCommand(stdout), gpuCheckCommand(stdout, stderr))
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(gpusCommand(stdout), movedCommand("bench"), movedCommand("gpu-check"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, origins, err := config.LoadDynamod(config.Process(cmd.Flags()))
 		if err != nil {
@@ -131,6 +132,16 @@ one secret_file.`,
 
 // noLibraries is what the version says of a program that was built with the tag nodl.
 const noLibraries = "fully static: without loading of libraries, so without UCX"
+
+// movedCommand refuses a command of dynlab and says what to run instead.
+func movedCommand(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return usageError{fmt.Errorf("%s is a command of dynlab: run %s", name, strings.Join(append([]string{"dynlab", name}, args...), " "))}
+		},
+	}
+}
 
 // noArgs makes a stray argument a mistake in the command line.
 func noArgs(cmd *cobra.Command, args []string) error {

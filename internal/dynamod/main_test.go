@@ -183,6 +183,8 @@ func TestCommandLine(t *testing.T) {
 		{"not a number", []string{"--frontend-port", "x"}, 2, "", "frontend-port"},
 		{"values that contradict each other", []string{"--etcd-mode", "external"}, 2, "", "etcd.endpoints"},
 		{"stray argument", []string{"start"}, 2, "", `unknown command "start"`},
+		{"a command of dynlab", []string{"bench", "all", "--quick"}, 2, "", "bench is a command of dynlab: run dynlab bench all --quick"},
+		{"another one", []string{"gpu-check", "--help"}, 2, "", "run dynlab gpu-check --help"},
 		{"reserved namespace", []string{"--namespace", "nodes"}, 2, "", "namespace"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/drivertest"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/drivertest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
 // Jobs run one after the other, in the order in which they came.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
 // openPeers opens all devices of a pretended driver, of which the last has no peers.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/drivertest"
 	"github.com/dynctl/dynctl/internal/dynlib"
 	"github.com/dynctl/dynctl/internal/dynlib/dynlibtest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/drivertest"
 )
 
 // library compiles testdata/libcuda.c.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
 // What the kernels for compute capability 9.0 must not do: each is one change of their

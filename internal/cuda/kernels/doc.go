@@ -22,4 +22,4 @@
 // None of this has run on a device yet.
 package kernels
 
-//go:generate go run ./compile
+//go:generate go run ../../lab/cuda/compile

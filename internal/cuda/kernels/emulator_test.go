@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 	"github.com/dynctl/dynctl/internal/patience"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
 // A token gets the same bits alone and among many, whichever kernel computes it.

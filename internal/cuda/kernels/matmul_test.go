@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
 var weightTypes = []kernels.WeightType{kernels.BF16, kernels.Q8_0, kernels.E4M3, kernels.E4M3Blocks}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
 // The PTX was made from these sources; who changes them must compile them.

@@ -14,9 +14,9 @@ import (
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/dynlib"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
 // shim is the library that runs kernels on the host; see shim/shim.h.

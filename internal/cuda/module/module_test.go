@@ -12,10 +12,10 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 	"github.com/dynctl/dynctl/internal/cuda/module"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dynctl/dynctl/internal/cuda/drivertest"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/cuda/ptx"
+	"github.com/dynctl/dynctl/internal/lab/cuda/drivertest"
 )
 
 const head = ".version 7.8\n.target sm_80\n.address_size 64\n"
@@ -22,7 +22,7 @@ func kernel(body string) string {
 
 // All that is shipped is understood.
 func TestShipped(t *testing.T) {
-	probes, err := filepath.Glob("../../gpucheck/probe/*.ptx")
+	probes, err := filepath.Glob("../../lab/gpucheck/probe/*.ptx")
 	if err != nil || len(probes) == 0 {
 		t.Fatal(probes, err)
 	}

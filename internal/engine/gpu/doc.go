@@ -21,5 +21,5 @@
 // answers.
 //
 // None of this has run on a device yet: it is proven over a pretended driver, with
-// functions in Go that stand for the kernels (internal/cuda/fake, kernels/kerneltest).
+// functions in Go that stand for the kernels (internal/lab/cuda/fake and kerneltest).
 package gpu

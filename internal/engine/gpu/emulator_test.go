@@ -4,11 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dynctl/dynctl/internal/cuda/fake"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )

@@ -8,11 +8,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/cuda/fake"
-	"github.com/dynctl/dynctl/internal/cuda/kernels/kerneltest"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/engine/gpu"
+	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
+	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 	"github.com/dynctl/dynctl/internal/model"
 )
 

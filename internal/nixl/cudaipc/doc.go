@@ -10,7 +10,7 @@
 // initiator waits for the event behind it.
 //
 // The package contains no binding of CUDA: whoever has one passes it in, and that of
-// package cuda/driver fits as it is. No program of this repository does so yet, because
-// none has memory of devices, so that the transport is not among those of an agent.
+// package cuda/driver fits as it is. A dynamod whose gpu.devices names GPUs does so, and
+// offers the transport to peers on its host.
 // DESIGN.md has the rules of CUDA IPC and how they are kept.
 package cudaipc
