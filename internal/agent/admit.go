@@ -7,7 +7,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -139,7 +139,7 @@ func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	if spec.MaxModelLen > c.MaxContext {
 		return fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", spec.MaxModelLen, c.MaxContext)
 	}
-	kv := engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: spec.BlockSize}
+	kv := kvlayout.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: spec.BlockSize}
 	o := m.occupied(as.Device, instead, key)
 	var weights int64
 	if key.mock {

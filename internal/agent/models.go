@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/grammar"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -315,10 +316,10 @@ func newMock(spec cluster.EngineSpec, m *model.Model) (engine.Backend, error) {
 }
 
 // mockKV is the shape of the blocks of such a backend.
-func mockKV(spec cluster.EngineSpec, m *model.Model) (engine.KVShape, error) {
+func mockKV(spec cluster.EngineSpec, m *model.Model) (kvlayout.Shape, error) {
 	b, err := newMock(spec, m)
 	if err != nil {
-		return engine.KVShape{}, err
+		return kvlayout.Shape{}, err
 	}
 	return b.Info().KV, b.Close()
 }

@@ -3,11 +3,13 @@ package engine
 import (
 	"errors"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // A batch is refused before a backend would index outside of its pool or its weights.
 func TestCheckBatch(t *testing.T) {
-	info := BackendInfo{VocabSize: 10, MaxContext: 8, KV: KVShape{BlockSize: 4}}
+	info := BackendInfo{VocabSize: 10, MaxContext: 8, KV: kvlayout.Shape{BlockSize: 4}}
 	ids := func(n int) []uint32 { return make([]uint32, n) }
 	for _, tc := range []struct {
 		what string

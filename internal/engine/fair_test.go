@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -19,7 +20,7 @@ type stepper struct {
 }
 
 func (b *stepper) Info() BackendInfo {
-	return BackendInfo{VocabSize: 64, TokenLimit: 64, MaxContext: 1 << 14, TensorParallel: 1, KV: KVShape{BlockSize: 16}}
+	return BackendInfo{VocabSize: 64, TokenLimit: 64, MaxContext: 1 << 14, TensorParallel: 1, KV: kvlayout.Shape{BlockSize: 16}}
 }
 func (b *stepper) AllocKV(int) (KVPool, error) { return nil, nil }
 func (b *stepper) Close() error                { return nil }

@@ -8,7 +8,7 @@ import (
 )
 
 // KVPool is the memory of a block pool, by tensor-parallel rank: rank r of n has, of each
-// block, the r-th of n equal shares of the KV heads, as a block of [KVShape.Rank].
+// block, the r-th of n equal shares of the KV heads, as a block of [kvlayout.Shape.Rank].
 type KVPool []KVMemory
 
 // Close releases the memory of all ranks.
@@ -18,12 +18,6 @@ func (p KVPool) Close() error {
 		errs[i] = m.Close()
 	}
 	return errors.Join(errs...)
-}
-
-// Rank is the shape of what each of n ranks has of a block. n divides KVHeads.
-func (s KVShape) Rank(n int) KVShape {
-	s.KVHeads /= n
-	return s
 }
 
 // CheckTensorParallel refuses a number of ranks that cannot share query heads and KV

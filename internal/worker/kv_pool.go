@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
 // kvPool is a pool of KV blocks as NIXL agents know it, this worker's or that of a peer:
 // memory for each tensor-parallel rank, with the rank's share of each block. The order of
-// a block (heads first, see engine.KVShape) makes each run of heads one piece.
+// a block (heads first, see kvlayout.Shape) makes each run of heads one piece.
 type kvPool struct {
 	ranks     []nixl.Desc // all memory of each
 	heads     int         // of all ranks together
@@ -41,7 +42,7 @@ func parseRankLabel(label string) (rank, ranks int, ok bool) {
 
 // newKVPool is a pool of blocks of a shape. It fails with errMismatch where the memory of
 // the ranks is not such a pool.
-func newKVPool(shape engine.KVShape, ranks []nixl.Desc) (*kvPool, error) {
+func newKVPool(shape kvlayout.Shape, ranks []nixl.Desc) (*kvPool, error) {
 	n := len(ranks)
 	if n == 0 || shape.KVHeads < 1 || shape.KVHeads%n != 0 {
 		return nil, fmt.Errorf("%w: %d ranks do not share %d KV heads evenly", errMismatch, n, shape.KVHeads)
@@ -65,7 +66,7 @@ type DeviceKV interface {
 
 // registerPool makes the memory of a pool known to this worker's agent and its peers, all
 // ranks or none.
-func registerPool(agent *nixl.Agent, shape engine.KVShape, mem engine.KVPool) (*kvPool, error) {
+func registerPool(agent *nixl.Agent, shape kvlayout.Shape, mem engine.KVPool) (*kvPool, error) {
 	list := make([]nixl.Registration, len(mem))
 	for i, m := range mem {
 		list[i] = nixl.Registration{Memory: m, Type: nixl.DRAM, Label: rankLabel(i, len(mem))}
@@ -85,7 +86,7 @@ func registerPool(agent *nixl.Agent, shape engine.KVShape, mem engine.KVPool) (*
 }
 
 // remotePool finds the pool of a loaded peer whose blocks have a shape.
-func remotePool(agent *nixl.Agent, peer string, shape engine.KVShape) (*kvPool, error) {
+func remotePool(agent *nixl.Agent, peer string, shape kvlayout.Shape) (*kvPool, error) {
 	regions, err := agent.RemoteRegions(peer)
 	if err != nil {
 		return nil, err

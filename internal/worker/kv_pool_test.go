@@ -10,25 +10,25 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
 // poolShape has regions of 16 tokens by 16 dimensions.
-func poolShape(heads int) engine.KVShape {
-	return engine.KVShape{Layers: 3, KVHeads: heads, HeadDim: 16, BlockSize: 16, DType: "bf16"}
+func poolShape(heads int) kvlayout.Shape {
+	return kvlayout.Shape{Layers: 3, KVHeads: heads, HeadDim: 16, BlockSize: 16, DType: "bf16"}
 }
 
 // memPool is a pool in memory whose addresses are those of a table.
 type memPool struct {
 	*kvPool
-	shape engine.KVShape // of a rank
+	shape kvlayout.Shape // of a rank
 	mem   [][]byte
 }
 
 const rankApart = 1 << 40 // between the addresses of ranks
 
-func newMemPool(t *testing.T, shape engine.KVShape, n, blocks int) memPool {
+func newMemPool(t *testing.T, shape kvlayout.Shape, n, blocks int) memPool {
 	t.Helper()
 	m := memPool{shape: shape.Rank(n)}
 	var ranks []nixl.Desc

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -17,7 +17,7 @@ type modelRun struct {
 	embed, head                       modelMatrix
 	layers                            []modelLayer
 	finalNorm, cos, sin, pool, tables uint64
-	shape                             engine.KVShape
+	shape                             kvlayout.Shape
 	blocks                            []byte // of the pool
 }
 
@@ -107,7 +107,7 @@ func newModelRun(l *lab, m *model.Model) *modelRun {
 		}
 	}
 	r.cos, r.sin = l.Float32s(cos...), l.Float32s(sin...)
-	r.shape = engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: modelBlock, DType: "bf16"}
+	r.shape = kvlayout.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: modelBlock, DType: "bf16"}
 	r.pool, r.blocks = l.Alloc(modelBlocks * int(r.shape.BlockBytes()))
 	clear(r.blocks) // as the CPU engine's
 	r.tables = l.Int32s(2, 0, 1)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // refusing is a device that no kernel may reach.
@@ -28,7 +28,7 @@ func (r refusing) LaunchKernel(_ int, l *driver.Launch, _ uint64) error {
 func TestShapesAreRefused(t *testing.T) {
 	q := kernels.NewQueue(refusing{t}, nil, 0, 1)
 	const p = 4096 // an address
-	kv := kernels.KV{Pool: p, Shape: engine.KVShape{Layers: 2, KVHeads: 2, HeadDim: 128, BlockSize: 16, DType: "bf16"}}
+	kv := kernels.KV{Pool: p, Shape: kvlayout.Shape{Layers: 2, KVHeads: 2, HeadDim: 128, BlockSize: 16, DType: "bf16"}}
 	attend := kernels.Attend{Out: p, Q: 2 * p, KV: kv, Tables: p, Lengths: p, Sequences: 1, TableBlocks: 8, QueryHeads: 4}
 	with := func(change func(a *kernels.Attend)) kernels.Attend {
 		a := attend

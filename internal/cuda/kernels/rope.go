@@ -2,13 +2,13 @@ package kernels
 
 import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // KV is one layer of a block pool.
 type KV struct {
 	Pool  uint64 // its first block
-	Shape engine.KVShape
+	Shape kvlayout.Shape
 	Layer int
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 	"github.com/dynctl/dynctl/internal/patience"
@@ -73,7 +74,7 @@ func attentionVariants() (all []attentionVariant) {
 // no token stands.
 func newAttentionCase(rng *rand.Rand, v attentionVariant) attentionCase {
 	pick := func(list ...int) int { return list[rng.IntN(len(list))] }
-	shape := engine.KVShape{
+	shape := kvlayout.Shape{
 		Layers: 2, KVHeads: 1 + rng.IntN(2), HeadDim: pick(1, 2, 7, 64, 80, 96, 128, 256), BlockSize: pick(1, 3, 16, 64, 300), DType: v.kv,
 	}
 	end := 1 + rng.IntN(pick(20, 300, 900))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // Options of a backend.
@@ -72,7 +73,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 			TokenLimit:     w.model.TokenLimit(),
 			MaxContext:     maxContext,
 			TensorParallel: tensorParallel,
-			KV: engine.KVShape{
+			KV: kvlayout.Shape{
 				Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
 				BlockSize: opts.BlockSize, DType: kvType,
 			},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 )
@@ -177,7 +178,7 @@ func TestBlocksMoveBetweenBackends(t *testing.T) {
 	sameBits(t, "after the move", got, want)
 }
 
-// TestBlockLayout checks that a token's K and V lie where engine.KVShape says,
+// TestBlockLayout checks that a token's K and V lie where kvlayout.Shape says,
 // and that nothing else is written.
 func TestBlockLayout(t *testing.T) {
 	m := modeltest.Open(t, modeltest.Spec{Family: "llama", Layers: 2, KVHeads: 2, HeadDim: 18})
@@ -229,9 +230,9 @@ func TestBlockLayout(t *testing.T) {
 	}
 }
 
-// layout finds values by what engine.KVShape says in prose.
+// layout finds values by what kvlayout.Shape says in prose.
 type layout struct {
-	shape engine.KVShape
+	shape kvlayout.Shape
 	data  []byte
 }
 

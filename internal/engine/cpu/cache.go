@@ -5,8 +5,8 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -38,10 +38,10 @@ func KVDType(m *model.Model, name string) (string, error) {
 	return name, nil
 }
 
-// cache reads and writes K and V in the block pool of one rank; see [engine.KVShape] for
+// cache reads and writes K and V in the block pool of one rank; see [kvlayout.Shape] for
 // where they lie.
 type cache struct {
-	shape  engine.KVShape
+	shape  kvlayout.Shape
 	kind   kernel.KVType
 	blocks int
 	data   []byte
@@ -49,7 +49,7 @@ type cache struct {
 	block, region, row, scales int
 }
 
-func newCache(shape engine.KVShape, blocks int, data []byte) cache {
+func newCache(shape kvlayout.Shape, blocks int, data []byte) cache {
 	return cache{
 		shape: shape, kind: kvTypes[shape.DType], blocks: blocks, data: data,
 		block: int(shape.BlockBytes()), region: shape.RegionBytes(), row: shape.RowBytes(), scales: shape.ScaleOffset(),

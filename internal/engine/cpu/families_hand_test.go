@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // The cases below were worked out by hand from the published formulas. They share
@@ -91,7 +91,7 @@ func TestPick(t *testing.T) {
 // attend computes attention of one head with two values for the query at pos, in so
 // many items. Keys and values are functions of the position.
 func attend(a attention, parts, pos int, query [2]float32, key, value func(p int) [2]float32) []float32 {
-	shape := engine.KVShape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: 8, DType: "f32"}
+	shape := kvlayout.Shape{Layers: 1, KVHeads: 1, HeadDim: 2, BlockSize: 8, DType: "f32"}
 	n := pos/8 + 1
 	c := newCache(shape, n, make([]byte, n*int(shape.BlockBytes())))
 	l := new(lane)

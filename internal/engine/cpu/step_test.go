@@ -14,6 +14,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
@@ -102,7 +103,7 @@ func TestInfo(t *testing.T) {
 	r := newRig(t, m, 2, 1, Options{BlockSize: 16, KVDType: "bf16", MaxContext: 100})
 	want := engine.BackendInfo{
 		Device: "cpu:0", DeviceName: "cpu 2c", VocabSize: 5000, TokenLimit: m.TokenLimit(), MaxContext: 100, TensorParallel: 1,
-		KV: engine.KVShape{Layers: 2, KVHeads: 4, HeadDim: 16, BlockSize: 16, DType: "bf16"},
+		KV: kvlayout.Shape{Layers: 2, KVHeads: 4, HeadDim: 16, BlockSize: 16, DType: "bf16"},
 	}
 	if got := r.Info(); got != want {
 		t.Errorf("info = %+v, want %+v", got, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // Options of a backend.
@@ -98,7 +99,7 @@ func (b *Backend) open() error {
 	b.info = engine.BackendInfo{
 		Device: b.device.id, DeviceName: b.device.Name(), VocabSize: c.Vocab, TokenLimit: b.weights.model.TokenLimit(),
 		MaxContext: o.MaxContext, TensorParallel: len(b.weights.shards),
-		KV:          engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: o.KVDType},
+		KV:          kvlayout.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: o.BlockSize, DType: o.KVDType},
 		BatchTokens: o.MaxTokens, Seqs: o.MaxSeqs,
 	}
 	for _, s := range b.weights.shards {

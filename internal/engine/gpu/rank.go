@@ -5,7 +5,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cuda/device"
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // rank is what a backend has on the GPU of a tensor-parallel rank. What a step answers is with
@@ -15,7 +15,7 @@ type rank struct {
 	weights *shard
 	unit    *unit
 	scope   *device.Scope
-	shape   engine.KVShape // of the rank's heads
+	shape   kvlayout.Shape // of the rank's heads
 	memory  activations
 	in      inputs
 	out     outputs

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
@@ -47,7 +48,7 @@ type Options struct {
 // Backend implements engine.Backend.
 type Backend struct {
 	opts Options
-	rank engine.KVShape // what each rank has of a block
+	rank kvlayout.Shape // what each rank has of a block
 	mem  engine.KVPool
 	busy time.Duration // of the last step
 }
@@ -80,7 +81,7 @@ func (b *Backend) Info() engine.BackendInfo {
 	return engine.BackendInfo{
 		Device: b.opts.Device, DeviceName: "mock", VocabSize: b.opts.VocabSize,
 		TokenLimit: b.opts.VocabSize, MaxContext: b.opts.MaxContext, TensorParallel: b.opts.TensorParallel,
-		KV: engine.KVShape{Layers: 1, KVHeads: b.opts.KVHeads, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
+		KV: kvlayout.Shape{Layers: 1, KVHeads: b.opts.KVHeads, HeadDim: 2, BlockSize: b.opts.BlockSize, DType: b.opts.KVDType},
 	}
 }
 

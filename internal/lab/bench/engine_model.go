@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/cpu"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 )
 
@@ -73,7 +73,7 @@ func (w *engineModel) start(ctx context.Context) (err error) {
 func (w *engineModel) kvBytes(n int) int64 {
 	c := w.model.Config()
 	kv, _ := cpu.KVDType(w.model, cpu.KVAuto) // fails for other names only
-	shape := engine.KVShape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: rigBlockSize, DType: kv}
+	shape := kvlayout.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, BlockSize: rigBlockSize, DType: kv}
 	return int64(n) * shape.BlockBytes() / int64(shape.BlockSize)
 }
 

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 func measureCases() (all []Case) {
@@ -134,7 +134,7 @@ func (j *job) typed(s shape, i, tokens int, t kernels.WeightType, run func(o ker
 // other memory.
 func (j *job) cache(s shape, sequences, length int) (kernels.Attend, int) {
 	perSequence := (length + kvBlock - 1) / kvBlock
-	shape := engine.KVShape{Layers: 1, KVHeads: s.kvHeads, HeadDim: s.headDim, BlockSize: kvBlock, DType: "bf16"}
+	shape := kvlayout.Shape{Layers: 1, KVHeads: s.kvHeads, HeadDim: s.headDim, BlockSize: kvBlock, DType: "bf16"}
 	layer := shape.BlockBytes() * int64(sequences*perSequence)
 	pool := j.address(j.random.weights(layer, 0))
 	if j.err != nil {
@@ -233,7 +233,7 @@ func (j *job) embed(s shape, rows int) work {
 
 func (j *job) rope(s shape, rows int) work {
 	s, rows = j.model(s), j.n(rows)
-	shape := engine.KVShape{Layers: 1, KVHeads: s.kvHeads, HeadDim: s.headDim, BlockSize: kvBlock, DType: "bf16"}
+	shape := kvlayout.Shape{Layers: 1, KVHeads: s.kvHeads, HeadDim: s.headDim, BlockSize: kvBlock, DType: "bf16"}
 	blocks := (rows + kvBlock - 1) / kvBlock
 	positions, slots := make([]int32, rows), make([]int32, rows)
 	for i := range rows {

@@ -1,4 +1,4 @@
-// Where K and V lie in the pool: that of engine.KVShape.
+// Where K and V lie in the pool: that of kvlayout.Shape.
 #pragma once
 #include "device.h"
 

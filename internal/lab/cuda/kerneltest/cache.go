@@ -3,7 +3,7 @@ package kerneltest
 import (
 	"math"
 
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
@@ -11,7 +11,7 @@ import (
 type cache struct {
 	c     *fake.Call
 	pool  uint64
-	shape engine.KVShape
+	shape kvlayout.Shape
 	layer int
 }
 
@@ -64,7 +64,7 @@ func (v *values) float(index, token int) float64 {
 func (k *cache) index(kv, token, dim int) int { return KVIndex(k.shape, kv, token, dim) }
 
 // KVIndex is where a value of a token lies in the region of K (0) or V (1), counted in values.
-func KVIndex(s engine.KVShape, kv, token, dim int) int {
+func KVIndex(s kvlayout.Shape, kv, token, dim int) int {
 	switch {
 	case kv == 1:
 		return token*s.HeadDim + dim

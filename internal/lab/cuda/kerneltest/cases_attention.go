@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 type attentionCase struct {
@@ -24,7 +24,7 @@ type attentionCase struct {
 // attend makes KV of the sequences in blocks in random order. What no query may see is NaN:
 // blocks that no sequence has, tokens past the end of one, and those that all windows are past.
 func (c *attentionCase) attend(l *Lab, total int) kernels.Attend {
-	shape := engine.KVShape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: cmp.Or(c.kv, "bf16")}
+	shape := kvlayout.Shape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: cmp.Or(c.kv, "bf16")}
 	longest, used := 1, 0
 	for _, n := range c.lengths {
 		blocks := (n + c.block - 1) / c.block

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 func embedCases() (all []Case) {
@@ -166,7 +166,7 @@ func ropeCases() (all []Case) {
 		all = append(all, Case{
 			Name: "rope/" + c.name, Large: c.tokens > 100,
 			Prepare: func(l *Lab) func(q *kernels.Queue) error {
-				shape := engine.KVShape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: c.kv}
+				shape := kvlayout.Shape{Layers: c.layers, KVHeads: c.heads, HeadDim: c.dim, BlockSize: c.block, DType: c.kv}
 				near := OneUlp
 				if c.kv == "int8" {
 					near = Tolerance{KV: &shape}

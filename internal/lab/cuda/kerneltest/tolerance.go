@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
 // Tolerance of bf16 and float32 outputs: a number of units in the last place of bf16,
@@ -16,7 +16,7 @@ type Tolerance struct {
 	Float  bool // float32; else bf16
 	Counts bool // whole numbers, which must be equal
 	// KV is of a block pool of int8: values may be off by one, scales by some last bits.
-	KV *engine.KVShape
+	KV *kvlayout.Shape
 }
 
 // What results may differ by.
@@ -102,7 +102,7 @@ func (o Output) Differs(want Output) error {
 
 // differsInt8 compares pools of int8 KV: a value next to the border of two may become either
 // one, and a scale is a quotient of what was computed.
-func differsInt8(got, want []byte, shape engine.KVShape) error {
+func differsInt8(got, want []byte, shape kvlayout.Shape) error {
 	for region := 0; region < len(want); region += shape.RegionBytes() {
 		scales := region + shape.ScaleOffset()
 		for i := region; i < scales; i++ {
