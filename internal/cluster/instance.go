@@ -39,7 +39,6 @@ type Instance struct {
 	Endpoint   string     `json:"endpoint"`
 	InstanceID InstanceID `json:"instance_id"`
 	Transport  Transport  `json:"transport"`
-	DeviceType string     `json:"device_type,omitempty"`         // "cpu" or "cuda"
 	Codec      string     `json:"request_plane_codec,omitempty"` // "msgpack"
 
 	// Worker is the human name (worker-7), Node the id of the hosting node and

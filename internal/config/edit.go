@@ -218,3 +218,11 @@ func lastLine(n *yaml.Node) int {
 	}
 	return line
 }
+
+// lastPart is a key without its section.
+func lastPart(name string) string {
+	if _, last, ok := strings.Cut(name, "."); ok {
+		return last
+	}
+	return name
+}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -136,23 +135,6 @@ func TestExampleFilesLoad(t *testing.T) {
 				t.Errorf("the defaults in the file differ:\n%+v\n%+v", plain, set)
 			}
 		})
-	}
-}
-
-func TestWriteHelpNamesEveryKey(t *testing.T) {
-	for _, table := range tables() {
-		var b strings.Builder
-		if err := table.WriteHelp(&b); err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(b.String(), "\n")
-		for _, k := range table.Keys {
-			if !slices.ContainsFunc(lines, func(l string) bool {
-				return strings.HasPrefix(l, "  "+k.Name+" ") && strings.Contains(l, table.Env(k)) && strings.Contains(l, k.Help)
-			}) {
-				t.Errorf("%s is missing from the help", k.Name)
-			}
-		}
 	}
 }
 

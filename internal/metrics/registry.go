@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -48,19 +47,6 @@ type family struct {
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	return &Registry{prom: prometheus.NewRegistry(), families: map[string]family{}}
-}
-
-// AddProcess adds what the Go runtime and the operating system know of the
-// process: memory, goroutines, file descriptors, CPU time. Calling it twice
-// changes nothing.
-func (r *Registry) AddProcess() {
-	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
-		// The only possible error is that it is registered already.
-		_ = r.prom.Register(c)
-	}
 }
 
 // Handler serves the metrics in Prometheus text format.

@@ -42,7 +42,7 @@ func hold(release <-chan struct{}) requestplane.Handler {
 
 func serve(t *testing.T, d *runtime.DistributedRuntime, endpoint string, h requestplane.Handler) *runtime.Served {
 	t.Helper()
-	s, err := d.Serve(t.Context(), "backend", endpoint, h, runtime.WithDevice("cpu"))
+	s, err := d.Serve(t.Context(), "backend", endpoint, h)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,7 @@ type Served struct {
 	d                   *DistributedRuntime
 	component, endpoint string
 	handler             requestplane.Handler // nil for what is only announced
-	device              string
-	transport           cluster.Transport // of what is only announced
+	transport           cluster.Transport    // of what is only announced
 	record              *record
 
 	mu sync.Mutex
@@ -39,38 +38,27 @@ type path struct {
 	retiring bool
 }
 
-// ServeOption changes how an endpoint is registered.
-type ServeOption func(*Served)
-
-// WithDevice says what the endpoint computes on: "cpu" or "cuda".
-func WithDevice(deviceType string) ServeOption {
-	return func(s *Served) { s.device = deviceType }
-}
-
 // Serve answers requests for an endpoint and then, last, registers it, so that
 // nobody finds an endpoint that does not answer. A name is served once per
 // runtime.
-func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler, opts ...ServeOption) (*Served, error) {
+func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler) (*Served, error) {
 	if d.cfg.Server == nil || h == nil {
 		return nil, fmt.Errorf("serve %s/%s: a request plane server and a handler are required", component, endpoint)
 	}
 	s := &Served{d: d, component: component, endpoint: endpoint, handler: h}
-	return s.start(ctx, opts)
+	return s.start(ctx)
 }
 
 // Announce registers an endpoint that something else answers at transport, such
 // as an HTTP frontend.
-func (d *DistributedRuntime) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport, opts ...ServeOption) (*Served, error) {
+func (d *DistributedRuntime) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport) (*Served, error) {
 	s := &Served{d: d, component: component, endpoint: endpoint, transport: transport}
-	return s.start(ctx, opts)
+	return s.start(ctx)
 }
 
-func (s *Served) start(ctx context.Context, opts []ServeOption) (*Served, error) {
+func (s *Served) start(ctx context.Context) (*Served, error) {
 	if err := checkEndpoint(s.component, s.endpoint); err != nil {
 		return nil, err
-	}
-	for _, opt := range opts {
-		opt(s)
 	}
 	s.paths = map[cluster.InstanceID]*path{}
 	s.record = &record{
@@ -105,7 +93,6 @@ func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
 		Endpoint:    s.endpoint,
 		InstanceID:  id,
 		Transport:   s.transport,
-		DeviceType:  s.device,
 		Worker:      s.d.cfg.Worker,
 		Node:        s.d.cfg.Node,
 		Incarnation: s.d.cfg.Incarnation,

@@ -26,7 +26,7 @@ func TestServeRegistersWhatAnswers(t *testing.T) {
 		inst := only(t, client)
 		want := cluster.Instance{
 			Type: "Endpoint", Namespace: "dynamo", Component: "backend", Endpoint: "generate",
-			InstanceID: worker.ID(), DeviceType: "cpu", Codec: "msgpack",
+			InstanceID: worker.ID(), Codec: "msgpack",
 			Worker: "worker-1", Node: "node-1", Incarnation: "run-1",
 			Transport: cluster.Transport{TCP: "memory:1/" + worker.ID().String() + "/generate"},
 		}

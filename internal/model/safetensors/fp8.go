@@ -10,13 +10,11 @@ import (
 // ErrNotANumber is returned for weights and scales of fp8 that are no finite numbers.
 var ErrNotANumber = errors.New("not a finite number")
 
-// FromE4M3 widens a float of eight bits: a sign, four bits of exponent, three of
-// mantissa, and no infinities ("e4m3fn"). Every value is exact; 0x7f and 0xff are NaN.
-func FromE4M3(b byte) float32 { return e4m3[b] }
-
 // E4M3IsNaN reports whether a code stands for no number.
 func E4M3IsNaN(b byte) bool { return b&0x7f == 0x7f }
 
+// e4m3 are the floats of eight bits, by code: a sign, four bits of exponent, three of
+// mantissa, and no infinities ("e4m3fn"). Every value is exact; 0x7f and 0xff are NaN.
 var e4m3 = func() (all [256]float32) {
 	for i := range all {
 		exponent, mantissa := i>>3&15, i&7

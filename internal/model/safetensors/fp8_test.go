@@ -10,7 +10,7 @@ import (
 )
 
 // All codes are what the format's definition says, here by powers of two.
-func TestFromE4M3(t *testing.T) {
+func TestE4M3(t *testing.T) {
 	for code := range 256 {
 		exponent, mantissa := code>>3&15, float64(code&7)
 		want := mantissa / 8 * math.Pow(2, -6)
@@ -20,7 +20,7 @@ func TestFromE4M3(t *testing.T) {
 		if code&0x80 != 0 {
 			want = -want
 		}
-		got := FromE4M3(byte(code))
+		got := e4m3[byte(code)]
 		if code&0x7f == 0x7f {
 			if got == got || !E4M3IsNaN(byte(code)) {
 				t.Errorf("code %#02x is %v, and should be no number", code, got)
@@ -31,8 +31,8 @@ func TestFromE4M3(t *testing.T) {
 			t.Errorf("code %#02x is %v, want %v", code, got, want)
 		}
 	}
-	if FromE4M3(0x7e) != 448 || FromE4M3(0x01) != 0x1p-9 || FromE4M3(0x38) != 1 {
-		t.Errorf("largest %v, smallest %v, one %v", FromE4M3(0x7e), FromE4M3(0x01), FromE4M3(0x38))
+	if e4m3[0x7e] != 448 || e4m3[0x01] != 0x1p-9 || e4m3[0x38] != 1 {
+		t.Errorf("largest %v, smallest %v, one %v", e4m3[0x7e], e4m3[0x01], e4m3[0x38])
 	}
 }
 

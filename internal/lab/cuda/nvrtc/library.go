@@ -27,7 +27,6 @@ var libraryNames = []string{
 
 // Compiler is the loaded library.
 type Compiler struct {
-	name          string
 	version       driver.Version
 	architectures []int
 	fn            functions
@@ -63,7 +62,7 @@ func Open(path string) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLibrary, err)
 	}
-	c := &Compiler{name: lib.Name()}
+	c := &Compiler{}
 	if err := lib.Bind(c.fn.required()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
@@ -94,9 +93,6 @@ func (c *Compiler) findArchitectures() error {
 	}
 	return nil
 }
-
-// Name is what the library was found by.
-func (c *Compiler) Name() string { return c.name }
 
 // Version is the CUDA version that the compiler belongs to. Drivers of that version and
 // later take its PTX.

@@ -25,8 +25,8 @@ func TestBinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Version() != 12040 || !slices.Equal(c.Architectures(), []int{75, 80, 89, 90}) || !strings.HasSuffix(c.Name(), ".so") {
-		t.Errorf("%s is %s, for %v", c.Name(), c.Version(), c.Architectures())
+	if c.Version() != 12040 || !slices.Equal(c.Architectures(), []int{75, 80, 89, 90}) {
+		t.Errorf("it is %s, for %v", c.Version(), c.Architectures())
 	}
 	ptx, warnings, err := c.Compile(nvrtc.Program{
 		Name: "sum.cu", Text: "a doubtful source", Headers: map[string]string{"one.h": "first", "two.h": "second"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 )
 
 // WriteExample writes the commented example file: every key with its sentence,
@@ -43,33 +42,6 @@ func (t Table) WriteExample(w io.Writer) error {
 	return err
 }
 
-// WriteHelp writes a table of all keys with defaults, flags, variables and
-// sentences, for help topics.
-func (t Table) WriteHelp(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i, s := range t.Sections {
-		if i > 0 {
-			fmt.Fprintln(tw)
-		}
-		fmt.Fprintf(tw, "%s\n", s.Title)
-		for _, k := range t.Keys {
-			if k.Section() != s.Name {
-				continue
-			}
-			flag := "-"
-			if k.HasFlag() {
-				flag = "--" + k.FlagName()
-			}
-			def := k.DefaultString()
-			if def == "" {
-				def = "-"
-			}
-			fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\n", k.Name, def, flag, strings.Join(t.envNames(k), ", "), k.Help)
-		}
-	}
-	return tw.Flush()
-}
-
 func (t Table) envNames(k Key) []string {
 	names := []string{t.Env(k)}
 	for _, a := range k.Aliases {
@@ -87,13 +59,6 @@ func sentence(k Key) string {
 		s += " (" + strings.Join(k.Choices, ", ") + ")"
 	}
 	return s + "."
-}
-
-func lastPart(name string) string {
-	if _, last, ok := strings.Cut(name, "."); ok {
-		return last
-	}
-	return name
 }
 
 // yamlDefault writes the default so that the line is valid YAML.
