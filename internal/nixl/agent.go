@@ -28,8 +28,6 @@ type Agent struct {
 	timeout    time.Duration // of a transfer without a deadline
 	log        *slog.Logger
 	transports []Transport
-	storage    Storage // may be nil
-	itself     *peer   // of transfers with the agent itself
 	force      []string
 
 	stats     counters
@@ -64,10 +62,10 @@ type Agent struct {
 // transports are closed.
 func NewAgent(cfg Config) (*Agent, error) {
 	if cfg.Name == "" || len(cfg.Name) > maxNameLen || len(cfg.Incarnation) > maxNameLen || len(cfg.HostID) > maxNameLen {
-		return nil, errors.Join(fmt.Errorf("start agent %q: name, incarnation or host id is empty or longer than %d bytes: %w", cfg.Name, maxNameLen, ErrInvalidParam), closeAll(cfg))
+		return nil, errors.Join(fmt.Errorf("start agent %q: name, incarnation or host id is empty or longer than %d bytes: %w", cfg.Name, maxNameLen, ErrInvalidParam), closeAll(cfg.Transports))
 	}
 	if len(cfg.Transports) > maxTransports {
-		return nil, errors.Join(fmt.Errorf("start agent %q: %d transports: %w", cfg.Name, len(cfg.Transports), ErrInvalidParam), closeAll(cfg))
+		return nil, errors.Join(fmt.Errorf("start agent %q: %d transports: %w", cfg.Name, len(cfg.Transports), ErrInvalidParam), closeAll(cfg.Transports))
 	}
 	if cfg.Incarnation == "" {
 		cfg.Incarnation = newUUID()
@@ -78,13 +76,12 @@ func NewAgent(cfg Config) (*Agent, error) {
 	a := &Agent{
 		self:   Identity{Name: cfg.Name, Incarnation: cfg.Incarnation, HostID: cfg.HostID},
 		limits: cfg.Limits.withDefaults(), key: cfg.Key, timeout: cfg.TransferTimeout, log: cfg.logger(),
-		transports: slices.Clone(cfg.Transports), storage: cfg.Storage, force: slices.Clone(cfg.Force),
+		transports: slices.Clone(cfg.Transports), force: slices.Clone(cfg.Force),
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),
 	}
 	a.regions = regions{next: firstAddress(), limit: a.limits.Regions, added: a.registered, gone: a.deregistered, stage: a.openStaging}
 	a.paths = paths{limit: 2 * a.limits.Peers, open: map[pathKey]*traffic{}, past: map[string]Traffic{}}
-	a.itself = &peer{Remote: Remote{Identity: a.self}, agent: a}
 	a.stageIn = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
 	a.stageOut = staging{bytes: a.limits.StagingBytes, regions: &a.regions}
 	a.tickets = tickets{regions: &a.regions, staging: &a.stageIn, limits: a.limits, stats: &a.stats, open: map[TicketID]*ticket{}}
@@ -113,13 +110,10 @@ func NewAgent(cfg Config) (*Agent, error) {
 // CloseGrace is how long Close waits for a peer that does not end an access.
 const CloseGrace = 3 * time.Second
 
-func closeAll(cfg Config) error {
+func closeAll(transports []Transport) error {
 	var errs []error
-	for _, tr := range cfg.Transports {
+	for _, tr := range transports {
 		errs = append(errs, tr.Close())
-	}
-	if cfg.Storage != nil {
-		errs = append(errs, cfg.Storage.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -144,9 +138,8 @@ func WithLabel(label string) RegisterOption { return func(o *registerOptions) { 
 // Register makes memory usable in transfers and part of Metadata. The memory must
 // stay mapped until Deregister has succeeded. Register one large arena rather than a
 // region per block. Host memory is [DRAM]; [VRAM] must be a [DeviceMemory] and is
-// copied through host memory where the transport does not reach it; [FILE] must be a
-// [FileMemory], takes part in transfers of this agent with itself and is not in
-// Metadata. [BLK] and [OBJ] are refused with ErrNotSupported.
+// copied through host memory where the transport does not reach it. Other types are
+// refused with ErrNotSupported.
 func (a *Agent) Register(mem Memory, typ MemType, opts ...RegisterOption) (*Region, error) {
 	var o registerOptions
 	for _, f := range opts {
@@ -162,23 +155,11 @@ func (a *Agent) openStaging() error { return errors.Join(a.stageIn.open(), a.sta
 // registered.
 func (a *Agent) RegisterAll(list []Registration) ([]*Region, error) { return a.regions.addAll(list) }
 
-// DeregisterAll forgets several regions, or none of them: it returns ErrNotAllowed
-// while one is in use, and ErrInvalidParam for a region of another agent. Regions that
-// are deregistered already do not matter.
-func (a *Agent) DeregisterAll(list []*Region) error {
-	for i, r := range list {
-		if r == nil || r.owner != &a.regions {
-			return fmt.Errorf("deregister element %d: not a region of agent %q: %w", i, a.self.Name, ErrInvalidParam)
-		}
-	}
-	return a.regions.remove(list...)
-}
-
 // Metadata returns the blob a peer must load before it can reach this agent. It
 // changes when regions are registered or deregistered. It contains the secret that
 // lets peers connect: publish it where only the cluster can read.
 func (a *Agent) Metadata() []byte {
-	return metadata{Identity: a.self, connected: true, conns: a.conns, regions: a.publicRegions()}.encode()
+	return metadata{Identity: a.self, conns: a.conns, regions: a.publicRegions()}.encode()
 }
 
 // publicRegions are the regions as peers see them. Memory of a device that no transport
@@ -259,7 +240,7 @@ func (a *Agent) Close() error {
 			j.cancel(fmt.Errorf("agent %q closes: %w", a.self.Name, ErrCanceled))
 		}
 		busy := a.tickets.close()
-		a.closeErr = errors.Join(busy, closeAll(Config{Transports: a.transports, Storage: a.storage}))
+		a.closeErr = errors.Join(busy, closeAll(a.transports))
 		a.work.Wait()
 		a.inbox.close()
 		a.downs.close()
@@ -289,11 +270,7 @@ func (a *Agent) start(j *Job) error {
 	}
 	a.stats.posted(t.op)
 	j.setTimer(time.AfterFunc(left, func() { j.cancel(late) }))
-	switch {
-	case t.storage:
-		a.storage.Submit(j)
-		return nil
-	case t.staged:
+	if t.staged {
 		a.work.Go(func() { a.runStaged(j) })
 		return nil
 	}
@@ -309,21 +286,16 @@ func (a *Agent) admit(j *Job) (err error) {
 	switch {
 	case a.closed:
 		return fmt.Errorf("agent is closed: %w", ErrCanceled)
-	case p != a.itself && (a.peers[p.Name] != p || p.state != PeerLoaded):
+	case a.peers[p.Name] != p || p.state != PeerLoaded:
 		return fmt.Errorf("peer was invalidated, replaced or lost: %w", ErrNotFound)
 	case len(a.jobs) >= a.limits.Outstanding:
 		return fmt.Errorf("%d transfers are in progress: %w", len(a.jobs), ErrBackend)
 	}
-	if p == a.itself {
-		err = a.admitStorage(j)
-	} else {
-		j.Local, j.unuse, err = a.regions.use(j.transfer.local)
-		if err == nil && j.transfer.direct {
-			j.Devices = a.regions.pieces(j.transfer.local)
-		}
-	}
-	if err != nil {
+	if j.Local, j.unuse, err = a.regions.use(j.transfer.local); err != nil {
 		return err
+	}
+	if j.transfer.direct {
+		j.Devices = a.regions.pieces(j.transfer.local)
 	}
 	a.jobs[j] = struct{}{}
 	return nil

@@ -23,8 +23,6 @@ type Config struct {
 	// Transports are the ways to reach peers, best first. The first that reaches a
 	// peer is used for all transfers to it. The agent closes them.
 	Transports []Transport
-	// Storage moves files; see [Agent.Register]. May be nil. The agent closes it.
-	Storage Storage
 	// Force, when not empty, names the only transports this agent may choose for
 	// its own transfers; their order does not matter. Peers still reach it through all
 	// Transports. NewAgent fails when one of them is missing or cannot be used here.

@@ -14,9 +14,6 @@ type MemType uint8
 const (
 	DRAM MemType = 0
 	VRAM MemType = 1
-	BLK  MemType = 2
-	OBJ  MemType = 3
-	FILE MemType = 4
 )
 
 // String returns NIXL's name of the memory type.
@@ -26,12 +23,6 @@ func (m MemType) String() string {
 		return "DRAM"
 	case VRAM:
 		return "VRAM"
-	case BLK:
-		return "BLK"
-	case OBJ:
-		return "OBJ"
-	case FILE:
-		return "FILE"
 	}
 	return fmt.Sprintf("MemType(%d)", uint8(m))
 }

@@ -7,14 +7,11 @@
 // blocks are prepared once and selected from by index ([Agent.PrepareLocal],
 // [Agent.MakeTransfer]).
 //
-// Memory is the host's ([DRAM]), a device's ([VRAM], through [DeviceMemory]) or a file
-// of this machine ([FILE], through a [Storage] such as package posix, in transfers of the
-// agent with itself). What belongs to a device is
-// staged, so that transports see host memory only, unless one is a [DeviceTransport].
+// Memory is the host's ([DRAM]) or a device's ([VRAM], through [DeviceMemory]). What
+// belongs to a device is staged, so that transports see host memory only, unless one is a [DeviceTransport].
 //
-// Peers learn of each other by metadata blobs, whole ([Agent.Metadata]) or in parts
-// ([Agent.PartialMetadata]). Package directory keeps them in a key-value store, package
-// exchange sends them from agent to agent, and anything else that carries bytes will do.
+// Peers learn of each other by metadata blobs ([Agent.Metadata], [Agent.LoadRemote]), which
+// their owners carry: workers keep them in the store.
 //
 // An agent owns its goroutines and those of its [Transport]s until Close
 // returns; it never owns registered memory, which must stay mapped until
@@ -26,9 +23,7 @@
 // target checks ticket, access and bounds itself, and after [Agent.RevokeTicket]
 // has returned nil no byte is read or written under that ticket any more.
 //
-// What was moved is counted by peer and transport ([Agent.Traffic], [Agent.Peers]); what a
-// transfer will cost is estimated from the self-test of its path
-// ([Transfer.EstimateCost]).
+// What was moved is counted by peer and transport ([Agent.Peers], [Agent.Stats]).
 //
 // The package does not choose whom to tell of its memory, and does not retry: a failed
 // transfer is reported and the caller decides.

@@ -84,26 +84,3 @@ func ExampleAgent_MakeTransfer() {
 	fmt.Println(mine.Len(), "blocks;", measured.Bytes/block, "moved as", measured.Descs, "pieces;", to.Bytes()[0])
 	// Output: 8 blocks; 4 moved as 2 pieces; 2
 }
-
-// Agents at known addresses can do without a store. They prove to each other that they
-// know a secret of the cluster.
-func ExampleAgent_FetchMetadata() {
-	start := func(name string) *nixl.Agent {
-		return must(nixl.NewAgent(nixl.Config{Name: name, Key: key, Transports: []nixl.Transport{tcp.New(tcp.Options{Exchange: true})}}))
-	}
-	a, b := start("a"), start("b")
-	defer func() { _ = a.Close() }()
-	defer func() { _ = b.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-
-	addr := must(b.ExchangeAddr())
-	fmt.Println(must(a.FetchMetadata(ctx, addr)), a.Known("b", b.Incarnation()))
-	if err := a.SendMetadata(ctx, addr, must(a.PartialMetadata(nixl.PartialSpec{Connection: true}))); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(b.Known("a", a.Incarnation()))
-	// Output:
-	// b true
-	// true
-}

@@ -12,7 +12,6 @@ type Job struct {
 	Local     [][]byte      // this agent's host memory, to be read for a Write and written for a Read
 	Remote    []Desc        // the peer's memory; pairs up with Local
 	Devices   []DevicePiece // this agent's device memory where Local has nil, for a DeviceTransport; nil without any
-	Files     []FilePiece   // in the place of Remote, for a Storage
 	Bytes     uint64
 	Notify    []byte
 	HasNotify bool

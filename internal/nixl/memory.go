@@ -50,16 +50,6 @@ type DevicePiece struct {
 	Len    uint64
 }
 
-// FileMemory is an open file, registered as [FILE]: Bytes returns nil. Descriptors of
-// its region name bytes of the file. The descriptor must stay open until the region is
-// deregistered.
-type FileMemory interface {
-	Memory
-	FD() int
-	Size() int64    // bytes that may be named; 0 is as long as a file can get
-	Writable() bool // else writes are refused
-}
-
 // Share is registered memory as a transport lets another process touch it.
 type Share struct {
 	Base  Desc   // the whole region
@@ -70,10 +60,7 @@ type Share struct {
 	Device DeviceMemory
 }
 
-// maxFile stands for a file of no particular size: what ext4 can hold.
-const maxFile = 16 << 40
-
-// segment is what was registered, by kind; exactly one of mem, device and file is set.
+// segment is what was registered, by kind; one of mem and device is set.
 type segment struct {
 	typ    MemType
 	len    uint64
@@ -82,7 +69,6 @@ type segment struct {
 	fd     int    // of shared memory; -1 if other processes cannot map it
 	arena  *Arena // when mem is one: it must not be closed while registered
 	device DeviceMemory
-	file   FileMemory
 }
 
 // segmentOf checks memory against the type it is registered as.
@@ -109,20 +95,6 @@ func segmentOf(mem Memory, typ MemType) (segment, error) {
 			return s, fmt.Errorf("%d bytes of device %d: %w", d.Size(), d.Device(), ErrInvalidParam)
 		}
 		s.device, s.len, s.devID = d, uint64(d.Size()), uint64(d.Device())
-	case FILE:
-		f, ok := mem.(FileMemory)
-		switch {
-		case !ok:
-			return s, fmt.Errorf("%T is no file: %w", mem, ErrNotSupported)
-		case f.FD() < 0 || f.Size() < 0:
-			return s, fmt.Errorf("file descriptor %d, %d bytes: %w", f.FD(), f.Size(), ErrInvalidParam)
-		}
-		s.file, s.len = f, uint64(f.Size())
-		if s.len == 0 {
-			s.len = maxFile
-		}
-	case BLK, OBJ:
-		return s, fmt.Errorf("%s memory: no backend moves block devices and objects: %w", typ, ErrNotSupported)
 	default:
 		return s, fmt.Errorf("%s memory: %w", typ, ErrNotSupported)
 	}

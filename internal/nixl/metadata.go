@@ -11,8 +11,7 @@ import (
 //
 //	magic "DNXLMETA", u16 version, u16 flags, u32 payload bytes, payload, u32 CRC-32C of all before
 //
-// Flags: 1, the regions add to those known, else they are all; 2, the transports are
-// there; a blob that is not partial always has them.
+// Flags are 2: transports and all regions are there. Older agents knew partial blobs, too.
 //
 // The payload is name, incarnation and host id, then a u16 count of transports
 // (name, u32 length, connection bytes), then a u32 count of regions (u8 memory type,
@@ -31,10 +30,9 @@ const (
 	minRegionLen     = 1 + 1 + 8 + 8 + 8 + 2 // of a region without label
 	maxRemoteRegions = MaxMetadata / minRegionLen
 
-	flagPartial   = 1 // of a blob
-	flagConnected = 2
-	flagShared    = 1 // of a region
-	flagDirect    = 2
+	flagsWhole = 2 // of a blob
+	flagShared = 1 // of a region
+	flagDirect = 2
 )
 
 // RemoteRegion is a region as peers see it.
@@ -53,16 +51,8 @@ func (r RemoteRegion) Desc(off, n uint64) Desc { return subDesc(r.Base, off, n) 
 // metadata is a decoded blob.
 type metadata struct {
 	Identity
-	partial   bool
-	connected bool // conns are there
-	conns     []transportConn
-	regions   []RemoteRegion
-}
-
-// MetadataIdentity returns whose blob it is, after checking it as LoadRemote does.
-func MetadataIdentity(blob []byte) (Identity, error) {
-	m, err := decodeMetadata(blob)
-	return m.Identity, err
+	conns   []transportConn
+	regions []RemoteRegion
 }
 
 type transportConn struct {
@@ -100,21 +90,11 @@ func (m metadata) private() (label string, found bool) {
 	return "", false
 }
 
-func (m metadata) flags() (f uint16) {
-	if m.partial {
-		f |= flagPartial
-	}
-	if m.connected {
-		f |= flagConnected
-	}
-	return f
-}
-
 func (m metadata) encode() []byte {
 	b := make([]byte, 0, 256+64*len(m.regions))
 	b = append(b, metadataMagic...)
 	b = binary.LittleEndian.AppendUint16(b, metadataVersion)
-	b = binary.LittleEndian.AppendUint16(b, m.flags())
+	b = binary.LittleEndian.AppendUint16(b, flagsWhole)
 	b = binary.LittleEndian.AppendUint32(b, 0) // patched below
 	b = appendString(b, m.Name)
 	b = appendString(b, m.Incarnation)
@@ -169,15 +149,14 @@ func decodeMetadata(blob []byte) (metadata, error) {
 		return fail("length differs")
 	}
 
-	flags := binary.LittleEndian.Uint16(blob[len(metadataMagic)+2:])
-	m := metadata{partial: flags&flagPartial != 0, connected: flags&flagConnected != 0}
-	if m.flags() != flags || (!m.partial && !m.connected) {
+	if flags := binary.LittleEndian.Uint16(blob[len(metadataMagic)+2:]); flags != flagsWhole {
 		return fail("flags %#x", flags)
 	}
+	var m metadata
 	r := reader{b: body[metadataHeader:]}
 	m.Name, m.Incarnation, m.HostID = r.str(), r.str(), r.str()
 	nconns := int(r.u16())
-	if nconns > maxTransports || (nconns > 0 && !m.connected) {
+	if nconns > maxTransports {
 		return fail("%d transports", nconns)
 	}
 	for range nconns {

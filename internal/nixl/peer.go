@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -61,9 +60,8 @@ type peer struct {
 	since     time.Time
 	conns     []transportConn
 	regions   []RemoteRegion
-	cover     []Desc                         // of the regions, sorted
-	devices   []Desc                         // of those that are memory of devices which the transport does not reach, sorted
-	measured  atomic.Pointer[SelfTestResult] // nil before the first self-test
+	cover     []Desc // of the regions, sorted
+	devices   []Desc // of those that are memory of devices which the transport does not reach, sorted
 	chosen    choice
 	disproved map[string]error // transports whose self-test failed
 	test      *PathTest
@@ -112,14 +110,8 @@ func (p *peer) namesDevice(descs []Desc) bool {
 // peer, whose transfers end with ErrRemoteDisconnect. A peer that failed can be
 // loaded again.
 //
-// A partial blob (see [Agent.PartialMetadata]) adds to what is known of the same
-// incarnation. With connection data it may also be the first, or of a restarted peer.
-//
 // Errors: ErrMismatch for a malformed blob, ErrInvalidParam for the agent's own,
-// ErrNotAllowed for the same incarnation with other connection data, or with a known
-// region that has changed, ErrNotFound for a partial blob that comes before the
-// connection data, ErrMismatch for one of another incarnation without them,
-// ErrNotSupported when no transport reaches the peer; nothing is remembered then.
+// ErrNotAllowed for the same incarnation with other connection data, ErrNotSupported when no transport reaches the peer; nothing is remembered then.
 func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	m, err := decodeMetadata(blob)
 	if err != nil {
@@ -130,9 +122,6 @@ func (a *Agent) LoadRemote(blob []byte) (string, error) {
 	}
 	a.loading.Lock()
 	defer a.loading.Unlock()
-	if m, err = a.merge(m); err != nil {
-		return "", fmt.Errorf("load remote %q: %w", m.Name, err)
-	}
 	c := a.choose(m, a.disproved(m.Identity))
 	if c.transport == nil {
 		return "", fmt.Errorf("load remote %q: no transport: %s: %w", m.Name, c.reason, ErrNotSupported)

@@ -29,36 +29,6 @@ func blocksOf(base Desc, n uint64) Run {
 	return Run{First: subDesc(base, 0, n), Stride: n, Count: int(min(base.Len/n, math.MaxInt32))}
 }
 
-// RunsOf returns a list as runs: neighbors of equal length and equal distance, in
-// the order of the list, become one.
-func RunsOf(descs []Desc) []Run {
-	var out []Run
-	for _, d := range descs {
-		if n := len(out) - 1; n >= 0 && out[n].extend(d) {
-			continue
-		}
-		out = append(out, Run{First: d, Stride: d.Len, Count: 1})
-	}
-	return out
-}
-
-// extend makes d the next block of the run, if it is.
-func (r *Run) extend(d Desc) bool {
-	if d.Len != r.First.Len || d.DevID != r.First.DevID || r.Count == math.MaxInt32 {
-		return false
-	}
-	if last := r.at(r.Count - 1); r.Count == 1 {
-		if d.Addr < last.Addr || d.Addr-last.Addr < r.First.Len {
-			return false
-		}
-		r.Stride = d.Addr - last.Addr
-	} else if d.Addr-last.Addr != r.Stride { // wraps around for a smaller address, and differs then
-		return false
-	}
-	r.Count++
-	return true
-}
-
 func (r Run) at(i int) Desc {
 	d := r.First
 	d.Addr += uint64(i) * r.Stride
@@ -84,7 +54,7 @@ func (r Run) extent() (_ Desc, ok bool) {
 // needs no release. It is safe to use by several goroutines at a time.
 type Prepared struct {
 	agent *Agent
-	peer  *peer // nil for the local side; the agent itself for files
+	peer  *peer // nil for the local side
 	runs  []preparedRun
 	count int
 }
@@ -109,22 +79,16 @@ func (a *Agent) PrepareLocal(runs ...Run) (*Prepared, error) {
 
 // PrepareRemote makes a list of blocks of a loaded peer's regions. The peer's
 // metadata is fixed here: after the peer was invalidated, lost, or loaded under
-// another incarnation, transfers of the list fail with ErrNotFound. The agent's own name
-// stands for its files.
+// another incarnation, transfers of the list fail with ErrNotFound.
 //
 // Errors: ErrInvalidParam for malformed runs, ErrNotFound for a peer that is not
 // loaded and for memory outside of its regions.
 func (a *Agent) PrepareRemote(peer string, runs ...Run) (*Prepared, error) {
-	rp, check := a.current(peer), a.regions.check
-	switch {
-	case peer == a.self.Name:
-		rp = a.itself
-	case rp != nil:
-		check = rp.covers
-	default:
+	rp := a.current(peer)
+	if rp == nil {
 		return nil, fmt.Errorf("prepare blocks of %q: peer is not loaded: %w", peer, ErrNotFound)
 	}
-	p, err := a.prepare(rp, runs, check)
+	p, err := a.prepare(rp, runs, rp.covers)
 	if err != nil {
 		return nil, fmt.Errorf("prepare blocks of %q: %w", peer, err)
 	}
@@ -216,10 +180,7 @@ func (a *Agent) MakeTransfer(op Op, local *Prepared, localIdx []int32, remote *P
 		ls, rs = appendPair(ls, rs, l, r)
 	}
 	p := remote.peer
-	switch {
-	case p == a.itself:
-		return a.newStorageTransfer(op, ls, rs, opts)
-	case a.current(p.Name) != p:
+	if a.current(p.Name) != p {
 		return fail(ErrNotFound, "peer %q was invalidated, replaced or lost", p.Name)
 	}
 	if err := p.covers(rs); err != nil { // its regions may have changed since

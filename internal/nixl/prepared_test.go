@@ -2,39 +2,11 @@ package nixl_test
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 )
-
-func TestRunsOf(t *testing.T) {
-	d := func(addr, n uint64) nixl.Desc { return nixl.Desc{Addr: addr, Len: n} }
-	gpu := nixl.Desc{Addr: 20, Len: 10, DevID: 1}
-	run := func(first nixl.Desc, stride uint64, count int) nixl.Run {
-		return nixl.Run{First: first, Stride: stride, Count: count}
-	}
-	for _, c := range []struct {
-		name  string
-		descs []nixl.Desc
-		want  []nixl.Run
-	}{
-		{"none", nil, nil},
-		{"dense", []nixl.Desc{d(0, 10), d(10, 10), d(20, 10)}, []nixl.Run{run(d(0, 10), 10, 3)}},
-		{"spaced", []nixl.Desc{d(0, 10), d(16, 10), d(32, 10)}, []nixl.Run{run(d(0, 10), 16, 3)}},
-		{"spacing changes", []nixl.Desc{d(0, 10), d(16, 10), d(26, 10), d(36, 10)}, []nixl.Run{run(d(0, 10), 16, 2), run(d(26, 10), 10, 2)}},
-		{"length changes", []nixl.Desc{d(0, 10), d(10, 11)}, []nixl.Run{run(d(0, 10), 10, 1), run(d(10, 11), 11, 1)}},
-		{"backwards", []nixl.Desc{d(10, 10), d(0, 10)}, []nixl.Run{run(d(10, 10), 10, 1), run(d(0, 10), 10, 1)}},
-		{"back to the start", []nixl.Desc{d(0, 10), d(10, 10), d(0, 10)}, []nixl.Run{run(d(0, 10), 10, 2), run(d(0, 10), 10, 1)}},
-		{"overlapping", []nixl.Desc{d(0, 10), d(5, 10)}, []nixl.Run{run(d(0, 10), 10, 1), run(d(5, 10), 10, 1)}},
-		{"other device", []nixl.Desc{d(10, 10), gpu}, []nixl.Run{run(d(10, 10), 10, 1), run(gpu, 10, 1)}},
-	} {
-		if got := nixl.RunsOf(c.descs); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
-		}
-	}
-}
 
 func TestPrepareErrors(t *testing.T) {
 	e := both()

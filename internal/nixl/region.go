@@ -63,8 +63,8 @@ type regions struct {
 	next  uint64    // address of the next region; grows only, so that none is used twice
 	list  []*Region // by address
 	limit int
-	own   int          // private ones, which do not count against the limit
-	bytes uint64       // of memory; files do not count
+	own   int // private ones, which do not count against the limit
+	bytes uint64
 	stage func() error // makes the agent ready for memory of devices
 	// Told of regions, with no lock held: after one was added, which an error undoes, and
 	// after one was removed.
@@ -166,7 +166,7 @@ func (rs *regions) insert(add []*Region) error {
 	rs.own += own
 	rs.list = append(rs.list, add...)
 	for _, r := range add {
-		rs.bytes += r.residentBytes()
+		rs.bytes += r.base.Len
 	}
 	return nil
 }
@@ -184,64 +184,36 @@ func (rs *regions) placeLocked(r *Region, next *uint64) error {
 	return nil
 }
 
-// residentBytes is what the region counts as registered memory.
-func (r *Region) residentBytes() uint64 {
-	if r.typ == FILE {
-		return 0
-	}
-	return r.base.Len
-}
-
-// remove takes regions that are registered out of the table: all or none of them.
-func (rs *regions) remove(del ...*Region) error {
-	gone, err := rs.removeLocked(del)
-	if rs.gone != nil {
-		for _, r := range gone {
-			rs.gone(r.base)
-		}
+// remove takes a region out of the table, if it is in it.
+func (rs *regions) remove(r *Region) error {
+	removed, err := rs.removeLocked(r)
+	if removed && rs.gone != nil {
+		rs.gone(r.base)
 	}
 	return err
 }
 
-func (rs *regions) removeLocked(del []*Region) (gone []*Region, err error) {
+func (rs *regions) removeLocked(r *Region) (removed bool, err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	set := make(map[*Region]struct{}, len(del))
-	for _, r := range del {
-		if !rs.hasLocked(r) {
-			continue
-		}
-		if r.uses > 0 {
-			return nil, fmt.Errorf("deregister %q: in use by %d tickets or transfers: %w", r.label, r.uses, ErrNotAllowed)
-		}
-		set[r] = struct{}{}
+	i, found := rs.searchLocked(r.base.Addr)
+	switch {
+	case !found || rs.list[i] != r:
+		return false, nil
+	case r.uses > 0:
+		return false, fmt.Errorf("deregister %q: in use by %d tickets or transfers: %w", r.label, r.uses, ErrNotAllowed)
 	}
-	if len(set) == 1 { // usual, and quicker
-		for r := range set {
-			i, _ := rs.searchLocked(r.base.Addr)
-			rs.list = slices.Delete(rs.list, i, i+1)
-		}
-	} else {
-		rs.list = slices.DeleteFunc(rs.list, func(r *Region) bool { _, found := set[r]; return found })
+	rs.list = slices.Delete(rs.list, i, i+1)
+	rs.bytes -= r.base.Len
+	if r.private {
+		rs.own--
 	}
-	for r := range set {
-		rs.bytes -= r.residentBytes()
-		if r.private {
-			rs.own--
-		}
-		r.release()
-		gone = append(gone, r)
-	}
-	return gone, nil
+	r.release()
+	return true, nil
 }
 
 func (rs *regions) searchLocked(addr uint64) (i int, found bool) {
 	return slices.BinarySearchFunc(rs.list, addr, func(r *Region, addr uint64) int { return cmp.Compare(r.base.Addr, addr) })
-}
-
-func (rs *regions) hasLocked(r *Region) bool {
-	i, found := rs.searchLocked(r.base.Addr)
-	return found && rs.list[i] == r
 }
 
 // isDirect reports whether the transport reaches memory of a device by itself.
@@ -316,30 +288,24 @@ func (rs *regions) find(d Desc) (*Region, int64, error) {
 	return r, int64(d.Addr - r.base.Addr), nil
 }
 
-// kinds is a set of memory types.
-type kinds uint8
-
-func (k kinds) has(t MemType) bool { return k&(1<<t) != 0 }
-func (k *kinds) add(t MemType)     { *k |= 1 << t }
-
 // check reports the first descriptor that no region covers.
 func (rs *regions) check(descs []Desc) error {
-	_, err := rs.kinds(descs)
+	_, err := rs.nameDevices(descs)
 	return err
 }
 
-// kinds returns what kinds of memory the descriptors name.
-func (rs *regions) kinds(descs []Desc) (ks kinds, err error) {
+// nameDevices reports whether any of the descriptors is memory of a device.
+func (rs *regions) nameDevices(descs []Desc) (devices bool, err error) {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	for i, d := range descs {
 		r := rs.findLocked(d)
 		if r == nil {
-			return 0, fmt.Errorf("local descriptor %d (%s): %w", i, d, ErrNotFound)
+			return false, fmt.Errorf("local descriptor %d (%s): %w", i, d, ErrNotFound)
 		}
-		ks.add(r.typ)
+		devices = devices || r.typ == VRAM
 	}
-	return ks, nil
+	return devices, nil
 }
 
 // use returns the memory of the descriptors, nil where the host cannot address it,
@@ -381,13 +347,13 @@ func (r *Region) host(d Desc) []byte {
 	return r.mem[off : off+d.Len : off+d.Len]
 }
 
-// public lists the regions peers may know: files are this agent's only.
+// public lists the regions that peers may know.
 func (rs *regions) public(ts []DeviceTransport) []RemoteRegion {
 	rs.mu.RLock()
 	defer rs.mu.RUnlock()
 	out := make([]RemoteRegion, 0, len(rs.list))
 	for _, r := range rs.list {
-		if !r.private && r.typ != FILE {
+		if !r.private {
 			out = append(out, r.remote(ts))
 		}
 	}

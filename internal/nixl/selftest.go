@@ -28,8 +28,6 @@ type SelfTestResult struct {
 	RTT       time.Duration // of a transfer of 64 bytes, the shortest
 	WriteGBps float64       // 1e9 bytes per second, the best round
 	ReadGBps  float64
-
-	slowWrite, slowRead float64 // of the worst round
 }
 
 // SelfTest writes a random pattern into scratch memory of the peer, reads it back
@@ -113,14 +111,7 @@ func (a *Agent) selfTest(ctx context.Context, p *peer) (SelfTestResult, error) {
 			return SelfTestResult{}, fmt.Errorf("the pattern came back changed: %w", ErrMismatch)
 		}
 		res.WriteGBps, res.ReadGBps = max(res.WriteGBps, w), max(res.ReadGBps, r)
-		if res.slowWrite == 0 || w < res.slowWrite {
-			res.slowWrite = w
-		}
-		if res.slowRead == 0 || r < res.slowRead {
-			res.slowRead = r
-		}
 	}
-	p.measured.Store(&res)
 	return res, nil
 }
 

@@ -61,9 +61,7 @@ func (a *Agent) runStaged(j *Job) {
 		a: a, j: j, p: j.transfer.peer, local: j.transfer.local, remote: j.transfer.remote,
 		results: make(chan chunkResult, stagedWindow), ctx: ctx, running: map[*Job]struct{}{},
 	}
-	if ks, err := a.regions.kinds(s.local); err == nil { // they are in use: they stay registered
-		s.device = ks.has(VRAM)
-	}
+	s.device, _ = a.regions.nameDevices(s.local) // they are in use: they stay registered
 	j.OnCancel(func(cause error) {
 		cancel(cause)
 		s.abort(cause)

@@ -62,7 +62,7 @@ type Stats struct {
 	Succeeded  uint64
 	Errors     map[Status]uint64  // failed transfers by status; those that occurred
 	XferTime   time.Duration      // sum over transfers that succeeded
-	Transports map[string]Traffic // by name, the storage backend's included
+	Transports map[string]Traffic // by name
 
 	InBytes   uint64 // peers wrote into this agent's memory, also in writes that failed later
 	OutBytes  uint64 // peers read from this agent's memory

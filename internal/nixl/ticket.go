@@ -80,12 +80,8 @@ func (ts *tickets) openTicket(spec TicketSpec, both bool) (TicketID, error) {
 	if len(spec.Descs) == 0 || len(spec.Descs) > ts.limits.Descs {
 		return TicketID{}, fmt.Errorf("open ticket %q: %d descriptors, want 1 to %d: %w", spec.Tag, len(spec.Descs), ts.limits.Descs, ErrInvalidParam)
 	}
-	ks, err := ts.regions.kinds(spec.Descs)
-	switch {
-	case err != nil:
+	if err := ts.regions.check(spec.Descs); err != nil {
 		return TicketID{}, fmt.Errorf("open ticket %q: %w", spec.Tag, err)
-	case ks.has(FILE):
-		return TicketID{}, fmt.Errorf("open ticket %q: peers do not reach %s memory: %w", spec.Tag, FILE, ErrNotSupported)
 	}
 	tk := &ticket{tag: spec.Tag, pieces: mergeSorted(spec.Descs), grants: map[*Grant]struct{}{}, idle: make(chan struct{})}
 	tk.allows[spec.Access] = true
@@ -108,6 +104,7 @@ func (ts *tickets) openTicket(spec TicketSpec, both bool) (TicketID, error) {
 	case len(ts.open) >= ts.limits.Tickets:
 		return TicketID{}, fmt.Errorf("open ticket %q: %d tickets are open: %w", spec.Tag, len(ts.open), ErrBackend)
 	}
+	var err error
 	if tk.mem, tk.unuse, err = ts.regions.use(tk.pieces); err != nil {
 		return TicketID{}, fmt.Errorf("open ticket %q: %w", spec.Tag, err)
 	}

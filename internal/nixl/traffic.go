@@ -1,9 +1,7 @@
 package nixl
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,12 +17,6 @@ type Traffic struct {
 	Errors    map[Status]uint64
 	PostTime  Histogram // inside Post
 	XferTime  Histogram // from Post to the end, of transfers that succeeded
-}
-
-// PathTraffic is the traffic of this agent with one peer over one transport.
-type PathTraffic struct {
-	Peer, Transport string
-	Traffic
 }
 
 // Histogram counts durations.
@@ -197,19 +189,6 @@ func (ps *paths) find(peer, transport string) Traffic {
 	return Traffic{}
 }
 
-func (ps *paths) list() []PathTraffic {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	out := make([]PathTraffic, 0, len(ps.open))
-	for k, tr := range ps.open {
-		out = append(out, PathTraffic{k.peer, k.transport, tr.snapshot()})
-	}
-	slices.SortFunc(out, func(x, y PathTraffic) int {
-		return strings.Compare(x.Peer+"\x00"+x.Transport, y.Peer+"\x00"+y.Transport)
-	})
-	return out
-}
-
 func (ps *paths) byTransport() map[string]Traffic {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -225,44 +204,4 @@ func (ps *paths) byTransport() map[string]Traffic {
 		out[k.transport] = total
 	}
 	return out
-}
-
-// Traffic lists the traffic by peer and transport, in the order of their names. The
-// agent's own name stands for its storage backend.
-func (a *Agent) Traffic() []PathTraffic { return a.paths.list() }
-
-// Cost is an estimate of how long a transfer takes.
-type Cost struct {
-	Duration time.Duration
-	Margin   time.Duration // how far the slowest round of the self-test was off
-	Method   string        // what it was estimated from: "self-test"
-}
-
-// EstimateCost tells how long a post takes by what the latest self-test of the path
-// measured ([Agent.SelfTest]). Other transfers under way are not considered.
-//
-// Errors: ErrNotFound when the peer was invalidated, replaced or lost, ErrNoTelemetry
-// when its path was not tested, ErrNotSupported for storage.
-func (t *Transfer) EstimateCost() (Cost, error) {
-	fail := func(st Status, why string) (Cost, error) {
-		return Cost{}, fmt.Errorf("estimate cost of %s with %q: %s: %w", t.op, t.peer.Name, why, st)
-	}
-	switch {
-	case t.storage:
-		return fail(ErrNotSupported, "nobody tests files")
-	case t.agent.current(t.peer.Name) != t.peer:
-		return fail(ErrNotFound, "peer was invalidated, replaced or lost")
-	}
-	m := t.peer.measured.Load()
-	if m == nil {
-		return fail(ErrNoTelemetry, "its path was not tested")
-	}
-	best, worst := m.WriteGBps, m.slowWrite
-	if t.op == Read {
-		best, worst = m.ReadGBps, m.slowRead
-	}
-	at := func(gbps float64) time.Duration {
-		return m.RTT + time.Duration(float64(t.bytes)/gbps) // bytes per 1e9 bytes/s is nanoseconds
-	}
-	return Cost{Duration: at(best), Margin: at(worst) - at(best), Method: "self-test"}, nil
 }

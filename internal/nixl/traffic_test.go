@@ -30,8 +30,8 @@ func TestPathsAreBounded(t *testing.T) {
 		ps.path(peer, "tcp").ended(Write, Success, Telemetry{Start: time.Unix(int64(i+1), 0), Bytes: 1 << i, Descs: 1, XferDuration: time.Millisecond})
 	}
 	ps.path("d", "tcp").ended(Write, ErrCanceled, Telemetry{Start: time.Unix(9, 0)})
-	if l := ps.list(); len(l) != 2 || l[0].Peer != "c" || l[1].Peer != "d" {
-		t.Errorf("list = %+v", l)
+	if _, c := ps.open[pathKey{"c", "tcp"}]; len(ps.open) != 2 || !c || ps.find("d", "tcp").TxBytes != 16 {
+		t.Errorf("open = %+v", ps.open)
 	}
 	for range 2 { // asking does not change it
 		sum := ps.byTransport()["tcp"]

@@ -33,7 +33,6 @@ type Transfer struct {
 	opts          TransferOpts
 	staged        bool // memory of a device travels through host memory
 	direct        bool // local memory of a device is the transport's to move
-	storage       bool // with the agent itself
 	path          *traffic
 
 	mu       sync.Mutex
@@ -59,12 +58,9 @@ type Telemetry struct {
 // with equal lengths; remote holds descriptors of the peer's regions. The peer's
 // loaded metadata is fixed here: after the peer was invalidated or loaded again
 // under another incarnation, Post fails with ErrNotFound.
-//
-// The agent's own name stands for a transfer with a [Storage]: local is host memory,
-// remote are files of this agent, no ticket is needed, and notifications are refused.
 func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts TransferOpts) (*Transfer, error) {
 	p := a.current(peer)
-	if p == nil && peer != a.self.Name {
+	if p == nil {
 		return nil, fmt.Errorf("prepare %s with %q: peer is not loaded: %w", op, peer, ErrNotFound)
 	}
 	fail := func(format string, args ...any) (*Transfer, error) {
@@ -78,10 +74,8 @@ func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts Trans
 			return fail("descriptor %d is %d bytes here and %d there", i, local[i].Len, remote[i].Len)
 		}
 	}
-	if p != nil {
-		if err := p.covers(remote); err != nil {
-			return nil, fmt.Errorf("prepare %s with %q: %w", op, peer, err)
-		}
+	if err := p.covers(remote); err != nil {
+		return nil, fmt.Errorf("prepare %s with %q: %w", op, peer, err)
 	}
 	for _, descs := range [][]Desc{local, remote} {
 		if _, ok := TotalBytes(descs); !ok {
@@ -89,9 +83,6 @@ func (a *Agent) NewTransfer(op Op, local, remote []Desc, peer string, opts Trans
 		}
 	}
 	local, remote = mergePairs(local, remote)
-	if p == nil {
-		return a.newStorageTransfer(op, local, remote, opts)
-	}
 	return a.newTransfer(op, local, remote, p, opts)
 }
 
@@ -113,22 +104,19 @@ func (a *Agent) newTransfer(op Op, local, remote []Desc, p *peer, opts TransferO
 	if len(local) > a.limits.Descs {
 		return fail(ErrInvalidParam, "%d descriptors, at most %d", len(local), a.limits.Descs)
 	}
-	ks, err := a.regions.kinds(local)
-	switch {
-	case err != nil:
+	devices, err := a.regions.nameDevices(local)
+	if err != nil {
 		return nil, fmt.Errorf("prepare %s with %q: %w", op, p.Name, err)
-	case ks.has(FILE):
-		return fail(ErrNotSupported, "%s memory travels within its agent only", FILE)
 	}
 	opts.Notify = slices.Clone(opts.Notify)
 	opts.HasNotify = opts.HasNotify || len(opts.Notify) > 0
 	staged := p.namesDevice(remote)
-	if ks.has(VRAM) && !staged {
+	if devices && !staged {
 		staged = !a.regions.direct(local, p.transport)
 	}
 	return &Transfer{
 		agent: a, op: op, peer: p, local: local, remote: remote, bytes: total, opts: opts,
-		staged: staged, direct: ks.has(VRAM) && !staged, path: a.paths.path(p.Name, p.transport.Name()),
+		staged: staged, direct: devices && !staged, path: a.paths.path(p.Name, p.transport.Name()),
 		status: ErrNotPosted, done: make(chan struct{}),
 	}, nil
 }

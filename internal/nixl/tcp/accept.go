@@ -64,7 +64,7 @@ func (t *transport) place() (giveBack func(), err error) {
 // serve runs one inbound connection from the handshake to its end.
 func (t *transport) serve(raw net.Conn, stranger *handshake.Guest) {
 	setBuffers(raw, t.opts.SocketBuffer)
-	nc, proved, err := stranger.Accept(t.shake(t.opts.TLS), time.Now().Add(t.opts.ConnectTimeout))
+	nc, _, err := stranger.Accept(t.shake(t.opts.TLS), time.Now().Add(t.opts.ConnectTimeout))
 	var h hello
 	var br *bufio.Reader
 	if err = wire.HandshakeError(err); err == nil {
@@ -76,15 +76,12 @@ func (t *transport) serve(raw net.Conn, stranger *handshake.Guest) {
 			_, _ = nc.Write(refusal(err))
 		}
 	}
-	if errors.Is(err, errExchange) {
-		err = t.serveExchange(nc, br, proved)
-	}
 	t.mu.Lock()
 	delete(t.greeting, raw)
 	closed := t.closed
 	t.mu.Unlock()
 	switch {
-	case closed || errors.Is(err, errExchanged):
+	case closed:
 		return
 	case err != nil:
 		wire.Refuse(t.host, &t.refusals, Name, fmt.Errorf("from %s: %w", raw.RemoteAddr(), err))
@@ -116,13 +113,10 @@ func (t *transport) welcome(nc net.Conn) (hello, *bufio.Reader, error) {
 	br := bufio.NewReader(nc)
 	hd, body, err := readGreeting(br)
 	switch {
-	case err == nil && hd.kind == kindExchange && len(body) == 0:
-		return hello{}, br, errExchange
-	case err == nil && hd.kind != kindHello:
-		err = fmt.Errorf("frame of kind %d instead of a hello: %w", hd.kind, errProtocol)
-	}
-	if err != nil {
+	case err != nil:
 		return hello{}, nil, err
+	case hd.kind != kindHello:
+		return hello{}, nil, fmt.Errorf("frame of kind %d instead of a hello: %w", hd.kind, errProtocol)
 	}
 	h, err := parseHello(body)
 	if err == nil {

@@ -27,9 +27,6 @@ type Options struct {
 	SilenceTimeout time.Duration
 	// MaxInbound is the number of connections peers may have open; default 1024.
 	MaxInbound int
-	// Exchange lets agents with the same key exchange their metadata at the listener
-	// (see [nixl.Agent.FetchMetadata]).
-	Exchange bool
 	// TLS, when set, is used for all connections, as client and as server. Unless it is
 	// [handshake.Ephemeral], both sides also show certificates: it needs one and, for
 	// both directions, the authorities that are trusted. A ServerName, if set, is
