@@ -114,7 +114,7 @@ type DistributedRuntime struct {
 }
 
 // New grants a lease, keeps it, and returns the runtime. It fails when the store
-// does not answer; [store.WaitReady] waits for that.
+// does not answer.
 func New(ctx context.Context, cfg Config) (*DistributedRuntime, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err

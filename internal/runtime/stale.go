@@ -9,12 +9,18 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
+// instances are where runs of nodes registered themselves, under leases.
+type instances interface {
+	store.Reader
+	store.Leaser
+}
+
 // RevokeStale ends what an earlier run of a node left behind: it revokes the
 // leases of all instances in the namespace that were registered by that node in
 // another incarnation, and returns how many leases that were. Callers make sure
 // that the earlier run is over; its leases would end by themselves only after
 // their TTL.
-func RevokeStale(ctx context.Context, s store.Store, namespace, node, incarnation string) (int, error) {
+func RevokeStale(ctx context.Context, s instances, namespace, node, incarnation string) (int, error) {
 	if namespace == "" || node == "" || incarnation == "" {
 		return 0, errors.New("revoke stale: namespace, node and incarnation are required")
 	}

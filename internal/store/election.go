@@ -35,7 +35,7 @@ var errDeposed = errors.New("leadership lost")
 // having been able to renew the lease for its TTL. Elect waits for lead before
 // it does anything else, so lead should return quickly then. Other errors of
 // lead only end this turn.
-func Elect(ctx context.Context, s Store, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
+func Elect(ctx context.Context, s ReadWriter, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
 	turn := electByKeys
 	if e, ok := s.(*Etcd); ok {
 		turn = e.electOnce
@@ -57,14 +57,14 @@ func Elect(ctx context.Context, s Store, prefix, value string, lease cluster.Ins
 
 // Leader returns the value of the candidate that leads at prefix, or
 // [ErrNotFound] when there is none.
-func Leader(ctx context.Context, s Store, prefix string) (value string, err error) {
+func Leader(ctx context.Context, s Reader, prefix string) (value string, err error) {
 	kv, err := firstCandidate(ctx, s, prefix)
 	return string(kv.Value), err
 }
 
 // firstCandidate returns the longest-standing candidate. Candidates write their
 // key once, so the revisions of last change are those of creation.
-func firstCandidate(ctx context.Context, s Store, prefix string) (KV, error) {
+func firstCandidate(ctx context.Context, s Reader, prefix string) (KV, error) {
 	kvs, _, err := s.List(ctx, prefix+"/")
 	if err != nil {
 		return KV{}, err
@@ -76,7 +76,7 @@ func firstCandidate(ctx context.Context, s Store, prefix string) (KV, error) {
 }
 
 // electOnce campaigns once and leads until something ends it.
-func (e *Etcd) electOnce(ctx context.Context, _ Store, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
+func (e *Etcd) electOnce(ctx context.Context, _ ReadWriter, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
@@ -122,7 +122,7 @@ func (e *Etcd) resign(key string) {
 }
 
 // electByKeys is one turn of the same election in terms of [Store].
-func electByKeys(ctx context.Context, s Store, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
+func electByKeys(ctx context.Context, s ReadWriter, prefix, value string, lease cluster.InstanceID, lead func(context.Context) error) error {
 	key := candidateKey(prefix, lease)
 	watcher, err := s.Watch(ctx, prefix+"/")
 	if err != nil {
@@ -155,7 +155,7 @@ func candidateKey(prefix string, lease cluster.InstanceID) string {
 
 // leadWhileKept runs lead until it returns, ctx ends, or the candidate's key is
 // gone.
-func leadWhileKept(ctx context.Context, s Store, key string, lead func(context.Context) error) error {
+func leadWhileKept(ctx context.Context, s Reader, key string, lead func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watcher, err := s.Watch(ctx, key)

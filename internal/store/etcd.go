@@ -55,7 +55,7 @@ type Etcd struct {
 var _ Store = (*Etcd)(nil)
 
 // NewEtcd returns a store on the given endpoints. It does not wait for them to
-// answer (see [WaitReady]), except that a user name is checked at once.
+// answer, except that a user name is checked at once.
 func NewEtcd(cfg EtcdConfig, log *slog.Logger) (*Etcd, error) {
 	endpoints := make([]string, 0, len(cfg.Endpoints))
 	for _, ep := range cfg.Endpoints {
@@ -232,23 +232,6 @@ func (e *Etcd) Delete(ctx context.Context, key string) error {
 		_, err := e.client.Delete(ctx, key)
 		return err
 	})
-}
-
-var errEmptyPrefix = errors.New("delete prefix: empty prefix would delete everything")
-
-// DeletePrefix implements [Store].
-func (e *Etcd) DeletePrefix(ctx context.Context, prefix string) (n int, err error) {
-	if prefix == "" {
-		return 0, errEmptyPrefix
-	}
-	err = e.do(ctx, "delete prefix", prefix, func(ctx context.Context) error {
-		resp, err := e.client.Delete(ctx, prefix, clientv3.WithPrefix())
-		if err == nil {
-			n = int(resp.Deleted)
-		}
-		return err
-	})
-	return n, err
 }
 
 // KeepLease implements [Store].

@@ -214,7 +214,7 @@ func TestEtcdUnreachable(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := store.WaitReady(ctx, s, storetest.Discard); !errors.Is(err, store.ErrUnavailable) {
+	if err := storetest.AwaitAnswer(ctx, s); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("wait: got %v, want %v", err, store.ErrUnavailable)
 	}
 }
@@ -247,7 +247,7 @@ func startsLater(t *testing.T, at *site) {
 			return
 		}
 		defer s.Close()
-		if err := store.WaitReady(t.Context(), s, storetest.Discard); err != nil {
+		if err := storetest.AwaitAnswer(t.Context(), s); err != nil {
 			ready <- err
 			return
 		}

@@ -17,7 +17,7 @@ func DecodeJSON[T any](kv KV) (T, error) {
 }
 
 // GetJSON reads and decodes one key. The revision serves CompareAndSwap.
-func GetJSON[T any](ctx context.Context, s Store, key string) (T, Revision, error) {
+func GetJSON[T any](ctx context.Context, s Reader, key string) (T, Revision, error) {
 	kv, err := s.Get(ctx, key)
 	if err != nil {
 		var zero T
@@ -28,7 +28,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (T, Revision, erro
 }
 
 // PutJSON encodes and writes one key.
-func PutJSON(ctx context.Context, s Store, key string, v any, opts ...PutOption) (Revision, error) {
+func PutJSON(ctx context.Context, s Writer, key string, v any, opts ...PutOption) (Revision, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return 0, fmt.Errorf("encode %s: %w", key, err)
@@ -43,7 +43,7 @@ const updateAttempts = 8
 // change gets the current value, or exists false, and may be called again when
 // somebody else was faster; its error ends the update. After eight lost races
 // the error is [ErrConflict].
-func UpdateJSON[T any](ctx context.Context, s Store, key string, change func(current T, exists bool) (T, error), opts ...PutOption) (T, Revision, error) {
+func UpdateJSON[T any](ctx context.Context, s ReadWriter, key string, change func(current T, exists bool) (T, error), opts ...PutOption) (T, Revision, error) {
 	var zero T
 	for attempt := 1; ; attempt++ {
 		current, rev, err := GetJSON[T](ctx, s, key)

@@ -40,7 +40,7 @@ func Linger(d time.Duration) WatchOption { return func(o *watchOptions) { o.ling
 // is. It returns once the first snapshot is complete, and fails only if that
 // cannot be read. A value that does not decode is logged, and the last good
 // value of its key stays.
-func WatchPrefix[T any](ctx context.Context, s Store, prefix string, decode func(KV) (T, error), log *slog.Logger, opts ...WatchOption) (*Prefix[T], error) {
+func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode func(KV) (T, error), log *slog.Logger, opts ...WatchOption) (*Prefix[T], error) {
 	var o watchOptions
 	for _, opt := range opts {
 		opt(&o)

@@ -18,12 +18,12 @@ type exclusiveCreator interface {
 // RWLock is a distributed lock with one writer or any number of readers. Locks
 // belong to leases and end with them. Writers wait for readers and may starve.
 type RWLock struct {
-	store  Store
+	store  ReadWriter
 	prefix string // "v1/{name}/"
 }
 
 // NewRWLock returns the lock of that name; nothing is locked yet.
-func NewRWLock(s Store, name string) *RWLock {
+func NewRWLock(s ReadWriter, name string) *RWLock {
 	return &RWLock{store: s, prefix: "v1/" + name + "/"}
 }
 

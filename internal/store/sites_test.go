@@ -233,7 +233,7 @@ func (s *site) launch(t *testing.T, dir, addr string) (*server, error) {
 	e.end = sync.OnceFunc(e.end)
 	t.Cleanup(e.end)
 	// A server that refuses a client without a user name has answered.
-	if err := store.WaitReady(ctx, s.anybody(t, addr), storetest.Discard); err != nil {
+	if err := storetest.AwaitAnswer(ctx, s.anybody(t, addr)); err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
 	return e, nil

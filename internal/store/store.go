@@ -89,15 +89,21 @@ type Lease struct {
 	TTL time.Duration // as granted, which may be longer than asked for
 }
 
-// Store is shared state with revisions, leases and watches. Contexts without a
-// deadline get a default one for every call except Watch, KeepLease's
-// background work and what [Elect] does.
-type Store interface {
+// Reader reads keys and follows them.
+type Reader interface {
 	// Get returns one key, or [ErrNotFound].
 	Get(ctx context.Context, key string) (KV, error)
 	// List returns all keys under prefix, sorted, and the revision at which
 	// that was the state.
 	List(ctx context.Context, prefix string) ([]KV, Revision, error)
+	// Watch follows a prefix until ctx ends or the Watcher is closed: first one
+	// Resync with the current state, then every change in order. It fails only
+	// when the first listing fails; from then on it repairs itself.
+	Watch(ctx context.Context, prefix string) (*Watcher, error)
+}
+
+// Writer changes keys.
+type Writer interface {
 	// Create writes a key that must not exist yet, or fails with [ErrExists].
 	Create(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error)
 	// Put writes a key, whatever was there.
@@ -107,15 +113,16 @@ type Store interface {
 	CompareAndSwap(ctx context.Context, key string, expect Revision, value []byte, opts ...PutOption) (Revision, error)
 	// Delete removes a key. Deleting an absent key is not an error.
 	Delete(ctx context.Context, key string) error
-	// DeletePrefix removes all keys under prefix and returns how many it were.
-	// An empty prefix is refused.
-	DeletePrefix(ctx context.Context, prefix string) (int, error)
+}
 
-	// Watch follows a prefix until ctx ends or the Watcher is closed: first one
-	// Resync with the current state, then every change in order. It fails only
-	// when the first listing fails; from then on it repairs itself.
-	Watch(ctx context.Context, prefix string) (*Watcher, error)
+// ReadWriter reads keys and changes them.
+type ReadWriter interface {
+	Reader
+	Writer
+}
 
+// Leaser grants leases and ends them.
+type Leaser interface {
 	// GrantLease grants a lease that nobody keeps alive. The store may round
 	// the TTL up.
 	GrantLease(ctx context.Context, ttl time.Duration) (Lease, error)
@@ -129,6 +136,14 @@ type Store interface {
 	RevokeLease(ctx context.Context, id cluster.InstanceID) error
 	// Leases returns the ids of all leases, ascending.
 	Leases(ctx context.Context) ([]cluster.InstanceID, error)
+}
+
+// Store is shared state with revisions, leases and watches. Functions take the part that
+// they need. Contexts without a deadline get a default one for every call except Watch,
+// KeepLease's background work and what [Elect] does.
+type Store interface {
+	ReadWriter
+	Leaser
 
 	// WhileAnswering derives a context that also ends, with an [ErrUnavailable] as its
 	// cause, when the store has not answered for a while. It is for what may be left

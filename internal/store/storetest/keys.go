@@ -154,25 +154,6 @@ func testDelete(t *testing.T, s store.Store) {
 	}
 }
 
-func testDeletePrefix(t *testing.T, s store.Store) {
-	for _, key := range []string{"a/1", "a/2", "ab"} {
-		put(t, s, key, "")
-	}
-	n, err := s.DeletePrefix(t.Context(), "a/")
-	if err != nil || n != 2 {
-		t.Errorf("deleted: got %d, %v, want 2", n, err)
-	}
-	if n, err := s.DeletePrefix(t.Context(), "a/"); err != nil || n != 0 {
-		t.Errorf("deleted again: got %d, %v, want 0", n, err)
-	}
-	if !exists(t, s, "ab") {
-		t.Error("a key beside the prefix was deleted")
-	}
-	if _, err := s.DeletePrefix(t.Context(), ""); err == nil {
-		t.Error("an empty prefix was accepted")
-	}
-}
-
 type document struct {
 	N    int
 	Name string
@@ -232,7 +213,6 @@ func testCancelled(t *testing.T, s store.Store) {
 		"create":                  func() error { _, err := s.Create(ctx, "k", nil); return err },
 		"compare and swap":        func() error { _, err := s.CompareAndSwap(ctx, "k", 1, nil); return err },
 		"delete":                  func() error { return s.Delete(ctx, "k") },
-		"delete prefix":           func() error { _, err := s.DeletePrefix(ctx, "k"); return err },
 		"watch":                   func() error { _, err := s.Watch(ctx, "k"); return err },
 		"grant a lease":           func() error { _, err := s.GrantLease(ctx, TTL); return err },
 		"keep a lease":            func() error { _, err := s.KeepLease(ctx, TTL, Discard); return err },
