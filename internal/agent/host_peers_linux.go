@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
-	"github.com/dynctl/dynctl/internal/nixl/pvm"
+	"github.com/dynctl/dynctl/internal/nixl/cma"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
@@ -21,7 +21,7 @@ func (p hostPeers) transports(gpus *cudaipc.Devices, asked bool) (out []nixl.Tra
 	if gpus != nil || asked {
 		out = append(out, cudaipc.New(p.pool, gpus, errNoGPUs, fenced.Options{}))
 	}
-	return append(out, shm.New(p.pool, fenced.Options{}), pvm.New(p.pool, fenced.Options{}))
+	return append(out, shm.New(p.pool, fenced.Options{}), cma.New(p.pool, fenced.Options{}))
 }
 
 var errNoGPUs = errors.New("this node offers no GPUs: gpu.devices is none")

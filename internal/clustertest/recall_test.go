@@ -184,7 +184,7 @@ func TestRecall(t *testing.T) {
 	}{
 		{transport: "local"},
 		{transport: "shm", nodes: two, linux: true},
-		{transport: "pvm", nodes: two, linux: true},
+		{transport: "cma", nodes: two, linux: true},
 		{transport: ucx.Name},
 		{transport: "tcp"},
 	} {

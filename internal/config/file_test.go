@@ -37,7 +37,7 @@ func TestFileMistakes(t *testing.T) {
 		{"unknown choice", "disagg:\n  strategy: que\n",
 			`dynamod.yaml:2: disagg.strategy: "que" is not one of decode-first, prefill-first`},
 		{"unknown item", "nixl:\n  transports: [tcp, pigeon]\n",
-			`dynamod.yaml:2: nixl.transports: "pigeon" is not one of local, cudaipc, shm, pvm, ucx, tcp`},
+			`dynamod.yaml:2: nixl.transports: "pigeon" is not one of local, cudaipc, shm, cma, ucx, tcp`},
 		{"list for a text", "cluster: [a]\n", "dynamod.yaml:1: cluster: a list is not text"},
 		{"mapping for a text", "cluster:\n  name: a\n", "dynamod.yaml:1: cluster: a mapping is not text"},
 		{"text for a section", "engine: cpu\n",

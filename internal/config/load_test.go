@@ -263,6 +263,22 @@ func TestDynctl(t *testing.T) {
 	}
 }
 
+// A choice that has another name now is understood in every layer, and its user is told.
+func TestFormerNamesOfChoices(t *testing.T) {
+	cfg, origins, err := loadDynamod(t, nil, []string{"DYNAMOD_NIXL_TRANSPORTS=pvm,tcp"},
+		map[string]string{"dynamod.yaml": "nixl:\n  transports: [pvm]\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(cfg.NIXL.Transports, ","); got != "cma,tcp" {
+		t.Errorf("transports %s", got)
+	}
+	const note = ": the value pvm of nixl.transports is called cma now; the old one goes with the next release"
+	if w := origins.Warnings(); len(w) != 2 || w[0] != "dynamod.yaml:2"+note || w[1] != "DYNAMOD_NIXL_TRANSPORTS"+note {
+		t.Errorf("warnings %q", w)
+	}
+}
+
 func TestWrongValuesNameTheirOrigin(t *testing.T) {
 	_, _, err := loadDynamod(t, nil,
 		[]string{"DYN_HTTP_PORT=http", "DYNAMOD_DRAIN_DEADLINE=30"},

@@ -161,6 +161,9 @@ func decodeMetadata(blob []byte) (metadata, error) {
 	}
 	for range nconns {
 		c := transportConn{name: r.str()}
+		if c.name == "pvm" { // what agents of the first release call cma
+			c.name = "cma"
+		}
 		n := r.u32()
 		if n > maxConnLen {
 			return fail("connection information of %d bytes", n)

@@ -40,6 +40,15 @@ func TestMetadataRoundTrip(t *testing.T) {
 	}
 }
 
+// Agents of the first release offer cma by its former name.
+func TestMetadataFormerName(t *testing.T) {
+	m := sampleMetadata(1)
+	m.conns = []transportConn{{"pvm", []byte{1}}}
+	if got, err := decodeMetadata(m.encode()); err != nil || got.conn("cma") == nil {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // seal patches length and checksum of a blob that was tampered with.
 func seal(b []byte) []byte {
 	b = b[:len(b)-4]

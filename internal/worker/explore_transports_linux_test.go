@@ -3,7 +3,7 @@ package worker
 import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
-	"github.com/dynctl/dynctl/internal/nixl/pvm"
+	"github.com/dynctl/dynctl/internal/nixl/cma"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
@@ -15,6 +15,6 @@ func init() {
 		},
 		func(*world) func() nixl.Transport {
 			pool := fenced.NewPool(0)
-			return func() nixl.Transport { return pvm.New(pool, fenced.Options{}) }
+			return func() nixl.Transport { return cma.New(pool, fenced.Options{}) }
 		})
 }

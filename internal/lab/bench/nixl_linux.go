@@ -3,7 +3,7 @@ package bench
 import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
-	"github.com/dynctl/dynctl/internal/nixl/pvm"
+	"github.com/dynctl/dynctl/internal/nixl/cma"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
@@ -14,6 +14,6 @@ func hostRoutes() []route {
 	both := []nixl.Op{nixl.Write, nixl.Read}
 	return []route{
 		{"shm", both, func() nixl.Transport { return shm.New(pool, fenced.Options{}) }},
-		{"pvm", both, func() nixl.Transport { return pvm.New(pool, fenced.Options{}) }},
+		{"cma", both, func() nixl.Transport { return cma.New(pool, fenced.Options{}) }},
 	}
 }

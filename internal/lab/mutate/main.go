@@ -62,7 +62,7 @@ type result struct {
 // testers are packages whose tests are those of another one too.
 var testers = map[string][]string{
 	"internal/nixl":        {"internal/nixl/local", "internal/nixl/shm", "internal/nixl/tcp"},
-	"internal/nixl/fenced": {"internal/nixl/shm", "internal/nixl/pvm"},
+	"internal/nixl/fenced": {"internal/nixl/shm", "internal/nixl/cma"},
 	"internal/nixl/wire":   {"internal/nixl/tcp", "internal/nixl/shm"},
 }
 

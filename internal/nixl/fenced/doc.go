@@ -3,7 +3,7 @@
 // ticket, and the fences that keep a late copy out.
 //
 // Start with [Pool], one per process, and [Method], which says how memory of another
-// process is touched; packages nixl/shm and nixl/pvm have one each. An agent listens
+// process is touched; packages nixl/shm and nixl/cma have one each. An agent listens
 // on an abstract unix socket and lets in processes of its own user that know its
 // secret. The socket carries control messages: the target checks ticket and bounds,
 // hands over what the initiator needs to touch the memory, and answers; the bytes

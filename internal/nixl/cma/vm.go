@@ -1,6 +1,6 @@
 //go:build linux
 
-package pvm
+package cma
 
 import (
 	"crypto/rand"
@@ -19,7 +19,7 @@ import (
 )
 
 // Name is the name of this transport.
-const Name = "pvm"
+const Name = "cma"
 
 // New returns a transport for one agent, to be put into its Config.
 func New(p *fenced.Pool, o fenced.Options) nixl.Transport {

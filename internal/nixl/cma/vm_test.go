@@ -1,6 +1,6 @@
 //go:build linux
 
-package pvm
+package cma
 
 import (
 	"bytes"
@@ -118,7 +118,7 @@ func TestCopyFails(t *testing.T) {
 	}
 }
 
-// TestChoice uses pvm for foreign memory, and only for that.
+// TestChoice uses cma for foreign memory, and only for that.
 func TestChoice(t *testing.T) {
 	pool := fenced.NewPool(0)
 	e := nixltest.Env{Arenas: true, Transports: func() []nixl.Transport {
@@ -128,7 +128,7 @@ func TestChoice(t *testing.T) {
 	for _, c := range []struct {
 		peer nixltest.Env
 		want string
-	}{{e, "shm"}, {heap, "pvm"}} {
+	}{{e, "shm"}, {heap, "cma"}} {
 		t.Run(c.want, func(t *testing.T) {
 			a, b := e.Agent(t, "a"), c.peer.Agent(t, "b")
 			la, ma := e.Region(t, a, 64<<10)

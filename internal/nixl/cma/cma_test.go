@@ -1,6 +1,6 @@
 //go:build linux
 
-package pvm_test
+package cma_test
 
 import (
 	"os"
@@ -9,20 +9,20 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/cma"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/fenced/fencedtest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest/processtest"
-	"github.com/dynctl/dynctl/internal/nixl/pvm"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// env makes agents that reach each other over pvm only, with memory of the Go heap,
+// env makes agents that reach each other over cma only, with memory of the Go heap,
 // which no other process can map.
 func env(o fenced.Options) nixltest.Env {
 	pool := fenced.NewPool(0)
-	return nixltest.Env{Name: pvm.Name, Transports: func() []nixl.Transport { return []nixl.Transport{pvm.New(pool, o)} }}
+	return nixltest.Env{Name: cma.Name, Transports: func() []nixl.Transport { return []nixl.Transport{cma.New(pool, o)} }}
 }
 
 func TestBehavior(t *testing.T) {
@@ -38,7 +38,7 @@ func TestBehaviorArenas(t *testing.T) {
 	})
 }
 
-var processes = fencedtest.Suite{Name: pvm.Name, Env: env}
+var processes = fencedtest.Suite{Name: cma.Name, Env: env}
 
 func TestChild(t *testing.T) { processtest.Child(t, processes.Processes()) }
 

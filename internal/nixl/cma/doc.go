@@ -1,4 +1,4 @@
-// Package pvm is the transport between processes of one Linux machine for memory
+// Package cma is the transport between processes of one Linux machine for memory
 // that cannot be mapped by others, because its owner did not allocate it to be
 // shared: the initiator asks the kernel to copy between the two processes
 // (process_vm_readv and process_vm_writev).
@@ -12,4 +12,4 @@
 // an ancestor. Whether it does is tried when a peer is loaded, by reading a secret
 // that the peer's metadata names. Peers learn addresses of memory in each other's
 // processes, and nobody does that could not read them in /proc.
-package pvm
+package cma
