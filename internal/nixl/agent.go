@@ -26,6 +26,7 @@ type Agent struct {
 	limits     Limits
 	key        handshake.Key
 	timeout    time.Duration // of a transfer without a deadline
+	patience   time.Duration // with peers without free staging memory
 	log        *slog.Logger
 	transports []Transport
 	force      []string
@@ -73,9 +74,12 @@ func NewAgent(cfg Config) (*Agent, error) {
 	if cfg.TransferTimeout <= 0 {
 		cfg.TransferTimeout = 60 * time.Second
 	}
+	if cfg.StagingPatience <= 0 {
+		cfg.StagingPatience = 2 * time.Second
+	}
 	a := &Agent{
 		self:   Identity{Name: cfg.Name, Incarnation: cfg.Incarnation, HostID: cfg.HostID},
-		limits: cfg.Limits.withDefaults(), key: cfg.Key, timeout: cfg.TransferTimeout, log: cfg.logger(),
+		limits: cfg.Limits.withDefaults(), key: cfg.Key, timeout: cfg.TransferTimeout, patience: cfg.StagingPatience, log: cfg.logger(),
 		transports: slices.Clone(cfg.Transports), force: slices.Clone(cfg.Force),
 		peers: map[string]*peer{}, inbound: map[inboundKey]*PeerInfo{}, jobs: map[*Job]struct{}{},
 		downs: newDownFeed(),

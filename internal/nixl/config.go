@@ -29,6 +29,9 @@ type Config struct {
 	Force []string
 	// TransferTimeout bounds a transfer without a deadline of its own; default 60 s.
 	TransferTimeout time.Duration
+	// StagingPatience is how long a transfer asks a peer again that has no staging memory
+	// free; default 2 s.
+	StagingPatience time.Duration
 	// OnNotify, when set, receives every notification, one at a time, instead of
 	// the channel of [Agent.Notifications]. While it runs no other is delivered.
 	OnNotify func(Notification)

@@ -46,11 +46,8 @@ type chunkResult struct {
 }
 
 // A peer whose staging memory is all in use says so with ErrBackend, and is asked
-// again, less and less often, for a while.
-const (
-	stagedPatience = 2 * time.Second
-	stagedPause    = time.Millisecond
-)
+// again, less and less often, for Config.StagingPatience.
+const stagedPause = time.Millisecond
 
 // runStaged carries out the job and finishes it. It is one goroutine per posted
 // transfer, whose number Limits.Outstanding bounds.
@@ -181,7 +178,7 @@ func (s *stagedJob) submit(c *chunk) {
 // retry sends a chunk again that the peer had no room for, and reports whether it did.
 func (s *stagedJob) retry(r chunkResult) bool {
 	waited := time.Since(r.began)
-	if StatusOf(r.err) != ErrBackend || waited > stagedPatience {
+	if StatusOf(r.err) != ErrBackend || waited > s.a.patience {
 		return false
 	}
 	pause := time.NewTimer(max(stagedPause, waited/4))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -218,10 +219,12 @@ func Drain(t testing.TB, a *nixl.Agent) {
 // Poll waits until the condition holds, which must be soon.
 func Poll(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience.Soon); !cond(); time.Sleep(time.Millisecond) {
+	pause := 20 * time.Microsecond
+	for end := time.Now().Add(patience.Soon); !cond(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			t.Fatalf("never: %s", what)
 		}
+		pause = min(pause*5/4, time.Millisecond)
 	}
 }
 
@@ -233,16 +236,38 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// Fill writes a pattern that depends on the seed.
+// Fill writes a pattern that depends on the seed and repeats nowhere.
 func Fill(b []byte, seed uint64) {
-	r := rand.NewPCG(seed, 1)
+	const step = 0x9E3779B97F4A7C15 // odd: the words differ
+	word := (seed + 1) * 0xD1342543DE82EF95
 	for len(b) >= 8 {
-		binary.LittleEndian.PutUint64(b, r.Uint64())
-		b = b[8:]
+		binary.LittleEndian.PutUint64(b, word)
+		b, word = b[8:], word+step
 	}
 	for i := range b {
-		b[i] = byte(r.Uint64())
+		b[i] = byte(word >> (8 * i))
 	}
+}
+
+// Blank sets all bytes.
+func Blank(b []byte, to byte) {
+	if len(b) == 0 {
+		return
+	}
+	b[0] = to
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+// WantBlank checks that memory is as Blank has left it.
+func WantBlank(t testing.TB, b []byte, is byte) {
+	t.Helper()
+	if len(b) == 0 || b[0] == is && bytes.Equal(b[1:], b[:len(b)-1]) {
+		return
+	}
+	at := slices.IndexFunc(b, func(x byte) bool { return x != is })
+	t.Fatalf("byte %d of %d is %#x: it was written under a revoked ticket", at, len(b), b[at])
 }
 
 // Same checks that got equals want.

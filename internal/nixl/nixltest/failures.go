@@ -11,7 +11,7 @@ import (
 // testRelease cancels transfers in the middle; local memory is quiet afterwards,
 // which the race detector watches.
 func testRelease(t *testing.T, e Env) {
-	const size = 8 << 20 / shrink
+	const size = 3 << 20 / shrink
 	p := newPair(t, e, size)
 	for _, op := range []nixl.Op{nixl.Write, nixl.Read} {
 		id := p.ticket(t, op)
@@ -56,7 +56,7 @@ func testDeadline(t *testing.T, e Env) {
 }
 
 func testInvalidate(t *testing.T, e Env) {
-	p := newPair(t, e, 32<<20/shrink)
+	p := newPair(t, e, 12<<20/shrink)
 	id := p.ticket(t, nixl.Write)
 	x := p.all(t, nixl.Write, nixl.TransferOpts{Ticket: id})
 	if !p.a.Known("b", p.b.Incarnation()) || p.a.Known("b", "other") || p.a.Known("c", "") {
@@ -86,7 +86,7 @@ func testInvalidate(t *testing.T, e Env) {
 }
 
 func testPeerCloses(t *testing.T, e Env) {
-	p := newPair(t, e, 32<<20/shrink)
+	p := newPair(t, e, 12<<20/shrink)
 	id := p.ticket(t, nixl.Write)
 	x := p.all(t, nixl.Write, nixl.TransferOpts{Ticket: id})
 	WantStatus(t, Do(t, x), nixl.Success)
@@ -121,7 +121,7 @@ func testPeerCloses(t *testing.T, e Env) {
 }
 
 func testRestart(t *testing.T, e Env) {
-	const size = 2 << 20 / shrink
+	const size = 1 << 20 / shrink
 	p := newPair(t, e, size)
 	id := p.ticket(t, nixl.Write)
 	x := p.all(t, nixl.Write, nixl.TransferOpts{Ticket: id})

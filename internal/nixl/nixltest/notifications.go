@@ -91,7 +91,7 @@ func testNotifyBackPressure(t *testing.T, e Env) {
 // testNotifyAfterData reads the memory as soon as the notification is there; the
 // race detector complains if that is too early.
 func testNotifyAfterData(t *testing.T, e Env) {
-	const size = 8<<20/shrink + 4096
+	const size = 3<<20/shrink + 4096
 	for _, op := range []nixl.Op{nixl.Write, nixl.Read} {
 		t.Run(op.String(), func(t *testing.T) {
 			p := newPair(t, e, size)

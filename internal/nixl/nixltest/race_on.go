@@ -4,4 +4,4 @@ package nixltest
 
 // shrink divides the sizes of big transfers: the race detector makes moving bytes
 // many times slower.
-const shrink = 8
+const shrink = 4

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/nixl"
 )
@@ -33,7 +34,7 @@ func newDevices(t *testing.T, e Env, size int, change ...func(*nixl.Config)) *de
 // testStaging moves memory of devices, which no transport can address, in all
 // combinations with host memory.
 func testStaging(t *testing.T, e Env) {
-	const block, count = 96<<10 + 8, 130 / shrink // more than three chunks, none of which ends with a block
+	const block, count = 96<<10 + 8, 90 / shrink // more than two chunks, none of which ends with a block
 	d := newDevices(t, e, block*count)
 	rnd := rand.New(rand.NewPCG(4, 4))
 	for _, c := range []struct {
@@ -97,7 +98,7 @@ func testStaging(t *testing.T, e Env) {
 
 // testStagingShort has less staging memory than the transfers want.
 func testStagingShort(t *testing.T, e Env) {
-	const workers, size = 4, 3 * nixl.StagingChunk / shrink
+	const workers, size = 4, 2 * nixl.StagingChunk / shrink
 	d := newDevices(t, e, workers*size, func(c *nixl.Config) { c.Limits.StagingBytes = 1 })
 	want := make([]byte, workers*size)
 	Fill(want, 3)
@@ -123,8 +124,8 @@ func testStagingShort(t *testing.T, e Env) {
 
 // testStagingEnds ends transfers of device memory early, in every way.
 func testStagingEnds(t *testing.T, e Env) {
-	const size = 3 * nixl.StagingChunk / shrink
-	d := newDevices(t, e, size)
+	const size = 5 * nixl.StagingChunk / 2 / shrink
+	d := newDevices(t, e, size, func(c *nixl.Config) { c.StagingPatience = 100 * time.Millisecond })
 	write := func(id nixl.TicketID) *nixl.Transfer {
 		return New(t, d.a, nixl.Write, []nixl.Desc{d.va.Desc(0, size)}, []nixl.Desc{d.rv.Desc(0, size)}, "b", nixl.TransferOpts{Ticket: id, HasNotify: true})
 	}

@@ -17,7 +17,7 @@ func testRandomLists(t *testing.T, e Env) {
 	for _, c := range []struct {
 		n    int
 		size uint64
-	}{{1, 1}, {1000, 40}, {8, 4 << 10}, {64, 32 << 10}, {100 / shrink, 1_000_000}, {3, 5<<20/shrink + 17}, {1, 40 << 20 / shrink}} {
+	}{{1, 1}, {1000, 40}, {8, 4 << 10}, {64, 32 << 10}, {40 / shrink, 1_000_000}, {3, 2<<20/shrink + 17}, {1, 17 << 20 / shrink}} {
 		t.Run(fmt.Sprintf("%dx%d", c.n, c.size), func(t *testing.T) {
 			la, ma := e.Region(t, a, c.n*int(c.size))
 			lb, mb := e.Region(t, b, c.n*int(c.size))
@@ -106,7 +106,7 @@ func (p *pair) ticket(t testing.TB, op nixl.Op) nixl.TicketID {
 }
 
 func testRepost(t *testing.T, e Env) {
-	p := newPair(t, e, 64<<10)
+	p := newPair(t, e, 16<<10)
 	x := p.all(t, nixl.Write, nixl.TransferOpts{Ticket: p.ticket(t, nixl.Write)})
 	if st := x.Status(); st != nixl.ErrNotPosted {
 		t.Errorf("status before the first post = %s", st)
@@ -128,7 +128,7 @@ func testRepost(t *testing.T, e Env) {
 }
 
 func testNotifyPerPost(t *testing.T, e Env) {
-	p := newPair(t, e, 3<<20/shrink)
+	p := newPair(t, e, 1<<20/shrink)
 	x := p.all(t, nixl.Write, nixl.TransferOpts{Ticket: p.ticket(t, nixl.Write), HasNotify: true})
 	const posts = 20
 	for range posts {
@@ -141,7 +141,7 @@ func testNotifyPerPost(t *testing.T, e Env) {
 }
 
 func testConcurrent(t *testing.T, e Env) {
-	const workers, posts, size = 4, 25, 700 << 10 / shrink
+	const workers, posts, size = 4, 25, 300 << 10 / shrink
 	p := newPair(t, e, workers*size)
 	wt, rt := p.ticket(t, nixl.Write), p.ticket(t, nixl.Read)
 	var wg sync.WaitGroup
@@ -186,7 +186,7 @@ func testConcurrent(t *testing.T, e Env) {
 }
 
 func testBothDirections(t *testing.T, e Env) {
-	const size = 2 << 20 / shrink
+	const size = 1 << 20 / shrink
 	p := newPair(t, e, 2*size)
 	Load(t, p.b, p.a)
 	Fill(p.mb, 2)
@@ -231,7 +231,7 @@ func testSelfTest(t *testing.T, e Env) {
 }
 
 func testCloseBusy(t *testing.T, e Env) {
-	const count, size = 20, 2 << 20 / shrink
+	const count, size = 20, 1 << 20 / shrink
 	p := newPair(t, e, count*size)
 	wt := p.ticket(t, nixl.Write)
 	var xs []*nixl.Transfer

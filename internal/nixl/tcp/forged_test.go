@@ -340,6 +340,7 @@ func TestOpenParts(t *testing.T) {
 
 // TestUnreadAnswers pings without reading: the victim stops reading, and gives up.
 func TestUnreadAnswers(t *testing.T) {
+	t.Parallel() // it waits
 	v := newVictim(t, 4096, Options{SilenceTimeout: 300 * time.Millisecond, SocketBuffer: 4096})
 	r := v.connect(t)
 	ping := header{kind: kindPing}.append(nil)
@@ -358,6 +359,7 @@ func TestUnreadAnswers(t *testing.T) {
 // TestConnectionLimits opens more connections than allowed. Those that prove nothing take
 // no place; peers that never say hello do, for a while.
 func TestConnectionLimits(t *testing.T) {
+	t.Parallel() // it waits
 	v := newVictim(t, 4096, Options{MaxInbound: 4, ConnectTimeout: 2 * time.Second})
 	for range 9 {
 		nc, err := net.Dial("tcp", v.tr.ln.Addr().String())

@@ -44,9 +44,9 @@ func (s Suite) Run(t *testing.T) {
 func (s Suite) stoppedInside(t *testing.T, silence time.Duration) (*nixl.Agent, []byte, *processtest.Process, nixl.TicketID) {
 	t.Helper()
 	p := s.Processes()
-	for range 20 {
-		b, _, mem, there := p.Host(t, "parent", silence)
-		c := p.Writing(t, there, b)
+	b, r, mem, there := p.Host(t, "parent", silence)
+	c := p.Writing(t, there, b)
+	for range 50 {
 		c.Stop(t)
 		id := processtest.ParseTicket(t, there.Write)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -56,7 +56,8 @@ func (s Suite) stoppedInside(t *testing.T, silence time.Duration) (*nixl.Agent, 
 			processtest.Mark(mem)
 			c.Signal(t, unix.SIGCONT)
 			processtest.WantQuiet(t, mem)
-			c.Kill()
+			there.Write = nixltest.Ticket(t, b, nixl.Write, r.Desc(0, processtest.Size)).String()
+			c.WriteAll(t, there, b)
 			continue
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {

@@ -30,7 +30,7 @@ const (
 )
 
 // Size is the memory of both processes in bytes, unless SizeEnv says more.
-const Size = 16 << 20
+const Size = 4 << 20
 
 // The environment of the second process.
 const (
@@ -183,10 +183,16 @@ func (s Suite) Start(t testing.TB, role Role) *Process {
 func (s Suite) Writing(t testing.TB, there Offer, b *nixl.Agent) *Process {
 	t.Helper()
 	p := s.Start(t, Initiator)
-	p.Write(t, there)
-	before := b.Stats().InBytes
-	nixltest.Poll(t, "the child writes", func() bool { return b.Stats().InBytes > before+2*Size })
+	p.WriteAll(t, there, b)
 	return p
+}
+
+// WriteAll tells an initiator where to write, and returns when it has written there.
+func (p *Process) WriteAll(t testing.TB, there Offer, b *nixl.Agent) {
+	t.Helper()
+	before := b.Stats().InBytes
+	p.Write(t, there)
+	nixltest.Poll(t, "the child writes", func() bool { return b.Stats().InBytes > before+2*Size })
 }
 
 // Write tells an initiator where to write, once it is refused where it does.

@@ -8,8 +8,12 @@ import (
 	"time"
 	"unsafe"
 
+	"go.uber.org/goleak"
+
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pair is two workers of one thread, connected to each other.
 type pair struct {
