@@ -35,6 +35,7 @@ func newDevices(t *testing.T, e Env, size int, change ...func(*nixl.Config)) *de
 // combinations with host memory.
 func testStaging(t *testing.T, e Env) {
 	const block, count = 96<<10 + 8, 90 / shrink // more than two chunks, none of which ends with a block
+	const half = count/2 + 1
 	d := newDevices(t, e, block*count)
 	rnd := rand.New(rand.NewPCG(4, 4))
 	for _, c := range []struct {
@@ -43,10 +44,10 @@ func testStaging(t *testing.T, e Env) {
 		op              nixl.Op
 		fromSeed, count uint64
 	}{
-		{"write host to device", nixl.DRAM, nixl.VRAM, nixl.Write, 10, count},
-		{"read device to host", nixl.DRAM, nixl.VRAM, nixl.Read, 11, count},
-		{"write device to host", nixl.VRAM, nixl.DRAM, nixl.Write, 12, count},
-		{"read host to device", nixl.VRAM, nixl.DRAM, nixl.Read, 13, count},
+		{"write host to device", nixl.DRAM, nixl.VRAM, nixl.Write, 10, half},
+		{"read device to host", nixl.DRAM, nixl.VRAM, nixl.Read, 11, half},
+		{"write device to host", nixl.VRAM, nixl.DRAM, nixl.Write, 12, half},
+		{"read host to device", nixl.VRAM, nixl.DRAM, nixl.Read, 13, half},
 		{"write device to device", nixl.VRAM, nixl.VRAM, nixl.Write, 14, count},
 		{"read device to device", nixl.VRAM, nixl.VRAM, nixl.Read, 15, 3},
 	} {
@@ -98,7 +99,7 @@ func testStaging(t *testing.T, e Env) {
 
 // testStagingShort has less staging memory than the transfers want.
 func testStagingShort(t *testing.T, e Env) {
-	const workers, size = 4, 2 * nixl.StagingChunk / shrink
+	const workers, size = 3, 3 * nixl.StagingChunk / 2 / shrink
 	d := newDevices(t, e, workers*size, func(c *nixl.Config) { c.Limits.StagingBytes = 1 })
 	want := make([]byte, workers*size)
 	Fill(want, 3)
@@ -124,7 +125,7 @@ func testStagingShort(t *testing.T, e Env) {
 
 // testStagingEnds ends transfers of device memory early, in every way.
 func testStagingEnds(t *testing.T, e Env) {
-	const size = 5 * nixl.StagingChunk / 2 / shrink
+	const size = 3 * nixl.StagingChunk / 2 / shrink
 	d := newDevices(t, e, size, func(c *nixl.Config) { c.StagingPatience = 100 * time.Millisecond })
 	write := func(id nixl.TicketID) *nixl.Transfer {
 		return New(t, d.a, nixl.Write, []nixl.Desc{d.va.Desc(0, size)}, []nixl.Desc{d.rv.Desc(0, size)}, "b", nixl.TransferOpts{Ticket: id, HasNotify: true})

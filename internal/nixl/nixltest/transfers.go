@@ -17,7 +17,7 @@ func testRandomLists(t *testing.T, e Env) {
 	for _, c := range []struct {
 		n    int
 		size uint64
-	}{{1, 1}, {1000, 40}, {8, 4 << 10}, {64, 32 << 10}, {40 / shrink, 1_000_000}, {3, 2<<20/shrink + 17}, {1, 17 << 20 / shrink}} {
+	}{{1, 1}, {1000, 40}, {8, 4 << 10}, {64, 32 << 10}, {24 / shrink, 1_000_000}, {3, 2<<20/shrink + 17}, {1, 17 << 20 / shrink}} {
 		t.Run(fmt.Sprintf("%dx%d", c.n, c.size), func(t *testing.T) {
 			la, ma := e.Region(t, a, c.n*int(c.size))
 			lb, mb := e.Region(t, b, c.n*int(c.size))

@@ -221,7 +221,7 @@ func TestSilence(t *testing.T) {
 
 // TestIdle keeps a connection without transfers for several silence timeouts.
 func TestIdle(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()                    // it waits
 	const silence = 2 * time.Second // a busy machine may stand still for longer than half a one
 	p := newSlowPair(t, 4096, silence)
 	nixltest.WantStatus(t, p.a.Notify(nixltest.Context(t), "b", nil), nixl.Success)
