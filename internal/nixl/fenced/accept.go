@@ -4,7 +4,6 @@ package fenced
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -13,31 +12,13 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-// accept lets peers in until the listener is closed.
-func (t *transport) accept() {
-	for {
-		uc, err := t.ln.AcceptUnix()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			t.host.Log().Warn("nixl accept failed", "transport", t.Name(), "error", err)
-			select { // out of file descriptors: let some go
-			case <-time.After(10 * time.Millisecond):
-			case <-t.closing:
-			}
-			continue
-		}
-		t.admit(uc)
-	}
-}
-
 // admit starts serving a connection.
-func (t *transport) admit(uc *net.UnixConn) {
+func (t *transport) admit(nc net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		_ = uc.Close()
+	uc, ok := nc.(*net.UnixConn)
+	if !ok || t.closed { // always a unix socket
+		_ = nc.Close()
 		return
 	}
 	t.greeting[uc] = struct{}{}
@@ -106,7 +87,7 @@ func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {
 		err = fmt.Errorf("frame of kind %d instead of a hello: %w", hd.kind, errProtocol)
 	}
 	if err == nil {
-		err = h.check(t.host.Self(), t.token)
+		err = wire.Admit(h.token, t.token, h.ends, t.host.Self())
 	}
 	if err != nil {
 		var buf []byte

@@ -120,12 +120,8 @@ func parsePermit(b []byte, slots int, asked []nixl.Desc) (p permit, where []nixl
 	if len(b) == 8 {
 		return p, asked, nil
 	}
-	where = make([]nixl.Desc, len(asked))
-	for i := range where {
-		where[i] = wire.ParseDesc(b[8+i*wire.DescBytes:])
-		if where[i].Len != asked[i].Len {
-			return permit{}, nil, fmt.Errorf("permit for %d bytes instead of %d: %w", where[i].Len, asked[i].Len, errProtocol)
-		}
+	if where, err = wire.Elsewhere(b[8:], asked); err != nil {
+		return permit{}, nil, err
 	}
 	return p, where, nil
 }

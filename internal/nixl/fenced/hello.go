@@ -8,14 +8,10 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/handshake"
-	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-const (
-	helloMagic   = 0x4d484e44 // "DNHM"
-	helloVersion = 3
-)
+var greeting = wire.Greeting{Magic: 0x4d484e44, Version: 3} // "DNHM"
 
 // errProtocol marks what a correct peer never sends.
 var errProtocol = wire.ErrProtocol
@@ -29,35 +25,16 @@ type hello struct {
 	ends  wire.Ends
 }
 
-func (h hello) encode() []byte {
-	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
-	b = binary.LittleEndian.AppendUint16(b, helloVersion)
-	return h.ends.Append(append(b, h.token[:]...))
-}
+func (h hello) encode() []byte { return h.ends.Append(greeting.Begin(h.token)) }
 
-func parseHello(b []byte) (hello, error) {
-	var h hello
-	if len(b) < 4+2+len(h.token) || binary.LittleEndian.Uint32(b) != helloMagic {
-		return h, fmt.Errorf("no hello: %w", errProtocol)
+func parseHello(b []byte) (h hello, err error) {
+	token, rest, err := greeting.Take(b, 0)
+	if err != nil {
+		return h, err
 	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != helloVersion {
-		return h, fmt.Errorf("hello of version %d, want %d: %w", v, helloVersion, nixl.ErrMismatch)
-	}
-	b = b[6:]
-	ends, rest, err := wire.TakeEnds(b[copy(h.token[:], b):])
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("hello with %d bytes too many: %w", len(rest), errProtocol)
-	}
-	h.ends = ends
+	h.token = token
+	h.ends, err = wire.TakeEndsOnly(rest)
 	return h, err
-}
-
-// check reports why the target does not let the initiator in.
-func (h hello) check(self nixl.Identity, token secret) error {
-	if !h.token.Equal(token) {
-		return fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
-	}
-	return h.ends.Check(self)
 }
 
 // welcome answers a hello that was accepted. It tells the initiator what the

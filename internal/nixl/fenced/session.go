@@ -21,7 +21,7 @@ import (
 type session struct {
 	t       *transport
 	remote  nixl.Remote
-	started bool // run was started; guarded by transport.mu
+	started bool // run was started; guarded by transport.sessions
 
 	ctx    context.Context // ends with stop, whose cause is the context's
 	cancel context.CancelCauseFunc

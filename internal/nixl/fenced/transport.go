@@ -33,7 +33,7 @@ func NewPool(copies int) *Pool {
 // is its own.
 func (p *Pool) Transport(m Method, o Options) nixl.Transport {
 	t := &transport{
-		pool: p, method: m, opts: o.withDefaults(), sessions: map[uint64]*session{},
+		pool: p, method: m, opts: o.withDefaults(),
 		inbound: map[*inbound]struct{}{}, greeting: map[net.Conn]struct{}{},
 	}
 	if dm, ok := m.(DeviceMethod); ok {
@@ -67,13 +67,13 @@ type transport struct {
 	why    error             // why ln is nil
 	wg     sync.WaitGroup    // accept loop, sessions, jobs, inbound connections
 
+	sessions  wire.Sessions[*session]
 	strangers handshake.Lobby // connections in their handshake
 	refusals  handshake.Refusals
 
 	mu       sync.Mutex
 	closed   bool
 	closing  chan struct{} // closed by Close; made by Start
-	sessions map[uint64]*session
 	inbound  map[*inbound]struct{}
 	greeting map[net.Conn]struct{}
 }
@@ -130,7 +130,7 @@ func (t *transport) listen() (connInfo, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.place, t.ln = at, ln
-	t.wg.Go(t.accept)
+	t.wg.Go(func() { wire.Accept(ln, t.host.Log(), t.Name(), t.closing, t.admit) })
 	return info, nil
 }
 
@@ -154,32 +154,18 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 	return t.method.Reach(r, info.offer)
 }
 
-func (t *transport) Attach(r nixl.Remote) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.sessions[r.Generation] = newSession(t, r)
-	}
-}
+func (t *transport) Attach(r nixl.Remote) { t.sessions.Attach(r, newSession(t, r)) }
 
 // session returns the session of an attached generation and counts a user of it,
 // who calls wg.Done.
 func (t *transport) session(r nixl.Remote) (*session, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return nil, fmt.Errorf("transport is closed: %w", nixl.ErrCanceled)
-	}
-	s := t.sessions[r.Generation]
-	if s == nil {
-		return nil, fmt.Errorf("peer %q was invalidated or lost: %w", r.Name, nixl.ErrNotFound)
-	}
-	if !s.started {
-		s.started = true
-		t.wg.Go(s.run)
-	}
-	t.wg.Add(1)
-	return s, nil
+	return t.sessions.Use(r, func(s *session) {
+		if !s.started {
+			s.started = true
+			t.wg.Go(s.run)
+		}
+		t.wg.Add(1)
+	})
 }
 
 func (t *transport) Submit(r nixl.Remote, j *nixl.Job) {
@@ -240,11 +226,7 @@ func (t *transport) CloseProbe(r nixl.Remote, id nixl.TicketID) {
 }
 
 func (t *transport) Disconnect(r nixl.Remote, cause error) {
-	t.mu.Lock()
-	s := t.sessions[r.Generation]
-	delete(t.sessions, r.Generation)
-	t.mu.Unlock()
-	if s != nil {
+	if s, found := t.sessions.Forget(r); found {
 		s.stop(cause)
 	}
 }
@@ -266,8 +248,7 @@ func (t *transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed
 	t.closed = true
-	sessions, inbound := t.sessions, make([]*inbound, 0, len(t.inbound))
-	t.sessions = nil
+	inbound := make([]*inbound, 0, len(t.inbound))
 	for in := range t.inbound {
 		inbound = append(inbound, in)
 	}
@@ -282,7 +263,7 @@ func (t *transport) Close() error {
 	if ln != nil {
 		_ = ln.Close()
 	}
-	for _, s := range sessions {
+	for _, s := range t.sessions.Close() {
 		s.stop(fmt.Errorf("agent closes: %w", nixl.ErrCanceled))
 	}
 	for _, in := range inbound {

@@ -36,7 +36,7 @@ func NewRegistry(copies int) *Registry {
 
 // Transport returns a transport for one agent, to be put into its Config.
 func (r *Registry) Transport() nixl.Transport {
-	return &transport{reg: r, links: map[uint64]*link{}, inbound: map[*link]struct{}{}}
+	return &transport{reg: r, inbound: map[*link]struct{}{}}
 }
 
 func (r *Registry) add(k agentKey, t *transport) error {

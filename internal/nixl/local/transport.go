@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
 // transport is the local transport of one agent: the initiator of its transfers
@@ -19,10 +20,11 @@ type transport struct {
 	host nixl.Host
 	wg   sync.WaitGroup // running jobs
 
+	links wire.Sessions[*link] // to peers
+
 	mu      sync.Mutex
 	started bool
 	closed  bool
-	links   map[uint64]*link   // to peers, by generation
 	inbound map[*link]struct{} // from peers
 }
 
@@ -64,13 +66,7 @@ func (t *transport) Attach(r nixl.Remote) {
 	if l.target != nil && !l.target.join(l) {
 		l.target = nil
 	}
-	t.mu.Lock()
-	closed := t.closed
-	if !closed {
-		t.links[r.Generation] = l
-	}
-	t.mu.Unlock()
-	if closed && l.target != nil {
+	if !t.links.Attach(r, l) && l.target != nil {
 		l.target.leave(l)
 	}
 }
@@ -92,19 +88,9 @@ func (t *transport) leave(l *link) {
 	delete(t.inbound, l)
 }
 
-// link returns the link of an attached generation and, for ok, counts a job.
+// link returns the link of an attached generation and counts a job.
 func (t *transport) link(r nixl.Remote) (*link, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.links[r.Generation]
-	switch {
-	case t.closed:
-		return nil, fmt.Errorf("transport is closed: %w", nixl.ErrCanceled)
-	case l == nil:
-		return nil, fmt.Errorf("peer %q was invalidated or lost: %w", r.Name, nixl.ErrNotFound)
-	}
-	t.wg.Add(1)
-	return l, nil
+	return t.links.Use(r, func(*link) { t.wg.Add(1) })
 }
 
 func (t *transport) Submit(r nixl.Remote, j *nixl.Job) {
@@ -153,11 +139,7 @@ func (t *transport) CloseProbe(r nixl.Remote, id nixl.TicketID) {
 }
 
 func (t *transport) Disconnect(r nixl.Remote, cause error) {
-	t.mu.Lock()
-	l := t.links[r.Generation]
-	delete(t.links, r.Generation)
-	t.mu.Unlock()
-	if l != nil {
+	if l, found := t.links.Forget(r); found {
 		l.close(cause, nil)
 	}
 }
@@ -171,10 +153,7 @@ func (t *transport) Close() error {
 	}
 	t.closed = true
 	started := t.started
-	out, in := make([]*link, 0, len(t.links)), make([]*link, 0, len(t.inbound))
-	for _, l := range t.links {
-		out = append(out, l)
-	}
+	in := make([]*link, 0, len(t.inbound))
 	for l := range t.inbound {
 		in = append(in, l)
 	}
@@ -183,7 +162,7 @@ func (t *transport) Close() error {
 	if started {
 		t.reg.remove(keyOf(t.host.Self()), t)
 	}
-	for _, l := range out {
+	for _, l := range t.links.Close() {
 		l.close(fmt.Errorf("agent closes: %w", nixl.ErrCanceled), nil)
 	}
 	for _, l := range in {

@@ -14,22 +14,6 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-// accept lets peers in until the listener is closed.
-func (t *transport) accept() {
-	for {
-		nc, err := t.ln.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			t.host.Log().Warn("nixl accept failed", "transport", Name, "error", err)
-			time.Sleep(10 * time.Millisecond) // out of file descriptors: let some go
-			continue
-		}
-		t.admit(nc)
-	}
-}
-
 // admit starts serving a connection.
 func (t *transport) admit(nc net.Conn) {
 	t.mu.Lock()
@@ -120,7 +104,7 @@ func (t *transport) welcome(nc net.Conn) (hello, *bufio.Reader, error) {
 	}
 	h, err := parseHello(body)
 	if err == nil {
-		err = h.check(t.host.Self(), t.token)
+		err = wire.Admit(h.token, t.token, h.ends, t.host.Self())
 	}
 	if err != nil {
 		_, _ = nc.Write(refusal(err))

@@ -9,10 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-const (
-	helloMagic   = 0x4c584e44 // "DNXL"
-	helloVersion = 2
-)
+var greeting = wire.Greeting{Magic: 0x4c584e44, Version: 2} // "DNXL"
 
 // errProtocol marks what a correct peer never sends.
 var errProtocol = wire.ErrProtocol
@@ -61,45 +58,21 @@ type hello struct {
 }
 
 func (h hello) encode() []byte {
-	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
-	b = binary.LittleEndian.AppendUint16(b, helloVersion)
-	b = append(b, h.token[:]...)
-	b = append(b, flagByte(h.checksums))
-	b = binary.LittleEndian.AppendUint64(b, h.generation)
-	return h.ends.Append(b)
+	b := append(greeting.Begin(h.token), flagByte(h.checksums))
+	return h.ends.Append(binary.LittleEndian.AppendUint64(b, h.generation))
 }
 
-func parseHello(b []byte) (hello, error) {
-	var h hello
-	const fixed = 4 + 2 + len(h.token) + 1 + 8
-	if len(b) < fixed || binary.LittleEndian.Uint32(b) != helloMagic {
-		return h, fmt.Errorf("no hello: %w", errProtocol)
+func parseHello(b []byte) (h hello, err error) {
+	token, b, err := greeting.Take(b, 1+8)
+	if err != nil {
+		return h, err
 	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != helloVersion {
-		return h, fmt.Errorf("hello of version %d, want %d: %w", v, helloVersion, nixl.ErrMismatch)
-	}
-	b = b[6:]
-	b = b[copy(h.token[:], b):]
 	if b[0] > 1 {
 		return h, fmt.Errorf("malformed hello: %w", errProtocol)
 	}
-	h.checksums = b[0] == 1
-	b = b[1:]
-	h.generation = binary.LittleEndian.Uint64(b)
-	ends, rest, err := wire.TakeEnds(b[8:])
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("malformed hello: %w", errProtocol)
-	}
-	h.ends = ends
+	h = hello{token: token, checksums: b[0] == 1, generation: binary.LittleEndian.Uint64(b[1:])}
+	h.ends, err = wire.TakeEndsOnly(b[1+8:])
 	return h, err
-}
-
-// check reports why the target does not let the initiator in.
-func (h hello) check(self nixl.Identity, token secret) error {
-	if !h.token.Equal(token) {
-		return fmt.Errorf("wrong secret: %w", nixl.ErrNotAllowed)
-	}
-	return h.ends.Check(self)
 }
 
 // welcome answers a hello that was accepted. It tells the initiator what the

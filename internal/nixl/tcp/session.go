@@ -19,7 +19,7 @@ import (
 type session struct {
 	t       *transport
 	remote  nixl.Remote
-	started bool // run was started; guarded by transport.mu
+	started bool // run was started; guarded by transport.sessions
 
 	stopOnce sync.Once
 	stopped  chan struct{} // closed by stop

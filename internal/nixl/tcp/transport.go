@@ -19,9 +19,7 @@ func New(o Options) nixl.Transport {
 	if o.TLS != nil && !o.TLS.InsecureSkipVerify {
 		o.TLS = mutual(o.TLS)
 	}
-	return &transport{
-		opts: o, sessions: map[uint64]*session{}, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{},
-	}
+	return &transport{opts: o, inbound: map[inboundKey]*inbound{}, greeting: map[net.Conn]struct{}{}}
 }
 
 // transport is the tcp transport of one agent.
@@ -37,12 +35,12 @@ type transport struct {
 	ln    net.Listener
 	wg    sync.WaitGroup // accept loop, sessions, inbound connections
 
+	sessions  wire.Sessions[*session]
 	strangers handshake.Lobby // connections in their handshake
 	refusals  handshake.Refusals
 
 	mu       sync.Mutex
 	closed   bool
-	sessions map[uint64]*session // by generation
 	inbound  map[inboundKey]*inbound
 	accepted int                   // inbound connections
 	greeting map[net.Conn]struct{} // those that have not said hello
@@ -56,19 +54,14 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 		return nil, wire.HandshakeError(handshake.ErrNoKey)
 	}
 	rand.Read(t.token[:]) // never fails
-	ln, err := net.Listen("tcp", t.opts.Listen)
+	ln, addr, err := wire.Listen(t.opts.Listen, t.opts.AdvertiseHost)
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	addr, err := advertised(ln.Addr().String(), t.opts.AdvertiseHost)
-	if err != nil {
-		_ = ln.Close()
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ln = ln
-	t.wg.Go(t.accept)
+	t.wg.Go(func() { wire.Accept(ln, h.Log(), Name, nil, t.admit) })
 	return connInfo{token: t.token, tls: t.opts.TLS != nil, addr: addr}.encode(), nil
 }
 
@@ -77,24 +70,6 @@ var spoken = handshake.Protocol{Name: "dnxtcp", Version: 3}
 
 func (t *transport) shake(secure *tls.Config) handshake.Options {
 	return handshake.Options{Protocol: spoken, Key: t.host.Key(), TLS: secure}
-}
-
-// advertised is the address peers are told.
-func advertised(listen, host string) (string, error) {
-	lh, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", fmt.Errorf("listen address %q: %w", listen, err)
-	}
-	if host == "" {
-		if ip := net.ParseIP(lh); ip == nil || ip.IsUnspecified() {
-			return "", fmt.Errorf("listen on %q: peers need a host name to connect to: %w", listen, nixl.ErrInvalidParam)
-		}
-		host = lh
-	}
-	if len(host) > 255 {
-		return "", fmt.Errorf("advertised host of %d bytes: %w", len(host), nixl.ErrInvalidParam)
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 func (t *transport) Reach(r nixl.Remote) (string, error) {
@@ -111,39 +86,22 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 	case !info.tls && t.opts.TLS != nil:
 		return "", fmt.Errorf("peer does not speak TLS, which this agent asks for: %w", nixl.ErrMismatch)
 	}
-	where := "another host"
-	if own := t.host.Self().HostID; own != "" && own == r.HostID {
-		where = "another process of this host"
-	}
+	where := wire.Where(t.host.Self(), r)
 	if info.tls {
 		where += ", with TLS,"
 	}
 	return where + " at " + info.addr, nil
 }
 
-func (t *transport) Attach(r nixl.Remote) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.sessions[r.Generation] = newSession(t, r)
-	}
-}
+func (t *transport) Attach(r nixl.Remote) { t.sessions.Attach(r, newSession(t, r)) }
 
 func (t *transport) session(r nixl.Remote) (*session, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return nil, fmt.Errorf("transport is closed: %w", nixl.ErrCanceled)
-	}
-	s := t.sessions[r.Generation]
-	if s == nil {
-		return nil, fmt.Errorf("peer %q was invalidated or lost: %w", r.Name, nixl.ErrNotFound)
-	}
-	if !s.started {
-		s.started = true
-		t.wg.Go(s.run)
-	}
-	return s, nil
+	return t.sessions.Use(r, func(s *session) {
+		if !s.started {
+			s.started = true
+			t.wg.Go(s.run)
+		}
+	})
 }
 
 func (t *transport) Submit(r nixl.Remote, j *nixl.Job) {
@@ -186,11 +144,7 @@ func (t *transport) CloseProbe(r nixl.Remote, id nixl.TicketID) {
 }
 
 func (t *transport) Disconnect(r nixl.Remote, cause error) {
-	t.mu.Lock()
-	s := t.sessions[r.Generation]
-	delete(t.sessions, r.Generation)
-	t.mu.Unlock()
-	if s != nil {
+	if s, found := t.sessions.Forget(r); found {
 		s.stop(cause)
 	}
 }
@@ -199,8 +153,7 @@ func (t *transport) Close() error {
 	t.mu.Lock()
 	first := !t.closed
 	t.closed = true
-	sessions, inbound := t.sessions, make([]*inbound, 0, len(t.inbound))
-	t.sessions = nil
+	inbound := make([]*inbound, 0, len(t.inbound))
 	for _, in := range t.inbound {
 		inbound = append(inbound, in)
 	}
@@ -209,7 +162,7 @@ func (t *transport) Close() error {
 	if first && ln != nil {
 		_ = ln.Close()
 	}
-	for _, s := range sessions {
+	for _, s := range t.sessions.Close() {
 		s.stop(fmt.Errorf("agent closes: %w", nixl.ErrCanceled))
 	}
 	for _, in := range inbound {

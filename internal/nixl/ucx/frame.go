@@ -149,12 +149,8 @@ func parseElsewhere(b []byte, asked []nixl.Desc) (where []nixl.Desc, rest []byte
 	if n != len(asked) || len(b) < n*wire.DescBytes {
 		return nil, nil, fmt.Errorf("permit for %d pieces of memory, %d were asked for: %w", n, len(asked), errProtocol)
 	}
-	for i := range asked {
-		d := wire.ParseDesc(b[i*wire.DescBytes:])
-		if d.Len != asked[i].Len {
-			return nil, nil, fmt.Errorf("permit for %s in place of %s: %w", d, asked[i], errProtocol)
-		}
-		where = append(where, d)
+	if where, err = wire.Elsewhere(b, asked); err != nil {
+		return nil, nil, err
 	}
 	return where, b[n*wire.DescBytes:], nil
 }

@@ -3,7 +3,6 @@ package ucx
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -86,24 +85,10 @@ func dialPeer(ctx context.Context, addr string, key handshake.Key, h hello) (_ n
 	return nil, welcome{}, fmt.Errorf("greeting of kind %d instead of a welcome: %w", f.kind, errProtocol)
 }
 
-// accept lets peers in until the listener is closed.
-func (t *transport) accept() {
-	for {
-		nc, err := t.ln.Accept()
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			t.host.Log().Warn("nixl accept failed", "transport", Name, "error", err)
-			select { // out of file descriptors: let some go
-			case <-time.After(10 * time.Millisecond):
-			case <-t.ctx.Done():
-			}
-			continue
-		}
-		stranger := t.strangers.Enter(nc)
-		t.wg.Go(func() { t.greet(nc, stranger) })
-	}
+// admit starts serving a socket.
+func (t *transport) admit(nc net.Conn) {
+	stranger := t.strangers.Enter(nc)
+	t.wg.Go(func() { t.greet(nc, stranger) })
 }
 
 // greet serves one socket: a handshake, a hello, and then nothing but its end.

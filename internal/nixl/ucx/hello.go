@@ -9,11 +9,9 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-const (
-	helloMagic   = 0x55584e44 // "DNXU"
-	helloVersion = 2
-	connVersion  = 2 // from 2 on, connections begin with a handshake
-)
+var greeting = wire.Greeting{Magic: 0x55584e44, Version: 2} // "DNXU"
+
+const connVersion = 2 // from 2 on, connections begin with a handshake
 
 type secret = wire.Secret
 
@@ -46,33 +44,23 @@ type hello struct {
 }
 
 func (h hello) encode() []byte {
-	b := binary.LittleEndian.AppendUint32(nil, helloMagic)
-	b = binary.LittleEndian.AppendUint16(b, helloVersion)
-	b = append(b, h.token[:]...)
-	b = binary.LittleEndian.AppendUint64(b, h.generation)
+	b := binary.LittleEndian.AppendUint64(greeting.Begin(h.token), h.generation)
 	return append(h.ends.Append(b), h.address...)
 }
 
 func parseHello(b []byte) (hello, error) {
-	var h hello
-	if len(b) < 4+2+len(h.token)+8 || binary.LittleEndian.Uint32(b) != helloMagic {
-		return h, fmt.Errorf("no hello: %w", errProtocol)
-	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != helloVersion {
-		return h, fmt.Errorf("hello of version %d, want %d: %w", v, helloVersion, nixl.ErrMismatch)
-	}
-	b = b[6:]
-	b = b[copy(h.token[:], b):]
-	h.generation = binary.LittleEndian.Uint64(b)
-	ends, rest, err := wire.TakeEnds(b[8:])
-	if err == nil && len(rest) == 0 {
-		err = fmt.Errorf("hello without an address: %w", errProtocol)
-	}
+	token, b, err := greeting.Take(b, 8)
 	if err != nil {
 		return hello{}, err
 	}
-	h.ends, h.address = ends, rest
-	return h, nil
+	ends, address, err := wire.TakeEnds(b[8:])
+	if err == nil && len(address) == 0 {
+		err = fmt.Errorf("hello without an address: %w", errProtocol)
+	}
+	if err != nil {
+		return hello{token: token}, err
+	}
+	return hello{token: token, generation: binary.LittleEndian.Uint64(b), ends: ends, address: address}, nil
 }
 
 // known reports whether the sender has read the metadata of this run of this agent.

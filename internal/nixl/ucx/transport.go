@@ -99,7 +99,7 @@ func (t *transport) open(devices []string) ([]byte, error) {
 		t.network += ", without RDMA"
 	}
 	rand.Read(t.token[:]) // never fails
-	ln, addr, err := listen(t.opts)
+	ln, addr, err := wire.Listen(t.opts.Listen, t.opts.AdvertiseHost)
 	if err != nil {
 		ctx.Close()
 		return nil, err
@@ -111,26 +111,8 @@ func (t *transport) open(devices []string) ([]byte, error) {
 	}
 	t.engine, t.regions, t.ln = e, &regions{ctx: ctx}, ln
 	go e.run()
-	t.wg.Go(t.accept)
+	t.wg.Go(func() { wire.Accept(ln, t.host.Log(), Name, t.ctx.Done(), t.admit) })
 	return connInfo{token: t.token, addr: addr}.encode(), nil
-}
-
-// listen opens the socket for hellos and returns the address peers are told.
-func listen(o Options) (net.Listener, string, error) {
-	ln, err := net.Listen("tcp", o.Listen)
-	if err != nil {
-		return nil, "", fmt.Errorf("listen: %w", err)
-	}
-	host, port, err := net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		return nil, "", errors.Join(err, ln.Close())
-	}
-	if o.AdvertiseHost != "" {
-		host = o.AdvertiseHost
-	} else if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		return nil, "", errors.Join(fmt.Errorf("listen on %q: peers need a host name to connect to: %w", o.Listen, nixl.ErrInvalidParam), ln.Close())
-	}
-	return ln, net.JoinHostPort(host, port), nil
 }
 
 func (t *transport) Reach(r nixl.Remote) (string, error) {
@@ -143,11 +125,7 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 	if _, err := parseConnInfo(r.Conn); err != nil {
 		return "", err
 	}
-	where := "another host"
-	if own := t.host.Self().HostID; own != "" && own == r.HostID {
-		where = "another process of this host"
-	}
-	return where + ", " + t.network, nil
+	return wire.Where(t.host.Self(), r) + ", " + t.network, nil
 }
 
 // MapRegion implements nixl.RegionMapper.

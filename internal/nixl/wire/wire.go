@@ -118,6 +118,21 @@ func ParseDescs(b []byte) (descs []nixl.Desc, total uint64, err error) {
 	return descs, total, nil
 }
 
+// Elsewhere reads the descriptors of memory that stands in for the asked one, which lie at
+// the beginning of b: as many, of the same lengths.
+func Elsewhere(b []byte, asked []nixl.Desc) ([]nixl.Desc, error) {
+	if len(b) < DescBytes*len(asked) {
+		return nil, fmt.Errorf("%d descriptors in %d bytes: %w", len(asked), len(b), ErrProtocol)
+	}
+	where := make([]nixl.Desc, len(asked))
+	for i := range where {
+		if where[i] = ParseDesc(b[i*DescBytes:]); where[i].Len != asked[i].Len {
+			return nil, fmt.Errorf("permit for %s in place of %s: %w", where[i], asked[i], ErrProtocol)
+		}
+	}
+	return where, nil
+}
+
 // EncodeAccess is a ticket and descriptors.
 func EncodeAccess(ticket nixl.TicketID, descs []nixl.Desc) []byte {
 	b := make([]byte, 0, len(ticket)+DescBytes*len(descs))
