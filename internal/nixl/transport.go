@@ -94,10 +94,16 @@ type RegionMapper interface {
 // the place where events are reported.
 type Host interface {
 	Self() Identity
-	Log() *slog.Logger
 	Limits() Limits
 	// Key is that of Config: peers prove to know it from the first byte on.
 	Key() handshake.Key
+	Guard
+	Receiver
+	Events
+}
+
+// Guard lets accesses of peers to the agent's memory in.
+type Guard interface {
 	// Acquire checks an access by a peer and, if it is allowed, returns the memory.
 	// The transport must release the Grant. Errors wrap a Status; refusals are
 	// counted.
@@ -106,6 +112,10 @@ type Host interface {
 	// a Grant for d is held. ErrNotSupported for memory that the host cannot address,
 	// unless the transport reaches it; see DeviceTransport.
 	Share(d Desc) (Share, error)
+}
+
+// Receiver takes the messages and self-tests of peers.
+type Receiver interface {
 	// Deliver queues a notification. done is called once, with nil when the agent
 	// has accepted it within its byte limit, or with an error when it never will.
 	// Notifications are delivered in the order of the calls. It never blocks.
@@ -113,6 +123,11 @@ type Host interface {
 	// OpenProbe and CloseProbe serve Transport.OpenProbe and CloseProbe of a peer.
 	OpenProbe(from string) (Probe, error)
 	CloseProbe(id TicketID)
+}
+
+// Events takes reports of connections.
+type Events interface {
+	Log() *slog.Logger
 	// PeerDown reports that the connection for an outgoing generation broke. The
 	// agent forgets that generation.
 	PeerDown(r Remote, cause error)

@@ -17,18 +17,30 @@ type Driver interface {
 	// DeviceUUID tells a device from all others of the machine, whatever its index. A
 	// slice of a device (MIG) has its own.
 	DeviceUUID(device int) ([16]byte, error)
+	Allocator
+	IPC
+	Queues
+}
 
+// Allocator allocates memory of devices.
+type Allocator interface {
 	// MemAlloc is cuMemAlloc: memory that a handle can stand for. MemFree frees it.
 	MemAlloc(device int, size int64) (address uint64, err error)
 	MemFree(device int, address uint64) error
+}
 
+// IPC shares allocations between processes.
+type IPC interface {
 	// IpcGetMemHandle names an allocation, by its first address, to other processes.
 	IpcGetMemHandle(device int, address uint64) ([HandleBytes]byte, error)
 	// IpcOpenMemHandle maps an allocation of another process, once per device and
 	// process; the owner's device has this index here. IpcCloseMemHandle ends that.
 	IpcOpenMemHandle(device int, handle [HandleBytes]byte) (address uint64, err error)
 	IpcCloseMemHandle(device int, address uint64) error
+}
 
+// Queues are streams of copies and the events that tell of their ends.
+type Queues interface {
 	// StreamCreate makes a stream that does not wait for others (non-blocking).
 	StreamCreate(device int) (stream uint64, err error)
 	StreamDestroy(device int, stream uint64) error

@@ -10,7 +10,7 @@ import (
 
 // lane is a stream with an event to wait for its end, for one copy at a time.
 type lane struct {
-	driver        Driver
+	driver        Queues
 	device        int
 	stream, event uint64
 }

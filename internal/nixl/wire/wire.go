@@ -41,7 +41,7 @@ func HandshakeError(err error) error {
 }
 
 // Refuse counts and logs a connection that did not get as far as a peer, for its transport.
-func Refuse(h nixl.Host, r *handshake.Refusals, transport string, err error) {
+func Refuse(h nixl.Events, r *handshake.Refusals, transport string, err error) {
 	why := nixl.RefusedHello
 	if errors.Is(err, handshake.ErrCrowded) || errors.Is(err, ErrFull) {
 		why = nixl.RefusedLimit
