@@ -190,23 +190,6 @@ func (b bound) flag(r *run, i int, def bool) (bool, error) {
 	return r.truth(b[i])
 }
 
-// descending returns argument i as the reverse of Python's sorted, false if it is absent:
-// an int of C, not any truth value.
-func (b bound) descending(i int) (bool, error) {
-	switch v := b.or(i, false).(type) {
-	case bool:
-		return v, nil
-	case int64:
-		if int64(int32(v)) == v {
-			return v != 0, nil
-		}
-	case *big.Int:
-	default:
-		return false, typeErrorf("'%s' object cannot be interpreted as an integer", typeName(v))
-	}
-	return false, errorf(OverflowError, "Python int too large to convert to C int")
-}
-
 // call calls any value.
 func (r *run) call(fn Value, a args) (Value, error) {
 	switch fn := fn.(type) {

@@ -16,7 +16,7 @@ func operandError(op string, a, b Value) error {
 // binary applies an arithmetic operator.
 func (r *run) binary(op string, a, b Value) (Value, error) {
 	if s, ok := asString(a); ok && op == "%" {
-		return r.percent(s, isMarkup(a), b)
+		return r.percent(s, b)
 	}
 	if u, ok := a.(*undefined); ok {
 		return nil, u.fail()
@@ -39,25 +39,16 @@ func (r *run) binary(op string, a, b Value) (Value, error) {
 	return nil, operandError(op, a, b)
 }
 
-func isMarkup(v Value) bool {
-	_, ok := v.(markup)
-	return ok
-}
-
 func (r *run) add(a, b Value) (Value, error) {
 	if s, ok := asString(a); ok {
 		t, ok := asString(b)
 		if !ok {
 			return nil, typeErrorf(`can only concatenate str (not "%s") to str`, typeName(b))
 		}
-		mark := isMarkup(a) || isMarkup(b)
-		if mark {
-			s, t = escapeValue(a), escapeValue(b)
-		}
 		if err := r.alloc(len(s) + len(t)); err != nil {
 			return nil, err
 		}
-		return remark(s+t, mark), nil
+		return s + t, nil
 	}
 	var x, y []Value
 	tuple := false
@@ -87,14 +78,6 @@ func (r *run) add(a, b Value) (Value, error) {
 	return &List{items}, nil
 }
 
-// remark gives a string the mark of what it was made from.
-func remark(s string, mark bool) Value {
-	if mark {
-		return markup(s)
-	}
-	return s
-}
-
 // repeat is multiplication of a sequence.
 func (r *run) repeat(seq, count Value) (Value, error) {
 	if _, ok := integer(count); !ok {
@@ -109,18 +92,17 @@ func (r *run) repeat(seq, count Value) (Value, error) {
 	}
 	n = max(n, 0)
 	switch v := seq.(type) {
-	case string, markup:
-		s, _ := asString(v)
-		if s != "" && n > r.lim.Alloc/len(s) {
+	case string:
+		if v == "" {
+			return v, nil
+		}
+		if n > r.lim.Alloc/len(v) {
 			return nil, r.alloc(-1)
 		}
-		if err := r.alloc(len(s) * n); err != nil {
+		if err := r.alloc(len(v) * n); err != nil {
 			return nil, err
 		}
-		if s == "" {
-			n = 0
-		}
-		return remark(strings.Repeat(s, n), isMarkup(v)), nil
+		return strings.Repeat(v, n), nil
 	case *List:
 		items, err := r.repeatItems(v.items, n)
 		return &List{items}, err
@@ -150,103 +132,98 @@ func (r *run) repeatItems(items []Value, n int) ([]Value, error) {
 
 // arith applies an operator to two numbers.
 func arith(op string, a, b Value) (Value, error) {
-	if v, ok := smallArith(op, a, b); ok {
-		return v, nil
+	x, xInt := small(a)
+	y, yInt := small(b)
+	if xInt && yInt {
+		return intArith(op, x, y)
 	}
-	x, xInt := integer(a)
-	y, yInt := integer(b)
-	if !xInt || !yInt {
-		f, err := toFloat(a)
-		if err != nil {
-			return nil, err
-		}
-		g, err := toFloat(b)
-		if err != nil {
-			return nil, err
-		}
-		return floatArith(op, f, g)
+	_, xFloat := a.(float64)
+	_, yFloat := b.(float64)
+	if !xFloat && !yFloat {
+		return nil, errTooLarge()
 	}
-	z := new(big.Int)
+	f, err := toFloat(a)
+	if err != nil {
+		return nil, err
+	}
+	g, err := toFloat(b)
+	if err != nil {
+		return nil, err
+	}
+	return floatArith(op, f, g)
+}
+
+// errTooLarge refuses arithmetic beyond int64. Larger integers come from requests, and are only
+// printed and compared.
+func errTooLarge() error { return limitErrorf("arithmetic with integers beyond 64 bits") }
+
+func intArith(op string, x, y int64) (Value, error) {
+	var z int64
+	var fits bool
 	switch op {
 	case "+":
-		z.Add(x, y)
+		z = x + y
+		fits = (z > x) == (y > 0)
 	case "-":
-		z.Sub(x, y)
+		z = x - y
+		fits = (z < x) == (y > 0)
 	case "*":
-		z.Mul(x, y)
-	case "/":
-		return trueDiv(x, y)
-	case "//", "%":
-		if y.Sign() == 0 {
+		z, fits = mulInts(x, y)
+	case "**":
+		if y < 0 {
+			return floatArith(op, float64(x), float64(y))
+		}
+		z, fits = powInts(x, y)
+	default:
+		if y == 0 && op == "/" {
+			return nil, errorf(ZeroDivisionError, "division by zero")
+		}
+		if y == 0 {
 			return nil, errorf(ZeroDivisionError, "integer division or modulo by zero")
 		}
-		q, m := new(big.Int).QuoRem(x, y, z)
-		if m.Sign() != 0 && (m.Sign() < 0) != (y.Sign() < 0) {
-			q.Sub(q, big.NewInt(1))
-			m.Add(m, y)
+		if op == "/" {
+			f, _ := big.NewRat(x, y).Float64() // one rounding, as the original
+			return f, nil
 		}
-		if op == "//" {
-			return normInt(q), nil
+		rest := x % y
+		floor := rest != 0 && (rest < 0) != (y < 0)
+		if op == "%" {
+			if floor {
+				rest += y
+			}
+			return rest, nil
 		}
-		return normInt(m), nil
-	case "**":
-		return intPow(x, y)
+		z, fits = x/y, x != math.MinInt64 || y != -1
+		if floor {
+			z--
+		}
 	}
-	if z.BitLen() > maxIntBits {
-		return nil, limitErrorf("integer of more than %d bits", maxIntBits)
+	if !fits {
+		return nil, errTooLarge()
 	}
-	return normInt(z), nil
+	return z, nil
 }
 
-// smallArith does the usual case: sums and products that cannot overflow.
-func smallArith(op string, a, b Value) (Value, bool) {
-	x, ok := a.(int64)
-	y, ok2 := b.(int64)
-	if !ok || !ok2 || x != int64(int32(x)) || y != int64(int32(y)) {
-		return nil, false
-	}
-	switch op {
-	case "+":
-		return x + y, true
-	case "-":
-		return x - y, true
-	case "*":
-		return x * y, true
-	}
-	return nil, false
+func mulInts(x, y int64) (int64, bool) {
+	z := x * y
+	return z, x == 0 || z/x == y && (x != -1 || y != math.MinInt64)
 }
 
-// trueDiv divides integers with one rounding.
-func trueDiv(x, y *big.Int) (Value, error) {
-	if y.Sign() == 0 {
-		return nil, errorf(ZeroDivisionError, "division by zero")
-	}
-	f, _ := new(big.Rat).SetFrac(x, y).Float64()
-	if math.IsInf(f, 0) {
-		return nil, errorf(OverflowError, "integer division result too large for a float")
-	}
-	return f, nil
-}
-
-func intPow(x, y *big.Int) (Value, error) {
-	if y.Sign() < 0 {
-		f, err := toFloat(normInt(x))
-		if err != nil {
-			return nil, err
+func powInts(x, y int64) (int64, bool) {
+	z, fits := int64(1), false
+	for ; y > 0; y >>= 1 {
+		if y&1 == 1 {
+			if z, fits = mulInts(z, x); !fits {
+				return 0, false
+			}
 		}
-		g, err := toFloat(normInt(y))
-		if err != nil {
-			return nil, err
+		if y > 1 {
+			if x, fits = mulInts(x, x); !fits {
+				return 0, false
+			}
 		}
-		return floatArith("**", f, g)
 	}
-	if x.CmpAbs(big.NewInt(1)) > 0 && (!y.IsInt64() || y.Int64() > maxIntBits || int(y.Int64())*(x.BitLen()-1) > maxIntBits) {
-		return nil, limitErrorf("integer of more than %d bits", maxIntBits)
-	}
-	if x.CmpAbs(big.NewInt(1)) <= 0 && y.Sign() > 0 {
-		y = big.NewInt(2 - int64(y.Bit(0))) // 0, 1 and -1 depend on the parity only
-	}
-	return normInt(new(big.Int).Exp(x, y, nil)), nil
+	return z, true
 }
 
 func floatArith(op string, x, y float64) (Value, error) {
@@ -315,12 +292,14 @@ func unary(op byte, v Value) (Value, error) {
 		}
 		return f, nil
 	}
-	i, ok := integer(v)
-	if !ok {
+	i, ok := small(v)
+	switch {
+	case !ok && isNumber(v), op == '-' && i == math.MinInt64:
+		return nil, errTooLarge()
+	case !ok:
 		return nil, typeErrorf("bad operand type for unary %c: '%s'", op, typeName(v))
+	case op == '-':
+		i = -i
 	}
-	if op == '-' {
-		return normInt(new(big.Int).Neg(i)), nil
-	}
-	return normInt(i), nil
+	return i, nil
 }

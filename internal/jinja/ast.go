@@ -138,16 +138,13 @@ type (
 		pos
 		target target
 		x      expr
-		// exports are the names to publish to blocks; set at the top level only.
-		exports []*nameExpr
 	}
 	setBlockStmt struct {
 		pos
-		target  target
-		filter  *filterExpr
-		body    []stmt
-		scope   *scope
-		exports []*nameExpr
+		target target
+		filter *filterExpr
+		body   []stmt
+		scope  *scope
 	}
 	withStmt struct {
 		pos
@@ -158,9 +155,8 @@ type (
 	}
 	macroStmt struct {
 		pos
-		target   *nameExpr
-		def      *macroDef
-		topLevel bool
+		target *nameExpr
+		def    *macroDef
 	}
 	callStmt struct {
 		pos
@@ -172,15 +168,6 @@ type (
 		filter *filterExpr
 		body   []stmt
 		scope  *scope
-	}
-	blockStmt struct {
-		pos
-		name   string
-		scoped bool
-		body   []stmt
-		scope  *scope
-		// locals are the variables that a scoped block sees.
-		locals []*nameExpr
 	}
 	scopeStmt struct {
 		pos

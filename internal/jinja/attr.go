@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"errors"
-	"math/big"
 	"strings"
 )
 
@@ -78,9 +77,6 @@ func (r *run) item(obj, key Value) (Value, bool, error) {
 	case string:
 		err := r.work(len(obj))
 		return runeAt(obj, int(i)), true, err
-	case markup:
-		err := r.work(len(obj))
-		return markup(runeAt(string(obj), int(i))), true, err
 	case *List:
 		return obj.items[i], true, nil
 	case *Tuple:
@@ -108,9 +104,7 @@ func (r *run) attribute(obj Value, name string) (Value, bool, error) {
 	}
 	switch obj := obj.(type) {
 	case string:
-		return stringAttr(obj, false, name)
-	case markup:
-		return stringAttr(string(obj), true, name)
+		return stringAttr(obj, name)
 	case *Dict:
 		if indexOf(dictMutators, name) >= 0 {
 			return unsafeAttr(obj, name), true, nil
@@ -127,46 +121,9 @@ func (r *run) attribute(obj Value, name string) (Value, bool, error) {
 		}
 		return sequenceAttr(obj, obj.items, name)
 	case *Tuple:
-		if i := indexOf(obj.fields, name); i >= 0 {
-			return obj.items[i], true, nil
-		}
 		return sequenceAttr(obj, obj.items, name)
-	case *rangeValue:
-		switch name {
-		case "start":
-			return obj.start, true, nil
-		case "stop":
-			return obj.stop, true, nil
-		case "step":
-			return obj.step, true, nil
-		}
 	case *loopContext:
 		return obj.attr(r, name)
-	case *macro:
-		v, ok := obj.attr(name)
-		return v, ok, nil
-	case *cycler:
-		return obj.attr(name)
-	case float64, int64, bool, *big.Int:
-		return numberAttr(obj, name)
-	}
-	return nil, false, nil
-}
-
-func numberAttr(obj Value, name string) (Value, bool, error) {
-	f, isFloat := obj.(float64)
-	switch {
-	case name == "real":
-		if b, ok := obj.(bool); ok {
-			return boolInt(b), true, nil
-		}
-		return obj, true, nil
-	case name == "imag" && !isFloat:
-		return int64(0), true, nil
-	case name == "imag":
-		return 0.0, true, nil
-	case name == "is_integer" && isFloat:
-		return method(name, func(*run, args) (Value, error) { return isIntegral(f), nil }), true, nil
 	}
 	return nil, false, nil
 }
@@ -253,23 +210,6 @@ var dictMethods = map[string]func(r *run, d *Dict, a args) (Value, error){
 			return v, err
 		}
 		return b.or(1, nil), nil
-	},
-	"fromkeys": func(r *run, _ *Dict, a args) (Value, error) {
-		b, err := signature{params: []string{"iterable", "value"}, min: 1, posOnly: true}.bind("fromkeys", a)
-		if err != nil {
-			return nil, err
-		}
-		keys, err := r.list(b[0])
-		if err != nil {
-			return nil, err
-		}
-		d := NewDict()
-		for _, k := range keys {
-			if err := r.setItem(d, k, b.or(1, nil)); err != nil {
-				return nil, err
-			}
-		}
-		return d, nil
 	},
 }
 

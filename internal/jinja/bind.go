@@ -5,22 +5,19 @@ import "fmt"
 // binder resolves names to frame slots, and filters and tests to their code.
 type binder struct {
 	name string
-	// hasBlocks says that top-level assignments must be published to blocks.
-	hasBlocks bool
 }
 
 // bind resolves a whole template and returns the layout of its outermost frame.
-func bind(name string, body []stmt, hasBlocks bool) (*scope, error) {
-	b := &binder{name: name, hasBlocks: hasBlocks}
+func bind(name string, body []stmt) (*scope, error) {
+	b := &binder{name: name}
 	s := newSymbols(nil)
 	s.stmts(body)
 	sc := s.finish()
-	return sc, b.stmts(s, body, bindCtx{top: true})
+	return sc, b.stmts(s, body, bindCtx{})
 }
 
 // bindCtx is what a statement's surroundings decide.
 type bindCtx struct {
-	top  bool // outermost frame
 	soft bool // inside of an if: unknown filters fail only when they run
 	line int
 }
@@ -45,11 +42,9 @@ func (b *binder) stmt(s *symbols, st stmt, c bindCtx) error {
 		return b.ifStmt(s, st, c)
 	case *setStmt:
 		b.target(s, st.target)
-		st.exports = b.exports(st.target, c)
 		return b.expr(s, st.x, c)
 	case *setBlockStmt:
 		b.target(s, st.target)
-		st.exports = b.exports(st.target, c)
 		in := newSymbols(s)
 		if st.filter != nil {
 			in.expr(st.filter)
@@ -59,7 +54,6 @@ func (b *binder) stmt(s *symbols, st stmt, c bindCtx) error {
 		return b.withStmt(s, st, c)
 	case *macroStmt:
 		s.bind(st.target)
-		st.topLevel = c.top && b.hasBlocks
 		return b.macro(s, st.def)
 	case *callStmt:
 		if err := b.expr(s, st.call, c); err != nil {
@@ -70,11 +64,6 @@ func (b *binder) stmt(s *symbols, st stmt, c bindCtx) error {
 		in := newSymbols(s)
 		in.expr(st.filter)
 		return b.inner(in, &st.scope, st.body, st.filter)
-	case *blockStmt:
-		if st.scoped {
-			st.locals = visibleStores(s)
-		}
-		return b.inner(newSymbols(nil), &st.scope, st.body, nil)
 	case *scopeStmt:
 		return b.inner(newSymbols(s), &st.scope, st.body, nil)
 	}
@@ -206,32 +195,6 @@ func (b *binder) target(s *symbols, t target) {
 		return
 	}
 	eachTarget(t, s.bind)
-}
-
-// exports lists the names that a top-level assignment publishes.
-func (b *binder) exports(t target, c bindCtx) []*nameExpr {
-	if !c.top || !b.hasBlocks {
-		return nil
-	}
-	var out []*nameExpr
-	eachTarget(t, func(n *nameExpr) { out = append(out, n) })
-	return out
-}
-
-func visibleStores(s *symbols) []*nameExpr {
-	seen := map[string]bool{}
-	var out []*nameExpr
-	for f := s; f != nil; f = f.parent {
-		for name := range f.stores {
-			if !seen[name] {
-				seen[name] = true
-				n := &nameExpr{name: name}
-				s.bind(n)
-				out = append(out, n)
-			}
-		}
-	}
-	return out
 }
 
 func cloneTarget(t target) target {

@@ -127,8 +127,6 @@ func (r *run) hash(v Value) (any, error) {
 		return noneHash{}, nil
 	case string:
 		return v, nil
-	case markup:
-		return string(v), nil
 	case bool:
 		if v {
 			return int64(1), nil

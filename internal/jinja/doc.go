@@ -12,7 +12,7 @@
 // The environment is the one that chat templates are written for: trim_blocks
 // and lstrip_blocks on, no automatic escaping, break and continue, a generation
 // block that passes its body through, and the functions raise_exception,
-// strftime_now, range, dict, namespace, joiner and cycler.
+// strftime_now, range, dict, namespace and joiner.
 //
 // A checkpoint's template is untrusted input. Templates cannot change lists or
 // dictionaries, cannot reach anything outside their variables, and run under
@@ -20,7 +20,9 @@
 // be rendered from several goroutines at once, and so may the variables be
 // shared, because rendering only reads them.
 //
-// Deliberately absent: template inheritance, include and import (a chat template
-// has no other files), automatic escaping, the self and super variables, the
-// filters urlize, wordwrap, pprint and random, and complex numbers.
+// What a template lacks it is told by name: an unknown filter or test when it is
+// parsed, an unknown method when it is called. Absent are template inheritance,
+// include and import (a chat template has no other files), Python's rarer string
+// methods and conversions, arithmetic beyond 64 bits, and safe text: the filter
+// escape returns a plain string, and safe changes nothing.
 package jinja

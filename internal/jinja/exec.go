@@ -43,7 +43,7 @@ func (s *setStmt) exec(r *run, f *frame) (signal, error) {
 	if err != nil {
 		return sigNone, err
 	}
-	return sigNone, r.assignAt(s.target, v, f, s.exports)
+	return sigNone, r.assign(s.target, v, f)
 }
 
 func (s *setBlockStmt) exec(r *run, f *frame) (signal, error) {
@@ -61,18 +61,7 @@ func (s *setBlockStmt) exec(r *run, f *frame) (signal, error) {
 			return sigNone, err
 		}
 	}
-	return sigNone, r.assignAt(s.target, v, f, s.exports)
-}
-
-// assignAt assigns and publishes top-level names to blocks.
-func (r *run) assignAt(t target, v Value, f *frame, exports []*nameExpr) error {
-	if err := r.assign(t, v, f); err != nil {
-		return err
-	}
-	for _, n := range exports {
-		r.top[n.name] = *f.slot(n)
-	}
-	return nil
+	return sigNone, r.assign(s.target, v, f)
 }
 
 func (r *run) assign(t target, v Value, f *frame) error {
@@ -156,30 +145,6 @@ func (s *filterStmt) exec(r *run, f *frame) (signal, error) {
 		return sigNone, err
 	}
 	return sigNone, r.print(v)
-}
-
-// exec runs a block in a frame of its own, which sees the template's top-level
-// variables, and all variables if it is scoped.
-func (s *blockStmt) exec(r *run, f *frame) (signal, error) {
-	saved := r.overlay
-	defer func() { r.overlay = saved }()
-	r.overlay = nil
-	if s.scoped {
-		r.overlay = make(map[string]Value, len(saved)+len(s.locals))
-		for name, v := range saved {
-			r.overlay[name] = v
-		}
-		for _, n := range s.locals {
-			if v := *f.slot(n); v != missing {
-				r.overlay[n.name] = v
-			}
-		}
-	}
-	in, err := r.newFrame(nil, s.scope)
-	if err != nil {
-		return sigNone, err
-	}
-	return r.body(s.body, in)
 }
 
 func (s *scopeStmt) exec(r *run, f *frame) (signal, error) {

@@ -21,10 +21,6 @@ func sequenceFilters() map[string]*filterDef {
 		"min":      filter(extreme("<"), 0, "case_sensitive", "attribute"),
 		"max":      filter(extreme(">"), 0, "case_sensitive", "attribute"),
 		"sum":      filter(sumFilter, 0, "attribute", "start"),
-		"batch":    filter(batchFilter, 1, "linecount", "fill_with"),
-		"slice":    filter(sliceFilter, 1, "slices", "fill_with"),
-		"groupby":  filter(groupBy, 1, "attribute", "default", "case_sensitive"),
-		"attr":     filter(attrFilter, 1, "name"),
 	}
 }
 
@@ -81,7 +77,7 @@ func reverseFilter(r *run, v Value, _ bound) (Value, error) {
 		for i, j := 0, len(chars)-1; i < j; i, j = i+1, j-1 {
 			chars[i], chars[j] = chars[j], chars[i]
 		}
-		return remark(string(chars), isMarkup(v)), nil
+		return string(chars), nil
 	}
 	if it, err := r.reversed(v); err == nil {
 		return it, nil
@@ -166,7 +162,7 @@ func attrParts(attr Value) []Value {
 	}
 	var parts []Value
 	for _, p := range strings.Split(s, ".") {
-		if i, ok := parseInt(p, 10); ok && allRunes(p, isDigitRune) {
+		if i, ok := parseInt(p); ok && allRunes(p, isDigitRune) {
 			parts = append(parts, i)
 			continue
 		}
@@ -220,7 +216,7 @@ func sortFilter(r *run, v Value, b bound) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	reverse, err := b.descending(0)
+	reverse, err := b.flag(r, 0, false)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +271,7 @@ func dictSort(r *run, v Value, b bound) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	reverse, err := b.descending(2)
+	reverse, err := b.flag(r, 2, false)
 	if err != nil {
 		return nil, err
 	}

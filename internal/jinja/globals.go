@@ -9,7 +9,6 @@ var globals = map[string]*function{
 	"dict":            {"dict", "type", callDict},
 	"namespace":       {"namespace", "type", callNamespace},
 	"joiner":          {"joiner", "type", newJoiner},
-	"cycler":          {"cycler", "type", newCycler},
 	"raise_exception": {"raise_exception", "function", raiseException},
 	"strftime_now":    {"strftime_now", "function", strftimeNow},
 }
@@ -116,7 +115,7 @@ func strftimeNow(r *run, a args) (Value, error) {
 	if err := r.alloc(16 * len(format)); err != nil {
 		return nil, err
 	}
-	return strftime(r.now(), format), nil
+	return strftime(r.now(), format)
 }
 
 // joiner returns nothing when called first, then its separator.
@@ -143,40 +142,4 @@ func (j *joiner) call(a args) (Value, error) {
 		return "", nil
 	}
 	return j.sep, nil
-}
-
-// cycler yields its items in turn.
-type cycler struct {
-	items []Value
-	pos   int
-}
-
-func newCycler(_ *run, a args) (Value, error) {
-	if len(a.pos) == 0 || len(a.kw) > 0 {
-		return nil, errorf(RuntimeError, "at least one item has to be provided")
-	}
-	return &cycler{items: a.pos}, nil
-}
-
-func (c *cycler) attr(name string) (Value, bool, error) {
-	switch name {
-	case "current":
-		return c.items[c.pos], true, nil
-	case "pos":
-		return int64(c.pos), true, nil
-	case "items":
-		return &Tuple{items: c.items}, true, nil
-	case "next":
-		return method(name, func(_ *run, a args) (Value, error) {
-			v := c.items[c.pos]
-			c.pos = (c.pos + 1) % len(c.items)
-			return v, noArgs(name, a)
-		}), true, nil
-	case "reset":
-		return method(name, func(_ *run, a args) (Value, error) {
-			c.pos = 0
-			return nil, noArgs(name, a)
-		}), true, nil
-	}
-	return nil, false, nil
 }

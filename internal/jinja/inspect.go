@@ -147,8 +147,6 @@ func inspect(body []stmt, onStmt func(stmt), onExpr func(expr)) {
 		case *filterStmt:
 			exprs(s.filter)
 			in(s.body)
-		case *blockStmt:
-			in(s.body)
 		case *scopeStmt:
 			in(s.body)
 		}

@@ -7,8 +7,6 @@ func (r *run) iter(v Value) (iterator, error) {
 	switch v := v.(type) {
 	case string:
 		return runes(v), nil
-	case markup:
-		return runes(string(v)), nil
 	case *List:
 		return over(v.items), nil
 	case *Tuple:
@@ -120,25 +118,23 @@ func (r *run) generator(name string, start func() (iterator, error)) *iterValue 
 func (r *run) reversed(v Value) (*iterValue, error) {
 	n, ok := sizeOf(v)
 	var at func(int) Value
-	typ := "reversed"
 	switch v := v.(type) {
-	case string, markup:
-		s, _ := asString(v)
+	case string:
 		if err := r.allocItems(n); err != nil {
 			return nil, err
 		}
-		chars := []rune(s)
+		chars := []rune(v)
 		at = func(i int) Value { return string(chars[i]) }
 	case *List:
-		at, typ = func(i int) Value { return v.items[i] }, "list_reverseiterator"
+		at = func(i int) Value { return v.items[i] }
 	case *Tuple:
 		at = func(i int) Value { return v.items[i] }
 	case *Dict:
-		at, typ = func(i int) Value { return v.keys[i] }, "dict_reversekeyiterator"
+		at = func(i int) Value { return v.keys[i] }
 	case *dictView:
-		at, typ = v.at, v.kind[:len("dict_")]+"reverseiterator"
+		at = v.at
 	case *rangeValue:
-		at, typ = func(i int) Value { return v.start + int64(i)*v.step }, "range_iterator"
+		at = func(i int) Value { return v.start + int64(i)*v.step }
 	case *undefined:
 		return nil, v.fail()
 	default:
@@ -147,5 +143,5 @@ func (r *run) reversed(v Value) (*iterValue, error) {
 	if !ok {
 		return nil, typeErrorf("'%s' object is not reversible", typeName(v))
 	}
-	return &iterValue{typ: typ, next: counted(n, func(i int) Value { return at(n - 1 - i) })}, nil
+	return &iterValue{typ: "reversed", next: counted(n, func(i int) Value { return at(n - 1 - i) })}, nil
 }

@@ -82,7 +82,7 @@ func parseNumber(s string) (Value, error) {
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 			return i, nil
 		}
-		if len(s) > 4300 {
+		if len(s) > maxDigits {
 			return nil, fmt.Errorf("integer of %d digits", len(s))
 		}
 		if v, ok := new(big.Int).SetString(s, 10); ok {

@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"unicode"
@@ -53,13 +52,13 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // digits returns the length of a run of digits, single underscores between them
 // allowed.
-func digits(s string, ok func(byte) bool) int {
+func digits(s string) int {
 	n := 0
 	for n < len(s) {
 		switch {
-		case ok(s[n]):
+		case isDigit(s[n]):
 			n++
-		case s[n] == '_' && n > 0 && n+1 < len(s) && ok(s[n+1]):
+		case s[n] == '_' && n > 0 && n+1 < len(s) && isDigit(s[n+1]):
 			n += 2
 		default:
 			return n
@@ -80,22 +79,24 @@ func (l *lexer) number(s string) error {
 			return nil
 		}
 	}
-	n := intLen(s)
-	text := strings.ReplaceAll(s[:n], "_", "")
-	v, ok := new(big.Int).SetString(text, 0)
-	if !ok || v.BitLen() > maxIntBits {
-		return l.fail("invalid or too large number %.40s", text)
+	n := digits(s)
+	if s[0] == '0' {
+		n = len(s) - len(strings.TrimLeft(s, "0")) // 01 is no number
 	}
-	l.emit(token{kind: tokInt, num: normInt(v)})
+	i, err := strconv.ParseInt(strings.ReplaceAll(s[:n], "_", ""), 10, 64)
+	if err != nil {
+		return l.fail("invalid or too large number %.40s", s[:n])
+	}
+	l.emit(token{kind: tokInt, num: i})
 	l.advance(n)
 	return nil
 }
 
 func floatLen(s string) int {
-	n := digits(s, isDigit)
+	n := digits(s)
 	frac := false
 	if n+1 < len(s) && s[n] == '.' && isDigit(s[n+1]) {
-		n += 1 + digits(s[n+1:], isDigit)
+		n += 1 + digits(s[n+1:])
 		frac = true
 	}
 	if n < len(s) && (s[n] == 'e' || s[n] == 'E') {
@@ -103,7 +104,7 @@ func floatLen(s string) int {
 		if m < len(s) && (s[m] == '+' || s[m] == '-') {
 			m++
 		}
-		if d := digits(s[m:], isDigit); d > 0 {
+		if d := digits(s[m:]); d > 0 {
 			return m + d
 		}
 	}
@@ -111,33 +112,6 @@ func floatLen(s string) int {
 		return n
 	}
 	return 0
-}
-
-func intLen(s string) int {
-	if s[0] != '0' {
-		return digits(s, isDigit)
-	}
-	if len(s) > 2 {
-		var ok func(byte) bool
-		switch s[1] {
-		case 'b', 'B':
-			ok = func(c byte) bool { return c == '0' || c == '1' }
-		case 'o', 'O':
-			ok = func(c byte) bool { return c >= '0' && c <= '7' }
-		case 'x', 'X':
-			ok = func(c byte) bool { return isDigit(c) || c|32 >= 'a' && c|32 <= 'f' }
-		}
-		if ok != nil {
-			skip := 2
-			if s[2] == '_' {
-				skip = 3
-			}
-			if n := digits(s[skip:], ok); n > 0 {
-				return skip + n
-			}
-		}
-	}
-	return digits(s, func(c byte) bool { return c == '0' })
 }
 
 // stringEnd returns the length of the string literal that s starts with, quotes
@@ -201,19 +175,6 @@ func unescape(s string) (string, error) {
 			i += n
 		case c == 'N':
 			return "", fmt.Errorf(`named character escapes are not supported`)
-		case c >= utf8.RuneSelf:
-			// Python escapes the character first and thereby doubles the backslash.
-			r, size := utf8.DecodeRuneInString(s[i-1:])
-			i += size - 1
-			b.WriteByte('\\')
-			switch {
-			case r <= 0xff:
-				fmt.Fprintf(&b, "x%02x", r)
-			case r <= 0xffff:
-				fmt.Fprintf(&b, "u%04x", r)
-			default:
-				fmt.Fprintf(&b, "U%08x", r)
-			}
 		default:
 			b.WriteByte('\\')
 			b.WriteByte(c)

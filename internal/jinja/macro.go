@@ -6,12 +6,8 @@ type macro struct {
 	home *frame
 }
 
-func (s *macroStmt) exec(r *run, f *frame) (signal, error) {
-	m := &macro{def: s.def, home: f}
-	*f.slot(s.target) = m
-	if s.topLevel {
-		r.top[s.target.name] = m
-	}
+func (s *macroStmt) exec(_ *run, f *frame) (signal, error) {
+	*f.slot(s.target) = &macro{def: s.def, home: f}
 	return sigNone, nil
 }
 
@@ -132,30 +128,4 @@ func (m *macro) repr() string {
 		return "None"
 	}
 	return quoteString(m.def.name)
-}
-
-func (m *macro) attr(name string) (Value, bool) {
-	def := m.def
-	switch name {
-	case "name":
-		if def.name == "" {
-			return nil, true
-		}
-		return def.name, true
-	case "arguments":
-		t := &Tuple{}
-		for _, p := range def.params {
-			t.items = append(t.items, p.name)
-		}
-		return t, true
-	case "catch_kwargs":
-		return def.usesKwargs, true
-	case "catch_varargs":
-		return def.usesVarargs, true
-	case "caller":
-		return def.usesCaller, true
-	case "explicit_caller":
-		return def.explicitCaller, true
-	}
-	return nil, false
 }

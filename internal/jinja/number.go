@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// maxIntBits bounds integers: some 4,900 decimal digits. Python itself refuses to
-// print integers of more than 4,300 digits.
-const maxIntBits = 1 << 14
+// maxDigits bounds integers: Python refuses to print longer ones.
+const maxDigits = 4300
 
 const (
 	minInt = math.MinInt
@@ -77,8 +76,6 @@ func toFloat(v Value) (float64, error) {
 	return float64(i), nil
 }
 
-func isIntegral(f float64) bool { return f == math.Trunc(f) && !math.IsInf(f, 0) }
-
 // floatToInt truncates a finite float.
 func floatToInt(f float64) Value {
 	if math.Abs(f) < 1<<62 {
@@ -125,76 +122,25 @@ func formatFloat(f float64) string {
 	return s
 }
 
-// parseInt is int(s, base) for text.
-func parseInt(s string, base int) (Value, bool) {
+// parseInt is int(s) for text.
+func parseInt(s string) (Value, bool) {
 	s = strings.TrimFunc(s, isSpace)
-	neg := strings.HasPrefix(s, "-")
-	if neg || strings.HasPrefix(s, "+") {
-		s = s[1:]
-	}
-	if len(s) > 2 && s[0] == '0' {
-		prefix := map[byte]int{'b': 2, 'o': 8, 'x': 16}[s[1]|32]
-		if prefix != 0 && (base == 0 || base == prefix) {
-			s, base = strings.TrimPrefix(s[2:], "_"), prefix
-		}
-	}
-	if base == 0 {
-		base = 10
-		if strings.Trim(s, "0_") != "" && strings.HasPrefix(s, "0") {
-			return nil, false
-		}
-	}
-	if s == "" || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") ||
-		s[0] == '-' || s[0] == '+' || base < 2 || base > 36 {
+	if len(s) > maxDigits {
 		return nil, false
 	}
-	s = asciiDigits(strings.ReplaceAll(s, "_", ""))
-	if len(s) > 4300 {
-		return nil, false
-	}
-	v, ok := new(big.Int).SetString(s, base)
+	v, ok := new(big.Int).SetString(s, 10)
 	if !ok {
 		return nil, false
-	}
-	if neg {
-		v.Neg(v)
 	}
 	return normInt(v), true
 }
 
-// asciiDigits replaces decimal digits of other scripts.
-func asciiDigits(s string) string {
-	return strings.Map(func(r rune) rune {
-		if d := decimalValue(r); d >= 0 {
-			return '0' + rune(d)
-		}
-		return r
-	}, s)
-}
-
 // parseFloat is float(s) for text.
 func parseFloat(s string) (float64, bool) {
-	s = asciiDigits(strings.TrimFunc(s, isSpace))
-	if s == "" || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {
+	s = strings.TrimFunc(s, isSpace)
+	if strings.ContainsAny(s, "xXpP_") {
 		return 0, false
 	}
-	switch strings.ToLower(strings.TrimLeft(s, "+-")) {
-	case "nan":
-		return math.NaN(), true
-	case "inf", "infinity":
-	default:
-		if strings.ContainsAny(s, "xXpPiInN") {
-			return 0, false
-		}
-		for i := range len(s) {
-			if s[i] == '_' && (!isDigit(s[i-1]) || !isDigit(s[i+1])) {
-				return 0, false
-			}
-		}
-	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64)
-	if err != nil && !math.IsInf(f, 0) {
-		return 0, false
-	}
-	return f, true
+	f, err := strconv.ParseFloat(s, 64)
+	return f, err == nil || math.IsInf(f, 0)
 }

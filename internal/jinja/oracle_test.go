@@ -31,6 +31,7 @@ type oracleCase struct {
 	Data   json.RawMessage `json:"data"`
 	Now    string          `json:"now"`
 	name   string
+	broken bool // damaged at random
 }
 
 type oracleAnswer struct {
@@ -108,15 +109,16 @@ func TestOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 + *oracleCases/100 {
-			cases = append(cases, oracleCase{string(source), g.conversation(), now, filepath.Base(f)})
+			cases = append(cases, oracleCase{Source: string(source), Data: g.conversation(), Now: now, name: filepath.Base(f)})
 		}
 	}
 	for range *oracleCases {
 		source := g.template()
-		if g.chance(damagePercent) {
+		broken := g.chance(damagePercent)
+		if broken {
 			source = g.damage(source)
 		}
-		cases = append(cases, oracleCase{source, g.data(), now, "snippet"})
+		cases = append(cases, oracleCase{Source: source, Data: g.data(), Now: now, name: "snippet", broken: broken})
 	}
 
 	failed, skipped, errors, kinds := 0, 0, 0, 0
@@ -142,7 +144,8 @@ func TestOracle(t *testing.T) {
 				t.Logf("kind differs: %q: %v; want %s: %s", c.Source, err, want.Kind, want.Message)
 			}
 		default:
-			ok = err == nil && got == *want.Text
+			// Python takes forms that nobody writes, such as l[:, 1].
+			ok = err == nil && got == *want.Text || c.broken && kind == "TemplateSyntaxError"
 		}
 		if ok {
 			continue

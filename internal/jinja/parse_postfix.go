@@ -44,30 +44,13 @@ func (p *parser) parseSubscript(x expr) expr {
 		}
 		p.fail(t.line, "expected name or number")
 	}
-	var args []expr
-	var slice *sliceExpr
-	line := p.cur().line
-	for !p.cur().isOp("]") {
-		if len(args) > 0 {
-			p.expectOp(",")
-		}
-		arg := p.parseSubscribed()
-		args = append(args, arg)
-		if s, ok := arg.(*sliceExpr); ok {
-			slice = s
-		}
-	}
-	p.next()
-	switch {
-	case len(args) == 1 && slice != nil:
+	arg := p.parseSubscribed()
+	p.expectOp("]")
+	if slice, ok := arg.(*sliceExpr); ok {
 		slice.x = x
 		return slice
-	case slice != nil:
-		p.fail(line, "a slice cannot be part of a tuple subscript")
-	case len(args) == 1:
-		return &itemExpr{x, args[0]}
 	}
-	return &itemExpr{x, &tupleExpr{args}}
+	return &itemExpr{x, arg}
 }
 
 // parseSubscribed parses one index or slice.
@@ -80,7 +63,7 @@ func (p *parser) parseSubscribed() expr {
 		}
 	}
 	p.next()
-	end := func() bool { return p.cur().isOp(":") || p.cur().isOp("]") || p.cur().isOp(",") }
+	end := func() bool { return p.cur().isOp(":") || p.cur().isOp("]") }
 	if !end() {
 		s.hi = p.parseExpr()
 	}

@@ -1,7 +1,5 @@
 package jinja
 
-import "strings"
-
 func (p *parser) parseFor() stmt {
 	s := &forStmt{pos: pos{p.next().line}}
 	stores := p.loopStores
@@ -177,44 +175,4 @@ func (p *parser) parseWith() stmt {
 	p.loopStores = stores // a variable of with is a parameter, not an assignment
 	s.body, _ = p.body("endwith")
 	return s
-}
-
-func (p *parser) parseBlock() stmt {
-	s := &blockStmt{pos: pos{p.next().line}}
-	s.name = p.expect(tokName).val
-	s.scoped = p.skipName("scoped")
-	required := p.skipName("required")
-	if p.cur().isOp("-") {
-		p.fail(s.line, "Block names in Jinja have to be valid Python identifiers and may not contain hyphens, use an underscore instead.")
-	}
-	if len(p.blocks) >= maxBlocks {
-		p.fail(s.line, "more than %d blocks", maxBlocks)
-	}
-	if p.blocks[s.name] {
-		p.fail(s.line, "block '%s' defined twice", s.name)
-	}
-	p.blocks[s.name] = true
-	s.body = p.functionBody("endblock")
-	if required {
-		for _, b := range s.body {
-			if t, ok := b.(*textStmt); !ok || strings.TrimFunc(t.text, isSpace) != "" {
-				p.fail(s.line, "Required blocks can only contain comments or whitespace")
-			}
-		}
-		p.fail(s.line, "Required block '%s' not found", s.name)
-	}
-	p.skipName(s.name)
-	return s
-}
-
-func (p *parser) parsePrint() []stmt {
-	at := pos{p.next().line}
-	var out []stmt
-	for p.cur().kind != tokBlockEnd {
-		if len(out) > 0 {
-			p.expectOp(",")
-		}
-		out = append(out, &outputStmt{at, p.parseExpr()})
-	}
-	return out
 }

@@ -8,12 +8,10 @@ import (
 
 // maxNesting bounds how deep tags and brackets may nest (a bracket takes two or
 // three levels), maxChain how many operators of one precedence may follow each
-// other: both are recursion depth of everything that walks the tree. maxBlocks
-// bounds the named blocks, each of which may copy all variables.
+// other: both are recursion depth of everything that walks the tree.
 const (
 	maxNesting = 200
 	maxChain   = 400
-	maxBlocks  = 100
 )
 
 // parser turns tokens into statements. Its methods return the first error by
@@ -29,7 +27,6 @@ type parser struct {
 	// loopStores counts assignments to the name loop, which a for body must not
 	// contain.
 	loopStores int
-	blocks     map[string]bool
 }
 
 func (p *parser) parse() (body []stmt, err error) {
@@ -217,10 +214,6 @@ func (p *parser) parseStatement() []stmt {
 		return []stmt{&filterStmt{pos: at, filter: f, body: b}}
 	case "with":
 		return []stmt{p.parseWith()}
-	case "block":
-		return []stmt{p.parseBlock()}
-	case "print":
-		return p.parsePrint()
 	case "generation":
 		p.next()
 		b := p.functionBody("endgeneration")
@@ -234,7 +227,7 @@ func (p *parser) parseStatement() []stmt {
 			return []stmt{&breakStmt{at}}
 		}
 		return []stmt{&continueStmt{at}}
-	case "extends", "include", "import", "from", "autoescape":
+	case "extends", "block", "include", "import", "from", "autoescape", "print":
 		p.fail(t.line, "the tag '%s' is not supported in chat templates", t.val)
 	}
 	p.tags = p.tags[:len(p.tags)-1]

@@ -66,14 +66,6 @@ func lower(s string) string {
 	return cases.Lower(language.Und).String(s)
 }
 
-// fold makes strings that differ in case alone the same.
-func fold(s string) string {
-	if isASCII(s) {
-		return strings.ToLower(s)
-	}
-	return cases.Fold().String(s)
-}
-
 // titleRune is the title case of one character.
 func titleRune(c rune) string {
 	if c < utf8.RuneSelf {
@@ -124,21 +116,6 @@ func pyTitle(s string) string {
 	return b.String()
 }
 
-func swapCase(s string) string {
-	var b strings.Builder
-	for _, c := range s {
-		switch {
-		case isUpperRune(c):
-			b.WriteString(lower(string(c)))
-		case isLowerRune(c):
-			b.WriteString(upper(string(c)))
-		default:
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
-}
-
 func isUpperRune(c rune) bool { return unicode.In(c, unicode.Lu, unicode.Other_Uppercase) }
 func isLowerRune(c rune) bool { return unicode.In(c, unicode.Ll, unicode.Other_Lowercase) }
 func isCased(c rune) bool     { return isUpperRune(c) || isLowerRune(c) || unicode.Is(unicode.Lt, c) }
@@ -167,50 +144,6 @@ func caseIs(s string, want func(rune) bool) bool {
 		}
 	}
 	return found
-}
-
-// isTitle is str.istitle.
-func isTitle(s string) bool {
-	found, inWord := false, false
-	for _, c := range s {
-		switch {
-		case isUpperRune(c) || unicode.Is(unicode.Lt, c):
-			if inWord {
-				return false
-			}
-			found, inWord = true, true
-		case isLowerRune(c):
-			if !inWord {
-				return false
-			}
-			found = true
-		default:
-			inWord = false
-		}
-	}
-	return found
-}
-
-// decimalValue is the value of a decimal digit of any script, else -1.
-func decimalValue(c rune) int {
-	if c >= '0' && c <= '9' {
-		return int(c - '0')
-	}
-	if c < utf8.RuneSelf || !unicode.Is(unicode.Nd, c) {
-		return -1
-	}
-	// Decimal digits stand in runs of ten; runs may touch each other.
-	for _, r := range unicode.Nd.R16 {
-		if rune(r.Lo) <= c && c <= rune(r.Hi) {
-			return int(c-rune(r.Lo)) % 10
-		}
-	}
-	for _, r := range unicode.Nd.R32 {
-		if rune(r.Lo) <= c && c <= rune(r.Hi) {
-			return int(c-rune(r.Lo)) % 10
-		}
-	}
-	return -1
 }
 
 func isDecimalRune(c rune) bool { return unicode.Is(unicode.Nd, c) }

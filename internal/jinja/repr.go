@@ -12,8 +12,6 @@ func (r *run) str(v Value) (string, error) {
 	switch v := v.(type) {
 	case string:
 		return v, nil
-	case markup:
-		return string(v), nil
 	case int64:
 		return formatInt(v), nil
 	case *undefined:
@@ -97,8 +95,6 @@ func (w *reprWriter) value(v Value) error {
 		return w.text(formatFloat(v))
 	case string:
 		return w.text(quoteString(v))
-	case markup:
-		return w.text("Markup(" + quoteString(string(v)) + ")")
 	case *undefined:
 		return w.text("Undefined")
 	case *List:
@@ -135,14 +131,6 @@ func (w *reprWriter) value(v Value) error {
 			return w.text("<Macro anonymous>")
 		}
 		return w.text("<Macro " + v.repr() + ">")
-	case *loopContext:
-		n, err := v.length(w.r)
-		if err != nil {
-			return err
-		}
-		return w.text(fmt.Sprintf("<LoopContext %d/%d>", v.index0+1, n))
-	case *function:
-		return w.text("<built-in function " + v.name + ">")
 	}
 	return w.text("<" + typeName(v) + " object>")
 }
@@ -275,27 +263,12 @@ func (r *run) concat(vals []Value, sep string) (string, error) {
 
 var htmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "'", "&#39;", `"`, "&#34;")
 
-// escapeValue is the HTML form of a string; marked ones stay as they are.
-func escapeValue(v Value) string {
-	if m, ok := v.(markup); ok {
-		return string(m)
-	}
-	s, _ := asString(v)
-	return htmlEscaper.Replace(s)
-}
-
 // escape is the filter escape for any value.
-func (r *run) escape(v Value) (markup, error) {
-	if m, ok := v.(markup); ok {
-		return m, nil
-	}
+func (r *run) escape(v Value) (string, error) {
 	s, err := r.str(v)
 	if err != nil {
 		return "", err
 	}
-	if err := r.alloc(len(s)); err != nil {
-		return "", err
-	}
 	s = htmlEscaper.Replace(s)
-	return markup(s), r.alloc(len(s))
+	return s, r.alloc(len(s))
 }

@@ -22,15 +22,13 @@ type run struct {
 	now  func() time.Time
 	lim  Limits
 
-	out     *strings.Builder
-	nested  int // how many buffers stand above the output
-	steps   int
-	check   int // steps at the last look at the context
-	used    int // bytes allocated so far
-	depth   int // recursion of the interpreter
-	calls   int // macro calls and recursive loops
-	top     map[string]Value
-	overlay map[string]Value // what a scoped block sees besides
+	out    *strings.Builder
+	nested int // how many buffers stand above the output
+	steps  int
+	check  int // steps at the last look at the context
+	used   int // bytes allocated so far
+	depth  int // recursion of the interpreter
+	calls  int // macro calls and recursive loops
 }
 
 // frame holds the variables of one running scope.
@@ -190,12 +188,6 @@ func (f *frame) slot(n *nameExpr) *Value {
 
 // resolve finds a variable that no enclosing frame holds.
 func (r *run) resolve(name string) Value {
-	if v, ok := r.overlay[name]; ok {
-		return v
-	}
-	if v, ok := r.top[name]; ok {
-		return v
-	}
 	if v, ok := r.vars.Get(name); ok {
 		return v
 	}

@@ -21,10 +21,8 @@ func (r *run) slice(v, lo, hi, step Value) (Value, error) {
 		return nil, err
 	}
 	switch v := v.(type) {
-	case string, markup:
-		s, _ := asString(v)
-		out, err := r.sliceText(s, from, count, by)
-		return remark(out, isMarkup(v)), err
+	case string:
+		return r.sliceText(v, from, count, by)
 	case *List:
 		items, err := r.sliceItems(v.items, from, count, by)
 		return &List{items}, err

@@ -5,16 +5,13 @@ import "strings"
 // strMethod is a method of strings: its parameters and its code.
 type strMethod struct {
 	sig signature
-	// mark: the result of the method on safe HTML is safe HTML, and string
-	// arguments are escaped first.
-	mark bool
-	fn   func(r *run, s string, b bound) (Value, error)
+	fn  func(r *run, s string, b bound) (Value, error)
 }
 
 // stringAttr returns a bound string method.
-func stringAttr(s string, mark bool, name string) (Value, bool, error) {
-	if name == "format" || name == "format_map" {
-		return method(name, func(r *run, a args) (Value, error) { return r.formatMethod(s, mark, name, a) }), true, nil
+func stringAttr(s, name string) (Value, bool, error) {
+	if name == "format" {
+		return method(name, func(r *run, a args) (Value, error) { return r.formatMethod(s, a) }), true, nil
 	}
 	m, ok := strMethods[name]
 	if !ok {
@@ -28,62 +25,8 @@ func stringAttr(s string, mark bool, name string) (Value, bool, error) {
 		if err := r.work(len(s)); err != nil {
 			return nil, err
 		}
-		mark := mark && m.mark
-		if mark {
-			if err := r.escapeArgs(name, b); err != nil {
-				return nil, err
-			}
-		}
-		v, err := m.fn(r, s, b)
-		if !mark || err != nil {
-			return v, err
-		}
-		return markAll(v), nil
+		return m.fn(r, s, b)
 	}), true, nil
-}
-
-// escapeArgs escapes the string arguments of a method of safe HTML, and the items
-// that are to be joined.
-func (r *run) escapeArgs(name string, b bound) error {
-	for i, v := range b {
-		if _, ok := asString(v); ok && name != "join" {
-			b[i] = escapeValue(v)
-		}
-	}
-	if name != "join" {
-		return nil
-	}
-	items, err := r.list(b[0])
-	if err != nil {
-		return err
-	}
-	escaped := make([]Value, len(items))
-	for i, item := range items {
-		m, err := r.escape(item)
-		if err != nil {
-			return err
-		}
-		escaped[i] = string(m)
-	}
-	b[0] = &List{escaped}
-	return nil
-}
-
-// markAll marks a string or the strings of a list as safe.
-func markAll(v Value) Value {
-	switch v := v.(type) {
-	case string:
-		return markup(v)
-	case *List:
-		for i, item := range v.items {
-			v.items[i] = markAll(item)
-		}
-	case *Tuple:
-		for i, item := range v.items {
-			v.items[i] = markAll(item)
-		}
-	}
-	return v
 }
 
 func posSig(need int, params ...string) signature {
@@ -91,8 +34,8 @@ func posSig(need int, params ...string) signature {
 }
 
 // whole is a method without parameters that maps the text.
-func whole(fn func(string) string, mark bool) strMethod {
-	return strMethod{mark: mark, fn: func(r *run, s string, _ bound) (Value, error) {
+func whole(fn func(string) string) strMethod {
+	return strMethod{fn: func(r *run, s string, _ bound) (Value, error) {
 		if err := r.alloc(len(s)); err != nil {
 			return nil, err
 		}
@@ -106,7 +49,7 @@ func whether(fn func(string) bool) strMethod {
 }
 
 func strip(left, right bool) strMethod {
-	return strMethod{sig: posSig(0, "chars"), mark: true, fn: func(_ *run, s string, b bound) (Value, error) {
+	return strMethod{sig: posSig(0, "chars"), fn: func(_ *run, s string, b bound) (Value, error) {
 		chars, given, err := b.textOrNone(0)
 		if err != nil {
 			return nil, err
@@ -203,35 +146,4 @@ func affix(has func(s, affix string) bool, name string) strMethod {
 		}
 		return false, nil
 	}}
-}
-
-// justify makes ljust, rjust and center.
-func justify(pad func(s string, n int, fill string) string) strMethod {
-	return strMethod{sig: posSig(1, "width", "fillchar"), mark: true, fn: func(r *run, s string, b bound) (Value, error) {
-		width, err := b.integer(0, 0)
-		if err != nil {
-			return nil, err
-		}
-		fill, err := b.text(1, " ")
-		if err != nil {
-			return nil, err
-		}
-		if runeCount(fill) != 1 {
-			return nil, typeErrorf("The fill character must be exactly one character long")
-		}
-		n := width - runeCount(s)
-		if n <= 0 {
-			return s, nil
-		}
-		if err := r.alloc(len(s) + min(n, maxInt/8)*len(fill)); err != nil {
-			return nil, err
-		}
-		return pad(s, n, fill), nil
-	}}
-}
-
-func centerPad(s string, n int, fill string) string {
-	width := n + runeCount(s)
-	left := n/2 + n&width&1
-	return strings.Repeat(fill, left) + s + strings.Repeat(fill, n-left)
 }

@@ -6,34 +6,18 @@ import (
 )
 
 var strMethods = map[string]strMethod{
-	"upper":      whole(upper, true),
-	"lower":      whole(lower, true),
-	"title":      whole(pyTitle, true),
-	"capitalize": whole(capitalize, true),
-	"swapcase":   whole(swapCase, true),
-	"casefold":   whole(fold, false),
+	"upper":      whole(upper),
+	"lower":      whole(lower),
+	"title":      whole(pyTitle),
+	"capitalize": whole(capitalize),
 
 	"isdigit":   whether(func(s string) bool { return allRunes(s, isDigitRune) }),
-	"isdecimal": whether(func(s string) bool { return allRunes(s, isDecimalRune) }),
 	"isnumeric": whether(func(s string) bool { return allRunes(s, isNumericRune) }),
 	"isalpha":   whether(func(s string) bool { return allRunes(s, unicode.IsLetter) }),
 	"isalnum":   whether(func(s string) bool { return allRunes(s, isAlnumRune) }),
 	"isspace":   whether(func(s string) bool { return allRunes(s, isSpace) }),
 	"isupper":   whether(func(s string) bool { return caseIs(s, isUpperRune) }),
 	"islower":   whether(func(s string) bool { return caseIs(s, isLowerRune) }),
-	"istitle":   whether(isTitle),
-	"isascii":   whether(isASCII),
-	"isprintable": whether(func(s string) bool {
-		return s == "" || allRunes(s, printable)
-	}),
-	"isidentifier": whether(func(s string) bool {
-		first := true
-		return allRunes(s, func(c rune) bool {
-			ok := c == '_' || unicode.IsLetter(c) || !first && (unicode.In(c, unicode.Nd, unicode.M, unicode.Pc))
-			first = false
-			return ok
-		})
-	}),
 
 	"strip":  strip(true, true),
 	"lstrip": strip(true, false),
@@ -46,12 +30,9 @@ var strMethods = map[string]strMethod{
 	"startswith": affix(strings.HasPrefix, "startswith"),
 	"endswith":   affix(strings.HasSuffix, "endswith"),
 
-	"ljust":  justify(func(s string, n int, fill string) string { return s + strings.Repeat(fill, n) }),
-	"rjust":  justify(func(s string, n int, fill string) string { return strings.Repeat(fill, n) + s }),
-	"center": justify(centerPad),
-	"zfill":  {sig: posSig(1, "width"), mark: true, fn: zfill},
+	"zfill": {sig: posSig(1, "width"), fn: zfill},
 
-	"split": {sig: signature{params: []string{"sep", "maxsplit"}}, mark: true, fn: func(r *run, s string, b bound) (Value, error) {
+	"split": {sig: signature{params: []string{"sep", "maxsplit"}}, fn: func(r *run, s string, b bound) (Value, error) {
 		return splitBy(r, b, func(limit int) []string { return splitSpace(s, limit) }, func(sep string, limit int) []string {
 			if limit < 0 {
 				return strings.Split(s, sep)
@@ -59,23 +40,23 @@ var strMethods = map[string]strMethod{
 			return strings.SplitN(s, sep, limit+1)
 		})
 	}},
-	"rsplit": {sig: signature{params: []string{"sep", "maxsplit"}}, mark: true, fn: func(r *run, s string, b bound) (Value, error) {
+	"rsplit": {sig: signature{params: []string{"sep", "maxsplit"}}, fn: func(r *run, s string, b bound) (Value, error) {
 		return splitBy(r, b, func(limit int) []string { return rsplitSpace(s, limit) }, func(sep string, limit int) []string {
 			return rsplit(s, sep, limit)
 		})
 	}},
-	"splitlines": {sig: signature{params: []string{"keepends"}}, mark: true, fn: func(r *run, s string, b bound) (Value, error) {
+	"splitlines": {sig: signature{params: []string{"keepends"}}, fn: func(r *run, s string, b bound) (Value, error) {
 		keep, err := b.flag(r, 0, false)
 		if err != nil {
 			return nil, err
 		}
 		return r.stringList(splitLines(s, keep))
 	}},
-	"partition":  {sig: posSig(1, "sep"), mark: true, fn: partition(strings.Index, false)},
-	"rpartition": {sig: posSig(1, "sep"), mark: true, fn: partition(strings.LastIndex, true)},
+	"partition":  {sig: posSig(1, "sep"), fn: partition(strings.Index, false)},
+	"rpartition": {sig: posSig(1, "sep"), fn: partition(strings.LastIndex, true)},
 
-	"join":    {sig: posSig(1, "iterable"), mark: true, fn: joinMethod},
-	"replace": {sig: posSig(2, "old", "new", "count"), mark: true, fn: replaceMethod},
+	"join":    {sig: posSig(1, "iterable"), fn: joinMethod},
+	"replace": {sig: posSig(2, "old", "new", "count"), fn: replaceMethod},
 	"count": {sig: posSig(1, "sub", "start", "end"), fn: func(_ *run, s string, b bound) (Value, error) {
 		sub, err := b.text(0, "")
 		if err != nil {
@@ -95,21 +76,11 @@ var strMethods = map[string]strMethod{
 		p, err := b.text(0, "")
 		return strings.TrimSuffix(s, p), err
 	}},
-	"expandtabs": {sig: signature{params: []string{"tabsize"}}, mark: true, fn: expandTabs},
 
-	// Known to exist, of no use without bytes and code point tables.
-	"encode":    unsupported("encode"),
-	"translate": unsupported("translate"),
-	"maketrans": unsupported("maketrans"),
-}
-
-func unsupported(name string) strMethod {
-	return strMethod{
-		sig: posSig(0, "a", "b", "c"),
-		fn: func(*run, string, bound) (Value, error) {
-			return nil, errorf(SecurityError, "the method '%s' is not available in chat templates", name)
-		},
-	}
+	// Templates only ask whether it is there; its bytes would be of no use.
+	"encode": {fn: func(*run, string, bound) (Value, error) {
+		return nil, errorf(SecurityError, "the method 'encode' is not available in chat templates")
+	}},
 }
 
 // stringList makes a list of strings that are parts of an existing one.
@@ -228,34 +199,4 @@ func zfill(r *run, s string, b bound) (Value, error) {
 		sign, s = s[:1], s[1:]
 	}
 	return sign + strings.Repeat("0", n) + s, nil
-}
-
-func expandTabs(r *run, s string, b bound) (Value, error) {
-	size, err := b.integer(0, 8)
-	if err != nil {
-		return nil, err
-	}
-	var out strings.Builder
-	col := 0
-	for _, c := range s {
-		switch c {
-		case '\t':
-			n := 0
-			if size > 0 {
-				n = size - col%size
-			}
-			if err := r.alloc(n); err != nil {
-				return nil, err
-			}
-			out.WriteString(strings.Repeat(" ", n))
-			col += n
-		case '\n', '\r':
-			out.WriteRune(c)
-			col = 0
-		default:
-			out.WriteRune(c)
-			col++
-		}
-	}
-	return out.String(), r.alloc(len(s))
 }

@@ -62,12 +62,12 @@ func Parse(name, source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{name: name, tokens: tokens, blocks: map[string]bool{}}
+	p := &parser{name: name, tokens: tokens}
 	body, err := p.parse()
 	if err != nil {
 		return nil, err
 	}
-	sc, err := bind(name, body, len(p.blocks) > 0)
+	sc, err := bind(name, body)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,6 @@ func (t *Template) Render(ctx context.Context, vars *Dict, opts Options) (string
 		lib:  builtins(),
 		now:  opts.Now,
 		lim:  opts.Limits.withDefaults(),
-		top:  map[string]Value{},
 	}
 	f, err := r.newFrame(nil, t.scope)
 	if err == nil {

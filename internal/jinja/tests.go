@@ -43,7 +43,6 @@ func builtinTests() map[string]*testDef {
 			return err == nil || loop, nil
 		}),
 		"callable":    is(isCallable),
-		"escaped":     is(isMarkup),
 		"odd":         remainder(1),
 		"even":        remainder(0),
 		"divisibleby": test(func(r *run, v Value, b bound) (bool, error) { return r.remainderIs(v, b[0], 0) }, "num"),
@@ -83,7 +82,7 @@ func isUndefined(v Value) bool {
 
 func isSequence(v Value) bool {
 	switch v.(type) {
-	case string, markup, *List, *Tuple, *Dict, *rangeValue, *undefined:
+	case string, *List, *Tuple, *Dict, *rangeValue, *undefined:
 		return true
 	}
 	return false

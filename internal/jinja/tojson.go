@@ -74,8 +74,6 @@ func (w *jsonWriter) value(v Value, depth int) error {
 		return w.text(jsonScalar(v))
 	case string:
 		return w.string(v)
-	case markup:
-		return w.string(string(v))
 	case *List:
 		return w.list(v.items, depth)
 	case *Tuple:

@@ -6,13 +6,8 @@ import (
 
 // Value is a template value: nil (None), bool, int64, *big.Int (only outside of
 // the range of int64), float64, string, *List, *Tuple, *Dict and the objects that
-// templates make themselves. Values other than namespaces, cyclers, joiners and
-// iterators never change, and may be shared.
+// templates make themselves. Values other than namespaces, joiners and iterators never change, and may be shared.
 type Value = any
-
-// markup is a string marked as safe HTML by the filters safe and escape: joining
-// other strings to it with + escapes them.
-type markup string
 
 // List is an immutable list.
 type List struct{ items []Value }
@@ -26,11 +21,8 @@ func (l *List) Len() int { return len(l.items) }
 // At returns item i, 0 <= i < Len.
 func (l *List) At(i int) Value { return l.items[i] }
 
-// Tuple is an immutable tuple; fields name its items where attributes do.
-type Tuple struct {
-	items  []Value
-	fields []string
-}
+// Tuple is an immutable tuple.
+type Tuple struct{ items []Value }
 
 // rangeValue is an arithmetic sequence of n integers.
 type rangeValue struct{ start, stop, step, n int64 }
@@ -124,7 +116,7 @@ func objectName(v Value) string {
 	switch v.(type) {
 	case nil:
 		return "None"
-	case *namespace, *joiner, *cycler:
+	case *namespace, *joiner:
 		return "jinja2.utils." + typeName(v) + " object"
 	case *loopContext, *macro:
 		return "jinja2.runtime." + typeName(v) + " object"
@@ -145,8 +137,6 @@ func typeName(v Value) string {
 		return "float"
 	case string:
 		return "str"
-	case markup:
-		return "Markup"
 	case *List:
 		return "list"
 	case *Tuple:
@@ -165,8 +155,6 @@ func typeName(v Value) string {
 		return "LoopContext"
 	case *joiner:
 		return "Joiner"
-	case *cycler:
-		return "Cycler"
 	case *dictView:
 		return v.kind
 	case *iterValue:
@@ -177,15 +165,9 @@ func typeName(v Value) string {
 	return "object"
 }
 
-// asString returns the text of a string, marked or not.
 func asString(v Value) (string, bool) {
-	switch v := v.(type) {
-	case string:
-		return v, true
-	case markup:
-		return string(v), true
-	}
-	return "", false
+	s, ok := v.(string)
+	return s, ok
 }
 
 // truth is the value's boolean value.
@@ -216,8 +198,6 @@ func sizeOf(v Value) (int, bool) {
 	switch v := v.(type) {
 	case string:
 		return runeCount(v), true
-	case markup:
-		return runeCount(string(v)), true
 	case *List:
 		return len(v.items), true
 	case *Tuple:
