@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 // tojsonFilter is json.dumps with ensure_ascii off unless asked for.
@@ -223,21 +225,8 @@ func (w *jsonWriter) string(s string) error {
 }
 
 func jsonEscape(c rune) string {
-	switch c {
-	case '"':
-		return `\"`
-	case '\\':
-		return `\\`
-	case '\n':
-		return `\n`
-	case '\r':
-		return `\r`
-	case '\t':
-		return `\t`
-	case '\f':
-		return `\f`
-	case '\b':
-		return `\b`
+	if e := jsonscan.Escape(c); e != "" {
+		return e
 	}
 	if c > 0xffff {
 		c -= 0x10000

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/grammar/pattern"
 	"github.com/dynctl/dynctl/internal/grammar/pda"
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 func (l *loader) stringKeyword(n *node, name string, v *value) (err error) {
@@ -74,7 +75,7 @@ func inString(set []pda.Range) pda.Expr {
 	special := func(r rune) {
 		for _, x := range set {
 			if x.Lo <= r && r <= x.Hi {
-				alts = append(alts, pda.Text(escape(r)))
+				alts = append(alts, pda.Text(jsonscan.Escape(r)))
 				return
 			}
 		}

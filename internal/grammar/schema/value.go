@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 // kind is the kind of a JSON value.
@@ -218,7 +220,7 @@ func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {
-		if e := escape(r); e != "" {
+		if e := jsonscan.Escape(r); e != "" {
 			b.WriteString(e)
 		} else {
 			b.WriteRune(r)
@@ -226,28 +228,4 @@ func quote(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// escape is how a character must be written in a JSON string; "" is as itself.
-func escape(r rune) string {
-	switch r {
-	case '"':
-		return `\"`
-	case '\\':
-		return `\\`
-	case '\b':
-		return `\b`
-	case '\f':
-		return `\f`
-	case '\n':
-		return `\n`
-	case '\r':
-		return `\r`
-	case '\t':
-		return `\t`
-	}
-	if r < 0x20 {
-		return fmt.Sprintf(`\u%04x`, r)
-	}
-	return ""
 }
