@@ -32,22 +32,7 @@ func (q *chatRequest) fields() fields {
 	f["max_completion_tokens"] = integer(&q.maxCompletion, 1, maxCount)
 	f["add_generation_prompt"] = flag(&q.addPrompt)
 	f["reasoning_effort"] = text(&q.effort)
-	f["chat_template_kwargs"] = func(name string, raw json.RawMessage) *apiError {
-		q.kwargs = map[string]json.RawMessage{}
-		err := members(raw, func(key string, value json.RawMessage) error {
-			if q.kwargs[key] = value; len(q.kwargs) > maxMembers {
-				return errTooMany
-			}
-			return nil
-		})
-		switch {
-		case errors.Is(err, errTooMany):
-			return wrongValue(name, "at most %d members are allowed", maxMembers)
-		case err != nil:
-			return wrongType(name, "an object")
-		}
-		return nil
-	}
+	f["chat_template_kwargs"] = into(&q.kwargs)
 	f["logprobs"] = flag(&q.wantLogprobs)
 	f["top_logprobs"] = integer(&q.topLogprobs, 0, protocol.MaxLogprobs)
 	q.tools.fields(f)
@@ -296,15 +281,5 @@ func (a *chatAnswer) whole(choices []*choice, u usage, e *extension) any {
 			entries[i].Logprobs = a.names.appendChat(nil, c.probs.kept)
 		}
 	}
-	return struct {
-		ID                string  `json:"id"`
-		Object            string  `json:"object"`
-		Created           int64   `json:"created"`
-		Model             string  `json:"model"`
-		SystemFingerprint *string `json:"system_fingerprint"`
-		Choices           []entry `json:"choices"`
-		Usage             usage   `json:"usage"`
-
-		NVExt *extension `json:"nvext,omitempty"`
-	}{a.id, "chat.completion", a.created, a.model, nil, entries, u, e}
+	return answerBody[entry]{a.id, "chat.completion", a.created, a.model, nil, entries, u, e}
 }

@@ -70,6 +70,19 @@ func (c *chunks) last(u *usage, e *extension) []byte {
 	return append(append(dst, b[1:]...), "\n\n"...)
 }
 
+// answerBody is the body of an answer that is not streamed.
+type answerBody[choice any] struct {
+	ID                string   `json:"id"`
+	Object            string   `json:"object"`
+	Created           int64    `json:"created"`
+	Model             string   `json:"model"`
+	SystemFingerprint *string  `json:"system_fingerprint"`
+	Choices           []choice `json:"choices"`
+	Usage             usage    `json:"usage"`
+
+	NVExt *extension `json:"nvext,omitempty"`
+}
+
 const hexDigits = "0123456789abcdef"
 
 // appendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.

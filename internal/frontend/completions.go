@@ -214,15 +214,5 @@ func (a *completionAnswer) whole(choices []*choice, u usage, e *extension) any {
 			entries[i].Logprobs = a.names.appendText(nil, nil, c.probs.kept)
 		}
 	}
-	return struct {
-		ID                string  `json:"id"`
-		Object            string  `json:"object"`
-		Created           int64   `json:"created"`
-		Model             string  `json:"model"`
-		SystemFingerprint *string `json:"system_fingerprint"`
-		Choices           []entry `json:"choices"`
-		Usage             usage   `json:"usage"`
-
-		NVExt *extension `json:"nvext,omitempty"`
-	}{a.id, "text_completion", a.created, a.model, nil, entries, u, e}
+	return answerBody[entry]{a.id, "text_completion", a.created, a.model, nil, entries, u, e}
 }

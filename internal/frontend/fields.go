@@ -161,12 +161,12 @@ func tokenIDs(v *[]uint32, most int) field {
 	}
 }
 
-// object reads an object and hands its members on, those that are not null.
-func object(member func(path, key string, raw json.RawMessage) *apiError) field {
+// into reads the members of an object.
+func into(to *map[string]json.RawMessage) field {
 	return func(name string, raw json.RawMessage) *apiError {
-		given := map[string]json.RawMessage{}
+		*to = map[string]json.RawMessage{}
 		err := members(raw, func(key string, value json.RawMessage) error {
-			if given[key] = value; len(given) > maxMembers {
+			if (*to)[key] = value; len(*to) > maxMembers {
 				return errTooMany
 			}
 			return nil
@@ -176,6 +176,17 @@ func object(member func(path, key string, raw json.RawMessage) *apiError) field 
 			return wrongValue(name, "at most %d members are allowed", maxMembers)
 		case err != nil:
 			return wrongType(name, "an object")
+		}
+		return nil
+	}
+}
+
+// object reads an object and hands its members on, those that are not null.
+func object(member func(path, key string, raw json.RawMessage) *apiError) field {
+	return func(name string, raw json.RawMessage) *apiError {
+		given := map[string]json.RawMessage{}
+		if e := into(&given)(name, raw); e != nil {
+			return e
 		}
 		for _, key := range slices.Sorted(maps.Keys(given)) {
 			if isNull(given[key]) {
