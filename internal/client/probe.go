@@ -121,33 +121,23 @@ func connected(ctx context.Context, bus *events.NATS) error {
 func (c *Cluster) workers(ctx context.Context, v View) (map[string]Clock, map[string]Reply) {
 	out, replies := map[string]Clock{}, map[string]Reply{}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	sem := make(chan struct{}, 16)
-	for _, inst := range v.Instances {
-		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
-			continue
+	askWorkers(v, func(inst cluster.Instance) {
+		before := time.Now()
+		st, err := c.ask(ctx, inst)
+		took := time.Since(before)
+		mu.Lock()
+		defer mu.Unlock()
+		replies[inst.Worker] = Reply{RTT: took, Err: err}
+		if err != nil || st.UpdatedAt.IsZero() {
+			return
 		}
-		wg.Go(func() {
-			sem <- struct{}{}
-			defer func() { <-sem }()
-			before := time.Now()
-			st, err := c.ask(ctx, inst)
-			took := time.Since(before)
-			mu.Lock()
-			defer mu.Unlock()
-			replies[inst.Worker] = Reply{RTT: took, Err: err}
-			if err != nil || st.UpdatedAt.IsZero() {
-				return
-			}
-			// Wall clocks are compared; the time in between is by the monotonic one.
-			k := Clock{Offset: st.UpdatedAt.Sub(before.Round(0)) - took/2, Uncertainty: took / 2}
-			name := v.NodeName(st.Node)
-			if old, known := out[name]; !known || k.Uncertainty < old.Uncertainty {
-				out[name] = k
-			}
-		})
-	}
-	wg.Wait()
+		// Wall clocks are compared; the time in between is by the monotonic one.
+		k := Clock{Offset: st.UpdatedAt.Sub(before.Round(0)) - took/2, Uncertainty: took / 2}
+		name := v.NodeName(st.Node)
+		if old, known := out[name]; !known || k.Uncertainty < old.Uncertainty {
+			out[name] = k
+		}
+	})
 	return out, replies
 }
 

@@ -43,9 +43,23 @@ func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]c
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	out := map[cluster.InstanceID]cluster.WorkerStatus{}
-	sem := make(chan struct{}, 16)
 	var mu sync.Mutex
+	askWorkers(v, func(inst cluster.Instance) {
+		st, err := c.ask(ctx, inst)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[inst.InstanceID] = st
+	})
+	return out
+}
+
+// askWorkers calls ask with every worker that can be reached, at most 16 at a time.
+func askWorkers(v View, ask func(cluster.Instance)) {
 	var wg sync.WaitGroup
+	sem := make(chan struct{}, 16)
 	for _, inst := range v.Instances {
 		if inst.Endpoint != cluster.EndpointStats || inst.Transport.TCP == "" {
 			continue
@@ -53,17 +67,10 @@ func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]c
 		wg.Go(func() {
 			sem <- struct{}{}
 			defer func() { <-sem }()
-			st, err := c.ask(ctx, inst)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[inst.InstanceID] = st
+			ask(inst)
 		})
 	}
 	wg.Wait()
-	return out
 }
 
 // Forget revokes the leases of a node that is known to be dead, and of its workers,
