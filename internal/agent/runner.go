@@ -44,7 +44,8 @@ type runner struct {
 	rewrite chan struct{}           // capacity 1: the status key went with the node's lease
 	gone    chan struct{}           // closed when the assignment is gone
 	goneOne sync.Once
-	done    chan struct{} // closed when run has returned
+	done    chan struct{}           // closed when run has returned
+	cancel  context.CancelCauseFunc // ends run; set by begin
 	// finishing is closed when the node stops: a worker that ends stays down.
 	finishing chan struct{}
 	finishOne sync.Once
@@ -96,6 +97,15 @@ func (r *runner) status() cluster.WorkerStatus {
 		return r.w.Status()
 	}
 	return r.last
+}
+
+// begin returns the runner's work, which goes on when ctx ends, until cancel is called.
+func (r *runner) begin(ctx context.Context) func() {
+	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return func() {
+		defer r.cancel(nil)
+		r.run(ctx)
+	}
 }
 
 // run follows the assignment until it is gone or ctx ends.

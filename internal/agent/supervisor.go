@@ -24,8 +24,6 @@ type supervisor struct {
 	leaving  map[string][]*runner // whose assignment is gone, until they are
 	stopping bool
 	wg       sync.WaitGroup // runners
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
 }
 
 func newSupervisor(ctx context.Context, a *Agent) (*supervisor, error) {
@@ -35,7 +33,6 @@ func newSupervisor(ctx context.Context, a *Agent) (*supervisor, error) {
 		return nil, fmt.Errorf("watch assignments: %w", err)
 	}
 	s := &supervisor{a: a, assignments: assignments, runners: map[string]*runner{}, leaving: map[string][]*runner{}}
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	a.drt.OnRelease(func(_, _ cluster.InstanceID) { s.writeAgain() })
 	return s, nil
 }
@@ -84,7 +81,7 @@ func (s *supervisor) follow(ctx context.Context) (done bool) {
 			s.restore(ctx, held)
 		}
 	}
-	s.converge(held)
+	s.converge(ctx, held)
 	return len(held) == 0
 }
 
@@ -132,8 +129,8 @@ func (s *supervisor) mineLocked() map[string]cluster.Assignment {
 }
 
 // converge makes the workers follow their assignments, but those held the assignments that
-// they have here.
-func (s *supervisor) converge(held map[string]cluster.Assignment) {
+// they have here. Runners go on when ctx ends, until stop.
+func (s *supervisor) converge(ctx context.Context, held map[string]cluster.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -149,7 +146,7 @@ func (s *supervisor) converge(held map[string]cluster.Assignment) {
 		if r == nil {
 			r = newRunner(s.a, as, s.leftLocked(name))
 			s.runners[name] = r
-			s.wg.Go(func() { r.run(s.ctx) })
+			s.wg.Go(r.begin(ctx))
 		}
 		r.followed = as
 		r.assign(as)
@@ -201,8 +198,15 @@ func (s *supervisor) drain(ctx context.Context) error {
 func (s *supervisor) stop() {
 	s.mu.Lock()
 	s.stopping = true
+	for _, r := range s.runners {
+		r.cancel(errStopped)
+	}
+	for _, left := range s.leaving {
+		for _, r := range left {
+			r.cancel(errStopped)
+		}
+	}
 	s.mu.Unlock()
-	s.cancel(errStopped)
 	s.wg.Wait()
 }
 

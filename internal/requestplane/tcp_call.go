@@ -30,7 +30,7 @@ type tcpCall struct {
 	over atomic.Bool // the answer is written: an end of the stream is no news
 }
 
-func (c *tcpCall) serve() {
+func (c *tcpCall) serve(ctx context.Context) {
 	defer c.st.Close()
 	reg := c.server.reg
 	c.out = newOutbox(c.st)
@@ -53,7 +53,7 @@ func (c *tcpCall) serve() {
 	}
 	defer reg.leave(e)
 
-	ctx, cancel := context.WithCancelCause(c.server.ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if timeout > 0 {
 		var stop context.CancelFunc

@@ -26,8 +26,7 @@ type TCPServer struct {
 	ln  net.Listener
 	reg *registry
 
-	ctx    context.Context // ends with ErrServerClosed; parent of all requests
-	cancel context.CancelCauseFunc
+	cancel context.CancelCauseFunc // of the accept loop and all requests
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -57,9 +56,9 @@ func ListenTCP(cfg ServerConfig) (*TCPServer, error) {
 		reg:      newRegistry(cfg.Limits.MaxInFlight, cfg.Log),
 		sessions: make(map[*session]struct{}),
 	}
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.loops.Add(1)
-	go s.acceptLoop()
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.loops.Go(func() { s.acceptLoop(ctx) })
 	return s, nil
 }
 
@@ -99,15 +98,15 @@ func (s *TCPServer) Close() error {
 	return nil
 }
 
-func (s *TCPServer) acceptLoop() {
-	defer s.loops.Done()
+// acceptLoop serves connections until ctx ends, which is the parent of all requests.
+func (s *TCPServer) acceptLoop(ctx context.Context) {
 	pause := acceptPause
 	for {
 		conn, err := s.ln.Accept()
 		if err == nil {
 			pause = acceptPause
 			stranger := s.strangers.Enter(conn)
-			s.loops.Go(func() { s.serve(conn, stranger) })
+			s.loops.Go(func() { s.serve(ctx, conn, stranger) })
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -117,7 +116,7 @@ func (s *TCPServer) acceptLoop() {
 		s.log.Warn("accept failed", "err", err, "retry_in", pause)
 		select {
 		case <-time.After(pause):
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 		pause = min(2*pause, acceptPauses)
@@ -125,13 +124,13 @@ func (s *TCPServer) acceptLoop() {
 }
 
 // serve runs one connection until it ends.
-func (s *TCPServer) serve(conn net.Conn, stranger *handshake.Guest) {
+func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshake.Guest) {
 	log := s.log.With("peer", conn.RemoteAddr().String())
 	greeted, err := s.cfg.greetClient(stranger)
 	if err != nil {
 		conn.Close()
 		switch {
-		case s.ctx.Err() != nil:
+		case ctx.Err() != nil:
 		case errors.Is(err, handshake.ErrWantsTLS): // a client without a setting, which comes again with TLS
 			log.Debug("connection refused", "err", err)
 		default:
@@ -146,7 +145,7 @@ func (s *TCPServer) serve(conn net.Conn, stranger *handshake.Guest) {
 		return
 	}
 	s.mu.Lock()
-	closing := s.ctx.Err() != nil
+	closing := ctx.Err() != nil
 	if !closing {
 		s.sessions[sess] = struct{}{}
 	}
@@ -169,7 +168,7 @@ func (s *TCPServer) serve(conn net.Conn, stranger *handshake.Guest) {
 		c := &tcpCall{server: s, sess: sess, st: st}
 		go func() {
 			defer s.requests.done()
-			c.serve()
+			c.serve(ctx)
 		}()
 	}
 	sess.Close()

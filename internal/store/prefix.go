@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -62,7 +63,7 @@ func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode fun
 	first, ok := <-watcher.Events()
 	if !ok {
 		watcher.Close()
-		return nil, fmt.Errorf("watch %s: %w", prefix, context.Cause(watcher.ctx))
+		return nil, fmt.Errorf("watch %s: %w", prefix, cmp.Or(context.Cause(ctx), ErrClosed))
 	}
 	p.apply(first)
 	go func() {

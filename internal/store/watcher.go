@@ -18,7 +18,6 @@ const watchQueue = 1024
 // lost leaders and compaction; it ends only when its context ends, it is
 // closed, or the store is.
 type Watcher struct {
-	ctx    context.Context
 	cancel context.CancelCauseFunc
 	events chan Event
 	wake   chan struct{} // capacity 1: something is queued
@@ -57,12 +56,12 @@ func newWatcher(ctx context.Context, life *lifetime, all []KV, rev Revision,
 		done:         make(chan struct{}),
 		storeTrouble: storeTrouble,
 	}
-	w.ctx, w.cancel = life.join(ctx)
+	ctx, w.cancel = life.join(ctx)
 	w.reset(all, rev)
 
 	var wg sync.WaitGroup
-	wg.Go(w.deliver)
-	wg.Go(func() { source(w.ctx, w) })
+	wg.Go(func() { w.deliver(ctx) })
+	wg.Go(func() { source(ctx, w) })
 	go func() {
 		wg.Wait()
 		w.cancel(nil)
@@ -157,7 +156,7 @@ func (w *Watcher) signal() {
 	}
 }
 
-func (w *Watcher) deliver() {
+func (w *Watcher) deliver(ctx context.Context) {
 	defer close(w.events)
 	for {
 		ev, ok := w.take()
@@ -165,13 +164,13 @@ func (w *Watcher) deliver() {
 			select {
 			case <-w.wake:
 				continue
-			case <-w.ctx.Done():
+			case <-ctx.Done():
 				return
 			}
 		}
 		select {
 		case w.events <- ev:
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
