@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // What cannot be loaded is known before anything is loaded, and before a worker makes
@@ -138,7 +139,7 @@ func TestWorkerDeclines(t *testing.T) {
 	first := n.reaches(cluster.StateReady)
 	declines := func(generation int64) {
 		t.Helper()
-		eventually(t, "it declines", func() bool { st, _ := n.stored(); return st.Declined.Generation == generation })
+		patience.Until(t, "it declines", func() bool { st, _ := n.stored(); return st.Declined.Generation == generation })
 		st, _ := n.stored()
 		if st.State != cluster.StateReady || st.InstanceID != first.InstanceID || st.Generation == generation || st.Declined.Why != "impossible" || n.loads.count() != 1 {
 			t.Errorf("%+v after %d loads", st, n.loads.count())
@@ -147,13 +148,13 @@ func TestWorkerDeclines(t *testing.T) {
 	n.assign(func(a *cluster.Assignment) { a.Engine.MaxSeqs = 7; a.Generation++ })
 	declines(2)
 	n.assign(func(a *cluster.Assignment) { a.Engine.MaxSeqs = 0; a.Generation++ }) // as the controller does
-	eventually(t, "it is as assigned", func() bool { st, _ := n.stored(); return st.Generation == 3 })
+	patience.Until(t, "it is as assigned", func() bool { st, _ := n.stored(); return st.Generation == 3 })
 	n.assign(restart)
 	declines(4)
 	n.assign(func(a *cluster.Assignment) { a.Starts = 0; a.Generation++ })
-	eventually(t, "it is as assigned", func() bool { st, _ := n.stored(); return st.Generation == 5 })
+	patience.Until(t, "it is as assigned", func() bool { st, _ := n.stored(); return st.Generation == 5 })
 	n.assign(func(a *cluster.Assignment) { a.Engine.MaxSeqs = 8; a.Generation++ })
-	eventually(t, "what is possible is done", func() bool {
+	patience.Until(t, "what is possible is done", func() bool {
 		st, _ := n.stored()
 		return st.Generation == 6 && st.State == cluster.StateReady && n.loads.count() == 2
 	})
@@ -176,7 +177,7 @@ func TestFitsAlone(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	n.assign(func(a *cluster.Assignment) { a.Replaces = ""; a.Generation++ })
-	eventually(t, "nobody to follow", func() bool {
+	patience.Until(t, "nobody to follow", func() bool {
 		st, _ := n.stored()
 		return st.State == cluster.StateFailed && st.Generation == 2 && st.NoMemory && !st.FitsAlone
 	})
@@ -184,7 +185,7 @@ func TestFitsAlone(t *testing.T) {
 		l.err, l.gate = nil, func(context.Context) error { return errors.New("another reason") }
 	})
 	n.assign(func(a *cluster.Assignment) { a.Replaces = "worker-0"; a.Generation++ })
-	eventually(t, "another reason", func() bool {
+	patience.Until(t, "another reason", func() bool {
 		st, _ := n.stored()
 		return st.State == cluster.StateFailed && st.Generation == 3 && !st.NoMemory && !st.FitsAlone
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/handshake"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/statedir"
@@ -217,7 +218,7 @@ func TestNodeLife(t *testing.T) {
 	}
 
 	declare(t, a.stores.store, 1)
-	eventually(t, "worker-1 is ready", func() bool { return status(t, a.stores.store, "worker-1").State == cluster.StateReady })
+	patience.Until(t, "worker-1 is ready", func() bool { return status(t, a.stores.store, "worker-1").State == cluster.StateReady })
 	if code, body := get(t, n.StatusURL+"/health"); code != http.StatusOK || !strings.Contains(body, `"worker-1":"ready"`) {
 		t.Errorf("health: %d %s", code, body)
 	}
@@ -249,7 +250,7 @@ func TestNodeLife(t *testing.T) {
 	if b.node.ID != n.ID || b.node.Incarnation == n.Incarnation {
 		t.Errorf("again: %+v", b.node)
 	}
-	eventually(t, "worker-1 is back", func() bool { return status(t, b.stores.store, "worker-1").State == cluster.StateReady })
+	patience.Until(t, "worker-1 is back", func() bool { return status(t, b.stores.store, "worker-1").State == cluster.StateReady })
 }
 
 // With servers of its own a cluster sees a stopped node leave at once.
@@ -257,7 +258,7 @@ func TestStopRevokesLeases(t *testing.T) {
 	x := startExternal(t)
 	a := startAgent(t, x.config())
 	declare(t, x.store, 2)
-	eventually(t, "both workers are ready", func() bool {
+	patience.Until(t, "both workers are ready", func() bool {
 		return status(t, x.store, "worker-1").State == cluster.StateReady && status(t, x.store, "worker-2").State == cluster.StateReady
 	})
 	if a.node.EmbeddedEtcd || a.node.EmbeddedNATS || a.node.FrontendURL != "" {
@@ -342,13 +343,13 @@ func TestStatusServer(t *testing.T) {
 	// A worker that fails is a reason, with its words.
 	a.loads.set(func(l *loads) { l.err = errors.New("needs 9 GiB") })
 	declare(t, x.store, 1)
-	eventually(t, "the failed worker shows", func() bool {
+	patience.Until(t, "the failed worker shows", func() bool {
 		code, h := health()
 		return code == http.StatusServiceUnavailable && h.Status == "notready" && h.Endpoints["worker-1"] == "failed" &&
 			len(h.Reasons) == 1 && strings.Contains(h.Reasons[0], "worker-1: load model: needs 9 GiB")
 	})
 	a.loads.set(func(l *loads) { l.err = nil })
-	eventually(t, "it is ready again", func() bool { code, h := health(); return code == http.StatusOK && h.Endpoints["worker-1"] == "ready" })
+	patience.Until(t, "it is ready again", func() bool { code, h := health(); return code == http.StatusOK && h.Endpoints["worker-1"] == "ready" })
 	if _, body := get(t, base+"/metrics"); !strings.Contains(body, "dynamo_component_") {
 		t.Errorf("no metrics of the worker: %.300s", body)
 	}
@@ -358,7 +359,7 @@ func TestStatusServer(t *testing.T) {
 	if err := x.nats.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "NATS is missed", func() bool {
+	patience.Until(t, "NATS is missed", func() bool {
 		code, h := health()
 		return code == http.StatusServiceUnavailable && len(h.Reasons) == 1 && strings.Contains(h.Reasons[0], addr)
 	})
@@ -366,7 +367,7 @@ func TestStatusServer(t *testing.T) {
 		t.Errorf("live: %d", code)
 	}
 	x.nats = x.startNATS(addr)
-	eventually(t, "NATS is back", func() bool { code, _ := health(); return code == http.StatusOK })
+	patience.Until(t, "NATS is back", func() bool { code, _ := health(); return code == http.StatusOK })
 
 	// A node that drains is not ready, and is live.
 	a.stopping.Store(true)
@@ -423,7 +424,7 @@ func TestHurry(t *testing.T) {
 	a := startAgent(t, x.config())
 	a.loads.set(func(l *loads) { l.opts.StepTime = func(int, int) time.Duration { return 20 * time.Millisecond } })
 	declare(t, x.store, 1)
-	eventually(t, "worker-1 is ready", func() bool { return status(t, x.store, "worker-1").State == cluster.StateReady })
+	patience.Until(t, "worker-1 is ready", func() bool { return status(t, x.store, "worker-1").State == cluster.StateReady })
 	kvs, _, err := x.store.List(t.Context(), cluster.InstancePrefix(cluster.DefaultNamespace, "decode", cluster.EndpointGenerate))
 	if err != nil || len(kvs) != 1 {
 		t.Fatalf("%d instances: %v", len(kvs), err)
@@ -443,7 +444,7 @@ func TestHurry(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.cancel(errors.New("signal terminated"))
-	eventually(t, "it drains", func() bool { return status(t, x.store, "worker-1").State == cluster.StateDraining })
+	patience.Until(t, "it drains", func() bool { return status(t, x.store, "worker-1").State == cluster.StateDraining })
 	if code, body := get(t, a.node.StatusURL+"/health"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
 		t.Errorf("health while draining: %d %s", code, body)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -22,12 +23,12 @@ func TestAlarmsAreTold(t *testing.T) {
 	}
 	n.checkDisk(diskLow-1, nil)
 	n.checkDisk(logReserve-1, nil)
-	eventually(t, "the alarm is in the record", func() bool { return len(record().Alarms) == 1 })
+	patience.Until(t, "the alarm is in the record", func() bool { return len(record().Alarms) == 1 })
 	if got := n.alarms.texts(); len(got) != 1 || !strings.Contains(got[0], "logs are not written") {
 		t.Errorf("alarms: %q", got)
 	}
 	n.checkDisk(diskLow, nil)
-	eventually(t, "the record has no alarm", func() bool { return len(record().Alarms) == 0 })
+	patience.Until(t, "the record has no alarm", func() bool { return len(record().Alarms) == 0 })
 }
 
 // A store that has forgotten is an alarm until all is written again.
@@ -40,7 +41,7 @@ func TestForgetfulStoreIsAnAlarm(t *testing.T) {
 	if _, err := n.mem.DeletePrefix(t.Context(), "/dynctl/"+n.cfg.Namespace+"/"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an alarm", raised)
-	eventually(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
-	eventually(t, "the alarm is over", func() bool { return !raised() })
+	patience.Until(t, "an alarm", raised)
+	patience.Until(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
+	patience.Until(t, "the alarm is over", func() bool { return !raised() })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/dial"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -160,7 +161,7 @@ func TestEmbeddedServersAskForTheSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := startAgent(t, two)
-	eventually(t, "both nodes are known", func() bool {
+	patience.Until(t, "both nodes are known", func() bool {
 		kvs, _, err := a.stores.store.List(t.Context(), cluster.NodePrefix)
 		return err == nil && len(kvs) == 2
 	})

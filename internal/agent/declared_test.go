@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -18,7 +19,7 @@ func forgetful(t *testing.T) (n *testNode, topology cluster.Topology) {
 	n.put(cluster.SettingKey(n.cfg.Namespace, "disagg.strategy"), "prefill-first")
 	n.assign()
 	n.reaches(cluster.StateReady)
-	eventually(t, "the topology is known", func() bool {
+	patience.Until(t, "the topology is known", func() bool {
 		n.declared.mu.Lock()
 		defer n.declared.mu.Unlock()
 		return n.declared.topology != nil && len(n.declared.known) == 2
@@ -48,11 +49,11 @@ func TestStoreForgetsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := cluster.AssignmentKey(n.cfg.Namespace, "worker-1")
-	eventually(t, "the assignment is written again", func() bool { _, err := n.mem.Get(t.Context(), key); return err == nil })
+	patience.Until(t, "the assignment is written again", func() bool { _, err := n.mem.Get(t.Context(), key); return err == nil })
 	if got := n.storedTopology(); got.Generation != 0 {
 		t.Error("the topology is back before the nodes had time for their assignments")
 	}
-	eventually(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
+	patience.Until(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
 	if _, err := n.mem.Get(t.Context(), cluster.SettingKey(n.cfg.Namespace, "disagg.strategy")); err != nil {
 		t.Errorf("the setting: %v", err)
 	}
@@ -70,7 +71,7 @@ func TestStoreIsRestoredFromABackup(t *testing.T) {
 	old.Generation, old.UpdatedAt, old.Decode = 3, topology.UpdatedAt.Add(-time.Hour), 0
 	n.put(cluster.TopologyKey(n.cfg.Namespace), old)
 	n.assign(desire(cluster.DesireRemove))
-	eventually(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
+	patience.Until(t, "the topology is written again", func() bool { return n.storedTopology().Generation == topology.Generation })
 	as, _, err := store.GetJSON[cluster.Assignment](t.Context(), n.mem, cluster.AssignmentKey(n.cfg.Namespace, "worker-1"))
 	if err != nil || as.Desire != cluster.DesireRun {
 		t.Errorf("the assignment: got %v, %v, want it as it was", as.Desire, err)
@@ -88,7 +89,7 @@ func TestDeclaredAfterTheLoss(t *testing.T) {
 	since.Generation, since.UpdatedAt = 1, topology.UpdatedAt.Add(time.Minute)
 	n.put(cluster.TopologyKey(n.cfg.Namespace), since)
 	n.unassign("worker-1")
-	eventually(t, "the worker leaves", func() bool { return n.running() == nil })
+	patience.Until(t, "the worker leaves", func() bool { return n.running() == nil })
 	if got := n.storedTopology(); got.Generation != 1 {
 		t.Errorf("the topology: got generation %d, want that of who declared since", got.Generation)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -177,7 +178,7 @@ func TestGPUsOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	source.set(func(f *fakeGPUs) { f.r = oneGPU(0.75) })
-	eventually(t, "an event has the new figures", func() bool {
+	patience.Until(t, "an event has the new figures", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return heard.NodeID == a.nodeID && *heard.GPU.GPUs[0].Utilization == 0.75

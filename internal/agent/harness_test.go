@@ -18,7 +18,6 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/events"
-	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
@@ -51,12 +50,6 @@ func natsLeaks() []goleak.Option {
 
 // long is how long tests wait for what takes its time.
 const long = time.Minute
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	within(t, patience.Soon, what, cond)
-}
 
 // within waits for a condition that must hold soon.
 func within(t *testing.T, limit time.Duration, what string, cond func() bool) {

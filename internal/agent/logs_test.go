@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -293,17 +294,17 @@ func TestFollowAcrossRotation(t *testing.T) {
 	l := openSmall(t, a.dir.AgentLog(), 500)
 	write(t, l, "before\n")
 	f := a.ask(t, protocol.LogRequest{Tail: 10, Follow: true})
-	eventually(t, "what is there arrives", func() bool { return f.read() == "before\n" })
+	patience.Until(t, "what is there arrives", func() bool { return f.read() == "before\n" })
 	want := "before\n"
 	for i := range 60 { // 40 bytes each: a new file after every twelve
 		line := fmt.Sprintf("line %03d %s\n", i, strings.Repeat("x", 30))
 		want += line
 		write(t, l, line)
 		if i%9 == 8 {
-			eventually(t, "lines arrive", func() bool { return f.read() == want })
+			patience.Until(t, "lines arrive", func() bool { return f.read() == want })
 		}
 	}
-	eventually(t, "the rest arrives", func() bool { return f.read() == want })
+	patience.Until(t, "the rest arrives", func() bool { return f.read() == want })
 	f.stop()
 	f.end(t)
 }
@@ -315,7 +316,7 @@ func TestFollowALot(t *testing.T) {
 	f := a.ask(t, protocol.LogRequest{Follow: true})
 	want := strings.Repeat(strings.Repeat("y", 99)+"\n", 3000)
 	write(t, l, want)
-	eventually(t, "all of it arrives", func() bool { return f.read() == want })
+	patience.Until(t, "all of it arrives", func() bool { return f.read() == want })
 	close(a.noLogs) // the node leaves: followers go
 	f.end(t)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
@@ -381,7 +382,7 @@ func TestQuantizingWorkerStops(t *testing.T) {
 				}
 				other <- err
 			}()
-			eventually(t, "both want the weights", func() bool {
+			patience.Until(t, "both want the weights", func() bool {
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				for _, sm := range m.shared {

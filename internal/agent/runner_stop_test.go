@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -48,7 +49,7 @@ func TestNodeStopsWhileServing(t *testing.T) {
 		tokens, err := n.generate(context.Background(), 100)
 		answer <- result{tokens, err}
 	}()
-	eventually(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
+	patience.Until(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	if err := n.workers.drain(ctx); err != nil {
@@ -79,7 +80,7 @@ func TestNodeStopsInAHurry(t *testing.T) {
 		_, err := n.generate(context.Background(), 900)
 		answer <- err
 	}()
-	eventually(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
+	patience.Until(t, "the request runs", func() bool { return n.workers.statuses()[0].Stats.Running == 1 })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	hurry := errors.New("second signal")
 	time.AfterFunc(50*time.Millisecond, func() { cancel(hurry) })

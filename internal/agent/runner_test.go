@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -35,7 +36,7 @@ func TestWorkerComesUp(t *testing.T) {
 	n.assignAs("worker-3", func(a *cluster.Assignment) { a.Node = "" })
 	n.assignAs("worker-10")
 	n.assignAs("worker-4")
-	eventually(t, "three workers run", func() bool { return len(n.workers.statuses()) == 3 })
+	patience.Until(t, "three workers run", func() bool { return len(n.workers.statuses()) == 3 })
 	names := ""
 	for _, st := range n.workers.statuses() {
 		names += st.Name + " "
@@ -69,7 +70,7 @@ func TestDrainAndResume(t *testing.T) {
 	// A change that asks for nothing new keeps it drained, with the same account.
 	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now().Add(time.Hour) })
 	n.assignAs("worker-2")
-	eventually(t, "worker-2 runs", func() bool { s := n.workers.statuses(); return len(s) == 2 && s[1].State == cluster.StateReady })
+	patience.Until(t, "worker-2 runs", func() bool { s := n.workers.statuses(); return len(s) == 2 && s[1].State == cluster.StateReady })
 	if again, _ := n.stored(); again.State != cluster.StateDrained || !again.Drain.StartedAt.Equal(st.Drain.StartedAt) {
 		t.Errorf("after another change: %+v, drain %+v", again, again.Drain)
 	}
@@ -137,7 +138,7 @@ func flip(role cluster.Role) func(*cluster.Assignment) {
 // serves waits until others see worker-1 ready in a role.
 func (n *testNode) serves(role cluster.Role) (st cluster.WorkerStatus) {
 	n.t.Helper()
-	eventually(n.t, "worker-1 serves as "+string(role), func() bool {
+	patience.Until(n.t, "worker-1 serves as "+string(role), func() bool {
 		st, _ = n.stored()
 		return st.State == cluster.StateReady && st.Role == role
 	})
@@ -165,7 +166,7 @@ func TestFlip(t *testing.T) {
 	}
 	// What follows a flip is judged by what the worker is then.
 	n.assign(restart)
-	eventually(t, "it is restarted", func() bool { st, _ := n.stored(); return st.State == cluster.StateReady && st.Generation == 5 })
+	patience.Until(t, "it is restarted", func() bool { st, _ := n.stored(); return st.State == cluster.StateReady && st.Generation == 5 })
 	n.assign(desire(cluster.DesireDrain))
 	if st := n.reaches(cluster.StateDrained); st.Role != cluster.RolePrefill {
 		t.Errorf("drained as %s", st.Role)
@@ -216,8 +217,8 @@ func TestRemove(t *testing.T) {
 		t.Errorf("stopped: %+v", st)
 	}
 	n.unassign("worker-1")
-	eventually(t, "the status is deleted", func() bool { st, _ := n.stored(); return st.Name == "" })
-	eventually(t, "the runner is gone", func() bool { return len(n.workers.statuses()) == 0 })
+	patience.Until(t, "the status is deleted", func() bool { st, _ := n.stored(); return st.Name == "" })
+	patience.Until(t, "the runner is gone", func() bool { return len(n.workers.statuses()) == 0 })
 	if kvs, _, err := n.mem.List(t.Context(), cluster.InstancePrefix(n.cfg.Namespace, "", "")); err != nil || len(kvs) != 0 {
 		t.Errorf("instances are left: %v %v", kvs, err)
 	}
@@ -231,7 +232,7 @@ func TestGenerationChange(t *testing.T) {
 	first := n.reaches(cluster.StateReady)
 	n.assign(func(a *cluster.Assignment) { a.Generation, a.Model.Name = 2, "bigger" })
 	var st cluster.WorkerStatus
-	eventually(t, "the second run serves", func() bool {
+	patience.Until(t, "the second run serves", func() bool {
 		st, _ = n.stored()
 		return st.State == cluster.StateReady && st.Generation == 2
 	})
@@ -257,7 +258,7 @@ func TestRestartBackOff(t *testing.T) {
 		t.Errorf("under lease %s, the node's is %s", lease, n.drt.ID())
 	}
 	var again cluster.WorkerStatus
-	eventually(t, "it fails a second time", func() bool { again, _ = n.stored(); return again.State == cluster.StateFailed && again.Restarts == 2 })
+	patience.Until(t, "it fails a second time", func() bool { again, _ = n.stored(); return again.State == cluster.StateFailed && again.Restarts == 2 })
 	if wait := again.RetryAt.Sub(again.UpdatedAt); wait <= backoffFirst || wait > 2*backoffFirst {
 		t.Errorf("second retry in %s, want about %s", wait, 2*backoffFirst)
 	}
@@ -281,7 +282,7 @@ func TestNewAssignmentBeginsAnew(t *testing.T) {
 		n.reaches(cluster.StateFailed)
 		n.assign(func(a *cluster.Assignment) { a.Generation = generation })
 		var st cluster.WorkerStatus
-		eventually(t, "the next assignment fails too", func() bool {
+		patience.Until(t, "the next assignment fails too", func() bool {
 			st, _ = n.stored()
 			return st.State == cluster.StateFailed && st.Generation == generation
 		})
@@ -329,7 +330,7 @@ func TestEngineBreaks(t *testing.T) {
 	n.reaches(cluster.StateReady)
 	n.loads.set(func(l *loads) { l.opts.Fail = nil }) // for the next run
 	close(broken)
-	eventually(t, "the engine gives up", func() bool { // one failed step is no reason to
+	patience.Until(t, "the engine gives up", func() bool { // one failed step is no reason to
 		if _, err := n.generate(t.Context(), 4); err == nil {
 			t.Error("a request on a broken engine succeeded")
 		}
@@ -387,11 +388,11 @@ func TestChangesWhileLoading(t *testing.T) {
 	n.loads.set(func(l *loads) { l.gate = nil })
 	for range 5 {
 		n.assignAs("worker-2", func(a *cluster.Assignment) { a.DrainDeadline = time.Now() })
-		eventually(t, "the change was seen", func() bool { s := n.workers.statuses(); return len(s) == 2 && s[1].State == cluster.StateReady })
+		patience.Until(t, "the change was seen", func() bool { s := n.workers.statuses(); return len(s) == 2 && s[1].State == cluster.StateReady })
 	}
 	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now().Add(time.Hour) }) // its own, and nothing new
 	n.assignAs("worker-3")
-	eventually(t, "worker-3 runs", func() bool { return len(n.workers.statuses()) == 3 })
+	patience.Until(t, "worker-3 runs", func() bool { return len(n.workers.statuses()) == 3 })
 	if st := n.workers.statuses()[0]; st.State != cluster.StateLoading {
 		t.Fatalf("worker-1 is %s: %s", st.State, st.Reason)
 	}
@@ -416,7 +417,7 @@ func TestDrainWhileLoading(t *testing.T) {
 	n.loads.set(func(l *loads) { l.gate = nil })
 	n.assign(func(a *cluster.Assignment) { a.DrainDeadline = time.Now() })
 	n.assignAs("worker-2")
-	eventually(t, "the change was seen", func() bool { return len(n.workers.statuses()) == 2 })
+	patience.Until(t, "the change was seen", func() bool { return len(n.workers.statuses()) == 2 })
 	n.loads.set(func(l *loads) { l.gate = gate })
 	n.assign(desire(cluster.DesireDrain))
 	if st := n.reachesWithin(5*time.Second, cluster.StateDrained); !st.Drain.Safe {
@@ -437,16 +438,19 @@ func TestNameIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	n := startTestNode(t)
 	// Loading cannot be interrupted, as that of real models: the former owner leaves late.
-	n.loads.set(func(l *loads) { l.gate = func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil } })
+	late := make(chan struct{}, 8)
+	n.loads.set(func(l *loads) { l.gate = func(context.Context) error { <-late; return nil } })
 	for i := range 8 {
 		n.assign(func(a *cluster.Assignment) { a.Generation = int64(i + 1) })
-		eventually(t, "it loads", func() bool { return n.loads.count() > i })
+		patience.Until(t, "it loads", func() bool { return n.loads.count() > i })
 		n.unassign("worker-1") // as when the controller gives up a node that lives
-		eventually(t, "it is told to leave", func() bool { return len(n.workers.statuses()) == 0 })
+		patience.Until(t, "it is told to leave", func() bool { return len(n.workers.statuses()) == 0 })
+		late <- struct{}{}
 	}
+	close(late)
 	n.assign(func(a *cluster.Assignment) { a.Generation = 99 })
 	var st cluster.WorkerStatus
-	eventually(t, "the last one serves", func() bool { st, _ = n.stored(); return st.State == cluster.StateReady && st.Generation == 99 })
+	patience.Until(t, "the last one serves", func() bool { st, _ = n.stored(); return st.State == cluster.StateReady && st.Generation == 99 })
 	n.stop()
 	n.loads.set(func(l *loads) {
 		if l.most != 1 || l.now["worker-1"] != 0 {
@@ -465,12 +469,12 @@ func TestWaitForAFormerOwnerEnds(t *testing.T) {
 	defer open()
 	n.loads.set(func(l *loads) { l.gate = func(context.Context) error { <-gate; return nil } })
 	n.assign(func(a *cluster.Assignment) { a.Generation = 1 })
-	eventually(t, "the first one loads", func() bool { return n.loads.count() == 1 })
+	patience.Until(t, "the first one loads", func() bool { return n.loads.count() == 1 })
 	n.unassign("worker-1")
-	eventually(t, "the first one is told to leave", func() bool { return len(n.workers.statuses()) == 0 })
+	patience.Until(t, "the first one is told to leave", func() bool { return len(n.workers.statuses()) == 0 })
 	n.assign(func(a *cluster.Assignment) { a.Generation = 2 })
 	var second *runner
-	eventually(t, "the second one waits", func() bool {
+	patience.Until(t, "the second one waits", func() bool {
 		n.workers.mu.Lock()
 		defer n.workers.mu.Unlock()
 		second = n.workers.runners["worker-1"]
@@ -483,7 +487,7 @@ func TestWaitForAFormerOwnerEnds(t *testing.T) {
 		t.Fatal("the second one waits on though it is not wanted")
 	}
 	n.assign(func(a *cluster.Assignment) { a.Generation = 3 })
-	eventually(t, "the third one waits for the first", func() bool {
+	patience.Until(t, "the third one waits for the first", func() bool {
 		n.workers.mu.Lock()
 		defer n.workers.mu.Unlock()
 		third := n.workers.runners["worker-1"]
@@ -491,7 +495,7 @@ func TestWaitForAFormerOwnerEnds(t *testing.T) {
 	})
 	open()
 	var st cluster.WorkerStatus
-	eventually(t, "the third one serves", func() bool { st, _ = n.stored(); return st.State == cluster.StateReady && st.Generation == 3 })
+	patience.Until(t, "the third one serves", func() bool { st, _ = n.stored(); return st.State == cluster.StateReady && st.Generation == 3 })
 	n.stop()
 	n.loads.set(func(l *loads) {
 		if l.most != 1 {
@@ -525,7 +529,10 @@ func TestRestDuringAnOutage(t *testing.T) {
 	n.assign(desire(cluster.DesireDrain))
 	n.mem.SetOutage(true)
 	defer n.mem.SetOutage(false)
-	time.Sleep(300 * time.Millisecond) // the drain goes on without the store
+	patience.Until(t, "the drain ends without the store", func() bool {
+		here := n.workers.statuses()
+		return len(here) == 1 && here[0].State == cluster.StateDrained
+	})
 	n.mem.SetOutage(false)
 	if st := n.reachesWithin(publishEvery-time.Second, cluster.StateDrained); !st.Drain.Safe {
 		t.Errorf("drained: %+v", st.Drain)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // With an API key the status server tells more than state only to who bears it: neither
@@ -40,7 +41,7 @@ func TestStatusServerAsksForTheKey(t *testing.T) {
 	if err := x.nats.Close(); err != nil { // a reason that names an address
 		t.Fatal(err)
 	}
-	eventually(t, "NATS is missed", func() bool {
+	patience.Until(t, "NATS is missed", func() bool {
 		code, body := ask("/health", "s3cret")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "nats: not connected to") && strings.Contains(body, `"endpoints":{}`)
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // A request is told how long it waited for admission, which is never longer than it exists.
@@ -34,9 +35,7 @@ func TestAdmissionLeavesHeadroom(t *testing.T) {
 		mock.Options{BlockSize: block, MaxContext: 32 * block, StepTime: func(int, int) time.Duration { return 2 * time.Millisecond }})
 	r := seeded(t)
 	a, b := submit(t, e, request("a", prompt(r, 10), 100)), submit(t, e, request("b", prompt(r, 10), 100))
-	for e.Stats().Running < 2 {
-		time.Sleep(time.Millisecond) // bounded by the test's own deadline
-	}
+	patience.Until(t, "two run", func() bool { return e.Stats().Running >= 2 })
 	// 30 blocks are free; 29 would leave one for two sequences.
 	big := submit(t, e, request("big", prompt(r, 29*block), 1))
 	collect(t, big)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -186,9 +187,7 @@ func TestRefusals(t *testing.T) {
 	}
 	t.Run("queue full and duplicate id", func(t *testing.T) {
 		running := submit(t, e, request("run", []uint32{1}, 60))
-		for e.Stats().Running == 0 {
-			time.Sleep(time.Millisecond) // bounded by the test's own deadline
-		}
+		patience.Until(t, "it runs", func() bool { return e.Stats().Running > 0 })
 		w1, w2 := submit(t, e, request("w1", []uint32{1}, 1)), submit(t, e, request("w2", []uint32{1}, 1))
 		if _, err := e.Submit(t.Context(), request("w3", []uint32{1}, 1)); !errors.Is(err, engine.ErrQueueFull) {
 			t.Errorf("third waiting request: %v, want ErrQueueFull", err)

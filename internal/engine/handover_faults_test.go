@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -22,15 +23,13 @@ func slowSteps(d time.Duration) mock.Options {
 // waitExportable waits until a sequence can be moved.
 func waitExportable(t *testing.T, e *engine.Engine, id string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	patience.Until(t, id+" is exportable", func() bool {
 		ids, err := e.Exportable(t.Context())
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("%s is never exportable: %v %v", id, ids, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if slices.Contains(ids, id) {
-			return
-		}
-	}
+		return slices.Contains(ids, id)
+	})
 }
 
 // A client that leaves in any phase ends the sequence in both engines.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -171,17 +172,7 @@ func TestReservationEnds(t *testing.T) {
 // waitIdle waits until no block of e is in use.
 func waitIdle(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := e.Check(t.Context(), true)
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	patience.Until(t, "no block is in use", func() bool { return e.Check(t.Context(), true) == nil })
 }
 
 func TestPrefillProgressAndHold(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/chat"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -185,7 +186,7 @@ func TestStopStrings(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "no request runs", func() bool { return fk.running.Load() == 0 })
+	patience.Until(t, "no request runs", func() bool { return fk.running.Load() == 0 })
 }
 
 // A worker may send several tokens at once; those after a stop string count for

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // dialed is a connection on which one request was sent as bytes.
@@ -61,7 +63,7 @@ func TestHalfClosedClientIsAnswered(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			eventually(t, "the request runs", func() bool { return fk.running.Load() == 1 })
+			patience.Until(t, "the request runs", func() bool { return fk.running.Load() == 1 })
 			in := bufio.NewReader(conn)
 			if !tc.early {
 				if err := conn.CloseWrite(); err != nil {
@@ -100,7 +102,7 @@ func TestHalfClosedClientIsAnswered(t *testing.T) {
 			if _, err := in.ReadByte(); err != io.EOF {
 				t.Errorf("after the answer: %v, want the end", err)
 			}
-			eventually(t, "the request is over", func() bool { return f.gate.inFlight() == 0 })
+			patience.Until(t, "the request is over", func() bool { return f.gate.inFlight() == 0 })
 			if got := f.metric("dynamo_frontend_disconnected_clients"); got != 0 {
 				t.Errorf("%v clients are counted as gone", got)
 			}
@@ -142,7 +144,7 @@ func TestClosedClientIsNoticed(t *testing.T) {
 			fk := w.fake("worker-1", say("abcdef", hold(tc.at, never)))
 			f := w.frontend().waitModel(1)
 			conn := f.dialed("HTTP/1.1", "/v1/completions", textBody(body{"stream": tc.stream}))
-			eventually(t, "the request runs", func() bool { return fk.running.Load() == 1 })
+			patience.Until(t, "the request runs", func() bool { return fk.running.Load() == 1 })
 			if tc.stream && tc.at > 0 {
 				in := bufio.NewReader(conn)
 				for line := ""; !strings.Contains(line, `"text":"c"`); {
@@ -155,8 +157,8 @@ func TestClosedClientIsNoticed(t *testing.T) {
 			if err := tc.leave(conn); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the worker is free", func() bool { return fk.running.Load() == 0 && fk.cancelled.Load() == 1 })
-			eventually(t, "the request is over", func() bool { return f.gate.inFlight() == 0 })
+			patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 && fk.cancelled.Load() == 1 })
+			patience.Until(t, "the request is over", func() bool { return f.gate.inFlight() == 0 })
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
@@ -22,7 +23,7 @@ func TestRoutersAcknowledgeDepartures(t *testing.T) {
 			f := w.frontend().waitModel(1)
 			leaver := w.fake("worker-2", say("two"), func(fk *fake) { fk.card.WorkerType = role })
 			id := leaver.drt.ID()
-			eventually(t, "the frontend knows worker-2", func() bool {
+			patience.Until(t, "the frontend knows worker-2", func() bool {
 				return len(f.workers.Instances())+len(f.prefills.Instances()) == 2
 			})
 			calls := runtimetest.Client(t, leaver.drt, cluster.ComponentFrontend, cluster.EndpointDeparted)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -56,7 +57,7 @@ func TestDisconnectCancelsWorker(t *testing.T) {
 					failed <- err
 				}()
 			}
-			eventually(t, "the request runs", func() bool { return fk.running.Load() == 1 })
+			patience.Until(t, "the request runs", func() bool { return fk.running.Load() == 1 })
 			if got := f.metric(`dynamo_frontend_inflight_requests{model="tiny"}`); got != 1 {
 				t.Errorf("%v requests in flight", got)
 			}
@@ -64,10 +65,10 @@ func TestDisconnectCancelsWorker(t *testing.T) {
 			if err := <-failed; !errors.Is(err, context.Canceled) {
 				t.Errorf("the client got %v", err)
 			}
-			eventually(t, "the worker is free", func() bool { return fk.running.Load() == 0 && fk.cancelled.Load() == 1 })
+			patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 && fk.cancelled.Load() == 1 })
 			kind := map[bool]string{false: "unary", true: "stream"}[tc.stream]
 			series := fmt.Sprintf(`dynamo_frontend_requests_total{endpoint="completions",error_type="cancelled",model="tiny",request_type="%s",status="error"}`, kind)
-			eventually(t, "the request is counted as cancelled", func() bool { return f.metric(series) == 1 })
+			patience.Until(t, "the request is counted as cancelled", func() bool { return f.metric(series) == 1 })
 			for name, want := range map[string]float64{
 				"dynamo_frontend_disconnected_clients":            1,
 				`dynamo_frontend_inflight_requests{model="tiny"}`: 0,
@@ -97,7 +98,7 @@ func TestDisconnectWhileSending(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	eventually(t, "the request is counted as cancelled", func() bool {
+	patience.Until(t, "the request is counted as cancelled", func() bool {
 		return f.metric(`dynamo_frontend_requests_total{endpoint="completions",error_type="cancelled",model="unknown_model",request_type="unary",status="error"}`) == 1
 	})
 }
@@ -119,7 +120,7 @@ func TestOneFailedChoiceEndsTheOthers(t *testing.T) {
 	if e := failureOf(t, resp); resp.StatusCode != http.StatusInternalServerError || e.Error.Type != "server_error" {
 		t.Errorf("status %d, %+v", resp.StatusCode, e)
 	}
-	eventually(t, "the worker is free", func() bool { return fk.running.Load() == 0 && fk.cancelled.Load() == 2 })
+	patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 && fk.cancelled.Load() == 2 })
 }
 
 func TestRequestTimeout(t *testing.T) {
@@ -135,9 +136,9 @@ func TestRequestTimeout(t *testing.T) {
 	if s.texts[0] != "abc" || s.failed == nil || !s.done {
 		t.Errorf("stream: %+v", s)
 	}
-	eventually(t, "the worker is free", func() bool { return fk.running.Load() == 0 })
+	patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 })
 	for _, kind := range []string{"unary", "stream"} {
 		series := `dynamo_frontend_requests_total{endpoint="completions",error_type="response_timeout",model="tiny",request_type="` + kind + `",status="error"}`
-		eventually(t, kind+" is counted", func() bool { return f.metric(series) == 1 })
+		patience.Until(t, kind+" is counted", func() bool { return f.metric(series) == 1 })
 	}
 }

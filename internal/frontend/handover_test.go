@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -239,7 +240,7 @@ func TestClientLeavesAfterMove(t *testing.T) {
 				resp.Body.Close()
 			}
 		}()
-		eventually(t, "the request is at the other worker", func() bool { return b.running.Load() == 1 })
+		patience.Until(t, "the request is at the other worker", func() bool { return b.running.Load() == 1 })
 		select {
 		case <-reached:
 			moved = true
@@ -247,6 +248,6 @@ func TestClientLeavesAfterMove(t *testing.T) {
 		}
 		leave()
 		<-done
-		eventually(t, "nobody works for it any more", func() bool { return b.running.Load() == 0 })
+		patience.Until(t, "nobody works for it any more", func() bool { return b.running.Load() == 0 })
 	}
 }

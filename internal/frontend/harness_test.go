@@ -184,7 +184,7 @@ func (f *front) stop() error {
 // waitModel waits until the frontend serves the model and routes to n workers.
 func (f *front) waitModel(n int) *front {
 	f.t.Helper()
-	eventually(f.t, "the model is served", func() bool {
+	patience.Until(f.t, "the model is served", func() bool {
 		m := f.registry.find(testModel)
 		if m == nil || m.proc == nil {
 			return false
@@ -209,18 +209,6 @@ func closed(t *testing.T, f *Frontend) {
 	case <-over:
 	case <-time.After(patience.Soon):
 		t.Fatal("Close does not return")
-	}
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience.Soon)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -47,10 +48,10 @@ func TestDrain(t *testing.T) {
 		}
 		return len(kvs)
 	}
-	eventually(t, "the frontend is announced", func() bool { return announced() == 1 })
+	patience.Until(t, "the frontend is announced", func() bool { return announced() == 1 })
 	got := make(chan *streamed, 1)
 	go func() { got <- readStream(t, f.post("/v1/completions", textBody(body{"stream": true}))) }()
-	eventually(t, "the request runs", func() bool { return fk.running.Load() == 1 })
+	patience.Until(t, "the request runs", func() bool { return fk.running.Load() == 1 })
 
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -90,7 +91,7 @@ func TestStopEndsRequestsInFlight(t *testing.T) {
 	stream, whole := make(chan *streamed, 1), make(chan *http.Response, 1)
 	go func() { stream <- readStream(t, f.post("/v1/completions", textBody(body{"stream": true}))) }()
 	go func() { whole <- f.post("/v1/completions", textBody(nil)) }()
-	eventually(t, "the requests run", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) == 6 })
+	patience.Until(t, "the requests run", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) == 6 })
 	if err := f.stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
@@ -101,7 +102,7 @@ func TestStopEndsRequestsInFlight(t *testing.T) {
 	if e := failureOf(t, resp); resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Error.Message, "shutting down") {
 		t.Errorf("status %d, %+v", resp.StatusCode, e)
 	}
-	eventually(t, "the worker is free", func() bool { return fk.running.Load() == 0 })
+	patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 })
 	if _, err := net.Dial("tcp", strings.TrimPrefix(f.URL(), "http://")); err == nil {
 		t.Error("the port is still open")
 	}
@@ -143,7 +144,7 @@ func TestStopWithIdleAndStuckClients(t *testing.T) {
 	if d := time.Since(begin); d > 3*time.Second {
 		t.Errorf("the stop took %s", d)
 	}
-	eventually(t, "the worker is free", func() bool { return fk.running.Load() == 0 })
+	patience.Until(t, "the worker is free", func() bool { return fk.running.Load() == 0 })
 	if n := w.log.count("did not end when told to"); n != 0 {
 		t.Error("a request did not end")
 	}
@@ -162,7 +163,7 @@ func TestClose(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- f.Run(context.Background()) }()
-		eventually(t, "it serves", func() bool {
+		patience.Until(t, "it serves", func() bool {
 			resp, err := http.Get(f.URL() + "/live")
 			if err == nil {
 				resp.Body.Close()
@@ -265,7 +266,7 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 				return kvs
 			}
 			if !drained {
-				eventually(t, "all three are announced", func() bool { return len(announced()) == 3 })
+				patience.Until(t, "all three are announced", func() bool { return len(announced()) == 3 })
 			}
 			closed(t, f)
 			if err := <-ended; err != nil {
@@ -292,7 +293,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	first := fresh()
 	ended := make(chan error, 1)
 	go func() { ended <- first.Run(t.Context()) }()
-	eventually(t, "it is announced", func() bool {
+	patience.Until(t, "it is announced", func() bool {
 		first.mu.Lock()
 		defer first.mu.Unlock()
 		return len(first.announced) == 3

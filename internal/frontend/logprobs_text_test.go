@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -188,7 +189,7 @@ func TestOptionsSurviveLostWorkers(t *testing.T) {
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
-		eventually(t, "the requests generate", func() bool {
+		patience.Until(t, "the requests generate", func() bool {
 			return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) > before+200
 		})
 		stopOne()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -257,7 +258,7 @@ func TestTakeoverByNewWorker(t *testing.T) {
 	}()
 	<-reached
 	one.crash()
-	eventually(t, "the loss is seen", func() bool { return w.log.count("request moves to another worker") == 1 })
+	patience.Until(t, "the loss is seen", func() bool { return w.log.count("request moves to another worker") == 1 })
 	two := w.fake("worker-2", say(saga))
 	if s := <-got; s.texts[0] != saga || s.finish[0] != "stop" || s.failed != nil {
 		t.Errorf("got %+v, error %+v", s, s.failed)

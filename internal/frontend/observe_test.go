@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
@@ -27,7 +28,7 @@ func TestMetrics(t *testing.T) {
 	}
 	done := make(chan *streamed, 1)
 	go func() { done <- readStream(t, f.post("/v1/chat/completions", chatBody(body{"stream": true}))) }()
-	eventually(t, "two tokens came", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) == 2 })
+	patience.Until(t, "two tokens came", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) == 2 })
 	want("running", map[string]float64{
 		`dynamo_frontend_requests_started_total{model="tiny"}`:                                                                          1,
 		`dynamo_frontend_inflight_requests{model="tiny"}`:                                                                               1,
@@ -44,7 +45,7 @@ func TestMetrics(t *testing.T) {
 	close(release)
 	<-done
 	success := `dynamo_frontend_requests_total{endpoint="chat_completions",error_type="",model="tiny",request_type="stream",status="success"}`
-	eventually(t, "the success is counted", func() bool { return f.metric(success) == 1 })
+	patience.Until(t, "the success is counted", func() bool { return f.metric(success) == 1 })
 	prompt := float64(len(fk.got()[0].TokenIDs))
 	want("finished", map[string]float64{
 		`dynamo_frontend_inflight_requests{model="tiny"}`:                  0,
@@ -137,7 +138,7 @@ func TestRouterDecisionsArePublished(t *testing.T) {
 	}
 	last := good.got()[len(good.got())-1].RequestID
 	var mine []cluster.RouterDecision
-	eventually(t, "the decisions came", func() bool {
+	patience.Until(t, "the decisions came", func() bool {
 		mine = nil
 		id, _, _ := strings.Cut(last, "~")
 		for _, d := range decisions() {
@@ -172,7 +173,7 @@ func TestStatsArePublished(t *testing.T) {
 	failureOf(t, f.post("/v1/completions", textBody(body{"n": 0})))
 	done := make(chan answer, 1)
 	go func() { done <- wholeAnswer(t, f.post("/v1/completions", textBody(nil))) }()
-	eventually(t, "the request runs", func() bool { return fk.running.Load() == 1 })
+	patience.Until(t, "the request runs", func() bool { return fk.running.Load() == 1 })
 	sum := func() (all cluster.FrontendStats) {
 		for _, s := range stats() {
 			if s.Frontend != "node-1" || s.InstanceID != f.cfg.Runtime.ID() || time.Since(s.Time) > time.Minute {
@@ -189,13 +190,13 @@ func TestStatsArePublished(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "a request in flight is published", func() bool { s := sum(); return s.InFlight == 1 && s.OutTokens == 3 })
+	patience.Until(t, "a request in flight is published", func() bool { s := sum(); return s.InFlight == 1 && s.OutTokens == 3 })
 	if s := sum(); s.Started != 2 || s.Failed != 1 || s.Finished != 0 || s.TTFT.Count() != 1 || s.ITL.Count() != 2 || s.Queue.Count() != 1 {
 		t.Errorf("running: %+v", s)
 	}
 	close(release)
 	<-done
-	eventually(t, "the end is published", func() bool { s := sum(); return s.InFlight == 0 && s.Finished == 1 })
+	patience.Until(t, "the end is published", func() bool { s := sum(); return s.InFlight == 0 && s.Finished == 1 })
 	if s := sum(); s.Started != 2 || s.OutTokens != 6 || s.ITL.Count() != 5 {
 		t.Errorf("finished: %+v", s)
 	}
@@ -210,7 +211,7 @@ func TestRequestLog(t *testing.T) {
 	wholeAnswer(t, resp)
 	failureOf(t, f.post("/v1/completions", textBody(body{"model": "other"})))
 	var lines []map[string]any
-	eventually(t, "both lines are there", func() bool {
+	patience.Until(t, "both lines are there", func() bool {
 		lines = nil
 		for line := range strings.Lines(w.log.text()) {
 			var l map[string]any

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/router"
@@ -75,7 +76,7 @@ func longPrompt() body { return textBody(body{"prompt": strings.Repeat("x", 40)}
 func (w *world) routed(s *changing, prefill, decode int) *front {
 	w.t.Helper()
 	f := w.configured(func(c *Config) { c.Settings = s.get }).waitModel(decode)
-	eventually(w.t, "the prefill workers are known", func() bool {
+	patience.Until(w.t, "the prefill workers are known", func() bool {
 		m := f.registry.find(testModel)
 		return m != nil && len(m.prefills) == prefill && len(f.prefills.Instances()) == prefill
 	})
@@ -94,7 +95,7 @@ func TestPrefillFirst(t *testing.T) {
 	done := make(chan answer, 1)
 	go func() { done <- wholeAnswer(t, f.post("/v1/completions", longPrompt())) }()
 	// The prefill worker is let go of with the first output, not with the last.
-	eventually(t, "the prefill worker is let go", func() bool { return left.Load() == 1 })
+	patience.Until(t, "the prefill worker is let go", func() bool { return left.Load() == 1 })
 	if n := f.prefillLoad.InFlight(pre.drt.ID()); n != 0 {
 		t.Errorf("%d prefills in flight", n)
 	}
@@ -109,7 +110,7 @@ func TestPrefillFirst(t *testing.T) {
 	if p := second.Disagg.Params; second.Disagg.Strategy != protocol.StrategyRouter || p == nil || p.Worker != "worker-1" || p.Ticket != first.RequestID || second.Disagg.Bootstrap != nil || second.Disagg.Why != "" {
 		t.Errorf("second hop %+v", second.Disagg)
 	}
-	eventually(t, "the decisions came", func() bool { return len(decisions()) >= 3 })
+	patience.Until(t, "the decisions came", func() bool { return len(decisions()) >= 3 })
 	ds := decisions()
 	if ds[0].Phase != cluster.RolePrefill || ds[0].Chosen != "worker-1" || ds[0].RequestID != ds[1].RequestID || ds[1].Phase != cluster.RoleDecode || ds[1].Chosen != "worker-2" {
 		t.Errorf("decisions %+v", ds)
@@ -123,7 +124,7 @@ func TestPrefillFirst(t *testing.T) {
 	if a == nil || b == nil || *a != *b || second.Disagg.Params != nil || b.Worker != "worker-1" || b.Address != "127.0.0.1:7777/"+pre.drt.ID().String()+"/bootstrap" {
 		t.Errorf("rooms %+v %+v", a, b)
 	}
-	eventually(t, "the prefill worker is let go", func() bool { return left.Load() == 2 })
+	patience.Until(t, "the prefill worker is let go", func() bool { return left.Load() == 2 })
 }
 
 // Why a prompt is prefilled by the decode worker is decided before it gets there, and
@@ -181,7 +182,7 @@ func TestPrefillFallsBack(t *testing.T) {
 				known = 0
 			}
 			f := w.configured(func(c *Config) { c.Settings = s.get }).waitModel(1)
-			eventually(t, "the prefill workers are known", func() bool {
+			patience.Until(t, "the prefill workers are known", func() bool {
 				return len(f.registry.find(testModel).prefills) == known && len(f.prefills.Instances()) == len(pres)
 			})
 			prompt := tc.prompt
@@ -203,7 +204,7 @@ func TestPrefillFallsBack(t *testing.T) {
 				t.Errorf("%d requests to prefill workers, want %d", asked, tc.asked)
 			}
 			for _, p := range pres {
-				eventually(t, "nothing is in flight", func() bool { return p.running.Load() == 0 && f.prefillLoad.InFlight(p.drt.ID()) == 0 })
+				patience.Until(t, "nothing is in flight", func() bool { return p.running.Load() == 0 && f.prefillLoad.InFlight(p.drt.ID()) == 0 })
 			}
 		})
 	}
@@ -243,7 +244,7 @@ func TestPrefillOfAttempts(t *testing.T) {
 		if n := len(pre.got()[1].TokenIDs); n != 45 {
 			t.Errorf("the second prefill has %d tokens, want the prompt and 5 generated ones", n)
 		}
-		eventually(t, "both are let go", func() bool { return left.Load() == 2 })
+		patience.Until(t, "both are let go", func() bool { return left.Load() == 2 })
 	})
 }
 
@@ -265,12 +266,12 @@ func TestClientLeavesDuringPrefill(t *testing.T) {
 		}
 		done <- err
 	}()
-	eventually(t, "the prompt is prefilled", func() bool { return pre.running.Load() == 1 })
+	patience.Until(t, "the prompt is prefilled", func() bool { return pre.running.Load() == 1 })
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("the request ended well")
 	}
-	eventually(t, "it is cancelled", func() bool { return pre.cancelled.Load() == 1 && f.gate.inFlight() == 0 })
+	patience.Until(t, "it is cancelled", func() bool { return pre.cancelled.Load() == 1 && f.gate.inFlight() == 0 })
 	if n := len(dec.got()); n > 0 {
 		t.Errorf("%d requests to the decode worker", n)
 	}

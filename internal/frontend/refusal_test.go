@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -96,7 +97,7 @@ func TestRefusedAfterLongWait(t *testing.T) {
 	for range n {
 		go func() { got <- wholeAnswer(t, f.post("/v1/completions", textBody(nil))) }()
 	}
-	eventually(t, "all wait", func() bool { return two.running.Load() == n })
+	patience.Until(t, "all wait", func() bool { return two.running.Load() == n })
 	time.Sleep(400 * time.Millisecond) // longer than a search may take
 	open.Store(true)
 	close(release)
@@ -171,7 +172,7 @@ func TestOngoingRequestWaitsForBusyWorkers(t *testing.T) {
 	if err := two.served.Join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other worker refuses", func() bool { return len(two.got()) > 1 })
+	patience.Until(t, "the other worker refuses", func() bool { return len(two.got()) > 1 })
 	busy.Store(false)
 	if s := <-got; s.texts[0] != saga || s.failed != nil {
 		t.Errorf("got %+v, error %+v", s, s.failed)

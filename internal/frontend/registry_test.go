@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -43,8 +44,8 @@ func TestModelAppearsAndDisappears(t *testing.T) {
 		}
 		wholeAnswer(t, f.post("/v1/chat/completions", chatBody(nil)))
 		fk.vanish(t)
-		eventually(t, "the model is gone", func() bool { status, _ := f.get("/v1/models/" + testModel); return status == 503 })
-		eventually(t, "the gauge of the model is gone", func() bool { return f.metric(`dynamo_frontend_model_context_length{model="tiny"}`) == -1 })
+		patience.Until(t, "the model is gone", func() bool { status, _ := f.get("/v1/models/" + testModel); return status == 503 })
+		patience.Until(t, "the gauge of the model is gone", func() bool { return f.metric(`dynamo_frontend_model_context_length{model="tiny"}`) == -1 })
 	}
 }
 
@@ -69,7 +70,7 @@ func TestDeclaredModelIsLost(t *testing.T) {
 	answers := func(when string, status int) {
 		t.Helper()
 		for _, way := range ways {
-			eventually(t, fmt.Sprintf("%s %s answers %d", when, way.path, status), func() bool {
+			patience.Until(t, fmt.Sprintf("%s %s answers %d", when, way.path, status), func() bool {
 				var resp *http.Response
 				if way.body == nil {
 					resp = f.do("GET", way.path, nil)
@@ -112,7 +113,7 @@ func TestDeclaredModelWithoutWorkers(t *testing.T) {
 	if _, err := store.PutJSON(t.Context(), w.c.Store, cluster.TopologyKey(cluster.DefaultNamespace), topology); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the model is known", func() bool {
+	patience.Until(t, "the model is known", func() bool {
 		status, _ := f.get("/v1/models/" + testModel)
 		return status == http.StatusServiceUnavailable
 	})
@@ -143,7 +144,7 @@ func TestWorkersThatDisagreeAreLeftOut(t *testing.T) {
 			one := w.fake("worker-1", say("one"))
 			f := w.frontend().waitModel(1)
 			two := w.fake("worker-2", say("two"), change)
-			eventually(t, "the second worker is left out", func() bool { return w.log.count("is left out") > 0 })
+			patience.Until(t, "the second worker is left out", func() bool { return w.log.count("is left out") > 0 })
 			for range 6 {
 				if a := wholeAnswer(t, f.post("/v1/completions", textBody(nil))); a.Choices[0].Text != "one" {
 					t.Errorf("got %+v", a.Choices)
@@ -172,9 +173,9 @@ func TestModelIsReplaced(t *testing.T) {
 	one := w.fake("worker-1", say("one"))
 	f := w.frontend().waitModel(1)
 	w.fake("worker-2", say("two"), func(fk *fake) { fk.card.Digest, fk.card.ContextLength = "sha256:other", 300 })
-	eventually(t, "the second worker is left out", func() bool { return w.log.count("is left out") == 1 })
+	patience.Until(t, "the second worker is left out", func() bool { return w.log.count("is left out") == 1 })
 	one.vanish(t)
-	eventually(t, "the second worker is used", func() bool {
+	patience.Until(t, "the second worker is used", func() bool {
 		m := f.registry.find(testModel)
 		return m != nil && m.card.Digest == "sha256:other" && m.proc != nil
 	})
@@ -198,7 +199,7 @@ func TestSmallestContextCounts(t *testing.T) {
 		t.Errorf("gauge %v", got)
 	}
 	small.vanish(t)
-	eventually(t, "the large context is back", func() bool { return f.registry.find(testModel).card.ContextLength == testContext })
+	patience.Until(t, "the large context is back", func() bool { return f.registry.find(testModel).card.ContextLength == testContext })
 }
 
 // Files are checked against the card and fetched again until they are right; any
@@ -212,7 +213,7 @@ func TestFilesAreCheckedAndRetried(t *testing.T) {
 	}
 	one := w.fake("worker-1", say("one"), func(fk *fake) { fk.files, fk.card.Files = bad, cardFiles(good) })
 	f := w.frontend(func(f *Frontend) { f.limits.retry, f.limits.retryMost = time.Millisecond, 10*time.Millisecond })
-	eventually(t, "the files were fetched several times", func() bool { return one.fetched.Load() >= 3 })
+	patience.Until(t, "the files were fetched several times", func() bool { return one.fetched.Load() >= 3 })
 	if w.log.count("do not match the model card") == 0 {
 		t.Error("the log does not say why")
 	}
@@ -266,11 +267,11 @@ func TestSlowFilesHoldUpNobody(t *testing.T) {
 	f := w.frontend()
 	release := make(chan struct{})
 	w.fake("worker-1", say("one"), func(fk *fake) { fk.card.DisplayName, fk.card.Digest, fk.wait = "slow", "sha256:slow", release })
-	eventually(t, "the slow model is known", func() bool { return f.registry.find("slow") != nil })
+	patience.Until(t, "the slow model is known", func() bool { return f.registry.find("slow") != nil })
 	w.fake("worker-2", say("two"))
 	f.waitModel(1)
 	close(release)
-	eventually(t, "the slow model is served", func() bool { return f.registry.find("slow").proc != nil })
+	patience.Until(t, "the slow model is served", func() bool { return f.registry.find("slow").proc != nil })
 }
 
 // New files of the same model, such as another chat template, replace the old ones
@@ -288,7 +289,7 @@ func TestChangedFilesAreReloaded(t *testing.T) {
 	f.waitModel(2)
 	one.vanish(t)
 	f.waitModel(1)
-	eventually(t, "the new template is used", func() bool {
+	patience.Until(t, "the new template is used", func() bool {
 		wholeAnswer(t, f.post("/v1/chat/completions", chatBody(nil)))
 		all := two.got()
 		return len(all[len(all)-1].TokenIDs) == 2
@@ -303,7 +304,7 @@ func TestStoreOutage(t *testing.T) {
 	w := newWorld(t)
 	w.fake("worker-1", say("one"))
 	f := w.frontend().waitModel(1)
-	eventually(t, "the frontend has announced itself", func() bool {
+	patience.Until(t, "the frontend has announced itself", func() bool {
 		kvs, _, err := w.c.Store.List(t.Context(), cluster.InstancePrefix(cluster.DefaultNamespace, cluster.ComponentFrontend, ""))
 		return err == nil && len(kvs) > 0
 	})
@@ -329,7 +330,7 @@ func TestBadCardsAreIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the cards were read", func() bool { return w.log.count("does not decode") == 4 })
+	patience.Until(t, "the cards were read", func() bool { return w.log.count("does not decode") == 4 })
 	wholeAnswer(t, f.post("/v1/completions", textBody(nil)))
 	if list := f.registry.list(); len(list) != 1 {
 		t.Errorf("%d models", len(list))

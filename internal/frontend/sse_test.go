@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
@@ -212,7 +213,7 @@ func TestSlowClient(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 59\r\n\r\n"+raw); err != nil || len(raw) != 59 {
 		t.Fatal(err, len(raw))
 	}
-	eventually(t, "the slow request runs", func() bool { return fk.running.Load() == 1 })
+	patience.Until(t, "the slow request runs", func() bool { return fk.running.Load() == 1 })
 	for start := time.Now(); fk.running.Load() > 0; {
 		begin := time.Now()
 		if a := wholeAnswer(t, f.post("/v1/completions", textBody(nil))); a.Choices[0].Text != "quick" {
@@ -228,7 +229,7 @@ func TestSlowClient(t *testing.T) {
 	if fk.cancelled.Load() != 1 {
 		t.Errorf("%d handlers cancelled", fk.cancelled.Load())
 	}
-	eventually(t, "the request is counted as cancelled", func() bool {
+	patience.Until(t, "the request is counted as cancelled", func() bool {
 		return f.metric(`dynamo_frontend_requests_total{endpoint="completions",error_type="cancelled",model="tiny",request_type="stream",status="error"}`) == 1
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -136,7 +137,7 @@ func TestClientsShareTheWorkers(t *testing.T) {
 		}
 		return 0, 0
 	}
-	eventually(t, "the places are taken", func() bool {
+	patience.Until(t, "the places are taken", func() bool {
 		used, waiting := counts()
 		return used == capacity && waiting == 48-capacity && int(fk.running.Load()) == capacity
 	})
@@ -157,5 +158,5 @@ func TestClientsShareTheWorkers(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	eventually(t, "all places are free", func() bool { used, waiting := counts(); return used == 0 && waiting == 0 })
+	patience.Until(t, "all places are free", func() bool { used, waiting := counts(); return used == 0 && waiting == 0 })
 }

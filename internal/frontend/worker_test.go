@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/local"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/worker"
 )
@@ -59,7 +60,7 @@ func (w *world) realWorker(name string, step time.Duration, changes ...func(*wor
 		}
 	})
 	w.t.Cleanup(stop)
-	eventually(w.t, name+" is ready", func() bool { return wk.Status().State == cluster.StateReady })
+	patience.Until(w.t, name+" is ready", func() bool { return wk.Status().State == cluster.StateReady })
 	return wk, stop
 }
 
@@ -125,7 +126,7 @@ func TestRealWorkersComeAndGo(t *testing.T) {
 	for i := range requests {
 		ask(i)
 	}
-	eventually(t, "the requests generate", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) > 100 })
+	patience.Until(t, "the requests generate", func() bool { return f.metric(`dynamo_frontend_output_tokens_total{model="tiny"}`) > 100 })
 	w.realWorker("worker-3", step)
 	stopTwo() // ends in the middle of its sequences
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

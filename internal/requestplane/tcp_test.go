@@ -246,7 +246,12 @@ func TestTCPIdleConnection(t *testing.T) {
 		until(t, "the idle connection is closed", func() bool { return p.open() == 0 })
 	}
 	st := start(t, c, p.addr()+"/1/hold") // a silent stream is not idle
-	time.Sleep(200 * time.Millisecond)
+	// A connection that was made later and is idle is closed meanwhile.
+	other := newProxy(t, s.Addr())
+	if err := ask(t.Context(), c, other.addr()+"/1/echo", "x"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the other connection is closed", func() bool { return other.accepted.Load() == 1 && other.open() == 0 })
 	if p.open() != 1 {
 		t.Error("a connection in use was closed")
 	}
