@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/nixl/cma"
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
-	"github.com/dynctl/dynctl/internal/nixl/cma"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 

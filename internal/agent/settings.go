@@ -23,12 +23,12 @@ type settings struct {
 
 // Names of the settings below the config prefix.
 const (
-	settingStrategy   = "disagg.strategy"
-	settingOverlap = "disagg.overlap_kv_transfer"
-	settingMaxLocal   = "disagg.max_local_prefill_tokens"
-	settingMaxQueue   = "disagg.max_prefill_queue_depth"
-	settingTimeout    = "disagg.remote_prefill_timeout"
-	settingPolicy     = "router.policy"
+	settingStrategy = "disagg.strategy"
+	settingOverlap  = "disagg.overlap_kv_transfer"
+	settingMaxLocal = "disagg.max_local_prefill_tokens"
+	settingMaxQueue = "disagg.max_prefill_queue_depth"
+	settingTimeout  = "disagg.remote_prefill_timeout"
+	settingPolicy   = "router.policy"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {

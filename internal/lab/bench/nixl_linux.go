@@ -2,8 +2,8 @@ package bench
 
 import (
 	"github.com/dynctl/dynctl/internal/nixl"
-	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/cma"
+	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
