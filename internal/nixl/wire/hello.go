@@ -37,7 +37,7 @@ func (g Greeting) Take(b []byte, least int) (token Secret, rest []byte, err erro
 func TakeEndsOnly(b []byte) (Ends, error) {
 	e, rest, err := TakeEnds(b)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("hello with %d bytes too many: %w", len(rest), ErrProtocol)
+		err = fmt.Errorf("malformed hello with %d bytes too many: %w", len(rest), ErrProtocol)
 	}
 	return e, err
 }

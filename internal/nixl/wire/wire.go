@@ -1,5 +1,6 @@
-// Package wire is what the protocols of several transports have in common: how a
-// descriptor, an access, a probe, the two ends of a connection and an error lie in bytes.
+// Package wire holds what several transports have in common: how a
+// descriptor, an access, a probe, a hello and an error lie in bytes, and how peers are
+// listened to and kept apart.
 //
 // All numbers are little-endian. What is parsed comes from outside: errors are
 // [ErrProtocol], nothing is allocated for what is only claimed, and nothing panics.

@@ -95,3 +95,53 @@ func TestSecret(t *testing.T) {
 		t.Error("secrets are compared wrongly")
 	}
 }
+
+func TestSessions(t *testing.T) {
+	var ss Sessions[string]
+	one, two := nixl.Remote{Generation: 1}, nixl.Remote{Generation: 2}
+	used := ""
+	use := func(s string) { used = s }
+	if _, err := ss.Use(one, use); nixl.StatusOf(err) != nixl.ErrNotFound || used != "" {
+		t.Errorf("before it is attached: %v, %q", err, used)
+	}
+	if !ss.Attach(one, "a") || !ss.Attach(two, "b") {
+		t.Error("not attached")
+	}
+	if s, err := ss.Use(two, use); err != nil || s != "b" || used != "b" {
+		t.Errorf("session %q, used %q, %v", s, used, err)
+	}
+	if s, found := ss.Forget(two); s != "b" || !found {
+		t.Errorf("forgot %q, %v", s, found)
+	}
+	if _, found := ss.Forget(two); found {
+		t.Error("forgotten twice")
+	}
+	if all := ss.Close(); len(all) != 1 || all[0] != "a" {
+		t.Errorf("closed %q", all)
+	}
+	if _, err := ss.Use(one, use); nixl.StatusOf(err) != nixl.ErrCanceled || ss.Attach(one, "c") || len(ss.Close()) != 0 {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestListen(t *testing.T) {
+	for _, c := range []struct {
+		listen, advertise string
+		want              nixl.Status
+		host              string
+	}{
+		{"127.0.0.1:0", "", nixl.Success, "127.0.0.1:"},
+		{"127.0.0.1:0", "gpu-7", nixl.Success, "gpu-7:"},
+		{":0", "", nixl.ErrInvalidParam, ""},
+		{":0", strings.Repeat("x", 256), nixl.ErrInvalidParam, ""},
+		{"127.0.0.1", "", nixl.ErrUnknown, ""},
+	} {
+		ln, addr, err := Listen(c.listen, c.advertise)
+		if nixl.StatusOf(err) != c.want || !strings.HasPrefix(addr, c.host) {
+			t.Errorf("%s, %.9s: %q, %v", c.listen, c.advertise, addr, err)
+		}
+		if err == nil {
+			_ = ln.Close()
+		}
+	}
+}
