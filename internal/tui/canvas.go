@@ -24,6 +24,11 @@ func newCanvas(w, h int, ascii bool) *canvas {
 	return &canvas{w: w, h: h, ascii: ascii, cells: make([]cell, w*h)}
 }
 
+// area is the whole canvas; more marks text that is cut.
+func (c *canvas) area(more string) area {
+	return area{c: c, r: rect{0, 0, c.w, c.h}, more: more}
+}
+
 // set writes one character of the given width and repairs what it cuts in two.
 func (c *canvas) set(x, y int, text string, width int, st style, mk mark) {
 	row := c.cells[y*c.w : (y+1)*c.w]
@@ -68,6 +73,13 @@ func (a area) sub(r rect) area {
 	return a
 }
 
+// outset is the area with the column on its left and the one on its right.
+func (a area) outset() area { a.r.x, a.r.w = a.r.x-1, a.r.w+2; return a }
+
+func (a area) w() int { return a.r.w }
+
+func (a area) h() int { return a.r.h }
+
 func (a area) marked(m mark) area { a.mk |= m; return a }
 
 // put writes s at (x, y) and returns the x after it. What does not fit is left out.
@@ -104,6 +116,9 @@ type span struct {
 	text string
 	st   style
 }
+
+// text is a span of s in this style.
+func (st style) text(s string) span { return span{text: s, st: st} }
 
 func spansWidth(ss []span) int {
 	n := 0
@@ -223,4 +238,16 @@ func (c *canvas) text(t *theme) string {
 // blank cells at the end of a line need not be written, unless they carry a ground.
 func blank(k cell) bool {
 	return !k.tail && (k.text == "" || k.text == " ") && k.mk&markSelected == 0 && k.st != chosen
+}
+
+// inner is the room inside a box, in the coordinates of the area.
+func (a area) inner() rect { return rect{0, 0, a.r.w, a.r.h}.inset(2, 1) }
+
+// popup is a cleared box in the middle of the area, with a blank column on each
+// side to part it from what it covers.
+func (a area) popup(w, h int) area {
+	r := rect{(a.r.w - w) / 2, (a.r.h - h) / 2, w, h}
+	x := max(r.x-1, 0)
+	a.sub(rect{x, r.y, r.x + r.w + 1 - x, h}).clear()
+	return a.sub(r)
 }

@@ -129,7 +129,7 @@ func (m *model) decisionRows() rowSource {
 }
 
 func (m *model) drawDecisions(a area) {
-	m.drawTable(a.sub(rect{0, 0, a.r.w, a.r.h - 1}), paneDecisions, m.decisionColumns(), nil, "no router decisions yet")
+	m.drawTable(a.sub(rect{0, 0, a.w(), a.h() - 1}), paneDecisions, m.decisionColumns(), nil, "no router decisions yet")
 	remote, told, overlap, blocks := 0, 0, 0, 0
 	for i := range m.snap.Decisions {
 		d := &m.snap.Decisions[i]
@@ -150,7 +150,7 @@ func (m *model) drawDecisions(a area) {
 		v := float64(overlap) / float64(blocks)
 		share = percent(&v) + "%"
 	}
-	a.spans(0, a.r.h-1, a.r.w, []span{
+	a.spans(0, a.h()-1, a.w(), []span{
 		{"remote prefill ", dim}, {fmt.Sprintf("%d of %d", remote, told), plain}, {"   overlap ", dim}, {share, plain}, {" of blocks", dim},
 	})
 }

@@ -1,8 +1,6 @@
 package tui
 
 import (
-	"strings"
-
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -178,12 +176,12 @@ func (d *detail) height(m *model) int {
 // draw paints all sections on a canvas of their own and shows the part that was
 // scrolled to.
 func (d *detail) draw(m *model, a area) {
-	cols := d.columnsOf(m, a.r.w)
+	cols := d.columnsOf(m, a.w())
 	if len(cols) == 0 {
 		return
 	}
-	tall := newCanvas(a.r.w, max(d.height(m), a.r.h), m.ascii)
-	x, rest := 0, a.r.w
+	tall := newCanvas(a.w(), max(d.height(m), a.h()), m.ascii)
+	x, rest := 0, a.w()
 	for i, col := range cols {
 		w := rest / (len(cols) - i)
 		if d.kind == detailWorker && i == 0 && len(cols) == 2 {
@@ -192,60 +190,15 @@ func (d *detail) draw(m *model, a area) {
 		y := 0
 		for _, s := range col {
 			h := len(s.lines) + 2
-			box := area{c: tall, r: rect{x, y, w, h}, more: m.glyphs.more}
+			box := tall.area(m.glyphs.more).sub(rect{x, y, w, h})
 			box.box(m.glyphs, " "+s.title+" ", "", border)
 			in := box.sub(box.inner())
 			for n, line := range s.lines {
-				in.spans(0, n, in.r.w, line)
+				in.spans(0, n, in.w(), line)
 			}
 			y += h
 		}
 		x, rest = x+w, rest-w
 	}
 	a.blit(tall, d.scroll)
-}
-
-// fact is a line of a name and a value.
-func fact(name, value string, st style) []span {
-	return []span{{padRight(name, 14) + " ", dim}, {value, st}}
-}
-
-// gridLines lays out rows of words in columns as wide as their widest word; the
-// first row holds the titles, right says which columns hold numbers.
-func gridLines(rows [][]span, right []bool) [][]span {
-	var widths []int
-	for _, r := range rows {
-		for i, s := range r {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], textWidth(s.text))
-		}
-	}
-	out := make([][]span, 0, len(rows))
-	for _, r := range rows {
-		line := make([]span, 0, len(r))
-		for i, s := range r {
-			if i < len(right) && right[i] {
-				s.text = padLeft(s.text, widths[i])
-			} else if i < len(r)-1 {
-				s.text = padRight(s.text, widths[i])
-			}
-			if i < len(r)-1 {
-				s.text += "  "
-			}
-			line = append(line, s)
-		}
-		out = append(out, line)
-	}
-	return out
-}
-
-// titleRow makes a row of column titles.
-func titleRow(titles string) []span {
-	var out []span
-	for _, t := range strings.Fields(titles) {
-		out = append(out, span{t, heading})
-	}
-	return out
 }

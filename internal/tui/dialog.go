@@ -142,18 +142,18 @@ func (d *dialog) buttons() []span {
 // drawDialog puts the question in the middle of the panes.
 func (m *model) drawDialog(a area) {
 	d := m.ask
-	w := clamp(max(textWidth(d.action.Worker)*2+24, 56), 20, a.r.w)
+	w := clamp(max(textWidth(d.action.Worker)*2+24, 56), 20, a.w())
 	facts := d.facts(m, w-4)
-	h := min(len(facts)+5, a.r.h)
+	h := min(len(facts)+5, a.h())
 	box := a.popup(w, h)
 	box.box(m.glyphs, " "+d.verb()+" "+d.action.Worker+"? ", "", focused)
 	in := box.sub(box.inner())
-	keep := max(in.r.h-2, 0) // buttons and keys always stay
+	keep := max(in.h()-2, 0) // buttons and keys always stay
 	for y, line := range facts[:min(len(facts), keep)] {
-		in.spans(0, y, in.r.w, line)
+		in.spans(0, y, in.w(), line)
 	}
-	in.spans(0, in.r.h-2, in.r.w, d.buttons())
-	in.spans(0, in.r.h-1, in.r.w, []span{{m.showKeys(dialogKeys), keyName}})
+	in.spans(0, in.h()-2, in.w(), d.buttons())
+	in.spans(0, in.h()-1, in.w(), []span{{m.showKeys(dialogKeys), keyName}})
 }
 
 // line is the question on screens too small for a box.

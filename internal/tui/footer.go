@@ -9,7 +9,7 @@ func (m *model) drawFooter(a area) {
 	}
 	gap := 2
 	hints := m.hints(m.place())
-	for width(hints, gap) > a.r.w-1 {
+	for width(hints, gap) > a.w()-1 {
 		out := 0
 		for i, h := range hints {
 			if h.rank > hints[out].rank {
@@ -73,9 +73,9 @@ func width(hints []hint, gap int) int {
 // the text stays visible.
 func (m *model) drawPrompt(a area) {
 	line, keys := m.typing.line(m), m.typing.keysLine()
-	room := a.r.w - 2
+	room := a.w() - 2
 	if textWidth(line)+textWidth(keys)+3 <= room {
-		a.put(a.r.w-1-textWidth(keys), 0, keys, dim)
+		a.put(a.w()-1-textWidth(keys), 0, keys, dim)
 		room -= textWidth(keys) + 3
 	}
 	for textWidth(line) > room && line != "" {

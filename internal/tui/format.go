@@ -10,6 +10,14 @@ import (
 // unknown is printed for values nobody knows; zero is printed as 0.
 const unknown = "-"
 
+// orUnknown returns s, or the sign of an unknown value for the empty string.
+func orUnknown(s string) string {
+	if s == "" {
+		return unknown
+	}
+	return s
+}
+
 // commas prints an integer with separators: 1,104.
 func commas[T int | int64 | uint64](n T) string {
 	s := fmt.Sprint(n)
@@ -212,3 +220,6 @@ func intervalText(d time.Duration) string {
 	}
 	return d.String()
 }
+
+// clamp returns v, or the nearer of lo and hi if v is not between them.
+func clamp(v, lo, hi int) int { return min(max(v, lo), hi) }

@@ -135,7 +135,7 @@ func (m *model) drawHeader(a area, parts []part) {
 		}
 		return n
 	}
-	for need() > a.r.w {
+	for need() > a.w() {
 		out := -1
 		for i, p := range all {
 			if p.leave > 0 && (out < 0 || p.leave < all[out].leave) {
@@ -150,7 +150,7 @@ func (m *model) drawHeader(a area, parts []part) {
 	clock := 0
 	if last := all[len(all)-1]; last.leave == 1 {
 		clock = last.width() + 1
-		a.spans(a.r.w-clock, 0, clock, last.spans)
+		a.spans(a.w()-clock, 0, clock, last.spans)
 		all = all[:len(all)-1]
 	}
 	// The freshness stands at the right, before the clock, so that it stays in
@@ -158,21 +158,21 @@ func (m *model) drawHeader(a area, parts []part) {
 	last := all[len(all)-1]
 	x := 1
 	for _, p := range all[:len(all)-1] {
-		x = a.spans(x, 0, a.r.w-x, p.spans) + 2
+		x = a.spans(x, 0, a.w()-x, p.spans) + 2
 	}
 	gap := 1
 	if clock > 0 {
 		gap = 4
 	}
-	at := max(a.r.w-clock-gap-last.width(), min(x, a.r.w))
-	a.spans(at, 0, a.r.w-clock-at, last.spans)
+	at := max(a.w()-clock-gap-last.width(), min(x, a.w()))
+	a.spans(at, 0, a.w()-clock-at, last.spans)
 }
 
 // drawNotice is the line above the footer: a message, or the worst notice.
 func (m *model) drawNotice(a area) {
 	text, st := m.noticeText()
 	if text != "" {
-		a.spans(1, 0, a.r.w-1, []span{{text, st}})
+		a.spans(1, 0, a.w()-1, []span{{text, st}})
 	}
 }
 

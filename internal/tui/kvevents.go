@@ -89,7 +89,7 @@ func (m *model) eventRows() rowSource {
 }
 
 func (m *model) drawEvents(a area) {
-	m.drawTable(a.sub(rect{0, 0, a.r.w, a.r.h - 1}), paneEvents, m.eventColumns(), nil, "no KV events yet")
+	m.drawTable(a.sub(rect{0, 0, a.w(), a.h() - 1}), paneEvents, m.eventColumns(), nil, "no KV events yet")
 	lag, rate := unknown, unknown
 	if m.snap.KVEventLag != nil {
 		if lag = rtt(*m.snap.KVEventLag); lag == "" {
@@ -103,7 +103,7 @@ func (m *model) drawEvents(a area) {
 	if m.snap.KVEventGaps > 0 {
 		gaps = warn
 	}
-	a.spans(0, a.r.h-1, a.r.w, []span{
+	a.spans(0, a.h()-1, a.w(), []span{
 		{"gaps ", dim}, {commas(m.snap.KVEventGaps), gaps}, {"   lag ", dim}, {lag, plain}, {"   ", dim}, {rate, plain}, {" events/s", dim},
 	})
 }

@@ -11,7 +11,7 @@ import (
 func (m *model) drawLatency(a area) {
 	l := &m.snap.Latency
 	const name = 9
-	cell := clamp((a.r.w-name)/3, 6, 12)
+	cell := clamp((a.w()-name)/3, 6, 12)
 	row := func(y int, title string, values [3]string, st style) {
 		a.put(0, y, title, dim)
 		for i, v := range values {

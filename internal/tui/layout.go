@@ -136,8 +136,6 @@ func split(r rect, heights ...int) []rect {
 	return out
 }
 
-func clamp(v, lo, hi int) int { return min(max(v, lo), hi) }
-
 // shown reports whether a pane has a place on the screen.
 func (l layout) shown(p pane) bool { return l.panes[p].w > 0 && l.panes[p].h > 0 }
 

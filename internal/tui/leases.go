@@ -44,7 +44,7 @@ func (m *model) ttlSpans(l *cluster.Lease, width int) []span {
 	if share < 1.0/3 {
 		st = warn
 	}
-	return append(m.bar(share, room, st), span{" " + text, number[0].st})
+	return append(bar(m.glyphs, share, room, st), span{" " + text, number[0].st})
 }
 
 // leaseRows describes pane 2 to its list.

@@ -8,35 +8,6 @@ import (
 	"time"
 )
 
-// Color says whether to use color.
-type Color int
-
-const (
-	// ColorAuto asks the terminal and the environment: NO_COLOR, CLICOLOR, TERM.
-	ColorAuto Color = iota
-	// ColorNever draws without color; on a terminal weight and inversion stay.
-	ColorNever
-	// ColorAlways draws in color whatever the environment says.
-	ColorAlways
-)
-
-// Themes, as --theme takes them.
-const (
-	ThemeAuto  = "auto"  // follows the ground of the terminal
-	ThemeDark  = "dark"  // for dark grounds
-	ThemeLight = "light" // for light grounds
-	ThemeMono  = "mono"  // weight and inversion instead of color
-
-	ThemeContrast     = "contrast"     // high contrast, nothing faint
-	ThemeDeuteranopia = "deuteranopia" // for eyes that do not tell red from green
-	ThemeTritanopia   = "tritanopia"   // for eyes that do not tell blue from green
-)
-
-// Themes lists the values of [Options.Theme].
-func Themes() []string {
-	return []string{ThemeAuto, ThemeDark, ThemeLight, ThemeMono, ThemeContrast, ThemeDeuteranopia, ThemeTritanopia}
-}
-
 // Views lists the values of [Options.View], in the order of their keys.
 func Views() []string {
 	var names []string

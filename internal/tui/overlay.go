@@ -60,23 +60,14 @@ func (o *overlay) lines(m *model) [][]span {
 // popRows is how many lines of an overlay are visible.
 func (m *model) popRows() int { return max(m.bodyHeight()-3, 1) }
 
-// popup is a cleared box in the middle of the area, with a blank column on each
-// side to part it from what it covers.
-func (a area) popup(w, h int) area {
-	r := rect{(a.r.w - w) / 2, (a.r.h - h) / 2, w, h}
-	x := max(r.x-1, 0)
-	a.sub(rect{x, r.y, r.x + r.w + 1 - x, h}).clear()
-	return a.sub(r)
-}
-
 func (m *model) drawOverlay(a area) {
 	lines := m.pop.lines(m)
 	w := 46
 	for _, l := range lines {
 		w = max(w, spansWidth(l)+4)
 	}
-	w = min(w, a.r.w)
-	h := min(len(lines)+3, a.r.h)
+	w = min(w, a.w())
+	h := min(len(lines)+3, a.h())
 	box := a.popup(w, h)
 	note := ""
 	rows := h - 3
@@ -87,10 +78,10 @@ func (m *model) drawOverlay(a area) {
 	in := box.sub(box.inner())
 	for y := range rows {
 		if i := m.pop.scroll + y; i < len(lines) {
-			in.spans(0, y, in.r.w, lines[i])
+			in.spans(0, y, in.w(), lines[i])
 		}
 	}
-	in.put(0, in.r.h-1, overlayKeys, keyName)
+	in.put(0, in.h()-1, overlayKeys, keyName)
 }
 
 // helpLines is the key map as text: what works on this screen, with the reason

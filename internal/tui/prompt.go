@@ -1,8 +1,6 @@
 package tui
 
 import (
-	"strings"
-
 	tea "github.com/charmbracelet/bubbletea"
 )
 
@@ -74,21 +72,6 @@ func (m *model) pressPrompt(k tea.KeyMsg) tea.Cmd {
 func (m *model) setFilter(f string) {
 	m.lists[m.focus.pane].filter = f
 	m.rebuild(m.focus.pane)
-}
-
-// dropLast removes the last visible character.
-func dropLast(s string) string {
-	n := 0
-	for rest := s; rest != ""; {
-		_, _, next := nextCluster(rest)
-		n, rest = len(rest)-len(next), next
-	}
-	return s[:len(s)-n]
-}
-
-func dropWord(s string) string {
-	s = strings.TrimRight(s, " ")
-	return s[:strings.LastIndex(s, " ")+1]
 }
 
 // line is the prompt with its caret. Long text shows its end.

@@ -2,9 +2,7 @@ package tui
 
 import (
 	"fmt"
-	"math"
 	"strconv"
-	"strings"
 )
 
 // depth is the total number of waiting requests; ok is false when no part is known.
@@ -27,10 +25,10 @@ func (m *model) depthText() string {
 // drawQueue is pane 3: the history of the depth and what requests wait for.
 func (m *model) drawQueue(a area) {
 	q := &m.snap.Queue
-	chart := max(a.r.h-5, 1)
+	chart := max(a.h()-5, 1)
 	window := q.History
-	if len(window) > a.r.w {
-		window = window[len(window)-a.r.w:]
+	if len(window) > a.w() {
+		window = window[len(window)-a.w():]
 	}
 	top, some := peak(window)
 	x := a.put(0, 0, "waiting ", dim)
@@ -39,8 +37,8 @@ func (m *model) drawQueue(a area) {
 	if some {
 		scale = fmt.Sprintf("max %s  %ds", compact(top), len(window))
 	}
-	a.put(max(a.r.w-textWidth(scale), x+6), 0, scale, dim)
-	for y, line := range sparkline(window, a.r.w, chart, top, m.glyphs.spark) {
+	a.put(max(a.w()-textWidth(scale), x+6), 0, scale, dim)
+	for y, line := range sparkline(window, a.w(), chart, top, m.glyphs.spark) {
 		a.put(0, 1+y, line, focused)
 	}
 	rate := unknown
@@ -58,70 +56,21 @@ func (m *model) drawQueue(a area) {
 // pairs writes two names with values on each line, the values at the right of
 // their halves.
 func (m *model) pairs(a area, y int, lines [][4]string) {
-	left := (a.r.w - 1) / 2
+	left := (a.w() - 1) / 2
 	wide, narrow := 0, 0
 	for _, l := range lines {
 		wide = max(wide, textWidth(l[0])+textWidth(l[1])+1)
 		narrow = max(narrow, textWidth(l[2])+textWidth(l[3])+1)
 	}
-	left = clamp(left, min(wide, a.r.w), max(wide, a.r.w-narrow-1))
+	left = clamp(left, min(wide, a.w()), max(wide, a.w()-narrow-1))
 	for _, l := range lines {
 		m.pair(a.sub(rect{0, y, left, 1}), l[0], l[1])
-		m.pair(a.sub(rect{left + 1, y, a.r.w - left - 1, 1}), l[2], l[3])
+		m.pair(a.sub(rect{left + 1, y, a.w() - left - 1, 1}), l[2], l[3])
 		y++
 	}
 }
 
 func (m *model) pair(a area, name, value string) {
 	a.put(0, 0, name, dim)
-	a.put(max(min(a.r.w, 22)-textWidth(value), textWidth(name)+1), 0, value, plain)
-}
-
-// peak is the largest known sample.
-func peak(samples []*float64) (top float64, ok bool) {
-	for _, p := range samples {
-		if p != nil && finite(*p) {
-			top, ok = math.Max(top, *p), true
-		}
-	}
-	return top, ok
-}
-
-// sparkline draws samples in height rows of width cells, newest right, against
-// the given top. A missing sample is a gap; zero is the lowest mark.
-func sparkline(samples []*float64, width, height int, top float64, levels []string) []string {
-	if width <= 0 || height <= 0 {
-		return nil
-	}
-	if len(samples) > width {
-		samples = samples[len(samples)-width:]
-	}
-	rows := make([]strings.Builder, height)
-	for i := range rows {
-		rows[i].WriteString(strings.Repeat(" ", width-len(samples)))
-	}
-	n := len(levels)
-	for _, p := range samples {
-		step := 0 // of height*n; 0 is a gap
-		if p != nil && finite(*p) {
-			step = 1
-			if top > 0 && *p > 0 {
-				step = clamp(int(math.Ceil(*p/top*float64(n*height))), 1, n*height)
-			}
-		}
-		for row := range rows {
-			below := (height - 1 - row) * n
-			switch k := step - below; {
-			case k <= 0:
-				rows[row].WriteByte(' ')
-			default:
-				rows[row].WriteString(levels[min(k, n)-1])
-			}
-		}
-	}
-	out := make([]string, height)
-	for i := range rows {
-		out[i] = rows[i].String()
-	}
-	return out
+	a.put(max(min(a.w(), 22)-textWidth(value), textWidth(name)+1), 0, value, plain)
 }

@@ -33,7 +33,7 @@ func Run(ctx context.Context, source client.Source, opts Options) error {
 	defer cmds.wait()
 	defer cancel()
 
-	m := newModel(source, cmds, themeFor(opts, opts.Out), opts)
+	m := newModel(source, cmds, themeFor(opts.Theme, opts.Color, opts.Out), opts)
 	m.stop = ctx
 	settings := []tea.ProgramOption{tea.WithOutput(opts.Out), tea.WithAltScreen(), tea.WithFPS(framesPerSecond)}
 	if opts.In != nil {
@@ -60,7 +60,7 @@ func Run(ctx context.Context, source client.Source, opts Options) error {
 func Render(s cluster.Snapshot, width, height int, opts Options) string {
 	t := plainTheme()
 	if opts.Color == ColorAlways {
-		t = themeFor(opts, nil)
+		t = themeFor(opts.Theme, opts.Color, nil)
 	}
 	m := newModel(nil, nil, t, opts)
 	m.width, m.height = clamp(width, 0, maxSize), clamp(height, 0, maxSize)

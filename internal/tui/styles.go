@@ -1,12 +1,9 @@
 package tui
 
 import (
-	"io"
-	"os"
 	"strings"
 
 	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
 )
 
 // style names a meaning; themes give it a look.
@@ -107,46 +104,3 @@ func splitSGR(rendered string) sgr {
 
 // plainTheme has no escape sequences at all.
 func plainTheme() *theme { return &theme{} }
-
-// themeFor chooses the look for an output. NO_COLOR takes color away, not
-// weight and inversion: on a terminal it means the mono theme.
-func themeFor(o Options, out io.Writer) *theme {
-	if o.Color == ColorNever && out == nil {
-		return plainTheme()
-	}
-	if out == nil {
-		out = io.Discard
-	}
-	r := lipgloss.NewRenderer(out)
-	p := paletteOf(o.Theme)
-	if o.Color == ColorNever {
-		p = paletteOf(ThemeMono)
-	}
-	profile := r.ColorProfile()
-	if profile == termenv.Ascii {
-		if o.Color != ColorAlways {
-			p = paletteOf(ThemeMono)
-		}
-		if o.Color == ColorAlways {
-			profile = termenv.ANSI256
-		} else if isDumb(os.Getenv("TERM")) {
-			return plainTheme()
-		} else {
-			profile = termenv.ANSI
-		}
-	}
-	r.SetColorProfile(profile)
-	switch o.Theme {
-	case ThemeLight:
-		r.SetHasDarkBackground(false)
-	case ThemeDark:
-		r.SetHasDarkBackground(true)
-	default:
-		// Bubble Tea asked the terminal when the process started, before the
-		// program owned the input; asking again here could swallow a key.
-		r.SetHasDarkBackground(lipgloss.HasDarkBackground())
-	}
-	return newTheme(r, p)
-}
-
-func isDumb(term string) bool { return term == "dumb" || term == "" }

@@ -101,7 +101,7 @@ type table struct {
 }
 
 func (t table) draw(a area, g *glyphSet) {
-	cols := fit(t.cols, a.r.w)
+	cols := fit(t.cols, a.w())
 	for i, c := range cols {
 		title := c.title
 		if c.alone != "" && (i == 0 || cols[i-1].n != c.n-1) {
@@ -109,7 +109,7 @@ func (t table) draw(a area, g *glyphSet) {
 		}
 		t.put(a, c, 0, []span{{title, heading}})
 	}
-	for y := 1; y < a.r.h; y++ {
+	for y := 1; y < a.h(); y++ {
 		i := t.offset + y - 1
 		if i < 0 || i >= len(t.rows) {
 			return
@@ -121,10 +121,9 @@ func (t table) draw(a area, g *glyphSet) {
 		if i == t.cursor {
 			line = line.marked(markSelected)
 			line.fill(y, plain)
-			wide := line
-			wide.r.x, wide.r.w = wide.r.x-1, wide.r.w+2
+			wide := line.outset()
 			wide.put(0, y, g.cursor, focused)
-			wide.put(wide.r.w-1, y, " ", plain)
+			wide.put(wide.w()-1, y, " ", plain)
 		}
 		for _, c := range cols {
 			t.put(line, c, y, c.cell(t.rows[i], c.w))

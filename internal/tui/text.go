@@ -151,3 +151,19 @@ func fold(text string, width int) []string {
 	}
 	return lines
 }
+
+// dropLast removes the last visible character.
+func dropLast(s string) string {
+	n := 0
+	for rest := s; rest != ""; {
+		_, _, next := nextCluster(rest)
+		n, rest = len(rest)-len(next), next
+	}
+	return s[:len(s)-n]
+}
+
+// dropWord removes the last word, and the spaces after it.
+func dropWord(s string) string {
+	s = strings.TrimRight(s, " ")
+	return s[:strings.LastIndex(s, " ")+1]
+}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 func TestTextIsMeasuredInCells(t *testing.T) {
@@ -100,77 +98,6 @@ func TestFormats(t *testing.T) {
 	for _, tt := range tests {
 		if tt.got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, tt.got, tt.want)
-		}
-	}
-}
-
-func TestSparklineGapsAndScale(t *testing.T) {
-	v := func(f float64) *float64 { return &f }
-	levels := unicodeGlyphs().spark
-	got := sparkline([]*float64{v(0), v(8), nil, v(1), v(4)}, 7, 1, 8, levels)
-	if want := "  ▁█ ▁▄"; got[0] != want {
-		t.Errorf("got %q, want %q", got[0], want)
-	}
-	got = sparkline([]*float64{v(0), v(8), nil, v(1), v(4)}, 4, 2, 8, levels)
-	if want := "█   |█ ▂█"; strings.Join(got, "|") != want {
-		t.Errorf("got %q, want %q", strings.Join(got, "|"), want)
-	}
-	if got := sparkline([]*float64{v(0), v(0)}, 2, 1, 0, levels); got[0] != "▁▁" {
-		t.Errorf("zeros draw %q", got[0])
-	}
-}
-
-func TestBarShowsSomeAndAll(t *testing.T) {
-	m := newModel(nil, nil, plainTheme(), Options{Now: noon})
-	tests := []struct {
-		share float64
-		want  string
-	}{{0, "░░░░"}, {0.001, "█░░░"}, {0.5, "██░░"}, {1, "████"}, {7, "████"}, {-1, "░░░░"}, {math.NaN(), "░░░░"}}
-	for _, tt := range tests {
-		b := m.bar(tt.share, 4, good)
-		if got := b[0].text + b[1].text; got != tt.want {
-			t.Errorf("bar(%v) = %s, want %s", tt.share, got, tt.want)
-		}
-	}
-}
-
-func TestYAML(t *testing.T) {
-	lines := yamlLines([]byte(`{"a":1,"b":{"c":"x: y","d":[],"e":{}},"f":[1,{"g":null,"h":[true]},[2]],"i":"","j":"12","k":"plain text"}`))
-	var got []string
-	for _, l := range lines {
-		s := ""
-		for _, sp := range l {
-			s += sp.text
-		}
-		got = append(got, s)
-	}
-	want := `a: 1
-b:
-  c: "x: y"
-  d: []
-  e: {}
-f:
-  - 1
-  - g: null
-    h:
-      - true
-  - - 2
-i: ""
-j: "12"
-k: plain text`
-	if s := strings.Join(got, "\n"); s != want {
-		t.Errorf("got:\n%s\nwant:\n%s", s, want)
-	}
-}
-
-func TestModelText(t *testing.T) {
-	for want, w := range map[string]cluster.Worker{
-		"qwen in q8_0": {WorkerStatus: cluster.WorkerStatus{Model: "qwen", Weights: "q8_0"}},
-		"qwen":         {WorkerStatus: cluster.WorkerStatus{Model: "qwen"}},
-		unknown:        {},
-	} {
-		if got := modelText(&w); got != want {
-			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (m *model) View() string {
 // draw paints the whole screen.
 func (m *model) draw(width, height int) *canvas {
 	c := newCanvas(width, height, m.ascii)
-	a := area{c: c, r: rect{0, 0, width, height}, more: m.glyphs.more}
+	a := c.area(m.glyphs.more)
 	l := arrange(width, height, m.zoom, m.focus)
 	if l.tiny {
 		m.drawTiny(a)
@@ -65,9 +65,9 @@ func (m *model) drawTiny(a area) {
 	case m.typing != nil:
 		text = m.typing.line(m)
 	}
-	a.spans(0, 0, a.r.w, []span{{text, plain}})
-	if note, st := m.noticeText(); note != "" && a.r.h > 1 {
-		a.spans(0, 1, a.r.w, []span{{note, st}})
+	a.spans(0, 0, a.w(), []span{{text, plain}})
+	if note, st := m.noticeText(); note != "" && a.h() > 1 {
+		a.spans(0, 1, a.w(), []span{{note, st}})
 	}
 }
 
@@ -79,18 +79,18 @@ func (m *model) drawPane(a area, p pane, l layout) {
 		st, mark = focused, m.glyphs.cursor
 	}
 	title, note := m.paneTitle(p)
-	if textWidth(title)+textWidth(note)+9 > a.r.w {
+	if textWidth(title)+textWidth(note)+9 > a.w() {
 		note = ""
 	}
 	if note != "" {
 		note = " " + note + " "
 	}
 	a.box(m.glyphs, mark+title+" ", note, st)
-	if below := m.paneScroll(p, l); below != "" && textWidth(below)+6 <= a.r.w {
-		a.put(a.r.w-3-textWidth(below)-1, a.r.h-1, " "+below+" ", st)
+	if below := m.paneScroll(p, l); below != "" && textWidth(below)+6 <= a.w() {
+		a.put(a.w()-3-textWidth(below)-1, a.h()-1, " "+below+" ", st)
 	}
 	in := a.sub(a.inner())
-	if in.r.w <= 0 || in.r.h <= 0 {
+	if in.w() <= 0 || in.h() <= 0 {
 		return
 	}
 	switch p {
@@ -110,9 +110,6 @@ func (m *model) drawPane(a area, p pane, l layout) {
 		m.drawNodes(in)
 	}
 }
-
-// inner is the room inside a box, in the coordinates of the area.
-func (a area) inner() rect { return rect{0, 0, a.r.w, a.r.h}.inset(2, 1) }
 
 // paneTitle is what stands in the border: number, name and count on the left,
 // order and filter on the right.
@@ -180,7 +177,7 @@ func (m *model) drawTable(a area, p pane, cols []column, old func(int) bool, non
 		case l.filter != "" && l.total > 0:
 			none = fmt.Sprintf("nothing of %s matches %q: esc clears the filter", commas(l.total), l.filter)
 		}
-		a.spans(0, min(1, max(a.r.h-1, 0)), a.r.w, []span{{none, dim}})
+		a.spans(0, min(1, max(a.h()-1, 0)), a.w(), []span{{none, dim}})
 		return
 	}
 	cursor := -1

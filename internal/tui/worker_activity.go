@@ -11,7 +11,7 @@ func (m *model) sequenceSection(w *cluster.Worker) section {
 	running := []span{{padRight("running", 14) + " ", dim}, {number(w, s.Running), strong}}
 	if s.MaxSeqs > 0 {
 		running = append(running, span{" of " + commas(s.MaxSeqs) + "  ", plain})
-		running = append(running, m.bar(float64(s.Running)/float64(s.MaxSeqs), 16, good)...)
+		running = append(running, bar(m.glyphs, float64(s.Running)/float64(s.MaxSeqs), 16, good)...)
 	}
 	lines := [][]span{
 		running,

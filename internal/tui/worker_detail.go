@@ -73,7 +73,7 @@ func (m *model) kvSection(w *cluster.Worker) section {
 	line := func(name string, n int, st style) []span {
 		out := []span{{padRight(name, 12), dim}}
 		if s.KVTotal > 0 && measured(w) {
-			out = append(out, m.bar(float64(n)/float64(s.KVTotal), 16, st)...)
+			out = append(out, bar(m.glyphs, float64(n)/float64(s.KVTotal), 16, st)...)
 			out = append(out, span{"  ", plain})
 		}
 		return append(out, span{padLeft(number(w, n), 7), plain})

@@ -90,33 +90,13 @@ func kvNumber(w *cluster.Worker) string {
 	return strconv.Itoa(w.Stats.KVUsed()) + "/" + strconv.Itoa(w.Stats.KVTotal)
 }
 
-// bar draws a share (0 to 1) in width cells. A share above nothing shows at
-// least one cell; the number beside the bar tells nearly full from full.
-func (m *model) bar(share float64, width int, st style) []span {
-	if width <= 0 {
-		return nil
-	}
-	if !finite(share) {
-		share = 0
-	}
-	share = math.Min(math.Max(share, 0), 1)
-	n := int(math.Round(share * float64(width)))
-	if n == 0 && share > 0 {
-		n = 1
-	}
-	return []span{
-		{strings.Repeat(m.glyphs.full, n), st},
-		{strings.Repeat(m.glyphs.empty, width-n), dim},
-	}
-}
-
 // kvBar shows the used share of the KV blocks; the number stands beside it.
 func (m *model) kvBar(w *cluster.Worker, width int) []span {
 	if !measured(w) || w.Stats.KVTotal <= 0 {
 		return nil
 	}
 	share := float64(w.Stats.KVUsed()) / float64(w.Stats.KVTotal)
-	return m.bar(share, width, kvStyle(share))
+	return bar(m.glyphs, share, width, kvStyle(share))
 }
 
 // kvStyle warns from 90 % and alarms from 97 % on: preemption is near.
@@ -145,13 +125,6 @@ func (m *model) leaseSpans(left, ttl time.Duration) []span {
 		return []span{{text, warn}}
 	}
 	return []span{{text, plain}}
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return unknown
-	}
-	return s
 }
 
 // workerColumns are the columns of pane 1. On narrow screens UP, LEASE, HIT% and
