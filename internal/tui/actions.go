@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -25,7 +28,7 @@ func (m *model) cannotMove() string {
 	if _, ok := m.rowsOf(m.focus.pane); !ok {
 		return m.focus.pane.info().title + " has no rows"
 	}
-	if len(m.lists[m.focus.pane].rows) == 0 {
+	if len(m.lists[m.focus.pane].Rows) == 0 {
 		return "no rows"
 	}
 	return ""
@@ -33,12 +36,12 @@ func (m *model) cannotMove() string {
 
 func (m *model) moveBy(n int) {
 	if m.detail.kind != detailNone {
-		m.detail.scroll = clamp(m.detail.scroll+n, 0, bigMove)
+		m.detail.scroll = cells.Clamp(m.detail.scroll+n, 0, bigMove)
 		return
 	}
 	if src, ok := m.rowsOf(m.focus.pane); ok {
 		l := &m.lists[m.focus.pane]
-		l.move(l.cursor+n, src)
+		l.Move(l.Cursor+n, src)
 	}
 }
 
@@ -96,7 +99,7 @@ func (m *model) cannotSort() string {
 	switch {
 	case !ok:
 		return m.focus.pane.info().title + " has no rows to sort"
-	case src.newest:
+	case src.Newest:
 		return m.focus.pane.info().title + " stay newest first"
 	}
 	return ""
@@ -105,19 +108,19 @@ func (m *model) cannotSort() string {
 func (m *model) sortNext() {
 	src, _ := m.rowsOf(m.focus.pane)
 	l := &m.lists[m.focus.pane]
-	m.sortBy((l.sort + 1) % len(src.keys))
+	m.sortBy((l.Sort + 1) % len(src.Keys))
 }
 
 // sortBy orders the focused pane by one of its keys, in that key's own direction.
 func (m *model) sortBy(n int) {
 	src, _ := m.rowsOf(m.focus.pane)
 	l := &m.lists[m.focus.pane]
-	l.sort, l.desc = n, src.keys[n].desc
-	l.rebuild(src)
+	l.Sort, l.Desc = n, src.Keys[n].Desc
+	l.Rebuild(src)
 }
 
 func (m *model) sortReverse() {
-	m.lists[m.focus.pane].desc = !m.lists[m.focus.pane].desc
+	m.lists[m.focus.pane].Desc = !m.lists[m.focus.pane].Desc
 	m.rebuild(m.focus.pane)
 }
 
@@ -144,7 +147,7 @@ func (m *model) cannotFaster() string {
 		return m.cannotSpeed(true)
 	}
 	if _, ok := m.intervalStep(-1); !ok {
-		return "every " + intervalText(m.interval) + " is as often as it goes"
+		return "every " + cells.Interval(m.interval) + " is as often as it goes"
 	}
 	return ""
 }
@@ -154,7 +157,7 @@ func (m *model) cannotSlower() string {
 		return m.cannotSpeed(false)
 	}
 	if _, ok := m.intervalStep(1); !ok {
-		return "every " + intervalText(m.interval) + " is as seldom as it goes"
+		return "every " + cells.Interval(m.interval) + " is as seldom as it goes"
 	}
 	return ""
 }
@@ -178,10 +181,10 @@ func (m *model) setInterval(d time.Duration) tea.Cmd {
 func (m *model) toggleMouse() tea.Cmd {
 	m.mouse = !m.mouse
 	if m.mouse {
-		m.say(plain, "mouse on: M gives text selection back")
+		m.say(draw.Plain, "mouse on: M gives text selection back")
 		return tea.EnableMouseCellMotion
 	}
-	m.say(plain, "mouse off")
+	m.say(draw.Plain, "mouse off")
 	return tea.DisableMouse
 }
 
@@ -194,12 +197,12 @@ func (m *model) cannotSave() string {
 
 func (m *model) saveScreen() tea.Cmd {
 	name := "dynctl-top-" + m.now.In(m.opts.Location).Format("20060102-150405") + ".txt"
-	text := m.draw(m.width, m.height).text(plainTheme()) + "\n"
+	text := m.draw(m.width, m.height).Text(draw.PlainTheme()) + "\n"
 	return m.cmds.save(m.opts.Save, name, []byte(text))
 }
 
 func (m *model) cannotBack() string {
-	if m.detail.kind == detailNone && m.lists[m.focus.pane].filter == "" && !m.zoom && m.focus.pane != paneNodes {
+	if m.detail.kind == detailNone && m.lists[m.focus.pane].Filter == "" && !m.zoom && m.focus.pane != paneNodes {
 		return "nothing to go back from; q leaves"
 	}
 	return ""
@@ -210,8 +213,8 @@ func (m *model) back() {
 	switch l := &m.lists[m.focus.pane]; {
 	case m.detail.kind != detailNone:
 		m.detail = detail{}
-	case l.filter != "":
-		l.filter = ""
+	case l.Filter != "":
+		l.Filter = ""
 		m.rebuild(m.focus.pane)
 	case m.focus.pane == paneNodes:
 		m.setFocus(m.before)
@@ -234,7 +237,7 @@ func (m *model) target() (name, why string) {
 	if m.detail.kind != detailNone {
 		return "", "this screen is not about a worker; choose one in pane 1"
 	}
-	row, ok := m.lists[m.focus.pane].selected()
+	row, ok := m.lists[m.focus.pane].Selected()
 	switch p := m.focus.pane; {
 	case p != paneWorkers && p != paneLeases:
 		return "", "choose a worker in pane 1"
@@ -245,7 +248,7 @@ func (m *model) target() (name, why string) {
 	default:
 		name = m.snap.Leases[row].Owner
 		if w, _ := m.worker(name); w == nil {
-			return "", "the lease of " + orUnknown(name) + " is not a worker's"
+			return "", "the lease of " + cells.OrUnknown(name) + " is not a worker's"
 		}
 		return name, ""
 	}
@@ -304,7 +307,7 @@ func (m *model) cannotResumeWorker(name string) string {
 }
 
 func (m *model) noWorker(name string) string {
-	return fmt.Sprintf("no worker %q in cluster %s", name, orUnknown(m.snap.Cluster))
+	return fmt.Sprintf("no worker %q in cluster %s", name, cells.OrUnknown(m.snap.Cluster))
 }
 
 // acted reports how an action went.
@@ -312,10 +315,10 @@ func (m *model) acted(msg actedMsg) {
 	what := string(msg.action.Kind) + " " + msg.action.Worker
 	switch {
 	case msg.err != nil:
-		m.say(bad, what+": "+msg.err.Error())
+		m.say(draw.Bad, what+": "+msg.err.Error())
 	case msg.action.Kind == client.ActDrain:
-		m.say(good, what+": accepted; the state column follows it")
+		m.say(draw.Good, what+": accepted; the state column follows it")
 	default:
-		m.say(good, what+": accepted")
+		m.say(draw.Good, what+": accepted")
 	}
 }

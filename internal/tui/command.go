@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -62,11 +65,11 @@ func (m *model) runCommand(line string) tea.Cmd {
 		}
 		cmd, err := c.run(m, words[1:])
 		if err != nil {
-			m.say(warn, ":"+c.name+": "+err.Error())
+			m.say(draw.Warn, ":"+c.name+": "+err.Error())
 		}
 		return cmd
 	}
-	m.say(warn, fmt.Sprintf(":%s: no such command; there are %s", words[0], commandNames()))
+	m.say(draw.Warn, fmt.Sprintf(":%s: no such command; there are %s", words[0], commandNames()))
 	return nil
 }
 
@@ -120,16 +123,16 @@ func (m *model) runSort(args []string) (tea.Cmd, error) {
 	}
 	src, _ := m.rowsOf(m.focus.pane)
 	var ids []string
-	for i, k := range src.keys {
-		if k.id == strings.ToLower(args[0]) {
+	for i, k := range src.Keys {
+		if k.Id == strings.ToLower(args[0]) {
 			m.sortBy(i)
 			if len(args) == 2 {
-				m.lists[m.focus.pane].desc = args[1] == "desc"
+				m.lists[m.focus.pane].Desc = args[1] == "desc"
 				m.rebuild(m.focus.pane)
 			}
 			return nil, nil
 		}
-		ids = append(ids, k.id)
+		ids = append(ids, k.Id)
 	}
 	return nil, fmt.Errorf("no column %q in %s; there are %s", args[0], m.focus.pane.info().title, strings.Join(ids, ", "))
 }
@@ -177,7 +180,7 @@ func (m *model) runInterval(args []string) (tea.Cmd, error) {
 	steps := intervals()
 	d, err := time.ParseDuration(args[0])
 	if lo, hi := steps[0], steps[len(steps)-1]; err != nil || d < lo || d > hi {
-		return nil, fmt.Errorf("%q is not a duration between %s and %s", args[0], intervalText(lo), intervalText(hi))
+		return nil, fmt.Errorf("%q is not a duration between %s and %s", args[0], cells.Interval(lo), cells.Interval(hi))
 	}
 	return m.setInterval(d), nil
 }
@@ -207,8 +210,8 @@ func (m *model) complete(text string) string {
 		options = Views()
 	case words[0] == "sort":
 		if src, ok := m.rowsOf(m.focus.pane); ok {
-			for _, k := range src.keys {
-				options = append(options, k.id)
+			for _, k := range src.Keys {
+				options = append(options, k.Id)
 			}
 		}
 	}
@@ -224,7 +227,7 @@ func (m *model) complete(text string) string {
 	sort.Strings(match)
 	common := match[0]
 	for common != "" && !strings.HasPrefix(match[len(match)-1], common) {
-		common = dropLast(common)
+		common = cells.DropLast(common)
 	}
 	words[len(words)-1] = common
 	out := strings.Join(words, " ")

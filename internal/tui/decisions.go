@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 const localPrefill = "local"
@@ -33,11 +36,11 @@ func secondBest(d *cluster.RouterDecision) *cluster.RouteCandidate {
 }
 
 func costText(f float64) string {
-	if !finite(f) {
-		return unknown
+	if !cells.Finite(f) {
+		return cells.Unknown
 	}
 	if f >= 100000 || f <= -100000 {
-		return compact(f)
+		return cells.Compact(f)
 	}
 	return fmt.Sprintf("%.1f", f)
 }
@@ -50,13 +53,13 @@ func secondText(d *cluster.RouterDecision) string {
 	}
 	second, first := secondBest(d), chosenCandidate(d)
 	if second == nil {
-		return unknown
+		return cells.Unknown
 	}
 	name := second.Worker
 	if n, err := cluster.WorkerNumber(name); err == nil {
 		name = fmt.Sprintf("w%d", n)
 	}
-	if first == nil || !finite(second.Cost-first.Cost) {
+	if first == nil || !cells.Finite(second.Cost-first.Cost) {
 		return name
 	}
 	return fmt.Sprintf("%s %+.0f", name, second.Cost-first.Cost)
@@ -68,75 +71,77 @@ func stages(d *cluster.RouterDecision) (prefillAt, decodeAt string) {
 	if d.Phase == cluster.RolePrefill {
 		prefillAt, decodeAt = d.Chosen, ""
 	}
-	return orUnknown(prefillAt), orUnknown(decodeAt)
+	return cells.OrUnknown(prefillAt), cells.OrUnknown(decodeAt)
 }
 
 // overlapText is the share of a prompt that was found in the cache, once somebody looked.
 func overlapText(d *cluster.RouterDecision) string {
 	if d.Prefill == "" && !d.WeighsOverlap() {
-		return unknown
+		return cells.Unknown
 	}
 	return fmt.Sprintf("%d/%d", d.Overlap, d.Blocks)
 }
 
 // decisionColumns are the columns of pane 6.
-func (m *model) decisionColumns() []column {
+func (m *model) decisionColumns() []table.Column {
 	at := func(i int) *cluster.RouterDecision { return &m.snap.Decisions[i] }
-	name := func(get func(d *cluster.RouterDecision) string, st style) func(i, w int) []span {
-		return func(i, w int) []span { return []span{{clipMiddle(get(at(i)), w, m.glyphs.more), st}} }
+	name := func(get func(d *cluster.RouterDecision) string, st draw.Style) func(i, w int) []draw.Span {
+		return func(i, w int) []draw.Span {
+			return []draw.Span{st.Text(cells.ClipMiddle(get(at(i)), w, m.glyphs.More))}
+		}
 	}
 	prefillAt := func(d *cluster.RouterDecision) string { p, _ := stages(d); return p }
 	decodeAt := func(d *cluster.RouterDecision) string { _, d2 := stages(d); return d2 }
 	prefillW, decodeW := 7, 6
 	for i := range m.snap.Decisions {
 		p, d := stages(at(i))
-		prefillW, decodeW = max(prefillW, textWidth(p)), max(decodeW, textWidth(d))
+		prefillW, decodeW = max(prefillW, cells.Width(p)), max(decodeW, cells.Width(d))
 	}
-	return []column{
-		{title: "REQ", width: 6, most: 14, leave: 5, cell: name(func(d *cluster.RouterDecision) string { return orUnknown(d.RequestID) }, plain)},
-		{title: "PREFILL", width: prefillW, cell: name(prefillAt, prefill)},
-		{title: "DECODE", width: decodeW, cell: name(decodeAt, decode)},
-		{title: "OVERLAP", width: 7, right: true, leave: 4, cell: func(i, _ int) []span {
-			return []span{{overlapText(at(i)), plain}}
+	return []table.Column{
+		{Title: "REQ", Width: 6, Most: 14, Leave: 5, Cell: name(func(d *cluster.RouterDecision) string { return cells.OrUnknown(d.RequestID) }, draw.Plain)},
+		{Title: "PREFILL", Width: prefillW, Cell: name(prefillAt, draw.Prefill)},
+		{Title: "DECODE", Width: decodeW, Cell: name(decodeAt, draw.Decode)},
+		{Title: "OVERLAP", Width: 7, Right: true, Leave: 4, Cell: func(i, _ int) []draw.Span {
+			return []draw.Span{draw.Plain.Text(overlapText(at(i)))}
 		}},
-		{title: "COST", width: 5, right: true, leave: 3, cell: func(i, _ int) []span {
+		{Title: "COST", Width: 5, Right: true, Leave: 3, Cell: func(i, _ int) []draw.Span {
 			if c := chosenCandidate(at(i)); c != nil {
-				return []span{{costText(c.Cost), plain}}
+				return []draw.Span{draw.Plain.Text(costText(c.Cost))}
 			}
-			return []span{{unknown, plain}}
+			return []draw.Span{draw.Plain.Text(cells.Unknown)}
 		}},
-		{title: "2nd", width: 6, least: 5, most: 30, leave: 2, cell: func(i, _ int) []span { return []span{{secondText(at(i)), dim}} }},
-		{title: "POLICY", width: 8, leave: 1, cell: func(i, _ int) []span { return []span{{orUnknown(at(i).Policy), dim}} }},
+		{Title: "2nd", Width: 6, Least: 5, Most: 30, Leave: 2, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(secondText(at(i)))} }},
+		{Title: "POLICY", Width: 8, Leave: 1, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(cells.OrUnknown(at(i).Policy))} }},
 	}
 }
 
-func decisionKey(d *cluster.RouterDecision) rowKey {
-	return rowKey{d.RequestID + "\x00" + string(d.Phase), uint64(d.Time.UnixNano())}
+func decisionKey(d *cluster.RouterDecision) table.Key {
+	return table.Key{Name: d.RequestID + "\x00" + string(d.Phase), N: uint64(d.Time.UnixNano())}
 }
 
 // decisionRows describes pane 6 to its list.
-func (m *model) decisionRows() rowSource {
+func (m *model) decisionRows() table.Source {
 	at := func(i int) *cluster.RouterDecision { return &m.snap.Decisions[i] }
-	return rowSource{
-		n:      len(m.snap.Decisions),
-		newest: true,
-		key:    func(i int) rowKey { return decisionKey(at(i)) },
-		text: func(i int) string {
+	return table.Source{
+		N:      len(m.snap.Decisions),
+		Newest: true,
+		Key:    func(i int) table.Key { return decisionKey(at(i)) },
+		Text: func(i int) string {
 			d := at(i)
 			return strings.Join([]string{d.RequestID, d.Chosen, d.Prefill, d.PrefillWhy, d.PrefillWay, d.Policy, d.Model}, " ")
 		},
 	}
 }
 
-func (m *model) drawDecisions(a area) {
-	m.drawTable(a.sub(rect{0, 0, a.w(), a.h() - 1}), paneDecisions, m.decisionColumns(), nil, "no router decisions yet")
+func (m *model) drawDecisions(a draw.Area) {
+	m.drawTable(a.Sub(draw.Rect{X: 0, Y: 0, W: a.W(), H: a.H() - 1}), paneDecisions, m.decisionColumns(), nil, "no router decisions yet")
 	remote, told, overlap, blocks := 0, 0, 0, 0
 	for i := range m.snap.Decisions {
 		d := &m.snap.Decisions[i]
 		if d.Phase == cluster.RolePrefill {
 			continue // that of the decode worker says where the prompt was computed in the end
 		}
-		if p, _ := stages(d); p != unknown {
+		if p, _ := stages(d); p != cells.Unknown {
 			told++
 			if p != localPrefill {
 				remote++
@@ -145,12 +150,12 @@ func (m *model) drawDecisions(a area) {
 			blocks += d.Blocks
 		}
 	}
-	share := unknown
+	share := cells.Unknown
 	if blocks > 0 {
 		v := float64(overlap) / float64(blocks)
-		share = percent(&v) + "%"
+		share = cells.Percent(&v) + "%"
 	}
-	a.spans(0, a.h()-1, a.w(), []span{
-		{"remote prefill ", dim}, {fmt.Sprintf("%d of %d", remote, told), plain}, {"   overlap ", dim}, {share, plain}, {" of blocks", dim},
+	a.Spans(0, a.H()-1, a.W(), []draw.Span{
+		draw.Dim.Text("remote prefill "), draw.Plain.Text(fmt.Sprintf("%d of %d", remote, told)), draw.Dim.Text("   overlap "), draw.Plain.Text(share), draw.Dim.Text(" of blocks"),
 	})
 }

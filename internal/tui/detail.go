@@ -2,6 +2,8 @@ package tui
 
 import (
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // detailKind is what covers the panes.
@@ -31,7 +33,7 @@ type detail struct {
 // section is a titled box of lines on a detail screen.
 type section struct {
 	title string
-	lines [][]span
+	lines [][]draw.Span
 }
 
 // ownerDetail is the screen of the worker or node of that name.
@@ -64,7 +66,7 @@ func (m *model) further() (d detail, why string) {
 	}
 	d, ok := m.ownerDetail(name)
 	if !ok {
-		return d, orUnknown(name) + " is neither a worker nor a node of the cluster"
+		return d, cells.OrUnknown(name) + " is neither a worker nor a node of the cluster"
 	}
 	return d, ""
 }
@@ -74,7 +76,7 @@ func (m *model) ofRow() (d detail, why string) {
 	if m.focus.pane == paneQueue {
 		return detail{kind: detailQueue}, ""
 	}
-	row, ok := m.lists[m.focus.pane].selected()
+	row, ok := m.lists[m.focus.pane].Selected()
 	if _, list := m.rowsOf(m.focus.pane); !list {
 		return d, "nothing to inspect here: choose a worker (1) or a decision (6)"
 	}
@@ -94,7 +96,7 @@ func (m *model) ofRow() (d detail, why string) {
 	}
 	name := m.snap.Events[row].Worker
 	if w, _ := m.worker(name); w == nil {
-		return d, orUnknown(name) + " is not a worker of the list"
+		return d, cells.OrUnknown(name) + " is not a worker of the list"
 	}
 	return detail{kind: detailWorker, worker: name}, ""
 }
@@ -112,7 +114,7 @@ func (m *model) inspect() {
 
 // titled is the header of a screen that is not about a worker.
 func (m *model) titled(what, name string) []part {
-	return []part{{[]span{{"dynctl top " + m.glyphs.cursor + " " + what + " ", dim}, {clipMiddle(orUnknown(name), 40, m.glyphs.more), strong}}, 0}}
+	return []part{{[]draw.Span{draw.Dim.Text("dynctl top " + m.glyphs.Cursor + " " + what + " "), draw.Strong.Text(cells.ClipMiddle(cells.OrUnknown(name), 40, m.glyphs.More))}, 0}}
 }
 
 // parts are the header of a detail screen.
@@ -175,13 +177,13 @@ func (d *detail) height(m *model) int {
 
 // draw paints all sections on a canvas of their own and shows the part that was
 // scrolled to.
-func (d *detail) draw(m *model, a area) {
-	cols := d.columnsOf(m, a.w())
+func (d *detail) draw(m *model, a draw.Area) {
+	cols := d.columnsOf(m, a.W())
 	if len(cols) == 0 {
 		return
 	}
-	tall := newCanvas(a.w(), max(d.height(m), a.h()), m.ascii)
-	x, rest := 0, a.w()
+	tall := draw.NewCanvas(a.W(), max(d.height(m), a.H()), m.ascii)
+	x, rest := 0, a.W()
 	for i, col := range cols {
 		w := rest / (len(cols) - i)
 		if d.kind == detailWorker && i == 0 && len(cols) == 2 {
@@ -190,15 +192,15 @@ func (d *detail) draw(m *model, a area) {
 		y := 0
 		for _, s := range col {
 			h := len(s.lines) + 2
-			box := tall.area(m.glyphs.more).sub(rect{x, y, w, h})
-			box.box(m.glyphs, " "+s.title+" ", "", border)
-			in := box.sub(box.inner())
+			box := tall.Area(m.glyphs.More).Sub(draw.Rect{X: x, Y: y, W: w, H: h})
+			box.Box(m.glyphs, " "+s.title+" ", "", draw.Border)
+			in := box.Sub(box.Inner())
 			for n, line := range s.lines {
-				in.spans(0, n, in.w(), line)
+				in.Spans(0, n, in.W(), line)
 			}
 			y += h
 		}
 		x, rest = x+w, rest-w
 	}
-	a.blit(tall, d.scroll)
+	a.Blit(tall, d.scroll)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -35,23 +38,23 @@ func (m *model) pressDialog(key string) tea.Cmd {
 	switch key {
 	case "esc", "q", "n":
 		m.ask = nil
-		m.say(plain, "cancelled: "+string(d.action.Kind)+" "+d.action.Worker)
+		m.say(draw.Plain, "cancelled: "+string(d.action.Kind)+" "+d.action.Worker)
 	case "tab", "shift+tab", "left", "right", "h", "l", "up", "down", "j", "k":
 		d.yes = !d.yes
 	case "enter":
 		m.ask = nil
 		if !d.yes {
-			m.say(plain, "cancelled: "+string(d.action.Kind)+" "+d.action.Worker)
+			m.say(draw.Plain, "cancelled: "+string(d.action.Kind)+" "+d.action.Worker)
 			return nil
 		}
 		if why := m.stillCannot(d.action); why != "" {
-			m.say(warn, why)
+			m.say(draw.Warn, why)
 			return nil
 		}
-		m.say(plain, string(d.action.Kind)+" "+d.action.Worker+" ...")
+		m.say(draw.Plain, string(d.action.Kind)+" "+d.action.Worker+" ...")
 		return m.cmds.act(m.source, d.action)
 	default:
-		m.say(plain, "the question first: "+m.showKeys(dialogKeys))
+		m.say(draw.Plain, "the question first: "+m.showKeys(dialogKeys))
 	}
 	return nil
 }
@@ -74,25 +77,25 @@ func (d *dialog) verb() string {
 }
 
 // facts are the lines between title and buttons.
-func (d *dialog) facts(m *model, width int) [][]span {
+func (d *dialog) facts(m *model, width int) [][]draw.Span {
 	w, i := m.worker(d.action.Worker)
 	if w == nil {
-		return [][]span{{{m.glyphs.lost + " " + m.noWorker(d.action.Worker) + " any more", bad}}}
+		return [][]draw.Span{{draw.Bad.Text(m.glyphs.Lost + " " + m.noWorker(d.action.Worker) + " any more")}}
 	}
-	device := orUnknown(m.known.devices[i])
-	lines := [][]span{
-		append([]span{{orUnknown(string(w.Role)), roleStyle(w.Role)}, {"  " + device + "  ", plain}}, m.stateSpans(w)...),
+	device := cells.OrUnknown(m.known.devices[i])
+	lines := [][]draw.Span{
+		append([]draw.Span{roleStyle(w.Role).Text(cells.OrUnknown(string(w.Role))), draw.Plain.Text("  " + device + "  ")}, m.stateSpans(w)...),
 	}
 	count := func(n int) string {
 		if !measured(w) {
-			return unknown
+			return cells.Unknown
 		}
-		return commas(n)
+		return cells.Commas(n)
 	}
-	lines = append(lines, []span{
-		{"running sequences ", dim}, {count(w.Stats.Running), strong},
-		{"   waiting ", dim}, {count(w.Stats.Waiting), strong},
-		{"   KV coming ", dim}, {count(w.Stats.RemoteWait), strong},
+	lines = append(lines, []draw.Span{
+		draw.Dim.Text("running sequences "), draw.Strong.Text(count(w.Stats.Running)),
+		draw.Dim.Text("   waiting "), draw.Strong.Text(count(w.Stats.Waiting)),
+		draw.Dim.Text("   KV coming "), draw.Strong.Text(count(w.Stats.RemoteWait)),
 	})
 	text := "New requests go to others from now on, running sequences move to others or finish, then the lease is revoked."
 	if d.action.Kind == client.ActResume {
@@ -100,18 +103,18 @@ func (d *dialog) facts(m *model, width int) [][]span {
 	} else if d.action.Deadline > 0 {
 		text += " After " + d.action.Deadline.String() + " it stays draining and says what is open."
 	}
-	for _, l := range fold(text, width) {
-		lines = append(lines, []span{{l, plain}})
+	for _, l := range cells.Fold(text, width) {
+		lines = append(lines, []draw.Span{draw.Plain.Text(l)})
 	}
 	if d.action.Kind == client.ActDrain {
 		if note := m.lastOfRole(w); note != "" {
-			lines = append(lines, []span{{m.glyphs.degraded + " " + note, warn}})
+			lines = append(lines, []draw.Span{draw.Warn.Text(m.glyphs.Degraded + " " + note)})
 		}
 	}
 	if m.paused {
-		lines = append(lines, []span{{m.glyphs.degraded + " the screen is frozen: figures are " + age(m.now.Sub(m.received)) + " old", warn}})
+		lines = append(lines, []draw.Span{draw.Warn.Text(m.glyphs.Degraded + " the screen is frozen: figures are " + cells.Age(m.now.Sub(m.received)) + " old")})
 	} else if m.freshness().kind == stale && measured(w) {
-		lines = append(lines, []span{{m.glyphs.degraded + " figures are " + age(m.at().Sub(w.UpdatedAt)) + " old", warn}})
+		lines = append(lines, []draw.Span{draw.Warn.Text(m.glyphs.Degraded + " figures are " + cells.Age(m.at().Sub(w.UpdatedAt)) + " old")})
 	}
 	return lines
 }
@@ -127,38 +130,38 @@ func (m *model) lastOfRole(w *cluster.Worker) string {
 	if w.Role == cluster.RolePrefill {
 		return "the last serving prefill worker: prompts will be computed by decode workers"
 	}
-	return fmt.Sprintf("the last serving %s worker: requests will wait or fail", orUnknown(string(w.Role)))
+	return fmt.Sprintf("the last serving %s worker: requests will wait or fail", cells.OrUnknown(string(w.Role)))
 }
 
 // buttons are the two choices; brackets show the one that enter presses.
-func (d *dialog) buttons() []span {
+func (d *dialog) buttons() []draw.Span {
 	act := d.verb() + " " + d.action.Worker
 	if d.yes {
-		return []span{{"  Cancel  ", plain}, {"  ", plain}, {"[ " + act + " ]", chosen}}
+		return []draw.Span{draw.Plain.Text("  Cancel  "), draw.Plain.Text("  "), draw.Chosen.Text("[ " + act + " ]")}
 	}
-	return []span{{"[ Cancel ]", chosen}, {"  ", plain}, {"  " + act + "  ", plain}}
+	return []draw.Span{draw.Chosen.Text("[ Cancel ]"), draw.Plain.Text("  "), draw.Plain.Text("  " + act + "  ")}
 }
 
 // drawDialog puts the question in the middle of the panes.
-func (m *model) drawDialog(a area) {
+func (m *model) drawDialog(a draw.Area) {
 	d := m.ask
-	w := clamp(max(textWidth(d.action.Worker)*2+24, 56), 20, a.w())
+	w := cells.Clamp(max(cells.Width(d.action.Worker)*2+24, 56), 20, a.W())
 	facts := d.facts(m, w-4)
-	h := min(len(facts)+5, a.h())
-	box := a.popup(w, h)
-	box.box(m.glyphs, " "+d.verb()+" "+d.action.Worker+"? ", "", focused)
-	in := box.sub(box.inner())
-	keep := max(in.h()-2, 0) // buttons and keys always stay
+	h := min(len(facts)+5, a.H())
+	box := a.Popup(w, h)
+	box.Box(m.glyphs, " "+d.verb()+" "+d.action.Worker+"? ", "", draw.Focused)
+	in := box.Sub(box.Inner())
+	keep := max(in.H()-2, 0) // buttons and keys always stay
 	for y, line := range facts[:min(len(facts), keep)] {
-		in.spans(0, y, in.w(), line)
+		in.Spans(0, y, in.W(), line)
 	}
-	in.spans(0, in.h()-2, in.w(), d.buttons())
-	in.spans(0, in.h()-1, in.w(), []span{{m.showKeys(dialogKeys), keyName}})
+	in.Spans(0, in.H()-2, in.W(), d.buttons())
+	in.Spans(0, in.H()-1, in.W(), []draw.Span{draw.KeyName.Text(m.showKeys(dialogKeys))})
 }
 
 // line is the question on screens too small for a box.
 func (d *dialog) line(m *model) string {
-	running := unknown
+	running := cells.Unknown
 	if w, _ := m.worker(d.action.Worker); w != nil {
 		running = seqText(w)
 	}

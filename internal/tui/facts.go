@@ -2,6 +2,7 @@ package tui
 
 import (
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
 )
 
 // facts are worked out once for each snapshot, so that drawing a frame costs
@@ -53,22 +54,22 @@ func factsOf(s *cluster.Snapshot) facts {
 		f.stateCount[w.State]++
 		f.leases = f.leases || w.Lease != nil
 		models[w.Model] = true
-		f.nameW = max(f.nameW, textWidth(w.Name))
-		f.deviceW = max(f.deviceW, textWidth(f.devices[i]))
-		f.stateW = max(f.stateW, textWidth(stateWord(w))+2)
-		f.kvW = max(f.kvW, textWidth(kvNumber(w)))
-		f.seqW = max(f.seqW, textWidth(seqText(w)))
-		f.modelW = max(f.modelW, textWidth(w.Model))
-		f.hostW = max(f.hostW, textWidth(f.hosts[i]))
-		f.versionW = max(f.versionW, textWidth(f.versions[i]))
+		f.nameW = max(f.nameW, cells.Width(w.Name))
+		f.deviceW = max(f.deviceW, cells.Width(f.devices[i]))
+		f.stateW = max(f.stateW, cells.Width(stateWord(w))+2)
+		f.kvW = max(f.kvW, cells.Width(kvNumber(w)))
+		f.seqW = max(f.seqW, cells.Width(seqText(w)))
+		f.modelW = max(f.modelW, cells.Width(w.Model))
+		f.hostW = max(f.hostW, cells.Width(f.hosts[i]))
+		f.versionW = max(f.versionW, cells.Width(f.versions[i]))
 	}
 	f.leaseAt = make(map[cluster.InstanceID]int, len(s.Leases))
 	for i := range s.Leases {
 		f.leaseAt[s.Leases[i].ID] = i
-		f.ownerW = max(f.ownerW, textWidth(s.Leases[i].Owner))
+		f.ownerW = max(f.ownerW, cells.Width(s.Leases[i].Owner))
 	}
 	for i := range s.Events {
-		f.eventW = max(f.eventW, textWidth(s.Events[i].Worker))
+		f.eventW = max(f.eventW, cells.Width(s.Events[i].Worker))
 	}
 	switch {
 	case s.Topology != nil && s.Topology.Model.Name != "":

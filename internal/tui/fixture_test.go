@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/tui/draw"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -296,7 +298,7 @@ func newScreen(t *testing.T, s cluster.Snapshot, w, h int, opts Options) *screen
 	opts.Now = noon
 	src := newFakeSource()
 	c := &commander{ctx: t.Context(), now: noon}
-	sc := &screen{t, newModel(src, c, plainTheme(), opts), src}
+	sc := &screen{t, newModel(src, c, draw.PlainTheme(), opts), src}
 	sc.send(tea.WindowSizeMsg{Width: w, Height: h})
 	sc.send(snapshotMsg{s, noon()})
 	return sc

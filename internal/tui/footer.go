@@ -1,15 +1,20 @@
 package tui
 
+import (
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+)
+
 // drawFooter shows the keys of the view, or the text being typed. Keys that
 // cannot act now are greyed, and stay.
-func (m *model) drawFooter(a area) {
+func (m *model) drawFooter(a draw.Area) {
 	if m.typing != nil {
 		m.drawPrompt(a)
 		return
 	}
 	gap := 2
 	hints := m.hints(m.place())
-	for width(hints, gap) > a.w()-1 {
+	for width(hints, gap) > a.W()-1 {
 		out := 0
 		for i, h := range hints {
 			if h.rank > hints[out].rank {
@@ -23,12 +28,12 @@ func (m *model) drawFooter(a area) {
 	}
 	x := 1
 	for _, h := range hints {
-		key, word := keyName, plain
+		key, word := draw.KeyName, draw.Plain
 		if h.off {
-			key, word = disabled, disabled
+			key, word = draw.Disabled, draw.Disabled
 		}
-		x = a.put(x, 0, h.key, key)
-		x = a.put(x, 0, " "+h.word, word) + gap
+		x = a.Put(x, 0, h.key, key)
+		x = a.Put(x, 0, " "+h.word, word) + gap
 	}
 }
 
@@ -64,22 +69,22 @@ func (m *model) hints(at where) []hint {
 func width(hints []hint, gap int) int {
 	n := 0
 	for _, h := range hints {
-		n += textWidth(h.key) + 1 + textWidth(h.word) + gap
+		n += cells.Width(h.key) + 1 + cells.Width(h.word) + gap
 	}
 	return n - gap
 }
 
 // drawPrompt shows typed text at the left and its keys at the right; the end of
 // the text stays visible.
-func (m *model) drawPrompt(a area) {
+func (m *model) drawPrompt(a draw.Area) {
 	line, keys := m.typing.line(m), m.typing.keysLine()
-	room := a.w() - 2
-	if textWidth(line)+textWidth(keys)+3 <= room {
-		a.put(a.w()-1-textWidth(keys), 0, keys, dim)
-		room -= textWidth(keys) + 3
+	room := a.W() - 2
+	if cells.Width(line)+cells.Width(keys)+3 <= room {
+		a.Put(a.W()-1-cells.Width(keys), 0, keys, draw.Dim)
+		room -= cells.Width(keys) + 3
 	}
-	for textWidth(line) > room && line != "" {
-		_, _, line = nextCluster(line)
+	for cells.Width(line) > room && line != "" {
+		_, _, line = cells.Next(line)
 	}
-	a.put(1, 0, line, strong)
+	a.Put(1, 0, line, draw.Strong)
 }

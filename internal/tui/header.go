@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // freshKind is how far the screen can be trusted.
@@ -22,7 +25,7 @@ const (
 type freshness struct {
 	kind freshKind
 	text string
-	st   style
+	st   draw.Style
 }
 
 // silentAfter is how many intervals without a snapshot make the screen stale by
@@ -32,26 +35,26 @@ const silentAfter = 5
 // freshness looks at the snapshot and at how long ago it came.
 func (m *model) freshness() freshness {
 	f := &m.snap.Fresh
-	every := intervalText(m.interval)
+	every := cells.Interval(m.interval)
 	switch {
 	case m.paused:
-		return freshness{frozen, "PAUSED " + age(m.now.Sub(m.pausedAt)), warn}
+		return freshness{frozen, "PAUSED " + cells.Age(m.now.Sub(m.pausedAt)), draw.Warn}
 	case !m.have && m.ended:
-		return freshness{closed, "ENDED: no snapshot came", bad}
+		return freshness{closed, "ENDED: no snapshot came", draw.Bad}
 	case !m.have:
-		return freshness{waiting, "WAITING for the first snapshot", dim}
+		return freshness{waiting, "WAITING for the first snapshot", draw.Dim}
 	case m.ended:
-		return freshness{closed, "ENDED " + age(m.since()) + " ago", bad}
+		return freshness{closed, "ENDED " + cells.Age(m.since()) + " ago", draw.Bad}
 	case m.play != nil && !f.Live():
-		return freshness{stale, m.playText() + " STALE " + age(m.at().Sub(f.StaleSince)), bad}
+		return freshness{stale, m.playText() + " STALE " + cells.Age(m.at().Sub(f.StaleSince)), draw.Bad}
 	case m.play != nil:
-		return freshness{replay, m.playText(), focused}
+		return freshness{replay, m.playText(), draw.Focused}
 	case !f.Live():
-		return freshness{stale, m.staleText(), bad}
+		return freshness{stale, m.staleText(), draw.Bad}
 	case m.since() >= m.silence():
-		return freshness{stale, fmt.Sprintf("STALE %s: no snapshot arrives", age(m.since())), bad}
+		return freshness{stale, fmt.Sprintf("STALE %s: no snapshot arrives", cells.Age(m.since())), draw.Bad}
 	}
-	return freshness{fresh, "LIVE every " + every, good}
+	return freshness{fresh, "LIVE every " + every, draw.Good}
 }
 
 // staleText says for how long, why, and what happens next.
@@ -66,9 +69,9 @@ func (m *model) staleText() string {
 	case !f.NATSOK:
 		why = "nats unreachable"
 	}
-	text := fmt.Sprintf("STALE %s: %s", age(m.at().Sub(f.StaleSince)), why)
+	text := fmt.Sprintf("STALE %s: %s", cells.Age(m.at().Sub(f.StaleSince)), why)
 	if left := f.NextAttempt.Sub(m.at()); !f.NextAttempt.IsZero() && left > 0 {
-		text += ", retry in " + age(left+time.Second-1)
+		text += ", retry in " + cells.Age(left+time.Second-1)
 	} else if !f.NextAttempt.IsZero() {
 		text += ", retrying"
 	}
@@ -77,11 +80,11 @@ func (m *model) staleText() string {
 
 // part is a piece of the header; the lowest leave goes first.
 type part struct {
-	spans []span
+	spans []draw.Span
 	leave int // 0 never
 }
 
-func (p part) width() int { return spansWidth(p.spans) }
+func (p part) width() int { return draw.Width(p.spans) }
 
 // clock is the time in the header: that of the recording in a replay.
 func (m *model) clock() time.Time {
@@ -94,29 +97,29 @@ func (m *model) clock() time.Time {
 // headerParts are the left side of the header, for the panes.
 func (m *model) headerParts() []part {
 	f := &m.snap.Fresh
-	store := func(name string, ok bool, d time.Duration) []span {
+	store := func(name string, ok bool, d time.Duration) []draw.Span {
 		if !m.have {
-			return []span{{name + " ", dim}, {unknown, plain}}
+			return []draw.Span{draw.Dim.Text(name + " "), draw.Plain.Text(cells.Unknown)}
 		}
 		if !ok {
-			return []span{{name + " ", dim}, {"down", bad}}
+			return []draw.Span{draw.Dim.Text(name + " "), draw.Bad.Text("down")}
 		}
 		text := "ok"
-		if r := rtt(d); r != "" {
+		if r := cells.RoundTrip(d); r != "" {
 			text += " " + r
 		}
-		return []span{{name + " ", dim}, {text, good}}
+		return []draw.Span{draw.Dim.Text(name + " "), draw.Good.Text(text)}
 	}
-	cluster, model := orUnknown(m.snap.Cluster), orUnknown(m.known.model)
+	cluster, model := cells.OrUnknown(m.snap.Cluster), cells.OrUnknown(m.known.model)
 	parts := []part{
-		{[]span{{"dynctl top", strong}}, 6},
-		{[]span{{"cluster ", dim}, {clip(cluster, 24, m.glyphs.more), strong}}, 5},
-		{[]span{{"model ", dim}, {clip(model, 24, m.glyphs.more), plain}}, 2},
+		{[]draw.Span{draw.Strong.Text("dynctl top")}, 6},
+		{[]draw.Span{draw.Dim.Text("cluster "), draw.Strong.Text(cells.Clip(cluster, 24, m.glyphs.More))}, 5},
+		{[]draw.Span{draw.Dim.Text("model "), draw.Plain.Text(cells.Clip(model, 24, m.glyphs.More))}, 2},
 		{store("etcd", f.EtcdOK, f.EtcdRTT), 4},
 		{store("nats", f.NATSOK, f.NATSRTT), 3},
 	}
 	if m.opts.Recording != "" {
-		rec := []span{{"REC ", bad}, {clipMiddle(m.opts.Recording, 24, m.glyphs.more), plain}}
+		rec := []draw.Span{draw.Bad.Text("REC "), draw.Plain.Text(cells.ClipMiddle(m.opts.Recording, 24, m.glyphs.More))}
 		parts = append(parts, part{rec, 7})
 	}
 	return parts
@@ -124,9 +127,9 @@ func (m *model) headerParts() []part {
 
 // drawHeader writes what this is, how fresh it is, and the time. The freshness
 // never leaves; the clock leaves before the first part does.
-func (m *model) drawHeader(a area, parts []part) {
+func (m *model) drawHeader(a draw.Area, parts []part) {
 	fr := m.freshness()
-	right := []part{{[]span{{fr.text, fr.st}}, 0}, {[]span{{m.clock().In(m.opts.Location).Format("15:04:05 MST"), dim}}, 1}}
+	right := []part{{[]draw.Span{fr.st.Text(fr.text)}, 0}, {[]draw.Span{draw.Dim.Text(m.clock().In(m.opts.Location).Format("15:04:05 MST"))}, 1}}
 	all := append(append([]part{}, parts...), right...)
 	need := func() int {
 		n := 1
@@ -135,7 +138,7 @@ func (m *model) drawHeader(a area, parts []part) {
 		}
 		return n
 	}
-	for need() > a.w() {
+	for need() > a.W() {
 		out := -1
 		for i, p := range all {
 			if p.leave > 0 && (out < 0 || p.leave < all[out].leave) {
@@ -150,7 +153,7 @@ func (m *model) drawHeader(a area, parts []part) {
 	clock := 0
 	if last := all[len(all)-1]; last.leave == 1 {
 		clock = last.width() + 1
-		a.spans(a.w()-clock, 0, clock, last.spans)
+		a.Spans(a.W()-clock, 0, clock, last.spans)
 		all = all[:len(all)-1]
 	}
 	// The freshness stands at the right, before the clock, so that it stays in
@@ -158,44 +161,44 @@ func (m *model) drawHeader(a area, parts []part) {
 	last := all[len(all)-1]
 	x := 1
 	for _, p := range all[:len(all)-1] {
-		x = a.spans(x, 0, a.w()-x, p.spans) + 2
+		x = a.Spans(x, 0, a.W()-x, p.spans) + 2
 	}
 	gap := 1
 	if clock > 0 {
 		gap = 4
 	}
-	at := max(a.w()-clock-gap-last.width(), min(x, a.w()))
-	a.spans(at, 0, a.w()-clock-at, last.spans)
+	at := max(a.W()-clock-gap-last.width(), min(x, a.W()))
+	a.Spans(at, 0, a.W()-clock-at, last.spans)
 }
 
 // drawNotice is the line above the footer: a message, or the worst notice.
-func (m *model) drawNotice(a area) {
+func (m *model) drawNotice(a draw.Area) {
 	text, st := m.noticeText()
 	if text != "" {
-		a.spans(1, 0, a.w()-1, []span{{text, st}})
+		a.Spans(1, 0, a.W()-1, []draw.Span{st.Text(text)})
 	}
 }
 
-func (m *model) noticeText() (string, style) {
+func (m *model) noticeText() (string, draw.Style) {
 	if m.flash.text != "" && m.now.Before(m.flash.until) {
 		return m.flash.text, m.flash.st
 	}
 	f := &m.snap.Fresh
 	switch {
 	case !m.have:
-		return "", plain
+		return "", draw.Plain
 	case !f.EtcdOK && f.EtcdErr != "":
-		return m.glyphs.degraded + " " + f.EtcdErr, bad
+		return m.glyphs.Degraded + " " + f.EtcdErr, draw.Bad
 	case !f.NATSOK && f.NATSErr != "":
-		return m.glyphs.degraded + " " + f.NATSErr, bad
+		return m.glyphs.Degraded + " " + f.NATSErr, draw.Bad
 	case len(m.snap.Notices) > 0:
-		text := m.glyphs.degraded + " " + m.snap.Notices[0]
+		text := m.glyphs.Degraded + " " + m.snap.Notices[0]
 		if n := len(m.snap.Notices) - 1; n > 0 {
 			text += fmt.Sprintf(" (%d more)", n)
 		}
-		return text, warn
+		return text, draw.Warn
 	}
-	return "", plain
+	return "", draw.Plain
 }
 
 // summary is the one line of screens too small for a pane.
@@ -203,7 +206,7 @@ func (m *model) summary() string {
 	need := fmt.Sprintf("needs %dx%d", minWidth, minHeight)
 	fr := m.freshness()
 	if !m.have {
-		return need + " " + m.glyphs.dot + " " + fr.text
+		return need + " " + m.glyphs.Dot + " " + fr.text
 	}
-	return strings.Join([]string{need, orUnknown(m.snap.Cluster) + " " + fr.text, m.stateSummary(), "queue " + m.depthText()}, " "+m.glyphs.dot+" ")
+	return strings.Join([]string{need, cells.OrUnknown(m.snap.Cluster) + " " + fr.text, m.stateSummary(), "queue " + m.depthText()}, " "+m.glyphs.Dot+" ")
 }

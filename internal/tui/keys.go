@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynctl/dynctl/internal/tui/draw"
+
 	tea "github.com/charmbracelet/bubbletea"
 )
 
@@ -139,7 +141,7 @@ func (m *model) press(k tea.KeyMsg) tea.Cmd {
 			continue
 		}
 		if why := b.why(m); why != "" {
-			m.say(warn, b.show+": "+why)
+			m.say(draw.Warn, b.show+": "+why)
 			return nil
 		}
 		m.flash = flash{}

@@ -92,12 +92,12 @@ func TestEventsFollowUntilTheCursorMoves(t *testing.T) {
 	s := labSnapshot()
 	s.Events = append([]cluster.KVEvent{{Worker: "worker-5", EventID: 900, Kind: cluster.KVStored}}, s.Events...)
 	sc.send(snapshotMsg{s, noon()})
-	if got := sc.m.lists[paneEvents].cursor; got != 2 {
+	if got := sc.m.lists[paneEvents].Cursor; got != 2 {
 		t.Errorf("the cursor is on row %d, want 2: it follows its event", got)
 	}
 	sc.press("g")
 	sc.send(snapshotMsg{labSnapshot(), noon()})
-	if got := sc.m.lists[paneEvents].cursor; got != 0 {
+	if got := sc.m.lists[paneEvents].Cursor; got != 0 {
 		t.Errorf("the cursor is on row %d, want 0: the pane follows", got)
 	}
 }
@@ -111,14 +111,14 @@ func TestLeasesStayAtTheSoonest(t *testing.T) {
 		s.Leases[i].Left = time.Duration(i+1) * time.Second
 	}
 	sc.send(snapshotMsg{s, noon()})
-	if got := sc.m.lists[paneLeases]; got.cursor != 0 || got.offset != 0 {
-		t.Errorf("cursor %d, offset %d, want the top", got.cursor, got.offset)
+	if got := sc.m.lists[paneLeases]; got.Cursor != 0 || got.Offset != 0 {
+		t.Errorf("cursor %d, offset %d, want the top", got.Cursor, got.Offset)
 	}
 	sc.press("2", "j")
-	below := sc.m.lists[paneLeases].key
+	below := sc.m.lists[paneLeases].Key
 	s = labSnapshot()
 	sc.send(snapshotMsg{s, noon()})
-	if got := sc.m.lists[paneLeases].key; got != below {
+	if got := sc.m.lists[paneLeases].Key; got != below {
 		t.Errorf("the cursor went from %v to %v", below, got)
 	}
 }
@@ -126,7 +126,7 @@ func TestLeasesStayAtTheSoonest(t *testing.T) {
 func TestSorting(t *testing.T) {
 	order := func(sc *screen) string {
 		var names []string
-		for _, i := range sc.m.lists[paneWorkers].rows {
+		for _, i := range sc.m.lists[paneWorkers].Rows {
 			names = append(names, strings.TrimPrefix(sc.m.snap.Workers[i].Name, "worker-"))
 		}
 		return strings.Join(names, "")
@@ -284,7 +284,7 @@ func TestIntervalMouseSaveAndLeave(t *testing.T) {
 		t.Errorf("a click chose pane %d, %s; want 2, worker-2", sc.m.focus.pane, got)
 	}
 	sc.send(tea.MouseMsg{X: 5, Y: 4, Button: tea.MouseButtonWheelDown})
-	if got := sc.m.lists[paneWorkers].cursor; got != 3 {
+	if got := sc.m.lists[paneWorkers].Cursor; got != 3 {
 		t.Errorf("the wheel moved to row %d, want 3", got)
 	}
 

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // timeOfDay is minutes, seconds and milliseconds: the hour is in the header.
 func (m *model) timeOfDay(t time.Time) string {
 	if t.IsZero() {
-		return unknown
+		return cells.Unknown
 	}
 	return t.In(m.opts.Location).Format("04:05.000")
 }
@@ -32,7 +35,7 @@ func eventBlocks(e *cluster.KVEvent) string {
 // or why blocks went.
 func (m *model) eventPrefix(e *cluster.KVEvent) string {
 	hash := func(h uint64) string {
-		return fmt.Sprintf("%04x", h>>48) + m.glyphs.more
+		return fmt.Sprintf("%04x", h>>48) + m.glyphs.More
 	}
 	switch {
 	case e.Kind == cluster.KVCleared:
@@ -44,66 +47,66 @@ func (m *model) eventPrefix(e *cluster.KVEvent) string {
 	case len(e.Removed) > 0:
 		return strings.TrimSpace(hash(e.Removed[0]) + " " + e.Reason)
 	}
-	return orUnknown(e.Reason)
+	return cells.OrUnknown(e.Reason)
 }
 
-func eventStyle(k cluster.KVEventKind) style {
+func eventStyle(k cluster.KVEventKind) draw.Style {
 	switch k {
 	case cluster.KVStored:
-		return good
+		return draw.Good
 	case cluster.KVRemoved:
-		return plain
+		return draw.Plain
 	case cluster.KVCleared:
-		return warn
+		return draw.Warn
 	}
-	return dim
+	return draw.Dim
 }
 
 // eventColumns are the columns of pane 5.
-func (m *model) eventColumns() []column {
+func (m *model) eventColumns() []table.Column {
 	at := func(i int) *cluster.KVEvent { return &m.snap.Events[i] }
-	return []column{
-		{title: "TIME", width: 9, leave: 2, cell: func(i, _ int) []span { return []span{{m.timeOfDay(at(i).Time), dim}} }},
-		{title: "WORKER", width: max(m.known.eventW, 8), cell: func(i, w int) []span {
-			return []span{{clipMiddle(orUnknown(at(i).Worker), w, m.glyphs.more), strong}}
+	return []table.Column{
+		{Title: "TIME", Width: 9, Leave: 2, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(m.timeOfDay(at(i).Time))} }},
+		{Title: "WORKER", Width: max(m.known.eventW, 8), Cell: func(i, w int) []draw.Span {
+			return []draw.Span{draw.Strong.Text(cells.ClipMiddle(cells.OrUnknown(at(i).Worker), w, m.glyphs.More))}
 		}},
-		{title: "EVENT", width: 7, leave: 4, cell: func(i, _ int) []span {
-			return []span{{orUnknown(string(at(i).Kind)), eventStyle(at(i).Kind)}}
+		{Title: "EVENT", Width: 7, Leave: 4, Cell: func(i, _ int) []draw.Span {
+			return []draw.Span{eventStyle(at(i).Kind).Text(cells.OrUnknown(string(at(i).Kind)))}
 		}},
-		{title: "BLOCKS", width: 6, right: true, leave: 5, cell: func(i, _ int) []span { return []span{{eventBlocks(at(i)), plain}} }},
-		{title: "PREFIX", width: 10, most: 24, leave: 3, cell: func(i, _ int) []span { return []span{{m.eventPrefix(at(i)), dim}} }},
+		{Title: "BLOCKS", Width: 6, Right: true, Leave: 5, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(eventBlocks(at(i)))} }},
+		{Title: "PREFIX", Width: 10, Most: 24, Leave: 3, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(m.eventPrefix(at(i)))} }},
 	}
 }
 
 // eventRows describes pane 5 to its list.
-func (m *model) eventRows() rowSource {
+func (m *model) eventRows() table.Source {
 	at := func(i int) *cluster.KVEvent { return &m.snap.Events[i] }
-	return rowSource{
-		n:      len(m.snap.Events),
-		newest: true,
-		key:    func(i int) rowKey { return rowKey{at(i).Worker, at(i).EventID} },
-		text: func(i int) string {
+	return table.Source{
+		N:      len(m.snap.Events),
+		Newest: true,
+		Key:    func(i int) table.Key { return table.Key{Name: at(i).Worker, N: at(i).EventID} },
+		Text: func(i int) string {
 			return strings.Join([]string{at(i).Worker, string(at(i).Kind), m.eventPrefix(at(i))}, " ")
 		},
 	}
 }
 
-func (m *model) drawEvents(a area) {
-	m.drawTable(a.sub(rect{0, 0, a.w(), a.h() - 1}), paneEvents, m.eventColumns(), nil, "no KV events yet")
-	lag, rate := unknown, unknown
+func (m *model) drawEvents(a draw.Area) {
+	m.drawTable(a.Sub(draw.Rect{X: 0, Y: 0, W: a.W(), H: a.H() - 1}), paneEvents, m.eventColumns(), nil, "no KV events yet")
+	lag, rate := cells.Unknown, cells.Unknown
 	if m.snap.KVEventLag != nil {
-		if lag = rtt(*m.snap.KVEventLag); lag == "" {
+		if lag = cells.RoundTrip(*m.snap.KVEventLag); lag == "" {
 			lag = "0ms"
 		}
 	}
 	if m.snap.KVEventRate != nil {
-		rate = compact(*m.snap.KVEventRate)
+		rate = cells.Compact(*m.snap.KVEventRate)
 	}
-	gaps := plain
+	gaps := draw.Plain
 	if m.snap.KVEventGaps > 0 {
-		gaps = warn
+		gaps = draw.Warn
 	}
-	a.spans(0, a.h()-1, a.w(), []span{
-		{"gaps ", dim}, {commas(m.snap.KVEventGaps), gaps}, {"   lag ", dim}, {lag, plain}, {"   ", dim}, {rate, plain}, {" events/s", dim},
+	a.Spans(0, a.H()-1, a.W(), []draw.Span{
+		draw.Dim.Text("gaps "), gaps.Text(cells.Commas(m.snap.KVEventGaps)), draw.Dim.Text("   lag "), draw.Plain.Text(lag), draw.Dim.Text("   "), draw.Plain.Text(rate), draw.Dim.Text(" events/s"),
 	})
 }

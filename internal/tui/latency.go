@@ -5,34 +5,36 @@ import (
 	"strconv"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // drawLatency is pane 4: percentiles over the window of the snapshot.
-func (m *model) drawLatency(a area) {
+func (m *model) drawLatency(a draw.Area) {
 	l := &m.snap.Latency
 	const name = 9
-	cell := clamp((a.w()-name)/3, 6, 12)
-	row := func(y int, title string, values [3]string, st style) {
-		a.put(0, y, title, dim)
+	cell := cells.Clamp((a.W()-name)/3, 6, 12)
+	row := func(y int, title string, values [3]string, st draw.Style) {
+		a.Put(0, y, title, draw.Dim)
 		for i, v := range values {
-			a.put(name+(i+1)*cell-textWidth(v), y, v, st)
+			a.Put(name+(i+1)*cell-cells.Width(v), y, v, st)
 		}
 	}
 	percentiles := func(y int, title string, p cluster.Percentiles) {
-		row(y, title, [3]string{millis(p.P50), millis(p.P95), millis(p.P99)}, plain)
+		row(y, title, [3]string{cells.Millis(p.P50), cells.Millis(p.P95), cells.Millis(p.P99)}, draw.Plain)
 	}
-	row(0, "", [3]string{"p50", "p95", "p99"}, heading)
+	row(0, "", [3]string{"p50", "p95", "p99"}, draw.Heading)
 	percentiles(1, "TTFT ms", l.TTFT)
 	percentiles(2, "ITL ms", l.ITL)
 	percentiles(3, "queue ms", l.Queue)
-	x := a.put(0, 4, "KV xfer ms ", dim)
-	x = a.put(x, 4, millis(l.Transfer), plain)
+	x := a.Put(0, 4, "KV xfer ms ", draw.Dim)
+	x = a.Put(x, 4, cells.Millis(l.Transfer), draw.Plain)
 	if l.Transfer != nil {
-		a.put(x, 4, " mean", dim)
+		a.Put(x, 4, " mean", draw.Dim)
 	}
-	x = a.put(0, 5, "KV xfer ", dim)
-	x = a.put(x, 5, throughput(l.TransferBS), plain)
-	a.put(x, 5, "  "+commas(l.Requests)+" req", plain)
+	x = a.Put(0, 5, "KV xfer ", draw.Dim)
+	x = a.Put(x, 5, cells.Throughput(l.TransferBS), draw.Plain)
+	a.Put(x, 5, "  "+cells.Commas(l.Requests)+" req", draw.Plain)
 }
 
 // latencyTitle names the window the percentiles cover.

@@ -1,5 +1,10 @@
 package tui
 
+import (
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+)
+
 // pane is one of the six boxes, numbered as their keys, or the list of nodes.
 type pane int
 
@@ -52,11 +57,11 @@ type focus struct{ pane, lower pane }
 // layout is where everything stands. Panes without a size are not shown.
 type layout struct {
 	tiny   bool
-	body   rect
+	body   draw.Rect
 	header int // rows of the three single lines
 	notice int
 	footer int
-	panes  [paneEnd]rect
+	panes  [paneEnd]draw.Rect
 }
 
 // arrange is a pure function of the screen's size, the zoom and the focus.
@@ -64,9 +69,9 @@ func arrange(width, height int, zoom bool, f focus) layout {
 	if width < minWidth || height < minHeight {
 		return layout{tiny: true}
 	}
-	l := layout{body: rect{0, 1, width, height - 3}, notice: height - 2, footer: height - 1}
+	l := layout{body: draw.Rect{X: 0, Y: 1, W: width, H: height - 3}, notice: height - 2, footer: height - 1}
 	switch {
-	case zoom || l.body.h < 14 || f.pane == paneNodes:
+	case zoom || l.body.H < 14 || f.pane == paneNodes:
 		l.panes[f.pane] = l.body
 	case width >= 96 && height >= 26:
 		l.full()
@@ -80,8 +85,8 @@ func arrange(width, height int, zoom bool, f focus) layout {
 
 // full shows all six panes in three rows.
 func (l *layout) full() {
-	w, h := l.body.w, l.body.h
-	middle := clamp(h*8/27, 8, 12)
+	w, h := l.body.W, l.body.H
+	middle := cells.Clamp(h*8/27, 8, 12)
 	top := ((h-middle)*10 + 18) / 19
 	rows := split(l.body, top, middle, h-top-middle)
 	l.panes[paneWorkers] = rows[0]
@@ -93,7 +98,7 @@ func (l *layout) full() {
 
 // tall shows all six on narrow screens.
 func (l *layout) tall() {
-	w, h := l.body.w, l.body.h
+	w, h := l.body.W, l.body.H
 	third := (h - 8) / 4
 	rows := split(l.body, h-8-3*third, third, 8, third, third)
 	l.panes[paneWorkers] = rows[0]
@@ -113,36 +118,36 @@ func (l *layout) stacked(f focus) {
 	if lower <= paneWorkers || lower >= paneEnd {
 		lower = paneLeases
 	}
-	low := clamp(l.body.h*3/7, 6, 9)
-	rows := split(l.body, l.body.h-low, low)
+	low := cells.Clamp(l.body.H*3/7, 6, 9)
+	rows := split(l.body, l.body.H-low, low)
 	l.panes[paneWorkers], l.panes[lower] = rows[0], rows[1]
 }
 
-func (l *layout) across(r rect, panes []pane, widths ...int) {
-	x := r.x
+func (l *layout) across(r draw.Rect, panes []pane, widths ...int) {
+	x := r.X
 	for i, p := range panes {
-		l.panes[p] = rect{x, r.y, widths[i], r.h}
+		l.panes[p] = draw.Rect{X: x, Y: r.Y, W: widths[i], H: r.H}
 		x += widths[i]
 	}
 }
 
-func split(r rect, heights ...int) []rect {
-	out := make([]rect, len(heights))
-	y := r.y
+func split(r draw.Rect, heights ...int) []draw.Rect {
+	out := make([]draw.Rect, len(heights))
+	y := r.Y
 	for i, h := range heights {
-		out[i] = rect{r.x, y, r.w, h}
+		out[i] = draw.Rect{X: r.X, Y: y, W: r.W, H: h}
 		y += h
 	}
 	return out
 }
 
 // shown reports whether a pane has a place on the screen.
-func (l layout) shown(p pane) bool { return l.panes[p].w > 0 && l.panes[p].h > 0 }
+func (l layout) shown(p pane) bool { return l.panes[p].W > 0 && l.panes[p].H > 0 }
 
 // rowsIn is how many list rows a pane has room for: its height without border,
 // column titles and, where there is one, the summary line.
 func (l layout) rowsIn(p pane) int {
-	h := l.panes[p].h - 3
+	h := l.panes[p].H - 3
 	if p == paneEvents || p == paneDecisions {
 		h--
 	}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // picture draws a layout at a tenth of its width: one digit for each pane.
@@ -25,7 +28,7 @@ func picture(w, h int, zoom bool, f focus) string {
 				c = 'F'
 			}
 			for p := paneWorkers; p < paneEnd; p++ {
-				if l.shown(p) && l.panes[p].contains(x, y) {
+				if l.shown(p) && l.panes[p].Contains(x, y) {
 					c = byte('0' + p)
 				}
 			}
@@ -138,13 +141,13 @@ func TestLayoutCoversTheBody(t *testing.T) {
 					cells := 0
 					for q := paneWorkers; q < paneEnd; q++ {
 						r := l.panes[q]
-						cells += r.w * r.h
-						if r.w > 0 && (r.x < 0 || r.y < l.body.y || r.x+r.w > w || r.y+r.h > l.body.y+l.body.h || r.h < 5) {
+						cells += r.W * r.H
+						if r.W > 0 && (r.X < 0 || r.Y < l.body.Y || r.X+r.W > w || r.Y+r.H > l.body.Y+l.body.H || r.H < 5) {
 							t.Fatalf("%dx%d: pane %d at %+v does not fit the body %+v", w, h, q, r, l.body)
 						}
 					}
-					if cells != l.body.w*l.body.h {
-						t.Fatalf("%dx%d zoom %v focus %d: panes cover %d of %d cells", w, h, zoom, p, cells, l.body.w*l.body.h)
+					if cells != l.body.W*l.body.H {
+						t.Fatalf("%dx%d zoom %v focus %d: panes cover %d of %d cells", w, h, zoom, p, cells, l.body.W*l.body.H)
 					}
 				}
 			}
@@ -153,26 +156,26 @@ func TestLayoutCoversTheBody(t *testing.T) {
 }
 
 func TestColumnsLeaveInOrder(t *testing.T) {
-	m := newModel(nil, nil, plainTheme(), Options{Now: noon})
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
 	m.width = 100
 	m.take(snapshotMsg{labSnapshot(), noon()})
 	last := -1
 	var left []string
 	for w := 100; w > 20; w-- {
-		cols := fit(m.workerColumns(), w)
+		cols := table.Fit(m.workerColumns(), w)
 		if last >= 0 && len(cols) < last {
 			left = append(left, missing(m.workerColumns(), cols, left)...)
 		}
 		last = len(cols)
-		if cols[0].title != "NAME" || cols[0].w < 8 {
-			t.Fatalf("at %d cells the name has %d cells", w, cols[0].w)
+		if cols[0].Title != "NAME" || cols[0].W < 8 {
+			t.Fatalf("at %d cells the name has %d cells", w, cols[0].W)
 		}
 		end := 0
 		for _, c := range cols {
-			if c.x < end {
-				t.Fatalf("at %d cells %s overlaps the column before", w, c.title)
+			if c.X < end {
+				t.Fatalf("at %d cells %s overlaps the column before", w, c.Title)
 			}
-			end = c.x + c.w
+			end = c.X + c.W
 		}
 		if end > w {
 			t.Fatalf("at %d cells the row ends at %d", w, end)
@@ -184,10 +187,10 @@ func TestColumnsLeaveInOrder(t *testing.T) {
 	}
 }
 
-func missing(all []column, stay []placed, known []string) []string {
+func missing(all []table.Column, stay []table.Placed, known []string) []string {
 	here := map[string]bool{}
 	for _, c := range stay {
-		here[c.title] = true
+		here[c.Title] = true
 	}
 	for _, k := range known {
 		here[k] = true
@@ -195,8 +198,8 @@ func missing(all []column, stay []placed, known []string) []string {
 	var out []string
 	for leave := range 20 { // several may leave at once
 		for _, c := range all {
-			if c.leave == leave && !here[c.title] {
-				out = append(out, c.title)
+			if c.Leave == leave && !here[c.Title] {
+				out = append(out, c.Title)
 			}
 		}
 	}

@@ -1,33 +1,38 @@
 package tui
 
-import "time"
+import (
+	"time"
+
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+)
 
 // leaseSections are the boxes of a lease's screen: how long it lasts, whose it is, and
 // what ends with it.
 func (m *model) leaseSections() []section {
 	i, ok := m.known.leaseAt[m.detail.lease]
 	if !ok {
-		return []section{{"lease", [][]span{
-			{{"this lease of " + orUnknown(m.detail.owner) + " has ended", bad}},
-			{{"It was revoked, or not renewed in time. A worker that lives takes a new one. esc goes back to the panes.", plain}},
+		return []section{{"lease", [][]draw.Span{
+			{draw.Bad.Text("this lease of " + cells.OrUnknown(m.detail.owner) + " has ended")},
+			{draw.Plain.Text("It was revoked, or not renewed in time. A worker that lives takes a new one. esc goes back to the panes.")},
 		}}}
 	}
 	l := &m.snap.Leases[i]
 	ends := m.at().Add(l.Left - m.countdown())
-	left := append([]span{{padRight("left", 14) + " ", dim}}, m.ttlSpans(l, 36)...)
-	lines := [][]span{
+	left := append([]draw.Span{draw.Dim.Text(cells.PadRight("left", 14) + " ")}, m.ttlSpans(l, 36)...)
+	lines := [][]draw.Span{
 		left,
-		fact("granted for", seconds(l.TTL), plain),
-		fact("renewed", seconds(max(l.Renewed+m.countdown(), 0))+" ago", plain),
-		fact("ends at", ends.In(m.opts.Location).Format("15:04:05")+" unless it is renewed", plain),
+		draw.Fact("granted for", cells.Seconds(l.TTL), draw.Plain),
+		draw.Fact("renewed", cells.Seconds(max(l.Renewed+m.countdown(), 0))+" ago", draw.Plain),
+		draw.Fact("ends at", ends.In(m.opts.Location).Format("15:04:05")+" unless it is renewed", draw.Plain),
 	}
 	out := []section{{"lease", lines}, m.leaseOwner(l.Owner)}
-	var keys [][]span
+	var keys [][]draw.Span
 	for _, e := range l.Endpoints {
-		keys = append(keys, []span{{e, plain}})
+		keys = append(keys, []draw.Span{draw.Plain.Text(e)})
 	}
 	if len(keys) == 0 {
-		keys = [][]span{{{"no endpoint is registered under it", dim}}}
+		keys = [][]draw.Span{{draw.Dim.Text("no endpoint is registered under it")}}
 	}
 	return append(out, section{"endpoints that end with it", keys})
 }
@@ -35,26 +40,26 @@ func (m *model) leaseSections() []section {
 // leaseOwner says who renews a lease.
 func (m *model) leaseOwner(name string) section {
 	if w, i := m.worker(name); w != nil {
-		age := unknown
+		age := cells.Unknown
 		if measured(w) {
-			age = seconds(max(m.at().Sub(w.UpdatedAt).Truncate(100*time.Millisecond), 0)) + " ago"
+			age = cells.Seconds(max(m.at().Sub(w.UpdatedAt).Truncate(100*time.Millisecond), 0)) + " ago"
 		}
-		return section{"worker " + name, [][]span{
-			append([]span{{padRight("state", 14) + " ", dim}}, m.stateSpans(w)...),
-			{{padRight("role", 14) + " ", dim}, {orUnknown(string(w.Role)), roleStyle(w.Role)}},
-			fact("device", orUnknown(m.known.devices[i]), plain),
-			fact("node", orUnknown(w.Node), plain),
-			fact("last status", age, plain),
+		return section{"worker " + name, [][]draw.Span{
+			append([]draw.Span{draw.Dim.Text(cells.PadRight("state", 14) + " ")}, m.stateSpans(w)...),
+			{draw.Dim.Text(cells.PadRight("role", 14) + " "), roleStyle(w.Role).Text(cells.OrUnknown(string(w.Role)))},
+			draw.Fact("device", cells.OrUnknown(m.known.devices[i]), draw.Plain),
+			draw.Fact("node", cells.OrUnknown(w.Node), draw.Plain),
+			draw.Fact("last status", age, draw.Plain),
 		}}
 	}
 	if i, ok := m.known.nodeAt[name]; ok {
 		n := &m.snap.Nodes[i]
-		return section{"node " + name, [][]span{
-			fact("host", orUnknown(n.Host), plain),
-			fact("devices", deviceList(n), plain),
-			fact("workers", commas(m.known.nodes[i].workers), plain),
-			fact("up", m.up(n.StartedAt), plain),
+		return section{"node " + name, [][]draw.Span{
+			draw.Fact("host", cells.OrUnknown(n.Host), draw.Plain),
+			draw.Fact("devices", deviceList(n), draw.Plain),
+			draw.Fact("workers", cells.Commas(m.known.nodes[i].workers), draw.Plain),
+			draw.Fact("up", m.up(n.StartedAt), draw.Plain),
 		}}
 	}
-	return section{"owner", [][]span{{{orUnknown(name) + " is neither a worker nor a node of the cluster", warn}}}}
+	return section{"owner", [][]draw.Span{{draw.Warn.Text(cells.OrUnknown(name) + " is neither a worker nor a node of the cluster")}}}
 }

@@ -4,64 +4,67 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // leaseColumns are the columns of pane 2.
-func (m *model) leaseColumns() []column {
+func (m *model) leaseColumns() []table.Column {
 	at := func(i int) *cluster.Lease { return &m.snap.Leases[i] }
-	return []column{
-		{title: "OWNER", width: max(m.known.ownerW, 8), cell: func(i, w int) []span {
-			return []span{{clipMiddle(orUnknown(at(i).Owner), w, m.glyphs.more), strong}}
+	return []table.Column{
+		{Title: "OWNER", Width: max(m.known.ownerW, 8), Cell: func(i, w int) []draw.Span {
+			return []draw.Span{draw.Strong.Text(cells.ClipMiddle(cells.OrUnknown(at(i).Owner), w, m.glyphs.More))}
 		}},
-		{title: "TTL left", width: 16, least: 6, most: 28, cell: func(i, w int) []span { return m.ttlSpans(at(i), w) }},
-		{title: "RENEWED", width: 9, right: true, leave: 2, cell: func(i, _ int) []span {
+		{Title: "TTL left", Width: 16, Least: 6, Most: 28, Cell: func(i, w int) []draw.Span { return m.ttlSpans(at(i), w) }},
+		{Title: "RENEWED", Width: 9, Right: true, Leave: 2, Cell: func(i, _ int) []draw.Span {
 			mark := ""
 			if m.freshness().kind == stale {
 				mark = "~"
 			}
-			return []span{{mark + seconds(max(at(i).Renewed+m.countdown(), 0)) + " ago", dim}}
+			return []draw.Span{draw.Dim.Text(mark + cells.Seconds(max(at(i).Renewed+m.countdown(), 0)) + " ago")}
 		}},
-		{title: "LEASE ID", width: 16, leave: 1, cell: func(i, _ int) []span {
-			return []span{{at(i).ID.String(), dim}}
+		{Title: "LEASE ID", Width: 16, Leave: 1, Cell: func(i, _ int) []draw.Span {
+			return []draw.Span{draw.Dim.Text(at(i).ID.String())}
 		}},
 	}
 }
 
 // ttlSpans is a bar of the time left beside its number; an ended lease says so.
-func (m *model) ttlSpans(l *cluster.Lease, width int) []span {
+func (m *model) ttlSpans(l *cluster.Lease, width int) []draw.Span {
 	left := l.Left - m.countdown()
 	if left <= 0 && m.freshness().kind != stale {
-		return []span{{m.glyphs.lost + " ended", bad}}
+		return []draw.Span{draw.Bad.Text(m.glyphs.Lost + " ended")}
 	}
 	number := m.leaseSpans(l.Left, l.TTL)
-	text := padLeft(number[0].text, 5)
-	room := width - textWidth(text) - 1
+	text := cells.PadLeft(number[0].Text, 5)
+	room := width - cells.Width(text) - 1
 	if l.TTL <= 0 || room < 3 {
 		return number
 	}
 	share := float64(left) / float64(l.TTL)
-	st := good
+	st := draw.Good
 	if share < 1.0/3 {
-		st = warn
+		st = draw.Warn
 	}
-	return append(bar(m.glyphs, share, room, st), span{" " + text, number[0].st})
+	return append(draw.Bar(m.glyphs, share, room, st), number[0].Style.Text(" "+text))
 }
 
 // leaseRows describes pane 2 to its list.
-func (m *model) leaseRows() rowSource {
+func (m *model) leaseRows() table.Source {
 	at := func(i int) *cluster.Lease { return &m.snap.Leases[i] }
-	return rowSource{
-		n: len(m.snap.Leases), soonest: true,
-		key:  func(i int) rowKey { return rowKey{at(i).Owner, uint64(at(i).ID)} },
-		text: func(i int) string { return strings.Join([]string{at(i).Owner, at(i).ID.String()}, " ") },
-		keys: []sortKey{
-			{id: "owner", text: func(i int) string { return at(i).Owner }},
-			{id: "ttl", num: func(i int) (float64, bool) { return float64(at(i).Left), true }},
-			{id: "renewed", desc: true, num: func(i int) (float64, bool) { return float64(at(i).Renewed), true }},
+	return table.Source{
+		N: len(m.snap.Leases), Soonest: true,
+		Key:  func(i int) table.Key { return table.Key{Name: at(i).Owner, N: uint64(at(i).ID)} },
+		Text: func(i int) string { return strings.Join([]string{at(i).Owner, at(i).ID.String()}, " ") },
+		Keys: []table.SortKey{
+			{Id: "owner", Text: func(i int) string { return at(i).Owner }},
+			{Id: "ttl", Num: func(i int) (float64, bool) { return float64(at(i).Left), true }},
+			{Id: "renewed", Desc: true, Num: func(i int) (float64, bool) { return float64(at(i).Renewed), true }},
 		},
 	}
 }
 
-func (m *model) drawLeases(a area) {
+func (m *model) drawLeases(a draw.Area) {
 	m.drawTable(a, paneLeases, m.leaseColumns(), nil, "no leases: no node of this cluster is running")
 }

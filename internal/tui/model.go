@@ -4,6 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -13,8 +17,8 @@ import (
 // model is everything the screen knows. Only the program's loop touches it.
 type model struct {
 	opts   Options
-	glyphs *glyphSet
-	theme  *theme
+	glyphs *draw.Glyphs
+	theme  *draw.Theme
 	ascii  bool
 	keys   []binding
 	words  []command // of the command line
@@ -41,7 +45,7 @@ type model struct {
 	focus  focus
 	before pane // where esc goes back to from the nodes
 	zoom   bool
-	lists  [paneEnd]list
+	lists  [paneEnd]table.List
 	mouse  bool
 	detail detail // what covers the panes, if anything
 	pop    overlay
@@ -57,7 +61,7 @@ type model struct {
 // flash is a short message in the notice line.
 type flash struct {
 	text  string
-	st    style
+	st    draw.Style
 	until time.Time
 }
 
@@ -65,20 +69,20 @@ type flash struct {
 const flashFor = 6 * time.Second
 
 // newModel wires a model; source and cmds may be nil where nothing runs.
-func newModel(source client.Source, cmds *commander, t *theme, opts Options) *model {
+func newModel(source client.Source, cmds *commander, t *draw.Theme, opts Options) *model {
 	opts = opts.withDefaults()
 	m := &model{
 		opts: opts, source: source, cmds: cmds, theme: t, play: newPlayback(opts.Replay, source),
-		ascii: opts.ASCII, glyphs: unicodeGlyphs(),
+		ascii: opts.ASCII, glyphs: draw.UnicodeGlyphs(),
 		keys: keyMap(), words: commands(),
 		interval: opts.Interval, now: opts.Now(), zoom: opts.Zoom,
 		focus: focus{paneWorkers, paneLeases}, before: paneWorkers, dirty: true,
 	}
 	// Terminals set to wide East Asian glyphs would draw boxes of double width.
-	if m.ascii || textWidth(m.glyphs.full+m.glyphs.ready+m.glyphs.horizontal) != 3 {
-		m.ascii, m.glyphs = true, asciiGlyphs()
+	if m.ascii || cells.Width(m.glyphs.Full+m.glyphs.Ready+m.glyphs.Horizontal) != 3 {
+		m.ascii, m.glyphs = true, draw.ASCIIGlyphs()
 	}
-	m.lists[paneLeases].sort = 1 // soonest first
+	m.lists[paneLeases].Sort = 1 // soonest first
 	if p, ok := paneNamed(opts.View); ok {
 		m.setFocus(p)
 	}
@@ -126,9 +130,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.acted(msg)
 	case savedMsg:
 		if msg.err != nil {
-			m.say(bad, "save "+msg.name+": "+msg.err.Error())
+			m.say(draw.Bad, "save "+msg.name+": "+msg.err.Error())
 		} else {
-			m.say(good, "screen saved to "+msg.name)
+			m.say(draw.Good, "screen saved to "+msg.name)
 		}
 	}
 	m.settle()
@@ -169,12 +173,12 @@ func (m *model) take(msg snapshotMsg) {
 // rebuild works out the rows of a pane again.
 func (m *model) rebuild(p pane) {
 	if src, ok := m.rowsOf(p); ok {
-		m.lists[p].rebuild(src)
+		m.lists[p].Rebuild(src)
 	}
 }
 
 // rowsOf describes the rows of a pane; ok is false for panes without any.
-func (m *model) rowsOf(p pane) (rowSource, bool) {
+func (m *model) rowsOf(p pane) (table.Source, bool) {
 	switch p {
 	case paneWorkers:
 		return m.workerRows(), true
@@ -187,7 +191,7 @@ func (m *model) rowsOf(p pane) (rowSource, bool) {
 	case paneNodes:
 		return m.nodeRows(), true
 	}
-	return rowSource{}, false
+	return table.Source{}, false
 }
 
 // settle keeps every cursor on the screen after a change.
@@ -195,11 +199,11 @@ func (m *model) settle() {
 	l := m.layout()
 	for p := range paneEnd {
 		if l.shown(p) {
-			m.lists[p].scroll(l.rowsIn(p))
+			m.lists[p].Scroll(l.rowsIn(p))
 		}
 	}
-	m.detail.scroll = clamp(m.detail.scroll, 0, max(m.detail.height(m)-m.bodyHeight(), 0))
-	m.pop.scroll = clamp(m.pop.scroll, 0, max(len(m.pop.lines(m))-m.popRows(), 0))
+	m.detail.scroll = cells.Clamp(m.detail.scroll, 0, max(m.detail.height(m)-m.bodyHeight(), 0))
+	m.pop.scroll = cells.Clamp(m.pop.scroll, 0, max(len(m.pop.lines(m))-m.popRows(), 0))
 }
 
 func (m *model) layout() layout { return arrange(m.width, m.height, m.zoom, m.focus) }
@@ -219,7 +223,7 @@ func (m *model) setFocus(p pane) {
 }
 
 // say shows a message for a while.
-func (m *model) say(st style, text string) {
+func (m *model) say(st draw.Style, text string) {
 	m.flash = flash{text: text, st: st, until: m.now.Add(flashFor)}
 }
 

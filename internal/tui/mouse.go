@@ -28,18 +28,18 @@ func (m *model) pointer(e tea.MouseEvent) {
 	l := m.layout()
 	for p := paneWorkers; p < paneEnd; p++ {
 		r := l.panes[p]
-		if !l.shown(p) || !r.contains(e.X, e.Y) {
+		if !l.shown(p) || !r.Contains(e.X, e.Y) {
 			continue
 		}
 		src, rows := m.rowsOf(p)
 		list := &m.lists[p]
 		switch {
 		case step != 0 && rows:
-			list.move(list.cursor+step, src)
+			list.Move(list.Cursor+step, src)
 		case e.Button == tea.MouseButtonLeft && e.Action == tea.MouseActionPress:
 			m.setFocus(p)
-			if row := e.Y - r.y - 2; rows && row >= 0 && row < l.rowsIn(p) && list.offset+row < len(list.rows) {
-				list.move(list.offset+row, src)
+			if row := e.Y - r.Y - 2; rows && row >= 0 && row < l.rowsIn(p) && list.Offset+row < len(list.Rows) {
+				list.Move(list.Offset+row, src)
 			}
 		}
 		return

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // gpuSection lists the GPUs of a node with what their driver tells of them, or says why
@@ -12,46 +14,46 @@ import (
 func gpuSection(n *cluster.Node) section {
 	switch {
 	case n.GPU == nil:
-		return section{"gpus", [][]span{{{"the node does not tell", dim}}}}
+		return section{"gpus", [][]draw.Span{{draw.Dim.Text("the node does not tell")}}}
 	case len(n.GPU.GPUs) == 0:
-		return section{"gpus", [][]span{{{"none: " + n.GPU.Missing, dim}}}}
+		return section{"gpus", [][]draw.Span{{draw.Dim.Text("none: " + n.GPU.Missing)}}}
 	}
-	rows := [][]span{titleRow("GPU NAME MEMORY USE MEM POWER TEMP CLOCK PROCESSES")}
-	var notes [][]span
+	rows := [][]draw.Span{draw.Titles("GPU NAME MEMORY USE MEM POWER TEMP CLOCK PROCESSES")}
+	var notes [][]draw.Span
 	for i := range n.GPU.GPUs {
 		g := &n.GPU.GPUs[i]
 		index := strconv.Itoa(g.Index)
-		rows = append(rows, []span{
-			{index, strong}, {orUnknown(g.Name), plain}, {memoryOf(g), plain}, {percentSign(g.Utilization), plain}, {percentSign(g.MemoryBusy), plain},
-			{powerOf(g), plain}, {figure(g.Temperature, " C"), plain}, {figure(g.SMClockMHz, " MHz"), plain}, {processesOf(g), plain},
+		rows = append(rows, []draw.Span{
+			draw.Strong.Text(index), draw.Plain.Text(cells.OrUnknown(g.Name)), draw.Plain.Text(memoryOf(g)), draw.Plain.Text(percentSign(g.Utilization)), draw.Plain.Text(percentSign(g.MemoryBusy)),
+			draw.Plain.Text(powerOf(g)), draw.Plain.Text(figure(g.Temperature, " C")), draw.Plain.Text(figure(g.SMClockMHz, " MHz")), draw.Plain.Text(processesOf(g)),
 		})
 		if g.Failed != "" {
-			notes = append(notes, []span{{"gpu " + index + ": " + g.Failed, bad}})
+			notes = append(notes, []draw.Span{draw.Bad.Text("gpu " + index + ": " + g.Failed)})
 		}
 		if len(g.Throttled) > 0 {
-			notes = append(notes, []span{{"gpu " + index + " is slowed down: " + strings.Join(g.Throttled, ", "), warn}})
+			notes = append(notes, []draw.Span{draw.Warn.Text("gpu " + index + " is slowed down: " + strings.Join(g.Throttled, ", "))})
 		}
 	}
-	lines := append(gridLines(rows, []bool{true, false, true, true, true, true, true, true, false}), notes...)
-	about := "driver " + orUnknown(n.GPU.Driver) + ", CUDA " + orUnknown(n.GPU.CUDA) + "; use: share of time in which any kernel ran, mem: in which memory was busy"
-	return section{"gpus (" + commas(len(n.GPU.GPUs)) + ")", append(lines, []span{{about, dim}})}
+	lines := append(draw.Grid(rows, []bool{true, false, true, true, true, true, true, true, false}), notes...)
+	about := "driver " + cells.OrUnknown(n.GPU.Driver) + ", CUDA " + cells.OrUnknown(n.GPU.CUDA) + "; use: share of time in which any kernel ran, mem: in which memory was busy"
+	return section{"gpus (" + cells.Commas(len(n.GPU.GPUs)) + ")", append(lines, []draw.Span{draw.Dim.Text(about)})}
 }
 
 // memoryOf is what of a GPU's memory is used: "21 of 141 GiB".
 func memoryOf(g *cluster.GPU) string {
 	switch {
 	case g.MemoryBytes == nil:
-		return unknown
+		return cells.Unknown
 	case g.MemoryUsed == nil:
-		return size(float64(*g.MemoryBytes))
+		return cells.Bytes(float64(*g.MemoryBytes))
 	}
-	return size(float64(*g.MemoryUsed)) + " of " + size(float64(*g.MemoryBytes))
+	return cells.Bytes(float64(*g.MemoryUsed)) + " of " + cells.Bytes(float64(*g.MemoryBytes))
 }
 
 func powerOf(g *cluster.GPU) string {
 	switch {
 	case g.PowerWatts == nil:
-		return unknown
+		return cells.Unknown
 	case g.PowerLimit == nil:
 		return strconv.Itoa(int(*g.PowerWatts)) + " W"
 	}
@@ -60,21 +62,21 @@ func powerOf(g *cluster.GPU) string {
 
 func figure(v *int, unit string) string {
 	if v == nil {
-		return unknown
+		return cells.Unknown
 	}
-	return commas(*v) + unit
+	return cells.Commas(*v) + unit
 }
 
 // processesOf names who computes on a GPU, and how much of its memory each has.
 func processesOf(g *cluster.GPU) string {
 	if g.Processes == nil {
-		return unknown
+		return cells.Unknown
 	}
 	var out []string
 	for _, p := range g.Processes {
 		text := strconv.Itoa(p.PID)
 		if p.MemoryBytes != nil {
-			text += " (" + size(float64(*p.MemoryBytes)) + ")"
+			text += " (" + cells.Bytes(float64(*p.MemoryBytes)) + ")"
 		}
 		out = append(out, text)
 	}

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // nodeFacts add up what the workers of a node do.
@@ -75,9 +78,9 @@ func (n *nodeFacts) meanUse() *float64 {
 
 func (n *nodeFacts) kvText() string {
 	if n.kvAll == 0 {
-		return unknown
+		return cells.Unknown
 	}
-	return commas(n.kvUsed) + "/" + commas(n.kvAll)
+	return cells.Commas(n.kvUsed) + "/" + cells.Commas(n.kvAll)
 }
 
 // deviceList names the devices of a node.
@@ -86,7 +89,7 @@ func deviceList(n *cluster.Node) string {
 	for i := range n.Devices {
 		names = append(names, n.DeviceLabel(n.Devices[i].ID))
 	}
-	return orUnknown(strings.Join(names, ", "))
+	return cells.OrUnknown(strings.Join(names, ", "))
 }
 
 // storeList names the stores that a node hosts.
@@ -98,7 +101,7 @@ func storeList(n *cluster.Node) string {
 	if n.EmbeddedNATS {
 		names = append(names, "nats")
 	}
-	return orUnknown(strings.Join(names, " "))
+	return cells.OrUnknown(strings.Join(names, " "))
 }
 
 // nodeLease is the lease of a node; nil when it is not known.
@@ -112,51 +115,53 @@ func (m *model) nodeLease(n *cluster.Node) *cluster.Lease {
 // up is for how long something has run.
 func (m *model) up(since time.Time) string {
 	if since.IsZero() {
-		return unknown
+		return cells.Unknown
 	}
-	return uptime(m.at().Sub(since))
+	return cells.Uptime(m.at().Sub(since))
 }
 
 // nodeColumns are the columns of the nodes.
-func (m *model) nodeColumns() []column {
+func (m *model) nodeColumns() []table.Column {
 	at := func(i int) *cluster.Node { return &m.snap.Nodes[i] }
-	text := func(get func(i int) string) func(int, int) []span {
-		return func(i, w int) []span { return []span{{clip(orUnknown(get(i)), w, m.glyphs.more), plain}} }
+	text := func(get func(i int) string) func(int, int) []draw.Span {
+		return func(i, w int) []draw.Span {
+			return []draw.Span{draw.Plain.Text(cells.Clip(cells.OrUnknown(get(i)), w, m.glyphs.More))}
+		}
 	}
 	nameW, deviceW, hostW := 8, 7, 4
 	for i := range m.snap.Nodes {
-		nameW, deviceW, hostW = max(nameW, textWidth(at(i).Name)), max(deviceW, textWidth(deviceList(at(i)))), max(hostW, textWidth(at(i).Host))
+		nameW, deviceW, hostW = max(nameW, cells.Width(at(i).Name)), max(deviceW, cells.Width(deviceList(at(i)))), max(hostW, cells.Width(at(i).Host))
 	}
-	return []column{
-		{title: "NAME", width: nameW, cell: func(i, w int) []span {
-			st := strong
+	return []table.Column{
+		{Title: "NAME", Width: nameW, Cell: func(i, w int) []draw.Span {
+			st := draw.Strong
 			if len(at(i).Alarms) > 0 {
-				st = bad // its screen has them
+				st = draw.Bad // its screen has them
 			}
-			return []span{{clipMiddle(orUnknown(at(i).Name), w, m.glyphs.more), st}}
+			return []draw.Span{st.Text(cells.ClipMiddle(cells.OrUnknown(at(i).Name), w, m.glyphs.More))}
 		}},
-		{title: "HOST", width: clamp(hostW, 4, 20), leave: 8, cell: text(func(i int) string { return at(i).Host })},
-		{title: "DEVICES", width: clamp(deviceW, 7, 20), most: clamp(deviceW, 7, 48), leave: 7, cell: text(func(i int) string { return deviceList(at(i)) })},
-		{title: "WORKERS", width: 7, right: true, leave: 12, cell: text(func(i int) string { return commas(m.known.nodes[i].workers) })},
-		{title: "SEQS", width: 5, right: true, leave: 9, cell: text(func(i int) string { return commas(m.known.nodes[i].running) })},
-		{title: "KV BLOCKS", width: 13, right: true, leave: 5, cell: text(func(i int) string { return m.known.nodes[i].kvText() })},
-		{title: "TOK/S", width: 5, right: true, leave: 6, cell: text(func(i int) string { return compactOr(m.known.nodes[i].tokS) })},
-		{title: "USE%", width: 4, right: true, leave: 11, cell: text(func(i int) string { return percent(m.known.nodes[i].meanUse()) })},
-		{title: "LEASE", width: 6, right: true, leave: 10, cell: func(i, _ int) []span {
+		{Title: "HOST", Width: cells.Clamp(hostW, 4, 20), Leave: 8, Cell: text(func(i int) string { return at(i).Host })},
+		{Title: "DEVICES", Width: cells.Clamp(deviceW, 7, 20), Most: cells.Clamp(deviceW, 7, 48), Leave: 7, Cell: text(func(i int) string { return deviceList(at(i)) })},
+		{Title: "WORKERS", Width: 7, Right: true, Leave: 12, Cell: text(func(i int) string { return cells.Commas(m.known.nodes[i].workers) })},
+		{Title: "SEQS", Width: 5, Right: true, Leave: 9, Cell: text(func(i int) string { return cells.Commas(m.known.nodes[i].running) })},
+		{Title: "KV BLOCKS", Width: 13, Right: true, Leave: 5, Cell: text(func(i int) string { return m.known.nodes[i].kvText() })},
+		{Title: "TOK/S", Width: 5, Right: true, Leave: 6, Cell: text(func(i int) string { return cells.CompactOr(m.known.nodes[i].tokS) })},
+		{Title: "USE%", Width: 4, Right: true, Leave: 11, Cell: text(func(i int) string { return cells.Percent(m.known.nodes[i].meanUse()) })},
+		{Title: "LEASE", Width: 6, Right: true, Leave: 10, Cell: func(i, _ int) []draw.Span {
 			if l := m.nodeLease(at(i)); l != nil {
 				return m.leaseSpans(l.Left, l.TTL)
 			}
-			return []span{{unknown, plain}}
+			return []draw.Span{draw.Plain.Text(cells.Unknown)}
 		}},
-		{title: "UP", width: 5, right: true, leave: 4, cell: text(func(i int) string { return m.up(at(i).StartedAt) })},
-		{title: "STORES", width: 9, leave: 3, cell: text(func(i int) string { return storeList(at(i)) })},
-		{title: "VERSION", width: 8, leave: 2, cell: text(func(i int) string { return at(i).Version })},
-		{title: "FRONTEND", width: 22, most: 40, leave: 1, cell: text(func(i int) string { return at(i).FrontendURL })},
+		{Title: "UP", Width: 5, Right: true, Leave: 4, Cell: text(func(i int) string { return m.up(at(i).StartedAt) })},
+		{Title: "STORES", Width: 9, Leave: 3, Cell: text(func(i int) string { return storeList(at(i)) })},
+		{Title: "VERSION", Width: 8, Leave: 2, Cell: text(func(i int) string { return at(i).Version })},
+		{Title: "FRONTEND", Width: 22, Most: 40, Leave: 1, Cell: text(func(i int) string { return at(i).FrontendURL })},
 	}
 }
 
 // nodeRows describes the nodes to their list.
-func (m *model) nodeRows() rowSource {
+func (m *model) nodeRows() table.Source {
 	at := func(i int) *cluster.Node { return &m.snap.Nodes[i] }
 	count := func(get func(n *nodeFacts) int) func(int) (float64, bool) {
 		return func(i int) (float64, bool) { return float64(get(&m.known.nodes[i])), true }
@@ -169,24 +174,24 @@ func (m *model) nodeRows() rowSource {
 			return 0, false
 		}
 	}
-	return rowSource{
-		n:   len(m.snap.Nodes),
-		key: func(i int) rowKey { return rowKey{name: at(i).ID} },
-		text: func(i int) string {
+	return table.Source{
+		N:   len(m.snap.Nodes),
+		Key: func(i int) table.Key { return table.Key{Name: at(i).ID} },
+		Text: func(i int) string {
 			return strings.Join([]string{at(i).Name, at(i).ID, at(i).Host, deviceList(at(i)), at(i).Version, at(i).FrontendURL}, " ")
 		},
-		keys: []sortKey{
-			{id: "name", num: func(i int) (float64, bool) { return float64(i), true }}, // snapshots come in that order
-			{id: "host", text: func(i int) string { return at(i).Host }},
-			{id: "workers", desc: true, num: count(func(n *nodeFacts) int { return n.workers })},
-			{id: "seqs", desc: true, num: count(func(n *nodeFacts) int { return n.running })},
-			{id: "tok", desc: true, num: ratio(func(n *nodeFacts) *float64 { return n.tokS })},
-			{id: "use", desc: true, num: ratio((*nodeFacts).meanUse)},
-			{id: "up", desc: true, num: func(i int) (float64, bool) { return -float64(at(i).StartedAt.UnixNano()), !at(i).StartedAt.IsZero() }},
+		Keys: []table.SortKey{
+			{Id: "name", Num: func(i int) (float64, bool) { return float64(i), true }}, // snapshots come in that order
+			{Id: "host", Text: func(i int) string { return at(i).Host }},
+			{Id: "workers", Desc: true, Num: count(func(n *nodeFacts) int { return n.workers })},
+			{Id: "seqs", Desc: true, Num: count(func(n *nodeFacts) int { return n.running })},
+			{Id: "tok", Desc: true, Num: ratio(func(n *nodeFacts) *float64 { return n.tokS })},
+			{Id: "use", Desc: true, Num: ratio((*nodeFacts).meanUse)},
+			{Id: "up", Desc: true, Num: func(i int) (float64, bool) { return -float64(at(i).StartedAt.UnixNano()), !at(i).StartedAt.IsZero() }},
 		},
 	}
 }
 
-func (m *model) drawNodes(a area) {
+func (m *model) drawNodes(a draw.Area) {
 	m.drawTable(a, paneNodes, m.nodeColumns(), nil, "no nodes: dynctl up starts one")
 }

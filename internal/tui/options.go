@@ -6,7 +6,30 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
+
+// Color says whether to use color.
+type Color = draw.Color
+
+// The values of [Options.Color].
+const (
+	ColorAuto   = draw.ColorAuto
+	ColorNever  = draw.ColorNever
+	ColorAlways = draw.ColorAlways
+)
+
+// Themes, as --theme takes them.
+const (
+	ThemeAuto  = draw.ThemeAuto
+	ThemeDark  = draw.ThemeDark
+	ThemeLight = draw.ThemeLight
+	ThemeMono  = draw.ThemeMono
+)
+
+// Themes lists the values of [Options.Theme].
+func Themes() []string { return draw.Themes() }
 
 // Views lists the values of [Options.View], in the order of their keys.
 func Views() []string {
@@ -75,12 +98,12 @@ func (o Options) Validate() error {
 	if o.Theme == "" {
 		return nil
 	}
-	for _, t := range Themes() {
+	for _, t := range draw.Themes() {
 		if t == o.Theme {
 			return nil
 		}
 	}
-	return fmt.Errorf("theme %q: use %s", o.Theme, strings.Join(Themes(), ", "))
+	return fmt.Errorf("theme %q: use %s", o.Theme, strings.Join(draw.Themes(), ", "))
 }
 
 // paneNamed finds a pane by its name or number.

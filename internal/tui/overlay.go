@@ -3,6 +3,9 @@ package tui
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // popKind is what lies over the screen.
@@ -19,7 +22,7 @@ const (
 type overlay struct {
 	kind   popKind
 	title  string
-	text   [][]span
+	text   [][]draw.Span
 	scroll int
 }
 
@@ -50,7 +53,7 @@ func (m *model) pressOverlay(key string) bool {
 	return true
 }
 
-func (o *overlay) lines(m *model) [][]span {
+func (o *overlay) lines(m *model) [][]draw.Span {
 	if o.kind == popHelp {
 		return m.helpLines()
 	}
@@ -60,71 +63,71 @@ func (o *overlay) lines(m *model) [][]span {
 // popRows is how many lines of an overlay are visible.
 func (m *model) popRows() int { return max(m.bodyHeight()-3, 1) }
 
-func (m *model) drawOverlay(a area) {
+func (m *model) drawOverlay(a draw.Area) {
 	lines := m.pop.lines(m)
 	w := 46
 	for _, l := range lines {
-		w = max(w, spansWidth(l)+4)
+		w = max(w, draw.Width(l)+4)
 	}
-	w = min(w, a.w())
-	h := min(len(lines)+3, a.h())
-	box := a.popup(w, h)
+	w = min(w, a.W())
+	h := min(len(lines)+3, a.H())
+	box := a.Popup(w, h)
 	note := ""
 	rows := h - 3
 	if len(lines) > rows {
 		note = fmt.Sprintf(" %d-%d of %d ", m.pop.scroll+1, min(m.pop.scroll+rows, len(lines)), len(lines))
 	}
-	box.box(m.glyphs, " "+m.pop.title+" ", note, focused)
-	in := box.sub(box.inner())
+	box.Box(m.glyphs, " "+m.pop.title+" ", note, draw.Focused)
+	in := box.Sub(box.Inner())
 	for y := range rows {
 		if i := m.pop.scroll + y; i < len(lines) {
-			in.spans(0, y, in.w(), lines[i])
+			in.Spans(0, y, in.W(), lines[i])
 		}
 	}
-	in.put(0, in.h()-1, overlayKeys, keyName)
+	in.Put(0, in.H()-1, overlayKeys, draw.KeyName)
 }
 
 // helpLines is the key map as text: what works on this screen, with the reason
 // where a key cannot act now.
-func (m *model) helpLines() [][]span {
+func (m *model) helpLines() [][]draw.Span {
 	at := m.place()
-	var out [][]span
+	var out [][]draw.Span
 	for _, g := range keyGroups() {
-		var lines [][]span
+		var lines [][]draw.Span
 		for i := range m.keys {
 			b := &m.keys[i]
 			if b.group != g || b.on&at == 0 {
 				continue
 			}
-			key, text := keyName, plain
+			key, text := draw.KeyName, draw.Plain
 			why := b.why(m)
 			if why != "" {
-				key, text = disabled, disabled
+				key, text = draw.Disabled, draw.Disabled
 			}
-			line := []span{{padRight("  "+m.showKeys(b.show), 17), key}, {b.help, text}}
+			line := []draw.Span{key.Text(cells.PadRight("  "+m.showKeys(b.show), 17)), text.Text(b.help)}
 			lines = append(lines, line)
 			if why != "" {
-				lines = append(lines, []span{{padRight("", 17), plain}, {"now not: " + why, dim}})
+				lines = append(lines, []draw.Span{draw.Plain.Text(cells.PadRight("", 17)), draw.Dim.Text("now not: " + why)})
 			}
 		}
 		if len(lines) > 0 {
-			out = append(out, []span{{g, strong}})
+			out = append(out, []draw.Span{draw.Strong.Text(g)})
 			out = append(out, lines...)
 		}
 	}
-	out = append(out, []span{{"Command line", strong}})
+	out = append(out, []draw.Span{draw.Strong.Text("Command line")})
 	for _, c := range m.words {
 		name := ":" + c.name
 		if c.args != "" {
 			name += " " + c.args
 		}
-		out = append(out, []span{{padRight("  "+name, 30) + " ", keyName}, {c.help, plain}})
+		out = append(out, []draw.Span{draw.KeyName.Text(cells.PadRight("  "+name, 30) + " "), draw.Plain.Text(c.help)})
 	}
-	out = append(out, []span{{"Signs", strong}})
+	out = append(out, []draw.Span{draw.Strong.Text("Signs")})
 	g := m.glyphs
 	out = append(out,
-		[]span{{fmt.Sprintf("  %s ready  %s starting  %s draining  %s drained  %s degraded  %s lost or failed", g.ready, g.starting, g.draining, g.drained, g.degraded, g.lost), plain}},
-		[]span{{"  14+2 sequences: 14 run, 2 wait   - unknown   ~ remembered, not known", plain}},
+		[]draw.Span{draw.Plain.Text(fmt.Sprintf("  %s ready  %s starting  %s draining  %s drained  %s degraded  %s lost or failed", g.Ready, g.Starting, g.Draining, g.Drained, g.Degraded, g.Lost))},
+		[]draw.Span{draw.Plain.Text("  14+2 sequences: 14 run, 2 wait   - unknown   ~ remembered, not known")},
 	)
 	return out
 }
@@ -169,7 +172,7 @@ func (m *model) yamlTarget() (title string, value any, why string) {
 	case paneLatency:
 		return "latency", m.snap.Latency, ""
 	}
-	row, ok := m.lists[p].selected()
+	row, ok := m.lists[p].Selected()
 	if !ok {
 		return "", nil, "no row under the cursor"
 	}
@@ -191,7 +194,7 @@ func (m *model) showYAML() {
 	title, value, _ := m.yamlTarget()
 	raw, err := json.Marshal(value)
 	if err != nil {
-		m.say(bad, "yaml: "+err.Error())
+		m.say(draw.Bad, "yaml: "+err.Error())
 		return
 	}
 	m.pop = overlay{kind: popYAML, title: title, text: yamlLines(raw)}

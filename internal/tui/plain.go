@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // Table is one pane as rows of text.
@@ -24,7 +26,7 @@ type Table struct {
 type TableOptions struct {
 	// Views chooses panes by name; all of them when empty.
 	Views []string
-	// Terminal aligns columns and rounds as on the screen; without it cells are
+	// Terminal aligns columns and rounds as on the screen; without it parts are
 	// exact, times are RFC 3339 and columns are parted by tabs, for programs.
 	Terminal bool
 	// Wide adds columns on the right.
@@ -87,31 +89,31 @@ func (t Table) write(w *bufio.Writer, aligned bool) {
 	widths := make([]int, len(t.Columns))
 	for _, r := range rows {
 		for i, c := range r {
-			widths[i] = max(widths[i], textWidth(c))
+			widths[i] = max(widths[i], cells.Width(c))
 		}
 	}
 	for _, r := range rows {
-		cells := make([]string, len(r))
+		parts := make([]string, len(r))
 		for i, c := range r {
-			c = clean(c)
+			c = cells.Clean(c)
 			switch {
 			case !aligned:
 			case t.numbers[i]:
-				c = padLeft(c, widths[i])
+				c = cells.PadLeft(c, widths[i])
 			case i < len(r)-1:
-				c = padRight(c, widths[i])
+				c = cells.PadRight(c, widths[i])
 			}
-			cells[i] = c
+			parts[i] = c
 		}
 		gap := "\t"
 		if aligned {
 			gap = "  "
 		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, gap), " "))
+		fmt.Fprintln(w, strings.TrimRight(strings.Join(parts, gap), " "))
 	}
 }
 
-// plainText makes the cells of tables out of one snapshot.
+// plainText makes the parts of tables out of one snapshot.
 type plainText struct {
 	s *cluster.Snapshot
 	o TableOptions
@@ -122,7 +124,7 @@ func newPlain(s cluster.Snapshot, o TableOptions) plainText {
 	if o.Location == nil {
 		o.Location = time.UTC
 	}
-	m := newModel(nil, nil, plainTheme(), Options{ASCII: o.ASCII, Location: o.Location, Now: func() time.Time { return s.Time }})
+	m := newModel(nil, nil, draw.PlainTheme(), Options{ASCII: o.ASCII, Location: o.Location, Now: func() time.Time { return s.Time }})
 	m.take(snapshotMsg{s, s.Time})
 	return plainText{&m.snap, o, m}
 }
@@ -149,7 +151,7 @@ func (p plainText) float(f *float64, round func(*float64) string) string {
 func (p plainText) duration(d *time.Duration, round func(time.Duration) string) string {
 	switch {
 	case d == nil:
-		return unknown
+		return cells.Unknown
 	case p.o.Terminal:
 		return round(*d)
 	}
@@ -159,7 +161,7 @@ func (p plainText) duration(d *time.Duration, round func(time.Duration) string) 
 func (p plainText) time(t time.Time) string {
 	switch {
 	case t.IsZero():
-		return unknown
+		return cells.Unknown
 	case p.o.Terminal:
 		return t.In(p.o.Location).Format("15:04:05.000")
 	}
@@ -174,23 +176,23 @@ func (p plainText) workers() Table {
 	}
 	for i := range p.s.Workers {
 		w := &p.s.Workers[i]
-		used, total := unknown, unknown
+		used, total := cells.Unknown, cells.Unknown
 		if measured(w) && w.Stats.KVTotal > 0 {
 			used, total = strconv.Itoa(w.Stats.KVUsed()), strconv.Itoa(w.Stats.KVTotal)
 		}
-		state := orUnknown(string(w.State))
+		state := cells.OrUnknown(string(w.State))
 		if p.o.Terminal {
 			glyph, _ := stateLook(p.m.glyphs, w.State)
 			state = glyph + " " + stateWord(w)
 		}
-		row := []string{w.Name, orUnknown(string(w.Role)), orUnknown(p.m.known.devices[i]), state, p.sequences(w), used, total,
-			p.float(w.TokS, compactOr), p.float(w.HitRate, percent), p.duration(w.Lease, seconds), p.duration(w.Uptime, uptime)}
+		row := []string{w.Name, cells.OrUnknown(string(w.Role)), cells.OrUnknown(p.m.known.devices[i]), state, p.sequences(w), used, total,
+			p.float(w.TokS, cells.CompactOr), p.float(w.HitRate, cells.Percent), p.duration(w.Lease, cells.Seconds), p.duration(w.Uptime, cells.Uptime)}
 		if !p.o.Terminal && w.HitRate != nil {
 			row[8] = strconv.FormatFloat(math.Round(*w.HitRate*1e6)/1e4, 'f', -1, 64)
 		}
 		if p.o.Wide {
-			row = append(row, orUnknown(w.Model), orUnknown(w.Node), orUnknown(p.m.known.hosts[i]), orUnknown(p.m.known.versions[i]),
-				orUnknown(instanceText(w.InstanceID)), number(w, w.Stats.Waiting), number(w, w.Stats.PreemptedTotal), orUnknown(w.Reason), degreeText(w.TensorParallel))
+			row = append(row, cells.OrUnknown(w.Model), cells.OrUnknown(w.Node), cells.OrUnknown(p.m.known.hosts[i]), cells.OrUnknown(p.m.known.versions[i]),
+				cells.OrUnknown(instanceText(w.InstanceID)), number(w, w.Stats.Waiting), number(w, w.Stats.PreemptedTotal), cells.OrUnknown(w.Reason), degreeText(w.TensorParallel))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -208,7 +210,7 @@ func (p plainText) leases() Table {
 	t := numbered("leases", "OWNER", "LEASE ID", ">TTL LEFT", ">TTL", ">RENEWED AGO")
 	for i := range p.s.Leases {
 		l := &p.s.Leases[i]
-		t.Rows = append(t.Rows, []string{orUnknown(l.Owner), l.ID.String(), p.duration(&l.Left, seconds), p.duration(&l.TTL, seconds), p.duration(&l.Renewed, seconds)})
+		t.Rows = append(t.Rows, []string{cells.OrUnknown(l.Owner), l.ID.String(), p.duration(&l.Left, cells.Seconds), p.duration(&l.TTL, cells.Seconds), p.duration(&l.Renewed, cells.Seconds)})
 	}
 	return t
 }
@@ -216,10 +218,10 @@ func (p plainText) leases() Table {
 func (p plainText) queue() Table {
 	q := &p.s.Queue
 	t := numbered("queue", "WHAT", ">VALUE")
-	rate := p.float(q.AdmittedS, millis) // three digits
+	rate := p.float(q.AdmittedS, cells.Millis) // three digits
 	for _, r := range [][2]string{
-		{"depth", p.m.depthText()}, {"prefill queue", intOr(q.Prefill)}, {"prefill in work", intOr(q.PrefillBusy)},
-		{"waiting in engines", intOr(q.Waiting)}, {"waiting for transfer", intOr(q.RemoteWait)}, {"in flight", intOr(q.InFlight)},
+		{"depth", p.m.depthText()}, {"prefill queue", cells.IntOr(q.Prefill)}, {"prefill in work", cells.IntOr(q.PrefillBusy)},
+		{"waiting in engines", cells.IntOr(q.Waiting)}, {"waiting for transfer", cells.IntOr(q.RemoteWait)}, {"in flight", cells.IntOr(q.InFlight)},
 		{"admitted/s", rate}, {"rejected", fmt.Sprint(q.Rejected)}, {"preempted", fmt.Sprint(q.Preempted)},
 		{"cancelled", fmt.Sprint(q.Cancelled)}, {"fallback", fmt.Sprint(q.Fallbacks)},
 	} {
@@ -232,15 +234,15 @@ func (p plainText) latency() Table {
 	l := &p.s.Latency
 	t := numbered("latency", "WHAT", ">P50", ">P95", ">P99", ">MEAN")
 	add := func(name string, v cluster.Percentiles) {
-		t.Rows = append(t.Rows, []string{name, p.float(v.P50, millis), p.float(v.P95, millis), p.float(v.P99, millis), unknown})
+		t.Rows = append(t.Rows, []string{name, p.float(v.P50, cells.Millis), p.float(v.P95, cells.Millis), p.float(v.P99, cells.Millis), cells.Unknown})
 	}
 	add("TTFT ms", l.TTFT)
 	add("ITL ms", l.ITL)
 	add("queue ms", l.Queue)
-	none := []string{unknown, unknown, unknown}
+	none := []string{cells.Unknown, cells.Unknown, cells.Unknown}
 	t.Rows = append(t.Rows,
-		append(append([]string{"KV xfer ms"}, none...), p.float(l.Transfer, millis)),
-		append(append([]string{"KV xfer B/s"}, none...), p.float(l.TransferBS, compactOr)))
+		append(append([]string{"KV xfer ms"}, none...), p.float(l.Transfer, cells.Millis)),
+		append(append([]string{"KV xfer B/s"}, none...), p.float(l.TransferBS, cells.CompactOr)))
 	return t
 }
 
@@ -256,9 +258,9 @@ func (p plainText) nodes() Table {
 			d := p.s.Time.Sub(n.StartedAt)
 			up = &d
 		}
-		t.Rows = append(t.Rows, []string{orUnknown(n.Name), orUnknown(n.Host), deviceList(n), strconv.Itoa(f.workers), strconv.Itoa(f.running),
-			strconv.Itoa(f.kvUsed), strconv.Itoa(f.kvAll), p.float(f.tokS, compactOr), percent(f.meanUse()),
-			p.duration(lease, seconds), p.duration(up, uptime), orUnknown(n.Version), orUnknown(n.FrontendURL)})
+		t.Rows = append(t.Rows, []string{cells.OrUnknown(n.Name), cells.OrUnknown(n.Host), deviceList(n), strconv.Itoa(f.workers), strconv.Itoa(f.running),
+			strconv.Itoa(f.kvUsed), strconv.Itoa(f.kvAll), p.float(f.tokS, cells.CompactOr), cells.Percent(f.meanUse()),
+			p.duration(lease, cells.Seconds), p.duration(up, cells.Uptime), cells.OrUnknown(n.Version), cells.OrUnknown(n.FrontendURL)})
 	}
 	return t
 }
@@ -267,7 +269,7 @@ func (p plainText) events() Table {
 	t := numbered("events", "TIME", "WORKER", "EVENT", ">ID", ">BLOCKS", "PREFIX")
 	for i := range p.s.Events {
 		e := &p.s.Events[i]
-		t.Rows = append(t.Rows, []string{p.time(e.Time), orUnknown(e.Worker), orUnknown(string(e.Kind)), strconv.FormatUint(e.EventID, 10), eventBlocks(e), p.m.eventPrefix(e)})
+		t.Rows = append(t.Rows, []string{p.time(e.Time), cells.OrUnknown(e.Worker), cells.OrUnknown(string(e.Kind)), strconv.FormatUint(e.EventID, 10), eventBlocks(e), p.m.eventPrefix(e)})
 	}
 	return t
 }
@@ -277,14 +279,14 @@ func (p plainText) decisions() Table {
 	for i := range p.s.Decisions {
 		d := &p.s.Decisions[i]
 		pre, dec := stages(d)
-		cost, overlap := unknown, unknown
+		cost, overlap := cells.Unknown, cells.Unknown
 		if c := chosenCandidate(d); c != nil {
 			cost = costText(c.Cost)
 		}
 		if d.Prefill != "" || d.WeighsOverlap() {
 			overlap = strconv.Itoa(d.Overlap)
 		}
-		t.Rows = append(t.Rows, []string{p.time(d.Time), orUnknown(d.RequestID), pre, dec, overlap, strconv.Itoa(d.Blocks), cost, secondText(d), orUnknown(d.Policy)})
+		t.Rows = append(t.Rows, []string{p.time(d.Time), cells.OrUnknown(d.RequestID), pre, dec, overlap, strconv.Itoa(d.Blocks), cost, secondText(d), cells.OrUnknown(d.Policy)})
 	}
 	return t
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/tui/cells"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -63,7 +65,7 @@ func (m *model) playText() string {
 	if !p.Last.After(p.First) || !m.have {
 		return text
 	}
-	return fmt.Sprintf("%s %s of %s", text, clockLeft(m.at().Sub(p.First)), clockLeft(p.Last.Sub(p.First)))
+	return fmt.Sprintf("%s %s of %s", text, cells.ClockLeft(m.at().Sub(p.First)), cells.ClockLeft(p.Last.Sub(p.First)))
 }
 
 func (m *model) cannotWind() string {

@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"github.com/dynctl/dynctl/internal/tui/cells"
+
 	tea "github.com/charmbracelet/bubbletea"
 )
 
@@ -22,7 +24,7 @@ func (m *model) cannotFilter() string {
 }
 
 func (m *model) startFilter() {
-	f := m.lists[m.focus.pane].filter
+	f := m.lists[m.focus.pane].Filter
 	m.typing = &prompt{text: f, before: f}
 }
 
@@ -49,16 +51,16 @@ func (m *model) pressPrompt(k tea.KeyMsg) tea.Cmd {
 			m.typing = nil
 			return nil
 		}
-		p.text = dropLast(p.text)
+		p.text = cells.DropLast(p.text)
 	case key == "ctrl+u":
 		p.text = ""
 	case key == "ctrl+w":
-		p.text = dropWord(p.text)
+		p.text = cells.DropWord(p.text)
 	case k.Type == tea.KeyTab && p.command:
 		p.text = m.complete(p.text)
 	case k.Type == tea.KeySpace || k.Type == tea.KeyRunes && !k.Alt:
 		if len(p.text)+len(string(k.Runes)) <= promptLimit {
-			p.text += clean(string(k.Runes))
+			p.text += cells.Clean(string(k.Runes))
 		}
 	default:
 		return nil
@@ -70,7 +72,7 @@ func (m *model) pressPrompt(k tea.KeyMsg) tea.Cmd {
 }
 
 func (m *model) setFilter(f string) {
-	m.lists[m.focus.pane].filter = f
+	m.lists[m.focus.pane].Filter = f
 	m.rebuild(m.focus.pane)
 }
 
@@ -80,7 +82,7 @@ func (p *prompt) line(m *model) string {
 	if p.command {
 		sign = ":"
 	}
-	return sign + p.text + m.glyphs.caret
+	return sign + p.text + m.glyphs.Caret
 }
 
 // keysLine says what the prompt's own keys do.

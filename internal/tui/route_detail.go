@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // routeDecisions are the decisions about the request on the screen, prefill first.
@@ -28,9 +30,9 @@ func (m *model) routeDecisions() []cluster.RouterDecision {
 func (m *model) routeSections() []section {
 	ds := m.routeDecisions()
 	if len(ds) == 0 {
-		return []section{{"decision", [][]span{
-			{{orUnknown(m.detail.route) + " is no longer among the newest decisions", warn}},
-			{{"esc goes back to the panes; dynctl explain route shows older ones while they are kept.", plain}},
+		return []section{{"decision", [][]draw.Span{
+			{draw.Warn.Text(cells.OrUnknown(m.detail.route) + " is no longer among the newest decisions")},
+			{draw.Plain.Text("esc goes back to the panes; dynctl explain route shows older ones while they are kept.")},
 		}}}
 	}
 	var out []section
@@ -41,61 +43,61 @@ func (m *model) routeSections() []section {
 }
 
 func (m *model) routeSection(d *cluster.RouterDecision) section {
-	decided := orUnknown(rtt(time.Duration(d.DecidedNS)))
-	lag := unknown
+	decided := cells.OrUnknown(cells.RoundTrip(time.Duration(d.DecidedNS)))
+	lag := cells.Unknown
 	if m.snap.KVEventLag != nil {
-		lag = orUnknown(rtt(*m.snap.KVEventLag))
+		lag = cells.OrUnknown(cells.RoundTrip(*m.snap.KVEventLag))
 	}
-	lines := [][]span{{
-		{"prompt ", dim}, {fmt.Sprintf("%s tok = %s blocks", commas(d.PromptToks), commas(d.Blocks)), plain},
-		{"   decided in ", dim}, {decided, plain},
-		{"   index lag ", dim}, {lag, plain},
-		{"   policy ", dim}, {orUnknown(d.Policy), plain},
-		{"   at ", dim}, {m.timeOfDay(d.Time), plain},
+	lines := [][]draw.Span{{
+		draw.Dim.Text("prompt "), draw.Plain.Text(fmt.Sprintf("%s tok = %s blocks", cells.Commas(d.PromptToks), cells.Commas(d.Blocks))),
+		draw.Dim.Text("   decided in "), draw.Plain.Text(decided),
+		draw.Dim.Text("   index lag "), draw.Plain.Text(lag),
+		draw.Dim.Text("   policy "), draw.Plain.Text(cells.OrUnknown(d.Policy)),
+		draw.Dim.Text("   at "), draw.Plain.Text(m.timeOfDay(d.Time)),
 	}}
 	if d.Prefill != "" {
-		where := []span{{"prefilled at ", dim}, {d.Prefill, prefill}}
+		where := []draw.Span{draw.Dim.Text("prefilled at "), draw.Prefill.Text(d.Prefill)}
 		if d.PrefillWay != "" {
-			where = append(where, span{" by ", dim}, span{d.PrefillWay, plain})
+			where = append(where, draw.Dim.Text(" by "), draw.Plain.Text(d.PrefillWay))
 		}
 		if d.PrefillWhy != "" {
-			where = append(where, span{": " + d.PrefillWhy, plain})
+			where = append(where, draw.Plain.Text(": "+d.PrefillWhy))
 		}
 		lines = append(lines, where)
 	}
 	if len(d.Weighed) > 0 && !d.WeighsOverlap() {
-		lines = append(lines, []span{{"decided by ", dim}, {strings.Join(d.Weighed, ", "), plain}, {"; overlap is observed, and not weighed", dim}})
+		lines = append(lines, []draw.Span{draw.Dim.Text("decided by "), draw.Plain.Text(strings.Join(d.Weighed, ", ")), draw.Dim.Text("; overlap is observed, and not weighed")})
 	}
 	if len(d.Candidates) == 0 {
-		lines = append(lines, []span{{"the router told no candidates", dim}})
+		lines = append(lines, []draw.Span{draw.Dim.Text("the router told no candidates")})
 	} else {
-		rows := [][]span{titleRow("STAGE WORKER OVERLAP UNCACHED LOAD COST RESULT")}
+		rows := [][]draw.Span{draw.Titles("STAGE WORKER OVERLAP UNCACHED LOAD COST RESULT")}
 		for i := range d.Candidates {
 			rows = append(rows, m.candidateRow(d, &d.Candidates[i]))
 		}
-		lines = append(lines, gridLines(rows, []bool{false, false, true, true, true, true, false})...)
+		lines = append(lines, draw.Grid(rows, []bool{false, false, true, true, true, true, false})...)
 	}
-	return section{orUnknown(string(d.Phase)) + ": " + orUnknown(d.Chosen), lines}
+	return section{cells.OrUnknown(string(d.Phase)) + ": " + cells.OrUnknown(d.Chosen), lines}
 }
 
-func (m *model) candidateRow(d *cluster.RouterDecision, c *cluster.RouteCandidate) []span {
-	overlap, uncached := unknown, unknown
+func (m *model) candidateRow(d *cluster.RouterDecision, c *cluster.RouteCandidate) []draw.Span {
+	overlap, uncached := cells.Unknown, cells.Unknown
 	if have, known := d.OverlapAt(c); known {
-		overlap, uncached = fmt.Sprintf("%d/%d", have, d.Blocks), commas(max(d.Blocks-have, 0))
+		overlap, uncached = fmt.Sprintf("%d/%d", have, d.Blocks), cells.Commas(max(d.Blocks-have, 0))
 	}
-	cost, result, st := costText(c.Cost), "", plain
+	cost, result, st := costText(c.Cost), "", draw.Plain
 	best := chosenCandidate(d)
 	switch {
 	case c.Excluded != "":
-		overlap, uncached, cost = unknown, unknown, unknown
-		result, st = "excluded: "+c.Excluded, warn
+		overlap, uncached, cost = cells.Unknown, cells.Unknown, cells.Unknown
+		result, st = "excluded: "+c.Excluded, draw.Warn
 	case c.Worker == d.Chosen && d.Chosen != "":
-		result, st = "chosen", good
-	case best != nil && finite(c.Cost-best.Cost):
+		result, st = "chosen", draw.Good
+	case best != nil && cells.Finite(c.Cost-best.Cost):
 		result = fmt.Sprintf("%+.1f", c.Cost-best.Cost)
 	}
-	return []span{
-		{orUnknown(string(d.Phase)), roleStyle(d.Phase)}, {orUnknown(c.Worker), strong}, {overlap, plain}, {uncached, plain},
-		{commas(c.Load), plain}, {cost, plain}, {result, st},
+	return []draw.Span{
+		roleStyle(d.Phase).Text(cells.OrUnknown(string(d.Phase))), draw.Strong.Text(cells.OrUnknown(c.Worker)), draw.Plain.Text(overlap), draw.Plain.Text(uncached),
+		draw.Plain.Text(cells.Commas(c.Load)), draw.Plain.Text(cost), st.Text(result),
 	}
 }

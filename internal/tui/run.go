@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/dynctl/dynctl/internal/client"
@@ -33,7 +36,7 @@ func Run(ctx context.Context, source client.Source, opts Options) error {
 	defer cmds.wait()
 	defer cancel()
 
-	m := newModel(source, cmds, themeFor(opts.Theme, opts.Color, opts.Out), opts)
+	m := newModel(source, cmds, draw.ThemeFor(opts.Theme, opts.Color, opts.Out), opts)
 	m.stop = ctx
 	settings := []tea.ProgramOption{tea.WithOutput(opts.Out), tea.WithAltScreen(), tea.WithFPS(framesPerSecond)}
 	if opts.In != nil {
@@ -58,12 +61,12 @@ func Run(ctx context.Context, source client.Source, opts Options) error {
 // screen, for documents and for tests. It is drawn as of the snapshot's own time
 // and, unless opts.Color is ColorAlways, without escape sequences.
 func Render(s cluster.Snapshot, width, height int, opts Options) string {
-	t := plainTheme()
+	t := draw.PlainTheme()
 	if opts.Color == ColorAlways {
-		t = themeFor(opts.Theme, opts.Color, nil)
+		t = draw.ThemeFor(opts.Theme, opts.Color, nil)
 	}
 	m := newModel(nil, nil, t, opts)
-	m.width, m.height = clamp(width, 0, maxSize), clamp(height, 0, maxSize)
+	m.width, m.height = cells.Clamp(width, 0, maxSize), cells.Clamp(height, 0, maxSize)
 	m.take(snapshotMsg{s, s.Time})
 	m.now = s.Time
 	m.settle()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // terminal is a pseudo-terminal: the program gets tty, the test plays the person
@@ -154,7 +155,7 @@ func TestRun(t *testing.T) {
 			defer cancel(nil)
 			ended := make(chan error, 1)
 			go func() {
-				ended <- Run(ctx, src, Options{In: x.tty, Out: x.tty, Now: noon, Theme: ThemeDark})
+				ended <- Run(ctx, src, Options{In: x.tty, Out: x.tty, Now: noon, Theme: draw.ThemeDark})
 			}()
 			x.wait("worker-7")
 			tt.use(x, src, cancel)

@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // checkShape fails if a line is wider than the screen or there are too many.
@@ -165,7 +166,7 @@ func TestRandomScreensKeepTheirShape(t *testing.T) {
 }
 
 func viewAllocs(workers int) float64 {
-	m := newModel(nil, nil, plainTheme(), Options{Now: noon})
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
 	m.width, m.height = 160, 50
 	m.take(snapshotMsg{manyWorkers(workers), noon()})
 	m.settle()
@@ -182,7 +183,7 @@ func TestDrawingCostsTheVisibleRowsOnly(t *testing.T) {
 }
 
 func BenchmarkViewThousandWorkers(b *testing.B) {
-	m := newModel(nil, nil, plainTheme(), Options{Now: noon})
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
 	m.width, m.height = 160, 50
 	m.take(snapshotMsg{manyWorkers(1000), noon()})
 	m.settle()
@@ -195,7 +196,7 @@ func BenchmarkViewThousandWorkers(b *testing.B) {
 
 func BenchmarkSnapshotThousandWorkers(b *testing.B) {
 	s := manyWorkers(1000)
-	m := newModel(nil, nil, plainTheme(), Options{Now: noon})
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
 	m.width, m.height = 160, 50
 	b.ReportAllocs()
 	for b.Loop() {

@@ -7,32 +7,34 @@ import (
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
+
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
-func colored(t *testing.T, profile termenv.Profile, dark bool, p palette) string {
+func colored(t *testing.T, profile termenv.Profile, dark bool, p draw.Palette) string {
 	t.Helper()
 	r := lipgloss.NewRenderer(io.Discard)
 	r.SetColorProfile(profile)
 	r.SetHasDarkBackground(dark)
 	sc := lab(t)
-	sc.m.theme = newTheme(r, p)
+	sc.m.theme = draw.NewTheme(r, p)
 	return sc.m.View()
 }
 
 func TestThemes(t *testing.T) {
 	const prefillRGB, decodeRGB = "38;2;0;113;178", "38;2;230;159;0"
-	dark := colored(t, termenv.TrueColor, true, usualPalette())
+	dark := colored(t, termenv.TrueColor, true, draw.UsualPalette())
 	if !strings.Contains(dark, prefillRGB) || !strings.Contains(dark, decodeRGB) {
 		t.Error("the dark theme lacks the role colors")
 	}
-	light := colored(t, termenv.TrueColor, false, usualPalette())
+	light := colored(t, termenv.TrueColor, false, draw.UsualPalette())
 	if light == dark {
 		t.Error("light and dark grounds look the same")
 	}
-	if basic := colored(t, termenv.ANSI, true, usualPalette()); strings.Contains(basic, "38;") {
+	if basic := colored(t, termenv.ANSI, true, draw.UsualPalette()); strings.Contains(basic, "38;") {
 		t.Error("a 16-color terminal gets more colors")
 	}
-	mono := colored(t, termenv.TrueColor, true, paletteOf(ThemeMono))
+	mono := colored(t, termenv.TrueColor, true, draw.PaletteOf(draw.ThemeMono))
 	if strings.Contains(mono, "38;") || strings.Contains(mono, "48;") {
 		t.Error("the mono theme uses color")
 	}
@@ -54,7 +56,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		opts Options
 		want string
 	}{
-		{Options{}, ""}, {Options{View: "leases", Theme: ThemeMono}, ""},
+		{Options{}, ""}, {Options{View: "leases", Theme: draw.ThemeMono}, ""},
 		{Options{View: "attic"}, `view "attic": use workers, leases, queue, latency, events, router, nodes`},
 		{Options{Theme: "pink"}, `theme "pink": use auto, dark, light, mono, contrast, deuteranopia, tritanopia`},
 	}
@@ -70,7 +72,7 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 func TestRenderInColor(t *testing.T) {
-	if view := Render(labSnapshot(), 100, 30, Options{Color: ColorAlways, Theme: ThemeDark}); !strings.Contains(view, "\x1b[") {
+	if view := Render(labSnapshot(), 100, 30, Options{Color: draw.ColorAlways, Theme: draw.ThemeDark}); !strings.Contains(view, "\x1b[") {
 		t.Error("no color although it was asked for")
 	}
 	if view := Render(labSnapshot(), 100, 30, Options{View: "queue", Zoom: true}); !strings.Contains(view, "›3 queue depth") {

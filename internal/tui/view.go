@@ -5,45 +5,48 @@ import (
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // View returns the screen. It reads fields only; the last frame is kept until
 // Update says that something visible changed.
 func (m *model) View() string {
 	if m.dirty || m.frame == "" {
-		m.frame = m.draw(m.width, m.height).text(m.theme)
+		m.frame = m.draw(m.width, m.height).Text(m.theme)
 		m.dirty = false
 	}
 	return m.frame
 }
 
 // draw paints the whole screen.
-func (m *model) draw(width, height int) *canvas {
-	c := newCanvas(width, height, m.ascii)
-	a := c.area(m.glyphs.more)
+func (m *model) draw(width, height int) *draw.Canvas {
+	c := draw.NewCanvas(width, height, m.ascii)
+	a := c.Area(m.glyphs.More)
 	l := arrange(width, height, m.zoom, m.focus)
 	if l.tiny {
 		m.drawTiny(a)
 		return c
 	}
-	line := func(y int) area { return a.sub(rect{0, y, width, 1}) }
-	body := a.sub(l.body)
+	line := func(y int) draw.Area { return a.Sub(draw.Rect{X: 0, Y: y, W: width, H: 1}) }
+	body := a.Sub(l.body)
 	if m.freshness().kind == stale || m.freshness().kind == closed {
-		body = body.marked(markStale)
+		body = body.Marked(draw.MarkStale)
 	}
 	if m.detail.kind == detailNone {
 		m.drawHeader(line(0), m.headerParts())
 		for p := paneWorkers; p < paneEnd; p++ {
 			if l.shown(p) {
 				r := l.panes[p]
-				m.drawPane(body.sub(rect{r.x, r.y - l.body.y, r.w, r.h}), p, l)
+				m.drawPane(body.Sub(draw.Rect{X: r.X, Y: r.Y - l.body.Y, W: r.W, H: r.H}), p, l)
 			}
 		}
 	} else {
 		m.drawHeader(line(0), m.detail.parts(m))
 		m.detail.draw(m, body)
 	}
-	over := a.sub(l.body)
+	over := a.Sub(l.body)
 	switch {
 	case m.ask != nil:
 		m.drawDialog(over)
@@ -57,7 +60,7 @@ func (m *model) draw(width, height int) *canvas {
 
 // drawTiny is what screens without room for a pane show: what keys act on now,
 // else the summary.
-func (m *model) drawTiny(a area) {
+func (m *model) drawTiny(a draw.Area) {
 	text := m.summary()
 	switch {
 	case m.ask != nil:
@@ -65,32 +68,32 @@ func (m *model) drawTiny(a area) {
 	case m.typing != nil:
 		text = m.typing.line(m)
 	}
-	a.spans(0, 0, a.w(), []span{{text, plain}})
-	if note, st := m.noticeText(); note != "" && a.h() > 1 {
-		a.spans(0, 1, a.w(), []span{{note, st}})
+	a.Spans(0, 0, a.W(), []draw.Span{draw.Plain.Text(text)})
+	if note, st := m.noticeText(); note != "" && a.H() > 1 {
+		a.Spans(0, 1, a.W(), []draw.Span{st.Text(note)})
 	}
 }
 
 // drawPane draws the box of a pane and what is in it.
-func (m *model) drawPane(a area, p pane, l layout) {
-	st := border
+func (m *model) drawPane(a draw.Area, p pane, l layout) {
+	st := draw.Border
 	mark := " "
 	if p == m.focus.pane {
-		st, mark = focused, m.glyphs.cursor
+		st, mark = draw.Focused, m.glyphs.Cursor
 	}
 	title, note := m.paneTitle(p)
-	if textWidth(title)+textWidth(note)+9 > a.w() {
+	if cells.Width(title)+cells.Width(note)+9 > a.W() {
 		note = ""
 	}
 	if note != "" {
 		note = " " + note + " "
 	}
-	a.box(m.glyphs, mark+title+" ", note, st)
-	if below := m.paneScroll(p, l); below != "" && textWidth(below)+6 <= a.w() {
-		a.put(a.w()-3-textWidth(below)-1, a.h()-1, " "+below+" ", st)
+	a.Box(m.glyphs, mark+title+" ", note, st)
+	if below := m.paneScroll(p, l); below != "" && cells.Width(below)+6 <= a.W() {
+		a.Put(a.W()-3-cells.Width(below)-1, a.H()-1, " "+below+" ", st)
 	}
-	in := a.sub(a.inner())
-	if in.w() <= 0 || in.h() <= 0 {
+	in := a.Sub(a.Inner())
+	if in.W() <= 0 || in.H() <= 0 {
 		return
 	}
 	switch p {
@@ -127,31 +130,31 @@ func (m *model) paneTitle(p pane) (title, note string) {
 		return title, ""
 	}
 	l := &m.lists[p]
-	if p == paneWorkers || p == paneLeases || p == paneNodes || l.filter != "" {
-		count := commas(l.total)
-		if l.filter != "" {
-			count = fmt.Sprintf("%s of %s", commas(len(l.rows)), commas(l.total))
+	if p == paneWorkers || p == paneLeases || p == paneNodes || l.Filter != "" {
+		count := cells.Commas(l.Total)
+		if l.Filter != "" {
+			count = fmt.Sprintf("%s of %s", cells.Commas(len(l.Rows)), cells.Commas(l.Total))
 		}
 		title += " (" + count + ")"
 	}
 	var notes []string
 	switch {
-	case src.newest && l.cursor == 0:
+	case src.Newest && l.Cursor == 0:
 		notes = append(notes, "following")
-	case src.newest:
+	case src.Newest:
 		notes = append(notes, "held")
-	case p == paneLeases && src.keys[l.sort].id == "ttl" && !l.desc:
+	case p == paneLeases && src.Keys[l.Sort].Id == "ttl" && !l.Desc:
 		notes = append(notes, "soonest first")
-	case l.sort < len(src.keys):
-		arrow := m.glyphs.up
-		if l.desc {
-			arrow = m.glyphs.down
+	case l.Sort < len(src.Keys):
+		arrow := m.glyphs.Up
+		if l.Desc {
+			arrow = m.glyphs.Down
 		}
-		notes = append(notes, "sort: "+src.keys[l.sort].id+" "+arrow)
+		notes = append(notes, "sort: "+src.Keys[l.Sort].Id+" "+arrow)
 	}
 	switch {
-	case l.filter != "":
-		notes = append(notes, "filter: "+clip(l.filter, 20, m.glyphs.more))
+	case l.Filter != "":
+		notes = append(notes, "filter: "+cells.Clip(l.Filter, 20, m.glyphs.More))
 	case p == paneWorkers:
 		notes = append(notes, "filter: none")
 	}
@@ -161,35 +164,35 @@ func (m *model) paneTitle(p pane) (title, note string) {
 // paneScroll says which rows are shown when there are more.
 func (m *model) paneScroll(p pane, l layout) string {
 	list, page := &m.lists[p], l.rowsIn(p)
-	if _, ok := m.rowsOf(p); !ok || len(list.rows) <= page || page == 0 {
+	if _, ok := m.rowsOf(p); !ok || len(list.Rows) <= page || page == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d-%d of %s", list.offset+1, min(list.offset+page, len(list.rows)), commas(len(list.rows)))
+	return fmt.Sprintf("%d-%d of %s", list.Offset+1, min(list.Offset+page, len(list.Rows)), cells.Commas(len(list.Rows)))
 }
 
 // drawTable draws the rows of a pane, or why there are none.
-func (m *model) drawTable(a area, p pane, cols []column, old func(int) bool, none string) {
+func (m *model) drawTable(a draw.Area, p pane, cols []table.Column, old func(int) bool, none string) {
 	l := &m.lists[p]
-	if len(l.rows) == 0 {
+	if len(l.Rows) == 0 {
 		switch {
 		case !m.have:
 			none = m.freshness().text
-		case l.filter != "" && l.total > 0:
-			none = fmt.Sprintf("nothing of %s matches %q: esc clears the filter", commas(l.total), l.filter)
+		case l.Filter != "" && l.Total > 0:
+			none = fmt.Sprintf("nothing of %s matches %q: esc clears the filter", cells.Commas(l.Total), l.Filter)
 		}
-		a.spans(0, min(1, max(a.h()-1, 0)), a.w(), []span{{none, dim}})
+		a.Spans(0, min(1, max(a.H()-1, 0)), a.W(), []draw.Span{draw.Dim.Text(none)})
 		return
 	}
 	cursor := -1
 	if p == m.focus.pane {
-		cursor = l.cursor
+		cursor = l.Cursor
 	}
-	table{cols: cols, rows: l.rows, offset: l.offset, cursor: cursor, stale: old}.draw(a, m.glyphs)
+	table.Table{Cols: cols, Rows: l.Rows, Offset: l.Offset, Cursor: cursor, Stale: old}.Draw(a, m.glyphs)
 }
 
 // stateSummary counts workers by state, in the order of their life.
 func (m *model) stateSummary() string {
-	text := commas(len(m.snap.Workers)) + " workers"
+	text := cells.Commas(len(m.snap.Workers)) + " workers"
 	if len(m.snap.Workers) == 1 {
 		text = "1 worker"
 	}

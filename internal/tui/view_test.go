@@ -12,6 +12,7 @@ import (
 	"github.com/muesli/termenv"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 func sizes() [][2]int { return [][2]int{{60, 12}, {80, 24}, {100, 30}, {160, 50}} }
@@ -70,7 +71,7 @@ func TestColoredScreensMatchTheirPictures(t *testing.T) {
 			sc := newScreen(t, labSnapshot(), size[0], size[1], Options{})
 			sc.press("j", "j")
 			mono := sc.m.View()
-			sc.m.theme, sc.m.dirty = newTheme(r, usualPalette()), true
+			sc.m.theme, sc.m.dirty = draw.NewTheme(r, draw.UsualPalette()), true
 			view := sc.m.View()
 			checkShape(t, view, size[0], size[1])
 			golden(t, name, view)

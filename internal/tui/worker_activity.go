@@ -4,49 +4,51 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 func (m *model) sequenceSection(w *cluster.Worker) section {
 	s := &w.Stats
-	running := []span{{padRight("running", 14) + " ", dim}, {number(w, s.Running), strong}}
+	running := []draw.Span{draw.Dim.Text(cells.PadRight("running", 14) + " "), draw.Strong.Text(number(w, s.Running))}
 	if s.MaxSeqs > 0 {
-		running = append(running, span{" of " + commas(s.MaxSeqs) + "  ", plain})
-		running = append(running, bar(m.glyphs, float64(s.Running)/float64(s.MaxSeqs), 16, good)...)
+		running = append(running, draw.Plain.Text(" of "+cells.Commas(s.MaxSeqs)+"  "))
+		running = append(running, draw.Bar(m.glyphs, float64(s.Running)/float64(s.MaxSeqs), 16, draw.Good)...)
 	}
-	lines := [][]span{
+	lines := [][]draw.Span{
 		running,
-		fact("waiting", number(w, s.Waiting)+"   KV coming "+number(w, s.RemoteWait), plain),
-		fact("tokens/s", compactOr(w.TokS)+"   prefix hit "+percentSign(w.HitRate), plain),
+		draw.Fact("waiting", number(w, s.Waiting)+"   KV coming "+number(w, s.RemoteWait), draw.Plain),
+		draw.Fact("tokens/s", cells.CompactOr(w.TokS)+"   prefix hit "+percentSign(w.HitRate), draw.Plain),
 	}
 	return section{"sequences (" + seqText(w) + ")", append(lines, m.sequenceLines(w.Name)...)}
 }
 
 func (m *model) transferSection(w *cluster.Worker) section {
 	s := &w.Stats
-	moved, mean, rate := unknown, unknown, unknown
+	moved, mean, rate := cells.Unknown, cells.Unknown, cells.Unknown
 	if measured(w) {
-		moved = size(float64(s.TransferBytesTotal))
+		moved = cells.Bytes(float64(s.TransferBytesTotal))
 	}
 	if s.TransfersTotal > 0 {
 		v := float64(s.TransferNanosTotal) / float64(s.TransfersTotal) / 1e6
-		mean = millis(&v) + " ms"
+		mean = cells.Millis(&v) + " ms"
 	}
 	if s.TransferNanosTotal > 0 {
 		v := float64(s.TransferBytesTotal) / (float64(s.TransferNanosTotal) / 1e9)
-		rate = throughput(&v)
+		rate = cells.Throughput(&v)
 	}
 	title := "KV transfers"
 	if a := m.activity(w.Name); a != nil && a.Error == "" {
-		title += " (" + commas(a.TransfersTotal) + ")"
+		title += " (" + cells.Commas(a.TransfersTotal) + ")"
 	}
-	return section{title, append(m.transferLines(w.Name), [][]span{
-		fact("remote prefill", number(w, s.RemotePrefillTotal), plain),
-		fact("local prefill", number(w, s.LocalPrefillTotal), plain),
-		fact("fallback", number(w, s.FallbackTotal), plain),
-		fact("transfers", number(w, s.TransfersTotal), plain),
-		fact("moved", moved, plain),
-		fact("mean time", mean, plain),
-		fact("rate in flight", rate, plain),
+	return section{title, append(m.transferLines(w.Name), [][]draw.Span{
+		draw.Fact("remote prefill", number(w, s.RemotePrefillTotal), draw.Plain),
+		draw.Fact("local prefill", number(w, s.LocalPrefillTotal), draw.Plain),
+		draw.Fact("fallback", number(w, s.FallbackTotal), draw.Plain),
+		draw.Fact("transfers", number(w, s.TransfersTotal), draw.Plain),
+		draw.Fact("moved", moved, draw.Plain),
+		draw.Fact("mean time", mean, draw.Plain),
+		draw.Fact("rate in flight", rate, draw.Plain),
 	}...)}
 }
 
@@ -60,7 +62,7 @@ func (m *model) activity(worker string) *cluster.Activity {
 
 // activityRows is how many sequences are on the screen of a worker, and how many
 // transfers: those of a tall screen do not push the rest off it.
-func (m *model) activityRows() int { return clamp(m.height/2-6, detailRows, cluster.MaxActivity) }
+func (m *model) activityRows() int { return cells.Clamp(m.height/2-6, detailRows, cluster.MaxActivity) }
 
 // roomy reports whether the left column of a worker's screen has room for all columns of
 // its lists.
@@ -69,104 +71,104 @@ func (m *model) roomy() bool {
 }
 
 // unasked says why nothing is known of what a worker has in hand; nil when it is.
-func (m *model) unasked(worker string) [][]span {
+func (m *model) unasked(worker string) [][]draw.Span {
 	switch a := m.activity(worker); {
 	case a == nil && m.play != nil:
-		return [][]span{{{"not recorded: nobody looked at this worker", dim}}}
+		return [][]draw.Span{{draw.Dim.Text("not recorded: nobody looked at this worker")}}
 	case a == nil:
-		return [][]span{{{"asking " + worker + m.glyphs.more, dim}}}
+		return [][]draw.Span{{draw.Dim.Text("asking " + worker + m.glyphs.More)}}
 	case a.Error != "":
-		return [][]span{{{worker + " does not tell: " + a.Error, warn}}}
+		return [][]draw.Span{{draw.Warn.Text(worker + " does not tell: " + a.Error)}}
 	}
 	return nil
 }
 
 // sequenceLines list the sequences of a worker, the oldest first.
-func (m *model) sequenceLines(worker string) [][]span {
+func (m *model) sequenceLines(worker string) [][]draw.Span {
 	if why := m.unasked(worker); why != nil {
 		return why
 	}
 	a := m.activity(worker)
 	if a.SequencesTotal == 0 {
-		return [][]span{{{"none at present", dim}}}
+		return [][]draw.Span{{draw.Dim.Text("none at present")}}
 	}
 	titles, ids := "STATE REQUEST PROMPT OUT BLOCKS AGE", 10
 	if m.roomy() {
 		titles, ids = "STATE REQUEST PROMPT CACHED COMPUTED OUT BLOCKS AGE", 20
 	}
-	rows := [][]span{titleRow(titles)}
+	rows := [][]draw.Span{draw.Titles(titles)}
 	for i := range a.Sequences[:min(len(a.Sequences), m.activityRows())] {
 		s := &a.Sequences[i]
-		row := []span{{string(s.State), sequenceStyle(s.State)}, {clipMiddle(orUnknown(s.RequestID), ids, m.glyphs.more), plain}, {commas(s.PromptTokens), plain}}
+		row := []draw.Span{sequenceStyle(s.State).Text(string(s.State)), draw.Plain.Text(cells.ClipMiddle(cells.OrUnknown(s.RequestID), ids, m.glyphs.More)), draw.Plain.Text(cells.Commas(s.PromptTokens))}
 		if m.roomy() {
-			row = append(row, span{commas(s.CachedTokens), plain}, span{commas(s.ComputedTokens), plain})
+			row = append(row, draw.Plain.Text(cells.Commas(s.CachedTokens)), draw.Plain.Text(cells.Commas(s.ComputedTokens)))
 		}
-		rows = append(rows, append(row, span{commas(s.OutTokens), plain}, span{commas(s.Blocks), plain}, span{m.ageSince(s.AgeMS), plain}))
+		rows = append(rows, append(row, draw.Plain.Text(cells.Commas(s.OutTokens)), draw.Plain.Text(cells.Commas(s.Blocks)), draw.Plain.Text(m.ageSince(s.AgeMS))))
 	}
-	return m.andMore(gridLines(rows, []bool{false, false, true, true, true, true, true, true}), a.SequencesTotal-(len(rows)-1))
+	return m.andMore(draw.Grid(rows, []bool{false, false, true, true, true, true, true, true}), a.SequencesTotal-(len(rows)-1))
 }
 
 // transferLines list the KV transfers of a worker, the oldest first.
-func (m *model) transferLines(worker string) [][]span {
+func (m *model) transferLines(worker string) [][]draw.Span {
 	if m.unasked(worker) != nil {
 		return nil // said among the sequences
 	}
 	a := m.activity(worker)
 	if a.TransfersTotal == 0 {
-		return [][]span{{{"none at present", dim}}}
+		return [][]draw.Span{{draw.Dim.Text("none at present")}}
 	}
 	titles, ids := "DIR PEER REQUEST BLOCKS AGE STATE", 10
 	if m.roomy() {
 		titles, ids = "DIR PEER VIA REQUEST BLOCKS SIZE AGE KIND STATE", 16
 	}
-	rows := [][]span{titleRow(titles)}
+	rows := [][]draw.Span{draw.Titles(titles)}
 	for i := range a.Transfers[:min(len(a.Transfers), m.activityRows())] {
 		t := &a.Transfers[i]
-		st := dim
+		st := draw.Dim
 		if t.State == cluster.TransferActive {
-			st = good
+			st = draw.Good
 		}
-		row := []span{{string(t.Direction), plain}, {orUnknown(t.Peer), plain}}
+		row := []draw.Span{draw.Plain.Text(string(t.Direction)), draw.Plain.Text(cells.OrUnknown(t.Peer))}
 		if m.roomy() {
-			row = append(row, span{orUnknown(t.Transport), plain})
+			row = append(row, draw.Plain.Text(cells.OrUnknown(t.Transport)))
 		}
-		row = append(row, span{clipMiddle(orUnknown(t.RequestID), ids, m.glyphs.more), plain}, span{intOr(t.BlocksDone) + "/" + commas(t.Blocks), plain})
+		row = append(row, draw.Plain.Text(cells.ClipMiddle(cells.OrUnknown(t.RequestID), ids, m.glyphs.More)), draw.Plain.Text(cells.IntOr(t.BlocksDone)+"/"+cells.Commas(t.Blocks)))
 		if m.roomy() {
-			row = append(row, span{size(float64(t.Bytes)), plain})
+			row = append(row, draw.Plain.Text(cells.Bytes(float64(t.Bytes))))
 		}
-		row = append(row, span{m.ageSince(t.AgeMS), plain})
+		row = append(row, draw.Plain.Text(m.ageSince(t.AgeMS)))
 		if m.roomy() {
-			row = append(row, span{string(t.Kind), plain})
+			row = append(row, draw.Plain.Text(string(t.Kind)))
 		}
-		rows = append(rows, append(row, span{string(t.State), st}))
+		rows = append(rows, append(row, st.Text(string(t.State))))
 	}
 	right := []bool{false, false, false, true, true}
 	if m.roomy() {
 		right = []bool{false, false, false, false, true, true, true}
 	}
-	return m.andMore(gridLines(rows, right), a.TransfersTotal-(len(rows)-1))
+	return m.andMore(draw.Grid(rows, right), a.TransfersTotal-(len(rows)-1))
 }
 
 // ageSince is an age as of the snapshot, as old as it is by now.
 func (m *model) ageSince(ms int64) string {
-	return seconds(max(time.Duration(ms)*time.Millisecond+m.countdown(), 0).Truncate(100 * time.Millisecond))
+	return cells.Seconds(max(time.Duration(ms)*time.Millisecond+m.countdown(), 0).Truncate(100 * time.Millisecond))
 }
 
-func (m *model) andMore(lines [][]span, more int) [][]span {
+func (m *model) andMore(lines [][]draw.Span, more int) [][]draw.Span {
 	if more <= 0 {
 		return lines
 	}
-	return append(lines, []span{{m.glyphs.more + " and " + commas(more) + " more", dim}})
+	return append(lines, []draw.Span{draw.Dim.Text(m.glyphs.More + " and " + cells.Commas(more) + " more")})
 }
 
-func sequenceStyle(s cluster.SequenceState) style {
+func sequenceStyle(s cluster.SequenceState) draw.Style {
 	switch s {
 	case cluster.SequenceDecode:
-		return decode
+		return draw.Decode
 	case cluster.SequencePrefill:
-		return prefill
+		return draw.Prefill
 	case cluster.SequencePreempted:
-		return warn
+		return draw.Warn
 	}
-	return dim
+	return draw.Dim
 }

@@ -6,28 +6,30 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // workerParts are the header of a worker's screen.
 func (m *model) workerParts() []part {
 	name := m.detail.worker
 	parts := []part{
-		{[]span{{"dynctl top " + m.glyphs.cursor + " ", dim}, {name, strong}}, 0},
+		{[]draw.Span{draw.Dim.Text("dynctl top " + m.glyphs.Cursor + " "), draw.Strong.Text(name)}, 0},
 	}
 	w, i := m.worker(name)
 	if w == nil {
-		return append(parts, part{[]span{{m.glyphs.lost + " gone from the list", bad}}, 5})
+		return append(parts, part{[]draw.Span{draw.Bad.Text(m.glyphs.Lost + " gone from the list")}, 5})
 	}
 	parts = append(parts,
-		part{[]span{{orUnknown(string(w.Role)), roleStyle(w.Role)}}, 4},
-		part{[]span{{orUnknown(m.known.devices[i]), plain}}, 3},
+		part{[]draw.Span{roleStyle(w.Role).Text(cells.OrUnknown(string(w.Role)))}, 4},
+		part{[]draw.Span{draw.Plain.Text(cells.OrUnknown(m.known.devices[i]))}, 3},
 		part{m.stateSpans(w), 5},
 	)
 	if w.Lease != nil {
-		parts = append(parts, part{append([]span{{"lease ", dim}}, m.leaseSpans(*w.Lease, 0)...), 2})
+		parts = append(parts, part{append([]draw.Span{draw.Dim.Text("lease ")}, m.leaseSpans(*w.Lease, 0)...), 2})
 	}
 	if w.Uptime != nil {
-		parts = append(parts, part{[]span{{"up ", dim}, {uptime(*w.Uptime + m.since()), plain}}, 2})
+		parts = append(parts, part{[]draw.Span{draw.Dim.Text("up "), draw.Plain.Text(cells.Uptime(*w.Uptime + m.since()))}, 2})
 	}
 	return parts
 }
@@ -37,9 +39,9 @@ func (m *model) workerParts() []part {
 func (m *model) workerSections() [][]section {
 	w, i := m.worker(m.detail.worker)
 	if w == nil {
-		return [][]section{{{"worker", [][]span{
-			{{m.noWorker(m.detail.worker) + " any more", bad}},
-			{{"It left the cluster. esc goes back to the panes.", plain}},
+		return [][]section{{{"worker", [][]draw.Span{
+			{draw.Bad.Text(m.noWorker(m.detail.worker) + " any more")},
+			{draw.Plain.Text("It left the cluster. esc goes back to the panes.")},
 		}}}}
 	}
 	left := []section{m.sequenceSection(w)}
@@ -54,103 +56,103 @@ func (m *model) workerSections() [][]section {
 // number prints a figure of a worker that may never have told any.
 func number[T int | uint64](w *cluster.Worker, n T) string {
 	if !measured(w) {
-		return unknown
+		return cells.Unknown
 	}
-	return commas(n)
+	return cells.Commas(n)
 }
 
 func percentSign(p *float64) string {
-	if s := percent(p); s != unknown {
+	if s := cells.Percent(p); s != cells.Unknown {
 		return s + "%"
 	}
-	return unknown
+	return cells.Unknown
 }
 
 // kvSection shows where the KV blocks are, and whether the counts add up.
 func (m *model) kvSection(w *cluster.Worker) section {
 	s := &w.Stats
 	sum := s.KVUsed() + s.KVCached
-	line := func(name string, n int, st style) []span {
-		out := []span{{padRight(name, 12), dim}}
+	line := func(name string, n int, st draw.Style) []draw.Span {
+		out := []draw.Span{draw.Dim.Text(cells.PadRight(name, 12))}
 		if s.KVTotal > 0 && measured(w) {
-			out = append(out, bar(m.glyphs, float64(n)/float64(s.KVTotal), 16, st)...)
-			out = append(out, span{"  ", plain})
+			out = append(out, draw.Bar(m.glyphs, float64(n)/float64(s.KVTotal), 16, st)...)
+			out = append(out, draw.Plain.Text("  "))
 		}
-		return append(out, span{padLeft(number(w, n), 7), plain})
+		return append(out, draw.Plain.Text(cells.PadLeft(number(w, n), 7)))
 	}
-	lines := [][]span{
-		line("active", s.KVActive, good),
-		line("cached", s.KVCached, focused),
-		line("incoming", s.KVIncoming, warn),
-		line("outgoing", s.KVOutgoing, warn),
+	lines := [][]draw.Span{
+		line("active", s.KVActive, draw.Good),
+		line("cached", s.KVCached, draw.Focused),
+		line("incoming", s.KVIncoming, draw.Warn),
+		line("outgoing", s.KVOutgoing, draw.Warn),
 	}
 	if s.Quarantined > 0 {
-		lines = append(lines, line("quarantined", s.Quarantined, bad))
+		lines = append(lines, line("quarantined", s.Quarantined, draw.Bad))
 	}
-	free, check, st := s.KVTotal-sum, "the counts fit in the total", good
+	free, check, st := s.KVTotal-sum, "the counts fit in the total", draw.Good
 	switch {
 	case !measured(w) || s.KVTotal <= 0:
-		check, st = unknown, plain
+		check, st = cells.Unknown, draw.Plain
 	case free < 0:
-		check, st = fmt.Sprintf("%s the counts exceed the total by %d", m.glyphs.lost, -free), bad
+		check, st = fmt.Sprintf("%s the counts exceed the total by %d", m.glyphs.Lost, -free), draw.Bad
 	}
-	lines = append(lines, line("free", max(free, 0), plain))
-	block := unknown
+	lines = append(lines, line("free", max(free, 0), draw.Plain))
+	block := cells.Unknown
 	if s.BlockSize > 0 {
 		block = fmt.Sprintf("%d tokens", s.BlockSize)
 	}
-	return section{"KV blocks " + kvNumber(w), append(lines, []span{{padRight("block", 12), dim}, {block, plain}}, []span{{padRight("check", 12), dim}, {check, st}})}
+	return section{"KV blocks " + kvNumber(w), append(lines, []draw.Span{draw.Dim.Text(cells.PadRight("block", 12)), draw.Plain.Text(block)}, []draw.Span{draw.Dim.Text(cells.PadRight("check", 12)), st.Text(check)})}
 }
 
 // modelText is the model of a worker with the type of its weights.
 func modelText(w *cluster.Worker) string {
 	if w.Weights == "" {
-		return orUnknown(w.Model)
+		return cells.OrUnknown(w.Model)
 	}
-	return orUnknown(w.Model) + " in " + w.Weights
+	return cells.OrUnknown(w.Model) + " in " + w.Weights
 }
 
 // degreeText is a tensor-parallel degree, which is not known before the model is loaded.
 func degreeText(n int) string {
 	if n == 0 {
-		return unknown
+		return cells.Unknown
 	}
-	return commas(n)
+	return cells.Commas(n)
 }
 
 func (m *model) identitySection(w *cluster.Worker, i int) section {
-	st := plain
-	lines := [][]span{
-		fact("model", modelText(w), plain),
-		fact("TP degree", degreeText(w.TensorParallel), plain),
-		fact("node", orUnknown(w.Node), plain),
-		fact("host", orUnknown(m.known.hosts[i]), plain),
-		fact("version", orUnknown(m.known.versions[i]), plain),
-		fact("instance", orUnknown(instanceText(w.InstanceID)), plain),
+	st := draw.Plain
+	lines := [][]draw.Span{
+		draw.Fact("model", modelText(w), draw.Plain),
+		draw.Fact("TP degree", degreeText(w.TensorParallel), draw.Plain),
+		draw.Fact("node", cells.OrUnknown(w.Node), draw.Plain),
+		draw.Fact("host", cells.OrUnknown(m.known.hosts[i]), draw.Plain),
+		draw.Fact("version", cells.OrUnknown(m.known.versions[i]), draw.Plain),
+		draw.Fact("instance", cells.OrUnknown(instanceText(w.InstanceID)), draw.Plain),
 	}
 	if w.Lease != nil {
-		ttl := unknown
+		ttl := cells.Unknown
 		if w.LeaseTTLMS > 0 {
-			ttl = seconds(time.Duration(w.LeaseTTLMS) * time.Millisecond)
+			ttl = cells.Seconds(time.Duration(w.LeaseTTLMS) * time.Millisecond)
 		}
-		lease := append([]span{{padRight("lease", 14) + " ", dim}}, m.leaseSpans(*w.Lease, time.Duration(w.LeaseTTLMS)*time.Millisecond)...)
-		lines = append(lines, append(lease, span{" of " + ttl, plain}))
+		lease := append([]draw.Span{draw.Dim.Text(cells.PadRight("lease", 14) + " ")}, m.leaseSpans(*w.Lease, time.Duration(w.LeaseTTLMS)*time.Millisecond)...)
+		lines = append(lines, append(lease, draw.Plain.Text(" of "+ttl)))
 	}
-	lines = append(lines, fact("started", m.moment(w.StartedAt), plain))
+	lines = append(lines, draw.Fact("started", m.moment(w.StartedAt), draw.Plain))
 	updated := m.moment(w.UpdatedAt)
 	if w.Stale {
-		st = warn
+		st = draw.Warn
 		updated += " (stale)"
 	}
-	lines = append(lines, fact("last status", updated, st), fact("desired", orUnknown(string(w.Desire)), plain))
+	lines = append(lines, draw.Fact("last status", updated, st), draw.Fact("desired", cells.OrUnknown(string(w.Desire)), draw.Plain))
 	if w.Reason != "" {
-		lines = append(lines, fact("reason", w.Reason, warn))
+		lines = append(lines, draw.Fact("reason", w.Reason, draw.Warn))
 	}
-	lines = append(lines, fact("restarts", commas(w.Restarts), plain))
+	lines = append(lines, draw.Fact("restarts", cells.Commas(w.Restarts), draw.Plain))
 	if !w.RetryAt.IsZero() {
-		lines = append(lines, fact("next start", "in "+age(max(w.RetryAt.Sub(m.at()), 0)), plain))
+		lines = append(lines, draw.Fact("next start", "in "+cells.Age(max(w.RetryAt.Sub(m.at()), 0)), draw.Plain))
 	}
-	return section{"worker", append(lines, fact("generation", commas(w.Generation), plain))}
+	return section{"worker", append(lines, draw.Fact("generation", cells.Commas(w.Generation), draw.Plain))}
 }
 
 func instanceText(id cluster.InstanceID) string {
@@ -163,25 +165,25 @@ func instanceText(id cluster.InstanceID) string {
 // moment is a time with how long ago it was.
 func (m *model) moment(t time.Time) string {
 	if t.IsZero() {
-		return unknown
+		return cells.Unknown
 	}
-	return t.In(m.opts.Location).Format("2006-01-02 15:04:05") + ", " + age(m.at().Sub(t)) + " ago"
+	return t.In(m.opts.Location).Format("2006-01-02 15:04:05") + ", " + cells.Age(m.at().Sub(t)) + " ago"
 }
 
 func (m *model) totalsSection(w *cluster.Worker) section {
 	s := &w.Stats
-	return section{"since its start", [][]span{
-		fact("requests", number(w, s.RequestsTotal), plain),
-		fact("finished", number(w, s.FinishedTotal), plain),
-		fact("cancelled", number(w, s.CancelledTotal), plain),
-		fact("rejected", number(w, s.RejectedTotal), plain),
-		fact("preempted", number(w, s.PreemptedTotal), plain),
-		fact("evicted", number(w, s.EvictedTotal)+" blocks", plain),
-		fact("prompt", number(w, s.PromptTokensTotal)+" tokens", plain),
-		fact("from cache", number(w, s.CachedTokensTotal)+" tokens", plain),
-		fact("computed", number(w, s.ComputedTotal)+" tokens", plain),
-		fact("generated", number(w, s.GeneratedTotal)+" tokens", plain),
-		fact("steps", number(w, s.StepsTotal), plain),
+	return section{"since its start", [][]draw.Span{
+		draw.Fact("requests", number(w, s.RequestsTotal), draw.Plain),
+		draw.Fact("finished", number(w, s.FinishedTotal), draw.Plain),
+		draw.Fact("cancelled", number(w, s.CancelledTotal), draw.Plain),
+		draw.Fact("rejected", number(w, s.RejectedTotal), draw.Plain),
+		draw.Fact("preempted", number(w, s.PreemptedTotal), draw.Plain),
+		draw.Fact("evicted", number(w, s.EvictedTotal)+" blocks", draw.Plain),
+		draw.Fact("prompt", number(w, s.PromptTokensTotal)+" tokens", draw.Plain),
+		draw.Fact("from cache", number(w, s.CachedTokensTotal)+" tokens", draw.Plain),
+		draw.Fact("computed", number(w, s.ComputedTotal)+" tokens", draw.Plain),
+		draw.Fact("generated", number(w, s.GeneratedTotal)+" tokens", draw.Plain),
+		draw.Fact("steps", number(w, s.StepsTotal), draw.Plain),
 	}}
 }
 
@@ -190,41 +192,41 @@ const detailRows = 8
 
 // routedSection lists the newest decisions that concern the worker.
 func (m *model) routedSection(w *cluster.Worker) section {
-	rows := [][]span{titleRow("TIME REQUEST PREFILL DECODE OVERLAP COST")}
+	rows := [][]draw.Span{draw.Titles("TIME REQUEST PREFILL DECODE OVERLAP COST")}
 	for i := range m.snap.Decisions {
 		d := &m.snap.Decisions[i]
 		if d.Chosen != w.Name && d.Prefill != w.Name || len(rows) > detailRows {
 			continue
 		}
 		p, dec := stages(d)
-		cost := unknown
+		cost := cells.Unknown
 		if c := chosenCandidate(d); c != nil {
 			cost = costText(c.Cost)
 		}
-		rows = append(rows, []span{
-			{m.timeOfDay(d.Time), dim}, {clipMiddle(orUnknown(d.RequestID), 12, m.glyphs.more), plain}, {p, prefill}, {dec, decode},
-			{overlapText(d), plain}, {cost, plain},
+		rows = append(rows, []draw.Span{
+			draw.Dim.Text(m.timeOfDay(d.Time)), draw.Plain.Text(cells.ClipMiddle(cells.OrUnknown(d.RequestID), 12, m.glyphs.More)), draw.Prefill.Text(p), draw.Decode.Text(dec),
+			draw.Plain.Text(overlapText(d)), draw.Plain.Text(cost),
 		})
 	}
 	if len(rows) == 1 {
-		return section{"router decisions", [][]span{{{"none among the newest", dim}}}}
+		return section{"router decisions", [][]draw.Span{{draw.Dim.Text("none among the newest")}}}
 	}
-	return section{"router decisions", gridLines(rows, []bool{false, false, false, false, true, true})}
+	return section{"router decisions", draw.Grid(rows, []bool{false, false, false, false, true, true})}
 }
 
 // kvEventSection lists the newest KV events of the worker.
 func (m *model) kvEventSection(w *cluster.Worker) section {
-	rows := [][]span{titleRow("TIME EVENT BLOCKS PREFIX")}
+	rows := [][]draw.Span{draw.Titles("TIME EVENT BLOCKS PREFIX")}
 	for i := range m.snap.Events {
 		e := &m.snap.Events[i]
 		if e.Worker == w.Name && len(rows) <= detailRows {
-			rows = append(rows, []span{{m.timeOfDay(e.Time), dim}, {orUnknown(string(e.Kind)), eventStyle(e.Kind)}, {eventBlocks(e), plain}, {m.eventPrefix(e), dim}})
+			rows = append(rows, []draw.Span{draw.Dim.Text(m.timeOfDay(e.Time)), eventStyle(e.Kind).Text(cells.OrUnknown(string(e.Kind))), draw.Plain.Text(eventBlocks(e)), draw.Dim.Text(m.eventPrefix(e))})
 		}
 	}
 	if len(rows) == 1 {
-		return section{"KV events", [][]span{{{"none among the newest", dim}}}}
+		return section{"KV events", [][]draw.Span{{draw.Dim.Text("none among the newest")}}}
 	}
-	return section{"KV events", gridLines(rows, []bool{false, false, true})}
+	return section{"KV events", draw.Grid(rows, []bool{false, false, true})}
 }
 
 // drainSection shows how far a drain has come. It says safe only when the worker
@@ -233,14 +235,14 @@ func (m *model) drainSection(d *cluster.DrainStatus) section {
 	g := m.glyphs
 	now := slices.Index(cluster.DrainSteps, d.Step)
 	ended := !d.EndedAt.IsZero() || d.Safe
-	var lines [][]span
+	var lines [][]draw.Span
 	for i, step := range cluster.DrainSteps {
-		glyph, st := g.starting, dim
+		glyph, st := g.Starting, draw.Dim
 		switch {
 		case ended || i < now:
-			glyph, st = g.ready, good
+			glyph, st = g.Ready, draw.Good
 		case i == now:
-			glyph, st = g.draining, warn
+			glyph, st = g.Draining, draw.Warn
 		}
 		text := string(step)
 		switch step {
@@ -255,27 +257,27 @@ func (m *model) drainSection(d *cluster.DrainStatus) section {
 		case cluster.DrainOutgoing:
 			text = fmt.Sprintf("%-18s %d held for others", step, d.Outgoing)
 		}
-		lines = append(lines, []span{{glyph + " ", st}, {text, plain}})
+		lines = append(lines, []draw.Span{st.Text(glyph + " "), draw.Plain.Text(text)})
 	}
 	done := fmt.Sprintf("%d finished  %d moved  %d cancelled", d.Finished, d.Moved, d.Cancelled)
-	lines = append(lines, fact("so far", done, plain))
+	lines = append(lines, draw.Fact("so far", done, draw.Plain))
 	switch {
 	case d.Safe:
-		lines = append(lines, []span{{g.drained + " drained: safe to stop", good}})
+		lines = append(lines, []draw.Span{draw.Good.Text(g.Drained + " drained: safe to stop")})
 	case d.Overdue:
-		lines = append(lines, []span{{g.degraded + " the deadline passed with work left", bad}})
+		lines = append(lines, []draw.Span{draw.Bad.Text(g.Degraded + " the deadline passed with work left")})
 	case !d.Deadline.IsZero():
-		lines = append(lines, fact("deadline", "in "+clockLeft(d.Deadline.Sub(m.at())), plain))
+		lines = append(lines, draw.Fact("deadline", "in "+cells.ClockLeft(d.Deadline.Sub(m.at())), draw.Plain))
 	}
 	if len(d.Open) > 0 {
-		rows := [][]span{titleRow("REQUEST OUT AGE")}
+		rows := [][]draw.Span{draw.Titles("REQUEST OUT AGE")}
 		for _, o := range d.Open[:min(len(d.Open), 10)] {
-			rows = append(rows, []span{
-				{clipMiddle(orUnknown(o.RequestID), 24, g.more), plain}, {commas(o.OutTokens), plain},
-				{clockLeft(time.Duration(o.AgeMS) * time.Millisecond), plain},
+			rows = append(rows, []draw.Span{
+				draw.Plain.Text(cells.ClipMiddle(cells.OrUnknown(o.RequestID), 24, g.More)), draw.Plain.Text(cells.Commas(o.OutTokens)),
+				draw.Plain.Text(cells.ClockLeft(time.Duration(o.AgeMS) * time.Millisecond)),
 			})
 		}
-		lines = append(lines, gridLines(rows, []bool{false, true, true})...)
+		lines = append(lines, draw.Grid(rows, []bool{false, true, true})...)
 	}
 	return section{"drain", lines}
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
 // yamlLines prints JSON in the layout of YAML, keys in their own order. Strings
 // that YAML could read as something else are quoted.
-func yamlLines(raw []byte) [][]span {
+func yamlLines(raw []byte) [][]draw.Span {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	y := yamlWriter{dec: d}
@@ -19,11 +21,11 @@ func yamlLines(raw []byte) [][]span {
 
 type yamlWriter struct {
 	dec *json.Decoder
-	out [][]span
+	out [][]draw.Span
 }
 
 // value prints the next value; lead is what stands before it on its line.
-func (y *yamlWriter) value(indent int, lead []span) {
+func (y *yamlWriter) value(indent int, lead []draw.Span) {
 	t, err := y.dec.Token()
 	if err != nil {
 		return
@@ -44,12 +46,12 @@ func (y *yamlWriter) value(indent int, lead []span) {
 		lead = nil
 	}
 	for y.dec.More() {
-		head := []span{{pad, plain}}
+		head := []draw.Span{draw.Plain.Text(pad)}
 		if isItem(lead) {
 			head, lead = lead, nil // the first key shares the line of "- "
 		}
 		if open == '[' {
-			y.value(indent+1, append(head, span{"- ", dim}))
+			y.value(indent+1, append(head, draw.Dim.Text("- ")))
 			continue
 		}
 		k, err := y.dec.Token()
@@ -57,18 +59,18 @@ func (y *yamlWriter) value(indent int, lead []span) {
 			return
 		}
 		name, _ := k.(string)
-		y.value(indent+1, append(head, span{name + ":", keyName}))
+		y.value(indent+1, append(head, draw.KeyName.Text(name+":")))
 	}
 	_, _ = y.dec.Token()
 }
 
-func isItem(lead []span) bool { return len(lead) > 0 && lead[len(lead)-1].text == "- " }
+func isItem(lead []draw.Span) bool { return len(lead) > 0 && lead[len(lead)-1].Text == "- " }
 
-func (y *yamlWriter) line(lead []span, text string) {
+func (y *yamlWriter) line(lead []draw.Span, text string) {
 	if len(lead) > 0 && !isItem(lead) {
 		text = " " + text
 	}
-	y.out = append(y.out, append(lead, span{text, plain}))
+	y.out = append(y.out, append(lead, draw.Plain.Text(text)))
 }
 
 func scalar(t json.Token) string {

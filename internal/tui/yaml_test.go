@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
 )
 
 func TestYAML(t *testing.T) {
@@ -13,7 +14,7 @@ func TestYAML(t *testing.T) {
 	for _, l := range lines {
 		s := ""
 		for _, sp := range l {
-			s += sp.text
+			s += sp.Text
 		}
 		got = append(got, s)
 	}
@@ -40,7 +41,7 @@ func TestModelText(t *testing.T) {
 	for want, w := range map[string]cluster.Worker{
 		"qwen in q8_0": {WorkerStatus: cluster.WorkerStatus{Model: "qwen", Weights: "q8_0"}},
 		"qwen":         {WorkerStatus: cluster.WorkerStatus{Model: "qwen"}},
-		unknown:        {},
+		cells.Unknown:  {},
 	} {
 		if got := modelText(&w); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -1,4 +1,9 @@
-package tui
+// Package cells measures and cuts text by the cells it takes on a terminal, and
+// prints figures in few of them.
+//
+// All of it is pure. Text comes from the cluster: what a terminal could take for a
+// command is replaced before it is measured.
+package cells
 
 import (
 	"strings"
@@ -8,11 +13,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// nextCluster splits the first visible character off s. Text comes from the
+// Next splits the first visible character off s. Text comes from the
 // cluster, so that anything a terminal could take for a command is replaced here,
 // before it is measured: white space by a space, other controls by "?".
 // Characters without width are left out (width 0, empty cluster).
-func nextCluster(s string) (cluster string, width int, rest string) {
+func Next(s string) (cluster string, width int, rest string) {
 	if b := s[0]; b >= 0x20 && b < 0x7f && (len(s) == 1 || s[1] < utf8.RuneSelf) {
 		return s[:1], 1, s[1:]
 	}
@@ -37,45 +42,45 @@ func nextCluster(s string) (cluster string, width int, rest string) {
 	return cluster, width, rest
 }
 
-// textWidth is the number of cells s takes.
-func textWidth(s string) int {
+// Width is the number of cells s takes.
+func Width(s string) int {
 	n := 0
 	for s != "" {
-		_, w, rest := nextCluster(s)
+		_, w, rest := Next(s)
 		n += w
 		s = rest
 	}
 	return n
 }
 
-// clip cuts s on the right so that it fits width cells, with tail as the mark.
-func clip(s string, width int, tail string) string {
+// Clip cuts s on the right so that it fits width cells, with tail as the mark.
+func Clip(s string, width int, tail string) string {
 	if width <= 0 {
 		return ""
 	}
-	if textWidth(s) <= width {
+	if Width(s) <= width {
 		return s
 	}
-	if len(tail) > 0 && textWidth(tail) >= width {
+	if len(tail) > 0 && Width(tail) >= width {
 		tail = ""
 	}
-	return head(s, width-textWidth(tail)) + tail
+	return head(s, width-Width(tail)) + tail
 }
 
-// clipMiddle cuts ids in the middle, where they differ least.
-func clipMiddle(s string, width int, tail string) string {
-	full, mark := textWidth(s), textWidth(tail)
+// ClipMiddle cuts ids in the middle, where they differ least.
+func ClipMiddle(s string, width int, tail string) string {
+	full, mark := Width(s), Width(tail)
 	if full <= width {
 		return s
 	}
 	if width < mark+2 {
-		return clip(s, width, tail)
+		return Clip(s, width, tail)
 	}
 	right := (width - mark) / 2
 	left := width - mark - right
 	rest := s
 	for skip := full - right; skip > 0 && rest != ""; {
-		_, w, r := nextCluster(rest)
+		_, w, r := Next(rest)
 		skip -= w
 		rest = r
 	}
@@ -86,7 +91,7 @@ func clipMiddle(s string, width int, tail string) string {
 func head(s string, width int) string {
 	var b strings.Builder
 	for s != "" {
-		c, w, rest := nextCluster(s)
+		c, w, rest := Next(s)
 		if w > width {
 			break
 		}
@@ -97,36 +102,36 @@ func head(s string, width int) string {
 	return b.String()
 }
 
-// clean returns s as it is shown: controls replaced, invisible characters left out.
-func clean(s string) string { return head(s, textWidth(s)) }
+// Clean returns s as it is shown: controls replaced, invisible characters left out.
+func Clean(s string) string { return head(s, Width(s)) }
 
-// padRight fills s with spaces up to width cells.
-func padRight(s string, width int) string {
-	if n := width - textWidth(s); n > 0 {
+// PadRight fills s with spaces up to width cells.
+func PadRight(s string, width int) string {
+	if n := width - Width(s); n > 0 {
 		return s + strings.Repeat(" ", n)
 	}
 	return s
 }
 
-// padLeft fills s with spaces on the left up to width cells.
-func padLeft(s string, width int) string {
-	if n := width - textWidth(s); n > 0 {
+// PadLeft fills s with spaces on the left up to width cells.
+func PadLeft(s string, width int) string {
+	if n := width - Width(s); n > 0 {
 		return strings.Repeat(" ", n) + s
 	}
 	return s
 }
 
-// fold breaks text at spaces into lines of at most width cells; longer words are
+// Fold breaks text at spaces into lines of at most width cells; longer words are
 // cut into pieces.
-func fold(text string, width int) []string {
+func Fold(text string, width int) []string {
 	if width < 2 { // a wide character needs two cells
 		return nil
 	}
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(clean(text)) {
-		word = clean(word) // a mark may have lost the space it stood on
-		for textWidth(word) > width {
+	for _, word := range strings.Fields(Clean(text)) {
+		word = Clean(word) // a mark may have lost the space it stood on
+		for Width(word) > width {
 			if line != "" {
 				lines, line = append(lines, line), ""
 			}
@@ -140,7 +145,7 @@ func fold(text string, width int) []string {
 		switch {
 		case line == "":
 			line = word
-		case textWidth(line)+1+textWidth(word) <= width:
+		case Width(line)+1+Width(word) <= width:
 			line += " " + word
 		default:
 			lines, line = append(lines, line), word
@@ -152,18 +157,18 @@ func fold(text string, width int) []string {
 	return lines
 }
 
-// dropLast removes the last visible character.
-func dropLast(s string) string {
+// DropLast removes the last visible character.
+func DropLast(s string) string {
 	n := 0
 	for rest := s; rest != ""; {
-		_, _, next := nextCluster(rest)
+		_, _, next := Next(rest)
 		n, rest = len(rest)-len(next), next
 	}
 	return s[:len(s)-n]
 }
 
-// dropWord removes the last word, and the spaces after it.
-func dropWord(s string) string {
+// DropWord removes the last word, and the spaces after it.
+func DropWord(s string) string {
 	s = strings.TrimRight(s, " ")
 	return s[:strings.LastIndex(s, " ")+1]
 }

@@ -1,4 +1,4 @@
-package tui
+package draw
 
 import (
 	"fmt"
@@ -87,7 +87,7 @@ func TestPalettesStayApart(t *testing.T) {
 		{ThemeTritanopia, []string{"usual", "tritan"}, 3},
 	}
 	for _, tt := range tests {
-		p := paletteOf(tt.theme)
+		p := PaletteOf(tt.theme)
 		for _, dark := range []bool{true, false} {
 			ground, kind := light(t, "#FFFFFF"), "light"
 			if dark {

@@ -1,4 +1,4 @@
-package tui
+package draw
 
 import (
 	"io"
@@ -37,29 +37,29 @@ func Themes() []string {
 	return []string{ThemeAuto, ThemeDark, ThemeLight, ThemeMono, ThemeContrast, ThemeDeuteranopia, ThemeTritanopia}
 }
 
-// themeFor chooses the look for an output. NO_COLOR takes color away, not
+// ThemeFor chooses the look for an output. NO_COLOR takes color away, not
 // weight and inversion: on a terminal it means the mono theme.
-func themeFor(name string, color Color, out io.Writer) *theme {
+func ThemeFor(name string, color Color, out io.Writer) *Theme {
 	if color == ColorNever && out == nil {
-		return plainTheme()
+		return PlainTheme()
 	}
 	if out == nil {
 		out = io.Discard
 	}
 	r := lipgloss.NewRenderer(out)
-	p := paletteOf(name)
+	p := PaletteOf(name)
 	if color == ColorNever {
-		p = paletteOf(ThemeMono)
+		p = PaletteOf(ThemeMono)
 	}
 	profile := r.ColorProfile()
 	if profile == termenv.Ascii {
 		if color != ColorAlways {
-			p = paletteOf(ThemeMono)
+			p = PaletteOf(ThemeMono)
 		}
 		if color == ColorAlways {
 			profile = termenv.ANSI256
 		} else if isDumb(os.Getenv("TERM")) {
-			return plainTheme()
+			return PlainTheme()
 		} else {
 			profile = termenv.ANSI
 		}
@@ -75,7 +75,7 @@ func themeFor(name string, color Color, out io.Writer) *theme {
 		// program owned the input; asking again here could swallow a key.
 		r.SetHasDarkBackground(lipgloss.HasDarkBackground())
 	}
-	return newTheme(r, p)
+	return NewTheme(r, p)
 }
 
 func isDumb(term string) bool { return term == "dumb" || term == "" }

@@ -1,4 +1,4 @@
-package tui
+package draw
 
 import (
 	"math"
@@ -8,16 +8,16 @@ import (
 
 func TestSparklineGapsAndScale(t *testing.T) {
 	v := func(f float64) *float64 { return &f }
-	levels := unicodeGlyphs().spark
-	got := sparkline([]*float64{v(0), v(8), nil, v(1), v(4)}, 7, 1, 8, levels)
+	levels := UnicodeGlyphs().Spark
+	got := Sparkline([]*float64{v(0), v(8), nil, v(1), v(4)}, 7, 1, 8, levels)
 	if want := "  ▁█ ▁▄"; got[0] != want {
 		t.Errorf("got %q, want %q", got[0], want)
 	}
-	got = sparkline([]*float64{v(0), v(8), nil, v(1), v(4)}, 4, 2, 8, levels)
+	got = Sparkline([]*float64{v(0), v(8), nil, v(1), v(4)}, 4, 2, 8, levels)
 	if want := "█   |█ ▂█"; strings.Join(got, "|") != want {
 		t.Errorf("got %q, want %q", strings.Join(got, "|"), want)
 	}
-	if got := sparkline([]*float64{v(0), v(0)}, 2, 1, 0, levels); got[0] != "▁▁" {
+	if got := Sparkline([]*float64{v(0), v(0)}, 2, 1, 0, levels); got[0] != "▁▁" {
 		t.Errorf("zeros draw %q", got[0])
 	}
 }
@@ -28,8 +28,8 @@ func TestBarShowsSomeAndAll(t *testing.T) {
 		want  string
 	}{{0, "░░░░"}, {0.001, "█░░░"}, {0.5, "██░░"}, {1, "████"}, {7, "████"}, {-1, "░░░░"}, {math.NaN(), "░░░░"}}
 	for _, tt := range tests {
-		b := bar(unicodeGlyphs(), tt.share, 4, good)
-		if got := b[0].text + b[1].text; got != tt.want {
+		b := Bar(UnicodeGlyphs(), tt.share, 4, Good)
+		if got := b[0].Text + b[1].Text; got != tt.want {
 			t.Errorf("bar(%v) = %s, want %s", tt.share, got, tt.want)
 		}
 	}

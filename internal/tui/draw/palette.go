@@ -1,11 +1,11 @@
-package tui
+package draw
 
 import "github.com/charmbracelet/lipgloss"
 
-// palette is the colors of a theme: the focus, the two roles, and the states from well to
+// Palette is the colors of a theme: the focus, the two roles, and the states from well to
 // lost. Each has a variant for dark and for light grounds, and for terminals of 256 and of
 // 16 colors.
-type palette struct {
+type Palette struct {
 	focus, prefill, decode, good, warn, bad lipgloss.CompleteAdaptiveColor
 
 	mono  bool // weight and inversion instead of color
@@ -19,11 +19,11 @@ func adaptive(dark, dark256, dark16, light, light256, light16 string) lipgloss.C
 	}
 }
 
-// paletteOf returns the colors of a theme; auto, dark and light share the usual ones.
-func paletteOf(theme string) palette {
+// PaletteOf returns the colors of a theme; auto, dark and light share the usual ones.
+func PaletteOf(theme string) Palette {
 	switch theme {
 	case ThemeMono:
-		return palette{mono: true}
+		return Palette{mono: true}
 	case ThemeContrast:
 		return contrastPalette()
 	case ThemeDeuteranopia:
@@ -31,13 +31,13 @@ func paletteOf(theme string) palette {
 	case ThemeTritanopia:
 		return tritanopiaPalette()
 	}
-	return usualPalette()
+	return UsualPalette()
 }
 
-// usualPalette is Okabe and Ito's, which stays apart in the common forms of color
+// UsualPalette is Okabe and Ito's, which stays apart in the common forms of color
 // blindness. Light grounds get darker variants of the light colors.
-func usualPalette() palette {
-	return palette{
+func UsualPalette() Palette {
+	return Palette{
 		focus:   adaptive("#56B4E9", "74", "14", "#0B6FA4", "25", "6"),
 		prefill: adaptive("#0072B2", "32", "12", "#0072B2", "25", "4"),
 		decode:  adaptive("#E69F00", "178", "11", "#9A6A00", "94", "3"),
@@ -49,8 +49,8 @@ func usualPalette() palette {
 
 // deuteranopiaPalette keeps apart what eyes without green, or without red, see: no
 // green, and states that differ in lightness.
-func deuteranopiaPalette() palette {
-	return palette{
+func deuteranopiaPalette() Palette {
+	return Palette{
 		focus:   adaptive("#CC79A7", "175", "13", "#8A3A68", "95", "5"),
 		prefill: adaptive("#3D8BE0", "68", "12", "#0050B5", "25", "4"),
 		decode:  adaptive("#E69F00", "178", "3", "#9A6A00", "94", "3"),
@@ -62,8 +62,8 @@ func deuteranopiaPalette() palette {
 
 // tritanopiaPalette keeps apart what eyes without blue see: teal and red, never
 // blue beside green or yellow.
-func tritanopiaPalette() palette {
-	return palette{
+func tritanopiaPalette() Palette {
+	return Palette{
 		focus:   adaptive("#5FD7FF", "81", "14", "#005F73", "23", "6"),
 		prefill: adaptive("#00A8B0", "37", "14", "#006B75", "24", "6"),
 		decode:  adaptive("#FF8C9A", "210", "13", "#B0505F", "131", "5"),
@@ -75,8 +75,8 @@ func tritanopiaPalette() palette {
 
 // contrastPalette has at least seven times the luminance of the ground, or a
 // seventh of it, and draws nothing faint.
-func contrastPalette() palette {
-	return palette{
+func contrastPalette() Palette {
+	return Palette{
 		focus:   adaptive("#FFFFFF", "231", "15", "#000000", "16", "0"),
 		prefill: adaptive("#7AB8FF", "111", "14", "#003A8C", "24", "4"),
 		decode:  adaptive("#FFB000", "214", "11", "#6B3C00", "58", "5"),

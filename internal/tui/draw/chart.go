@@ -1,17 +1,19 @@
-package tui
+package draw
 
 import (
 	"math"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/tui/cells"
 )
 
-// bar draws a share (0 to 1) in width cells. A share above nothing shows at
+// Bar draws a share (0 to 1) in width cells. A share above nothing shows at
 // least one cell; the number beside the bar tells nearly full from full.
-func bar(g *glyphSet, share float64, width int, st style) []span {
+func Bar(g *Glyphs, share float64, width int, st Style) []Span {
 	if width <= 0 {
 		return nil
 	}
-	if !finite(share) {
+	if !cells.Finite(share) {
 		share = 0
 	}
 	share = math.Min(math.Max(share, 0), 1)
@@ -19,25 +21,25 @@ func bar(g *glyphSet, share float64, width int, st style) []span {
 	if n == 0 && share > 0 {
 		n = 1
 	}
-	return []span{
-		{strings.Repeat(g.full, n), st},
-		{strings.Repeat(g.empty, width-n), dim},
+	return []Span{
+		{strings.Repeat(g.Full, n), st},
+		{strings.Repeat(g.empty, width-n), Dim},
 	}
 }
 
-// peak is the largest known sample.
-func peak(samples []*float64) (top float64, ok bool) {
+// Peak is the largest known sample.
+func Peak(samples []*float64) (top float64, ok bool) {
 	for _, p := range samples {
-		if p != nil && finite(*p) {
+		if p != nil && cells.Finite(*p) {
 			top, ok = math.Max(top, *p), true
 		}
 	}
 	return top, ok
 }
 
-// sparkline draws samples in height rows of width cells, newest right, against
+// Sparkline draws samples in height rows of width cells, newest right, against
 // the given top. A missing sample is a gap; zero is the lowest mark.
-func sparkline(samples []*float64, width, height int, top float64, levels []string) []string {
+func Sparkline(samples []*float64, width, height int, top float64, levels []string) []string {
 	if width <= 0 || height <= 0 {
 		return nil
 	}
@@ -51,10 +53,10 @@ func sparkline(samples []*float64, width, height int, top float64, levels []stri
 	n := len(levels)
 	for _, p := range samples {
 		step := 0 // of height*n; 0 is a gap
-		if p != nil && finite(*p) {
+		if p != nil && cells.Finite(*p) {
 			step = 1
 			if top > 0 && *p > 0 {
-				step = clamp(int(math.Ceil(*p/top*float64(n*height))), 1, n*height)
+				step = cells.Clamp(int(math.Ceil(*p/top*float64(n*height))), 1, n*height)
 			}
 		}
 		for row := range rows {

@@ -1,4 +1,4 @@
-package tui
+package cells
 
 import (
 	"fmt"
@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// unknown is printed for values nobody knows; zero is printed as 0.
-const unknown = "-"
+// Unknown is printed for values nobody knows; zero is printed as 0.
+const Unknown = "-"
 
-// orUnknown returns s, or the sign of an unknown value for the empty string.
-func orUnknown(s string) string {
+// OrUnknown returns s, or the sign of an unknown value for the empty string.
+func OrUnknown(s string) string {
 	if s == "" {
-		return unknown
+		return Unknown
 	}
 	return s
 }
 
-// commas prints an integer with separators: 1,104.
-func commas[T int | int64 | uint64](n T) string {
+// Commas prints an integer with separators: 1,104.
+func Commas[T int | int64 | uint64](n T) string {
 	s := fmt.Sprint(n)
 	start := 0
 	if n < 0 {
@@ -31,19 +31,19 @@ func commas[T int | int64 | uint64](n T) string {
 	return s
 }
 
-func intOr(p *int) string {
+func IntOr(p *int) string {
 	if p == nil {
-		return unknown
+		return Unknown
 	}
 	return strconv.Itoa(*p)
 }
 
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+func Finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// compact prints a count or rate in at most five cells: 0.4, 38, 9.8k, 123k, 1.2M.
-func compact(f float64) string {
-	if !finite(f) {
-		return unknown
+// Compact prints a count or rate in at most five cells: 0.4, 38, 9.8k, 123k, 1.2M.
+func Compact(f float64) string {
+	if !Finite(f) {
+		return Unknown
 	}
 	neg := ""
 	if f < 0 {
@@ -69,34 +69,34 @@ func compact(f float64) string {
 	return neg + ">1Z"
 }
 
-// perSecond prints a rate of requests, with tenths under a hundred: 18.4/s.
-func perSecond(f float64) string {
+// PerSecond prints a rate of requests, with tenths under a hundred: 18.4/s.
+func PerSecond(f float64) string {
 	if f >= 9.95 && f < 99.95 {
 		return strconv.FormatFloat(f, 'f', 1, 64) + "/s"
 	}
-	return compact(f) + "/s"
+	return Compact(f) + "/s"
 }
 
-func compactOr(p *float64) string {
+func CompactOr(p *float64) string {
 	if p == nil {
-		return unknown
+		return Unknown
 	}
-	return compact(*p)
+	return Compact(*p)
 }
 
-// percent prints a ratio (0 to 1) as whole percents without the sign.
-func percent(p *float64) string {
-	if p == nil || !finite(*p) {
-		return unknown
+// Percent prints a ratio (0 to 1) as whole percents without the sign.
+func Percent(p *float64) string {
+	if p == nil || !Finite(*p) {
+		return Unknown
 	}
 	return strconv.FormatFloat(*p*100, 'f', 0, 64)
 }
 
-// millis prints milliseconds: 0.21, 6.1, 24.0, 142, 12.3k.
-func millis(p *float64) string {
+// Millis prints milliseconds: 0.21, 6.1, 24.0, 142, 12.3k.
+func Millis(p *float64) string {
 	switch {
-	case p == nil || !finite(*p):
-		return unknown
+	case p == nil || !Finite(*p):
+		return Unknown
 	case *p == 0:
 		return "0"
 	case math.Abs(*p) < 0.995:
@@ -104,11 +104,11 @@ func millis(p *float64) string {
 	case math.Abs(*p) < 99.95:
 		return strconv.FormatFloat(*p, 'f', 1, 64)
 	}
-	return compact(*p)
+	return Compact(*p)
 }
 
-// uptime prints a long duration in two units: 45s, 14m, 2h11m, 3d04h.
-func uptime(d time.Duration) string {
+// Uptime prints a long duration in two units: 45s, 14m, 2h11m, 3d04h.
+func Uptime(d time.Duration) string {
 	if d < 0 {
 		d = 0
 	}
@@ -125,9 +125,9 @@ func uptime(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
 
-// seconds prints a short duration with tenths, cut so that a countdown never
+// Seconds prints a short duration with tenths, cut so that a countdown never
 // shows more than is left: 8.7s, 120s, 2h11m.
-func seconds(d time.Duration) string {
+func Seconds(d time.Duration) string {
 	neg := ""
 	if d < 0 {
 		neg, d = "-", -d
@@ -139,27 +139,27 @@ func seconds(d time.Duration) string {
 	case d < 1000*time.Second:
 		return fmt.Sprintf("%s%ds", neg, int(d.Seconds()))
 	}
-	return neg + uptime(d)
+	return neg + Uptime(d)
 }
 
-// age prints how long ago something was, in whole seconds under a minute.
-func age(d time.Duration) string { return uptime(d) }
+// Age prints how long ago something was, in whole seconds under a minute.
+func Age(d time.Duration) string { return Uptime(d) }
 
-// clockLeft prints minutes and seconds: 4:41.
-func clockLeft(d time.Duration) string {
+// ClockLeft prints minutes and seconds: 4:41.
+func ClockLeft(d time.Duration) string {
 	neg := ""
 	if d < 0 {
 		neg, d = "-", -d
 	}
 	s := int(d.Seconds())
 	if s >= 3600 {
-		return neg + uptime(d)
+		return neg + Uptime(d)
 	}
 	return fmt.Sprintf("%s%d:%02d", neg, s/60, s%60)
 }
 
-// rtt prints a round trip: 2ms, 0.4ms, <0.1ms.
-func rtt(d time.Duration) string {
+// RoundTrip prints a round trip: 2ms, 0.4ms, <0.1ms.
+func RoundTrip(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
 	case d <= 0:
@@ -171,13 +171,13 @@ func rtt(d time.Duration) string {
 	case ms < 10000:
 		return strconv.FormatFloat(ms, 'f', 0, 64) + "ms"
 	}
-	return seconds(d)
+	return Seconds(d)
 }
 
-// size prints bytes in binary units: 54 MiB, 1.75 MiB.
-func size(n float64) string {
-	if !finite(n) {
-		return unknown
+// Bytes prints bytes in binary units: 54 MiB, 1.75 MiB.
+func Bytes(n float64) string {
+	if !Finite(n) {
+		return Unknown
 	}
 	unit := "B"
 	for _, u := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
@@ -192,10 +192,10 @@ func size(n float64) string {
 	return fmt.Sprintf("%.1f %s", n, unit)
 }
 
-// throughput prints bytes per second in decimal units: 2.1 GB/s.
-func throughput(p *float64) string {
-	if p == nil || !finite(*p) {
-		return unknown
+// Throughput prints bytes per second in decimal units: 2.1 GB/s.
+func Throughput(p *float64) string {
+	if p == nil || !Finite(*p) {
+		return Unknown
 	}
 	n, unit := *p, "B/s"
 	for _, u := range []string{"kB/s", "MB/s", "GB/s", "TB/s"} {
@@ -210,16 +210,16 @@ func throughput(p *float64) string {
 	return fmt.Sprintf("%.1f %s", n, unit)
 }
 
-// interval prints a setting: 250ms, 1s, 2m.
-func intervalText(d time.Duration) string {
+// Interval prints a setting: 250ms, 1s, 2m.
+func Interval(d time.Duration) string {
 	switch {
 	case d <= 0:
-		return unknown
+		return Unknown
 	case d%time.Minute == 0:
 		return fmt.Sprintf("%dm", d/time.Minute)
 	}
 	return d.String()
 }
 
-// clamp returns v, or the nearer of lo and hi if v is not between them.
-func clamp(v, lo, hi int) int { return min(max(v, lo), hi) }
+// Clamp returns v, or the nearer of lo and hi if v is not between them.
+func Clamp(v, lo, hi int) int { return min(max(v, lo), hi) }

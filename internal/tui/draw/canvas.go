@@ -1,0 +1,265 @@
+// Package draw paints text on a grid of cells and turns the grid into the bytes for a
+// terminal.
+//
+// A [Canvas] is the grid, an [Area] the part of it that one component may touch: what lies
+// outside is cut. Components name meanings ([Good], [Dim]) and signs ([Glyphs]); a [Theme]
+// gives the meanings their colors, for the ground and the colors that a terminal has.
+//
+// The package knows nothing of clusters. A canvas belongs to one goroutine.
+package draw
+
+import (
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/tui/cells"
+)
+
+// cell is one place on the screen. The second half of a wide character has
+// tail set and no text; a cell without text is blank.
+type cell struct {
+	text string
+	st   Style
+	mk   mark
+	tail bool
+}
+
+// Canvas is the screen before it becomes text. Everything is drawn cell by cell
+// and cut at the edges, so that no line can wrap whatever the names are.
+type Canvas struct {
+	w, h  int
+	ascii bool // replace what is not ASCII
+	cells []cell
+}
+
+func NewCanvas(w, h int, ascii bool) *Canvas {
+	w, h = max(w, 0), max(h, 0)
+	return &Canvas{w: w, h: h, ascii: ascii, cells: make([]cell, w*h)}
+}
+
+// Area is the whole canvas; more marks text that is cut.
+func (c *Canvas) Area(more string) Area {
+	return Area{c: c, r: Rect{0, 0, c.w, c.h}, more: more}
+}
+
+// set writes one character of the given width and repairs what it cuts in two.
+func (c *Canvas) set(x, y int, text string, width int, st Style, mk mark) {
+	row := c.cells[y*c.w : (y+1)*c.w]
+	if row[x].tail {
+		row[x-1] = cell{st: row[x-1].st, mk: row[x-1].mk}
+	}
+	if end := x + width; end < c.w && row[end].tail {
+		row[end] = cell{st: row[end].st, mk: row[end].mk}
+	}
+	row[x] = cell{text: text, st: st, mk: mk}
+	for i := 1; i < width; i++ {
+		row[x+i] = cell{st: st, mk: mk, tail: true}
+	}
+}
+
+// Rect is a part of the screen.
+type Rect struct{ X, Y, W, H int }
+
+// inset shrinks r on each side, never below nothing.
+func (r Rect) inset(dx, dy int) Rect {
+	return Rect{r.X + dx, r.Y + dy, max(r.W-2*dx, 0), max(r.H-2*dy, 0)}
+}
+
+func (r Rect) Contains(x, y int) bool {
+	return x >= r.X && x < r.X+r.W && y >= r.Y && y < r.Y+r.H
+}
+
+// Area is the part of a canvas that one drawing function may touch; coordinates
+// are relative to it and what lies outside is cut.
+type Area struct {
+	c    *Canvas
+	r    Rect
+	mk   mark
+	more string
+}
+
+func (a Area) Sub(r Rect) Area {
+	r.X, r.Y = a.r.X+r.X, a.r.Y+r.Y
+	r.W = max(min(r.W, a.r.X+a.r.W-r.X), 0)
+	r.H = max(min(r.H, a.r.Y+a.r.H-r.Y), 0)
+	a.r = r
+	return a
+}
+
+// Outset is the area with the column on its left and the one on its right.
+func (a Area) Outset() Area { a.r.X, a.r.W = a.r.X-1, a.r.W+2; return a }
+
+func (a Area) W() int { return a.r.W }
+
+func (a Area) H() int { return a.r.H }
+
+func (a Area) Marked(m mark) Area { a.mk |= m; return a }
+
+// Put writes s at (x, y) and returns the x after it. What does not fit is left out.
+func (a Area) Put(x, y int, s string, st Style) int {
+	if y < 0 || y >= a.r.H || a.r.Y+y >= a.c.h || a.r.Y+y < 0 {
+		return x
+	}
+	limit := min(a.r.W, a.c.w-a.r.X)
+	for s != "" {
+		cluster, w, rest := cells.Next(s)
+		s = rest
+		if w == 0 {
+			continue
+		}
+		if x+w > limit {
+			break
+		}
+		if a.c.ascii && (len(cluster) > 1 || cluster[0] >= 0x7f) {
+			for i := range w {
+				if x+i >= 0 {
+					a.c.set(a.r.X+x+i, a.r.Y+y, "?", 1, st, a.mk)
+				}
+			}
+		} else if x >= 0 {
+			a.c.set(a.r.X+x, a.r.Y+y, cluster, w, st, a.mk)
+		}
+		x += w
+	}
+	return x
+}
+
+// Span is text in one style.
+type Span struct {
+	Text  string
+	Style Style
+}
+
+// Text is a span of s in this style.
+func (st Style) Text(s string) Span { return Span{Text: s, Style: st} }
+
+func Width(ss []Span) int {
+	n := 0
+	for _, s := range ss {
+		n += cells.Width(s.Text)
+	}
+	return n
+}
+
+// Spans writes ss into w cells from x, cut on the right with a mark.
+func (a Area) Spans(x, y, w int, ss []Span) int {
+	end := x + w
+	for i, s := range ss {
+		left := end - x
+		if left <= 0 {
+			break
+		}
+		n := cells.Width(s.Text)
+		if n > left || (n == left && i+1 < len(ss) && Width(ss[i+1:]) > 0) {
+			return a.Put(x, y, cells.Clip(s.Text+" "+a.more, left, a.more), s.Style)
+		}
+		x = a.Put(x, y, s.Text, s.Style)
+	}
+	return x
+}
+
+// Fill paints blanks, so that marks and grounds cover whole rows.
+func (a Area) Fill(y int, st Style) {
+	for x := range a.r.W {
+		a.Put(x, y, " ", st)
+	}
+}
+
+func (a Area) clear() {
+	for y := range a.r.H {
+		a.Fill(y, Plain)
+	}
+}
+
+// Box draws a border with a title on the left and a note on the right.
+func (a Area) Box(g *Glyphs, title, note string, st Style) {
+	w, h := a.r.W, a.r.H
+	if w < 2 || h < 2 {
+		return
+	}
+	line := strings.Repeat(g.Horizontal, w-2)
+	a.Put(0, 0, g.topLeft+line+g.topRight, st)
+	a.Put(0, h-1, g.bottomLeft+line+g.bottomRight, st)
+	for y := 1; y < h-1; y++ {
+		a.Put(0, y, g.vertical, st)
+		a.Put(w-1, y, g.vertical, st)
+	}
+	x := 2
+	if title != "" && w > 6 {
+		x = a.Put(2, 0, cells.Clip(title, w-4, g.More), st)
+	}
+	if n := cells.Width(note); note != "" && x+n+3 <= w {
+		a.Put(w-2-n, 0, note, st)
+	}
+}
+
+// Blit copies rows of src, starting at row from, to the area.
+func (a Area) Blit(src *Canvas, from int) {
+	for y := range a.r.H {
+		if from+y < 0 || from+y >= src.h {
+			continue
+		}
+		for x := range min(a.r.W, src.w) {
+			if c := src.cells[(from+y)*src.w+x]; !c.tail && c.text != "" {
+				w := 1
+				for x+w < src.w && src.cells[(from+y)*src.w+x+w].tail {
+					w++
+				}
+				if x+w <= a.r.W {
+					a.c.set(a.r.X+x, a.r.Y+y, c.text, w, c.st, c.mk|a.mk)
+				}
+			}
+		}
+	}
+}
+
+// Text turns the canvas into lines, without blanks at their ends.
+func (c *Canvas) Text(t *Theme) string {
+	var b strings.Builder
+	b.Grow(c.w*c.h*2 + c.h)
+	for y := range c.h {
+		if y > 0 {
+			b.WriteByte('\n')
+		}
+		row := c.cells[y*c.w : (y+1)*c.w]
+		end := len(row)
+		for end > 0 && blank(row[end-1]) {
+			end--
+		}
+		var open sgr
+		for i := range end {
+			k := &row[i]
+			if k.tail {
+				continue
+			}
+			if look := t.looks[k.st][k.mk]; look != open {
+				b.WriteString(open.off)
+				b.WriteString(look.on)
+				open = look
+			}
+			if k.text == "" {
+				b.WriteByte(' ')
+			} else {
+				b.WriteString(k.text)
+			}
+		}
+		b.WriteString(open.off)
+	}
+	return b.String()
+}
+
+// blank cells at the end of a line need not be written, unless they carry a ground.
+func blank(k cell) bool {
+	return !k.tail && (k.text == "" || k.text == " ") && k.mk&MarkSelected == 0 && k.st != Chosen
+}
+
+// Inner is the room inside a box, in the coordinates of the area.
+func (a Area) Inner() Rect { return Rect{0, 0, a.r.W, a.r.H}.inset(2, 1) }
+
+// Popup is a cleared box in the middle of the area, with a blank column on each
+// side to part it from what it covers.
+func (a Area) Popup(w, h int) Area {
+	r := Rect{(a.r.W - w) / 2, (a.r.H - h) / 2, w, h}
+	x := max(r.X-1, 0)
+	a.Sub(Rect{x, r.Y, r.X + r.W + 1 - x, h}).clear()
+	return a.Sub(r)
+}

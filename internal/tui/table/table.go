@@ -1,0 +1,150 @@
+// Package table holds the rows of a pane: which are shown, in which order, where the
+// cursor is, and how their columns fit the width.
+//
+// A [List] keeps its place while the rows change: the cursor follows its row, not the
+// position. Rows are numbers that the cells of a [Column] understand.
+package table
+
+import (
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+)
+
+// Column is one column of a pane's table. Columns are data: fitting, titles,
+// rows and plain text all read them.
+type Column struct {
+	Title string
+	Alone string // title when the column before it left
+	Width int    // cells it asks for
+	Least int    // cells it can live with; 0: width
+	Most  int    // cells it may grow to; 0: width
+	Right bool
+	Leave int // the lowest leaves first when the pane is narrow; 0 never leaves
+	Cell  func(row, width int) []draw.Span
+}
+
+func (c Column) smallest() int {
+	if c.Least > 0 && c.Least < c.Width {
+		return c.Least
+	}
+	return c.Width
+}
+
+// Placed is a column with its place in the row.
+type Placed struct {
+	Column
+	n    int // its number in the definition
+	X, W int
+}
+
+// Fit chooses which columns stay in width cells and how wide they are. Columns
+// leave whole, in the order of leave; a name is never cut while another column
+// could go instead.
+func Fit(cols []Column, width int) []Placed {
+	stay := make([]Placed, 0, len(cols))
+	for i, c := range cols {
+		stay = append(stay, Placed{Column: c, n: i, W: c.smallest()})
+	}
+	used := func() int {
+		n := max(len(stay)-1, 0)
+		for _, c := range stay {
+			n += c.W
+		}
+		return n
+	}
+	for used() > width {
+		out := -1
+		for i, c := range stay {
+			if c.Leave > 0 && (out < 0 || c.Leave < stay[out].Leave) {
+				out = i
+			}
+		}
+		if out < 0 {
+			break
+		}
+		stay = append(stay[:out], stay[out+1:]...)
+	}
+	spare := width - used()
+	for i := range stay {
+		n := cells.Clamp(stay[i].Width-stay[i].W, 0, max(spare, 0))
+		stay[i].W += n
+		spare -= n
+	}
+	gap := make([]int, len(stay))
+	for i := 1; i < len(stay); i++ {
+		gap[i] = 1
+		if spare > 0 {
+			gap[i]++
+			spare--
+		}
+	}
+	for i := range stay {
+		n := cells.Clamp(stay[i].Most-stay[i].W, 0, max(spare, 0))
+		stay[i].W += n
+		spare -= n
+	}
+	for round := 0; spare > 0 && round < 2; round++ {
+		for i := 1; i < len(stay) && spare > 0; i++ {
+			gap[i]++
+			spare--
+		}
+	}
+	x := 0
+	for i := range stay {
+		x += gap[i]
+		stay[i].X = x
+		if over := x + stay[i].W - width; over > 0 {
+			stay[i].W = max(stay[i].W-over, 0)
+		}
+		x += stay[i].W
+	}
+	return stay
+}
+
+// Table draws titles and the visible rows; rows are indices the cells understand.
+type Table struct {
+	Cols   []Column
+	Rows   []int // all rows, in order
+	Offset int
+	Cursor int // position in rows; -1 draws none
+	Stale  func(row int) bool
+}
+
+func (t Table) Draw(a draw.Area, g *draw.Glyphs) {
+	cols := Fit(t.Cols, a.W())
+	for i, c := range cols {
+		title := c.Title
+		if c.Alone != "" && (i == 0 || cols[i-1].n != c.n-1) {
+			title = c.Alone
+		}
+		t.put(a, c, 0, []draw.Span{draw.Heading.Text(title)})
+	}
+	for y := 1; y < a.H(); y++ {
+		i := t.Offset + y - 1
+		if i < 0 || i >= len(t.Rows) {
+			return
+		}
+		line := a
+		if t.Stale != nil && t.Stale(t.Rows[i]) {
+			line = line.Marked(draw.MarkStale)
+		}
+		if i == t.Cursor {
+			line = line.Marked(draw.MarkSelected)
+			line.Fill(y, draw.Plain)
+			wide := line.Outset()
+			wide.Put(0, y, g.Cursor, draw.Focused)
+			wide.Put(wide.W()-1, y, " ", draw.Plain)
+		}
+		for _, c := range cols {
+			t.put(line, c, y, c.Cell(t.Rows[i], c.W))
+		}
+	}
+}
+
+func (t Table) put(a draw.Area, c Placed, y int, ss []draw.Span) {
+	x := c.X
+	if n := draw.Width(ss); c.Right && n < c.W {
+		x += c.W - n
+	}
+	a.Spans(x, y, c.X+c.W-x, ss)
+}
