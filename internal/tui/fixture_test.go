@@ -298,7 +298,7 @@ func newScreen(t *testing.T, s cluster.Snapshot, w, h int, opts Options) *screen
 	opts.Now = noon
 	src := newFakeSource()
 	c := &commander{ctx: t.Context(), now: noon}
-	sc := &screen{t, newModel(src, c, draw.PlainTheme(), opts), src}
+	sc := &screen{t, newModel(src, c, draw.PlainTheme(), opts, paneTable()), src}
 	sc.send(tea.WindowSizeMsg{Width: w, Height: h})
 	sc.send(snapshotMsg{s, noon()})
 	return sc
@@ -335,7 +335,7 @@ func (sc *screen) run(cmd tea.Cmd) {
 	sc.send(cmd())
 }
 
-func (sc *screen) tick(d time.Duration) { sc.send(tickMsg{sc.m.now.Add(d)}) }
+func (sc *screen) tick(d time.Duration) { sc.send(tickMsg{sc.m.feed.now.Add(d)}) }
 
 func (sc *screen) has(want ...string) {
 	sc.t.Helper()

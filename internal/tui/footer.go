@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"slices"
+
 	"github.com/dynctl/dynctl/internal/tui/cells"
 	"github.com/dynctl/dynctl/internal/tui/draw"
 )
@@ -8,23 +10,22 @@ import (
 // drawFooter shows the keys of the view, or the text being typed. Keys that
 // cannot act now are greyed, and stay.
 func (m *model) drawFooter(a draw.Area) {
-	if m.typing != nil {
-		m.drawPrompt(a)
-		return
+	if o := m.top(); o != nil {
+		if p, ok := o.(*prompt); ok {
+			p.drawFooter(a)
+		}
+		return // dialogs and texts print their own keys
 	}
-	gap := 2
-	hints := m.hints(m.place())
-	for width(hints, gap) > a.W()-1 {
+	const gap = 2
+	hints := m.hints()
+	for len(hints) > 0 && width(hints, gap) > a.W()-1 {
 		out := 0
 		for i, h := range hints {
 			if h.rank > hints[out].rank {
 				out = i
 			}
 		}
-		if len(hints) == 0 {
-			return
-		}
-		hints = append(hints[:out], hints[out+1:]...)
+		hints = slices.Delete(hints, out, out+1)
 	}
 	x := 1
 	for _, h := range hints {
@@ -44,17 +45,13 @@ type hint struct {
 	off       bool
 }
 
-func (m *model) hints(at where) []hint {
+func (m *model) hints() []hint {
 	var out []hint
-	if m.ask != nil || m.pop.kind != popNone {
-		return nil // they print their own keys
-	}
-	if at == onDetail {
+	if m.page != nil {
 		out = append(out, hint{key: m.showKeys("j k"), word: "scroll", rank: 5})
 	}
-	for i := range m.keys {
-		b := &m.keys[i]
-		if b.hint == "" || b.on&at == 0 {
+	for _, b := range m.bindings() {
+		if b.hint == "" || b.on&m.place() == 0 {
 			continue
 		}
 		h := hint{key: m.showKeys(b.show), word: b.hint, rank: b.rank, off: b.why(m) != ""}
@@ -72,19 +69,4 @@ func width(hints []hint, gap int) int {
 		n += cells.Width(h.key) + 1 + cells.Width(h.word) + gap
 	}
 	return n - gap
-}
-
-// drawPrompt shows typed text at the left and its keys at the right; the end of
-// the text stays visible.
-func (m *model) drawPrompt(a draw.Area) {
-	line, keys := m.typing.line(m), m.typing.keysLine()
-	room := a.W() - 2
-	if cells.Width(line)+cells.Width(keys)+3 <= room {
-		a.Put(a.W()-1-cells.Width(keys), 0, keys, draw.Dim)
-		room -= cells.Width(keys) + 3
-	}
-	for cells.Width(line) > room && line != "" {
-		_, _, line = cells.Next(line)
-	}
-	a.Put(1, 0, line, draw.Strong)
 }

@@ -14,8 +14,7 @@ import (
 func lab(t *testing.T) *screen { return newScreen(t, labSnapshot(), 100, 30, Options{}) }
 
 func (sc *screen) cursorOn() string {
-	name, _ := sc.m.target()
-	return name
+	return sc.m.subject().Worker
 }
 
 func TestMoving(t *testing.T) {
@@ -47,22 +46,22 @@ func TestMoving(t *testing.T) {
 func TestChoosingPanes(t *testing.T) {
 	tests := []struct {
 		keys []string
-		want pane
+		want int // number of the pane
 	}{
-		{[]string{"3"}, paneQueue},
-		{[]string{"tab"}, paneLeases},
-		{[]string{"l", "right"}, paneQueue},
-		{[]string{"h"}, paneDecisions},
-		{[]string{"shift+tab", "tab"}, paneWorkers},
-		{[]string{"6", "l"}, paneWorkers},
-		{[]string{":", "type:view router", "enter"}, paneDecisions},
-		{[]string{"enter", "5"}, paneEvents}, // leaves the screen of the worker
+		{[]string{"3"}, 3},
+		{[]string{"tab"}, 2},
+		{[]string{"l", "right"}, 3},
+		{[]string{"h"}, 6},
+		{[]string{"shift+tab", "tab"}, 1},
+		{[]string{"6", "l"}, 1},
+		{[]string{":", "type:view router", "enter"}, 6},
+		{[]string{"enter", "5"}, 5}, // leaves the screen of the worker
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.keys, " "), func(t *testing.T) {
 			sc := lab(t)
 			sc.press(tt.keys...)
-			if got := sc.m.focus.pane; got != tt.want || sc.m.detail.kind != detailNone {
+			if got := sc.m.panes.at + 1; got != tt.want || sc.m.page != nil {
 				t.Errorf("focus on pane %d, want %d", got, tt.want)
 			}
 		})
@@ -89,16 +88,17 @@ func TestEventsFollowUntilTheCursorMoves(t *testing.T) {
 	sc := lab(t)
 	sc.press("5", "j")
 	sc.has("held")
+	held := sc.m.subject().Value.(*cluster.KVEvent).EventID
 	s := labSnapshot()
 	s.Events = append([]cluster.KVEvent{{Worker: "worker-5", EventID: 900, Kind: cluster.KVStored}}, s.Events...)
 	sc.send(snapshotMsg{s, noon()})
-	if got := sc.m.lists[paneEvents].Cursor; got != 2 {
-		t.Errorf("the cursor is on row %d, want 2: it follows its event", got)
+	if got := sc.m.subject().Value.(*cluster.KVEvent).EventID; got != held {
+		t.Errorf("the cursor is on event %d, want %d: it follows its event", got, held)
 	}
 	sc.press("g")
 	sc.send(snapshotMsg{labSnapshot(), noon()})
-	if got := sc.m.lists[paneEvents].Cursor; got != 0 {
-		t.Errorf("the cursor is on row %d, want 0: the pane follows", got)
+	if got := sc.m.subject().Value.(*cluster.KVEvent).EventID; got != labSnapshot().Events[0].EventID {
+		t.Errorf("the cursor is on event %d, want the newest: the pane follows", got)
 	}
 }
 
@@ -111,14 +111,18 @@ func TestLeasesStayAtTheSoonest(t *testing.T) {
 		s.Leases[i].Left = time.Duration(i+1) * time.Second
 	}
 	sc.send(snapshotMsg{s, noon()})
-	if got := sc.m.lists[paneLeases]; got.Cursor != 0 || got.Offset != 0 {
-		t.Errorf("cursor %d, offset %d, want the top", got.Cursor, got.Offset)
+	leases := sc.m.panes.all[1]
+	if got := leases.Subject().Title; got != "lease "+s.Leases[0].ID.String() {
+		t.Errorf("the cursor is on %s, want the lease that ends first", got)
+	}
+	if _, _, below := leases.Heading(); !strings.HasPrefix(below, "1-") {
+		t.Errorf("the leases %s are on the screen, want the first", below)
 	}
 	sc.press("2", "j")
-	below := sc.m.lists[paneLeases].Key
+	below := leases.Subject().Title
 	s = labSnapshot()
 	sc.send(snapshotMsg{s, noon()})
-	if got := sc.m.lists[paneLeases].Key; got != below {
+	if got := leases.Subject().Title; got != below {
 		t.Errorf("the cursor went from %v to %v", below, got)
 	}
 }
@@ -126,8 +130,9 @@ func TestLeasesStayAtTheSoonest(t *testing.T) {
 func TestSorting(t *testing.T) {
 	order := func(sc *screen) string {
 		var names []string
-		for _, i := range sc.m.lists[paneWorkers].Rows {
-			names = append(names, strings.TrimPrefix(sc.m.snap.Workers[i].Name, "worker-"))
+		for i := range sc.m.rows().Len() {
+			sc.m.rows().Move(i)
+			names = append(names, strings.TrimPrefix(sc.m.subject().Worker, "worker-"))
 		}
 		return strings.Join(names, "")
 	}
@@ -187,7 +192,7 @@ func TestFilter(t *testing.T) {
 	// Pasted text goes into the prompt and never acts as keys.
 	sc = lab(t)
 	sc.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("dq"), Paste: true})
-	if sc.m.ask != nil {
+	if sc.m.top() != nil {
 		t.Error("pasted text opened a dialog")
 	}
 	sc.press("/")
@@ -242,7 +247,7 @@ func TestKeysThatCannotActSayWhy(t *testing.T) {
 			sc := newScreen(t, tt.snap, 100, 30, tt.opts)
 			sc.press(tt.keys...)
 			sc.has(tt.want)
-			if sc.m.ask != nil {
+			if sc.m.top() != nil {
 				t.Error("a dialog is open")
 			}
 			sc.tick(flashFor)
@@ -280,12 +285,12 @@ func TestIntervalMouseSaveAndLeave(t *testing.T) {
 	sc.press("M")
 	sc.has("mouse on")
 	sc.send(tea.MouseMsg{X: 5, Y: 14, Button: tea.MouseButtonLeft, Action: tea.MouseActionPress})
-	if got := sc.cursorOn(); sc.m.focus.pane != paneLeases || got != "worker-2" {
-		t.Errorf("a click chose pane %d, %s; want 2, worker-2", sc.m.focus.pane, got)
+	if got := sc.cursorOn(); sc.m.panes.at != 1 || got != "worker-2" {
+		t.Errorf("a click chose pane %d, %s; want 2, worker-2", sc.m.panes.at+1, got)
 	}
 	sc.send(tea.MouseMsg{X: 5, Y: 4, Button: tea.MouseButtonWheelDown})
-	if got := sc.m.lists[paneWorkers].Cursor; got != 3 {
-		t.Errorf("the wheel moved to row %d, want 3", got)
+	if got := sc.m.panes.all[0].Subject().Worker; got != "worker-4" {
+		t.Errorf("the wheel moved to %s, want worker-4", got)
 	}
 
 	saved := map[string]string{}
@@ -408,7 +413,7 @@ func TestHelpIsMadeFromTheKeyMap(t *testing.T) {
 // The key map is data: no key twice, every entry explained and able to act.
 func TestKeyMapIsSound(t *testing.T) {
 	seen := map[string]bool{}
-	for _, b := range keyMap() {
+	for _, b := range keyMap(paneTable()) {
 		if b.help == "" || b.show == "" || b.group == "" || b.on == 0 || b.run == nil {
 			t.Errorf("%v lacks an entry", b.keys)
 		}

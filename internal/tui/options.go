@@ -31,15 +31,6 @@ const (
 // Themes lists the values of [Options.Theme].
 func Themes() []string { return draw.Themes() }
 
-// Views lists the values of [Options.View], in the order of their keys.
-func Views() []string {
-	var names []string
-	for p := paneWorkers; p < paneEnd; p++ {
-		names = append(names, p.info().name)
-	}
-	return names
-}
-
 // Options say how the screen looks and what it may do. The zero value works.
 type Options struct {
 	In  io.Reader // default: standard input, or the controlling terminal if that is redirected
@@ -92,7 +83,7 @@ func (o Options) withDefaults() Options {
 
 // Validate returns an error that names the first value nobody knows.
 func (o Options) Validate() error {
-	if _, ok := paneNamed(o.View); o.View != "" && !ok {
+	if _, ok := paneNamed(paneTable(), o.View); o.View != "" && !ok {
 		return fmt.Errorf("view %q: use %s", o.View, strings.Join(Views(), ", "))
 	}
 	if o.Theme == "" {
@@ -104,14 +95,4 @@ func (o Options) Validate() error {
 		}
 	}
 	return fmt.Errorf("theme %q: use %s", o.Theme, strings.Join(draw.Themes(), ", "))
-}
-
-// paneNamed finds a pane by its name or number.
-func paneNamed(name string) (pane, bool) {
-	for p := paneWorkers; p < paneEnd; p++ {
-		if name == p.info().name || name == fmt.Sprint(int(p)) {
-			return p, true
-		}
-	}
-	return paneNone, false
 }

@@ -1,16 +1,14 @@
 package tui
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/tui/cells"
-
-	tea "github.com/charmbracelet/bubbletea"
-
 	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/moment"
 )
 
 // Replay says what is known of a recording that is shown.
@@ -48,117 +46,75 @@ func newPlayback(r *Replay, source client.Source) *playback {
 }
 
 // still reports whether the replay stands: it was held, or is at its end.
-func (m *model) still() bool {
-	return m.play.held || !m.play.Last.IsZero() && !m.snap.Time.Before(m.play.Last)
+func (p *playback) still(s *cluster.Snapshot) bool {
+	return p.held || !p.Last.IsZero() && !s.Time.Before(p.Last)
 }
 
-// playText is where the replay is.
-func (m *model) playText() string {
-	p := m.play
+// text is where the replay is.
+func (p *playback) text(m *moment.Moment) string {
 	text := "REPLAY x" + strconv.FormatFloat(p.Speed, 'f', -1, 64)
 	switch {
 	case p.held:
 		text = "REPLAY held"
-	case m.have && m.still():
+	case m.Have && p.still(&m.Snap):
 		text = "REPLAY ended"
 	}
-	if !p.Last.After(p.First) || !m.have {
+	if !p.Last.After(p.First) || !m.Have {
 		return text
 	}
-	return fmt.Sprintf("%s %s of %s", text, cells.ClockLeft(m.at().Sub(p.First)), cells.ClockLeft(p.Last.Sub(p.First)))
+	return fmt.Sprintf("%s %s of %s", text, cells.ClockLeft(m.At().Sub(p.First)), cells.ClockLeft(p.Last.Sub(p.First)))
 }
 
-func (m *model) cannotWind() string {
-	if m.play == nil || m.play.player == nil {
+// cannotWind says why a replay cannot be wound. It may be called on nil.
+func (p *playback) cannotWind() string {
+	if p == nil || p.player == nil {
 		return "only a replay can be wound: dynctl top --replay FILE"
 	}
 	return ""
 }
 
-func (m *model) holdPlay(on bool) {
-	m.play.held = on
-	if m.play.player != nil {
-		m.play.player.Hold(on)
+func (p *playback) hold(on bool) {
+	p.held = on
+	if p.player != nil {
+		p.player.Hold(on)
 	}
 }
 
 // wind carries out the keys that wind.
-func (m *model) wind(key string) tea.Cmd {
-	p := m.play.player
+func (p *playback) wind(key string) {
 	switch key {
 	case "[":
-		p.Seek(-shortWind)
+		p.player.Seek(-shortWind)
 	case "]":
-		p.Seek(shortWind)
+		p.player.Seek(shortWind)
 	case "{":
-		p.Seek(-longWind)
+		p.player.Seek(-longWind)
 	case "}":
-		p.Seek(longWind)
+		p.player.Seek(longWind)
 	case ",":
-		m.play.held = true
-		p.Step(-1)
+		p.held = true
+		p.player.Step(-1)
 	case ".":
-		m.play.held = true
-		p.Step(1)
+		p.held = true
+		p.player.Step(1)
 	}
-	return nil
 }
 
 // nextSpeed is the step above or below the present speed; ok is false at the end.
-func (m *model) nextSpeed(up bool) (speed float64, ok bool) {
-	steps := speeds()
-	for i := range steps {
-		v := steps[i]
-		if !up {
-			v = steps[len(steps)-1-i]
-		}
-		if up && v > m.play.Speed || !up && v < m.play.Speed {
-			return v, true
-		}
-	}
-	return m.play.Speed, false
+func (p *playback) nextSpeed(up bool) (speed float64, ok bool) {
+	return nextStep(speeds(), p.Speed, up)
 }
 
-func (m *model) cannotSpeed(up bool) string {
-	if _, ok := m.nextSpeed(up); !ok {
-		return "x" + strconv.FormatFloat(m.play.Speed, 'f', -1, 64) + " is the last step; :speed takes any"
+func (p *playback) cannotSpeed(up bool) string {
+	if _, ok := p.nextSpeed(up); !ok {
+		return "x" + strconv.FormatFloat(p.Speed, 'f', -1, 64) + " is the last step; :speed takes any"
 	}
 	return ""
 }
 
-func (m *model) setSpeed(v float64) {
-	m.play.Speed = v
-	if m.play.player != nil {
-		m.play.player.SetSpeed(v)
+func (p *playback) setSpeed(v float64) {
+	p.Speed = v
+	if p.player != nil {
+		p.player.SetSpeed(v)
 	}
-}
-
-func (m *model) runSeek(args []string) (tea.Cmd, error) {
-	if why := m.cannotWind(); why != "" {
-		return nil, errors.New(why)
-	}
-	if len(args) != 1 {
-		return nil, usage("seek")
-	}
-	d, err := time.ParseDuration(args[0])
-	if err != nil {
-		return nil, fmt.Errorf("%q is not a duration like 90s or -2m", args[0])
-	}
-	m.play.player.Seek(d)
-	return nil, nil
-}
-
-func (m *model) runSpeed(args []string) (tea.Cmd, error) {
-	if why := m.cannotWind(); why != "" {
-		return nil, errors.New(why)
-	}
-	if len(args) != 1 {
-		return nil, usage("speed")
-	}
-	v, err := strconv.ParseFloat(args[0], 64)
-	if err != nil || !(v > 0) || v > client.MaxSpeed {
-		return nil, fmt.Errorf("%q is not a number above 0, up to %d", args[0], client.MaxSpeed)
-	}
-	m.setSpeed(v)
-	return nil, nil
 }

@@ -31,11 +31,11 @@ func TestAReplaySaysWhereItIs(t *testing.T) {
 	s := labSnapshot()
 	s.Time = noon().Add(4 * time.Minute)
 	sc.press("p")
-	sc.send(snapshotMsg{s, sc.m.now})
+	sc.send(snapshotMsg{s, sc.m.feed.now})
 	sc.tick(time.Minute)
 	sc.has("REPLAY ended 5:00 of 5:00", "9.2s")
 	s.Fresh.EtcdOK, s.Fresh.StaleSince = false, s.Time.Add(-7*time.Second)
-	sc.send(snapshotMsg{s, sc.m.now})
+	sc.send(snapshotMsg{s, sc.m.feed.now})
 	sc.has("REPLAY ended 5:00 of 5:00 STALE 7s")
 }
 

@@ -1,94 +1,96 @@
 package tui
 
 import (
-	"github.com/dynctl/dynctl/internal/tui/cells"
-
 	tea "github.com/charmbracelet/bubbletea"
+
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
-// prompt is text being typed in the footer: a filter or a command.
+// prompt is a line being typed in the footer.
 type prompt struct {
-	command bool   // else a filter of the focused pane
-	text    string // what stands there
-	before  string // the filter before, for esc
+	sign     string // before the text
+	text     string
+	before   string // what esc goes back to
+	keys     string // what its own keys do
+	caret    string
+	changed  func(text string)         // called as the text is typed; nil: nobody listens
+	enter    func(text string) tea.Cmd // nil: nothing but closing
+	complete func(text string) string  // nil: tab does nothing
 }
 
 // promptLimit bounds what can be typed or pasted.
 const promptLimit = 200
 
-func (m *model) cannotFilter() string {
-	if _, ok := m.rowsOf(m.focus.pane); !ok {
-		return m.focus.pane.info().title + " has no rows to filter"
-	}
-	return ""
-}
-
+// startFilter has the filter of the focused pane typed. It works as it is typed.
 func (m *model) startFilter() {
-	f := m.lists[m.focus.pane].Filter
-	m.typing = &prompt{text: f, before: f}
+	rows := m.panes.focused().Rows()
+	m.push(&prompt{
+		sign: "/", text: rows.Filter(), before: rows.Filter(), caret: m.shown.Glyphs.Caret,
+		keys: "enter keep   esc undo   ! first inverts", changed: rows.SetFilter,
+	})
 }
 
-func (m *model) startCommand() { m.typing = &prompt{command: true} }
+// startCommand has a command typed.
+func (m *model) startCommand() {
+	m.push(&prompt{
+		sign: ":", caret: m.shown.Glyphs.Caret,
+		keys: "enter run   tab complete   esc cancel", enter: m.runCommand, complete: m.complete,
+	})
+}
 
-// pressPrompt takes a key while text is typed. A filter works as it is typed.
-func (m *model) pressPrompt(k tea.KeyMsg) tea.Cmd {
-	p := m.typing
+func (p *prompt) press(k tea.KeyMsg) reply {
 	switch key := k.String(); {
 	case k.Type == tea.KeyEsc:
-		m.typing = nil
-		if !p.command {
-			m.setFilter(p.before)
-		}
-		return nil
-	case k.Type == tea.KeyEnter:
-		m.typing = nil
-		if p.command {
-			return m.runCommand(p.text)
-		}
-		return nil
+		p.set(p.before)
+		return reply{close: true}
+	case k.Type == tea.KeyEnter && p.enter != nil:
+		return reply{close: true, then: func() tea.Cmd { return p.enter(p.text) }}
+	case k.Type == tea.KeyEnter, k.Type == tea.KeyBackspace && p.text == "":
+		return reply{close: true}
 	case k.Type == tea.KeyBackspace:
-		if p.text == "" {
-			m.typing = nil
-			return nil
-		}
-		p.text = cells.DropLast(p.text)
+		p.set(cells.DropLast(p.text))
 	case key == "ctrl+u":
-		p.text = ""
+		p.set("")
 	case key == "ctrl+w":
-		p.text = cells.DropWord(p.text)
-	case k.Type == tea.KeyTab && p.command:
-		p.text = m.complete(p.text)
+		p.set(cells.DropWord(p.text))
+	case k.Type == tea.KeyTab && p.complete != nil:
+		p.set(p.complete(p.text))
 	case k.Type == tea.KeySpace || k.Type == tea.KeyRunes && !k.Alt:
 		if len(p.text)+len(string(k.Runes)) <= promptLimit {
-			p.text += cells.Clean(string(k.Runes))
+			p.set(p.text + cells.Clean(string(k.Runes)))
 		}
-	default:
-		return nil
 	}
-	if !p.command {
-		m.setFilter(p.text)
-	}
-	return nil
+	return reply{}
 }
 
-func (m *model) setFilter(f string) {
-	m.lists[m.focus.pane].Filter = f
-	m.rebuild(m.focus.pane)
+func (p *prompt) set(text string) {
+	p.text = text
+	if p.changed != nil {
+		p.changed(text)
+	}
 }
 
-// line is the prompt with its caret. Long text shows its end.
-func (p *prompt) line(m *model) string {
-	sign := "/"
-	if p.command {
-		sign = ":"
-	}
-	return sign + p.text + m.glyphs.Caret
-}
+func (p *prompt) wheel(int) {}
 
-// keysLine says what the prompt's own keys do.
-func (p *prompt) keysLine() string {
-	if p.command {
-		return "enter run   tab complete   esc cancel"
+func (p *prompt) size(int, int) {}
+
+func (p *prompt) draw(draw.Area) {}
+
+// line is the prompt with its caret.
+func (p *prompt) line() (text, keys string) { return p.sign + p.text + p.caret, p.keys }
+
+// drawFooter shows typed text at the left and its keys at the right; the end of
+// the text stays visible.
+func (p *prompt) drawFooter(a draw.Area) {
+	line, keys := p.line()
+	room := a.W() - 2
+	if cells.Width(line)+cells.Width(keys)+3 <= room {
+		a.Put(a.W()-1-cells.Width(keys), 0, keys, draw.Dim)
+		room -= cells.Width(keys) + 3
 	}
-	return "enter keep   esc undo   ! first inverts"
+	for cells.Width(line) > room && line != "" {
+		_, _, line = cells.Next(line)
+	}
+	a.Put(1, 0, line, draw.Strong)
 }

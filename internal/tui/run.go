@@ -36,8 +36,8 @@ func Run(ctx context.Context, source client.Source, opts Options) error {
 	defer cmds.wait()
 	defer cancel()
 
-	m := newModel(source, cmds, draw.ThemeFor(opts.Theme, opts.Color, opts.Out), opts)
-	m.stop = ctx
+	m := newModel(source, cmds, draw.ThemeFor(opts.Theme, opts.Color, opts.Out), opts, paneTable())
+	m.leave = cmds.leave(ctx)
 	settings := []tea.ProgramOption{tea.WithOutput(opts.Out), tea.WithAltScreen(), tea.WithFPS(framesPerSecond)}
 	if opts.In != nil {
 		settings = append(settings, tea.WithInput(opts.In))
@@ -65,10 +65,10 @@ func Render(s cluster.Snapshot, width, height int, opts Options) string {
 	if opts.Color == ColorAlways {
 		t = draw.ThemeFor(opts.Theme, opts.Color, nil)
 	}
-	m := newModel(nil, nil, t, opts)
-	m.width, m.height = cells.Clamp(width, 0, maxSize), cells.Clamp(height, 0, maxSize)
+	m := newModel(nil, nil, t, opts, paneTable())
+	m.shown.Width, m.shown.Height = cells.Clamp(width, 0, maxSize), cells.Clamp(height, 0, maxSize)
 	m.take(snapshotMsg{s, s.Time})
-	m.now = s.Time
+	m.feed.now = s.Time
 	m.settle()
 	return m.View()
 }

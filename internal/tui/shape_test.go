@@ -166,8 +166,8 @@ func TestRandomScreensKeepTheirShape(t *testing.T) {
 }
 
 func viewAllocs(workers int) float64 {
-	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
-	m.width, m.height = 160, 50
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon}, paneTable())
+	m.shown.Width, m.shown.Height = 160, 50
 	m.take(snapshotMsg{manyWorkers(workers), noon()})
 	m.settle()
 	return testing.AllocsPerRun(5, func() {
@@ -183,8 +183,8 @@ func TestDrawingCostsTheVisibleRowsOnly(t *testing.T) {
 }
 
 func BenchmarkViewThousandWorkers(b *testing.B) {
-	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
-	m.width, m.height = 160, 50
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon}, paneTable())
+	m.shown.Width, m.shown.Height = 160, 50
 	m.take(snapshotMsg{manyWorkers(1000), noon()})
 	m.settle()
 	b.ReportAllocs()
@@ -196,8 +196,8 @@ func BenchmarkViewThousandWorkers(b *testing.B) {
 
 func BenchmarkSnapshotThousandWorkers(b *testing.B) {
 	s := manyWorkers(1000)
-	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon})
-	m.width, m.height = 160, 50
+	m := newModel(nil, nil, draw.PlainTheme(), Options{Now: noon}, paneTable())
+	m.shown.Width, m.shown.Height = 160, 50
 	b.ReportAllocs()
 	for b.Loop() {
 		m.take(snapshotMsg{s, noon()})

@@ -7,193 +7,114 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/tui/cells"
 	"github.com/dynctl/dynctl/internal/tui/draw"
-	"github.com/dynctl/dynctl/internal/tui/table"
+	"github.com/dynctl/dynctl/internal/tui/layout"
+	"github.com/dynctl/dynctl/internal/tui/moment"
 )
 
 // View returns the screen. It reads fields only; the last frame is kept until
 // Update says that something visible changed.
 func (m *model) View() string {
 	if m.dirty || m.frame == "" {
-		m.frame = m.draw(m.width, m.height).Text(m.theme)
+		m.frame = m.draw().Text(m.theme)
 		m.dirty = false
 	}
 	return m.frame
 }
 
 // draw paints the whole screen.
-func (m *model) draw(width, height int) *draw.Canvas {
-	c := draw.NewCanvas(width, height, m.ascii)
-	a := c.Area(m.glyphs.More)
-	l := arrange(width, height, m.zoom, m.focus)
-	if l.tiny {
+func (m *model) draw() *draw.Canvas {
+	width, height := m.shown.Width, m.shown.Height
+	c := draw.NewCanvas(width, height, m.shown.ASCII)
+	a := c.Area(m.shown.Glyphs.More)
+	l := m.layout()
+	if l.Tiny {
 		m.drawTiny(a)
 		return c
 	}
 	line := func(y int) draw.Area { return a.Sub(draw.Rect{X: 0, Y: y, W: width, H: 1}) }
-	body := a.Sub(l.body)
-	if m.freshness().kind == stale || m.freshness().kind == closed {
+	body := a.Sub(l.Body)
+	if m.feed.state.old() {
 		body = body.Marked(draw.MarkStale)
 	}
-	if m.detail.kind == detailNone {
-		m.drawHeader(line(0), m.headerParts())
-		for p := paneWorkers; p < paneEnd; p++ {
-			if l.shown(p) {
-				r := l.panes[p]
-				m.drawPane(body.Sub(draw.Rect{X: r.X, Y: r.Y - l.body.Y, W: r.W, H: r.H}), p, l)
-			}
-		}
+	if m.page == nil {
+		drawHeader(line(l.Header), headerParts(m.shown, m.opts.Recording), m.feed.state, m.clock())
+		m.panes.shown(l, func(i int, o *placed) {
+			r := l.Slots[o.slot]
+			r.Y -= l.Body.Y
+			drawPane(body.Sub(r), o, m.shown.Glyphs, i == m.panes.at)
+		})
 	} else {
-		m.drawHeader(line(0), m.detail.parts(m))
-		m.detail.draw(m, body)
+		drawHeader(line(l.Header), m.page.Header(), m.feed.state, m.clock())
+		m.page.Draw(body)
 	}
-	over := a.Sub(l.body)
-	switch {
-	case m.ask != nil:
-		m.drawDialog(over)
-	case m.pop.kind != popNone:
-		m.drawOverlay(over)
+	if o := m.top(); o != nil {
+		o.draw(a.Sub(l.Body))
 	}
-	m.drawNotice(line(l.notice))
-	m.drawFooter(line(l.footer))
+	if text, st := m.notice(); text != "" {
+		line(l.Notice).Spans(1, 0, width-1, []draw.Span{st.Text(text)})
+	}
+	m.drawFooter(line(l.Footer))
 	return c
 }
 
-// drawTiny is what screens without room for a pane show: what keys act on now,
-// else the summary.
-func (m *model) drawTiny(a draw.Area) {
-	text := m.summary()
-	switch {
-	case m.ask != nil:
-		text = m.ask.line(m)
-	case m.typing != nil:
-		text = m.typing.line(m)
-	}
-	a.Spans(0, 0, a.W(), []draw.Span{draw.Plain.Text(text)})
-	if note, st := m.noticeText(); note != "" && a.H() > 1 {
-		a.Spans(0, 1, a.W(), []draw.Span{st.Text(note)})
-	}
+// clock is the time in the header.
+func (m *model) clock() string {
+	return m.feed.clock().In(m.opts.Location).Format("15:04:05 MST")
 }
 
 // drawPane draws the box of a pane and what is in it.
-func (m *model) drawPane(a draw.Area, p pane, l layout) {
-	st := draw.Border
-	mark := " "
-	if p == m.focus.pane {
-		st, mark = draw.Focused, m.glyphs.Cursor
+func drawPane(a draw.Area, o *placed, g *draw.Glyphs, focused bool) {
+	st, mark := draw.Border, " "
+	if focused {
+		st, mark = draw.Focused, g.Cursor
 	}
-	title, note := m.paneTitle(p)
+	title, note, below := o.Heading()
+	title = o.key + " " + o.title + title
 	if cells.Width(title)+cells.Width(note)+9 > a.W() {
 		note = ""
 	}
 	if note != "" {
 		note = " " + note + " "
 	}
-	a.Box(m.glyphs, mark+title+" ", note, st)
-	if below := m.paneScroll(p, l); below != "" && cells.Width(below)+6 <= a.W() {
+	a.Box(g, mark+title+" ", note, st)
+	if below != "" && cells.Width(below)+6 <= a.W() {
 		a.Put(a.W()-3-cells.Width(below)-1, a.H()-1, " "+below+" ", st)
 	}
-	in := a.Sub(a.Inner())
-	if in.W() <= 0 || in.H() <= 0 {
-		return
-	}
-	switch p {
-	case paneWorkers:
-		m.drawWorkers(in)
-	case paneLeases:
-		m.drawLeases(in)
-	case paneQueue:
-		m.drawQueue(in)
-	case paneLatency:
-		m.drawLatency(in)
-	case paneEvents:
-		m.drawEvents(in)
-	case paneDecisions:
-		m.drawDecisions(in)
-	case paneNodes:
-		m.drawNodes(in)
+	if in := a.Sub(a.Inner()); in.W() > 0 && in.H() > 0 {
+		o.Draw(in, focused)
 	}
 }
 
-// paneTitle is what stands in the border: number, name and count on the left,
-// order and filter on the right.
-func (m *model) paneTitle(p pane) (title, note string) {
-	name := p.info().title
-	if p == paneLatency {
-		name = m.latencyTitle()
+// drawTiny is what screens without room for a pane show: what keys act on now,
+// else the summary.
+func (m *model) drawTiny(a draw.Area) {
+	text := ""
+	if o := m.top(); o != nil {
+		text, _ = o.line()
 	}
-	title = fmt.Sprintf("%d %s", p, name)
-	if p == paneNodes {
-		title = "n " + name
+	if text == "" {
+		text = m.summary()
 	}
-	src, ok := m.rowsOf(p)
-	if !ok {
-		return title, ""
+	a.Spans(0, 0, a.W(), []draw.Span{draw.Plain.Text(text)})
+	if note, st := m.notice(); note != "" && a.H() > 1 {
+		a.Spans(0, 1, a.W(), []draw.Span{st.Text(note)})
 	}
-	l := &m.lists[p]
-	if p == paneWorkers || p == paneLeases || p == paneNodes || l.Filter != "" {
-		count := cells.Commas(l.Total)
-		if l.Filter != "" {
-			count = fmt.Sprintf("%s of %s", cells.Commas(len(l.Rows)), cells.Commas(l.Total))
-		}
-		title += " (" + count + ")"
-	}
-	var notes []string
-	switch {
-	case src.Newest && l.Cursor == 0:
-		notes = append(notes, "following")
-	case src.Newest:
-		notes = append(notes, "held")
-	case p == paneLeases && src.Keys[l.Sort].Id == "ttl" && !l.Desc:
-		notes = append(notes, "soonest first")
-	case l.Sort < len(src.Keys):
-		arrow := m.glyphs.Up
-		if l.Desc {
-			arrow = m.glyphs.Down
-		}
-		notes = append(notes, "sort: "+src.Keys[l.Sort].Id+" "+arrow)
-	}
-	switch {
-	case l.Filter != "":
-		notes = append(notes, "filter: "+cells.Clip(l.Filter, 20, m.glyphs.More))
-	case p == paneWorkers:
-		notes = append(notes, "filter: none")
-	}
-	return title, strings.Join(notes, "   ")
 }
 
-// paneScroll says which rows are shown when there are more.
-func (m *model) paneScroll(p pane, l layout) string {
-	list, page := &m.lists[p], l.rowsIn(p)
-	if _, ok := m.rowsOf(p); !ok || len(list.Rows) <= page || page == 0 {
-		return ""
+// summary is the one line of screens too small for a pane.
+func (m *model) summary() string {
+	need := fmt.Sprintf("needs %dx%d", layout.MinWidth, layout.MinHeight)
+	s, dot := m.shown, " "+m.shown.Glyphs.Dot+" "
+	if !s.Have {
+		return need + dot + m.feed.state.text
 	}
-	return fmt.Sprintf("%d-%d of %s", list.Offset+1, min(list.Offset+page, len(list.Rows)), cells.Commas(len(list.Rows)))
-}
-
-// drawTable draws the rows of a pane, or why there are none.
-func (m *model) drawTable(a draw.Area, p pane, cols []table.Column, old func(int) bool, none string) {
-	l := &m.lists[p]
-	if len(l.Rows) == 0 {
-		switch {
-		case !m.have:
-			none = m.freshness().text
-		case l.Filter != "" && l.Total > 0:
-			none = fmt.Sprintf("nothing of %s matches %q: esc clears the filter", cells.Commas(l.Total), l.Filter)
-		}
-		a.Spans(0, min(1, max(a.H()-1, 0)), a.W(), []draw.Span{draw.Dim.Text(none)})
-		return
-	}
-	cursor := -1
-	if p == m.focus.pane {
-		cursor = l.Cursor
-	}
-	table.Table{Cols: cols, Rows: l.Rows, Offset: l.Offset, Cursor: cursor, Stale: old}.Draw(a, m.glyphs)
+	return strings.Join([]string{need, cells.OrUnknown(s.Snap.Cluster) + " " + m.feed.state.text, stateSummary(s), "queue " + s.Depth()}, dot)
 }
 
 // stateSummary counts workers by state, in the order of their life.
-func (m *model) stateSummary() string {
-	text := cells.Commas(len(m.snap.Workers)) + " workers"
-	if len(m.snap.Workers) == 1 {
+func stateSummary(m *moment.Moment) string {
+	text := cells.Commas(len(m.Snap.Workers)) + " workers"
+	if len(m.Snap.Workers) == 1 {
 		text = "1 worker"
 	}
 	var parts []string
@@ -201,7 +122,7 @@ func (m *model) stateSummary() string {
 		cluster.StateReady, cluster.StateDegraded, cluster.StateDraining, cluster.StateLost, cluster.StateFailed,
 		cluster.StatePending, cluster.StateLoading, cluster.StateWarming, cluster.StateDrained, cluster.StateStopped,
 	} {
-		if n := m.known.stateCount[s]; n > 0 {
+		if n := m.Known.StateCount[s]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
@@ -209,4 +130,27 @@ func (m *model) stateSummary() string {
 		text += ": " + strings.Join(parts, " ")
 	}
 	return text
+}
+
+// notice is the line above the footer: a message, or the worst of the cluster's notices.
+func (m *model) notice() (string, draw.Style) {
+	if m.flash.text != "" && m.feed.now.Before(m.flash.until) {
+		return m.flash.text, m.flash.st
+	}
+	s, f, sign := &m.shown.Snap, &m.shown.Snap.Fresh, m.shown.Glyphs.Degraded+" "
+	switch {
+	case !m.shown.Have:
+		return "", draw.Plain
+	case !f.EtcdOK && f.EtcdErr != "":
+		return sign + f.EtcdErr, draw.Bad
+	case !f.NATSOK && f.NATSErr != "":
+		return sign + f.NATSErr, draw.Bad
+	case len(s.Notices) > 0:
+		text := sign + s.Notices[0]
+		if n := len(s.Notices) - 1; n > 0 {
+			text += fmt.Sprintf(" (%d more)", n)
+		}
+		return text, draw.Warn
+	}
+	return "", draw.Plain
 }

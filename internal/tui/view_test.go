@@ -116,7 +116,7 @@ func TestLeasesCountDownBetweenSnapshots(t *testing.T) {
 	sc.has("~1.4s", "STALE 1m: no snapshot arrives")
 	s := labSnapshot()
 	s.Leases[0].Left = 100 * time.Millisecond
-	sc.send(snapshotMsg{s, sc.m.now})
+	sc.send(snapshotMsg{s, sc.m.feed.now})
 	sc.tick(200 * time.Millisecond)
 	sc.has("✕ ended")
 }
@@ -125,11 +125,11 @@ func TestNothingIsDrawnWhenNothingChanged(t *testing.T) {
 	s := labSnapshot()
 	sc := newScreen(t, s, 100, 30, Options{})
 	sc.m.View()
-	sc.send(tickMsg{sc.m.now.Add(10 * time.Millisecond)})
+	sc.send(tickMsg{sc.m.feed.now.Add(10 * time.Millisecond)})
 	if sc.m.dirty {
 		t.Error("a tick within the same tenth of a second draws")
 	}
-	sc.send(tickMsg{sc.m.now.Add(90 * time.Millisecond)})
+	sc.send(tickMsg{sc.m.feed.now.Add(90 * time.Millisecond)})
 	if !sc.m.dirty {
 		t.Error("a tick that changes a lease does not draw")
 	}
@@ -142,7 +142,7 @@ func TestNothingIsDrawnWhenNothingChanged(t *testing.T) {
 	if got := sc.m.tickEvery(); got != time.Second {
 		t.Errorf("without leases the clock ticks every %s, want 1s", got)
 	}
-	sc.send(tickMsg{sc.m.now.Add(200 * time.Millisecond)})
+	sc.send(tickMsg{sc.m.feed.now.Add(200 * time.Millisecond)})
 	if sc.m.dirty {
 		t.Error("a tick within the same second draws although nothing counts down")
 	}
@@ -198,6 +198,20 @@ func TestASCIIUsesASCIIOnly(t *testing.T) {
 			if r >= 0x7f {
 				t.Fatalf("after %v: %q on the screen:\n%s", keys, r, sc.m.View())
 			}
+		}
+	}
+}
+
+func TestLongNamesAreNeverCut(t *testing.T) {
+	s := labSnapshot()
+	long := "worker-with-a-name-of-forty-cells-in-all"
+	s.Workers[2].Name, s.Leases[3].Owner, s.Events[0].Worker = long, long, long
+	s.Decisions[0].Chosen = long
+	for _, size := range sizes() {
+		for _, p := range []string{"1", "2", "5", "6"} {
+			sc := newScreen(t, s, size[0], size[1], Options{})
+			sc.press(p, "z")
+			sc.has(long)
 		}
 	}
 }

@@ -59,9 +59,9 @@ func (c *Canvas) set(x, y int, text string, width int, st Style, mk mark) {
 // Rect is a part of the screen.
 type Rect struct{ X, Y, W, H int }
 
-// inset shrinks r on each side, never below nothing.
-func (r Rect) inset(dx, dy int) Rect {
-	return Rect{r.X + dx, r.Y + dy, max(r.W-2*dx, 0), max(r.H-2*dy, 0)}
+// Inner is the room inside a box: without its border, and the blanks beside its sides.
+func (r Rect) Inner() Rect {
+	return Rect{r.X + 2, r.Y + 1, max(r.W-4, 0), max(r.H-2, 0)}
 }
 
 func (r Rect) Contains(x, y int) bool {
@@ -253,7 +253,7 @@ func blank(k cell) bool {
 }
 
 // Inner is the room inside a box, in the coordinates of the area.
-func (a Area) Inner() Rect { return Rect{0, 0, a.r.W, a.r.H}.inset(2, 1) }
+func (a Area) Inner() Rect { return Rect{0, 0, a.r.W, a.r.H}.Inner() }
 
 // Popup is a cleared box in the middle of the area, with a blank column on each
 // side to part it from what it covers.

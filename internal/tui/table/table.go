@@ -15,6 +15,8 @@ import (
 type Column struct {
 	Title string
 	Alone string // title when the column before it left
+	Short string // title where the column has less than its width
+	Help  string // what the title means
 	Width int    // cells it asks for
 	Least int    // cells it can live with; 0: width
 	Most  int    // cells it may grow to; 0: width
@@ -101,34 +103,37 @@ func Fit(cols []Column, width int) []Placed {
 	return stay
 }
 
-// Table draws titles and the visible rows; rows are indices the cells understand.
-type Table struct {
-	Cols   []Column
-	Rows   []int // all rows, in order
-	Offset int
-	Cursor int // position in rows; -1 draws none
-	Stale  func(row int) bool
+// grid draws titles and the visible rows; rows are indices the cells understand.
+type grid struct {
+	cols   []Column
+	rows   []int // all rows, in order
+	offset int
+	cursor int // position in rows; -1 draws none
+	old    func(row int) bool
 }
 
-func (t Table) Draw(a draw.Area, g *draw.Glyphs) {
-	cols := Fit(t.Cols, a.W())
+func (t grid) draw(a draw.Area, g *draw.Glyphs) {
+	cols := Fit(t.cols, a.W())
 	for i, c := range cols {
 		title := c.Title
 		if c.Alone != "" && (i == 0 || cols[i-1].n != c.n-1) {
 			title = c.Alone
 		}
+		if c.Short != "" && c.W < c.Width {
+			title = c.Short
+		}
 		t.put(a, c, 0, []draw.Span{draw.Heading.Text(title)})
 	}
 	for y := 1; y < a.H(); y++ {
-		i := t.Offset + y - 1
-		if i < 0 || i >= len(t.Rows) {
+		i := t.offset + y - 1
+		if i < 0 || i >= len(t.rows) {
 			return
 		}
 		line := a
-		if t.Stale != nil && t.Stale(t.Rows[i]) {
+		if t.old != nil && t.old(t.rows[i]) {
 			line = line.Marked(draw.MarkStale)
 		}
-		if i == t.Cursor {
+		if i == t.cursor {
 			line = line.Marked(draw.MarkSelected)
 			line.Fill(y, draw.Plain)
 			wide := line.Outset()
@@ -136,12 +141,12 @@ func (t Table) Draw(a draw.Area, g *draw.Glyphs) {
 			wide.Put(wide.W()-1, y, " ", draw.Plain)
 		}
 		for _, c := range cols {
-			t.put(line, c, y, c.Cell(t.Rows[i], c.W))
+			t.put(line, c, y, c.Cell(t.rows[i], c.W))
 		}
 	}
 }
 
-func (t Table) put(a draw.Area, c Placed, y int, ss []draw.Span) {
+func (t grid) put(a draw.Area, c Placed, y int, ss []draw.Span) {
 	x := c.X
 	if n := draw.Width(ss); c.Right && n < c.W {
 		x += c.W - n

@@ -1,0 +1,139 @@
+package moment
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/tui/cells"
+	"github.com/dynctl/dynctl/internal/tui/draw"
+)
+
+// Measured reports whether a worker ever told its figures; before that they are
+// unknown, not zero.
+func Measured(w *cluster.Worker) bool { return !w.UpdatedAt.IsZero() }
+
+// StateWord is the state as people read it; degraded workers say why instead.
+func StateWord(w *cluster.Worker) string {
+	switch {
+	case w.State == "":
+		return "unknown"
+	case w.State == cluster.StateDegraded && w.Reason != "":
+		return w.Reason
+	case w.State == cluster.StateLoading && w.Progress > 0 && w.Progress <= 1:
+		return fmt.Sprintf("loading %d%%", int(w.Progress*100))
+	}
+	return string(w.State)
+}
+
+// StateLook is the glyph and the color of a state.
+func StateLook(g *draw.Glyphs, s cluster.State) (string, draw.Style) {
+	switch s {
+	case cluster.StateReady:
+		return g.Ready, draw.Good
+	case cluster.StatePending, cluster.StateLoading, cluster.StateWarming:
+		return g.Starting, draw.Plain
+	case cluster.StateDraining:
+		return g.Draining, draw.Warn
+	case cluster.StateDrained, cluster.StateStopped:
+		return g.Drained, draw.Dim
+	case cluster.StateDegraded:
+		return g.Degraded, draw.Warn
+	case cluster.StateFailed, cluster.StateLost:
+		return g.Lost, draw.Bad
+	}
+	return g.Unknown, draw.Dim
+}
+
+// Silent reports whether a worker that should be heard is not: what it does is not known
+// until it speaks again or its lease ends.
+func Silent(w *cluster.Worker) bool {
+	return w.Stale && (w.State.Serving() || w.State == cluster.StateDraining)
+}
+
+// State is the sign and the word of a worker's state, with its age where it is old.
+func (m *Moment) State(w *cluster.Worker) []draw.Span {
+	if Silent(w) {
+		return []draw.Span{draw.Warn.Text(m.Glyphs.Degraded + " mute " + cells.Age(m.At().Sub(w.HeardAt)))}
+	}
+	glyph, st := StateLook(m.Glyphs, w.State)
+	out := []draw.Span{st.Text(glyph + " " + StateWord(w))}
+	if w.Stale && Measured(w) {
+		out = append(out, draw.Dim.Text(" "+cells.Age(m.At().Sub(w.HeardAt))+" old"))
+	}
+	return out
+}
+
+func RoleStyle(r cluster.Role) draw.Style {
+	switch r {
+	case cluster.RolePrefill:
+		return draw.Prefill
+	case cluster.RoleDecode:
+		return draw.Decode
+	}
+	return draw.Plain
+}
+
+// Sequences is the number of running sequences, "+n" for those that wait.
+func Sequences(w *cluster.Worker) string {
+	if !Measured(w) {
+		return cells.Unknown
+	}
+	s := strconv.Itoa(w.Stats.Running)
+	if wait := w.Stats.Waiting + w.Stats.RemoteWait; wait > 0 {
+		s += "+" + strconv.Itoa(wait)
+	}
+	return s
+}
+
+// KVText is used/total KV blocks.
+func KVText(w *cluster.Worker) string {
+	if !Measured(w) || w.Stats.KVTotal <= 0 {
+		return cells.Unknown
+	}
+	return strconv.Itoa(w.Stats.KVUsed()) + "/" + strconv.Itoa(w.Stats.KVTotal)
+}
+
+// KVBar shows the used share of the KV blocks; the number stands beside it.
+func (m *Moment) KVBar(w *cluster.Worker, width int) []draw.Span {
+	if !Measured(w) || w.Stats.KVTotal <= 0 {
+		return nil
+	}
+	share := float64(w.Stats.KVUsed()) / float64(w.Stats.KVTotal)
+	return draw.Bar(m.Glyphs, share, width, kvStyle(share))
+}
+
+// kvStyle warns from 90 % and alarms from 97 % on: preemption is near.
+func kvStyle(share float64) draw.Style {
+	switch {
+	case share >= 0.97:
+		return draw.Bad
+	case share >= 0.90:
+		return draw.Warn
+	}
+	return draw.Good
+}
+
+// Number prints a figure of a worker that may never have told any.
+func Number[T int | uint64](w *cluster.Worker, n T) string {
+	if !Measured(w) {
+		return cells.Unknown
+	}
+	return cells.Commas(n)
+}
+
+// Degree is a tensor-parallel degree, which is not known before the model is loaded.
+func Degree(n int) string {
+	if n == 0 {
+		return cells.Unknown
+	}
+	return cells.Commas(n)
+}
+
+// Instance is the id of a worker's or node's instance; empty before it has one.
+func Instance(id cluster.InstanceID) string {
+	if id == 0 {
+		return ""
+	}
+	return id.String()
+}
