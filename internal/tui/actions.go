@@ -147,8 +147,8 @@ func (a *action) command() command {
 // ask lays the question over the screen: nothing acts without it.
 func (m *model) ask(a *action, order client.Action) {
 	what := string(order.Kind) + " " + order.Worker
-	m.push(&dialog{
-		action: a, order: order, m: m.shown, keys: m.showKeys(dialogKeys),
+	m.over.push(&dialog{
+		action: a, order: order, m: m.shown, keys: keyNames(dialogKeys, m.shown.ASCII),
 		say: m.say, cancelled: "cancelled: " + what,
 		confirm: func() tea.Cmd {
 			// The worker may have changed while the question stood.

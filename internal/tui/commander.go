@@ -41,8 +41,9 @@ const actTimeout = 10 * time.Second
 // commander runs the commands of one program. It ends and awaits them: Bubble
 // Tea itself leaves running commands behind.
 type commander struct {
-	ctx context.Context // ends every command
-	now func() time.Time
+	ctx  context.Context // ends every command
+	stop <-chan struct{} // closed when the program is to leave; nil: never
+	now  func() time.Time
 
 	mu     sync.Mutex
 	closed bool // no command starts after this; guarded by mu
@@ -88,11 +89,11 @@ func (c *commander) next(ch <-chan cluster.Snapshot) tea.Cmd {
 	})
 }
 
-// leave ends the program, in its own orderly way, when the context does.
-func (c *commander) leave(stop context.Context) tea.Cmd {
+// leave ends the program, in its own orderly way, when Run's context ends.
+func (c *commander) leave() tea.Cmd {
 	return c.do(func(ctx context.Context) tea.Msg {
 		select {
-		case <-stop.Done():
+		case <-c.stop:
 			return tea.QuitMsg{}
 		case <-ctx.Done():
 			return nil

@@ -3,7 +3,6 @@ package tui
 import (
 	"errors"
 	"fmt"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -27,9 +26,11 @@ type command struct {
 
 var errUsage = errors.New("wrong arguments")
 
-// commands is the command line, in the order of its help.
-func commands(specs []paneSpec) []command {
-	var out []command
+// commandLine is every command, in the order of its help.
+type commandLine []command
+
+func commands(specs []paneSpec) commandLine {
+	var out commandLine
 	for _, a := range actions() {
 		out = append(out, a.command())
 	}
@@ -56,14 +57,14 @@ func commands(specs []paneSpec) []command {
 	)
 }
 
-// runCommand carries out a typed line and says what is wrong with it.
-func (m *model) runCommand(line string) tea.Cmd {
+// run carries out a typed line and says what is wrong with it.
+func (l commandLine) run(m *model, line string) tea.Cmd {
 	words := strings.Fields(line)
 	if len(words) == 0 {
 		return nil
 	}
 	var known []string
-	for _, c := range m.words {
+	for _, c := range l {
 		if c.name == words[0] {
 			cmd, err := c.run(m, words[1:])
 			if errors.Is(err, errUsage) {
@@ -83,13 +84,13 @@ func (m *model) runCommand(line string) tea.Cmd {
 }
 
 func runSort(m *model, args []string) (tea.Cmd, error) {
-	if why := m.cannotSort(); why != "" {
+	if why := m.panes.cannotSort(); why != "" {
 		return nil, errors.New(why)
 	}
 	if len(args) < 1 || len(args) > 2 || (len(args) == 2 && args[1] != "desc" && args[1] != "asc") {
 		return nil, errUsage
 	}
-	rows := m.rows()
+	rows := m.panes.rows()
 	ids := rows.SortKeys()
 	for i, id := range ids {
 		if id == strings.ToLower(args[0]) {
@@ -104,10 +105,10 @@ func runSort(m *model, args []string) (tea.Cmd, error) {
 }
 
 func runFilter(m *model, args []string) (tea.Cmd, error) {
-	if why := m.cannotFilter(); why != "" {
+	if why := m.panes.cannotFilter(); why != "" {
 		return nil, errors.New(why)
 	}
-	m.rows().SetFilter(strings.Join(args, " "))
+	m.panes.rows().SetFilter(strings.Join(args, " "))
 	return nil, nil
 }
 
@@ -179,66 +180,4 @@ func runSpeed(m *model, args []string) (tea.Cmd, error) {
 	}
 	m.feed.play.setSpeed(v)
 	return nil, nil
-}
-
-func workerNames(m *model) []string {
-	var names []string
-	for i := range m.shown.Snap.Workers {
-		names = append(names, m.shown.Snap.Workers[i].Name)
-	}
-	return names
-}
-
-func ownerNames(m *model) []string {
-	names := workerNames(m)
-	for i := range m.shown.Snap.Nodes {
-		names = append(names, m.shown.Snap.Nodes[i].Name)
-	}
-	return names
-}
-
-func sortNames(m *model) []string {
-	if rows := m.rows(); rows != nil {
-		return rows.SortKeys()
-	}
-	return nil
-}
-
-// complete extends the last word as far as it is certain.
-func (m *model) complete(text string) string {
-	words := strings.Split(text, " ")
-	last := words[len(words)-1]
-	var match []string
-	for _, o := range m.completions(words) {
-		if strings.HasPrefix(o, last) {
-			match = append(match, o)
-		}
-	}
-	if len(match) == 0 {
-		return text
-	}
-	sort.Strings(match)
-	common := match[0]
-	for common != "" && !strings.HasPrefix(match[len(match)-1], common) {
-		common = cells.DropLast(common)
-	}
-	words[len(words)-1] = common
-	out := strings.Join(words, " ")
-	if len(match) == 1 && len(words) == 1 {
-		out += " "
-	}
-	return out
-}
-
-// completions are what the last of some words can be.
-func (m *model) completions(words []string) []string {
-	var out []string
-	for _, c := range m.words {
-		if len(words) == 1 {
-			out = append(out, c.name)
-		} else if len(words) == 2 && c.name == words[0] && c.complete != nil {
-			return c.complete(m)
-		}
-	}
-	return out
 }

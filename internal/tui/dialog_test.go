@@ -93,13 +93,13 @@ func TestCommandLineCompletes(t *testing.T) {
 	for _, tt := range tests {
 		sc := lab(t)
 		sc.press(":", "type:"+tt.in, "tab")
-		if got := sc.m.top().(*prompt).text; got != tt.want {
+		if got := sc.m.over.top().(*prompt).text; got != tt.want {
 			t.Errorf("%q completes to %q, want %q", tt.in, got, tt.want)
 		}
 	}
 	sc := lab(t)
 	sc.press(":", "type:drain worker-1", "ctrl+w", "backspace")
-	if got := sc.m.top().(*prompt).text; got != "drain" {
+	if got := sc.m.over.top().(*prompt).text; got != "drain" {
 		t.Errorf("editing leaves %q", got)
 	}
 }

@@ -8,12 +8,13 @@ import (
 )
 
 func (m *model) showHelp() {
-	m.push(&textBox{title: "keys", lines: m.helpLines, glyphs: m.shown.Glyphs})
+	lines := func() [][]draw.Span { return helpLines(m) }
+	m.over.push(&textBox{title: "keys", lines: lines, glyphs: m.shown.Glyphs})
 }
 
 // helpLines is the key map as text: what works on this screen, with the reason where a key
 // cannot act now, then the command line and the words and signs on the screen.
-func (m *model) helpLines() [][]draw.Span {
+func helpLines(m *model) [][]draw.Span {
 	var out [][]draw.Span
 	head := func(title string) { out = append(out, []draw.Span{draw.Strong.Text(title)}) }
 	row := func(width int, name, text string) {
@@ -31,7 +32,7 @@ func (m *model) helpLines() [][]draw.Span {
 				head(g)
 				first = false
 			}
-			out = append(out, m.keyHelp(b)...)
+			out = append(out, keyHelp(b.help, keyNames(b.show, m.shown.ASCII), b.why(m))...)
 		}
 	}
 	head("Command line")
@@ -57,15 +58,14 @@ func (m *model) helpLines() [][]draw.Span {
 }
 
 // keyHelp is one key with what it does and, greyed, why it cannot do so now.
-func (m *model) keyHelp(b *binding) [][]draw.Span {
-	key, text := draw.KeyName, draw.Plain
-	why := b.why(m)
-	if why != "" {
-		key, text = draw.Disabled, draw.Disabled
+func keyHelp(help, show, why string) [][]draw.Span {
+	const column = 17
+	name := cells.PadRight("  "+show, column)
+	if why == "" {
+		return [][]draw.Span{{draw.KeyName.Text(name), draw.Plain.Text(help)}}
 	}
-	out := [][]draw.Span{{key.Text(cells.PadRight("  "+m.showKeys(b.show), 17)), text.Text(b.help)}}
-	if why != "" {
-		out = append(out, []draw.Span{draw.Plain.Text(cells.PadRight("", 17)), draw.Dim.Text("now not: " + why)})
+	return [][]draw.Span{
+		{draw.Disabled.Text(name), draw.Disabled.Text(help)},
+		{draw.Plain.Text(cells.PadRight("", column)), draw.Dim.Text("now not: " + why)},
 	}
-	return out
 }

@@ -14,7 +14,7 @@ func keyMap(specs []paneSpec) []binding {
 		return func(m *model, _ string) tea.Cmd { f(m); return nil }
 	}
 	move := func(show, help string, by func(m *model) int, keys ...string) binding {
-		return binding{keys: keys, show: show, group: groupMove, help: help, on: everywhere, can: (*model).cannotMove, run: none(func(m *model) { m.moveBy(by(m)) })}
+		return binding{keys: keys, show: show, group: groupMove, help: help, on: everywhere, can: (*model).cannotMove, run: none(func(m *model) { m.mover().MoveBy(by(m)) })}
 	}
 	by := func(n int) func(*model) int { return func(*model) int { return n } }
 	wind := func(show, help string, keys ...string) binding {
@@ -25,19 +25,27 @@ func keyMap(specs []paneSpec) []binding {
 		return binding{keys: keys, show: show, group: groupScreen, help: help, on: everywhere,
 			can: func(m *model) string { return m.feed.cannotStep(faster) }, run: func(m *model, _ string) tea.Cmd { return m.stepPace(faster) }}
 	}
+	cannotSort := func(m *model) string { return m.panes.cannotSort() }
+	cannotFilter := func(m *model) string { return m.panes.cannotFilter() }
+	cannotSave := func(m *model) string {
+		if !m.shown.Have {
+			return "nothing to save yet"
+		}
+		return ""
+	}
 	canDrain, askDrain := drain().key()
 	canResume, askResume := resume().key()
 	out := []binding{
 		{keys: []string{"?"}, show: "?", group: groupScreen, help: "keys of this view", hint: "help", rank: 1, on: everywhere, run: none((*model).showHelp)},
-		{keys: []string{"/"}, show: "/", group: groupRows, help: "filter the focused pane; a leading ! shows the other rows", hint: "filter", rank: 6, on: onPanes, can: (*model).cannotFilter, run: none((*model).startFilter)},
-		{keys: []string{":"}, show: ":", group: groupScreen, help: "command line, with the commands below", hint: "command", rank: 7, on: everywhere, run: none((*model).startCommand)},
-		{keys: []string{"enter"}, show: "enter", group: groupRows, help: "inspect what the row is about; the queue", hint: "inspect", rank: 4, on: everywhere, can: (*model).cannotInspect, run: none(func(m *model) { m.open(m.subject().Open) })},
+		{keys: []string{"/"}, show: "/", group: groupRows, help: "filter the focused pane; a leading ! shows the other rows", hint: "filter", rank: 6, on: onPanes, can: cannotFilter, run: none(func(m *model) { m.over.push(filterPrompt(m.panes.rows(), m.shown.Glyphs)) })},
+		{keys: []string{":"}, show: ":", group: groupScreen, help: "command line, with the commands below", hint: "command", rank: 7, on: everywhere, run: none((*model).typeCommand)},
+		{keys: []string{"enter"}, show: "enter", group: groupRows, help: "inspect what the row is about; the queue", hint: "inspect", rank: 4, on: everywhere, can: func(m *model) string { return m.subject().NoOpen }, run: none(func(m *model) { m.open(m.subject().Open) })},
 		{keys: []string{"d"}, show: "d", group: groupWorker, help: "drain the worker, after a question", hint: "drain", rank: 3, on: everywhere, can: canDrain, run: askDrain},
 		{keys: []string{"r"}, show: "r", group: groupWorker, help: "resume a drained worker, after a question", hint: "resume", rank: 4, on: everywhere, can: canResume, run: askResume},
-		{keys: []string{"s"}, show: "s", group: groupRows, help: "sort by the next column", hint: "sort", rank: 8, on: onPanes, can: (*model).cannotSort, run: none(func(m *model) { m.rows().SortNext() })},
-		{keys: []string{"S"}, show: "S", group: groupRows, help: "reverse the order", on: onPanes, can: (*model).cannotSort, run: none(func(m *model) { m.rows().Reverse() })},
+		{keys: []string{"s"}, show: "s", group: groupRows, help: "sort by the next column", hint: "sort", rank: 8, on: onPanes, can: cannotSort, run: none(func(m *model) { m.panes.rows().SortNext() })},
+		{keys: []string{"S"}, show: "S", group: groupRows, help: "reverse the order", on: onPanes, can: cannotSort, run: none(func(m *model) { m.panes.rows().Reverse() })},
 		{keys: []string{"p", " "}, show: "p", group: groupScreen, help: "freeze the screen, or hold a replay, and let it go on", hint: "pause", rank: 5, on: everywhere, run: none((*model).togglePause)},
-		{keys: []string{"z"}, show: "z", group: groupPanes, help: "one pane over the whole screen, and back", hint: "zoom", rank: 9, on: onPanes, can: (*model).cannotZoom, run: none(func(m *model) { m.panes.zoom = !m.panes.zoom })},
+		{keys: []string{"z"}, show: "z", group: groupPanes, help: "one pane over the whole screen, and back", hint: "zoom", rank: 9, on: onPanes, can: func(m *model) string { return m.panes.cannotZoom() }, run: none(func(m *model) { m.panes.zoom = !m.panes.zoom })},
 	}
 	out = append(out, paneKeys(specs)...)
 	return append(out,
@@ -47,15 +55,15 @@ func keyMap(specs []paneSpec) []binding {
 		move("k ↑", "up", by(-1), "k", "up"),
 		move("g", "first row; follows new rows again", by(-bigMove), "g", "home"),
 		move("G", "last row", by(bigMove), "G", "end"),
-		move("ctrl-d", "half a page down", (*model).halfPage, "ctrl+d", "pgdown"),
-		move("ctrl-u", "half a page up", func(m *model) int { return -m.halfPage() }, "ctrl+u", "pgup"),
+		move("ctrl-d", "half a page down", func(m *model) int { return m.mover().HalfPage() }, "ctrl+d", "pgdown"),
+		move("ctrl-u", "half a page up", func(m *model) int { return -m.mover().HalfPage() }, "ctrl+u", "pgup"),
 		binding{keys: []string{"y"}, show: "y", group: groupRows, help: "the row as YAML", on: everywhere, can: func(m *model) string { return m.subject().NoValue }, run: none((*model).showYAML)},
 		pace("+", "look more often; play faster", true, "+", "="),
 		pace("-", "look less often; play slower", false, "-"),
 		wind("[ ]", "10 seconds back and on", "[", "]"),
 		wind("{ }", "a minute back and on", "{", "}"),
 		wind(", .", "one snapshot back and on, and hold", ",", "."),
-		binding{keys: []string{"w"}, show: "w", group: groupScreen, help: "save the screen as text", on: everywhere, can: (*model).cannotSave, run: func(m *model, _ string) tea.Cmd { return m.saveScreen() }},
+		binding{keys: []string{"w"}, show: "w", group: groupScreen, help: "save the screen as text", on: everywhere, can: cannotSave, run: func(m *model, _ string) tea.Cmd { return m.saveScreen() }},
 		binding{keys: []string{"M"}, show: "M", group: groupScreen, help: "mouse on and off; off leaves text selection to the terminal", on: everywhere, run: func(m *model, _ string) tea.Cmd { return m.toggleMouse() }},
 		binding{keys: []string{"ctrl+l"}, show: "ctrl-l", group: groupScreen, help: "draw the screen again", on: everywhere, run: func(*model, string) tea.Cmd { return tea.ClearScreen }},
 		binding{keys: []string{"esc"}, show: "esc", group: groupLeave, help: "back, or clear the filter", hint: "back", rank: 11, on: everywhere, can: (*model).cannotBack, run: none((*model).back)},

@@ -104,10 +104,10 @@ func (m *model) press(k tea.KeyMsg) tea.Cmd {
 	if key == "ctrl+c" {
 		return tea.Quit
 	}
-	if _, typed := m.top().(*prompt); k.Paste && !typed {
+	if _, typed := m.over.top().(*prompt); k.Paste && !typed {
 		return nil
 	}
-	if cmd, ok := m.pressOverlay(k); ok {
+	if cmd, ok := m.over.press(k); ok {
 		return cmd
 	}
 	keys := m.bindings()
@@ -147,9 +147,9 @@ func Keys() []KeyHelp {
 	return out
 }
 
-// showKeys are the names of keys in the glyphs of the screen.
-func (m *model) showKeys(s string) string {
-	if !m.shown.ASCII {
+// keyNames are the names of keys, in ASCII if nothing else can be drawn.
+func keyNames(s string, ascii bool) string {
+	if !ascii {
 		return s
 	}
 	return strings.NewReplacer("→", "right", "←", "left", "↓", "down", "↑", "up").Replace(s)

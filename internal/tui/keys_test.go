@@ -130,8 +130,8 @@ func TestLeasesStayAtTheSoonest(t *testing.T) {
 func TestSorting(t *testing.T) {
 	order := func(sc *screen) string {
 		var names []string
-		for i := range sc.m.rows().Len() {
-			sc.m.rows().Move(i)
+		for i := range sc.m.panes.rows().Len() {
+			sc.m.panes.rows().Move(i)
 			names = append(names, strings.TrimPrefix(sc.m.subject().Worker, "worker-"))
 		}
 		return strings.Join(names, "")
@@ -192,7 +192,7 @@ func TestFilter(t *testing.T) {
 	// Pasted text goes into the prompt and never acts as keys.
 	sc = lab(t)
 	sc.send(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("dq"), Paste: true})
-	if sc.m.top() != nil {
+	if sc.m.over.top() != nil {
 		t.Error("pasted text opened a dialog")
 	}
 	sc.press("/")
@@ -247,7 +247,7 @@ func TestKeysThatCannotActSayWhy(t *testing.T) {
 			sc := newScreen(t, tt.snap, 100, 30, tt.opts)
 			sc.press(tt.keys...)
 			sc.has(tt.want)
-			if sc.m.top() != nil {
+			if sc.m.over.top() != nil {
 				t.Error("a dialog is open")
 			}
 			sc.tick(flashFor)

@@ -19,18 +19,17 @@ type model struct {
 	theme  *draw.Theme
 	source client.Source
 	cmds   *commander
-	leave  tea.Cmd // ends the program with the context of Run; nil where nothing runs
 
 	shown *moment.Moment // what everything is drawn from
 	feed  feed
 	panes panes
 	page  *detail.Page // the screen that covers the panes; nil: none
-	over  []overlay    // what lies over both; the last takes the keys
+	over  stack        // what lies over both
 	flash flash
 
 	keys   []binding
-	words  []command // of the command line
-	looked string    // worker whose activity the source was asked for
+	words  commandLine
+	looked string // worker whose activity the source was asked for
 	mouse  bool
 
 	dirty bool   // something visible changed since frame was drawn
@@ -71,7 +70,7 @@ func newModel(source client.Source, cmds *commander, t *draw.Theme, opts Options
 
 // Init starts waiting for snapshots, for the clock and for the end of Run's context.
 func (m *model) Init() tea.Cmd {
-	start := []tea.Cmd{m.cmds.next(m.source.Snapshots()), m.cmds.tick(m.tickEvery()), m.leave}
+	start := []tea.Cmd{m.cmds.next(m.source.Snapshots()), m.cmds.tick(m.tickEvery()), m.cmds.leave()}
 	m.follow()
 	if m.feed.play == nil { // a recording has its own pace
 		start = append(start, m.cmds.setInterval(m.source, m.feed.interval))
@@ -144,7 +143,7 @@ func (m *model) settle() {
 	if m.page != nil {
 		m.page.Size(m.shown.Width, m.bodyHeight())
 	}
-	if o := m.top(); o != nil {
+	if o := m.over.top(); o != nil {
 		o.size(m.shown.Width, m.bodyHeight())
 	}
 }
@@ -182,7 +181,7 @@ func (m *model) say(st draw.Style, text string) {
 
 // tickEvery is how soon something on the screen changes by time alone.
 func (m *model) tickEvery() time.Duration {
-	_, covered := m.top().(*textBox)
+	_, covered := m.over.top().(*textBox)
 	if m.feed.counting() && !m.layout().Tiny && !covered {
 		return 100 * time.Millisecond
 	}

@@ -15,12 +15,12 @@ func (m *model) pointer(e tea.MouseEvent) {
 	case tea.MouseButtonWheelDown:
 		step = wheelLines
 	}
-	switch o := m.top(); {
+	switch o := m.over.top(); {
 	case o != nil:
 		o.wheel(step)
 		return
 	case m.page != nil:
-		m.page.Scroll(step)
+		m.page.MoveBy(step)
 		return
 	}
 	l := m.layout()

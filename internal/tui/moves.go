@@ -7,18 +7,30 @@ import (
 
 	"github.com/dynctl/dynctl/internal/tui/detail"
 	"github.com/dynctl/dynctl/internal/tui/draw"
-	"github.com/dynctl/dynctl/internal/tui/layout"
-	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // bigMove is further than any list is long.
 const bigMove = 1 << 30
 
-// rows are those of the focused pane; nil: it has none.
-func (m *model) rows() *table.List { return m.panes.focused().Rows() }
+// mover is what the keys of a list move.
+type mover interface {
+	MoveBy(n int)
+	HalfPage() int
+}
+
+// mover is what covers the panes, or the rows of the focused one; nil: it has none.
+func (m *model) mover() mover {
+	if m.page != nil {
+		return m.page
+	}
+	if rows := m.panes.rows(); rows != nil {
+		return rows
+	}
+	return nil
+}
 
 func (m *model) cannotMove() string {
-	switch l := m.rows(); {
+	switch l := m.panes.rows(); {
 	case m.page != nil:
 		return ""
 	case l == nil:
@@ -29,20 +41,11 @@ func (m *model) cannotMove() string {
 	return ""
 }
 
-// moveBy moves the cursor of the focused pane, or scrolls what covers it.
-func (m *model) moveBy(n int) {
-	if m.page != nil {
-		m.page.Scroll(n)
-	} else if l := m.rows(); l != nil {
-		l.MoveBy(n)
-	}
-}
-
-func (m *model) halfPage() int {
-	if m.page != nil {
-		return m.page.HalfPage()
-	}
-	return m.rows().HalfPage()
+// typeCommand has a command typed.
+func (m *model) typeCommand() {
+	m.over.push(commandPrompt(m.shown.Glyphs,
+		func(line string) tea.Cmd { return m.words.run(m, line) },
+		func(line string) string { return m.words.complete(m, line) }))
 }
 
 // choose leaves the screen of a thing for a pane.
@@ -54,58 +57,20 @@ func (m *model) choose(i int) {
 // open covers the panes with the screen of a thing.
 func (m *model) open(s detail.Screen) { m.page = detail.NewPage(m.shown, s) }
 
-func (m *model) cannotInspect() string { return m.subject().NoOpen }
-
-func (m *model) cannotZoom() string {
-	if o := m.panes.focused(); o.slot == layout.Cover {
-		return "the " + o.title + " cover the screen already"
-	}
-	return ""
-}
-
-func (m *model) cannotSort() string {
-	title, l := m.panes.focused().title, m.rows()
-	switch {
-	case l == nil:
-		return title + " has no rows to sort"
-	case len(l.SortKeys()) == 0:
-		return title + " stay newest first"
-	}
-	return ""
-}
-
-func (m *model) cannotFilter() string {
-	if m.rows() == nil {
-		return m.panes.focused().title + " has no rows to filter"
-	}
-	return ""
-}
-
 func (m *model) cannotBack() string {
-	o := m.panes.focused()
-	if m.page == nil && !m.filtered() && !m.panes.zoom && o.slot != layout.Cover {
+	if m.page == nil && !m.panes.narrowed() {
 		return "nothing to go back from; q leaves"
 	}
 	return ""
 }
 
-func (m *model) filtered() bool {
-	l := m.rows()
-	return l != nil && l.Filter() != ""
-}
-
 // back undoes the last thing that narrowed the view.
 func (m *model) back() {
-	switch {
-	case m.page != nil:
+	if m.page != nil {
 		m.page = nil
-	case m.filtered():
-		m.rows().SetFilter("")
-	case m.panes.focused().slot == layout.Cover:
-		m.panes.choose(m.panes.before)
-	case m.panes.zoom:
-		m.panes.zoom = false
+		return
 	}
+	m.panes.back()
 }
 
 func (m *model) togglePause() {
@@ -137,13 +102,6 @@ func (m *model) toggleMouse() tea.Cmd {
 	return tea.DisableMouse
 }
 
-func (m *model) cannotSave() string {
-	if !m.shown.Have {
-		return "nothing to save yet"
-	}
-	return ""
-}
-
 func (m *model) saveScreen() tea.Cmd {
 	name := "dynctl-top-" + m.feed.now.In(m.opts.Location).Format("20060102-150405") + ".txt"
 	return m.cmds.save(m.opts.Save, name, []byte(m.draw().Text(draw.PlainTheme())+"\n"))
@@ -159,5 +117,5 @@ func (m *model) showYAML() {
 		return
 	}
 	lines := yamlLines(raw)
-	m.push(&textBox{title: s.Title, lines: func() [][]draw.Span { return lines }, glyphs: m.shown.Glyphs})
+	m.over.push(&textBox{title: s.Title, lines: func() [][]draw.Span { return lines }, glyphs: m.shown.Glyphs})
 }

@@ -27,26 +27,29 @@ type reply struct {
 	then  func() tea.Cmd // run once the overlay is closed, if it is; nil: nothing
 }
 
+// stack holds the overlays; the last lies on top and takes the keys.
+type stack []overlay
+
 // top is the overlay that takes the keys; nil: none.
-func (m *model) top() overlay {
-	if len(m.over) == 0 {
+func (s stack) top() overlay {
+	if len(s) == 0 {
 		return nil
 	}
-	return m.over[len(m.over)-1]
+	return s[len(s)-1]
 }
 
-// push lays an overlay over the screen.
-func (m *model) push(o overlay) { m.over = append(m.over, o) }
+// push lays an overlay over the others.
+func (s *stack) push(o overlay) { *s = append(*s, o) }
 
-// pressOverlay gives a key to the topmost overlay; ok is false if the key map has it.
-func (m *model) pressOverlay(k tea.KeyMsg) (cmd tea.Cmd, ok bool) {
-	o := m.top()
+// press gives a key to the topmost overlay; ok is false if the key map has it.
+func (s *stack) press(k tea.KeyMsg) (cmd tea.Cmd, ok bool) {
+	o := s.top()
 	if o == nil {
 		return nil, false
 	}
 	r := o.press(k)
 	if r.close {
-		m.over = m.over[:len(m.over)-1]
+		*s = (*s)[:len(*s)-1]
 	}
 	if r.then != nil {
 		cmd = r.then()

@@ -1,56 +1,11 @@
 package tui
 
 import (
-	"strconv"
-
 	"github.com/dynctl/dynctl/internal/tui/layout"
 	"github.com/dynctl/dynctl/internal/tui/moment"
 	"github.com/dynctl/dynctl/internal/tui/pane"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
-
-// paneSpec is a pane in the table of panes.
-type paneSpec struct {
-	slot  layout.Slot // panes in layout.Cover cover the others
-	key   string      // chooses the pane
-	name  string      // for --view and the command line
-	title string
-	about string // what a pane that covers the others is, for the help
-	open  func(m *moment.Moment) pane.Pane
-}
-
-// paneTable is every pane, in the order in which tab goes through them. To add one, write
-// its file in package pane and its line here.
-func paneTable() []paneSpec {
-	return []paneSpec{
-		{layout.Top, "1", "workers", "workers", "", pane.Workers},
-		{layout.Left, "2", "leases", "leases", "", pane.Leases},
-		{layout.Middle, "3", "queue", "queue depth", "", pane.Queue},
-		{layout.Right, "4", "latency", "latency", "", pane.Latency},
-		{layout.BottomLeft, "5", "events", "KV events", "", pane.Events},
-		{layout.BottomRight, "6", "router", "router decisions", "", pane.Decisions},
-		{layout.Cover, "n", "nodes", "nodes", "nodes, with their devices", pane.Nodes},
-	}
-}
-
-// Views lists the values of [Options.View], in the order of their keys.
-func Views() []string { return paneNames(paneTable()) }
-
-func paneNames(specs []paneSpec) []string {
-	var names []string
-	for _, s := range specs {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-func paneNamed(specs []paneSpec, name string) (int, bool) {
-	for i, s := range specs {
-		if name == s.name || name == strconv.Itoa(i+1) {
-			return i, true
-		}
-	}
-	return 0, false
-}
 
 // placed is a pane on the screen.
 type placed struct {
@@ -120,5 +75,54 @@ func (p *panes) shown(l layout.Layout, f func(i int, o *placed)) {
 		if o := &p.all[i]; l.Shown(o.slot) && (o.slot != layout.Cover || i == p.at) {
 			f(i, o)
 		}
+	}
+}
+
+// rows are those of the focused pane; nil: it has none.
+func (p *panes) rows() *table.List { return p.focused().Rows() }
+
+func (p *panes) cannotSort() string {
+	switch l := p.rows(); {
+	case l == nil:
+		return p.focused().title + " has no rows to sort"
+	case len(l.SortKeys()) == 0:
+		return p.focused().title + " stay newest first"
+	}
+	return ""
+}
+
+func (p *panes) cannotFilter() string {
+	if p.rows() == nil {
+		return p.focused().title + " has no rows to filter"
+	}
+	return ""
+}
+
+func (p *panes) cannotZoom() string {
+	if o := p.focused(); o.slot == layout.Cover {
+		return "the " + o.title + " cover the screen already"
+	}
+	return ""
+}
+
+func (p *panes) filtered() bool {
+	l := p.rows()
+	return l != nil && l.Filter() != ""
+}
+
+// narrowed reports whether [panes.back] has something to undo.
+func (p *panes) narrowed() bool {
+	return p.filtered() || p.zoom || p.focused().slot == layout.Cover
+}
+
+// back undoes the last thing that narrowed the view.
+func (p *panes) back() {
+	switch {
+	case p.filtered():
+		p.rows().SetFilter("")
+	case p.focused().slot == layout.Cover:
+		p.choose(p.before)
+	default:
+		p.zoom = false
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/tui/cells"
 	"github.com/dynctl/dynctl/internal/tui/draw"
+	"github.com/dynctl/dynctl/internal/tui/table"
 )
 
 // prompt is a line being typed in the footer.
@@ -22,21 +23,20 @@ type prompt struct {
 // promptLimit bounds what can be typed or pasted.
 const promptLimit = 200
 
-// startFilter has the filter of the focused pane typed. It works as it is typed.
-func (m *model) startFilter() {
-	rows := m.panes.focused().Rows()
-	m.push(&prompt{
-		sign: "/", text: rows.Filter(), before: rows.Filter(), caret: m.shown.Glyphs.Caret,
+// filterPrompt has the filter of a list typed. It works as it is typed.
+func filterPrompt(rows *table.List, g *draw.Glyphs) *prompt {
+	return &prompt{
+		sign: "/", text: rows.Filter(), before: rows.Filter(), caret: g.Caret,
 		keys: "enter keep   esc undo   ! first inverts", changed: rows.SetFilter,
-	})
+	}
 }
 
-// startCommand has a command typed.
-func (m *model) startCommand() {
-	m.push(&prompt{
-		sign: ":", caret: m.shown.Glyphs.Caret,
-		keys: "enter run   tab complete   esc cancel", enter: m.runCommand, complete: m.complete,
-	})
+// commandPrompt has a command typed.
+func commandPrompt(g *draw.Glyphs, run func(string) tea.Cmd, complete func(string) string) *prompt {
+	return &prompt{
+		sign: ":", caret: g.Caret,
+		keys: "enter run   tab complete   esc cancel", enter: run, complete: complete,
+	}
 }
 
 func (p *prompt) press(k tea.KeyMsg) reply {

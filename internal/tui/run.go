@@ -32,12 +32,11 @@ func Run(ctx context.Context, source client.Source, opts Options) error {
 	// Commands end with the program, which outlives ctx by its way out: a program
 	// that is killed through its context would leave its reader of keys behind.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	cmds := &commander{ctx: inner, now: opts.Now}
+	cmds := &commander{ctx: inner, stop: ctx.Done(), now: opts.Now}
 	defer cmds.wait()
 	defer cancel()
 
 	m := newModel(source, cmds, draw.ThemeFor(opts.Theme, opts.Color, opts.Out), opts, paneTable())
-	m.leave = cmds.leave(ctx)
 	settings := []tea.ProgramOption{tea.WithOutput(opts.Out), tea.WithAltScreen(), tea.WithFPS(framesPerSecond)}
 	if opts.In != nil {
 		settings = append(settings, tea.WithInput(opts.In))

@@ -36,30 +36,31 @@ func (m *model) draw() *draw.Canvas {
 	if m.feed.state.old() {
 		body = body.Marked(draw.MarkStale)
 	}
+	clock := m.feed.clock().In(m.opts.Location).Format("15:04:05 MST")
 	if m.page == nil {
-		drawHeader(line(l.Header), headerParts(m.shown, m.opts.Recording), m.feed.state, m.clock())
+		drawHeader(line(l.Header), headerParts(m.shown, m.opts.Recording), m.feed.state, clock)
 		m.panes.shown(l, func(i int, o *placed) {
 			r := l.Slots[o.slot]
 			r.Y -= l.Body.Y
 			drawPane(body.Sub(r), o, m.shown.Glyphs, i == m.panes.at)
 		})
 	} else {
-		drawHeader(line(l.Header), m.page.Header(), m.feed.state, m.clock())
+		drawHeader(line(l.Header), m.page.Header(), m.feed.state, clock)
 		m.page.Draw(body)
 	}
-	if o := m.top(); o != nil {
+	if o := m.over.top(); o != nil {
 		o.draw(a.Sub(l.Body))
 	}
 	if text, st := m.notice(); text != "" {
 		line(l.Notice).Spans(1, 0, width-1, []draw.Span{st.Text(text)})
 	}
-	m.drawFooter(line(l.Footer))
+	switch o := m.over.top().(type) {
+	case nil:
+		drawHints(line(l.Footer), m.hints())
+	case *prompt:
+		o.drawFooter(line(l.Footer))
+	}
 	return c
-}
-
-// clock is the time in the header.
-func (m *model) clock() string {
-	return m.feed.clock().In(m.opts.Location).Format("15:04:05 MST")
 }
 
 // drawPane draws the box of a pane and what is in it.
@@ -89,11 +90,11 @@ func drawPane(a draw.Area, o *placed, g *draw.Glyphs, focused bool) {
 // else the summary.
 func (m *model) drawTiny(a draw.Area) {
 	text := ""
-	if o := m.top(); o != nil {
+	if o := m.over.top(); o != nil {
 		text, _ = o.line()
 	}
 	if text == "" {
-		text = m.summary()
+		text = summary(m.shown, m.feed.state)
 	}
 	a.Spans(0, 0, a.W(), []draw.Span{draw.Plain.Text(text)})
 	if note, st := m.notice(); note != "" && a.H() > 1 {
@@ -102,13 +103,12 @@ func (m *model) drawTiny(a draw.Area) {
 }
 
 // summary is the one line of screens too small for a pane.
-func (m *model) summary() string {
-	need := fmt.Sprintf("needs %dx%d", layout.MinWidth, layout.MinHeight)
-	s, dot := m.shown, " "+m.shown.Glyphs.Dot+" "
-	if !s.Have {
-		return need + dot + m.feed.state.text
+func summary(m *moment.Moment, state freshness) string {
+	need, dot := fmt.Sprintf("needs %dx%d", layout.MinWidth, layout.MinHeight), " "+m.Glyphs.Dot+" "
+	if !m.Have {
+		return need + dot + state.text
 	}
-	return strings.Join([]string{need, cells.OrUnknown(s.Snap.Cluster) + " " + m.feed.state.text, stateSummary(s), "queue " + s.Depth()}, dot)
+	return strings.Join([]string{need, cells.OrUnknown(m.Snap.Cluster) + " " + state.text, stateSummary(m), "queue " + m.Depth()}, dot)
 }
 
 // stateSummary counts workers by state, in the order of their life.

@@ -17,8 +17,8 @@ type Page struct {
 // NewPage opens a screen at its top.
 func NewPage(m *moment.Moment, s Screen) *Page { return &Page{Screen: s, m: m} }
 
-// Scroll moves down, or up by a negative number; [Page.Size] keeps it inside the screen.
-func (p *Page) Scroll(n int) { p.scroll = max(p.scroll+n, 0) }
+// MoveBy scrolls down, or up by a negative number; [Page.Size] keeps it inside the screen.
+func (p *Page) MoveBy(n int) { p.scroll = max(p.scroll+n, 0) }
 
 // HalfPage is how far half a page is.
 func (p *Page) HalfPage() int { return max(p.room/2, 1) }
