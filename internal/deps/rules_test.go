@@ -56,6 +56,14 @@ var onlyRules = []only{
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
 	{"openai", nil, "a client of a public API: knows no cluster"},
 	{"tui/...", []string{"cluster", "client", "tui/..."}, "draws what a source delivers and fetches nothing itself"},
+	{"tui/cells", nil, "pure: text measured in cells"},
+	{"tui/draw", []string{"tui/cells"}, "paints and knows nothing of clusters"},
+	{"tui/layout", []string{"tui/cells", "tui/draw"}, "pure: a size and a focus become places"},
+	{"tui/table", []string{"tui/cells", "tui/draw"}, "rows are numbers: what they are about is the pane's business"},
+	{"tui/plain", []string{"tui/cells"}, "rows of text: what they are about is the pane's business"},
+	{"tui/moment", []string{"cluster", "tui/cells", "tui/draw"}, "what panes and screens read; it asks no source"},
+	{"tui/detail", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain"}, "a screen reads the moment and knows no pane"},
+	{"tui/pane", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain", "tui/detail", "tui/table"}, "a pane reads the moment and knows no frame: keys reach it through its rows and its subject"},
 }
 
 // never lists what a package must not link: not itself, nor through others.
@@ -120,7 +128,7 @@ var homeRules = []home{
 	{"github.com/spf13/cobra", []string{"cli/...", "dynamod", "lab", "cmd/..."}, "commands"},
 	{"github.com/spf13/pflag", []string{"config", "cli/...", "cmd/..."}, "flags are made from the table of settings"},
 	{"go.yaml.in/yaml/v3", []string{"config", "topofile", "cli/...", "client/...", "tui/..."}, "configuration and topologies in, answers out"},
-	{"github.com/charmbracelet/bubbletea", []string{"tui/..."}, "the dashboard"},
+	{"github.com/charmbracelet/bubbletea", []string{"tui"}, "the frame of the dashboard: panes take no messages"},
 	{"github.com/charmbracelet", []string{"tui/...", "cli/..."}, "styles of the dashboard and of answers"},
 	{"github.com/muesli", []string{"tui/...", "cli/..."}, "what the terminal can do"},
 	{"github.com/santhosh-tekuri/jsonschema", nil, "for tests only: it checks what grammars of schemas generate"},

@@ -295,10 +295,16 @@ type screen struct {
 // newScreen is a screen of the given size that shows s, with color off.
 func newScreen(t *testing.T, s cluster.Snapshot, w, h int, opts Options) *screen {
 	t.Helper()
+	return newScreenOf(t, paneTable(), s, w, h, opts)
+}
+
+// newScreenOf is a screen with the panes of a table.
+func newScreenOf(t *testing.T, panes []paneSpec, s cluster.Snapshot, w, h int, opts Options) *screen {
+	t.Helper()
 	opts.Now = noon
 	src := newFakeSource()
 	c := &commander{ctx: t.Context(), now: noon}
-	sc := &screen{t, newModel(src, c, draw.PlainTheme(), opts, paneTable()), src}
+	sc := &screen{t, newModel(src, c, draw.PlainTheme(), opts, panes), src}
 	sc.send(tea.WindowSizeMsg{Width: w, Height: h})
 	sc.send(snapshotMsg{s, noon()})
 	return sc

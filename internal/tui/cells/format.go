@@ -31,6 +31,7 @@ func Commas[T int | int64 | uint64](n T) string {
 	return s
 }
 
+// IntOr prints an integer that may be unknown.
 func IntOr(p *int) string {
 	if p == nil {
 		return Unknown
@@ -38,6 +39,7 @@ func IntOr(p *int) string {
 	return strconv.Itoa(*p)
 }
 
+// Finite reports whether f is a number.
 func Finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 // Compact prints a count or rate in at most five cells: 0.4, 38, 9.8k, 123k, 1.2M.
@@ -77,6 +79,7 @@ func PerSecond(f float64) string {
 	return Compact(f) + "/s"
 }
 
+// CompactOr prints a count or rate that may be unknown.
 func CompactOr(p *float64) string {
 	if p == nil {
 		return Unknown

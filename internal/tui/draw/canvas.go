@@ -19,7 +19,7 @@ import (
 type cell struct {
 	text string
 	st   Style
-	mk   mark
+	mk   Mark
 	tail bool
 }
 
@@ -31,6 +31,7 @@ type Canvas struct {
 	cells []cell
 }
 
+// NewCanvas returns a blank canvas.
 func NewCanvas(w, h int, ascii bool) *Canvas {
 	w, h = max(w, 0), max(h, 0)
 	return &Canvas{w: w, h: h, ascii: ascii, cells: make([]cell, w*h)}
@@ -42,7 +43,7 @@ func (c *Canvas) Area(more string) Area {
 }
 
 // set writes one character of the given width and repairs what it cuts in two.
-func (c *Canvas) set(x, y int, text string, width int, st Style, mk mark) {
+func (c *Canvas) set(x, y int, text string, width int, st Style, mk Mark) {
 	row := c.cells[y*c.w : (y+1)*c.w]
 	if row[x].tail {
 		row[x-1] = cell{st: row[x-1].st, mk: row[x-1].mk}
@@ -64,6 +65,7 @@ func (r Rect) Inner() Rect {
 	return Rect{r.X + 2, r.Y + 1, max(r.W-4, 0), max(r.H-2, 0)}
 }
 
+// Contains reports whether a cell lies in r.
 func (r Rect) Contains(x, y int) bool {
 	return x >= r.X && x < r.X+r.W && y >= r.Y && y < r.Y+r.H
 }
@@ -73,10 +75,11 @@ func (r Rect) Contains(x, y int) bool {
 type Area struct {
 	c    *Canvas
 	r    Rect
-	mk   mark
+	mk   Mark
 	more string
 }
 
+// Sub is the part of the area that r covers.
 func (a Area) Sub(r Rect) Area {
 	r.X, r.Y = a.r.X+r.X, a.r.Y+r.Y
 	r.W = max(min(r.W, a.r.X+a.r.W-r.X), 0)
@@ -88,11 +91,14 @@ func (a Area) Sub(r Rect) Area {
 // Outset is the area with the column on its left and the one on its right.
 func (a Area) Outset() Area { a.r.X, a.r.W = a.r.X-1, a.r.W+2; return a }
 
+// W is the width in cells.
 func (a Area) W() int { return a.r.W }
 
+// H is the height in cells.
 func (a Area) H() int { return a.r.H }
 
-func (a Area) Marked(m mark) Area { a.mk |= m; return a }
+// Marked is the area with a mark on all that is drawn from now on.
+func (a Area) Marked(m Mark) Area { a.mk |= m; return a }
 
 // Put writes s at (x, y) and returns the x after it. What does not fit is left out.
 func (a Area) Put(x, y int, s string, st Style) int {
@@ -132,6 +138,7 @@ type Span struct {
 // Text is a span of s in this style.
 func (st Style) Text(s string) Span { return Span{Text: s, Style: st} }
 
+// Width is how many cells spans take.
 func Width(ss []Span) int {
 	n := 0
 	for _, s := range ss {

@@ -19,6 +19,7 @@ type Glyphs struct {
 	Dot      string // between items
 }
 
+// UnicodeGlyphs are the usual signs.
 func UnicodeGlyphs() *Glyphs {
 	return &Glyphs{
 		Ready: "●", Starting: "○", Draining: "◐", Drained: "◇", Degraded: "▲", Lost: "✕", Unknown: "?",
@@ -29,6 +30,7 @@ func UnicodeGlyphs() *Glyphs {
 	}
 }
 
+// ASCIIGlyphs are signs for terminals and fonts without others.
 func ASCIIGlyphs() *Glyphs {
 	return &Glyphs{
 		Ready: "*", Starting: "o", Draining: "~", Drained: "=", Degraded: "!", Lost: "x", Unknown: "?",

@@ -27,11 +27,11 @@ const (
 	styleCount
 )
 
-// mark changes the look of a whole row on top of its styles.
-type mark uint8
+// Mark changes the look of a whole row on top of its styles.
+type Mark uint8
 
 const (
-	MarkSelected mark = 1 << iota
+	MarkSelected Mark = 1 << iota
 	MarkStale         // old values: drawn faint
 	markCount         // combinations of marks
 )
@@ -73,7 +73,7 @@ func NewTheme(r *lipgloss.Renderer, p Palette) *Theme {
 	ground := adaptive("#2B3440", "237", "8", "#DCE6EE", "254", "7")
 	t := &Theme{}
 	for s, st := range styles {
-		for m := range mark(markCount) {
+		for m := range Mark(markCount) {
 			v := st
 			if m&MarkStale != 0 {
 				v = v.Faint(true)

@@ -49,6 +49,7 @@ func (m *Moment) EventPrefix(e *cluster.KVEvent) string {
 	return cells.OrUnknown(e.Reason)
 }
 
+// EventStyle is the color of a kind of event.
 func EventStyle(k cluster.KVEventKind) draw.Style {
 	switch k {
 	case cluster.KVStored:

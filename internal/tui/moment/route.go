@@ -32,6 +32,7 @@ func secondBest(d *cluster.RouterDecision) *cluster.RouteCandidate {
 	return best
 }
 
+// CostText prints what a candidate would cost.
 func CostText(f float64) string {
 	if !cells.Finite(f) {
 		return cells.Unknown

@@ -64,6 +64,7 @@ func (m *Moment) State(w *cluster.Worker) []draw.Span {
 	return out
 }
 
+// RoleStyle is the color of a role.
 func RoleStyle(r cluster.Role) draw.Style {
 	switch r {
 	case cluster.RolePrefill:
