@@ -54,7 +54,7 @@ func Silent(w *cluster.Worker) bool {
 // State is the sign and the word of a worker's state, with its age where it is old.
 func (m *Moment) State(w *cluster.Worker) []draw.Span {
 	if Silent(w) {
-		return []draw.Span{draw.Warn.Text(m.Glyphs.Degraded + " mute " + cells.Age(m.At().Sub(w.HeardAt)))}
+		return []draw.Span{draw.Warn.Text(m.Glyphs.Degraded + " unknown " + cells.Age(m.At().Sub(w.HeardAt)))}
 	}
 	glyph, st := StateLook(m.Glyphs, w.State)
 	out := []draw.Span{st.Text(glyph + " " + StateWord(w))}

@@ -26,7 +26,7 @@ func Workers(m *moment.Moment) Pane {
 
 func (p *workers) at(i int) *cluster.Worker { return &p.m.Snap.Workers[i] }
 
-// cols are the columns. On narrow screens UP, LEASE, HIT% and DEVICE leave first, then
+// cols are the columns. On narrow screens UP, LEASE, PREFIX% and DEVICE leave first, then
 // the bar; name and state never do.
 func (p *workers) cols() []table.Column {
 	f, at, wide := &p.m.Known, p.at, p.widths()
@@ -44,7 +44,7 @@ func (p *workers) cols() []table.Column {
 		}},
 		{Title: "DEVICE", Width: cells.Clamp(wide.device, 6, 20), Leave: 7,
 			Cell: text(func(i int) string { return f.Devices[i] })},
-		{Title: "STATE", Width: cells.Clamp(wide.state, 10, 18), Least: 10, Most: cells.Clamp(wide.state, 10, 40),
+		{Title: "STATE", Width: cells.Clamp(wide.state, 10, 18), Least: wide.leastState, Most: cells.Clamp(wide.state, 10, 40),
 			Cell: func(i, _ int) []draw.Span { return p.m.State(at(i)) }},
 		{Title: "SEQS", Width: cells.Clamp(wide.seqs, 4, 9), Right: true, Leave: 12,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.Sequences(at(i)))} }},
@@ -54,7 +54,7 @@ func (p *workers) cols() []table.Column {
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.KVText(at(i)))} }},
 		{Title: "TOK/S", Width: 5, Right: true, Leave: 9,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(cells.CompactOr(at(i).TokS))} }},
-		{Title: "HIT%", Width: 4, Right: true, Leave: 6,
+		{Title: "PREFIX%", Short: "PREFIX", Width: 7, Least: 6, Right: true, Leave: 6, Help: "share of prompt tokens found in the prefix cache",
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(cells.Percent(at(i).HitRate))} }},
 		{Title: "LEASE", Width: 6, Right: true, Leave: 5, Cell: func(i, _ int) []draw.Span {
 			w := at(i)
@@ -80,15 +80,20 @@ func (p *workers) cols() []table.Column {
 }
 
 // widths are the widest cells of some columns.
-type widths struct{ name, device, state, seqs, kv, model, host, version int }
+type widths struct{ name, device, state, leastState, seqs, kv, model, host, version int }
 
 func (p *workers) widths() (w widths) {
 	f := &p.m.Known
+	w.leastState = 10
 	for i := range p.m.Snap.Workers {
 		o := p.at(i)
 		w.name = max(w.name, cells.Width(o.Name))
 		w.device = max(w.device, cells.Width(f.Devices[i]))
 		w.state = max(w.state, cells.Width(moment.StateWord(o))+2)
+		if moment.Silent(o) { // room for how long
+			w.leastState = len("! unknown 59s")
+			w.state = max(w.state, w.leastState)
+		}
 		w.kv = max(w.kv, cells.Width(moment.KVText(o)))
 		w.seqs = max(w.seqs, cells.Width(moment.Sequences(o)))
 		w.model = max(w.model, cells.Width(o.Model))

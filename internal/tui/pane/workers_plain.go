@@ -10,7 +10,7 @@ import (
 )
 
 func (p *workers) Table(o plain.Options) plain.Table {
-	t := plain.New("workers", "NAME", "ROLE", "DEVICE", "STATE", ">SEQS", ">KV USED", ">KV TOTAL", ">TOK/S", ">HIT%", ">LEASE", ">UP")
+	t := plain.New("workers", "NAME", "ROLE", "DEVICE", "STATE", ">SEQS", ">KV USED", ">KV TOTAL", ">TOK/S", ">PREFIX%", ">LEASE", ">UP")
 	if o.Wide {
 		t.AddColumns("MODEL", "NODE", "HOST", "VERSION", "INSTANCE", ">WAITING", ">PREEMPTED", "REASON", ">TP")
 	}

@@ -50,7 +50,7 @@ func TestColumnsLeaveInOrder(t *testing.T) {
 		}
 	}
 	got := strings.Join(left, " ")
-	if want := "UP LEASE HIT% DEVICE KV BLOCKS TOK/S ROLE used/total SEQS"; got != want {
+	if want := "UP LEASE PREFIX% DEVICE KV BLOCKS TOK/S ROLE used/total SEQS"; got != want {
 		t.Errorf("columns leave in the order %s, want %s", got, want)
 	}
 }
