@@ -5,7 +5,7 @@
 // [Tables] and [WriteTable] give the same data as plain text.
 //
 // This package is the frame. It owns the terminal, the focus, the sizes, the snapshot and the
-// keys. The parts are packages below, so that a part cannot reach the frame or its neighbours:
+// keys. The parts are packages below, so that a part cannot reach the frame or its neighbors:
 //
 //	pane    the boxes of the screen, each with its rows, their order and their filter
 //	detail  the screens that enter opens

@@ -9,6 +9,7 @@ import (
 // Style names a meaning; themes give it a look.
 type Style uint8
 
+// The meanings.
 const (
 	Plain    Style = iota
 	Dim            // secondary text, rest of a bar
@@ -30,6 +31,7 @@ const (
 // Mark changes the look of a whole row on top of its styles.
 type Mark uint8
 
+// The marks.
 const (
 	MarkSelected Mark = 1 << iota
 	MarkStale         // old values: drawn faint

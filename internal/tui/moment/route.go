@@ -7,6 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/tui/cells"
 )
 
+// LocalPrefill stands for the decode worker itself where a decision names the prefill worker.
 const LocalPrefill = "local"
 
 // Chosen is what the router weighed for the worker it chose; nil if it

@@ -22,13 +22,13 @@ type list struct {
 	invites bool                  // and that there is no filter
 	summary func() []draw.Span    // line below the rows; nil: none
 
-	made  []table.Column // by columns, for screens of that width
+	made  []table.Column // by columns, for screens of that width; nil: the snapshot is new
 	width int
 }
 
 func (l *list) Update() {
 	l.rows.Rebuild()
-	l.made, l.width = l.columns(), l.m.Width
+	l.made = nil
 }
 
 func (l *list) Size(_, height int) {
@@ -37,7 +37,7 @@ func (l *list) Size(_, height int) {
 		page--
 	}
 	l.rows.Scroll(page)
-	if l.width != l.m.Width { // wide screens have more columns
+	if l.made == nil || l.width != l.m.Width { // wide screens have more columns
 		l.made, l.width = l.columns(), l.m.Width
 	}
 }
