@@ -2,7 +2,6 @@ package detail
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -223,57 +222,4 @@ func (m *worker) kvEventSection(w *cluster.Worker) Section {
 		return Section{"KV events", [][]draw.Span{{draw.Dim.Text("none among the newest")}}}
 	}
 	return Section{"KV events", draw.Grid(rows, []bool{false, false, true})}
-}
-
-// drainSection shows how far a drain has come. It says safe only when the worker
-// does.
-func (m *worker) drainSection(d *cluster.DrainStatus) Section {
-	g := m.Glyphs
-	now := slices.Index(cluster.DrainSteps, d.Step)
-	ended := !d.EndedAt.IsZero() || d.Safe
-	var lines [][]draw.Span
-	for i, step := range cluster.DrainSteps {
-		glyph, st := g.Starting, draw.Dim
-		switch {
-		case ended || i < now:
-			glyph, st = g.Ready, draw.Good
-		case i == now:
-			glyph, st = g.Draining, draw.Warn
-		}
-		text := string(step)
-		switch step {
-		case cluster.DrainDiscovery:
-			if d.Routers > 0 {
-				text = fmt.Sprintf("%-18s %d of %d routers acknowledged", step, d.Acknowledged, d.Routers)
-			}
-		case cluster.DrainIncoming:
-			text = fmt.Sprintf("%-18s %d transfers pending", step, d.Incoming)
-		case cluster.DrainSequences:
-			text = fmt.Sprintf("%-18s %d of %d left", step, d.Left, d.Sequences)
-		case cluster.DrainOutgoing:
-			text = fmt.Sprintf("%-18s %d held for others", step, d.Outgoing)
-		}
-		lines = append(lines, []draw.Span{st.Text(glyph + " "), draw.Plain.Text(text)})
-	}
-	done := fmt.Sprintf("%d finished  %d moved  %d cancelled", d.Finished, d.Moved, d.Cancelled)
-	lines = append(lines, draw.Fact("so far", done, draw.Plain))
-	switch {
-	case d.Safe:
-		lines = append(lines, []draw.Span{draw.Good.Text(g.Drained + " drained: safe to stop")})
-	case d.Overdue:
-		lines = append(lines, []draw.Span{draw.Bad.Text(g.Degraded + " the deadline passed with work left")})
-	case !d.Deadline.IsZero():
-		lines = append(lines, draw.Fact("deadline", "in "+cells.ClockLeft(d.Deadline.Sub(m.At())), draw.Plain))
-	}
-	if len(d.Open) > 0 {
-		rows := [][]draw.Span{draw.Titles("REQUEST OUT AGE")}
-		for _, o := range d.Open[:min(len(d.Open), 10)] {
-			rows = append(rows, []draw.Span{
-				draw.Plain.Text(cells.ClipMiddle(cells.OrUnknown(o.RequestID), 24, g.More)), draw.Plain.Text(cells.Commas(o.OutTokens)),
-				draw.Plain.Text(cells.ClockLeft(time.Duration(o.AgeMS) * time.Millisecond)),
-			})
-		}
-		lines = append(lines, draw.Grid(rows, []bool{false, true, true})...)
-	}
-	return Section{"drain", lines}
 }
