@@ -110,7 +110,7 @@ func (m *model) cannot(a *action, worker string) string {
 func (a *action) key() (can func(*model) string, run func(*model, string) tea.Cmd) {
 	can = func(m *model) string {
 		s := m.subject()
-		if s.Worker == "" {
+		if s.NoWorker != "" {
 			return s.NoWorker
 		}
 		return m.cannot(a, s.Worker)
