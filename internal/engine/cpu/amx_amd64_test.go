@@ -55,7 +55,7 @@ func usedTiles(t *testing.T, c amxtest.Counts) {
 func usedTilesOfBytes(t *testing.T, c amxtest.Counts) {
 	t.Helper()
 	t.Logf("%d products of bytes in %d calls", c.BytesProducts(), c.Configured())
-	if c.BytesProducts() < 20000 {
+	if c.BytesProducts() < 10000 {
 		t.Errorf("%d products of bytes on tiles", c.BytesProducts())
 	}
 }

@@ -51,7 +51,7 @@ func TestLevelsAgree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := tt.open(t)
-			tokens := prompt(3, 300, m.TokenLimit())
+			tokens := prompt(3, min(300, tt.tokens), m.TokenLimit())
 			var all [][]float32
 			for _, level := range kernel.Levels() {
 				d := newDevice("cpu:0", 2, level)

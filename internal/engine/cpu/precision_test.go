@@ -70,7 +70,7 @@ func TestBF16AgainstReference(t *testing.T) {
 			r := newRigOn(t, newDeviceAt(t, 2, "bf16"), m, 16, Options{BlockSize: 7})
 			count := 70
 			if amxtest.Emulated() {
-				count = 20 // for its speed
+				count = 10 // for its speed
 			}
 			tokens := prompt(spec.Seed, count, m.TokenLimit())
 			exact := reference{t: t, m: m, c: m.Config()}.logits(tokens)
