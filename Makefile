@@ -16,6 +16,8 @@ RACE     ?= $(shell scripts/concurrent-packages.sh)
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Packages run in this order: the long ones first, so that none is left alone at the end.
 LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli
+# Symbols for debuggers would be most of the time that test programs take to link.
+LINK     = -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
 .PHONY: up down build test test-arm64 two-hosts race lint tools bench bench-cpu bench-top gobench fuzz emulate explore tickets mutate soak attack golden docs help
@@ -30,7 +32,7 @@ build: ## build bin/dynctl, bin/dynamod and bin/dynlab
 	go build -trimpath -o bin/ ./cmd/...
 
 test: ## run all tests
-	go test -p $(PARALLEL) -timeout $(TIMEOUT) $(LONG) ./...
+	go test $(LINK) -p $(PARALLEL) -timeout $(TIMEOUT) $(LONG) ./...
 
 test-arm64: ## test the CPU kernels for arm64, under qemu-user on other machines
 	scripts/test-arm64.sh
@@ -39,7 +41,7 @@ two-hosts: ## two dynamods on two hosts, which are network namespaces, over bad 
 	DYNCTL_TWO_HOSTS=1 go test -count=1 -timeout 0 -v -run '^TestTwoHosts$$' ./internal/clustertest
 
 race: ## run the short tests of packages with concurrency under the race detector
-	CGO_ENABLED=1 go test -race -short -p $(PARALLEL) -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
+	CGO_ENABLED=1 go test -race $(LINK) -short -p $(PARALLEL) -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
 
 lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 	go run $(GOLANGCI) run
