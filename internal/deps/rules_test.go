@@ -51,6 +51,7 @@ var onlyRules = []only{
 	{"kvlayout", nil, "pure: engine, backends and kernels agree on it without knowing each other"},
 	{"cuda/...", []string{"cluster", "cuda/...", "dynlib", "kvlayout"}, "a driver that a machine may have, and kernels; engine/gpu computes with them. It satisfies nixl's interfaces without importing them"},
 	{"lab/cuda/...", []string{"cuda/...", "dynlib", "kvlayout", "lab/cuda/...", "model/safetensors"}, "stands for a driver and for kernels, and knows no engine"},
+	{"worker/kv", []string{"cluster", "engine", "failpoint", "kvlayout", "nixl", "protocol", "store"}, "moves KV blocks between workers; which blocks, and when, is for the roles to say"},
 	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},

@@ -42,18 +42,9 @@ func (w *Worker) activity(ctx context.Context, limit int) (cluster.Activity, err
 	for i := range a.Sequences {
 		a.Sequences[i].RequestID = requestOf(a.Sequences[i].ID)
 	}
-	a.Transfers, a.TransfersTotal = w.moves.list(limit, w.blockBytes)
-	transports := map[string]string{}
-	if len(a.Transfers) > 0 {
-		for _, p := range w.nixl.Peers() {
-			if p.Transport != "" {
-				transports[workerOf(p.Name)] = p.Transport
-			}
-		}
-	}
+	a.Transfers, a.TransfersTotal = w.kv.Movements(limit)
 	for i := range a.Transfers {
-		t := &a.Transfers[i]
-		t.RequestID, t.Transport = requestOf(t.RequestID), transports[t.Peer]
+		a.Transfers[i].RequestID = requestOf(a.Transfers[i].RequestID)
 	}
 	a.At = time.Now()
 	return a, nil
@@ -66,4 +57,37 @@ func requestOf(id string) string {
 		return id[:i]
 	}
 	return id
+}
+
+// servePaths tells how this worker reaches others over NIXL, and tests a path when it
+// is asked to.
+func (w *Worker) servePaths(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.PathsRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	if req.Peer == w.Name() {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "a worker has no path to itself"}
+	}
+	var failed error
+	if req.Peer != "" && req.Test {
+		failed = w.peers.TestPath(ctx, req.Peer)
+	}
+	paths := w.kv.Paths(req.Peer)
+	if req.Peer != "" {
+		if len(paths) == 0 {
+			paths = []cluster.Path{{From: w.Name(), To: req.Peer}}
+		}
+		if p := &paths[0]; p.Transport == "" && failed != nil {
+			p.Failed = failed.Error()
+		} else if p.Transport == "" && p.Failed == "" {
+			p.Failed = "not met yet"
+		}
+	}
+	for _, p := range paths {
+		if err := send(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }

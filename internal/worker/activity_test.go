@@ -80,7 +80,7 @@ func TestActivity(t *testing.T) {
 			client.Go(func() { check(t, w.generate(t.Context(), "worker-2", req), tokens, 4) })
 			eventually(t, "the transfer is stopped", func() bool { return g.waiting() == 1 })
 
-			bytes, none, nothing := blocks*d.blockBytes, 0, int64(0)
+			bytes, none, nothing := blocks*d.plane().BlockBytes(), 0, int64(0)
 			out := cluster.Transfer{RequestID: "r-1", Direction: cluster.TransferOut, Peer: tc.peer, Transport: tc.transport, Kind: tc.kind, State: tc.state, Blocks: blocks, Bytes: bytes}
 			if tc.op == nixl.Write {
 				out.BlocksDone, out.BytesDone = &none, &nothing

@@ -15,9 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
-	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
-	"github.com/dynctl/dynctl/internal/store"
 )
 
 // alone is a worker that does not run.
@@ -96,15 +94,7 @@ func TestNotificationsAreHandedOn(t *testing.T) {
 	read, wt := w.holds.add("t"), w.waiters.add("t", nil)
 	send := func(phase protocol.PrefillPhase) {
 		t.Helper()
-		msg, err := protocol.Marshal(protocol.PrefillNotice{Phase: phase, Ticket: "t"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.noticed(nixl.Notification{From: "worker-2.ab", Msg: msg})
-	}
-	w.noticed(nixl.Notification{From: "worker-2.ab", Msg: []byte("garbage")})
-	if len(read) != 0 || len(wt.notices) != 0 {
-		t.Fatal("garbage is a notice")
+		w.Noticed("worker-2.ab", protocol.PrefillNotice{Phase: phase, Ticket: "t"})
 	}
 	if send(protocol.PrefillRead); len(read) != 1 || len(wt.notices) != 0 {
 		t.Errorf("read: %d to the hold, %d to the waiter", len(read), len(wt.notices))
@@ -210,21 +200,6 @@ func TestEngineEndedIsTold(t *testing.T) {
 		if got := alone().engineEnded(tc.ctx, tc.err); !errors.Is(got, tc.want) || tc.want == nil && got != nil {
 			t.Errorf("%v: %v, want %v", tc.err, got, tc.want)
 		}
-	}
-}
-
-// noStore is out of reach.
-type noStore struct{ store.Store }
-
-func (noStore) List(context.Context, string) ([]store.KV, store.Revision, error) {
-	return nil, 0, store.ErrUnavailable
-}
-
-// A path that could not be looked for has failed, and says why.
-func TestPathWithoutStore(t *testing.T) {
-	w := alone(func(c *Config) { c.Store = noStore{} })
-	if err := w.testPath(t.Context(), "worker-2"); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "worker-2") {
-		t.Errorf("got %v", err)
 	}
 }
 

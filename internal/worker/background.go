@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // joinRoom hands the reservation to a prefill that runs already.
@@ -23,7 +24,7 @@ func (f *filling) joinRoom(b *protocol.BootstrapInfo) asker {
 			return n, lostOr(err)
 		}
 		defer stream.Close()
-		f.move.active(b.Worker)
+		f.move.Active(b.Worker)
 		if err := stream.Recv(ctx, &n); err != nil {
 			return n, lostOr(err)
 		}
@@ -71,10 +72,10 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	pointRoomOpened.Hit()
 	// The writer collects progress from the first chunk on; it learns where to write
 	// when the decode worker comes.
-	wr := &blockWriter{w: w, ready: make(chan readyBlocks, 1)}
+	wr := w.kv.NewWriter()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	c := w.compute(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.progress}, fail)
+	c := w.compute(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.Progress}, fail)
 	defer c.end()
 
 	var j *joining
@@ -85,7 +86,7 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 	}
 	pointRoomMet.Hit()
 	outcome = metrics.RoomFailed
-	defer context.AfterFunc(j.ctx, func() { fail(errUnwanted) })()
+	defer context.AfterFunc(j.ctx, func() { fail(kv.ErrUnwanted) })()
 	n, err := w.writeTo(ctx, j.req, p.TokenIDs, wr, c)
 	if err != nil {
 		return prefillError(w.cause(ctx, err)) // the decode worker hears it when the room closes
@@ -97,20 +98,20 @@ func (w *Worker) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequ
 }
 
 // writeTo writes the blocks of a prompt that is being computed.
-func (w *Worker) writeTo(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *blockWriter, c *computation) (protocol.PrefillNotice, error) {
+func (w *Worker) writeTo(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
 	n := protocol.PrefillNotice{RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Name()}
 	if !slices.Equal(req.TokenIDs, prompt) {
-		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", errMismatch, req.Worker)
+		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", kv.ErrMismatch, req.Worker)
 	}
-	var err error
-	if wr.ticket, err = nixl.ParseTicketID(req.Ticket); err != nil {
-		return n, fmt.Errorf("%w: %w", errMismatch, err)
+	ticket, err := nixl.ParseTicketID(req.Ticket)
+	if err != nil {
+		return n, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
-	if err := w.peers.ensure(ctx, req.EngineID); err != nil {
+	if err := w.peers.Ensure(ctx, req.EngineID); err != nil {
 		return n, err
 	}
-	wr.req = req
-	if err := wr.run(ctx); err != nil {
+	wrote, err := wr.Run(ctx, req, ticket)
+	if err != nil {
 		return n, err
 	}
 	// All is written, so all is computed.
@@ -119,9 +120,9 @@ func (w *Worker) writeTo(ctx context.Context, req protocol.RemotePrefillRequest,
 		return n, err
 	}
 	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
-	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wr.bytes, int64(wr.took), int64(c.took), int64(wr.exposed)
-	w.transfers.add(wr.bytes, wr.took)
-	w.meter().Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
+	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(c.took), int64(wrote.Exposed)
+	w.kv.Moved(wrote.Bytes, wrote.Took)
+	w.meter().Transferred(metrics.DirectionOut, w.kv.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
 	return n, nil
 }
 

@@ -92,7 +92,7 @@ func TestOverlapKVTransferOverlaps(t *testing.T) {
 	go func() { done <- w.generate(t.Context(), "", inRoom(req, room)) }()
 	overlapped := false
 	eventually(t, "the prefill ends", func() bool {
-		overlapped = overlapped || pre.Status().Stats.Running == 1 && pre.nixl.Stats().TxBytes > uint64(10*pre.blockBytes)
+		overlapped = overlapped || pre.Status().Stats.Running == 1 && pre.nixl().Stats().TxBytes > uint64(10*pre.plane().BlockBytes())
 		return d.Status().Stats.GeneratedTotal > 0
 	})
 	check(t, <-done, p, 5)
@@ -239,11 +239,11 @@ func TestBackgroundFaults(t *testing.T) {
 // request is what the decode worker hands to a room, without blocks that anyone may
 // write to.
 func (s *scene) request(d *running) protocol.RemotePrefillRequest {
-	id := d.identity()
+	id := d.plane().Identity()
 	n := len(s.req.TokenIDs) - 1
 	return protocol.RemotePrefillRequest{
-		RequestID: "guess", ModelSum: id.ModelSum, TokenIDs: s.req.TokenIDs[:n], EngineID: d.nixl.Name(), Worker: d.Name(),
-		BlockIDs: make([]int32, d.blocksOf(n)), BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout,
+		RequestID: "guess", ModelSum: id.ModelSum, TokenIDs: s.req.TokenIDs[:n], EngineID: d.nixl().Name(), Worker: d.Name(),
+		BlockIDs: make([]int32, d.plane().BlocksOf(n)), BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout,
 		HashSeed: id.HashSeed, Ticket: "00112233445566778899aabbccddeeff", Deadline: time.Now().Add(20 * time.Second),
 	}
 }

@@ -82,9 +82,6 @@ const (
 	// prefillConcurrency is how many queue messages one prefill worker holds: one
 	// computes while the previous one's last blocks are still on their way.
 	prefillConcurrency = 2
-	// revokeTimeout is how long a decode worker waits for the proof that nobody
-	// writes under a ticket before it quarantines the blocks.
-	revokeTimeout = 2 * time.Second
 	// stopTimeout bounds each step of stopping.
 	stopTimeout = 5 * time.Second
 )

@@ -15,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // The same prompts give the same tokens whoever prefills, over every transport.
@@ -404,16 +405,16 @@ func TestKVTypesDiffer(t *testing.T) {
 
 	// Blocks of the same size may mean something else, too.
 	req := protocol.RemotePrefillRequest{
-		ModelSum: digest, TokenIDs: p[:16], BlockIDs: []int32{1}, BlockSize: blockSize, BlockBytes: pw.blockBytes,
-		KVLayout: pw.info.KV.Layout(), HashSeed: cluster.DefaultHashSeed,
+		ModelSum: digest, TokenIDs: p[:16], BlockIDs: []int32{1}, BlockSize: blockSize, BlockBytes: pw.plane().BlockBytes(),
+		KVLayout: pw.plane().Identity().KVLayout, HashSeed: cluster.DefaultHashSeed,
 	}
 	if err := pw.check(req); err != nil {
 		t.Errorf("the same layout: %v", err)
 	}
 	for _, other := range []string{"", "int8", "bf16/16h"} {
 		req.KVLayout = other
-		if err := pw.check(req); !errors.Is(err, errMismatch) {
-			t.Errorf("layout %q: err = %v, want errMismatch", other, err)
+		if err := pw.check(req); !errors.Is(err, kv.ErrMismatch) {
+			t.Errorf("layout %q: err = %v, want kv.ErrMismatch", other, err)
 		}
 	}
 }

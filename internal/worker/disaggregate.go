@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // disaggregation is how one request of a decode worker comes by the KV of its
@@ -98,10 +97,10 @@ func (o *outstanding) mostlyOthers(tenant string) bool {
 // goroutine. Whatever goes wrong, the prompt is prefilled here in the end, after it
 // is certain that nobody writes into its blocks any more.
 func (d *disaggregation) fill(r *engine.Reservation) {
-	f := &filling{w: d.w, r: r, tenant: d.tenant, begin: time.Now(), move: d.w.moves.begin(cluster.Transfer{
+	f := &filling{w: d.w, r: r, tenant: d.tenant, begin: time.Now(), move: d.w.kv.Begin(cluster.Transfer{
 		RequestID: r.RequestID, Direction: cluster.TransferIn, Blocks: len(r.Blocks) - r.CachedBlocks,
 	})}
-	defer f.move.end()
+	defer f.move.End()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), d.w.cfg.Settings().RemoteTimeout, errRemoteTimeout)
 	defer cancel()
 	switch {
@@ -133,7 +132,7 @@ type filling struct {
 	r      *engine.Reservation
 	tenant string // of the request
 	begin  time.Time
-	move   *movement
+	move   *kv.Movement
 
 	// How it stands after an attempt.
 	way    protocol.PrefillWay
@@ -171,8 +170,8 @@ func (f *filling) end(ctx context.Context) {
 	w, way := f.w, string(f.way)
 	switch {
 	case f.err == nil:
-		w.transfers.add(f.notice.Bytes, time.Duration(f.notice.WriteNS))
-		w.meter().Transferred(metrics.DirectionIn, w.transportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.kv.Moved(f.notice.Bytes, time.Duration(f.notice.WriteNS))
+		w.meter().Transferred(metrics.DirectionIn, w.kv.TransportOf(f.notice.Worker), f.notice.Bytes, time.Duration(f.notice.WriteNS))
 		w.meter().TransferExposed(way, time.Duration(f.notice.ExposedNS))
 		w.meter().RemotePrefill(way, time.Since(f.begin))
 		w.meter().Prefill(metrics.PrefillRemote, way, "")
@@ -185,42 +184,4 @@ func (f *filling) end(ctx context.Context) {
 		w.meter().Prefill(metrics.PrefillFallback, way, fallbackReason(f.err))
 		f.r.Fallback(fallbackReason(f.err))
 	}
-}
-
-// errMismatch means that two workers cannot exchange KV blocks, ever.
-var errMismatch = errors.New("KV blocks do not match")
-
-// identity is what others must agree on to exchange KV blocks with this worker.
-func (w *Worker) identity() protocol.KVIdentity {
-	kv := w.info.KV
-	return protocol.KVIdentity{
-		ModelSum: w.loaded.Card.Digest, BlockSize: kv.BlockSize, BlockBytes: w.blockBytes,
-		KVLayout: kv.Layout(), HashSeed: w.loaded.Card.HashSeed,
-	}
-}
-
-// matches refuses blocks that mean something else at another worker than here; the
-// error names both.
-func (w *Worker) matches(there protocol.KVIdentity, worker string) error {
-	here := w.identity()
-	for _, c := range []struct {
-		what        string
-		there, here any
-	}{
-		{"model digest", there.ModelSum, here.ModelSum},
-		{"block size", there.BlockSize, here.BlockSize},
-		{"KV layout", there.KVLayout, here.KVLayout},
-		{"block bytes", there.BlockBytes, here.BlockBytes},
-		{"hash seed", there.HashSeed, here.HashSeed},
-	} {
-		if c.there != c.here {
-			return fmt.Errorf("%w: %s is %v on %s and %v on %s", errMismatch, c.what, c.there, worker, c.here, w.Name())
-		}
-	}
-	return nil
-}
-
-// blocksOf is how many blocks hold the KV of so many tokens.
-func (w *Worker) blocksOf(tokens int) int {
-	return (tokens + w.info.KV.BlockSize - 1) / w.info.KV.BlockSize
 }

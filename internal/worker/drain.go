@@ -185,7 +185,7 @@ func (d *drain) complete(ctx context.Context) (bool, error) {
 		_, open, err := e.OpenSequences(ctx, 0)
 		return open == 0 && d.w.requestsInFlight() == 0, err
 	case cluster.DrainOutgoing:
-		in, out := d.w.nixl.InFlight()
+		in, out := d.w.kv.Agent().InFlight()
 		return st.KVOutgoing == 0 && in == 0 && out == 0, nil
 	}
 	return true, nil
@@ -199,7 +199,7 @@ func (d *drain) report(ctx context.Context) error {
 		return err
 	}
 	st := e.Stats()
-	_, out := d.w.nixl.InFlight()
+	_, out := d.w.kv.Agent().InFlight()
 	overdue := !d.order.deadline.IsZero() && time.Now().After(d.order.deadline)
 	now := d.w.board.get().Drain
 	next := *now

@@ -20,12 +20,12 @@ func TestDrainAwaitsTransfers(t *testing.T) {
 	}{
 		{"a peer writes", func(t *testing.T, d *running, stranger *nixl.Agent, s *standstill, _ *gates) func() {
 			s.next(nixl.Write)
-			moves(t, nixl.Write, stranger, d.nixl, d.pool.descs([]int32{0}))
+			moves(t, nixl.Write, stranger, d.nixl(), d.plane().Descs([]int32{0}))
 			return s.end
 		}},
 		{"a peer reads", func(t *testing.T, d *running, stranger *nixl.Agent, s *standstill, _ *gates) func() {
 			s.next(nixl.Read)
-			moves(t, nixl.Read, stranger, d.nixl, d.pool.descs([]int32{0}))
+			moves(t, nixl.Read, stranger, d.nixl(), d.plane().Descs([]int32{0}))
 			return s.end
 		}},
 		{"it writes", func(t *testing.T, d *running, stranger *nixl.Agent, _ *standstill, g *gates) func() {
@@ -35,7 +35,7 @@ func TestDrainAwaitsTransfers(t *testing.T) {
 				t.Fatal(err)
 			}
 			var moving sync.WaitGroup
-			moving.Go(func() { moves(t, nixl.Write, d.nixl, stranger, []nixl.Desc{r.Desc(0, 64)}) })
+			moving.Go(func() { moves(t, nixl.Write, d.nixl(), stranger, []nixl.Desc{r.Desc(0, 64)}) })
 			eventually(t, "it moves bytes", func() bool { return g.waiting() == 1 })
 			return func() {
 				open()
@@ -55,7 +55,7 @@ func TestDrainAwaitsTransfers(t *testing.T) {
 			defer stranger.Close()
 			end := tc.begin(t, d, stranger, s, g)
 			defer end()
-			in, out := d.nixl.InFlight()
+			in, out := d.nixl().InFlight()
 			if in+out != 1 {
 				t.Fatalf("%d accesses by peers and %d transfers, want 1 in all", in, out)
 			}

@@ -104,11 +104,11 @@ func (w *Worker) publishCard(ctx context.Context, drt *runtime.DistributedRuntim
 	card := w.loaded.Card
 	card.WorkerType = w.Role()
 	card.ContextLength = w.engine.Load().MaxModelLen()
-	card.BlockSize = w.info.KV.BlockSize
+	card.BlockSize = w.kv.BlockSize()
 	st, spec := w.engine.Load().Stats(), w.cfg.Assignment.Model
 	card.Runtime = cluster.RuntimeConfig{
 		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: w.cfg.Assignment.Engine.MaxBatchTokens,
-		KVDType: w.info.KV.DType, KVBlockBytes: w.blockBytes, TensorParallel: w.info.TensorParallel, Disaggregated: bootstrap,
+		KVDType: w.info.KV.DType, KVBlockBytes: w.kv.BlockBytes(), TensorParallel: w.info.TensorParallel, Disaggregated: bootstrap,
 		ToolCallParser: spec.ToolParser, ReasoningParser: spec.ReasoningParser,
 	}
 	body, err := json.Marshal(card)

@@ -203,18 +203,19 @@ func (b *watched) Step(ctx context.Context, batch []engine.BatchSeq) error {
 }
 
 func (b *watched) look(batch []engine.BatchSeq) {
-	if b.w.pool == nil {
+	plane := b.w.kv
+	if plane == nil {
 		return // the warm-up
 	}
-	bs := b.w.info.KV.BlockSize
+	bs := plane.BlockSize()
 	writer := map[int32]int{}
 	for i, s := range batch {
 		table := s.Blocks[:(s.Start+len(s.Tokens)+bs-1)/bs]
-		if b.w.nixl.Exposed(nixl.Write, b.w.pool.descs(table)) {
+		if plane.Agent().Exposed(nixl.Write, plane.Descs(table)) {
 			b.x.blame("%s: a step uses blocks %v while a peer may write into one of them", b.w.Name(), table)
 		}
 		fresh := table[s.Start/bs:]
-		if b.w.nixl.Exposed(nixl.Read, b.w.pool.descs(fresh)) {
+		if plane.Agent().Exposed(nixl.Read, plane.Descs(fresh)) {
 			b.x.blame("%s: a step writes into blocks %v while a peer may read one of them", b.w.Name(), fresh)
 		}
 		for _, id := range fresh {

@@ -306,7 +306,7 @@ func (x *exploration) die(v *running, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		v.queue.Kill()
 	}
-	closings := []func(){func() { _ = v.server.Close() }, func() { _ = v.nixl.Close() }, func() { v.cancel(errKilled) }}
+	closings := []func(){func() { _ = v.server.Close() }, func() { _ = v.nixl().Close() }, func() { v.cancel(errKilled) }}
 	r.Shuffle(len(closings), func(i, j int) { closings[i], closings[j] = closings[j], closings[i] })
 	for _, f := range closings {
 		f()
@@ -372,7 +372,7 @@ func (r *running) open() string {
 	if err := r.engine.Load().Check(context.Background(), true); err != nil {
 		return err.Error()
 	}
-	in, out := r.nixl.InFlight()
+	in, out := r.nixl().InFlight()
 	r.waiters.mu.Lock()
 	defer r.waiters.mu.Unlock()
 	r.holds.mu.Lock()
@@ -382,14 +382,23 @@ func (r *running) open() string {
 	r.requests.mu.Lock()
 	defer r.requests.mu.Unlock()
 	// Not all tickets: a path whose proof was interrupted keeps its scratch memory open for a while.
-	pool, exposed := r.pool.ranks, 0
-	if r.nixl.Exposed(nixl.Read, pool) || r.nixl.Exposed(nixl.Write, pool) {
+	pool, exposed := r.everyBlock(), 0
+	if r.nixl().Exposed(nixl.Read, pool) || r.nixl().Exposed(nixl.Write, pool) {
 		exposed = 1
 	}
 	if n := [...]int{in, out, exposed, len(r.waiters.byTicket), len(r.holds.byTicket), len(r.arrivals.byID), len(r.requests.byID)}; n != [7]int{} {
 		return fmt.Sprintf("%d accesses, %d transfers, %d exposed, %d waiters, %d holds, %d arrivals, %d requests", n[0], n[1], n[2], n[3], n[4], n[5], n[6])
 	}
 	return ""
+}
+
+// everyBlock is all memory of a worker's pool.
+func (r *running) everyBlock() []nixl.Desc {
+	all := make([]int32, r.engine.Load().Stats().KVTotal)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return r.plane().Descs(all)
 }
 
 // blame says what must not be.

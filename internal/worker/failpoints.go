@@ -20,8 +20,6 @@ var (
 	pointFetched        = failpoint.New("prefill.fetched")         // the message is this worker's
 	pointMetadataLoaded = failpoint.New("prefill.metadata-loaded") // the decode worker's agent is known
 	pointStartTold      = failpoint.New("prefill.start-told")
-	pointFirstWritten   = failpoint.New("prefill.first-written") // the first blocks are there, more are due or not
-	pointAllWritten     = failpoint.New("prefill.all-written")
 	pointNotified       = failpoint.New("prefill.notified") // before the acknowledgement
 	pointAcknowledged   = failpoint.New("prefill.acknowledged")
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -90,8 +91,8 @@ func idle(t *testing.T, workers ...*running) {
 	t.Helper()
 	for _, x := range workers {
 		eventually(t, x.Name()+" is at rest", func() bool {
-			in, out := x.nixl.InFlight()
-			return x.engine.Load().Check(t.Context(), true) == nil && in+out == 0 && x.nixl.Tickets() == 0
+			in, out := x.nixl().InFlight()
+			return x.engine.Load().Check(t.Context(), true) == nil && in+out == 0 && x.nixl().Tickets() == 0
 		})
 	}
 }
@@ -101,9 +102,7 @@ func idle(t *testing.T, workers ...*running) {
 func met(t *testing.T, pre, d *running) {
 	t.Helper()
 	eventually(t, pre.Name()+" has met "+d.Name(), func() bool {
-		pre.peers.mu.Lock()
-		defer pre.peers.mu.Unlock()
-		return pre.peers.tried[d.nixl.Name()]
+		return slices.ContainsFunc(pre.nixl().Peers(), func(p nixl.PeerInfo) bool { return p.Name == d.nixl().Name() && p.Test != nil })
 	})
 }
 

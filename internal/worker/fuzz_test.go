@@ -4,16 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/worker/kv/kvtest"
 )
 
 // Whatever another worker answers or asks for, it is refused or fits the prompt.
 func FuzzPeers(f *testing.F) {
-	b := mock.New(mock.Options{BlockSize: blockSize, VocabSize: vocab})
-	w := &Worker{cfg: Config{Assignment: cluster.Assignment{Name: "worker-1"}}, loaded: &Loaded{Card: cluster.ModelCard{Digest: digest, HashSeed: 7}}, info: b.Info()}
-	w.blockBytes = w.info.KV.BlockBytes()
+	w := &running{Worker: alone()}
+	w.kv = kvtest.New(f).Open(f, "worker-1")
 	seed := func(v any) []byte {
 		body, err := protocol.Marshal(v)
 		if err != nil {
@@ -21,7 +19,7 @@ func FuzzPeers(f *testing.F) {
 		}
 		return body
 	}
-	id := w.identity()
+	id := w.plane().Identity()
 	good := protocol.DisaggregatedParams{Worker: "worker-2", KVIdentity: id, BlockIDs: []int32{1, 2}, Tokens: 20, Ticket: strings.Repeat("0f", 16)}
 	ask := protocol.RemotePrefillRequest{
 		ModelSum: id.ModelSum, BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed,
@@ -46,7 +44,7 @@ func FuzzPeers(f *testing.F) {
 		}
 		var r protocol.RemotePrefillRequest
 		if protocol.Unmarshal(body, &r) == nil {
-			if err := w.check(r); err == nil && (len(r.BlockIDs) != w.blocksOf(len(r.TokenIDs)) || r.ComputedBlocks < 0 || r.ComputedBlocks >= len(r.BlockIDs)) {
+			if err := w.check(r); err == nil && (len(r.BlockIDs) != w.plane().BlocksOf(len(r.TokenIDs)) || r.ComputedBlocks < 0 || r.ComputedBlocks >= len(r.BlockIDs)) {
 				t.Errorf("taken: %+v", r)
 			}
 		}

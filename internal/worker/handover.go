@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // handoverLimits bound hand-overs. DESIGN.md says what each wait is for.
@@ -51,7 +52,7 @@ func (w *Worker) serveHandover(ctx context.Context, r *requestplane.Request, sen
 	return send(protocol.HandoverRoom{
 		Sequences: st.Running + st.Waiting + st.RemoteWait + st.Moving, MaxSequences: st.MaxSeqs,
 		FreeBlocks: st.KVTotal - st.KVUsed(), TotalBlocks: st.KVTotal,
-		EngineID: w.nixl.Name(), Metadata: w.nixl.Metadata(),
+		EngineID: w.kv.Name(), Metadata: w.kv.Agent().Metadata(),
 	})
 }
 
@@ -127,8 +128,8 @@ var handoverReasons = []struct {
 	{errNoAnswer, "no answer"},
 	{errNotFollowed, "not followed"},
 	{errOtherTokens, "other tokens"},
-	{errMismatch, "mismatch"},
-	{errUnwanted, "ticket revoked"},
+	{kv.ErrMismatch, "mismatch"},
+	{kv.ErrUnwanted, "ticket revoked"},
 	{engine.ErrGone, "sequence over"},
 	{engine.ErrClosed, "worker ends"},
 	{engine.ErrDraining, "draining"},
@@ -161,25 +162,16 @@ func handoverReason(err error) string {
 
 // checkOffer refuses sequences whose KV means something else here than there.
 func (w *Worker) checkOffer(o *protocol.HandoverOffer) error {
-	kv := w.info.KV
-	for _, c := range []struct {
-		what        string
-		there, here any
-	}{
-		{"model digest", o.Request.ModelSum, w.loaded.Card.Digest},
-		{"block size", o.BlockSize, kv.BlockSize},
-		{"KV layout", o.KVLayout, kv.Layout()},
-		{"block bytes", o.BlockBytes, w.blockBytes},
-		{"hash seed", o.HashSeed, w.loaded.Card.HashSeed},
-	} {
-		if c.there != c.here {
-			return fmt.Errorf("%w: %s is %v on %s and %v on %s", errMismatch, c.what, c.there, o.Worker, c.here, w.Name())
-		}
+	there := protocol.KVIdentity{
+		ModelSum: o.Request.ModelSum, BlockSize: o.BlockSize, BlockBytes: o.BlockBytes, KVLayout: o.KVLayout, HashSeed: o.HashSeed,
+	}
+	if err := w.kv.Matches(there, o.Worker); err != nil {
+		return err
 	}
 	// The text would end earlier here than there.
 	here := w.engine.Load().MaxModelLen()
 	if want := min(len(o.Request.TokenIDs)+o.Request.Stop.MaxTokens, o.MaxModelLen); want > here {
-		return fmt.Errorf("%w: the sequence may get %d tokens on %s and %d on %s", errMismatch, want, o.Worker, here, w.Name())
+		return fmt.Errorf("%w: the sequence may get %d tokens on %s and %d on %s", kv.ErrMismatch, want, o.Worker, here, w.Name())
 	}
 	return nil
 }

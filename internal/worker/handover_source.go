@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // roomTokens is for how many tokens a target reserves blocks beyond those that the
@@ -36,9 +37,9 @@ type leaving struct {
 	to     candidate
 	known  int // tokens that the target has from the offer
 	grant  protocol.HandoverGrant
-	target blockTarget
+	target kv.Peer
 	next   int // first block that is not written
-	move   *movement
+	move   *kv.Movement
 	bytes  int64
 	took   time.Duration
 	began  time.Time
@@ -56,11 +57,11 @@ func (w *Worker) handOver(ctx context.Context, x *engine.Export, to candidate, s
 		return fmt.Errorf("%s: %w", to.Worker, err)
 	}
 	defer release()
-	l.move = w.moves.begin(cluster.Transfer{
+	l.move = w.kv.Begin(cluster.Transfer{
 		RequestID: x.RequestID, Direction: cluster.TransferOut, Peer: to.Worker, Kind: cluster.TransferHandover,
-		State: cluster.TransferActive, Blocks: w.blocksOf(l.known) - l.grant.CachedBlocks, BlocksDone: new(int),
+		State: cluster.TransferActive, Blocks: w.kv.BlocksOf(l.known) - l.grant.CachedBlocks, BlocksDone: new(int),
 	})
-	defer l.move.end()
+	defer l.move.End()
 	pointOfferGranted.Hit()
 	if err := l.writeWhileRunning(ctx); err != nil {
 		return fmt.Errorf("%s: %w", to.Worker, err)
@@ -81,11 +82,11 @@ func (l *leaving) offer(ctx context.Context, slack int) (release func(), err err
 		return nil, engine.ErrGone
 	}
 	deadline, _ := ctx.Deadline()
-	bs := w.info.KV.BlockSize
+	id := w.kv.Identity()
 	l.known = len(st.Tokens)
 	stream, err := w.others.Call(ctx, l.to.Instance, l.x.RequestID, nil, protocol.HandoverRequest{Offer: &protocol.HandoverOffer{
 		Request: req, Room: l.known + min(slack, req.Stop.MaxTokens), MaxModelLen: w.engine.Load().MaxModelLen(), Cached: st.Cached, Worker: w.Name(),
-		BlockSize: bs, BlockBytes: w.blockBytes, KVLayout: w.info.KV.Layout(), HashSeed: w.loaded.Card.HashSeed, Deadline: deadline,
+		BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed, Deadline: deadline,
 	}})
 	if err != nil {
 		return nil, err
@@ -112,15 +113,15 @@ func (l *leaving) check() error {
 	g := &l.grant
 	ticket, err := nixl.ParseTicketID(g.Ticket)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errMismatch, err)
+		return fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
 	if g.EngineID != l.to.EngineID {
-		return fmt.Errorf("%w: blocks of %s, not of %s", errMismatch, g.EngineID, l.to.EngineID)
+		return fmt.Errorf("%w: blocks of %s, not of %s", kv.ErrMismatch, g.EngineID, l.to.EngineID)
 	}
-	if g.CachedBlocks < 0 || g.CachedBlocks > l.known/l.w.info.KV.BlockSize || len(g.BlockIDs) < l.w.blocksOf(l.known) {
-		return fmt.Errorf("%w: %d blocks, %d of them cached, for %d tokens", errMismatch, len(g.BlockIDs), g.CachedBlocks, l.known)
+	if g.CachedBlocks < 0 || g.CachedBlocks > l.known/l.w.kv.BlockSize() || len(g.BlockIDs) < l.w.kv.BlocksOf(l.known) {
+		return fmt.Errorf("%w: %d blocks, %d of them cached, for %d tokens", kv.ErrMismatch, len(g.BlockIDs), g.CachedBlocks, l.known)
 	}
-	l.target = blockTarget{agent: g.EngineID, worker: l.to.Worker, ticket: ticket, deadline: time.Now().Add(l.w.handover.whole)}
+	l.target = kv.Peer{Agent: g.EngineID, Worker: l.to.Worker, Ticket: ticket, Deadline: time.Now().Add(l.w.handover.whole)}
 	l.next = g.CachedBlocks
 	return nil
 }
@@ -150,13 +151,13 @@ func (l *leaving) write(ctx context.Context, blocks []int32) error {
 	if l.next+len(blocks) > len(l.grant.BlockIDs) {
 		return errOutgrown
 	}
-	took, err := l.w.writeBlocks(ctx, l.target, blocks, l.grant.BlockIDs[l.next:l.next+len(blocks)])
+	took, err := l.w.kv.Write(ctx, l.target, blocks, l.grant.BlockIDs[l.next:l.next+len(blocks)])
 	if err != nil {
 		return err
 	}
 	l.next += len(blocks)
-	l.move.reach(l.next - l.grant.CachedBlocks)
-	l.bytes += int64(len(blocks)) * l.w.blockBytes
+	l.move.Reach(l.next - l.grant.CachedBlocks)
+	l.bytes += int64(len(blocks)) * l.w.kv.BlockBytes()
 	l.took += took
 	return nil
 }
@@ -188,9 +189,9 @@ func (l *leaving) finish(ctx context.Context) error {
 	}
 	outcome = metrics.HandoverMoved
 	pointMoved.Hit()
-	w.transfers.add(l.bytes, l.took)
+	w.kv.Moved(l.bytes, l.took)
 	w.meter().HandedOver(metrics.DirectionOut, l.bytes, time.Since(l.began))
-	w.meter().Transferred(metrics.DirectionOut, w.transportTo(l.grant.EngineID), l.bytes, l.took)
+	w.meter().Transferred(metrics.DirectionOut, w.kv.TransportTo(l.grant.EngineID), l.bytes, l.took)
 	w.log.Info("sequence moved", "request", l.x.RequestID, "to", l.to.Worker, "tokens", len(st.Tokens),
 		"blocks", l.next, "cached", l.grant.CachedBlocks, "bytes", l.bytes)
 	return nil

@@ -119,15 +119,13 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		return remoteError(err)
 	}
 	outcome = metrics.HandoverFailed
-	move := w.moves.begin(cluster.Transfer{
+	move := w.kv.Begin(cluster.Transfer{
 		RequestID: in.RequestID, Direction: cluster.TransferIn, Peer: o.Worker, Kind: cluster.TransferHandover,
-		State: cluster.TransferActive, Blocks: w.blocksOf(len(o.Request.TokenIDs)) - in.CachedBlocks,
+		State: cluster.TransferActive, Blocks: w.kv.BlocksOf(len(o.Request.TokenIDs)) - in.CachedBlocks,
 	})
-	moving := sync.OnceFunc(move.end)
+	moving := sync.OnceFunc(move.End)
 	defer moving()
-	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
-		Access: nixl.Write, Descs: w.pool.descs(in.Blocks[in.CachedBlocks:]), Deadline: deadline, Tag: in.RequestID,
-	})
+	ticket, err := w.kv.OpenTicket(nixl.Write, in.Blocks[in.CachedBlocks:], deadline, in.RequestID)
 	if err != nil {
 		in.Release(err)
 		cause = err
@@ -136,19 +134,19 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 	pointReserved.Hit()
 	call, err := w.awaitCommit(ctx, a, in, deadline, func() error {
 		return send(protocol.HandoverGrant{
-			Handover: a.id, EngineID: w.nixl.Name(),
+			Handover: a.id, EngineID: w.kv.Name(),
 			BlockIDs: in.Blocks, CachedBlocks: in.CachedBlocks, Ticket: ticket.String(),
 		})
 	})
 	// From here on nobody may write.
-	if rerr := w.revoke(ticket); rerr != nil {
+	if rerr := w.kv.Revoke(ticket); rerr != nil {
 		cause = rerr
 		w.meter().Quarantines.Inc()
 		w.log.Error("blocks quarantined: writes could not be stopped", "request", in.RequestID,
 			"blocks", len(in.Blocks)-in.CachedBlocks, "error", rerr)
 		lift := in.Quarantine()
 		call.reply(rerr)
-		w.liftWhenSafe(in.RequestID, ticket, lift)
+		w.kv.LiftWhenSafe(in.RequestID, ticket, lift, w.workCtx.Done())
 		return handoverError(requestplane.KindInternal, "writes could not be stopped: %s", rerr)
 	}
 	moving() // what follows may wait for the frontend for long
@@ -163,8 +161,8 @@ func (w *Worker) takeOver(ctx context.Context, o *protocol.HandoverOffer, send f
 		cause = err
 		return remoteError(err)
 	}
-	w.transfers.add(call.Bytes, time.Duration(call.WriteNS))
-	w.meter().Transferred(metrics.DirectionIn, w.transportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
+	w.kv.Moved(call.Bytes, time.Duration(call.WriteNS))
+	w.meter().Transferred(metrics.DirectionIn, w.kv.TransportOf(o.Worker), call.Bytes, time.Duration(call.WriteNS))
 	w.meter().HandedOver(metrics.DirectionIn, call.Bytes, time.Duration(call.WriteNS))
 	call.reply(nil)
 	pointParked.Hit()

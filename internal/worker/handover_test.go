@@ -20,6 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // followed is what a client got across all workers that its request was on.
@@ -164,8 +165,8 @@ func (r *running) quiet(t *testing.T) {
 	t.Helper()
 	eventually(t, r.Name()+" has no blocks in use", func() bool { return r.engine.Load().Check(t.Context(), true) == nil })
 	eventually(t, r.Name()+" has no tickets and transfers", func() bool {
-		in, out := r.nixl.InFlight()
-		return in+out+r.nixl.Tickets() == 0
+		in, out := r.nixl().InFlight()
+		return in+out+r.nixl().Tickets() == 0
 	})
 }
 
@@ -329,7 +330,7 @@ const selfTestBytes = 2 << 20
 func (r *running) crash() {
 	r.cancel(errors.New("killed"))
 	_ = r.server.Close()
-	_ = r.nixl.Close()
+	_ = r.nixl().Close()
 }
 
 // faulty is a cluster whose first worker is drained with a trap in its hand-overs.
@@ -512,8 +513,8 @@ func TestHandoverMismatch(t *testing.T) {
 	w := newWorld(t)
 	d := w.start("worker-1", cluster.RoleDecode)
 	good := protocol.HandoverOffer{
-		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.blockBytes,
-		KVLayout: d.info.KV.Layout(), HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048,
+		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.plane().BlockBytes(),
+		KVLayout: d.plane().Identity().KVLayout, HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048,
 	}
 	if err := d.checkOffer(&good); err != nil {
 		t.Fatal(err)
@@ -528,7 +529,7 @@ func TestHandoverMismatch(t *testing.T) {
 	} {
 		bad := good
 		change(&bad)
-		if err := d.checkOffer(&bad); !errors.Is(err, errMismatch) || !strings.Contains(err.Error(), what) {
+		if err := d.checkOffer(&bad); !errors.Is(err, kv.ErrMismatch) || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -627,8 +628,8 @@ func TestHandoverAnswers(t *testing.T) {
 		t.Errorf("room told to nobody: %v", err)
 	}
 	offer := protocol.HandoverOffer{
-		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.blockBytes,
-		KVLayout: d.info.KV.Layout(), HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048, Deadline: time.Now().Add(time.Second),
+		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.plane().BlockBytes(),
+		KVLayout: d.plane().Identity().KVLayout, HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048, Deadline: time.Now().Add(time.Second),
 	}
 	offer.Request.Guided = &protocol.Guided{Kind: "regex", Text: "a"}
 	granted := func(m any) error { t.Errorf("granted: %+v", m); return gone }

@@ -26,6 +26,7 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 const (
@@ -152,6 +153,10 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 	r.waitState(w.t, cluster.StateReady)
 	return r
 }
+
+// plane is the KV data plane of a worker, nixl its agent.
+func (r *running) plane() *kv.Plane  { return r.kv }
+func (r *running) nixl() *nixl.Agent { return r.plane().Agent() }
 
 // stop ends the worker and returns what Run returned.
 func (r *running) stop(cause error) error {

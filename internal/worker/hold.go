@@ -92,26 +92,24 @@ func (w *Worker) servePrefill(ctx context.Context, r *requestplane.Request, send
 // hold keeps the KV of a prompt readable. The blocks go back when nobody reads them
 // any more, which the revoked ticket proves.
 func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *engine.Held, send func(any) error) error {
-	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
-		Access: nixl.Read, Descs: w.pool.descs(held.Blocks), Deadline: p.Disagg.Deadline, Tag: p.RequestID,
-	})
+	ticket, err := w.kv.OpenTicket(nixl.Read, held.Blocks, p.Disagg.Deadline, p.RequestID)
 	if err != nil {
 		held.Release()
 		return &requestplane.RemoteError{Kind: requestplane.KindOverloaded, Message: "open ticket: " + err.Error()}
 	}
 	pointHoldOpened.Hit()
 	begin := time.Now()
-	move := w.moves.begin(cluster.Transfer{
+	move := w.kv.Begin(cluster.Transfer{
 		RequestID: p.RequestID, Direction: cluster.TransferOut, Kind: cluster.TransferRead, State: cluster.TransferWaits, Blocks: len(held.Blocks),
 	})
-	defer move.end()
+	defer move.End()
 	read := w.holds.add(ticket.String())
 	defer w.holds.remove(ticket.String())
 	defer w.letGo(p.RequestID, ticket, held)
 	outcome := metrics.HoldLeft
 	defer func() { w.meter().Hold(outcome, time.Since(begin)) }()
 	err = send(protocol.EngineOutput{Params: &protocol.DisaggregatedParams{
-		Worker: w.Name(), ID: w.drt.Load().ID(), EngineID: w.nixl.Name(), KVIdentity: w.identity(),
+		Worker: w.Name(), ID: w.drt.Load().ID(), EngineID: w.kv.Name(), KVIdentity: w.kv.Identity(),
 		BlockIDs: held.Blocks, Tokens: held.Tokens, Ticket: ticket.String(), Deadline: p.Disagg.Deadline,
 	}})
 	if err != nil {
@@ -125,8 +123,8 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 		outcome = metrics.HoldUnread
 		if why = n.Error; why == "" {
 			outcome = metrics.HoldRead
-			w.transfers.add(n.Bytes, time.Duration(n.WriteNS))
-			w.meter().Transferred(metrics.DirectionOut, w.transportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
+			w.kv.Moved(n.Bytes, time.Duration(n.WriteNS))
+			w.meter().Transferred(metrics.DirectionOut, w.kv.TransportOf(n.Worker), n.Bytes, time.Duration(n.WriteNS))
 		}
 	case <-held.Ending():
 		outcome, why = metrics.HoldCut, errHolderEnds.Error()
@@ -149,7 +147,7 @@ func (w *Worker) hold(ctx context.Context, p *protocol.PreprocessedRequest, held
 // is known to read no more.
 func (w *Worker) letGo(request string, ticket nixl.TicketID, held *engine.Held) {
 	for told := false; ; {
-		err := w.revoke(ticket)
+		err := w.kv.Revoke(ticket)
 		if err == nil {
 			break
 		}

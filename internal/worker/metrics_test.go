@@ -82,8 +82,8 @@ func TestHandoverIsCounted(t *testing.T) {
 	}
 	b.counts(t, 1, ended, `direction="in"`, `outcome="moved"`, `reason=""`)
 	sent, got := a.metric(t, "dynamo_component_handover_bytes_total", `direction="out"`), b.metric(t, "dynamo_component_handover_bytes_total", `direction="in"`)
-	if blocks := sent / float64(a.blockBytes); sent != got || blocks != float64(int(blocks)) || blocks < 60/blockSize {
-		t.Errorf("%v bytes were sent and %v came in, in blocks of %d", sent, got, a.blockBytes)
+	if blocks := sent / float64(a.plane().BlockBytes()); sent != got || blocks != float64(int(blocks)) || blocks < 60/blockSize {
+		t.Errorf("%v bytes were sent and %v came in, in blocks of %d", sent, got, a.plane().BlockBytes())
 	}
 	if err := a.Resume(t.Context(), a.Assignment()); err != nil {
 		t.Fatal(err)

@@ -264,12 +264,12 @@ func (m *mover) meet(ctx context.Context, to candidate) error {
 		return context.Cause(ctx)
 	}
 	m.met[to.EngineID] = true
-	return m.w.peers.meet(ctx, to.EngineID, to.Metadata)
+	return m.w.peers.Meet(ctx, to.EngineID, to.Metadata)
 }
 
 // forgetPeers invalidates the peers that only hand-overs need.
 func (m *mover) forgetPeers() {
 	for name := range m.met {
-		m.w.peers.forget(name)
+		m.w.peers.Forget(name)
 	}
 }

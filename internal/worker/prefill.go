@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // puller is the consumer of the prefill queue, which a drain stops and a resume
@@ -64,9 +65,6 @@ const returnDelay = 10 * time.Millisecond
 // blocks, such as there are side by side while a change is rolled out.
 var errForeign = errors.New("not for this worker")
 
-// errUnwanted means that the decode worker does not want the KV any more.
-var errUnwanted = errors.New("no longer wanted")
-
 // servePrefillMessage works on one message of the queue. The message is
 // acknowledged only when the KV is in place and the decode worker knows it. The
 // context that comes with the message ends when pulling stops; work in hand goes
@@ -101,7 +99,7 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 	case err == nil:
 		settle("ack", ack())
 		pointAcknowledged.Hit()
-	case errors.Is(err, errUnwanted):
+	case errors.Is(err, kv.ErrUnwanted):
 		w.log.Debug("remote prefill no longer wanted", "request", req.RequestID, "reason", err)
 		settle("ack", ack())
 	case errors.Is(err, errForeign), errors.Is(err, engine.ErrQueueFull), errors.Is(err, engine.ErrDraining) && w.workCtx.Err() == nil:
@@ -114,7 +112,7 @@ func (w *Worker) servePrefillMessage(_ context.Context, d *events.Delivery) {
 		w.log.Warn("remote prefill not done by any worker", "request", req.RequestID, "attempts", d.Attempt, "error", err)
 		w.tell(ctx, req, notice.failed(err))
 		settle("ack", ack())
-	case errors.Is(err, errMismatch):
+	case errors.Is(err, kv.ErrMismatch):
 		w.tell(ctx, req, notice.failed(err))
 		w.meter().PrefillDead.Inc()
 		settle("dead-letter", d.Term(err.Error()))
@@ -154,12 +152,12 @@ func (w *Worker) check(req protocol.RemotePrefillRequest) error {
 	there := protocol.KVIdentity{
 		ModelSum: req.ModelSum, BlockSize: req.BlockSize, BlockBytes: req.BlockBytes, KVLayout: req.KVLayout, HashSeed: req.HashSeed,
 	}
-	if err := w.matches(there, req.Worker); err != nil {
+	if err := w.kv.Matches(there, req.Worker); err != nil {
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
-	want := w.blocksOf(len(req.TokenIDs))
+	want := w.kv.BlocksOf(len(req.TokenIDs))
 	if len(req.TokenIDs) == 0 || len(req.BlockIDs) != want || req.ComputedBlocks < 0 || req.ComputedBlocks >= want {
-		return fmt.Errorf("%w: %d tokens, %d blocks, %d of them computed", errMismatch, len(req.TokenIDs), len(req.BlockIDs), req.ComputedBlocks)
+		return fmt.Errorf("%w: %d tokens, %d blocks, %d of them computed", kv.ErrMismatch, len(req.TokenIDs), len(req.BlockIDs), req.ComputedBlocks)
 	}
 	return nil
 }
@@ -174,36 +172,37 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 		return out, err
 	}
 	if time.Now().After(req.Deadline) {
-		return out, fmt.Errorf("%w: its deadline passed %s ago", errUnwanted, time.Since(req.Deadline).Round(time.Millisecond))
+		return out, fmt.Errorf("%w: its deadline passed %s ago", kv.ErrUnwanted, time.Since(req.Deadline).Round(time.Millisecond))
 	}
-	ctx, cancel := context.WithDeadlineCause(ctx, req.Deadline, errUnwanted)
+	ctx, cancel := context.WithDeadlineCause(ctx, req.Deadline, kv.ErrUnwanted)
 	defer cancel()
 	ticket, err := nixl.ParseTicketID(req.Ticket)
 	if err != nil {
-		return out, fmt.Errorf("%w: %w", errMismatch, err)
+		return out, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
-	if err := w.peers.ensure(ctx, req.EngineID); err != nil {
+	if err := w.peers.Ensure(ctx, req.EngineID); err != nil {
 		return out, err
 	}
 	pointMetadataLoaded.Hit()
 	started := out.PrefillNotice
 	started.Phase = protocol.PrefillStarted
-	if err := w.notify(ctx, req.EngineID, started); err != nil {
+	if err := w.kv.Notify(ctx, req.EngineID, started); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}
 	pointStartTold.Hit()
 
 	// The writer follows the computation. It must have stopped before the blocks
 	// are given back, or it would send what somebody else writes into them.
-	wr := newBlockWriter(w, req, ticket)
+	wr := w.kv.NewWriter()
 	wctx, stopWriter := context.WithCancelCause(ctx)
 	defer stopWriter(nil)
 	pctx, stopPrefill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopPrefill(nil)
+	var wrote kv.Written
 	written := make(chan error, 1)
 	go func() {
-		err := wr.run(wctx)
-		if err != nil {
+		var err error
+		if wrote, err = wr.Run(wctx, req, ticket); err != nil {
 			stopPrefill(err)
 		}
 		written <- err
@@ -211,7 +210,7 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 	begin := time.Now()
 	held, err := w.engine.Load().Prefill(pctx, engine.PrefillRequest{
 		// The same prompt may come twice after a redelivery.
-		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tenant: req.Tenant, Tokens: req.TokenIDs, Progress: wr.progress,
+		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tenant: req.Tenant, Tokens: req.TokenIDs, Progress: wr.Progress,
 	})
 	out.ComputeNS = int64(time.Since(begin))
 	if err != nil {
@@ -222,29 +221,19 @@ func (w *Worker) computePrefill(ctx context.Context, req protocol.RemotePrefillR
 		return out, w.cause(ctx, err)
 	}
 	defer held.Release()
-	wr.progress(held.Tokens, held.Blocks)
+	wr.Progress(held.Tokens, held.Blocks)
 	if err := <-written; err != nil {
 		return out, w.cause(ctx, err)
 	}
 	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
-	out.Bytes, out.WriteNS, out.ExposedNS = wr.bytes, int64(wr.took), int64(wr.exposed)
-	w.transfers.add(wr.bytes, wr.took)
-	w.meter().Transferred(metrics.DirectionOut, w.transportTo(req.EngineID), wr.bytes, wr.took)
-	if err := w.notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
+	out.Bytes, out.WriteNS, out.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(wrote.Exposed)
+	w.kv.Moved(wrote.Bytes, wrote.Took)
+	w.meter().Transferred(metrics.DirectionOut, w.kv.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
+	if err := w.kv.Notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}
 	pointNotified.Hit()
 	return out, nil
-}
-
-// transportTo is the transport by which this worker reaches a decode worker.
-func (w *Worker) transportTo(agent string) string {
-	for _, p := range w.nixl.Peers() {
-		if p.Name == agent && p.Transport != "" {
-			return p.Transport
-		}
-	}
-	return "unknown"
 }
 
 // cause prefers the reason why a context ended to the bare fact.
@@ -255,19 +244,11 @@ func (w *Worker) cause(ctx context.Context, err error) error {
 	return err
 }
 
-func (w *Worker) notify(ctx context.Context, peer string, n protocol.PrefillNotice) error {
-	msg, err := protocol.Marshal(n)
-	if err != nil {
-		return err
-	}
-	return w.nixl.Notify(ctx, peer, msg)
-}
-
 // tell sends a notice as well as it can; the decode worker's deadline does the rest.
 func (w *Worker) tell(ctx context.Context, req protocol.RemotePrefillRequest, o outcome) {
-	err := w.peers.ensure(ctx, req.EngineID)
+	err := w.peers.Ensure(ctx, req.EngineID)
 	if err == nil {
-		err = w.notify(ctx, req.EngineID, o.PrefillNotice)
+		err = w.kv.Notify(ctx, req.EngineID, o.PrefillNotice)
 	}
 	if err != nil {
 		w.log.Debug("decode worker not told", "request", req.RequestID, "error", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // readNoticeTimeout bounds the word to a prefill worker that its blocks were read. If
@@ -20,7 +21,7 @@ const readNoticeTimeout = time.Second
 // pull returns it has ended.
 func (f *filling) pull(ctx context.Context, p *protocol.DisaggregatedParams) {
 	f.way, f.tried = protocol.WayPull, p.ID
-	f.move.become(cluster.TransferRead)
+	f.move.Become(cluster.TransferRead)
 	ctx, cancel := context.WithDeadlineCause(ctx, p.Deadline, errRemoteTimeout)
 	defer cancel()
 	ticket, err := f.w.readable(p, f.r.Prompt)
@@ -31,7 +32,7 @@ func (f *filling) pull(ctx context.Context, p *protocol.DisaggregatedParams) {
 		err = context.Cause(ctx)
 	}
 	f.err = err
-	if errors.Is(err, errMismatch) {
+	if errors.Is(err, kv.ErrMismatch) {
 		f.w.log.Error("held KV refused", "request", f.r.RequestID, "error", err)
 	}
 	f.after = func() { f.tellHolder(p, err) }
@@ -40,60 +41,48 @@ func (f *filling) pull(ctx context.Context, p *protocol.DisaggregatedParams) {
 // readable checks what a prefill worker has answered against this worker and the
 // prompt.
 func (w *Worker) readable(p *protocol.DisaggregatedParams, prompt []uint32) (nixl.TicketID, error) {
-	if err := w.matches(p.KVIdentity, p.Worker); err != nil {
+	if err := w.kv.Matches(p.KVIdentity, p.Worker); err != nil {
 		return nixl.TicketID{}, err
 	}
-	if want := len(prompt) - 1; p.Tokens != want || len(p.BlockIDs) != w.blocksOf(want) {
+	if want := len(prompt) - 1; p.Tokens != want || len(p.BlockIDs) != w.kv.BlocksOf(want) {
 		return nixl.TicketID{}, fmt.Errorf("%w: %s holds %d tokens in %d blocks, %s needs %d tokens in %d blocks",
-			errMismatch, p.Worker, p.Tokens, len(p.BlockIDs), w.Name(), want, w.blocksOf(want))
+			kv.ErrMismatch, p.Worker, p.Tokens, len(p.BlockIDs), w.Name(), want, w.kv.BlocksOf(want))
 	}
 	ticket, err := nixl.ParseTicketID(p.Ticket)
 	if err != nil {
-		return ticket, fmt.Errorf("%w: %s: %w", errMismatch, p.Worker, err)
+		return ticket, fmt.Errorf("%w: %s: %w", kv.ErrMismatch, p.Worker, err)
 	}
 	return ticket, nil
 }
 
 // read moves the blocks that are not cached here.
 func (f *filling) read(ctx context.Context, p *protocol.DisaggregatedParams, ticket nixl.TicketID) error {
-	if err := f.w.peers.meet(ctx, p.EngineID, nil); err != nil {
+	if err := f.w.peers.Meet(ctx, p.EngineID, nil); err != nil {
 		return fmt.Errorf("%w: %w", errPrefillLost, err)
 	}
 	pointPullLoaded.Hit()
 	theirs := p.BlockIDs[f.r.CachedBlocks:]
 	deadline, _ := ctx.Deadline()
 	begin := time.Now()
-	fail := func(err error) error {
+	peer := kv.Peer{Agent: p.EngineID, Worker: p.Worker, Ticket: ticket, Deadline: deadline}
+	x, err := f.w.kv.Prepare(nixl.Read, f.r.Blocks[f.r.CachedBlocks:], peer, theirs)
+	if err == nil {
+		f.move.Active(p.Worker)
+		x.Post()
+		pointPullPosted.Hit()
+		err = x.Wait(ctx)
+	}
+	if err != nil {
 		why := errPullFailed
-		if errors.Is(err, nixl.ErrRemoteDisconnect) || !f.w.nixl.Known(p.EngineID, "") {
+		if errors.Is(err, nixl.ErrRemoteDisconnect) || !f.w.kv.Agent().Known(p.EngineID, "") {
 			why = errPrefillLost
 		}
 		return fmt.Errorf("%w: read %d blocks of %s: %w", why, len(theirs), p.Worker, err)
 	}
-	t, err := f.w.transfer(nixl.Read, f.r.Blocks[f.r.CachedBlocks:], p.EngineID, theirs, nixl.TransferOpts{Ticket: ticket, Deadline: deadline})
-	if err != nil {
-		return fail(err)
-	}
-	f.move.active(p.Worker)
-	t.Post()
-	pointPullPosted.Hit()
-	select {
-	case <-t.Done():
-	case <-ctx.Done():
-		// Ask for the end, then wait for it: the blocks are still being written.
-		t.Release()
-		<-t.Done()
-		return context.Cause(ctx)
-	}
-	err = t.Err()
-	t.Release()
-	if err != nil {
-		return fail(err)
-	}
 	took := int64(time.Since(begin)) // all of it after the computation
 	pointPullRead.Hit()
 	f.notice = protocol.PrefillNotice{
-		Worker: p.Worker, Tokens: p.Tokens, Bytes: int64(len(theirs)) * f.w.blockBytes, WriteNS: took, ExposedNS: took,
+		Worker: p.Worker, Tokens: p.Tokens, Bytes: int64(len(theirs)) * f.w.kv.BlockBytes(), WriteNS: took, ExposedNS: took,
 	}
 	return nil
 }
@@ -110,9 +99,9 @@ func (f *filling) tellHolder(p *protocol.DisaggregatedParams, cause error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readNoticeTimeout)
 	defer cancel()
-	err := w.peers.ensure(ctx, p.EngineID)
+	err := w.peers.Ensure(ctx, p.EngineID)
 	if err == nil {
-		err = w.notify(ctx, p.EngineID, n)
+		err = w.kv.Notify(ctx, p.EngineID, n)
 	}
 	if err != nil {
 		w.log.Debug("prefill worker not told that its KV was read", "peer", p.EngineID, "error", err)

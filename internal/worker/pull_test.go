@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // Held KV is read by the decode worker and given back by the prefill worker as soon
@@ -50,8 +51,8 @@ func TestPull(t *testing.T) {
 			}
 			idle(t, pre, d)
 			var out, in cluster.WorkerStats
-			pre.transfers.addTo(&out)
-			d.transfers.addTo(&in)
+			pre.plane().Figures(&out)
+			d.plane().Figures(&in)
 			if out.TransfersTotal == 0 || out.TransfersTotal != in.TransfersTotal || out.TransferBytesTotal != in.TransferBytesTotal {
 				t.Errorf("%d transfers of %d bytes out, %d of %d in", out.TransfersTotal, out.TransferBytesTotal, in.TransfersTotal, in.TransferBytesTotal)
 			}
@@ -151,7 +152,7 @@ func TestPullFaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := pre.revoke(id); err != nil {
+				if err := pre.plane().Revoke(id); err != nil {
 					t.Fatal(err)
 				}
 			}},
@@ -296,7 +297,7 @@ func TestHoldEnds(t *testing.T) {
 			<-done
 			// A word that comes too late, or twice, is about nothing.
 			for range 2 {
-				pre.noticed(notice(t, protocol.PrefillNotice{Ticket: req.Disagg.Params.Ticket, Phase: protocol.PrefillRead}))
+				pre.Noticed("worker-9.0", protocol.PrefillNotice{Ticket: req.Disagg.Params.Ticket, Phase: protocol.PrefillRead})
 			}
 			next := prompt(r, 90)
 			req, s = h.hold("worker-1", request("b", next, 5), 20*time.Second)
@@ -305,15 +306,6 @@ func TestHoldEnds(t *testing.T) {
 			idle(t, pre)
 		})
 	}
-}
-
-func notice(t *testing.T, n protocol.PrefillNotice) nixl.Notification {
-	t.Helper()
-	b, err := protocol.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nixl.Notification{From: "worker-9.0", Msg: b}
 }
 
 // A client that leaves frees everything at both ends, whatever step it is at.
@@ -381,7 +373,7 @@ func TestReadableNamesBothSides(t *testing.T) {
 	d := w.start("worker-2", cluster.RoleDecode)
 	good := func() *protocol.DisaggregatedParams {
 		return &protocol.DisaggregatedParams{
-			Worker: "worker-1", KVIdentity: d.identity(), BlockIDs: []int32{4, 5}, Tokens: 17, Ticket: strings.Repeat("ab", 16),
+			Worker: "worker-1", KVIdentity: d.plane().Identity(), BlockIDs: []int32{4, 5}, Tokens: 17, Ticket: strings.Repeat("ab", 16),
 		}
 	}
 	tokens := make([]uint32, 18)
@@ -400,7 +392,7 @@ func TestReadableNamesBothSides(t *testing.T) {
 		p := good()
 		change(p)
 		_, err := d.readable(p, tokens)
-		if !errors.Is(err, errMismatch) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "worker-1") || !strings.Contains(err.Error(), "worker-2") {
+		if !errors.Is(err, kv.ErrMismatch) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "worker-1") || !strings.Contains(err.Error(), "worker-2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

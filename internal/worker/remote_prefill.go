@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/router"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // waiters are the remote prefills that this decode worker waits for, by ticket.
@@ -28,12 +28,12 @@ type waiter struct {
 	notices chan protocol.PrefillNotice // capacity 4: started, done or failed, and a retry
 	lost    chan error                  // capacity 1: nobody will finish it any more
 	peer    string                      // NIXL agent that has started; guarded by waiters.mu
-	move    *movement
+	move    *kv.Movement
 }
 
 func newWaiters() *waiters { return &waiters{byTicket: map[string]*waiter{}} }
 
-func (ws *waiters) add(ticket string, move *movement) *waiter {
+func (ws *waiters) add(ticket string, move *kv.Movement) *waiter {
 	wt := &waiter{move: move, notices: make(chan protocol.PrefillNotice, 4), lost: make(chan error, 1)}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -57,7 +57,7 @@ func (ws *waiters) deliver(from string, n protocol.PrefillNotice) {
 	}
 	if n.Phase == protocol.PrefillStarted {
 		wt.peer = from
-		wt.move.active(workerOf(from))
+		wt.move.Active(kv.WorkerOf(from))
 	}
 	select {
 	case wt.notices <- n:
@@ -80,24 +80,13 @@ func (ws *waiters) fail(peer string, err error) {
 	}
 }
 
-// readNotifications hands NIXL notifications and lost peers to the waiters until
-// ctx ends.
-func (w *Worker) readNotifications(ctx context.Context) {
-	var prefillsChanged <-chan struct{}
-	if w.prefills != nil {
-		prefillsChanged = w.prefills.Changed()
-	}
+// watchPrefills tells the waiters when no prefill worker is left, until ctx ends.
+func (w *Worker) watchPrefills(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-w.nixl.Notifications():
-			w.noticed(m)
-		case d := <-w.nixl.PeerDowns():
-			if d.Inbound {
-				w.waiters.fail(d.Peer, fmt.Errorf("%w: %s", errPrefillLost, d.Peer))
-			}
-		case <-prefillsChanged:
+		case <-w.prefills.Changed():
 			if len(w.prefills.Instances()) == 0 {
 				w.waiters.fail("", errNoPrefill)
 			}
@@ -105,18 +94,18 @@ func (w *Worker) readNotifications(ctx context.Context) {
 	}
 }
 
-// noticed hands a notification to whoever it is for.
-func (w *Worker) noticed(m nixl.Notification) {
-	var n protocol.PrefillNotice
-	if err := protocol.Unmarshal(m.Msg, &n); err != nil {
-		w.log.Warn("unreadable NIXL notification", "from", m.From, "error", err)
-		return
-	}
+// Noticed implements kv.Listener: it hands a notice to whoever it is for.
+func (w *Worker) Noticed(agent string, n protocol.PrefillNotice) {
 	if n.Phase == protocol.PrefillRead {
 		w.holds.read(n)
 		return
 	}
-	w.waiters.deliver(m.From, n)
+	w.waiters.deliver(agent, n)
+}
+
+// PeerLost implements kv.Listener.
+func (w *Worker) PeerLost(agent string) {
+	w.waiters.fail(agent, fmt.Errorf("%w: %s", errPrefillLost, agent))
 }
 
 // asker has a prefill worker fill the blocks of a request and waits for the end; wt
@@ -129,11 +118,9 @@ type asker func(ctx context.Context, req protocol.RemotePrefillRequest, wt *wait
 func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) {
 	w, r := f.w, f.r
 	f.way = way
-	f.move.become(cluster.TransferWrite)
+	f.move.Become(cluster.TransferWrite)
 	deadline, _ := ctx.Deadline()
-	ticket, err := w.nixl.OpenTicket(nixl.TicketSpec{
-		Access: nixl.Write, Descs: w.pool.descs(r.Blocks[r.CachedBlocks:]), Deadline: deadline, Tag: r.RequestID,
-	})
+	ticket, err := w.kv.OpenTicket(nixl.Write, r.Blocks[r.CachedBlocks:], deadline, r.RequestID)
 	if err != nil {
 		f.err = fmt.Errorf("%w: %w", errNoTicket, err)
 		return
@@ -143,10 +130,10 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 	pointTicketOpened.Hit()
 	defer f.makeResident(ctx)()
 
-	id := w.identity()
+	id := w.kv.Identity()
 	req := protocol.RemotePrefillRequest{
 		RequestID: r.RequestID, Tenant: f.tenant, Attempt: 1, ModelSum: id.ModelSum,
-		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.nixl.Name(), Worker: w.Name(),
+		TokenIDs: r.Prompt[:r.Wanted()], EngineID: w.kv.Name(), Worker: w.Name(),
 		BlockIDs: r.Blocks, ComputedBlocks: r.CachedBlocks,
 		BlockSize: id.BlockSize, BlockBytes: id.BlockBytes, KVLayout: id.KVLayout, HashSeed: id.HashSeed,
 		Ticket: ticket.String(), Deadline: deadline, EnqueuedAt: time.Now(),
@@ -157,13 +144,13 @@ func (f *filling) push(ctx context.Context, way protocol.PrefillWay, ask asker) 
 
 	// From here on nobody may write: a worker that was slow, or a second delivery
 	// of the message, would hurt whoever has the blocks next.
-	if err := w.revoke(ticket); err != nil {
+	if err := w.kv.Revoke(ticket); err != nil {
 		w.log.Error("blocks quarantined: writes could not be stopped", "request", r.RequestID,
 			"blocks", len(r.Blocks)-r.CachedBlocks, "error", err)
 		f.over = true
 		w.meter().Quarantines.Inc()
 		w.meter().Prefill(metrics.PrefillFallback, string(f.way), whyQuarantined)
-		w.liftWhenSafe(r.RequestID, ticket, r.Quarantine(whyQuarantined))
+		w.kv.LiftWhenSafe(r.RequestID, ticket, r.Quarantine(whyQuarantined), w.workCtx.Done())
 		return
 	}
 	pointTicketRevoked.Hit()
@@ -176,7 +163,7 @@ func (f *filling) makeResident(ctx context.Context) (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.w.resident.ensure(ctx, f.r.Blocks[f.r.CachedBlocks:])
+		f.w.kv.MakeResident(ctx, f.r.Blocks[f.r.CachedBlocks:])
 	}()
 	return func() {
 		cancel()
@@ -205,7 +192,7 @@ const queueLookEvery = 250 * time.Millisecond
 // fallbackReason is the short form of an error that operators see in the router
 // pane.
 func fallbackReason(err error) string {
-	for _, known := range []error{errRemoteTimeout, errMismatch, errNoPrefill, errPrefillLost, errPrefillFailed, errPullFailed, errNoTicket, events.ErrFull} {
+	for _, known := range []error{errRemoteTimeout, kv.ErrMismatch, errNoPrefill, errPrefillLost, errPrefillFailed, errPullFailed, errNoTicket, events.ErrFull} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
@@ -307,7 +294,7 @@ func (f *filling) callAt(ctx context.Context, inst cluster.Instance, req protoco
 		return n, err
 	}
 	defer stream.Close()
-	f.move.active(inst.Worker)
+	f.move.Active(inst.Worker)
 	return n, stream.Recv(ctx, &n)
 }
 
@@ -363,36 +350,4 @@ func checkNotice(n protocol.PrefillNotice, req protocol.RemotePrefillRequest) er
 		return fmt.Errorf("%w: %s wrote %d of %d tokens", errPrefillFailed, n.Worker, n.Tokens, len(req.TokenIDs))
 	}
 	return nil
-}
-
-// transportOf is the transport by which a prefill worker reaches this one.
-func (w *Worker) transportOf(worker string) string {
-	for _, p := range w.nixl.Peers() {
-		if strings.HasPrefix(p.Name, worker+".") && p.Transport != "" {
-			return p.Transport
-		}
-	}
-	return "unknown"
-}
-
-// revoke ends a ticket. The context is its own: it must happen also when the
-// request or the worker is ending.
-func (w *Worker) revoke(ticket nixl.TicketID) error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.proof)
-	defer cancel()
-	return w.nixl.RevokeTicket(ctx, ticket)
-}
-
-// liftWhenSafe waits until the writer is stopped and then gives the blocks free.
-// It runs on the goroutine of the reservation, which the engine awaits: when the
-// worker stops, the blocks stay in quarantine until the pool is freed.
-func (w *Worker) liftWhenSafe(request string, ticket nixl.TicketID, lift func()) {
-	for w.revoke(ticket) != nil {
-		if w.workCtx.Err() != nil {
-			w.log.Warn("quarantine kept: the worker stops before the writer did", "request", request)
-			return
-		}
-	}
-	w.log.Info("quarantine lifted", "request", request)
-	lift()
 }

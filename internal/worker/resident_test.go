@@ -2,12 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -15,79 +11,43 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 )
 
-// pages is memory that notes what is made resident.
-type pages struct {
-	size  int
-	takes time.Duration // of each piece
-	fail  error
-	done  []string // offset+length
-}
+// populated counts the pieces of a worker's KV pool that were made resident.
+type populated struct{ pieces atomic.Int64 }
 
-func (p *pages) Bytes() []byte { return make([]byte, p.size) }
-func (p *pages) Close() error  { return nil }
-func (p *pages) Populate(off, n int) error {
-	time.Sleep(p.takes)
-	p.done = append(p.done, fmt.Sprintf("%d+%d", off, n))
-	return p.fail
-}
-
-// plain is memory that cannot be made resident.
-type plain struct{ size int }
-
-func (p plain) Bytes() []byte { return make([]byte, p.size) }
-func (p plain) Close() error  { return nil }
-
-// Blocks are made resident once, in pieces, the shares of all ranks, at a quarter of the
-// speed that would be possible.
-func TestBlocksAreMadeResident(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const blocks, block = 8, residentPiece + residentPiece/2
-		ranks := []*pages{{size: blocks * block, takes: time.Millisecond}, {size: blocks * block, takes: time.Millisecond}}
-		r := newResident(engine.KVPool{ranks[0], ranks[1]}, blocks)
-		begin := time.Now()
-		r.ensure(t.Context(), []int32{5, 0})
-		if took, want := time.Since(begin), 8*time.Millisecond+7*residentRest*time.Millisecond; took != want {
-			t.Errorf("took %s, want %s", took, want)
+// of has the memory of a worker counted. It needs no help of the system.
+func (p *populated) of(c *Config) {
+	load := c.Load
+	c.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
+		l, err := load(ctx, progress)
+		if err == nil {
+			l.Backend = &populatedBackend{l.Backend, p}
 		}
-		r.ensure(t.Context(), []int32{0, 5})
-		want := []string{
-			fmt.Sprintf("%d+%d", 5*block, residentPiece), fmt.Sprintf("%d+%d", 5*block+residentPiece, residentPiece/2),
-			fmt.Sprintf("%d+%d", 0, residentPiece), fmt.Sprintf("%d+%d", residentPiece, residentPiece/2),
-		}
-		for i, m := range ranks {
-			if !slices.Equal(m.done, want) {
-				t.Errorf("rank %d: %q, want %q", i, m.done, want)
-			}
-		}
-	})
-}
-
-// It ends when nobody waits for the blocks any more, and goes on with the others later.
-func TestMakingResidentIsInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &pages{size: 4096, takes: time.Millisecond}
-		r := newResident(engine.KVPool{m}, 4)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
-		defer cancel()
-		r.ensure(ctx, []int32{1, 2, 3})
-		r.ensure(t.Context(), []int32{1, 2, 3})
-		if want := []string{"1024+1024", "2048+1024", "3072+1024"}; !slices.Equal(m.done, want) {
-			t.Errorf("%q, want %q", m.done, want)
-		}
-	})
-}
-
-// Where the system cannot do it, it is tried once.
-func TestNothingIsMadeResident(t *testing.T) {
-	m := &pages{size: 4096, fail: errors.ErrUnsupported}
-	r := newResident(engine.KVPool{m}, 4)
-	for range 3 {
-		r.ensure(t.Context(), []int32{0, 1})
+		return l, err
 	}
-	if len(m.done) != 1 {
-		t.Errorf("tried %q", m.done)
+}
+
+type populatedBackend struct {
+	engine.Backend
+	p *populated
+}
+
+func (b *populatedBackend) AllocKV(n int) (engine.KVPool, error) {
+	pool, err := b.Backend.AllocKV(n)
+	counted := make(engine.KVPool, len(pool))
+	for i, m := range pool {
+		counted[i] = populatedMemory{m, b.p}
 	}
-	newResident(engine.KVPool{plain{4096}}, 4).ensure(t.Context(), []int32{0})
+	return counted, err
+}
+
+type populatedMemory struct {
+	engine.KVMemory
+	p *populated
+}
+
+func (m populatedMemory) Populate(int, int) error {
+	m.p.pieces.Add(1)
+	return nil
 }
 
 // The blocks of a remote prefill are prepared while it is computed.
@@ -95,6 +55,7 @@ func TestRemotePrefillFindsBlocksResident(t *testing.T) {
 	r := seeded(t)
 	w := newWorld(t)
 	prepared := make(chan struct{})
+	var there, here populated
 	var computing atomic.Bool
 	w.opts.StepTime = func(int, int) time.Duration {
 		if computing.Load() {
@@ -102,32 +63,20 @@ func TestRemotePrefillFindsBlocksResident(t *testing.T) {
 		}
 		return 0
 	}
-	pre := w.start("worker-1", cluster.RolePrefill)
-	d := w.start("worker-2", cluster.RoleDecode)
+	w.start("worker-1", cluster.RolePrefill, there.of)
+	d := w.start("worker-2", cluster.RoleDecode, here.of)
 	eventually(t, "the prefill worker is found", func() bool { return len(d.prefills.Instances()) == 1 })
 	p, done := prompt(r, 3*blockSize), make(chan result, 1)
 	computing.Store(true)
 	go func() { done <- w.generate(t.Context(), "", request("r", p, 4)) }()
 	eventually(t, "all blocks are prepared where they are written, and the partly filled one where it is read", func() bool {
-		return d.resident.count() == 3 && pre.resident.count() == 1 || d.resident.off
+		return here.pieces.Load() == 3 && there.pieces.Load() == 1
 	})
 	close(prepared)
 	check(t, <-done, p, 4)
 	if st := d.Status().Stats; st.RemotePrefillTotal != 1 {
 		t.Errorf("%d remote prefills", st.RemotePrefillTotal)
 	}
-}
-
-// count is how many blocks are known to be resident.
-func (r *resident) count() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, have := range r.have {
-		if have {
-			n++
-		}
-	}
-	return n
 }
 
 // slowRemoval is a queue that takes a message out when it is told to go on.

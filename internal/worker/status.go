@@ -51,7 +51,7 @@ func (w *Worker) Status() cluster.WorkerStatus {
 	}
 	if e := w.engine.Load(); e != nil {
 		st.Stats = e.Stats()
-		w.transfers.addTo(&st.Stats)
+		w.kv.Figures(&st.Stats)
 	}
 	return st
 }
@@ -128,24 +128,4 @@ func (w *Worker) writeStatusLocked(ctx context.Context) error {
 	key := cluster.StatusKey(w.cfg.Namespace, st.Name)
 	_, err := store.PutJSON(ctx, w.cfg.Store, key, st, store.WithLease(st.InstanceID))
 	return err
-}
-
-// transferCounts add up what this worker's transfers moved.
-type transferCounts struct {
-	mu              sync.Mutex
-	n, bytes, nanos uint64
-}
-
-func (t *transferCounts) add(bytes int64, took time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.n++
-	t.bytes += uint64(bytes)
-	t.nanos += uint64(took)
-}
-
-func (t *transferCounts) addTo(s *cluster.WorkerStats) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s.TransfersTotal, s.TransferBytesTotal, s.TransferNanosTotal = t.n, t.bytes, t.nanos
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
-	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -73,35 +71,4 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 			t.Errorf("written at %v, want %v: when the store is back, at the heartbeat, at the change", s.taken, want)
 		}
 	})
-}
-
-// The transport that a transfer is counted under is that of the worker it went to, not
-// that of another peer.
-func TestTransportOfPeer(t *testing.T) {
-	w := newWorld(t)
-	d := w.start("worker-9", cluster.RoleDecode)
-	reached := map[string]string{"worker-1": "local", "worker-10": "tcp", "worker-2": "tcp", "worker-3": "local"}
-	for name, transport := range reached {
-		cfg := d.cfg.NIXL()
-		cfg.Name = name + ".0a"
-		cfg.Transports = slices.DeleteFunc(cfg.Transports, func(x nixl.Transport) bool { return x.Name() != transport })
-		a, err := nixl.NewAgent(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Close()
-		if _, err := d.nixl.LoadRemote(a.Metadata()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	reached["worker-4"] = "unknown"
-	reached["worker"] = "unknown"
-	for name, want := range reached {
-		if got := d.transportOf(name); got != want {
-			t.Errorf("%s is reached over %s, want %s", name, got, want)
-		}
-		if got := d.transportTo(fmt.Sprint(name, ".0a")); got != want {
-			t.Errorf("%s.0a is reached over %s, want %s", name, got, want)
-		}
-	}
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -39,7 +40,12 @@ func (w *Worker) beginTerm(ctx context.Context) (*term, error) {
 	err := w.follow(ctx, drt)
 	listening, stop := context.WithCancel(ctx)
 	t := &term{stop: stop, done: make(chan struct{})}
-	go func() { defer close(t.done); w.readNotifications(listening) }()
+	var wg sync.WaitGroup
+	wg.Go(func() { w.kv.Listen(listening, w) })
+	if err == nil && w.prefills != nil {
+		wg.Go(func() { w.watchPrefills(listening) })
+	}
+	go func() { defer close(t.done); wg.Wait() }()
 	if err == nil {
 		err = w.join(ctx, drt)
 	}
@@ -54,7 +60,7 @@ func (w *Worker) turn(ctx context.Context, t *term) error {
 	w.served, w.announced = nil, nil
 	t.end()
 	if w.peers != nil {
-		w.peers.forgetAll()
+		w.peers.ForgetAll()
 	}
 	w.unfollow()
 

@@ -111,7 +111,7 @@ func TestTurn(t *testing.T) {
 	})
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:goruntime.Stack(stacks, true)]
-	if n := bytes.Count(stacks, []byte(").readNotifications(")); n != 3 {
+	if n := bytes.Count(stacks, []byte(").Listen(")); n != 3 {
 		t.Errorf("%d goroutines read the notifications of 3 workers", n)
 	}
 	got := w.generate(t.Context(), "worker-1", request("again", p, 30))

@@ -3,8 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,18 +20,17 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/undo"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // Worker is one worker. New makes it, Run takes it through its life.
 type Worker struct {
-	cfg   Config
-	log   *slog.Logger
-	board *board
-	kv    *kvEvents
+	cfg    Config
+	log    *slog.Logger
+	board  *board
+	events *kvEvents
 
-	transfers transferCounts
-	moves     movements
-	orders    chan order // drain and resume, for Run
+	orders chan order // drain and resume, for Run
 
 	// Set while Run is under way; readable from other goroutines.
 	drt    atomic.Pointer[runtime.DistributedRuntime]
@@ -49,31 +46,27 @@ type Worker struct {
 	assigned atomic.Pointer[cluster.Assignment]
 
 	// Set by Run before anything that uses them starts.
-	loaded     *Loaded
-	info       engine.BackendInfo
-	nixl       *nixl.Agent
-	pool       *kvPool
-	resident   *resident
-	blockBytes int64
-	waiters    *waiters        // decode: remote prefills on their way
-	prefills   *runtime.Client // decode: the prefill workers
-	asked      outstanding     // decode: on the prefill queue
-	calls      *router.Load    // of this worker at prefill workers, without the queue
-	peers      *peers          // NIXL metadata of others
-	holds      *holds          // prefill: computed KV that decode workers read
-	rooms      *rooms          // prefill: where decode workers meet prefills in the background
-	others     *runtime.Client // decode: the decode workers that take over sequences
-	requests   requests        // decode: of the sequences in the engine
-	arrivals   arrivals        // decode: sequences on their way here
-	handover   handoverLimits
-	served     []*runtime.Served
-	announced  []*runtime.Served // those that routers use
-	pulling    puller            // prefill: the queue consumer
-	workCtx    context.Context   // ends when work in hand must stop
-	testing    sync.Mutex        // held while a path is tested on request
+	loaded    *Loaded
+	info      engine.BackendInfo
+	kv        *kv.Plane
+	waiters   *waiters        // decode: remote prefills on their way
+	prefills  *runtime.Client // decode: the prefill workers
+	asked     outstanding     // decode: on the prefill queue
+	calls     *router.Load    // of this worker at prefill workers, without the queue
+	peers     *kv.Peers       // NIXL metadata of others
+	holds     *holds          // prefill: computed KV that decode workers read
+	rooms     *rooms          // prefill: where decode workers meet prefills in the background
+	others    *runtime.Client // decode: the decode workers that take over sequences
+	requests  requests        // decode: of the sequences in the engine
+	arrivals  arrivals        // decode: sequences on their way here
+	handover  handoverLimits
+	served    []*runtime.Served
+	announced []*runtime.Served // those that routers use
+	pulling   puller            // prefill: the queue consumer
+	workCtx   context.Context   // ends when work in hand must stop
 
 	// Shorter in tests.
-	proof     time.Duration // revokeTimeout
+	proof     time.Duration // kv.DefaultProof
 	patience  time.Duration // farewellTimeout
 	grace     time.Duration // drainGrace
 	drainPoll time.Duration
@@ -93,14 +86,14 @@ func New(cfg Config) *Worker {
 			State: cluster.StatePending, StartedAt: time.Now(), Restarts: cfg.Restarts,
 			Generation: a.Generation,
 		}),
-		kv:       newKVEvents(),
+		events:   newKVEvents(),
 		orders:   make(chan order),
 		handover: defaultHandoverLimits(),
 		waiters:  newWaiters(),
 		calls:    router.NewLoad(),
 		holds:    newHolds(),
 		rooms:    newRooms(),
-		proof:    revokeTimeout, patience: farewellTimeout, grace: drainGrace, drainPoll: drainPoll,
+		proof:    kv.DefaultProof, patience: farewellTimeout, grace: drainGrace, drainPoll: drainPoll,
 	}
 	w.assigned.Store(&a)
 	return w
@@ -198,15 +191,14 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 		loaded.Release()
 		return err
 	})
-	w.blockBytes = w.info.KV.BlockBytes()
+	blockBytes := w.info.KV.BlockBytes()
 	mem, err := loaded.Backend.AllocKV(loaded.Blocks)
 	if err != nil {
-		return nil, fmt.Errorf("allocate %d KV blocks of %d bytes: %w", loaded.Blocks, w.blockBytes, err)
+		return nil, fmt.Errorf("allocate %d KV blocks of %d bytes: %w", loaded.Blocks, blockBytes, err)
 	}
 	w.board.update(func(st *cluster.WorkerStatus) {
-		st.MemoryBytes, st.BlockBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks))*w.blockBytes, w.blockBytes
+		st.MemoryBytes, st.BlockBytes = int64(cmp.Or(loaded.LeastBlocks, loaded.Blocks))*blockBytes, blockBytes
 	})
-	w.resident = newResident(mem, loaded.Blocks)
 	inUse := false
 	back.Push("free the KV pool", func(context.Context) error {
 		if inUse {
@@ -219,30 +211,26 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 		return nil, err
 	}
 
-	incarnation := make([]byte, 4)
-	_, _ = rand.Read(incarnation) // never fails
-	ncfg := w.cfg.NIXL()
-	ncfg.Name, ncfg.Log = w.Name()+"."+hex.EncodeToString(incarnation), w.log
-	// Blocks may go to another number of ranks, in a piece for each KV head at most.
-	ncfg.Limits.Descs = max(ncfg.Limits.Descs, nixl.DefaultDescs, loaded.Blocks*w.info.KV.KVHeads)
-	if w.nixl, err = nixl.NewAgent(ncfg); err != nil {
-		return nil, fmt.Errorf("start NIXL agent: %w", err)
+	w.kv, err = kv.Open(kv.Config{
+		Worker: w.Name(), Namespace: w.cfg.Namespace, Store: w.cfg.Store, NIXL: w.cfg.NIXL(), Log: w.log,
+		Model: loaded.Card.Digest, HashSeed: loaded.Card.HashSeed, Shape: w.info.KV, Blocks: loaded.Blocks, Memory: mem,
+		Proof: w.proof,
+	})
+	if err != nil {
+		return nil, err
 	}
-	w.agent.Store(w.nixl)
+	w.agent.Store(w.kv.Agent())
 	back.Push("close the NIXL agent", func(context.Context) error {
-		err := w.nixl.Close()
+		err := w.kv.Close()
 		inUse = err != nil
 		return err
 	})
-	if w.pool, err = registerPool(w.nixl, w.info.KV, mem); err != nil {
-		return nil, fmt.Errorf("register the KV pool: %w", err)
-	}
 
 	spec := w.cfg.Assignment.Engine
 	e, err := engine.New(engine.Config{
 		NumBlocks: loaded.Blocks, MaxSeqs: spec.MaxSeqs, MaxBatchTokens: spec.MaxBatchTokens,
 		ITLTarget: time.Duration(spec.ITLTargetMS) * time.Millisecond, Speculative: spec.Speculative, Observe: func(r engine.StepReport) { w.meter().step(r) },
-		MaxModelLen: spec.MaxModelLen, HashSeed: loaded.Card.HashSeed, Sink: w.kv, Log: w.log,
+		MaxModelLen: spec.MaxModelLen, HashSeed: loaded.Card.HashSeed, Sink: w.events, Log: w.log,
 	}, loaded.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("start engine: %w", err)
@@ -256,8 +244,8 @@ func (w *Worker) load(ctx context.Context, back *undo.Stack) (*engine.Engine, er
 }
 
 func (w *Worker) publishMetadata(ctx context.Context, drt *runtime.DistributedRuntime) error {
-	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, w.nixl.Name()) }
-	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.nixl.Metadata() }); err != nil {
+	key := func(cluster.InstanceID) string { return cluster.NIXLMetadataKey(w.cfg.Namespace, w.kv.Name()) }
+	if _, err := drt.PutOwned(ctx, key, func(cluster.InstanceID) []byte { return w.kv.Agent().Metadata() }); err != nil {
 		return fmt.Errorf("publish NIXL metadata: %w", err)
 	}
 	return nil
@@ -311,9 +299,12 @@ func (w *Worker) follow(ctx context.Context, drt *runtime.DistributedRuntime) (e
 		if w.others, err = runtime.NewClient(ctx, drt, cluster.RoleDecode.Component(), cluster.EndpointHandover); err != nil {
 			return err
 		}
-		w.peers, err = watchPeers(ctx, w, false)
+		w.peers, err = w.kv.Follow(ctx)
 	case cluster.RolePrefill:
-		w.peers, err = watchPeers(ctx, w, true)
+		if w.peers, err = w.kv.Follow(ctx); err != nil {
+			return err
+		}
+		w.peers.MeetAll(func(r cluster.Role) bool { return r != cluster.RolePrefill })
 	}
 	return err
 }
@@ -327,7 +318,7 @@ func (w *Worker) unfollow() {
 		w.others.Close()
 	}
 	if w.peers != nil {
-		w.peers.close()
+		w.peers.Close()
 	}
 	w.prefills, w.others, w.peers = nil, nil, nil
 }

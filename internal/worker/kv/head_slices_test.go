@@ -1,4 +1,4 @@
-package worker
+package kv
 
 import (
 	"errors"
@@ -29,8 +29,8 @@ func TestSliceHeads(t *testing.T) {
 		})
 	}
 	for _, n := range [][3]int{{8, 3, 1}, {8, 1, 3}, {8, 0, 1}, {8, 1, -1}, {2, 4, 1}, {2, 1, 4}, {0, 1, 1}, {-4, 2, 2}} {
-		if got, err := sliceHeads(n[0], n[1], n[2]); !errors.Is(err, errMismatch) {
-			t.Errorf("%d heads, %d and %d ranks: got %v %v, want errMismatch", n[0], n[1], n[2], got, err)
+		if got, err := sliceHeads(n[0], n[1], n[2]); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%d heads, %d and %d ranks: got %v %v, want ErrMismatch", n[0], n[1], n[2], got, err)
 		}
 	}
 }

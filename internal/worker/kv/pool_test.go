@@ -1,4 +1,4 @@
-package worker
+package kv
 
 import (
 	"encoding/binary"
@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/nixl"
 )
@@ -21,7 +20,7 @@ func poolShape(heads int) kvlayout.Shape {
 
 // memPool is a pool in memory whose addresses are those of a table.
 type memPool struct {
-	*kvPool
+	*pool
 	shape kvlayout.Shape // of a rank
 	mem   [][]byte
 }
@@ -37,7 +36,7 @@ func newMemPool(t *testing.T, shape kvlayout.Shape, n, blocks int) memPool {
 		ranks = append(ranks, nixl.Desc{Addr: uint64(i+1) * rankApart, Len: uint64(len(m.mem[i]))})
 	}
 	var err error
-	if m.kvPool, err = newKVPool(shape, ranks); err != nil {
+	if m.pool, err = newPool(shape, ranks); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -104,7 +103,7 @@ func TestPoolsPair(t *testing.T) {
 					binary.LittleEndian.PutUint64(w, word(i, layer, kv, head, at))
 				})
 			}
-			here, there, err := from.pair(mine, to.kvPool, theirs)
+			here, there, err := from.pair(mine, to.pool, theirs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +168,7 @@ func TestPoolRefused(t *testing.T) {
 	} {
 		ranks, err := ranksOf(tc.regions)
 		if err == nil {
-			_, err = newKVPool(shape, ranks)
+			_, err = newPool(shape, ranks)
 		}
 		if tc.want == "" {
 			if err != nil {
@@ -185,7 +184,7 @@ func TestPoolRefused(t *testing.T) {
 	p := newMemPool(t, shape, 2, 3)
 	for _, b := range []int32{-1, 3, math.MaxInt32, math.MinInt32} {
 		for _, pair := range [][2][]int32{{{b}, {0}}, {{0}, {b}}} {
-			if _, _, err := p.pair(pair[0], p.kvPool, pair[1]); !errors.Is(err, nixl.ErrInvalidParam) {
+			if _, _, err := p.pair(pair[0], p.pool, pair[1]); !errors.Is(err, nixl.ErrInvalidParam) {
 				t.Errorf("blocks %v and %v of 3: err = %v, want ErrInvalidParam", pair[0], pair[1], err)
 			}
 		}
@@ -207,27 +206,4 @@ func FuzzRankLabel(f *testing.F) {
 			t.Errorf("%q: %v %v", label, ranks, err)
 		}
 	})
-}
-
-// A transfer is made between blocks that both pools have, and of no others.
-func TestTransferOfBlocks(t *testing.T) {
-	w := newWorld(t)
-	pre, d := w.start("worker-1", cluster.RolePrefill), w.start("worker-2", cluster.RoleDecode)
-	met(t, pre, d)
-	transfer := func(mine []int32, agent string, theirs []int32) (*nixl.Transfer, error) {
-		return pre.transfer(nixl.Write, mine, agent, theirs, nixl.TransferOpts{})
-	}
-	if x, err := transfer([]int32{3, 4}, d.nixl.Name(), []int32{7, 1}); err != nil || x == nil {
-		t.Errorf("blocks of both: %v, %v", x, err)
-	}
-	for name, bad := range map[string]func() (*nixl.Transfer, error){
-		"a stranger":         func() (*nixl.Transfer, error) { return transfer([]int32{3}, "worker-9.x", []int32{7}) },
-		"none here":          func() (*nixl.Transfer, error) { return transfer([]int32{1 << 20}, d.nixl.Name(), []int32{7}) },
-		"none there":         func() (*nixl.Transfer, error) { return transfer([]int32{3}, d.nixl.Name(), []int32{-1}) },
-		"more than go there": func() (*nixl.Transfer, error) { return transfer([]int32{3, 4}, d.nixl.Name(), []int32{7}) },
-	} {
-		if x, err := bad(); err == nil || x != nil {
-			t.Errorf("%s: %v, %v", name, x, err)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package worker
+package kv
 
 import (
 	"context"
@@ -49,6 +49,10 @@ func (r *resident) missing(blocks []int32) (out []int32) {
 	}
 	return out
 }
+
+// MakeResident prepares the memory of blocks that will be written, one after the other,
+// until ctx ends. Nothing depends on its success.
+func (p *Plane) MakeResident(ctx context.Context, blocks []int32) { p.resident.ensure(ctx, blocks) }
 
 // ensure makes blocks resident, one after the other, until ctx ends. Nothing depends on
 // its success.

@@ -1,4 +1,4 @@
-package worker
+package kv
 
 import (
 	"context"
@@ -14,17 +14,21 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// peers makes other workers known to the NIXL agent of this one: it follows their
+// Peers makes other workers known to the NIXL agent of this one: it follows their
 // metadata in the store, loads it when it is needed and forgets peers whose metadata
 // is gone.
-type peers struct {
-	w      *Worker
+type Peers struct {
+	p      *Plane
 	blobs  *store.Prefix[[]byte]
-	eager  bool
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu sync.Mutex // one load at a time
+	wants func(cluster.Role) bool // the workers to meet as soon as they appear; nil: none
+	wake  chan struct{}           // capacity 1: wants is set
+
+	testing sync.Mutex // held while a path is tested on request
+
+	mu sync.Mutex // one load at a time; guards wants as well
 	// loaded are the agents made known here, and whether the watch has shown them yet: one
 	// that was found in the store may be ahead of it.
 	loaded map[string]bool
@@ -37,75 +41,84 @@ type peers struct {
 	proving map[string]chan struct{}
 }
 
-// watchPeers follows the metadata of a namespace. Eager, it proves the paths to
-// decode workers before the first prompt needs them.
-func watchPeers(ctx context.Context, w *Worker, eager bool) (*peers, error) {
+// Follow follows the metadata of the plane's namespace. The caller must call Close.
+func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	raw := func(kv store.KV) ([]byte, error) { return kv.Value, nil }
-	blobs, err := store.WatchPrefix(ctx, w.cfg.Store, cluster.NIXLMetadataPrefix(w.cfg.Namespace), raw, w.log)
+	blobs, err := store.WatchPrefix(ctx, p.cfg.Store, cluster.NIXLMetadataPrefix(p.cfg.Namespace), raw, p.cfg.Log)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watch NIXL metadata: %w", err)
 	}
-	p := &peers{
-		w: w, blobs: blobs, eager: eager, cancel: cancel, done: make(chan struct{}),
+	ps := &Peers{
+		p: p, blobs: blobs, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
 		proving: map[string]chan struct{}{},
 	}
-	go p.run(ctx)
-	return p, nil
+	go ps.run(ctx)
+	return ps, nil
 }
 
-func (p *peers) close() {
+// MeetAll has the paths to all workers of roles that wants accepts proven as soon as the
+// workers appear, before the first prompt needs them. It may be called once.
+func (p *Peers) MeetAll(wants func(cluster.Role) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wants = wants
+	p.wake <- struct{}{}
+}
+
+// Close ends the following. Peers that were loaded stay known to the agent.
+func (p *Peers) Close() {
 	p.cancel()
 	<-p.done
 	p.blobs.Close()
 }
 
-// forgetAll invalidates all peers that were made known here.
-func (p *peers) forgetAll() {
+// ForgetAll invalidates all peers that were made known here.
+func (p *Peers) ForgetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for agent := range p.loaded {
-		if err := p.w.nixl.Invalidate(agent); err != nil {
-			p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
+		if err := p.p.agent.Invalidate(agent); err != nil {
+			p.p.cfg.Log.Debug("invalidate peer", "peer", agent, "error", err)
 		}
 	}
 	clear(p.loaded)
 }
 
-// ensure makes an agent known, if it lives.
-func (p *peers) ensure(ctx context.Context, agent string) error { return p.load(ctx, agent, nil) }
+// Ensure makes an agent known, if it lives.
+func (p *Peers) Ensure(ctx context.Context, agent string) error { return p.load(ctx, agent, nil) }
 
 // load makes an agent known by its metadata, nil for that in the store.
-func (p *peers) load(ctx context.Context, agent string, blob []byte) error {
+func (p *Peers) load(ctx context.Context, agent string, blob []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.broken[agent]; err != nil {
 		return err
 	}
-	if p.w.nixl.Known(agent, "") {
+	if p.p.agent.Known(agent, "") {
 		return nil
 	}
-	key := cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)
+	key := cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent)
 	published, ok := p.blobs.Get(key)
 	switch {
 	case blob != nil:
 	case ok:
 		blob = published
 	default: // the watch may be a moment behind
-		kv, err := p.w.cfg.Store.Get(ctx, key)
+		kv, err := p.p.cfg.Store.Get(ctx, key)
 		if err != nil {
-			return fmt.Errorf("%w: worker %s is gone: %w", errUnwanted, agent, err)
+			return fmt.Errorf("%w: worker %s is gone: %w", ErrUnwanted, agent, err)
 		}
 		blob = kv.Value
 	}
-	name, err := p.w.nixl.LoadRemote(blob)
+	name, err := p.p.agent.LoadRemote(blob)
 	if err != nil {
 		return fmt.Errorf("load NIXL metadata of %s: %w", agent, err)
 	}
 	if name != agent {
-		return fmt.Errorf("%w: metadata of %s is that of %s", errMismatch, agent, name)
+		return fmt.Errorf("%w: metadata of %s is that of %s", ErrMismatch, agent, name)
 	}
 	p.loaded[agent] = ok
 	return nil
@@ -114,16 +127,20 @@ func (p *peers) load(ctx context.Context, agent string, blob []byte) error {
 // run keeps the peers current until ctx ends: those whose metadata appears are
 // loaded and their path is proven before the first prompt needs it, those whose
 // metadata is gone are forgotten.
-func (p *peers) run(ctx context.Context) {
+func (p *Peers) run(ctx context.Context) {
 	defer close(p.done)
 	for {
 		p.forgetLost()
-		if p.eager {
-			p.meetNew(ctx)
+		p.mu.Lock()
+		wants := p.wants
+		p.mu.Unlock()
+		if wants != nil {
+			p.meetNew(ctx, wants)
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-p.wake:
 		case <-p.blobs.Changed():
 		}
 	}
@@ -133,10 +150,9 @@ func (p *peers) run(ctx context.Context) {
 const selfTestTimeout = 5 * time.Second
 
 // meetNew makes peers known that are new, and proves the paths to them. A peer that
-// does not answer now is tried when it is needed. Prefill workers have nothing to say
-// to each other.
-func (p *peers) meetNew(ctx context.Context) {
-	prefix := cluster.NIXLMetadataPrefix(p.w.cfg.Namespace)
+// does not answer now is tried when it is needed.
+func (p *Peers) meetNew(ctx context.Context, wants func(cluster.Role) bool) {
+	prefix := cluster.NIXLMetadataPrefix(p.p.cfg.Namespace)
 	for key := range p.blobs.Snapshot() {
 		agent := strings.TrimPrefix(key, prefix)
 		p.mu.Lock()
@@ -145,34 +161,34 @@ func (p *peers) meetNew(ctx context.Context) {
 		if done || ctx.Err() != nil {
 			continue
 		}
-		if p.role(ctx, agent) == cluster.RolePrefill {
+		if !wants(p.role(ctx, agent)) {
 			p.mu.Lock()
 			p.skipped[agent] = true
 			p.mu.Unlock()
 			continue
 		}
-		if err := p.meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, errUnwanted) {
-			p.w.log.Warn("path to a decode worker not proven", "peer", agent, "error", err)
+		if err := p.Meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnwanted) {
+			p.p.cfg.Log.Warn("path to a worker not proven", "peer", agent, "error", err)
 		}
 	}
 }
 
 // role is the role of the worker that an agent belongs to, empty if it is not known.
-func (p *peers) role(ctx context.Context, agent string) cluster.Role {
+func (p *Peers) role(ctx context.Context, agent string) cluster.Role {
 	worker, _, _ := strings.Cut(agent, ".")
-	st, _, err := store.GetJSON[cluster.WorkerStatus](ctx, p.w.cfg.Store, cluster.StatusKey(p.w.cfg.Namespace, worker))
+	st, _, err := store.GetJSON[cluster.WorkerStatus](ctx, p.p.cfg.Store, cluster.StatusKey(p.p.cfg.Namespace, worker))
 	if err != nil {
 		return ""
 	}
 	return st.Role
 }
 
-// meet makes an agent known, by its metadata or, with nil, that in the store, and writes
+// Meet makes an agent known, by its metadata or, with nil, that in the store, and writes
 // and reads a checked pattern over the path that was chosen, until that has succeeded
 // once. A transport that fails is given up for the next one; a peer that no transport
 // leads to without garbling data is never used. One caller tests a path, the others
 // wait for that.
-func (p *peers) meet(ctx context.Context, agent string, blob []byte) error {
+func (p *Peers) Meet(ctx context.Context, agent string, blob []byte) error {
 	for {
 		if err := p.load(ctx, agent, blob); err != nil {
 			return err
@@ -198,10 +214,10 @@ func (p *peers) meet(ctx context.Context, agent string, blob []byte) error {
 }
 
 // prove tests the path to an agent that is loaded, for one caller at a time.
-func (p *peers) prove(ctx context.Context, agent string) error {
+func (p *Peers) prove(ctx context.Context, agent string) error {
 	test, cancel := context.WithTimeout(ctx, selfTestTimeout)
 	defer cancel()
-	_, err := p.w.nixl.ProvePath(test, agent)
+	_, err := p.p.agent.ProvePath(test, agent)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.proving[agent])
@@ -209,8 +225,8 @@ func (p *peers) prove(ctx context.Context, agent string) error {
 	p.tried[agent] = true
 	switch {
 	case errors.Is(err, nixl.ErrMismatch):
-		p.w.log.Error("the path to a worker garbles data and is not used", "peer", agent, "error", err)
-		p.broken[agent] = fmt.Errorf("%w: %w", errMismatch, err)
+		p.p.cfg.Log.Error("the path to a worker garbles data and is not used", "peer", agent, "error", err)
+		p.broken[agent] = fmt.Errorf("%w: %w", ErrMismatch, err)
 		return p.broken[agent]
 	case err != nil:
 		return fmt.Errorf("test the path to %s: %w", agent, err)
@@ -219,17 +235,17 @@ func (p *peers) prove(ctx context.Context, agent string) error {
 	return nil
 }
 
-// forget invalidates a peer, until it is met again.
-func (p *peers) forget(agent string) {
+// Forget invalidates a peer, until it is met again.
+func (p *Peers) Forget(agent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(agent)
 }
 
-// drop is forget, guarded by p.mu.
-func (p *peers) drop(agent string) {
-	if err := p.w.nixl.Invalidate(agent); err != nil {
-		p.w.log.Debug("invalidate peer", "peer", agent, "error", err)
+// drop is Forget, guarded by p.mu.
+func (p *Peers) drop(agent string) {
+	if err := p.p.agent.Invalidate(agent); err != nil {
+		p.p.cfg.Log.Debug("invalidate peer", "peer", agent, "error", err)
 	}
 	delete(p.loaded, agent)
 	delete(p.proven, agent)
@@ -238,41 +254,18 @@ func (p *peers) drop(agent string) {
 }
 
 // forgetLost invalidates peers whose metadata has left the store.
-func (p *peers) forgetLost() {
+func (p *Peers) forgetLost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for agent, shown := range p.loaded {
-		if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent)); ok || !shown {
+		if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent)); ok || !shown {
 			p.loaded[agent] = ok
 			continue
 		}
 		p.drop(agent)
 	}
 	maps.DeleteFunc(p.skipped, func(agent string, _ bool) bool {
-		_, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.w.cfg.Namespace, agent))
+		_, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent))
 		return !ok
 	})
-}
-
-// transfer prepares to move blocks between the pool of this worker and that of another
-// one, selected by their ids from both. The other pool is looked up for each transfer:
-// its metadata may have been loaded again.
-func (w *Worker) transfer(op nixl.Op, mine []int32, agent string, theirs []int32, opts nixl.TransferOpts) (*nixl.Transfer, error) {
-	other, err := remotePool(w.nixl, agent, w.info.KV)
-	if err != nil {
-		return nil, err
-	}
-	here, there, err := w.pool.pair(mine, other, theirs)
-	if err != nil {
-		return nil, err
-	}
-	remote, err := w.nixl.PrepareRemote(agent, there.runs...)
-	if err != nil {
-		return nil, err
-	}
-	local, err := w.nixl.PrepareLocal(here.runs...)
-	if err != nil {
-		return nil, err
-	}
-	return w.nixl.MakeTransfer(op, local, here.index, remote, there.index, opts)
 }

@@ -1,4 +1,4 @@
-package worker
+package kv
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// kvPool is a pool of KV blocks as NIXL agents know it, this worker's or that of a peer:
+// pool is a pool of KV blocks as NIXL agents know it, this worker's or that of a peer:
 // memory for each tensor-parallel rank, with the rank's share of each block. The order of
 // a block (heads first, see kvlayout.Shape) makes each run of heads one piece.
-type kvPool struct {
+type pool struct {
 	ranks     []nixl.Desc // all memory of each
 	heads     int         // of all ranks together
 	headBytes uint64      // of one head of one block
@@ -40,20 +40,20 @@ func parseRankLabel(label string) (rank, ranks int, ok bool) {
 	return rank, ranks, err == nil && err2 == nil && rank >= 0 && rank < ranks && rankLabel(rank, ranks) == label
 }
 
-// newKVPool is a pool of blocks of a shape. It fails with errMismatch where the memory of
+// newPool is a pool of blocks of a shape. It fails with ErrMismatch where the memory of
 // the ranks is not such a pool.
-func newKVPool(shape kvlayout.Shape, ranks []nixl.Desc) (*kvPool, error) {
+func newPool(shape kvlayout.Shape, ranks []nixl.Desc) (*pool, error) {
 	n := len(ranks)
 	if n == 0 || shape.KVHeads < 1 || shape.KVHeads%n != 0 {
-		return nil, fmt.Errorf("%w: %d ranks do not share %d KV heads evenly", errMismatch, n, shape.KVHeads)
+		return nil, fmt.Errorf("%w: %d ranks do not share %d KV heads evenly", ErrMismatch, n, shape.KVHeads)
 	}
 	part := uint64(shape.BlockBytes()) / uint64(n)
 	for i, r := range ranks {
 		if r.Len != ranks[0].Len || r.Len%part != 0 || r.Len/part > math.MaxInt32 {
-			return nil, fmt.Errorf("%w: rank %d of %d has %d bytes, rank 0 %d, a block takes %d of each", errMismatch, i, n, r.Len, ranks[0].Len, part)
+			return nil, fmt.Errorf("%w: rank %d of %d has %d bytes, rank 0 %d, a block takes %d of each", ErrMismatch, i, n, r.Len, ranks[0].Len, part)
 		}
 	}
-	return &kvPool{
+	return &pool{
 		ranks: ranks, heads: shape.KVHeads, headBytes: part / uint64(shape.KVHeads/n), blocks: int(ranks[0].Len / part),
 	}, nil
 }
@@ -66,7 +66,7 @@ type DeviceKV interface {
 
 // registerPool makes the memory of a pool known to this worker's agent and its peers, all
 // ranks or none.
-func registerPool(agent *nixl.Agent, shape kvlayout.Shape, mem engine.KVPool) (*kvPool, error) {
+func registerPool(agent *nixl.Agent, shape kvlayout.Shape, mem engine.KVPool) (*pool, error) {
 	list := make([]nixl.Registration, len(mem))
 	for i, m := range mem {
 		list[i] = nixl.Registration{Memory: m, Type: nixl.DRAM, Label: rankLabel(i, len(mem))}
@@ -82,19 +82,19 @@ func registerPool(agent *nixl.Agent, shape kvlayout.Shape, mem engine.KVPool) (*
 	for i, r := range regions {
 		ranks[i] = r.Desc(0, r.Len())
 	}
-	return newKVPool(shape, ranks)
+	return newPool(shape, ranks)
 }
 
 // remotePool finds the pool of a loaded peer whose blocks have a shape.
-func remotePool(agent *nixl.Agent, peer string, shape kvlayout.Shape) (*kvPool, error) {
+func remotePool(agent *nixl.Agent, peer string, shape kvlayout.Shape) (*pool, error) {
 	regions, err := agent.RemoteRegions(peer)
 	if err != nil {
 		return nil, err
 	}
 	ranks, err := ranksOf(regions)
 	if err == nil {
-		var p *kvPool
-		if p, err = newKVPool(shape, ranks); err == nil {
+		var p *pool
+		if p, err = newPool(shape, ranks); err == nil {
 			return p, nil
 		}
 	}
@@ -112,12 +112,12 @@ func ranksOf(regions []nixl.RemoteRegion) ([]nixl.Desc, error) {
 		}
 		switch {
 		case n > len(regions) || found != nil && n != len(found):
-			return nil, fmt.Errorf("%w: region %q is one of %d ranks among %d regions", errMismatch, r.Label, n, len(regions))
+			return nil, fmt.Errorf("%w: region %q is one of %d ranks among %d regions", ErrMismatch, r.Label, n, len(regions))
 		case found == nil:
 			found = make([]nixl.Desc, n)
 		}
 		if found[rank] != (nixl.Desc{}) {
-			return nil, fmt.Errorf("%w: two regions %q", errMismatch, r.Label)
+			return nil, fmt.Errorf("%w: two regions %q", ErrMismatch, r.Label)
 		}
 		found[rank] = r.Base
 		have++
@@ -126,22 +126,22 @@ func ranksOf(regions []nixl.RemoteRegion) ([]nixl.Desc, error) {
 	case have == 0:
 		return nil, errors.New("no region holds KV blocks")
 	case have < len(found):
-		return nil, fmt.Errorf("%w: regions of %d of %d ranks", errMismatch, have, len(found))
+		return nil, fmt.Errorf("%w: regions of %d of %d ranks", ErrMismatch, have, len(found))
 	}
 	return found, nil
 }
 
 // part is the memory of some heads of one rank in all blocks, block by block.
-func (p *kvPool) part(rank, from, heads int) nixl.Run {
+func (p *pool) part(rank, from, heads int) nixl.Run {
 	first := nixl.Desc{Addr: p.ranks[rank].Addr + uint64(from)*p.headBytes, Len: uint64(heads) * p.headBytes, DevID: p.ranks[rank].DevID}
 	return nixl.Run{First: first, Stride: p.rankBytes(), Count: p.blocks}
 }
 
 // rankBytes is what each rank has of a block, in bytes.
-func (p *kvPool) rankBytes() uint64 { return uint64(p.heads/len(p.ranks)) * p.headBytes }
+func (p *pool) rankBytes() uint64 { return uint64(p.heads/len(p.ranks)) * p.headBytes }
 
 // descs is all memory of some blocks.
-func (p *kvPool) descs(blocks []int32) []nixl.Desc {
+func (p *pool) descs(blocks []int32) []nixl.Desc {
 	out := make([]nixl.Desc, 0, len(blocks)*len(p.ranks))
 	n := p.rankBytes()
 	for _, r := range p.ranks {
@@ -161,7 +161,7 @@ type selection struct {
 // pair selects the same heads of blocks of two pools on either side, slice by slice, so
 // that neighboring blocks of pools with the same number of ranks are neighbors in the
 // lists. blocks and theirs pair up.
-func (p *kvPool) pair(blocks []int32, other *kvPool, theirs []int32) (here, there selection, err error) {
+func (p *pool) pair(blocks []int32, other *pool, theirs []int32) (here, there selection, err error) {
 	slices, err := sliceHeads(p.heads, len(p.ranks), len(other.ranks))
 	if err != nil {
 		return here, there, err

@@ -1,4 +1,4 @@
-package worker
+package kv
 
 import "fmt"
 
@@ -15,7 +15,7 @@ type headSlice struct {
 func sliceHeads(heads, here, there int) ([]headSlice, error) {
 	for _, n := range []int{here, there} {
 		if n < 1 || heads < 1 || heads%n != 0 {
-			return nil, fmt.Errorf("%w: %d ranks do not share %d KV heads evenly", errMismatch, n, heads)
+			return nil, fmt.Errorf("%w: %d ranks do not share %d KV heads evenly", ErrMismatch, n, heads)
 		}
 	}
 	var out []headSlice

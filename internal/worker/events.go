@@ -46,7 +46,7 @@ func (w *Worker) publishKVEvents(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-w.kv.ch:
+		case e := <-w.events.ch:
 			e.Worker = w.Name()
 			e.WorkerID = w.drt.Load().ID()
 			_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicKVEvents), e) // lost events show as gaps

@@ -1,0 +1,53 @@
+package kv
+
+import (
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/kvlayout"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// Identity is what others must agree on to exchange KV blocks with this worker.
+func (p *Plane) Identity() protocol.KVIdentity { return identity(p.cfg) }
+
+func identity(c Config) protocol.KVIdentity {
+	return protocol.KVIdentity{
+		ModelSum: c.Model, BlockSize: c.Shape.BlockSize, BlockBytes: c.Shape.BlockBytes(),
+		KVLayout: c.Shape.Layout(), HashSeed: c.HashSeed,
+	}
+}
+
+// Matches refuses blocks that mean something else at another worker than here; the
+// error names both.
+func (p *Plane) Matches(there protocol.KVIdentity, worker string) error {
+	here := p.Identity()
+	for _, c := range []struct {
+		what        string
+		there, here any
+	}{
+		{"model digest", there.ModelSum, here.ModelSum},
+		{"block size", there.BlockSize, here.BlockSize},
+		{"KV layout", there.KVLayout, here.KVLayout},
+		{"block bytes", there.BlockBytes, here.BlockBytes},
+		{"hash seed", there.HashSeed, here.HashSeed},
+	} {
+		if c.there != c.here {
+			return fmt.Errorf("%w: %s is %v on %s and %v on %s", ErrMismatch, c.what, c.there, worker, c.here, p.cfg.Worker)
+		}
+	}
+	return nil
+}
+
+// Shape is how keys and values lie in a block.
+func (p *Plane) Shape() kvlayout.Shape { return p.cfg.Shape }
+
+// BlockSize is how many tokens a block holds.
+func (p *Plane) BlockSize() int { return p.cfg.Shape.BlockSize }
+
+// BlockBytes is the size of a block, of all ranks together.
+func (p *Plane) BlockBytes() int64 { return p.cfg.Shape.BlockBytes() }
+
+// BlocksOf is how many blocks hold the KV of so many tokens.
+func (p *Plane) BlocksOf(tokens int) int {
+	return (tokens + p.cfg.Shape.BlockSize - 1) / p.cfg.Shape.BlockSize
+}
