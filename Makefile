@@ -7,7 +7,7 @@ EXPLORE  ?= 5m
 TOP      ?= 1m
 SOAK     ?= 10m
 TICKETS  ?= 1000000
-MUTATE   ?= internal/worker,internal/nixl,internal/engine,internal/frontend,internal/controller,internal/agent
+MUTATE   ?= internal/worker,internal/worker/kv,internal/worker/prefill,internal/worker/decode,internal/nixl,internal/engine,internal/frontend,internal/controller,internal/agent
 BENCH    ?= .
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # The race detector costs a factor of ten: it runs where goroutines share memory.

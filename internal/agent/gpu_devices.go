@@ -230,7 +230,7 @@ type gpuMemory struct {
 	arena *cudaipc.Arena
 }
 
-// VRAM implements worker.DeviceKV.
+// VRAM implements kv.DeviceKV.
 func (m gpuMemory) VRAM() nixl.DeviceMemory { return m.arena }
 
 // Close frees the memory when peers have closed it; until then it stays.

@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/worker"
+	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // withGPUs gives an agent a pretended driver with so many GPUs.
@@ -139,7 +140,7 @@ func TestModelsOnGPU(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		if _, ok := pool[0].(worker.DeviceKV); !ok {
+		if _, ok := pool[0].(kv.DeviceKV); !ok {
 			t.Errorf("%T is no memory of a device", pool[0])
 		}
 		if l.LeastBlocks >= l.Blocks || l.LeastBlocks < 1 {
@@ -202,7 +203,7 @@ func TestModelsOnAGroup(t *testing.T) {
 			t.Errorf("%d ranks with %d pools", n, len(pool))
 		}
 		for i, m := range pool {
-			if d, ok := m.(worker.DeviceKV); !ok || m.(gpuMemory).Device() != 1-i {
+			if d, ok := m.(kv.DeviceKV); !ok || m.(gpuMemory).Device() != 1-i {
 				t.Errorf("rank %d: %T %v is not memory of GPU %d", i, m, d, 1-i)
 			}
 		}

@@ -8,13 +8,14 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
 // activityTimeout bounds how long an answer waits for the end of the engine's step.
 const activityTimeout = 2 * time.Second
 
 // serveActivity tells which sequences and transfers this worker has in hand.
-func (w *Worker) serveActivity(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+func (t *term) serveActivity(ctx context.Context, r *requestplane.Request, send func(any) error) error {
 	var req protocol.ActivityRequest
 	if err := r.Decode(&req); err != nil {
 		return err
@@ -25,24 +26,25 @@ func (w *Worker) serveActivity(ctx context.Context, r *requestplane.Request, sen
 	}
 	ctx, cancel := context.WithTimeout(ctx, activityTimeout)
 	defer cancel()
-	a, err := w.activity(ctx, limit)
+	a, err := t.core.activity(ctx, limit)
 	if err != nil {
-		return remoteError(err)
+		return role.RemoteError(err)
 	}
+	a.Worker = t.cfg.Assignment.Name
 	return send(a)
 }
 
 // activity lists at most limit sequences, and as many transfers.
-func (w *Worker) activity(ctx context.Context, limit int) (cluster.Activity, error) {
-	a := cluster.Activity{Worker: w.Name()}
+func (c *core) activity(ctx context.Context, limit int) (cluster.Activity, error) {
+	var a cluster.Activity
 	var err error
-	if a.Sequences, a.SequencesTotal, err = w.engine.Load().Sequences(ctx, limit); err != nil {
+	if a.Sequences, a.SequencesTotal, err = c.engine.Sequences(ctx, limit); err != nil {
 		return a, err
 	}
 	for i := range a.Sequences {
 		a.Sequences[i].RequestID = requestOf(a.Sequences[i].ID)
 	}
-	a.Transfers, a.TransfersTotal = w.kv.Movements(limit)
+	a.Transfers, a.TransfersTotal = c.kv.Movements(limit)
 	for i := range a.Transfers {
 		a.Transfers[i].RequestID = requestOf(a.Transfers[i].RequestID)
 	}
@@ -61,22 +63,22 @@ func requestOf(id string) string {
 
 // servePaths tells how this worker reaches others over NIXL, and tests a path when it
 // is asked to.
-func (w *Worker) servePaths(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+func (t *term) servePaths(ctx context.Context, r *requestplane.Request, send func(any) error) error {
 	var req protocol.PathsRequest
 	if err := r.Decode(&req); err != nil {
 		return err
 	}
-	if req.Peer == w.Name() {
+	if req.Peer == t.cfg.Assignment.Name {
 		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "a worker has no path to itself"}
 	}
 	var failed error
 	if req.Peer != "" && req.Test {
-		failed = w.peers.TestPath(ctx, req.Peer)
+		failed = t.peers.TestPath(ctx, req.Peer)
 	}
-	paths := w.kv.Paths(req.Peer)
+	paths := t.core.kv.Paths(req.Peer)
 	if req.Peer != "" {
 		if len(paths) == 0 {
-			paths = []cluster.Path{{From: w.Name(), To: req.Peer}}
+			paths = []cluster.Path{{From: t.cfg.Assignment.Name, To: req.Peer}}
 		}
 		if p := &paths[0]; p.Transport == "" && failed != nil {
 			p.Failed = failed.Error()

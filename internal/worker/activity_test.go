@@ -58,7 +58,7 @@ func TestActivity(t *testing.T) {
 		t.Run(string(tc.kind), func(t *testing.T) {
 			w, g := newWorld(t), &gates{}
 			pre, d := w.start("worker-1", cluster.RolePrefill, gate(g)), w.start("worker-2", cluster.RoleDecode, gate(g))
-			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			eventually(t, "the prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 			r, h := seeded(t), w.hops()
 			demand := func(id string) (tokens []uint32, req protocol.PreprocessedRequest) {
 				tokens = prompt(r, promptTokens)

@@ -2,17 +2,17 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/runtime/runtimetest"
 )
 
 // inRoom is the request for a decode worker that goes to a room.
@@ -41,7 +41,7 @@ func TestOverlapKVTransfer(t *testing.T) {
 						done := make(chan result, 1)
 						if order == 2 {
 							go func() { done <- w.generate(t.Context(), "", inRoom(req, room)) }()
-							eventually(t, "the decode worker waits", func() bool { return pre.rooms.has(room.Room) || n <= 17 })
+							eventually(t, "the decode worker waits", func() bool { return n <= 17 || d.waitsAt("worker-1", req.RequestID) })
 						}
 						s := h.call(t.Context(), "worker-1", req, room, 20*time.Second)
 						if order == 1 {
@@ -66,13 +66,6 @@ func TestOverlapKVTransfer(t *testing.T) {
 			idle(t, pre, d)
 		})
 	}
-}
-
-// has reports whether somebody is in a room.
-func (rs *rooms) has(id uint64) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.byID[id] != nil
 }
 
 // Blocks travel while later ones are still being computed.
@@ -144,7 +137,7 @@ func newScene(t *testing.T, other bool) *scene {
 	met(t, s.pre, s.d)
 	if other {
 		met(t, w.start("worker-2", cluster.RolePrefill), s.d)
-		eventually(t, "both are seen", func() bool { return len(s.d.prefills.Instances()) == 2 })
+		eventually(t, "both are seen", func() bool { return len(s.d.sees(cluster.RolePrefill)) == 2 })
 	}
 	s.h = w.hops()
 	s.req, s.room = request("a", prompt(r, 900), 8), s.h.room("worker-1", 5)
@@ -215,7 +208,15 @@ func TestBackgroundFaults(t *testing.T) {
 			s.computing(t)
 			guess := s.request(s.d)
 			guess.EngineID = "worker-8.0" // whoever it is, nobody can reach it
-			if n, err := s.pre.rooms.join(t.Context(), s.room.Room, guess); err == nil {
+			rooms := runtimetest.Client(t, s.w.c.Runtime(t, "worker-8"), "prefill", cluster.EndpointBootstrap)
+			at := cluster.Instance{InstanceID: s.room.ID, Worker: s.room.Worker, Transport: cluster.Transport{TCP: s.room.Address}}
+			call, err := rooms.Call(t.Context(), at, "guess", nil, protocol.JoinRoom{Room: s.room.Room, Request: guess})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer call.Close()
+			var n protocol.PrefillNotice
+			if err := call.Recv(t.Context(), &n); err == nil {
 				t.Errorf("somebody else in the room: %+v", n)
 			}
 			return <-s.decode(t.Context())
@@ -284,87 +285,10 @@ func TestBackgroundCancel(t *testing.T) {
 	}
 }
 
-// Rooms end in time whoever is missing.
-func TestRooms(t *testing.T) {
-	req := func(until time.Duration) protocol.RemotePrefillRequest {
-		return protocol.RemotePrefillRequest{Deadline: time.Now().Add(until)}
-	}
-	t.Run("nobody prefills", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			rs, begin := newRooms(), time.Now()
-			if _, err := rs.join(t.Context(), 1, req(time.Minute)); !errors.Is(err, errRoomAlone) || time.Since(begin) != aloneTimeout {
-				t.Errorf("%v after %s", err, time.Since(begin))
-			}
-			if rs.has(1) {
-				t.Error("the room is still there")
-			}
-		})
-	})
-	t.Run("deadline", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			rs, begin := newRooms(), time.Now()
-			if _, err := rs.enter(1, time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := rs.join(t.Context(), 1, req(20*time.Second)); !errors.Is(err, errHoldExpired) || time.Since(begin) != 20*time.Second {
-				t.Errorf("%v after %s", err, time.Since(begin))
-			}
-		})
-	})
-	t.Run("taken", func(t *testing.T) {
-		rs := newRooms()
-		r, err := rs.enter(1, time.Now().Add(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := rs.enter(1, time.Now().Add(time.Minute)); !errors.Is(err, errRoomTaken) {
-			t.Errorf("second prefill: %v", err)
-		}
-		answers := make(chan error, 1)
-		go func() { _, err := rs.join(t.Context(), 1, req(time.Minute)); answers <- err }()
-		j := <-r.joins
-		if _, err := rs.join(t.Context(), 1, req(time.Minute)); !errors.Is(err, errRoomTaken) {
-			t.Errorf("second decode worker: %v", err)
-		}
-		j.answer <- protocol.PrefillNotice{Phase: protocol.PrefillDone}
-		rs.leave(1, r, nil)
-		if err := <-answers; err != nil {
-			t.Errorf("the answer was lost: %v", err)
-		}
-		if rs.has(1) {
-			t.Error("the room is still there")
-		}
-	})
-	t.Run("late", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			rs, begin := newRooms(), time.Now()
-			r, err := rs.enter(1, time.Now().Add(time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
-			rs.leave(1, r, errKilled)
-			if _, err := rs.join(t.Context(), 1, req(time.Minute)); !errors.Is(err, errKilled) || time.Since(begin) > 0 {
-				t.Errorf("%v after %s", err, time.Since(begin))
-			}
-		})
-	})
-	t.Run("many", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			rs := newRooms()
-			for id := range uint64(maxRooms) {
-				r, err := rs.enter(id, time.Now().Add(time.Minute))
-				if err != nil {
-					t.Fatal(err)
-				}
-				rs.leave(id, r, errKilled)
-			}
-			if _, err := rs.enter(maxRooms, time.Now()); !errors.Is(err, errRoomFull) {
-				t.Errorf("one more: %v", err)
-			}
-			time.Sleep(2 * time.Minute)
-			if _, err := rs.enter(maxRooms, time.Now()); err != nil || len(rs.byID) != 1 {
-				t.Errorf("after their deadline: %v, %d rooms", err, len(rs.byID))
-			}
-		})
+// waitsAt reports whether a decode worker has handed a request to a prefill worker.
+func (r *running) waitsAt(prefill, request string) bool {
+	all, _ := r.plane().Movements(cluster.MaxActivity)
+	return slices.ContainsFunc(all, func(m cluster.Transfer) bool {
+		return m.RequestID == request && m.Peer == prefill && m.State == cluster.TransferActive
 	})
 }

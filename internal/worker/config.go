@@ -11,9 +11,9 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
-	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
 // Config is what a worker needs from its agent.
@@ -64,11 +64,7 @@ type Loaded struct {
 }
 
 // Settings are settings that change at run time, without a restart.
-type Settings struct {
-	Prefill router.PrefillLimits
-	// RemoteTimeout limits one remote prefill, from enqueueing to the last block.
-	RemoteTimeout time.Duration
-}
+type Settings = role.Settings
 
 // Defaults of the settings.
 const (
@@ -77,11 +73,5 @@ const (
 	DefaultRemotePrefillTimeout  = 30 * time.Second
 )
 
-// Periods and limits of a worker.
-const (
-	// prefillConcurrency is how many queue messages one prefill worker holds: one
-	// computes while the previous one's last blocks are still on their way.
-	prefillConcurrency = 2
-	// stopTimeout bounds each step of stopping.
-	stopTimeout = 5 * time.Second
-)
+// stopTimeout bounds each step of stopping.
+const stopTimeout = 5 * time.Second

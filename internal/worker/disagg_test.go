@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
-	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // The same prompts give the same tokens whoever prefills, over every transport.
@@ -46,7 +44,7 @@ func TestDisaggregatedEqualsAggregated(t *testing.T) {
 			eventually(t, "all are found", func() bool { return len(w.calls.Instances()) == tc.decode })
 			if tc.prefill > 0 {
 				for _, d := range decodes {
-					eventually(t, "decode workers see the prefill workers", func() bool { return len(d.prefills.Instances()) == tc.prefill })
+					eventually(t, "decode workers see the prefill workers", func() bool { return len(d.sees(cluster.RolePrefill)) == tc.prefill })
 				}
 			}
 			shared := prompt(r, 40)
@@ -127,7 +125,7 @@ func TestFallbacks(t *testing.T) {
 			}
 			d := w.start("worker-9", cluster.RoleDecode)
 			if tc.setup != nil {
-				eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+				eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 			}
 			p := prompt(r, 200)
 			got := w.generate(t.Context(), "", request("a", p, 8))
@@ -135,7 +133,7 @@ func TestFallbacks(t *testing.T) {
 			if got.timing == nil || got.timing.Prefill != "local" || got.timing.PrefillWhy != tc.why {
 				t.Errorf("timing %+v, want local because %q", got.timing, tc.why)
 			}
-			eventually(t, "no blocks in use", func() bool { return d.engine.Load().Check(t.Context(), true) == nil })
+			eventually(t, "no blocks in use", func() bool { return d.engine().Check(t.Context(), true) == nil })
 			w.noDeadLetters()
 		})
 	}
@@ -170,7 +168,7 @@ func TestTwoModelsShareAQueue(t *testing.T) {
 	w.start("worker-2", cluster.RolePrefill, otherModel)
 	models := map[string]struct{ sum, prefill string }{"worker-3": {digest, "worker-1"}, "worker-4": {otherDigest, "worker-2"}}
 	for _, d := range []*running{w.start("worker-3", cluster.RoleDecode), w.start("worker-4", cluster.RoleDecode, otherModel)} {
-		eventually(t, "both prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 2 })
+		eventually(t, "both prefill workers are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 2 })
 	}
 	var mu sync.Mutex
 	remote := map[string]int{}
@@ -210,7 +208,7 @@ func TestPrefillWorkerDies(t *testing.T) {
 	p2 := w.start("worker-2", cluster.RolePrefill)
 	w.opts.StepTime = nil
 	d := w.start("worker-3", cluster.RoleDecode)
-	eventually(t, "prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 2 })
+	eventually(t, "prefill workers are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 2 })
 
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -243,7 +241,7 @@ func TestCancelDuringRemotePrefill(t *testing.T) {
 	pre := w.start("worker-1", cluster.RolePrefill)
 	w.opts.StepTime = nil
 	d := w.start("worker-2", cluster.RoleDecode)
-	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan result, 1)
 	go func() { done <- w.generate(ctx, "", request("a", prompt(r, 1500), 5)) }()
@@ -265,50 +263,13 @@ func TestQueueUnavailable(t *testing.T) {
 	w := newWorld(t)
 	w.start("worker-1", cluster.RolePrefill)
 	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.Queue = deadQueue{c.Queue} })
-	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	p := prompt(r, 100)
 	got := w.generate(t.Context(), "", request("a", p, 8))
 	check(t, got, p, 8)
 	if got.timing == nil || got.timing.Prefill != "worker-1" {
 		t.Errorf("prefilled by %+v, want worker-1", got.timing)
 	}
-}
-
-// A client with few prompts does not wait behind the many of another one.
-func TestCrowdedQueueIsLeftToWhoFillsIt(t *testing.T) {
-	r := seeded(t)
-	w := newWorld(t)
-	w.start("worker-1", cluster.RolePrefill)
-	var depth atomic.Int64
-	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.QueueDepth = func() int { return int(depth.Load()) } })
-	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
-	d.asked.add("many", 7)
-	for _, tc := range []struct {
-		tenant, force string
-		depth         int
-		local         bool
-	}{
-		{"few", "", crowded - 1, false},
-		{"few", "", crowded, true},
-		{"few", "remote", crowded, false},
-		{"many", "", 100, false},
-	} {
-		depth.Store(int64(tc.depth))
-		p := prompt(r, 100)
-		req := request(fmt.Sprint(tc), p, 2)
-		req.Tenant, req.Disagg.Force = tc.tenant, tc.force
-		got := w.generate(t.Context(), "worker-2", req)
-		check(t, got, p, 2)
-		if local := got.timing.Prefill == "local"; local != tc.local || local && got.timing.PrefillWhy != whyOthersWait {
-			t.Errorf("%+v: %+v", tc, got.timing)
-		}
-	}
-	d.asked.add("many", -7)
-	eventually(t, "nothing is outstanding", func() bool {
-		d.asked.mu.Lock()
-		defer d.asked.mu.Unlock()
-		return d.asked.all == 0 && len(d.asked.by) == 0
-	})
 }
 
 // Without the queue nobody else spreads prompts over the prefill workers.
@@ -321,7 +282,7 @@ func TestDirectCallsAreSpread(t *testing.T) {
 		w.start(name, cluster.RolePrefill)
 	}
 	d := w.start("worker-4", cluster.RoleDecode, func(c *Config) { c.Queue = deadQueue{c.Queue} })
-	eventually(t, "all prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 3 })
+	eventually(t, "all prefill workers are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 3 })
 	var mu sync.Mutex
 	by := map[string]int{}
 	var wg sync.WaitGroup
@@ -341,11 +302,7 @@ func TestDirectCallsAreSpread(t *testing.T) {
 			t.Errorf("%s prefilled %d of 30 prompts that came at once: %v", name, by[name], by)
 		}
 	}
-	for _, i := range d.prefills.Instances() {
-		if n := d.calls.InFlight(i.InstanceID); n != 0 {
-			t.Errorf("%d calls of %s are never over", n, i.Worker)
-		}
-	}
+	eventually(t, "no call is open", func() bool { return d.term.Load().duty.Idle() == nil })
 }
 
 type deadQueue struct{ events.WorkQueue }
@@ -359,7 +316,7 @@ func TestQueueIsLost(t *testing.T) {
 	w := newWorld(t)
 	w.start("worker-1", cluster.RolePrefill)
 	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.Queue, c.Bus = lostQueue{c.Queue}, lostBus{c.Bus} })
-	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // half the deadline
 	defer cancel()
 	p := prompt(r, 100)
@@ -384,7 +341,7 @@ func (lostBus) Connected() bool { return false }
 func TestKVTypesDiffer(t *testing.T) {
 	r := seeded(t)
 	w := newWorld(t)
-	pw := w.start("worker-1", cluster.RolePrefill, func(c *Config) {
+	w.start("worker-1", cluster.RolePrefill, func(c *Config) {
 		load := c.Load
 		c.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
 			l, err := load(ctx, progress)
@@ -395,27 +352,12 @@ func TestKVTypesDiffer(t *testing.T) {
 		}
 	})
 	d := w.start("worker-2", cluster.RoleDecode)
-	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	p := prompt(r, 100)
 	got := w.generate(t.Context(), "", request("a", p, 8))
 	check(t, got, p, 8)
 	if got.timing == nil || got.timing.Prefill != "local" || got.timing.PrefillWhy != "prefill worker failed" {
 		t.Errorf("timing %+v", got.timing)
-	}
-
-	// Blocks of the same size may mean something else, too.
-	req := protocol.RemotePrefillRequest{
-		ModelSum: digest, TokenIDs: p[:16], BlockIDs: []int32{1}, BlockSize: blockSize, BlockBytes: pw.plane().BlockBytes(),
-		KVLayout: pw.plane().Identity().KVLayout, HashSeed: cluster.DefaultHashSeed,
-	}
-	if err := pw.check(req); err != nil {
-		t.Errorf("the same layout: %v", err)
-	}
-	for _, other := range []string{"", "int8", "bf16/16h"} {
-		req.KVLayout = other
-		if err := pw.check(req); !errors.Is(err, kv.ErrMismatch) {
-			t.Errorf("layout %q: err = %v, want kv.ErrMismatch", other, err)
-		}
 	}
 }
 

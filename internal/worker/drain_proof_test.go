@@ -3,6 +3,7 @@ package worker
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -44,34 +45,34 @@ func TestDrainAwaitsTransfers(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.tune = func(k *Worker) { k.drainPoll, k.grace = time.Millisecond, time.Millisecond }
-			s, g := &standstill{}, &gates{}
-			d := w.start("worker-1", cluster.RoleDecode, s.at, gate(g))
-			stranger, err := nixl.NewAgent(nixl.Config{Name: "stranger", Transports: []nixl.Transport{w.peers.Transport()}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stranger.Close()
-			end := tc.begin(t, d, stranger, s, g)
-			defer end()
-			in, out := d.nixl().InFlight()
-			if in+out != 1 {
-				t.Fatalf("%d accesses by peers and %d transfers, want 1 in all", in, out)
-			}
-			d.drain(t)
-			eventually(t, "only the data path is not at rest", func() bool { return step(d) == cluster.DrainOutgoing || len(d.ended) > 0 })
-			for range 30 { // looks of the drain, and more
-				time.Sleep(2 * time.Millisecond)
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.tune = func(k *Worker) { k.waits.poll, k.waits.grace = time.Millisecond, time.Millisecond }
+				s, g := &standstill{}, &gates{}
+				d := w.start("worker-1", cluster.RoleDecode, overMemory(w), s.at, gate(g))
+				stranger, err := nixl.NewAgent(nixl.Config{Name: "stranger", Transports: []nixl.Transport{w.peers.Transport()}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stranger.Close()
+				end := tc.begin(t, d, stranger, s, g)
+				defer end()
+				in, out := d.nixl().InFlight()
+				if in+out != 1 {
+					t.Fatalf("%d accesses by peers and %d transfers, want 1 in all", in, out)
+				}
+				d.drain(t)
+				eventually(t, "only the data path is not at rest", func() bool { return step(d) == cluster.DrainOutgoing || len(d.ended) > 0 })
+				time.Sleep(60 * time.Millisecond) // looks of the drain, and more
 				if len(d.ended) > 0 || step(d) != cluster.DrainOutgoing {
 					t.Fatalf("the drain is complete with %d accesses by peers and %d transfers", in, out)
 				}
-			}
-			if got := d.Status().Drain.Outgoing; got != out {
-				t.Errorf("%d transfers are told to be under way, want %d", got, out)
-			}
-			end()
-			d.drained(t)
+				if got := d.Status().Drain.Outgoing; got != out {
+					t.Errorf("%d transfers are told to be under way, want %d", got, out)
+				}
+				end()
+				d.drained(t)
+			})
 		})
 	}
 }

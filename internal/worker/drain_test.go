@@ -138,7 +138,7 @@ func TestDrainPrefill(t *testing.T) {
 	w.start("worker-2", cluster.RolePrefill)
 	w.opts.StepTime = nil
 	d := w.start("worker-3", cluster.RoleDecode)
-	eventually(t, "prefill workers are seen", func() bool { return len(d.prefills.Instances()) == 2 })
+	eventually(t, "prefill workers are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 2 })
 	var wg sync.WaitGroup
 	for i := range 8 {
 		p := prompt(r, 120)
@@ -169,7 +169,7 @@ func TestResumePrefill(t *testing.T) {
 	p := w.start("worker-1", cluster.RolePrefill)
 	w.opts.StepTime = nil
 	d := w.start("worker-2", cluster.RoleDecode)
-	seen := func() bool { return len(d.prefills.Instances()) == 1 }
+	seen := func() bool { return len(d.sees(cluster.RolePrefill)) == 1 }
 	eventually(t, "the prefill worker is seen", seen)
 	first, done := prompt(r, 120), make(chan result, 1)
 	go func() { done <- w.generate(t.Context(), "", request("first", first, 5)) }()
@@ -219,11 +219,7 @@ func TestLostLease(t *testing.T) {
 		return err == nil && st.InstanceID != old
 	})
 	// It is counted right after the status was asked for, which is there.
-	for end := time.Now().Add(5 * time.Second); d.metric(t, metrics.ComponentLeaseLosses) != 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%v lost leases are counted, want 1", d.metric(t, metrics.ComponentLeaseLosses))
-		}
-	}
+	d.counts(t, 1, metrics.ComponentLeaseLosses)
 }
 
 func TestLoadFailure(t *testing.T) {

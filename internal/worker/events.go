@@ -48,7 +48,7 @@ func (w *Worker) publishKVEvents(ctx context.Context) {
 			return
 		case e := <-w.events.ch:
 			e.Worker = w.Name()
-			e.WorkerID = w.drt.Load().ID()
+			e.WorkerID = w.term.Load().drt.ID()
 			_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicKVEvents), e) // lost events show as gaps
 		}
 	}

@@ -203,10 +203,11 @@ func (b *watched) Step(ctx context.Context, batch []engine.BatchSeq) error {
 }
 
 func (b *watched) look(batch []engine.BatchSeq) {
-	plane := b.w.kv
-	if plane == nil {
+	c := b.w.core.Load()
+	if c == nil {
 		return // the warm-up
 	}
+	plane := c.kv
 	bs := plane.BlockSize()
 	writer := map[int32]int{}
 	for i, s := range batch {

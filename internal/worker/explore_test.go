@@ -183,8 +183,8 @@ func (x *exploration) join(role cluster.Role) {
 // disorder gives a worker little memory and clientPatience, and puts everything it has to do
 // with others into the hands of chance.
 func (x *exploration) disorder(w *Worker, newTransport func() nixl.Transport) {
-	w.proof, w.grace, w.drainPoll = 20*time.Millisecond, 5*time.Millisecond, 5*time.Millisecond
-	w.handover.parked, w.handover.again = 60*time.Millisecond, 5*time.Millisecond
+	w.waits.proof, w.waits.grace, w.waits.poll = 20*time.Millisecond, 5*time.Millisecond, 5*time.Millisecond
+	w.waits.handovers.Parked, w.waits.handovers.Again = 60*time.Millisecond, 5*time.Millisecond
 	load := w.cfg.Load
 	w.cfg.Load = func(ctx context.Context, progress func(float64)) (*Loaded, error) {
 		l, err := load(ctx, progress)
@@ -221,7 +221,7 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 		x.add("crashes")
 		x.die(v, r)
 	case 7:
-		if x.c.Store.RevokeLease(ctx, v.drt.Load().ID()) == nil {
+		if x.c.Store.RevokeLease(ctx, v.term.Load().drt.ID()) == nil {
 			x.add("lost leases")
 		}
 	case 8, 9, 10:
@@ -230,7 +230,7 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 			k.Prefill.MaxLocalTokens = []int{0, 0, 60}[r.IntN(3)]
 		})
 	case 11:
-		_, _ = v.engine.Load().ClearCache(ctx) // of one that ends, perhaps
+		_, _ = v.engine().ClearCache(ctx) // of one that ends, perhaps
 	case 12:
 		x.c.Store.SetOutage(true)
 		x.pause(ctx, r, 10)
@@ -238,7 +238,7 @@ func (x *exploration) disturb(ctx context.Context, r *rand.Rand) {
 	case 13, 14:
 		x.flip(ctx, r)
 	default:
-		if err := v.engine.Load().Check(ctx, false); err != nil && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
+		if err := v.engine().Check(ctx, false); err != nil && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
 			x.blame("%s: %v", v.Name(), err)
 		}
 	}
@@ -253,7 +253,7 @@ func (x *exploration) empty(ctx context.Context, r *rand.Rand) {
 	if len(busy) < 2 {
 		return // nowhere to go
 	}
-	busy = slices.DeleteFunc(busy, func(v *running) bool { return v.engine.Load().Stats().Running == 0 })
+	busy = slices.DeleteFunc(busy, func(v *running) bool { return v.engine().Stats().Running == 0 })
 	if len(busy) == 0 {
 		return
 	}
@@ -356,45 +356,34 @@ func (x *exploration) rest() {
 
 // settles waits until nothing is open any more.
 func (x *exploration) settles(what string, open func() string) {
-	deadline := time.Now().Add(time.Minute)
-	for left := open(); left != ""; left = open() {
-		if time.Now().After(deadline) {
-			x.blame("%s does not come to rest: %s", what, left)
-			x.stuck()
-			return
-		}
-		time.Sleep(time.Millisecond)
+	var left string
+	if !within(time.Minute, func() bool { left = open(); return left == "" }) {
+		x.blame("%s does not come to rest: %s", what, left)
+		x.stuck()
 	}
 }
 
 // open says what a worker still holds, empty if nothing.
 func (r *running) open() string {
-	if err := r.engine.Load().Check(context.Background(), true); err != nil {
+	if err := r.engine().Check(context.Background(), true); err != nil {
+		return err.Error()
+	}
+	if err := r.term.Load().duty.Idle(); err != nil {
 		return err.Error()
 	}
 	in, out := r.nixl().InFlight()
-	r.waiters.mu.Lock()
-	defer r.waiters.mu.Unlock()
-	r.holds.mu.Lock()
-	defer r.holds.mu.Unlock()
-	r.arrivals.mu.Lock()
-	defer r.arrivals.mu.Unlock()
-	r.requests.mu.Lock()
-	defer r.requests.mu.Unlock()
 	// Not all tickets: a path whose proof was interrupted keeps its scratch memory open for a while.
-	pool, exposed := r.everyBlock(), 0
-	if r.nixl().Exposed(nixl.Read, pool) || r.nixl().Exposed(nixl.Write, pool) {
-		exposed = 1
-	}
-	if n := [...]int{in, out, exposed, len(r.waiters.byTicket), len(r.holds.byTicket), len(r.arrivals.byID), len(r.requests.byID)}; n != [7]int{} {
-		return fmt.Sprintf("%d accesses, %d transfers, %d exposed, %d waiters, %d holds, %d arrivals, %d requests", n[0], n[1], n[2], n[3], n[4], n[5], n[6])
+	pool := r.everyBlock()
+	exposed := r.nixl().Exposed(nixl.Read, pool) || r.nixl().Exposed(nixl.Write, pool)
+	if in+out > 0 || exposed {
+		return fmt.Sprintf("%d accesses, %d transfers, exposed %t", in, out, exposed)
 	}
 	return ""
 }
 
 // everyBlock is all memory of a worker's pool.
 func (r *running) everyBlock() []nixl.Desc {
-	all := make([]int32, r.engine.Load().Stats().KVTotal)
+	all := make([]int32, r.engine().Stats().KVTotal)
 	for i := range all {
 		all[i] = int32(i)
 	}

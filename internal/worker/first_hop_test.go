@@ -92,7 +92,7 @@ func idle(t *testing.T, workers ...*running) {
 	for _, x := range workers {
 		eventually(t, x.Name()+" is at rest", func() bool {
 			in, out := x.nixl().InFlight()
-			return x.engine.Load().Check(t.Context(), true) == nil && in+out == 0 && x.nixl().Tickets() == 0
+			return x.engine().Check(t.Context(), true) == nil && in+out == 0 && x.nixl().Tickets() == 0
 		})
 	}
 }

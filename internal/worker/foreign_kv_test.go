@@ -48,8 +48,8 @@ func TestReusedBlocksAreNotDecoded(t *testing.T) {
 				req, s := h.hold("worker-1", request("a", p, 20), tc.deadline)
 				promised := req.Disagg.Params
 				pre = tc.free(t, w, pre, s)
-				eventually(t, "the blocks are given back", func() bool { return pre.engine.Load().Check(t.Context(), true) == nil })
-				if _, err := pre.engine.Load().ClearCache(t.Context()); err != nil {
+				eventually(t, "the blocks are given back", func() bool { return pre.engine().Check(t.Context(), true) == nil })
+				if _, err := pre.engine().ClearCache(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if tc.deadline < time.Second { // who reads late believes that it is not

@@ -13,14 +13,12 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
-	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/tcp"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
-	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // followed is what a client got across all workers that its request was on.
@@ -53,13 +51,14 @@ func (w *world) follow(ctx context.Context, worker string, req protocol.Preproce
 			all.replays++
 			failed[worker] = true
 			worker = ""
-			for deadline := time.Now().Add(time.Minute); worker == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			within(time.Minute, func() bool {
 				for _, i := range w.calls.All() {
 					if !failed[i.Worker] {
 						worker = i.Worker
 					}
 				}
-			}
+				return worker != ""
+			})
 		default:
 			return all
 		}
@@ -151,7 +150,7 @@ func (r *running) ready(t *testing.T, others int) {
 	t.Helper()
 	eventually(t, r.Name()+" sees the other workers", func() bool {
 		n := 0
-		for _, i := range r.others.Instances() {
+		for _, i := range r.sees(cluster.RoleDecode) {
 			if i.Worker != r.Name() {
 				n++
 			}
@@ -163,7 +162,7 @@ func (r *running) ready(t *testing.T, others int) {
 // quiet checks that a worker holds nothing that only requests need.
 func (r *running) quiet(t *testing.T) {
 	t.Helper()
-	eventually(t, r.Name()+" has no blocks in use", func() bool { return r.engine.Load().Check(t.Context(), true) == nil })
+	eventually(t, r.Name()+" has no blocks in use", func() bool { return r.engine().Check(t.Context(), true) == nil })
 	eventually(t, r.Name()+" has no tickets and transfers", func() bool {
 		in, out := r.nixl().InFlight()
 		return in+out+r.nixl().Tickets() == 0
@@ -226,7 +225,7 @@ func TestDrainOfTheOnlyDecodeWorker(t *testing.T) {
 	d.drain(t)
 	eventually(t, "it says why", func() bool {
 		dr := d.Status().Drain
-		return dr != nil && len(dr.Open) == 1 && dr.Open[0].Why == errNoOtherDecode.Error()
+		return dr != nil && len(dr.Open) == 1 && dr.Open[0].Why == "no other decode worker"
 	})
 	if st := d.drained(t); st.Finished != 1 || st.Moved != 0 {
 		t.Errorf("drain %+v", st)
@@ -380,13 +379,13 @@ func TestTargetDies(t *testing.T) {
 			third := f.start("worker-3", cluster.RoleDecode) // takes what comes back
 			f.source.ready(t, 2)
 			// Only the one that dies is there to hand over to.
-			if err := third.announced[1].Leave(t.Context()); err != nil {
+			if err := third.term.Load().announced[1].Leave(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			f.source.ready(t, 1)
 			f.source.drain(t)
 			<-reached
-			if err := third.announced[1].Join(t.Context()); err != nil {
+			if err := third.term.Load().announced[1].Join(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			d := f.source.drained(t)
@@ -407,7 +406,7 @@ func TestSourceDies(t *testing.T) {
 			var f *faulty
 			reached := make(chan struct{})
 			f = newFaulty(t, &trap{at: p, hit: func() { f.source.crash(); close(reached) }}, 4)
-			f.target.handover.parked = 200 * time.Millisecond
+			f.target.waits.handovers.Parked = 200 * time.Millisecond
 			f.source.drain(t)
 			<-reached
 			_ = f.source.stop(errors.New("killed"))
@@ -431,6 +430,7 @@ func TestResumeWhileMoving(t *testing.T) {
 				close(reached)
 				<-resumed
 			}}, 4)
+			f.target.waits.handovers.Parked = 2 * time.Second // of a commit whose answer nobody hears
 			f.source.drain(t)
 			<-reached
 			err := f.source.Resume(t.Context(), f.source.Assignment())
@@ -466,7 +466,7 @@ func TestClientLeavesWhileMoving(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			f := newFaulty(t, &trap{at: p, hit: leave}, 0)
-			f.target.handover.parked = 100 * time.Millisecond
+			f.target.waits.handovers.Parked = 100 * time.Millisecond
 			f.group = f.streams(ctx, f.source, []protocol.PreprocessedRequest{request("a", prompt(seeded(t), 80), 1500)})
 			f.source.drain(t)
 			f.group.wg.Wait()
@@ -496,7 +496,7 @@ func TestTargetRefuses(t *testing.T) {
 	a.drain(t)
 	eventually(t, "it says why it does not move", func() bool {
 		d := a.Status().Drain
-		return d != nil && len(d.Open) == 1 && strings.Contains(d.Open[0].Why, errNoRoom.Error())
+		return d != nil && len(d.Open) == 1 && strings.Contains(d.Open[0].Why, "no room elsewhere")
 	})
 	cancel()
 	full.wg.Wait()
@@ -506,33 +506,6 @@ func TestTargetRefuses(t *testing.T) {
 	g.wg.Wait()
 	check(t, g.got[0].result, p, 800)
 	b.quiet(t)
-}
-
-// Workers whose KV means something else refuse each other's sequences.
-func TestHandoverMismatch(t *testing.T) {
-	w := newWorld(t)
-	d := w.start("worker-1", cluster.RoleDecode)
-	good := protocol.HandoverOffer{
-		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.plane().BlockBytes(),
-		KVLayout: d.plane().Identity().KVLayout, HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048,
-	}
-	if err := d.checkOffer(&good); err != nil {
-		t.Fatal(err)
-	}
-	for what, change := range map[string]func(*protocol.HandoverOffer){
-		"model digest": func(o *protocol.HandoverOffer) { o.Request.ModelSum = "sha256:other" },
-		"block size":   func(o *protocol.HandoverOffer) { o.BlockSize = 32 },
-		"KV layout":    func(o *protocol.HandoverOffer) { o.KVLayout = "other" },
-		"block bytes":  func(o *protocol.HandoverOffer) { o.BlockBytes++ },
-		"hash seed":    func(o *protocol.HandoverOffer) { o.HashSeed++ },
-		"may get":      func(o *protocol.HandoverOffer) { o.Request.Stop.MaxTokens, o.MaxModelLen = 5000, 4096 },
-	} {
-		bad := good
-		change(&bad)
-		if err := d.checkOffer(&bad); !errors.Is(err, kv.ErrMismatch) || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
 }
 
 // Requests that wait at a worker that is drained do not wait for its sequences.
@@ -570,7 +543,7 @@ func TestAttachTooLate(t *testing.T) {
 	slowDecode(2 * time.Millisecond)(&w.opts)
 	a := w.start("worker-1", cluster.RoleDecode)
 	b := w.start("worker-2", cluster.RoleDecode)
-	b.handover.parked = 50 * time.Millisecond
+	b.waits.handovers.Parked = 50 * time.Millisecond
 	a.ready(t, 1)
 	p := prompt(r, 40)
 	first := make(chan result, 1)
@@ -590,85 +563,5 @@ func TestAttachTooLate(t *testing.T) {
 	rest := w.generate(t.Context(), "worker-2", req)
 	if want := mock.Continue(p, 400, vocab); !slices.Equal(append(got.tokens, rest.tokens...), want) {
 		t.Errorf("got %v and %v, want %v", got.tokens, rest.tokens, want)
-	}
-}
-
-// What a worker grants makes sense, or nothing is written.
-func TestBadGrants(t *testing.T) {
-	w := newWorld(t)
-	d := w.start("worker-1", cluster.RoleDecode)
-	good := protocol.HandoverGrant{EngineID: "worker-2.x", Ticket: strings.Repeat("ab", 16), BlockIDs: make([]int32, 4), CachedBlocks: 1}
-	for name, change := range map[string]func(*protocol.HandoverGrant){
-		"":                func(*protocol.HandoverGrant) {},
-		"ticket":          func(g *protocol.HandoverGrant) { g.Ticket = "x" },
-		"too few blocks":  func(g *protocol.HandoverGrant) { g.BlockIDs = g.BlockIDs[:2] },
-		"too many cached": func(g *protocol.HandoverGrant) { g.CachedBlocks = 4 },
-		"another agent":   func(g *protocol.HandoverGrant) { g.EngineID = "worker-3.x" },
-		"negative":        func(g *protocol.HandoverGrant) { g.CachedBlocks = -1 },
-	} {
-		l := &leaving{w: d.Worker, known: 50, grant: good, to: candidate{HandoverRoom: protocol.HandoverRoom{EngineID: "worker-2.x"}}}
-		change(&l.grant)
-		if err := l.check(); (err == nil) != (name == "") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A caller that hears nothing is no success, nor is a request whose output cannot be
-// constrained as it was.
-func TestHandoverAnswers(t *testing.T) {
-	w := newWorld(t)
-	d := w.start("worker-1", cluster.RoleDecode)
-	gone := errors.New("the caller is gone")
-	body, err := protocol.Marshal(protocol.HandoverRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.serveHandover(t.Context(), &requestplane.Request{Body: body}, func(any) error { return gone }); !errors.Is(err, gone) {
-		t.Errorf("room told to nobody: %v", err)
-	}
-	offer := protocol.HandoverOffer{
-		Request: request("a", []uint32{1, 2, 3}, 10), Worker: "worker-2", BlockSize: blockSize, BlockBytes: d.plane().BlockBytes(),
-		KVLayout: d.plane().Identity().KVLayout, HashSeed: cluster.DefaultHashSeed, MaxModelLen: 2048, Deadline: time.Now().Add(time.Second),
-	}
-	offer.Request.Guided = &protocol.Guided{Kind: "regex", Text: "a"}
-	granted := func(m any) error { t.Errorf("granted: %+v", m); return gone }
-	if err := d.takeOver(t.Context(), &offer, granted); err == nil || errors.Is(err, gone) {
-		t.Errorf("takes over a sequence without its constraint: %v", err)
-	}
-	d.counts(t, 1, "dynamo_component_handovers_total", `direction="in"`, `outcome="refused"`)
-}
-
-// A sequence is another worker's only when that has said so.
-func TestCommitIsAnswered(t *testing.T) {
-	w := newWorld(t)
-	d := w.start("worker-1", cluster.RoleDecode)
-	var answer error
-	other := w.c.Runtime(t, "worker-2")
-	_, err := other.Serve(t.Context(), cluster.RoleDecode.Component(), cluster.EndpointHandover, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
-		if answer != nil {
-			return answer
-		}
-		return send(protocol.HandoverCommitted{})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &leaving{w: d.Worker, x: &engine.Export{RequestID: "a"}}
-	eventually(t, "the other worker is found", func() bool {
-		for _, i := range d.others.Instances() {
-			l.to.Instance = i
-			if i.InstanceID == other.ID() {
-				return true
-			}
-		}
-		return false
-	})
-	if err := l.commit(t.Context(), protocol.HandoverCommit{}); err != nil {
-		t.Fatal(err)
-	}
-	answer = handoverError(requestplane.KindUnavailable, "the sequence is gone")
-	if err := l.commit(t.Context(), protocol.HandoverCommit{}); err == nil || !strings.Contains(err.Error(), "is gone") {
-		t.Errorf("a commit that was refused: %v", err)
 	}
 }

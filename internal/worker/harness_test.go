@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/engine/mock"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
@@ -138,10 +139,10 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 	r.cancel = cancel
 	go func() { r.ended <- r.Run(ctx) }()
 	w.t.Cleanup(func() {
-		e := r.engine.Load()
+		c := r.core.Load()
 		r.stop(errors.New("test over"))
-		if e != nil {
-			err := e.Check(context.Background(), true)
+		if c != nil {
+			err := c.engine.Check(context.Background(), true)
 			if err != nil && w.fenced && quarantined.MatchString(err.Error()) {
 				err = nil
 			}
@@ -155,8 +156,18 @@ func (w *world) start(name string, role cluster.Role, changes ...func(*Config)) 
 }
 
 // plane is the KV data plane of a worker, nixl its agent.
-func (r *running) plane() *kv.Plane  { return r.kv }
-func (r *running) nixl() *nixl.Agent { return r.plane().Agent() }
+func (r *running) plane() *kv.Plane       { return r.core.Load().kv }
+func (r *running) nixl() *nixl.Agent      { return r.plane().Agent() }
+func (r *running) engine() *engine.Engine { return r.core.Load().engine }
+
+// sees are the workers of a role that a decode worker knows of.
+func (r *running) sees(of cluster.Role) []cluster.Instance {
+	endpoint := cluster.EndpointHandover
+	if of == cluster.RolePrefill {
+		endpoint = cluster.EndpointPrefill
+	}
+	return r.term.Load().clients[of.Component()+"/"+endpoint].Instances()
+}
 
 // stop ends the worker and returns what Run returned.
 func (r *running) stop(cause error) error {
@@ -179,13 +190,25 @@ func (r *running) waitState(t *testing.T, want cluster.State) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience.Soon)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(time.Millisecond)
+	if !within(patience.Soon, cond) {
+		t.Fatalf("never: %s", what)
 	}
+}
+
+// within looks again and again whether a condition holds, for a limited time.
+func within(limit time.Duration, cond func() bool) bool {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-look.C:
+		case <-late.C:
+			return cond()
+		}
+	}
+	return true
 }
 
 func prompt(r *rand.Rand, n int) []uint32 {
@@ -228,14 +251,14 @@ func (w *world) generate(ctx context.Context, worker string, req protocol.Prepro
 	if err := w.calls.Wait(wait, 1); err != nil {
 		return result{err: err}
 	}
-	for known := time.Now().Add(5 * time.Second); inst == nil && time.Now().Before(known); time.Sleep(time.Millisecond) {
+	if !within(5*time.Second, func() bool {
 		for _, i := range w.calls.Instances() {
 			if worker == "" || i.Worker == worker {
 				inst = &i
 			}
 		}
-	}
-	if inst == nil {
+		return inst != nil
+	}) {
 		return result{err: fmt.Errorf("%w: %q", errNoWorker, worker)}
 	}
 	s, err := w.calls.Call(ctx, *inst, req.RequestID, nil, req)
@@ -276,5 +299,3 @@ func check(t *testing.T, r result, tokens []uint32, n int) {
 		t.Errorf("prompt of %d: got %v %q %v (%+v), want %v", len(tokens), r.tokens, r.finish, r.err, r.timing, want)
 	}
 }
-
-var _ requestplane.Handler = (*Worker)(nil).generate

@@ -27,7 +27,7 @@ func TestLogprobsOverWorkers(t *testing.T) {
 	w := newWorld(t)
 	w.start("worker-1", cluster.RolePrefill)
 	d := w.start("worker-2", cluster.RoleDecode)
-	eventually(t, "the decode worker sees the prefill worker", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "the decode worker sees the prefill worker", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	p := prompt(seeded(t), 70)
 	width := 2
 	for _, scored := range []bool{false, true} {

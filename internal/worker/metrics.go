@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -9,32 +11,68 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// meter brings the engine's figures into the metrics. The engine counts; the meter
-// only carries over what has been added since the last time.
-type meter struct {
-	*metrics.Worker
+// meters bring the figures of engine and data plane into the metrics. These count; the
+// meters only carry over what has been added since the last time. Those of the worker have
+// the labels of its role.
+type meters struct {
+	registry *metrics.Registry
+	labels   metrics.WorkerLabels // without those of a role
+	current  atomic.Pointer[metrics.Worker]
+
+	mu   sync.Mutex // held while figures are carried over
 	nixl *metrics.NIXL
 	last cluster.WorkerStats
 }
 
-func newMeter(w *Worker) *meter {
-	return (&meter{nixl: metrics.NewNIXL(w.cfg.Metrics, w.Name(), nixl.HistogramBounds())}).in(w)
+func newMeters(cfg Config) *meters {
+	return &meters{registry: cfg.Metrics, labels: metrics.WorkerLabels{
+		Namespace: cfg.Namespace, Model: cfg.Assignment.Model.Name, Worker: cfg.Assignment.Name,
+	}}
 }
 
-// in returns a meter with new series for the present role.
-func (m *meter) in(w *Worker) *meter {
-	endpoint := cluster.EndpointGenerate
-	if w.Role() == cluster.RolePrefill {
-		endpoint = cluster.EndpointPrefill
+// now are the metrics of the present role, nil before the first.
+func (m *meters) now() *metrics.Worker { return m.current.Load() }
+
+// relabel puts the metrics under the labels of a role. Totals go on.
+func (m *meters) relabel(as cluster.Role, endpoint string) *metrics.Worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.nixl == nil {
+		m.nixl = metrics.NewNIXL(m.registry, m.labels.Worker, nixl.HistogramBounds())
 	}
-	return &meter{nixl: m.nixl, Worker: metrics.NewWorker(w.cfg.Metrics, metrics.WorkerLabels{
-		Namespace: w.cfg.Namespace, Component: w.Role().Component(), Endpoint: endpoint,
-		Model: w.cfg.Assignment.Model.Name, Worker: w.Name(),
-	}, time.Now())}
+	labels := m.labels
+	labels.Component, labels.Endpoint = as.Component(), endpoint
+	next := metrics.NewWorker(m.registry, labels, time.Now())
+	if old := m.current.Swap(next); old != nil {
+		old.Close()
+	}
+	return next
 }
 
-// update takes in the present figures.
-func (m *meter) update(s cluster.WorkerStats, queueDepth int) {
+// measure brings the metrics up to date. agent is nil before there is one.
+func (m *meters) measure(s cluster.WorkerStats, queueDepth int, agent *nixl.Agent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	update(m.now(), m.last, s, queueDepth)
+	m.last = s
+	if agent != nil {
+		m.nixl.Update(figuresOf(agent))
+	}
+}
+
+// step takes in one step of the engine, on the goroutine of its scheduler.
+func (m *meters) step(r engine.StepReport) {
+	m.now().Step(r.Busy, r.Predicted, r.PrefillTokens, r.Decodes > 0)
+}
+
+// close removes the worker's series.
+func (m *meters) close() {
+	m.now().Close()
+	m.nixl.Close()
+}
+
+// update takes in the present figures: what has been added since the last time.
+func update(m *metrics.Worker, last, s cluster.WorkerStats, queueDepth int) {
 	m.TotalBlocks.Set(float64(s.KVTotal))
 	if s.KVTotal > 0 {
 		m.CacheUsage.Set(float64(s.KVUsed()) / float64(s.KVTotal))
@@ -53,52 +91,18 @@ func (m *meter) update(s cluster.WorkerStats, queueDepth int) {
 	m.Sequences("waiting", s.Waiting)
 	m.Sequences("remote", s.RemoteWait)
 	m.PrefillQueueDepth.Set(float64(queueDepth))
-	m.Preemptions.Add(float64(s.PreemptedTotal - m.last.PreemptedTotal))
-	m.Evictions.Add(float64(s.EvictedTotal - m.last.EvictedTotal))
-	m.PromptTokens.Add(float64(s.ComputedTotal - m.last.ComputedTotal))
-	m.GeneratedTokens.Add(float64(s.GeneratedTotal - m.last.GeneratedTotal))
-	m.DraftTokens.Add(float64(s.DraftTokensTotal - m.last.DraftTokensTotal))
-	m.AcceptedTokens.Add(float64(s.AcceptedTokensTotal - m.last.AcceptedTokensTotal))
-	m.StepWait.Add(time.Duration(s.StepWaitNanosTotal - m.last.StepWaitNanosTotal).Seconds())
-	m.Cancellations.Add(float64(s.CancelledTotal - m.last.CancelledTotal))
-	m.last = s
+	m.Preemptions.Add(float64(s.PreemptedTotal - last.PreemptedTotal))
+	m.Evictions.Add(float64(s.EvictedTotal - last.EvictedTotal))
+	m.PromptTokens.Add(float64(s.ComputedTotal - last.ComputedTotal))
+	m.GeneratedTokens.Add(float64(s.GeneratedTotal - last.GeneratedTotal))
+	m.DraftTokens.Add(float64(s.DraftTokensTotal - last.DraftTokensTotal))
+	m.AcceptedTokens.Add(float64(s.AcceptedTokensTotal - last.AcceptedTokensTotal))
+	m.StepWait.Add(time.Duration(s.StepWaitNanosTotal - last.StepWaitNanosTotal).Seconds())
+	m.Cancellations.Add(float64(s.CancelledTotal - last.CancelledTotal))
 }
 
-// measure brings the metrics up to date.
-func (w *Worker) measure(s cluster.WorkerStats) {
-	w.metering.Lock()
-	defer w.metering.Unlock()
-	m := w.meter()
-	m.update(s, w.cfg.QueueDepth())
-	if a := w.agent.Load(); a != nil {
-		m.updateNIXL(a)
-	}
-}
-
-// remeter puts the metrics under the labels of the present role. Totals go on.
-func (w *Worker) remeter() {
-	w.metering.Lock()
-	defer w.metering.Unlock()
-	old := w.meter()
-	next := old.in(w)
-	next.last = old.last
-	w.meters.Store(next)
-	old.Worker.Close()
-}
-
-// step takes in one step of the engine, on the goroutine of its scheduler.
-func (m *meter) step(r engine.StepReport) {
-	m.Step(r.Busy, r.Predicted, r.PrefillTokens, r.Decodes > 0)
-}
-
-// close removes the worker's series.
-func (m *meter) close() {
-	m.Worker.Close()
-	m.nixl.Close()
-}
-
-// updateNIXL takes in what the NIXL agent counted.
-func (m *meter) updateNIXL(a *nixl.Agent) {
+// figuresOf is what a NIXL agent has counted.
+func figuresOf(a *nixl.Agent) metrics.NIXLFigures {
 	s := a.Stats()
 	f := metrics.NIXLFigures{
 		TxBytes: s.TxBytes, RxBytes: s.RxBytes, InBytes: s.InBytes, OutBytes: s.OutBytes,
@@ -127,5 +131,5 @@ func (m *meter) updateNIXL(a *nixl.Agent) {
 			f.Peers[p.Transport]++
 		}
 	}
-	m.nixl.Update(f)
+	return f
 }

@@ -18,7 +18,7 @@ import (
 // What runs there takes until then.
 func crowd(t *testing.T, pre *running) (disperse func()) {
 	t.Helper()
-	e := pre.engine.Load()
+	e := pre.engine()
 	all := make(chan *engine.Stream, engine.DefaultMaxWaiting+1)
 	submit := func(i int) {
 		s, err := e.Submit(t.Context(), engine.Request{ID: fmt.Sprint("crowd-", i), Tokens: []uint32{1}, Stop: protocol.StopConditions{MaxTokens: 2000}})
@@ -65,13 +65,13 @@ func TestPrefillWithoutRoomGoesBack(t *testing.T) {
 			pre := w.start("worker-1", cluster.RolePrefill, func(c *Config) { c.Assignment.Engine.MaxSeqs = 1 })
 			w.opts.StepTime = nil
 			d := w.start("worker-2", cluster.RoleDecode)
-			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			eventually(t, "the prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 			disperse := crowd(t, pre)
 			defer disperse()
 			p, answer := prompt(seeded(t), 100), make(chan result, 1)
 			go func() { answer <- w.generate(context.Background(), "worker-2", request("a", p, 5)) }()
 			if tc.room {
-				eventually(t, "it is refused", func() bool { return pre.engine.Load().Stats().RejectedTotal > 0 })
+				eventually(t, "it is refused", func() bool { return pre.engine().Stats().RejectedTotal > 0 })
 				disperse()
 			}
 			got := <-answer
@@ -83,7 +83,7 @@ func TestPrefillWithoutRoomGoesBack(t *testing.T) {
 			if got.timing == nil || got.timing.Prefill != by || d.Status().Stats.FallbackTotal != fallbacks {
 				t.Errorf("prefilled by %+v with %d fallbacks, want by %s", got.timing, d.Status().Stats.FallbackTotal, by)
 			}
-			refused := pre.engine.Load().Stats().RejectedTotal
+			refused := pre.engine().Stats().RejectedTotal
 			if !tc.room && refused != uint64(tc.deliveries) {
 				t.Errorf("tried %d times, want %d", refused, tc.deliveries)
 			}

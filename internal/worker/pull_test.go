@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
-	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
 // Held KV is read by the decode worker and given back by the prefill worker as soon
@@ -65,7 +63,7 @@ func TestBothStrategiesAtOnce(t *testing.T) {
 	r := seeded(t)
 	w := newWorld(t)
 	pre, d := w.start("worker-1", cluster.RolePrefill), w.start("worker-2", cluster.RoleDecode)
-	eventually(t, "prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	h := w.hops()
 	ways := map[protocol.PrefillWay]int{}
 	var mu sync.Mutex
@@ -193,7 +191,7 @@ func TestPullFaults(t *testing.T) {
 			}
 			if tc.other {
 				w.start("worker-2", cluster.RolePrefill)
-				eventually(t, "both are seen", func() bool { return len(d.prefills.Instances()) == 2 })
+				eventually(t, "both are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 2 })
 			}
 			p = prompt(r, 200)
 			req, s := h.hold("worker-1", request("a", p, 8), 20*time.Second)
@@ -297,7 +295,7 @@ func TestHoldEnds(t *testing.T) {
 			<-done
 			// A word that comes too late, or twice, is about nothing.
 			for range 2 {
-				pre.Noticed("worker-9.0", protocol.PrefillNotice{Ticket: req.Disagg.Params.Ticket, Phase: protocol.PrefillRead})
+				pre.term.Load().duty.Noticed("worker-9.0", protocol.PrefillNotice{Ticket: req.Disagg.Params.Ticket, Phase: protocol.PrefillRead})
 			}
 			next := prompt(r, 90)
 			req, s = h.hold("worker-1", request("b", next, 5), 20*time.Second)
@@ -364,37 +362,6 @@ func TestCancelAtEachStep(t *testing.T) {
 			}
 			idle(t, pre, d)
 		})
-	}
-}
-
-// Two workers that cannot exchange blocks are both named.
-func TestReadableNamesBothSides(t *testing.T) {
-	w := newWorld(t)
-	d := w.start("worker-2", cluster.RoleDecode)
-	good := func() *protocol.DisaggregatedParams {
-		return &protocol.DisaggregatedParams{
-			Worker: "worker-1", KVIdentity: d.plane().Identity(), BlockIDs: []int32{4, 5}, Tokens: 17, Ticket: strings.Repeat("ab", 16),
-		}
-	}
-	tokens := make([]uint32, 18)
-	if _, err := d.readable(good(), tokens); err != nil {
-		t.Fatalf("what fits is refused: %v", err)
-	}
-	for name, change := range map[string]func(*protocol.DisaggregatedParams){
-		"model digest": func(p *protocol.DisaggregatedParams) { p.ModelSum = "x" },
-		"block size":   func(p *protocol.DisaggregatedParams) { p.BlockSize *= 2 },
-		"KV layout":    func(p *protocol.DisaggregatedParams) { p.KVLayout = "x" },
-		"block bytes":  func(p *protocol.DisaggregatedParams) { p.BlockBytes++ },
-		"hash seed":    func(p *protocol.DisaggregatedParams) { p.HashSeed = 1 },
-		"tokens":       func(p *protocol.DisaggregatedParams) { p.Tokens = 16 },
-		"blocks":       func(p *protocol.DisaggregatedParams) { p.BlockIDs = p.BlockIDs[:1] },
-	} {
-		p := good()
-		change(p)
-		_, err := d.readable(p, tokens)
-		if !errors.Is(err, kv.ErrMismatch) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "worker-1") || !strings.Contains(err.Error(), "worker-2") {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 

@@ -83,7 +83,7 @@ func (h standingHost) Acquire(op nixl.Op, ticket nixl.TicketID, descs []nixl.Des
 }
 
 // impatient has workers believe soon that a peer stands still.
-func impatient(w *world) { w.tune = func(k *Worker) { k.proof = 20 * time.Millisecond } }
+func impatient(w *world) { w.tune = func(k *Worker) { k.waits.proof = 20 * time.Millisecond } }
 
 // Blocks whose writer stands still are used by nobody until it is known to write no more;
 // the request is prefilled into others, and what is written late is never decoded.
@@ -104,7 +104,7 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("prefilled by %+v, though its writer stands still", got.timing)
 	}
 	d.counts(t, 1, "dynamo_component_kv_quarantines_total")
-	blocks := d.engine.Load().Stats().Quarantined
+	blocks := d.engine().Stats().Quarantined
 	if want := (len(p) + blockSize - 1) / blockSize; blocks != want {
 		t.Errorf("%d blocks in quarantine, want %d", blocks, want)
 	}
@@ -125,12 +125,12 @@ func TestQuarantine(t *testing.T) {
 		if got.timing == nil || got.timing.Prefill != "worker-1" {
 			t.Errorf("request %s was prefilled by %+v", id, got.timing)
 		}
-		if now := d.engine.Load().Stats().Quarantined; now != blocks {
+		if now := d.engine().Stats().Quarantined; now != blocks {
 			t.Errorf("%d blocks in quarantine after request %s, want %d", now, id, blocks)
 		}
 	}
 	s.end()
-	eventually(t, "the quarantine is lifted", func() bool { return d.engine.Load().Stats().Quarantined == 0 })
+	eventually(t, "the quarantine is lifted", func() bool { return d.engine().Stats().Quarantined == 0 })
 	idle(t, pre, d)
 	check(t, w.generate(t.Context(), "worker-2", request("again", p, 20)), p, 20)
 }
@@ -159,7 +159,7 @@ func TestHoldIsKept(t *testing.T) {
 	}
 	pre.counts(t, 2, "dynamo_component_kv_holds_total", `outcome="read"`)
 	stream.Close() // the frontend has let go, too
-	held := pre.engine.Load().Stats().KVOutgoing
+	held := pre.engine().Stats().KVOutgoing
 	if held == 0 || s.memory() == nil {
 		t.Fatalf("%d blocks are kept for a reader that stands still", held)
 	}
@@ -173,7 +173,7 @@ func TestHoldIsKept(t *testing.T) {
 		req, next := h.hold("worker-1", request("next", prompt(r, 120), 2), 20*time.Second)
 		check(t, w.generate(t.Context(), "worker-2", req), req.TokenIDs, 2)
 		next.Close()
-		if now := pre.engine.Load().Stats().KVOutgoing; now < held {
+		if now := pre.engine().Stats().KVOutgoing; now < held {
 			t.Fatalf("%d blocks are kept after prompt %d, want %d", now, i, held)
 		}
 	}

@@ -65,7 +65,7 @@ func TestRemotePrefillFindsBlocksResident(t *testing.T) {
 	}
 	w.start("worker-1", cluster.RolePrefill, there.of)
 	d := w.start("worker-2", cluster.RoleDecode, here.of)
-	eventually(t, "the prefill worker is found", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "the prefill worker is found", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	p, done := prompt(r, 3*blockSize), make(chan result, 1)
 	computing.Store(true)
 	go func() { done <- w.generate(t.Context(), "", request("r", p, 4)) }()
@@ -98,7 +98,7 @@ func TestSequenceDoesNotWaitForTheQueue(t *testing.T) {
 	goOn := make(chan struct{})
 	d := w.start("worker-2", cluster.RoleDecode, func(c *Config) { c.Queue = slowRemoval{c.Queue, goOn} })
 	defer close(goOn)
-	eventually(t, "the prefill worker is found", func() bool { return len(d.prefills.Instances()) == 1 })
+	eventually(t, "the prefill worker is found", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 	p := prompt(r, 3*blockSize)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -18,9 +18,7 @@ func TestDrainWaitsOnceForASilentStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const patience = 2 * time.Second
 				w := newWorld(t)
-				d := w.start("worker-1", role, func(c *Config) {
-					c.NIXL = func() nixl.Config { return nixl.Config{Transports: []nixl.Transport{w.peers.Transport()}} }
-				})
+				d := w.start("worker-1", role, overMemory(w))
 				answer := w.c.Store.FallSilent(patience)
 				defer answer()
 				begin := time.Now()
@@ -34,5 +32,12 @@ func TestDrainWaitsOnceForASilentStore(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// overMemory has a worker reach others in this process alone, which needs no sockets.
+func overMemory(w *world) func(*Config) {
+	return func(c *Config) {
+		c.NIXL = func() nixl.Config { return nixl.Config{Transports: []nixl.Transport{w.peers.Transport()}} }
 	}
 }

@@ -26,7 +26,7 @@ func TestSpeculationOfAnAssignment(t *testing.T) {
 		if res.err != nil || len(res.tokens) != n || res.finish != protocol.FinishLength {
 			t.Fatalf("%s: %d tokens, %q %v", method, len(res.tokens), res.finish, res.err)
 		}
-		st := r.engine.Load().Stats()
+		st := r.engine().Stats()
 		steps = append(steps, st.StepsTotal)
 		if (st.AcceptedTokensTotal > 0) != (method == cluster.SpeculativeNgram) {
 			t.Errorf("%s: %d drafted, %d accepted", method, st.DraftTokensTotal, st.AcceptedTokensTotal)

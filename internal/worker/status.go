@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -14,6 +15,10 @@ type board struct {
 	mu      sync.Mutex
 	st      cluster.WorkerStatus
 	changed chan struct{} // capacity 1
+
+	// writing is held while the status key is written, so that none is written under the
+	// lease of a role that the worker has left.
+	writing sync.Mutex
 }
 
 func newBoard(st cluster.WorkerStatus) *board {
@@ -45,13 +50,12 @@ func (b *board) get() cluster.WorkerStatus {
 func (w *Worker) Status() cluster.WorkerStatus {
 	st := w.board.get()
 	st.UpdatedAt = time.Now()
-	if d := w.drt.Load(); d != nil {
-		st.InstanceID = d.ID()
-		st.LeaseTTLMS = d.Lease().TTL.Milliseconds()
+	if t := w.term.Load(); t != nil {
+		st.InstanceID = t.drt.ID()
+		st.LeaseTTLMS = t.drt.Lease().TTL.Milliseconds()
 	}
-	if e := w.engine.Load(); e != nil {
-		st.Stats = e.Stats()
-		w.kv.Figures(&st.Stats)
+	if c := w.core.Load(); c != nil {
+		st.Stats = c.figures()
 	}
 	return st
 }
@@ -75,7 +79,7 @@ func (w *Worker) publishStatus(ctx context.Context) {
 	for {
 		w.judge()
 		st := w.Status()
-		w.measure(st.Stats)
+		w.meters.measure(st.Stats, w.cfg.QueueDepth(), w.agent())
 		if write || time.Since(written) >= cluster.HeartbeatInterval {
 			if err := w.writeStatus(ctx); err != nil && ctx.Err() == nil {
 				w.log.Debug("status not written", "error", err)
@@ -93,6 +97,14 @@ func (w *Worker) publishStatus(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// agent is the NIXL agent, nil before there is one.
+func (w *Worker) agent() *nixl.Agent {
+	if c := w.core.Load(); c != nil {
+		return c.kv.Agent()
+	}
+	return nil
 }
 
 // Shares of KV blocks in use at which a worker is degraded, and at which it is well
@@ -118,8 +130,8 @@ func (w *Worker) judge() {
 }
 
 func (w *Worker) writeStatus(ctx context.Context) error {
-	w.writing.Lock()
-	defer w.writing.Unlock()
+	w.board.writing.Lock()
+	defer w.board.writing.Unlock()
 	return w.writeStatusLocked(ctx)
 }
 

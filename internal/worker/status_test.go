@@ -48,7 +48,7 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 			Assignment: cluster.Assignment{Name: "worker-1", Role: cluster.RoleDecode}, Namespace: cluster.DefaultNamespace,
 			Store: s, Bus: bus, Metrics: metrics.NewRegistry(), Log: slog.New(slog.DiscardHandler), QueueDepth: func() int { return 0 },
 		})
-		w.meters.Store(newMeter(w))
+		w.meters.relabel(cluster.RoleDecode, cluster.EndpointGenerate)
 		ctx, cancel := context.WithCancel(t.Context())
 		var publishing sync.WaitGroup
 		publishing.Go(func() { w.publishStatus(ctx) })

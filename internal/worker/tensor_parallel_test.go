@@ -33,14 +33,14 @@ func TestTensorParallelDegrees(t *testing.T) {
 			w.tcp = tc.tcp
 			pre := w.startRanks("worker-1", cluster.RolePrefill, tc.prefill)
 			d := w.startRanks("worker-2", cluster.RoleDecode, tc.decode)
-			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			eventually(t, "the prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 			if n, m := pre.Status().TensorParallel, d.Status().TensorParallel; n != tc.prefill || m != tc.decode {
 				t.Errorf("degrees %d and %d are told, want %d and %d", n, m, tc.prefill, tc.decode)
 			}
 			// Paths are proven before, one at a time: many proofs at once time out on a busy
 			// machine.
 			met(t, pre, d)
-			eventually(t, "the path to the prefill worker is proven", func() bool { return d.peers.Meet(t.Context(), pre.nixl().Name(), nil) == nil })
+			eventually(t, "the path to the prefill worker is proven", func() bool { return d.term.Load().peers.Meet(t.Context(), pre.nixl().Name(), nil) == nil })
 			h := w.hops()
 			shared := prompt(r, 40)
 			ways := map[protocol.PrefillWay]int{}
@@ -131,7 +131,7 @@ func TestWrongHeadsAreNoticed(t *testing.T) {
 				}
 			})
 			d := w.startRanks("worker-2", cluster.RoleDecode, 4)
-			eventually(t, "the prefill worker is seen", func() bool { return len(d.prefills.Instances()) == 1 })
+			eventually(t, "the prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
 			p := prompt(r, 100)
 			req := request("a", p, 8)
 			if way == protocol.WayPull {

@@ -64,6 +64,10 @@ var testers = map[string][]string{
 	"internal/nixl":        {"internal/nixl/local", "internal/nixl/shm", "internal/nixl/tcp"},
 	"internal/nixl/fenced": {"internal/nixl/shm", "internal/nixl/cma"},
 	"internal/nixl/wire":   {"internal/nixl/tcp", "internal/nixl/shm"},
+
+	"internal/worker/kv":      {"internal/worker"},
+	"internal/worker/prefill": {"internal/worker"},
+	"internal/worker/decode":  {"internal/worker"},
 }
 
 func main() {

@@ -1,0 +1,88 @@
+package decode
+
+import (
+	"sync"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// disaggregation is how one request of a decode worker comes by the KV of its
+// prompt. The request says which strategy its frontend decided by, so that workers
+// serve both at once.
+type disaggregation struct {
+	w      *Role
+	tenant string
+	hints  protocol.DisaggHints
+	// way is written by the goroutine of the reservation before it ends that, and read
+	// after the first output, which comes later.
+	way protocol.PrefillWay
+}
+
+// decide answers the engine's question at admission: prefill here or elsewhere? It
+// may not block, so what it knows of others is what was last heard.
+func (d *disaggregation) decide(prompt, cached int) engine.Decision {
+	remote, why := d.choose(prompt, cached)
+	if !remote {
+		d.w.Meter.Prefill(metrics.PrefillLocal, "", why)
+	}
+	return engine.Decision{Remote: remote, Why: why}
+}
+
+func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
+	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
+	limits := d.w.Settings().Prefill
+	if d.hints.Strategy != protocol.StrategyRouter {
+		s.QueueDepth = d.w.QueueDepth()
+		s.PrefillWorkers = len(d.w.prefills.Instances())
+		remote, why := router.DecidePrefill(s, limits)
+		if remote && s.Force == "" && s.QueueDepth >= crowded*s.PrefillWorkers && d.w.asked.mostlyOthers(d.tenant) {
+			return false, whyOthersWait
+		}
+		return remote, why
+	}
+	if d.hints.Params == nil && d.hints.Bootstrap == nil {
+		return false, d.hints.Why
+	}
+	// The frontend has found a worker that has room; it does not know this cache.
+	s.PrefillWorkers, limits.MaxQueueDepth = 1, 1
+	return router.DecidePrefill(s, limits)
+}
+
+// The prefill queue is first come, first served. A tenant that has little in it does not
+// queue up behind the many prompts of another one: where so many for each prefill worker
+// wait, its prompts are computed by the decode worker, whose steps are shared.
+const (
+	crowded       = 4
+	whyOthersWait = "others wait"
+)
+
+// outstanding counts the prompts that a decode worker has on the prefill queue.
+type outstanding struct {
+	mu  sync.Mutex
+	all int
+	by  map[string]int // by tenant; those with none are absent
+}
+
+func (o *outstanding) add(tenant string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by == nil {
+		o.by = map[string]int{}
+	}
+	o.all += n
+	if o.by[tenant] += n; o.by[tenant] == 0 {
+		delete(o.by, tenant)
+	}
+}
+
+// mostlyOthers reports whether other tenants have more than twice as many as this one
+// would have with one more.
+func (o *outstanding) mostlyOthers(tenant string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	mine := o.by[tenant]
+	return o.all-mine > 2*(mine+1)
+}

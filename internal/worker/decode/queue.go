@@ -1,0 +1,77 @@
+package decode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/protocol"
+)
+
+// queueLookEvery is how often a decode worker makes sure that the queue with its
+// request is still reachable.
+const queueLookEvery = 250 * time.Millisecond
+
+// requestPrefill enqueues the request and waits for its end.
+func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
+	w := f.w
+	body, err := protocol.Marshal(req)
+	if err != nil {
+		return protocol.PrefillNotice{}, err
+	}
+	id := req.RequestID + "/" + req.Ticket[:8]
+	switch err := w.Queue.Enqueue(ctx, id, body); {
+	case errors.Is(err, events.ErrUnavailable):
+		f.way = protocol.WayDirect // without the queue a worker is asked directly
+		return f.callPrefill(ctx, req, wt)
+	case err != nil:
+		return protocol.PrefillNotice{}, fmt.Errorf("enqueue: %w", err)
+	}
+	pointQueued.Hit()
+	n, err := f.awaitPrefill(ctx, req, wt)
+	if err != nil {
+		w.forgetMessage(ctx, id)
+		return n, err
+	}
+	// Its worker acknowledges the message; only if that fails it is still there. The
+	// sequence does not wait for the queue's answer.
+	f.after = func() { w.forgetMessage(ctx, id) }
+	return n, nil
+}
+
+// awaitPrefill waits for the end of a request that was enqueued.
+func (f *filling) awaitPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
+	look := time.NewTicker(queueLookEvery)
+	defer look.Stop()
+	for started, unreachable := false, 0; ; {
+		select {
+		case n := <-wt.notices:
+			if n.Phase != protocol.PrefillStarted {
+				return n, checkNotice(n, req)
+			}
+			started = true
+		case <-look.C:
+			// Nobody fetches from a queue that is out of reach. One look may fall into
+			// a reconnect.
+			if started || f.w.Bus.Connected() {
+				unreachable = 0
+			} else if unreachable++; unreachable == 2 {
+				return protocol.PrefillNotice{}, errQueueLost
+			}
+		case err := <-wt.lost:
+			return protocol.PrefillNotice{}, err
+		case <-ctx.Done():
+			return protocol.PrefillNotice{}, context.Cause(ctx)
+		}
+	}
+}
+
+// forgetMessage takes a message that is no longer wanted out of the queue. Done
+// messages are gone already; the call then does nothing.
+func (w *Role) forgetMessage(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = w.Queue.Remove(ctx, id) // best effort: a late prefill finds its ticket revoked
+}

@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/worker/role"
+)
+
+// drainSteps are the steps of a drain in their order: those that every worker takes, each
+// behind what the role has to do at that step.
+func (t *term) drainSteps() []role.Step {
+	own := t.duty.DrainSteps()
+	var all []role.Step
+	for _, s := range []role.Step{
+		t.leaveDiscovery(),
+		t.core.stopAdmission(),
+		{Name: cluster.DrainIncoming, Done: t.core.nothingComes},
+		{Name: cluster.DrainSequences, Done: t.sequencesEnded},
+		{Name: cluster.DrainOutgoing, Done: t.core.nothingLeaves},
+		{Name: cluster.DrainLease},
+	} {
+		for _, o := range own {
+			if o.Name == s.Name {
+				all = append(all, o)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (c *core) stopAdmission() role.Step {
+	return role.Step{
+		Name: cluster.DrainAdmission,
+		Done: func(ctx context.Context) (bool, error) { return true, c.engine.StopAdmission(ctx) },
+		Undo: c.engine.ResumeAdmission,
+	}
+}
+
+func (c *core) nothingComes(context.Context) (bool, error) {
+	st := c.engine.Stats()
+	return st.RemoteWait == 0 && st.KVIncoming == 0, nil
+}
+
+func (t *term) sequencesEnded(ctx context.Context) (bool, error) {
+	_, open, err := t.core.engine.OpenSequences(ctx, 0)
+	return open == 0 && t.requestsInFlight() == 0, err
+}
+
+func (c *core) nothingLeaves(context.Context) (bool, error) {
+	in, out := c.kv.Agent().InFlight()
+	return c.engine.Stats().KVOutgoing == 0 && in == 0 && out == 0, nil
+}
+
+// drainFigures returns what fills in the figures of a drain that begins now. cut says that
+// what is left is cut off.
+func (t *term) drainFigures() func(ctx context.Context, d *cluster.DrainStatus, cut bool) error {
+	before := t.core.engine.Stats()
+	return func(ctx context.Context, d *cluster.DrainStatus, cut bool) error {
+		open, left, err := t.core.engine.OpenSequences(ctx, 10)
+		if err != nil && !errors.Is(err, engine.ErrClosed) {
+			return err
+		}
+		for i := range open {
+			open[i].Why = t.duty.Why(open[i].RequestID)
+		}
+		st := t.core.engine.Stats()
+		_, out := t.core.kv.Agent().InFlight()
+		d.Open, d.Left = open, left
+		d.Routers, d.Acknowledged, d.Unacknowledged = t.departure.progress()
+		d.Incoming, d.Outgoing = st.RemoteWait, st.KVOutgoing+out
+		d.Finished = int(st.FinishedTotal - before.FinishedTotal)
+		d.Cancelled = int(st.CancelledTotal - before.CancelledTotal)
+		d.Moved = int(st.MovedTotal - before.MovedTotal)
+		if cut {
+			d.Moved += left // their frontends compute them again elsewhere
+		}
+		return nil
+	}
+}

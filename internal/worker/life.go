@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/undo"
+)
+
+// Run loads the model, serves until ctx ends, the engine breaks or a drain is
+// complete, and releases everything. It returns ErrDrained after a drain and the
+// cause of ctx, or the failure, otherwise.
+func (w *Worker) Run(ctx context.Context) (err error) {
+	var back undo.Stack
+	defer func() { back.Run(stopTimeout, w.log) }()
+
+	t, err := w.newTerm(ctx, w.Role())
+	if err != nil {
+		return err
+	}
+	back.Push("leave the cluster", func(ctx context.Context) error {
+		if w.cfg.LastWord != nil {
+			w.cfg.LastWord(ctx, err)
+		}
+		return w.term.Load().drt.Close(ctx)
+	})
+	w.term.Store(t)
+	back.Push("remove the metrics", func(context.Context) error { w.meters.close(); return nil })
+
+	// Background goroutines end, and are awaited, before the lease goes.
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	back.Push("stop publishing", func(context.Context) error { stopBackground(); wg.Wait(); return nil })
+	wg.Go(func() { w.publishStatus(background) })
+	wg.Go(func() { w.publishKVEvents(background) })
+
+	c, err := w.load(ctx, &back)
+	if err != nil {
+		return err
+	}
+	w.core.Store(c)
+	// The metadata is there before anyone can learn the agent's name.
+	if err := t.publishMetadata(ctx, c); err != nil {
+		return err
+	}
+	return w.serve(ctx, c)
+}
+
+// serve runs the engine and everything around it, in one role after the other.
+func (w *Worker) serve(ctx context.Context, c *core) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	g, running := errgroup.WithContext(running)
+	engineCtx, stopEngine := context.WithCancelCause(context.WithoutCancel(ctx))
+	g.Go(func() error { return engineEnded(running, c.engine.Run(engineCtx)) })
+	err := w.terms(running, c)
+	w.log.Info("stopping", "cause", err)
+	// First nobody finds us, then nobody reaches us, then the engine ends what is
+	// left (its callers are told to go elsewhere), then the rest stops.
+	t := w.term.Load()
+	t.leave(context.WithoutCancel(ctx))
+	stopEngine(err)
+	stop(err)
+	t.close(context.WithoutCancel(ctx))
+	if gerr := g.Wait(); errors.Is(err, context.Canceled) {
+		err = errors.Join(gerr, err)
+	}
+	t.end()
+	return err
+}
+
+// terms serves in one term after the other, until the worker ends.
+func (w *Worker) terms(ctx context.Context, c *core) error {
+	for {
+		t := w.term.Load()
+		if err := t.begin(ctx, c); err != nil {
+			return err
+		}
+		w.setState(cluster.StateReady, "")
+		next, err := w.obey(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := w.changeRole(ctx, t, next); err != nil {
+			return err
+		}
+	}
+}
+
+// engineEnded turns the end of the engine into the reason for the worker's end,
+// unless the worker is ending anyway.
+func engineEnded(running context.Context, err error) error {
+	if running.Err() != nil || errors.Is(err, ErrDrained) {
+		return nil
+	}
+	return err
+}

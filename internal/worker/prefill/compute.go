@@ -1,0 +1,144 @@
+package prefill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
+)
+
+// serveCall works on one request that came over the request plane.
+func (w *Role) serveCall(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.RemotePrefillRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	notice, err := w.compute(ctx, req)
+	if err != nil {
+		notice = notice.failed(err)
+	}
+	return send(notice.PrefillNotice)
+}
+
+// outcome is a notice in the making.
+type outcome struct{ protocol.PrefillNotice }
+
+func (o outcome) failed(err error) outcome {
+	o.Phase, o.Error = protocol.PrefillFailed, err.Error()
+	return o
+}
+
+// check refuses requests whose blocks mean something else here than there.
+func (w *Role) check(req protocol.RemotePrefillRequest) error {
+	there := protocol.KVIdentity{
+		ModelSum: req.ModelSum, BlockSize: req.BlockSize, BlockBytes: req.BlockBytes, KVLayout: req.KVLayout, HashSeed: req.HashSeed,
+	}
+	if err := w.KV.Matches(there, req.Worker); err != nil {
+		return fmt.Errorf("%w: %w", errForeign, err)
+	}
+	want := w.KV.BlocksOf(len(req.TokenIDs))
+	if len(req.TokenIDs) == 0 || len(req.BlockIDs) != want || req.ComputedBlocks < 0 || req.ComputedBlocks >= want {
+		return fmt.Errorf("%w: %d tokens, %d blocks, %d of them computed", kv.ErrMismatch, len(req.TokenIDs), len(req.BlockIDs), req.ComputedBlocks)
+	}
+	return nil
+}
+
+// compute computes the KV of a prompt and writes it, block by block as it
+// becomes ready, into the decode worker's memory; then it tells the decode worker.
+func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (outcome, error) {
+	out := outcome{protocol.PrefillNotice{
+		RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Worker,
+	}}
+	if err := w.check(req); err != nil {
+		return out, err
+	}
+	if time.Now().After(req.Deadline) {
+		return out, fmt.Errorf("%w: its deadline passed %s ago", kv.ErrUnwanted, time.Since(req.Deadline).Round(time.Millisecond))
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, req.Deadline, kv.ErrUnwanted)
+	defer cancel()
+	ticket, err := nixl.ParseTicketID(req.Ticket)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
+	}
+	if err := w.Peers.Ensure(ctx, req.EngineID); err != nil {
+		return out, err
+	}
+	pointMetadataLoaded.Hit()
+	started := out.PrefillNotice
+	started.Phase = protocol.PrefillStarted
+	if err := w.KV.Notify(ctx, req.EngineID, started); err != nil {
+		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
+	}
+	pointStartTold.Hit()
+
+	// The writer follows the computation. It must have stopped before the blocks
+	// are given back, or it would send what somebody else writes into them.
+	wr := w.KV.NewWriter()
+	wctx, stopWriter := context.WithCancelCause(ctx)
+	defer stopWriter(nil)
+	pctx, stopPrefill := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopPrefill(nil)
+	var wrote kv.Written
+	written := make(chan error, 1)
+	go func() {
+		var err error
+		if wrote, err = wr.Run(wctx, req, ticket); err != nil {
+			stopPrefill(err)
+		}
+		written <- err
+	}()
+	begin := time.Now()
+	held, err := w.Engine.Prefill(pctx, engine.PrefillRequest{
+		// The same prompt may come twice after a redelivery.
+		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tenant: req.Tenant, Tokens: req.TokenIDs, Progress: wr.Progress,
+	})
+	out.ComputeNS = int64(time.Since(begin))
+	if err != nil {
+		stopWriter(err)
+		if werr := <-written; werr != nil {
+			err = werr
+		}
+		return out, cause(ctx, err)
+	}
+	defer held.Release()
+	wr.Progress(held.Tokens, held.Blocks)
+	if err := <-written; err != nil {
+		return out, cause(ctx, err)
+	}
+	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
+	out.Bytes, out.WriteNS, out.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(wrote.Exposed)
+	w.KV.Moved(wrote.Bytes, wrote.Took)
+	w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
+	if err := w.KV.Notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
+		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
+	}
+	pointNotified.Hit()
+	return out, nil
+}
+
+// cause prefers the reason why a context ended to the bare fact.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil && errors.Is(err, context.Canceled) {
+		return c
+	}
+	return err
+}
+
+// tell sends a notice as well as it can; the decode worker's deadline does the rest.
+func (w *Role) tell(ctx context.Context, req protocol.RemotePrefillRequest, o outcome) {
+	err := w.Peers.Ensure(ctx, req.EngineID)
+	if err == nil {
+		err = w.KV.Notify(ctx, req.EngineID, o.PrefillNotice)
+	}
+	if err != nil {
+		w.Log.Debug("decode worker not told", "request", req.RequestID, "error", err)
+	}
+}

@@ -1,0 +1,158 @@
+package prefill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/engine"
+	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/worker/kv"
+)
+
+// serveRoom is the bootstrap endpoint: a decode worker enters a room with its
+// reservation and hears when it is filled.
+func (w *Role) serveRoom(ctx context.Context, r *requestplane.Request, send func(any) error) error {
+	var j protocol.JoinRoom
+	if err := r.Decode(&j); err != nil {
+		return err
+	}
+	if err := w.check(j.Request); err != nil {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
+	}
+	n, err := w.rooms.join(ctx, j.Room, j.Request)
+	if err != nil {
+		return prefillError(err)
+	}
+	return send(n)
+}
+
+// prefillInRoom computes a prompt and writes its KV, block by block as it becomes
+// ready, into the memory of the decode worker that comes to the room.
+func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedRequest, send func(any) error) (err error) {
+	id := p.Disagg.Bootstrap.Room
+	rm, err := w.rooms.enter(id, p.Disagg.Deadline)
+	if err != nil {
+		w.Meter.Room(metrics.RoomRefused)
+		return prefillError(err)
+	}
+	outcome := metrics.RoomUnmet
+	defer func() {
+		w.rooms.leave(id, rm, err)
+		w.Meter.Room(outcome)
+	}()
+	pointRoomEntered.Hit()
+
+	// The frontend asks the decode worker only when it knows that the room is open.
+	if err := send(protocol.EngineOutput{}); err != nil {
+		return err
+	}
+	pointRoomOpened.Hit()
+	// The writer collects progress from the first chunk on; it learns where to write
+	// when the decode worker comes.
+	wr := w.KV.NewWriter()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	c := w.computeAside(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.Progress}, fail)
+	defer c.end()
+
+	var j *joining
+	select {
+	case j = <-rm.joins:
+	case <-ctx.Done():
+		return prefillError(context.Cause(ctx))
+	}
+	pointRoomMet.Hit()
+	outcome = metrics.RoomFailed
+	defer j.onLeave(func() { fail(kv.ErrUnwanted) })()
+	n, err := w.writeTo(ctx, j.req, p.TokenIDs, wr, c)
+	if err != nil {
+		return prefillError(cause(ctx, err)) // the decode worker hears it when the room closes
+	}
+	j.answer <- n
+	outcome = metrics.RoomDone
+	pointRoomAnswered.Hit()
+	return send(protocol.EngineOutput{Finish: protocol.FinishLength})
+}
+
+// writeTo writes the blocks of a prompt that is being computed.
+func (w *Role) writeTo(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
+	n := protocol.PrefillNotice{RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Worker}
+	if !slices.Equal(req.TokenIDs, prompt) {
+		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", kv.ErrMismatch, req.Worker)
+	}
+	ticket, err := nixl.ParseTicketID(req.Ticket)
+	if err != nil {
+		return n, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
+	}
+	if err := w.Peers.Ensure(ctx, req.EngineID); err != nil {
+		return n, err
+	}
+	wrote, err := wr.Run(ctx, req, ticket)
+	if err != nil {
+		return n, err
+	}
+	// All is written, so all is computed.
+	held, err := c.wait(ctx)
+	if err != nil {
+		return n, err
+	}
+	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
+	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(c.took), int64(wrote.Exposed)
+	w.KV.Moved(wrote.Bytes, wrote.Took)
+	w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
+	return n, nil
+}
+
+// computation is a prefill in a goroutine of its own.
+type computation struct {
+	stop func(error)
+	done chan struct{}
+
+	// Set when done is closed.
+	held *engine.Held
+	err  error
+	took time.Duration
+}
+
+// computeAside starts a prefill. It does not end with ctx: whoever writes its blocks must
+// stop first. failed hears why it failed.
+func (w *Role) computeAside(ctx context.Context, r engine.PrefillRequest, failed func(error)) *computation {
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	c := &computation{stop: stop, done: make(chan struct{})}
+	begin := time.Now()
+	go func() {
+		defer close(c.done)
+		c.held, c.err = w.Engine.Prefill(ctx, r)
+		c.took = time.Since(begin)
+		if c.err != nil {
+			failed(c.err)
+			return
+		}
+		r.Progress(c.held.Tokens, c.held.Blocks)
+	}()
+	return c
+}
+
+func (c *computation) wait(ctx context.Context) (*engine.Held, error) {
+	select {
+	case <-c.done:
+		return c.held, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// end stops the computation if it still runs, and gives its blocks back. Nobody may
+// write them to others any more.
+func (c *computation) end() {
+	c.stop(nil)
+	<-c.done
+	if c.held != nil {
+		c.held.Release()
+	}
+}
