@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
-	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
@@ -53,9 +52,7 @@ func (w *Role) check(req protocol.RemotePrefillRequest) error {
 // compute computes the KV of a prompt and writes it, block by block as it
 // becomes ready, into the decode worker's memory; then it tells the decode worker.
 func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (outcome, error) {
-	out := outcome{protocol.PrefillNotice{
-		RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Worker,
-	}}
+	out := outcome{w.noticeOf(req)}
 	if err := w.check(req); err != nil {
 		return out, err
 	}
@@ -79,49 +76,27 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	}
 	pointStartTold.Hit()
 
-	// The writer follows the computation. It must have stopped before the blocks
-	// are given back, or it would send what somebody else writes into them.
 	wr := w.KV.NewWriter()
-	wctx, stopWriter := context.WithCancelCause(ctx)
-	defer stopWriter(nil)
-	pctx, stopPrefill := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stopPrefill(nil)
-	var wrote kv.Written
-	written := make(chan error, 1)
-	go func() {
-		var err error
-		if wrote, err = wr.Run(wctx, req, ticket); err != nil {
-			stopPrefill(err)
-		}
-		written <- err
-	}()
-	begin := time.Now()
-	held, err := w.Engine.Prefill(pctx, engine.PrefillRequest{
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	c := w.begin(ctx, engine.PrefillRequest{
 		// The same prompt may come twice after a redelivery.
 		ID: fmt.Sprintf("%s#%d.%s", req.RequestID, req.Attempt, req.Ticket[:8]), Tenant: req.Tenant, Tokens: req.TokenIDs, Progress: wr.Progress,
-	})
-	out.ComputeNS = int64(time.Since(begin))
-	if err != nil {
-		stopWriter(err)
-		if werr := <-written; werr != nil {
-			err = werr
-		}
+	}, fail)
+	defer c.end()
+	if err := w.write(ctx, req, ticket, wr, c, &out.PrefillNotice); err != nil {
 		return out, cause(ctx, err)
 	}
-	defer held.Release()
-	wr.Progress(held.Tokens, held.Blocks)
-	if err := <-written; err != nil {
-		return out, cause(ctx, err)
-	}
-	out.Phase, out.Tokens, out.Cached = protocol.PrefillDone, held.Tokens, held.Cached
-	out.Bytes, out.WriteNS, out.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(wrote.Exposed)
-	w.KV.Moved(wrote.Bytes, wrote.Took)
-	w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
 	if err := w.KV.Notify(ctx, req.EngineID, out.PrefillNotice); err != nil {
 		return out, fmt.Errorf("tell %s: %w", req.Worker, err)
 	}
 	pointNotified.Hit()
 	return out, nil
+}
+
+// noticeOf is what every notice about a request says.
+func (w *Role) noticeOf(req protocol.RemotePrefillRequest) protocol.PrefillNotice {
+	return protocol.PrefillNotice{RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Worker}
 }
 
 // cause prefers the reason why a context ended to the bare fact.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
@@ -57,7 +56,7 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	wr := w.KV.NewWriter()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	c := w.computeAside(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.Progress}, fail)
+	c := w.begin(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.Progress}, fail)
 	defer c.end()
 
 	var j *joining
@@ -69,7 +68,7 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	pointRoomMet.Hit()
 	outcome = metrics.RoomFailed
 	defer j.onLeave(func() { fail(kv.ErrUnwanted) })()
-	n, err := w.writeTo(ctx, j.req, p.TokenIDs, wr, c)
+	n, err := w.writeInRoom(ctx, j.req, p.TokenIDs, wr, c)
 	if err != nil {
 		return prefillError(cause(ctx, err)) // the decode worker hears it when the room closes
 	}
@@ -79,9 +78,10 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	return send(protocol.EngineOutput{Finish: protocol.FinishLength})
 }
 
-// writeTo writes the blocks of a prompt that is being computed.
-func (w *Role) writeTo(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
-	n := protocol.PrefillNotice{RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Worker}
+// writeInRoom writes the prompt that is being computed for a decode worker, whose prompt
+// must be the same.
+func (w *Role) writeInRoom(ctx context.Context, req protocol.RemotePrefillRequest, prompt []uint32, wr *kv.Writer, c *computation) (protocol.PrefillNotice, error) {
+	n := w.noticeOf(req)
 	if !slices.Equal(req.TokenIDs, prompt) {
 		return n, fmt.Errorf("%w: %s asks for another prompt than the frontend", kv.ErrMismatch, req.Worker)
 	}
@@ -92,67 +92,6 @@ func (w *Role) writeTo(ctx context.Context, req protocol.RemotePrefillRequest, p
 	if err := w.Peers.Ensure(ctx, req.EngineID); err != nil {
 		return n, err
 	}
-	wrote, err := wr.Run(ctx, req, ticket)
-	if err != nil {
-		return n, err
-	}
-	// All is written, so all is computed.
-	held, err := c.wait(ctx)
-	if err != nil {
-		return n, err
-	}
-	n.Phase, n.Tokens, n.Cached = protocol.PrefillDone, held.Tokens, held.Cached
-	n.Bytes, n.WriteNS, n.ComputeNS, n.ExposedNS = wrote.Bytes, int64(wrote.Took), int64(c.took), int64(wrote.Exposed)
-	w.KV.Moved(wrote.Bytes, wrote.Took)
-	w.Meter.Transferred(metrics.DirectionOut, w.KV.TransportTo(req.EngineID), wrote.Bytes, wrote.Took)
-	return n, nil
-}
-
-// computation is a prefill in a goroutine of its own.
-type computation struct {
-	stop func(error)
-	done chan struct{}
-
-	// Set when done is closed.
-	held *engine.Held
-	err  error
-	took time.Duration
-}
-
-// computeAside starts a prefill. It does not end with ctx: whoever writes its blocks must
-// stop first. failed hears why it failed.
-func (w *Role) computeAside(ctx context.Context, r engine.PrefillRequest, failed func(error)) *computation {
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	c := &computation{stop: stop, done: make(chan struct{})}
-	begin := time.Now()
-	go func() {
-		defer close(c.done)
-		c.held, c.err = w.Engine.Prefill(ctx, r)
-		c.took = time.Since(begin)
-		if c.err != nil {
-			failed(c.err)
-			return
-		}
-		r.Progress(c.held.Tokens, c.held.Blocks)
-	}()
-	return c
-}
-
-func (c *computation) wait(ctx context.Context) (*engine.Held, error) {
-	select {
-	case <-c.done:
-		return c.held, c.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// end stops the computation if it still runs, and gives its blocks back. Nobody may
-// write them to others any more.
-func (c *computation) end() {
-	c.stop(nil)
-	<-c.done
-	if c.held != nil {
-		c.held.Release()
-	}
+	err = w.write(ctx, req, ticket, wr, c, &n)
+	return n, err
 }
