@@ -190,6 +190,7 @@ func (t *term) close(ctx context.Context) {
 			t.log.Warn("close endpoint", "error", err)
 		}
 	}
+	t.served, t.announced = nil, nil
 }
 
 // end ends all that the term has begun, except its lease. It may be called twice, and for a

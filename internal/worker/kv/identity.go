@@ -3,17 +3,15 @@ package kv
 import (
 	"fmt"
 
-	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
 // Identity is what others must agree on to exchange KV blocks with this worker.
-func (p *Plane) Identity() protocol.KVIdentity { return identity(p.cfg) }
-
-func identity(c Config) protocol.KVIdentity {
+func (p *Plane) Identity() protocol.KVIdentity {
+	shape := p.cfg.Shape
 	return protocol.KVIdentity{
-		ModelSum: c.Model, BlockSize: c.Shape.BlockSize, BlockBytes: c.Shape.BlockBytes(),
-		KVLayout: c.Shape.Layout(), HashSeed: c.HashSeed,
+		ModelSum: p.cfg.Model, BlockSize: shape.BlockSize, BlockBytes: shape.BlockBytes(),
+		KVLayout: shape.Layout(), HashSeed: p.cfg.HashSeed,
 	}
 }
 
@@ -37,9 +35,6 @@ func (p *Plane) Matches(there protocol.KVIdentity, worker string) error {
 	}
 	return nil
 }
-
-// Shape is how keys and values lie in a block.
-func (p *Plane) Shape() kvlayout.Shape { return p.cfg.Shape }
 
 // BlockSize is how many tokens a block holds.
 func (p *Plane) BlockSize() int { return p.cfg.Shape.BlockSize }

@@ -10,7 +10,7 @@ import (
 // OpenTicket lets peers that know the ticket access blocks until it is revoked, at the
 // latest until the deadline. tag is for logs, such as the id of a request.
 func (p *Plane) OpenTicket(access nixl.Op, blocks []int32, deadline time.Time, tag string) (nixl.TicketID, error) {
-	return p.agent.OpenTicket(nixl.TicketSpec{Access: access, Descs: p.pool.descs(blocks), Deadline: deadline, Tag: tag})
+	return p.agent.OpenTicket(nixl.TicketSpec{Access: access, Descs: p.Descs(blocks), Deadline: deadline, Tag: tag})
 }
 
 // Revoke ends a ticket. When it returns nil, nobody accesses blocks under it any more. It
