@@ -2,22 +2,24 @@ package cluster
 
 import "time"
 
-// MaxActivity is how many sequences, and how many transfers, an [Activity] lists at most.
+// MaxActivity is the maximum number of sequences, and of transfers, that an [Activity]
+// lists.
 const MaxActivity = 64
 
-// Activity is what one worker has in hand at one moment. Workers tell it on request only.
+// Activity lists the sequences and KV transfers of one worker at one moment. Workers do
+// not publish it; they send it on request.
 type Activity struct {
 	Worker string    `json:"worker"`
 	At     time.Time `json:"at,omitzero"` // by the worker's clock; zero when it has not answered
-	// Sequences are those of its engine, the oldest first; SequencesTotal says how many
-	// there are.
+	// Sequences lists the sequences in the worker's engine, oldest first, at most
+	// MaxActivity. SequencesTotal counts all of them.
 	Sequences      []Sequence `json:"sequences"`
 	SequencesTotal int        `json:"sequences_total"`
-	// Transfers are the KV transfers that are not over, the oldest first, and
-	// TransfersTotal how many there are.
+	// Transfers lists the KV transfers in progress, oldest first, at most MaxActivity.
+	// TransfersTotal counts all of them.
 	Transfers      []Transfer `json:"transfers"`
 	TransfersTotal int        `json:"transfers_total"`
-	// Error says why the worker has not told.
+	// Error says why the worker did not answer; empty when it did.
 	Error string `json:"error,omitempty"`
 }
 
@@ -27,73 +29,78 @@ type Sequence struct {
 	ID        string        `json:"id"`         // in the engine
 	RequestID string        `json:"request_id"` // of the stream that a client reads
 	State     SequenceState `json:"state"`
-	// PromptTokens are those of the request; of them CachedTokens were found in the prefix
-	// cache at admission. OutTokens were generated, here or where it ran before.
+	// PromptTokens counts the tokens of the prompt. CachedTokens of them were in the
+	// prefix cache at admission. OutTokens counts the tokens generated so far, including
+	// those from a worker that ran the sequence before.
 	PromptTokens int `json:"prompt_tokens"`
 	CachedTokens int `json:"cached_tokens"`
 	OutTokens    int `json:"out_tokens"`
-	// ComputedTokens is of how many tokens, prompt and output, the KV is in Blocks blocks.
+	// ComputedTokens counts the tokens, prompt and output, whose KV is computed. That KV
+	// occupies Blocks blocks.
 	ComputedTokens int   `json:"computed_tokens"`
 	Blocks         int   `json:"kv_blocks"`
-	AgeMS          int64 `json:"age_ms"` // since it came here
+	AgeMS          int64 `json:"age_ms"` // since the sequence came to this worker
 }
 
-// SequenceState is where a sequence is in its life.
+// SequenceState is the stage of a sequence in an engine.
 type SequenceState string
 
 // The states of a sequence.
 const (
-	SequenceWaiting   SequenceState = "waiting"   // for admission
-	SequencePreempted SequenceState = "preempted" // has lost its blocks to others, and waits for admission
-	SequenceRemote    SequenceState = "remote"    // its KV is computed elsewhere
-	SequencePrefill   SequenceState = "prefill"   // its prompt is computed here
-	SequenceDecode    SequenceState = "decode"    // its output is generated
-	SequenceMoving    SequenceState = "moving"    // stands still between two workers
+	SequenceWaiting   SequenceState = "waiting"   // waits for admission
+	SequencePreempted SequenceState = "preempted" // lost its blocks to other sequences and waits for admission again
+	SequenceRemote    SequenceState = "remote"    // a prefill worker computes its KV
+	SequencePrefill   SequenceState = "prefill"   // this worker computes its prompt
+	SequenceDecode    SequenceState = "decode"    // this worker generates its output
+	SequenceMoving    SequenceState = "moving"    // paused while it moves to another worker
 )
 
-// Transfer is KV of one request on its way from or to a worker.
+// Transfer is a transfer of the KV of one request from or to a worker.
 type Transfer struct {
 	RequestID string            `json:"request_id"`
 	Direction TransferDirection `json:"direction"`
-	// Peer is the worker at the other end, Transport how the two are connected; both are
-	// empty while nobody knows.
+	// Peer is the worker at the other end. Transport is the NIXL transport between the
+	// two. Both are empty while unknown.
 	Peer      string        `json:"peer,omitempty"`
 	Transport string        `json:"transport,omitempty"`
 	Kind      TransferKind  `json:"kind"`
 	State     TransferState `json:"state"`
-	// Blocks are to be moved. BlocksDone have been; it is null where only the other end
-	// knows. The same goes for Bytes and BytesDone.
+	// Blocks counts the KV blocks to transfer, BlocksDone those already transferred.
+	// Bytes and BytesDone count the same in bytes. The Done fields are null where only
+	// the other end knows the progress.
 	Blocks     int    `json:"kv_blocks"`
 	BlocksDone *int   `json:"kv_blocks_done"`
 	Bytes      int64  `json:"bytes"`
 	BytesDone  *int64 `json:"bytes_done"`
-	AgeMS      int64  `json:"age_ms"` // since it was asked for
+	AgeMS      int64  `json:"age_ms"` // since it was requested
 }
 
-// TransferDirection is seen from the worker that tells of the transfer.
+// TransferDirection is the direction of a transfer as seen from the worker that reports
+// it.
 type TransferDirection string
 
-// Directions.
+// The directions of a transfer.
 const (
 	TransferIn  TransferDirection = "in"
 	TransferOut TransferDirection = "out"
 )
 
-// TransferKind says why KV moves and who moves it.
+// TransferKind names the protocol step that a transfer belongs to, and so which side
+// moves the data.
 type TransferKind string
 
-// Kinds of transfers.
+// The kinds of transfers.
 const (
-	TransferWrite    TransferKind = "write"    // a prefill worker writes as it computes
-	TransferRead     TransferKind = "read"     // a decode worker reads what a prefill worker holds
-	TransferHandover TransferKind = "handover" // from one decode worker to another
+	TransferWrite    TransferKind = "write"    // a prefill worker writes KV while it computes it
+	TransferRead     TransferKind = "read"     // a decode worker reads KV that a prefill worker holds
+	TransferHandover TransferKind = "handover" // one decode worker writes the KV of a running sequence to another
 )
 
-// TransferState is how far a transfer is.
+// TransferState is the progress of a transfer.
 type TransferState string
 
 // The states of a transfer.
 const (
-	TransferWaits  TransferState = "waits"  // nothing was moved yet
-	TransferActive TransferState = "active" // blocks are being moved
+	TransferWaits  TransferState = "waits"  // no block was transferred yet
+	TransferActive TransferState = "active" // blocks are being transferred
 )

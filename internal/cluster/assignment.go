@@ -2,7 +2,7 @@ package cluster
 
 import "time"
 
-// Desire is what an assignment asks of its worker.
+// Desire is the operator's order to one worker, as its assignment stores it.
 type Desire string
 
 const (
@@ -25,40 +25,41 @@ type Assignment struct {
 	Node   string     `json:"node"`   // node id; empty while unplaced
 	Device string     `json:"device"` // cpu:0, gpu:1; empty while unplaced
 	Desire Desire     `json:"desire"`
-	// DrainDeadline limits a drain; zero means none. After it the worker stays
-	// draining and says so.
+	// DrainDeadline limits a drain; zero means no limit. A worker that passes it keeps
+	// draining and reports that it is overdue.
 	DrainDeadline time.Time `json:"drain_deadline,omitzero"`
-	// DrainForce ends a drain at once: what still runs is cut off and continued by
-	// other workers.
+	// DrainForce cuts off the requests that still run at DrainDeadline, or at once if
+	// there is none. Other workers continue them.
 	DrainForce bool `json:"drain_force,omitempty"`
-	// RoleOrdered says that somebody chose this worker for its role: it stays where it is,
-	// though its node prefers other roles.
+	// RoleOrdered is set when an operator chose this worker for its role. The controller
+	// then leaves it on its node even if that node prefers other roles.
 	RoleOrdered bool `json:"role_ordered,omitempty"`
-	// Replace asks for a successor: another worker is started first, then this one
-	// drains and goes.
+	// Replace asks for a successor: the controller starts another worker first, then this
+	// one drains and its assignment is deleted.
 	Replace bool `json:"replace,omitempty"`
-	// Replaces names the worker that drains and goes once this one serves; empty when
-	// there is none, or it has gone.
+	// Replaces names the worker that drains once this one serves. It is empty when there
+	// is none or that worker is gone.
 	Replaces string `json:"replaces,omitempty"`
-	// Unplaced says why no node was found.
+	// Unplaced says why the controller found no node; empty when it found one.
 	Unplaced string `json:"unplaced,omitempty"`
-	// Restarts is the Topology.Restarts that this worker has followed.
+	// Restarts is the value of Topology.Restarts that this worker has followed.
 	Restarts int64 `json:"restarts,omitempty"`
-	// Starts counts the orders to restart this worker alone.
+	// Starts counts the restarts ordered for this worker alone.
 	Starts int64 `json:"starts,omitempty"`
-	// Last is what the worker was until it was changed in its place. While it is set,
-	// nobody has seen the worker serve as what it is now; when it cannot, it becomes Last
-	// again. Zero when there is nothing to go back to.
+	// Last is the worker's form before its latest change in place. It stays set until the
+	// worker serves in its new form. If the worker cannot, the controller restores Last.
+	// Zero means that there is no form to go back to.
 	Last Form `json:"last,omitzero"`
-	// Refused is the last change in its place that the worker could not follow. The same
-	// is not tried in its place again.
+	// Refused is the latest change in place that the worker could not make. The
+	// controller does not try the same change in place again.
 	Refused Refusal `json:"refused,omitzero"`
-	// Generation increases with every change that needs a restart of the worker, or a
-	// change of its role.
+	// Generation increases with every change that restarts the worker or changes its
+	// role.
 	Generation int64 `json:"generation"`
 }
 
-// Form is what a worker is, apart from where it runs.
+// Form describes a worker apart from its node and device. A change of any field but Role
+// needs a restart.
 type Form struct {
 	Role     Role       `json:"role"`
 	Model    ModelSpec  `json:"model"`
@@ -67,29 +68,29 @@ type Form struct {
 	Starts   int64      `json:"starts,omitempty"`
 }
 
-// Refusal is a form that a worker could not take, and why.
+// Refusal is a form that a worker could not take, with the reason.
 type Refusal struct {
 	Form Form   `json:"form"`
 	Why  string `json:"why"`
 }
 
-// Form returns what the assignment makes of its worker.
+// Form returns the form that the assignment asks for.
 func (a Assignment) Form() Form { return Form{a.Role, a.Model, a.Engine, a.Restarts, a.Starts} }
 
-// Become makes the assignment one for a worker of another form.
+// Become makes the assignment ask for form f.
 func (a *Assignment) Become(f Form) {
 	a.Role, a.Model, a.Engine, a.Restarts, a.Starts = f.Role, f.Model, f.Engine, f.Restarts, f.Starts
 }
 
-// Like reports whether next asks for a worker with the same weights and engine at the
-// same place: what differs is its role at most.
+// Like reports whether next asks for the same weights and engine on the same device. The
+// role may differ.
 func (a Assignment) Like(next Assignment) bool {
 	return a.Name == next.Name && a.Model == next.Model && a.Engine == next.Engine &&
 		a.Node == next.Node && a.Device == next.Device && a.Restarts == next.Restarts && a.Starts == next.Starts
 }
 
-// Flips reports whether next asks a running worker for another role and for nothing
-// else: it keeps weights and KV pool.
+// Flips reports whether next asks a running worker only for another role. The worker then
+// keeps its weights and its KV pool.
 func (a Assignment) Flips(next Assignment) bool {
 	return a.Like(next) && a.Role != next.Role && next.Desire == DesireRun
 }

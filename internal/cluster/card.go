@@ -13,8 +13,8 @@ type ModelCard struct {
 	// Digest is a hash over config, tokenizer and weight index.
 	Digest string     `json:"mdcsum"`
 	Files  []CardFile `json:"files"`
-	// Weights is the type that most of the weights have, or that they were quantized
-	// to: "bf16", "q8_0". The digest covers it.
+	// Weights is the type of most of the weights, as stored or after quantization:
+	// "bf16", "q8_0". The digest covers it.
 	Weights       string        `json:"weights,omitempty"`
 	ModelType     string        `json:"model_type"`  // "Chat | Completions"
 	ModelInput    string        `json:"model_input"` // "Tokens"
@@ -32,8 +32,8 @@ type CardFile struct {
 	Size   int64  `json:"size"`
 }
 
-// RuntimeConfig is what a worker publishes with its card: its capacity, and how to
-// read what the model writes.
+// RuntimeConfig is the part of a model card that depends on the worker: its capacity, and
+// the parsers for the model's output.
 type RuntimeConfig struct {
 	TotalKVBlocks  int    `json:"total_kv_blocks"`
 	MaxNumSeqs     int    `json:"max_num_seqs"`
@@ -43,22 +43,24 @@ type RuntimeConfig struct {
 	// TensorParallel is the number of ranks that share the heads; it may differ between
 	// workers that exchange KV blocks.
 	TensorParallel int `json:"tensor_parallel"`
-	// Disaggregated, of a prefill worker, is where decode workers meet prefills that
-	// run in the background; nil if it has no such endpoint.
+	// Disaggregated is the bootstrap endpoint of a prefill worker, where decode workers
+	// join prefills that run in the background. It is nil if the worker has no such
+	// endpoint.
 	Disaggregated *BootstrapEndpoint `json:"disaggregated_endpoint,omitempty"`
-	// The formats of ModelSpec.
+	// The formats of ModelSpec.ToolParser and ModelSpec.ReasoningParser.
 	ToolCallParser  string `json:"tool_call_parser,omitempty"`
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
 }
 
-// BootstrapEndpoint is where a prefill worker's bootstrap endpoint listens, on the
+// BootstrapEndpoint is the host and port of a prefill worker's bootstrap endpoint on the
 // request plane.
 type BootstrapEndpoint struct {
 	Host string `json:"bootstrap_host"`
 	Port int    `json:"bootstrap_port"`
 }
 
-// Address is the endpoint as in [Transport], of the worker with this instance id.
+// Address returns the address of the endpoint in the form of [Transport], for the worker
+// with this instance id.
 func (e BootstrapEndpoint) Address(id InstanceID) string {
 	return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) + "/" + id.String() + "/" + EndpointBootstrap
 }

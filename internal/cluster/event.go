@@ -15,7 +15,7 @@ const (
 	TopicNodeStats       = "node-stats"       // [NodeStats], by nodes with GPUs, each second
 )
 
-// KVEventKind says what happened to blocks of a worker's prefix cache.
+// KVEventKind is the kind of a change in a worker's prefix cache.
 type KVEventKind string
 
 // Kinds of KV events.
@@ -25,8 +25,8 @@ const (
 	KVCleared KVEventKind = "cleared"
 )
 
-// KVEvent tells indexes what a worker's prefix cache gained or lost. Event ids
-// of one worker incarnation increase by one, so that a reader sees gaps.
+// KVEvent reports blocks that a worker's prefix cache gained or lost. Event ids of one
+// worker incarnation increase by one, so that a reader can detect lost events.
 type KVEvent struct {
 	WorkerID InstanceID  `json:"worker_id"`
 	Worker   string      `json:"worker"`
@@ -37,7 +37,7 @@ type KVEvent struct {
 	Stored     []KVStoredBlock `json:"stored,omitempty"`
 	// Removed holds the block (sequence) hashes that left the cache.
 	Removed []uint64 `json:"removed,omitempty"`
-	// Count is the number of blocks, also for cleared.
+	// Count is the number of blocks, also when the whole cache was cleared.
 	Count int `json:"count"`
 	// StartPosition is the index of the first stored block in its prompt.
 	StartPosition int       `json:"start_position"`
@@ -51,44 +51,46 @@ type KVStoredBlock struct {
 	TokensHash uint64 `json:"tokens_hash"`
 }
 
-// RouterDecision records one choice of a worker and what it weighed.
+// RouterDecision records the choice of a worker for one request, and the terms of the
+// choice.
 type RouterDecision struct {
 	RequestID  string    `json:"request_id"`
 	Time       time.Time `json:"time"`
 	Model      string    `json:"model"`
-	Phase      Role      `json:"phase"` // which role was chosen for
+	Phase      Role      `json:"phase"` // the role that was chosen for
 	Policy     string    `json:"policy"`
 	Chosen     string    `json:"chosen"` // worker name; empty if none
 	PromptToks int       `json:"prompt_tokens"`
 	Blocks     int       `json:"blocks"` // full blocks of the prompt
 	DecidedNS  int64     `json:"decided_ns"`
-	// Prefill says where the prompt was computed, once known: a prefill worker's
-	// name or "local"; PrefillWhy gives the reason for local, PrefillWay how the KV
-	// came from elsewhere: queue, direct, pull or background.
+	// Prefill is the name of the prefill worker that computed the prompt, or "local";
+	// empty until known. PrefillWhy gives the reason for local. PrefillWay says how the
+	// KV came from elsewhere: queue, direct, pull or background.
 	Prefill    string `json:"prefill,omitempty"`
 	PrefillWhy string `json:"prefill_why,omitempty"`
 	PrefillWay string `json:"prefill_way,omitempty"`
-	// Overlap is how many blocks were found in the chosen worker's cache: observed
-	// there, after the decision, and known once Prefill is.
+	// Overlap counts the blocks that the chosen worker found in its cache. The worker
+	// reports it after the decision; it is known once Prefill is.
 	Overlap    int              `json:"overlap"`
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
-	// Weighed are the terms that decided between the candidates: TermLoad and so on.
+	// Weighed lists the terms of the cost that the candidates were compared by: TermLoad
+	// and so on.
 	Weighed []string `json:"weighed,omitempty"`
 }
 
-// Terms of a cost.
+// The terms of a cost.
 const (
 	TermLoad    = "load"    // requests in flight
-	TermTurn    = "turn"    // whose turn it is
+	TermTurn    = "turn"    // round robin: the candidate's place in the order
 	TermOverlap = "overlap" // blocks of the prompt in the worker's cache
 )
 
-// WeighsOverlap reports whether the caches of the candidates were looked at. If not,
-// nobody knows what those have that were not chosen.
+// WeighsOverlap reports whether the decision compared the candidates' caches. If not, the
+// overlap of the workers that were not chosen is unknown.
 func (d *RouterDecision) WeighsOverlap() bool { return slices.Contains(d.Weighed, TermOverlap) }
 
-// OverlapAt returns how many blocks of the prompt a candidate has in its cache; false if
-// that is not known.
+// OverlapAt returns the number of prompt blocks in a candidate's cache; known is false if
+// the decision did not record it.
 func (d *RouterDecision) OverlapAt(c *RouteCandidate) (blocks int, known bool) {
 	blocks, known = c.Overlap, d.WeighsOverlap()
 	if c.Worker == d.Chosen && d.Chosen != "" && d.Prefill != "" {
@@ -97,18 +99,18 @@ func (d *RouterDecision) OverlapAt(c *RouteCandidate) (blocks int, known bool) {
 	return blocks, known
 }
 
-// RouteCandidate is one worker a router looked at.
+// RouteCandidate is a worker that a router considered.
 type RouteCandidate struct {
 	Worker   string     `json:"worker"`
 	ID       InstanceID `json:"id"`
 	Cost     float64    `json:"cost"`
 	Load     int        `json:"load"`               // requests in flight
-	Overlap  int        `json:"overlap"`            // as weighed; 0 where overlap is not among the terms
+	Overlap  int        `json:"overlap"`            // as weighed; 0 unless overlap is among the terms
 	Excluded string     `json:"excluded,omitempty"` // reason, empty if eligible
 }
 
-// FrontendStats is what one frontend saw in one second: deltas, not totals, for
-// the histograms and counters, so that observers can add up any window.
+// FrontendStats holds the figures of one frontend for one second. Counters and histograms
+// are deltas, not totals, so that observers can add up any window.
 type FrontendStats struct {
 	Frontend   string     `json:"frontend"` // node name
 	InstanceID InstanceID `json:"instance_id"`
@@ -126,31 +128,31 @@ type FrontendStats struct {
 	Queue      Histogram  `json:"queue"` // arrival to admission by an engine
 }
 
-// TopologyEvent says what the controller did, and why.
+// TopologyEvent reports an action of the controller, with its reason.
 type TopologyEvent struct {
 	Time time.Time `json:"time"`
-	// Worker is the one that it is about; empty for what is about none.
+	// Worker is the worker that the action is about; empty when it is about none.
 	Worker string `json:"worker,omitempty"`
-	// Action is what was done; see the constants.
+	// Action is the kind of action, one of the constants below.
 	Action Action `json:"action"`
 	Reason string `json:"reason"`
-	// Message is all of it in a sentence.
+	// Message describes the action in one sentence.
 	Message string `json:"message"`
 }
 
 // Action is a kind of change that the controller makes.
 type Action string
 
-// What the controller does.
+// The actions of the controller.
 const (
 	ActionStart   Action = "start"   // a worker is assigned
-	ActionChange  Action = "change"  // a worker is to be another: model, engine, role, node
-	ActionRemove  Action = "remove"  // a worker is to drain and go
+	ActionChange  Action = "change"  // the assignment changes: model, engine, role or node
+	ActionRemove  Action = "remove"  // a worker is to drain and leave
 	ActionDrop    Action = "drop"    // an assignment is deleted
-	ActionUnplace Action = "unplace" // a worker has no node
-	ActionRefuse  Action = "refuse"  // an order cannot be carried out: what serves goes on as it was
-	ActionClean   Action = "clean"   // something that nobody owns was deleted
+	ActionUnplace Action = "unplace" // no node has a place for a worker
+	ActionRefuse  Action = "refuse"  // an order cannot be carried out; the running workers stay unchanged
+	ActionClean   Action = "clean"   // something without an owner was deleted
 	ActionLead    Action = "lead"    // a controller took over
-	ActionAlarm   Action = "alarm"   // a node has to be seen to, or not any more
-	ActionRestore Action = "restore" // the store had lost the topology, and a node wrote it again
+	ActionAlarm   Action = "alarm"   // a node needs an operator's attention, or no longer does
+	ActionRestore Action = "restore" // the store had lost the topology and a node wrote it back
 )

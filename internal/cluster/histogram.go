@@ -22,8 +22,8 @@ const (
 	histPerOct  = 8
 )
 
-// IsZero reports whether nothing was observed. Codecs that leave out zero values
-// ask it: they cannot see the counts.
+// IsZero reports whether nothing was observed. Codecs that omit zero values call it,
+// because they cannot see the unexported counts.
 func (h Histogram) IsZero() bool { return h == Histogram{} }
 
 // Observe counts one duration.
@@ -44,7 +44,7 @@ func (h *Histogram) Add(o Histogram) {
 	}
 }
 
-// Count is the number of observed durations.
+// Count returns the number of observed durations.
 func (h Histogram) Count() uint64 {
 	var n uint64
 	for _, c := range h.counts {
@@ -84,7 +84,7 @@ func histBounds(i int) (lo, hi float64) {
 	return histBase * math.Exp2(float64(i-1)/histPerOct), hi
 }
 
-// sparse is the encoded form: pairs of bucket index and count.
+// sparse returns the encoded form: pairs of bucket index and count.
 func (h Histogram) sparse() [][2]uint32 {
 	out := [][2]uint32{}
 	for i, c := range h.counts {

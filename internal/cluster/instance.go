@@ -22,7 +22,7 @@ func ParseInstanceID(s string) (InstanceID, error) {
 	return InstanceID(v), nil
 }
 
-// Transport says how an instance is reached; exactly one field is set.
+// Transport is the address of an instance; exactly one field is set.
 type Transport struct {
 	// TCP is "host:port/{instance id hex}/{endpoint}" for the tcp request plane.
 	TCP string `json:"tcp,omitempty"`
@@ -57,7 +57,7 @@ func (i Instance) Key() string {
 	return InstanceKey(i.Namespace, i.Component, i.Endpoint, i.InstanceID)
 }
 
-// DefaultNamespace is the namespace of a cluster that names none.
+// DefaultNamespace is the namespace of clusters whose configuration names none.
 const DefaultNamespace = "dynamo"
 
 // Components and endpoints that are not named after a role.
@@ -68,15 +68,15 @@ const (
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
 	EndpointHandover   = "handover"        // decode: take over a sequence of another decode worker
 	EndpointPrefill    = "prefill"         // prefill: announces a queue consumer; also direct prefill
-	EndpointBootstrap  = "bootstrap"       // prefill: where decode workers meet prefills in the background
+	EndpointBootstrap  = "bootstrap"       // prefill: decode workers join the rooms of background prefills
 	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model
 	EndpointStats      = "stats"           // WorkerStatus on request
 	EndpointClearKV    = "clear_kv_blocks" // forget the prefix cache
-	EndpointPaths      = "paths"           // how this worker reaches others over NIXL
+	EndpointPaths      = "paths"           // this worker's NIXL paths to other workers
 	EndpointActivity   = "activity"        // Activity on request: sequences and transfers
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
 	EndpointNodeStats  = "node_stats" // NodeStats on request
 	EndpointDecisions  = "decisions"  // the newest router decisions, on request
-	EndpointDeparted   = "departed"   // answers when an instance is no longer chosen
+	EndpointDeparted   = "departed"   // answers once the frontend no longer chooses an instance
 )

@@ -8,7 +8,7 @@ import (
 // Every etcd key of the system is made here. Prefixes end in "/" so that a
 // watch on "generate/" never sees "generate2/".
 
-// InstanceKey is where an endpoint instance registers, under its worker's lease.
+// InstanceKey holds the registration of an endpoint instance, under its worker's lease.
 func InstanceKey(namespace, component, endpoint string, id InstanceID) string {
 	return fmt.Sprintf("/services/%s/%s/%s/%s", namespace, component, endpoint, id)
 }
@@ -26,7 +26,7 @@ func InstancePrefix(namespace, component, endpoint string) string {
 	return p
 }
 
-// CardKey is where a worker publishes its model card, under its lease.
+// CardKey holds the model card that a worker publishes, under its lease.
 func CardKey(namespace, component, endpoint string, id InstanceID) string {
 	return fmt.Sprintf("v1/mdc/%s/%s/%s/%s", namespace, component, endpoint, id)
 }
@@ -37,11 +37,12 @@ func CardPrefix(namespace string) string { return "v1/mdc/" + namespace + "/" }
 // TopologyKey holds the desired state; changed only by compare-and-swap.
 func TopologyKey(namespace string) string { return "/dynctl/" + namespace + "/topology" }
 
-// ControlPrefix covers everything that is declared and told of all namespaces.
+// ControlPrefix covers the declared and the observed state of all namespaces.
 const ControlPrefix = "/dynctl/"
 
-// SplitKey returns the namespace of a key below ControlPrefix and the rest, as "topology"
-// or "status/worker-1". Keys of all namespaces belong to none.
+// SplitKey splits a key below ControlPrefix into its namespace and the rest, such as
+// "topology" or "status/worker-1". ok is false for keys that belong to no namespace:
+// nodes and elections.
 func SplitKey(key string) (namespace, rest string, ok bool) {
 	inner, ok := strings.CutPrefix(key, ControlPrefix)
 	if !ok || strings.HasPrefix(key, NodePrefix) || strings.HasPrefix(key, LeaderPrefix+"/") {
@@ -62,18 +63,19 @@ func StatusKey(namespace, worker string) string { return StatusPrefix(namespace)
 // StatusPrefix covers all worker statuses of a namespace.
 func StatusPrefix(namespace string) string { return "/dynctl/" + namespace + "/status/" }
 
-// HistoryKey holds what was declared as one generation of the topology.
+// HistoryKey holds the topology and settings that were declared as one past generation.
 func HistoryKey(namespace string, generation int64) string {
 	return fmt.Sprintf("%s%016d", HistoryPrefix(namespace), generation)
 }
 
-// HistoryPrefix covers the past generations of a namespace's topology, in order.
+// HistoryPrefix covers the past generations of a namespace's topology, in ascending
+// order.
 func HistoryPrefix(namespace string) string { return "/dynctl/" + namespace + "/history/" }
 
 // CordonKey holds the order that a node shall run no workers.
 func CordonKey(namespace, nodeID string) string { return CordonPrefix(namespace) + nodeID }
 
-// CordonPrefix covers the drained nodes of a namespace.
+// CordonPrefix covers the cordons of a namespace, one for each drained node.
 func CordonPrefix(namespace string) string { return "/dynctl/" + namespace + "/cordons/" }
 
 // SecretKey holds the fingerprint of the secret that all nodes of a namespace share.
@@ -94,8 +96,8 @@ const NodePrefix = "/dynctl/nodes/"
 // LeaderPrefix covers the elections of all controllers.
 const LeaderPrefix = "/dynctl/leader"
 
-// ElectionPrefix is where the controllers of one namespace are elected. Namespaces
-// that share an etcd have a leader each.
+// ElectionPrefix covers the election of one namespace's controller. Namespaces that share
+// an etcd each have a leader of their own.
 func ElectionPrefix(namespace string) string { return LeaderPrefix + "/" + namespace }
 
 // NIXLMetadataKey holds the NIXL metadata blob of one agent, under its worker's lease.

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Device is one thing a worker can run on.
+// Device is a device of a node that a worker can run on.
 type Device struct {
 	ID          string `json:"id"` // cpu:0, gpu:1
 	Name        string `json:"name,omitempty"`
 	Cores       int    `json:"cores,omitempty"`
-	ISA         string `json:"isa,omitempty"` // what it computes with: "avx512 bf16"
+	ISA         string `json:"isa,omitempty"` // instruction set of the kernels: "avx512 bf16"
 	MemoryBytes int64  `json:"memory_bytes"`
 }
 
-// Kind is the part of the id before the colon: "cpu" or "gpu".
+// Kind returns the part of the id before the colon: "cpu" or "gpu".
 func (d Device) Kind() string {
 	kind, _, _ := strings.Cut(d.ID, ":")
 	return kind
@@ -26,7 +26,7 @@ func (d Device) Kind() string {
 type Node struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`                // human name, unique on its host
-	Namespace   string     `json:"namespace,omitempty"` // whose workers it takes; empty means any
+	Namespace   string     `json:"namespace,omitempty"` // the namespace whose workers it takes; empty means any
 	Host        string     `json:"host"`
 	PID         int        `json:"pid"`
 	Incarnation string     `json:"incarnation"`
@@ -34,10 +34,11 @@ type Node struct {
 	Version     string     `json:"version"`
 	StartedAt   time.Time  `json:"started_at"`
 	Devices     []Device   `json:"devices"`
-	// GPU says which GPUs the node has, or why it has none; nil when it does not tell.
+	// GPU lists the node's GPUs, or says why there are none; nil when the node does not
+	// report.
 	GPU *GPUReport `json:"gpu,omitempty"`
-	// Roles are the roles this node prefers; a worker of another role is placed
-	// here only when no other node can take it. Empty means all.
+	// Roles lists the roles that this node prefers. The controller places a worker of
+	// another role here only when no other node can take it. Empty means all roles.
 	Roles []Role `json:"roles,omitempty"`
 	// Addresses of this node's servers; empty when it has none.
 	RequestPlane string `json:"request_plane"`
@@ -48,12 +49,13 @@ type Node struct {
 	EmbeddedNATS bool `json:"embedded_nats,omitempty"`
 	// Secret is the fingerprint of the secret that the node proves to others.
 	Secret string `json:"secret,omitempty"`
-	// Alarms are what an operator has to see to on this node though it serves, in sentences.
+	// Alarms lists problems that need an operator's attention while the node still
+	// serves, one sentence each.
 	Alarms []string `json:"alarms,omitempty"`
 }
 
-// MemoryOf is all the memory that workers of a device can have, which CPU devices of a node
-// share; 0 when it is not known.
+// MemoryOf returns the memory in bytes that workers of a device can use. The CPU devices
+// of a node share theirs, so that their memory adds up. 0 means unknown.
 func (n Node) MemoryOf(device Device) (bytes int64) {
 	if device.Kind() != "cpu" {
 		return device.MemoryBytes
@@ -69,8 +71,9 @@ func (n Node) MemoryOf(device Device) (bytes int64) {
 // In reports whether the node takes workers of the namespace.
 func (n Node) In(namespace string) bool { return n.Namespace == "" || n.Namespace == namespace }
 
-// DeviceLabel names one of the node's devices the short way, "gpu0 H200" or
-// "cpu0 32c". Of a device that it does not know, or of a nil node, there is the id.
+// DeviceLabel returns a short label for one of the node's devices: "gpu0 H200" or "cpu0
+// 32c". For a device that the node does not list, and for a nil node, it is made from the
+// id.
 func (n *Node) DeviceLabel(id string) string {
 	short := strings.ReplaceAll(id, ":", "")
 	if n == nil {
@@ -90,8 +93,9 @@ func (n *Node) DeviceLabel(id string) string {
 	return short
 }
 
-// model is the part of a name that tells devices of a maker apart: the first word with a
-// digit, such as the H100 of "NVIDIA H100 80GB HBM3" and the A100 of "NVIDIA A100-SXM4-80GB".
+// model returns the word of the name that tells a maker's devices apart: the first one
+// with a digit, such as the H100 of "NVIDIA H100 80GB HBM3" and the A100 of "NVIDIA
+// A100-SXM4-80GB".
 func (d Device) model() string {
 	words := strings.Fields(d.Name)
 	for _, w := range words {
@@ -106,7 +110,7 @@ func (d Device) model() string {
 	return words[len(words)-1]
 }
 
-// ISAs are what the node's devices compute with, each once.
+// ISAs lists the instruction sets of the node's devices, each once.
 func (n Node) ISAs() (out []string) {
 	for _, d := range n.Devices {
 		if d.ISA != "" && !slices.Contains(out, d.ISA) {
@@ -116,5 +120,5 @@ func (n Node) ISAs() (out []string) {
 	return out
 }
 
-// Prefers reports whether workers of the role belong here.
+// Prefers reports whether the node prefers workers of the role.
 func (n Node) Prefers(r Role) bool { return len(n.Roles) == 0 || slices.Contains(n.Roles, r) }

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Path is how one worker reaches the memory of another over NIXL, as it sees it
-// itself.
+// Path describes how worker From reaches the memory of worker To over NIXL, as From sees
+// it.
 type Path struct {
 	From string `json:"from"` // worker
 	To   string `json:"to"`   // worker
-	// Transport is the chosen one; empty if there is no path.
+	// Transport is the chosen transport; empty if there is no path.
 	Transport string `json:"transport"`
 	// Failed says why there is no path, or why it cannot be used now.
 	Failed string `json:"failed,omitempty"`
-	// Inbound names the transport by which To is connected to From, when it is and From
-	// knows no more of it.
+	// Inbound is the transport by which To is connected to From. It is set only when From
+	// knows nothing else about the path.
 	Inbound    string          `json:"inbound,omitempty"`
 	Candidates []PathCandidate `json:"candidates"`
 	Test       *PathTest       `json:"test"` // the latest; nil before the first
 }
 
-// PathCandidate is a transport as From judged it for To, in order of preference.
+// PathCandidate is one transport, in order of preference, with From's verdict on it.
 type PathCandidate struct {
 	Transport string `json:"transport"`
 	// Verdict is chosen, not_needed, unsupported, not_forced, unreachable or disproved.
@@ -29,7 +29,7 @@ type PathCandidate struct {
 	Reason  string `json:"reason"`
 }
 
-// Verdicts on candidates that people should know of.
+// The verdicts that operators should notice.
 const (
 	PathChosen      = "chosen"
 	PathUnreachable = "unreachable" // should have worked
@@ -42,7 +42,7 @@ type PathTest struct {
 	Transport string    `json:"transport"`
 	WriteGBps float64   `json:"write_gbps"` // 1e9 bytes per second
 	ReadGBps  float64   `json:"read_gbps"`
-	RTTMicros float64   `json:"rtt_us"` // of a small request
+	RTTMicros float64   `json:"rtt_us"` // round trip of a small request
 	Error     string    `json:"error,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (p Path) OK() bool {
 	return p.Transport != "" && p.Failed == "" && (p.Test == nil || p.Test.Error == "")
 }
 
-// Fallbacks are the candidates that should have been chosen and were not.
+// Fallbacks returns the candidates that should have been chosen and were not.
 func (p Path) Fallbacks() []PathCandidate {
 	return slices.DeleteFunc(slices.Clone(p.Candidates), func(c PathCandidate) bool {
 		return c.Verdict != PathUnreachable && c.Verdict != PathDisproved

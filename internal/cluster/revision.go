@@ -2,16 +2,17 @@ package cluster
 
 import "encoding/json"
 
-// Revision is all that people declare of a cluster: the topology, and the settings that
-// change at run time.
+// Revision holds everything that operators declare about a cluster: the topology and the
+// settings that change at run time.
 type Revision struct {
 	Topology Topology `json:"topology"`
-	// Settings holds those that are set, by name, as they are stored.
+	// Settings holds the settings in force by name, in their stored JSON form. Settings
+	// that are not set are absent.
 	Settings map[string]json.RawMessage `json:"settings,omitempty"`
 }
 
-// Take makes t declare what other declares. What says when and why t was changed, and
-// orders that were given once, stay.
+// Take makes t declare what other declares. The generation, the record of the last change
+// and one-time orders (restarts, flips) stay those of t.
 func (t *Topology) Take(other Topology) {
 	t.Model, t.Engine, t.Placement = other.Model, other.Engine, other.Placement
 	t.Prefill, t.PrefillSpec = other.Prefill, other.PrefillSpec

@@ -2,7 +2,7 @@ package cluster
 
 import "fmt"
 
-// Role is what a worker does for requests.
+// Role is the work that a worker does for requests.
 type Role string
 
 const (
@@ -27,10 +27,10 @@ func ParseRole(s string) (Role, error) {
 	return "", fmt.Errorf("unknown role %q (known: prefill, decode, encode)", s)
 }
 
-// Component is the runtime component under which workers of this role register.
+// Component returns the runtime component under which workers of this role register.
 func (r Role) Component() string { return string(r) }
 
-// State is where a worker stands in its life:
+// State is a stage in the life of a worker:
 //
 //	pending -> loading -> warming -> ready -> draining -> drained -> stopped
 //
@@ -48,8 +48,8 @@ const (
 	StateDrained  State = "drained"
 	StateStopped  State = "stopped"
 	StateFailed   State = "failed"
-	// StateLost is shown for a worker whose lease ended without a goodbye. No
-	// worker publishes it; observers conclude it.
+	// StateLost marks a worker whose lease expired without a drain. No worker publishes
+	// it; observers conclude it.
 	StateLost State = "lost"
 )
 

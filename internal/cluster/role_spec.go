@@ -8,40 +8,40 @@ import (
 	"strings"
 )
 
-// Backends that an engine can have; empty means that of the device.
+// The backends of an engine. An empty backend stands for the one of the device.
 const (
 	BackendCPU  = "cpu"
 	BackendCUDA = "cuda"
-	BackendMock = "mock" // pretended arithmetic, for simulations, on any device
+	BackendMock = "mock" // fake arithmetic, for simulations, on any device
 )
 
 // Backends lists the names that [EngineSpec.Backend] may have.
 func Backends() []string { return []string{BackendCPU, BackendCUDA, BackendMock} }
 
-// backendKinds are the devices that backends compute on.
+// backendKinds maps a backend to the kind of device that it needs.
 var backendKinds = map[string]string{BackendCPU: "cpu", BackendCUDA: "gpu"}
 
-// Placement says how workers are distributed over nodes. It counts when a worker is
-// placed: those that have a place keep it.
+// Placement says how workers are distributed over nodes. It applies only when a worker is
+// placed; workers that have a place keep it.
 type Placement string
 
 const (
-	// PlacementSpread puts workers where there is most room, which is the default.
+	// PlacementSpread puts workers on the node with the most room. It is the default.
 	PlacementSpread Placement = "spread"
 	// PlacementPack puts workers on as few nodes as possible, so that KV blocks stay
-	// within one; on a node they are spread over the devices.
+	// within a node. There it spreads them over the devices.
 	PlacementPack Placement = "pack"
 )
 
 // Placements lists the ways of placing workers, the default first.
 func Placements() []string { return []string{string(PlacementSpread), string(PlacementPack)} }
 
-// QuantizeNone is the word for weights as they are stored, where a role shall not have
-// the format of all others.
+// QuantizeNone leaves the weights of one role as they are stored, although the topology
+// quantizes those of all others.
 const QuantizeNone = "none"
 
-// RoleSpec is what the workers of one role have otherwise than [Topology] says for all.
-// Zero fields mean: as there.
+// RoleSpec overrides what [Topology] declares, for the workers of one role. Zero fields
+// override nothing.
 type RoleSpec struct {
 	// Engine overrides Topology.Engine field by field.
 	Engine EngineSpec `json:"engine,omitzero"`
@@ -50,7 +50,7 @@ type RoleSpec struct {
 	Placement Placement `json:"placement,omitempty"`
 }
 
-// RoleSpec returns what is set for one role alone.
+// RoleSpec returns the overrides of one role.
 func (t Topology) RoleSpec(r Role) RoleSpec {
 	switch r {
 	case RolePrefill:
@@ -61,8 +61,8 @@ func (t Topology) RoleSpec(r Role) RoleSpec {
 	return RoleSpec{}
 }
 
-// Specs returns the model and the engine that workers of a role shall have: what is set
-// for the role, and else what is set for all.
+// Specs returns the model and the engine for workers of a role: the topology's, with the
+// role's overrides applied.
 func (t Topology) Specs(r Role) (ModelSpec, EngineSpec) {
 	m, own := t.Model, t.RoleSpec(r)
 	switch own.Quantize {
@@ -85,7 +85,8 @@ func (t Topology) PlacementOf(r Role) Placement {
 	return PlacementSpread
 }
 
-// overlaid replaces each field that over sets. New fields need nothing here.
+// overlaid replaces each field that over sets. It covers all fields by reflection, so
+// that new ones need no change here.
 func (e EngineSpec) overlaid(over EngineSpec) EngineSpec {
 	to, from := reflect.ValueOf(&e).Elem(), reflect.ValueOf(over)
 	for i := range from.NumField() {
@@ -96,11 +97,11 @@ func (e EngineSpec) overlaid(over EngineSpec) EngineSpec {
 	return e
 }
 
-// deviceName is a kind of device, or one of that kind.
+// deviceName matches a kind of device ("gpu") or one device ("gpu:0", "gpu:0+1").
 var deviceName = regexp.MustCompile(`^[a-z]+(:[0-9]{1,4}(\+[0-9]{1,4})*)?$`)
 
-// RanksOf is how many tensor-parallel ranks workers of a device have: as many as the id of a
-// GPU device has GPUs, such as gpu:0+1, and 0 where they may have any number.
+// RanksOf returns the number of tensor-parallel ranks that workers of a device have. For
+// a GPU device that is the number of GPUs in its id, 2 for gpu:0+1. 0 means any number.
 func RanksOf(device string) int {
 	kind, gpus, _ := strings.Cut(device, ":")
 	if kind != "gpu" {
@@ -109,7 +110,8 @@ func RanksOf(device string) int {
 	return 1 + strings.Count(gpus, "+")
 }
 
-// WantedDevices says in words which devices the workers may have: "gpu with 2 ranks".
+// WantedDevices describes the devices that the workers may have, for messages: "gpu with
+// 2 ranks".
 func (e EngineSpec) WantedDevices() string {
 	var words []string
 	if names := e.Devices(); len(names) > 0 {
@@ -123,7 +125,7 @@ func (e EngineSpec) WantedDevices() string {
 	return strings.Join(words, " ")
 }
 
-// Devices returns the devices that Device names; none means any.
+// Devices returns the device names listed in Device; nil means any device.
 func (e EngineSpec) Devices() []string {
 	if e.Device == "" {
 		return nil
@@ -131,9 +133,9 @@ func (e EngineSpec) Devices() []string {
 	return strings.Split(e.Device, ",")
 }
 
-// RunsOn reports whether workers may run on a device: one that Device names, by id or by
-// kind, or any if it names none, of the kind that Backend computes on, and with as many
-// ranks as TensorParallel asks for.
+// RunsOn reports whether workers may run on a device. Device must name it, by id or by
+// kind, or be empty. Its kind must be the one that Backend needs, and its ranks must
+// match TensorParallel if that is set.
 func (e EngineSpec) RunsOn(device string) bool {
 	kind, _, _ := strings.Cut(device, ":")
 	if on, ok := backendKinds[e.Backend]; ok && on != kind {
@@ -170,8 +172,8 @@ func (e EngineSpec) checkBackend(wrong func(field, format string, args ...any)) 
 	}
 }
 
-// checkRoles finds what is wrong with the specs of roles, and differences between the
-// roles that would keep them from exchanging KV blocks.
+// checkRoles reports errors in the specs of the roles, and differences between the roles
+// that would keep them from exchanging KV blocks.
 func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 	check := func(field string, p Placement) {
 		if p != "" && !slices.Contains(Placements(), string(p)) {
@@ -213,7 +215,7 @@ func (t Topology) checkRoles(wrong func(field, format string, args ...any)) {
 	}
 }
 
-// exchanging is what backends have in common that keep the same blocks.
+// exchanging returns a value that is equal for backends that can exchange KV blocks.
 func exchanging(backend string) string {
 	if backendKinds[backend] != "" {
 		return ""

@@ -2,7 +2,7 @@ package cluster
 
 import "time"
 
-// Snapshot is everything an operator sees of a cluster at one moment. Unknown
+// Snapshot is the whole state of a cluster at one moment, as operators see it. Unknown
 // values are nil pointers or empty, never invented zeros.
 type Snapshot struct {
 	Time    time.Time `json:"time"`
@@ -19,19 +19,20 @@ type Snapshot struct {
 	// Events and Decisions hold the newest first, a bounded number of each.
 	Events    []KVEvent        `json:"kv_events"`
 	Decisions []RouterDecision `json:"router_decisions"`
-	// Actions are what the controller did, newest first.
+	// Actions lists the controller's actions, newest first.
 	Actions []TopologyEvent `json:"actions"`
 	// KVEventRate is events per second; Gaps counts events known to be missed;
 	// Lag is the age of the newest event when it arrived.
 	KVEventRate *float64       `json:"kv_events_per_s"`
 	KVEventGaps uint64         `json:"kv_event_gaps"`
 	KVEventLag  *time.Duration `json:"kv_event_lag_ns"`
-	// Activity is that of the worker that somebody looks at, null when nobody does.
+	// Activity is the activity of the worker that the operator inspects; null when none
+	// is inspected.
 	Activity *Activity `json:"activity"`
 	Notices  []string  `json:"notices,omitempty"` // one line each, worst first
 }
 
-// Freshness tells how far a snapshot can be trusted.
+// Freshness says which stores answer, and since when the snapshot is out of date.
 type Freshness struct {
 	EtcdOK      bool          `json:"etcd_ok"`
 	EtcdRTT     time.Duration `json:"etcd_rtt_ns"`
@@ -51,24 +52,24 @@ func (f Freshness) Live() bool { return f.StaleSince.IsZero() }
 type Worker struct {
 	WorkerStatus
 	Desire Desire `json:"desire,omitempty"`
-	// Replaces names the worker that leaves once this one serves, ReplacedBy the one that
-	// follows this one.
+	// Replaces names the worker that drains once this one serves. ReplacedBy names this
+	// worker's successor.
 	Replaces   string         `json:"replaces,omitempty"`
 	ReplacedBy string         `json:"replaced_by,omitempty"`
 	Lease      *time.Duration `json:"lease_left_ns"` // nil when unknown
 	Uptime     *time.Duration `json:"uptime_ns"`
 	TokS       *float64       `json:"tokens_per_s"`     // decode: generated, prefill: computed
 	HitRate    *float64       `json:"prefix_hit_ratio"` // 0 to 1, over the last five minutes
-	Busy       *float64       `json:"busy_ratio"`       // 0 to 1: share of time in which its engine computed
-	// HeardAt is when the last status came, by the observer's clock; zero when none has.
+	Busy       *float64       `json:"busy_ratio"`       // 0 to 1: fraction of time in which its engine computed
+	// HeardAt is when the last status arrived, by the observer's clock; zero if none has.
 	HeardAt time.Time `json:"heard_at,omitzero"`
-	// Stale is set when that is longer ago than [SilentAfter], or, while
-	// no events come at all, than three heartbeats.
+	// Stale is set when HeardAt is longer ago than [SilentAfter]. While no events arrive
+	// at all, the limit is three heartbeats.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// QueueStats describes the requests that wait, with one sample a second, newest
-// last; a nil sample is a gap.
+// QueueStats counts the requests that wait. History has one sample a second, newest last;
+// a nil sample is a gap.
 type QueueStats struct {
 	Prefill     *int       `json:"prefill_queue"` // messages in the JetStream work queue
 	PrefillBusy *int       `json:"prefill_in_work"`
@@ -82,24 +83,24 @@ type QueueStats struct {
 	Preempted   uint64     `json:"preempted_total"`
 	Cancelled   uint64     `json:"cancelled_total"`
 	Fallbacks   uint64     `json:"fallback_total"`
-	// Messages are the oldest of the work queue, at most MaxQueued.
+	// Messages lists the oldest messages of the work queue, at most MaxQueued.
 	Messages []QueuedPrefill `json:"messages,omitempty"`
 }
 
-// MaxQueued is how many messages of the work queue a snapshot holds.
+// MaxQueued is the maximum number of work queue messages in a snapshot.
 const MaxQueued = 16
 
-// QueuedPrefill is one message of the prefill queue. Of a message that cannot be read
-// only the request, the time and whether it is in work are known.
+// QueuedPrefill is one message of the prefill queue. If the message cannot be decoded,
+// only RequestID, EnqueuedAt and InWork are set.
 type QueuedPrefill struct {
 	RequestID    string    `json:"request_id"`
-	Worker       string    `json:"worker,omitempty"` // decode worker that waits for it
+	Worker       string    `json:"worker,omitempty"` // the decode worker that waits for the KV
 	PromptTokens int       `json:"prompt_tokens,omitempty"`
-	Blocks       int       `json:"blocks,omitempty"` // that are to be written
-	Bytes        int64     `json:"bytes,omitempty"`  // of those blocks
+	Blocks       int       `json:"blocks,omitempty"` // KV blocks to write
+	Bytes        int64     `json:"bytes,omitempty"`  // size of those blocks
 	EnqueuedAt   time.Time `json:"enqueued_at"`
 	Deadline     time.Time `json:"deadline,omitzero"`
-	InWork       bool      `json:"in_work,omitempty"` // a prefill worker has it
+	InWork       bool      `json:"in_work,omitempty"` // a prefill worker has taken it
 }
 
 // Latency holds percentiles over the last 60 seconds, in milliseconds.
@@ -120,7 +121,7 @@ type Percentiles struct {
 	P99 *float64 `json:"p99"`
 }
 
-// PercentilesOf reads the three percentiles of h.
+// PercentilesOf returns the 50th, 95th and 99th percentile of h.
 func PercentilesOf(h Histogram) Percentiles {
 	at := func(q float64) *float64 {
 		d, ok := h.Quantile(q)

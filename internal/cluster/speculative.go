@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// Speculative says how an engine proposes tokens that it then verifies several at a
-// time. Names are those of vLLM. Zero fields of the method ngram have defaults.
+// Speculative configures speculative decoding: the engine proposes several tokens and
+// verifies them in one step. Field names are vLLM's. Zero fields of the method ngram have
+// defaults.
 type Speculative struct {
-	// Method is ngram, off, or empty for the default of the node, then off.
+	// Method is ngram or off. Empty means the node's default, which is off unless set.
 	Method string `json:"method,omitempty"`
-	// Tokens is how many tokens are proposed at most.
+	// Tokens is the maximum number of tokens to propose at a time.
 	Tokens int `json:"num_speculative_tokens,omitempty"`
-	// The last tokens of a sequence are looked up in it, LookupMax of them or, if these
-	// are nowhere, fewer, down to LookupMin.
+	// The last LookupMax tokens of a sequence are searched in its earlier tokens. Without
+	// a match, the search uses fewer, down to LookupMin.
 	LookupMax int `json:"prompt_lookup_max,omitempty"`
 	LookupMin int `json:"prompt_lookup_min,omitempty"`
 }
@@ -34,11 +35,11 @@ const (
 	MaxLookup                = 16
 )
 
-// Enabled reports whether tokens are proposed.
+// Enabled reports whether the engine proposes tokens.
 func (s Speculative) Enabled() bool { return s.Method == SpeculativeNgram }
 
-// WithDefaults fills in what is not set of the method ngram. A LookupMax below the
-// default LookupMin takes that down with it.
+// WithDefaults fills in the unset fields of the method ngram. A LookupMax below the
+// default LookupMin lowers LookupMin to it.
 func (s Speculative) WithDefaults() Speculative {
 	if !s.Enabled() {
 		return s
@@ -92,10 +93,10 @@ func (s *Speculative) parameters() []speculativeParameter {
 	}
 }
 
-// ParseSpeculative reads what people write: off, ngram, ngram:5 for the number of
-// tokens, or ngram: and names with values, as in
-// ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2. Empty is
-// the zero value.
+// ParseSpeculative reads the text form of flags and files: off, ngram, ngram:5 for the
+// number of tokens, or ngram: followed by names with values, as in
+// ngram:num_speculative_tokens=5,prompt_lookup_max=4,prompt_lookup_min=2. Empty text
+// gives the zero value.
 func ParseSpeculative(text string) (Speculative, error) {
 	method, rest, more := strings.Cut(text, ":")
 	s := Speculative{Method: method}
@@ -137,7 +138,7 @@ func (s *Speculative) set(name, value string) error {
 	return fmt.Errorf("speculative: %q is not num_speculative_tokens, prompt_lookup_max or prompt_lookup_min", name)
 }
 
-// String is the shortest text that ParseSpeculative reads as s.
+// String returns the shortest text that ParseSpeculative reads as s.
 func (s Speculative) String() string {
 	if s == (Speculative{Method: s.Method}) {
 		return s.Method

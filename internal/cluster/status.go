@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// How often a worker tells its status.
+// How often workers report, and when observers consider them silent.
 const (
-	// StatusInterval is between two events with fresh counters.
+	// StatusInterval is the time between two status events with fresh counters.
 	StatusInterval = time.Second
 	// HeartbeatInterval is the longest time between two writes of the status key.
 	HeartbeatInterval = 5 * time.Second
-	// SilentAfter is when an observer says that a worker is silent: sooner than its lease
-	// ends, later than a busy machine delays an event.
+	// SilentAfter is the time without a status after which observers call a worker
+	// silent. It is shorter than a lease, and longer than a busy machine delays an event.
 	SilentAfter = 4 * StatusInterval
 )
 
@@ -24,7 +24,8 @@ type WorkerStatus struct {
 	Role    Role   `json:"role"`
 	Model   string `json:"model"`
 	Weights string `json:"weights,omitempty"` // their type, see ModelCard; empty until they are loaded
-	// TensorParallel is how many ranks share the worker's heads; 0 until its model is loaded.
+	// TensorParallel is the number of ranks that share the worker's heads; 0 until its
+	// model is loaded.
 	TensorParallel int        `json:"tensor_parallel,omitempty"`
 	Node           string     `json:"node"`
 	Device         string     `json:"device"`
@@ -38,29 +39,30 @@ type WorkerStatus struct {
 	// Restarts counts starts after failures; RetryAt is when the next one is due.
 	Restarts int       `json:"restarts,omitempty"`
 	RetryAt  time.Time `json:"retry_at,omitzero"`
-	// NoMemory is set when the worker failed because its device has no room for it.
+	// NoMemory is set when the worker failed because its device lacks memory for it.
 	NoMemory bool `json:"no_memory,omitempty"`
-	// FitsAlone is set beside NoMemory when there would be room in the place of the worker
-	// that this one is to follow.
+	// FitsAlone is set beside NoMemory when this worker would fit once the worker that it
+	// replaces is gone.
 	FitsAlone bool `json:"fits_alone,omitempty"`
-	// Declined is the newest change of its assignment that the worker found impossible
-	// before it stopped serving for it: it goes on as it was.
+	// Declined is the newest change of its assignment that the worker rejected as
+	// impossible. It checked before it stopped serving, so that it serves unchanged.
 	Declined Declined `json:"declined,omitzero"`
 	// MemoryBytes is the size of the worker's KV pool; weights are shared and not counted.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// BlockBytes is the size of one KV block.
 	BlockBytes int64 `json:"block_bytes,omitempty"`
-	// Generation is that of the assignment this run serves.
+	// Generation is the generation of the assignment that this run serves.
 	Generation int64 `json:"generation"`
-	// Progress of loading, 0 to 1; and of the drain.
+	// Progress is the fraction of loading that is done, 0 to 1. Drain is the progress of
+	// a drain; nil without one.
 	Progress float64      `json:"progress,omitempty"`
 	Drain    *DrainStatus `json:"drain,omitempty"`
 	Stats    WorkerStats  `json:"stats"`
 }
 
-// PoolBytes is about how much memory the KV pool of a worker takes that has as many blocks
-// as want asks for and else the form of this worker, which has the engine have; 0 when that
-// cannot be told.
+// PoolBytes estimates the size in bytes of a KV pool with the blocks that want asks for.
+// It scales the block size of this worker, whose engine is have. It returns 0 when that
+// does not allow an estimate, for example with another KV type.
 func (st WorkerStatus) PoolBytes(have, want EngineSpec) int64 {
 	if want.KVBlocks <= 0 || st.BlockBytes <= 0 || st.Stats.BlockSize <= 0 || have.KVDType != want.KVDType {
 		return 0
@@ -73,19 +75,19 @@ func (st WorkerStatus) PoolBytes(have, want EngineSpec) int64 {
 	return int64(min(bytes, 1<<62))
 }
 
-// Declined is a generation of an assignment that a worker does not follow, and why.
+// Declined names a generation of an assignment that a worker rejected, with the reason.
 type Declined struct {
 	Generation int64  `json:"generation"`
 	Why        string `json:"why"`
 }
 
-// WorkerStats are the load figures of one worker. Gauges say how things are now;
-// the _total fields count since the worker started and only grow.
+// WorkerStats holds the load figures of one worker. Gauges show the present; the _total
+// fields count since the worker started and only grow.
 type WorkerStats struct {
 	Running     int `json:"running"`     // sequences in the batch
 	Waiting     int `json:"waiting"`     // sequences that wait for admission
 	RemoteWait  int `json:"remote_wait"` // decode: sequences whose KV comes from a prefill worker
-	Moving      int `json:"moving"`      // sequences that stand still between two decode workers
+	Moving      int `json:"moving"`      // sequences that are paused between two decode workers
 	MaxSeqs     int `json:"max_seqs"`    //
 	BlockSize   int `json:"block_size"`  // tokens
 	KVTotal     int `json:"kv_blocks"`   // blocks in the pool
@@ -108,27 +110,28 @@ type WorkerStats struct {
 	GeneratedTotal     uint64 `json:"generated_tokens_total"`
 	RemotePrefillTotal uint64 `json:"remote_prefill_total"` // prefilled elsewhere (decode) or for others (prefill)
 	LocalPrefillTotal  uint64 `json:"local_prefill_total"`
-	FallbackTotal      uint64 `json:"fallback_total"` // remote prefills that ended local
+	FallbackTotal      uint64 `json:"fallback_total"` // remote prefills that were computed locally in the end
 	TransferBytesTotal uint64 `json:"transfer_bytes_total"`
 	TransferNanosTotal uint64 `json:"transfer_ns_total"` // summed durations of transfers
 	TransfersTotal     uint64 `json:"transfers_total"`
 	StepsTotal         uint64 `json:"steps_total"`
 
 	StepNanosTotal     uint64 `json:"step_ns_total"`      // computing
-	StepWaitNanosTotal uint64 `json:"step_wait_ns_total"` // waiting for a device that is shared
-	// StepMissNanosTotal sums up by how much predictions of steps were wrong.
+	StepWaitNanosTotal uint64 `json:"step_wait_ns_total"` // waiting for a shared device
+	// StepMissNanosTotal adds up the errors of predicted step durations.
 	StepMissNanosTotal uint64 `json:"step_miss_ns_total"`
-	// MixedStepsTotal counts the steps that decode and prefill, MixedTokensTotal the
-	// prompt tokens in them: their quotient is the mean chunk under the ITL target.
+	// MixedStepsTotal counts the steps that both decode and prefill. MixedTokensTotal
+	// counts the prompt tokens in them: the quotient is the mean chunk under the ITL
+	// target.
 	MixedStepsTotal  uint64 `json:"mixed_steps_total"`
 	MixedTokensTotal uint64 `json:"mixed_tokens_total"`
-	// DraftTokensTotal counts the tokens that speculation proposed and verified,
-	// AcceptedTokensTotal those of them that turned out to be the output.
+	// DraftTokensTotal counts the tokens that speculation proposed and verified.
+	// AcceptedTokensTotal counts those that became output.
 	DraftTokensTotal    uint64 `json:"draft_tokens_total"`
 	AcceptedTokensTotal uint64 `json:"accepted_tokens_total"`
 }
 
-// KVUsed is the number of blocks that are neither free nor cached.
+// KVUsed returns the number of blocks that are neither free nor cached.
 func (s WorkerStats) KVUsed() int {
 	return s.KVActive + s.KVIncoming + s.KVOutgoing + s.Quarantined
 }
@@ -149,19 +152,20 @@ const (
 // DrainSteps lists the steps in the order in which they happen.
 var DrainSteps = []DrainStep{DrainDiscovery, DrainAdmission, DrainIncoming, DrainSequences, DrainOutgoing, DrainLease}
 
-// DrainStatus is how far a drain has come.
+// DrainStatus is the progress of a drain.
 type DrainStatus struct {
 	Step      DrainStep `json:"step"`
 	StartedAt time.Time `json:"started_at"`
 	Deadline  time.Time `json:"deadline,omitzero"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
-	// Routers is how many frontends the worker has asked since it left discovery, and
-	// Acknowledged how many of them said that they choose it no more. Unacknowledged are
+	// Routers counts the frontends that the worker has asked, since it left discovery, to
+	// stop choosing it. Acknowledged counts those that confirmed. Unacknowledged names
 	// the nodes of the others, at most ten.
 	Routers        int      `json:"routers,omitempty"`
 	Acknowledged   int      `json:"routers_acknowledged,omitempty"`
 	Unacknowledged []string `json:"routers_unacknowledged,omitempty"`
-	// Sequences is how many ran when the drain began; Left how many still run.
+	// Sequences counts the sequences that ran when the drain began, Left those that still
+	// run.
 	Sequences int `json:"sequences"`
 	Left      int `json:"left"`
 	Incoming  int `json:"incoming"`
@@ -177,12 +181,12 @@ type DrainStatus struct {
 	Safe bool `json:"safe,omitempty"`
 }
 
-// OpenSequence is a running sequence as a drain shows it.
+// OpenSequence is a sequence that still runs during a drain.
 type OpenSequence struct {
 	RequestID string `json:"request_id"`
 	OutTokens int    `json:"out_tokens"`
 	AgeMS     int64  `json:"age_ms"`
-	// Why says why a drain has not moved it to another worker.
+	// Why says why the drain has not moved the sequence to another worker.
 	Why string `json:"why,omitempty"`
 }
 
@@ -193,6 +197,7 @@ type Lease struct {
 	TTL     time.Duration `json:"ttl_ns"`
 	Left    time.Duration `json:"left_ns"`
 	Renewed time.Duration `json:"renewed_ago_ns"` // TTL - Left
-	// Endpoints are registered under it, as component/endpoint, and end with it.
+	// Endpoints lists the registrations under the lease, as component/endpoint. They end
+	// with it.
 	Endpoints []string `json:"endpoints,omitempty"`
 }

@@ -18,25 +18,25 @@ type Topology struct {
 	Prefill int        `json:"prefill"`
 	Decode  int        `json:"decode"`
 	Engine  EngineSpec `json:"engine"`
-	// Placement is how workers are distributed over nodes; empty means PlacementSpread.
+	// Placement distributes workers over nodes; empty means PlacementSpread.
 	Placement Placement `json:"placement,omitempty"`
-	// PrefillSpec and DecodeSpec are what workers of a role have otherwise; see Specs.
+	// PrefillSpec and DecodeSpec override the fields above for one role; see Specs.
 	PrefillSpec RoleSpec `json:"prefill_spec,omitzero"`
 	DecodeSpec  RoleSpec `json:"decode_spec,omitzero"`
-	// Restarts counts the orders to restart all workers, one after the other.
+	// Restarts counts the orders to restart all workers, one after another.
 	Restarts int64 `json:"restarts,omitempty"`
-	// Flip says which worker makes up for a change of the counts.
+	// Flip names a worker that changes its role to make up for a change of the counts.
 	Flip Flip `json:"flip,omitzero"`
 	// Generation increases by one with every change.
 	Generation int64     `json:"generation"`
 	UpdatedAt  time.Time `json:"updated_at"`
 	UpdatedBy  string    `json:"updated_by,omitempty"` // "user@host"
-	// Reason says what the last change was for, as "dynctl scale --decode 4".
+	// Reason is the command that made the last change, such as "dynctl scale --decode 4".
 	Reason string `json:"reason,omitempty"`
 }
 
-// Flip names a worker and the role that it shall take. It belongs to one generation of
-// the topology and means nothing in later ones.
+// Flip names a worker and the role that it shall take. It applies to one generation of
+// the topology and is ignored in later ones.
 type Flip struct {
 	Worker     string `json:"worker"`
 	Role       Role   `json:"role"`
@@ -45,22 +45,22 @@ type Flip struct {
 
 // ModelSpec names the model to serve.
 type ModelSpec struct {
-	// Name is what clients put into the "model" field.
+	// Name is the served name, which clients send in the "model" field.
 	Name string `json:"name"`
 	// Path is the model directory on every node; empty for the built-in model.
 	Path string `json:"path,omitempty"`
-	// ToolParser and ReasoningParser name the formats in which the model writes
-	// tool calls and reasoning; empty means what its chat template shows, "none"
-	// leaves them in the text.
+	// ToolParser and ReasoningParser name the formats in which the model writes tool
+	// calls and reasoning. Empty means the formats that its chat template shows; "none"
+	// leaves both in the text.
 	ToolParser      string `json:"tool_parser,omitempty"`
 	ReasoningParser string `json:"reasoning_parser,omitempty"`
-	// Quantize is the format that workers give the weights when they load them, one of
-	// [WeightFormats]; empty leaves them as they are stored.
+	// Quantize is the format, one of [WeightFormats], to which workers convert the
+	// weights on loading. Empty leaves them as they are stored.
 	Quantize string `json:"quantize,omitempty"`
 }
 
-// WeightFormats lists the formats that weights can be quantized to, from the nearest to
-// the smallest.
+// WeightFormats lists the formats that weights can be quantized to, the most accurate
+// first.
 func WeightFormats() []string { return []string{"q8_0", "q4_0"} }
 
 // Validate returns an error that names the first wrong field.
@@ -75,10 +75,11 @@ func (m ModelSpec) check(wrong func(field, format string, args ...any)) {
 // BuiltinModelName is the served name of the built-in model.
 const BuiltinModelName = "dynctl-tiny"
 
-// EngineSpec says how workers compute and within which limits. Zero means the default
-// of the engine or, for MaxModelLen, of the model.
+// EngineSpec configures a worker's engine and its limits. Zero means the default of the
+// engine or, for MaxModelLen, of the model.
 type EngineSpec struct {
-	// Backend computes, one of Backends.
+	// Backend is the implementation that computes, one of Backends; empty means that of
+	// the device.
 	Backend   string `json:"backend,omitempty"`
 	KVBlocks  int    `json:"kv_blocks,omitempty"`
 	BlockSize int    `json:"block_size,omitempty"` // tokens: 16, 32, 64 or 128
@@ -87,19 +88,20 @@ type EngineSpec struct {
 	MaxModelLen    int    `json:"max_model_len,omitempty"`
 	MaxSeqs        int    `json:"max_num_seqs,omitempty"`
 	MaxBatchTokens int    `json:"max_num_batched_tokens,omitempty"`
-	// ITLTargetMS is how many milliseconds a step may take that decodes and prefills.
+	// ITLTargetMS limits the duration, in milliseconds, of a step that both decodes and
+	// prefills.
 	ITLTargetMS int64 `json:"itl_target_ms,omitempty"`
-	// Speculative says how tokens are proposed and verified several at a time.
+	// Speculative configures speculative decoding.
 	Speculative Speculative `json:"speculative,omitzero"`
-	// Device names where workers may run, joined by commas: "cpu" is any of that kind,
-	// "cpu:0" one device; empty means anywhere.
+	// Device lists the devices that workers may run on, separated by commas: "cpu" allows
+	// any of that kind, "cpu:0" one device. Empty allows all.
 	Device string `json:"device,omitempty"`
-	// TensorParallel is the number of ranks of a worker, which share the heads of each
-	// layer. Workers of different degrees exchange KV blocks.
+	// TensorParallel is the number of ranks of a worker; the ranks share the heads of
+	// each layer. Workers with different numbers of ranks can exchange KV blocks.
 	TensorParallel int `json:"tensor_parallel,omitempty"`
 }
 
-// UnmarshalJSON also reads what the release before has stored.
+// UnmarshalJSON also accepts the field names of the previous release.
 func (e *EngineSpec) UnmarshalJSON(b []byte) error {
 	type plain EngineSpec
 	former := struct {
@@ -111,14 +113,15 @@ func (e *EngineSpec) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &former)
 }
 
-// KVDTypes are the types in which workers can keep keys and values: auto is f32 for
-// models with weights of f32 and bf16 for all others.
+// KVDTypes lists the types for keys and values. auto means f32 for models with f32
+// weights and bf16 for all others.
 var KVDTypes = []string{"auto", "f32", "bf16", "int8"}
 
-// MaxITLTarget is the longest target; no step takes as long.
+// MaxITLTarget is the longest ITL target. No step takes that long.
 const MaxITLTarget = 24 * time.Hour
 
-// MaxWorkersPerRole keeps a typing mistake from starting a million workers.
+// MaxWorkersPerRole limits a role's workers, so that a typing mistake cannot start a
+// million.
 const MaxWorkersPerRole = 1024
 
 // Count returns the desired number of workers of a role.
@@ -132,8 +135,8 @@ func (t Topology) Count(r Role) int {
 	return 0
 }
 
-// FieldError is one wrong field of a topology. Fields have the names of flags and of the
-// JSON form, after "prefill." or "decode." where they are set for one role.
+// FieldError is an error in one field of a topology. Field names are those of flags and
+// JSON, prefixed with "prefill." or "decode." for the overrides of a role.
 type FieldError struct{ Field, Text string }
 
 // Error returns "field: what is wrong".
@@ -142,7 +145,7 @@ func (e FieldError) Error() string { return e.Field + ": " + e.Text }
 // Validate returns an error that names the first wrong field.
 func (t Topology) Validate() error { return first(t.check) }
 
-// Problems returns all that is wrong.
+// Problems returns all errors; empty means that the topology is valid.
 func (t Topology) Problems() []FieldError { return all(t.check) }
 
 func (t Topology) check(wrong func(field, format string, args ...any)) {
@@ -192,7 +195,7 @@ func (e EngineSpec) check(wrong func(field, format string, args ...any)) {
 	e.checkDevices(wrong)
 }
 
-// all gathers what a check finds.
+// all collects the errors that a check reports.
 func all(check func(wrong func(field, format string, args ...any))) (out []FieldError) {
 	check(func(field, format string, args ...any) {
 		out = append(out, FieldError{field, fmt.Sprintf(format, args...)})
@@ -200,7 +203,7 @@ func all(check func(wrong func(field, format string, args ...any))) (out []Field
 	return out
 }
 
-// first is the first thing that a check finds.
+// first returns the first error that a check reports, or nil.
 func first(check func(wrong func(field, format string, args ...any))) error {
 	if found := all(check); len(found) > 0 {
 		return found[0]
@@ -208,10 +211,10 @@ func first(check func(wrong func(field, format string, args ...any))) error {
 	return nil
 }
 
-// namespaceName is the rule for namespaces and components.
+// namespaceName matches valid names of namespaces and components.
 var namespaceName = regexp.MustCompile(`^[a-z0-9_-]+(\.[a-z0-9_-]+)*$`)
 
-// ValidateNamespace refuses names that would make ambiguous keys or subjects.
+// ValidateNamespace rejects names that would make ambiguous keys or subjects.
 func ValidateNamespace(ns string) error {
 	if !namespaceName.MatchString(ns) {
 		return fmt.Errorf("namespace %q: use lower-case letters, digits, - and _, joined by dots", ns)

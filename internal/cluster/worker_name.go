@@ -9,7 +9,7 @@ import (
 // WorkerName returns the name of worker n (from 1).
 func WorkerName(n int) string { return "worker-" + strconv.Itoa(n) }
 
-// WorkerNumber returns the number in a worker name, or an error.
+// WorkerNumber returns the number in a worker name, or an error for other names.
 func WorkerNumber(name string) (int, error) {
 	s, ok := strings.CutPrefix(name, "worker-")
 	n, err := strconv.Atoi(s)
