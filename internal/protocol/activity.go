@@ -1,9 +1,9 @@
 package protocol
 
-// ActivityRequest asks a worker for its sequences and transfers; it answers with one
-// cluster.Activity.
+// ActivityRequest asks a worker for its sequences and KV transfers. The worker answers
+// with one cluster.Activity.
 type ActivityRequest struct {
-	// Limit is how many of each the answer may list; 0, and more than
-	// cluster.MaxActivity, stand for that.
+	// Limit is the maximum number of sequences, and of transfers, in the answer. 0, and
+	// anything above cluster.MaxActivity, mean cluster.MaxActivity.
 	Limit int `json:"limit"`
 }

@@ -16,9 +16,9 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
-// Marshal encodes v as msgpack, with the names of its json tags. Zero values of
-// fields are left out, also those of nested structs; a type whose fields are
-// unexported must say by an IsZero method when it is one.
+// Marshal encodes v as msgpack, with the names of its json tags. It omits fields with
+// zero values, also in nested structs. A type with unexported fields must have an IsZero
+// method for that.
 func Marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := encoders.Get().(*msgpack.Encoder)

@@ -1,10 +1,11 @@
 package protocol
 
-// DecisionsRequest asks a frontend for the router decisions that it remembers; it answers
-// with one cluster.RouterDecision for each.
+// DecisionsRequest asks a frontend for the router decisions that it remembers. The
+// frontend answers with one cluster.RouterDecision for each.
 type DecisionsRequest struct {
-	// RequestID is a request, or the beginning of its id; empty stands for the newest.
+	// RequestID is the id of a request or a prefix of it; empty asks for the newest
+	// requests.
 	RequestID string `json:"request_id"`
-	// Limit is how many requests the answer may be about; 0 leaves that to the frontend.
+	// Limit is the maximum number of requests in the answer; 0 leaves it to the frontend.
 	Limit int `json:"limit"`
 }

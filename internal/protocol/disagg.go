@@ -6,46 +6,48 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Strategies of disaggregation. The frontend decides for each request and says so in
-// it, so that workers need not agree on the setting.
+// The strategies of disaggregation. The frontend decides for each request and writes the
+// strategy into it, so that workers need not agree on the setting.
 const (
-	// StrategyQueue: the decode worker is chosen first and decides whether a prefill
-	// worker shall write the KV into its blocks. A request that names no strategy has
-	// this one.
+	// StrategyQueue chooses the decode worker first. That worker decides whether a
+	// prefill worker shall write the KV into its blocks. It is the default.
 	StrategyQueue = "decode-first"
-	// StrategyRouter: the frontend has decided, and has chosen the prefill worker.
+	// StrategyRouter lets the frontend decide, which then also chooses the prefill
+	// worker.
 	StrategyRouter = "prefill-first"
 )
 
-// PrefillWay is how the KV of a remote prefill comes to the decode worker.
+// PrefillWay says how the KV of a remote prefill reaches the decode worker.
 type PrefillWay string
 
-// Ways of a remote prefill.
+// The ways of a remote prefill.
 const (
-	WayQueue      PrefillWay = "queue"      // pushed by whoever takes the message from the prefill queue
-	WayDirect     PrefillWay = "direct"     // pushed by a prefill worker that the decode worker called
-	WayPull       PrefillWay = "pull"       // read by the decode worker from blocks held for it
-	WayBackground PrefillWay = "background" // pushed while it is computed, after meeting in a bootstrap room
+	WayQueue      PrefillWay = "queue"      // written by the prefill worker that takes the message from the prefill queue
+	WayDirect     PrefillWay = "direct"     // written by a prefill worker that the decode worker called
+	WayPull       PrefillWay = "pull"       // read by the decode worker from blocks that a prefill worker holds for it
+	WayBackground PrefillWay = "background" // written while it is computed; both workers meet in a bootstrap room
 )
 
-// DisaggHints says how a request is disaggregated.
+// DisaggHints says how one request is disaggregated.
 type DisaggHints struct {
 	// Force is "", "remote" or "local": it overrides the decision for this request.
 	Force string `json:"force"`
 	// Strategy is StrategyQueue, StrategyRouter, or empty for StrategyQueue.
 	Strategy string `json:"strategy"`
-	// Why is the reason of a frontend that decided for a local prefill.
+	// Why is the frontend's reason for a local prefill.
 	Why string `json:"why"`
-	// Deadline ends a remote prefill that the frontend has begun.
+	// Deadline is when a remote prefill that the frontend has started is given up.
 	Deadline time.Time `json:"deadline"`
-	// Params, for a decode worker, say where its prompt's KV is held; at most one of
-	// Params and Bootstrap is set.
+	// Params tells a decode worker which blocks hold its prompt's KV; nil without. At
+	// most one of Params and Bootstrap is set.
 	Params *DisaggregatedParams `json:"disaggregated_params"`
-	// Bootstrap is where prefill and decode worker of a request meet.
+	// Bootstrap names the room where prefill and decode worker of a request meet; nil
+	// without.
 	Bootstrap *BootstrapInfo `json:"bootstrap_info"`
 }
 
-// KVIdentity is all that two workers must agree on to exchange KV blocks.
+// KVIdentity holds the properties that must be equal for two workers to exchange KV
+// blocks.
 type KVIdentity struct {
 	ModelSum   string `json:"mdc_sum"`
 	BlockSize  int    `json:"block_size"` // tokens
@@ -55,15 +57,15 @@ type KVIdentity struct {
 	HashSeed uint64 `json:"hash_seed"`
 }
 
-// DisaggregatedParams is what a prefill worker answers with: where the KV of a prompt
-// is held, and the ticket under which it may be read until the deadline.
+// DisaggregatedParams is a prefill worker's answer: the blocks that hold the KV of a
+// prompt, and the ticket under which they may be read until the deadline.
 type DisaggregatedParams struct {
 	Worker   string             `json:"worker"` // the prefill worker
 	ID       cluster.InstanceID `json:"worker_id"`
 	EngineID string             `json:"engine_id"` // its NIXL agent
 	KVIdentity
-	// BlockIDs are the blocks of the first Tokens tokens of the prompt, which are all
-	// but the last one: decode computes that.
+	// BlockIDs are the blocks of the prompt's first Tokens tokens: all but the last,
+	// which the decode worker computes.
 	BlockIDs []int32   `json:"block_ids"`
 	Tokens   int       `json:"tokens"`
 	Ticket   string    `json:"ticket"`
@@ -75,13 +77,13 @@ type DisaggregatedParams struct {
 type BootstrapInfo struct {
 	Worker string             `json:"worker"` // the prefill worker
 	ID     cluster.InstanceID `json:"worker_id"`
-	// Address is the endpoint on the request plane, as in cluster.Transport.
+	// Address is the address of the endpoint, in the form of cluster.Transport.
 	Address string `json:"bootstrap_address"`
 	Room    uint64 `json:"bootstrap_room"`
 }
 
-// JoinRoom is what a decode worker sends to a bootstrap endpoint: its reservation,
-// to be filled by whoever computes the prompt in that room. The answer is a
+// JoinRoom is sent by a decode worker to a bootstrap endpoint. It holds the worker's
+// reservation, which the prefill worker of that room fills. The answer is a
 // PrefillNotice.
 type JoinRoom struct {
 	Room    uint64               `json:"bootstrap_room"`

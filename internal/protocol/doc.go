@@ -1,7 +1,7 @@
-// Package protocol holds the messages that frontends, workers and queues
-// exchange: [PreprocessedRequest] and [EngineOutput] on the request plane,
-// [RemotePrefillRequest] on the prefill queue, and the msgpack codec they use.
+// Package protocol holds the messages that frontends, workers and queues exchange, and
+// their msgpack codec. [PreprocessedRequest] and [EngineOutput] travel on the request
+// plane, [RemotePrefillRequest] on the prefill queue.
 //
-// Field names follow Dynamo's wire objects. Values are plain data; nothing here
-// owns anything. It is the one home of msgpack.
+// Field names follow Dynamo's wire objects. Messages are plain values and own nothing. No
+// other package encodes or decodes msgpack.
 package protocol

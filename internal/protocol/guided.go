@@ -1,14 +1,14 @@
 package protocol
 
-// Guided constrains the text of an output. The fields are those of a constraint of
-// package grammar, which says what they mean.
+// Guided constrains the text of an output. The fields mirror those of a constraint in
+// package grammar, which explains them.
 type Guided struct {
 	Kind    string   `json:"kind"`
 	Text    string   `json:"text"`
 	Choices []string `json:"choices"`
 	Lax     bool     `json:"lax"`
 	Compact bool     `json:"compact"`
-	// After, if not empty, are the tokens of which one ends the reasoning that comes
-	// first: only what follows is constrained.
+	// After lists the tokens of which any one ends the reasoning at the beginning of an
+	// output. The constraint applies only after it. Empty constrains the whole output.
 	After []uint32 `json:"after"`
 }

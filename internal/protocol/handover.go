@@ -6,47 +6,48 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Moved tells a frontend where a sequence goes on: a request with this Handover to the
-// worker's generate endpoint gets what comes after the tokens that were sent.
+// Moved tells a frontend which worker continues a sequence. The frontend sends a request
+// with this Handover to that worker's generate endpoint. The answer starts after the
+// tokens that it already has.
 type Moved struct {
 	Worker     string             `json:"worker"`
 	InstanceID cluster.InstanceID `json:"instance_id"`
 	Handover   string             `json:"handover"`
 }
 
-// HandoverRequest is what a decode worker sends to another one's handover endpoint.
-// At most one field is set; with none it asks for HandoverRoom.
+// HandoverRequest is sent by a decode worker to the handover endpoint of another one. At
+// most one field is set. Without any, it asks for HandoverRoom.
 type HandoverRequest struct {
 	Offer  *HandoverOffer  `json:"offer"`
 	Commit *HandoverCommit `json:"commit"`
 }
 
-// HandoverRoom is how much room a worker has for sequences of others.
+// HandoverRoom reports a worker's capacity for sequences of other workers.
 type HandoverRoom struct {
 	Sequences    int `json:"sequences"` // that hold a place in the batch or wait for one
 	MaxSequences int `json:"max_sequences"`
-	FreeBlocks   int `json:"free_blocks"` // and those that only the prefix cache holds
+	FreeBlocks   int `json:"free_blocks"` // including those that only the prefix cache holds
 	TotalBlocks  int `json:"total_blocks"`
-	// EngineID names the worker's NIXL agent, Metadata is its metadata blob.
+	// EngineID names the worker's NIXL agent. Metadata is the agent's metadata blob.
 	EngineID string `json:"engine_id"`
 	Metadata []byte `json:"metadata"`
 }
 
 // HandoverOffer asks a worker to take over a sequence with its KV. The answer is a
-// HandoverGrant, or an error. As long as the caller does not close the stream of the
-// answer, and until the deadline, the grant stands.
+// HandoverGrant, or an error. The grant is valid until the deadline, or until the caller
+// closes the stream of the answer.
 type HandoverOffer struct {
-	// Request is the one that the sequence came with, and what came of it so far, as if
-	// its worker had been lost now.
+	// Request is the original request, with the output so far, as it would be migrated if
+	// the source were lost now.
 	Request PreprocessedRequest `json:"request"`
-	// Room is how many tokens the sequence may have at the commit.
+	// Room is the maximum number of tokens of the sequence at the commit.
 	Room int `json:"room"`
-	// MaxModelLen is the largest number of tokens of one sequence at the source.
+	// MaxModelLen is the source's limit on the tokens of one sequence.
 	MaxModelLen int `json:"max_model_len"`
-	// Cached is how many tokens of the prompt were found in a prefix cache, if that has
-	// not been told yet.
+	// Cached counts the prompt tokens found in a prefix cache, unless an output has
+	// reported them already.
 	Cached     int       `json:"cached"`
-	Worker     string    `json:"worker"` // the source
+	Worker     string    `json:"worker"` // the source worker
 	BlockSize  int       `json:"block_size"`
 	BlockBytes int64     `json:"block_bytes"`
 	KVLayout   string    `json:"kv_layout"`
@@ -54,7 +55,7 @@ type HandoverOffer struct {
 	Deadline   time.Time `json:"deadline"` // for the commit
 }
 
-// HandoverGrant says where the KV of an offered sequence goes.
+// HandoverGrant names the blocks that receive the KV of an offered sequence.
 type HandoverGrant struct {
 	Handover string `json:"handover"`  // id of the hand-over
 	EngineID string `json:"engine_id"` // the NIXL agent that owns the blocks
@@ -65,19 +66,20 @@ type HandoverGrant struct {
 	Ticket       string  `json:"ticket"` // authorizes the writes; see package nixl
 }
 
-// HandoverCommit says that all KV is written and the sequence is paused. The answer is
-// a HandoverCommitted, or an error: the sequence then stays where it was.
+// HandoverCommit says that all KV is written and the sequence is paused. The answer is a
+// HandoverCommitted, or an error. After an error the sequence stays at the source.
 type HandoverCommit struct {
 	Handover string `json:"handover"`
-	// TokenIDs are those that came since the offer.
+	// TokenIDs are the tokens generated since the offer.
 	TokenIDs []uint32 `json:"token_ids"`
 	Computed int      `json:"computed"` // leading tokens whose KV is in the blocks
 	Bytes    int64    `json:"bytes"`    // written
-	WriteNS  int64    `json:"write_ns"` // spent on it
+	WriteNS  int64    `json:"write_ns"` // duration of the writes
 }
 
-// HandoverCommitted says that the sequence waits for its frontend.
+// HandoverCommitted confirms that the target holds the sequence until its frontend asks
+// for it.
 type HandoverCommitted struct {
-	// Until is when it is given up if nobody has asked for it.
+	// Until is when the target gives the sequence up if no frontend has asked for it.
 	Until time.Time `json:"until"`
 }

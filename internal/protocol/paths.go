@@ -1,10 +1,10 @@
 package protocol
 
-// PathsRequest asks a worker how it reaches others over NIXL; it answers with one
-// cluster.Path for each.
+// PathsRequest asks a worker for its NIXL paths to other workers. The worker answers with
+// one cluster.Path for each.
 type PathsRequest struct {
-	// Peer is a worker; empty stands for all that this one has met.
+	// Peer is the name of a worker; empty asks for all that this worker has met.
 	Peer string `json:"peer"`
-	// Test runs a self-test of the path to Peer now.
+	// Test asks for a self-test of the path to Peer before the answer.
 	Test bool `json:"test"`
 }

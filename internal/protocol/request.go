@@ -2,18 +2,18 @@ package protocol
 
 import "time"
 
-// PreprocessedRequest is what a frontend sends to a worker: one prompt as token
-// ids, and how to continue it.
+// PreprocessedRequest is sent by a frontend to a worker: one prompt as token ids, with
+// the options of its continuation.
 type PreprocessedRequest struct {
 	RequestID string `json:"request_id"`
-	// Tenant names who sends the request, a client by key or address: workers give
-	// tenants equal shares. It is a name that tells nothing else.
+	// Tenant identifies the client, by key or address. Workers give tenants equal shares.
+	// The name reveals nothing else about the client.
 	Tenant   string   `json:"tenant"`
 	Model    string   `json:"model"`
 	ModelSum string   `json:"mdc_sum"` // digest of the frontend's card; must equal the worker's
 	TokenIDs []uint32 `json:"token_ids"`
-	// Generated is how many of the last TokenIDs are output of an earlier attempt
-	// that was migrated; they count as output for sampling positions and limits.
+	// Generated counts how many of the last TokenIDs were generated before the request
+	// was migrated. They count as output for sampling positions and limits.
 	Generated  int             `json:"generated"`
 	Stop       StopConditions  `json:"stop_conditions"`
 	Sampling   SamplingOptions `json:"sampling_options"`
@@ -23,14 +23,14 @@ type PreprocessedRequest struct {
 	Guided      *Guided     `json:"guided"`
 	Annotations []string    `json:"annotations"`
 	Disagg      DisaggHints `json:"disagg"`
-	// Handover, if not empty, is the id of a sequence that came to this worker with its
-	// KV (see Moved). A worker that does not have it, or has it with other tokens than
-	// TokenIDs, treats the request as any other.
+	// Handover is the id of a sequence that was moved to this worker with its KV (see
+	// Moved); empty otherwise. A worker that lacks that sequence, or has it with other
+	// tokens than TokenIDs, computes the request like any other.
 	Handover string `json:"handover"`
 }
 
-// Advance takes in tokens that were generated: the request then asks for what comes
-// after them, from whoever gets it.
+// Advance appends generated tokens to the prompt and adapts the limits, so that any
+// worker can continue the request after them.
 func (r *PreprocessedRequest) Advance(tokens []uint32) {
 	n := len(tokens)
 	r.TokenIDs = append(r.TokenIDs, tokens...)
@@ -39,17 +39,18 @@ func (r *PreprocessedRequest) Advance(tokens []uint32) {
 	r.Stop.MinTokens = max(r.Stop.MinTokens-n, 0)
 }
 
-// StopConditions say when generation ends. Stop strings are not among them: the
-// frontend, which owns the tokenizer, matches those and cancels.
+// StopConditions say when generation ends. Stop strings are not among them: the frontend,
+// which owns the tokenizer, matches those and cancels the request.
 type StopConditions struct {
-	// MaxTokens is counted without Generated. 0 asks for the log probabilities of the
-	// prompt alone.
+	// MaxTokens limits the output, without Generated. 0 asks only for the log
+	// probabilities of the prompt.
 	MaxTokens int `json:"max_tokens"`
-	// MinTokens, counted without Generated, must come before an id of the two lists
-	// below may be drawn.
+	// MinTokens is the number of output tokens, without Generated, before which the ids
+	// in the two lists below are not sampled.
 	MinTokens int `json:"min_tokens"`
-	// StopTokenIDs end the sequence and are not part of the output: end-of-sequence
-	// and user ids. StopTokenIDsVisible end it as its last token.
+	// StopTokenIDs end the sequence and are not part of the output: end-of-sequence and
+	// user ids. StopTokenIDsVisible also end it, but stay in the output as its last
+	// token.
 	StopTokenIDs        []uint32 `json:"stop_token_ids"`
 	StopTokenIDsVisible []uint32 `json:"stop_token_ids_visible"`
 }
@@ -57,14 +58,15 @@ type StopConditions struct {
 // FinishReason says why a sequence ended.
 type FinishReason string
 
-// Finish reasons.
+// The finish reasons.
 const (
 	FinishNone      FinishReason = ""
 	FinishStop      FinishReason = "stop"   // an end-of-sequence or stop token, or a stop string
 	FinishLength    FinishReason = "length" // max_tokens or the context length
 	FinishCancelled FinishReason = "cancelled"
 	FinishError     FinishReason = "error"
-	// FinishMoved ends the stream of one worker: the answer goes on at another one.
+	// FinishMoved ends the stream of one worker because another worker continues the
+	// answer.
 	FinishMoved FinishReason = "moved"
 )
 
@@ -73,10 +75,11 @@ type EngineOutput struct {
 	TokenIDs []uint32     `json:"token_ids"`
 	Finish   FinishReason `json:"finish_reason"`
 	Error    string       `json:"error"`
-	// Logprobs are those of TokenIDs, if the request asks for them.
+	// Logprobs holds the log probabilities of TokenIDs; nil unless the request asks for
+	// them.
 	Logprobs *Logprobs `json:"log_probs"`
-	// PromptLogprobs, on the first output if asked for, are those of the tokens of
-	// the prompt after the first.
+	// PromptLogprobs holds the log probabilities of the prompt's tokens after the first.
+	// It is set on the first output, if the request asks for it.
 	PromptLogprobs *Logprobs `json:"prompt_log_probs"`
 	// Timing is set on the first output.
 	Timing *Timing `json:"timing"`
@@ -84,31 +87,32 @@ type EngineOutput struct {
 	Usage *Usage `json:"completion_usage"`
 	// Moved is set with FinishMoved.
 	Moved *Moved `json:"moved"`
-	// Params is the one answer of a prefill worker that holds KV for a decode worker.
+	// Params is set on the only answer of a prefill worker that holds KV for a decode
+	// worker.
 	Params *DisaggregatedParams `json:"disaggregated_params"`
 }
 
-// Timing tells where the prompt was computed and how long the phases took.
+// Timing says where the prompt was computed, and how long each phase took.
 type Timing struct {
 	Worker     string `json:"worker"`
 	Prefill    string `json:"prefill"`     // prefill worker's name or "local"
 	PrefillWhy string `json:"prefill_why"` // reason for local
-	// PrefillWay is how the KV came, empty for local.
+	// PrefillWay says how the KV was transferred; empty for a local prefill.
 	PrefillWay   PrefillWay `json:"prefill_way"`
 	QueueNS      int64      `json:"queue_ns"`   // waiting for admission
 	PrefillNS    int64      `json:"prefill_ns"` // admission to first token
 	CachedTokens int        `json:"cached_tokens"`
 }
 
-// Usage counts tokens of one request.
+// Usage counts the tokens of one request.
 type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	CachedTokens     int `json:"cached_tokens"`
 }
 
-// RemotePrefillRequest asks any prefill worker to compute the KV blocks of a
-// prompt and to write them into blocks that a decode worker has reserved.
+// RemotePrefillRequest asks for the KV blocks of a prompt. Any prefill worker may take
+// it. That worker writes the blocks into those that a decode worker has reserved.
 type RemotePrefillRequest struct {
 	RequestID string   `json:"request_id"`
 	Tenant    string   `json:"tenant"` // as in PreprocessedRequest
@@ -130,26 +134,26 @@ type RemotePrefillRequest struct {
 	// Ticket authorizes the writes; see package nixl.
 	Ticket   string    `json:"ticket"`
 	Deadline time.Time `json:"deadline"`
-	// EnqueuedAt is when the decode worker put it on the queue.
+	// EnqueuedAt is when the decode worker put the request on the queue.
 	EnqueuedAt time.Time `json:"enqueued_at"`
 }
 
-// PrefillPhase says how far a remote prefill is.
+// PrefillPhase is the progress of a remote prefill.
 type PrefillPhase string
 
-// Phases of a remote prefill.
+// The phases of a remote prefill.
 const (
-	PrefillStarted PrefillPhase = "started" // a prefill worker has begun
+	PrefillStarted PrefillPhase = "started" // a prefill worker has started
 	PrefillDone    PrefillPhase = "done"    // all KV is in place
-	PrefillFailed  PrefillPhase = "failed"  // this attempt will not succeed
-	// PrefillRead goes the other way: the decode worker has read the held KV that
-	// Ticket stands for, or does not want it, and will not read again.
+	PrefillFailed  PrefillPhase = "failed"  // this attempt failed
+	// PrefillRead is sent by the decode worker. It has read the held KV behind Ticket, or
+	// does not need it, and will not read again.
 	PrefillRead PrefillPhase = "read"
 )
 
-// PrefillNotice is the NIXL notification by which a prefill worker tells a decode
-// worker how a remote prefill goes; after done and failed it writes no more. A decode
-// worker that reads held KV sends one, too.
+// PrefillNotice is a NIXL notification about the progress of a remote prefill. A prefill
+// worker sends it to the decode worker; after done and failed it writes no more. A decode
+// worker that reads held KV sends one back, with PrefillRead.
 type PrefillNotice struct {
 	RequestID string       `json:"request_id"`
 	Attempt   int          `json:"attempt"`
@@ -161,8 +165,8 @@ type PrefillNotice struct {
 	Cached    int          `json:"cached"` // done: tokens found in the prefill worker's cache
 	ComputeNS int64        `json:"compute_ns"`
 	WriteNS   int64        `json:"write_ns"`
-	// ExposedNS is from the end of the computation to the last block in place: what the
-	// writing took that was not hidden behind computing.
+	// ExposedNS is the time from the end of the computation until the last block was
+	// written: transfer time not overlapped with computation.
 	ExposedNS int64 `json:"exposed_ns"`
 	Bytes     int64 `json:"bytes"`
 }

@@ -1,83 +1,83 @@
 package protocol
 
-// SamplingOptions choose the next token from the logits. Temperature 0 is greedy.
+// SamplingOptions say how the next token is chosen from the logits. Temperature 0 is
+// greedy.
 //
-// Order of operations: allowed ids, bad words, minimum length, logit bias,
-// penalties (repetition, frequency, presence), temperature, min-p, top-k, top-p,
-// draw. It is that of vLLM, vllm/v1/sample/sampler.py.
+// Order of operations: allowed ids, bad words, minimum length, logit bias, penalties
+// (repetition, frequency, presence), temperature, min-p, top-k, top-p, draw. It is that
+// of vLLM, vllm/v1/sample/sampler.py.
 type SamplingOptions struct {
 	Temperature float32 `json:"temperature"`
 	TopP        float32 `json:"top_p"` // 1 or 0: off
 	TopK        int     `json:"top_k"` // 0 or negative: off
 	MinP        float32 `json:"min_p"` // 0: off
-	// Seed fixes the random draws: the draw for output position i depends on
-	// (Seed, i) only, whatever else is in the batch.
+	// Seed fixes the random draws. The draw for output position i depends only on (Seed,
+	// i), not on other sequences in the batch.
 	Seed uint64 `json:"seed"`
 
-	// RepetitionPenalty divides the positive logits of tokens of prompt and output
-	// and multiplies the negative ones; 1 or 0: off.
+	// RepetitionPenalty applies to the tokens of prompt and output. It divides their
+	// positive logits and multiplies their negative ones; 1 or 0: off.
 	RepetitionPenalty float32 `json:"repetition_penalty"`
-	// FrequencyPenalty is subtracted once for each time that a token is in the
-	// output, PresencePenalty once if it is there at all.
+	// FrequencyPenalty is subtracted from a token's logit once for each occurrence in the
+	// output, PresencePenalty once if the token occurs at all.
 	FrequencyPenalty float32 `json:"frequency_penalty"`
 	PresencePenalty  float32 `json:"presence_penalty"`
 
-	// LogitBias is added to logits; an id is in it at most once.
+	// LogitBias is added to the logits. Each id occurs at most once.
 	LogitBias []TokenBias `json:"logit_bias"`
-	// AllowedTokenIDs, if there are any, are the only ones that may be drawn.
+	// AllowedTokenIDs are the only tokens that may be sampled; empty allows all.
 	AllowedTokenIDs []uint32 `json:"allowed_token_ids"`
-	// BadWords are sequences that the output may not contain: the last token of one
-	// is not drawn where the others stand before it.
+	// BadWords are token sequences that the output must not contain. The last token of a
+	// sequence is not sampled right after the others.
 	BadWords [][]uint32 `json:"bad_words_token_ids"`
 }
 
-// TokenBias is what is added to the logit of one token.
+// TokenBias adds Bias to the logit of one token.
 type TokenBias struct {
 	Token uint32  `json:"token"`
 	Bias  float32 `json:"bias"`
 }
 
-// OutputOptions say what an answer tells beside the tokens.
+// OutputOptions select what an answer contains beside the tokens.
 type OutputOptions struct {
-	// Logprobs asks for the log probability of each token and those of so many of
-	// the most likely ones in its place; nil asks for none.
+	// Logprobs asks for the log probability of each output token, and of this many most
+	// likely tokens at its position; nil asks for none.
 	Logprobs *int `json:"logprobs"`
-	// PromptLogprobs asks the same for the tokens of the prompt after the first. Such
-	// a prompt is computed where the answer is, without a prefix cache.
+	// PromptLogprobs asks the same for the tokens of the prompt after the first. The
+	// worker that answers then computes the prompt itself, without a prefix cache.
 	PromptLogprobs *int `json:"prompt_logprobs"`
 }
 
-// MaxLogprobs bounds the most likely tokens that can be asked for.
+// MaxLogprobs is the largest number of most likely tokens that a request may ask for.
 const MaxLogprobs = 20
 
-// Logprobs are log probabilities of a run of tokens: natural logarithms of the
-// softmax over the model's logits, before any of the sampling options. What is
-// below -9999 is -9999, so that all are finite.
+// Logprobs holds the log probabilities of consecutive tokens: natural logarithms of the
+// softmax over the model's logits, before any sampling option. Values below -9999 are
+// raised to -9999, so that all are finite.
 type Logprobs struct {
-	// Tokens holds one value for each token of the run.
+	// Tokens holds one value for each token.
 	Tokens []float32 `json:"log_probs"`
-	// Width is how many of the most likely tokens are told for each token. TopIDs
-	// and TopValues hold Width entries for each, the most likely first.
+	// Width is the number of most likely tokens listed for each token. TopIDs and
+	// TopValues hold Width entries for each, the most likely first.
 	Width     int       `json:"width"`
 	TopIDs    []uint32  `json:"top_ids"`
 	TopValues []float32 `json:"top_log_probs"`
 }
 
-// Append adds those of the tokens that follow. Both must have the same width.
+// Append adds the values of the tokens that follow. Both must have the same Width.
 func (l *Logprobs) Append(next *Logprobs) {
 	l.Tokens = append(l.Tokens, next.Tokens...)
 	l.TopIDs = append(l.TopIDs, next.TopIDs...)
 	l.TopValues = append(l.TopValues, next.TopValues...)
 }
 
-// Valid reports whether there are values for n tokens, with as many of the most
-// likely ones as Width says.
+// Valid reports whether l has values for n tokens, and Width most likely tokens for each.
 func (l *Logprobs) Valid(n int) bool {
 	return len(l.Tokens) == n && l.Width >= 0 && l.Width <= MaxLogprobs &&
 		len(l.TopIDs) == n*l.Width && len(l.TopValues) == n*l.Width
 }
 
-// Top returns the most likely tokens in the place of token i, and their values.
+// Top returns the most likely tokens at the position of token i, with their values.
 func (l *Logprobs) Top(i int) (ids []uint32, values []float32) {
 	from, to := i*l.Width, (i+1)*l.Width
 	return l.TopIDs[from:to], l.TopValues[from:to]

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Errors about what a message is made of.
+// The errors of malformed messages.
 var (
 	// ErrTruncated is returned when a message ends before its last value does.
 	ErrTruncated = errors.New("message is truncated")
@@ -20,13 +20,13 @@ var (
 	ErrValue = errors.New("value does not fit")
 )
 
-// maxNesting is far above that of every message. The decoder skips unknown fields
-// recursively: a message of nothing but opening arrays would otherwise overflow the
-// stack, which ends the process and cannot be recovered from.
+// maxNesting is far above the nesting of every message. The decoder skips unknown fields
+// recursively. Without this limit, a message of nothing but opening arrays would overflow
+// the stack, which ends the process: Go cannot recover from that.
 const maxNesting = 64
 
-// wellFormed checks that b is exactly one value and that its lengths and nesting
-// can be trusted.
+// wellFormed checks that b is exactly one value, with lengths and nesting that the
+// decoder can trust.
 func wellFormed(b []byte) error {
 	var open [maxNesting]uint64 // values still due in each open array or map
 	depth := 0
@@ -63,8 +63,8 @@ func wellFormed(b []byte) error {
 	}
 }
 
-// header reads the beginning of a value: how many bytes it has up to its elements,
-// and how many elements follow.
+// header reads the beginning of a value. size is its length in bytes up to its elements,
+// values the number of elements that follow.
 func header(b []byte) (size, values uint64, err error) {
 	if len(b) == 0 {
 		return 0, 0, ErrTruncated
