@@ -14,13 +14,14 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// maxPeersAsked is how many other workers are asked for the progress of transfers that
-// only they know.
+// maxPeersAsked limits how many other workers one activity request asks for the progress
+// of transfers.
 const maxPeersAsked = 4
 
-// Activity asks a worker for its sequences and KV transfers. Only who writes KV knows how
-// much of it has arrived, so that the writers of what comes in are asked, too. A worker
-// that does not tell within a second has [cluster.Activity.Error] set.
+// Activity asks a worker for its sequences and KV transfers. Only the worker that writes
+// KV knows how much of it has arrived, so Activity also asks the writers of incoming
+// transfers. If the worker does not answer within a second, [cluster.Activity.Error] is
+// set.
 func (c *Cluster) Activity(ctx context.Context, v View, worker string) cluster.Activity {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -45,7 +46,7 @@ func (c *Cluster) Activity(ctx context.Context, v View, worker string) cluster.A
 	return a
 }
 
-// writers are the workers that know how far transfers to a worker are.
+// writers returns the workers that know the progress of incoming transfers.
 func writers(a cluster.Activity) []string {
 	var out []string
 	for _, t := range a.Transfers {
@@ -60,7 +61,7 @@ func unknownProgress(t cluster.Transfer) bool {
 	return t.Direction == cluster.TransferIn && t.BlocksDone == nil && t.Peer != "" && t.Kind != cluster.TransferRead
 }
 
-// complete takes over what a writer says of its transfers to a worker.
+// complete fills in the progress of transfers that their writer reports.
 func complete(a *cluster.Activity, writer cluster.Activity) {
 	for i := range a.Transfers {
 		t := &a.Transfers[i]
@@ -75,7 +76,7 @@ func complete(a *cluster.Activity, writer cluster.Activity) {
 	}
 }
 
-// askActivity asks one worker. It bounds its answer itself.
+// askActivity asks one worker. Workers limit the size of their answers themselves.
 func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a cluster.Activity, err error) {
 	addr := ""
 	for _, inst := range v.Instances {

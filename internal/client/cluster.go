@@ -25,8 +25,8 @@ import (
 // ErrUnreachable is returned when the cluster's stores cannot be reached.
 var ErrUnreachable = errors.New("cluster not reachable")
 
-// ErrNoSecret is returned when nodes and workers are asked by a client that does not
-// have the cluster's secret.
+// ErrNoSecret is returned by calls to nodes and workers when the client lacks the
+// cluster's secret.
 var ErrNoSecret = errors.New("nodes and workers answer only who has the cluster's secret")
 
 // Cluster is a connection to one cluster. It is safe for concurrent use; Close
@@ -34,7 +34,8 @@ var ErrNoSecret = errors.New("nodes and workers answer only who has the cluster'
 type Cluster struct {
 	Name      string
 	Namespace string
-	// Local is the cluster's directory on this machine, whether it runs here or not.
+	// Local is the cluster's directory on this machine. It is set even if the cluster
+	// does not run here.
 	Local statedir.Cluster
 
 	cfg   config.Dynctl
@@ -45,9 +46,10 @@ type Cluster struct {
 	plane requestplane.Client
 }
 
-// Connect finds the cluster: configured endpoints, or the local cluster of that
-// name. Without a namespace it is the one for which the local cluster was started, or
-// the default. It fails with ErrUnreachable when nobody answers.
+// Connect connects to the stores of a cluster, at the configured endpoints or those of
+// the local cluster of that name. Without a configured namespace, it uses the one that
+// the local cluster was started for, or else the default. It fails with ErrUnreachable
+// when no store answers.
 func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster, error) {
 	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
@@ -87,8 +89,8 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 		}
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnreachable, err), c.store.Close())
 	}
-	// Without the secret stores of one's own still tell what they know, but nodes and
-	// workers answer nobody.
+	// Without the secret, stores that allow it can still be read. Nodes and workers
+	// refuse to answer.
 	var key handshake.Key
 	if noSecret == nil {
 		key = handshake.NewKey(secret.Key(requestplane.KeyPurpose))
@@ -97,7 +99,8 @@ func Connect(ctx context.Context, cfg config.Dynctl, log *slog.Logger) (*Cluster
 	return c, nil
 }
 
-// Secret returns the secret of the cluster, or ErrNoSecret where this machine has none.
+// Secret returns the secret of the cluster, or ErrNoSecret if this machine does not have
+// it.
 func Secret(cfg config.Dynctl) (credentials.Secret, error) {
 	local, err := statedir.Open(cfg.StateDir, cfg.Cluster)
 	if err != nil {
@@ -117,7 +120,8 @@ func Secret(cfg config.Dynctl) (credentials.Secret, error) {
 // Close ends the connections.
 func (c *Cluster) Close() error { return errors.Join(c.plane.Close(), c.store.Close()) }
 
-// Bus connects to the cluster's event plane, or returns nil when none is known.
+// Bus connects to the cluster's event plane. It returns nil when none is configured. The
+// caller closes it.
 func (c *Cluster) Bus() (*events.NATS, error) {
 	if c.nats == "" {
 		return nil, nil
@@ -137,7 +141,7 @@ func (c *Cluster) Topology(ctx context.Context) (*cluster.Topology, error) {
 	return &t, nil
 }
 
-// errUnchanged ends an update that would write what is there already.
+// errUnchanged ends an update that would not change the stored value.
 var errUnchanged = errors.New("unchanged")
 
 func whoAmI() string {
@@ -151,11 +155,11 @@ func whoAmI() string {
 	return name
 }
 
-// ErrNoWorker is returned when a worker of that name does not exist.
+// ErrNoWorker is returned when no worker has that name.
 var ErrNoWorker = errors.New("no such worker")
 
-// Order changes what one worker is asked to do, by compare-and-swap: change may run
-// again when somebody else was faster. Nothing is written when nothing changes.
+// Order changes the assignment of one worker by compare-and-swap. change may run again
+// after a concurrent change. Nothing is written when nothing changes.
 func (c *Cluster) Order(ctx context.Context, worker string, change func(*cluster.Assignment) error) error {
 	_, _, err := store.UpdateJSON(ctx, c.store, cluster.AssignmentKey(c.Namespace, worker), func(a cluster.Assignment, exists bool) (cluster.Assignment, error) {
 		if !exists {

@@ -13,13 +13,13 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// ErrNoDecisions is returned when no frontend of the cluster tells its decisions.
+// ErrNoDecisions is returned when no frontend of the cluster offers its decisions.
 var ErrNoDecisions = errors.New("no frontend tells its router decisions")
 
-// Decisions asks all frontends for the router decisions that they remember: about the
-// request of that id, about those whose id begins so, or about the newest ones. There are
-// those of at most limit requests from each frontend, the newest first. It fails with
-// ErrNoDecisions, and when none of the frontends answers.
+// Decisions asks all frontends for the router decisions that they remember. requestID
+// selects one request, or by a prefix several; empty selects the newest. Each frontend
+// returns the decisions of at most limit requests, newest first. It fails with
+// ErrNoDecisions, or when no frontend answers.
 func (c *Cluster) Decisions(ctx context.Context, v View, requestID string, limit int) ([]cluster.RouterDecision, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -52,7 +52,7 @@ func (c *Cluster) Decisions(ctx context.Context, v View, requestID string, limit
 	return out, nil
 }
 
-// askDecisions asks one frontend. It bounds its answer itself.
+// askDecisions asks one frontend. Frontends limit the size of their answers themselves.
 func (c *Cluster) askDecisions(ctx context.Context, inst cluster.Instance, req protocol.DecisionsRequest) ([]cluster.RouterDecision, error) {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails

@@ -15,17 +15,18 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Declare changes the desired state by compare-and-swap and returns what is now
-// desired. change sees the present state and may refuse; it may run again when
-// somebody else was faster. Nothing is written when nothing changes.
+// Declare changes the desired state by compare-and-swap and returns the new one. change
+// gets the present state and may return an error to refuse. It may run again after a
+// concurrent change. Nothing is written when nothing changes.
 func (c *Cluster) Declare(ctx context.Context, change func(t *cluster.Topology, exists bool) error) (cluster.Topology, error) {
 	r, err := c.Apply(ctx, func(r *cluster.Revision, exists bool) error { return change(&r.Topology, exists) })
 	return r.Topology, err
 }
 
-// Apply is [Cluster.Declare] for the topology together with the settings at run time.
-// What it replaces goes into the history first. Settings are written after the topology:
-// when that fails, applying the same again goes on where it ended.
+// Apply works like [Cluster.Declare], for the topology together with the settings that
+// change at run time. It first saves the previous revision in the history. It writes the
+// settings after the topology; if that fails, applying the same revision again completes
+// it.
 func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, exists bool) error) (cluster.Revision, error) {
 	var before, after cluster.Revision
 	_, _, err := store.UpdateJSON(ctx, c.store, cluster.TopologyKey(c.Namespace), func(now cluster.Topology, exists bool) (cluster.Topology, error) {
@@ -35,7 +36,7 @@ func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, ex
 		}
 		before = cluster.Revision{Topology: now, Settings: settings}
 		after = cluster.Revision{Topology: now, Settings: maps.Clone(settings)}
-		after.Topology.Reason = "" // of this change, unless it says more
+		after.Topology.Reason = "" // change may set a new one; the old one is not about this change
 		if err := change(&after, exists); err != nil {
 			return now, err
 		}
@@ -68,7 +69,7 @@ func (c *Cluster) Apply(ctx context.Context, change func(r *cluster.Revision, ex
 
 func sameJSON(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
 
-// writeSettings stores what differs.
+// writeSettings stores the settings that differ.
 func (c *Cluster) writeSettings(ctx context.Context, before, after map[string]json.RawMessage) error {
 	before, after = config.CurrentSettings(before), config.CurrentSettings(after)
 	for _, name := range slices.Sorted(maps.Keys(after)) {
@@ -90,11 +91,11 @@ func (c *Cluster) writeSettings(ctx context.Context, before, after map[string]js
 	return nil
 }
 
-// historyLength is how many past generations are kept.
+// historyLength is the number of past generations that are kept.
 const historyLength = 20
 
-// remember stores a revision before it is replaced. Once in the history, it stays as it
-// was first stored.
+// remember saves a revision in the history before it is replaced. A generation that is
+// already in the history is not overwritten.
 func (c *Cluster) remember(ctx context.Context, r cluster.Revision) error {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -116,7 +117,8 @@ func (c *Cluster) remember(ctx context.Context, r cluster.Revision) error {
 	return nil
 }
 
-// Revision returns what is declared now; the topology is nil if nothing ever was.
+// Revision returns the declared topology and settings. The topology is nil if none was
+// ever declared.
 func (c *Cluster) Revision(ctx context.Context) (t *cluster.Topology, settings map[string]json.RawMessage, err error) {
 	if t, err = c.Topology(ctx); err != nil {
 		return nil, nil, err
@@ -125,8 +127,8 @@ func (c *Cluster) Revision(ctx context.Context) (t *cluster.Topology, settings m
 	return t, settings, err
 }
 
-// History returns the past generations that are kept, the newest first. Settings are
-// those that were set when the generation was replaced.
+// History returns the past generations that are kept, newest first. Their settings are
+// those in force when the generation was replaced.
 func (c *Cluster) History(ctx context.Context) ([]cluster.Revision, error) {
 	kvs, _, err := c.store.List(ctx, cluster.HistoryPrefix(c.Namespace))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package client is what dynctl knows of a cluster: it finds the stores, takes
-// snapshots, watches for changes and carries out actions.
+// Package client connects dynctl to a cluster. It finds the stores, takes snapshots,
+// watches for changes, declares topologies and gives orders to workers and nodes.
 //
-// Start with [Source], which the dashboard reads, and Cluster, the live one.
+// Start with [Cluster], the connection, and [Source], which the dashboard reads.
 package client

@@ -11,7 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// leases remembers how long each lease had left when it was last asked about.
+// leases caches the remaining time of each lease, as of the last query.
 type leases map[cluster.InstanceID]leaseSample
 
 type leaseSample struct {
@@ -20,11 +20,11 @@ type leaseSample struct {
 	gone      bool
 }
 
-// leaseBudget is how many leases one snapshot asks about; in a large cluster the
-// others are counted down from their last answer.
+// leaseBudget is the maximum number of leases that one snapshot queries. In a larger
+// cluster, the others are estimated from their last answer.
 const leaseBudget = 128
 
-// refresh asks for the leases of workers and nodes, those asked longest ago first.
+// refresh queries the leases of workers and nodes, those with the oldest answers first.
 func (l leases) refresh(ctx context.Context, s *store.Etcd, view View) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -62,7 +62,7 @@ func (l leases) refresh(ctx context.Context, s *store.Etcd, view View) {
 	wg.Wait()
 }
 
-// left is how long a lease has left by now, as far as is known.
+// left estimates the remaining time of a lease; ok is false when it is unknown.
 func (l leases) left(id cluster.InstanceID, now time.Time) (time.Duration, bool) {
 	s, ok := l[id]
 	if !ok {
@@ -114,8 +114,8 @@ func leaseOwners(view View) map[cluster.InstanceID]string {
 	return owners
 }
 
-// Leases returns the leases of the workers and nodes of a view, sorted by owner, and the
-// owners whose lease has ended or did not tell in time.
+// Leases queries the leases of the workers and nodes of a view. list is sorted by owner.
+// silent names the owners whose lease has ended or did not answer in time.
 func (c *Cluster) Leases(ctx context.Context, v View) (list []cluster.Lease, silent []string) {
 	l := leases{}
 	owners := leaseOwners(v)

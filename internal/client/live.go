@@ -15,10 +15,10 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// LiveOptions change what a live source does.
+// LiveOptions configure a live source.
 type LiveOptions struct {
 	Interval time.Duration // between snapshots; default one second
-	ReadOnly string        // why actions are refused; empty when they are not
+	ReadOnly string        // why actions are refused; empty allows them
 	Inspect  string        // worker whose activity the snapshots hold; see [Source]
 }
 
@@ -28,9 +28,9 @@ type Live struct {
 	c    *Cluster
 	opts LiveOptions
 
-	out      chan cluster.Snapshot // capacity 1, the newest
+	out      chan cluster.Snapshot // capacity 1: the newest
 	interval chan time.Duration
-	inspect  chan string // capacity 1, the newest
+	inspect  chan string // capacity 1: the newest
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
@@ -39,7 +39,7 @@ type Live struct {
 	queue *events.JetStreamQueue
 	tally *tally
 
-	// Used by run only, one snapshot after the other.
+	// Only run uses these, for one snapshot after the other.
 	etcd   reach
 	nats   reach
 	lease  leases
@@ -78,7 +78,7 @@ func (c *Cluster) Live(ctx context.Context, opts LiveOptions) (*Live, error) {
 	return l, nil
 }
 
-// listen feeds the tally from the event plane.
+// listen subscribes to the event plane and feeds the tally.
 func (l *Live) listen(ctx context.Context) error {
 	on := func(component, topic string, h func(events.Event)) error {
 		_, err := l.bus.Subscribe(ctx, events.Subject(l.c.Namespace, component, topic), h)
@@ -171,7 +171,7 @@ func (l *Live) run(ctx context.Context) {
 	for {
 		s := l.snapshot(ctx)
 		select {
-		case <-l.out: // nobody has read the older one
+		case <-l.out: // replaces an older snapshot that was not read
 		default:
 		}
 		select {
@@ -183,17 +183,17 @@ func (l *Live) run(ctx context.Context) {
 		case <-tick.C:
 		case d := <-l.interval:
 			tick.Reset(d)
-		case l.looked = <-l.inspect: // it shows at once
+		case l.looked = <-l.inspect: // makes a new snapshot at once
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// probeTimeout bounds each question that a snapshot asks of a store.
+// probeTimeout limits each query that a snapshot sends to a store.
 const probeTimeout = time.Second
 
-// reach remembers whether a store answers.
+// reach records whether a store answers.
 type reach struct {
 	ok  bool
 	rtt time.Duration
@@ -210,7 +210,7 @@ func (r *reach) probe(ctx context.Context, ping func(context.Context) (time.Dura
 	}
 }
 
-// snapshot puts together everything that is known now.
+// snapshot combines everything that is known now.
 func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	var wg sync.WaitGroup
 	var depth *events.Depth
@@ -230,7 +230,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 		case err == nil:
 			l.leader = leader
 		case errors.Is(err, store.ErrNotFound):
-			l.leader = "" // nobody leads; without an answer the last one stands
+			l.leader = "" // there is no leader; without an answer the last one is kept
 		}
 	})
 	if l.bus != nil {
@@ -278,7 +278,8 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	return s
 }
 
-// peek looks at the oldest messages of the prefill queue; none when nobody answers.
+// peek returns the oldest messages of the prefill queue; none when the queue does not
+// answer.
 func (l *Live) peek(ctx context.Context) []cluster.QueuedPrefill {
 	messages, _ := l.queue.Peek(ctx, cluster.MaxQueued)
 	var out []cluster.QueuedPrefill
@@ -295,7 +296,7 @@ func (l *Live) peek(ctx context.Context) []cluster.QueuedPrefill {
 	return out
 }
 
-// pollStats asks workers and nodes themselves while the event plane is silent.
+// pollStats asks workers and nodes directly while the event plane delivers nothing.
 func (l *Live) pollStats(ctx context.Context, view View) {
 	var wg sync.WaitGroup
 	var nodes map[string]cluster.GPUReport
@@ -309,10 +310,10 @@ func (l *Live) pollStats(ctx context.Context, view View) {
 	}
 }
 
-// actionShown is how long an action of the controller stays among the notices.
+// actionShown is the time for which the notices show an action of the controller.
 const actionShown = 30 * time.Second
 
-// notices are the lines below the panes, worst first.
+// notices returns the lines below the panes, the most serious first.
 func notices(s cluster.Snapshot, noBus bool) []string {
 	var out []string
 	if noBus {

@@ -15,16 +15,16 @@ import (
 // ErrNoLogs is returned when a node has no agent that sends logs.
 var ErrNoLogs = errors.New("no agent sends logs")
 
-// LogOptions say which part of a log is wanted.
+// LogOptions select a part of a log.
 type LogOptions struct {
 	Worker string // empty: the agent's own log
-	Tail   int    // lines to begin with; 0 or less: all, at most 1 MiB
-	Follow bool   // go on with what is added
+	Tail   int    // lines to begin with; 0 or less: all, up to 1 MiB
+	Follow bool   // keep delivering what is appended
 }
 
-// Logs streams a log from the agent of a node: write gets its pieces in order, the
-// first one holds what was there already. Without Follow it returns at the end of
-// the log; with it, when ctx ends or the agent is gone.
+// Logs streams a log from the agent of a node. It calls write with the pieces in order,
+// the existing content first. Without Follow it returns at the end of the log. With
+// Follow it returns when ctx ends or the agent is gone.
 func (c *Cluster) Logs(ctx context.Context, v View, nodeID string, o LogOptions, write func([]byte) error) error {
 	addr := ""
 	for _, inst := range v.Instances {

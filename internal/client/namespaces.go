@@ -15,14 +15,14 @@ import (
 type Namespace struct {
 	Name      string            `json:"name"`
 	Topology  *cluster.Topology `json:"topology"` // null when nothing was ever declared
-	Workers   int               `json:"workers"`  // that exist, in whatever state
-	Ready     int               `json:"ready"`    // of them
-	Nodes     []string          `json:"nodes"`    // that take its workers, by name
+	Workers   int               `json:"workers"`  // all workers, in whatever state
+	Ready     int               `json:"ready"`    // those that are ready
+	Nodes     []string          `json:"nodes"`    // names of the nodes that take its workers
 	Frontends []string          `json:"frontends"`
 }
 
-// Namespaces returns all that have a topology, workers or nodes, sorted by name. What
-// cannot be read counts as not there.
+// Namespaces returns the namespaces that have a topology, workers or nodes, sorted by
+// name. Entries that cannot be decoded are ignored.
 func (c *Cluster) Namespaces(ctx context.Context) ([]Namespace, error) {
 	kvs, _, err := c.store.List(ctx, cluster.ControlPrefix)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Nodes returns the nodes of a view with what their GPUs do at present: the store holds
-// what they are, so that nodes with GPUs are asked. One that does not answer within a
-// second keeps what the store says.
+// Nodes returns the nodes of a view with current figures of their GPUs. The store holds
+// only the inventory, so it asks the nodes that have GPUs. A node that does not answer
+// within a second keeps the figures of the view.
 func (c *Cluster) Nodes(ctx context.Context, v View) []cluster.Node {
 	return withFigures(v.Nodes, c.askNodes(ctx, v))
 }
 
-// withFigures returns nodes with newer reports of their GPUs, by node id.
+// withFigures returns nodes with the newer GPU reports; reports is keyed by node id.
 func withFigures(nodes []cluster.Node, reports map[string]cluster.GPUReport) []cluster.Node {
 	out := slices.Clone(nodes)
 	for i := range out {
@@ -27,7 +27,7 @@ func withFigures(nodes []cluster.Node, reports map[string]cluster.GPUReport) []c
 	return out
 }
 
-// askNodes asks every node that has GPUs what they do.
+// askNodes asks every node that has GPUs for its figures.
 func (c *Cluster) askNodes(ctx context.Context, v View) map[string]cluster.GPUReport {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (c *Cluster) askNodes(ctx context.Context, v View) map[string]cluster.GPURe
 			defer stream.Close()
 			var st cluster.NodeStats
 			if stream.Recv(ctx, &st) != nil || st.NodeID != inst.Node {
-				return // another node has its address by now
+				return // another node now has its address
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -60,7 +60,7 @@ func (c *Cluster) askNodes(ctx context.Context, v View) map[string]cluster.GPURe
 	return out
 }
 
-// nodeFigures are what nodes last said of their GPUs, by node id.
+// nodeFigures holds the latest GPU report of each node, by node id.
 type nodeFigures map[string]heardReport
 
 type heardReport struct {
@@ -68,8 +68,8 @@ type heardReport struct {
 	at time.Time // by the observer's clock
 }
 
-// fresh are the reports that are not older than [cluster.SilentAfter]; the others are
-// forgotten.
+// fresh returns the reports that are not older than [cluster.SilentAfter] and deletes the
+// others.
 func (f nodeFigures) fresh(now time.Time) map[string]cluster.GPUReport {
 	out := make(map[string]cluster.GPUReport, len(f))
 	for id, h := range f {

@@ -10,8 +10,9 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Drain asks a worker to finish and to stay drained. A zero deadline means none; with
-// force, what still runs at the deadline is cut off, at once if there is none.
+// Drain orders a worker to finish its requests and stay drained. A zero deadline means no
+// limit. With force, requests that still run at the deadline are cut off, or at once if
+// there is none.
 func (c *Cluster) Drain(ctx context.Context, worker string, deadline time.Time, force bool) error {
 	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
 		if a.Desire == cluster.DesireRemove {
@@ -22,8 +23,8 @@ func (c *Cluster) Drain(ctx context.Context, worker string, deadline time.Time, 
 	})
 }
 
-// Replace asks for a successor of a worker: when that serves, the worker drains and
-// goes. Deadline and force are those of its drain.
+// Replace orders a successor for a worker. Once the successor serves, the worker drains
+// and leaves. deadline and force apply to that drain as in [Cluster.Drain].
 func (c *Cluster) Replace(ctx context.Context, worker string, deadline time.Time, force bool) error {
 	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
 		switch {
@@ -39,7 +40,7 @@ func (c *Cluster) Replace(ctx context.Context, worker string, deadline time.Time
 	})
 }
 
-// Resume takes a drain or a replacement back, or starts a drained worker again.
+// Resume cancels a drain or a replacement, or starts a drained worker again.
 func (c *Cluster) Resume(ctx context.Context, worker string) error {
 	return c.Order(ctx, worker, func(a *cluster.Assignment) error {
 		if a.Desire == cluster.DesireRemove && !a.Replace {
@@ -50,8 +51,8 @@ func (c *Cluster) Resume(ctx context.Context, worker string) error {
 	})
 }
 
-// Restart asks a worker to drain and to start again, and returns the generation under
-// which it then runs.
+// Restart orders a worker to drain and start again. It returns the generation that the
+// restarted worker has.
 func (c *Cluster) Restart(ctx context.Context, worker string) (generation int64, err error) {
 	err = c.Order(ctx, worker, func(a *cluster.Assignment) error {
 		switch {
@@ -72,24 +73,24 @@ func (c *Cluster) Restart(ctx context.Context, worker string) (generation int64,
 	return generation, err
 }
 
-// Cordon asks that a node run no workers: those that it has get successors elsewhere,
-// drain and go. Deadline and force are those of their drains.
+// Cordon orders a node to run no workers. Its workers get successors on other nodes,
+// drain and leave. deadline and force apply to their drains as in [Cluster.Drain].
 func (c *Cluster) Cordon(ctx context.Context, node string, deadline time.Time, force bool) error {
 	k := cluster.Cordon{Node: node, At: time.Now(), By: whoAmI(), Deadline: deadline, Force: force}
 	_, err := store.PutJSON(ctx, c.store, cluster.CordonKey(c.Namespace, node), k)
 	return err
 }
 
-// Uncordon takes that back. Workers that have not left stay.
+// Uncordon cancels a cordon. Workers that have not left yet stay.
 func (c *Cluster) Uncordon(ctx context.Context, node string) error {
 	return c.store.Delete(ctx, cluster.CordonKey(c.Namespace, node))
 }
 
-// ErrNoFlip is returned for a worker whose role cannot change now.
+// ErrNoFlip is returned for a worker that cannot change its role now.
 var ErrNoFlip = errors.New("its role cannot change now")
 
-// SetRole declares one worker more of a role and one less of the worker's own, and that
-// it is this worker that changes. It returns what is declared now.
+// SetRole moves one worker to another role: it declares one worker more of that role, one
+// less of the old role, and that this worker changes. It returns the new topology.
 func (c *Cluster) SetRole(ctx context.Context, worker string, role cluster.Role) (cluster.Topology, error) {
 	a, _, err := store.GetJSON[cluster.Assignment](ctx, c.store, cluster.AssignmentKey(c.Namespace, worker))
 	switch {

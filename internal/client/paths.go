@@ -18,12 +18,11 @@ import (
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
-// ErrNoPaths is returned when a worker does not tell its paths: it is not there, or
-// not up.
+// ErrNoPaths is returned when a worker is not running or does not report its paths.
 var ErrNoPaths = errors.New("does not tell its paths")
 
-// Path asks a worker how it reaches another one over NIXL, after a self-test of the
-// path if there is one.
+// Path asks a worker for its NIXL path to another one. If there is a path, the worker
+// tests it first.
 func (c *Cluster) Path(ctx context.Context, v View, from, to string) (cluster.Path, error) {
 	ps, err := c.askPaths(ctx, v, from, protocol.PathsRequest{Peer: to, Test: true})
 	if err != nil {
@@ -35,8 +34,8 @@ func (c *Cluster) Path(ctx context.Context, v View, from, to string) (cluster.Pa
 	return ps[0], nil
 }
 
-// Paths asks all workers of a role for the paths they know, by worker. One that does
-// not answer has an error.
+// Paths asks all workers of a role for the paths that they know. Both results are keyed
+// by worker; a worker that does not answer has an error.
 func (c *Cluster) Paths(ctx context.Context, v View, role cluster.Role) (map[string][]cluster.Path, map[string]error) {
 	paths, failed := map[string][]cluster.Path{}, map[string]error{}
 	var mu sync.Mutex
@@ -63,16 +62,16 @@ func (c *Cluster) Paths(ctx context.Context, v View, role cluster.Role) (map[str
 	return paths, failed
 }
 
-// Measured is what testing the paths of a cluster gave.
+// Measured is the result of testing the paths of a cluster.
 type Measured struct {
 	Paths  []cluster.Path
-	Failed []error // of workers that did not answer
-	Left   int     // pairs that were not tested
+	Failed []error // one for each worker that did not answer
+	Left   int     // pairs that the limit left untested
 }
 
 // Measure tests the paths that KV blocks take: from every prefill worker to every decode
-// worker, and among decode workers, to which sequences move. A test may take as long as
-// each; at most limit are made, one at a time from each worker.
+// worker, and between decode workers, for sequences that move. Each test takes at most
+// each. It makes at most limit tests, one at a time from each worker.
 func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit int) Measured {
 	var out Measured
 	to := map[string][]string{}
@@ -96,7 +95,7 @@ func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	sem := make(chan struct{}, 4) // more would measure each other
+	sem := make(chan struct{}, 4) // more tests at once would disturb each other's figures
 	for _, from := range sources {
 		wg.Go(func() {
 			sem <- struct{}{}
@@ -123,7 +122,7 @@ func (c *Cluster) Measure(ctx context.Context, v View, each time.Duration, limit
 	return out
 }
 
-// askPaths asks one worker. The number of answers is bounded by the workers it met.
+// askPaths asks one worker. A worker returns one path for each worker that it has met.
 func (c *Cluster) askPaths(ctx context.Context, v View, worker string, req protocol.PathsRequest) ([]cluster.Path, error) {
 	addr := ""
 	for _, inst := range v.Instances {
@@ -148,8 +147,8 @@ func (c *Cluster) askPaths(ctx context.Context, v View, worker string, req proto
 	return out, nil
 }
 
-// receiveAll returns the answers of a stream until its end; with an error, those that
-// came before.
+// receiveAll returns the answers of a stream until its end. With an error it returns
+// those that came before.
 func receiveAll[T any](ctx context.Context, stream requestplane.Stream) ([]T, error) {
 	var out []T
 	for {

@@ -13,43 +13,44 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Probe is how the services of a cluster answer right now.
+// Probe holds the answers of a cluster's services at one moment.
 type Probe struct {
 	Etcd Reply
-	// NATS is nil when no event plane is configured; Queue then, too.
+	// NATS and Queue are nil when no event plane is configured.
 	NATS  *Reply
 	Queue *QueueReply
-	// Leases are those of workers and nodes, the soonest to end first. Gone names the
-	// owners whose lease has ended, Unasked counts those that could not be asked about.
+	// Leases lists the leases of workers and nodes, the soonest to expire first. Gone
+	// names the owners whose lease has ended. Unasked counts the leases that were not
+	// queried.
 	Leases  []cluster.Lease
 	Gone    []string
 	Unasked int
-	// Clocks are by name of the node.
+	// Clocks compares the nodes' clocks with this one, by node name.
 	Clocks map[string]Clock
-	// Workers are answers over the request plane, by name.
+	// Workers holds the workers' answers over the request plane, by worker name.
 	Workers map[string]Reply
 }
 
-// Reply is one answer of a service, or why there was none.
+// Reply is the round trip time of one answer, or the error in its place.
 type Reply struct {
 	RTT time.Duration
 	Err error
 }
 
-// QueueReply is the size of the prefill queue, which lives in JetStream.
+// QueueReply is the depth of the prefill queue, or the error in its place.
 type QueueReply struct {
 	Depth events.Depth
 	Err   error
 }
 
-// Clock is how far another clock is ahead of this one. The worker's time was taken
-// between question and answer, so that the offset is certain to half of the time
-// between these.
+// Clock compares another clock with this one. Offset is how far the other one is ahead.
+// The other time was taken between question and answer; Uncertainty is half of that time.
 type Clock struct {
 	Offset, Uncertainty time.Duration
 }
 
-// Probe asks all services at once; what has not answered when ctx ends has failed.
+// Probe asks all services at the same time. Services that have not answered when ctx ends
+// count as failed.
 func (c *Cluster) Probe(ctx context.Context, v View) Probe {
 	var p Probe
 	var wg sync.WaitGroup
@@ -73,7 +74,7 @@ func (c *Cluster) Probe(ctx context.Context, v View) Probe {
 	return p
 }
 
-// probeNATS connects anew, as whoever starts now has to.
+// probeNATS opens a new connection, as a starting program would.
 func (c *Cluster) probeNATS(ctx context.Context) (*Reply, *QueueReply) {
 	bus, err := c.Bus()
 	switch {
@@ -98,7 +99,7 @@ func (c *Cluster) probeNATS(ctx context.Context) (*Reply, *QueueReply) {
 	return &r, &q
 }
 
-// connectPoll is how often a connection that is being made is looked at.
+// connectPoll is the interval at which a new connection is checked.
 const connectPoll = 10 * time.Millisecond
 
 func connected(ctx context.Context, bus *events.NATS) error {
@@ -117,7 +118,7 @@ func connected(ctx context.Context, bus *events.NATS) error {
 	return nil
 }
 
-// workers asks every worker, and compares the clock of its node with this one.
+// workers asks every worker, and compares the clocks of their nodes with this one.
 func (c *Cluster) workers(ctx context.Context, v View) (map[string]Clock, map[string]Reply) {
 	out, replies := map[string]Clock{}, map[string]Reply{}
 	var mu sync.Mutex
@@ -131,7 +132,7 @@ func (c *Cluster) workers(ctx context.Context, v View) (map[string]Clock, map[st
 		if err != nil || st.UpdatedAt.IsZero() {
 			return
 		}
-		// Wall clocks are compared; the time in between is by the monotonic one.
+		// Offset compares wall clocks; took is measured with the monotonic clock.
 		k := Clock{Offset: st.UpdatedAt.Sub(before.Round(0)) - took/2, Uncertainty: took / 2}
 		name := v.NodeName(st.Node)
 		if old, known := out[name]; !known || k.Uncertainty < old.Uncertainty {
@@ -141,7 +142,7 @@ func (c *Cluster) workers(ctx context.Context, v View) (map[string]Clock, map[st
 	return out, replies
 }
 
-// ask asks a worker for its present status.
+// ask asks a worker for its current status.
 func (c *Cluster) ask(ctx context.Context, inst cluster.Instance) (cluster.WorkerStatus, error) {
 	var st cluster.WorkerStatus
 	stream, err := c.plane.Call(ctx, inst.Transport.TCP, "stats", nil, nil)
@@ -153,7 +154,8 @@ func (c *Cluster) ask(ctx context.Context, inst cluster.Instance) (cluster.Worke
 	return st, err
 }
 
-// Leader names the node that leads the controller; empty when nobody does.
+// Leader returns the name of the node whose controller leads; empty when there is no
+// leader.
 func (c *Cluster) Leader(ctx context.Context) (string, error) {
 	leader, err := store.Leader(ctx, c.store, cluster.ElectionPrefix(c.Namespace))
 	if errors.Is(err, store.ErrNotFound) {

@@ -9,40 +9,40 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 )
 
-// Queue is one place where requests wait. What a kind of queue does not have is nil.
+// Queue describes one queue of requests. Figures that a kind of queue lacks are nil.
 type Queue struct {
 	Name string `json:"name"` // "prefill", or the worker's name
 	Kind string `json:"kind"` // QueueWork or QueueEngine
-	// Waiting requests are held by nobody, or not yet in a batch; InWork are with a
-	// prefill worker, or in the batch of an engine.
+	// Waiting counts the requests that no worker has taken or that are not in a batch
+	// yet. InWork counts those that a prefill worker has taken, or in an engine's batch.
 	Waiting int `json:"waiting"`
 	InWork  int `json:"in_work"`
-	// TransferWait counts sequences whose KV is still to come from elsewhere.
+	// TransferWait counts the sequences that wait for their KV from another worker.
 	TransferWait *int `json:"transfer_wait"`
-	// Limit is how many requests there may be: of a work queue all of them, of an
-	// engine those in its batch.
+	// Limit is the capacity: of a work queue for all requests, of an engine for those in
+	// its batch.
 	Limit *int `json:"limit"`
-	// DeadLettered counts requests that were given up.
+	// DeadLettered counts the requests that were given up.
 	DeadLettered *int `json:"dead_lettered"`
 }
 
-// Kinds of queues.
+// The kinds of queues.
 const (
 	QueueWork   = "work-queue" // the prefill queue of the namespace, in JetStream
-	QueueEngine = "engine"     // of one worker
+	QueueEngine = "engine"     // the queue of one worker's engine
 )
 
-// PrefillQueue is the name of the work queue of prefills among the queues.
+// PrefillQueue is the name of the prefill work queue in the list of queues.
 const PrefillQueue = "prefill"
 
-// Queues asks how many requests wait where, over one connection to the event plane.
+// Queues reads the queues of a cluster over one connection to the event plane.
 type Queues struct {
 	c    *Cluster
 	bus  *events.NATS
 	work events.WorkQueue
 }
 
-// Queues connects to the cluster's event plane, if it has one, until Close.
+// Queues connects to the cluster's event plane, if it has one. The caller closes it.
 func (c *Cluster) Queues() (*Queues, error) {
 	bus, err := c.Bus()
 	if err != nil || bus == nil {
@@ -55,8 +55,8 @@ func (c *Cluster) Queues() (*Queues, error) {
 	return &Queues{c: c, bus: bus, work: work}, nil
 }
 
-// List returns the prefill queue and then the queues of the workers, by name, with fresh
-// figures. The error says why the prefill queue is missing from the list.
+// List returns the prefill queue first and then the workers' queues, by name, with
+// current figures. The error says why the prefill queue is missing from the list.
 func (q *Queues) List(ctx context.Context, v View) ([]Queue, error) {
 	var out []Queue
 	var err error
@@ -68,7 +68,7 @@ func (q *Queues) List(ctx context.Context, v View) ([]Queue, error) {
 	}
 	for _, w := range q.c.Workers(ctx, v) {
 		if w.InstanceID == 0 || w.Stats.MaxSeqs == 0 {
-			continue // it has no engine, at present
+			continue // the worker has no engine at present
 		}
 		e := Queue{Name: w.Name, Kind: QueueEngine, Waiting: w.Stats.Waiting, InWork: w.Stats.Running, Limit: &w.Stats.MaxSeqs}
 		if w.Role == cluster.RoleDecode {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// recent keeps the last keepEvents values. Adding one costs the same however many
-// there are.
+// recent keeps the last keepEvents values. Adding one has constant amortized cost.
 type recent[T any] struct {
 	list []T // oldest first; up to twice as long as what is kept
 }
@@ -18,10 +17,10 @@ func (r *recent[T]) add(v T) {
 	r.list = append(r.list, v)
 }
 
-// kept are the values that count, oldest first.
+// kept returns the values to keep, oldest first.
 func (r *recent[T]) kept() []T { return r.list[max(len(r.list)-keepEvents, 0):] }
 
-// replace puts v into the place of the newest value that matches.
+// replace overwrites the newest value that matches with v.
 func (r *recent[T]) replace(match func(T) bool, v T) bool {
 	kept := r.kept()
 	for i := len(kept) - 1; i >= 0; i-- {
@@ -33,26 +32,25 @@ func (r *recent[T]) replace(match func(T) bool, v T) bool {
 	return false
 }
 
-// newestFirst returns a copy, never nil.
+// newestFirst returns a copy of the kept values, never nil.
 func (r *recent[T]) newestFirst() []T {
 	out := append([]T{}, r.kept()...)
 	slices.Reverse(out)
 	return out
 }
 
-// historyLen is how many samples a history keeps.
+// historyLen is the number of samples in a history.
 const historyLen = 120
 
-// history is a row of samples, one for each second, newest last, whatever the
-// interval at which they come: of several within a second the last one counts, and
-// a second without any is a gap.
+// history holds one sample per second, newest last, at whatever interval they arrive. The
+// last sample within a second counts; a second without one is a gap.
 type history struct {
 	samples []*float64
 	last    time.Time // the second of the newest sample
 }
 
 func (h *history) add(now time.Time, sample *float64) {
-	// Rounding forgives a ticker that is a little early or late.
+	// Rounding tolerates a ticker that is slightly early or late.
 	step := int(now.Sub(h.last).Round(time.Second) / time.Second)
 	switch {
 	case len(h.samples) == 0 || step > historyLen:

@@ -12,7 +12,7 @@ import (
 )
 
 // PutSetting changes one run-time setting of the cluster, for example
-// "disagg.max_local_prefill_tokens"; workers and frontends take it up at once.
+// "disagg.max_local_prefill_tokens". Workers and frontends apply it at once.
 func (c *Cluster) PutSetting(ctx context.Context, name string, value any) error {
 	if _, err := store.PutJSON(ctx, c.store, cluster.SettingKey(c.Namespace, name), value); err != nil {
 		return fmt.Errorf("set %s: %w", name, err)
@@ -20,7 +20,8 @@ func (c *Cluster) PutSetting(ctx context.Context, name string, value any) error 
 	return c.deleteFormer(ctx, name)
 }
 
-// DeleteSetting removes a run-time setting: each node's own configuration counts again.
+// DeleteSetting removes a run-time setting. Each node then uses its own configuration
+// again.
 func (c *Cluster) DeleteSetting(ctx context.Context, name string) error {
 	if err := c.store.Delete(ctx, cluster.SettingKey(c.Namespace, name)); err != nil {
 		return fmt.Errorf("unset %s: %w", name, err)
@@ -28,11 +29,11 @@ func (c *Cluster) DeleteSetting(ctx context.Context, name string) error {
 	return c.deleteFormer(ctx, name)
 }
 
-// deleteFormer removes a setting under the names that it had in earlier releases.
+// deleteFormer removes a setting stored under the names of earlier releases.
 func (c *Cluster) deleteFormer(ctx context.Context, name string) error {
 	key, err := config.RuntimeKey(name)
 	if err != nil {
-		return nil // of a newer release: it is not for this one to clean up
+		return nil // this release does not know it: a newer one may
 	}
 	for _, former := range key.Former {
 		if err := c.store.Delete(ctx, cluster.SettingKey(c.Namespace, former)); err != nil {
@@ -42,7 +43,7 @@ func (c *Cluster) deleteFormer(ctx context.Context, name string) error {
 	return nil
 }
 
-// Settings returns the run-time settings that are set, as JSON by their present names.
+// Settings returns the run-time settings that are set, as JSON, by their current names.
 func (c *Cluster) Settings(ctx context.Context) (map[string]json.RawMessage, error) {
 	prefix := cluster.SettingPrefix(c.Namespace)
 	kvs, _, err := c.store.List(ctx, prefix)

@@ -7,54 +7,54 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Source delivers what is known of a cluster and carries out what an operator
-// asks for. Live clusters and recordings both are sources.
+// Source delivers snapshots of a cluster and carries out an operator's actions. [Live]
+// and recordings implement it.
 type Source interface {
-	// Snapshots delivers snapshots; the channel holds only the newest, so a slow
-	// reader skips some and never slows the cluster. It is closed by Close.
+	// Snapshots returns a channel that holds only the newest snapshot. A slow reader
+	// skips some and never slows the cluster down. Close closes the channel.
 	Snapshots() <-chan cluster.Snapshot
 	// SetInterval changes how often snapshots are made.
 	SetInterval(d time.Duration)
-	// Inspect has the snapshots from now on hold the activity of a worker, of none with
-	// an empty name. It does not wait. A recording has the activities that were recorded.
+	// Inspect adds the activity of a worker to the following snapshots; an empty name
+	// ends that. It does not wait. A recording shows the activities that were recorded.
 	Inspect(worker string)
-	// Act carries out one action and returns when it is accepted, not when it is
-	// finished; progress shows in the snapshots.
+	// Act carries out one action. It returns when the order is accepted, not when the
+	// work is finished. Snapshots show the progress.
 	Act(ctx context.Context, a Action) error
-	// ReadOnly says why actions are refused; empty when they are not.
+	// ReadOnly returns the reason why actions are refused; empty when they are allowed.
 	ReadOnly() string
 	Close() error
 }
 
-// MaxSpeed is how many times as fast as it was recorded a recording can be played.
+// MaxSpeed is the highest speed of playback, as a multiple of the recorded speed.
 const MaxSpeed = 1000
 
-// Playback is a source that plays a recording: it can be held and wound. Orders are
-// taken up at once and show in the next snapshot; none of the methods waits.
+// Playback is a source that plays a recording and can pause and seek. None of its methods
+// waits; the next snapshot shows their effect.
 type Playback interface {
 	Source
-	// Hold stops playing, or goes on.
+	// Hold pauses playback, or continues it.
 	Hold(held bool)
-	// Step shows the n-th next snapshot, or one before if n is negative, and holds.
+	// Step moves n snapshots forward, or backward if n is negative, and pauses.
 	Step(n int)
-	// Seek winds by so much recorded time, backwards if it is negative.
+	// Seek moves by an amount of recorded time, backward if it is negative.
 	Seek(by time.Duration)
-	// SetSpeed plays that many times as fast as was recorded, at most MaxSpeed.
+	// SetSpeed sets the speed as a multiple of the recorded speed, at most MaxSpeed.
 	SetSpeed(speed float64)
 }
 
-// ActionKind names what an operator can do to a worker.
+// ActionKind names an order that an operator can give a worker.
 type ActionKind string
 
-// Actions.
+// The kinds of actions.
 const (
 	ActDrain  ActionKind = "drain"
 	ActResume ActionKind = "resume"
 )
 
-// Action is one order for one worker.
+// Action is an order for one worker.
 type Action struct {
 	Kind     ActionKind
 	Worker   string
-	Deadline time.Duration // drain: 0 means none
+	Deadline time.Duration // drain: 0 means no limit
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 )
 
-// EventKind says what an event is about.
+// EventKind is the kind of an event.
 type EventKind string
 
-// Kinds of events.
+// The kinds of events.
 const (
 	EventKV     EventKind = "kv"     // blocks of a worker's prefix cache
 	EventRouter EventKind = "router" // a choice of a worker
@@ -23,23 +23,23 @@ const (
 	EventGap    EventKind = "gap"    // events that were lost
 )
 
-// Event is one thing that happened in a cluster. One of the pointers is set, by Kind.
+// Event is one event in a cluster. Kind says which one of the pointers is set.
 type Event struct {
-	Time     time.Time               `json:"time"` // of whoever published it
+	Time     time.Time               `json:"time"` // by the clock of the publisher
 	Kind     EventKind               `json:"kind"`
-	Worker   string                  `json:"worker,omitempty"` // that it is about, or that was chosen
+	Worker   string                  `json:"worker,omitempty"` // the worker that it is about, or that was chosen
 	KV       *cluster.KVEvent        `json:"kv,omitempty"`
 	Decision *cluster.RouterDecision `json:"decision,omitempty"`
 	Change   *WorkerChange           `json:"change,omitempty"`
 	Action   *cluster.TopologyEvent  `json:"action,omitempty"`
-	Missed   uint64                  `json:"missed,omitempty"` // gap: how many
-	Of       EventKind               `json:"of,omitempty"`     // gap: which kind; empty if any
+	Missed   uint64                  `json:"missed,omitempty"` // gap: number of lost events
+	Of       EventKind               `json:"of,omitempty"`     // gap: kind of the lost events; empty if any
 }
 
-// WorkerChange is how a worker stands after something about it has changed.
+// WorkerChange describes a worker after a change of its state.
 type WorkerChange struct {
 	From       cluster.State      `json:"from,omitempty"` // empty for a worker that is new
-	State      cluster.State      `json:"state"`          // StateGone when it was removed
+	State      cluster.State      `json:"state"`          // StateGone when the worker was removed
 	Role       cluster.Role       `json:"role,omitempty"`
 	Reason     string             `json:"reason,omitempty"`
 	Drain      cluster.DrainStep  `json:"drain_step,omitempty"`
@@ -49,17 +49,19 @@ type WorkerChange struct {
 	Generation int64              `json:"generation"`
 }
 
-// StateGone stands for a worker that is neither assigned nor heard of any more.
+// StateGone marks a worker that has neither an assignment nor a status any more.
 const StateGone cluster.State = "gone"
 
-// ErrNoBus is returned where events are wanted and no event plane is configured.
+// ErrNoBus is returned by calls that need an event plane when none is configured.
 var ErrNoBus = errors.New("no event plane is configured")
 
-// streamQueue is how many events may wait for their reader; more become a gap.
+// streamQueue is the number of events that wait for a slow reader. Further ones are
+// dropped and reported as a gap.
 const streamQueue = 1024
 
-// Stream delivers what happens in a cluster: KV events, router decisions and what the
-// controller does from the event plane, changes of workers from there and from the store, whichever tells first.
+// Stream delivers the events of a cluster. KV events, router decisions and the
+// controller's actions come from the event plane. Changes of workers come from the event
+// plane or the store, whichever reports them first.
 type Stream struct {
 	bus   *events.NATS
 	watch *Watch
@@ -68,11 +70,12 @@ type Stream struct {
 	wg    sync.WaitGroup
 
 	mu      sync.Mutex
-	lost    uint64 // since the last event that found room
+	lost    uint64 // dropped since the last event that was delivered
 	workers map[string]cluster.WorkerStatus
 }
 
-// Events starts a stream, which Close ends. It fails with ErrNoBus.
+// Events starts a stream, which Close ends. It fails with ErrNoBus when no event plane is
+// configured.
 func (c *Cluster) Events(ctx context.Context) (*Stream, error) {
 	bus, err := c.Bus()
 	switch {
@@ -111,7 +114,7 @@ func (c *Cluster) Events(ctx context.Context) (*Stream, error) {
 	return s, nil
 }
 
-// Events delivers what happens from now on. The channel is never closed.
+// Events returns the channel of new events. It is never closed.
 func (s *Stream) Events() <-chan Event { return s.out }
 
 // Connected reports whether the event plane is reachable, and why it is not.
@@ -128,7 +131,7 @@ func (s *Stream) Close() error {
 	return err
 }
 
-// push delivers an event, or counts it as lost when nobody has read for long.
+// push delivers an event, or counts it as lost when the queue is full.
 func (s *Stream) push(e Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +155,7 @@ func (s *Stream) pushLocked(e Event) {
 	}
 }
 
-// gap tells of events that the plane has lost before this one.
+// gap reports events that the event plane lost before this one.
 func (s *Stream) gap(e events.Event, of EventKind, worker string) {
 	if e.Missed > 0 {
 		s.push(Event{Time: e.PublishedAt, Kind: EventGap, Missed: e.Missed, Of: of, Worker: worker})
@@ -192,7 +195,8 @@ func (s *Stream) status(e events.Event) {
 	}
 }
 
-// look compares what the store says with what is known.
+// look compares the view with the last known statuses and delivers an event for each
+// worker that changed or is gone.
 func (s *Stream) look(v View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,8 +221,8 @@ func (s *Stream) look(v View) {
 	}
 }
 
-// changeLocked takes in a status and tells if it differs from the last one. What the
-// store concludes of a silent worker has no time of its own.
+// changeLocked records a status and delivers an event if it differs from the last one. A
+// status that the store concludes for a silent worker has no time of its own.
 func (s *Stream) changeLocked(st cluster.WorkerStatus) {
 	old, known := s.workers[st.Name]
 	if known && !st.UpdatedAt.IsZero() && !st.UpdatedAt.After(old.UpdatedAt) {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	keepEvents    = 200 // KV events and router decisions that are kept
+	keepEvents    = 200 // number of KV events and router decisions to keep
 	latencyWindow = 60 * time.Second
 	hitWindow     = 5 * time.Minute
-	hitStep       = 5 * time.Second // between two samples of the hit rate, of which there are many
-	// forgetAfter is how long the event ids of a silent worker are remembered. A
-	// worker that comes back later has lost events that nobody would look for.
+	hitStep       = 5 * time.Second // interval between two samples of the hit rate, of which there are many
+	// forgetAfter is how long the event ids of a silent worker are remembered. If a
+	// worker returns later, its lost events no longer matter.
 	forgetAfter = time.Hour
 )
 
-// tally adds up what the event plane brings. Handlers write, snapshots read.
+// tally adds up the events of the event plane. Handlers write it, snapshots read it.
 type tally struct {
 	mu        sync.Mutex
 	workers   map[string]*workerTally
-	spoken    time.Time // when any worker's status last came as an event
+	spoken    time.Time // when an event last brought a worker's status
 	kv        recent[cluster.KVEvent]
 	kvCount   uint64
 	kvGaps    uint64
@@ -34,7 +34,7 @@ type tally struct {
 	latency   []cluster.FrontendStats // within the window, oldest first
 	inFlight  map[cluster.InstanceID]cluster.FrontendStats
 	gpus      nodeFigures
-	admitted  uint64 // requests that decode workers have taken on
+	admitted  uint64 // requests that decode workers have accepted
 	cancelled uint64
 	rejected  uint64
 
@@ -44,25 +44,24 @@ type tally struct {
 	history      history
 }
 
-// expected is the next event id of a worker, and when its last event came.
+// expected holds the next event id of a worker and the time of its last event.
 type expected struct {
 	id uint64
 	at time.Time
 }
 
-// workerTally is what is known of one worker: its newest status and what rates are
-// taken from.
+// workerTally holds the newest status of a worker and the samples for its rates.
 type workerTally struct {
 	last    cluster.WorkerStatus
-	heard   time.Time            // when it came, by this clock
-	base    cluster.WorkerStatus // where the speed is measured from
-	speed   *float64             // tokens per second; nil until two statuses came
-	busy    *float64             // share of time in steps, likewise
+	heard   time.Time            // when last arrived, by this clock
+	base    cluster.WorkerStatus // the status from which speed and busy are measured
+	speed   *float64             // tokens per second; nil until there are two statuses
+	busy    *float64             // fraction of time in steps; nil likewise
 	samples []hitSample
 }
 
-// rateSpan is the least time between two statuses that a speed is taken from. A
-// status that was published because the state changed may follow at once.
+// rateSpan is the minimum time between the two statuses of a rate. A change of state can
+// publish a second status right after the first.
 const rateSpan = 500 * time.Millisecond
 
 type hitSample struct {
@@ -110,7 +109,7 @@ func (t *tally) workerStatus(e events.Event) {
 	}
 }
 
-// status takes in a worker's newest status.
+// status records a worker's newest status.
 func (t *tally) status(st cluster.WorkerStatus) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +122,7 @@ func (t *tally) status(st cluster.WorkerStatus) {
 		return
 	}
 	if w.last.UpdatedAt.IsZero() || w.last.InstanceID != st.InstanceID || w.last.Stats.StepsTotal > st.Stats.StepsTotal {
-		*w = workerTally{} // a new run counts from zero
+		*w = workerTally{} // a new run counts from zero again
 		if !st.StartedAt.IsZero() && st.UpdatedAt.Sub(st.StartedAt) <= hitWindow {
 			w.samples = append(w.samples, hitSample{at: st.StartedAt})
 		}
@@ -134,7 +133,7 @@ func (t *tally) status(st cluster.WorkerStatus) {
 	w.measure()
 	sample := hitSample{st.UpdatedAt, st.Stats.PromptTokensTotal, st.Stats.CachedTokensTotal}
 	if n := len(w.samples); n >= 2 && st.UpdatedAt.Sub(w.samples[n-2].at) < hitStep {
-		w.samples[n-1] = sample // the newest counts
+		w.samples[n-1] = sample // the newest sample replaces the previous one
 	} else {
 		w.samples = append(w.samples, sample)
 	}
@@ -150,7 +149,7 @@ func (t *tally) nodeStats(e events.Event) {
 	}
 }
 
-// node takes in what a node says of its GPUs.
+// node records a node's report about its GPUs.
 func (t *tally) node(id string, r cluster.GPUReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -164,7 +163,7 @@ func (t *tally) decision(e events.Event) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// The frontend sends a decision again once it knows where prefill happened.
+	// A frontend publishes a decision again once it knows where the prompt was computed.
 	same := func(o cluster.RouterDecision) bool { return o.RequestID == d.RequestID && o.Phase == d.Phase }
 	if !t.decisions.replace(same, d) {
 		t.decisions.add(d)
@@ -186,7 +185,7 @@ func (t *tally) frontend(e events.Event) {
 	if e.Decode(&f) != nil {
 		return
 	}
-	f.Time = time.Now() // windows are by the observer's clock
+	f.Time = time.Now() // windows use the observer's clock
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.inFlight[f.InstanceID] = f
@@ -195,7 +194,7 @@ func (t *tally) frontend(e events.Event) {
 	t.latency = append(t.latency, f)
 }
 
-// fill puts what is tallied into a snapshot.
+// fill copies the tallied figures into a snapshot.
 func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now time.Time) {
 	for _, st := range view.Status {
 		t.status(st)
@@ -216,7 +215,7 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 }
 
 func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
-	// Without events, what is written to the store now and then is the sign of life.
+	// Without events, the periodic writes to the store show that a worker lives.
 	silent := cluster.SilentAfter
 	if now.Sub(t.spoken) > cluster.SilentAfter/2 {
 		silent = 3 * cluster.HeartbeatInterval
@@ -253,8 +252,8 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 	return workers
 }
 
-// measure takes the use of the engine and the speed since the last measurement: generated tokens, or computed
-// ones of a prefill worker.
+// measure updates busy and speed since the last measurement. Speed counts generated
+// tokens, or computed ones for a prefill worker.
 func (w *workerTally) measure() {
 	if w.base.UpdatedAt.IsZero() {
 		w.base = w.last
@@ -269,13 +268,14 @@ func (w *workerTally) measure() {
 		n = w.last.Stats.ComputedTotal - w.base.Stats.ComputedTotal
 	}
 	speed := float64(n) / dt.Seconds()
-	// A step counts when it ends, so that a long one can exceed the time since the last.
+	// A step counts when it ends. A long one can therefore exceed the time since the last
+	// status.
 	busy := min(float64(w.last.Stats.StepNanosTotal-w.base.Stats.StepNanosTotal)/float64(dt), 1)
 	w.speed, w.busy, w.base = &speed, &busy, w.last
 }
 
-// hits is the share of prompt tokens that were found in the prefix cache, as far
-// as the samples reach.
+// hits returns the fraction of prompt tokens found in the prefix cache, over the period
+// of the samples.
 func (w *workerTally) hits() *float64 {
 	if len(w.samples) == 0 {
 		return nil
@@ -313,8 +313,7 @@ func (t *tally) fillLatency(now time.Time) cluster.Latency {
 	return out
 }
 
-// total adds up the counters of all workers. Transfers are counted where they
-// arrive.
+// total adds up the counters of all workers. It counts each transfer at its receiver.
 func (t *tally) total() sums {
 	var s sums
 	for _, w := range t.workers {

@@ -8,8 +8,9 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Unmet says why the cluster is not as declared, one line for each worker that cannot
-// start, has no place or could not change. What is on its way has none.
+// Unmet lists the differences between the cluster and its topology that do not resolve by
+// themselves. Each line names a worker that cannot start, has no place or could not
+// change. Changes in progress are not listed.
 func (v View) Unmet() (out []string) {
 	if v.Topology != nil {
 		if err := v.Topology.Validate(); err != nil {
@@ -29,11 +30,12 @@ func (v View) Unmet() (out []string) {
 	return out
 }
 
-// goesOn begins the reason of a worker that serves and does not follow its assignment.
+// goesOn begins the reason of a worker that serves without following its assignment.
 const goesOn = "goes on as it was: "
 
-// Refused says why a worker goes on as it was although another model, engine, role or a
-// restart was ordered; empty when none was, or that is no longer wanted.
+// Refused returns the reason why a worker runs unchanged although another model, engine
+// or role, or a restart, was ordered. It is empty when no change was refused, or when the
+// change is no longer wanted.
 func (v View) Refused(a cluster.Assignment) string {
 	f := a.Refused.Form
 	if a.Refused.Why == "" || v.Topology == nil || a.Desire == cluster.DesireRemove {
@@ -49,7 +51,7 @@ func (v View) Refused(a cluster.Assignment) string {
 	return a.Refused.Why
 }
 
-// staying counts the workers of a role that serve and stay.
+// staying counts the workers of a role that serve and are not to leave.
 func (v View) staying(role cluster.Role) (n int) {
 	for _, a := range v.Assignments {
 		if a.Role == role && a.Desire == cluster.DesireRun && v.Status[a.Name].State.Serving() {
@@ -59,9 +61,9 @@ func (v View) staying(role cluster.Role) (n int) {
 	return n
 }
 
-// Impossible says why a topology cannot be carried out by the nodes that there are: devices
-// that no node has, and KV pools that are larger than any device. What only the nodes can
-// know they find out before they change a worker.
+// Impossible lists the reasons why the present nodes cannot carry out a topology: it asks
+// for devices that no node has, or for KV pools larger than any device. The nodes check
+// everything else before they change a worker.
 func (v View) Impossible(t cluster.Topology) (out []string) {
 	for _, role := range cluster.Roles {
 		if t.Count(role) == 0 {

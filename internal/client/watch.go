@@ -23,9 +23,9 @@ type View struct {
 	Cordons     map[string]cluster.Cordon // the drained nodes, by node id
 }
 
-// Workers joins assignments and statuses, sorted by name. A worker that is assigned
-// and says nothing is pending; one that says something and whose lease is gone
-// does not occur, since its status goes with its lease.
+// Workers joins assignments and statuses, sorted by name. A worker with an assignment and
+// no status is pending. A worker whose lease is gone has no status either, since the
+// status ends with the lease.
 func (v View) Workers() []cluster.Worker {
 	names := map[string]bool{}
 	for n := range v.Assignments {
@@ -41,7 +41,7 @@ func (v View) Workers() []cluster.Worker {
 	return out
 }
 
-// Worker returns one worker; of one that does not exist all but the name is empty.
+// Worker returns one worker. For an unknown name, all other fields are empty.
 func (v View) Worker(name string) cluster.Worker {
 	a, assigned := v.Assignments[name]
 	st, known := v.Status[name]
@@ -65,7 +65,7 @@ func (v View) Worker(name string) cluster.Worker {
 	return w
 }
 
-// Successor returns the worker that follows another one, if there is one.
+// Successor returns the worker that replaces the given one; false if there is none.
 func (v View) Successor(worker string) (cluster.Worker, bool) {
 	for name, a := range v.Assignments {
 		if a.Replaces == worker {
@@ -75,7 +75,7 @@ func (v View) Successor(worker string) (cluster.Worker, bool) {
 	return cluster.Worker{}, false
 }
 
-// NodeName returns the name of a node, or its id when it is gone.
+// NodeName returns the name of a node, or its id if the node is gone.
 func (v View) NodeName(id string) string {
 	for _, n := range v.Nodes {
 		if n.ID == id {
@@ -106,14 +106,14 @@ type Watch struct {
 	cordons     *store.Prefix[cluster.Cordon]
 	key         string
 	namespace   string
-	open        []interface{ Close() } // all of the above that were started
+	open        []interface{ Close() } // the watches above that were started
 
 	changed chan struct{} // capacity 1
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 }
 
-// Watch starts following the cluster.
+// Watch starts following the cluster. The caller closes the watch.
 func (c *Cluster) Watch(ctx context.Context) (w *Watch, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w = &Watch{changed: make(chan struct{}, 1), cancel: cancel, key: cluster.TopologyKey(c.Namespace), namespace: c.Namespace}
@@ -164,17 +164,18 @@ func follow[T any](ctx context.Context, w *Watch, c *Cluster, prefix string) (*s
 	return p, nil
 }
 
-// Changed receives after changes; several may come as one.
+// Changed returns a channel that receives after changes. Several changes may arrive as
+// one.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Stale reports since when the view is no longer current, why, and when the next
-// attempt to reach the store is due.
+// Stale reports whether the view is out of date: since when, until when the next attempt
+// to reach the store is due, and why. since is zero while the view is current.
 func (w *Watch) Stale() (since, next time.Time, err error) {
 	since, err, next = w.status.Stale()
 	return since, next, err
 }
 
-// View returns the present view.
+// View returns the current view.
 func (w *Watch) View() View {
 	v := View{
 		Nodes:       []cluster.Node{},
@@ -204,7 +205,7 @@ func (w *Watch) View() View {
 	return v
 }
 
-// compareNodes puts node-2 before node-10.
+// compareNodes orders node names by number, so that node-2 comes before node-10.
 func compareNodes(a, b string) int {
 	if len(a) != len(b) {
 		return len(a) - len(b)
@@ -237,11 +238,11 @@ func (c *Cluster) View(ctx context.Context) (View, error) {
 	return w.View(), nil
 }
 
-// errEnded is returned by Until when the watch ends before the condition holds.
+// errEnded is returned by Until when the watch ends before done returns true.
 var errEnded = errors.New("watch ended")
 
-// Until calls done for the present view and after every change, and at least every
-// interval, until it returns true or an error, or ctx ends.
+// Until calls done with the current view, after every change and at least once per
+// interval. It returns when done returns true or an error, or ctx ends.
 func (w *Watch) Until(ctx context.Context, interval time.Duration, done func(View) (bool, error)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

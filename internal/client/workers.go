@@ -11,9 +11,9 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Workers returns the workers of a view with fresh load figures and leases: the
-// store holds a status that may be some seconds old, so that the workers themselves
-// are asked. One that does not answer within a second keeps what the store says.
+// Workers returns the workers of a view with current load figures and leases. The status
+// in the store can be some seconds old, so it asks the workers themselves. A worker that
+// does not answer within a second keeps the figures of the view.
 func (c *Cluster) Workers(ctx context.Context, v View) []cluster.Worker {
 	fresh := c.askStats(ctx, v)
 	l := leases{}
@@ -38,7 +38,7 @@ func (c *Cluster) Workers(ctx context.Context, v View) []cluster.Worker {
 	return workers
 }
 
-// askStats asks every worker for its present status.
+// askStats asks every worker for its current status.
 func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]cluster.WorkerStatus {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func (c *Cluster) askStats(ctx context.Context, v View) map[cluster.InstanceID]c
 	return out
 }
 
-// askWorkers calls ask with every worker that can be reached, at most 16 at a time.
+// askWorkers calls ask for every worker that has a stats endpoint, at most 16 at a time.
 func askWorkers(v View, ask func(cluster.Instance)) {
 	var wg sync.WaitGroup
 	sem := make(chan struct{}, 16)
@@ -73,8 +73,8 @@ func askWorkers(v View, ask func(cluster.Instance)) {
 	wg.Wait()
 }
 
-// Forget revokes the leases of a node that is known to be dead, and of its workers,
-// so that the cluster need not wait for them to expire.
+// Forget revokes the leases of a node that is known to be dead, and of its workers, so
+// that the cluster does not wait for them to expire.
 func (c *Cluster) Forget(ctx context.Context, v View, n cluster.Node) error {
 	ids := []cluster.InstanceID{}
 	for _, st := range v.Status {
@@ -82,7 +82,7 @@ func (c *Cluster) Forget(ctx context.Context, v View, n cluster.Node) error {
 			ids = append(ids, st.InstanceID)
 		}
 	}
-	for _, id := range append(ids, n.InstanceID) { // workers first: their statuses go before the node does
+	for _, id := range append(ids, n.InstanceID) { // workers first: their statuses must go before the node does
 		if err := c.store.RevokeLease(ctx, id); err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
 			return fmt.Errorf("forget node %s: %w", n.Name, err)
 		}
