@@ -15,24 +15,25 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Quarantine is how long an instance that failed is not offered again, unless
-// its registration changes before.
+// Quarantine is how long the client does not offer an instance that failed. A changed
+// registration ends it early.
 const Quarantine = 5 * time.Second
 
-// lingerFor is how long an instance stays routable that was not deregistered and yet is not
-// there when the store is read again, having lost its data: longer than workers take to
-// register again. One that is really gone fails its first call.
+// lingerFor is how long an instance stays routable after the store lost its registration,
+// as opposed to a deregistration. Workers register again within that time. If the
+// instance is really gone, its first call fails.
 const lingerFor = 10 * time.Second
 
 var (
-	// ErrNoTransport is returned by Call for an instance that the request plane
-	// does not reach.
+	// ErrNoTransport is returned by Call for an instance without an address on the
+	// request plane.
 	ErrNoTransport = errors.New("instance has no request plane address")
-	// ErrNoInstances is returned by Wait when its context ends first.
+	// ErrNoInstances is returned by Wait when its context ends before enough instances
+	// are routable.
 	ErrNoInstances = errors.New("not enough instances")
 )
 
-// Source is what a [Client] can be made from: a [*DistributedRuntime] or a [Config].
+// Source provides the configuration of a [Client]: a [*DistributedRuntime] or a [Config].
 type Source interface {
 	source() Config
 }
@@ -41,8 +42,8 @@ func (c Config) source() Config { return c }
 
 func (d *DistributedRuntime) source() Config { return d.cfg }
 
-// Client follows the instances of one endpoint and calls them. While the store
-// is unreachable it keeps what it knew.
+// Client follows the instances of one endpoint and calls them. While the store is
+// unreachable it keeps the last known instances.
 type Client struct {
 	subject string // component/endpoint
 	plane   requestplane.Client
@@ -54,7 +55,7 @@ type Client struct {
 
 	mu          sync.Mutex
 	quarantined map[cluster.InstanceID]quarantine
-	routable    []cluster.Instance // sorted by id; replaced, never changed
+	routable    []cluster.Instance // sorted by id; replaced as a whole, never modified
 	update      chan struct{}      // closed and replaced with routable
 }
 
@@ -64,15 +65,14 @@ type registration struct {
 	revision store.Revision
 }
 
-// quarantine ends at its time, or when the instance is at another revision.
+// quarantine ends at its time, or when the instance has another revision.
 type quarantine struct {
 	until    time.Time
 	revision store.Revision
 }
 
-// NewClient follows an endpoint until ctx ends or the client is closed. It
-// returns once the instances of the moment are known, of which there may be
-// none (see [Client.Wait]).
+// NewClient follows an endpoint until ctx ends or the client is closed. It returns once
+// the current instances are known. There may be none; see [Client.Wait].
 func NewClient(ctx context.Context, src Source, component, endpoint string) (*Client, error) {
 	cfg := src.source()
 	if err := cfg.complete(); err != nil {
@@ -115,7 +115,7 @@ func decodeRegistration(kv store.KV) (registration, error) {
 	return registration{instance: inst, revision: kv.ModRevision}, nil
 }
 
-// run follows discovery and ends quarantines.
+// run follows discovery and ends quarantines that have expired.
 func (c *Client) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -167,8 +167,8 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 	return next
 }
 
-// registered returns the registrations by key, without those that the store has lost and
-// whose worker has registered again.
+// registered returns the registrations by key. It omits those that the store has lost if
+// their worker has registered again.
 func (c *Client) registered() map[string]registration {
 	found := c.found.Snapshot()
 	again := map[string]bool{}
@@ -192,8 +192,8 @@ func (c *Client) registered() map[string]registration {
 	return left
 }
 
-// Instances returns the instances that requests may go to, sorted by id: those
-// registered, without those in quarantine. The slice is shared: do not change it.
+// Instances returns the routable instances, sorted by id: the registered ones that are
+// not in quarantine. The slice is shared: do not change it.
 func (c *Client) Instances() []cluster.Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,11 +243,11 @@ func (c *Client) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// gonePoll is how often WaitGone looks.
+// gonePoll is the interval at which WaitGone checks.
 const gonePoll = 10 * time.Millisecond
 
-// WaitGone waits until an instance is registered no more, as far as this client has taken
-// notice: from then on Instances does not have it, unless it registers again.
+// WaitGone waits until this client no longer sees an instance as registered. From then on
+// Instances does not return it, unless it registers again.
 func (c *Client) WaitGone(ctx context.Context, id cluster.InstanceID) error {
 	poll := time.NewTicker(gonePoll)
 	defer poll.Stop()
@@ -294,9 +294,9 @@ func (c *Client) ReportDown(id cluster.InstanceID) {
 	}
 }
 
-// Call sends a request to an instance, as [requestplane.Client] does. When it
-// cannot be reached, does not know the endpoint any more, or breaks off, it is
-// reported down, here or by the stream.
+// Call sends a request to an instance, as [requestplane.Client] does. An instance that
+// cannot be reached, no longer serves the endpoint or breaks off the stream is reported
+// down.
 func (c *Client) Call(ctx context.Context, inst cluster.Instance, id string, headers map[string]string, body any) (requestplane.Stream, error) {
 	if inst.Transport.TCP == "" || c.plane == nil {
 		return nil, fmt.Errorf("call %s: instance %s: %w", c.subject, inst.InstanceID, ErrNoTransport)
@@ -309,8 +309,8 @@ func (c *Client) Call(ctx context.Context, inst cluster.Instance, id string, hea
 	return &watchedStream{Stream: stream, client: c, id: inst.InstanceID}, nil
 }
 
-// judge reports an instance down if err says that it is not there, as opposed to
-// having failed at the request.
+// judge reports an instance down if err means that it is gone, as opposed to having
+// failed at the request.
 func (c *Client) judge(id cluster.InstanceID, err error) {
 	for _, down := range []error{
 		requestplane.ErrCannotConnect, requestplane.ErrDisconnected,
@@ -323,7 +323,7 @@ func (c *Client) judge(id cluster.InstanceID, err error) {
 	}
 }
 
-// Close stops following and waits for the client's goroutines. Streams go on.
+// Close stops following and waits for the client's goroutines. Open streams continue.
 func (c *Client) Close() {
 	c.found.Close()
 	<-c.done

@@ -17,8 +17,8 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// DefaultLeaseTTL is how long a process may be silent before others consider it
-// gone.
+// DefaultLeaseTTL is the lease TTL unless configured: a process that is silent for longer
+// counts as gone.
 const DefaultLeaseTTL = 10 * time.Second
 
 var (
@@ -29,12 +29,12 @@ var (
 	ErrName = errors.New("bad name")
 )
 
-// Config says what a [DistributedRuntime] is made of.
+// Config holds the parts of a [DistributedRuntime].
 type Config struct {
 	Store store.Store
-	// Server answers requests; nil means that nothing is served.
+	// Server answers requests; nil if the runtime serves no endpoints.
 	Server requestplane.Server
-	// Client calls other instances; nil means that none are called.
+	// Client calls other instances; nil if the runtime calls none.
 	Client requestplane.Client
 	Bus    events.Bus // may be nil; kept for [DistributedRuntime.Bus]
 
@@ -95,14 +95,14 @@ func checkEndpoint(component, endpoint string) error {
 	return nil
 }
 
-// DistributedRuntime is a distributed runtime: one lease and everything that lives under it.
+// DistributedRuntime is one lease, with the endpoints and keys that live under it.
 type DistributedRuntime struct {
 	cfg    Config
 	log    *slog.Logger
 	ctx    context.Context // ends with ErrClosed
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	dirty  chan struct{} // capacity 1: some record is not as wanted
+	dirty  chan struct{} // capacity 1: some record differs from the store
 
 	mu        sync.Mutex
 	closed    bool
@@ -164,7 +164,7 @@ func (d *DistributedRuntime) Store() store.Store { return d.cfg.Store }
 // Bus returns the bus the runtime was given, which may be nil.
 func (d *DistributedRuntime) Bus() events.Bus { return d.cfg.Bus }
 
-// LeaseView is what is known of the lease at one moment.
+// LeaseView is the state of the lease as this process knows it at one moment.
 type LeaseView struct {
 	ID          cluster.InstanceID
 	TTL         time.Duration
@@ -175,7 +175,7 @@ type LeaseView struct {
 	Err       error // of the last renewal, nil if it succeeded
 }
 
-// Lease returns what is known of the lease.
+// Lease returns the state of the lease as it is known now.
 func (d *DistributedRuntime) Lease() LeaseView {
 	d.mu.Lock()
 	keeper := d.keeper
@@ -189,8 +189,8 @@ func (d *DistributedRuntime) Lease() LeaseView {
 	}
 }
 
-// OnRelease calls f after a lost lease was granted anew and everything was
-// registered again under the new id, as far as the store let it. f runs on the
+// OnRelease registers f to run after a lost lease was granted anew. By then everything is
+// registered again under the new id, as far as the store allowed it. f runs on the
 // runtime's own goroutine: it must return soon and must not call Close.
 func (d *DistributedRuntime) OnRelease(f func(old, renewed cluster.InstanceID)) {
 	d.mu.Lock()
@@ -235,7 +235,7 @@ func (d *DistributedRuntime) join(parent context.Context) (context.Context, cont
 	}
 }
 
-// awaitRenewal has the lease checked and waits for its successor; ctx is one of join.
+// awaitRenewal has the lease checked and waits for a new one. ctx must come from join.
 func (d *DistributedRuntime) awaitRenewal(ctx context.Context, renewed <-chan struct{}) error {
 	d.checkLease()
 	select {
@@ -274,7 +274,7 @@ func (d *DistributedRuntime) Close(ctx context.Context) error {
 	return nil
 }
 
-// revoke ends the lease, or leaves that to itself when the store is silent.
+// revoke ends the lease. If the store does not answer, the lease is left to expire.
 func (d *DistributedRuntime) revoke(ctx context.Context) error {
 	ctx, cancel := d.cfg.Store.WhileAnswering(ctx)
 	defer cancel()

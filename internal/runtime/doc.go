@@ -1,17 +1,17 @@
-// Package runtime joins store, request plane and events into what a worker, a
-// frontend or an agent lives on: one lease, endpoints that others can find, keys
-// that live as long as the lease, and clients of other endpoints.
+// Package runtime is the distributed runtime of a worker, a frontend or an agent. It
+// combines store, request plane and event bus into one lease, endpoints that others
+// discover, keys that live as long as the lease, and clients of other endpoints.
 //
-// Start with [New] and [DistributedRuntime.Serve] on the serving side and [NewClient] on the
-// calling side. [DistributedRuntime.PutOwned] publishes a key under the lease.
+// Start with [New] and [DistributedRuntime.Serve] on the serving side and [NewClient] on
+// the calling side. [DistributedRuntime.PutOwned] publishes a key under the lease.
 //
-// A DistributedRuntime owns its lease, its registrations and the goroutine that repairs them;
-// Close revokes the lease and waits. It uses, and never closes, the store, the
-// request plane and the bus that it was given, so that many DRTs can share them.
+// A DistributedRuntime owns its lease, its registrations and the goroutine that repairs
+// them; Close revokes the lease and waits. It uses but never closes the store, the
+// request plane and the bus that it was given, so that many runtimes can share them.
 // Everything here may be used by several goroutines at once.
 //
-// A lease that is lost is granted anew under another id, and everything is
-// registered again; a store that is merely unreachable changes nothing but what
-// [DistributedRuntime.Lease] says. The package chooses no instance among several, retries no
-// request, and knows nothing about roles, models or drains.
+// After a lost lease, the runtime takes a new one under another id and registers
+// everything again. While the store is merely unreachable, it changes nothing;
+// [DistributedRuntime.Lease] reports it. The package does not choose between instances,
+// does not retry requests, and knows nothing about roles, models or drains.
 package runtime

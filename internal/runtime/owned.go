@@ -15,9 +15,9 @@ type Owned struct {
 	value  func(cluster.InstanceID) []byte // the record's mu guards it
 }
 
-// PutOwned writes a key under the lease. Both functions get the instance id and
-// are called again when that changes, on whatever goroutine. When the first
-// write fails, nothing is kept.
+// PutOwned writes a key under the lease. Both functions get the instance id. They run
+// again when it changes, on any goroutine. If the first write fails, PutOwned returns the
+// error and keeps nothing.
 func (d *DistributedRuntime) PutOwned(ctx context.Context, key func(cluster.InstanceID) string, value func(cluster.InstanceID) []byte) (*Owned, error) {
 	o := &Owned{value: value}
 	o.record = &record{
@@ -39,14 +39,14 @@ func (d *DistributedRuntime) PutOwned(ctx context.Context, key func(cluster.Inst
 	return o, nil
 }
 
-// Update changes the value. When the write fails, the runtime goes on trying
-// with the newest value. After Delete it does nothing.
+// Update changes the value. If the write fails, the runtime keeps trying with the newest
+// value. After Delete it does nothing.
 func (o *Owned) Update(ctx context.Context, value func(cluster.InstanceID) []byte) error {
 	return o.record.change(ctx, func() { o.value = value })
 }
 
-// Delete removes the key, unless somebody else owns it by now. When that fails,
-// the runtime goes on trying.
+// Delete removes the key, unless another lease owns it by now. If that fails, the runtime
+// keeps trying.
 func (o *Owned) Delete(ctx context.Context) error {
 	return o.record.change(ctx, func() { o.record.wanted, o.record.final = false, true })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// record is one key under the lease: what it should be, and what was last
-// written. Whatever fails is retried by the runtime until it agrees.
+// record is one key under the lease: its desired state, and the state last written. The
+// runtime retries failed writes until the two agree.
 type record struct {
 	d     *DistributedRuntime
 	key   func(cluster.InstanceID) string
@@ -20,24 +20,24 @@ type record struct {
 	bind  func(cluster.InstanceID) error
 	bound func(cluster.InstanceID)
 
-	// mu guards what is wanted. It is held for assignments only, so that an order is
-	// taken whatever the store does.
+	// mu guards the desired state. It is held only for assignments, so that an order
+	// never waits for the store.
 	mu sync.Mutex
-	// wanted says whether the key should exist, and final that it never will
-	// again once it does not. version counts the orders.
+	// wanted says whether the key should exist. final says that it will never be wanted
+	// again. version counts the changes of both.
 	wanted, final bool
 	version       uint64
 
-	lock chan struct{} // capacity 1: held while anything below is used
-	// settled is the version that the store agrees with, as of id; 0 is none.
+	lock chan struct{} // capacity 1: held by the goroutine that uses anything below
+	// settled is the version that the store holds, written under id; 0 is none.
 	settled uint64
-	// id is the one that the key was last written under, perhaps without
-	// success; 0 means that there is no key.
+	// id is the lease id of the last attempt to write the key, even if it failed; 0 means
+	// that there is no key.
 	id     cluster.InstanceID
 	warned bool
 }
 
-// add makes a record known to the repair loop. It is wanted from the start.
+// add registers a record with the repair loop. The record is wanted from the start.
 func (d *DistributedRuntime) add(r *record) error {
 	r.d, r.wanted, r.version, r.lock = d, true, 1, make(chan struct{}, 1)
 	d.mu.Lock()
@@ -60,8 +60,8 @@ func (r *record) acquire(ctx context.Context) error {
 
 func (r *record) relinquish() { <-r.lock }
 
-// first settles a new record, waiting for a new lease if the present one turns
-// out to be lost. A record that cannot be settled is withdrawn.
+// first settles a new record. If the lease turns out to be lost, it waits for a new one.
+// A record that cannot be settled is withdrawn.
 func (r *record) first(ctx context.Context) error {
 	ctx, cancel := r.d.join(ctx)
 	defer cancel()
@@ -81,7 +81,7 @@ func (r *record) first(ctx context.Context) error {
 	}
 }
 
-// order alters what is wanted, at once.
+// order changes the desired state, without waiting for the store.
 func (r *record) order(alter func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,22 +89,21 @@ func (r *record) order(alter func()) {
 	r.version++
 }
 
-// ordered returns what is wanted.
+// ordered returns the desired state.
 func (r *record) ordered() (wanted, final bool, version uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wanted, r.final, r.version
 }
 
-// withdraw leaves it to the repair loop to delete what may have been written.
+// withdraw has the repair loop delete the key, which may have been written.
 func (r *record) withdraw() {
 	r.order(func() { r.wanted, r.final = false, true })
 	r.d.wake()
 }
 
-// change alters what is wanted and settles it. When that fails, when the store is
-// silent, or when ctx ends before somebody else's attempt does, the repair loop
-// goes on trying.
+// change changes the desired state and settles it. The repair loop continues if that
+// fails, if the store does not answer, or if ctx ends while another goroutine settles.
 func (r *record) change(ctx context.Context, alter func()) error {
 	ctx, cancel := r.d.join(ctx)
 	defer cancel()
@@ -121,8 +120,8 @@ func (r *record) change(ctx context.Context, alter func()) error {
 	return err
 }
 
-// verify unsettles a record whose key is gone. A key that exists under another
-// lease belongs to a successor, with whom there is no quarrel.
+// verify unsettles a record whose key is gone. A key under another lease belongs to a
+// successor and is left alone.
 func (r *record) verify(ctx context.Context) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
@@ -148,7 +147,7 @@ func (r *record) settle(ctx context.Context) error {
 	return r.settleLocked(ctx)
 }
 
-// settleLocked makes the store agree with what is wanted.
+// settleLocked makes the store agree with the desired state.
 func (r *record) settleLocked(ctx context.Context) error {
 	err := r.agree(ctx)
 	switch {
@@ -189,8 +188,8 @@ func (r *record) agree(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes the key if it is still this runtime's, and forgets a record
-// that is final.
+// remove deletes the key if this runtime still owns it, and forgets a record that is
+// final.
 func (r *record) remove(ctx context.Context, final bool, version uint64) error {
 	if r.id != 0 {
 		key := r.key(r.id)

@@ -12,9 +12,9 @@ import (
 const (
 	repairMin = 100 * time.Millisecond
 	repairMax = 2 * time.Second
-	// auditTTLs is how many lease times pass between looking whether the keys
-	// are still there. Somebody may have deleted one, or restored a backup; a
-	// worker that runs and is never found again would be the worst of failures.
+	// auditTTLs is the interval, in lease TTLs, at which the runtime checks that its keys
+	// still exist. An operator may have deleted one or restored a backup. Without the
+	// audit, such a worker would run without ever being found again.
 	auditTTLs = 3
 )
 
@@ -54,7 +54,8 @@ func (d *DistributedRuntime) run() {
 	}
 }
 
-// release replaces a lost lease, registers everything again and says so.
+// release replaces a lost lease, registers everything again and calls the OnRelease
+// functions.
 func (d *DistributedRuntime) release(lost *store.LeaseKeeper) {
 	lost.Close()
 	keeper := d.regrant()
@@ -75,7 +76,7 @@ func (d *DistributedRuntime) release(lost *store.LeaseKeeper) {
 	}
 }
 
-// regrant grants a lease, however long that takes. It returns nil when the
+// regrant takes a new lease and retries until it succeeds. It returns nil when the
 // runtime is closed first.
 func (d *DistributedRuntime) regrant() *store.LeaseKeeper {
 	for backoff := repairMin; ; backoff = min(2*backoff, repairMax) {
@@ -95,8 +96,8 @@ func (d *DistributedRuntime) regrant() *store.LeaseKeeper {
 	}
 }
 
-// settleAll settles every record and returns the first error. Without a lease or
-// a store it does not try the others.
+// settleAll settles every record and returns the first error. Without a lease or a store
+// it stops at the first record.
 func (d *DistributedRuntime) settleAll() error {
 	var first error
 	for _, r := range d.allRecords() {
@@ -112,11 +113,11 @@ func (d *DistributedRuntime) settleAll() error {
 	return first
 }
 
-// audit finds records whose key is gone although the lease is not.
+// audit finds records whose key is gone although the lease lives.
 func (d *DistributedRuntime) audit() {
 	for _, r := range d.allRecords() {
 		if err := r.verify(d.ctx); err != nil {
-			return // the store is away; the next audit will tell
+			return // the store does not answer; the next audit repeats the check
 		}
 	}
 }
@@ -127,7 +128,7 @@ func (d *DistributedRuntime) allRecords() []*record {
 	return slices.Collect(maps.Keys(d.records))
 }
 
-// checkLease has the keeper ask at once whether the lease is alive.
+// checkLease asks the keeper to check at once whether the lease is alive.
 func (d *DistributedRuntime) checkLease() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

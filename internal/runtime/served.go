@@ -15,19 +15,19 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// codecMsgpack is how bodies on the request plane are encoded.
+// codecMsgpack names the encoding of bodies on the request plane.
 const codecMsgpack = "msgpack"
 
 // Served is one endpoint of this runtime, registered or not.
 type Served struct {
 	d                   *DistributedRuntime
 	component, endpoint string
-	handler             requestplane.Handler // nil for what is only announced
-	transport           cluster.Transport    // of what is only announced
+	handler             requestplane.Handler // nil for an announced endpoint
+	transport           cluster.Transport    // of an announced endpoint
 	record              *record
 
 	mu sync.Mutex
-	// paths are the bound ones by id. After a lease was lost, the former path
+	// paths holds the bound paths by instance id. After a lost lease, the previous path
 	// stays until its requests have ended.
 	paths map[cluster.InstanceID]*path
 }
@@ -38,9 +38,8 @@ type path struct {
 	retiring bool
 }
 
-// Serve answers requests for an endpoint and then, last, registers it, so that
-// nobody finds an endpoint that does not answer. A name is served once per
-// runtime.
+// Serve answers requests for an endpoint. It registers the endpoint last, so that others
+// never find one that does not answer yet. A runtime serves each name only once.
 func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint string, h requestplane.Handler) (*Served, error) {
 	if d.cfg.Server == nil || h == nil {
 		return nil, fmt.Errorf("serve %s/%s: a request plane server and a handler are required", component, endpoint)
@@ -49,8 +48,8 @@ func (d *DistributedRuntime) Serve(ctx context.Context, component, endpoint stri
 	return s.start(ctx)
 }
 
-// Announce registers an endpoint that something else answers at transport, such
-// as an HTTP frontend.
+// Announce registers an endpoint that another server answers at transport, such as an
+// HTTP frontend.
 func (d *DistributedRuntime) Announce(ctx context.Context, component, endpoint string, transport cluster.Transport) (*Served, error) {
 	s := &Served{d: d, component: component, endpoint: endpoint, transport: transport}
 	return s.start(ctx)
@@ -82,7 +81,7 @@ func (s *Served) start(ctx context.Context) (*Served, error) {
 	return s, nil
 }
 
-// Instance returns the registration as of now.
+// Instance returns the current registration.
 func (s *Served) Instance() cluster.Instance { return s.instance(s.d.ID()) }
 
 func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
@@ -106,7 +105,8 @@ func (s *Served) instance(id cluster.InstanceID) cluster.Instance {
 
 func (s *Served) pathOf(id cluster.InstanceID) string { return id.String() + "/" + s.endpoint }
 
-// InFlight returns how many requests run now, those on former paths included.
+// InFlight returns the number of requests that run now, including those on previous
+// paths.
 func (s *Served) InFlight() int {
 	s.mu.Lock()
 	ids := slices.Collect(maps.Keys(s.paths))
@@ -118,8 +118,8 @@ func (s *Served) InFlight() int {
 	return n
 }
 
-// Leave takes the endpoint out of discovery and goes on answering. When that
-// fails, the runtime goes on trying.
+// Leave takes the endpoint out of discovery; it keeps answering. If that fails, the
+// runtime keeps trying.
 func (s *Served) Leave(ctx context.Context) error {
 	if err := s.record.change(ctx, func() { s.record.wanted = false }); err != nil {
 		return fmt.Errorf("leave %s/%s: %w", s.component, s.endpoint, err)
@@ -127,8 +127,7 @@ func (s *Served) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Join puts an endpoint that left back into discovery. After Close it fails with
-// [ErrClosed].
+// Join registers an endpoint again after Leave. After Close it fails with [ErrClosed].
 func (s *Served) Join(ctx context.Context) error {
 	over := false
 	err := s.record.change(ctx, func() {
@@ -144,8 +143,8 @@ func (s *Served) Join(ctx context.Context) error {
 	return nil
 }
 
-// Close leaves discovery, refuses new requests and waits for the running ones
-// until ctx ends. It may be called again to wait on.
+// Close leaves discovery, refuses new requests and waits for the running ones until ctx
+// ends. Calling it again continues the wait.
 func (s *Served) Close(ctx context.Context) error {
 	err := s.record.change(ctx, func() { s.record.wanted, s.record.final = false, true })
 	if s.d.ctx.Err() != nil {
@@ -160,8 +159,8 @@ func (s *Served) Close(ctx context.Context) error {
 	return nil
 }
 
-// register creates the instance key. One that exists is only ours if an earlier
-// attempt wrote it and its answer was lost.
+// register creates the instance key. If the key exists, it is ours only if an earlier
+// attempt wrote it and the answer was lost.
 func (s *Served) register(ctx context.Context, key string, id cluster.InstanceID) error {
 	body, err := json.Marshal(s.instance(id))
 	if err != nil {
@@ -178,7 +177,7 @@ func (s *Served) register(ctx context.Context, key string, id cluster.InstanceID
 	return errors.Join(err, gerr)
 }
 
-// bind answers at the path of id.
+// bind starts answering at the path of id.
 func (s *Served) bind(id cluster.InstanceID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +192,8 @@ func (s *Served) bind(id cluster.InstanceID) error {
 	return nil
 }
 
-// retire refuses new requests on all paths but that of id. Callers that still
-// know a former one are told to look again; requests running there end in peace.
+// retire refuses new requests on all paths but that of id. Callers that use a previous
+// path are told to look the instance up again. Requests that run there finish.
 func (s *Served) retire(id cluster.InstanceID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// instances are where runs of nodes registered themselves, under leases.
+// instances is the part of a store that RevokeStale needs: the registrations and their
+// leases.
 type instances interface {
 	store.Reader
 	store.Leaser
 }
 
-// RevokeStale ends what an earlier run of a node left behind: it revokes the
-// leases of all instances in the namespace that were registered by that node in
-// another incarnation, and returns how many leases that were. Callers make sure
-// that the earlier run is over; its leases would end by themselves only after
-// their TTL.
+// RevokeStale revokes the leases that an earlier run of a node left behind: those of all
+// instances in the namespace that the node registered in another incarnation. It returns
+// the number of leases revoked. The caller must make sure that the earlier run is over.
+// Without RevokeStale, the leases would end after their TTL.
 func RevokeStale(ctx context.Context, s instances, namespace, node, incarnation string) (int, error) {
 	if namespace == "" || node == "" || incarnation == "" {
 		return 0, errors.New("revoke stale: namespace, node and incarnation are required")

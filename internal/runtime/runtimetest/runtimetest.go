@@ -1,8 +1,8 @@
-// Package runtimetest makes runtimes that meet inside one test, without sockets
-// or servers.
+// Package runtimetest makes runtimes that share a store, a request plane and a bus within
+// one test, without sockets or servers.
 //
-// Start with [New] and [Cluster.Runtime]. A Cluster owns what it makes and
-// closes it when the test ends. It is for tests only.
+// Start with [New] and [Cluster.Runtime]. A Cluster owns everything it makes and closes
+// it when the test ends. The package is for tests only.
 package runtimetest
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// closeTimeout bounds the end of a runtime whose handlers do not return.
+// closeTimeout limits closing a runtime whose handlers do not return.
 const closeTimeout = 30 * time.Second
 
-// Cluster is the surroundings that runtimes share.
+// Cluster is the store, request plane and bus that runtimes share.
 type Cluster struct {
 	Store *store.Memory // SetOutage makes it unreachable
 	Plane *requestplane.Memory
