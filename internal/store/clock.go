@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// Clock is the time a memory store's leases live by.
+// Clock drives the leases of a memory store.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f on its own goroutine once d has passed, unless stop is

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// electRetry is the pause after a failed campaign and after lead returned by
-	// itself, which gives another candidate its turn.
+	// electRetry is the pause after each turn, be it a failed campaign or a leadership that
+	// ended. It gives other candidates their turn.
 	electRetry = 500 * time.Millisecond
 	// resignTimeout bounds giving up the leadership when etcd does not answer;
 	// the lease ends it otherwise.

@@ -21,20 +21,20 @@ import (
 const (
 	// DefaultTimeout bounds every call whose context has no deadline.
 	DefaultTimeout = 3 * time.Second
-	// keepAliveProbe is how often an idle connection is probed; etcd's server
+	// keepAliveProbe is the interval at which an idle connection is probed. etcd's server
 	// closes connections that probe more often than every five seconds.
 	keepAliveProbe = 10 * time.Second
 )
 
-// EtcdConfig says how to reach etcd.
+// EtcdConfig holds the address and credentials of etcd.
 type EtcdConfig struct {
-	// Endpoints are host:port or URLs; any one of them that answers is enough.
+	// Endpoints are host:port or URLs. It is enough that one of them answers.
 	Endpoints []string
 	Username  string // with Password; works together with TLS
 	Password  string
 	TLS       *tls.Config   // nil means plain text
 	Timeout   time.Duration // of one call; default [DefaultTimeout]
-	// DialTimeout bounds the log-in that NewEtcd does when there is a user name;
+	// DialTimeout limits the login that NewEtcd performs when there is a user name;
 	// default [DefaultTimeout].
 	DialTimeout time.Duration
 }
@@ -54,8 +54,8 @@ type Etcd struct {
 
 var _ Store = (*Etcd)(nil)
 
-// NewEtcd returns a store on the given endpoints. It does not wait for them to
-// answer, except that a user name is checked at once.
+// NewEtcd returns a store on the given endpoints. It does not wait for a connection,
+// except with a user name: then it logs in at once and fails on wrong credentials.
 func NewEtcd(cfg EtcdConfig, log *slog.Logger) (*Etcd, error) {
 	endpoints := make([]string, 0, len(cfg.Endpoints))
 	for _, ep := range cfg.Endpoints {
@@ -85,8 +85,7 @@ func NewEtcd(cfg EtcdConfig, log *slog.Logger) (*Etcd, error) {
 		DialKeepAliveTimeout: DefaultTimeout,
 		PermitWithoutStream:  true,
 		Logger:               zap.NewNop(), // failures are returned and logged here
-		// The default reconnect back-off grows to two minutes; a lease does not live that
-		// long.
+		// The default reconnect back-off grows to two minutes, longer than a lease lives.
 		DialOptions: append(e.login.dialOptions(), grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: DefaultTimeout,
@@ -135,7 +134,7 @@ func displayEndpoints(endpoints []string) string {
 // Client returns the underlying etcd client, which stays owned by the store.
 func (e *Etcd) Client() *clientv3.Client { return e.client }
 
-// do runs one call with the default deadline and explains its error.
+// do runs one call with the default timeout and explains its error.
 func (e *Etcd) do(ctx context.Context, verb, subject string, call func(context.Context) error) error {
 	if e.life.ctx.Err() != nil {
 		return fmt.Errorf("%s %s: %w", verb, subject, ErrClosed)
@@ -191,8 +190,8 @@ func (e *Etcd) Create(ctx context.Context, key string, value []byte, opts ...Put
 func (e *Etcd) createUnless(ctx context.Context, key string, value []byte, blockers []string, opts []PutOption) (Revision, error) {
 	absent := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
 	for _, blocker := range blockers {
-		// Over a range, the comparison holds when it holds for every key in it,
-		// and so also for none.
+		// The comparison covers all keys under the prefix. It holds if it holds for each
+		// of them, so also if there are none.
 		absent = append(absent, clientv3.Compare(clientv3.CreateRevision(blocker).WithPrefix(), "=", 0))
 	}
 	return e.putIf(ctx, "create", key, value, opts, ErrConflict, absent...)

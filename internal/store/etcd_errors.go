@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// explain turns what the etcd client returned for a call under ctx into one
-// line that names the call, the endpoints and the cause.
+// explain turns an error of the etcd client into one line that names the call, the
+// endpoints and the cause. ctx is the context of the call.
 func (e *Etcd) explain(ctx context.Context, verb, subject string, err error) error {
 	if err == nil {
 		return nil
@@ -40,7 +40,7 @@ func (e *Etcd) explain(ctx context.Context, verb, subject string, err error) err
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return fmt.Errorf("%s: etcd %s: %w: %s", call, e.name, ErrDenied, reason)
 	case codes.InvalidArgument:
-		// A wrong password is an invalid argument, too.
+		// A wrong password also has the code of an invalid argument.
 		if errors.Is(err, rpctypes.ErrAuthFailed) || errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrUserEmpty) {
 			return fmt.Errorf("%s: etcd %s: %w: %s", call, e.name, ErrDenied, reason)
 		}
@@ -84,8 +84,7 @@ func (u *unavailableError) Is(target error) bool { return target == ErrUnavailab
 
 func (u *unavailableError) Unwrap() error { return u.cause }
 
-// codeOf returns the gRPC code of an error in any of the forms the etcd client
-// uses.
+// codeOf returns the gRPC code of an error in any of the forms that the etcd client uses.
 func codeOf(err error) codes.Code {
 	var etcdErr rpctypes.EtcdError
 	switch {
@@ -120,7 +119,7 @@ func fromEtcd(kv *mvccpb.KeyValue) KV {
 	}
 }
 
-// endsWatch returns why a watch response ends its stream, or nil.
+// endsWatch returns the error that ends the stream of a watch response, or nil.
 func endsWatch(resp clientv3.WatchResponse) error {
 	if err := resp.Err(); err != nil {
 		return err

@@ -18,16 +18,17 @@ const (
 	monitorTimeout  = 2 * time.Second
 	monitorRetryMin = 100 * time.Millisecond
 	monitorRetryMax = time.Second
-	// silenceLimit is how long etcd may be silent, from the first probe that fails,
-	// before those in [Etcd.WhileAnswering] stop waiting.
+	// silenceLimit is how long etcd may be silent, from the first failed probe, before
+	// the contexts of [Etcd.WhileAnswering] end.
 	silenceLimit = 2 * time.Second
-	// probeKey is never written; reading it is what "etcdctl endpoint health" does.
+	// probeKey is read by every probe, as by "etcdctl endpoint health". It is never
+	// written.
 	probeKey = "health"
 )
 
-// health is what the monitor knows of the connection. Watchers end and start
-// their streams with its epochs: a new epoch means that what an old stream
-// would still deliver cannot be trusted to be complete.
+// health holds the monitor's knowledge of the connection. Watchers start and end their
+// streams with its epochs. A new epoch means that a stream of the old one may have missed
+// events.
 type health struct {
 	mu        sync.Mutex
 	down      trouble
@@ -35,7 +36,7 @@ type health struct {
 	endEpoch  context.CancelFunc
 	clusterID uint64 // as last seen; 0 at first
 	revision  int64  // as last seen
-	broken    bool   // the connection broke after that
+	broken    bool   // the connection broke after the last answer
 
 	answering context.Context // cancelled when down has lasted for silenceLimit
 	silence   context.CancelCauseFunc
@@ -49,7 +50,8 @@ func newHealth() *health {
 	return h
 }
 
-// trouble returns since when etcd has not answered, why, and the next attempt.
+// trouble returns since when etcd has not answered, why, and when the next attempt is
+// due.
 //
 //nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (h *health) trouble() (since time.Time, err error, next time.Time) {
@@ -61,7 +63,7 @@ func (h *health) trouble() (since time.Time, err error, next time.Time) {
 	return h.down.since, h.down.err, h.down.next
 }
 
-// current returns the running epoch.
+// current returns the context of the running epoch.
 func (h *health) current() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,8 +82,7 @@ func (h *health) failed(err error, next time.Time) (first bool) {
 	return first
 }
 
-// fallSilent ends the patience of those in WhileAnswering, unless etcd has answered
-// just now.
+// fallSilent ends the contexts of WhileAnswering, unless etcd has just answered.
 func (h *health) fallSilent() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,9 +111,9 @@ func (h *health) broke() {
 	h.broken = true
 }
 
-// answered records a successful probe. It begins a new epoch after an outage,
-// be it too short for a probe to fail, and when the history behind the endpoint is not the one seen before: a data
-// directory that was replaced by an older or empty one.
+// answered records a successful probe. It begins a new epoch after an outage, even one
+// too short for a probe to fail. It also begins one when the endpoint's history is
+// another one: the data directory was replaced by an older or empty one.
 func (h *health) answered(header *pb.ResponseHeader) (downFor time.Duration, replaced bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,8 +206,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// probe asks for a linearizable read without waiting for a connection. The
-// header is nil when the server answered by refusing the key.
+// probe makes a linearizable read without waiting for a connection. header is nil when
+// the server answered by denying access to the key.
 func (e *Etcd) probe(ctx context.Context) (*pb.ResponseHeader, error) {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()

@@ -14,12 +14,12 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// keepAlives is the one stream on which a store renews all of its leases. A
-// stream for each renewal would be simpler, but with a user name every new
-// stream makes etcd check the password, which is slow by design.
+// keepAlives renews all leases of a store on one stream. A stream for each renewal would
+// be simpler. With a user name, however, etcd checks the password for every new stream,
+// which is slow by design.
 //
-// The client library's own keep-alive retries without a pause while etcd has no
-// leader; this one leaves retrying and its pace to the keepers.
+// The client library's own keep-alive retries without a pause while etcd has no leader.
+// This one leaves retries and their pace to the keepers.
 type keepAlives struct {
 	client pb.LeaseClient
 	life   *lifetime
@@ -82,8 +82,8 @@ func (k *keepAlives) forget(id cluster.InstanceID, answer chan<- renewal) {
 	k.waiting[id] = rest
 }
 
-// send writes to the stream, opening it first if need be. Only one goroutine
-// does so at a time.
+// send writes to the stream, opening it first if necessary. Only one goroutine at a time
+// does so.
 func (k *keepAlives) send(ctx context.Context, id cluster.InstanceID) error {
 	select {
 	case k.open <- struct{}{}:
@@ -100,7 +100,7 @@ func (k *keepAlives) send(ctx context.Context, id cluster.InstanceID) error {
 			return err
 		}
 	}
-	// When the stream is broken already, receive says why.
+	// If the stream is broken already, receive finds the reason.
 	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -114,7 +114,7 @@ func (k *keepAlives) connect(ctx context.Context) (*leaseStream, error) {
 		return nil, err
 	}
 	sctx, cancel := context.WithCancel(k.life.ctx)
-	unlink := context.AfterFunc(ctx, cancel) // while opening, the caller's patience counts
+	unlink := context.AfterFunc(ctx, cancel) // while opening, the caller's context counts
 	client, err := k.client.LeaseKeepAlive(sctx)
 	if !unlink() && err == nil {
 		err = ctx.Err()
@@ -138,8 +138,8 @@ func (k *keepAlives) connect(ctx context.Context) (*leaseStream, error) {
 	return stream, nil
 }
 
-// receive hands answers to those who wait for them until the stream breaks,
-// which answers everybody.
+// receive hands each answer to the renewal that waits for it. When the stream breaks, it
+// hands the error to all of them.
 func (k *keepAlives) receive(stream *leaseStream) {
 	defer stream.cancel()
 	for {
@@ -162,7 +162,7 @@ func (k *keepAlives) receive(stream *leaseStream) {
 	}
 }
 
-// deliver answers everybody who was not answered before.
+// deliver sends r to every waiting renewal.
 func deliver(answers []chan<- renewal, r renewal) {
 	for _, answer := range answers {
 		select {

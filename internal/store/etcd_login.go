@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// loginPause is the least time between two log-ins. etcd hashes the password for each,
-	// which is slow by design.
+	// loginPause is the minimum time between two logins. etcd hashes the password for
+	// each, which is slow by design.
 	loginPause = 200 * time.Millisecond
-	// loginRefused is how long the answer to wrong credentials is repeated before etcd is
-	// asked again: somebody may have changed the password back.
+	// loginRefused is how long a refusal of the credentials is repeated without asking
+	// etcd again. After that the password may have been corrected.
 	loginRefused = 5 * time.Second
-	// loginHeader tells streams of one log-in from those of another. The client library
-	// puts watches with equal metadata on one stream, and a stream keeps the token that it
-	// was opened with.
+	// loginHeader separates the streams of one login from those of another. The client
+	// library puts watches with equal metadata on one stream, and a stream keeps the
+	// token that it was opened with.
 	loginHeader = "dynctl-login"
 )
 
-// login keeps the token that etcd gives for a user name and a password, and puts it on every
-// call. A token that etcd refuses is thrown away and replaced: tokens die with the server
-// that gave them, and with every change of users and roles.
+// login keeps the token that etcd issues for a user name and a password, and adds it to
+// every call. It replaces a token that etcd refuses. Tokens become invalid when the
+// server that issued them stops, and with every change of users and roles.
 //
-// The client library's own log-in is not used. It sends the old token along when it asks for
-// a new one, and etcd before 3.5 refuses the request because of that token, for ever.
+// The client library's own login is not used. It sends the old token along when it asks
+// for a new one, and etcd before 3.5 keeps refusing the request because of that token.
 type login struct {
 	user, password string
 	log            *slog.Logger
 	asking         chan struct{} // capacity 1: held while asking for a token
 
 	mu         sync.Mutex
-	valid      bool   // token is what etcd gave last, and was not refused since
-	token      string // empty when etcd asks for none
+	valid      bool   // token is the latest and was not refused since
+	token      string // empty when etcd needs none
 	generation int    // of the token
 
-	// Of the last log-in that etcd answered; who holds asking owns them.
+	// The last login that etcd answered; the holder of asking owns these.
 	asked   time.Time
 	refusal error // nil after a success
 }
@@ -53,7 +53,7 @@ func newLogin(user, password string, log *slog.Logger) *login {
 	return &login{user: user, password: password, log: log, asking: make(chan struct{}, 1)}
 }
 
-// dialOptions makes a connection log in.
+// dialOptions returns the options that make a connection log in.
 func (l *login) dialOptions() []grpc.DialOption {
 	if l == nil {
 		return nil
@@ -61,8 +61,8 @@ func (l *login) dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }
 
-// unary sends a call with the token, and once more with a new one when the token is refused.
-// etcd has then done nothing yet, so that the call may be repeated whatever it is.
+// unary sends a call with the token. If the token is refused, it sends the call once more
+// with a new one. etcd has not executed a refused call, so that repeating it is safe.
 func (l *login) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, cc, opts...)
@@ -83,8 +83,8 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, cc *gr
 	}
 }
 
-// stream opens a stream with the token and throws the token away when the stream ends
-// because of it.
+// stream opens a stream with the token. It drops the token when the stream ends because
+// of it.
 func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	token, err := l.current(ctx, cc, opts)
 	if err != nil {
@@ -128,7 +128,7 @@ func tokenRefused(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
-// drop throws a refused token away, unless it was replaced in the meantime.
+// drop discards a refused token, unless it was replaced in the meantime.
 func (l *login) drop(token string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,9 +137,9 @@ func (l *login) drop(token string) {
 	}
 }
 
-// suspect throws the token away because the server behind the connection may be another
-// one, or have other data. Asking it would not do: a token names the length of the log that
-// it was given at, and a server whose log is shorter does not refuse it, but waits.
+// suspect discards the token because the connection may lead to another server, or to
+// other data. Trying the token would not tell. A token contains the length of the log at
+// which it was issued, and a server with a shorter log does not refuse it, but waits.
 func (l *login) suspect() {
 	if l == nil {
 		return
@@ -149,14 +149,15 @@ func (l *login) suspect() {
 	l.valid = false
 }
 
-// known returns the token at hand.
+// known returns the current token; ok is false when there is none.
 func (l *login) known() (token string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.token, l.valid
 }
 
-// current returns the token at hand, or asks for one. Only one caller asks at a time.
+// current returns the current token, or logs in to get one. Only one caller at a time
+// logs in.
 func (l *login) current(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOption) (string, error) {
 	if token, ok := l.known(); ok {
 		return token, nil
@@ -179,7 +180,7 @@ func (l *login) current(ctx context.Context, cc *grpc.ClientConn, opts []grpc.Ca
 	return l.ask(ctx, cc, opts)
 }
 
-// ask logs in, waiting for a connection if the call that needs the token would.
+// ask logs in. It waits for a connection if the call that needs the token would.
 func (l *login) ask(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOption) (string, error) {
 	var waits []grpc.CallOption
 	for _, o := range opts {
@@ -209,7 +210,7 @@ func (l *login) ask(ctx context.Context, cc *grpc.ClientConn, opts []grpc.CallOp
 	return l.token, nil
 }
 
-// first logs in before the first call, so that wrong credentials are found at once.
+// first logs in before the first call, so that wrong credentials are noticed at once.
 func (l *login) first(cc *grpc.ClientConn, timeout time.Duration) error {
 	if l == nil {
 		return nil

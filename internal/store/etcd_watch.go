@@ -37,11 +37,11 @@ func (e *Etcd) Watch(ctx context.Context, prefix string) (*Watcher, error) {
 	return w, nil
 }
 
-// follow feeds w from rev on until ctx ends. Whatever ends a stream, be it a
-// compaction, a member without a leader or a new epoch, leads to a fresh
-// listing and a new stream from there, so that nothing can be missed.
+// follow feeds w with the changes after rev until ctx ends. A stream can end through a
+// compaction, a member without a leader or a new epoch. follow then lists the prefix
+// again and continues from there, so that no change is missed.
 func (e *Etcd) follow(ctx, epoch context.Context, w *Watcher, prefix string, rev Revision) {
-	pause := relistMin // after a stream that ended at once
+	pause := relistMin // after a stream that ended immediately
 	for {
 		opened := time.Now()
 		reason := e.stream(ctx, epoch, w, prefix, rev)
@@ -75,13 +75,13 @@ func (e *Etcd) follow(ctx, epoch context.Context, w *Watcher, prefix string, rev
 	}
 }
 
-// stream passes on events after rev until the stream ends and returns why.
+// stream passes on events after rev until the stream ends, and returns the reason.
 func (e *Etcd) stream(ctx, epoch context.Context, w *Watcher, prefix string, rev Revision) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(epoch, func() { cancel(errEpoch) })()
 
-	// Without a leader, a member would keep the stream open and say nothing.
+	// Without a leader, a member would otherwise keep the stream open and send nothing.
 	ch := e.client.Watch(e.login.watching(clientv3.WithRequireLeader(ctx)), prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(rev)+1))
 	for resp := range ch {
 		if err := endsWatch(resp); err != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// DecodeJSON decodes the value of one key, as [WatchPrefix] wants it.
+// DecodeJSON decodes the value of one key. It is a decoder for [WatchPrefix].
 func DecodeJSON[T any](kv KV) (T, error) {
 	var v T
 	if err := json.Unmarshal(kv.Value, &v); err != nil {
@@ -16,7 +16,7 @@ func DecodeJSON[T any](kv KV) (T, error) {
 	return v, nil
 }
 
-// GetJSON reads and decodes one key. The revision serves CompareAndSwap.
+// GetJSON reads and decodes one key. The revision is for CompareAndSwap.
 func GetJSON[T any](ctx context.Context, s Reader, key string) (T, Revision, error) {
 	kv, err := s.Get(ctx, key)
 	if err != nil {
@@ -39,10 +39,10 @@ func PutJSON(ctx context.Context, s Writer, key string, v any, opts ...PutOption
 // updateAttempts bounds [UpdateJSON] under contention.
 const updateAttempts = 8
 
-// UpdateJSON changes one key by compare-and-swap and returns what it wrote.
-// change gets the current value, or exists false, and may be called again when
-// somebody else was faster; its error ends the update. After eight lost races
-// the error is [ErrConflict].
+// UpdateJSON changes one key by compare-and-swap and returns the value written. change
+// gets the current value; exists is false when there is none. It runs again after a
+// concurrent change, and its error ends the update. After eight conflicts UpdateJSON
+// fails with [ErrConflict].
 func UpdateJSON[T any](ctx context.Context, s ReadWriter, key string, change func(current T, exists bool) (T, error), opts ...PutOption) (T, Revision, error) {
 	var zero T
 	for attempt := 1; ; attempt++ {

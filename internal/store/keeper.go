@@ -14,12 +14,12 @@ import (
 const (
 	keepBackoffMin = 50 * time.Millisecond
 	keepBackoffMax = time.Second
-	// keepAttemptMin leaves even a late attempt time for one round trip.
+	// keepAttemptMin gives even a late attempt enough time for one round trip.
 	keepAttemptMin = 250 * time.Millisecond
 	keepAttemptMax = 3 * time.Second
 )
 
-// leaseServer is what a keeper needs of its store.
+// leaseServer is the part of a store that a keeper uses.
 type leaseServer interface {
 	GrantLease(ctx context.Context, ttl time.Duration) (Lease, error)
 	RevokeLease(ctx context.Context, id cluster.InstanceID) error
@@ -29,10 +29,10 @@ type leaseServer interface {
 	keepAlive(ctx context.Context, id cluster.InstanceID) (time.Duration, error)
 }
 
-// LeaseKeeper keeps one lease alive on its own goroutine. It renews when half
-// of the remaining time has passed and retries failures until the store
-// answers. Only the store's word ends the lease: a store that was down for
-// longer than the TTL gives its leases a fresh TTL when it comes back.
+// LeaseKeeper keeps one lease alive on its own goroutine. It renews when half of the
+// remaining time has passed and retries failures until the store answers. Only an answer
+// of the store ends the lease: a store that was down for longer than the TTL gives its
+// leases a fresh TTL when it comes back.
 type LeaseKeeper struct {
 	lease  Lease
 	server leaseServer
@@ -48,7 +48,7 @@ type LeaseKeeper struct {
 	failure  error     // of the last attempt, nil after a success
 }
 
-// keepLease grants a lease and starts its keeper in the given lifetime.
+// keepLease grants a lease and starts its keeper within the given lifetime.
 func keepLease(ctx context.Context, life *lifetime, server leaseServer, ttl time.Duration, log *slog.Logger) (*LeaseKeeper, error) {
 	finished, err := life.begin()
 	if err != nil {
@@ -86,8 +86,8 @@ func (k *LeaseKeeper) ID() cluster.InstanceID { return k.lease.ID }
 // TTL returns the granted time to live.
 func (k *LeaseKeeper) TTL() time.Duration { return k.lease.TTL }
 
-// Lost is closed when the store has said that the lease is gone. It stays open
-// when the keeper is closed.
+// Lost returns a channel that is closed when the store reports that the lease is gone. It
+// stays open when the keeper is closed.
 func (k *LeaseKeeper) Lost() <-chan struct{} { return k.lost }
 
 // LastRenewed returns when the last successful renewal was sent.
@@ -97,8 +97,8 @@ func (k *LeaseKeeper) LastRenewed() time.Time {
 	return k.renewed
 }
 
-// Uncertain reports that the lease should have ended by now, but the store
-// could not be asked whether it did. Others may already have seen it end.
+// Uncertain reports whether the lease should have ended by now while the store could not
+// be asked. Other members may have seen it end.
 func (k *LeaseKeeper) Uncertain() bool {
 	select {
 	case <-k.lost:
@@ -110,8 +110,8 @@ func (k *LeaseKeeper) Uncertain() bool {
 	return time.Now().After(k.deadline)
 }
 
-// Check renews at once instead of when it is due, because there is reason to
-// doubt the lease: a write under it was refused.
+// Check renews the lease at once. Callers use it when a write under the lease was
+// refused.
 func (k *LeaseKeeper) Check() {
 	select {
 	case k.nudge <- struct{}{}:
@@ -119,7 +119,7 @@ func (k *LeaseKeeper) Check() {
 	}
 }
 
-// Err returns why the last renewal failed, or nil when it succeeded.
+// Err returns the error of the last renewal, or nil if it succeeded.
 func (k *LeaseKeeper) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -203,16 +203,16 @@ func (k *LeaseKeeper) left() time.Duration {
 	return time.Until(k.deadline)
 }
 
-// nextRenewal is half of the remaining time, less up to a tenth so that many
-// workers that started together do not renew together for ever.
+// nextRenewal returns half of the remaining time, less up to a tenth. The random part
+// keeps workers that started together from renewing together.
 func (k *LeaseKeeper) nextRenewal() time.Duration {
 	half := max(k.left()/2, keepBackoffMin)
 	return half - rand.N(half/10+1)
 }
 
-// nextBackoff doubles up to a second, but never waits longer than half of the
-// time left, nor than an eighth of the TTL: a store that returns from a long
-// outage offers exactly one fresh TTL.
+// nextBackoff doubles the last pause up to a second, and never exceeds half of the time
+// left or an eighth of the TTL. After a long outage the store grants exactly one fresh
+// TTL, in which a renewal must succeed.
 func (k *LeaseKeeper) nextBackoff(last time.Duration) time.Duration {
 	next := min(max(2*last, keepBackoffMin), keepBackoffMax, max(k.lease.TTL/8, keepBackoffMin))
 	if left := k.left(); left > 0 {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lifetime is how a store ends what it started: every watcher, keeper and loop
-// begins in it, and close cancels and waits for all of them.
+// lifetime ends everything that a store started. Every watcher, keeper and loop begins in
+// it, and close cancels and waits for all of them.
 type lifetime struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

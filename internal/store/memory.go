@@ -14,9 +14,9 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Memory is a [Store] inside one process, for single-process clusters and for
-// tests. It keeps every promise of the interface, leases included, and can play
-// an outage (see [Memory.SetOutage] and [Memory.FallSilent]).
+// Memory is a [Store] inside one process, for single-process clusters and for tests. It
+// fulfills the whole interface, including leases, and can simulate an outage (see
+// [Memory.SetOutage] and [Memory.FallSilent]).
 type Memory struct {
 	life  *lifetime
 	clock Clock
@@ -26,16 +26,16 @@ type Memory struct {
 	data      map[string]KV
 	leases    map[cluster.InstanceID]*memoryLease
 	lastLease cluster.InstanceID
-	watchers  map[*Watcher]string // to its prefix
+	watchers  map[*Watcher]string // prefix of each
 	outage    trouble             // since is zero when the store answers
 	silent    silence             // over is nil when the store never fell silent
 }
 
-// firstMemoryLease is where lease ids start: beyond 2^53, as etcd's are, so
-// that an id that went through a float shows up in tests.
+// firstMemoryLease is the first lease id. Like etcd's ids it is beyond 2^53, so that
+// tests detect an id that passed through a float.
 const firstMemoryLease cluster.InstanceID = 0x694d_9814_7d54_0001
 
-// errOutage is the cause of ErrUnavailable while an outage is played.
+// errOutage is the cause of ErrUnavailable during a simulated outage.
 var errOutage = errors.New("memory store: outage")
 
 // NewMemory returns an empty store. A nil clock means [SystemClock].
@@ -55,7 +55,7 @@ func NewMemory(clock Clock) *Memory {
 
 var _ Store = (*Memory)(nil)
 
-// enter locks the store for one operation, or says why it cannot run.
+// enter locks the store for one operation, or returns the error that prevents it.
 func (m *Memory) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -183,8 +183,8 @@ func (m *Memory) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// DeletePrefix removes all keys under prefix and returns how many it were: tests take
-// state away with it.
+// DeletePrefix removes all keys under prefix and returns their number. Tests use it to
+// lose state.
 func (m *Memory) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 	if err := m.enter(ctx); err != nil {
 		return 0, fmt.Errorf("delete prefix %s: %w", prefix, err)
@@ -198,7 +198,7 @@ func (m *Memory) DeletePrefix(ctx context.Context, prefix string) (int, error) {
 	return len(keys), nil
 }
 
-// deleteLocked removes keys that exist in one revision.
+// deleteLocked removes the given keys that exist, in one revision.
 func (m *Memory) deleteLocked(keys []string) {
 	if len(keys) == 0 {
 		return
@@ -230,7 +230,7 @@ func (m *Memory) Watch(ctx context.Context, prefix string) (*Watcher, error) {
 		return nil, fmt.Errorf("watch %s: %w", prefix, err)
 	}
 	defer m.mu.Unlock()
-	// The source has nothing to fetch: writers push. It only signs off.
+	// Writers push changes, so the source fetches nothing. It only unregisters.
 	w, err := newWatcher(ctx, m.life, m.listLocked(prefix), m.rev, nil, func(ctx context.Context, w *Watcher) {
 		<-ctx.Done()
 		m.mu.Lock()

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// silence is a store that does not answer, from the moment that it is made.
+// silence is a period in which the store does not answer, beginning when it is made.
 type silence struct{ over, lasting context.Context }
 
-// FallSilent stops the answers, as a broken network does: calls wait for the end of their
-// contexts, and those that are, or will be, in [Memory.WhileAnswering] for so long in all.
-// The returned function has the store answer again.
+// FallSilent stops all answers, as a broken network does. Calls wait until their contexts
+// end. Contexts of [Memory.WhileAnswering] end after patience, counted from now. The
+// returned function makes the store answer again.
 func (m *Memory) FallSilent(patience time.Duration) (answer func()) {
 	over, answer := context.WithCancel(context.Background())
 	lasting, end := context.WithCancelCause(context.Background())
@@ -24,7 +24,7 @@ func (m *Memory) FallSilent(patience time.Duration) (answer func()) {
 	return answer
 }
 
-// await waits until the store answers, ctx ends or the time of one call is up.
+// await waits until the store answers, ctx ends or the timeout of one call is over.
 func (m *Memory) await(ctx context.Context) error {
 	m.mu.Lock()
 	over := m.silent.over

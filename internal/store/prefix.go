@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Prefix is a watched prefix as a typed map, kept current until it is closed.
+// Prefix is a typed map of the values under a watched prefix. It stays current until it
+// is closed.
 type Prefix[T any] struct {
 	linger  time.Duration
 	watcher *Watcher
@@ -21,7 +22,7 @@ type Prefix[T any] struct {
 
 	mu       sync.Mutex
 	values   map[string]T
-	lingers  map[string]time.Time // keys of values that the store has no more, and until when
+	lingers  map[string]time.Time // end of lingering, by key of a value that the store lost
 	expiry   *time.Timer          // nil unless keys linger
 	snapshot map[string]T         // copy of values handed out, nil after a change
 	revision Revision
@@ -32,15 +33,14 @@ type WatchOption func(*watchOptions)
 
 type watchOptions struct{ linger time.Duration }
 
-// Linger keeps values for d that were not deleted, but are not there when the prefix is
-// listed again: the store may have lost its data, and who wrote them may be writing them
-// anew. See [Prefix.Lingers].
+// Linger keeps values for d that vanish without a deletion: they are missing when the
+// prefix is listed again. The store may have lost its data, and the owners of the keys
+// may be writing them again. See [Prefix.Lingers].
 func Linger(d time.Duration) WatchOption { return func(o *watchOptions) { o.linger = d } }
 
-// WatchPrefix follows a prefix until ctx ends, the Prefix is closed or the store
-// is. It returns once the first snapshot is complete, and fails only if that
-// cannot be read. A value that does not decode is logged, and the last good
-// value of its key stays.
+// WatchPrefix follows a prefix until ctx ends, or the Prefix or the store is closed. It
+// returns once the first snapshot is complete, and fails only if that cannot be read. A
+// value that does not decode is logged, and the last good value of its key stays.
 func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode func(KV) (T, error), log *slog.Logger, opts ...WatchOption) (*Prefix[T], error) {
 	var o watchOptions
 	for _, opt := range opts {
@@ -93,7 +93,7 @@ func (p *Prefix[T]) Get(key string) (T, bool) {
 	return v, ok
 }
 
-// Revision returns the store revision the values belong to.
+// Revision returns the store revision that the values belong to.
 func (p *Prefix[T]) Revision() Revision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,18 +103,17 @@ func (p *Prefix[T]) Revision() Revision {
 // Changed receives after changes; several may come as one. It serves one reader.
 func (p *Prefix[T]) Changed() <-chan struct{} { return p.changed }
 
-// Stale is [Watcher.Stale] of the watch behind the map.
+// Stale returns [Watcher.Stale] of the underlying watch.
 //
 //nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (p *Prefix[T]) Stale() (since time.Time, err error, next time.Time) {
 	return p.watcher.Stale()
 }
 
-// Done is closed when the map is no longer kept current.
+// Done returns a channel that is closed when the map is no longer kept current.
 func (p *Prefix[T]) Done() <-chan struct{} { return p.done }
 
-// Lingers reports whether the store has the key no more, though nobody is known to have
-// deleted it; see [Linger].
+// Lingers reports whether the store has lost the key without a deletion; see [Linger].
 func (p *Prefix[T]) Lingers(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +155,8 @@ func (p *Prefix[T]) apply(ev Event) {
 	p.changedLocked()
 }
 
-// lingerLocked carries over for a while what is not in the next state.
+// lingerLocked keeps the lost values for their time: those missing in next without a
+// deletion.
 func (p *Prefix[T]) lingerLocked(next map[string]T) {
 	if p.linger <= 0 {
 		return
@@ -176,7 +176,7 @@ func (p *Prefix[T]) lingerLocked(next map[string]T) {
 	}
 }
 
-// expire ends the time of those who have lingered.
+// expire removes the values whose time to linger is over.
 func (p *Prefix[T]) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -204,7 +204,7 @@ func (p *Prefix[T]) changedLocked() {
 	}
 }
 
-// setLocked decodes kv into the map, or carries the last good value over.
+// setLocked decodes kv into the map, or keeps the last good value.
 func (p *Prefix[T]) setLocked(into map[string]T, kv KV) {
 	v, err := p.decode(kv)
 	if err == nil {

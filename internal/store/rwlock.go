@@ -27,15 +27,15 @@ func NewRWLock(s ReadWriter, name string) *RWLock {
 	return &RWLock{store: s, prefix: "v1/" + name + "/"}
 }
 
-// Lock waits until it holds the lock alone and returns the function that gives
-// it back. It fails when ctx ends or the lease is gone. The lease is the owner:
-// one lease must not ask for the same lock twice at the same time.
+// Lock waits until it holds the lock alone, and returns the function that unlocks it. It
+// fails when ctx ends or the lease is gone. The lease is the owner: one lease must not
+// ask for the same lock twice at the same time.
 func (l *RWLock) Lock(ctx context.Context, lease cluster.InstanceID) (unlock func(context.Context) error, err error) {
 	return l.acquire(ctx, lease, l.prefix+"writer", "writing", l.prefix)
 }
 
-// RLock waits until there is no writer and returns the function that gives the
-// lock back. A reader id in use fails with [ErrExists].
+// RLock waits until there is no writer, and returns the function that unlocks. A reader
+// id that is in use fails with [ErrExists].
 func (l *RWLock) RLock(ctx context.Context, lease cluster.InstanceID, reader string) (unlock func(context.Context) error, err error) {
 	key := l.prefix + "readers/" + reader
 	if _, err := l.store.Get(ctx, key); err == nil {
@@ -60,7 +60,8 @@ func (l *RWLock) acquire(ctx context.Context, lease cluster.InstanceID, key, val
 		}
 		rev, err := creator.createUnless(ctx, key, []byte(value), []string{blocker}, []PutOption{WithLease(lease)})
 		for errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-			// It may have taken effect, or may still: ask again with what is there.
+			// The attempt may have taken effect, or may still: check what the store
+			// holds.
 			sleep(ctx, 100*time.Millisecond)
 			rev, err = l.settle(ctx, creator, lease, key, value, blocker)
 		}
@@ -75,8 +76,8 @@ func (l *RWLock) acquire(ctx context.Context, lease cluster.InstanceID, key, val
 	return nil, fmt.Errorf("lock %s: %w", l.prefix, context.Cause(ctx))
 }
 
-// settle finds out whether an attempt whose answer was lost took the lock, and
-// repeats it if not.
+// settle finds out whether an attempt whose answer was lost took the lock. If not, it
+// repeats the attempt.
 func (l *RWLock) settle(ctx context.Context, creator exclusiveCreator, lease cluster.InstanceID, key, value, blocker string) (Revision, error) {
 	kv, err := l.store.Get(ctx, key)
 	switch {
@@ -88,7 +89,7 @@ func (l *RWLock) settle(ctx context.Context, creator exclusiveCreator, lease clu
 	return 0, err
 }
 
-// unlocker deletes the key unless it is somebody else's by now.
+// unlocker returns a function that deletes the key, unless another owner has it by now.
 func (l *RWLock) unlocker(key string, rev Revision) func(context.Context) error {
 	return func(ctx context.Context) error {
 		kv, err := l.store.Get(ctx, key)

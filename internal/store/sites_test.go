@@ -97,7 +97,8 @@ func (s *site) url(addr string) string {
 	return "http://" + addr
 }
 
-// config is what clients of addr need, which is that of a server or of a proxy before it.
+// config returns the client configuration for addr, the address of a server or of a proxy
+// before it.
 func (s *site) config(addr string) store.EtcdConfig {
 	cfg := store.EtcdConfig{Endpoints: []string{s.url(addr)}, DialTimeout: storetest.Patience}
 	if s.access == user || s.access == certificate {

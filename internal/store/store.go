@@ -44,7 +44,7 @@ type KV struct {
 	Lease cluster.InstanceID
 }
 
-// EventType says what an [Event] reports.
+// EventType is the kind of change that an [Event] reports.
 type EventType int
 
 const (
@@ -79,7 +79,7 @@ type Event struct {
 	KV KV
 	// All is the complete state of the prefix, sorted by key (Resync).
 	All []KV
-	// Revision is the store revision at which the event is true.
+	// Revision is the store revision of the state after the event.
 	Revision Revision
 }
 
@@ -89,7 +89,7 @@ type Lease struct {
 	TTL time.Duration // as granted, which may be longer than asked for
 }
 
-// Reader reads keys and follows them.
+// Reader reads and watches keys.
 type Reader interface {
 	// Get returns one key, or [ErrNotFound].
 	Get(ctx context.Context, key string) (KV, error)
@@ -106,10 +106,10 @@ type Reader interface {
 type Writer interface {
 	// Create writes a key that must not exist yet, or fails with [ErrExists].
 	Create(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error)
-	// Put writes a key, whatever was there.
+	// Put writes a key, whether or not it exists.
 	Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error)
-	// CompareAndSwap writes a key whose ModRevision is still expect, or fails
-	// with [ErrConflict]. Revision 0 stands for a key that does not exist.
+	// CompareAndSwap writes a key if its ModRevision is expect, or fails with
+	// [ErrConflict]. Revision 0 stands for a key that does not exist.
 	CompareAndSwap(ctx context.Context, key string, expect Revision, value []byte, opts ...PutOption) (Revision, error)
 	// Delete removes a key. Deleting an absent key is not an error.
 	Delete(ctx context.Context, key string) error
@@ -123,8 +123,7 @@ type ReadWriter interface {
 
 // Leaser grants leases and ends them.
 type Leaser interface {
-	// GrantLease grants a lease that nobody keeps alive. The store may round
-	// the TTL up.
+	// GrantLease grants a lease that is not kept alive. The store may round the TTL up.
 	GrantLease(ctx context.Context, ttl time.Duration) (Lease, error)
 	// KeepLease grants a lease and keeps it alive until the keeper is closed.
 	// ctx covers only the grant.
@@ -138,17 +137,17 @@ type Leaser interface {
 	Leases(ctx context.Context) ([]cluster.InstanceID, error)
 }
 
-// Store is shared state with revisions, leases and watches. Functions take the part that
-// they need. Contexts without a deadline get a default one for every call except Watch,
-// KeepLease's background work and what [Elect] does.
+// Store is shared state with revisions, leases and watches. Functions should ask only for
+// the part that they need. Contexts without a deadline get a default timeout for every
+// call except Watch, KeepLease's background work and what [Elect] does.
 type Store interface {
 	ReadWriter
 	Leaser
 
 	// WhileAnswering derives a context that also ends, with an [ErrUnavailable] as its
-	// cause, when the store has not answered for a while. It is for what may be left
-	// undone because a lease or a later attempt does the same: all who wait for a silent
-	// store so stop waiting at one moment, not each after a time of its own.
+	// cause, when the store has been silent for a while. It is for work that may be
+	// skipped because a lease or a later attempt has the same effect. All its callers
+	// stop waiting for a silent store at one moment, not each after a timeout of its own.
 	WhileAnswering(ctx context.Context) (context.Context, context.CancelFunc)
 
 	// Ping asks the store for a consistent read and returns the round trip time.

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// watchQueue is how many single changes wait for a slow reader. More than that
-// are folded into one Resync, so a reader may be late but never misses the
-// final state.
+// watchQueue is the number of single changes that wait for a slow reader. Any more are
+// folded into one Resync, so that a late reader never misses the final state.
 const watchQueue = 1024
 
 // Watcher delivers the history of one prefix. It survives lost connections,
@@ -22,7 +21,7 @@ type Watcher struct {
 	events chan Event
 	wake   chan struct{} // capacity 1: something is queued
 	done   chan struct{} // closed after the last goroutine left
-	// storeTrouble, if not nil, tells of trouble that all watchers share.
+	// storeTrouble, if not nil, reports trouble that all watchers of the store share.
 	storeTrouble func() (since time.Time, err error, next time.Time)
 
 	mu     sync.Mutex
@@ -34,7 +33,8 @@ type Watcher struct {
 	own    trouble
 }
 
-// trouble says since when the store has not been heard of; zero means all well.
+// trouble is a period without an answer from the store; a zero since means that there is
+// none.
 type trouble struct {
 	since time.Time
 	err   error
@@ -81,9 +81,8 @@ func (w *Watcher) Close() {
 	<-w.done
 }
 
-// Stale reports since when events may be missing because the store cannot be
-// reached, why, and when the next attempt is due. A zero since means that the
-// watch is current.
+// Stale reports since when events may be missing because the store cannot be reached,
+// why, and when the next attempt is due. A zero since means that the watch is current.
 //
 //nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (w *Watcher) Stale() (since time.Time, err error, next time.Time) {
@@ -125,7 +124,7 @@ func (w *Watcher) push(ev Event) {
 	w.signal()
 }
 
-// reset replaces everything known and lets the reader see it as one Resync.
+// reset replaces the whole state; the reader gets it as one Resync.
 func (w *Watcher) reset(all []KV, rev Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +138,7 @@ func (w *Watcher) reset(all []KV, rev Revision) {
 	w.signal()
 }
 
-// failing records that the source cannot read the store at the moment.
+// failing records that the source cannot read the store now.
 func (w *Watcher) failing(err error, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +187,7 @@ func (w *Watcher) take() (Event, bool) {
 		return Event{}, false
 	}
 	ev := w.queue[0]
-	w.queue[0] = Event{} // let go of the value
+	w.queue[0] = Event{} // release the value for the garbage collector
 	w.queue = w.queue[1:]
 	return ev, true
 }

@@ -1,7 +1,7 @@
-// Package storetest is the behavior that every [store.Store] must show, as a
-// test suite, with the small helpers that tests of stores share.
+// Package storetest is a test suite for implementations of [store.Store], with helpers
+// that tests of stores share.
 //
-// Start with [Run]. Nothing here is used outside of tests.
+// Start with [Run]. The package is for tests only.
 package storetest
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Patience bounds every single wait of the suite.
+// Patience limits every single wait of the suite.
 const Patience = time.Minute
 
-// TTL is the lease time the suite asks for. Stores may round it up.
+// TTL is the lease TTL that the suite asks for. Stores may round it up.
 const TTL = time.Second
 
-// Run tests stores that open returns. It is called once per test, returns an
-// empty store each time, and cleans up after itself through t.
+// Run tests the stores that open returns. It calls open once per test; open returns an
+// empty store and cleans up through t.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	tests := []struct {
 		name string
@@ -64,7 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// Discard is a logger for tests.
+// Discard is a logger that discards everything.
 var Discard = slog.New(slog.DiscardHandler)
 
 // Next returns the next event of a watch, or fails the test.
@@ -108,8 +108,8 @@ func Follow(t *testing.T, w *store.Watcher, state map[string]string, what string
 	}
 }
 
-// Eventually waits until condition holds, or fails the test with what. It counts
-// polls as well as time: a machine that stood still has not waited.
+// Eventually waits until condition holds, or fails the test with what. It counts polls as
+// well as time, so that a stalled machine does not count as waiting.
 func Eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	const pause = 5 * time.Millisecond
