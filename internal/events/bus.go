@@ -16,18 +16,18 @@ var (
 	ErrUnavailable = errors.New("nats unavailable")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("closed")
-	// ErrDropped is returned by Publish when the outbox is full. The event is
-	// counted, and subscribers see a gap in place of it.
+	// ErrDropped is returned by Publish when the outbox is full. The bus counts the
+	// event, and subscribers see a gap.
 	ErrDropped = errors.New("event dropped: outbox full")
-	// ErrTooLarge is returned by Publish and Enqueue for a message over the
-	// server's limit.
+	// ErrTooLarge is returned by Publish and Enqueue for a message over the server's
+	// limit.
 	ErrTooLarge = errors.New("message too large")
 	// ErrSubject is returned when a subject or pattern is malformed.
 	ErrSubject = errors.New("bad subject")
 )
 
-// Bus is the event plane: at most once, never blocking, gaps visible. All methods
-// are safe for concurrent use.
+// Bus is the event plane. It delivers each event at most once, never blocks the publisher
+// and makes gaps visible. All methods are safe for concurrent use.
 type Bus interface {
 	// Publish encodes v as msgpack and hands it to the outbox. It never waits for
 	// the network: with the outbox full it fails with ErrDropped. Events of one
@@ -55,13 +55,13 @@ type Bus interface {
 	Close() error
 }
 
-// Subscription is one subscriber's place on the bus.
+// Subscription is one subscriber on the bus.
 type Subscription interface {
-	// Gaps is the number of events that were published and never reached the
-	// handler, as far as later sequence numbers tell.
+	// Gaps returns the number of published events that never reached the handler, as far
+	// as later sequence numbers show.
 	Gaps() uint64
-	// Dropped is the number of events lost because the handler was too slow. They
-	// are among the gaps too once a later event arrives.
+	// Dropped returns the number of events lost because the handler was too slow. Once a
+	// later event arrives, they count as gaps too.
 	Dropped() uint64
 	// Close ends the subscription; after it returns the handler is not called any
 	// more. It must not be called from the handler itself.
@@ -72,12 +72,12 @@ type Subscription interface {
 type Event struct {
 	Subject string
 	Topic   string // the last token of the subject
-	// PublisherID is drawn at random, at most 2^53-1, by each bus for each subject
-	// it publishes on; a restarted publisher has a new one.
+	// PublisherID is a random number of at most 2^53-1. Each bus draws one for each
+	// subject that it publishes on, so that a restarted publisher has a new one.
 	PublisherID uint64
 	// Sequence counts from 0 for each PublisherID.
 	Sequence uint64
-	// Missed is how many events of this publisher were lost right before this one.
+	// Missed counts the events of this publisher that were lost right before this one.
 	Missed      uint64
 	PublishedAt time.Time // publisher's clock, milliseconds
 	Payload     []byte    // msgpack; belongs to the handler
@@ -85,7 +85,7 @@ type Event struct {
 
 // Decode decodes the payload into v, a pointer, which is zeroed first.
 func (e Event) Decode(v any) error {
-	// The codec leaves out zero values; a reused v must not keep old ones.
+	// The codec omits zero values, so a reused v must not keep old ones.
 	if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && !rv.IsNil() {
 		rv.Elem().SetZero()
 	}
@@ -95,12 +95,12 @@ func (e Event) Decode(v any) error {
 	return nil
 }
 
-// Stats counts what a bus did since it was made.
+// Stats counts the events of a bus since it was made.
 type Stats struct {
 	Published  uint64 // handed to the server
 	Received   uint64 // handed to subscriptions
-	Dropped    uint64 // lost in a full outbox, or to the server's refusal
-	Malformed  uint64 // received, not an event envelope
+	Dropped    uint64 // lost in a full outbox, or refused by the server
+	Malformed  uint64 // received, but no event envelope
 	Reconnects uint64
 	Outbox     int    // events waiting now
 	Server     string // URL of the connected server; empty when not connected

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// Delivery is one message in the hands of one handler. One of Ack, Nak and Term
-// takes effect; later ones do nothing and return nil. If it fails, it may be
-// tried again.
+// Delivery is one message that a handler works on. The first call of Ack, Nak or Term
+// decides; later ones do nothing and return nil. A call that fails may be repeated.
 type Delivery struct {
 	ID   string
 	Body []byte
 	// Attempt is 1 for the first delivery of the message.
 	Attempt int
-	// Last says that there is no further attempt: Nak gives the message up.
+	// Last says that this is the last attempt: Nak dead-letters the message.
 	Last bool
 
 	op      deliveryOps
@@ -26,7 +25,7 @@ type Delivery struct {
 	settled atomic.Bool
 }
 
-// deliveryOps is what a queue does with a message in work.
+// deliveryOps are a queue's operations on a message in work.
 type deliveryOps interface {
 	ack(ctx context.Context) error
 	nak(delay time.Duration) error
@@ -45,28 +44,27 @@ func (d *Delivery) settle(f func() error) error {
 	return err
 }
 
-// Ack says that the work is done and waits until the server knows. While the
-// server is unreachable it keeps trying until ctx ends, at most 10 s; then it
-// fails with ErrUnavailable and the message will be delivered again. Work that
-// was finished while the process shuts down is worth a context that lives longer
-// than the handler's.
+// Ack reports that the work is done and waits for the server's confirmation. While the
+// server is unreachable it keeps trying until ctx ends, at most 10 s. Then it fails with
+// ErrUnavailable, and the message will be delivered again. For work that finishes during
+// shutdown, pass a context that lives longer than the handler's.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(func() error { return d.op.ack(ctx) })
 }
 
-// Nak gives the message back, to be delivered again after delay. On its last
+// Nak returns the message to the queue, which delivers it again after delay. On its last
 // attempt the message is dead-lettered.
 func (d *Delivery) Nak(delay time.Duration) error {
 	return d.settle(func() error { return d.op.nak(delay) })
 }
 
-// Term gives the message up: it goes to the dead letters with the reason.
+// Term moves the message to the dead letters with the reason.
 func (d *Delivery) Term(reason string) error {
 	return d.settle(func() error { return d.op.term(reason) })
 }
 
-// InProgress says that the work goes on. Consume does so by itself; a handler
-// needs it only before something that may stop the whole process for seconds.
+// InProgress tells the queue that the work continues. Consume does so by itself. A
+// handler needs it only before something that may stop the whole process for seconds.
 func (d *Delivery) InProgress() error {
 	if d.settled.Load() {
 		return nil
@@ -74,8 +72,8 @@ func (d *Delivery) InProgress() error {
 	return d.op.inProgress()
 }
 
-// work runs the handler with signs of life, and gives the message back if the
-// handler has not decided about it.
+// work runs the handler and reports progress meanwhile. If the handler has not decided
+// about the message, work returns it to the queue.
 func (d *Delivery) work(ctx context.Context, every time.Duration, h func(context.Context, *Delivery), log *slog.Logger) {
 	ended := make(chan struct{})
 	var signs sync.WaitGroup
@@ -96,7 +94,7 @@ func (d *Delivery) work(ctx context.Context, every time.Duration, h func(context
 	var delay time.Duration
 	defer func() {
 		if p := recover(); p != nil {
-			// The next worker would panic too: give it time, and let the attempts run out.
+			// The next worker would panic too, so wait and let the attempts run out.
 			log.Error("queue handler panicked", "id", d.ID, "attempt", d.Attempt, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			delay = time.Second
 		}

@@ -21,8 +21,8 @@ type envelope struct {
 	Payload     []byte  `json:"payload"`
 }
 
-// encodeEnvelope writes all five fields. The general codec leaves out zero
-// values, which readers of this map do not expect.
+// encodeEnvelope writes all five fields. The general codec omits zero values, but other
+// readers of this map expect every field.
 func encodeEnvelope(publisher, sequence uint64, at time.Time, topic string, payload []byte) []byte {
 	b := make([]byte, 0, 96+len(topic)+len(payload))
 	b = append(b, 0x80|5) // map of five
@@ -47,7 +47,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(len(s))), s...)
 }
 
-// decodeEnvelope reads what arrived on subject.
+// decodeEnvelope decodes a message that arrived on subject.
 func decodeEnvelope(subject string, b []byte) (Event, error) {
 	var e envelope
 	if err := protocol.Unmarshal(b, &e); err != nil {

@@ -16,10 +16,10 @@ import (
 const (
 	durableName = "prefill-workers" // shared by all workers of the queue
 
-	// queueTimeout bounds Enqueue, Depth and Remove: a caller that cannot use the
-	// queue must find another way soon.
+	// queueTimeout limits Enqueue, Depth and Remove. A caller that cannot use the queue
+	// must soon find another way.
 	queueTimeout = 500 * time.Millisecond
-	// setupTimeout bounds making the streams and the consumer.
+	// setupTimeout limits making the streams and the consumer.
 	setupTimeout = 5 * time.Second
 
 	// Codes of JetStream API errors that the library has no names for.
@@ -43,19 +43,19 @@ type JetStreamQueue struct {
 	stream string
 	dead   string
 
-	ready atomic.Bool // the streams were there when last seen
+	ready atomic.Bool // the streams existed at the last check
 
 	mu     sync.Mutex
-	making *attempt // to make the streams, if one is under way
+	making *attempt // the attempt under way to make the streams; nil without
 	sent   sentIDs
-	inWork map[messageKey]handling // by this value's handlers, now or lately
-	done   []messageKey            // those that were lately, oldest first
+	inWork map[messageKey]handling // messages that this value's handlers work on, or finished lately
+	done   []messageKey            // those finished lately, oldest first
 }
 
 var _ WorkQueue = (*JetStreamQueue)(nil)
 
-// WorkQueue returns the namespace's prefill queue. It does not touch the network:
-// the streams are made when they are first needed.
+// WorkQueue returns the namespace's prefill queue. It does not use the network: the
+// streams are made when they are first needed.
 func (n *NATS) WorkQueue(namespace string, cfg QueueConfig) (*JetStreamQueue, error) {
 	if slug(namespace) == "" {
 		return nil, fmt.Errorf("work queue: bad namespace %q", namespace)
@@ -80,9 +80,8 @@ func (n *NATS) WorkQueue(namespace string, cfg QueueConfig) (*JetStreamQueue, er
 
 func (q *JetStreamQueue) subject() string { return q.stream + ".queue" }
 
-// request runs f, which talks to the server, with the streams in place. If they
-// turn out to be gone, because the server came back without its data, it makes
-// them and tries once more.
+// request calls f, which talks to the server, once the streams exist. If the streams are
+// missing, because the server lost its data, it makes them and calls f once more.
 func (q *JetStreamQueue) request(ctx context.Context, what string, f func(context.Context) error) error {
 	if !q.bus.Connected() {
 		return fmt.Errorf("%s %s: %w", what, q.stream, ErrUnavailable)
@@ -148,14 +147,14 @@ func (q *JetStreamQueue) Enqueue(ctx context.Context, id string, body []byte) er
 
 // Depth implements [WorkQueue].
 func (q *JetStreamQueue) Depth(ctx context.Context) (Depth, error) {
-	found := make(chan Depth, 2) // f may still run when request has given up
+	found := make(chan Depth, 2) // f may still run after request has given up
 	err := q.request(ctx, "depth of", func(ctx context.Context) error {
 		c, err := q.js.Consumer(ctx, q.stream, durableName)
 		if err != nil {
 			return err
 		}
 		inWork := c.CachedInfo().NumAckPending
-		// The consumer learns of a message a little after its publisher does.
+		// The consumer counts a message slightly later than its publisher.
 		work, err := q.js.Stream(ctx, q.stream)
 		if err != nil {
 			return err
@@ -192,7 +191,7 @@ func (q *JetStreamQueue) Remove(ctx context.Context, id string) error {
 		}
 		err = s.DeleteMsg(ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-			return nil // done meanwhile
+			return nil // it was acknowledged meanwhile
 		}
 		return err
 	})

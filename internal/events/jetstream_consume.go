@@ -31,8 +31,8 @@ func (q *JetStreamQueue) Consume(ctx context.Context, concurrency int, h func(co
 	return context.Cause(ctx)
 }
 
-// slot handles one message after the other until ctx ends. Each slot has its own
-// request at the server, so that no message waits behind a busy handler.
+// slot handles one message after the other until ctx ends. Each slot has its own request
+// at the server, so that no message waits behind a busy handler.
 func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Delivery)) {
 	pause := firstRetry
 	for q.bus.waitOnline(ctx.Done()) {
@@ -42,7 +42,7 @@ func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Deli
 			return
 		}
 		if missing(err) || errors.Is(err, errSilent) {
-			q.ready.Store(false) // look again whether the consumer is there
+			q.ready.Store(false) // check again whether the consumer exists
 		}
 		if time.Since(start) > longestRetry {
 			pause = firstRetry
@@ -56,7 +56,7 @@ func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Deli
 	}
 }
 
-// pull handles messages until something is wrong.
+// pull handles messages until an error.
 func (q *JetStreamQueue) pull(ctx context.Context, h func(context.Context, *Delivery)) error {
 	if err := q.ensure(ctx); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (q *JetStreamQueue) handle(ctx context.Context, msg *nats.Msg, h func(conte
 		id:      msg.Header.Get(nats.MsgIdHdr),
 		attempt: int(meta.NumDelivered),
 	}
-	// A server that was away may have lost track and deliver again what is in work
-	// here, or was until a moment ago.
+	// After an outage, the server may deliver again a message that a handler here works
+	// on or has just finished.
 	switch q.begin(m.key) {
 	case beingHandled:
 		return m.inProgress() // the handler goes on; its acknowledgement counts
@@ -106,13 +106,13 @@ func (q *JetStreamQueue) handle(ctx context.Context, msg *nats.Msg, h func(conte
 	return nil
 }
 
-// messageKey identifies a message of the stream even if the stream was made anew.
+// messageKey identifies a message even after its stream was deleted and made again.
 type messageKey struct {
 	seq    uint64
 	stored int64 // when, Unix nanoseconds
 }
 
-// handling is what this value knows of a message.
+// handling is the state of a message in this process.
 type handling int
 
 const (
@@ -121,10 +121,10 @@ const (
 	justDone
 )
 
-// maxDone is how many finished messages are remembered.
+// maxDone is the number of finished messages to remember.
 const maxDone = 1024
 
-// begin takes a message into work unless it is known.
+// begin marks a message as in work, unless it is in work or finished already.
 func (q *JetStreamQueue) begin(k messageKey) handling {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +135,7 @@ func (q *JetStreamQueue) begin(k messageKey) handling {
 	return was
 }
 
-// end takes a message out of work, unless it is to be remembered as done.
+// end removes the mark of a message in work, unless it is remembered as done.
 func (q *JetStreamQueue) end(k messageKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,7 +166,7 @@ type jetMessage struct {
 
 var _ deliveryOps = (*jetMessage)(nil)
 
-// ack waits for the server's confirmation, through reconnects.
+// ack waits for the server's confirmation. It survives reconnects.
 func (m *jetMessage) ack(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ackLimit)
 	defer cancel()
@@ -186,7 +186,7 @@ func (m *jetMessage) ack(ctx context.Context) error {
 	}
 }
 
-// respond decides about the message and waits for the server's confirmation.
+// respond sends the decision about the message and waits for the server's confirmation.
 func (m *jetMessage) respond(ctx context.Context, decision string) error {
 	_, err := m.q.bus.nc.RequestWithContext(ctx, m.msg.Reply, []byte(decision))
 	return err
@@ -201,8 +201,8 @@ func (m *jetMessage) nak(delay time.Duration) error {
 	})
 }
 
-// term stores the dead letter before it lets go of the message; an interruption
-// between the two stores it twice at worst, and its id prevents that.
+// term stores the dead letter before it deletes the message. An interruption between the
+// two can repeat the dead letter, but its id makes the server ignore the second.
 func (m *jetMessage) term(reason string) error {
 	return m.short("dead-letter", func(ctx context.Context) error {
 		letter := nats.NewMsg(m.q.dead + ".queue")
@@ -223,7 +223,7 @@ func (m *jetMessage) inProgress() error {
 	return m.short("sign of life for", func(context.Context) error { return m.msg.Respond([]byte("+WPI")) })
 }
 
-// short runs one request or publication with a limit of its own.
+// short runs one request or publication with a timeout of its own.
 func (m *jetMessage) short(what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()

@@ -8,18 +8,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Queued is a message of a work queue as observers see it.
+// Queued describes a message of a work queue for observers.
 type Queued struct {
 	ID       string // as it was enqueued
 	StoredAt time.Time
-	InWork   bool // a worker has it, or had it and gave it back
+	InWork   bool // a worker has it, or returned it to the queue
 	Body     []byte
 }
 
 // Peek returns the oldest messages of the queue, at most n, without taking them. It
 // fails with ErrUnavailable.
 func (q *JetStreamQueue) Peek(ctx context.Context, n int) ([]Queued, error) {
-	found := make(chan []Queued, 2) // f may still run when request has given up
+	found := make(chan []Queued, 2) // f may still run after request has given up
 	err := q.request(ctx, "look into", func(ctx context.Context) error {
 		work, err := q.js.Stream(ctx, q.stream)
 		if err != nil {
@@ -31,7 +31,7 @@ func (q *JetStreamQueue) Peek(ctx context.Context, n int) ([]Queued, error) {
 		}
 		var out []Queued
 		for seq := work.CachedInfo().State.FirstSeq; len(out) < n; {
-			m, err := work.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(q.subject())) // the next one from seq on
+			m, err := work.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(q.subject())) // the next message from seq on
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				break
 			}

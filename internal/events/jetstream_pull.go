@@ -16,16 +16,16 @@ import (
 const (
 	pullExpiry    = 5 * time.Second // of one request for a message
 	pullHeartbeat = time.Second     // signs of life of a waiting request
-	drainTimeout  = time.Second     // for the last messages at the end
+	drainTimeout  = time.Second     // for returning the last messages at the end
 )
 
-// errSilent is returned when a request for a message shows no sign of life.
+// errSilent is returned when the server sends no heartbeat for a request.
 var errSilent = errors.New("no sign of life from the consumer")
 
-// puller asks a durable consumer for one message at a time. The library's own
-// iterators may have two requests under way after a reconnect and room for the
-// answer of one; here a message that nobody waits for is given back at once, and
-// none is lost until its acknowledgement times out.
+// puller asks a durable consumer for one message at a time. After a reconnect, the
+// library's own iterators may have two requests under way with room for one answer.
+// puller returns a surplus message at once, so that none has to wait for its
+// acknowledgement timeout.
 type puller struct {
 	bus     *NATS
 	request string // subject of requests
@@ -34,18 +34,18 @@ type puller struct {
 	closed  chan struct{} // closed when the subscription is drained
 
 	mu      sync.Mutex
-	waiting bool           // next wants a message
+	waiting bool           // next is waiting for a message
 	answer  chan pullReply // capacity 1; filled at most once per wait for a message
 }
 
-// pullReply is one message, or news about a request.
+// pullReply is one message, or the status of a request.
 type pullReply struct {
 	msg *nats.Msg
-	err error // nil without msg: a sign of life
+	err error // with a nil msg, nil means a heartbeat
 }
 
-// errRequestOver is returned when a request ended without a message, as requests
-// do when nothing comes for a while.
+// errRequestOver is returned when a request ended without a message, as it does after
+// pullExpiry.
 var errRequestOver = errors.New("request over")
 
 func newPuller(bus *NATS, stream, durable string) (*puller, error) {
@@ -73,7 +73,7 @@ func (p *puller) receive(m *nats.Msg) {
 	switch {
 	case p.waiting && r.msg != nil:
 		p.waiting = false
-		select { // news that next has not read yet does not matter any more
+		select { // an older status that next has not read is obsolete
 		case <-p.answer:
 		default:
 		}
@@ -81,14 +81,14 @@ func (p *puller) receive(m *nats.Msg) {
 	case p.waiting:
 		select {
 		case p.answer <- r:
-		default: // it has news already
+		default: // a status is waiting already
 		}
 	default:
 		p.giveBack(r)
 	}
 }
 
-// classify tells messages from the server's remarks about a request.
+// classify tells messages from the server's status replies.
 func classify(m *nats.Msg) pullReply {
 	status := m.Header.Get("Status")
 	if len(m.Data) > 0 || status == "" {
@@ -113,7 +113,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 	p.mu.Lock()
 	p.waiting = true
 	select {
-	case <-p.answer: // news about an earlier request
+	case <-p.answer: // the status of an earlier request
 	default:
 	}
 	p.mu.Unlock()
@@ -149,13 +149,13 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// stopWaiting gives a message back that came in the last moment.
+// stopWaiting ends the wait of next and returns a message that arrived too late.
 func (p *puller) stopWaiting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.waiting {
 		select {
-		case r := <-p.answer: // next has returned without it
+		case r := <-p.answer: // next returned without it
 			p.giveBack(r)
 		default:
 		}
@@ -184,8 +184,8 @@ func (p *puller) ask() error {
 	return p.bus.nc.PublishRequest(p.request, p.inbox, body)
 }
 
-// close ends the subscription and waits until what the server has sent on it is
-// given back.
+// close ends the subscription. It waits until the messages that the server had sent are
+// returned to the queue.
 func (p *puller) close() {
 	if p.sub.Drain() != nil {
 		_ = p.sub.Unsubscribe() // fails when the connection is closed, and all subscriptions with it

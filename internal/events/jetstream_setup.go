@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ensure waits until the streams and the consumer are known to be there. They are
-// made on a goroutine that outlives ctx: making them the first time may take
-// longer than a caller has, and the next caller finds them.
+// ensure waits until the streams and the consumer exist. A goroutine that outlives ctx
+// makes them: the first time this may take longer than a caller's timeout, and the next
+// caller then finds them.
 func (q *JetStreamQueue) ensure(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -34,7 +34,7 @@ func (q *JetStreamQueue) ensure(ctx context.Context) error {
 	}
 }
 
-// attempt is one try to make the streams, which all who need them wait for.
+// attempt is one attempt to make the streams. All callers that need them wait for it.
 type attempt struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -83,8 +83,9 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) error {
 		FilterSubject: q.subject(),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       q.cfg.AckWait,
-		// The worker that sees one attempt too many dead-letters the message. The
-		// server would only stop delivering it, and keep it until it is too old.
+		// The worker that sees one attempt too many dead-letters the message. With a
+		// limit here, the server would only stop delivering the message and keep it until
+		// MaxAge.
 		MaxDeliver:    -1,
 		MaxAckPending: q.cfg.MaxMessages,
 		MaxWaiting:    4096, // waiting handlers of all workers

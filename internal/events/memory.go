@@ -10,8 +10,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// Memory is a [Bus] inside one process. [NewMemory] makes the first one; those
-// that Join it exchange events with it.
+// Memory is a [Bus] inside one process. [NewMemory] makes the first bus; buses made by
+// Join exchange events with it.
 type Memory struct {
 	wire *memoryWire
 
@@ -27,24 +27,24 @@ type Memory struct {
 
 var _ Bus = (*Memory)(nil)
 
-// memoryWire is what connects the buses.
+// memoryWire connects the buses.
 type memoryWire struct {
 	mu   sync.RWMutex
-	subs map[*subscriber]string // by pattern
+	subs map[*subscriber]string // value: the pattern
 }
 
-// NewMemory returns a bus that nobody else is on.
+// NewMemory returns a bus on a wire of its own.
 func NewMemory() *Memory {
 	return (&Memory{wire: &memoryWire{subs: make(map[*subscriber]string)}}).Join()
 }
 
-// Join returns another bus on the same wire, as if of another process.
+// Join returns another bus on the same wire, as if in another process.
 func (m *Memory) Join() *Memory {
 	return &Memory{wire: m.wire, numbers: make(numbering), subs: make(map[*subscriber]struct{})}
 }
 
-// Publish implements [Bus]. There is no outbox: subscribers' queues take the
-// events at once.
+// Publish implements [Bus]. There is no outbox: events go straight to the subscribers'
+// queues.
 func (m *Memory) Publish(ctx context.Context, subject string, v any) error {
 	if err := checkSubject(subject); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (m *Memory) Publish(ctx context.Context, subject string, v any) error {
 	if err != nil {
 		return fmt.Errorf("publish on %s: %w", subject, err)
 	}
-	m.mu.Lock() // keeps the order of numbers and of deliveries the same
+	m.mu.Lock() // sequence numbers and deliveries must have the same order
 	defer m.mu.Unlock()
 	if m.closed {
 		return fmt.Errorf("publish on %s: %w", subject, ErrClosed)

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// MemoryQueue is a [WorkQueue] inside one process, with all the rules of the one
-// in JetStream. [NewMemoryQueue] makes the first user of a queue; those that Join
-// share it.
+// MemoryQueue is a [WorkQueue] inside one process, with the same rules as the one in
+// JetStream. [NewMemoryQueue] makes the first user of a queue; users made by Join share
+// it.
 type MemoryQueue struct {
 	*memoryQueue
 	log *slog.Logger
 
 	// Guarded by the queue's mutex.
 	killed  bool
-	enqueue map[string]*memoryItem // what this user has enqueued, for Remove
+	enqueue map[string]*memoryItem // by id: messages that this user has enqueued, for Remove
 }
 
 var _ WorkQueue = (*MemoryQueue)(nil)
@@ -66,8 +66,8 @@ func (q *MemoryQueue) Join() *MemoryQueue {
 	}
 }
 
-// Kill cuts this user off, as if its process had died: nothing it does reaches
-// the queue any more, and what it has in work goes to others after the AckWait.
+// Kill cuts this user off, as if its process had died. Nothing it does reaches the queue
+// any more. Its messages in work go to other users after the AckWait.
 func (q *MemoryQueue) Kill() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +103,7 @@ func (q *MemoryQueue) Enqueue(ctx context.Context, id string, body []byte) error
 	return nil
 }
 
-// expireLocked forgets old ids and throws old messages away.
+// expireLocked forgets old ids and deletes old messages.
 func (q *MemoryQueue) expireLocked(now time.Time) {
 	for id, at := range q.ids {
 		if now.Sub(at) > q.cfg.DedupWindow {
@@ -118,7 +118,7 @@ func (q *MemoryQueue) expireLocked(now time.Time) {
 	q.pending = slices.DeleteFunc(q.pending, func(it *memoryItem) bool { return now.Sub(it.at) > q.cfg.MaxAge })
 }
 
-// pushLocked makes a message pending, in its place by age.
+// pushLocked makes a message pending, sorted by age.
 func (q *memoryQueue) pushLocked(it *memoryItem) {
 	i, _ := slices.BinarySearchFunc(q.pending, it.seq, func(p *memoryItem, seq uint64) int {
 		return int(int64(p.seq) - int64(seq))
@@ -128,7 +128,7 @@ func (q *memoryQueue) pushLocked(it *memoryItem) {
 	q.changed = make(chan struct{})
 }
 
-// pull waits for a message and takes it into work; nil means that ctx has ended.
+// pull waits for a message and takes it into work. It returns nil when ctx ends.
 func (q *MemoryQueue) pull(ctx context.Context) *memoryWork {
 	for ctx.Err() == nil {
 		q.mu.Lock()
@@ -153,7 +153,7 @@ func (q *MemoryQueue) pull(ctx context.Context) *memoryWork {
 	return nil
 }
 
-// expired gives a message to the next worker because its worker was silent.
+// expired gives a message to another worker because its worker was silent.
 func (q *memoryQueue) expired(it *memoryItem, attempt int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,7 +170,7 @@ func (q *MemoryQueue) Consume(ctx context.Context, concurrency int, h func(conte
 		slots.Go(func() {
 			for w := q.pull(ctx); w != nil; w = q.pull(ctx) {
 				if w.attempt > q.cfg.MaxDeliver {
-					_ = w.term("not acknowledged") // fails when the queue is gone; so does the next pull
+					_ = w.term("not acknowledged") // fails when the queue is closed; so does the next pull
 					continue
 				}
 				d := &Delivery{ID: w.it.id, Body: slices.Clone(w.it.body), Attempt: w.attempt, Last: w.attempt >= q.cfg.MaxDeliver, op: w}
@@ -208,7 +208,7 @@ func (q *MemoryQueue) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// dropLocked takes a message out, wherever it is.
+// dropLocked removes a message, whatever its state.
 func (q *memoryQueue) dropLocked(it *memoryItem) {
 	if it.expiry != nil {
 		it.expiry.Stop()
@@ -218,7 +218,7 @@ func (q *memoryQueue) dropLocked(it *memoryItem) {
 	q.pending = slices.DeleteFunc(q.pending, func(p *memoryItem) bool { return p == it })
 }
 
-// memoryWork is a message in the hands of a handler.
+// memoryWork is a message that a handler works on.
 type memoryWork struct {
 	q       *MemoryQueue
 	it      *memoryItem
@@ -238,14 +238,13 @@ func (w *memoryWork) do(f func()) error {
 	return nil
 }
 
-// heldLocked reports whether the message is still in this worker's hands.
+// heldLocked reports whether this worker still has the message.
 func (w *memoryWork) heldLocked() bool {
 	_, ok := w.q.inWork[w.it]
 	return ok && w.it.attempts == w.attempt
 }
 
-// ack counts even if the message was handed to another worker meanwhile: the work
-// is done.
+// ack counts even if another worker has the message by now, because the work is done.
 func (w *memoryWork) ack(context.Context) error {
 	return w.do(func() { w.q.dropLocked(w.it) })
 }

@@ -35,8 +35,8 @@ type NATS struct {
 	since   time.Time     // of the disconnect
 	reason  string
 
-	// What is asked often is kept here: the library's own getters wait while it
-	// writes to a full socket.
+	// These answer frequent queries. The library's own getters block while it writes to a
+	// full socket.
 	up         atomic.Bool
 	maxPayload atomic.Int64
 
@@ -51,9 +51,9 @@ type NATS struct {
 
 var _ Bus = (*NATS)(nil)
 
-// NewNATS returns a bus that connects in the background, now and after every
-// disconnect, for as long as it takes. Only a configuration that can never work
-// is an error. A nil log discards.
+// NewNATS returns a bus that connects in the background, now and after every disconnect,
+// and retries without limit. It fails only for a configuration that can never work. A nil
+// log discards.
 func NewNATS(cfg Config, log *slog.Logger) (*NATS, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -113,7 +113,7 @@ func (n *NATS) Publish(ctx context.Context, subject string, v any) error {
 	if n.closed {
 		return fmt.Errorf("publish on %s: %w", subject, ErrClosed)
 	}
-	// A dropped event keeps its number, so that subscribers see that it is missing.
+	// A dropped event keeps its number, so that subscribers notice the loss.
 	id, seq := n.numbers.take(subject)
 	m := message{subject, encodeEnvelope(id, seq, time.Now(), topicOf(subject), payload)}
 	if n.queued+int64(len(m.data)) <= maxOutboxBytes {

@@ -10,26 +10,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Config says how to reach NATS. Of the credentials the first that is set is
-// used: user and password, token, nkey seed file, credentials file.
+// Config holds the address and credentials of NATS. If several credentials are set, the
+// first of these is used: user and password, token, nkey seed file, credentials file.
 type Config struct {
 	URL             string // nats://host:port, tls://host:port, or several with commas
 	User, Password  string
 	Token           string
 	NKeySeedFile    string
 	CredentialsFile string
-	TLS             *tls.Config // nil: as the URL says
-	// TLSFirst begins with TLS, before the server has said anything.
+	TLS             *tls.Config // nil: as the URL demands
+	// TLSFirst starts TLS before the server has sent its greeting.
 	TLSFirst bool
 	Name     string // shown in the server's list of connections
 
-	// Outbox is how many events may wait for the connection. Default 8192.
+	// Outbox is the number of events that may wait for the connection. Default 8192.
 	Outbox int
 }
 
 const (
 	defaultOutbox  = 8192
-	maxOutboxBytes = 16 << 20 // of all waiting events together
+	maxOutboxBytes = 16 << 20 // total size of all waiting events
 
 	dialTimeout  = 2 * time.Second
 	pingInterval = 3 * time.Second // two unanswered pings mean a dead connection
@@ -79,7 +79,7 @@ func (c Config) options() ([]nats.Option, error) {
 	return opts, nil
 }
 
-// reconnectDelay doubles from firstRetry. Every server was tried once per attempt.
+// reconnectDelay doubles from firstRetry. One attempt tries every server once.
 func reconnectDelay(attempts int) time.Duration {
 	return min(firstRetry<<min(max(attempts-1, 0), 10), longestRetry)
 }

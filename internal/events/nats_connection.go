@@ -49,7 +49,7 @@ func (n *NATS) stillDown(err error) {
 	if err == nil || n.reason == err.Error() {
 		return
 	}
-	n.reason = err.Error() // said once, not at each attempt
+	n.reason = err.Error() // logged once, not for each attempt
 	n.log.Warn("nats not reachable", "reason", n.reason)
 }
 
@@ -65,8 +65,8 @@ func (n *NATS) asyncError(sub *nats.Subscription, err error) {
 	n.log.Warn("nats error", "subject", subject, "err", err)
 }
 
-// waitOnline returns true when connected, or false when done is closed first or
-// the bus is.
+// waitOnline waits for a connection and returns true. It returns false when done or the
+// bus is closed first.
 func (n *NATS) waitOnline(done <-chan struct{}) bool {
 	for {
 		n.mu.Lock()
@@ -93,15 +93,16 @@ func (n *NATS) waitOnline(done <-chan struct{}) bool {
 	}
 }
 
-// lost is closed when the connection of now breaks, or at once if there is none.
+// lost returns a channel that is closed when the current connection breaks, or at once if
+// there is none.
 func (n *NATS) lost() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.offline
 }
 
-// call runs a request to the server on its own goroutine, because the library
-// may wait for a full socket longer than ctx allows.
+// call runs a request to the server on its own goroutine, because the library may block
+// on a full socket longer than ctx allows.
 func (n *NATS) call(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if err := n.spawn(func() { done <- f() }); err != nil {
@@ -115,7 +116,7 @@ func (n *NATS) call(ctx context.Context, f func() error) error {
 	}
 }
 
-// spawn runs f on a goroutine that Close waits for. F must be short.
+// spawn runs f on a goroutine that Close waits for. f must return soon.
 func (n *NATS) spawn(f func()) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const patience = 30 * time.Second
 
-// slow is what takes a fraction of it on a quiet machine.
+// slow bounds waits for things that take a fraction of it on a quiet machine.
 const slow = 10 * time.Second
 
 func until(t *testing.T, what string, ok func() bool) {

@@ -23,22 +23,21 @@ type WorkQueue interface {
 	// have been stored.
 	Enqueue(ctx context.Context, id string, body []byte) error
 
-	// Consume pulls messages and runs up to concurrency handlers at a time until
-	// ctx ends; it waits for the handlers and returns the cause of ctx, or
-	// ErrClosed if the queue's connection was closed for good. It pulls a message
-	// only when a handler is free, keeps messages in work alive, and reconnects by
-	// itself.
+	// Consume pulls messages and runs up to concurrency handlers at a time until ctx
+	// ends. It then waits for the handlers and returns the cause of ctx, or ErrClosed if
+	// the queue's connection was closed for good. It pulls a message only when a handler
+	// is free, reports progress for messages in work, and reconnects by itself.
 	//
-	// The handler's context ends with ctx. A handler that returns, or panics,
-	// without Ack, Nak or Term gives the message back for redelivery.
+	// The handler's context ends with ctx. If a handler returns or panics without Ack,
+	// Nak or Term, the message is delivered again.
 	Consume(ctx context.Context, concurrency int, h func(ctx context.Context, d *Delivery)) error
 
 	// Depth counts messages by state. It fails with ErrUnavailable.
 	Depth(ctx context.Context) (Depth, error)
 
-	// Remove takes a message that this value has enqueued out of the queue, best
-	// effort: a worker that already holds it is not told, but the message will not
-	// be delivered again. An unknown id is no error.
+	// Remove takes a message that this value has enqueued out of the queue. A worker that
+	// already has the message is not told, but the message is not delivered again. An
+	// unknown id is not an error.
 	Remove(ctx context.Context, id string) error
 }
 
@@ -46,25 +45,25 @@ type WorkQueue interface {
 type Depth struct {
 	Pending      int // waiting for a worker
 	InWork       int // held by a worker, or waiting for redelivery
-	DeadLettered int // given up, kept with a reason
+	DeadLettered int // dead-lettered, with a reason
 }
 
-// QueueConfig configures a work queue. Zero fields mean the defaults. All users
-// of one queue must agree on it; the last one to connect wins.
+// QueueConfig configures a work queue. Zero fields mean the defaults. All users of a
+// queue must use the same one; the last one to connect wins.
 type QueueConfig struct {
 	// MaxMessages bounds waiting and in-work messages together. Default 4096.
 	MaxMessages int
-	// MaxAge is when a message is thrown away undone. Default 10 min.
+	// MaxAge is the age at which a message is deleted undone. Default 10 min.
 	MaxAge time.Duration
-	// DedupWindow is how long ids are remembered, at most MaxAge. Default 2 min.
+	// DedupWindow is how long the queue remembers ids, at most MaxAge. Default 2 min.
 	DedupWindow time.Duration
-	// AckWait is how long a worker may be silent about a message before the
-	// message goes to another one. Default 5 s.
+	// AckWait is how long a worker may be silent about a message before another worker
+	// gets it. Default 5 s.
 	AckWait time.Duration
-	// MaxDeliver is how often a message is handed out before it is dead-lettered.
+	// MaxDeliver is the number of deliveries after which a message is dead-lettered.
 	// Default 5.
 	MaxDeliver int
-	// MaxDead is how many dead letters are kept, the newest. Default 1000.
+	// MaxDead is the number of dead letters to keep, the newest. Default 1000.
 	MaxDead int
 }
 
@@ -91,8 +90,8 @@ func (c QueueConfig) withDefaults() QueueConfig {
 	return c
 }
 
-// progressEvery is the interval of signs of life for a message in work: three
-// are due within AckWait, so that two may be lost.
+// progressEvery is the interval of progress reports for a message in work. Three are due
+// within AckWait, so that two may be lost.
 func (c QueueConfig) progressEvery() time.Duration { return c.AckWait * 3 / 10 }
 
 // QueueName returns the name of a namespace's prefill queue, which is the name of
@@ -102,8 +101,8 @@ func QueueName(namespace string) string { return slug(namespace + "_prefill_queu
 // DeadName returns the name of the stream of a namespace's dead letters.
 func DeadName(namespace string) string { return slug(namespace + "_prefill_dead") }
 
-// slug makes a name that streams may have: lower case letters, digits, "-" and
-// "_", not beginning with "_".
+// slug makes a valid stream name: lower case letters, digits, "-" and "_", not beginning
+// with "_".
 func slug(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' {

@@ -1,6 +1,6 @@
 package events
 
-// sentIDs remembers where in the stream recent messages are, for Remove.
+// sentIDs remembers the stream positions of recent messages, for Remove.
 type sentIDs struct {
 	max   int
 	seqs  map[string]uint64

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxPublisherID keeps ids exact where a reader turns numbers into floats.
+// maxPublisherID keeps ids exact for readers that decode numbers as floats.
 const maxPublisherID = 1<<53 - 1
 
 // numbering gives each subject a publisher id and its events their sequence
@@ -30,8 +30,8 @@ const (
 	publisherMemory = 10 * time.Minute // for those that fell silent
 )
 
-// gapCounter finds what is missing in the sequence numbers of many publishers. It
-// is not safe for concurrent use.
+// gapCounter finds gaps in the sequence numbers of many publishers. It is not safe for
+// concurrent use.
 type gapCounter map[uint64]*lastSeen
 
 type lastSeen struct {
@@ -39,9 +39,9 @@ type lastSeen struct {
 	at   time.Time
 }
 
-// missed returns how many events of the publisher are missing before this one.
-// The first event seen of a publisher has nothing missing before it: it may have
-// been at work before this subscription.
+// missed returns how many events of the publisher are missing before this one. For the
+// first event of a publisher that is 0, because it may have published before this
+// subscription.
 func (g gapCounter) missed(publisher, sequence uint64, now time.Time) uint64 {
 	p := g[publisher]
 	if p == nil {
@@ -60,7 +60,7 @@ func (g gapCounter) missed(publisher, sequence uint64, now time.Time) uint64 {
 	return n
 }
 
-// forget drops publishers that fell silent, or, if there are too many others, all.
+// forget drops silent publishers or, if too many remain, all.
 func (g gapCounter) forget(now time.Time) {
 	for id, p := range g {
 		if now.Sub(p.at) > publisherMemory {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// checkSubject accepts what can be published on: tokens between dots, without
-// blanks, control characters and wildcards.
+// checkSubject accepts subjects to publish on: tokens between dots, without blanks,
+// control characters or wildcards.
 func checkSubject(subject string) error { return checkTokens(subject, false) }
 
 // checkPattern accepts subjects with the wildcards "*" and, at the end, ">".
@@ -31,7 +31,7 @@ func checkTokens(s string, wildcards bool) error {
 	return nil
 }
 
-// matches reports whether a subject falls under a pattern.
+// matches reports whether a subject matches a pattern.
 func matches(pattern, subject string) bool {
 	for {
 		p, prest, pmore := strings.Cut(pattern, ".")
@@ -48,5 +48,5 @@ func matches(pattern, subject string) bool {
 	}
 }
 
-// topicOf is the last token of a subject.
+// topicOf returns the last token of a subject.
 func topicOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// maxQueued is how many events may wait for one subscription's handler.
+// maxQueued is the number of events that may wait for one subscription's handler.
 const maxQueued = 8192
 
-// message is an event as it arrived.
+// message is an event as received.
 type message struct {
 	subject string
 	data    []byte
 }
 
-// subscriber is the part of a subscription that all buses share: a bounded queue
-// and the goroutine that empties it into the handler.
+// subscriber is the part of a subscription that all buses share: a bounded queue, and the
+// goroutine that passes its events to the handler.
 type subscriber struct {
 	handler   func(Event)
 	queue     chan message
@@ -30,7 +30,7 @@ type subscriber struct {
 	leave  func() // takes the subscription off the bus
 	once   sync.Once
 	stop   chan struct{} // closed by shut
-	done   chan struct{} // closed when the handler will not be called any more
+	done   chan struct{} // closed after the last call of the handler
 	detach func() bool   // stops watching the subscriber's context
 }
 
@@ -47,8 +47,8 @@ func newSubscriber(h func(Event), malformed, received *atomic.Uint64) *subscribe
 	}
 }
 
-// start begins to call the handler, until Close or the end of ctx, on a goroutine
-// that the bus's group waits for. Leave must be set.
+// start starts a goroutine that calls the handler until Close or the end of ctx. The
+// bus's group waits for it. leave must be set.
 func (s *subscriber) start(ctx context.Context, group *sync.WaitGroup) {
 	group.Go(s.run)
 	s.detach = context.AfterFunc(ctx, s.shut)

@@ -13,7 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/events"
 )
 
-// patience is how long the suites wait for what must happen soon.
+// patience limits every wait of the suites.
 const patience = 30 * time.Second
 
 // MakeBus returns a function that returns buses of different processes that reach

@@ -1,7 +1,6 @@
-// Package eventstest holds the behavior every event bus and every work queue
-// must show.
+// Package eventstest is a test suite for event buses and work queues.
 //
-// Start with [RunBus] and [RunQueue], which the tests of an implementation call.
-// The suites own nothing; what they use is made and closed by the caller. They do
-// not test what only one implementation has, such as a server that goes away.
+// Start with [RunBus] and [RunQueue], which the tests of an implementation call. The
+// suites own nothing; the caller makes and closes what they use. They do not test
+// properties of one implementation only, such as a server that goes away.
 package eventstest

@@ -12,7 +12,7 @@ import (
 // Queue is a queue as seen by one process.
 type Queue struct {
 	events.WorkQueue
-	// Kill ends the process: what it does afterwards reaches nobody.
+	// Kill ends the process: nothing that it does afterwards has an effect.
 	Kill func()
 }
 
@@ -20,7 +20,7 @@ type Queue struct {
 // from tests that run in parallel.
 type MakeQueue func(t *testing.T, cfg events.QueueConfig) (join func() Queue)
 
-// env is what the tests of one queue implementation share.
+// env holds the values that the tests of one queue implementation share.
 type env struct {
 	make    MakeQueue
 	ackWait time.Duration
