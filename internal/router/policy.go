@@ -24,20 +24,20 @@ type Candidate struct {
 	Worker string
 	// InFlight is the number of requests that this router has running on it.
 	InFlight int
-	// Excluded says why it must not be chosen; empty if it may be.
+	// Excluded says why the worker must not be chosen; empty if it may be.
 	Excluded string
 }
 
-// Request is what policies know of a request.
+// Request holds the properties of a request that policies use.
 type Request struct {
 	ID string
-	// PromptTokens is the prompt length; BlockHashes are the local hashes of its
-	// full blocks, for policies that know prefixes.
+	// PromptTokens is the prompt length. BlockHashes are the local hashes of its full
+	// blocks, for policies that compare prefixes.
 	PromptTokens int
 	BlockHashes  []uint64
 }
 
-// Decision is a choice and its reasons.
+// Decision is the choice of a worker, with its reasons.
 type Decision struct {
 	Chosen     Candidate
 	Policy     string
@@ -58,7 +58,7 @@ const (
 	LeastLoaded = "least-loaded"
 )
 
-// Policies are the names that NewPolicy knows.
+// Policies lists the names that NewPolicy accepts.
 func Policies() []string { return []string{RoundRobin, LeastLoaded} }
 
 // NewPolicy returns the policy of that name.
@@ -91,7 +91,7 @@ func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 		}
 		return 0
 	})
-	// The turn of a worker is its distance from the pointer: that is the cost.
+	// The cost of a worker is its distance from the pointer.
 	turn := int((p.next.Add(1) - 1) % uint64(len(free)))
 	place := make(map[cluster.InstanceID]int, len(free))
 	for i, c := range free {
@@ -101,8 +101,8 @@ func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 	return explain(p.Name(), cluster.TermTurn, &free[turn], candidates, cost), nil
 }
 
-// leastLoaded takes the candidate with the fewest requests in flight, one of the
-// equals at random so that several frontends do not move in step.
+// leastLoaded takes the candidate with the fewest requests in flight. Among equals it
+// chooses at random, so that several frontends do not choose alike.
 type leastLoaded struct{}
 
 func (leastLoaded) Name() string { return LeastLoaded }
@@ -143,7 +143,7 @@ func eligible(candidates []Candidate) ([]Candidate, error) {
 	return free, nil
 }
 
-// explain lists the candidates as a decision shows them.
+// explain builds a decision that lists the candidates with their costs.
 func explain(policy, term string, chosen *Candidate, all []Candidate, cost func(Candidate) float64) Decision {
 	d := Decision{Policy: policy, Weighed: []string{term}}
 	if chosen != nil {

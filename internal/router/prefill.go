@@ -1,16 +1,16 @@
 package router
 
-// PrefillLimits are the run-time thresholds of the disaggregation decision.
+// PrefillLimits are the thresholds of the disaggregation decision. They change at run
+// time.
 type PrefillLimits struct {
 	// MaxLocalTokens is the largest number of uncached prompt tokens that a decode
 	// worker prefills itself.
 	MaxLocalTokens int
-	// MaxQueueDepth is the queue length at which remote prefill is no longer worth
-	// waiting for.
+	// MaxQueueDepth is the queue length from which remote prefill takes too long.
 	MaxQueueDepth int
 }
 
-// PrefillState is what the decision looks at.
+// PrefillState is the input of the disaggregation decision.
 type PrefillState struct {
 	PromptTokens, CachedTokens int
 	PrefillWorkers             int // ready now
@@ -19,12 +19,12 @@ type PrefillState struct {
 	Force string
 }
 
-// WhyQueueFull is the reason of a decision for a local prefill because others wait.
+// WhyQueueFull is the reason for a local prefill when the prefill queue is too long.
 const WhyQueueFull = "queue full"
 
-// DecidePrefill says whether a prompt is prefilled remotely, and a short reason
-// for people: Dynamo's conditional disaggregation, remote when the uncached part
-// is long and the queue is short.
+// DecidePrefill decides whether a prompt is prefilled remotely, and gives a short reason.
+// It is Dynamo's conditional disaggregation: remote when the uncached part is long and
+// the queue is short.
 func DecidePrefill(s PrefillState, l PrefillLimits) (remote bool, why string) {
 	switch {
 	case s.PrefillWorkers == 0:
