@@ -7,33 +7,34 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// How long a node must have been there before workers move to it that serve elsewhere:
-// longer after each time that it was lost.
+// The time that a node must be present before serving workers move to it. It doubles each
+// time that the node was lost.
 const (
 	settleNode    = 10 * time.Second
 	settleNodeMax = 5 * time.Minute
-	// forgiveAfter is how long a node must stay for its losses to be forgotten.
+	// forgiveAfter is the time that a node must be present before its losses are
+	// forgotten.
 	forgiveAfter = 30 * time.Minute
 )
 
-// backoff remembers which nodes were lost, and how often, so that workers move back to a
-// node only after it has stayed for a while. Plan itself sees only the present.
+// backoff remembers how often each node was lost, so that workers move back to a node
+// only after it has been present for a while. Plan itself knows only the present.
 type backoff struct {
 	nodes    map[string]*nodeLosses // by node id
-	declared store.Revision         // of the topology that was planned last
+	declared store.Revision         // of the topology of the latest plan
 }
 
 type nodeLosses struct {
 	lease  cluster.InstanceID
 	away   bool
-	since  time.Time // when it came, or left
+	since  time.Time // of its latest arrival or loss
 	losses int
 }
 
 func newBackoff() *backoff { return &backoff{nodes: map[string]*nodeLosses{}} }
 
-// settling takes in which nodes there are and returns those that came lately. Under a
-// new lease a node has been away.
+// settling records the present nodes and returns those that arrived lately. A node with a
+// new lease counts as lost in between.
 func (b *backoff) settling(nodes []cluster.Node, now time.Time) map[string]bool {
 	out := map[string]bool{}
 	there := map[string]bool{}

@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// rebalance begins to move one worker to a better place, when everything else is done.
-// That brings workers back to a node that was lost and returned.
+// rebalance moves one worker to a better place, once everything else is done. That brings
+// workers back to a node that was lost and returned.
 func (p *planner) rebalance() {
 	for _, it := range p.work {
 		kind := p.causeOf(it).kind
@@ -29,9 +29,9 @@ func (p *planner) rebalance() {
 	}
 }
 
-// betterPlace says why a worker that serves belongs elsewhere: on a node that prefers
-// its role, or on a device with clearly less to do. It is the same answer before and
-// after a successor has been placed there.
+// betterPlace says why a serving worker belongs elsewhere: on a node that prefers its
+// role, or on a device with a clearly lower load. The answer does not change when its
+// successor is placed there.
 func (p *planner) betterPlace(it *item) string {
 	here, ok := p.nodes[it.Node]
 	if !ok || it.Desire != cluster.DesireRun {
@@ -67,10 +67,11 @@ func (p *planner) betterPlace(it *item) string {
 		}
 	}
 	packed := slices.ContainsFunc(cluster.Roles, func(r cluster.Role) bool { return p.placement(r) == cluster.PlacementPack })
-	if old.Kind() != dev.Kind() || packed { // full nodes are meant to be full
+	if old.Kind() != dev.Kind() || packed { // packed nodes are meant to be full
 		return ""
 	}
-	// One that stays the fuller of the two does not move for nothing.
+	// The worker does not move if its new device would be no less loaded than the old
+	// one.
 	now := share(with.device[[2]string{here.ID, old.ID}]-p.counted(it), old)
 	then := share(without.device[[2]string{node.ID, dev.ID}]+1, dev)
 	if cmp.Compare(then, now) < 0 {
@@ -79,8 +80,8 @@ func (p *planner) betterPlace(it *item) string {
 	return ""
 }
 
-// counted is how many of the workers at the place of it are its successor, which is not
-// to count there.
+// counted is 1 if the worker's successor is on the same device, where it must not count,
+// and 0 otherwise.
 func (p *planner) counted(it *item) int {
 	if s := p.successor(it); s != nil && s.Node == it.Node && s.Device == it.Device {
 		return 1
@@ -88,7 +89,7 @@ func (p *planner) counted(it *item) int {
 	return 0
 }
 
-// share is how many workers a device has for its size.
+// share returns the number of workers of a device relative to its size.
 func share(workers int, d cluster.Device) float64 {
 	return float64(workers) / float64(max(d.Cores, 1))
 }

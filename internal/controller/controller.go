@@ -13,16 +13,16 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Config is what a controller needs.
+// Config configures a controller. All fields but Notify are required.
 type Config struct {
 	Store     store.Store
 	Namespace string
-	// Node is the name under which this controller campaigns.
+	// Node is the name with which this controller campaigns.
 	Node string
-	// Elect runs lead while this node is elected at prefix, again and again until
-	// ctx ends; runtime.DistributedRuntime.Elect does that.
+	// Elect runs lead whenever this node is elected at prefix, until ctx ends. Callers
+	// pass runtime.DistributedRuntime.Elect.
 	Elect func(ctx context.Context, prefix, value string, lead func(context.Context) error) error
-	// Notify hears what the controller changed; may be nil, must not block.
+	// Notify receives the controller's changes. It must not block, and may be nil.
 	Notify func(cluster.TopologyEvent)
 	Log    *slog.Logger
 }
@@ -44,12 +44,12 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 const (
-	// resyncEvery bounds how long a missed change can go unnoticed.
+	// resyncEvery is the longest time that a missed change can go unnoticed.
 	resyncEvery = 5 * time.Second
-	// settleFor gathers the changes of a burst, for example six workers that
-	// report ready, into one plan.
+	// settleFor collects the changes of a burst into one plan, for example when six
+	// workers report ready.
 	settleFor = 5 * time.Millisecond
-	// seeWithin bounds the wait for a watch that lags behind the store.
+	// seeWithin limits the wait for a watch that lags behind the store.
 	seeWithin = 2 * time.Second
 )
 
@@ -59,7 +59,7 @@ type versioned struct {
 	rev store.Revision
 }
 
-// watches are the prefixes that a plan depends on.
+// watches holds the prefixes that a plan depends on.
 type watches struct {
 	topology    *store.Prefix[cluster.Topology]
 	nodes       *store.Prefix[cluster.Node]
@@ -104,7 +104,8 @@ func (w watches) close() {
 	}
 }
 
-// stale reports since when some part of the view is not current.
+// stale reports since when some part of the view is out of date; zero while all are
+// current.
 func (w watches) stale() (since time.Time, err error) {
 	for _, stale := range []func() (time.Time, error, time.Time){w.topology.Stale, w.nodes.Stale, w.assignments.Stale, w.status.Stale, w.cordons.Stale} {
 		if since, err, _ := stale(); !since.IsZero() {
@@ -114,8 +115,8 @@ func (w watches) stale() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// decodeAssignment refuses an assignment that is not at its own key: changes to it
-// would be written elsewhere, again and again.
+// decodeAssignment rejects an assignment that is stored under another key than its own.
+// The controller would write its changes to the other key, again and again.
 func decodeAssignment(kv store.KV) (versioned, error) {
 	a, err := store.DecodeJSON[cluster.Assignment](kv)
 	if err == nil && !strings.HasSuffix(kv.Key, "/"+a.Name) {
@@ -163,8 +164,8 @@ func (c *Controller) lead(ctx context.Context) error {
 	}
 }
 
-// reconcile runs one plan over what the watches hold. While the store is out of
-// reach it does nothing: an old view must not move workers about.
+// reconcile plans once, from the current state of the watches. While the store is
+// unreachable it does nothing, because an outdated view must not move workers.
 func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff) error {
 	if since, err := w.stale(); !since.IsZero() {
 		return fmt.Errorf("the view of the cluster is stale since %s: %w", since.Format(time.TimeOnly), err)
@@ -212,7 +213,8 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 				Message: ch.Assignment.Name + " " + string(ch.Assignment.Role) + ": " + ch.Why,
 			})
 		case errors.Is(err, store.ErrConflict):
-			// Somebody else, a drain say, wrote it; the watch brings the news.
+			// Another client, for example a drain, wrote the assignment. The watch will
+			// deliver it.
 		default:
 			errs = errors.Join(errs, fmt.Errorf("write assignment of %s: %w", ch.Assignment.Name, err))
 		}
@@ -221,8 +223,8 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 }
 
 // seeNodes waits until the view of the nodes is as new as the store is now. A topology
-// is placed on all nodes that were there when it was declared: each prefix has a watch
-// of its own, and the one of the nodes may lag behind.
+// must be placed on all nodes that existed when it was declared. Each prefix has its own
+// watch, and that of the nodes may lag behind.
 func (c *Controller) seeNodes(ctx context.Context, nodes *store.Prefix[cluster.Node]) error {
 	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()
@@ -255,7 +257,7 @@ func (c *Controller) apply(ctx context.Context, ch Change, rev store.Revision) e
 	if ch.Delete && !ch.Assignment.Replace {
 		return c.cfg.Store.Delete(ctx, key)
 	}
-	// One that was asked to go may have been asked to stay meanwhile.
+	// A worker that was to leave may have been resumed meanwhile.
 	if _, err = c.cfg.Store.CompareAndSwap(ctx, key, rev, body); err == nil && ch.Delete {
 		return c.cfg.Store.Delete(ctx, key)
 	}

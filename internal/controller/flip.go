@@ -7,10 +7,10 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// flip gives workers of a role that has too many to a role that has too few: they keep
-// their weights and KV pools, which a new worker would load and allocate again. The
-// worker that the topology names goes first, wherever it is; others only where their
-// node prefers the new role.
+// flip turns surplus workers of one role into missing workers of another. They keep their
+// weights and KV pools, which new workers would have to load and allocate. The worker
+// that the topology names goes first, wherever it is. Others follow only where their node
+// prefers the new role.
 func (p *planner) flip() {
 	for _, to := range cluster.Roles {
 		for _, from := range cluster.Roles {
@@ -29,15 +29,16 @@ func (p *planner) flip() {
 	}
 }
 
-// surplus is how many workers more than wanted there are of a role.
+// surplus returns how many more workers of a role there are than wanted.
 func (p *planner) surplus(role cluster.Role) int {
 	return len(p.staying(role)) - p.Topology.Count(role)
 }
 
-// convertible chooses a worker of one role for another one, or nil.
+// convertible chooses a worker of one role to take another role. It returns nil if none
+// can.
 func (p *planner) convertible(from, to cluster.Role) *item {
 	var best *item
-	for _, it := range slices.Backward(p.staying(from)) { // as a scale down does
+	for _, it := range slices.Backward(p.staying(from)) { // in the order of a scale down
 		if it.Node == "" || it.Replaces != "" || p.successor(it) != nil {
 			continue
 		}
@@ -51,8 +52,8 @@ func (p *planner) convertible(from, to cluster.Role) *item {
 	return best
 }
 
-// flipFailed reports whether a worker could not become what the topology wants of a role: no
-// other one is tried for it then.
+// flipFailed reports whether a worker failed to take the role. No other worker is tried
+// then.
 func (p *planner) flipFailed(to cluster.Role) bool {
 	return slices.ContainsFunc(p.work, func(it *item) bool {
 		f := p.flipped(it, to)
@@ -61,19 +62,20 @@ func (p *planner) flipFailed(to cluster.Role) bool {
 	})
 }
 
-// flipped is what a worker becomes in another role. A restart that is due is none the less.
+// flipped returns the form of a worker after a flip. A pending restart stays pending.
 func (p *planner) flipped(it *item, to cluster.Role) cluster.Form {
 	f := p.wanted(it, to)
 	f.Restarts = it.Restarts
 	return f
 }
 
-// named reports whether somebody has chosen a worker for a role.
+// named reports whether an operator chose this worker for the role.
 func (p *planner) named(it *item, to cluster.Role) bool {
 	return p.Topology.Flip == cluster.Flip{Worker: it.Name, Role: to, Generation: p.Topology.Generation}
 }
 
-// takes reports whether a worker of a role belongs on a device where one runs.
+// takes reports whether a worker of the role belongs on the device: its node is not
+// drained and prefers the role, and the engine runs on the device.
 func (p *planner) takes(node, device string, role cluster.Role) bool {
 	n := p.nodes[node]
 	_, cordoned := p.Cordons[node]

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// cleanEvery is how often the leader looks for what nobody owns.
+	// cleanEvery is the interval at which the leader looks for keys without an owner.
 	cleanEvery = 30 * time.Second
-	// strayFor is how long something must have belonged to nobody before it is deleted:
-	// its owner may be about to say so.
+	// strayFor is how long a key must have been without an owner before it is deleted. An
+	// owner may be about to appear.
 	strayFor = time.Minute
 )
 
-// strays are keys that nobody seems to own, and since when.
+// strays holds the keys without an owner, and since when.
 type strays struct {
 	last  time.Time
 	since map[string]time.Time
@@ -26,9 +26,10 @@ type strays struct {
 
 func newStrays() *strays { return &strays{since: map[string]time.Time{}} }
 
-// clean deletes, now and then, what has belonged to nobody for a while: statuses
-// without an assignment, keys that should hang on a lease and do not, and assignments
-// in namespaces that have neither a topology nor a node. Nobody else would ever.
+// clean deletes keys that have been without an owner for a while: statuses without an
+// assignment, keys that lack the lease that they should have, and assignments of
+// namespaces without a topology and without nodes. No other part of the system would
+// delete them. It does nothing between intervals.
 func (c *Controller) clean(ctx context.Context, w watches, s *strays) error {
 	now := time.Now()
 	if since, _ := w.stale(); !since.IsZero() || now.Sub(s.last) < cleanEvery {
@@ -61,7 +62,7 @@ func (c *Controller) clean(ctx context.Context, w watches, s *strays) error {
 	return nil
 }
 
-// stray is why a key is one.
+// stray is the reason why a key has no owner.
 type stray struct{ worker, why string }
 
 func (c *Controller) strays(ctx context.Context, w watches) (map[string]stray, error) {
@@ -86,8 +87,8 @@ func (c *Controller) strays(ctx context.Context, w watches) (map[string]stray, e
 	return found, c.abandoned(ctx, w, found)
 }
 
-// abandoned finds the assignments of other namespaces that are no more: nothing is
-// declared there, and no node takes their workers.
+// abandoned finds the assignments of other namespaces that have neither a topology nor a
+// node that takes their workers.
 func (c *Controller) abandoned(ctx context.Context, w watches, found map[string]stray) error {
 	const root, workers = "/dynctl/", "/workers/"
 	kvs, _, err := c.cfg.Store.List(ctx, root)

@@ -103,7 +103,7 @@ type fakeNode struct {
 	stop  context.CancelFunc
 
 	mu sync.Mutex
-	// next is what workers that start from now on become.
+	// next is the state of workers that start from now on.
 	next cluster.State
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// loads counts the workers that are placed already.
+// loads counts the workers that are placed.
 type loads struct {
 	device map[[2]string]int               // by node id and device id
 	role   map[string]map[cluster.Role]int // by node id
 	node   map[string]int                  // by node id
 }
 
-// load counts the workers that are placed, but some.
+// load counts the workers that are placed, except those given.
 func (p *planner) load(but ...*item) loads {
 	l := loads{device: map[[2]string]int{}, role: map[string]map[cluster.Role]int{}, node: map[string]int{}}
 	for _, it := range p.work {

@@ -8,34 +8,34 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// View is what the controller knows when it plans.
+// View is the input of Plan: the declared and the observed state of the cluster.
 type View struct {
 	// Topology is the desired state; nil when none was ever declared.
 	Topology    *cluster.Topology
 	Nodes       []cluster.Node
 	Assignments []cluster.Assignment
 	Status      map[string]cluster.WorkerStatus // by worker name
-	// Cordons are the nodes that shall run no workers, by node id.
+	// Cordons holds the nodes that shall run no workers, by node id.
 	Cordons map[string]cluster.Cordon
-	// Settling are the nodes, by id, that came a moment ago: workers that lost theirs
-	// are placed there, but none moves there that serves elsewhere.
+	// Settling holds the nodes, by id, that arrived lately. Workers without a node may be
+	// placed there, but no serving worker moves there.
 	Settling map[string]bool
 }
 
-// Change is one write that is due: the new state of an assignment, or its end.
+// Change is one write that is due: the new state of an assignment, or its deletion.
 type Change struct {
 	Assignment cluster.Assignment
 	Delete     bool
 	Action     cluster.Action
-	Why        string // for the log and for people
+	Why        string // the reason, for the log and for operators
 }
 
-// Plan returns the changes that bring the assignments closer to the topology. It
-// is idempotent: after its changes are applied it returns none until something
-// else happens. Nodes that are gone lose their workers, surplus workers take a role
-// that lacks some or are asked to leave, missing ones are created and placed. A
-// worker that must become another one, or be elsewhere, gets a successor, which
-// serves before it leaves; see renew.
+// Plan returns the changes that bring the assignments closer to the topology. It is
+// idempotent: after its changes are applied, it returns none until the input changes.
+//
+// Workers of lost nodes lose their place. Surplus workers take a role that lacks workers,
+// or are to leave. Missing workers are created and placed. A worker that needs another
+// form or another place gets a successor, and leaves once that serves; see renew.
 func Plan(v View) []Change {
 	p := planner{View: v, nodes: map[string]cluster.Node{}}
 	slices.SortFunc(p.Nodes, func(a, b cluster.Node) int { return cmp.Compare(a.Name+a.ID, b.Name+b.ID) })
@@ -63,14 +63,14 @@ type planner struct {
 	work  []*item
 }
 
-// item is an assignment on its way to a new state.
+// item is an assignment that Plan is changing.
 type item struct {
 	cluster.Assignment
 	deleted bool
 	why     string
 }
 
-// leaves reports whether the worker is gone or on its way out.
+// leaves reports whether the worker is gone or is to leave.
 func (it *item) leaves() bool { return it.deleted || it.Desire == cluster.DesireRemove }
 
 func (it *item) unplace(why string) {
@@ -78,7 +78,7 @@ func (it *item) unplace(why string) {
 	it.Generation++
 }
 
-// remove asks a worker to leave. One that runs nowhere is gone at once.
+// remove orders a worker to leave. A worker without a node is deleted at once.
 func (it *item) remove(why string) {
 	it.Desire, it.why = cluster.DesireRemove, why
 	if it.Node == "" {
@@ -86,7 +86,7 @@ func (it *item) remove(why string) {
 	}
 }
 
-// find returns the worker of a name, or nil.
+// find returns the worker with that name, or nil.
 func (p *planner) find(name string) *item {
 	if i := slices.IndexFunc(p.work, func(it *item) bool { return it.Name == name }); i >= 0 && name != "" {
 		return p.work[i]
@@ -94,13 +94,14 @@ func (p *planner) find(name string) *item {
 	return nil
 }
 
-// serving reports whether a worker does its work as its assignment has it now.
+// serving reports whether a worker serves as its current assignment asks.
 func (p *planner) serving(it *item) bool {
 	st := p.Status[it.Name]
 	return st.State.Serving() && st.Generation == it.Generation
 }
 
-// settle takes in what happened to one assignment since it was written.
+// settle applies the effects of what happened to one assignment since it was written: its
+// node was lost or drained, or the worker has stopped.
 func (p *planner) settle(a *cluster.Assignment) {
 	it := &item{Assignment: *a}
 	_, nodeLives := p.nodes[a.Node]
@@ -120,14 +121,14 @@ func (p *planner) settle(a *cluster.Assignment) {
 		it.unplace("its node is drained")
 	}
 	if it.Node == "" {
-		it.Replace = false // it starts elsewhere anyway
+		it.Replace = false // it starts on another node anyway
 	}
 	p.judge(it)
 	p.work = append(p.work, it)
 }
 
-// judge takes in how a change of a worker in its place went. One that it cannot follow is
-// taken back.
+// judge checks the outcome of a change in place. It reverts a change that the worker
+// could not make.
 func (p *planner) judge(it *item) {
 	if it.Last == (cluster.Form{}) || it.leaves() {
 		return
@@ -151,8 +152,8 @@ func (p *planner) judge(it *item) {
 	it.Generation++
 }
 
-// become changes a worker in its place. Unless it only follows another one, it will be
-// what it was if it cannot.
+// become changes a worker in place. It remembers the old form, to revert to if the change
+// fails, except for a worker that is a successor.
 func (it *item) become(f cluster.Form) {
 	if it.Last == (cluster.Form{}) && it.Replaces == "" {
 		it.Last = it.Form()
@@ -162,10 +163,10 @@ func (it *item) become(f cluster.Form) {
 	it.Generation++
 }
 
-// refuses reports whether a worker has found that it cannot take a form.
+// refuses reports whether the worker has failed to take the form before.
 func (it *item) refuses(f cluster.Form) bool { return it.Refused.Why != "" && it.Refused.Form == f }
 
-// wanted is what the topology makes of a worker in a role.
+// wanted returns the form that the topology asks of a worker in a role.
 func (p *planner) wanted(it *item, role cluster.Role) cluster.Form {
 	model, engine := p.specs(role)
 	return cluster.Form{Role: role, Model: model, Engine: engine, Restarts: p.Topology.Restarts, Starts: it.Starts}
@@ -174,14 +175,15 @@ func (p *planner) wanted(it *item, role cluster.Role) cluster.Form {
 // busy reports whether a worker in this state may have requests.
 func busy(s cluster.State) bool { return s.Serving() || s == cluster.StateDraining }
 
-// understudy reports whether a worker is the successor of one that stays for now: the
-// two count as one.
+// understudy reports whether a worker is the successor of one that is not to leave yet.
+// The two count as one.
 func (p *planner) understudy(it *item) bool {
 	x := p.find(it.Replaces)
 	return x != nil && !x.leaves()
 }
 
-// staying are the workers of a role that count.
+// staying returns the workers of a role that count: those that are not to leave, without
+// understudies.
 func (p *planner) staying(role cluster.Role) (out []*item) {
 	for _, it := range p.work {
 		if it.Role == role && !it.leaves() && !p.understudy(it) {
@@ -199,7 +201,8 @@ func (p *planner) resize(role cluster.Role) {
 		it := p.create(role, "scale up")
 		staying = append(staying, it)
 	}
-	// The least useful go first: unplaced, not serving, drained, then high numbers.
+	// The least useful workers leave first: unplaced, not serving, drained, then high
+	// numbers.
 	slices.SortFunc(staying, func(a, b *item) int {
 		return cmp.Or(p.worth(a)-p.worth(b), cluster.CompareNames(b.Name, a.Name))
 	})
@@ -211,8 +214,8 @@ func (p *planner) resize(role cluster.Role) {
 	}
 }
 
-// held is how many of the workers of a role could not take the one that they are wanted for.
-// As long as nobody serves there in their place they are none too many here.
+// held counts the workers of a role that failed to take the role for which they are
+// wanted. While that role lacks serving workers, they are not surplus in this one.
 func (p *planner) held(staying []*item) (n int) {
 	for _, it := range staying {
 		to := it.Refused.Form.Role
@@ -232,7 +235,7 @@ func (p *planner) held(staying []*item) (n int) {
 	return n
 }
 
-// create adds an assignment as the topology has it now.
+// create adds an assignment in the form that the topology asks for.
 func (p *planner) create(role cluster.Role, why string) *item {
 	model, engine := p.specs(role)
 	it := &item{why: why, Assignment: cluster.Assignment{
@@ -243,12 +246,12 @@ func (p *planner) create(role cluster.Role, why string) *item {
 	return it
 }
 
-// specs are the model and the engine that workers of a role shall have.
+// specs returns the model and the engine for workers of a role.
 func (p *planner) specs(r cluster.Role) (cluster.ModelSpec, cluster.EngineSpec) {
 	return p.Topology.Specs(r)
 }
 
-// placement is how workers of a role are placed.
+// placement returns how workers of a role are distributed over nodes.
 func (p *planner) placement(r cluster.Role) cluster.Placement {
 	if p.Topology == nil {
 		return cluster.PlacementSpread
@@ -268,8 +271,8 @@ func (p *planner) worth(it *item) int {
 	return 3
 }
 
-// freeName returns the lowest worker name that is not taken. Names of workers
-// that still drain are taken, and those that somebody is known to replace.
+// freeName returns the lowest free worker name. Names of workers that still drain, and of
+// workers that a successor replaces, are taken.
 func (p *planner) freeName() string {
 	taken := map[string]bool{}
 	for _, it := range p.work {
@@ -282,7 +285,7 @@ func (p *planner) freeName() string {
 	}
 }
 
-// placeAll finds a node and a device for every assignment that has none.
+// placeAll places every assignment without a node, or records why it cannot.
 func (p *planner) placeAll() {
 	for _, it := range p.work {
 		if it.deleted || it.Node != "" || it.Desire != cluster.DesireRun {
@@ -307,7 +310,7 @@ func join(a, b string) string {
 	return a + ": " + b
 }
 
-// changes returns what differs from the assignments as they are stored.
+// changes returns the differences from the stored assignments.
 func (p *planner) changes() []Change {
 	before := map[string]cluster.Assignment{}
 	for _, a := range p.Assignments {

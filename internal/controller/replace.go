@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// cause is why a worker cannot stay what, or where, it is.
+// cause is the reason why a worker needs another form or another place.
 type cause struct {
 	kind causeKind
 	text string
@@ -17,14 +17,14 @@ type causeKind int
 
 const (
 	fine      causeKind = iota
-	ordered             // somebody asked for a successor
+	ordered             // an operator asked for a successor
 	evicted             // its node is drained
 	outdated            // the model or the engine has changed
-	restarted           // somebody asked for a restart of all workers
+	restarted           // an operator asked for a restart of all workers
 	misplaced           // there is a better place
 )
 
-// causeOf says why a worker must be replaced or changed, the weightiest cause first.
+// causeOf returns the most important reason to replace or change a worker.
 func (p *planner) causeOf(it *item) cause {
 	model, engine := p.specs(it.Role)
 	switch {
@@ -51,7 +51,7 @@ func (p *planner) evicted(it *item) bool {
 	return cordoned && it.Node != ""
 }
 
-// successor returns the worker that is to follow another one, or nil.
+// successor returns the worker that replaces x, or nil.
 func (p *planner) successor(x *item) *item {
 	for _, it := range p.work {
 		if it.Replaces == x.Name && !it.leaves() {
@@ -61,11 +61,11 @@ func (p *planner) successor(x *item) *item {
 	return nil
 }
 
-// renew brings workers up to date, and to where they belong. A worker gets a successor,
-// and leaves when that one serves: one at a time of each role, so that one device more
-// is enough. Without room for a successor a changed worker restarts in its place, while
-// all others of its role serve. Restarts that were ordered happen in place, too, as
-// long as another worker of the role serves meanwhile.
+// renew brings workers into the form and to the place that they should have. A worker
+// gets a successor, and leaves once that serves. Each role replaces one worker at a time,
+// so that one spare device is enough. If a successor has no room, a changed worker
+// restarts in place while all others of its role serve. Ordered restarts happen in place,
+// too, as long as another worker of the role serves.
 func (p *planner) renew() {
 	for _, it := range p.work {
 		if it.Replaces != "" && !it.leaves() {
@@ -79,7 +79,7 @@ func (p *planner) renew() {
 	p.rebalance()
 }
 
-// succeed takes the replacement of a worker by s further.
+// succeed continues the replacement of a worker by its successor s.
 func (p *planner) succeed(s *item) {
 	x := p.find(s.Replaces)
 	switch {
@@ -103,9 +103,9 @@ func (p *planner) succeed(s *item) {
 	}
 }
 
-// squeeze goes on with a successor for which there is no room: whoever looks after the
-// place of the worker that it is to follow says whether there would be without that one.
-// If not, the successor goes on trying, and the worker serves.
+// squeeze handles a successor that found no memory. It is moved to the device of x, whose
+// node reports whether it would fit without x. If so, x changes in place and the
+// successor is removed. If not, the successor keeps trying while x serves.
 func (p *planner) squeeze(x, s *item, c cause) {
 	switch {
 	case x.Node == "" || x.refuses(p.wanted(x, x.Role)):
@@ -120,10 +120,11 @@ func (p *planner) squeeze(x, s *item, c cause) {
 	}
 }
 
-// changesInPlace reports whether a worker can do without a successor.
+// changesInPlace reports whether the cause can be resolved without a successor.
 func (p *planner) changesInPlace(c cause) bool { return c.kind == outdated || c.kind == restarted }
 
-// retire asks a worker to drain and go, within the limits of whoever ordered it.
+// retire orders a worker to drain and leave. If its node is drained, the deadline and
+// force of that order apply.
 func (p *planner) retire(x *item, why string) {
 	if c, ok := p.Cordons[x.Node]; ok && !x.Replace {
 		x.DrainDeadline, x.DrainForce = c.Deadline, c.Force
@@ -131,13 +132,14 @@ func (p *planner) retire(x *item, why string) {
 	x.remove(why)
 }
 
-// suits reports whether a worker is on a device that its engine asks for.
+// suits reports whether a worker runs on a device that its engine allows.
 func (p *planner) suits(x *item) bool {
 	return slices.ContainsFunc(p.nodes[x.Node].Devices, func(d cluster.Device) bool { return d.ID == x.Device && x.Engine.RunsOn(d.ID) })
 }
 
-// evict asks a worker on a drained node to leave without waiting for its successor, if
-// that one has no place. The drain wins over a replacement that was ordered before it.
+// evict orders a worker on a drained node to leave before its successor serves, if the
+// successor has no place. The drain of the node overrides an earlier order to replace the
+// worker.
 func (p *planner) evict(x, successor *item) bool {
 	if !p.evicted(x) || successor.Node != "" {
 		return false
@@ -151,8 +153,8 @@ func (p *planner) evict(x, successor *item) bool {
 	return true
 }
 
-// feasible reports whether some place has room for what the topology makes of a worker,
-// that of the worker first of all.
+// feasible reports whether some device has room for the worker in the form that the
+// topology asks for. It checks the worker's own device first.
 func (p *planner) feasible(x *item) bool {
 	if p.feasibleInPlace(x) {
 		return true
@@ -163,8 +165,8 @@ func (p *planner) feasible(x *item) bool {
 	return x.Node == "" || why == ""
 }
 
-// feasibleInPlace reports whether the place of a worker has room for what the topology
-// makes of it.
+// feasibleInPlace reports whether the worker's own device has room for it in the form
+// that the topology asks for.
 func (p *planner) feasibleInPlace(x *item) bool {
 	next := &item{Assignment: x.Assignment}
 	next.Become(p.wanted(x, x.Role))
@@ -173,8 +175,8 @@ func (p *planner) feasibleInPlace(x *item) bool {
 	})
 }
 
-// update makes a worker what the topology asks for, in its place unless that is on a
-// device that is not asked for any longer.
+// update changes a worker into the form that the topology asks for. It stays in place
+// unless the topology no longer allows its device and another one has room.
 func (p *planner) update(x *item, why string) {
 	x.become(p.wanted(x, x.Role))
 	x.why = why
@@ -183,17 +185,17 @@ func (p *planner) update(x *item, why string) {
 	}
 }
 
-// begin gives a worker a successor.
+// begin creates a successor for a worker.
 func (p *planner) begin(x *item, why string) *item {
 	s := p.create(x.Role, "follows "+x.Name+", "+why)
 	s.Replaces = x.Name
 	return s
 }
 
-// replaceOrdered begins what people have ordered for workers of a role: it does not
-// wait for others to serve.
+// replaceOrdered starts the replacements that operators ordered, and those of drained
+// nodes. It does not wait until other workers serve.
 func (p *planner) replaceOrdered(role cluster.Role) {
-	moving := map[string]bool{} // nodes from which one is on its way
+	moving := map[string]bool{} // nodes from which a worker is moving
 	for _, it := range p.staying(role) {
 		if s := p.successor(it); s != nil {
 			moving[it.Node] = true
@@ -217,9 +219,9 @@ func (p *planner) replaceOrdered(role cluster.Role) {
 	}
 }
 
-// rollOut gives a changed model or engine, and restarts, to one worker of a role at a
-// time, and only while all others of that role serve. What does not serve yet changes
-// at once.
+// rollOut applies a changed model or engine, and restarts, to one worker of a role at a
+// time, and only while all others of that role serve. Workers that do not serve yet
+// change at once.
 func (p *planner) rollOut(role cluster.Role) {
 	calm := true
 	for _, it := range p.work {
@@ -254,7 +256,7 @@ func (p *planner) rollOut(role cluster.Role) {
 		if _, _, why := p.place(s); why != "" && !refused && p.feasibleInPlace(it) {
 			p.work = p.work[:len(p.work)-1]
 			p.update(it, fmt.Sprintf("%s, in place: no room for a worker beside it: %s", c.text, why))
-		} // and one without a place says so, while the worker goes on
+		} // a successor without a place says so while the worker serves on
 	}
 }
 

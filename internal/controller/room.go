@@ -6,7 +6,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// place finds a node and a device for a worker, or says why there is none.
+// place chooses a node and a device for a worker, or returns the reason why there is
+// none.
 func (p *planner) place(it *item) (cluster.Node, cluster.Device, string) {
 	nodes := p.candidates(it)
 	if len(nodes) > 0 || len(p.Nodes) == 0 {
@@ -24,7 +25,8 @@ func (p *planner) place(it *item) (cluster.Node, cluster.Device, string) {
 	return cluster.Node{}, cluster.Device{}, fmt.Sprintf("no device has %.1f GiB free", float64(max(p.need(it), p.estimate(it)))/(1<<30))
 }
 
-// candidates are the nodes that take workers, with the devices that have room.
+// candidates returns the nodes that take workers, each with only the devices that have
+// room.
 func (p *planner) candidates(it *item) (out []cluster.Node) {
 	need, estimate := p.need(it), p.estimate(it)
 	for _, n := range p.Nodes {
@@ -45,8 +47,8 @@ func (p *planner) candidates(it *item) (out []cluster.Node) {
 	return out
 }
 
-// need is the memory that a worker will take, in bytes: that of workers of the same
-// kind. Zero means that nobody knows; then its node finds out.
+// need returns the memory in bytes that workers of the same model and engine report. Zero
+// means that none has reported it; the node then finds out.
 func (p *planner) need(it *item) (bytes int64) {
 	for _, o := range p.work {
 		if o.Model == it.Model && o.Engine == it.Engine {
@@ -56,8 +58,8 @@ func (p *planner) need(it *item) (bytes int64) {
 	return bytes
 }
 
-// estimate is what the KV pool of a worker will take by what others have that differ in the
-// number of blocks, in bytes. It is good enough to tell what fits nowhere.
+// estimate returns the size in bytes that the worker's KV pool would have, scaled from
+// workers of the same model. It is accurate enough to detect a pool that fits nowhere.
 func (p *planner) estimate(it *item) (bytes int64) {
 	for _, o := range p.work {
 		if o.Model == it.Model {
@@ -67,7 +69,7 @@ func (p *planner) estimate(it *item) (bytes int64) {
 	return bytes
 }
 
-// used is the memory that the workers of a device take, but one.
+// used returns the memory in bytes that the workers of a device use, without that of but.
 func (p *planner) used(node, device string, but *item) (bytes int64) {
 	for _, o := range p.work {
 		if o.deleted || o.Node != node || o.Device != device || o.Name == but.Name {
