@@ -88,9 +88,9 @@ func BenchmarkTCPStream(b *testing.B) {
 	}
 }
 
-// BenchmarkTCPSteps is what an engine does: one item for each of 64 running
-// requests per step, and the next step when all have arrived. Nothing can be
-// gathered within a stream.
+// BenchmarkTCPSteps simulates the steps of an engine: one item for each of 64 running
+// requests per step, and the next step when all have arrived. Items of one stream cannot
+// be combined.
 func BenchmarkTCPSteps(b *testing.B) {
 	const streams = 64
 	steps := make([]chan struct{}, streams)

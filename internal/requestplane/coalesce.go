@@ -9,15 +9,14 @@ import (
 
 const (
 	socketBuffer = 64 << 10  // read buffer of a connection
-	maxUnsent    = 256 << 10 // bytes that may wait for the socket
+	maxUnsent    = 256 << 10 // bytes that may wait to be written to the socket
 )
 
-// coalescer is a connection whose writes are gathered: Write copies into a
-// buffer and returns, one goroutine writes the buffer to the socket whenever the
-// socket is free. Many small frames thus share a system call, and a lone frame
-// waits for nobody. The multiplexer above writes each of its headers and bodies
-// apart, and the frames of many streams one after the other, so this is where
-// they come together.
+// coalescer is a connection that combines small writes. Write copies into a buffer and
+// returns; one goroutine writes the buffer to the socket whenever the socket is free.
+// Many small frames thus share a system call, and a single frame does not wait. The
+// multiplexer above writes headers and bodies separately, and the frames of many streams
+// one after the other: here they are combined.
 //
 // Write blocks when too much is unsent. Read is for one goroutine.
 type coalescer struct {
@@ -30,7 +29,7 @@ type coalescer struct {
 	room    sync.Cond // writers wait for space; flush waits for emptiness
 	buf     []byte    // not yet taken by the flusher
 	writing bool      // the flusher is in the system call
-	err     error     // why there will be no more writes
+	err     error     // the reason why writes have ended; nil while they go on
 
 	eof     chan struct{} // closed when the read side has ended
 	eofOnce sync.Once
@@ -112,7 +111,7 @@ func (c *coalescer) flushLoop() {
 	}
 }
 
-// failLocked ends the connection; the first reason stays.
+// failLocked ends the connection. The first reason is kept.
 func (c *coalescer) failLocked(err error) {
 	if c.err == nil {
 		c.err = err
@@ -122,7 +121,7 @@ func (c *coalescer) failLocked(err error) {
 	c.conn.Close()
 }
 
-// Close drops what is unsent and closes the socket at once.
+// Close discards unsent bytes and closes the socket at once.
 func (c *coalescer) Close() error {
 	c.mu.Lock()
 	c.failLocked(net.ErrClosed)
@@ -131,9 +130,9 @@ func (c *coalescer) Close() error {
 	return nil
 }
 
-// hangUp sends what is unsent, tells the peer that this was all, and waits for
-// the peer to close its side, each for a limited time. Closing right away would
-// let the kernel throw away bytes that the peer has not read yet.
+// hangUp sends the unsent bytes, signals the end to the peer, and waits for the peer to
+// close its side. Each step has a time limit. Closing at once would let the kernel
+// discard bytes that the peer has not read yet.
 func (c *coalescer) hangUp(limit time.Duration) {
 	timer := time.AfterFunc(limit, func() {
 		c.mu.Lock()

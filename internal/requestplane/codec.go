@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// Raw is an item or body that is already encoded. Send, Call and Recv pass it
-// through as it is, so that a forwarder need not decode what it forwards.
+// Raw is an item or body that is already encoded. Send, Call and Recv pass it through
+// unchanged, so that a forwarder need not decode it.
 type Raw []byte
 
 // encode returns v as msgpack; nil becomes an empty message.
@@ -23,7 +23,7 @@ func encode(v any) ([]byte, error) {
 	return protocol.Marshal(v)
 }
 
-// errItemLost is the failure of an answer whose handler ignored a failed send.
+// errItemLost is the error of an answer whose handler ignored a failed send.
 var errItemLost = errors.New("an item of the answer could not be sent")
 
 // encodeItem returns an item as msgpack, or ErrTooLarge.
@@ -38,9 +38,8 @@ func encodeItem(item any, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// decode reads b into v, a pointer, or skips it if v is nil. The codec leaves out
-// zero values, so *v is zeroed first: a reused v must not keep what an earlier
-// message set.
+// decode reads b into v, a pointer, or skips it if v is nil. The codec omits zero values,
+// so decode zeroes *v first: a reused v must not keep values of an earlier message.
 func decode(b []byte, v any) error {
 	switch v := v.(type) {
 	case nil:

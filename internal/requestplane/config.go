@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
-// Limits bound what one server holds at a time. Zero fields mean the defaults.
+// Limits bound the load of one server. Zero fields mean the defaults.
 type Limits struct {
 	// MaxInFlight is the number of requests running at a time, over all
 	// endpoints; more are refused with ErrOverloaded. Default 10000.
@@ -33,7 +33,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Liveness says how fast a silent peer is given up. Zero fields mean the defaults.
+// Liveness says how soon a silent peer counts as dead. Zero fields mean the defaults.
 type Liveness struct {
 	// KeepAlive is the interval of pings on each connection. Default 3 s.
 	KeepAlive time.Duration
@@ -55,15 +55,15 @@ func (l Liveness) withDefaults() Liveness {
 
 // ServerConfig configures [ListenTCP].
 type ServerConfig struct {
-	// Addr is where to listen. Default "127.0.0.1:0", any free loopback port.
+	// Addr is the address to listen on. Default "127.0.0.1:0", any free loopback port.
 	Addr string
-	// Key is what clients must prove to know, and the server proves to them. There is no
-	// server without one.
+	// Key authenticates both sides: client and server prove to each other that they know
+	// it. A server cannot start without a key.
 	Key handshake.Key
-	// TLS makes the server speak TLS, and refuse clients that do not; nil means plain TCP.
+	// TLS makes the server speak TLS and refuse clients that do not; nil means plain TCP.
 	TLS *tls.Config
-	// HandshakeTimeout bounds the handshake of a new connection and the arrival of
-	// the first byte of a request on a new stream. Default 5 s.
+	// HandshakeTimeout limits the handshake of a new connection, and the wait for the
+	// first byte of a request on a new stream. Default 5 s.
 	HandshakeTimeout time.Duration
 	// CloseGrace is how long Close waits for handlers to return. Default 5 s.
 	CloseGrace time.Duration
@@ -92,14 +92,14 @@ func (c ServerConfig) withDefaults() ServerConfig {
 
 // ClientConfig configures [NewTCPClient].
 type ClientConfig struct {
-	// Key is what servers must prove to know, and the client proves to them. Without one
-	// every call fails.
+	// Key authenticates both sides, as in [ServerConfig]. Without a key every call fails.
 	Key handshake.Key
-	// NoKey says why there is no Key, and what to do; calls fail with it.
+	// NoKey is the error of calls without a Key. It says why there is none and what to
+	// do.
 	NoKey error
-	// TLS makes the client speak TLS, and refuse servers that do not. Nil means plain
-	// TCP, or TLS with a certificate that nobody verifies where the server wants that.
-	// An empty ServerName is filled in from the address.
+	// TLS makes the client speak TLS and refuse servers that do not. Nil means plain TCP.
+	// If the server demands TLS, nil means TLS without verifying the certificate. An
+	// empty ServerName is filled in from the address.
 	TLS *tls.Config
 	// ConnectTimeout bounds dialing and handshake together. Default 3 s.
 	ConnectTimeout time.Duration

@@ -138,7 +138,7 @@ func TestTCPServerNeverCloses(t *testing.T) {
 	}
 }
 
-// liveHeap is how many bytes can still be reached.
+// liveHeap returns the number of bytes that are still reachable.
 func liveHeap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// registry is the set of endpoints of one server and the count of what they run.
+// registry holds the endpoints of one server and counts their running requests.
 type registry struct {
 	log     *slog.Logger
 	limit   int // running requests of all endpoints together
@@ -78,8 +78,8 @@ func (r *registry) remove(ctx context.Context, e *endpoint) error {
 	return nil
 }
 
-// reserve takes one place among the running requests of all endpoints. A false
-// return means that the server is at its limit.
+// reserve reserves a place among the running requests of all endpoints. It returns false
+// when the server is at its limit.
 func (r *registry) reserve() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *registry) release() {
 	r.mu.Unlock()
 }
 
-// enter admits a request to its endpoint, until leave.
+// enter admits a request to its endpoint. The caller calls leave when the request ends.
 func (r *registry) enter(path string) (*endpoint, *RemoteError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *registry) inFlight(path string) int {
 	return 0
 }
 
-// overloaded is the refusal at the limit of running requests.
+// overloaded is the error for requests beyond the limit of running requests.
 func (r *registry) overloaded() *RemoteError {
 	return &RemoteError{Kind: KindOverloaded, Message: fmt.Sprintf("%d requests running", r.limit)}
 }
@@ -143,8 +143,8 @@ func (r *registry) close() bool {
 	return first
 }
 
-// run calls the handler and turns its outcome into what the caller is told; nil
-// is success. A panic costs one request, not the process.
+// run calls the handler and converts its outcome into the error for the caller; nil means
+// success. A panic fails one request, not the process.
 func (r *registry) run(ctx context.Context, e *endpoint, req *Request, send func(any) error) (failure *RemoteError) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -155,15 +155,15 @@ func (r *registry) run(ctx context.Context, e *endpoint, req *Request, send func
 	return remoteError(ctx, e.handler(ctx, req, send))
 }
 
-// remoteError classifies what a handler returned.
+// remoteError classifies a handler's error.
 func remoteError(ctx context.Context, err error) *RemoteError {
 	if err == nil {
 		return nil
 	}
 	var re *RemoteError
 	if errors.As(err, &re) {
-		// A refusal that the handler got from its own call to somewhere else must
-		// not look like a refusal of this server.
+		// An error that the handler got from its own call to another server must not look
+		// like a refusal of this one.
 		if re.Kind == KindUnknownEndpoint || re.Kind == KindDraining {
 			return &RemoteError{Kind: KindUnavailable, Message: err.Error()}
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Errors that callers decide on, with errors.Is.
+// The errors that callers distinguish, with errors.Is.
 var (
 	// ErrCannotConnect is returned by Call when no connection to the address
 	// could be made: the request was never sent.
@@ -13,13 +13,13 @@ var (
 	// ErrDisconnected is returned when the connection broke. It also matches
 	// every ErrIncomplete.
 	ErrDisconnected = errors.New("disconnected")
-	// ErrIncomplete is returned by Recv when the stream ended without the final
-	// marker: the peer vanished, and how far it got is unknown.
+	// ErrIncomplete is returned by Recv when the stream ended without the final marker.
+	// The peer vanished, and how much it has done is unknown.
 	ErrIncomplete = fmt.Errorf("stream incomplete: %w", ErrDisconnected)
 	// ErrUnknownEndpoint is matched when the server has no handler for the path.
 	ErrUnknownEndpoint = errors.New("unknown endpoint")
-	// ErrOverloaded is matched when the server is at its limit of running
-	// requests, or the handler said so.
+	// ErrOverloaded is matched when the server is at its limit of running requests, or
+	// when the handler returns that kind.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrDraining is matched when the endpoint no longer takes new requests.
 	ErrDraining = errors.New("draining")
@@ -49,8 +49,8 @@ var (
 // Kind classifies a [RemoteError].
 type Kind string
 
-// Kinds of remote errors. The last three are set by the server itself, never by
-// a handler; they mean that no handler ran or that it ran out of time.
+// The kinds of remote errors. Only the server itself sets the last three, never a
+// handler. They mean that no handler ran, or that it ran out of time.
 const (
 	KindInvalidArgument Kind = "invalid_argument" // the request cannot succeed as it is
 	KindOverloaded      Kind = "overloaded"       // try another instance, or later
@@ -62,8 +62,8 @@ const (
 	KindTimeout         Kind = "timeout"
 )
 
-// RemoteError is a failure that the other side reported, as opposed to a failure
-// to reach it. It matches the sentinel of its kind, if there is one.
+// RemoteError is a failure that the other side reported, as opposed to a failure to reach
+// it. It matches the error variable of its kind, if there is one.
 type RemoteError struct {
 	Kind    Kind
 	Message string
@@ -77,7 +77,7 @@ func (e *RemoteError) Error() string {
 	return string(e.Kind) + ": " + e.Message
 }
 
-// Is reports whether target is the sentinel of the error's kind.
+// Is reports whether target is the error variable of e's kind.
 func (e *RemoteError) Is(target error) bool {
 	switch target {
 	case ErrOverloaded:
@@ -92,8 +92,8 @@ func (e *RemoteError) Is(target error) bool {
 	return false
 }
 
-// NotStarted reports whether err proves that no handler ran, so that sending the
-// request elsewhere repeats nothing.
+// NotStarted reports whether err proves that no handler ran. The request can then be sent
+// elsewhere without repeating work.
 func NotStarted(err error) bool {
 	return errors.Is(err, ErrCannotConnect) || errors.Is(err, ErrUnknownEndpoint) || errors.Is(err, ErrDraining)
 }

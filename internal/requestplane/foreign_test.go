@@ -23,7 +23,7 @@ import (
 
 var spoken = handshake.Protocol{Name: "dynrp\x00", Version: 2}
 
-// hello is how a client begins.
+// hello is the first message of a client.
 const hello = "dynrp\x00\x02\x00"
 
 // prove is a client's side of the handshake, welcome a server's.

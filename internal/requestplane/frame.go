@@ -25,10 +25,10 @@ const (
 	frameOverhead = 5         // length and type
 	maxHeader     = 128 << 10 // bytes of an encoded request header, as in Dynamo
 	readChunk     = 4 << 10   // first read buffer of a stream
-	keepChunk     = 64 << 10  // larger buffers are given back when empty
+	keepChunk     = 64 << 10  // larger buffers are released when empty
 )
 
-// errFrame is returned when the peer sends what is not a frame.
+// errFrame is returned when the peer sends a malformed frame.
 var errFrame = errors.New("malformed frame")
 
 // requestHeader precedes the body in a request frame.
@@ -87,7 +87,7 @@ func decodeRequest(p []byte) (h requestHeader, body []byte, err error) {
 		return h, nil, fmt.Errorf("request header: %w", err)
 	}
 	if h.Timeout < 0 {
-		h.Timeout = 1 // already late
+		h.Timeout = 1 // the deadline has passed
 	}
 	return h, p[n:], nil
 }
@@ -101,7 +101,7 @@ func encodeError(e *RemoteError) []byte {
 		c.Message = c.Message[:longest]
 	}
 	b, err := protocol.Marshal(wireError(c))
-	if err != nil { // two strings always encode
+	if err != nil { // cannot happen: two strings always encode
 		return nil
 	}
 	return b
@@ -112,8 +112,8 @@ type wireError struct {
 	Message string `json:"message"`
 }
 
-// decodeError reads the payload of an error frame. A payload it does not
-// understand still is an error of the other side.
+// decodeError reads the payload of an error frame. Even a malformed payload yields an
+// error of the other side.
 func decodeError(p []byte) *RemoteError {
 	var w wireError
 	if err := protocol.Unmarshal(p, &w); err != nil || w.Kind == "" {
@@ -122,9 +122,9 @@ func decodeError(p []byte) *RemoteError {
 	return &RemoteError{Kind: w.Kind, Message: w.Message}
 }
 
-// frameReader splits a byte stream into frames. It keeps partial frames across
-// failed reads, so that a read deadline loses nothing. Its buffer grows with the
-// bytes that arrived, never with a length that was only announced.
+// frameReader splits a byte stream into frames. It keeps partial frames across failed
+// reads, so that a read deadline loses nothing. Its buffer grows only with received
+// bytes, never with an announced length.
 type frameReader struct {
 	src   io.Reader
 	limit int // of a frame's length field
@@ -132,8 +132,8 @@ type frameReader struct {
 	r, w  int // unread bytes are buf[r:w]
 }
 
-// buffered returns the next frame if all of it is here. The payload is valid
-// until the next call of fill.
+// buffered returns the next frame if all of it was received. The payload is valid until
+// the next call of fill.
 func (f *frameReader) buffered() (typ byte, payload []byte, ok bool, err error) {
 	if f.w-f.r < 4 {
 		return 0, nil, false, nil
@@ -150,7 +150,7 @@ func (f *frameReader) buffered() (typ byte, payload []byte, ok bool, err error) 
 	return p[0], p[1:], true, nil
 }
 
-// frameLen is the checked length field of the frame at r.
+// frameLen returns the length field of the frame at r, after checking it.
 func (f *frameReader) frameLen() (int, error) {
 	n := binary.BigEndian.Uint32(f.buf[f.r:])
 	if n < 1 || uint64(n) > uint64(min(f.limit, math.MaxInt32)) {
@@ -186,8 +186,8 @@ func (f *frameReader) fill() error {
 	return err
 }
 
-// grow makes room for more of the frame at the start of the buffer: twice the
-// size, but not beyond the end of that frame.
+// grow makes room for more of the frame at the start of the buffer. It doubles the size,
+// but not beyond the end of that frame.
 func (f *frameReader) grow() {
 	size := max(readChunk, 2*len(f.buf))
 	if f.w >= 4 {
@@ -200,7 +200,7 @@ func (f *frameReader) grow() {
 	f.r, f.buf = 0, buf
 }
 
-// next blocks for a frame.
+// next waits for a frame.
 func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	for {
 		typ, payload, ok, err := f.buffered()
@@ -216,8 +216,8 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	}
 }
 
-// skip reads the frame at hand to its end, whatever its length, and drops it. A
-// frame that was already returned counts as skipped.
+// skip reads the current frame to its end, whatever its length, and discards it. A frame
+// that was already returned counts as skipped.
 func (f *frameReader) skip() error {
 	for f.w-f.r < 4 {
 		if f.r > 0 && f.w == f.r {

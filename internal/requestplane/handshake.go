@@ -9,11 +9,12 @@ import (
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
-// spoken is what follows the handshake of each connection. Version 1 had no proofs in
-// its greeting, which was otherwise the same.
+// spoken is the protocol after the handshake of each connection. The greeting of version
+// 1 was the same, but without proofs.
 var spoken = handshake.Protocol{Name: "dynrp\x00", Version: 2}
 
-// KeyPurpose is what the key of a request plane is derived for from the cluster's secret.
+// KeyPurpose is the label under which the request plane's key is derived from the
+// cluster's secret.
 const KeyPurpose = "request plane"
 
 // greetServer runs the client's side of the handshake.
@@ -42,13 +43,13 @@ func ready(conn net.Conn, _ handshake.Session, err error) (net.Conn, error) {
 	return conn, conn.SetDeadline(time.Time{})
 }
 
-// hopeless reports whether trying again at once cannot end in another way.
+// hopeless reports whether an immediate retry would fail in the same way.
 func hopeless(err error) bool {
 	return errors.Is(err, handshake.ErrSecret) || errors.Is(err, handshake.ErrVersion)
 }
 
-// upgraded is the configuration for a server that wants TLS. What the server says is not
-// proved, but if it was a lie the handshake fails.
+// upgraded returns the configuration for a server that demands TLS. The demand itself is
+// not authenticated, but after a forged one the handshake fails.
 func (c *ClientConfig) upgraded() (*ClientConfig, error) {
 	var err error
 	up := *c
@@ -56,7 +57,7 @@ func (c *ClientConfig) upgraded() (*ClientConfig, error) {
 	return &up, err
 }
 
-// secured says how a connection is protected, for logs.
+// secured names the protection of a connection, for logs.
 func secured(conn net.Conn) string {
 	if _, ok := conn.(*tls.Conn); ok {
 		return "tls"

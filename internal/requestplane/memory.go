@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// Memory is a request plane inside one process: its servers and clients see each
-// other and nobody else. Messages are encoded as on the network, so that both
-// sides never share data.
+// Memory is a request plane inside one process. Its servers and clients reach only each
+// other. Messages are encoded as on the network, so that the two sides never share data.
 type Memory struct {
 	mu      sync.Mutex
-	servers map[string]*MemoryServer // by address
+	servers map[string]*MemoryServer // key: address
 	made    int
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// memoryWindow is how many items a handler may be ahead of its caller.
+// memoryWindow is the number of items that a handler may be ahead of its caller.
 const memoryWindow = 64
 
 type memoryFrame struct {
@@ -21,10 +21,10 @@ type memoryStream struct {
 	client *MemoryClient
 	server *MemoryServer
 	frames chan memoryFrame
-	// abandoned is closed by the server's side when no more frames will come.
+	// abandoned is closed by the server's side after its last frame.
 	abandoned chan struct{}
-	// left ends when the caller does not want the answer any more; its cause is
-	// what the handler sees.
+	// left ends when the caller no longer wants the answer. Its cause becomes the cause
+	// of the handler's context.
 	left  context.Context
 	leave context.CancelCauseFunc
 	stop  func()
@@ -49,7 +49,7 @@ func newMemoryStream(ctx context.Context, c *MemoryClient, s *MemoryServer) *mem
 	return st
 }
 
-// offer hands a frame to the caller, or fails with the reason why it cannot.
+// offer passes a frame to the caller, or returns the reason why it cannot.
 func (st *memoryStream) offer(ctx context.Context, f memoryFrame) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -62,7 +62,7 @@ func (st *memoryStream) offer(ctx context.Context, f memoryFrame) error {
 	}
 }
 
-// put hands over the final frame, which may be late.
+// put passes the final frame to the caller, even after the caller has left.
 func (st *memoryStream) put(typ byte, payload []byte) {
 	f := memoryFrame{typ, payload}
 	select {
@@ -91,7 +91,7 @@ func (st *memoryStream) Recv(ctx context.Context, v any) error {
 	case f := <-st.frames:
 		return st.take(f, v)
 	case <-st.abandoned:
-		select { // it may have come after the frames it follows
+		select { // it may have arrived after the frames before it
 		case f := <-st.frames:
 			return st.take(f, v)
 		default:
@@ -128,8 +128,8 @@ func (st *memoryStream) ended() error {
 	return st.final
 }
 
-// end makes err the final result, unless there is one, tells the handler, and
-// returns the final result, which is for callers of Recv.
+// end makes err the final result, unless there is one already, and cancels the handler.
+// It returns the final result, for Recv.
 func (st *memoryStream) end(err, why error) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-// Beside offers the endpoints of a network server in this process too: clients
-// that come from [Memory.Over] reach them under the advertised address without a
-// socket. That spares two copies and several wake-ups for each item, which is what
-// tokens wait for on a machine whose cores all compute.
+// Beside makes the endpoints of a network server reachable inside this process, too.
+// Clients made by [Memory.Over] reach them under the advertised address without a socket.
+// That saves two copies and several wake-ups for each item, which delay tokens on a
+// machine whose cores are all busy.
 //
-// The returned server takes the place of s and closes it. Requests over the
-// network and near ones have a limit of their own each.
+// The returned server replaces s and closes it. Network requests and local requests each
+// have a limit of their own.
 func (m *Memory) Beside(s Server, advertised string, limits Limits, log *slog.Logger) Server {
 	return &nearServer{net: s, mem: m.newServer(advertised, limits, log)}
 }
 
-// Over returns a client that reaches the servers of m directly and all others
-// through c, which it closes.
+// Over returns a client that reaches the servers of m directly and all others through c.
+// Closing it closes c.
 func (m *Memory) Over(c Client) Client { return &nearClient{net: c, mem: m.NewClient()} }
 
 type nearServer struct {
@@ -36,10 +36,10 @@ func (s *nearServer) Handle(path string, h Handler) (func(context.Context) error
 	}
 	removeMem, err := s.mem.Handle(path, h)
 	if err != nil {
-		return nil, errors.Join(err, removeNet(context.Background())) // nothing runs yet
+		return nil, errors.Join(err, removeNet(context.Background())) // no request runs yet
 	}
 	return func(ctx context.Context) error {
-		// Both refuse new requests before either is waited for.
+		// Both refuse new requests before this waits for either.
 		var wg sync.WaitGroup
 		var netErr error
 		wg.Go(func() { netErr = removeNet(ctx) })

@@ -7,10 +7,10 @@ import (
 
 const maxPending = 64 << 10 // bytes of items that may wait for a stream's writer
 
-// outbox gathers the frames of one answer and writes them to the stream from one
-// goroutine: while a write is under way the next items pile up and leave
-// together; when nothing is under way an item leaves at once. Add blocks while
-// too much is waiting, which is how a slow caller slows the handler.
+// outbox writes the frames of one answer to the stream, from one goroutine. Items that
+// arrive during a write are combined into the next one; without a write under way, an
+// item is written at once. add blocks while too much is waiting, so that a slow caller
+// slows the handler down.
 type outbox struct {
 	w io.Writer
 
@@ -20,8 +20,8 @@ type outbox struct {
 	buf     []byte
 	running bool          // the writer goroutine was started
 	ended   bool          // no more frames
-	refused error         // what senders are told from now on
-	done    chan struct{} // closed when all is written or given up
+	refused error         // error of further sends
+	done    chan struct{} // closed when everything is written or discarded
 }
 
 func newOutbox(w io.Writer) *outbox {
@@ -54,8 +54,8 @@ func (o *outbox) startLocked() {
 	go o.writeLoop()
 }
 
-// refuse makes this and later adds fail; the first reason stays. Frames already
-// queued are still written.
+// refuse makes this and later calls of add fail. The first reason is kept. Frames that
+// are already queued are still written.
 func (o *outbox) refuse(reason error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,8 +80,8 @@ func (o *outbox) finish(typ byte, payload []byte) {
 	<-o.done
 }
 
-// abandon ends the outbox without a final frame. A write under way must be
-// interrupted by the caller.
+// abandon ends the outbox without a final frame. The caller must interrupt a write under
+// way.
 func (o *outbox) abandon() {
 	o.mu.Lock()
 	o.refuseLocked(ErrStreamClosed)
@@ -91,8 +91,8 @@ func (o *outbox) abandon() {
 	<-o.done
 }
 
-// endLocked lets the writer see the end. Without a writer, because no item was
-// ever sent, this goroutine does its work.
+// endLocked tells the writer to end. If no item was ever sent there is no writer, and
+// this goroutine does its work.
 func (o *outbox) endLocked() {
 	if o.running {
 		o.more.Signal()
@@ -127,7 +127,7 @@ func (o *outbox) writeLoop() {
 			return
 		}
 		if cap(out) > 4*maxPending {
-			out = nil // one large item must not be kept for the rest of the answer
+			out = nil // do not keep the buffer of a large item for the rest of the answer
 		}
 	}
 }

@@ -16,7 +16,7 @@ import "context"
 // A panic is logged and becomes kind internal too.
 type Handler func(ctx context.Context, req *Request, send func(item any) error) error
 
-// Request is what a handler is asked to do.
+// Request is one request to a handler.
 type Request struct {
 	ID      string            // the caller's request id
 	Path    string            // the endpoint path it was sent to
@@ -24,9 +24,9 @@ type Request struct {
 	Body    []byte            // msgpack; the handler owns it
 }
 
-// Decode decodes the msgpack body into v, a pointer. A body that does not fit v
-// is the caller's mistake: the error is a [*RemoteError] of kind invalid_argument,
-// so that a handler may return it as it is.
+// Decode decodes the msgpack body into v, a pointer. If the body does not fit v, the
+// error is a [*RemoteError] of kind invalid_argument, which the handler may return
+// unchanged.
 func (r *Request) Decode(v any) error {
 	if err := decode(r.Body, v); err != nil {
 		return &RemoteError{Kind: KindInvalidArgument, Message: err.Error()}
@@ -46,15 +46,15 @@ type Server interface {
 	// returns an error and the endpoint stays refusing; remove may be called again.
 	Handle(path string, h Handler) (remove func(ctx context.Context) error, err error)
 
-	// Addr is the host:port the server listens on.
+	// Addr returns the host:port that the server listens on.
 	Addr() string
 
-	// InFlight is the number of requests now running for path.
+	// InFlight returns the number of requests now running for path.
 	InFlight(path string) int
 
-	// Close cancels all running requests, closes all connections, and waits for
-	// every handler, at most for a few seconds: the error then says how many did
-	// not return. It is safe to call more than once.
+	// Close cancels all running requests, closes all connections and waits a few seconds
+	// at most for the handlers. The error says how many did not return. It is safe to
+	// call more than once.
 	Close() error
 }
 

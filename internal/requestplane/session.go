@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// maxOpening is how many streams may wait for the peer's first sign of life. It
-	// is far above what a healthy peer lets come together, so that opening a stream
-	// does not block; a dead peer is found by the keep-alive. Each costs 8 bytes of
-	// every session, whether it comes or not.
+	// maxOpening is the number of streams that may wait for the peer's first answer. It
+	// is far above the number at a healthy peer, so that opening a stream does not block;
+	// the keep-alive detects a dead peer. Each costs every session 8 bytes, used or not.
 	maxOpening = 1024
-	// maxClosing is how many streams a caller may have closed without the server
-	// having done the same. The server does as soon as handlers see that the caller
-	// left, so one with more than all that it may run has a bug.
+	// maxClosing is the number of streams that a caller has closed and the server has
+	// not. The server closes them as soon as its handlers see that the caller left. A
+	// server with more than it may run has a bug.
 	maxClosing = DefaultMaxInFlight + maxOpening
 )
 
@@ -36,10 +35,10 @@ func newSession(conn net.Conn, live Liveness, client bool, log *slog.Logger) (*s
 	cfg.AcceptBacklog = maxOpening
 	cfg.KeepAliveInterval = live.KeepAlive
 	cfg.ConnectionWriteTimeout = live.PeerTimeout
-	cfg.StreamOpenTimeout = 0 // one goroutine per stream for what the keep-alive does
-	// Its timers outlive the session and keep all of it, buffers included. They
-	// also take the end of an answer from a caller who reads slowly. What they are
-	// for is a peer that never closes its side: both sides count those streams.
+	cfg.StreamOpenTimeout = 0 // one goroutine per stream would repeat the keep-alive's work
+	// Its timers outlive the session and keep all of it in memory, buffers included. They
+	// also cut off the end of an answer when the caller reads slowly. They guard against
+	// a peer that never closes its side, but both sides count those streams anyway.
 	cfg.StreamCloseTimeout = 0
 	cfg.LogOutput = nil
 	cfg.Logger = muxLogger{log.With("peer", conn.RemoteAddr().String())}
@@ -57,7 +56,7 @@ func newSession(conn net.Conn, live Liveness, client bool, log *slog.Logger) (*s
 	return &session{Session: ys, wire: wire}, nil
 }
 
-// reason says why a closed session closed.
+// reason returns the error that closed the session.
 func (s *session) reason() error {
 	for s.IsClosed() {
 		st, err := s.AcceptStream()
@@ -78,15 +77,15 @@ func (s *session) reason() error {
 	return nil
 }
 
-// interrupt is a deadline that has passed: it wakes blocked reads or writes.
-// noDeadline takes it back.
+// interrupt is a deadline in the past: it wakes blocked reads or writes. noDeadline
+// clears it.
 var (
 	interrupt  = time.Unix(1, 0)
 	noDeadline time.Time
 )
 
-// muxLogger sends the multiplexer's own remarks to the debug log; what matters of
-// them comes back as errors.
+// muxLogger writes the multiplexer's messages to the debug log. Its important failures
+// are also returned as errors.
 type muxLogger struct{ log *slog.Logger }
 
 func (l muxLogger) emit(text string) {

@@ -13,13 +13,12 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// lastWords is how long the final frame of a request that is over its deadline,
-// or that was refused, may take to leave.
+// lastWords limits the write of the final frame for a request that was refused or is past
+// its deadline.
 const lastWords = time.Second
 
-// tcpCall is the server's side of one request. Three goroutines share it: the one
-// in serve, which runs the handler, the watcher, which sees the caller leave, and
-// the outbox's writer.
+// tcpCall is the server's side of one request. Three goroutines share it: serve runs the
+// handler, watch detects that the caller left, and the outbox's writer sends the answer.
 type tcpCall struct {
 	server *TCPServer
 	sess   *session
@@ -27,7 +26,7 @@ type tcpCall struct {
 	out    *outbox
 
 	lost atomic.Bool // an item could not be sent
-	over atomic.Bool // the answer is written: an end of the stream is no news
+	over atomic.Bool // the answer is written: the end of the stream means nothing
 }
 
 func (c *tcpCall) serve(ctx context.Context) {
@@ -74,7 +73,7 @@ func (c *tcpCall) serve(ctx context.Context) {
 func (c *tcpCall) answer(ctx context.Context, e *endpoint, req *Request) {
 	finished := false
 	defer func() {
-		if !finished { // nobody is there to read, or the handler ended its goroutine
+		if !finished { // the caller is gone, or the handler ended its goroutine
 			c.st.SetWriteDeadline(interrupt)
 			c.out.abandon()
 		}
@@ -86,7 +85,7 @@ func (c *tcpCall) answer(ctx context.Context, e *endpoint, req *Request) {
 	}
 	finished = true
 	if failure == nil && c.lost.Load() {
-		// The handler went on after send had failed: the answer has a hole.
+		// The handler continued after a failed send, so the answer lacks an item.
 		failure = remoteError(ctx, cmp.Or(cause, errItemLost))
 	}
 	if failure != nil {
@@ -112,18 +111,18 @@ func (c *tcpCall) send(req *Request, item any) (err error) {
 // interrupted runs once when the request's context ends early.
 func (c *tcpCall) interrupted(cause error) {
 	switch {
-	case errors.Is(cause, context.Canceled): // serve is done with it
+	case errors.Is(cause, context.Canceled): // serve has finished the request
 		return
 	case errors.Is(cause, ErrTimeout):
 		c.st.SetWriteDeadline(time.Now().Add(lastWords))
-	default: // nobody is there to read
+	default: // the caller is gone
 		c.st.SetWriteDeadline(interrupt)
 	}
 	c.out.refuse(cause)
 }
 
-// watch waits for the caller to leave. The caller sends nothing after its
-// request, so whatever ends the read means that.
+// watch waits for the caller to leave. The caller sends nothing after its request, so
+// that any end of the read means just that.
 func (c *tcpCall) watch(cancel context.CancelCauseFunc) {
 	var b [1]byte
 	n, err := c.st.Read(b[:])
@@ -145,9 +144,8 @@ func (c *tcpCall) endWatch() {
 	c.st.SetReadDeadline(interrupt)
 }
 
-// readRequest reads the one frame that callers send. Its first bytes must come
-// soon; a large rest may take its time, for which flow control and the keep-alive
-// care.
+// readRequest reads the one frame that callers send. Its first bytes must arrive soon. A
+// large rest may take its time; flow control and the keep-alive limit it.
 func (c *tcpCall) readRequest(in *frameReader) (*Request, time.Duration, error) {
 	c.st.SetReadDeadline(time.Now().Add(c.server.cfg.HandshakeTimeout))
 	if err := in.fill(); err != nil {
@@ -165,11 +163,11 @@ func (c *tcpCall) readRequest(in *frameReader) (*Request, time.Duration, error) 
 	if err != nil {
 		return nil, 0, err
 	}
-	// The reader and its buffer are not used any more: the handler may own body.
+	// The reader and its buffer are not used again, so the handler may own body.
 	return &Request{ID: h.ID, Path: h.Path, Headers: h.Headers, Body: body}, h.Timeout, nil
 }
 
-// badRequest answers a request that could not be read, if there is anyone left.
+// badRequest answers a request that could not be read, if the caller is still there.
 func (c *tcpCall) badRequest(in *frameReader, err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, yamux.ErrTimeout) || c.sess.IsClosed() {
 		return
@@ -178,8 +176,8 @@ func (c *tcpCall) badRequest(in *frameReader, err error) {
 	c.refuseUnread(in, &RemoteError{Kind: KindInvalidArgument, Message: err.Error()})
 }
 
-// refuseUnread refuses a request that was not read to its end. A caller stuck in
-// sending would not see the refusal, so the rest is read first and thrown away.
+// refuseUnread refuses a request that was not read to its end. A caller that is blocked
+// in sending would not see the refusal, so the rest is first read and discarded.
 func (c *tcpCall) refuseUnread(in *frameReader, e *RemoteError) {
 	c.st.SetReadDeadline(time.Now().Add(c.server.cfg.HandshakeTimeout))
 	if in.skip() == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
-// TCPClient is the network [Client]: it keeps one connection to each server it
-// talks to. Make one with [NewTCPClient].
+// TCPClient is the network [Client]. It keeps one connection to each server that it
+// calls. Make one with [NewTCPClient].
 type TCPClient struct {
 	cfg ClientConfig
 	log *slog.Logger
@@ -27,8 +27,8 @@ type TCPClient struct {
 	mu    sync.Mutex
 	conns map[string]*clientConn // by host:port
 	dials map[string]*dial
-	// hopeless are servers that were found to have another secret or version: calls fail
-	// at once for hopelessPause, in place of a handshake for each.
+	// hopeless lists servers with another secret or version. For hopelessPause, calls to
+	// them fail at once instead of repeating the handshake.
 	hopeless map[string]hopelessServer
 	refused  handshake.Refusals
 	work     sync.WaitGroup // dials, ends of connections and the sweeper
@@ -36,7 +36,7 @@ type TCPClient struct {
 
 var _ Client = (*TCPClient)(nil)
 
-// hopelessPause is for how long a server with another secret is not asked again.
+// hopelessPause is how long calls to a hopeless server fail without a new attempt.
 const hopelessPause = 5 * time.Second
 
 type hopelessServer struct {
@@ -44,7 +44,7 @@ type hopelessServer struct {
 	until time.Time
 }
 
-// dial is a connection in the making, which all callers to one address share.
+// dial is a connection attempt, which all callers to one address share.
 type dial struct {
 	done chan struct{} // closed when conn or err is set
 	conn *clientConn
@@ -81,8 +81,8 @@ func (c *TCPClient) Call(ctx context.Context, addr, id string, headers map[strin
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", addr, err)
 	}
-	// A pooled connection may turn out to be dead before anything was sent on it;
-	// one more dial then tells whether the server is there.
+	// A pooled connection may turn out to be dead before anything was sent on it. A
+	// second dial then shows whether the server is reachable.
 	for range 2 {
 		var conn *clientConn
 		conn, err = c.acquire(ctx, hostport)
@@ -152,12 +152,12 @@ func (c *TCPClient) acquire(ctx context.Context, hostport string) (*clientConn, 
 		if d.err != nil {
 			return nil, d.err
 		}
-		// Go round: the connection counts as in use only under the lock.
+		// Retry: the connection counts as in use only under the lock.
 	}
 }
 
-// connect completes d. It does not end with the caller that started it, because
-// others wait for it too.
+// connect completes d. It continues when the caller that started it leaves, because other
+// callers wait for it.
 func (c *TCPClient) connect(hostport string, d *dial) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.ConnectTimeout)
 	defer cancel()
@@ -169,7 +169,7 @@ func (c *TCPClient) connect(hostport string, d *dial) {
 	defer close(d.done)
 	switch {
 	case c.ctx.Err() != nil:
-		if err == nil { // Close came in the last moment
+		if err == nil { // Close was called meanwhile
 			c.work.Go(func() { sess.Close() })
 		}
 		d.err = ErrClientClosed
@@ -189,8 +189,8 @@ func (c *TCPClient) connect(hostport string, d *dial) {
 	}
 }
 
-// bury waits for the end of a connection, however that comes, and frees what it
-// has: a server that is gone may never be called again.
+// bury waits for a connection to end and frees its resources. Without it they could stay
+// for ever, since a vanished server may never be called again.
 func (c *TCPClient) bury(conn *clientConn) {
 	<-conn.sess.CloseChan()
 	c.mu.Lock()
@@ -201,7 +201,7 @@ func (c *TCPClient) bury(conn *clientConn) {
 	conn.close()
 }
 
-// open dials, with TLS where the server asks for it.
+// open dials, with TLS if the server demands it.
 func (c *TCPClient) open(ctx context.Context, hostport string) (*session, error) {
 	if c.cfg.Key.IsZero() {
 		return nil, cmp.Or(c.cfg.NoKey, handshake.ErrNoKey)
@@ -242,7 +242,7 @@ func (c *TCPClient) dial(ctx context.Context, hostport string, cfg *ClientConfig
 	return sess, nil
 }
 
-// sweep closes connections that nobody uses.
+// sweep closes idle connections.
 func (c *TCPClient) sweep() {
 	tick := time.NewTicker(max(c.cfg.IdleTimeout/4, time.Millisecond))
 	defer tick.Stop()

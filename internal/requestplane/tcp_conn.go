@@ -13,8 +13,8 @@ import (
 // errNotOpened is returned when a connection was dead before a stream was opened.
 var errNotOpened = fmt.Errorf("%w before the request was sent", ErrDisconnected)
 
-// clientConn is one pooled connection. It is in the pool, or closed, or both for
-// a moment.
+// clientConn is one pooled connection. For a moment it can be both in the pool and
+// closed.
 type clientConn struct {
 	client *TCPClient
 	addr   string
@@ -40,14 +40,14 @@ func (c *clientConn) spawn(f func()) bool {
 	return true
 }
 
-// opened is an outcome of open.
+// opened is the result of opening a stream.
 type opened struct {
 	st  *yamux.Stream
 	err error
 }
 
-// start opens a stream and sends the request. Both may block for a while when the
-// peer has stopped reading, deaf to ctx, so they run apart.
+// start opens a stream and sends the request. Both may block while the peer does not
+// read, regardless of ctx, so they run on another goroutine.
 func (c *clientConn) start(ctx context.Context, frame []byte) (*tcpStream, error) {
 	ready := make(chan opened, 1)
 	if !c.spawn(func() { ready <- c.open(ctx, frame) }) {
@@ -60,7 +60,7 @@ func (c *clientConn) start(ctx context.Context, frame []byte) (*tcpStream, error
 		}
 		return newTCPStream(ctx, c, o.st), nil
 	case <-ctx.Done():
-		// Open sees it too; a stream that made it meanwhile must go.
+		// That goroutine sees it, too. A stream that was opened meanwhile must be closed.
 		c.spawn(func() {
 			if o := <-ready; o.st != nil {
 				o.st.Close()
@@ -91,7 +91,8 @@ func (c *clientConn) open(ctx context.Context, frame []byte) opened {
 	return opened{nil, fmt.Errorf("%w: send request: %w", ErrDisconnected, c.failure(err))}
 }
 
-// failure prefers the reason why the connection ended over what a stream said.
+// failure returns the reason why the connection ended, if it did, in place of a stream's
+// error.
 func (c *clientConn) failure(err error) error {
 	if r := c.sess.reason(); r != nil {
 		return r

@@ -33,7 +33,7 @@ type TCPServer struct {
 	loops    sync.WaitGroup // accept loops of the listener and of the sessions
 	requests requestGroup
 
-	strangers handshake.Lobby // connections in their handshake, which have no session that Close could end
+	strangers handshake.Lobby // connections in their handshake, which have no session yet that Close could end
 	refused   handshake.Refusals
 }
 
@@ -80,7 +80,7 @@ func (s *TCPServer) Close() error {
 	s.cancel(ErrServerClosed)
 	s.strangers.Close()
 
-	// What finished handlers have written must reach their callers.
+	// The answers of finished handlers must still reach their callers.
 	s.mu.Lock()
 	var ending sync.WaitGroup
 	for sess := range s.sessions {
@@ -98,7 +98,7 @@ func (s *TCPServer) Close() error {
 	return nil
 }
 
-// acceptLoop serves connections until ctx ends, which is the parent of all requests.
+// acceptLoop serves connections until ctx ends. ctx is the parent of all requests.
 func (s *TCPServer) acceptLoop(ctx context.Context) {
 	pause := acceptPause
 	for {
@@ -112,7 +112,7 @@ func (s *TCPServer) acceptLoop(ctx context.Context) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		// Most likely out of file descriptors: those in use will be freed.
+		// Most likely the process is out of file descriptors; some will be freed.
 		s.log.Warn("accept failed", "err", err, "retry_in", pause)
 		select {
 		case <-time.After(pause):
@@ -131,7 +131,7 @@ func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshak
 		conn.Close()
 		switch {
 		case ctx.Err() != nil:
-		case errors.Is(err, handshake.ErrWantsTLS): // a client without a setting, which comes again with TLS
+		case errors.Is(err, handshake.ErrWantsTLS): // a client without the setting, which connects again with TLS
 			log.Debug("connection refused", "err", err)
 		default:
 			s.refused.Warn(log, "connection refused", "err", err)
@@ -156,7 +156,7 @@ func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshak
 		if err != nil {
 			break
 		}
-		// Those that run, and as many answers that their callers have not read yet.
+		// The running requests, and as many answers that their callers have not read yet.
 		if n := sess.NumStreams(); n > 2*s.cfg.Limits.MaxInFlight+maxOpening {
 			log.Warn("caller does not close its side of streams: closing the connection", "streams", n)
 			break
@@ -178,8 +178,8 @@ func (s *TCPServer) serve(ctx context.Context, conn net.Conn, stranger *handshak
 	s.mu.Unlock()
 }
 
-// requestGroup counts running requests and lets Close wait for them, for a
-// limited time, which a sync.WaitGroup cannot.
+// requestGroup counts running requests. Unlike a sync.WaitGroup, it can be waited for
+// with a time limit.
 type requestGroup struct {
 	mu     sync.Mutex
 	n      int
@@ -206,8 +206,8 @@ func (g *requestGroup) done() {
 	}
 }
 
-// wait refuses new requests, waits until none is left or the limit has passed,
-// and returns how many are left.
+// wait refuses new requests and waits until none is left or limit has passed. It returns
+// the number that is left.
 func (g *requestGroup) wait(limit time.Duration) int {
 	g.mu.Lock()
 	if !g.closed {

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// tcpStream is the caller's side of one request. Recv is for one goroutine; the
-// mutex guards what Close and the end of the call's context change meanwhile.
+// tcpStream is the caller's side of one request. Recv is for one goroutine. The mutex
+// guards the fields that Close and the end of the call's context change meanwhile.
 type tcpStream struct {
 	conn *clientConn
 	st   *yamux.Stream
@@ -30,7 +30,7 @@ func newTCPStream(ctx context.Context, conn *clientConn, st *yamux.Stream) *tcpS
 		in:   frameReader{src: st, limit: conn.client.cfg.MaxMessage},
 		ctx:  ctx,
 	}
-	// Ctx may end while AfterFunc returns: stop is guarded like final.
+	// ctx may end before AfterFunc returns, so the mutex guards stop like final.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop = context.AfterFunc(ctx, func() { _ = s.end(context.Cause(ctx)) })
@@ -72,8 +72,8 @@ func (s *tcpStream) take(typ byte, payload []byte, v any) error {
 	return s.end(fmt.Errorf("answer from %s: frame type %d: %w: %w", s.conn.addr, typ, ErrIncomplete, errFrame))
 }
 
-// fill waits for more of the answer. An end of ctx is not final, unless it is the
-// call's own.
+// fill waits for more of the answer. The end of ctx is not final, unless it is the call's
+// own context.
 func (s *tcpStream) fill(ctx context.Context) error {
 	if ctx.Done() != nil && ctx.Done() != s.ctx.Done() {
 		if ctx.Err() != nil {
@@ -102,12 +102,13 @@ func (s *tcpStream) fill(ctx context.Context) error {
 	case s.conn.client.ctx.Err() != nil:
 		return s.end(ErrClientClosed)
 	case errors.Is(err, io.EOF):
-		err = io.ErrUnexpectedEOF // io.EOF is for an answer that is complete
+		err = io.ErrUnexpectedEOF // io.EOF would mean a complete answer
 	}
 	return s.end(fmt.Errorf("answer from %s: %w: %w", s.conn.addr, ErrIncomplete, s.conn.failure(err)))
 }
 
-// clearDeadline takes back a wake-up, but not that of a stream that has ended.
+// clearDeadline clears the interrupt of a context, but not that of a stream that has
+// ended.
 func (s *tcpStream) clearDeadline() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +123,8 @@ func (s *tcpStream) ended() error {
 	return s.final
 }
 
-// end makes err the final result, unless there is one, frees the stream, and
-// returns the final result, which is for callers of Recv.
+// end makes err the final result, unless there is one already, and frees the stream. It
+// returns the final result, for Recv.
 func (s *tcpStream) end(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +134,7 @@ func (s *tcpStream) end(err error) error {
 	s.final = err
 	s.stop()
 	s.st.SetReadDeadline(interrupt)
-	// Closing the stream is what cancels the handler. It may block on a peer that
-	// has stopped reading.
+	// Closing the stream cancels the handler. It may block while the peer does not read.
 	s.conn.spawn(func() { s.st.Close() })
 	s.conn.release()
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/requestplane"
 )
 
-// promptly is how soon a handler must learn that its caller left. It takes a
+// promptly limits the time until a handler learns that its caller left. That takes a
 // fraction of a millisecond; the limit leaves room for a busy test machine.
 const promptly = 10 * time.Second
 

@@ -1,6 +1,6 @@
-// Package requestplanetest holds the behavior every request plane must show.
+// Package requestplanetest is a test suite for request planes.
 //
-// Start with [Run], which a test of an implementation calls with a [Make].
-// The suite owns what it makes and closes it; it does not test what only one
-// implementation has, such as dead connections.
+// Start with [Run], which a test of an implementation calls with a [Make]. The suite owns
+// what it makes and closes it. It does not test properties of one implementation only,
+// such as dead connections.
 package requestplanetest

@@ -14,7 +14,7 @@ import (
 // registers their Close with t.Cleanup.
 type Make func(t *testing.T, limits requestplane.Limits) (requestplane.Server, func() requestplane.Client)
 
-// patience is how long the suite waits for what must happen at once.
+// patience limits every wait of the suite.
 const patience = 30 * time.Second
 
 // Run runs the suite.
@@ -74,7 +74,7 @@ func Run(t *testing.T, newPlane Make) {
 	}
 }
 
-// item is what the suite's handlers send.
+// item is the message type of the suite's handlers.
 type item struct {
 	N    int    `json:"n"`
 	Text string `json:"text"`
