@@ -13,17 +13,18 @@ import (
 	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
-// Credentials are what a server proves itself with and whom it lets in, as PEM. A server
-// that has them speaks TLS only, from the first byte, and only with clients whose
-// certificate is of the authority.
+// Credentials hold a server's certificate and key, and the certificate authority of its
+// clients, as PEM. A server with credentials speaks only TLS, from the first byte, and
+// only with clients whose certificate that authority signed.
 type Credentials struct {
-	CA   []byte // authority of all certificates
-	Cert []byte // of the server, for every address at which clients reach it
+	CA   []byte // certificate authority of servers and clients
+	Cert []byte // the server's certificate, for every address at which clients reach it
 	Key  []byte // of Cert
 }
 
-// NewCredentials makes those of a server of the cluster that has the secret. It is reached
-// at hosts, names or addresses, by tools that compare them.
+// NewCredentials makes the credentials of a server of the cluster with that secret. hosts
+// are the names or addresses at which clients reach it; clients that verify host names
+// compare them with the certificate.
 func NewCredentials(s credentials.Secret, hosts ...string) (*Credentials, error) {
 	ca, err := s.Authority()
 	if err != nil {
@@ -36,7 +37,7 @@ func NewCredentials(s credentials.Secret, hosts ...string) (*Credentials, error)
 	return &Credentials{CA: ca.PEM(), Cert: pair.Cert, Key: pair.Key}, nil
 }
 
-// tls returns the settings of a server.
+// tls returns the TLS settings of a server.
 func (c *Credentials) tls() (*tls.Config, error) {
 	cert, err := tls.X509KeyPair(c.Cert, c.Key)
 	if err != nil {
@@ -52,9 +53,9 @@ func (c *Credentials) tls() (*tls.Config, error) {
 	}, nil
 }
 
-// keep writes the credentials into files for the owner only, as etcd wants them: it reads
-// them again at each handshake. What is there already is not written, so that a server
-// starts again on a full disk.
+// keep writes the credentials to files that only their owner can read. etcd needs files,
+// because it reads them again at each handshake. Files with the same content are not
+// rewritten, so that a server can restart on a full disk.
 func (c *Credentials) keep(dir string) (ca, cert, key string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", "", "", fmt.Errorf("%w: %w", ErrDir, err)

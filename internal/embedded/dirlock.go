@@ -13,16 +13,16 @@ import (
 
 const (
 	lockFile = "server.lock"
-	// lockPatience lets a predecessor that is still shutting down leave.
+	// lockPatience gives a predecessor time to finish its shutdown.
 	lockPatience = 5 * time.Second
 	lockRetry    = 50 * time.Millisecond
 )
 
-// errLocked is what tryLock returns when somebody else has the lock.
+// errLocked is returned by tryLock when another server has the lock.
 var errLocked = errors.New("locked")
 
-// dirLock keeps other servers out of a directory until it is released or the
-// process ends, however it ends.
+// dirLock keeps other servers out of a directory. It lasts until it is released or the
+// process ends, in whatever way.
 type dirLock struct {
 	file *os.File
 }
@@ -36,7 +36,7 @@ func lockDir(dir string) (*dirLock, error) {
 	return &dirLock{file: file}, nil
 }
 
-// acquire takes the lock, waiting a little for another server to leave.
+// acquire takes the lock. It waits up to lockPatience for another server to leave.
 func (l *dirLock) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errLocked)
 	defer cancel()
@@ -57,7 +57,7 @@ func (l *dirLock) acquire(ctx context.Context) error {
 			return fmt.Errorf("%w: %s%s", ErrDirInUse, filepath.Dir(l.file.Name()), l.holder())
 		}
 	}
-	// Only for the message of the next one who comes too early.
+	// The content is only for the error message of a server that finds the lock taken.
 	_ = l.file.Truncate(0)
 	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	return nil
@@ -71,11 +71,11 @@ func (l *dirLock) holder() string {
 	return ""
 }
 
-// release gives the lock back. The file stays: removing it would let two
-// servers lock two different files of the same name.
+// release releases the lock. The file stays: without it, two servers could lock two
+// different files of the same name.
 func (l *dirLock) release() {
 	_ = l.file.Close()
 }
 
-// has reports whether fd is the lock's own.
+// has reports whether fd is the descriptor of the lock file.
 func (l *dirLock) has(fd int) bool { return int(l.file.Fd()) == fd }

@@ -4,5 +4,5 @@ package embedded
 
 import "os"
 
-// tryLock relies on the servers' own file locks where there is no flock.
+// tryLock does nothing where there is no flock; the servers' own file locks must do.
 func tryLock(*os.File) error { return nil }

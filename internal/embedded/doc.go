@@ -1,19 +1,19 @@
-// Package embedded runs the real etcd and NATS servers inside this process, for
-// clusters that have none of their own.
+// Package embedded runs the real etcd and NATS servers inside this process, for clusters
+// that have none of their own.
 //
-// Start with [StartEtcd] and [StartNATS]. Both return when the server answers,
-// keep their data in a directory that the next start continues from, on another
-// port if need be, also after the process was killed.
+// Start with [StartEtcd] and [StartNATS]. Both return when the server answers. The next
+// start continues from the data directory, even after the process was killed, and on
+// another port if necessary.
 //
-// Each returned server owns its goroutines, listeners and files until Close,
-// which may be called from any goroutine and more than once. A directory is
-// locked against a second server. A server that fails later closes its Done
-// channel and leaves the rest of the process alone.
+// Each returned server owns its goroutines, listeners and files until Close, which may be
+// called from any goroutine and more than once. A directory is locked against a second
+// server. A server that fails later closes its Done channel and leaves the rest of the
+// process alone.
 //
-// With [Credentials] a server speaks TLS alone and lets in only clients with a certificate
-// of the same authority. That is also all there is of access control: whoever is let in
-// may do everything.
+// With [Credentials], a server speaks only TLS and accepts only clients with a
+// certificate of the same authority. There is no further access control: an accepted
+// client may do everything.
 //
-// The package forms no multi-member clusters: a cluster that outgrows one server gets
-// servers of its own.
+// The package runs single servers only, no clusters of etcd or NATS servers. A cluster
+// that outgrows one server needs servers outside of dynamod.
 package embedded

@@ -26,9 +26,9 @@ var (
 	ErrNotReady = errors.New("server not ready")
 )
 
-// claim makes sure that the addresses can be listened on and returns them with
-// the ports filled in: port 0 means any free one, which stays free only by luck
-// until the server listens.
+// claim checks that the addresses can be listened on and returns them with their ports.
+// Port 0 becomes a free port. Another process may take that port before the server
+// listens on it.
 func claim(addrs ...string) ([]string, error) {
 	claimed := make([]string, len(addrs))
 	for i, addr := range addrs {
@@ -36,7 +36,8 @@ func claim(addrs ...string) ([]string, error) {
 		if err != nil {
 			return nil, listenError(addr, err)
 		}
-		// Held until all are claimed, or two could get the same free port.
+		// All listeners stay open until the end; otherwise two addresses could get the
+		// same port.
 		defer l.Close()
 		claimed[i] = l.Addr().String()
 	}
@@ -50,11 +51,11 @@ func listenError(addr string, err error) error {
 	return fmt.Errorf("listen on %s: %w", addr, err)
 }
 
-// diskRoom is what the disk must have free, in bytes, before a server starts on it: one that
-// fails for want of room leaves memory behind.
+// diskRoom is the free disk space in bytes that a server needs to start. A start that
+// fails for lack of space leaks memory.
 const diskRoom = 16 << 20
 
-// hasRoom reports a disk that is full.
+// hasRoom returns ErrNoSpace if the disk of dir has less than diskRoom free.
 func hasRoom(dir string) error {
 	free, _, err := host.Disk(dir)
 	if err == nil && free < diskRoom {
@@ -63,8 +64,8 @@ func hasRoom(dir string) error {
 	return err
 }
 
-// dataError is why a server does not start on the data in dir. Both servers tell of a full
-// disk in texts only.
+// dataError classifies the error of a server that did not start on the data in dir. For a
+// full disk, both servers return only texts.
 func dataError(dir string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
 		return fmt.Errorf("%w: %s: %w", ErrNoSpace, dir, err)
@@ -72,7 +73,7 @@ func dataError(dir string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrData, dir, err)
 }
 
-// dialable replaces an address that means "every interface" by one to dial.
+// dialable replaces an address that means "every interface" by one that clients can dial.
 func dialable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -89,7 +90,7 @@ func prepareDir(dir string) (*dirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDir, err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil { // somebody else may have made it
+	if err := os.Chmod(dir, 0o700); err != nil { // another program may have created it
 		return nil, fmt.Errorf("%w: %w", ErrDir, err)
 	}
 	if err := hasRoom(dir); err != nil {

@@ -18,21 +18,21 @@ import (
 const (
 	defaultTickMS     = 20
 	defaultElectionMS = 200
-	// etcdQuota is where etcd stops accepting writes; a cluster's state is a
-	// few megabytes, so reaching it means that something else is wrong.
+	// etcdQuota is the size at which etcd stops accepting writes. A cluster's state takes
+	// a few megabytes, so reaching the quota means that something else is wrong.
 	etcdQuota = 2 << 30
-	// etcdSnapshotCount keeps the log that a restart replays short.
+	// etcdSnapshotCount keeps the log short that a restart replays.
 	etcdSnapshotCount = 5000
 	etcdRequestBytes  = 4 << 20
 	etcdSlow          = time.Second
 	minBcryptCost     = 4
-	// closeTimeout bounds a Close; what has not ended by then is abandoned.
+	// closeTimeout limits Close. A server that has not stopped by then is abandoned.
 	closeTimeout = 10 * time.Second
-	// failedTimeout is the same for a server that failed, which rarely ends: the goroutine
-	// that it failed in has left its locks behind.
+	// failedTimeout limits the Close of a server that failed. Such a server rarely stops:
+	// the goroutine that failed still holds its locks.
 	failedTimeout = 2 * time.Second
-	// portAttempts is how often another free port is tried when somebody else
-	// was faster.
+	// portAttempts is the number of free ports to try when other processes take them
+	// first.
 	portAttempts = 5
 )
 
@@ -40,19 +40,19 @@ const (
 type EtcdOptions struct {
 	Dir        string // data directory, created if missing
 	ClientAddr string // host:port for clients; port 0 means any free one
-	// PeerAddr is host:port for other members, of which there are none; default
-	// any free port on loopback.
+	// PeerAddr is host:port for other members, although there are none; default any free
+	// port on loopback.
 	PeerAddr string
-	// Credentials close both addresses to whoever has no certificate. Nil leaves them
-	// open to everybody, without TLS, for tests only.
+	// Credentials restrict both addresses to clients with a certificate. Nil leaves them
+	// open to all, without TLS; for tests only.
 	Credentials *Credentials
 	Log         *slog.Logger
 	// UnsafeNoFsync skips flushing to disk and hashes passwords cheaply. For tests
 	// only: a power cut loses data.
 	UnsafeNoFsync bool
-	// TickMS and ElectionMS are raft's heartbeat and election time-out. A lone
-	// member waits for them only when it starts; the shortest lease is one and a
-	// half election time-outs, rounded up to a second.
+	// TickMS and ElectionMS are raft's heartbeat and election timeout. A single member
+	// waits for them only at its start. The shortest lease is one and a half election
+	// timeouts, rounded up to a second.
 	TickMS, ElectionMS uint
 }
 
@@ -79,8 +79,8 @@ func startEtcd(ctx context.Context, opts EtcdOptions, l *life) (*Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	// etcd ends the goroutine it fails in, or hangs behind another one that
-	// failed, so it starts on a goroutine of its own.
+	// A failure in etcd can end the goroutine that called it, or block it behind another
+	// one. So etcd starts on a goroutine of its own.
 	type result struct {
 		server *embed.Etcd
 		err    error
@@ -97,9 +97,9 @@ func startEtcd(ctx context.Context, opts EtcdOptions, l *life) (*Etcd, error) {
 		}
 		e.server = r.server
 	case err := <-e.fatal:
-		return nil, errors.Join(dataError(opts.Dir, err), fence(e.dir, e.lock)) // it hangs
+		return nil, errors.Join(dataError(opts.Dir, err), fence(e.dir, e.lock)) // the server hangs
 	case <-ctx.Done():
-		go func() { // it cannot be interrupted
+		go func() { // the start cannot be interrupted
 			if r := <-started; r.server != nil {
 				r.server.Close()
 			}
@@ -138,15 +138,16 @@ func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
 			return nil, err
 		}
 		info.ClientCertAuth = true
-		// Nobody needs the peer address of a lone member: it is closed in the same way.
+		// A single member needs no peer address, but it is open, so it requires
+		// certificates, too.
 		cfg.PeerTLSInfo, cfg.TlsMinVersion = *info, "TLS1.3"
 	}
 	cfg.ListenClientUrls = []url.URL{{Scheme: scheme, Host: client}}
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: scheme, Host: e.endpoint}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: scheme, Host: peer}}
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: scheme, Host: dialable(peer)}}
-	// Read only when the directory is new; an old member keeps its identity
-	// whatever the ports are today.
+	// etcd reads this only for a new directory. An existing member keeps its identity,
+	// even with other ports.
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.InitialClusterToken = "dynamod"
 	cfg.TickMs, cfg.ElectionMs = defaultTickMS, defaultElectionMS
@@ -182,9 +183,9 @@ func etcdStartError(cfg *embed.Config, err error) error {
 	return dataError(cfg.Dir, err)
 }
 
-// watch notices when the server stops by itself, as it does when it cannot write. Its file is
-// written by system calls and mapped for reading only what was written: a full disk is an
-// error, and never a signal that ends the process.
+// watch notices when the server stops by itself, for example because it cannot write.
+// etcd writes its file by system calls and maps only written parts, for reading. A full
+// disk is therefore an error, and never a signal that ends the process.
 func (e *Etcd) watch() {
 	defer close(e.done)
 	select {
@@ -203,15 +204,15 @@ func (e *Etcd) watch() {
 	e.log.Error("embedded etcd failed", "err", e.err)
 }
 
-// Endpoint returns the host:port that clients on this machine connect to.
+// Endpoint returns the host:port for clients on this machine.
 func (e *Etcd) Endpoint() string { return e.endpoint }
 
-// Listen returns the host:port that the server listens on, where the host may mean every
+// Listen returns the host:port that the server listens on. The host may mean every
 // interface.
 func (e *Etcd) Listen() string { return e.listen }
 
-// Close stops the server and gives its directory and port back. It may be
-// called more than once.
+// Close stops the server and releases its directory and port. It may be called more than
+// once.
 func (e *Etcd) Close() error { return e.close(e.shutdown) }
 
 func (e *Etcd) shutdown() error {
@@ -220,7 +221,7 @@ func (e *Etcd) shutdown() error {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		// What follows may hang when the server has failed; its successor listens at the
+		// The rest may hang when the server has failed, and its successor listens at the
 		// same address.
 		for _, l := range e.server.Clients {
 			_ = l.Close()
@@ -228,8 +229,8 @@ func (e *Etcd) shutdown() error {
 		if e.err != nil {
 			hangUp(e.endpoint)
 		}
-		// etcd would first wait seconds for watches and keep-alives to end by
-		// themselves, which they never do.
+		// Otherwise etcd waits seconds for watches and keep-alives to end by themselves,
+		// which they never do.
 		if s := e.grpc.Load(); s != nil {
 			s.Stop()
 		}

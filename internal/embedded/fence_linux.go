@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fence takes the open files below dir away from a server that does not end: its
-// descriptors lead nowhere from now on. Their locks end, so that another server
-// can start on the data, and the old one cannot write there any more. The lock of the
-// directory itself stays with its owner.
+// fence takes the open files below dir away from a server that does not stop: it
+// redirects their descriptors to nothing. That releases their locks, so that another
+// server can start on the data, and the old one can no longer write to it. The lock of
+// the directory itself stays.
 //
-// It must be called when the server is stuck, not while it opens and closes files: a
-// descriptor that became another file's in the meantime would be lost to that.
+// It must be called when the server is stuck, not while it opens and closes files: if a
+// descriptor is reused meanwhile, another file is lost.
 func fence(dir string, keep *dirLock) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -45,7 +45,8 @@ func fence(dir string, keep *dirLock) error {
 		if err != nil || to != dir && !strings.HasPrefix(to, dir+string(filepath.Separator)) || keep.has(fd) {
 			continue
 		}
-		// A file that is mapped stays open for the system, and locked. Not all can be locked.
+		// A mapped file stays open in the kernel, with its lock. Descriptors that are not
+		// files cannot be locked, so errors are ignored.
 		_ = unix.Flock(fd, unix.LOCK_UN)
 		if err := unix.Dup3(int(null.Fd()), fd, unix.O_CLOEXEC); err != nil {
 			return fmt.Errorf("take %s away: %w", to, err)
@@ -54,8 +55,8 @@ func fence(dir string, keep *dirLock) error {
 	return nil
 }
 
-// hangUp ends all connections to addr, host:port, that this process has accepted: clients
-// of a server that has failed would go on asking it.
+// hangUp closes all connections to addr, host:port, that this process has accepted.
+// Otherwise clients of a failed server would keep using them.
 func hangUp(addr string) {
 	_, text, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -74,7 +75,7 @@ func hangUp(addr string) {
 		if err != nil {
 			continue
 		}
-		// What is no socket has no name, and what only listens no peer.
+		// Only sockets have a name, and only connected ones a peer.
 		if at, err := unix.Getsockname(fd); err != nil || portOf(at) != port {
 			continue
 		}

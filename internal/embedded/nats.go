@@ -16,16 +16,16 @@ import (
 const (
 	natsMaxPayload = 8 << 20
 	natsReadyPoll  = 50 * time.Millisecond
-	// natsTLSTimeout is how long a client may take for its handshake.
+	// natsTLSTimeout limits a client's TLS handshake.
 	natsTLSTimeout = 10 * time.Second
-	// natsSyncInterval is how much of the prefill queue a power cut may cost; a
-	// killed process costs nothing.
+	// natsSyncInterval is the age of the prefill queue's data that a power failure may
+	// lose. A killed process loses nothing.
 	natsSyncInterval = 10 * time.Second
-	// natsMaxStore is JetStream's own bound in bytes, which is no bound: the queue has others.
-	// By itself the server takes three quarters of what is free when it starts, which after
-	// a full disk is next to nothing.
+	// natsMaxStore is JetStream's storage limit in bytes. It is set so high that only the
+	// queue's own limits count. By default the server takes three quarters of the free
+	// space at its start, which after a full disk is next to nothing.
 	natsMaxStore = 1 << 40
-	// natsCheckEvery is how often JetStream is asked whether it still writes.
+	// natsCheckEvery is the interval at which JetStream's ability to write is checked.
 	natsCheckEvery = time.Second
 )
 
@@ -33,8 +33,8 @@ const (
 type NATSOptions struct {
 	Dir  string // JetStream's directory, created if missing
 	Addr string // host:port for clients; port 0 means any free one
-	// Credentials close the address to whoever has no certificate. Nil leaves it open to
-	// everybody, without TLS, for tests only.
+	// Credentials restrict the address to clients with a certificate. Nil leaves it open
+	// to all, without TLS; for tests only.
 	Credentials *Credentials
 	Log         *slog.Logger
 }
@@ -66,7 +66,7 @@ func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 		return nil, listenError(addr, err)
 	}
 	options := &server.Options{
-		// JetStream files belong to a server name.
+		// JetStream stores its files under the server's name.
 		ServerName:             "dynamod",
 		Host:                   host,
 		Port:                   port,
@@ -82,7 +82,8 @@ func startNATS(ctx context.Context, opts NATSOptions, l *life) (*NATS, error) {
 		if options.TLSConfig, err = opts.Credentials.tls(); err != nil {
 			return nil, err
 		}
-		// Without the last one the server would introduce itself before TLS begins.
+		// Without TLSHandshakeFirst, the server would send its greeting before TLS
+		// begins.
 		options.TLS, options.TLSVerify, options.TLSHandshakeFirst = true, true, true
 		options.TLSTimeout = natsTLSTimeout.Seconds()
 	}
@@ -124,15 +125,16 @@ func (n *NATS) waitReady(ctx context.Context) error {
 	}
 }
 
-// watch notices when the server stops by itself, or writes no more. A stream that failed to
-// write once, for example on a full disk, refuses all messages until the server is started
-// again. Meanwhile events pass, so the server is given up only when there is room.
+// watch notices when the server stops by itself or can no longer write. After one failed
+// write, for example on a full disk, a stream refuses all messages until the server
+// restarts. Events still pass meanwhile, so watch gives the server up only once there is
+// space again.
 func (n *NATS) watch() {
 	defer close(n.done)
 	down := make(chan struct{})
 	go func() {
 		defer close(down)
-		n.server.WaitForShutdown() // also after Close, which waits for it
+		n.server.WaitForShutdown() // also after Close, which waits for watch
 	}()
 	check := time.NewTicker(natsCheckEvery)
 	defer check.Stop()
@@ -163,10 +165,11 @@ func (n *NATS) watch() {
 	<-down
 }
 
-// broken says why JetStream stores nothing any more, or "".
+// broken returns the reason why JetStream no longer stores messages, or "".
 func (n *NATS) broken() string {
 	for _, e := range n.server.Healthz(&server.HealthzOptions{Details: true}).Errors {
-		// What could not be recovered at the start will not be by another one.
+		// Other errors of a stream come from its recovery at the start. Another start
+		// would not mend them, so they do not count.
 		if e.Type == server.HealthzErrorJetStream || e.Type == server.HealthzErrorStream && strings.Contains(e.Error, "write error") {
 			return e.Error
 		}
@@ -174,18 +177,18 @@ func (n *NATS) broken() string {
 	return ""
 }
 
-// Addr returns the host:port that clients on this machine connect to.
+// Addr returns the host:port for clients on this machine.
 func (n *NATS) Addr() string { return dialable(n.listen) }
 
-// URL returns the same as nats://host:port, for a server without credentials.
+// URL returns Addr as nats://host:port, for a server without credentials.
 func (n *NATS) URL() string { return "nats://" + n.Addr() }
 
-// Listen returns the host:port that the server listens on, where the host may mean every
+// Listen returns the host:port that the server listens on. The host may mean every
 // interface.
 func (n *NATS) Listen() string { return n.listen }
 
-// Close stops the server and gives its directory and port back. It may be
-// called more than once.
+// Close stops the server and releases its directory and port. It may be called more than
+// once.
 func (n *NATS) Close() error { return n.close(n.shutdown) }
 
 func (n *NATS) shutdown() error {
@@ -198,16 +201,16 @@ func (n *NATS) shutdown() error {
 	}
 }
 
-// natsLogger passes warnings and worse on.
+// natsLogger passes on warnings and errors.
 type natsLogger struct{ *life }
 
-// Noticef drops the server's account of its own start.
+// Noticef drops the server's messages about its own start.
 func (l *natsLogger) Noticef(string, ...any) {}
 
 // Warnf logs a warning.
 func (l *natsLogger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	if strings.Contains(text, "not using \"TLS Handshake First\"") { // as it is meant to be
+	if strings.Contains(text, "not using \"TLS Handshake First\"") { // it is used on purpose
 		return
 	}
 	l.log.Warn("embedded nats warns", "text", text)
@@ -223,7 +226,7 @@ func (l *natsLogger) Errorf(format string, v ...any) {
 	l.log.Error("embedded nats reports an error", "error", text)
 }
 
-// Fatalf reports that the server cannot go on; nobody's process ends.
+// Fatalf reports that the server cannot continue. It does not end the process.
 func (l *natsLogger) Fatalf(format string, v ...any) {
 	l.fail(fmt.Errorf(format, v...))
 }

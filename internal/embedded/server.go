@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// life is that of a server: from its start to Close, or to when it stops by itself.
+// life is the life cycle of a server: it ends by Close, or when the server stops by
+// itself.
 type life struct {
 	dir    string
 	lock   *dirLock
@@ -25,18 +26,18 @@ type life struct {
 	turnedAway turnedAway
 }
 
-// turnedAway counts connections that ended before they had proved who they are. Anybody
-// can make them, as many as they like, so that few of them are told.
+// turnedAway counts connections that ended before they were authenticated. Anyone can
+// open any number of them, so only a few are logged.
 type turnedAway struct {
 	mu    sync.Mutex
 	told  time.Time
-	since int // that were not told
+	since int // number not logged since the last log entry
 }
 
-// tellEvery is how often they are told.
+// tellEvery is the interval between log entries about such connections.
 const tellEvery = time.Minute
 
-// turnAway tells of such a connection, unless one was told of just before.
+// turnAway logs such a connection, unless one was logged within tellEvery.
 func (l *life) turnAway(now time.Time, attrs ...slog.Attr) {
 	t := &l.turnedAway
 	t.mu.Lock()
@@ -50,8 +51,8 @@ func (l *life) turnAway(now time.Time, attrs ...slog.Attr) {
 	l.log.LogAttrs(context.Background(), slog.LevelWarn, "a client without the cluster's credentials was turned away", attrs...)
 }
 
-// start makes a server over its directory, which belongs to it until close. Where it may
-// have any port, one that somebody else was faster to take is not the last.
+// start makes a server on its directory, which stays locked until close. With anyPort, it
+// tries further ports if another process takes the first one.
 func start[S any](ctx context.Context, what, dir string, log *slog.Logger, anyPort bool, run func(*life) (S, error)) (S, error) {
 	var none S
 	lock, err := prepareDir(dir)
@@ -81,7 +82,7 @@ func anyPort(addr string) bool {
 	return err == nil && port == "0"
 }
 
-// fail says that the server cannot go on; the first reason counts.
+// fail reports that the server cannot continue. The first reason is kept.
 func (l *life) fail(err error) {
 	select {
 	case l.fatal <- err:
@@ -89,7 +90,7 @@ func (l *life) fail(err error) {
 	}
 }
 
-// closing reports whether somebody wants the server to stop.
+// closing reports whether Close was called.
 func (l *life) closing() bool {
 	select {
 	case <-l.stop:
@@ -99,7 +100,7 @@ func (l *life) closing() bool {
 	}
 }
 
-// close stops the server by f, once, and gives its directory back.
+// close stops the server by calling f, once, and releases its directory.
 func (l *life) close(f func() error) error {
 	l.once.Do(func() {
 		l.closed = f()
@@ -108,7 +109,8 @@ func (l *life) close(f func() error) error {
 	return l.closed
 }
 
-// Done is closed when the server has stopped, by Close or by itself.
+// Done returns a channel that is closed when the server has stopped, by Close or by
+// itself.
 func (l *life) Done() <-chan struct{} { return l.done }
 
 // Err returns why the server stopped by itself, once Done is closed; it is nil

@@ -13,22 +13,21 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// expected are warnings and errors of healthy single-member servers.
+// expected lists warnings and errors that healthy single-member servers log.
 var expected = []string{
 	"Running http and grpc server on single port", // there is one port by design
 	"simple token is not cryptographically signed",
-	"check file permission",            // the directory is the user's
-	"Failed to detect schema version",  // of an empty directory
-	"failed to update storage version", // of an empty directory
-	// A member that is slow to start comes to its first election before it has applied
-	// that it is a member, and stands again at the next. The message begins with its id.
+	"check file permission",            // the directory belongs to the user
+	"Failed to detect schema version",  // for an empty directory
+	"failed to update storage version", // for an empty directory
+	// A slow member may reach its first election before it has applied its own
+	// membership. It campaigns again at the next one. The message begins with its id.
 	"cannot campaign at term",
 }
 
-// newZapLogger returns a logger that passes warnings and worse on to log, and
-// only debug entries while closing. An entry that zap would end the process
-// with (Fatal, Panic) goes to fatal, and only the goroutine that wrote it ends. Clients
-// that are refused go to turnAway.
+// newZapLogger returns a logger that passes warnings and errors on to log; while closing,
+// only as debug entries. A Fatal or Panic entry goes to fatal in place of ending the
+// process, and ends only the goroutine that wrote it. Refused clients go to turnAway.
 func newZapLogger(log *slog.Logger, closing func() bool, fatal func(error), turnAway func(time.Time, ...slog.Attr)) *zap.Logger {
 	hook := fatalHook(fatal)
 	return zap.New(zapCore{log: log, closing: closing, turnAway: turnAway}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
