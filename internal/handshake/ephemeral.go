@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Ephemeral returns settings for TLS, as a client and as a server, with a certificate that
-// says nothing and that nobody verifies: who is at the other end is proved by the
-// handshake, which is bound to the TLS session. They must not be used without it.
+// Ephemeral returns TLS settings, as a client and as a server, with a certificate that
+// identifies no one and that is not verified. The handshake of this package proves the
+// identity and is bound to the TLS session. The settings must not be used without it.
 func Ephemeral() (*tls.Config, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

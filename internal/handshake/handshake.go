@@ -18,13 +18,13 @@ import (
 var (
 	// ErrSecret is returned when the other side does not know the key.
 	ErrSecret = errors.New("the other side does not have this cluster's secret (secret_file)")
-	// ErrNoKey is returned when this side has none.
+	// ErrNoKey is returned when this side has no key.
 	ErrNoKey = errors.New("no key of the cluster's secret")
-	// ErrForeign is returned when the other side speaks something else.
+	// ErrForeign is returned when the other side speaks another protocol.
 	ErrForeign = errors.New("the other side speaks another protocol")
-	// ErrVersion is returned when the other side speaks another version.
+	// ErrVersion is returned when the other side speaks another version of the protocol.
 	ErrVersion = errors.New("the other side speaks another version")
-	// ErrWantsTLS is returned when one side asks for TLS and the other does not speak it.
+	// ErrWantsTLS is returned when one side requires TLS and the other does not speak it.
 	ErrWantsTLS = errors.New("TLS is asked for")
 	// ErrCrowded is returned by [Guest.Accept] when the connection was closed to make room
 	// in its lobby.
@@ -33,11 +33,11 @@ var (
 
 const keyLen = 32
 
-// Key is what both sides must know. The zero Key is none. It formats as no more than
-// that there is one.
+// Key is the secret that both sides must know. The zero Key means that there is none.
+// Formatting a Key shows only whether there is one.
 type Key struct{ b [keyLen]byte }
 
-// NewKey makes a key of 32 bytes; of any other number it makes none.
+// NewKey makes a key of 32 bytes. It returns the zero Key for any other length.
 func NewKey(b []byte) (k Key) {
 	if len(b) == keyLen {
 		copy(k.b[:], b)
@@ -45,7 +45,7 @@ func NewKey(b []byte) (k Key) {
 	return k
 }
 
-// RandomKey returns a key that nobody else has.
+// RandomKey returns a new random key.
 func RandomKey() (k Key) {
 	_, _ = rand.Read(k.b[:]) // never fails
 	return k
@@ -54,7 +54,7 @@ func RandomKey() (k Key) {
 // IsZero reports whether there is no key.
 func (k Key) IsZero() bool { return k == Key{} }
 
-// String does not tell the key.
+// String says whether there is a key, without revealing it.
 func (k Key) String() string {
 	if k.IsZero() {
 		return "no key"
@@ -65,9 +65,9 @@ func (k Key) String() string {
 // GoString keeps %#v from printing the bytes.
 func (k Key) GoString() string { return k.String() }
 
-// Protocol is what is spoken on a connection after the handshake.
+// Protocol identifies the protocol that follows the handshake.
 type Protocol struct {
-	Name    string // nameLen bytes; no prefix of what other programs say first
+	Name    string // nameLen bytes; must not begin like the first bytes of other protocols
 	Version byte
 }
 
@@ -90,18 +90,18 @@ const (
 	statusSecret
 )
 
-// Session is what both sides of a finished handshake know, and nobody else.
+// Session holds values that only the two sides of a finished handshake know.
 type Session struct {
-	// Key is of this connection alone: 32 bytes.
+	// Key is unique to this connection: 32 bytes.
 	Key []byte
 }
 
-// Options are one side of a handshake.
+// Options configure one side of a handshake.
 type Options struct {
 	Protocol Protocol
 	Key      Key
-	// TLS, if set, makes the connection speak TLS; a side that asks for it talks to
-	// nobody without. Both sides verify certificates as it says.
+	// TLS, if set, makes the connection speak TLS and refuse peers that do not. Both
+	// sides verify certificates as configured there.
 	TLS *tls.Config
 }
 
@@ -115,9 +115,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// Connect runs the client's side on a fresh connection, and returns it, or TLS on it.
-// The deadline is set on the connection and left there. After an error the caller closes
-// the connection.
+// Connect runs the client's side of the handshake on a new connection. It returns that
+// connection, or TLS on top of it. It sets the deadline on the connection and leaves it
+// there. After an error the caller closes the connection.
 func Connect(raw net.Conn, o Options, deadline time.Time) (net.Conn, Session, error) {
 	if err := o.check(); err != nil {
 		return nil, Session{}, err
@@ -172,9 +172,9 @@ func connect(conn net.Conn, o Options) (Session, error) {
 	return o.Key.session(t), nil
 }
 
-// Accept runs the server's side on a fresh connection, and returns it, or TLS on it. The
-// deadline is set on the connection and left there. After an error the caller closes the
-// connection.
+// Accept runs the server's side of the handshake on a new connection. It returns that
+// connection, or TLS on top of it. It sets the deadline on the connection and leaves it
+// there. After an error the caller closes the connection.
 func Accept(raw net.Conn, o Options, deadline time.Time) (net.Conn, Session, error) {
 	if err := o.check(); err != nil {
 		return nil, Session{}, err
@@ -232,7 +232,7 @@ func accept(conn net.Conn, o Options) (Session, error) {
 	answer := make([]byte, 1, 1+proofLen)
 	if !hmac.Equal(proof[:], o.Key.prove("client", t)) {
 		answer[0] = statusSecret
-		_, _ = conn.Write(answer[:1+proofLen]) // so that it can say why it gives up
+		_, _ = conn.Write(answer[:1+proofLen]) // tells the client why the connection ends
 		return Session{}, fmt.Errorf("no proof by the client: %w", ErrSecret)
 	}
 	if _, err := conn.Write(append(answer, o.Key.prove("server", t)...)); err != nil {
@@ -251,7 +251,7 @@ func (p Protocol) greeting(status byte) []byte {
 	return append([]byte(p.Name), p.Version, status)
 }
 
-// hello is a side's first message.
+// hello returns a side's first message.
 func (p Protocol) hello() []byte {
 	b := append(make([]byte, 0, helloLen), p.greeting(statusOK)...)
 	b = b[:helloLen]
@@ -259,8 +259,8 @@ func (p Protocol) hello() []byte {
 	return b
 }
 
-// read reads the other side's first message into b, as far as it goes: where something
-// else is spoken, or the status says so, there is no nonce, and nobody waits for one.
+// read reads the other side's first message into b. It does not wait for a nonce if the
+// protocol is another one or the status is not 0, because then there is none.
 func (p Protocol) read(conn net.Conn, b []byte) (status byte, err error) {
 	if _, err := io.ReadFull(conn, b[:greetLen]); err != nil {
 		return 0, fmt.Errorf("read greeting: %w", err)
@@ -287,8 +287,8 @@ func printable(name string) string {
 	return name
 }
 
-// transcript is what both proofs are about. All its parts have fixed lengths, and the
-// binding is the last one.
+// transcript returns the hash T, which both proofs cover. All its parts have fixed
+// lengths, except the binding at the end.
 func transcript(conn net.Conn, client, server []byte) ([]byte, error) {
 	h := sha256.New()
 	h.Write([]byte(label))
@@ -319,12 +319,12 @@ func (k Key) prove(side string, transcript []byte) []byte {
 func (k Key) session(transcript []byte) Session {
 	key, err := hkdf.Key(sha256.New, k.b[:], transcript, label+" session", keyLen)
 	if err != nil {
-		panic(err) // only for lengths that nobody asks for
+		panic(err) // only for lengths that are never used here
 	}
 	return Session{Key: key}
 }
 
-// unread is a connection some bytes of which have been read ahead.
+// unread is a connection with some bytes that were read ahead.
 type unread struct {
 	net.Conn
 	head []byte

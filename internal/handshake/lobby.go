@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// LobbySize is how many connections to a listener may be in their handshake at a time: more
-// than nodes that connect at once after a restart, and few enough to cost some MiB.
+// LobbySize is the maximum number of connections to a listener in their handshake. It
+// exceeds the number of nodes that connect at once after a restart, and costs only some
+// MiB.
 const LobbySize = 512
 
 // Lobby holds the connections to a listener that have not proved anything yet, at most
-// LobbySize of them. When one more comes, the host with the most connections inside loses
-// its oldest: silent connections, however many, keep no peer out. The zero Lobby is ready.
+// LobbySize. If one more arrives, the oldest connection of the host with the most of them
+// is closed. Silent connections, however many, therefore cannot keep peers out. The zero
+// Lobby is ready.
 type Lobby struct {
 	mu     sync.Mutex
 	closed bool
@@ -25,11 +27,11 @@ type Guest struct {
 	lobby *Lobby
 	conn  net.Conn
 	host  string
-	shown bool // the door
+	shown bool // it was closed to make room
 }
 
-// Enter takes a fresh connection in, whose owner calls Accept next. After Close the
-// connection is closed at once.
+// Enter adds a new connection. The caller then calls Accept on the Guest. After Close,
+// Enter closes the connection at once.
 func (l *Lobby) Enter(conn net.Conn) *Guest {
 	g := &Guest{lobby: l, conn: conn, host: hostOf(conn)}
 	l.mu.Lock()
@@ -59,7 +61,7 @@ func (l *Lobby) evict() {
 	_ = g.conn.Close()
 }
 
-// Accept runs [Accept] on the connection, which leaves the lobby then. The error is
+// Accept runs [Accept] on the connection, which then leaves the lobby. The error is
 // ErrCrowded if the connection was closed to make room for another one.
 func (g *Guest) Accept(o Options, deadline time.Time) (net.Conn, Session, error) {
 	conn, s, err := Accept(g.conn, o, deadline)
@@ -79,7 +81,7 @@ func (g *Guest) leave() (evicted bool) {
 	return g.shown
 }
 
-// Close closes all connections that are inside, and those that come later.
+// Close closes all connections in the lobby, and those that arrive later.
 func (l *Lobby) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

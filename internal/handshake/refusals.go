@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Refusals logs what strangers do, without letting them fill a disk: a few at once, then
-// one in a while, which says how many were left out. The zero Refusals is ready.
+// Refusals logs refused connections without letting them fill a disk. It logs a burst of
+// a few, then one at intervals, with the number of those left out. The zero Refusals is
+// ready.
 type Refusals struct {
 	mu    sync.Mutex
-	spent int // of refusalBurst
+	spent int // log entries of refusalBurst that are used up
 	since time.Time
-	left  int // not logged since the last one that was
+	left  int // not logged since the last log entry
 }
 
 const (
@@ -43,5 +44,5 @@ func (r *Refusals) Warn(log *slog.Logger, msg string, args ...any) {
 	if left > 0 {
 		args = append(args, "more_since_the_last", left)
 	}
-	log.Warn(msg, args...) //nolint:sloglint // what was refused is the caller's to say
+	log.Warn(msg, args...) //nolint:sloglint // the caller passes a constant message
 }

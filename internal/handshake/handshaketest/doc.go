@@ -1,6 +1,7 @@
-// Package handshaketest attacks the doors of a program: listeners that let nobody in who
-// cannot prove to know the cluster's secret, and clients that talk to no others.
+// Package handshaketest attacks the listeners and clients of a program. A listener must
+// accept only peers that prove to know the cluster's secret, and a client must talk only
+// to such peers.
 //
-// Start with [Door], whose Run has all attacks. It is imported by tests only and owns
+// Start with [Door], whose Run makes all attacks. The package is for tests only and owns
 // nothing beyond the test it is given.
 package handshaketest

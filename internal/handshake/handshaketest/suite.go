@@ -14,36 +14,36 @@ import (
 	"github.com/dynctl/dynctl/internal/handshake"
 )
 
-// Door is a listener, with the clients that use it.
+// Door is a listener, with the clients that connect to it.
 type Door struct {
 	Protocol handshake.Protocol
-	// Serve starts the listener, for the length of the test, and returns how to connect
-	// to it. A connection that proves nothing is given up after the timeout.
+	// Serve starts the listener for the length of the test. It closes a connection that
+	// proves nothing after the timeout.
 	Serve func(t *testing.T, key handshake.Key, timeout time.Duration) Listener
-	// Call has a client connect to a peer that accept serves, and returns why that
-	// failed; nil if it did not.
+	// Call connects a client to a peer that accept serves, and returns the error; nil if
+	// it succeeds.
 	Call func(t *testing.T, key handshake.Key, accept func(net.Conn)) error
-	// Old is what earlier versions began with; what is answered must not be more than
-	// OldAnswer.
+	// Old is the first message of earlier versions. The answer to it must not be longer
+	// than OldAnswer.
 	Old, OldAnswer string
 }
 
 // Listener is a running listener.
 type Listener struct {
 	Dial func() (net.Conn, error)
-	// Use does what a peer with the key does, and returns why that failed.
+	// Use acts as a peer with the key does, and returns the error.
 	Use func() error
-	// Reached is how many connections got further than their handshake.
+	// Reached returns the number of connections that completed their handshake.
 	Reached func() int
 }
 
-// patience is how long anything may take.
+// patience limits every wait.
 const patience = 30 * time.Second
 
-// long is a timeout that no test waits for.
+// long is a timeout longer than any test.
 const long = 10 * time.Minute
 
-// Run attacks.
+// Run makes all attacks, each in a test of its own.
 func (d Door) Run(t *testing.T) {
 	for _, attack := range []struct {
 		name string
