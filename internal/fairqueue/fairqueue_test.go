@@ -141,7 +141,7 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// open is how many of some passes are admitted.
+// open counts the passes that are admitted.
 func open(passes []*Pass) (n int) {
 	for _, p := range passes {
 		select {

@@ -7,22 +7,21 @@ import (
 	"sync"
 )
 
-// ErrFull is returned by Reserve when too much waits already.
+// ErrFull is returned by Reserve when too many units wait already.
 var ErrFull = errors.New("queue is full")
 
-// Limits bound what waits at a Gate. A tenant may have as much waiting as is still
-// free for everybody: a lone one half of the limit, and there is always room for a
-// newcomer.
+// Limits bound the units that wait at a Gate. A tenant may have as many waiting as are
+// still free for everyone. A single tenant thus gets half of the limit, and there is
+// always room for a new one.
 type Limits struct {
 	Waiting int   // units
-	Cost    int64 // of what waits, in the unit of Reserve
+	Cost    int64 // sum of the costs given to Reserve
 }
 
-// Gate bounds how many units are in use at once. Who finds none free waits, in turns
-// between tenants. A tenant that has less than an equal share of the units does not
-// wait for one: it may take up to its share beyond the bound, because those who took
-// what was free cannot give it back at once. All together have at most twice the bound,
-// however many tenants there are.
+// Gate limits the units in use at a time. When none is free, requests wait, in turns
+// between tenants. A tenant with less than an equal share of the units does not wait: it
+// may exceed the capacity, up to its share, because the units in use cannot be taken
+// back. In total at most twice the capacity is in use, with any number of tenants.
 //
 // A Gate is safe for concurrent use.
 type Gate struct {
@@ -32,18 +31,18 @@ type Gate struct {
 	capacity int
 	queue    Queue[*Pass]
 	used     int
-	by       map[string]*units // tenants with anything in use or waiting
+	by       map[string]*units // tenants with units in use or waiting
 }
 
-// units are those of one tenant.
+// units counts the units of one tenant.
 type units struct{ used, waiting int }
 
-// NewGate returns a gate that lets capacity units through at once.
+// NewGate returns a gate for capacity units.
 func NewGate(capacity int, limits Limits) *Gate {
 	return &Gate{limits: limits, capacity: capacity, by: map[string]*units{}}
 }
 
-// SetCapacity changes how many units may be in use.
+// SetCapacity changes the number of units that may be in use.
 func (g *Gate) SetCapacity(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +50,7 @@ func (g *Gate) SetCapacity(n int) {
 	g.admit("")
 }
 
-// Pass is one unit: first a place in the queue, then the right to use it.
+// Pass is one unit: first a place in the queue, then the right to use the unit.
 type Pass struct {
 	g      *Gate
 	tenant string
@@ -61,13 +60,14 @@ type Pass struct {
 	ended  bool
 }
 
-// Reserve takes n places in the queue for a tenant, each of the given cost, or fails
-// with ErrFull and takes none. Every pass must be left.
+// Reserve takes n places in the queue for a tenant, each of the given cost. It fails with
+// ErrFull and takes none if they exceed the limits. The caller must call Leave on every
+// pass.
 func (g *Gate) Reserve(tenant string, n int, cost int64) ([]*Pass, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	waiting, taken := g.queue.Of(tenant)
-	// What can be admitted at once does not wait, whatever waits.
+	// Units that can be admitted at once do not count as waiting, however many wait.
 	queued := max(n-max(g.capacity-g.used, 0), 0)
 	if free := g.limits.Waiting - g.queue.Len(); queued > 0 && waiting+queued > free {
 		return nil, fmt.Errorf("%w: %d of its sequences wait, %d of all, and %d came", ErrFull, waiting, g.queue.Len(), n)
@@ -94,7 +94,7 @@ func (g *Gate) Reserve(tenant string, n int, cost int64) ([]*Pass, error) {
 	return passes, nil
 }
 
-// Wait returns when the unit may be used, or with the cause of ctx.
+// Wait waits until the unit may be used. It returns the cause of ctx if that ends first.
 func (p *Pass) Wait(ctx context.Context) error {
 	select {
 	case <-p.open:
@@ -109,14 +109,14 @@ func (p *Pass) Wait(ctx context.Context) error {
 	}
 }
 
-// Charge says that work was done for the tenant of the pass.
+// Charge adds work to the counter of the pass's tenant.
 func (p *Pass) Charge(work float64) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
 	p.g.queue.Charge(p.tenant, work)
 }
 
-// Leave gives the unit or the place in the queue back. It may be called twice.
+// Leave returns the unit, or the place in the queue. It may be called twice.
 func (p *Pass) Leave() {
 	g := p.g
 	g.mu.Lock()
@@ -139,15 +139,15 @@ func (p *Pass) Leave() {
 	g.admit(p.tenant)
 }
 
-// Counts are the units in use and those that wait, of all tenants.
+// Counts returns the number of units in use and waiting, over all tenants.
 func (g *Gate) Counts() (used, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used, g.queue.Len()
 }
 
-// admit lets through who may: in turns as long as units are free, and then those of
-// the tenant at hand up to its share.
+// admit admits waiting units: first in turns while units are free, then those of the
+// given tenant up to its share.
 func (g *Gate) admit(tenant string) {
 	for g.used < g.capacity && g.queue.Len() > 0 {
 		g.let(g.queue.Next())

@@ -2,8 +2,8 @@ package fairqueue
 
 import "container/heap"
 
-// maxIdle bounds the tenants without waiting entries that a Queue remembers. Beyond it
-// the one with the smallest claim against it is forgotten.
+// maxIdle is the number of tenants without entries that a Queue remembers. Beyond it, the
+// one with the smallest counter is forgotten.
 const maxIdle = 4096
 
 // Queue holds entries of several tenants. The zero value is empty and ready. It is not
@@ -11,17 +11,17 @@ const maxIdle = 4096
 type Queue[T any] struct {
 	tenants map[string]*tenant[T]
 	waiting ordered[T] // tenants with entries
-	idle    ordered[T] // tenants without, as long as their counters are ahead of virtual
-	virtual float64    // counter of the tenant that was served last; it never goes back
+	idle    ordered[T] // tenants without entries whose counters exceed virtual
+	virtual float64    // counter of the tenant served last; never decreases
 	size    int
 	cost    int64 // of all entries
 	arrived uint64
 }
 
-// Entry is one item of a Queue; whoever pushed it may take it out again.
+// Entry is one item of a Queue. Its owner may remove it again.
 type Entry[T any] struct {
 	Item T
-	// Cost is what the item takes up while it waits, in any unit; see Queue.Cost.
+	// Cost is the size of the item while it waits, in any unit; see Queue.Cost.
 	Cost       int64
 	tenant     *tenant[T] // nil while it is in no queue
 	prev, next *Entry[T]
@@ -30,7 +30,7 @@ type Entry[T any] struct {
 type tenant[T any] struct {
 	name        string
 	counter     float64
-	arrived     uint64 // settles ties: since when it waits
+	arrived     uint64 // since when it waits; settles ties
 	first, last *Entry[T]
 	size        int
 	cost        int64
@@ -52,7 +52,8 @@ func (q *Queue[T]) Push(tenant string, item T, cost int64) *Entry[T] {
 	return e
 }
 
-// PushFront puts an item before those of its tenant: it was in use and lost its place.
+// PushFront puts an item before the others of its tenant. It is for an item that was in
+// use and lost its place.
 func (q *Queue[T]) PushFront(tenant string, item T, cost int64) *Entry[T] {
 	t := q.activate(tenant)
 	e := &Entry[T]{Item: item, Cost: cost, tenant: t, next: t.first}
@@ -66,7 +67,7 @@ func (q *Queue[T]) PushFront(tenant string, item T, cost int64) *Entry[T] {
 	return e
 }
 
-// Remove takes an entry out, if it is still in the queue. It counts as not served.
+// Remove removes an entry that is still in the queue, without counting it as served.
 func (q *Queue[T]) Remove(e *Entry[T]) bool {
 	if e == nil || e.tenant == nil {
 		return false
@@ -91,7 +92,7 @@ func (q *Queue[T]) Remove(e *Entry[T]) bool {
 	return true
 }
 
-// Take removes an entry because it is being served.
+// Take removes an entry in order to serve it.
 func (q *Queue[T]) Take(e *Entry[T]) {
 	if t := e.tenant; t != nil {
 		q.virtual = max(q.virtual, t.counter)
@@ -99,13 +100,13 @@ func (q *Queue[T]) Take(e *Entry[T]) {
 	q.Remove(e)
 }
 
-// Len is how many entries wait.
+// Len returns the number of entries.
 func (q *Queue[T]) Len() int { return q.size }
 
-// Cost is what all that wait cost together.
+// Cost returns the sum of the costs of all entries.
 func (q *Queue[T]) Cost() int64 { return q.cost }
 
-// Of is how many entries of a tenant wait, and what they cost.
+// Of returns the number of a tenant's entries, and the sum of their costs.
 func (q *Queue[T]) Of(tenant string) (n int, cost int64) {
 	if t := q.tenants[tenant]; t != nil {
 		return t.size, t.cost
@@ -113,10 +114,11 @@ func (q *Queue[T]) Of(tenant string) (n int, cost int64) {
 	return 0, 0
 }
 
-// Tenants is how many tenants have entries.
+// Tenants returns the number of tenants with entries.
 func (q *Queue[T]) Tenants() int { return len(q.waiting.list) }
 
-// Next is the oldest entry of the tenant whose turn it is, nil if the queue is empty.
+// Next returns the oldest entry of the tenant whose turn it is, or nil if the queue is
+// empty.
 func (q *Queue[T]) Next() *Entry[T] {
 	if len(q.waiting.list) == 0 {
 		return nil
@@ -124,7 +126,7 @@ func (q *Queue[T]) Next() *Entry[T] {
 	return q.waiting.list[0].first
 }
 
-// First is the oldest entry of a tenant, nil if it has none.
+// First returns the oldest entry of a tenant, or nil if it has none.
 func (q *Queue[T]) First(tenant string) *Entry[T] {
 	if t := q.tenants[tenant]; t != nil {
 		return t.first
@@ -132,8 +134,8 @@ func (q *Queue[T]) First(tenant string) *Entry[T] {
 	return nil
 }
 
-// Longest is the newest entry of the tenant with the most entries, and how many it has;
-// nil if the queue is empty.
+// Longest returns the newest entry of the tenant with the most entries, and their number;
+// nil if the queue is empty. It takes linear time in the number of tenants.
 func (q *Queue[T]) Longest() (*Entry[T], int) {
 	var most *tenant[T]
 	for _, t := range q.waiting.list {
@@ -147,7 +149,7 @@ func (q *Queue[T]) Longest() (*Entry[T], int) {
 	return most.last, most.size
 }
 
-// Charge says that work was done for a tenant, whether or not it has entries.
+// Charge adds work to a tenant's counter, whether or not it has entries.
 func (q *Queue[T]) Charge(tenant string, work float64) {
 	t := q.tenants[tenant]
 	if t == nil {
@@ -167,7 +169,7 @@ func (q *Queue[T]) count(t *tenant[T], n int, cost int64) {
 	q.cost += cost
 }
 
-// activate returns a tenant that is among those that wait.
+// activate returns the tenant with that name, after moving it to those that wait.
 func (q *Queue[T]) activate(name string) *tenant[T] {
 	t := q.tenants[name]
 	switch {
@@ -199,7 +201,7 @@ func (q *Queue[T]) move(t *tenant[T], to *ordered[T]) {
 	heap.Push(to, t)
 }
 
-// tidy forgets idle tenants of which nothing has to be remembered: they would start at
+// tidy forgets idle tenants whose counters carry no information: they would start at
 // virtual anyway.
 func (q *Queue[T]) tidy() {
 	for len(q.idle.list) > 0 && (q.idle.list[0].counter <= q.virtual || len(q.idle.list) > maxIdle) {
@@ -208,7 +210,7 @@ func (q *Queue[T]) tidy() {
 	}
 }
 
-// ordered is a heap of tenants, the one with the smallest counter first.
+// ordered is a heap of tenants, with the smallest counter first.
 type ordered[T any] struct{ list []*tenant[T] }
 
 func (o *ordered[T]) Len() int { return len(o.list) }
