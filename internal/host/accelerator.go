@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// GPU is a display or compute device on the PCI bus.
+// GPU is a GPU or accelerator on the PCI bus.
 type GPU struct {
 	Vendor string `json:"vendor"` // NVIDIA, AMD or Intel
-	Name   string `json:"name"`   // empty where only the driver of the vendor knows it
+	Name   string `json:"name"`   // empty where only the vendor's driver knows it
 	Bus    string `json:"bus"`    // address, as 0000:3b:00.0
-	Driver string `json:"driver"` // kernel module bound to it, empty for none
-	// Version is the driver's, empty where it does not tell.
+	Driver string `json:"driver"` // kernel module bound to it; empty if none is
+	// Version is the driver's version; empty where the driver does not report it.
 	Version string `json:"version"`
 }
 
-// GPUs lists the GPUs of the vendors whose devices compute, by address.
+// GPUs lists the GPUs and accelerators of the known vendors, sorted by address.
 func (m Machine) GPUs() (out []GPU) {
 	dirs, _ := filepath.Glob(filepath.Join(m.Root, "/sys/bus/pci/devices/*")) // a fixed pattern is never malformed
 	slices.Sort(dirs)
@@ -40,7 +40,7 @@ func (m Machine) GPUs() (out []GPU) {
 	return out
 }
 
-// nvidiaName is what NVIDIA's driver calls a device.
+// nvidiaName returns the name that NVIDIA's driver gives a device.
 func (m Machine) nvidiaName(bus string) string {
 	b, err := os.ReadFile(filepath.Join(m.Root, "/proc/driver/nvidia/gpus", bus, "information"))
 	if err != nil {
@@ -54,7 +54,7 @@ func (m Machine) nvidiaName(bus string) string {
 	return ""
 }
 
-// RDMA lists the devices that the verbs of libibverbs, and so UCX, can use.
+// RDMA lists the RDMA devices that libibverbs, and so UCX, can use.
 func (m Machine) RDMA() (out []string) {
 	entries, err := os.ReadDir(filepath.Join(m.Root, "/sys/class/infiniband"))
 	if err != nil {
@@ -66,7 +66,7 @@ func (m Machine) RDMA() (out []string) {
 	return out
 }
 
-// line is the first line of a file, empty if it cannot be read.
+// line returns the first line of a file; empty if it cannot be read.
 func line(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AllowedCPUs are the CPUs that the calling thread may run on, ascending. Threads
-// that were not bound to fewer have those of the process.
+// AllowedCPUs returns the CPUs that the calling thread may run on, ascending. For a
+// thread that was not bound, those are the CPUs of the process.
 func AllowedCPUs() []int {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil || set.Count() == 0 {
@@ -22,7 +22,7 @@ func AllowedCPUs() []int {
 	return cpus
 }
 
-// Bind lets the calling thread run on some CPUs only. The caller has locked its
+// Bind restricts the calling thread to some CPUs. The caller must have locked its
 // goroutine to the thread.
 func Bind(cpus []int) error {
 	var set unix.CPUSet

@@ -4,7 +4,7 @@ package host
 
 import "runtime"
 
-// AllowedCPUs are the CPUs that this process may run on, ascending.
+// AllowedCPUs returns the CPUs that this process may run on, ascending.
 func AllowedCPUs() []int { return firstCPUs(runtime.NumCPU()) }
 
 // Bind does nothing: this system cannot bind threads.

@@ -1,11 +1,10 @@
-// Package host reads what the machine has for workers: processors and their nodes,
-// memory and its limits, huge pages, open files, disk space, features of the CPU, GPUs and
-// RDMA devices.
-// It also binds threads to processors.
+// Package host reads the resources of this machine: processors and NUMA nodes, memory and
+// its limits, huge pages, open files, disk space, CPU features, GPUs and RDMA devices. It
+// also binds threads to processors.
 //
-// Start with [Machine], whose root tests replace. Everything is read when it is asked
-// for; nothing is kept and no goroutine started. What a system does not tell is zero,
-// never a guess: only Linux tells most of it.
+// Start with [Machine], whose root tests replace. Every call reads anew; the package
+// keeps nothing and starts no goroutine. Values that the system does not report are zero,
+// never a guess. Most of them are reported only by Linux.
 //
-// The package judges nothing: what is enough is said where it is shown.
+// The package does not judge whether the resources suffice; the callers do.
 package host

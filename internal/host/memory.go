@@ -10,19 +10,21 @@ import (
 	"strings"
 )
 
-// Machine is the file system below which /proc and /sys are read.
+// Machine reads /proc and /sys below the directory Root.
 type Machine struct{ Root string }
 
-// Memory is what this process may use, in bytes; 0 means unknown, or no limit.
+// Memory holds the memory that this process may use, in bytes; 0 means unknown or no
+// limit.
 type Memory struct {
 	Total, Available int64
-	// Limit is the smallest limit of the control groups (version 2) that this process
-	// is in, LimitLeft what they leave; pages of files that can go count as left.
+	// Limit is the smallest limit of the control groups (version 2) that this process is
+	// in. LimitLeft is the least that one of them leaves. Inactive file pages count as
+	// left.
 	Limit, LimitLeft int64
 }
 
-// Usable is how much can still be allocated: what the machine has available or its
-// control group leaves, whichever is less.
+// Usable returns how much can still be allocated: the lesser of what the machine has
+// available and what the control group leaves.
 func (m Memory) Usable() int64 {
 	if m.Limit > 0 && (m.Available == 0 || m.LimitLeft < m.Available) {
 		return m.LimitLeft
@@ -30,8 +32,8 @@ func (m Memory) Usable() int64 {
 	return m.Available
 }
 
-// Most is how much this process may have in all: what the machine has or the limit of
-// its control group, whichever is less.
+// Most returns how much this process may have in total: the lesser of the machine's
+// memory and the limit of its control group.
 func (m Memory) Most() int64 {
 	if m.Limit > 0 && (m.Total == 0 || m.Limit < m.Total) {
 		return m.Limit
@@ -39,7 +41,7 @@ func (m Memory) Most() int64 {
 	return m.Total
 }
 
-// Memory reads how much memory there is.
+// Memory reads the machine's memory and the limits of the control groups.
 func (m Machine) Memory() Memory {
 	info := m.fields("/proc/meminfo")
 	out := Memory{Total: info["MemTotal"] << 10, Available: info["MemAvailable"] << 10}
@@ -62,7 +64,7 @@ func (m Machine) Memory() Memory {
 	}
 }
 
-// group is the control group of this process; "/" when it is not told.
+// group returns the control group of this process, or "/" if it is unknown.
 func (m Machine) group() string {
 	b, err := os.ReadFile(filepath.Join(m.Root, "/proc/self/cgroup"))
 	if err != nil {
@@ -76,14 +78,14 @@ func (m Machine) group() string {
 	return "/"
 }
 
-// HugePages says how memory comes in pages that are larger than usual.
+// HugePages describes the machine's huge pages.
 type HugePages struct {
 	Transparent    string // always, madvise, never; empty when unknown
 	Reserved, Free int64  // pages
-	Size           int64  // bytes of one
+	Size           int64  // bytes of one page
 }
 
-// HugePages reads how huge pages are set up.
+// HugePages reads the configuration of huge pages.
 func (m Machine) HugePages() HugePages {
 	info := m.fields("/proc/meminfo")
 	h := HugePages{Reserved: info["HugePages_Total"], Free: info["HugePages_Free"], Size: info["Hugepagesize"] << 10}
@@ -97,7 +99,8 @@ func (m Machine) HugePages() HugePages {
 	return h
 }
 
-// fields reads lines like "Name: 12 kB" or "name 12"; the unit is left to the caller.
+// fields reads lines like "Name: 12 kB" or "name 12". It ignores the unit; the caller
+// must know it.
 func (m Machine) fields(name string) map[string]int64 {
 	out := map[string]int64{}
 	b, err := os.ReadFile(filepath.Join(m.Root, name))
@@ -116,7 +119,7 @@ func (m Machine) fields(name string) map[string]int64 {
 	return out
 }
 
-// number reads a file that holds one; "max" is none.
+// number reads a file that holds one number. It returns false for "max".
 func (m Machine) number(name string) (int64, bool) {
 	b, err := os.ReadFile(filepath.Join(m.Root, name))
 	if err != nil {

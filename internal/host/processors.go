@@ -13,10 +13,10 @@ import (
 
 // Processors are the logical CPUs that this process may use.
 type Processors struct {
-	// Nodes are the NUMA nodes with CPUs that this process may use, at least one; a
-	// system that tells nothing of nodes has one, with ID -1.
+	// Nodes lists the NUMA nodes with CPUs that this process may use, at least one. If
+	// the system reports no nodes, there is one with ID -1.
 	Nodes []NUMANode
-	// Quota is how many CPUs' worth of time the control groups (version 2) grant, 0:
+	// Quota is the CPU time that the control groups (version 2) grant, in CPUs; 0 means
 	// no limit.
 	Quota float64
 }
@@ -27,7 +27,7 @@ type NUMANode struct {
 	CPUs []int // ascending
 }
 
-// CPUs are those of all nodes.
+// CPUs returns the CPUs of all nodes.
 func (p Processors) CPUs() (all []int) {
 	for _, n := range p.Nodes {
 		all = append(all, n.CPUs...)
@@ -35,8 +35,8 @@ func (p Processors) CPUs() (all []int) {
 	return all
 }
 
-// Cores is how many threads can compute at the same time: one for each CPU, fewer
-// where a quota grants less time than that, at least one.
+// Cores returns how many threads can compute at the same time: one for each CPU, fewer if
+// the quota grants less, at least one.
 func (p Processors) Cores() int {
 	n := len(p.CPUs())
 	if p.Quota > 0 {
@@ -45,8 +45,8 @@ func (p Processors) Cores() int {
 	return max(n, 1)
 }
 
-// Processors reads which CPUs there are; allowed are those that this process may run
-// on, see [AllowedCPUs].
+// Processors reads the CPUs of the machine. allowed lists those that this process may run
+// on; see [AllowedCPUs].
 func (m Machine) Processors(allowed []int) Processors {
 	p := Processors{Quota: m.quota()}
 	rest := slices.Clone(allowed)
@@ -74,7 +74,7 @@ func (m Machine) Processors(allowed []int) Processors {
 	switch {
 	case len(p.Nodes) == 0:
 		p.Nodes = []NUMANode{{ID: -1, CPUs: rest}}
-	case len(rest) > 0: // of no node that is told
+	case len(rest) > 0: // CPUs that no node lists
 		last := &p.Nodes[len(p.Nodes)-1]
 		last.CPUs = append(last.CPUs, rest...)
 		slices.Sort(last.CPUs)
@@ -82,7 +82,7 @@ func (m Machine) Processors(allowed []int) Processors {
 	return p
 }
 
-// quota is the smallest of the limits of the control groups, in CPUs.
+// quota returns the smallest limit of the control groups, in CPUs; 0 means no limit.
 func (m Machine) quota() (least float64) {
 	for at := m.group(); ; at = path.Dir(at) {
 		b, err := os.ReadFile(filepath.Join(m.Root, "/sys/fs/cgroup", at, "cpu.max"))
@@ -99,10 +99,10 @@ func (m Machine) quota() (least float64) {
 	}
 }
 
-// maxCPU bounds the numbers of CPUs that are read from files.
+// maxCPU bounds the CPU numbers that are accepted from files.
 const maxCPU = 1 << 16
 
-// parseCPUs reads a list like "0-3,8,10-11". What is not a list adds nothing.
+// parseCPUs reads a list like "0-3,8,10-11". It ignores malformed parts.
 func parseCPUs(list string) (cpus []int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -121,7 +121,7 @@ func parseCPUs(list string) (cpus []int) {
 	return cpus
 }
 
-// firstCPUs are CPUs 0 to n-1.
+// firstCPUs returns the CPUs 0 to n-1.
 func firstCPUs(n int) []int {
 	cpus := make([]int, n)
 	for i := range cpus {

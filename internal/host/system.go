@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk returns how much space the file system of a path has left for this user, and
-// in all, in bytes.
+// Disk returns the free space for this user and the total space, in bytes, of the file
+// system that holds path.
 func Disk(path string) (free, total uint64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -19,8 +19,8 @@ func Disk(path string) (free, total uint64, err error) {
 	return uint64(st.Bavail) * block, uint64(st.Blocks) * block, nil
 }
 
-// OpenFiles is how many files a Go program here may have open: they raise their own
-// limit as far as the system lets them.
+// OpenFiles returns the number of files that a Go program here may have open. It is the
+// hard limit, because Go programs raise their own limit to that.
 func OpenFiles() (uint64, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -29,8 +29,8 @@ func OpenFiles() (uint64, error) {
 	return uint64(l.Max), nil //nolint:unconvert // its type differs between systems
 }
 
-// LockedMemory is how many bytes this process may keep from being paged out, which memory
-// that RDMA devices reach has to be.
+// LockedMemory returns how many bytes this process may lock in memory. Memory that RDMA
+// devices access must be locked.
 func LockedMemory() (uint64, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
@@ -39,8 +39,8 @@ func LockedMemory() (uint64, error) {
 	return uint64(l.Cur), nil //nolint:unconvert // its type differs between systems
 }
 
-// Processor is the kind of CPU, how many of its cores this process may use, and those
-// of its features that arithmetic on vectors and matrices can use.
+// Processor returns the CPU architecture, the number of cores that this process may use,
+// and the CPU features for vector and matrix arithmetic.
 func Processor() (arch string, cores int, features []string) {
 	for _, f := range []struct {
 		name string
