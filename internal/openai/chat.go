@@ -19,19 +19,20 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// Request asks for the next message of a conversation. What is nil or 0 is left to
-// the frontend.
+// Request asks for the next message of a conversation. The frontend chooses the value of
+// fields that are nil or 0.
 type Request struct {
 	Model       string    `json:"model"`
 	Messages    []Message `json:"messages"`
 	MaxTokens   int       `json:"max_tokens,omitempty"`
 	Temperature *float64  `json:"temperature,omitempty"`
 	Seed        *int64    `json:"seed,omitempty"`
-	// NVExt, if not nil, is for frontends that know Dynamo's extension.
+	// NVExt, if not nil, requires a frontend that supports Dynamo's extension.
 	NVExt *Extension `json:"nvext,omitempty"`
 }
 
-// Delta is what one event of a stream brings. A delta without text is a sign of life.
+// Delta is the content of one event of a stream. A delta without text only shows that the
+// frontend is alive.
 type Delta struct {
 	Text      string
 	Reasoning string
@@ -42,29 +43,29 @@ type Usage struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
 	Total      int `json:"total_tokens"`
-	// Cached are tokens of the prompt that were found in a prefix cache; nil when the
-	// frontend does not tell. Reasoning are those of the answer that are reasoning.
+	// Cached counts the prompt tokens found in a prefix cache; nil when the frontend does
+	// not report it. Reasoning counts the reasoning tokens of the answer.
 	Cached    *int `json:"cached_tokens"`
 	Reasoning *int `json:"reasoning_tokens"`
 }
 
-// Answer is a message with how it came about.
+// Answer is a message, with its figures and timing.
 type Answer struct {
-	RequestID string // as the frontend calls the request; may be empty
+	RequestID string // the frontend's id of the request; may be empty
 	Model     string
 	Text      string
 	Reasoning string
-	// Finish says why the answer ended: stop, length and others.
+	// Finish is the reason why the answer ended: stop, length and others.
 	Finish string
-	Usage  *Usage // nil when not told
-	Ran    *Ran   // nil when not asked for or not told
-	// TTFT is from sending the request until the first text or reasoning, 0 if there
-	// was none; Took until the last.
+	Usage  *Usage // nil when not reported
+	Ran    *Ran   // nil when not requested or not reported
+	// TTFT is the time from sending the request to the first text or reasoning; 0 if
+	// there was none. Took is the time to the last of these.
 	TTFT, Took time.Duration
 }
 
-// TokensPerSecond is the speed after the first token, by the frontend's count; nil
-// when there is nothing to measure.
+// TokensPerSecond returns the speed after the first token, by the frontend's count; nil
+// if it cannot be computed.
 func (a Answer) TokensPerSecond() *float64 {
 	dt := (a.Took - a.TTFT).Seconds()
 	if a.Usage == nil || a.Usage.Completion < 2 || a.TTFT <= 0 || dt <= 0 {
@@ -74,7 +75,7 @@ func (a Answer) TokensPerSecond() *float64 {
 	return &v
 }
 
-// chunk is one event of a stream, as far as it matters here.
+// chunk holds the fields of a stream event that this package uses.
 type chunk struct {
 	envelope
 	Model   string `json:"model"`
@@ -98,10 +99,10 @@ type chunk struct {
 	} `json:"usage"`
 }
 
-// Chat asks for the next message and calls each for every delta, from the calling
-// goroutine; an error of each ends the request. On failure the answer holds what came
+// Chat asks for the next message and calls each for every delta, on the calling
+// goroutine. An error of each ends the request. On failure, the answer holds what arrived
 // before. The error is an [Error] when the frontend refuses, ErrBroken when the stream
-// does not end as it should, and the cause of ctx when that ended.
+// ends early, and the cause of ctx when ctx ended.
 func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (Answer, error) {
 	body, err := json.Marshal(struct {
 		Request
@@ -135,7 +136,7 @@ func (c *Client) Chat(ctx context.Context, q Request, each func(Delta) error) (A
 	return s.answer, err
 }
 
-// stream puts an answer together.
+// stream assembles an answer from its events.
 type stream struct {
 	each            func(Delta) error
 	begin           time.Time
@@ -149,7 +150,7 @@ func (s *stream) read(events *Events) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			if s.answer.Finish != "" {
-				return nil // some frontends just close the connection
+				return nil // some frontends close the connection without the final event
 			}
 			return fmt.Errorf("%w: the connection was closed", ErrBroken)
 		case err != nil:
@@ -196,7 +197,7 @@ func (s *stream) take(c chunk) error {
 		s.answer.Ran = c.NVExt
 	}
 	var d Delta
-	if len(c.Choices) > 0 { // one was asked for
+	if len(c.Choices) > 0 { // the request asks for one choice
 		first := c.Choices[0]
 		d = Delta{Text: first.Delta.Content, Reasoning: first.Delta.ReasoningContent}
 		if d.Reasoning == "" {

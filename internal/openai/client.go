@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// maxBody is how much of an answer that is no stream is read, in bytes.
+// maxBody limits the size in bytes of an answer that is not a stream.
 const maxBody = 4 << 20
 
 // Client talks to one frontend.
 type Client struct {
-	base string // without a slash at its end, without /v1
+	base string // ends without a slash and without /v1
 	key  string
 	http *http.Client
 }
 
-// New returns a client of the frontend at a URL like http://127.0.0.1:8000; a path
-// /v1 at its end is accepted. key is the API key, empty for none. It fails for what is
-// no HTTP URL.
+// New returns a client of the frontend at a URL like http://127.0.0.1:8000. A path /v1 at
+// its end is accepted. key is the API key; empty for none. It fails if address is not an
+// HTTP URL.
 func New(address, key string) (*Client, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -36,16 +36,17 @@ func New(address, key string) (*Client, error) {
 	return &Client{base: base, key: key, http: &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}}, nil
 }
 
-// URL is the address of the frontend, without /v1.
+// URL returns the address of the frontend, without /v1.
 func (c *Client) URL() string { return c.base }
 
-// Close ends idle connections. Answers that are under way go on.
+// Close ends idle connections. Running answers continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Model is one served model.
 type Model struct {
 	ID string `json:"id"`
-	// ContextWindow is how many tokens prompt and answer may have; 0 when not told.
+	// ContextWindow is the maximum number of tokens of prompt and answer together; 0 when
+	// not reported.
 	ContextWindow int `json:"context_window"`
 }
 
@@ -60,7 +61,8 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	return list.Data, nil
 }
 
-// Health asks whether the frontend takes requests and returns its word for how it is.
+// Health asks whether the frontend accepts requests. It returns the status that the
+// frontend reports.
 func (c *Client) Health(ctx context.Context) (string, error) {
 	var health struct {
 		Status string `json:"status"`
@@ -87,7 +89,7 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 	return nil
 }
 
-// do sends a request and returns an answer with status 200.
+// do sends a request. It returns an answer with status 200, and an error for any other.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)

@@ -1,12 +1,12 @@
-// Package openai is a client of OpenAI-compatible HTTP frontends: which models they
-// serve, whether they are well, and streamed chat answers with their timing.
+// Package openai is a client of OpenAI-compatible HTTP frontends: their models, their
+// health, and streamed chat answers with timing.
 //
-// Start with [Client]. [Client.Chat] delivers an answer piece by piece and returns
-// it whole; [Events] reads the server-sent events below it.
+// Start with [Client]. [Client.Chat] delivers an answer piece by piece and returns it
+// whole; [Events] reads the underlying server-sent events.
 //
 // A Client is safe for concurrent use; Close ends its idle connections. It starts no
-// goroutines of its own. Whoever wants a deadline puts it into the context.
+// goroutines of its own. Deadlines come from the caller's context.
 //
-// The package tries nothing twice: an [Error] says when to come back, its caller
-// decides. It knows no cluster and no terminal.
+// The package does not retry: an [Error] says when a retry makes sense, and the caller
+// decides. It does not depend on a cluster or a terminal.
 package openai

@@ -16,25 +16,25 @@ import (
 var (
 	// ErrUnreachable is returned when no HTTP server answers.
 	ErrUnreachable = errors.New("frontend not reachable")
-	// ErrBroken is returned when a stream ends before its answer does. What came until
-	// then is returned with it.
+	// ErrBroken is returned when a stream ends before its answer does. The partial answer
+	// is returned with it.
 	ErrBroken = errors.New("the answer broke off")
-	// ErrProtocol is returned when what answers is no OpenAI-compatible frontend.
+	// ErrProtocol is returned when the server is not an OpenAI-compatible frontend.
 	ErrProtocol = errors.New("not the answer of an OpenAI-compatible frontend")
 )
 
-// Error is what a frontend says went wrong.
+// Error is an error that a frontend reports.
 type Error struct {
-	Status  int // of HTTP; 0 for an error within a stream
+	Status  int // HTTP status; 0 for an error within a stream
 	Message string
 	Type    string
 	Code    string
 	Param   string // the field at fault, if any
-	// RetryAfter is when to come back; 0 when the frontend does not say.
+	// RetryAfter is the delay before a retry; 0 when the frontend names none.
 	RetryAfter time.Duration
 }
 
-// Error is the frontend's sentence, with the status if there is one.
+// Error returns the frontend's message, with the status if there is one.
 func (e *Error) Error() string {
 	text := strings.TrimRight(e.Message, ". \n")
 	switch {
@@ -46,12 +46,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (status %d)", text, e.Status)
 }
 
-// Temporary reports whether the same request may be answered a little later.
+// Temporary reports whether the same request may succeed a little later.
 func (e *Error) Temporary() bool {
 	return e.Status == http.StatusServiceUnavailable || e.Status == http.StatusTooManyRequests
 }
 
-// envelope is how errors are sent. Code may be a string or a number.
+// envelope is the JSON form of an error. Code may be a string or a number.
 type envelope struct {
 	Error *struct {
 		Message string          `json:"message"`
@@ -72,11 +72,11 @@ func (v envelope) err(status int) *Error {
 	return e
 }
 
-// maxError is how much of an error is read, in bytes.
+// maxError limits how much of an error body is read, in bytes.
 const maxError = 64 << 10
 
 func readError(resp *http.Response) error {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // as much as there is
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxError)) // a partial body is good enough
 	e := &Error{Status: resp.StatusCode}
 	var v envelope
 	if json.Unmarshal(body, &v) == nil && v.Error != nil {
@@ -86,8 +86,8 @@ func readError(resp *http.Response) error {
 	return e
 }
 
-// retryAfter reads the header of that name: seconds, or a time, which is compared with
-// the server's own clock when that is told.
+// retryAfter reads a Retry-After header: seconds, or a time. A time is compared with the
+// server's own clock, from its Date header, if there is one.
 func retryAfter(text, date string) time.Duration {
 	if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 		return time.Duration(min(max(n, 0), 24*3600)) * time.Second
@@ -103,7 +103,7 @@ func retryAfter(text, date string) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// bare takes off what net/http puts around an error: method and URL.
+// bare removes the method and URL that net/http puts around an error.
 func bare(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// maxEvent is how long one server-sent event may be, in bytes.
+// maxEvent is the maximum size of one server-sent event, in bytes.
 const maxEvent = 4 << 20
 
-// errLongEvent is returned when an event is longer than any frontend sends.
+// errLongEvent is returned when an event exceeds maxEvent.
 var errLongEvent = fmt.Errorf("an event is longer than %d bytes", maxEvent)
 
 // Event is one server-sent event.
 type Event struct {
-	Name string // "message" events have none
+	Name string // empty for "message" events
 	Data string // lines are joined by line feeds
-	// Comment is set for a comment, which says nothing but that the server lives.
+	// Comment is set for a comment, which only shows that the server is alive.
 	Comment bool
 }
 
@@ -27,15 +27,15 @@ type Event struct {
 type Events struct {
 	r     *bufio.Reader
 	begun bool
-	cr    bool // the last line ended with CR: an LF that follows belongs to it
+	cr    bool // the last line ended with CR: a following LF belongs to it
 	line  []byte
 }
 
 // NewEvents returns a reader of the events in r.
 func NewEvents(r io.Reader) *Events { return &Events{r: bufio.NewReaderSize(r, 16<<10)} }
 
-// Next returns the next event that carries data, or comment. At the end of the stream
-// it returns io.EOF, after an event that was complete but for its last empty line.
+// Next returns the next event with data, or the next comment. At the end of the stream it
+// returns io.EOF, after an event that lacked only its final empty line.
 func (e *Events) Next() (Event, error) {
 	var ev Event
 	var data []string
@@ -52,7 +52,7 @@ func (e *Events) Next() (Event, error) {
 		line := string(e.line)
 		switch {
 		case line == "" && data == nil:
-			ev = Event{} // an event without data is none
+			ev = Event{} // an event without data does not count
 			continue
 		case line == "":
 			ev.Data = strings.Join(data, "\n")
@@ -74,14 +74,14 @@ func (e *Events) Next() (Event, error) {
 	}
 }
 
-// readLine reads one line without its end into e.line. With an error there is what
-// was read before it.
+// readLine reads one line into e.line, without its end. If it fails, e.line holds the
+// part that was read.
 func (e *Events) readLine() error {
 	e.line = e.line[:0]
 	if !e.begun {
 		e.begun = true
 		if mark, err := e.r.Peek(3); err == nil && string(mark) == "\ufeff" {
-			_, _ = e.r.Discard(3) // it is buffered
+			_, _ = e.r.Discard(3) // buffered, so it cannot fail
 		}
 	}
 	for {
