@@ -37,8 +37,8 @@ type Frontend struct {
 	models sync.Map // label value -> *frontendModel
 }
 
-// frontendModel holds the series of one model, looked up once: a request touches
-// several of them for every token.
+// frontendModel holds the series of one model. They are looked up once, because a request
+// uses several of them for every token.
 type frontendModel struct {
 	inflight, active, queued           Gauge
 	started, outToks                   Counter
@@ -83,8 +83,8 @@ func NewFrontend(r *Registry) *Frontend {
 	}
 }
 
-// Begin counts a request as started. model is the result of [ModelLabel]. The
-// caller must call End on the result, whatever happens.
+// Begin counts a request as started. model must come from [ModelLabel]. The caller must
+// call End on the result in every case.
 func (f *Frontend) Begin(model, endpoint string, stream bool) *Request {
 	r := &Request{f: f, m: f.model(model), model: model, endpoint: endpoint, kind: RequestUnary}
 	if stream {
@@ -127,20 +127,19 @@ func (f *Frontend) EnterStage(stage string) (leave func(time.Duration)) {
 	}
 }
 
-// ModelLimits is what the model card of a served model says.
+// ModelLimits holds the limits from the model card of a served model.
 type ModelLimits struct {
 	KVBlocks, MaxSeqs, MaxBatchTokens, ContextLength, BlockSize, MigrationLimit int
 }
 
-// SetModel shows the limits of a served model.
+// SetModel sets the limits of a served model.
 func (f *Frontend) SetModel(model string, l ModelLimits) {
 	for i, v := range []int{l.KVBlocks, l.MaxSeqs, l.MaxBatchTokens, l.ContextLength, l.BlockSize, l.MigrationLimit} {
 		f.limits[i].WithLabelValues(model).Set(float64(v))
 	}
 }
 
-// ForgetModel removes the limits of a model that is served no more. What was
-// counted for it stays.
+// ForgetModel removes the limits of a model that is no longer served. Its counters stay.
 func (f *Frontend) ForgetModel(model string) {
 	for _, g := range f.limits {
 		g.DeletePartialMatch(prometheus.Labels{LabelModel: model})
@@ -154,7 +153,7 @@ type Request struct {
 	m                     *frontendModel
 	model, endpoint, kind string
 
-	answered atomic.Bool // the first token came, or the request ended without
+	answered atomic.Bool // the first token came, or the request ended without one
 	ended    atomic.Bool
 }
 
@@ -173,9 +172,9 @@ func (r *Request) FirstToken(sinceArrival time.Duration) {
 	}
 }
 
-// Tokens counts n output tokens that came a gap after those before them. The
-// first tokens of a request have no gap: pass 0. Several tokens at once share the
-// gap evenly, as in Dynamo.
+// Tokens counts n output tokens that came at an interval of gap after the previous ones.
+// The first tokens of a request have no gap: pass 0. Several tokens at once share the gap
+// evenly, as in Dynamo.
 func (r *Request) Tokens(n int, gap time.Duration) {
 	r.m.outToks.Add(float64(max(n, 0)))
 	if gap > 0 {
@@ -189,7 +188,7 @@ func (r *Request) Tokens(n int, gap time.Duration) {
 // Migrated counts a move to another worker; kind is a value of [LabelMigrationType].
 func (r *Request) Migrated(kind string) { r.f.migrated.WithLabelValues(r.model, kind).Inc() }
 
-// Result is how a request ended.
+// Result describes the end of a request.
 type Result struct {
 	ErrorType    string        // [ErrorNone] for success
 	Duration     time.Duration // since arrival
@@ -219,6 +218,6 @@ func (r *Request) End(res Result) {
 	}
 	r.f.requests.WithLabelValues(r.model, r.endpoint, r.kind, status, res.ErrorType).Inc()
 	r.m.duration.Observe(res.Duration.Seconds())
-	r.m.active.Dec() // last: what runs no more is counted
+	r.m.active.Dec() // last: a request that is no longer active has been counted
 	r.m.inflight.Dec()
 }

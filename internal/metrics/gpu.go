@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// GPUFigures are those of one GPU; nil stands for what its driver does not tell.
+// GPUFigures holds the figures of one GPU; those that its driver does not report are nil.
 type GPUFigures struct {
 	Index, UUID, Name       string
 	MemoryBytes, MemoryUsed *int64
@@ -35,7 +35,7 @@ func NewGPUs(r *Registry) *GPUs {
 	}
 }
 
-// Update takes in the present figures of one GPU; what is not known has no series.
+// Update sets the current figures of one GPU. Unknown figures have no series.
 func (g *GPUs) Update(f GPUFigures) {
 	labels := []string{f.Index, f.UUID, f.Name}
 	setNumber(g.memory, f.MemoryBytes, 1, labels)
@@ -52,7 +52,7 @@ func (g *GPUs) Update(f GPUFigures) {
 	}
 }
 
-// setNumber sets a series in base units, or removes that of an unknown figure.
+// setNumber sets a series in base units, or removes it if the figure is unknown.
 func setNumber[T int | int64 | float64](v *GaugeVec, figure *T, unit float64, labels []string) {
 	if figure == nil {
 		v.DeleteLabelValues(labels...)

@@ -2,23 +2,24 @@ package metrics
 
 import "time"
 
-// How one try to hand a sequence over ended, for [Worker.HandoverEnded].
+// The outcomes of an attempt to hand a sequence over, for [Worker.HandoverEnded].
 const (
-	// HandoverMoved: at the source, the sequence goes on at the target; at the target, its
-	// frontend has followed it.
+	// HandoverMoved: at the source, the target continues the sequence. At the target, the
+	// frontend has followed the sequence.
 	HandoverMoved = "moved"
 	// HandoverRefused: the target did not take the offer.
 	HandoverRefused = "refused"
-	// HandoverFailed: it was begun, and the sequence went on at the source.
+	// HandoverFailed: the hand-over was started, and the sequence continued at the
+	// source.
 	HandoverFailed = "failed"
-	// HandoverOver: there was nothing left to move; the sequence ended or was preempted, or
-	// the drain was taken back.
+	// HandoverOver: there was nothing left to move. The sequence ended or was preempted,
+	// or the drain was cancelled.
 	HandoverOver = "over"
-	// HandoverLost: the target had the sequence, and its frontend did not come for it.
+	// HandoverLost: the target had the sequence, but its frontend did not ask for it.
 	HandoverLost = "lost"
 )
 
-// handoverMetrics are about sequences that move between decode workers.
+// handoverMetrics covers sequences that move between decode workers.
 type handoverMetrics struct {
 	started, ended, bytes *CounterVec
 	took, pause           *HistogramVec
@@ -34,20 +35,20 @@ func newHandoverMetrics(r *Registry, with func(...string) []string) handoverMetr
 	}
 }
 
-// HandoverStarted counts a try to hand one sequence over to one worker. direction is
+// HandoverStarted counts an attempt to hand one sequence over to one worker. direction is
 // [DirectionOut] at the source, [DirectionIn] at the target.
 func (w *Worker) HandoverStarted(direction string) {
 	w.handovers.started.WithLabelValues(w.with(direction)...).Inc()
 }
 
-// HandoverEnded counts the end of a try; reason is a word from a fixed set, empty for
-// [HandoverMoved].
+// HandoverEnded counts the end of an attempt. reason is a word from a fixed set, empty
+// for [HandoverMoved].
 func (w *Worker) HandoverEnded(direction, outcome, reason string) {
 	w.handovers.ended.WithLabelValues(w.with(direction, outcome, reason)...).Inc()
 }
 
-// HandedOver records a sequence whose KV has moved: at the source also how long that
-// took, from the offer on.
+// HandedOver records a sequence whose KV was moved. At the source it also records took,
+// the time since the offer.
 func (w *Worker) HandedOver(direction string, bytes int64, took time.Duration) {
 	w.handovers.bytes.WithLabelValues(w.with(direction)...).Add(float64(max(bytes, 0)))
 	if direction == DirectionOut {
@@ -55,8 +56,8 @@ func (w *Worker) HandedOver(direction string, bytes int64, took time.Duration) {
 	}
 }
 
-// HandoverPaused records how long a sequence stood still at its source, until the
-// frontend was sent to the target or the sequence could go on.
+// HandoverPaused records how long a sequence was paused at its source, until the frontend
+// was sent to the target or the sequence continued.
 func (w *Worker) HandoverPaused(outcome string, d time.Duration) {
 	w.handovers.pause.WithLabelValues(w.with(outcome)...).Observe(d.Seconds())
 }

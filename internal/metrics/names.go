@@ -108,7 +108,7 @@ const (
 	NIXLFallbacks     = PrefixNIXL + "agent_fallbacks_total"
 )
 
-// GPU metrics, of all GPUs of a node whoever uses them.
+// GPU metrics, of all GPUs of a node, whichever program uses them.
 const (
 	GPUUtilization = PrefixGPU + "utilization_ratio"
 	GPUMemoryBusy  = PrefixGPU + "memory_busy_ratio"
@@ -235,6 +235,6 @@ const (
 const (
 	DirectionIn  = "in"
 	DirectionOut = "out"
-	DirectionTx  = "tx" // NIXL's words for what the agent itself moves
+	DirectionTx  = "tx" // NIXL's names for transfers that the agent itself makes
 	DirectionRx  = "rx"
 )

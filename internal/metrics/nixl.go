@@ -28,9 +28,9 @@ type NIXLTraffic struct {
 	XferTime, PostTime NIXLTimes
 }
 
-// NIXLTimes are counted durations.
+// NIXLTimes is a histogram of durations.
 type NIXLTimes struct {
-	Counts []uint64 // by the bounds of NewNIXL, and one for what is longer
+	Counts []uint64 // one per bound of NewNIXL, and one for longer durations
 	Sum    time.Duration
 }
 
@@ -51,8 +51,8 @@ type NIXL struct {
 	peers, tickets, registered                                *GaugeVec
 }
 
-// NewNIXL returns the metrics of the agent of that name in r. bounds are those of the
-// agent's histograms.
+// NewNIXL returns the metrics of the agent of that name in r. bounds are the bounds of
+// the agent's histograms.
 func NewNIXL(r *Registry, agent string, bounds []time.Duration) *NIXL {
 	seconds := make([]float64, len(bounds))
 	for i, d := range bounds {
@@ -77,7 +77,7 @@ func NewNIXL(r *Registry, agent string, bounds []time.Duration) *NIXL {
 	}
 }
 
-// Update takes in the present totals. It is for one goroutine.
+// Update sets the current totals. It is for one goroutine.
 func (n *NIXL) Update(f NIXLFigures) {
 	add := func(c *CounterVec, now, before uint64, labels ...string) {
 		c.WithLabelValues(append([]string{n.agent}, labels...)...).Add(float64(now - before))

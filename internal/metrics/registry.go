@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// What bundles hand out. The aliases let other packages name the types without
-// importing the Prometheus client.
+// The types of metrics. The aliases let other packages name them without importing the
+// Prometheus client.
 type (
 	// Counter only goes up.
 	Counter = prometheus.Counter
@@ -28,8 +28,7 @@ type (
 	HistogramVec = prometheus.HistogramVec
 )
 
-// Registry holds the metrics of one process, or of one test. There is no global
-// one.
+// Registry holds the metrics of one process, or of one test. There is no global registry.
 type Registry struct {
 	prom *prometheus.Registry
 
@@ -37,8 +36,8 @@ type Registry struct {
 	families map[string]family // by metric name
 }
 
-// family is one metric name with its labels; asking for it twice returns the
-// same collector, so that bundles of many workers share it.
+// family is one metric name with its labels. Asking for it twice returns the same
+// collector, so that bundles of many workers share it.
 type family struct {
 	labels    []string
 	collector prometheus.Collector
@@ -59,8 +58,8 @@ func (r *Registry) Handler() http.Handler {
 	})
 }
 
-// Counter returns the counter of that name. Asking for a name again with other
-// labels or as another type is a mistake in the program and panics.
+// Counter returns the counter of that name. Asking for a name again with other labels or
+// as another type is a programming error and panics.
 func (r *Registry) Counter(name, help string, labels ...string) *CounterVec {
 	return get(r, name, labels, func() *CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -82,7 +81,7 @@ func (r *Registry) Histogram(name, help string, bounds []float64, labels ...stri
 	})
 }
 
-// GaugeFunc returns a gauge whose values are asked for when metrics are read; see
+// GaugeFunc returns a gauge whose values are computed whenever metrics are read; see
 // [Registry.Counter].
 func (r *Registry) GaugeFunc(name, help string, labels ...string) *GaugeFuncVec {
 	return get(r, name, labels, func() *GaugeFuncVec {
@@ -101,7 +100,7 @@ func get[C prometheus.Collector](r *Registry, name string, labels []string, crea
 		return c
 	}
 	c := create()
-	r.prom.MustRegister(c) // a wrong name, a mistake in the program
+	r.prom.MustRegister(c) // panics for an invalid name, a programming error
 	r.families[name] = family{labels, c}
 	return c
 }
@@ -138,8 +137,8 @@ type funcSeries struct {
 	f      func() float64
 }
 
-// Set makes f the value for these label values, in place of an earlier one. f is
-// called from any goroutine and must not block.
+// Set makes f compute the value for these label values, in place of an earlier function.
+// f is called from any goroutine and must not block.
 func (v *GaugeFuncVec) Set(f func() float64, labelValues ...string) {
 	if len(labelValues) != len(v.labels) {
 		panic(fmt.Sprintf("metrics: %d label values for labels %q", len(labelValues), v.labels))

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// HistogramSnapshotVec is a histogram for each combination of label values that
-// somebody else counts: its series are replaced as a whole.
+// HistogramSnapshotVec is a histogram for each combination of label values, counted
+// outside of this package. Its series are replaced as a whole.
 type HistogramSnapshotVec struct {
 	desc   *prometheus.Desc
 	labels []string
@@ -21,7 +21,7 @@ type HistogramSnapshotVec struct {
 
 type snapshotSeries struct {
 	values []string // of the labels
-	counts []uint64 // by bound, and one for what is above all
+	counts []uint64 // one per bound, and one for values above all bounds
 	sum    float64
 }
 
@@ -35,8 +35,9 @@ func (r *Registry) HistogramSnapshot(name, help string, bounds []float64, labels
 	})
 }
 
-// Set replaces a series: counts by bucket, one more than there are bounds, and the sum
-// of all values. What does not fit the bounds is a mistake in the program and ignored.
+// Set replaces a series: the counts by bucket, one more than there are bounds, and the
+// sum of all values. A wrong number of counts or label values is a programming error and
+// ignored.
 func (v *HistogramSnapshotVec) Set(counts []uint64, sum float64, values ...string) {
 	if len(counts) != len(v.bounds)+1 || len(values) != len(v.labels) {
 		return

@@ -17,7 +17,7 @@ type WorkerLabels struct {
 }
 
 func (l WorkerLabels) values() []string {
-	// The model's name is chosen by an operator; Prometheus insists on UTF-8.
+	// An operator chooses the model's name, and Prometheus requires UTF-8.
 	model := strings.ToValidUTF8(l.Model, "\uFFFD")
 	return []string{l.Namespace, l.Component, l.Endpoint, model, l.Worker}
 }
@@ -47,7 +47,7 @@ type Worker struct {
 	GeneratedTokens Counter
 
 	DraftTokens    Counter // proposed by speculation and verified
-	AcceptedTokens Counter // of these, the ones that were right
+	AcceptedTokens Counter // those of them that became output
 	StepWait       Counter // seconds in which steps waited for a shared device
 
 	PrefillQueueDepth  Gauge
@@ -70,11 +70,10 @@ type Worker struct {
 	phases                          map[string]phaseMetrics // by value of LabelPhase
 }
 
-// phaseMetrics are about the steps of one phase.
+// phaseMetrics covers the steps of one phase.
 type phaseMetrics struct{ time, ratio, chunk Observer }
 
-// NewWorker returns the metrics of one worker in r. started is when the worker
-// started; its uptime counts from there.
+// NewWorker returns the metrics of one worker in r. The uptime counts from started.
 func NewWorker(r *Registry, l WorkerLabels, started time.Time) *Worker {
 	names, values := workerLabelNames(), l.values()
 	with := func(extra ...string) []string { return append(workerLabelNames(), extra...) }
@@ -148,8 +147,8 @@ func newPhases(r *Registry, l WorkerLabels) map[string]phaseMetrics {
 	return phases
 }
 
-// Step records one step of the engine: how long it computed, what had been predicted
-// (0: nothing), its prompt tokens, and whether it decoded too.
+// Step records one step of the engine: its duration, the predicted duration (0 if there
+// was none), its prompt tokens, and whether it also decoded.
 func (w *Worker) Step(busy, predicted time.Duration, promptTokens int, decodes bool) {
 	phase := PhaseDecode
 	switch {
@@ -173,22 +172,22 @@ func (w *Worker) with(extra ...string) []string { return append(w.labels.values(
 // Error counts an error; kind is one of the WorkerError values.
 func (w *Worker) Error(kind string) { w.errors.WithLabelValues(w.with(kind)...).Inc() }
 
-// Where a prompt was computed, for [Worker.Prefill].
+// Where and how the KV of a prompt was computed, for [Worker.Prefill].
 const (
 	PrefillLocal    = "local"
 	PrefillRemote   = "remote"
 	PrefillFallback = "fallback" // remote was tried and failed
 )
 
-// Prefill counts how a decode worker came by the KV of a prompt. way is one of
-// protocol's ways of a remote prefill that worked or was tried, empty for local;
-// reason is a word from a fixed set such as short, queue full, remote prefill timed out.
+// Prefill counts how a decode worker got the KV of a prompt. way is the protocol's way of
+// the remote prefill that was tried, empty for local. reason is a word from a fixed set
+// such as short, queue full, remote prefill timed out.
 func (w *Worker) Prefill(where, way, reason string) {
 	w.prefills.WithLabelValues(w.with(where, way, reason)...).Inc()
 }
 
-// RemotePrefill records how long a decode worker waited, from reserving blocks until
-// all of them were filled in the given way.
+// RemotePrefill records how long a decode worker waited for a remote prefill, from
+// reserving blocks until all of them were filled in the given way.
 func (w *Worker) RemotePrefill(way string, took time.Duration) {
 	w.remoteTime.WithLabelValues(w.with(way)...).Observe(took.Seconds())
 }
@@ -204,42 +203,42 @@ func (w *Worker) Sequences(state string, n int) {
 	w.sequences.WithLabelValues(w.with(state)...).Set(float64(n))
 }
 
-// Transferred records KV blocks of one request that were moved.
+// Transferred records a transfer of KV blocks of one request.
 func (w *Worker) Transferred(direction, transport string, bytes int64, took time.Duration) {
 	w.transferBytes.WithLabelValues(w.with(direction, transport)...).Add(float64(max(bytes, 0)))
 	w.transferTime.WithLabelValues(w.with(direction, transport)...).Observe(took.Seconds())
 }
 
-// TransferExposed records how much longer the transfer of one remote prefill took than
-// its computation: what was not hidden behind it.
+// TransferExposed records the part of one remote prefill's transfer that was not
+// overlapped with its computation.
 func (w *Worker) TransferExposed(way string, d time.Duration) {
 	w.transferExposed.WithLabelValues(w.with(way)...).Observe(d.Seconds())
 }
 
-// How the KV of a prompt was held for a reader, for [Worker.Hold].
+// The outcomes of holding the KV of a prompt for a reader, for [Worker.Hold].
 const (
 	HoldRead    = "read"
-	HoldUnread  = "unread"  // the reader said that it could not
+	HoldUnread  = "unread"  // the reader reported that it could not read
 	HoldExpired = "expired" // the deadline passed
-	HoldLeft    = "left"    // the frontend took the request back, or left with the first output
+	HoldLeft    = "left"    // the frontend cancelled the request, or left after the first output
 	HoldCut     = "cut"     // the worker ended
 )
 
-// Hold records that the KV of a prompt is held no longer.
+// Hold records the end of holding the KV of a prompt.
 func (w *Worker) Hold(outcome string, held time.Duration) {
 	w.holds.WithLabelValues(w.with(outcome)...).Inc()
 	w.holdTime.WithLabelValues(w.with(outcome)...).Observe(held.Seconds())
 }
 
-// How a prefill in a bootstrap room ended, for [Worker.Room].
+// The outcomes of a prefill in a bootstrap room, for [Worker.Room].
 const (
-	RoomDone    = "done"    // all KV is at the decode worker
-	RoomUnmet   = "unmet"   // it ended before a decode worker came
-	RoomFailed  = "failed"  // the computation or a write did, or the decode worker left
-	RoomRefused = "refused" // nobody prefilled in it: it was taken, or there were too many
+	RoomDone    = "done"    // the decode worker has all KV
+	RoomUnmet   = "unmet"   // the prefill ended before a decode worker joined
+	RoomFailed  = "failed"  // the computation or a write failed, or the decode worker left
+	RoomRefused = "refused" // no prefill entered: the room was taken, or there were too many
 )
 
-// Room counts a bootstrap room that a prefill entered or was to enter.
+// Room counts a bootstrap room that a prefill entered or tried to enter.
 func (w *Worker) Room(outcome string) { w.rooms.WithLabelValues(w.with(outcome)...).Inc() }
 
 // Close removes the worker's series. It is safe to call twice.
