@@ -16,24 +16,26 @@ import (
 	"time"
 )
 
-// ServerName is a name that all server certificates of a cluster bear. Programs of the
-// cluster ask for this name and not for the host, so that a server may be reached under
-// any address: that it has the cluster's secret is what it must prove.
+// ServerName is a name in all server certificates of a cluster. The cluster's programs
+// verify this name instead of the host, so that a server may be reached under any
+// address. What counts is that the server has the cluster's secret.
 const ServerName = "dynamod"
 
-// AuthorityName begins the name of every cluster's authority; the fingerprint of its secret
-// follows.
+// AuthorityName is the prefix of the name of every cluster's authority. The fingerprint
+// of its secret follows.
 const AuthorityName = "dynctl cluster "
 
-// Certificates that programs make for themselves are valid for as long as the secret is:
-// whoever has the secret can make others at any time, so an earlier end would keep nobody out.
+// Certificates that programs make for themselves are valid as long as the secret is.
+// Programs with the secret can make new ones at any time, so that an expiry would not
+// keep any of them out.
 var (
 	validFrom  = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 	validUntil = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC) // "no end", RFC 5280 4.1.2.5
 )
 
-// Authority is the certificate authority of a cluster. Its key follows from the secret, so
-// that every program makes the same authority and no certificate has to travel.
+// Authority is the certificate authority of a cluster. Its key is derived from the
+// secret, so that every program makes the same authority and no certificate has to be
+// distributed.
 type Authority struct {
 	cert *x509.Certificate
 	key  ed25519.PrivateKey
@@ -42,8 +44,8 @@ type Authority struct {
 // Pair is a certificate with its private key, as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Authority returns the certificate authority of the secret: the same bytes for all who
-// have it.
+// Authority returns the certificate authority of the secret. The certificate has the same
+// bytes in every program with that secret.
 func (s Secret) Authority() (*Authority, error) {
 	if s.IsZero() {
 		return nil, errors.New("no cluster secret to make certificates with")
@@ -54,10 +56,11 @@ func (s Secret) Authority() (*Authority, error) {
 		NotBefore: validFrom, NotAfter: validUntil,
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign,
-		// Given, because what Go would compute differs between its versions.
+		// Set explicitly, because the value that Go computes differs between its
+		// versions.
 		SubjectKeyId: s.Key("ca id")[:20],
 	}
-	der, err := x509.CreateCertificate(nil, template, template, key.Public(), key) // Ed25519 needs no randomness
+	der, err := x509.CreateCertificate(nil, template, template, key.Public(), key) // Ed25519 uses no randomness
 	if err != nil {
 		return nil, fmt.Errorf("make the cluster's certificate authority: %w", err)
 	}
@@ -71,15 +74,15 @@ func (s Secret) Authority() (*Authority, error) {
 // PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return pemBlock("CERTIFICATE", a.cert.Raw) }
 
-// Fingerprint is the SHA-256 of the certificate in 64 hex digits, as openssl prints it
-// without colons.
+// Fingerprint returns the SHA-256 of the certificate in 64 hex digits, as openssl prints
+// it but without colons.
 func (a *Authority) Fingerprint() string {
 	sum := sha256.Sum256(a.cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// Server makes a certificate for a server that is reached at hosts, names or addresses, and
-// under ServerName. No client can be one with it.
+// Server makes a certificate for a server that is reached at hosts (names or addresses)
+// and under ServerName. It is not valid for clients.
 func (a *Authority) Server(hosts ...string) (Pair, error) {
 	t := &x509.Certificate{
 		Subject: pkix.Name{CommonName: ServerName}, DNSNames: []string{ServerName}, NotAfter: validUntil,
@@ -95,13 +98,13 @@ func (a *Authority) Server(hosts ...string) (Pair, error) {
 	return a.leaf(t)
 }
 
-// Client makes a certificate for a client, with the user in the common name. No server can
-// be one with it. The zero time is no end.
+// Client makes a certificate for a client, with user in the common name. It is not valid
+// for servers. A zero until means no expiry.
 func (a *Authority) Client(user string, until time.Time) (Pair, error) {
 	if until.IsZero() {
 		until = validUntil
 	}
-	// Without names of hosts: etcd would compare them with where the client comes from.
+	// Without host names: etcd would compare them with the client's address.
 	return a.leaf(&x509.Certificate{
 		Subject: pkix.Name{CommonName: user}, NotAfter: until,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
@@ -129,8 +132,8 @@ func (a *Authority) leaf(t *x509.Certificate) (Pair, error) {
 	return Pair{Cert: pemBlock("CERTIFICATE", der), Key: pemBlock("PRIVATE KEY", pkcs8)}, nil
 }
 
-// ClientTLS returns the settings of a client that proves that it has the secret, under
-// the name of user, and that accepts only servers which have it, too.
+// ClientTLS returns the TLS settings of a client. The client proves that it has the
+// secret, with user in the common name, and accepts only servers that have it, too.
 func (s Secret) ClientTLS(user string) (*tls.Config, error) {
 	a, err := s.Authority()
 	if err != nil {
@@ -148,8 +151,8 @@ func (s Secret) ClientTLS(user string) (*tls.Config, error) {
 	pool.AddCert(a.cert)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ServerName: ServerName,
-		// Libraries put the host that they dial in the place of ServerName. What a server
-		// must prove is checked here instead, and no less: see verify.
+		// Libraries replace ServerName with the host that they dial. Instead, verify
+		// checks everything that a server must prove.
 		InsecureSkipVerify: true,
 		VerifyConnection:   func(s tls.ConnectionState) error { return verify(s, pool) },
 	}, nil

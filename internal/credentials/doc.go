@@ -1,7 +1,8 @@
-// Package credentials holds the secret that all programs of a cluster share, and what
-// follows from it: keys for handshakes, each for one purpose.
+// Package credentials holds the secret that all programs of a cluster share, and
+// everything derived from it: keys for handshakes, each for one purpose, certificates,
+// and join tokens.
 //
-// Start with [Secret]. The first dynamod of a cluster makes it ([LoadOrCreate]); who
-// else belongs to the cluster is given it. It is kept in a file that only its owner
-// may read, and is never logged: it formats as its fingerprint.
+// Start with [Secret]. The first dynamod of a cluster makes it ([LoadOrCreate]); other
+// machines receive it in a join [Token]. It is kept in a file that only its owner may
+// read, and is never logged: it formats as its fingerprint.
 package credentials

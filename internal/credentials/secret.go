@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
-// Secret is what all programs of one cluster share: whoever has it belongs to the
-// cluster. The zero Secret is none.
+// Secret is shared by all programs of one cluster. Anyone with the secret belongs to the
+// cluster. The zero Secret means that there is none.
 type Secret struct{ b [secretLen]byte }
 
 const secretLen = 32
@@ -27,23 +27,23 @@ func New() (s Secret) {
 	return s
 }
 
-// IsZero reports whether s is no secret.
+// IsZero reports whether there is no secret.
 func (s Secret) IsZero() bool { return s == Secret{} }
 
 // Key derives the key for one purpose with HKDF-SHA256 (RFC 5869): 32 bytes. Keys of
-// different purposes tell nothing of each other nor of the secret.
+// different purposes reveal nothing about each other or the secret.
 func (s Secret) Key(purpose string) []byte {
 	key, err := hkdf.Key(sha256.New, s.b[:], nil, "dynctl/1/"+purpose, 32)
 	if err != nil {
-		panic(err) // only for lengths that nobody asks for
+		panic(err) // only for lengths that are never used here
 	}
 	return key
 }
 
-// Fingerprint names the secret without giving it away: 16 hex digits.
+// Fingerprint identifies the secret without revealing it: 16 hex digits.
 func (s Secret) Fingerprint() string { return hex.EncodeToString(s.Key("fingerprint")[:8]) }
 
-// String is the fingerprint, so that a secret that is printed by mistake stays one.
+// String returns the fingerprint, so that a secret printed by mistake stays secret.
 func (s Secret) String() string {
 	if s.IsZero() {
 		return "no secret"
@@ -57,7 +57,7 @@ func (s Secret) GoString() string { return s.String() }
 // Encode returns the secret as text: 64 hex digits.
 func (s Secret) Encode() string { return hex.EncodeToString(s.b[:]) }
 
-// Decode reads what Encode wrote. Errors do not repeat the text.
+// Decode reads the text that Encode returned. Errors do not repeat the text.
 func Decode(text string) (s Secret, err error) {
 	b, err := hex.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(b) != secretLen {
@@ -70,9 +70,9 @@ func Decode(text string) (s Secret, err error) {
 	return s, nil
 }
 
-// Load reads the secret in a file. A file that others than its owner may read is
-// refused: what they have read is no secret. The error wraps [fs.ErrNotExist] where
-// there is no file.
+// Load reads the secret from a file. It refuses a file that other users may read, because
+// such a secret may be known to them. The error wraps [fs.ErrNotExist] if there is no
+// file.
 func Load(path string) (Secret, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -92,8 +92,8 @@ func Load(path string) (Secret, error) {
 	return s, nil
 }
 
-// LoadOrCreate reads the secret in a file, and makes one where there is no file. Of
-// several programs that make one at a time all get the same.
+// LoadOrCreate reads the secret from a file, and makes one if there is no file. Programs
+// that do so at the same time all get the same secret.
 func LoadOrCreate(path string) (Secret, error) {
 	s, err := Load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -102,8 +102,8 @@ func LoadOrCreate(path string) (Secret, error) {
 	return Create(path, New())
 }
 
-// Create writes a secret into a new file, for its owner only, and returns the one that
-// is in the file: that of somebody who was faster, if somebody was.
+// Create writes a secret to a new file that only its owner may read. It returns the
+// secret in the file: another one if another program created the file first.
 func Create(path string, s Secret) (Secret, error) {
 	if err := write(path, s, ownerfile.Create); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Secret{}, err
@@ -111,7 +111,8 @@ func Create(path string, s Secret) (Secret, error) {
 	return Load(path)
 }
 
-// Replace writes a secret into a file, for its owner only, whatever is there.
+// Replace writes a secret to a file that only its owner may read, replacing an existing
+// one.
 func Replace(path string, s Secret) error { return write(path, s, ownerfile.Replace) }
 
 func write(path string, s Secret, file func(path string, body []byte) error) error {

@@ -16,19 +16,19 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Token is all that a machine needs to join a cluster, as one word to be carried over by a
-// person. Whoever has it belongs to the cluster, as with the secret, which is in it.
+// Token holds all that a machine needs to join a cluster, as one word for an operator to
+// copy. It contains the secret: anyone with the token belongs to the cluster.
 type Token struct {
 	Cluster   string   `json:"c"`
 	Namespace string   `json:"n"`
-	Etcd      []string `json:"e"` // as etcd.endpoints has them
-	NATS      string   `json:"q"` // as nats.url has it; may be empty
+	Etcd      []string `json:"e"` // in the form of etcd.endpoints
+	NATS      string   `json:"q"` // in the form of nats.url; may be empty
 	Secret    Secret   `json:"-"`
 }
 
 const (
 	tokenVersion  = "dynctl1:"
-	tokenSum      = 4 // bytes of SHA-256, against slips of the pen
+	tokenSum      = 4 // bytes of SHA-256, against copying errors
 	maxToken      = 8 << 10
 	maxTokenText  = 1 << 10 // of each part
 	maxTokenHosts = 32
@@ -55,14 +55,14 @@ func (t Token) Encode() (string, error) {
 	return text, nil
 }
 
-// IsToken reports whether a text is meant as a token, of whatever version.
+// IsToken reports whether a text looks like a token, of any version.
 func IsToken(text string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), "dynctl")
 	digits := strings.TrimLeft(rest, "0123456789")
 	return ok && len(digits) < len(rest) && strings.HasPrefix(digits, ":")
 }
 
-// ParseToken reads what Encode wrote. Errors do not repeat the text.
+// ParseToken reads the text that Encode returned. Errors do not repeat the text.
 func ParseToken(text string) (Token, error) {
 	var none Token
 	text = strings.TrimSpace(text)
@@ -97,8 +97,8 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// check refuses what no token holds. Whether names and addresses are good is for the
-// settings to say that they become.
+// check rejects contents that no valid token has. The settings validate names and
+// addresses later.
 func (t Token) check() error {
 	if t.Secret.IsZero() {
 		return errors.New("join token: no secret")
@@ -122,8 +122,8 @@ func sumOf(body []byte) []byte {
 	return sum[:tokenSum]
 }
 
-// ReadToken returns the token that an argument stands for: itself, what stdin has for "-",
-// or what a file of that name has.
+// ReadToken returns the token that an argument denotes: the argument itself, the text on
+// stdin for "-", or the content of the file of that name.
 func ReadToken(arg string, stdin io.Reader) (string, error) {
 	if IsToken(arg) {
 		return arg, nil
@@ -132,13 +132,13 @@ func ReadToken(arg string, stdin io.Reader) (string, error) {
 	if arg != "-" {
 		f, err := os.Open(arg)
 		if errors.Is(err, fs.ErrNotExist) {
-			// Without the text, which may be a token that lost its beginning.
+			// The error omits the text, which may be a token without its beginning.
 			return "", fmt.Errorf("join token: it does not begin with %s, and there is no file of that name", tokenVersion)
 		}
 		if err != nil {
 			var path *fs.PathError
 			if errors.As(err, &path) {
-				err = path.Err // the same
+				err = path.Err // without the file name
 			}
 			return "", fmt.Errorf("read the join token: %w", err)
 		}
