@@ -12,11 +12,11 @@ import (
 	"github.com/dynctl/dynctl/internal/credentials"
 )
 
-// howToJoin tells what to do where the secret is missing or another one.
+// howToJoin is the advice for a missing or different secret.
 const howToJoin = "run \"dynctl credentials --join\" on a machine of its cluster, and \"dynctl join\" or \"dynamod --join\" here with what that prints"
 
-// Diagnose looks at addresses of etcd that did not answer as they should, and returns what
-// is wrong with the way in which they were asked; nil when that cannot be told.
+// Diagnose examines addresses of etcd that failed, and returns the probable cause in the
+// way they were contacted; nil when it finds none.
 func Diagnose(ctx context.Context, addrs []string, id Identity) error {
 	for _, addr := range addrs {
 		if err := id.diagnose(ctx, addr); err != nil {
@@ -33,14 +33,14 @@ func (id Identity) diagnose(ctx context.Context, addr string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	// Nothing is sent over this connection: it only looks at the certificate.
+	// Nothing is sent over this connection: it only reads the certificate.
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} //nolint:gosec // see above
 	conn, err := d.DialContext(ctx, "tcp", host)
 	if err != nil {
-		return nil // not there, or without TLS
+		return nil // not reachable, or without TLS
 	}
 	defer conn.Close()
-	peers := conn.(*tls.Conn).ConnectionState().PeerCertificates //nolint:forcetypeassert // that of a tls.Dialer
+	peers := conn.(*tls.Conn).ConnectionState().PeerCertificates //nolint:forcetypeassert // a tls.Dialer returns a *tls.Conn
 	if len(peers) == 0 || !slices.Contains(peers[0].DNSNames, credentials.ServerName) {
 		return nil
 	}

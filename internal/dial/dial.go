@@ -1,5 +1,5 @@
-// Package dial connects to etcd and NATS as the configuration says: the one place
-// where settings become connections, shared by dynamod and dynctl.
+// Package dial connects to etcd and NATS as the configuration says. It is the only place
+// that turns these settings into connections, and dynamod and dynctl share it.
 //
 // [Etcd] and [NATS] return connections that the caller closes.
 package dial
@@ -18,15 +18,15 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Identity is what a program proves to servers inside a dynamod. Other servers are not
-// shown it.
+// Identity is a program's proof to servers inside a dynamod. It is not sent to other
+// servers.
 type Identity struct {
 	User   string // in the common name of its certificate, such as "dynctl"
 	Secret credentials.Secret
 }
 
-// ErrNoSecret is returned for servers inside a dynamod when the secret of their cluster is
-// not known.
+// ErrNoSecret is returned for servers inside a dynamod when this machine lacks their
+// cluster's secret.
 var ErrNoSecret = errors.New("it runs inside a dynamod, which asks for the secret of the cluster, and there is none here")
 
 func (id Identity) tls() (*tls.Config, error) {
@@ -36,8 +36,8 @@ func (id Identity) tls() (*tls.Config, error) {
 	return id.Secret.ClientTLS(id.User)
 }
 
-// Etcd returns a store over the given endpoints, or over the configured ones when
-// there are none.
+// Etcd returns a store on the given endpoints, or on the configured ones if there are
+// none. The caller closes it.
 func Etcd(c config.EtcdClient, endpoints []string, id Identity, log *slog.Logger) (*store.Etcd, error) {
 	if len(endpoints) > 0 {
 		c.Endpoints = endpoints
@@ -60,13 +60,13 @@ func Etcd(c config.EtcdClient, endpoints []string, id Identity, log *slog.Logger
 	return s, nil
 }
 
-// NATS returns a bus over url, or over the configured one when it is empty. It
-// connects in the background; name is what the server calls the connection.
+// NATS returns a bus on url, or on the configured one if url is empty. It connects in the
+// background. name identifies the connection at the server. The caller closes the bus.
 func NATS(c config.NATSClient, url, name string, id Identity, log *slog.Logger) (*events.NATS, error) {
 	if url != "" {
 		c.URL = url
 	}
-	if c.URL == "" { // the library would take its own default
+	if c.URL == "" { // the library would otherwise use its own default
 		return nil, errors.New("connect to NATS: no server is configured")
 	}
 	cfg := events.Config{
@@ -87,7 +87,8 @@ func NATS(c config.NATSClient, url, name string, id Identity, log *slog.Logger) 
 	return bus, nil
 }
 
-// each gives addresses of servers inside a dynamod the scheme that a library knows.
+// each returns the addresses with scheme in place of config.SchemeDynamod, which the
+// libraries do not know.
 func each(addrs []string, scheme string) []string {
 	out := make([]string, len(addrs))
 	for i, a := range addrs {
