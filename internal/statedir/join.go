@@ -13,14 +13,14 @@ import (
 	"github.com/dynctl/dynctl/internal/ownerfile"
 )
 
-// Joined says how to reach a cluster whose stores run elsewhere, as a join token said.
+// Joined holds the addresses of a cluster whose stores run elsewhere, from a join token.
 type Joined struct {
 	Namespace string   `json:"namespace"`
 	Etcd      []string `json:"etcd"`
 	NATS      string   `json:"nats"`
 }
 
-// ErrNotJoined is returned when the machine has not joined a cluster of that name.
+// ErrNotJoined is returned when this machine has not joined a cluster of that name.
 var ErrNotJoined = errors.New("this machine has joined no such cluster")
 
 // ErrOtherSecret is returned when the machine has the secret of another cluster.
@@ -28,8 +28,8 @@ var ErrOtherSecret = errors.New("this machine has the secret of another cluster"
 
 func (c Cluster) joinedPath() string { return filepath.Join(c.Path, "joined.json") }
 
-// Join writes down what a token says, the secret for its owner only, so that no program of
-// this machine needs the token again. A secret that is there already stays: if it is
+// Join stores the content of a token, with the secret readable only by its owner, so that
+// no program on this machine needs the token again. An existing secret is kept. If it is
 // another one, the error is ErrOtherSecret.
 func (c Cluster) Join(t credentials.Token) error {
 	got, err := credentials.Create(c.SecretPath(), t.Secret)
@@ -54,7 +54,7 @@ func (c Cluster) Join(t credentials.Token) error {
 	return nil
 }
 
-// Joined reads what Join wrote, or returns ErrNotJoined.
+// Joined reads the addresses that Join stored, or returns ErrNotJoined.
 func (c Cluster) Joined() (Joined, error) {
 	var j Joined
 	body, err := os.ReadFile(c.joinedPath())
@@ -73,13 +73,14 @@ func (c Cluster) Joined() (Joined, error) {
 	return j, nil
 }
 
-// HostsEtcd reports whether any node of the cluster has the data of an etcd of its own.
+// HostsEtcd reports whether any node of the cluster on this machine has data of an
+// embedded etcd.
 func (c Cluster) HostsEtcd() bool {
 	found, err := filepath.Glob(filepath.Join(c.Path, "*", etcdName, "member"))
 	return err == nil && len(found) > 0
 }
 
-// HasEtcd reports whether the node has the data of an etcd of its own.
+// HasEtcd reports whether the node has data of an embedded etcd.
 func (n Node) HasEtcd() bool {
 	_, err := os.Stat(filepath.Join(n.EtcdDir(), "member"))
 	return err == nil

@@ -49,13 +49,13 @@ func (n Node) Holder() (pid int, held bool) {
 	}
 	defer f.Close()
 	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
-		return 0, false // closing the file gives the lock back
+		return 0, false // closing the file releases the lock
 	}
 	return readPID(f), true
 }
 
-// LockStart takes the lock under which dynctl starts processes, and waits for
-// another dynctl that does the same.
+// LockStart takes the lock under which dynctl starts processes. It waits while another
+// dynctl holds it.
 func (c Cluster) LockStart(ctx context.Context) (*Lock, error) {
 	if err := os.MkdirAll(c.Path, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
@@ -74,8 +74,8 @@ func (c Cluster) LockStart(ctx context.Context) (*Lock, error) {
 	}
 }
 
-// Looking whether a lock is held takes it, shared, for an instant: [lock] tries a few
-// times before it believes that another process holds it.
+// Checking whether a lock is held takes it, shared, for a moment. [lock] therefore tries
+// a few times before it concludes that another process holds it.
 const (
 	lockTries = 5
 	lockRetry = 10 * time.Millisecond
@@ -132,8 +132,8 @@ func readPID(f *os.File) int {
 	return pid
 }
 
-// Release gives the lock back and removes its file. The file goes first: whoever
-// opens the path meanwhile makes a new one.
+// Release removes the lock's file and releases the lock. It removes the file first, so
+// that a process that opens the path meanwhile makes a new one.
 func (l *Lock) Release() error {
 	err := os.Remove(l.f.Name())
 	return errors.Join(err, l.f.Close())

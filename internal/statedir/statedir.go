@@ -113,31 +113,31 @@ func compare(a, b string) int {
 	return 0
 }
 
-// SecretPath is the file with the secret that all programs of the cluster share.
+// SecretPath returns the file with the secret that all programs of the cluster share.
 func (c Cluster) SecretPath() string { return filepath.Join(c.Path, "secret") }
 
-// LogDir is where a node's logs are.
+// LogDir returns the directory of a node's logs.
 func (n Node) LogDir() string { return filepath.Join(n.Path, "logs") }
 
-// AgentLog is dynamod's own log, WorkerLog that of a worker, Output what a dynamod
-// in the background printed.
+// AgentLog returns the path of dynamod's own log.
 func (n Node) AgentLog() string { return filepath.Join(n.LogDir(), "dynamod.log") }
 
-// WorkerLog is the log file of a worker.
+// WorkerLog returns the path of a worker's log.
 func (n Node) WorkerLog(worker string) string { return filepath.Join(n.LogDir(), worker+".log") }
 
-// Output is what a dynamod in the background printed.
+// Output returns the path of the file with the standard output of a dynamod in the
+// background.
 func (n Node) Output() string { return filepath.Join(n.Path, "dynamod.out") }
 
-// EtcdDir and NATSDir hold the data of embedded servers.
+// EtcdDir returns the data directory of the embedded etcd server.
 func (n Node) EtcdDir() string { return filepath.Join(n.Path, etcdName) }
 
 const etcdName = "etcd"
 
-// NATSDir holds the data of the embedded NATS server.
+// NATSDir returns the data directory of the embedded NATS server.
 func (n Node) NATSDir() string { return filepath.Join(n.Path, "nats") }
 
-// Create makes the directory and proves that it can be written to.
+// Create makes the directory and checks that it can be written to.
 func (n Node) Create() error {
 	if err := os.MkdirAll(n.LogDir(), 0o700); err != nil {
 		return fmt.Errorf("create state directory: %w", err)
@@ -149,7 +149,8 @@ func (n Node) Create() error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// ID returns the identity of the node, making one at first use with fresh.
+// ID returns the identity of the node. At first use it calls fresh to make one, and
+// stores it.
 func (n Node) ID(fresh func() string) (string, error) {
 	path := filepath.Join(n.Path, "node_id")
 	b, err := os.ReadFile(path)
@@ -166,7 +167,7 @@ func (n Node) ID(fresh func() string) (string, error) {
 	return id, nil
 }
 
-// SetNamespace writes down for which namespace the node's dynamod runs.
+// SetNamespace stores the namespace that the node's dynamod runs for.
 func (n Node) SetNamespace(namespace string) error {
 	if err := ownerfile.Replace(filepath.Join(n.Path, "namespace"), []byte(namespace)); err != nil {
 		return fmt.Errorf("write the node's namespace: %w", err)
@@ -174,8 +175,8 @@ func (n Node) SetNamespace(namespace string) error {
 	return nil
 }
 
-// Namespace is the one for which the node's dynamod runs, or ran last; empty when that
-// is not known.
+// Namespace returns the namespace that the node's dynamod runs for, or ran for last;
+// empty if it is unknown.
 func (n Node) Namespace() string {
 	b, err := os.ReadFile(filepath.Join(n.Path, "namespace"))
 	if err != nil {
@@ -184,14 +185,14 @@ func (n Node) Namespace() string {
 	return string(b)
 }
 
-// Endpoints says how to reach a cluster whose stores run on this machine.
+// Endpoints holds the addresses of a cluster whose stores run on this machine.
 type Endpoints struct {
 	Cluster   string   `json:"cluster"`
 	Namespace string   `json:"namespace"`
 	Etcd      []string `json:"etcd"` // host:port
 	NATS      string   `json:"nats"` // URL
-	// Host is where other machines reach servers that run in the node's process; empty
-	// where only this machine does.
+	// Host is the host name or address at which other machines reach servers in the
+	// node's process; empty if only this machine reaches them.
 	Host      string    `json:"host,omitempty"`
 	Node      string    `json:"node"` // the node that wrote it
 	PID       int       `json:"pid"`
@@ -200,7 +201,7 @@ type Endpoints struct {
 
 func (c Cluster) endpointsPath() string { return filepath.Join(c.Path, "cluster.json") }
 
-// WriteEndpoints publishes how to reach the cluster.
+// WriteEndpoints publishes the addresses of the cluster for programs on this machine.
 func (c Cluster) WriteEndpoints(e Endpoints) error {
 	body, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
@@ -215,8 +216,8 @@ func (c Cluster) WriteEndpoints(e Endpoints) error {
 // ErrNotRunning is returned when no local cluster of that name runs.
 var ErrNotRunning = errors.New("cluster is not running on this machine")
 
-// Endpoints reads how to reach the cluster. What a dead dynamod left behind counts
-// as ErrNotRunning.
+// Endpoints reads the addresses of the local cluster. It returns ErrNotRunning if there
+// are none, or if the dynamod that wrote them no longer runs.
 func (c Cluster) Endpoints() (Endpoints, error) {
 	var e Endpoints
 	body, err := os.ReadFile(c.endpointsPath())
@@ -239,8 +240,8 @@ func (c Cluster) Endpoints() (Endpoints, error) {
 	return e, nil
 }
 
-// RemoveEndpoints withdraws what WriteEndpoints published. Removing what is not
-// there is no error.
+// RemoveEndpoints removes the addresses that WriteEndpoints published. It is not an error
+// if there are none.
 func (c Cluster) RemoveEndpoints() error {
 	err := os.Remove(c.endpointsPath())
 	if errors.Is(err, fs.ErrNotExist) {
