@@ -1,10 +1,9 @@
-// Package undo collects what must be taken back, and takes it back in reverse
-// order: the counterpart of defer for set-up that outlives a function.
+// Package undo collects clean-up steps and runs them in reverse order. It is the
+// counterpart of defer for set-up that outlives a function.
 //
-// A [Stack] belongs to one goroutine. Every step is told how long it may take, and
-// its error is logged. A step that does not heed its limit is waited for all the
-// same, and the log says so: what comes after it, freeing memory say, may not happen
-// while it still runs.
+// A [Stack] belongs to one goroutine. Every step has a time limit, and its error is
+// logged. Run waits even for a step that exceeds its limit, and logs that. Later steps,
+// such as freeing memory, must not happen while it still runs.
 package undo
 
 import (
@@ -13,7 +12,7 @@ import (
 	"time"
 )
 
-// Stack is a list of steps to take back. The zero value is empty and ready.
+// Stack is a list of clean-up steps. The zero value is empty and ready.
 type Stack struct{ steps []step }
 
 type step struct {
@@ -21,16 +20,16 @@ type step struct {
 	f    func(context.Context) error
 }
 
-// Push adds a step; what names it in the log, as an imperative: "close the store".
+// Push adds a step. what names it in the log, as an imperative: "close the store".
 func (s *Stack) Push(what string, f func(context.Context) error) {
 	s.steps = append(s.steps, step{what, f})
 }
 
-// slow is how long a step may take before the log mentions it.
+// slow is the duration from which the log mentions a step.
 const slow = time.Second
 
-// Run takes back all steps, last first, each with limit as the deadline of its
-// context, and empties the stack.
+// Run runs all steps, last first, and empties the stack. The context of each step ends
+// after limit.
 func (s *Stack) Run(limit time.Duration, log *slog.Logger) {
 	for len(s.steps) > 0 {
 		last := s.steps[len(s.steps)-1]
