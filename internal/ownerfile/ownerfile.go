@@ -1,5 +1,5 @@
-// Package ownerfile writes files that only their owner may read or change, in one step:
-// whoever reads one finds all of what was written, or what was there before.
+// Package ownerfile writes files that only their owner may read or change. It writes them
+// in one step: a reader sees either the whole new content or the old one.
 package ownerfile
 
 import (
@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file, whatever is at the path.
+// Replace writes a file. It replaces an existing one.
 func Replace(path string, body []byte) error { return write(path, body, os.Rename) }
 
-// Create writes a new file. The error wraps fs.ErrExist if there is one at the path.
+// Create writes a new file. The error wraps fs.ErrExist if a file exists at the path.
 func Create(path string, body []byte) error {
-	return write(path, body, os.Link) // which, unlike a rename, replaces nothing
+	return write(path, body, os.Link) // unlike a rename, a link replaces nothing
 }
 
 func write(path string, body []byte, place func(from, to string) error) error {
@@ -21,7 +21,7 @@ func write(path string, body []byte, place func(from, to string) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // is gone already if it was renamed
+	defer func() { _ = os.Remove(tmp.Name()) }() // already gone after a rename
 	_, err = tmp.Write(body)
 	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
