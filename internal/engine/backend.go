@@ -12,13 +12,13 @@ import (
 type KVMemory interface {
 	// Bytes returns the memory itself, or nil when the host cannot address it.
 	Bytes() []byte
-	// Close releases the memory. Nobody may read or write it afterwards.
+	// Close releases the memory. It must not be read or written afterwards.
 	Close() error
 }
 
-// BatchSeq is the part of one sequence that a step computes. Several entries of a
-// batch may belong to the same sequence, with the same blocks and in order of
-// position: the later see the KV of the earlier, as if they were one.
+// BatchSeq is the part of one sequence that a step computes. Several entries of a batch
+// may belong to the same sequence. They then share the block table and come in order of
+// position, and each sees the KV of the entries before it, as if they were one entry.
 type BatchSeq struct {
 	// Tokens are the new tokens; the first stands at position Start. KV of all
 	// earlier positions is in the blocks. len(Tokens) is 1 for decode and more for
@@ -35,12 +35,14 @@ type BatchSeq struct {
 	Choice *Choice
 }
 
-// Backend executes batch steps over a block pool. It knows nothing of requests,
-// scheduling or caches. Results must not depend on what else is in the batch nor
-// on how a prompt was cut into chunks: the same tokens give the same bits, so that a
-// sequence that is moved, preempted or verified in drafts goes on as it would have. A
-// backend that keeps to that only up to the last bits of logits says so: answers then
-// differ where two tokens are about equally likely.
+// Backend executes batch steps over a block pool. It does not schedule, and it does not
+// know requests or caches.
+//
+// Results must not depend on the other entries of the batch, nor on how a prompt was cut
+// into chunks: the same tokens give the same bits. A sequence that is moved, preempted or
+// verified with drafts then continues unchanged. A backend that only keeps to this up to
+// the last bits of logits documents that: its answers may differ where two tokens are
+// about equally likely.
 type Backend interface {
 	// Info describes the loaded model; it never changes.
 	Info() BackendInfo
@@ -48,21 +50,21 @@ type Backend interface {
 	// called once, before the first Step. The backend does not free it: the caller
 	// closes it.
 	AllocKV(n int) (KVPool, error)
-	// Step computes all sequences of the batch: it writes K and V of every new
-	// token into the blocks and fills the requested logits. It returns when the
-	// results are readable. It is never called twice at once. A cancelled ctx makes
-	// it return early with the context's error and undefined results.
+	// Step computes all sequences of the batch: it writes K and V of every new token into
+	// the blocks and fills the requested logits. It returns when the results are
+	// readable. Calls do not overlap. When ctx is cancelled, Step returns early with the
+	// context's error, and the results are undefined.
 	Step(ctx context.Context, batch []BatchSeq) error
-	// Close releases what the backend holds; the last call.
+	// Close releases what the backend holds. No method is called afterwards.
 	Close() error
 }
 
-// BusyTimer is implemented by backends that share their device with others, so that
-// a step may wait for its turn. The engine learns from it how long work takes;
-// without it, from the whole duration of steps.
+// BusyTimer is implemented by backends that share their device with other workers, so
+// that a step may wait for its turn. The engine learns from Busy how long work takes. For
+// other backends it measures the whole duration of steps.
 type BusyTimer interface {
-	// Busy returns how long the last Step computed, waiting left out. It is called
-	// after a Step that succeeded, before the next one.
+	// Busy returns how long the last Step computed, without the time it waited. It is
+	// called after a Step that succeeded and before the next one.
 	Busy() time.Duration
 }
 
@@ -76,7 +78,7 @@ type BackendInfo struct {
 	// TensorParallel is the number of ranks that share the heads of each layer, at least 1.
 	TensorParallel int
 	KV             kvlayout.Shape // of all ranks together
-	// BatchTokens and Seqs are what [Config.MaxBatchTokens] and [Config.MaxSeqs] should be
-	// where nobody says it; 0 stands for the engine's defaults.
+	// BatchTokens and Seqs are recommended values of [Config.MaxBatchTokens] and
+	// [Config.MaxSeqs], used where the user sets none. 0 means the engine's defaults.
 	BatchTokens, Seqs int
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // ErrBatch is returned by backends when a batch contradicts itself or the model: a token
-// or block that does not exist, a block table that is too short. Nothing was computed then.
+// or block does not exist, or a block table is too short. Nothing has been computed then.
 var ErrBatch = errors.New("invalid batch")
 
-// CheckBatch refuses, with [ErrBatch], what would have a backend index outside of its
-// weights or of a pool of so many blocks.
+// CheckBatch returns [ErrBatch] if a backend would index outside of its weights, or
+// outside of a pool of the given number of blocks.
 func CheckBatch(batch []BatchSeq, info BackendInfo, blocks int) error {
 	for i := range batch {
 		if err := batch[i].check(&info, blocks); err != nil {

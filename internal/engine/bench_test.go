@@ -10,8 +10,8 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/mock"
 )
 
-// BenchmarkScheduler is what the engine itself costs for each token of eight
-// sequences that decode, the hash of the mock backend included.
+// BenchmarkScheduler measures the engine's own cost for each token of eight decoding
+// sequences, including the hash of the mock backend.
 func BenchmarkScheduler(b *testing.B) {
 	for _, text := range []string{"off", "ngram"} {
 		b.Run(text, func(b *testing.B) {

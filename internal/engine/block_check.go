@@ -103,8 +103,8 @@ func (b *block) check() error {
 	return nil
 }
 
-// CheckIdle is Check, and also that nothing is in use: only free and cached
-// blocks are left. Tests call it when all requests have ended.
+// CheckIdle does what Check does and also requires that no block is in use: all blocks
+// are free or cached. Tests call it when all requests have ended.
 func (p *BlockPool) CheckIdle() error {
 	if err := p.Check(); err != nil {
 		return err

@@ -12,20 +12,21 @@ import (
 // by evicting everything that is cached.
 var ErrNoBlocks = errors.New("not enough free KV blocks")
 
-// KVSink hears what the prefix cache gained and lost. It is called from the
-// scheduler's goroutine and must not block.
+// KVSink receives the hashes that the prefix cache gained and lost. The scheduler's
+// goroutine calls it, so it must not block.
 type KVSink interface {
 	Stored(parent *uint64, start int, blocks []cluster.KVStoredBlock)
 	Removed(hashes []uint64, reason string)
 	Cleared(blocks int)
 }
 
-// BlockPool accounts for the KV blocks of one worker. Every block is exactly one
-// of: free, active (referenced by a sequence), cached (unreferenced but findable
-// by its hash), incoming (reserved for a remote write), outgoing (held only for a
-// remote transfer) or quarantined (perhaps still written to by somebody).
+// BlockPool accounts for the KV blocks of one worker. Every block is in exactly one
+// state: free, active (referenced by a sequence), cached (unreferenced but findable by
+// its hash), incoming (reserved for a remote write), outgoing (held only for a remote
+// transfer) or quarantined (a remote peer may still write to it).
 //
-// It holds no memory itself and belongs to one goroutine, the scheduler's.
+// The pool does no locking and holds no KV memory. Only the scheduler's goroutine uses
+// it.
 type BlockPool struct {
 	blocks []block
 	free   []int32          // stack of free ids
@@ -76,10 +77,11 @@ func NewBlockPool(n int, sink KVSink) *BlockPool {
 	return p
 }
 
-// Total is the number of blocks.
+// Total returns the number of blocks.
 func (p *BlockPool) Total() int { return len(p.blocks) }
 
-// Available is the number of blocks that Allocate could return now.
+// Available returns how many blocks Acquire could allocate now: free blocks, and cached
+// blocks that it may evict.
 func (p *BlockPool) Available() int { return len(p.free) + p.lru.n }
 
 // Match returns how many leading hashes are in the cache or in use.
@@ -92,8 +94,8 @@ func (p *BlockPool) Match(hashes []uint64) int {
 	return len(hashes)
 }
 
-// pinnedByMatch is how many of the matched blocks would leave the cache, so are
-// no longer available to Allocate.
+// pinnedByMatch returns how many of the matched blocks are cached. Using them makes them
+// unavailable for allocation.
 func (p *BlockPool) pinnedByMatch(hashes []uint64) int {
 	n := 0
 	for _, h := range hashes {
@@ -104,7 +106,7 @@ func (p *BlockPool) pinnedByMatch(hashes []uint64) int {
 	return n
 }
 
-// exclusive is how many blocks become available when one reference on each is dropped.
+// exclusive returns how many blocks become available when each loses one reference.
 func (p *BlockPool) exclusive(ids []int32) (n int) {
 	for _, id := range ids {
 		if b := &p.blocks[id]; b.refs == 1 && b.state == blockActive {
@@ -114,8 +116,9 @@ func (p *BlockPool) exclusive(ids []int32) (n int) {
 	return n
 }
 
-// Acquire takes references on the blocks that hold the leading matched hashes
-// and allocates fresh more blocks. It changes nothing when it fails.
+// Acquire takes references on the blocks that hold the leading matched hashes, and
+// allocates as many more blocks as fresh says. It fails with ErrNoBlocks and then changes
+// nothing.
 func (p *BlockPool) Acquire(matched []uint64, fresh int) ([]int32, error) {
 	if p.Available()-p.pinnedByMatch(matched) < fresh {
 		return nil, ErrNoBlocks
@@ -141,7 +144,7 @@ func (p *BlockPool) Acquire(matched []uint64, fresh int) ([]int32, error) {
 	return ids, nil
 }
 
-// take removes one block from the free list or, failing that, evicts the least
+// take removes one block from the free list. If that is empty, it evicts the least
 // recently used cached block. The caller has checked Available.
 func (p *BlockPool) take() (id int32, hash uint64, evicted bool) {
 	if n := len(p.free); n > 0 {
@@ -164,8 +167,8 @@ func (p *BlockPool) ref(id int32) {
 	p.settle(id)
 }
 
-// settle moves a block into the state that its counts call for. Incoming and
-// quarantined blocks keep their state until it is lifted.
+// settle moves a block into the state that its counts of references and holds imply.
+// Incoming and quarantined blocks keep their state until Land.
 func (p *BlockPool) settle(id int32) {
 	b := &p.blocks[id]
 	if b.state == blockIncoming || b.state == blockQuarantined {
@@ -228,9 +231,9 @@ func (p *BlockPool) Release(ids []int32) {
 	}
 }
 
-// Register makes the full blocks from..to-1 of a block table findable under the
-// hashes of chain. When another block already holds a hash, that one stays the
-// findable one and this block remains private.
+// Register makes the full blocks from..to-1 of a block table findable under the hashes of
+// chain. If another block already has a hash, that block stays findable, and the block of
+// the table remains private.
 func (p *BlockPool) Register(table []int32, chain *blockhash.Chain, from, to int) {
 	var run []cluster.KVStoredBlock
 	flush := func(end int) {
@@ -260,7 +263,8 @@ func (p *BlockPool) Register(table []int32, chain *blockhash.Chain, from, to int
 	flush(to)
 }
 
-// Hold keeps blocks readable for a remote transfer beyond their last reference.
+// Hold keeps blocks readable for a remote transfer after their last reference is
+// released.
 func (p *BlockPool) Hold(ids []int32) {
 	for _, id := range ids {
 		p.blocks[id].holds++
@@ -268,7 +272,7 @@ func (p *BlockPool) Hold(ids []int32) {
 	}
 }
 
-// Unhold ends one Hold.
+// Unhold undoes one Hold.
 func (p *BlockPool) Unhold(ids []int32) {
 	for i := len(ids) - 1; i >= 0; i-- {
 		b := &p.blocks[ids[i]]
@@ -287,8 +291,8 @@ func (p *BlockPool) MarkIncoming(ids []int32) {
 	}
 }
 
-// Land ends the incoming or quarantined state of blocks: they become what their
-// references say.
+// Land ends the incoming or quarantined state of blocks. Their references and holds then
+// determine their state.
 func (p *BlockPool) Land(ids []int32) {
 	for i := len(ids) - 1; i >= 0; i-- {
 		b := &p.blocks[ids[i]]
@@ -301,16 +305,16 @@ func (p *BlockPool) Land(ids []int32) {
 	}
 }
 
-// Quarantine turns incoming blocks into quarantined ones: nobody may use them
-// until Land, even when no reference is left.
+// Quarantine turns incoming blocks into quarantined ones. They are not reused before
+// Land, even when no reference is left.
 func (p *BlockPool) Quarantine(ids []int32) {
 	for _, id := range ids {
 		p.move(id, blockQuarantined)
 	}
 }
 
-// Clear forgets all cached blocks. Blocks in use stay in use but are no longer
-// findable. It returns the number of hashes forgotten.
+// Clear removes all blocks from the prefix cache. Blocks in use stay in use but are no
+// longer findable. It returns the number of hashes removed.
 func (p *BlockPool) Clear() int {
 	n := len(p.byHash)
 	for _, id := range p.byHash {
@@ -324,12 +328,12 @@ func (p *BlockPool) Clear() int {
 	return n
 }
 
-// PoolCounts says how many blocks are in each state; they sum up to Total.
+// PoolCounts holds the number of blocks in each state; the sum is Total.
 type PoolCounts struct {
 	Total, Free, Active, Cached, Incoming, Outgoing, Quarantined int
 }
 
-// Counts returns the present counts.
+// Counts returns the current number of blocks in each state.
 func (p *BlockPool) Counts() PoolCounts {
 	return PoolCounts{
 		Total: len(p.blocks), Free: len(p.free), Active: p.active, Cached: p.lru.n,

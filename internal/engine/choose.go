@@ -9,46 +9,47 @@ import (
 
 // Choice asks a [Chooser] for a token in place of logits.
 type Choice struct {
-	// Sampling is what the request asks for, of which a Chooser reads the draw
-	// (temperature, top-k, top-p, min-p and seed) and the penalties.
+	// Sampling holds the options of the request. A Chooser uses the draw (temperature,
+	// top-k, top-p, min-p and seed) and the penalties.
 	Sampling *protocol.SamplingOptions
-	// Position is that of the token in the output.
+	// Position is the token's index in the output.
 	Position int
-	// Changes are made to logits before the draw, one for each token at most.
+	// Changes are applied to the logits before the draw. Each token has at most one.
 	Changes []Change
-	// Allowed, if not nil, tells which tokens may be drawn, as [Constraint.Mask] does; nil
-	// are all. It waits for masks that are made beside the step: a Chooser calls it when its
-	// device computes the logits already.
+	// Allowed returns the set of tokens that may be drawn, in the form of
+	// [Constraint.Mask]. If Allowed is nil, all may be. It waits for a mask that is
+	// computed in parallel to the step, so a Chooser calls it only after its device has
+	// begun to compute the logits.
 	Allowed func() []uint64
-	// Token is the answer, below BackendInfo.TokenLimit; Broken says that there is none,
-	// because the logits hold no finite maximum, or nothing is allowed.
+	// Token is the answer, below BackendInfo.TokenLimit. Broken reports that there is
+	// none: the logits have no finite maximum, or no token is allowed.
 	Token  uint32
 	Broken bool
 }
 
-// Change is what becomes of one token's logit: its bias is added, then come the penalties of
-// the request, repetition first.
+// Change adjusts the logit of one token. A Chooser adds the bias first, then applies the
+// penalties of the request, repetition first.
 type Change struct {
 	Token  uint32
 	Count  int32   // times in the output, for the frequency and presence penalties
-	Listed bool    // the repetition penalty is for it
+	Listed bool    // the repetition penalty applies to it
 	Bias   float32 // negative infinity forbids it
 }
 
-// Chooser is implemented by backends that choose next tokens where their logits are, as
-// sampler.sample does, so that those need not leave the device: the most likely token, or a
-// draw that depends on its seed and position only. It may go through the candidates of a
-// draw in another order than the sampler, and so make another draw of the same
-// distribution.
+// Chooser is implemented by backends that can draw next tokens on their device, so that
+// logits need not be copied from it. The token is what sampler.sample would choose: the
+// most likely one, or a draw that depends only on its seed and position. A Chooser may
+// visit the candidates of a draw in another order than the sampler. Its draw may then
+// differ, but comes from the same distribution.
 type Chooser interface {
-	// Chooses reports whether entries of a batch may have a Choice with such options.
+	// Chooses reports whether entries of a batch with such options may have a Choice.
 	Chooses(o *protocol.SamplingOptions) bool
 }
 
-// choice asks the backend for the next token of a sequence, if it is one that the backend
-// can choose; else it returns nil. What a request asks for decides alone, so that
-// all draws of an answer are made in the same place, but for those before its minimum
-// length.
+// choice returns the Choice that asks the backend for the next token of a sequence, or
+// nil if the sampler must draw it. Only the request's options and its minimum length
+// decide, so once the minimum length is reached, all draws of an answer are made in the
+// same place.
 func (e *Engine) choice(s *sequence) *Choice {
 	g := s.gen
 	g.chosen = false
@@ -71,8 +72,8 @@ func (e *Engine) choice(s *sequence) *Choice {
 	return &g.choice
 }
 
-// appendChanges appends what a request changes of logits, beside what it allows: for limit
-// tokens, of which each comes once.
+// appendChanges appends the changes that a request makes to logits: penalties, biases and
+// bad words. It leaves out tokens at or above limit, and each token comes once.
 func (g *generation) appendChanges(to []Change, q *sequence, limit int) []Change {
 	o := &g.sampling
 	if penalizes(o) {
@@ -104,8 +105,9 @@ func (g *generation) appendChanges(to []Change, q *sequence, limit int) []Change
 	return to
 }
 
-// biases are what a request adds to logits whatever the output is: also to forbid tokens that
-// are bad words by themselves. They may be many, and are put together once.
+// biases returns the changes that do not depend on the output: logit biases, and bad
+// words of one token, which are forbidden. They may be many, so the caller computes them
+// once.
 func biases(o *protocol.SamplingOptions, limit int) (all []Change) {
 	at := make(map[uint32]int)
 	add := func(token uint32, bias float32) {
@@ -130,8 +132,8 @@ func biases(o *protocol.SamplingOptions, limit int) (all []Change) {
 	return all
 }
 
-// allowedAhead is what a constrained sequence may draw, once the mask that is made beside
-// the step is there. An error shows when the token is taken.
+// allowedAhead returns the mask of a constrained sequence once it has been computed in
+// parallel to the step. An error of the mask is reported when the token is taken.
 func (e *Engine) allowedAhead(g *generation) []uint64 {
 	e.masks.Wait()
 	mask := g.ahead.mask
@@ -143,7 +145,7 @@ func (e *Engine) allowedAhead(g *generation) []uint64 {
 	return mask
 }
 
-// take is the token that the backend has chosen.
+// take returns the token that the backend chose.
 func (g *generation) take() (uint32, error) {
 	a := g.ahead
 	g.chosen, g.ahead = false, aheadMask{}
@@ -158,8 +160,8 @@ func (g *generation) take() (uint32, error) {
 	return 0, ErrBadLogits
 }
 
-// nothingAllowed reports whether a choice had nothing to choose from; mask is that of the
-// constraint, if there is one.
+// nothingAllowed reports whether the request left no token to choose. mask is the
+// constraint's, or nil without a constraint.
 func (g *generation) nothingAllowed(mask []uint64) bool {
 	if mask == nil {
 		mask = g.allowed

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// room is what a step still has for chunks of prompts.
+// room is the space and time that a step has left for chunks of prompts.
 type room struct {
 	tokens  int
 	seconds float64
@@ -17,7 +17,8 @@ func (r *room) take(n int, seconds float64) {
 }
 
 // addPrompts adds chunks of prompts to the batch. Tenants with prompts share the room
-// equally, each in turn the first to choose; what one leaves, the others get.
+// equally and take turns to choose first. What one tenant leaves unused goes to the
+// others.
 func (e *Engine) addPrompts() {
 	oldest := e.oldestPrompt()
 	if oldest == nil {
@@ -51,13 +52,13 @@ func (e *Engine) addPrompts() {
 	}
 }
 
-// addTenant adds chunks of one tenant's prompts, the oldest prompt first, and takes what
-// they need of the share from r.
+// addTenant adds chunks of one tenant's prompts, the oldest prompt first, within the
+// tenant's share, and deducts them from r.
 //
-// An oldest prompt that needs more steps lets short ones pass: up to half of the
-// share goes first to prompts that lack at most a quarter of what it lacks, those
-// that lack least first. So a short prompt does not wait for a long one, which takes
-// at most twice as long for it.
+// If the oldest prompt needs more than one step, short prompts may overtake it. Up to
+// half of the share goes first to prompts that have at most a quarter of its pending
+// tokens, shortest first. So a short prompt does not wait for a long one, and the long
+// one takes at most twice as long.
 func (e *Engine) addTenant(tenant string, r *room, share room) {
 	oldest := e.oldestOf(tenant)
 	if oldest == nil {
@@ -105,8 +106,8 @@ func (e *Engine) oldestOf(tenant string) *sequence {
 	return nil
 }
 
-// shortPrompt returns the prompt of a tenant that lacks least, if that is not more than
-// limit, of those without a chunk in this step.
+// shortPrompt returns the prompt of a tenant with the fewest pending tokens, among those
+// without a chunk in this step. It returns nil if all have more than limit.
 func (e *Engine) shortPrompt(tenant string, limit int) *sequence {
 	var least *sequence
 	for _, s := range e.running {
@@ -117,9 +118,10 @@ func (e *Engine) shortPrompt(tenant string, limit int) *sequence {
 	return least
 }
 
-// chunkRoom is what the batch, which holds what decodes, has for chunks. When it goes
-// on with no output that is the token budget. Else it is the time that the ITL target
-// leaves, but enough for MinChunkTokens of the oldest prompt.
+// chunkRoom returns the room for chunks beside the decoding sequences, which are in the
+// batch already. If no entry of the batch produces output, only the token budget limits
+// it. Otherwise the ITL target limits the time, but MinChunkTokens of the oldest prompt
+// always fit.
 func (e *Engine) chunkRoom(oldest *sequence) room {
 	r := room{tokens: max(e.cfg.MaxBatchTokens-len(e.batch), 1), seconds: math.Inf(1)}
 	if e.streams {
@@ -132,8 +134,8 @@ func (e *Engine) chunkRoom(oldest *sequence) room {
 	return r
 }
 
-// fit is how many of its pending tokens a prompt may add. What little time others
-// have left is not worth an entry.
+// fit returns how many pending tokens of a prompt the room can take. It returns 0 if that
+// is too few to be worth an entry.
 func (e *Engine) fit(s *sequence, r room) int {
 	n := min(s.pending(), r.tokens)
 	if math.IsInf(r.seconds, 1) {
@@ -146,11 +148,11 @@ func (e *Engine) fit(s *sequence, r room) int {
 	return fits
 }
 
-// chunked reports whether the prompt has its chunk in the step at hand.
+// chunked reports whether the current step already has a chunk of the prompt.
 func (e *Engine) chunked(s *sequence) bool { return s.chunkStep == e.count.StepsTotal+1 }
 
-// addChunk adds as much of a prompt as there is room for. It returns how many tokens
-// that is and how many seconds they take.
+// addChunk adds as much of a prompt as there is room for. It returns the number of tokens
+// and the predicted seconds.
 func (e *Engine) addChunk(s *sequence, r room) (int, float64) {
 	n := e.fit(s, r)
 	if n <= 0 {

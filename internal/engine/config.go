@@ -13,7 +13,7 @@ import (
 type Config struct {
 	// NumBlocks is the size of the KV pool in blocks.
 	NumBlocks int
-	// MaxSeqs bounds the sequences that hold KV blocks at once: running ones and
+	// MaxSeqs bounds the sequences that hold KV blocks at once: running sequences and
 	// those that wait for a remote prefill.
 	MaxSeqs int
 	// MaxWaiting bounds the requests that wait for admission.
@@ -21,22 +21,21 @@ type Config struct {
 	// MaxBatchTokens is the token budget of one step; prompts longer than what is
 	// left of it are computed in chunks.
 	MaxBatchTokens int
-	// ITLTarget is how long a step may take that also decodes: beside decoding
-	// sequences, chunks of prompts are made as small as that needs, but not smaller
-	// than MinChunkTokens.
+	// ITLTarget bounds the duration of a step that also decodes. Chunks of prompts shrink
+	// to keep to it, but not below MinChunkTokens.
 	ITLTarget time.Duration
-	// Speculative says how tokens are proposed that are then verified several at a
-	// time; zero is off. Outputs do not depend on it.
+	// Speculative sets how tokens are drafted, to be verified several per step. The zero
+	// value turns drafting off. Outputs do not depend on it.
 	Speculative cluster.Speculative
-	// MaxModelLen bounds prompt plus output, in tokens; 0 means what the model and
-	// the pool allow.
+	// MaxModelLen bounds prompt plus output, in tokens. 0 means the most that the model
+	// and the pool allow.
 	MaxModelLen int
 	// HashSeed is the seed of block hashes.
 	HashSeed uint64
-	// Sink hears KV events; may be nil.
+	// Sink receives KV events; may be nil.
 	Sink KVSink
-	// Observe hears of each step that was computed; may be nil. It is called from the
-	// scheduler's goroutine and must not block.
+	// Observe receives a report of each computed step; may be nil. The scheduler's
+	// goroutine calls it, so it must not block.
 	Observe func(StepReport)
 	Log     *slog.Logger
 }
@@ -46,16 +45,16 @@ const (
 	DefaultMaxSeqs        = 64
 	DefaultMaxWaiting     = 1024
 	DefaultMaxBatchTokens = 512
-	// DefaultITLTarget is about the pace of reading. A model of 0.6 billion parameters
-	// on two cores keeps to it with chunks of some 64 tokens, and prefills with them
-	// at five sixths of its speed; a chunk of 512 would stop everybody's tokens for
-	// more than a second.
+	// DefaultITLTarget is about the pace of reading. A model of 0.6 billion parameters on
+	// two cores keeps to it with chunks of some 64 tokens, and prefills at five sixths of
+	// its speed with them. A chunk of 512 tokens would stall all streams for more than a
+	// second.
 	DefaultITLTarget = 200 * time.Millisecond
 )
 
-// MinChunkTokens is how many tokens of prompts a step that also decodes computes at
-// least, whatever the target: prompts never starve, and as many tokens take hardly
-// more than twice as long as the weights take to be read for one.
+// MinChunkTokens is the least number of prompt tokens that a step computes beside
+// decoding sequences, whatever the target. Prompts therefore never starve. Computing 32
+// tokens takes hardly more than twice as long as reading the weights for one.
 const MinChunkTokens = 32
 
 // withDefaults fills in zero fields and checks the rest against the backend.

@@ -7,31 +7,31 @@ import (
 	"slices"
 )
 
-// ErrNothingAllowed is returned when what a request allows leaves no token to
-// draw: its constraint, allowed ids and bad words contradict each other.
+// ErrNothingAllowed is returned when a request's constraint, allowed ids and bad words
+// contradict each other, so that no token is left to draw.
 var ErrNothingAllowed = errors.New("the request's restrictions leave no token to draw")
 
-// ErrConstraintCost is returned when the constraint of a request cannot go on because
-// that would cost more than a sequence may. Its Mask and Accept return it, wrapped.
+// ErrConstraintCost is returned when evaluating the constraint of a request further would
+// exceed the cost limit of a sequence. Mask and Accept return it, wrapped.
 var ErrConstraintCost = errors.New("the form that is asked for costs too much to keep to")
 
-// Constraint restricts the output of one sequence, to the sentences of a grammar
-// say. The engine calls it from one goroutine at a time.
+// Constraint restricts the output of one sequence, for example to a grammar. The engine
+// never calls it from two goroutines at once.
 type Constraint interface {
 	// Mask sets bit t%64 of dst[t/64] for every token t that may come next,
 	// end-of-sequence tokens among them. dst is zero when it is called and has as
 	// many words as the tokenizer's ids need; bits beyond them mean nothing. An error
 	// ends the sequence.
 	Mask(dst []uint64) error
-	// Accept takes in the token that was drawn, an end-of-sequence token too. Its
-	// error ends the sequence.
+	// Accept advances by the token that was drawn, which may be an end-of-sequence token.
+	// An error ends the sequence.
 	Accept(token uint32) error
 	// Done reports that the output is complete. The sequence then ends, unless Mask
 	// still allows a token that does not end it.
 	Done() bool
 }
 
-// replay makes a constraint take in what earlier attempts generated.
+// replay advances a constraint by the tokens that earlier attempts generated.
 func replay(c Constraint, output []uint32) error {
 	for i, t := range output {
 		if err := c.Accept(t); err != nil {
@@ -41,16 +41,16 @@ func replay(c Constraint, output []uint32) error {
 	return nil
 }
 
-// aheadMask is a mask that was made while the backend computed the logits for it.
+// aheadMask is a mask computed while the backend computes the logits that it applies to.
 type aheadMask struct {
 	done bool
 	mask []uint64
 	err  error
 }
 
-// maskAhead makes the masks of the sequences in the batch that draw a token after
-// this step, beside the step: a mask that is not cached can take as long. They are
-// there when e.masks says so.
+// maskAhead computes, in parallel to the step, the masks of the batch's sequences that
+// draw a token after it. A mask that is not cached can take as long as the step. Wait on
+// e.masks before reading them.
 func (e *Engine) maskAhead() {
 	for i, s := range e.parts {
 		b := &e.batch[i]
@@ -79,7 +79,7 @@ func (g *generation) constrain(logits []float32) error {
 	return err
 }
 
-// allowedNext asks the constraint what may come next, of so many ids.
+// allowedNext returns the constraint's mask for ids below limit.
 func (g *generation) allowedNext(limit int) ([]uint64, error) {
 	if n := (limit + 63) / 64; len(g.mask) != n {
 		g.mask = make([]uint64, n)
@@ -94,8 +94,8 @@ func (g *generation) allowedNext(limit int) ([]uint64, error) {
 	return g.mask, nil
 }
 
-// accept lets the constraint take in the token that was drawn, and reports whether
-// that leaves nothing but to end.
+// accept advances the constraint by the token that was drawn. complete reports that the
+// sequence can only end now.
 func (g *generation) accept(token uint32, limit int) (complete bool, err error) {
 	if err := g.constraint.Accept(token); err != nil {
 		return false, fmt.Errorf("constraint: %w", err)
@@ -103,7 +103,8 @@ func (g *generation) accept(token uint32, limit int) (complete bool, err error) 
 	return g.complete(limit)
 }
 
-// complete reports whether the constraint is done and allows nothing that goes on.
+// complete reports whether the constraint is satisfied and allows no token that
+// continues.
 func (g *generation) complete(limit int) (bool, error) {
 	if !g.constraint.Done() {
 		return false, nil
@@ -122,8 +123,8 @@ func (g *generation) complete(limit int) (bool, error) {
 	return !slices.ContainsFunc(mask, func(w uint64) bool { return w != 0 }), nil
 }
 
-// maskLogits makes all logits whose bit is not set impossible. ok is false when one
-// of these is a NaN or infinite, which nobody would notice any more.
+// maskLogits makes all logits whose bit is not set impossible. ok is false when it
+// overwrites a NaN or positive infinity, which no later check could see.
 func maskLogits(logits []float32, mask []uint64) (ok bool) {
 	ok = true
 	for w, word := range mask {

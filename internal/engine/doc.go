@@ -1,19 +1,18 @@
-// Package engine turns requests into tokens: sequences, continuous batching with
-// chunked prefill, a paged KV cache with prefix reuse, preemption and sampling.
-// Arithmetic is left to a [Backend].
+// Package engine turns requests into tokens: sequences, continuous batching with chunked
+// prefill, a paged KV cache with prefix reuse, preemption and sampling. A [Backend] does
+// the arithmetic.
 //
-// Start with [Engine] (what workers call), [BlockPool] (who owns which KV block)
-// and [Backend] (one batch step). How a token is chosen is in draw.go (what a
-// request asks for) and sampler.go (the draw itself); a [Constraint] may restrict it.
-// How large chunks of prompts are is in chunks.go and pace.go, how several tokens of a
-// sequence come out of one step in speculate.go. Decisions are in DESIGN.md.
+// Start with [Engine] (the methods that workers call), [BlockPool] (the owners of KV
+// blocks) and [Backend] (one batch step). draw.go applies a request's options to the
+// logits, and sampler.go draws the token; a [Constraint] may restrict the draw. chunks.go
+// and pace.go size the chunks of prompts. speculate.go verifies several tokens of a
+// sequence in one step. DESIGN.md explains the decisions.
 //
-// One goroutine, the scheduler in Engine.Run, owns all sequences, the block pool
-// and the sampler; everything else talks to it through a bounded mailbox and
-// reads results from a [Stream]. All methods of Engine and Stream are safe for
-// concurrent use.
+// One goroutine, the scheduler in Engine.Run, owns all sequences, the block pool and the
+// sampler. Other goroutines send it functions through a bounded mailbox and read results
+// from a [Stream]. All methods of Engine and Stream are safe for concurrent use.
 //
-// The package knows nothing of discovery, queues or transfers: remote prefill
-// enters as a [Reservation] (blocks that somebody else will fill) and leaves as a
-// [Held] prompt (blocks that somebody else will read).
+// The package does not import discovery, queues or transfers. For a remote prefill it
+// hands out a [Reservation], whose blocks another worker fills. The worker that computes
+// the prompt gets a [Held] prompt, whose blocks another worker reads.
 package engine

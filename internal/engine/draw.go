@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// draw returns the next token of a sequence, from its logits or as the backend has chosen
-// it, and its log probability if asked for.
+// draw returns the next token of a sequence, and its log probability if asked for. It
+// draws from the sequence's logits unless the backend has chosen the token.
 func (e *Engine) draw(s *sequence) (uint32, *protocol.Logprobs, error) {
 	if s.gen.chosen {
 		token, err := s.gen.take()
@@ -21,10 +21,10 @@ func (e *Engine) draw(s *sequence) (uint32, *protocol.Logprobs, error) {
 // draw returns the next token of a sequence whose logits are computed, and its log
 // probability if asked for. limit is as for sample.
 //
-// Order of operations: constraint; raw log probabilities; allowed ids, bad words,
-// minimum length, logit bias, penalties; then that of sample. It is vLLM's
-// (vllm/v1/sample/sampler.py; there, too, grammars mask the logits before the
-// sampler sees them, and log probabilities are "raw" by default).
+// Order of operations: constraint; raw log probabilities; allowed ids, bad words, minimum
+// length, logit bias, penalties; then the steps of sample. It is vLLM's order
+// (vllm/v1/sample/sampler.py): there, too, grammars mask the logits before the sampler
+// sees them, and log probabilities are "raw" by default.
 func (s *sampler) draw(q *sequence, limit int) (uint32, *protocol.Logprobs, error) {
 	g := q.gen
 	logits := g.logits[:min(limit, len(g.logits))]
@@ -61,8 +61,8 @@ func (s *sampler) draw(q *sequence, limit int) (uint32, *protocol.Logprobs, erro
 	return token, lp, nil
 }
 
-// adjust applies what a request asks for beside the draw itself. early says that
-// the output is shorter than the request's minimum.
+// adjust applies the options of a request that change logits before the draw. early
+// reports that the output is shorter than the request's minimum.
 func (g *generation) adjust(logits []float32, q *sequence, early bool) error {
 	o := &g.sampling
 	if g.allowed != nil && !maskLogits(logits, g.allowed) {
@@ -93,7 +93,7 @@ func (g *generation) adjust(logits []float32, q *sequence, early bool) error {
 	return nil
 }
 
-// badNext are the tokens that would complete a bad word of several.
+// badNext yields the tokens that would complete a bad word of several tokens.
 func (g *generation) badNext(q *sequence) iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		output := q.tokens[q.prompt:]
@@ -111,8 +111,8 @@ func (g *generation) restricted() bool {
 	return g.constraint != nil || g.allowed != nil || len(g.sampling.BadWords) > 0
 }
 
-// postpone makes the tokens impossible that end the sequence, unless the request
-// forbids everything else.
+// postpone forbids the tokens that end the sequence, unless the request forbids all
+// others.
 func (g *generation) postpone(logits []float32) {
 	if g.restricted() {
 		ends := func(id uint32) bool {
@@ -139,7 +139,7 @@ func nothingLeft(logits []float32) bool {
 	return !slices.ContainsFunc(logits, func(l float32) bool { return l != negInf })
 }
 
-// checkSampling refuses options that name tokens the model does not have.
+// checkSampling returns an error for options that name tokens outside the vocabulary.
 func checkSampling(o *protocol.SamplingOptions, vocab int) error {
 	unknown := func(what string, id uint32) error {
 		return fmt.Errorf("%w: %s: token %d is outside the vocabulary of %d", ErrBadRequest, what, id, vocab)

@@ -17,12 +17,12 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// Engine runs sequences on a backend. Run owns everything; the other methods may
-// be called from any goroutine while it runs.
+// Engine runs sequences on a backend. The goroutine in Run owns all state. The other
+// methods may be called from any goroutine while Run runs.
 type Engine struct {
 	cfg     Config
 	backend Backend
-	chooser Chooser // the backend, if it is one
+	chooser Chooser // the backend if it implements Chooser, else nil
 	info    BackendInfo
 	log     *slog.Logger
 
@@ -30,7 +30,7 @@ type Engine struct {
 	ends  chan struct{}  // closed when Run begins to end
 	done  chan struct{}  // closed when Run has returned
 	wg    sync.WaitGroup // holders of reservations, held prompts, exports and imports
-	masks sync.WaitGroup // masks that are made beside a step
+	masks sync.WaitGroup // masks computed in parallel to a step
 	stats atomic.Pointer[cluster.WorkerStats]
 
 	// Owned by Run.
@@ -38,7 +38,7 @@ type Engine struct {
 	seqs    map[string]*sequence
 	waiting fairqueue.Queue[*sequence]
 	remote  int            // sequences in seqRemote
-	remotes map[string]int // the same of each tenant that has any
+	remotes map[string]int // the same for each tenant that has any
 	apart   int            // sequences in seqPaused, seqIncoming or seqParked
 	running []*sequence    // in order of admission, oldest first
 	batch   []BatchSeq
@@ -46,16 +46,16 @@ type Engine struct {
 	work    stepWork    // of batch
 	turn    []*sequence // scratch of assemble
 	hungry  []string    // scratch of addPrompts
-	streams bool        // batch goes on with an output: somebody waits for its next token
+	streams bool        // an entry of batch produces output, so a client waits for its next token
 	pace    pace
-	// drafts are the bounds of the proposed tokens in batch, draftRows their logits.
+	// drafts bounds the drafted tokens in batch; draftRows holds their logits.
 	drafts    [2]int
 	draftRows [][]float32
 	draftSeed uint64
 	sampler   sampler
 	rows      [][]float32 // logits of prompt positions, rowsUsed of them in this step
 	rowsUsed  int
-	outbox    []delivery // output of the step at hand
+	outbox    []delivery // output of the current step
 	draining  bool
 	closing   bool
 	failures  int // consecutive failed steps
@@ -90,11 +90,11 @@ func New(cfg Config, backend Backend) (*Engine, error) {
 	return e, nil
 }
 
-// MaxModelLen is the largest number of tokens of one sequence, prompt and output.
+// MaxModelLen returns the most tokens that one sequence may have, prompt and output.
 func (e *Engine) MaxModelLen() int { return e.cfg.MaxModelLen }
 
-// Run schedules steps until ctx ends or the backend is broken. It ends every
-// sequence, waits for those who hold blocks, and returns the cause.
+// Run schedules steps until ctx ends or the backend fails for good. It then ends every
+// sequence, waits until all holders have released their blocks, and returns the cause.
 func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.done)
 	err := e.loop(ctx)
@@ -140,16 +140,16 @@ type delivery struct {
 	out Output
 }
 
-// deliver publishes the statistics and then hands out what the step produced, so
-// that whoever sees a request end also sees it counted.
+// deliver publishes the statistics and then hands out the output of the step. So a reader
+// that sees a request end finds it counted, too.
 func (e *Engine) deliver() {
 	e.publishStats()
 	for _, d := range e.outbox {
 		d.to.push(d.out)
 	}
 	if len(e.outbox) > 0 {
-		// Let the readers run before the next step takes the core again: on a busy
-		// machine tokens would otherwise reach clients in bunches.
+		// Let the readers run before the next step takes the core again. Otherwise tokens
+		// would reach clients in bunches on a busy machine.
 		goruntime.Gosched()
 	}
 	clear(e.outbox)
@@ -168,8 +168,8 @@ func (e *Engine) readMail() {
 	}
 }
 
-// shutDown ends all sequences and serves the mailbox until the holders of
-// blocks have given them back.
+// shutDown ends all sequences and serves the mailbox until all holders have released
+// their blocks.
 func (e *Engine) shutDown() {
 	e.closing = true
 	close(e.ends)
@@ -192,8 +192,8 @@ func (e *Engine) shutDown() {
 	}
 }
 
-// ask runs f on the scheduler's goroutine and returns its result, when the statistics
-// have what it changed. If ctx ends first, f may still run later.
+// ask runs f on the scheduler's goroutine and returns its result, after the statistics
+// include f's changes. If ctx ends first, f may still run later.
 func ask[T any](ctx context.Context, e *Engine, f func() T) (T, error) {
 	result := make(chan T, 1)
 	var none T
@@ -223,7 +223,7 @@ func ask[T any](ctx context.Context, e *Engine, f func() T) (T, error) {
 	}
 }
 
-// Submit admits a request to the queue and returns the stream of its output.
+// Submit queues a request for admission and returns the stream of its output.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	s, err := e.newSequence(&r)
 	if err != nil {
@@ -235,7 +235,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	return s.gen.out, nil
 }
 
-// newSequence makes a sequence of a request, or says why there cannot be one.
+// newSequence makes a sequence from a request, or returns why the request is invalid.
 func (e *Engine) newSequence(r *Request) (*sequence, error) {
 	if err := e.check(r); err != nil {
 		return nil, err
@@ -259,8 +259,8 @@ func (e *Engine) newSequence(r *Request) (*sequence, error) {
 	return s, nil
 }
 
-// Prefill computes the KV of a prompt and returns its blocks, held for reading
-// until Release. When ctx ends, the work is cancelled.
+// Prefill computes the KV of a prompt and returns its blocks, which stay readable until
+// Held.Release. If ctx ends first, the computation is cancelled.
 func (e *Engine) Prefill(ctx context.Context, r PrefillRequest) (*Held, error) {
 	if err := e.validate(r.Tokens, 0); err != nil {
 		return nil, err
@@ -286,13 +286,13 @@ func (e *Engine) enqueue(ctx context.Context, s *sequence) error {
 	s.arrived = time.Now()
 	refused, err := ask(ctx, e, func() error { return e.accept(s) })
 	if err != nil {
-		e.abort(s) // it may be accepted later than ctx ended
+		e.abort(s) // it may be accepted after ctx ended
 		return err
 	}
 	return refused
 }
 
-// accept appends s to the queue or says why not.
+// accept appends s to the queue or returns an error.
 func (e *Engine) accept(s *sequence) error {
 	err := func() error {
 		switch {
@@ -317,8 +317,8 @@ func (e *Engine) accept(s *sequence) error {
 	return nil
 }
 
-// abort cancels a sequence from outside. It does not wait for that to happen.
-// Nobody may wait for the result of an aborted prefill.
+// abort cancels a sequence from any goroutine and does not wait for the scheduler. The
+// caller must not wait for the result of an aborted prefill.
 func (e *Engine) abort(s *sequence) {
 	cancel := func() {
 		if e.seqs[s.id] == s && s.state != seqDone {
@@ -341,7 +341,8 @@ func (e *Engine) abort(s *sequence) {
 	}
 }
 
-// StopAdmission refuses new requests from now on; what waits or runs goes on.
+// StopAdmission makes Submit and Prefill fail with ErrDraining. Requests that wait or run
+// continue.
 func (e *Engine) StopAdmission(ctx context.Context) error { return e.setDraining(ctx, true) }
 
 // ResumeAdmission accepts new requests again.
@@ -352,12 +353,12 @@ func (e *Engine) setDraining(ctx context.Context, on bool) error {
 	return err
 }
 
-// ClearCache forgets the prefix cache and returns how many blocks it held.
+// ClearCache empties the prefix cache and returns how many blocks it held.
 func (e *Engine) ClearCache(ctx context.Context) (int, error) {
 	return ask(ctx, e, func() int { return e.pool.Clear() })
 }
 
-// Check proves the consistency of the block pool, and with idle also that no
+// Check verifies the consistency of the block pool. With idle it also verifies that no
 // block is in use.
 func (e *Engine) Check(ctx context.Context, idle bool) error {
 	check := e.pool.Check
@@ -365,7 +366,7 @@ func (e *Engine) Check(ctx context.Context, idle bool) error {
 		check = e.pool.CheckIdle
 	}
 	select {
-	case <-e.done: // Run has ended, nobody else touches the pool
+	case <-e.done: // Run has ended and no longer touches the pool
 		return check()
 	default:
 	}

@@ -22,9 +22,9 @@ const (
 	leastExp = -700
 )
 
-// exp returns e^x for leastExp <= x <= 0, off by at most two units in the last place.
-// It is a third of the work of math.Exp, which is a call, and the same on all
-// machines: products are rounded before they are added.
+// exp returns e^x for leastExp <= x <= 0, off by at most two units in the last place. It
+// does a third of the work of math.Exp, which is a call. It gives the same bits on all
+// machines, because products are rounded before they are added.
 func exp(x float64) float64 {
 	k := float64(x*(expSteps/math.Ln2)) + roundHalf
 	n := math.Float64bits(k)
@@ -34,10 +34,10 @@ func exp(x float64) float64 {
 	return s + float64(s*(r+float64(float64(r*r)*(0.5+float64(r*(1./6))))))
 }
 
-// wide converts a float32 that is no NaN. Infinite values become finite ones beyond
-// all others, numbers below the normal ones become others below 2^-126. The
-// processor's conversion leaves half of its register alone, and so makes each
-// round of a loop wait for the one before.
+// wide converts a float32 that is not a NaN. Infinite values become finite values beyond
+// all others; subnormal numbers become other numbers below 2^-126. The processor's own
+// conversion leaves half of its register alone, so each iteration of a loop would wait
+// for the one before.
 func wide(l float32) float64 {
 	b := uint64(math.Float32bits(l))
 	return math.Float64frombits(b&0x7fffffff<<29 + (1023-127)<<52 | b>>31<<63)

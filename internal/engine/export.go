@@ -12,19 +12,18 @@ import (
 
 // Errors of exports.
 var (
-	// ErrNotMovable is returned for a sequence that cannot move as it is: it does not
-	// run, moves already, or owes the log probabilities of its prompt.
+	// ErrNotMovable is returned for a sequence that does not run, is being moved already,
+	// or owes the log probabilities of its prompt.
 	ErrNotMovable = errors.New("sequence cannot be moved")
-	// ErrGone is returned when a sequence has ended or lost its blocks while it was
-	// being exported.
+	// ErrGone is returned when a sequence ended or lost its blocks during its export.
 	ErrGone = errors.New("sequence ended or was preempted")
 )
 
-// Export is a running sequence on its way to another engine. It goes on running
-// until Pause. Its holder ends it by Abandon or Complete; until then the engine
-// keeps the blocks that it handed out, whatever happens to the sequence.
+// Export is a running sequence that is being moved to another engine. The sequence keeps
+// running until Pause. The holder must call Abandon or Complete. Until then the engine
+// keeps the blocks that it handed out, even if the sequence ends.
 //
-// One goroutine uses an Export at a time.
+// An Export is not safe for concurrent use.
 type Export struct {
 	RequestID string
 
@@ -36,15 +35,16 @@ type Export struct {
 	ended  bool    // owned by the holder
 }
 
-// ExportState is where a sequence stands.
+// ExportState describes the progress of a sequence.
 type ExportState struct {
-	Tokens   []uint32 // prompt, then output; not to be changed
+	Tokens   []uint32 // prompt, then output; read-only
 	Output   int      // how many of Tokens this engine generated since the request came
 	Computed int      // leading tokens whose KV is in the blocks, at least one less than there are
-	Cached   int      // prompt tokens that were found in the prefix cache, until that has been told
+	Cached   int      // prompt tokens found in the prefix cache; 0 once a stream has reported it
 }
 
-// Exportable lists the sequences that Export takes at present, oldest first.
+// Exportable returns the ids of the sequences that Export accepts at present, oldest
+// first.
 func (e *Engine) Exportable(ctx context.Context) ([]string, error) {
 	return ask(ctx, e, func() (ids []string) {
 		for _, s := range slices.SortedFunc(slices.Values(e.running), func(a, b *sequence) int { return a.arrived.Compare(b.arrived) }) {
@@ -60,7 +60,7 @@ func (s *sequence) movable() bool {
 	return s.state == seqRunning && s.gen != nil && s.gen.scores == nil && s.export == nil
 }
 
-// Export begins to move a sequence away. It fails with ErrNotMovable.
+// Export begins to move a sequence to another engine. It fails with ErrNotMovable.
 func (e *Engine) Export(ctx context.Context, id string) (*Export, error) {
 	x := &Export{RequestID: id, e: e}
 	x.ctx, x.cancel = context.WithCancelCause(context.Background())
@@ -75,7 +75,7 @@ func (e *Engine) Export(ctx context.Context, id string) (*Export, error) {
 	}
 	refused, err := ask(ctx, e, begin)
 	if err != nil {
-		x.post(func() { // it may begin later than ctx ended
+		x.post(func() { // it may begin after ctx ended
 			if x.s != nil {
 				x.end()
 			}
@@ -87,11 +87,11 @@ func (e *Engine) Export(ctx context.Context, id string) (*Export, error) {
 	return x, nil
 }
 
-// Context ends when there is nothing left to move: the sequence has ended, or lost
-// its blocks, or the engine stops. The holder then calls Abandon.
+// Context ends when the sequence has ended or lost its blocks, or when the engine stops.
+// The holder then calls Abandon.
 func (x *Export) Context() context.Context { return x.ctx }
 
-// State returns where the sequence stands now.
+// State returns the current progress of the sequence.
 func (x *Export) State(ctx context.Context) (ExportState, error) {
 	v, err := x.ask(ctx, func() exported { return exported{state: x.state()} })
 	return v.state, err
@@ -106,15 +106,16 @@ func (x *Export) state() ExportState {
 	return st
 }
 
-// Full returns the blocks from the given one on that are full: their KV is complete
-// and does not change any more. They stay readable until the export has ended.
+// Full returns the full blocks, beginning with the block at index from. Their KV is
+// complete and no longer changes. They stay readable until the export ends.
 func (x *Export) Full(ctx context.Context, from int) (blocks []int32, err error) {
 	v, err := x.ask(ctx, func() exported { return exported{blocks: x.hold(from, x.s.computed/x.e.info.KV.BlockSize)} })
 	return v.blocks, err
 }
 
-// Pause takes the sequence out of the batch and returns its final state and the
-// blocks from the given one on, the partly filled one too. Abandon resumes it.
+// Pause takes the sequence out of the batch. It returns the final state and the blocks
+// from index from on, including the partly filled one. Resume or Abandon puts the
+// sequence back.
 func (x *Export) Pause(ctx context.Context, from int) (st ExportState, blocks []int32, err error) {
 	v, err := x.ask(ctx, func() exported {
 		s := x.s
@@ -128,8 +129,7 @@ func (x *Export) Pause(ctx context.Context, from int) (st ExportState, blocks []
 	return v.state, v.blocks, err
 }
 
-// Resume puts a paused sequence back into the batch, to go on as if nothing had
-// happened. The export goes on, too.
+// Resume puts a paused sequence back into the batch. The export continues.
 func (x *Export) Resume() { x.post(x.resume) }
 
 func (x *Export) resume() {
@@ -143,11 +143,11 @@ func (x *Export) resume() {
 	if at < 0 {
 		at = len(x.e.running)
 	}
-	x.e.running = slices.Insert(x.e.running, at, s) // it has not become a newer one
+	x.e.running = slices.Insert(x.e.running, at, s) // its age has not changed
 }
 
-// Abandon ends an export without a result: the sequence goes on here if it still
-// lives. It does nothing after Complete.
+// Abandon ends an export without a move. The sequence, if it still lives, continues in
+// this engine. Abandon does nothing after Complete.
 func (x *Export) Abandon() {
 	if x.ended {
 		return
@@ -159,9 +159,9 @@ func (x *Export) Abandon() {
 	})
 }
 
-// Complete says that the sequence, which is paused, goes on elsewhere. Its stream ends
-// with FinishMoved and to; its blocks are given back. It returns false when the stream
-// had ended already: nobody will follow.
+// Complete hands a paused sequence over to another engine. Its stream ends with
+// FinishMoved and to, and its blocks are released. Complete returns false if the stream
+// had already ended; the reader then does not follow to the other engine.
 func (x *Export) Complete(to protocol.Moved) bool {
 	x.ended = true
 	x.post(func() { // first, so that the reader cannot cancel what has moved
@@ -176,9 +176,9 @@ func (x *Export) Complete(to protocol.Moved) bool {
 		}
 		x.end()
 	})
-	// Not through the scheduler, which may be in a long step while the reader waits
-	// for the next token. It pushes nothing itself for a paused sequence, unless that
-	// is cancelled; then the first word counts.
+	// This bypasses the scheduler, which may be in a long step while the reader waits for
+	// the next token. The scheduler pushes nothing for a paused sequence, unless it is
+	// cancelled; then the first push wins.
 	return x.s.gen.out.push(Output{Finish: protocol.FinishMoved, Moved: &to})
 }
 
@@ -193,7 +193,7 @@ func (x *Export) hold(from, to int) []int32 {
 	return blocks
 }
 
-// end gives back what the export holds. It runs on the scheduler's goroutine.
+// end releases the blocks of the export. It runs on the scheduler's goroutine.
 func (x *Export) end() {
 	x.e.pool.Unhold(x.held)
 	x.held = nil
@@ -204,7 +204,7 @@ func (x *Export) end() {
 	x.e.wg.Done()
 }
 
-// lose says that there is nothing left to move.
+// loseExport ends the context of the sequence's export, if it has one, with cause.
 func (s *sequence) loseExport(cause error) {
 	if s.export != nil {
 		s.export.cancel(cause)
@@ -212,7 +212,7 @@ func (s *sequence) loseExport(cause error) {
 	}
 }
 
-// exported is what the scheduler answers to a question about an export.
+// exported is the scheduler's answer to a question about an export.
 type exported struct {
 	state  ExportState
 	blocks []int32
@@ -220,7 +220,7 @@ type exported struct {
 }
 
 // ask runs f on the scheduler's goroutine if the sequence can still move. If ctx ends
-// first, f may still run later; what it does ends with the export.
+// first, f may still run later. Blocks that f then holds are released with the export.
 func (x *Export) ask(ctx context.Context, f func() exported) (exported, error) {
 	v, err := ask(ctx, x.e, func() exported {
 		if x.s.export != x {
@@ -240,9 +240,9 @@ func (x *Export) post(f func()) {
 	}
 }
 
-// GiveBack ends the sequences that hold nothing worth moving, those that wait for
-// admission or for a remote prefill, with ErrDraining: whoever sent them finds
-// another engine. It returns how many there were.
+// GiveBack ends, with ErrDraining, the sequences that have no KV worth moving: those that
+// wait for admission or for a remote prefill. Their senders retry on another engine. It
+// returns how many there were.
 func (e *Engine) GiveBack(ctx context.Context) (int, error) {
 	return ask(ctx, e, func() (n int) {
 		for _, s := range e.seqs {

@@ -6,13 +6,13 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// A tenant that runs little need not wait until sequences of others end: it takes the
-// place of a tenant that has more than lavish times as much. The factor keeps tenants
-// that have about the same from taking places from each other in turns, which costs
-// the KV that was computed.
+// lavish is how many times as much a tenant must hold before it loses its place. A tenant
+// that runs little then takes that place at once instead of waiting until sequences of
+// others end. Without the factor, tenants with about equal shares would preempt each
+// other in turns, each time losing the KV that was computed.
 const lavish = 2
 
-// holding is what a tenant has in the batch, or soon will.
+// holding counts the sequences and blocks that a tenant has in the batch, or soon will.
 type holding struct {
 	seqs, blocks int
 	last         int // index of its newest preemptible sequence in running, -1 if there is none
@@ -26,11 +26,11 @@ func (e *Engine) countRemote(s *sequence, d int) {
 	}
 }
 
-// displaceRunning preempts sequences of tenants that have much, until there is room for
-// s, which lacks so many slots and blocks and will have need blocks. It preempts none and
-// returns false where that would not do. Blocks count alike on both sides, whether they
-// are computed or found in the prefix cache: else two tenants whose blocks are cached
-// would take places from each other without end.
+// displaceRunning preempts sequences of tenants that hold much, until there is room for
+// s. s lacks the given slots and blocks, and will have need blocks. If preemption cannot
+// make enough room, it preempts nothing and returns false. Cached blocks count like
+// computed ones on both sides. Otherwise two tenants with cached blocks would preempt
+// each other without end.
 func (e *Engine) displaceRunning(s *sequence, need, slots, blocks int) bool {
 	held := e.holdings()
 	mine := held[s.tenant]
@@ -92,7 +92,7 @@ func (e *Engine) holdings() map[string]*holding {
 }
 
 // displaceable reports whether a running sequence may lose its place to another tenant.
-// Those on their way to another engine leave anyway.
+// Sequences that are being exported leave anyway.
 func (s *sequence) displaceable() bool { return s.gen != nil && s.export == nil }
 
 func (e *Engine) preemptibleBefore(i int, tenant string) int {
@@ -104,8 +104,8 @@ func (e *Engine) preemptibleBefore(i int, tenant string) int {
 	return -1
 }
 
-// displace makes room in the full queue for a sequence of a tenant that has fewer
-// waiting than another one, whose newest is refused in its place.
+// displace makes room in the full queue for a sequence of a tenant that has fewer waiting
+// than another tenant. The newest waiting sequence of that other tenant is refused.
 func (e *Engine) displace(s *sequence) bool {
 	newest, most := e.waiting.Longest()
 	if mine, _ := e.waiting.Of(s.tenant); newest == nil || mine+1 >= most {

@@ -6,18 +6,18 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// history knows the distinct tokens of a sequence and how often each is in the
-// output. It grows with the sequence; a fresh one catches up by itself, after a
+// history holds the distinct tokens of a sequence and how often each occurs in the
+// output. It grows with the sequence. A fresh history catches up by itself after a
 // migration or a preemption.
 type history struct {
 	at     map[uint32]int32 // place of a token in the lists below
 	tokens []uint32
-	counts []int32 // times in the output; 0 for what is in the prompt alone
+	counts []int32 // times in the output; 0 for tokens of the prompt alone
 	seen   int     // leading tokens of the sequence that are taken in
 }
 
-// extend takes in the tokens that came since. Those of the prompt, the first ones,
-// matter to the repetition penalty only.
+// extend adds the tokens that came since the last call. The first ones, those of the
+// prompt, matter only to the repetition penalty.
 func (h *history) extend(tokens []uint32, prompt int, withPrompt bool) {
 	if h.at == nil {
 		h.at = make(map[uint32]int32)
@@ -59,7 +59,7 @@ func (h *history) penalize(logits []float32, o *protocol.SamplingOptions) {
 		if n := h.counts[i]; n > 0 {
 			l -= frequency*float64(n) + presence
 		}
-		// A tiny repetition penalty must not make a broken model of a sound one.
+		// A tiny repetition penalty must not push finite logits to infinity.
 		logits[t] = float32(max(min(l, math.MaxFloat32), -math.MaxFloat32))
 	}
 }

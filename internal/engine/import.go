@@ -11,12 +11,11 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// Import is a sequence that another engine ran until now. Its KV is written by
-// somebody else into the blocks that are reserved for it; after Commit it is parked,
-// and Attach makes it run. The holder ends it by exactly one of Attach, Release or
-// Quarantine.
+// Import is a sequence that another engine ran until now. A transfer writes its KV into
+// the blocks reserved here. After Commit the sequence is parked, and Attach makes it run.
+// The holder must call exactly one of Attach, Release or Quarantine.
 //
-// One goroutine uses an Import at a time.
+// An Import is not safe for concurrent use.
 type Import struct {
 	RequestID string
 	// Blocks is the reserved block table. The first CachedBlocks hold valid KV already
@@ -33,10 +32,10 @@ type Import struct {
 	landed    bool // owned by the scheduler
 }
 
-// Import reserves a place in the batch and blocks for a sequence that comes from
-// another engine. r is what would be submitted to compute it again; room is how many
-// tokens it may have when it comes. It fails, without waiting, with ErrQueueFull or
-// ErrNoBlocks when there is no room, and as Submit does.
+// Import reserves a place in the batch and blocks for a sequence of another engine. r is
+// the request that would compute the sequence again. room is the most tokens that the
+// sequence may have when it arrives. Import does not wait: without room it fails with
+// ErrQueueFull or ErrNoBlocks. It also fails as Submit does.
 func (e *Engine) Import(ctx context.Context, r Request, room int) (*Import, error) {
 	s, err := e.newSequence(&r)
 	if err != nil {
@@ -55,7 +54,7 @@ func (e *Engine) Import(ctx context.Context, r Request, room int) (*Import, erro
 		return err
 	})
 	if unasked != nil {
-		i.post(func() { // it may begin later than ctx ended
+		i.post(func() { // it may begin after ctx ended
 			if begun {
 				i.release(unasked)
 			}
@@ -67,7 +66,7 @@ func (e *Engine) Import(ctx context.Context, r Request, room int) (*Import, erro
 	return i, nil
 }
 
-// reserve takes what an import needs, or says why not.
+// reserve takes the slot and the blocks of an import, or returns an error.
 func (e *Engine) reserve(i *Import, room int) error {
 	s := i.s
 	switch {
@@ -102,13 +101,13 @@ func (e *Engine) reserve(i *Import, room int) error {
 	return nil
 }
 
-// Context ends when the engine stops. The holder then makes sure that nobody writes
-// any more and calls Release.
+// Context ends when the engine stops. The holder then makes sure that all writes have
+// ended and calls Release.
 func (i *Import) Context() context.Context { return i.ctx }
 
-// Commit says that KV of the first computed tokens is in place and that nobody
-// writes any more: the sequence is parked. more are the tokens that came since the
-// request was made. It does not wait for the scheduler.
+// Commit declares that the KV of the first computed tokens is in place and that all
+// writes have ended. It parks the sequence. more holds the tokens generated since the
+// request was made. Commit does not wait for the scheduler.
 func (i *Import) Commit(more []uint32, computed int) error {
 	s := i.s
 	tokens := append(slices.Clone(s.tokens), more...)
@@ -137,7 +136,7 @@ func (i *Import) Commit(more []uint32, computed int) error {
 			return
 		}
 		s.tokens = append(s.tokens, more...)
-		// From here on it is as if the request had come with all of them.
+		// From here on the request counts as if it had come with all of these tokens.
 		s.given = len(s.tokens)
 		s.gen.stop.MaxTokens -= len(more)
 		s.gen.stop.MinTokens = max(s.gen.stop.MinTokens-len(more), 0)
@@ -147,12 +146,12 @@ func (i *Import) Commit(more []uint32, computed int) error {
 	return nil
 }
 
-// Tokens are those of a committed import: prompt, then output.
+// Tokens returns the tokens of a committed import: prompt, then output.
 func (i *Import) Tokens() []uint32 { return i.tokens }
 
-// Attach makes a committed sequence run and returns the stream of its output from
-// here on. from names where it ran until now, and cached is how many tokens of its
-// prompt were found in a prefix cache there.
+// Attach makes a committed sequence run and returns the stream of its further output.
+// from names the worker where it ran until now. cached is how many tokens of its prompt
+// that worker found in a prefix cache.
 func (i *Import) Attach(from string, cached int) *Stream {
 	s := i.s
 	i.post(func() {
@@ -170,7 +169,7 @@ func (i *Import) Attach(from string, cached int) *Stream {
 	return s.gen.out
 }
 
-// Release gives slot and blocks back; nobody writes to them any more.
+// Release gives slot and blocks back. All writes to the blocks must have ended.
 func (i *Import) Release(err error) {
 	i.post(func() { i.release(err) })
 }
@@ -181,8 +180,8 @@ func (i *Import) release(err error) {
 	i.e.cancel(i.s, protocol.FinishError, err)
 }
 
-// Quarantine says that somebody may still write to the incoming blocks. They stay
-// out of use until lift is called; the import has ended.
+// Quarantine ends the import although a peer may still write to the incoming blocks. The
+// blocks stay unused until lift is called.
 func (i *Import) Quarantine() (lift func()) {
 	incoming := i.Blocks[i.CachedBlocks:]
 	i.post(func() {
@@ -194,7 +193,7 @@ func (i *Import) Quarantine() (lift func()) {
 	return func() { i.post(func() { i.e.pool.Land(incoming) }) }
 }
 
-// land turns the incoming blocks into ordinary ones, once.
+// land ends the incoming state of the blocks; it does so once.
 func (i *Import) land() {
 	if !i.landed {
 		i.landed = true

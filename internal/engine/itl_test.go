@@ -282,7 +282,7 @@ func TestITLTargetLeavesOthersAlone(t *testing.T) {
 func TestShortPromptsPass(t *testing.T) {
 	for _, decoding := range []bool{false, true} {
 		t.Run(fmt.Sprintf("decoding=%t", decoding), func(t *testing.T) {
-			// alone is how long the long prompt takes without short ones.
+			// alone is the time of the long prompt without short ones.
 			var alone, beside time.Duration
 			for _, short := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {

@@ -8,17 +8,17 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// OpenSequences lists the sequences that are not finished, oldest first, at most
-// n of them, and how many there are.
+// OpenSequences returns the n oldest unfinished sequences, oldest first, and the number
+// of all unfinished ones.
 func (e *Engine) OpenSequences(ctx context.Context, n int) (open []cluster.OpenSequence, total int, err error) {
 	return list(ctx, e, n, func(s *sequence, age time.Duration) cluster.OpenSequence {
 		return cluster.OpenSequence{RequestID: s.id, OutTokens: s.output(), AgeMS: age.Milliseconds()}
 	})
 }
 
-// Sequences tells how the sequences are that are not finished, oldest first, at most n
-// of them, and how many there are. It is answered between two steps; RequestID is left to
-// the caller, who knows what ids mean.
+// Sequences returns the progress of the n oldest unfinished sequences, oldest first, and
+// the number of all unfinished ones. It waits for the current step. The caller fills in
+// RequestID, because the engine does not interpret ids.
 func (e *Engine) Sequences(ctx context.Context, n int) (all []cluster.Sequence, total int, err error) {
 	return list(ctx, e, n, func(s *sequence, age time.Duration) cluster.Sequence {
 		return cluster.Sequence{
@@ -28,7 +28,7 @@ func (e *Engine) Sequences(ctx context.Context, n int) (all []cluster.Sequence, 
 	})
 }
 
-// list describes the n oldest sequences on the scheduler's goroutine, and counts all.
+// list describes the n oldest sequences on the scheduler's goroutine and counts all.
 func list[T any](ctx context.Context, e *Engine, n int, describe func(*sequence, time.Duration) T) ([]T, int, error) {
 	type listing struct {
 		rows  []T
@@ -44,8 +44,8 @@ func list[T any](ctx context.Context, e *Engine, n int, describe func(*sequence,
 	return l.rows, l.total, err
 }
 
-// oldest returns the n oldest sequences. It does not sort all of them: the next step
-// waits for it.
+// oldest returns the n oldest sequences. It avoids sorting all of them, because the next
+// step waits for it.
 func (e *Engine) oldest(n int) []*sequence {
 	if n <= 0 {
 		return nil

@@ -2,13 +2,13 @@ package engine
 
 import "slices"
 
-// ngrams finds where the last tokens of a growing sequence stood before. It keeps a
-// table for each length n from min to max, in which every n-gram leads to the end of
-// its latest occurrence: a look-up costs a few steps for each length, and so does a
-// new token, however long the sequence is.
+// ngrams finds earlier occurrences of the last tokens of a growing sequence. For each
+// length n from min to max it has a table that maps every n-gram to the end of its latest
+// occurrence. A look-up and a new token both cost a few operations for each length,
+// however long the sequence is.
 type ngrams struct {
 	min, max int
-	seed     uint64 // unknown to those who send prompts, so that they cannot make hashes collide
+	seed     uint64 // secret from senders of prompts, so that they cannot make hashes collide
 	tables   []ngramTable
 	taken    int // n-grams that end at or before this many tokens are in the tables
 }
@@ -24,7 +24,7 @@ func newNgrams(least, most int, seed uint64) *ngrams {
 	return &ngrams{min: least, max: most, seed: seed, tables: make([]ngramTable, most-least+1)}
 }
 
-// extend takes in all n-grams of the sequence after which a token is known.
+// extend adds all n-grams of the sequence that have a following token.
 func (x *ngrams) extend(tokens []uint32) {
 	for ; x.taken+1 < len(tokens); x.taken++ {
 		end := x.taken + 1
@@ -38,9 +38,9 @@ func (x *ngrams) extend(tokens []uint32) {
 	}
 }
 
-// find returns what followed the latest occurrence of the longest n-gram that the
-// sequence ends with and that was there before: the position of the token after it,
-// and n. It returns zeros when there is none. extend has taken in the sequence.
+// find looks up the longest n-gram that the sequence ends with and that occurred before.
+// It returns the position of the token after that earlier occurrence, and n; or zeros
+// when there is none. The caller has called extend with the sequence.
 func (x *ngrams) find(tokens []uint32) (next, n int) {
 	h := x.seed
 	for i := 1; i <= min(x.max, len(tokens)); i++ {
@@ -50,16 +50,16 @@ func (x *ngrams) find(tokens []uint32) (next, n int) {
 		}
 		end := x.tables[i-x.min].get(tokens, len(tokens), i, h)
 		if end == 0 {
-			break // what is not there cannot be there with more before it
+			break // without this n-gram no longer one can be found
 		}
 		next, n = end, i
 	}
 	return next, n
 }
 
-// propose appends up to k tokens that are likely to follow the sequence to dst: those
-// that followed the latest occurrence of its last tokens. Where these run into the
-// end of the sequence, the sequence repeats itself, and so do they.
+// propose appends up to k likely next tokens of the sequence to dst: the tokens that
+// followed the latest occurrence of its last tokens. If these reach the end of the
+// sequence, the sequence repeats itself, and propose continues with the repetition.
 func (x *ngrams) propose(dst, tokens []uint32, k int) []uint32 {
 	next, n := x.find(tokens)
 	if n == 0 {
@@ -105,7 +105,7 @@ func (x *ngrams) grow(tokens []uint32, n int) {
 	}
 }
 
-// get returns the latest end of the n-gram before end; 0 when there is none.
+// get returns the latest end of the n-gram before end, or 0 when there is none.
 func (t *ngramTable) get(tokens []uint32, end, n int, h uint64) int {
 	if len(t.ends) == 0 {
 		return 0
@@ -113,7 +113,7 @@ func (t *ngramTable) get(tokens []uint32, end, n int, h uint64) int {
 	return int(t.ends[t.slot(tokens, end, n, h)])
 }
 
-// slot is the place of the n-gram before end, or where it would be put.
+// slot returns the index of the n-gram before end, or the free index where it belongs.
 func (t *ngramTable) slot(tokens []uint32, end, n int, h uint64) int {
 	mask := len(t.ends) - 1
 	gram := tokens[end-n : end]

@@ -2,7 +2,7 @@ package engine
 
 import "math"
 
-// nucleus finds the candidates that top-p leaves. It keeps scratch space.
+// nucleus selects the candidates for top-p. It keeps scratch space.
 type nucleus struct {
 	head, spare []candidate
 	sums        [numBins]float64
@@ -28,14 +28,14 @@ func leastOf(bin int) float32 {
 	return math.Float32frombits(uint32(topBin-bin) << binBits)
 }
 
-// firstHead is the probability above which candidates are tried first: with models
-// that know what to say, the nucleus is there.
+// firstHead is the probability above which candidates are tried first. When a model is
+// confident, they contain the nucleus.
 const firstHead = 1. / 64
 
-// cut keeps the smallest set of most likely candidates whose share of sum reaches p,
-// the lowest ids among equals, most likely first, and returns their own sum. Only as
-// many are sorted as surely contain the set: those above a bound that is found by
-// summing up bins. The result is used until the next call.
+// cut keeps the smallest set of most likely candidates whose share of sum reaches p. It
+// returns them most likely first, the lowest id first among equals, and their sum. It
+// sorts only candidates above a bound, found by summing up bins, that surely contain the
+// set. The result is valid until the next call.
 func (x *nucleus) cut(c []candidate, sum, p float64) ([]candidate, float64) {
 	kept, acc, enough := x.try(c, firstHead, p*sum)
 	if enough {
@@ -47,19 +47,19 @@ func (x *nucleus) cut(c []candidate, sum, p float64) ([]candidate, float64) {
 	}
 	var above float64
 	for b := range numBins {
-		// The order of summing makes a difference: if it is this bin by a hair, or not
-		// yet, the next ones are tried.
+		// The order of summing makes a difference: if this bin reaches p by a hair, or
+		// just fails to, the next ones are tried.
 		if above += x.sums[b]; above >= p*sum || b == numBins-1 {
 			if kept, acc, enough = x.try(c, leastOf(b), p*sum); enough {
 				return kept, acc
 			}
 		}
 	}
-	return kept, acc // all there are
+	return kept, acc // all candidates
 }
 
-// try sorts the candidates that are at least so likely and takes from them until
-// their sum reaches goal; enough is false when it does not.
+// try sorts the candidates whose probability is at least least, and takes from them until
+// their sum reaches goal. enough is false when it does not.
 func (x *nucleus) try(c []candidate, least float32, goal float64) (kept []candidate, acc float64, enough bool) {
 	head := x.head[:0]
 	var most float64

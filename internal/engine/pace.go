@@ -2,27 +2,27 @@ package engine
 
 import "time"
 
-// pace knows how long steps take and how long they may take.
+// pace measures how long steps take and derives how long they may take.
 type pace struct {
 	target time.Duration // between two tokens of a sequence
 	model  stepModel
-	// wait is how much time, in seconds, lately passed from the end of a step to the
-	// end of the next beside computing: other users of the device, drawing tokens.
+	// wait is the recent mean time, in seconds, that passed between the ends of two steps
+	// without computing: other users of the device, drawing tokens.
 	wait  float64
-	began time.Time // of the step at hand
-	ended time.Time // of the step before; zero when there was a pause
+	began time.Time // of the current step
+	ended time.Time // of the previous step; zero after a pause
 }
 
 // waitGain is the weight of one step in the mean of waits.
 const waitGain = 0.2
 
-// begin says that the backend gets a step.
+// begin notes that the backend starts a step.
 func (p *pace) begin() { p.began = time.Now() }
 
-// pause says that the engine has nothing to compute.
+// pause notes that the engine has nothing to compute.
 func (p *pace) pause() { p.ended = time.Time{} }
 
-// end takes in that the backend has computed a step with work w.
+// end learns from a step with work w that the backend has computed.
 func (p *pace) end(b Backend, w *stepWork) StepReport {
 	now := time.Now()
 	r := StepReport{Decodes: w.decodes, PrefillTokens: w.tokens, Wall: now.Sub(p.began)}
@@ -43,26 +43,26 @@ func (p *pace) end(b Backend, w *stepWork) StepReport {
 	return r
 }
 
-// chunkTime is how many seconds of chunks a step with work w may take in beside. It
-// keeps a distance from the target that is twice the error of predictions. Others
-// that use the device get up to half of the target: what they take beyond, smaller
-// chunks would not give back.
+// chunkTime returns how many seconds of chunks may be added to a step with work w. It
+// stays below the target by twice the prediction error. Waits for other users of the
+// device reduce the target by up to half. Smaller chunks could not make up for longer
+// waits.
 func (p *pace) chunkTime(w *stepWork) float64 {
 	target := p.target.Seconds()
 	usable := target - min(max(p.wait, 0), target/2)
 	return usable/(1+2*min(p.model.spread, 0.5)) - p.model.predict(w)
 }
 
-// StepReport tells about one step that was computed.
+// StepReport describes one computed step.
 type StepReport struct {
 	Decodes       int           // entries of one token: decoding sequences and their drafts
 	PrefillTokens int           // tokens in chunks of prompts
-	Predicted     time.Duration // what Busy was expected to be; 0 for the very first step
+	Predicted     time.Duration // predicted value of Busy; 0 for the very first step
 	Busy          time.Duration // computing
 	Wall          time.Duration // computing and waiting for the device
 }
 
-// report publishes what a step did.
+// report publishes the report of a step.
 func (e *Engine) report(r StepReport) {
 	c := &e.count
 	c.StepNanosTotal += uint64(r.Busy)

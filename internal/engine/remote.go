@@ -7,10 +7,9 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// Reservation is a prompt whose KV blocks somebody else fills. The goroutine that
-// Request.Remote runs in ends it by exactly one of Start, Fallback, Release or
-// Quarantine; until then the engine keeps the blocks for it, whatever happens to
-// the request.
+// Reservation is a prompt whose KV blocks a remote worker fills. The goroutine that
+// Request.Remote runs in must call exactly one of Start, Fallback, Release or Quarantine.
+// Until then the engine keeps the blocks, even if the request ends.
 type Reservation struct {
 	RequestID string
 	// Prompt is the whole prompt. KV is wanted for all but its last token.
@@ -27,15 +26,15 @@ type Reservation struct {
 	ended  bool // by one of the ending calls; owned by the scheduler
 }
 
-// Context ends when the request is cancelled or the engine stops. The holder then
-// makes sure that nobody writes any more and calls Release.
+// Context ends when the request is cancelled or the engine stops. The holder then makes
+// sure that all writes have ended and calls Release.
 func (r *Reservation) Context() context.Context { return r.ctx }
 
-// Wanted is how many tokens of KV the reservation asks for.
+// Wanted returns how many tokens of KV the reservation asks for.
 func (r *Reservation) Wanted() int { return len(r.Prompt) - 1 }
 
-// Start says that KV of all but the last prompt token is in place: the sequence
-// joins the batch. by names who computed it.
+// Start declares that the KV of all but the last prompt token is in place. The sequence
+// joins the batch. by names the worker that computed the KV.
 func (r *Reservation) Start(by string) {
 	r.finish(func(s *sequence) {
 		s.computed = r.Wanted()
@@ -46,8 +45,8 @@ func (r *Reservation) Start(by string) {
 	})
 }
 
-// Fallback says that nobody will fill the blocks, nor writes to them: the sequence
-// joins the batch and is prefilled here.
+// Fallback declares that the blocks will not be filled and that all writes have ended.
+// The sequence joins the batch and is prefilled in this engine.
 func (r *Reservation) Fallback(why string) {
 	r.finish(func(s *sequence) {
 		s.gen.first.Why = why
@@ -57,15 +56,15 @@ func (r *Reservation) Fallback(why string) {
 	})
 }
 
-// Release gives the blocks back without running the sequence; nobody writes to
-// them any more. If the request was not cancelled, it fails with err.
+// Release gives the blocks back without running the sequence. All writes to them must
+// have ended. If the request was not cancelled, it fails with err.
 func (r *Reservation) Release(err error) {
 	r.finish(func(s *sequence) { r.e.cancel(s, protocol.FinishError, err) })
 }
 
-// Quarantine says that somebody may still write to the blocks. They stay out of
-// use until lift is called, and the sequence starts again with other blocks, to be
-// prefilled here.
+// Quarantine ends the reservation although a peer may still write to the blocks. They
+// stay unused until lift is called. The sequence starts again with other blocks and is
+// prefilled in this engine.
 func (r *Reservation) Quarantine(why string) (lift func()) {
 	incoming := r.Blocks[r.CachedBlocks:]
 	r.post(func() {
@@ -90,7 +89,7 @@ func (r *Reservation) Quarantine(why string) (lift func()) {
 	return func() { r.post(func() { r.e.pool.Land(incoming) }) }
 }
 
-// finish lands the blocks and, if the request still lives, goes on with next.
+// finish lands the blocks and, if the request still lives, calls next.
 func (r *Reservation) finish(next func(*sequence)) {
 	r.post(func() {
 		if r.ended {
@@ -118,8 +117,8 @@ func (r *Reservation) post(f func()) {
 	}
 }
 
-// offer asks whether a sequence at admission shall be prefilled elsewhere, and if
-// so turns it into a reservation. It returns false for a local prefill.
+// offer asks the request, at admission, whether its prompt should be prefilled remotely,
+// and if so makes a reservation. It returns false for a local prefill.
 func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
 	g := s.gen
 	bs := e.info.KV.BlockSize
@@ -134,7 +133,7 @@ func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
 	if !d.Remote {
 		return false
 	}
-	// A retry of the same sequence, after a preemption say, stays here.
+	// A retry of the same sequence, for example after a preemption, stays local.
 	g.decide = nil
 	r := &Reservation{
 		RequestID: s.id, Prompt: s.tokens[:len(s.tokens):len(s.tokens)],
@@ -154,8 +153,8 @@ func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
 	return true
 }
 
-// Held is a computed prompt whose blocks are kept for a remote reader. The engine
-// does not stop before it is released.
+// Held is a computed prompt whose blocks stay readable for a remote peer. The engine does
+// not stop before Release.
 type Held struct {
 	Blocks []int32
 	Tokens int // leading tokens whose KV is in Blocks
@@ -165,10 +164,10 @@ type Held struct {
 	once sync.Once
 }
 
-// Ending is closed when the engine stops: it waits for Release only.
+// Ending is closed when the engine begins to stop. The engine then waits for Release.
 func (h *Held) Ending() <-chan struct{} { return h.e.ends }
 
-// Release gives the blocks back. It may be called twice.
+// Release gives the blocks back. Further calls do nothing.
 func (h *Held) Release() {
 	h.once.Do(func() { h.e.mail <- h.unhold })
 }

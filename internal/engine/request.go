@@ -26,30 +26,31 @@ var (
 // Request asks for the continuation of a prompt.
 type Request struct {
 	ID string
-	// Tenant names who shares the engine as one: between tenants admission is fair.
+	// Tenant names the party that the request belongs to. Admission is fair between
+	// tenants.
 	Tenant string
 	Tokens []uint32 // the prompt, and what earlier attempts generated
 	// Generated is how many of the last Tokens are output of earlier attempts.
 	Generated int
 	Stop      protocol.StopConditions
 	Sampling  protocol.SamplingOptions
-	// Output says what the outputs tell beside tokens. With PromptLogprobs the prompt
-	// is prefilled here, whatever Decide says.
+	// Output selects what the outputs contain beside tokens. With PromptLogprobs the
+	// prompt is always prefilled locally, and Decide is not asked.
 	Output protocol.OutputOptions
-	// Constraint, if not nil, restricts the output. It belongs to the engine from
-	// Submit on and must be fresh: Submit makes it accept the Generated tokens.
+	// Constraint, if not nil, restricts the output. Submit takes ownership, and the
+	// constraint must be fresh: Submit makes it accept the Generated tokens.
 	Constraint Constraint
-	// Decide is asked at admission whether the prompt should be prefilled remotely,
-	// given its length and how many of its tokens are cached here. It runs on the
-	// scheduler's goroutine and must not block. nil means always local.
+	// Decide is asked at admission whether the prompt should be prefilled remotely. It
+	// gets the prompt's length and how many of its tokens are cached here. The
+	// scheduler's goroutine calls it, so it must not block. nil means always local.
 	Decide func(promptTokens, cachedTokens int) Decision
-	// Remote fills the reservation from elsewhere. It is called in a goroutine of
-	// its own when Decide chose so, and must end by calling exactly one of the
-	// reservation's methods.
+	// Remote has the reservation filled by a remote worker. It is called in a goroutine
+	// of its own after Decide chose remote prefill. It must end by calling exactly one of
+	// the reservation's ending methods.
 	Remote func(*Reservation)
 }
 
-// Decision is the outcome of Request.Decide.
+// Decision is the result of Request.Decide.
 type Decision struct {
 	Remote bool
 	Why    string // short reason, for people
@@ -60,13 +61,13 @@ type PrefillRequest struct {
 	ID     string
 	Tenant string // as in Request
 	Tokens []uint32
-	// Progress hears, from the scheduler's goroutine, how many leading tokens are
-	// computed and the block table; it must not block. The table does not change. It
-	// is told at admission first, when nothing may be computed yet.
+	// Progress receives the number of leading tokens computed so far and the block table,
+	// which does not change. The first call comes at admission, when possibly nothing is
+	// computed yet. The scheduler's goroutine calls Progress, so it must not block.
 	Progress func(computed int, blocks []int32)
 }
 
-// check refuses requests that cannot be served.
+// check returns an error for requests that cannot be served.
 func (e *Engine) check(r *Request) error {
 	least := 1 // token to generate
 	if r.Output.PromptLogprobs != nil {
@@ -89,8 +90,8 @@ func (e *Engine) check(r *Request) error {
 	return checkSampling(&r.Sampling, e.info.VocabSize)
 }
 
-// newGeneration prepares what the sampler needs of a checked request. limit is the
-// number of ids that may be drawn.
+// newGeneration prepares the sampler's state for a checked request. limit is the number
+// of ids that may be drawn.
 func newGeneration(r *Request, limit int) *generation {
 	o := &r.Sampling
 	g := &generation{
@@ -122,11 +123,11 @@ func (e *Engine) validate(tokens []uint32, room int) error {
 	return nil
 }
 
-// Output is what a stream delivers at a time.
+// Output is one delivery of a stream: all tokens since the last one.
 type Output struct {
 	Tokens []uint32
-	// Logprobs are those of Tokens, PromptLogprobs, on the first output, those of the
-	// prompt after its first token; nil unless asked for.
+	// Logprobs belong to Tokens; nil unless asked for. PromptLogprobs come with the first
+	// output and cover the prompt after its first token; nil unless asked for.
 	Logprobs, PromptLogprobs *protocol.Logprobs
 	// Finish is set on the last output; Err with FinishError, Moved with FinishMoved.
 	Finish protocol.FinishReason
@@ -136,11 +137,11 @@ type Output struct {
 	First *FirstToken
 }
 
-// FirstToken tells how the first token came about.
+// FirstToken tells how long the first token took, and why.
 type FirstToken struct {
 	Queued  time.Duration // waiting for admission
 	Prefill time.Duration // admission to first token
 	Cached  int           // prompt tokens found in the prefix cache
 	Remote  bool          // prefilled elsewhere
-	Why     string        // the decision's reason, or why remote prefill fell back
+	Why     string        // reason of Decide, or why remote prefill fell back to local
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// ErrBadLogits is returned when a backend produced logits that no token can be
-// drawn from: a NaN, or nothing finite. The weights or a kernel are broken.
+// ErrBadLogits is returned when a backend produced logits with a NaN or without a finite
+// value. The weights or a kernel are broken then.
 var ErrBadLogits = errors.New("the model produced no finite logits")
 
-// sampler draws next tokens. It keeps scratch space, so it belongs to one
-// goroutine.
+// sampler draws next tokens. It keeps scratch space, so only one goroutine uses it.
 type sampler struct {
 	candidates []candidate
 	nucleus    nucleus
@@ -27,13 +26,13 @@ type candidate struct {
 	p  float32 // logit, later unnormalized probability
 }
 
-// sample returns the token for output position pos. limit is the number of ids
-// that may be chosen: rows of the head past the tokenizer's vocabulary are padding.
+// sample returns the token for output position pos. limit is the number of ids that may
+// be chosen: rows of the output head past the tokenizer's vocabulary are padding.
 //
-// Temperature 0 takes the largest logit, the lowest id among equals. Otherwise:
-// temperature, min-p, top-k, top-p, draw. The draw is a function of (seed, pos)
-// alone, so it does not depend on what else is in the batch and a migrated
-// sequence continues as it would have.
+// Temperature 0 takes the largest logit, and the lowest id among equals. Otherwise the
+// order is: temperature, min-p, top-k, top-p, draw. The draw depends on (seed, pos)
+// alone. So it does not depend on the rest of the batch, and a migrated sequence
+// continues as it would have.
 //
 // It returns ErrBadLogits when the logits hold a NaN or no finite value.
 func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions, pos int) (uint32, error) {
@@ -53,8 +52,8 @@ func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions
 			return c[i].id, nil
 		}
 	}
-	// What is left of u is rounding. A candidate may be impossible: top-k has to take
-	// some when fewer are allowed.
+	// Only rounding is left of u. A candidate may be impossible: top-k keeps k candidates
+	// even if fewer are allowed.
 	last := len(c) - 1
 	for last > 0 && c[last].p == 0 {
 		last--
@@ -67,8 +66,8 @@ func (s *sampler) sample(logits []float32, limit int, o protocol.SamplingOptions
 // largest logit.
 func (s *sampler) filter(logits []float32, best float32, o *protocol.SamplingOptions) ([]candidate, float64) {
 	c, sum := s.weigh(logits, best, o.TopK, o.Temperature)
-	// Min-p and top-k each keep a number of the best, so their order does not matter:
-	// top-k came first because that is cheaper.
+	// Min-p and top-k each keep a number of the best, so their order does not matter.
+	// top-k comes first because that is cheaper.
 	if o.MinP > 0 {
 		c, sum = cutMinP(c, o.MinP) // the best has probability 1 here
 	}
@@ -81,11 +80,11 @@ func (s *sampler) filter(logits []float32, best float32, o *protocol.SamplingOpt
 	return c, sum
 }
 
-// weigh returns the candidates that top-k leaves, in no particular but a fixed order,
-// with their probabilities relative to the best token's, and the sum of these. Without
-// top-k it leaves out what cannot be drawn: logits more than 40 times the temperature
-// below the best have a relative probability below exp(-40) < 2^-57, and the draw has
-// 53 bits. Sums are in float64, to stay exact enough for large vocabularies.
+// weigh returns the candidates that top-k leaves, in a fixed but arbitrary order, with
+// their probabilities relative to the best token's, and the sum of these. Without top-k
+// it omits tokens that cannot be drawn: a logit more than 40 times the temperature below
+// the best has a relative probability below exp(-40) < 2^-57, and the draw has 53 bits.
+// Sums are in float64, to stay exact enough for large vocabularies.
 func (s *sampler) weigh(logits []float32, best float32, k int, temperature float32) ([]candidate, float64) {
 	inv := min(1/float64(temperature), 1e30) // colder makes no difference, and stays finite
 	top := wide(best)
@@ -94,7 +93,7 @@ func (s *sampler) weigh(logits []float32, best float32, k int, temperature float
 		s.candidates = largest(s.candidates, logits, k)
 		for i := range s.candidates {
 			c := &s.candidates[i]
-			p := exp(max((wide(c.p)-top)*inv, leastExp)) // also where all the rest is impossible
+			p := exp(max((wide(c.p)-top)*inv, leastExp)) // finite also where all others are impossible
 			c.p = float32(p)
 			sum += p
 		}
@@ -118,8 +117,8 @@ func (s *sampler) weigh(logits []float32, best float32, k int, temperature float
 	return c[:n], sum
 }
 
-// largest returns the k largest logits, the lowest ids among equals, in no
-// particular but a fixed order. It uses the memory of c.
+// largest returns the k largest logits, the lowest ids among equals, in a fixed but
+// arbitrary order. It uses the memory of c.
 func largest(c []candidate, logits []float32, k int) []candidate {
 	c = c[:0]
 	for i, l := range logits[:k] {

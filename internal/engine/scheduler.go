@@ -9,11 +9,11 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// maxStepFailures is how many steps in a row may fail before the engine gives up
-// and the worker restarts.
+// maxStepFailures is how many steps in a row may fail before Run returns and the worker
+// restarts.
 const maxStepFailures = 3
 
-// step admits what fits, runs one batch and handles its results. progress is
+// step admits sequences that fit, runs one batch and handles its results. progress is
 // false when there was nothing to compute.
 func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 	admitted := e.admit()
@@ -67,10 +67,10 @@ func (e *Engine) stepFailed(err error) error {
 	return nil
 }
 
-// admit moves waiting sequences to where they get computed, as long as blocks and
-// sequence slots last: in turns between tenants, first come first served within one.
-// Room is made for one sequence at most, so that each step computes something for those
-// that took another's place.
+// admit moves waiting sequences into the batch, or offers them for remote prefill, as
+// long as blocks and sequence slots last. Tenants take turns; within a tenant the oldest
+// comes first. It preempts others for at most one sequence per step, so that each step
+// computes something for sequences that took another's place.
 func (e *Engine) admit() (progress bool) {
 	for displaced := false; ; {
 		next := e.waiting.Next()
@@ -89,7 +89,7 @@ func (e *Engine) admit() (progress bool) {
 				return progress
 			}
 			displaced = true
-			matched = s.matchable(e.info.KV.BlockSize) // what was preempted may hold part of the prompt
+			matched = s.matchable(e.info.KV.BlockSize) // after a preemption the cache may hold part of the prompt
 			matched = matched[:e.pool.Match(matched)]
 			fresh = need - len(matched)
 		}
@@ -107,11 +107,11 @@ func (e *Engine) admit() (progress bool) {
 	}
 }
 
-// slots is how many sequences hold a place in the batch or will soon.
+// slots returns how many sequences hold a place in the batch or will soon.
 func (e *Engine) slots() int { return len(e.running) + e.remote + e.apart }
 
-// headroom is how many blocks admission leaves alone so that the sequences that
-// run already can grow for a while instead of preempting the newcomer at once.
+// headroom returns how many blocks admission leaves free. Running sequences can then grow
+// for a while without preempting the newcomer at once.
 func (e *Engine) headroom() int { return min(len(e.running), e.pool.Total()/16) }
 
 func (e *Engine) blocksFor(tokens int) int {
@@ -154,8 +154,8 @@ func (e *Engine) run(s *sequence) {
 	}
 }
 
-// assemble builds the next batch: first one token for each sequence that decodes,
-// with drafts of the tokens after it, then chunks of prompts.
+// assemble builds the next batch. It adds one token for each decoding sequence, with
+// drafts of the tokens after it, and then chunks of prompts.
 func (e *Engine) assemble() {
 	e.batch, e.parts, e.rowsUsed, e.work, e.streams = e.batch[:0], e.parts[:0], 0, stepWork{}, false
 	e.turn = append(e.turn[:0], e.running...) // growing may preempt
@@ -190,9 +190,9 @@ func (e *Engine) addEntry(s *sequence, b BatchSeq) {
 	e.work.add(b.Start, len(b.Tokens))
 }
 
-// grow makes sure that the block table of s covers its next token. When no block
-// is left, the newest sequence of the tenant with most blocks loses its own, in the
-// end s itself.
+// grow makes sure that the block table of s covers its next token. When no block is left,
+// it preempts the newest sequence of the tenant with most blocks, which may be s itself;
+// it returns false then.
 func (e *Engine) grow(s *sequence) bool {
 	for len(s.blocks)*e.info.KV.BlockSize <= s.computed {
 		ids, err := e.pool.Acquire(nil, 1)
@@ -229,15 +229,15 @@ func (e *Engine) newestPreemptible() *sequence {
 	return victim
 }
 
-// preempt takes the blocks of a running sequence and puts it at the front of its
-// tenant's queue. Its full blocks stay in the prefix cache while there is room, so that
-// often little is computed again.
+// preempt takes the blocks of a running sequence and puts it at the front of its tenant's
+// queue. Its full blocks stay in the prefix cache while there is room, so often little
+// has to be computed again.
 func (e *Engine) preempt(s *sequence) {
 	e.running = slices.DeleteFunc(e.running, func(o *sequence) bool { return o == s })
 	s.loseExport(ErrGone)
 	e.pool.Release(s.blocks)
 	s.blocks, s.computed, s.registered = nil, 0, 0
-	s.gen.history = history{} // costs memory; it catches up
+	s.gen.history = history{} // it costs memory and catches up later
 	s.gen.drafter.forget()
 	s.state = seqWaiting
 	s.place = e.waiting.PushFront(s.tenant, s, 0)
@@ -245,7 +245,7 @@ func (e *Engine) preempt(s *sequence) {
 	e.log.Debug("preempted", "request", s.id, "tokens", len(s.tokens))
 }
 
-// advance takes in that n more tokens of s are computed.
+// advance notes that n more tokens of s are computed.
 func (e *Engine) advance(s *sequence, n int) {
 	s.computed += n
 	e.count.ComputedTotal += uint64(n)
@@ -263,7 +263,7 @@ func (e *Engine) advance(s *sequence, n int) {
 	}
 }
 
-// registerComputed offers the blocks that became full to the prefix cache.
+// registerComputed offers the blocks that have become full to the prefix cache.
 func (e *Engine) registerComputed(s *sequence) {
 	full := s.computed / e.info.KV.BlockSize
 	if full > s.registered {
@@ -285,7 +285,7 @@ func (e *Engine) next(s *sequence) {
 		out.PromptLogprobs, g.scores = &g.scores.out, nil
 	}
 	reason := protocol.FinishLength
-	if g.stop.MaxTokens > 0 { // else only the scores were wanted
+	if g.stop.MaxTokens > 0 { // otherwise the request wants only prompt scores
 		token, logprobs, err := e.draw(s)
 		complete := false
 		if err == nil && g.constraint != nil {
@@ -315,7 +315,7 @@ func (e *Engine) next(s *sequence) {
 	e.outbox = append(e.outbox, delivery{g.out, out})
 }
 
-// hold ends a prefill-only sequence: its blocks stay readable for a transfer.
+// hold ends a prefill-only sequence. Its blocks stay readable for a transfer.
 func (e *Engine) hold(s *sequence) {
 	e.pool.Hold(s.blocks)
 	e.wg.Add(1)
@@ -324,7 +324,7 @@ func (e *Engine) hold(s *sequence) {
 	s.state = seqDone
 	e.count.FinishedTotal++
 	e.count.RemotePrefillTotal++
-	e.publishStats() // whoever waits for it also sees it counted
+	e.publishStats() // before the result, so that the caller of Prefill sees it counted
 	s.prefill.done <- prefillResult{held: held}
 }
 
@@ -337,8 +337,8 @@ func (e *Engine) remove(s *sequence) {
 	e.forget(s)
 }
 
-// cancel ends a sequence in any state. Blocks of a reservation or an import come back
-// when its holder is sure that nobody writes to them.
+// cancel ends a sequence in any state. The holder of a reservation or an import returns
+// its blocks once all writes have ended.
 func (e *Engine) cancel(s *sequence, reason protocol.FinishReason, err error) {
 	if s.state != seqDone {
 		switch s.state {

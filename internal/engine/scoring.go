@@ -2,24 +2,24 @@ package engine
 
 import "github.com/dynctl/dynctl/internal/protocol"
 
-// promptScores collects the log probabilities of the tokens of a prompt. Each needs
-// the logits of the position before it, so nothing of the prompt may come from a
-// cache or from elsewhere until they are known.
+// promptScores collects the log probabilities of the tokens of a prompt. Each needs the
+// logits of the position before it. So, until they are known, no part of the prompt may
+// come from the prefix cache or a remote prefill.
 type promptScores struct {
-	width int // most likely tokens to tell for each
+	width int // number of most likely tokens to report for each
 	known int // leading tokens of the prompt that are scored; the first needs no score
 	out   protocol.Logprobs
 }
 
-// scoredRows bounds the logits of prompt positions that one step computes: they
-// are as large as the vocabulary.
+// scoredRows bounds the prompt positions whose logits one step computes, because the
+// logits of a position are as large as the vocabulary.
 const scoredRows = 16
 
 // missing reports whether there are prompt tokens without a score.
 func (p *promptScores) missing(prompt int) bool { return p != nil && p.known < prompt }
 
-// addScored adds up to n pending tokens of a sequence whose prompt is scored, each
-// as an entry of its own with its own logits. It returns how many it took.
+// addScored adds up to n pending tokens of a sequence whose prompt is scored. Each is an
+// entry with its own logits. It returns how many it added.
 func (e *Engine) addScored(s *sequence, n int) int {
 	if skip := s.gen.scores.known - 1 - s.computed; skip > 0 { // scored before a preemption
 		n = min(n, skip)
@@ -43,8 +43,8 @@ func (e *Engine) addScored(s *sequence, n int) int {
 	return taken
 }
 
-// row returns room for the logits of a prompt position in the step at hand, nil
-// when there is no more.
+// row returns room for the logits of a prompt position in the current step, or nil when
+// scoredRows are used.
 func (e *Engine) row() []float32 {
 	if e.rowsUsed == scoredRows {
 		return nil
@@ -56,7 +56,7 @@ func (e *Engine) row() []float32 {
 	return e.rows[e.rowsUsed-1]
 }
 
-// scorePrompt takes in the logits that follow the position of an entry.
+// scorePrompt scores the prompt token after an entry, using the entry's logits.
 func (e *Engine) scorePrompt(s *sequence, b BatchSeq) {
 	p := s.gen.scores
 	next := b.Start + len(b.Tokens)

@@ -2,35 +2,35 @@ package engine
 
 import "github.com/dynctl/dynctl/internal/cluster"
 
-// drafter proposes the next tokens of a sequence, so that one step can verify several:
-// each proposed token is an entry of the batch with logits of its own. Tokens are
-// drawn from them one after the other, exactly as they would be without it, and the
-// next logits count only as long as the token drawn is the one proposed. So drafts
-// change when a token comes, never which.
+// drafter proposes the next tokens of a sequence, so that one step can verify several.
+// Each proposed token is an entry of the batch with logits of its own. The sampler draws
+// tokens from them in order, exactly as it would without drafts. It goes on only as long
+// as the token drawn is the proposed one. So drafts change when a token comes, never
+// which.
 type drafter struct {
 	opts   cluster.Speculative
 	seed   uint64
 	index  *ngrams  // made when it is needed
-	draft  []uint32 // of the step at hand
-	missed bool     // a token of it was not what was drawn
-	// rate is how often proposed tokens were right lately, 0 to 1.
+	draft  []uint32 // of the current step
+	missed bool     // a proposed token differed from the drawn one
+	// rate is the recent share of proposed tokens that were right, 0 to 1.
 	rate float64
 }
 
 const (
-	// firstRate is the rate before anything is known, and what it comes back to, a
-	// little with each token, while nothing is proposed.
+	// firstRate is the initial rate. While nothing is proposed, the rate returns to it by
+	// rateRecovery per token.
 	firstRate, rateGain, rateRecovery = 0.5, 0.25, 0.01
 	// leastChance is how likely a proposed token must be to be verified, even if that
-	// seems to cost nothing: a sequence that does not repeat itself costs an entry in
-	// some ten steps.
+	// seems to cost nothing. A sequence that does not repeat itself then costs an entry
+	// in some ten steps.
 	leastChance = 0.15
 	// maxDrafts bounds the proposed tokens of one step: each needs room for logits,
 	// which are as large as the vocabulary.
 	maxDrafts = 64
 )
 
-// newDrafter returns nil when nothing shall be proposed.
+// newDrafter returns nil if opts propose no tokens.
 func newDrafter(opts cluster.Speculative, seed uint64) *drafter {
 	if !opts.Enabled() {
 		return nil
@@ -38,16 +38,16 @@ func newDrafter(opts cluster.Speculative, seed uint64) *drafter {
 	return &drafter{opts: opts, seed: seed, rate: firstRate}
 }
 
-// forget gives the memory of the index back; it is made again from the tokens.
+// forget releases the memory of the index. It is rebuilt from the tokens when needed.
 func (d *drafter) forget() {
 	if d != nil {
 		d.index = nil
 	}
 }
 
-// length is how many tokens to propose, at most k. A token shall be verified if it is
-// likely enough to be worth it: the chance that it and those before it are right,
-// times what a token is worth, is more than cost, both in seconds.
+// length returns how many tokens to propose, at most k. A token is proposed if its
+// expected gain exceeds its cost, both in seconds. The expected gain is worth times the
+// chance that it and all tokens before it are right.
 func (d *drafter) length(k int, worth, cost float64) int {
 	chance := d.rate
 	for n := range min(k, d.opts.Tokens) {
@@ -67,8 +67,8 @@ func (d *drafter) propose(tokens []uint32, k int) {
 	d.draft, d.missed = d.index.propose(d.draft[:0], tokens, k), false
 }
 
-// verified takes in whether the next token of the draft was right. Those after a
-// wrong one say nothing.
+// verified learns whether the next token of the draft was right. Tokens after a wrong one
+// teach nothing.
 func (d *drafter) verified(right bool) {
 	switch {
 	case d.missed:
@@ -80,10 +80,10 @@ func (d *drafter) verified(right bool) {
 	}
 }
 
-// addDrafts adds drafts to a batch that holds the next token of each sequence in
-// decodes, as far as they make the step longer by less than the tokens are worth: a
-// token is worth what it costs now, in the batch as it is. So a large batch, whose
-// entries share the reading of weights already, has fewer.
+// addDrafts adds drafts to a batch that holds the next token of each sequence in decodes.
+// It adds a draft only if the step gets longer by less than its tokens are worth. A token
+// is worth its present cost in the batch. Large batches get fewer drafts, because their
+// entries already share the reading of weights.
 func (e *Engine) addDrafts(decodes []*sequence) {
 	e.drafts = [2]int{len(e.batch), len(e.batch)}
 	if !e.cfg.Speculative.Enabled() || len(e.batch) == 0 {
@@ -101,10 +101,10 @@ func (e *Engine) addDrafts(decodes []*sequence) {
 	e.count.DraftTokensTotal += uint64(e.drafts[1] - e.drafts[0])
 }
 
-// addDraft adds at most k proposed tokens of a sequence and returns how many.
+// addDraft adds at most k proposed tokens of a sequence and returns how many it added.
 func (e *Engine) addDraft(s *sequence, k int, worth float64) int {
 	d := s.gen.drafter
-	k = min(k, s.gen.stop.MaxTokens-s.output()-1, e.cfg.MaxModelLen-len(s.tokens)-1) // one is drawn in any case
+	k = min(k, s.gen.stop.MaxTokens-s.output()-1, e.cfg.MaxModelLen-len(s.tokens)-1) // the step draws one token in any case
 	if k <= 0 {
 		return 0
 	}
@@ -121,8 +121,8 @@ func (e *Engine) addDraft(s *sequence, k int, worth float64) int {
 	return len(d.draft)
 }
 
-// spare extends the block table of s for up to n more tokens than the next one, with
-// blocks that nobody needs soon, and returns for how many there is room.
+// spare extends the block table of s for up to n tokens after the next one, without
+// taking blocks that will soon be needed. It returns for how many tokens there is room.
 func (e *Engine) spare(s *sequence, n int) int {
 	bs := e.info.KV.BlockSize
 	for len(s.blocks)*bs < len(s.tokens)+n && e.pool.Available() > e.headroom() {
@@ -147,8 +147,8 @@ func (e *Engine) drafted() []float32 {
 // isDraft reports whether an entry of the batch is a proposed token.
 func (e *Engine) isDraft(i int) bool { return i >= e.drafts[0] && i < e.drafts[1] }
 
-// verify takes in the logits after a proposed token, if it is the one that was drawn
-// before it.
+// verify takes the logits after a proposed token, if that token is the one that was
+// drawn.
 func (e *Engine) verify(s *sequence, b *BatchSeq) {
 	right := b.Start == s.computed && b.Tokens[0] == s.tokens[b.Start]
 	s.gen.drafter.verified(right)

@@ -18,8 +18,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// repeating is what comes next in a text that repeats itself with a period, but
-// every now and then says something else.
+// repeating returns the next token of a text that repeats itself with a period, but now
+// and then differs.
 func repeating(tokens []uint32) uint32 {
 	period := 5 + int(tokens[0])%9
 	n := len(tokens)
@@ -41,7 +41,7 @@ func ngram(t *testing.T, text string) cluster.Speculative {
 	return s
 }
 
-// answer is all that a request got.
+// answer collects everything that a request received.
 type answer struct {
 	tokens           []uint32
 	logprobs, prompt *protocol.Logprobs

@@ -2,7 +2,7 @@ package engine
 
 import "github.com/dynctl/dynctl/internal/cluster"
 
-// Stats returns the load figures as of the last step. It never waits.
+// Stats returns the load figures as of the last step, without waiting.
 func (e *Engine) Stats() cluster.WorkerStats { return *e.stats.Load() }
 
 func (e *Engine) publishStats() {

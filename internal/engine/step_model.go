@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// stepWork is what the duration of a step depends on.
+// stepWork holds the quantities that the duration of a step depends on.
 type stepWork struct {
 	decodes       int // entries of one token: decoding sequences, their drafts
-	decodeContext int // positions that those see, summed
+	decodeContext int // positions that those attend to, summed
 	tokens        int // in longer entries: chunks of prompts
-	chunkContext  int // positions that each of these tokens sees, summed
+	chunkContext  int // positions that each of these tokens attends to, summed
 }
 
-// add takes in an entry of n tokens that begins at a position.
+// add counts an entry of n tokens that begins at position start.
 func (w *stepWork) add(start, n int) {
 	if n == 1 {
 		w.decodes++
@@ -24,16 +24,16 @@ func (w *stepWork) add(start, n int) {
 	w.chunkContext += chunkContext(start, n)
 }
 
-// chunkContext is how many positions n tokens from start on see, summed.
+// chunkContext returns how many positions n tokens from start on attend to, summed.
 func chunkContext(start, n int) int { return n*start + n*(n+1)/2 }
 
 // The features of a step, by their place in the cost of a model.
 const (
 	perStep          = iota // reading the weights, mostly
 	perDecode               // an entry of one token
-	perDecodeContext        // a position that it sees: reading KV
+	perDecodeContext        // a position that it attends to: reading KV
 	perToken                // a token of a chunk
-	perChunkContext         // a position that one of these sees: scores and sums
+	perChunkContext         // a position that such a token attends to: scores and sums
 	numFeatures
 )
 
@@ -41,51 +41,51 @@ func (w *stepWork) features() [numFeatures]float64 {
 	return [numFeatures]float64{1, float64(w.decodes), float64(w.decodeContext), float64(w.tokens), float64(w.chunkContext)}
 }
 
-// stepModel predicts how long a step computes, in seconds: a sum over the features
-// of its work, each with a cost, times the speed of the device. Its zero value has
-// learned nothing.
+// stepModel predicts how long a step computes, in seconds. It sums the features of the
+// step's work, each times its cost, and multiplies by the speed of the device. The zero
+// value has learned nothing.
 //
-// Speed and costs are learned apart, because what changes most often is the speed of
-// the device as a whole. It follows each step quickly: a busy neighbor found by
-// decode steps makes the next chunk smaller. Costs are those of the model and the
-// machine. A Kalman filter finds them, with relative errors, so that short steps
-// count as much as long ones: it tells costs apart that mostly come together, such as
-// those of tokens and of what they see. Variances have a floor and a roof, so it stays
-// able to learn, and does not go astray while steps are all alike.
+// Speed and costs are learned apart, because the speed of the whole device changes most
+// often. The speed follows each step quickly: if decode steps meet a busy neighbor, the
+// next chunk gets smaller. Costs belong to the model and the machine. A Kalman filter
+// estimates them with relative errors, so that short steps count as much as long ones. It
+// separates costs that mostly occur together, such as those of tokens and of their
+// context. Variances have a lower and an upper bound. So the filter stays able to learn
+// and does not drift while all steps are alike.
 type stepModel struct {
 	cost     [numFeatures]float64 // seconds for one unit
 	variance [numFeatures][numFeatures]float64
 	slow     float64 // factor on all costs at present
 	unit     float64 // seconds of the unit of priorCost, by the first step
 	steps    int     // that it learned from
-	// spread is by which share predictions were wrong lately, 0 to 1.
+	// spread is the recent mean relative error of predictions, 0 to 1.
 	spread float64
 }
 
 const (
-	// speedFade is the share of the speed that fades with each step, so that what lasts
-	// becomes the costs of what is seen. It also holds back a slow drift: while steps
-	// are all alike, errors leave open whether costs or speed change, and what is not
-	// seen in them follows the speed.
+	// speedFade is the share of the speed that fades with each step, so that a lasting
+	// change of speed moves into the costs that steps show. It also limits a slow drift:
+	// while all steps are alike, errors do not tell whether costs or speed changed, and
+	// costs that do not occur in them follow the speed.
 	speedGain, speedFade = 0.3, 1e-3
 	spreadGain           = 0.1
-	// mostOff bounds the logarithm of the factor that one step may teach, so that a
-	// step that was held up does little: no more than one that took twice as long.
+	// mostOff bounds the logarithm of the factor that one step may teach. A step that was
+	// held up then teaches no more than one that took twice as long.
 	mostOff = 0.7
-	// usualNoise is the relative error that steps have in any case; costDrift is by how
-	// much costs may change from step to step, doubt by how much they may differ from
-	// what is assumed, as shares.
+	// usualNoise is the relative error of any step. costDrift is the change of costs from
+	// step to step, and doubt the deviation of costs from the assumed ones, both as
+	// shares.
 	usualNoise, costDrift, doubt = 0.1, 0.01, 2
-	// Durations outside of these are not believed.
+	// Durations outside of these bounds are clamped.
 	leastSeconds, mostSeconds = 1e-9, 1e5
 )
 
-// priorCost is the shape assumed before the first step, in units of one reading of
-// the weights; the first step gives it its scale. Chunks are assumed to be dear, so
+// priorCost is the ratio of costs assumed before the first step, in units of one reading
+// of the weights. The first step sets the scale. Chunks are assumed to be expensive, so
 // that the first ones are rather too small.
 var priorCost = [numFeatures]float64{perStep: 1, perDecode: 1. / 16, perDecodeContext: 1e-4, perToken: 1. / 8, perChunkContext: 3e-5}
 
-// costs are the seconds for one unit of each feature. Before the first step the unit
+// costs returns the seconds for one unit of each feature. Before the first step the scale
 // is unknown.
 func (m *stepModel) costs() (c [numFeatures]float64) {
 	if m.steps == 0 {
@@ -109,7 +109,7 @@ func dot(x, y [numFeatures]float64) (sum float64) {
 	return sum
 }
 
-// learn takes in that a step with work w computed for so long.
+// learn updates the model with a step of work w that computed for the duration took.
 func (m *stepModel) learn(w *stepWork, took time.Duration) {
 	seconds := min(max(took.Seconds(), leastSeconds), mostSeconds)
 	predicted := m.predict(w)
@@ -132,11 +132,11 @@ func (m *stepModel) learn(w *stepWork, took time.Duration) {
 	}
 }
 
-// mostSlow is how far the speed may go from what the costs were learned at. Beyond,
-// the first steps told the wrong scale, or it is another machine now.
+// mostSlow bounds how far the speed may move from the one that the costs were learned at.
+// Beyond it, the first steps set a wrong scale, or the machine has changed.
 const mostSlow = 16
 
-// rebase makes the present speed that of the costs.
+// rebase multiplies the present speed into the costs.
 func (m *stepModel) rebase() {
 	f := min(max(m.slow, leastSeconds/m.unit), mostSeconds/m.unit)
 	m.unit *= f
@@ -187,11 +187,10 @@ func (m *stepModel) correct(x [numFeatures]float64, predicted, off float64) {
 	}
 }
 
-// leastShare is the least that a cost is believed to be, as a share of what is
-// assumed.
+// leastShare is the lower bound of a cost, as a share of the assumed one.
 const leastShare = 1e-3
 
-// drift is the variance of what a cost changes by from step to step.
+// drift returns the variance of a cost's change from one step to the next.
 func (m *stepModel) drift(j int) float64 {
 	d := costDrift * priorCost[j] * m.unit
 	return d * d
@@ -208,8 +207,8 @@ func (m *stepModel) chunk(start, n int) float64 {
 	return cost[perToken]*float64(n) + cost[perChunkContext]*float64(chunkContext(start, n))
 }
 
-// fit returns how many tokens from start on add no more than so many seconds, at
-// most n.
+// fit returns how many tokens from start on, at most n, add no more than the given
+// seconds.
 func (m *stepModel) fit(start, n int, seconds float64) int {
 	if seconds <= 0 {
 		return 0

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Stream delivers the output of one sequence. The scheduler never waits for its
-// reader: output that is not read yet is merged, bounded by the sequence's
-// max_tokens.
+// Stream delivers the output of one sequence. The scheduler never waits for the reader:
+// it merges unread output, which max_tokens bounds.
 type Stream struct {
 	id     string
 	cancel func()
@@ -24,8 +23,8 @@ func newStream(id string, cancel func()) *Stream {
 	return &Stream{id: id, cancel: cancel, wake: make(chan struct{}, 1)}
 }
 
-// Next waits for output. After the output with a finish reason it returns io.EOF.
-// If ctx ends first its cause is returned; the sequence goes on until Cancel.
+// Next waits for output. After the output with a finish reason it returns io.EOF. If ctx
+// ends first, Next returns its cause; the sequence continues until Cancel.
 func (s *Stream) Next(ctx context.Context) (Output, error) {
 	for {
 		s.mu.Lock()
@@ -51,8 +50,8 @@ func (s *Stream) Next(ctx context.Context) (Output, error) {
 // Cancel ends the sequence and frees its blocks; it does nothing to a finished one.
 func (s *Stream) Cancel() { s.cancel() }
 
-// push adds output, unless the stream has ended, which it reports. The scheduler calls it, and whoever
-// completes an export of the sequence.
+// push adds output and returns true, or returns false if the stream has ended. The
+// scheduler calls it, and so does Export.Complete.
 func (s *Stream) push(o Output) bool {
 	s.mu.Lock()
 	if s.done { // moved and cancelled at the same time

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// KVPool is the memory of a block pool, by tensor-parallel rank: rank r of n has, of each
-// block, the r-th of n equal shares of the KV heads, as a block of [kvlayout.Shape.Rank].
+// KVPool is the memory of a block pool, one element per tensor-parallel rank. Rank r of n
+// holds, of each block, the r-th of n equal shares of the KV heads, as a block of
+// [kvlayout.Shape.Rank].
 type KVPool []KVMemory
 
 // Close releases the memory of all ranks.
@@ -20,8 +21,8 @@ func (p KVPool) Close() error {
 	return errors.Join(errs...)
 }
 
-// CheckTensorParallel refuses a number of ranks that cannot share query heads and KV
-// heads evenly, and names those that can.
+// CheckTensorParallel returns an error if n ranks cannot share query heads and KV heads
+// evenly. The error lists the numbers of ranks that can.
 func CheckTensorParallel(n, heads, kvHeads int) error {
 	if n >= 1 && heads%n == 0 && kvHeads%n == 0 {
 		return nil
