@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// aheadOfWorkers is how many sequences are sent to workers, in multiples of those
-	// that they run at once: what waits there fills a free place without a round trip.
-	// The rest waits here, where no worker's queue overflows and requests are routed by
-	// the load at the time.
+	// aheadOfWorkers limits the sequences sent to workers, as a multiple of what they run
+	// at once. The surplus waits at the workers and fills a free slot without a round
+	// trip. All other sequences wait in the frontend. There they overflow no worker's
+	// queue, and they are routed by the load at the time.
 	aheadOfWorkers = 2
-	// unknownSeqs stands for how many a worker runs that does not say.
+	// unknownSeqs is assumed for a worker that does not report how many sequences it
+	// runs.
 	unknownSeqs = 64
-	// maxQueuedSeqs and maxQueuedTokens bound what waits for one model: sequences, and
-	// tokens of their prompts. A client may have as much waiting as is still free.
+	// maxQueuedSeqs and maxQueuedTokens bound the queue of one model: sequences, and
+	// tokens of their prompts. A client may queue as much as is still free.
 	maxQueuedSeqs   = 16 << 10
 	maxQueuedTokens = 64 << 20
-	// retryQueue is the Retry-After of a client with too much waiting.
+	// retryQueue is the Retry-After for a client that has too much queued.
 	retryQueue = 5 * time.Second
 )
 
-// admission lets sequences go to workers, in turns between tenants.
+// admission lets sequences go to workers; tenants take turns.
 type admission struct {
 	limits fairqueue.Limits
 
@@ -61,7 +62,8 @@ func (a *admission) reserve(m *servedModel, tenant string, n int, tokens int64) 
 	return g.Reserve(tenant, n, tokens)
 }
 
-// admit takes the places of all choices of a job, or says that there is no room.
+// admit reserves places for all choices of a job, or returns an error if there is no
+// room.
 func (j *job) admit(m *servedModel) error {
 	if len(j.choices) == 0 {
 		return nil

@@ -46,8 +46,8 @@ func (q *chatRequest) fields() fields {
 	return f
 }
 
-// readMessages checks the outline of the messages; what a template makes of them
-// is its own business.
+// readMessages checks the outline of the messages. It does not check what only a chat
+// template interprets.
 func (q *chatRequest) readMessages(name string, raw json.RawMessage) *apiError {
 	var err error
 	switch q.messages, err = rawList(raw, maxMessages); {
@@ -131,7 +131,7 @@ const (
 	maxParts    = 1 << 16 // of one message
 )
 
-// turn is the outline of a message: values as they stand in the body.
+// turn is the outline of a message, with values as they stand in the body.
 type turn struct {
 	role              *string
 	content           json.RawMessage

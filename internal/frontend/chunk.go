@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// chunks encodes the events of one stream: what all of them share is encoded once,
-// because there is one event for each token.
+// chunks encodes the events of one stream. It encodes the parts that all events share
+// only once, because there is one event per token.
 type chunks struct {
 	head string // up to the first choice
 	tail string // after the choice
 }
 
-// newChunks makes the frame of the events of a stream. With usage, every event has
-// the field, null until the last one, as OpenAI's have.
+// newChunks makes the frame of the events of a stream. With usage, every event has the
+// field usage, null until the last one, as in OpenAI's streams.
 func newChunks(id, object, model string, created int64, usage bool) chunks {
 	head := []byte(`data: {"id":`)
 	head = appendString(head, id)
@@ -39,12 +39,12 @@ func (c *chunks) open(dst []byte, index int) []byte {
 	return strconv.AppendInt(dst, int64(index), 10)
 }
 
-// close ends a choice without log probabilities, as end does.
+// close ends a choice without log probabilities, and the event, as end does.
 func (c *chunks) close(dst []byte, finish string) []byte {
 	return c.end(append(dst, `,"logprobs":null`...), finish)
 }
 
-// end ends the choice with why it is complete, if it is, and the event.
+// end ends the choice, with its finish reason if it has one, and the event.
 func (c *chunks) end(dst []byte, finish string) []byte {
 	dst = append(dst, `,"finish_reason":`...)
 	if finish == "" {
@@ -56,8 +56,7 @@ func (c *chunks) end(dst []byte, finish string) []byte {
 	return append(dst, c.tail...)
 }
 
-// last is the event without choices, with the token counts and the extension, or one of
-// them.
+// last returns the event without choices, with the token counts, the extension, or both.
 func (c *chunks) last(u *usage, e *extension) []byte {
 	b, err := json.Marshal(struct {
 		Usage *usage     `json:"usage,omitempty"`
@@ -70,7 +69,7 @@ func (c *chunks) last(u *usage, e *extension) []byte {
 	return append(append(dst, b[1:]...), "\n\n"...)
 }
 
-// answerBody is the body of an answer that is not streamed.
+// answerBody is the body of a non-streamed answer.
 type answerBody[choice any] struct {
 	ID                string   `json:"id"`
 	Object            string   `json:"object"`

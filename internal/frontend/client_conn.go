@@ -8,27 +8,29 @@ import (
 	"time"
 )
 
-// connKey is where the context of a request has its connection.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
-// withConn keeps the connection of requests, for client.
+// withConn stores the connection of requests in their context, for watch.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// client is who waits for the answer of one request. The HTTP server ends the context of
-// a request when it reads the end of the stream, but that says only that the client will
-// send nothing more: it may have shut down its side for writing and wait for the answer.
-// Whether anybody is there shows when something is sent: the host of a client that has
-// closed its socket resets the connection. So the client is asked: a client that half
-// closed gets an interim response (100 Continue, which all clients of HTTP/1.1 skip) or,
-// in a stream that has begun, a comment; the reset that may follow ends the context.
-// Clients of HTTP/1.0 know no interim responses: those that close are noticed when the
-// answer is written.
+// client watches whether the client of one request is still connected.
+//
+// The HTTP server ends the context of a request when it reads the end of the stream. That
+// says only that the client will send nothing more: it may have shut down its side for
+// writing and wait for the answer. Only sending something shows whether it is still
+// there, because the host of a client that has closed its socket resets the connection.
+// So the frontend sends a probe to a client that half closed: an interim response (100
+// Continue, which all clients of HTTP/1.1 skip) or, in a stream that has begun, a
+// comment. A reset that follows ends the context. Clients of HTTP/1.0 do not know interim
+// responses. If they close, the frontend notices when it writes the answer.
 type client struct {
-	// cancel ends what is done for the client; the cause is context.Canceled when it left.
+	// cancel ends the work for the client. The cause is context.Canceled if the client
+	// left.
 	cancel context.CancelCauseFunc
-	// half is closed when the client has shut down its side: probe then.
+	// half is closed when the client has shut down its side; the handler must then probe.
 	half chan struct{}
 
 	conn  net.Conn
@@ -36,12 +38,12 @@ type client struct {
 	ended sync.WaitGroup
 
 	mu      sync.Mutex
-	over    bool // the request is
-	waiting bool // for a reset
+	over    bool // the request has ended
+	waiting bool // run waits for a reset
 }
 
-// watch returns a context that ends when the client is gone, and not before. Its leave
-// must be called when the request is over.
+// watch returns a context that ends when the client has left, and not before. The caller
+// must call leave when the request has ended.
 func watch(r *http.Request) (context.Context, *client) {
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
@@ -73,21 +75,21 @@ func (c *client) run(request context.Context) {
 	}
 }
 
-// leave ends the watching.
+// leave stops watching and waits for run.
 func (c *client) leave() {
 	close(c.stop)
 	c.mu.Lock()
 	c.over = true
 	waiting := c.waiting
 	c.mu.Unlock()
-	if waiting { // nothing more will come over the connection: nobody else reads it
+	if waiting { // nothing more will come over the connection, and nothing else reads it
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 	c.ended.Wait()
 	c.cancel(nil)
 }
 
-// probe sends something that the client skips, before the answer has begun.
+// probe sends an interim response that the client skips, before the answer has begun.
 func probe(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoAtLeast(1, 1) {
 		w.WriteHeader(http.StatusContinue)

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gone are the events of a socket that was reset, or closed on both sides.
+// gone holds the poll events of a socket that was reset, or closed on both sides.
 const gone = unix.POLLHUP | unix.POLLERR
 
-// halfClosed reports whether the peer has shut down its side of a connection that is
-// intact otherwise, as far as is known.
+// halfClosed reports whether the peer has shut down its side of a connection that is, as
+// far as is known, otherwise intact.
 func halfClosed(c net.Conn) bool {
 	raw := rawConn(c)
 	if raw == nil {
@@ -22,8 +22,8 @@ func halfClosed(c net.Conn) bool {
 	return err == nil && events&unix.POLLRDHUP != 0 && events&gone == 0
 }
 
-// waitReset waits until a connection is reset. It returns an error when the read deadline
-// of the connection passes or it is closed.
+// waitReset waits until the peer resets the connection. It returns an error when the read
+// deadline passes or the connection is closed.
 func waitReset(c net.Conn) error {
 	raw := rawConn(c)
 	if raw == nil {
@@ -50,7 +50,7 @@ func rawConn(c net.Conn) interface {
 	return raw
 }
 
-// poll returns what has happened to a socket.
+// poll returns the pending events of a socket.
 func poll(fd uintptr) int16 {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} // #nosec G115 -- descriptors are small
 	for {

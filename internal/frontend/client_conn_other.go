@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// Elsewhere a reset after the end of the stream cannot be awaited: a client that shuts
-// down its side counts as gone.
+// On other systems the frontend cannot wait for a reset after the end of the stream. A
+// client that shuts down its side counts as gone.
 
 func halfClosed(net.Conn) bool { return false }
 

@@ -160,7 +160,7 @@ func wholeAnswer(t testing.TB, resp *http.Response) (a answer) {
 	return a
 }
 
-// streamed is what came over a stream.
+// streamed holds everything received over a stream.
 type streamed struct {
 	events []string // payloads, without [DONE]
 	texts  map[int]string

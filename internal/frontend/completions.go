@@ -87,8 +87,8 @@ func (q *completionRequest) prompts(ctx context.Context, m *servedModel) ([][]ui
 	return tokens, nil
 }
 
-// readPrompt returns the texts or else the token ids that a prompt consists of, for a
-// context of so many tokens.
+// readPrompt returns the texts or the token ids of a prompt. context is the model's
+// context length, in tokens.
 func readPrompt(raw json.RawMessage, context int) (texts []string, tokens [][]uint32, _ *apiError) {
 	ids := func(raw json.RawMessage) *apiError {
 		var list []uint32
@@ -180,7 +180,7 @@ func (q *completionRequest) answer(m *servedModel, created int64, choices []*cho
 type completionAnswer struct {
 	id, model string
 	created   int64
-	echo      []string // text that comes before each choice
+	echo      []string // text before each choice
 	chunks    chunks
 	names     tokenNames
 }

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// keptRequests is of how many requests the decisions are kept, the newest.
+	// keptRequests is the number of requests, the newest, whose decisions are kept.
 	keptRequests = 2048
-	// keptPerRequest bounds those of one request, which may wander for long.
+	// keptPerRequest bounds the decisions of one request, which may migrate often.
 	keptPerRequest = 32
-	// toldRequests is how many requests one answer tells about.
+	// toldRequests is the most requests in one answer.
 	toldRequests = 64
 )
 
-// decisions keeps the newest router decisions, for operators who ask afterwards.
+// decisions keeps the newest router decisions, so that operators can query them later.
 type decisions struct {
 	mu    sync.Mutex
 	of    map[string][]cluster.RouterDecision // by the id of the request, oldest first
@@ -30,7 +30,7 @@ type decisions struct {
 
 func newDecisions() *decisions { return &decisions{of: map[string][]cluster.RouterDecision{}} }
 
-// add keeps a decision. One that is told again, with more in it, takes the place of the
+// add keeps a decision. A decision that is announced again with more details replaces the
 // first.
 func (k *decisions) add(d cluster.RouterDecision) {
 	id := requestOf(d.RequestID)
@@ -55,8 +55,9 @@ func (k *decisions) add(d cluster.RouterDecision) {
 	k.of[id] = append(list[max(len(list)-keptPerRequest+1, 0):], d)
 }
 
-// find returns the decisions about a request or, where no id is that, about those whose
-// id begins so; the newest requests first, at most limit.
+// find returns the decisions about the request with the given id. If there is none, it
+// returns those of requests whose id begins so, the newest requests first, at most limit
+// requests.
 func (k *decisions) find(id string, limit int) []cluster.RouterDecision {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +78,7 @@ func (k *decisions) find(id string, limit int) []cluster.RouterDecision {
 	return out
 }
 
-// requestOf is the id of the request to which an attempt belongs.
+// requestOf returns the id of the request to which an attempt belongs.
 func requestOf(attempt string) string {
 	id, _, _ := strings.Cut(attempt, "~")
 	return id
@@ -92,7 +93,7 @@ func (f *Frontend) announceDecision(ctx context.Context, d cluster.RouterDecisio
 	}
 }
 
-// sendDecisions answers operators.
+// sendDecisions answers an operator's query.
 func (f *Frontend) sendDecisions(_ context.Context, r *requestplane.Request, send func(any) error) error {
 	var req protocol.DecisionsRequest
 	if err := r.Decode(&req); err != nil {

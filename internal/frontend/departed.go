@@ -9,11 +9,11 @@ import (
 	"github.com/dynctl/dynctl/internal/runtime"
 )
 
-// departedWait is how long one question may wait for discovery to bring the news. Who
-// asks may ask again.
+// departedWait bounds how long one query waits until discovery reports the departure. The
+// worker may ask again.
 const departedWait = time.Second
 
-// sendDeparted answers a worker that leaves as soon as no request is routed to it.
+// sendDeparted answers a leaving worker once the frontend routes no more requests to it.
 func (f *Frontend) sendDeparted(ctx context.Context, r *requestplane.Request, send func(any) error) error {
 	var req protocol.DepartedRequest
 	if err := r.Decode(&req); err != nil {

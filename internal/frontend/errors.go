@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// apiError is an error as OpenAI's clients expect it: an HTTP status and an
+// apiError is an error in the form that OpenAI's clients expect: an HTTP status and an
 // envelope with message, type, param and code.
 type apiError struct {
 	status     int
@@ -40,7 +40,7 @@ func (e *apiError) withCode(c string) *apiError {
 	return e
 }
 
-// invalid is a 400 that names the field at fault; param may be empty.
+// invalid returns a 400 that names the faulty field; param may be empty.
 func invalid(param, format string, args ...any) *apiError {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -55,7 +55,7 @@ func invalid(param, format string, args ...any) *apiError {
 	return e
 }
 
-// maxEcho bounds what an error repeats of a request, in bytes.
+// maxEcho bounds how much of a request an error message repeats, in bytes.
 const maxEcho = 1 << 10
 
 func shortened(s string) string {
@@ -89,10 +89,10 @@ func unavailable(message string, retry time.Duration) *apiError {
 	return &apiError{status: http.StatusServiceUnavailable, Type: "server_error", Message: message, retryAfter: retry, metric: metrics.ErrorUnavailable}
 }
 
-// retryLater is the Retry-After of what may work again any moment.
+// retryLater is the Retry-After of errors that may end at any moment.
 const retryLater = time.Second
 
-// shuttingDown answers what arrives or is still in flight when the frontend stops.
+// shuttingDown answers requests that arrive or are in flight when the frontend stops.
 func shuttingDown() *apiError { return unavailable("This server is shutting down.", 5*time.Second) }
 
 func overloaded() *apiError {
@@ -108,15 +108,16 @@ func timedOut() *apiError {
 	return &apiError{status: http.StatusGatewayTimeout, Type: "server_error", Message: "The request took longer than this server allows.", metric: metrics.ErrorResponseTimeout}
 }
 
-// statusClientClosed is nginx's word for a client that left; nobody reads it.
+// statusClientClosed is nginx's status for a client that left. It appears in logs and
+// metrics only.
 const statusClientClosed = 499
 
 func clientClosed() *apiError {
 	return &apiError{status: statusClientClosed, Type: "invalid_request_error", Message: "The client closed the request.", metric: metrics.ErrorCancelled}
 }
 
-// asAPIError turns any error of a request into what the client sees. Where things
-// are in the cluster is not told: the log has it, under the request's id.
+// asAPIError turns any error of a request into the one that the client sees. It hides
+// addresses and names of the cluster; the log has them, under the request's id.
 func asAPIError(err error) *apiError {
 	var api *apiError
 	var remote *requestplane.RemoteError
@@ -150,7 +151,7 @@ func (e *apiError) write(w http.ResponseWriter) {
 	writeBody(w, e.status, e.body())
 }
 
-// body is the JSON of the envelope, with a line break.
+// body returns the JSON of the envelope, with a line break.
 func (e *apiError) body() []byte {
 	b, err := marshal(struct {
 		Error *apiError `json:"error"`
@@ -180,8 +181,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	writeBody(w, status, b)
 }
 
-// writeBody sends a JSON response. Its error is that of a client that left or does
-// not read.
+// writeBody sends a JSON response. An error means that the client left or does not read.
 func writeBody(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

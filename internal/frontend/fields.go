@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// field reads one request field. A JSON null is not passed on: it means absent.
+// field reads one request field. It is not called for JSON null, which means absent.
 type field func(name string, raw json.RawMessage) *apiError
 
-// fields are all fields that an endpoint knows, by name.
+// fields maps names to all fields that an endpoint knows.
 type fields map[string]field
 
-// read decodes a JSON object field by field, so that every complaint can name its
-// field. A field that the endpoint does not know is an error.
+// read decodes a JSON object field by field, so that every error can name its field.
+// Unknown fields are errors.
 func (f fields) read(body []byte) *apiError {
 	if !utf8.Valid(body) {
 		return invalid("", "The request body is not valid UTF-8.")
@@ -60,7 +60,7 @@ func (f fields) read(body []byte) *apiError {
 	return nil
 }
 
-// Limits of lists and objects in requests that have none of their own.
+// Limits of lists and objects in requests that have no limits of their own.
 const (
 	maxMembers   = 4096    // of an object
 	maxTokenIDs  = 1 << 20 // in a list
@@ -181,7 +181,7 @@ func into(to *map[string]json.RawMessage) field {
 	}
 }
 
-// object reads an object and hands its members on, those that are not null.
+// object reads an object and passes its members on, except those that are null.
 func object(member func(path, key string, raw json.RawMessage) *apiError) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		given := map[string]json.RawMessage{}
@@ -200,11 +200,11 @@ func object(member func(path, key string, raw json.RawMessage) *apiError) field 
 	}
 }
 
-// ignored accepts a field that says nothing about the answer.
+// ignored accepts a field that does not affect the answer.
 func ignored(string, json.RawMessage) *apiError { return nil }
 
-// only accepts a field as long as it has one of the given JSON values, those that
-// ask for what this server does anyway. Numbers are compared by value.
+// only accepts a field if it has one of the given JSON values, which ask for the server's
+// fixed behaviour. Numbers are compared by value.
 func only(values ...string) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		var compact bytes.Buffer

@@ -16,8 +16,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// fileSet is what the small files of a model were made into. Workers whose cards
-// list the same files share one.
+// fileSet is the processor made from a model's small files. Workers whose cards list the
+// same files share one.
 type fileSet struct {
 	proc     *chat.Processor // nil until loaded
 	loading  bool
@@ -25,14 +25,14 @@ type fileSet struct {
 	retryAt  time.Time
 }
 
-// loadResult is how the loading of a set ended.
+// loadResult is the outcome of loading a set.
 type loadResult struct {
 	key, model string
 	proc       *chat.Processor
 	err        error
 }
 
-// filesKey is equal for cards whose files are.
+// filesKey returns a key that is equal for cards with equal digests and files.
 func filesKey(card cluster.ModelCard) string {
 	lines := make([]string, 0, len(card.Files))
 	for _, f := range card.Files {
@@ -42,9 +42,9 @@ func filesKey(card cluster.ModelCard) string {
 	return card.Digest + strings.Join(lines, "")
 }
 
-// ensure returns the set of a key and starts loading it if that is due and one of
-// the workers offers the files. wait is the time until the next attempt, if one
-// must be waited for.
+// ensure returns the set of a key. It starts loading the set if that is due and a worker
+// offers the files. wait is the time until the next attempt, or 0 if there is nothing to
+// wait for.
 func (r *registry) ensure(ctx context.Context, key string, cards []cardAt, now time.Time) (set *fileSet, wait time.Duration) {
 	set = r.sets[key]
 	if set == nil {
@@ -59,7 +59,7 @@ func (r *registry) ensure(ctx context.Context, key string, cards []cardAt, now t
 	}
 	instances := r.offering(key, cards)
 	if len(instances) == 0 {
-		return set, 0 // the watch of the files will tell
+		return set, 0 // the watch of the files wakes run
 	}
 	set.loading = true
 	card := cards[0].ModelCard
@@ -89,7 +89,7 @@ func (r *registry) offering(key string, cards []cardAt) []cluster.Instance {
 	return out
 }
 
-// take stores how the loading of a set ended.
+// take stores the outcome of loading a set.
 func (r *registry) take(res loadResult, now time.Time) {
 	set := r.sets[res.key]
 	if set == nil {
@@ -104,8 +104,8 @@ func (r *registry) take(res loadResult, now time.Time) {
 	}
 }
 
-// load makes a processor of the files of a model, which it fetches from the first
-// instance that gives them as the card says.
+// load fetches a model's files from the first instance whose files match the card, and
+// makes a processor of them.
 func (r *registry) load(ctx context.Context, card cluster.ModelCard, instances []cluster.Instance) (*chat.Processor, error) {
 	var errs []error
 	for _, inst := range instances {
@@ -121,7 +121,7 @@ func (r *registry) load(ctx context.Context, card cluster.ModelCard, instances [
 	return nil, errors.Join(errs...)
 }
 
-// errFiles is returned when a worker's files are not those of its card.
+// errFiles is returned when a worker's files differ from those of its card.
 var errFiles = errors.New("files do not match the model card")
 
 // fetch gets all files of a card from one instance and checks them. A file may

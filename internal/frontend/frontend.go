@@ -20,7 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Config is what a frontend needs.
+// Config holds the settings and dependencies of a frontend.
 type Config struct {
 	Runtime *runtime.DistributedRuntime // the node's runtime; lends its store, bus and connections
 	Node    string                      // name of the node, shown in events
@@ -30,7 +30,7 @@ type Config struct {
 	AdvertiseHost string
 	BodyLimit     int64  // bytes
 	APIKey        string // several are separated by commas; empty lets everyone in
-	// TrustedProxies are addresses and networks whose X-Forwarded-For is believed.
+	// TrustedProxies are addresses and networks whose X-Forwarded-For header is trusted.
 	TrustedProxies []string
 	RequestTimeout time.Duration // 0: no limit
 	MigrationLimit int           // moves of one request to another worker
@@ -44,7 +44,7 @@ type Config struct {
 // ErrPortInUse is returned by New when another process listens on the port.
 var ErrPortInUse = errors.New("port is in use")
 
-// errStopping ends the requests that are still in flight when Run ends.
+// errStopping is the cause with which requests end that are in flight when Run ends.
 var errStopping = errors.New("the frontend stops")
 
 // Frontend is one HTTP frontend. New binds it, Run serves.
@@ -57,11 +57,11 @@ type Frontend struct {
 	url      string
 	registry *registry
 	workers  *runtime.Client // decode workers
-	files    *runtime.Client // where their model files are
-	prefills *runtime.Client // prefill workers that can be asked first
+	files    *runtime.Client // endpoints that serve their model files
+	prefills *runtime.Client // prefill workers that the frontend can ask first
 	policies map[string]router.Policy
-	// load counts requests at decode workers, prefillLoad those that prefill workers
-	// compute or keep something for.
+	// load counts requests at decode workers. prefillLoad counts prompts that prefill
+	// workers compute, or whose KV they keep.
 	load, prefillLoad *router.Load
 	metrics           *metrics.Frontend
 	stats             *stats
@@ -76,7 +76,7 @@ type Frontend struct {
 	cancel context.CancelCauseFunc
 
 	mu        sync.Mutex
-	started   bool              // by Run, or by a Close before it
+	started   bool              // Run or an earlier Close has begun
 	closing   bool              // Close was called
 	announced []*runtime.Served // in discovery, while Run serves
 	withdrawn bool              // from discovery, for good
@@ -139,7 +139,7 @@ func (f *Frontend) watch(ctx context.Context) (err error) {
 	return err
 }
 
-// advertised is the host:port in the URL that others are given.
+// advertised returns the host:port in the URL that other nodes get.
 func (f *Frontend) advertised() string {
 	host, port, _ := net.SplitHostPort(f.ln.Addr().String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -151,8 +151,8 @@ func (f *Frontend) advertised() string {
 // URL is the base URL of the frontend, without a path.
 func (f *Frontend) URL() string { return f.url }
 
-// Run serves until ctx ends or Close is called, then ends what is in flight with
-// an error that its clients can read, and releases everything.
+// Run serves until ctx ends or Close is called. It then ends requests in flight with an
+// error that their clients can read, and releases everything.
 func (f *Frontend) Run(ctx context.Context) error {
 	if !f.start() {
 		return nil // closed before it ran
@@ -167,7 +167,7 @@ func (f *Frontend) Run(ctx context.Context) error {
 	wg.Go(func() { served <- f.srv.Serve(f.ln) })
 
 	announcing, endAnnouncing := context.WithCancel(ctx)
-	unannounced := make(chan error, 1) // why, if it never will be
+	unannounced := make(chan error, 1) // the reason, if announcing fails for good
 	wg.Go(func() {
 		if err := f.announce(announcing); err != nil {
 			unannounced <- err
@@ -197,8 +197,9 @@ func (f *Frontend) start() bool {
 	return first
 }
 
-// announce registers the frontend in discovery, and what it tells operators and workers.
-// Clients are served meanwhile, however long the store is away.
+// announce registers the frontend in discovery, together with its endpoints for operators
+// and workers. The frontend serves clients meanwhile, however long the store is
+// unreachable.
 func (f *Frontend) announce(ctx context.Context) error {
 	for _, register := range []func() (*runtime.Served, error){
 		func() (*runtime.Served, error) {
@@ -222,7 +223,7 @@ func (f *Frontend) announce(ctx context.Context) error {
 		}
 		switch {
 		case err == nil && !f.keep(s):
-			_ = s.Close(ctx) // else it ends with the lease
+			_ = s.Close(ctx) // if this fails, it ends with the lease
 			return nil
 		case err == nil:
 		case ctx.Err() != nil:
@@ -234,7 +235,7 @@ func (f *Frontend) announce(ctx context.Context) error {
 	return nil
 }
 
-// keep remembers what withdraw takes back. It returns false if that has been called.
+// keep records a registration for withdraw. It returns false if withdraw has been called.
 func (f *Frontend) keep(s *runtime.Served) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,8 +246,8 @@ func (f *Frontend) keep(s *runtime.Served) bool {
 	return true
 }
 
-// withdraw takes the frontend out of discovery, its address first. What fails ends with
-// the lease.
+// withdraw takes the frontend out of discovery, its address first. A registration that it
+// cannot remove ends with the lease.
 func (f *Frontend) withdraw(ctx context.Context) {
 	f.mu.Lock()
 	all := f.announced
@@ -285,7 +286,7 @@ func (f *Frontend) endRequests() {
 	}
 }
 
-// lastBytes is how long answers may take to leave when the server closes.
+// lastBytes bounds how long answers may take to leave when the server closes.
 const lastBytes = 250 * time.Millisecond
 
 // Drain leaves discovery, refuses new requests and waits for those in flight until

@@ -2,7 +2,7 @@ package frontend
 
 import "sync"
 
-// gate counts the requests in flight; once closed it lets no more in.
+// gate counts the requests in flight. Once closed it admits no more.
 type gate struct {
 	mu     sync.Mutex
 	n      int
@@ -12,7 +12,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{idle: make(chan struct{})} }
 
-// enter counts a request, which must leave; false means that the gate is closed.
+// enter counts a request, which must call leave. It returns false if the gate is closed.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -30,8 +30,8 @@ func (g *gate) leave() {
 	}
 }
 
-// close shuts the gate, which may be shut already, and returns a channel that is
-// closed when nothing is in flight.
+// close closes the gate and returns a channel that is closed when no request is in
+// flight. It may be called again.
 func (g *gate) close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()

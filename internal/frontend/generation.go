@@ -19,8 +19,8 @@ import (
 	"github.com/dynctl/dynctl/internal/runtime"
 )
 
-// generation is one prompt on its way through the workers: the state that moves
-// with it when a worker is lost.
+// generation is the state of one prompt at the workers. It moves to another worker,
+// together with the output so far, when a worker is lost.
 type generation struct {
 	f   *Frontend
 	m   *servedModel // as of the start
@@ -31,13 +31,14 @@ type generation struct {
 	attempts int          // begun so far
 	began    time.Time    // the last of them
 	moves    atomic.Int32 // migrations among them
-	// failed are the workers that failed this request since the last output, and
-	// stuck is since when it looks for another one; zero if none has.
+	// failed holds the workers that failed this request since its last output. stuck is
+	// the time since which the request looks for another worker; zero if none has failed.
 	failed map[cluster.InstanceID]failure
 	stuck  time.Time
-	// moved is where the last attempt said that the sequence goes on, until the next one.
+	// moved is the worker to which the last attempt handed the sequence over; nil after
+	// the next attempt begins.
 	moved *protocol.Moved
-	// decision is the last one announced.
+	// decision is the last announced decision.
 	decision cluster.RouterDecision
 
 	only      pinned
@@ -50,9 +51,9 @@ type generation struct {
 	hops     int       // begun so far
 }
 
-// failure is why and when a worker failed a request.
+// failure records why and when a worker failed a request.
 type failure struct {
-	why string // as decisions show it
+	why string // in the words of decisions
 	at  time.Time
 }
 
@@ -75,14 +76,14 @@ func (f *Frontend) newGeneration(m *servedModel, req protocol.PreprocessedReques
 	return &generation{f: f, m: m, req: req, met: met, strategy: f.cfg.Settings().Strategy}
 }
 
-// run generates until the end and hands every output to emit, in order and
-// exactly once, across as many workers as it takes. An error of emit ends it.
+// run generates until the end, across as many workers as needed. It passes every output
+// to emit, in order and exactly once. An error of emit ends it.
 func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) error) error {
 	defer g.endHop()
 	for {
 		if g.req.Stop.MaxTokens <= 0 && g.req.Output.PromptLogprobs == nil {
-			// Lost between the last token and the word that it was the last, or nothing
-			// but the prompt was asked for.
+			// The worker was lost after the last token but before the finish reason, or
+			// only the prompt was asked for.
 			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
 		}
 		if err := g.disaggregate(ctx); err != nil {
@@ -109,7 +110,7 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 			return context.Cause(ctx)
 		}
 		if _, refused := verdict(err, progress); !refused {
-			g.endHop() // what the lost worker has read or not is of no use to another
+			g.endHop() // KV prepared for the lost worker is useless to another
 		}
 		if err := g.failedOn(inst, err, progress); err != nil {
 			return err
@@ -117,8 +118,9 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 	}
 }
 
-// failedOn decides what the failure of an attempt means: nil to go on elsewhere, or
-// the error that ends the request. progress says that the attempt gave output.
+// failedOn decides what follows from the failure of an attempt. It returns nil to
+// continue on another worker, or the error that ends the request. progress reports that
+// the attempt gave output.
 func (g *generation) failedOn(inst cluster.Instance, err error, progress bool) error {
 	why, refused := verdict(err, progress)
 	if why == "" {
@@ -129,8 +131,8 @@ func (g *generation) failedOn(inst cluster.Instance, err error, progress bool) e
 		g.failed = map[cluster.InstanceID]failure{}
 	}
 	g.failed[inst.InstanceID] = failure{why, now}
-	// A worker that stops may refuse what has waited long in its queue: the search
-	// for another one begins only then.
+	// A stopping worker may refuse a request that waited long in its queue. The search
+	// for another worker begins only then.
 	if g.stuck.IsZero() || !refused || why == whyStopping && now.Sub(g.began) >= g.f.limits.forgive {
 		g.stuck = now
 	}
@@ -152,8 +154,9 @@ func (g *generation) failedOn(inst cluster.Instance, err error, progress bool) e
 	return nil
 }
 
-// verdict says why another worker may succeed where one failed, "" if none may.
-// refused means that the worker never began: trying elsewhere is no migration.
+// verdict returns why another worker may succeed where one failed, or "" if none can.
+// refused reports that the worker never began; a retry then does not count as a
+// migration.
 func verdict(err error, progress bool) (why string, refused bool) {
 	var remote *requestplane.RemoteError
 	switch {
@@ -171,9 +174,10 @@ func verdict(err error, progress bool) (why string, refused bool) {
 	return "", false
 }
 
-// choose picks a worker and announces the decision. A request that no worker has
-// failed gets its answer at once; others wait a while for another worker, unless
-// they can be told to come back later because all are overloaded.
+// choose picks a worker and announces the decision. If no worker has failed the request
+// yet, choose returns at once. Otherwise it waits up to limits.takeover for another
+// worker. If all workers are overloaded and nothing is generated yet, it returns
+// ErrOverloaded so that the client retries later.
 func (g *generation) choose(ctx context.Context) (inst cluster.Instance, release func(), err error) {
 	for {
 		inst, release, err = g.pick()
@@ -208,8 +212,8 @@ func (g *generation) overloaded() bool {
 	return false
 }
 
-// forgive gives workers another try that failed a while ago. It is asked only when
-// there are no others.
+// forgive makes workers eligible again that failed the request limits.forgive ago. It is
+// called only when there are no others.
 func (g *generation) forgive(now time.Time) {
 	for id, f := range g.failed {
 		if now.Sub(f.at) >= g.f.limits.forgive {
@@ -218,15 +222,15 @@ func (g *generation) forgive(now time.Time) {
 	}
 }
 
-// current takes up the workers of the model that came later: they may take over, too.
+// current adds workers of the model that came later, so that they can take over.
 func (g *generation) current() {
 	if m := g.f.registry.find(g.m.name); m != nil && m.card.Digest == g.m.card.Digest {
 		g.m = m
 	}
 }
 
-// attemptID is the id of an attempt: a worker may not know yet that it has lost an
-// earlier one.
+// attemptID returns the id of an attempt. Each attempt needs its own, because a worker
+// may still run an earlier one.
 func attemptID(id string, attempts int) string {
 	if attempts == 0 {
 		return id
@@ -234,8 +238,8 @@ func attemptID(id string, attempts int) string {
 	return id + "~" + strconv.Itoa(attempts)
 }
 
-// pick lets the router choose among the workers of the model as they are now. The
-// release must be called when the request has left the worker.
+// pick lets the router choose among the current workers of the model. The caller must
+// call release when the request has left the worker.
 func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 	begin := time.Now()
 	g.current()
@@ -265,8 +269,8 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 	return inst, release, err
 }
 
-// followed is the worker that a sequence has moved to, if that is still there. Any
-// other worker computes again what it had.
+// followed returns the worker to which the sequence has moved, if it still exists. Any
+// other worker would have to compute the sequence again.
 func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 	if g.moved == nil {
 		return nil
@@ -279,23 +283,23 @@ func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 	g.f.log.Info("a sequence moved to a worker that is gone", "request", g.id, "to", g.moved.Worker)
 	g.moved = nil
 	if g.stuck.IsZero() {
-		g.stuck = time.Now() // as after a loss: others may come
+		g.stuck = time.Now() // as after a loss: other workers may come
 	}
 	return nil
 }
 
-// maxCandidates bounds what an announced decision lists: a large cluster would
-// flood the event plane.
+// maxCandidates bounds the candidates in an announced decision. In a large cluster they
+// would flood the event plane.
 const maxCandidates = 16
 
-// emitError marks an error that came from the client's side.
+// emitError marks an error on the client's side.
 type emitError struct{ err error }
 
 func (e *emitError) Error() string { return e.err.Error() }
 
-// attempt runs the request on one worker and keeps what it generated, so that
-// another worker can go on from there. progress says whether anything came. When it
-// returns nil, either the generation is complete or g.moved says where it goes on.
+// attempt runs the request on one worker and keeps its output, so that another worker can
+// continue. progress reports whether the attempt gave output. After nil the generation is
+// complete, or g.moved names the worker that continues.
 func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release func(), emit func(protocol.EngineOutput) error) (progress bool, err error) {
 	defer release()
 	g.attempts++
@@ -315,7 +319,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 	for {
 		if err := stream.Recv(ctx, &out); err != nil {
 			if errors.Is(err, io.EOF) {
-				err = requestplane.ErrIncomplete // ended without a finish reason
+				err = requestplane.ErrIncomplete // the stream ended without a finish reason
 			}
 			return progress, err
 		}
@@ -327,11 +331,11 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 		}
 		g.req.Advance(out.TokenIDs)
 		if out.PromptLogprobs != nil {
-			g.req.Output.PromptLogprobs = nil // told once, whatever comes
+			g.req.Output.PromptLogprobs = nil // reported once, whatever follows
 		}
 		if out.Timing != nil {
 			g.located(ctx, out.Timing)
-			g.endHop() // the KV is where it is needed, or not wanted
+			g.endHop() // the KV has arrived or is not wanted
 		}
 		left := out.Finish == protocol.FinishMoved
 		if left {
@@ -354,10 +358,10 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 	}
 }
 
-// located completes the announced decision with where the prompt was computed.
+// located adds to the announced decision where the prompt was computed.
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	if g.timing.Worker == "" {
-		g.timing = *t // later ones are of a migration
+		g.timing = *t // later timings belong to a migration
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize

@@ -10,8 +10,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// guidedParams are the fields that say which form an answer must have. One of them
-// may be given.
+// guidedParams holds the fields that constrain the form of an answer. A request may use
+// one of them.
 type guidedParams struct {
 	param string           // the field that spec came from
 	spec  *protocol.Guided // nil for any form
@@ -45,15 +45,15 @@ func (g *guidedParams) addFields(f fields) {
 	})
 }
 
-// maxConstraint bounds the JSON that says which form an answer must have, in bytes.
-// Package grammar has tighter limits for what it says.
+// maxConstraint bounds the JSON of a constraint, in bytes. Package grammar has tighter
+// limits for its content.
 const maxConstraint = 2 << 20
 
 func tooLarge(name string, n int) *apiError {
 	return wrongValue(name, "%d bytes, at most %d are allowed", n, maxConstraint)
 }
 
-// one lets only one of the fields through.
+// one lets only one of the fields be set.
 func (g *guidedParams) one(read field) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		if g.spec != nil {
@@ -113,8 +113,8 @@ func (g *guidedParams) readChoices(name string, raw json.RawMessage) *apiError {
 	return nil
 }
 
-// readResponseFormat reads OpenAI's way to ask for JSON. A schema that is not strict
-// is followed as far as it can be.
+// readResponseFormat reads OpenAI's field for JSON answers. A schema that is not strict
+// is followed as far as possible.
 func (g *guidedParams) readResponseFormat(name string, raw json.RawMessage) *apiError {
 	if len(raw) > maxConstraint {
 		return tooLarge(name, len(raw))
@@ -157,7 +157,7 @@ func (g *guidedParams) readResponseFormat(name string, raw json.RawMessage) *api
 	return nil
 }
 
-// afterReasoning puts the constraint behind the reasoning with which a chat begins.
+// afterReasoning makes the constraint begin after the reasoning of a chat.
 func (g *guidedParams) afterReasoning(m *servedModel, f formats) *apiError {
 	if g.spec == nil || f.reasoning == "" {
 		return nil
@@ -180,7 +180,7 @@ func (g *guidedParams) afterReasoning(m *servedModel, f formats) *apiError {
 	return nil
 }
 
-// bind compiles the constraint for the model, to say what is wrong with it.
+// bind compiles the constraint for the model and reports its errors.
 func (g *guidedParams) bind(ctx context.Context, m *servedModel) *apiError {
 	if g.spec == nil {
 		return nil

@@ -106,7 +106,7 @@ func (l *logBook) text() string {
 	return l.buf.String()
 }
 
-// count is how many lines contain a text.
+// count returns how many lines contain a text.
 func (l *logBook) count(text string) (n int) {
 	for line := range strings.Lines(l.text()) {
 		if strings.Contains(line, text) {

@@ -14,23 +14,23 @@ import (
 	"github.com/dynctl/dynctl/internal/fairqueue"
 )
 
-// What requests may take of memory and processors before anything is generated from
-// them. Large ones wait for each other, so that small ones, engines and leases go first.
+// Limits of memory and processor time for requests before generation. Large requests wait
+// for each other, so that small ones, engines and leases go first.
 const (
-	// smallBody is how many bytes of a body are read without asking. A request up to
-	// that size does not wait for larger ones.
+	// smallBody is how many bytes of a body are read without a reservation. Requests up
+	// to that size do not wait for larger ones.
 	smallBody = 128 << 10
-	// heldBodies is how many of the largest bodies are held in memory at a time.
+	// heldBodies is how many bodies of the largest size fit in memory at a time.
 	heldBodies = 2
 	// waitingSmall and waitingLarge bound how many requests wait.
 	waitingSmall, waitingLarge = 512, 64
-	// slowest is the rate, in bytes a second, below which a large body has to go when
-	// others wait for its memory, after the time grace.
+	// slowest is a rate in bytes a second. After the time grace, a large body that
+	// arrives more slowly is given up if others wait for its memory.
 	slowest = 1 << 20
 	grace   = 2 * time.Second
 )
 
-// intake hands out the memory of large bodies, and turns at preparing requests.
+// intake allots memory to large bodies, and turns to requests that are prepared.
 type intake struct {
 	bodies       *budget // bytes, from before a body is read until it is prepared
 	small, large *budget // turns, one for each request
@@ -45,8 +45,8 @@ func newIntake(bodyLimit int64) *intake {
 	}
 }
 
-// turn waits until a request of a tenant with a body of so many bytes may be prepared.
-// leave must be called after that.
+// turn waits until a request with a body of the given size may be prepared. The caller
+// must call leave afterwards.
 func (in *intake) turn(ctx context.Context, tenant string, bytes int, wait time.Duration) (leave func(), _ *apiError) {
 	turns := in.small
 	if bytes > smallBody {
@@ -59,33 +59,33 @@ func (in *intake) turn(ctx context.Context, tenant string, bytes int, wait time.
 	return r.release, nil
 }
 
-// busy answers requests for which there was no room in time.
+// busy answers requests that got no room in time.
 func busy() *apiError {
 	e := unavailable("This server is busy with large requests, please retry later.", retryLater)
 	return e.withCode("overloaded")
 }
 
-// budget bounds how many units of something requests hold at a time. Those that wait are
-// served in turns between tenants, each in the order in which they came.
+// budget bounds how many units of a resource requests hold at a time. Waiting tenants
+// take turns; the requests of one tenant are served in order of arrival.
 type budget struct {
 	total int64
-	most  int // that wait
+	most  int // of waiting requests
 
 	mu    sync.Mutex
 	free  int64
 	queue fairqueue.Queue[*reservation]
-	// uploads hold units for bodies that are still being read.
+	// uploads holds the reservations of bodies that are still being read.
 	uploads map[*reservation]struct{}
 }
 
-// reservation is what one request holds, or waits for.
+// reservation is the share of a budget that one request holds or waits for.
 type reservation struct {
 	b       *budget
 	n       int64 // units
 	tenant  string
 	entry   *fairqueue.Entry[*reservation]
 	ready   chan struct{} // closed when it is granted, or refused
-	refused bool          // for one of a tenant that has less waiting
+	refused bool          // in favour of a tenant with fewer waiting
 	began   time.Time
 	got     atomic.Int64 // bytes read
 	slow    atomic.Bool
@@ -96,8 +96,9 @@ func newBudget(n int64, waiting int) *budget {
 	return &budget{free: n, total: n, most: waiting, uploads: map[*reservation]struct{}{}}
 }
 
-// reserve waits for n units, no longer than wait. Of bodies, cut ends the reading, which
-// goes on until read or release is called. What is granted must be released.
+// reserve waits for n units, no longer than wait. For a body, cut must end its reading;
+// the budget may call it until read or release is called. The caller must release what it
+// was granted.
 func (b *budget) reserve(ctx context.Context, tenant string, n int64, wait time.Duration, cut func()) (*reservation, *apiError) {
 	r := &reservation{b: b, n: min(n, b.total), tenant: tenant, ready: make(chan struct{}), cut: cut}
 	if !b.enqueue(r) {
@@ -126,8 +127,8 @@ func (b *budget) reserve(ctx context.Context, tenant string, n int64, wait time.
 	}
 }
 
-// enqueue has a reservation wait, or grants it at once. Where too many wait, the newest of
-// the tenant that has the most has to go.
+// enqueue queues a reservation, or grants it at once. If too many wait, it refuses the
+// newest of the tenant that has most waiting.
 func (b *budget) enqueue(r *reservation) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +146,7 @@ func (b *budget) enqueue(r *reservation) bool {
 	return true
 }
 
-// grant serves the queue as far as the units go.
+// grant serves the queue as long as there are units.
 func (b *budget) grant() {
 	for e := b.queue.Next(); e != nil && e.Item.n <= b.free; e = b.queue.Next() {
 		r := e.Item
@@ -160,7 +161,7 @@ func (b *budget) grant() {
 	}
 }
 
-// cutSlow ends the reading of bodies that come too slowly for those that wait.
+// cutSlow ends the reading of bodies that arrive too slowly while others wait.
 func (b *budget) cutSlow(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,7 +173,7 @@ func (b *budget) cutSlow(now time.Time) {
 	}
 }
 
-// read says that the body is there and has so many bytes, no more than were reserved.
+// read declares that the body has been read and returns units that it did not need.
 func (r *reservation) read(n int64) {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
@@ -182,7 +183,7 @@ func (r *reservation) read(n int64) {
 	r.b.grant()
 }
 
-// release gives the units back, or leaves the queue. Doing so again means nothing.
+// release gives the units back, or leaves the queue. Further calls do nothing.
 func (r *reservation) release() {
 	b := r.b
 	b.mu.Lock()
@@ -192,11 +193,11 @@ func (r *reservation) release() {
 		b.free += r.n
 	}
 	r.n = 0
-	b.grant() // smaller ones may have stood behind it
+	b.grant() // smaller requests may have waited behind it
 }
 
-// readBody reads a request body within the limits of size, time and memory. release must
-// be called when the body is no longer needed.
+// readBody reads a request body within the limits of size, time and memory. The caller
+// must call release when it no longer needs the body.
 func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request, tenant string) (body []byte, release func(), _ *apiError) {
 	release = func() {}
 	if r.Body == http.NoBody {
@@ -206,7 +207,7 @@ func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request, tenant strin
 		return nil, release, f.bodyTooLarge()
 	}
 	conn := http.NewResponseController(w)
-	// The server takes the deadline back when the body has been read.
+	// The server resets the deadline when the body has been read.
 	_ = conn.SetReadDeadline(time.Now().Add(f.limits.body))
 	in := http.MaxBytesReader(w, r.Body, f.cfg.BodyLimit)
 	body, err := io.ReadAll(io.LimitReader(in, smallBody+1))
@@ -233,10 +234,10 @@ func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request, tenant strin
 	return nil, func() {}, f.bodyError(err, r.ContentLength, len(body))
 }
 
-// errSlow is why a body was given up for others.
+// errSlow is the cause with which a body is given up for others.
 var errSlow = errors.New("others wait, and the request body arrives too slowly")
 
-// readAll reads the rest of a body that begins with the given bytes.
+// readAll reads the rest of a body after the bytes in begin.
 func (r *reservation) readAll(begin []byte, in io.Reader, size int64) ([]byte, error) {
 	body := append(make([]byte, 0, size+1), begin...)
 	for {

@@ -18,18 +18,18 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// choice is one of the answers of a request while it is being generated.
+// choice is one answer of a request during its generation.
 type choice struct {
 	index  int
-	prompt int // which prompt it belongs to
+	prompt int // index of its prompt
 	gen    *generation
-	pass   *fairqueue.Pass // to the workers
+	pass   *fairqueue.Pass // admission to the workers
 	detok  *chat.Detokenizer
 	probs  *logprobTrack   // nil unless log probabilities are asked for
 	parts                  // of a chat
 	text   strings.Builder // of a whole answer
 	finish string
-	tokens int // generated, up to and with those of a stop string
+	tokens int // generated tokens, including those of a stop string
 	cached int // tokens of the prompt found in a prefix cache
 	timed  bool
 	last   time.Time // when the last tokens came
@@ -39,20 +39,20 @@ type choice struct {
 type delta struct {
 	index  int
 	text   string
-	events []parse.Event // instead of text, where it is taken apart
+	events []parse.Event // replaces text when it is parsed into parts
 	finish string        // on the last piece
-	// probs are the tokens that text comes from, echoed those of the prompt; nil
-	// unless log probabilities are asked for.
+	// probs holds the tokens of text, echoed those of the prompt; nil unless log
+	// probabilities are asked for.
 	probs, echoed []tokenLogprob
 }
 
-// usage is the token count of a request in OpenAI's words.
+// usage holds the token counts of a request, in OpenAI's terms.
 type usage struct {
 	PromptTokens     int          `json:"prompt_tokens"`
 	CompletionTokens int          `json:"completion_tokens"`
 	TotalTokens      int          `json:"total_tokens"`
 	Details          usageDetails `json:"prompt_tokens_details"`
-	// Completion is there if the model's reasoning can be told from its answer.
+	// Completion is nil if reasoning cannot be told from the answer.
 	Completion *completionDetails `json:"completion_tokens_details,omitempty"`
 }
 
@@ -64,8 +64,8 @@ type completionDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
-// job is one HTTP request on its way: its choices run side by side and hand their
-// deltas to one receiver.
+// job is one HTTP request. Its choices run concurrently and pass their deltas to one
+// receiver.
 type job struct {
 	f        *Frontend
 	id       string
@@ -78,14 +78,13 @@ type job struct {
 	choices  []*choice
 	prompts  []int // tokens of each prompt
 
-	mu   sync.Mutex // guards what is below and the text of the choices, and serializes receive
+	mu   sync.Mutex // guards the fields below and the text of the choices, and serializes receive
 	outN int
 	ttft time.Duration // 0 until the first token
 }
 
-// start generates all choices; receive gets every delta, one at a time. When all
-// of them have ended, the first error, which cancelled the others, or nil comes
-// out of the channel.
+// start generates all choices. receive gets every delta, one at a time. When all choices
+// have ended, the channel delivers the first error, which cancelled the others, or nil.
 func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, receive func(delta) error) <-chan error {
 	done := make(chan error, 1)
 	var left, failed atomic.Int32
@@ -109,8 +108,8 @@ func (j *job) start(ctx context.Context, cancel context.CancelCauseFunc, receive
 	return done
 }
 
-// work is what a worker has to compute before the first token: the prompt, which the
-// choices of one prompt share.
+// work returns how many tokens a worker has to compute before the first token of a
+// choice. Choices of the same prompt share its computation, so it counts for the first.
 func (j *job) work(c *choice) int {
 	if c.index > 0 && j.choices[c.index-1].prompt == c.prompt {
 		return 1
@@ -121,7 +120,7 @@ func (j *job) work(c *choice) int {
 // errStopString ends a generation because the text is complete.
 var errStopString = errors.New("stop string found")
 
-// generate runs one choice. A panic costs the request, not the process.
+// generate runs one choice. A panic ends the request, not the process.
 func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -141,7 +140,7 @@ func (j *job) generate(ctx context.Context, c *choice, receive func(delta) error
 	return err
 }
 
-// take turns one output of an engine into text.
+// take decodes one output of an engine into text.
 func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -185,7 +184,7 @@ func (j *job) take(c *choice, o protocol.EngineOutput, receive func(delta) error
 	return nil
 }
 
-// observe takes the measurements of one output, after its tokens were pushed.
+// observe records the measurements of one output, after its tokens were pushed.
 func (j *job) observe(c *choice, o protocol.EngineOutput) {
 	if o.Timing != nil && !c.timed {
 		c.timed = true // later ones are of a migration, whose prompt holds output
@@ -227,8 +226,8 @@ func (j *job) usage() usage {
 	return u
 }
 
-// cached is how many tokens of a prompt were found in a prefix cache: by the
-// choice that found the most, the others often find what it computed.
+// cached returns how many tokens of a prompt were found in a prefix cache. It takes the
+// choice that found the most: other choices often find what that choice computed.
 func (j *job) cached(prompt int) int {
 	n := 0
 	for _, c := range j.choices {
@@ -239,7 +238,7 @@ func (j *job) cached(prompt int) int {
 	return n
 }
 
-// end counts how the request ended.
+// end counts the outcome of the request.
 func (j *job) end(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
-// maxDepth is how deep JSON may be nested, as encoding/json has it.
+// maxDepth is how deep JSON may be nested; encoding/json has the same limit.
 const maxDepth = 10_000
 
 var (
@@ -41,8 +41,8 @@ func members(raw json.RawMessage, fn func(key string, value json.RawMessage) err
 	return c.End()
 }
 
-// elements calls fn with each element of a list, at most so many: with more of them the
-// error is errTooMany. Nothing is copied.
+// elements calls fn with each element of a list. If there are more than most, it returns
+// errTooMany. It copies nothing.
 func elements(raw json.RawMessage, most int, fn func(i int, element json.RawMessage) error) error {
 	c, i := cursor(raw), 0
 	err := c.Array(func() error {
@@ -62,7 +62,7 @@ func elements(raw json.RawMessage, most int, fn func(i int, element json.RawMess
 	return c.End()
 }
 
-// rawList returns the elements of a list, at most so many.
+// rawList returns the elements of a list, or errTooMany if there are more than most.
 func rawList(raw json.RawMessage, most int) (list []json.RawMessage, err error) {
 	err = elements(raw, most, func(_ int, e json.RawMessage) error {
 		list = append(list, e)
@@ -71,8 +71,8 @@ func rawList(raw json.RawMessage, most int) (list []json.RawMessage, err error) 
 	return list, err
 }
 
-// unmarshalList reads a list of at most so many elements, in which null is none:
-// encoding/json would take it for zero.
+// unmarshalList reads a list of at most the given length. It rejects null elements, which
+// encoding/json would read as zero.
 func unmarshalList[T any](raw json.RawMessage, v *[]T, most int) error {
 	*v = []T{}
 	return elements(raw, most, func(_ int, e json.RawMessage) error {
@@ -88,7 +88,7 @@ func unmarshalList[T any](raw json.RawMessage, v *[]T, most int) error {
 	})
 }
 
-// unmarshalIDs reads a list of at most so many token ids.
+// unmarshalIDs reads a list of token ids of at most the given length.
 func unmarshalIDs(raw json.RawMessage, v *[]uint32, most int) error {
 	*v = []uint32{}
 	return elements(raw, most, func(_ int, e json.RawMessage) error {

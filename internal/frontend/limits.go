@@ -2,32 +2,32 @@ package frontend
 
 import "time"
 
-// limits bound every wait of a frontend. They are not configuration: nobody should
-// have to think about them. Tests shorten them.
+// limits bound every wait of a frontend. They are not configuration, so that users need
+// not tune them. Tests shorten them.
 type limits struct {
-	// takeover is how long a request whose worker was lost looks for another one.
+	// takeover bounds how long a request whose worker was lost looks for another one.
 	takeover time.Duration
-	// forgive is how long a worker that failed a request is not tried again by it,
-	// unless it is the last one.
+	// forgive is how long a request avoids a worker that failed it, unless no other
+	// worker is left.
 	forgive time.Duration
-	// enter is how long a prefill worker may take to open a bootstrap room.
+	// enter bounds how long a prefill worker may take to open a bootstrap room.
 	enter time.Duration
-	// poll is how often a request without a worker looks again.
+	// poll is the interval at which a request without a worker looks again.
 	poll time.Duration
-	// keepAlive is the longest silence of a stream.
+	// keepAlive is the longest silence of a stream before it gets a comment.
 	keepAlive time.Duration
-	// write is how long a client may take to accept what is written to it.
+	// write bounds how long a client may take to accept what is written to it.
 	write time.Duration
-	// body is how long a client may take to send its request.
+	// body bounds how long a client may take to send its request.
 	body time.Duration
-	// intake is how long a large request waits for room and its turn.
+	// intake bounds how long a large request waits for room and its turn.
 	intake time.Duration
-	// files bounds the files of one model, in bytes.
+	// files bounds the total size of the files of one model, in bytes.
 	files int
 	// fetch bounds one attempt to load a model's files from one worker; retry is
 	// the wait after the first failure and doubles up to retryMost.
 	fetch, retry, retryMost time.Duration
-	// stop is how long a stop waits for handlers that were told to end.
+	// stop bounds how long a stop waits for handlers that were told to end.
 	stop time.Duration
 }
 

@@ -14,7 +14,7 @@ import (
 // maxTextLogprobs is OpenAI's limit for text completions.
 const maxTextLogprobs = 5
 
-// checkLogprobs joins the two fields of a chat.
+// checkLogprobs joins the fields logprobs and top_logprobs of a chat.
 func (q *chatRequest) checkLogprobs() *apiError {
 	n := 0
 	if q.topLogprobs != nil {
@@ -35,31 +35,31 @@ type tokenLogprob struct {
 	offset int // characters of the text before it
 	value  float32
 	first  bool // the first of a prompt, which has no value
-	// top are the most likely tokens in its place, the most likely first.
+	// top holds the most likely tokens at this position, the most likely first.
 	top    []uint32
 	values []float32
 }
 
-// logprobTrack brings the tokens of one choice together with its text: a token is
-// told with the first text that comes from it or from one after it, because text
-// can be held back and in the end be dropped, with the tokens it comes from.
+// logprobTrack matches the tokens of one choice with its text. A token is reported with
+// the first text that comes from it or from a later token. Text can be held back and
+// dropped in the end; its tokens are then dropped, too.
 type logprobTrack struct {
 	coming  []tokenLogprob // not yet decoded
 	waiting []tokenLogprob
 	begins  []int // of the waiting: bytes of text before them
-	bytes   int   // of text released
+	bytes   int   // text before them, in bytes
 	chars   int   // in the text released, the echo of the prompt included
-	// ready and echoed, which are those of the prompt, go out with the next delta;
-	// kept are those of a whole answer.
+	// ready holds tokens, and echoed tokens of the prompt, for the next delta. kept holds
+	// those of a whole answer.
 	ready, echoed []tokenLogprob
 	kept          []tokenLogprob
 
-	prompt []uint32 // to be told with the first output, nil if not or when done
+	prompt []uint32 // to report with the first output; nil if not wanted or done
 	proc   *chat.Processor
 }
 
-// takeLogprobs takes in the log probabilities of an output, before its tokens are
-// decoded. Its errors are about some that do not fit the tokens.
+// takeLogprobs stores the log probabilities of an output before its tokens are decoded.
+// It fails if they do not match the tokens.
 func (c *choice) takeLogprobs(o protocol.EngineOutput) error {
 	if c.probs == nil {
 		return nil
@@ -83,8 +83,8 @@ func (c *choice) takeLogprobs(o protocol.EngineOutput) error {
 	return nil
 }
 
-// decode turns tokens into text, the ones that takeLogprobs was told of in their
-// order.
+// decode turns tokens into text. It takes their log probabilities, which takeLogprobs
+// stored, in order.
 func (c *choice) decode(ids []uint32) (text string, stopped bool) {
 	l := c.probs
 	if l == nil {
@@ -110,7 +110,7 @@ func (c *choice) endText() string {
 	return text
 }
 
-// takePrompt takes in the log probabilities of the prompt, if it waits for them.
+// takePrompt stores the log probabilities of the prompt, if they are wanted.
 func (l *logprobTrack) takePrompt(lp *protocol.Logprobs) error {
 	if l.prompt == nil || lp == nil {
 		return nil
@@ -133,8 +133,8 @@ func (l *logprobTrack) takePrompt(lp *protocol.Logprobs) error {
 	return nil
 }
 
-// release makes the tokens ready that a piece of text comes from. After the last
-// piece the rest is told as well, unless the text ended before it.
+// release makes the tokens ready that a piece of text comes from. rest is for the last
+// piece: it also makes the remaining tokens ready.
 func (l *logprobTrack) release(text string, rest bool) {
 	from := 0
 	end := l.bytes + len(text)
@@ -151,18 +151,18 @@ func (l *logprobTrack) release(text string, rest bool) {
 	l.bytes = end
 }
 
-// fill puts into a delta what is ready.
+// fill moves ready tokens into a delta.
 func (l *logprobTrack) fill(d *delta) {
 	d.echoed, d.probs = l.echoed, l.ready
 	l.echoed, l.ready = nil, nil
 }
 
-// keep collects what a whole answer tells.
+// keep collects tokens for a whole answer.
 func (l *logprobTrack) keep(d delta) {
 	l.kept = append(append(l.kept, d.echoed...), d.probs...)
 }
 
-// tokenNames writes log probabilities as clients of one request want them.
+// tokenNames encodes log probabilities in the form that one request asks for.
 type tokenNames struct {
 	proc  *chat.Processor // nil if nobody asks for log probabilities
 	asIDs bool            // return_tokens_as_token_ids
@@ -175,8 +175,8 @@ func (p *params) tokenNames(m *servedModel) tokenNames {
 	return tokenNames{m.proc, p.tokensAsIDs}
 }
 
-// name is how a token is written: its text, or as OpenAI writes bytes that are not
-// characters, escaped, after prefix.
+// name returns the name of a token: its text, or, if its bytes are not characters, prefix
+// and the escaped bytes, as OpenAI writes them.
 func (n tokenNames) name(id uint32, prefix string) string {
 	if n.asIDs {
 		return "token_id:" + strconv.FormatUint(uint64(id), 10)
@@ -191,8 +191,7 @@ func (n tokenNames) name(id uint32, prefix string) string {
 	return prefix
 }
 
-// appendChat appends the member logprobs of a chat's choice, null without tokens to
-// tell.
+// appendChat appends the member logprobs of a chat's choice, null without tokens.
 func (n tokenNames) appendChat(dst []byte, tokens []tokenLogprob) []byte {
 	if n.proc == nil {
 		return append(dst, "null"...)
@@ -223,8 +222,8 @@ func (n tokenNames) appendEntry(dst []byte, id uint32, value float32) []byte {
 	return append(dst, ']')
 }
 
-// appendText appends the member logprobs of a text completion's choice, with the
-// tokens of two lists.
+// appendText appends the member logprobs of a text completion's choice, with the tokens
+// of two lists.
 func (n tokenNames) appendText(dst []byte, echoed, tokens []tokenLogprob) []byte {
 	if n.proc == nil {
 		return append(dst, "null"...)
@@ -254,8 +253,8 @@ func (n tokenNames) appendText(dst []byte, echoed, tokens []tokenLogprob) []byte
 	return append(dst, '}')
 }
 
-// appendTop appends the most likely tokens as an object, and the token itself if it
-// is not among them. Of tokens with the same name the most likely one counts.
+// appendTop appends the most likely tokens as an object, and the token itself if it is
+// not among them. Among tokens with the same name the most likely one counts.
 func (n tokenNames) appendTop(dst []byte, t tokenLogprob) []byte {
 	if t.first {
 		return append(dst, "null"...)
@@ -286,7 +285,7 @@ func comma(dst []byte, i int) []byte {
 	return dst
 }
 
-// appendLogprob appends a number; JSON has no other than finite ones.
+// appendLogprob appends a number. JSON has only finite numbers, so others become -9999.
 func appendLogprob(dst []byte, v float32) []byte {
 	if v != v || math.IsInf(float64(v), 0) {
 		v = -9999

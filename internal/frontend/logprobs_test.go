@@ -48,7 +48,7 @@ func likeliest(before []uint32, n int) []uint32 {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(b)) }
 
-// spelling is how a token is named in a chat; every token of the test model is one
+// spelling returns the name of a token in a chat; every token of the test model is one
 // byte, or special.
 func spelling(id uint32, prefix string) string {
 	b := testProcessor().TokenBytes(id)
@@ -219,7 +219,7 @@ func checkText(t *testing.T, got textLogprobs, all []uint32, from, top int) {
 	}
 }
 
-// offsets are where the tokens of a sequence begin in its text, in characters.
+// offsets returns where the tokens of a sequence begin in its text, in characters.
 func offsets(all []uint32) (at []int, text string) {
 	d := testProcessor().NewDetokenizer(chat.Stops{}, false, true)
 	for _, id := range all {

@@ -14,7 +14,7 @@ import (
 
 const requestIDHeader = "X-Request-Id"
 
-// identified gives every request an id, the client's own if it sent one.
+// identified gives every request an id. It keeps the client's id if there is one.
 func identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestIDHeader)
@@ -26,8 +26,8 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
-// workID is the id under which the cluster knows a request. Engines tell requests
-// apart by it, so a client's own id gets an addition that makes it unique.
+// workID returns the id under which the cluster knows a request. Engines tell requests
+// apart by it, so a client's own id gets a suffix that makes it unique.
 func workID(w http.ResponseWriter, r *http.Request) string {
 	id := w.Header().Get(requestIDHeader)
 	if id == r.Header.Get(requestIDHeader) {
@@ -55,14 +55,14 @@ func newID(prefix string) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// response notices whether a handler has begun to answer.
+// response records whether a handler has begun to answer.
 type response struct {
 	http.ResponseWriter
 	begun bool
 }
 
 func (r *response) WriteHeader(status int) {
-	r.begun = r.begun || status >= http.StatusOK // others come before the answer
+	r.begun = r.begun || status >= http.StatusOK // informational responses come before the answer
 	r.ResponseWriter.WriteHeader(status)
 }
 
@@ -74,8 +74,8 @@ func (r *response) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// recovered turns a panic of a handler into a 500 and a log line; the server goes
-// on. An answer that has begun is cut off, so that it does not look complete.
+// recovered turns a panic of a handler into a 500 and a log line; the server continues.
+// An answer that has begun is cut off, so that it does not look complete.
 func (f *Frontend) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &response{ResponseWriter: w}
@@ -97,8 +97,8 @@ func (f *Frontend) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// HasKey reports whether a request bears one of the API keys in a setting. How long that
-// takes tells nothing of the keys.
+// HasKey reports whether a request bears one of the API keys in a setting. It compares in
+// constant time.
 func HasKey(r *http.Request, setting string) bool {
 	got, known := sha256.Sum256([]byte(bearer(r))), 0
 	for _, key := range apiKeys(setting) {
@@ -108,9 +108,9 @@ func HasKey(r *http.Request, setting string) bool {
 	return known == 1
 }
 
-// Insider reports whether a request may learn more of a server than its state: names,
-// addresses and figures. With an API key that is who bears it, without one who has
-// connected over loopback.
+// Insider reports whether a request may see names, addresses and figures beside a
+// server's state. If there is an API key, the request must bear it; otherwise it must
+// come over loopback.
 func Insider(r *http.Request, key string) bool {
 	if key != "" {
 		return HasKey(r, key)
@@ -119,7 +119,7 @@ func Insider(r *http.Request, key string) bool {
 	return ok && addr.IP.IsLoopback()
 }
 
-// Insiders lets only those in, see [Insider].
+// Insiders passes only requests of insiders to next, see [Insider].
 func Insiders(key string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -140,7 +140,7 @@ func refuseKey(w http.ResponseWriter) {
 		withCode("invalid_api_key").withStatus(http.StatusUnauthorized).write(w)
 }
 
-// authorized asks for an API key, if there are any.
+// authorized requires an API key, if any is set.
 func (f *Frontend) authorized(next http.Handler) http.Handler {
 	if f.cfg.APIKey == "" {
 		return next

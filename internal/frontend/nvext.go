@@ -10,15 +10,16 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// nvextParams are the fields of nvext, Dynamo's extension of OpenAI's requests: which
-// workers a request must have, and what its answer tells of those that it had.
+// nvextParams holds the fields of nvext, Dynamo's extension of OpenAI's requests: the
+// workers that a request must use, and the details of its workers that the answer
+// reports.
 type nvextParams struct {
 	decode, prefill *int64 // instance ids
 	force           string // of the prefill: "", "remote" or "local"
 	tell            []string
 }
 
-// What extra_fields may ask for.
+// Values of extra_fields.
 const (
 	tellWorkers = "worker_id"
 	tellTiming  = "timing"
@@ -53,10 +54,10 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 	return invalid(path, "Unknown parameter: '%s'.", path).withCode("unknown_parameter")
 }
 
-// maxInstance is the largest id of an instance: ids are leases of etcd.
+// maxInstance is the largest id of an instance, because ids are etcd leases.
 const maxInstance = 1<<63 - 1
 
-// bind checks that the workers serve the model.
+// bind checks that the requested workers serve the model.
 func (p *nvextParams) bind(m *servedModel) *apiError {
 	if p.decode != nil && !m.workers[cluster.InstanceID(*p.decode)] {
 		return wrongValue("nvext.decode_worker_id", "no decode worker %d serves this model", *p.decode)
@@ -73,8 +74,9 @@ func (p *nvextParams) bind(m *servedModel) *apiError {
 	return nil
 }
 
-// apply makes a generation keep to what was asked for. Only a frontend can choose the
-// prefill worker, so that such a request is disaggregated by it, whatever the strategy is.
+// apply makes a generation use the requested workers. Only a frontend can choose the
+// prefill worker, so such a request is disaggregated by the frontend, whatever the
+// strategy is.
 func (p *nvextParams) apply(g *generation) {
 	g.req.Disagg.Force = p.force
 	if p.decode != nil {
@@ -86,14 +88,14 @@ func (p *nvextParams) apply(g *generation) {
 	}
 }
 
-// pinned are the workers that a request must have; zero leaves the choice to the router.
+// pinned holds the workers that a request must use; zero leaves the choice to the router.
 type pinned struct{ decode, prefill cluster.InstanceID }
 
 // whyNotNamed excludes workers from a request that names another one.
 const whyNotNamed = "the request names another worker"
 
-// exclusion says why a worker may not be chosen: because only another one may, or because
-// of how it failed; empty if it may be.
+// exclusion returns why a worker may not be chosen: another one is required, or it has
+// failed. It returns "" if the worker may be chosen.
 func exclusion(only, id cluster.InstanceID, failed string) string {
 	if only != 0 && only != id {
 		return whyNotNamed
@@ -107,17 +109,17 @@ type extension struct {
 	Timing  *timingInfo `json:"timing,omitempty"`
 }
 
-// ranOn tells which workers an answer came from: ids as Dynamo has them, and names.
+// ranOn names the workers that an answer came from, by Dynamo's ids and by name.
 type ranOn struct {
-	PrefillID cluster.InstanceID `json:"prefill_worker_id,omitempty"` // none for a local prefill
+	PrefillID cluster.InstanceID `json:"prefill_worker_id,omitempty"` // zero for a local prefill
 	DecodeID  cluster.InstanceID `json:"decode_worker_id"`
 	Prefill   string             `json:"prefill_worker,omitempty"`
 	Decode    string             `json:"decode_worker"`
 }
 
 type timingInfo struct {
-	// Prefill is remote or local, and local because of PrefillWhy; the KV of a remote one
-	// came by PrefillWay.
+	// Prefill is remote or local. PrefillWhy is the reason for a local one. PrefillWay is
+	// how the KV of a remote one was transferred.
 	Prefill    string   `json:"prefill"`
 	PrefillWay string   `json:"prefill_way,omitempty"`
 	PrefillWhy string   `json:"prefill_why,omitempty"`
@@ -128,8 +130,8 @@ type timingInfo struct {
 	Moves      int      `json:"moves"` // to another worker, computed again or handed over
 }
 
-// extension describes how the first choice came about, once it is complete; nil when the
-// client has not asked.
+// extension describes how the first choice was computed, once it is complete. It returns
+// nil if the client has not asked for it.
 func (j *job) extension(p *nvextParams) *extension {
 	if len(p.tell) == 0 || len(j.choices) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// params are the fields that chat and text completions share.
+// params holds the fields that chat and text completions share.
 type params struct {
 	model              string
 	stream             bool
@@ -31,8 +31,8 @@ type params struct {
 	includeStop        bool
 	skipSpecial        bool
 	sampler            samplerParams
-	// logprobs is how many of the most likely tokens to tell beside each, nil for no
-	// log probabilities at all; promptLogprobs extends that to the prompt.
+	// logprobs is how many of the most likely tokens to report for each token, or nil for
+	// no log probabilities. promptLogprobs does the same for the prompt.
 	logprobs       *int
 	promptLogprobs bool
 	tokensAsIDs    bool // return_tokens_as_token_ids
@@ -48,8 +48,8 @@ const (
 
 func (p *params) shared() *params { return p }
 
-// sharedFields returns the fields that fill p. What this server cannot do is
-// refused by name, unless the value asks for nothing.
+// sharedFields returns the fields that fill p. Unsupported fields are refused by name,
+// unless their value asks for nothing.
 func (p *params) sharedFields() fields {
 	p.skipSpecial, p.maxName = true, "max_tokens"
 	f := fields{
@@ -100,7 +100,7 @@ func (p *params) streamOptions() field {
 	}
 }
 
-// check looks at fields that depend on each other.
+// check validates fields that depend on each other.
 func (p *params) check() *apiError {
 	switch {
 	case p.model == "":
@@ -113,8 +113,7 @@ func (p *params) check() *apiError {
 	return nil
 }
 
-// bind checks the tokens that a request names against the model, and turns words
-// into tokens.
+// bind checks token ids in a request against the model, and turns words into tokens.
 func (p *params) bind(ctx context.Context, m *servedModel) *apiError {
 	if err := checkTokens(m, "stop_token_ids", p.stopTokenIDs); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (p *params) bind(ctx context.Context, m *servedModel) *apiError {
 	return p.sampler.bind(m)
 }
 
-// checkTokens refuses ids that the model does not have.
+// checkTokens refuses ids outside of the model's vocabulary.
 func checkTokens(m *servedModel, param string, ids []uint32) *apiError {
 	for _, id := range ids {
 		if int64(id) >= int64(m.proc.VocabSize()) {
@@ -138,7 +137,7 @@ func checkTokens(m *servedModel, param string, ids []uint32) *apiError {
 	return nil
 }
 
-// choices is how many answers the client wants for each prompt.
+// choices returns how many answers the client wants for each prompt.
 func (p *params) choices() int {
 	if p.n == nil {
 		return 1
@@ -146,7 +145,7 @@ func (p *params) choices() int {
 	return int(*p.n)
 }
 
-// minimum is how many tokens must come before anything may stop the text.
+// minimum returns how many tokens must come before the text may stop.
 func (p *params) minimum() int {
 	if p.minTokens == nil {
 		return 0
@@ -154,12 +153,12 @@ func (p *params) minimum() int {
 	return int(*p.minTokens)
 }
 
-// promptTooLong refuses a prompt of which it is known that it has so many tokens at least.
+// promptTooLong returns the error for a prompt with at least the given number of tokens.
 func promptTooLong(param string, context, atLeast int) *apiError {
 	return tooLong(param, "This model's maximum context length is %d tokens. However, the prompt has at least %d tokens.", context, atLeast)
 }
 
-// promptError is what a client sees when its prompt cannot become tokens.
+// promptError returns the client's error for a prompt that cannot be tokenized.
 func promptError(m *servedModel, param string, err error) *apiError {
 	var long *chat.TooLongError
 	switch {
@@ -171,9 +170,9 @@ func promptError(m *servedModel, param string, err error) *apiError {
 	return asAPIError(err)
 }
 
-// budget is the number of tokens to generate after a prompt: what the client says,
-// or else fallback, or else all the context has room for. param names the field
-// that holds the prompt.
+// budget returns the number of tokens to generate after a prompt: the client's limit, or
+// else fallback, or else all that the context has room for. param names the field that
+// holds the prompt.
 func (p *params) budget(m *servedModel, prompt int, param string, fallback int) (int, *apiError) {
 	context := m.card.ContextLength
 	room := context - prompt
@@ -195,7 +194,7 @@ func (p *params) budget(m *servedModel, prompt int, param string, fallback int) 
 	return int(*p.maxTokens), nil
 }
 
-// request makes what workers get for one choice of one prompt.
+// request makes the worker's request for one choice of one prompt.
 func (p *params) request(m *servedModel, prompt []uint32, budget, choice int) protocol.PreprocessedRequest {
 	stop := protocol.StopConditions{MaxTokens: budget, MinTokens: p.minimum()}
 	if p.includeStop { // then the text ends with the token, as it does with a string

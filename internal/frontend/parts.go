@@ -8,14 +8,14 @@ import (
 	"github.com/dynctl/dynctl/internal/chat/parse"
 )
 
-// formats are how the text of one chat is taken apart.
+// formats says how the text of one chat is parsed into parts.
 type formats struct {
 	tool, reasoning string // names of package parse; empty for neither
-	prompt          string // that was rendered
+	prompt          string // the rendered prompt
 }
 
-// formats returns what the model's card says, or else its chat template. Calls are
-// looked for only if the model may call tools: then it must be able to.
+// formats returns the formats of the model's card, or else those of its chat template. It
+// looks for calls only if the model may call tools, and fails if the model cannot.
 func (t *toolRequest) formats(m *servedModel) (f formats, _ *apiError) {
 	f.tool, f.reasoning = m.proc.Formats()
 	if set := m.card.Runtime.ToolCallParser; set != "" {
@@ -43,7 +43,7 @@ func (t *toolRequest) formats(m *servedModel) (f formats, _ *apiError) {
 	return f, nil
 }
 
-// apply makes the choices take their text apart.
+// apply gives the choices parsers for their text.
 func (f *formats) apply(m *servedModel, t *toolRequest, choices []*choice) {
 	if f.tool == "" && f.reasoning == "" {
 		return
@@ -70,7 +70,7 @@ func newCallID(short bool) string {
 	return newID("call-")
 }
 
-// parts is what the text of one choice of a chat is taken apart into.
+// parts holds the parts into which the text of one chat choice is parsed.
 type parts struct {
 	parser    *parse.Parser // nil if the text is the answer
 	reasons   bool          // the parser knows reasoning
@@ -80,7 +80,7 @@ type parts struct {
 	arguments []*strings.Builder // of the calls
 }
 
-// toolCall is a call in OpenAI's words.
+// toolCall is a call in OpenAI's format.
 type toolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
@@ -92,7 +92,7 @@ type toolFunction struct {
 	Arguments string `json:"arguments"` // JSON text
 }
 
-// read turns tokens into a delta. It returns whether the text ends with them.
+// read decodes tokens into a delta. stopped reports that the text ends with them.
 func (c *choice) read(d *delta, ids []uint32) (stopped bool) {
 	if c.parser == nil {
 		d.text, stopped = c.decode(ids)
@@ -113,7 +113,7 @@ func (c *choice) read(d *delta, ids []uint32) (stopped bool) {
 	return false
 }
 
-// flush adds what was held back at the end of the tokens.
+// flush adds the text held back at the end of the tokens.
 func (c *choice) flush(d *delta) {
 	text := c.endText()
 	if c.parser == nil {
@@ -123,8 +123,8 @@ func (c *choice) flush(d *delta) {
 	d.events = append(d.events, c.parser.Feed(text)...)
 }
 
-// close ends the text with the last delta. It was a call if the model made one and
-// stopped by itself.
+// close ends the text with the last delta. Its finish reason is a call if the model made
+// one and stopped by itself.
 func (c *choice) close(d *delta) {
 	if c.parser == nil || d.finish == "" {
 		return
@@ -135,7 +135,7 @@ func (c *choice) close(d *delta) {
 	}
 }
 
-// Reasons why a choice ends, in OpenAI's words.
+// Finish reasons of a choice, in OpenAI's words.
 const (
 	finishStop      = "stop"
 	finishToolCalls = "tool_calls"
@@ -163,7 +163,7 @@ func (c *choice) collect(d delta) {
 	}
 }
 
-// chatMessage is a whole answer in OpenAI's words.
+// chatMessage is a whole answer in OpenAI's format.
 type chatMessage struct {
 	Role      string     `json:"role"`
 	Content   *string    `json:"content"`
@@ -172,7 +172,7 @@ type chatMessage struct {
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 
-// message is what was collected. Content is null if there are calls only.
+// message returns the collected answer. Content is null if there are only calls.
 func (c *choice) message() chatMessage {
 	for i := range c.calls {
 		c.calls[i].Function.Arguments = c.arguments[i].String()
@@ -184,7 +184,8 @@ func (c *choice) message() chatMessage {
 	return m
 }
 
-// reasoningOf counts the tokens of reasoning, nil if nobody looked for it.
+// reasoningOf counts the tokens of reasoning. It returns nil if no parser knows
+// reasoning.
 func reasoningOf(choices []*choice) *completionDetails {
 	var d *completionDetails
 	for _, c := range choices {

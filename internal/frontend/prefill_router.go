@@ -13,11 +13,11 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// prefillTries is how many prefill workers a request is offered to before its decode
-// worker prefills.
+// prefillTries is how many prefill workers a request tries before its decode worker
+// prefills.
 const prefillTries = 2
 
-// Reasons for a local prefill that only a frontend finds.
+// Reasons for a local prefill that only the frontend can find.
 const (
 	whyPrefillFailed  = "prefill worker failed"
 	whyPrefillTimeout = "remote prefill timed out"
@@ -26,8 +26,8 @@ const (
 )
 
 // firstHop is the prefill of a request at the worker that the frontend has chosen. It
-// belongs to the goroutine of the request. As long as its stream is open the prefill
-// worker keeps what it has computed, until its deadline; close lets go of it.
+// belongs to the goroutine of the request. The prefill worker keeps the KV while the
+// stream is open, until its deadline; close releases it.
 type firstHop struct {
 	stream    requestplane.Stream
 	release   func() // of the load count
@@ -72,18 +72,18 @@ func (g *generation) disaggregate(ctx context.Context) error {
 			hints.Why = why
 		}
 		if len(tried) == 0 || why == whyNoOther {
-			return nil // nobody was asked, or nobody is left
+			return nil // no worker was asked, or none is left
 		}
 	}
 	return nil
 }
 
-// whyNoOther is the reason when no prefill worker is left that has not failed: the
-// reason of the one that has failed is told instead.
+// whyNoOther is the reason when no prefill worker is left that has not failed. The
+// decision then reports the failed worker's reason instead.
 const whyNoOther = "no other prefill worker"
 
-// prefill asks one prefill worker, and sets g.hop, or says why the prompt is prefilled
-// by the decode worker. Workers that fail are added to tried.
+// prefill asks one prefill worker and sets g.hop, or returns why the decode worker must
+// prefill. It adds workers that fail to tried.
 func (g *generation) prefill(ctx context.Context, settings Settings, tried map[cluster.InstanceID]string) (why string) {
 	if g.req.Output.PromptLogprobs != nil {
 		return whyPromptProbs
@@ -132,7 +132,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	return why
 }
 
-// prefillCandidates are those of the instances that prefill for the model.
+// prefillCandidates returns the instances that prefill for the model.
 func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[cluster.InstanceID]string) []router.Candidate {
 	var out []router.Candidate
 	for _, i := range instances {
@@ -143,7 +143,8 @@ func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[c
 	return out
 }
 
-// prefillVerdict is why a prefill worker did not take a prompt, as decisions show it.
+// prefillVerdict returns, in the words of decisions, why a prefill worker did not take a
+// prompt.
 func prefillVerdict(err error) string {
 	switch {
 	case errors.Is(err, requestplane.ErrOverloaded):
@@ -160,7 +161,7 @@ var (
 )
 
 // ask sends the prompt to a prefill worker. With a bootstrap room it returns when the
-// worker has opened that, else when the KV is computed.
+// worker has opened the room, otherwise when the KV is computed.
 func (g *generation) ask(ctx context.Context, inst cluster.Instance, settings Settings) (*firstHop, error) {
 	hop := &firstHop{deadline: time.Now().Add(settings.RemoteTimeout)}
 	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && settings.Background {
@@ -198,7 +199,7 @@ func (g *generation) ask(ctx context.Context, inst cluster.Instance, settings Se
 	return hop, nil
 }
 
-// endHop lets go of what a prefill worker keeps for the request, if anything.
+// endHop releases the KV that a prefill worker keeps for the request, if any.
 func (g *generation) endHop() {
 	g.hop.close()
 	g.hop = nil

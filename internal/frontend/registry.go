@@ -19,38 +19,39 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// servedModel is a model as its workers agree on it. It never changes; the
-// registry replaces it.
+// servedModel is a model as its workers agree on it. It is immutable; the registry
+// replaces it.
 type servedModel struct {
 	name    string
 	card    cluster.ModelCard
 	proc    *chat.Processor // nil while its files are being loaded
 	created time.Time
 	workers map[cluster.InstanceID]bool // decode instances with this card
-	// prefills are the prefill workers whose KV these can take.
+	// prefills holds the prefill workers whose KV these workers can take.
 	prefills map[cluster.InstanceID]cluster.RuntimeConfig
 	limits   metrics.ModelLimits
 }
 
-// registry follows the model cards of a namespace and holds the models that can
-// be served. Its run owns everything but models.
+// registry follows the model cards of a namespace and holds the models that can be
+// served. All fields but models belong to run.
 type registry struct {
 	log     *slog.Logger
 	limits  *limits
 	metrics *metrics.Frontend
 	moves   int // migration limit, shown beside the limits of a model
 	cards   *store.Prefix[cardAt]
-	desired *store.Prefix[cluster.Topology] // what shall be served, for models that nobody serves yet
+	desired *store.Prefix[cluster.Topology] // topologies: models that should be served though no worker serves them yet
 	topoKey string
 	files   *runtime.Client
 
 	models atomic.Pointer[map[string]*servedModel]
-	// declared are the models of the topology or, while there is none, those that were
-	// declared or served last: what a cluster that comes back will serve again.
+	// declared holds the models of the topology. While there is no topology, it holds the
+	// models last declared or served, because a cluster that comes back serves them
+	// again.
 	declared atomic.Pointer[map[string]bool]
 
 	sets    map[string]*fileSet         // by key
-	left    map[cluster.InstanceID]bool // workers left out, of which the log says so
+	left    map[cluster.InstanceID]bool // workers left out and logged
 	loaded  chan loadResult
 	loaders sync.WaitGroup
 }
@@ -62,8 +63,8 @@ type cardAt struct {
 	rev store.Revision
 }
 
-// lingerFor is how long models stay known when the store has lost its data: nodes and
-// workers write it again.
+// lingerFor is how long models stay known when the store has lost its data. Nodes and
+// workers write the data again within that time.
 const lingerFor = 30 * time.Second
 
 func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
@@ -124,8 +125,8 @@ func (r *registry) run(ctx context.Context) {
 	}
 }
 
-// refresh recomputes the models from the cards and returns when to try again what
-// failed, 0 for never.
+// refresh recomputes the models from the cards. It returns the time until failed loads
+// are due again, 0 for never.
 func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Duration) {
 	byName, prefills := map[string][]cardAt{}, map[string][]cardAt{}
 	here := map[cluster.InstanceID]bool{}
@@ -168,8 +169,7 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 // maxDeclared bounds the models that are remembered without a topology.
 const maxDeclared = 64
 
-// remember keeps what is declared, for the time when the topology and all workers are
-// gone.
+// remember updates declared, which is needed once the topology and all workers are gone.
 func (r *registry) remember(models map[string]*servedModel) {
 	declared := map[string]bool{}
 	if t, ok := r.desired.Get(r.topoKey); ok {
@@ -185,9 +185,9 @@ func (r *registry) remember(models map[string]*servedModel) {
 	r.declared.Store(&declared)
 }
 
-// agree makes a model of its cards, oldest first. Workers of one model must agree
-// on what it is: on that which is served already, or else on the oldest card.
-// Workers with another one are left out until the others are gone.
+// agree makes a model from its cards, oldest first. All workers of a model must have
+// interchangeable cards: interchangeable with the model already served, or else with the
+// oldest card. Workers with another card are left out until the others are gone.
 func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*servedModel, []cardAt) {
 	first := cards[0]
 	if old != nil {
@@ -199,7 +199,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 	agreed := cards[:0:0]
 	for _, c := range cards {
 		if !interchangeable(c.ModelCard, first.ModelCard) {
-			if !r.left[c.id] { // say it once
+			if !r.left[c.id] { // log it once
 				r.left[c.id] = true
 				r.log.Error("worker serves another model under the same name and is left out", "model", name,
 					"instance", c.id.String(), "digest", c.Digest, "expected", first.Digest,
@@ -223,7 +223,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 	return m, agreed
 }
 
-// suitable are the prefill workers whose KV blocks the workers of a card can take.
+// suitable returns the prefill workers whose KV blocks the workers of a card can take.
 func suitable(cards []cardAt, card cluster.ModelCard) map[cluster.InstanceID]cluster.RuntimeConfig {
 	out := map[cluster.InstanceID]cluster.RuntimeConfig{}
 	for _, c := range cards {
@@ -234,15 +234,15 @@ func suitable(cards []cardAt, card cluster.ModelCard) map[cluster.InstanceID]clu
 	return out
 }
 
-// interchangeable reports whether workers with these cards can go on where the
-// other was, and exchange KV blocks.
+// interchangeable reports whether workers with these cards can continue each other's
+// sequences and exchange KV blocks.
 func interchangeable(a, b cluster.ModelCard) bool {
 	return a.Digest == b.Digest && a.BlockSize == b.BlockSize && a.HashSeed == b.HashSeed &&
 		a.Runtime.KVDType == b.Runtime.KVDType && a.Runtime.KVBlockBytes == b.Runtime.KVBlockBytes
 }
 
-// adopt gives m the loaded files, or as long as new ones are on their way those of
-// its predecessor, and tells the world what changed.
+// adopt gives m the loaded files. While new files are loading, m keeps those of its
+// predecessor. adopt logs and publishes changes.
 func (r *registry) adopt(m, old *servedModel, set *fileSet) {
 	same := old != nil && old.proc != nil && old.card.Digest == m.card.Digest
 	switch {
@@ -282,9 +282,9 @@ func (r *registry) list() []*servedModel {
 // known reports whether there is a model of that name, for metric labels.
 func (r *registry) known(name string) bool { return r.find(name) != nil }
 
-// expected reports whether a model of that name is to be served here, though no
-// worker may do so at the moment: all of them start, are drained or lost, or the
-// cluster is taken down. Once a topology declares another model, it is not.
+// expected reports whether a model should be served here although perhaps no worker
+// serves it now: all of them start, are drained or lost, or the cluster is being taken
+// down. It is false once a topology declares another model.
 func (r *registry) expected(name string) bool {
 	if t, ok := r.desired.Get(r.topoKey); ok {
 		return t.Model.Name == name

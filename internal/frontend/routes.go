@@ -31,7 +31,7 @@ func (f *Frontend) routes() http.Handler {
 	})))
 }
 
-// allowedMethods are the methods of a path, "" for an unknown one.
+// allowedMethods returns the methods of a path, or "" for an unknown one.
 func allowedMethods(path string) string {
 	switch {
 	case path == "/v1/chat/completions", path == "/v1/completions":
@@ -42,7 +42,7 @@ func allowedMethods(path string) string {
 	return ""
 }
 
-// unrouted answers what no handler takes.
+// unrouted answers requests that no handler takes.
 func unrouted(w http.ResponseWriter, r *http.Request) {
 	allowed := allowedMethods(r.URL.Path)
 	if allowed == "" {
@@ -71,8 +71,8 @@ func (m *servedModel) item() modelItem {
 	return modelItem{ID: m.name, Object: "model", Created: m.created.Unix(), OwnedBy: "dynctl", ContextWindow: m.card.ContextLength}
 }
 
-// listModels lists the models that have a worker in discovery: others may be known
-// but cannot answer.
+// listModels lists the models that have a worker in discovery. Other known models cannot
+// answer.
 func (f *Frontend) listModels(w http.ResponseWriter, _ *http.Request) {
 	items := []modelItem{}
 	for _, m := range f.registry.list() {
@@ -103,7 +103,7 @@ func (f *Frontend) getModel(w http.ResponseWriter, r *http.Request) {
 // maxListed bounds how many models an error lists.
 const maxListed = 20
 
-// model finds a model that is ready, or says which are.
+// model finds a model that is ready, or returns an error that lists those that are.
 func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	switch m := f.registry.find(name); {
 	case m != nil && m.proc != nil:
@@ -127,12 +127,14 @@ func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	return nil, e
 }
 
-// notServed is about a model that was declared: it comes, or comes back.
+// notServed is the error for a declared model without workers, which starts or comes
+// back.
 func notServed(name string) *apiError {
 	return unavailable(fmt.Sprintf("No worker is ready to serve the model '%s' at the moment.", name), retryLater)
 }
 
-// health answers whether the frontend takes requests, and insiders with what it can serve.
+// health reports whether the frontend takes requests. Insiders also see the models it can
+// serve.
 func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
 	if f.gate.isClosed() {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "draining", "message": "Service is not ready"})
@@ -150,7 +152,7 @@ func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"status": "healthy", "endpoints": endpoints, "instances": instances})
 }
 
-// live answers whether the process is worth keeping.
+// live reports whether the process works; if not, it should be restarted.
 func (f *Frontend) live(w http.ResponseWriter, _ *http.Request) {
 	if f.ctx.Err() != nil {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "shutting_down"})

@@ -12,7 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// samplerParams are the fields that change logits before a token is drawn.
+// samplerParams holds the fields that change logits before a token is drawn.
 type samplerParams struct {
 	presence, frequency, repetition *float64
 	bias                            []protocol.TokenBias // ordered by token
@@ -51,7 +51,7 @@ func positive(v **float64, hi float64) field {
 	}
 }
 
-// filled is a list that may not be empty.
+// filled wraps a list field that must not be empty.
 func filled(f field, size func() int) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		if err := f(name, raw); err != nil {
@@ -95,7 +95,7 @@ func biases(v *[]protocol.TokenBias) field {
 	}
 }
 
-// words reads a list of strings with something else than blanks.
+// words reads a list of strings that are not blank.
 func words(v *[]string) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		switch err := unmarshalList(raw, v, maxBadWords); {
@@ -114,8 +114,8 @@ func words(v *[]string) field {
 	}
 }
 
-// idSequences reads a list of lists of token ids, or of token ids, each of which
-// then is a sequence of its own.
+// idSequences reads a list of lists of token ids. It also accepts a list of ids and makes
+// each a sequence of its own.
 func idSequences(v *[][]uint32) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		list, err := rawList(raw, maxBadWords)
@@ -148,8 +148,8 @@ func idSequences(v *[][]uint32) field {
 	}
 }
 
-// bind checks the tokens of the fields and spells the words in tokens: as they are
-// at the beginning of a text and after a blank.
+// bind checks the tokens of the fields and tokenizes the words, as they are at the
+// beginning of a text and after a blank.
 func (s *samplerParams) bind(m *servedModel) *apiError {
 	for _, b := range s.bias {
 		if err := checkTokens(m, "logit_bias", []uint32{b.Token}); err != nil {
@@ -176,8 +176,8 @@ func (s *samplerParams) bind(m *servedModel) *apiError {
 	return nil
 }
 
-// sampling fills in the model's own defaults where the client says nothing. OpenAI's
-// default temperature is 1.
+// sampling fills in the model's defaults where the client sets nothing. OpenAI's default
+// temperature is 1.
 func (p *params) sampling(d chat.GenerationDefaults, choice int) protocol.SamplingOptions {
 	o := protocol.SamplingOptions{Temperature: 1, TopP: 1}
 	set := func(v *float32, client *float64, model *float64) {
@@ -205,7 +205,7 @@ func (p *params) sampling(d chat.GenerationDefaults, choice int) protocol.Sampli
 		o.Temperature = 0
 	}
 	if p.topP != nil && *p.topP == 0 {
-		o.Temperature = 0 // nothing but the best token; to engines 0 means off
+		o.Temperature = 0 // only the best token; for engines top-p 0 means off
 	}
 	if p.seed != nil {
 		// Choices of one request must differ, and differ in the same way each time.

@@ -12,22 +12,21 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
-// request is the body of a generating endpoint: what differs between chat and text
-// completions. Its methods are called in this order.
+// request is the body of a generating endpoint, with the differences between chat and
+// text completions. Its methods are called in this order.
 type request interface {
-	// fields are those it reads; shared returns the ones all endpoints have.
+	// fields returns the endpoint's fields; shared returns those that all endpoints have.
 	fields() fields
 	shared() *params
-	// check looks at fields that depend on each other.
+	// check validates fields that depend on each other.
 	check() *apiError
-	// prompts returns the tokens of each prompt. promptField is the name of the
-	// field they come from.
+	// prompts returns the tokens of each prompt. promptField names their field.
 	prompts(context.Context, *servedModel) ([][]uint32, error)
 	promptField() string
-	// defaultTokens is how many tokens to generate when the client sets no limit,
-	// 0 for as many as the context has room for.
+	// defaultTokens returns how many tokens to generate if the client sets no limit, or 0
+	// for as many as the context has room for.
 	defaultTokens() int
-	// forget drops what refers to the body, which is done with after prompts.
+	// forget drops references to the body, which is not needed after prompts.
 	forget()
 	answer(m *servedModel, created int64, choices []*choice) answerer
 }
@@ -36,15 +35,16 @@ type request interface {
 type answerer interface {
 	// appendDelta appends the events of one delta, each ending in an empty line.
 	appendDelta(dst []byte, d delta) []byte
-	// lastEvent tells of the answer as a whole what is not nil.
+	// lastEvent returns the event about the whole answer, with those arguments that are
+	// not nil.
 	lastEvent(*usage, *extension) []byte
 	whole(choices []*choice, u usage, e *extension) any
 }
 
-// errRequestTimeout ends requests that run longer than the frontend allows.
+// errRequestTimeout ends requests that exceed the frontend's time limit.
 var errRequestTimeout = errors.New("the request took longer than this server allows")
 
-// generating is the handler of an endpoint: admission, checks, preparation,
+// generating returns the handler of an endpoint: admission, checks, preparation,
 // generation, answer.
 func (f *Frontend) generating(endpoint string, newRequest func() request) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: tenant,
 		}
 		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
-		err := error(internalError("Internal server error.")) // unless a panic is on its way
+		err := error(internalError("Internal server error.")) // unless a panic unwinds
 		defer func() { j.end(err) }()
 		if bad != nil {
 			bad.write(w)
@@ -103,7 +103,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 	}
 }
 
-// limited bounds the time of a request.
+// limited bounds the duration of a request.
 func (f *Frontend) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.cfg.RequestTimeout <= 0 {
 		return context.WithCancel(ctx)
@@ -111,8 +111,8 @@ func (f *Frontend) limited(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeoutCause(ctx, f.cfg.RequestTimeout, errRequestTimeout)
 }
 
-// prepare finds the model, makes the prompts and what generates from them. It calls read
-// when what is left takes no long work that is not bounded by itself.
+// prepare finds the model, makes the prompts and the choices that generate from them. It
+// calls read when the prompts are made: later steps are short or have their own limits.
 func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, error) {
 	defer func(begin time.Time, leave func(time.Duration)) { leave(time.Since(begin)) }(time.Now(), j.f.metrics.EnterStage(metrics.StagePreprocess))
 	p := q.shared()
@@ -165,8 +165,8 @@ func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, er
 	return q.answer(m, time.Now().Unix(), j.choices), nil
 }
 
-// streamed answers with server-sent events. half is closed when the client has to be
-// asked whether it is still there.
+// streamed answers with server-sent events. half is closed when the handler must probe
+// whether the client is still connected.
 func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Request, half <-chan struct{}, a answerer, p *params) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -204,7 +204,8 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 }
 
-// lastEvent is the event about the whole answer, if the client wants one.
+// lastEvent returns the event about the whole answer, or nil if the client does not want
+// one.
 func (j *job) lastEvent(a answerer, p *params) []byte {
 	e := j.extension(&p.nvext)
 	var u *usage

@@ -6,19 +6,20 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// Settings are settings that change at run time, without a restart. A request keeps the
-// strategy that it began with.
+// Settings holds settings that change at run time, without a restart. A request keeps the
+// strategy with which it began.
 type Settings struct {
 	Policy   string // of the choice of the decode worker, as router.NewPolicy knows it
 	Strategy string // one of protocol's strategies of disaggregation
-	// Background sends a prompt to prefill and decode worker at once where that can be.
+	// Background sends a prompt to the prefill and the decode worker at the same time, if
+	// possible.
 	Background bool
 	Prefill    router.PrefillLimits
-	// RemoteTimeout limits one remote prefill.
+	// RemoteTimeout bounds one remote prefill.
 	RemoteTimeout time.Duration
 }
 
-// policies makes every policy once, because some remember their last choice.
+// policies makes each policy once, because some keep state between choices.
 func policies() map[string]router.Policy {
 	all := map[string]router.Policy{}
 	for _, name := range router.Policies() {
@@ -27,10 +28,10 @@ func policies() map[string]router.Policy {
 	return all
 }
 
-// policy is the one in force now.
+// policy returns the current policy.
 func (f *Frontend) policy() router.Policy {
 	if p := f.policies[f.cfg.Settings().Policy]; p != nil {
 		return p
 	}
-	return f.policies[router.LeastLoaded] // a name that only newer frontends know
+	return f.policies[router.LeastLoaded] // a policy that only newer frontends know
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// sse is a stream of server-sent events. Goroutines that generate put events in,
-// the goroutine of the handler writes them: what gathers while one write is under
-// way goes out with the next. The headers go out with the first event, so that an
-// error before it can still be an ordinary response.
+// sse is a stream of server-sent events. Generating goroutines put events in, and the
+// handler's goroutine writes them. Events that gather during one write go out with the
+// next. The headers go out with the first event, so that an earlier error can still be an
+// ordinary response.
 type sse struct {
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
-	timeout time.Duration // of one write
+	timeout time.Duration // of each write
 	begun   bool          // headers are out
 	buf     []byte        // being written, or free
 
@@ -24,8 +24,8 @@ type sse struct {
 	room    chan struct{} // capacity 1: pending was taken
 }
 
-// maxPending is how many bytes of events may wait for a client that reads slowly;
-// then the generation waits.
+// maxPending is how many bytes of events may wait for a slow client. Beyond it the
+// generation waits.
 const maxPending = 64 << 10
 
 func newSSE(w http.ResponseWriter, timeout time.Duration) *sse {
@@ -35,8 +35,8 @@ func newSSE(w http.ResponseWriter, timeout time.Duration) *sse {
 	}
 }
 
-// put adds the events of a delta. It waits for room until ctx ends. One goroutine
-// at a time may call it.
+// put adds the events of a delta. It waits for room until ctx ends. Calls must not
+// overlap.
 func (s *sse) put(ctx context.Context, a answerer, d delta) error {
 	s.mu.Lock()
 	for len(s.pending) > maxPending {
@@ -61,7 +61,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// take moves what is pending to buf.
+// take moves pending events to buf.
 func (s *sse) take() {
 	s.mu.Lock()
 	s.buf, s.pending = s.pending, s.buf[:0]
@@ -69,7 +69,7 @@ func (s *sse) take() {
 	signal(s.room)
 }
 
-// flush writes what is pending.
+// flush writes pending events.
 func (s *sse) flush() error {
 	s.take()
 	return s.write()
@@ -81,8 +81,9 @@ func (s *sse) comment() error {
 	return s.write()
 }
 
-// end writes what is pending, the last event if there is one, and the mark of the
-// end. An error is the last event, or the whole response if nothing was sent.
+// end writes pending events, the last event if there is one, and the end marker. If
+// failure is set, it is sent as the last event, or as the whole response if nothing was
+// sent.
 func (s *sse) end(last []byte, failure error) error {
 	s.take()
 	if failure != nil {
@@ -121,8 +122,7 @@ func (s *sse) write() error {
 	return nil
 }
 
-// clientGone is a failed write: the client has closed the connection, or does not
-// read.
+// clientGone is a failed write: the client has closed the connection or does not read.
 type clientGone struct{ err error }
 
 func (e *clientGone) Error() string { return "client gone: " + e.err.Error() }

@@ -10,7 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
-// stats gathers what one second brought, for the event plane.
+// stats gathers the figures of one second, for the event plane.
 type stats struct {
 	mu sync.Mutex
 	s  cluster.FrontendStats
@@ -28,7 +28,7 @@ func (s *stats) begun() { s.add(func(x *cluster.FrontendStats) { x.Started++ }) 
 
 func (s *stats) migrated() { s.add(func(x *cluster.FrontendStats) { x.Migrated++ }) }
 
-// queued, firstToken and tokens take in the times that operators watch.
+// queued, firstToken and tokens record the latencies that operators watch.
 func (s *stats) queued(d time.Duration) {
 	s.add(func(x *cluster.FrontendStats) { x.Queue.Observe(d) })
 }
@@ -37,7 +37,7 @@ func (s *stats) firstToken(ttft time.Duration) {
 	s.add(func(x *cluster.FrontendStats) { x.TTFT.Observe(ttft) })
 }
 
-// tokens counts n tokens that came gap after those before; gap 0 for the first.
+// tokens counts n tokens that came gap after the previous ones; gap is 0 for the first.
 func (s *stats) tokens(n int, gap time.Duration) {
 	s.add(func(x *cluster.FrontendStats) {
 		x.OutTokens += n

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tenants tells clients apart that get equal shares of the workers.
+// tenants identifies the clients that get equal shares of the workers.
 type tenants struct {
 	byKey   bool // there are several API keys
 	proxies []netip.Prefix
@@ -32,9 +32,9 @@ func newTenants(keys []string, proxies []string) (*tenants, error) {
 	return t, nil
 }
 
-// of names the tenant of a request: a hash of its API key where there are several keys,
-// else the client's address. The key cannot be told from the name. Of IPv6 addresses
-// the network counts (/64), which one client has as a whole.
+// of returns the tenant of a request: a hash of its API key if there are several keys,
+// else the client's address. The hash does not reveal the key. For IPv6 the tenant is the
+// /64 network, because one client usually has a whole network.
 func (t *tenants) of(r *http.Request) string {
 	if t.byKey {
 		sum := sha256.Sum256([]byte("tenant " + bearer(r)))
@@ -52,9 +52,9 @@ func (t *tenants) of(r *http.Request) string {
 	return "address:" + a.String()
 }
 
-// client is the address that a request comes from: that of the connection or, where that
-// is a trusted proxy's, the last one in X-Forwarded-For that is not. Addresses before it
-// are what the client claims.
+// client returns the address that a request comes from: that of the connection or, if
+// that is a trusted proxy, the last address in X-Forwarded-For that is not a trusted
+// proxy. Earlier addresses are claims of the client and cannot be trusted.
 func (t *tenants) client(r *http.Request) netip.Addr {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *tenants) client(r *http.Request) netip.Addr {
 	for i := len(hops) - 1; i >= 0 && t.trusted(at); i-- {
 		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
-			break // of a proxy that does not say; it is the client
+			break // the proxy does not say, so it counts as the client
 		}
 		at = next.Unmap()
 	}
@@ -85,7 +85,7 @@ func (t *tenants) trusted(a netip.Addr) bool {
 	return false
 }
 
-// apiKeys are the keys in a setting: several are separated by commas.
+// apiKeys returns the keys in a setting, where commas separate them.
 func apiKeys(setting string) (keys []string) {
 	for key := range strings.SplitSeq(setting, ",") {
 		if key = strings.TrimSpace(key); key != "" {
@@ -95,7 +95,7 @@ func apiKeys(setting string) (keys []string) {
 	return keys
 }
 
-// bearer is the token of a request, "" if it has none.
+// bearer returns the bearer token of a request, "" if it has none.
 func bearer(r *http.Request) string {
 	scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

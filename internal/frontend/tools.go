@@ -12,9 +12,9 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// toolRequest are the fields of a chat about tools.
+// toolRequest holds the fields of a chat about tools.
 type toolRequest struct {
-	raw      json.RawMessage // as templates see them; nil for none
+	raw      json.RawMessage // as templates get them; nil for none
 	list     []parse.Tool
 	choice   string // auto, none, required or, for one function, its name
 	named    bool   // choice is a name
@@ -41,9 +41,9 @@ func (t *toolRequest) fields(f fields) {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.:/-]+$`)
 
-// readTools reads the list of functions that the model may call. strict is
-// accepted: without it a model tries the same, and it is the default of many
-// clients' helpers.
+// readTools reads the list of functions that the model may call. It accepts strict, which
+// many client libraries set by default; without it a model tries to follow the schema
+// just the same.
 func (t *toolRequest) readTools(name string, raw json.RawMessage) *apiError {
 	list, err := rawList(raw, maxTools)
 	switch {
@@ -143,8 +143,7 @@ func (t *toolRequest) readChoice(name string, raw json.RawMessage) *apiError {
 // forced reports whether the answer must be a call.
 func (t *toolRequest) forced() bool { return t.named || t.choice == choiceRequired }
 
-// check looks at fields that depend on each other. A call is forced by constraining
-// the output.
+// check validates fields that depend on each other. A forced call constrains the output.
 func (t *toolRequest) check(g *guidedParams) *apiError {
 	forced := t.forced()
 	switch {
@@ -162,7 +161,7 @@ func (t *toolRequest) check(g *guidedParams) *apiError {
 	return nil
 }
 
-// bytes is how large the schemas of all functions are.
+// bytes returns the total size of the schemas of all functions.
 func (t *toolRequest) bytes() (n int) {
 	for _, tool := range t.list {
 		n += len(tool.Parameters)
@@ -170,8 +169,8 @@ func (t *toolRequest) bytes() (n int) {
 	return n
 }
 
-// calls is the constraint of an answer that calls: a list of calls, as package parse
-// reads it, of one of the functions that may be called.
+// calls returns the constraint of an answer that must call: a list of calls in the form
+// that package parse reads, each of one of the allowed functions.
 func (t *toolRequest) calls() *protocol.Guided {
 	defs, anyOf := map[string]any{}, []any{}
 	for i, tool := range t.list {
@@ -181,7 +180,7 @@ func (t *toolRequest) calls() *protocol.Guided {
 		parameters := any(map[string]any{"type": "object"})
 		if len(tool.Parameters) > 0 && !isNull(tool.Parameters) {
 			if json.Unmarshal(tool.Parameters, &parameters) != nil {
-				continue // it was read before
+				continue // readTool has read it before
 			}
 		}
 		def := "tool" + strconv.Itoa(i)
@@ -199,7 +198,7 @@ func (t *toolRequest) calls() *protocol.Guided {
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
-		text = []byte("{}") // cannot happen: it came from JSON
+		text = []byte("{}") // cannot happen: the value came from JSON
 	}
 	return &protocol.Guided{Kind: string(grammar.KindJSONSchema), Text: string(text), Lax: true, Compact: true}
 }
@@ -239,7 +238,7 @@ func (t *toolRequest) has(name string) bool {
 // active reports whether the model may call tools.
 func (t *toolRequest) active() bool { return t.raw != nil && t.choice != choiceNone }
 
-// shown are the tools that the template shows to the model: none if it may not call
+// shown returns the tools that the template shows to the model: none if it may not call
 // them.
 func (t *toolRequest) shown() json.RawMessage {
 	if !t.active() {
@@ -248,8 +247,8 @@ func (t *toolRequest) shown() json.RawMessage {
 	return t.raw
 }
 
-// checkTurn looks at what messages say about tools: the calls of an assistant, and
-// which of them a tool answers.
+// checkTurn checks what messages say about tools: the calls of an assistant, and which
+// call a tool answers.
 func checkTurn(at string, t *turn) *apiError {
 	switch {
 	case *t.role == "tool":
@@ -277,7 +276,7 @@ func checkTurn(at string, t *turn) *apiError {
 	return nil
 }
 
-// checkCall looks at a call of an earlier turn.
+// checkCall checks a call of an earlier turn.
 func checkCall(at string, raw json.RawMessage) *apiError {
 	var call struct {
 		Type     *string         `json:"type"`
