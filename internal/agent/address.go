@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// anyLoopbackPort is the default of the listeners that other nodes connect to. It
-// is for clusters on one machine.
+// anyLoopbackPort is the default address of the listeners that other nodes connect to. It
+// suffices for clusters on one machine.
 const anyLoopbackPort = "127.0.0.1:0"
 
 // listenAt returns where to listen for other nodes; standard is the default, on loopback.
-// A node that is told to advertise a host of its network must be reachable there: listeners
-// that nobody configured then leave loopback, for that address if it is one of this
-// machine, else for all.
+// A node that advertises a host of its network must be reachable there. Listeners without
+// a configured address then leave loopback: they use that address if this machine has it,
+// else all addresses.
 func (a *Agent) listenAt(configured, standard string) string {
 	host := a.cfg.Node.AdvertiseHost
 	if configured != standard || onLoopback(host) {
@@ -29,8 +29,8 @@ func (a *Agent) listenAt(configured, standard string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// serverNames are all names and addresses at which the servers of this node may be
-// reached, for their certificate. Programs of the cluster do not look at them: see
+// serverNames returns all names and addresses at which the servers of this node may be
+// reached, for their certificate. Programs of the cluster do not check them: see
 // [credentials.ServerName].
 func (a *Agent) serverNames() []string {
 	names := []string{"localhost", a.cfg.Node.AdvertiseHost}
@@ -39,7 +39,7 @@ func (a *Agent) serverNames() []string {
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		addrs = nil // then tools that compare addresses must use a name
+		addrs = nil // so tools that compare addresses must use a name
 	}
 	for _, addr := range addrs {
 		if n, ok := addr.(*net.IPNet); ok {
@@ -50,8 +50,8 @@ func (a *Agent) serverNames() []string {
 	return slices.Compact(names)
 }
 
-// interfaceOf returns the name of the network interface that has an address, such as
-// "lo", or "" if it is not one of this machine's.
+// interfaceOf returns the name of the network interface that has the address host, such
+// as "lo", or "" if no interface of this machine has it.
 func interfaceOf(host string) string {
 	ip := net.ParseIP(host)
 	if ip == nil {
@@ -75,8 +75,9 @@ func interfaceOf(host string) string {
 	return ""
 }
 
-// advertiseHost returns the host at which others reach a listener: the configured
-// one, unless that is the default and the listener has a better address itself.
+// advertiseHost returns the host at which other nodes reach a listener: the configured
+// one, or the listener's own address if the configured one is the default and the
+// listener's is better.
 func (a *Agent) advertiseHost(listen string) string {
 	host, _, err := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); err == nil && ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() && onLoopback(a.cfg.Node.AdvertiseHost) {
@@ -85,7 +86,7 @@ func (a *Agent) advertiseHost(listen string) string {
 	return a.cfg.Node.AdvertiseHost
 }
 
-// advertise returns the address under which others reach a listener of this node.
+// advertise returns the address at which other nodes reach a listener of this node.
 func (a *Agent) advertise(addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -95,7 +96,7 @@ func (a *Agent) advertise(addr string) string {
 }
 
 // storesHost returns the host at which other machines reach the servers in this process,
-// or "" if one of them stays on loopback.
+// or "" if one of them listens on loopback only.
 func (a *Agent) storesHost() string {
 	listen := a.stores.etcd.Listen()
 	for _, addr := range []string{listen, a.natsListen()} {
@@ -109,7 +110,8 @@ func (a *Agent) storesHost() string {
 	return ""
 }
 
-// natsListen is where the NATS server in this process listens; empty if there is none.
+// natsListen returns where the NATS server in this process listens, or "" if there is
+// none.
 func (a *Agent) natsListen() string {
 	if a.stores.nats == nil {
 		return ""
@@ -117,7 +119,7 @@ func (a *Agent) natsListen() string {
 	return a.stores.nats.Listen()
 }
 
-// statusAddr is that of the status server, which stays on loopback unless it is
+// statusAddr returns the address of the status server. It stays on loopback unless
 // configured otherwise.
 func (a *Agent) statusAddr() string {
 	if host, _, err := net.SplitHostPort(a.status.addr); err != nil || onLoopback(host) {

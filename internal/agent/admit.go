@@ -11,14 +11,14 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// holding is what a worker of this node has in memory.
+// holding is the memory that a worker of this node holds.
 type holding struct {
 	worker, device string
 	key            modelKey
 	pool           int64 // bytes of its KV blocks
 }
 
-// hold remembers what a worker has until the returned function is called.
+// hold records a holding until the returned function is called.
 func (m *models) hold(h holding) (release func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,12 +33,12 @@ func (m *models) hold(h holding) (release func()) {
 // onHost reports whether a device computes in the memory of the host.
 func onHost(device string) bool { return cluster.Device{ID: device}.Kind() == "cpu" }
 
-// occupied is what the workers of this node have in the memory of a device, in bytes. All
-// CPU devices share that of the host.
+// occupied is the memory of a device, in bytes, that the workers of this node hold. All
+// CPU devices share the host's memory.
 type occupied struct {
-	pools, weights int64 // but those of freed
-	freed          int64 // what goes with the worker called instead: its pool, and weights that only it uses
-	loaded         bool  // the weights asked about are there and stay
+	pools, weights int64 // without freed
+	freed          int64 // memory released with the worker called instead: its pool, and weights that only it uses
+	loaded         bool  // the requested weights are loaded and stay
 }
 
 func (m *models) occupied(device, instead string, key modelKey) (o occupied) {
@@ -74,8 +74,8 @@ func (m *models) weightsLocked(key modelKey) int64 {
 	return 0
 }
 
-// room is how much memory a device has for weights and a pool that come in the place of
-// the worker called instead; 0 when nobody knows.
+// room returns how many bytes a device has for the weights and pool of a worker that
+// replaces the worker called instead, or 0 if unknown.
 func (m *models) room(device computer, o occupied) int64 {
 	if own := device.memory(); own > 0 {
 		return max(own-o.pools-o.weights, 1)
@@ -83,7 +83,7 @@ func (m *models) room(device computer, o occupied) int64 {
 	return m.hostMemory(o)
 }
 
-// hostRoom is how much memory the host has for one more pool.
+// hostRoom returns how many bytes the host has for one more pool, or 0 if unknown.
 func (m *models) hostRoom() int64 { return m.hostMemory(m.occupied("cpu:", "", modelKey{})) }
 
 func (m *models) hostMemory(o occupied) int64 {
@@ -92,13 +92,13 @@ func (m *models) hostMemory(o occupied) int64 {
 		return 0
 	}
 	free += o.freed
-	if most > 0 { // pools that nobody has touched yet count as well
+	if most > 0 { // counts pools, too, whose pages have not been touched yet
 		free = min(free, most-o.pools)
 	}
 	return max(free, 1)
 }
 
-// usable checks all of an assignment that can be known without its model.
+// usable checks everything in an assignment that can be checked without its model.
 func (m *models) usable(as cluster.Assignment) (computer, error) {
 	device := m.a.devices[as.Device]
 	if device == nil {
@@ -113,11 +113,10 @@ func (m *models) usable(as cluster.Assignment) (computer, error) {
 	return device, nil
 }
 
-// admit says why a worker could not start as as, before anything is given up for it: a
-// device or a model that cannot be used, settings that do not go with the model, too
-// little memory. What the worker called instead has counts as free. Only headers and small
-// files of the model are read: what is wrong with the weights themselves shows when they
-// are loaded.
+// admit returns why a worker could not start with the assignment as, before anything is
+// given up for it: an unusable device or model, settings that do not fit the model, or
+// too little memory. The memory of the worker called instead counts as free. admit reads
+// only headers and small files of the model. Broken weights show when they are loaded.
 func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	device, err := m.usable(as)
 	if err != nil {

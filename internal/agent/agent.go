@@ -35,23 +35,23 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// Options are what an agent gets beside its configuration.
+// Options holds the inputs of an agent beside its configuration.
 type Options struct {
 	Version string
 	Log     *slog.Logger
 	// Load replaces the loading of models, for tests and simulations.
 	Load func(ctx context.Context, a cluster.Assignment, progress func(float64)) (*worker.Loaded, error)
-	// Admit replaces the check of an assignment before a worker is changed in its place,
-	// for tests; nil beside Load finds everything possible.
+	// Admit replaces, for tests, the check of an assignment before a worker is replaced.
+	// If it is nil and Load is set, every assignment passes.
 	Admit func(as cluster.Assignment, instead string) error
-	// Backend, if set, is put around the backend of each worker, for tests: it sees, and
-	// may spoil, what the engine computes with.
+	// Backend, if set, wraps the backend of each worker, for tests. It sees all steps of
+	// the engine and may make them fail.
 	Backend func(cluster.Assignment, engine.Backend) engine.Backend
-	// GPUs replaces NVIDIA's driver as what tells of GPUs, for tests.
+	// GPUs replaces the source of GPU figures, NVIDIA's driver, for tests.
 	GPUs func() (GPUSource, error)
-	// CUDA replaces NVIDIA's driver as what computes, for tests.
+	// CUDA replaces NVIDIA's driver for computing, for tests.
 	CUDA func() (driver.Driver, error)
-	// Ready, if set, is called once the node is up and can be found.
+	// Ready, if set, is called once the node is up and in discovery.
 	Ready func(cluster.Node)
 }
 
@@ -76,8 +76,8 @@ type Agent struct {
 	metrics *metrics.Registry
 	devices map[string]computer
 	vram    *cudaipc.Devices // of its GPUs; nil without
-	lost    chan error       // the GPU that was lost first
-	// nodeDevices describes them as they are published.
+	lost    chan error       // receives the first GPU that is lost
+	// nodeDevices are the devices as published.
 	nodeDevices []cluster.Device
 	models      *models
 	settings    *settings
@@ -86,7 +86,7 @@ type Agent struct {
 	queue       *queueDepth
 	front       *frontend.Frontend // nil when disabled
 	peers       *local.Registry    // NIXL agents of this process
-	hostPeers   hostPeers          // ways to those of other processes of this host
+	hostPeers   hostPeers          // transports to NIXL agents of other processes of this host
 	nixlTLS     *tls.Config        // nil: transfers over TCP are not encrypted
 	status      *statusServer
 	gpus        *gpus
@@ -136,13 +136,12 @@ func New(cfg config.Dynamod, opts Options) (*Agent, error) {
 // Log returns the node's logger.
 func (a *Agent) Log() *slog.Logger { return a.log }
 
-// stopStep bounds each step of taking the node down.
+// stopStep bounds each step of stopping the node.
 const stopStep = 10 * time.Second
 
-// Run brings the node up and serves until ctx ends; then it drains for as long as
-// the configuration allows, or until hurry ends, and takes the node down. It
-// returns nil after an orderly stop, and the failure if the node could not come
-// up or broke.
+// Run brings the node up and serves until ctx ends. It then drains, until the configured
+// time has passed or hurry ends, and takes the node down. It returns nil after an orderly
+// stop, and an error if the node could not start or failed.
 func (a *Agent) Run(ctx, hurry context.Context) error {
 	var back undo.Stack
 	defer func() { back.Run(stopStep, a.opts.Log) }()
@@ -175,13 +174,13 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 		a.front.Close()
 	}
 	stop(errStopped)
-	return errors.Join(broken, g.Wait()) // no part calls a stop an error
+	return errors.Join(broken, g.Wait()) // no part returns an error for a stop
 }
 
 var errStopped = errors.New("node is stopping")
 
-// start brings up everything that Run needs, in order, and registers how to take
-// it back.
+// start brings up everything that Run needs, in order. It pushes the step that undoes
+// each onto back.
 func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 	if err := a.takeDirectory(back); err != nil {
 		return err
@@ -278,7 +277,7 @@ func (a *Agent) takeDirectory(back *undo.Stack) error {
 	return err
 }
 
-// runParts starts the loops of the node; all of them end with ctx.
+// runParts starts the loops of the node. All of them end with ctx.
 func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return a.runController(ctx) })
 	g.Go(func() error { a.queue.run(ctx); return nil })
@@ -291,7 +290,7 @@ func (a *Agent) runParts(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// runController takes part in the election until ctx ends.
+// runController takes part in the leader election until ctx ends.
 func (a *Agent) runController(ctx context.Context) error {
 	subject := events.Subject(a.cfg.Namespace, cluster.ComponentAgent, cluster.TopicTopology)
 	err := controller.New(controller.Config{
@@ -304,8 +303,8 @@ func (a *Agent) runController(ctx context.Context) error {
 	return err
 }
 
-// drain lets requests in flight end: the frontend takes no new ones, and the
-// workers leave discovery and finish what they have.
+// drain lets requests in flight end. The frontend refuses new requests, and the workers
+// leave discovery and finish their sequences.
 func (a *Agent) drain(hurry context.Context) {
 	ctx, cancel := context.WithTimeout(hurry, a.cfg.Drain.Deadline)
 	defer cancel()
@@ -325,15 +324,15 @@ func (a *Agent) drain(hurry context.Context) {
 	wg.Wait()
 }
 
-// Node returns the node as it is published.
+// Node returns the node's record as published.
 func (a *Agent) Node() cluster.Node {
 	a.nodeMu.Lock()
 	defer a.nodeMu.Unlock()
 	return a.node
 }
 
-// publishEndpoints tells dynctl on this machine how to reach the cluster, if its
-// stores run here.
+// publishEndpoints writes the file from which dynctl on this machine learns how to reach
+// the cluster, if the cluster's stores run here.
 func (a *Agent) publishEndpoints(back *undo.Stack) error {
 	if a.stores.etcd == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
-// What alarms are about; values of a metric's label.
+// Subjects of alarms; they are values of a metric's label.
 const (
 	alarmEtcd   = "etcd"
 	alarmNATS   = "nats"
@@ -24,19 +24,21 @@ const (
 )
 
 const (
-	// diskLow is where the disk of the state directory counts as nearly full, in bytes.
-	// Embedded servers need 16 MiB to start, and logs leave 32 MiB.
+	// diskLow is the free space below which the disk of the state directory counts as
+	// nearly full, in bytes. Embedded servers need 16 MiB to start, and logs leave 32 MiB
+	// free.
 	diskLow = 64 << 20
-	// diskEvery is how often it is looked at.
+	// diskEvery is the interval of checks of the disk.
 	diskEvery = 2 * time.Second
-	// alarmRetry is the pause before a change is told again that could not be told.
+	// alarmRetry is the pause before a change that could not be published is published
+	// again.
 	alarmRetry = time.Second
 	alarmTell  = 3 * time.Second // bounds one try
 )
 
-// alarms are what an operator has to see to though the node serves. They are in the log, a
-// metric and the answer of /health at once; in the node's record and among the events when
-// etcd and NATS answer.
+// alarms holds problems that an operator has to solve although the node serves. They
+// appear at once in the log, a metric and the answer of /health. They appear in the
+// node's record and among the events when etcd and NATS answer.
 type alarms struct {
 	log     func() *slog.Logger
 	active  *metrics.GaugeVec
@@ -44,7 +46,7 @@ type alarms struct {
 	changed chan struct{} // capacity 1
 
 	mu  sync.Mutex
-	now map[string]string // sentences by what they are about
+	now map[string]string // texts by subject
 }
 
 func newAlarms(r *metrics.Registry, log func() *slog.Logger) *alarms {
@@ -61,10 +63,11 @@ func newAlarms(r *metrics.Registry, log func() *slog.Logger) *alarms {
 	return a
 }
 
-// dropped counts a line of a log.
+// dropped counts a dropped line of a log.
 func (a *alarms) dropped() { a.lines.WithLabelValues().Inc() }
 
-// raise says what has to be seen to. Saying it again in other words is no other alarm.
+// raise sets the alarm about a subject. Another text for the same subject replaces the
+// first and is no new alarm.
 func (a *alarms) raise(about, text string) {
 	a.mu.Lock()
 	_, already := a.now[about]
@@ -99,7 +102,7 @@ func (a *alarms) wake() {
 	}
 }
 
-// texts are the sentences of all alarms; nil if there are none.
+// texts returns the texts of all alarms; nil if there are none.
 func (a *alarms) texts() (out []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +112,7 @@ func (a *alarms) texts() (out []string) {
 	return out
 }
 
-// current is a copy of all alarms.
+// current returns a copy of all alarms.
 func (a *alarms) current() map[string]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +149,7 @@ func (a *Agent) tellAlarms(ctx context.Context) {
 				}
 			}
 		}
-		// The runtime goes on trying to write the record.
+		// The runtime keeps trying to write the record.
 		limited, cancel := context.WithTimeout(ctx, alarmTell)
 		if err := a.nodeKept.Update(limited, a.encodeNode); err != nil && ctx.Err() == nil {
 			a.log.Debug("alarms are not in the node's record yet", "error", err)

@@ -11,34 +11,37 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// computer is a device of the node, which engines compute on.
+// computer is a device of the node that runs engines.
 type computer interface {
-	// hostBytes is how much memory of the host load takes for a model beside its files.
+	// hostBytes returns how many bytes of host memory load needs for a model beside its
+	// files.
 	hostBytes(m *model.Model) int64
-	// weightBytes is how much memory of the device load takes for a model, about.
+	// weightBytes returns about how many bytes of the device's memory load needs for a
+	// model.
 	weightBytes(m *model.Model) int64
-	// memory is how much the device has of its own, in bytes; 0: it shares that of the host.
+	// memory returns the size of the device's own memory, in bytes; 0 if it shares the
+	// host's.
 	memory() int64
-	// suits says why a model cannot be computed with as spec asks, or else in which type
-	// keys and values are kept.
+	// suits returns the type in which keys and values are kept, or an error if the device
+	// cannot run the model as spec asks.
 	suits(m *model.Model, spec cluster.EngineSpec) (kv string, err error)
-	// load makes a model's weights ready, for all workers of the device.
+	// load makes a model's weights ready for all workers of the device.
 	load(ctx context.Context, m *model.Model) (weights, error)
 }
 
-// weights are those of a model on a device.
+// weights holds the weights of a model on a device.
 type weights interface {
-	// backend makes a worker's backend over the weights, and says how large its pool is;
-	// free is the memory of the host that can be allocated, 0 if nobody knows.
+	// backend makes a worker's backend over the weights, and returns the size of its
+	// pool. free is the host memory that can be allocated, in bytes, or 0 if unknown.
 	backend(ctx context.Context, spec cluster.EngineSpec, free int64) (engine.Backend, pool, error)
 	close(ctx context.Context) error
 }
 
-// pool is the size of a block pool: what it gets, and what it would do with where nobody
-// said how large it shall be.
+// pool is the size of a block pool: the blocks it gets, and the least it can do with
+// where the user sets no size.
 type pool struct{ blocks, least int }
 
-// cpuDevice computes on cores of the node.
+// cpuDevice computes on CPU cores of the node.
 type cpuDevice struct {
 	*cpu.Device
 	log *slog.Logger
@@ -61,7 +64,7 @@ func (cpuDevice) suits(m *model.Model, spec cluster.EngineSpec) (string, error) 
 func (d cpuDevice) load(_ context.Context, m *model.Model) (weights, error) {
 	w, err := d.Load(m)
 	if err != nil {
-		return nil, err // and no interface around a nil pointer
+		return nil, err // not an interface around a nil pointer
 	}
 	if how := w.Warning(); how != "" {
 		d.log.Warn("weights are changed for the device", "model", m.Dir(), "device", d.ID(), "how", how)
@@ -81,8 +84,7 @@ func (w cpuWeights) backend(_ context.Context, spec cluster.EngineSpec, free int
 	return withHostPool(b, spec, free)
 }
 
-// withHostPool sizes a pool in memory of the host. The backend is closed when there is no
-// room.
+// withHostPool sizes a pool in host memory. It closes the backend if there is no room.
 func withHostPool(b engine.Backend, spec cluster.EngineSpec, free int64) (engine.Backend, pool, error) {
 	n, err := poolSize(spec.KVBlocks, b.Info().KV.BlockBytes(), b.Info().MaxContext, spec.BlockSize, free)
 	if err != nil {

@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// forgottenAfter is how long nodes have to write the assignments of their workers again
-	// before the topology is: a controller that finds a topology and no assignments would
-	// start other workers.
+	// forgottenAfter is how long nodes have to write the assignments of their workers
+	// again before the topology is written. A controller that finds a topology without
+	// assignments would start other workers.
 	forgottenAfter = 2 * time.Second
-	// forgottenFollow is how much longer nodes wait that do not lead.
+	// forgottenFollow is how much longer nodes wait that are not the leader.
 	forgottenFollow = 3 * time.Second
-	// forgottenRetry is the pause between attempts to write again what is lost.
+	// forgottenRetry is the pause between attempts to restore lost data.
 	forgottenRetry = 500 * time.Millisecond
 )
 
-// declared remembers what was declared for the cluster: topology, settings and cordons. When
-// the store has lost that, or has an older state of it, the node writes it again.
+// declared remembers the declared state of the cluster: topology, settings and cordons.
+// When the store has lost that state, or has an older one, the node writes it again.
 //
-// Nobody ever deletes a topology: an empty cluster has one with no workers. A store without
-// the topology that it had, or with an earlier one, has therefore forgotten, and nothing that
-// is not in it any more was deleted by an order.
+// Topologies are never deleted: an empty cluster has one without workers. So a store
+// without its topology, or with an earlier one, has lost data. Nothing that is missing in
+// it then was deleted on purpose.
 type declared struct {
 	a        *Agent
 	watchers []*store.Watcher // topology, settings, cordons
 
 	mu       sync.Mutex
-	topology *cluster.Topology // the newest that was seen; nil if none was
+	topology *cluster.Topology // the newest one seen; nil if none was
 	known    map[string]store.KV
-	lost     time.Time // since when the store is known to have forgotten; zero if it has not
+	lost     time.Time // when the node noticed that the store had lost its data; zero if it has not
 }
 
 func watchDeclared(ctx context.Context, a *Agent) (*declared, error) {
@@ -59,14 +59,14 @@ func (d *declared) close() {
 	}
 }
 
-// forgotten reports whether the store has lost what was declared. It asks the store.
+// forgotten asks the store whether it has lost the declared state.
 func (d *declared) forgotten(ctx context.Context) (bool, error) {
 	forgotten, _, err := d.look(ctx)
 	return forgotten, err
 }
 
-// look compares the store's topology with the newest one that was seen, and returns the
-// revision of the store's, 0 if it has none.
+// look compares the store's topology with the newest one seen. It returns the revision of
+// the store's topology, or 0 if there is none.
 func (d *declared) look(ctx context.Context) (forgotten bool, rev store.Revision, err error) {
 	d.mu.Lock()
 	newest := d.topology
@@ -84,13 +84,14 @@ func (d *declared) look(ctx context.Context) (forgotten bool, rev store.Revision
 	return olderThan(now, *newest), rev, nil
 }
 
-// olderThan reports whether t was declared before known. A new history counts generations
-// from one, and the clocks of those who declare may differ: both must say so.
+// olderThan reports whether t was declared before known. Generation and time must both be
+// older: a recreated cluster counts generations from one again, and the clocks of clients
+// may differ.
 func olderThan(t, known cluster.Topology) bool {
 	return t.Generation < known.Generation && t.UpdatedAt.Before(known.UpdatedAt)
 }
 
-// run follows what is declared until ctx ends, and writes it again when it is lost.
+// run follows the declared state until ctx ends, and restores it when it is lost.
 func (d *declared) run(ctx context.Context) error {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
@@ -130,7 +131,7 @@ func (d *declared) isLost() bool {
 	return !d.lost.IsZero()
 }
 
-// take takes in a change and reports whether something that was known is no more.
+// take processes a change and reports whether a known value is missing.
 func (d *declared) take(ctx context.Context, ev store.Event) (missing bool) {
 	switch ev.Type {
 	case store.Put:
@@ -160,7 +161,7 @@ func (d *declared) take(ctx context.Context, ev store.Event) (missing bool) {
 	return missing
 }
 
-// see takes in a value and reports whether it is older than what is known.
+// see records a value and reports whether it is older than the known one.
 func (d *declared) see(kv store.KV) (older bool) {
 	if kv.Key != cluster.TopologyKey(d.a.cfg.Namespace) {
 		d.mu.Lock()
@@ -182,9 +183,9 @@ func (d *declared) see(kv store.KV) (older bool) {
 	return false
 }
 
-// restore writes again what is lost: first settings and cordons, then, when the nodes have
-// had time for their assignments, the topology. Whatever is there wins over what is known,
-// unless it is an older topology.
+// restore writes lost data again: first settings and cordons, then, when the nodes have
+// had time for their assignments, the topology. Values in the store win over known ones,
+// except an older topology.
 func (d *declared) restore(ctx context.Context) error {
 	forgotten, rev, err := d.look(ctx)
 	if err != nil {
@@ -222,7 +223,7 @@ func (d *declared) restore(ctx context.Context) error {
 		return nil
 	}
 	switch _, err := d.a.stores.store.CompareAndSwap(ctx, key, rev, known[key].Value); {
-	case errors.Is(err, store.ErrConflict): // somebody was faster
+	case errors.Is(err, store.ErrConflict): // another node was faster
 	case err != nil:
 		return err
 	default:
@@ -231,7 +232,7 @@ func (d *declared) restore(ctx context.Context) error {
 	return d.recovered(ctx)
 }
 
-// tell says that this node has written the topology again.
+// tell logs and publishes that this node has restored the topology.
 func (d *declared) tell(ctx context.Context) {
 	d.mu.Lock()
 	generation := d.topology.Generation
@@ -242,8 +243,8 @@ func (d *declared) tell(ctx context.Context) {
 	_ = d.a.stores.bus.Publish(ctx, subject, cluster.TopologyEvent{Time: time.Now(), Action: cluster.ActionRestore, Reason: "the store had lost its data", Message: text})
 }
 
-// recovered drops what is known and yet not in the store, whose topology is as new as it can
-// be: it was deleted by an order.
+// recovered forgets known values that are not in the store. The store's topology is up to
+// date, so they were deleted on purpose.
 func (d *declared) recovered(ctx context.Context) error {
 	d.mu.Lock()
 	d.lost = time.Time{}

@@ -34,7 +34,7 @@ func (n *testNode) put(key string, v any) {
 	}
 }
 
-// storedTopology is what the store has, or one of generation 0.
+// storedTopology returns the topology in the store, or one of generation 0.
 func (n *testNode) storedTopology() cluster.Topology {
 	t, _, _ := store.GetJSON[cluster.Topology](n.t.Context(), n.mem, cluster.TopologyKey(n.cfg.Namespace))
 	return t

@@ -13,21 +13,21 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// thisMachine is where memory and processors are looked up.
+// thisMachine reads memory and processors of this machine.
 var thisMachine = host.Machine{Root: "/"}
 
-// place is where a CPU device computes.
+// place says where a CPU device computes.
 type place struct {
 	cores int   // threads
-	cpus  []int // they run on these only; nil: wherever the process may
+	cpus  []int // they run on these only; nil for all that the process may use
 	node  int   // NUMA node of its memory, negative: any
 }
 
-// placeDevices shares the processors among devices: so many, 0 for one on each NUMA
-// node, with so many cores in all, 0 for as many as can compute at the same time. A
-// device never spans nodes unless there are fewer devices than nodes. Devices are bound
-// to CPUs only where there are several: a single one leaves it to the system to move
-// its threads away from busy neighbors.
+// placeDevices shares the processors among CPU devices. devices is their number, 0 for
+// one per NUMA node. cores is the number of cores in all, 0 for as many as can compute at
+// the same time. A device never spans nodes unless there are fewer devices than nodes.
+// Only several devices are bound to CPUs. A single device is not, so that the system can
+// move its threads away from busy neighbors.
 func placeDevices(p host.Processors, devices, cores int) ([]place, error) {
 	if cores == 0 {
 		cores = p.Cores()
@@ -65,8 +65,8 @@ func placeDevices(p host.Processors, devices, cores int) ([]place, error) {
 	return places, nil
 }
 
-// share is the part of the i-th of n equal shares of whole things; the first ones get
-// what is left over.
+// share returns the size of the i-th of n equal shares of things. The first shares get
+// the remainder.
 func share(things, n, i int) int {
 	part := things / n
 	if i < things%n {
@@ -75,8 +75,8 @@ func share(things, n, i int) int {
 	return part
 }
 
-// startDevices makes the CPU devices of the node: by default one for each NUMA node,
-// with all cores.
+// startDevices makes the CPU devices of the node: by default one per NUMA node, with all
+// cores.
 func (a *Agent) startDevices(back *undo.Stack) error {
 	processors := thisMachine.Processors(host.AllowedCPUs())
 	places, err := placeDevices(processors, a.cfg.CPU.Devices, a.cfg.CPU.Cores)
@@ -112,8 +112,8 @@ func (a *Agent) startDevices(back *undo.Stack) error {
 	return nil
 }
 
-// leaveRoom gives the rest of the process processors of the runtime beside those that
-// bound workers keep while they compute.
+// leaveRoom raises GOMAXPROCS, so that the rest of the process can run while bound
+// workers keep their processors.
 func leaveRoom(places []place) {
 	bound := 0
 	for _, p := range places {
@@ -134,7 +134,7 @@ func (a *Agent) describeDevices() string {
 	return strings.Join(parts, ", ")
 }
 
-// describeISA names the instructions that the CPU devices compute with; all have the same.
+// describeISA names the instruction set that the CPU devices use; it is the same for all.
 func (a *Agent) describeISA() string {
 	for _, d := range a.nodeDevices {
 		if d.ISA != "" {

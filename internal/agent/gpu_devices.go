@@ -22,7 +22,7 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// ErrDeviceLost ends a node one of whose GPUs this process cannot use any more. A new
+// ErrDeviceLost ends a node that can no longer use one of its GPUs in this process. A new
 // process can.
 var ErrDeviceLost = errors.New("a GPU is lost")
 
@@ -47,7 +47,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	var devices []*gpu.Device
 	back.Push("close the CUDA driver", func(context.Context) error {
 		if slices.ContainsFunc(devices, func(d *gpu.Device) bool { return d != nil && d.Err() != nil }) {
-			return nil // it might never return; the process ends
+			return nil // closing might never return; the process ends
 		}
 		return drv.Close()
 	})
@@ -87,7 +87,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	return nil
 }
 
-// addGPU makes a device known, and watches it.
+// addGPU registers a device and watches it for faults.
 func (a *Agent) addGPU(d *gpu.Device, back *undo.Stack) {
 	a.log.Info("GPU is ready", "device", d.ID(), "name", d.Name(), "kernels", d.Targets())
 	a.devices[d.ID()] = gpuDevice{d, a.vram, a.cfg.GPU, a.log}
@@ -99,7 +99,7 @@ func (a *Agent) addGPU(d *gpu.Device, back *undo.Stack) {
 		case <-d.Lost():
 			select {
 			case a.lost <- fmt.Errorf("%w: %s: %w", ErrDeviceLost, d.ID(), d.Err()):
-			default: // another one was lost first
+			default: // another GPU was lost first
 			}
 		case <-closed:
 		}
@@ -108,7 +108,7 @@ func (a *Agent) addGPU(d *gpu.Device, back *undo.Stack) {
 		close(closed)
 		select {
 		case <-ended:
-		case <-ctx.Done(): // closing says so, too
+		case <-ctx.Done(): // closing the device ends its context, too
 		}
 		return d.Close(ctx)
 	})
@@ -122,7 +122,7 @@ type gpuDevice struct {
 	log  *slog.Logger
 }
 
-// hostBytes is nothing: weights go to the device from their files.
+// hostBytes is 0: weights go from their files to the device.
 func (d gpuDevice) hostBytes(*model.Model) int64 { return 0 }
 
 func (gpuDevice) weightBytes(m *model.Model) int64 { return m.WeightBytes() }
@@ -139,7 +139,7 @@ func (d gpuDevice) suits(m *model.Model, spec cluster.EngineSpec) (string, error
 	return kv, d.Supports(m.Config())
 }
 
-// kvType is the type of keys and values of a worker.
+// kvType returns the type of a worker's keys and values.
 func (d gpuDevice) kvType(spec cluster.EngineSpec) (string, error) {
 	if n := d.Ranks(); spec.TensorParallel != 0 && spec.TensorParallel != n {
 		return "", fmt.Errorf("tensor_parallel: %d ranks are asked for, and %s has %d: gpu.devices of the node says which GPUs compute together", spec.TensorParallel, d.ID(), n)
@@ -164,7 +164,7 @@ func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {
 	return gpuWeights{w, d}, nil
 }
 
-// noRoom tells the node's reason for a refusal from others.
+// noRoom adds the node's ErrMemory to an error about a full device.
 func noRoom(err error) error {
 	if errors.Is(err, device.ErrNoRoom) {
 		return fmt.Errorf("%w: %w", ErrMemory, err)
@@ -201,13 +201,13 @@ func (w gpuWeights) backend(ctx context.Context, spec cluster.EngineSpec, _ int6
 	return gpuBackend{b, w.device.vram}, p, nil
 }
 
-// gpuBackend is a backend whose blocks the data path reaches.
+// gpuBackend is a backend whose blocks the data path can reach.
 type gpuBackend struct {
 	*gpu.Backend
 	vram *cudaipc.Devices
 }
 
-// AllocKV allocates the pool, as memory of devices that peers can open.
+// AllocKV allocates the pool in device memory that peers can open.
 func (b gpuBackend) AllocKV(n int) (engine.KVPool, error) {
 	pool, err := b.Backend.AllocKV(n)
 	if err != nil {
@@ -224,7 +224,7 @@ func (b gpuBackend) AllocKV(n int) (engine.KVPool, error) {
 	return pool, nil
 }
 
-// gpuMemory is a rank's part of a block pool with its name in the data path.
+// gpuMemory is one rank's part of a block pool, with its handle in the data path.
 type gpuMemory struct {
 	*gpu.KVMemory
 	arena *cudaipc.Arena
@@ -233,7 +233,7 @@ type gpuMemory struct {
 // VRAM implements kv.DeviceKV.
 func (m gpuMemory) VRAM() nixl.DeviceMemory { return m.arena }
 
-// Close frees the memory when peers have closed it; until then it stays.
+// Close frees the memory once peers have closed it. Until then it stays allocated.
 func (m gpuMemory) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopStep)
 	defer cancel()

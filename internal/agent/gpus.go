@@ -17,7 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// GPUSource tells what GPUs a node has and what they do.
+// GPUSource lists a node's GPUs and reads their figures.
 type GPUSource interface {
 	Report() (cluster.GPUReport, error)
 	Close() error
@@ -26,20 +26,20 @@ type GPUSource interface {
 func openNVML() (GPUSource, error) {
 	n, err := nvml.Open()
 	if err != nil {
-		return nil, err // and no interface around a nil pointer
+		return nil, err // not an interface around a nil pointer
 	}
 	return n, nil
 }
 
 const (
-	// gpuPatience is how long the start of a node waits for the first report. A driver
-	// with a broken GPU may never answer.
+	// gpuPatience bounds how long the start of a node waits for the first report. A
+	// driver with a broken GPU may never answer.
 	gpuPatience = 5 * time.Second
 	gpuEvery    = time.Second // how often figures are read
 )
 
-// gpus reads the figures of the node's GPUs in a goroutine of its own, which alone waits
-// when the driver hangs.
+// gpus reads the figures of the node's GPUs in its own goroutine. If the driver hangs,
+// only that goroutine waits.
 type gpus struct {
 	open   func() (GPUSource, error)
 	heard  func(cluster.GPUReport) // called with each report, if there are GPUs
@@ -74,7 +74,7 @@ func (g *gpus) start(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// stop ends the reading. A driver that hangs is left behind.
+// stop ends the reading. It abandons the goroutine if the driver hangs.
 func (g *gpus) stop(ctx context.Context) error {
 	g.cancel()
 	select {
@@ -126,7 +126,7 @@ func (g *gpus) run(ctx context.Context) {
 	}
 }
 
-// readGPUs reads a report. GPUs that cannot be read any more keep the names that they had.
+// readGPUs reads a report. GPUs that can no longer be read keep their known names.
 func readGPUs(source GPUSource, known cluster.GPUReport) cluster.GPUReport {
 	r, err := source.Report()
 	if err != nil {
@@ -149,8 +149,8 @@ func readGPUs(source GPUSource, known cluster.GPUReport) cluster.GPUReport {
 	return r
 }
 
-// startGPUs looks for GPUs and, where there are some, publishes their figures: as
-// metrics, as events, and to whoever asks.
+// startGPUs looks for GPUs. If there are any, it publishes their figures as metrics and
+// as events, and answers queries.
 func (a *Agent) startGPUs(ctx context.Context, back *undo.Stack) error {
 	a.gpus = newGPUs(a.opts.GPUs, a.log)
 	m := metrics.NewGPUs(a.metrics)
@@ -175,7 +175,7 @@ func (a *Agent) startGPUs(ctx context.Context, back *undo.Stack) error {
 	return nil
 }
 
-// sendStats answers with the newest figures.
+// sendStats answers a query with the newest figures.
 func (a *Agent) sendStats(_ context.Context, _ *requestplane.Request, send func(any) error) error {
 	return send(cluster.NodeStats{NodeID: a.nodeID, GPU: a.gpus.report()})
 }

@@ -48,7 +48,7 @@ func natsLeaks() []goleak.Option {
 	}
 }
 
-// long is how long tests wait for what takes its time.
+// long bounds the waits of tests for slow operations.
 const long = time.Minute
 
 // within waits for a condition that must hold soon.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// hostID identifies the running machine: Linux' boot id, elsewhere the host name.
-// Agents on one host may use better transports than TCP.
+// hostID identifies the running machine: Linux' boot id, elsewhere the host name. NIXL
+// agents with the same id may use faster transports than TCP.
 func hostID() string {
 	if b, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		return strings.TrimSpace(string(b))

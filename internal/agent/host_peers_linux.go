@@ -15,8 +15,8 @@ type hostPeers struct{ pool *fenced.Pool }
 
 func newHostPeers(copies int) hostPeers { return hostPeers{pool: fenced.NewPool(copies)} }
 
-// transports are those to other processes; that between GPUs is among them where there are
-// devices of a driver, or where it is asked for.
+// transports returns the transports to other processes of this host. The one between GPUs
+// is included if there are devices of a driver, or if asked says so.
 func (p hostPeers) transports(gpus *cudaipc.Devices, asked bool) (out []nixl.Transport) {
 	if gpus != nil || asked {
 		out = append(out, cudaipc.New(p.pool, gpus, errNoGPUs, fenced.Options{}))

@@ -7,8 +7,8 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/cudaipc"
 )
 
-// hostPeers makes the transports to workers in other processes of this host: none
-// but those that reach every host.
+// hostPeers makes the transports to workers in other processes of this host. On this
+// system there are none beside those that reach every host.
 type hostPeers struct{}
 
 func newHostPeers(int) hostPeers { return hostPeers{} }

@@ -25,15 +25,16 @@ import (
 const maxLogBytes = 16 << 20
 
 const (
-	// logReserve is what logs leave of a disk, in bytes: state comes first.
+	// logReserve is the space that logs leave free on a disk, in bytes, because state
+	// matters more.
 	logReserve = 32 << 20
-	// roomEvery is how often the disk is asked for its room.
+	// roomEvery is the interval of checks of the free space.
 	roomEvery = time.Second
 )
 
-// logFile is a log that keeps itself within twice its limit on disk. It never fails who
-// writes to it: lines that cannot be written are dropped and counted, and the log says so
-// when it goes on.
+// logFile is a log that takes at most twice its limit on disk. Writing never fails: lines
+// that cannot be written are dropped and counted, and the log notes the gap when it
+// continues.
 type logFile struct {
 	path    string
 	limit   int64 // bytes
@@ -43,13 +44,13 @@ type logFile struct {
 	mu     sync.Mutex
 	f      *os.File // nil when closed
 	size   int64
-	asked  time.Time // when the disk was asked for its room
-	full   bool      // what it said
-	missed int       // lines dropped since the last one
+	asked  time.Time // time of the last check of the disk
+	full   bool      // result of that check
+	missed int       // lines dropped since the last one written
 	torn   bool      // the last line may have no end
 }
 
-// openLog opens a log. Each line that it has to drop is told to dropped.
+// openLog opens a log. It calls dropped for each line that it has to drop.
 func openLog(path string, dropped func()) (*logFile, error) {
 	l := &logFile{path: path, limit: maxLogBytes, dropped: dropped, free: func(path string) (uint64, error) {
 		free, _, err := host.Disk(filepath.Dir(path))
@@ -71,8 +72,8 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// Write appends one record, or drops it. One that is longer than the limit gets a file to
-// itself.
+// Write appends one record, or drops it. A record that is longer than the limit gets a
+// file of its own.
 func (l *logFile) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,8 +118,8 @@ func (l *logFile) appendLocked(b []byte) bool {
 	return err == nil
 }
 
-// rotateLocked moves the file away and begins a new one. If that fails the old one
-// goes on: a log that is too long is better than none.
+// rotateLocked renames the file and begins a new one. If that fails it keeps the old
+// file: a log that is too long is better than none.
 func (l *logFile) rotateLocked() {
 	old := l.f
 	err := os.Rename(l.path, l.path+".1")
@@ -144,8 +145,8 @@ func (l *logFile) Close() error {
 	return f.Close()
 }
 
-// workerLog returns a logger that writes to the worker's own file and to the
-// node's log. Without the file only the node's log gets the records.
+// workerLog returns a logger that writes to the worker's own file and to the node's log.
+// If the file cannot be opened, only the node's log gets the records.
 func (a *Agent) workerLog(name string) (*logFile, *slog.Logger) {
 	f, err := openLog(a.dir.WorkerLog(name), a.alarms.dropped)
 	if err != nil {
@@ -161,15 +162,15 @@ func (a *Agent) serveLogs(ctx context.Context, back *undo.Stack) error {
 	if _, err := a.drt.Serve(ctx, cluster.ComponentAgent, cluster.EndpointLogs, a.sendLog); err != nil {
 		return fmt.Errorf("serve logs: %w", err)
 	}
-	// Who follows a log would else keep the node from leaving the cluster.
+	// Otherwise a follower of a log would keep the node from leaving the cluster.
 	back.Push("end the followers of logs", func(context.Context) error { close(a.noLogs); return nil })
 	return nil
 }
 
-// followEvery is how often a follower looks for more.
+// followEvery is how often a follower looks for new lines.
 const followEvery = 200 * time.Millisecond
 
-// sendLog streams a log file: its last lines and, if asked, what is added.
+// sendLog streams a log file: its last lines and, if asked, lines added later.
 func (a *Agent) sendLog(ctx context.Context, r *requestplane.Request, send func(any) error) error {
 	var req protocol.LogRequest
 	if err := r.Decode(&req); err != nil {
@@ -197,7 +198,7 @@ func (a *Agent) sendLog(ctx context.Context, r *requestplane.Request, send func(
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
-		over := replaced(f, path) // before reading on: what is read then is all of the old file
+		over := replaced(f, path) // checked before reading on, so that the rest of the old file is read first
 		if offset, err = sendFrom(f, offset, send); err != nil {
 			return err
 		}
@@ -211,7 +212,7 @@ func (a *Agent) sendLog(ctx context.Context, r *requestplane.Request, send func(
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.noLogs: // the last there is to see
+		case <-a.noLogs: // all lines have been sent
 			_, err := sendFrom(f, offset, send)
 			return err
 		case <-tick.C:
@@ -239,7 +240,7 @@ func sendFrom(f *os.File, offset int64, send func(any) error) (int64, error) {
 	}
 }
 
-// replaced reports whether path names another file by now.
+// replaced reports whether path now names another file.
 func replaced(f *os.File, path string) bool {
 	old, err := f.Stat()
 	if err != nil {
@@ -249,7 +250,7 @@ func replaced(f *os.File, path string) bool {
 	return err == nil && !os.SameFile(old, now)
 }
 
-// maxTail bounds what a reader gets of what is there already.
+// maxTail bounds the existing bytes that a reader gets.
 const maxTail = 1 << 20
 
 // tailLines returns the last n lines of a file (all for n <= 0), at most maxTail

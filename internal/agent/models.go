@@ -20,12 +20,12 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// models shares loaded weights: workers of the same model on the same device use
-// one copy, which is released with the last of them.
+// models shares loaded weights. Workers of the same model on the same device use one
+// copy, which is released with the last of them.
 type models struct {
 	a *Agent
-	// memory is what can be allocated on the host, and what there is in all, in bytes;
-	// 0: unknown.
+	// memory returns the host memory that can be allocated, and the total, in bytes; 0 if
+	// unknown.
 	memory func() (free, most int64)
 
 	planning sync.Mutex // held while the memory of a worker is found and taken
@@ -34,8 +34,8 @@ type models struct {
 	holdings map[*holding]bool
 }
 
-// modelKey tells weights apart: those of one model in several formats are not the same,
-// and the mock backend needs none.
+// modelKey identifies loaded weights. A model's weights in several formats have different
+// keys, and the mock backend needs no weights.
 type modelKey struct {
 	dir, device, quantize string
 	mock                  bool
@@ -58,7 +58,8 @@ func newModels(a *Agent) *models {
 	}
 }
 
-// dir is the directory or file of a model; the built-in one is written at first use.
+// dir returns the directory or file of a model. It writes the built-in model at first
+// use.
 func (m *models) dir(spec cluster.ModelSpec) (string, error) {
 	if spec.Path != "" {
 		return spec.Path, nil
@@ -85,7 +86,7 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 		return nil, err
 	}
 	progress(0.5)
-	m.planning.Lock() // so that two workers do not count on the same memory
+	m.planning.Lock() // so that two workers do not claim the same memory
 	defer m.planning.Unlock()
 	loaded, err := m.backend(ctx, as, sm)
 	if err != nil {
@@ -98,7 +99,7 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 	return loaded, nil
 }
 
-// keyOf tells which weights an assignment uses.
+// keyOf returns the key of the weights that an assignment uses.
 func (m *models) keyOf(as cluster.Assignment) (modelKey, error) {
 	dir, err := m.dir(as.Model)
 	key := modelKey{dir: dir, device: as.Device, quantize: as.Model.Quantize}
@@ -108,8 +109,8 @@ func (m *models) keyOf(as cluster.Assignment) (modelKey, error) {
 	return key, err
 }
 
-// shareOf returns the weights of a key with one more reference, loaded by the first who
-// asks.
+// shareOf returns the weights of a key with one more reference. The first caller loads
+// them.
 func (m *models) shareOf(ctx context.Context, key modelKey, device computer, progress func(float64)) (*sharedModel, error) {
 	for {
 		sm := m.acquire(key)
@@ -118,14 +119,15 @@ func (m *models) shareOf(ctx context.Context, key modelKey, device computer, pro
 			return sm, nil
 		}
 		m.release(key, sm)
-		// Whoever loaded it may have been told to stop; the others go on.
+		// The worker that loaded the model may have been stopped; the others load it
+		// again.
 		if !errors.Is(sm.err, errLoadEnded) || ctx.Err() != nil {
 			return nil, sm.err
 		}
 	}
 }
 
-// errLoadEnded is returned when the worker was stopped that loaded the weights.
+// errLoadEnded is returned when the worker that loaded the weights was stopped.
 var errLoadEnded = errors.New("the worker that loaded the model was stopped")
 
 // open loads weights.
@@ -155,13 +157,12 @@ func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device
 	return err
 }
 
-// quantizedDir is where weights are kept that were quantized here.
+// quantizedDir returns the directory of weights that this node quantized.
 func (m *models) quantizedDir() string { return filepath.Join(m.a.cfg.StateDir, "models", "quantized") }
 
-// roomFor fails when the copies of a model's weights do not fit into memory: those
-// whose rows were put in order, and those that are packed for the device, both about as
-// large as in the file. Mapped weights need none: the system drops and reads them as it
-// likes.
+// roomFor fails when the copies of a model's weights do not fit into memory: weights
+// whose rows were reordered, and weights packed for the device, both about as large as in
+// the file. Mapped weights do not count: the system drops and reads them as needed.
 func (m *models) roomFor(mod *model.Model, packed int64) error {
 	ordered := mod.CopiedBytes()
 	free, _ := m.memory()
@@ -175,9 +176,9 @@ func (m *models) roomFor(mod *model.Model, packed int64) error {
 	return noMemory("the weights of %s need %s beside their files, put in order and packed, %s are free; %s", mod.Dir(), gib(ordered+packed), gib(free), advice)
 }
 
-// processor loads what turns the model's tokens into text, which constraints need. It
-// proves that frontends will be able to use the model's files too: a broken tokenizer
-// fails here, with its worker, and not later without one.
+// processor loads the model's tokenizer and templates, which constraints need. It also
+// proves that frontends can use the model's files: a broken tokenizer fails the worker's
+// start, not a later request.
 func processor(m *model.Model) (*chat.Processor, error) {
 	files := chat.Files{}
 	for _, f := range m.Files() {
@@ -205,8 +206,8 @@ func (m *models) acquire(key modelKey) *sharedModel {
 	return sm
 }
 
-// release gives one reference back. A model that could not be loaded is
-// forgotten, so that the next start tries again.
+// release gives one reference back. A model that could not be loaded is forgotten, so
+// that the next start tries again.
 func (m *models) release(key modelKey, sm *sharedModel) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,7 +251,7 @@ func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedM
 		},
 	}
 	if sm.weights == nil {
-		// Workers that compute refuse what these make up, and these theirs.
+		// Workers with real weights must refuse KV of mock workers, and the reverse.
 		loaded.Card.Digest, loaded.Card.Weights = mockDigest+loaded.Card.Digest, cluster.BackendMock
 	}
 	for _, f := range sm.model.Files() {
@@ -260,7 +261,7 @@ func (m *models) backend(ctx context.Context, as cluster.Assignment, sm *sharedM
 	return loaded, nil
 }
 
-// constraint is that of package chat, with errors that the engine knows.
+// constraint adapts package chat's constraint: its errors become the engine's.
 type constraint struct{ *chat.Constraint }
 
 func newConstraint(ctx context.Context, p *chat.Processor, g protocol.Guided) (engine.Constraint, error) {
@@ -285,10 +286,10 @@ func constraintError(err error) error {
 	return err
 }
 
-// mockDigest begins the digest of a model whose weights are not used.
+// mockDigest is the prefix of the digest of a model on the mock backend.
 const mockDigest = "mock-"
 
-// newBackend returns a backend that computes with the weights, or pretends to.
+// newBackend returns a backend over the weights, or the mock backend.
 func (sm *sharedModel) newBackend(ctx context.Context, spec cluster.EngineSpec, free int64) (engine.Backend, pool, error) {
 	if sm.weights != nil {
 		return sm.weights.backend(ctx, spec, free)
@@ -300,7 +301,7 @@ func (sm *sharedModel) newBackend(ctx context.Context, spec cluster.EngineSpec, 
 	return withHostPool(b, spec, free)
 }
 
-// newMock makes a backend that pretends to compute with a model.
+// newMock makes a mock backend for a model.
 func newMock(spec cluster.EngineSpec, m *model.Model) (engine.Backend, error) {
 	if spec.KVDType != cpu.KVAuto && spec.KVDType != "f32" {
 		return nil, fmt.Errorf("kv_cache_dtype: the mock backend keeps f32, not %s", spec.KVDType)
@@ -315,7 +316,7 @@ func newMock(spec cluster.EngineSpec, m *model.Model) (engine.Backend, error) {
 	}), nil
 }
 
-// mockKV is the shape of the blocks of such a backend.
+// mockKV returns the shape of a mock backend's blocks.
 func mockKV(spec cluster.EngineSpec, m *model.Model) (kvlayout.Shape, error) {
 	b, err := newMock(spec, m)
 	if err != nil {
@@ -324,7 +325,7 @@ func mockKV(spec cluster.EngineSpec, m *model.Model) (kvlayout.Shape, error) {
 	return b.Info().KV, b.Close()
 }
 
-// engineSpec fills what an assignment leaves open from the node's configuration.
+// engineSpec fills unset fields of an assignment from the node's configuration.
 func (m *models) engineSpec(spec cluster.EngineSpec) cluster.EngineSpec {
 	node := m.a.cfg.Engine.Spec()
 	fill := func(v *int, others ...int) {
@@ -348,8 +349,8 @@ func (m *models) engineSpec(spec cluster.EngineSpec) cluster.EngineSpec {
 }
 
 const (
-	// poolShare of the available memory goes to one worker's KV pool when nobody
-	// says how large it shall be, within the limits below.
+	// poolShare is the divisor of the available memory for one worker's KV pool if the
+	// user sets no size, within the limits below.
 	poolShare     = 16
 	poolMaxBlocks = 4096
 	poolMaxBytes  = 2 << 30
@@ -362,12 +363,12 @@ func noMemory(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMemory}, args...)...)
 }
 
-// poolSize returns the number of blocks of a KV pool, given how many bytes are free
-// (0: unknown). Without a wish it is a share of the free memory, but at least one
-// full context as long as that is within poolMaxBlocks.
+// poolSize returns the number of blocks of a KV pool. free is in bytes, 0 if unknown.
+// wish is the requested number, 0 for none. Without a wish the pool takes a share of the
+// free memory, but at least one full context as long as that is within poolMaxBlocks.
 func poolSize(wish int, blockBytes int64, maxContext, blockSize int, free int64) (int, error) {
 	if wish > 0 {
-		if free > 0 && int64(wish) > free/blockBytes { // their product may be beyond any number
+		if free > 0 && int64(wish) > free/blockBytes { // the product could overflow
 			return 0, noMemory("%d KV blocks need %s, %s are free; use fewer: --kv-blocks %d",
 				wish, gibs(float64(wish)*float64(blockBytes)), gib(free), max(free/2/blockBytes, 1))
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// startRequestPlane starts the server that all workers of the node share.
+// startRequestPlane starts the request plane's server that all workers of the node share.
 func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	key := handshake.NewKey(a.secret.Key(requestplane.KeyPurpose))
 	var secure *tls.Config
@@ -31,7 +31,7 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 		return fmt.Errorf("start the request plane: %w", err)
 	}
 	advertised := a.advertise(srv.Addr())
-	near := requestplane.NewMemory() // workers of this node are reached without sockets
+	near := requestplane.NewMemory() // connects workers of this node without sockets
 	a.server = near.Beside(srv, advertised, requestplane.Limits{}, a.log)
 	back.Push("stop the request plane", func(context.Context) error { return a.server.Close() })
 	a.client = near.Over(requestplane.NewTCPClient(requestplane.ClientConfig{Key: key, TLS: secure, Log: a.log}))
@@ -44,16 +44,16 @@ func (a *Agent) startRequestPlane(back *undo.Stack) error {
 	return nil
 }
 
-// succeed ends what the previous run of this node left behind, but not the node itself:
-// its record stays, under the lease of this run, until publishNode writes a new one. A
-// controller that saw no such node would move its workers away.
+// succeed ends what the previous run of this node left in the store, except the node's
+// record. The record moves to the lease of this run until publishNode writes a new one.
+// Without any record, a controller would move the node's workers away.
 func (a *Agent) succeed(ctx context.Context) {
 	key := cluster.NodeKey(a.nodeID)
 	kv, err := a.stores.store.Get(ctx, key)
 	if err == nil {
 		_, err = a.stores.store.CompareAndSwap(ctx, key, kv.ModRevision, kv.Value, store.WithLease(a.drt.ID()))
 	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) { // in conflict it has just expired
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) { // a conflict means that it has just expired
 		a.log.Warn("the record of the previous run is not kept, workers may be moved away", "error", err)
 	}
 	if n, err := runtime.RevokeStale(ctx, a.stores.store, a.cfg.Namespace, a.nodeID, a.incarnation); err != nil {
@@ -97,14 +97,14 @@ func (a *Agent) publishNode(ctx context.Context) error {
 	return nil
 }
 
-// encodeNode is the node's record under an instance id.
+// encodeNode returns the node's record under an instance id.
 func (a *Agent) encodeNode(id cluster.InstanceID) []byte {
 	a.nodeMu.Lock()
 	defer a.nodeMu.Unlock()
 	a.node.InstanceID, a.node.Alarms = id, a.alarms.texts()
 	body, err := json.Marshal(a.node)
 	if err != nil {
-		panic(fmt.Sprintf("a node does not encode: %v", err)) // it has no values that do not
+		panic(fmt.Sprintf("a node does not encode: %v", err)) // all its values encode
 	}
 	return body
 }

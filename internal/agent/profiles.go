@@ -13,10 +13,10 @@ const (
 	profileMost    = 2 * time.Minute
 )
 
-// serveProfile answers what go tool pprof asks for: "profile" for CPU time during some
-// seconds, or the name of one of the runtime's profiles (heap, goroutine, allocs,
-// mutex, block). While a CPU profile runs, workers of the CPU devices carry the label
-// cpu.OperatorLabel. With debug above 0 the others are text.
+// serveProfile answers requests of go tool pprof: "profile" for CPU time during some
+// seconds, or the name of one of the runtime's profiles (heap, goroutine, allocs, mutex,
+// block). During a CPU profile, threads of the CPU devices carry the label
+// cpu.OperatorLabel. With debug above 0, profiles other than the CPU's are text.
 func (a *Agent) serveProfile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if name == "profile" {
@@ -33,7 +33,7 @@ func (a *Agent) serveProfile(w http.ResponseWriter, r *http.Request) {
 		debug = 0
 		w.Header().Set("Content-Type", "application/octet-stream")
 	}
-	_ = p.WriteTo(w, debug) // the caller has left otherwise
+	_ = p.WriteTo(w, debug) // an error means that the caller has left
 }
 
 func (a *Agent) serveCPUProfile(w http.ResponseWriter, r *http.Request) {

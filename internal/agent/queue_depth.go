@@ -15,15 +15,15 @@ type queueDepth struct {
 	last  atomic.Int64
 }
 
-// depthEvery is how often the depth is asked for.
+// depthEvery is the interval between queries of the depth.
 const depthEvery = 250 * time.Millisecond
 
 func newQueueDepth(q events.WorkQueue) *queueDepth { return &queueDepth{queue: q} }
 
 func (d *queueDepth) get() int { return int(d.last.Load()) }
 
-// run asks for the depth until ctx ends. While the queue cannot be reached the
-// last value stays.
+// run queries the depth until ctx ends. While the queue is unreachable the last value
+// stays.
 func (d *queueDepth) run(ctx context.Context) {
 	tick := time.NewTicker(depthEvery)
 	defer tick.Stop()

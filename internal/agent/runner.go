@@ -21,41 +21,40 @@ const (
 	healthyAfter = time.Minute
 )
 
-// How often the status of a worker that does not run is written: now and then, and
-// soon again when it could not be.
+// Intervals at which the status of a stopped worker is written: publishEvery normally,
+// and publishRetry after a failure.
 const (
 	publishEvery = 5 * time.Second
 	publishRetry = 500 * time.Millisecond
 )
 
-// runner takes one worker through starts, drains and restarts. Its goroutine is
-// the only one that changes it and gives orders to the worker; others send
-// assignments.
+// runner takes one worker through starts, drains and restarts. Only its goroutine changes
+// the worker and gives it orders. Other goroutines send assignments.
 type runner struct {
 	a     *Agent
 	name  string
 	log   *slog.Logger
 	file  *logFile
-	after []<-chan struct{} // closed when earlier runs of this worker have left
-	// followed is the assignment that was handed over last; the supervisor's lock guards it.
+	after []<-chan struct{} // closed when earlier runs of this worker have ended
+	// followed is the last assignment handed over; the supervisor's lock guards it.
 	followed cluster.Assignment
 
 	updates chan cluster.Assignment // capacity 1: the newest
-	rewrite chan struct{}           // capacity 1: the status key went with the node's lease
-	gone    chan struct{}           // closed when the assignment is gone
+	rewrite chan struct{}           // capacity 1: the status key was lost with the node's lease
+	gone    chan struct{}           // closed when the assignment was deleted
 	goneOne sync.Once
 	done    chan struct{}           // closed when run has returned
 	cancel  context.CancelCauseFunc // ends run; set by begin
-	// finishing is closed when the node stops: a worker that ends stays down.
+	// finishing is closed when the node stops. A worker that ends then is not restarted.
 	finishing chan struct{}
 	finishOne sync.Once
 
 	mu     sync.Mutex
-	w      *worker.Worker       // nil while none runs
+	w      *worker.Worker       // nil if none runs
 	over   chan struct{}        // closed when w has ended
-	last   cluster.WorkerStatus // status while none runs; what it points to never changes
+	last   cluster.WorkerStatus // status while no worker runs; what it points to is immutable
 	asked  cluster.Assignment   // newest assignment, for run
-	stopBy time.Time            // when the stopping node no longer waits; zero: no limit
+	stopBy time.Time            // when the stopping node stops waiting; zero for no limit
 }
 
 func newRunner(a *Agent, as cluster.Assignment, after []<-chan struct{}) *runner {
@@ -68,7 +67,7 @@ func newRunner(a *Agent, as cluster.Assignment, after []<-chan struct{}) *runner
 	return r
 }
 
-// assign hands over the newest assignment.
+// assign passes the newest assignment to run.
 func (r *runner) assign(as cluster.Assignment) {
 	select {
 	case <-r.updates:
@@ -80,7 +79,7 @@ func (r *runner) assign(as cluster.Assignment) {
 	}
 }
 
-// writeAgain has the status of a worker at rest written at once.
+// writeAgain makes run write the status of a stopped worker at once.
 func (r *runner) writeAgain() {
 	select {
 	case r.rewrite <- struct{}{}:
@@ -99,7 +98,8 @@ func (r *runner) status() cluster.WorkerStatus {
 	return r.last
 }
 
-// begin returns the runner's work, which goes on when ctx ends, until cancel is called.
+// begin returns the runner's work as a function. The work survives the end of ctx and
+// ends when cancel is called.
 func (r *runner) begin(ctx context.Context) func() {
 	ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return func() {
@@ -108,7 +108,7 @@ func (r *runner) begin(ctx context.Context) func() {
 	}
 }
 
-// run follows the assignment until it is gone or ctx ends.
+// run follows the assignment until it is deleted or ctx ends.
 func (r *runner) run(ctx context.Context) {
 	defer close(r.done)
 	defer func() { _ = r.file.Close() }() // every record was written when it was logged
@@ -122,7 +122,7 @@ func (r *runner) run(ctx context.Context) {
 		}
 	}()
 	if !r.awaitEarlier(ctx) {
-		return // the status is not ours
+		return // the status belongs to an earlier run
 	}
 	restarts, wait := 0, backoffFirst
 	for ctx.Err() == nil {
@@ -145,7 +145,7 @@ func (r *runner) run(ctx context.Context) {
 					continue
 				}
 			}
-			restarts, wait = 0, backoffFirst // failures say nothing of what is asked for now
+			restarts, wait = 0, backoffFirst // earlier failures say nothing about the new assignment
 		}
 	}
 	if errors.Is(context.Cause(ctx), errUnassigned) {
@@ -153,14 +153,14 @@ func (r *runner) run(ctx context.Context) {
 	}
 }
 
-// earlierPatience is how long an earlier run of a worker may take to leave before the
-// log says so, again and again.
+// earlierPatience is how long an earlier run of a worker may take to end before the log
+// says so, repeatedly.
 const earlierPatience = 2 * time.Minute
 
-// awaitEarlier waits until earlier runs of this worker, which were told to leave, are
-// gone: they have the same name, and their memory may be needed. It returns false when
-// ctx ends first: the assignment is gone, too, or the node stops. What does not leave in
-// time is logged and waited for: two runs at a time would be worse.
+// awaitEarlier waits until earlier runs of this worker, which were told to end, have
+// ended. They have the same name, and the new run may need their memory. It returns false
+// when ctx ends first: the assignment was deleted, too, or the node stops. It logs runs
+// that do not end in time but still waits, because two runs at a time would be worse.
 func (r *runner) awaitEarlier(ctx context.Context) bool {
 	begin := time.Now()
 	late := time.NewTicker(earlierPatience)
@@ -173,7 +173,7 @@ func (r *runner) awaitEarlier(ctx context.Context) bool {
 			case <-ctx.Done():
 				return false
 			case <-late.C:
-				// The status is the earlier run's until that has left.
+				// The status belongs to the earlier run until that has ended.
 				r.log.Error("an earlier run of this worker does not leave", "waited", time.Since(begin).Round(time.Second))
 			}
 		}
@@ -183,7 +183,7 @@ func (r *runner) awaitEarlier(ctx context.Context) bool {
 
 var errUnassigned = errors.New("assignment is gone")
 
-// newest takes in a waiting update and returns the assignment to follow.
+// newest takes a waiting update, if any, and returns the assignment to follow.
 func (r *runner) newest() cluster.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +194,7 @@ func (r *runner) newest() cluster.Assignment {
 	return r.asked
 }
 
-// take takes in an update and reports whether it asks for something else.
+// take stores an update and reports whether it differs from the assignment before.
 func (r *runner) take(as cluster.Assignment) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *runner) take(as cluster.Assignment) bool {
 	return changed
 }
 
-// superseded reports whether another thing is asked for by now than as.
+// superseded reports whether the newest assignment asks for something else than as.
 func (r *runner) superseded(as cluster.Assignment) bool {
 	now := r.newest()
 	return r.isFinishing() || now.Desire != cluster.DesireRun || now.Generation != as.Generation
@@ -242,8 +242,8 @@ func (r *runner) rest(ctx context.Context, state cluster.State) {
 	r.publishUntil(ctx, nil)
 }
 
-// fail publishes why the worker failed and waits for the back-off to pass or for a
-// new assignment.
+// fail publishes the reason of a failure. It waits until the back-off has passed or a new
+// assignment comes.
 func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, restarts int, wait time.Duration) {
 	r.log.Error("worker failed", "error", err, "restarts", restarts, "retry_in", wait)
 	retry := time.Now().Add(wait)
@@ -257,8 +257,8 @@ func (r *runner) fail(ctx context.Context, as cluster.Assignment, err error, res
 	r.publishUntil(ctx, t.C)
 }
 
-// idleLocked makes the status that of an assignment for which no worker runs: the
-// gauges are zero, the totals of the last run stay.
+// idleLocked sets the status of an assignment for which no worker runs. Its gauges are
+// zero, and the totals of the last run stay.
 func (r *runner) idleLocked(as cluster.Assignment) {
 	st := &r.last
 	st.Role, st.Model, st.Weights, st.Device, st.Generation = as.Role, as.Model.Name, "", as.Device, as.Generation
@@ -270,8 +270,8 @@ func (r *runner) idleLocked(as cluster.Assignment) {
 	s.KVActive, s.KVCached, s.KVIncoming, s.KVOutgoing, s.Quarantined = 0, 0, 0, 0, 0
 }
 
-// publishUntil keeps the status key alive under the node's lease until a new
-// assignment comes, until fires, or ctx ends.
+// publishUntil keeps the status key under the node's lease until a new assignment comes,
+// until fires, or ctx ends.
 func (r *runner) publishUntil(ctx context.Context, until <-chan time.Time) {
 	key := cluster.StatusKey(r.a.cfg.Namespace, r.name)
 	again := time.NewTimer(0)
@@ -301,7 +301,7 @@ func (r *runner) publishUntil(ctx context.Context, until <-chan time.Time) {
 	}
 }
 
-// deleteStatus removes the status, unless another node's worker has written it.
+// deleteStatus removes the status, unless a worker of another node has written it.
 func (r *runner) deleteStatus() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopStep)
 	defer cancel()
@@ -317,8 +317,8 @@ func (r *runner) deleteStatus() {
 	}
 }
 
-// finish drains the worker, if one runs, because the node stops. It returns when it
-// has ended, or with an error when ctx ends.
+// finish drains the worker, if one runs, because the node stops. It returns when the
+// worker has ended, or with an error when ctx ends.
 func (r *runner) finish(ctx context.Context) error {
 	r.mu.Lock()
 	r.stopBy, _ = ctx.Deadline()

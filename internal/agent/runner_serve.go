@@ -10,12 +10,12 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// errNotNeeded ends a worker that serves nobody yet.
+// errNotNeeded ends a worker that is still starting.
 var errNotNeeded = errors.New("no longer needed")
 
-// serve runs the worker as long as the assignment says so. It returns what the worker
-// was at last, and nil when it ended as asked, or an error when it failed: after wait, it
-// is to run again.
+// serve runs the worker until it ends. It returns the worker's last assignment. The error
+// is nil if the worker ended as asked. After a failure the caller runs it again after
+// wait.
 func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int, wait time.Duration) (cluster.Assignment, error) {
 	wctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -25,7 +25,7 @@ func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int,
 		st := outcome(wctx, w, err)
 		st.UpdatedAt = time.Now()
 		switch st.State {
-		case cluster.StateDrained: // not before its lease is gone
+		case cluster.StateDrained: // wait until its lease is gone
 			st.State = cluster.StateDraining
 		case cluster.StateFailed:
 			st.Restarts, st.RetryAt = restarts+1, st.UpdatedAt.Add(wait)
@@ -55,7 +55,7 @@ func (r *runner) serve(ctx context.Context, as cluster.Assignment, restarts int,
 	return present(w, as), err
 }
 
-// outcome is the status of a worker whose Run, under ctx, ended with err.
+// outcome returns the status of a worker whose Run, under ctx, returned err.
 func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerStatus {
 	st := w.Status()
 	st.InstanceID, st.LeaseTTLMS = 0, 0
@@ -68,8 +68,8 @@ func outcome(ctx context.Context, w *worker.Worker, err error) cluster.WorkerSta
 	return st
 }
 
-// keepStatus moves the status of a worker that leaves from its lease to that of the
-// node, unless its successor on another node has written there already.
+// keepStatus moves the status of a leaving worker from its lease to the node's, unless
+// its successor on another node has already written there.
 func (r *runner) keepStatus(ctx context.Context, st cluster.WorkerStatus) error {
 	ctx, cancel := r.a.stores.store.WhileAnswering(ctx)
 	defer cancel()
@@ -85,10 +85,10 @@ func (r *runner) keepStatus(ctx context.Context, st cluster.WorkerStatus) error 
 
 var errMovedAway = errors.New("the worker runs on another node by now")
 
-// direct hands changes of the assignment to a worker until it has ended, and returns
-// what its Run returned.
+// direct passes changes of the assignment to a worker until it has ended, and returns the
+// error of its Run.
 func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assignment, stop context.CancelCauseFunc, ended <-chan error) error {
-	finishing := r.finishing // nil once that is under way
+	finishing := r.finishing // nil once finishing has begun
 	for {
 		var next cluster.Assignment
 		select {
@@ -107,7 +107,7 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 			continue
 		}
 		if !listening(w) {
-			if what != goOn { // it serves nobody yet
+			if what != goOn { // the worker is still starting
 				stop(errNotNeeded)
 			}
 			continue
@@ -124,8 +124,8 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 	}
 }
 
-// possible reports whether a change of a worker that serves, which has it stop and start
-// again, can succeed. What cannot is declined: the worker goes on.
+// possible reports whether a serving worker can be stopped and started again with the
+// assignment next. If not, it declines the change, and the worker continues.
 func (r *runner) possible(w *worker.Worker, next cluster.Assignment) bool {
 	err := r.a.admit(next, r.name)
 	if err != nil {
@@ -134,25 +134,26 @@ func (r *runner) possible(w *worker.Worker, next cluster.Assignment) bool {
 	return err == nil
 }
 
-// present is what a worker is that was started as as: its role may be another one by
-// now. Its own idea of an assignment has the defaults of the node filled in.
+// present returns the current assignment of a worker that was started with as. Role and
+// generation may have changed since. The other fields come from as, because the worker's
+// own copy has the node's defaults filled in.
 func present(w *worker.Worker, as cluster.Assignment) cluster.Assignment {
 	now := w.Assignment()
 	as.Role, as.Generation = now.Role, now.Generation
 	return as
 }
 
-// what an assignment means for a worker that runs.
+// what is the order that an assignment implies for a running worker.
 type what int
 
 const (
-	goOn  what = iota // and take back what it was told before
-	leave             // drain; another run may begin
-	turn              // take another role
+	goOn  what = iota // and withdraw earlier orders
+	leave             // drain; another run may follow
+	turn              // change the role
 )
 
-// instruction compares what a worker is with what is asked. A change that is not complete
-// is taken back by an assignment with the old role, model and engine.
+// instruction compares a worker's current assignment with the next one. An assignment
+// with the old role, model and engine withdraws a change that is not complete.
 func instruction(now, next cluster.Assignment) what {
 	switch {
 	case next.Desire != cluster.DesireRun:
@@ -161,13 +162,13 @@ func instruction(now, next cluster.Assignment) what {
 		return goOn
 	case now.Flips(next):
 		return turn
-	case now.Role == next.Role && now.Like(next): // a change was taken back
+	case now.Role == next.Role && now.Like(next): // the change was withdrawn
 		return goOn
 	}
 	return leave
 }
 
-// lastOrder is what the end of the node asks of a worker.
+// lastOrder returns the assignment that stops a worker when the node stops.
 func (r *runner) lastOrder(as cluster.Assignment) cluster.Assignment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +176,7 @@ func (r *runner) lastOrder(as cluster.Assignment) cluster.Assignment {
 	return as
 }
 
-// listening reports whether a worker is up and so takes orders.
+// listening reports whether a worker is up and accepts orders.
 func listening(w *worker.Worker) bool {
 	switch w.Status().State {
 	case cluster.StateReady, cluster.StateDegraded, cluster.StateDraining:
@@ -184,7 +185,7 @@ func listening(w *worker.Worker) bool {
 	return false
 }
 
-// order tells a running worker what a changed assignment asks of it.
+// order sends a running worker the order that follows from a changed assignment.
 func (r *runner) order(ctx context.Context, w *worker.Worker, do what, as cluster.Assignment) <-chan error {
 	told := make(chan error, 1)
 	go func() {

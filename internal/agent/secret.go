@@ -17,11 +17,11 @@ import (
 
 func (a *Agent) secretPath() string { return cmp.Or(a.cfg.SecretFile, a.cluster.SecretPath()) }
 
-// howToJoin ends errors about a secret that is missing or another one.
+// howToJoin is the advice in errors about a missing or different secret.
 const howToJoin = "run \"dynctl credentials --join\" on a machine of the cluster and start this node with dynamod --join TOKEN, or set secret_file"
 
-// takeSecret reads the cluster's secret. The first node of a cluster makes it; who
-// connects to a server inside a dynamod cannot be the first.
+// takeSecret reads the cluster's secret. The first node of a cluster makes it. A node
+// that connects to a server inside a dynamod cannot be the first.
 func (a *Agent) takeSecret() (err error) {
 	a.secret, err = credentials.Load(a.secretPath())
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -36,7 +36,7 @@ func (a *Agent) takeSecret() (err error) {
 	return err
 }
 
-// makeCredentials makes those of the servers that run in this process, if any do.
+// makeCredentials makes the credentials of the servers in this process, if there are any.
 func (s *stores) makeCredentials(a *Agent) (err error) {
 	if !a.cfg.Etcd.External() || !a.cfg.NATS.External() {
 		s.credentials, err = embedded.NewCredentials(a.secret, a.serverNames()...)
@@ -49,14 +49,14 @@ type claim struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// errOtherSecret is returned where the nodes of a cluster have another secret.
+// errOtherSecret is returned if the other nodes of the cluster have a different secret.
 var errOtherSecret = errors.New("the nodes of this cluster have another secret")
 
 var errClaimed = errors.New("claimed already")
 
-// claimSecret makes sure that all nodes of the namespace have one secret, where the store
-// does not see to that. One that no node uses any more is replaced, as after a new secret
-// was made.
+// claimSecret makes sure that all nodes of the namespace have the same secret, where the
+// store does not enforce that. It replaces a secret that no node uses any more, as
+// happens after a new one was made.
 func (a *Agent) claimSecret(ctx context.Context) error {
 	mine := claim{Fingerprint: a.secret.Fingerprint()}
 	_, _, err := store.UpdateJSON(ctx, a.stores.store, cluster.SecretKey(a.cfg.Namespace), func(now claim, exists bool) (claim, error) {
@@ -76,7 +76,7 @@ func (a *Agent) claimSecret(ctx context.Context) error {
 		return nil
 	}
 	if errors.Is(err, errOtherSecret) && a.secretMade {
-		// It was never used, and would be in the way of the right one.
+		// It was never used and would hide the right one.
 		err = errors.Join(err, os.Remove(a.secretPath()))
 	}
 	if err != nil {
@@ -85,8 +85,8 @@ func (a *Agent) claimSecret(ctx context.Context) error {
 	return nil
 }
 
-// confirmSecret looks again once others can see this node: of two that claimed at a time,
-// at least the first sees that the claim is no longer its own.
+// confirmSecret checks the claim again once other nodes can see this one. If two nodes
+// claimed at the same time, at least the first then sees that it lost the claim.
 func (a *Agent) confirmSecret(ctx context.Context) error {
 	now, _, err := store.GetJSON[claim](ctx, a.stores.store, cluster.SecretKey(a.cfg.Namespace))
 	if err == nil && now.Fingerprint != a.secret.Fingerprint() {
@@ -102,7 +102,7 @@ func (a *Agent) otherSecret(now claim, node string) error {
 	return fmt.Errorf("%w: that of %s is %s, the one in %s is %s: %s", errOtherSecret, node, now.Fingerprint, a.secretPath(), a.secret.Fingerprint(), howToJoin)
 }
 
-// strangers names the nodes of this namespace that have another secret.
+// strangers returns the nodes of this namespace that have a different secret.
 func (a *Agent) strangers(ctx context.Context) ([]string, error) {
 	kvs, _, err := a.stores.store.List(ctx, cluster.NodePrefix)
 	if err != nil {

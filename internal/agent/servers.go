@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// serverRetry and serverRetryMax are the pauses before a failed server of this process
-	// is started again.
+	// serverRetry and serverRetryMax bound the pauses before a failed server of this
+	// process is restarted.
 	serverRetry    = time.Second
 	serverRetryMax = 15 * time.Second
 	// serverStart bounds one start.
 	serverStart = 30 * time.Second
 )
 
-// server is an etcd or a NATS that runs in this process.
+// server is an etcd or NATS server in this process.
 type server interface {
 	Done() <-chan struct{}
 	Err() error
 	Close() error
 }
 
-// keepServer starts a server again whenever it fails, for example because the disk is full.
-// Meanwhile the node serves with what it knows, as it does when a server elsewhere is down.
-// The returned function ends the server.
+// keepServer restarts a server whenever it fails, for example because the disk is full.
+// Meanwhile the node serves with the state it knows, as it does when an external server
+// is down. The returned function stops the server.
 func keepServer[S server](log *slog.Logger, al *alarms, name string, s S, start func(context.Context) (S, error)) (end func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- keepServing(ctx, log.With("server", name), al, name, s, start) }()
 	return func(context.Context) error {
 		cancel()
-		return <-ended // each server bounds its own end
+		return <-ended // each server bounds its own stop
 	}
 }
 
@@ -48,7 +48,7 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 			return s.Close()
 		case <-s.Done():
 		}
-		if time.Since(up) > serverRetryMax { // else the back-off goes on: it fails again and again
+		if time.Since(up) > serverRetryMax { // after a shorter time the back-off continues: it fails repeatedly
 			wait = serverRetry
 		}
 		al.raise(name, fmt.Sprintf("the %s inside this process failed; requests are served on, and it is started again: %v", name, s.Err()))
@@ -72,12 +72,12 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 				log.Info("the server inside this process is back", "down", time.Since(began).Round(time.Millisecond))
 				break
 			}
-			// Whether there is room is asked often: that costs nothing, and who makes room
-			// wants the server back.
+			// Free space is checked often. That costs nothing, and an operator who makes
+			// room wants the server back.
 			if errors.Is(err, embedded.ErrNoSpace) {
 				wait = serverRetry
 				if noSpace {
-					continue // said already
+					continue // already reported
 				}
 			}
 			noSpace = errors.Is(err, embedded.ErrNoSpace)

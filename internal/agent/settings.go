@@ -13,8 +13,8 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// settings holds the settings that change at run time: what the cluster's store says,
-// and this node's configuration where it says nothing.
+// settings holds the settings that change at run time: values in the cluster's store, and
+// this node's configuration for the others.
 type settings struct {
 	a       *Agent
 	keys    map[string]config.Key
@@ -46,7 +46,7 @@ func watchSettings(ctx context.Context, a *Agent) (*settings, error) {
 
 func (s *settings) close() { s.watched.Close() }
 
-// settings are the ones in force now. A value that cannot be read is ignored, so that
+// settings returns the current settings. It ignores a value that cannot be read, so that
 // a typing mistake does not stop a worker.
 func (s *settings) settings() (config.Disagg, config.Router) {
 	d, r := s.a.cfg.Disagg, s.a.cfg.Router
@@ -67,7 +67,7 @@ func override[T any](s *settings, name string, into *T) {
 			continue
 		}
 		if v, err := key.DecodeRuntime(raw); err == nil {
-			*into = v.(T) // the table says so, which a test makes sure of
+			*into = v.(T) // a test makes sure that the table has the type
 		}
 		return
 	}
@@ -77,13 +77,13 @@ func limitsOf(d config.Disagg) router.PrefillLimits {
 	return router.PrefillLimits{MaxLocalTokens: d.MaxLocalPrefillTokens, MaxQueueDepth: d.MaxPrefillQueueDepth}
 }
 
-// workers is what workers need of the settings.
+// workers returns the settings of workers.
 func (s *settings) workers() worker.Settings {
 	d, _ := s.settings()
 	return worker.Settings{Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout}
 }
 
-// frontend is what the frontend needs of them.
+// frontend returns the settings of the frontend.
 func (s *settings) frontend() frontend.Settings {
 	d, r := s.settings()
 	return frontend.Settings{

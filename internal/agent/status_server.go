@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/frontend"
 )
 
-// statusServer answers /live (the process answers), /health (the node does its
-// work, with the reasons when not), /metrics and, if wanted, /debug/pprof.
+// statusServer answers /live (the process runs), /health (the node works, or the reasons
+// why not), /metrics and, if configured, /debug/pprof.
 type statusServer struct {
 	addr string
 	srv  *http.Server
@@ -64,10 +64,10 @@ func (s *statusServer) close(ctx context.Context) error {
 	return err
 }
 
-// statusConns is how many connections the status server has at a time; others wait.
+// statusConns is the most connections of the status server at a time; others wait.
 const statusConns = 128
 
-// bounded is a listener whose connections are few at a time.
+// bounded is a listener that limits the number of open connections.
 type bounded struct {
 	net.Listener
 	slots chan struct{}
@@ -108,14 +108,14 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// health is the answer of /health, in Dynamo's shape with the reasons added. Who is no
-// insider gets status and uptime.
+// health is the answer of /health, in Dynamo's format with the reasons added. Callers
+// that are no insiders get only status and uptime.
 type health struct {
 	Status    string            `json:"status"` // ready, notready
 	Uptime    map[string]int64  `json:"uptime"`
 	Endpoints map[string]string `json:"endpoints,omitzero"` // by worker; nil is left out
 	Reasons   []string          `json:"reasons,omitempty"`
-	Alarms    []string          `json:"alarms,omitempty"` // what has to be seen to though the node works
+	Alarms    []string          `json:"alarms,omitempty"` // problems to solve although the node works
 }
 
 func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
@@ -155,5 +155,5 @@ func uptime(since time.Time) map[string]int64 {
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the caller has left
+	_ = json.NewEncoder(w).Encode(v) // an error means that the caller has left
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// stores are the node's connections to etcd and NATS, and the servers themselves
-// when they run in this process.
+// stores holds the node's connections to etcd and NATS, and the servers themselves if
+// they run in this process.
 type stores struct {
 	etcd          *embedded.Etcd // nil when external
 	nats          *embedded.NATS // nil when external
 	etcdEndpoints []string
 	natsURL       string
-	identity      dial.Identity         // of this program, for servers inside a dynamod
+	identity      dial.Identity         // of this program, for connections to servers inside a dynamod
 	credentials   *embedded.Credentials // of the servers in this process
 
 	store store.Store
@@ -56,7 +56,7 @@ func (s *stores) startEtcd(ctx context.Context, a *Agent, back *undo.Stack) erro
 		if err != nil {
 			return fmt.Errorf("start embedded etcd: %w", err)
 		}
-		opts.ClientAddr = withPort(opts.ClientAddr, s.etcd.Endpoint()) // where clients look for it
+		opts.ClientAddr = withPort(opts.ClientAddr, s.etcd.Endpoint()) // clients look for it there
 		back.Push("stop etcd", keepServer(a.log, a.alarms, alarmEtcd, s.etcd, func(ctx context.Context) (*embedded.Etcd, error) { return embedded.StartEtcd(ctx, opts) }))
 		s.etcdEndpoints = []string{config.SchemeDynamod + s.etcd.Endpoint()}
 	}
@@ -88,7 +88,7 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 		if err != nil {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
-		opts.Addr = withPort(opts.Addr, s.nats.Addr()) // where clients look for it
+		opts.Addr = withPort(opts.Addr, s.nats.Addr()) // clients look for it there
 		back.Push("stop NATS", keepServer(a.log, a.alarms, alarmNATS, s.nats, func(ctx context.Context) (*embedded.NATS, error) { return embedded.StartNATS(ctx, opts) }))
 		s.natsURL = config.SchemeDynamod + s.nats.Addr()
 	}
@@ -105,16 +105,16 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 	return nil
 }
 
-// withPort is an address with the port of another.
+// withPort returns addr with the port of other.
 func withPort(addr, other string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	_, port, _ := net.SplitHostPort(other)
 	return net.JoinHostPort(host, port)
 }
 
-// onFreePort runs start and, if the port is the default one and taken, again
-// with any free port: two clusters on one machine need no configuration. An
-// address that somebody configured is not replaced.
+// onFreePort runs start. If the port is the default and taken, it runs start again with
+// any free port, so that two clusters on one machine need no configuration. It never
+// replaces a configured address.
 func onFreePort(addr *string, standard bool, start func() error) error {
 	err := start()
 	if !errors.Is(err, embedded.ErrPortInUse) || !standard {

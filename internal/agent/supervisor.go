@@ -13,15 +13,15 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// supervisor makes the workers of this node follow their assignments. One
-// goroutine, run, reads the assignments; each worker has a runner of its own.
+// supervisor makes the workers of this node follow their assignments. One goroutine, run,
+// reads the assignments; each worker has its own runner.
 type supervisor struct {
 	a           *Agent
 	assignments *store.Prefix[cluster.Assignment]
 
 	mu       sync.Mutex
 	runners  map[string]*runner
-	leaving  map[string][]*runner // whose assignment is gone, until they are
+	leaving  map[string][]*runner // runners without an assignment that have not ended yet
 	stopping bool
 	wg       sync.WaitGroup // runners
 }
@@ -37,7 +37,7 @@ func newSupervisor(ctx context.Context, a *Agent) (*supervisor, error) {
 	return s, nil
 }
 
-// writeAgain has the statuses written that the node's lost lease took with it.
+// writeAgain restores the statuses that were lost with the node's lease.
 func (s *supervisor) writeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *supervisor) writeAgain() {
 
 func (s *supervisor) close() { s.assignments.Close() }
 
-// run hands every change of an assignment to its runner until ctx ends.
+// run passes every change of an assignment to its runner until ctx ends.
 func (s *supervisor) run(ctx context.Context) error {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
@@ -65,9 +65,9 @@ func (s *supervisor) run(ctx context.Context) error {
 	}
 }
 
-// follow makes the workers follow their assignments, unless the store has forgotten these:
-// then the workers go on, and their assignments are written again. It reports whether it need
-// not be called again before something changes.
+// follow makes the workers follow their assignments. If the store has lost these, the
+// workers continue, and follow restores their assignments. done is false if it must be
+// called again soon.
 func (s *supervisor) follow(ctx context.Context) (done bool) {
 	held := s.doubtful()
 	if len(held) > 0 {
@@ -85,7 +85,8 @@ func (s *supervisor) follow(ctx context.Context) (done bool) {
 	return len(held) == 0
 }
 
-// doubtful are the assignments of running workers that are not in the store as they were.
+// doubtful returns the assignments of running workers that the store lacks or has
+// changed.
 func (s *supervisor) doubtful() map[string]cluster.Assignment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,12 +100,12 @@ func (s *supervisor) doubtful() map[string]cluster.Assignment {
 	return held
 }
 
-// restore writes assignments again that the store has lost. The node comes first: without
-// it, a controller would give its workers to others.
+// restore writes assignments again that the store has lost. The node's record must come
+// first: without it, a controller would give the workers to other nodes.
 func (s *supervisor) restore(ctx context.Context, held map[string]cluster.Assignment) {
 	st := s.a.stores.store
 	if _, err := st.Get(ctx, cluster.NodeKey(s.a.nodeID)); err != nil {
-		return // the runtime writes it as soon as it has a lease
+		return // the runtime writes it when it has a lease again
 	}
 	for name, as := range held {
 		key := cluster.AssignmentKey(s.a.cfg.Namespace, name)
@@ -117,7 +118,7 @@ func (s *supervisor) restore(ctx context.Context, held map[string]cluster.Assign
 	}
 }
 
-// mineLocked are the assignments of this node by worker.
+// mineLocked returns the assignments of this node by worker.
 func (s *supervisor) mineLocked() map[string]cluster.Assignment {
 	mine := map[string]cluster.Assignment{}
 	for _, as := range s.assignments.Snapshot() {
@@ -128,8 +129,8 @@ func (s *supervisor) mineLocked() map[string]cluster.Assignment {
 	return mine
 }
 
-// converge makes the workers follow their assignments, but those held the assignments that
-// they have here. Runners go on when ctx ends, until stop.
+// converge makes the workers follow their assignments. Workers in held follow the
+// assignment given there. Runners survive the end of ctx, until stop.
 func (s *supervisor) converge(ctx context.Context, held map[string]cluster.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +161,8 @@ func (s *supervisor) converge(ctx context.Context, held map[string]cluster.Assig
 	}
 }
 
-// leftLocked are channels that are closed when the earlier workers of that name have left
-// that have not yet.
+// leftLocked returns channels that are closed when the earlier, still running workers of
+// that name have ended.
 func (s *supervisor) leftLocked(name string) (earlier []<-chan struct{}) {
 	var still []*runner
 	for _, r := range s.leaving[name] {
@@ -179,7 +180,7 @@ func (s *supervisor) leftLocked(name string) (earlier []<-chan struct{}) {
 	return earlier
 }
 
-// drain makes all workers finish; it returns when they have or ctx ends.
+// drain makes all workers finish. It returns when they have, or when ctx ends.
 func (s *supervisor) drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true
@@ -194,7 +195,7 @@ func (s *supervisor) drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stop ends all workers, whatever they do, and waits for them.
+// stop ends all workers without draining and waits for them.
 func (s *supervisor) stop() {
 	s.mu.Lock()
 	s.stopping = true
@@ -210,7 +211,7 @@ func (s *supervisor) stop() {
 	s.wg.Wait()
 }
 
-// statuses returns the present status of every worker of this node.
+// statuses returns the current status of every worker of this node.
 func (s *supervisor) statuses() []cluster.WorkerStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// workerConfig puts together what a worker needs from this node.
+// workerConfig collects what a worker needs from this node.
 func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logger) worker.Config {
 	load := a.models.load
 	if a.opts.Load != nil {
@@ -43,12 +43,12 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 	}
 }
 
-// errFitsAlone is returned beside ErrMemory when there would be room in the place of the
-// worker that the new one is to follow.
+// errFitsAlone is returned with ErrMemory if there would be room once the worker that the
+// new one replaces has ended.
 var errFitsAlone = errors.New("there is room without the worker that it is to follow")
 
-// admit says why a worker of this node could not start as as, once the worker called
-// instead has gone; see models.admit.
+// admit returns why a worker of this node could not start with the assignment as once the
+// worker called instead has ended; see models.admit.
 func (a *Agent) admit(as cluster.Assignment, instead string) error {
 	switch {
 	case a.opts.Admit != nil:
@@ -59,8 +59,8 @@ func (a *Agent) admit(as cluster.Assignment, instead string) error {
 	return a.models.admit(as, instead)
 }
 
-// copies is how many goroutines of a process copy at a time for transfers within a
-// host: most cores are there to compute.
+// copies returns how many goroutines of a process copy at a time for transfers within a
+// host. Most cores are left for computing.
 func copies(cfg config.Dynamod) int {
 	if n := cfg.NIXL.CopyThreads; n > 0 {
 		return n
@@ -68,10 +68,10 @@ func copies(cfg config.Dynamod) int {
 	return min(max(runtime.GOMAXPROCS(0)/2, 1), 4)
 }
 
-// nixlConfig describes a NIXL agent of this process: workers of one process copy,
-// those of another process of this host share memory, or have the kernel copy what
-// cannot be shared, if the system allows it, and all others are reached over RDMA, if
-// there is, or TCP.
+// nixlConfig describes a NIXL agent of this process. Workers of one process copy memory.
+// Workers of other processes of this host share memory; the kernel copies what cannot be
+// shared, if the system allows it. All other workers are reached over RDMA, if available,
+// or TCP.
 func (a *Agent) nixlConfig() nixl.Config {
 	listen := a.listenAt(a.cfg.NIXL.Listen, anyLoopbackPort)
 	transports := append([]nixl.Transport{a.peers.Transport()}, a.hostPeers.transports(a.vram, slices.Contains(a.cfg.NIXL.Transports, cudaipc.Name))...)
@@ -85,8 +85,8 @@ func (a *Agent) nixlConfig() nixl.Config {
 	}
 }
 
-// ucxOptions makes UCX listen where transfers over TCP are accepted, at a port of its
-// own. It is used over RDMA; over other networks only if the configuration names it.
+// ucxOptions makes UCX listen on the host that accepts transfers over TCP, at its own
+// port. UCX is used over RDMA; other networks only if the configuration names it.
 func (a *Agent) ucxOptions(listen string) ucx.Options {
 	o := ucx.Options{AnyNetwork: slices.Contains(a.cfg.NIXL.Transports, ucx.Name), AdvertiseHost: a.advertiseHost(listen)}
 	if host, _, err := net.SplitHostPort(listen); err == nil {
@@ -98,7 +98,8 @@ func (a *Agent) ucxOptions(listen string) ucx.Options {
 	return o
 }
 
-// checkTransports reports why a transport that the configuration names cannot be used.
+// checkTransports returns an error if a transport that the configuration names cannot be
+// used.
 func (a *Agent) checkTransports() error {
 	if !slices.Contains(a.cfg.NIXL.Transports, ucx.Name) {
 		return nil
