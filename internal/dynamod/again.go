@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// againVariable says when a process took the place of one that had lost a GPU, in
-	// seconds since 1970.
+	// againVariable holds the time at which a process replaced one that had lost a GPU,
+	// in seconds since 1970.
 	againVariable = "DYNAMOD_STARTED_AGAIN"
-	// againAfter is how long a process must have run to be replaced: a GPU that fails at
-	// once fails again.
+	// againAfter is how long a process must have run to be replaced. A GPU that fails
+	// sooner would fail again.
 	againAfter = time.Minute
 )
 
-// again replaces this process by a new one of the same program, with the same arguments:
-// after a fault a GPU is of no use to the process that saw it. It returns only when that
-// is refused.
+// again replaces this process by a new one of the same program, with the same arguments.
+// After a fault, a GPU is useless to the process that saw it. again returns only if the
+// replacement fails or is refused.
 func again(environ []string, now time.Time, exec func(program string, args, environ []string) error) error {
 	for _, v := range environ {
 		text, ok := strings.CutPrefix(v, againVariable+"=")

@@ -16,8 +16,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/nvml"
 )
 
-// gpusCommand tells what this program finds of NVIDIA's driver. It does so in a process
-// that ends: a driver with a broken GPU may hang or crash whoever asks.
+// gpusCommand reports what this program finds of NVIDIA's driver. It runs in a process of
+// its own that ends, because a driver with a broken GPU may hang or crash its caller.
 func gpusCommand(stdout io.Writer) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -115,7 +115,7 @@ func cudaDevice(d driver.Driver, device int) cluster.CUDADevice {
 	return c
 }
 
-// writeGPUs prints for people.
+// writeGPUs prints the report as text.
 func writeGPUs(w io.Writer, s cluster.GPUSupport) error {
 	text := ""
 	if s.Error != "" {

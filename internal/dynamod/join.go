@@ -10,14 +10,14 @@ import (
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
-// meeting is a cluster that the node joins with a token in this run; nil when there is none.
+// meeting is a cluster that this run joins with a token; nil if there is none.
 type meeting struct {
 	local statedir.Cluster
 	token credentials.Token
 }
 
-// meet puts into cfg how the cluster is reached that the node joins, or has joined before.
-// What is configured is left alone.
+// meet sets, in cfg, how to reach the cluster that the node joins, or has joined before.
+// It keeps configured values.
 func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeting, error) {
 	var m *meeting
 	if cfg.Join != "" {
@@ -72,7 +72,7 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	return m, nil
 }
 
-// join writes down what the token says.
+// join stores the token's contents for later runs.
 func (m *meeting) join() error {
 	if m == nil {
 		return nil

@@ -1,9 +1,9 @@
 // Package dynamod is the command line of the node agent: flags, signals, logs and
 // exit codes.
 //
-// [Main] is the whole program; everything it starts has ended when it returns.
-// The work itself is done by package agent. The pages about dynamod in docs/man are
-// made from its commands.
+// [Main] is the whole program. When it returns, everything it started has ended. Package
+// agent does the work. The pages about dynamod in docs/man are generated from its
+// commands.
 package dynamod
 
 //go:generate go test -run ^TestManuals$ . -update
@@ -31,7 +31,7 @@ import (
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // the node could not start, or broke
+	exitFailed = 1 // the node could not start, or failed
 	exitUsage  = 2 // wrong flags, arguments or configuration
 )
 
@@ -50,7 +50,7 @@ func Main(args []string, stdout io.Writer, stderr *os.File) int {
 	if err == nil {
 		return exitOK
 	}
-	_, _ = fmt.Fprintf(stderr, "dynamod: %v\n", err) // there is nobody else to tell
+	_, _ = fmt.Fprintf(stderr, "dynamod: %v\n", err) // an error cannot be reported anywhere else
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
@@ -130,10 +130,10 @@ one secret_file.`,
 	return cmd
 }
 
-// noLibraries is what the version says of a program that was built with the tag nodl.
+// noLibraries is the version's remark for a program built with the tag nodl.
 const noLibraries = "fully static: without loading of libraries, so without UCX"
 
-// movedCommand refuses a command of dynlab and says what to run instead.
+// movedCommand refuses a command that moved to dynlab and names the new one.
 func movedCommand(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true,
@@ -143,7 +143,7 @@ func movedCommand(name string) *cobra.Command {
 	}
 }
 
-// noArgs makes a stray argument a mistake in the command line.
+// noArgs rejects positional arguments as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(cmd, args); err != nil {
 		return usageError{err}
@@ -167,7 +167,7 @@ func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
 				if n == 0 {
 					stop(fmt.Errorf("signal %s", s))
 				} else {
-					signal.Stop(signals) // a third one is not caught
+					signal.Stop(signals) // a third signal kills the process
 					stopNow(fmt.Errorf("second signal %s", s))
 				}
 			case <-hurry.Done():
@@ -185,9 +185,9 @@ func run(cfg config.Dynamod, origins *config.Origins, stderr *os.File) error {
 	return a.Run(ctx, hurry)
 }
 
-// terminalHandler logs to standard error. When that is a file, as for a dynamod in
-// the background, only errors go there: the log proper is in the state directory,
-// where it is kept within bounds.
+// terminalHandler logs to standard error. If that is a file, as for a dynamod in the
+// background, only errors go there. The full log is in the state directory, where its
+// size is bounded.
 func terminalHandler(cfg config.Dynamod, stderr *os.File) slog.Handler {
 	if info, err := stderr.Stat(); err == nil && info.Mode().IsRegular() {
 		return slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})
