@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/jinja"
 )
 
-// tokenizerConfig is what tokenizer_config.json says.
+// tokenizerConfig is the content of tokenizer_config.json.
 type tokenizerConfig struct {
 	class          string
 	addBOS, addEOS *bool
@@ -18,15 +18,15 @@ type tokenizerConfig struct {
 	template       jinja.Value // a string, a list, or nil
 }
 
-// specialToken is a variable that templates see: bos_token and its kin are
-// strings, additional_special_tokens is a list.
+// specialToken is a variable of templates. bos_token and the like are strings;
+// additional_special_tokens is a list.
 type specialToken struct {
 	name  string
 	value jinja.Value
 }
 
-// llamaClass says whether add_bos_token and add_eos_token replace what the
-// tokenizer's post-processor does; for other classes they mean nothing.
+// llamaClass reports whether add_bos_token and add_eos_token override the tokenizer's
+// post-processor. Other classes ignore these settings.
 func (c *tokenizerConfig) llamaClass() bool {
 	for _, prefix := range []string{"Llama", "CodeLlama", "Gemma", "Cohere"} {
 		if strings.HasPrefix(c.class, prefix) {
@@ -36,7 +36,7 @@ func (c *tokenizerConfig) llamaClass() bool {
 	return false
 }
 
-// readObject reads a file that holds a JSON object; it is nil if there is none.
+// readObject reads a file that holds a JSON object. It returns nil if there is no file.
 func readObject(files Files, name string) (*jinja.Dict, error) {
 	raw := files[name]
 	if raw == nil {
@@ -56,7 +56,7 @@ func readObject(files Files, name string) (*jinja.Dict, error) {
 func readTokenizerConfig(files Files) (*tokenizerConfig, error) {
 	c := &tokenizerConfig{}
 	tokens := map[string]jinja.Value{}
-	// tokenizer_config.json has the last word.
+	// tokenizer_config.json overrides special_tokens_map.json.
 	for _, name := range []string{SpecialTokensFile, TokenizerConfigFile} {
 		d, err := readObject(files, name)
 		if err != nil {

@@ -22,27 +22,26 @@ func (p *Processor) compile(ctx context.Context, g protocol.Guided) (*grammar.Gr
 	return c.Compile(ctx, grammar.Spec{Kind: grammar.Kind(g.Kind), Text: g.Text, Choices: g.Choices, Lax: g.Lax, Compact: g.Compact})
 }
 
-// CheckGuided reports why an output cannot be constrained so: what is wrong with a
-// schema, an expression or a grammar, and where.
+// CheckGuided returns an error if g cannot constrain an output. The error says what is
+// wrong with a schema, an expression or a grammar, and where.
 func (p *Processor) CheckGuided(ctx context.Context, g protocol.Guided) error {
 	_, err := p.compile(ctx, g)
 	return err
 }
 
-// prepareFor is how long a constraint may compute masks ahead. A grammar that is
-// used again has its masks already.
+// prepareFor bounds how long a constraint may compute masks ahead. A grammar that is used
+// again has its masks already.
 const prepareFor = 200 * time.Millisecond
 
-// Constraint keeps one output within a grammar. It belongs to one goroutine.
+// Constraint keeps one output within a grammar. It is not safe for concurrent use.
 type Constraint struct {
 	m     *grammar.Matcher
-	after []uint32 // tokens of which one must come before the grammar begins
+	after []uint32 // one of these tokens must come before the grammar begins
 	eos   []uint32
-	words []uint64 // a mask, where the caller's has another length
+	words []uint64 // scratch for a mask if the caller's has another length
 }
 
-// NewConstraint starts an output. The errors are those of CheckGuided, and that of
-// ctx.
+// NewConstraint starts an output. It fails as CheckGuided does, and when ctx ends.
 func (p *Processor) NewConstraint(ctx context.Context, g protocol.Guided) (*Constraint, error) {
 	compiled, err := p.compile(ctx, g)
 	if err != nil {
@@ -50,15 +49,15 @@ func (p *Processor) NewConstraint(ctx context.Context, g protocol.Guided) (*Cons
 	}
 	ahead, cancel := context.WithTimeout(ctx, prepareFor)
 	defer cancel()
-	_ = compiled.Prepare(ahead) // what it does not get to is computed on the way
+	_ = compiled.Prepare(ahead) // masks that it does not reach are computed later
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return &Constraint{m: compiled.NewMatcher(), after: g.After, eos: p.eos, words: make([]uint64, compiled.MaskLen())}, nil
 }
 
-// Mask sets the bits of the tokens that may come next: any but those that end the
-// text while reasoning goes on, then those that fit the grammar.
+// Mask sets the bits of the tokens that may come next. During reasoning these are all
+// tokens except those that end the text; afterwards they are those that fit the grammar.
 func (c *Constraint) Mask(dst []uint64) error {
 	if len(c.after) > 0 {
 		for i := range dst {
@@ -82,7 +81,7 @@ func (c *Constraint) Mask(dst []uint64) error {
 	return nil
 }
 
-// Accept takes in the token that was drawn.
+// Accept advances the constraint by the token that was drawn.
 func (c *Constraint) Accept(token uint32) error {
 	if len(c.after) > 0 {
 		if slices.Contains(c.after, token) {
@@ -93,5 +92,5 @@ func (c *Constraint) Accept(token uint32) error {
 	return c.m.Accept(token)
 }
 
-// Done reports that nothing but the end can follow.
+// Done reports that only an end token can follow.
 func (c *Constraint) Done() bool { return len(c.after) == 0 && c.m.Done() }

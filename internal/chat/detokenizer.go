@@ -3,10 +3,10 @@ package chat
 // Detokenizer turns the tokens of one sequence into text as they are generated,
 // and ends the text at the first stop string.
 //
-// Text is held back while it ends in an incomplete character, and while its end
-// begins a stop string. The stop string that is complete first wins, whatever
-// the order of the list and however the tokens were split over calls; of several
-// that end at the same byte, the one that begins first.
+// It holds text back while it ends in an incomplete character or in the beginning of a
+// stop string. The stop string that is complete first wins, whatever the order of the
+// list and however the tokens were split over calls. Of several that end at the same
+// byte, the one that begins first wins.
 type Detokenizer struct {
 	stream  textStream
 	stops   *stopSet
@@ -51,20 +51,20 @@ func (d *Detokenizer) SetMinTokens(n int) { d.min = n }
 // before the first Push.
 func (d *Detokenizer) Keep(ids []uint32) { d.stream.Keep(ids) }
 
-// Tokens is the number of tokens taken: up to and with the one that completed a
-// stop string.
+// Tokens returns the number of tokens taken, including the one that completed a stop
+// string.
 func (d *Detokenizer) Tokens() int { return d.tokens }
 
-// Decoded is how many bytes of text the tokens taken have given, whether Push has
-// returned them, holds them back or has dropped them after a stop string.
+// Decoded returns how many bytes of text the taken tokens have given: returned by Push,
+// held back, or dropped after a stop string.
 func (d *Detokenizer) Decoded() int { return d.decoded }
 
 // Stopped reports whether a stop string was found. Flush can find one, too: some
 // text becomes certain only at the end.
 func (d *Detokenizer) Stopped() bool { return d.stopped }
 
-// Push adds tokens and returns the text that has become certain, and whether a
-// stop string was found. After that it returns nothing more.
+// Push adds tokens. It returns the text that has become final, and whether a stop string
+// was found. After a stop string it returns no more text.
 func (d *Detokenizer) Push(ids []uint32) (text string, stopped bool) {
 	if d.stopped {
 		return "", true
@@ -91,9 +91,8 @@ func (d *Detokenizer) Push(ids []uint32) (text string, stopped bool) {
 	return string(out), d.stopped
 }
 
-// Flush ends the sequence and returns the text still held back: at the end a
-// beginning of a stop string is text like any other, and an incomplete character
-// becomes U+FFFD.
+// Flush ends the sequence and returns the text still held back. A partial stop string at
+// the end is ordinary text, and an incomplete character becomes U+FFFD.
 func (d *Detokenizer) Flush() string {
 	if d.stopped {
 		return ""
@@ -111,7 +110,7 @@ func (d *Detokenizer) Flush() string {
 	return string(out)
 }
 
-// scan reads text and appends what is certain to out.
+// scan reads text and appends its final part to out.
 func (d *Detokenizer) scan(out []byte, text string) []byte {
 	match := 0
 	for i := range len(text) {

@@ -7,8 +7,8 @@ import (
 	"github.com/dynctl/dynctl/internal/jinja"
 )
 
-// GenerationDefaults are the sampling parameters of generation_config.json. A nil
-// field is one the file does not set.
+// GenerationDefaults holds the sampling parameters of generation_config.json. A nil field
+// is not set in the file.
 type GenerationDefaults struct {
 	Temperature       *float64
 	TopP              *float64
@@ -105,8 +105,8 @@ type modelConfig struct {
 	context int
 }
 
-// readModelConfig reads the few fields of config.json that matter for text. Those
-// of the text part of a multimodal model lie one level down.
+// readModelConfig reads the few fields of config.json that matter for text. A multimodal
+// model has them one level down, in its text part.
 func readModelConfig(files Files) (modelConfig, error) {
 	var m modelConfig
 	d, err := readObject(files, ModelConfigFile)

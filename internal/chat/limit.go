@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/tokenizer"
 )
 
-// TooLongError is returned for a text with more tokens than were allowed. How many it has
-// is not counted to the end.
+// TooLongError is returned for a text with more tokens than allowed. Counting stops
+// early, so the exact number is unknown.
 type TooLongError struct {
 	AtLeast int // tokens
 }
@@ -18,12 +18,13 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the text has at least %d tokens", e.AtLeast)
 }
 
-// ErrSplit is returned when the pattern by which a tokenizer splits texts does not get to
-// the end of one in time.
+// ErrSplit is returned when the pattern by which a tokenizer splits a text exceeds its
+// time limit.
 var ErrSplit = errors.New("the tokenizer's pattern for splitting texts takes too long for this one")
 
-// renderLimits are the limits of a template whose text may have so many tokens: zero ones
-// if the tokenizer leaves parts of texts out, so that any text may be short enough.
+// renderLimits returns the limits of a template whose text may have the given number of
+// tokens. They are zero if the tokenizer drops parts of texts, because any text may then
+// be short enough.
 func (p *Processor) renderLimits(tokens int) jinja.Limits {
 	one := p.tok.LongestToken()
 	if one == 0 || tokens > jinja.DefaultLimits().Output/one {
@@ -32,14 +33,14 @@ func (p *Processor) renderLimits(tokens int) jinja.Limits {
 	return jinja.Limits{Output: max(1, tokens*one)}
 }
 
-// EncodeChatWithin is EncodeChat for a conversation of at most so many tokens. The errors
-// are *TooLongError and ErrSplit.
+// EncodeChatWithin is EncodeChat with a limit of most tokens. It returns *TooLongError or
+// ErrSplit.
 func (p *Processor) EncodeChatWithin(prompt string, most int) ([]uint32, error) {
 	return p.encodeWithin(nil, prompt, false, most)
 }
 
-// EncodePromptWithin is EncodePrompt for a prompt of at most so many tokens. The errors
-// are *TooLongError and ErrSplit.
+// EncodePromptWithin is EncodePrompt with a limit of most tokens. It returns
+// *TooLongError or ErrSplit.
 func (p *Processor) EncodePromptWithin(text string, most int) ([]uint32, error) {
 	if !p.ownSpecials {
 		return p.encodeWithin(nil, text, true, most)
@@ -59,5 +60,5 @@ func (p *Processor) encodeWithin(dst []uint32, text string, special bool, most i
 	case errors.Is(err, tokenizer.ErrPatternTimeout):
 		return nil, fmt.Errorf("%w: %w", ErrSplit, err)
 	}
-	return ids, nil // what the vocabulary lacks is left out
+	return ids, nil // characters that the vocabulary lacks are dropped
 }

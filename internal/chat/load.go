@@ -11,10 +11,10 @@ import (
 	"github.com/dynctl/dynctl/internal/tokenizer"
 )
 
-// Files are the small files of a model by base name, as its card lists them.
+// Files holds the small files of a model by base name, as its card lists them.
 type Files map[string][]byte
 
-// Names of the files that Load reads; only the tokenizer must be there.
+// Names of the files that Load reads. Only the tokenizer is required.
 const (
 	TokenizerFile        = "tokenizer.json"
 	TokenizerConfigFile  = "tokenizer_config.json"
@@ -34,18 +34,18 @@ type Processor struct {
 	eos       []uint32
 	context   int
 	defaults  GenerationDefaults
-	// before and after stand around the text of a plain prompt, instead of what
-	// the tokenizer's own post-processor adds, where the configuration says so.
+	// before and after enclose the text of a plain prompt, where the configuration
+	// overrides the tokenizer's own post-processor.
 	before, after []uint32
 	ownSpecials   bool
 	now           func() time.Time
-	// grammars compiles constraints; it is made when the first is needed, as it
-	// takes a look at every token.
+	// grammars compiles constraints. It is made at first use, because it reads every
+	// token.
 	grammars func() (*grammar.Compiler, error)
 }
 
-// Load makes a processor of a model's files. Errors name the file; a template
-// that does not parse is reported with its line.
+// Load makes a processor from a model's files. Errors name the file, and the line for a
+// template that does not parse.
 func Load(files Files) (*Processor, error) {
 	raw := files[TokenizerFile]
 	if raw == nil {
@@ -82,8 +82,8 @@ func Load(files Files) (*Processor, error) {
 	if p.eos == nil {
 		p.eos = model.eos
 	}
-	// The end of a turn can be missing from generation_config.json: the
-	// tokenizer's end token ends a text in any case.
+	// The end of a turn can be missing from generation_config.json, so the tokenizer's
+	// end token ends a text in any case.
 	if id, ok := p.tokenID("eos_token"); ok && !slices.Contains(p.eos, id) {
 		p.eos = append(p.eos, id)
 	}
@@ -94,7 +94,7 @@ func Load(files Files) (*Processor, error) {
 	return p, nil
 }
 
-// addedTokens reads which tokens stand around a plain prompt.
+// addedTokens determines the tokens around a plain prompt.
 func (p *Processor) addedTokens(cfg *tokenizerConfig) error {
 	if cfg.addBOS == nil && cfg.addEOS == nil || !cfg.llamaClass() {
 		return nil
@@ -120,7 +120,7 @@ func (p *Processor) addedTokens(cfg *tokenizerConfig) error {
 	return nil
 }
 
-// tokenID is the id of a special token given by its role, such as eos_token.
+// tokenID returns the id of the special token with a role such as eos_token.
 func (p *Processor) tokenID(role string) (uint32, bool) {
 	for _, s := range p.special {
 		if s.name == role {
@@ -132,31 +132,31 @@ func (p *Processor) tokenID(role string) (uint32, bool) {
 	return 0, false
 }
 
-// EOS returns the ids that end a text, all of them.
+// EOS returns all ids that end a text.
 func (p *Processor) EOS() []uint32 { return slices.Clone(p.eos) }
 
-// ContextHint is the longest sequence the model was made for, in tokens, 0 if its
-// files do not say.
+// ContextHint returns the longest sequence that the model was trained for, in tokens, or
+// 0 if its files do not say.
 func (p *Processor) ContextHint() int { return p.context }
 
-// Defaults are the sampling parameters that the model's authors suggest.
+// Defaults returns the sampling parameters that the model's authors recommend.
 func (p *Processor) Defaults() GenerationDefaults { return p.defaults }
 
-// VocabSize is the tokenizer's largest id plus one; the model may have more rows.
+// VocabSize returns the tokenizer's largest id plus one. The model may have more rows.
 func (p *Processor) VocabSize() int { return p.tok.VocabSize() }
 
-// IsSpecial reports whether an id is a special token, which leaves no text.
+// IsSpecial reports whether an id is a special token, which produces no text.
 func (p *Processor) IsSpecial(id uint32) bool { return p.tok.IsSpecial(id) }
 
-// TokenID returns the id of a token as the tokenizer's file spells it.
+// TokenID returns the id of a token, spelled as in the tokenizer's file.
 func (p *Processor) TokenID(content string) (uint32, bool) { return p.tok.TokenID(content) }
 
-// EncodeChat returns the ids of a rendered conversation. A template writes its
-// own first token, so none is added; special tokens in the text are recognized.
+// EncodeChat returns the ids of a rendered conversation. It adds no first token, because
+// templates write their own. It recognizes special tokens in the text.
 func (p *Processor) EncodeChat(prompt string) []uint32 { return p.tok.Encode(prompt, false) }
 
-// EncodePrompt returns the ids of a plain prompt, with the special tokens around
-// it that the model expects.
+// EncodePrompt returns the ids of a plain prompt, enclosed in the special tokens that the
+// model expects.
 func (p *Processor) EncodePrompt(text string) []uint32 {
 	if !p.ownSpecials {
 		return p.tok.Encode(text, true)
@@ -167,14 +167,13 @@ func (p *Processor) EncodePrompt(text string) []uint32 {
 // Decode returns the text of ids, without special tokens.
 func (p *Processor) Decode(ids []uint32) string { return p.tok.Decode(ids, true) }
 
-// HasTemplate reports whether RenderChat can work without tools.
+// HasTemplate reports whether RenderChat works for requests without tools.
 func (p *Processor) HasTemplate() bool { return p.templates[defaultTemplate] != nil }
 
-// template is a parsed chat template and what its text says about the messages
-// it wants.
+// template is a parsed chat template, and the form of messages that its text expects.
 type template struct {
 	*jinja.Template
-	parts      bool // goes through the parts of a message's content
-	onlyParts  bool // and does not expect a string in their place
+	parts      bool // iterates over the parts of a message's content
+	onlyParts  bool // and does not accept a string in their place
 	developers bool // knows the role developer
 }

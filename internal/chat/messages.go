@@ -10,13 +10,13 @@ import (
 	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
-// conversation is a list of messages and what there is to reshape in them.
+// conversation is a list of messages, and what in them may have to be reshaped.
 type conversation struct {
 	messages  []*jinja.Dict
 	lists     bool // some content is a list of parts
 	arguments bool // some tool call has its arguments as text
 	systems   int  // messages with the role system or developer
-	values    *int // that arguments may still have, see MaxValues
+	values    *int // budget of values left for arguments, see MaxValues
 }
 
 // form says how messages are presented to a template.
@@ -82,7 +82,7 @@ func checkPart(v jinja.Value) error {
 	return nil
 }
 
-// forms lists the forms to try, the preferred one first.
+// forms returns the forms to try, the preferred one first.
 func (c *conversation) forms(t *template) []form {
 	first := form{joinParts: !t.parts}
 	forms := []form{first}
@@ -194,7 +194,7 @@ func mergeSystem(contents []jinja.Value) (jinja.Value, error) {
 	return m, nil
 }
 
-// eachArguments calls fn with the arguments of a message's tool calls that are
+// eachArguments calls fn with the arguments of a message's tool calls, where they are
 // text.
 func eachArguments(m *jinja.Dict, fn func(text string)) {
 	calls, _ := get(m, "tool_calls").(*jinja.List)
@@ -214,8 +214,8 @@ func eachArguments(m *jinja.Dict, fn func(text string)) {
 	}
 }
 
-// parseArguments replaces the text arguments of a message's tool calls, where
-// they hold JSON, by their value. m is a copy; what lies below is copied first.
+// parseArguments replaces the text arguments of a message's tool calls by their JSON
+// value, where they hold JSON. m is a copy; deeper values are copied before they change.
 func parseArguments(m *jinja.Dict, values *int) error {
 	calls, _ := get(m, "tool_calls").(*jinja.List)
 	if calls == nil {

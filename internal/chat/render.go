@@ -10,44 +10,44 @@ import (
 	"github.com/dynctl/dynctl/internal/jinja"
 )
 
-// RenderChat renders a conversation with the model's chat template. Messages are
-// the client's JSON objects, tools the list of tool definitions or nothing;
-// kwargs become variables of the template and win over the special tokens.
+// RenderChat renders a conversation with the model's chat template. messages are the
+// client's JSON objects, and tools is the list of tool definitions or empty. kwargs
+// become variables of the template and override the special tokens.
 //
-// The messages reach the template as they are, except for three things that
-// templates do not agree on:
+// The messages reach the template unchanged, except for three things on which templates
+// disagree:
 //   - content given as a list of text parts becomes one text, the parts joined by
 //     line breaks, unless the template goes through parts itself;
 //   - the role developer becomes system, unless the template knows it;
 //   - the arguments of tool calls, which clients send as text, become objects.
 //
-// If that fails, other forms are tried: arguments left as text, parts joined,
-// several system messages merged into one. The first error counts.
+// If that fails, RenderChat tries other forms: arguments left as text, parts joined,
+// several system messages merged into one. If all fail, it returns the first error.
 //
-// Errors: [ErrNoTemplate]; [ErrMessages]; a *jinja.RaiseError with the template's
-// own words if it refuses the conversation; a *jinja.RenderError or
-// jinja.ErrLimit if it cannot cope with it; the cause of ctx's end.
+// Errors: [ErrNoTemplate]; [ErrMessages]; a *jinja.RaiseError with the template's own
+// words if it refuses the conversation; a *jinja.RenderError or jinja.ErrLimit if the
+// template fails; the cause of ctx's end.
 func (p *Processor) RenderChat(ctx context.Context, messages []json.RawMessage, tools json.RawMessage, kwargs map[string]json.RawMessage, addGenerationPrompt bool) (string, error) {
 	return p.Render(ctx, Conversation{messages, tools, kwargs, addGenerationPrompt, math.MaxInt32})
 }
 
-// Conversation is what RenderChat takes.
+// Conversation holds the arguments of RenderChat.
 type Conversation struct {
 	Messages            []json.RawMessage
 	Tools               json.RawMessage
 	Kwargs              map[string]json.RawMessage
 	AddGenerationPrompt bool
-	// MostTokens is how many tokens the text may have. Rendering stops where it has
-	// more in any case.
+	// MostTokens bounds the tokens of the text. Rendering stops once the text has more in
+	// any case.
 	MostTokens int
 }
 
-// MaxValues bounds the values in the messages, tools and arguments of a conversation:
-// each takes some hundred bytes, however few it has in JSON.
+// MaxValues bounds the values in the messages, tools and arguments of a conversation,
+// because each takes some hundred bytes of memory, however short its JSON.
 const MaxValues = 1 << 18
 
-// Render is RenderChat for a conversation with a limit; its error is *TooLongError if
-// the text has more tokens.
+// Render does what RenderChat does and enforces the conversation's limit. It returns
+// *TooLongError if the text has more tokens.
 func (p *Processor) Render(ctx context.Context, q Conversation) (string, error) {
 	values := MaxValues
 	toolList, err := readTools(q.Tools, &values)
@@ -90,14 +90,14 @@ func (p *Processor) Render(ctx context.Context, q Conversation) (string, error) 
 	return "", first
 }
 
-// retryable says whether another form of the messages may succeed.
+// retryable reports whether another form of the messages may succeed.
 func retryable(err error) bool {
 	var raised *jinja.RaiseError
 	var failed *jinja.RenderError
 	return errors.As(err, &raised) || errors.As(err, &failed)
 }
 
-// variables are what a template sees besides the messages.
+// variables returns the template's variables except the messages.
 func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessage, addGenerationPrompt bool, values *int) (*jinja.Dict, error) {
 	vars := jinja.NewDict()
 	vars.Set("messages", nil)
@@ -120,7 +120,7 @@ func (p *Processor) variables(tools jinja.Value, kwargs map[string]json.RawMessa
 	return vars, nil
 }
 
-// readTools returns the tools as a list, nil for none.
+// readTools returns the tools as a list, or nil if there are none.
 func readTools(raw json.RawMessage, values *int) (jinja.Value, error) {
 	if len(raw) == 0 {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat"
 )
 
-// reading is what comes of tokens.
+// reading is the result of pushing tokens.
 type reading struct {
 	text    string
 	stopped bool

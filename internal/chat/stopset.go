@@ -1,17 +1,17 @@
 package chat
 
-// stopSet finds the first of several strings in a text that arrives in pieces. It
-// is an Aho-Corasick automaton over bytes: every state stands for the longest end
-// of the text so far that begins a stop string, which is exactly the text that
-// must be held back. Reading a byte takes constant time on average.
+// stopSet finds the first of several strings in a text that arrives in pieces. It is an
+// Aho-Corasick automaton over bytes. Every state stands for the longest suffix of the
+// text so far that is a prefix of a stop string, which is exactly the text to hold back.
+// Reading a byte takes constant time on average.
 type stopSet struct {
 	nodes []stopNode
 }
 
 type stopNode struct {
 	edges []stopEdge
-	text  string // what the state stands for: the beginning of a stop string
-	fail  int32  // the longest proper end of text that is a state
+	text  string // the text that the state stands for: a prefix of a stop string
+	fail  int32  // the state of the longest proper suffix of text
 	match int    // length of the longest stop string that ends here, 0 for none
 }
 
@@ -20,8 +20,7 @@ type stopEdge struct {
 	to int32
 }
 
-// newStopSet returns nil if there is nothing to look for; empty strings are
-// ignored.
+// newStopSet returns nil if there is nothing to find. It ignores empty strings.
 func newStopSet(stops []string) *stopSet {
 	s := &stopSet{nodes: make([]stopNode, 1)}
 	for _, stop := range stops {
@@ -42,7 +41,7 @@ func newStopSet(stops []string) *stopSet {
 	if len(s.nodes) == 1 {
 		return nil
 	}
-	// Breadth first: the end of a state is shorter than the state.
+	// Breadth first, because a state's fail state is shorter than the state.
 	queue := []int32{0}
 	for len(queue) > 0 {
 		at := queue[0]
@@ -68,7 +67,7 @@ func (s *stopSet) child(at int32, b byte) (int32, bool) {
 	return 0, false
 }
 
-// next is the state after one more byte.
+// next returns the state after one more byte.
 func (s *stopSet) next(at int32, b byte) int32 {
 	for {
 		if to, ok := s.child(at, b); ok {
@@ -81,10 +80,9 @@ func (s *stopSet) next(at int32, b byte) int32 {
 	}
 }
 
-// read goes from a state over one byte: it appends the text that is no longer
-// held back to out and returns the new state. If that completes a stop string,
-// match is its length, and out gets the text up to its beginning, or to its end
-// with include.
+// read advances a state by one byte. It appends the text that is no longer held back to
+// out and returns the new state. If that completes a stop string, match is its length,
+// and out gets the text up to its beginning, or to its end with include.
 func (s *stopSet) read(out []byte, at int32, b byte, include bool) (_ []byte, to int32, match int) {
 	held := s.nodes[at].text
 	to = s.next(at, b)

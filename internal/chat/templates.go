@@ -9,16 +9,16 @@ import (
 	"github.com/dynctl/dynctl/internal/jinja"
 )
 
-// Names of templates in a list: the first is the usual one, the second is taken
-// when a request brings tools.
+// Names of templates in a list. The first is the usual one; the second is used for
+// requests with tools.
 const (
 	defaultTemplate = "default"
 	toolTemplate    = "tool_use"
 )
 
-// loadTemplates finds and parses the chat templates: a file of its own wins over
-// tokenizer_config.json, which wins over the older processor form. It returns their
-// texts, too.
+// loadTemplates finds and parses the chat templates. A separate template file overrides
+// tokenizer_config.json, which overrides the older processor form. It also returns the
+// texts of the templates.
 func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, map[string]string, error) {
 	sources := map[string]string{}
 	file := TemplateFile
@@ -89,7 +89,7 @@ func templateSources(v jinja.Value, file string, to map[string]string) error {
 	return nil
 }
 
-// pick returns the template for a request.
+// pick returns the template for a request. tools reports whether the request has tools.
 func (p *Processor) pick(tools bool) (*template, error) {
 	if t := p.templates[toolTemplate]; t != nil && tools {
 		return t, nil
