@@ -2,22 +2,22 @@ package cpu
 
 import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 
-// form is a set of forms of activations that products read beside float32. Which
-// ones a row needs is up to the matrices that multiply it, see matrix.form.
+// form is a set of encodings of activations that products read beside float32. The
+// matrices that multiply a row determine the forms it needs, see matrix.form.
 type form uint8
 
 const (
-	// int8Form are blocks of int8 with a scale each, for quantized weights.
+	// int8Form stands for blocks of int8 with a scale each, for quantized weights.
 	int8Form form = 1 << iota
-	// bf16Form are values rounded to bf16, for weights of bf16.
+	// bf16Form stands for values rounded to bf16, for weights of bf16.
 	bf16Form
 )
 
-// forms are those of the inputs of a layer's products. The union of all layers says
-// what memory a pass needs.
+// forms holds the forms of the inputs of a layer's products. The union over all layers
+// determines the memory of a pass.
 type forms struct {
 	attn form // normalized, for q, k and v
-	out  form // what attention made
+	out  form // attention's output
 	mlp  form // normalized, for gate and up, router and experts
 	down form // gate · up
 }
@@ -26,18 +26,18 @@ func (f *forms) add(g forms) {
 	f.attn, f.out, f.mlp, f.down = f.attn|g.attn, f.out|g.out, f.mlp|g.mlp, f.down|g.down
 }
 
-// activations are the inputs of products, one row for each token, and the other
-// forms of each row. A row is prepared once, after it was written and before any
-// product reads it, by whoever finishes it: the item that writes a whole row, or a
-// task of its own (step.prepare).
+// activations are the inputs of products, one row per token, with the other forms of each
+// row. A row is prepared once, after it was written and before any product reads it. The
+// item that writes a whole row prepares it; otherwise a task of its own does
+// (step.prepare).
 type activations struct {
-	form   form             // what prepare makes
+	form   form             // forms that prepare makes
 	rows   [][]float32      // [token][cols]
 	blocks [][]kernel.Block // [token][cols / 32] of int8Form
 	halves [][]uint16       // [token][cols and padding] of bf16Form
 }
 
-// reserve makes room for n rows and the forms that any layer may ask for.
+// reserve makes room for n rows and for the forms f, which any layer may need.
 func (a *activations) reserve(n, cols, limit int, f form) {
 	a.rows = reserveRows(a.rows, n, cols, limit)
 	if f&int8Form != 0 {
@@ -63,7 +63,7 @@ func (a *activations) prepare(level kernel.Level, from, to int) {
 	}
 }
 
-// span is the activations of tokens [from, to).
+// span returns the activations of tokens [from, to).
 func (a *activations) span(from, to int) activations {
 	s := activations{form: a.form, rows: a.rows[from:to]}
 	if a.form&int8Form != 0 {
@@ -75,7 +75,7 @@ func (a *activations) span(from, to int) activations {
 	return s
 }
 
-// refer makes row i that of another set, with all of its forms.
+// refer makes row i an alias of a row of another set, with all of its forms.
 func (a *activations) refer(i int, b *activations, row int) {
 	a.rows[i] = b.rows[row]
 	if b.form&int8Form != 0 {
@@ -86,15 +86,15 @@ func (a *activations) refer(i int, b *activations, row int) {
 	}
 }
 
-// prepareValues is about how many values an item of a preparing task takes: some
+// prepareValues is about how many values one item of a preparing task takes: some
 // microseconds.
 const prepareValues = 16 << 10
 
-// prepareRows is how many rows of a an item of the task takes.
+// prepareRows returns how many rows one item of the task takes.
 func (a *activations) prepareRows() int { return max(1, prepareValues/len(a.rows[0])) }
 
-// prepare makes the forms that readers want of rows that several items wrote
-// together. It costs nothing where float32 is all they want.
+// prepare makes the forms that readers need of rows that several items wrote together. It
+// costs nothing if they need only float32.
 func (s *step) prepare(a *activations, f form) error {
 	a.form = f
 	if f == 0 || len(a.rows) == 0 {

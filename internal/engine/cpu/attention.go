@@ -2,11 +2,11 @@ package cpu
 
 import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 
-// segment is how many positions attention takes together. Each segment has its
-// own maximum, weights and weighted sum, and segments are merged from the first
-// to the last. They start at multiples of this number, whatever the block size
-// and the chunk, so a query's arithmetic depends on its position alone. Segments
-// may be computed side by side and then merged, with the same bits.
+// segment is how many positions attention computes together. Each segment has its own
+// maximum, weights and weighted sum, and segments are merged from first to last. They
+// start at multiples of this number, whatever the block size and the chunk, so a query's
+// arithmetic depends on its position alone. Segments may be computed concurrently and
+// then merged, with the same bits.
 const segment = 256
 
 // tile is a run of new tokens of one sequence whose queries are computed together.
@@ -17,19 +17,19 @@ type tile struct {
 	start  int // position of the first token
 }
 
-// tileRows is how many queries a tile should have, counted over the query heads
-// that share a KV head, and tileWork bounds queries × positions, so that an item
-// of a long context stays short.
+// tileRows is how many queries a tile should have, counted over the query heads that
+// share a KV head. tileWork bounds queries × positions, so that an item of a long context
+// stays short.
 const (
 	tileRows = 32
 	tileWork = 8 << 10
-	// panelWork is tileWork with kernels, and twice that in pairs; a tile has at least
-	// fewQueries then.
+	// panelWork replaces tileWork when kernels compute; pairs double it. A tile then has
+	// at least fewQueries.
 	panelWork  = 64 << 10
 	fewQueries = 12
 )
 
-// tileTokens is the number of tokens for a tile whose last position is about pos.
+// tileTokens returns the number of tokens of a tile whose last position is about pos.
 func tileTokens(level kernel.Level, pairs bool, group, pos int) int {
 	rows, work := min(tileRows, max(2*group, tileWork/(pos+1))), panelWork
 	if pairs {
@@ -54,10 +54,10 @@ type attention struct {
 	headDim   int
 	blockSize int
 	window    int     // positions that a query sees, its own included; 0: all
-	limit     float32 // of scores, see bend; 0: none
+	limit     float32 // of scores, see bend; 0 for none
 }
 
-// partial is what some rows of queries have of some segments.
+// partial holds the intermediate results of some rows of queries for some segments.
 type partial struct {
 	sums    []float32 // [row][padded head dim], weighted values
 	softmax []softmax // [row]
@@ -72,7 +72,7 @@ func (p *partial) reserve(rows, dim int) {
 	p.softmax = grow(p.softmax, rows)
 }
 
-// padded is a head's dimensions in sums.
+// padded returns the room for a head's dimensions in sums.
 func padded(dim int) int { return (dim + 15) &^ 15 }
 
 func (a *attention) run(l *lane, t tile, item attnItem) {
@@ -99,19 +99,19 @@ func (a *attention) run(l *lane, t tile, item attnItem) {
 	}
 }
 
-// position is where the query of row r stands; rows are ordered by token, then by
+// position returns the position of the query of row r. Rows are ordered by token, then by
 // head.
 func (a *attention) position(t tile, r int) int { return t.start + r/a.group }
 
-// row is the query of row r.
+// row returns the query vector of row r.
 func (a *attention) row(vectors [][]float32, t tile, kvHead, r int) []float32 {
 	head := kvHead*a.group + r%a.group
 	return vectors[t.first+r/a.group][head*a.headDim : (head+1)*a.headDim]
 }
 
-// score fills the products of all queries with the keys of positions [from, to).
-// Products with later positions than the query's own are made too where that is
-// simpler; nobody reads them.
+// score fills in the products of all queries with the keys of positions [from, to). Where
+// it is simpler, it also computes products with positions after the query's own; these
+// are not read.
 func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	rows := t.count * a.group
 	cache, head := a.ranks.of(kvHead)
@@ -133,7 +133,7 @@ func (a *attention) score(l *lane, t tile, kvHead, from, to int) {
 	}
 }
 
-// scorePair multiplies two queries with keys that lie side by side.
+// scorePair multiplies two queries with keys that are contiguous.
 func scorePair(keys, x, y, sx, sy []float32) {
 	y, sy = y[:len(x)], sy[:len(sx)]
 	i := 0
@@ -155,7 +155,7 @@ func scorePair(keys, x, y, sx, sy []float32) {
 	}
 }
 
-// scoreOne multiplies one query with keys that lie side by side.
+// scoreOne multiplies one query with keys that are contiguous.
 func scoreOne(keys, x, sx []float32) {
 	i := 0
 	for ; i+4 <= len(sx); i += 4 {
@@ -178,7 +178,7 @@ func scoreOne(keys, x, sx []float32) {
 	}
 }
 
-// oldest is the first position that a query at pos sees.
+// oldest returns the first position that a query at pos attends to.
 func (a *attention) oldest(pos int) int {
 	if a.window == 0 {
 		return 0
@@ -186,8 +186,8 @@ func (a *attention) oldest(pos int) int {
 	return max(0, pos+1-a.window)
 }
 
-// seen is the range of positions that the query of row r sees, of the segment at
-// from and relative to it; to is not above first when there are none.
+// seen returns the positions, relative to the segment at from, that the query of row r
+// attends to. If there are none, to is not above first.
 func (a *attention) seen(t tile, r, from int) (first, to int) {
 	pos := a.position(t, r)
 	return max(0, a.oldest(pos)-from), min(segment, pos+1-from)
@@ -244,8 +244,8 @@ func (a *attention) gather(l *lane, t tile, kvHead, from, to int, part partial) 
 	}
 }
 
-// merge adds the part of segment s of rows [first, first+rows) to what the earlier
-// segments gave. Both begin with row first.
+// merge adds the partial result of segment s of rows [first, first+rows) to the result of
+// the earlier segments. Both begin with row first.
 func (a *attention) merge(t tile, first, rows, s int, part, total partial) {
 	d, from := padded(a.headDim), s*segment
 	for i := range rows {
@@ -273,7 +273,7 @@ func (a *attention) merge(t tile, first, rows, s int, part, total partial) {
 	}
 }
 
-// weightOf is expf(v - top), which is 1 for one of the two sides of each merge.
+// weightOf returns expf(v - top), which is 1 for one of the two sides of each merge.
 func weightOf(v, top float32) float32 {
 	if v == top {
 		return 1
@@ -281,7 +281,7 @@ func weightOf(v, top float32) float32 {
 	return expf(v - top)
 }
 
-// store writes finished rows, of which the lane's first is row first.
+// store writes finished rows. The lane's first row is row first.
 func (a *attention) store(l *lane, t tile, kvHead, first, rows int) {
 	d := padded(a.headDim)
 	for i := range rows {

@@ -30,8 +30,8 @@ func (r rig) attend(b *testing.B, seq engine.BatchSeq) {
 	}
 }
 
-// readSpeed is how many bytes of KV memory the device reads for each second of
-// processor time, one line after the other.
+// readSpeed returns how many bytes of KV memory the device reads, one line after the
+// other, in a second of processor time.
 func (r rig) readSpeed(b *testing.B) float64 {
 	const piece = 1 << 18
 	data := r.memory[0].Bytes()

@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// runBytes of values are read at a time, and as many ahead; twice as many when
-	// more than fewRows use them, because each run costs loading and storing the sums.
+	// runBytes of values are read at a time, and as many are prefetched. It doubles when
+	// more than fewRows use the values, because each run costs loading and storing the
+	// sums.
 	runBytes = 16 << 10
 	fewRows  = 6
 )
 
-// gather adds up the weighted values of positions [begin, to) of the segment at from
-// for all queries. more says that another segment follows.
+// gather adds up the weighted values of positions [begin, to) of the segment at from for
+// all queries. more reports that another segment follows.
 func (q *queries) gather(from, begin, to int, more bool, part partial) {
 	if q.cache.kind == kernel.KVI8 {
 		q.scaleWeights(from, begin, to)
@@ -42,8 +43,8 @@ func (q *queries) gather(from, begin, to int, more bool, part partial) {
 	}
 }
 
-// nextRun is the run of at most so many values that begins at p and ends before to; more
-// is that of gather.
+// nextRun returns the run of at most most values that begins at p and ends before to.
+// more is gather's.
 func (q *queries) nextRun(p, to, most int, more bool) valueRun {
 	n := min(q.blockSize-p%q.blockSize, to-p, most)
 	if q.pairs && n%2 == 1 && p+n < to { // pairs stay together
@@ -80,18 +81,19 @@ func (q *queries) scaleWeights(from, begin, to int) {
 	}
 }
 
-// valueRun is some positions of a segment whose values lie one after the other.
+// valueRun is a run of positions of a segment whose values are contiguous.
 type valueRun struct {
 	values unsafe.Pointer
-	ahead  int // bytes from there to what is read next
+	ahead  int // bytes from there to the values read next
 	at     int // position in the segment
 	count  int
 	sums   []float32
 }
 
-// mixRows adds a run to rows of sums. Positions that all rows see are added for all of
-// them together; those before and after for the rows of each token. What a row does not
-// see is left out and not just weighed with zero, because it may be no number.
+// mixRows adds a run to rows of sums. It adds positions that all rows attend to for all
+// rows together, and those before and after for the rows of each token. A position
+// outside of a row's range is left out, not weighed with zero, because its value may be a
+// NaN or infinite.
 func (q *queries) mixRows(r *valueRun, row, rows int) {
 	p, end := &q.lane.panel, row+rows
 	seen := func(i int) (int, int) { return max(0, p.first[i]-r.at), min(r.count, p.to[i]-r.at) }
@@ -104,7 +106,7 @@ func (q *queries) mixRows(r *valueRun, row, rows int) {
 		q.mixSpan(r, row, rows, 0, to)
 		return
 	}
-	if q.pairs { // which all rows see whole
+	if q.pairs { // whole pairs that all rows attend to
 		first += first % 2
 		if to < r.count {
 			to -= to % 2
@@ -128,7 +130,7 @@ func (q *queries) mixRows(r *valueRun, row, rows int) {
 	}
 }
 
-// alike is how many rows from i on, below end, see the same.
+// alike returns how many rows from i on, below end, attend to the same positions.
 func (q *queries) alike(i, end int) int {
 	p, n := &q.lane.panel, 1
 	for i+n < end && p.first[i+n] == p.first[i] && p.to[i+n] == p.to[i] {
@@ -142,7 +144,7 @@ func (q *queries) mixSpan(r *valueRun, row, rows, from, to int) {
 	if from >= to {
 		return
 	}
-	if q.pairs && from%2 == 1 && to-from > 1 { // the second of a pair whose first is not seen
+	if q.pairs && from%2 == 1 && to-from > 1 { // the second of a pair whose first is out of range
 		q.mixSpan(r, row, rows, from, from+1)
 		from++
 	}

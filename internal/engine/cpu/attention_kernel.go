@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	// panelQueries is how many queries are computed together with kernels: three
-	// calls for scores and six for weighted sums go over the same keys and values.
+	// panelQueries is how many queries are computed together with kernels. Three calls
+	// for scores and six for weighted sums then read the same keys and values.
 	panelQueries = 36
-	// scoreStride is the room for the scores of one query and segment. Groups of
-	// keys may begin before the segment or end after it.
+	// scoreStride is the room for the scores of one query and segment. Groups of keys may
+	// begin before the segment or end after it.
 	scoreStride = segment + 2*kernel.KVGroup
-	// groupsTogether is how many groups of keys all queries are multiplied with before
-	// the next: a multiple of what one call takes.
+	// groupsTogether is how many groups of keys are multiplied with all queries before
+	// the next groups: a multiple of the groups that one call takes.
 	groupsTogether = 4
 )
 
-// panel is the working memory for the queries that are computed together.
+// panel is the working memory of the queries that are computed together.
 type panel struct {
 	queries []float32 // those of one call after the other, [dim][query]
 	scores  []float32 // [query][position], then weights
 	pairs   pairRoom
 	groups  []keyGroup
 	scales  [scoreStride]float32 // of V, [position]
-	first   [panelQueries]int    // what each query sees of the segment
+	first   [panelQueries]int    // the range that each query attends to
 	to      [panelQueries]int
 	score   kernel.Score
 	mix     kernel.Mix
@@ -37,8 +37,8 @@ type keyGroup struct {
 	at           int // of its scores in a row
 }
 
-// runKernels is run with kernels. Sums over dimensions and over positions have the
-// order of run, and norms that of [kernel.Level.Softmax]; they are made of fused
+// runKernels does what run does, with kernels. Sums over dimensions and over positions
+// have the order of run, and norms that of [kernel.Level.Softmax]. Kernels use fused
 // multiply-adds.
 func (a *attention) runKernels(l *lane, t tile, item attnItem) {
 	rows, d := t.count*a.group, padded(a.headDim)
@@ -57,13 +57,13 @@ func (a *attention) runKernels(l *lane, t tile, item attnItem) {
 	}
 }
 
-// queries are some rows of a tile: one panel.
+// queries are some rows of a tile, which form one panel.
 type queries struct {
 	*attention
 	lane   *lane
 	tile   tile
 	kvHead int
-	cache  *cache // of the rank that has the head
+	cache  *cache // of the rank that holds the head
 	head   int    // in the cache
 	from   int    // row of the tile
 	count  int
@@ -73,7 +73,7 @@ func (q *queries) run(item attnItem) {
 	q.pack()
 	end := q.position(q.tile, q.from+q.count-1) + 1
 	for s := item.from; s < item.to; s++ {
-		// The first query sees what is oldest.
+		// The first query attends to the oldest position.
 		from, to := s*segment, min((s+1)*segment, end)
 		begin := max(from, q.oldest(q.position(q.tile, q.from)))
 		if begin >= to {
@@ -92,7 +92,7 @@ func (q *queries) run(item attnItem) {
 	}
 }
 
-// pack lays the queries out for the kernel: those of each call side by side.
+// pack arranges the queries for the kernel, with those of each call side by side.
 func (q *queries) pack() {
 	if q.pairs {
 		q.packPairs()
@@ -118,28 +118,28 @@ func (q *queries) pack() {
 	}
 }
 
-// query4 gives four queries, from the i-th on.
+// query4 returns four queries, from the i-th on.
 func (q *queries) query4(i int) (x0, x1, x2, x3 []float32) {
 	row := func(i int) []float32 { return q.row(q.query, q.tile, q.kvHead, q.from+i)[:q.headDim] }
 	x0 = row(i)
 	return x0, row(i + 1)[:len(x0)], row(i + 2)[:len(x0)], row(i + 3)[:len(x0)]
 }
 
-// address is that of a byte of the cache.
+// address returns the address of a byte of the cache.
 func (q *queries) address(at int) unsafe.Pointer { return unsafe.Pointer(&q.cache.data[at]) }
 
-// place is where a position lies: the offset of its region and the token in it.
+// place returns where a position is stored: the offset of its region and the token in it.
 func (q *queries) place(p, kv int) (region, token int) {
 	return q.cache.at(q.tile.blocks[p/q.blockSize], q.layer, kv, q.head), p % q.blockSize
 }
 
-// valuesAt is the offset of the values of a position.
+// valuesAt returns the offset of the values of a position.
 func (q *queries) valuesAt(p int) int {
 	region, token := q.place(p, 1)
 	return region + token*q.cache.row
 }
 
-// findGroups lists the groups of keys that hold positions [begin, to).
+// findGroups returns the groups of keys that hold positions [begin, to).
 func (q *queries) findGroups(from, begin, to int) []keyGroup {
 	groups := q.lane.panel.groups[:0]
 	for p := begin; p < to; {
@@ -156,9 +156,9 @@ func (q *queries) findGroups(from, begin, to int) []keyGroup {
 	return groups
 }
 
-// score fills the products of all queries with the keys of positions [begin, to) of
-// the segment at from, also those that a query does not see. The scores of a group
-// that is not full go over into those of the next, which come later.
+// score fills in the products of all queries with the keys of positions [begin, to) of
+// the segment at from, including positions out of a query's range. The scores of a group
+// that is not full extend into those of the next group, which overwrite them later.
 func (q *queries) score(from, begin, to int) {
 	groups := q.findGroups(from, begin, to)
 	q.lane.panel.score = kernel.Score{Dims: q.headDim, Stride: 4 * scoreStride}
@@ -174,8 +174,8 @@ func (q *queries) score(from, begin, to int) {
 	}
 }
 
-// scoreGroups makes one call for m queries from the i-th on and n groups from the
-// g-th on. values is where the values begin, which are read after the keys.
+// scoreGroups makes one call for m queries from the i-th on and n groups from the g-th
+// on. values is the offset of the values, which are read after the keys.
 func (q *queries) scoreGroups(groups []keyGroup, g, values, i, m, n int) {
 	p, c, size := &q.lane.panel, &q.lane.panel.score, kernel.KVGroup*q.cache.row
 	for j := range n {
@@ -199,14 +199,14 @@ func (q *queries) scoreGroups(groups []keyGroup, g, values, i, m, n int) {
 	q.level.Score(q.cache.kind, m, c)
 }
 
-// weights is the row of scores of query i; it begins with that of the segment's
-// first position.
+// weights returns the row of scores of query i, beginning with the segment's first
+// position.
 func (q *queries) weights(i int) []float32 {
 	return q.lane.panel.scores[i*scoreStride+kernel.KVGroup:][:segment]
 }
 
-// weigh turns scores into weights and clears the sums of the segment. The weights for
-// values of int8 are multiplied by the scales of these.
+// weigh turns scores into weights and clears the sums of the segment. With values of
+// int8, it multiplies the weights by their scales.
 func (q *queries) weigh(from int, part partial) {
 	p := &q.lane.panel
 	for i := range q.count {

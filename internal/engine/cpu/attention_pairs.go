@@ -6,17 +6,18 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// Attention in pairs is that of a device with activations in bf16 over KV of bf16:
-// queries and weights are rounded to bf16, too, and products are those of pairs.
+// A device with activations in bf16 computes attention over KV of bf16 in pairs: it also
+// rounds queries and weights to bf16, and multiplies pairs of values.
 
-// attentionPairs reports whether a device computes attention over a type of KV so.
+// attentionPairs reports whether the device computes attention over a type of KV in
+// pairs.
 func (d *Device) attentionPairs(kv kernel.KVType) bool {
 	return d.bf16 && kv == kernel.KVBF16 && d.level.AttentionPairs()
 }
 
 // pairRoom is the working memory for attention in pairs.
 type pairRoom struct {
-	queries []uint32 // those of one call after the other, [dim / 2][query]
+	queries []uint32 // queries of one call after the other, [dim / 2][query]
 	row     []uint16 // one query
 	weights []uint16 // [query][position]
 	values  []byte   // two tokens that lie in different blocks
@@ -29,10 +30,10 @@ func (p *pairRoom) reserve(headDim, row int) {
 	p.values = grow(p.values, 2*row)
 }
 
-// pairsOf is how many pairs so many dimensions make, the last one perhaps with a zero.
+// pairsOf returns how many pairs the dimensions make; the last pair may contain a zero.
 func pairsOf(dims int) int { return (dims + 1) / 2 }
 
-// packPairs is pack for kernels of pairs.
+// packPairs does what pack does, for kernels of pairs.
 func (q *queries) packPairs() {
 	p, n := &q.lane.panel.pairs, pairsOf(q.headDim)
 	row := p.row[:kernel.StrideBF16(q.headDim)/2]
@@ -49,7 +50,7 @@ func (q *queries) packPairs() {
 	}
 }
 
-// pairRun is a run of two tokens that lie in different blocks: a copy.
+// pairRun returns a run of two tokens that lie in different blocks, as a copy.
 func (q *queries) pairRun(p int) valueRun {
 	size, values := q.cache.row, q.lane.panel.pairs.values
 	for i := range 2 {
@@ -59,7 +60,8 @@ func (q *queries) pairRun(p int) valueRun {
 	return valueRun{values: unsafe.Pointer(&values[0]), count: 2}
 }
 
-// weightsAt is where the weights of a row for positions of the segment from at on are.
+// weightsAt returns the address of a row's weights for positions of the segment from at
+// on.
 func (q *queries) weightsAt(row, at int) unsafe.Pointer {
 	if q.pairs {
 		return unsafe.Pointer(&q.lane.panel.pairs.weights[row*segment+at])
@@ -67,7 +69,7 @@ func (q *queries) weightsAt(row, at int) unsafe.Pointer {
 	return unsafe.Pointer(&q.weights(row)[at])
 }
 
-// mixWidth is how many of n dimensions the next product of so many rows takes.
+// mixWidth returns how many of n dimensions the next product of the given rows takes.
 func (q *queries) mixWidth(rows, n int) int {
 	if q.pairs {
 		return q.level.MixPairsWidth(rows, n)

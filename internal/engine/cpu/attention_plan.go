@@ -2,31 +2,31 @@ package cpu
 
 import "sync/atomic"
 
-// attnItem is what one item of the phase of attention computes: a run of segments
-// of one KV head of a tile.
+// attnItem is the work of one item in the attention phase: a run of segments of one KV
+// head of a tile.
 type attnItem struct {
 	tile, head int
 	from, to   int // segments
 	split      int // index of the split that it is a part of, or -1
 }
 
-// attnSplit is a KV head of a tile whose segments several items compute. Each leaves
-// its parts in memory, and the one that ends last merges all, from the first
-// segment to the last: who that is changes nothing in the result.
+// attnSplit is a KV head of a tile whose segments several items compute. Each item leaves
+// its partial results in memory. The item that ends last merges all, from the first
+// segment to the last, so the order of ending does not affect the result.
 type attnSplit struct {
 	items     int
 	left      atomic.Int32 // items that have not ended
 	from, to  int          // segments
 	rows, dim int          // of the part of each segment
-	sums      int          // where the parts begin in the memory of the plan
+	sums      int          // where the partial results begin in the memory of the plan
 	softmax   int
 }
 
-// attnPlan says which items the attention of the layers with one window has.
+// attnPlan lists the items of attention for the layers with one window.
 type attnPlan struct {
 	window  int
 	items   []attnItem
-	splits  []*attnSplit // those in use
+	splits  []*attnSplit // splits in use
 	spare   []*attnSplit
 	sums    []float32
 	softmax []softmax
@@ -35,12 +35,12 @@ type attnPlan struct {
 const (
 	// itemsPerCore is how many items of equal work there should be for each core.
 	itemsPerCore = 4
-	// splitFloats bounds the memory of all splits of a plan, 16 MiB: enough for
-	// four queries of eight heads each of 128 dimensions at 250,000 positions.
+	// splitFloats bounds the memory of all splits of a plan to 16 MiB: enough for four
+	// queries of eight heads each of 128 dimensions at 250,000 positions.
 	splitFloats = 4 << 20
 )
 
-// planAttention prepares the items of the layer at hand and returns their number.
+// planAttention prepares the items of the current layer and returns their number.
 func (s *step) planAttention() int {
 	p := &s.b.pass.plan
 	if len(p.items) == 0 || p.window != s.attn.window {
@@ -52,8 +52,8 @@ func (s *step) planAttention() int {
 	return len(p.items)
 }
 
-// layAttention cuts the attention of all tiles into items. Most are one KV head of
-// one tile. Where these are so few, or one is so long, that cores would wait for
+// layAttention cuts the attention of all tiles into items. Most items are one KV head of
+// one tile. If there are so few items, or one is so long, that cores would wait for
 // others, they are cut between segments.
 func (s *step) layAttention() {
 	a, p, heads := &s.attn, &s.b.pass.plan, s.b.weights.config.KVHeads
@@ -66,7 +66,7 @@ func (s *step) layAttention() {
 		from, to := segments(t)
 		work += (to - from) * t.count
 	}
-	// The longest come first: the last tiles of a prompt see the most.
+	// The longest come first: the last tiles of a prompt attend to the most positions.
 	room := splitFloats
 	for i := len(s.b.pass.tiles) - 1; i >= 0; i-- {
 		t := s.b.pass.tiles[i]
@@ -87,7 +87,7 @@ func (s *step) layAttention() {
 	}
 }
 
-// reset starts a plan, and keeps its memory.
+// reset starts a plan and keeps the memory of the last one.
 func (p *attnPlan) reset(window int) {
 	p.window, p.items = window, p.items[:0]
 	p.spare, p.splits = append(p.spare, p.splits...), p.splits[:0]
@@ -118,7 +118,7 @@ func (p *attnPlan) split(whole attnItem, parts, rows, dim int) {
 	p.splits = append(p.splits, s)
 }
 
-// growTwice is grow for what grows by little, many times.
+// growTwice does what grow does, for slices that grow often and by little.
 func growTwice[T any](s []T, n int) []T {
 	if len(s) >= n {
 		return s
@@ -126,8 +126,8 @@ func growTwice[T any](s []T, n int) []T {
 	return make([]T, max(n, 2*len(s)))
 }
 
-// part is where an item leaves what it has of a segment: the memory of its split, or
-// else own.
+// part returns where an item stores its result for a segment: in the memory of its split,
+// or in own without a split.
 func (p *attnPlan) part(item attnItem, segment int, own partial) partial {
 	if item.split < 0 {
 		return own
@@ -137,9 +137,9 @@ func (p *attnPlan) part(item attnItem, segment int, own partial) partial {
 	return partial{sums: p.sums[s.sums+n*s.dim:][:s.rows*s.dim], softmax: p.softmax[s.softmax+n:][:s.rows]}
 }
 
-// finish ends an item and reports whether the result can be stored: that of an item
-// that is no part of a split, and that of a split whose other items have ended, when
-// merge has taken in the parts of all segments.
+// finish ends an item and reports whether its result is complete and must be stored. An
+// item without a split is always complete. Of a split, the last item to end is complete,
+// after merge has added the partial results of all segments.
 func (p *attnPlan) finish(item attnItem, merge func(segment int, part partial)) bool {
 	if item.split < 0 {
 		return true

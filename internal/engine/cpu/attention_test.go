@@ -24,7 +24,7 @@ type attentionCase struct {
 	keys, values [][]float64
 }
 
-// held is what a type of KV keeps of a row.
+// held returns a row as stored in a type of KV.
 func held(kv string, row []float32) []float64 {
 	out := make([]float64, len(row))
 	var top float64
@@ -57,7 +57,7 @@ func (v attentionVariant) String() string {
 	return fmt.Sprint(v.level, " ", v.kv)
 }
 
-// attentionVariants are all that this machine has.
+// attentionVariants returns all variants that this machine has.
 func attentionVariants() (all []attentionVariant) {
 	for _, level := range kernel.Levels() {
 		for _, kv := range []string{KVF32, KVBF16, KVInt8} {
@@ -226,7 +226,7 @@ const (
 	pairsBound     = 0x1p-7
 )
 
-// distance is how far results are from references.
+// distance measures how far results are from references.
 type distance struct {
 	worst     float64
 	near, far float64 // sums of squares: of a reference that rounds weights, of one that does not

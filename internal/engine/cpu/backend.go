@@ -11,10 +11,10 @@ import (
 	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
-// Options of a backend.
+// Options configures a backend.
 type Options struct {
 	BlockSize  int    // tokens in a KV block
-	MaxContext int    // positions; 0 and values above the model's stand for the model's
+	MaxContext int    // positions; 0 and larger values mean the model's
 	KVDType    string // f32 (default), bf16, int8, or auto, see [KVAuto]
 	// TensorParallel is the number of ranks, 0 for 1; it divides query heads and KV heads.
 	TensorParallel int
@@ -27,7 +27,7 @@ type Backend struct {
 	device  *Device
 	info    engine.BackendInfo
 	ranks   ranks
-	pairs   bool // attention in pairs, see attention_pairs.go
+	pairs   bool // attention is computed in pairs, see attention_pairs.go
 	ropes   [numRopes]rope
 	turn    *turn
 	pass    pass
@@ -89,7 +89,7 @@ func (w *Weights) NewBackend(opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// Info describes the loaded model.
+// Info describes the loaded model. It may be called at any time.
 func (b *Backend) Info() engine.BackendInfo { return b.info }
 
 // AllocKV maps zeroed memory for n blocks, off the Go heap and page-aligned.
@@ -114,8 +114,8 @@ func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
 	return pool, nil
 }
 
-// Step computes a batch. Besides the context's cause it returns [engine.ErrBatch],
-// [ErrMemory] and [ErrClosed].
+// Step computes a batch. It returns the context's cause, [engine.ErrBatch], [ErrMemory]
+// or [ErrClosed].
 func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 	if err := b.compute(ctx, batch); err != nil {
 		return fmt.Errorf("step: %w", err)
@@ -141,7 +141,7 @@ func (b *Backend) compute(ctx context.Context, batch []engine.BatchSeq) error {
 	defer turns.release(b.turn)
 	b.device.pool.enter()
 	defer b.device.pool.leave()
-	// The calling goroutine reads mapped weights too; see pool.exec.
+	// The calling goroutine reads mapped weights, too; see pool.exec.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	begin := time.Now()
 	err := b.step.run(ctx, batch)
@@ -149,8 +149,8 @@ func (b *Backend) compute(ctx context.Context, batch []engine.BatchSeq) error {
 	return err
 }
 
-// Busy returns how long the last step computed, from its first turn on and without
-// the turns that it gave to others.
+// Busy returns how long the last step computed, from its first turn on, without the turns
+// of other backends.
 func (b *Backend) Busy() time.Duration { return b.busy }
 
 func hasPrefill(batch []engine.BatchSeq) bool {
@@ -162,7 +162,7 @@ func hasPrefill(batch []engine.BatchSeq) bool {
 	return false
 }
 
-// Close drops the working memory. Weights, device and KV memory stay.
+// Close drops the working memory. Weights, device and KV memory are not closed.
 func (b *Backend) Close() error {
 	b.closed = true
 	b.pass = pass{}

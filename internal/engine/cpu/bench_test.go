@@ -48,7 +48,7 @@ func mediumTypes(name string) gguf.Type {
 	return gguf.Q4K
 }
 
-// processorTime is what the process has used.
+// processorTime returns the processor time that the process has used.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

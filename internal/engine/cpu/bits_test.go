@@ -94,7 +94,7 @@ func bitSpecs() map[string]bits {
 	return specs
 }
 
-// plainBitSpecs are those without what only some families have.
+// plainBitSpecs returns specs without the features of only some families.
 func plainBitSpecs() map[string]bits {
 	small := modeltest.Spec{Hidden: 32, HeadDim: 8, FFN: 48, Vocab: 260}
 	with := func(change func(s *modeltest.Spec)) modeltest.Spec {

@@ -10,20 +10,20 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// Types of KV that [Options] name.
+// Types of KV for [Options].
 const (
-	// KVAuto is what [model.Model.KVDType] says.
+	// KVAuto selects the type that [model.Model.KVDType] recommends.
 	KVAuto = "auto"
 	KVF32  = "f32"
 	KVBF16 = "bf16"
-	// KVInt8 are int8 values with one scale for each token and head.
+	// KVInt8 stores int8 values with one scale for each token and head.
 	KVInt8 = "int8"
 )
 
-// kvTypes are the names of what memory can hold.
+// kvTypes maps names to the types of KV that can be stored.
 var kvTypes = map[string]kernel.KVType{KVF32: kernel.KVF32, KVBF16: kernel.KVBF16, KVInt8: kernel.KVI8}
 
-// KVDType is the type of KV that a name in [Options] stands for with a model; it fails
+// KVDType returns the type of KV that a name in [Options] selects for a model. It fails
 // for other names.
 func KVDType(m *model.Model, name string) (string, error) {
 	switch {
@@ -39,7 +39,7 @@ func KVDType(m *model.Model, name string) (string, error) {
 }
 
 // cache reads and writes K and V in the block pool of one rank; see [kvlayout.Shape] for
-// where they lie.
+// the layout.
 type cache struct {
 	shape  kvlayout.Shape
 	kind   kernel.KVType
@@ -56,28 +56,28 @@ func newCache(shape kvlayout.Shape, blocks int, data []byte) cache {
 	}
 }
 
-// at is the offset of a region in the memory.
+// at returns the offset of a region in the memory.
 func (c *cache) at(block int32, layer, kv, head int) int {
 	return int(block)*c.block + ((head*c.shape.Layers+layer)*2+kv)*c.region
 }
 
-// view is part of the memory as n values of another type.
+// view returns part of the memory as n values of another type.
 func view[T any](c *cache, at, n int) []T {
 	var zero T
 	bytes := c.data[at : at+n*int(unsafe.Sizeof(zero))]
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(bytes))), n)
 }
 
-// writing is the working memory of writes: one head with its padding, as it is and
-// in the type of the cache.
+// writing is the working memory of writes: one head with its padding, as float32 and in
+// the type of the cache.
 type writing struct {
 	padded []float32
 	bf16   []uint16
 	int8   []int8
 }
 
-// write stores K (kv 0) or V (kv 1) of one token: values has the heads one after
-// the other.
+// write stores K (kv 0) or V (kv 1) of one token. values holds the heads one after the
+// other.
 func (c *cache) write(level kernel.Level, w *writing, block int32, layer, kv, token int, values []float32) {
 	dim := c.shape.HeadDim
 	w.padded = grow(w.padded, padded(dim))
@@ -131,8 +131,8 @@ func spreadPairs(group []uint32, values []uint16, token int) {
 	}
 }
 
-// keys gives a group of keys as float32, [dim][token]: the memory itself or buf
-// filled from it.
+// keys returns a group of keys as float32, [dim][token]: the memory itself, or buf filled
+// from it.
 func (c *cache) keys(buf []float32, block int32, layer, head, group int) []float32 {
 	at, n := c.at(block, layer, 0, head), padded(c.shape.HeadDim)*kernel.KVGroup
 	values := at + group*kernel.KVGroup*c.row
@@ -155,8 +155,8 @@ func (c *cache) keys(buf []float32, block int32, layer, head, group int) []float
 	return buf[:n]
 }
 
-// values gives V of n tokens of one block and head as float32, [token][dim]: the
-// memory itself or buf filled from it.
+// values returns V of n tokens of one block and head as float32, [token][dim]: the memory
+// itself, or buf filled from it.
 func (c *cache) values(buf []float32, block int32, layer, head, token, n int) []float32 {
 	at, d := c.at(block, layer, 1, head), padded(c.shape.HeadDim)
 	switch c.kind {

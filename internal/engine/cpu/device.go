@@ -14,9 +14,9 @@ type Device struct {
 	id    string
 	cores int
 	level kernel.Level
-	bf16  bool // activations are rounded where they meet weights of bf16
-	node  int  // NUMA node of its memory, negative: any
-	// int8Tiles says that quantized weights meet many rows on tiles.
+	bf16  bool // activations are rounded to bf16 for products with weights of bf16
+	node  int  // NUMA node of its memory; negative for any
+	// int8Tiles reports that many rows are multiplied with quantized weights on tiles.
 	int8Tiles bool
 	pool      *pool
 	turns     turns
@@ -28,14 +28,15 @@ type Device struct {
 // maxCores bounds the workers of a device.
 const maxCores = 1024
 
-// ISAVariable is the environment variable from which [NewDevice] takes the set of
-// instructions.
+// ISAVariable is the environment variable that selects the instruction set of
+// [NewDevice].
 const ISAVariable = "DYNAMOD_CPU_ISA"
 
-// NewDevice starts a device with so many cores and with what the variables
-// DYNAMOD_CPU_ISA and DYNAMOD_CPU_ACTIVATIONS name, or with all that the machine has.
-// Instructions that cannot be used stand for portable, and a precision that cannot be
-// used for f32, which always work; see [OpenDevice].
+// NewDevice starts a device with the given number of cores. The variables DYNAMOD_CPU_ISA
+// and DYNAMOD_CPU_ACTIVATIONS select instruction set and precision; without them it uses
+// all that the machine has. If the machine cannot use an instruction set it falls back to
+// portable, and from an unusable precision to f32, which always work. [OpenDevice]
+// returns an error instead.
 func NewDevice(id string, cores int) *Device {
 	level, warning, err := parseLevel(os.Getenv(ISAVariable))
 	if err != nil {
@@ -48,29 +49,30 @@ func NewDevice(id string, cores int) *Device {
 	return d
 }
 
-// DeviceOptions say how a device computes.
+// DeviceOptions configures how a device computes.
 type DeviceOptions struct {
-	// Cores is the number of workers; below 1 stands for all CPUs of the machine.
+	// Cores is the number of workers; below 1 means all CPUs of the machine.
 	Cores int
-	// ISA is the set of instructions: the name of a [kernel.Level], or auto or empty for
-	// the best of the machine.
+	// ISA is the instruction set: the name of a [kernel.Level]. auto or empty means the
+	// best of the machine.
 	ISA string
-	// Activations is their precision where they meet weights of bf16: f32, bf16 where
-	// the machine has AVX512_BF16, AMX or FEAT_BF16, or auto or empty for the faster one.
+	// Activations is the precision of activations for products with weights of bf16: f32,
+	// or bf16 where the machine has AVX512_BF16, AMX or FEAT_BF16. auto or empty means
+	// the faster one.
 	Activations string
-	// CPUs are those that the workers are bound to, all of them to all; nil leaves them
-	// to the system. The process needs a few more processors of the runtime (GOMAXPROCS)
-	// than all bound workers together, because those do not make room for each other.
+	// CPUs restricts all workers to these CPUs; nil lets the system place them.
+	// GOMAXPROCS must exceed the number of all bound workers by a few, because those do
+	// not make room for each other.
 	CPUs []int
-	// Node is the NUMA node for packed weights and KV blocks; it counts only with CPUs,
-	// and below 0 stands for the one of whoever writes there first.
+	// Node is the NUMA node of packed weights and KV blocks. It is ignored without CPUs.
+	// Below 0, pages come from the node of the thread that first writes them.
 	Node int
 }
 
-// OpenDevice starts a device that is called id, for example "cpu:0". Steps use the
-// calling goroutine and Cores-1 goroutines of the device. It fails with
-// [kernel.ErrLevel] for a set of instructions that does not exist or that the machine
-// lacks, and with [ErrActivations] for such a precision.
+// OpenDevice starts a device with the name id, for example "cpu:0". Steps run on the
+// calling goroutine and Cores-1 goroutines of the device. It fails with [kernel.ErrLevel]
+// for an instruction set that does not exist or that the machine lacks, and with
+// [ErrActivations] for such a precision.
 func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
 	level, warning, err := parseLevel(opts.ISA)
 	if err != nil {
@@ -89,8 +91,8 @@ func OpenDevice(id string, opts DeviceOptions) (*Device, error) {
 	return d, nil
 }
 
-// parseLevel is kernel.Parse, and the level below with a warning where tiles do not
-// compute what they should.
+// parseLevel does what kernel.Parse does. If the machine's tiles compute wrong results,
+// it returns the level below and a warning.
 func parseLevel(isa string) (level kernel.Level, warning string, err error) {
 	level, err = kernel.Parse(isa)
 	if err == nil && level == kernel.AMX {
@@ -101,8 +103,8 @@ func parseLevel(isa string) (level kernel.Level, warning string, err error) {
 	return level, "", err
 }
 
-// checkInt8Tiles gives tiles of bytes up, with a warning, where they do not compute what
-// they should. Vectors have the same bits.
+// checkInt8Tiles disables int8 tiles, with a warning, if they compute wrong results.
+// Vector instructions give the same bits.
 func (d *Device) checkInt8Tiles(check func() error) {
 	if !d.int8Tiles {
 		return
@@ -120,7 +122,7 @@ func newDevice(id string, cores int, level kernel.Level) *Device {
 	return d
 }
 
-// workers is their number for so many cores.
+// workers returns the number of workers for the given cores.
 func workers(cores int) int {
 	if cores < 1 {
 		cores = runtime.NumCPU()
@@ -128,17 +130,17 @@ func workers(cores int) int {
 	return min(cores, maxCores)
 }
 
-// ID is the device's name, for example "cpu:0".
+// ID returns the device's name, for example "cpu:0".
 func (d *Device) ID() string { return d.id }
 
-// Name describes the device to people: "cpu 2c".
+// Name returns a description for users: "cpu 2c".
 func (d *Device) Name() string { return fmt.Sprintf("cpu %dc", d.cores) }
 
-// Cores is the number of workers.
+// Cores returns the number of workers.
 func (d *Device) Cores() int { return d.cores }
 
-// ISA is the set of instructions that the device uses and, unless it is f32, the
-// precision of activations: "avx2", "avx512 bf16".
+// ISA returns the instruction set in use and, unless it is f32, the precision of
+// activations: "avx2", "avx512 bf16".
 func (d *Device) ISA() string {
 	if d.bf16 {
 		return d.level.String() + " bf16"
@@ -146,12 +148,11 @@ func (d *Device) ISA() string {
 	return d.level.String()
 }
 
-// Warning says why the device uses less than was asked for; it is empty where it
-// does not.
+// Warning returns why the device uses less than was asked for, or "".
 func (d *Device) Warning() string { return d.warning }
 
-// Close waits for the running step, refuses waiting ones with [ErrClosed], and
-// stops the workers. It may be called twice.
+// Close waits for the running step, refuses waiting ones with [ErrClosed], and stops the
+// workers. Further calls do nothing.
 func (d *Device) Close() error {
 	d.closeOnce.Do(func() {
 		d.turns.close()

@@ -2,17 +2,16 @@ package cpu
 
 import "math"
 
-// The products below are the arithmetic of all linear layers and of attention
-// scores. Every output element is one running sum over k from first to last, in
-// float32, whatever tile it is computed in: that is why results do not depend on
-// batch, chunks or threads. Several sums run side by side in a tile only to keep
-// the adder busy; four is what the compiler keeps in registers. The explicit
-// conversion rounds each product, so that no compiler fuses it with the sum in
-// one tile and not in another.
+// The products below are the arithmetic of all linear layers and of attention scores.
+// Every output element is one running sum over k from first to last, in float32, whatever
+// tile it is computed in. Results therefore do not depend on batch, chunks or threads.
+// Several sums run side by side in a tile only to keep the adder busy; the compiler keeps
+// four in registers. The explicit conversion rounds each product, so that no compiler
+// fuses it with the sum in one tile and not in another.
 //
-// The inner loops are left out of race detection, which would make them many times
-// slower in every test of the project: they write nothing but memory of their own
-// lane, and what their callers share is still watched.
+// The inner loops are excluded from race detection, which would make all tests of the
+// project many times slower. They write only memory of their own lane, and the detector
+// still watches memory that their callers share.
 
 // dot2x2 multiplies two rows with two vectors of the same length.
 //

@@ -2,9 +2,9 @@ package cpu
 
 import "math"
 
-// expf is e to the x in float32, with a relative error below 2e-7 and the same
-// bits on every machine, which math.Exp does not promise. Range reduction and
-// polynomial are those of expf in the Cephes library (S. Moshier).
+// expf returns e to the x in float32, with a relative error below 2e-7. It gives the same
+// bits on every machine, which math.Exp does not promise. Range reduction and polynomial
+// are those of expf in the Cephes library (S. Moshier).
 func expf(x float32) float32 {
 	const (
 		log2e = 1.44269504088896341
@@ -34,16 +34,16 @@ func expf(x float32) float32 {
 	return y * pow2(half) * pow2(int32(n)-half)
 }
 
-// pow2 is 2 to the n for -126 ≤ n ≤ 127.
+// pow2 returns 2 to the n for -126 ≤ n ≤ 127.
 func pow2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
-// silu is x times its logistic function.
+// silu returns x times its logistic function.
 func silu(x float32) float32 {
 	return x / (1 + expf(-x))
 }
 
-// tanhf is the hyperbolic tangent in float32, with the same bits on every machine;
-// the polynomial for small values is that of tanhf in the Cephes library.
+// tanhf returns the hyperbolic tangent in float32, with the same bits on every machine.
+// The polynomial for small values is that of tanhf in the Cephes library.
 func tanhf(x float32) float32 {
 	abs := float32(math.Abs(float64(x)))
 	if abs >= 0.625 {
@@ -62,7 +62,7 @@ func tanhf(x float32) float32 {
 	return float32(float32(y*z)*x) + x
 }
 
-// geluTanh is the approximation of x times the normal distribution function that
+// geluTanh returns the approximation of x times the normal distribution function that
 // model.GELUTanh names.
 func geluTanh(x float32) float32 {
 	const rootTwoOverPi = 0.7978845608028654

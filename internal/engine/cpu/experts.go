@@ -10,9 +10,9 @@ type expert struct {
 	gate, up, down matrix
 }
 
-// moe is the working memory of layers with experts. The tokens of a pass are
-// sorted by expert, each standing in as many slots as it has experts, so that the
-// weights of an expert are read once for all of its tokens.
+// moe is the working memory of layers with experts. The tokens of a pass are sorted by
+// expert, and each token has a slot for each of its experts. So the weights of an expert
+// are read once for all of its tokens.
 type moe struct {
 	scores [][]float32 // [token][expert]
 	active int         // experts of a token
@@ -57,12 +57,12 @@ func (m *moe) reserve(tokens, hidden int, c model.MoE, f forms) {
 	m.starts = grow(m.starts, c.Experts)
 }
 
-// of lists the experts of a token, the best one first.
+// of returns the experts of a token, the best one first.
 func (m *moe) of(token int) []choice { return m.chosen[token*m.active : (token+1)*m.active] }
 
-// pick chooses the experts of a token by its scores: the largest ones, and among
-// equals the first. Their shares are those of the softmax over all experts, and
-// with normalize they add up to one.
+// pick chooses the experts of a token by its scores: the largest ones, the first among
+// equals. Their shares come from the softmax over all experts; normalize scales them to a
+// sum of one.
 func pick(chosen []choice, scores []float32, normalize bool) {
 	n := 0
 	for e, s := range scores {
@@ -93,7 +93,7 @@ func pick(chosen []choice, scores []float32, normalize bool) {
 	}
 }
 
-// sort gives each choice a slot: slots are ordered by expert, then by token.
+// sort assigns each choice a slot. Slots are ordered by expert, then by token.
 func (m *moe) sort(norm *activations) {
 	m.in.form = norm.form
 	chosen := m.chosen[:len(norm.rows)*m.active]
@@ -118,7 +118,7 @@ func (m *moe) sort(norm *activations) {
 	}
 }
 
-// find returns the run of an item, given where items of each run start.
+// find returns the run of an item; at returns the first item of a run.
 func (m *moe) find(item int, at func(*run) int) *run {
 	low, high := 0, len(m.runs)
 	for high-low > 1 {

@@ -6,8 +6,8 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// fp8Rows make bf16 of rows of fp8: each weight times its scale, rounded to float32 and
-// then to bf16. It is for one goroutine.
+// fp8Rows converts rows of fp8 to bf16: each weight times its scale is rounded to float32
+// and then to bf16. It is not safe for concurrent use.
 type fp8Rows struct {
 	of     *matrix
 	w      *safetensors.Widener
@@ -15,7 +15,7 @@ type fp8Rows struct {
 	halves []uint16
 }
 
-// narrow gives n rows from first on, until the next call. An error matches
+// narrow returns n rows from first on, valid until the next call. An error matches
 // [safetensors.ErrNotANumber].
 func (r *fp8Rows) narrow(m *matrix, first, n int) ([]uint16, error) {
 	if r.of != m {
@@ -31,8 +31,8 @@ func (r *fp8Rows) narrow(m *matrix, first, n int) ([]uint16, error) {
 	return r.halves[:n*m.cols], nil
 }
 
-// unpackFP8 makes bf16 of fp8 where that is not done by packing: of all matrices on a
-// portable device, and of an embedding.
+// unpackFP8 converts fp8 to bf16 where packing does not: all matrices on a portable
+// device, and an embedding.
 func (w *Weights) unpackFP8() error {
 	matrices := []*matrix{&w.embed}
 	for _, m := range w.matrices() {
@@ -60,7 +60,7 @@ func (w *Weights) unpackFP8() error {
 	return err
 }
 
-// fp8Bytes is what those of the tensors that are fp8 take as bf16.
+// fp8Bytes returns the memory that tensors of fp8 among specs take as bf16.
 func fp8Bytes(m *model.Model, specs ...model.TensorSpec) (n int64) {
 	for _, spec := range specs {
 		if t, err := m.Tensor(spec.Name); err == nil && t.DType == safetensors.F8_E4M3 {
@@ -70,8 +70,7 @@ func fp8Bytes(m *model.Model, specs ...model.TensorSpec) (n int64) {
 	return n
 }
 
-// Warning says which weights became something else than they are in the file; it is empty
-// where none did.
+// Warning returns which weights were converted to another type than the file's, or "".
 func (w *Weights) Warning() string {
 	if w.fp8 {
 		return "matrices of F8_E4M3 are computed as bf16, which takes twice their memory"

@@ -2,32 +2,32 @@ package cpu
 
 import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 
-// grid cuts a product of rows × tokens into items of about equal work. How it is
-// cut decides who computes what and when, never the result.
+// grid cuts a product of rows × tokens into items of about equal work. The cut decides
+// which worker computes which item, and never affects the result.
 type grid struct {
 	rows, tokens       int
 	rowStep, tokenStep int
 }
 
 const (
-	// itemWork is the aim for one item in multiplications: some 60 µs, short
-	// enough for a prefill step to make room quickly.
+	// itemWork is the target size of an item in multiplications: some 60 µs, short enough
+	// for a prefill step to yield quickly.
 	itemWork = 256 << 10
-	// minWork is where sharing stops to pay.
+	// minWork is the least work of an item for which sharing pays off.
 	minWork = 16 << 10
 	// gridTokens bounds the tokens of an item: each weight row is widened once
 	// for all of them.
 	gridTokens = 64
 
-	// The same for packed weights. There the tokens' activations should stay in
-	// the processor's own cache while one panel after the other comes by, and the
-	// time of few tokens is that of reading the weights. See itemSize, too.
+	// The same for packed weights. The tokens' activations should stay in the processor's
+	// own cache while the panels pass through it one by one. With few tokens, reading the
+	// weights takes most of the time. See itemSize, too.
 	packedWeights = 512 << 10
 	fewestTokens  = 24
 )
 
-// itemSize are the bounds of an item of packed products, which depend on how fast
-// these are.
+// itemSize bounds an item of packed products. The bounds depend on the speed of the
+// products.
 type itemSize struct {
 	work   int // multiplications: some 60 µs
 	tokens int
@@ -40,14 +40,14 @@ var (
 	itemF32   = itemSize{work: 4 << 20, tokens: 120, values: 128 << 10, call: 12}
 	itemBF16  = itemSize{work: 8 << 20, tokens: 240, values: 256 << 10, call: 12}
 	itemTiles = itemSize{work: 32 << 20, tokens: 512, values: 512 << 10, call: 32}
-	// itemBlocks is that of quantized weights: more of it takes the same time.
+	// itemBlocks is for quantized weights: more work than with bf16 takes the same time.
 	itemBlocks = itemSize{work: 12 << 20, tokens: 120, values: 384 << 10, call: 12}
-	// itemInt8 is that of quantized weights on tiles, where unpacked weights should serve
+	// itemInt8 is for quantized weights on tiles, where unpacked weights should serve
 	// many tokens.
 	itemInt8 = itemSize{work: 24 << 20, tokens: 256, values: 512 << 10, call: 16}
 )
 
-// itemSize is that of products with the matrix.
+// itemSize returns the size of items of products with the matrix.
 func (m *matrix) itemSize() itemSize {
 	switch {
 	case m.packed.int8Tiles:
@@ -62,7 +62,7 @@ func (m *matrix) itemSize() itemSize {
 	return itemBF16
 }
 
-// grid cuts the product of so many tokens with the matrix.
+// grid cuts the product of the matrix with the given number of tokens.
 func (m *matrix) grid(tokens, workers int) grid {
 	if m.packed.data != nil {
 		return newPackedGrid(m.itemSize(), m.rows, m.cols, tokens, workers)
@@ -73,7 +73,7 @@ func (m *matrix) grid(tokens, workers int) grid {
 func newGrid(rows, cols, tokens, workers int) grid {
 	g := grid{rows: rows, tokens: tokens, tokenStep: min(tokens, gridTokens)}
 	perRow := cols * g.tokenStep
-	// Several items for each worker, so that none waits long for the last one.
+	// Several items per worker, so that no worker waits long for the last one.
 	share := rows * g.columns() / (4 * workers)
 	step := max(minWork/perRow, min(itemWork/perRow, share), 1)
 	g.rowStep = (step + 3) &^ 3 // rows are multiplied in fours
@@ -93,12 +93,12 @@ func newPackedGrid(size itemSize, rows, cols, tokens, workers int) grid {
 	return g
 }
 
-// columns is the number of token ranges.
+// columns returns the number of token ranges.
 func (g grid) columns() int { return (g.tokens + g.tokenStep - 1) / g.tokenStep }
 
 func (g grid) items() int { return (g.rows + g.rowStep - 1) / g.rowStep * g.columns() }
 
-// cell is the part of an item. Neighbors share their tokens.
+// cell returns the part of an item. Neighbors share their tokens.
 func (g grid) cell(item int) (row0, row1, token0, token1 int) {
 	rows := (g.rows + g.rowStep - 1) / g.rowStep
 	r, t := item%rows, item/rows

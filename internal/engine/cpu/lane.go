@@ -2,13 +2,13 @@ package cpu
 
 import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 
-// lane is the working memory of one worker of the pool; only the worker that
-// holds it touches it. It grows to what the largest model of the device needs.
+// lane is the working memory of one worker of the pool. Only that worker uses it. It
+// grows to the needs of the largest model of the device.
 type lane struct {
 	rows [4][]float32 // widened weight rows
 
-	// Products with packed weights: the call, and room for the last outputs of a
-	// matrix with the padding of their panel.
+	// Products with packed weights: the call, and room for the last outputs of a matrix
+	// with the padding of their panel.
 	call kernel.Call
 	edge [len(kernel.Call{}.Dst)][kernel.Width]float32
 	bf16 bf16Room
@@ -16,7 +16,7 @@ type lane struct {
 	// packed.
 	blockCall kernel.BlockCall
 	row       kernel.Row
-	int8      int8Room // many rows of them on tiles
+	int8      int8Room // many rows with quantized weights on tiles
 
 	// Attention, for the query rows of one tile.
 	keys   []float32 // K of a group of tokens or V of a segment, as float32
@@ -28,8 +28,8 @@ type lane struct {
 }
 
 // forget drops the addresses that kernels were given. Weights and KV memory may be
-// unmapped before the lane is used again, and the collector must not find addresses
-// there that have become something else.
+// unmapped before the lane is used again. The garbage collector must not find stale
+// addresses that now belong to other memory.
 func (l *lane) forget() {
 	l.call, l.panel.score, l.panel.mix = kernel.Call{}, kernel.Score{}, kernel.Mix{}
 	l.bf16.forget()
@@ -54,8 +54,8 @@ func (l *lane) reserveQueries(rows, headDim int) {
 	l.total.reserve(rows, d)
 }
 
-// grow returns a slice of at least n elements, the old one when it is large
-// enough. The content is lost otherwise.
+// grow returns a slice of at least n elements: the old one if it is large enough, else a
+// new one without its content.
 func grow[T any](s []T, n int) []T {
 	if len(s) >= n {
 		return s

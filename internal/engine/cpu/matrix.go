@@ -10,17 +10,17 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// matrix is a linear layer: rows × cols weights as they lie in the file, and an
-// optional bias per row. One of f32, u16, fp8 and blocks holds the weights.
+// matrix is a linear layer: rows × cols weights as stored in the file, and an optional
+// bias per row. One of f32, u16, fp8 and blocks holds the weights.
 type matrix struct {
 	rows, cols int
 	f32        []float32
 	u16        []uint16
 	half       bool          // u16 is IEEE half precision rather than bf16
-	fp8        *model.Tensor // that is still to become bf16
+	fp8        *model.Tensor // waits for conversion to bf16
 	blocks     blocks
 	bias       []float32
-	exact      bool // activations stay float32 for it
+	exact      bool // its activations stay float32
 	packed     panels
 }
 
@@ -42,7 +42,7 @@ func newMatrix(t model.Tensor) (matrix, error) {
 	return m, nil
 }
 
-// widen gives row r in float32: the row itself, or buf filled with it.
+// widen returns row r in float32: the row itself, or buf filled with it.
 func (m *matrix) widen(buf []float32, r int) []float32 {
 	at := r * m.cols
 	if m.f32 != nil {
@@ -60,8 +60,8 @@ func (m *matrix) widen(buf []float32, r int) []float32 {
 	return buf
 }
 
-// round gives the value that v has in the type of the weights, or in that of what
-// their blocks stand for.
+// round returns v rounded to the type of the weights. Quantized weights stand for float32
+// values, so v stays as it is.
 func (m *matrix) round(v float32) float32 {
 	switch {
 	case m.f32 != nil || m.blocks.data != nil:
@@ -72,8 +72,7 @@ func (m *matrix) round(v float32) float32 {
 	return safetensors.FromBF16(safetensors.ToBF16(v))
 }
 
-// form is what the matrix wants of the activations that it multiplies, beside
-// float32.
+// form returns the forms of activations that the matrix needs beside float32.
 func (m *matrix) form() form {
 	switch {
 	case m.blocks.data != nil:
@@ -84,8 +83,8 @@ func (m *matrix) form() form {
 	return 0
 }
 
-// apply computes rows [from, to) of the product for each row of src, which has the
-// form that the matrix wants: dst[t][r] = row r · src[t] + bias[r].
+// apply computes rows [from, to) of the product for each row of src, which must have the
+// matrix's form: dst[t][r] = row r · src[t] + bias[r].
 func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) {
 	if len(src.rows) == 0 {
 		return
@@ -112,7 +111,7 @@ func (m *matrix) apply(l *lane, from, to int, src activations, dst [][]float32) 
 	}
 }
 
-// applyRows reads the weights where they lie in the file.
+// applyRows multiplies with weights read directly from the mapped file.
 func (m *matrix) applyRows(l *lane, from, to int, src, dst [][]float32) {
 	r := from
 	if len(src) == 1 && m.u16 != nil && !m.half {
@@ -162,8 +161,8 @@ func vector(t model.Tensor) ([]float32, error) {
 	return nil, fmt.Errorf("tensor %q has type %s", t.Name, t.DType)
 }
 
-// floats views little-endian bytes as float32, or copies them where the machine
-// or the file's alignment does not allow that.
+// floats views little-endian bytes as float32. It copies them if the machine's byte order
+// or the file's alignment requires that.
 func floats(data []byte) []float32 {
 	if len(data) == 0 {
 		return []float32{}
@@ -178,7 +177,7 @@ func floats(data []byte) []float32 {
 	return out
 }
 
-// halves is floats for 16-bit elements.
+// halves does the same for 16-bit elements.
 func halves(data []byte) []uint16 {
 	if len(data) == 0 {
 		return []uint16{}

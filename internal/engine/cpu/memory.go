@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
-// memory is the KV memory of a backend: other processes of the machine can map it,
-// so that a prefill worker writes into it without a detour.
+// memory is the KV memory of a backend. Other processes of the machine can map it, so
+// that a prefill worker writes into it directly.
 type memory struct{ *sharedmem.Memory }
 
 var _ engine.KVMemory = (*memory)(nil)

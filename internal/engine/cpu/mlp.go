@@ -25,7 +25,7 @@ func (s *step) gateItem(l *lane, item int) {
 	}
 }
 
-// activate joins gate and up; the result replaces gate.
+// activate combines gate and up; the result replaces gate.
 func (s *step) activate(gate, up []float32) {
 	if s.b.weights.config.Act == model.GELUTanh {
 		for i, u := range up {
@@ -46,8 +46,8 @@ func (s *step) downItem(l *lane, item int) {
 	s.project(l, &s.layer.down, &s.b.pass.gate, item, s.layer.postMLPNorm != nil)
 }
 
-// project adds a product to the residual, unless it is to be normalized first:
-// that needs all rows, and join adds it then.
+// project adds a product to the residual. If joined is set, the product must be
+// normalized first, which needs whole rows, and join adds it later.
 func (s *step) project(l *lane, m *matrix, src *activations, item int, joined bool) {
 	p := &s.b.pass
 	r0, r1, t0, t1 := s.grids[0].cell(item)
@@ -67,7 +67,7 @@ func (s *step) attnJoinItem(l *lane, item int) { s.join(item, s.layer.postAttnNo
 
 func (s *step) mlpJoinItem(l *lane, item int) { s.join(item, s.layer.postMLPNorm) }
 
-// join normalizes what project left and adds it to the residual.
+// join normalizes the product that project left and adds it to the residual.
 func (s *step) join(item int, norm []float32) {
 	p := &s.b.pass
 	from, to := s.itemTokens(item)

@@ -21,8 +21,8 @@ func rmsNorm(level kernel.Level, dst, x, weight []float32, eps float64) {
 	}
 }
 
-// angles fills the cosines and sines of one position. As in the reference the
-// angle is a float32 product; factor is 1 unless yarn scales the rotation.
+// angles fills in the cosines and sines of one position. As in the reference the angle is
+// a float32 product. factor is 1 unless yarn scales the rotation.
 func angles(cos, sin, invFreq []float32, position int, factor float64) {
 	cos, sin = cos[:len(invFreq)], sin[:len(invFreq)]
 	for i, f := range invFreq {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// operator is what a task computes, as profiles and accounts name it.
+// operator names the computation of a task in profiles and accounts.
 type operator uint8
 
 const (
@@ -39,11 +39,11 @@ const OperatorLabel = "operator"
 type OperatorTime struct {
 	Operator string // "qkv", "attention", …
 	Time     time.Duration
-	Runs     int64 // how often it ran
+	Runs     int64 // number of times it ran
 }
 
-// observer watches the tasks of a device when somebody asks it to; otherwise a task
-// costs two loads more.
+// observer measures the tasks of a device on request. Otherwise it costs a task two
+// loads.
 type observer struct {
 	labelers atomic.Int32
 	accounts atomic.Int32
@@ -60,21 +60,21 @@ func newObserver() *observer {
 	return o
 }
 
-// label marks the calling goroutine with the operator that it works for.
+// label sets the calling goroutine's profile label to an operator.
 func (o *observer) label(op operator) {
 	if o.labelers.Load() > 0 {
 		pprof.SetGoroutineLabels(o.labels[op])
 	}
 }
 
-// unlabel gives the leader its caller's labels back.
+// unlabel restores the labels of the leader's caller.
 func (o *observer) unlabel(ctx context.Context) {
 	if o.labelers.Load() > 0 {
 		pprof.SetGoroutineLabels(ctx)
 	}
 }
 
-// begin is the start of a task, zero when nobody counts.
+// begin returns the start time of a task, or zero if no account is running.
 func (o *observer) begin() (start time.Time) {
 	if o.accounts.Load() > 0 {
 		start = time.Now()
@@ -89,18 +89,18 @@ func (o *observer) end(op operator, start time.Time) {
 	}
 }
 
-// LabelOperators has all workers of the device carry the label [OperatorLabel] in
-// profiles until stop is called. Between tasks a worker keeps the label of the last
-// one. It may be called several times at once.
+// LabelOperators sets the profile label [OperatorLabel] on all workers of the device
+// until stop is called. Between tasks a worker keeps the label of the last one. Several
+// calls may overlap.
 func (d *Device) LabelOperators() (stop func()) {
 	d.pool.observer.labelers.Add(1)
 	return sync.OnceFunc(func() { d.pool.observer.labelers.Add(-1) })
 }
 
-// AccountOperators measures how long the steps of the device spend in each operator,
-// as the goroutine that calls Step sees it, waiting for the other workers included.
-// stop ends it and returns what was counted meanwhile, operators that did not run left
-// out. Of several that run at once each sees all steps since it began.
+// AccountOperators measures how long the steps of the device spend in each operator. It
+// counts the time of the goroutine that calls Step, including its waits for other
+// workers. stop ends the account and returns it, without operators that did not run.
+// Several accounts may overlap; each counts all steps since it began.
 func (d *Device) AccountOperators() (stop func() []OperatorTime) {
 	o := d.pool.observer
 	var times, runs [numOperators]int64
@@ -121,5 +121,5 @@ func (d *Device) AccountOperators() (stop func() []OperatorTime) {
 	}
 }
 
-// Operators are the names of all operators in the order in which a step runs them.
+// Operators returns the names of all operators in the order in which a step runs them.
 func Operators() []string { return operatorNames[:] }

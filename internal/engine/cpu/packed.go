@@ -12,20 +12,20 @@ import (
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
-// panels are a matrix's weights in the order of the kernels; the zero value stands
-// for weights that are read where they lie in the file.
+// panels are a matrix's weights in the order of the kernels. The zero value means that
+// weights are read directly from the mapped file.
 type panels struct {
 	level kernel.Level
 	kind  kernel.Type
 	data  []byte
-	// rounded says that the matrix multiplies activations in bf16.
+	// rounded reports that the matrix multiplies activations in bf16.
 	rounded bool
-	// int8Tiles says that quantized weights meet many rows on tiles.
+	// int8Tiles reports that many rows are multiplied with quantized weights on tiles.
 	int8Tiles bool
 }
 
-// source is the matrix as it lies in the file; fp8 has no pointer, and is bf16 once it is
-// packed.
+// source returns the matrix as stored in the file. fp8 has no pointer, and its type is
+// the one after packing, bf16.
 func (m *matrix) source() (unsafe.Pointer, kernel.Type) {
 	switch {
 	case m.blocks.data != nil:
@@ -40,13 +40,13 @@ func (m *matrix) source() (unsafe.Pointer, kernel.Type) {
 	return unsafe.Pointer(unsafe.SliceData(m.u16)), kernel.BF16
 }
 
-// packedBytes is the room that the matrix takes in panels.
+// packedBytes returns the size of the matrix in panels.
 func (m *matrix) packedBytes() int {
 	_, kind := m.source()
 	return kernel.Panels(m.rows) * kernel.PanelBytes(kind, m.cols)
 }
 
-// packPanel packs one panel, by way of rows that the caller keeps.
+// packPanel packs one panel. rows is scratch that the caller reuses.
 func (m *matrix) packPanel(i int, rows *fp8Rows) error {
 	src, kind := m.source()
 	size := kernel.PanelBytes(kind, m.cols)
@@ -65,7 +65,8 @@ func (m *matrix) packPanel(i int, rows *fp8Rows) error {
 	return nil
 }
 
-// applyPanels is apply for packed weights. from is a multiple of the panels' width.
+// applyPanels does what apply does, for packed weights. from is a multiple of the panels'
+// width.
 func (m *matrix) applyPanels(l *lane, from, to int, src, dst [][]float32) {
 	p, c := &m.packed, &l.call
 	c.Cols = m.cols
@@ -94,8 +95,8 @@ func (m *matrix) applyPanels(l *lane, from, to int, src, dst [][]float32) {
 	}
 }
 
-// pack brings matrices into panels, with all cores of the device. The memory belongs
-// to the weights.
+// pack converts matrices to panels, with all cores of the device. The weights own the
+// memory.
 func (w *Weights) pack(matrices []*matrix) error {
 	if w.device.level == kernel.Portable || len(matrices) == 0 {
 		return nil
@@ -123,7 +124,7 @@ func (w *Weights) pack(matrices []*matrix) error {
 	return w.eachPanel(matrices, (*matrix).packPanel)
 }
 
-// eachPanel calls do for runs of a panel's rows of all matrices, on all cores of the device.
+// eachPanel calls do for each panel of all matrices, on all cores of the device.
 func (w *Weights) eachPanel(matrices []*matrix, do func(m *matrix, panel int, rows *fp8Rows) error) error {
 	type piece struct {
 		m     *matrix

@@ -6,13 +6,13 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// bf16Room is what a lane needs for products with activations in bf16.
+// bf16Room is a lane's memory for products with activations in bf16.
 type bf16Room struct {
 	call    kernel.CallBF16
 	scratch kernel.ScratchBF16
 	dst     []*float32
 	edge    []float32 // the last outputs of a matrix, with the padding of their panel
-	rows    []uint16  // copies of rows that do not lie side by side
+	rows    []uint16  // copies of rows that are not contiguous
 }
 
 func (b *bf16Room) forget() {
@@ -20,8 +20,8 @@ func (b *bf16Room) forget() {
 	clear(b.dst)
 }
 
-// reserveHalves is reserveRows for activations in bf16: rows start at multiples of
-// 64 bytes and lie side by side.
+// reserveHalves does what reserveRows does, for activations in bf16: rows are contiguous
+// and start at multiples of 64 bytes.
 func reserveHalves(rows [][]uint16, n, cols, limit int) [][]uint16 {
 	if n <= cap(rows) {
 		return rows[:n]
@@ -35,15 +35,15 @@ func reserveHalves(rows [][]uint16, n, cols, limit int) [][]uint16 {
 	return rows[:n]
 }
 
-// alignedHalves are n zeros that start at a multiple of 64 bytes.
+// alignedHalves returns n zeros that start at a multiple of 64 bytes.
 func alignedHalves(n int) []uint16 {
 	data := make([]uint16, n+32)
 	off := -int(uintptr(unsafe.Pointer(&data[0]))) & 63 / 2
 	return data[off : off+n]
 }
 
-// sideBySide returns where rows start that lie at the distance of kernel.StrideBF16:
-// the rows themselves, or copies.
+// sideBySide returns the first of rows that are kernel.StrideBF16 apart: the rows
+// themselves, or copies.
 func (b *bf16Room) sideBySide(rows [][]uint16, cols int) *uint16 {
 	stride := kernel.StrideBF16(cols)
 	first := unsafe.Pointer(&rows[0][0])
@@ -62,7 +62,7 @@ func (b *bf16Room) sideBySide(rows [][]uint16, cols int) *uint16 {
 	return &rows[0][0]
 }
 
-// applyBF16 is applyPanels for activations in bf16.
+// applyBF16 does what applyPanels does, for activations in bf16.
 func (m *matrix) applyBF16(l *lane, from, to int, src [][]uint16, dst [][]float32) {
 	p, b := &m.packed, &l.bf16
 	stride := kernel.StrideBF16(m.cols)

@@ -6,12 +6,12 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// int8Room is what a lane needs for products with quantized weights on tiles.
+// int8Room is a lane's memory for products with quantized weights on tiles.
 type int8Room struct {
 	call kernel.CallInt8
 	dst  []*float32
 	edge []float32      // the last outputs of a matrix, with the padding of their panel
-	rows []kernel.Block // copies of rows that do not lie side by side
+	rows []kernel.Block // copies of rows that are not equally spaced
 }
 
 func (b *int8Room) forget() {
@@ -19,16 +19,16 @@ func (b *int8Room) forget() {
 	clear(b.dst)
 }
 
-// leastRows is how many rows tiles read at least.
+// leastRows is the least number of rows that tiles read.
 const leastRows = 16
 
-// blockStride is the distance of rows of so many blocks, in blocks. Sixteen rows that
-// tiles read at the same time do not meet in the same sets of a cache, because it is odd.
+// blockStride returns the distance, in blocks, of rows with the given number of blocks.
+// It is odd, so that sixteen rows that tiles read together do not share cache sets.
 func blockStride(blocks int) int { return blocks | 1 }
 
-// sideBySide returns where rows start that lie at equal distances, and these in bytes:
-// the rows themselves, or copies. Fewer than tiles read are copied, too; what lies behind
-// them changes nothing.
+// sideBySide returns the first of rows at equal distances, and the distance in bytes: the
+// rows themselves, or copies. It also copies when there are fewer rows than tiles read;
+// the content of the missing rows does not affect the result.
 func (b *int8Room) sideBySide(rows [][]kernel.Block, blocks int) (first *kernel.Block, stride int) {
 	const size = int(unsafe.Sizeof(kernel.Block{}))
 	if len(rows) >= leastRows {
@@ -50,8 +50,8 @@ func (b *int8Room) sideBySide(rows [][]kernel.Block, blocks int) (first *kernel.
 	return &b.rows[0], distance * size
 }
 
-// applyTiles computes products of many rows on tiles, as far as these are faster, and
-// returns of how many.
+// applyTiles computes the products of rows for which tiles are faster, and returns how
+// many rows these are.
 func (m *matrix) applyTiles(l *lane, from, to int, src [][]kernel.Block, dst [][]float32) int {
 	n := kernel.RowsInt8(len(src))
 	if n == 0 {

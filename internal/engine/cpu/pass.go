@@ -5,28 +5,28 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// passTokens bounds the tokens that go through the layers together. Larger
-// batches take several passes, which costs one more reading of the weights and
-// keeps the working memory small. It does not change results.
+// passTokens bounds the tokens that go through the layers together. Larger batches take
+// several passes. Each pass reads the weights once more, but the working memory stays
+// small. Results do not change.
 const passTokens = 512
 
 // token is one new token of a pass.
 type token struct {
 	id       uint32
 	position int
-	block    int32 // where its K and V go
+	block    int32 // block that receives its K and V
 	slot     int   // token in the block
 }
 
-// pass is the working memory of a backend: the tokens that go through the layers
-// together and their activations, one row for each token.
+// pass is the working memory of a backend: the tokens that go through the layers together
+// and their activations, one row for each token.
 type pass struct {
 	level  kernel.Level
 	pairs  bool
 	tokens []token
 	tiles  []tile
-	// lastOf and logits pair a token of the pass with the place for the logits
-	// that follow it.
+	// lastOf and logits pair a token of the pass with the buffer for the logits that
+	// follow it.
 	lastOf []int
 	logits [][]float32
 
@@ -39,20 +39,20 @@ type pass struct {
 	gate activations // [token][ffn]
 	up   [][]float32 // [token][ffn]
 	last activations // [sequence with logits][hidden]
-	// cos and sin are those of each rotation that the model uses.
+	// cos and sin belong to the rotations that the model uses.
 	cos, sin [numRopes][][]float32 // [token][rotated values / 2]
 
 	moe  moe
 	plan attnPlan
 }
 
-// cursor walks through a batch, from pass to pass.
+// cursor is a position in a batch, between passes.
 type cursor struct {
 	seq, offset int
 }
 
-// fill takes tokens from the batch until the pass is full and returns whether
-// there are any.
+// fill takes tokens from the batch until the pass is full and reports whether there are
+// any.
 func (p *pass) fill(c *cursor, batch []engine.BatchSeq, blockSize, group int) bool {
 	p.tokens, p.tiles = p.tokens[:0], p.tiles[:0]
 	p.lastOf, p.logits = p.lastOf[:0], p.logits[:0]
@@ -115,14 +115,14 @@ func (p *pass) reserve(b *Backend) {
 	}
 }
 
-// reserveRows returns n rows of cols elements, the old ones when they suffice.
-// Capacity doubles up to a limit, that of a full pass, so that slowly growing
-// batches do not allocate each time.
+// reserveRows returns n rows of cols elements: the old ones if they suffice. Capacity
+// doubles up to limit, the size of a full pass, so that slowly growing batches do not
+// allocate each time.
 func reserveRows[T any](rows [][]T, n, cols, limit int) [][]T {
 	return reserveApart(rows, n, cols, cols, limit)
 }
 
-// reserveApart is reserveRows for rows that lie so many elements from each other.
+// reserveApart does what reserveRows does, for rows that start stride elements apart.
 func reserveApart[T any](rows [][]T, n, cols, stride, limit int) [][]T {
 	if n <= cap(rows) {
 		return rows[:n]

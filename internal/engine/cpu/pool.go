@@ -12,8 +12,8 @@ import (
 	"github.com/dynctl/dynctl/internal/host"
 )
 
-// ErrMemory is returned when memory went away while it was read: a weight file
-// was shortened under its mapping, or the KV memory closed during a step.
+// ErrMemory is returned when mapped memory disappeared while it was read: a weight file
+// was truncated, or the KV memory was closed during a step.
 var ErrMemory = errors.New("mapped memory went away during the step")
 
 // task is a piece of work in n independent items.
@@ -22,15 +22,15 @@ type task struct {
 	op  operator
 }
 
-// pool spreads the items of one task at a time over the leader, which is the
+// pool distributes the items of one task at a time over the leader, which is the
 // goroutine that calls run, and its helpers.
 //
-// Items are claimed one by one from a shared word, so a helper that the system
-// has descheduled delays at most the item it holds. The word packs an epoch, the
-// number of items and the next item; a claim swaps the whole word, so it can only
-// succeed while its task is open, and the leader leaves a task only after every
-// claimed item is done. Helpers spin for a moment between tasks, because a token
-// is hundreds of tasks a few microseconds apart, and then park.
+// Workers claim items one by one from a shared word, so a helper that the system has
+// descheduled delays at most the item it holds. The word packs an epoch, the number of
+// items and the next item. A claim swaps the whole word, so it can only succeed while its
+// task is open, and the leader leaves a task only after every claimed item is done. A
+// token takes hundreds of tasks a few microseconds apart, so helpers spin for a moment
+// between tasks before they park.
 type pool struct {
 	lanes   []*lane // lanes[0] belongs to the leader
 	helpers []*helper
@@ -46,10 +46,10 @@ type pool struct {
 	leaderParked atomic.Bool
 	leaderWake   chan struct{} // capacity 1
 
-	// cpus are those that all workers are bound to; nil: none. A bound worker has a
+	// cpus are the CPUs that all workers are bound to; nil for none. A bound worker has a
 	// thread of its own.
 	cpus    []int
-	allowed []int // those of the process, which a leader goes back to
+	allowed []int // CPUs of the process, to which a leader returns
 }
 
 type helper struct {
@@ -60,8 +60,8 @@ type helper struct {
 const (
 	itemBits = 22 // up to four million items
 	itemMask = 1<<itemBits - 1
-	// spinTime is how long a worker looks for work before it parks. Waking a
-	// parked one takes some 20 µs.
+	// spinTime is how long a worker spins before it parks. Waking a parked worker takes
+	// some 20 µs.
 	spinTime = 50 * time.Microsecond
 )
 
@@ -75,7 +75,7 @@ func unpack(claim uint64) (epoch uint64, count, next int) {
 
 func newPool(workers int) *pool { return newBoundPool(workers, nil) }
 
-// newBoundPool binds the workers to CPUs, all of them to all; nil binds none.
+// newBoundPool makes a pool whose workers are all bound to cpus; nil binds none.
 func newBoundPool(workers int, cpus []int) *pool {
 	p := &pool{leaderWake: make(chan struct{}, 1), observer: newObserver()}
 	if len(cpus) > 0 {
@@ -92,15 +92,15 @@ func newBoundPool(workers int, cpus []int) *pool {
 	return p
 }
 
-// close stops the helpers and awaits them. No task may be running.
+// close stops the helpers and waits for them. No task may be running.
 func (p *pool) close() {
 	p.closed.Store(true)
 	p.wakeHelpers(len(p.helpers))
 	p.wait.Wait()
 }
 
-// enter binds the calling goroutine, which is about to lead tasks, to the pool's CPUs;
-// leave takes that back.
+// enter binds the calling goroutine, which will lead tasks, to the pool's CPUs. leave
+// undoes that.
 func (p *pool) enter() {
 	if p.cpus != nil {
 		runtime.LockOSThread()
@@ -109,24 +109,23 @@ func (p *pool) enter() {
 }
 
 func (p *pool) leave() {
-	// A thread that cannot go back stays with its goroutine rather than slow others.
+	// A thread that cannot return stays with its goroutine, so that it does not slow
+	// others.
 	if p.cpus != nil && host.Bind(p.allowed) == nil {
 		runtime.UnlockOSThread()
 	}
 }
 
-// makeRoom lets the rest of the process run between two items. A worker with a thread
-// of its own leaves that to the system: for it to step aside takes two threads and
-// twice the time of waking one.
+// makeRoom lets the rest of the process run between two items. For a bound worker the
+// system does that: yielding would take two threads and twice the time of waking one.
 func (p *pool) makeRoom() {
 	if p.cpus == nil {
 		runtime.Gosched()
 	}
 }
 
-// run computes the items [from, count), at most itemMask, and returns count, or
-// the first item that was not started when stop said so. Only one goroutine may
-// call run at a time.
+// run computes the items [from, count), at most itemMask. It returns count, or the first
+// item that was not started after stop returned true. Calls must not overlap.
 func (p *pool) run(t *task, from, count int, stop func() bool) int {
 	if len(p.helpers) == 0 || count-from == 1 {
 		for i := from; i < count; i++ {
@@ -170,7 +169,7 @@ func (p *pool) run(t *task, from, count int, stop func() bool) int {
 	return end
 }
 
-// await returns when n items are done.
+// await waits until n items are done.
 func (p *pool) await(n int64) {
 	spin := spinner{bound: p.cpus != nil}
 	for p.done.Load() < n {
@@ -190,15 +189,15 @@ func (p *pool) help(h *helper, l *lane) {
 	debug.SetPanicOnFault(true)
 	if p.cpus != nil {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		_ = host.Bind(p.cpus)  // a CPU that went away costs speed only
+		_ = host.Bind(p.cpus)  // a CPU that disappeared only costs speed
 	}
 	spin := spinner{bound: p.cpus != nil}
 	for !p.closed.Load() {
 		claim := p.claim.Load()
 		if _, n, next := unpack(claim); next < n {
 			if p.claim.CompareAndSwap(claim, claim+1) {
-				// Loaded after the claim: only then is the task sure to be the
-				// claimed one.
+				// Loaded after the claim: only then is the task sure to be the claimed
+				// one.
 				p.exec(p.task.Load(), l, next)
 				p.done.Add(1)
 				if p.leaderParked.Load() {
@@ -223,7 +222,7 @@ func (p *pool) help(h *helper, l *lane) {
 	}
 }
 
-// idle reports that there is nothing to do but to wait.
+// idle reports whether there is nothing to do but wait.
 func (p *pool) idle() bool {
 	_, n, next := unpack(p.claim.Load())
 	return next == n && !p.closed.Load()
@@ -242,9 +241,8 @@ func (p *pool) wakeHelpers(n int) {
 	}
 }
 
-// exec computes one item. Faults on mapped memory become the pool's fault, which
-// takeFault returns; the item's result is undefined then. The goroutine must have
-// set debug.SetPanicOnFault.
+// exec computes one item. A fault on mapped memory is stored for takeFault, and the
+// item's result is undefined then. The goroutine must have set debug.SetPanicOnFault.
 func (p *pool) exec(t *task, l *lane, item int) {
 	defer func() {
 		l.forget()
@@ -257,8 +255,8 @@ func (p *pool) exec(t *task, l *lane, item int) {
 	t.run(l, item)
 }
 
-// faultError turns a recovered fault on memory into an error. Other panics are
-// bugs and go on.
+// faultError turns a recovered memory fault into an error. Other panics are
+// bugs, and it raises them again.
 func faultError(recovered any) error {
 	fault, ok := recovered.(interface {
 		runtime.Error
@@ -270,7 +268,7 @@ func faultError(recovered any) error {
 	return fmt.Errorf("%w: at address %#x", ErrMemory, fault.Addr())
 }
 
-// takeFault returns and forgets the first fault since the last call.
+// takeFault returns the first fault since the last call, and clears it.
 func (p *pool) takeFault() error {
 	if p.fault.Load() == nil {
 		return nil
@@ -287,7 +285,7 @@ type spinner struct {
 
 func (s *spinner) reset() { s.turns, s.start = 0, time.Time{} }
 
-// again reports whether to look once more.
+// again reports whether to keep spinning.
 func (s *spinner) again() bool {
 	s.turns++
 	if s.turns%64 != 0 {

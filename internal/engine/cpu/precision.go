@@ -8,16 +8,16 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 )
 
-// ActivationsVariable is the environment variable from which [NewDevice] takes the
-// precision of activations.
+// ActivationsVariable is the environment variable that selects the precision of
+// activations of [NewDevice].
 const ActivationsVariable = "DYNAMOD_CPU_ACTIVATIONS"
 
-// ErrActivations is returned for a precision of activations that does not exist or
-// that this machine cannot compute with.
+// ErrActivations is returned for a precision of activations that does not exist or that
+// this machine does not support.
 var ErrActivations = errors.New("unusable precision of activations")
 
-// parseActivations reads auto, f32 or bf16, or "" for auto, and returns whether
-// activations are rounded to bf16 where they meet weights of bf16.
+// parseActivations reads auto, f32 or bf16, or "" for auto. It returns whether
+// activations are rounded to bf16 for products with weights of bf16.
 func parseActivations(name string, level kernel.Level) (bf16 bool, err error) {
 	switch name = strings.ToLower(strings.TrimSpace(name)); name {
 	case "", "auto":

@@ -10,14 +10,14 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// blocks are quantized weights as the file has them: rows of whole ggml blocks.
+// blocks are quantized weights as stored in the file: rows of whole ggml blocks.
 type blocks struct {
 	data []byte
 	kind kernel.Type
 	file gguf.Type
 }
 
-// kindOf is how kernels call a type of weights.
+// kindOf returns the kernels' type for a type of weights.
 func kindOf(d safetensors.DType) (kernel.Type, bool) {
 	switch d {
 	case safetensors.F32:
@@ -40,7 +40,7 @@ func kindOf(d safetensors.DType) (kernel.Type, bool) {
 	return 0, false
 }
 
-// newBlocks checks that a quantized tensor is what its shape says.
+// newBlocks checks that a quantized tensor has the size that its shape requires.
 func newBlocks(t model.Tensor) (blocks, error) {
 	kind, known := kindOf(t.DType)
 	file, ok := gguf.ParseType(string(t.DType))
@@ -59,7 +59,7 @@ func newBlocks(t model.Tensor) (blocks, error) {
 	return b, nil
 }
 
-// row is the data of row r.
+// row returns the data of row r.
 func (b *blocks) row(r, cols int) []byte {
 	n := b.kind.RowBytes(cols)
 	return b.data[r*n : (r+1)*n]
@@ -72,8 +72,8 @@ func (b *blocks) widen(buf []float32, r int) {
 	}
 }
 
-// applyBlocks is apply for quantized weights that are read where they lie in the
-// file: each row is unpacked once for all tokens.
+// applyBlocks does what apply does, for quantized weights read directly from the mapped
+// file. It unpacks each row once for all tokens.
 func (m *matrix) applyBlocks(l *lane, from, to int, src [][]kernel.Block, dst [][]float32) {
 	for r := from; r < to; r++ {
 		l.row.Unpack(m.blocks.kind, m.blocks.row(r, m.cols))
@@ -83,8 +83,8 @@ func (m *matrix) applyBlocks(l *lane, from, to int, src [][]kernel.Block, dst []
 	}
 }
 
-// applyBlockPanels is apply for packed quantized weights. from is a multiple of the
-// panels' width.
+// applyBlockPanels does what apply does, for packed quantized weights. from is a multiple
+// of the panels' width.
 func (m *matrix) applyBlockPanels(l *lane, from, to int, src [][]kernel.Block, dst [][]float32) {
 	if m.packed.int8Tiles {
 		n := m.applyTiles(l, from, to, src, dst)

@@ -2,10 +2,10 @@ package cpu
 
 import "github.com/dynctl/dynctl/internal/model"
 
-// rope is a way to rotate heads; a model has one, or a second one for the layers
+// rope is a rotation of heads. A model has one, and may have a second one for the layers
 // with a window.
 type rope struct {
-	invFreq []float32 // angle per position of each pair; nil: no layer uses it
+	invFreq []float32 // angle per position of each pair; nil if no layer uses it
 	factor  float64   // of cosines and sines
 }
 

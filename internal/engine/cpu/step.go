@@ -7,22 +7,22 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 )
 
-// step runs batches through the layers. Each phase is a task of independent items
-// for the pool; between phases all workers meet. The fields are written by the
-// leader before a task starts and only read during it.
+// step runs batches through the layers. Each phase is a task of independent items for the
+// pool, and all workers meet between phases. The leader writes the fields before a task
+// starts; during the task they are only read.
 type step struct {
 	b     *Backend
 	ctx   context.Context
 	stop  func() bool
 	layer *layer
 	index int // of the layer
-	// waited is how long the step gave the device to others.
+	// waited is how long other backends used the device during the step.
 	waited time.Duration
 
 	// Grids of the products of the current phase.
 	grids [3]grid
 	attn  attention
-	// preparing are the activations of prepareTask.
+	// preparing is the input of prepareTask.
 	preparing *activations
 
 	embedTask, attnNormTask, qkvTask, rotateTask, attnTask task
@@ -33,7 +33,7 @@ type step struct {
 	lastTask, headTask, prepareTask                        task
 }
 
-// bind ties the tasks to the step, which must not move afterwards.
+// bind connects the tasks to the step, which must not be copied afterwards.
 func (s *step) bind(b *Backend) {
 	s.b = b
 	s.stop = s.interrupted
@@ -76,7 +76,7 @@ func (s *step) bind(b *Backend) {
 	}
 }
 
-// run computes a checked batch. The device belongs to the step.
+// run computes a checked batch. The caller has acquired the device.
 func (s *step) run(ctx context.Context, batch []engine.BatchSeq) error {
 	s.ctx, s.waited = ctx, 0
 	defer func() { s.ctx = nil }()
@@ -156,7 +156,7 @@ func (s *step) runLayer() error {
 	return s.do(&s.mlpJoinTask, s.perToken())
 }
 
-// runHead computes logits where somebody wants them.
+// runHead computes the requested logits.
 func (s *step) runHead() error {
 	p := &s.b.pass
 	if len(p.lastOf) == 0 {
@@ -169,8 +169,8 @@ func (s *step) runHead() error {
 	return s.do(&s.headTask, s.plan(len(p.lastOf), &s.b.weights.head))
 }
 
-// do runs a task, letting decode steps of other backends go first when this one
-// may be interrupted.
+// do runs a task. If the step may be interrupted, decode steps of other backends go
+// first.
 func (s *step) do(t *task, n int) error {
 	d := s.b.device
 	for next := 0; next < n; {
@@ -200,14 +200,14 @@ func (s *step) interrupted() bool {
 	return s.ctx.Err() != nil || s.b.device.turns.mustYield(s.b.turn)
 }
 
-// tokensPerItem is the share of one item in phases that work token by token.
+// tokensPerItem is the number of tokens of an item in phases that work token by token.
 const tokensPerItem = 16
 
 func (s *step) perToken() int {
 	return (len(s.b.pass.tokens) + tokensPerItem - 1) / tokensPerItem
 }
 
-// itemTokens is the range of tokens of an item.
+// itemTokens returns the range of tokens of an item.
 func (s *step) itemTokens(item int) (from, to int) {
 	return item * tokensPerItem, min((item+1)*tokensPerItem, len(s.b.pass.tokens))
 }

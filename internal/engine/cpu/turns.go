@@ -12,33 +12,32 @@ import (
 // ErrClosed is returned when a device or backend is used after its Close.
 var ErrClosed = errors.New("closed")
 
-// Decode-only steps go before steps with prefill chunks, because a reader waits
-// for each of their tokens. To let prefill steps finish all the same, time spent
-// on decode steps while a prefill step waited is owed to it, and it may use that
-// up before it yields again: when both have work, each gets half of the device. A
-// smaller part for prefill makes tokens a little faster and everybody wait many
-// times longer for the first one.
+// Decode-only steps go before steps with prefill chunks, because a reader waits for each
+// of their tokens. So that prefill steps still finish, time spent on decode steps while a
+// prefill step waited is credited to it, and it may use that time before it yields again.
+// If both have work, each gets half of the device. A smaller share for prefill would make
+// tokens a little faster, but the wait for first tokens many times longer.
 const (
-	// minSlice is the earned time from which a prefill step goes first; below it
-	// the hand-over would cost more than the slice is worth.
+	// minSlice is the credit from which a prefill step goes first. For less, switching
+	// would cost more than the slice gains.
 	minSlice = time.Millisecond
 )
 
-// turns hands the device to one step at a time.
+// turns gives the device to one step at a time.
 type turns struct {
 	mu      sync.Mutex
 	holder  *turn
-	since   time.Time // when the holder got the device, or was last accounted
+	since   time.Time // when the holder got the device, or its time was last accounted
 	decode  []*turn   // waiting, in order of arrival
 	prefill []*turn
 	owed    time.Duration // earned by waiting prefill steps
 	closed  bool
 	idle    chan struct{} // made by close, closed when the last holder leaves
 
-	decodeWaits atomic.Bool // len(decode) > 0, for the holder to look at
+	decodeWaits atomic.Bool // len(decode) > 0, for the holder to poll
 }
 
-// turn is one backend's place in the queue; it is used again for each step.
+// turn is a backend's place in the queue; each of its steps reuses it.
 type turn struct {
 	granted chan struct{} // capacity 1
 	prefill bool
@@ -47,8 +46,8 @@ type turn struct {
 
 func newTurn() *turn { return &turn{granted: make(chan struct{}, 1)} }
 
-// acquire waits until the device is free for t. front is for prefill steps that
-// were interrupted.
+// acquire waits until the device is free for t. front is for prefill steps that were
+// interrupted.
 func (s *turns) acquire(ctx context.Context, t *turn, front bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -73,7 +72,7 @@ func (s *turns) acquire(ctx context.Context, t *turn, front bool) error {
 	case <-t.granted:
 	case <-ctx.Done():
 		if !s.leave(t) {
-			<-t.granted // it came at the same moment
+			<-t.granted // it was granted at the same moment
 			s.release(t)
 		}
 		return context.Cause(ctx)
@@ -86,8 +85,7 @@ func (s *turns) acquire(ctx context.Context, t *turn, front bool) error {
 	return nil
 }
 
-// release gives the device to the next step. It does nothing when t does not hold
-// it.
+// release gives the device to the next step. It does nothing if t does not hold it.
 func (s *turns) release(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +103,7 @@ func (s *turns) mustYield(t *turn) bool {
 	return t.prefill && s.decodeWaits.Load() && !time.Now().Before(t.until)
 }
 
-// leave takes t out of its queue; false means that it is not in it.
+// leave takes t out of its queue. It returns false if t is not queued.
 func (s *turns) leave(t *turn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +117,7 @@ func (s *turns) leave(t *turn) bool {
 	return false
 }
 
-// grantNextLocked gives a free device to the next in line.
+// grantNextLocked gives a free device to the next step.
 func (s *turns) grantNextLocked() {
 	defer func() { s.decodeWaits.Store(len(s.decode) > 0) }()
 	if s.holder != nil {
@@ -143,7 +141,7 @@ func (s *turns) grantNextLocked() {
 	t.granted <- struct{}{}
 }
 
-// accountLocked books the holder's time.
+// accountLocked accounts the holder's time.
 func (s *turns) accountLocked(now time.Time) {
 	used := now.Sub(s.since)
 	switch {
@@ -154,7 +152,7 @@ func (s *turns) accountLocked(now time.Time) {
 	}
 }
 
-// close sends waiting steps away with ErrClosed and waits for the running one.
+// close refuses waiting steps with ErrClosed and waits for the running one.
 func (s *turns) close() {
 	s.mu.Lock()
 	s.closed = true

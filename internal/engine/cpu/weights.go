@@ -10,23 +10,23 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// Weights are a model's weights on a device. All backends of the device that serve
-// the model share them. They stay where the model mapped them, so the model must
-// stay open as long as any backend runs; with kernels there is a packed copy of the
-// matrices, which Close frees.
+// Weights are a model's weights on a device, shared by all backends that serve the model
+// there. They stay where the model mapped them, so the model must stay open as long as
+// any backend runs. With kernels there is also a packed copy of the matrices, which Close
+// frees.
 type Weights struct {
 	device *Device
 	model  *model.Model
 	config model.Config
 
 	embed      matrix
-	embedScale float32 // 0: embeddings stay as they are
+	embedScale float32 // 0 leaves embeddings unscaled
 	head       matrix
 	finalNorm  []float32
 	layers     []layer
 	fp8        bool         // matrices were fp8
 	forms      forms        // of all layers
-	unmap      func() error // packed weights; nil: there are none
+	unmap      func() error // frees packed weights; nil if there are none
 }
 
 type layer struct {
@@ -37,16 +37,16 @@ type layer struct {
 	gate, up, down            matrix // of a layer without experts
 	router                    matrix // of a layer with experts
 	experts                   []expert
-	window                    int // positions that queries see, 0: all
+	window                    int // positions that queries attend to, 0 for all
 	rope                      int // index of the rotation
 	forms                     forms
 }
 
 // Load prepares the weights of an open model. On a portable device it reads little:
-// matrices stay mapped unless the file holds them unaligned. Otherwise it copies all
-// of them, with all cores, into the order of the kernels. It fails with
-// safetensors.ErrChanged or [ErrMemory] when a weight file has changed its size
-// since the model was opened.
+// matrices stay mapped unless the file holds them unaligned. Otherwise it copies all of
+// them, with all cores, into the order of the kernels. It fails with
+// safetensors.ErrChanged or [ErrMemory] when a weight file has changed its size since the
+// model was opened.
 func (d *Device) Load(m *model.Model) (*Weights, error) {
 	w := &Weights{device: d, model: m, config: m.Config()}
 	err := w.load()
@@ -66,9 +66,8 @@ func (d *Device) Load(m *model.Model) (*Weights, error) {
 	return w, nil
 }
 
-// CopyBytes is how much memory [Device.Load] takes for a model beside the
-// mapped files: that of all matrices in panels, and on a portable device that of fp8 as
-// bf16.
+// CopyBytes returns how much memory [Device.Load] takes for a model beside the mapped
+// files: all matrices in panels or, on a portable device, fp8 converted to bf16.
 func (d *Device) CopyBytes(m *model.Model) (n int64) {
 	if d.level == kernel.Portable {
 		return fp8Bytes(m, m.Tensors()...)
@@ -90,19 +89,19 @@ func (d *Device) CopyBytes(m *model.Model) (n int64) {
 		if spec.Parts == nil {
 			n += panelBytes(kind, spec.Shape)
 		}
-		for _, part := range spec.Parts { // matrices of their own
+		for _, part := range spec.Parts { // separate matrices
 			n += panelBytes(kind, part.Shape)
 		}
 	}
 	return n
 }
 
-// panelBytes is the size of a matrix in panels.
+// panelBytes returns the size of a matrix in panels.
 func panelBytes(kind kernel.Type, shape []int) int64 {
 	return int64(kernel.Panels(shape[0])) * int64(kernel.PanelBytes(kind, shape[1]))
 }
 
-// Close frees packed weights. No backend may run a step then or later.
+// Close frees packed weights. No backend may run a step during or after it.
 func (w *Weights) Close() error {
 	unmap := w.unmap
 	w.unmap = nil
@@ -112,7 +111,7 @@ func (w *Weights) Close() error {
 	return unmap()
 }
 
-// matrices are all that are multiplied with; rows of the embedding are only copied.
+// matrices returns all matrices used in products. Rows of the embedding are only copied.
 func (w *Weights) matrices() []*matrix {
 	var out []*matrix
 	add := func(m ...*matrix) {
@@ -133,7 +132,7 @@ func (w *Weights) matrices() []*matrix {
 	return out
 }
 
-// findForms asks the matrices what they want of activations.
+// findForms collects the forms of activations that the matrices need.
 func (w *Weights) findForms() {
 	for i := range w.layers {
 		l := &w.layers[i]
@@ -175,10 +174,10 @@ func (w *Weights) load() (err error) {
 	return r.err
 }
 
-// reader reads tensors by role; the first error sticks.
+// reader reads tensors by role and keeps the first error.
 type reader struct {
 	model   *model.Model
-	plusOne bool // norms are stored without their one
+	plusOne bool // the stored weights of norms lack 1
 	err     error
 }
 
