@@ -13,30 +13,31 @@ import (
 	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
-// Options of a backend.
+// Options configures a backend.
 type Options struct {
 	BlockSize  int // tokens in a KV block, a multiple of 16
-	MaxContext int // positions; 0 and values above the model's stand for the model's
-	// KVDType is the type of keys and values: "bf16", which "" stands for, or "int8", with one
+	MaxContext int // positions; 0 and larger values mean the model's
+	// KVDType is the type of keys and values: "bf16", also for "", or "int8" with one
 	// scale for each token and head.
 	KVDType string
 	// MaxTokens and MaxSeqs bound the tokens and the sequences that go through the layers
-	// together, 0 for 2048 and 256; larger batches take several passes. The memory of
-	// activations and logits is for so many.
+	// together; 0 means 2048 and 256. Larger batches take several passes. They determine
+	// the memory of activations and logits.
 	MaxTokens, MaxSeqs int
-	// BatchInvariant makes a token's bits independent of what else a step computes, and of
-	// how a prompt was cut: all tokens go through the same kernels. Decoding is slower.
+	// BatchInvariant makes a token's bits independent of the rest of the batch and of how
+	// a prompt was cut: all tokens go through the same kernels. Decoding is slower.
 	BatchInvariant bool
 
-	// twoShotBytes is from how many bytes of activations on sums over ranks are two-shot, 0 for
-	// what is best.
+	// twoShotBytes is the size of activations from which sums over ranks are two-shot, or
+	// 0 for the default.
 	twoShotBytes int
 }
 
 const (
 	defaultMaxTokens = 2048
 	defaultMaxSeqs   = 256
-	// hang is how long a pass may take: far more than any does. Then the device is given up.
+	// hang bounds the duration of a pass, far above any real one. Afterwards the device
+	// counts as lost.
 	hang = 2 * time.Minute
 )
 
@@ -50,7 +51,7 @@ type Backend struct {
 	info    engine.BackendInfo
 	options Options
 	ranks   []*rank
-	blocks  int // of the pool, 0 before AllocKV
+	blocks  int // number of blocks in the pool, 0 before AllocKV
 	graphs  graphs
 	pass    pass
 }
@@ -60,9 +61,9 @@ var (
 	_ engine.Chooser = (*Backend)(nil)
 )
 
-// NewBackend makes a backend over shared weights, and takes the memory of everything but
-// its block pool. It fails with device.ErrNoRoom and the figures where that, and KV blocks
-// for one sequence as long as the context, do not fit.
+// NewBackend makes a backend over shared weights and allocates everything but its block
+// pool. It fails with device.ErrNoRoom and the sizes if that, and KV blocks for one
+// sequence of the context's length, do not fit.
 func (w *Weights) NewBackend(ctx context.Context, o Options) (*Backend, error) {
 	b := &Backend{weights: w, device: w.device, options: o}
 	if err := b.open(); err != nil {
@@ -110,12 +111,13 @@ func (b *Backend) open() error {
 	return b.allocate()
 }
 
-// Info describes the loaded model.
+// Info describes the loaded model. It may be called at any time.
 func (b *Backend) Info() engine.BackendInfo { return b.info }
 
-// FitBlocks is how many KV blocks the memory has room for that may be taken now: so many,
-// or with 0 a share of what is left, above 0 and at most 1, which is at least a whole
-// context. Where that does not fit the error is device.ErrNoRoom and has the figures.
+// FitBlocks returns how many KV blocks a pool may have with the memory that is free now.
+// If wish is above 0, it is wish. Otherwise it is a share (above 0, at most 1) of what
+// fits, but at least one whole context. It fails with device.ErrNoRoom and the sizes if
+// that does not fit.
 func (b *Backend) FitBlocks(wish int, share float64) (int, error) {
 	context := blocksOf(b.info.MaxContext, b.info.KV.BlockSize)
 	n, err := b.fit(cmp.Or(wish, context))
@@ -128,7 +130,7 @@ func (b *Backend) FitBlocks(wish int, share float64) (int, error) {
 	return max(int(share*float64(n)), context), nil
 }
 
-// fit is how many KV blocks there is room for, at least so many.
+// fit returns how many KV blocks fit; it fails if they are fewer than least.
 func (b *Backend) fit(least int) (int, error) {
 	return b.device.fit(func(rank int) device.Plan {
 		return device.Plan{BlockBytes: b.ranks[rank].shape.BlockBytes(), MinBlocks: least}
@@ -144,7 +146,7 @@ func (b *Backend) AllocKV(n int) (engine.KVPool, error) {
 	return pool, nil
 }
 
-// allocKV returns what it has allocated, also when it fails.
+// allocKV allocates the pool. It returns what it has allocated even if it fails.
 func (b *Backend) allocKV(n int) (pool engine.KVPool, err error) {
 	if b.blocks != 0 {
 		return nil, errors.New("the backend has its pool already")
@@ -178,7 +180,7 @@ func (b *Backend) allocKV(n int) (pool engine.KVPool, err error) {
 	return pool, b.wait(normal)
 }
 
-// allocKV takes the rank's memory of all blocks, and has it zeroed.
+// allocKV allocates and zeroes the rank's memory of all blocks.
 func (r *rank) allocKV(n int) (*KVMemory, error) {
 	scope, err := r.unit.dev.NewScope()
 	if err != nil {
@@ -196,8 +198,8 @@ func (r *rank) allocKV(n int) (*KVMemory, error) {
 	return m, errors.Join(l.stream.Set(m.region, 0), l.stream.Record(l.end))
 }
 
-// wait waits until what was put into the lanes of all ranks has ended. What a device computes
-// cannot be called back: nobody may touch its memory before.
+// wait waits until the work in the lanes of all ranks has ended. Work on a device cannot
+// be cancelled, so its memory must not be touched before.
 func (b *Backend) wait(lane int) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errHang)
 	defer cancel()
@@ -206,7 +208,7 @@ func (b *Backend) wait(lane int) error {
 		ends[i] = r.lanes[lane].end
 	}
 	err := device.WaitAll(ctx, ends...)
-	if err != nil && b.device.Err() == nil { // a work failed, and others go on
+	if err != nil && b.device.Err() == nil { // the work of one rank failed, that of others still runs
 		for _, e := range ends {
 			err = errors.Join(err, e.Wait(ctx))
 		}
@@ -219,7 +221,7 @@ func (b *Backend) wait(lane int) error {
 	return err
 }
 
-// Close frees the working memory. Weights, device and KV memory stay.
+// Close frees the working memory. Weights, device and KV memory are not closed.
 func (b *Backend) Close() error { return b.close(context.Background()) }
 
 func (b *Backend) close(ctx context.Context) error {
@@ -232,27 +234,27 @@ func (b *Backend) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// KVMemory is the memory of a block pool on a GPU: that of one rank.
+// KVMemory is one rank's memory of a block pool on a GPU.
 type KVMemory struct {
 	scope  *device.Scope
 	region device.Region
 	device int
 }
 
-// Bytes returns nil: the host cannot address the memory.
+// Bytes returns nil, because the host cannot address the memory.
 func (m *KVMemory) Bytes() []byte { return nil }
 
-// Device is the index of the GPU, Address where the memory begins on it, and Size its
-// bytes; it is alone in an allocation of whole multiples of 2 MiB.
+// Device returns the index of the GPU. The memory is alone in an allocation, whose size
+// is a multiple of 2 MiB.
 func (m *KVMemory) Device() int { return m.device }
 
-// Address is where the memory begins on the device.
+// Address returns where the memory begins on the device.
 func (m *KVMemory) Address() uint64 { return m.region.Address }
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (m *KVMemory) Size() int64 { return m.region.Bytes }
 
-// Close frees the memory, which no step and no peer may use.
+// Close frees the memory. No step and no peer may use it any more.
 func (m *KVMemory) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()

@@ -15,49 +15,49 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/module"
 )
 
-// ErrLost is returned by whatever uses a device that this process cannot use any more,
-// with the first failure. The process must end.
+// ErrLost is returned, with the first failure, when this process can no longer use a
+// device. The process must be replaced.
 var ErrLost = device.ErrLost
 
-// DeviceOptions say how a device is used.
+// DeviceOptions configures the use of a device.
 type DeviceOptions struct {
-	// MemoryUtilization is the share of a GPU's memory that may be in use, by others,
-	// too: above 0, at most 1; 0 stands for [device.DefaultUtilization].
+	// MemoryUtilization is the share of a GPU's memory that may be in use, including
+	// other processes: above 0, at most 1. 0 means [device.DefaultUtilization].
 	MemoryUtilization float64
-	// Portable leaves out the kernels for compute capability 9.0 alone: those for all
+	// Portable disables the kernels for compute capability 9.0 alone; the kernels for all
 	// devices compute instead.
 	Portable bool
-	// Overlap has kernels launched while the one before them still runs, where the device
-	// and its driver can do that. In groups none are: kernels there come behind those of other
-	// GPUs, too, for which no such launch is known to wait.
+	// Overlap launches kernels while the previous one still runs, if the device and its
+	// driver support that. Groups never do: their kernels also follow kernels of other
+	// GPUs, and such launches are not known to wait for those.
 	Overlap bool
 }
 
-// Device is a GPU with the kernels on it, or a group of them that compute together as
-// tensor-parallel ranks, for all models and backends of the process.
+// Device is a GPU with the kernels loaded, or a group of GPUs that compute together as
+// tensor-parallel ranks. All models and backends of the process share it.
 type Device struct {
 	id          string
 	ranks       []*unit // the GPU of each rank
 	units       []*unit // each once
 	utilization float64
-	// reach says that kernels of a rank read and write the memory of all others. Else what
-	// ranks exchange is copied.
+	// reach reports that kernels of a rank can access the memory of all other ranks.
+	// Otherwise ranks exchange data by copies.
 	reach bool
 
-	planning sync.Mutex // between a look at the free memory and its allocation
+	planning sync.Mutex // held from reading the free memory until its allocation
 	closed   chan struct{}
 	watchers sync.WaitGroup // end with closed
 }
 
-// unit is a GPU with the kernels on it.
+// unit is a GPU with the kernels loaded.
 type unit struct {
 	dev       *device.Device
 	kernels   *module.Set
 	functions map[string]uint64
 }
 
-// DeviceID is the name of the device that GPUs with these indexes are, such as "gpu:0", or
-// "gpu:0+1" for two ranks.
+// DeviceID returns the name of the device made of the GPUs with these indexes, such as
+// "gpu:0", or "gpu:0+1" for two ranks.
 func DeviceID(indexes []int) string {
 	var names []string
 	for _, i := range indexes {
@@ -66,16 +66,15 @@ func DeviceID(indexes []int) string {
 	return "gpu:" + strings.Join(names, "+")
 }
 
-// OpenDevice takes the GPU of a driver with an index, and loads all kernels, which the driver
-// compiles: up to some seconds where it has not done so before. The driver must outlive the
-// device.
+// OpenDevice opens the GPU with an index and loads all kernels. The driver compiles them,
+// which takes up to some seconds the first time. The driver must outlive the device.
 func OpenDevice(ctx context.Context, d driver.Driver, index int, o DeviceOptions) (*Device, error) {
 	return OpenGroup(ctx, d, []int{index}, o)
 }
 
-// OpenGroup takes GPUs as one device, one for each tensor-parallel rank. The same GPU may have
-// several ranks, which only makes it slower, for trials on a machine with one. GPUs of
-// different compute capability are refused, since ranks must round alike.
+// OpenGroup opens GPUs as one device, one for each tensor-parallel rank. The same GPU may
+// have several ranks; that is slower and only for trials on a machine with one GPU.
+// OpenGroup refuses GPUs of different compute capability, because ranks must round alike.
 func OpenGroup(ctx context.Context, d driver.Driver, indexes []int, o DeviceOptions) (*Device, error) {
 	if o.MemoryUtilization == 0 {
 		o.MemoryUtilization = device.DefaultUtilization
@@ -141,7 +140,7 @@ func openUnit(ctx context.Context, drv driver.Driver, index int, o module.Option
 	return &unit{dev: dev, kernels: set, functions: set.Functions()}, nil
 }
 
-// connect lets all GPUs use each other's memory, where the machine allows that.
+// connect lets all GPUs access each other's memory, if the machine supports that.
 func (d *Device) connect() error {
 	first := d.units[0].dev.Properties()
 	for _, u := range d.units {
@@ -160,10 +159,10 @@ func (d *Device) connect() error {
 	return nil
 }
 
-// ID is the device's name, for example "gpu:0", or "gpu:0+1" for a group.
+// ID returns the device's name, for example "gpu:0", or "gpu:0+1" for a group.
 func (d *Device) ID() string { return d.id }
 
-// Name is what the driver calls the GPU, and how many there are if several.
+// Name returns the driver's name of the GPU, and the number of GPUs if there are several.
 func (d *Device) Name() string {
 	name := d.units[0].dev.Properties().Name
 	if n := len(d.units); n > 1 {
@@ -172,14 +171,14 @@ func (d *Device) Name() string {
 	return name
 }
 
-// Ranks is how many tensor-parallel ranks the device has.
+// Ranks returns the number of tensor-parallel ranks.
 func (d *Device) Ranks() int { return len(d.ranks) }
 
-// Reach reports whether the ranks use each other's memory. Where they do not, what they
-// exchange goes through memory of the host, and decode steps are no graphs.
+// Reach reports whether the ranks access each other's memory. If not, their exchange goes
+// through host memory, and decode steps are not graphs.
 func (d *Device) Reach() bool { return d.reach }
 
-// MemoryBytes is all memory of the device's GPUs.
+// MemoryBytes returns the total memory of the device's GPUs.
 func (d *Device) MemoryBytes() (n int64) {
 	for _, u := range d.units {
 		n += u.dev.Properties().MemoryBytes
@@ -187,11 +186,11 @@ func (d *Device) MemoryBytes() (n int64) {
 	return n
 }
 
-// Kernels are the kernels that were loaded, with what the driver's compiler made of them; of
-// a group those of its first GPU.
+// Kernels returns the loaded kernels with the results of the driver's compiler; for a
+// group those of its first GPU.
 func (d *Device) Kernels() []module.Kernel { return d.units[0].kernels.Kernels() }
 
-// Targets are what the kernels that were loaded are made for, such as "sm_80" and "sm_90a".
+// Targets returns the architectures of the loaded kernels, such as "sm_80" and "sm_90a".
 func (d *Device) Targets() []string {
 	var names []string
 	for _, u := range d.units[0].kernels.Units() {
@@ -201,11 +200,11 @@ func (d *Device) Targets() []string {
 	return slices.Compact(names)
 }
 
-// Lost is closed when the process cannot use the device any more, which one lost GPU of a
-// group is enough for; Err says why.
+// Lost is closed when the process can no longer use the device. One lost GPU of a group
+// suffices. Err returns the reason.
 func (d *Device) Lost() <-chan struct{} { return d.units[0].dev.Lost() }
 
-// Err is what lost the device, nil while it is not.
+// Err returns the failure that lost the device, or nil.
 func (d *Device) Err() error {
 	for _, u := range d.units {
 		if err := u.dev.Err(); err != nil {
@@ -215,22 +214,22 @@ func (d *Device) Err() error {
 	return nil
 }
 
-// spread gives up the other GPUs of a group when one is lost: their streams may wait for it
-// for ever.
+// spread abandons the other GPUs of a group when one is lost, because their streams may
+// wait for it forever.
 func (d *Device) spread() {
 	if err := d.Err(); err != nil {
 		d.abandon(err)
 	}
 }
 
-// abandon gives up all GPUs.
+// abandon marks all GPUs as lost.
 func (d *Device) abandon(why error) {
 	for _, u := range d.units {
 		u.dev.Abandon(why)
 	}
 }
 
-// Close gives the device back. Backends and weights must be closed before.
+// Close releases the device. Backends and weights must be closed before.
 func (d *Device) Close(ctx context.Context) error {
 	close(d.closed)
 	d.watchers.Wait()
@@ -241,9 +240,9 @@ func (d *Device) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fit is how many KV blocks the plans of all ranks have room for, with the memory that is
-// free now: the GPU with the least decides. The caller holds planning until the memory is
-// allocated.
+// fit returns how many KV blocks the plans of all ranks have room for, with the memory
+// that is free now. The GPU with the least memory decides. The caller holds planning
+// until it has allocated the memory.
 func (d *Device) fit(plan func(rank int) device.Plan) (blocks int, err error) {
 	for i, u := range d.units {
 		var all device.Plan

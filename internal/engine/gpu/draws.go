@@ -9,22 +9,23 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 )
 
-// draws is what the choice of tokens reads of the host: pinned memory, and its like on the
-// first rank. It is apart from what a pass reads, since masks are not there before the
-// device computes.
+// draws holds the host's inputs to the choice of tokens: pinned memory, and a copy of it
+// on the first rank. It is separate from the inputs of a pass, because masks become
+// available only while the device computes.
 type draws struct {
 	host   []byte
 	device device.Region
 	words  int // of a mask, 64 bits each
 
-	starts  span // int32 [row + 1]: of the changes of each row
+	starts  span // int32 [row + 1]: first change of each row
 	params  span // kernels.Sampling [row]
 	changes span // kernels.Adjustment [most]
 	masks   span // [row][words]
 }
 
-// newDraws lays them out for so many rows and tokens to choose from, without memory. A row
-// changes the logit of each token once at most, so that there always is room for one row.
+// newDraws computes the layout for the given rows and tokens to choose from, without
+// memory. A row changes the logit of each token at most once, so there is always room for
+// one row.
 func newDraws(rows, vocab, limit int) (d draws) {
 	d.words = (limit + 63) / 64
 	at := 0
@@ -42,17 +43,17 @@ func (d *draws) bytes() int64 { return int64(d.masks.from + d.masks.n) }
 
 func (d *draws) address(s span) uint64 { return d.device.Address + uint64(s.from) }
 
-// filled is how much of the draws is of use.
+// filled counts the used entries of draws.
 type filled struct{ rows, changes, masks int }
 
-// fill writes what is asked for as many rows as there is room for, at least one. It waits for
-// masks.
+// fill writes the choices of as many rows as there is room for, at least one. It waits
+// for their masks.
 func (d *draws) fill(rows []row) (f filled) {
 	starts, params := d.host[d.starts.from:][:0], d.host[d.params.from:][:0]
 	changes := d.host[d.changes.from:][:0:d.changes.n]
 	starts = binary.LittleEndian.AppendUint32(starts, 0)
 	for _, r := range rows {
-		p := kernels.Sampling{Repetition: 1} // the most likely token
+		p := kernels.Sampling{Repetition: 1} // chooses the most likely token
 		if c := r.choice; c != nil {
 			if f.rows > 0 && (f.changes+len(c.Changes))*kernels.AdjustmentBytes > d.changes.n {
 				break
@@ -90,7 +91,7 @@ func samplingOf(c *engine.Choice) kernels.Sampling {
 	return p
 }
 
-// writeMask writes the i-th mask; words that it does not have allow nothing.
+// writeMask writes the i-th mask. Missing words allow no tokens.
 func (d *draws) writeMask(i int, mask []uint64) {
 	to := d.host[d.masks.from+8*d.words*i:][:8*d.words]
 	for w := range d.words {
@@ -102,7 +103,7 @@ func (d *draws) writeMask(i int, mask []uint64) {
 	}
 }
 
-// upload copies what was filled in to the device.
+// upload copies the filled entries to the device.
 func (d *draws) upload(s *device.Stream, f filled) error {
 	for _, part := range []span{
 		{d.starts.from, d.params.from + kernels.SamplingBytes*f.rows - d.starts.from},
@@ -120,8 +121,8 @@ func (d *draws) upload(s *device.Stream, f filled) error {
 	return nil
 }
 
-// choose has the first rank choose the tokens of a pass, whose kernels are in the lane
-// already, and ends the pass.
+// choose makes the first rank choose the tokens of a pass whose kernels are already in
+// the lane, and ends the pass.
 func (b *Backend) choose(ctx context.Context, lane int) error {
 	first, rows := b.ranks[0], b.pass.rows
 	d, l := &first.draws, &first.lanes[lane]
@@ -154,7 +155,7 @@ func (b *Backend) choose(ctx context.Context, lane int) error {
 	return nil
 }
 
-// sample is the choice for the rows from one on.
+// sample returns the parameters of the choice for the rows from from on.
 func (r *rank) sample(from int, f filled) kernels.Sample {
 	d := &r.draws
 	s := kernels.Sample{

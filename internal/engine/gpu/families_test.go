@@ -181,7 +181,7 @@ func compareSteps(t *testing.T, g rig, plain reference, c rig) {
 	sameValues(t, "KV blocks, beside the CPU engine's,", g.kvValues(g.kv()), c.kvValues(c.memory[0].Bytes()), others/2)
 }
 
-// kvValues is what a pool holds.
+// kvValues returns the values in a pool.
 func (r rig) kvValues(memory []byte) (all []float32) {
 	shape := r.Info().KV
 	if shape.DType == "bf16" {

@@ -7,8 +7,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/device"
 )
 
-// graphs are the recorded decode steps: one for each number of sequences (a bucket) and
-// each bound of their lengths, on which the launches depend.
+// graphs holds the recorded decode steps: one for each number of sequences (a bucket) and
+// each bound of their lengths, because the launches depend on both.
 type graphs struct {
 	buckets, lengths []int
 	all              [][]*recorded // [bucket][length]
@@ -19,7 +19,7 @@ type recorded struct {
 	shape shape
 }
 
-// find is the smallest graph for a pass, nil where there is none.
+// find returns the smallest graph for a pass, or nil if there is none.
 func (g *graphs) find(p *pass) *recorded {
 	if len(p.several) > 0 || len(g.all) == 0 {
 		return nil
@@ -34,8 +34,8 @@ func (g *graphs) find(p *pass) *recorded {
 	return g.all[bucket][length]
 }
 
-// bucketsUpTo are numbers of sequences: powers of two up to 8, and then such that at most
-// an eighth, or 8, is for nothing.
+// bucketsUpTo returns numbers of sequences: powers of two up to 8, and then steps that
+// waste at most an eighth, or 8 sequences.
 func bucketsUpTo(n int) (buckets []int) {
 	for b := 1; b < n; b += max(1, min(b, 8), b/8&^7) {
 		buckets = append(buckets, b)
@@ -43,8 +43,8 @@ func bucketsUpTo(n int) (buckets []int) {
 	return append(buckets, n)
 }
 
-// firstLength is the bound of lengths for which attention is not split; the next ones are
-// each eight times as long.
+// firstLength is the bound of lengths up to which attention is not split. Each further
+// bound is eight times as long.
 const firstLength = 512
 
 func lengthsUpTo(n int) (lengths []int) {
@@ -54,8 +54,8 @@ func lengthsUpTo(n int) (lengths []int) {
 	return append(lengths, n)
 }
 
-// record records all graphs. In a batch-invariant backend no step is of their kind, and copies
-// over the host are in none.
+// record records all graphs. There are none in a batch-invariant backend, whose steps all
+// use the general kernels, and none if ranks exchange data through the host.
 func (b *Backend) record() error {
 	if b.options.BatchInvariant || !b.device.reach {
 		return nil
@@ -77,8 +77,8 @@ func (b *Backend) record() error {
 	return nil
 }
 
-// recordOne puts a pass into the streams of all ranks, of which that of the first is captured:
-// the others join the capture, and are joined back.
+// recordOne launches a pass in the streams of all ranks while the first rank's stream is
+// captured. The other streams join the capture and are joined back.
 func (b *Backend) recordOne(s shape) error {
 	first := &b.ranks[0].lanes[urgent]
 	if len(b.ranks) > 1 {
@@ -94,7 +94,7 @@ func (b *Backend) recordOne(s shape) error {
 	return errors.Join(b.enqueue(urgent, s), b.join(urgent))
 }
 
-// join has the first rank wait for all others.
+// join makes the first rank wait for all others.
 func (b *Backend) join(lane int) error {
 	for _, r := range b.ranks[1:] {
 		l := &r.lanes[lane]

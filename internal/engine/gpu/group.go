@@ -5,12 +5,13 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-// group is a pass on its way into the lanes of all ranks. The first error sticks.
+// group is a pass that is being launched in the lanes of all ranks. It keeps the first
+// error.
 //
 // Ranks wait for each other by events between their streams, and never inside kernels. So
-// nothing can wait for ever: not for a kernel that has no room on a GPU that another rank has,
-// too, not for one behind another worker's, nor for memory that somebody allocates or frees
-// meanwhile. Decode steps are one graph over all GPUs, in which the events are edges.
+// no wait can be endless: neither for a kernel without room on a GPU that another rank
+// uses, nor for one behind another worker's, nor for memory that is being allocated or
+// freed. Decode steps are one graph over all GPUs, in which the events are edges.
 type group []*run
 
 func (b *Backend) newGroup(lane int, s shape) group {
@@ -22,7 +23,7 @@ func (b *Backend) newGroup(lane int, s shape) group {
 	return g
 }
 
-// prepare has the host ready for passes with prompts of any size, which are not recorded.
+// prepare readies the host for passes with prompts of any size, which are not recorded.
 func (b *Backend) prepare() error {
 	g := b.newGroup(normal, shape{
 		tokens: b.options.MaxTokens, several: 1, rows: b.options.MaxSeqs, longest: b.options.MaxContext, most: b.options.MaxTokens,
@@ -58,17 +59,17 @@ func (g group) err() error {
 	return nil
 }
 
-// The sums over ranks in a layer. Each has parts of its own: by the time that a rank writes
-// the one sum's parts again, all ranks have read them, since they have waited for each other
-// in between, at the other sum.
+// The sums over ranks in a layer. Each sum has its own buffers for the ranks' parts.
+// Before a rank overwrites a sum's parts, all ranks have read them, because they have met
+// at the other sum in between.
 const (
 	afterAttention = iota
 	afterMLP
 	numSums
 )
 
-// joining is where a rank's part of a sum goes, and whether that is float32: to x itself where
-// there is one rank.
+// joining returns where a rank's part of a sum is written, and whether as float32. With
+// one rank that is x itself, in bf16.
 func (r *run) joining(sum int) (out uint64, wide bool) {
 	if len(r.ranks) == 1 {
 		return r.memory.x, false
@@ -76,7 +77,7 @@ func (r *run) joining(sum int) (out uint64, wide bool) {
 	return r.memory.parts[sum], true
 }
 
-// arrive has the stream of the first rank wait for what all ranks have got so far.
+// arrive makes the first rank's stream wait for all work launched so far on all ranks.
 func (g group) arrive() {
 	first := g.first()
 	for _, r := range g[1:] {
@@ -85,8 +86,9 @@ func (g group) arrive() {
 	}
 }
 
-// meet has the streams of all ranks wait for that: by way of the first one's, which takes
-// fewer calls than if each waited for each. In a graph it is the same.
+// meet makes the streams of all ranks wait for that work. It goes through the first
+// rank's stream, which takes fewer calls than waiting pairwise. In a graph both are the
+// same.
 func (g group) meet() {
 	g.arrive()
 	first := g.first()
@@ -96,8 +98,8 @@ func (g group) meet() {
 	}
 }
 
-// Two-shot sums move less, and meet twice. They are worth it from so many bytes of x on: the
-// sizes at which vLLM's all-reduce changes. With two ranks they are not.
+// Two-shot sums move less data but meet twice. They pay off from these sizes of x on, at
+// which vLLM's all-reduce switches, too. With two ranks they never do.
 const (
 	twoShotBytes     = 512 << 10
 	twoShotBytesMany = 256 << 10 // with more than four ranks
@@ -117,8 +119,8 @@ func (g group) twoShot() bool {
 	return bytes >= twoShotBytes
 }
 
-// sum makes x of all ranks the sum of their parts. Parts are float32 and are added in the order
-// of ranks by whoever adds them, and the sum is rounded once: x has the same bits everywhere.
+// sum sets x of all ranks to the sum of their parts. Parts are float32, are added in the
+// order of ranks, and the sum is rounded once. So x has the same bits on all ranks.
 func (g group) sum(which int) {
 	if len(g) == 1 {
 		return
@@ -135,15 +137,16 @@ func (g group) sum(which int) {
 	for _, r := range g {
 		all = append(all, r.memory.x)
 	}
-	for i, r := range g { // every rank adds up its share for everybody
+	for i, r := range g { // every rank adds up its share for all
 		own := shareOf(values, 8, i, len(g))
 		r.do(r.q.SumRanks(kernels.SumRanks{Sums: all, Parts: g.parts(r, which, values), First: own.from, Count: own.n}))
 	}
 	g.meet()
 }
 
-// parts are the addresses of all parts for the kernels of a rank: where it does not reach the
-// others' memory, of copies, which are put into its stream.
+// parts returns the addresses of all parts for the kernels of a rank. If the rank cannot
+// reach the others' memory, they are addresses of copies, which it launches in the rank's
+// stream.
 func (g group) parts(r *run, which, values int) (addresses []uint64) {
 	for i, o := range g {
 		addresses = append(addresses, r.fetch(i, device.Region{Address: o.memory.parts[which], Bytes: int64(4 * values)}))
@@ -151,7 +154,8 @@ func (g group) parts(r *run, which, values int) (addresses []uint64) {
 	return addresses
 }
 
-// fetch is the address of another rank's memory for the kernels of this one.
+// fetch returns the address of another rank's memory, or of a copy, for this rank's
+// kernels.
 func (r *run) fetch(from int, memory device.Region) uint64 {
 	o := r.ranks[from]
 	if r.device.reach || o == r.rank {
@@ -162,7 +166,7 @@ func (r *run) fetch(from int, memory device.Region) uint64 {
 	return to.Address
 }
 
-// gather puts the logits of all ranks together on the first.
+// gather collects the logits of all ranks on the first.
 func (g group) gather() {
 	first := g.first()
 	if first.weights.vocab.n == first.weights.config.Vocab {

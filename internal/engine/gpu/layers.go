@@ -5,7 +5,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-// run is a pass on its way into a lane of a rank; the first error sticks.
+// run is a pass that is being launched in a lane of a rank. It keeps the first error.
 type run struct {
 	*rank
 	*lane
@@ -14,7 +14,7 @@ type run struct {
 	err error
 }
 
-// enqueue puts the kernels of a pass into a lane of all ranks. It names nothing but memory of
+// enqueue launches the kernels of a pass in a lane of all ranks. It uses only memory of
 // the backend and the shape, so that it can be recorded.
 func (b *Backend) enqueue(lane int, s shape) error {
 	g := b.newGroup(lane, s)
@@ -85,14 +85,14 @@ func (r *run) feed(l *layer, i int) {
 	r.product(l.down, kernels.MatMul{Out: out, Wide: wide, X: m.inner, Bias: l.downBias, Rows: c.Hidden, In: l.inner})
 }
 
-// leave ends a layer.
+// leave applies the norm after the MLP, if the layer has one.
 func (r *run) leave(l *layer) {
 	if l.postMLPNorm != 0 {
 		r.norm(r.memory.x, r.memory.x, l.postMLPNorm, 0)
 	}
 }
 
-// norm normalizes x, after adding it to the residual where there is one.
+// norm normalizes x, after adding it to the residual if there is one.
 func (r *run) norm(out, x, weight, residual uint64) {
 	r.normRows(out, x, weight, residual, r.s.tokens)
 }
@@ -138,7 +138,8 @@ func (r *run) gated(w matrix, o kernels.GatedMatMul) {
 	r.do(r.q.GatedGEMM(o))
 }
 
-// few reports whether products of so many tokens wait for the weights only.
+// few reports whether products of the given number of tokens are bound by reading the
+// weights.
 func (r *run) few(tokens int) bool { return tokens <= kernels.MaxGEMV && !r.options.BatchInvariant }
 
 func (r *run) multiply(w matrix, o kernels.MatMul) {
@@ -165,7 +166,7 @@ func (r *run) attention(a kernels.Attend) {
 	}
 }
 
-// head computes the rank's logits of the rows that they are wanted of.
+// head computes the rank's logits of the requested rows.
 func (r *run) head() {
 	c, m, rows := r.weights.config, &r.memory, r.s.rows
 	if r.weights.vocab.n == 0 {
@@ -188,7 +189,7 @@ func (r *run) head() {
 	r.multiply(r.weights.head, kernels.MatMul{Out: out, X: m.last, Tokens: rows, Capacity: r.options.MaxSeqs, Rows: r.weights.vocab.n, In: c.Hidden, Wide: true})
 }
 
-// used is what of the inputs a pass of a shape reads.
+// used returns the part of the inputs that a pass of a shape reads.
 func (in *inputs) used(s shape) (device.Region, []byte) {
 	n := int64(in.tables.address-in.device.Address) + int64(4*(s.single+s.several)*s.tableBlocks)
 	return in.device.Slice(0, n), in.host[:n]

@@ -8,37 +8,39 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/device"
 )
 
-// activations are the addresses of what a pass computes, bf16 unless said.
+// activations holds the addresses of a pass's results, bf16 unless noted.
 type activations struct {
 	sum      uint64 // [token][hidden]: the residual
-	x        uint64 // [token][hidden]: what joins it
+	x        uint64 // [token][hidden]: added to the residual next
 	normed   uint64 // [token][hidden]
 	qkv      uint64 // [token][heads + 2 KV heads][head dim]
 	q        uint64 // [token][heads][head dim]
 	attended uint64 // [token][heads][head dim]
-	gateUp   uint64 // [token][2 × columns of the MLP], or of each expert that a token has
+	gateUp   uint64 // [token][2 × columns of the MLP], or of each expert of a token
 	inner    uint64 // [token][columns of the MLP], the same
-	given    uint64 // [token][active][hidden]: what its experts give
-	// Of groups: what the rank adds to x after attention and after the MLP, and its logits.
+	given    uint64 // [token][active][hidden]: results of its experts
+	// For groups: the rank's contributions to x after attention and after the MLP, and
+	// its logits.
 	parts [numSums]uint64 // float32 [token][hidden]
 	head  uint64          // float32 [row][share of the vocabulary]
-	// Of groups that do not reach each other's memory: copies of the others' parts, or logits.
+	// For groups that cannot reach each other's memory: copies of the others' parts, or
+	// logits.
 	inbox []device.Region // by rank
-	// Of layers with experts.
+	// For layers with experts.
 	scores, chosen, shares, plan uint64 // float32 [token][experts], kernels.Experts
-	// Rows that logits are wanted of.
+	// For rows whose logits are requested.
 	lastSum, lastX, last uint64 // [row][hidden]
-	partial              uint64 // of split attention
+	partial              uint64 // for split attention
 }
 
-// inputs is what a pass reads of the host: pinned memory that is copied to the device in
-// one piece. The tables come last, and only as much of them is copied as there is.
+// inputs holds the host's inputs to a pass: pinned memory that is copied to the device in
+// one piece. The tables come last, and only their used part is copied.
 type inputs struct {
 	host   []byte
 	device device.Region
 
-	rows                    field[int64] // [row]: where the last tokens lie, in bytes
-	packed                  field[int64] // [row]: where they are put
+	rows                    field[int64] // [row]: offsets of the last tokens, in bytes
+	packed                  field[int64] // [row]: offsets of their destinations
 	ids, positions, slots   field[int32] // [token]
 	lengths, starts, tables field[int32] // [sequence], [sequence + 1], [sequence][blocks]
 }
@@ -49,9 +51,9 @@ type field[T int32 | int64] struct {
 	address uint64
 }
 
-// outputs is what a pass answers, on the first rank.
+// outputs holds a pass's results, on the first rank.
 type outputs struct {
-	to, from       []uint64      // int64 [row], by rank: where the rows of its logits are put, and where they lie, in bytes
+	to, from       []uint64      // int64 [row], by rank: offsets of the logits' destinations and sources, in bytes
 	logits, tokens device.Region // float32 [row][vocabulary], int32 [row]
 	// Both on the host, pinned: as values and as memory.
 	host     []float32
@@ -59,7 +61,7 @@ type outputs struct {
 	mem, ids []byte
 }
 
-// allocate takes memory for everything but KV blocks, of all ranks.
+// allocate allocates everything but KV blocks, on all ranks.
 func (b *Backend) allocate() error {
 	all := make([]needs, len(b.ranks))
 	for i, r := range b.ranks {
@@ -114,8 +116,8 @@ func (r *rank) allocate(n *needs) error {
 	return r.allocateGather(io, n)
 }
 
-// allocateIO takes the memory that the host and the device exchange, and that of tables. The
-// memory of the host is that of the first rank: all read the same inputs.
+// allocateIO allocates the memory that host and device exchange, and that of tables. The
+// host's part belongs to the first rank, because all ranks read the same inputs.
 func (r *rank) allocateIO(n *needs) (*device.Arena, error) {
 	io, err := r.scope.Arena(device.IO, n.io())
 	if err != nil {
@@ -156,7 +158,7 @@ func (r *rank) allocateIO(n *needs) (*device.Arena, error) {
 	return io, err
 }
 
-// allocateGather writes down where the rows of each rank's logits go.
+// allocateGather records where the rows of each rank's logits go.
 func (r *rank) allocateGather(io *device.Arena, n *needs) error {
 	if n.gather == 0 {
 		return nil
@@ -184,7 +186,7 @@ func (r *rank) allocateGather(io *device.Arena, n *needs) error {
 	return nil
 }
 
-// put copies pinned memory to the device, and waits until that has ended.
+// put copies pinned memory to the device and waits for the copy.
 func (r *rank) put(to device.Region, from []byte) error {
 	l := &r.lanes[normal]
 	if err := errors.Join(l.stream.Upload(to, from), l.stream.Record(l.end)); err != nil {
@@ -195,12 +197,12 @@ func (r *rank) put(to device.Region, from []byte) error {
 	return l.end.Wait(ctx)
 }
 
-// inputBytes is the size of inputs.
+// inputBytes returns the size of inputs.
 func inputBytes(tokens, seqs, tables int64) int64 {
 	return 8*2*seqs + 4*(3*tokens+2*seqs+1+tables)
 }
 
-// cut gives every field its part of the memory.
+// cut assigns every field its part of the memory.
 func (in *inputs) cut(tokens, seqs, tables int64) {
 	at := int64(0)
 	in.rows, at = cut[int64](in, at, seqs)
@@ -213,14 +215,14 @@ func (in *inputs) cut(tokens, seqs, tables int64) {
 	in.tables, _ = cut[int32](in, at, tables)
 }
 
-// cut is the field of n values that begins at an offset, and where it ends.
+// cut returns the field of n values at an offset, and the offset of its end.
 func cut[T int32 | int64](in *inputs, at, n int64) (field[T], int64) {
 	var zero T
 	end := at + n*int64(unsafe.Sizeof(zero))
 	return field[T]{values[T](in.host[at:end:end]), in.device.Address + uint64(at)}, end
 }
 
-// values views memory that is aligned to them.
+// values views memory as values; it must be aligned for them.
 func values[T any](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))

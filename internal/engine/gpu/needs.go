@@ -5,7 +5,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-// needs is the memory of a rank beside weights and KV blocks.
+// needs is the size of a rank's memory beside weights and KV blocks.
 type needs struct {
 	work                          []buffer
 	inbox                         []int64 // bytes by rank
@@ -24,12 +24,12 @@ func (n *needs) workspace() (bytes int64) {
 	return bytes
 }
 
-// exchanged is the memory of the device that the host reads or writes.
+// exchanged returns the size of the device memory that the host reads or writes.
 func (n *needs) exchanged() int64 {
 	return device.Aligned(n.logits) + device.Aligned(n.chosen) + device.Aligned(n.inputs) + device.Aligned(n.draws)
 }
 
-// io is that, and what is written once.
+// io returns that size plus the size of tables that are written once.
 func (n *needs) io() int64 {
 	return n.exchanged() + n.ropes + 2*int64(len(n.inbox))*device.Aligned(n.gather)
 }
@@ -40,7 +40,7 @@ type buffer struct {
 	bytes   int64
 }
 
-// needs says what a rank must have for the largest pass.
+// needs computes the memory that a rank needs for the largest pass.
 func (r *rank) needs() needs {
 	c, o, m := r.weights.config, r.options, &r.memory
 	tokens, seqs := int64(o.MaxTokens), int64(o.MaxSeqs)
@@ -50,7 +50,7 @@ func (r *rank) needs() needs {
 	}
 	hidden, head := int64(c.Hidden)*2, int64(c.HeadDim)*2
 	heads, kvHeads := int64(r.weights.heads), int64(r.weights.kvHeads)
-	pairs := tokens * int64(c.MoE.Active) // of tokens with experts
+	pairs := tokens * int64(c.MoE.Active) // of tokens and their experts
 	inner := int64(r.weights.widest())
 	var plan int64
 	if c.MoE.Experts > 0 {
@@ -93,8 +93,8 @@ func (r *rank) needs() needs {
 	return n
 }
 
-// widest is how many columns the activations of MLPs have at most, or of all experts of a
-// token.
+// widest returns the largest number of columns of an MLP's activations, or of all experts
+// of a token.
 func (s *shard) widest() (n int) {
 	for i := range s.layers {
 		inner := s.layers[i].inner

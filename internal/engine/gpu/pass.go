@@ -13,15 +13,15 @@ import (
 
 // pass is a part of a batch that goes through the layers together.
 type pass struct {
-	// single are pieces of one token, which attend as decoding sequences; several are the
-	// others. Their tokens lie in this order.
+	// single holds pieces of one token, which attend as decoding sequences. several holds
+	// the others. Tokens are stored in this order.
 	single, several []piece
 	rows            []row
-	choices         int // rows whose token is chosen on the device
+	choices         int // rows whose token the device chooses
 	shape           shape
 }
 
-// piece are tokens of one entry of a batch.
+// piece is a run of tokens of one entry of a batch.
 type piece struct {
 	seq     *engine.BatchSeq
 	from, n int // of seq.Tokens
@@ -29,28 +29,28 @@ type piece struct {
 
 func (p *piece) start() int { return p.seq.Start + p.from }
 
-// row is a token of the pass whose logits are wanted, or the token after it.
+// row is a token of the pass whose logits, or whose next token, are requested.
 type row struct {
 	token  int
 	logits []float32
 	choice *engine.Choice
 }
 
-// shape is all that the kernels of a pass depend on but its inputs.
+// shape holds all that the kernels of a pass depend on, except its inputs.
 type shape struct {
 	tokens          int
 	single, several int // pieces
 	rows            int
-	gather          bool // rows are not all tokens in their order
+	gather          bool // rows are not simply all tokens in order
 	longest         int  // tokens of a sequence, the new ones included
 	most            int  // tokens of a piece
 	tableBlocks     int
 }
 
-// cursor walks through a batch, from pass to pass.
+// cursor is a position in a batch, between passes.
 type cursor struct{ seq, offset int }
 
-// fill takes tokens from the batch until the pass is full, and returns whether there are
+// fill takes tokens from the batch until the pass is full. It reports whether there are
 // any.
 func (p *pass) fill(c *cursor, batch []engine.BatchSeq, o *Options) bool {
 	p.single, p.several, p.rows, p.choices = p.single[:0], p.several[:0], p.rows[:0], 0
@@ -75,8 +75,8 @@ func (p *pass) fill(c *cursor, batch []engine.BatchSeq, o *Options) bool {
 	return p.shape.tokens > 0
 }
 
-// write writes the inputs, for a shape that may be larger than the pass: what it has
-// beyond it stores nothing and attends to nothing.
+// write writes the inputs for a shape that may be larger than the pass. The surplus
+// entries store nothing and attend to nothing.
 func (p *pass) write(in *inputs, s shape, blockSize int) {
 	token, seq := 0, 0
 	for _, pieces := range [2][]piece{p.single, p.several} {
@@ -85,7 +85,7 @@ func (p *pass) write(in *inputs, s shape, blockSize int) {
 			in.starts.host[seq] = int32(token)
 			in.lengths.host[seq] = int32(piece.start() + piece.n)
 			table := in.tables.host[seq*s.tableBlocks:][:s.tableBlocks]
-			clear(table[copy(table, piece.seq.Blocks):]) // blocks behind the last token are read by nobody, but must exist
+			clear(table[copy(table, piece.seq.Blocks):]) // blocks after the last token are not read, but must exist
 			seq++
 			for t, id := range piece.seq.Tokens[piece.from:][:piece.n] {
 				position := piece.start() + t
@@ -111,7 +111,7 @@ func (p *pass) write(in *inputs, s shape, blockSize int) {
 	}
 }
 
-// Step computes a batch. It returns [engine.ErrBatch], [ErrLost], or the context's cause.
+// Step computes a batch. It returns [engine.ErrBatch], [ErrLost] or the context's cause.
 func (b *Backend) Step(ctx context.Context, batch []engine.BatchSeq) error {
 	if err := b.step(ctx, batch); err != nil {
 		return fmt.Errorf("step: %w", err)
@@ -137,7 +137,7 @@ func (b *Backend) step(ctx context.Context, batch []engine.BatchSeq) error {
 	return nil
 }
 
-// runPass computes a pass that was filled.
+// runPass computes the filled pass.
 func (b *Backend) runPass(ctx context.Context) error {
 	p := &b.pass
 	lane, s, graph := normal, p.shape, b.graphs.find(p)
@@ -168,11 +168,11 @@ func (b *Backend) runPass(ctx context.Context) error {
 		}
 		return b.end(lane)
 	})
-	if err == nil && p.choices > 0 { // the device computes the logits meanwhile
+	if err == nil && p.choices > 0 { // meanwhile the device computes the logits
 		err = b.choose(ctx, lane)
 	}
 	if err != nil {
-		// What is in the streams already ends before anybody uses its memory again.
+		// Work that is already in the streams must end before its memory is used again.
 		return errors.Join(err, b.flush(lane))
 	}
 	if err := b.wait(lane); err != nil {
@@ -190,8 +190,8 @@ func (b *Backend) runPass(ctx context.Context) error {
 	return nil
 }
 
-// download has the answers of a pass copied to the host: of logits, which are large, only
-// those that somebody wants.
+// download copies the results of a pass to the host. It copies only requested logits,
+// because they are large.
 func (r *rank) download(l *lane) error {
 	size := int64(r.info.VocabSize) * 4
 	for i, row := range r.pass.rows {
@@ -208,7 +208,8 @@ func (r *rank) download(l *lane) error {
 	return l.stream.Download(r.out.ids[:n], r.out.tokens.Slice(0, n))
 }
 
-// replay launches a graph after the uploads of all ranks, and has their streams go on after it.
+// replay launches a graph after the uploads of all ranks, and makes their streams wait
+// for it.
 func (b *Backend) replay(g *device.Graph) error {
 	first := &b.ranks[0].lanes[urgent]
 	if err := errors.Join(b.join(urgent), first.stream.Replay(g)); err != nil || len(b.ranks) == 1 {
@@ -232,7 +233,7 @@ func (b *Backend) end(lane int) error {
 	return nil
 }
 
-// flush waits for whatever a failed pass has left in the streams of a lane.
+// flush waits for the work that a failed pass left in the streams of a lane.
 func (b *Backend) flush(lane int) error {
 	if b.device.Err() != nil {
 		b.device.spread()
@@ -244,8 +245,8 @@ func (b *Backend) flush(lane int) error {
 	return b.wait(lane)
 }
 
-// describeRows writes the inputs of the rows that answers are wanted of, and, in the shape of a
-// pass that is no graph, what there is to compute for them.
+// describeRows writes the inputs of the rows with requested results. For a pass without a
+// graph (eager) it also sets their number in the shape.
 func (b *Backend) describeRows(s *shape, eager bool) {
 	in, size := &b.ranks[0].in, int64(b.weights.config.Hidden)*2
 	gather := len(b.pass.rows) != s.tokens
@@ -258,12 +259,13 @@ func (b *Backend) describeRows(s *shape, eager bool) {
 	}
 }
 
-// Chooses implements [engine.Chooser]. Logits that are bent are bent on the host.
+// Chooses implements [engine.Chooser]. Logits with a soft cap are capped on the host, so
+// only their largest can be chosen on the device.
 func (b *Backend) Chooses(o *protocol.SamplingOptions) bool {
 	return o.Temperature <= 0 || b.weights.config.LogitCap == 0
 }
 
-// deliver copies logits to whoever wants them.
+// deliver copies logits to the caller's buffer and applies the soft cap.
 func (b *Backend) deliver(to, logits []float32) {
 	limit := b.weights.config.LogitCap
 	if limit == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/kvlayout"
 )
 
-// rank is what a backend has on the GPU of a tensor-parallel rank. What a step answers is with
-// the first one.
+// rank is a backend's state on the GPU of a tensor-parallel rank. The first rank holds
+// the results of a step.
 type rank struct {
 	*Backend
 	weights *shard
@@ -19,24 +19,24 @@ type rank struct {
 	memory  activations
 	in      inputs
 	out     outputs
-	draws   draws // of the first rank
+	draws   draws // used by the first rank
 	ropes   [numRopes]ropeTable
 	kv      uint64 // the rank's block pool, 0 before AllocKV
 	lanes   [numLanes]lane
 }
 
-// Decode steps go before those with prompts of other backends.
+// Decode steps have priority over prompts of other backends.
 const (
 	urgent = iota
 	normal
 	numLanes
 )
 
-// lane is a stream with what puts kernels into it.
+// lane is a stream and the queue that launches kernels in it.
 type lane struct {
 	stream *device.Stream
 	queue  *kernels.Queue
-	mark   *device.Event // where the streams of other ranks wait for it
+	mark   *device.Event // recorded where the streams of other ranks wait for this one
 	end    *device.Event // of a pass
 }
 
@@ -64,5 +64,5 @@ func (r *rank) openLane(l *lane, p device.Priority) (err error) {
 	return nil
 }
 
-// first reports whether the rank is the one that answers.
+// first reports whether the rank holds the results.
 func (r *rank) first() bool { return r.weights.rank == 0 }

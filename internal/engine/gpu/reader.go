@@ -9,32 +9,32 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// matrix is one in the memory of the device, perhaps of several below each other; the zero
-// matrix is one that the model does not have.
+// matrix is a matrix in device memory, perhaps several stacked by rows. The zero value
+// means that the model does not have it.
 type matrix struct {
 	at, scales uint64
 	kind       kernels.WeightType
 }
 
-// target is a matrix, or a vector, that is filled with tensors, one behind the other.
+// target is a matrix or a vector to be filled with tensors, one after the other.
 type target struct {
 	matrix *matrix
 	vector *uint64 // in place of matrix
 	parts  []part
 	in     int                // values of a row
-	kind   kernels.WeightType // that the weights are on the device
+	kind   kernels.WeightType // type of the weights on the device
 }
 
-// part is what is loaded of a tensor.
+// part is the loaded part of a tensor.
 type part struct {
 	model.Tensor
 	rows, columns span
 	width         int // of its rows
 }
 
-// kindOf is what kernels multiply parts as that are one matrix: fp8 as it is, with scales of
-// rows if that suffices. Next to anything else, as a table of embeddings, and cut within blocks
-// of its scales, it becomes bf16.
+// kindOf returns the type in which kernels multiply the matrix made of parts. fp8 stays
+// fp8, with scales of rows if these suffice. It becomes bf16 next to other types, in an
+// embedding table, and if a cut divides the blocks of its scales.
 func kindOf(parts []part, role model.Role) kernels.WeightType {
 	kind := kernels.E4M3
 	for _, p := range parts {
@@ -52,7 +52,7 @@ func kindOf(parts []part, role model.Role) kernels.WeightType {
 	return kind
 }
 
-// bytes is the memory for the weights and their scales.
+// bytes returns the memory of the weights and their scales.
 func (t *target) bytes() (weights, scales int64) {
 	rows := 0
 	for _, p := range t.parts {
@@ -69,7 +69,7 @@ func elems(t model.Tensor) int {
 	return n
 }
 
-// reader collects what is to be loaded; the first error sticks.
+// reader collects what is to be loaded. It keeps the first error.
 type reader struct {
 	model       *model.Model
 	rank, ranks int
@@ -78,8 +78,7 @@ type reader struct {
 	err         error
 }
 
-// need adds a matrix of tensors that the model must have: those of all roles, of each
-// expert.
+// need adds a required matrix: the tensors of all roles, for each expert.
 func (r *reader) need(m *matrix, layer, experts int, c sharing, roles ...model.Role) {
 	t := target{matrix: m}
 	for e := range experts {
@@ -94,7 +93,7 @@ func (r *reader) need(m *matrix, layer, experts int, c sharing, roles ...model.R
 	r.add(t, roles[0])
 }
 
-// vector adds a vector of tensors that the model has all of, or none.
+// vector adds a vector of tensors. The model must have all of them or none.
 func (r *reader) vector(address *uint64, layer int, c sharing, roles ...model.Role) {
 	t := target{vector: address}
 	for _, role := range roles {
@@ -109,7 +108,7 @@ func (r *reader) vector(address *uint64, layer int, c sharing, roles ...model.Ro
 	}
 }
 
-// part adds what a rank has of a tensor, if the model has it.
+// part adds a rank's part of a tensor, if the model has the tensor.
 func (r *reader) part(t *target, role model.Role, layer, expert int, c sharing) {
 	tensor, ok := r.model.Expert(role, layer, expert)
 	if !ok {
@@ -123,7 +122,7 @@ func (r *reader) part(t *target, role model.Role, layer, expert int, c sharing) 
 	t.parts = append(t.parts, p)
 }
 
-// add adds a target whose tensors the kernels can use together.
+// add adds a target, whose tensors the kernels must be able to use together.
 func (r *reader) add(t target, role model.Role) {
 	first := t.parts[0]
 	t.in = first.columns.n
@@ -167,7 +166,7 @@ func (r *reader) fail(err error) {
 	}
 }
 
-// bytes is the memory that an arena for the targets needs.
+// bytes returns the memory that an arena for the targets needs.
 func (r *reader) bytes() (n int64) {
 	for i := range r.targets {
 		weights, scales := r.targets[i].bytes()

@@ -134,7 +134,7 @@ func bend(x, limit float64) float64 {
 	return limit * math.Tanh(x/limit)
 }
 
-// logits are those after each token of a text.
+// logits returns the logits after each token of a text.
 func (r reference) logits(tokens []uint32) [][]float64 {
 	c := r.c
 	embed := r.weight(model.RoleEmbed, 0)

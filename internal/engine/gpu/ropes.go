@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// ropeTable has the cosines and sines of all positions, float32 [position][rotary / 2].
+// ropeTable holds the cosines and sines of all positions, float32 [position][rotary / 2].
 type ropeTable struct{ cos, sin uint64 }
 
 const (
@@ -16,7 +16,7 @@ const (
 	numRopes
 )
 
-// rope is the rotation of layers of a kind; none where no layer has it.
+// rope returns the rotation of layers of a kind, or nil if no layer has it.
 func (b *Backend) rope(kind int) *model.RoPE {
 	if kind == localRope {
 		return b.weights.config.LocalRoPE
@@ -62,7 +62,7 @@ func (r *rank) allocateRopes(io *device.Arena) error {
 	return nil
 }
 
-// uploadRopes fills both tables, through the memory that logits will come to.
+// uploadRopes fills both tables. It uses the host's logits buffer as staging memory.
 func (r *rank) uploadRopes(cos, sin device.Region, freq []float32, factor float64) error {
 	const row = 4
 	stage := &r.ranks[0].out

@@ -9,22 +9,22 @@ import (
 // span is a run of rows or columns of a matrix.
 type span struct{ from, n int }
 
-// shareOf is what a rank has of values that are shared in whole pieces: as evenly as these
-// can be.
+// shareOf returns a rank's share of total values that are divided in whole pieces, as
+// evenly as possible.
 func shareOf(total, piece, rank, ranks int) span {
 	pieces := total / piece
 	from, to := pieces*rank/ranks*piece, pieces*(rank+1)/ranks*piece
 	return span{from, to - from}
 }
 
-// sharing says which part of a matrix each rank has: rows, or columns, in whole pieces. The zero
-// sharing gives everything to every rank.
+// sharing says which part of a matrix each rank has: rows, or columns, in whole pieces.
+// The zero value gives the whole matrix to every rank.
 type sharing struct {
 	piece   int
 	columns bool
 }
 
-// of is what a rank has of a tensor with so many rows and columns.
+// of returns a rank's part of a tensor with the given rows and columns.
 func (c sharing) of(rows, columns, rank, ranks int) (ownRows, ownColumns span) {
 	ownRows, ownColumns = span{0, rows}, span{0, columns}
 	switch {
@@ -41,8 +41,8 @@ func (c sharing) of(rows, columns, rank, ranks int) (ownRows, ownColumns span) {
 // begin at a multiple of 16 bytes.
 const headPiece = 4
 
-// vocabShare is what a rank has of the vocabulary: where that does not divide into pieces,
-// the first rank has all of it.
+// vocabShare returns a rank's part of the vocabulary. If the vocabulary does not divide
+// into pieces, the first rank has all of it.
 func vocabShare(vocab, rank, ranks int) span {
 	switch {
 	case vocab%headPiece == 0:
@@ -53,8 +53,8 @@ func vocabShare(vocab, rank, ranks int) span {
 	return span{}
 }
 
-// innerPiece is how many values of an MLP stay together: the columns of its down matrix are
-// those of whole blocks of weights.
+// innerPiece returns how many values of an MLP stay together. They are columns of its
+// down matrix and must be whole blocks of weights.
 func innerPiece(down model.Tensor) int {
 	switch down.DType {
 	case safetensors.Q8_0:

@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// stageBytes is the size of one of the two pieces of pinned memory through which weights
-// go: one is filled while the device reads the other.
+// stageBytes is the size of each of the two pinned buffers for weights. One is filled
+// while the device reads the other.
 const stageBytes = 8 << 20
 
 // uploader copies tensors to the device.
@@ -28,7 +28,7 @@ type uploader struct {
 
 type stage struct {
 	mem  []byte
-	read *device.Event // the device has read it
+	read *device.Event // the device has read the buffer
 	used bool
 }
 
@@ -64,7 +64,7 @@ func upload(ctx context.Context, on *unit, arena *device.Arena, targets []target
 	return nil // closing the scope waits for the copies
 }
 
-// target takes memory for a target and fills it.
+// target allocates memory for a target and fills it.
 func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena) (err error) {
 	var regions [2]device.Region // of weights and scales
 	for i, n := range pair(t.bytes()) {
@@ -90,7 +90,8 @@ func (u *uploader) target(ctx context.Context, t *target, arena *device.Arena) (
 
 func pair(a, b int64) [2]int64 { return [2]int64{a, b} }
 
-// tensor copies what is loaded of one tensor to the front of the regions, and cuts that off.
+// tensor copies the loaded part of one tensor to the front of the regions, and cuts that
+// off.
 func (u *uploader) tensor(ctx context.Context, t *target, part *part, to *[2]device.Region) error {
 	rows, kind := part.rows.n, t.kind
 	most := max(1, stageBytes/int(sum(kind.Bytes(1, t.in))))
@@ -127,7 +128,7 @@ func (u *uploader) tensor(ctx context.Context, t *target, part *part, to *[2]dev
 
 func sum(a, b int64) int64 { return a + b }
 
-// stage is pinned memory that the device has read.
+// stage returns a pinned buffer that the device has read.
 func (u *uploader) stage(ctx context.Context) (*stage, error) {
 	s := &u.stages[u.next]
 	u.next = 1 - u.next
@@ -137,8 +138,8 @@ func (u *uploader) stage(ctx context.Context) (*stage, error) {
 	return s, s.read.Wait(ctx)
 }
 
-// convert brings n rows of those that are loaded into the form that they have on the device. They
-// are read from a mapped file: a fault there is an error that matches [mapped.ErrChanged].
+// convert converts n of the loaded rows to their form on the device. It reads a mapped
+// file: a fault there is an error that matches [mapped.ErrChanged].
 func (p *part) convert(to, scales []byte, from, n int, kind kernels.WeightType) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -157,7 +158,7 @@ func (p *part) convert(to, scales []byte, from, n int, kind kernels.WeightType) 
 	if p.columns.n == p.width {
 		return convert(to, scales, data, p.DType, p.width)
 	}
-	// Blocks of weights are cut between each other, so that bytes divide as values do.
+	// Blocks of weights are never divided, so bytes divide as values do.
 	skip, own := rowBytes*p.columns.from/p.width, rowBytes*p.columns.n/p.width
 	for i := range n {
 		w, s := to[len(to)/n*i:][:len(to)/n], scales[len(scales)/n*i:][:len(scales)/n]
@@ -168,7 +169,7 @@ func (p *part) convert(to, scales []byte, from, n int, kind kernels.WeightType) 
 	return nil
 }
 
-// fp8 copies the codes of rows, and gives each row scales of its own: one, or one for each
+// fp8 copies the codes of rows, and gives each row its own scales: one, or one for each
 // [kernels.E4M3Columns] weights.
 func (p *part) fp8(to, scales []byte, from, n int) error {
 	own := make([]float32, p.Scales.Across)
@@ -191,7 +192,7 @@ func (p *part) fp8(to, scales []byte, from, n int) error {
 	return nil
 }
 
-// widened makes bf16 of rows of fp8.
+// widened converts rows of fp8 to bf16.
 func (p *part) widened(to []byte, from, n int) error {
 	row, w := make([]float32, p.width), safetensors.NewWidener(p.Tensor)
 	for i := range n {
@@ -205,7 +206,7 @@ func (p *part) widened(to []byte, from, n int) error {
 	return nil
 }
 
-// convert brings whole rows into the form that they have on the device.
+// convert converts whole rows to their form on the device.
 func convert(to, scales, from []byte, dtype safetensors.DType, in int) error {
 	le := binary.LittleEndian
 	switch dtype {

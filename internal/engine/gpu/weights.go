@@ -14,11 +14,11 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// ErrUnsupported is returned for models that the kernels cannot compute; the text says
-// why, and what can.
+// ErrUnsupported is returned for models that the kernels cannot compute. The text says
+// why, and which device can.
 var ErrUnsupported = errors.New("not supported on a GPU yet")
 
-// Weights are those of a model in the memory of a device. Backends share them.
+// Weights are a model's weights in the memory of a device, shared by its backends.
 type Weights struct {
 	device *Device
 	model  *model.Model
@@ -31,9 +31,9 @@ type Weights struct {
 	rounded    map[string]bool // types of matrices that became bf16
 }
 
-// shard is what a rank has of the weights: its heads, its columns of MLPs and of all experts,
-// its part of the output head, and all of what is not a product. Biases of sums over ranks
-// are with the first rank.
+// shard is a rank's part of the weights: its heads, its columns of MLPs and of all
+// experts, its part of the output head, and all weights outside of products. The first
+// rank holds the biases of sums over ranks.
 type shard struct {
 	*Weights
 	rank           int
@@ -49,8 +49,8 @@ type shard struct {
 	bytes       int64
 }
 
-// layer has the addresses of its weights; 0 is one that the model does not have. Matrices
-// that meet the same rows are one, one below the other, and so are those of experts.
+// layer holds the addresses of its weights; 0 means that the model lacks one. Matrices
+// that multiply the same rows are stacked into one, and so are those of experts.
 type layer struct {
 	inner                                        int // values of its MLP, or of each expert
 	attnNorm, postAttnNorm, mlpNorm, postMLPNorm uint64
@@ -58,13 +58,13 @@ type layer struct {
 	qNorm, kNorm                                 uint64
 	qkv, o, gateUp, down                         matrix
 	router                                       matrix // of a layer with experts
-	window                                       int    // tokens that queries see, 0: all
+	window                                       int    // tokens that queries attend to, 0 for all
 	rope                                         int
 }
 
-// Load copies the weights of an open model to the device, as bf16, fp8 or Q8_0. It fails with
-// [ErrUnsupported], with device.ErrNoRoom and the figures when they do not fit, and with
-// an error of package model when a file has changed since the model was opened.
+// Load copies the weights of an open model to the device, as bf16, fp8 or Q8_0. It fails
+// with [ErrUnsupported]; with device.ErrNoRoom and the sizes if they do not fit; and with
+// an error of package model if a file has changed since the model was opened.
 func (d *Device) Load(ctx context.Context, m *model.Model) (*Weights, error) {
 	w := &Weights{device: d, model: m, config: m.Config(), rounded: map[string]bool{}}
 	if err := w.load(ctx); err != nil {
@@ -73,7 +73,7 @@ func (d *Device) Load(ctx context.Context, m *model.Model) (*Weights, error) {
 	return w, nil
 }
 
-// Supports says why the device cannot compute a model of this shape.
+// Supports returns an error if the device cannot compute a model of this shape.
 func (d *Device) Supports(c model.Config) error {
 	if err := supported(c); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *shard) load(ctx context.Context, arena *device.Arena, targets []target)
 	return nil
 }
 
-// allocate takes the memory of all ranks.
+// allocate allocates the memory of all ranks.
 func (w *Weights) allocate() (arenas []*device.Arena, err error) {
 	w.device.planning.Lock()
 	defer w.device.planning.Unlock()
@@ -156,7 +156,7 @@ func (w *Weights) allocate() (arenas []*device.Arena, err error) {
 	return arenas, nil
 }
 
-// supported says what of a model's shape no kernel computes.
+// supported returns an error for a feature of the model that no kernel computes.
 func supported(c model.Config) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s; a CPU device (cpu:0) computes it", ErrUnsupported, fmt.Sprintf(format, args...))
@@ -209,8 +209,8 @@ func (s *shard) read(r *reader) {
 	}
 }
 
-// readMLP lists the weights of a layer's MLP, or of its experts, of all of which each rank
-// has some columns: then ranks have the same to do whichever experts tokens choose.
+// readMLP lists the weights of a layer's MLP or experts. Each rank has some columns of
+// every expert, so that ranks have equal work whichever experts tokens choose.
 func (s *shard) readMLP(r *reader, l *layer, i int) {
 	c := s.config
 	experts, inner := 1, c.FFN
@@ -220,7 +220,7 @@ func (s *shard) readMLP(r *reader, l *layer, i int) {
 		experts, inner = c.MoE.Experts, c.MoE.FFN
 		gate, up, down = model.RoleExpertGate, model.RoleExpertUp, model.RoleExpertDown
 	}
-	of, _ := s.model.Expert(down, i, 0) // need says what is missing
+	of, _ := s.model.Expert(down, i, 0) // need reports a missing tensor
 	columns := sharing{innerPiece(of), true}
 	rows := sharing{piece: columns.piece}
 	if l.inner = inner; r.ranks > 1 {
@@ -236,7 +236,7 @@ func (s *shard) readMLP(r *reader, l *layer, i int) {
 	}
 }
 
-// normOffset is added to the weights of norms.
+// normOffset returns the value added to the weights of norms.
 func (w *Weights) normOffset() float32 {
 	if w.config.NormPlusOne {
 		return 1
@@ -244,10 +244,10 @@ func (w *Weights) normOffset() float32 {
 	return 0
 }
 
-// Bytes is the memory that the weights take on the device, of all ranks.
+// Bytes returns the device memory of the weights, of all ranks.
 func (w *Weights) Bytes() int64 { return w.bytes }
 
-// Warning says which weights were rounded to bf16; it is empty where none were.
+// Warning returns which weights were rounded to bf16, or "".
 func (w *Weights) Warning() string {
 	for _, t := range []string{"F32", "F16", "F8_E4M3"} {
 		if w.rounded[t] {
