@@ -24,15 +24,14 @@ import (
 //go:embed builtin
 var builtinFS embed.FS
 
-// Builtin writes the built-in model under stateDir, if it is not there yet, and
-// returns its folder. The model is small and knows little, which docs/demo-model.md
-// tells, but it answers and recalls what it was told: it stands in where no checkpoint
-// is at hand, so that a cluster can be tried without a download.
+// Builtin writes the built-in model under stateDir, if it is not there yet, and returns
+// its folder. The model is small and knows little (docs/demo-model.md), but it answers
+// and recalls facts from the conversation. So a cluster can be tried without downloading
+// a checkpoint.
 //
-// The folder's name holds a hash of the content, which is the same on every
-// machine. Several processes may call Builtin at once: each writes a folder of
-// its own and renames it into place, and the first one wins. A folder whose files
-// were damaged is replaced.
+// The folder's name holds a hash of the content, which is the same on every machine.
+// Several processes may call Builtin at once: each writes its own folder and renames it
+// into place, and the first one wins. A folder with damaged files is replaced.
 func Builtin(stateDir string) (dir string, err error) {
 	dir, err = writeBuiltin(filepath.Join(stateDir, "models"))
 	if err != nil {
@@ -59,7 +58,7 @@ func writeBuiltin(parent string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(tmp) }() // what stays is a leftover to the next call
+	defer func() { _ = os.RemoveAll(tmp) }() // the next call removes what remains
 	if err := files.writeDir(tmp); err != nil {
 		return "", err
 	}
@@ -81,7 +80,7 @@ func writeBuiltin(parent string) (string, error) {
 	return "", err
 }
 
-// content is the files of a folder, by name.
+// content holds the files of a folder, by name.
 type content map[string][]byte
 
 func readContent(fsys fs.FS, dir string) (content, error) {
@@ -98,7 +97,7 @@ func readContent(fsys fs.FS, dir string) (content, error) {
 	return c, nil
 }
 
-// hash is over names and contents.
+// hash returns a hash over names and contents.
 func (c content) hash() string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -108,8 +107,7 @@ func (c content) hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// equalDir reports whether dir holds the same files; others beside them do not
-// matter.
+// equalDir reports whether dir holds the same files. Additional files do not matter.
 func (c content) equalDir(dir string) bool {
 	for name, want := range c {
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -120,8 +118,8 @@ func (c content) equalDir(dir string) bool {
 	return true
 }
 
-// writeDir writes all files and waits until they are on the disk, so that a
-// rename never shows half of them after a power cut.
+// writeDir writes all files and syncs them to disk, so that the later rename never
+// exposes partial files after a power failure.
 func (c content) writeDir(dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil { // MkdirTemp makes it private
 		return err
@@ -139,11 +137,11 @@ func (c content) writeDir(dir string) error {
 	return nil
 }
 
-// removeLeftovers deletes what processes left behind that died while writing.
+// removeLeftovers deletes the folders of processes that died while writing.
 func removeLeftovers(parent string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
-		return // the caller meets the same error
+		return // the caller gets the same error
 	}
 	for _, e := range entries {
 		info, err := e.Info()

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Config is a model's shape, the same for all families: a decoder of Layers
-// blocks, each RMS norm, attention, residual, RMS norm, gated MLP or experts,
-// residual, with rotary positions, and a final norm and head. The zero value of
-// every field below DType is what a plain Llama does.
+// Config is a model's shape, in the same form for all families. The model is a decoder of
+// Layers blocks, each RMS norm, attention, residual, RMS norm, gated MLP or experts,
+// residual, with rotary positions, and a final norm and head. The zero value of every
+// field below DType gives a plain Llama.
 type Config struct {
 	Family       string // model_type of the family
 	Architecture string // as config.json spells it
@@ -29,57 +29,58 @@ type Config struct {
 	QKNorm bool
 	// QKVBias, OutBias and MLPBias: these linear layers add a bias.
 	QKVBias, OutBias, MLPBias bool
-	// DType is the declared type of the weights ("bfloat16"), "" when the file
-	// does not say. Each tensor has its own type; this one decides nothing.
+	// DType is the declared type of the weights ("bfloat16"), or "" if the file does not
+	// say. It is informative only: each tensor has its own type.
 	DType string
 
-	// Act is the activation of gated MLPs; "" stands for [SiLU].
+	// Act is the activation of gated MLPs; "" means [SiLU].
 	Act Activation
-	// LocalRoPE replaces RoPE in layers with a window; nil: RoPE serves all.
+	// LocalRoPE replaces RoPE in layers with a window; nil if RoPE serves all layers.
 	LocalRoPE *RoPE
-	// RotaryDim is how many leading values of each head are rotated; 0: all.
+	// RotaryDim is how many leading values of each head are rotated; 0 means all.
 	RotaryDim int
-	// Window is how many positions a layer of Windowed sees, its own included; 0:
-	// all layers see everything. Windowed has an entry for each layer, or is nil.
+	// Window is how many positions a layer of Windowed attends to, its own included; 0
+	// means that all layers attend to all. Windowed has an entry for each layer, or is
+	// nil.
 	Window   int
 	Windowed []bool
-	// QueryScalar: scores are multiplied with its power of -½; 0: head dim.
+	// QueryScalar: scores are multiplied by its power of -½; 0 means the head dim.
 	QueryScalar float64
-	// ScoreCap and LogitCap bend scores (before the mask) and logits by
-	// cap × tanh(x / cap); 0: they do not.
+	// ScoreCap and LogitCap limit scores (before the mask) and logits softly, by cap ×
+	// tanh(x / cap); 0 means no limit.
 	ScoreCap, LogitCap float64
-	// NormPlusOne: norms multiply with 1 + weight.
+	// NormPlusOne: norms multiply by 1 + weight.
 	NormPlusOne bool
-	// PostNorms: attention and MLP pass a norm before they join the residual.
+	// PostNorms: attention and MLP outputs pass a norm before they join the residual.
 	PostNorms bool
-	// ScaleEmbed: embeddings are multiplied with √Hidden, a factor that is rounded
-	// to the type of the embedding first.
+	// ScaleEmbed: embeddings are multiplied by √Hidden, rounded to the type of the
+	// embedding.
 	ScaleEmbed bool
 	MoE        MoE
 	FP8        FP8
 }
 
-// MoE describes layers with experts: a router scores all of them for each token,
-// and the best ones' outputs are added up by their share of the softmax over all.
+// MoE describes layers with experts. A router scores all experts for each token. The
+// outputs of the best ones are added up, weighted by their share of the softmax over all.
 type MoE struct {
 	Experts   int // in each such layer; 0: there are no such layers
 	Active    int // chosen for each token
 	FFN       int // inner size of one expert
 	Normalize bool
-	// Sparse has an entry for each layer: does it have experts in place of an MLP.
+	// Sparse has an entry for each layer: true if it has experts in place of an MLP.
 	Sparse []bool
 }
 
 // Activation is the nonlinear function of gated MLPs.
 type Activation string
 
-// The activations that engines compute, as config.json spells them.
+// Activations that engines compute, as config.json spells them.
 const (
 	SiLU     Activation = "silu"              // x × logistic(x)
 	GELUTanh Activation = "gelu_pytorch_tanh" // ½x(1 + tanh(√(2/π)(x + 0.044715x³)))
 )
 
-// WindowOf is how many positions a layer sees, its own included; 0: all.
+// WindowOf returns how many positions a layer attends to, its own included; 0 for all.
 func (c Config) WindowOf(layer int) int {
 	if c.Windowed != nil && c.Windowed[layer] {
 		return c.Window
@@ -90,16 +91,16 @@ func (c Config) WindowOf(layer int) int {
 // Sparse reports whether a layer has experts.
 func (c Config) Sparse(layer int) bool { return c.MoE.Sparse != nil && c.MoE.Sparse[layer] }
 
-// Rotary is the number of leading values of a head that are rotated.
+// Rotary returns the number of leading values of a head that are rotated.
 func (c Config) Rotary() int { return cmp.Or(c.RotaryDim, c.HeadDim) }
 
-// ScoreScale is what attention scores are multiplied with.
+// ScoreScale returns the factor of attention scores.
 func (c Config) ScoreScale() float64 {
 	return 1 / math.Sqrt(cmp.Or(c.QueryScalar, float64(c.HeadDim)))
 }
 
-// Limits on sizes. They are far above any model and keep products of two or
-// three of them from overflowing.
+// Limits of sizes. They are far above any model and keep products of two or three sizes
+// from overflowing.
 const (
 	maxLayers  = 1 << 12
 	maxWidth   = 1 << 20
@@ -108,10 +109,9 @@ const (
 	maxContext = 1 << 30
 )
 
-// ParseConfig reads the content of a config.json. Both the spellings of
-// transformers 4 (torch_dtype, rope_theta and rope_scaling) and 5 (dtype,
-// rope_parameters) are understood. Errors match [ErrConfig] or [ErrUnsupported]
-// and name the field.
+// ParseConfig reads the content of a config.json, in the spelling of transformers 4
+// (torch_dtype, rope_theta and rope_scaling) or 5 (dtype, rope_parameters). Errors match
+// [ErrConfig] or [ErrUnsupported] and name the field.
 func ParseConfig(content []byte) (Config, error) {
 	f, err := parseFields("config.json", content)
 	if err != nil {
@@ -140,7 +140,7 @@ func ParseConfig(content []byte) (Config, error) {
 		FP8:          readFP8(f),
 	}
 	if *f.err != nil {
-		readActivation(f, fam) // to tell everything at once
+		readActivation(f, fam) // so that all errors are reported at once
 		refuseUnsupported(f, c)
 		return Config{}, *f.err
 	}
@@ -174,7 +174,7 @@ func readHeadDim(f fields, c Config, def int) int {
 	return c.Hidden / c.Heads
 }
 
-// readActivation reads the activation; SiLU is left as the zero value.
+// readActivation reads the activation. SiLU stays the zero value.
 func readActivation(f fields, fam family) Activation {
 	field := cmp.Or(fam.actField, "hidden_act")
 	switch act := f.text(field, string(cmp.Or(fam.defaults.act, SiLU))); act {
@@ -188,9 +188,9 @@ func readActivation(f fields, fam family) Activation {
 	}
 }
 
-// refuseUnsupported names what would change the arithmetic in a way that the
-// engines do not follow. Passing over it would give wrong text without an error.
-// What a family's traits have read is left to them.
+// refuseUnsupported refuses settings that change the arithmetic in a way that the engines
+// do not implement. Ignoring them would give wrong text without an error. It skips
+// settings that the family's traits have read.
 func refuseUnsupported(f fields, c Config) {
 	if c.Windowed == nil && slices.ContainsFunc(f.texts("layer_types"), func(t string) bool { return t != fullAttention }) {
 		f.fail(ErrUnsupported, "layer_types", "layers of %s see everything", c.Family)

@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// sampleBytes is how much of both ends of a weight file enters the digest: the
-// whole file would take seconds for a large model.
+// sampleBytes is how much of both ends of a weight file enters the digest. Hashing a
+// large file whole would take seconds.
 const sampleBytes = 64 << 10
 
-// digest identifies a checkpoint: SHA-256 over what its weights say of themselves
-// and, for a folder, config.json and tokenizer.json. A GGUF file holds all that its
-// small files are made of, so those do not enter: another build may make them
-// otherwise.
+// digest identifies a checkpoint. It is the SHA-256 of the weight index and, for a
+// folder, of config.json and tokenizer.json. A GGUF file is the source of its small
+// files, so these do not enter: another version of this program may derive them
+// differently.
 func digest(files []File, set weightSet) (string, error) {
 	h := sha256.New()
 	if _, whole := set.(fileSet); !whole {
@@ -30,9 +30,9 @@ func digest(files []File, set weightSet) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Fingerprint writes the weight index: each weight file's name, size, first and last
-// 64 KiB, and each tensor's name, type, shape and offset. Every part is preceded by
-// its length, so that no two checkpoints run together into the same bytes.
+// Fingerprint writes the weight index: each weight file's name, size, first and last 64
+// KiB, and each tensor's name, type, shape and offset. Each part is preceded by its
+// length, so that different checkpoints cannot give the same bytes.
 func (s folderSet) Fingerprint(w io.Writer) error {
 	for _, f := range s.Files() {
 		part(w, fmt.Appendf(nil, "%s %d", f.Name(), f.Size()))

@@ -6,9 +6,8 @@ var (
 	// ErrConfig is returned when config.json or generation_config.json is
 	// missing, malformed or contradicts itself. The text names file and field.
 	ErrConfig = errors.New("invalid model configuration")
-	// ErrUnsupported is returned when a checkpoint is well formed but asks for
-	// something this package does not know: an architecture, a rope type, a
-	// quantization.
+	// ErrUnsupported is returned when a checkpoint is well formed but uses a feature that
+	// this package does not support: an architecture, a rope type, a quantization.
 	ErrUnsupported = errors.New("unsupported model")
 	// ErrWeights is returned when tensors are missing or do not fit config.json.
 	ErrWeights = errors.New("weights do not fit the configuration")

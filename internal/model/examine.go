@@ -16,12 +16,12 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// Open reads and checks the checkpoint at path: a folder with config.json, the small
-// files beside it, and safetensors weights; or a GGUF file; or a folder without
-// safetensors that holds exactly one GGUF file. The weights are mapped. Nothing is
-// left open when it fails. Errors name the file and the field or tensor; they match
-// [ErrConfig], [ErrUnsupported], [ErrWeights], [ErrOutside],
-// [safetensors.ErrFormat], [safetensors.ErrNoWeights] or [gguf.ErrFormat].
+// Open reads and checks the checkpoint at path and maps its weights. path is a folder
+// with config.json, the small files beside it, and safetensors weights; or a GGUF file;
+// or a folder without safetensors that holds exactly one GGUF file. On failure nothing
+// stays open. Errors name the file and the field or tensor. They match [ErrConfig],
+// [ErrUnsupported], [ErrWeights], [ErrOutside], [safetensors.ErrFormat],
+// [safetensors.ErrNoWeights] or [gguf.ErrFormat].
 func Open(path string, opts Options) (*Model, error) {
 	m, problems := Examine(path, opts)
 	if len(problems) > 0 {
@@ -34,10 +34,10 @@ func Open(path string, opts Options) (*Model, error) {
 	return m, nil
 }
 
-// Examine opens a checkpoint as far as that is possible and returns everything that
-// is wrong with it; the first problem is the error of [Open]. The model is never nil
-// and must be closed. With problems it serves to be described: what could not be
-// read is zero, and its weights must not be used.
+// Examine opens a checkpoint as far as possible and returns all its problems; the first
+// is the error of [Open]. The model is never nil, and the caller must close it. A model
+// with problems can only be described: unreadable parts are zero, and its weights must
+// not be used.
 func Examine(path string, opts Options) (*Model, []error) {
 	m := &Model{dir: path, places: map[roleKey]place{}, wanted: map[string]bool{}}
 	problems := m.examine(path)
@@ -123,7 +123,7 @@ func (m *Model) openFile(path string) (problems []error) {
 	}
 	more := m.readConfig()
 	if len(problems) > 0 {
-		return problems // the others are consequences
+		return problems // the other errors follow from the first
 	}
 	for _, err := range more {
 		problems = append(problems, fmt.Errorf("read %s: %w", filepath.Base(path), err))
@@ -131,7 +131,7 @@ func (m *Model) openFile(path string) (problems []error) {
 	return problems
 }
 
-// readConfig reads everything that is not weights.
+// readConfig reads everything except the weights.
 func (m *Model) readConfig() []error {
 	content := find(m.files, ConfigName)
 	if content == nil {
@@ -152,8 +152,8 @@ func (m *Model) readConfig() []error {
 	return problems
 }
 
-// locate finds out what there is at a path: a folder of safetensors, or a GGUF file,
-// whose path is given then.
+// locate finds out what is at path: a folder of safetensors, or a GGUF file, whose path
+// it returns then.
 func locate(path string) (f folder, file string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -173,7 +173,7 @@ func locate(path string) (f folder, file string, err error) {
 	}
 	for _, name := range []string{safetensors.SingleName, safetensors.IndexName} {
 		if _, err := f.resolve(name); !errors.Is(err, fs.ErrNotExist) {
-			return f, "", nil // whoever opens it tells what is wrong
+			return f, "", nil // opening it reports the error
 		}
 	}
 	names, err := f.ggufFiles()
@@ -187,8 +187,8 @@ func locate(path string) (f folder, file string, err error) {
 	return f, file, err
 }
 
-// isGGUF goes by a file's name, or by how it starts: in a cache files are named by
-// their hashes.
+// isGGUF checks a file's name, or its first bytes: in a cache, files are named by their
+// hashes.
 func isGGUF(path string, info fs.FileInfo) bool {
 	if strings.EqualFold(filepath.Ext(path), ggufExt) {
 		return true
@@ -198,7 +198,7 @@ func isGGUF(path string, info fs.FileInfo) bool {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return true // whoever opens it tells why
+		return true // opening it reports the error
 	}
 	defer file.Close()
 	var magic [4]byte

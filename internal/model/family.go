@@ -5,44 +5,43 @@ import (
 	"strings"
 )
 
-// family describes one kind of model as data: which checkpoints it covers, what
-// their config.json may leave out, what they add to the common decoder, and how
-// they call their tensors. The forward pass is the same for all and reads
-// [Config].
+// family describes a kind of model as data: the checkpoints it covers, the defaults of
+// their config.json, their additions to the common decoder, and their tensor names. The
+// forward pass is the same for all and reads [Config].
 type family struct {
-	// modelType and architectures are the spellings in config.json.
+	// modelType and architectures are the names in config.json.
 	modelType     string
 	architectures []string
 	defaults      defaults
-	// actField is the field of the activation, "" for hidden_act.
+	// actField is the field of the activation; "" means hidden_act.
 	actField string
-	// nested: a checkpoint that reads images as well has the fields of its text
-	// model under text_config.
+	// nested: in a checkpoint that also reads images, the fields of the text model are
+	// under text_config.
 	nested bool
 	// traits reads the fields that only this family has.
 	traits func(f fields, c *Config)
 	// names maps a role to the tensor name; the first %d stands for the layer, the
 	// second for the expert.
 	names map[Role]string
-	// fused are tensors of several roles. Roles that names has as well may come
+	// fused lists tensors of several roles. Roles that are also in names may be stored
 	// either way.
 	fused []fused
-	// roots are what the leading "model." of names may be in its stead; the first
-	// one found counts. Nil: nothing else.
+	// roots lists replacements of the leading "model." of names; the first one found
+	// counts. nil if there are none.
 	roots []string
-	// ignored are further tensor names that checkpoints carry to no purpose.
+	// ignored lists further tensors that checkpoints contain but that are not used.
 	ignored []string
 }
 
-// fused is a tensor that holds the rows of several roles one after the other. For
-// roles of experts it has a further first dimension, the expert.
+// fused is a tensor that holds the rows of several roles one after the other. For roles
+// of experts its additional first dimension is the expert.
 type fused struct {
 	name  string
 	roles []Role
 }
 
-// defaults are the values that a config.json of a family may leave out; 0 stands
-// for fields that must be there.
+// defaults holds the values of fields that a family's config.json may leave out; 0 marks
+// a required field.
 type defaults struct {
 	context   int
 	headDim   int // 0: hidden size / heads
@@ -52,19 +51,19 @@ type defaults struct {
 	tied      bool
 	act       Activation
 
-	// Nested files leave out sizes too when they are those of the class.
+	// Nested files may also leave out sizes that equal the defaults of the class.
 	layers, hidden, heads, ffn, vocab int
 }
 
-// families is the table of known families. A new one is a file with such a
-// function and a line here.
+// families returns all known families. To add one, write a file with such a function and
+// a line here.
 func families() []family {
 	return []family{
 		llama(), mistral(), mixtral(), qwen2(), qwen3(), qwen3MoE(), gemma2(), gemma3(), phi3(),
 	}
 }
 
-// Families lists the known families by their model_type.
+// Families returns the model_type of all known families.
 func Families() []string {
 	var names []string
 	for _, fam := range families() {
@@ -73,7 +72,7 @@ func Families() []string {
 	return names
 }
 
-// family finds the family of a parsed configuration.
+// family returns the family of a parsed configuration.
 func (c Config) family() family {
 	for _, fam := range families() {
 		if fam.modelType == c.Family {
@@ -83,8 +82,8 @@ func (c Config) family() family {
 	return family{} // a Config that ParseConfig did not make has no tensors
 }
 
-// findFamily picks the family of a config.json: by its architecture, or by its
-// model type when no architecture is given.
+// findFamily picks the family of a config.json: by its architecture, or by its model type
+// if there is no architecture.
 func findFamily(f fields) (family, string, error) {
 	architecture := ""
 	if list := f.texts("architectures"); len(list) > 0 {

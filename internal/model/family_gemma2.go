@@ -1,8 +1,8 @@
 package model
 
-// gemma2 covers Gemma 2. Norms multiply with 1 + weight and stand on both sides of
-// attention and MLP; scores and logits are capped, and null switches a cap off;
-// layers 0, 2, 4… have a window; embeddings are scaled.
+// gemma2 covers Gemma 2. Norms multiply by 1 + weight and are before and after attention
+// and MLP. Scores and logits are capped; null turns a cap off. Layers 0, 2, 4… have a
+// window. Embeddings are scaled.
 func gemma2() family {
 	return family{
 		modelType:     "gemma2",
@@ -21,7 +21,7 @@ func gemma2() family {
 	}
 }
 
-// readGemma reads what Gemma 2 and 3 share.
+// readGemma reads the fields that Gemma 2 and 3 share.
 func readGemma(f fields, c *Config) {
 	c.NormPlusOne, c.PostNorms, c.ScaleEmbed = true, true, true
 	c.QKVBias = f.boolean("attention_bias", false)

@@ -1,10 +1,9 @@
 package model
 
-// gemma3 covers the text part of Gemma 3, alone or inside a checkpoint that reads
-// images as well, whose other tensors are left aside. It differs from Gemma 2 by
-// norms on queries and keys, no caps unless the file says so, and one layer in six
-// without a window. Layers with a window rotate by a base of their own, which
-// rope_scaling does not scale.
+// gemma3 covers the text part of Gemma 3, alone or inside a checkpoint that also reads
+// images, whose other tensors are ignored. Unlike Gemma 2 it has norms on queries and
+// keys, no caps unless the file sets them, and one layer in six without a window. Layers
+// with a window rotate by their own base, which rope_scaling does not scale.
 func gemma3() family {
 	return family{
 		modelType:     "gemma3_text",

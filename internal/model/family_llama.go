@@ -1,6 +1,6 @@
 package model
 
-// llama covers Llama 2, 3, 3.1 and 3.2 text models and the many that use their
+// llama covers Llama 2, 3, 3.1 and 3.2 text models and the many models that use their
 // code.
 func llama() family {
 	return family{

@@ -1,7 +1,7 @@
 package model
 
-// qwen2 covers the dense Qwen2 and Qwen2.5 models. Queries, keys and values have a
-// bias, which config.json does not say, and the output has none.
+// qwen2 covers the dense Qwen2 and Qwen2.5 models. Queries, keys and values have a bias,
+// although config.json does not say so, and the output has none.
 func qwen2() family {
 	return family{
 		modelType:     "qwen2",
@@ -15,9 +15,8 @@ func qwen2() family {
 	}
 }
 
-// readQwenWindow reads the window of the layers from max_window_layers on, the
-// reverse of what the name suggests. Without use_sliding_window the size means
-// nothing.
+// readQwenWindow reads the window. It applies to the layers from max_window_layers on,
+// the reverse of what the name suggests. Without use_sliding_window the size is ignored.
 func readQwenWindow(f fields, c *Config) {
 	window := f.window("sliding_window", 4096)
 	full := f.count("max_window_layers", 28, maxLayers)

@@ -2,10 +2,9 @@ package model
 
 import "slices"
 
-// qwen3MoE covers Qwen3 models with experts, without a shared one. Layer i has
-// experts when decoder_sparse_step divides i+1 and mlp_only_layers does not list
-// it. A window, when there is one, is that of all layers: max_window_layers counts
-// for the dense models only.
+// qwen3MoE covers Qwen3 models with experts, without a shared one. Layer i has experts if
+// decoder_sparse_step divides i+1 and mlp_only_layers does not list it. A window applies
+// to all layers: max_window_layers is for the dense models only.
 func qwen3MoE() family {
 	return family{
 		modelType:     "qwen3_moe",

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// fields reads a JSON object of a configuration file by name. Errors stick in err
-// and wrong fields read as zero values, so a reader checks once at its end. A null counts as absent, as it does for the libraries that write
-// these files.
+// fields reads a JSON object of a configuration file by name. Errors accumulate in err,
+// and wrong fields read as zero values, so a reader checks once at its end. A null counts
+// as absent, as it does for the libraries that write these files.
 type fields struct {
 	path string // "config.json" or "config.json: rope_scaling"
 	raw  map[string]json.RawMessage
@@ -31,7 +31,7 @@ func parseFields(path string, content []byte) (fields, error) {
 	return f, nil
 }
 
-// fail adds an error; readers see that there is one.
+// fail adds an error, which the reader checks later.
 func (f fields) fail(kind error, name, format string, args ...any) {
 	err := fmt.Errorf("read %s: %w: %s: %s", f.path, kind, name, fmt.Sprintf(format, args...))
 	switch found := (*f.err).(type) { //nolint:errorlint // nothing wraps it here
@@ -44,15 +44,15 @@ func (f fields) fail(kind error, name, format string, args ...any) {
 	}
 }
 
-// failures are the errors of one file. As an error it is the first of them; the
-// others are for those who want to know everything.
+// failures holds the errors of one file. As an error it is the first of them; each
+// returns all.
 type failures []error
 
 func (f failures) Error() string { return f[0].Error() }
 
 func (f failures) Unwrap() error { return f[0] }
 
-// each gives the single errors in err.
+// each returns the single errors in err.
 func each(err error) []error {
 	if list := failures(nil); errors.As(err, &list) {
 		return list
@@ -65,7 +65,7 @@ func (f fields) has(name string) bool {
 	return ok && string(raw) != "null"
 }
 
-// decode reads a present field; false means that it is absent or wrong.
+// decode reads a present field. It returns false if the field is absent or wrong.
 func (f fields) decode(name string, into any, want string) bool {
 	if !f.has(name) {
 		return false
@@ -77,8 +77,8 @@ func (f fields) decode(name string, into any, want string) bool {
 	return true
 }
 
-// size reads a whole number between 1 and limit. An absent field gives def, or an
-// error when def is 0.
+// size reads a whole number between 1 and limit. If the field is absent it returns def,
+// or fails if def is 0.
 func (f fields) size(name string, def, limit int) int {
 	if !f.has(name) {
 		if def == 0 {
@@ -93,7 +93,7 @@ func (f fields) size(name string, def, limit int) int {
 	return n
 }
 
-// count is size for numbers that may be 0, as def may.
+// count does what size does, for numbers that may be 0; def may be 0, too.
 func (f fields) count(name string, def, limit int) int {
 	n := def
 	if f.decode(name, &n, "a whole number") && (n < 0 || n > limit) {
@@ -102,14 +102,14 @@ func (f fields) count(name string, def, limit int) int {
 	return n
 }
 
-// number reads a finite number, def when absent.
+// number reads a finite number; def if absent.
 func (f fields) number(name string, def float64) float64 {
 	n := def
 	f.decode(name, &n, "a number")
 	return n
 }
 
-// positive reads a number above zero; it must be there unless def is above zero.
+// positive reads a number above zero. The field is required unless def is above zero.
 func (f fields) positive(name string, def float64) float64 {
 	if !f.has(name) && def <= 0 {
 		f.fail(ErrConfig, name, "missing")
@@ -157,8 +157,8 @@ func (f fields) ids(name string) []uint32 {
 	return nil
 }
 
-// window reads a number of positions. Unlike elsewhere null is not the same as an
-// absent field, for which def stands: it means no window, as 0 does.
+// window reads a number of positions. Here null differs from an absent field, which means
+// def: null means no window, as 0 does.
 func (f fields) window(name string, def int) int {
 	if _, there := f.raw[name]; there && !f.has(name) {
 		return 0
@@ -166,7 +166,7 @@ func (f fields) window(name string, def int) int {
 	return f.count(name, def, maxContext)
 }
 
-// limit reads a positive number that null switches off, as 0 does.
+// limit reads a positive number; null turns the limit off, as 0 does.
 func (f fields) limit(name string, def float64) float64 {
 	if _, there := f.raw[name]; there && !f.has(name) || !there && def == 0 {
 		return 0
@@ -198,25 +198,25 @@ func (f fields) factors(name string, n int) []float64 {
 	return list
 }
 
-// refuse fails when a switch is on.
+// refuse fails if a switch is on.
 func (f fields) refuse(name, why string) {
 	if f.boolean(name, false) {
 		f.fail(ErrUnsupported, name, "true: %s", why)
 	}
 }
 
-// names lists the fields there are, in order.
+// names returns the names of all fields, sorted.
 func (f fields) names() []string { return slices.Sorted(maps.Keys(f.raw)) }
 
-// object reads a nested object; it shares the sticky error.
+// object reads a nested object, which shares the errors.
 func (f fields) object(name string) (fields, bool) {
 	sub := fields{path: f.path + ": " + name, err: f.err}
 	ok := f.decode(name, &sub.raw, "an object")
 	return sub, ok
 }
 
-// descend goes into a nested object, if it is there. Fields that it lacks and
-// that may stand on the outside as well are taken from there.
+// descend returns the nested object, if there is one. Fields that it lacks are taken from
+// the outer object.
 func (f fields) descend(name string) fields {
 	sub, ok := f.object(name)
 	if !ok {

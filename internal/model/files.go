@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Names of the small files beside the weights.
+// Names of the small files of a checkpoint.
 const (
 	ConfigName          = "config.json"
 	GenerationName      = "generation_config.json"
@@ -16,11 +16,11 @@ const (
 	ChatTemplateName    = "chat_template.jinja"
 )
 
-// maxFile bounds each of them, in bytes; the largest tokenizers have 35 MB.
+// maxFile bounds each small file, in bytes; the largest tokenizers have 35 MB.
 const maxFile = 256 << 20
 
-// File is one of the small files of a checkpoint: what a frontend needs to read
-// and write text for the model.
+// File is one of the small files of a checkpoint, which a frontend needs to read and
+// write text for the model.
 type File struct {
 	Name   string // base name
 	Size   int64
@@ -44,7 +44,7 @@ func readFiles(f folder) ([]File, error) {
 	return files, nil
 }
 
-// smallFiles are their names in a fixed order.
+// smallFiles returns their names in a fixed order.
 func smallFiles() []string {
 	return []string{ConfigName, GenerationName, TokenizerName, TokenizerConfigName, ChatTemplateName}
 }
@@ -54,7 +54,7 @@ func newFile(name string, data []byte) File {
 	return File{Name: name, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Data: data}
 }
 
-// find returns the content of a file, nil when the checkpoint has no such file.
+// find returns the content of a file, or nil if the checkpoint has no such file.
 func find(files []File, name string) []byte {
 	for _, f := range files {
 		if f.Name == name {
@@ -64,8 +64,8 @@ func find(files []File, name string) []byte {
 	return nil
 }
 
-// readEOS reads the ids that end a text: from generation_config.json, or else
-// from config.json.
+// readEOS reads the ids that end a text, from generation_config.json or else from
+// config.json.
 func readEOS(files []File, vocab int) ([]uint32, error) {
 	for _, name := range []string{GenerationName, ConfigName} {
 		content := find(files, name)
@@ -87,9 +87,9 @@ func readEOS(files []File, vocab int) ([]uint32, error) {
 	return nil, nil
 }
 
-// readTokenLimit finds the number of ids that tokenizer.json uses: its largest id
-// and one. Without the file it is the vocabulary. A tokenizer that knows more ids
-// than the model has rows is refused.
+// readTokenLimit returns the number of ids that tokenizer.json uses: its largest id plus
+// one. Without the file it returns the vocabulary's size. It refuses a tokenizer that has
+// more ids than the model has rows.
 func readTokenLimit(content []byte, vocab int) (int, error) {
 	if content == nil {
 		return vocab, nil

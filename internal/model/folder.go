@@ -13,9 +13,9 @@ import (
 // folder is a model folder with its links resolved.
 type folder struct {
 	dir string
-	// roots are the folders that files may lie in: dir itself and, for a snapshot
-	// of the Hugging Face cache, the blobs of the same repository, where all of
-	// the snapshot's links lead.
+	// roots are the folders that may contain files: dir itself and, for a snapshot of the
+	// Hugging Face cache, the blobs of the same repository, to which the snapshot's links
+	// lead.
 	roots []string
 }
 
@@ -45,8 +45,8 @@ func openFolder(dir string) (folder, error) {
 	return f, nil
 }
 
-// resolve finds a file by its base name. A missing file matches [fs.ErrNotExist];
-// a link that leads out of the folder, or nowhere, does not.
+// resolve finds a file by its base name. The error of a missing file matches
+// [fs.ErrNotExist]; that of a link that leads out of the folder, or nowhere, does not.
 func (f folder) resolve(name string) (string, error) {
 	path := filepath.Join(f.dir, name)
 	if _, err := os.Lstat(path); err != nil {
@@ -65,7 +65,7 @@ func (f folder) resolve(name string) (string, error) {
 	return "", fmt.Errorf("open %s: %w: it is at %s", name, ErrOutside, target)
 }
 
-// read returns a small file, nil when it does not exist.
+// read returns a small file, or nil if it does not exist.
 func (f folder) read(name string, limit int64) ([]byte, error) {
 	path, err := f.resolve(name)
 	if errors.Is(err, fs.ErrNotExist) {

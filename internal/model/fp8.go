@@ -8,30 +8,30 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// FP8 is what config.json says of weights that are stored as fp8, which the types of the
-// tensors do not tell. Which matrices are, their types tell: lists of modules that were left
-// out are not needed.
+// FP8 holds the settings in config.json about weights stored as fp8 that the tensors'
+// types do not tell. The types tell which matrices are fp8, so lists of excluded modules
+// are not needed.
 type FP8 struct {
 	// Method is the quant_method, "" for checkpoints that are not quantized.
 	Method string
-	// Static: activations were meant to be fp8 with scales that are in the checkpoint.
+	// Static: activations were meant to be fp8 with scales from the checkpoint.
 	Static bool
-	// Dynamic: activations were meant to be fp8 with scales that are found on the way.
+	// Dynamic: activations were meant to be fp8 with scales computed at run time.
 	Dynamic bool
 }
 
-// fp8Block is how many rows and columns have one scale where the checkpoint has one for
+// fp8Block is how many rows and columns share a scale if the checkpoint has one scale for
 // each block.
 const fp8Block = 128
 
-// fp8Methods are the values of quant_method that are known.
+// fp8Methods returns a reader for each known value of quant_method.
 func fp8Methods() map[string]func(f fields, q *FP8) {
 	return map[string]func(f fields, q *FP8){
 		"fp8": readPlainFP8, "compressed-tensors": readCompressed, "fbgemm_fp8": readFBGEMM, "modelopt": readModelOpt,
 	}
 }
 
-// readFP8 reads quantization_config. It refuses whatever is no fp8.
+// readFP8 reads quantization_config. It refuses all settings that are not fp8.
 func readFP8(f fields) (q FP8) {
 	f, ok := f.object("quantization_config")
 	if !ok {
@@ -47,7 +47,7 @@ func readFP8(f fields) (q FP8) {
 	return q
 }
 
-// readPlainFP8 reads what DeepSeek, Qwen and AutoFP8 write.
+// readPlainFP8 reads the format of DeepSeek, Qwen and AutoFP8.
 func readPlainFP8(f fields, q *FP8) {
 	if format := f.text("fmt", "e4m3"); format != "e4m3" {
 		f.fail(ErrUnsupported, "fmt", "%q: weights are known as e4m3 only", format)
@@ -71,7 +71,8 @@ func (f fields) fp8Block(name string) {
 	}
 }
 
-// readCompressed reads what llm-compressor writes: groups of modules, each with a scheme.
+// readCompressed reads the format of llm-compressor: groups of modules, each with a
+// scheme.
 func readCompressed(f fields, q *FP8) {
 	switch format := f.text("format", "float-quantized"); format {
 	case "float-quantized", "naive-quantized":
@@ -115,15 +116,15 @@ func readGroup(group fields, q *FP8) {
 	if !ok {
 		return
 	}
-	// Old files have true or false, newer ones a third way.
+	// Old files have true or false, newer ones a third value.
 	dynamic := in.has("dynamic") && string(in.raw["dynamic"]) != "false"
 	q.Dynamic, q.Static = q.Dynamic || dynamic, q.Static || !dynamic
 }
 
-// readFBGEMM reads what Llama 3.1 405B was published with: scales for rows.
+// readFBGEMM reads the format of Llama 3.1 405B: a scale for each row.
 func readFBGEMM(_ fields, q *FP8) { q.Dynamic = true }
 
-// readModelOpt reads what NVIDIA's Model Optimizer writes: one scale for a matrix.
+// readModelOpt reads the format of NVIDIA's Model Optimizer: one scale for a matrix.
 func readModelOpt(f fields, q *FP8) {
 	if nested, ok := f.object("quantization"); ok { // files of 2024
 		f = nested
@@ -134,8 +135,8 @@ func readModelOpt(f fields, q *FP8) {
 	q.Static = true
 }
 
-// findScales finds the scales of a matrix of F8_E4M3, by the names that checkpoints give
-// them; their shape tells how many weights have one.
+// findScales finds the scales of a matrix of F8_E4M3, by the names that checkpoints use.
+// Their shape determines how many weights share one.
 func findScales(t Tensor, lookup func(name string) (Tensor, bool)) (*safetensors.Scales, error) {
 	if len(t.Shape) != 2 {
 		return nil, fmt.Errorf("has type %s and %d dimensions; known are matrices", t.DType, len(t.Shape))
@@ -166,8 +167,8 @@ func findScales(t Tensor, lookup func(name string) (Tensor, bool)) (*safetensors
 	return nil, fmt.Errorf("has type %s and no scales, %s or %s", t.DType, t.Name+"_scale_inv", t.Name+"_scale")
 }
 
-// fp8Notes tells what of a checkpoint of fp8 is not followed, given the tensors that nobody
-// asks for. It returns those that remain.
+// fp8Notes adds warnings about settings of an fp8 checkpoint that are not followed. extra
+// holds the unused tensors; it returns those that it did not report.
 func (m *Model) fp8Notes(extra []string) []string {
 	uses := func(t TensorSpec) bool { found, _ := m.set.Lookup(t.Name); return found.DType == safetensors.F8_E4M3 }
 	if !slices.ContainsFunc(m.specs, uses) {

@@ -9,14 +9,14 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// Options of [Open] and [Examine].
+// Options configures [Open] and [Examine].
 type Options struct {
-	// Log receives warnings about oddities that do not hinder loading, such as
-	// tensors that nobody asked for. Nil drops them.
+	// Log receives warnings about oddities that do not prevent loading, such as unused
+	// tensors. nil drops them.
 	Log *slog.Logger
-	// Quantize is the format that matrices shall have, one of
-	// [cluster.WeightFormats]; "" leaves them as they are stored. [Model.Prepare] must
-	// be called then, before any tensor is read.
+	// Quantize is the format to which matrices are quantized, one of
+	// [cluster.WeightFormats]; "" keeps them as stored. If it is set, call
+	// [Model.Prepare] before reading any tensor.
 	Quantize string
 }
 
@@ -28,10 +28,10 @@ type Model struct {
 	eos        []uint32
 	tokenLimit int
 	digest     string
-	quantize   string    // format that was asked for
-	set        weightSet // nil when there are no weights to be read
+	quantize   string    // requested format
+	set        weightSet // nil if there are no readable weights
 	format     string
-	wanted     map[string]bool // tensors that the configuration asks for
+	wanted     map[string]bool // tensors that the configuration needs
 	warnings   []string
 	specs      []TensorSpec
 	places     map[roleKey]place
@@ -42,15 +42,15 @@ type roleKey struct {
 	layer, expert int
 }
 
-// place is where a role's values lie: all of a tensor, or a run of its rows.
+// place tells where a role's values are stored: all of a tensor, or a run of its rows.
 type place struct {
 	tensor string
 	first  int   // row, counted over all dimensions but the last
-	shape  []int // nil: all of it
+	shape  []int // nil for the whole tensor
 }
 
-// checkTensors proves that each tensor that the configuration asks for is there
-// with its shape and a type that can be computed with.
+// checkTensors checks that each tensor that the configuration needs exists with its shape
+// and a type that engines support.
 func (m *Model) checkTensors() (problems []error) {
 	var missing []string
 	bad := func(format string, args ...any) {
@@ -98,8 +98,8 @@ func (m *Model) checkTensors() (problems []error) {
 	return problems
 }
 
-// computable reports whether engines know a tensor's type: quantized matrices, and
-// everything of plain types.
+// computable reports whether engines support a tensor's type: plain types for all
+// tensors, and quantized types for matrices.
 func computable(t Tensor) bool {
 	switch t.DType {
 	case safetensors.F32, safetensors.F16, safetensors.BF16:
@@ -108,7 +108,7 @@ func computable(t Tensor) bool {
 	return t.DType.Quantized() && len(t.Shape) > 1
 }
 
-// place remembers what a tensor is for.
+// place records the roles of a tensor.
 func (m *Model) place(spec TensorSpec) {
 	if spec.Parts == nil {
 		m.places[roleKey{spec.Role, spec.Layer, spec.Expert}] = place{tensor: spec.Name}
@@ -120,35 +120,35 @@ func (m *Model) place(spec TensorSpec) {
 	}
 }
 
-// Config is the model's shape.
+// Config returns the model's shape.
 func (m *Model) Config() Config { return m.config }
 
-// Dir is the model folder, or the GGUF file, with its links resolved.
+// Dir returns the model folder, or the GGUF file, with links resolved.
 func (m *Model) Dir() string { return m.dir }
 
-// Digest identifies the checkpoint, in hex: equal for copies of the same files,
-// different when configuration, tokenizer or weights differ. Of the weights only
-// the index and both ends of each file are read; of a GGUF file everything before
-// the data, and both ends of that. A quantized model has a digest of its own for each
-// format: its KV blocks are others than those of the checkpoint as it is stored.
+// Digest identifies the checkpoint, in hex: equal for copies of the same files, different
+// when configuration, tokenizer or weights differ. Of the weights it covers only the
+// index and both ends of each file; of a GGUF file everything before the data, and both
+// ends of the data. A quantized model has a different digest for each format, because its
+// KV blocks differ from those of the stored checkpoint.
 func (m *Model) Digest() string { return m.digest }
 
-// Files are the small files of the checkpoint that exist, for the model card.
+// Files returns the small files of the checkpoint that exist, for the model card.
 func (m *Model) Files() []File { return m.files }
 
-// EOS lists the ids that end a text, in ascending order.
+// EOS returns the ids that end a text, in ascending order.
 func (m *Model) EOS() []uint32 { return m.eos }
 
-// TokenLimit is the number of ids that the tokenizer knows; the rows of the head
-// from there on are padding and must not be sampled.
+// TokenLimit returns the number of ids that the tokenizer uses. Further rows of the head
+// are padding and must not be sampled.
 func (m *Model) TokenLimit() int { return m.tokenLimit }
 
-// Tensors lists the tensors that the model is made of, as this checkpoint stores
-// them; unlike [Config.Tensors] it knows which form the checkpoint has.
+// Tensors returns the tensors of the model as this checkpoint stores them. Unlike
+// [Config.Tensors] it reflects the form that the checkpoint has.
 func (m *Model) Tensors() []TensorSpec { return m.specs }
 
-// TensorBytes is how many bytes the data of [Model.Tensor] has, without making it; 0
-// for a tensor that is missing.
+// TensorBytes returns the size of the data of [Model.Tensor] without making it; 0 for a
+// missing tensor.
 func (m *Model) TensorBytes(name string) int64 {
 	t, ok := m.set.Lookup(name)
 	if !ok {
@@ -161,9 +161,9 @@ func (m *Model) TensorBytes(name string) int64 {
 	return int64(t.DType.Bytes(weights))
 }
 
-// Tensor finds a tensor by its name in the checkpoint; for a GGUF file that is the
-// name in the folder that the file was made of. Quantized matrices come as they are
-// stored: rows of whole blocks, see [safetensors.DType.Block], and fp8 with its scales.
+// Tensor finds a tensor by its name in the checkpoint. For a GGUF file that is the name
+// in the original Hugging Face folder. Quantized matrices come as they are stored: rows
+// of whole blocks, see [safetensors.DType.Block], and fp8 with its scales.
 func (m *Model) Tensor(name string) (Tensor, error) {
 	t, ok := m.set.Tensor(name)
 	if !ok {
@@ -172,9 +172,9 @@ func (m *Model) Tensor(name string) (Tensor, error) {
 	return t, nil
 }
 
-// Weight finds a tensor by what it is for; the layer is 0 for roles that exist
-// once. The head of a tied model is its embedding. Roles that share a tensor get
-// the rows that are theirs. False means that this model has no such tensor.
+// Weight finds a tensor by its role; layer is 0 for roles that exist once. The head of a
+// tied model is its embedding. Roles that share a tensor get their rows of it. ok is
+// false if this model has no such tensor.
 func (m *Model) Weight(role Role, layer int) (Tensor, bool) { return m.Expert(role, layer, 0) }
 
 // Expert finds a tensor of one expert; see [Role.PerExpert] and [Model.Weight].

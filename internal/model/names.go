@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// llamaNames are the tensor names that most families share.
+// llamaNames returns the tensor names that most families share.
 func llamaNames() map[Role]string {
 	return map[Role]string{
 		RoleEmbed:     "model.embed_tokens.weight",
@@ -36,9 +36,9 @@ func llamaNames() map[Role]string {
 	}
 }
 
-// gemmaNames are those with four norms in a layer. What Llama calls
-// post_attention_layernorm stands before the MLP; here it stands where the name
-// says, and the one before the MLP is pre_feedforward_layernorm.
+// gemmaNames returns the names for four norms in a layer. In Llama,
+// post_attention_layernorm is before the MLP. Here it is after attention, and the one
+// before the MLP is pre_feedforward_layernorm.
 func gemmaNames() map[Role]string {
 	return withNames(llamaNames(), map[Role]string{
 		RolePostAttnNorm: "model.layers.%d.post_attention_layernorm.weight",
@@ -47,13 +47,13 @@ func gemmaNames() map[Role]string {
 	})
 }
 
-// withNames changes and adds names.
+// withNames returns names with changes and additions.
 func withNames(names, more map[Role]string) map[Role]string {
 	maps.Copy(names, more)
 	return names
 }
 
-// without removes names.
+// without returns names without some roles.
 func without(names map[Role]string, roles ...Role) map[Role]string {
 	for _, r := range roles {
 		delete(names, r)
@@ -61,18 +61,19 @@ func without(names map[Role]string, roles ...Role) map[Role]string {
 	return names
 }
 
-// naming gives the tensor names of one checkpoint.
+// naming determines the tensor names of one checkpoint.
 type naming struct {
 	fam  family
-	root string // of all but the head, "model."
-	// has reports whether the checkpoint holds a tensor; nil: it is still to be
-	// made, and roles that may come either way have tensors of their own.
+	root string // of all names but the head's, "model."
+	// has reports whether the checkpoint holds a tensor. It is nil for a checkpoint that
+	// is not written yet; roles that may be stored either way then have tensors of their
+	// own.
 	has func(name string) bool
-	// stacked: roles that may come either way share a tensor.
+	// stacked: roles that may be stored either way share a tensor.
 	stacked bool
 }
 
-// newNaming finds out under which root a checkpoint keeps its tensors.
+// newNaming detects the root of a checkpoint's tensor names.
 func newNaming(fam family, has func(name string) bool) naming {
 	n := naming{fam: fam, root: "model.", has: has}
 	if has == nil {
@@ -87,7 +88,7 @@ func newNaming(fam family, has func(name string) bool) naming {
 	return n
 }
 
-// fill puts numbers, the layer and the expert, and the root into a name.
+// fill inserts numbers, the layer and the expert, and the root into a name.
 func (n naming) fill(pattern string, numbers ...int) string {
 	if rest, ok := strings.CutPrefix(pattern, "model."); ok {
 		pattern = n.root + rest
@@ -100,7 +101,7 @@ func (n naming) fill(pattern string, numbers ...int) string {
 	return pattern
 }
 
-// of finds the tensor of a role: its own, or one that it shares with others.
+// of returns the tensor of a role: its own, or one that it shares with others.
 func (n naming) of(r Role, layer int) (own string, shared *fused) {
 	own = n.fam.names[r]
 	for i := range n.fam.fused {

@@ -22,8 +22,8 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// quantizedSet is weights of which some are quantized. Those lie in a file of their own;
-// all others stay where they are.
+// quantizedSet is weights of which some are quantized. The quantized ones are in a
+// separate file; all others are read from the original files.
 type quantizedSet struct {
 	weightSet                              // as they are stored
 	planned   map[string]safetensors.DType // the quantized ones
@@ -31,9 +31,9 @@ type quantizedSet struct {
 	file      *quantcache.File // nil until Prepare
 }
 
-// quantizedType is the type that a role's tensors get, "" for those that stay. The
-// embedding and the head get eight bits in all formats: there errors cost most, and
-// they are few.
+// quantizedType returns the type to which a role's tensors are quantized, or "" for those
+// that stay. The embedding and the head get eight bits in all formats: errors matter most
+// there, and these matrices are few.
 func quantizedType(format string, r Role) safetensors.DType {
 	switch r {
 	case RoleEmbed, RoleHead:
@@ -44,8 +44,8 @@ func quantizedType(format string, r Role) safetensors.DType {
 	return ""
 }
 
-// plan decides which tensors are quantized. From then on the model describes itself as
-// it will be.
+// plan decides which tensors are quantized. Afterwards the model describes itself as
+// quantized.
 func (m *Model) plan(format string) []error {
 	if !slices.Contains(cluster.WeightFormats(), format) {
 		return []error{fmt.Errorf("%w: quantize %q; known are %s", ErrUnsupported, format, strings.Join(cluster.WeightFormats(), ", "))}
@@ -87,29 +87,29 @@ func (m *Model) plan(format string) []error {
 	return nil
 }
 
-// quantizer is part of the digest: whoever changes what becomes of weights must change
-// it too.
+// quantizer enters the digest. Change it whenever the quantized weights change.
 const quantizer = "1"
 
-// Cache is where quantized weights are kept between starts.
+// Cache says where quantized weights are kept between starts.
 type Cache struct {
-	// Dir is a folder for one file for each model and format; it is made if it is
-	// missing. The files may be deleted.
+	// Dir is a folder with one file for each model and format. It is created if missing.
+	// The files may be deleted.
 	Dir string
-	Log *slog.Logger // nil drops what is told
-	// Progress is called with the part that is done, from 0 to 1; nil: nobody asks.
+	Log *slog.Logger // nil drops messages
+	// Progress is called with the completed share, 0 to 1; may be nil.
 	Progress func(done float64)
 }
 
-// Prepare makes the weights of a model readable that was opened with Options.Quantize:
-// it maps the file that an earlier call left in the cache, or quantizes the weights,
-// with all processors and little memory, and leaves that file. For other models it does
-// nothing. Several processes may prepare the same model at once; one of them works, and
-// the others wait for it. Damaged files, and those of a checkpoint that was changed, are
-// made again. It must have returned before others use the model.
+// Prepare makes the weights of a model opened with Options.Quantize readable. It maps the
+// file that an earlier call left in the cache. If there is none, or it is damaged or from
+// a changed checkpoint, Prepare quantizes the weights, with all processors and little
+// memory, and writes the file. For other models it does nothing. Several processes may
+// prepare the same model at once: one works, and the others wait for it. Prepare must
+// return before the model is used concurrently.
 //
-// Errors are the cause of ctx, of the file system, or match [gguf.ErrValue] for weights
-// that cannot be quantized, [safetensors.ErrNotANumber], and [mapped.ErrChanged] when the checkpoint changes meanwhile.
+// It returns the cause of ctx, errors of the file system, or errors that match
+// [gguf.ErrValue] for weights that cannot be quantized, [safetensors.ErrNotANumber], or
+// [mapped.ErrChanged] if the checkpoint changes meanwhile.
 func (m *Model) Prepare(ctx context.Context, c Cache) error {
 	set, ok := m.set.(*quantizedSet)
 	if !ok || set.file != nil {
@@ -129,7 +129,7 @@ func (m *Model) Prepare(ctx context.Context, c Cache) error {
 	return nil
 }
 
-// advice says what helps when the disk is full.
+// advice adds to an error what helps when the disk is full.
 func advice(err error, dir string) string {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return ""
@@ -138,7 +138,7 @@ func advice(err error, dir string) string {
 }
 
 func (s *quantizedSet) prepare(ctx context.Context, c Cache, path string) (err error) {
-	// Nobody writes into a finished file: it is read without a lock.
+	// Finished files are immutable, so it is read without a lock.
 	if s.file, err = quantcache.Open(ctx, path, s.contents); err == nil || !replaceable(err) {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *quantizedSet) prepare(ctx context.Context, c Cache, path string) (err e
 	return err
 }
 
-// replaceable reports whether a file that could not be opened is made again.
+// replaceable reports whether a file that could not be opened should be written again.
 func replaceable(err error) bool {
 	for _, target := range []error{fs.ErrNotExist, quantcache.ErrDamaged, quantcache.ErrOther, mapped.ErrChanged} {
 		if errors.Is(err, target) {
@@ -195,7 +195,7 @@ func (s *quantizedSet) make(ctx context.Context, c Cache, path string) error {
 		done += int64(t.DType.Bytes(elements(t.Shape)))
 		c.Progress(float64(done) / float64(w.Size()))
 	}
-	// What was read must still be the checkpoint that the file names.
+	// The checkpoint must still be the one that the file names.
 	if err := s.weightSet.CheckSize(); err != nil {
 		return err
 	}
@@ -206,9 +206,9 @@ func (s *quantizedSet) make(ctx context.Context, c Cache, path string) error {
 	return nil
 }
 
-// source gives a tensor as it is stored.
+// source returns a tensor as it is stored.
 func (s *quantizedSet) source(name string) (t Tensor, err error) {
-	// Tensors that are not the mapping itself are made of it here.
+	// Tensors that are not the mapping itself are converted here.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -262,7 +262,7 @@ func elements(shape []int) int {
 	return n
 }
 
-// Lookup describes a tensor as it is or will be.
+// Lookup describes a tensor as it is, or as it will be after Prepare.
 func (s *quantizedSet) Lookup(name string) (Tensor, bool) {
 	t, ok := s.weightSet.Lookup(name)
 	if dtype, planned := s.planned[name]; planned {
@@ -271,7 +271,7 @@ func (s *quantizedSet) Lookup(name string) (Tensor, bool) {
 	return t, ok
 }
 
-// Tensor has no planned tensor until the file is there.
+// Tensor returns false for a planned tensor until Prepare has made the file.
 func (s *quantizedSet) Tensor(name string) (Tensor, bool) {
 	if _, planned := s.planned[name]; !planned {
 		return s.weightSet.Tensor(name)

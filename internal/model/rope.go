@@ -8,29 +8,29 @@ import (
 // RoPE holds the rotary position settings.
 type RoPE struct {
 	Theta float64
-	// Type is "default", "linear", "llama3", "yarn" or "longrope"; the fields below
-	// belong to the scaled ones.
+	// Type is "default", "linear", "llama3", "yarn" or "longrope". The fields below are
+	// for the scaled types.
 	Type            string
 	Factor          float64
-	OriginalContext int     // llama3, yarn, longrope: positions of the first training
+	OriginalContext int     // llama3, yarn, longrope: positions of the original training
 	LowFreqFactor   float64 // llama3
 	HighFreqFactor  float64 // llama3
 	BetaFast        float64 // yarn
 	BetaSlow        float64 // yarn
-	Truncate        bool    // yarn: round the borders of the ramp to whole dimensions
+	Truncate        bool    // yarn: round the ends of the ramp to whole dimensions
 	// Attention multiplies cosines and sines; 1 except for yarn and longrope.
 	Attention float64
-	// ShortFactors and LongFactors divide the frequencies of longrope, one for each
-	// pair: the former serve up to OriginalContext positions, the latter more.
+	// ShortFactors and LongFactors divide the frequencies of longrope, one for each pair.
+	// The former serve up to OriginalContext positions, the latter more.
 	ShortFactors, LongFactors []float64
 }
 
-// ropeTypes lists what readScaling understands. "dynamic" is not among them: it
-// changes all angles with each new token, and cached keys keep the old ones.
+// ropeTypes returns the types that readScaling supports. "dynamic" is not among them: it
+// changes all angles with each new token, but cached keys keep the old ones.
 func ropeTypes() []string { return []string{"default", "linear", "llama3", "yarn", "longrope"} }
 
-// readRoPE reads rope_theta and rope_scaling, or rope_parameters which holds both
-// and wins, and which may hold a set for each type of layer.
+// readRoPE reads rope_theta and rope_scaling, or rope_parameters, which holds both and
+// takes precedence. rope_parameters may hold a set for each type of layer.
 func readRoPE(f fields, c *Config, defaultTheta float64) {
 	c.RoPE = RoPE{Theta: f.positive("rope_theta", defaultTheta), Type: "default", Attention: 1}
 	s, there := f.object("rope_parameters")
@@ -58,8 +58,8 @@ func readRoPE(f fields, c *Config, defaultTheta float64) {
 	}
 }
 
-// readScaling reads a set of rope settings; f is the whole file. The type may be
-// left out unless typed.
+// readScaling reads a set of rope settings; f is the whole file. typed reports that the
+// type is required.
 func (r *RoPE) readScaling(s, f fields, c *Config, typed bool) {
 	r.Theta = s.positive("rope_theta", r.Theta)
 	r.Type = s.text("rope_type", s.text("type", ""))
@@ -117,9 +117,9 @@ func (r *RoPE) readYarn(s fields, context int) {
 	}
 }
 
-// readLong reads longrope. How far the context was stretched follows from the
-// positions of the first training, which Phi-3 has at the top of the file; only
-// without them the factor is asked for.
+// readLong reads longrope. The stretch of the context follows from the positions of the
+// original training, which Phi-3 has at the top of the file. Only without them the factor
+// is required.
 func (r *RoPE) readLong(s, f fields, c *Config) {
 	pairs := c.Rotary() / 2
 	r.ShortFactors, r.LongFactors = s.factors("short_factor", pairs), s.factors("long_factor", pairs)
@@ -137,8 +137,9 @@ func (r *RoPE) readLong(s, f fields, c *Config) {
 	}
 }
 
-// context is the number of positions that the scaled rotation serves. Only these
-// are added to finished models without raising max_position_embeddings.
+// context returns the number of positions that the scaled rotation serves. For yarn and
+// longrope it can exceed max_position_embeddings, because these are added to finished
+// models without raising that field.
 func (r RoPE) context(declared int) int {
 	if r.Type != "yarn" && r.Type != "longrope" {
 		return declared
@@ -146,13 +147,13 @@ func (r RoPE) context(declared int) int {
 	return max(declared, int(min(r.Factor*float64(r.OriginalContext), maxContext)))
 }
 
-// InvFreq gives the angle per position for each of the dim/2 pairs of the rotated
-// part of a head. The formulas and their float32 roundings are those of
-// transformers' modeling_rope_utils.
+// InvFreq returns the angle per position for each of the dim/2 pairs of the rotated part
+// of a head. The formulas and their float32 roundings are those of transformers'
+// modeling_rope_utils.
 //
-// maxContext is the largest number of positions that will be served. It decides
-// between the two tables of longrope: keys that were cached with one do not fit
-// queries of the other, so the length of a single sequence cannot.
+// maxContext is the largest number of positions that will be served. It selects one of
+// the two tables of longrope. The length of a single sequence cannot, because keys cached
+// with one table do not fit queries of the other.
 func (r RoPE) InvFreq(dim, maxContext int) []float32 {
 	freqs := make([]float32, dim/2)
 	for i := range freqs {
@@ -185,8 +186,7 @@ func (r RoPE) scaleLong(freqs []float32, maxContext int) {
 	}
 }
 
-// scaleLlama3 slows the low frequencies, leaves the high ones, and blends those
-// between.
+// scaleLlama3 slows the low frequencies, keeps the high ones, and blends those between.
 func (r RoPE) scaleLlama3(freqs []float32) {
 	context := float64(r.OriginalContext)
 	for i, f := range freqs {
@@ -213,7 +213,7 @@ func (r RoPE) scaleYarn(freqs []float32, headDim int) {
 	}
 	low, high = max(low, 0), min(high, float64(headDim-1))
 	if low == high {
-		high += 0.001 // as the reference does, against a division by zero
+		high += 0.001 // as the reference does, to avoid a division by zero
 	}
 	for i, f := range freqs {
 		ramp := min(max((float64(i)-low)/(high-low), 0), 1)

@@ -9,8 +9,8 @@ import (
 // sink is the folder into which a checkpoint is written.
 type sink string
 
-// create starts a file of the given size; parts may be written in any order and at the
-// same time, until Close.
+// create creates a file of the given size. Until Close, parts may be written in any order
+// and concurrently.
 func (s sink) create(name string, size int64) (*os.File, error) {
 	f, err := os.Create(filepath.Join(string(s), name))
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/dynctl/dynctl/internal/model/minitok"
 )
 
-// Synthetic describes a checkpoint with random weights in the shape of a real
-// one, for tests and benchmarks. Zero fields take the default named beside them.
+// Synthetic describes a checkpoint with random weights in the shape of a real one, for
+// tests and benchmarks. Zero fields take the default noted beside them.
 //
-// The weights are scaled so that activations stay near one, attention looks at a
-// few positions, logits have a standard deviation of about four, and the next
-// token depends on the whole prompt rather than on the last token. The tokens
-// that end a text practically never win, so greedy generation runs to its limit.
+// The weights are scaled so that activations stay near one, attention attends to a few
+// positions, logits have a standard deviation of about four, and the next token depends
+// on the whole prompt rather than on the last token. The tokens that end a text
+// practically never win, so greedy generation runs to its limit.
 type Synthetic struct {
 	Family  string // model_type of any family, "llama" by default
 	Layers  int    // 2
@@ -38,17 +38,16 @@ type Synthetic struct {
 	MLPBias       bool // llama only
 	// Transformers5 writes config.json in the spelling of transformers 5.
 	Transformers5 bool
-	// Stacked writes the experts of a layer into one tensor where the family knows
-	// that form.
+	// Stacked writes the experts of a layer into one tensor, if the family has that form.
 	Stacked bool
-	// Extra are further fields of config.json; they win over the above.
+	// Extra holds further fields of config.json; they override the fields above.
 	Extra map[string]any
 	Seed  uint64
 }
 
-// Qwen3Small is the shape of Qwen3-0.6B: 1.2 GB of bf16 weights, written in a few
-// seconds. Speed does not depend on the values of weights, so it stands in for the
-// real model in benchmarks.
+// Qwen3Small returns the shape of Qwen3-0.6B: 1.2 GB of bf16 weights, written in a few
+// seconds. Speed does not depend on the values of weights, so it replaces the real model
+// in benchmarks.
 func Qwen3Small() Synthetic {
 	return Synthetic{
 		Family: "qwen3", Layers: 28, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072,
@@ -105,7 +104,7 @@ func (s Synthetic) writeFiles(to sink) error {
 	return w.write()
 }
 
-// smallFiles gives everything but the weights.
+// smallFiles returns all files but the weights.
 func (s Synthetic) smallFiles(tok *minitok.Tokenizer) (map[string][]byte, error) {
 	files, err := tok.Files(s.ContextLen)
 	if err != nil {
@@ -173,7 +172,7 @@ func (s Synthetic) configJSON(eos uint32) ([]byte, error) {
 
 func (s Synthetic) family() family { return Config{Family: s.Family}.family() }
 
-// naming says which tensors to write.
+// naming determines which tensors to write.
 func (s Synthetic) naming(c Config) naming {
 	n := newNaming(c.family(), nil)
 	n.stacked = s.Stacked

@@ -10,8 +10,8 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// fill makes the elements of a tensor from index first on. Only operations with
-// one correct result are used, so all machines agree on the bits.
+// fill makes the elements of a tensor from index first on. It uses only operations with
+// one correct result, so all machines give the same bits.
 func (w weightWriter) fill(t TensorSpec, first int, values []float32) {
 	name := fnv.New64a()
 	name.Write([]byte(t.Name)) // a hash never fails
@@ -53,8 +53,8 @@ func (w weightWriter) spread(r Role, values []float32) {
 	}
 }
 
-// distribution gives the mean and half the width of the uniform distribution of
-// the elements of a role; see [Synthetic] for what it aims at.
+// distribution returns the mean and half the width of the uniform distribution of a
+// role's elements; see [Synthetic] for its goals.
 func distribution(r Role, config Config) (mean, width float64) {
 	const (
 		logits = 4.0 // standard deviation
@@ -88,8 +88,8 @@ func distribution(r Role, config Config) (mean, width float64) {
 	return 0, 0.2 // biases
 }
 
-// quietSpecials makes the rows of the special tokens, the last that the tokenizer
-// knows, so small that they never have the largest logit.
+// quietSpecials makes the rows of the special tokens, the tokenizer's last, so small that
+// they never have the largest logit.
 func (w weightWriter) quietSpecials(t TensorSpec, first int, values []float32) {
 	width := t.Shape[1]
 	from, to := (w.known-minitok.Specials)*width, w.known*width
@@ -98,8 +98,8 @@ func (w weightWriter) quietSpecials(t TensorSpec, first int, values []float32) {
 	}
 }
 
-// weightType is the type of all tensors. The field is checked where config.json
-// is written.
+// weightType returns the type of all tensors. The field is checked where config.json is
+// written.
 func (s Synthetic) weightType() safetensors.DType {
 	switch s.DType {
 	case "bf16":

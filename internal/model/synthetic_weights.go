@@ -11,11 +11,11 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// fillElems is how many elements are made at a time. Each such chunk of a tensor
-// has its own random sequence, so chunks can be made in any order.
+// fillElems is how many elements are made at a time. Each such chunk of a tensor has its
+// own random sequence, so chunks can be made in any order.
 const fillElems = 1 << 16
 
-// chunksPerWrite chunks are written with one call.
+// chunksPerWrite is how many chunks are written with one call.
 const chunksPerWrite = 16
 
 // weightWriter writes the weights of a synthetic checkpoint.
@@ -23,10 +23,10 @@ type weightWriter struct {
 	spec   Synthetic
 	config Config
 	to     sink
-	known  int // tokens of the tokenizer
+	known  int // tokens that the tokenizer uses
 }
 
-// piece is a part of a tensor on its way into a file.
+// piece is a part of a tensor to be written to a file.
 type piece struct {
 	file   *os.File
 	at     int64 // byte offset in the file of the tensor's first element
@@ -35,7 +35,7 @@ type piece struct {
 	count  int
 }
 
-// write makes one weight file, or shards and their index.
+// write writes one weight file, or shards and their index.
 func (w weightWriter) write() error {
 	shards := split(w.config.tensors(w.spec.naming(w.config)), w.spec.Shards)
 	if len(shards) == 1 {
@@ -65,7 +65,7 @@ func (w weightWriter) write() error {
 	return w.to.put(safetensors.IndexName, index)
 }
 
-// split cuts the list into at most n runs of about equal size in elements.
+// split divides the list into at most n runs of about equal size in elements.
 func split(tensors []TensorSpec, n int) [][]TensorSpec {
 	total := 0
 	for _, t := range tensors {

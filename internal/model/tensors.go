@@ -7,12 +7,12 @@ import (
 // Tensor is one mapped tensor; see [safetensors.Tensor].
 type Tensor = safetensors.Tensor
 
-// Role is what a tensor is for, whatever a family calls it. Linear weights have
+// Role is the purpose of a tensor, independent of a family's names. Linear weights have
 // the shape [out, in].
 type Role int
 
-// The roles; those before RoleAttnNorm exist once, the others in each layer, and
-// those from RoleExpertGate on for each expert.
+// Roles. Those before RoleAttnNorm exist once, the others in each layer, and those from
+// RoleExpertGate on for each expert.
 const (
 	RoleEmbed     Role = iota // [vocab, hidden]
 	RoleFinalNorm             // [hidden]
@@ -69,9 +69,8 @@ type TensorSpec struct {
 	Expert int  // 0 for roles that do not exist for each expert
 	Name   string
 	Shape  []int
-	// Parts are what the tensor is made of, from its first row to its last; nil:
-	// of one role. The rows of a tensor of three dimensions are counted over the
-	// first two.
+	// Parts are the roles in the tensor, from its first row to its last; nil if there is
+	// one role. The rows of a tensor of three dimensions are counted over the first two.
 	Parts []Part
 }
 
@@ -82,8 +81,8 @@ type Part struct {
 	Shape  []int
 }
 
-// shape is the shape of a role in a layer, of one expert for roles that exist for
-// each; nil when there is no such tensor.
+// shape returns the shape of a role in a layer, per expert for roles of experts; nil if
+// there is no such tensor.
 func (c Config) shape(r Role, layer int) []int {
 	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	sparse := r.PerLayer() && c.Sparse(layer)
@@ -134,9 +133,9 @@ func (c Config) shape(r Role, layer int) []int {
 	return nil
 }
 
-// Tensors lists what a checkpoint with this configuration must hold: embedding,
-// layers in order, final norm, head. Where a family knows more than one way to
-// store a role, it is the one with a tensor of its own.
+// Tensors returns the tensors that a checkpoint with this configuration must hold:
+// embedding, layers in order, final norm, head. If a family may store a role in several
+// ways, it assumes a tensor of its own.
 func (c Config) Tensors() []TensorSpec {
 	return c.tensors(newNaming(c.family(), nil))
 }
@@ -173,7 +172,7 @@ func (c Config) tensors(n naming) []TensorSpec {
 	return specs
 }
 
-// fusedSpec is the tensor of several roles.
+// fusedSpec returns the tensor of several roles.
 func (c Config) fusedSpec(n naming, f *fused, layer, experts int) TensorSpec {
 	spec := TensorSpec{Role: f.roles[0], Layer: layer, Name: n.fill(f.name, layer)}
 	rows, cols := 0, 0
@@ -191,7 +190,7 @@ func (c Config) fusedSpec(n naming, f *fused, layer, experts int) TensorSpec {
 	return spec
 }
 
-// ignorable gives the names of tensors that a checkpoint may carry to no purpose.
+// ignorable returns the names of unused tensors that a checkpoint may contain.
 func (c Config) ignorable(n naming) map[string]bool {
 	names := make(map[string]bool)
 	if c.TiedHead {

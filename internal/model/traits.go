@@ -4,27 +4,27 @@ import (
 	"slices"
 )
 
-// What families have in common beside the plain decoder. Each reader checks what
-// it reads, so that engines can trust a Config.
+// Features beside the plain decoder that several families share. Each reader checks its
+// fields, so that engines can trust a Config.
 
 // maxExperts bounds the experts of a layer.
 const maxExperts = 1 << 12
 
-// allLayers is a rule that every layer meets.
+// allLayers is a rule that is true for every layer.
 func allLayers(int) bool { return true }
 
-// fullAttention and slidingAttention are the layer_types that are known.
+// fullAttention and slidingAttention are the known values of layer_types.
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
 )
 
-// readWindow sets which layers see only the last window positions: those that
-// layer_types lists as sliding, or else those that the family's rule says. A
+// readWindow sets which layers attend only to the last window positions: those that
+// layer_types lists as sliding, or else those for which the family's rule is true. A
 // window of 0 means that there is none.
 func readWindow(f fields, c *Config, window int, rule func(layer int) bool) {
 	types := f.texts("layer_types")
-	if *f.err != nil { // the rule may divide by what was refused
+	if *f.err != nil { // the rule may divide by a refused value
 		return
 	}
 	for _, t := range types {
@@ -68,7 +68,7 @@ func readExperts(f fields, c *Config, moe MoE, rule func(layer int) bool) {
 	}
 }
 
-// layersWhere lists for which layers a rule holds; nil: for none.
+// layersWhere evaluates a rule for n layers. It returns nil if the rule is true for none.
 func layersWhere(n int, rule func(layer int) bool) []bool {
 	list := make([]bool, n)
 	for i := range list {
@@ -80,8 +80,8 @@ func layersWhere(n int, rule func(layer int) bool) []bool {
 	return list
 }
 
-// readPartialRotary reads which leading part of each head is rotated. Like the
-// reference it cuts off what is not a whole number of values.
+// readPartialRotary reads which leading part of each head is rotated. Like the reference
+// it rounds down to a whole number of values.
 func readPartialRotary(f fields, c *Config) {
 	part := f.number("partial_rotary_factor", 1)
 	if f.has("rope_parameters") { // the spelling of transformers 5

@@ -12,28 +12,29 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// weightSet is the weights of a checkpoint under their names in a Hugging Face
-// folder, whatever they are kept in.
+// weightSet is the weights of a checkpoint, by their names in a Hugging Face folder,
+// independent of the file format.
 type weightSet interface {
 	// Lookup describes a tensor; Data may be missing.
 	Lookup(name string) (Tensor, bool)
-	// Tensor gives it with its data.
+	// Tensor returns a tensor with its data.
 	Tensor(name string) (Tensor, bool)
 	Names() []string
-	// Stored is what a tensor is in its file.
+	// Stored returns a tensor's type and size in its file.
 	Stored(name string) (dtype string, bytes int64)
-	// Fresh gives it for one reading: nothing is kept in memory for the next.
+	// Fresh returns a tensor for a single reading. It keeps nothing in memory for the
+	// next.
 	Fresh(name string) (Tensor, bool)
-	// CopiedBytes is what it takes beside the mapping.
+	// CopiedBytes returns the memory that a tensor takes beside the mapping.
 	CopiedBytes(name string) int64
-	// Types lists the types that can be computed with, for errors.
+	// Types returns the supported types, for errors.
 	Types() string
-	// Bytes is the size of all files.
+	// Bytes returns the size of all files.
 	Bytes() int64
 	Warnings() []string
-	// Fingerprint writes what identifies the weights.
+	// Fingerprint writes the data that identifies the weights.
 	Fingerprint(w io.Writer) error
-	// Origins are the files.
+	// Origins returns the files.
 	Origins() []quantcache.Origin
 	// WillNeed asks the system to read the files ahead.
 	WillNeed()
@@ -53,14 +54,14 @@ func (s fileSet) Origins() []quantcache.Origin {
 // folderSet is the weights of a folder of safetensors.
 type folderSet struct {
 	*safetensors.Set
-	scales map[string]*safetensors.Scales // of weights of fp8 that have some, by their names
+	scales map[string]*safetensors.Scales // of fp8 weights that have scales, by name
 }
 
 func newFolderSet(set *safetensors.Set) folderSet {
 	s := folderSet{set, map[string]*safetensors.Scales{}}
 	for _, name := range set.Names() {
 		if t, _ := set.Tensor(name); t.DType == safetensors.F8_E4M3 {
-			if scales, err := findScales(t, set.Tensor); err == nil { // others are told when they are wanted
+			if scales, err := findScales(t, set.Tensor); err == nil { // an error is reported when the tensor is needed
 				s.scales[name] = scales
 			}
 		}
@@ -106,9 +107,9 @@ func (s folderSet) Bytes() int64 {
 // TensorInfo describes a tensor of a checkpoint.
 type TensorInfo struct {
 	Tensor        // without Data
-	Stored string // its type in the file; Type is what engines get
+	Stored string // its type in the file; Type is the engines'
 	Bytes  int64  // in the file
-	Used   bool   // the configuration asks for it
+	Used   bool   // the configuration needs it
 }
 
 // Inventory describes all tensors, used or not, in order of their names.
@@ -126,8 +127,8 @@ func (m *Model) Inventory() []TensorInfo {
 	return list
 }
 
-// StoredType is the type in which most of the weights are stored, as in
-// [TensorInfo.Stored]: "F32", "BF16", "Q8_0"; "" when there are none.
+// StoredType returns the type in which most of the weights are stored, as in
+// [TensorInfo.Stored]: "F32", "BF16", "Q8_0"; "" if there are none.
 func (m *Model) StoredType() string {
 	var most string
 	weights := make(map[string]int64)
@@ -147,8 +148,8 @@ func (m *Model) StoredType() string {
 	return most
 }
 
-// KVDType is the type of keys and values that goes with the weights, unless somebody
-// chooses another: "f32" for weights of float32 that stay so, and "bf16" for all others.
+// KVDType returns the default type of keys and values for the weights: "f32" for
+// unquantized float32 weights, and "bf16" for all others.
 func (m *Model) KVDType() string {
 	if m.quantize == "" && m.StoredType() == "F32" {
 		return "f32"
@@ -156,15 +157,15 @@ func (m *Model) KVDType() string {
 	return "bf16"
 }
 
-// Format is what the weights are kept in: "safetensors" or "gguf v3"; "" when that
-// could not be told.
+// Format returns the file format of the weights: "safetensors" or "gguf v3"; "" if it is
+// unknown.
 func (m *Model) Format() string { return m.format }
 
-// Quantization is the format that [Options] asked for, "" for none.
+// Quantization returns the format that [Options] asked for, "" for none.
 func (m *Model) Quantization() string { return m.quantize }
 
-// WeightType tells people the type of the weights: what they were quantized to, or else
-// what most of them are stored in, in lower case: "q8_0", "bf16".
+// WeightType returns the type of the weights for users, in lower case: the format they
+// were quantized to, or else the type of most stored weights: "q8_0", "bf16".
 func (m *Model) WeightType() string {
 	if m.quantize != "" {
 		return m.quantize
@@ -190,10 +191,10 @@ func (m *Model) WeightType() string {
 	return best
 }
 
-// Warnings lists oddities that do not hinder loading.
+// Warnings returns oddities that do not prevent loading.
 func (m *Model) Warnings() []string { return m.warnings }
 
-// WeightBytes is the size of all weight files.
+// WeightBytes returns the size of all weight files.
 func (m *Model) WeightBytes() int64 {
 	if m.set == nil {
 		return 0
@@ -201,9 +202,9 @@ func (m *Model) WeightBytes() int64 {
 	return m.set.Bytes()
 }
 
-// CopiedBytes is the memory that the weights take beside their mapped files once all
-// of them were read: tensors whose rows a GGUF file has in another order, and vectors
-// that it has in another form. It is 0 for safetensors.
+// CopiedBytes returns the memory that the weights take beside their mapped files once all
+// of them were read: tensors whose rows a GGUF file stores in another order, and vectors
+// that it stores in another form. It is 0 for safetensors.
 func (m *Model) CopiedBytes() int64 {
 	var n int64
 	for name := range m.wanted {
@@ -212,8 +213,8 @@ func (m *Model) CopiedBytes() int64 {
 	return n
 }
 
-// Check returns [safetensors.ErrChanged] when a weight file no longer has the size
-// it was mapped with.
+// Check returns [safetensors.ErrChanged] if a weight file no longer has the size with
+// which it was mapped.
 func (m *Model) Check() error {
 	if m.set == nil {
 		return fmt.Errorf("%w: there are none", ErrWeights)
@@ -221,8 +222,7 @@ func (m *Model) Check() error {
 	return m.set.CheckSize()
 }
 
-// Close unmaps the weights; it may be called twice. No tensor may be read
-// afterwards.
+// Close unmaps the weights. No tensor may be read afterwards. Further calls do nothing.
 func (m *Model) Close() error {
 	if m.set == nil {
 		return nil
