@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// AddedToken is a token that is found in the text as a whole, before the model
-// sees it.
+// AddedToken is a token that is matched in the text as a whole, before the model reads
+// it.
 type AddedToken struct {
 	ID      uint32
 	Content string
@@ -15,8 +15,8 @@ type AddedToken struct {
 	SingleWord bool
 	// LStrip and RStrip let a match swallow the whitespace before or after.
 	LStrip, RStrip bool
-	// Normalized looks for the token in the normalized text, in its own
-	// normalized form; otherwise in the raw text.
+	// Normalized matches the token's normalized form in the normalized text. Otherwise
+	// the token is matched in the raw text.
 	Normalized bool
 	// Special tokens can be left out on decode.
 	Special bool

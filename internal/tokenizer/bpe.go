@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is byte-pair encoding in both usual forms: over characters, with unknown
-// tokens and byte fallback (SentencePiece), and over raw bytes, when a ByteLevel
-// pre-tokenizer would spell each byte as a character of its own.
+// bpe is byte-pair encoding in its two usual forms: over characters, with unknown tokens
+// and byte fallback (SentencePiece), and over raw bytes, where a ByteLevel pre-tokenizer
+// would spell each byte as a character.
 type bpe struct {
 	ids          map[string]uint32
 	merges       *pairTable

@@ -83,7 +83,7 @@ func (m *bpe) flushUnknown(buf *symbolBuf, unknown int) int {
 	return 0
 }
 
-// value is *p, or the zero value of a missing field.
+// value returns *p, or the zero value for a missing field.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// decodeStep is one step from tokens to text. Its settings are shared; what it
-// remembers between tokens lives in the sink that open makes.
+// decodeStep is one step from tokens to text. Its settings are shared; its state between
+// tokens is in the sink that open makes.
 type decodeStep interface {
-	// open starts a sequence whose results go to next. whole says the complete
-	// sequence is pushed before anything is shown.
+	// open starts a sequence whose results go to next. whole reports that the complete
+	// sequence is pushed before any text is shown.
 	open(next decodeSink, whole bool) decodeSink
 	// middle maps the bytes of a token that is neither first nor last.
 	middle(b []byte) []byte

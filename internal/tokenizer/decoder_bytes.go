@@ -207,8 +207,8 @@ func (k *replaceSink) put(s string, first, last bool) {
 }
 func (k *replaceSink) close() { k.next.close() }
 
-// lastMatchEnd is the end of the last match of pattern in s, matching from the
-// left without overlap; 0 if there is none.
+// lastMatchEnd returns the end of the last match of pattern in s, matching from the left
+// without overlap; 0 if there is none.
 func lastMatchEnd(s, pattern string) int {
 	end := 0
 	for {
@@ -220,8 +220,8 @@ func lastMatchEnd(s, pattern string) int {
 	}
 }
 
-// prefixSuffix is the longest suffix of s that is a beginning of pattern,
-// shorter than pattern itself.
+// prefixSuffix returns the longest suffix of s that is a beginning of pattern, shorter
+// than pattern itself.
 func prefixSuffix(s, pattern string) string {
 	for n := min(len(s), len(pattern)-1); n > 0; n-- {
 		if strings.HasPrefix(pattern, s[len(s)-n:]) {

@@ -1,14 +1,14 @@
 package tokenizer
 
-// keepScratch bounds what an encoder keeps between texts, in elements of its
-// largest buffers; one huge prompt must not pin its memory for ever.
+// keepScratch bounds what an encoder keeps between texts, in elements of its largest
+// buffers, so that one huge prompt does not pin its memory forever.
 const keepScratch = 1 << 18
 
 // encoder is the working memory of one Encode call.
 type encoder struct {
 	t    *Tokenizer
 	ids  []uint32
-	err  error // first failure; encoding goes on without the part that failed
+	err  error // first failure; encoding continues without the part that failed
 	bufs [][]span
 
 	limited bool // there may be most ids
@@ -83,7 +83,7 @@ func (e *encoder) giveSpans(b []span) {
 	}
 }
 
-// release gives the encoder back for reuse.
+// release returns the encoder to the pool.
 func (e *encoder) release() {
 	e.ids, e.err = nil, nil
 	e.limited, e.most, e.over, e.pieces = false, 0, false, 0

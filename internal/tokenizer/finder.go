@@ -15,7 +15,7 @@ type finder interface {
 	spans(dst []span, s string) ([]span, error)
 }
 
-// findMost is spans that need not go on after more than most matches.
+// findMost does what spans does, but may stop after more than most matches.
 func findMost(f finder, dst []span, s string, most int) ([]span, error) {
 	if slow, ok := f.(regexFinder); ok {
 		return slow.most(dst, s, most)
@@ -23,7 +23,7 @@ func findMost(f finder, dst []span, s string, most int) ([]span, error) {
 	return f.spans(dst, s)
 }
 
-// patternJSON is how the file writes a pattern: {"String": …} or {"Regex": …}.
+// patternJSON is a pattern in the file: {"String": …} or {"Regex": …}.
 type patternJSON struct {
 	String *string
 	Regex  *string
@@ -118,7 +118,7 @@ func (f classFinder) spans(dst []span, s string) ([]span, error) {
 	return dst, nil
 }
 
-// charLen is the length of the character that starts with b in valid UTF-8.
+// charLen returns the length of the character that starts with b in valid UTF-8.
 func charLen(b byte) int {
 	switch {
 	case b < 0x80:

@@ -5,12 +5,11 @@ import (
 	"runtime"
 )
 
-// ErrTooManyTokens is returned by EncodeLimit when a text has more tokens than were
-// asked for.
+// ErrTooManyTokens is returned by EncodeLimit when a text has more tokens than allowed.
 var ErrTooManyTokens = errors.New("too many tokens")
 
-// EncodeLimit is EncodeChecked that stops as soon as the text is known to have more than
-// most tokens: the error is ErrTooManyTokens then, and the ids are some of the first.
+// EncodeLimit does what EncodeChecked does, but stops as soon as the text is known to
+// have more than most tokens. It then returns ErrTooManyTokens and some of the first ids.
 func (t *Tokenizer) EncodeLimit(dst []uint32, text string, addSpecial bool, most int) ([]uint32, error) {
 	if t.FewestTokens(len(text)) > most {
 		return dst, ErrTooManyTokens
@@ -21,8 +20,9 @@ func (t *Tokenizer) EncodeLimit(dst []uint32, text string, addSpecial bool, most
 	return e.template(dst, t.post.single, text, "", addSpecial)
 }
 
-// FewestTokens is how many tokens a text of so many bytes has at least, 0 if the
-// tokenizer leaves parts of a text out and that cannot be told.
+// FewestTokens returns the least number of tokens of a text with the given number of
+// bytes. It returns 0 if the tokenizer may drop parts of a text, because no bound is
+// known then.
 func (t *Tokenizer) FewestTokens(bytes int) int {
 	if t.longest == 0 {
 		return 0
@@ -30,12 +30,11 @@ func (t *Tokenizer) FewestTokens(bytes int) int {
 	return (bytes + t.longest - 1) / t.longest
 }
 
-// LongestToken is how many bytes of a text one token stands for at most, 0 if it can be
-// any number.
+// LongestToken returns the most bytes of a text that one token can stand for, or 0 if
+// there is no bound.
 func (t *Tokenizer) LongestToken() int { return t.longest }
 
-// longestToken is how many bytes of a text one token stands for at most, 0 for any
-// number.
+// longestToken computes LongestToken.
 func (t *Tokenizer) longestToken() int {
 	m, ok := t.model.(*bpe)
 	if !ok || !m.everyByte {
@@ -69,7 +68,7 @@ func (t *Tokenizer) longestToken() int {
 	return longest
 }
 
-// shrinkage is how many bytes a normalizer makes one of at most, 0 for any number.
+// shrinkage returns how many bytes a normalizer turns into one at most, 0 for any number.
 func shrinkage(n normalizer) int {
 	switch n := n.(type) {
 	case unicodeForm:
@@ -86,11 +85,11 @@ func shrinkage(n normalizer) int {
 	return 0
 }
 
-// yieldEvery is how many pieces of a text are encoded before others may have the
-// processor: who encodes a long text is in no hurry.
+// yieldEvery is how many pieces of a text are encoded before the goroutine yields,
+// because encoding a long text is not urgent.
 const yieldEvery = 1024
 
-// breathe lets others have the processor now and then.
+// breathe yields the processor now and then.
 func (e *encoder) breathe() {
 	if e.pieces++; e.pieces%yieldEvery == 0 {
 		runtime.Gosched()
@@ -105,16 +104,16 @@ func (e *encoder) full() bool {
 	return e.over
 }
 
-// overflow ends the encoding.
+// overflow ends the encoding with ErrTooManyTokens.
 func (e *encoder) overflow() {
-	e.over, e.err = true, ErrTooManyTokens // whatever failed before
+	e.over, e.err = true, ErrTooManyTokens // overrides earlier errors
 }
 
-// room is how many tokens there may still be.
+// room returns how many more tokens are allowed.
 func (e *encoder) room() int { return e.most - len(e.ids) }
 
-// tooLong reports whether a piece of so many bytes has more tokens than there is room
-// for, whatever they are: merging a long one takes memory for each of its bytes.
+// tooLong reports whether a piece of the given size certainly has more tokens than there
+// is room for. Merging a long piece takes memory for each of its bytes.
 func (e *encoder) tooLong(bytes int) bool {
 	if e.limited && e.t.longest > 0 && bytes/e.t.longest > e.room() {
 		e.overflow()

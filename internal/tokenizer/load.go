@@ -27,8 +27,8 @@ type addedJSON struct {
 }
 
 // Load builds a Tokenizer from the contents of a tokenizer.json file. It checks
-// everything it will rely on; the error wraps one of the sentinels of this
-// package and names what is wrong.
+// everything that encoding relies on. The error wraps one of this package's errors and
+// names the fault.
 func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	t, err := load(tokenizerJSON, defaultLimits)
 	if err != nil {

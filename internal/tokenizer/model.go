@@ -10,8 +10,8 @@ import (
 type modelBuild struct {
 	entries []vocabEntry
 	unique  bool // no two entries may have the same text
-	// finish builds the model. byteLevel says its pieces come from a ByteLevel
-	// pre-tokenizer; takesBytes answers that it wants them as raw bytes.
+	// finish builds the model. byteLevel reports that its pieces come from a ByteLevel
+	// pre-tokenizer. takesBytes reports that the model needs them as raw bytes.
 	finish func(byteLevel bool) (m model, takesBytes bool, err error)
 }
 

@@ -128,9 +128,9 @@ func oracleSetup(t *testing.T) (node string, seed uint64) {
 	return node, seed
 }
 
-// oracleCase is what the reference is asked about one tokenizer, and its
-// answers: for each text and pair the ids without and with special tokens, for
-// each list of ids the text with and without special tokens.
+// oracleCase holds the questions to the reference about one tokenizer, and its answers:
+// for each text and pair the ids without and with special tokens, for each list of ids
+// the text with and without special tokens.
 type oracleCase struct {
 	Texts []string
 	Pairs [][2]string

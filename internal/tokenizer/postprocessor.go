@@ -19,10 +19,10 @@ type templatePart struct {
 	ids      []uint32
 }
 
-// postProcessor says what surrounds the ids of one text, and of a pair.
+// postProcessor holds the special tokens around the ids of one text, and of a pair.
 type postProcessor struct {
 	single, pair []templatePart
-	adds         bool // it is more than the texts themselves
+	adds         bool // it adds tokens to the texts
 }
 
 func plainPostProcessor() postProcessor {

@@ -13,9 +13,8 @@ const (
 	// patternLimit bounds the length of a regular expression, in bytes; the
 	// longest known one (DeepSeek V2) has about 1,500.
 	patternLimit = 1 << 16
-	// matchTimeout bounds one step from match to match. A step can scan a whole
-	// text on a busy machine, so it is generous; catastrophic backtracking passes
-	// it anyway.
+	// matchTimeout bounds one step from match to match. A step may scan a whole text on a
+	// busy machine, so the bound is generous. Catastrophic backtracking still exceeds it.
 	matchTimeout = time.Second
 	// textTimeoutPerByte bounds all matches of one text together, on top of
 	// matchTimeout: some ten times what the engine usually needs. textTimeout is the
@@ -48,7 +47,7 @@ func (f regexFinder) spans(dst []span, s string) ([]span, error) {
 	return f.most(dst, s, math.MaxInt)
 }
 
-// most is spans that stops after more than most of them.
+// most does what spans does, but stops after more than most matches.
 func (f regexFinder) most(dst []span, s string, most int) ([]span, error) {
 	if s == "" {
 		return dst, nil

@@ -13,8 +13,8 @@ const (
 	alphaBody = `\p{L}\p{Nl}\p{Other_Alphabetic}`
 	wordBody  = alphaBody + `\p{M}\p{Nd}\p{Pc}`
 	hexBody   = `0-9A-Fa-f`
-	// bareWord is what \w and \b mean outside brackets: there Oniguruma's table
-	// for Latin-1 counts superscripts and fractions in.
+	// bareWord is the meaning of \w and \b outside brackets, where Oniguruma's table for
+	// Latin-1 includes superscripts and fractions.
 	bareWord = wordBody + `²³¹¼-¾`
 )
 

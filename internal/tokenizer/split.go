@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// behavior says what becomes of the matches of a split pattern.
+// behavior is the treatment of the matches of a split pattern.
 type behavior uint8
 
 const (
@@ -37,7 +37,7 @@ func parseBehavior(name string) (behavior, error) {
 type splitStep struct {
 	finder   finder
 	behavior behavior
-	invert   bool // what lies between matches counts as the match
+	invert   bool // the text between matches counts as the match
 }
 
 func newSplit(raw json.RawMessage) (preTokenizer, error) {

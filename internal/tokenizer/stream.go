@@ -2,17 +2,17 @@ package tokenizer
 
 import "slices"
 
-// Stream decodes a sequence while it grows. The texts returned by Push and the
-// final Flush, put together, are what Decode returns for all ids at once. Text
-// is held back while it ends in an incomplete character. The one exception: in
-// a run of byte fallback tokens (<0xNN>) that turns out not to be UTF-8, the
-// characters already returned stay, where Decode replaces every byte of the run.
+// Stream decodes a sequence while it grows. The texts returned by Push and the final
+// Flush, put together, are what Decode returns for all ids at once. Text is held back
+// while it ends in an incomplete character. There is one exception. In a run of byte
+// fallback tokens (<0xNN>) that turns out not to be UTF-8, the characters already
+// returned stay, where Decode replaces every byte of the run.
 //
 // A Stream is not safe for concurrent use.
 type Stream struct {
 	t     *Tokenizer
 	skip  bool
-	keep  []uint32 // special tokens that leave text all the same
+	keep  []uint32 // special tokens that leave text nevertheless
 	whole bool
 	chain decodeSink // nil for ByteLevel alone, which needs none
 	out   collector

@@ -34,28 +34,26 @@ type model interface {
 // own, such as a first token. Text that is not UTF-8 counts as having U+FFFD in
 // place of each maximal ill-formed part.
 //
-// Encode cannot fail: see [Tokenizer.EncodeChecked] for the two conditions it
-// passes over.
+// Encode cannot fail: it ignores the two errors of [Tokenizer.EncodeChecked].
 func (t *Tokenizer) Encode(text string, addSpecial bool) []uint32 {
 	return t.EncodeTo(nil, text, addSpecial)
 }
 
-// EncodeTo is Encode appending to dst.
+// EncodeTo does what Encode does and appends to dst.
 func (t *Tokenizer) EncodeTo(dst []uint32, text string, addSpecial bool) []uint32 {
 	ids, _ := t.EncodeChecked(dst, text, addSpecial)
 	return ids
 }
 
-// EncodeChecked is EncodeTo reporting what Encode passes over: a pattern of the
-// file ran out of time, so part of the text was not split (ErrPatternTimeout);
-// characters outside the vocabulary were dropped because the model has no
-// unknown token (ErrUnknownText).
+// EncodeChecked does what EncodeTo does and reports the errors that Encode ignores.
+// ErrPatternTimeout: a pattern of the file ran out of time, so part of the text was not
+// split. ErrUnknownText: characters outside the vocabulary were dropped because the model
+// has no unknown token.
 func (t *Tokenizer) EncodeChecked(dst []uint32, text string, addSpecial bool) ([]uint32, error) {
 	return t.encodeTemplate(dst, t.post.single, text, "", addSpecial)
 }
 
-// EncodePair encodes two texts that belong together, as the file's template for
-// pairs says.
+// EncodePair encodes a pair of texts with the file's template for pairs.
 func (t *Tokenizer) EncodePair(a, b string, addSpecial bool) []uint32 {
 	ids, _ := t.encodeTemplate(nil, t.post.pair, a, b, addSpecial)
 	return ids
@@ -97,11 +95,11 @@ func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
 	return s.Flush()
 }
 
-// VocabSize is the largest id plus one. A model's embedding can be larger
-// (padding), never smaller.
+// VocabSize returns the largest id plus one. A model's embedding can be larger (padding),
+// never smaller.
 func (t *Tokenizer) VocabSize() int { return len(t.vocab.tokens) }
 
-// TokenID returns the id of a token given as the file spells it.
+// TokenID returns the id of a token, spelled as in the file.
 func (t *Tokenizer) TokenID(content string) (uint32, bool) {
 	id, ok := t.vocab.ids[content]
 	return id, ok
@@ -113,14 +111,13 @@ func (t *Tokenizer) Token(id uint32) (content string, ok bool) {
 	return t.vocab.token(id)
 }
 
-// IsSpecial reports whether id is a special token: one that Decode leaves out
-// on request.
+// IsSpecial reports whether id is a special token, which Decode can leave out.
 func (t *Tokenizer) IsSpecial(id uint32) bool {
 	return int64(id) < int64(len(t.vocab.special)) && t.vocab.special[id]
 }
 
-// TokenBytes returns the bytes id contributes to a text when it is not the
-// first token, nil for an unknown id. They need not be whole characters.
+// TokenBytes returns the bytes that id contributes to a text when it is not the first
+// token, or nil for an unknown id. They need not be whole characters.
 func (t *Tokenizer) TokenBytes(id uint32) []byte {
 	content, ok := t.Token(id)
 	if !ok {
@@ -133,8 +130,7 @@ func (t *Tokenizer) TokenBytes(id uint32) []byte {
 	return b
 }
 
-// AddedTokens returns the tokens that are matched in text as a whole, in order
-// of id.
+// AddedTokens returns the tokens that are matched in text as a whole, in order of id.
 func (t *Tokenizer) AddedTokens() []AddedToken {
 	out := make([]AddedToken, 0, len(t.vocab.added))
 	for _, id := range slices.Sorted(maps.Keys(t.vocab.added)) {

@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// unknownPenalty is what an unknown character costs below the worst token.
+// unknownPenalty is how far an unknown character's score is below the worst token's.
 const unknownPenalty = 10
 
-// unigram picks the segmentation of the highest total score.
+// unigram picks the segmentation with the highest total score.
 type unigram struct {
 	ids          map[string]uint32
 	scores       []float64

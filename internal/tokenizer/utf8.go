@@ -92,7 +92,7 @@ func toValid(s string) string {
 	return string(out)
 }
 
-// runeCount is the number of characters in s, but no more than limit.
+// runeCount returns the number of characters in s, but no more than limit.
 func runeCount(s string, limit int) int {
 	n := 0
 	for range s {

@@ -103,10 +103,10 @@ func streamed(tok *Tokenizer, ids []uint32, skip bool) string {
 	return b.String()
 }
 
-// streamText is what a stream of ids must show: Decode, except that in a run of
-// byte tokens that is not UTF-8 as a whole the valid beginning stays and only
-// the bytes after it are replaced. It applies that rule to the complete list of
-// tokens, where the stream has to do it as they come.
+// streamText returns the text that a stream of ids must show. It is Decode's, except in a
+// run of byte tokens that is not UTF-8 as a whole: its valid beginning stays and only the
+// bytes after it are replaced. It applies that rule to the complete list of tokens, where
+// the stream applies it as tokens come.
 func streamText(tok *Tokenizer, ids []uint32, skip bool) string {
 	at := slices.IndexFunc(tok.decoder, func(s decodeStep) bool { _, ok := s.(byteFallback); return ok })
 	if at < 0 {

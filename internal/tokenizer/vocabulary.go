@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// limits bounds what a file may claim, so that a small or hostile one cannot
-// take memory or time out of proportion.
+// limits bounds the sizes in a file, so that a hostile one cannot take excessive memory
+// or time.
 type limits struct {
 	file       int // bytes
 	tokens     int // entries of the vocabulary
@@ -20,8 +20,8 @@ type limits struct {
 	depth      int // nested Sequence components
 }
 
-// defaultLimits are several times what the largest known tokenizers need: 33 MB
-// and 262,145 tokens (Gemma 3).
+// defaultLimits are several times the needs of the largest known tokenizers: 33 MB and
+// 262,145 tokens (Gemma 3).
 var defaultLimits = limits{
 	file:       256 << 20,
 	tokens:     4 << 20,
