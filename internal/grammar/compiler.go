@@ -14,14 +14,14 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
-// Options bound what a Compiler keeps. Zero fields stand for the defaults.
+// Options bounds what a Compiler keeps. Zero fields mean the defaults noted beside them.
 type Options struct {
 	Entries   int   // compiled grammars; 64
 	Bytes     int64 // memory of all of them with their masks; 256 MiB
 	MaskBytes int64 // cached masks of one grammar; 32 MiB
-	Compiling int   // compilations at the same time; 1 for every two processors
-	Waiting   int   // callers that wait for one; 64
-	Refused   int   // constraints that are remembered as refused; 256
+	Compiling int   // concurrent compilations; 1 for every two processors
+	Waiting   int   // callers that wait to compile; 64
+	Refused   int   // remembered constraints that were refused; 256
 }
 
 func (o *Options) setDefaults() {
@@ -45,30 +45,31 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Compiler compiles constraints for one vocabulary and keeps the grammars that were
-// used last. It is safe for concurrent use.
+// Compiler compiles constraints for one vocabulary and caches the most recently used
+// grammars. It is safe for concurrent use.
 type Compiler struct {
 	vocab     Vocabulary
-	tokens    [][]byte    // those that may be used
-	spellable []pda.Range // nil: all
+	tokens    [][]byte    // usable tokens
+	spellable []pda.Range // nil for all
 	trie      *trie
 	words     int
 	options   Options
 	walkers   sync.Pool
 	slots     chan struct{} // compilations in progress
-	waiting   atomic.Int32  // for one of slots
+	waiting   atomic.Int32  // callers that wait for one of slots
 
 	mu    sync.Mutex
 	cache map[[sha256.Size]byte]*list.Element // of *cached
 	order *list.List                          // the most recently used first
 	bytes int64
-	// refused are errors of constraints, so that asking again costs nothing; the oldest
-	// of oldest is dropped first.
+	// refused holds the errors of refused constraints, so that asking again costs
+	// nothing. The first of oldest is dropped first.
 	refused map[[sha256.Size]byte]error
 	oldest  [][sha256.Size]byte
 }
 
-// cached is a grammar, or one in the making: ready is closed when g or err is set.
+// cached is a compiled grammar, or one being compiled: ready is closed when g or err is
+// set.
 type cached struct {
 	key   [sha256.Size]byte
 	ready chan struct{}
@@ -78,12 +79,11 @@ type cached struct {
 	gone  bool  // no longer in the cache
 }
 
-// ErrVocabulary is returned when a vocabulary is empty or names ids that it does not
-// have.
+// ErrVocabulary is returned when a vocabulary is empty or names ids outside of it.
 var ErrVocabulary = errors.New("malformed vocabulary")
 
-// NewCompiler reads a vocabulary, which must not change afterwards. With 150 000
-// tokens that takes some 100 ms.
+// NewCompiler reads a vocabulary, which must not change afterwards. That takes some 100
+// ms for 150 000 tokens.
 func NewCompiler(v Vocabulary, o Options) (*Compiler, error) {
 	if len(v.Tokens) == 0 || len(v.Tokens) > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d tokens", ErrVocabulary, len(v.Tokens))
@@ -119,7 +119,7 @@ func NewCompiler(v Vocabulary, o Options) (*Compiler, error) {
 	return c, nil
 }
 
-// usable reports whether an id is a token of text.
+// usable reports whether an id is an ordinary text token.
 func (c *Compiler) usable(id uint32) bool {
 	return int64(id) < int64(len(c.tokens)) && len(c.tokens[id]) > 0
 }
@@ -151,7 +151,7 @@ func (c *Compiler) EBNF(ctx context.Context, source string) (*Grammar, error) {
 	return c.Compile(ctx, Spec{Kind: KindEBNF, Text: source})
 }
 
-// Compile compiles a constraint and tries it, or returns what came of that before.
+// Compile compiles a constraint and tests it, or returns the cached result of that.
 // Beside the errors of its kind it returns ErrSpec, ErrTooLarge, ErrImpossible and
 // ErrAmbiguous, which are about the constraint; ErrBusy; and the cause of ctx's end.
 func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
@@ -170,7 +170,7 @@ func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 		defer func() { <-c.slots }()
 		var mine bool
 		if entry, mine, err = c.look(key, true); err != nil {
-			return nil, err // it was refused meanwhile
+			return nil, err // another caller got an error meanwhile
 		}
 		if mine {
 			c.make(entry, s)
@@ -198,8 +198,9 @@ func (c *Compiler) takeSlot(ctx context.Context) error {
 	}
 }
 
-// look returns what is known of a constraint: its entry or why it was refused. With
-// begin, it makes an entry if there is none, which is then the caller's to fill.
+// look returns the cached entry of a constraint, or the error with which it was refused.
+// If there is neither and begin is set, it makes an entry, which the caller must fill
+// (mine).
 func (c *Compiler) look(key [sha256.Size]byte, begin bool) (entry *cached, mine bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +220,7 @@ func (c *Compiler) look(key [sha256.Size]byte, begin bool) (entry *cached, mine 
 	return entry, true, nil
 }
 
-// make compiles the constraint of a new entry and tries it.
+// make compiles the constraint of a new entry and tests it.
 func (c *Compiler) make(entry *cached, s Spec) {
 	defer close(entry.ready)
 	a, err := s.automaton(c.spellable)
@@ -253,8 +254,8 @@ func (c *Compiler) refuse(entry *cached) {
 	c.refused[entry.key] = entry.err
 }
 
-// grow counts memory of a grammar and makes room. A grammar that is no longer in
-// the cache lives as long as its matchers and is bounded by itself.
+// grow adds to the memory of a grammar and evicts others if necessary. A grammar that is
+// no longer in the cache lives as long as its matchers and has its own bound.
 func (c *Compiler) grow(entry *cached, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

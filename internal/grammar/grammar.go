@@ -11,8 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
-// Grammar is a compiled constraint for one vocabulary. It is safe for concurrent
-// use.
+// Grammar is a constraint compiled for one vocabulary. It is safe for concurrent use.
 type Grammar struct {
 	c       *Compiler
 	a       *pda.Automaton
@@ -25,7 +24,7 @@ type Grammar struct {
 // opening is a mask before the first token, without the end-of-sequence ids.
 type opening struct {
 	mask []uint64
-	all  bool // of the tokens were found
+	all  bool // all of the tokens were found
 }
 
 func newGrammar(c *Compiler, a *pda.Automaton, grown func(int64)) *Grammar {
@@ -42,9 +41,9 @@ func (g *Grammar) NewMatcher() *Matcher {
 	return &Matcher{g: g, items: g.items, canEnd: g.empty, fresh: true, credit: creditStart}
 }
 
-// Prepare makes the parts of masks that depend on one state alone, until all are
-// there, the cache is full, or ctx is done. Masks are right without it; the first
-// ones then take some milliseconds each with a large vocabulary.
+// Prepare computes the parts of masks that depend on one state alone, until all are
+// cached, the cache is full, or ctx is done. It is optional: without it, the first masks
+// take some milliseconds each with a large vocabulary.
 func (g *Grammar) Prepare(ctx context.Context) error {
 	for s := range int32(g.a.States()) {
 		if err := ctx.Err(); err != nil {
@@ -61,12 +60,12 @@ func (g *Grammar) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// probeTokens is how many tokens of a text a grammar is tried with.
+// probeTokens is the length of the text with which a grammar is tested.
 const probeTokens = 40
 
-// probe makes the masks of a text that follows the grammar, within the bounds that hold
-// for every sequence. Its error is ErrAmbiguous for a grammar whose texts would come to
-// that, sooner or later; it is better told before the first of them.
+// probe computes the masks of a text that follows the grammar, within the bounds of a
+// sequence. It returns ErrAmbiguous for a grammar whose texts would fail with it sooner
+// or later, so that the error comes before the first text.
 func (g *Grammar) probe() error {
 	r := rand.New(rand.NewPCG(1, 1))
 	m := g.NewMatcher()
@@ -92,7 +91,7 @@ func (g *Grammar) probe() error {
 	return nil
 }
 
-// anyOf returns a token of a mask: the first from a place on, round about.
+// anyOf returns a token of a mask: the first one from an index on, wrapping around.
 func anyOf(mask []uint64, from int) (token uint32, ok bool) {
 	first := mask[from/64] >> (from % 64) << (from % 64)
 	for i := range len(mask) + 1 {
@@ -108,10 +107,10 @@ func anyOf(mask []uint64, from int) (token uint32, ok bool) {
 	return 0, false
 }
 
-// Bytes is about how much memory the grammar takes, cached masks included.
+// Bytes returns about how much memory the grammar takes, including cached masks.
 func (g *Grammar) Bytes() int64 { return int64(g.a.Bytes()) + g.masks.size() }
 
-// firstMask makes the mask before the first token, where tokens can have other bytes
+// firstMask computes the mask before the first token, where tokens can have other bytes
 // than later.
 func (g *Grammar) firstMask() opening {
 	o := opening{mask: make([]uint64, g.c.words)}

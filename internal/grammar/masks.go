@@ -9,27 +9,27 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
-// masks keeps the parts of token masks of one automaton. When they take more than
-// the limit, all are dropped and made again as needed.
+// masks caches the parts of token masks of one automaton. When they exceed the limit, all
+// are dropped and computed again as needed.
 type masks struct {
 	a       *pda.Automaton
 	t       *trie
 	words   int
 	limit   int64
-	grown   func(bytes int64) // told of every change of size
+	grown   func(bytes int64) // called with every change of size
 	walkers *sync.Pool        // of *walker
 
 	states []atomic.Pointer[fit]
 
 	mu     sync.RWMutex // guards the rest
 	below  map[belowKey]*fit
-	sets   map[uint64][]*tokenSet // equal parts are kept once
+	sets   map[uint64][]*tokenSet // to store equal parts once
 	places map[uint64][]*ends
 	bytes  int64
 	seed   maphash.Seed
 }
 
-// belowKey is a set of ends and the state to which the rule that ends there
+// belowKey is a set of ends together with the state to which the rule that ends there
 // returns.
 type belowKey struct {
 	from  *ends
@@ -51,7 +51,7 @@ func (m *masks) size() int64 {
 
 func (m *masks) full() bool { return m.size() > m.limit }
 
-// reset drops all parts. Matchers that hold some can still use them.
+// reset drops all parts. Matchers that hold parts can still use them.
 func (m *masks) reset() {
 	for i := range m.states {
 		m.states[i].Store(nil)
@@ -62,7 +62,7 @@ func (m *masks) reset() {
 	m.bytes = 0
 }
 
-// state returns the part of a state that reads, and takes what it cost to make from
+// state returns the part of a state that reads, and subtracts the cost of making it from
 // the budget.
 func (m *masks) state(state int32, budget *int) *fit {
 	if f := m.states[state].Load(); f != nil {
@@ -79,7 +79,7 @@ func (m *masks) state(state int32, budget *int) *fit {
 	return f
 }
 
-// ended returns the part of a state that is returned to.
+// ended returns the part of a state to which a rule returns.
 func (m *masks) ended(from *ends, state int32, budget *int) *fit {
 	key := belowKey{from, state}
 	m.mu.RLock()
@@ -99,7 +99,7 @@ func (m *masks) ended(from *ends, state int32, budget *int) *fit {
 	return f
 }
 
-// keep makes a part of what a walker found.
+// keep makes a part of a walker's results.
 func (m *masks) keep(w *walker) *fit {
 	before := m.bytes
 	if m.bytes > m.limit {

@@ -7,34 +7,34 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
-// Matcher is the state of one sequence. It belongs to one goroutine.
+// Matcher is the state of one sequence. It is not safe for concurrent use.
 type Matcher struct {
 	g       *Grammar
-	items   []pda.Item // never changed in place: clones share them
+	items   []pda.Item // immutable: clones share them
 	canEnd  bool
-	fresh   bool // no token was accepted
-	ended   bool // an end-of-sequence id was
+	fresh   bool // no token has been accepted
+	ended   bool // an end-of-sequence id has been accepted
 	scratch pda.Scratch
 	now     []pda.Item // scratch
 	next    []pda.Item
-	credit  int // what the sequence may still cost, see creditStart
+	credit  int // remaining cost of the sequence, see creditStart
 	budget  int // of the mask being made
 	seen    []visit
 	visited map[visit]struct{} // of seen, once it is long
 }
 
-// visit is a set of ends looked at above a frame.
+// visit is a set of ends together with the frame above which it was looked at.
 type visit struct {
 	from  *ends
 	frame *pda.Frame
 }
 
-// MaskLen is the length of a mask, in words of 64 tokens. Token i is bit i%64 of
+// MaskLen returns the length of a mask, in words of 64 tokens. Token i is bit i%64 of
 // word i/64.
 func (g *Grammar) MaskLen() int { return g.c.words }
 
-// Mask sets dst to the tokens that may follow. After the end that is the
-// end-of-sequence ids only. The errors are ErrMaskSize, ErrNoToken and ErrAmbiguous.
+// Mask sets dst to the tokens that may follow. At the end these are only the
+// end-of-sequence ids. It returns ErrMaskSize, ErrNoToken or ErrAmbiguous.
 func (m *Matcher) Mask(dst []uint64) error {
 	c := m.g.c
 	if len(dst) != c.words {
@@ -66,25 +66,24 @@ func (m *Matcher) Mask(dst []uint64) error {
 	return ErrNoToken
 }
 
-// What making masks and reading tokens may cost, in steps of some 50 ns. A sequence
-// begins with credit for a second and gets what two parts of masks cost with a large
-// vocabulary for each token, so that it cannot hold up those beside it for long: what
-// costs more is too ambiguous. A compiled grammar has been tried within the same bounds,
-// see probe.
+// Bounds on the cost of making masks and reading tokens, in steps of some 50 ns. A
+// sequence begins with credit for a second, and each token adds the cost of two parts of
+// masks with a large vocabulary. So a sequence cannot delay others for long: a grammar
+// that costs more is too ambiguous. Compiled grammars have been tested within the same
+// bounds, see probe.
 const (
 	creditStart = 16_000_000
 	creditToken = 1_000_000
 	maskBudget  = 8_000_000 // of one mask
 )
 
-// spend takes a cost from the credit and reports whether there was enough.
+// spend subtracts a cost from the credit and reports whether there was enough.
 func (m *Matcher) spend(cost int) bool {
 	m.credit -= cost
 	return m.credit >= 0
 }
 
-// fill adds the tokens that the items can read and reports whether all of them were
-// found.
+// fill adds the tokens that the items can read. It reports whether it found all of them.
 func (m *Matcher) fill(dst []uint64) bool {
 	budget := min(maskBudget, m.credit)
 	m.budget = budget
@@ -104,8 +103,8 @@ func (m *Matcher) fill(dst []uint64) bool {
 	return all
 }
 
-// climb adds the tokens of which a part is read by a frame's rule, which can end at
-// the given places, and the rest by its callers.
+// climb adds the tokens whose first part is read by a frame's rule, which can end at the
+// given places, and whose rest is read by the rule's callers.
 func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) bool {
 	if from == nil {
 		return true
@@ -124,8 +123,8 @@ func (m *Matcher) climb(dst []uint64, from *ends, frame *pda.Frame) bool {
 	return all
 }
 
-// visit reports whether v is new, and whether there is room for it: a very ambiguous
-// grammar can reach the bound.
+// visit reports whether v is new, and whether there is room for it, because a very
+// ambiguous grammar can reach the bound.
 func (m *Matcher) visit(v visit) (fresh, room bool) {
 	const long, most = 32, 20_000
 	if len(m.seen) < long {
@@ -153,8 +152,8 @@ func (m *Matcher) visit(v visit) (fresh, room bool) {
 	return true, true
 }
 
-// Accept reads a token. The errors are ErrRejected and ErrAmbiguous; they leave the
-// matcher as it was. After the end only end-of-sequence ids are accepted.
+// Accept reads a token. It returns ErrRejected or ErrAmbiguous, which leave the matcher
+// unchanged. At the end it accepts only end-of-sequence ids.
 func (m *Matcher) Accept(token uint32) error {
 	c := m.g.c
 	if slices.Contains(c.vocab.EOS, token) {
@@ -192,7 +191,7 @@ func (m *Matcher) Accept(token uint32) error {
 	return nil
 }
 
-// read runs the items over text and leaves those after it in m.now.
+// read runs the items over text and stores the resulting items in m.now.
 func (m *Matcher) read(text []byte) (canEnd, fits bool, err error) {
 	items, canEnd := m.items, m.canEnd
 	for _, b := range text {
@@ -214,8 +213,8 @@ func (m *Matcher) reads(text []byte) bool {
 	return fits && err == nil
 }
 
-// Replay reads the tokens of a sequence that goes on here after it began elsewhere.
-// It stops at the first that does not fit; the error says which.
+// Replay reads the tokens of a sequence that began in another matcher. It stops at the
+// first token that does not fit; the error names it.
 func (m *Matcher) Replay(tokens []uint32) error {
 	for i, token := range tokens {
 		if err := m.Accept(token); err != nil {
@@ -225,15 +224,15 @@ func (m *Matcher) Replay(tokens []uint32) error {
 	return nil
 }
 
-// CanEnd reports whether the text is complete; it may be possible to go on.
+// CanEnd reports whether the text is complete. It may still be possible to continue.
 func (m *Matcher) CanEnd() bool { return m.canEnd }
 
-// Done reports whether nothing but the end of the sequence can follow.
+// Done reports whether only the end of the sequence can follow.
 func (m *Matcher) Done() bool { return m.canEnd && len(m.items) == 0 }
 
-// Shortest returns the fewest bytes that must still follow until the text is
-// complete, so that it can be seen in time when a limit of tokens gets tight. The
-// first call for a grammar takes as long as compiling it.
+// Shortest returns the fewest bytes that must still follow until the text is complete, so
+// that a caller can tell in time when a token limit gets tight. The first call for a
+// grammar takes as long as compiling it.
 func (m *Matcher) Shortest() int {
 	if m.canEnd {
 		return 0
@@ -241,8 +240,8 @@ func (m *Matcher) Shortest() int {
 	return m.g.a.Shortest(m.items)
 }
 
-// Clone returns a matcher in the same state that goes its own way. It costs a few
-// hundred bytes whatever was read so far, so it also serves to go back.
+// Clone returns an independent matcher in the same state. It costs a few hundred bytes
+// however long the text is, so clones can also serve for going back.
 func (m *Matcher) Clone() *Matcher {
 	return &Matcher{g: m.g, items: m.items, canEnd: m.canEnd, fresh: m.fresh, ended: m.ended, credit: m.credit}
 }
@@ -250,9 +249,8 @@ func (m *Matcher) Clone() *Matcher {
 // maxJump bounds the text that JumpForward returns, in bytes.
 const maxJump = 1024
 
-// JumpForward returns the bytes that must follow whatever tokens spell them, without
-// reading them. They need not be whole characters, and a token may reach beyond
-// them.
+// JumpForward returns, without reading them, the bytes that must follow in any case. They
+// need not be whole characters, and a token may reach beyond them.
 func (m *Matcher) JumpForward() []byte {
 	var out []byte
 	probe := m.Clone()
@@ -271,7 +269,7 @@ func (m *Matcher) JumpForward() []byte {
 	return out
 }
 
-// forced returns the only byte that any item reads.
+// forced returns the byte, if all items read only that one.
 func (m *Matcher) forced() (b byte, ok bool) {
 	for i, it := range m.items {
 		only, one := m.g.a.Only(it.State)

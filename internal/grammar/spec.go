@@ -13,10 +13,10 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/schema"
 )
 
-// Kind names a way to constrain output.
+// Kind is a way to constrain output.
 type Kind string
 
-// The kinds, and what a Spec of each uses beside its kind.
+// Kinds, with the fields of Spec that each uses.
 const (
 	KindJSONObject Kind = "json_object" // any JSON object; Compact
 	KindJSONSchema Kind = "json_schema" // Text, Lax, Compact
@@ -25,34 +25,34 @@ const (
 	KindEBNF       Kind = "ebnf"        // Text
 )
 
-// Spec is a constraint as a request carries it.
+// Spec is a constraint in the form that a request carries.
 type Spec struct {
 	Kind Kind `json:"kind"`
 	// Text is the JSON schema, the regular expression or the grammar.
 	Text    string   `json:"text,omitempty"`
 	Choices []string `json:"choices,omitempty"`
-	// Lax passes over what a schema asks beyond what can be enforced, instead of
-	// refusing it: unknown keywords and formats are ignored, oneOf becomes anyOf.
+	// Lax ignores what a schema asks beyond what can be enforced, instead of refusing it:
+	// unknown keywords and formats are ignored, and oneOf becomes anyOf.
 	Lax bool `json:"lax,omitempty"`
-	// Compact allows no white space between the symbols of JSON.
+	// Compact forbids white space between the symbols of JSON.
 	Compact bool `json:"compact,omitempty"`
 }
 
-// SchemaOptions are the parts of a Spec that say how to read a JSON schema.
+// SchemaOptions are the fields of a Spec for reading a JSON schema.
 type SchemaOptions struct{ Lax, Compact bool }
 
 // maxText bounds the text of a spec and all its choices together, in bytes.
 const maxText = 256 << 10
 
-// Check reports whether the constraint can be compiled, vocabulary aside. Its cost
-// is that of compiling.
+// Check reports whether the constraint can be compiled, leaving the vocabulary aside. It
+// costs as much as compiling.
 func (s Spec) Check() error {
 	_, err := s.automaton(nil)
 	return err
 }
 
-// automaton compiles the spec for a vocabulary that can spell the given code
-// points; nil is all of them.
+// automaton compiles the spec for a vocabulary that can spell the given code points; nil
+// means all.
 func (s Spec) automaton(spellable []pda.Range) (*pda.Automaton, error) {
 	rules, root, err := s.rules()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s Spec) rules() (*pda.Rules, pda.RuleID, error) {
 	return nil, 0, fmt.Errorf("%w: unknown kind %q", ErrSpec, s.Kind)
 }
 
-// key identifies the constraint.
+// key returns a hash that identifies the constraint.
 func (s Spec) key() ([sha256.Size]byte, error) {
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// tokenSet is a set of token ids: a bitset, or a list where that is smaller.
+// tokenSet is a set of token ids: a bitset, or a list if that is smaller.
 type tokenSet struct {
 	bits []uint64
 	ids  []uint32
@@ -36,7 +36,7 @@ func (t *tokenSet) or(mask []uint64) {
 	}
 }
 
-// cost is that of or, in steps of a walk.
+// cost returns the cost of or, in steps of a walk.
 func (t *tokenSet) cost() int { return 1 + (len(t.bits)+len(t.ids))/64 }
 
 func (t *tokenSet) equal(o *tokenSet) bool {
@@ -60,9 +60,8 @@ func (t *tokenSet) hash(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// ends is a set of trie nodes, sorted: the places inside tokens at which a rule can
-// end. The tokens below such a node depend on what follows the rule. nil is the
-// empty set.
+// ends is a sorted set of trie nodes: the places inside tokens at which a rule can end.
+// The tokens below such a node depend on what follows the rule. nil is the empty set.
 type ends struct{ nodes []int32 }
 
 func (e *ends) size() int { return 48 + 4*len(e.nodes) }
@@ -78,10 +77,10 @@ func (e *ends) hash(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// fit is what a state, or a state together with a set of ends, contributes to a
+// fit is the contribution of a state, or of a state together with a set of ends, to a
 // mask.
 type fit struct {
 	tokens  *tokenSet
 	ends    *ends
-	partial bool // finding more would have taken too long
+	partial bool // incomplete: finding more would have taken too long
 }

@@ -55,10 +55,10 @@ func newTrie(tokens [][]byte) *trie {
 	return t
 }
 
-// tokens are the ids that end at a node.
+// tokens returns the ids that end at a node.
 func (t *trie) tokens(node int32) []uint32 { return t.ids[t.first[node]:t.first[node+1]] }
 
-// goesOn reports whether a token goes on after a node with one of the bytes.
+// goesOn reports whether a token continues after a node with one of the bytes.
 func (t *trie) goesOn(node int32, with *pda.ByteSet) bool {
 	for n := node + 1; n < t.end[node]; n = t.end[n] {
 		if with.Has(t.label[n]) {

@@ -8,21 +8,20 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
-// Vocabulary is the tokens of a model as bytes.
+// Vocabulary holds the tokens of a model as bytes.
 type Vocabulary struct {
-	// Tokens holds the bytes that each id adds to a text. Empty ones never match:
+	// Tokens holds the bytes that each id adds to a text. Empty entries never match:
 	// special tokens, padding, unknown ids.
 	Tokens [][]byte
-	// First holds the bytes of those ids that add others when they come first in a
-	// text. Decoders of the SentencePiece family drop a space there; an id may then
-	// add nothing.
+	// First holds the bytes of those ids that add other bytes at the beginning of a text.
+	// Decoders of the SentencePiece family drop a space there, so an id may add nothing.
 	First map[uint32][]byte
-	// EOS are the ids that end a text. They are allowed where the grammar may end
-	// and never match text.
+	// EOS holds the ids that end a text. They are allowed where the grammar may end and
+	// never match text.
 	EOS []uint32
 }
 
-// TokenSource is what a vocabulary is read from; *tokenizer.Tokenizer is one.
+// TokenSource provides the tokens of a vocabulary; *tokenizer.Tokenizer does.
 type TokenSource interface {
 	VocabSize() int
 	TokenBytes(id uint32) []byte
@@ -30,8 +29,8 @@ type TokenSource interface {
 	Decode(ids []uint32, skipSpecial bool) string
 }
 
-// FromTokenizer reads a vocabulary of size ids: the rows of the model's output,
-// which can be more than the tokenizer knows.
+// FromTokenizer reads a vocabulary of size ids: the rows of the model's output, which can
+// exceed the tokenizer's ids.
 func FromTokenizer(src TokenSource, size int, eos []uint32) Vocabulary {
 	v := Vocabulary{Tokens: make([][]byte, size), EOS: slices.Clone(eos)}
 	for id := range uint32(min(size, src.VocabSize())) {
@@ -70,14 +69,13 @@ func findProbe(tokens [][]byte) int {
 	})
 }
 
-// spelling says which code points the tokens can spell, nil for all, and returns
-// the tokens that are safe to use.
+// spelling returns the code points that the tokens can spell, nil for all, and the tokens
+// that are safe to use.
 //
-// Where every byte is a token by itself, a text can be continued from any byte. If
-// bytes of longer characters are missing, a token that ends inside a character
-// could not be continued: then only tokens of whole characters are used, and only
-// characters that are tokens by themselves. Texts with other characters are taken out
-// of grammars.
+// If every byte is a token by itself, a text can be continued from any byte. If bytes of
+// longer characters are missing, a token that ends inside a character could not be
+// continued. Then only tokens of whole characters are used, and only characters that are
+// tokens by themselves; texts with other characters are removed from grammars.
 func spelling(all [][]byte) (tokens [][]byte, spellable []pda.Range) {
 	var single [256]bool
 	for _, b := range all {

@@ -6,41 +6,41 @@ import (
 	"github.com/dynctl/dynctl/internal/grammar/pda"
 )
 
-// walker compares the token trie with an automaton. It belongs to one goroutine at
-// a time.
+// walker compares the token trie with an automaton. Only one goroutine may use it at a
+// time.
 type walker struct {
 	scratch pda.Scratch
 	lazy    pda.Lazy
 	levels  []pda.Place  // after each byte of the path
 	room    [][]pda.Item // memory for them
 	ids     []uint32     // tokens that fit
-	partial bool         // that became too much
+	partial bool         // incomplete: the walk became too expensive
 	visited int          // nodes
 	nodes   []int32      // nodes at which the rule at the bottom can end, see goesOn
 }
 
-// walkBudget bounds the cost of a walk to some tenths of a second. Grammars that are
-// not made for it stay far below.
+// walkBudget bounds the cost of a walk to some tenths of a second. Grammars that are not
+// malicious stay far below.
 const walkBudget = 2_000_000
 
-// yieldNodes is how many nodes are visited before others may have the processor.
+// yieldNodes is how many nodes are visited before the goroutine yields.
 const yieldNodes = 2048
 
-// begin makes the walker ready for the next part of a mask.
+// begin readies the walker for the next part of a mask.
 func (w *walker) begin(a *pda.Automaton) {
 	w.ids, w.nodes, w.partial, w.visited = w.ids[:0], w.nodes[:0], false, 0
 	w.scratch.Spend()
 	w.lazy.Reset(a, &w.scratch)
 }
 
-// cost is what was spent since begin.
+// cost returns the cost since begin.
 func (w *walker) cost() int { return w.visited + w.scratch.Spent() }
 
-// walk reads the tokens below the nodes, which are in order, from items that stand at
-// each of them. That is one way through the trie: a node that is reached from several
-// of those above it has the items of all. ended says that the rule at the bottom can end
-// at the nodes themselves; a rule whose frame has no callers is the bottom, and follow
-// is what can come after it.
+// walk reads the tokens below the nodes in from, which are sorted, from items that stand
+// at each of them. It passes the trie once: a node reached from several nodes of from has
+// the items of all. ended reports that the rule at the bottom can end at the nodes
+// themselves. A rule whose frame has no callers is the bottom, and follow holds the bytes
+// that can come after it.
 func (w *walker) walk(a *pda.Automaton, t *trie, from []int32, items []pda.Item, ended bool, follow *pda.ByteSet) {
 	start := w.lazy.At(items)
 	n, live := int32(0), int32(0) // below live something may be read
@@ -50,7 +50,7 @@ func (w *walker) walk(a *pda.Automaton, t *trie, from []int32, items []pda.Item,
 			w.blank(0, int(t.depth[n]))
 		}
 		if w.visited++; w.visited%yieldNodes == 0 {
-			runtime.Gosched() // engines go first
+			runtime.Gosched() // engines have priority
 		}
 		at, end, ok := w.step(t, n)
 		if !ok || w.scratch.Spent() > walkBudget {
@@ -98,7 +98,7 @@ func (w *walker) step(t *trie, n int32) (at pda.Place, ended, ok bool) {
 	return at, ended, ok
 }
 
-// blank makes the levels from to to-1 ones at which nothing is read.
+// blank marks the levels from to to-1 as reading nothing.
 func (w *walker) blank(from, to int) {
 	for len(w.levels) < to {
 		w.levels = append(w.levels, pda.Place{})
@@ -112,8 +112,8 @@ func (w *walker) fromState(a *pda.Automaton, t *trie, state int32) {
 	w.walk(a, t, []int32{0}, []pda.Item{{State: state, Frame: &pda.Frame{}}}, false, a.Follow(state))
 }
 
-// fromEnds finds the tokens below the ends of a called rule whose rest fits at the
-// state that the rule returns to.
+// fromEnds finds the tokens below the ends of a called rule whose rest fits at the state
+// to which the rule returns.
 func (w *walker) fromEnds(a *pda.Automaton, t *trie, from *ends, state int32) {
 	w.begin(a)
 	items, ended, ok := a.Close(&w.scratch, nil, pda.Item{State: state, Frame: &pda.Frame{}})
