@@ -18,20 +18,20 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// accuracyVariant is one way to compute a model.
+// accuracyVariant is a configuration of computing a model.
 type accuracyVariant struct {
 	name string
-	isa  string // best of the machine by default
+	isa  string // instruction set; best of the machine by default
 	kv   string // type of KV elements, f32 by default
-	// activations are those beside bf16 weights, f32 by default.
+	// activations is the precision of activations beside bf16 weights, f32 by default.
 	activations string
-	format      string // of weights, as the checkpoint has them by default
-	// slow says that a large model would take minutes.
+	format      string // of weights; the checkpoint's by default
+	// slow reports that a large model would take minutes.
 	slow bool
 }
 
-// accuracyVariants lists what this build and machine can do, the reference first:
-// weights as the checkpoint has them, everything else float32.
+// accuracyVariants returns the variants that this build and machine support, the
+// reference first: the checkpoint's weights, everything else float32.
 func accuracyVariants() []accuracyVariant {
 	out := []accuracyVariant{{name: "reference: float32 activations and KV"}}
 	for _, kv := range []string{"bf16", "int8"} {
@@ -99,7 +99,7 @@ func accuracyColumns() []Column {
 	}
 }
 
-// accuracy compares variants over one text.
+// accuracy compares variants on one text.
 type accuracy struct {
 	*session
 	dir     string
@@ -109,7 +109,7 @@ type accuracy struct {
 	limit   int    // ids the tokenizer knows
 }
 
-// read makes tokens of the text.
+// read tokenizes the text.
 func (a *accuracy) read() error {
 	m, err := model.Open(a.dir, model.Options{Log: a.log})
 	if err != nil {
@@ -151,10 +151,10 @@ func (a *accuracy) read() error {
 	return nil
 }
 
-// errText is returned for a text with which nothing can be measured.
+// errText is returned for a text that is too short to measure.
 var errText = errors.New("the text is too short")
 
-// compare runs the text through both variants.
+// compare runs the text through the reference and a variant.
 func (a *accuracy) compare(ctx context.Context, ref, v accuracyVariant) (d divergence, err error) {
 	r, err := newScorer(ctx, a, ref)
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *accuracy) compare(ctx context.Context, ref, v accuracyVariant) (d diver
 	return d, nil
 }
 
-// scoredAtOnce is how many positions of a text a step computes with their logits.
+// scoredAtOnce is how many positions of a text a step computes with logits.
 const scoredAtOnce = 32
 
 // scorer computes the logits after every token of a text.
@@ -248,15 +248,15 @@ func newScorer(ctx context.Context, a *accuracy, v accuracyVariant) (_ *scorer, 
 
 // open opens the checkpoint with the variant's weights.
 func (v accuracyVariant) open(ctx context.Context, a *accuracy) (*model.Model, error) {
-	format, err := formatNamed(cmp.Or(v.format, "bf16")) // which stands for what the checkpoint has
+	format, err := formatNamed(cmp.Or(v.format, "bf16")) // it means the checkpoint's own format
 	if err != nil {
 		return nil, err
 	}
 	return format.open(ctx, a.dir, filepath.Join(a.tmp, "quantized"), a.log)
 }
 
-// score computes tokens that stand from position start on, after those of earlier
-// calls, and returns the logits after each of them, which the next call overwrites.
+// score computes tokens from position start on, after those of earlier calls. It returns
+// the logits after each of them, which the next call overwrites.
 func (s *scorer) score(ctx context.Context, tokens []uint32, start int) ([][]float32, error) {
 	batch := make([]engine.BatchSeq, len(tokens))
 	for i := range tokens {

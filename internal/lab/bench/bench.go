@@ -14,36 +14,36 @@ import (
 	"time"
 )
 
-// Options of a run.
+// Options configures a run.
 type Options struct {
-	// Sections names what to measure; empty means everything that is not apart. See
+	// Sections names what to measure; empty means all sections that are not apart. See
 	// [Names].
 	Sections []string
-	// Quick makes everything smaller: a minute instead of several.
+	// Quick reduces all sizes: a run takes a minute instead of several.
 	Quick bool
 	// Model is a checkpoint to measure in the engine section in place of the
 	// synthetic one, and in the accuracy section in place of the built-in one.
 	Model string
 	// Text is a file with text for the accuracy section; empty for a built-in one.
 	Text string
-	// StateDir is where the synthetic model is kept and where temporary directories
-	// are made, so that the servers write to the disk they would use in earnest.
+	// StateDir holds the synthetic model and temporary directories, so that the servers
+	// write to the disk that they would use in production.
 	StateDir string
-	// CPU are the choices of the section cpu.
+	// CPU selects what the section cpu measures.
 	CPU CPUOptions
-	// GPUs are those that the workers of the section disagg run on, as the setting gpu.devices
-	// names them; empty for processors.
+	// GPUs are the devices for the workers of the section disagg, in the form of the
+	// setting gpu.devices; empty for processors.
 	GPUs string
-	// Plots is the folder of the plots, as the report's document refers to it; empty
-	// leaves them out of the document.
+	// Plots is the folder of the plots, relative to the report's document. If empty, the
+	// document has no plots.
 	Plots string
-	// Child is the command line of a program that runs [Child] with its last argument;
-	// without it, what needs a process of its own is left out.
+	// Child is the command line of a program that runs [Child] with its last argument.
+	// Without it, measurements that need a separate process are left out.
 	Child []string
 	// Command and Version are printed in the report.
 	Command string
 	Version string
-	// Progress receives lines of text about what is going on; nil drops them.
+	// Progress receives lines of text about the progress; nil drops them.
 	Progress io.Writer
 	// Log receives warnings of the parts under test; nil drops them.
 	Log *slog.Logger
@@ -55,13 +55,12 @@ type Options struct {
 type section struct {
 	name  string
 	about string // for the command line
-	// apart says that the section makes a report of its own and is no part of
-	// everything.
+	// apart reports that the section makes its own report and runs only when named.
 	apart bool
 	run   func(ctx context.Context, s *session) (Section, error)
 }
 
-// sections lists all of them in the order in which they run.
+// sections returns all sections in the order in which they run.
 func sections() []section {
 	return []section{
 		{"engine", "prefill and decode on the CPU backend, against the memory's speed", false, measureEngine},
@@ -87,8 +86,8 @@ func Names() (names []string, about map[string]string) {
 // ErrSection is returned for the name of a section that does not exist.
 var ErrSection = errors.New("no such benchmark")
 
-// Run measures and returns the report. It returns the cause of ctx when that ends
-// first; what was measured until then is lost.
+// Run measures and returns the report. If ctx ends first, it returns the cause and no
+// report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	sc := fullScale()
 	if o.Quick {
@@ -122,7 +121,7 @@ func run(ctx context.Context, o Options, sc scale) (_ *Report, err error) {
 		}
 		out.Name = sec.name
 		r.Sections = append(r.Sections, out)
-		// The next section shall not pay for the memory of this one.
+		// The next section must not pay for the memory of this one.
 		debug.FreeOSMemory()
 	}
 	r.Run.Took, r.Run.LoadAfter = time.Since(r.Run.Started), loadAverage()
@@ -146,13 +145,13 @@ func choose(names []string) ([]section, error) {
 	return out, nil
 }
 
-// session is what the sections of one run share.
+// session is the state that the sections of one run share.
 type session struct {
 	opts  Options
 	scale scale
 	log   *slog.Logger
-	home  string // of everything this package keeps
-	tmp   string // of this run
+	home  string // for all files of this package
+	tmp   string // for this run
 }
 
 // homeName cannot be the name of a cluster, whose directories are its neighbors.
@@ -176,11 +175,11 @@ func newSession(o Options, sc scale) (*session, error) {
 
 const tmpPrefix = "tmp-"
 
-// removeLeftovers deletes what runs left behind that were killed.
+// removeLeftovers deletes the directories of runs that were killed.
 func (s *session) removeLeftovers() {
 	entries, err := os.ReadDir(s.home)
 	if err != nil {
-		return // making this run's directory meets the same error
+		return // making this run's directory returns the same error
 	}
 	for _, e := range entries {
 		info, err := e.Info()

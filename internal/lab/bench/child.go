@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// childSpec is work for a process of its own. It comes as JSON, the last argument.
+// childSpec is the work of a child process. It is passed as JSON in the last argument.
 type childSpec struct {
-	// FirstToken starts an engine and prints when it had its first token.
+	// FirstToken starts an engine and prints the time of its first token.
 	FirstToken *firstToken `json:"first_token,omitempty"`
-	// Spin keeps so many processors busy until standard input ends, which it does
-	// when the parent dies, too.
+	// Spin keeps this many processors busy until standard input ends, which it also does
+	// when the parent dies.
 	Spin int `json:"spin,omitempty"`
-	// Companion is an agent beside one of the parent, until standard input ends.
+	// Companion runs a second agent for a node of the parent, until standard input ends.
 	Companion *companion `json:"companion,omitempty"`
 }
 
-// firstToken is an engine that a child starts.
+// firstToken describes an engine that a child starts.
 type firstToken struct {
 	Model  string    `json:"model"`
 	Format string    `json:"format"` // of weights, bf16 by default
@@ -35,7 +35,7 @@ type firstToken struct {
 	Prompt int       `json:"prompt"` // tokens
 	Exec   time.Time `json:"exec"`   // when the parent started the child
 	// Node is a directory for a whole node that serves the model, and Request a chat
-	// completion of one token for it. Without them there is only an engine.
+	// completion of one token for it. If they are empty, only an engine runs.
 	Node    string          `json:"node,omitempty"`
 	Request json.RawMessage `json:"request,omitempty"`
 }
@@ -54,11 +54,11 @@ const (
 	stageEngine  = "engine"  // backend, KV pool, scheduler
 	stagePrompt  = "prompt"  // prefill
 	stageNode    = "node"    // stores, planes, frontend
-	stageServe   = "serve"   // from the wish for a worker to its first token over HTTP
+	stageServe   = "serve"   // from the declaration of a worker to its first token over HTTP
 )
 
-// Child is the main function of a process that a benchmark starts: the command line
-// of [Options.Child] with spec behind it. It writes what it has to say to stdout.
+// Child is the main function of a process that a benchmark starts: the command line of
+// [Options.Child] followed by spec. It writes its results to stdout.
 func Child(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) error {
 	reached := time.Now()
 	var s childSpec
@@ -76,10 +76,10 @@ func Child(ctx context.Context, spec string, stdin io.Reader, stdout io.Writer) 
 	return fmt.Errorf("benchmark child: %w: %s", errNoWork, spec)
 }
 
-// errNoWork is returned for a specification that asks for nothing.
+// errNoWork is returned for a specification without work.
 var errNoWork = errors.New("nothing to do")
 
-// clock takes the times of stages.
+// clock measures the times of stages.
 type clock struct {
 	at     time.Time
 	stages []stage
@@ -107,7 +107,7 @@ func (f *firstToken) run(ctx context.Context, reached time.Time, stdout io.Write
 	return nil
 }
 
-// engine starts an engine without anything around it.
+// engine starts an engine alone.
 func (f *firstToken) engine(ctx context.Context, c *clock) (stop func(), err error) {
 	log := slog.New(slog.DiscardHandler)
 	format, err := formatNamed(cmp.Or(f.Format, "bf16"))
@@ -141,7 +141,7 @@ func (f *firstToken) engine(ctx context.Context, c *clock) (stop func(), err err
 	return stop, nil
 }
 
-// node starts a whole node and asks it until it answers.
+// node starts a whole node and sends requests until it answers.
 func (f *firstToken) node(ctx context.Context, c *clock) (stop func(), err error) {
 	format, err := formatNamed(cmp.Or(f.Format, "bf16"))
 	if err != nil {
@@ -179,7 +179,7 @@ func (f *firstToken) node(ctx context.Context, c *clock) (stop func(), err error
 	}
 }
 
-// spin keeps n processors busy until stdin ends. It says a line once it does.
+// spin keeps n processors busy until stdin ends. It writes a line when it has begun.
 func spin(n int, stdin io.Reader, stdout io.Writer) error {
 	var stop atomic.Bool
 	ended := make(chan struct{})
@@ -201,14 +201,14 @@ func spin(n int, stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-// child starts a process. It ends with ctx, or when stdin is closed.
+// child is a started process. It ends with ctx, or when stdin is closed.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Reader // of its standard output
 }
 
-// errNoChild is returned when the program does not know how to start itself.
+// errNoChild is returned when the program does not know its own command line.
 var errNoChild = errors.New("this program cannot start itself a second time")
 
 func (s *session) startChild(ctx context.Context, spec childSpec) (*child, error) {
@@ -237,7 +237,7 @@ func (s *session) startChild(ctx context.Context, spec childSpec) (*child, error
 	return c, nil
 }
 
-// line reads a line of its output.
+// line reads a line of the child's output.
 func (c *child) line() (string, error) {
 	text, err := c.lines.ReadString('\n')
 	if err != nil {
@@ -246,9 +246,9 @@ func (c *child) line() (string, error) {
 	return text, nil
 }
 
-// end closes its standard input and waits for it.
+// end closes the child's standard input and waits for it to exit.
 func (c *child) end() error {
-	_ = c.stdin.Close() // it may be gone
+	_ = c.stdin.Close() // the process may have ended
 	if err := c.cmd.Wait(); err != nil {
 		return fmt.Errorf("benchmark child: %w", err)
 	}

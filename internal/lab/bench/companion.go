@@ -13,8 +13,8 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// companion is an agent in a process of its own, which has the prefill workers of a node
-// that runs in another.
+// companion is an agent in a separate process, which runs the prefill workers of a node
+// in the parent.
 type companion struct {
 	Dir        string   `json:"dir"` // state directory
 	SecretFile string   `json:"secret_file"`
@@ -51,7 +51,7 @@ func (s *session) companion(ctx context.Context, n *node) error {
 	}
 }
 
-// run is the second process. It says a line when it is up and ends with stdin.
+// run runs the second process. It writes a line when it is up and ends with stdin.
 func (c *companion) run(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	cfg, err := nodeSpec{dir: c.Dir, gpus: c.GPUs, cores: c.Cores, devices: 1}.config()
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// CPUOptions choose what the section cpu measures; zero values stand for everything.
+// CPUOptions selects what the section cpu measures. Zero values mean everything.
 type CPUOptions struct {
 	Models  []string // names of shapes
 	Formats []string // of weights
 	Cases   []string // kinds of cases, or single ones: see [CPUCases]
-	// Threads are numbers of cores; one and all by default.
+	// Threads lists numbers of cores; one and all by default.
 	Threads []int
-	// Operators adds which part of a step each operator takes.
+	// Operators adds the share of each operator in a step.
 	Operators bool
 }
 
@@ -34,13 +34,13 @@ const (
 	kindPauses   = "gc"
 )
 
-// CPUCases are the names that [CPUOptions.Cases] may have; "prefill-512" and the like
-// choose a single case.
+// CPUCases returns the values of [CPUOptions.Cases]; "prefill-512" and the like select a
+// single case.
 func CPUCases() []string {
 	return []string{kindPrefill, kindDecode, kindNeighbor, kindStart, kindPauses}
 }
 
-// CPUModels are the names that [CPUOptions.Models] may have.
+// CPUModels returns the values of [CPUOptions.Models].
 func CPUModels() (names []string) {
 	for _, s := range cpuShapes() {
 		names = append(names, s.name)
@@ -48,7 +48,7 @@ func CPUModels() (names []string) {
 	return names
 }
 
-// CPUFormats are the names that [CPUOptions.Formats] may have.
+// CPUFormats returns the values of [CPUOptions.Formats].
 func CPUFormats() (names []string) {
 	for _, f := range cpuFormats() {
 		names = append(names, f.name)
@@ -56,8 +56,8 @@ func CPUFormats() (names []string) {
 	return names
 }
 
-// ErrChoice is returned for the name of a model or case that does not exist, and for
-// a number of threads that cannot be.
+// ErrChoice is returned for an unknown model or case, and for an impossible number of
+// threads.
 var ErrChoice = errors.New("nothing of that name to measure")
 
 func (o CPUOptions) check() error {
@@ -125,7 +125,7 @@ func measureCPU(ctx context.Context, s *session) (Section, error) {
 	return c.out, nil
 }
 
-// cpuSection fills in its section.
+// cpuSection collects the results of the section.
 type cpuSection struct {
 	*session
 	opts CPUOptions
@@ -145,7 +145,7 @@ func (c *cpuSection) note(format string, args ...any) {
 func (c *cpuSection) shape(ctx context.Context, shape cpuShape) error {
 	dir, remove, err := c.checkpoint(shape.spec)
 	if err != nil {
-		// A small disk shall not keep the rest from being measured.
+		// A small disk must not prevent the other measurements.
 		c.note("%s is left out: %v.", shape.name, err)
 		return nil
 	}
@@ -239,7 +239,7 @@ func threadsText(n int) string {
 	return fmt.Sprintf("%d threads", n)
 }
 
-// limitTable has what the machine can do at most, over all rounds of the run.
+// limitTable returns the machine's limits, over all rounds of the run.
 func (c *cpuSection) limitTable() Table {
 	t := Table{Name: "Limits", Columns: []Column{{keyGBps, "GB/s", ""}, {keyOps, "Gop/s", "a multiplication and an addition are two"}}}
 	for _, name := range c.limitNames {
@@ -261,7 +261,7 @@ func (c *cpuSection) limitTable() Table {
 	return t
 }
 
-// addLimit keeps what a round measured of a limit.
+// addLimit records one round's measurement of a limit.
 func (c *cpuSection) addLimit(name string, s Sample) {
 	if !slices.Contains(c.limitNames, name) {
 		c.limitNames = append(c.limitNames, name)

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/cpu"
 )
 
-// account adds a table of which part of a step each operator takes.
+// account adds a table with the share of each operator in a step.
 func (g *cpuGroup) account(ctx context.Context) error {
 	t := Table{
 		Name: "Operators: " + g.title,
@@ -45,7 +45,7 @@ func (g *cpuGroup) account(ctx context.Context) error {
 }
 
 // measurePauses runs the longest prompt up to 512 tokens and a decode window while the
-// collector is forced to run all the time.
+// garbage collector is forced to run continuously.
 func (g *cpuGroup) measurePauses(ctx context.Context) error {
 	sc := g.scale.cpu
 	g.say("cpu, %s: pauses of the collector", g.title)

@@ -14,8 +14,8 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// cpuGroup is one model in one format with one number of threads: its cases take
-// turns with its limits.
+// cpuGroup is one model in one format with one number of threads. Its cases take turns
+// with the measurements of its limits.
 type cpuGroup struct {
 	*cpuSection
 	shape   cpuShape
@@ -32,16 +32,16 @@ type cpuGroup struct {
 	operators *Table
 }
 
-// cpuCase is a case with what it does.
+// cpuCase is a case of a group.
 type cpuCase struct {
 	Case
-	id      string   // as --cases and the published figures call it
+	id      string   // as in --cases and the published figures
 	prompt  int      // tokens of prefill; 0: it decodes
 	decode  decoding // of cases whose limit is memory
 	against string   // id of the same case without a neighbor
 }
 
-// ops is what a token takes where arithmetic is a limit, else 0.
+// ops returns the operations of a token if arithmetic limits the case, else 0.
 func (c cpuCase) ops(w work) float64 {
 	switch {
 	case c.prompt > 0:
@@ -52,7 +52,7 @@ func (c cpuCase) ops(w work) float64 {
 	return 0
 }
 
-// bytes is what a token reads where memory is a limit, else 0.
+// bytes returns the bytes read for a token if memory limits the case, else 0.
 func (c cpuCase) bytes(w work) float64 {
 	if c.decode.seqs == 0 {
 		return 0
@@ -80,8 +80,8 @@ func (g *cpuGroup) measure(ctx context.Context) error {
 	return nil
 }
 
-// start loads the model and fills the KV pool with numbers, so that contexts need
-// not be computed.
+// start loads the model and fills the KV pool with numbers, so that contexts need not be
+// computed.
 func (g *cpuGroup) start(ctx context.Context) (err error) {
 	sc := g.scale.cpu
 	blocks := (sc.context+sc.steps)/rigBlockSize + 2
@@ -104,7 +104,7 @@ func (g *cpuGroup) start(ctx context.Context) (err error) {
 	g.kv = g.rig.info.KV.DType
 	g.work = newWork(g.model, g.format.bits, float64(g.rig.info.KV.BlockBytes())/rigBlockSize)
 	g.rig.fillKV()
-	// Buffers grow, and pages come into caches, before anything is measured.
+	// Buffers grow and caches fill before the measurements.
 	_, err = g.rig.prefill(ctx, min(128, slices.Max(sc.prefill)))
 	return err
 }
@@ -139,7 +139,7 @@ func (g *cpuGroup) plan() {
 	if !g.opts.wants(kindNeighbor) || len(g.session.opts.Child) == 0 {
 		return
 	}
-	if !g.opts.wants(kindDecode) { // what it is compared with
+	if !g.opts.wants(kindDecode) { // the case to compare with
 		g.cases = append(g.cases, one)
 	}
 	add(cpuCase{
@@ -157,13 +157,13 @@ func (g *cpuGroup) besideNeighbor(ctx context.Context, f func(context.Context) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.end()) }()
-	if _, err := c.line(); err != nil { // it spins
+	if _, err := c.line(); err != nil { // the process spins now
 		return nil, err
 	}
 	return f(ctx)
 }
 
-// takeTurns measures the cases and their limits and makes rows of them.
+// takeTurns measures the cases and their limits and makes rows from the results.
 func (g *cpuGroup) takeTurns(ctx context.Context) error {
 	if len(g.cases) == 0 {
 		return nil
@@ -178,7 +178,7 @@ func (g *cpuGroup) takeTurns(ctx context.Context) error {
 	suffix := ", " + threadsText(g.threads)
 	read := "read memory" + suffix
 	cases := []Case{readCase(read, sc.window, g.threads, pool)}
-	var peaks []string // that may bound this format
+	var peaks []string // that may limit this format
 	for _, p := range kernel.Peaks() {
 		name := p.Name + suffix
 		cases = append(cases, peakCase(name, sc.limitWindow, g.threads, p))
@@ -210,7 +210,7 @@ func (g *cpuGroup) takeTurns(ctx context.Context) error {
 	return nil
 }
 
-// shares derives which part of its limits a case reached.
+// shares computes the share of its limits that a case reached.
 func (g *cpuGroup) shares(res *results, c cpuCase, read string, peaks []string) {
 	if need := c.bytes(g.work); need > 0 {
 		res.derive(c.Name, keyOfMemory, func(round map[string]Sample) (float64, bool) {
@@ -234,8 +234,8 @@ func (g *cpuGroup) shares(res *results, c cpuCase, read string, peaks []string) 
 	}
 }
 
-// addPeer adds the published figure of a case, and how this build's share of its limit
-// compares.
+// addPeer adds the published figure of a case, and the ratio of this build's share of its
+// limit to the published one.
 func (g *cpuGroup) addPeer(c cpuCase, figures map[string]Figure) {
 	rate, ok := peerRate(peerKey{g.shape.name, g.format.name, c.id}, g.threads)
 	if !ok {
@@ -248,15 +248,15 @@ func (g *cpuGroup) addPeer(c cpuCase, figures map[string]Figure) {
 	}
 	figures[keyPeer], figures[keyPeerShare] = constant(rate), constant(share)
 	if own == keyOfPeak && !g.hasTiles() {
-		return // a share of another kind of arithmetic
+		return // a share of other arithmetic
 	}
 	if f := figures[own]; f.Repetitions > 0 {
 		figures[keyOverPeer] = Figure{f.Median / share, f.Low / share, f.High / share, f.Repetitions}
 	}
 }
 
-// hasTiles reports whether this machine has the arithmetic that the peers' shares of
-// prefill are of.
+// hasTiles reports whether this machine has the arithmetic to which the peers' shares of
+// prefill refer.
 func (g *cpuGroup) hasTiles() bool {
 	return slices.ContainsFunc(kernel.Peaks(), func(p kernel.Peak) bool { return p.Tiles && !p.Bytes })
 }
@@ -264,7 +264,7 @@ func (g *cpuGroup) hasTiles() bool {
 // constant is a figure that was not measured here.
 func constant(v float64) Figure { return Figure{v, v, v, 1} }
 
-// peakCase does one kind of arithmetic on so many cores.
+// peakCase does one kind of arithmetic on the given number of cores.
 func peakCase(name string, window time.Duration, threads int, p kernel.Peak) Case {
 	const turns = 1000 // of one call, which cannot be preempted
 	return Case{name, func(context.Context) (Sample, error) {

@@ -10,18 +10,18 @@ import (
 // pauseMetric counts how long the collector stopped the program, by duration.
 const pauseMetric = "/sched/pauses/total/gc:seconds"
 
-// pauses are the collector's pauses of the process so far.
+// pauses returns the garbage collector's pauses of the process so far.
 func pauses() *metrics.Float64Histogram {
 	s := []metrics.Sample{{Name: pauseMetric}}
 	metrics.Read(s)
 	if s[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return nil // a Go that does not know it
+		return nil // this version of Go does not have it
 	}
 	return s[0].Value.Float64Histogram()
 }
 
-// pausesSince gives quantiles of the pauses after an earlier reading, in
-// milliseconds, and how many they are. A quantile is the upper end of its bucket.
+// pausesSince returns quantiles of the pauses after an earlier reading, in milliseconds,
+// and their number. A quantile is the upper end of its bucket.
 func pausesSince(before *metrics.Float64Histogram) Sample {
 	after := pauses()
 	if before == nil || after == nil {
@@ -69,11 +69,11 @@ func pauseColumns() []Column {
 	}
 }
 
-// collectEvery is the time between two collections that are forced.
+// collectEvery is the interval of forced collections.
 const collectEvery = 10 * time.Millisecond
 
-// whileCollecting runs f while the collector is made to run all the time, and returns
-// the pauses that it took.
+// whileCollecting runs f while collections are forced continuously, and returns their
+// pauses.
 func whileCollecting(ctx context.Context, f func() error) (Sample, error) {
 	before := pauses()
 	ctx, stop := context.WithCancel(ctx)

@@ -11,11 +11,11 @@ import (
 
 // cpuShape is a model under measurement.
 type cpuShape struct {
-	name string // as the published figures call it
+	name string // as in the published figures
 	spec model.Synthetic
 }
 
-// cpuShapes are those that the published figures are about.
+// cpuShapes returns the shapes of the published figures.
 func cpuShapes() []cpuShape {
 	return []cpuShape{
 		{"qwen3-0.6b", syntheticModel(syntheticLayers)},
@@ -26,7 +26,8 @@ func cpuShapes() []cpuShape {
 	}
 }
 
-// cutShapes are the shapes with fewer layers, which no published figure is about.
+// cutShapes returns the shapes with fewer layers, for which there are no published
+// figures.
 func cutShapes(layers int) []cpuShape {
 	shapes := cpuShapes()
 	for i := range shapes {
@@ -38,16 +39,17 @@ func cutShapes(layers int) []cpuShape {
 
 // cpuFormat is a type of weights.
 type cpuFormat struct {
-	name string  // as the published figures call it
-	bits float64 // of one weight of a matrix, with its part of scales
-	// bytes says that products may be made of 8-bit integers, so that their peak is a
-	// limit too.
+	name string  // as in the published figures
+	bits float64 // of one weight of a matrix, including its part of scales
+	// bytes reports that products may use 8-bit integers, so that their peak is a limit,
+	// too.
 	bytes bool
-	// quantize is how it is made of a checkpoint in bf16; empty: that has it already.
+	// quantize is the format of [model.Options.Quantize]; empty for the checkpoint's
+	// bf16.
 	quantize string
 }
 
-// cpuFormats are those that the published figures are about.
+// cpuFormats returns the formats of the published figures.
 func cpuFormats() []cpuFormat {
 	return []cpuFormat{
 		{name: "bf16", bits: 16},
@@ -56,8 +58,8 @@ func cpuFormats() []cpuFormat {
 	}
 }
 
-// open opens a checkpoint in bf16 so that its matrices have the format. Quantized ones
-// are made at the first time and kept in the folder cache.
+// open opens a bf16 checkpoint with its matrices in the format. It quantizes them at
+// first use and keeps them in the folder cache.
 func (f cpuFormat) open(ctx context.Context, dir, cache string, log *slog.Logger) (*model.Model, error) {
 	m, err := model.Open(dir, model.Options{Log: log, Quantize: f.quantize})
 	if err != nil {
@@ -69,7 +71,7 @@ func (f cpuFormat) open(ctx context.Context, dir, cache string, log *slog.Logger
 	return m, nil
 }
 
-// errFormat is returned for a format that this build does not know.
+// errFormat is returned for an unknown format of weights.
 var errFormat = errors.New("unknown format of weights")
 
 func formatNamed(name string) (cpuFormat, error) {
@@ -81,17 +83,17 @@ func formatNamed(name string) (cpuFormat, error) {
 	return cpuFormat{}, fmt.Errorf("%w: %q", errFormat, name)
 }
 
-// work counts what a model's steps need at least.
+// work counts the least memory and arithmetic that a model's steps need.
 type work struct {
 	weights float64 // bytes read in a decode step
 	kv      float64 // bytes of a position
 	// Operations: of a token in all layers, of one row of logits, of a token and a
-	// position that it sees.
+	// position that it attends to.
 	layers, head, seen float64
 }
 
-// newWork counts for a model whose matrices have so many bits a weight and whose KV has
-// so many bytes a position.
+// newWork counts for a model whose matrices have the given bits per weight and whose KV
+// has the given bytes per position.
 func newWork(m *model.Model, bits, kv float64) work {
 	c := m.Config()
 	w := work{
@@ -105,7 +107,7 @@ func newWork(m *model.Model, bits, kv float64) work {
 			n *= d
 		}
 		switch {
-		case len(spec.Shape) < 2: // norms stay what they are
+		case len(spec.Shape) < 2: // norms keep their type
 			w.weights += float64(m.TensorBytes(spec.Name))
 		case spec.Role == model.RoleEmbed && !c.TiedHead: // one row
 		case spec.Role == model.RoleEmbed || spec.Role == model.RoleHead:
@@ -118,15 +120,15 @@ func newWork(m *model.Model, bits, kv float64) work {
 	return w
 }
 
-// prefill is the operations a token of a prompt of n.
+// prefill returns the operations per token of a prompt of n tokens.
 func (w work) prefill(n int) float64 {
 	return w.layers + w.seen*float64(n+1)/2 + w.head/float64(n)
 }
 
-// decodeOps is the operations of a token after so many.
+// decodeOps returns the operations of a token after past others.
 func (w work) decodeOps(past int) float64 { return w.layers + w.head + w.seen*float64(past) }
 
-// decodeBytes is what a token reads when so many sequences of that length decode
+// decodeBytes returns the bytes read per token when seqs sequences of length past decode
 // together.
 func (w work) decodeBytes(seqs, past int) float64 {
 	return w.weights/float64(seqs) + w.kv*float64(past)

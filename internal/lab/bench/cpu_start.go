@@ -17,8 +17,8 @@ const (
 	keyPeerTotal = "peer_s"
 )
 
-// measureStart measures from exec to the first token, for an engine and for a whole
-// node. The files were just read, so they are in the page cache.
+// measureStart measures the time from exec to the first token, for an engine and for a
+// whole node. The files have just been read, so they are in the page cache.
 func (c *cpuSection) measureStart(ctx context.Context, shape cpuShape, format cpuFormat, dir, cache string) error {
 	if !c.opts.wants(kindStart) {
 		return nil
@@ -57,8 +57,8 @@ func (c *cpuSection) measureStart(ctx context.Context, shape cpuShape, format cp
 	return nil
 }
 
-// startRequest makes a chat completion of at least so many tokens. The text is the
-// same every time.
+// startRequest makes a chat completion whose prompt has at least the given number of
+// tokens. The text is always the same.
 func startRequest(ctx context.Context, dir string, prompt int) (json.RawMessage, error) {
 	m, err := model.Open(dir, model.Options{})
 	if err != nil {
@@ -73,7 +73,7 @@ func startRequest(ctx context.Context, dir string, prompt int) (json.RawMessage,
 	return q.body, err
 }
 
-// start runs a child and reads how long its stages took.
+// start runs a child and reads the durations of its stages.
 func (c *cpuSection) start(ctx context.Context, f firstToken) (Sample, error) {
 	f.Exec = time.Now()
 	p, err := c.startChild(ctx, childSpec{FirstToken: &f})

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the processor time this process has used, and whether it is known.
+// cpuTime returns the processor time that this process has used, and whether it is known.
 // Unlike elapsed time it hardly changes when others use the machine.
 func cpuTime() (time.Duration, bool) {
 	var u unix.Rusage

@@ -20,13 +20,13 @@ const (
 	keyITLTimes  = "times_idle_itl_p99"
 )
 
-// disaggScale says how much of disaggregation is measured.
+// disaggScale holds the sizes of a disaggregation measurement.
 type disaggScale struct {
 	model   model.Synthetic
 	prompts []int // lengths of the prompts whose TTFT is measured, tokens
-	streams int   // that run beside a prompt
-	output  int   // tokens that they may generate: more than they can beside the prompt
-	prompt  int   // tokens of the prompt beside them
+	streams int   // that run during a prompt
+	output  int   // tokens that they may generate: more than they can during the prompt
+	prompt  int   // tokens of the prompt during which they run
 	idle    time.Duration
 	turns   turns
 }
@@ -80,7 +80,7 @@ func measureDisagg(ctx context.Context, s *session) (Section, error) {
 	return sec, err
 }
 
-// haveGPUs finds out whether there is a driver, before a large model is written.
+// haveGPUs checks for a driver before a large model is written.
 func (s *session) haveGPUs() error {
 	if s.opts.cuda != nil {
 		return nil
@@ -92,7 +92,7 @@ func (s *session) haveGPUs() error {
 	return d.Close()
 }
 
-// disaggBench is what the measurements of this section share.
+// disaggBench is the state that the measurements of this section share.
 type disaggBench struct {
 	*pathBench
 	model string // directory
@@ -112,7 +112,8 @@ func (d *disaggBench) open(ctx context.Context) error {
 	for _, n := range sc.prompts {
 		longest = max(longest, n)
 	}
-	// For all streams on one worker with their answers, and twice the longest prompt.
+	// Room for all streams on one worker with their answers, and twice the longest
+	// prompt.
 	blocks := (sc.streams*(sc.output+rigBlockSize)+2*longest)/rigBlockSize + 8
 	spec := nodeSpec{model: d.model, blocks: blocks, devices: d.devices(), gpus: d.opts.GPUs, cuda: d.opts.cuda}
 	for _, kind := range []struct {
@@ -129,7 +130,7 @@ func (d *disaggBench) open(ctx context.Context) error {
 			continue
 		}
 		spec.name, spec.strategy, spec.prefill, spec.decode, spec.apart = kind.name, kind.strategy, kind.prefill, kind.decode, kind.apart
-		if kind.apart { // each process has one device, and does not know of the other's
+		if kind.apart { // each process has one device, and does not know the other's
 			spec.cores, spec.devices = max(1, runtime.NumCPU()/2), 1
 		}
 		n, err := d.node(ctx, spec)
@@ -148,10 +149,10 @@ func (d *disaggBench) close() {
 	d.nodes = nil
 }
 
-// devices is the number of CPU devices of a node: one for each worker, if it can be.
+// devices returns the number of CPU devices of a node: one for each worker, if possible.
 func (d *disaggBench) devices() int { return min(2, runtime.NumCPU()) }
 
-// firstTokens measures prompts one at a time, and what their transfers cost.
+// firstTokens measures prompts one at a time, and the cost of their transfers.
 func (d *disaggBench) firstTokens(ctx context.Context, sec *Section) error {
 	sc := d.scale.disagg
 	var cases []Case

@@ -9,12 +9,12 @@ import (
 
 const keyEqualDegree = "times_one_rank"
 
-// degrees are the ranks of a prefill and a decode worker.
+// degrees holds the numbers of ranks of a prefill and a decode worker.
 type degrees struct{ prefill, decode int }
 
 func (d degrees) String() string { return fmt.Sprintf("%d to %d", d.prefill, d.decode) }
 
-// otherDegrees measures what it costs that ranks of different numbers share the heads.
+// otherDegrees measures the cost of transfers between different numbers of ranks.
 func (d *disaggBench) otherDegrees(ctx context.Context, sec *Section) error {
 	sc := d.scale.disagg
 	length := sc.prompts[len(sc.prompts)-1]

@@ -46,7 +46,7 @@ func (d *disaggBench) besidePrompt(ctx context.Context, sec *Section) error {
 	return nil
 }
 
-// gaps runs the streams, with a prompt of so many tokens beside them, 0 for none.
+// gaps runs the streams during a prompt of the given number of tokens, 0 for none.
 func (d *disaggBench) gaps(ctx context.Context, n *node, prompt int) (Sample, error) {
 	sc := d.scale.disagg
 	target := d.client.to(n.url)
@@ -72,7 +72,7 @@ func (d *disaggBench) gaps(ctx context.Context, n *node, prompt int) (Sample, er
 		streams.Go(func() {
 			_, err := target.answer(running, q)
 			if err == nil {
-				err = errNoOverlap // it was to last until stop
+				err = errNoOverlap // it should run until stop
 			}
 			stop(err)
 		})
@@ -104,7 +104,7 @@ func (d *disaggBench) gaps(ctx context.Context, n *node, prompt int) (Sample, er
 	return s, nil
 }
 
-// arrivals are the times at which streams brought text. Safe for concurrent use.
+// arrivals records when streams delivered text. It is safe for concurrent use.
 type arrivals struct {
 	mu   sync.Mutex
 	at   [][]time.Time // by stream
@@ -121,11 +121,11 @@ func (a *arrivals) add(stream int) {
 	a.mu.Unlock()
 	select {
 	case a.news <- struct{}{}:
-	default: // the reader has not looked yet
+	default: // the reader has not seen the last signal yet
 	}
 }
 
-// wait waits until every stream has brought something later than t.
+// wait waits until every stream has delivered text after t.
 func (a *arrivals) wait(ctx context.Context, t time.Time) error {
 	for !a.allLater(t) {
 		select {
@@ -148,7 +148,8 @@ func (a *arrivals) allLater(t time.Time) bool {
 	return true
 }
 
-// gaps returns those between neighbors of a stream that touch a span of time.
+// gaps returns the gaps between neighboring arrivals of a stream that overlap a span of
+// time.
 func (a *arrivals) gaps(from, to time.Time) (out []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
-// errNotRemote is returned when a prompt was not prefilled where it should be.
+// errNotRemote is returned when a prompt was prefilled locally.
 var errNotRemote = errors.New("prompts prefilled remotely")
 
-// kvTransfers are what the decode workers of a node have counted since their start.
+// kvTransfers holds the counters of a node's decode workers since their start.
 type kvTransfers struct {
 	prompts float64 // whose KV came from prefill workers
 	seconds float64 // spent moving it

@@ -17,7 +17,7 @@ type divergence struct {
 	next                 int
 }
 
-// noNext says that no token comes next.
+// noNext means that no token follows.
 const noNext = -1
 
 // add compares one position. next is the token that follows, or noNext.
@@ -32,7 +32,7 @@ func (d *divergence) add(ref, variant []float32, next int) {
 		d.diffMax = max(d.diffMax, diff)
 		kl += math.Exp(r-refNorm) * ((r - refNorm) - (v - varNorm))
 	}
-	// Rounding may leave a little less than nothing where both are the same.
+	// Rounding may give slightly negative values where both are the same.
 	kl = max(kl, 0)
 	d.klSum += kl
 	d.klMax = max(d.klMax, kl)
@@ -75,7 +75,7 @@ const (
 	keyWeightMiB  = "weights_mib"
 )
 
-// figures are what was found; none of nothing.
+// figures returns the results; it is empty if nothing was compared.
 func (d *divergence) figures() map[string]Figure {
 	if d.positions == 0 {
 		return map[string]Figure{}

@@ -33,7 +33,7 @@ func measureEngine(ctx context.Context, s *session) (Section, error) {
 	return sec, err
 }
 
-// engineSection fills in its section.
+// engineSection collects the results of the section.
 type engineSection struct {
 	*session
 	out *Section
@@ -53,7 +53,7 @@ func (e *engineSection) synthetic(ctx context.Context) error {
 	}
 	dir, err := e.synthesize(spec)
 	if err != nil {
-		// A small disk shall not keep the rest from being measured.
+		// A small disk must not prevent the other measurements.
 		e.note("%s: left out: %v.", name, err)
 		return nil
 	}
@@ -74,7 +74,8 @@ const (
 	keyGain  = "times_one_sequence"
 )
 
-// engineColumns of a model; without the memory's share when it fits into a cache.
+// engineColumns returns the columns of a model. Without memory the memory's share is left
+// out, for models that fit into a cache.
 func engineColumns(memory bool) []Column {
 	c := []Column{
 		{keyRate, "tokens/s", ""},

@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// Names of cases that others are compared with.
+// Names of cases with which other cases are compared.
 const (
 	caseReadWeights = "read, all cores, the mapped weights"
 	caseDecodeOne   = "decode, 1 sequence"
@@ -69,7 +69,7 @@ func (w *engineModel) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// kvBytes is the KV of n tokens.
+// kvBytes returns the size of the KV of n tokens.
 func (w *engineModel) kvBytes(n int) int64 {
 	c := w.model.Config()
 	kv, _ := cpu.KVDType(w.model, cpu.KVAuto) // fails for other names only
@@ -77,8 +77,7 @@ func (w *engineModel) kvBytes(n int) int64 {
 	return int64(n) * shape.BlockBytes() / int64(shape.BlockSize)
 }
 
-// cases plans what to measure. It tries the model out first, to know how long
-// things take.
+// cases plans the cases. It runs the model once to estimate their duration.
 func (w *engineModel) cases(ctx context.Context) ([]Case, error) {
 	sc := w.scale.engine
 	const probe = 32                                     // tokens
@@ -111,7 +110,7 @@ func (w *engineModel) cases(ctx context.Context) ([]Case, error) {
 	return cases, nil
 }
 
-// decodeCase measures decoding with so many sequences over past tokens each.
+// decodeCase measures decoding with seqs sequences over past tokens each.
 func (w *engineModel) decodeCase(seqs, past int) Case {
 	name := caseDecodeOne
 	if seqs > 1 {
@@ -130,16 +129,16 @@ func (w *engineModel) decodeCase(seqs, past int) Case {
 	}}
 }
 
-// mapped is the memory of all weights.
+// mapped returns the memory of all weights.
 func (w *engineModel) mapped() [][]byte {
 	var out [][]byte
 	eachWeight(w.model, func(t model.Tensor) { out = append(out, t.Data) })
 	return out
 }
 
-// weightBytes is what a decode step reads of the weights: everything, except that
-// of an embedding that is not the head as well only one row is read. Of experts it
-// is what a step of many sequences may need: all.
+// weightBytes returns how many bytes of weights a decode step reads: all of them, but
+// only one row of an embedding that is not also the head. It counts all experts, because
+// a step of many sequences may need them all.
 func weightBytes(m *model.Model) int64 {
 	var n int64
 	eachWeight(m, func(t model.Tensor) { n += int64(len(t.Data)) })
@@ -175,7 +174,7 @@ func fillFloats(b []byte) {
 	}
 }
 
-// bytesText is a size for people.
+// bytesText formats a size.
 func bytesText(n int64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

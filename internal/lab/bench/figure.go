@@ -15,8 +15,8 @@ type Figure struct {
 	Repetitions int     `json:"repetitions"`
 }
 
-// Summarize makes a figure of the values of all repetitions; none make the zero
-// Figure. Values that are not finite are left out.
+// Summarize makes a figure from the values of all repetitions, or the zero Figure without
+// values. It ignores values that are not finite.
 func Summarize(values []float64) Figure {
 	v := slices.DeleteFunc(slices.Clone(values), func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
 	if len(v) == 0 {
@@ -37,7 +37,7 @@ func (f Figure) String() string {
 	return number(f.Median) + " (" + number(f.Low) + "–" + number(f.High) + ")"
 }
 
-// quantile interpolates between the two nearest of the sorted values; 0 for none.
+// quantile interpolates between the two nearest of the sorted values; 0 without values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -50,8 +50,8 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// tail adds the median, the 95th and the 99th percentile of durations to a sample,
-// in the given unit, as name_p50 and so on.
+// tail adds the median and the 95th and 99th percentile of durations to a sample, in the
+// given unit, as name_p50 and so on.
 func (s Sample) tail(name string, d []time.Duration, unit time.Duration) {
 	v := make([]float64, len(d))
 	for i := range d {
@@ -64,7 +64,8 @@ func (s Sample) tail(name string, d []time.Duration, unit time.Duration) {
 	s[name+"_p50"], s[name+"_p95"], s[name+"_p99"] = quantile(v, 0.5), quantile(v, 0.95), quantile(v, 0.99)
 }
 
-// number writes three digits, or all digits before the point, in groups.
+// number formats a value with three digits, or with all digits before the point, in
+// groups.
 func number(v float64) string {
 	abs := math.Abs(v)
 	switch {

@@ -2,7 +2,7 @@ package bench
 
 import "golang.org/x/sys/unix"
 
-// cpuModel is the processor's name, empty when the system does not tell.
+// cpuModel returns the processor's name, or "" if the system does not report it.
 func cpuModel() string {
 	name, err := unix.Sysctl("machdep.cpu.brand_string")
 	if err != nil {
@@ -11,7 +11,7 @@ func cpuModel() string {
 	return name
 }
 
-// totalMemory is the memory of the machine in bytes, 0 when unknown.
+// totalMemory returns the memory of the machine in bytes, 0 if unknown.
 func totalMemory() int64 {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
@@ -20,8 +20,8 @@ func totalMemory() int64 {
 	return int64(n)
 }
 
-// availableMemory is not told here.
+// availableMemory is unknown on this system.
 func availableMemory() int64 { return 0 }
 
-// loadAverage is not told here.
+// loadAverage is unknown on this system.
 func loadAverage() float64 { return -1 }

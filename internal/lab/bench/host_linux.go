@@ -10,16 +10,18 @@ import (
 	"github.com/dynctl/dynctl/internal/host"
 )
 
-// cpuModel is the processor's name, empty when the system does not tell.
+// cpuModel returns the processor's name, or "" if the system does not report it.
 func cpuModel() string { return procField("/proc/cpuinfo", "model name") }
 
-// totalMemory is what this process may use of the machine in bytes, 0 when unknown.
+// totalMemory returns how much memory of the machine this process may use, in bytes; 0 if
+// unknown.
 func totalMemory() int64 { return host.Machine{Root: "/"}.Memory().Most() }
 
-// availableMemory is what this process can allocate without swapping, 0 when unknown.
+// availableMemory returns how much this process can allocate without swapping, in bytes;
+// 0 if unknown.
 func availableMemory() int64 { return host.Machine{Root: "/"}.Memory().Usable() }
 
-// loadAverage is that of the last minute, negative when unknown.
+// loadAverage returns the load average of the last minute, negative if unknown.
 func loadAverage() float64 {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

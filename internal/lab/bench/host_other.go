@@ -2,7 +2,7 @@
 
 package bench
 
-// These systems are not asked: the report says "unknown".
+// These systems are not queried, so the report says "unknown".
 
 func cpuModel() string { return "" }
 

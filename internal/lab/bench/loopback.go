@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// loopback is what the others on this machine are compared with: plain TCP
-// connections over the loopback interface, without any protocol.
+// loopback is the baseline for messages and transfers on this machine: plain TCP
+// connections over the loopback interface, without a protocol.
 type loopback struct {
 	near, far []net.Conn
 	wg        sync.WaitGroup
 }
 
-// newLoopback opens n connections. serve is run on the far end of each until close.
+// newLoopback opens n connections and runs serve at the far end of each until close.
 func newLoopback(n int, serve func(net.Conn)) (_ *loopback, err error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *loopback) close() {
 // pingSize is the payload of a plain round trip: about a small message.
 const pingSize = 64
 
-// newPingLoopback opens one connection whose far end answers what it gets.
+// newPingLoopback opens one connection whose far end echoes its input.
 func newPingLoopback() (*loopback, error) {
 	return newLoopback(1, func(c net.Conn) {
 		b := make([]byte, pingSize)
@@ -85,8 +85,7 @@ func (l *loopback) pings(n int) ([]time.Duration, error) {
 	})
 }
 
-// sparsePings measures n round trips with pauses between them, in which both ends
-// sleep.
+// sparsePings measures n round trips with pauses between them, so that both ends sleep.
 func (l *loopback) sparsePings(n int) ([]time.Duration, error) {
 	out := make([]time.Duration, 0, n)
 	for range n {
@@ -100,8 +99,8 @@ func (l *loopback) sparsePings(n int) ([]time.Duration, error) {
 	return out, nil
 }
 
-// newCopyLoopback opens connections whose far ends read into parts of dst, over
-// and over, and say a byte whenever one is full.
+// newCopyLoopback opens connections whose far ends repeatedly read into parts of dst, and
+// send a byte whenever a part is full.
 func newCopyLoopback(conns int, dst []byte) (*loopback, error) {
 	parts := make(chan []byte, conns)
 	for i := range conns {
@@ -120,11 +119,11 @@ func newCopyLoopback(conns int, dst []byte) (*loopback, error) {
 	})
 }
 
-// part is the i-th of n parts.
+// part returns the i-th of n equal parts.
 func part(b []byte, i, n int) []byte { return b[i*len(b)/n : (i+1)*len(b)/n] }
 
-// copyFrom sends src over all connections at once and waits until it has arrived.
-// Src has the length of the destination.
+// copyFrom sends src over all connections at once and waits until it has arrived. src
+// must be as long as the destination.
 func (l *loopback) copyFrom(src []byte) error {
 	errs := make([]error, len(l.near))
 	var wg sync.WaitGroup
@@ -147,7 +146,7 @@ func (l *loopback) copyFrom(src []byte) error {
 	return errors.Join(errs...)
 }
 
-// repeat runs f n times and returns how long each took.
+// repeat runs f n times and returns each duration.
 func repeat(n int, f func() error) ([]time.Duration, error) {
 	out := make([]time.Duration, n)
 	for i := range out {
@@ -175,7 +174,7 @@ func latencyCase(name string, unit time.Duration, measure func(context.Context) 
 
 const keyLatency = "latency"
 
-// latencyColumns are those of a latencyCase.
+// latencyColumns returns the columns of a latencyCase.
 func latencyColumns(unit string) []Column {
 	return []Column{
 		{keyLatency + "_p50", "p50 " + unit, ""},

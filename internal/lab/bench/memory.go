@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// readAll reads every cache line of all pieces with so many goroutines.
+// readAll reads every cache line of all pieces with the given number of goroutines.
 func readAll(cores int, pieces [][]byte) {
 	var chunks [][]byte
 	for _, p := range pieces {
@@ -21,7 +21,7 @@ func readAll(cores int, pieces [][]byte) {
 	sums := make([]uint64, cores)
 	var wg sync.WaitGroup
 	for i := range cores {
-		// Each goroutine has a run of neighbors, as a processor's prefetcher likes it.
+		// Each goroutine reads a contiguous run, which suits the processor's prefetcher.
 		mine := chunks[i*len(chunks)/cores : (i+1)*len(chunks)/cores]
 		wg.Go(func() {
 			for _, c := range mine {
@@ -32,8 +32,8 @@ func readAll(cores int, pieces [][]byte) {
 	wg.Wait()
 }
 
-// touch loads one word of each line of 64 bytes: the line travels anyway, and so
-// the memory and not the loop is the limit.
+// touch loads one word of each line of 64 bytes. The whole line is transferred, so the
+// memory and not the loop is the limit.
 func touch(b []byte) (sum uint64) {
 	for len(b) >= 256 {
 		p := b[:256:256]
@@ -49,7 +49,7 @@ type scratch struct {
 	unmap []func() error
 }
 
-// take returns n bytes that are really there: every page was written.
+// take returns n bytes of resident memory: every page was written.
 func (s *scratch) take(n int) ([]byte, error) {
 	b, unmap, err := mapMemory(n)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *scratch) close() {
 	}
 }
 
-// Names of the cases that tell how fast memory can be read.
+// Names of the cases that measure the speed of reading memory.
 const (
 	caseRead1   = "read, 1 core"
 	caseReadAll = "read, all cores"
@@ -76,8 +76,8 @@ const (
 
 const keyGBps = "gbps"
 
-// readCase reads memory over and over for as long as a decode case lasts, so that
-// both have the same share of a busy machine.
+// readCase reads memory repeatedly for as long as a decode case lasts, so that both get
+// the same share of a busy machine.
 func readCase(name string, window time.Duration, cores int, pieces ...[]byte) Case {
 	total := 0
 	for _, p := range pieces {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapMemory maps anonymous memory, in large pages if the system likes, as the KV
-// pools of the CPU backend are.
+// mapMemory maps anonymous memory, in large pages if possible, as the CPU backend does
+// for KV pools.
 func mapMemory(n int) ([]byte, func() error, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {

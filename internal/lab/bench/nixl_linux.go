@@ -7,8 +7,8 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/shm"
 )
 
-// hostRoutes are the transports between processes of one host, as the agent of a
-// node makes them.
+// hostRoutes returns the transports between processes of one host, configured as in the
+// agent of a node.
 func hostRoutes() []route {
 	pool := fenced.NewPool(1)
 	both := []nixl.Op{nixl.Write, nixl.Read}

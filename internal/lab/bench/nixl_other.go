@@ -2,5 +2,5 @@
 
 package bench
 
-// hostRoutes are the transports between processes of one host: none of their own.
+// hostRoutes returns nil: on this system there are no transports for one host only.
 func hostRoutes() []route { return nil }

@@ -30,10 +30,10 @@ func (ps pairs) close() {
 	}
 }
 
-// buffer is memory that can be registered, by several agents, and shared.
+// buffer is memory that several agents can register and share.
 type buffer struct{ *sharedmem.Memory }
 
-// newBuffer returns memory that is really there: every page was written.
+// newBuffer returns resident memory: every page was written.
 func newBuffer(n int) (buffer, error) {
 	m, err := sharedmem.New("bench", n)
 	if err != nil {
@@ -114,8 +114,8 @@ func (p *pair) close() {
 	}
 }
 
-// transfer prepares moving all blocks: from here to there for a write, the other
-// way round for a read.
+// transfer prepares moving all blocks: from here to there for a write, the reverse for a
+// read.
 func (p *pair) transfer(op nixl.Op, size int, here, there []int) (*nixl.Transfer, error) {
 	n := uint64(size)
 	var near, far []nixl.Desc
@@ -130,10 +130,11 @@ func (p *pair) transfer(op nixl.Op, size int, here, there []int) (*nixl.Transfer
 	return t, nil
 }
 
-// errMoved is returned when a transfer did not move what it should.
+// errMoved is returned when a transfer delivered wrong bytes.
 var errMoved = errors.New("the bytes that arrived are not those that were sent")
 
-// prove runs a transfer once and compares: nothing that moves no bytes is timed.
+// prove runs a transfer once and compares the bytes, so that only working transfers are
+// timed.
 func (p *pair) prove(ctx context.Context, op nixl.Op, t *nixl.Transfer, src, dst []byte, size int, here, there []int) error {
 	if op == nixl.Read {
 		src, dst, here, there = dst, src, there, here
@@ -161,7 +162,7 @@ func (p *pair) move(ctx context.Context, op nixl.Op, t *nixl.Transfer) error {
 	return arrive(ctx, p.y)
 }
 
-// ping sends a notification there and one back.
+// ping sends a notification in one direction and one back.
 func (p *pair) ping(ctx context.Context) error {
 	msg := make([]byte, pingSize)
 	if err := p.x.Notify(ctx, "y", msg); err != nil {

@@ -23,12 +23,13 @@ const (
 	perftestLimit   = time.Minute // of one run
 )
 
-// ucxOptions are those of the transport under test: what there is, within this host.
+// ucxOptions returns the options of the transport under test: any network, within this
+// host.
 func ucxOptions() ucx.Options {
 	return ucx.Options{AnyNetwork: true, Devices: []string{"lo"}, SilenceTimeout: perftestLimit} // both agents are here, and alive
 }
 
-// ucxRoutes are the transports over UCX; note says why there are none.
+// ucxRoutes returns the transports over UCX; note says why there are none.
 func ucxRoutes() (routes []route, note string) {
 	if err := ucx.Available(); err != nil {
 		return nil, fmt.Sprintf("The transport over UCX was left out: %v.", err)
@@ -36,16 +37,16 @@ func ucxRoutes() (routes []route, note string) {
 	return []route{{ucxRouteName, []nixl.Op{nixl.Write, nixl.Read}, func() nixl.Transport { return ucx.New(ucxOptions()) }}}, ""
 }
 
-// perftest is the benchmark of UCX itself, run with the settings of the transport.
+// perftest is UCX's own benchmark, run with the settings of the transport.
 type perftest struct {
 	path   string
 	env    []string
-	tests  []string           // its names of what is measured
-	byOp   map[nixl.Op]string // the one to compare an operation with
+	tests  []string           // its names of the tests
+	byOp   map[nixl.Op]string // the test to compare an operation with
 	failed error              // the first failure; nothing runs after it
 }
 
-// findPerftest looks for the program; note says why it is not run.
+// findPerftest looks for the program; note says why it does not run.
 func findPerftest() (_ *perftest, note string) {
 	if ucx.Available() != nil {
 		return nil, ""
@@ -64,7 +65,7 @@ func findPerftest() (_ *perftest, note string) {
 	return p, ""
 }
 
-// note says what the report has to say after all rounds.
+// note returns the remark for the report after all rounds.
 func (p *perftest) note() string {
 	if p == nil || p.failed == nil {
 		return ""
@@ -72,7 +73,7 @@ func (p *perftest) note() string {
 	return fmt.Sprintf("%s was given up: %v.", perftestProgram, p.failed)
 }
 
-// sample measures one shape: as many messages as blocks, each as long as one.
+// sample measures one shape: one message for each block, of the block's size.
 func (p *perftest) sample(test string, shape nixlShape) func(context.Context) (Sample, error) {
 	return func(ctx context.Context) (Sample, error) {
 		if p.failed != nil {
@@ -90,7 +91,7 @@ func (p *perftest) sample(test string, shape nixlShape) func(context.Context) (S
 	}
 }
 
-// run has two processes send messages of a size and returns the GB/s.
+// run makes two processes send messages of a size and returns the GB/s.
 func (p *perftest) run(ctx context.Context, test string, size, warmUp, messages int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, perftestLimit)
 	defer cancel()
@@ -137,14 +138,15 @@ var errNoServer = errors.New("before a client came")
 
 func (p *perftest) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.path, args...)
-	// A client says why it fails; this process, in which UCX is loaded, keeps that silent.
+	// The client must report why it fails; UCX in this process runs with its log
+	// silenced.
 	cmd.Env = append(append(os.Environ(), p.env...), "UCX_LOG_LEVEL=error")
 	cmd.WaitDelay = stopStep
 	return cmd
 }
 
-// perftestSpeed reads the values separated by commas that the program ends with, under
-// a line with their names. It counts MiB.
+// perftestSpeed reads the comma-separated values at the end of the program's output,
+// under a line with their names. They count MiB.
 func perftestSpeed(out string) (gbps float64, err error) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	for i, name := range lines {
@@ -169,14 +171,14 @@ func perftestSpeed(out string) (gbps float64, err error) {
 // errNoFigure is returned for output without a result.
 var errNoFigure = errors.New("no bandwidth in its output")
 
-// freePort is a port that nobody listens at, now.
+// freePort returns a port that is currently unused.
 func freePort(ctx context.Context) (string, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}
-	defer func() { _ = ln.Close() }() // nobody was told of it
+	defer func() { _ = ln.Close() }() // no connection was accepted
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	return port, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/ucx"
 )
 
-// perftestText is what ucx_perftest 1.13 prints.
+// perftestText is the output of ucx_perftest 1.13.
 const perftestText = `iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr
  300,1.302,566.454,566.454,110.34,112.50,1765,1765
 `

@@ -51,7 +51,7 @@ func measurePath(ctx context.Context, s *session) (Section, error) {
 	return sec, err
 }
 
-// pathBench is what the measurements of this section share.
+// pathBench is the state that the measurements of this section share.
 type pathBench struct {
 	*session
 	model  *model.Model
@@ -59,7 +59,7 @@ type pathBench struct {
 	client *sseClient
 }
 
-// newPathBench asks in the words of a model in a directory.
+// newPathBench makes requests for the model in a directory.
 func newPathBench(s *session, dir string) (*pathBench, error) {
 	m, err := model.Open(dir, model.Options{Log: s.log})
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *pathBench) close() {
 	_ = p.model.Close() // it was only read
 }
 
-// node starts a node in a directory of its own.
+// node starts a node with a new state directory.
 func (p *pathBench) node(ctx context.Context, spec nodeSpec) (*node, error) {
 	p.say("starting a node with %d prefill and %d decode workers, %s", spec.prefill, spec.decode, spec.name)
 	spec.dir = filepath.Join(p.tmp, spec.name)
@@ -158,8 +158,8 @@ func (p *pathBench) builtin(ctx context.Context, sec *Section) error {
 	return p.beside(ctx, sec, bare)
 }
 
-// beside measures how long messages take while an engine computes in the same
-// process: every hop of a request waits as long for its turn.
+// beside measures how long messages take while an engine computes in the same process:
+// every hop of a request waits that long for its turn.
 func (p *pathBench) beside(ctx context.Context, sec *Section, bare *rig) error {
 	plain, err := newPingLoopback()
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// question is one request in both forms.
+// question is one request in its two forms.
 type question struct {
 	body   []byte   // of a streamed chat completion
-	tokens []uint32 // what the frontend makes of it
+	tokens []uint32 // the same prompt as the frontend tokenizes it
 	output int
-	// arrived, if there is one, hears of each event with text. Only frontends call it.
+	// arrived, if set, is called for each event with text. Only frontends call it.
 	arrived func()
 }
 
@@ -41,10 +41,11 @@ func newAsker(m *model.Model) (*asker, error) {
 	return &asker{proc: proc}, nil
 }
 
-// words of which texts are made, all known to the built-in tokenizer.
+// words is the text from which prompts are made; the built-in tokenizer knows all its
+// words.
 const words = "the worker writes a block and reads its prefix from the queue while another one waits for its lease to move on"
 
-// question makes a request of at least so many tokens that begins like no other.
+// question makes a request of at least prompt tokens with a unique beginning.
 func (a *asker) question(ctx context.Context, prompt, output int) (question, error) {
 	list := strings.Fields(words)
 	text := fmt.Sprintf("%x", rand.Uint64())
@@ -76,7 +77,7 @@ func (a *asker) question(ctx context.Context, prompt, output int) (question, err
 	}
 }
 
-// answer is when what arrived.
+// answer holds the arrival times of an answer.
 type answer struct {
 	ttft   time.Duration
 	gaps   []time.Duration // between later arrivals
@@ -90,7 +91,7 @@ type target interface {
 	answer(ctx context.Context, q question) (answer, error)
 }
 
-// answer implements target: the engine without anything around it.
+// answer implements target by the bare engine.
 func (r *rig) answer(ctx context.Context, q question) (answer, error) {
 	begin := time.Now()
 	marks, err := r.generate(ctx, generation{tokens: q.tokens, output: q.output})
@@ -119,12 +120,12 @@ type load struct {
 	ask      *asker
 }
 
-// to is the load as a case for one target.
+// to returns the load as a case for one target.
 func (l load) to(name string, t target) Case {
 	return Case{name, func(ctx context.Context) (Sample, error) { return l.run(ctx, t) }}
 }
 
-// errTokens is returned when an answer is not as long as it was asked to be.
+// errTokens is returned when an answer does not have the requested length.
 var errTokens = errors.New("wrong number of tokens")
 
 // run sends the load and describes the answers.

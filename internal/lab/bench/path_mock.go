@@ -12,9 +12,9 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// steps is the mock engine with its arithmetic left out, which would cost more
-// than what is measured: the position says which token of a list comes next, and
-// pace how long a step takes, in nanoseconds.
+// steps is the mock engine without its arithmetic, which would cost more than the
+// measured path. The position selects the next token from a list. pace is the duration of
+// a step, in nanoseconds.
 type steps struct {
 	*mock.Backend
 	tokens []uint32
@@ -41,7 +41,7 @@ func (b *steps) Step(ctx context.Context, batch []engine.BatchSeq) error {
 	return nil
 }
 
-// mockBackend has the vocabulary of the built-in model and speaks its words.
+// mockBackend returns a backend with the vocabulary of the built-in model.
 func (p *pathBench) mockBackend(pace *atomic.Int64) engine.Backend {
 	return &steps{
 		Backend: mock.New(mock.Options{BlockSize: rigBlockSize, VocabSize: p.model.TokenLimit()}),
@@ -49,7 +49,7 @@ func (p *pathBench) mockBackend(pace *atomic.Int64) engine.Backend {
 	}
 }
 
-// mockLoader loads the mock engine under the card of the built-in model.
+// mockLoader returns a loader of the mock engine with the card of the built-in model.
 func (p *pathBench) mockLoader(pace *atomic.Int64) loader {
 	return func(_ context.Context, as cluster.Assignment, progress func(float64)) (*worker.Loaded, error) {
 		l := &worker.Loaded{
@@ -69,7 +69,7 @@ func (p *pathBench) mockLoader(pace *atomic.Int64) loader {
 	}
 }
 
-// Who answers, in the names of cases.
+// Names of cases, by target.
 const (
 	byEngine   = "engine alone, "
 	byFrontend = "through the frontend, "
@@ -78,7 +78,7 @@ const (
 
 const mockBlocks = 4096
 
-// mocked measures what the path itself costs.
+// mocked measures the cost of the path itself.
 func (p *pathBench) mocked(ctx context.Context, sec *Section) error {
 	var pace atomic.Int64
 	bare, err := newRig(ctx, p.mockBackend(&pace), mockBlocks, p.log)
@@ -139,7 +139,7 @@ func (p *pathBench) unpaced(ctx context.Context, sec *Section, bare, frontend, p
 	return nil
 }
 
-// paced gives steps a length, so that tokens travel one by one.
+// paced gives steps a duration, so that tokens travel one by one.
 func (p *pathBench) paced(ctx context.Context, sec *Section, pace *atomic.Int64, bare, frontend target) error {
 	sc := p.scale.path
 	streams := sc.mockStreams[len(sc.mockStreams)-1]

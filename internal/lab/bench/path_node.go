@@ -32,20 +32,20 @@ type nodeSpec struct {
 	dir             string // state directory
 	prefill, decode int
 	blocks          int    // KV blocks of each worker
-	model           string // directory, empty for the built-in one; its name is the built-in one's
-	quantize        string // format that it gives the weights
+	model           string // directory, empty for the built-in one; it is served under the built-in one's name
+	quantize        string // format to which it quantizes the weights
 	quantized       string // directory of quantized weights, empty for its own
 	cores           int    // of its devices, 0 for all
 	devices         int    // 0 for one on each NUMA node
 	gpus            string // that workers run on, as gpu.devices names them; empty for processors
-	apart           bool   // prefill workers run in a process of their own
+	apart           bool   // prefill workers run in a separate process
 	cuda            driving
 	strategy        string  // of disaggregation, empty for the default
 	degrees         degrees // tensor-parallel ones, 0 for the default
 	load            loader
 }
 
-// loader replaces the built-in model; nil does not.
+// loader replaces the loading of the built-in model; nil does not.
 type loader = func(context.Context, cluster.Assignment, func(float64)) (*worker.Loaded, error)
 
 // driving replaces NVIDIA's driver, for tests; nil does not.
@@ -74,8 +74,8 @@ const (
 // errNotUp is returned when a node does not serve in time.
 var errNotUp = errors.New("not up within a minute")
 
-// config is the default configuration, whatever this machine's files and
-// environment say, with all embedded servers on free ports.
+// config returns the default configuration, ignoring this machine's files and
+// environment, with all embedded servers on free ports.
 func (spec nodeSpec) config() (config.Dynamod, error) {
 	cfg, _, err := config.LoadDynamod(config.Input{
 		Environ:  []string{"HOME=" + spec.dir},
@@ -102,7 +102,7 @@ func (spec nodeSpec) config() (config.Dynamod, error) {
 	return cfg, cfg.Validate()
 }
 
-// startNode brings a node up and asks it to serve.
+// startNode starts a node and declares what it serves.
 func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, err error) {
 	n := &node{spec: spec, log: log}
 	defer func() {
@@ -128,7 +128,7 @@ func startNode(ctx context.Context, spec nodeSpec, log *slog.Logger) (_ *node, e
 	return n, n.declare(ctx)
 }
 
-// startAgent runs an agent, which back stops, and waits until it is up.
+// startAgent runs an agent until back stops it, and waits until it is up.
 func startAgent(ctx context.Context, cfg config.Dynamod, o agent.Options, back *undo.Stack) (cluster.Node, error) {
 	ready := make(chan cluster.Node, 1)
 	o.Ready = func(n cluster.Node) { ready <- n }
@@ -161,7 +161,7 @@ func startAgent(ctx context.Context, cfg config.Dynamod, o agent.Options, back *
 	}
 }
 
-// lendQuantized lets the node find quantized weights that are there already.
+// lendQuantized makes existing quantized weights available to the node.
 func (spec nodeSpec) lendQuantized() error {
 	if spec.quantized == "" {
 		return nil
@@ -204,7 +204,7 @@ func (n *node) connect(cfg config.Dynamod) error {
 	return nil
 }
 
-// declare writes what the cluster shall serve.
+// declare writes the topology of the cluster.
 func (n *node) declare(ctx context.Context) error {
 	t := cluster.Topology{
 		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode,
@@ -224,8 +224,8 @@ func (n *node) declare(ctx context.Context) error {
 
 func (n *node) close() { n.back.Run(stopStep, n.log) }
 
-// waitServing waits until requests are answered and, with prefill workers,
-// until prompts go there.
+// waitServing waits until requests are answered and, with prefill workers, until prompts
+// are prefilled remotely.
 func (n *node) waitServing(ctx context.Context, client *sseClient, ask *asker) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodeTimeout, errNotUp)
 	defer cancel()
@@ -245,11 +245,11 @@ func (n *node) waitServing(ctx context.Context, client *sseClient, ask *asker) e
 	}
 }
 
-// failure returns why a worker has failed, if one has.
+// failure returns the failure of a worker, if one has failed.
 func (n *node) failure(ctx context.Context) error {
 	kvs, _, err := n.store.List(ctx, cluster.StatusPrefix(cluster.DefaultNamespace))
 	if err != nil {
-		return nil // that is no worker's fault
+		return nil // not a worker's failure
 	}
 	for _, kv := range kvs {
 		if st, err := store.DecodeJSON[cluster.WorkerStatus](kv); err == nil && st.State == cluster.StateFailed {
@@ -262,7 +262,7 @@ func (n *node) failure(ctx context.Context) error {
 // errWorker is returned when a worker of the node does not start.
 var errWorker = errors.New("a worker failed")
 
-// serves reports whether the node works as it should; err says why not.
+// serves reports whether the node works as it should; err is the reason if not.
 func (n *node) serves(ctx context.Context, client *sseClient, ask *asker) (bool, error) {
 	q, err := ask.question(ctx, 1, 2)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// sseClient reads streamed chat completions and spends as little as it can on
-// them: it shares the cores with what it measures.
+// sseClient reads streamed chat completions. It uses as little processor time as it can,
+// because it shares the cores with the measured node.
 type sseClient struct {
 	http *http.Client
 }
@@ -42,7 +42,7 @@ var (
 	errorMark = []byte(`data: {"error"`)
 )
 
-// errStream is returned when a stream does not end as it should.
+// errStream is returned when a stream ends early.
 var errStream = errors.New("the stream broke off")
 
 // answer implements target.
@@ -98,7 +98,7 @@ func (t frontendTarget) answer(ctx context.Context, q question) (a answer, err e
 	}
 }
 
-// hasText reports whether an event carries text that is not empty.
+// hasText reports whether an event contains text.
 func hasText(line []byte) bool {
 	i := bytes.Index(line, textMark)
 	return i >= 0 && i+len(textMark) < len(line) && line[i+len(textMark)] != '"'
@@ -116,15 +116,15 @@ func completionTokens(line []byte) (int, error) {
 	return e.Usage.CompletionTokens, nil
 }
 
-// floor is a server that answers every request at once with a stream of events:
-// what net/http can do when nothing has to be done.
+// floor is a server that answers every request at once with a stream of events. It shows
+// the cost of net/http alone.
 type floor struct {
 	url  string
 	srv  *http.Server
 	done chan struct{}
 }
 
-// startFloor starts it; an answer has so many events.
+// startFloor starts a floor whose answers have the given number of events.
 func startFloor(events int) (*floor, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -27,7 +27,7 @@ func measurePlane(ctx context.Context, s *session) (Section, error) {
 	return sec, err
 }
 
-// answerTokens sends as many outputs of one token as it is asked for.
+// answerTokens sends the requested number of outputs, each of one token.
 func answerTokens(_ context.Context, req *requestplane.Request, send func(any) error) error {
 	var n int
 	if err := req.Decode(&n); err != nil {
@@ -43,7 +43,7 @@ func answerTokens(_ context.Context, req *requestplane.Request, send func(any) e
 	return nil
 }
 
-// caller asks for tokens.
+// caller requests tokens.
 type caller struct {
 	client requestplane.Client
 	addr   string
@@ -73,7 +73,7 @@ func (c caller) read(ctx context.Context, n int) error {
 	return nil
 }
 
-// readAll reads n items over so many streams at once.
+// readAll reads n items over the given number of concurrent streams.
 func (c caller) readAll(ctx context.Context, n, streams int) error {
 	errs := make([]error, streams)
 	var wg sync.WaitGroup

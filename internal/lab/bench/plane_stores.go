@@ -25,7 +25,7 @@ const (
 	caseQueue   = "work queue, enqueue to handler"
 	keyBySync   = "times_fsync"
 	valueBytes  = 200 // of a key or an event
-	queueSlots  = 2   // as a prefill worker has
+	queueSlots  = 2   // as for a prefill worker
 	waitForNews = 10 * time.Second
 )
 
@@ -95,13 +95,13 @@ const benchPrefix = "/bench/"
 
 func benchSubject() string { return events.Subject("bench", "bench", "news") }
 
-// message is what is published.
+// message is the published value.
 type message struct {
 	Key   string `json:"key"`
 	Value []byte `json:"value"`
 }
 
-// tell passes on what arrived; one that nobody waits for may be lost.
+// tell passes on the key of an arrived message. It drops messages without a waiter.
 func (st *stores) tell(key string) {
 	select {
 	case st.news <- key:
@@ -109,7 +109,7 @@ func (st *stores) tell(key string) {
 	}
 }
 
-// await waits for one message of that key on the event plane or the queue.
+// await waits for the message with a key on the event plane or the queue.
 func (st *stores) await(ctx context.Context, key string) error {
 	limit := time.NewTimer(waitForNews)
 	defer limit.Stop()
@@ -180,7 +180,7 @@ func storePlanes(ctx context.Context, s *session, sec *Section) error {
 	consumed := make(chan struct{})
 	go func() {
 		defer close(consumed)
-		// It ends with its context; if it broke before, messages would stay away.
+		// It ends with its context. If it failed before, messages would not arrive.
 		_ = queue.Consume(consuming, queueSlots, func(ctx context.Context, d *events.Delivery) {
 			st.tell(d.ID)
 			_ = d.Ack(ctx) // otherwise it comes again and is ignored
@@ -211,7 +211,7 @@ func storePlanes(ctx context.Context, s *session, sec *Section) error {
 		}
 		return st.await(ctx, key)
 	}
-	// Connections and streams are made at first use, which is not what is measured.
+	// The first use makes connections and streams, which must not be measured.
 	for _, f := range []func(context.Context, string) error{st.put, st.publish, enqueue} {
 		if _, err := each(3, f)(ctx); err != nil {
 			return fmt.Errorf("try out the stores: %w", err)

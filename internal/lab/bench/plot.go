@@ -29,7 +29,7 @@ const (
 	plotHead   = 34
 )
 
-// SVG draws the plot: a bar for each median, a line for its range, from zero on.
+// SVG draws the plot: a bar for each median and a line for its range, starting at zero.
 func (p Plot) SVG() []byte {
 	longest := 0.0
 	for _, b := range p.Bars {

@@ -19,7 +19,7 @@ func (r *Report) JSON() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Markdown returns the report as a document.
+// Markdown returns the report as a Markdown document.
 func (r *Report) Markdown() []byte {
 	var b strings.Builder
 	b.WriteString("# " + r.title() + "\n\n")
@@ -41,7 +41,7 @@ func (r *Report) Markdown() []byte {
 	return []byte(b.String())
 }
 
-// title names the only section of a report that is not one of everything.
+// title returns the name of a report that has only one section, which is apart.
 func (r *Report) title() string {
 	if len(r.Sections) == 1 {
 		for _, s := range sections() {
@@ -53,8 +53,8 @@ func (r *Report) title() string {
 	return "Benchmarks"
 }
 
-// busyLoad is the load average before a run from which others are assumed to have
-// used the machine.
+// busyLoad is the load average before a run from which the machine counts as used by
+// others.
 const busyLoad = 0.5
 
 func (r *Report) header(b *strings.Builder) {
@@ -129,7 +129,7 @@ func (t Table) markdown(b *strings.Builder) {
 	b.WriteString("\n" + t.legend() + "\n")
 }
 
-// legend says how often everything was measured and what the columns mean.
+// legend describes the number of repetitions and the meaning of the columns.
 func (t Table) legend() string {
 	var parts []string
 	switch low, high := t.repetitions(); {
@@ -155,13 +155,13 @@ func cell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
 }
 
-// Host is the machine.
+// Host describes the machine.
 type Host struct {
 	CPU         string `json:"cpu"`
-	ISA         string `json:"isa"` // instructions that the CPU backend uses
+	ISA         string `json:"isa"` // instruction set of the CPU backend
 	Cores       int    `json:"cores"`
 	Procs       int    `json:"gomaxprocs"`
-	MemoryBytes int64  `json:"memory_bytes"` // 0: unknown
+	MemoryBytes int64  `json:"memory_bytes"` // 0 if unknown
 	System      string `json:"system"`
 	Go          string `json:"go"`
 }

@@ -12,18 +12,18 @@ type Report struct {
 	Sections []Section `json:"sections"`
 }
 
-// RunInfo says what was run.
+// RunInfo describes what was run.
 type RunInfo struct {
 	Command string        `json:"command"`
 	Version string        `json:"version"`
 	Started time.Time     `json:"started"`
 	Took    time.Duration `json:"took_ns"`
 	Quick   bool          `json:"quick"`
-	// LoadBefore and LoadAfter are the machine's load averages of one minute, negative
-	// when unknown. A load before the run means that others used the machine.
+	// LoadBefore and LoadAfter are the machine's load averages of one minute, negative if
+	// unknown. A load before the run means that other programs used the machine.
 	LoadBefore float64 `json:"load_before"`
 	LoadAfter  float64 `json:"load_after"`
-	// Plots is the folder of the plots, as the document refers to it; empty without one.
+	// Plots is the folder of the plots, relative to the document; empty if there is none.
 	Plots string `json:"plots,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type Section struct {
 	About  string   `json:"about"` // how it was measured
 	Tables []Table  `json:"tables"`
 	Plots  []Plot   `json:"plots,omitempty"`
-	Notes  []string `json:"notes,omitempty"` // what differs from the plan, and why
+	Notes  []string `json:"notes,omitempty"` // deviations from the plan, with reasons
 }
 
 // Table is a set of cases that took turns.
@@ -43,8 +43,8 @@ type Table struct {
 	About   string   `json:"about,omitempty"`
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
-	// Published are the keys of columns that were not measured here: figures that
-	// others have published.
+	// Published lists the keys of columns that were not measured here but published by
+	// others.
 	Published []string `json:"published,omitempty"`
 }
 
@@ -58,7 +58,7 @@ type Column struct {
 // Row is one case.
 type Row struct {
 	Name string `json:"name"`
-	// Figures by column key; what was not measured is absent.
+	// Figures maps column keys to figures. Quantities that were not measured are absent.
 	Figures map[string]Figure `json:"figures"`
 }
 
@@ -79,7 +79,7 @@ func (t Table) repetitions() (low, high int) {
 	return low, high
 }
 
-// removeEmpty drops columns that no row has a figure in.
+// removeEmpty drops columns without figures.
 func (t Table) removeEmpty() Table {
 	t.Columns = slices.DeleteFunc(slices.Clone(t.Columns), func(c Column) bool {
 		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Figures[c.Key].Repetitions > 0 })

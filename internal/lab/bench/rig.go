@@ -19,7 +19,7 @@ import (
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
-// rig is an engine without anything around it.
+// rig is an engine alone, without worker, node or frontend.
 type rig struct {
 	engine *engine.Engine
 	info   engine.BackendInfo
@@ -33,11 +33,11 @@ type rig struct {
 
 const (
 	rigBlockSize = 64 // tokens
-	// stopStep bounds each step of taking something down.
+	// stopStep bounds each step of stopping.
 	stopStep = 10 * time.Second
 )
 
-// newRig starts an engine over a backend, which it closes in the end.
+// newRig starts an engine over a backend. Closing the rig closes the backend.
 func newRig(ctx context.Context, b engine.Backend, blocks int, log *slog.Logger) (_ *rig, err error) {
 	r := &rig{info: b.Info(), log: log}
 	defer func() {
@@ -63,7 +63,7 @@ func newRig(ctx context.Context, b engine.Backend, blocks int, log *slog.Logger)
 	return r, nil
 }
 
-// newCPURig loads a model onto a device with so many cores.
+// newCPURig loads a model onto a device with the given number of cores.
 func newCPURig(ctx context.Context, m *model.Model, cores, blocks int, log *slog.Logger) (*rig, error) {
 	w, err := loadWeights(m, cores)
 	if err != nil {
@@ -72,7 +72,7 @@ func newCPURig(ctx context.Context, m *model.Model, cores, blocks int, log *slog
 	return w.rig(ctx, blocks, log)
 }
 
-// loaded is a model's weights on a device of their own.
+// loaded is a model's weights on a separate device.
 type loaded struct {
 	device  *cpu.Device
 	weights *cpu.Weights
@@ -87,8 +87,8 @@ func loadWeights(m *model.Model, cores int) (loaded, error) {
 	return loaded{d, w}, nil
 }
 
-// rig starts an engine with so many KV blocks, which owns device and weights from
-// then on.
+// rig starts an engine with the given number of KV blocks. The rig then owns device and
+// weights.
 func (l loaded) rig(ctx context.Context, blocks int, log *slog.Logger) (*rig, error) {
 	b, err := l.weights.NewBackend(cpu.Options{BlockSize: rigBlockSize, KVDType: cpu.KVAuto})
 	if err != nil {
@@ -115,7 +115,7 @@ func (b deviceBackend) Close() error {
 
 func (r *rig) close() { r.back.Run(stopStep, r.log) }
 
-// prompt returns n random tokens, so that no prefix is ever in the cache.
+// prompt returns n random tokens, so that no prefix is ever cached.
 func (r *rig) prompt(n int) []uint32 {
 	p := make([]uint32, n)
 	for i := range p {
@@ -124,24 +124,24 @@ func (r *rig) prompt(n int) []uint32 {
 	return p
 }
 
-// generation is how one sequence should run.
+// generation describes how one sequence runs.
 type generation struct {
 	tokens []uint32
 	output int
-	// window, when there is one, ends the sequence before its output is complete.
+	// window, if set, ends the sequence before its output is complete.
 	window *window
-	// given says that the KV of all but the last token is in place: whatever the
-	// pool holds is taken for it.
+	// given reports that the KV of all but the last token counts as computed: the pool's
+	// content is used as it is.
 	given bool
-	// gate, when there is one, lets given sequences begin together.
+	// gate, if set, makes given sequences begin together.
 	gate *gate
 }
 
-// gate opens when so many sequences have arrived.
+// gate opens when the given number of sequences has arrived.
 type gate struct {
 	left   atomic.Int32
 	open   chan struct{}
-	opened time.Time // when it did; read only behind it
+	opened time.Time // opening time; read only after pass
 }
 
 func newGate(seqs int) *gate {
@@ -150,7 +150,7 @@ func newGate(seqs int) *gate {
 	return g
 }
 
-// pass waits until all are there; ctx ends when one of them will not come.
+// pass waits until all sequences have arrived. ctx ends if one of them cannot come.
 func (g *gate) pass(ctx context.Context) error {
 	if g.left.Add(-1) == 0 {
 		g.opened = time.Now()
@@ -164,8 +164,8 @@ func (g *gate) pass(ctx context.Context) error {
 	}
 }
 
-// window is the time in which sequences shall decode side by side. It begins when
-// all of them have their first token.
+// window is the time in which sequences decode concurrently. It begins when all of them
+// have their first token.
 type window struct {
 	length time.Duration
 	left   atomic.Int32 // sequences without a first token
@@ -178,28 +178,28 @@ func newWindow(seqs int, length time.Duration) *window {
 	return w
 }
 
-// first says that a sequence has its first token.
+// first notes that a sequence has its first token.
 func (w *window) first(at time.Time) {
 	if w.left.Add(-1) == 0 {
 		w.from.Store(&at)
 	}
 }
 
-// over reports whether a sequence that got these marks may end: it has a few in
-// the window, and that has passed.
+// over reports whether a sequence with these marks may end: the window has passed and
+// contains a few of them.
 func (w *window) over(marks []mark) bool {
 	const few = 3
 	from := w.from.Load()
 	return from != nil && len(marks) > few && marks[len(marks)-few].at.After(*from) && marks[len(marks)-1].at.Sub(*from) >= w.length
 }
 
-// mark is when tokens arrived.
+// mark is the arrival time of tokens.
 type mark struct {
 	at     time.Time
 	tokens int
 }
 
-// generate runs one sequence greedily to its end and returns when its tokens came.
+// generate runs one sequence greedily to its end and returns the times of its tokens.
 func (r *rig) generate(ctx context.Context, g generation) ([]mark, error) {
 	req := engine.Request{
 		ID: "bench-" + strconv.FormatUint(r.requests.Add(1), 10), Tokens: g.tokens,
@@ -249,7 +249,7 @@ func (r *rig) generate(ctx context.Context, g generation) ([]mark, error) {
 	}
 }
 
-// generateAll runs sequences at the same time; the first error ends all.
+// generateAll runs sequences concurrently; the first error ends all.
 func (r *rig) generateAll(ctx context.Context, gs []generation) ([][]mark, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -266,7 +266,7 @@ func (r *rig) generateAll(ctx context.Context, gs []generation) ([][]mark, error
 	return out, errors.Join(errs...)
 }
 
-// idle waits until no sequence is left, cancelled ones included.
+// idle waits until no sequence is left, including cancelled ones.
 func (r *rig) idle(ctx context.Context) error {
 	for {
 		if _, total, err := r.engine.OpenSequences(ctx, 0); err != nil || total == 0 {
@@ -280,12 +280,11 @@ func (r *rig) idle(ctx context.Context) error {
 	}
 }
 
-// errNoOverlap is returned when sequences did not run side by side long enough.
+// errNoOverlap is returned when sequences did not run concurrently for long enough.
 var errNoOverlap = errors.New("the sequences did not run at the same time")
 
-// overlap returns how many tokens came, and in which time, while all sequences
-// were decoding: from when the last of them had its first token until the first of
-// them had its last.
+// overlap returns how many tokens came while all sequences were decoding, and that time:
+// from when the last sequence had its first token until the first had its last.
 func overlap(seqs [][]mark) (tokens int, d time.Duration, err error) {
 	var from, to time.Time
 	for _, s := range seqs {

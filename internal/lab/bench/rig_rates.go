@@ -20,13 +20,13 @@ func (r *rig) prefillRate(ctx context.Context, n int) (Sample, error) {
 	})
 }
 
-// decoding is how sequences decode side by side.
+// decoding describes sequences that decode concurrently.
 type decoding struct {
 	seqs  int
 	past  int // tokens of context, whose KV is in place already
 	steps int // tokens of each sequence at most
-	// window ends them before, and only tokens count that came while all were running;
-	// 0: they begin together, with some context, and run to their end.
+	// window ends the sequences early, and only tokens count that came while all were
+	// running. If it is 0, they begin together, with some context, and run to their end.
 	window time.Duration
 }
 
@@ -61,7 +61,7 @@ func (r *rig) decode(ctx context.Context, d decoding) (float64, error) {
 	return float64(n) / took.Seconds(), nil
 }
 
-// lastMark is when the last token of all sequences came.
+// lastMark returns when the last token of all sequences came.
 func lastMark(seqs [][]mark) (last time.Time) {
 	for _, s := range seqs {
 		if n := len(s); n > 0 && s[n-1].at.After(last) {
@@ -71,8 +71,8 @@ func lastMark(seqs [][]mark) (last time.Time) {
 	return last
 }
 
-// metered runs f, which returns a rate of tokens, and adds the processor time of
-// each token that was computed.
+// metered runs f, which returns a rate of tokens, and adds the processor time per
+// computed token.
 func (r *rig) metered(ctx context.Context, f func() (float64, error)) (Sample, error) {
 	tokens := r.engine.Stats().ComputedTotal
 	before, known := cpuTime()

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Sample is what one run of a case measured, by column key.
+// Sample holds the values that one run of a case measured, by column key.
 type Sample map[string]float64
 
 // Case is one row of a table.
 type Case struct {
 	Name string
-	// Run measures once. It is never called while another case runs.
+	// Run measures once. No other case runs at the same time.
 	Run func(ctx context.Context) (Sample, error)
 }
 
-// turns says how often the cases of a table run.
+// turns bounds how often the cases of a table run.
 type turns struct {
 	rounds int
-	// limit is when no further round begins if it would end later. The first round
-	// is always complete.
+	// limit ends the rounds: no further round begins if it would end later. The first
+	// round is always complete.
 	limit time.Duration
 }
 
@@ -31,8 +31,8 @@ type results struct {
 	rounds []map[string]Sample
 }
 
-// takeTurns runs every case once a round. Every second round runs backwards, so
-// that a drift of the machine hits all cases alike.
+// takeTurns runs every case once a round. Every second round runs backwards, so that a
+// drift of the machine affects all cases alike.
 func (s *session) takeTurns(ctx context.Context, what string, t turns, cases []Case) (*results, error) {
 	r := &results{}
 	for _, c := range cases {
@@ -67,8 +67,8 @@ func (s *session) takeTurns(ctx context.Context, what string, t turns, cases []C
 	return r, nil
 }
 
-// derive adds a quantity of a case that is made of the samples of one round. f
-// returns false when it has none.
+// derive adds a quantity of a case that is computed from the samples of one round. f
+// returns false if the round has none.
 func (r *results) derive(name, key string, f func(round map[string]Sample) (float64, bool)) {
 	for _, round := range r.rounds {
 		if v, ok := f(round); ok && round[name] != nil {
@@ -77,8 +77,8 @@ func (r *results) derive(name, key string, f func(round map[string]Sample) (floa
 	}
 }
 
-// ratio adds column key to a case: its value of a column, divided by the same of
-// another case and multiplied by scale. A case has no ratio to itself.
+// ratio adds column key to a case: its value of column of, divided by another case's
+// value and multiplied by scale. A case has no ratio to itself.
 func (r *results) ratio(name, key, of, by string, scale float64) {
 	if name == by {
 		return
@@ -90,8 +90,8 @@ func (r *results) ratio(name, key, of, by string, scale float64) {
 	})
 }
 
-// difference adds column key to a case: its value of a column less the same of
-// another case.
+// difference adds column key to a case: its value of column of minus another case's
+// value.
 func (r *results) difference(name, key, of, less string) {
 	r.derive(name, key, func(round map[string]Sample) (float64, bool) {
 		v, ok := round[name][of]
@@ -111,8 +111,8 @@ func (r *results) figure(name, key string) Figure {
 	return Summarize(values)
 }
 
-// table makes a table of the named cases, of all when there are none, with a row
-// for each.
+// table makes a table with a row for each of the named cases, or for all if none is
+// named.
 func (r *results) table(name, about string, columns []Column, cases ...string) Table {
 	if len(cases) == 0 {
 		cases = r.names

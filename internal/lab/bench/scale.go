@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// scale says how much is measured.
+// scale holds the sizes of all measurements.
 type scale struct {
 	engine engineScale
 	path   pathScale
@@ -22,8 +22,8 @@ type scale struct {
 type engineScale struct {
 	// synthetic is measured beside the built-in model.
 	synthetic model.Synthetic
-	// cacheBytes is up to where weights may live in the processor's caches, so that
-	// the speed of memory is not their limit.
+	// cacheBytes is the size up to which weights may be in the processor's caches, so
+	// that the speed of memory does not limit them.
 	cacheBytes int64
 	prefill    []int         // prompt lengths, tokens
 	sequences  []int         // decoded at a time
@@ -56,8 +56,8 @@ type nixlScale struct {
 	turns  turns
 }
 
-// nixlShape is one transfer: so many blocks of a size. It is repeated until a sample
-// has moved enough to be timed.
+// nixlShape is one transfer: count blocks of a size. It is repeated until a sample has
+// moved enough bytes to be timed.
 type nixlShape struct{ block, count int }
 
 func (s nixlShape) bytes() int { return s.block * s.count }
@@ -93,22 +93,22 @@ type accuracyScale struct {
 	slowBytes int64 // weights up to which slow variants are measured
 }
 
-// disaggModel is large enough that computing takes longer than messages, and small
-// enough that two workers of three nodes have it.
+// disaggModel returns a model large enough that computing takes longer than messages, and
+// small enough for two workers on each of three nodes.
 func disaggModel() model.Synthetic {
 	m := syntheticModel(4)
 	m.Vocab, m.ContextLen = 8192, 8192
 	return m
 }
 
-// gpuDisaggModel is the whole one, since GPUs are a thousand times as fast.
+// gpuDisaggModel returns the whole model, since GPUs are a thousand times as fast.
 func gpuDisaggModel() model.Synthetic {
 	m := syntheticModel(syntheticLayers)
 	m.Vocab, m.ContextLen = 8192, 24576
 	return m
 }
 
-// fullScale takes about five minutes on two cores.
+// fullScale returns the sizes for a run of about five minutes on two cores.
 func fullScale() scale {
 	return scale{
 		engine: engineScale{
@@ -142,7 +142,7 @@ func fullScale() scale {
 	}
 }
 
-// quickScale takes less than a minute.
+// quickScale returns the sizes for a run of less than a minute.
 func quickScale() scale {
 	return scale{
 		engine: engineScale{

@@ -96,7 +96,8 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// ucxRows is how many rows a shape has because of UCX, on this machine.
+// ucxRows returns the number of additional rows that a shape has on this machine because
+// of UCX.
 func ucxRows() (n int) {
 	routes, _ := ucxRoutes()
 	for _, r := range routes {

@@ -12,10 +12,10 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// syntheticLayers is how many layers Qwen3-0.6B has.
+// syntheticLayers is the number of layers of Qwen3-0.6B.
 const syntheticLayers = 28
 
-// syntheticModel is a random model in the shape of Qwen3-0.6B with so many layers.
+// syntheticModel returns a random model in the shape of Qwen3-0.6B with the given layers.
 func syntheticModel(layers int) model.Synthetic {
 	return model.Synthetic{
 		Family: "qwen3", Layers: layers, Hidden: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, FFN: 3072,
@@ -23,7 +23,7 @@ func syntheticModel(layers int) model.Synthetic {
 	}
 }
 
-// synthesize returns the directory of a synthetic model, which it writes at first
+// synthesize returns the directory of a synthetic model. It writes the model at first
 // use.
 func (s *session) synthesize(spec model.Synthetic) (string, error) {
 	parent := filepath.Join(s.home, "models")
@@ -40,7 +40,7 @@ func (s *session) synthesize(spec model.Synthetic) (string, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return "", fmt.Errorf("write synthetic model: %w", err)
 	}
-	// In the directory of this run, which is removed whatever happens.
+	// In the directory of this run, which is removed in any case.
 	tmp, err := os.MkdirTemp(s.tmp, "model-")
 	if err != nil {
 		return "", fmt.Errorf("write synthetic model: %w", err)
@@ -60,8 +60,8 @@ func (s *session) synthesize(spec model.Synthetic) (string, error) {
 	return dir, nil
 }
 
-// checkpoint returns the directory of a synthetic model that is there for this run
-// only, until remove is called or the run ends.
+// checkpoint returns the directory of a synthetic model for this run only. It is deleted
+// by remove, or when the run ends.
 func (s *session) checkpoint(spec model.Synthetic) (dir string, remove func(), err error) {
 	if dir, err = os.MkdirTemp(s.tmp, "model-"); err != nil {
 		return "", nil, fmt.Errorf("write synthetic model: %w", err)
