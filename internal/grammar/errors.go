@@ -45,8 +45,8 @@ var ErrAmbiguous = errors.New("grammar is too ambiguous: rewrite it so that fewe
 // ErrBusy is returned when too many constraints wait to be compiled.
 var ErrBusy = errors.New("too many output constraints are being compiled")
 
-// ErrNoToken is returned when no token of the vocabulary can follow. It happens only
-// together with ErrAmbiguous.
+// ErrNoToken is returned when no token of the vocabulary can follow. It should not happen:
+// a grammar that is too ambiguous gives ErrAmbiguous.
 var ErrNoToken = errors.New("no token can follow")
 
 // ErrMaskSize is returned when a mask does not have the length that the vocabulary needs.

@@ -44,8 +44,8 @@ func (f fields) fail(kind error, name, format string, args ...any) {
 	}
 }
 
-// failures holds the errors of one file. As an error it is the first of them; each
-// returns all.
+// failures holds the errors of one file. As an error it is the first of them; the
+// function each returns all.
 type failures []error
 
 func (f failures) Error() string { return f[0].Error() }
