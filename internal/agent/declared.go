@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// forgottenAfter is how long nodes have to write the assignments of their workers
-	// again before the topology is written. A controller that finds a topology without
+	// forgottenAfter is the time in which nodes write the assignments of their workers
+	// again, before the topology is written. A controller that finds a topology without
 	// assignments would start other workers.
 	forgottenAfter = 2 * time.Second
-	// forgottenFollow is how much longer nodes wait that are not the leader.
+	// forgottenFollow is the additional wait of nodes that are not the leader.
 	forgottenFollow = 3 * time.Second
 	// forgottenRetry is the pause between attempts to restore lost data.
 	forgottenRetry = 500 * time.Millisecond

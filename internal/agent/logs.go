@@ -167,7 +167,7 @@ func (a *Agent) serveLogs(ctx context.Context, back *undo.Stack) error {
 	return nil
 }
 
-// followEvery is how often a follower looks for new lines.
+// followEvery is the interval at which a follower looks for new lines.
 const followEvery = 200 * time.Millisecond
 
 // sendLog streams a log file: its last lines and, if asked, lines added later.

@@ -17,7 +17,8 @@ import (
 const (
 	backoffFirst = time.Second
 	backoffMax   = 30 * time.Second
-	// healthyAfter is how long a worker must have run for the back-off to start over.
+	// healthyAfter is the least time that a worker must have run for the back-off to
+	// start over.
 	healthyAfter = time.Minute
 )
 
@@ -153,8 +154,8 @@ func (r *runner) run(ctx context.Context) {
 	}
 }
 
-// earlierPatience is how long an earlier run of a worker may take to end before the log
-// says so, repeatedly.
+// earlierPatience bounds the time that an earlier run of a worker may take to end. Beyond
+// it the log says so, repeatedly.
 const earlierPatience = 2 * time.Minute
 
 // awaitEarlier waits until earlier runs of this worker, which were told to end, have

@@ -13,8 +13,8 @@ const (
 	// againVariable holds the time at which a process replaced one that had lost a GPU,
 	// in seconds since 1970.
 	againVariable = "DYNAMOD_STARTED_AGAIN"
-	// againAfter is how long a process must have run to be replaced. A GPU that fails
-	// sooner would fail again.
+	// againAfter is the least time that a process must have run to be replaced. A GPU
+	// that fails sooner would fail again.
 	againAfter = time.Minute
 )
 

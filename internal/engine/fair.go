@@ -6,10 +6,10 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// lavish is how many times as much a tenant must hold before it loses its place. A tenant
-// that runs little then takes that place at once instead of waiting until sequences of
-// others end. Without the factor, tenants with about equal shares would preempt each
-// other in turns, each time losing the KV that was computed.
+// lavish bounds unfairness: a tenant that holds more than lavish times as much as another
+// one loses places to it. The other tenant takes such a place at once instead of waiting
+// until sequences of others end. Without the factor, tenants with about equal shares
+// would preempt each other in turns, each time losing the KV that was computed.
 const lavish = 2
 
 // holding counts the sequences and blocks that a tenant has in the batch, or soon will.

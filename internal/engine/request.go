@@ -30,7 +30,7 @@ type Request struct {
 	// tenants.
 	Tenant string
 	Tokens []uint32 // the prompt, and what earlier attempts generated
-	// Generated is how many of the last Tokens are output of earlier attempts.
+	// Generated counts the last Tokens that are output of earlier attempts.
 	Generated int
 	Stop      protocol.StopConditions
 	Sampling  protocol.SamplingOptions

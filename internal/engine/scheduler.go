@@ -9,8 +9,8 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// maxStepFailures is how many steps in a row may fail before Run returns and the worker
-// restarts.
+// maxStepFailures bounds the steps in a row that may fail before Run returns and the
+// worker restarts.
 const maxStepFailures = 3
 
 // step admits sequences that fit, runs one batch and handles its results. progress is

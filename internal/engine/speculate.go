@@ -21,9 +21,9 @@ const (
 	// firstRate is the initial rate. While nothing is proposed, the rate returns to it by
 	// rateRecovery per token.
 	firstRate, rateGain, rateRecovery = 0.5, 0.25, 0.01
-	// leastChance is how likely a proposed token must be to be verified, even if that
-	// seems to cost nothing. A sequence that does not repeat itself then costs an entry
-	// in some ten steps.
+	// leastChance is the least probability of a proposed token that is verified, even if
+	// that seems to cost nothing. A sequence that does not repeat itself then costs an
+	// entry in some ten steps.
 	leastChance = 0.15
 	// maxDrafts bounds the proposed tokens of one step: each needs room for logits,
 	// which are as large as the vocabulary.

@@ -17,10 +17,11 @@ import (
 // Limits of memory and processor time for requests before generation. Large requests wait
 // for each other, so that small ones, engines and leases go first.
 const (
-	// smallBody is how many bytes of a body are read without a reservation. Requests up
-	// to that size do not wait for larger ones.
+	// smallBody bounds the bytes of a body that are read without a reservation. Requests
+	// up to that size do not wait for larger ones.
 	smallBody = 128 << 10
-	// heldBodies is how many bodies of the largest size fit in memory at a time.
+	// heldBodies is the number of bodies of the largest size that may be in memory at a
+	// time.
 	heldBodies = 2
 	// waitingSmall and waitingLarge bound how many requests wait.
 	waitingSmall, waitingLarge = 512, 64

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
-// maxDepth is how deep JSON may be nested; encoding/json has the same limit.
+// maxDepth bounds the nesting of JSON; encoding/json has the same limit.
 const maxDepth = 10_000
 
 var (

@@ -7,8 +7,8 @@ import "time"
 type limits struct {
 	// takeover bounds how long a request whose worker was lost looks for another one.
 	takeover time.Duration
-	// forgive is how long a request avoids a worker that failed it, unless no other
-	// worker is left.
+	// forgive is the time for which a request avoids a worker that failed it, unless no
+	// other worker is left.
 	forgive time.Duration
 	// enter bounds how long a prefill worker may take to open a bootstrap room.
 	enter time.Duration

@@ -164,7 +164,7 @@ func (l *logprobTrack) keep(d delta) {
 
 // tokenNames encodes log probabilities in the form that one request asks for.
 type tokenNames struct {
-	proc  *chat.Processor // nil if nobody asks for log probabilities
+	proc  *chat.Processor // nil unless log probabilities are asked for
 	asIDs bool            // return_tokens_as_token_ids
 }
 

@@ -31,7 +31,7 @@ type params struct {
 	includeStop        bool
 	skipSpecial        bool
 	sampler            samplerParams
-	// logprobs is how many of the most likely tokens to report for each token, or nil for
+	// logprobs is the number of most likely tokens to report for each token, or nil for
 	// no log probabilities. promptLogprobs does the same for the prompt.
 	logprobs       *int
 	promptLogprobs bool

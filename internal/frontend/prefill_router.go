@@ -13,8 +13,8 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// prefillTries is how many prefill workers a request tries before its decode worker
-// prefills.
+// prefillTries is the number of prefill workers that a request tries before its decode
+// worker prefills.
 const prefillTries = 2
 
 // Reasons for a local prefill that only the frontend can find.

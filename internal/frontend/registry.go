@@ -63,8 +63,8 @@ type cardAt struct {
 	rev store.Revision
 }
 
-// lingerFor is how long models stay known when the store has lost its data. Nodes and
-// workers write the data again within that time.
+// lingerFor is the time for which models stay known when the store has lost its data.
+// Nodes and workers write the data again within that time.
 const lingerFor = 30 * time.Second
 
 func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {

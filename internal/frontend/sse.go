@@ -24,7 +24,7 @@ type sse struct {
 	room    chan struct{} // capacity 1: pending was taken
 }
 
-// maxPending is how many bytes of events may wait for a slow client. Beyond it the
+// maxPending bounds the bytes of events that wait for a slow client. Beyond it the
 // generation waits.
 const maxPending = 64 << 10
 

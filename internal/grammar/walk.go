@@ -23,7 +23,7 @@ type walker struct {
 // malicious stay far below.
 const walkBudget = 2_000_000
 
-// yieldNodes is how many nodes are visited before the goroutine yields.
+// yieldNodes is the number of nodes that are visited before the goroutine yields.
 const yieldNodes = 2048
 
 // begin readies the walker for the next part of a mask.

@@ -37,11 +37,12 @@ type Config struct {
 	Act Activation
 	// LocalRoPE replaces RoPE in layers with a window; nil if RoPE serves all layers.
 	LocalRoPE *RoPE
-	// RotaryDim is how many leading values of each head are rotated; 0 means all.
+	// RotaryDim is the number of leading values of each head that are rotated; 0 means
+	// all.
 	RotaryDim int
-	// Window is how many positions a layer of Windowed attends to, its own included; 0
-	// means that all layers attend to all. Windowed has an entry for each layer, or is
-	// nil.
+	// Window is the number of positions that a layer of Windowed attends to, its own
+	// included; 0 means that all layers attend to all. Windowed has an entry for each
+	// layer, or is nil.
 	Window   int
 	Windowed []bool
 	// QueryScalar: scores are multiplied by its power of -½; 0 means the head dim.

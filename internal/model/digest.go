@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// sampleBytes is how much of both ends of a weight file enters the digest. Hashing a
-// large file whole would take seconds.
+// sampleBytes is the size of each of the two ends of a weight file that enter the digest.
+// Hashing a large file whole would take seconds.
 const sampleBytes = 64 << 10
 
 // digest identifies a checkpoint. It is the SHA-256 of the weight index and, for a

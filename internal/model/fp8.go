@@ -20,8 +20,8 @@ type FP8 struct {
 	Dynamic bool
 }
 
-// fp8Block is how many rows and columns share a scale if the checkpoint has one scale for
-// each block.
+// fp8Block is the number of rows, and of columns, that share a scale if the checkpoint
+// has one scale for each block.
 const fp8Block = 128
 
 // fp8Methods returns a reader for each known value of quant_method.

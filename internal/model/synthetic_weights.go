@@ -11,11 +11,11 @@ import (
 	"github.com/dynctl/dynctl/internal/model/safetensors"
 )
 
-// fillElems is how many elements are made at a time. Each such chunk of a tensor has its
-// own random sequence, so chunks can be made in any order.
+// fillElems is the number of elements that are made at a time. Each such chunk of a
+// tensor has its own random sequence, so chunks can be made in any order.
 const fillElems = 1 << 16
 
-// chunksPerWrite is how many chunks are written with one call.
+// chunksPerWrite is the number of chunks that are written with one call.
 const chunksPerWrite = 16
 
 // weightWriter writes the weights of a synthetic checkpoint.

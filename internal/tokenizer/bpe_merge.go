@@ -2,8 +2,8 @@ package tokenizer
 
 import "math"
 
-// noPair is what pairTable.get returns for a pair it does not hold. It is
-// larger than any merge, so the best merge is the smallest value.
+// noPair is the result of pairTable.get for a pair that it does not hold. It is larger
+// than any merge, so the best merge is the smallest value.
 const noPair = math.MaxUint64
 
 // pairTable maps pairs of ids to a value, in one open-addressed table at most

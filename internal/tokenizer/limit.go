@@ -85,8 +85,8 @@ func shrinkage(n normalizer) int {
 	return 0
 }
 
-// yieldEvery is how many pieces of a text are encoded before the goroutine yields,
-// because encoding a long text is not urgent.
+// yieldEvery is the number of pieces of a text that are encoded before the goroutine
+// yields, because encoding a long text is not urgent.
 const yieldEvery = 1024
 
 // breathe yields the processor now and then.

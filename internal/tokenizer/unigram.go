@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// unknownPenalty is how far an unknown character's score is below the worst token's.
+// unknownPenalty is the distance of an unknown character's score below the worst token's.
 const unknownPenalty = 10
 
 // unigram picks the segmentation with the highest total score.

@@ -2,11 +2,11 @@ package cpu
 
 import "github.com/dynctl/dynctl/internal/engine/cpu/kernel"
 
-// segment is how many positions attention computes together. Each segment has its own
-// maximum, weights and weighted sum, and segments are merged from first to last. They
-// start at multiples of this number, whatever the block size and the chunk, so a query's
-// arithmetic depends on its position alone. Segments may be computed concurrently and
-// then merged, with the same bits.
+// segment is the number of positions that attention computes together. Each segment has
+// its own maximum, weights and weighted sum, and segments are merged from first to last.
+// They start at multiples of this number, whatever the block size and the chunk, so a
+// query's arithmetic depends on its position alone. Segments may be computed concurrently
+// and then merged, with the same bits.
 const segment = 256
 
 // tile is a run of new tokens of one sequence whose queries are computed together.
@@ -17,7 +17,7 @@ type tile struct {
 	start  int // position of the first token
 }
 
-// tileRows is how many queries a tile should have, counted over the query heads that
+// tileRows is the intended number of queries of a tile, counted over the query heads that
 // share a KV head. tileWork bounds queries × positions, so that an item of a long context
 // stays short.
 const (

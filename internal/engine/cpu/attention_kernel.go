@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// panelQueries is how many queries are computed together with kernels. Three calls
+	// panelQueries is the number of queries that kernels compute together. Three calls
 	// for scores and six for weighted sums then read the same keys and values.
 	panelQueries = 36
 	// scoreStride is the room for the scores of one query and segment. Groups of keys may
 	// begin before the segment or end after it.
 	scoreStride = segment + 2*kernel.KVGroup
-	// groupsTogether is how many groups of keys are multiplied with all queries before
-	// the next groups: a multiple of the groups that one call takes.
+	// groupsTogether is the number of groups of keys that are multiplied with all queries
+	// before the next groups: a multiple of the groups that one call takes.
 	groupsTogether = 4
 )
 

@@ -33,7 +33,7 @@ type attnPlan struct {
 }
 
 const (
-	// itemsPerCore is how many items of equal work there should be for each core.
+	// itemsPerCore is the intended number of items of equal work for each core.
 	itemsPerCore = 4
 	// splitFloats bounds the memory of all splits of a plan to 16 MiB: enough for four
 	// queries of eight heads each of 128 dimensions at 250,000 positions.

@@ -60,8 +60,8 @@ type helper struct {
 const (
 	itemBits = 22 // up to four million items
 	itemMask = 1<<itemBits - 1
-	// spinTime is how long a worker spins before it parks. Waking a parked worker takes
-	// some 20 µs.
+	// spinTime is the time that a worker spins before it parks. Waking a parked worker
+	// takes some 20 µs.
 	spinTime = 50 * time.Microsecond
 )
 

@@ -16,7 +16,7 @@ type step struct {
 	stop  func() bool
 	layer *layer
 	index int // of the layer
-	// waited is how long other backends used the device during the step.
+	// waited is the time that other backends used the device during the step.
 	waited time.Duration
 
 	// Grids of the products of the current phase.

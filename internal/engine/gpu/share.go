@@ -37,8 +37,8 @@ func (c sharing) of(rows, columns, rank, ranks int) (ownRows, ownColumns span) {
 	return ownRows, ownColumns
 }
 
-// headPiece is how many rows of the output head stay together, so that each rank's logits
-// begin at a multiple of 16 bytes.
+// headPiece is the number of rows of the output head that stay together, so that each
+// rank's logits begin at a multiple of 16 bytes.
 const headPiece = 4
 
 // vocabShare returns a rank's part of the vocabulary. If the vocabulary does not divide

@@ -196,7 +196,7 @@ func (a *accuracy) compare(ctx context.Context, ref, v accuracyVariant) (d diver
 	return d, nil
 }
 
-// scoredAtOnce is how many positions of a text a step computes with logits.
+// scoredAtOnce is the number of positions of a text that a step computes with logits.
 const scoredAtOnce = 32
 
 // scorer computes the logits after every token of a text.
