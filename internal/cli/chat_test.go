@@ -9,29 +9,32 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/chat"
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/openai"
 )
 
-// chat runs dynctl chat against a fake frontend.
-func chat(t *testing.T, f *fakeFrontend, o options, args ...string) result {
+// runChat runs dynctl chat against a fake frontend.
+func runChat(t *testing.T, f *clitest.Frontend, o options, args ...string) result {
 	t.Helper()
 	o.env = append(o.env, "HOME=/nowhere")
 	return runMain(t.Context(), o, append([]string{"chat", "--url", f.URL}, args...)...)
 }
 
 func TestChatInAPipe(t *testing.T) {
-	f := newFrontend(t, says("Let me see. ", "A lease is \x1b[31ma promise.\n\nIt ends."))
+	f := clitest.NewFrontend(t, clitest.Says("Let me see. ", "A lease is \x1b[31ma promise.\n\nIt ends."))
 	for name, run := range map[string]func() result{
-		"argument":       func() result { return chat(t, f, options{input: "not read"}, "What is", "a lease?") },
-		"standard input": func() result { return chat(t, f, options{input: "What is a lease?\n"}) },
-		"named":          func() result { return chat(t, f, options{}, "--model", "tiny", "-q", "What is a lease?") },
+		"argument":       func() result { return runChat(t, f, options{input: "not read"}, "What is", "a lease?") },
+		"standard input": func() result { return runChat(t, f, options{input: "What is a lease?\n"}) },
+		"named":          func() result { return runChat(t, f, options{}, "--model", "tiny", "-q", "What is a lease?") },
 	} {
 		r := run()
 		if r.code != 0 || r.stdout != "A lease is \x1b[31ma promise.\n\nIt ends.\n" || r.stderr != "" {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	for _, q := range f.requests() {
+	for _, q := range f.Requests() {
 		want := []openai.Message{{Role: "user", Content: "What is a lease?"}}
 		if q.Model != "tiny" || !slices.Equal(q.Messages, want) || q.MaxTokens != 0 || q.Temperature != nil || q.Seed != nil {
 			t.Errorf("asked %+v", q)
@@ -41,24 +44,24 @@ func TestChatInAPipe(t *testing.T) {
 
 // On a terminal reasoning and figures are shown, and a model does not control it.
 func TestChatOnATerminal(t *testing.T) {
-	f := newFrontend(t, says("Let me see.", "A \x1b[31mlease\tends."))
-	r := chat(t, f, options{tty: true}, "hi", "--color", "never")
+	f := clitest.NewFrontend(t, clitest.Says("Let me see.", "A \x1b[31mlease\tends."))
+	r := runChat(t, f, options{tty: true}, "hi", "--color", "never")
 	if r.code != 0 || r.stdout != "reasoning:\nLet me see.\n\nA ?[31mlease\tends.\n" {
 		t.Errorf("%+v", r)
 	}
-	has(t, "stderr", r.stderr, "ttft ", " ms · ", "1,200 prompt (64 cached) + 7 answer tokens\n")
-	r = chat(t, f, options{tty: true}, "hi")
-	has(t, "colored stdout", r.stdout, "\x1b[2mreasoning:\x1b[0m\n", "\x1b[2mLet \x1b[0m")
-	has(t, "colored stderr", r.stderr, "\x1b[2mttft ")
-	if r := chat(t, f, options{tty: true}, "hi", "-q"); r.stderr != "" {
+	clitest.Has(t, "stderr", r.stderr, "ttft ", " ms · ", "1,200 prompt (64 cached) + 7 answer tokens\n")
+	r = runChat(t, f, options{tty: true}, "hi")
+	clitest.Has(t, "colored stdout", r.stdout, "\x1b[2mreasoning:\x1b[0m\n", "\x1b[2mLet \x1b[0m")
+	clitest.Has(t, "colored stderr", r.stderr, "\x1b[2mttft ")
+	if r := runChat(t, f, options{tty: true}, "hi", "-q"); r.stderr != "" {
 		t.Errorf("-q: %+v", r)
 	}
 }
 
 func TestChatAsJSON(t *testing.T) {
-	f := newFrontend(t, says("Hm.", "Fine."))
-	r := chat(t, f, options{}, "hi", "-o", "json", "--max-tokens", "9", "--temperature", "0", "--seed", "-3", "--system", "Be brief.")
-	var got chatResult
+	f := clitest.NewFrontend(t, clitest.Says("Hm.", "Fine."))
+	r := runChat(t, f, options{}, "hi", "-o", "json", "--max-tokens", "9", "--temperature", "0", "--seed", "-3", "--system", "Be brief.")
+	var got chat.Result
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || r.code != 0 {
 		t.Fatalf("%v, %+v", err, r)
 	}
@@ -68,18 +71,18 @@ func TestChatAsJSON(t *testing.T) {
 	if got.TTFTMS == nil || *got.TTFTMS <= 0 || got.TotalMS < *got.TTFTMS || got.Usage.Completion != 7 || *got.Usage.Cached != 64 || got.Usage.Reasoning != nil {
 		t.Errorf("%+v, usage %+v", got, got.Usage)
 	}
-	q := f.requests()[0]
+	q := f.Requests()[0]
 	if q.MaxTokens != 9 || *q.Temperature != 0 || *q.Seed != -3 || q.Messages[0] != (openai.Message{Role: "system", Content: "Be brief."}) {
 		t.Errorf("asked %+v", q)
 	}
-	if r := chat(t, f, options{}, "hi", "-o", "yaml"); !strings.Contains(r.stdout, "\nanswer: Fine.\n") {
+	if r := runChat(t, f, options{}, "hi", "-o", "yaml"); !strings.Contains(r.stdout, "\nanswer: Fine.\n") {
 		t.Errorf("yaml: %+v", r)
 	}
 }
 
 // ran is an answer of a frontend that tells where it ran.
 func ran(text, where string) http.HandlerFunc {
-	return streams(`data: {"choices":[{"delta":{"content":` + quoted(text) + `},"finish_reason":"stop"}]}` + "\n\n" + `data: {"choices":[],"nvext":` + where + "}\n\ndata: [DONE]\n\n")
+	return clitest.Streams(`data: {"choices":[{"delta":{"content":` + clitest.Quoted(text) + `},"finish_reason":"stop"}]}` + "\n\n" + `data: {"choices":[],"nvext":` + where + "}\n\ndata: [DONE]\n\n")
 }
 
 func TestChatSaysWhereItRan(t *testing.T) {
@@ -91,21 +94,21 @@ func TestChatSaysWhereItRan(t *testing.T) {
 		`{"worker_id":{"decode_worker":"worker-3","prefill_worker":"worker-1"}}`:                                                       " · worker-3, prefilled by worker-1\n",
 		`{}`: " ms\n",
 	} {
-		f := newFrontend(t, ran("Fine.", where))
-		r := chat(t, f, options{tty: true}, "hi", "--color", "never")
+		f := clitest.NewFrontend(t, ran("Fine.", where))
+		r := runChat(t, f, options{tty: true}, "hi", "--color", "never")
 		if r.code != 0 || r.stdout != "Fine.\n" || !strings.HasPrefix(r.stderr, "ttft ") || !strings.HasSuffix(r.stderr, want) {
 			t.Errorf("%s: %+v", where, r)
 		}
-		if q := f.requests()[0]; q.NVExt == nil || !slices.Equal(q.NVExt.ExtraFields, []string{"worker_id", "timing"}) {
+		if q := f.Requests()[0]; q.NVExt == nil || !slices.Equal(q.NVExt.ExtraFields, []string{"worker_id", "timing"}) {
 			t.Errorf("asked %+v", q)
 		}
 	}
-	var got chatResult
-	r := chat(t, newFrontend(t, ran("Fine.", remote)), options{}, "hi", "-o", "json")
+	var got chat.Result
+	r := runChat(t, clitest.NewFrontend(t, ran("Fine.", remote)), options{}, "hi", "-o", "json")
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || got.Workers == nil || got.Workers.Prefill != "worker-1" || got.Timing == nil || got.Timing.PrefillMS != 20 {
 		t.Errorf("%v, %+v", err, r)
 	}
-	if r := chat(t, newFrontend(t, says("", "Fine.")), options{}, "hi", "-o", "json"); !strings.Contains(r.stdout, `"workers": null`) {
+	if r := runChat(t, clitest.NewFrontend(t, clitest.Says("", "Fine.")), options{}, "hi", "-o", "json"); !strings.Contains(r.stdout, `"workers": null`) {
 		t.Errorf("a frontend that does not tell: %+v", r)
 	}
 }
@@ -116,13 +119,13 @@ func TestChatWithAForeignFrontend(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = w.Write([]byte(`{"error":{"message":"Unrecognized request argument supplied: nvext","type":"invalid_request_error","param":null,"code":null}}`))
 	}
-	f := newFrontend(t, refused, says("", "One."), says("", "Two."))
-	r := chat(t, f, options{tty: true, input: "first\nsecond\n"}, "--color", "never")
+	f := clitest.NewFrontend(t, refused, clitest.Says("", "One."), clitest.Says("", "Two."))
+	r := runChat(t, f, options{tty: true, input: "first\nsecond\n"}, "--color", "never")
 	if r.code != 0 || !strings.Contains(r.stdout, "> One.\n> Two.\n") {
 		t.Errorf("%+v", r)
 	}
 	var asked []bool
-	for _, q := range f.requests() {
+	for _, q := range f.Requests() {
 		asked = append(asked, q.NVExt != nil)
 	}
 	if !slices.Equal(asked, []bool{true, false, false}) {
@@ -140,8 +143,8 @@ func TestChatWithFiles(t *testing.T) {
 		return path
 	}
 	a, b := write("a.txt", "one\n"), write("b.md", "```\ncode\n```")
-	f := newFrontend(t, says("", "ok"))
-	r := chat(t, f, options{input: "piped"}, "-f", a, "--file", b, "-f", "-", "--system", "@"+write("sys", " Be brief.\n"), "Compare.")
+	f := clitest.NewFrontend(t, clitest.Says("", "ok"))
+	r := runChat(t, f, options{input: "piped"}, "-f", a, "--file", b, "-f", "-", "--system", "@"+write("sys", " Be brief.\n"), "Compare.")
 	if r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -149,32 +152,32 @@ func TestChatWithFiles(t *testing.T) {
 		{Role: "system", Content: "Be brief."},
 		{Role: "user", Content: "a.txt:\n```\none\n```\n\nb.md:\n````\n```\ncode\n```\n````\n\nstandard input:\n```\npiped\n```\n\nCompare."},
 	}
-	if got := f.requests()[0].Messages; !slices.Equal(got, want) {
+	if got := f.Requests()[0].Messages; !slices.Equal(got, want) {
 		t.Errorf("asked %q, want %q", got, want)
 	}
 	for _, tc := range []struct{ name, want string }{
 		{write("binary", "a\x00b"), "is not text in UTF-8"},
 		{write("latin", "gr\xfc\xdfe"), "is not text in UTF-8"},
-		{write("long", strings.Repeat("x", maxText+1)), "is longer than 1048576 bytes"},
+		{write("long", strings.Repeat("x", chat.MaxText+1)), "is longer than 1048576 bytes"},
 		{filepath.Join(dir, "absent"), "no such file"},
 	} {
-		r := chat(t, f, options{}, "-f", tc.name, "hi")
-		if r.code != exitFailed || !strings.Contains(r.stderr, "dynctl: cannot chat: --file: ") || !strings.Contains(r.stderr, tc.want) {
+		r := runChat(t, f, options{}, "-f", tc.name, "hi")
+		if r.code != exit.Failed || !strings.Contains(r.stderr, "dynctl: cannot chat: --file: ") || !strings.Contains(r.stderr, tc.want) {
 			t.Errorf("%s: %+v", tc.name, r)
 		}
 	}
 }
 
 func TestChatWaitsForABusyFrontend(t *testing.T) {
-	f := newFrontend(t, refuses(503, "1", "", "No worker is ready to serve this model."), says("", "Fine."))
-	r := chat(t, f, options{}, "hi")
+	f := clitest.NewFrontend(t, clitest.Refuses(503, "1", "", "No worker is ready to serve this model."), clitest.Says("", "Fine."))
+	r := runChat(t, f, options{}, "hi")
 	if r.code != 0 || r.stdout != "Fine.\n" || r.stderr != "dynctl: note: No worker is ready to serve this model (status 503); asking again in 1s, for at most 2m\n" {
 		t.Errorf("%+v", r)
 	}
 	// Only as long as it may.
-	f = newFrontend(t, refuses(503, "60", "", "No worker is ready."))
-	r = chat(t, f, options{}, "hi", "--timeout", "2s")
-	if r.code != exitFailed || r.stderr != "dynctl: cannot chat: No worker is ready (status 503)\n  try: dynctl ps\n   or: --timeout 10m, to wait longer\n" || len(f.requests()) != 1 {
+	f = clitest.NewFrontend(t, clitest.Refuses(503, "60", "", "No worker is ready."))
+	r = runChat(t, f, options{}, "hi", "--timeout", "2s")
+	if r.code != exit.Failed || r.stderr != "dynctl: cannot chat: No worker is ready (status 503)\n  try: dynctl ps\n   or: --timeout 10m, to wait longer\n" || len(f.Requests()) != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -189,38 +192,38 @@ func TestChatErrors(t *testing.T) {
 		stdout string
 		stderr []string
 	}{
-		{"broken off", streams(half), nil, exitFailed, "half of\n", []string{"dynctl: cannot chat: the answer broke off: the connection was closed\n", "  try: dynctl ps"}},
+		{"broken off", clitest.Streams(half), nil, exit.Failed, "half of\n", []string{"dynctl: cannot chat: the answer broke off: the connection was closed\n", "  try: dynctl ps"}},
 		{
-			"error event", streams(half + "data: {\"error\":{\"message\":\"The engine failed.\"}}\n\ndata: [DONE]\n\n"), nil, exitFailed, "half of\n",
+			"error event", clitest.Streams(half + "data: {\"error\":{\"message\":\"The engine failed.\"}}\n\ndata: [DONE]\n\n"), nil, exit.Failed, "half of\n",
 			[]string{"the answer broke off: The engine failed\n"},
 		},
-		{"silent", hangs("half of"), []string{"--timeout", "300ms"}, exitFailed, "half of\n", []string{"no answer in time: 300ms passed", "try: --timeout 10m"}},
-		{"refused", refuses(400, "", "context_length_exceeded", "Too long."), nil, exitFailed, "", []string{"cannot chat: Too long (status 400)", "try: a shorter prompt"}},
-		{"no key", refuses(401, "", "invalid_api_key", "Incorrect API key provided."), nil, exitFailed, "", []string{"try: export DYNAMOD_FRONTEND_API_KEY="}},
-		{"other model", nil, []string{"--model", "big"}, exitFailed, "", []string{"does not serve the model big\n  served: tiny\n  try: dynctl chat --model tiny\n"}},
+		{"silent", clitest.Hangs("half of"), []string{"--timeout", "300ms"}, exit.Failed, "half of\n", []string{"no answer in time: 300ms passed", "try: --timeout 10m"}},
+		{"refused", clitest.Refuses(400, "", "context_length_exceeded", "Too long."), nil, exit.Failed, "", []string{"cannot chat: Too long (status 400)", "try: a shorter prompt"}},
+		{"no key", clitest.Refuses(401, "", "invalid_api_key", "Incorrect API key provided."), nil, exit.Failed, "", []string{"try: export DYNAMOD_FRONTEND_API_KEY="}},
+		{"other model", nil, []string{"--model", "big"}, exit.Failed, "", []string{"does not serve the model big\n  served: tiny\n  try: dynctl chat --model tiny\n"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := chat(t, newFrontend(t, tc.h), options{}, append(tc.args, "hi")...)
+			r := runChat(t, clitest.NewFrontend(t, tc.h), options{}, append(tc.args, "hi")...)
 			if r.code != tc.code || r.stdout != tc.stdout {
 				t.Errorf("%+v", r)
 			}
-			has(t, "stderr", r.stderr, tc.stderr...)
-			if r := chat(t, newFrontend(t, tc.h), options{}, append(tc.args, "hi", "-o", "json")...); r.code != tc.code || r.stdout != "" {
+			clitest.Has(t, "stderr", r.stderr, tc.stderr...)
+			if r := runChat(t, clitest.NewFrontend(t, tc.h), options{}, append(tc.args, "hi", "-o", "json")...); r.code != tc.code || r.stdout != "" {
 				t.Errorf("as JSON: %+v", r)
 			}
 		})
 	}
-	f := newFrontend(t)
-	f.models = []string{"a", "b"}
-	if r := chat(t, f, options{}, "hi"); r.code != exitUsage || !strings.Contains(r.stderr, "serves several models\n  served: a, b\n  try: dynctl chat --model a\n") {
+	f := clitest.NewFrontend(t)
+	f.Models = []string{"a", "b"}
+	if r := runChat(t, f, options{}, "hi"); r.code != exit.Usage || !strings.Contains(r.stderr, "serves several models\n  served: a, b\n  try: dynctl chat --model a\n") {
 		t.Errorf("several models: %+v", r)
 	}
-	f.models = nil
-	if r := chat(t, f, options{}, "hi"); r.code != exitFailed || !strings.Contains(r.stderr, "serves no model at present\n  try: dynctl ps\n") {
+	f.Models = nil
+	if r := runChat(t, f, options{}, "hi"); r.code != exit.Failed || !strings.Contains(r.stderr, "serves no model at present\n  try: dynctl ps\n") {
 		t.Errorf("no model: %+v", r)
 	}
 	f.Close()
-	if r := chat(t, f, options{}, "hi"); r.code != exitUnreachable || !strings.Contains(r.stderr, "frontend not reachable: ") || strings.Count(r.stderr, f.URL) != 1 {
+	if r := runChat(t, f, options{}, "hi"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "frontend not reachable: ") || strings.Count(r.stderr, f.URL) != 1 {
 		t.Errorf("unreachable: %+v", r)
 	}
 }
@@ -231,7 +234,7 @@ func TestChatFindsTheFrontend(t *testing.T) {
 	w.agent(fakeConfig{})
 	w.up(0, 1)
 	r := w.run("chat", "hi") // the fake agent lists models and cannot chat
-	if r.code != exitFailed || !strings.Contains(r.stderr, "not the answer of an OpenAI-compatible frontend") {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "not the answer of an OpenAI-compatible frontend") {
 		t.Errorf("%+v", r)
 	}
 	if r := w.ok("__complete", "chat", "--model", ""); !strings.HasPrefix(r.stdout, "dynctl-tiny\n") {
@@ -241,11 +244,11 @@ func TestChatFindsTheFrontend(t *testing.T) {
 
 func TestChatWithoutAFrontend(t *testing.T) {
 	w := newWorld(t)
-	if r := w.run("chat", "hi"); r.code != exitUnreachable || !strings.Contains(r.stderr, "no node of cluster lab is up") {
+	if r := w.run("chat", "hi"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no node of cluster lab is up") {
 		t.Errorf("no node: %+v", r)
 	}
 	w.agent(fakeConfig{Port: -1})
-	if r := w.run("chat", "hi"); r.code != exitUnreachable || !strings.Contains(r.stderr, "no node of cluster lab has an HTTP frontend") {
+	if r := w.run("chat", "hi"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no node of cluster lab has an HTTP frontend") {
 		t.Errorf("no frontend: %+v", r)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	credentialscmd "github.com/dynctl/dynctl/internal/cli/credentials"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/credentials"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
@@ -32,10 +35,10 @@ func TestJoinAndCredentials(t *testing.T) {
 		o.env = env
 		return runMain(t.Context(), o, args...)
 	}
-	if r := run(options{}, "credentials"); r.code != exitFailed {
+	if r := run(options{}, "credentials"); r.code != exit.Failed {
 		t.Errorf("no secret: %+v", r)
 	} else {
-		has(t, "the error", r.stderr, "there is no file "+c.SecretPath(), "dynctl join TOKEN")
+		clitest.Has(t, "the error", r.stderr, "there is no file "+c.SecretPath(), "dynctl join TOKEN")
 	}
 	tok := credentials.Token{Namespace: ns, Etcd: []string{endpoint}, NATS: url, Secret: credentials.New()}
 	text, err := tok.Encode()
@@ -46,7 +49,7 @@ func TestJoinAndCredentials(t *testing.T) {
 	if r.code != 0 || r.stdout != "" {
 		t.Fatalf("join: %+v", r)
 	}
-	has(t, "join", r.stderr, "joined local at "+endpoint, "try: dynctl ps\n", "try: dynamod --node-name NAME")
+	clitest.Has(t, "join", r.stderr, "joined local at "+endpoint, "try: dynctl ps\n", "try: dynamod --node-name NAME")
 	if got, err := credentials.Load(c.SecretPath()); err != nil || got != tok.Secret {
 		t.Errorf("the secret: %v %v", got, err)
 	}
@@ -54,11 +57,11 @@ func TestJoinAndCredentials(t *testing.T) {
 	if r := run(options{}, "get", "workers"); r.code != 0 {
 		t.Errorf("get workers: %+v", r)
 	}
-	if r := run(options{}, "up", "--agents", "2"); r.code != exitUsage || !strings.Contains(r.stderr, "after dynctl join") {
+	if r := run(options{}, "up", "--agents", "2"); r.code != exit.Usage || !strings.Contains(r.stderr, "after dynctl join") {
 		t.Errorf("up on a machine that has joined: %+v", r)
 	}
 	r = run(options{}, "credentials", "-o", "json")
-	var v credentialsView
+	var v credentialscmd.View
 	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil || v.Fingerprint != tok.Secret.Fingerprint() || v.SecretFile != c.SecretPath() || v.Etcd[0] != endpoint || v.NATS != url || len(v.Authority) != 64 {
 		t.Errorf("credentials: %+v %v", v, err)
 	}
@@ -66,10 +69,10 @@ func TestJoinAndCredentials(t *testing.T) {
 		t.Error("credentials shows the secret")
 	}
 	// Addresses on loopback help no other machine, and such stores have their own certificates.
-	if r := run(options{}, "credentials", "--join"); r.code != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, "from this machine only") || !strings.Contains(r.stderr, "--advertise-host") {
+	if r := run(options{}, "credentials", "--join"); r.code != exit.Failed || r.stdout != "" || !strings.Contains(r.stderr, "from this machine only") || !strings.Contains(r.stderr, "--advertise-host") {
 		t.Errorf("credentials --join: %+v", r)
 	}
-	if r := run(options{}, "credentials", "--export", t.TempDir()); r.code != exitFailed || !strings.Contains(r.stderr, "does not run inside a dynamod") {
+	if r := run(options{}, "credentials", "--export", t.TempDir()); r.code != exit.Failed || !strings.Contains(r.stderr, "does not run inside a dynamod") {
 		t.Errorf("credentials --export: %+v", r)
 	}
 	// Joining again is no mistake, another cluster is.
@@ -81,14 +84,14 @@ func TestJoinAndCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := run(options{}, "join", other); r.code != exitFailed || !strings.Contains(r.stderr, "the secret of another cluster") {
+	if r := run(options{}, "join", other); r.code != exit.Failed || !strings.Contains(r.stderr, "the secret of another cluster") {
 		t.Errorf("another cluster: %+v", r)
 	}
 	if r := run(options{}, "join", other, "--cluster", "two"); r.code != 0 || !strings.Contains(r.stderr, "dynctl ps --cluster two") {
 		t.Errorf("under another name: %+v", r)
 	}
 	for _, args := range [][]string{{"join"}, {"join", "dynctl1:x"}, {"join", "missing"}, {"join", "dynctl7:x"}, {"credentials", "--join", "--rotate"}, {"credentials", "--days", "0"}} {
-		if r := run(options{}, args...); r.code != exitUsage {
+		if r := run(options{}, args...); r.code != exit.Usage {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
@@ -132,19 +135,19 @@ func TestCredentialsOfALocalCluster(t *testing.T) {
 	if err != nil || tok.Secret != secret || tok.Namespace != "team" || tok.Etcd[0] != "dynamod://10.0.0.5:2379" || tok.NATS != "dynamod://10.0.0.5:4222" {
 		t.Errorf("token %+v %v", tok, err)
 	}
-	has(t, "credentials --join", r.stderr, "whoever has this token belongs to the cluster", "DYNAMOD_JOIN=TOKEN dynamod")
+	clitest.Has(t, "credentials --join", r.stderr, "whoever has this token belongs to the cluster", "DYNAMOD_JOIN=TOKEN dynamod")
 	dir := filepath.Join(t.TempDir(), "it's here")
 	r = run("credentials", "--export", dir, "--days", "7")
 	if r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	has(t, "credentials --export", r.stdout, "export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379\n", "export NATS_URL=tls://127.0.0.1:4222\n", `/it'\''s here/client-key.pem'`)
+	clitest.Has(t, "credentials --export", r.stdout, "export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379\n", "export NATS_URL=tls://127.0.0.1:4222\n", `/it'\''s here/client-key.pem'`)
 	for name, mode := range map[string]os.FileMode{"": 0o700, "ca.pem": 0o600, "client.pem": 0o600, "client-key.pem": 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v %v", name, info, err)
 		}
 	}
-	if r := run("credentials", "--rotate"); r.code != exitFailed || !strings.Contains(r.stderr, "node-1 runs on this machine") {
+	if r := run("credentials", "--rotate"); r.code != exit.Failed || !strings.Contains(r.stderr, "node-1 runs on this machine") {
 		t.Errorf("rotate while a node runs: %+v", r)
 	}
 	if err := errors.Join(lock.Release(), c.RemoveEndpoints()); err != nil {

@@ -1,10 +1,10 @@
 // Package cli is dynctl, the operator's command line: one file for each verb.
 //
 // Start with [Main], which runs one command line and returns its exit code, and
-// [Env], everything the process gives to it. Inside, a factory holds what commands
-// share, as functions, so that help dials nothing; each verb is a struct with its
-// flags and a run method; an invocation is one run of one verb, with its settings
-// and streams.
+// [Env], everything the process gives to it. Each verb has a function that makes its
+// command, and options: what flags and arguments say, and the [Session] in which it
+// runs. A session is one run of one command: it has the settings, the [Printer] and the
+// connections to the cluster. [App] is what all commands share.
 //
 // Answers go to standard output, progress, notes and errors to standard error. Main
 // owns every goroutine that a command starts and has ended them when it returns,

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/drain"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -29,14 +31,14 @@ func TestDrainAndResume(t *testing.T) {
 	if !regexp.MustCompile(`^worker-3 drained in \d+\.\ds: 3 finished, 0 moved, 0 cancelled\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q", r.stdout)
 	}
-	has(t, "progress", r.stderr, "worker-3 stop-new-requests done: 2 of 2 routers acknowledged\n", last.want, "worker-3 leave-cluster done\n")
+	clitest.Has(t, "progress", r.stderr, "worker-3 stop-new-requests done: 2 of 2 routers acknowledged\n", last.want, "worker-3 leave-cluster done\n")
 	if strings.Contains(r.stderr, "only decode worker") {
 		t.Errorf("worker-2 serves:\n%s", r.stderr)
 	}
 	if r := w.ok("drain", "worker-3"); r.stdout != "worker-3 is drained already. safe to stop.\n" || r.stderr != "" {
 		t.Errorf("again: %+v", r)
 	}
-	has(t, "the last decode worker", w.ok("drain", "worker-2").stderr, "note: worker-2 is the only decode worker that serves: requests wait until another one does")
+	clitest.Has(t, "the last decode worker", w.ok("drain", "worker-2").stderr, "note: worker-2 is the only decode worker that serves: requests wait until another one does")
 
 	r = w.ok("resume", "worker-2", "worker-3")
 	if !regexp.MustCompile(`^worker-2 serves again after \d+\.\ds\.\nworker-3 serves again after \d+\.\ds\.\n$`).MatchString(r.stdout) {
@@ -46,7 +48,7 @@ func TestDrainAndResume(t *testing.T) {
 		t.Errorf("resume again: %q", r.stdout)
 	}
 	// A drain after a resume is a drain of its own.
-	has(t, "drained again", w.ok("drain", "worker-3").stdout, "worker-3 drained in ", "3 finished")
+	clitest.Has(t, "drained again", w.ok("drain", "worker-3").stdout, "worker-3 drained in ", "3 finished")
 }
 
 func TestDrainOfSeveral(t *testing.T) {
@@ -54,21 +56,21 @@ func TestDrainOfSeveral(t *testing.T) {
 	w.agent(fakeConfig{Sequences: 1})
 	w.up(1, 2)
 	r := w.run("drain", "worker-9", "worker-3")
-	if r.code != exitPartly {
-		t.Errorf("exit %d, want %d", r.code, exitPartly)
+	if r.code != exit.Partly {
+		t.Errorf("exit %d, want %d", r.code, exit.Partly)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cannot drain worker-9: no such worker in cluster lab\n  live workers: worker-1, worker-2, worker-3\n  try: dynctl ps\n")
-	has(t, "stdout", r.stdout, "worker-3 drained in ")
-	if r := w.run("drain", "worker-8", "worker-9"); r.code != exitFailed {
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot drain worker-9: no such worker in cluster lab\n  live workers: worker-1, worker-2, worker-3\n  try: dynctl ps\n")
+	clitest.Has(t, "stdout", r.stdout, "worker-3 drained in ")
+	if r := w.run("drain", "worker-8", "worker-9"); r.code != exit.Failed {
 		t.Errorf("nobody exists: exit %d", r.code)
 	}
-	if r := w.run("drain", "wroker-1"); r.code != exitFailed || !strings.Contains(r.stderr, "names look like worker-7") {
+	if r := w.run("drain", "wroker-1"); r.code != exit.Failed || !strings.Contains(r.stderr, "names look like worker-7") {
 		t.Errorf("%+v", r)
 	}
 	if r := w.ok("drain", "worker-2", "-q"); r.stdout != "worker-2\n" || r.stderr != "" {
 		t.Errorf("-q: %+v", r)
 	}
-	if r := w.run("resume", "worker-2", "worker-9"); r.code != exitPartly {
+	if r := w.run("resume", "worker-2", "worker-9"); r.code != exit.Partly {
 		t.Errorf("resume: exit %d", r.code)
 	}
 }
@@ -78,7 +80,7 @@ func TestDrainJSON(t *testing.T) {
 	w.agent(fakeConfig{Sequences: 2})
 	w.up(0, 1)
 	r := w.ok("drain", "worker-1", "-o", "json", "--progress", "json")
-	var all []drainResult
+	var all []drain.Result
 	if err := json.Unmarshal([]byte(r.stdout), &all); err != nil || len(all) != 1 {
 		t.Fatalf("%v:\n%s", err, r.stdout)
 	}
@@ -99,33 +101,33 @@ func TestDrainMissesItsDeadline(t *testing.T) {
 	w.agent(fakeConfig{Sequences: 3, Hold: hold})
 	w.up(0, 2)
 	r := w.run("drain", "worker-2", "--deadline", "3s") // enough for its steps until there
-	if r.code != exitDeadline || r.stdout != "" {
+	if r.code != exit.Deadline || r.stdout != "" {
 		t.Errorf("exit %d, stdout %q", r.code, r.stdout)
 	}
-	matches(t, "stderr", r.stderr, `dynctl: worker-2 did not drain in \d+\.\ds: 3 of 3 sequences left\n`)
-	has(t, "stderr", r.stderr,
+	clitest.Matches(t, "stderr", r.stderr, `dynctl: worker-2 did not drain in \d+\.\ds: 3 of 3 sequences left\n`)
+	clitest.Has(t, "stderr", r.stderr,
 		"  it stays draining and takes no new requests\n", "    r-1  1,204 tok out  2:08  not moved: no room elsewhere\n",
 		"  try: dynctl drain worker-2 --deadline 10m   to wait on\n", "   or: dynctl resume worker-2   to take it back\n", "   or: dynctl drain worker-2 --deadline 0 --yes")
-	has(t, "it goes on", w.ok("ps").stdout, "worker-2\tdecode\tcpu0 2c\tdraining")
+	clitest.Has(t, "it goes on", w.ok("ps").stdout, "worker-2\tdecode\tcpu0 2c\tdraining")
 
 	// Taken back, it serves at once.
-	has(t, "resume", w.ok("resume", "worker-2").stdout, "worker-2 serves again")
+	clitest.Has(t, "resume", w.ok("resume", "worker-2").stdout, "worker-2 serves again")
 
 	// Forced: not without a yes.
 	r = w.run("drain", "worker-2", "--deadline", "0")
-	if r.code != exitUsage {
+	if r.code != exit.Usage {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cannot drain worker-2: needs --yes when not interactive\n  Cut off the requests of worker-2 (3 sequences)? Other workers continue them.\n")
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot drain worker-2: needs --yes when not interactive\n  Cut off the requests of worker-2 (3 sequences)? Other workers continue them.\n")
 	r = w.with(t.Context(), options{tty: true, input: "no\n"}, "drain", "worker-2", "--deadline", "0")
-	if r.code != exitFailed || !strings.Contains(r.stderr, "continue them. [y/N] dynctl: cannot drain worker-2: not confirmed, nothing was changed") {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "continue them. [y/N] dynctl: cannot drain worker-2: not confirmed, nothing was changed") {
 		t.Errorf("declined: %+v", r)
 	}
 	r = w.with(t.Context(), options{tty: true, input: "y\n"}, "drain", "worker-2", "--deadline", "0")
 	if r.code != 0 {
 		t.Errorf("confirmed: %+v", r)
 	}
-	has(t, "stdout", r.stdout, "0 finished, 3 moved, 0 cancelled. safe to stop.")
+	clitest.Has(t, "stdout", r.stdout, "0 finished, 3 moved, 0 cancelled. safe to stop.")
 }
 
 func TestDrainIsInterrupted(t *testing.T) {
@@ -136,12 +138,12 @@ func TestDrainIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := w.with(ctx, options{stderr: &watchWriter{want: "finish-sequences", then: cancel}}, "drain", "worker-1")
-	if r.code != exitInterrupted {
+	if r.code != exit.Interrupted {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: stopped watching: worker-1 goes on draining until ", "  try: dynctl resume worker-1   to take it back\n")
+	clitest.Has(t, "stderr", r.stderr, "dynctl: stopped watching: worker-1 goes on draining until ", "  try: dynctl resume worker-1   to take it back\n")
 	hold.Store(false)
-	eventually(t, "the drain goes on", func() bool { return strings.Contains(w.ok("ps").stdout, "drained") })
+	clitest.Eventually(t, "the drain goes on", func() bool { return strings.Contains(w.ok("ps").stdout, "drained") })
 }
 
 func TestDrainIsTakenBackBySomebodyElse(t *testing.T) {
@@ -155,7 +157,7 @@ func TestDrainIsTakenBackBySomebodyElse(t *testing.T) {
 	}()
 	<-seen
 	w.ok("resume", "worker-1")
-	if r := <-got; r.code != exitFailed || !strings.Contains(r.stderr, "worker-1 did not drain: somebody resumed it") {
+	if r := <-got; r.code != exit.Failed || !strings.Contains(r.stderr, "worker-1 did not drain: somebody resumed it") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -165,15 +167,15 @@ func TestNoWait(t *testing.T) {
 	w.agent(fakeConfig{Sequences: 1, Hold: held()})
 	w.up(0, 1)
 	r := w.run("drain", "worker-1", "--no-wait")
-	if r.code != exitAccepted || !strings.HasPrefix(r.stdout, "worker-1 drains until ") {
+	if r.code != exit.Accepted || !strings.HasPrefix(r.stdout, "worker-1 drains until ") {
 		t.Errorf("%+v", r)
 	}
 	r = w.run("resume", "worker-1", "--no-wait")
-	if r.code != exitAccepted || r.stdout != "worker-1 resumes.\n" {
+	if r.code != exit.Accepted || r.stdout != "worker-1 resumes.\n" {
 		t.Errorf("%+v", r)
 	}
 	r = w.run("scale", "--decode", "2", "--no-wait", "-o", "json")
-	if r.code != exitAccepted || !strings.Contains(r.stdout, `"converged": false`) {
+	if r.code != exit.Accepted || !strings.Contains(r.stdout, `"converged": false`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -182,55 +184,12 @@ func TestNoWait(t *testing.T) {
 func TestDrainOfAnUnplacedWorker(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{})
-	if r := w.run("up", "--prefill", "0", "--device", "gpu", "--no-wait"); r.code != exitAccepted {
+	if r := w.run("up", "--prefill", "0", "--device", "gpu", "--no-wait"); r.code != exit.Accepted {
 		t.Fatalf("%+v", r)
 	}
-	eventually(t, "worker-1 is unplaced", func() bool { return strings.Contains(w.ok("ps").stderr, "no node has a device gpu") })
+	clitest.Eventually(t, "worker-1 is unplaced", func() bool { return strings.Contains(w.ok("ps").stderr, "no node has a device gpu") })
 	r := w.ok("drain", "worker-1")
 	if strings.Contains(r.stdout, "safe") || !strings.Contains(r.stdout, "worker-1 runs on no node") {
 		t.Errorf("%q", r.stdout)
-	}
-}
-
-// "safe to stop" is never said for an earlier drain.
-func TestOldDrains(t *testing.T) {
-	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	drained := func(started, updated time.Time) cluster.WorkerStatus {
-		return cluster.WorkerStatus{State: cluster.StateDrained, UpdatedAt: updated, Drain: &cluster.DrainStatus{StartedAt: started, Safe: true}}
-	}
-	d := &drainer{before: drained(at, at), resting: map[time.Time]bool{}}
-	if !d.old(drained(at, at)) {
-		t.Error("the status from before the order counts")
-	}
-	if d.old(drained(at.Add(time.Second), at.Add(time.Second))) {
-		t.Error("a new drain does not count")
-	}
-	if !d.old(drained(at, at.Add(5*time.Second))) {
-		t.Error("one heartbeat, which may have been on its way, counts")
-	}
-	if d.old(drained(at, at.Add(10*time.Second))) {
-		t.Error("a worker at rest never counts")
-	}
-	if (&drainer{}).old(drained(at, at)) {
-		t.Error("after a worker that served, a drain counts")
-	}
-}
-
-func TestSeveral(t *testing.T) {
-	bad, late := &failure{action: "x"}, &failure{action: "y", code: exitDeadline}
-	for _, tc := range []struct {
-		name string
-		errs []error
-		want int
-	}{
-		{"none", []error{nil, nil}, exitOK},
-		{"one of one", []error{late}, exitDeadline},
-		{"some", []error{nil, bad}, exitPartly},
-		{"all the same", []error{late, late}, exitDeadline},
-		{"all", []error{late, bad}, exitFailed},
-	} {
-		if got := codeOf(several(tc.errs)); got != tc.want {
-			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
-		}
 	}
 }

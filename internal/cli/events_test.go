@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
@@ -34,7 +36,7 @@ func (w *world) listening(also io.Writer, args ...string) (seen *terminal, stop 
 // publish publishes until it is printed: listeners connect in the background.
 func (w *world) publish(seen *terminal, topic string, v any, want string) {
 	w.t.Helper()
-	eventually(w.t, want, func() bool {
+	clitest.Eventually(w.t, want, func() bool {
 		if err := w.bus.Publish(w.t.Context(), events.Subject(w.ns, "decode", topic), v); err != nil {
 			w.t.Fatal(err)
 		}
@@ -62,7 +64,7 @@ func TestEventsFollow(t *testing.T) {
 	seen.expect(drains.want)
 	seen.expect("-> drained")
 	r := stop()
-	if r.code != exitInterrupted || r.stderr != "dynctl: stopped listening to events\n" {
+	if r.code != exit.Interrupted || r.stderr != "dynctl: stopped listening to events\n" {
 		t.Errorf("%d, %q", r.code, r.stderr)
 	}
 }
@@ -96,65 +98,16 @@ func TestEventsEnd(t *testing.T) {
 	if r := w.ok("events", "--for", "50ms", "--kv"); r.stdout != "" || r.stderr != "dynctl: note: no such event within 50ms; -f goes on listening\n" {
 		t.Errorf("nothing happened: %+v", r)
 	}
-	if r := w.run("events", "--worker", "worker-9"); r.code != exitFailed || !strings.Contains(r.stderr, "cannot listen to worker-9: no such worker in cluster lab") {
+	if r := w.run("events", "--worker", "worker-9"); r.code != exit.Failed || !strings.Contains(r.stderr, "cannot listen to worker-9: no such worker in cluster lab") {
 		t.Errorf("no worker: %+v", r)
 	}
 	r := w.with(t.Context(), options{env: []string{"NATS_SERVER=nats://127.0.0.1:1"}}, "events", "--for", "50ms")
-	if r.code != exitUnreachable || !strings.Contains(r.stderr, "dynctl: cannot listen to events: nats unreachable: ") {
+	if r.code != exit.Unreachable || !strings.Contains(r.stderr, "dynctl: cannot listen to events: nats unreachable: ") {
 		t.Errorf("no NATS: %+v", r)
 	}
 	without := slices.DeleteFunc(slices.Clone(w.env), func(kv string) bool { return strings.HasPrefix(kv, "NATS_SERVER=") })
 	r = runMain(t.Context(), options{env: without}, "events")
-	if r.code != exitUnreachable || !strings.Contains(r.stderr, "no event plane is configured") {
+	if r.code != exit.Unreachable || !strings.Contains(r.stderr, "no event plane is configured") {
 		t.Errorf("no NATS configured: %+v", r)
-	}
-}
-
-func TestEventsThatAreWanted(t *testing.T) {
-	kv := client.Event{Kind: client.EventKV, Worker: "worker-1"}
-	route := client.Event{Kind: client.EventRouter, Worker: "worker-2", Decision: &cluster.RouterDecision{Prefill: "worker-1"}}
-	change := client.Event{Kind: client.EventWorker, Worker: "worker-2"}
-	gap := client.Event{Kind: client.EventGap, Of: client.EventKV, Worker: "worker-1"}
-	routes := client.Event{Kind: client.EventGap, Of: client.EventRouter}
-	some := client.Event{Kind: client.EventGap}
-	list := []client.Event{kv, route, change, gap, routes, some}
-	for _, tc := range []struct {
-		name string
-		o    eventsCommand
-		want string // one letter for each of the list
-	}{
-		{"all", eventsCommand{}, "yyyyyy"},
-		{"kv", eventsCommand{kv: true}, "ynnyny"},
-		{"router and status", eventsCommand{router: true, status: true}, "nyynyy"},
-		{"a worker", eventsCommand{workers: []string{"worker-1"}}, "yynyyy"},
-		{"status of a worker", eventsCommand{status: true, workers: []string{"worker-1"}}, "nnnnny"},
-	} {
-		got := ""
-		for _, e := range list {
-			got += map[bool]string{true: "y", false: "n"}[tc.o.wants(e)]
-		}
-		if got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
-		}
-	}
-}
-
-func TestEventTexts(t *testing.T) {
-	for _, tc := range []struct {
-		e    client.Event
-		want string
-	}{
-		{client.Event{KV: &cluster.KVEvent{Kind: cluster.KVRemoved, Count: 8, Removed: []uint64{0x77c0 << 48}, Reason: "lru"}}, "removed -8 77c0… lru"},
-		{client.Event{KV: &cluster.KVEvent{Kind: cluster.KVCleared, Count: 310}}, "cleared -310"},
-		{client.Event{Decision: &cluster.RouterDecision{RequestID: "r-1", Phase: cluster.RolePrefill, Blocks: 2}}, "r-1 prefill, none chosen"},
-		{client.Event{Change: &client.WorkerChange{State: cluster.StatePending}}, "pending"},
-		{client.Event{Change: &client.WorkerChange{From: cluster.StateLoading, State: cluster.StateFailed, Reason: "no memory"}}, "loading -> failed: no memory"},
-		{client.Event{Change: &client.WorkerChange{From: cluster.StateDraining, State: cluster.StateDraining, Drain: cluster.DrainSequences, Left: 3}}, "draining finish-sequences, 3 left"},
-		{client.Event{Kind: client.EventGap, Missed: 3, Of: client.EventKV}, "3 kv events were lost"},
-		{client.Event{Kind: client.EventGap, Missed: 3}, "3 events were lost"},
-	} {
-		if got := eventText(tc.e); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/explain"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // someDecisions are about r-8f21, which went on at another worker, and two others.
 func someDecisions() []cluster.RouterDecision {
-	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
+	at := func(s int) time.Time { return clitest.Noon.Add(time.Duration(s) * time.Second) }
 	candidate := func(worker string, load int, excluded string) cluster.RouteCandidate {
 		return cluster.RouteCandidate{Worker: worker, ID: 7, Load: load, Cost: float64(load), Excluded: excluded}
 	}
@@ -48,15 +51,15 @@ func TestExplainRoute(t *testing.T) {
 		}
 	}
 	r := w.ok("explain", "route") // the newest
-	has(t, "newest", r.stdout, "decode\tworker-3\t0/2\t2\t0\t1.5\tchosen\n", "decode\tworker-5\t0/2\t2\t0\t4.2\t+2.8\n", "decode\tworker-6\t0/2\t2\t0\t-\t-\n")
+	clitest.Has(t, "newest", r.stdout, "decode\tworker-3\t0/2\t2\t0\t1.5\tchosen\n", "decode\tworker-5\t0/2\t2\t0\t4.2\t+2.8\n", "decode\tworker-6\t0/2\t2\t0\t-\t-\n")
 
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
-	has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
+	clitest.Has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
 		"prompt computed at worker-1 by queue\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request went on at another worker", "cost = requests in flight")
 	r = w.with(t.Context(), options{tty: true}, "explain", "route", "r-8e00")
-	has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
+	clitest.Has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
 
-	var x route
+	var x explain.Route
 	if err := json.Unmarshal([]byte(w.ok("explain", "route", "r-8f21", "-o", "json").stdout), &x); err != nil {
 		t.Fatal(err)
 	}
@@ -66,28 +69,28 @@ func TestExplainRoute(t *testing.T) {
 	if r := w.ok("explain", "route", "r-8f21", "-q"); r.stdout != "worker-1\nworker-3\nworker-5\n" {
 		t.Errorf("-q: %q", r.stdout)
 	}
-	has(t, "completion", w.ok("__complete", "explain", "route", "r-8").stdout, "r-8e00\t", "r-8f21\t")
+	clitest.Has(t, "completion", w.ok("__complete", "explain", "route", "r-8").stdout, "r-8e00\t", "r-8f21\t")
 
 	r = w.run("explain", "route", "r-8")
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("ambiguous: %+v", r)
 	}
-	has(t, "ambiguous", r.stderr, "2 requests begin so\n  r-8e00\n  r-8f21\n  try: dynctl explain route r-8e00\n")
-	if r := w.run("explain", "route", "r-7"); r.code != exitFailed || !strings.Contains(r.stderr, "no frontend remembers such a request") {
+	clitest.Has(t, "ambiguous", r.stderr, "2 requests begin so\n  r-8e00\n  r-8f21\n  try: dynctl explain route r-8e00\n")
+	if r := w.run("explain", "route", "r-7"); r.code != exit.Failed || !strings.Contains(r.stderr, "no frontend remembers such a request") {
 		t.Errorf("unknown: %+v", r)
 	}
-	if r := w.run("explain", "route", "a", "b"); r.code != exitUsage {
+	if r := w.run("explain", "route", "a", "b"); r.code != exit.Usage {
 		t.Errorf("two: %+v", r)
 	}
 }
 
 func TestExplainRouteWithoutRequests(t *testing.T) {
 	w := newWorld(t)
-	if r := w.run("explain", "route"); r.code != exitUnreachable || !strings.Contains(r.stderr, "no frontend tells its router decisions") {
+	if r := w.run("explain", "route"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend tells its router decisions") {
 		t.Errorf("no frontend: %+v", r)
 	}
 	w.agent(fakeConfig{Decisions: []cluster.RouterDecision{}})
-	if r := w.run("explain", "route"); r.code != exitFailed || !strings.Contains(r.stderr, "no request came yet") {
+	if r := w.run("explain", "route"); r.code != exit.Failed || !strings.Contains(r.stderr, "no request came yet") {
 		t.Errorf("no request: %+v", r)
 	}
 }

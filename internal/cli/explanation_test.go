@@ -4,120 +4,11 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/dynctl/dynctl/internal/client"
-	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/explain"
 )
-
-// text is an explanation as lines, without a terminal.
-func (x *explanation) text(now time.Time) string {
-	var b strings.Builder
-	for _, l := range x.lines(now, false) {
-		b.WriteString(l.name + ": " + l.text + "\n")
-	}
-	return b.String()
-}
-
-func TestExplainWorkerInEveryState(t *testing.T) {
-	asked := func(desire cluster.Desire, node string) cluster.Assignment {
-		return cluster.Assignment{Name: "worker-7", Role: cluster.RoleDecode, Desire: desire, Node: node, Generation: 2}
-	}
-	begin := noon.Add(-time.Minute)
-	for _, tc := range []struct {
-		name  string
-		asked cluster.Assignment
-		st    cluster.WorkerStatus
-		want  []string
-	}{
-		{"unplaced", cluster.Assignment{Name: "worker-7", Desire: cluster.DesireRun, Unplaced: "no node has a device gpu"}, cluster.WorkerStatus{State: cluster.StatePending},
-			[]string{"why: no node has a device gpu", "since: -", "next: it is placed when a node has room", "try: dynctl get nodes -o wide"}},
-		{"unseen", cluster.Assignment{Name: "worker-7", Desire: cluster.DesireRun}, cluster.WorkerStatus{State: cluster.StatePending}, []string{"why: no node was chosen for it yet"}},
-		{"not begun", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StatePending}, []string{"why: node-2 is to run it and has not begun", "try: dynctl explain node node-2"}},
-		{"loading", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateLoading, Progress: 0.63, StartedAt: begin}, []string{"its agent loads the model, 63% so far", "since: 2026-07-01T11:59:00Z"}},
-		{"warming", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateWarming}, []string{"next: it serves"}},
-		{"ready", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateReady, StartedAt: begin, Generation: 1, InstanceID: 9, Stats: cluster.WorkerStats{KVTotal: 8, KVActive: 2, Running: 1}},
-			[]string{"frontends send it requests", "asked: it still runs generation 1", "load: 1 sequence, 0 waiting, 2 of 8 KV blocks"}},
-		{"full", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDegraded, Reason: "kv-high", Stats: cluster.WorkerStats{KVTotal: 100, KVActive: 97}},
-			[]string{"why: kv-high: 97 of 100 KV blocks are in use", "some may be preempted"}},
-		{"draining", asked(cluster.DesireDrain, "n2"),
-			cluster.WorkerStatus{State: cluster.StateDraining, Drain: &cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: begin, Deadline: noon.Add(281 * time.Second), Sequences: 14, Left: 3, Open: []cluster.OpenSequence{{RequestID: "r-1", OutTokens: 12, AgeMS: 2000, Why: "no room elsewhere"}}}},
-			[]string{"why: somebody drains it", "since: 2026-07-01T11:59:00Z", "step: finish-sequences: 3 of 14 sequences left", "open: r-1, 12 tokens out, for 2.0s: no room elsewhere", "deadline: in 4:41", "try: dynctl resume worker-7"}},
-		{"overdue", asked(cluster.DesireDrain, "n2"), cluster.WorkerStatus{State: cluster.StateDraining, Drain: &cluster.DrainStatus{Step: cluster.DrainSequences, Overdue: true}},
-			[]string{"its deadline has passed", "--deadline 0 --yes"}},
-		{"removed", asked(cluster.DesireRemove, "n2"), cluster.WorkerStatus{State: cluster.StateDraining}, []string{"why: it is more than the topology asks for"}},
-		{"drained", asked(cluster.DesireDrain, "n2"), cluster.WorkerStatus{State: cluster.StateDrained, Drain: &cluster.DrainStatus{EndedAt: begin, Safe: true}},
-			[]string{"safe to stop", "since: 2026-07-01T11:59:00Z", "try: dynctl resume worker-7"}},
-		{"resumed", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateDrained}, []string{"next: it was resumed: its agent starts it"}},
-		{"failed", asked(cluster.DesireRun, "n2"), cluster.WorkerStatus{State: cluster.StateFailed, Reason: "not enough memory", Restarts: 3, RetryAt: noon.Add(8 * time.Second), UpdatedAt: begin},
-			[]string{"why: not enough memory", "next: its agent starts it again in 8s", "restarts: 3 after failures", "try: dynctl logs worker-7"}},
-		{"lost", asked(cluster.DesireRun, "gone"), cluster.WorkerStatus{State: cluster.StateLost, Reason: "its node is gone"}, []string{"why: its node is gone", "next: the controller gives it to another node"}},
-		{"stopped", cluster.Assignment{}, cluster.WorkerStatus{State: cluster.StateStopped}, []string{"asked: nothing: no assignment is left"}},
-	} {
-		v := client.View{Nodes: labNodes(), Assignments: map[string]cluster.Assignment{}}
-		if tc.asked.Name != "" {
-			v.Assignments["worker-7"] = tc.asked
-		}
-		tc.st.Name, tc.st.Role = "worker-7", cluster.RoleDecode
-		x := explainWorker(v, cluster.Worker{WorkerStatus: tc.st}, noon)
-		has(t, tc.name, x.text(noon), append(tc.want, "worker: worker-7\nstate: "+string(tc.st.State)+"\nwhy: ")...)
-		if x.Why == "" || x.Next == "" {
-			t.Errorf("%s: says not why or what next:\n%s", tc.name, x.text(noon))
-		}
-	}
-}
-
-func TestExplainLease(t *testing.T) {
-	plain := func(s string) string { return s }
-	v := client.View{Instances: []cluster.Instance{{InstanceID: 7, Component: "decode", Endpoint: "stats"}, {InstanceID: 7, Component: "decode", Endpoint: "generate"}, {InstanceID: 8, Component: "agent", Endpoint: "logs"}}}
-	lease := func(left time.Duration) *cluster.Lease {
-		return &cluster.Lease{ID: 7, Owner: "worker-1", TTL: 9 * time.Second, Left: left, Renewed: 9*time.Second - left}
-	}
-	for _, tc := range []struct {
-		name string
-		o    owner
-		l    *cluster.Lease
-		want []string
-	}{
-		{"kept", owner{name: "worker-1", id: 7, started: noon}, lease(8 * time.Second), []string{"state: kept", "the last time was 1.0s ago", "owns: decode/generate, decode/stats", "since: 2026-07-01T12:00:00Z"}},
-		{"late", owner{name: "worker-1", id: 7}, lease(2 * time.Second), []string{"state: late", "frozen", "it ends in 2.0s", "frontends go on elsewhere"}},
-		{"late node", owner{name: "node-1", node: true, id: 7}, lease(time.Second), []string{"its workers are placed on other nodes"}},
-		{"ended", owner{name: "worker-1", id: 7}, nil, []string{"state: ended", "try: dynctl doctor"}},
-		{"none", owner{name: "worker-1", state: cluster.StateDrained}, nil, []string{"state: none", "worker-1 is drained"}},
-	} {
-		has(t, tc.name, explainLease(v, tc.o, tc.l, plain, plain).text(noon), tc.want...)
-	}
-}
-
-func TestExplainNode(t *testing.T) {
-	v := client.View{Nodes: labNodes(), Assignments: map[string]cluster.Assignment{
-		"worker-2": {Name: "worker-2", Role: cluster.RoleDecode, Node: "n1", Device: "cpu:0", Desire: cluster.DesireRun},
-		"worker-9": {Name: "worker-9", Node: "node-3-ab12", Desire: cluster.DesireRun},
-	}}
-	x, ok := explainNode(v, v.Nodes, "node-1", "node-1")
-	if !ok {
-		t.Fatal("node-1 is not known")
-	}
-	has(t, "up", x.text(noon), "state: up", "device: cpu0 8c", "worker: worker-2 decode on cpu0 8c, pending", "prefers: decode workers", "leads: ")
-	v.Nodes[0].Alarms = []string{"the disk of /var/lib/dynctl is full"}
-	if x, ok = explainNode(v, v.Nodes, v.Nodes[0].Name, ""); !ok {
-		t.Fatal("a node with an alarm is not known")
-	}
-	has(t, "with an alarm", x.text(noon), "alarm: the disk of /var/lib/dynctl is full")
-	for _, row := range nodeRows(v, v.Nodes) {
-		if want := len(row.Alarms) > 0; want != (row.State == cluster.StateDegraded) {
-			t.Errorf("%s with alarms %v is %s", row.Name, row.Alarms, row.State)
-		}
-	}
-	x, ok = explainNode(v, v.Nodes, "node-3", "node-1")
-	if !ok || x.Node != nil {
-		t.Fatalf("%+v", x)
-	}
-	has(t, "gone", x.text(noon), "state: gone", "workers: worker-9", "try: dynctl up")
-	if _, ok := explainNode(v, v.Nodes, "node-4", ""); ok {
-		t.Error("a node that never was is known")
-	}
-}
 
 func TestExplainFromTheCluster(t *testing.T) {
 	w := newWorld(t)
@@ -125,8 +16,8 @@ func TestExplainFromTheCluster(t *testing.T) {
 	w.up(0, 1)
 	for _, args := range [][]string{{"worker", "worker-1"}, {"lease", "worker-1"}, {"lease", "node-1"}, {"node", "node-1"}} {
 		r := w.ok("explain", args[0], args[1])
-		has(t, args[0], r.stdout, args[0]+"\t"+args[1]+"\nstate\t", "\nwhy\t", "\nsince\t20", "\nnext\t")
-		var x explanation
+		clitest.Has(t, args[0], r.stdout, args[0]+"\t"+args[1]+"\nstate\t", "\nwhy\t", "\nsince\t20", "\nnext\t")
+		var x explain.Explanation
 		if err := json.Unmarshal([]byte(w.ok("explain", args[0], args[1], "-o", "json").stdout), &x); err != nil {
 			t.Fatal(err)
 		}
@@ -136,10 +27,10 @@ func TestExplainFromTheCluster(t *testing.T) {
 		if args[0] == "lease" && (x.Lease == nil || x.Lease.Lease == nil || len(x.Lease.Endpoints) == 0) {
 			t.Errorf("%v: %+v", args, x.Lease)
 		}
-		if r := w.run("explain", args[0], "worker-9"); r.code != exitFailed || !strings.Contains(r.stderr, "worker-9") {
+		if r := w.run("explain", args[0], "worker-9"); r.code != exit.Failed || !strings.Contains(r.stderr, "worker-9") {
 			t.Errorf("unknown: %+v", r)
 		}
-		if r := w.run("explain", args[0]); r.code != exitUsage {
+		if r := w.run("explain", args[0]); r.code != exit.Usage {
 			t.Errorf("nobody: %+v", r)
 		}
 		if r := w.ok("explain", args[0], args[1], "-q"); r.stdout != args[1]+"\n" {
@@ -147,7 +38,7 @@ func TestExplainFromTheCluster(t *testing.T) {
 		}
 	}
 	r := w.with(t.Context(), options{tty: true}, "explain", "worker", "worker-1")
-	has(t, "terminal", r.stdout, "\x1b[32m● ready\x1b[0m\n", "s ago)\n")
+	clitest.Has(t, "terminal", r.stdout, "\x1b[32m● ready\x1b[0m\n", "s ago)\n")
 	if r := w.ok("__complete", "explain", "node", ""); !strings.HasPrefix(r.stdout, "node-1\t") {
 		t.Errorf("completion: %q", r.stdout)
 	}

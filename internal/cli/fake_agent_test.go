@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/logs"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/controller"
 	"github.com/dynctl/dynctl/internal/credentials"
@@ -264,7 +265,7 @@ func (a *fakeAgent) logs(ctx context.Context, r *requestplane.Request, send func
 	}
 	b := []byte(text)
 	if req.Tail > 0 {
-		b = lastLines(b, req.Tail)
+		b = logs.LastLines(b, req.Tail)
 	}
 	if err := send(protocol.LogChunk{Data: b}); err != nil || !req.Follow {
 		return err

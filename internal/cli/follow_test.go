@@ -8,6 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/listing"
+	"github.com/dynctl/dynctl/internal/cli/output"
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
 )
 
@@ -18,9 +23,9 @@ func TestWatchSurvivesWhatDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	calls := 0
-	things := kind[string]{
-		what: "things",
-		items: func(context.Context, scene) ([]string, error) {
+	things := listing.Kind[string]{
+		What: "things",
+		Items: func(context.Context, listing.Scene) ([]string, error) {
 			switch calls++; calls {
 			case 2, 3:
 				return nil, errors.New("nobody answers")
@@ -29,24 +34,24 @@ func TestWatchSurvivesWhatDoesNotAnswer(t *testing.T) {
 			}
 			return []string{"a", "b"}, nil
 		},
-		name: func(s string) string { return s },
-		table: func(_ scene, items []string, _ bool) *table {
-			tb := newTable("THING")
+		Name: func(s string) string { return s },
+		Table: func(_ listing.Scene, items []string, _ bool) *output.Table {
+			tb := output.NewTable("THING")
 			for _, i := range items {
-				tb.add(i)
+				tb.Add(i)
 			}
 			return tb
 		},
 	}
 	var stdout, stderr bytes.Buffer
-	f := newFactory(Env{Streams: term.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, Environ: w.env})
-	root := f.root()
-	root.AddCommand(f.command(verb{use: "things", run: func(ctx context.Context, inv *invocation, _ []string) error {
-		return inv.show(ctx, things, nil, true)
+	a := command.New(session.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, Environ: w.env})
+	root := root(a)
+	root.AddCommand(a.Command(command.Verb{Use: "things", Options: func(s *session.Session, _ []string) command.Runner {
+		return &listing.Options{Session: s, Kind: things, Watch: true}
 	}}))
 	root.SetArgs([]string{"things"})
 	err := root.ExecuteContext(ctx)
-	if codeOf(err) != exitInterrupted {
+	if exit.CodeOf(err) != exit.Interrupted {
 		t.Errorf("ended with %v", err)
 	}
 	if got := stdout.String(); got != "THING\na\nb\n" {

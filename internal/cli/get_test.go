@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -76,21 +78,21 @@ func TestGetWithoutAnEventPlane(t *testing.T) {
 		}
 	}
 	r := runMain(t.Context(), quiet, "get", "queues", "-q")
-	if r.code != exitOK || r.stdout != "worker-1\n" {
+	if r.code != exit.OK || r.stdout != "worker-1\n" {
 		t.Errorf("queues: %+v", r)
 	}
-	if r := runMain(t.Context(), quiet, "get", "events", "--for", "10ms"); r.code != exitUnreachable || !strings.Contains(r.stderr, "--nats-url") {
+	if r := runMain(t.Context(), quiet, "get", "events", "--for", "10ms"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "--nats-url") {
 		t.Errorf("events: %+v", r)
 	}
 	// One that is configured and does not answer is no empty queue.
 	quiet.env = append(quiet.env, "NATS_SERVER=nats://127.0.0.1:1")
 	r = runMain(t.Context(), quiet, "get", "queues")
-	if r.code != exitOK || !strings.Contains(r.stdout, "worker-1\tengine") || strings.Contains(r.stdout, "prefill\t") {
+	if r.code != exit.OK || !strings.Contains(r.stdout, "worker-1\tengine") || strings.Contains(r.stdout, "prefill\t") {
 		t.Errorf("queues: %+v", r)
 	}
-	has(t, "stderr", r.stderr, "ask for the prefill queue")
+	clitest.Has(t, "stderr", r.stderr, "ask for the prefill queue")
 	r = runMain(t.Context(), quiet, "get", "queues", "-o", "name")
-	has(t, "stderr of names", r.stderr, "ask for the prefill queue")
+	clitest.Has(t, "stderr of names", r.stderr, "ask for the prefill queue")
 }
 
 // A watch prints what changes, and begins with what is there.
@@ -106,10 +108,10 @@ func TestGetWatchesTheTopology(t *testing.T) {
 	}}
 	r := w.with(ctx, options{stdout: io.MultiWriter(first, &watchWriter{want: `"decode":2`, then: cancel})}, "get", "topology", "-w", "-o", "json")
 	<-done
-	if r.code != exitInterrupted || strings.Count(r.stdout, "\n") != 2 {
+	if r.code != exit.Interrupted || strings.Count(r.stdout, "\n") != 2 {
 		t.Errorf("%+v", r)
 	}
-	if r := w.run("get", "workers", "worker-9", "-w"); r.code != exitFailed || r.stdout != "" {
+	if r := w.run("get", "workers", "worker-9", "-w"); r.code != exit.Failed || r.stdout != "" {
 		t.Errorf("a watch of nobody: %+v", r)
 	}
 }

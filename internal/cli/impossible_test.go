@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -14,11 +16,11 @@ func TestUpRefusesTheImpossible(t *testing.T) {
 	w.up(1, 1)
 	before := w.topology()
 	r := w.run("up", "--device", "gpu:9")
-	if r.code != exitFailed || w.topology() != before {
+	if r.code != exit.Failed || w.topology() != before {
 		t.Errorf("exit %d, generation %d after %d", r.code, w.topology().Generation, before.Generation)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cannot declare the topology: it cannot be carried out\n  prefill workers: no node has a device gpu:9\n  decode workers: no node has a device gpu:9\n  nothing was changed\n")
-	has(t, "dry run", w.ok("up", "--device", "gpu:9", "--dry-run").stdout, "impossible: decode workers: no node has a device gpu:9\n")
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot declare the topology: it cannot be carried out\n  prefill workers: no node has a device gpu:9\n  decode workers: no node has a device gpu:9\n  nothing was changed\n")
+	clitest.Has(t, "dry run", w.ok("up", "--device", "gpu:9", "--dry-run").stdout, "impossible: decode workers: no node has a device gpu:9\n")
 }
 
 // up says what it changes, before it does, and how that is taken back when it fails: what
@@ -28,10 +30,10 @@ func TestUpSaysWhatItChanges(t *testing.T) {
 	w.agent(fakeConfig{Fail: map[string]string{"worker-2": "disk on fire"}})
 	w.up(0, 1)
 	r := w.run("up", "--max-num-seqs", "7")
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "changes from 1 decode worker to 1 decode worker, generation 1 to 2:\n+ engine.max_num_seqs  7\n1 decode worker restarts\n",
+	clitest.Has(t, "stderr", r.stderr, "changes from 1 decode worker to 1 decode worker, generation 1 to 2:\n+ engine.max_num_seqs  7\n1 decode worker restarts\n",
 		"dynctl: worker-2 did not start: disk on fire\n  worker-1 serves on as it was\n", "\n  try: dynctl rollback\n")
 	if st := w.ok("get", "topology"); !strings.Contains(st.stderr, "worker-2 failed: disk on fire") {
 		t.Errorf("get topology says %q", st.stderr)

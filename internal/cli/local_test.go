@@ -15,8 +15,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/cli/up"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/statedir"
 )
@@ -66,7 +70,7 @@ func (m *machine) running() []launch.Running {
 func (m *machine) killAll() {
 	for _, r := range m.running() {
 		_ = syscall.Kill(r.PID, syscall.SIGKILL)
-		eventually(m.t, "a killed dynamod is gone", func() bool { return !launch.Alive(r.PID) })
+		clitest.Eventually(m.t, "a killed dynamod is gone", func() bool { return !launch.Alive(r.PID) })
 	}
 }
 
@@ -77,7 +81,7 @@ func (m *machine) run(args ...string) result {
 
 func (m *machine) with(ctx context.Context, o options, args ...string) result {
 	var out, errs bytes.Buffer
-	env := Env{
+	env := session.Env{
 		Streams: term.Streams{In: strings.NewReader(o.input), Out: &out, Err: &errs, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty, Measure: func() (int, int) { return 100, 30 }},
 		Environ: append(append([]string{}, m.env...), o.env...), Dir: m.state,
 		Executable: func() (string, error) { return filepath.Join(m.bin, "dynctl"), nil },
@@ -130,12 +134,12 @@ func TestUpAndDown(t *testing.T) {
 	if g := want.FindStringSubmatch(r.stdout); g == nil || g[1] != g[2] {
 		t.Errorf("answer\n%s", r.stdout)
 	}
-	has(t, "stderr", r.stderr, "etcd embedded ready 127.0.0.1:", "node-1 agent ready", "worker-3 decode cpu0 2c ready", "lab is ready after", "knows this system and little else")
-	has(t, "arguments", m.output(), "arguments: --cluster=lab --namespace=dynamo --state-dir="+m.state+" --node-name=node-1 --frontend-port=0\n")
+	clitest.Has(t, "stderr", r.stderr, "etcd embedded ready 127.0.0.1:", "node-1 agent ready", "worker-3 decode cpu0 2c ready", "lab is ready after", "knows this system and little else")
+	clitest.Has(t, "arguments", m.output(), "arguments: --cluster=lab --namespace=dynamo --state-dir="+m.state+" --node-name=node-1 --frontend-port=0\n")
 
 	// The same again changes nothing.
-	matches(t, "a second up", m.up().stderr, `lab is ready after \d+\.\ds: 1 prefill \+ 2 decode workers`)
-	has(t, "ps", m.run("ps").stdout, "worker-1\tprefill", "worker-3\tdecode")
+	clitest.Matches(t, "a second up", m.up().stderr, `lab is ready after \d+\.\ds: 1 prefill \+ 2 decode workers`)
+	clitest.Has(t, "ps", m.run("ps").stdout, "worker-1\tprefill", "worker-3\tdecode")
 
 	r = m.run("down")
 	if r.code != 0 || !regexp.MustCompile(`^cluster lab is down: stopped 3 workers and 1 dynamod process in \d+\.\ds\n$`).MatchString(r.stdout) {
@@ -145,11 +149,11 @@ func TestUpAndDown(t *testing.T) {
 	if r := m.run("down"); r.code != 0 || r.stdout != "nothing runs\n" || r.stderr != "" {
 		t.Errorf("a second down: %+v", r)
 	}
-	if r := m.run("ps"); r.code != exitUnreachable || !strings.Contains(r.stderr, "cannot list workers: cluster lab does not run on this machine\n  try: dynctl up\n") {
+	if r := m.run("ps"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "cannot list workers: cluster lab does not run on this machine\n  try: dynctl up\n") {
 		t.Errorf("ps without a cluster: %+v", r)
 	}
 	// What was declared before does not come back by itself.
-	has(t, "up after down", m.up("--prefill", "0").stderr, "1 decode worker, model")
+	clitest.Has(t, "up after down", m.up("--prefill", "0").stderr, "1 decode worker, model")
 	if r := m.run("down", "-o", "json"); r.code != 0 || !strings.Contains(r.stdout, `"processes_stopped": 1`) {
 		t.Errorf("down -o json: %+v", r)
 	}
@@ -161,11 +165,11 @@ func TestUpWithAgents(t *testing.T) {
 	if n := len(m.running()); n != 3 {
 		t.Fatalf("%d processes, want 3", n)
 	}
-	has(t, "arguments", m.output(),
+	clitest.Has(t, "arguments", m.output(),
 		"--node-name=node-1 --node-roles=decode --frontend-port=0\n",
 		"--node-name=node-2 --node-roles=decode --etcd-endpoints=dynamod://127.0.0.1:",
 		"--node-name=node-3 --node-roles=prefill --etcd-endpoints=dynamod://127.0.0.1:", " --frontend-enabled=false\n")
-	has(t, "placement", m.run("ps").stdout, "worker-1\tprefill\tcpu0 2c\tready\t0\t0/4096\tnode-3\t")
+	clitest.Has(t, "placement", m.run("ps").stdout, "worker-1\tprefill\tcpu0 2c\tready\t0\t0/4096\tnode-3\t")
 	// An agent that died is started again, and only that one.
 	before := map[string]int{}
 	for _, r := range m.running() {
@@ -174,7 +178,7 @@ func TestUpWithAgents(t *testing.T) {
 	if err := syscall.Kill(before["node-2"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "node-2 is dead", func() bool { return !launch.Alive(before["node-2"]) })
+	clitest.Eventually(t, "node-2 is dead", func() bool { return !launch.Alive(before["node-2"]) })
 	m.up("--agents", "3")
 	for _, r := range m.running() {
 		if same := before[r.Node.Name] == r.PID; same == (r.Node.Name == "node-2") {
@@ -243,17 +247,17 @@ func TestUpTellsWhyDynamodEnded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := m.with(t.Context(), options{env: []string{"FAKE_FAIL=" + tc.why}}, "up")
-			if r.code != exitFailed || r.stdout != "" {
+			if r.code != exit.Failed || r.stdout != "" {
 				t.Errorf("exit %d, stdout %q", r.code, r.stdout)
 			}
-			has(t, "stderr", r.stderr, tc.want...)
+			clitest.Has(t, "stderr", r.stderr, tc.want...)
 			m.gone()
 		})
 	}
 	t.Run("another agent", func(t *testing.T) {
 		r := m.with(t.Context(), options{env: []string{"FAKE_FAIL=no", "FAKE_FAIL_NODE=node-2"}}, "up", "--port", "0", "--agents", "2")
-		has(t, "stderr", r.stderr, "dynctl: cannot start node-2: no\n")
-		if r.code != exitFailed {
+		clitest.Has(t, "stderr", r.stderr, "dynctl: cannot start node-2: no\n")
+		if r.code != exit.Failed {
 			t.Errorf("exit %d", r.code)
 		}
 		m.run("down")
@@ -267,10 +271,10 @@ func TestUpWithoutDynamod(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := m.run("up")
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cannot start the cluster: dynamod not found: neither in "+m.bin+" nor in PATH", "one release")
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot start the cluster: dynamod not found: neither in "+m.bin+" nor in PATH", "one release")
 	m.gone()
 }
 
@@ -281,10 +285,10 @@ func TestUnwritableStateDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := m.run("up", "--state-dir", file)
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cannot start the cluster: create state directory: ", "try: dynctl up --state-dir DIR")
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot start the cluster: create state directory: ", "try: dynctl up --state-dir DIR")
 }
 
 // A killed cluster leaves a lock file, cluster.json, leases and a topology behind.
@@ -296,14 +300,14 @@ func TestUpAfterAKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "everything is dead", func() bool { return len(m.running()) == 0 })
-	if r := m.run("ps"); r.code != exitUnreachable {
+	clitest.Eventually(t, "everything is dead", func() bool { return len(m.running()) == 0 })
+	if r := m.run("ps"); r.code != exit.Unreachable {
 		t.Errorf("ps after the kill: exit %d\n%s", r.code, r.stderr)
 	}
 	// With fewer agents and workers, another model, and no wait for old leases.
 	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1})
 	r := m.up("--prefill", "0", "--decode", "1", "--model", dir, "--served-model-name", "qwen")
-	has(t, "stderr", r.stderr, "lab changes from 1 prefill + 2 decode workers to 1 decode worker, generation 1 to 2:", "~ decode.workers   2 → 1", "1 decode worker, model qwen")
+	clitest.Has(t, "stderr", r.stderr, "lab changes from 1 prefill + 2 decode workers to 1 decode worker, generation 1 to 2:", "~ decode.workers   2 → 1", "1 decode worker, model qwen")
 	ps := m.run("ps", "-o", "json")
 	if strings.Count(ps.stdout, `"state": "ready"`) != 1 || !strings.Contains(ps.stdout, `"model": "qwen"`) {
 		t.Errorf("ps\n%s", ps.stdout)
@@ -329,13 +333,13 @@ func TestDownAfterAKill(t *testing.T) {
 	if err := syscall.Kill(stores, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "etcd is dead", func() bool { return len(m.running()) == 1 })
+	clitest.Eventually(t, "etcd is dead", func() bool { return len(m.running()) == 1 })
 	r := m.run("down", "--deadline", "5s")
 	if r.code != 0 {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "workers are not drained: ")
-	has(t, "stdout", r.stdout, "cluster lab is down: stopped 1 dynamod process in ")
+	clitest.Has(t, "stderr", r.stderr, "workers are not drained: ")
+	clitest.Has(t, "stdout", r.stdout, "cluster lab is down: stopped 1 dynamod process in ")
 	m.gone()
 }
 
@@ -343,18 +347,18 @@ func TestDownKillsAtTheDeadline(t *testing.T) {
 	m := newMachine(t)
 	m.env = append(m.env, "FAKE_STUBBORN=node-1", "FAKE_SEQUENCES=3", "FAKE_HOLD=1")
 	m.up("--prefill", "0")
-	if r := m.run("down", "--deadline", "0"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive\n  Stop cluster lab? 3 sequences run on 1 worker: they are cut off.") {
+	if r := m.run("down", "--deadline", "0"); r.code != exit.Usage || !strings.Contains(r.stderr, "needs --yes when not interactive\n  Stop cluster lab? 3 sequences run on 1 worker: they are cut off.") {
 		t.Fatalf("without --yes: %+v", r)
 	}
-	if r := m.with(t.Context(), options{tty: true, input: "n\n"}, "down"); r.code != exitFailed || !strings.Contains(r.stderr, "[y/N] dynctl: cannot stop the cluster: not confirmed") {
+	if r := m.with(t.Context(), options{tty: true, input: "n\n"}, "down"); r.code != exit.Failed || !strings.Contains(r.stderr, "[y/N] dynctl: cannot stop the cluster: not confirmed") {
 		t.Fatalf("declined: %+v", r)
 	}
 	r := m.run("down", "--deadline", "200ms", "--grace", "200ms") // nobody to ask
 	if r.code != 0 {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "the deadline of 0.2s passed: worker-1 not drained, 3 sequences run", "node-1 (process ", "did not end in time and was killed")
-	has(t, "stdout", r.stdout, "3 sequences cut off")
+	clitest.Has(t, "stderr", r.stderr, "the deadline of 0.2s passed: worker-1 not drained, 3 sequences run", "node-1 (process ", "did not end in time and was killed")
+	clitest.Has(t, "stdout", r.stdout, "3 sequences cut off")
 	m.gone()
 }
 
@@ -364,10 +368,10 @@ func TestUpIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := &watchWriter{want: "worker-2 decode cpu0 2c loading", then: cancel}
 	r := m.with(ctx, options{stderr: seen}, "up", "--port", "0", "--progress", "plain")
-	if r.code != exitInterrupted {
+	if r.code != exit.Interrupted {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", seen.text(), "dynctl: stopped watching: cluster lab goes on starting\n  try: dynctl ps\n   or: dynctl down\n")
+	clitest.Has(t, "stderr", seen.text(), "dynctl: stopped watching: cluster lab goes on starting\n  try: dynctl ps\n   or: dynctl down\n")
 	if len(m.running()) != 1 {
 		t.Error("the cluster does not go on")
 	}
@@ -405,11 +409,11 @@ func TestUpEndsWithAWorkerThatFails(t *testing.T) {
 	m := newMachine(t)
 	m.env = append(m.env, "FAKE_WORKER_FAIL=worker-2=not enough memory: 4096 KV blocks need 9.4 GiB, 3.1 GiB are free")
 	r := m.run("up", "--port", "0", "--decode", "2")
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
-	matches(t, "stderr", r.stderr, `\n  it failed \d+ times; its agent`)
-	has(t, "stderr", r.stderr, "worker-2 decode cpu0 2c failed: not enough memory",
+	clitest.Matches(t, "stderr", r.stderr, `\n  it failed \d+ times; its agent`)
+	clitest.Has(t, "stderr", r.stderr, "worker-2 decode cpu0 2c failed: not enough memory",
 		"dynctl: worker-2 did not start: not enough memory: 4096 KV blocks need 9.4 GiB, 3.1 GiB are free\n", "times; its agent goes on trying\n  try: dynctl up --decode 1\n   or: dynctl up --kv-blocks 2048\n   or: dynctl logs worker-2\n")
 	// What is running can be changed as the message says.
 	r = m.run("up", "--decode", "1")
@@ -427,7 +431,7 @@ func TestFreePort(t *testing.T) {
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	busy, _ := strconv.Atoi(port)
-	if got := freePort(busy); got <= busy {
+	if got := up.FreePort(busy); got <= busy {
 		t.Errorf("freePort(%d) = %d", busy, got)
 	}
 }

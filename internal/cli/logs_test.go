@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/cli/exit"
 )
 
 func TestLogs(t *testing.T) {
@@ -25,7 +27,7 @@ func TestLogs(t *testing.T) {
 		t.Errorf("the agent: %q", r.stdout)
 	}
 	r := w.run("logs", "worker-9")
-	if r.code != exitFailed || !strings.Contains(r.stderr, "cannot read logs of worker-9: no such worker in cluster lab") {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "cannot read logs of worker-9: no such worker in cluster lab") {
 		t.Errorf("an unknown worker: %+v", r)
 	}
 }
@@ -35,10 +37,10 @@ func TestLogsOfWorkersWithoutALog(t *testing.T) {
 	w.agent(fakeConfig{Logs: map[string]string{"worker-1": "a\n"}})
 	w.up(1, 1)
 	r := w.run("logs", "worker-1", "worker-2")
-	if r.code != exitPartly || r.stdout != "worker-1 | a\n" || !strings.Contains(r.stderr, "cannot read logs of worker-2: ") || !strings.Contains(r.stderr, "no log of worker-2 on this node") {
+	if r.code != exit.Partly || r.stdout != "worker-1 | a\n" || !strings.Contains(r.stderr, "cannot read logs of worker-2: ") || !strings.Contains(r.stderr, "no log of worker-2 on this node") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.run("logs", "worker-2"); r.code != exitFailed {
+	if r := w.run("logs", "worker-2"); r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
 }
@@ -71,7 +73,7 @@ func TestFollowLogs(t *testing.T) {
 		return w.with(ctx, options{stdout: out}, append([]string{"logs", "-f"}, args...)...)
 	}
 	r := follow(2, "--tail", "1", "worker-1", "worker-2")
-	if r.code != exitInterrupted || !strings.Contains(r.stderr, "dynctl: stopped reading logs") {
+	if r.code != exit.Interrupted || !strings.Contains(r.stderr, "dynctl: stopped reading logs") {
 		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
@@ -97,22 +99,7 @@ func TestFollowEndsWithItsAgents(t *testing.T) {
 	}()
 	<-seen
 	a.close()
-	if r := <-got; r.code != exitFailed || !strings.Contains(r.stderr, "cannot read logs of worker-1: read log from node") {
+	if r := <-got; r.code != exit.Failed || !strings.Contains(r.stderr, "cannot read logs of worker-1: read log from node") {
 		t.Errorf("%+v", r)
-	}
-}
-
-func TestLastLines(t *testing.T) {
-	for _, tc := range []struct {
-		text string
-		n    int
-		want string
-	}{
-		{"a\nb\nc\n", 1, "c\n"}, {"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc\n", 3, "a\nb\nc\n"}, {"a\nb\nc\n", 9, "a\nb\nc\n"},
-		{"a\nb", 1, "b"}, {"a\n\n", 1, "\n"}, {"", 3, ""}, {"a\n", 0, ""}, {"\n", 1, "\n"},
-	} {
-		if got := string(lastLines([]byte(tc.text), tc.n)); got != tc.want {
-			t.Errorf("lastLines(%q, %d) = %q, want %q", tc.text, tc.n, got, tc.want)
-		}
 	}
 }

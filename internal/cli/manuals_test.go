@@ -10,13 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/command"
 	"github.com/dynctl/dynctl/internal/cli/manual"
+	"github.com/dynctl/dynctl/internal/cli/session"
 )
 
 // writeManuals makes all generated documents, by path from the top of the repository.
 func writeManuals(t *testing.T) map[string]string {
 	t.Helper()
-	pages := newFactory(Env{Environ: []string{"HOME=~"}}).manuals()
+	pages := manuals(root(command.New(session.Env{})), []string{"HOME=~"})
 	out := map[string]string{"docs/keys.md": keysPage()}
 	var b bytes.Buffer
 	if err := manual.Markdown(&b, "dynctl", pages); err != nil {
@@ -45,7 +48,7 @@ func TestManuals(t *testing.T) {
 		if _, ok := want["docs/man/"+filepath.Base(path)]; ok {
 			continue
 		}
-		if !*update {
+		if !*clitest.Update {
 			t.Errorf("%s is about no command; run make docs", path)
 		} else if err := os.Remove(path); err != nil {
 			t.Error(err)
@@ -53,7 +56,7 @@ func TestManuals(t *testing.T) {
 	}
 	for name, text := range want {
 		path := filepath.Join(top, filepath.FromSlash(name))
-		if *update {
+		if *clitest.Update {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -70,8 +73,8 @@ func TestManuals(t *testing.T) {
 
 // Every command has a page, and every reference leads to one.
 func TestManualsAreWhole(t *testing.T) {
-	f := newFactory(Env{})
-	pages := f.manuals()
+	root := root(command.New(session.Env{}))
+	pages := manuals(root, nil)
 	var paths []string
 	for _, p := range pages {
 		paths = append(paths, p.Path)
@@ -85,7 +88,7 @@ func TestManualsAreWhole(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(f.root())
+	walk(root)
 	for _, p := range pages {
 		for _, s := range p.See {
 			if !slices.Contains(paths, s) {

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 )
 
 // Deployments side by side: each has nodes of its own, and leaves alone.
@@ -13,7 +16,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 	ok := func(args ...string) result {
 		t.Helper()
 		r := m.run(args...)
-		if r.code != exitOK {
+		if r.code != exit.OK {
 			t.Fatalf("dynctl %s: exit %d\n%s", strings.Join(args, " "), r.code, r.stderr)
 		}
 		return r
@@ -23,7 +26,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok("up", "--prefill", "0", "--port", "0", "--timeout", "1m")
-	has(t, "plan", ok("up", "-f", file, "--dry-run", "--agents", "2").stdout,
+	clitest.Has(t, "plan", ok("up", "-f", file, "--dry-run", "--agents", "2").stdout,
 		"would start west-node-1: ", "--namespace=west ", "--node-name=west-node-1", "--frontend-port=0", "would start west-node-2: ", "--frontend-enabled=false", "would declare 2 decode workers")
 	r := ok("up", "-f", file, "--timeout", "1m", "-o", "name")
 	if r.stdout != "worker-1\nworker-2\n" {
@@ -42,15 +45,15 @@ func TestNamespacesSideBySide(t *testing.T) {
 		}
 	}
 	list := ok("get", "namespaces").stdout
-	has(t, "namespaces", list, "\ndynamo\tdynctl-tiny\t0\t1\t1/1\t1\thttp://127.0.0.1:", "\nwest\tdynctl-tiny\t0\t2\t2/2\t1\thttp://127.0.0.1:")
-	has(t, "saved", ok("get", "topology", "-n", "west", "-o", "yaml").stdout, "\nnamespace: west\n", "workers: 2\n")
-	if r := m.run("diff", "-f", file); r.code != exitOK {
+	clitest.Has(t, "namespaces", list, "\ndynamo\tdynctl-tiny\t0\t1\t1/1\t1\thttp://127.0.0.1:", "\nwest\tdynctl-tiny\t0\t2\t2/2\t1\thttp://127.0.0.1:")
+	clitest.Has(t, "saved", ok("get", "topology", "-n", "west", "-o", "yaml").stdout, "\nnamespace: west\n", "workers: 2\n")
+	if r := m.run("diff", "-f", file); r.code != exit.OK {
 		t.Errorf("diff: %+v", r)
 	}
-	has(t, "completion", ok("__complete", "ps", "-n", "").stdout, "west\t2 decode workers dynctl-tiny")
+	clitest.Has(t, "completion", ok("__complete", "ps", "-n", "").stdout, "west\t2 decode workers dynctl-tiny")
 
 	// Devices that are nowhere are told soon, and take nobody's place away.
-	if r := m.run("up", "-n", "west", "--device", "gpu", "--timeout", "60s"); r.code != exitFailed || !strings.Contains(r.stderr, "decode workers: no node has a device gpu\n  nothing was changed") {
+	if r := m.run("up", "-n", "west", "--device", "gpu", "--timeout", "60s"); r.code != exit.Failed || !strings.Contains(r.stderr, "decode workers: no node has a device gpu\n  nothing was changed") {
 		t.Errorf("%+v", r)
 	}
 	if got := ok("get", "namespaces", "west").stdout; !strings.Contains(got, "\t2/2\t") {
@@ -58,11 +61,11 @@ func TestNamespacesSideBySide(t *testing.T) {
 	}
 
 	// The one of the stores does not leave alone.
-	if r := m.run("down", "-n", "dynamo"); r.code != exitUsage || !strings.Contains(r.stderr, "the stores of the namespace dynamo are those of others, too: west") {
+	if r := m.run("down", "-n", "dynamo"); r.code != exit.Usage || !strings.Contains(r.stderr, "the stores of the namespace dynamo are those of others, too: west") {
 		t.Errorf("%+v", r)
 	}
 	r = ok("down", "-n", "west")
-	has(t, "down", r.stdout, "namespace west of cluster lab is down: stopped 2 workers and 1 dynamod process")
+	clitest.Has(t, "down", r.stdout, "namespace west of cluster lab is down: stopped 2 workers and 1 dynamod process")
 	if names := m.names(); names != "node-1" {
 		t.Fatalf("running: %s", names)
 	}
@@ -75,16 +78,16 @@ func TestNamespacesSideBySide(t *testing.T) {
 	// down without a namespace takes all.
 	ok("up", "-f", file, "--timeout", "1m", "--agents", "2")
 	r = m.with(t.Context(), options{tty: true, input: "yes\n"}, "down")
-	if r.code != exitFailed || !strings.Contains(r.stderr, "Stop all of cluster lab? Namespaces dynamo, west, 3 dynamod processes. Type lab to go on: dynctl: cannot stop the cluster: not confirmed") {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "Stop all of cluster lab? Namespaces dynamo, west, 3 dynamod processes. Type lab to go on: dynctl: cannot stop the cluster: not confirmed") {
 		t.Errorf("not named: %+v", r)
 	}
-	if r := m.run("down", "--deadline", "0"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive\n  Stop all of cluster lab?") {
+	if r := m.run("down", "--deadline", "0"); r.code != exit.Usage || !strings.Contains(r.stderr, "needs --yes when not interactive\n  Stop all of cluster lab?") {
 		t.Errorf("nobody to ask: %+v", r)
 	}
 	if r = m.with(t.Context(), options{tty: true, input: "lab\n"}, "down"); r.code != 0 {
 		t.Errorf("named: %+v", r)
 	}
-	has(t, "down", r.stdout, "cluster lab is down: stopped 3 workers and 3 dynamod processes")
+	clitest.Has(t, "down", r.stdout, "cluster lab is down: stopped 3 workers and 3 dynamod processes")
 	if names := m.names(); names != "" {
 		t.Errorf("running: %s", names)
 	}

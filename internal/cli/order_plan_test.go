@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -29,10 +30,10 @@ func TestDryRunOfOrders(t *testing.T) {
 		t.Errorf("resume of one that runs: %+v", r)
 	}
 	r := w.run("drain", "worker-2", "worker-9", "--dry-run")
-	if r.code != exitPartly || r.stdout != "would drain worker-2: ready, 2 sequences to finish or hand over\n" || !strings.Contains(r.stderr, "cannot drain worker-9: no such worker") {
+	if r.code != exit.Partly || r.stdout != "would drain worker-2: ready, 2 sequences to finish or hand over\n" || !strings.Contains(r.stderr, "cannot drain worker-9: no such worker") {
 		t.Errorf("one of two: %+v", r)
 	}
-	if r := w.run("drain", "worker-9", "--dry-run"); r.code != exitFailed || r.stdout != "" {
+	if r := w.run("drain", "worker-9", "--dry-run"); r.code != exit.Failed || r.stdout != "" {
 		t.Errorf("nobody: %+v", r)
 	}
 	w.ok("drain", "worker-1")
@@ -45,7 +46,7 @@ func TestDryRunOfOrders(t *testing.T) {
 	if r := w.ok("drain", "node/node-1", "--dry-run"); !strings.HasPrefix(r.stdout, "would drain node-1: 2 workers (worker-1, worker-2) would leave, ") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.run("drain", "node/node-9", "--dry-run"); r.code != exitFailed || !strings.Contains(r.stderr, "cannot drain node/node-9: ") {
+	if r := w.run("drain", "node/node-9", "--dry-run"); r.code != exit.Failed || !strings.Contains(r.stderr, "cannot drain node/node-9: ") {
 		t.Errorf("%+v", r)
 	}
 	if r := w.ok("drain", "worker-1", "--dry-run"); r.stdout != "would leave worker-1 as it is: drained\n" {

@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 func TestPs(t *testing.T) {
 	w := newWorld(t)
 	r := w.ok("ps")
-	has(t, "stderr of an empty cluster", r.stderr, "no workers in cluster lab")
+	clitest.Has(t, "stderr of an empty cluster", r.stderr, "no workers in cluster lab")
 	if r := w.ok("ps", "-o", "json"); r.stdout != "[]\n" || r.stderr != "" {
 		t.Errorf("empty JSON: %q %q", r.stdout, r.stderr)
 	}
@@ -24,8 +26,8 @@ func TestPs(t *testing.T) {
 		t.Errorf("got\n%s", r.stdout)
 	}
 	r = w.with(t.Context(), options{tty: true}, "ps")
-	has(t, "terminal", r.stdout, "NAME      ROLE     DEVICE   STATE    SEQS       KV  NODE    UPTIME", "● ready", "\x1b[32m")
-	matches(t, "uptime", r.stdout, `node-1 +\d+s\n`)
+	clitest.Has(t, "terminal", r.stdout, "NAME      ROLE     DEVICE   STATE    SEQS       KV  NODE    UPTIME", "● ready", "\x1b[32m")
+	clitest.Matches(t, "uptime", r.stdout, `node-1 +\d+s\n`)
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "ps")
 	if strings.Contains(r.stdout, "\x1b") {
 		t.Errorf("colors in spite of NO_COLOR:\n%s", r.stdout)
@@ -36,8 +38,8 @@ func TestPs(t *testing.T) {
 	if r := w.ok("ps", "-o", "name", "--nodes"); r.stdout != "node-1\n" {
 		t.Errorf("--nodes -o name: %q", r.stdout)
 	}
-	has(t, "nodes", w.ok("ps", "--nodes", "-o", "wide").stdout, "worker-1, worker-2, worker-3", "v0.0.0-test", "http://127.0.0.1:")
-	has(t, "yaml", w.ok("ps", "-o", "yaml").stdout, "- name: worker-1\n  role: prefill\n", "  tokens_per_s: null\n")
+	clitest.Has(t, "nodes", w.ok("ps", "--nodes", "-o", "wide").stdout, "worker-1, worker-2, worker-3", "v0.0.0-test", "http://127.0.0.1:")
+	clitest.Has(t, "yaml", w.ok("ps", "-o", "yaml").stdout, "- name: worker-1\n  role: prefill\n", "  tokens_per_s: null\n")
 
 	var workers []cluster.Worker
 	r = w.ok("ps", "-o", "json")
@@ -55,11 +57,11 @@ func TestPs(t *testing.T) {
 func TestPsShowsWhyWorkersDoNotServe(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Fail: map[string]string{"worker-1": "not enough\nmemory"}})
-	if r := w.run("up", "--prefill", "0", "--no-wait"); r.code != exitAccepted {
+	if r := w.run("up", "--prefill", "0", "--no-wait"); r.code != exit.Accepted {
 		t.Fatalf("exit %d: %s", r.code, r.stderr)
 	}
-	eventually(t, "worker-1 fails", func() bool { return strings.Contains(w.ok("ps").stdout, "failed") })
-	has(t, "stderr", w.ok("ps").stderr, "worker-1 failed: not enough memory")
+	clitest.Eventually(t, "worker-1 fails", func() bool { return strings.Contains(w.ok("ps").stdout, "failed") })
+	clitest.Has(t, "stderr", w.ok("ps").stderr, "worker-1 failed: not enough memory")
 	r := w.with(t.Context(), options{tty: true}, "ps")
-	has(t, "terminal", r.stdout, "✕ failed", "worker-1 failed: not enough memory")
+	clitest.Has(t, "terminal", r.stdout, "✕ failed", "worker-1 failed: not enough memory")
 }

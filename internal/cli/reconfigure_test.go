@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/drain"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/set"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -22,15 +26,15 @@ func TestDrainWithASuccessor(t *testing.T) {
 	if !regexp.MustCompile(`^worker-2 drained in \d+\.\ds(: \d finished, 0 moved, 0 cancelled)?; worker-3 serves in its place\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q", r.stdout)
 	}
-	has(t, "progress", r.stderr, loads.want, "worker-2 start-successor done: worker-3\n")
-	eventually(t, "the others are left", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-3\n" })
+	clitest.Has(t, "progress", r.stderr, loads.want, "worker-2 start-successor done: worker-3\n")
+	clitest.Eventually(t, "the others are left", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-3\n" })
 	r = w.ok("drain", "worker-1", "--replace", "-o", "json")
-	var all []drainResult
+	var all []drain.Result
 	if err := json.Unmarshal([]byte(r.stdout), &all); err != nil || len(all) != 1 || !all[0].Safe || all[0].Successor != "worker-2" || all[0].State != cluster.StateStopped {
 		t.Errorf("%v: %s", err, r.stdout)
 	}
-	eventually(t, "worker-2 follows nobody any more", func() bool { r = w.run("drain", "worker-2", "--replace", "--no-wait"); return r.code != exitFailed })
-	if r.code != exitAccepted || !strings.Contains(r.stdout, "worker-2 drains when a successor serves, until ") {
+	clitest.Eventually(t, "worker-2 follows nobody any more", func() bool { r = w.run("drain", "worker-2", "--replace", "--no-wait"); return r.code != exit.Failed })
+	if r.code != exit.Accepted || !strings.Contains(r.stdout, "worker-2 drains when a successor serves, until ") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -42,28 +46,28 @@ func TestReplacementIsTakenBack(t *testing.T) {
 	w.agent(fakeConfig{Sequences: 1, Hold: hold, Fail: map[string]string{"worker-3": "no such luck"}, FailTimes: 1, Backoff: time.Minute})
 	w.up(0, 2)
 	r := w.run("drain", "worker-2", "--replace", "--deadline", "3s") // by then the successor has failed
-	if r.code != exitDeadline {
+	if r.code != exit.Deadline {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "worker-2 did not drain in ", "no successor serves yet\n  it serves as before, and drains when a successor serves\n", "worker-3 is failed: no such luck")
+	clitest.Has(t, "stderr", r.stderr, "worker-2 did not drain in ", "no successor serves yet\n  it serves as before, and drains when a successor serves\n", "worker-3 is failed: no such luck")
 	w.ok("resume", "worker-2")
-	eventually(t, "the successor has gone", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-2\n" })
+	clitest.Eventually(t, "the successor has gone", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-2\n" })
 
 	// While it drains, too.
 	hold.Store(true)
 	r = w.run("drain", "worker-2", "--replace", "--deadline", "3s")
-	if r.code != exitDeadline {
+	if r.code != exit.Deadline {
 		t.Errorf("exit %d: %s", r.code, r.stderr)
 	}
-	has(t, "stderr", r.stderr, "1 of 1 sequence left")
-	has(t, "resume", w.ok("resume", "worker-2").stdout, "worker-2 serves again")
+	clitest.Has(t, "stderr", r.stderr, "1 of 1 sequence left")
+	clitest.Has(t, "resume", w.ok("resume", "worker-2").stdout, "worker-2 serves again")
 	hold.Store(false)
-	eventually(t, "the successor has gone again", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-2\n" })
+	clitest.Eventually(t, "the successor has gone again", func() bool { return w.ok("ps", "-q").stdout == "worker-1\nworker-2\n" })
 	hold.Store(true)
-	if r := w.run("drain", "worker-1", "worker-2", "--force"); r.code != exitUsage || !strings.Contains(r.stderr, "(1 sequence) that still run after 5m? Other workers continue them.") {
+	if r := w.run("drain", "worker-1", "worker-2", "--force"); r.code != exit.Usage || !strings.Contains(r.stderr, "(1 sequence) that still run after 5m? Other workers continue them.") {
 		t.Errorf("%+v", r)
 	}
-	has(t, "forced", w.ok("drain", "worker-2", "--force", "--yes", "--deadline", "1s").stdout, "worker-2 drained in ")
+	clitest.Has(t, "forced", w.ok("drain", "worker-2", "--force", "--yes", "--deadline", "1s").stdout, "worker-2 drained in ")
 }
 
 func TestDrainNode(t *testing.T) {
@@ -72,33 +76,47 @@ func TestDrainNode(t *testing.T) {
 	w.agent(fakeConfig{Name: "node-2", Port: -1, Sequences: 1, Step: 10 * time.Millisecond})
 	w.up(1, 3)
 	// The controller may not have known the second node when it placed the workers.
-	eventually(t, "both nodes have workers", func() bool {
+	clitest.Eventually(t, "both nodes have workers", func() bool {
 		return strings.Count(w.ok("ps").stdout, "\tready\t") == 4 && strings.Count(w.ok("ps").stdout, "node-2") == 2
 	})
 	r := w.ok("drain", "node/node-2")
 	if !regexp.MustCompile(`^node-2 drained in \d+\.\ds: 2 workers left\. safe to stop\.\n$`).MatchString(r.stdout) {
 		t.Errorf("answer %q\n%s", r.stdout, r.stderr)
 	}
-	has(t, "progress", r.stderr, " removed\n")
-	eventually(t, "the last words have gone", func() bool { return strings.Count(w.ok("ps", "-q").stdout, "\n") == 4 })
+	clitest.Has(t, "progress", r.stderr, " removed\n")
+	clitest.Eventually(t, "the last words have gone", func() bool { return strings.Count(w.ok("ps", "-q").stdout, "\n") == 4 })
 	for _, line := range strings.Split(strings.TrimSpace(w.ok("ps").stdout), "\n")[1:] {
 		if !strings.Contains(line, "node-1") || !strings.Contains(line, "\tready\t") {
 			t.Errorf("afterwards: %s", line)
 		}
 	}
-	has(t, "nodes", w.ok("ps", "--nodes").stdout, "\tdrained\t", "\tready\t")
+	clitest.Has(t, "nodes", w.ok("ps", "--nodes").stdout, "\tdrained\t", "\tready\t")
 	if r := w.ok("drain", "node/node-2", "-o", "json"); !strings.Contains(r.stdout, `"safe": true`) || !strings.Contains(r.stdout, `"node": "node-2"`) {
 		t.Errorf("again: %s", r.stdout)
 	}
 	r = w.run("drain", "node/node-9")
-	has(t, "no such node", r.stderr, "dynctl: cannot drain node/node-9: no such node in cluster lab\n  live nodes: node-1, node-2\n  try: dynctl ps --nodes\n")
+	clitest.Has(t, "no such node", r.stderr, "dynctl: cannot drain node/node-9: no such node in cluster lab\n  live nodes: node-1, node-2\n  try: dynctl ps --nodes\n")
 	if r := w.ok("resume", "node/node-2"); r.stdout != "node-2 takes workers again.\n" {
 		t.Errorf("resume: %q", r.stdout)
 	}
 	if r := w.ok("resume", "node/node-2"); r.stdout != "node-2 takes workers already.\n" {
 		t.Errorf("resume again: %q", r.stdout)
 	}
-	if r := w.run("resume", "node/x"); r.code != exitFailed {
+	// kubectl's word does the same, with the name alone.
+	w.ok("drain", "node/node-2")
+	if r := w.ok("uncordon", "node-2", "--dry-run"); r.stdout != "node-2 would take workers again\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if r := w.ok("uncordon", "node-2"); r.stdout != "node-2 takes workers again.\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if r := w.ok("uncordon", "node/node-2"); r.stdout != "node-2 takes workers already.\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if r := w.run("uncordon", "node-9"); r.code != exit.Failed || !strings.Contains(r.stderr, "cannot uncordon node/node-9: no such node in cluster lab") {
+		t.Errorf("%+v", r)
+	}
+	if r := w.run("resume", "node/x"); r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
 }
@@ -109,10 +127,10 @@ func TestDrainOfTheStoresNode(t *testing.T) {
 	w.agent(fakeConfig{})
 	w.up(0, 1)
 	r := w.ok("drain", "node/node-1")
-	has(t, "stderr", r.stderr, "note: no other node takes workers: those of node-1 stop, and requests wait until a node is resumed", "workers wait for a place: all nodes are drained")
-	has(t, "stdout", r.stdout, "1 worker left. it hosts the cluster's etcd: not safe to stop.\n")
+	clitest.Has(t, "stderr", r.stderr, "note: no other node takes workers: those of node-1 stop, and requests wait until a node is resumed", "workers wait for a place: all nodes are drained")
+	clitest.Has(t, "stdout", r.stdout, "1 worker left. it hosts the cluster's etcd: not safe to stop.\n")
 	w.ok("resume", "node/node-1")
-	eventually(t, "it serves again", func() bool { return strings.Contains(w.ok("ps").stdout, "\tready\t") })
+	clitest.Eventually(t, "it serves again", func() bool { return strings.Contains(w.ok("ps").stdout, "\tready\t") })
 }
 
 func TestSetRole(t *testing.T) {
@@ -126,11 +144,11 @@ func TestSetRole(t *testing.T) {
 	if topo := w.topology(); topo.Prefill != 2 || topo.Decode != 2 {
 		t.Errorf("topology %+v", topo)
 	}
-	has(t, "ps", w.ok("ps").stdout, "worker-3\tprefill\t")
+	clitest.Has(t, "ps", w.ok("ps").stdout, "worker-3\tprefill\t")
 	if r := w.ok("set", "worker-3", "role=prefill"); r.stdout != "worker-3 is a prefill worker already.\n" {
 		t.Errorf("again: %q", r.stdout)
 	}
-	var got setRoleResult
+	var got set.RoleResult
 	if err := json.Unmarshal([]byte(w.ok("set", "worker-3", "role=decode", "-o", "json").stdout), &got); err != nil || got.From != cluster.RolePrefill || got.Role != cluster.RoleDecode || got.Decode != 3 || got.DurationMS == nil {
 		t.Errorf("%v: %+v", err, got)
 	}
@@ -139,20 +157,20 @@ func TestSetRole(t *testing.T) {
 		code int
 		text string
 	}{
-		{[]string{"worker-3"}, exitUsage, "of a worker the role can be set, one at a time"},
-		{[]string{"worker-3", "role=cook"}, exitUsage, `role: unknown role "cook" (known: prefill, decode, encode)`},
-		{[]string{"worker-3", "role=encode"}, exitUsage, "role: workers cannot encode yet"},
-		{[]string{"worker-3", "device=cpu:1"}, exitUsage, `"device=cpu:1" is not role=<role>: nothing else of a worker changes while it runs`},
-		{[]string{"worker-9", "role=decode"}, exitFailed, "cannot make worker-9 a decode worker: no such worker in cluster lab"},
-		{[]string{"worker-3", "role=prefill", "--read-only"}, exitFailed, "read-only is set"},
+		{[]string{"worker-3"}, exit.Usage, "of a worker the role can be set, one at a time"},
+		{[]string{"worker-3", "role=cook"}, exit.Usage, `role: unknown role "cook" (known: prefill, decode, encode)`},
+		{[]string{"worker-3", "role=encode"}, exit.Usage, "role: workers cannot encode yet"},
+		{[]string{"worker-3", "device=cpu:1"}, exit.Usage, `"device=cpu:1" is not role=<role>: nothing else of a worker changes while it runs`},
+		{[]string{"worker-9", "role=decode"}, exit.Failed, "cannot make worker-9 a decode worker: no such worker in cluster lab"},
+		{[]string{"worker-3", "role=prefill", "--read-only"}, exit.Failed, "read-only is set"},
 	} {
 		if r := w.run(append([]string{"set"}, tc.args...)...); r.code != tc.code || !strings.Contains(r.stderr, tc.text) {
 			t.Errorf("%q: exit %d, %s", tc.args, r.code, r.stderr)
 		}
 	}
 	w.up(1, 1)
-	eventually(t, "two workers are left", func() bool { return strings.Count(w.ok("ps", "-q").stdout, "\n") == 2 })
-	if r := w.run("set", "worker-2", "role=prefill"); r.code != exitFailed || !strings.Contains(r.stderr, "prefill workers need at least one decode worker") {
+	clitest.Eventually(t, "two workers are left", func() bool { return strings.Count(w.ok("ps", "-q").stdout, "\n") == 2 })
+	if r := w.run("set", "worker-2", "role=prefill"); r.code != exit.Failed || !strings.Contains(r.stderr, "prefill workers need at least one decode worker") {
 		t.Errorf("the last decode worker: %+v", r)
 	}
 }
@@ -184,7 +202,7 @@ func TestRestart(t *testing.T) {
 	if got := generations(); got != "worker-2:2 worker-3:3 worker-4:1 " {
 		t.Errorf("generations %q", got)
 	}
-	if r := w.run("restart", "--rolling", "--no-wait"); r.code != exitAccepted || r.stdout != "all workers restart.\n" {
+	if r := w.run("restart", "--rolling", "--no-wait"); r.code != exit.Accepted || r.stdout != "all workers restart.\n" {
 		t.Errorf("%+v", r)
 	}
 	for _, tc := range []struct {
@@ -192,9 +210,9 @@ func TestRestart(t *testing.T) {
 		code int
 		text string
 	}{
-		{nil, exitUsage, "name workers, or --rolling for all of them"},
-		{[]string{"--rolling", "worker-1"}, exitUsage, "--rolling restarts all workers: name none"},
-		{[]string{"worker-2", "worker-9"}, exitFailed, "cannot restart worker-9: no such worker"},
+		{nil, exit.Usage, "name workers, or --rolling for all of them"},
+		{[]string{"--rolling", "worker-1"}, exit.Usage, "--rolling restarts all workers: name none"},
+		{[]string{"worker-2", "worker-9"}, exit.Failed, "cannot restart worker-9: no such worker"},
 	} {
 		if r := w.run(append([]string{"restart"}, tc.args...)...); r.code != tc.code || !strings.Contains(r.stderr, tc.text) {
 			t.Errorf("%q: exit %d, %s", tc.args, r.code, r.stderr)

@@ -1,17 +1,17 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
-	"github.com/dynctl/dynctl/internal/client"
-	"github.com/dynctl/dynctl/internal/config"
-	"github.com/dynctl/dynctl/internal/store"
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/help"
+	"github.com/dynctl/dynctl/internal/cli/session"
 )
 
 // Every command says what it does in one sentence, has three examples, says whether
@@ -23,18 +23,18 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			walk(c)
 		}
 		path := cmd.CommandPath()
-		if !cmd.HasParent() || cmd.Annotations[topicAnnotation] != "" || cmd.Name() == "help" || cmd.Parent().Name() == "completion" || cmd.Hidden {
+		if !cmd.HasParent() || cmd.Annotations[command.TopicAnnotation] != "" || cmd.Name() == "help" || cmd.Parent().Name() == "completion" || cmd.Hidden {
 			return
 		}
-		if n := len(strings.Split(cmd.Annotations[exampleAnnotation], "\n")); n != 3 {
+		if n := len(strings.Split(cmd.Annotations[command.ExampleAnnotation], "\n")); n != 3 {
 			t.Errorf("%s has %d examples, want 3", path, n)
 		}
-		for ex := range strings.Lines(cmd.Annotations[exampleAnnotation]) {
+		for ex := range strings.Lines(cmd.Annotations[command.ExampleAnnotation]) {
 			if !strings.Contains(ex, "dynctl ") {
 				t.Errorf("%s: example %q", path, ex)
 			}
 		}
-		if i := cmd.Annotations[impactAnnotation]; i != "read-only" && i != "changing" && i != "local" {
+		if i := cmd.Annotations[command.ImpactAnnotation]; i != "read-only" && i != "changing" && i != "local" {
 			t.Errorf("%s: impact %q", path, i)
 		}
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
@@ -48,46 +48,22 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			t.Errorf("%s: help of %d lines", path, n)
 		}
 		for line := range strings.Lines(r.stdout) {
-			if len([]rune(line)) > helpWidth+1 {
+			if len([]rune(line)) > help.Width+1 {
 				t.Errorf("%s: line of %d characters: %s", path, len([]rune(line)), line)
 			}
 		}
 	}
-	root := newFactory(Env{}).root()
+	root := root(command.New(session.Env{}))
 	root.InitDefaultHelpCmd()
 	walk(root)
 }
 
-func TestExitCodes(t *testing.T) {
-	for _, tc := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errors.New("x"), 1},
-		{&failure{action: "a", err: errors.New("x")}, 1},
-		{&failure{action: "a", err: errors.New("x"), code: 4}, 4},
-		{&usageError{text: "x"}, 2},
-		{config.Problems{{Text: "x"}}, 2},
-		{fmt.Errorf("x: %w", config.ErrNoFile), 2},
-		{&failure{action: "a", err: fmt.Errorf("x: %w", client.ErrUnreachable)}, 3},
-		{&failure{action: "a", err: fmt.Errorf("x: %w", store.ErrUnavailable)}, 3},
-		{silent{5}, 5},
-		{silent{8}, 8},
-		{&interrupted{}, 130},
-	} {
-		if got := codeOf(tc.err); got != tc.want {
-			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
-		}
-	}
-}
-
 func TestVerboseTellsTheCauses(t *testing.T) {
 	r := runMain(t.Context(), options{env: []string{"HOME=/nowhere"}}, "ps", "--etcd-endpoints", "127.0.0.1:1", "-v")
-	if r.code != exitUnreachable {
+	if r.code != exit.Unreachable {
 		t.Errorf("exit %d", r.code)
 	}
-	has(t, "stderr", r.stderr, "dynctl: cannot list workers: cluster not reachable", "\n  because: ")
+	clitest.Has(t, "stderr", r.stderr, "dynctl: cannot list workers: cluster not reachable", "\n  because: ")
 }
 
 // A command leaves no goroutine behind.
@@ -108,8 +84,8 @@ func TestCommandsLeakNothing(t *testing.T) {
 		w.run("doctor")
 		w.run("explain", "path", "worker-1", "worker-2")
 		w.run("chat", "hi")
-		f := newFrontend(t, says("", "Hi."))
-		chat(t, f, options{tty: true, input: "hi\n/exit\n"})
+		f := clitest.NewFrontend(t, clitest.Says("", "Hi."))
+		runChat(t, f, options{tty: true, input: "hi\n/exit\n"})
 		f.Close()
 		w.run("drain", "worker-9")
 		return goleak.Find(before)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -15,7 +17,7 @@ func TestScale(t *testing.T) {
 		return st.Name == "worker-1" && st.Drain != nil && st.Drain.Left == 1
 	})
 	a := w.agent(fakeConfig{Sequences: 1, Pace: drains.pace})
-	if r := w.run("scale", "--decode", "2"); r.code != exitFailed || !strings.Contains(r.stderr, "cannot scale: nothing was ever declared in cluster lab\n  try: dynctl up") {
+	if r := w.run("scale", "--decode", "2"); r.code != exit.Failed || !strings.Contains(r.stderr, "cannot scale: nothing was ever declared in cluster lab\n  try: dynctl up") {
 		t.Errorf("before up: %+v", r)
 	}
 	w.up(1, 1)
@@ -28,19 +30,19 @@ func TestScale(t *testing.T) {
 		t.Errorf("up: %q", r.stdout)
 	}
 	r = w.with(t.Context(), options{stderr: drains}, "scale", "--prefill", "0", "--decode", "1")
-	has(t, "down", r.stderr, drains.want, "worker-1 prefill removed", "worker-4 decode removed")
+	clitest.Has(t, "down", r.stderr, drains.want, "worker-1 prefill removed", "worker-4 decode removed")
 	if got := w.ok("ps", "-q").stdout; got != "worker-2\n" {
 		t.Errorf("left: %q", got)
 	}
 	if r := w.ok("scale", "--decode", "1"); !strings.HasPrefix(r.stdout, "lab has 1 decode worker after") {
 		t.Errorf("nothing to do: %+v", r)
 	}
-	if r := w.run("scale", "--prefill", "1", "--decode", "0"); r.code != exitUsage || !strings.Contains(r.stderr, "prefill workers need at least one decode worker") {
+	if r := w.run("scale", "--prefill", "1", "--decode", "0"); r.code != exit.Usage || !strings.Contains(r.stderr, "prefill workers need at least one decode worker") {
 		t.Errorf("no decode: %+v", r)
 	}
 	// Without agents nothing happens; the wait ends at its deadline.
 	a.close()
-	if r := w.run("scale", "--decode", "2", "--timeout", "200ms"); r.code != exitDeadline || !strings.Contains(r.stderr, "lab is not as declared after 0.2s: it waits for ") {
+	if r := w.run("scale", "--decode", "2", "--timeout", "200ms"); r.code != exit.Deadline || !strings.Contains(r.stderr, "lab is not as declared after 0.2s: it waits for ") {
 		t.Errorf("no agents: %+v", r)
 	}
 }
@@ -53,7 +55,7 @@ func TestScaleIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := w.with(ctx, options{stderr: &watchWriter{want: "draining", then: cancel}}, "scale", "--decode", "1")
-	if r.code != exitInterrupted || !strings.Contains(r.stderr, "stopped watching: lab goes on scaling") {
+	if r.code != exit.Interrupted || !strings.Contains(r.stderr, "stopped watching: lab goes on scaling") {
 		t.Errorf("%+v", r)
 	}
 	hold.Store(false)
@@ -64,10 +66,10 @@ func TestScaleEndsWithAWorkerThatFails(t *testing.T) {
 	w.agent(fakeConfig{Fail: map[string]string{"worker-2": "disk on fire"}})
 	w.up(0, 1)
 	r := w.run("scale", "--decode", "2")
-	if r.code != exitFailed {
+	if r.code != exit.Failed {
 		t.Errorf("exit %d", r.code)
 	}
 	// A slow machine sees the second failure only when there was a third.
-	has(t, "stderr", regexp.MustCompile(`failed [2-9] times`).ReplaceAllString(r.stderr, "failed N times"),
+	clitest.Has(t, "stderr", regexp.MustCompile(`failed [2-9] times`).ReplaceAllString(r.stderr, "failed N times"),
 		"dynctl: worker-2 did not start: disk on fire\n  it failed N times; its agent goes on trying\n  try: dynctl rollback\n   or: dynctl logs worker-2\n")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
 	"github.com/dynctl/dynctl/internal/model/gguf"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
@@ -44,7 +45,7 @@ func TestScripts(t *testing.T) {
 
 func scriptDynctl(ts *testscript.TestScript, neg bool, args []string) {
 	tty := ts.Getenv("TTY") != ""
-	env := Env{
+	env := session.Env{
 		Streams: term.Streams{
 			In: strings.NewReader(ts.Getenv("INPUT")), Out: ts.Stdout(), Err: ts.Stderr(), InTTY: tty, OutTTY: tty, ErrTTY: tty,
 			Measure: func() (int, int) { return 100, 30 },

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 )
@@ -20,7 +22,7 @@ func TestSet(t *testing.T) {
 		return string(kv.Value)
 	}
 	r := w.ok("set")
-	has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tdecode-first\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tleast-loaded\tnode\n")
+	clitest.Has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tdecode-first\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tleast-loaded\tnode\n")
 	if n := strings.Count(r.stdout, "\n"); n != 1+len(config.RuntimeKeys()) {
 		t.Errorf("%d lines", n)
 	}
@@ -40,9 +42,9 @@ func TestSet(t *testing.T) {
 		t.Errorf("dry run of both: %q", r.stdout)
 	}
 	r = w.ok("set", "disagg.max_prefill_queue_depth=7", "disagg.background_prefill=false")
-	has(t, "a former name", r.stderr, "note: disagg.background_prefill is called disagg.overlap_kv_transfer now")
-	has(t, "a former name", w.ok("set", "disagg.background_prefill").stdout, "disagg.overlap_kv_transfer\tfalse\ttrue\tcluster\n")
-	has(t, "a former value", w.ok("set", "disagg.strategy=router", "--dry-run").stderr, "note: the value router of disagg.strategy is called prefill-first now")
+	clitest.Has(t, "a former name", r.stderr, "note: disagg.background_prefill is called disagg.overlap_kv_transfer now")
+	clitest.Has(t, "a former name", w.ok("set", "disagg.background_prefill").stdout, "disagg.overlap_kv_transfer\tfalse\ttrue\tcluster\n")
+	clitest.Has(t, "a former value", w.ok("set", "disagg.strategy=router", "--dry-run").stderr, "note: the value router of disagg.strategy is called prefill-first now")
 	if a, b := stored("disagg.max_prefill_queue_depth"), stored("disagg.overlap_kv_transfer"); a != "7" || b != "false" {
 		t.Errorf("stored %s, %s", a, b)
 	}
@@ -64,7 +66,7 @@ func TestSet(t *testing.T) {
 		t.Errorf("%v", values)
 	}
 	r = w.ok("set", "--unset", "disagg.strategy", "-o", "json")
-	has(t, "unset", r.stdout, `"setting": "disagg.strategy"`, `"value": null`, `"default": "decode-first"`)
+	clitest.Has(t, "unset", r.stdout, `"setting": "disagg.strategy"`, `"value": null`, `"default": "decode-first"`)
 	if stored("disagg.strategy") != "" {
 		t.Error("it is still set")
 	}
@@ -73,7 +75,7 @@ func TestSet(t *testing.T) {
 	if _, err := w.store.Put(t.Context(), cluster.SettingKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
 		t.Fatal(err)
 	}
-	has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\tnode\n")
+	clitest.Has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\tnode\n")
 	if got := w.ok("set", "-q").stdout; !strings.Contains(got, "disagg.strategy\n") {
 		t.Errorf("names: %q", got)
 	}
@@ -99,7 +101,7 @@ func TestSetRefuses(t *testing.T) {
 		{[]string{"router.policy=round-robin", "disagg.strategy=fast"}, "is not one of"},
 	} {
 		r := w.run(append([]string{"set"}, tc.args...)...)
-		if r.code != exitUsage || !strings.Contains(r.stderr, tc.text) {
+		if r.code != exit.Usage || !strings.Contains(r.stderr, tc.text) {
 			t.Errorf("%q: exit %d, %s", tc.args, r.code, r.stderr)
 		}
 	}

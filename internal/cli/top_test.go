@@ -12,7 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/cli/top"
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/tui"
@@ -28,7 +33,7 @@ func TestTopPrints(t *testing.T) {
 		return w.ok(append(append([]string{"top"}, fast...), args...)...).stdout
 	}
 	// Without a terminal it prints one sample.
-	has(t, "no terminal", run(), "# workers\n", "worker-2\tdecode\tcpu0 2c\tready\t2\t34\t4096", "# router\n")
+	clitest.Has(t, "no terminal", run(), "# workers\n", "worker-2\tdecode\tcpu0 2c\tready\t2\t34\t4096", "# router\n")
 	if got := run("--view", "leases"); !strings.HasPrefix(got, "OWNER\tLEASE ID") || strings.Contains(got, "#") {
 		t.Errorf("one pane:\n%s", got)
 	}
@@ -47,12 +52,12 @@ func TestTopPrints(t *testing.T) {
 	if len(lines) != 3 {
 		t.Errorf("%d documents, want 3 of one line each", len(lines))
 	}
-	has(t, "yaml", run("--samples", "2", "-o", "yaml"), "---\ntime:", "cluster: lab\n")
+	clitest.Has(t, "yaml", run("--samples", "2", "-o", "yaml"), "---\ntime:", "cluster: lab\n")
 	records, err := csv.NewReader(strings.NewReader(run("--samples", "2", "-o", "csv"))).ReadAll()
 	if err != nil || len(records) != 5 || records[0][0] != "TIME" || records[1][1] != "worker-1" {
 		t.Errorf("csv: %q %v", records, err)
 	}
-	has(t, "table of two", run("--samples", "2", "--view", "workers"), "# sample 1 at 20", "# sample 2 at 20")
+	clitest.Has(t, "table of two", run("--samples", "2", "--view", "workers"), "# sample 1 at 20", "# sample 2 at 20")
 	screen := run("--size", "80x24")
 	if n := strings.Count(screen, "\n"); n != 24 || !strings.Contains(screen, "worker-2") || strings.Contains(screen, "\x1b") {
 		t.Errorf("screen of %d lines:\n%s", n, screen)
@@ -63,7 +68,7 @@ func TestTopPrints(t *testing.T) {
 		t.Errorf("DYNCTL_OUTPUT=json: %s", r.stdout)
 	}
 	r = w.with(t.Context(), options{tty: true}, "top", "--once", "--interval", "100ms", "--view", "workers")
-	has(t, "a terminal", r.stdout, "NAME      ROLE", "● ready")
+	clitest.Has(t, "a terminal", r.stdout, "NAME      ROLE", "● ready")
 }
 
 // What --record keeps, --replay shows: without a cluster, as it was.
@@ -74,7 +79,7 @@ func TestTopRecordsAndReplays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	live := w.ok("top", "--record", file, "--samples", "4", "--interval", "100ms", "-o", "json").stdout
 	r := w.run("top", "--record", file, "--once")
-	if r.code != exitFailed || !strings.Contains(r.stderr, "cannot record cluster lab: record: open "+file+": file exists") {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "cannot record cluster lab: record: open "+file+": file exists") {
 		t.Errorf("recording over a recording: %+v", r)
 	}
 
@@ -98,8 +103,8 @@ func TestTopRecordsAndReplays(t *testing.T) {
 	if got := replay("--at", after, "--samples", "1", "-o", "json"); !strings.Contains(got, first.Cluster) || strings.Contains(lines[0], strings.TrimSpace(got)) {
 		t.Errorf("--at %s shows the first snapshot:\n%s", after, got)
 	}
-	has(t, "a table", replay("--once", "--view", "workers"), "worker-2\tdecode\tcpu0 2c\tready")
-	has(t, "a screen", replay("--size", "100x30"), "REPLAY x1", "cluster lab")
+	clitest.Has(t, "a table", replay("--once", "--view", "workers"), "worker-2\tdecode\tcpu0 2c\tready")
+	clitest.Has(t, "a screen", replay("--size", "100x30"), "REPLAY x1", "cluster lab")
 
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -115,8 +120,8 @@ func TestTopRecordsAndReplays(t *testing.T) {
 			t.Errorf("exit %d: %s; want %q", r.code, r.stderr, want)
 		}
 	}
-	damage("x"+string(text), "line 1: not a recording", exitFailed)
-	damage(string(text)+"{}\n", "not a recording, or a damaged one: no time in it", exitFailed)
+	damage("x"+string(text), "line 1: not a recording", exit.Failed)
+	damage(string(text)+"{}\n", "not a recording, or a damaged one: no time in it", exit.Failed)
 	damage(string(text[:len(text)-9]), "ends in the middle of line 5, which is left out", 0)
 
 	for _, tt := range []struct{ args, want string }{
@@ -127,11 +132,11 @@ func TestTopRecordsAndReplays(t *testing.T) {
 		{"--replay x --speed 1001", "--speed: give a number"},
 		{"--replay x --at -1s", "--at: give a duration"},
 	} {
-		if r := away.run(append([]string{"top"}, strings.Fields(tt.args)...)...); r.code != exitUsage || !strings.Contains(r.stderr, tt.want) {
+		if r := away.run(append([]string{"top"}, strings.Fields(tt.args)...)...); r.code != exit.Usage || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%s: %+v", tt.args, r)
 		}
 	}
-	if r := away.run("top", "--replay", file+".gone"); r.code != exitFailed || !strings.Contains(r.stderr, "no such file") {
+	if r := away.run("top", "--replay", file+".gone"); r.code != exit.Failed || !strings.Contains(r.stderr, "no such file") {
 		t.Errorf("no such recording: %+v", r)
 	}
 }
@@ -141,7 +146,7 @@ func TestTopIsInterrupted(t *testing.T) {
 	w.agent(fakeConfig{})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if r := w.with(ctx, options{}, "top", "--samples", "1000"); r.code != exitInterrupted {
+	if r := w.with(ctx, options{}, "top", "--samples", "1000"); r.code != exit.Interrupted {
 		t.Errorf("%+v", r)
 	}
 }
@@ -153,23 +158,20 @@ func TestTopOnATerminal(t *testing.T) {
 	var got tui.Options
 	var readOnly string
 	end := errors.New("the terminal broke")
-	run := func(tty bool, args ...string) (int, string) {
+	top := func(tty bool, args ...string) (int, string) {
 		var out, errs bytes.Buffer
-		f := newFactory(Env{Streams: term.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, InTTY: tty, OutTTY: tty}, Environ: w.env, Dir: w.state})
-		f.dashboard = func(_ context.Context, s client.Source, o tui.Options) error {
-			got, readOnly = o, s.ReadOnly()
-			return end
+		a := command.New(session.Env{Streams: term.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, InTTY: tty, OutTTY: tty}, Environ: w.env, Dir: w.state})
+		a.Do = func(ctx context.Context, o command.Runner) error {
+			o.(*top.Options).Dashboard = func(_ context.Context, s client.Source, o tui.Options) error {
+				got, readOnly = o, s.ReadOnly()
+				return end
+			}
+			return o.Run(ctx)
 		}
-		root := f.root()
-		root.SetArgs(args)
-		cmd, err := root.ExecuteContextC(t.Context())
-		if err != nil {
-			f.report(cmd, err)
-		}
-		return codeOf(err), errs.String()
+		return run(t.Context(), args, a), errs.String()
 	}
-	code, stderr := run(true, "top", "--theme", "light", "--ascii", "--view", "queue", "--interval", "3s", "--color", "never", "--read-only")
-	if code != exitFailed || !strings.Contains(stderr, "cannot show cluster lab: the terminal broke") {
+	code, stderr := top(true, "top", "--theme", "light", "--ascii", "--view", "queue", "--interval", "3s", "--color", "never", "--read-only")
+	if code != exit.Failed || !strings.Contains(stderr, "cannot show cluster lab: the terminal broke") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if got.Theme != "light" || !got.ASCII || got.View != "queue" || got.Interval != 3*time.Second || got.Color != tui.ColorNever || !got.ReadOnly {
@@ -179,7 +181,7 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Errorf("source is read-only: %q", readOnly)
 	}
 	got = tui.Options{}
-	if code, _ := run(true, "top", "--once", "--interval", "100ms"); code != 0 || got.Interval != 0 {
+	if code, _ := top(true, "top", "--once", "--interval", "100ms"); code != 0 || got.Interval != 0 {
 		t.Errorf("--once on a terminal: exit %d, dashboard %+v", code, got)
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/topology"
+	"github.com/dynctl/dynctl/internal/cli/up"
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -34,29 +38,29 @@ func TestUpWithAFile(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Devices: []string{"cpu:0", "cpu:1"}})
 	file := w.file(labFile)
-	if r := w.run("diff", "-f", file); r.code != exitFailed || r.stderr != "" {
+	if r := w.run("diff", "-f", file); r.code != exit.Failed || r.stderr != "" {
 		t.Errorf("before: %+v", r)
 	} else {
-		has(t, "diff", r.stdout, "+ model.name ", "+ decode.engine.max_num_seqs  4\n", "+ disagg.strategy ", "2 decode workers start\n")
+		clitest.Has(t, "diff", r.stdout, "+ model.name ", "+ decode.engine.max_num_seqs  4\n", "+ disagg.strategy ", "2 decode workers start\n")
 	}
 	r := w.ok("up", "-f", file, "--timeout", "20s")
-	has(t, "answer", r.stderr, "lab is ready after", "1 prefill + 2 decode workers")
+	clitest.Has(t, "answer", r.stderr, "lab is ready after", "1 prefill + 2 decode workers")
 	topo := w.topology()
 	if topo.Decode != 2 || topo.DecodeSpec.Engine.MaxSeqs != 4 || topo.Model.Name != cluster.BuiltinModelName || !strings.HasPrefix(topo.Reason, "dynctl up --file ") {
 		t.Errorf("declared %+v", topo)
 	}
-	has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
+	clitest.Has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
 	if r := w.ok("diff", "-f", file); r.stdout != "nothing would change in lab\n" {
 		t.Errorf("diff of the same: %+v", r)
 	}
 	r = w.ok("up", "-f", file, "--timeout", "20s")
-	has(t, "answer", r.stderr, "nothing changed: lab is as lab.yaml says: 1 prefill + 2 decode workers")
+	clitest.Has(t, "answer", r.stderr, "nothing changed: lab is as lab.yaml says: 1 prefill + 2 decode workers")
 	if again := w.topology(); again != topo {
 		t.Errorf("applied again: %+v", again)
 	}
 
 	saved := w.ok("get", "topology", "-o", "yaml").stdout
-	has(t, "saved", saved, "# cluster lab, generation 1, ", "\nnamespace: "+w.ns+"\n", "max_num_seqs: 4\n", "disagg:\n  strategy: prefill-first\n")
+	clitest.Has(t, "saved", saved, "# cluster lab, generation 1, ", "\nnamespace: "+w.ns+"\n", "max_num_seqs: 4\n", "disagg:\n  strategy: prefill-first\n")
 	if r := w.ok("diff", "-f", w.file(saved)); r.stdout != "nothing would change in lab\n" {
 		t.Errorf("diff of what was saved: %+v", r)
 	}
@@ -64,16 +68,16 @@ func TestUpWithAFile(t *testing.T) {
 	w.ok("set", "router.policy=round-robin", "disagg.strategy=decode-first")
 	w.ok("scale", "--decode", "3", "--timeout", "20s")
 	r = w.run("diff", "-f", file, "-o", "json")
-	var d diffResult
-	if err := json.Unmarshal([]byte(r.stdout), &d); err != nil || r.code != exitFailed || len(d.Changes) != 3 {
+	var d topology.DiffResult
+	if err := json.Unmarshal([]byte(r.stdout), &d); err != nil || r.code != exit.Failed || len(d.Changes) != 3 {
 		t.Fatalf("%v %+v", err, r)
 	}
 	if d.Changes[0].Path != "decode.workers" || d.Changes[2].Path != "router.policy" || d.Changes[2].To != nil || d.Effects[0] != "1 decode worker drains and leaves" {
 		t.Errorf("%+v", d)
 	}
-	has(t, "dry run", w.ok("up", "-f", file, "--dry-run").stdout, "would change 1 prefill + 3 decode workers to 1 prefill + 2 decode workers", "~ decode.workers   3 → 2\n", "- router.policy    round-robin\n")
+	clitest.Has(t, "dry run", w.ok("up", "-f", file, "--dry-run").stdout, "would change 1 prefill + 3 decode workers to 1 prefill + 2 decode workers", "~ decode.workers   3 → 2\n", "- router.policy    round-robin\n")
 	r = w.ok("up", "-f", file, "--timeout", "20s", "--why", "back to the file", "-o", "json")
-	var up upResult
+	var up up.Result
 	if err := json.Unmarshal([]byte(r.stdout), &up); err != nil || !up.Changed || up.Generation != 3 || up.Decode != 2 {
 		t.Errorf("%v %+v", err, up)
 	}
@@ -97,7 +101,7 @@ func TestUpWithFields(t *testing.T) {
 	if !strings.Contains(topo.Reason, "--set decode.engine.max_num_seqs=3 --set disagg.strategy=prefill-first") {
 		t.Errorf("reason %q", topo.Reason)
 	}
-	has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
+	clitest.Has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
 	file := w.file(labFile)
 	w.ok("up", "-f", file, "--timeout", "20s", "--decode", "1", "--set", "disagg.strategy=", "--set", "prefill=0")
 	topo = w.topology()
@@ -107,11 +111,11 @@ func TestUpWithFields(t *testing.T) {
 	if s := w.ok("set").stdout; strings.Contains(s, "disagg.strategy\tprefill-first\t") {
 		t.Errorf("settings: %s", s)
 	}
-	if r := w.run("up", "--set", "model.path=/m/other"); r.code != exitFailed || !strings.Contains(r.stderr, "it serves another model") {
+	if r := w.run("up", "--set", "model.path=/m/other"); r.code != exit.Failed || !strings.Contains(r.stderr, "it serves another model") {
 		t.Errorf("another model: %+v", r)
 	}
 	for _, args := range [][]string{{"up", "--set", "decode.workers=many"}, {"up", "--backend", "rocm"}, {"up", "--placement", "dense"}, {"diff"}, {"diff", "-f", file, "--set", "x=1"}, {"up", "-f", ""}} {
-		if r := w.run(args...); r.code != exitUsage {
+		if r := w.run(args...); r.code != exit.Usage {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
@@ -124,14 +128,14 @@ func TestUpWithAnotherModel(t *testing.T) {
 	w.up(0, 1)
 	file := w.file("decode: 1\nmodel: {name: other}")
 	r := w.run("up", "-f", file, "--timeout", "20s")
-	if r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive") || !strings.Contains(r.stderr, "Replace the model dynctl-tiny by other?") {
+	if r.code != exit.Usage || !strings.Contains(r.stderr, "needs --yes when not interactive") || !strings.Contains(r.stderr, "Replace the model dynctl-tiny by other?") {
 		t.Errorf("%+v", r)
 	}
 	if w.topology().Model.Name != cluster.BuiltinModelName {
 		t.Error("it was declared")
 	}
 	w.ok("up", "-f", file, "--no-wait", "--dry-run")
-	if r := w.run("up", "-f", file, "--yes", "--no-wait"); r.code != exitAccepted || w.topology().Model.Name != "other" {
+	if r := w.run("up", "-f", file, "--yes", "--no-wait"); r.code != exit.Accepted || w.topology().Model.Name != "other" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -139,11 +143,11 @@ func TestUpWithAnotherModel(t *testing.T) {
 func TestRollback(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{})
-	if r := w.run("rollback"); r.code != exitFailed || !strings.Contains(r.stderr, "nothing was ever declared") {
+	if r := w.run("rollback"); r.code != exit.Failed || !strings.Contains(r.stderr, "nothing was ever declared") {
 		t.Errorf("%+v", r)
 	}
 	w.up(0, 1)
-	if r := w.run("rollback", "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "no earlier generation differs") {
+	if r := w.run("rollback", "--yes"); r.code != exit.Failed || !strings.Contains(r.stderr, "no earlier generation differs") {
 		t.Errorf("%+v", r)
 	}
 	w.ok("up", "--decode", "3", "--set", "disagg.strategy=prefill-first", "--timeout", "20s")
@@ -153,7 +157,7 @@ func TestRollback(t *testing.T) {
 	if len(lines) != 4 || !strings.HasPrefix(lines[1], "now 3\t") || !strings.HasPrefix(lines[2], "2\t") || !strings.Contains(lines[2], "disagg.strategy=prefill-first") || !strings.Contains(lines[3], "dynctl up --prefill 0 --decode 1") {
 		t.Errorf("list:\n%s", strings.Join(lines, "\n"))
 	}
-	var list []generation
+	var list []topology.Generation
 	if err := json.Unmarshal([]byte(w.ok("rollback", "--list", "-o", "json", "--read-only").stdout), &list); err != nil || len(list) != 3 || !list[0].Present || list[1].Settings["disagg.strategy"] != "prefill-first" {
 		t.Errorf("%v %+v", err, list)
 	}
@@ -161,38 +165,38 @@ func TestRollback(t *testing.T) {
 		t.Errorf("names %q", got)
 	}
 
-	has(t, "dry run", w.ok("rollback", "--dry-run").stdout, "would go back to generation 2 of lab:", "~ decode.workers   2 → 3\n", "+ disagg.strategy  prefill-first\n", "1 decode worker starts\n")
-	if r := w.run("rollback"); r.code != exitUsage || !strings.Contains(r.stderr, "needs --yes when not interactive") {
+	clitest.Has(t, "dry run", w.ok("rollback", "--dry-run").stdout, "would go back to generation 2 of lab:", "~ decode.workers   2 → 3\n", "+ disagg.strategy  prefill-first\n", "1 decode worker starts\n")
+	if r := w.run("rollback"); r.code != exit.Usage || !strings.Contains(r.stderr, "needs --yes when not interactive") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.run("rollback", "--to", "9", "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "generation 9 is not kept\n  kept: 2, 1\n") {
+	if r := w.run("rollback", "--to", "9", "--yes"); r.code != exit.Failed || !strings.Contains(r.stderr, "generation 9 is not kept\n  kept: 2, 1\n") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.run("rollback", "--list", "--to", "2"); r.code != exitUsage {
+	if r := w.run("rollback", "--list", "--to", "2"); r.code != exit.Usage {
 		t.Errorf("%+v", r)
 	}
-	if r := w.run("rollback", "--yes", "--read-only"); r.code != exitFailed || !strings.Contains(r.stderr, "read-only") {
+	if r := w.run("rollback", "--yes", "--read-only"); r.code != exit.Failed || !strings.Contains(r.stderr, "read-only") {
 		t.Errorf("%+v", r)
 	}
 	r := w.with(t.Context(), options{tty: true, input: "n\n"}, "rollback")
-	if r.code != exitFailed || !strings.Contains(r.stderr, "Declare generation 2 again in lab? It changes 2 fields. [y/N]") || w.topology().Generation != 3 {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "Declare generation 2 again in lab? It changes 2 fields. [y/N]") || w.topology().Generation != 3 {
 		t.Errorf("%+v", r)
 	}
 
 	r = w.ok("rollback", "--yes", "--timeout", "20s", "--why", "too slow")
-	has(t, "answer", r.stdout, "lab is as in generation 2 after", "generation 4, 3 decode workers")
+	clitest.Has(t, "answer", r.stdout, "lab is as in generation 2 after", "generation 4, 3 decode workers")
 	if topo := w.topology(); topo.Decode != 3 || topo.Generation != 4 || topo.Reason != "too slow" {
 		t.Errorf("declared %+v", topo)
 	}
-	has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
+	clitest.Has(t, "settings", w.ok("set").stdout, "disagg.strategy\tprefill-first\t")
 	// To and fro: the latest that differs is the one before.
 	r = w.run("rollback", "--yes", "--no-wait", "-o", "json")
-	var res rollbackResult
-	if err := json.Unmarshal([]byte(r.stdout), &res); err != nil || r.code != exitAccepted || res.To != 3 || res.Generation != 5 || res.Converged {
+	var res topology.RollbackResult
+	if err := json.Unmarshal([]byte(r.stdout), &res); err != nil || r.code != exit.Accepted || res.To != 3 || res.Generation != 5 || res.Converged {
 		t.Errorf("%v %+v", err, r)
 	}
 	if got := w.ok("rollback", "--to", "5", "--yes").stdout; got != "nothing changes: generation 5 is what lab has.\n" {
 		t.Errorf("to the present: %q", got)
 	}
-	has(t, "completion", w.ok("__complete", "rollback", "--to", "").stdout, "4\t3 decode workers dynctl-tiny", "1\t1 decode worker dynctl-tiny")
+	clitest.Has(t, "completion", w.ok("__complete", "rollback", "--to", "").stdout, "4\t3 decode workers dynctl-tiny", "1\t1 decode worker dynctl-tiny")
 }

@@ -7,6 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/output"
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/version"
 )
 
@@ -20,7 +24,7 @@ type buildInfo struct {
 	Platform string `json:"platform"`
 }
 
-func buildVersion() buildInfo {
+func thisBuild() buildInfo {
 	v := buildInfo{Version: version.String(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -39,19 +43,24 @@ func buildVersion() buildInfo {
 	return v
 }
 
-func (f *factory) version() *cobra.Command {
-	return f.command(verb{
-		use: "version", short: "Print the version of dynctl", group: groupOther,
-		examples: []string{
+// versionOptions print the version.
+type versionOptions struct{ out *output.Printer }
+
+func versionCommand(a *command.App) *cobra.Command {
+	return a.Command(command.Verb{
+		Use: "version", Short: "Print the version of dynctl", Group: command.GroupOther,
+		Examples: []string{
 			"dynctl version",
 			"dynctl version -o json   # with revision and platform",
 			"dynctl ps --nodes -o wide   # versions of the agents",
 		},
-		run: func(_ context.Context, inv *invocation, _ []string) error {
-			v := buildVersion()
-			t := newTable("VERSION", "REVISION", "GO", "PLATFORM")
-			t.add(v.Version, orDash(v.Revision), v.Go, v.Platform)
-			return inv.answer(answer{data: v, table: func(bool) *table { return t }, names: []string{v.Version}})
-		},
+		Options: func(s *session.Session, _ []string) command.Runner { return versionOptions{s.Out} },
 	})
+}
+
+func (o versionOptions) Run(context.Context) error {
+	v := thisBuild()
+	t := output.NewTable("VERSION", "REVISION", "GO", "PLATFORM")
+	t.Add(v.Version, human.OrDash(v.Revision), v.Go, v.Platform)
+	return o.out.Answer(output.Answer{Data: v, Table: func(bool) *output.Table { return t }, Names: []string{v.Version}})
 }

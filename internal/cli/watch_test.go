@@ -8,6 +8,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/exit"
 )
 
 func TestPsWatch(t *testing.T) {
@@ -29,7 +32,7 @@ func TestPsWatch(t *testing.T) {
 		}}
 		o.stdout = io.MultiWriter(first, &watchWriter{want: want, then: cancel})
 		r := w.with(ctx, o, append([]string{"ps", "-w"}, args...)...)
-		if r.code != exitInterrupted || !strings.Contains(r.stdout, want) {
+		if r.code != exit.Interrupted || !strings.Contains(r.stdout, want) {
 			t.Errorf("ps -w %v: exit %d, %s%s", args, r.code, r.stdout, r.stderr)
 		}
 		return r
@@ -42,7 +45,7 @@ func TestPsWatch(t *testing.T) {
 		t.Errorf("an unchanged row stands there %d times:\n%s", n, r.stdout)
 	}
 	r = watch(options{tty: true}, []string{"drain", "worker-2", "--no-wait"}, "◐ draining")
-	has(t, "redraw", r.stdout, "\x1b[3A\x1b[J")
+	clitest.Has(t, "redraw", r.stdout, "\x1b[3A\x1b[J")
 	r = watch(options{}, nil, `"name":"worker-1"`, "-o", "json")
 	for line := range strings.Lines(r.stdout) {
 		if !json.Valid([]byte(line)) {

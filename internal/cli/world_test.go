@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/cli/session"
 	"github.com/dynctl/dynctl/internal/cli/term"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/embedded"
@@ -194,7 +194,7 @@ func runMain(ctx context.Context, o options, args ...string) result {
 	if o.width == 0 {
 		o.width = 100
 	}
-	env := Env{
+	env := session.Env{
 		Streams: term.Streams{
 			In: strings.NewReader(o.input), Out: stdout, Err: stderr, InTTY: o.tty, OutTTY: o.tty, ErrTTY: o.tty,
 			Measure: func() (int, int) { return o.width, 30 },
@@ -205,25 +205,6 @@ func runMain(ctx context.Context, o options, args ...string) result {
 	}
 	code := Main(ctx, args, env)
 	return result{out.String(), errs.String(), code}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if cond() {
-			return
-		}
-	}
-	t.Fatalf("never: %s", what)
-}
-
-// matches fails unless text matches a pattern.
-func matches(t *testing.T, what, text, pattern string) {
-	t.Helper()
-	if !regexp.MustCompile(pattern).MatchString(text) {
-		t.Errorf("%s does not match %q:\n%s", what, pattern, text)
-	}
 }
 
 // pacer has workers stand still in some states until a command has shown them.
@@ -250,15 +231,5 @@ func (p *pacer) pace(st cluster.WorkerStatus) {
 	case <-p.t.Context().Done():
 	case <-time.After(time.Minute):
 		p.t.Errorf("never shown: %s", p.want)
-	}
-}
-
-// has fails unless text holds every wanted piece.
-func has(t *testing.T, what, text string, want ...string) {
-	t.Helper()
-	for _, s := range want {
-		if !strings.Contains(text, s) {
-			t.Errorf("%s lacks %q:\n%s", what, s, text)
-		}
 	}
 }

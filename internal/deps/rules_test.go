@@ -68,6 +68,55 @@ var onlyRules = []only{
 	{"tui/moment", []string{"cluster", "tui/cells", "tui/draw"}, "what panes and screens read; it asks no source"},
 	{"tui/detail", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain"}, "a screen reads the moment and knows no pane"},
 	{"tui/pane", []string{"cluster", "tui/cells", "tui/draw", "tui/moment", "tui/plain", "tui/detail", "tui/table"}, "a pane reads the moment and knows no frame: keys reach it through its rows and its subject"},
+
+	// Verbs of dynctl do not know each other: what two of them need is a leaf.
+	{"cli", slices.Concat(cliVerbs, cliLeaves, []string{"version"}), "puts the commands together"},
+	{"cli/term", nil, "what a terminal can do, and text on it"},
+	{"cli/progress", []string{"cli/term"}, "draws how far an operation is, whatever it is"},
+	{"cli/manual", nil, "pages about commands, as text: pure"},
+	{"cli/hush", nil, "is initialized before all that could ask the terminal"},
+	{"cli/launch", []string{"statedir"}, "starts and stops dynamod processes of this machine"},
+	{"cli/human", []string{"cli/term", "cluster"}, "values as people read them: pure"},
+	{"cli/exit", []string{"cli/term", "client", "config", "store"}, "errors of commands; their codes follow from errors of these"},
+	{"cli/output", []string{"cli/term", "cli/progress", "cli/exit"}, "answers in all forms, and questions; knows no cluster"},
+	{"cli/session", []string{"cli/term", "cli/exit", "cli/output", "client", "config", "statedir"}, "settings and connections of one run"},
+	{"cli/command", []string{"cli/exit", "cli/output", "cli/progress", "cli/session", "config"}, "makes commands, and knows none"},
+	{"cli/help", []string{"cli/command", "cli/exit", "cli/term", "config", "topofile", "tui"}, "texts about commands and about what they take"},
+	{"cli/complete", slices.Concat(cliLeaves, []string{"client", "statedir"}), "a leaf that asks the cluster"},
+	{"cli/fleet", []string{"cli/exit", "cli/human", "cli/session", "client", "cluster"}, "what commands say of workers and nodes"},
+	{"cli/frontend", []string{"cli/exit", "cli/human", "cli/session", "client", "openai"}, "finds frontends for verbs that talk with them"},
+	{"cli/listing", []string{"cli/exit", "cli/human", "cli/output", "cli/session", "client"}, "lists things of any kind"},
+	{"cli/settings", []string{"cli/human", "cli/listing", "cli/output", "client", "config"}, "settings at run time, for get and set"},
+	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},
+	{"cli/declare", []string{"cli/command", "cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster", "topofile"}, "what verbs share that declare a topology"},
+	{"cli/jointoken", []string{"cli/human", "cli/session", "client", "config", "credentials", "statedir"}, "tokens, for up and credentials"},
+	{"cli/chat", slices.Concat(cliLeaves, []string{"openai"}), "a verb"},
+	{"cli/credentials", slices.Concat(cliLeaves, []string{"client", "config", "credentials", "ownerfile", "statedir"}), "a verb"},
+	{"cli/doctor", slices.Concat(cliLeaves, []string{"cli/doctor/judge", "client", "cluster", "config", "host", "inspect", "openai", "recall", "statedir", "version"}), "a verb that looks at everything"},
+	{"cli/doctor/judge", []string{"cli/human", "client", "cluster", "host", "inspect", "openai"}, "pure: facts of these packages in, findings out"},
+	{"cli/down", slices.Concat(cliLeaves, []string{"client", "cluster", "config", "statedir"}), "a verb"},
+	{"cli/drain", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/events", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/explain", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/get", slices.Concat(cliLeaves, []string{"client", "cluster", "topofile"}), "a verb"},
+	{"cli/logs", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
+	{"cli/model", slices.Concat(cliLeaves, []string{"inspect"}), "a verb for this machine alone"},
+	{"cli/set", slices.Concat(cliLeaves, []string{"client", "cluster", "config"}), "a verb"},
+	{"cli/top", slices.Concat(cliLeaves, []string{"client", "client/recording", "cluster", "tui"}), "a verb; the only one with a dashboard"},
+	{"cli/topology", slices.Concat(cliLeaves, []string{"client", "cluster", "topofile"}), "a verb"},
+	{"cli/up", slices.Concat(cliLeaves, []string{"chat/parse", "client", "cluster", "inspect", "openai", "statedir", "topofile"}), "a verb"},
+}
+
+// cliVerbs are families of dynctl's verbs; no line of their rules names another one.
+var cliVerbs = []string{
+	"cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
+	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
+}
+
+// cliLeaves are what verbs share; their own rules keep verbs out of them.
+var cliLeaves = []string{
+	"cli/command", "cli/complete", "cli/declare", "cli/exit", "cli/fleet", "cli/frontend", "cli/help", "cli/human", "cli/jointoken",
+	"cli/launch", "cli/listing", "cli/output", "cli/progress", "cli/session", "cli/settings", "cli/settle", "cli/term",
 }
 
 // never lists what a package must not link: not itself, nor through others.

@@ -67,3 +67,13 @@ func PadLeft(s string, width int) string {
 	}
 	return s
 }
+
+// Printable keeps control characters from reaching a terminal; tabs stay.
+func Printable(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && (r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0) {
+			return '?'
+		}
+		return r
+	}, line)
+}

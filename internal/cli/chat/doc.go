@@ -1,0 +1,2 @@
+// Package chat talks with the model that a cluster serves: dynctl chat.
+package chat

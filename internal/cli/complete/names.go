@@ -1,0 +1,92 @@
+package complete
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/fleet"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/client"
+)
+
+// Workers completes names of workers.
+func Workers(a *command.App) cobra.CompletionFunc { return From(a, WorkerNames) }
+
+// Nodes completes names of nodes.
+func Nodes(a *command.App) cobra.CompletionFunc { return From(a, NodeNames) }
+
+// Owners completes names of those that have leases: workers and nodes.
+func Owners(a *command.App) cobra.CompletionFunc {
+	return From(a, func(v client.View) []cobra.Completion { return append(WorkerNames(v), NodeNames(v)...) })
+}
+
+// Targets completes workers, and nodes with the prefix that marks them.
+func Targets(a *command.App) cobra.CompletionFunc {
+	return From(a, func(v client.View) []cobra.Completion {
+		out := WorkerNames(v)
+		for _, n := range v.Nodes {
+			out = append(out, cobra.CompletionWithDesc(fleet.NodePrefix+n.Name, "all workers of the node"))
+		}
+		return out
+	})
+}
+
+// Queues completes names of queues: that of prefills and those of the workers.
+func Queues(a *command.App) cobra.CompletionFunc {
+	return From(a, func(v client.View) []cobra.Completion {
+		return append([]cobra.Completion{cobra.CompletionWithDesc(client.PrefillQueue, "work queue")}, WorkerNames(v)...)
+	})
+}
+
+// WorkerNames are the workers of a view, with what they do.
+func WorkerNames(v client.View) (out []cobra.Completion) {
+	for _, w := range v.Workers() {
+		out = append(out, cobra.CompletionWithDesc(w.Name, strings.TrimSpace(string(w.Role)+" "+string(w.State))))
+	}
+	return out
+}
+
+// NodeNames are the nodes of a view, with their hosts.
+func NodeNames(v client.View) (out []cobra.Completion) {
+	for _, n := range v.Nodes {
+		out = append(out, cobra.CompletionWithDesc(n.Name, human.OrDash(n.Host)))
+	}
+	return out
+}
+
+// Models completes the model that the cluster serves.
+func Models(a *command.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var out []cobra.Completion
+		Ask(a, cmd, func(ctx context.Context, c *client.Cluster) {
+			if v, err := c.View(ctx); err == nil && v.Topology != nil && v.Topology.Model.Name != "" {
+				out = append(out, v.Topology.Model.Name)
+			}
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Namespaces completes those that the cluster has.
+func Namespaces(a *command.App) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var out []cobra.Completion
+		Ask(a, cmd, func(ctx context.Context, c *client.Cluster) {
+			all, err := c.Namespaces(ctx)
+			if err != nil {
+				return
+			}
+			for _, n := range all {
+				what := "nothing declared"
+				if n.Topology != nil {
+					what = human.Shape(n.Topology.Prefill, n.Topology.Decode) + " " + n.Topology.Model.Name
+				}
+				out = append(out, cobra.CompletionWithDesc(n.Name, what))
+			}
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,300 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/jointoken"
+	"github.com/dynctl/dynctl/internal/cli/launch"
+	"github.com/dynctl/dynctl/internal/cli/output"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/credentials"
+	"github.com/dynctl/dynctl/internal/ownerfile"
+	"github.com/dynctl/dynctl/internal/statedir"
+)
+
+// Options shows the cluster's secret by its name, hands it on, or makes another.
+type Options struct {
+	Session *session.Session
+
+	Join, Rotate bool
+	Export       string
+	Days         int
+}
+
+// Command makes dynctl credentials.
+func Command(a *command.App) *cobra.Command {
+	o := &Options{}
+	cmd := a.Command(command.Verb{
+		Use: "credentials", Short: "Show the cluster's credentials, hand them on, or make new ones", Group: command.GroupOther, Local: true,
+		Long: `All programs of a cluster share a secret, which the first dynamod made. The etcd and NATS
+inside a dynamod let in only who has it, or a certificate that was made with it. The secret
+itself is not shown: it is named by its fingerprint.
+
+--join prints a token for another machine; whoever has it belongs to the cluster.
+--export writes a certificate for tools such as etcdctl and nats, and prints the variables
+they need; whoever has its key may read and change everything in etcd and NATS until the
+certificate ends, or the secret is another one.
+--rotate makes another secret while nothing of the cluster runs on this machine. Other
+machines then join again: there, remove the old secret, whose file dynctl credentials names.`,
+		Examples: []string{
+			"dynctl credentials",
+			"dynctl credentials --join | ssh gpu-7 dynctl join -",
+			"eval \"$(dynctl credentials --export ~/.dynctl-etcd)\"; etcdctl get --prefix /dynctl/",
+		},
+		See: []string{"dynctl join", "dynctl up"},
+		Options: func(s *session.Session, _ []string) command.Runner {
+			o.Session = s
+			return o
+		},
+	})
+	fs := cmd.Flags()
+	fs.BoolVar(&o.Join, "join", false, "print a token with which other machines join")
+	fs.StringVar(&o.Export, "export", "", "write certificates for other tools into this directory")
+	command.Count(fs, &o.Days, "days", 365, "after how many days an exported certificate ends")
+	fs.BoolVar(&o.Rotate, "rotate", false, "make a new secret, for a cluster that does not run")
+	_ = cmd.MarkFlagDirname("export") // fails for unknown flags only
+	return cmd
+}
+
+// secretPath is the file with the cluster's secret.
+func secretPath(s *session.Session) (string, error) {
+	if s.Config.SecretFile != "" {
+		return s.Env.Path(s.Config.SecretFile), nil
+	}
+	local, err := s.Local()
+	if err != nil {
+		return "", err
+	}
+	return local.SecretPath(), nil
+}
+
+// Run shows credentials, hands them on, or makes new ones.
+func (o *Options) Run(ctx context.Context) error {
+	const action = "cannot show credentials"
+	if o.Session.Given("export") && o.Export == "" {
+		return &exit.UsageError{Text: "--export: no directory given"}
+	}
+	if o.Join && o.Export != "" || o.Join && o.Rotate || o.Rotate && o.Export != "" {
+		return &exit.UsageError{Text: "--join, --export and --rotate: choose one"}
+	}
+	if o.Days < 1 || o.Days > 36500 {
+		return &exit.UsageError{Text: fmt.Sprintf("--days: %d is not between 1 and 36500", o.Days)}
+	}
+	if o.Rotate {
+		return o.renew(ctx)
+	}
+	secret, err := client.Secret(o.Session.Config)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err, Tries: []string{"dynctl up", "dynctl join TOKEN, for a cluster elsewhere"}}
+	}
+	e, err := stores(o.Session)
+	switch {
+	case errors.Is(err, statedir.ErrNotRunning) && !o.Join && o.Export == "":
+	case errors.Is(err, statedir.ErrNotRunning):
+		return o.Session.NotRunning(action)
+	case err != nil:
+		return &exit.Failure{Action: action, Err: err}
+	}
+	switch {
+	case o.Join:
+		return o.printToken(e, secret)
+	case o.Export != "":
+		return o.writeFiles(e, secret)
+	}
+	return o.show(e, secret)
+}
+
+// stores are where the cluster's etcd and NATS are.
+func stores(s *session.Session) (statedir.Endpoints, error) {
+	if s.External() {
+		return statedir.Endpoints{Namespace: s.Config.Namespace, Etcd: s.Config.Etcd.Endpoints, NATS: s.Config.NATS.URL}, nil
+	}
+	local, err := s.Local()
+	if err != nil {
+		return statedir.Endpoints{}, err
+	}
+	e, err := local.Endpoints()
+	if err == nil && (s.Named || e.Namespace == "") {
+		e.Namespace = s.Config.Namespace
+	}
+	return e, err
+}
+
+// View is what is known of them, as -o json prints it.
+type View struct {
+	Cluster     string   `json:"cluster"`
+	Fingerprint string   `json:"fingerprint"`
+	SecretFile  string   `json:"secret_file"`
+	Authority   string   `json:"authority"` // SHA-256 of its certificate
+	Etcd        []string `json:"etcd"`
+	NATS        string   `json:"nats"`
+	// Reached is where other machines reach etcd, or "this machine only".
+	Reached string `json:"reached"`
+}
+
+func (o *Options) show(e statedir.Endpoints, secret credentials.Secret) error {
+	ca, err := secret.Authority()
+	if err != nil {
+		return err
+	}
+	path, err := secretPath(o.Session)
+	if err != nil {
+		return err
+	}
+	v := View{
+		Cluster: o.Session.Config.Cluster, Fingerprint: secret.Fingerprint(), SecretFile: path, Authority: ca.Fingerprint(),
+		Etcd: append([]string{}, e.Etcd...), NATS: e.NATS, Reached: "",
+	}
+	for _, addr := range e.Etcd {
+		if addr = jointoken.At(addr, e.Host); jointoken.LocalOnly(addr) {
+			v.Reached = "this machine only"
+		} else {
+			v.Reached = human.Address(addr)
+		}
+	}
+	t := output.NewTable("CLUSTER", "SECRET", "FILE", "ETCD", "NATS", "REACHED AT")
+	t.Add(v.Cluster, v.Fingerprint, v.SecretFile, human.OrDash(strings.Join(v.Etcd, ",")), human.OrDash(v.NATS), human.OrDash(v.Reached))
+	return o.Session.Out.Answer(output.Answer{Data: v, Table: func(bool) *output.Table { return t }, Names: []string{v.Fingerprint}})
+}
+
+func (o *Options) printToken(e statedir.Endpoints, secret credentials.Secret) error {
+	token, err := jointoken.New(o.Session, e, secret)
+	if err != nil {
+		return &exit.Failure{
+			Action: "cannot make a join token", Err: err,
+			Tries: []string{"dynctl down, then dynctl up --advertise-host ADDRESS, an address of this machine that others reach"},
+		}
+	}
+	if o.Session.Out.Prose() {
+		o.Session.Out.Note("whoever has this token belongs to the cluster; on another machine:")
+		o.Session.Out.Note("DYNAMOD_JOIN=TOKEN dynamod --node-name NAME --node-advertise-host ADDRESS, or dynctl join -")
+	}
+	return o.Session.Out.Answer(output.Answer{Data: struct {
+		Token string `json:"token"`
+	}{token}, Names: []string{token}, Text: token + "\n"})
+}
+
+// exported are files for other tools and the variables that name them.
+type exported struct {
+	CA    string    `json:"ca"`
+	Cert  string    `json:"cert"`
+	Key   string    `json:"key"`
+	Until time.Time `json:"until"`
+	Env   []string  `json:"env"` // NAME=value
+}
+
+func (o *Options) writeFiles(e statedir.Endpoints, secret credentials.Secret) error {
+	const action = "cannot export credentials"
+	if !(config.EtcdClient{Endpoints: e.Etcd}).InDynamod() {
+		return &exit.Failure{Action: action, Err: fmt.Errorf("etcd at %s does not run inside a dynamod: it has credentials of its own", strings.Join(e.Etcd, ", "))}
+	}
+	ca, err := secret.Authority()
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	until := o.Session.Out.Now().UTC().Truncate(time.Second).AddDate(0, 0, o.Days)
+	pair, err := ca.Client("dynctl-export", until)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	dir := o.Session.Env.Path(o.Export)
+	x := exported{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client-key.pem"), Until: until}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	for _, f := range []struct {
+		path string
+		body []byte
+	}{{x.CA, ca.PEM()}, {x.Key, pair.Key}, {x.Cert, pair.Cert}} {
+		if err := ownerfile.Replace(f.path, f.body); err != nil {
+			return &exit.Failure{Action: action, Err: err}
+		}
+	}
+	var etcd []string
+	for _, addr := range e.Etcd {
+		etcd = append(etcd, "https://"+human.Address(addr))
+	}
+	x.Env = []string{
+		"ETCDCTL_API=3", "ETCDCTL_ENDPOINTS=" + strings.Join(etcd, ","),
+		"ETCDCTL_CACERT=" + x.CA, "ETCDCTL_CERT=" + x.Cert, "ETCDCTL_KEY=" + x.Key,
+	}
+	var text strings.Builder
+	if (config.NATSClient{URL: e.NATS}).InDynamod() {
+		x.Env = append(x.Env, "NATS_URL=tls://"+human.Address(e.NATS), "NATS_CA="+x.CA, "NATS_CERT="+x.Cert, "NATS_KEY="+x.Key)
+	}
+	for _, v := range x.Env {
+		name, value, _ := strings.Cut(v, "=")
+		fmt.Fprintf(&text, "export %s=%s\n", name, human.ShellQuote(value))
+	}
+	if o.Session.Out.Prose() {
+		o.Session.Out.Note("the certificate in %s ends on %s; whoever has its key may change everything in etcd and NATS", dir, until.Format(time.DateOnly))
+		o.Session.Out.Note("etcdctl needs no flags; nats needs --tlsfirst")
+	}
+	return o.Session.Out.Answer(output.Answer{Data: x, Names: []string{x.CA, x.Cert, x.Key}, Text: text.String()})
+}
+
+// renew makes another secret.
+func (o *Options) renew(ctx context.Context) error {
+	const action = "cannot make a new secret"
+	local, err := o.Session.Local()
+	if err != nil {
+		return err
+	}
+	path, err := secretPath(o.Session)
+	if err != nil {
+		return err
+	}
+	old, err := client.Secret(o.Session.Config)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err, Tries: []string{"dynctl up"}}
+	}
+	if o.Session.External() && (config.EtcdClient{Endpoints: o.Session.Config.Etcd.Endpoints}).InDynamod() {
+		return &exit.Failure{Action: action, Err: errors.New("the etcd of this cluster is on another machine: make the new secret there")}
+	}
+	lock, err := local.LockStart(ctx)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	defer func() {
+		if err := lock.Release(); err != nil {
+			o.Session.Out.Warn("start lock not released: %v", err)
+		}
+	}()
+	running, err := launch.List(local)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	if len(running) > 0 {
+		return &exit.Failure{
+			Action: action, Err: fmt.Errorf("%s runs on this machine, as process %d", running[0].Node.Name, running[0].PID),
+			Facts: []string{"all programs of a cluster change at once: stop those on other machines, too"}, Tries: []string{"dynctl down"},
+		}
+	}
+	made := credentials.New()
+	if err := credentials.Replace(path, made); err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	if o.Session.Out.Prose() {
+		o.Session.Out.Tell("%s has a new secret, %s in place of %s", o.Session.Config.Cluster, made.Fingerprint(), old.Fingerprint())
+		o.Session.Out.Note("certificates and tokens made with the old one are worth nothing from the next start on")
+		o.Session.Out.Note("other machines join again with a new token; there, first remove the old secret that dynctl credentials names")
+	}
+	return o.Session.Out.Answer(output.Answer{Data: struct {
+		Cluster     string `json:"cluster"`
+		Fingerprint string `json:"fingerprint"`
+		Was         string `json:"was"`
+	}{o.Session.Config.Cluster, made.Fingerprint(), old.Fingerprint()}, Names: []string{made.Fingerprint()}})
+}

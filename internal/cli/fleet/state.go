@@ -1,0 +1,83 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// LastServing warns when nobody else of a worker's role is left to serve.
+func LastServing(sess *session.Session, name string, v client.View) {
+	serving, w := 0, v.Worker(name)
+	for _, o := range v.Workers() {
+		if o.Role == w.Role && o.State.Serving() && o.Desire == cluster.DesireRun {
+			serving++
+		}
+	}
+	if !w.State.Serving() || serving != 1 {
+		return
+	}
+	if w.Role == cluster.RoleDecode {
+		sess.Out.Note("%s is the only decode worker that serves: requests wait until another one does", name)
+	} else {
+		sess.Out.Note("%s is the only %s worker that serves", name, w.Role)
+	}
+}
+
+// Safe reports whether a worker says that nothing of it is left. Nothing else counts.
+func Safe(st cluster.WorkerStatus) bool {
+	return (st.State == cluster.StateDrained || st.State == cluster.StateStopped) && st.Drain != nil && st.Drain.Safe
+}
+
+// DrainText says in a few words what a drain waits for.
+func DrainText(d *cluster.DrainStatus) string {
+	switch {
+	case d.Left > 0:
+		return fmt.Sprintf("%d of %s left", d.Left, human.Plural(max(d.Sequences, d.Left), "sequence"))
+	case d.Step == cluster.DrainIncoming:
+		return human.Plural(d.Incoming, "transfer") + " pending"
+	case d.Step == cluster.DrainOutgoing && d.Outgoing > 0:
+		return fmt.Sprintf("%d held for others", d.Outgoing)
+	}
+	return string(d.Step)
+}
+
+// RoutersText says how many routers have taken notice that a worker takes no new requests.
+func RoutersText(s *cluster.DrainStatus, nodes []cluster.Node) string {
+	text := fmt.Sprintf("%d of %s acknowledged", s.Acknowledged, human.Plural(s.Routers, "router"))
+	silent := NodesNamed(nodes, s.Unacknowledged)
+	if len(silent) == 0 {
+		return text
+	}
+	if more := s.Routers - s.Acknowledged - len(silent); more > 0 {
+		silent = append(silent, fmt.Sprintf("… %d more", more))
+	}
+	return text + "; no answer from " + strings.Join(silent, ", ")
+}
+
+// NodesNamed are the names of nodes with these ids.
+func NodesNamed(nodes []cluster.Node, ids []string) (names []string) {
+	for _, id := range ids {
+		names = append(names, client.View{Nodes: nodes}.NodeName(id))
+	}
+	return names
+}
+
+// StartFailure is the error about a worker that fails when it starts.
+func StartFailure(w cluster.Worker) error {
+	return &exit.Failure{
+		Action: w.Name + " did not start", Err: errors.New(w.Reason),
+		Facts: []string{"its agent goes on trying"}, Tries: []string{"dynctl logs " + w.Name},
+	}
+}
+
+// OpenSequences is how many sequences a worker has in hand.
+func OpenSequences(w cluster.Worker) int {
+	return w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
+}

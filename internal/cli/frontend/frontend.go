@@ -1,0 +1,127 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/openai"
+)
+
+// Find returns a client of the cluster's first HTTP frontend, or of the one at
+// address when that is not empty, until the session ends. action begins the message when there
+// is none.
+func Find(ctx context.Context, s *session.Session, address, action string) (*openai.Client, error) {
+	if address != "" {
+		c, err := New(s, address)
+		if err != nil {
+			return nil, &exit.UsageError{Text: "--url: " + err.Error()}
+		}
+		return c, nil
+	}
+	c, err := s.Connect(ctx, action)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.View(ctx)
+	if err != nil {
+		return nil, &exit.Failure{Action: action, Err: err}
+	}
+	urls := v.Frontends()
+	if len(urls) == 0 {
+		return nil, noFrontend(s, action, v)
+	}
+	found, err := New(s, urls[0])
+	if err != nil {
+		return nil, &exit.Failure{Action: action, Err: fmt.Errorf("address of the frontend: %w", err)}
+	}
+	return found, nil
+}
+
+// New returns a client of the frontend at an address, until the session ends.
+func New(s *session.Session, address string) (*openai.Client, error) {
+	c, err := openai.New(address, s.Env.Variables().Get("DYNAMOD_FRONTEND_API_KEY"))
+	if err != nil {
+		return nil, err
+	}
+	s.CloseFirst(closing(c.Close))
+	return c, nil
+}
+
+// closing is an io.Closer that cannot fail.
+type closing func()
+
+func (c closing) Close() error { c(); return nil }
+
+func noFrontend(sess *session.Session, action string, v client.View) error {
+	err := fmt.Errorf("no node of cluster %s has an HTTP frontend", sess.Config.Cluster)
+	if len(v.Nodes) == 0 {
+		err = fmt.Errorf("no node of cluster %s is up", sess.Config.Cluster)
+	}
+	return &exit.Failure{Action: action, Err: err, Code: exit.Unreachable, Tries: []string{"dynctl ps --nodes -o wide", "--url http://host:port"}}
+}
+
+// ErrSilent is returned when a frontend does not say anything for too long.
+var ErrSilent = errors.New("no answer in time")
+
+// Failure makes an error of a frontend one that says what to do next.
+func Failure(sess *session.Session, action string, c *openai.Client, err error) error {
+	f := &exit.Failure{Action: action, Err: err}
+	var said *openai.Error
+	known := errors.As(err, &said)
+	switch {
+	case errors.Is(err, openai.ErrUnreachable):
+		f.Err = fmt.Errorf("%s: %w", c.URL(), err)
+		if strings.Contains(err.Error(), c.URL()) {
+			f.Err = err
+		}
+		f.Code, f.Tries = exit.Unreachable, []string{"dynctl doctor", "dynctl ps --nodes"}
+	case errors.Is(err, ErrSilent):
+		f.Tries = []string{"--timeout 10m", "dynctl top   to see who waits for what"}
+	case errors.Is(err, openai.ErrBroken):
+		f.Tries = []string{"dynctl ps", "dynctl logs"}
+	case errors.Is(err, openai.ErrProtocol):
+		f.Err = fmt.Errorf("%s: %w", c.URL(), err)
+	case !known:
+	case said.Status == 401 || said.Status == 403:
+		f.Tries = []string{"export DYNAMOD_FRONTEND_API_KEY=...   the key that the frontend was started with"}
+	case said.Temporary():
+		f.Tries = []string{"dynctl ps", "--timeout 10m, to wait longer"}
+	case said.Code == "context_length_exceeded":
+		f.Tries = []string{"a shorter prompt, or a smaller --max-tokens"}
+	}
+	return f
+}
+
+// Model chooses the model to talk to: want, or the only one that is served.
+func Model(ctx context.Context, sess *session.Session, c *openai.Client, action, want string, wait time.Duration) (openai.Model, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrSilent)
+	defer cancel()
+	models, err := c.Models(ctx)
+	if err != nil {
+		return openai.Model{}, Failure(sess, action, c, err)
+	}
+	var ids []string
+	for _, m := range models {
+		if m.ID == want || want == "" && len(models) == 1 {
+			return m, nil
+		}
+		ids = append(ids, m.ID)
+	}
+	switch {
+	case len(models) == 0:
+		return openai.Model{}, &exit.Failure{Action: action, Err: fmt.Errorf("%s serves no model at present", c.URL()), Tries: []string{"dynctl ps", "dynctl up"}}
+	case want == "":
+		return openai.Model{}, &exit.Failure{Action: action, Err: fmt.Errorf("%s serves several models", c.URL()), Facts: []string{"served: " + strings.Join(ids, ", ")}, Tries: []string{sess.Command + " --model " + human.ShellQuote(ids[0])}, Code: exit.Usage}
+	}
+	return openai.Model{}, &exit.Failure{
+		Action: action, Err: fmt.Errorf("%s does not serve the model %s", c.URL(), want), Facts: []string{"served: " + strings.Join(ids, ", ")},
+		Tries: []string{sess.Command + " --model " + human.ShellQuote(ids[0])},
+	}
+}

@@ -1,0 +1,2 @@
+// Package model looks at models on this machine: dynctl model.
+package model

@@ -1,0 +1,2 @@
+// Package settings shows the settings that change while a cluster runs.
+package settings

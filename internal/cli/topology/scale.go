@@ -1,0 +1,152 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/cli/command"
+	"github.com/dynctl/dynctl/internal/cli/declare"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/output"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/settle"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// ScaleOptions changes how many workers there are.
+type ScaleOptions struct {
+	Session *session.Session
+
+	Prefill, Decode int
+	Timeout         time.Duration
+	NoWait          bool
+	DryRun          bool
+	Progress        string
+}
+
+// ScaleCommand makes dynctl scale.
+func ScaleCommand(a *command.App) *cobra.Command {
+	o := &ScaleOptions{}
+	cmd := a.Command(command.Verb{
+		Use: "scale", Short: "Change the number of prefill and decode workers", Group: command.GroupWorkers, Changes: true,
+		Long: `What is not given stays as it is. Surplus workers drain before they go; the command
+returns when all wanted workers serve and all others are gone.`,
+		Examples: []string{
+			"dynctl scale --decode 4",
+			"dynctl scale --prefill 2 --decode 6 --timeout 10m",
+			"dynctl scale --prefill 0       # decode workers prefill for themselves",
+		},
+		See: []string{"dynctl up", "dynctl drain"},
+		Options: func(s *session.Session, _ []string) command.Runner {
+			o.Session = s
+			return o
+		},
+	})
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	command.Count(fs, &o.Prefill, "prefill", 0, "prefill workers (default: as many as now)")
+	command.Count(fs, &o.Decode, "decode", 0, "decode workers (default: as many as now)")
+	command.Duration(fs, &o.Timeout, "timeout", 5*time.Minute, "how long to wait")
+	fs.BoolVar(&o.NoWait, "no-wait", false, "return when the change is declared, with exit code 8")
+	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would change, and change nothing")
+	command.Progress(fs, &o.Progress)
+	fs.Lookup("prefill").DefValue, fs.Lookup("decode").DefValue = "", ""
+	command.Grouped(fs, "Placement", "prefill", "decode")
+	command.Grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
+	return cmd
+}
+
+// scaleResult is the outcome as -o json prints it.
+type scaleResult struct {
+	Cluster    string `json:"cluster"`
+	Prefill    int    `json:"prefill"`
+	Decode     int    `json:"decode"`
+	Generation int64  `json:"generation"`
+	Converged  bool   `json:"converged"`
+	DurationMS *int64 `json:"duration_ms"`
+}
+
+// Run declares the numbers and waits until workers are as declared.
+func (o *ScaleOptions) Run(ctx context.Context) error {
+	fs := o.Session.Flags
+	if !fs.Changed("prefill") && !fs.Changed("decode") {
+		return &exit.UsageError{Text: "name what to change: --prefill, --decode or both"}
+	}
+	const action = "cannot scale"
+	c, err := o.Session.Connect(ctx, action)
+	if err != nil {
+		return err
+	}
+	before, err := c.Topology(ctx)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	if before == nil || before.Model.Name == "" {
+		return &exit.Failure{Action: action, Err: fmt.Errorf("nothing was ever declared in cluster %s", c.Name), Tries: []string{"dynctl up"}}
+	}
+	change := func(t *cluster.Topology, _ bool) error {
+		if fs.Changed("prefill") {
+			t.Prefill = o.Prefill
+		}
+		if fs.Changed("decode") {
+			t.Decode = o.Decode
+		}
+		if err := t.Validate(); err != nil {
+			return &exit.UsageError{Text: "--" + err.Error()}
+		}
+		return nil
+	}
+	if o.DryRun {
+		next := *before
+		if err := change(&next, true); err != nil {
+			return err
+		}
+		o.Session.Out.Say(fmt.Sprintf("would change %s from %s to %s", c.Name, human.Shape(before.Prefill, before.Decode), human.Shape(next.Prefill, next.Decode)))
+		return nil
+	}
+	w, err := c.Watch(ctx)
+	if err != nil {
+		return &exit.Failure{Action: action, Err: err}
+	}
+	defer w.Close()
+	begin := o.Session.Out.Now()
+	topo, err := c.Declare(ctx, func(t *cluster.Topology, exists bool) error {
+		t.Reason = declare.Reason(o.Session, "")
+		return change(t, exists)
+	})
+	var usage *exit.UsageError
+	switch {
+	case errors.As(err, &usage):
+		return err
+	case err != nil:
+		return &exit.Failure{Action: action, Err: err}
+	case o.NoWait:
+		if err := o.answer(c, topo, false, begin); err != nil {
+			return err
+		}
+		return exit.Silent{Code: exit.Accepted}
+	}
+	wait := settle.Wait{Out: o.Session.Out, Operation: "scale", Doing: "scaling", Timeout: o.Timeout, Progress: o.Progress}
+	if err := wait.Run(ctx, c, w, topo); err != nil {
+		return err
+	}
+	return o.answer(c, topo, true, begin)
+}
+
+func (o *ScaleOptions) answer(c *client.Cluster, t cluster.Topology, converged bool, begin time.Time) error {
+	took := o.Session.Out.Now().Sub(begin)
+	r := scaleResult{Cluster: c.Name, Prefill: t.Prefill, Decode: t.Decode, Generation: t.Generation, Converged: converged}
+	text := fmt.Sprintf("%s changes to %s.\n", c.Name, human.Shape(t.Prefill, t.Decode))
+	if converged {
+		ms := took.Milliseconds()
+		r.DurationMS = &ms
+		text = fmt.Sprintf("%s has %s after %s.\n", c.Name, human.Shape(t.Prefill, t.Decode), human.Duration(took))
+	}
+	return o.Session.Out.Answer(output.Answer{Data: r, Text: text})
+}

@@ -1,0 +1,61 @@
+package up
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/cli/declare"
+	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/topofile"
+)
+
+// readFile reads the topology file, if one is given.
+func (o *Options) readFile(action string) (err error) {
+	o.dir, o.home = o.Session.Env.Dir, o.Session.Env.Variables().Get("HOME")
+	o.reason = declare.Reason(o.Session, o.Why)
+	var said topofile.File
+	for _, s := range o.Set {
+		_ = said.Set(s, topofile.Source{Dir: o.dir, Home: o.home}) // what is wrong is told when it is used
+	}
+	declare.TellFormer(o.Session.Out, &said)
+	if !o.given("file") {
+		return nil
+	}
+	if o.File == "" {
+		return &exit.UsageError{Text: "--file: no file given"}
+	}
+	var src topofile.Source
+	if o.read, src, err = declare.ReadFile(o.Session, o.File, action); err != nil {
+		return err
+	}
+	o.File = src.Name
+	return declare.UseNamespace(o.Session, o.read, src.Name)
+}
+
+// agree asks before a file takes away the model that a cluster serves.
+func (o *Options) agree(ctx context.Context) error {
+	if o.File == "" || o.Yes {
+		return nil
+	}
+	if o.Session.Stopped() {
+		return nil
+	}
+	c, err := o.Session.Connect(ctx, upAction)
+	if err != nil {
+		return err
+	}
+	now, _, err := declare.Declared(ctx, c)
+	if err != nil {
+		return &exit.Failure{Action: upAction, Err: err}
+	}
+	next, err := o.desired(now, false)
+	if err != nil {
+		return err
+	}
+	from, to := now.Topology, next.Topology
+	if from.Prefill+from.Decode == 0 || to.Prefill+to.Decode == 0 || from.Model.Name == to.Model.Name {
+		return nil
+	}
+	return o.Session.Out.Confirm(o.Yes, "cannot serve "+to.Model.Name+" in cluster "+c.Name,
+		fmt.Sprintf("Replace the model %s by %s? Requests that name %s will fail.", from.Model.Name, to.Model.Name, from.Model.Name))
+}

@@ -1,0 +1,148 @@
+package up
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/output"
+	"github.com/dynctl/dynctl/internal/cli/progress"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/settle"
+	"github.com/dynctl/dynctl/internal/client"
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/config"
+	"github.com/dynctl/dynctl/internal/statedir"
+)
+
+func TestUpScreens(t *testing.T) {
+	now := clitest.Noon.Add(-12 * time.Second)
+	u := newUplift(&session.Session{Out: &output.Printer{Format: "table", Now: func() time.Time { return now }}, Config: config.Dynctl{Cluster: "lab"}}, &Options{Progress: "quiet"})
+	u.fresh = true
+	frame := func(v client.View, there map[string]bool) string {
+		return clitest.Draw(u.frame(v, there, settle.Goal{Topo: u.topo}.Judge(v)))
+	}
+	clitest.Golden(t, "up-starting", clitest.Draw(progress.Screen{Title: "lab  starting", Rows: u.storeRows(now)}))
+	now = now.Add(400 * time.Millisecond)
+	u.endpoints = statedir.Endpoints{Etcd: []string{"127.0.0.1:2379"}, NATS: "nats://127.0.0.1:4222"}
+	u.storeRows(now)
+	u.pids = map[string]int{"node-1": 11, "node-2": 12}
+	clitest.Golden(t, "up-nodes", frame(client.View{Nodes: clitest.Nodes()[:1]}, map[string]bool{"node-1": true}))
+
+	now = now.Add(200 * time.Millisecond)
+	u.topo = cluster.Topology{Model: cluster.ModelSpec{Name: "qwen3-0.6b"}, Prefill: 1, Decode: 4}
+	v := client.View{Nodes: clitest.Nodes(), Assignments: map[string]cluster.Assignment{}, Status: map[string]cluster.WorkerStatus{}}
+	add := func(n int, role cluster.Role, st cluster.WorkerStatus) {
+		name := cluster.WorkerName(n)
+		node, device := "n1", "cpu:0"
+		if role == cluster.RolePrefill {
+			node, device = "n2", "gpu:0"
+		}
+		v.Assignments[name] = cluster.Assignment{Name: name, Role: role, Model: u.topo.Model, Node: node, Device: device, Desire: cluster.DesireRun, Generation: 1}
+		if st.State != "" {
+			st.Name, st.Role, st.Node, st.Device, st.Generation, st.InstanceID = name, role, node, device, 1, 7
+			v.Status[name] = st
+		}
+	}
+	add(1, cluster.RolePrefill, cluster.WorkerStatus{State: cluster.StateLoading, Progress: 0.1})
+	add(2, cluster.RoleDecode, cluster.WorkerStatus{State: cluster.StateLoading, Progress: 0.63})
+	add(3, cluster.RoleDecode, cluster.WorkerStatus{State: cluster.StateWarming})
+	add(4, cluster.RoleDecode, cluster.WorkerStatus{State: cluster.StateFailed, Reason: "not enough memory: needs 9.4 GiB, 3.1 GiB are free", Restarts: 1, RetryAt: clitest.Noon.Add(time.Second)})
+	add(5, cluster.RoleDecode, cluster.WorkerStatus{})
+	frame(v, nil)
+	now = clitest.Noon
+	add(1, cluster.RolePrefill, cluster.WorkerStatus{State: cluster.StateReady, Stats: cluster.WorkerStats{KVTotal: 4096}})
+	u.screen.front = "for 4 decode workers"
+	clitest.Golden(t, "up-loading", frame(v, nil))
+	for n := 2; n <= 5; n++ {
+		add(n, cluster.RoleDecode, cluster.WorkerStatus{State: cluster.StateReady, Stats: cluster.WorkerStats{KVTotal: 4096}})
+	}
+	u.screen.front, u.screen.frontUp, u.screen.url = "", true, "http://127.0.0.1:8000"
+	clitest.Golden(t, "up-ready", frame(v, nil))
+}
+
+func TestNodeRoles(t *testing.T) {
+	p, d := string(cluster.RolePrefill), string(cluster.RoleDecode)
+	for _, tc := range []struct {
+		n, prefill, decode int
+		want               []string
+	}{
+		{1, 1, 1, []string{""}},
+		{2, 0, 4, []string{"", ""}},
+		{2, 1, 1, []string{d, p}},
+		{2, 1, 7, []string{d, p}},
+		{2, 7, 1, []string{d, p}},
+		{3, 1, 2, []string{d, d, p}},
+		{3, 2, 4, []string{d, d, p}},
+		{4, 2, 2, []string{d, d, p, p}},
+		{4, 9, 1, []string{d, p, p, p}},
+	} {
+		var got []string
+		for _, r := range nodeRoles(tc.n, tc.prefill, tc.decode) {
+			got = append(got, string(r))
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%d agents for %dP%dD: %q, want %q", tc.n, tc.prefill, tc.decode, got, tc.want)
+		}
+	}
+}
+
+func TestDesired(t *testing.T) {
+	flags := func(given ...string) *Options {
+		return &Options{Prefill: 1, Decode: 1, given: func(f string) bool { return slices.Contains(given, f) }}
+	}
+	tiny := cluster.ModelSpec{Name: cluster.BuiltinModelName}
+	serving := cluster.Topology{Model: cluster.ModelSpec{Name: "qwen", Path: "/m/qwen"}, Prefill: 2, Decode: 4, Engine: cluster.EngineSpec{KVBlocks: 100}, Generation: 7}
+	for _, tc := range []struct {
+		name  string
+		o     *Options
+		now   cluster.Topology
+		fresh bool
+		want  cluster.Topology
+		err   error
+	}{
+		{"nothing yet", flags(), cluster.Topology{}, true, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1}, nil},
+		{"left by a killed cluster", flags(), serving, true, serving, nil},
+		{"left by a killed cluster, and a count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, true, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
+		{"left by a killed cluster, and another model", func() *Options { o := flags("model"); o.Model = "/m/llama"; return o }(), serving, true, func() cluster.Topology {
+			s := serving
+			s.Model = cluster.ModelSpec{Name: "llama", Path: "/m/llama"}
+			return s
+		}(), nil},
+		{"after down", flags(), cluster.Topology{Model: serving.Model, Generation: 8}, false, cluster.Topology{Model: tiny, Prefill: 1, Decode: 1, Generation: 8}, nil},
+		{"nothing given", flags(), serving, false, serving, nil},
+		{"one count", func() *Options { o := flags("decode"); o.Decode = 6; return o }(), serving, false, func() cluster.Topology { s := serving; s.Decode = 6; return s }(), nil},
+		{"engine", func() *Options { o := flags("kv-blocks"); o.Engine.KVBlocks = 50; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.KVBlocks = 50; return s }(), nil},
+		{"ranks", func() *Options { o := flags("tensor-parallel"); o.Engine.TensorParallel = 2; return o }(), serving, false, func() cluster.Topology { s := serving; s.Engine.TensorParallel = 2; return s }(), nil},
+		{"target and speculation", func() *Options {
+			o := flags("itl-target", "speculative")
+			o.Engine.ITLTargetMS, o.Engine.Speculative.Method = 80, cluster.SpeculativeNgram
+			return o
+		}(), serving, false, func() cluster.Topology {
+			s := serving
+			s.Engine.ITLTargetMS, s.Engine.Speculative.Method = 80, cluster.SpeculativeNgram
+			return s
+		}(), nil},
+		{"the same model", func() *Options { o := flags("model"); o.Model = "/m/qwen"; return o }(), serving, false, serving, nil},
+		{"another model", func() *Options { o := flags("model"); o.Model = "/m/llama"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
+		{"another name", func() *Options { o := flags("served-model-name"); o.Served = "q"; return o }(), serving, false, cluster.Topology{}, errOtherModel},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := tc.o.desired(cluster.Revision{Topology: tc.now}, tc.fresh)
+			if got := r.Topology; !errors.Is(err, tc.err) || err == nil && got != tc.want {
+				t.Errorf("got %+v %v\nwant %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestFlagText(t *testing.T) {
+	for in, want := range map[string]string{"block_size: 7 is odd": "--block-size: 7 is odd", "no colon": "no colon", "a b: c": "a b: c"} {
+		if got := flagText(fmt.Errorf("%s", in)); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
