@@ -21,7 +21,7 @@ var strategies = []struct {
 	way      protocol.PrefillWay
 	settings map[string]any
 }{
-	{protocol.WayQueue, map[string]any{"disagg.strategy": protocol.StrategyQueue}},
+	{protocol.WayQueue, map[string]any{"disagg.strategy": protocol.StrategyDecodeFirst}},
 	{protocol.WayPull, map[string]any{"disagg.strategy": "prefill-first", "disagg.overlap_kv_transfer": false}},
 	{protocol.WayBackground, map[string]any{"disagg.strategy": "prefill-first", "disagg.overlap_kv_transfer": true}},
 }
@@ -194,7 +194,7 @@ func TestStrategiesOfTwoFrontends(t *testing.T) {
 		Nodes: []clustertest.Node{
 			{Roles: []string{"decode"}},
 			{Roles: []string{"prefill"}, Config: func(cfg *config.Dynamod) {
-				cfg.Frontend.Enabled, cfg.Disagg.Strategy, cfg.Disagg.OverlapKVTransfer = true, protocol.StrategyRouter, false
+				cfg.Frontend.Enabled, cfg.Disagg.Strategy, cfg.Disagg.OverlapKVTransfer = true, protocol.StrategyPrefillFirst, false
 			}},
 		},
 	})

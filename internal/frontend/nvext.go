@@ -84,7 +84,7 @@ func (p *nvextParams) apply(g *generation) {
 	}
 	if p.prefill != nil {
 		g.only.prefill = cluster.InstanceID(*p.prefill)
-		g.strategy, g.req.Disagg.Force = protocol.StrategyRouter, metrics.PrefillRemote
+		g.strategy, g.req.Disagg.Force = protocol.StrategyPrefillFirst, metrics.PrefillRemote
 	}
 }
 

@@ -44,7 +44,7 @@ func TestRequestNamesItsWorkers(t *testing.T) {
 	dec := []*fake{w.fake("worker-3", prefilledBy("abc")), w.fake("worker-4", prefilledBy("abc"))}
 	s := routing()
 	f := w.routed(s, 2, 2)
-	for _, strategy := range []string{protocol.StrategyRouter, protocol.StrategyQueue} {
+	for _, strategy := range []string{protocol.StrategyPrefillFirst, protocol.StrategyDecodeFirst} {
 		s.change(func(k *Settings) { k.Strategy = strategy })
 		for i := range 4 {
 			p, d := pre[i/2], dec[i%2]

@@ -54,7 +54,7 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	hints := &g.req.Disagg
 	hints.Strategy, hints.Why = g.strategy, ""
 	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
-	if g.strategy != protocol.StrategyRouter {
+	if g.strategy != protocol.StrategyPrefillFirst {
 		return nil
 	}
 	settings := g.f.cfg.Settings()
@@ -172,7 +172,7 @@ func (g *generation) ask(ctx context.Context, inst cluster.Instance, settings Se
 		// A prefill worker may get another attempt of the same request.
 		RequestID: attemptID(g.id, g.hops-1), Tenant: g.req.Tenant, Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs,
 		Generated: g.req.Generated, Stop: protocol.StopConditions{MaxTokens: 1}, ReceivedAt: g.req.ReceivedAt,
-		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyRouter, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
+		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
 	}
 	// The context of the call is the request's: its end ends the hop, too.
 	stream, err := g.f.prefills.Call(ctx, inst, req.RequestID, nil, req)

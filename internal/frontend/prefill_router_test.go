@@ -24,7 +24,7 @@ type changing struct {
 
 func routing() *changing {
 	return &changing{k: Settings{
-		Policy: "least-loaded", Strategy: protocol.StrategyRouter, RemoteTimeout: 10 * time.Second,
+		Policy: "least-loaded", Strategy: protocol.StrategyPrefillFirst, RemoteTimeout: 10 * time.Second,
 		Prefill: router.PrefillLimits{MaxLocalTokens: 8, MaxQueueDepth: 100},
 	}}
 }
@@ -107,7 +107,7 @@ func TestPrefillFirst(t *testing.T) {
 	if first.Stop.MaxTokens != 1 || len(first.TokenIDs) != 40 || first.ModelSum != testDigest || time.Until(first.Disagg.Deadline) > 10*time.Second || first.Disagg.Bootstrap != nil {
 		t.Errorf("first hop %+v", first)
 	}
-	if p := second.Disagg.Params; second.Disagg.Strategy != protocol.StrategyRouter || p == nil || p.Worker != "worker-1" || p.Ticket != first.RequestID || second.Disagg.Bootstrap != nil || second.Disagg.Why != "" {
+	if p := second.Disagg.Params; second.Disagg.Strategy != protocol.StrategyPrefillFirst || p == nil || p.Worker != "worker-1" || p.Ticket != first.RequestID || second.Disagg.Bootstrap != nil || second.Disagg.Why != "" {
 		t.Errorf("second hop %+v", second.Disagg)
 	}
 	patience.Until(t, "the decisions came", func() bool { return len(decisions()) >= 3 })
@@ -193,7 +193,7 @@ func TestPrefillFallsBack(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			got := dec.got()[0].Disagg
-			if got.Why != tc.why || (got.Params == nil) != (tc.why != "") || got.Strategy != protocol.StrategyRouter {
+			if got.Why != tc.why || (got.Params == nil) != (tc.why != "") || got.Strategy != protocol.StrategyPrefillFirst {
 				t.Errorf("hints %+v, want %q", got, tc.why)
 			}
 			asked := 0
@@ -289,7 +289,7 @@ func TestStrategyChanges(t *testing.T) {
 		return engineStops(ctx, fk)
 	})
 	s := routing()
-	s.change(func(k *Settings) { k.Strategy = protocol.StrategyQueue })
+	s.change(func(k *Settings) { k.Strategy = protocol.StrategyDecodeFirst })
 	f := w.routed(s, 1, 2)
 	done := make(chan answer, 1)
 	long := textBody(body{"prompt": strings.Repeat("x", 40), "max_tokens": 300})
@@ -299,13 +299,13 @@ func TestStrategyChanges(t *testing.T) {
 	case a := <-done:
 		t.Fatalf("ended early: %+v", a)
 	}
-	s.change(func(k *Settings) { k.Strategy, k.Policy = protocol.StrategyRouter, "round-robin" })
+	s.change(func(k *Settings) { k.Strategy, k.Policy = protocol.StrategyPrefillFirst, "round-robin" })
 	close(release)
 	if got := <-done; got.Choices[0].Text != saga {
 		t.Errorf("%+v", got)
 	}
 	for _, r := range append(a.got(), b.got()...) {
-		if r.Disagg.Strategy != protocol.StrategyQueue || r.Disagg.Params != nil {
+		if r.Disagg.Strategy != protocol.StrategyDecodeFirst || r.Disagg.Params != nil {
 			t.Errorf("hints %+v", r.Disagg)
 		}
 	}

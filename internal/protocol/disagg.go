@@ -9,12 +9,12 @@ import (
 // The strategies of disaggregation. The frontend decides for each request and writes the
 // strategy into it, so that workers need not agree on the setting.
 const (
-	// StrategyQueue chooses the decode worker first. That worker decides whether a
+	// StrategyDecodeFirst chooses the decode worker first. That worker decides whether a
 	// prefill worker shall write the KV into its blocks. It is the default.
-	StrategyQueue = "decode-first"
-	// StrategyRouter lets the frontend decide, which then also chooses the prefill
+	StrategyDecodeFirst = "decode-first"
+	// StrategyPrefillFirst lets the frontend decide, which then also chooses the prefill
 	// worker.
-	StrategyRouter = "prefill-first"
+	StrategyPrefillFirst = "prefill-first"
 )
 
 // PrefillWay says how the KV of a remote prefill reaches the decode worker.
@@ -32,7 +32,7 @@ const (
 type DisaggHints struct {
 	// Force is "", "remote" or "local": it overrides the decision for this request.
 	Force string `json:"force"`
-	// Strategy is StrategyQueue, StrategyRouter, or empty for StrategyQueue.
+	// Strategy is StrategyDecodeFirst, StrategyPrefillFirst, or empty for StrategyDecodeFirst.
 	Strategy string `json:"strategy"`
 	// Why is the frontend's reason for a local prefill.
 	Why string `json:"why"`

@@ -17,7 +17,7 @@ import (
 
 // inRoom is the request for a decode worker that goes to a room.
 func inRoom(req protocol.PreprocessedRequest, room *protocol.BootstrapInfo) protocol.PreprocessedRequest {
-	req.Disagg.Strategy, req.Disagg.Bootstrap = protocol.StrategyRouter, room
+	req.Disagg.Strategy, req.Disagg.Bootstrap = protocol.StrategyPrefillFirst, room
 	return req
 }
 

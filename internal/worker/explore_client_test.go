@@ -177,7 +177,7 @@ func (x *exploration) target(r *rand.Rand, moved *protocol.Moved) (inst cluster.
 // firstHop decides how the prompt of a request is prefilled, and says so in it. The
 // stream of the prefill worker is nil if the frontend asked none.
 func (x *exploration) firstHop(ctx context.Context, r *rand.Rand, req *protocol.PreprocessedRequest) requestplane.Stream {
-	hints := protocol.DisaggHints{Strategy: protocol.StrategyRouter, Why: "chance"}
+	hints := protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Why: "chance"}
 	defer func() { req.Disagg = hints }()
 	way := r.IntN(10)
 	if way < 4 {
@@ -191,7 +191,7 @@ func (x *exploration) firstHop(ctx context.Context, r *rand.Rand, req *protocol.
 	inst := pre[r.IntN(len(pre))]
 	deadline := time.Now().Add([]time.Duration{3 * time.Millisecond, 30 * time.Millisecond, remoteLimit, remoteLimit}[r.IntN(4)])
 	first := *req
-	first.Disagg = protocol.DisaggHints{Strategy: protocol.StrategyRouter, Deadline: deadline}
+	first.Disagg = protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Deadline: deadline}
 	if way < 7 {
 		first.Disagg.Bootstrap = x.roomAt(ctx, inst, r.Uint64()>>1)
 		if first.Disagg.Bootstrap == nil {

@@ -45,7 +45,7 @@ func (h *hops) instance(worker string) cluster.Instance {
 // call sends a request to a prefill worker; the stream is closed when the test ends.
 func (h *hops) call(ctx context.Context, worker string, req protocol.PreprocessedRequest, room *protocol.BootstrapInfo, deadline time.Duration) requestplane.Stream {
 	h.w.t.Helper()
-	req.Disagg.Strategy, req.Disagg.Bootstrap, req.Disagg.Deadline = protocol.StrategyRouter, room, time.Now().Add(deadline)
+	req.Disagg.Strategy, req.Disagg.Bootstrap, req.Disagg.Deadline = protocol.StrategyPrefillFirst, room, time.Now().Add(deadline)
 	s, err := h.prefill.Call(ctx, h.instance(worker), req.RequestID, nil, req)
 	if err != nil {
 		h.w.t.Fatal(err)
@@ -63,7 +63,7 @@ func (h *hops) hold(worker string, req protocol.PreprocessedRequest, deadline ti
 	if err := s.Recv(h.w.t.Context(), &o); err != nil || o.Params == nil {
 		h.w.t.Fatalf("first hop: %+v, %v", o, err)
 	}
-	req.Disagg.Strategy, req.Disagg.Params = protocol.StrategyRouter, o.Params
+	req.Disagg.Strategy, req.Disagg.Params = protocol.StrategyPrefillFirst, o.Params
 	return req, s
 }
 

@@ -78,7 +78,7 @@ func TestBothStrategiesAtOnce(t *testing.T) {
 			case 1:
 				room := h.room("worker-1", uint64(i))
 				h.call(t.Context(), "worker-1", req, room, 20*time.Second)
-				req.Disagg.Strategy, req.Disagg.Bootstrap = protocol.StrategyRouter, room
+				req.Disagg.Strategy, req.Disagg.Bootstrap = protocol.StrategyPrefillFirst, room
 			}
 			got := w.generate(t.Context(), "", req)
 			check(t, got, p, 8)
@@ -108,7 +108,7 @@ func TestRouterDecidesLocal(t *testing.T) {
 	h := w.hops()
 	p := prompt(r, 100)
 	req := request("a", p, 4)
-	req.Disagg.Strategy, req.Disagg.Why = protocol.StrategyRouter, "prefill workers busy"
+	req.Disagg.Strategy, req.Disagg.Why = protocol.StrategyPrefillFirst, "prefill workers busy"
 	got := w.generate(t.Context(), "", req)
 	check(t, got, p, 4)
 	if got.timing.Prefill != "local" || got.timing.PrefillWhy != "prefill workers busy" || got.timing.PrefillWay != "" {

@@ -121,10 +121,10 @@ func (d *disaggBench) open(ctx context.Context) error {
 		prefill, decode int
 		apart           bool
 	}{
-		{aggregated, protocol.StrategyQueue, 0, 2, false},
-		{byStrategy + protocol.StrategyQueue, protocol.StrategyQueue, 1, 1, false},
-		{byStrategy + protocol.StrategyRouter, protocol.StrategyRouter, 1, 1, false},
-		{byStrategy + protocol.StrategyQueue + twoProcesses, protocol.StrategyQueue, 1, 1, true},
+		{aggregated, protocol.StrategyDecodeFirst, 0, 2, false},
+		{byStrategy + protocol.StrategyDecodeFirst, protocol.StrategyDecodeFirst, 1, 1, false},
+		{byStrategy + protocol.StrategyPrefillFirst, protocol.StrategyPrefillFirst, 1, 1, false},
+		{byStrategy + protocol.StrategyDecodeFirst + twoProcesses, protocol.StrategyDecodeFirst, 1, 1, true},
 	} {
 		if kind.apart && len(d.opts.Child) == 0 {
 			continue

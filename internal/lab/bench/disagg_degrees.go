@@ -22,7 +22,7 @@ func (d *disaggBench) otherDegrees(ctx context.Context, sec *Section) error {
 	var cases []Case
 	for _, ranks := range []degrees{one, {2, 2}, {2, 1}, {1, 2}} {
 		n, err := d.node(ctx, nodeSpec{
-			name: "degree " + ranks.String(), strategy: protocol.StrategyQueue, prefill: 1, decode: 1, degrees: ranks,
+			name: "degree " + ranks.String(), strategy: protocol.StrategyDecodeFirst, prefill: 1, decode: 1, degrees: ranks,
 			model: d.model, blocks: 2*length/rigBlockSize + 8, devices: d.devices(),
 		})
 		if err != nil {
@@ -39,7 +39,7 @@ func (d *disaggBench) otherDegrees(ctx context.Context, sec *Section) error {
 		res.ratio(c.Name, keyEqualDegree, keyWrite, one.String(), 1)
 	}
 	sec.Tables = append(sec.Tables, res.table("Transfers between tensor-parallel degrees",
-		fmt.Sprintf("The same prompts of %d tokens, one at a time, by the strategy queue, from a prefill worker with so\n"+
+		fmt.Sprintf("The same prompts of %d tokens, one at a time, by the strategy decode-first, from a prefill worker with so\n"+
 			"many ranks to a decode worker with so many. Each rank has memory of its own for its share of the heads\n"+
 			"of a block, so that a block takes as many pieces as the larger degree.", length), []Column{
 			{keyWrite, "transfer ms", "time spent moving the KV of the prompt"},

@@ -34,7 +34,7 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
 	limits := d.w.Settings().Prefill
-	if d.hints.Strategy != protocol.StrategyRouter {
+	if d.hints.Strategy != protocol.StrategyPrefillFirst {
 		s.QueueDepth = d.w.QueueDepth()
 		s.PrefillWorkers = len(d.w.prefills.Instances())
 		remote, why := router.DecidePrefill(s, limits)
