@@ -204,7 +204,7 @@ func object(member func(path, key string, raw json.RawMessage) *apiError) field 
 func ignored(string, json.RawMessage) *apiError { return nil }
 
 // only accepts a field if it has one of the given JSON values, which ask for the server's
-// fixed behaviour. Numbers are compared by value.
+// fixed behavior. Numbers are compared by value.
 func only(values ...string) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		var compact bytes.Buffer

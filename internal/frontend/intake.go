@@ -86,7 +86,7 @@ type reservation struct {
 	tenant  string
 	entry   *fairqueue.Entry[*reservation]
 	ready   chan struct{} // closed when it is granted, or refused
-	refused bool          // in favour of a tenant with fewer waiting
+	refused bool          // in favor of a tenant with fewer waiting
 	began   time.Time
 	got     atomic.Int64 // bytes read
 	slow    atomic.Bool
