@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -17,8 +16,8 @@ import (
 // this node's configuration for the others.
 type settings struct {
 	a       *Agent
-	keys    map[string]config.Key
-	watched *store.Prefix[json.RawMessage]
+	at      map[string][]string // keys in the store by setting, the present name first
+	watched *store.Prefix[any]  // typed values, nil for one that cannot be read
 }
 
 // Names of the settings below the config prefix.
@@ -32,22 +31,36 @@ const (
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {
-	decode := func(kv store.KV) (json.RawMessage, error) { return json.RawMessage(kv.Value), nil }
+	s := &settings{a: a, at: map[string][]string{}}
+	stored := map[string]config.Key{} // by where they are stored
+	for _, key := range config.RuntimeKeys() {
+		for _, name := range append([]string{key.Name}, key.Former...) {
+			at := cluster.SettingKey(a.cfg.Namespace, name)
+			s.at[key.Name], stored[at] = append(s.at[key.Name], at), key
+		}
+	}
+	decode := func(kv store.KV) (any, error) {
+		key, known := stored[kv.Key]
+		if !known { // of another release
+			return nil, nil
+		}
+		v, err := key.DecodeRuntime(kv.Value)
+		if err != nil { // a typing mistake must not stop a worker
+			a.log.Warn("a setting of the cluster is ignored", "error", err)
+		}
+		return v, nil
+	}
 	p, err := store.WatchPrefix(context.WithoutCancel(ctx), a.stores.store, cluster.SettingPrefix(a.cfg.Namespace), decode, a.log)
 	if err != nil {
 		return nil, fmt.Errorf("watch settings: %w", err)
 	}
-	s := &settings{a: a, keys: map[string]config.Key{}, watched: p}
-	for _, key := range config.RuntimeKeys() {
-		s.keys[key.Name] = key
-	}
+	s.watched = p
 	return s, nil
 }
 
 func (s *settings) close() { s.watched.Close() }
 
-// settings returns the current settings. It ignores a value that cannot be read, so that
-// a typing mistake does not stop a worker.
+// settings returns the current settings. Each request asks for them.
 func (s *settings) settings() (config.Disagg, config.Router) {
 	d, r := s.a.cfg.Disagg, s.a.cfg.Router
 	override(s, settingStrategy, &d.Strategy)
@@ -60,16 +73,13 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 }
 
 func override[T any](s *settings, name string, into *T) {
-	key := s.keys[name]
-	for _, name := range append([]string{name}, key.Former...) {
-		raw, ok := s.watched.Get(cluster.SettingKey(s.a.cfg.Namespace, name))
-		if !ok {
-			continue
+	for _, at := range s.at[name] {
+		if v, ok := s.watched.Get(at); ok {
+			if v != nil {
+				*into = v.(T) // a test makes sure that the table has the type
+			}
+			return
 		}
-		if v, err := key.DecodeRuntime(raw); err == nil {
-			*into = v.(T) // a test makes sure that the table has the type
-		}
-		return
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 	"github.com/dynctl/dynctl/internal/frontend"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker"
@@ -112,6 +113,30 @@ func TestFrontendSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, 5*time.Second, "an unknown strategy is ignored", func() bool { return n.settings.frontend().Strategy == "decode-first" })
+}
+
+// What the release before has stored is in force, until it is set under its present name.
+func TestFormerSettings(t *testing.T) {
+	mem := store.NewMemory(nil)
+	defer mem.Close()
+	a := &Agent{cfg: testConfig(t), log: testLog(t), stores: &stores{store: mem}}
+	put := func(name, value string) {
+		if _, err := mem.Put(t.Context(), cluster.SettingKey(a.cfg.Namespace, name), []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("disagg.background_prefill", "false")
+	put(settingStrategy, `"router"`)
+	s, err := watchSettings(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if f := s.frontend(); f.Background || f.Strategy != protocol.StrategyPrefillFirst {
+		t.Errorf("%+v", f)
+	}
+	put(settingOverlap, "true")
+	within(t, 5*time.Second, "the present name counts", func() bool { return s.frontend().Background })
 }
 
 // What the store says is in force from the start, and what cannot be read is not.
