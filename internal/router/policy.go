@@ -1,9 +1,12 @@
 package router
 
 import (
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"hash/fnv"
+	"io"
 	"slices"
 	"sync/atomic"
 
@@ -82,15 +85,7 @@ func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 	if err != nil {
 		return explain(p.Name(), cluster.TermTurn, nil, candidates, nil), err
 	}
-	slices.SortFunc(free, func(a, b Candidate) int {
-		switch {
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(free, func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
 	// The cost of a worker is its distance from the pointer.
 	turn := int((p.next.Add(1) - 1) % uint64(len(free)))
 	place := make(map[cluster.InstanceID]int, len(free))
@@ -101,30 +96,37 @@ func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
 	return explain(p.Name(), cluster.TermTurn, &free[turn], candidates, cost), nil
 }
 
-// leastLoaded takes the candidate with the fewest requests in flight. Among equals it
-// chooses at random, so that several frontends do not choose alike.
+// leastLoaded takes the candidate with the fewest requests in flight. Ties go to the
+// smallest hash of request and worker: requests spread evenly, and the same request over
+// the same candidates gives the same decision, in every frontend and in a replay.
 type leastLoaded struct{}
 
 func (leastLoaded) Name() string { return LeastLoaded }
 
-func (p leastLoaded) Pick(_ Request, candidates []Candidate) (Decision, error) {
+func (p leastLoaded) Pick(r Request, candidates []Candidate) (Decision, error) {
 	free, err := eligible(candidates)
 	if err != nil {
 		return explain(p.Name(), cluster.TermLoad, nil, candidates, nil), err
 	}
-	best, ties := 0, 1
-	for i := 1; i < len(free); i++ {
-		switch {
-		case free[i].InFlight < free[best].InFlight:
-			best, ties = i, 1
-		case free[i].InFlight == free[best].InFlight:
-			if ties++; rand.IntN(ties) == 0 {
-				best = i
-			}
-		}
-	}
+	best := slices.MinFunc(free, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.InFlight, b.InFlight), cmp.Compare(tieHash(r.ID, a.ID), tieHash(r.ID, b.ID)))
+	})
 	cost := func(c Candidate) float64 { return float64(c.InFlight) }
-	return explain(p.Name(), cluster.TermLoad, &free[best], candidates, cost), nil
+	return explain(p.Name(), cluster.TermLoad, &best, candidates, cost), nil
+}
+
+// tieHash is the 64-bit FNV-1a hash of a request's id and a worker's instance id, mixed
+// by the finalizer of MurmurHash3, as FNV's last bytes hardly reach its high bits.
+func tieHash(request string, worker cluster.InstanceID) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, request) // a hash never fails
+	var id [8]byte
+	binary.LittleEndian.PutUint64(id[:], uint64(worker))
+	_, _ = h.Write(id[:])
+	x := h.Sum64()
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
 }
 
 func eligible(candidates []Candidate) ([]Candidate, error) {
@@ -169,13 +171,7 @@ func explain(policy, term string, chosen *Candidate, all []Candidate, cost func(
 		if ra, rb := rank(a), rank(b); ra != rb {
 			return ra - rb
 		}
-		switch {
-		case a.Cost < b.Cost:
-			return -1
-		case a.Cost > b.Cost:
-			return 1
-		}
-		return cluster.CompareNames(a.Worker, b.Worker)
+		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cluster.CompareNames(a.Worker, b.Worker))
 	})
 	return d
 }
