@@ -55,7 +55,7 @@ func (k Key) current(v any) any {
 // as text, that was renamed; empty if neither was.
 func (k Key) FormerSpelling(name, text string) string {
 	if name != k.Name {
-		return fmt.Sprintf("%s is called %s now; the old name goes with the next release", name, k.Name)
+		return Renamed(name, k.Name)
 	}
 	items := []string{text}
 	if k.Kind == KindList {
@@ -63,10 +63,16 @@ func (k Key) FormerSpelling(name, text string) string {
 	}
 	for _, item := range items {
 		if now, ok := k.FormerChoices[item]; ok {
-			return fmt.Sprintf("the value %s of %s is called %s now; the old one goes with the next release", item, k.Name, now)
+			return Renamed(fmt.Sprintf("the value %s of %s", item, k.Name), now)
 		}
 	}
 	return ""
+}
+
+// Renamed returns the sentence for a user who gave something under the name that it had in
+// the release before.
+func Renamed(former, now string) string {
+	return fmt.Sprintf("%s is called %s now; the old name goes with the next release", former, now)
 }
 
 // CurrentSettings returns run-time settings as they are stored, under the names and with

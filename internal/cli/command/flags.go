@@ -162,7 +162,7 @@ func Former(cmd *cobra.Command, now map[string]string) {
 		}
 		if !told[name] {
 			told[name] = true
-			cmd.PrintErrf("dynctl: --%s is called --%s now; the old name goes with the next release\n", name, current)
+			cmd.PrintErrln("dynctl: note: " + config.Renamed("--"+name, "--"+current))
 		}
 		return pflag.NormalizedName(current)
 	})
