@@ -122,7 +122,7 @@ func TestCredentialsOfALocalCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := credentials.LoadOrCreate(c.SecretPath())
+	secret, err := credentials.Create(c.SecretPath(), credentials.New())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 		}
 	}()
 	log := slog.New(slog.DiscardHandler)
-	secret, err := credentials.LoadOrCreate(cfg.SecretFile)
+	secret, err := credentials.Create(cfg.SecretFile, credentials.New())
 	if err != nil {
 		return a, err
 	}

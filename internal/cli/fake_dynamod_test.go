@@ -91,7 +91,7 @@ func playDynamod(args []string) error {
 	log := slog.New(slog.DiscardHandler)
 	ctx := context.Background()
 	endpoints := strings.Split(f.endpoints, ",")
-	secret, err := credentials.LoadOrCreate(c.SecretPath())
+	secret, err := credentials.Create(c.SecretPath(), credentials.New())
 	if err != nil {
 		return err
 	}

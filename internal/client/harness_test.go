@@ -49,7 +49,7 @@ var testSecret struct {
 
 func makeSecret(dir string) error {
 	testSecret.file = filepath.Join(dir, "secret")
-	s, err := credentials.LoadOrCreate(testSecret.file)
+	s, err := credentials.Create(testSecret.file, credentials.New())
 	testSecret.key = handshake.NewKey(s.Key(requestplane.KeyPurpose))
 	return err
 }

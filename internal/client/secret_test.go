@@ -28,7 +28,7 @@ func TestWithoutSecret(t *testing.T) {
 		return nil
 	})
 	other := filepath.Join(t.TempDir(), "other")
-	if _, err := credentials.LoadOrCreate(other); err != nil {
+	if _, err := credentials.Create(other, credentials.New()); err != nil {
 		t.Fatal(err)
 	}
 	s := &servers{t: t, etcdAddr: shared.etcd.Endpoint(), namespace: c.Namespace}

@@ -106,7 +106,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.Model = "test-model"
 	}
 	c.SecretFile = filepath.Join(t.TempDir(), "secret")
-	secret, err := credentials.LoadOrCreate(c.SecretFile)
+	secret, err := credentials.Create(c.SecretFile, credentials.New())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,16 +92,6 @@ func Load(path string) (Secret, error) {
 	return s, nil
 }
 
-// LoadOrCreate reads the secret from a file, and makes one if there is no file. Programs
-// that do so at the same time all get the same secret.
-func LoadOrCreate(path string) (Secret, error) {
-	s, err := Load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return s, err
-	}
-	return Create(path, New())
-}
-
 // Create writes a secret to a new file that only its owner may read. It returns the
 // secret in the file: another one if another program created the file first.
 func Create(path string, s Secret) (Secret, error) {

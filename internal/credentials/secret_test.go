@@ -21,7 +21,7 @@ func TestSecretIsKept(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range made {
 		wg.Go(func() {
-			s, err := LoadOrCreate(path)
+			s, err := Create(path, New())
 			if err != nil {
 				t.Error(err)
 			}
@@ -44,7 +44,7 @@ func TestSecretIsKept(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadOrCreate(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := Create(path, New()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a secret that others may read: %v", err)
 	}
 }
