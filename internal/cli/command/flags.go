@@ -84,6 +84,23 @@ func Progress(fs *pflag.FlagSet, p *string) {
 	Choice(fs, p, "progress", "", "auto", "how progress is shown", progress.Modes())
 }
 
+// Waiting says how long a command waits for what it has ordered, and how it shows that.
+// Options embed it.
+type Waiting struct {
+	Timeout  time.Duration
+	NoWait   bool   // return as soon as the order is given
+	Progress string // one of progress.Modes
+}
+
+// AddFlags adds the flags. What they wait for is in howLong; ordered says when --no-wait
+// returns, as "the order is given".
+func (w *Waiting) AddFlags(fs *pflag.FlagSet, timeout time.Duration, howLong, ordered string) {
+	Duration(fs, &w.Timeout, "timeout", timeout, howLong)
+	fs.BoolVar(&w.NoWait, "no-wait", false, "return when "+ordered+", with exit code 8")
+	Progress(fs, &w.Progress)
+	Grouped(fs, "Waiting", "timeout", "no-wait", "progress")
+}
+
 // countFlag is a whole number that is not negative.
 type countFlag struct{ n *int }
 

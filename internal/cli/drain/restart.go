@@ -23,12 +23,11 @@ import (
 
 // RestartOptions restart workers without losing requests.
 type RestartOptions struct {
-	Session  *session.Session
-	Targets  []fleet.Target // workers
-	Rolling  bool           // all workers
-	Timeout  time.Duration
-	NoWait   bool
-	Progress string
+	command.Waiting
+
+	Session *session.Session
+	Targets []fleet.Target // workers
+	Rolling bool           // all workers
 }
 
 // RestartCommand makes dynctl restart.
@@ -55,10 +54,7 @@ workers. ctrl-c stops watching only.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.BoolVar(&o.Rolling, "rolling", false, "restart all workers, one of each role at a time")
-	command.Duration(fs, &o.Timeout, "timeout", 10*time.Minute, "how long to wait")
-	fs.BoolVar(&o.NoWait, "no-wait", false, "return when the order is given, with exit code 8")
-	command.Progress(fs, &o.Progress)
-	command.Grouped(fs, "Waiting", "timeout", "no-wait", "progress")
+	o.AddFlags(fs, 10*time.Minute, "how long to wait", "the order is given")
 	return cmd
 }
 

@@ -22,12 +22,11 @@ import (
 
 // ResumeOptions take drains of workers and nodes back.
 type ResumeOptions struct {
-	Session  *session.Session
-	Targets  []fleet.Target
-	Timeout  time.Duration // for each worker
-	NoWait   bool
-	DryRun   bool
-	Progress string
+	command.Waiting // for each worker
+
+	Session *session.Session
+	Targets []fleet.Target
+	DryRun  bool
 
 	verb string // resume, or uncordon
 }
@@ -55,11 +54,9 @@ when the workers serve.`,
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	command.Duration(fs, &o.Timeout, "timeout", 2*time.Minute, "how long to wait for each worker")
-	fs.BoolVar(&o.NoWait, "no-wait", false, "return when the order is given, with exit code 8")
-	command.Progress(fs, &o.Progress)
+	o.AddFlags(fs, 2*time.Minute, "how long to wait for each worker", "the order is given")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would be ordered, and order nothing")
-	command.Grouped(fs, "Waiting", "timeout", "no-wait", "progress", "dry-run")
+	command.Grouped(fs, "Waiting", "dry-run")
 	return cmd
 }
 

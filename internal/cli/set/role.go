@@ -23,19 +23,15 @@ import (
 
 // RoleOptions give a worker another role.
 type RoleOptions struct {
-	Session  *session.Session
-	Args     []string // the worker, and role=<role>
-	DryRun   bool
-	Timeout  time.Duration
-	NoWait   bool
-	Progress string
+	command.Waiting
+
+	Session *session.Session
+	Args    []string // the worker, and role=<role>
+	DryRun  bool
 }
 
 func (o *RoleOptions) flags(fs *pflag.FlagSet) {
-	command.Duration(fs, &o.Timeout, "timeout", 5*time.Minute, "how long to wait for a worker's new role")
-	fs.BoolVar(&o.NoWait, "no-wait", false, "return when a role is declared, with exit code 8")
-	command.Progress(fs, &o.Progress)
-	command.Grouped(fs, "Waiting", "timeout", "no-wait", "progress")
+	o.AddFlags(fs, 5*time.Minute, "how long to wait for a worker's new role", "a role is declared")
 }
 
 // namesWorker reports whether a command line begins with the name of a worker.

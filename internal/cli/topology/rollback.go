@@ -26,16 +26,15 @@ import (
 
 // RollbackOptions declares an earlier topology again.
 type RollbackOptions struct {
+	command.Waiting
+
 	Session *session.Session
 
-	To       int
-	List     bool
-	Yes      bool
-	Why      string
-	Timeout  time.Duration
-	NoWait   bool
-	DryRun   bool
-	Progress string
+	To     int
+	List   bool
+	Yes    bool
+	Why    string
+	DryRun bool
 }
 
 const rollbackAction = "cannot roll back"
@@ -67,12 +66,10 @@ latest one that differs from the present.`,
 	fs.BoolVar(&o.List, "list", false, "list the generations, and change nothing")
 	fs.StringVar(&o.Why, "why", "", "reason for the change, for --list (default: this command)")
 	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
-	command.Duration(fs, &o.Timeout, "timeout", 5*time.Minute, "how long to wait")
-	fs.BoolVar(&o.NoWait, "no-wait", false, "return when the topology is declared, with exit code 8")
+	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the topology is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would change, and change nothing")
-	command.Progress(fs, &o.Progress)
 	command.Grouped(fs, "Topology", "to", "list", "why", "yes")
-	command.Grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
+	command.Grouped(fs, "Waiting", "dry-run")
 	_ = cmd.RegisterFlagCompletionFunc("to", completeGenerations(a)) // fails for unknown flags only
 	return cmd
 }

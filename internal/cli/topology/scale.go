@@ -21,13 +21,12 @@ import (
 
 // ScaleOptions changes how many workers there are.
 type ScaleOptions struct {
+	command.Waiting
+
 	Session *session.Session
 
 	Prefill, Decode int
-	Timeout         time.Duration
-	NoWait          bool
 	DryRun          bool
-	Progress        string
 }
 
 // ScaleCommand makes dynctl scale.
@@ -52,13 +51,11 @@ returns when all wanted workers serve and all others are gone.`,
 	fs.SortFlags = false
 	command.Count(fs, &o.Prefill, "prefill", 0, "prefill workers (default: as many as now)")
 	command.Count(fs, &o.Decode, "decode", 0, "decode workers (default: as many as now)")
-	command.Duration(fs, &o.Timeout, "timeout", 5*time.Minute, "how long to wait")
-	fs.BoolVar(&o.NoWait, "no-wait", false, "return when the change is declared, with exit code 8")
+	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the change is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would change, and change nothing")
-	command.Progress(fs, &o.Progress)
 	fs.Lookup("prefill").DefValue, fs.Lookup("decode").DefValue = "", ""
 	command.Grouped(fs, "Placement", "prefill", "decode")
-	command.Grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
+	command.Grouped(fs, "Waiting", "dry-run")
 	return cmd
 }
 

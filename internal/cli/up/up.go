@@ -24,6 +24,8 @@ import (
 
 // Options starts a cluster, or changes a running one.
 type Options struct {
+	command.Waiting
+
 	Session *session.Session
 
 	Prefill, Decode             int
@@ -36,14 +38,12 @@ type Options struct {
 	Speculative                 string
 	Port                        int
 	Host                        string // at which other machines reach this one
-	Timeout                     time.Duration
-	NoWait, DryRun              bool
-	Progress                    string
+	DryRun                      bool
 
 	File      string   // a topology file, or "-"
 	Set       []string // fields of it
 	Placement string
-	Why       string // somebody declares this
+	Why       string // reason for the change
 	Yes       bool
 
 	read   topofile.File // what file holds
@@ -110,16 +110,14 @@ only the topology is declared.`,
 	fs.Lookup("itl-target").DefValue = "" // 0, the engine's: said in the text
 	fs.StringVar(&o.Speculative, "speculative", "", "propose tokens and verify several at a time: ngram, ngram:5 or off; changes no answer (default: off)")
 	command.Count(fs, &o.Engine.TensorParallel, "tensor-parallel", 0, "ranks of each worker, which share the heads of each layer (default 1, on GPUs those of the device)")
-	command.Duration(fs, &o.Timeout, "timeout", 5*time.Minute, "how long to wait")
-	fs.BoolVar(&o.NoWait, "no-wait", false, "return when the topology is declared, with exit code 8")
+	o.AddFlags(fs, 5*time.Minute, "how long to wait", "the topology is declared")
 	fs.BoolVar(&o.DryRun, "dry-run", false, "print what would happen, and do nothing")
 	fs.StringVar(&o.Why, "why", "", "reason for the change, for dynctl rollback --list (default: this command)")
 	fs.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before a file replaces the model")
-	command.Progress(fs, &o.Progress)
 	command.Former(cmd, map[string]string{"served-name": "served-model-name", "kv-dtype": "kv-cache-dtype", "max-seqs": "max-num-seqs"})
 	command.Grouped(fs, "Topology", "file", "set", "prefill", "decode", "agents", "device", "placement", "port", "advertise-host", "why", "yes")
 	command.Grouped(fs, "Engine", "backend", "model", "served-model-name", "quantize", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
-	command.Grouped(fs, "Waiting", "timeout", "no-wait", "dry-run", "progress")
+	command.Grouped(fs, "Waiting", "dry-run")
 	command.Rare(fs, "set", "why", "yes", "placement", "backend", "served-model-name", "kv-blocks", "block-size", "kv-cache-dtype", "max-model-len", "max-num-seqs", "itl-target", "speculative", "tensor-parallel", "tool-parser", "reasoning-parser")
 	_ = cmd.MarkFlagFilename("model", "gguf") // these fail for unknown flags only
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml")

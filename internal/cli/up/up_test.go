@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cli/clitest"
+	"github.com/dynctl/dynctl/internal/cli/command"
 	"github.com/dynctl/dynctl/internal/cli/output"
 	"github.com/dynctl/dynctl/internal/cli/progress"
 	"github.com/dynctl/dynctl/internal/cli/session"
@@ -20,7 +21,7 @@ import (
 
 func TestUpScreens(t *testing.T) {
 	now := clitest.Noon.Add(-12 * time.Second)
-	u := newUplift(&session.Session{Out: &output.Printer{Format: "table", Now: func() time.Time { return now }}, Config: config.Dynctl{Cluster: "lab"}}, &Options{Progress: "quiet"})
+	u := newUplift(&session.Session{Out: &output.Printer{Format: "table", Now: func() time.Time { return now }}, Config: config.Dynctl{Cluster: "lab"}}, &Options{Waiting: command.Waiting{Progress: "quiet"}})
 	u.fresh = true
 	frame := func(v client.View, there map[string]bool) string {
 		return clitest.Draw(u.frame(v, there, settle.Goal{Topo: u.topo}.Judge(v)))
