@@ -47,26 +47,15 @@ func Fit(cols []Column, width int) []Placed {
 	for i, c := range cols {
 		stay = append(stay, Placed{Column: c, n: i, W: c.smallest()})
 	}
-	used := func() int {
+	used := func(stay []Placed) int {
 		n := max(len(stay)-1, 0)
 		for _, c := range stay {
 			n += c.W
 		}
 		return n
 	}
-	for used() > width {
-		out := -1
-		for i, c := range stay {
-			if c.Leave > 0 && (out < 0 || c.Leave < stay[out].Leave) {
-				out = i
-			}
-		}
-		if out < 0 {
-			break
-		}
-		stay = append(stay[:out], stay[out+1:]...)
-	}
-	spare := width - used()
+	stay = cells.Fit(stay, width, used, func(c Placed) int { return c.Leave })
+	spare := width - used(stay)
 	for i := range stay {
 		n := cells.Clamp(stay[i].Width-stay[i].W, 0, max(spare, 0))
 		stay[i].W += n
