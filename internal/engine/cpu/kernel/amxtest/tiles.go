@@ -32,10 +32,11 @@ var (
 	errProtection = errors.New("general protection fault")
 )
 
-// memory is that of the process, and an error names the address of a fault.
+// memory is that of the process: rows lie stride bytes apart, and an error names the
+// address of a fault, before which all rows were copied.
 type memory interface {
-	read(dst []byte, address uint64) error
-	write(address uint64, src []byte) error
+	read(address, stride uint64, rows ...[]byte) error
+	write(address, stride uint64, rows ...[]byte) error
 }
 
 // do executes an instruction. address is that of its operand in memory, stride what
@@ -44,12 +45,12 @@ func (s *tiles) do(in instruction, address, stride uint64, m memory) error {
 	switch in.op {
 	case ldtilecfg:
 		var config [64]byte
-		if err := m.read(config[:], address); err != nil {
+		if err := m.read(address, 0, config[:]); err != nil {
 			return err
 		}
 		return s.configure(config)
 	case sttilecfg:
-		return m.write(address, s.config[:])
+		return m.write(address, 0, s.config[:])
 	case tilerelease:
 		*s = tiles{}
 		return nil
@@ -65,25 +66,27 @@ func (s *tiles) do(in instruction, address, stride uint64, m memory) error {
 	case tileloadd:
 		return d.load(address, stride, m)
 	case tilestored:
-		for r := range d.rows {
-			if err := m.write(address+uint64(r)*stride, d.data[r][:d.colBytes]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return m.write(address, stride, d.slices(&d.data)...)
 	}
 	return s.multiply(in, d)
 }
 
 func (d *tile) load(address, stride uint64, m memory) error {
 	var data [maxRows][rowBytes]byte
-	for r := range d.rows {
-		if err := m.read(data[r][:d.colBytes], address+uint64(r)*stride); err != nil {
-			return err
-		}
+	if err := m.read(address, stride, d.slices(&data)...); err != nil {
+		return err
 	}
 	d.data = data
 	return nil
+}
+
+// slices are the rows of data that the tile has.
+func (d *tile) slices(data *[maxRows][rowBytes]byte) [][]byte {
+	rows := make([][]byte, d.rows)
+	for r := range rows {
+		rows[r] = data[r][:d.colBytes]
+	}
+	return rows
 }
 
 // configure takes the operand of ldtilecfg: palette 1, eight tiles of up to sixteen

@@ -14,20 +14,33 @@ type bytesMemory []byte
 
 const memoryStart = 4096
 
-func (m bytesMemory) read(dst []byte, address uint64) error {
-	if address < memoryStart || address-memoryStart+uint64(len(dst)) > uint64(len(m)) {
-		return errors.New("no memory")
+func (m bytesMemory) read(address, stride uint64, rows ...[]byte) error {
+	for i, r := range rows {
+		own, err := m.row(address+uint64(i)*stride, len(r))
+		if err != nil {
+			return err
+		}
+		copy(r, own)
 	}
-	copy(dst, m[address-memoryStart:])
 	return nil
 }
 
-func (m bytesMemory) write(address uint64, src []byte) error {
-	if address < memoryStart || address-memoryStart+uint64(len(src)) > uint64(len(m)) {
-		return errors.New("no memory")
+func (m bytesMemory) write(address, stride uint64, rows ...[]byte) error {
+	for i, r := range rows {
+		own, err := m.row(address+uint64(i)*stride, len(r))
+		if err != nil {
+			return err
+		}
+		copy(own, r)
 	}
-	copy(m[address-memoryStart:], src)
 	return nil
+}
+
+func (m bytesMemory) row(address uint64, n int) ([]byte, error) {
+	if address < memoryStart || address-memoryStart+uint64(n) > uint64(len(m)) {
+		return nil, errors.New("no memory")
+	}
+	return m[address-memoryStart:][:n], nil
 }
 
 // config is a configuration by rows and bytes of each tile.

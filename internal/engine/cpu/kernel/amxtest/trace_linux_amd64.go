@@ -208,19 +208,31 @@ func (t *tracer) readSome(dst []byte, address uint64) (int, error) {
 	return unix.ProcessVMReadv(t.pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(dst)}}, 0)
 }
 
-func (t *tracer) read(dst []byte, address uint64) error {
-	n, err := t.readSome(dst, address)
-	if err != nil || n < len(dst) {
-		return &faultError{address + uint64(max(n, 0))}
-	}
-	return nil
+func (t *tracer) read(address, stride uint64, rows ...[]byte) error {
+	return t.copyRows(unix.ProcessVMReadv, address, stride, rows)
 }
 
-func (t *tracer) write(address uint64, src []byte) error {
-	local := []unix.Iovec{{Base: &src[0], Len: uint64(len(src))}}
-	n, err := unix.ProcessVMWritev(t.pid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(src)}}, 0)
-	if err != nil || n < len(src) {
-		return &faultError{address + uint64(max(n, 0))}
+func (t *tracer) write(address, stride uint64, rows ...[]byte) error {
+	return t.copyRows(unix.ProcessVMWritev, address, stride, rows)
+}
+
+// copyRows copies all rows in one call of the system, and one by one where that ends
+// early: which byte is not there is known of a single row only.
+func (t *tracer) copyRows(move func(pid int, local []unix.Iovec, remote []unix.RemoteIovec, flags uint) (int, error), address, stride uint64, rows [][]byte) error {
+	local, remote, size := make([]unix.Iovec, len(rows)), make([]unix.RemoteIovec, len(rows)), 0
+	for i, r := range rows {
+		local[i] = unix.Iovec{Base: &r[0], Len: uint64(len(r))}
+		remote[i] = unix.RemoteIovec{Base: uintptr(address + uint64(i)*stride), Len: len(r)}
+		size += len(r)
+	}
+	n, err := move(t.pid, local, remote, 0)
+	if err == nil && n == size {
+		return nil
+	}
+	for i := range rows {
+		if n, err := move(t.pid, local[i:i+1], remote[i:i+1], 0); err != nil || n < len(rows[i]) {
+			return &faultError{uint64(remote[i].Base) + uint64(max(n, 0))}
+		}
 	}
 	return nil
 }
