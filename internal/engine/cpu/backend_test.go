@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/kvlayout"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // rig is a backend with its pool.
@@ -102,10 +103,16 @@ func specs() map[string]modeltest.Spec {
 	}
 }
 
+// sameGoroutines is why a test is left out under the race detector.
+const sameGoroutines = "other arithmetic in the goroutines of TestBits"
+
 // TestAgainstReference compares logits with float64 arithmetic. Logits have a
 // standard deviation of about 4; sums of a few hundred float32 products and their
 // way through the layers leave errors of some 1e-5, and 2e-3 is the bound.
 func TestAgainstReference(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(sameGoroutines)
+	}
 	for name, spec := range specs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +138,9 @@ func TestAgainstReference(t *testing.T) {
 // TestKVTypes measures what rounding keys and values costs: the error of all logits of
 // a prompt, relative to their size.
 func TestKVTypes(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(sameGoroutines)
+	}
 	m := modeltest.Open(t, modeltest.Spec{Family: "qwen3", KVHeads: 2, HeadDim: 64, Seed: 3})
 	tokens := prompt(1, 100, m.TokenLimit())
 	want := reference{t: t, m: m, c: m.Config()}.logits(tokens)

@@ -9,12 +9,16 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/model"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // TestGoldensNotice changes one field of a recorded checkpoint's configuration at
 // a time: the logits must differ from the recorded ones. It shows that the
 // comparison in TestFamilies would see an engine that passes over the field.
 func TestGoldensNotice(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(sameGoroutines)
+	}
 	type object = map[string]any
 	tests := []struct {
 		golden string

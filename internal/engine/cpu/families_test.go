@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // golden is a file of testdata/families: what the PyTorch reference of
@@ -126,6 +127,9 @@ func readGolden(t *testing.T, path string) golden {
 // logits after each token of a prompt, and 64 greedy tokens with their log
 // probabilities. Both compute in float32, from weights with the same rounding.
 func TestFamilies(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(sameGoroutines)
+	}
 	paths, err := filepath.Glob("testdata/families/*.json")
 	if err != nil || len(paths) < 20 {
 		t.Fatalf("%d recorded checkpoints, %v", len(paths), err)

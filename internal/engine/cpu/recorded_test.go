@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // recordedSpecs are the models of testdata/recorded.json. Their weights are the
@@ -77,6 +78,9 @@ var checkpoints = flag.String("checkpoints", "", "write the models of TestRecord
 // references of TestFamilies. What it does not compute is left out here: windows of
 // Mistral, Qwen2 and Phi-3, layers of Qwen3-MoE without experts. The bound is 5e-4.
 func TestRecorded(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(sameGoroutines)
+	}
 	raw, err := os.ReadFile("testdata/recorded.json")
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine/enginetest"
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -46,6 +47,9 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 	}
 	totals := make(map[string]uint64)
 	for name, spec := range modeltest.Families() {
+		if patience.RaceDetector && name != "llama" && name != "mixtral" {
+			continue // other arithmetic in the same goroutines
+		}
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
@@ -88,7 +92,7 @@ func TestFamiliesUnderScheduling(t *testing.T) {
 		})
 	}
 	for _, tc := range cases {
-		if tc.total != nil && totals[tc.name] == 0 {
+		if tc.total != nil && totals[tc.name] == 0 && !patience.RaceDetector {
 			t.Errorf("%s: it never happened", tc.name)
 		}
 	}
@@ -102,7 +106,11 @@ func TestDraftsChangeNoBit(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	drafts := cluster.Speculative{Method: cluster.SpeculativeNgram, Tokens: 7, LookupMin: 1}
 	var accepted, wrong uint64
-	for _, family := range []string{"qwen3", "gemma2", "mixtral"} {
+	families := []string{"mixtral", "qwen3", "gemma2"}
+	if patience.RaceDetector {
+		families = families[:1] // other arithmetic in the same goroutines
+	}
+	for _, family := range families {
 		spec, ok := modeltest.Families()[family]
 		if !ok {
 			t.Fatalf("no small checkpoint of %s", family)
