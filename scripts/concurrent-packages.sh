@@ -10,4 +10,4 @@ echo ./internal/cli
 grep -rlE --include='*.go' --exclude='*_test.go' \
 	'"sync(/atomic)?"|"golang.org/x/sync/|^[[:space:]]*go (func|[A-Za-z_.]+)\(' internal cmd 2>/dev/null |
 	grep -v /testdata/ | xargs -n1 dirname | sort -u |
-	grep -vE '^internal/(cuda/(kernels|module)|lab/(bench|gpucheck|attack|mutate|cuda/(emulator|compile)))$' | sed 's|^|./|'
+	grep -vE '^internal/(cuda/(kernels|module)|lab/(bench|gpucheck|attack|mutate|cuda/(emulator|compile|kerneltest)))$' | sed 's|^|./|'

@@ -81,7 +81,7 @@ func compileShim(units []shimUnit) (*shim, error) {
 	if err := os.WriteFile(source, []byte(text.String()), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(compiler, "-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-DDYNCTL_SHIM", "-Ishim", "-Isrc", "-o", library, source)
+	cmd := exec.Command(compiler, "-std=c++17", "-Og", "-w", "-fPIC", "-shared", "-DDYNCTL_SHIM", "-Ishim", "-Isrc", "-o", library, source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %w\n%s", errCompile, err, out)
 	}

@@ -60,11 +60,16 @@ func questions(t *testing.T, m *model.Model, n int) (prompts [][]uint32, answers
 // drawn, in chunks, with drafts, and over two ranks: the tokens are the same.
 func TestTokensOfTheCPU(t *testing.T) {
 	m := builtin(t)
-	n := 7
+	n := 4
 	if patience.RaceDetector { // arithmetic in one goroutine, which takes minutes with it
 		n = 2
 	}
 	prompts, answers, text := questions(t, m, n)
+	if patience.RaceDetector {
+		for i, p := range prompts { // the end of a question, which has no right answer
+			prompts[i] = p[len(p)-30:]
+		}
+	}
 	drafts := cluster.Speculative{Method: cluster.SpeculativeNgram, LookupMin: 1}
 	for name, cfg := range map[string]engine.Config{
 		"batches":                    {NumBlocks: 300, MaxSeqs: 8, MaxBatchTokens: 64},
@@ -77,7 +82,7 @@ func TestTokensOfTheCPU(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := gpu.Options{BlockSize: blockSize, MaxContext: 1024, MaxTokens: 64, MaxSeqs: 6, BatchInvariant: name == "batch-invariant, in chunks"}
+			o := gpu.Options{BlockSize: blockSize, MaxContext: 1024, MaxTokens: 64, MaxSeqs: 3, BatchInvariant: name == "batch-invariant, in chunks"}
 			ranks := []int{0}
 			if name == "two ranks" {
 				ranks = []int{0, 1}
@@ -103,7 +108,7 @@ func TestTokensOfTheCPU(t *testing.T) {
 					right++
 				}
 			}
-			if right < len(prompts)-1 { // one may be drawn wrong
+			if right < len(prompts)-1 && !patience.RaceDetector { // one may be drawn wrong
 				t.Errorf("%d of %d answers are right", right, len(prompts))
 			}
 			stats := g.Stats()
@@ -124,6 +129,9 @@ func TestBentTokens(t *testing.T) {
 	}
 	m := builtin(t)
 	prompts, _, text := questions(t, m, 8)
+	for i, p := range prompts { // what follows is all the same to the test
+		prompts[i] = p[len(p)-30:]
+	}
 	cfg := engine.Config{NumBlocks: 300, MaxSeqs: 8, MaxBatchTokens: 64}
 	o := gpu.Options{BlockSize: blockSize, MaxContext: 1024, MaxTokens: 64, MaxSeqs: 8, BatchInvariant: true}
 	rig := newRig(t, m, cfg.NumBlocks, o)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"sync"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 	"github.com/dynctl/dynctl/internal/lab/cuda/emulator"
@@ -29,6 +30,26 @@ var (
 	ptxVersion = regexp.MustCompile(`(?m)^\.version\s+\d+\.\d+`)
 )
 
+// entryPoint is a kernel by its name in PTX.
+type entryPoint struct {
+	name  string
+	waits bool // for the kernel before
+}
+
+// entries are those of modules by their text: tests load the same ones again and again.
+var entries sync.Map
+
+func entriesOf(image []byte) (all []entryPoint) {
+	if known, ok := entries.Load(string(image)); ok {
+		return known.([]entryPoint)
+	}
+	for _, match := range entry.FindAllSubmatch(image, -1) {
+		all = append(all, entryPoint{string(match[1]), len(match[2]) > 0})
+	}
+	entries.Store(string(image), all)
+	return all
+}
+
 // ModuleLoadData implements driver.Driver: it reads the names of kernels in PTX, or all of
 // it where modules run as they are.
 func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
@@ -47,9 +68,9 @@ func (d *Driver) ModuleLoadData(device int, image []byte) (uint64, error) {
 			return 0, &driver.Error{Call: call, Device: device, Result: driver.InvalidPTX, Detail: err.Error()}
 		}
 	}
-	for _, match := range entry.FindAllSubmatch(image, -1) {
-		m.entries = append(m.entries, string(match[1]))
-		m.waits[string(match[1])] = len(match[2]) > 0
+	for _, e := range entriesOf(image) {
+		m.entries = append(m.entries, e.name)
+		m.waits[e.name] = e.waits
 	}
 	id := d.number()
 	d.modules[id] = m

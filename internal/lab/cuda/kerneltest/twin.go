@@ -2,6 +2,7 @@ package kerneltest
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/dynctl/dynctl/internal/cuda/driver"
@@ -28,20 +29,19 @@ func NewTwin() (*Twin, error) {
 	for name := range functions {
 		ptx += ".visible .entry " + name + "()\n"
 	}
-	return newTwin(false, 0, []byte(ptx))
+	return newTwin(false, 0, kernels.NewModule("", []byte(ptx)))
 }
 
 // NewEmulated has the kernels as they are shipped, executed by package emulator in an order
 // of warps that the seed chooses.
 func NewEmulated(seed uint64) (*Twin, error) {
-	var images [][]byte
-	for _, m := range kernels.Modules() {
-		images = append(images, m.PTX)
-	}
-	return newTwin(true, seed, images...)
+	return newTwin(true, seed, shipped()...)
 }
 
-func newTwin(ptx bool, seed uint64, images ...[]byte) (*Twin, error) {
+// shipped are the modules, whose names of kernels take long to find.
+var shipped = sync.OnceValue(kernels.Modules)
+
+func newTwin(ptx bool, seed uint64, modules ...kernels.Module) (*Twin, error) {
 	all, err := Kernels()
 	if err != nil {
 		return nil, err
@@ -49,12 +49,12 @@ func newTwin(ptx bool, seed uint64, images ...[]byte) (*Twin, error) {
 	t := &Twin{functions: map[string]uint64{}, d: fake.New(fake.Options{Kernels: all, PTX: ptx, Seed: seed, Devices: []driver.Properties{{
 		Name: "pretended", Major: 9, MemoryBytes: twinBytes, SharedBytes: 227 << 10,
 	}}})}
-	for _, image := range images {
-		module, err := t.d.ModuleLoadData(0, image)
+	for _, m := range modules {
+		module, err := t.d.ModuleLoadData(0, m.PTX)
 		if err != nil {
 			return nil, err
 		}
-		for _, k := range kernels.NewModule("", image).Kernels {
+		for _, k := range m.Kernels {
 			function, err := t.d.ModuleGetFunction(0, module, k)
 			if err != nil {
 				return nil, err
