@@ -10,9 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func TestCompileErrors(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(oneGoroutine)
+	}
 	c := newCompiler(t, bytesVocabulary())
 	for _, tt := range []struct {
 		spec   Spec
@@ -211,6 +216,9 @@ func TestSpelling(t *testing.T) {
 // TestHostile compiles and runs what is made to cost much. The bound only tells
 // bounded from unbounded.
 func TestHostile(t *testing.T) {
+	if patience.RaceDetector {
+		t.Skip(oneGoroutine)
+	}
 	c := newCompiler(t, minitokVocabulary(t))
 	chain := "root ::= r0\n"
 	for i := range 600 {

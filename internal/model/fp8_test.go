@@ -22,6 +22,9 @@ func fp8Shape() modeltest.Spec {
 
 // Matrices of all kinds of checkpoints, of all families, have the numbers that were stored.
 func TestFP8(t *testing.T) {
+	if testing.Short() {
+		t.Skip("arithmetic in one goroutine")
+	}
 	shapes := modeltest.Families()
 	shapes["wide llama"] = fp8Shape()
 	for shape, model := range shapes {

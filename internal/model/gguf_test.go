@@ -42,6 +42,9 @@ func specs() map[string]modeltest.Spec {
 
 // TestGGUFIsTheFolder opens models both ways and compares everything.
 func TestGGUFIsTheFolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("arithmetic in one goroutine")
+	}
 	for name, spec := range specs() {
 		t.Run(name, func(t *testing.T) {
 			dir := modeltest.Generate(t, spec)
