@@ -15,7 +15,7 @@ RACE     ?= $(shell scripts/concurrent-packages.sh)
 # One package more at a time than there are processors: tests also wait.
 PARALLEL ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Packages run in this order: the long ones first, so that none is left alone at the end.
-LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli
+LONG     = ./internal/clustertest ./internal/worker ./internal/engine/cpu ./internal/cli ./internal/engine/gpu ./internal/cuda/kernels ./internal/lab/bench
 # Symbols for debuggers would be most of the time that test programs take to link.
 LINK     = -ldflags='-s -w'
 
