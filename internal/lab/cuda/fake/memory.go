@@ -48,7 +48,7 @@ func (d *Driver) MemAlloc(device int, size int64) (uint64, error) {
 			Detail: fmt.Sprintf("%d bytes asked for, %d of %d free", size, free, d.devices[device].properties.MemoryBytes)}
 	}
 	d.devices[device].used += size
-	m := &allocation{kind: "memory", device: device, bytes: filled(make([]byte, size), fresh)}
+	m := &allocation{kind: "memory", device: device, bytes: filled(make([]byte, size, max(size, 16)), fresh)}
 	if d.ptx {
 		m.written = emulator.NewBitmap(len(m.bytes))
 	}
@@ -77,14 +77,14 @@ func (d *Driver) MemHostAlloc(device int, size int64) ([]byte, error) {
 		return nil, err
 	}
 	defer d.mu.Unlock()
-	m := &allocation{kind: "host memory", device: device, bytes: filled(make([]byte, size), fresh)}
+	m := &allocation{kind: "host memory", device: device, bytes: filled(make([]byte, size, max(size, 16)), fresh)}
 	m.address = hostAddress(m.bytes)
 	d.mem = append(d.mem, m)
 	return m.bytes, nil
 }
 
 // filled fills memory behind the back of the race detector, which would spend most of the
-// time of engines' tests on it.
+// time of engines' tests on it. Allocations of less than 16 bytes would not be aligned.
 //
 //go:norace
 func filled(b []byte, v byte) []byte {
