@@ -69,8 +69,7 @@ func TestCasesRepeat(t *testing.T) {
 	}
 }
 
-// Large cases are for hardware, and "make emulate" computes them. Here they are launched, and
-// computed where that takes no arithmetic of seconds.
+// Large cases are for hardware, and "make emulate" computes them. Here they are only launched.
 func TestLargeCases(t *testing.T) {
 	for _, c := range kerneltest.Cases() {
 		if !c.Large {
