@@ -85,6 +85,12 @@ const (
 	TermOverlap = "overlap" // blocks of the prompt in the worker's cache
 )
 
+// CostTerm is one summand of the cost of a candidate.
+type CostTerm struct {
+	Name  string  `json:"name"` // TermLoad and so on
+	Value float64 `json:"value"`
+}
+
 // WeighsOverlap reports whether the decision compared the candidates' caches. If not, the
 // overlap of the workers that were not chosen is unknown.
 func (d *RouterDecision) WeighsOverlap() bool { return slices.Contains(d.Weighed, TermOverlap) }
@@ -103,7 +109,8 @@ func (d *RouterDecision) OverlapAt(c *RouteCandidate) (blocks int, known bool) {
 type RouteCandidate struct {
 	Worker   string     `json:"worker"`
 	ID       InstanceID `json:"id"`
-	Cost     float64    `json:"cost"`
+	Cost     float64    `json:"cost"` // the lowest was chosen; the sum of Terms
+	Terms    []CostTerm `json:"terms,omitempty"`
 	Load     int        `json:"load"`               // requests in flight
 	Overlap  int        `json:"overlap"`            // as weighed; 0 unless overlap is among the terms
 	Excluded string     `json:"excluded,omitempty"` // reason, empty if eligible

@@ -91,12 +91,12 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 		}
 		leave := g.f.metrics.EnterStage(metrics.StageRoute)
 		begin := time.Now()
-		inst, release, err := g.choose(ctx)
+		inst, flight, err := g.choose(ctx)
 		leave(time.Since(begin))
 		if err != nil {
 			return err
 		}
-		progress, err := g.attempt(ctx, inst, release, emit)
+		progress, err := g.attempt(ctx, inst, flight, emit)
 		var stop *emitError
 		switch {
 		case err == nil && g.moved != nil:
@@ -178,16 +178,16 @@ func verdict(err error, progress bool) (why string, refused bool) {
 // yet, choose returns at once. Otherwise it waits up to limits.takeover for another
 // worker. If all workers are overloaded and nothing is generated yet, it returns
 // ErrOverloaded so that the client retries later.
-func (g *generation) choose(ctx context.Context) (inst cluster.Instance, release func(), err error) {
+func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight *router.Flight, err error) {
 	for {
-		inst, release, err = g.pick()
+		inst, flight, err = g.pick()
 		now := time.Now()
 		switch {
 		case g.stuck.IsZero(), err == nil && now.Sub(g.stuck) < g.f.limits.takeover:
 		case g.overloaded() && g.req.Generated == 0:
 			err = requestplane.ErrOverloaded
 		case now.Sub(g.stuck) >= g.f.limits.takeover:
-			release()
+			flight.End()
 			err = fmt.Errorf("%w: none took over within %s (%w)", errLost, g.f.limits.takeover, cmp.Or(err, errRefused))
 		default:
 			g.forgive(now)
@@ -195,11 +195,11 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, release
 			case <-time.After(g.f.limits.poll):
 				continue
 			case <-ctx.Done():
-				return inst, release, context.Cause(ctx)
+				return inst, flight, context.Cause(ctx)
 			}
 		}
 		g.f.announceDecision(ctx, g.decision)
-		return inst, release, err
+		return inst, flight, err
 	}
 }
 
@@ -239,8 +239,8 @@ func attemptID(id string, attempts int) string {
 }
 
 // pick lets the router choose among the current workers of the model. The caller must
-// call release when the request has left the worker.
-func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
+// end the flight when the request has left the worker.
+func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err error) {
 	begin := time.Now()
 	g.current()
 	instances := g.f.workers.Instances()
@@ -253,9 +253,7 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 		}
 	}
 	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
-	d, release, err := g.f.load.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
-		return g.f.policy().Pick(r, c)
-	})
+	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates, Time: begin}, g.f.policy().Pick)
 	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
@@ -266,7 +264,7 @@ func (g *generation) pick() (inst cluster.Instance, release func(), err error) {
 		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
 		inst = instances[at] // the candidates come from there
 	}
-	return inst, release, err
+	return inst, flight, err
 }
 
 // followed returns the worker to which the sequence has moved, if it still exists. Any
@@ -300,8 +298,8 @@ func (e *emitError) Error() string { return e.err.Error() }
 // attempt runs the request on one worker and keeps its output, so that another worker can
 // continue. progress reports whether the attempt gave output. After nil the generation is
 // complete, or g.moved names the worker that continues.
-func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release func(), emit func(protocol.EngineOutput) error) (progress bool, err error) {
-	defer release()
+func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight *router.Flight, emit func(protocol.EngineOutput) error) (progress bool, err error) {
+	defer flight.End()
 	g.attempts++
 	g.began, g.at = time.Now(), inst
 	leave := g.f.metrics.EnterStage(metrics.StageDispatch)
@@ -327,6 +325,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, release
 			return progress, fmt.Errorf("cancelled by %s: %w", inst.Worker, requestplane.ErrIncomplete)
 		}
 		if !progress {
+			flight.Prefilled()
 			progress, g.failed, g.stuck = true, nil, time.Time{}
 		}
 		g.req.Advance(out.TokenIDs)

@@ -30,7 +30,7 @@ const (
 // stream is open, until its deadline; close releases it.
 type firstHop struct {
 	stream    requestplane.Stream
-	release   func() // of the load count
+	flight    *router.Flight
 	params    *protocol.DisaggregatedParams
 	bootstrap *protocol.BootstrapInfo
 	deadline  time.Time
@@ -39,7 +39,7 @@ type firstHop struct {
 func (h *firstHop) close() {
 	if h != nil {
 		h.stream.Close()
-		h.release()
+		h.flight.End()
 	}
 }
 
@@ -109,9 +109,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 		return why
 	}
 	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
-	d, release, err := g.f.prefillLoad.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
-		return g.f.policies[router.LeastLoaded].Pick(r, c)
-	})
+	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates, Time: begin}, g.f.policies[router.LeastLoaded].Pick)
 	if err != nil {
 		return whyNoOther
 	}
@@ -119,11 +117,11 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
 	hop, err := g.ask(ctx, instances[at], settings) // the candidates come from there
 	if err == nil {
-		hop.release = release
+		hop.flight = flight
 		g.hop = hop
 		return ""
 	}
-	release()
+	flight.End()
 	why = prefillVerdict(err)
 	tried[d.Chosen.ID] = why
 	if ctx.Err() == nil {

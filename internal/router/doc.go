@@ -1,10 +1,11 @@
 // Package router chooses workers. For each request, a [Policy] compares the candidates
 // and returns a [Decision]: the chosen worker and the terms of the choice, so that every
-// choice can be explained.
+// choice can be explained and replayed.
 //
-// Start with [Policy] and [Decision]. [Load] counts requests in flight for the policies
-// that need it. [DecidePrefill] chooses between local and remote prefill. Policies are
-// safe for concurrent use.
+// A decision is a function of the [Request] and the [View]: a policy keeps no state, reads
+// no clock and draws no random numbers. What changes between decisions has one owner,
+// [Load]: it counts what is in flight, fills it into the views and books each choice.
+// [DecidePrefill] chooses between local and remote prefill.
 //
-// Candidates, load and time are passed in: the package uses no store, network or engine.
+// The package uses no store, network or engine.
 package router

@@ -6,45 +6,142 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Load counts the requests that one router has in flight on each worker. Only Load
-// changes these counts.
+// Load counts what one router has in flight on each worker. Only Load changes these
+// counts. Its methods are safe for concurrent use.
 type Load struct {
-	mu sync.Mutex
-	n  map[cluster.InstanceID]int
+	mu      sync.Mutex
+	workers map[cluster.InstanceID]*workerLoad
+	turn    uint64
+}
+
+// workerLoad is what is in flight on one worker.
+type workerLoad struct {
+	requests int
+	prefill  int              // prompt tokens to compute
+	output   int              // blocks of generated tokens
+	blocks   map[uint64]int32 // sequence hash of a prompt's block -> requests that use it
 }
 
 // NewLoad returns an empty Load.
-func NewLoad() *Load { return &Load{n: map[cluster.InstanceID]int{}} }
+func NewLoad() *Load { return &Load{workers: map[cluster.InstanceID]*workerLoad{}} }
 
-// Choose fills in the load of the candidates, calls pick and counts the chosen worker. It
-// does so in one step, so that concurrent requests see each other. The caller must call
-// the returned release once, when the request has left the worker.
-func (l *Load) Choose(candidates []Candidate, pick func([]Candidate) (Decision, error)) (Decision, func(), error) {
+// Choose fills in the load of the candidates, calls pick and books the request on the
+// chosen worker. It does so in one step, so that concurrent requests see each other. The
+// caller must end the flight when the request has left the worker; the flight of a
+// failed choice books nothing.
+func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, *Flight, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range candidates {
-		candidates[i].InFlight = l.n[candidates[i].ID]
+	for i := range v.Candidates {
+		l.fill(r, &v.Candidates[i])
 	}
-	d, err := pick(candidates)
+	v.Turn = l.turn
+	d, err := pick(r, v)
 	if err != nil {
-		return d, func() {}, err
+		return d, &Flight{}, err
 	}
-	id := d.Chosen.ID
-	l.n[id]++
-	return d, sync.OnceFunc(func() { l.release(id) }), nil
+	l.turn++
+	return d, l.book(d.Chosen.ID, r, d.Chosen.Uncached(r)), nil
 }
 
-func (l *Load) release(id cluster.InstanceID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n[id]--; l.n[id] == 0 {
-		delete(l.n, id) // workers that are gone leave no entry
+// fill sets the fields of a candidate that tell what is in flight there.
+func (l *Load) fill(r Request, c *Candidate) {
+	w := l.workers[c.ID]
+	if w == nil {
+		return
 	}
+	c.InFlight, c.PrefillTokens, c.ActiveBlocks = w.requests, w.prefill, len(w.blocks)+w.output
+	c.Coming = c.Overlap.Blocks()
+	for c.Coming < len(r.Hashes) && w.blocks[r.Hashes[c.Coming]] > 0 {
+		c.Coming++
+	}
+	for _, h := range r.Hashes {
+		if w.blocks[h] > 0 {
+			c.Shared++
+		}
+	}
+}
+
+// book counts a request on a worker; uncached is the part of its prompt that the worker
+// has to compute.
+func (l *Load) book(id cluster.InstanceID, r Request, uncached int) *Flight {
+	w := l.workers[id]
+	if w == nil {
+		w = &workerLoad{blocks: map[uint64]int32{}}
+		l.workers[id] = w
+	}
+	w.requests++
+	w.prefill += uncached
+	for _, h := range r.Hashes {
+		w.blocks[h]++
+	}
+	return &Flight{load: l, id: id, hashes: r.Hashes, prefill: uncached}
 }
 
 // InFlight returns the number of requests on one worker.
 func (l *Load) InFlight(id cluster.InstanceID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.n[id]
+	if w := l.workers[id]; w != nil {
+		return w.requests
+	}
+	return 0
+}
+
+// Flight is one request on a worker, as its router counts it. The zero value counts
+// nothing. Each method may be called again and then changes nothing.
+type Flight struct {
+	load   *Load // nil counts nothing
+	id     cluster.InstanceID
+	hashes []uint64
+
+	// The lock of load guards the rest.
+	prefill int // tokens still booked
+	output  int // blocks booked
+	ended   bool
+}
+
+// Prefilled records that the worker has computed the prompt: its first token has come.
+func (f *Flight) Prefilled() { f.change(f.endPrefill) }
+
+// Output records how many KV blocks the generated tokens occupy by now.
+func (f *Flight) Output(blocks int) {
+	f.change(func(w *workerLoad) {
+		w.output += blocks - f.output
+		f.output = blocks
+	})
+}
+
+// End records that the request has left the worker.
+func (f *Flight) End() {
+	f.change(func(w *workerLoad) {
+		f.endPrefill(w)
+		w.output -= f.output
+		for _, h := range f.hashes {
+			if w.blocks[h]--; w.blocks[h] == 0 {
+				delete(w.blocks, h)
+			}
+		}
+		if w.requests--; w.requests == 0 {
+			delete(f.load.workers, f.id) // workers that are gone leave no entry
+		}
+		f.ended = true
+	})
+}
+
+func (f *Flight) endPrefill(w *workerLoad) {
+	w.prefill -= f.prefill
+	f.prefill = 0
+}
+
+// change calls do under the lock, unless the flight has ended.
+func (f *Flight) change(do func(*workerLoad)) {
+	if f.load == nil {
+		return
+	}
+	f.load.mu.Lock()
+	defer f.load.mu.Unlock()
+	if !f.ended {
+		do(f.load.workers[f.id]) // there as long as it has a flight
+	}
 }

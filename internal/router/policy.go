@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"slices"
-	"sync/atomic"
+	"strings"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -21,23 +23,71 @@ var (
 	ErrAllExcluded = errors.New("all workers are excluded")
 )
 
-// Candidate is a worker that could take a request.
+// Candidate is a worker that could take a request, as a router sees it at one moment.
 type Candidate struct {
 	ID     cluster.InstanceID
 	Worker string
-	// InFlight is the number of requests that this router has running on it.
-	InFlight int
 	// Excluded says why the worker must not be chosen; empty if it may be.
 	Excluded string
+	// Overlap holds the leading blocks of the prompt that are in the worker's cache.
+	Overlap Overlap
+
+	// PrefillRate is the speed at which the worker computes prompts, in tokens per second,
+	// as its steps show it; 0 if unknown.
+	PrefillRate float64
+	// KVBlocks is the size of its KV pool; 0 if unknown.
+	KVBlocks int
+
+	// The rest is filled in by [Load.Choose]. InFlight is the number of requests that this
+	// router has running on the worker.
+	InFlight int
+	// PrefillTokens counts the uncached prompt tokens of those that have no output yet.
+	PrefillTokens int
+	// ActiveBlocks counts the KV blocks that they use; a shared block counts once.
+	ActiveBlocks int
+	// Coming counts the leading blocks of the prompt that are in the cache, or will be once
+	// the prompts in flight there are computed. It is at least Overlap.Blocks(), or 0 if
+	// nothing is in flight.
+	Coming int
+	// Shared counts the blocks of the prompt that requests in flight use.
+	Shared int
 }
+
+// Uncached returns how many tokens of the prompt the worker would have to compute. Of a
+// prompt that is wholly cached it computes the last token.
+func (c *Candidate) Uncached(r Request) int {
+	if r.PromptTokens <= 0 {
+		return 0
+	}
+	return max(1, r.PromptTokens-max(c.Coming, c.Overlap.Blocks())*r.BlockSize)
+}
+
+// Overlap counts the leading blocks of a prompt that a worker has, by the fastest tier
+// that holds each.
+type Overlap struct {
+	Device, Host, Disk int
+}
+
+// Blocks returns the length of the overlap over all tiers.
+func (o Overlap) Blocks() int { return o.Device + o.Host + o.Disk }
 
 // Request holds the properties of a request that policies use.
 type Request struct {
 	ID string
-	// PromptTokens is the prompt length. BlockHashes are the local hashes of its full
-	// blocks, for policies that compare prefixes.
+	// PromptTokens is the prompt length. Hashes are the sequence hashes of its full
+	// blocks of BlockSize tokens.
 	PromptTokens int
-	BlockHashes  []uint64
+	BlockSize    int
+	Hashes       []uint64
+	// Worker is the worker that the client asks for; empty for any.
+	Worker string
+}
+
+// View is what a router knows of the workers at the moment of a decision.
+type View struct {
+	Candidates []Candidate
+	Time       time.Time
+	Turn       uint64 // decisions made before; filled in by [Load.Choose]
 }
 
 // Decision is the choice of a worker, with its reasons.
@@ -48,11 +98,11 @@ type Decision struct {
 	Weighed    []string                 // terms of the cost, see cluster.TermLoad
 }
 
-// Policy chooses one of the candidates. Pick returns ErrNoWorkers or
+// Policy chooses one of the candidates. Pick is a pure function. It returns ErrNoWorkers or
 // ErrAllExcluded, together with a decision that lists the candidates.
 type Policy interface {
 	Name() string
-	Pick(r Request, candidates []Candidate) (Decision, error)
+	Pick(r Request, v View) (Decision, error)
 }
 
 // Names of the policies.
@@ -61,58 +111,86 @@ const (
 	LeastLoaded = "least-loaded"
 )
 
+// prices are the policies: each returns the terms of the cost of every candidate of free,
+// in their order. The candidate with the lowest cost is chosen.
+var prices = map[string]func(r Request, v View, free []Candidate) [][]cluster.CostTerm{
+	RoundRobin:  priceTurn,
+	LeastLoaded: priceLoad,
+}
+
 // Policies lists the names that NewPolicy accepts.
-func Policies() []string { return []string{RoundRobin, LeastLoaded} }
+func Policies() []string { return slices.Sorted(maps.Keys(prices)) }
 
 // NewPolicy returns the policy of that name.
 func NewPolicy(name string) (Policy, error) {
-	switch name {
-	case RoundRobin:
-		return &roundRobin{}, nil
-	case LeastLoaded:
-		return leastLoaded{}, nil
+	if price := prices[name]; price != nil {
+		return costed{name, price}, nil
 	}
-	return nil, fmt.Errorf("unknown router policy %q (known: %s, %s)", name, RoundRobin, LeastLoaded)
+	return nil, fmt.Errorf("unknown router policy %q (known: %s)", name, strings.Join(Policies(), ", "))
 }
 
-// roundRobin takes the candidates in turn, in the order of their ids.
-type roundRobin struct{ next atomic.Uint64 }
+// costed takes the eligible candidate with the lowest cost. Ties go to the smallest hash
+// of request and worker: requests spread evenly, and the same request over the same
+// candidates gives the same decision, in every frontend and in a replay.
+type costed struct {
+	name  string
+	price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
+}
 
-func (*roundRobin) Name() string { return RoundRobin }
+func (p costed) Name() string { return p.name }
 
-func (p *roundRobin) Pick(_ Request, candidates []Candidate) (Decision, error) {
-	free, err := eligible(candidates)
+func (p costed) Pick(r Request, v View) (Decision, error) {
+	free, err := eligible(v.Candidates)
 	if err != nil {
-		return explain(p.Name(), cluster.TermTurn, nil, candidates, nil), err
+		return Decision{Policy: p.name, Candidates: record(v.Candidates, nil)}, err
 	}
-	slices.SortFunc(free, func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
-	// The cost of a worker is its distance from the pointer.
-	turn := int((p.next.Add(1) - 1) % uint64(len(free)))
-	place := make(map[cluster.InstanceID]int, len(free))
+	terms := p.price(r, v, free)
+	costs := make(map[cluster.InstanceID][]cluster.CostTerm, len(free))
 	for i, c := range free {
-		place[c.ID] = i
-	}
-	cost := func(c Candidate) float64 { return float64((place[c.ID] - turn + len(free)) % len(free)) }
-	return explain(p.Name(), cluster.TermTurn, &free[turn], candidates, cost), nil
-}
-
-// leastLoaded takes the candidate with the fewest requests in flight. Ties go to the
-// smallest hash of request and worker: requests spread evenly, and the same request over
-// the same candidates gives the same decision, in every frontend and in a replay.
-type leastLoaded struct{}
-
-func (leastLoaded) Name() string { return LeastLoaded }
-
-func (p leastLoaded) Pick(r Request, candidates []Candidate) (Decision, error) {
-	free, err := eligible(candidates)
-	if err != nil {
-		return explain(p.Name(), cluster.TermLoad, nil, candidates, nil), err
+		costs[c.ID] = terms[i]
 	}
 	best := slices.MinFunc(free, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(a.InFlight, b.InFlight), cmp.Compare(tieHash(r.ID, a.ID), tieHash(r.ID, b.ID)))
+		return cmp.Or(cmp.Compare(sum(costs[a.ID]), sum(costs[b.ID])), cmp.Compare(tieHash(r.ID, a.ID), tieHash(r.ID, b.ID)))
 	})
-	cost := func(c Candidate) float64 { return float64(c.InFlight) }
-	return explain(p.Name(), cluster.TermLoad, &best, candidates, cost), nil
+	d := Decision{Policy: p.name, Chosen: best, Candidates: record(v.Candidates, costs)}
+	for _, t := range terms[0] {
+		d.Weighed = append(d.Weighed, t.Name)
+	}
+	rank(d.Candidates, best.ID)
+	return d, nil
+}
+
+// sum adds up the terms of a cost.
+func sum(terms []cluster.CostTerm) (cost float64) {
+	for _, t := range terms {
+		cost += t.Value
+	}
+	return cost
+}
+
+// priceTurn takes the candidates in turn, in the order of their ids: the cost is the
+// distance from the candidate whose turn it is.
+func priceTurn(_ Request, v View, free []Candidate) [][]cluster.CostTerm {
+	order := make([]int, len(free))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(free[a].ID, free[b].ID) })
+	out := make([][]cluster.CostTerm, len(free))
+	turn := int(v.Turn % uint64(len(free)))
+	for place, i := range order {
+		out[i] = []cluster.CostTerm{{Name: cluster.TermTurn, Value: float64((place - turn + len(free)) % len(free))}}
+	}
+	return out
+}
+
+// priceLoad takes the candidate with the fewest requests in flight.
+func priceLoad(_ Request, _ View, free []Candidate) [][]cluster.CostTerm {
+	out := make([][]cluster.CostTerm, len(free))
+	for i, c := range free {
+		out[i] = []cluster.CostTerm{{Name: cluster.TermLoad, Value: float64(c.InFlight)}}
+	}
+	return out
 }
 
 // tieHash is the 64-bit FNV-1a hash of a request's id and a worker's instance id, mixed
@@ -145,33 +223,33 @@ func eligible(candidates []Candidate) ([]Candidate, error) {
 	return free, nil
 }
 
-// explain builds a decision that lists the candidates with their costs.
-func explain(policy, term string, chosen *Candidate, all []Candidate, cost func(Candidate) float64) Decision {
-	d := Decision{Policy: policy, Weighed: []string{term}}
-	if chosen != nil {
-		d.Chosen = *chosen
-	}
+// record describes the candidates with their costs; an excluded one has none.
+func record(all []Candidate, costs map[cluster.InstanceID][]cluster.CostTerm) []cluster.RouteCandidate {
+	var out []cluster.RouteCandidate
 	for _, c := range all {
-		rc := cluster.RouteCandidate{Worker: c.Worker, ID: c.ID, Load: c.InFlight, Excluded: c.Excluded}
-		if c.Excluded == "" && cost != nil {
-			rc.Cost = cost(c)
+		rc := cluster.RouteCandidate{Worker: c.Worker, ID: c.ID, Load: c.InFlight, Overlap: c.Overlap.Blocks(), Excluded: c.Excluded}
+		if c.Excluded == "" {
+			rc.Terms = costs[c.ID]
+			rc.Cost = sum(rc.Terms)
 		}
-		d.Candidates = append(d.Candidates, rc)
+		out = append(out, rc)
 	}
-	rank := func(c cluster.RouteCandidate) int {
+	rank(out, 0)
+	return out
+}
+
+// rank sorts candidates: the chosen first, then by cost, the excluded last.
+func rank(list []cluster.RouteCandidate, chosen cluster.InstanceID) {
+	class := func(c cluster.RouteCandidate) int {
 		switch {
-		case chosen != nil && c.ID == chosen.ID:
+		case c.Excluded != "":
+			return 2
+		case c.ID == chosen:
 			return 0
-		case c.Excluded == "":
-			return 1
 		}
-		return 2
+		return 1
 	}
-	slices.SortStableFunc(d.Candidates, func(a, b cluster.RouteCandidate) int {
-		if ra, rb := rank(a), rank(b); ra != rb {
-			return ra - rb
-		}
-		return cmp.Or(cmp.Compare(a.Cost, b.Cost), cluster.CompareNames(a.Worker, b.Worker))
+	slices.SortStableFunc(list, func(a, b cluster.RouteCandidate) int {
+		return cmp.Or(class(a)-class(b), cmp.Compare(a.Cost, b.Cost), cluster.CompareNames(a.Worker, b.Worker))
 	})
-	return d
 }

@@ -28,14 +28,14 @@ func TestPolicies(t *testing.T) {
 				t.Fatalf("policy %v: %v", p, err)
 			}
 			t.Run("no candidates", func(t *testing.T) {
-				if _, err := p.Pick(Request{}, nil); !errors.Is(err, ErrNoWorkers) {
+				if _, err := p.Pick(Request{}, View{Candidates: nil}); !errors.Is(err, ErrNoWorkers) {
 					t.Errorf("got %v, want ErrNoWorkers", err)
 				}
 			})
 			t.Run("all excluded", func(t *testing.T) {
 				c := workers(0, 0)
 				c[0].Excluded, c[1].Excluded = "draining", "lost"
-				d, err := p.Pick(Request{}, c)
+				d, err := p.Pick(Request{}, View{Candidates: c})
 				if !errors.Is(err, ErrAllExcluded) || len(d.Candidates) != 2 || d.Candidates[0].Excluded == "" {
 					t.Errorf("got %+v %v, want ErrAllExcluded and both reasons", d, err)
 				}
@@ -44,7 +44,7 @@ func TestPolicies(t *testing.T) {
 				for range 100 {
 					c := workers(3, 0, 1, 0)
 					c[1].Excluded = "draining"
-					d, err := p.Pick(Request{}, c)
+					d, err := p.Pick(Request{}, View{Candidates: c})
 					if err != nil || d.Chosen.Worker == "worker-2" {
 						t.Fatalf("chose %q %v", d.Chosen.Worker, err)
 					}
@@ -67,8 +67,8 @@ func TestRoundRobinTakesTurns(t *testing.T) {
 	p, _ := NewPolicy(RoundRobin)
 	got := map[string]int{}
 	last := ""
-	for range 12 {
-		d, err := p.Pick(Request{}, workers(9, 0, 0))
+	for turn := range uint64(12) {
+		d, err := p.Pick(Request{}, View{Candidates: workers(9, 0, 0), Turn: turn})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestLeastLoaded(t *testing.T) {
 	p, _ := NewPolicy(LeastLoaded)
 	seen := map[string]int{}
 	for i := range 2000 {
-		d, err := p.Pick(Request{ID: fmt.Sprintf("%024x", i)}, workers(2, 1, 5, 1))
+		d, err := p.Pick(Request{ID: fmt.Sprintf("%024x", i)}, View{Candidates: workers(2, 1, 5, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +108,12 @@ func TestLeastLoadedIsReplayed(t *testing.T) {
 	for i := range 200 {
 		r := Request{ID: fmt.Sprintf("request-%d", i)}
 		c := workers(1, 0, 0, 0, 3, 0)
-		first, err := a.Pick(r, c)
+		first, err := a.Pick(r, View{Candidates: c})
 		if err != nil {
 			t.Fatal(err)
 		}
 		slices.Reverse(c)
-		if again, err := b.Pick(r, c); err != nil || !reflect.DeepEqual(again, first) {
+		if again, err := b.Pick(r, View{Candidates: c}); err != nil || !reflect.DeepEqual(again, first) {
 			t.Fatalf("%s: %+v %v, then %+v", r.ID, first, err, again)
 		}
 	}
@@ -122,26 +122,25 @@ func TestLeastLoadedIsReplayed(t *testing.T) {
 func TestLoadSpreadsABurst(t *testing.T) {
 	p, _ := NewPolicy(LeastLoaded)
 	l := NewLoad()
-	var release []func()
+	var flights []*Flight
 	for range 30 {
-		d, done, err := l.Choose(workers(0, 0, 0), func(c []Candidate) (Decision, error) { return p.Pick(Request{}, c) })
+		_, f, err := l.Choose(Request{}, View{Candidates: workers(0, 0, 0)}, p.Pick)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = d
-		release = append(release, done)
+		flights = append(flights, f)
 	}
 	for _, c := range workers(0, 0, 0) {
 		if n := l.InFlight(c.ID); n != 10 {
 			t.Errorf("%s has %d in flight, want 10", c.Worker, n)
 		}
 	}
-	for _, done := range release {
-		done()
-		done() // a second call changes nothing
+	for _, f := range flights {
+		f.End()
+		f.End() // a second call changes nothing
 	}
-	if len(l.n) != 0 {
-		t.Errorf("left behind: %v", l.n)
+	if len(l.workers) != 0 {
+		t.Errorf("left behind: %v", l.workers)
 	}
 }
 
@@ -150,30 +149,29 @@ func TestLoadSpreadsABurst(t *testing.T) {
 func TestLoadIsConsistent(t *testing.T) {
 	p, _ := NewPolicy(LeastLoaded)
 	l := NewLoad()
-	pick := func(c []Candidate) (Decision, error) { return p.Pick(Request{}, c) }
-	if _, done, err := l.Choose(nil, pick); !errors.Is(err, ErrNoWorkers) || done == nil {
+	if _, f, err := l.Choose(Request{}, View{}, p.Pick); !errors.Is(err, ErrNoWorkers) || f == nil {
 		t.Errorf("nobody there: %v", err)
 	} else {
-		done()
+		f.End()
 	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 200 {
-				d, done, err := l.Choose(workers(0, 0, 0), pick)
+				d, f, err := l.Choose(Request{}, View{Candidates: workers(0, 0, 0)}, p.Pick)
 				if err != nil || l.InFlight(d.Chosen.ID) < 1 {
 					t.Errorf("chose %+v, %d in flight: %v", d.Chosen, l.InFlight(d.Chosen.ID), err)
 				}
 				if d.Chosen.InFlight > 8/3+1 {
 					t.Errorf("%d in flight on the chosen one of three, with eight requests", d.Chosen.InFlight)
 				}
-				done()
+				f.End()
 			}
 		})
 	}
 	wg.Wait()
-	if len(l.n) != 0 {
-		t.Errorf("left behind: %v", l.n)
+	if len(l.workers) != 0 {
+		t.Errorf("left behind: %v", l.workers)
 	}
 }
 
@@ -186,7 +184,7 @@ func TestRoundRobinWithChangingWorkers(t *testing.T) {
 		if i%3 > 0 {
 			c = c[:2+i%3]
 		}
-		d, err := p.Pick(Request{}, c)
+		d, err := p.Pick(Request{}, View{Candidates: c, Turn: uint64(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,5 +222,70 @@ func TestDecidePrefill(t *testing.T) {
 				t.Errorf("got %t %q, want %t %q", remote, why, tc.remote, tc.why)
 			}
 		})
+	}
+}
+
+// Prompts in flight count until their first token, blocks until the end, and a block that
+// two requests share counts once.
+func TestLoadCountsTokensAndBlocks(t *testing.T) {
+	p, _ := NewPolicy(LeastLoaded)
+	l := NewLoad()
+	one := func() View { return View{Candidates: workers(0)} }
+	seen := func(r Request) (c Candidate) {
+		c = one().Candidates[0]
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fill(r, &c)
+		return c
+	}
+	a := Request{ID: "a", PromptTokens: 50, BlockSize: 16, Hashes: []uint64{1, 2, 3}}
+	b := Request{ID: "b", PromptTokens: 64, BlockSize: 16, Hashes: []uint64{1, 2, 7, 8}}
+	_, fa, err := l.Choose(a, one(), p.Pick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := seen(b); c.InFlight != 1 || c.PrefillTokens != 50 || c.ActiveBlocks != 3 || c.Coming != 2 || c.Shared != 2 || c.Uncached(b) != 32 {
+		t.Errorf("after the first prompt: %+v, %d uncached", c, c.Uncached(b))
+	}
+	v := one()
+	v.Candidates[0].Overlap = Overlap{Device: 1, Host: 1, Disk: 1}
+	_, fb, err := l.Choose(b, v, p.Pick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := seen(b); c.PrefillTokens != 50+16 || c.ActiveBlocks != 5 || c.Coming != 4 || c.Uncached(b) != 1 {
+		t.Errorf("after the second prompt: %+v, %d uncached", c, c.Uncached(b))
+	}
+	fa.Prefilled()
+	fa.Prefilled()
+	fa.Output(2)
+	fa.Output(3)
+	if c := seen(a); c.PrefillTokens != 16 || c.ActiveBlocks != 8 {
+		t.Errorf("with output: %+v", c)
+	}
+	fa.End()
+	fa.Output(9) // too late
+	if c := seen(a); c.InFlight != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 4 || c.Coming != 2 {
+		t.Errorf("after the first end: %+v", c)
+	}
+	fb.End()
+	if c := seen(a); !reflect.DeepEqual(c, one().Candidates[0]) || len(l.workers) != 0 {
+		t.Errorf("after the end: %+v", c)
+	}
+}
+
+// The terms of a cost add up to it.
+func TestTermsAddUp(t *testing.T) {
+	for _, name := range Policies() {
+		p, _ := NewPolicy(name)
+		d, err := p.Pick(Request{ID: "r", PromptTokens: 100, BlockSize: 16, Hashes: []uint64{1, 2, 3, 4, 5, 6}}, View{Candidates: workers(2, 1, 5, 1), Turn: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range d.Candidates {
+			if len(c.Terms) == 0 || len(c.Terms) != len(d.Weighed) || sum(c.Terms) != c.Cost || c.Cost < d.Candidates[0].Cost {
+				t.Errorf("%s: candidate %d: terms %v, cost %v, weighed %v", name, i, c.Terms, c.Cost, d.Weighed)
+			}
+		}
 	}
 }

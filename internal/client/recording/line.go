@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -37,7 +38,7 @@ func eventOf(e *cluster.KVEvent) eventID { return eventID{e.WorkerID, e.EventID}
 func sameDecision(a, b *cluster.RouterDecision) bool {
 	return idOf(a) == idOf(b) && a.Time.Equal(b.Time) && a.Chosen == b.Chosen &&
 		a.Prefill == b.Prefill && a.PrefillWhy == b.PrefillWhy && a.PrefillWay == b.PrefillWay &&
-		slices.Equal(a.Candidates, b.Candidates)
+		slices.EqualFunc(a.Candidates, b.Candidates, func(a, b cluster.RouteCandidate) bool { return reflect.DeepEqual(a, b) })
 }
 
 // shorten returns the line that next makes after prev, with the rows that prev has left

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -19,13 +20,13 @@ func (f *filling) callPrefill(ctx context.Context, req protocol.RemotePrefillReq
 	err = errNoPrefill
 	tried := map[cluster.InstanceID]bool{f.tried: true}
 	for {
-		inst, release, ok := w.choosePrefill(req.RequestID, tried)
+		inst, flight, ok := w.choosePrefill(req.RequestID, tried)
 		if !ok {
 			return n, lostOr(err)
 		}
 		tried[inst.InstanceID] = true
 		n, err = f.callAt(ctx, inst, req)
-		release()
+		flight.End()
 		if err == nil {
 			return n, checkNotice(n, req)
 		}
@@ -55,8 +56,8 @@ var leastCalled = func() router.Policy {
 }()
 
 // choosePrefill takes the least loaded of the prefill workers that have not been tried.
-// The release must be called when the call has ended; ok is false if none is left.
-func (w *Role) choosePrefill(request string, tried map[cluster.InstanceID]bool) (inst cluster.Instance, release func(), ok bool) {
+// The flight ends with the call; ok is false if none is left.
+func (w *Role) choosePrefill(request string, tried map[cluster.InstanceID]bool) (inst cluster.Instance, flight *router.Flight, ok bool) {
 	instances := w.prefills.Instances()
 	var candidates []router.Candidate
 	for _, i := range instances {
@@ -64,14 +65,12 @@ func (w *Role) choosePrefill(request string, tried map[cluster.InstanceID]bool) 
 			candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker})
 		}
 	}
-	d, release, err := w.calls.Choose(candidates, func(c []router.Candidate) (router.Decision, error) {
-		return leastCalled.Pick(router.Request{ID: request}, c)
-	})
+	d, flight, err := w.calls.Choose(router.Request{ID: request}, router.View{Candidates: candidates, Time: time.Now()}, leastCalled.Pick)
 	if err != nil {
-		return inst, release, false
+		return inst, flight, false
 	}
 	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
-	return instances[at], release, true // the candidates come from there
+	return instances[at], flight, true // the candidates come from there
 }
 
 // lostOr says what an error of the request plane means: that a prefill worker is not
