@@ -28,6 +28,7 @@ var onlyRules = []only{
 	{"chat/parse", nil, "pure: a text and its formats; dynctl asks it for their names"},
 	{"grammar/...", []string{"grammar/...", "jsonscan"}, "pure: texts and bytes of tokens in, masks out"},
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
+	{"kvindex", []string{"cluster"}, "a data structure: events and their order are for whoever feeds it"},
 	{"store", []string{"cluster"}, "etcd behind an interface; runtime joins it with the other planes"},
 	{"events", []string{"cluster", "protocol", "metrics"}, "NATS behind an interface; runtime joins it with the other planes"},
 	{"handshake", nil, "the first bytes of a connection, whatever follows"},

@@ -1,0 +1,161 @@
+package kvindex
+
+import (
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// Overlap counts the leading blocks of a prompt that a worker holds without a gap, each
+// by the fastest tier that has it.
+type Overlap struct {
+	Worker cluster.InstanceID
+	Blocks [numTiers]int
+}
+
+// Total returns the length of the overlap.
+func (o Overlap) Total() int { return o.Blocks[Device] + o.Blocks[Host] + o.Blocks[Disk] }
+
+// Match is the answer to a lookup. Its memory is reused by the next lookup into it.
+type Match struct {
+	// Overlaps has one entry for each worker with at least the first block, in no order.
+	Overlaps []Overlap
+	alive    []running // workers without a gap so far, by number
+	next     []running
+	probes   probes
+}
+
+// running is a worker that holds all blocks so far.
+type running struct {
+	number uint32
+	tier   Tier // of the last block
+	blocks [numTiers]int
+}
+
+// Lookup sets m to the overlaps of a prompt whose blocks have these sequence hashes. It
+// reads as many blocks as the worker with the longest overlap has, and takes no locks.
+// Blocks that are stored or removed meanwhile count or do not.
+func (x *Index) Lookup(hashes []uint64, m *Match) {
+	m.Overlaps, m.alive = m.Overlaps[:0], m.alive[:0]
+	names, bounded, clock := *x.names.Load(), x.cfg.MaxBytes > 0, x.clock.Load()
+	last, run := uint32(none), 0 // the current ref, and how many blocks in a row have it
+	for from := 0; from < len(hashes); from += batchSize {
+		part := hashes[from:min(from+batchSize, len(hashes))]
+		x.touch(part, &m.probes)
+		for i, key := range part {
+			r, members, at := x.read(&m.probes, i, nonzero(key), last)
+			if bounded && r != none {
+				at.found(clock)
+			}
+			if r == last && r != none {
+				run++
+				continue
+			}
+			m.count(run)
+			if last, run = r, 1; !m.narrow(r, members, from+i == 0, names) {
+				return
+			}
+		}
+	}
+	m.count(run)
+	for i := range m.alive {
+		m.finish(&m.alive[i], names)
+	}
+}
+
+// read returns the ref of a block and, if it is not last, a set's members. It reads the
+// ref again after the set: an id that was reused in between belongs to another ref now.
+func (x *Index) read(p *probes, i int, key uint64, last uint32) (r uint32, members []holder, at slot) {
+	at, ok := x.search(p, i, key)
+	if !ok {
+		return none, nil, at
+	}
+	r = at.ref()
+	for r != last && r&setBit != 0 {
+		members = x.sets.get(r).members
+		again := at.ref()
+		if again == r {
+			break
+		}
+		r = again
+	}
+	if !at.still(key) {
+		return none, nil, at
+	}
+	return r, members, at
+}
+
+// search finds a block for a reader. A block that a writer moves nearer to its home may be
+// in neither place for a reader that looks in both meanwhile: it looks again.
+func (x *Index) search(p *probes, i int, key uint64) (at slot, ok bool) {
+	t := p.tables[i]
+	for range mostMoves {
+		moves := t.moves.Load()
+		if at, ok = t.find(p.mixed[i], key); ok || t.moves.Load() == moves {
+			break
+		}
+	}
+	return at, ok
+}
+
+// mostMoves bounds how often a reader looks again. Writers would have to move blocks in a
+// part of the table each time.
+const mostMoves = 100
+
+// count adds a run of blocks to the workers that hold them.
+func (m *Match) count(run int) {
+	for i := range m.alive {
+		m.alive[i].blocks[m.alive[i].tier] += run
+	}
+}
+
+// narrow leaves those alive that hold the next block, too, and finishes the others. It
+// returns false when none is left.
+func (m *Match) narrow(r uint32, members []holder, first bool, names []cluster.InstanceID) bool {
+	var one [1]holder
+	if r != none && r&setBit == 0 {
+		one[0] = r - 1
+		members = one[:]
+	}
+	m.next = m.next[:0]
+	at := 0
+	for i := 0; i < len(members); i++ {
+		number, tier := members[i]>>2, Tier(members[i]&3)
+		if i > 0 && members[i-1]>>2 == number {
+			continue // a slower tier has it, too
+		}
+		if first {
+			m.next = append(m.next, running{number: number, tier: tier})
+			continue
+		}
+		for at < len(m.alive) && m.alive[at].number < number {
+			m.finish(&m.alive[at], names)
+			at++
+		}
+		if at < len(m.alive) && m.alive[at].number == number {
+			w := m.alive[at]
+			w.tier = tier
+			m.next = append(m.next, w)
+			at++
+		}
+	}
+	for ; at < len(m.alive); at++ {
+		m.finish(&m.alive[at], names)
+	}
+	m.alive, m.next = m.next, m.alive
+	return len(m.alive) > 0
+}
+
+func (m *Match) finish(w *running, names []cluster.InstanceID) {
+	if int(w.number) < len(names) { // else it came after the lookup began
+		m.Overlaps = append(m.Overlaps, Overlap{names[w.number], w.blocks})
+	}
+}
+
+// Find returns the overlap of one worker.
+func (m *Match) Find(id cluster.InstanceID) Overlap {
+	if i := slices.IndexFunc(m.Overlaps, func(o Overlap) bool { return o.Worker == id }); i >= 0 {
+		return m.Overlaps[i]
+	}
+	return Overlap{Worker: id}
+}
