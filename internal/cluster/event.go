@@ -8,6 +8,7 @@ import (
 // Event topics; the full subject is namespace.{ns}.component.{component}.{topic}.
 const (
 	TopicKVEvents        = "kv-events"        // [KVEvent], by every worker
+	TopicKVPositions     = "kv-positions"     // [KVPosition], by workers shortly after KV events
 	TopicWorkerStatus    = "worker-status"    // [WorkerStatus], by every worker, each second
 	TopicRouterDecisions = "router-decisions" // [RouterDecision], by frontends
 	TopicFrontendStats   = "frontend-stats"   // [FrontendStats], by frontends, each second
@@ -26,12 +27,17 @@ const (
 )
 
 // KVEvent reports blocks that a worker's prefix cache gained or lost. Event ids of one
-// worker incarnation increase by one, so that a reader can detect lost events.
+// epoch increase by one from 0, so that a reader can detect lost events. It asks the
+// worker's endpoint kv_events for them.
 type KVEvent struct {
-	WorkerID InstanceID  `json:"worker_id"`
-	Worker   string      `json:"worker"`
-	EventID  uint64      `json:"event_id"`
-	Kind     KVEventKind `json:"kind"`
+	WorkerID InstanceID `json:"worker_id"`
+	Worker   string     `json:"worker"`
+	// Epoch is a random number of the engine's cache: another one means an empty cache.
+	Epoch   uint64      `json:"epoch"`
+	EventID uint64      `json:"event_id"`
+	Kind    KVEventKind `json:"kind"`
+	// Tier is where the blocks are: device (also if empty), host_pinned or disk.
+	Tier string `json:"storage_tier,omitempty"`
 	// ParentHash is the sequence hash before the first stored block, if any.
 	ParentHash *uint64         `json:"parent_hash,omitempty"`
 	Stored     []KVStoredBlock `json:"stored,omitempty"`
@@ -49,6 +55,14 @@ type KVEvent struct {
 type KVStoredBlock struct {
 	BlockHash  uint64 `json:"block_hash"`
 	TokensHash uint64 `json:"tokens_hash"`
+}
+
+// KVPosition is how far the KV events of a worker have come, so that a reader notices the
+// loss of the last of them.
+type KVPosition struct {
+	WorkerID InstanceID `json:"worker_id"`
+	Epoch    uint64     `json:"epoch"`
+	Next     uint64     `json:"next"` // id of the next event
 }
 
 // RouterDecision records the choice of a worker for one request, and the terms of the
@@ -71,7 +85,10 @@ type RouterDecision struct {
 	PrefillWay string `json:"prefill_way,omitempty"`
 	// Overlap counts the blocks that the chosen worker found in its cache. The worker
 	// reports it after the decision; it is known once Prefill is.
-	Overlap    int              `json:"overlap"`
+	Overlap int `json:"overlap"`
+	// Predicted counts the blocks that the chosen worker should find, by the frontend's
+	// index at the time of the decision.
+	Predicted  int              `json:"predicted"`
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
 	// Weighed lists the terms of the cost that the candidates were compared by: TermLoad
 	// and so on.

@@ -72,11 +72,13 @@ const (
 	EndpointModelFiles = "model_files"     // tokenizer and config files of the served model
 	EndpointStats      = "stats"           // WorkerStatus on request
 	EndpointClearKV    = "clear_kv_blocks" // forget the prefix cache
+	EndpointKVEvents   = "kv_events"       // KV events that a reader has missed, or all blocks
 	EndpointPaths      = "paths"           // this worker's NIXL paths to other workers
 	EndpointActivity   = "activity"        // Activity on request: sequences and transfers
 	EndpointHTTP       = "http"
 	EndpointLogs       = "logs"
 	EndpointNodeStats  = "node_stats" // NodeStats on request
 	EndpointDecisions  = "decisions"  // the newest router decisions, on request
+	EndpointKVIndex    = "kv_index"   // KVIndex on request
 	EndpointDeparted   = "departed"   // answers once the frontend no longer chooses an instance
 )

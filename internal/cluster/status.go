@@ -58,6 +58,9 @@ type WorkerStatus struct {
 	Progress float64      `json:"progress,omitempty"`
 	Drain    *DrainStatus `json:"drain,omitempty"`
 	Stats    WorkerStats  `json:"stats"`
+	// KVEpoch and KVNext are the worker's KVPosition.
+	KVEpoch uint64 `json:"kv_epoch,omitempty"`
+	KVNext  uint64 `json:"kv_next,omitempty"`
 }
 
 // PoolBytes estimates the size in bytes of a KV pool with the blocks that want asks for.
@@ -96,6 +99,9 @@ type WorkerStats struct {
 	KVIncoming  int `json:"kv_incoming"` // reserved for a remote write
 	KVOutgoing  int `json:"kv_outgoing"` // held for a remote transfer
 	Quarantined int `json:"kv_quarantined"`
+	// PrefillRate is the speed of prompts, in tokens per second, as the steps so far
+	// predict it for a chunk of the largest size; 0 before the first step.
+	PrefillRate float64 `json:"prefill_tokens_per_s,omitempty"`
 
 	RequestsTotal      uint64 `json:"requests_total"`
 	FinishedTotal      uint64 `json:"finished_total"`

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -327,6 +329,9 @@ func (p *BlockPool) Clear() int {
 	}
 	return n
 }
+
+// Resident returns the hashes of all findable blocks.
+func (p *BlockPool) Resident() []uint64 { return slices.Collect(maps.Keys(p.byHash)) }
 
 // PoolCounts holds the number of blocks in each state; the sum is Total.
 type PoolCounts struct {

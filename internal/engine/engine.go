@@ -358,6 +358,15 @@ func (e *Engine) ClearCache(ctx context.Context) (int, error) {
 	return ask(ctx, e, func() int { return e.pool.Clear() })
 }
 
+// Resident returns the hashes of all blocks that the prefix cache finds. It calls at at
+// that moment, between two events of the sink.
+func (e *Engine) Resident(ctx context.Context, at func()) ([]uint64, error) {
+	return ask(ctx, e, func() []uint64 {
+		at()
+		return e.pool.Resident()
+	})
+}
+
 // Check verifies the consistency of the block pool. With idle it also verifies that no
 // block is in use.
 func (e *Engine) Check(ctx context.Context, idle bool) error {

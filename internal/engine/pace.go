@@ -53,6 +53,15 @@ func (p *pace) chunkTime(w *stepWork) float64 {
 	return usable/(1+2*min(p.model.spread, 0.5)) - p.model.predict(w)
 }
 
+// prefillRate returns the predicted speed of a step with nothing but a chunk of n tokens,
+// in tokens per second; 0 before the first step.
+func (p *pace) prefillRate(n int) float64 {
+	if p.model.steps == 0 {
+		return 0
+	}
+	return float64(n) / p.model.predict(&stepWork{tokens: n, chunkContext: chunkContext(0, n)})
+}
+
 // StepReport describes one computed step.
 type StepReport struct {
 	Decodes       int           // entries of one token: decoding sequences and their drafts

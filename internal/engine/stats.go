@@ -14,5 +14,6 @@ func (e *Engine) publishStats() {
 	st.KVTotal, st.KVActive, st.KVCached = c.Total, c.Active, c.Cached
 	st.KVIncoming, st.KVOutgoing, st.Quarantined = c.Incoming, c.Outgoing, c.Quarantined
 	st.EvictedTotal = e.pool.evicted
+	st.PrefillRate = e.pace.prefillRate(e.cfg.MaxBatchTokens)
 	e.stats.Store(&st)
 }

@@ -21,8 +21,8 @@ import (
 var messages = []any{
 	PreprocessedRequest{}, EngineOutput{}, RemotePrefillRequest{}, PrefillNotice{}, JoinRoom{},
 	HandoverRequest{}, HandoverRoom{}, HandoverGrant{}, HandoverCommitted{},
-	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
-	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
+	ModelFilesRequest{}, ModelFile{}, ClearedKV{}, KVEventsRequest{}, KVEventsPage{}, LogRequest{}, LogChunk{}, DecisionsRequest{}, KVIndexRequest{}, DepartedRequest{}, Departed{}, ActivityRequest{},
+	cluster.WorkerStatus{}, cluster.KVEvent{}, cluster.KVPosition{}, cluster.KVIndex{}, cluster.RouterDecision{}, cluster.FrontendStats{}, cluster.TopologyEvent{}, cluster.Activity{}, cluster.NodeStats{},
 }
 
 // random fills a value; zero says how many percent of the fields stay zero.

@@ -45,15 +45,29 @@ func TestKVEventsOfEachKind(t *testing.T) {
 	k.Stored(nil, 0, make([]cluster.KVStoredBlock, 2))
 	k.Removed([]uint64{1}, "evicted")
 	k.Cleared(3)
+	got, ok := k.since(0, 10)
+	if !ok || len(got) != 3 {
+		t.Fatalf("%d events, %t", len(got), ok)
+	}
 	for i, want := range []cluster.KVEvent{{Kind: cluster.KVStored, Count: 2}, {Kind: cluster.KVRemoved, Count: 1, Reason: "evicted"}, {Kind: cluster.KVCleared, Count: 3}} {
-		select {
-		case e := <-k.ch:
-			if e.Kind != want.Kind || e.Count != want.Count || e.Reason != want.Reason || e.EventID != uint64(i) {
-				t.Errorf("event %d: %+v", i, e)
-			}
-		default:
-			t.Fatalf("no event %d", i)
+		if e := got[i]; e.Kind != want.Kind || e.Count != want.Count || e.Reason != want.Reason || e.EventID != uint64(i) || e.Epoch != k.epoch {
+			t.Errorf("event %d: %+v", i, e)
 		}
+	}
+	if got, ok := k.since(3, 10); !ok || len(got) != 0 {
+		t.Errorf("after the last: %d events, %t", len(got), ok)
+	}
+	if _, ok := k.since(4, 10); ok {
+		t.Error("there are events after the next")
+	}
+	for range kvRing {
+		k.Cleared(0)
+	}
+	if _, ok := k.since(2, 10); ok {
+		t.Error("an event is kept for ever")
+	}
+	if got, ok := k.since(3, 10); !ok || len(got) != 10 || got[0].EventID != 3 {
+		t.Errorf("the oldest that is kept: %v, %t", got, ok)
 	}
 }
 

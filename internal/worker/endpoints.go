@@ -22,6 +22,7 @@ func (t *term) serveOperators(ctx context.Context) error {
 		{cluster.EndpointStats, t.serveStats},
 		{cluster.EndpointModelFiles, t.serveModelFiles},
 		{cluster.EndpointClearKV, t.serveClearKV},
+		{cluster.EndpointKVEvents, t.serveKVEvents},
 		{cluster.EndpointPaths, t.servePaths},
 		{cluster.EndpointActivity, t.serveActivity},
 	} {

@@ -56,6 +56,7 @@ func (w *Worker) Status() cluster.WorkerStatus {
 	}
 	if c := w.core.Load(); c != nil {
 		st.Stats = c.figures()
+		st.KVEpoch, st.KVNext = w.events.epoch, w.events.position()
 	}
 	return st
 }

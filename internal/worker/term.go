@@ -24,6 +24,7 @@ type term struct {
 	role   cluster.Role
 	waits  *waits
 	status func() cluster.WorkerStatus // of the worker
+	events *kvEvents                   // of the worker
 	drt    *runtime.DistributedRuntime // with the lease
 	meter  *metrics.Worker
 
@@ -51,7 +52,7 @@ func (w *Worker) newTerm(ctx context.Context, as cluster.Role) (*term, error) {
 		return nil, err
 	}
 	return &term{
-		cfg: &w.cfg, log: w.log, kind: kind, role: as, waits: &w.waits, status: w.Status,
+		cfg: &w.cfg, log: w.log, kind: kind, role: as, waits: &w.waits, status: w.Status, events: w.events,
 		clients: map[string]*runtime.Client{},
 		drt:     drt, meter: w.meters.relabel(as, kind.Endpoint),
 	}, nil
