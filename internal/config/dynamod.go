@@ -191,7 +191,9 @@ type Disagg struct {
 
 // Router chooses the worker of a request.
 type Router struct {
-	Policy string `mapstructure:"policy"`
+	Policy   string        `mapstructure:"policy"`
+	KVEvents bool          `mapstructure:"kv_events"`
+	KVTTL    time.Duration `mapstructure:"kv_ttl"`
 }
 
 // Drain limits a graceful stop.
@@ -303,6 +305,8 @@ func dynamodServingKeys() []Key {
 		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
 
 		{Name: "router.policy", Kind: KindString, Default: "least-loaded", Choices: []string{"round-robin", "least-loaded"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker"},
+		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
+		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
 
 		{Name: "drain.deadline", Kind: KindDuration, Default: 60 * time.Second, Help: "how long a stop by SIGTERM waits for running requests"},
 	}

@@ -29,6 +29,7 @@ var onlyRules = []only{
 	{"grammar/...", []string{"grammar/...", "jsonscan"}, "pure: texts and bytes of tokens in, masks out"},
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
 	{"kvindex", []string{"cluster"}, "a data structure: events and their order are for whoever feeds it"},
+	{"kvfeed", []string{"cluster", "events", "kvindex", "protocol", "runtime"}, "events become an index; routing is for frontends"},
 	{"store", []string{"cluster"}, "etcd behind an interface; runtime joins it with the other planes"},
 	{"events", []string{"cluster", "protocol", "metrics"}, "NATS behind an interface; runtime joins it with the other planes"},
 	{"handshake", nil, "the first bytes of a connection, whatever follows"},

@@ -34,6 +34,10 @@ type Config struct {
 	TrustedProxies []string
 	RequestTimeout time.Duration // 0: no limit
 	MigrationLimit int           // moves of one request to another worker
+	// NoKVEvents makes the frontend guess the contents of caches by where it has sent
+	// prompts, which it assumes there for KVTTL.
+	NoKVEvents bool
+	KVTTL      time.Duration
 	// Settings returns the current run-time settings. It must not block.
 	Settings func() Settings
 
@@ -59,6 +63,7 @@ type Frontend struct {
 	workers  *runtime.Client // decode workers
 	files    *runtime.Client // endpoints that serve their model files
 	prefills *runtime.Client // prefill workers that the frontend can ask first
+	caches   *caches
 	policies map[string]router.Policy
 	// load counts requests at decode workers. prefillLoad counts prompts that prefill
 	// workers compute, or whose KV they keep.
@@ -135,6 +140,9 @@ func (f *Frontend) watch(ctx context.Context) (err error) {
 	if f.prefills, err = runtime.NewClient(ctx, f.cfg.Runtime, cluster.RolePrefill.Component(), cluster.EndpointGenerate); err != nil {
 		return err
 	}
+	if f.caches, err = newCaches(ctx, f.cfg.Runtime, !f.cfg.NoKVEvents, f.cfg.KVTTL, f.log); err != nil {
+		return err
+	}
 	f.registry, err = newRegistry(ctx, f)
 	return err
 }
@@ -162,6 +170,7 @@ func (f *Frontend) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { f.registry.run(background) })
+	wg.Go(func() { f.caches.run(background) })
 	wg.Go(func() { f.publishStats(background) })
 	served := make(chan error, 1)
 	wg.Go(func() { served <- f.srv.Serve(f.ln) })
@@ -207,6 +216,9 @@ func (f *Frontend) announce(ctx context.Context) error {
 		},
 		func() (*runtime.Served, error) {
 			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDeparted, f.sendDeparted)
+		},
+		func() (*runtime.Served, error) {
+			return f.cfg.Runtime.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointKVIndex, f.sendKVIndex)
 		},
 		func() (*runtime.Served, error) {
 			return f.cfg.Runtime.Announce(ctx, cluster.ComponentFrontend, cluster.EndpointHTTP, cluster.Transport{HTTP: f.url})
@@ -335,5 +347,8 @@ func (f *Frontend) release() {
 	}
 	if f.prefills != nil {
 		f.prefills.Close()
+	}
+	if f.caches != nil {
+		f.caches.close()
 	}
 }

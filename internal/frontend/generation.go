@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -45,6 +46,8 @@ type generation struct {
 	at        cluster.Instance // the worker of the last attempt
 	timing    protocol.Timing  // of the first output
 	handovers int              // of the sequence, with its KV
+
+	chain blockhash.Chain // of the tokens
 
 	strategy string    // of disaggregation, as it was when the request began
 	hop      *firstHop // nil unless a prefill worker keeps something for the request
@@ -252,19 +255,36 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 			}
 		}
 	}
-	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
+	r := g.routed()
+	g.f.caches.describe(candidates, r.Hashes)
 	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates, Time: begin}, g.f.policy().Pick)
 	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
 		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+		Predicted: predicted(d.Chosen, r), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
 	}
 	if err == nil {
+		g.f.caches.routed(d.Chosen.ID, r.Hashes)
 		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
 		inst = instances[at] // the candidates come from there
 	}
 	return inst, flight, err
+}
+
+// routed describes the request to the router.
+func (g *generation) routed() router.Request {
+	if card := &g.m.card; g.chain.BlockSize != card.BlockSize || g.chain.Seed != card.HashSeed {
+		g.chain = blockhash.Chain{BlockSize: card.BlockSize, Seed: card.HashSeed}
+	}
+	g.chain.Extend(g.req.TokenIDs)
+	return router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs), BlockSize: g.m.card.BlockSize, Hashes: g.chain.Seq}
+}
+
+// predicted returns how many blocks a worker should find in its cache. It computes at
+// least the last token of a prompt.
+func predicted(c router.Candidate, r router.Request) int {
+	return max(0, min(c.Overlap.Blocks(), (r.PromptTokens-1)/r.BlockSize))
 }
 
 // followed returns the worker to which the sequence has moved, if it still exists. Any
@@ -364,5 +384,6 @@ func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
+	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, g.decision.Overlap)
 	g.f.announceDecision(ctx, g.decision)
 }

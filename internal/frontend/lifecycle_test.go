@@ -266,7 +266,7 @@ func TestAnnouncedWhenTheStoreIsBack(t *testing.T) {
 				return kvs
 			}
 			if !drained {
-				patience.Until(t, "all three are announced", func() bool { return len(announced()) == 3 })
+				patience.Until(t, "all four are announced", func() bool { return len(announced()) == 4 })
 			}
 			closed(t, f)
 			if err := <-ended; err != nil {
@@ -296,7 +296,7 @@ func TestAnnouncedOnce(t *testing.T) {
 	patience.Until(t, "it is announced", func() bool {
 		first.mu.Lock()
 		defer first.mu.Unlock()
-		return len(first.announced) == 3
+		return len(first.announced) == 4
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -108,12 +108,13 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	case !remote:
 		return why
 	}
-	r := router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs)}
+	r := g.routed()
+	g.f.caches.describe(candidates, r.Hashes)
 	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates, Time: begin}, g.f.policies[router.LeastLoaded].Pick)
 	if err != nil {
 		return whyNoOther
 	}
-	g.announcePrefill(ctx, d, begin)
+	g.announcePrefill(ctx, d, r, begin)
 	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
 	hop, err := g.ask(ctx, instances[at], settings) // the candidates come from there
 	if err == nil {
@@ -204,10 +205,10 @@ func (g *generation) endHop() {
 }
 
 // announcePrefill publishes the choice of a prefill worker.
-func (g *generation) announcePrefill(ctx context.Context, d router.Decision, begin time.Time) {
+func (g *generation) announcePrefill(ctx context.Context, d router.Decision, r router.Request, begin time.Time) {
 	g.f.announceDecision(ctx, cluster.RouterDecision{
 		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
 		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+		Predicted: predicted(d.Chosen, r), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
 	})
 }

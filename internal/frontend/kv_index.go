@@ -1,0 +1,52 @@
+package frontend
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dynctl/dynctl/internal/blockhash"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+)
+
+// sendKVIndex answers an operator's query about the prefix index.
+func (f *Frontend) sendKVIndex(_ context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.KVIndexRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	tokens, hashes, err := f.hashesOf(req)
+	if err != nil {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
+	}
+	out := f.caches.report(hashes)
+	out.Frontend, out.PromptTokens = f.cfg.Node, tokens
+	return send(out)
+}
+
+// hashesOf returns the length and the block hashes of the text of a query, if it has one.
+func (f *Frontend) hashesOf(req protocol.KVIndexRequest) (tokens int, hashes []uint64, err error) {
+	if req.Text == "" {
+		return 0, nil, nil
+	}
+	all := f.registry.list()
+	if req.Model == "" && len(all) != 1 {
+		return 0, nil, fmt.Errorf("%d models are served: name one", len(all))
+	}
+	var m *servedModel
+	for _, have := range all {
+		if req.Model == "" || have.name == req.Model {
+			m = have
+		}
+	}
+	if m == nil {
+		return 0, nil, fmt.Errorf("model %q is not served", req.Model)
+	}
+	ids, err := m.proc.EncodePromptWithin(req.Text, m.card.ContextLength)
+	if err != nil {
+		return 0, nil, fmt.Errorf("the text: %w", err)
+	}
+	chain := blockhash.Chain{BlockSize: m.card.BlockSize, Seed: m.card.HashSeed}
+	chain.Extend(ids)
+	return len(ids), chain.Seq, nil
+}
