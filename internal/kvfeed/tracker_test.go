@@ -35,11 +35,9 @@ func (c *cache) step(now time.Time) cluster.KVEvent {
 		clear(c.blocks)
 	case n < 40 && len(c.blocks) > 0:
 		e.Kind = cluster.KVRemoved
-		for h := range c.blocks {
-			if e.Removed = append(e.Removed, h); len(e.Removed) == 3 {
-				break
-			}
-		}
+		all := slices.Sorted(maps.Keys(c.blocks))
+		from := c.rng.IntN(len(all))
+		e.Removed = all[from:min(from+3, len(all))]
 		for _, h := range e.Removed {
 			delete(c.blocks, h)
 		}
@@ -62,7 +60,7 @@ func (c *cache) answer(r protocol.KVEventsRequest, now time.Time) []protocol.KVE
 	if r.Epoch == c.epoch && r.From <= c.next && c.next-r.From <= uint64(len(c.ring)) {
 		return []protocol.KVEventsPage{{Epoch: c.epoch, Next: c.next, Events: c.ring[len(c.ring)-int(c.next-r.From):]}}
 	}
-	all := slices.Collect(maps.Keys(c.blocks))
+	all := slices.Sorted(maps.Keys(c.blocks))
 	half := len(all) / 2
 	return []protocol.KVEventsPage{
 		{Epoch: c.epoch, Next: c.next, All: true, Time: now, Blocks: all[:half]},
@@ -80,6 +78,7 @@ type mail struct {
 // block stays in the index for more than a second after it has left the worker's cache,
 // and when all is quiet the two are equal.
 func TestNoFalseResidencyForLong(t *testing.T) {
+	resets := uint64(0)
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
@@ -157,11 +156,15 @@ func TestNoFalseResidencyForLong(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("in the end the index has %d blocks, the cache %d", len(got), len(want))
 			}
-			if tr.gaps == 0 || tr.dumps < 2 || tr.answers <= tr.dumps || tr.resets == 0 {
-				t.Errorf("%d gaps, %d answers, %d of all, %d resets: not everything was tried", tr.gaps, tr.answers, tr.dumps, tr.resets)
+			if tr.gaps == 0 || tr.dumps < 2 || tr.answers <= tr.dumps {
+				t.Errorf("%d gaps, %d answers, %d of all: not everything was tried", tr.gaps, tr.answers, tr.dumps)
 			}
+			resets += tr.resets
 			t.Logf("oldest false block: %s; %d gaps, %d answers, %d of all, %d resets", oldest, tr.gaps, tr.answers, tr.dumps, tr.resets)
 		})
+	}
+	if resets == 0 {
+		t.Error("no cache was seen to start anew")
 	}
 }
 
