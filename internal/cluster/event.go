@@ -99,7 +99,10 @@ type RouterDecision struct {
 const (
 	TermLoad    = "load"    // requests in flight
 	TermTurn    = "turn"    // round robin: the candidate's place in the order
-	TermOverlap = "overlap" // blocks of the prompt in the worker's cache
+	TermOverlap = "overlap" // blocks of the prompt that the worker has to compute
+	TermQueue   = "queue"   // blocks of other prompts that it has to compute
+	TermLater   = "later"   // blocks that others wait for who come after the request
+	TermActive  = "active"  // blocks that requests there use, with this one
 )
 
 // CostTerm is one summand of the cost of a candidate.

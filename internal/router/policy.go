@@ -109,6 +109,7 @@ type Policy interface {
 const (
 	RoundRobin  = "round-robin"
 	LeastLoaded = "least-loaded"
+	KV          = "kv"
 )
 
 // prices are the policies: each returns the terms of the cost of every candidate of free,
@@ -116,6 +117,7 @@ const (
 var prices = map[string]func(r Request, v View, free []Candidate) [][]cluster.CostTerm{
 	RoundRobin:  priceTurn,
 	LeastLoaded: priceLoad,
+	KV:          priceKV,
 }
 
 // Policies lists the names that NewPolicy accepts.

@@ -1,0 +1,98 @@
+package router
+
+import (
+	"fmt"
+	"testing"
+)
+
+// The choice weighs what is cached against what waits.
+func TestKV(t *testing.T) {
+	p, err := NewPolicy(KV)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashes := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	r := Request{ID: "r", PromptTokens: 165, BlockSize: 16, Hashes: hashes}
+	for _, tc := range []struct {
+		name string
+		a, b Candidate
+		want string
+	}{
+		{"the longer overlap", Candidate{Overlap: Overlap{Device: 3}}, Candidate{Overlap: Overlap{Device: 6}}, "b"},
+		{"all tiers count", Candidate{Overlap: Overlap{Device: 3}}, Candidate{Overlap: Overlap{Device: 1, Host: 2, Disk: 1}}, "b"},
+		{"a queue that takes longer than computing", Candidate{Overlap: Overlap{Device: 10}, PrefillTokens: 400}, Candidate{}, "b"},
+		{"a queue that takes less", Candidate{Overlap: Overlap{Device: 10}, PrefillTokens: 159}, Candidate{}, "a"},
+		{"a prompt that is being computed there", Candidate{Overlap: Overlap{Device: 2}, Coming: 10, PrefillTokens: 100, ActiveBlocks: 10, Shared: 10}, Candidate{Overlap: Overlap{Device: 2}}, "a"},
+		{"requests that decode", Candidate{ActiveBlocks: 40, InFlight: 2}, Candidate{ActiveBlocks: 39, InFlight: 3}, "b"},
+		{"shared blocks count once", Candidate{ActiveBlocks: 40, Shared: 10, Coming: 10}, Candidate{ActiveBlocks: 30, Coming: 10}, "a"},
+		{"the best is excluded", Candidate{Overlap: Overlap{Device: 10}, Excluded: "draining"}, Candidate{PrefillTokens: 1000}, "b"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.a.ID, tc.a.Worker, tc.b.ID, tc.b.Worker = 1, "a", 2, "b"
+			d, err := p.Pick(r, View{Candidates: []Candidate{tc.a, tc.b}})
+			if err != nil || d.Chosen.Worker != tc.want || d.Candidates[0].Worker != tc.want {
+				t.Errorf("chose %s, %v: %+v", d.Chosen.Worker, err, d.Candidates)
+			}
+		})
+	}
+}
+
+// Prompts with the same beginning that come at once are computed once; others spread.
+func TestKVGroupsBursts(t *testing.T) {
+	p, _ := NewPolicy(KV)
+	l := NewLoad()
+	send := func(id string, first uint64) string {
+		r := Request{ID: id, PromptTokens: 165, BlockSize: 16}
+		for k := range uint64(10) {
+			r.Hashes = append(r.Hashes, first+k)
+		}
+		d, _, err := l.Choose(r, View{Candidates: workers(0, 0, 0, 0)}, p.Pick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.Chosen.Worker
+	}
+	same, other := map[string]int{}, map[string]int{}
+	for i := range 6 {
+		same[send(fmt.Sprint("same", i), 1000)]++
+	}
+	for i := range 9 {
+		other[send(fmt.Sprint("other", i), uint64(10+100*i))]++
+	}
+	if len(same) != 1 || len(other) != 4 {
+		t.Errorf("equal prompts went to %v, others to %v", same, other)
+	}
+	for w, n := range other { // the equal ones take one worker as long as one prompt
+		if n > 3 || same[w] > 0 && n != 1 {
+			t.Errorf("%s got %d of the others: %v", w, n, other)
+		}
+	}
+}
+
+// A hot prefix does not keep its prompts when its worker has a queue and others are idle.
+func TestKVLetsGo(t *testing.T) {
+	p, _ := NewPolicy(KV)
+	l := NewLoad()
+	at := map[string]int{}
+	for i := range 400 {
+		r := Request{ID: fmt.Sprint(i), PromptTokens: 1600, BlockSize: 16}
+		for k := range uint64(50) {
+			r.Hashes = append(r.Hashes, 1000+k) // half of each prompt is the same
+		}
+		for k := range uint64(50) {
+			r.Hashes = append(r.Hashes, uint64(10_000+100*i)+k)
+		}
+		v := View{Candidates: workers(0, 0, 0, 0)}
+		v.Candidates[2].Overlap.Device = 50
+		d, _, err := l.Choose(r, v, p.Pick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[d.Chosen.Worker]++
+	}
+	for w, n := range at {
+		if n < 80 || n > 120 {
+			t.Errorf("%s got %d of 400: %v", w, n, at)
+		}
+	}
+}
