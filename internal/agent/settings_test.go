@@ -70,7 +70,7 @@ func TestSettings(t *testing.T) {
 func TestFrontendSettings(t *testing.T) {
 	n := startTestNode(t)
 	base := n.settings.frontend()
-	if base.Strategy != "decode-first" || !base.Background || base.Policy != "least-loaded" || base.RemoteTimeout != n.cfg.Disagg.RemotePrefillTimeout {
+	if base.Strategy != "decode-first" || !base.Background || base.Policy != "kv" || base.RemoteTimeout != n.cfg.Disagg.RemotePrefillTimeout {
 		t.Errorf("nothing set: %+v", base)
 	}
 	set := func(name, value string) {

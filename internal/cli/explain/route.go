@@ -208,6 +208,8 @@ func weighedText(d *cluster.RouterDecision) string {
 // policyText says how a policy chooses; empty for one that is not known here.
 func policyText(policy string) string {
 	switch policy {
+	case "kv":
+		return "cost in blocks = prompts that wait there + what is to be computed of this one + the same for those who come later + blocks in use; the lowest is chosen"
 	case "least-loaded":
 		return "cost = requests in flight; the lowest is chosen, and equals draw lots"
 	case "round-robin":
