@@ -77,6 +77,8 @@ type fakeConfig struct {
 	Paths map[string][]cluster.Path
 	// Decisions are what its frontend remembers, oldest first; nil for one that does not tell.
 	Decisions []cluster.RouterDecision
+	// Index is what its frontend knows of the caches; nil for one that does not tell.
+	Index *cluster.KVIndex
 	// Logs are what workers and the agent ("") have written.
 	Logs map[string]string
 }
@@ -136,6 +138,11 @@ func startAgent(ctx context.Context, cfg fakeConfig) (_ *fakeAgent, err error) {
 	}
 	if cfg.Decisions != nil {
 		if _, err := a.drt.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointDecisions, a.decisions); err != nil {
+			return a, err
+		}
+	}
+	if cfg.Index != nil {
+		if _, err := a.drt.Serve(ctx, cluster.ComponentFrontend, cluster.EndpointKVIndex, a.index); err != nil {
 			return a, err
 		}
 	}
@@ -296,6 +303,25 @@ func (a *fakeAgent) decisions(_ context.Context, r *requestplane.Request, send f
 		}
 	}
 	return nil
+}
+
+// index tells overlaps only if it is asked about a text.
+func (a *fakeAgent) index(_ context.Context, r *requestplane.Request, send func(any) error) error {
+	var req protocol.KVIndexRequest
+	if err := r.Decode(&req); err != nil {
+		return err
+	}
+	x := *a.cfg.Index
+	if x.Workers = slices.Clone(x.Workers); req.Text == "" {
+		x.PromptTokens, x.PromptBlocks, x.BlockSize = 0, 0, 0
+		for i := range x.Workers {
+			x.Workers[i].Overlap = 0
+		}
+	}
+	if req.Model != "" && req.Model != "llama" {
+		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: "model " + req.Model + " is not served"}
+	}
+	return send(x)
 }
 
 // fakeWorker follows one assignment.

@@ -17,6 +17,7 @@ type KVIndex struct {
 	// PromptTokens and PromptBlocks describe the text that was asked about, if any.
 	PromptTokens int `json:"prompt_tokens,omitempty"`
 	PromptBlocks int `json:"prompt_blocks,omitempty"` // full blocks
+	BlockSize    int `json:"block_size,omitempty"`    // tokens of one, of the model
 }
 
 // KVIndexWorker is what an index knows of one worker.

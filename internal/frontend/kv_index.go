@@ -15,23 +15,23 @@ func (f *Frontend) sendKVIndex(_ context.Context, r *requestplane.Request, send 
 	if err := r.Decode(&req); err != nil {
 		return err
 	}
-	tokens, hashes, err := f.hashesOf(req)
+	tokens, chain, err := f.chainOf(req)
 	if err != nil {
 		return &requestplane.RemoteError{Kind: requestplane.KindInvalidArgument, Message: err.Error()}
 	}
-	out := f.caches.report(hashes)
-	out.Frontend, out.PromptTokens = f.cfg.Node, tokens
+	out := f.caches.report(chain.Seq)
+	out.Frontend, out.PromptTokens, out.BlockSize = f.cfg.Node, tokens, chain.BlockSize
 	return send(out)
 }
 
-// hashesOf returns the length and the block hashes of the text of a query, if it has one.
-func (f *Frontend) hashesOf(req protocol.KVIndexRequest) (tokens int, hashes []uint64, err error) {
+// chainOf returns the length and the block hashes of the text of a query, if it has one.
+func (f *Frontend) chainOf(req protocol.KVIndexRequest) (tokens int, chain blockhash.Chain, err error) {
 	if req.Text == "" {
-		return 0, nil, nil
+		return 0, chain, nil
 	}
 	all := f.registry.list()
 	if req.Model == "" && len(all) != 1 {
-		return 0, nil, fmt.Errorf("%d models are served: name one", len(all))
+		return 0, chain, fmt.Errorf("%d models are served: name one", len(all))
 	}
 	var m *servedModel
 	for _, have := range all {
@@ -40,13 +40,13 @@ func (f *Frontend) hashesOf(req protocol.KVIndexRequest) (tokens int, hashes []u
 		}
 	}
 	if m == nil {
-		return 0, nil, fmt.Errorf("model %q is not served", req.Model)
+		return 0, chain, fmt.Errorf("model %q is not served", req.Model)
 	}
 	ids, err := m.proc.EncodePromptWithin(req.Text, m.card.ContextLength)
 	if err != nil {
-		return 0, nil, fmt.Errorf("the text: %w", err)
+		return 0, chain, fmt.Errorf("the text: %w", err)
 	}
-	chain := blockhash.Chain{BlockSize: m.card.BlockSize, Seed: m.card.HashSeed}
+	chain = blockhash.Chain{BlockSize: m.card.BlockSize, Seed: m.card.HashSeed}
 	chain.Extend(ids)
-	return len(ids), chain.Seq, nil
+	return len(ids), chain, nil
 }
