@@ -164,9 +164,9 @@ func (a *Agent) Run(ctx, hurry context.Context) error {
 		a.stopping.Store(true)
 		a.drain(hurry)
 	case <-gctx.Done():
-		a.log.Error("stopping: a part of the node broke", "error", context.Cause(gctx))
+		a.log.Error("stopping: a part of the node failed", "error", context.Cause(gctx))
 	case broken = <-a.lost:
-		a.log.Error("stopping: this process cannot use a GPU any more", "error", broken)
+		a.log.Error("stopping: this process can no longer use a GPU", "error", broken)
 	}
 	a.stopping.Store(true)
 	a.workers.stop()

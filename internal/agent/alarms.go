@@ -152,7 +152,7 @@ func (a *Agent) tellAlarms(ctx context.Context) {
 		// The runtime keeps trying to write the record.
 		limited, cancel := context.WithTimeout(ctx, alarmTell)
 		if err := a.nodeKept.Update(limited, a.encodeNode); err != nil && ctx.Err() == nil {
-			a.log.Debug("alarms are not in the node's record yet", "error", err)
+			a.log.Debug("cannot write alarms to the node's record yet", "error", err)
 		}
 		cancel()
 		if failed {

@@ -36,7 +36,7 @@ func TestForgetfulStoreIsAnAlarm(t *testing.T) {
 	t.Parallel()
 	n, topology := forgetful(t)
 	raised := func() bool {
-		return slices.ContainsFunc(n.alarms.texts(), func(s string) bool { return strings.Contains(s, "the store has lost") })
+		return slices.ContainsFunc(n.alarms.texts(), func(s string) bool { return strings.Contains(s, "the store lost") })
 	}
 	if _, err := n.mem.DeletePrefix(t.Context(), "/dynctl/"+n.cfg.Namespace+"/"); err != nil {
 		t.Fatal(err)

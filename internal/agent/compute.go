@@ -67,7 +67,7 @@ func (d cpuDevice) load(_ context.Context, m *model.Model) (weights, error) {
 		return nil, err // not an interface around a nil pointer
 	}
 	if how := w.Warning(); how != "" {
-		d.log.Warn("weights are changed for the device", "model", m.Dir(), "device", d.ID(), "how", how)
+		d.log.Warn("weights are converted for the device", "model", m.Dir(), "device", d.ID(), "how", how)
 	}
 	return cpuWeights{w}, nil
 }

@@ -116,7 +116,7 @@ func (d *declared) run(ctx context.Context) error {
 		}
 		if missing || d.isLost() {
 			if err := d.restore(ctx); err != nil && ctx.Err() == nil {
-				d.a.log.Warn("what the store has lost is not written again yet", "error", err)
+				d.a.log.Warn("cannot write the lost topology to the store again yet", "error", err)
 			}
 		}
 		if d.isLost() {
@@ -197,7 +197,7 @@ func (d *declared) restore(ctx context.Context) error {
 	d.mu.Lock()
 	if d.lost.IsZero() {
 		d.lost = time.Now()
-		d.a.alarms.raise(alarmForgot, fmt.Sprintf("the store has lost what was declared, of generation %d; what runs goes on, and it is written again", d.topology.Generation))
+		d.a.alarms.raise(alarmForgot, fmt.Sprintf("the store lost the topology of generation %d; workers keep running, and this node writes it again", d.topology.Generation))
 	}
 	since := d.lost
 	known := make(map[string]store.KV, len(d.known))

@@ -80,7 +80,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	}
 	for _, d := range devices {
 		if !d.Reach() {
-			a.log.Warn("GPUs have no access to each other's memory: what tensor-parallel ranks exchange goes over the host, and decoding has no graphs", "device", d.ID())
+			a.log.Warn("GPUs cannot access each other's memory: tensor-parallel ranks exchange data through the host, and decode steps run without CUDA graphs", "device", d.ID())
 		}
 	}
 	a.log.Warn("engines compute on GPUs, which has not been tried on hardware yet", "gpus", len(devices), "took", time.Since(begin).Round(time.Millisecond))
@@ -142,7 +142,7 @@ func (d gpuDevice) suits(m *model.Model, spec cluster.EngineSpec) (string, error
 // kvType returns the type of a worker's keys and values.
 func (d gpuDevice) kvType(spec cluster.EngineSpec) (string, error) {
 	if n := d.Ranks(); spec.TensorParallel != 0 && spec.TensorParallel != n {
-		return "", fmt.Errorf("tensor_parallel: %d ranks are asked for, and %s has %d: gpu.devices of the node says which GPUs compute together", spec.TensorParallel, d.ID(), n)
+		return "", fmt.Errorf("tensor_parallel: %d ranks requested, but %s has %d: group the GPUs of the node in gpu.devices", spec.TensorParallel, d.ID(), n)
 	}
 	switch spec.KVDType {
 	case cpu.KVAuto:
@@ -159,7 +159,7 @@ func (d gpuDevice) load(ctx context.Context, m *model.Model) (weights, error) {
 		return nil, noRoom(err)
 	}
 	if why := w.Warning(); why != "" {
-		d.log.Warn("weights are changed for the device", "model", m.Dir(), "device", d.ID(), "how", why)
+		d.log.Warn("weights are converted for the device", "model", m.Dir(), "device", d.ID(), "how", why)
 	}
 	return gpuWeights{w, d}, nil
 }

@@ -162,7 +162,7 @@ func TestModelsOnGPU(t *testing.T) {
 		t.Errorf("not admitted: %v", err)
 	}
 	for name, change := range map[string]func(e *cluster.EngineSpec){
-		"keeps bf16 or int8, not f32": func(e *cluster.EngineSpec) { e.KVDType = "f32" }, "2 ranks are asked for, and gpu:0 has 1": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
+		"keeps bf16 or int8, not f32": func(e *cluster.EngineSpec) { e.KVDType = "f32" }, "2 ranks requested, but gpu:0 has 1": func(e *cluster.EngineSpec) { e.TensorParallel = 2 },
 		"does not compute on gpu:0": func(e *cluster.EngineSpec) { e.Backend = cluster.BackendCPU },
 	} {
 		bad := on(dir, "gpu:0")
@@ -212,7 +212,7 @@ func TestModelsOnAGroup(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for ranks, want := range map[int]string{1: "1 ranks are asked for, and gpu:1+0 has 2", 4: "4 ranks are asked for, and gpu:1+0 has 2"} {
+	for ranks, want := range map[int]string{1: "1 ranks requested, but gpu:1+0 has 2", 4: "4 ranks requested, but gpu:1+0 has 2"} {
 		as := on(dir, "gpu:1+0")
 		as.Engine.TensorParallel = ranks
 		if _, err := r.models.load(t.Context(), as, func(float64) {}); err == nil || !strings.Contains(err.Error(), want) {

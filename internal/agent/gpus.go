@@ -81,7 +81,7 @@ func (g *gpus) stop(ctx context.Context) error {
 	case <-g.done:
 		return nil
 	case <-ctx.Done():
-		return errors.New("NVIDIA's driver does not answer; it is left alone")
+		return errors.New("NVIDIA's driver does not answer; stopped waiting for it")
 	}
 }
 

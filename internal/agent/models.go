@@ -173,7 +173,7 @@ func (m *models) roomFor(mod *model.Model, packed int64) error {
 	if ordered <= free {
 		advice = "read them in place, slower: --cpu-isa portable"
 	}
-	return noMemory("the weights of %s need %s beside their files, put in order and packed, %s are free; %s", mod.Dir(), gib(ordered+packed), gib(free), advice)
+	return noMemory("reordered and packed copies of the weights of %s need %s, %s are free; %s", mod.Dir(), gib(ordered+packed), gib(free), advice)
 }
 
 // processor loads the model's tokenizer and templates, which constraints need. It also
@@ -189,7 +189,7 @@ func processor(m *model.Model) (*chat.Processor, error) {
 		return nil, fmt.Errorf("model %s: %w", m.Dir(), err)
 	}
 	if n := p.VocabSize(); n > m.Config().Vocab {
-		return nil, fmt.Errorf("model %s: the tokenizer has %d tokens, the model %d: they do not belong together", m.Dir(), n, m.Config().Vocab)
+		return nil, fmt.Errorf("model %s: the tokenizer has %d tokens, the model %d: use the tokenizer of this model", m.Dir(), n, m.Config().Vocab)
 	}
 	return p, nil
 }

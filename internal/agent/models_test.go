@@ -412,7 +412,7 @@ func TestGGUFModel(t *testing.T) {
 	memory := m.memory
 	m.memory = func() (int64, int64) { return 1000, 0 }
 	_, err := m.load(t.Context(), on(path, "cpu:0"), func(float64) {})
-	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "put in order and packed") {
+	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "reordered and packed") {
 		t.Errorf("without memory: err = %v, want ErrMemory", err)
 	}
 	m.memory = memory

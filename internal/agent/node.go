@@ -54,10 +54,10 @@ func (a *Agent) succeed(ctx context.Context) {
 		_, err = a.stores.store.CompareAndSwap(ctx, key, kv.ModRevision, kv.Value, store.WithLease(a.drt.ID()))
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) { // a conflict means that it has just expired
-		a.log.Warn("the record of the previous run is not kept, workers may be moved away", "error", err)
+		a.log.Warn("cannot keep the record of the previous run, the controller may move workers away", "error", err)
 	}
 	if n, err := runtime.RevokeStale(ctx, a.stores.store, a.cfg.Namespace, a.nodeID, a.incarnation); err != nil {
-		a.log.Warn("leases of the previous run not revoked, they expire by themselves", "error", err)
+		a.log.Warn("cannot revoke the leases of the previous run, they will expire", "error", err)
 	} else if n > 0 {
 		a.log.Info("leases of the previous run revoked", "leases", n)
 	}

@@ -25,7 +25,7 @@ func (a *Agent) serveProfile(w http.ResponseWriter, r *http.Request) {
 	}
 	p := pprof.Lookup(name)
 	if p == nil {
-		http.Error(w, "no such profile; there are profile (CPU time), heap, goroutine, allocs, mutex, block", http.StatusNotFound)
+		http.Error(w, "no such profile; use profile (CPU time), heap, goroutine, allocs, mutex, block", http.StatusNotFound)
 		return
 	}
 	debug, err := strconv.Atoi(r.FormValue("debug"))

@@ -26,7 +26,7 @@ func TestProfiles(t *testing.T) {
 		{"profile?seconds=0", http.StatusBadRequest, "seconds: expected a number from 1 to 120"},
 		{"profile?seconds=121", http.StatusBadRequest, "seconds: "},
 		{"profile?seconds=many", http.StatusBadRequest, "seconds: "},
-		{"symbols", http.StatusNotFound, "no such profile; there are profile (CPU time), heap"},
+		{"symbols", http.StatusNotFound, "no such profile; use profile (CPU time), heap"},
 	} {
 		if code, body := get(t, base+tc.path); code != tc.code || !strings.HasPrefix(body, tc.want) {
 			t.Errorf("%s: %d %.60q, want %d %q", tc.path, code, body, tc.code, tc.want)

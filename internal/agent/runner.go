@@ -175,7 +175,7 @@ func (r *runner) awaitEarlier(ctx context.Context) bool {
 				return false
 			case <-late.C:
 				// The status belongs to the earlier run until that has ended.
-				r.log.Error("an earlier run of this worker does not leave", "waited", time.Since(begin).Round(time.Second))
+				r.log.Error("an earlier run of this worker has not ended", "waited", time.Since(begin).Round(time.Second))
 			}
 		}
 	}

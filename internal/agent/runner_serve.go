@@ -117,7 +117,7 @@ func (r *runner) direct(ctx context.Context, w *worker.Worker, as cluster.Assign
 			return err
 		case err := <-r.order(ctx, w, what, next):
 			if err != nil && ctx.Err() == nil {
-				r.log.Error("worker does not take orders, ending it", "error", err)
+				r.log.Error("worker does not accept orders, stopping it", "error", err)
 				stop(err)
 			}
 		}

@@ -51,9 +51,9 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 		if time.Since(up) > serverRetryMax { // after a shorter time the back-off continues: it fails repeatedly
 			wait = serverRetry
 		}
-		al.raise(name, fmt.Sprintf("the %s inside this process failed; requests are served on, and it is started again: %v", name, s.Err()))
+		al.raise(name, fmt.Sprintf("the embedded %s failed; requests are still served while it restarts: %v", name, s.Err()))
 		if err := s.Close(); err != nil {
-			log.Warn("the failed server is not gone yet", "error", err)
+			log.Warn("cannot close the failed server yet", "error", err)
 		}
 		began, noSpace := time.Now(), false
 		for {
@@ -69,7 +69,7 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 			if err == nil {
 				s = next
 				al.clear(name)
-				log.Info("the server inside this process is back", "down", time.Since(began).Round(time.Millisecond))
+				log.Info("the embedded server runs again", "down", time.Since(began).Round(time.Millisecond))
 				break
 			}
 			// Free space is checked often. That costs nothing, and an operator who makes
@@ -81,7 +81,7 @@ func keepServing[S server](ctx context.Context, log *slog.Logger, al *alarms, na
 				}
 			}
 			noSpace = errors.Is(err, embedded.ErrNoSpace)
-			log.Warn("the server inside this process does not start yet", "error", err)
+			log.Warn("the embedded server does not start yet", "error", err)
 		}
 	}
 }

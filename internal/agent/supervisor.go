@@ -74,7 +74,7 @@ func (s *supervisor) follow(ctx context.Context) (done bool) {
 		forgotten, err := s.a.declared.forgotten(ctx)
 		switch {
 		case err != nil:
-			s.a.log.Warn("workers go on as before: the store does not say whether it has lost their assignments", "error", err)
+			s.a.log.Warn("workers keep running: cannot find out whether the store lost their assignments", "error", err)
 		case !forgotten:
 			held = nil
 		default:

@@ -45,7 +45,7 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 
 // errFitsAlone is returned with ErrMemory if there would be room once the worker that the
 // new one replaces has ended.
-var errFitsAlone = errors.New("there is room without the worker that it is to follow")
+var errFitsAlone = errors.New("memory suffices once the replaced worker has ended")
 
 // admit returns why a worker of this node could not start with the assignment as once the
 // worker called instead has ended; see models.admit.

@@ -20,7 +20,7 @@ func (e *TooLongError) Error() string {
 
 // ErrSplit is returned when the pattern by which a tokenizer splits a text exceeds its
 // time limit.
-var ErrSplit = errors.New("the tokenizer's pattern for splitting texts takes too long for this one")
+var ErrSplit = errors.New("the tokenizer's split pattern takes too long on this text")
 
 // renderLimits returns the limits of a template whose text may have the given number of
 // tokens. They are zero if the tokenizer drops parts of texts, because any text may then

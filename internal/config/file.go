@@ -100,7 +100,7 @@ func (r *fileReader) mapping(prefix string, n *yaml.Node) {
 		}
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Tag == "!!merge":
-			r.wrong(prefix, name.Line, "%s is no name of a key", DescribeNode(name))
+			r.wrong(prefix, name.Line, "%s is not the name of a key", DescribeNode(name))
 		case known:
 			r.leaf(key, full, name.Line, value)
 		case prefix == "" && r.table.isSection(full):

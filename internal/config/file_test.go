@@ -47,7 +47,7 @@ func TestFileMistakes(t *testing.T) {
 		{"twice", "cluster: a\nnode: {name: n}\ncluster: b\n", "dynamod.yaml:3: cluster: set twice; first in line 1"},
 		{"twice by the dotted form", "node: {name: n}\nnode.name: m\n", "dynamod.yaml:2: node.name: set twice; first in line 1"},
 		{"alias", "cluster: &a lab\nnamespace: *a\n", "dynamod.yaml:2: namespace: the alias *a is not text"},
-		{"merge", "node: {name: n}\nengine:\n  <<: {kv_blocks: 1}\n", `dynamod.yaml:3: engine: "<<" is no name of a key`},
+		{"merge", "node: {name: n}\nengine:\n  <<: {kv_blocks: 1}\n", `dynamod.yaml:3: engine: "<<" is not the name of a key`},
 		{"tab", "engine:\n\tkv_blocks: 1\n", "dynamod.yaml:2: not valid YAML: found character that cannot start any token"},
 		{"two documents", "cluster: a\n---\ncluster: b\n", "dynamod.yaml:2: a second document starts here; expected one"},
 		{"two mistakes", "clustre: a\nlog:\n  level: loud\n",

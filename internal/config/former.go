@@ -72,7 +72,7 @@ func (k Key) FormerSpelling(name, text string) string {
 // Renamed returns the sentence for a user who gave something under the name that it had in
 // the release before.
 func Renamed(former, now string) string {
-	return fmt.Sprintf("%s is called %s now; the old name goes with the next release", former, now)
+	return fmt.Sprintf("%s is called %s now; the next release removes the old name", former, now)
 }
 
 // CurrentSettings returns run-time settings as they are stored, under the names and with

@@ -273,7 +273,7 @@ func TestFormerNamesOfChoices(t *testing.T) {
 	if got := strings.Join(cfg.NIXL.Transports, ","); got != "cma,tcp" {
 		t.Errorf("transports %s", got)
 	}
-	const note = ": the value pvm of nixl.transports is called cma now; the old name goes with the next release"
+	const note = ": the value pvm of nixl.transports is called cma now; the next release removes the old name"
 	if w := origins.Warnings(); len(w) != 2 || w[0] != "dynamod.yaml:2"+note || w[1] != "DYNAMOD_NIXL_TRANSPORTS"+note {
 		t.Errorf("warnings %q", w)
 	}

@@ -143,7 +143,7 @@ func (c *Controller) lead(ctx context.Context) error {
 			c.log.Warn("reconcile failed, will try again", "error", err)
 		}
 		if err := c.clean(ctx, w, strays); err != nil && ctx.Err() == nil {
-			c.log.Warn("what nobody owns is not deleted, will try again", "error", err)
+			c.log.Warn("cannot delete keys without an owner, will try again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -177,8 +177,8 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 		}
 		backoff.declared = rev
 		if err := declared.Validate(); ever && err != nil {
-			c.log.Error("the declared topology is wrong, no worker follows it", "error", err, "by", declared.UpdatedBy)
-			c.notify(cluster.TopologyEvent{Action: cluster.ActionRefuse, Reason: err.Error(), Message: "the declared topology is wrong, and workers stay as they are: " + err.Error()})
+			c.log.Error("the declared topology is invalid, workers stay as they are", "error", err, "by", declared.UpdatedBy)
+			c.notify(cluster.TopologyEvent{Action: cluster.ActionRefuse, Reason: err.Error(), Message: "the declared topology is invalid, workers stay as they are: " + err.Error()})
 		}
 	}
 	view := View{Status: map[string]cluster.WorkerStatus{}, Cordons: map[string]cluster.Cordon{}}

@@ -56,7 +56,7 @@ func (c *Controller) clean(ctx context.Context, w watches, s *strays) error {
 			return fmt.Errorf("delete %s: %w", key, err)
 		}
 		delete(s.since, key)
-		c.log.Warn("deleted what nobody owns", "key", key, "why", f.why)
+		c.log.Warn("deleted a key without an owner", "key", key, "why", f.why)
 		c.notify(cluster.TopologyEvent{Worker: f.worker, Action: cluster.ActionClean, Reason: f.why, Message: "deleted " + key + ": " + f.why})
 	}
 	return nil
@@ -80,7 +80,7 @@ func (c *Controller) strays(ctx context.Context, w watches) (map[string]stray, e
 		}
 		for _, kv := range kvs {
 			if kv.Lease == 0 {
-				found[kv.Key] = stray{why: "it is under no lease, and so of no process"}
+				found[kv.Key] = stray{why: "it has no lease, so no process owns it"}
 			}
 		}
 	}

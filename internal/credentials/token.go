@@ -69,7 +69,7 @@ func ParseToken(text string) (Token, error) {
 	encoded, ok := strings.CutPrefix(text, tokenVersion)
 	switch {
 	case !ok && IsToken(text):
-		return none, fmt.Errorf("join token: it is of another version than %s", strings.TrimSuffix(tokenVersion, ":"))
+		return none, fmt.Errorf("join token: its version is not %s", strings.TrimSuffix(tokenVersion, ":"))
 	case !ok:
 		return none, fmt.Errorf("join token: it does not begin with %s", tokenVersion)
 	case len(text) > maxToken:
@@ -111,7 +111,7 @@ func (t Token) check() error {
 	}
 	for _, s := range append([]string{t.Cluster, t.NATS}, t.Etcd...) {
 		if len(s) > maxTokenText || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			return errors.New("join token: names or addresses that are none")
+			return errors.New("join token: invalid name or address")
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	secret := New().Encode()
 	for text, want := range map[string]string{
 		"":            "does not begin with dynctl1:",
-		"dynctl2:abc": "another version",
+		"dynctl2:abc": "its version is not",
 		"dynctl1:":    "missing",
 		"dynctl1:%%%": "missing",
 		tokenVersion + strings.Repeat("A", maxToken):                         "longer",
@@ -62,8 +62,8 @@ func TestTokensThatAreNone(t *testing.T) {
 		sealed(`{"e":["x:1"],"n":"a"}`):                                      "not a cluster secret",
 		sealed(`{"n":"a","s":"` + secret + `"}`):                             "0 addresses",
 		sealed(`{"e":["x:1"],"n":"A/b","s":"` + secret + `"}`):               "namespace",
-		sealed(`{"e":["x:1\u0007"],"n":"a","s":"` + secret + `"}`):           "names or addresses",
-		sealed(`{"c":"\u001b[2J","e":["x:1"],"n":"a","s":"` + secret + `"}`): "names or addresses",
+		sealed(`{"e":["x:1\u0007"],"n":"a","s":"` + secret + `"}`):           "invalid name or address",
+		sealed(`{"c":"\u001b[2J","e":["x:1"],"n":"a","s":"` + secret + `"}`): "invalid name or address",
 	} {
 		if got, err := ParseToken(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %+v %v, want %q", text, got, err, want)

@@ -13,7 +13,7 @@ import (
 )
 
 // howToJoin is the advice for a missing or different secret.
-const howToJoin = "run \"dynctl credentials --join\" on a machine of its cluster, and \"dynctl join\" or \"dynamod --join\" here with what that prints"
+const howToJoin = "run \"dynctl credentials --join\" on a machine of its cluster, and \"dynctl join\" or \"dynamod --join\" here with the token it prints"
 
 // Diagnose examines addresses of etcd that failed, and returns the probable cause in the
 // way they were contacted; nil when it finds none.

@@ -27,7 +27,7 @@ type Identity struct {
 
 // ErrNoSecret is returned for servers inside a dynamod when this machine lacks their
 // cluster's secret.
-var ErrNoSecret = errors.New("it runs inside a dynamod, which asks for the secret of the cluster, and there is none here")
+var ErrNoSecret = errors.New("it runs inside a dynamod, which requires the cluster's secret, and this machine has none")
 
 func (id Identity) tls() (*tls.Config, error) {
 	if id.Secret.IsZero() {

@@ -25,7 +25,7 @@ func again(environ []string, now time.Time, exec func(program string, args, envi
 	for _, v := range environ {
 		text, ok := strings.CutPrefix(v, againVariable+"=")
 		if last, err := strconv.ParseInt(text, 10, 64); ok && err == nil && now.Sub(time.Unix(last, 0)) < againAfter {
-			return fmt.Errorf("a GPU was lost again within %s: it is not tried a third time; dmesg and nvidia-smi say more", againAfter)
+			return fmt.Errorf("a GPU was lost again within %s, giving up: see dmesg and nvidia-smi", againAfter)
 		}
 	}
 	program, err := os.Executable()

@@ -101,7 +101,7 @@ func cudaDevice(d driver.Driver, device int) cluster.CUDADevice {
 	}
 	switch {
 	case p.ComputeProhibited:
-		c.ComputeMode, c.Error = "prohibited", "its compute mode allows no process: nvidia-smi -c DEFAULT changes that"
+		c.ComputeMode, c.Error = "prohibited", "its compute mode prohibits processes: run nvidia-smi -c DEFAULT"
 		return c
 	case p.ExclusiveProcess:
 		c.ComputeMode = "exclusive"
@@ -138,7 +138,7 @@ func writeGPUs(w io.Writer, s cluster.GPUSupport) error {
 	if s.Report.Missing != "" {
 		text += "no figures: " + s.Report.Missing + "\n"
 	} else {
-		text += fmt.Sprintf("NVIDIA's driver %s tells figures of %d GPUs\n", s.Report.Driver, len(s.Report.GPUs))
+		text += fmt.Sprintf("NVIDIA's driver %s reports figures of %d GPUs\n", s.Report.Driver, len(s.Report.GPUs))
 	}
 	_, err := io.WriteString(w, text)
 	return err

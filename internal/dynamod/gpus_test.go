@@ -44,10 +44,10 @@ func TestGPUSupport(t *testing.T) {
 	}{
 		"usable": {with(h200, exclusive), figures, cluster.GPUsUsable, []string{
 			"CUDA 13.0\n", "gpu 0: NVIDIA H200 at 0000:3b:00.0, compute capability 9.0, 132 multiprocessors, 144384 MiB, 144384 MiB free, compute mode default, kernels for sm_80 and sm_90a\n",
-			"compute mode exclusive, kernels for sm_80 and sm_90a\n", "NVIDIA's driver 580.65.06 tells figures of 1 GPUs\n",
+			"compute mode exclusive, kernels for sm_80 and sm_90a\n", "NVIDIA's driver 580.65.06 reports figures of 1 GPUs\n",
 		}},
-		"one of two": {with(h200, prohibited), none, cluster.GPUsUsable, []string{"gpu 1: NVIDIA H200", ": its compute mode allows no process", "no figures: NVIDIA's driver is not installed\n"}},
-		"prohibited": {with(prohibited), figures, cluster.GPUsUnusable, []string{"no GPU can be used: its compute mode allows no process"}},
+		"one of two": {with(h200, prohibited), none, cluster.GPUsUsable, []string{"gpu 1: NVIDIA H200", ": its compute mode prohibits processes", "no figures: NVIDIA's driver is not installed\n"}},
+		"prohibited": {with(prohibited), figures, cluster.GPUsUnusable, []string{"no GPU can be used: its compute mode prohibits processes"}},
 		"too weak":   {with(t4), figures, cluster.GPUsUnusable, []string{"no GPU can be used: no kernels for this device", "capability 7.5"}},
 		"lost":       {lost, figures, cluster.GPUsUnusable, []string{"no GPU can be used: ", "gpu 0: device 0: "}},
 		"no library": {without(driver.ErrNoLibrary), none, cluster.GPUsNoLibrary, []string{driver.ErrNoLibrary.Error() + ": the details\n"}},

@@ -23,7 +23,7 @@ func meet(cfg *config.Dynamod, origins *config.Origins, stdin io.Reader) (*meeti
 	if cfg.Join != "" {
 		for _, key := range []string{"etcd.endpoints", "nats.url", "etcd.mode", "nats.mode", "secret_file"} {
 			if v, _ := origins.Of(key); origins.Set(key) {
-				return nil, fmt.Errorf("%s (%s) and a join token: choose one, the token says where the cluster is", key, v.Origin)
+				return nil, fmt.Errorf("%s (%s) and a join token: choose one, the token contains the addresses of the cluster", key, v.Origin)
 			}
 		}
 		text, err := credentials.ReadToken(cfg.Join.Reveal(), stdin)

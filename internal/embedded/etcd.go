@@ -248,6 +248,6 @@ func (e *Etcd) shutdown() error {
 	if err := fence(e.dir, e.lock); err != nil {
 		return fmt.Errorf("close etcd: not stopped after %s: %w", patience, err)
 	}
-	e.log.Warn("embedded etcd does not end: its files are taken away from it, its memory is lost", "waited", patience)
+	e.log.Warn("embedded etcd does not stop: closed its files, its memory stays allocated", "waited", patience)
 	return nil
 }

@@ -155,7 +155,7 @@ func (n *NATS) watch() {
 			case hasRoom(n.dir) == nil:
 				n.err = errors.New(why)
 			case why != told:
-				n.log.Error("embedded nats stores nothing any more: it is started again when the disk has room", "err", why)
+				n.log.Error("embedded nats stopped storing: it restarts when the disk has room", "err", why)
 			}
 			told = why
 		}

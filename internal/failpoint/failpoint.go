@@ -65,7 +65,7 @@ func Arm(name string, n int, do func()) (disarm func(), err error) {
 	p := byName[name]
 	switch {
 	case p == nil:
-		return nil, fmt.Errorf("arm failpoint %q: no such point; there are %q", name, names())
+		return nil, fmt.Errorf("arm failpoint %q: no such point; known are %q", name, names())
 	case n < 1:
 		return nil, fmt.Errorf("arm failpoint %q: hit %d: expected 1 or more", name, n)
 	}

@@ -20,15 +20,15 @@ var (
 	ErrSecret = errors.New("the other side does not have this cluster's secret (secret_file)")
 	// ErrNoKey is returned when this side has no key.
 	ErrNoKey = errors.New("no key of the cluster's secret")
-	// ErrForeign is returned when the other side speaks another protocol.
-	ErrForeign = errors.New("the other side speaks another protocol")
-	// ErrVersion is returned when the other side speaks another version of the protocol.
-	ErrVersion = errors.New("the other side speaks another version")
+	// ErrForeign is returned when the peer uses another protocol.
+	ErrForeign = errors.New("the peer uses another protocol")
+	// ErrVersion is returned when the peer uses another protocol version of the protocol.
+	ErrVersion = errors.New("the peer uses another protocol version")
 	// ErrWantsTLS is returned when one side requires TLS and the other does not speak it.
 	ErrWantsTLS = errors.New("TLS is asked for")
 	// ErrCrowded is returned by [Guest.Accept] when the connection was closed to make room
 	// in its lobby.
-	ErrCrowded = errors.New("too many connections that prove nothing")
+	ErrCrowded = errors.New("too many connections without proof of the secret")
 )
 
 const keyLen = 32
@@ -215,7 +215,7 @@ func accept(conn net.Conn, o Options) (Session, error) {
 	}
 	if _, isTLS := conn.(*tls.Conn); o.TLS != nil && !isTLS {
 		_, _ = conn.Write(o.Protocol.greeting(statusTLS))
-		return Session{}, fmt.Errorf("%w here, and the client does without", ErrWantsTLS)
+		return Session{}, fmt.Errorf("%w by the server, and the client does not use it", ErrWantsTLS)
 	}
 	own := o.Protocol.hello()
 	t, err := transcript(conn, theirs[:], own)

@@ -199,7 +199,7 @@ func TestTemplateFeatures(t *testing.T) {
 		{"one turn", "{{ messages[0].content }}", inspect.Chat{}, ""},
 		{"other toggles", turns + "{{ reasoning_effort }}{{ thinking }}", inspect.Chat{System: true, Turns: true, Toggles: []string{"thinking", "reasoning_effort"}}, ""},
 		{"refuses everything", "{{ raise_exception('never') }}", inspect.Chat{}, "refuses a plain conversation: never"},
-		{"says nothing", "hello", inspect.Chat{}, "leaves out what the user says"},
+		{"says nothing", "hello", inspect.Chat{}, "omits the user's message"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("problems %q", r.Problems)
 	}
 	all := strings.Join(r.Warnings, "\n")
-	for _, want := range []string{"no chat template", `eos_token "<gone>" is not a token`, "no token ends a text"} {
+	for _, want := range []string{"no chat template", `eos_token "<gone>" is not a token`, "no end-of-sequence token"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("nothing about %q in %q", want, all)
 		}

@@ -74,7 +74,7 @@ func (r *Report) template(ctx context.Context, p *chat.Processor) {
 		return
 	}
 	if !strings.Contains(plain, wordUser) {
-		r.warn("the chat template leaves out what the user says")
+		r.warn("the chat template omits the user's message")
 	}
 	if prompted, err := b.render(ctx, user, false, nil, true); err == nil {
 		if rest, ok := strings.CutPrefix(prompted, plain); ok {

@@ -33,7 +33,7 @@ func (r *Report) text(ctx context.Context, m *model.Model) {
 			r.Vocabulary.Tokens = p.VocabSize()
 		}
 		if len(p.EOS()) == 0 {
-			r.warn("no token ends a text: answers run to their limit of tokens")
+			r.warn("no end-of-sequence token: answers run to their limit of tokens")
 		}
 		r.Tokenizer.EOS = append([]uint32{}, p.EOS()...)
 		slices.Sort(r.Tokenizer.EOS)

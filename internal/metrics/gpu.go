@@ -24,7 +24,7 @@ func NewGPUs(r *Registry) *GPUs {
 	}
 	return &GPUs{
 		memory:      gauge(GPUMemory, "Bytes of memory of a GPU"),
-		memoryUsed:  gauge(GPUMemoryUsed, "Bytes of memory of a GPU that anybody, or its driver, uses"),
+		memoryUsed:  gauge(GPUMemoryUsed, "Bytes of memory of a GPU in use by all processes and the driver"),
 		utilization: gauge(GPUUtilization, "Share of time in which any kernel ran on a GPU"),
 		memoryBusy:  gauge(GPUMemoryBusy, "Share of time in which memory of a GPU was read or written"),
 		power:       gauge(GPUPower, "Watts that a GPU draws"),

@@ -194,7 +194,7 @@ func readActivation(f fields, fam family) Activation {
 // settings that the family's traits have read.
 func refuseUnsupported(f fields, c Config) {
 	if c.Windowed == nil && slices.ContainsFunc(f.texts("layer_types"), func(t string) bool { return t != fullAttention }) {
-		f.fail(ErrUnsupported, "layer_types", "layers of %s see everything", c.Family)
+		f.fail(ErrUnsupported, "layer_types", "layers of %s attend to all earlier tokens", c.Family)
 	}
 	if part := f.number("partial_rotary_factor", 1); part != 1 && c.RotaryDim == 0 {
 		f.fail(ErrUnsupported, "partial_rotary_factor", "%v: %s rotates whole heads", part, c.Family)

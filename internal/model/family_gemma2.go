@@ -27,5 +27,5 @@ func readGemma(f fields, c *Config) {
 	c.QKVBias = f.boolean("attention_bias", false)
 	c.OutBias = c.QKVBias
 	c.QueryScalar = f.positive("query_pre_attn_scalar", 256)
-	f.refuse("use_bidirectional_attention", "tokens see earlier ones only")
+	f.refuse("use_bidirectional_attention", "tokens attend to earlier tokens only")
 }

@@ -11,7 +11,7 @@ func llama() family {
 			c.QKVBias = f.boolean("attention_bias", false)
 			c.OutBias = c.QKVBias
 			c.MLPBias = f.boolean("mlp_bias", false)
-			f.refuse("use_sliding_window", "layers of llama see everything")
+			f.refuse("use_sliding_window", "layers of llama attend to all earlier tokens")
 		},
 		names: llamaNames(),
 		// Written by old versions of transformers; computed from rope_theta.

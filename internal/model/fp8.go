@@ -194,7 +194,7 @@ func (m *Model) fp8Notes(extra []string) []string {
 		m.warnings = append(m.warnings, "the checkpoint asks for weights and activations of fp8; "+same)
 	}
 	if kv > 0 {
-		m.warnings = append(m.warnings, fmt.Sprintf("%d scales of an fp8 KV cache are not used: keys and values are bf16, unless kv_cache_dtype says something else", kv))
+		m.warnings = append(m.warnings, fmt.Sprintf("%d scales of an fp8 KV cache are not used: keys and values are bf16 unless kv_cache_dtype is set", kv))
 	}
 	return extra
 }

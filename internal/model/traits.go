@@ -39,7 +39,7 @@ func readWindow(f fields, c *Config, window int, rule func(layer int) bool) {
 			return
 		}
 		if window == 0 {
-			f.fail(ErrConfig, "layer_types", "some layers have a window, but no size of it is set")
+			f.fail(ErrConfig, "layer_types", "some layers have a sliding window, but its size is not set")
 			return
 		}
 	}

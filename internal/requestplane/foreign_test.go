@@ -89,10 +89,10 @@ func TestTCPForeignServers(t *testing.T) {
 	checkLeaks(t)
 	tests := []struct{ name, say, want string }{
 		{"hangs up", "", ""},
-		{"http", "HTTP/1.1 400 Bad Request\r\n\r\n", "the other side speaks another protocol"},
-		{"another version", "dynrp\x00\x07\x01", "the other side speaks another version: 7"},
-		{"the version without secrets", "dynrp\x00\x01\x01", "the other side speaks another version: 1"},
-		{"the version without secrets, unasked", "dynrp\x00\x01\x00", "the other side speaks another version: 1"},
+		{"http", "HTTP/1.1 400 Bad Request\r\n\r\n", "the peer uses another protocol"},
+		{"another version", "dynrp\x00\x07\x01", "the peer uses another protocol version: 7"},
+		{"the version without secrets", "dynrp\x00\x01\x01", "the peer uses another protocol version: 1"},
+		{"the version without secrets, unasked", "dynrp\x00\x01\x00", "the peer uses another protocol version: 1"},
 		{"half a greeting", "dynrp", ""},
 	}
 	for _, test := range tests {

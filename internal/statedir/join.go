@@ -21,7 +21,7 @@ type Joined struct {
 }
 
 // ErrNotJoined is returned when this machine has not joined a cluster of that name.
-var ErrNotJoined = errors.New("this machine has joined no such cluster")
+var ErrNotJoined = errors.New("this machine has not joined this cluster")
 
 // ErrOtherSecret is returned when the machine has the secret of another cluster.
 var ErrOtherSecret = errors.New("this machine has the secret of another cluster")
@@ -41,7 +41,7 @@ func (c Cluster) Join(t credentials.Token) error {
 		if c.HostsEtcd() {
 			old = c.Path
 		}
-		return fmt.Errorf("join cluster %s: %w (%s, and not %s): join under another name with --cluster NAME, or remove %s if it is of no use any more",
+		return fmt.Errorf("join cluster %s: %w (%s, and not %s): join under another name with --cluster NAME, or remove %s if it is no longer needed",
 			c.Name, ErrOtherSecret, got, t.Secret, old)
 	}
 	body, err := json.MarshalIndent(Joined{Namespace: t.Namespace, Etcd: t.Etcd, NATS: t.NATS}, "", "  ")

@@ -117,7 +117,7 @@ func (e *Etcd) resign(key string) {
 	ctx, done := e.WhileAnswering(ctx)
 	defer done()
 	if err := e.Delete(ctx, key); err != nil {
-		e.log.Debug("leadership is left to its lease", "key", key, "err", err)
+		e.log.Debug("cannot give up leadership, it ends with the lease", "key", key, "err", err)
 	}
 }
 

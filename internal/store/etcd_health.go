@@ -183,7 +183,7 @@ func (e *Etcd) monitor(ctx context.Context) {
 				e.log.Info("etcd is back", "etcd", e.name, "down", downFor.Round(time.Millisecond))
 			}
 			if replaced {
-				e.log.Warn("etcd has another history than before, reading everything again", "etcd", e.name)
+				e.log.Warn("etcd was replaced or restored, reading all keys again", "etcd", e.name)
 			}
 		default:
 			retry = min(max(2*retry, monitorRetryMin), monitorRetryMax)

@@ -105,7 +105,7 @@ func (r *reader) section(path string, n *yaml.Node) {
 		return // a section with nothing but comments
 	}
 	if n.Kind != yaml.MappingNode {
-		r.wrong(path, place(n), "%s is no section; expected one of the keys %s", config.DescribeNode(n), strings.Join(keysBelow(path), ", "))
+		r.wrong(path, place(n), "%s is not a section; expected one of the keys %s", config.DescribeNode(n), strings.Join(keysBelow(path), ", "))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -115,7 +115,7 @@ func (r *reader) section(path string, n *yaml.Node) {
 
 func (r *reader) entry(section string, name, value *yaml.Node) {
 	if name.Kind != yaml.ScalarNode || name.Tag == "!!merge" {
-		r.wrong(section, place(name), "%s is no name of a key", config.DescribeNode(name))
+		r.wrong(section, place(name), "%s is not the name of a key", config.DescribeNode(name))
 		return
 	}
 	path := name.Value

@@ -79,7 +79,7 @@ func TestParseProblems(t *testing.T) {
 	for _, tc := range []struct{ name, file, want string }{
 		{"empty", "", "t.yaml: the file is empty; the least is: decode: 1"},
 		{"no yaml", "a: [", "t.yaml:1: not valid YAML: did not find expected node content"},
-		{"no mapping", "- 1", `t.yaml:1:1: a list is no section; expected one of the keys namespace, model, placement, engine, prefill, decode, disagg, router`},
+		{"no mapping", "- 1", `t.yaml:1:1: a list is not a section; expected one of the keys namespace, model, placement, engine, prefill, decode, disagg, router`},
 		{"two documents", "decode: 1\n---\ndecode: 2", "t.yaml:2:1: a second document starts here; use one file for each namespace"},
 		{"unknown key", "decode: 1\nengin: {}", "t.yaml:2:1: engin: unknown key; did you mean engine?; expected one of namespace, model, placement, engine, prefill, decode, disagg, router"},
 		{"key of a section", "decode: 1\nkv_blocks: 3", "t.yaml:2:1: kv_blocks: unknown key; kv_blocks belongs to engine; expected one of namespace, model, placement, engine, prefill, decode, disagg, router"},
@@ -88,7 +88,7 @@ func TestParseProblems(t *testing.T) {
 		{"short and long", "decode: 1\nprefill:\n  workers: x", `t.yaml:3:12: prefill.workers: "x" is not a whole number from 0 to 1024`},
 		{"no value", "decode: 1\nplacement:", "t.yaml:2:11: placement: has no value; expected one of spread, pack"},
 		{"a list", "decode: 1\nplacement: [pack]", "t.yaml:2:12: placement: a list is not one of spread, pack"},
-		{"alias", "decode: &n 1\nprefill: *n", "t.yaml:2:10: prefill: the alias *n is no section; expected one of the keys workers, placement, quantize, engine"},
+		{"alias", "decode: &n 1\nprefill: *n", "t.yaml:2:10: prefill: the alias *n is not a section; expected one of the keys workers, placement, quantize, engine"},
 		{"a backend without its devices", "decode: 1\nengine: {backend: cuda, devices: cpu}", "t.yaml:2:34: engine.devices: the backend cuda computes on gpu devices only, and cpu is none"},
 		{"block size", "decode: 1\nengine: {block_size: 48}", "t.yaml:2:22: engine.block_size: 48 is not one of 16, 32, 64, 128"},
 		{"no unit", "decode: 1\nengine: {itl_target: 200}", `t.yaml:2:22: engine.itl_target: "200" has no unit: expected a duration with a unit, like 30s or 5m`},

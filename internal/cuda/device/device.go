@@ -20,7 +20,7 @@ var (
 	// ErrClosed: the device was closed.
 	ErrClosed = errors.New("the device is closed")
 	// ErrSealed: memory was asked for after [Device.Seal].
-	ErrSealed = errors.New("no memory is allocated after the start")
+	ErrSealed = errors.New("device memory cannot be allocated after the start")
 )
 
 // Device is a GPU. What is made in its own Scope lives as long as it.
@@ -45,7 +45,7 @@ func Open(d driver.Driver, index int) (*Device, error) {
 		return nil, fmt.Errorf("open device %d: %w", index, err)
 	}
 	if p.ComputeProhibited {
-		return nil, fmt.Errorf("open device %d (%s): its compute mode allows no process: nvidia-smi -i %d -c DEFAULT changes that", index, p.Name, index)
+		return nil, fmt.Errorf("open device %d (%s): its compute mode prohibits processes: run nvidia-smi -i %d -c DEFAULT", index, p.Name, index)
 	}
 	if _, _, err := d.MemGetInfo(index); err != nil {
 		return nil, fmt.Errorf("open device %d (%s): %w", index, p.Name, err)

@@ -93,7 +93,7 @@ func TestWorkInStreams(t *testing.T) {
 	clear(r.host)
 	r.ok(r.decode.Download(r.host, b), r.decode.Record(done), done.Wait(r.ctx))
 	if !bytes.Equal(r.host, want) {
-		t.Error("what came back is not what was sent")
+		t.Error("the data read back differs from the data written")
 	}
 	if ok, err := done.Done(); !ok || err != nil {
 		t.Errorf("Done() after Wait = %v, %v", ok, err)
@@ -273,7 +273,7 @@ func TestAbandonedDevice(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	f := fake.New(fake.Options{Devices: []driver.Properties{{Name: "H200", MemoryBytes: 1 << 20, ComputeProhibited: true}, {Name: "H100", MemoryBytes: 1 << 20}}})
 	f.Lose(1, driver.UncorrectableECC)
-	for index, want := range []string{"open device 0 (H200): its compute mode allows no process", "open device 1", "open device 2"} {
+	for index, want := range []string{"open device 0 (H200): its compute mode prohibits processes", "open device 1", "open device 2"} {
 		if d, err := device.Open(f, index); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%d) = %v, %v", index, d, err)
 		}

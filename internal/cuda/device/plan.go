@@ -88,7 +88,7 @@ func (p Plan) Fit(b Budget) (blocks int, err error) {
 	n := (b.Left() - fixed) / p.BlockBytes
 	if b.Left() < fixed || n < int64(least) {
 		kv := float64(least) * float64(p.BlockBytes)
-		return 0, fmt.Errorf("%w: weights %s + workspace %s + io %s + %d KV blocks %s = %s, and %s are left on %s: %s in all, %s in use, %g of all may be (--gpu-memory-utilization)",
+		return 0, fmt.Errorf("%w: weights %s + workspace %s + io %s + %d KV blocks %s = %s, but %s are available on %s: %s total, %s in use, at most %g of the total may be (--gpu-memory-utilization)",
 			ErrNoRoom, gib(p.Weights), gib(p.Workspace), gib(p.IO), least, gib(kv), gib(float64(fixed)+kv),
 			gib(b.Left()), b.Device, gib(b.Total), gib(b.Total-b.Free), b.Utilization)
 	}

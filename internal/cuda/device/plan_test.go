@@ -36,8 +36,8 @@ func TestFit(t *testing.T) {
 		t.Fatalf("Fit() without room = %v", err)
 	}
 	for _, want := range []string{
-		"weights 15.0 GiB + workspace 1.0 GiB + io 256.0 MiB + 100 KV blocks 800.0 MiB = 17.0 GiB", "15.9 GiB are left on NVIDIA H200",
-		"141.0 GiB in all, 111.0 GiB in use, 0.9 of all may be (--gpu-memory-utilization)",
+		"weights 15.0 GiB + workspace 1.0 GiB + io 256.0 MiB + 100 KV blocks 800.0 MiB = 17.0 GiB", "15.9 GiB are available on NVIDIA H200",
+		"141.0 GiB total, 111.0 GiB in use, at most 0.9 of the total may be (--gpu-memory-utilization)",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)

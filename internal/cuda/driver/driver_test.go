@@ -134,7 +134,7 @@ func TestStates(t *testing.T) {
 	}{
 		{"-DINIT_RESULT=100", driver.ErrNoDevice, "CUDA_VISIBLE_DEVICES"},
 		{"-DDEVICES=0", driver.ErrNoDevice, "nvidia-smi"},
-		{"-DVERSION=11040", driver.ErrTooOld, "it knows CUDA 11.4, want 12.0 or later"},
+		{"-DVERSION=11040", driver.ErrTooOld, "it supports CUDA 11.4, want 12.0 or later"},
 		{"-DINIT_RESULT=803", driver.ErrUnusable, "different releases"},
 		{"-DINIT_RESULT=802", driver.ErrUnusable, "fabric manager"},
 		{"-DINIT_RESULT=12345", driver.ErrUnusable, "CUDA result 12345"},

@@ -87,7 +87,7 @@ func open(names ...string) (*CUDA, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, &Error{Call: "cuDriverGetVersion", Device: -1, Result: r})
 	}
 	if d.version = Version(version); d.version < Oldest {
-		return nil, fmt.Errorf("%w: it knows CUDA %s, want %s or later: update NVIDIA's driver to release 525 or later", ErrTooOld, d.version, Oldest)
+		return nil, fmt.Errorf("%w: it supports CUDA %s, want %s or later: update NVIDIA's driver to release 525 or later", ErrTooOld, d.version, Oldest)
 	}
 	if err := lib.Bind(d.fn.table()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTooOld, err)

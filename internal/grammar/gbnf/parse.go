@@ -210,7 +210,7 @@ func (p *parser) sequence() (pda.Expr, error) {
 				break
 			}
 			if e, depth = more, depth+1; depth > maxDepth {
-				return nil, p.here(fmt.Sprintf("more than %d repetitions of one another", maxDepth))
+				return nil, p.here(fmt.Sprintf("repetitions are nested more than %d deep", maxDepth))
 			}
 		}
 		parts = append(parts, e)

@@ -53,7 +53,7 @@ func TestErrors(t *testing.T) {
 		{`{"type":["string",1]}`, "#/type/1", "1 is not a type"},
 		{`{"$ref":"other.json"}`, "#/$ref", "is not supported"},
 		{`{"$ref":"#/$defs/none"}`, "#/$ref", "leads nowhere"},
-		{`{"allOf":[{"$ref":"#"}],"type":"object"}`, "#/allOf/0/$ref", "leads back to itself"},
+		{`{"allOf":[{"$ref":"#"}],"type":"object"}`, "#/allOf/0/$ref", "refers to itself"},
 		{`{"properties":[]}`, "#/properties", "must be an object"},
 		{`{"required":"a"}`, "#/required", "must be an array"},
 		{`{"required":[1]}`, "#/required/0", "must be a string"},
@@ -67,7 +67,7 @@ func TestErrors(t *testing.T) {
 		{`{"a":1`, "#", "malformed JSON"},
 		{`{} {}`, "#", "after the end"},
 		{``, "#", "malformed JSON"},
-		{`{"title":"a","title":"b"}`, "#/title", "twice"},
+		{`{"title":"a","title":"b"}`, "#/title", "duplicate"},
 		{strings.Repeat(`{"items":`, 80) + "{}" + strings.Repeat("}", 80), "#" + strings.Repeat("/items", 65), "nested more than 64 deep"},
 	} {
 		_, _, err := Compile([]byte(tt.schema), Options{})

@@ -103,7 +103,7 @@ func (l *loader) combine(n *node, v *value) error {
 			return err
 		}
 		if slices.Contains(l.inside, target) {
-			return refuse(ref, "the reference leads back to itself")
+			return refuse(ref, "the reference refers to itself")
 		}
 		l.inside = append(l.inside, target)
 		o, err := l.load(target)
@@ -269,7 +269,7 @@ func count(v *value) (int, error) {
 func (l *loader) resolve(ref *value) (*value, error) {
 	pointer, ok := strings.CutPrefix(ref.text, "#")
 	if !ok || pointer != "" && pointer[0] != '/' {
-		return nil, refuse(ref, "the reference %q is not supported: only pointers within the schema are, such as #/$defs/name", ref.text)
+		return nil, refuse(ref, "the reference %q is not supported; use a pointer within the schema, such as #/$defs/name", ref.text)
 	}
 	v := l.root
 	if pointer == "" {

@@ -129,7 +129,7 @@ func (r *reader) object(v *value, depth int) error {
 			return err
 		}
 		if seen[name] {
-			return refuse(item, "the key stands twice in one object")
+			return refuse(item, "duplicate key in an object")
 		}
 		seen[name] = true
 		v.members = append(v.members, member{name, item})

@@ -101,7 +101,7 @@ func fullDisk(ctx context.Context, c *target, seen *tally) (err error) {
 	if err != nil {
 		return err
 	}
-	for range strings.Count(string(log), "the server inside this process is back") {
+	for range strings.Count(string(log), "the embedded server runs again") {
 		seen.add("server started again")
 	}
 	return ask("afterwards", time.Second)

@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 		}
 	}
 	if !r.ok() {
-		return errors.New("the service did not hold: see above")
+		return errors.New("the service did not withstand the attack: see the report above")
 	}
 	return nil
 }

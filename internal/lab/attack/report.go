@@ -41,7 +41,7 @@ func (r *result) faults() (out []string) {
 		out = append(out, "lost "+strings.Join(r.lost, ", "))
 	}
 	if r.seen.in > 0 {
-		out = append(out, fmt.Sprintf("%d times an attacker got what must be refused", r.seen.in))
+		out = append(out, fmt.Sprintf("%d times an attacker was not refused", r.seen.in))
 	}
 	if p := r.percentile(0.99); p > r.bound {
 		out = append(out, fmt.Sprintf("p99 %s is above %s", p.Round(time.Millisecond), r.bound))

@@ -58,7 +58,7 @@ func CPUFormats() (names []string) {
 
 // ErrChoice is returned for an unknown model or case, and for an impossible number of
 // threads.
-var ErrChoice = errors.New("nothing of that name to measure")
+var ErrChoice = errors.New("no such choice to measure")
 
 func (o CPUOptions) check() error {
 	for _, m := range o.Models {

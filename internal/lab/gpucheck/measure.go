@@ -114,7 +114,7 @@ func (r *rig) samples(ctx context.Context, n int, work func() error) (f finding,
 func (f *finding) median() error {
 	sorted := slices.Sorted(slices.Values(f.samples))
 	if f.took = sorted[len(sorted)/2]; f.took <= 0 {
-		return errors.New("it took no time: the clock stands still")
+		return errors.New("it took no time: the clock does not advance")
 	}
 	for i, s := range f.samples {
 		f.samples[i] = s * 1e6

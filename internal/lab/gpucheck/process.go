@@ -20,9 +20,9 @@ const silence = 45 * time.Second
 const reaping = 10 * time.Second
 
 var (
-	errSilent    = errors.New("it said nothing")
-	errLeft      = errors.New("it was killed, and does not end")
-	errMalformed = errors.New("it said what nobody understands")
+	errSilent    = errors.New("it wrote no result")
+	errLeft      = errors.New("it was killed but has not exited")
+	errMalformed = errors.New("its output cannot be parsed")
 )
 
 // process runs a process for some cases and passes on what it says.

@@ -186,7 +186,7 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 			// It took its process with it.
 			todo = slices.DeleteFunc(todo, func(n string) bool { return n == at })
 			if err == nil {
-				err = errors.New("its process ended in the middle of it")
+				err = errors.New("its process exited during the check")
 			}
 			crash := Result{Case: at, Phase: p.Name, End: Crashed, Why: joined(err.Error(), lastWords(c.log.Name(), logged)) + "; see " + LogFile, About: c.about, Date: begun.UTC(), Seconds: time.Since(begun).Seconds()}
 			if err := c.add(crash); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // ErrDiffers is returned for runs whose goldens are further apart than two that are right may
 // be.
-var ErrDiffers = errors.New("the runs differ by more than roundings")
+var ErrDiffers = errors.New("the runs differ by more than rounding")
 
 // What answers of two runs may differ by: the share of places with another best token, and the
 // mean divergence of the distributions there.

@@ -106,7 +106,7 @@ func checkMemory(ctx context.Context, r *rig) (finding, error) {
 		want := bytes.Clone(from)
 		copy(want[5:], "\xee\xee\xee")
 		if !bytes.Equal(to, want) {
-			return errors.New("what came back is not what was sent")
+			return errors.New("the data read back differs from the data written")
 		}
 		return nil
 	})

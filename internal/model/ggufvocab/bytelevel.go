@@ -113,7 +113,7 @@ func findPreTokenizer(keys gguf.Keys) (preTokenizer, error) {
 		return preTokenizer{}, err
 	}
 	if !ok {
-		return preTokenizer{}, badf("%spre is missing, so nobody knows how text is cut: convert the model again", keyPrefix)
+		return preTokenizer{}, badf("%spre is missing, so the pre-tokenizer is unknown: convert the model again", keyPrefix)
 	}
 	var known []string
 	for _, p := range preTokenizers() {

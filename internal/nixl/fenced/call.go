@@ -84,7 +84,7 @@ func (s *session) granted(id uint64, body []byte) error {
 	defer s.mu.Unlock()
 	cl := s.calls[id]
 	if cl == nil || cl.descs == nil || cl.granted {
-		return fmt.Errorf("permit for %d, which did not ask: %w", id, errProtocol)
+		return fmt.Errorf("permit for %d, which did not request one: %w", id, errProtocol)
 	}
 	p, where, err := parsePermit(body, s.fences.len(), cl.descs)
 	if err != nil {

@@ -91,7 +91,7 @@ func (c *conn) fill() error {
 	case err != nil:
 		return c.lost(err)
 	case flags&unix.MSG_CTRUNC != 0 || len(c.fds) > maxFDs:
-		return fmt.Errorf("peer sends descriptors nobody asked for: %w", errProtocol)
+		return fmt.Errorf("peer sends file descriptors that were not requested: %w", errProtocol)
 	}
 	c.in, c.out = 0, n
 	return nil

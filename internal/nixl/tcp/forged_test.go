@@ -377,7 +377,7 @@ func TestConnectionLimits(t *testing.T) {
 		return v.tr.accepted == 4
 	})
 	r := v.dial(t)
-	if h, body := r.next(); h.kind != kindResult || !strings.Contains(string(body), "as many connections as they may") {
+	if h, body := r.next(); h.kind != kindResult || !strings.Contains(string(body), "the limit of connections") {
 		t.Errorf("one connection too many is told %v %q", h.kind, body)
 	}
 	r.closed()

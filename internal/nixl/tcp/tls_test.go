@@ -147,8 +147,8 @@ func TestTLSOnOneSide(t *testing.T) {
 		a, b Options
 		says string
 	}{
-		"the target":    {Options{}, secure, "peer speaks TLS only"},
-		"the initiator": {secure, Options{}, "peer does not speak TLS"},
+		"the target":    {Options{}, secure, "peer requires TLS"},
+		"the initiator": {secure, Options{}, "this agent requires TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := options(c.a).Agent(t, "a"), options(c.b).Agent(t, "b")

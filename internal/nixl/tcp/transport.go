@@ -82,9 +82,9 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 	}
 	switch {
 	case info.tls && t.opts.TLS == nil:
-		return "", fmt.Errorf("peer speaks TLS only, and this agent has no certificate: %w", nixl.ErrMismatch)
+		return "", fmt.Errorf("peer requires TLS, and this agent has no certificate: %w", nixl.ErrMismatch)
 	case !info.tls && t.opts.TLS != nil:
-		return "", fmt.Errorf("peer does not speak TLS, which this agent asks for: %w", nixl.ErrMismatch)
+		return "", fmt.Errorf("this agent requires TLS, and the peer does not offer it: %w", nixl.ErrMismatch)
 	}
 	where := wire.Where(t.host.Self(), r)
 	if info.tls {

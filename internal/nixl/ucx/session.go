@@ -218,7 +218,7 @@ func (s *session) find(id uint64) *xfer {
 func (s *session) granted(f frame) error {
 	x := s.find(f.id)
 	if x == nil || x.state != asking {
-		return fmt.Errorf("permit for %d, which did not ask: %w", f.id, errProtocol)
+		return fmt.Errorf("permit for %d, which did not request one: %w", f.id, errProtocol)
 	}
 	if !s.direct() {
 		return x.start()

@@ -52,7 +52,7 @@ func Refuse(h nixl.Events, r *handshake.Refusals, transport string, err error) {
 }
 
 // ErrFull is why a connection is refused where peers have as many as they may.
-var ErrFull = fmt.Errorf("peers have as many connections as they may: %w", nixl.ErrNotAllowed)
+var ErrFull = fmt.Errorf("the limit of connections from peers is reached: %w", nixl.ErrNotAllowed)
 
 // MaxText is how much of a peer's text anybody gets to see, in bytes.
 const MaxText = 512
@@ -210,7 +210,7 @@ func TakeEnds(b []byte) (e Ends, rest []byte, err error) {
 	case !ok:
 		return Ends{}, nil, fmt.Errorf("truncated hello: %w", ErrProtocol)
 	case e.From.Name == "" || e.From.Incarnation == "":
-		return Ends{}, nil, fmt.Errorf("malformed hello, from nobody: %w", ErrProtocol)
+		return Ends{}, nil, fmt.Errorf("malformed hello without a sender: %w", ErrProtocol)
 	}
 	return e, rest, nil
 }

@@ -146,7 +146,7 @@ func testMemory(s *suite) {
 	want := bytes.Clone(src)
 	copy(want[5:], "\xee\xee\xee")
 	if !bytes.Equal(dst, want) {
-		s.Error("what came back is not what was sent")
+		s.Error("the data read back differs from the data written")
 	}
 }
 

@@ -120,7 +120,7 @@ func (b *block) end() {
 			w.find(SyncCheck, last, 0, 0, "the warps of a group begin other products (wgmma) than its first one")
 		}
 		if len(w.begun) > 0 || len(w.products) > 0 {
-			w.find(SyncCheck, last, 0, 0, "the warp ends, and nobody has waited for its products (wgmma)")
+			w.find(SyncCheck, last, 0, 0, "the warp ends without a wait for its products (wgmma)")
 		}
 	}
 	if len(b.arrivals) > 0 {

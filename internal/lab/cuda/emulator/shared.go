@@ -98,7 +98,7 @@ func (w *warp) sawRead(in *instr, lane int, address uint64, n int) {
 			w.find(UninitializedCheck, in, lane, address, "shared memory was not written")
 			s.writes[g] = newStamp(w.block.first, w.index, lane, byAtomic)
 		case wrote&byCopy != 0:
-			w.find(RaceCheck, in, lane, address, "is read while %s copies to it, which nobody has waited for", w.block.thread(wrote))
+			w.find(RaceCheck, in, lane, address, "is read while %s copies to it, without a wait for the copy", w.block.thread(wrote))
 		case wrote&byAtomic != 0 && w.how&byAtomic != 0:
 		case !w.knows(wrote.warp(), wrote.lane(), wrote.epoch(), me):
 			w.find(RaceCheck, in, lane, address, "is read, and %s wrote it without a barrier between", w.block.thread(wrote))
@@ -134,7 +134,7 @@ func (w *warp) sawWrite(in *instr, lane int, address uint64, n int) {
 		switch {
 		case wrote.epoch() < w.block.first:
 		case wrote&byCopy != 0:
-			w.find(RaceCheck, in, lane, address, "is written while %s copies to it, which nobody has waited for", w.block.thread(wrote))
+			w.find(RaceCheck, in, lane, address, "is written while %s copies to it, without a wait for the copy", w.block.thread(wrote))
 		case wrote&byAtomic != 0 && w.how&byAtomic != 0:
 		case !w.knows(wrote.warp(), wrote.lane(), wrote.epoch(), me):
 			w.conflict = conflicting{true, address, w.block.thread(wrote) + " wrote it"}

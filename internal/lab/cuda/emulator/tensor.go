@@ -144,7 +144,7 @@ func (w *warp) depart(a arrival) {
 		return
 	}
 	if a.barrier.bytes < total && a.barrier.missing == a.barrier.count {
-		w.find(SyncCheck, a.in, a.lane, 0, "a copy of %d bytes that nobody has announced: the phase may end without it", total)
+		w.find(SyncCheck, a.in, a.lane, 0, "an unannounced copy of %d bytes: the phase may end without it", total)
 	}
 	w.how = byCopy
 	for at := 0; at < total; at += 16 {

@@ -241,7 +241,7 @@ func (w *warp) tile(s *started, descriptor uint64, first, n int, each func(row i
 func (w *warp) checkHeld(in *instr, mask uint32) {
 	for _, h := range in.held {
 		if w.busy[h.register] > 0 && in.at.Opcode != "wgmma" {
-			w.find(SyncCheck, in, bits.TrailingZeros32(mask), 0, "register %s belongs to a wgmma that nobody has waited for", h.name)
+			w.find(SyncCheck, in, bits.TrailingZeros32(mask), 0, "register %s belongs to a wgmma without a wait for it", h.name)
 			w.busy[h.register] = 0
 		}
 		if h.written {

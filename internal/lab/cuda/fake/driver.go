@@ -100,7 +100,7 @@ func (d *Driver) Close() error {
 	}
 	for _, s := range d.streams {
 		if n := len(s.pending); n > 0 {
-			errs = append(errs, fmt.Errorf("fake: nobody waited for %d works of stream %#x, the first is %s", n, s.id, s.pending[0].what))
+			errs = append(errs, fmt.Errorf("fake: no wait for %d works of stream %#x, the first is %s", n, s.id, s.pending[0].what))
 		}
 	}
 	left := func(n int, what string) {

@@ -243,7 +243,7 @@ func TestLazy(t *testing.T) {
 		t.Error("the work ran before anybody waited")
 	}
 	err := r.Close()
-	for _, want := range []string{"nobody waited for 1 works", "memory of 4096 bytes", "host memory", "2 streams", "1 events", "1 modules"} {
+	for _, want := range []string{"no wait for 1 works", "memory of 4096 bytes", "host memory", "2 streams", "1 events", "1 modules"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Close() = %v, want %q", err, want)
 		}

@@ -109,7 +109,7 @@ func (h *Handle) describe(p *plan, k key) error {
 	err := check("cublasLtMatmulAlgoGetHeuristic", dynlib.Call(fn.heuristic, h.handle, p.desc, p.w, p.x, p.out, p.out, preference, 1,
 		uintptr(unsafe.Pointer(&p.best)), uintptr(unsafe.Pointer(&found))))
 	if err == nil && found < 1 {
-		err = errors.New("it knows no way to compute that")
+		err = errors.New("cuBLASLt has no algorithm for it")
 	}
 	if err == nil && p.best.state != 0 {
 		err = Status(p.best.state)
