@@ -157,7 +157,7 @@ func TestDrainIsTakenBackBySomebodyElse(t *testing.T) {
 	}()
 	<-seen
 	w.ok("resume", "worker-1")
-	if r := <-got; r.code != exit.Failed || !strings.Contains(r.stderr, "worker-1 did not drain: somebody resumed it") {
+	if r := <-got; r.code != exit.Failed || !strings.Contains(r.stderr, "worker-1 did not drain: it was resumed meanwhile") {
 		t.Errorf("%+v", r)
 	}
 }

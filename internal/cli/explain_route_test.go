@@ -55,7 +55,7 @@ func TestExplainRoute(t *testing.T) {
 
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
 	clitest.Has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
-		"prompt computed at worker-1 by queue\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request went on at another worker", "cost = requests in flight")
+		"prompt computed at worker-1 by queue\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request continued on another worker", "cost = requests in flight")
 	r = w.with(t.Context(), options{tty: true}, "explain", "route", "r-8e00")
 	clitest.Has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
 
@@ -75,7 +75,7 @@ func TestExplainRoute(t *testing.T) {
 	if r.code != exit.Failed {
 		t.Errorf("ambiguous: %+v", r)
 	}
-	clitest.Has(t, "ambiguous", r.stderr, "2 requests begin so\n  r-8e00\n  r-8f21\n  try: dynctl explain route r-8e00\n")
+	clitest.Has(t, "ambiguous", r.stderr, "2 requests begin with it\n  r-8e00\n  r-8f21\n  try: dynctl explain route r-8e00\n")
 	if r := w.run("explain", "route", "r-7"); r.code != exit.Failed || !strings.Contains(r.stderr, "no frontend remembers such a request") {
 		t.Errorf("unknown: %+v", r)
 	}
@@ -86,7 +86,7 @@ func TestExplainRoute(t *testing.T) {
 
 func TestExplainRouteWithoutRequests(t *testing.T) {
 	w := newWorld(t)
-	if r := w.run("explain", "route"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend tells its router decisions") {
+	if r := w.run("explain", "route"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend reports its router decisions") {
 		t.Errorf("no frontend: %+v", r)
 	}
 	w.agent(fakeConfig{Decisions: []cluster.RouterDecision{}})

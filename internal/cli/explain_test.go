@@ -67,7 +67,7 @@ func TestExplainSilentWorkers(t *testing.T) {
 	w.agent(fakeConfig{})
 	w.up(1, 1)
 	r := w.run("explain", "path", "worker-1", "worker-2")
-	if r.code != exit.Failed || !strings.Contains(r.stderr, "worker-1 does not tell its paths") {
+	if r.code != exit.Failed || !strings.Contains(r.stderr, "worker-1 does not report its paths") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -61,7 +61,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 	}
 
 	// The one of the stores does not leave alone.
-	if r := m.run("down", "-n", "dynamo"); r.code != exit.Usage || !strings.Contains(r.stderr, "the stores of the namespace dynamo are those of others, too: west") {
+	if r := m.run("down", "-n", "dynamo"); r.code != exit.Usage || !strings.Contains(r.stderr, "namespace dynamo shares etcd and NATS with other namespaces: west") {
 		t.Errorf("%+v", r)
 	}
 	r = ok("down", "-n", "west")
@@ -69,7 +69,7 @@ func TestNamespacesSideBySide(t *testing.T) {
 	if names := m.names(); names != "node-1" {
 		t.Fatalf("running: %s", names)
 	}
-	if got := ok("down", "-n", "west").stdout; got != "nothing runs of the namespace west\n" {
+	if got := ok("down", "-n", "west").stdout; got != "nothing runs in namespace west\n" {
 		t.Errorf("again: %q", got)
 	}
 	if got := ok("ps", "-q").stdout; got != "worker-1\n" {

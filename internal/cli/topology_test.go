@@ -195,7 +195,7 @@ func TestRollback(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &res); err != nil || r.code != exit.Accepted || res.To != 3 || res.Generation != 5 || res.Converged {
 		t.Errorf("%v %+v", err, r)
 	}
-	if got := w.ok("rollback", "--to", "5", "--yes").stdout; got != "nothing changes: generation 5 is what lab has.\n" {
+	if got := w.ok("rollback", "--to", "5", "--yes").stdout; got != "nothing changes: lab already has generation 5.\n" {
 		t.Errorf("to the present: %q", got)
 	}
 	clitest.Has(t, "completion", w.ok("__complete", "rollback", "--to", "").stdout, "4\t3 decode workers dynctl-tiny", "1\t1 decode worker dynctl-tiny")

@@ -99,7 +99,7 @@ func (c *Cluster) askActivity(ctx context.Context, v View, worker string) (a clu
 		return a, fmt.Errorf("no answer in %s", time.Since(begin).Round(100*time.Millisecond))
 	}
 	if err == nil && a.Worker != worker {
-		err = fmt.Errorf("%q answers in its place", a.Worker)
+		err = fmt.Errorf("%q answered instead", a.Worker)
 	}
 	if a.Sequences == nil {
 		a.Sequences = []cluster.Sequence{}

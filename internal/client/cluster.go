@@ -27,7 +27,7 @@ var ErrUnreachable = errors.New("cluster not reachable")
 
 // ErrNoSecret is returned by calls to nodes and workers when the client lacks the
 // cluster's secret.
-var ErrNoSecret = errors.New("nodes and workers answer only who has the cluster's secret")
+var ErrNoSecret = errors.New("nodes and workers require the cluster's secret")
 
 // Cluster is a connection to one cluster. It is safe for concurrent use; Close
 // ends everything that was started through it.
@@ -110,7 +110,7 @@ func Secret(cfg config.Dynctl) (credentials.Secret, error) {
 	s, err := credentials.Load(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return s, fmt.Errorf("%w: there is no file %s; run \"dynctl join\" here with what \"dynctl credentials --join\" prints on a machine of the cluster, or copy its secret and name it with secret_file", ErrNoSecret, path)
+		return s, fmt.Errorf("%w: there is no file %s; run \"dynctl join\" here with the token from \"dynctl credentials --join\" on a machine of the cluster, or copy its secret and set secret_file", ErrNoSecret, path)
 	case err != nil:
 		return s, fmt.Errorf("%w: %w", ErrNoSecret, err)
 	}

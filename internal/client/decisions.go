@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoDecisions is returned when no frontend of the cluster offers its decisions.
-var ErrNoDecisions = errors.New("no frontend tells its router decisions")
+var ErrNoDecisions = errors.New("no frontend reports its router decisions")
 
 // Decisions asks all frontends for the router decisions that they remember. requestID
 // selects one request, or by a prefix several; empty selects the newest. Each frontend

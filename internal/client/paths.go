@@ -19,7 +19,7 @@ import (
 )
 
 // ErrNoPaths is returned when a worker is not running or does not report its paths.
-var ErrNoPaths = errors.New("does not tell its paths")
+var ErrNoPaths = errors.New("does not report its paths")
 
 // Path asks a worker for its NIXL path to another one. If there is a path, the worker
 // tests it first.
@@ -29,7 +29,7 @@ func (c *Cluster) Path(ctx context.Context, v View, from, to string) (cluster.Pa
 		return cluster.Path{}, err
 	}
 	if len(ps) != 1 {
-		return cluster.Path{}, fmt.Errorf("%s told %d paths to %s", from, len(ps), to)
+		return cluster.Path{}, fmt.Errorf("%s reported %d paths to %s", from, len(ps), to)
 	}
 	return ps[0], nil
 }

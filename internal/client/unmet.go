@@ -14,7 +14,7 @@ import (
 func (v View) Unmet() (out []string) {
 	if v.Topology != nil {
 		if err := v.Topology.Validate(); err != nil {
-			out = append(out, "what is declared is wrong, and no worker follows it: "+err.Error())
+			out = append(out, "the declared topology is invalid, workers stay as they are: "+err.Error())
 		}
 	}
 	for _, w := range v.Workers() {

@@ -77,7 +77,7 @@ func TestUnmet(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want[1:])
 	}
 	topo.Decode = -1
-	if got := v.Unmet(); len(got) != 3 || !strings.HasPrefix(got[0], "what is declared is wrong, and no worker follows it: decode: -1") {
+	if got := v.Unmet(); len(got) != 3 || !strings.HasPrefix(got[0], "the declared topology is invalid, workers stay as they are: decode: -1") {
 		t.Errorf("%q", got)
 	}
 }

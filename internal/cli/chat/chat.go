@@ -137,7 +137,7 @@ func (o *Options) check() error {
 	case given("temperature") && !(o.Temperature >= 0 && o.Temperature <= 2):
 		return &exit.UsageError{Text: fmt.Sprintf("--temperature: %v is not between 0 and 2", o.Temperature)}
 	case o.Timeout <= 0:
-		return &exit.UsageError{Text: "--timeout: must be more than nothing"}
+		return &exit.UsageError{Text: "--timeout: must be greater than 0"}
 	case given("model") && o.Model == "":
 		return &exit.UsageError{Text: "--model: no name given"}
 	case given("url") && o.URL == "":

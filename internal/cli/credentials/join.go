@@ -42,7 +42,7 @@ belongs to it.`,
 
 func oneToken(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
-		return errors.New("give one token, the name of a file with it, or -")
+		return errors.New("give one join token, a file that contains it, or - for standard input")
 	}
 	return nil
 }

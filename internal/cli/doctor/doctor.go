@@ -77,7 +77,7 @@ func (o *Options) Run(ctx context.Context) error {
 	case o.Port < 1 || o.Port > 65535:
 		return &exit.UsageError{Text: fmt.Sprintf("--port: %d is not between 1 and 65535", o.Port)}
 	case o.Timeout <= 0:
-		return &exit.UsageError{Text: "--timeout: must be more than nothing"}
+		return &exit.UsageError{Text: "--timeout: must be greater than 0"}
 	}
 	d := Diagnosis{Cluster: o.Session.Config.Cluster}
 	var machine, rest []judge.Finding

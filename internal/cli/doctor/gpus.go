@@ -17,7 +17,7 @@ func (o *Options) askGPUs(ctx context.Context) (*cluster.GPUSupport, error) {
 		return nil, missing
 	}
 	if ctx.Err() != nil {
-		return nil, errors.New("NVIDIA's driver does not answer; nvidia-smi says more")
+		return nil, errors.New("NVIDIA's driver does not answer; run nvidia-smi for details")
 	}
 	var s cluster.GPUSupport
 	if err == nil {

@@ -97,7 +97,7 @@ func (o *Options) lookAtPort(ctx context.Context) judge.Port {
 	}
 	for _, embedded := range []struct{ name, addr string }{{"etcd", config.DefaultEtcdListen}, {"NATS", config.DefaultNATSListen}} {
 		if free(ctx, embedded.addr) != nil {
-			p.Notes = append(p.Notes, fmt.Sprintf("%s of the embedded %s is taken, it will use another one", embedded.addr, embedded.name))
+			p.Notes = append(p.Notes, fmt.Sprintf("%s of the embedded %s is in use, it will take a free port", embedded.addr, embedded.name))
 		}
 	}
 	return p

@@ -107,7 +107,7 @@ func TestRecallCheck(t *testing.T) {
 			name: "damaged between two workers", prefill: 2, asked: 8 + 3, model: &rememberer{forgets: map[string]int{"1 4": -1}},
 			want: "recall-local worker-3 ok, recall worker-3 ok, recall worker-1 worker-3 ok, recall worker-2 worker-3 ok, " +
 				"recall-local worker-4 ok, recall worker-4 ok, recall worker-1 worker-4 fail, recall worker-2 worker-4 ok",
-			text: "worker-4 does not know what worker-1 has read: the KV blocks arrived wrong (over tcp, way pull, ttft ",
+			text: "worker-4 cannot answer about a prompt that worker-1 prefilled: the KV blocks arrived damaged (over tcp, way pull, ttft ",
 		},
 		{
 			name: "one worker computes wrong", prefill: 1, asked: 2 + 3 + 2, model: &rememberer{forgets: map[string]int{"local 3": -1}},

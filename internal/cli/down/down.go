@@ -124,11 +124,11 @@ func (o *Options) Run(ctx context.Context) error {
 	if known && o.Session.Beside(e) {
 		d.only, d.res.Namespace = o.Session.Config.Namespace, o.Session.Config.Namespace
 		if running = d.ours(running); len(running) == 0 {
-			return o.Session.Out.Answer(output.Answer{Data: d.res, Text: fmt.Sprintf("nothing runs of the namespace %s\n", d.only)})
+			return o.Session.Out.Answer(output.Answer{Data: d.res, Text: fmt.Sprintf("nothing runs in namespace %s\n", d.only)})
 		}
 	} else if others := besides(running, e); o.Session.Named && known && len(others) > 0 {
 		return &exit.Failure{
-			Action: downAction, Err: fmt.Errorf("the stores of the namespace %s are those of others, too: %s", e.Namespace, human.Names(others)), Code: exit.Usage,
+			Action: downAction, Err: fmt.Errorf("namespace %s shares etcd and NATS with other namespaces: %s", e.Namespace, human.Names(others)), Code: exit.Usage,
 			Tries: []string{"dynctl down   stops all of them", "dynctl down --namespace " + others[0]},
 		}
 	}
@@ -176,7 +176,7 @@ const downAction = "cannot stop the cluster"
 // nothing ends a down with nothing to do.
 func (d *downturn) nothing() error {
 	if left, err := launch.Sweep(d.local); err != nil || len(left) > 0 {
-		return &exit.Failure{Action: downAction, Err: errors.Join(err, errors.New("something is left")), Facts: left}
+		return &exit.Failure{Action: downAction, Err: errors.Join(err, errors.New("parts of the cluster still run")), Facts: left}
 	}
 	if others := d.session.RunningClusters(); len(others) > 0 {
 		d.session.Out.Note("running here: %s", strings.Join(others, ", "))

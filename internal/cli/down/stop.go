@@ -107,7 +107,7 @@ func (d *downturn) stopProcesses(ctx context.Context) error {
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				return &exit.Stopped{Text: "stopped watching: the processes were told to end", Tries: []string{"dynctl down"}, Err: err}
+				return &exit.Stopped{Text: "stopped watching: the processes go on stopping", Tries: []string{"dynctl down"}, Err: err}
 			}
 			return &exit.Failure{Action: downAction, Err: err}
 		}
@@ -176,7 +176,7 @@ func (d *downturn) finish() error {
 		return &exit.Failure{Action: downAction, Err: err}
 	}
 	for _, a := range listening(d.sockets) {
-		left = append(left, "somebody still listens at "+a)
+		left = append(left, "a process still listens at "+a)
 	}
 	d.res.Left = append(d.res.Left, left...)
 	d.res.DurationMS = d.session.Out.Now().Sub(d.begin).Milliseconds()

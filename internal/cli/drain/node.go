@@ -94,11 +94,11 @@ func (d *nodeDrainer) judge(v client.View, now time.Time) (over bool, err error)
 	action := d.name + " did not drain"
 	switch {
 	case !lives:
-		return false, &exit.Failure{Action: action, Err: errors.New("it is gone, and what it ran with it"), Tries: []string{"dynctl ps --nodes"}}
+		return false, &exit.Failure{Action: action, Err: errors.New("the node is gone, and its workers with it"), Tries: []string{"dynctl ps --nodes"}}
 	case cordoned && len(d.waiting) == 0:
 		return true, nil
 	case !cordoned && now.Sub(d.ordered) > forceLimit/10:
-		return false, &exit.Failure{Action: action, Err: errors.New("somebody resumed it")}
+		return false, &exit.Failure{Action: action, Err: errors.New("it was resumed meanwhile")}
 	case d.overdue(now):
 		return false, d.late(now)
 	}

@@ -132,7 +132,7 @@ func (o *RestartOptions) some(ctx context.Context, c *client.Cluster, w *client.
 		done := func(v client.View) (bool, error) {
 			last = v.Worker(name)
 			if a, ok := v.Assignments[name]; !ok || a.Desire != cluster.DesireRun {
-				return false, &exit.Failure{Action: name + " did not restart", Err: errors.New("somebody drained or removed it")}
+				return false, &exit.Failure{Action: name + " did not restart", Err: errors.New("it was drained or removed meanwhile")}
 			} else if a.Refused.Why != "" && a.Generation > generation {
 				return false, &exit.Failure{Action: name + " did not restart", Err: errors.New(a.Refused.Why), Facts: []string{"it serves on as it was"}, Tries: []string{"dynctl logs " + name}}
 			}
@@ -172,7 +172,7 @@ func (o *RestartOptions) all(ctx context.Context, c *client.Cluster, w *client.W
 	var s settle.Standing
 	done := func(v client.View) (bool, error) {
 		if t := v.Topology; t != nil && t.Restarts > topo.Restarts {
-			return false, &exit.Failure{Action: "cannot go on restarting", Err: errors.New("somebody began another restart"), Tries: []string{"dynctl ps"}}
+			return false, &exit.Failure{Action: "cannot go on restarting", Err: errors.New("another restart was ordered meanwhile"), Tries: []string{"dynctl ps"}}
 		} else if t != nil && t.Generation > topo.Generation { // scaled meanwhile, say
 			g.Topo = *t
 		}

@@ -154,7 +154,7 @@ func (o *ResumeOptions) one(ctx context.Context, c *client.Cluster, w *client.Wa
 		}
 		obeyed = obeyed || a.Desire == cluster.DesireRun
 		if obeyed && a.Desire != cluster.DesireRun {
-			return s, false, &exit.Failure{Action: action, Err: errors.New("somebody drained it again")}
+			return s, false, &exit.Failure{Action: action, Err: errors.New("it was drained again meanwhile")}
 		}
 		last = v.Worker(name)
 		done = obeyed && !a.Replace && last.State.Serving() && last.Generation == a.Generation

@@ -136,7 +136,7 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 	case a.Desire == cluster.DesireDrain:
 		d.obeyed = true
 	case d.obeyed && a.Desire == cluster.DesireRun:
-		return false, &exit.Failure{Action: action, Err: errors.New("somebody resumed it")}
+		return false, &exit.Failure{Action: action, Err: errors.New("it was resumed meanwhile")}
 	}
 	if known && d.obeyed && !d.old(st) {
 		d.take(st, now)
@@ -145,7 +145,7 @@ func (d *drainer) judge(v client.View, now time.Time) (over bool, err error) {
 	case known && fleet.Safe(st) && d.obeyed && !d.old(st):
 		return true, nil
 	case d.obeyed && a.Node == "":
-		return false, &exit.Failure{Action: action, Err: errors.New("its node is gone, and what it ran with it")}
+		return false, &exit.Failure{Action: action, Err: errors.New("its node is gone, and its requests with it")}
 	case d.overdue(now):
 		return false, d.late(now)
 	}
@@ -177,13 +177,13 @@ func (d *drainer) judgeReplaced(v client.View, now time.Time) (over bool, err er
 	case d.obeyed && known && fleet.Safe(st), !assigned && d.obeyed && lives:
 		return true, nil
 	case !assigned && !lives:
-		return false, &exit.Failure{Action: action, Err: errors.New("its node is gone, and what it ran with it")}
+		return false, &exit.Failure{Action: action, Err: errors.New("its node is gone, and its requests with it")}
 	case !assigned:
 		return false, &exit.Failure{Action: action, Err: errors.New("it was removed")}
 	case a.Desire == cluster.DesireRemove && a.Replace:
 		d.obeyed = true
 	case d.successor.Name != "" && !a.Replace:
-		return false, &exit.Failure{Action: action, Err: errors.New("somebody resumed it")}
+		return false, &exit.Failure{Action: action, Err: errors.New("it was resumed meanwhile")}
 	}
 	if now.After(d.ordered.Add(max(d.limit, forceLimit)).Add(lateness)) || !d.deadline.IsZero() && now.After(d.deadline.Add(lateness)) {
 		return false, d.late(now)
@@ -256,7 +256,7 @@ func (d *drainer) late(now time.Time) error {
 	}
 	switch s := d.seen; {
 	case !d.stale.IsZero():
-		f.Facts = append(f.Facts, fmt.Sprintf("the cluster has been out of reach for %s: what is known may be old", human.Age(now.Sub(d.stale))))
+		f.Facts = append(f.Facts, fmt.Sprintf("etcd has been unreachable for %s: these figures may be old", human.Age(now.Sub(d.stale))))
 	case d.replace && !d.obeyed:
 		f.Err = errNotReplaced
 		f.Facts = []string{"it serves as before, and drains when a successor serves"}
@@ -265,7 +265,7 @@ func (d *drainer) late(now time.Time) error {
 		}
 		f.Tries = []string{"dynctl ps", "dynctl resume " + d.name + "   to take it back"}
 	case s == nil:
-		f.Facts = []string{"it has not begun: its agent does not take the order"}
+		f.Facts = []string{"it has not begun: its agent has not accepted the order"}
 		f.Tries = []string{"dynctl ps --nodes", "dynctl logs"}
 	default:
 		f.Err = fmt.Errorf("%d of %s left", s.Left, human.Plural(max(s.Sequences, s.Left), "sequence"))

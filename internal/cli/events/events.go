@@ -78,7 +78,7 @@ func (o *Options) Run(ctx context.Context) error {
 	case o.Follow && given("for"):
 		return &exit.UsageError{Text: "--follow and --for contradict each other"}
 	case o.For <= 0:
-		return &exit.UsageError{Text: "--for: must be more than nothing"}
+		return &exit.UsageError{Text: "--for: must be greater than 0"}
 	case given("worker") && len(o.Workers) == 0:
 		return &exit.UsageError{Text: "--worker: no name given"}
 	}

@@ -58,7 +58,7 @@ func (o *ListOptions) Run(ctx context.Context) error {
 	case o.Watch && o.Session.Given("for"):
 		return &exit.UsageError{Text: "--watch and --for contradict each other"}
 	case o.For <= 0:
-		return &exit.UsageError{Text: "--for: must be more than nothing"}
+		return &exit.UsageError{Text: "--for: must be greater than 0"}
 	}
 	e := &Options{Session: o.Session, Follow: o.Watch, Workers: o.Workers, For: o.For}
 	s, err := e.open(ctx)

@@ -31,7 +31,7 @@ func Meanings() []struct {
 		Meaning string
 	}{
 		{OK, "done; also when a list is empty or nothing runs"},
-		{Failed, "the operation failed; of dynctl diff: something differs, and what fails has other codes"},
+		{Failed, "the operation failed; for dynctl diff: something differs, and failures have other codes"},
 		{Usage, "wrong flags, arguments or configuration"},
 		{Unreachable, "the cluster is not reachable: etcd, NATS or an agent"},
 		{Deadline, "the deadline passed, the work goes on"},

@@ -72,7 +72,7 @@ func TestExplainWorkerInEveryState(t *testing.T) {
 			[]string{"why: kv-high: 97 of 100 KV blocks are in use", "some may be preempted"}},
 		{"draining", asked(cluster.DesireDrain, "n2"),
 			cluster.WorkerStatus{State: cluster.StateDraining, Drain: &cluster.DrainStatus{Step: cluster.DrainSequences, StartedAt: begin, Deadline: clitest.Noon.Add(281 * time.Second), Sequences: 14, Left: 3, Open: []cluster.OpenSequence{{RequestID: "r-1", OutTokens: 12, AgeMS: 2000, Why: "no room elsewhere"}}}},
-			[]string{"why: somebody drains it", "since: 2026-07-01T11:59:00Z", "step: finish-sequences: 3 of 14 sequences left", "open: r-1, 12 tokens out, for 2.0s: no room elsewhere", "deadline: in 4:41", "try: dynctl resume worker-7"}},
+			[]string{"why: it was told to drain", "since: 2026-07-01T11:59:00Z", "step: finish-sequences: 3 of 14 sequences left", "open: r-1, 12 tokens out, for 2.0s: no room elsewhere", "deadline: in 4:41", "try: dynctl resume worker-7"}},
 		{"overdue", asked(cluster.DesireDrain, "n2"), cluster.WorkerStatus{State: cluster.StateDraining, Drain: &cluster.DrainStatus{Step: cluster.DrainSequences, Overdue: true}},
 			[]string{"its deadline has passed", "--deadline 0 --yes"}},
 		{"removed", asked(cluster.DesireRemove, "n2"), cluster.WorkerStatus{State: cluster.StateDraining}, []string{"why: it is more than the topology asks for"}},
@@ -110,7 +110,7 @@ func TestExplainLease(t *testing.T) {
 		want []string
 	}{
 		{"kept", owner{name: "worker-1", id: 7, started: clitest.Noon}, lease(8 * time.Second), []string{"state: kept", "the last time was 1.0s ago", "owns: decode/generate, decode/stats", "since: 2026-07-01T12:00:00Z"}},
-		{"late", owner{name: "worker-1", id: 7}, lease(2 * time.Second), []string{"state: late", "frozen", "it ends in 2.0s", "frontends go on elsewhere"}},
+		{"late", owner{name: "worker-1", id: 7}, lease(2 * time.Second), []string{"state: late", "frozen", "it ends in 2.0s", "frontends use other workers"}},
 		{"late node", owner{name: "node-1", node: true, id: 7}, lease(time.Second), []string{"its workers are placed on other nodes"}},
 		{"ended", owner{name: "worker-1", id: 7}, nil, []string{"state: ended", "try: dynctl doctor"}},
 		{"none", owner{name: "worker-1", state: cluster.StateDrained}, nil, []string{"state: none", "worker-1 is drained"}},

@@ -107,24 +107,24 @@ func explainLease(v client.View, o owner, l *cluster.Lease, warn, bad func(strin
 		return x
 	}
 	x.Lease.Endpoints = append(x.Lease.Endpoints, fleet.EndpointsOf(v, o.id)...)
-	what := "the worker is lost to everybody: frontends go on elsewhere, and its agent takes a new lease or the controller places it anew"
+	what := "the worker counts as lost: frontends use other workers, and its agent takes a new lease or the controller places it anew"
 	if o.node {
 		what = "the node is gone for the cluster: its workers are placed on other nodes"
 	}
 	switch {
 	case l == nil:
 		x.State, x.mark, x.paint = "ended", "✕", bad
-		x.Why, x.Next = "etcd has no lease of that id any more, or did not answer about it", what
+		x.Why, x.Next = "the lease has ended, or etcd did not answer", what
 		x.Try = []string{"dynctl doctor", "dynctl get leases"}
 	case l.Left < l.TTL/3:
 		x.State, x.mark, x.paint = "late", "▲", warn
-		x.Why = fmt.Sprintf("it was renewed %.1fs ago, and should have been since: its process is busy, frozen, dead, or cut off from etcd", l.Renewed.Seconds())
-		x.Next = fmt.Sprintf("if nothing comes, it ends in %.1fs, and %s", l.Left.Seconds(), what)
+		x.Why = fmt.Sprintf("last renewed %.1fs ago, a renewal is overdue: its process is busy, frozen, dead, or cut off from etcd", l.Renewed.Seconds())
+		x.Next = fmt.Sprintf("without a renewal it ends in %.1fs, and %s", l.Left.Seconds(), what)
 		x.Try = []string{"dynctl doctor", "dynctl logs"}
 	default:
 		x.State, x.mark = "kept", "●"
 		x.Why = fmt.Sprintf("%s renews it; the last time was %.1fs ago", o.name, l.Renewed.Seconds())
-		x.Next = fmt.Sprintf("it lasts as long as the process; without one it would end in %.1fs", l.Left.Seconds())
+		x.Next = fmt.Sprintf("the process renews it; without that it would end in %.1fs", l.Left.Seconds())
 	}
 	x.since(o.started)
 	if l != nil {

@@ -88,7 +88,7 @@ type Paths struct {
 func (o *PathOptions) Run(ctx context.Context) error {
 	args := o.Workers
 	if o.Timeout <= 0 {
-		return &exit.UsageError{Text: "--timeout: must be more than nothing"}
+		return &exit.UsageError{Text: "--timeout: must be greater than 0"}
 	}
 	action := fmt.Sprintf("cannot explain the path between %s and %s", args[0], args[1])
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)

@@ -110,7 +110,7 @@ func (o *RouteOptions) Run(ctx context.Context) error {
 	case len(routes) == 0:
 		return &exit.Failure{Action: routeAction + " of " + id, Err: errors.New("no frontend remembers such a request"), Tries: []string{"dynctl explain route   for the newest", "dynctl events -f --router"}}
 	case len(routes) > 1:
-		f := &exit.Failure{Action: routeAction + " of " + id, Err: fmt.Errorf("%s begin so", human.Plural(len(routes), "request"))}
+		f := &exit.Failure{Action: routeAction + " of " + id, Err: fmt.Errorf("%s begin with it", human.Plural(len(routes), "request"))}
 		for _, r := range routes[:min(len(routes), 8)] {
 			f.Facts = append(f.Facts, r.RequestID)
 		}
@@ -182,7 +182,7 @@ func (r Route) foot(sess *session.Session) string {
 		}
 	}
 	if len(r.Decisions) > 1 && strings.Contains(r.Decisions[len(r.Decisions)-1].RequestID, "~") {
-		fmt.Fprintf(&b, "the request went on at another worker: ~1 is the first such time\n")
+		fmt.Fprintf(&b, "the request continued on another worker: ~1 marks the first move\n")
 	}
 	if text := weighedText(&r.Decisions[0]); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)

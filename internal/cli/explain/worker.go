@@ -100,7 +100,7 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 		if w.Drain != nil {
 			x.since(w.Drain.EndedAt)
 		}
-		x.Why, x.Next = "somebody drained it; it is safe to stop", "it stays so until it is resumed"
+		x.Why, x.Next = "it was drained; it is safe to stop", "it stays drained until dynctl resume"
 		x.Try = []string{"dynctl resume " + w.Name}
 		if assigned && a.Desire == cluster.DesireRun {
 			x.Next, x.Try = "it was resumed: its agent starts it", nil
@@ -144,7 +144,7 @@ func explainDraining(x *Explanation, v client.View, a cluster.Assignment, assign
 	x.Why = "its agent stops"
 	switch {
 	case assigned && a.Desire == cluster.DesireDrain:
-		x.Why = "somebody drains it"
+		x.Why = "it was told to drain"
 		x.Try = []string{"dynctl resume " + w.Name}
 	case assigned && a.Desire == cluster.DesireRemove:
 		x.Why = "it is more than the topology asks for"

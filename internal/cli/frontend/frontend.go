@@ -83,7 +83,7 @@ func Failure(sess *session.Session, action string, c *openai.Client, err error) 
 		}
 		f.Code, f.Tries = exit.Unreachable, []string{"dynctl doctor", "dynctl ps --nodes"}
 	case errors.Is(err, ErrSilent):
-		f.Tries = []string{"--timeout 10m", "dynctl top   to see who waits for what"}
+		f.Tries = []string{"--timeout 10m", "dynctl top   to see what requests wait for"}
 	case errors.Is(err, openai.ErrBroken):
 		f.Tries = []string{"dynctl ps", "dynctl logs"}
 	case errors.Is(err, openai.ErrProtocol):

@@ -140,7 +140,7 @@ schema.json for editors. The fields:
 		}
 		fmt.Fprintf(&b, "  %s: %s\n      %s\n", fd.Path, fd.Expect(), fd.Key.Help)
 	}
-	fmt.Fprintf(&b, "\nA role can have an engine of its own: prefill.engine and decode.engine take %s,\nand what they leave out is as engine says.\n", strings.Join(perRole, ", "))
+	fmt.Fprintf(&b, "\nA role can have an engine of its own: prefill.engine and decode.engine take %s,\nand take fields that they omit from engine.\n", strings.Join(perRole, ", "))
 	return b.String()
 }
 

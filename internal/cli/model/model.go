@@ -68,7 +68,7 @@ func (o *InspectOptions) Run(ctx context.Context) error {
 	}
 	return &exit.Failure{
 		Action: "cannot serve " + o.Path, Err: errors.New(human.Plural(len(r.Problems), "problem")), Facts: cleaned(r.Problems),
-		Tries: []string{"dynctl model inspect " + human.ShellQuote(o.Path) + " -o json   for all that is known of it"},
+		Tries: []string{"dynctl model inspect " + human.ShellQuote(o.Path) + " -o json   for all details"},
 	}
 }
 

@@ -48,11 +48,11 @@ func (o *RoleOptions) parse() (cluster.Role, error) {
 	args := o.Args
 	tries := []string{"dynctl set " + args[0] + " role=prefill", "dynctl set " + args[0] + " role=decode"}
 	if len(args) != 2 {
-		return "", &exit.UsageError{Text: "of a worker the role can be set, one at a time", Tries: tries}
+		return "", &exit.UsageError{Text: "of a worker only the role can be set, one worker at a time", Tries: tries}
 	}
 	name, value, ok := strings.Cut(args[1], "=")
 	if !ok || name != "role" {
-		return "", &exit.UsageError{Text: fmt.Sprintf("%q is not role=<role>: nothing else of a worker changes while it runs", args[1]), Tries: tries}
+		return "", &exit.UsageError{Text: fmt.Sprintf("%q is not role=<role>: only the role of a worker can change while it runs", args[1]), Tries: tries}
 	}
 	role, err := cluster.ParseRole(value)
 	if err == nil && role == cluster.RoleEncode {
@@ -167,7 +167,7 @@ func (o *RoleOptions) wait(ctx context.Context, w *client.Watch, topo cluster.To
 		case !ok || a.Desire == cluster.DesireRemove:
 			return s, false, &exit.Failure{Action: action, Err: errors.New("it was removed")}
 		case a.Desire == cluster.DesireDrain:
-			return s, false, &exit.Failure{Action: action, Err: errors.New("somebody drained it")}
+			return s, false, &exit.Failure{Action: action, Err: errors.New("it was drained meanwhile")}
 		case a.Refused.Why != "" && a.Refused.Form.Role == role && a.Role != role:
 			return s, false, &exit.Failure{
 				Action: action, Err: errors.New(a.Refused.Why), Facts: []string{fmt.Sprintf("it is a %s worker again", a.Role)},

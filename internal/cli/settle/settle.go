@@ -58,7 +58,7 @@ func (o Wait) Run(ctx context.Context, c *client.Cluster, w *client.Watch, topo 
 			return screen, false, f
 		}
 		if who, why := s.Homeless(); unplaced.Over(who != "" && len(s.Leaving) == 0) {
-			err = &exit.Failure{Action: "cannot place " + who, Err: errors.New(why), Facts: append(s.GoOn(), "it starts when there is a place"), Tries: []string{"dynctl rollback", "dynctl ps --nodes -o wide"}}
+			err = &exit.Failure{Action: "cannot place " + who, Err: errors.New(why), Facts: append(s.GoOn(), "it starts when a device has room"), Tries: []string{"dynctl rollback", "dynctl ps --nodes -o wide"}}
 		}
 		return screen, false, err
 	})

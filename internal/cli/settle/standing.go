@@ -192,7 +192,7 @@ func (s Standing) Rows(l *Ledger, nodes []cluster.Node, known map[string]cluster
 	for _, name := range s.parked {
 		w := known[name]
 		w.Name = name
-		rows[name] = progress.Row{Item: name, State: progress.Done, Word: "drained", Cells: []string{name, string(w.Role), "", "drained"}, Detail: "on somebody's order", Line: name + " is drained"}
+		rows[name] = progress.Row{Item: name, State: progress.Done, Word: "drained", Cells: []string{name, string(w.Role), "", "drained"}, Detail: "by order", Line: name + " is drained"}
 		l.Note(name, true, now)
 	}
 	var out []progress.Row

@@ -139,7 +139,7 @@ func (o *RollbackOptions) Run(ctx context.Context) error {
 	switch {
 	case len(r.Changes) == 0:
 		r.Converged = true
-		return o.Session.Out.Answer(output.Answer{Data: r, Text: fmt.Sprintf("nothing changes: generation %d is what %s has.\n", r.To, c.Name)})
+		return o.Session.Out.Answer(output.Answer{Data: r, Text: fmt.Sprintf("nothing changes: %s already has generation %d.\n", c.Name, r.To)})
 	case o.DryRun:
 		return o.Session.Out.Answer(output.Answer{Data: r, Text: fmt.Sprintf("would go back to generation %d of %s:\n%s", r.To, c.Name, plan)})
 	}
@@ -175,12 +175,12 @@ func (o *RollbackOptions) target(now cluster.Revision, past []cluster.Revision) 
 			return r, nil
 		}
 	}
-	fail.Err = errors.New("no earlier generation differs from the present one")
+	fail.Err = errors.New("no earlier generation differs from the current one")
 	return now, fail
 }
 
 // errOvertaken is returned when somebody else changes what was compared.
-var errOvertaken = errors.New("somebody declared another topology meanwhile")
+var errOvertaken = errors.New("another topology was declared meanwhile")
 
 // declare writes the target as a new generation, if nobody was faster.
 func (o *RollbackOptions) declare(ctx context.Context, c *client.Cluster, seen, target cluster.Revision, r RollbackResult) error {

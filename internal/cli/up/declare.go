@@ -38,7 +38,7 @@ func (u *uplift) announce(ctx context.Context) error {
 		u.pause(fmt.Sprintf("%s changes from %s to %s, generation %d to %d:\n%s%s", u.c.Name, human.Shape(from.Prefill, from.Decode), human.Shape(to.Prefill, to.Decode),
 			from.Generation, from.Generation+1, declare.ChangeLines(changes), strings.Join(declare.Effects(from, to), "\n")))
 	case u.fresh:
-		u.pause(fmt.Sprintf("%s takes up what was declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, human.Shape(from.Prefill, from.Decode), declare.ModelPhrase(from.Model)))
+		u.pause(fmt.Sprintf("%s resumes the topology declared before it ended, generation %d: %s, model %s", u.c.Name, from.Generation, human.Shape(from.Prefill, from.Decode), declare.ModelPhrase(from.Model)))
 	}
 	return nil
 }

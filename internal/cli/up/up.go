@@ -264,4 +264,4 @@ func modelPath(path string) error {
 
 func isGGUF(name string) bool { return strings.EqualFold(filepath.Ext(name), ".gguf") }
 
-var errUpTimeout = errors.New("the time is over")
+var errUpTimeout = errors.New("timed out")

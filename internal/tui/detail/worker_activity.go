@@ -69,7 +69,7 @@ func (m *worker) roomy() bool {
 func (m *worker) unasked(worker string) [][]draw.Span {
 	switch a := m.Activity(worker); {
 	case a == nil && m.Recorded:
-		return [][]draw.Span{{draw.Dim.Text("not recorded: nobody looked at this worker")}}
+		return [][]draw.Span{{draw.Dim.Text("not recorded: this worker was not open")}}
 	case a == nil:
 		return [][]draw.Span{{draw.Dim.Text("asking " + worker + m.Glyphs.More)}}
 	case a.Error != "":

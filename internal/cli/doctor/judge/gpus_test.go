@@ -18,7 +18,7 @@ func TestDoctorOfGPUs(t *testing.T) {
 	}
 	device := cluster.CUDADevice{Name: "NVIDIA H100", Capability: "9.0", MemoryBytes: 80 << 30, MemoryFree: 79 << 30}
 	closed, exclusive := device, device
-	closed.Error, exclusive.ComputeMode = "its compute mode allows no process", "exclusive"
+	closed.Error, exclusive.ComputeMode = "its compute mode prohibits processes", "exclusive"
 	usable := &cluster.GPUSupport{State: cluster.GPUsUsable, CUDA: "12.4", Devices: []cluster.CUDADevice{device, closed, exclusive}, Report: cluster.GPUReport{Driver: "550.54.15"}}
 	mute := *usable
 	mute.Report = cluster.GPUReport{Missing: "NVIDIA's management library cannot be used: no permission"}
@@ -34,7 +34,7 @@ func TestDoctorOfGPUs(t *testing.T) {
 		"none, and no dynamod":      {nil, nil, errors.New("no dynamod"), OK, "none; workers compute on CPUs", ""},
 		"none, a driver":            {nil, state(cluster.GPUsNoDevice, "x"), nil, OK, "none; workers compute on CPUs", ""},
 		"another vendor's":          {amd, state(cluster.GPUsNoLibrary, "x"), nil, OK, "AMD GPU at 0000:3c:00.0, driver amdgpu; workers compute on CPUs", ""},
-		"usable":                    {h100, usable, nil, OK, "NVIDIA H100 (compute capability 9.0, 79.0 GiB of 80.0 GiB free); NVIDIA H100: its compute mode allows no process; NVIDIA H100 (compute capability 9.0, 79.0 GiB of 80.0 GiB free) for one process at a time; driver 550.54.15, CUDA 12.4; not used yet: workers compute on CPUs", ""},
+		"usable":                    {h100, usable, nil, OK, "NVIDIA H100 (compute capability 9.0, 79.0 GiB of 80.0 GiB free); NVIDIA H100: its compute mode prohibits processes; NVIDIA H100 (compute capability 9.0, 79.0 GiB of 80.0 GiB free) for one process at a time; driver 550.54.15, CUDA 12.4; not used yet: workers compute on CPUs", ""},
 		"usable, without figures":   {h100, &mute, nil, OK, "; no figures: NVIDIA's management library cannot be used: no permission", ""},
 		"usable, not on the bus":    {nil, usable, nil, OK, "NVIDIA H100 (compute", ""},
 		"no library":                {bare, state(cluster.GPUsNoLibrary, "no CUDA driver: libcuda.so.1"), nil, Warn, "NVIDIA GPU at 0000:3b:00.0 without a driver; AMD GPU at 0000:3c:00.0, driver amdgpu; no CUDA driver: libcuda.so.1; workers compute on CPUs", "install NVIDIA's driver"},

@@ -39,5 +39,5 @@ func (r Transferred) Judge() Finding {
 		return good("%s knows what %s has read", r.Decode, r.Prefill)
 	}
 	return Bad(fmt.Sprintf("dynctl explain path %s %s, and another transport: --nixl-transports tcp", r.Prefill, r.Decode),
-		"%s does not know what %s has read: the KV blocks arrived wrong", r.Decode, r.Prefill)
+		"%s cannot answer about a prompt that %s prefilled: the KV blocks arrived damaged", r.Decode, r.Prefill)
 }

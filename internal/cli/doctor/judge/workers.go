@@ -25,7 +25,7 @@ func Leases(v client.View, p client.Probe) Finding {
 	case len(p.Leases) == 0 && p.Unasked > 0:
 		return Bad("look at etcd", "etcd does not tell them")
 	case len(p.Leases) == 0:
-		return Skipped("nobody holds one")
+		return Skipped("there are no leases")
 	}
 	first := p.Leases[0]
 	text := fmt.Sprintf("%s, all renewed; the soonest to end, %s, has %.1fs of %.0fs left", human.Plural(len(p.Leases), "lease"), first.Owner, first.Left.Seconds(), first.TTL.Seconds())
