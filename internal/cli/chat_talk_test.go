@@ -61,7 +61,7 @@ func TestConversationEnds(t *testing.T) {
 	}
 }
 
-// terminal is what a test types and sees.
+// terminal holds the input and the output of a test.
 type terminal struct {
 	t    *testing.T
 	keys *io.PipeWriter

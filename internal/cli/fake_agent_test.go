@@ -63,7 +63,7 @@ type fakeConfig struct {
 	Fail      map[string]string
 	FailTimes int
 	Backoff   time.Duration // between failures
-	// Load is how long workers load; Sequences how many each runs when a drain
+	// Load is the time that workers load; Sequences the number that each runs when a drain
 	// begins, one of which ends every Step.
 	Load      time.Duration
 	Sequences int
@@ -73,13 +73,13 @@ type fakeConfig struct {
 	// Pace, if set, is called with each state of a worker that loads or drains, which goes
 	// on when it returns: a watch may miss states that pass at once.
 	Pace func(cluster.WorkerStatus)
-	// Paths are what workers tell of their paths, by worker; others do not tell any.
+	// Paths holds the paths that workers report, by worker; others report none.
 	Paths map[string][]cluster.Path
-	// Decisions are what its frontend remembers, oldest first; nil for one that does not tell.
+	// Decisions holds the decisions that its frontend reports, oldest first; nil: it reports none.
 	Decisions []cluster.RouterDecision
-	// Index is what its frontend knows of the caches; nil for one that does not tell.
+	// Index holds the prefix index that its frontend reports; nil: it reports none.
 	Index *cluster.KVIndex
-	// Logs are what workers and the agent ("") have written.
+	// Logs holds the logs of workers and the agent ("").
 	Logs map[string]string
 }
 

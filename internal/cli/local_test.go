@@ -103,7 +103,7 @@ func (m *machine) up(args ...string) result {
 	return r
 }
 
-// output is what the processes printed.
+// output returns the output of the processes.
 func (m *machine) output() string {
 	files, _ := filepath.Glob(filepath.Join(m.state, "lab", "*", "dynamod.out"))
 	var b strings.Builder
@@ -383,7 +383,7 @@ type watchWriter struct {
 	mu   sync.Mutex
 	b    bytes.Buffer
 	want string
-	// count is how often it wants to see that, at least once.
+	// count is the number of times it must see that, at least one.
 	count int
 	then  func()
 	once  sync.Once

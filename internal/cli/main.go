@@ -11,7 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/session"
 )
 
-// Env is what a process gives to a command line.
+// Env is the environment of a command line: streams, variables, directory and clock.
 type Env = session.Env
 
 // System returns the environment of the running process.

@@ -41,7 +41,7 @@ func documented(c *cobra.Command) bool {
 	return !c.Hidden && !topic && c.Name() != "help" && c.Parent().Name() != "completion"
 }
 
-// manualPage is what the help says about a command, and all of its flags.
+// manualPage returns the help of a command with all of its flags.
 func manualPage(c *cobra.Command) manual.Page {
 	p := manual.Page{Path: c.CommandPath(), Short: c.Short, Usage: command.UsageLine(c), Long: c.Long, Note: strings.TrimSuffix(help.ImpactText(c), ".")}
 	if c.Name() == "completion" {

@@ -200,7 +200,7 @@ func fenceFor(text string) string {
 	return fence
 }
 
-// MaxText is how much of a file or of standard input goes into a message, in bytes.
+// MaxText limits the text that a message takes from a file or standard input, in bytes.
 const MaxText = 1 << 20
 
 func (o *Options) file(name string) (string, error) {

@@ -102,7 +102,7 @@ func GPU(index int) cluster.GPU {
 	}
 }
 
-// Paths are what worker-1 (prefill) and worker-2 (decode) tell of each other.
+// Paths returns the paths that worker-1 (prefill) and worker-2 (decode) report to each other.
 func Paths(change func(*cluster.Path)) map[string][]cluster.Path {
 	there := cluster.Path{
 		From: "worker-1", To: "worker-2", Transport: "tcp",

@@ -62,7 +62,7 @@ func (f *Frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Requests are those for answers so far.
+// Requests returns the requests for answers received so far.
 func (f *Frontend) Requests() []openai.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()

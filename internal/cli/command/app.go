@@ -13,7 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/config"
 )
 
-// App is what all commands of one command line share. Nothing in it dials or reads before a
+// App holds the state that all commands of one command line share. It dials and reads nothing before a
 // command runs.
 type App struct {
 	Env            session.Env

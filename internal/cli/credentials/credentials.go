@@ -117,7 +117,7 @@ func (o *Options) Run(ctx context.Context) error {
 	return o.show(e, secret)
 }
 
-// stores are where the cluster's etcd and NATS are.
+// stores returns the addresses of the cluster's etcd and NATS.
 func stores(s *session.Session) (statedir.Endpoints, error) {
 	if s.External() {
 		return statedir.Endpoints{Namespace: s.Config.Namespace, Etcd: s.Config.Etcd.Endpoints, NATS: s.Config.NATS.URL}, nil
@@ -133,7 +133,7 @@ func stores(s *session.Session) (statedir.Endpoints, error) {
 	return e, err
 }
 
-// View is what is known of them, as -o json prints it.
+// View describes a cluster's credentials, as -o json prints it.
 type View struct {
 	Cluster     string   `json:"cluster"`
 	Fingerprint string   `json:"fingerprint"`
@@ -141,7 +141,7 @@ type View struct {
 	Authority   string   `json:"authority"` // SHA-256 of its certificate
 	Etcd        []string `json:"etcd"`
 	NATS        string   `json:"nats"`
-	// Reached is where other machines reach etcd, or "this machine only".
+	// Reached is the address at which other machines reach etcd, or "this machine only".
 	Reached string `json:"reached"`
 }
 

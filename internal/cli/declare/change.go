@@ -86,7 +86,7 @@ func ModelPhrase(m cluster.ModelSpec) string {
 	return text
 }
 
-// Declared is what a cluster declares now, and whether it ever declared anything.
+// Declared returns the current declaration of a cluster, and whether there ever was one.
 func Declared(ctx context.Context, c *client.Cluster) (r cluster.Revision, ever bool, err error) {
 	t, settings, err := c.Revision(ctx)
 	if t != nil {

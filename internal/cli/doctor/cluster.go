@@ -22,7 +22,7 @@ const (
 	groupFrontend = "frontend"
 )
 
-// clusterChecks are those of a cluster, in order.
+// clusterChecks returns the names of the cluster's checks, in order.
 func clusterChecks() []string {
 	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "request-plane", "clocks", "leases", "workers", "model-files", "paths"}
 }
@@ -77,7 +77,7 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 	return out
 }
 
-// unreachable is what can be said of a cluster that does not run or does not answer.
+// unreachable returns the findings about a cluster that does not run or does not answer.
 func (o *Options) unreachable(err error, took float64) []judge.Finding {
 	var out []judge.Finding
 	for i, name := range append(clusterChecks(), frontendChecks()...) {
@@ -112,7 +112,7 @@ func clusterState(v client.View, p client.Probe, leader string, leads error) []j
 	}
 }
 
-// mostPaths is how many paths are tested: each moves a few times 2 MiB.
+// mostPaths limits the paths that are tested: each test moves a few times 2 MiB.
 const mostPaths = 256
 
 // lookAtModel finds the files of the declared model.

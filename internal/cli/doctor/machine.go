@@ -20,7 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/version"
 )
 
-// machineChecks are those of this machine, in order.
+// machineChecks returns the checks of this machine, in order.
 func (o *Options) machineChecks() []check {
 	const group = "this machine"
 	m := host.Machine{Root: "/"}

@@ -21,13 +21,13 @@ const groupRecall = "model"
 const (
 	// recallSentences make a prompt of several KV blocks.
 	recallSentences = 24
-	// recallTries is how often a question is asked before an answer counts as wrong: a
-	// small model errs now and then, and one right answer is proof enough, since nobody
-	// guesses four digits.
+	// recallTries limits how often a question is asked before an answer counts as wrong: a
+	// small model errs now and then, and one right answer is proof enough, since four
+	// digits are not guessed.
 	recallTries = 4
-	// recallTokens is how long an answer may be.
+	// recallTokens limits an answer, in tokens.
 	recallTokens = 256
-	// recallAtOnce is how many decode workers are asked at a time.
+	// recallAtOnce limits the decode workers that are asked concurrently.
 	recallAtOnce = 4
 )
 
@@ -69,7 +69,7 @@ func (o *Options) recallFindings(ctx context.Context, cl *client.Cluster, v clie
 	return r.run(ctx, v.Workers())
 }
 
-// recallResult is what one worker or pair of workers made of its questions.
+// recallResult is the result of the questions to one worker or pair of workers.
 type recallResult struct {
 	judge.Finding
 	right  bool

@@ -295,7 +295,7 @@ func hostOf(address string) string {
 	return address
 }
 
-// listenGrace is how long an address may still be answered at after its processes have
+// listenGrace is the time for which an address may still answer after its processes have
 // gone: the system gives free ports away at once, and whoever has one now may be brief.
 const listenGrace = 2 * time.Second
 

@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// plan is what down would do, as -o json prints it.
+// plan lists the actions of down, as -o json prints them.
 type plan struct {
 	Workers   []downWorker  `json:"would_remove"`
 	Processes []downProcess `json:"would_stop"`

@@ -20,7 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
-// hurryAtLeast is how long processes have to end by themselves once workers are gone,
+// hurryAtLeast is the least time that processes get to end once their workers are gone,
 // even when the deadline has passed.
 const hurryAtLeast = 500 * time.Millisecond
 

@@ -132,9 +132,9 @@ func (o *Options) Run(ctx context.Context) error {
 }
 
 const (
-	// forceLimit is how long a drain without a deadline of its own may take.
+	// forceLimit is the deadline of a forced drain that was given none.
 	forceLimit = 30 * time.Second
-	// lateness is how long after the deadline news still count: the worker's last
+	// lateness is the time after the deadline in which news still count: the worker's last
 	// status may be on its way.
 	lateness = 300 * time.Millisecond
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/session"
 )
 
-// outcome is what came of an order about one target, as -o json prints it.
+// outcome is the result of an order to one target, as -o json prints it.
 type outcome interface {
 	// failed notes why the order was not carried out.
 	failed(err error)

@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// plannedOrder is what would be ordered, as -o json prints it.
+// plannedOrder is an order that --dry-run would give, as -o json prints it.
 type plannedOrder struct {
 	Worker    string        `json:"worker"` // empty for a node
 	Node      string        `json:"node,omitempty"`

@@ -110,7 +110,7 @@ func (d view) successorRow(now time.Time) progress.Row {
 	return r
 }
 
-// stageTime is how long a stage lasted, as far as it was watched: until the first
+// stageTime returns the duration of a stage, as far as it was watched: until the first
 // later step was seen.
 func (d view) stageTime(st drainStage, last int, now time.Time) time.Duration {
 	begin, ok := d.steps[st.steps[0]]

@@ -222,7 +222,7 @@ func (d *drainer) result(sentence string) Result {
 	return r
 }
 
-// took is how long the drain lasted, by the worker's clock once it has ended.
+// took returns the duration of the drain, by the worker's clock once it has ended.
 func (d *drainer) took(now time.Time) time.Duration {
 	if s := d.seen; s != nil && s.EndedAt.After(s.StartedAt) {
 		return s.EndedAt.Sub(s.StartedAt)

@@ -28,7 +28,7 @@ type Explanation struct {
 	Node   *fleet.NodeRow  `json:"node,omitempty"`
 	Lease  *leaseFacts     `json:"lease,omitempty"`
 
-	// Activity is what a worker has in hand; null while it is not up.
+	// Activity lists the requests and transfers of a worker; null while it is not up.
 	Activity *cluster.Activity `json:"activity,omitempty"`
 
 	mark  string

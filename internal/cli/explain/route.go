@@ -24,7 +24,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Route is what was decided about one request, as -o json prints it.
+// Route holds the router decisions about one request, as -o json prints them.
 type Route struct {
 	RequestID string `json:"request_id"`
 	// Decisions are in the order in which they were made. A request that went on at

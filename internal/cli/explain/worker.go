@@ -211,7 +211,7 @@ func (x *Explanation) workerFacts(v client.View, a cluster.Assignment, assigned 
 	}
 }
 
-// shownActivity is how many sequences, and how many transfers, an explanation lists for
+// shownActivity limits the sequences, and the transfers, that an explanation lists for
 // people.
 const shownActivity = 10
 

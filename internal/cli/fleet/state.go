@@ -77,7 +77,7 @@ func StartFailure(w cluster.Worker) error {
 	}
 }
 
-// OpenSequences is how many sequences a worker has in hand.
+// OpenSequences counts a worker's running and waiting sequences.
 func OpenSequences(w cluster.Worker) int {
 	return w.Stats.Running + w.Stats.Waiting + w.Stats.RemoteWait
 }

@@ -44,7 +44,7 @@ func LocalOnly(addr string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// Line is what starts a node on another machine. The token is handed over as a
+// Line returns the command that starts a node on another machine. It passes the token in a
 // variable: every user of a machine can read the arguments of a process.
 func Line(s *session.Session, e statedir.Endpoints) (string, error) {
 	secret, err := client.Secret(s.Config)

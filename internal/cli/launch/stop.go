@@ -33,14 +33,14 @@ func List(c statedir.Cluster) ([]Running, error) {
 	return out, nil
 }
 
-// Ending is how far the end of one process is.
+// Ending is the progress of stopping one process.
 type Ending struct {
 	Running
 	Gone bool
 	// Hurried is set when it was told not to wait for requests any longer, Killed
 	// when it was killed.
 	Hurried, Killed bool
-	// Took is how long it needed so far.
+	// Took is the time since the stop began.
 	Took time.Duration
 }
 
@@ -48,11 +48,11 @@ type Ending struct {
 type Times struct {
 	// Hurry is when processes are told to leave what they still wait for.
 	Hurry time.Time
-	// Grace is how much longer they have before they are killed.
+	// Grace is the time left until the processes are killed.
 	Grace time.Duration
 }
 
-// stopPoll is how often Stop looks whether a process has ended.
+// stopPoll is the interval at which Stop checks whether a process has ended.
 const stopPoll = 20 * time.Millisecond
 
 // Stop asks all given processes to end and returns when they have, or with the

@@ -12,7 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 )
 
-// watchEvery is how often a watch asks for fresh load figures.
+// watchEvery is the interval at which a watch asks for fresh load figures.
 const watchEvery = time.Second
 
 // follow prints a listing again and again: on a terminal over the last one, elsewhere

@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 )
 
-// Scene is where a listing looks: one view of a cluster, and how to ask for more.
+// Scene is the source of a listing: one view of a cluster, and the connections to ask for more.
 type Scene struct {
 	Session *session.Session
 	Cluster *client.Cluster
@@ -39,7 +39,7 @@ type Lister interface {
 	list(ctx context.Context, s Scene, names []string) (listed, error)
 }
 
-// listed is what was found, as an answer.
+// listed is the list as an answer.
 type listed struct {
 	output.Answer
 	known   []string // the names of all there are

@@ -14,7 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// maxLocalLog is how much of a file is read, as agents do it.
+// maxLocalLog limits the bytes read from a log file, as agents limit them.
 const maxLocalLog = 1 << 20
 
 // localLogs finds log files on this machine: those of the named workers, or of the

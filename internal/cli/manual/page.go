@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Page is what there is to say about one command.
+// Page holds the contents of one command's manual page.
 type Page struct {
 	Path     string // dynctl drain
 	Short    string // one sentence, without a full stop

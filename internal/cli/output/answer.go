@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Answer is what a command has found out, in all forms.
+// Answer is the result of a command, in all output forms.
 type Answer struct {
 	Data any // for JSON and YAML
 	// File, if set, is what YAML has instead: a file that dynctl reads.

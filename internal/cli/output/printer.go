@@ -78,7 +78,7 @@ func (p *Printer) Report(err error) {
 	exit.Write(p.Streams.Err, err, exit.Command{}, p.Verbose)
 }
 
-// Beside is where lines below a table go: programs read the table, so that they get it alone.
+// Beside returns the stream for lines below a table. Programs read the table, so they get it alone.
 func (p *Printer) Beside() io.Writer {
 	if p.Streams.OutTTY {
 		return p.Streams.Out

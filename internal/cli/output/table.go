@@ -114,7 +114,7 @@ func (t *Table) write(w io.Writer, style tableStyle) error {
 	return b.Flush()
 }
 
-// minColumn is how narrow a column may become on a small terminal.
+// minColumn is the least width of a column on a small terminal, in cells.
 const minColumn = 6
 
 // fit returns the widths of the columns. When the terminal is too narrow, the widest

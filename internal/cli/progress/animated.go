@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// quietFor is how long nothing is drawn: what is over by then needs no screen.
+	// quietFor delays the first drawing: an operation that ends sooner needs no screen.
 	quietFor = 300 * time.Millisecond
 	// frameEvery caps the frame rate.
 	frameEvery = 100 * time.Millisecond

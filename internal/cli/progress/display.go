@@ -53,7 +53,7 @@ func New(o Options) Display {
 	return &lines{base: base, seen: map[string]string{}}
 }
 
-// base is what all displays have. Errors of writing are ignored: progress that
+// base is the common part of all displays. It ignores write errors: progress that
 // nobody can read must not stop the operation.
 type base struct {
 	w     io.Writer
@@ -68,7 +68,7 @@ type nothing struct{}
 func (nothing) Show(Screen) {}
 func (nothing) Close()      {}
 
-// reminder is how often plain mode says again what it waits for.
+// reminder is the interval at which plain mode repeats what it waits for.
 const reminder = 30 * time.Second
 
 // lines prints one line for every change of a row.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is how a row stands.
+// State is the state of a row.
 type State uint8
 
 // States of a row, with the marks of the screen.
@@ -27,7 +27,7 @@ type Row struct {
 	Cells []string
 	// Detail follows the columns, then a bar for Share, then After.
 	Detail string
-	// Share is how much is done, 0 to 1; nil draws no bar.
+	// Share is the completed part, 0 to 1; nil draws no bar.
 	Share *float64
 	After string
 	// Took stands at the right edge, if above zero.

@@ -9,11 +9,11 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/term"
 )
 
-// Env is what a process gives to a command line.
+// Env is the environment of a command line: streams, variables, directory and clock.
 type Env struct {
 	Streams term.Streams
 	Environ []string // NAME=value
-	// Dir is where relative paths start.
+	// Dir is the directory that relative paths start from.
 	Dir string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time

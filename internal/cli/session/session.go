@@ -67,7 +67,7 @@ func (s *Session) Close() {
 	s.open = nil
 }
 
-// Target is what to connect to: without a namespace, unless one was chosen.
+// Target returns the settings of the connection: without a namespace, unless one was chosen.
 func (s *Session) Target() config.Dynctl {
 	cfg := s.Config
 	if !s.Named {

@@ -22,7 +22,7 @@ type Goal struct {
 	Trust func(nodeID string) bool
 }
 
-// Standing is how far a cluster is from a goal.
+// Standing is the progress of a cluster towards a goal.
 type Standing struct {
 	Want, Ready int
 	Workers     []workerStanding // that shall serve, by name

@@ -2,10 +2,10 @@ package settle
 
 import "time"
 
-// LookEvery is how often a waiting command looks at the clock.
+// LookEvery is the interval at which a waiting command checks the clock.
 const LookEvery = 100 * time.Millisecond
 
-// patience is how long a worker may find no place while nothing changes by itself.
+// patience is the time for which a worker may find no device while nothing changes by itself.
 const patience = 2 * time.Second
 
 // Patience with a state that may pass: it counts from when it began.

@@ -126,7 +126,7 @@ func (o *Options) dashboard(ctx context.Context, source client.Source, opts tui.
 	return err
 }
 
-// subject is what is shown.
+// subject names the source of what the dashboard shows: the recording or the cluster.
 func (o *Options) subject() string {
 	if o.Replay != "" {
 		return o.Replay
@@ -144,7 +144,7 @@ func (o *Options) printing() bool {
 	return o.Once || o.Samples > 0 || o.Format != "" || o.Size != "" || !o.Session.Out.Streams.OutTTY || !o.Session.Out.Streams.InTTY
 }
 
-// options are those of the dashboard, and of printed screens.
+// options returns the options of the dashboard and of printed screens.
 func (o *Options) options() tui.Options {
 	opts := tui.Options{
 		Theme: o.Session.Config.Top.Theme, ASCII: o.Session.Config.Top.ASCII, ReadOnly: o.Session.Config.ReadOnly,

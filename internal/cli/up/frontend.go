@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/openai"
 )
 
-// url is where clients reach the cluster: the frontend of the first node that has
+// url returns the address for clients: the frontend of the first node that has
 // one; empty when none has.
 func (u *localNodes) url(v client.View) string {
 	nodes := slices.SortedFunc(slices.Values(v.Nodes), func(a, b cluster.Node) int { return human.CompareNodes(a.Name, b.Name) })

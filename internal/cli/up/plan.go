@@ -40,10 +40,10 @@ func (o *Options) weights() string {
 	return o.Quantize
 }
 
-// desired is what to declare where now is declared. A file says all of it. Without one, where
-// workers are declared, only what was given changes, also when the cluster was just started
-// after it had ended without a down; where none are, the command line and its defaults
-// decide. The settings at run time stay then.
+// desired returns the revision to declare in place of now. A topology file replaces all of it.
+// Without a file, the run-time settings stay. If workers are declared, only the fields given
+// on the command line change, also when the cluster was just started after it had ended
+// without a down. If none are declared, the command line and its defaults decide.
 func (o *Options) desired(now cluster.Revision, fresh bool) (cluster.Revision, error) {
 	f := topofile.Of(now)
 	t := &f.Topology
@@ -163,7 +163,7 @@ type processArgs struct{ *Options }
 
 func (o *Options) args() processArgs { return processArgs{o} }
 
-// first are the arguments of the dynamod that hosts the stores.
+// first returns the arguments of the dynamod that hosts the stores.
 func (o processArgs) first(role cluster.Role) []string {
 	args := o.common(o.Session.Config.Namespace, nodeName(1), role)
 	if o.Session.Config.NATS.URL != "" {
@@ -175,7 +175,7 @@ func (o processArgs) first(role cluster.Role) []string {
 	return args
 }
 
-// agent are those of any other dynamod.
+// agent returns the arguments of any other dynamod.
 func (o processArgs) agent(name string, role cluster.Role, e statedir.Endpoints) []string {
 	namespace := o.Session.Config.Namespace
 	if e.Namespace != "" && !o.Session.Named {

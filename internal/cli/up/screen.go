@@ -20,7 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// screen is what the screen of up remembers from one frame to the next.
+// screen is the state of up's screen between frames.
 type screen struct {
 	known    map[string]cluster.Worker
 	front    string // what the frontend waits for

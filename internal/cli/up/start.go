@@ -21,7 +21,7 @@ import (
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
-// startPoll is how often up looks whether a process that it started is there.
+// startPoll is the interval at which up checks whether a process that it started is there.
 const startPoll = 20 * time.Millisecond
 
 // uplift is one run of up.

@@ -133,7 +133,7 @@ func onNodes(things map[string][]string) (parts []string) {
 	return parts
 }
 
-// skewed is how far clocks may be apart: logs and events are sorted by their times,
+// skewed is the tolerated difference between clocks: logs and events are sorted by time,
 // leases are not.
 const skewed = 500 * time.Millisecond
 

@@ -10,7 +10,7 @@ const (
 	Skip = "skip" // nothing to check
 )
 
-// Finding is what one check has found.
+// Finding is the result of one check.
 type Finding struct {
 	Name   string         `json:"name"`
 	Group  string         `json:"group"`

@@ -36,7 +36,7 @@ func GPUs(gpus []host.GPU, s *cluster.GPUSupport, asked error) Finding {
 	return f
 }
 
-// gpuFix is what to do about GPUs that cannot be used.
+// gpuFix suggests a remedy for GPUs that cannot be used.
 func gpuFix(s cluster.GPUState) string {
 	switch s {
 	case cluster.GPUsNoLibrary:

@@ -8,8 +8,8 @@ import (
 	"github.com/dynctl/dynctl/internal/host"
 )
 
-// What is little, and what is too little. They are rough on purpose: how much a model
-// needs is what "dynctl model inspect" says.
+// Limits below which the checks warn, and below which they fail. They are rough on purpose:
+// "dynctl model inspect" computes the needs of a model.
 const (
 	littleDisk, noDisk     = 1 << 30, 64 << 20
 	littleMemory, noMemory = 1 << 30, 256 << 20
@@ -134,7 +134,7 @@ func CPU(arch string, cores int, features []string) Finding {
 	return good("%s", text).With("arch", arch).With("cores", cores).With("features", features)
 }
 
-// Port is where a frontend of this machine would listen.
+// Port describes the port at which a frontend of this machine would listen.
 type Port struct {
 	Number  int
 	Addr    string

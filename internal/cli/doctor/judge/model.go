@@ -53,7 +53,7 @@ func (m ModelFiles) Judge() Finding {
 	return good("%s", text).With("digest", r.Digest)
 }
 
-// digests are those under which workers serve a model. differ is a format of weights of
+// digests returns the digests under which workers serve a model. differ is a format of weights of
 // which there are several: other weights have other digests, from the same files.
 func digests(name string, cards []cluster.ModelCard) (known []string, differ string) {
 	all, byFormat := map[string]bool{}, map[string]map[string]bool{}
