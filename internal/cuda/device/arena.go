@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
-// Purpose is what an arena is for.
+// Purpose names the use of an arena.
 type Purpose string
 
 // The purposes of memory.
@@ -46,7 +46,7 @@ type Arena struct {
 	used int64
 }
 
-// granule is what the driver allocates memory in. It puts smaller allocations together,
+// granule is the unit in which the driver allocates memory, in bytes. It puts smaller allocations together,
 // and a handle for a peer gives away all that is in the same piece.
 const granule = 2 << 20
 
@@ -91,12 +91,12 @@ func (a *Arena) Take(bytes int64) (Region, error) {
 	return r, nil
 }
 
-// Aligned is what bytes take of an arena.
+// Aligned returns the space that an allocation takes in an arena, in bytes.
 func Aligned(bytes int64) int64 { return roundUp(bytes, alignment) }
 
 func roundUp(n, of int64) int64 { return (n + of - 1) / of * of }
 
-// Usage is how much of an arena, or of all of a purpose, is taken.
+// Usage is the use of an arena, or of all arenas of a purpose.
 type Usage struct {
 	Purpose     Purpose
 	Bytes, Used int64

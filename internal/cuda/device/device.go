@@ -60,7 +60,7 @@ func Open(d driver.Driver, index int) (*Device, error) {
 // Index is the device's number in its driver.
 func (d *Device) Index() int { return d.index }
 
-// Properties are what the device is.
+// Properties returns the device's fixed properties.
 func (d *Device) Properties() driver.Properties { return d.properties }
 
 // Driver is for what this package does not wrap, such as modules. Errors of its calls go
@@ -70,7 +70,7 @@ func (d *Device) Driver() driver.Driver { return d.driver }
 // Lost is closed when the device is lost.
 func (d *Device) Lost() <-chan struct{} { return d.lost }
 
-// Err is what lost the device, nil while it is not.
+// Err returns the error that lost the device, nil while the device works.
 func (d *Device) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// long is how long tests wait for what must happen.
+// long limits the time that tests wait for an event that must happen.
 const long = 20 * time.Second
 
 // rig is a device over a fake with what most tests need.

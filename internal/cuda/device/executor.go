@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// maxQueued is how many jobs wait for the device's thread; who comes then waits for room.
+// maxQueued limits the jobs that wait for the device's thread; beyond it callers block.
 const maxQueued = 256
 
 // executor runs jobs on one thread, so that the device's context is current there

@@ -14,7 +14,7 @@ var ErrNoRoom = errors.New("the memory of the device does not suffice")
 // kernels, graphs, and modules.
 const DefaultUtilization = 0.9
 
-// Budget is how much memory of a device this process may take.
+// Budget is the memory of a device that this process may use.
 type Budget struct {
 	Device      string  // its name, for messages
 	Total, Free int64   // bytes; what is not free belongs to others, or to the context
@@ -39,13 +39,13 @@ func (d *Device) Budget(utilization float64) (Budget, error) {
 	return Budget{Device: d.properties.Name, Total: total, Free: free, Utilization: utilization}, nil
 }
 
-// Left is how many bytes may be allocated; never less than 0.
+// Left returns the bytes that may still be allocated; never less than 0.
 func (b Budget) Left() int64 {
 	allowed := int64(b.Utilization * float64(b.Total))
 	return max(min(allowed-(b.Total-b.Free), b.Free), 0)
 }
 
-// Plan is what an engine needs. KV gets what is left.
+// Plan lists the memory that an engine needs. KV gets the rest.
 type Plan struct {
 	Weights, Workspace, IO int64 // bytes
 	BlockBytes             int64 // of a KV block

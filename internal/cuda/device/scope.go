@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
-// Scope is what one user of a device has of it: weights, or an engine. It ends with its
+// Scope owns the resources of one user of a device: weights, or an engine. It ends with its
 // user, while the device goes on.
 type Scope struct {
 	d *Device

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// maxArgs is how many bytes of arguments every driver takes.
+// maxArgs is the size of arguments that every driver accepts, in bytes.
 const maxArgs = 4096
 
 // Args are the arguments of a kernel, laid out as its parameters are: each one aligned

@@ -30,7 +30,7 @@ type Devices interface {
 	// DeviceUUID tells a device from all others of the machine, whatever its index. A
 	// slice of a device (MIG) has its own.
 	DeviceUUID(device int) ([16]byte, error)
-	// DeviceProperties are what a device is; they do not change.
+	// DeviceProperties returns the properties of a device, which do not change.
 	DeviceProperties(device int) (Properties, error)
 	// MemGetInfo returns the free and the total bytes of the device's memory.
 	MemGetInfo(device int) (free, total int64, err error)
@@ -150,7 +150,7 @@ type Graphs interface {
 	GraphDestroy(device int, graph uint64) error
 }
 
-// Properties are what a device is.
+// Properties describes a device.
 type Properties struct {
 	Name              string
 	UUID              [16]byte
@@ -165,7 +165,7 @@ type Properties struct {
 	ComputeProhibited bool // no process at all (compute mode)
 }
 
-// Resources are what the compiler made of a kernel.
+// Resources lists the resources that a compiled kernel needs.
 type Resources struct {
 	Registers   int // of a thread
 	LocalBytes  int // of a thread: more than 0 is spilled registers or arrays

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/dynlib"
 )
 
-// libraryNames are those libcuda is found by. The number has never changed.
+// libraryNames lists the file names of libcuda. The number has never changed.
 var libraryNames = []string{"libcuda.so.1"}
 
 // functions are the addresses of libcuda's functions. A suffix _v2 is part of the name

@@ -110,7 +110,7 @@ var words = map[Result]string{
 	Unknown:             "unknown error: see dmesg for messages of NVRM or Xid",
 }
 
-// String is what the result means.
+// String returns the meaning of the result.
 func (r Result) String() string {
 	if w := words[r]; w != "" {
 		return w

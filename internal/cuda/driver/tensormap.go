@@ -28,7 +28,7 @@ const tensorValue = 2
 // to devices only.
 type EncodedTensorMap [128]byte
 
-// tensorMapAlign is what the address of a CUtensorMap is a multiple of.
+// tensorMapAlign is the alignment of a CUtensorMap, in bytes.
 const tensorMapAlign = 64
 
 // Check returns why a tensor map cannot be encoded.
@@ -61,7 +61,7 @@ const (
 	fillZeros      = 0 // CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 )
 
-// tensorMapBlock is what the call points to, with room to align the map. The Go heap does
+// tensorMapBlock holds the arguments of the call, with room to align the map. The Go heap does
 // not move it.
 type tensorMapBlock struct {
 	encoded [128 + tensorMapAlign]byte

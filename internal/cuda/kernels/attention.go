@@ -2,7 +2,7 @@ package kernels
 
 import "math"
 
-// Attend is what attention has in common for decode and prefill.
+// Attend holds the parameters that decode and prefill attention share.
 type Attend struct {
 	Out uint64 // bf16 [token][QueryHeads][head dim]
 	Q   uint64 // bf16, as Out; may not be Out
@@ -31,13 +31,13 @@ type DecodeAttention struct {
 
 const (
 	attentionThreads = 128
-	// split is how many tokens a block of decode attention takes; splits begin at its
+	// split is the number of tokens per block of decode attention; splits begin at its
 	// multiples, so that a result does not depend on the batch.
 	split       = 512
 	decodeRows  = 16  // queries of a block
 	decodeDims  = 128 // dimensions of a block's result
 	prefillRows = 64
-	// attentionStep is how many tokens are in a tile of prefill attention.
+	// attentionStep is the number of tokens in a tile of prefill attention.
 	attentionStep = 32
 )
 

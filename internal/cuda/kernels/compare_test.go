@@ -10,7 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/patience"
 )
 
-// device is where an operation runs: the shim, or the pretended driver with functions
+// device runs operations: the shim, or the pretended driver with functions
 // in Go.
 type device interface {
 	testing.TB

@@ -64,7 +64,7 @@ func (e *Experts) PlanBytes() int {
 	return expertRunBytes*(1+runs) + 4*e.pairs()
 }
 
-// plan is where the number of runs, the runs and the order of pairs are in it.
+// plan returns the addresses of the number of runs, the runs and the order of pairs.
 func (e *Experts) plan() (count, runs, order uint64) {
 	runs = e.Plan + expertRunBytes
 	return e.Plan, runs, runs + uint64(expertRunBytes*e.runs())

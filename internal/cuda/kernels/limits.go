@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// Limits are what the assembler of CUDA 11.8 made of a kernel, or that of 12.4 for sm_90a; a
-// driver's own may make something else.
+// Limits holds a kernel's resources as assembled by CUDA 11.8, or by 12.4 for sm_90a; a
+// driver's own assembler may need others.
 type Limits struct {
 	Kernel, Arch string
 	Threads      int // of a block, at most

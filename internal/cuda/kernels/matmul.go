@@ -13,8 +13,8 @@ type MatMul struct {
 	Type   WeightType
 	// Wide leaves results in float32, for logits.
 	Wide bool
-	// Capacity is how many rows X has memory for, where that is more than Tokens: products
-	// of different Tokens then share what describes X to the device.
+	// Capacity is the number of rows that X has memory for, where that is more than Tokens: products
+	// of different Tokens then share one tensor map of X.
 	Capacity int
 }
 

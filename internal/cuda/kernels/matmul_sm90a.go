@@ -43,14 +43,14 @@ func (t *Tile) cost(tokens, rows, in, multiprocessors int) int {
 	return blocks(t.count(tokens, rows), multiprocessors) * (start + blocks(in, tileIn)*step + t.Tokens*t.Rows/16)
 }
 
-// group is how many tiles of tokens go with all rows before the next ones: with so many, the
+// group returns the number of token tiles that go with all rows before the next ones: with so many, the
 // tiles that are computed at the same time form a square and share the most of what they read.
 func (t *Tile) group(multiprocessors int) int {
 	side := math.Sqrt(float64(multiprocessors) * float64(t.Tokens) * float64(t.Rows))
 	return max(1, int(math.Round(side/float64(t.Tokens))))
 }
 
-// defaultMultiprocessors are those of an H100 or H200 with SXM.
+// defaultMultiprocessors is the number of multiprocessors of an H100 or H200 with SXM.
 const defaultMultiprocessors = 132
 
 // Tuning says how a queue chooses among kernels that compute the same.
@@ -76,7 +76,7 @@ func (q *Queue) Tune(t Tuning) *Queue {
 	return q
 }
 
-// tile is what computes a product, nil for none of Tiles.
+// tile returns the tile kernel that computes a product, nil for none of Tiles.
 func (q *Queue) tile(o *MatMul) (best *Tile) {
 	if q.tuning.Portable || o.Type != BF16 || o.Rows%8 != 0 || o.Bias%4 != 0 || o.Tokens <= fewTokens && q.tuning.Tile == "" {
 		return nil
@@ -125,7 +125,7 @@ func (q *Queue) operands(o *MatMul) (x, w *driver.EncodedTensorMap, err error) {
 	return x, w, err
 }
 
-// matrix is what a tensor map describes: rows of columns values of bf16.
+// matrix is described by a tensor map: rows of columns values of bf16.
 type matrix struct {
 	address       uint64
 	rows, columns int

@@ -59,7 +59,7 @@ func Retarget(ptx []byte) []byte {
 	return targetLine.ReplaceAll(ptx, []byte(".target sm_90a"))
 }
 
-// CompilerOptions are those with which NVRTC compiles the sources for an architecture,
+// CompilerOptions returns NVRTC's options to compile the sources for an architecture,
 // such as "80".
 func CompilerOptions(architecture string) []string {
 	return []string{"--gpu-architecture=compute_" + architecture, "--std=c++17", "--device-as-default-execution-space"}

@@ -1,6 +1,6 @@
 package kernels
 
-// MaxRanks is how many ranks [Queue.SumRanks] knows.
+// MaxRanks limits the ranks of [Queue.SumRanks].
 const MaxRanks = 8
 
 // SumRanks adds up what the ranks of a tensor-parallel group have computed.

@@ -15,7 +15,7 @@ type KV struct {
 // maxHeadDim is MAX_HEAD_DIM of the kernels.
 const maxHeadDim = 256
 
-// MaxHeadDim is how many dimensions heads may have, a multiple of 16, with KV of a type.
+// MaxHeadDim returns the largest head dimension, a multiple of 16, with KV of a type.
 func MaxHeadDim(kvType string) int {
 	if kvType == "int8" {
 		return 128

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Sampling is what a sequence asks for. Its fields mean what they mean for the CPU engine;
+// Sampling holds the sampling parameters of a sequence, with the meaning they have in the CPU engine;
 // Repetition 1 is no penalty.
 type Sampling struct {
 	Seed                            uint64

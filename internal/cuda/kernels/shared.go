@@ -37,7 +37,7 @@ func stage8(x, w int, t WeightType) int {
 	return n
 }
 
-// DynamicShared is how many bytes of shared memory launches of a kernel ask for, at most. More than
+// DynamicShared returns the most shared memory that launches of a kernel ask for, in bytes. More than
 // 48 KiB must be allowed by FuncSetMaxDynamicShared before the first one.
 func DynamicShared(kernel string) int {
 	for i := range Tiles {

@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// WeightType is what the weights of a matrix are kept as. Products with all of them have
+// WeightType is the storage format of a matrix's weights. Products with all formats have
 // activations in bf16 and sums in float32. Weights of eight bits become bf16 in registers,
 // which is exact: tensor cores of compute capability 8.9 and later multiply fp8 themselves,
 // which needs PTX 8.4, CUDA 12.4.
@@ -48,10 +48,10 @@ var weightTypes = [...]struct {
 	E4M3Blocks: {16, []string{"gemv_1_e4m3b", "gemv_2_e4m3b", "gemv_4_e4m3b"}, "gemm_e4m3b", "gemm_64_e4m3b", "expert_gemm_e4m3b", "expert_gemm_16_e4m3b"},
 }
 
-// Columns is what the length of a row is a multiple of.
+// Columns returns the number that the length of a row must be a multiple of.
 func (t WeightType) Columns() int { return weightTypes[t].columns }
 
-// Bytes is how many bytes a matrix of [rows][in] has, and its scales.
+// Bytes returns the size of a matrix of [rows][in] and of its scales, in bytes.
 func (t WeightType) Bytes(rows, in int) (weights, scales int64) {
 	n := int64(rows) * int64(in)
 	switch t {

@@ -42,7 +42,7 @@ func (i Image) Hash() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// Target is what PTX is made for: devices of a compute capability and all later ones, or,
+// Target is the architecture of PTX: devices of a compute capability and all later ones, or,
 // where it uses what only that one has, exactly that.
 type Target struct {
 	Capability int  // 90 for 9.0
@@ -112,7 +112,7 @@ func choose(images []Image, p driver.Properties, portable bool) ([]chosen, error
 	return out, nil
 }
 
-// Targets are what the kernels of this program that a device would get are made for, such
+// Targets returns the architectures of the kernels that a device would get, such
 // as "sm_80" and "sm_90a". The error is ErrNoVariant for a device that gets none.
 func Targets(p driver.Properties) ([]string, error) {
 	images, err := choose(Builtin(), p, false)

@@ -17,8 +17,8 @@ import (
 
 // Options change how kernels are loaded.
 type Options struct {
-	// Limits are what kernels are compared with; nil is the table of package kernels. A
-	// kernel that is not in it is not compared.
+	// Limits bounds the kernels' resources; nil is the table of package kernels. A
+	// kernel without an entry is not checked.
 	Limits []kernels.Limits
 	// Strict makes a kernel that takes more than its limits an error.
 	Strict bool

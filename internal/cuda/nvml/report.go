@@ -100,7 +100,7 @@ func number(fn, handle, which uintptr) *int {
 	return &i
 }
 
-// maxProcesses is how many of a GPU are listed; of a GPU with more, none are.
+// maxProcesses limits the processes listed per GPU; of a GPU with more, none are listed.
 const maxProcesses = 64
 
 func (n *NVML) processes(handle uintptr) []cluster.GPUProcess {

@@ -1,6 +1,6 @@
 package ptx
 
-// Type is what an instruction takes a value for, or a variable was declared as.
+// Type is the type of an instruction's operand or of a variable.
 type Type uint8
 
 // Types of PTX. A register of a type holds values of every type of its size.
