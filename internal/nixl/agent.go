@@ -111,7 +111,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// CloseGrace is how long Close waits for a peer that does not end an access.
+// CloseGrace is the time for which Close waits for a peer that does not end an access.
 const CloseGrace = 3 * time.Second
 
 func closeAll(transports []Transport) error {

@@ -76,7 +76,7 @@ type choice struct {
 	candidates []Candidate
 }
 
-// fallbacks are those of the choice.
+// fallbacks returns the fallbacks of the choice.
 func (c choice) fallbacks() (out []Fallback) {
 	for _, k := range c.candidates {
 		if k.Verdict == Fallen || k.Verdict == Disproved {

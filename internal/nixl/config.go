@@ -17,7 +17,7 @@ type Config struct {
 	// HostID identifies the machine (boot id); peers with the same one are expected
 	// to find a better transport than tcp. May be empty.
 	HostID string
-	// Key is what peers prove to know before anything else, and this agent proves to
+	// Key is the secret that peers prove to know before anything else, and this agent proves to
 	// them. Transports that other processes reach do not start without one.
 	Key handshake.Key
 	// Transports are the ways to reach peers, best first. The first that reaches a
@@ -29,7 +29,7 @@ type Config struct {
 	Force []string
 	// TransferTimeout bounds a transfer without a deadline of its own; default 60 s.
 	TransferTimeout time.Duration
-	// StagingPatience is how long a transfer asks a peer again that has no staging memory
+	// StagingPatience limits the time for which a transfer asks again a peer that has no staging memory
 	// free; default 2 s.
 	StagingPatience time.Duration
 	// OnNotify, when set, receives every notification, one at a time, instead of
@@ -41,7 +41,7 @@ type Config struct {
 	Limits Limits
 }
 
-// KeyPurpose is what Config.Key is derived for from the cluster's secret.
+// KeyPurpose is the purpose with which Config.Key is derived from the cluster's secret.
 const KeyPurpose = "nixl"
 
 // Limits bound the memory of an agent. Zero fields take the default.

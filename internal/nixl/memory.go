@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Memory is what can be registered: memory that stays at its address until the
+// Memory can be registered: it stays at its address until the
 // region is deregistered. engine.KVMemory and [Arena] satisfy it.
 type Memory interface {
 	// Bytes returns the memory, or nil when the host cannot address it.
@@ -60,7 +60,7 @@ type Share struct {
 	Device DeviceMemory
 }
 
-// segment is what was registered, by kind; one of mem and device is set.
+// segment is a registered piece of memory; one of mem and device is set.
 type segment struct {
 	typ    MemType
 	len    uint64

@@ -41,7 +41,7 @@ func (a *Agent) notifySelf(ctx context.Context, msg []byte) error {
 // maxSelfNotes bounds the messages to itself that an agent has not accepted yet.
 const maxSelfNotes = 64
 
-// notifyCost is what a notification costs beside its bytes, so that empty ones
+// notifyCost is added to the bytes of each notification, so that empty ones
 // are bounded too.
 const notifyCost = 64
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// PeerState is what an agent knows of a peer.
+// PeerState is an agent's knowledge of a peer.
 type PeerState uint8
 
 // The states of a peer.

@@ -21,7 +21,7 @@ const (
 // castagnoli is the polynomial that processors have instructions for.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// SelfTestResult is what SelfTest measured.
+// SelfTestResult holds the measurements of SelfTest.
 type SelfTestResult struct {
 	Transport string
 	Bytes     int           // per round and direction

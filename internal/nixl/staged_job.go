@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stagedWindow is how many chunks of a transfer are under way at a time: one travels
+// stagedWindow limits the chunks of a transfer under way at a time: one travels
 // while the next is copied from or to the device.
 const stagedWindow = 2
 
@@ -109,7 +109,7 @@ func (s *stagedJob) run() error {
 	}
 }
 
-// noSlot is what a chunk has whose local memory is the host's.
+// noSlot marks a chunk whose local memory is the host's.
 const noSlot = -1
 
 // slot takes staging memory for the next chunk, if it needs any. It waits only when

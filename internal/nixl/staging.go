@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// StagingChunk is how much device memory one access may name, in bytes: what peers
-// send and fetch at a time through host memory.
+// StagingChunk limits the device memory that one access may name, in bytes: peers
+// send and fetch that much at a time through host memory.
 const StagingChunk = 4 << 20
 
 // staging is host memory that stands in for memory of devices while it travels, in

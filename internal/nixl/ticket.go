@@ -31,7 +31,7 @@ func (id TicketID) String() string { return hex.EncodeToString(id[:]) }
 // IsZero reports whether id is no ticket.
 func (id TicketID) IsZero() bool { return id == TicketID{} }
 
-// short is what logs may show of a ticket: enough to find it, not enough to use it.
+// short returns the part of a ticket that logs may show: enough to find it, not enough to use it.
 func (id TicketID) short() string { return hex.EncodeToString(id[:4]) }
 
 // TicketSpec says what a ticket allows.
@@ -115,7 +115,7 @@ func (ts *tickets) openTicket(spec TicketSpec, both bool) (TicketID, error) {
 	return tk.id, nil
 }
 
-// errClosing is what peers of a closing agent get.
+// errClosing is sent to peers of a closing agent.
 var errClosing = fmt.Errorf("agent closes: %w", ErrRemoteDisconnect)
 
 // acquire checks an access and returns the memory. What is read of a device is in

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Traffic is what transfers to a peer, or over a transport, have cost and moved since
+// Traffic counts the cost and bytes of transfers to a peer, or over a transport, since
 // the agent started. Tx and Rx are as in [Stats]; accesses by peers are not part of it.
 type Traffic struct {
 	TxBytes   uint64 // of writes that succeeded

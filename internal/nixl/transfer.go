@@ -45,7 +45,7 @@ type Transfer struct {
 	tele     Telemetry
 }
 
-// Telemetry is what was measured of the latest post.
+// Telemetry holds the measurements of the latest post.
 type Telemetry struct {
 	Start        time.Time
 	PostDuration time.Duration // inside Post

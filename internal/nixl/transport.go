@@ -58,7 +58,7 @@ type Remote struct {
 	// Private names a region of the peer that other processes cannot map; nil if all
 	// can be.
 	Private *string
-	// Devices are those of the peer's memory that its [DeviceTransport] reaches, by index
+	// Devices lists the peer's devices whose memory its [DeviceTransport] reaches, by index
 	// at the peer, in order.
 	Devices []uint64
 }

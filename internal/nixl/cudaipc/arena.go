@@ -26,7 +26,7 @@ type Arena struct {
 
 var _ nixl.DeviceCopier = (*Arena)(nil)
 
-// granule is what an allocation is a multiple of. The driver puts smaller ones
+// granule is the unit of allocations, in bytes. The driver puts smaller ones
 // together, and a handle gives away all that is in the same piece.
 const granule = 2 << 20
 

@@ -22,7 +22,7 @@ func TestBehavior(t *testing.T) {
 	})
 }
 
-// own is what this process has when it is one of two real ones.
+// own is the state of this process when it is one of two real ones.
 var own = struct {
 	sync.Once
 	*process

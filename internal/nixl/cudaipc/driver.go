@@ -6,7 +6,7 @@ const Name = "cudaipc"
 // HandleBytes is the size of a memory handle.
 const HandleBytes = 64
 
-// Driver is what this package needs of the CUDA driver, with the driver's names. A
+// Driver lists the functions of the CUDA driver that this package needs, with the driver's names. A
 // binding satisfies it without knowing this package. Devices are those visible to the
 // process, from 0 on, each with one context, which the driver makes current by itself;
 // addresses, streams and events are the driver's. All methods may be called by several

@@ -59,7 +59,7 @@ func (c *copying) run(n int) (complete bool) {
 	return c.cause == nil && !c.shut && c.piece == len(c.local)
 }
 
-// batch is what is copied inside the fence at a time, in one region of the peer.
+// batch is one copy inside the fence, in one region of the peer.
 type batch struct {
 	mem    Memory
 	local  [pieceDescs][]byte

@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/sharedmem"
 )
 
-// fence is what an initiator passes before it touches memory of the target; it
+// fence guards the target's memory: an initiator enters it before each access. It
 // lies in memory that both have mapped. The word is
 //
 //	generation << 32 | shut << 31 | number of holders
@@ -69,7 +69,7 @@ func (f *fence) leave(n uint64) {
 	f.word.Add(^uint64(0))
 }
 
-// fences are those of one session, in memory that the target makes and the
+// fences holds the fences of one session, in memory that the target makes and the
 // initiator maps. The last of them is not for accesses: the initiator is inside of it
 // once for every region that it has taken.
 type fences struct {

@@ -16,7 +16,7 @@ var greeting = wire.Greeting{Magic: 0x4d484e44, Version: 3} // "DNHM"
 // errProtocol marks what a correct peer never sends.
 var errProtocol = wire.ErrProtocol
 
-// spoken is what follows the handshake.
+// spoken is the protocol after the handshake.
 var spoken = handshake.Protocol{Name: "dnxhst", Version: 4}
 
 // hello is the first frame of a connection, behind the handshake.

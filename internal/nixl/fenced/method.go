@@ -4,7 +4,7 @@ package fenced
 
 import "github.com/dynctl/dynctl/internal/nixl"
 
-// Method is how an initiator touches memory of another process of its host. One
+// Method gives an initiator access to memory of another process of its host. One
 // Method serves one transport: at the target it hands regions over, at the initiator
 // it takes them. Sessions, tickets and fences are the same for all.
 //
@@ -33,7 +33,7 @@ type DeviceMethod interface {
 	Direct(m nixl.DeviceMemory) bool
 }
 
-// Handed is what a peer needs to touch a region.
+// Handed holds the data that a peer needs to access a region.
 type Handed struct {
 	FD   int    // 0 for none; it stays the region's
 	Note []byte // at most 200 bytes
@@ -63,7 +63,7 @@ type DeviceMemory interface {
 	Memory
 	// CopyDevice is Copy with memory of devices that the Method calls direct.
 	CopyDevice(op nixl.Op, local []nixl.DevicePiece, at []uint64) (n uint64, err error)
-	// PieceBytes is how many bytes to copy inside the fence at a time: what a revocation
-	// may have to wait for.
+	// PieceBytes returns the bytes to copy inside the fence at a time: a revocation
+	// may have to wait for that copy.
 	PieceBytes() uint64
 }

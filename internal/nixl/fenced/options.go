@@ -8,7 +8,7 @@ import "time"
 type Options struct {
 	// ConnectTimeout bounds connecting, and the handshake and hello; default 3 s.
 	ConnectTimeout time.Duration
-	// SilenceTimeout is how long a connected peer may be silent before it counts as
+	// SilenceTimeout is the time for which a connected peer may be silent before it counts as
 	// dead; default 5 s. A process that dies is noticed at once, this is for one that
 	// was stopped. Small values mistake a starved peer for a dead one.
 	SilenceTimeout time.Duration

@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/wire"
 )
 
-// place is where a process runs, as far as it decides who can share memory with
-// whom. Two processes of one place have the same kernel, see each other's abstract
+// place identifies the surroundings of a process that decide which processes can share memory with
+// it. Two processes of one place have the same kernel, see each other's abstract
 // sockets and process ids, and run as the same user.
 type place struct {
 	boot   string // the kernel's boot id
@@ -53,7 +53,7 @@ func (p place) reaches(o place) error {
 	return nil
 }
 
-// connInfo is what the metadata blob says about this transport.
+// connInfo is this transport's part of the metadata blob.
 type connInfo struct {
 	place
 	token  secret

@@ -32,7 +32,7 @@ type inbound struct {
 	notes    int               // notifications not accepted by the agent yet
 }
 
-// access is what a peer does to memory of this agent under one grant. It stays
+// access is one access of a peer to memory of this agent under one grant. It stays
 // until the peer has said that it is done.
 type access struct {
 	id       uint64

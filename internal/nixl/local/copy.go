@@ -111,7 +111,7 @@ func (l *link) granted(g *nixl.Grant) ([]piece, error) {
 	return pieces(g.Segments(), devices), nil
 }
 
-// chunk is what is copied between two looks at whether to stop.
+// chunk is copied between two checks for cancellation.
 type chunk struct {
 	dst, src piece
 	off, n   int

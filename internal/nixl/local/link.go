@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// notifyWindow is how many notifications of one link may wait to be accepted.
+// notifyWindow limits the notifications of one link that wait to be accepted.
 const notifyWindow = 64
 
 // link is an initiator's way to one generation of a peer.

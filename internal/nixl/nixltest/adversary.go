@@ -21,7 +21,7 @@ import (
 // TicketsEnv says how many tickets the adversary tries, in the place of a few thousand.
 const TicketsEnv = "DYNCTL_TICKETS"
 
-// adversarial is how many are tried without TicketsEnv.
+// adversarial is the number of attempts without TicketsEnv.
 const adversarial = 2000 / shrink
 
 // The target's memory is a row of blocks: guards that no ticket is ever for, with those

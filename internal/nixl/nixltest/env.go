@@ -35,7 +35,7 @@ type Env struct {
 // Key is that of all agents of tests, in all their processes.
 var Key = handshake.NewKey([]byte("a key that tests have, and nobody else"[:32]))
 
-// limit is how long anything in a test may take before it counts as hung.
+// limit is the time after which a step of a test counts as hung.
 const limit = time.Minute
 
 // Heap is memory on the Go heap, which the race detector watches.

@@ -47,7 +47,7 @@ type conn struct {
 	body    []byte // of the reader, for bodies
 }
 
-// role is what an initiator or a target does with frames.
+// role handles the frames of an initiator or a target.
 type role interface {
 	// frame handles one frame and reads its body from the connection. The error
 	// ends the connection.

@@ -16,7 +16,7 @@ var errProtocol = wire.ErrProtocol
 
 type secret = wire.Secret
 
-// connInfo is what the metadata blob says about this transport.
+// connInfo is this transport's part of the metadata blob.
 type connInfo struct {
 	token secret
 	tls   bool // it speaks nothing else

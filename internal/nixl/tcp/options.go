@@ -21,7 +21,7 @@ type Options struct {
 	Conns int
 	// ConnectTimeout bounds dialing, and the handshake and hello; default 3 s.
 	ConnectTimeout time.Duration
-	// SilenceTimeout is how long a connected peer may be silent before it counts as
+	// SilenceTimeout is the time for which a connected peer may be silent before it counts as
 	// dead; default 5 s. A peer whose process dies is noticed at once, this is for
 	// hosts that vanish. Small values mistake a starved peer for a dead one.
 	SilenceTimeout time.Duration

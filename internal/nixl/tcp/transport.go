@@ -65,7 +65,7 @@ func (t *transport) Start(h nixl.Host) ([]byte, error) {
 	return connInfo{token: t.token, tls: t.opts.TLS != nil, addr: addr}.encode(), nil
 }
 
-// spoken is what follows the handshake.
+// spoken is the protocol after the handshake.
 var spoken = handshake.Protocol{Name: "dnxtcp", Version: 3}
 
 func (t *transport) shake(secure *tls.Config) handshake.Options {

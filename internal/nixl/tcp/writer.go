@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rotate is how many streams share a connection chunk by chunk; those behind wait,
+// rotate limits the streams that share a connection chunk by chunk; later ones wait,
 // so that the first of many finish early.
 const rotate = 4
 

@@ -21,7 +21,7 @@ type xfer struct {
 	finished  bool
 }
 
-// part is what one connection carries of a transfer.
+// part is the share of a transfer that one connection carries.
 type part struct {
 	x     *xfer
 	c     *initiator

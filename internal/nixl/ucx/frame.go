@@ -116,7 +116,7 @@ func resultFrame(id uint64, err error) frame {
 	return f
 }
 
-// grantedRegion is what a peer needs to access a region.
+// grantedRegion holds the data that a peer needs to access a region.
 type grantedRegion struct {
 	base nixl.Desc
 	addr uint64 // in the memory of the target's process

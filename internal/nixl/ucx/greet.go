@@ -43,7 +43,7 @@ func readGreeting(r io.Reader) (frame, error) {
 	return f, err
 }
 
-// spoken is what follows the handshake.
+// spoken is the protocol after the handshake.
 var spoken = handshake.Protocol{Name: "dnxucx", Version: 3}
 
 // dialPeer proves itself, says hello and returns the socket and what the peer answered.

@@ -15,7 +15,7 @@ const connVersion = 2 // from 2 on, connections begin with a handshake
 
 type secret = wire.Secret
 
-// connInfo is what the metadata blob says about this transport.
+// connInfo is this transport's part of the metadata blob.
 type connInfo struct {
 	token secret
 	addr  string // host and port that takes hellos

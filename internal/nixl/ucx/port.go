@@ -30,7 +30,7 @@ type port struct {
 	wiring  ucp.Request // a flush, done when UCX has finished connecting
 }
 
-// portOwner is what a port belongs to.
+// portOwner owns a port and handles its messages.
 type portOwner interface {
 	// frame handles a message. An error ends the connection.
 	frame(f frame) error

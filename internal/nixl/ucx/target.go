@@ -30,7 +30,7 @@ type inbound struct {
 	ended    bool
 }
 
-// access is what a peer does to memory of this agent under one grant. Either its device
+// access is one access of a peer to memory of this agent under one grant. Either its device
 // does it (direct), or the bytes come and go in messages.
 type access struct {
 	grant    *nixl.Grant

@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// Greeting is what the hellos of a transport begin with: u32 magic, u16 version, and the
+// Greeting is the start of a transport's hellos: u32 magic, u16 version, and the
 // secret of the metadata.
 type Greeting struct {
 	Magic   uint32

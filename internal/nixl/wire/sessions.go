@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl"
 )
 
-// Sessions are what a transport has for the peers that were attached, by generation. The
+// Sessions holds a transport's sessions with attached peers, by generation. The
 // zero value is ready.
 type Sessions[S any] struct {
 	mu     sync.Mutex

@@ -20,7 +20,7 @@ import (
 // ErrProtocol marks what a correct peer never sends.
 var ErrProtocol = errors.New("protocol violation")
 
-// Secret is what an agent's metadata says and a peer must know.
+// Secret is part of an agent's metadata; peers must present it.
 type Secret [32]byte
 
 // Equal compares in a time that tells nothing about either.
@@ -54,10 +54,10 @@ func Refuse(h nixl.Events, r *handshake.Refusals, transport string, err error) {
 // ErrFull is why a connection is refused where peers have as many as they may.
 var ErrFull = fmt.Errorf("the limit of connections from peers is reached: %w", nixl.ErrNotAllowed)
 
-// MaxText is how much of a peer's text anybody gets to see, in bytes.
+// MaxText limits the text of a peer that logs and errors show, in bytes.
 const MaxText = 512
 
-// Text is what a peer is told of an error.
+// Text returns the text of an error for a peer.
 func Text(err error) []byte {
 	text := err.Error()
 	return []byte(text[:min(len(text), MaxText)])
@@ -69,7 +69,7 @@ func Printable(b []byte) string {
 	return s[1 : len(s)-1]
 }
 
-// ResultStatus is what the status of a peer that has failed stands for: it cannot report
+// ResultStatus translates the status that a failed peer sent: it cannot report
 // anything but errors.
 func ResultStatus(s nixl.Status) nixl.Status {
 	if s >= 0 || s < nixl.ErrNoTelemetry {
@@ -187,8 +187,8 @@ func TakeStrings(b []byte, into ...*string) (rest []byte, ok bool) {
 	return b, true
 }
 
-// Ends are who connects, and to whom: the target is named, too, so that another agent at
-// the same address does not let the initiator in.
+// Ends names the initiator and the target of a connection: with the target named, another agent at
+// the same address refuses the initiator.
 type Ends struct {
 	From nixl.Identity
 	To   nixl.Identity // name and incarnation

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Resources are what this process holds: descriptors, mapped shared memory, and
+// Resources counts the resources of this process: descriptors, mapped shared memory, and
 // sockets among the descriptors.
 type Resources struct{ FDs, Maps, Sockets int }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/dynctl/dynctl/internal/orphan"
 )
 
-// Role is what the second process does.
+// Role is the task of the second process.
 type Role string
 
 // Roles.
@@ -53,7 +53,7 @@ type Suite struct {
 	NothingLeft func(t testing.TB)
 }
 
-// Offer is what an agent tells the other process.
+// Offer is the message of an agent to the other process.
 type Offer struct {
 	Blob        []byte
 	Write, Read string

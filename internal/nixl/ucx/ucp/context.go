@@ -81,7 +81,7 @@ func (c *Context) Map(mem []byte) (*Memory, error) {
 	return m, nil
 }
 
-// Key is what a peer needs to access the memory.
+// Key returns the remote key that a peer needs to access the memory.
 func (m *Memory) Key() []byte { return m.key }
 
 // Close ends the access of all devices.

@@ -10,7 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/dynlib"
 )
 
-// names are those libucp is found by. The version in them has never changed.
+// names lists the file names of libucp. The version in them has never changed.
 var names = []string{"libucp.so.0"}
 
 // What the binding was written for. Releases before have no memory handle in the

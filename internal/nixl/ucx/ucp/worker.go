@@ -27,7 +27,7 @@ type Worker struct {
 // messageID is the active message that carries frames.
 const messageID = 1
 
-// callbacks are what C calls. They run inside of calls of a worker's goroutine.
+// callbacks holds the functions that C calls. They run inside of calls of a worker's goroutine.
 var callbacks struct {
 	once            sync.Once
 	failed, message uintptr
@@ -116,7 +116,7 @@ func (c *Context) NewWorker(message func(header, data []byte)) (_ *Worker, err e
 	return w, nil
 }
 
-// Address is what [Worker.Connect] of a peer needs.
+// Address returns the worker's address for [Worker.Connect] of a peer.
 func (w *Worker) Address() []byte { return w.addr }
 
 // EventFD becomes readable when an armed worker has something to do.
