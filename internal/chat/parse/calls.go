@@ -30,9 +30,9 @@ type block interface {
 }
 
 const (
-	// maxRaw is how much text may be held back in a block; more is text.
+	// maxRaw limits the text held back in a block, in bytes; beyond it the block is plain text.
 	maxRaw = 1 << 20
-	// maxAgain is how much of a broken block is searched for further calls.
+	// maxAgain limits the part of a broken block that is searched for further calls, in bytes.
 	maxAgain = 4 << 10
 	// maxName limits names of functions and parameters, in bytes.
 	maxName = 256

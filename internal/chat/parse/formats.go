@@ -185,7 +185,7 @@ func ReasoningEnds(name string) []string {
 	return nil
 }
 
-// innerMarks are those inside blocks that tokenizers are known to have as tokens.
+// innerMarks returns marks inside blocks that tokenizers may have as special tokens.
 func innerMarks(tool string) []string {
 	switch tool {
 	case "hermes", "qwen3_coder":

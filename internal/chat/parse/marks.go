@@ -37,7 +37,7 @@ func (m *marks) release(dst []byte) []byte {
 	return dst
 }
 
-// verdict is what reading one more byte of a structure showed.
+// verdict is the result of reading one more byte of a structure.
 type verdict uint8
 
 const (

@@ -29,7 +29,7 @@ const (
 	objectNext
 )
 
-// member is what a value of the object is for.
+// member tells the purpose of a value of the object.
 type member uint8
 
 const (

@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat/parse"
 )
 
-// tools are those of all tests.
+// tools lists the tools of all tests.
 var tools = []parse.Tool{
 	{Name: "get_weather", Parameters: json.RawMessage(`{"type":"object","properties":{
 		"city":{"type":"string"},"days":{"type":"integer"},"wind":{"type":"number"},"metric":{"type":"boolean"},
@@ -19,7 +19,7 @@ var tools = []parse.Tool{
 	{Name: "broken_schema", Parameters: json.RawMessage(`[1`)},
 }
 
-// answer is what a whole text means.
+// answer is the parsed content, reasoning and calls of a whole text.
 type answer struct {
 	content, reasoning string
 	calls              []call
@@ -70,7 +70,7 @@ func (r *reader) take(events []parse.Event) {
 	}
 }
 
-// options are those of a test: "tool", "/reasoning" or "tool/reasoning".
+// options returns the options of a test: "tool", "/reasoning" or "tool/reasoning".
 func options(parsers string) parse.Options {
 	tool, reasoning, _ := strings.Cut(parsers, "/")
 	n := 0

@@ -6,7 +6,7 @@ import "fmt"
 type Options struct {
 	Tool      string // name of the tool call format; empty or None: calls are text
 	Reasoning string // name of the reasoning format; empty or None: reasoning is text
-	// Tools are those the model knows. Formats that mark calls badly take only
+	// Tools lists the tools given to the model. Formats that mark calls badly take only
 	// calls of these; formats without types take them from their schemas.
 	Tools []Tool
 	// Prompt is the end of the text that the model continues: it may have begun

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/chat/parse"
 )
 
-// shown is what one piece of a text brought, in short.
+// shown prints the events of one piece of text, abbreviated.
 func shown(events []parse.Event) string {
 	var b strings.Builder
 	for _, e := range events {

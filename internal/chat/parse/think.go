@@ -1,6 +1,6 @@
 package parse
 
-// thinkFormat is how a model marks its reasoning.
+// thinkFormat holds the marks around a model's reasoning.
 type thinkFormat struct {
 	open, close []string // marks, several where models vary
 	forced      bool     // text begins with reasoning even without a mark

@@ -17,7 +17,7 @@ const (
 	BF16 Type = 30
 )
 
-// layout is how a type lies in a file: weights come in blocks of a fixed size.
+// layout describes the storage of a type: weights come in blocks of a fixed size.
 type layout struct {
 	name    string
 	weights int // per block

@@ -37,7 +37,7 @@ type field struct {
 	optional bool
 }
 
-// commonFields are those of all architectures.
+// commonFields returns the fields of all architectures.
 func commonFields() []field {
 	return []field{
 		{name: "num_hidden_layers", key: "block_count"},
@@ -134,7 +134,7 @@ func llamaNames() map[string]string {
 	return names
 }
 
-// gemmaNames are those with four norms in a layer.
+// gemmaNames returns the tensor names of Gemma, which has four norms in a layer.
 func gemmaNames() map[string]string {
 	return with(llamaNames(), map[string]string{
 		"post_attention_norm.weight": "model.layers.%d.post_attention_layernorm.weight",

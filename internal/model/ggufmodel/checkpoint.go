@@ -207,7 +207,7 @@ func (c *Checkpoint) CopiedBytes(name string) int64 {
 	return t.source.Size
 }
 
-// sampleBytes is how much of both ends of the data enters the fingerprint: all of it
+// sampleBytes is the size of each sample, from both ends of the data, in the fingerprint: all of it
 // would take seconds for a large model.
 const sampleBytes = 64 << 10
 

@@ -102,7 +102,7 @@ func config(t *testing.T, c *ggufmodel.Checkpoint) map[string]any {
 	return out
 }
 
-// modelProblems are those that are not about the tokenizer, which these files lack.
+// modelProblems returns the problems other than the missing tokenizer of these files.
 func modelProblems(c *ggufmodel.Checkpoint) []error {
 	return slices.DeleteFunc(slices.Clone(c.Problems()), func(err error) bool { return strings.Contains(err.Error(), "read vocabulary") })
 }

@@ -79,7 +79,7 @@ func (c *converter) scaling(theta float64, rotary int) map[string]any {
 	return nil
 }
 
-// factor is how far the context is stretched.
+// factor returns the factor by which the context is extended.
 func (c *converter) factor() float64 {
 	for _, name := range []string{"rope.scaling.factor", "rope.scale_linear"} {
 		v, ok := c.real(name)
@@ -116,9 +116,9 @@ func (c *converter) list(tensor string) []float32 {
 	return values
 }
 
-// divided gives the scaling of a file that holds divisors for all frequencies.
-// That is how the rule of Llama 3.1 and later is stored: if the numbers are those
-// of its published settings, the rule is written, and else the numbers.
+// divided returns the scaling of a file that holds divisors for all frequencies. Files store
+// the rule of Llama 3.1 and later as such divisors: if they match its published settings,
+// divided returns the rule, else the divisors.
 func (c *converter) divided(theta float64, rotary int) map[string]any {
 	divisors := c.list(freqsTensor)
 	if len(divisors) != rotary/2 {

@@ -17,7 +17,7 @@ var (
 	ErrUnknown = errors.New("unknown GGUF tokenizer")
 )
 
-// Vocabulary is what the keys say about text.
+// Vocabulary holds the tokenizer files made from a GGUF file's keys.
 type Vocabulary struct {
 	Tokenizer       []byte // tokenizer.json
 	TokenizerConfig []byte // tokenizer_config.json

@@ -183,7 +183,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// lastSum is where the last checksum of a piece lies.
+// lastSum returns the offset of the last checksum of a piece.
 func lastSum(h *header) int64 {
 	head, err := h.encode()
 	if err != nil {

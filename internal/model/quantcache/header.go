@@ -67,7 +67,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// layout is where tensors and their pieces lie in the data.
+// layout holds the offsets of tensors and their pieces in the data, in bytes.
 type layout struct {
 	offsets []int64
 	pieces  []piece
@@ -165,7 +165,7 @@ func newHeader(c Contents) (*header, error) {
 	return h, nil
 }
 
-// startOf is where the data begins.
+// startOf returns the offset at which the data begins, in bytes.
 func startOf(table, pieces int64) int64 { return roundUp(preamble+table+4*pieces, pageStep) }
 
 // encode gives the bytes before the data.

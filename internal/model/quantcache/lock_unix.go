@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockRetry is how often a lock is tried that another process holds.
+// lockRetry is the interval of attempts to take a lock that another process holds.
 const lockRetry = 50 * time.Millisecond
 
 // Lock waits until no other process makes the file at path. The lock ends with release,

@@ -24,8 +24,8 @@ const (
 	Q6_K DType = "Q6_K" // blocks of 256 weights
 )
 
-// Block is how the elements of a type lie: so many weights together in so many bytes,
-// one weight in plain types. Both are 0 for types that are unknown or below a byte.
+// Block returns the size of a storage block of the type, in weights and in bytes:
+// one weight in plain types. Both are 0 for unknown types and types smaller than a byte.
 func (d DType) Block() (weights, bytes int) {
 	switch d {
 	case Q8_0:

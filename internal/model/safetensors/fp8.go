@@ -33,7 +33,7 @@ var e4m3 = func() (all [256]float32) {
 	return all
 }()
 
-// Scales are what the weights of a matrix of F8_E4M3 are multiplied with: one for each
+// Scales holds the factors for the weights of a matrix of F8_E4M3: one for each
 // block of Rows × Cols weights, row by row. Blocks at the right and at the bottom of the
 // matrix may be smaller.
 type Scales struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Vocabulary is what a GGUF file says of a tokenizer.
+// Vocabulary holds the tokenizer keys of a GGUF file.
 type Vocabulary struct {
 	Model  string // "gpt2" for byte-level BPE, "llama" for SentencePiece
 	Tokens []string
