@@ -85,8 +85,8 @@ func (s *speaker) say(m message) error {
 	return s.to.Encode(m)
 }
 
-// heartbeat is how often a process says that it lives while the host works, and
-// longestBeat for how long it does.
+// heartbeat is the interval of a process's signs of life while the host works, and
+// longestBeat the time for which it sends them.
 const (
 	heartbeat   = 5 * time.Second
 	longestBeat = 3 * time.Minute

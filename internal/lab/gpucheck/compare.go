@@ -45,7 +45,7 @@ func (r *rig) compare(ctx context.Context, c kerneltest.Case) (f finding, err er
 	return f, errors.Join(errs...)
 }
 
-// expected is what the functions in Go write.
+// expected returns the outputs of the functions in Go.
 func expected(c kerneltest.Case) ([]kerneltest.Output, error) {
 	twin, err := kerneltest.NewTwin()
 	if err != nil {

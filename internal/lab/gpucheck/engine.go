@@ -17,7 +17,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// engineModels are those that the engine computes, the quick one first.
+// engineModels lists the models that the engine computes, the quick one first.
 var engineModels = []string{"qwen3-0.6b", "llama-3.1-8b", "qwen3-8b"}
 
 var (
@@ -26,7 +26,7 @@ var (
 )
 
 const (
-	// decodeContext is how many tokens sequences have that decode.
+	// decodeContext is the number of tokens of decoding sequences.
 	decodeContext = 1024
 	// Steps are measured one by one, by the host's clock: a step ends with tokens there.
 	decodeSteps, prefillSteps = 30, 5
@@ -319,7 +319,7 @@ func (e *loaded) steps(ctx context.Context, batch []engine.BatchSeq, n int) (f f
 	return f, f.median()
 }
 
-// readBytes is what a step reads of the weights: of an embedding that is not the head, too,
+// readBytes returns the bytes of weights that a step reads: of an embedding that is not the head, too,
 // only some rows.
 func (e *loaded) readBytes() float64 {
 	c, n := e.model.Config(), float64(e.weights.Bytes())

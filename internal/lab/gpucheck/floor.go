@@ -36,9 +36,9 @@ var known = map[string]Rates{
 	"H200": {BytesPerSecond: 4.3e12, FLOPPerSecond: 788e12, From: "measured on an H200"},
 }
 
-// ratesOf are those that figures on a device are compared with: what is known of it, else
-// what this run has measured. Without a measurement of arithmetic there is no floor for
-// what arithmetic limits.
+// ratesOf returns the rates to compare a device's figures with: known ones, else those that
+// this run has measured. Without a measurement of arithmetic there is no floor for
+// cases that arithmetic limits.
 func ratesOf(results []Result) *Rates {
 	var out *Rates
 	for _, r := range results {
@@ -63,7 +63,7 @@ func ratesOf(results []Result) *Rates {
 	return out
 }
 
-// stretch is how many bytes copies and reads go over: far more than the second level cache.
+// stretch returns the bytes that copies and reads go over: far more than the second level cache.
 func (r *rig) stretch() int64 {
 	if r.spec.Small {
 		return 1 << 16

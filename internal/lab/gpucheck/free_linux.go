@@ -2,7 +2,7 @@ package gpucheck
 
 import "golang.org/x/sys/unix"
 
-// freeBytes is how much a file system has room for.
+// freeBytes returns the free space of a file system, in bytes.
 func freeBytes(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/dynctl/dynctl/internal/lab/cuda/kerneltest"
 )
 
-// Golden is what a case makes of its operands, to be compared with what another driver,
-// device or release makes of them.
+// Golden holds the outputs of a case, to be compared with those of another driver,
+// device or release.
 type Golden struct {
 	Case    string   `json:"case"`
 	Device  string   `json:"device"`
@@ -34,7 +34,7 @@ type Sample struct {
 	SHA256 string `json:"sha256"`
 	// Values are at most 64, from equal distances. Those that JSON has no number for are texts.
 	Values []any `json:"values"`
-	// Near is how far each value may be off, nil where all bytes count; see
+	// Near holds the tolerance of each value, nil where all bytes count; see
 	// [kerneltest.Tolerance].
 	Near *Near `json:"near,omitempty"`
 }
@@ -45,7 +45,7 @@ type Near struct {
 	Scale float64 `json:"scale"`
 }
 
-// Answer is what a model says after a prompt, token by token.
+// Answer is a model's answer to a prompt, token by token.
 type Answer struct {
 	Tokens []uint32 `json:"tokens"`
 	// Top are the most likely tokens at each place, the best first.
@@ -58,7 +58,7 @@ type Likely struct {
 	Logprob float64 `json:"logprob"`
 }
 
-// likelyTokens is how many are kept at each place.
+// likelyTokens is the number of likely tokens kept at each position.
 const likelyTokens = 20
 
 // likely finds the most likely tokens.

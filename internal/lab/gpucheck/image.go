@@ -38,7 +38,7 @@ func (m *image) Alloc(n int) (uint64, []byte, error) {
 	return m.base + uint64(at), m.host[at : at+n : at+n], nil
 }
 
-// behind is where an operand begins after others.
+// behind returns the offset of an operand after others.
 func behind(used int) int { return (used + guardBytes + operandAt - 1) / operandAt * operandAt }
 
 // measured is memory that only finds out how much a case needs.
@@ -51,7 +51,7 @@ func (m *measured) Alloc(n int) (uint64, []byte, error) {
 	return uint64(at), make([]byte, n), nil
 }
 
-// roomFor is how many bytes of an image a case needs.
+// roomFor returns the bytes that a case needs of an image.
 func roomFor(c kerneltest.Case) (int64, error) {
 	m := &measured{}
 	l := kerneltest.NewLab(m, c.Name)
@@ -150,7 +150,7 @@ func (m *image) sizeOf(operand int) int {
 	return m.parts[operand].n
 }
 
-// differ is where two images differ first from one byte to another, -1 for nowhere.
+// differ returns the first offset in [from, to) at which two images differ, -1 for none.
 func differ(a, b []byte, from, to int) int {
 	if bytes.Equal(a[from:to], b[from:to]) {
 		return -1

@@ -18,7 +18,7 @@ func ipcCases() []Case { return []Case{{Name: "copy", run: checkSharing}} }
 // sharedBytes is a whole number of what the driver allocates in.
 const sharedBytes = 8 << 20
 
-// peerSpec is what another process does with memory that this one has allocated.
+// peerSpec is the task of another process with memory that this one has allocated.
 type peerSpec struct {
 	Handle []byte
 	Bytes  int64

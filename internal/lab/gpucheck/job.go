@@ -18,7 +18,7 @@ type job struct {
 	err    error // the first ones of what makes memory
 }
 
-// work is what a job measures.
+// work is the operation that a job measures.
 type work struct {
 	op func(i int) error // the i-th iteration
 	// What each iteration moves and computes at least.

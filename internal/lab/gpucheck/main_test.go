@@ -91,5 +91,5 @@ func (d *stuckDriver) EventQuery(device int, event uint64) (bool, error) {
 	return done && !d.hangs, err
 }
 
-// long is how long tests wait for what must happen.
+// long limits the time that tests wait for an event that must happen.
 const long = time.Minute

@@ -25,12 +25,12 @@ type Case struct {
 	run   func(ctx context.Context, r *rig) (finding, error)
 }
 
-// finding is what a case that passed has found.
+// finding is the result of a case that passed.
 type finding struct {
 	figure  float64
 	unit    string
 	samples []float64
-	// least is how many seconds it takes at best; 0 without a floor.
+	// least is the shortest possible time in seconds; 0 without a floor.
 	least, took float64
 	also        map[string]float64
 	notes       []string
@@ -51,7 +51,7 @@ func Phases() []Phase {
 	}
 }
 
-// Cases are those of all phases.
+// Cases returns the cases of all phases.
 func Cases() (all []Case) {
 	for _, p := range Phases() {
 		for _, c := range p.cases() {
@@ -107,7 +107,7 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// Names are those of the cases that are chosen, as [Options] does.
+// Names returns the names of the chosen cases, as [Options] chooses them.
 func Names(phases, patterns []string) ([]string, error) {
 	cases, err := choose(phases, patterns)
 	var names []string

@@ -29,7 +29,7 @@ var readTwin = fake.Kernel{Name: readKernel, Resources: driver.Resources{Registe
 	}
 }}
 
-// readSum is what a thread makes of memory.
+// readSum returns the sum that a thread computes over memory.
 func readSum(from []byte, thread, threads int64) (sum uint32) {
 	for i := thread; i < int64(len(from))/pieceBytes; i += threads {
 		for w := range int64(pieceBytes / 4) {

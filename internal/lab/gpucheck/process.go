@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// silence is how long a process may say nothing, beside its patience with the device: the
+// silence is the time for which a process may write nothing, beside its patience with the device: the
 // driver makes a context and compiles kernels, and functions in Go take seconds.
 const silence = 45 * time.Second
 
-// reaping is how long a process may take to end once it was killed. One whose kernel hangs
+// reaping is the time that a killed process may take to end. One whose kernel hangs
 // in the driver may never end; it is left behind.
 const reaping = 10 * time.Second
 
 var (
-	errSilent    = errors.New("it wrote no result")
+	errSilent    = errors.New("it wrote nothing")
 	errLeft      = errors.New("it was killed but has not exited")
 	errMalformed = errors.New("its output cannot be parsed")
 )

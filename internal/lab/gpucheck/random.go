@@ -77,7 +77,7 @@ func (r *rig) fillRandom(ctx context.Context, s *device.Scope, all device.Region
 	return r.settle(ctx)
 }
 
-// room is how much weights and KV have.
+// room returns the bytes for weights and KV.
 func (m *random) room() int64 { return m.all.Bytes - min(inputBytes, m.all.Bytes/4) }
 
 // input is memory for activations.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Outcome is how a case ended.
+// Outcome is the result of a case: one of the constants below.
 type Outcome string
 
 // Outcomes.
@@ -21,7 +21,7 @@ const (
 	Skipped Outcome = "skip"
 	Hung    Outcome = "hang"  // work of the device did not end in time
 	Lost    Outcome = "lost"  // the device could not be used any more
-	Crashed Outcome = "crash" // the process ended, or said nothing in time
+	Crashed Outcome = "crash" // the process ended, or wrote nothing in time
 )
 
 // Result is a line of the results.
@@ -31,7 +31,7 @@ type Result struct {
 	End   Outcome `json:"result"`
 	Why   string  `json:"why,omitempty"` // it did not pass
 
-	// Figure is what was measured; without a unit there is none. Samples are the microseconds
+	// Figure is the measured value; without a unit there is none. Samples are the microseconds
 	// of one operation, of which the median counts.
 	Figure  float64   `json:"figure,omitempty"`
 	Unit    string    `json:"unit,omitempty"`
@@ -67,7 +67,7 @@ type About struct {
 	Pretended bool `json:"pretended,omitempty"`
 }
 
-// State is what the GPU did right after a case, as far as NVML tells.
+// State is the GPU's state right after a case, as far as NVML reports it.
 type State struct {
 	ClockMHz    *int     `json:"sm_clock_mhz,omitempty"`
 	PowerWatts  *float64 `json:"power_watts,omitempty"`
@@ -75,7 +75,7 @@ type State struct {
 	Throttled   []string `json:"throttled,omitempty"`
 }
 
-// Rates are what a device can do at best.
+// Rates holds the peak rates of a device.
 type Rates struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	FLOPPerSecond  float64 `json:"flop_per_second,omitempty"`
@@ -90,7 +90,7 @@ const (
 	LogFile     = "child.log"
 )
 
-// files are those that results go to.
+// files holds the files of results.
 type files struct{ results, goldens *os.File }
 
 func openFiles(dir string) (*files, error) {
@@ -150,8 +150,8 @@ func line(f *os.File, v any) error {
 
 func (f *files) close() error { return errors.Join(f.results.Close(), f.goldens.Close()) }
 
-// Results are those in a folder, the latest of each case, in the order in which cases were
-// first there. Lines that are cut off are left out: whoever wrote them was ended.
+// Results returns the results in a folder, the latest of each case, in the order in which cases were
+// first written. It skips truncated lines: their writer was killed.
 func Results(dir string) ([]Result, error) {
 	return latest(filepath.Join(dir, ResultsFile), func(r *Result) string { return r.Case })
 }

@@ -176,7 +176,7 @@ func (r *rig) tuning() kernels.Tuning {
 	return kernels.Tuning{Multiprocessors: r.dev.Properties().Multiprocessors}
 }
 
-// exact is what keeps a case that needs kernels for compute capability 9.0 from running.
+// exact returns an error if the device cannot run kernels for compute capability 9.0.
 func (r *rig) exact() error {
 	if p := r.dev.Properties(); p.Major != 9 || p.Minor != 0 {
 		return skipped("for compute capability 9.0 only")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Options are what is checked, and how.
+// Options selects the checks and sets how they run.
 type Options struct {
 	// Out is the folder of the results. Cases that have a result there are not run again.
 	Out string
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 // sharedMemory is a folder in memory, on Linux.
 const sharedMemory = "/dev/shm"
 
-// modelsFolder is where checkpoints go: into memory where that has room for all.
+// modelsFolder returns the folder of checkpoints: in memory where that has room for all.
 func modelsFolder() string {
 	const name, need = "dynctl-gpu-check", 40 << 30
 	if free, err := freeBytes(sharedMemory); err == nil && free > need {
@@ -201,7 +201,7 @@ func (c *check) phase(ctx context.Context, p Phase, todo []string) (left []strin
 	return todo, nil
 }
 
-// logged is how much processes have logged.
+// logged returns the bytes that processes have logged.
 func (c *check) logged() int64 {
 	info, err := c.log.Stat()
 	if err != nil {

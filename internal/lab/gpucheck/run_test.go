@@ -133,7 +133,7 @@ func TestHarm(t *testing.T) {
 		{"lost glu", Lost, "an address that it may not"},
 		{"crash glu", Crashed, "exit status 42, farewell"},
 		{"panic glu", Crashed, "exit status 2, panic: no more"},
-		{"silent glu", Crashed, "it said nothing for"},
+		{"silent glu", Crashed, "it wrote nothing for"},
 		{"hang glu", Hung, "the work has not ended after"},
 	} {
 		t.Run(c.harm, func(t *testing.T) {

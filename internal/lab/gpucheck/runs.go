@@ -24,7 +24,7 @@ const (
 	mostDivergence = 1e-3
 )
 
-// run is what a folder of results has.
+// run holds the contents of a folder of results.
 type run struct {
 	dir     string
 	results []Result
@@ -45,7 +45,7 @@ func readRun(dir string) (r run, err error) {
 	return r, nil
 }
 
-// Goldens are those in a folder, the latest of each case, as [Results] are.
+// Goldens returns the goldens in a folder, the latest of each case, as [Results] does.
 func Goldens(dir string) ([]Golden, error) {
 	return latest(filepath.Join(dir, GoldensFile), func(g *Golden) string { return g.Case })
 }
@@ -86,7 +86,7 @@ func CompareRuns(a, b string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// outputs is what a comparison of goldens has found, in numbers of cases.
+// outputs counts the cases of a comparison of goldens, by result.
 type outputs struct {
 	same, near int
 	beyond     []string // and how

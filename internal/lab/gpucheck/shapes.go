@@ -28,7 +28,7 @@ func (s shape) small() shape {
 	return shape{name: s.name, layers: 2, hidden: 64, inner: 96, heads: 4, kvHeads: 2, headDim: 64, norm: s.norm, tied: s.tied, vocab: 640}
 }
 
-// kvBlock is how many tokens a KV block has.
+// kvBlock is the number of tokens in a KV block.
 const kvBlock = 64
 
 // product is a matrix of a layer.
@@ -79,7 +79,7 @@ var (
 	smallExperts = mixture{"qwen3-30b-a3b", 6, 2, 64, 24}
 )
 
-// maxLogitTokens is how many tokens of a step need logits: those that are sampled.
+// maxLogitTokens limits the tokens of a step that need logits: those that are sampled.
 const maxLogitTokens = 256
 
 // shrunk is a number of things in small shapes.
@@ -135,7 +135,7 @@ func Shapes() (all []Shape) {
 	return all
 }
 
-// tokenCounts are those that a product is measured with.
+// tokenCounts returns the numbers of tokens that a product is measured with.
 func (p product) tokenCounts() (out []int) {
 	for _, n := range tokenCounts {
 		if !p.wide || n <= maxLogitTokens {

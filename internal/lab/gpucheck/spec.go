@@ -2,7 +2,7 @@ package gpucheck
 
 import "time"
 
-// spec is what a process is asked to do. It comes as JSON on standard input.
+// spec is the task of a process. It comes as JSON on standard input.
 type spec struct {
 	Cases     []string
 	Device    int
