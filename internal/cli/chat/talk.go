@@ -34,7 +34,7 @@ var errStopped = errors.New("stopped")
 // errLeave ends a conversation.
 var errLeave = errors.New("left")
 
-// converse talks until somebody leaves. ctrl-c ends the context of the program, but not
+// converse talks until the user leaves. ctrl-c ends the context of the program, but not
 // the conversation: only what else ends the context does.
 func (t *turns) converse(ctx context.Context) error {
 	interrupts, stop := t.session.Env.Signals()

@@ -121,7 +121,7 @@ func HelpOrUnknown(cmd *cobra.Command, args []string) error {
 	return u
 }
 
-// Near returns the commands below cmd that somebody may have meant.
+// Near returns the commands below cmd with names similar to name.
 func Near(cmd *cobra.Command, name string) []string {
 	cmd.SuggestionsMinimumDistance = min(max(len(name)/2, 1), 2) // edits; a short name is soon another
 	return cmd.SuggestionsFor(name)

@@ -13,7 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/statedir"
 )
 
-// completeTimeout bounds what completion may cost: somebody waits at a prompt.
+// completeTimeout bounds a completion: a user waits at a prompt.
 const completeTimeout = time.Second
 
 // Ask lets a function use the cluster, if it can be reached soon. When it cannot,

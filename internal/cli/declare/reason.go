@@ -17,7 +17,7 @@ var notOfAChange = []string{"why", "yes", "timeout", "no-wait", "progress", "por
 // reasonLength bounds what is kept of a command line.
 const reasonLength = 160
 
-// Reason says what a change is for: what somebody wrote, or else the command.
+// Reason returns the reason of a change: why, as the user wrote it, else the command.
 func Reason(s *session.Session, why string) string {
 	if why = strings.TrimSpace(why); why == "" {
 		words := []string{s.Command}

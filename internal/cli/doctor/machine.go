@@ -103,7 +103,7 @@ func (o *Options) lookAtPort(ctx context.Context) judge.Port {
 	return p
 }
 
-// free is nil if somebody could listen at an address.
+// free returns nil if an address is free to listen at.
 func free(ctx context.Context, addr string) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)

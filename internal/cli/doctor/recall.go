@@ -147,7 +147,7 @@ func (r recallCheck) each(workers []cluster.Worker, f func(int, cluster.Worker))
 	wg.Wait()
 }
 
-// unable says what is wrong when nobody answers even without a transfer: the model cannot,
+// unable returns the finding when no worker answers even without a transfer: the model cannot,
 // unless there was no answer at all.
 func (r recallCheck) unable(ctx context.Context, control [][]recallResult) []judge.Finding {
 	var out []judge.Finding
@@ -249,7 +249,7 @@ func (r recallCheck) nameTransports(ctx context.Context, results [][]recallResul
 				continue
 			}
 			ran := x.answer.Ran
-			// KV is pulled by who decodes, and pushed otherwise.
+			// The decode worker pulls KV, else the prefill worker pushes it.
 			from, to := ran.Workers.Prefill, ran.Workers.Decode
 			if ran.Timing.PrefillWay == "pull" {
 				from, to = to, from

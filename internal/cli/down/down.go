@@ -227,8 +227,8 @@ func (d *downturn) removeWorkers(ctx context.Context, cfg config.Dynctl) error {
 	return d.remote(w.View())
 }
 
-// askForAll names the deployments when there are several. Where nobody can be asked, they
-// end gently.
+// askForAll asks before it ends several deployments, by name. Without a terminal it does not
+// ask if they get time to end.
 func (d *downturn) askForAll(e statedir.Endpoints, others []string, processes int) error {
 	if len(others) == 0 || d.o.Deadline > 0 && !d.session.Out.Interactive() {
 		return nil
@@ -242,8 +242,8 @@ func (d *downturn) askForAll(e statedir.Endpoints, others []string, processes in
 	return nil
 }
 
-// ask names what runs before it is taken away. Where nobody can be asked, requests
-// that may end are no reason to refuse.
+// ask asks before it stops workers with open requests. Without a terminal it does not ask
+// if the requests get time to end.
 func (d *downturn) ask(workers []cluster.Worker) error {
 	n := 0
 	for _, w := range workers {
@@ -299,7 +299,7 @@ func hostOf(address string) string {
 // gone: the system gives free ports away at once, and whoever has one now may be brief.
 const listenGrace = 2 * time.Second
 
-// listening returns the addresses that somebody goes on answering at.
+// listening returns the addresses at which a process still accepts connections.
 func listening(addresses []string) []string {
 	left := slices.Compact(slices.Sorted(slices.Values(addresses)))
 	for end := time.Now().Add(listenGrace); ; time.Sleep(100 * time.Millisecond) {

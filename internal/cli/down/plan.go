@@ -19,7 +19,7 @@ import (
 type plan struct {
 	Workers   []downWorker  `json:"would_remove"`
 	Processes []downProcess `json:"would_stop"`
-	// Unread says why nobody knows of workers; they are not drained then.
+	// Unread says why workers could not be listed; they are not drained then.
 	Unread string `json:"workers_unknown,omitempty"`
 }
 

@@ -64,7 +64,7 @@ func (d *downturn) drained(ctx context.Context, w *client.Watch) error {
 	return nil
 }
 
-// interrupted says what goes on when nobody watches any longer.
+// interrupted returns the message about what continues after ctrl-c.
 func (d *downturn) interrupted(err error) error {
 	return &exit.Stopped{Text: "stopped watching: workers go on draining, no process was stopped", Tries: []string{"dynctl down"}, Err: err}
 }

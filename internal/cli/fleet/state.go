@@ -12,7 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// LastServing warns when nobody else of a worker's role is left to serve.
+// LastServing warns when no other worker of a worker's role serves.
 func LastServing(sess *session.Session, name string, v client.View) {
 	serving, w := 0, v.Worker(name)
 	for _, o := range v.Workers() {

@@ -188,7 +188,7 @@ func Address(addr string) string {
 	return addr
 }
 
-// Lease prints how much of a lease is left; nil: nobody knows.
+// Lease prints the time left of a lease; nil is unknown.
 func Lease(left *time.Duration) string {
 	if left == nil {
 		return "-"

@@ -151,7 +151,7 @@ func alive(pid int) bool {
 // Alive reports whether a process of this machine has not ended.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
-// Sweep removes what killed processes of a cluster left behind: locks that nobody
+// Sweep removes files that killed processes of a cluster left behind: locks that no process
 // holds and an address file without its writer. It returns what it could not
 // remove, and what still runs.
 func Sweep(c statedir.Cluster) (left []string, err error) {

@@ -67,7 +67,7 @@ func (p *Printer) Tell(format string, args ...any) {
 	_, _ = io.WriteString(p.Streams.Err, term.Clean(fmt.Sprintf(format, args...))+"\n") // nobody is left to tell
 }
 
-// Say prints one line of an answer. Commands that changed something go on when nobody
+// Say prints one line of an answer. Commands that changed something continue when no process
 // reads it any longer.
 func (p *Printer) Say(line string) {
 	_, _ = io.WriteString(p.Streams.Out, line+"\n")

@@ -10,13 +10,13 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/exit"
 )
 
-// errDeclined is returned when somebody answered no.
+// errDeclined is returned when the user answered no.
 var errDeclined = errors.New("not confirmed, nothing was changed")
 
-// Interactive reports whether somebody is there to be asked.
+// Interactive reports whether a user can be asked.
 func (p *Printer) Interactive() bool { return p.Streams.Interactive(p.Environ) }
 
-// Confirm asks a question that names what is at stake. Without somebody to ask it
+// Confirm asks a question that names what is at stake. Without a terminal it
 // fails; yes answers beforehand.
 func (p *Printer) Confirm(yes bool, action, question string) error {
 	return agree(p, yes, action, question, "[y/N]", "y", "yes")

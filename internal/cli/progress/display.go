@@ -53,8 +53,8 @@ func New(o Options) Display {
 	return &lines{base: base, seen: map[string]string{}}
 }
 
-// base is the common part of all displays. It ignores write errors: progress that
-// nobody can read must not stop the operation.
+// base is the common part of all displays. It ignores write errors: a broken
+// terminal must not stop the operation.
 type base struct {
 	w     io.Writer
 	now   func() time.Time

@@ -16,7 +16,7 @@ var ErrInterrupt = errors.New("interrupted by ctrl-c")
 var ErrTerminated = errors.New("terminated by a signal")
 
 // Signals returns a context that ends with the first SIGINT or SIGTERM. From then on
-// the system treats signals as if nobody listened: a second ctrl-c ends the program
+// the system handles signals by default again: a second ctrl-c ends the program
 // at once. The context lasts as long as the process.
 func Signals() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())

@@ -51,7 +51,7 @@ func All(ctx context.Context, c *client.Cluster) ([]Setting, error) {
 	return out, nil
 }
 
-// read takes in what is stored; nobody uses what cannot be read.
+// read decodes the stored value; a value that does not decode is not used.
 func (s *Setting) read(k config.Key, raw json.RawMessage) {
 	v, err := k.DecodeRuntime(raw)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 )
 
-// Watching shows how far an operation is until it is done, somebody presses ctrl-c, or the
-// time is over. The operation itself goes on in each case.
+// Watching shows the progress of an operation until it is done, the user presses ctrl-c, or the
+// timeout passes. The operation itself continues in each case.
 type Watching struct {
 	Out      *output.Printer
 	Progress string // how progress is shown

@@ -67,7 +67,7 @@ func (e Env) Get(name string) string {
 	return ""
 }
 
-// Interactive reports whether somebody is there to answer a question.
+// Interactive reports whether a user can answer a question.
 func (s Streams) Interactive(env Env) bool {
 	return s.InTTY && s.OutTTY && env.Get("CI") == ""
 }

@@ -179,10 +179,10 @@ func (o *RollbackOptions) target(now cluster.Revision, past []cluster.Revision) 
 	return now, fail
 }
 
-// errOvertaken is returned when somebody else changes what was compared.
+// errOvertaken is returned when the topology changed after the comparison.
 var errOvertaken = errors.New("another topology was declared meanwhile")
 
-// declare writes the target as a new generation, if nobody was faster.
+// declare writes the target as a new generation, unless another was declared meanwhile.
 func (o *RollbackOptions) declare(ctx context.Context, c *client.Cluster, seen, target cluster.Revision, r RollbackResult) error {
 	w, err := c.Watch(ctx)
 	if err != nil {

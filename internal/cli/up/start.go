@@ -279,7 +279,7 @@ func (u *localNodes) hint(f *exit.Failure) {
 	}
 }
 
-// FreePort returns the first port from p on that nobody listens on.
+// FreePort returns the first port from p on that no process listens on.
 func FreePort(p int) int {
 	for q := p; q < p+100 && q <= 65535; q++ {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(q)))

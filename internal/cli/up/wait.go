@@ -165,7 +165,7 @@ func (u *uplift) takeBack() []string {
 	return nil
 }
 
-// goesOn says what happens when nobody watches.
+// goesOn returns the message about what continues after ctrl-c.
 func (u *uplift) goesOn() string {
 	switch {
 	case u.topo.Generation > 0:
