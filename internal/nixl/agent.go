@@ -184,7 +184,7 @@ func (a *Agent) OpenTicket(spec TicketSpec) (TicketID, error) {
 	return a.tickets.openTicket(spec, false)
 }
 
-// RevokeTicket ends a ticket. After it has returned nil nobody reads or writes
+// RevokeTicket ends a ticket. After it has returned nil no peer reads or writes
 // under the ticket any more: new accesses are refused, running ones were aborted
 // and have ended. It returns an error when ctx ends before that is certain; the
 // memory must not be used then, and RevokeTicket may be called again. Revoking a
@@ -215,7 +215,7 @@ func (a *Agent) InFlight() (in, out int) {
 }
 
 // Notifications delivers the messages of peers; nothing arrives here when
-// Config.OnNotify is set. The channel is never closed. When nobody reads,
+// Config.OnNotify is set. The channel is never closed. Without a reader,
 // senders wait.
 func (a *Agent) Notifications() <-chan Notification { return a.inbox.out }
 

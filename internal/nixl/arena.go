@@ -51,7 +51,7 @@ func (a *Arena) SharedFD() (fd int, ok bool) {
 	return a.mem.SharedFD()
 }
 
-// Close frees the memory; nobody may touch it afterwards. It returns
+// Close frees the memory, which may not be accessed afterwards. It returns
 // ErrNotAllowed, and frees nothing, while the arena is registered. Closing twice is
 // not an error.
 func (a *Arena) Close() error {

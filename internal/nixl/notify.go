@@ -164,7 +164,7 @@ func (b *inbox) run() {
 	}
 }
 
-// waiting is the number of accepted notifications nobody has taken.
+// waiting returns the number of accepted notifications not yet received.
 func (b *inbox) waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

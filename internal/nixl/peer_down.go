@@ -16,7 +16,7 @@ type PeerDown struct {
 	At          time.Time
 }
 
-// maxPeerDowns bounds the events nobody has read yet; the oldest are dropped.
+// maxPeerDowns bounds the unread events; the oldest are dropped.
 const maxPeerDowns = 1024
 
 // downFeed hands PeerDown events to a reader that may be slow. Events of the same

@@ -66,7 +66,7 @@ func (s *staging) desc(slot int, off, n uint64) Desc {
 	return s.region.Desc(uint64(slot)*StagingChunk+off, n)
 }
 
-// close frees the slots unless somebody outside of this process still has one.
+// close frees the slots unless another process still accesses one.
 func (s *staging) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

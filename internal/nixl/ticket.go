@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TicketID is the unguessable name of a ticket: who knows it may use it. Its text
+// TicketID is the unguessable name of a ticket: a peer that knows it may use it. Its text
 // form is 32 hexadecimal digits. The zero value is no ticket.
 type TicketID [16]byte
 
@@ -269,7 +269,7 @@ func (ts *tickets) stopID(id TicketID) {
 	}
 }
 
-// revoke stops the ticket and waits until nobody accesses memory under it.
+// revoke stops the ticket and waits until no access under it runs.
 func (ts *tickets) revoke(ctx context.Context, id TicketID) error {
 	ts.mu.Lock()
 	tk := ts.open[id]

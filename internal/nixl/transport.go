@@ -83,9 +83,9 @@ type DeviceTransport interface {
 // A RegionMapper is a Transport whose devices must know memory before they access it.
 type RegionMapper interface {
 	Transport
-	// MapRegion is called when memory is registered, before anybody uses it; an error
+	// MapRegion is called when memory is registered, before any use; an error
 	// refuses the registration. mem stays at its address until UnmapRegion has returned,
-	// which is called when the region is deregistered; nobody uses it then.
+	// which is called when the region is deregistered and unused.
 	MapRegion(base Desc, mem []byte) error
 	UnmapRegion(base Desc)
 }

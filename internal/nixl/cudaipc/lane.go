@@ -46,8 +46,8 @@ func (l *lane) destroy() error {
 type copyFunc func(l *lane, i int) (n uint64, err error)
 
 // run begins the copies 0 to n-1 on a lane and returns when all that began have ended,
-// also after an error: nobody reads or writes the memory any more. It waits as long as
-// the device takes: until then nothing may be said about the memory.
+// also after an error: the device no longer accesses the memory. It waits as long as
+// the device takes: until then the device may still access the memory.
 func (ds *Devices) run(device, n int, begin copyFunc) (moved uint64, err error) {
 	l, err := ds.lane(device)
 	if err != nil {

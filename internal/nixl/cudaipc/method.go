@@ -13,8 +13,8 @@ import (
 )
 
 // New returns a transport for one agent, to be put into its Config before those of host
-// memory. Without devices it reaches nobody; why, which must not be nil then, is told to
-// who asks.
+// memory. Without devices it reaches no peer, and its errors wrap why, which must not be nil
+// then.
 func New(p *fenced.Pool, ds *Devices, why error, o fenced.Options) nixl.Transport {
 	return p.Transport(&method{devices: ds, why: why}, o)
 }

@@ -60,7 +60,7 @@ func (t *transport) serve(uc *net.UnixConn) {
 	in.close()
 }
 
-// greet checks who is there and prepares what the welcome brings. Nothing is read
+// greet checks the peer's process and prepares the welcome. Nothing is read
 // before the system has said that the peer runs as the same user, and nothing but the
 // handshake before the peer has proved that it belongs to the cluster.
 func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {

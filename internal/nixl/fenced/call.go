@@ -63,7 +63,7 @@ func (s *session) wait(cl *call, stop <-chan struct{}) (reply, error) {
 // errStopped says that the caller of wait did not want to wait any more.
 var errStopped = fmt.Errorf("given up: %w", nixl.ErrCanceled)
 
-// giveUp makes nobody wait for a call: what was granted is given back.
+// giveUp stops waiting for a call and gives its grants back.
 func (s *session) giveUp(cl *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

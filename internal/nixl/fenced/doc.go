@@ -11,7 +11,7 @@
 //
 // A target cannot stop such a copy, so the initiator asks before every piece of at
 // most 1 MiB: it enters a fence, a word in memory that both share, and the target
-// shuts that fence to revoke. A grant is released when the fence is shut and nobody
+// shuts that fence to revoke. A grant is released when the fence is shut and no access
 // is inside, or when the initiator's process is gone. DESIGN.md has the states and
 // the argument.
 //

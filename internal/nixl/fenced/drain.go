@@ -4,8 +4,8 @@ package fenced
 
 import "time"
 
-// end shuts all fences after the connection has ended, and reports whether nobody
-// is inside one, and has a region that was lent.
+// end shuts all fences after the connection has ended, and reports whether no access
+// is inside one and no region is lent.
 func (in *inbound) end() (quiet bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -69,7 +69,7 @@ func (in *inbound) drain() {
 	}
 }
 
-// left releases what nobody is inside of, or everything if the process is gone,
+// left releases grants whose fences are free, or all if the process is gone,
 // and reports whether that was all.
 func (in *inbound) left(gone bool) bool {
 	in.mu.Lock()

@@ -40,10 +40,10 @@ func (f *fence) open(generation uint32) {
 	f.word.Store(uint64(generation) << 32)
 }
 
-// shut lets nobody in any more, and reports whether nobody is inside. Target only.
+// shut refuses new accesses, and reports whether none is inside. Target only.
 func (f *fence) shut() (quiet bool) { return f.word.Or(fenceShut)&holders == 0 }
 
-// quiet reports whether the fence is shut and nobody is inside. Target only.
+// quiet reports whether the fence is shut and no access is inside. Target only.
 func (f *fence) quiet() bool {
 	w := f.word.Load()
 	return w&fenceShut != 0 && w&holders == 0

@@ -253,7 +253,7 @@ func (in *inbound) revoke(a *access) {
 	}
 }
 
-// release gives the grant back; nobody is inside the fence.
+// release gives the grant back; no access is inside the fence.
 func (a *access) release() {
 	a.released = true
 	a.grant.Release(min(a.fence.moved.Load(), a.total))

@@ -156,8 +156,8 @@ func (t *transport) Reach(r nixl.Remote) (string, error) {
 
 func (t *transport) Attach(r nixl.Remote) { t.sessions.Attach(r, newSession(t, r)) }
 
-// session returns the session of an attached generation and counts a user of it,
-// who calls wg.Done.
+// session returns the session of an attached generation and counts a user of it;
+// the caller calls wg.Done when done.
 func (t *transport) session(r nixl.Remote) (*session, error) {
 	return t.sessions.Use(r, func(s *session) {
 		if !s.started {

@@ -112,7 +112,7 @@ func testRevokeWrite(t *testing.T, e Env) {
 	}
 }
 
-// testRevokeRead checks that nobody looks at memory after its ticket is revoked.
+// testRevokeRead checks that no peer reads memory after its ticket is revoked.
 func testRevokeRead(t *testing.T, e Env) {
 	const size = 3 << 20 / shrink
 	p := newPair(t, e, size)

@@ -48,7 +48,7 @@ func (m *messages) landed() (bytes uint64, pieces int, err error) {
 	return bytes, len(m.out), nil
 }
 
-// data takes bytes of a read. Those nobody has pulled are dropped.
+// data takes bytes of a read. It drops bytes that were not pulled.
 func (m *messages) data(offset uint64, b []byte) {
 	n := uint64(len(b))
 	if m.x.job.Op != nixl.Read || m.x.cause != nil || m.x.shut || offset > m.next || n > m.next-offset || n > m.next-m.arrived {

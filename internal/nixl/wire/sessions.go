@@ -30,7 +30,7 @@ func (ss *Sessions[S]) Attach(r nixl.Remote, s S) bool {
 }
 
 // Use returns the session of an attached peer after it has called use, if there is one,
-// with it. Close waits for use, so that what use starts or counts is there for who closes.
+// with it. Close waits for use, so that the closer sees everything that use started or counted.
 func (ss *Sessions[S]) Use(r nixl.Remote, use func(S)) (s S, err error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -112,7 +112,7 @@ func (d *Driver) Discard(address uint64) {
 	d.at(address, 0).unmap()
 }
 
-// MemFree frees memory that nobody has open.
+// MemFree frees memory that no process has open.
 func (d *Driver) MemFree(device int, address uint64) error { return d.drop(device, address, true) }
 
 // IpcCloseMemHandle closes memory of another process.
