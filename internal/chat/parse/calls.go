@@ -25,7 +25,7 @@ type block interface {
 	// put reads a byte. What it means goes to begin, args and finish of calls.
 	put(b byte) verdict
 	// end is told that the text is over. It returns whether what has not become
-	// an event is mere structure, which nobody misses.
+	// an event is structure only, and may be dropped.
 	end() bool
 }
 

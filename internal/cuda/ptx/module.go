@@ -105,7 +105,7 @@ const (
 	Vector
 	// Pair is two results with a bar between them, in Elements.
 	Pair
-	// Discard is a result that nobody wants.
+	// Discard is an unused result.
 	Discard
 )
 

@@ -78,7 +78,7 @@ func process(ctx context.Context, command, environment []string, s spec, quiet t
 	}
 }
 
-// lines passes on what is written, line by line, until somebody wants to quit.
+// lines passes on written lines, one by one, until the reader quits.
 type lines struct {
 	rest []byte
 	out  chan []byte

@@ -24,7 +24,7 @@ type layout struct {
 	bytes   int // per block
 }
 
-// layoutOf gives the layout of a type. Types that nobody computes with here are
+// layoutOf returns the layout of a type. Types that the engines do not compute with are
 // known as well, so that a file can be described before it is refused.
 func layoutOf(t Type) (layout, bool) {
 	switch t {

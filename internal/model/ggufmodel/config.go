@@ -146,7 +146,7 @@ func (c *converter) field(f field) {
 	}
 }
 
-// refuse names the keys that nobody would follow.
+// refuse reports the keys that the engines would ignore.
 func (c *converter) refuse() {
 	fields := map[string]bool{}
 	for _, f := range c.arch.fields {

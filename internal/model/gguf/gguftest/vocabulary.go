@@ -18,7 +18,7 @@ type Vocabulary struct {
 }
 
 // ReadVocabulary takes the vocabulary of a tokenizer.json whose model is BPE, as the
-// usual converters do. Ids up to rows that nobody uses are padding. The order of
+// usual converters do. Unused ids up to rows are padding. The order of
 // merges becomes scores where the tokenizer is not one of bytes.
 func ReadVocabulary(t testing.TB, tokenizer []byte, rows int) Vocabulary {
 	t.Helper()
