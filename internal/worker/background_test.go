@@ -147,6 +147,7 @@ func newScene(t *testing.T, other bool) *scene {
 // Whatever happens to one side of a room, the other does not wait for it and all
 // blocks come back.
 func TestBackgroundFaults(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		other bool

@@ -105,6 +105,7 @@ func TestFarewellAsksRouters(t *testing.T) {
 
 // One that does not answer keeps nobody for long, and is named.
 func TestADrainNamesRoutersThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.router("host-1", false)
 	w.router("host-2", true)

@@ -200,6 +200,7 @@ func TestTwoModelsShareAQueue(t *testing.T) {
 // A prefill worker that dies in the middle is noticed by its broken connection;
 // one that dies with a message in hand has it redelivered.
 func TestPrefillWorkerDies(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	w.tcp = true

@@ -87,6 +87,7 @@ func TestDrainOverdueThenResume(t *testing.T) {
 // A drain that is taken back while the store is out of reach ends no worker: what runs
 // goes on, and the worker is found again when the store is back.
 func TestResumeWithoutStore(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)
@@ -163,6 +164,7 @@ func TestDrainPrefill(t *testing.T) {
 
 // A prefill worker whose drain is taken back fetches from the queue again.
 func TestResumePrefill(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	w.opts.StepTime = func(prompt, _ int) time.Duration { return time.Duration(prompt) * 4 * time.Millisecond }
@@ -194,6 +196,7 @@ func TestResumePrefill(t *testing.T) {
 
 // A lost lease: the worker registers again under a new id and streams go on.
 func TestLostLease(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)

@@ -37,6 +37,7 @@ var exploreSeeds = []uint64{1, 2, 3, 4, 5, 6, 7, 8}
 // A seed chooses the transport, the requests, the faults and their order; who is faster
 // is the scheduler's.
 func TestExplore(t *testing.T) {
+	t.Parallel()
 	seeds, until := exploreSeeds, time.Time{}
 	if v := os.Getenv(exploreSeedEnv); v != "" {
 		seed, err := strconv.ParseUint(v, 10, 64)

@@ -15,6 +15,7 @@ import (
 // other prompts. The answer is computed anew: the text of somebody else's prompt, which the
 // hash backend would make of that KV, is never decoded.
 func TestReusedBlocksAreNotDecoded(t *testing.T) {
+	t.Parallel()
 	for _, tcp := range []bool{false, true} {
 		for _, tc := range []struct {
 			name     string
@@ -31,6 +32,8 @@ func TestReusedBlocksAreNotDecoded(t *testing.T) {
 			}},
 			{"it was restarted", 20 * time.Second, func(_ *testing.T, w *world, pre *running, _ requestplane.Stream) *running {
 				_ = pre.stop(errKilled)
+				// The decode worker asks the new one, which has no blocks left, until then.
+				w.putSettings(func(k *Settings) { k.RemoteTimeout = time.Second })
 				return w.start("worker-1", cluster.RolePrefill)
 			}},
 		} {

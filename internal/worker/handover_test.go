@@ -172,8 +172,10 @@ func (r *running) quiet(t *testing.T) {
 // A drain of a busy decode worker moves its sequences, several times in a row, and
 // clients get what they get from a worker that nobody disturbs.
 func TestDrainMovesSequences(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{"local", "tcp"} {
 		t.Run(over, func(t *testing.T) {
+			t.Parallel()
 			r := seeded(t)
 			w := newWorld(t)
 			w.tcp = over == "tcp"
@@ -215,6 +217,7 @@ func TestDrainMovesSequences(t *testing.T) {
 
 // The last decode worker finishes what it has, as before, and says why nothing moves.
 func TestDrainOfTheOnlyDecodeWorker(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)
@@ -370,6 +373,7 @@ func (f *faulty) verify() (moves, replays int) {
 // A target that dies costs the hand-over, not the sequence: before the commit it goes
 // on at the source, after it is computed again from what the client has.
 func TestTargetDies(t *testing.T) {
+	t.Parallel()
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
@@ -400,6 +404,7 @@ func TestTargetDies(t *testing.T) {
 
 // A source that dies leaves nothing at the target, and what it had is computed again.
 func TestSourceDies(t *testing.T) {
+	t.Parallel()
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
@@ -420,6 +425,7 @@ func TestSourceDies(t *testing.T) {
 
 // A drain that is taken back in any phase leaves each sequence at one worker.
 func TestResumeWhileMoving(t *testing.T) {
+	t.Parallel()
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
@@ -460,6 +466,7 @@ func TestResumeWhileMoving(t *testing.T) {
 
 // A client that leaves in any phase frees everything at both workers.
 func TestClientLeavesWhileMoving(t *testing.T) {
+	t.Parallel()
 	for _, p := range phases {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
@@ -482,6 +489,7 @@ func TestClientLeavesWhileMoving(t *testing.T) {
 // A target without room refuses; the sequences wait where they are and move when there
 // is room.
 func TestTargetRefuses(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)
@@ -510,6 +518,7 @@ func TestTargetRefuses(t *testing.T) {
 
 // Requests that wait at a worker that is drained do not wait for its sequences.
 func TestDrainGivesWaitingRequestsBack(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)
@@ -538,6 +547,7 @@ func TestDrainGivesWaitingRequestsBack(t *testing.T) {
 
 // A frontend that comes too late, or with other tokens, gets its request computed.
 func TestAttachTooLate(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)

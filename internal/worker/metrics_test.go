@@ -60,6 +60,7 @@ func (r *running) balanced(t *testing.T, direction string) {
 
 // What a target refuses and what it takes is counted at both sides.
 func TestHandoverIsCounted(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)

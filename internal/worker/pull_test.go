@@ -128,6 +128,7 @@ func TestRouterDecidesLocal(t *testing.T) {
 
 // Whatever happens to held KV, the request is answered and all blocks come back.
 func TestPullFaults(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		// fault is done to the request and the worker that holds its KV.
@@ -249,6 +250,7 @@ func TestPrefillWorkerDiesAroundPull(t *testing.T) {
 // Held blocks come back in a bounded time when nobody reads them: at the deadline,
 // when the caller leaves, or when the decode worker and with it the caller is lost.
 func TestHoldEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, s requestplane.Stream, g *gates, d *running){
 		"deadline":     func(*testing.T, requestplane.Stream, *gates, *running) {},
 		"caller":       func(_ *testing.T, s requestplane.Stream, _ *gates, _ *running) { s.Close() },

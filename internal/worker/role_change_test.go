@@ -150,6 +150,7 @@ func TestTurnTakenBackTooLate(t *testing.T) {
 // Taken back before it is complete, the worker goes on in the old role, under the new
 // generation.
 func TestTurnTakenBack(t *testing.T) {
+	t.Parallel()
 	r := seeded(t)
 	w := newWorld(t)
 	slowDecode(2 * time.Millisecond)(&w.opts)

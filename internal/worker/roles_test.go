@@ -121,6 +121,7 @@ func ask(t *testing.T, w *world, text string) {
 // Another role is a line in the table: its worker joins, serves, drains, goes back, takes
 // another role and takes this one again, and ends, and nothing else knows of it.
 func TestAnotherRole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	n := withEcho(w)
 	r := w.start("worker-1", roleEcho)
