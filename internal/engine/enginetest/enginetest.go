@@ -13,7 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 )
 
-// patience is how long everything may take, to end what hangs.
+// patience bounds all waits, to end a test that hangs.
 const patience = 2 * time.Minute
 
 // Start runs a scheduler over a backend, whose pool has cfg.NumBlocks blocks. When the test

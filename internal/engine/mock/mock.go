@@ -32,8 +32,8 @@ type Options struct {
 	KVHeads int
 	// TensorParallel is the number of ranks that share the heads, 1.
 	TensorParallel int
-	// StepTime is how long a step with so many tokens of prompts and so many
-	// decoding sequences takes; nil means no time.
+	// StepTime returns the duration of a step with so many prompt tokens and so many
+	// decoding sequences; nil means no time.
 	StepTime func(promptTokens, decodes int) time.Duration
 	// Work is StepTime of a batch in full; it wins over StepTime. It also says how long
 	// the step waits before, for a device that others use.
@@ -192,7 +192,7 @@ func (b *Backend) store(table []int32, pos int, token uint32) error {
 	return nil
 }
 
-// read is what a head holds for a position, which is the same for all heads.
+// read returns a head's token and position at a position; they are the same for all heads.
 func (b *Backend) read(table []int32, pos, head int) (token, position uint32, err error) {
 	m, err := b.slot(table, pos, head)
 	if err != nil {
@@ -201,8 +201,8 @@ func (b *Backend) read(table []int32, pos, head int) (token, position uint32, er
 	return binary.LittleEndian.Uint32(m) ^ disguise(head), binary.LittleEndian.Uint32(m[4:]) ^ disguise(head), nil
 }
 
-// preferred is what the choice of Options.Next gets beside its logit, which is below
-// 16: enough for greedy sampling, and not so much that it is always drawn.
+// preferred is added to the logit of Options.Next. Logits are below 16, so greedy sampling
+// picks that token, but sampling does not always draw it.
 const preferred = 16
 
 // tokens reads the first n tokens of a sequence back from the blocks.

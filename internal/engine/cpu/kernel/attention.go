@@ -36,8 +36,8 @@ type Score struct {
 	Dims    int
 	Keys    [maxScoreGroups]unsafe.Pointer // sixteen tokens each
 	Scales  [maxScoreGroups]*float32       // of the tokens, for int8 only
-	// Next is what will be read next, as many bytes as a group has: it is fetched
-	// from memory meanwhile. It need not be memory of anything.
+	// Next is prefetched: the keys read next, as many bytes as a group has. An address
+	// without memory behind it does no harm.
 	Next   [maxScoreGroups]unsafe.Pointer
 	Scores [maxScoreGroups]*float32 // results of the first query, sixteen each
 	Stride int                      // bytes to those of the next query
@@ -89,14 +89,14 @@ type Mix struct {
 	Count        int            // positions, at least 1
 }
 
-// MixShare is how many of so many rows the next Mix should take.
+// MixShare returns the number of rows, of so many, that the next Mix should take.
 func (l Level) MixShare(rows int) int {
 	calls := (rows + mixRows - 1) / mixRows
 	return (rows + calls - 1) / calls
 }
 
-// MixWidth is how many of n dimensions, a multiple of 16, the next Mix of so many
-// rows should take.
+// MixWidth returns the number of dimensions, of n, a multiple of 16, that the next Mix of so
+// many rows should take.
 func (l Level) MixWidth(rows, n int) int {
 	most, narrow := 128, l == AVX2 || l == NEON
 	switch {

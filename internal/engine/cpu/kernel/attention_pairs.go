@@ -38,14 +38,14 @@ func (l Level) SoftmaxPairs(weights []uint16, scores []float32, first, to int) (
 // their own, see [OrderPairs].
 func (l Level) MixPairs(rows, width int, c *Mix) { l.mixPairs(rows, width, c) }
 
-// MixPairsShare is how many of so many rows the next MixPairs should take.
+// MixPairsShare returns the number of rows, of so many, that the next MixPairs should take.
 func (l Level) MixPairsShare(rows int) int {
 	calls := (rows + pairQueries - 1) / pairQueries
 	return (rows + calls - 1) / calls
 }
 
-// MixPairsWidth is how many of n dimensions, a multiple of 16, the next MixPairs of so
-// many rows should take.
+// MixPairsWidth returns the number of dimensions, of n, a multiple of 16, that the next
+// MixPairs of so many rows should take.
 func (l Level) MixPairsWidth(rows, n int) int {
 	most := 128
 	switch {
@@ -77,7 +77,7 @@ func OrderPairs(dst, sums []float32) {
 	}
 }
 
-// placePairs is where the sum of dimension d of n is.
+// placePairs returns the index of the sum of dimension d of n.
 func placePairs(d, n int) int {
 	if d/32*32+32 > n {
 		return d

@@ -38,8 +38,8 @@ type CallBF16 struct {
 	Panel  unsafe.Pointer
 	Cols   int
 
-	// Ahead is where kernels without tiles begin to prefetch, and Pace how many bytes they
-	// go on with each two k, see [CallBF16.Fetch].
+	// Ahead is the offset at which kernels without tiles begin to prefetch, and Pace the bytes
+	// they advance with each two k, see [CallBF16.Fetch].
 	Ahead uintptr
 	Pace  int
 
@@ -129,7 +129,7 @@ type tileConfig struct {
 	rows     [16]uint8
 }
 
-// tileConfigs are those of groups, by rows.
+// tileConfigs holds the tile configurations of groups, by rows.
 var tileConfigs = func() (configs [groupRows + 1]tileConfig) {
 	for m := 1; m <= groupRows; m++ {
 		c := &configs[m]

@@ -43,8 +43,8 @@ type BlockCall struct {
 	Dst    [blockRows]*float32 // room for 32 outputs
 	Panel  unsafe.Pointer      // see [Pack]
 	Blocks int                 // at least 1
-	// Ahead is where kernels begin to prefetch, and Pace how many bytes they go on with each
-	// turn, see [BlockCall.Fetch]. Kernels for arm64 choose themselves.
+	// Ahead is the offset at which kernels begin to prefetch, and Pace the bytes they advance
+	// with each turn, see [BlockCall.Fetch]. Kernels for arm64 choose themselves.
 	Ahead uintptr
 	Pace  int
 	// Sums are the kernels' own.
@@ -58,8 +58,8 @@ func (c *BlockCall) Fetch(t Type, call, calls int) {
 	c.Ahead, c.Pace = fetch(c.Panel, c.Blocks*BlockSize/l.weights*l.panel, l.turn, call, calls)
 }
 
-// ShareBlocks is how many rows the next product of blocks should take of n: all
-// products of n rows get about the same.
+// ShareBlocks returns the number of rows, of n, that the next product of blocks should take:
+// all products of n rows get about the same.
 func (l Level) ShareBlocks(n int) int {
 	calls := (n + blockRows - 1) / blockRows
 	return (n + calls - 1) / calls

@@ -72,7 +72,7 @@ func randomRows(r *rand.Rand, t Type, cols int) []byte {
 	return src
 }
 
-// scaleBytes are where a block of the file has its scales in half precision.
+// scaleBytes returns the offsets of the half-precision scales in a block of the file.
 func scaleBytes(t Type) []int {
 	switch t {
 	case Q4K, Q5K:

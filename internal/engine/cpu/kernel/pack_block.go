@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// layout is how a type of quantized weights lies in files and in panels.
+// layout describes a type of quantized weights in files and in panels.
 type layout struct {
 	weights int // in a block of the file
 	bytes   int // of it
@@ -24,7 +24,7 @@ var layouts = [Q6K + 1]layout{
 // Quantized reports whether weights are blocks of small integers with scales.
 func (t Type) Quantized() bool { return t >= Q8_0 }
 
-// BlockWeights is how many weights of a row make a block of the file: rows are whole
+// BlockWeights returns the number of weights of a row in a block of the file. Rows are whole
 // blocks.
 func (t Type) BlockWeights() int {
 	if t.Quantized() {

@@ -15,7 +15,7 @@ type Peak struct {
 	loop func(n int)
 }
 
-// Peaks are those of this machine; none in portable Go. The first is float32.
+// Peaks returns the peaks of this machine, float32 first; none in portable Go.
 func Peaks() []Peak { return peaks() }
 
 // Run does so many turns, at least one, on the calling goroutine, which cannot be

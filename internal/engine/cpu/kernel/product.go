@@ -45,7 +45,7 @@ type Call struct {
 	Cols  int
 }
 
-// Rows is how many rows a product with a panel of width outputs takes at most.
+// Rows returns the most rows in a product with a panel of width outputs.
 func (l Level) Rows(width int) int {
 	switch l {
 	case AVX2:
@@ -56,8 +56,8 @@ func (l Level) Rows(width int) int {
 	return maxRows
 }
 
-// Share is how many rows the next product should take of n: all products of n rows
-// get about the same.
+// Share returns the number of rows, of n, that the next product should take: all products of n
+// rows get about the same.
 func (l Level) Share(n, width int) int {
 	most := l.Rows(width)
 	calls := (n + most - 1) / most

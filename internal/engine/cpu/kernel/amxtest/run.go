@@ -18,27 +18,27 @@ const variable = "DYNAMOD_TEST_AMX_EMULATED"
 // Emulated reports whether this process was started by [Run].
 func Emulated() bool { return os.Getenv(variable) != "" }
 
-// Counts are how often instructions were executed, and how often one faulted.
+// Counts holds the numbers of executed instructions and of faults.
 type Counts struct {
 	ops    [numOps]int
 	faults int
 }
 
-// Products is how many instructions multiplied tiles of bf16.
+// Products returns the number of instructions that multiplied tiles of bf16.
 func (c Counts) Products() int { return c.ops[tdpbf16ps] }
 
-// BytesProducts is how many instructions multiplied tiles of bytes.
+// BytesProducts returns the number of instructions that multiplied tiles of bytes.
 func (c Counts) BytesProducts() int {
 	return c.ops[tdpbuud] + c.ops[tdpbusd] + c.ops[tdpbsud] + c.ops[tdpbssd]
 }
 
-// Configured is how often tiles were configured.
+// Configured returns the number of times that tiles were configured.
 func (c Counts) Configured() int { return c.ops[ldtilecfg] }
 
-// Released is how often tiles were given back.
+// Released returns the number of times that tiles were given back.
 func (c Counts) Released() int { return c.ops[tilerelease] }
 
-// Faults is how often an instruction met memory that was not there.
+// Faults returns the number of instructions that accessed memory that was not there.
 func (c Counts) Faults() int { return c.faults }
 
 // limit bounds a run where the test has no deadline.

@@ -16,7 +16,7 @@ type kvType struct {
 
 var kvTypes = []kvType{{"F32", 4}, {"BF16", 2}, {"I8", 1}}
 
-// scoreGroups is how many groups of keys the kernel for m queries takes, 0 for
+// scoreGroups returns the number of groups of keys that the kernel for m queries takes, 0 for
 // none: as many sums as there are registers for, and enough of them to hide the
 // time of one addition.
 func (a isa) scoreGroups(m int) int {
@@ -31,7 +31,7 @@ func (a isa) scoreGroups(m int) int {
 	return 0
 }
 
-// mixRows is how many weighted sums a kernel makes side by side.
+// mixRows is the number of weighted sums that a kernel makes side by side.
 const mixRows = 6
 
 // mixVectors are the numbers of vectors of a row that a kernel for m rows handles
@@ -491,7 +491,7 @@ func attentionDeclarations() string {
 	return formatted(b.String())
 }
 
-// attentionTables are those of one set of instructions.
+// attentionTables writes the tables of one instruction set.
 func attentionTables(line func(format string, args ...any), a isa, scoreGroups func(m int) int, mixVectors func(m int) []int) {
 	line("// scores%s finds a product with keys by their type and the number of queries.", a.name)
 	line("var scores%s = [...][scoreQueries + 1]func(*Score){", a.name)

@@ -8,7 +8,7 @@ import "fmt"
 // pairQueries is the largest number of queries and of rows of weights in one kernel.
 const pairQueries = 12
 
-// pairGroups is how many groups of keys the kernel for m queries takes.
+// pairGroups returns the number of groups of keys that the kernel for m queries takes.
 func pairGroups(m int) int { return avx512.scoreGroups(m) }
 
 // pairVectors are the numbers of vectors of a row that a kernel for m weighted sums

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// pairRows is how many rows a product of pairs takes at most: with two vectors of
-// outputs 24 of 32 registers are sums.
+// pairRows limits the rows of a product of pairs: with two vectors of outputs, 24 of 32
+// registers are sums.
 const pairRows = 12
 
 func pairsName(m int) string { return fmt.Sprintf("pairsBF16x%dAVX512", m) }

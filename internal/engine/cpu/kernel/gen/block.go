@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// blockRows is how many rows of activations a product with quantized weights takes.
+// blockRows is the number of activation rows in a product with quantized weights.
 const blockRows = 6
 
 // Sizes of kernel.Block, and of a line of weights: four k of 32 outputs.
@@ -46,7 +46,7 @@ var formats = []quantized{
 	{name: "Q6K", bits: 6, super: true, header: 64, scales: 128, halves: true, start: "Block_Minus32"},
 }
 
-// blocks is how many blocks of activations one turn of the inner loop takes.
+// blocks returns the number of activation blocks in one turn of the inner loop.
 func (f quantized) blocks() int {
 	if f.super {
 		return 2
@@ -77,7 +77,7 @@ type unit struct {
 	scale  int // index of the scale
 }
 
-// units are those of one turn of the inner loop; pack_block.go has the order.
+// units returns the units of one turn of the inner loop; pack_block.go has the order.
 func (f quantized) units() []unit {
 	var out []unit
 	for b := range f.blocks() {
@@ -213,7 +213,7 @@ func (g *blockGen) loop(body func()) {
 	g.op("JNZ", "loop")
 }
 
-// turn is how many bytes of a panel a turn of the inner loop takes, superblocks' headers
+// turn returns the bytes of a panel in one turn of the inner loop, superblocks' headers
 // included.
 func (f quantized) turn() int {
 	if f.super {

@@ -13,8 +13,8 @@ type isa struct {
 	reg   string // prefix of registers
 	lanes int    // float32 in a register
 	regs  int
-	// rows is how many rows of activations a product takes at a time, by the
-	// number of weight vectors a step of k has.
+	// rows is the number of activation rows in a product, by the number of weight vectors
+	// that a step of k has.
 	rows map[int]int
 }
 

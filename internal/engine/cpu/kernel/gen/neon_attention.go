@@ -7,8 +7,8 @@ import (
 
 var neonISA = isa{name: "NEON", lanes: 4}
 
-// neonScoreGroups is how many groups of keys the kernel for m queries takes, 0 for
-// none: 24 sums, or as many as are left.
+// neonScoreGroups returns the number of groups of keys that the kernel for m queries takes, 0
+// for none: 24 sums, or as many as are left.
 func neonScoreGroups(m int) int {
 	switch {
 	case m <= 3:

@@ -25,7 +25,7 @@ type neonBlock struct {
 	rows int
 }
 
-// neonBlockRows is how many rows a kernel takes at most.
+// neonBlockRows limits the rows of a kernel.
 const neonBlockRows = 3
 
 const (

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// neonRows is how many rows of activations a product takes at a time.
+// neonRows is the number of activation rows in a product.
 const neonRows = 6
 
 // neonWhole is the most rows for which a product with 32 outputs goes through its

@@ -20,7 +20,7 @@ func neonVectors() string {
 	return g.String()
 }
 
-// neonConstants are those of expConstants that kernels keep in the last registers.
+// neonConstants names the expConstants that kernels keep in the last registers.
 var neonConstants = []string{
 	"log2e", "half", "ln2Hi", "ln2Lo", "p0", "p1", "p2", "p3", "p4", "p5", "one", "least", "most", "inf", "bias",
 }

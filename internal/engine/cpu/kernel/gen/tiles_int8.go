@@ -80,7 +80,7 @@ func (g *int8Gen) pair() [2]int8Unit {
 	return [2]int8Unit{{lines: lines}, {values: blockBytes, block: unpackedBytes, lines: lines}}
 }
 
-// blocks is how many a pair has.
+// blocks returns the number of blocks in a pair.
 func (g *int8Gen) blocks() int {
 	if g.halves {
 		return 1

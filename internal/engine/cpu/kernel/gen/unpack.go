@@ -15,7 +15,7 @@ func unpacks(t *text) {
 	}
 }
 
-// offset is what weights have in panels beside their values.
+// offset returns the number added to weights in panels.
 func (f quantized) offset() int {
 	return map[string]int{"": 0, "Block_Minus8": 8, "Block_Minus32": 32, "Block_Minus128": 128}[f.start]
 }

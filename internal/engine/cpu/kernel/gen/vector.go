@@ -32,7 +32,7 @@ type constant struct {
 	bits uint32
 }
 
-// expConstants are those of expf in package cpu, as bits of float32.
+// expConstants holds the constants of expf in package cpu, as bits of float32.
 var expConstants = []constant{
 	{"log2e", bits(1.44269504088896341)}, {"half", bits(0.5)}, {"ln2Hi", bits(0.693359375)}, {"ln2Lo", bits(-2.12194440e-4)},
 	{"p0", bits(1.9875691500e-4)}, {"p1", bits(1.3981999507e-3)}, {"p2", bits(8.3334519073e-3)},
@@ -41,7 +41,7 @@ var expConstants = []constant{
 	{"inf", 0x7F800000}, {"negInf", 0xFF800000}, {"sign", 0x80000000}, {"bias", 127},
 }
 
-// kvConstants are those of the kernels of attention besides.
+// kvConstants holds the further constants of the attention kernels.
 var kvConstants = []constant{
 	{"belowHalf", 0x7FFF}, {"quiet", 0x400000}, {"magnitude", 0x7FFFFFFF}, {"high", 0xFFFF0000},
 }
