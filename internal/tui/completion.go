@@ -33,7 +33,7 @@ func (l commandLine) complete(m *model, text string) string {
 	return out
 }
 
-// options are what the last of some words can be.
+// options returns the candidates for the last of some words.
 func (l commandLine) options(m *model, words []string) []string {
 	var out []string
 	for _, c := range l {

@@ -71,7 +71,7 @@ func (d *dialog) facts(width int) [][]draw.Span {
 	return lines
 }
 
-// warnings are what speaks against it, and against trusting the figures.
+// warnings returns the reasons against the order, and against trusting the figures.
 func (d *dialog) warnings(w *cluster.Worker) []string {
 	var out []string
 	if d.action.warns != nil {

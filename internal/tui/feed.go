@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/tui/moment"
 )
 
-// feed is where snapshots come in and time passes: it holds them while the screen is frozen,
+// feed receives snapshots and the time. It holds snapshots while the screen is frozen,
 // knows how old they are, and keeps the moment that everything is drawn from.
 type feed struct {
 	shown    *moment.Moment
@@ -67,7 +67,7 @@ func (f *feed) sync() {
 	}
 }
 
-// age is how old the snapshot on the screen is, by the clock of the snapshot.
+// age returns the age of the snapshot on the screen, by the clock of the snapshot.
 func (f *feed) age() time.Duration {
 	if !f.shown.Have {
 		return 0
@@ -86,11 +86,11 @@ func (f *feed) age() time.Duration {
 	return time.Duration(float64(age) * f.play.Speed)
 }
 
-// silentAfter is how many intervals without a snapshot make the screen stale by
-// itself, should the source not say so.
+// silentAfter is the number of intervals without a snapshot that make the screen stale,
+// even if the source does not report it.
 const silentAfter = 5
 
-// silence is how long no snapshot may come before the screen calls itself stale.
+// silence returns the time without a snapshot after which the screen is marked stale.
 func (f *feed) silence() time.Duration { return max(silentAfter*f.interval, 3*time.Second) }
 
 // clock is the time in the header: that of the recording in a replay.

@@ -8,7 +8,7 @@ import (
 	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
-// freshKind is how far the screen can be trusted.
+// freshKind is the degree to which the screen can be trusted.
 type freshKind int
 
 const (

@@ -43,7 +43,7 @@ type flash struct {
 	until time.Time
 }
 
-// flashFor is how long a message stays.
+// flashFor is the time that a message stays.
 const flashFor = 6 * time.Second
 
 // newModel wires a model with the panes of a table; source and cmds may be nil where nothing
@@ -166,7 +166,7 @@ func (m *model) layout() layout.Layout { return m.panes.arrange(m.shown.Width, m
 // bodyHeight is the height between the header and the two lines at the bottom.
 func (m *model) bodyHeight() int { return max(m.shown.Height-3, 0) }
 
-// subject is what keys act on.
+// subject returns the object that keys act on.
 func (m *model) subject() detail.Subject {
 	if m.page != nil {
 		return m.page.Subject()
@@ -179,7 +179,7 @@ func (m *model) say(st draw.Style, text string) {
 	m.flash = flash{text: text, st: st, until: m.feed.now.Add(flashFor)}
 }
 
-// tickEvery is how soon something on the screen changes by time alone.
+// tickEvery returns the time until something on the screen changes by time alone.
 func (m *model) tickEvery() time.Duration {
 	_, covered := m.over.top().(*textBox)
 	if m.feed.counting() && !m.layout().Tiny && !covered {

@@ -2,7 +2,7 @@ package tui
 
 import tea "github.com/charmbracelet/bubbletea"
 
-// wheelLines is how far a notch of the wheel moves.
+// wheelLines is the number of lines that a notch of the wheel scrolls.
 const wheelLines = 3
 
 // pointer takes a mouse event: the wheel moves, a click chooses pane and row.

@@ -12,13 +12,13 @@ import (
 // bigMove is further than any list is long.
 const bigMove = 1 << 30
 
-// mover is what the keys of a list move.
+// mover is a list that keys move.
 type mover interface {
 	MoveBy(n int)
 	HalfPage() int
 }
 
-// mover is what covers the panes, or the rows of the focused one; nil: it has none.
+// mover returns the list over the panes, or that of the focused pane; nil if there is none.
 func (m *model) mover() mover {
 	if m.page != nil {
 		return m.page

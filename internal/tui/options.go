@@ -44,11 +44,11 @@ type Options struct {
 	ReadOnly bool
 	// View is the pane that starts with the focus, one of Views; default workers.
 	View string
-	// Worker is whose screen the dashboard starts with, and Render draws; empty for the panes.
+	// Worker names the worker whose screen opens first, and which Render draws; empty for the panes.
 	Worker string
 	// Zoom starts with that pane over the whole screen.
 	Zoom bool
-	// Interval is how often the source makes snapshots; default one second.
+	// Interval is the interval of the source's snapshots; default one second.
 	Interval time.Duration
 	// Replay is set when the snapshots are a recording, which a source that is a
 	// [client.Playback] can wind.

@@ -20,7 +20,7 @@ type overlay interface {
 	line() (text, keys string)
 }
 
-// reply is what an overlay made of a key.
+// reply is the reaction of an overlay to a key.
 type reply struct {
 	close bool           // the overlay is done
 	pass  bool           // the key map has the key instead

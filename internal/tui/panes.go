@@ -78,7 +78,7 @@ func (p *panes) shown(l layout.Layout, f func(i int, o *placed)) {
 	}
 }
 
-// rows are those of the focused pane; nil: it has none.
+// rows returns the rows of the focused pane; nil if it has none.
 func (p *panes) rows() *table.List { return p.focused().Rows() }
 
 func (p *panes) cannotSort() string {

@@ -50,7 +50,7 @@ func (p *playback) still(s *cluster.Snapshot) bool {
 	return p.held || !p.Last.IsZero() && !s.Time.Before(p.Last)
 }
 
-// text is where the replay is.
+// text describes the position of the replay.
 func (p *playback) text(m *moment.Moment) string {
 	text := "REPLAY x" + strconv.FormatFloat(p.Speed, 'f', -1, 64)
 	switch {

@@ -86,8 +86,8 @@ func drawPane(a draw.Area, o *placed, g *draw.Glyphs, focused bool) {
 	}
 }
 
-// drawTiny is what screens without room for a pane show: what keys act on now,
-// else the summary.
+// drawTiny draws screens without room for a pane: the object that keys act on, else the
+// summary.
 func (m *model) drawTiny(a draw.Area) {
 	text := ""
 	if o := m.over.top(); o != nil {

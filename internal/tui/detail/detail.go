@@ -17,7 +17,7 @@ type Screen interface {
 	Header() []draw.Part
 	// Sections are the boxes of the screen, in one column or, where width allows, two.
 	Sections(width int) [][]Section
-	// Subject is what keys act on.
+	// Subject returns the subject of keys.
 	Subject() Subject
 	// Asks names the worker whose activity the screen shows; empty for none.
 	Asks() string
@@ -29,8 +29,8 @@ type Section struct {
 	Lines [][]draw.Span
 }
 
-// Subject is what keys act on: the row under the cursor, or what the screen is about. Of each
-// pair one half is empty: where there is nothing to act on, the other says why.
+// Subject is the object that keys act on: the row under the cursor, or the subject of the
+// screen. Of each pair one half is empty: without an action, the other half says why.
 type Subject struct {
 	Title   string // of the value
 	Value   any    // printed as YAML

@@ -39,7 +39,7 @@ func gpuSection(n *cluster.Node) Section {
 	return Section{"gpus (" + cells.Commas(len(n.GPU.GPUs)) + ")", append(lines, []draw.Span{draw.Dim.Text(about)})}
 }
 
-// memoryOf is what of a GPU's memory is used: "21 of 141 GiB".
+// memoryOf returns the used memory of a GPU: "21 of 141 GiB".
 func memoryOf(g *cluster.GPU) string {
 	switch {
 	case g.MemoryBytes == nil:

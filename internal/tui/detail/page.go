@@ -20,7 +20,7 @@ func NewPage(m *moment.Moment, s Screen) *Page { return &Page{Screen: s, m: m} }
 // MoveBy scrolls down, or up by a negative number; [Page.Size] keeps it inside the screen.
 func (p *Page) MoveBy(n int) { p.scroll = max(p.scroll+n, 0) }
 
-// HalfPage is how far half a page is.
+// HalfPage returns half the height of a page, in rows.
 func (p *Page) HalfPage() int { return max(p.room/2, 1) }
 
 // Size gives the page its room.
@@ -29,7 +29,7 @@ func (p *Page) Size(width, height int) {
 	p.scroll = cells.Clamp(p.scroll, 0, max(p.height(p.Sections(width))-height, 0))
 }
 
-// height is how many rows the sections would like to have.
+// height returns the number of rows that the sections would fill.
 func (p *Page) height(cols [][]Section) int {
 	top := 0
 	for _, c := range cols {

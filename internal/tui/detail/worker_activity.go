@@ -53,8 +53,8 @@ func (m *worker) transferSection(w *cluster.Worker) Section {
 	}...)}
 }
 
-// activityRows is how many sequences are on the screen of a worker, and how many
-// transfers: those of a tall screen do not push the rest off it.
+// activityRows limits the sequences, and the transfers, on the screen of a worker, so that
+// they do not push the rest off it.
 func (m *worker) activityRows() int {
 	return cells.Clamp(m.Height/2-6, detailRows, cluster.MaxActivity)
 }

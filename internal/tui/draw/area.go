@@ -87,7 +87,7 @@ type Span struct {
 // Text is a span of s in this style.
 func (st Style) Text(s string) Span { return Span{Text: s, Style: st} }
 
-// Width is how many cells spans take.
+// Width returns the number of cells that spans take.
 func Width(ss []Span) int {
 	n := 0
 	for _, s := range ss {

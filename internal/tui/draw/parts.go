@@ -8,7 +8,7 @@ type Part struct {
 	Leave int // the lowest leaves first; 0 never does
 }
 
-// Width is how many cells the part takes.
+// Width returns the number of cells that the part takes.
 func (p Part) Width() int { return Width(p.Spans) }
 
 // FitParts returns the parts that stay in width cells, with margin around them and gap after

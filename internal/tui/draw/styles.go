@@ -38,7 +38,7 @@ const (
 	markCount         // combinations of marks
 )
 
-// sgr is what switches a look on and off again; both are empty without color.
+// sgr holds the sequences that switch a look on and off; both are empty without color.
 type sgr struct{ on, off string }
 
 // Theme holds the escape sequences of every style, worked out once.

@@ -30,11 +30,11 @@ const (
 	MinHeight = 12
 )
 
-// Focus is where keys go, and which lower slot stays beside the top on screens that
+// Focus is the slot that gets keys, and the lower slot beside the top on screens that
 // have room for two.
 type Focus struct{ Slot, Lower Slot }
 
-// Layout is where everything stands. Slots without a size are not shown.
+// Layout holds the areas of all slots. Slots without a size are not shown.
 type Layout struct {
 	Tiny   bool // too small for a pane
 	Body   draw.Rect

@@ -85,7 +85,7 @@ func (m *Moment) Lease(id cluster.InstanceID) *cluster.Lease {
 	return nil
 }
 
-// Activity is what a worker has in hand, if the snapshot says so.
+// Activity returns the sequences and transfers of a worker, or nil if the snapshot has none.
 func (m *Moment) Activity(worker string) *cluster.Activity {
 	if a := m.Snap.Activity; a != nil && a.Worker == worker {
 		return a

@@ -10,8 +10,8 @@ import (
 // LocalPrefill stands for the decode worker itself where a decision names the prefill worker.
 const LocalPrefill = "local"
 
-// Chosen is what the router weighed for the worker it chose; nil if it
-// chose none or did not say.
+// Chosen returns the router's costs for the worker it chose; nil if it
+// chose none or did not report them.
 func Chosen(d *cluster.RouterDecision) *cluster.RouteCandidate {
 	for i := range d.Candidates {
 		if c := &d.Candidates[i]; c.Worker == d.Chosen && d.Chosen != "" {

@@ -55,7 +55,7 @@ func (p *events) source() table.Source {
 	}
 }
 
-// sums are how well the events arrive.
+// sums shows the gaps, lag and rate of arriving events.
 func (p *events) sums() []draw.Span {
 	lag, rate := cells.Unknown, cells.Unknown
 	if p.m.Snap.KVEventLag != nil {

@@ -22,13 +22,13 @@ type Pane interface {
 	Size(width, height int)
 	// Draw paints the room. The focused pane shows its cursor.
 	Draw(a draw.Area, focused bool)
-	// Heading is what the border says: after the title, on the right, and below.
+	// Heading returns the texts of the border: after the title, on the right, and below.
 	Heading() (title, note, below string)
-	// Rows are what keys move over, sort and filter; nil for a pane without rows.
+	// Rows returns the rows that keys move over, sort and filter; nil for a pane without rows.
 	Rows() *table.List
-	// Subject is what keys act on: the row under the cursor, or the pane as a whole.
+	// Subject returns the object that keys act on: the row under the cursor, or the whole pane.
 	Subject() detail.Subject
-	// Keys are those of this pane alone, which the key map of the frame lacks.
+	// Keys returns the keys of this pane alone, which the key map of the frame lacks.
 	Keys() []Key
 	// Help explains words of the pane that its titles leave open.
 	Help() []Term

@@ -23,7 +23,7 @@ type SortKey struct {
 	Text func(row int) string
 }
 
-// Source is what a list needs to know of its rows. Its functions read the newest
+// Source gives a list access to its rows. Its functions read the newest
 // snapshot.
 type Source struct {
 	N    func() int
@@ -36,7 +36,7 @@ type Source struct {
 	Soonest string
 }
 
-// List is what a pane with rows shows of them, in which order, and where the cursor is. It
+// List is the visible state of a pane's rows: which ones, in which order, and the cursor. It
 // knows rows as numbers.
 type List struct {
 	src    Source
@@ -124,7 +124,7 @@ func (l *List) Point(line int) {
 	}
 }
 
-// HalfPage is how far half a page is.
+// HalfPage returns half the height of a page, in rows.
 func (l *List) HalfPage() int { return max(l.page/2, 1) }
 
 // Scroll keeps the cursor on a screen of page rows.
@@ -135,7 +135,7 @@ func (l *List) Scroll(page int) {
 	l.offset = cells.Clamp(l.offset, 0, max(len(l.rows)-page, 0))
 }
 
-// Filter is what the rows are filtered by; empty shows all.
+// Filter returns the text by which rows are filtered; empty shows all.
 func (l *List) Filter() string { return l.filter }
 
 // SetFilter shows the rows with every word of f, or the others if f begins with "!".
