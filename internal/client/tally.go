@@ -14,7 +14,7 @@ const (
 	latencyWindow = 60 * time.Second
 	hitWindow     = 5 * time.Minute
 	hitStep       = 5 * time.Second // interval between two samples of the hit rate, of which there are many
-	// forgetAfter is how long the event ids of a silent worker are remembered. If a
+	// forgetAfter is the time for which the event ids of a silent worker are kept. If a
 	// worker returns later, its lost events no longer matter.
 	forgetAfter = time.Hour
 )

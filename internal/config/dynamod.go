@@ -116,7 +116,7 @@ type Status struct {
 	Profiles bool `mapstructure:"profiles"`
 }
 
-// RequestPlane is what carries requests between nodes.
+// RequestPlane configures the transport of requests between nodes.
 type RequestPlane struct {
 	Listener `mapstructure:",squash"`
 	// TLS encrypts it. Peers are known by the cluster's secret, not by certificates.
@@ -162,9 +162,9 @@ type Engine struct {
 	KVDType        string `mapstructure:"kv_cache_dtype"`
 	MaxSeqs        int    `mapstructure:"max_num_seqs"`
 	MaxBatchTokens int    `mapstructure:"max_num_batched_tokens"`
-	// ITLTarget is how long a step may take that decodes and prefills.
+	// ITLTarget bounds the time of a step that decodes and prefills.
 	ITLTarget time.Duration `mapstructure:"itl_target"`
-	// Speculative is what [cluster.ParseSpeculative] reads.
+	// Speculative is in the form that [cluster.ParseSpeculative] reads.
 	Speculative string `mapstructure:"speculative"`
 	// TensorParallel is the number of ranks of each worker.
 	TensorParallel int `mapstructure:"tensor_parallel"`

@@ -18,7 +18,7 @@ type Dynctl struct {
 	Top  Top        `mapstructure:"top"`
 }
 
-// Top is how the dashboard looks.
+// Top configures the dashboard.
 type Top struct {
 	Interval time.Duration `mapstructure:"interval"`
 	Theme    string        `mapstructure:"theme"`

@@ -10,7 +10,7 @@ import (
 type Problem struct {
 	// Key is the dotted name; empty when the file as a whole is wrong.
 	Key string
-	// Origin is where the value came from.
+	// Origin is the source of the value.
 	Origin Origin
 	// Text says what is wrong: it quotes the value and names what is expected.
 	Text string

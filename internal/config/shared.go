@@ -10,7 +10,7 @@ import (
 // asks for the cluster's secret, and nothing else is asked for there.
 const SchemeDynamod = "dynamod://"
 
-// EtcdClient is how to reach the cluster's etcd.
+// EtcdClient configures access to the cluster's etcd.
 type EtcdClient struct {
 	// Endpoints are "host:port", "http(s)://host:port", or "dynamod://host:port".
 	Endpoints []string `mapstructure:"endpoints"`
@@ -22,7 +22,7 @@ type EtcdClient struct {
 	KeyFile  string `mapstructure:"key_file"`
 }
 
-// NATSClient is how to reach the cluster's NATS.
+// NATSClient configures access to the cluster's NATS.
 type NATSClient struct {
 	// URL is one or more "nats://host:port", joined by commas, or "dynamod://host:port".
 	URL       string `mapstructure:"url"`

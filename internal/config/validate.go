@@ -46,7 +46,7 @@ func collect(s reflect.Value, prefix string, out map[string]any) {
 	}
 }
 
-// namePattern is what may stand in a store key and on a screen as one word.
+// namePattern matches names that can be part of a store key and one word on a screen.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 func (v *validator) name(key, name string) {

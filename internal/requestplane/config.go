@@ -37,9 +37,9 @@ func (l Limits) withDefaults() Limits {
 type Liveness struct {
 	// KeepAlive is the interval of pings on each connection. Default 3 s.
 	KeepAlive time.Duration
-	// PeerTimeout is how long the peer may take to answer a ping or to accept
-	// bytes before the connection is closed. Default 7 s, so that a dead peer is
-	// noticed within the usual lease time of 10 s.
+	// PeerTimeout is the time a peer has to answer a ping or to accept bytes before the
+	// connection is closed. Default 7 s, so that a dead peer is noticed within the usual
+	// lease time of 10 s.
 	PeerTimeout time.Duration
 }
 
@@ -65,7 +65,7 @@ type ServerConfig struct {
 	// HandshakeTimeout limits the handshake of a new connection, and the wait for the
 	// first byte of a request on a new stream. Default 5 s.
 	HandshakeTimeout time.Duration
-	// CloseGrace is how long Close waits for handlers to return. Default 5 s.
+	// CloseGrace limits the wait of Close for handlers to return. Default 5 s.
 	CloseGrace time.Duration
 	Limits     Limits
 	Liveness   Liveness
@@ -103,7 +103,7 @@ type ClientConfig struct {
 	TLS *tls.Config
 	// ConnectTimeout bounds dialing and handshake together. Default 3 s.
 	ConnectTimeout time.Duration
-	// IdleTimeout is how long a connection without streams is kept. Default 5 min.
+	// IdleTimeout closes connections without streams. Default 5 min.
 	IdleTimeout time.Duration
 	// MaxMessage is as in [Limits].
 	MaxMessage int

@@ -36,7 +36,7 @@ type TCPClient struct {
 
 var _ Client = (*TCPClient)(nil)
 
-// hopelessPause is how long calls to a hopeless server fail without a new attempt.
+// hopelessPause is the time for which calls to a hopeless server fail without a new attempt.
 const hopelessPause = 5 * time.Second
 
 type hopelessServer struct {

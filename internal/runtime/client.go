@@ -15,13 +15,13 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Quarantine is how long the client does not offer an instance that failed. A changed
-// registration ends it early.
+// Quarantine is the time for which the client does not offer an instance that failed. A
+// changed registration ends it early.
 const Quarantine = 5 * time.Second
 
-// lingerFor is how long an instance stays routable after the store lost its registration,
-// as opposed to a deregistration. Workers register again within that time. If the
-// instance is really gone, its first call fails.
+// lingerFor is the time for which an instance stays routable after the store lost its
+// registration, as opposed to a deregistration. Workers register again within that time. If
+// the instance is really gone, its first call fails.
 const lingerFor = 10 * time.Second
 
 var (

@@ -18,7 +18,7 @@ const (
 	monitorTimeout  = 2 * time.Second
 	monitorRetryMin = 100 * time.Millisecond
 	monitorRetryMax = time.Second
-	// silenceLimit is how long etcd may be silent, from the first failed probe, before
+	// silenceLimit is the time etcd may be silent, from the first failed probe, before
 	// the contexts of [Etcd.WhileAnswering] end.
 	silenceLimit = 2 * time.Second
 	// probeKey is read by every probe, as by "etcdctl endpoint health". It is never

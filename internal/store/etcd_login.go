@@ -19,8 +19,8 @@ const (
 	// loginPause is the minimum time between two logins. etcd hashes the password for
 	// each, which is slow by design.
 	loginPause = 200 * time.Millisecond
-	// loginRefused is how long a refusal of the credentials is repeated without asking
-	// etcd again. After that the password may have been corrected.
+	// loginRefused is the time for which a refusal of the credentials is repeated without
+	// asking etcd again. After that the password may have been corrected.
 	loginRefused = 5 * time.Second
 	// loginHeader separates the streams of one login from those of another. The client
 	// library puts watches with equal metadata on one stream, and a stream keeps the

@@ -14,7 +14,7 @@ import (
 
 // Field is one value of a file.
 type Field struct {
-	// Path is where it stands, as "decode.engine.max_num_seqs".
+	// Path is the place in the file, as "decode.engine.max_num_seqs".
 	Path string
 	// Key says which values it takes, and what it means.
 	Key config.Key
@@ -81,8 +81,8 @@ func roleFields(role, beside string, of func(*File) (*int, *cluster.RoleSpec)) [
 	return append(out, engineFields(role+".engine", func(f *File) *cluster.EngineSpec { return &spec(f).Engine })...)
 }
 
-// engineFields are those of one EngineSpec. What nodes can be configured with, too, is
-// described in the table of their settings.
+// engineFields returns the fields of one EngineSpec. Fields that nodes also have as settings
+// are described in the table of settings.
 func engineFields(at string, of func(*File) *cluster.EngineSpec) []Field {
 	const million = 1_000_000
 	out := []Field{

@@ -9,8 +9,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// File is what a topology file says: everything that can be declared of one namespace.
-// What a file leaves out is at its default.
+// File is the content of a topology file: everything that can be declared of one namespace.
+// Fields that the file leaves out have their defaults.
 type File struct {
 	// Namespace is the one to declare it in; empty means the one that dynctl is set to.
 	Namespace string
@@ -67,8 +67,8 @@ func (f File) Clone() File {
 	return f
 }
 
-// ModelName is what a model is called that nobody named: like its directory or file, or
-// as the built-in model.
+// ModelName returns the name of a model that was given none: that of its directory or file,
+// or of the built-in model.
 func ModelName(path string) string {
 	if path == "" {
 		return cluster.BuiltinModelName

@@ -16,7 +16,7 @@ import (
 const (
 	// maxLine bounds the memory that a line of a damaged file can take.
 	maxLine = 64 << 20
-	// maxSince is how many lines in a row may lean on the line before: winding reads
+	// maxSince limits the lines in a row that depend on the line before: winding reads
 	// that many.
 	maxSince = 600
 )
@@ -35,7 +35,7 @@ type File struct {
 	Cut int
 }
 
-// entry is where a line stands.
+// entry is the place of a line in the file.
 type entry struct {
 	offset int64
 	length int

@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// line is what stands on one line of a recording.
+// line is the content of one line of a recording.
 type line struct {
 	cluster.Snapshot
 	// SincePrevious is set when KV events and router decisions are only those that

@@ -20,13 +20,13 @@ type Player struct {
 	wg     sync.WaitGroup
 }
 
-// ordersAhead is how many orders wait while a snapshot is read; more are dropped, as
-// keys are that come faster than a screen can follow.
+// ordersAhead limits the orders that wait while a snapshot is read. More are dropped, like
+// keys that come faster than a screen can follow.
 const ordersAhead = 64
 
 var _ client.Playback = (*Player)(nil)
 
-// playing is where a player is. Only its goroutine touches it.
+// playing is the position and state of a player. Only its goroutine touches it.
 type playing struct {
 	n     int // the snapshot that is shown
 	speed float64

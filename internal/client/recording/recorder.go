@@ -15,7 +15,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// keyframe is how often a line is complete.
+// keyframe is the interval, in lines, at which a line is complete.
 const keyframe = 60
 
 // Recorder is a [client.Source] that writes the snapshots of another one to a file as
