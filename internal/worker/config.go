@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
-// Config is what a worker needs from its agent.
+// Config is a worker's configuration from its agent.
 type Config struct {
 	Assignment cluster.Assignment
 	Namespace  string

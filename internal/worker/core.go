@@ -15,8 +15,8 @@ import (
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
-// core is what a worker keeps over all its terms: the model on its device, the KV plane
-// and the engine over both.
+// core is the part of a worker that stays over all its terms: the model on its device, the KV
+// plane and the engine over both.
 type core struct {
 	loaded *Loaded
 	info   engine.BackendInfo
@@ -122,7 +122,7 @@ func warmUp(ctx context.Context, b engine.Backend, vocabulary int) error {
 	return nil
 }
 
-// figures are those of the engine and of the KV plane.
+// figures returns the load figures of the engine and of the KV plane.
 func (c *core) figures() cluster.WorkerStats {
 	st := c.engine.Stats()
 	c.kv.Figures(&st)

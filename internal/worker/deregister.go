@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// drainGrace is how long a worker that left discovery still accepts requests that
-	// were routed to it just before.
+	// drainGrace is the time for which a worker that left discovery still accepts requests
+	// that were routed to it just before.
 	drainGrace = 100 * time.Millisecond
 	// acknowledgeTimeout bounds the wait for routers to acknowledge that a worker is gone. One
 	// that has not by then is named; what it still sends is refused, and goes elsewhere.
 	acknowledgeTimeout = 3 * time.Second
-	// acknowledgeRetry is how long after a failed call a router is asked again.
+	// acknowledgeRetry is the pause after a failed call before a router is asked again.
 	acknowledgeRetry = 50 * time.Millisecond
-	// unacknowledgedNames is how many routers are named that have not answered.
+	// unacknowledgedNames limits the routers named that have not answered.
 	unacknowledgedNames = 10
 )
 
@@ -158,8 +158,8 @@ func (d *departure) settle(router cluster.InstanceID, acknowledged bool) {
 	}
 }
 
-// progress is how many routers there are, how many have acknowledged, and the nodes of
-// others. Before the departure it is nothing.
+// progress returns the numbers of routers asked and of those that acknowledged, and the nodes
+// of the others. Before the departure all are zero.
 func (d *departure) progress() (asked, acknowledged int, silent []string) {
 	if d == nil {
 		return 0, 0, nil

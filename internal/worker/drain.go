@@ -9,7 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/worker/role"
 )
 
-// drainPoll is how often a drain looks whether its present step is complete.
+// drainPoll is the interval at which a drain checks whether its present step is complete.
 const drainPoll = 20 * time.Millisecond
 
 // drain is a drain under way: it takes one step after the other, whatever they are.

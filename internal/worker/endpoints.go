@@ -71,7 +71,7 @@ func (t *term) serveClearKV(ctx context.Context, _ *requestplane.Request, send f
 	return send(protocol.ClearedKV{Blocks: n})
 }
 
-// filePiece is how much of a model file travels in one item: tokenizers can be
+// filePiece is the part of a model file in one item: tokenizers can be
 // larger than an item may be.
 const filePiece = 4 << 20
 

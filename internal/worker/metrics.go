@@ -101,7 +101,7 @@ func update(m *metrics.Worker, last, s cluster.WorkerStats, queueDepth int) {
 	m.Cancellations.Add(float64(s.CancelledTotal - last.CancelledTotal))
 }
 
-// figuresOf is what a NIXL agent has counted.
+// figuresOf returns the counters of a NIXL agent.
 func figuresOf(a *nixl.Agent) metrics.NIXLFigures {
 	s := a.Stats()
 	f := metrics.NIXLFigures{

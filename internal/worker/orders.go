@@ -8,12 +8,12 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// order is what the agent asks of a running worker.
+// order is an order of the agent to a running worker.
 type order struct {
 	resume   bool
 	deadline time.Time
 	force    bool
-	// assignment is what the worker is from then on: after a drain, or, with resume, at
+	// assignment takes effect after a drain, or, with resume, at
 	// once. Nil changes nothing.
 	assignment *cluster.Assignment
 }

@@ -23,15 +23,15 @@ type Worker struct {
 	events *kvEvents
 	orders chan order // of the agent, for Run
 
-	// assigned is what the worker is at present: its role may change while it runs.
+	// assigned is the present assignment: a worker's role may change while it runs.
 	assigned atomic.Pointer[cluster.Assignment]
 	// term is the present term, nil before Run has a lease. A change of role replaces it.
 	term atomic.Pointer[term]
-	// core is what stays over all terms, nil before it is loaded.
+	// core stays over all terms; nil before it is loaded.
 	core atomic.Pointer[core]
 }
 
-// waits are how long a worker waits for what. They are shorter in tests.
+// waits holds the limits of a worker's waits. They are shorter in tests.
 type waits struct {
 	proof     time.Duration // that nobody accesses blocks under a ticket
 	routers   time.Duration // to acknowledge that the worker leaves
@@ -67,8 +67,8 @@ func New(cfg Config) *Worker {
 // Name is the worker's name.
 func (w *Worker) Name() string { return w.cfg.Assignment.Name }
 
-// Assignment is what the worker is at present: what it was started as, or as what it
-// has joined since.
+// Assignment returns the worker's present assignment: the one it was started with, or the
+// latest one it took over.
 func (w *Worker) Assignment() cluster.Assignment { return *w.assigned.Load() }
 
 // Role is the worker's role at present.

@@ -9,9 +9,8 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// disaggregation is how one request of a decode worker comes by the KV of its
-// prompt. The request says which strategy its frontend decided by, so that workers
-// serve both at once.
+// disaggregation gets the KV of a prompt for one request of a decode worker. The request
+// names the strategy that its frontend decided by, so that workers serve both at once.
 type disaggregation struct {
 	w      *Role
 	tenant string

@@ -41,8 +41,8 @@ func engineRequest(p *protocol.PreprocessedRequest, c engine.Constraint) engine.
 	}
 }
 
-// requests are the requests whose sequences are in the engine, by the sequence's id.
-// They are what a hand-over sends beside the KV.
+// requests holds the requests whose sequences are in the engine, by the sequence's id. A
+// hand-over sends them beside the KV.
 type requests struct {
 	mu   sync.Mutex
 	byID map[string]*protocol.PreprocessedRequest

@@ -22,7 +22,7 @@ import (
 // slow doubles it.
 const roomTokens = 256
 
-// tailBlocks is how many full blocks are few enough to be written while the sequence
+// tailBlocks is the number of full blocks few enough to be written while the sequence
 // stands still.
 const tailBlocks = 2
 

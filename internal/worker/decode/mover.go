@@ -14,10 +14,10 @@ import (
 	"github.com/dynctl/dynctl/internal/metrics"
 )
 
-// moverPoll is how often a mover looks for sequences that it can move.
+// moverPoll is the interval at which a mover looks for sequences that it can move.
 const moverPoll = 20 * time.Millisecond
 
-// triedTargets is how many workers one sequence is offered to before it waits.
+// triedTargets is the number of workers that one sequence is offered to before it waits.
 const triedTargets = 3
 
 // mover empties a decode worker: it hands running sequences over to other decode
@@ -38,7 +38,7 @@ type mover struct {
 	met     map[string]bool // NIXL agents
 }
 
-// attempts is what is known of one sequence.
+// attempts is the history of one sequence's moves.
 type attempts struct {
 	busy  bool
 	slack int       // tokens beyond what it has, to reserve blocks for

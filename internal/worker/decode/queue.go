@@ -10,7 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// queueLookEvery is how often a decode worker makes sure that the queue with its
+// queueLookEvery is the interval at which a decode worker checks that the queue with its
 // request is still reachable.
 const queueLookEvery = 250 * time.Millisecond
 

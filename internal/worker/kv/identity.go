@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
-// Identity is what others must agree on to exchange KV blocks with this worker.
+// Identity returns the properties in which workers must agree to exchange KV blocks.
 func (p *Plane) Identity() protocol.KVIdentity {
 	shape := p.cfg.Shape
 	return protocol.KVIdentity{
@@ -36,13 +36,13 @@ func (p *Plane) Matches(there protocol.KVIdentity, worker string) error {
 	return nil
 }
 
-// BlockSize is how many tokens a block holds.
+// BlockSize returns the number of tokens in a block.
 func (p *Plane) BlockSize() int { return p.cfg.Shape.BlockSize }
 
 // BlockBytes is the size of a block, of all ranks together.
 func (p *Plane) BlockBytes() int64 { return p.cfg.Shape.BlockBytes() }
 
-// BlocksOf is how many blocks hold the KV of so many tokens.
+// BlocksOf returns the number of blocks that hold the KV of so many tokens.
 func (p *Plane) BlocksOf(tokens int) int {
 	return (tokens + p.cfg.Shape.BlockSize - 1) / p.cfg.Shape.BlockSize
 }

@@ -24,11 +24,11 @@ var (
 	ErrUnwanted = errors.New("no longer wanted")
 )
 
-// DefaultProof is how long a worker waits for the proof that nobody accesses blocks under
-// a ticket before it quarantines or keeps them.
+// DefaultProof limits the wait for the proof that no peer accesses blocks under a ticket.
+// After that the worker quarantines or keeps the blocks.
 const DefaultProof = 2 * time.Second
 
-// Config is what a plane is opened with.
+// Config is the configuration of a plane.
 type Config struct {
 	Worker    string // name of the worker
 	Namespace string

@@ -137,7 +137,7 @@ func (p *pool) part(rank, from, heads int) nixl.Run {
 	return nixl.Run{First: first, Stride: p.rankBytes(), Count: p.blocks}
 }
 
-// rankBytes is what each rank has of a block, in bytes.
+// rankBytes returns the bytes of a block on each rank.
 func (p *pool) rankBytes() uint64 { return uint64(p.heads/len(p.ranks)) * p.headBytes }
 
 // descs is all memory of some blocks.
@@ -152,7 +152,7 @@ func (p *pool) descs(blocks []int32) []nixl.Desc {
 	return out
 }
 
-// selection is what some blocks of a pool are made of, for [nixl.Agent.MakeTransfer].
+// selection describes some blocks of a pool for [nixl.Agent.MakeTransfer].
 type selection struct {
 	runs  []nixl.Run
 	index []int32

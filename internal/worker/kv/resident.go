@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// residentPiece is how much is made resident at a time, in bytes.
+	// residentPiece is the number of bytes made resident at a time.
 	residentPiece = 1 << 20
-	// residentRest is how many times as long as a piece took the next one waits, so
-	// that what is computed on the same cores goes on.
+	// residentRest is the pause before the next piece, in multiples of the time the last
+	// one took, so that computation on the same cores goes on.
 	residentRest = 3
 )
 
@@ -38,7 +38,7 @@ func newResident(pool engine.KVPool, blocks int) *resident {
 	return &resident{pool: pool, blocks: blocks, have: make([]bool, blocks)}
 }
 
-// missing is those of some blocks that may not be resident.
+// missing returns the blocks, of some, that may not be resident.
 func (r *resident) missing(blocks []int32) (out []int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

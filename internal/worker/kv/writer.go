@@ -25,7 +25,7 @@ type readyBlocks struct {
 	at     time.Time // when the computation was first known to be this far
 }
 
-// Written is what a writer has written.
+// Written is the result of a writer.
 type Written struct {
 	Bytes   int64
 	Took    time.Duration

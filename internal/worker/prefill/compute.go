@@ -94,7 +94,7 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	return out, nil
 }
 
-// noticeOf is what every notice about a request says.
+// noticeOf returns the part that all notices about a request have in common.
 func (w *Role) noticeOf(req protocol.RemotePrefillRequest) protocol.PrefillNotice {
 	return protocol.PrefillNotice{RequestID: req.RequestID, Attempt: req.Attempt, Ticket: req.Ticket, Worker: w.Worker}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// concurrency is how many queue messages one worker holds: one computes while the
-	// previous one's last blocks are still on their way.
+	// concurrency is the number of queue messages that one worker holds: one computes while
+	// the previous one's last blocks are still on their way.
 	concurrency = 2
 	// ackTimeout bounds the acknowledgement of a message.
 	ackTimeout = 5 * time.Second
@@ -71,8 +71,8 @@ func (c *consumer) stopped() <-chan struct{} {
 	return c.done
 }
 
-// returnDelay is how long a message rests that its first worker cannot take, so that it
-// does not come back at once to a worker that is idle for just that reason. It doubles
+// returnDelay is the rest of a message that its first worker cannot take, so that it does
+// not come back at once to a worker that is idle for just that reason. It doubles
 // with each further attempt.
 const returnDelay = 10 * time.Millisecond
 

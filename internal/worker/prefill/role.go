@@ -56,7 +56,7 @@ func (w *Role) Register(ctx context.Context) error {
 	return err
 }
 
-// bootstrapEndpoint is what a card says of a bootstrap endpoint.
+// bootstrapEndpoint returns the bootstrap endpoint in a worker's card.
 func bootstrapEndpoint(i cluster.Instance) (*cluster.BootstrapEndpoint, error) {
 	addr, _, _ := strings.Cut(i.Transport.TCP, "/")
 	host, text, err := net.SplitHostPort(addr)

@@ -15,7 +15,7 @@ import (
 const (
 	// maxRooms bounds how many rooms a prefill worker remembers.
 	maxRooms = 4096
-	// aloneTimeout is how long a decode worker waits in a room that no prefill has
+	// aloneTimeout is the time a decode worker waits in a room that no prefill has
 	// entered: the frontend sends both at the same time.
 	aloneTimeout = 5 * time.Second
 )
@@ -28,9 +28,9 @@ var (
 	errRoomAlone  = errors.New("nobody prefills in the bootstrap room")
 )
 
-// rooms are where decode workers hand their reservations to prefills that run already.
-// Either side may come first. A room lets in one prefill and one decode worker, and is
-// remembered as closed until its deadline, so that who comes late does not wait.
+// rooms lets decode workers hand their reservations to running prefills. Either side may come
+// first. A room lets in one prefill and one decode worker. It stays recorded as closed until
+// its deadline, so that a late worker does not wait.
 type rooms struct {
 	mu   sync.Mutex
 	byID map[uint64]*room

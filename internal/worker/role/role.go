@@ -18,7 +18,7 @@ type Kind struct {
 	New func(ctx context.Context, t *Term) (Role, error)
 }
 
-// Role is what a worker does for requests during one term. The worker calls the methods
+// Role does a worker's work for requests during one term. The worker calls the methods
 // from one goroutine, except those of kv.Listener, which it calls from another one.
 type Role interface {
 	kv.Listener
@@ -33,7 +33,7 @@ type Role interface {
 	// Stop fetches no more work. Work in hand goes on.
 	Stop()
 
-	// DrainSteps are what a drain does for this role, beside what it does for every
+	// DrainSteps returns the steps that a drain takes for this role, beside those of every
 	// worker. Those of a name come before the worker's own step of that name.
 	DrainSteps() []Step
 	// Why says why a sequence has not left a worker that drains, "" if it is about to.

@@ -26,7 +26,7 @@ type Limits struct {
 	Again  time.Duration // from a refusal or failure to the next try
 }
 
-// DefaultLimits are those of every worker outside tests.
+// DefaultLimits returns the limits of every worker outside tests.
 func DefaultLimits() Limits {
 	return Limits{
 		Leaving: 4, Arriving: 64, Asked: 8,

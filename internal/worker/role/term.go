@@ -41,7 +41,7 @@ type Term struct {
 	Ending <-chan struct{}
 }
 
-// Host is how a role reaches the cluster under the lease of its term.
+// Host gives a role access to the cluster under the lease of its term.
 type Host interface {
 	// ID is the instance id of the worker at present.
 	ID() cluster.InstanceID
@@ -54,7 +54,7 @@ type Host interface {
 	Client(ctx context.Context, of cluster.Role, endpoint string) (*runtime.Client, error)
 }
 
-// Model is what roles know of the model.
+// Model describes the model to roles.
 type Model struct {
 	Digest string
 	// Constrain makes what keeps one output within a constraint; nil: this worker cannot.

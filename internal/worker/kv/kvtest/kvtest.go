@@ -17,16 +17,16 @@ import (
 	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
-// Options are those of the backends whose pools are registered.
+// Options configures the backends whose pools are registered.
 var Options = mock.Options{BlockSize: 16, VocabSize: 300, MaxContext: 2048}
 
 // Digest is that of the model of all planes.
 const Digest = "sha256:test"
 
-// Blocks is how many blocks a pool has.
+// Blocks is the number of blocks in a pool.
 const Blocks = 32
 
-// Net is what the planes of a test have in common.
+// Net is shared by the planes of a test.
 type Net struct {
 	Store *store.Memory
 	peers *local.Registry

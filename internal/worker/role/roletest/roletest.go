@@ -34,7 +34,7 @@ func New(t testing.TB) *World {
 	return &World{runtimetest.New(t), kvtest.New(t), metrics.NewRegistry()}
 }
 
-// Scrape is what a scrape of the metrics of all terms returns.
+// Scrape returns a scrape of the metrics of all terms.
 func (w *World) Scrape() string {
 	rec := httptest.NewRecorder()
 	w.registry.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
