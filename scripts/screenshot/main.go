@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// look is how text is written.
+// look is a style of text.
 type look struct {
 	fore, back           string // empty: the usual
 	bold, faint, reverse bool

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// attacks are what clients and strangers can do over the network.
+// attacks lists attacks by clients and strangers over the network.
 func attacks() []attack {
 	return []attack{
 		{name: "quiet", what: "nothing happens", run: func(ctx context.Context, _ *target, _ *tally) error { <-ctx.Done(); return nil }},

@@ -90,7 +90,7 @@ func (p *program) end(sig os.Signal) {
 	}
 }
 
-// target is what is attacked: a cluster of processes.
+// target is the attacked cluster of processes.
 type target struct {
 	dir    string
 	keep   bool

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// faults are what happens to processes and stores, and orders of the operator.
+// faults lists faults of processes and stores, and orders of the operator.
 func faults() []attack {
 	return []attack{
 		{name: "impossible orders", what: "orders that no node can carry out", run: impossibleOrders, after: func(ctx context.Context, c *target) error {

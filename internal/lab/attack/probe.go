@@ -28,7 +28,7 @@ var (
 	attackerClient = from("127.0.0.2")
 )
 
-// streamPrompts are what clients whose answers are compared ask.
+// streamPrompts are the prompts of clients whose answers are compared.
 var streamPrompts = []string{
 	"Tell me about the sea and the ships that cross it in winter.",
 	"One two three four five six seven",
@@ -82,7 +82,7 @@ func (t *tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// result is what an attack did to the clients.
+// result is the effect of an attack on the clients.
 type result struct {
 	attack
 	skipped   string

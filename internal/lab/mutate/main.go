@@ -28,7 +28,7 @@ import (
 	"time"
 )
 
-// lab is where mutants are made and tried.
+// lab makes and tries mutants.
 type lab struct {
 	root, module string        // of the source
 	dir          string        // for what is built and measured
@@ -46,7 +46,7 @@ const (
 	unbuilt  = "unbuilt"  // it does not compile, and does not count
 )
 
-// soonEnough is how long the test that kills a mutant may take.
+// soonEnough limits the time of the test that kills a mutant.
 const soonEnough = 10 * time.Second
 
 // result is one line of the file of results.

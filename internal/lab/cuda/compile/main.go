@@ -33,7 +33,7 @@ import (
 	"github.com/dynctl/dynctl/internal/dynlib"
 )
 
-// target is what the PTX is made for; devices since compute capability 8.0 run it.
+// target is the architecture of the PTX; devices since compute capability 8.0 run it.
 const target = "80"
 
 // assembled are the architectures that ptxas tries: what a driver does at run time.

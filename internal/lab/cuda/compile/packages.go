@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// source is where a version of CUDA comes from. Its packages are not free software, so that most
+// source is the origin of a version of CUDA. Its packages are not free software, so that most
 // machines do not list them.
 type source struct {
 	dir      string // in the cache
@@ -97,7 +97,7 @@ func fetch(ctx context.Context, from source) (string, error) {
 	return dir, nil
 }
 
-// debianMirror is where this machine gets Debian from.
+// debianMirror returns the Debian mirror that this machine uses.
 func debianMirror(ctx context.Context) (string, error) {
 	if _, err := os.Stat(keyring); err != nil {
 		return "", fmt.Errorf("no Debian: %w", err)

@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/lab/cuda/nvrtc"
 )
 
-// exactTarget is what units that are [kernels.Exact] are made for.
+// exactTarget is the target of units that are [kernels.Exact].
 const exactTarget = "sm_90a"
 
 // tools are NVRTC and assemblers.

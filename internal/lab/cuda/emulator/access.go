@@ -204,7 +204,7 @@ func compileAtomic(c *compiler) {
 	}
 }
 
-// combine is what an atomic instruction makes of the old value and its operands.
+// combine returns the function of an atomic instruction on the old value and its operands.
 func combine(t ptx.Type, do string) func(old, b, c uint64) uint64 {
 	mask := ones(t.Bits())
 	signed := t.Kind() == ptx.Signed

@@ -59,7 +59,7 @@ func (b *block) threadAt(n int) [3]int {
 	return [3]int{n % size[0], n / size[0] % size[1], n / size[0] / size[1]}
 }
 
-// poison is what shared memory holds that was not written: NaN in every format.
+// poison fills shared memory that was not written: NaN in every format.
 const poison = 0xff
 
 // run executes one block of the grid.

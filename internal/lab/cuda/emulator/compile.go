@@ -218,7 +218,7 @@ func (c *compiler) value(o ptx.Operand, t ptx.Type) int32 {
 	return 0
 }
 
-// address is where a variable lies in its space.
+// address returns the address of a variable in its space.
 func (c *compiler) address(v *ptx.Variable) uint64 {
 	if v.Space == "param" {
 		return uint64(v.Offset)

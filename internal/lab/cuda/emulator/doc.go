@@ -1,5 +1,5 @@
-// Package emulator executes PTX on the host's processor, and looks for what a device would
-// not tell: it is for tests on machines without one.
+// Package emulator executes PTX on the host's processor, for tests on machines without a
+// device. It also finds errors that a device would not report.
 //
 // Start with [Load] and [Kernel.Run]. A warp executes an instruction for all its lanes that
 // stand at it; lanes that took another branch meet again where all ways lead to. Warps of
@@ -26,8 +26,8 @@
 //
 // What compute capability 9.0 has of its own, TMA, mbarriers and wgmma, is late, too: copies
 // come in any order while somebody waits for them, and products are computed at their wait.
-// Findings are what else a device leaves undefined: sums that are used before the wait or
-// changed without wgmma.fence, what threads wrote and no fence.proxy.async shows to these
+// It also reports what a device leaves undefined: sums that are used before the wait or
+// changed without wgmma.fence, writes of threads that no fence.proxy.async shows to these
 // units, bytes that were not announced, warps of a group that begin other products.
 //
 // It does not show weak ordering of memory, and races in the memory of the device: of two

@@ -56,14 +56,14 @@ func (f *Finding) Error() string {
 // mostFindings of a launch are told; after that it ends.
 const mostFindings = 16
 
-// findings are those of a launch.
+// findings collects the findings of a launch.
 type findings struct {
 	mu   sync.Mutex
 	all  []*Finding
 	full bool
 }
 
-// mostTimes is how often a line may do it again before its block need not go on.
+// mostTimes is the number of repetitions of a finding at a line after which its block may stop.
 const mostTimes = 1 << 10
 
 // again counts a finding of a line that has made it before. The block need not go on when

@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/ptx"
 )
 
-// flow is how control may go through a kernel.
+// flow is the control flow of a kernel.
 type flow struct {
 	k      *Kernel
 	starts []int32 // first instructions of basic blocks

@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/ptx"
 )
 
-// arithmetic is what opInteger and opFloat32 do.
+// arithmetic is the operation of opInteger and opFloat32.
 type arithmetic uint8
 
 const (

@@ -16,7 +16,7 @@ const (
 	moduleBase   = 1 << 59
 )
 
-// mostShared is what a launch may ask for at all.
+// mostShared limits the shared memory that a launch may ask for.
 const mostShared = 1 << 20
 
 // Module has kernels that can run.

@@ -141,7 +141,7 @@ func (b *block) turn(m *mbarrier) {
 	copy(m.ended, m.clock)
 }
 
-// patienceOfPolls is how often warps of a block may ask in vain before nothing else
+// patienceOfPolls limits the polls of a block's warps in vain while nothing else
 // happens.
 const patienceOfPolls = 1 << 13
 

@@ -20,7 +20,7 @@ const (
 	opPackBF16
 )
 
-// opcodes are what is understood.
+// opcodes lists the supported instructions.
 var opcodes = map[string]func(c *compiler){
 	"add": compileAdd, "sub": compileAdd, "mul": compileMultiply, "mad": compileMultiply, "fma": compileMultiply,
 	"div": compileDivide, "rem": compileDivide, "min": compileExtreme, "max": compileExtreme, "neg": compileSign, "abs": compileSign,

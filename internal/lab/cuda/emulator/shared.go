@@ -69,8 +69,8 @@ func (w *warp) knows(warp, lane int, epoch uint64, me int) bool {
 	return epoch <= w.clock[warp]
 }
 
-// conflicting is what another thread did to bytes of a write that may be harmless: if it
-// wrote the same.
+// conflicting is another thread's access to bytes of a write. It is harmless if it wrote the
+// same value.
 type conflicting struct {
 	is      bool
 	address uint64

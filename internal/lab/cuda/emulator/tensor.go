@@ -16,7 +16,7 @@ type TensorMap struct {
 	Swizzle int // bytes of a row whose 16-byte chunks are exchanged: 0, 32, 64 or 128
 }
 
-// swizzled is where a byte of shared memory lies when rows of so many bytes are
+// swizzled returns the address of a byte of shared memory when rows of so many bytes are
 // swizzled: bits of the row number change those of the chunk.
 func swizzled(address uint64, bytes int) uint64 {
 	switch bytes {
@@ -96,7 +96,7 @@ func compileCopyTensor(c *compiler) {
 	}
 }
 
-// paramWindow is where generic addresses of parameters begin.
+// paramWindow is the first generic address of parameters.
 const paramWindow = 1 << 61
 
 // tensorMap reads a map among the parameters.

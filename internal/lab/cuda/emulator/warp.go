@@ -50,7 +50,7 @@ type part struct {
 	barrier int    // of the block that it waits at
 }
 
-// join is where parts that came from one become one again.
+// join is the place at which parts of a warp that came from one reconverge.
 type join struct {
 	pc         int32
 	want, here uint32

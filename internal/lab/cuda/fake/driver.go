@@ -10,7 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
-// Options are what the fake shows.
+// Options describes the driver and the devices that the fake pretends to be.
 type Options struct {
 	Version driver.Version      // 0: 13.0
 	Devices []driver.Properties // none: one device with 1 GiB

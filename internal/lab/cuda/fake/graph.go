@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/driver"
 )
 
-// capture is what is recorded of a stream, and of those that joined it: works, and events
+// capture records a stream, and those that joined it: work, and events
 // that are recorded and waited for, in the order of the calls.
 type capture struct {
 	lanes []*lane // that of the captured stream first
@@ -15,7 +15,7 @@ type capture struct {
 	marks map[uint64]clock // what comes before each event, by lane
 }
 
-// lane is what a capture knows of one of its streams.
+// lane is one stream of a capture.
 type lane struct {
 	stream *stream
 	works  uint64

@@ -14,7 +14,7 @@ const (
 	freed = 0xdb
 )
 
-// pageBytes is what addresses of allocations are multiples of.
+// pageBytes is the alignment of allocations.
 const pageBytes = 4096
 
 // allocation is memory of a device, of the host, or of a peer.

@@ -38,7 +38,7 @@ type work struct {
 	done   bool
 }
 
-// lasts is how long the work takes in virtual time.
+// lasts returns the duration of the work in virtual time.
 func (w *work) lasts() time.Duration {
 	if w.took == 0 && !w.instant {
 		return time.Microsecond

@@ -18,7 +18,7 @@ func (d *Driver) TensorMapEncode(device int, m *driver.TensorMap) (encoded drive
 	return EncodeTensorMap(m)
 }
 
-// EncodeTensorMap is how drivers that pretend encode a map: numbers of 64 bits, little
+// EncodeTensorMap encodes a map as fake drivers do: 64-bit numbers, little
 // endian, which are a mark, the address, rows, columns and stride of the matrix, and rows
 // and columns of the box.
 func EncodeTensorMap(m *driver.TensorMap) (encoded driver.EncodedTensorMap, err error) {

@@ -6,7 +6,7 @@ import (
 	"github.com/dynctl/dynctl/internal/lab/cuda/fake"
 )
 
-// attention is what decode and prefill have in common.
+// attention holds the operands that decode and prefill have in common.
 type attention struct {
 	*cache
 	tables       uint64

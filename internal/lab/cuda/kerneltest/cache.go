@@ -60,10 +60,10 @@ func (v *values) float(index, token int) float64 {
 	return v.bf16[index].Float()
 }
 
-// index is where a value of a token lies in its region.
+// index returns the index of a token's value in its region.
 func (k *cache) index(kv, token, dim int) int { return KVIndex(k.shape, kv, token, dim) }
 
-// KVIndex is where a value of a token lies in the region of K (0) or V (1), counted in values.
+// KVIndex returns the index of a token's value in the region of K (0) or V (1).
 func KVIndex(s kvlayout.Shape, kv, token, dim int) int {
 	switch {
 	case kv == 1:

@@ -27,7 +27,7 @@ func Cases() []Case {
 	return slices.Concat(embedCases(), normCases(), matMulCases(), codeCases(), ropeCases(), decodeCases(), prefillCases(), gluCases(), gatedCases(), routeCases(), expertCases(), combineCases(), rankCases(), sampleCases(), copyCases())
 }
 
-// Kernels are those that the case launches, in their order.
+// Kernels returns the kernels that the case launches, in order.
 func (c Case) Kernels() ([]string, error) {
 	r := &recorder{functions: map[string]uint64{}, names: map[uint64]string{}}
 	for name := range functions {

@@ -11,7 +11,7 @@ import (
 // 2^-20, and so are their powers of e, relative to their size.
 var shareOf = Tolerance{Ulps: 0x1p-11, Float: true}
 
-// routerLogits are those of a router, of which some are equal to others of the token.
+// routerLogits returns logits of a router. Some are equal to others of the same token.
 func (l *Lab) routerLogits(tokens, count int) []float32 {
 	v := make([]float32, tokens*count)
 	for i := range v {

@@ -7,7 +7,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cuda/kernels"
 )
 
-// sampleCase is what the rows of a batch ask for, each with seeds of its own.
+// sampleCase holds the sampling parameters of a batch's rows, each with seeds of its own.
 type sampleCase struct {
 	name  string
 	batch []kernels.Sampling

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 )
 
-// Memory is where the operands of an operation lie.
+// Memory holds the operands of an operation.
 type Memory interface {
 	// Alloc allocates n bytes, at a multiple of 16, and returns what the operation finds in
 	// them when it runs.
@@ -19,9 +19,9 @@ type Memory interface {
 // memory.
 type Lab struct {
 	*rand.Rand
-	// Outputs are what the operation writes, in the order in which they were made.
+	// Outputs are written by the operation, in the order in which they were made.
 	Outputs []Output
-	// Scratch is what it may leave in any state. All else must stay as it is.
+	// Scratch may be left in any state. All other memory must stay as it is.
 	Scratch [][]byte
 
 	memory Memory

@@ -82,7 +82,7 @@ func (t *Twin) Alloc(n int) (uint64, []byte, error) {
 	return address, memory, nil
 }
 
-// Queue is where operations go.
+// Queue returns the queue of operations.
 func (t *Twin) Queue() *kernels.Queue { return kernels.NewQueue(t.d, t.functions, 0, t.stream) }
 
 // Finish waits for them. What was done wrong is an error.

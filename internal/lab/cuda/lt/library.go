@@ -16,7 +16,7 @@ var (
 	ErrUnusable = errors.New("cuBLASLt cannot be used")
 )
 
-// libraryNames are those the library is found by, the newest first.
+// libraryNames lists the library's file names, the newest first.
 var libraryNames = []string{
 	"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11",
 	"/usr/local/cuda/lib64/libcublasLt.so",
@@ -67,7 +67,7 @@ func Open(path string) (*Library, error) {
 	return l, nil
 }
 
-// Name is what the library was found by.
+// Name returns the file name under which the library was found.
 func (l *Library) Name() string { return l.name }
 
 // Version is the release as the library writes it, such as 120402 or 130100.
@@ -106,7 +106,7 @@ type Handle struct {
 	plans     map[key]*plan
 }
 
-// WorkspaceBytes is what handles are commonly given; products of some shapes are slower
+// WorkspaceBytes is the usual workspace of a handle. Products of some shapes are slower
 // with less.
 const WorkspaceBytes = 32 << 20
 

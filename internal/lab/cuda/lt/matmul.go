@@ -32,7 +32,7 @@ type heuristic struct {
 	_         [4]int32
 }
 
-// key is what a plan depends on.
+// key identifies a plan.
 type key struct {
 	tokens, rows, in int
 	wide             bool

@@ -18,8 +18,8 @@ var (
 	ErrUnusable = errors.New("NVRTC cannot be used")
 )
 
-// libraryNames are those the library is found by, the newest first. A toolkit that the
-// dynamic linker does not know of is where it installs itself.
+// libraryNames lists the library's file names, the newest first. The last is the path of a
+// toolkit that the dynamic linker does not know of.
 var libraryNames = []string{
 	"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so",
 	"/usr/local/cuda/lib64/libnvrtc.so",

@@ -92,7 +92,7 @@ func (s Sources) compile(ctx context.Context, p driver.Properties) ([]module.Ima
 	return out, errors.Join(errs...)
 }
 
-// architecture is what NVRTC compiles for: the latest that it knows and the device is.
+// architecture returns the latest architecture that NVRTC knows and the device runs.
 func (s Sources) architecture(p driver.Properties) (string, error) {
 	capability := 10*p.Major + p.Minor
 	known := s.Compiler.Architectures()

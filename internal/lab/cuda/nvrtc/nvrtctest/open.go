@@ -20,7 +20,7 @@ func Open(t testing.TB) *nvrtc.Compiler {
 	return c
 }
 
-// Path is where the command that makes the PTX has put NVRTC; empty where it has not.
+// Path returns the path of the NVRTC that the PTX command downloaded; empty if it has not.
 func Path() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
