@@ -13,7 +13,7 @@ import (
 const (
 	// cleanEvery is the interval at which the leader looks for keys without an owner.
 	cleanEvery = 30 * time.Second
-	// strayFor is how long a key must have been without an owner before it is deleted. An
+	// strayFor is the time a key must have been without an owner before it is deleted. An
 	// owner may be about to appear.
 	strayFor = time.Minute
 )

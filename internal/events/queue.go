@@ -55,9 +55,9 @@ type QueueConfig struct {
 	MaxMessages int
 	// MaxAge is the age at which a message is deleted undone. Default 10 min.
 	MaxAge time.Duration
-	// DedupWindow is how long the queue remembers ids, at most MaxAge. Default 2 min.
+	// DedupWindow is the time for which the queue remembers ids, at most MaxAge. Default 2 min.
 	DedupWindow time.Duration
-	// AckWait is how long a worker may be silent about a message before another worker
+	// AckWait is the time a worker may be silent about a message before another worker
 	// gets it. Default 5 s.
 	AckWait time.Duration
 	// MaxDeliver is the number of deliveries after which a message is dead-lettered.

@@ -26,7 +26,7 @@ type Point struct {
 	armed atomic.Pointer[action]
 }
 
-// action is what happens at the n-th hit, once.
+// action is taken at the n-th hit, once.
 type action struct {
 	left atomic.Int64
 	do   func()
@@ -75,7 +75,7 @@ func Arm(name string, n int, do func()) (disarm func(), err error) {
 	return func() { p.armed.CompareAndSwap(a, nil) }, nil
 }
 
-// Names are those of all points of the packages that are linked in, sorted.
+// Names returns the sorted names of all points in the linked packages.
 func Names() []string {
 	mu.Lock()
 	defer mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 )
 
-// workerCounts are those that Memory is told for.
+// workerCounts lists the numbers of workers for which Memory is reported.
 func workerCounts() []int { return []int{1, 2, 4, 8} }
 
 // Look describes the model at path: a folder or a GGUF file. What is wrong with the

@@ -1,11 +1,11 @@
 package inspect
 
-// Report is what is known of a model. Fields that could not be found out are zero.
+// Report describes a model. Fields that could not be found out are zero.
 type Report struct {
 	Path     string `json:"path"`
 	Format   string `json:"format"` // "safetensors", "gguf v3"
 	Servable bool   `json:"servable"`
-	// Problems are what keeps the model from being served, Warnings what does not.
+	// Problems keep the model from being served, Warnings do not.
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
 
@@ -70,15 +70,15 @@ type KV struct {
 	BytesPerToken int64  `json:"bytes_per_token"`
 }
 
-// Weights is what they take once, however many workers of a node share them.
+// Weights is the memory of the weights. The workers of a node share one copy.
 type Weights struct {
 	FileBytes int64 `json:"file_bytes"` // mapped: the system drops and reads them
 	// CopiedBytes are kept beside that: what a GGUF file has in another order.
 	CopiedBytes int64 `json:"copied_bytes"`
 }
 
-// Memory is what a number of workers of one node needs when each has room for one
-// full context: weights once, KV blocks for each.
+// Memory is the need of a number of workers of one node when each has room for one full
+// context: weights once, KV blocks for each.
 type Memory struct {
 	Workers int   `json:"workers"`
 	Weights int64 `json:"weights_bytes"`
@@ -86,7 +86,7 @@ type Memory struct {
 	Total   int64 `json:"total_bytes"`
 }
 
-// Tokenizer is how text becomes tokens.
+// Tokenizer describes the tokenizer.
 type Tokenizer struct {
 	Kind    string    `json:"kind"`
 	Special []Special `json:"special"`
@@ -101,7 +101,7 @@ type Special struct {
 	Known bool   `json:"known"` // the tokenizer has it
 }
 
-// Chat is what the chat template can do, found by rendering it.
+// Chat lists the abilities of the chat template, found by rendering it.
 type Chat struct {
 	Template         bool   `json:"template"`
 	System           bool   `json:"system"`            // has a place for a system message

@@ -16,7 +16,7 @@ func bind(name string, body []stmt) (*scope, error) {
 	return sc, b.stmts(s, body, bindCtx{})
 }
 
-// bindCtx is what a statement's surroundings decide.
+// bindCtx is the context of a statement.
 type bindCtx struct {
 	soft bool // inside of an if: unknown filters fail only when they run
 	line int

@@ -16,8 +16,8 @@ type Dict struct {
 	index map[any]int // of hashes; nil while all keys are strings and few
 }
 
-// fewKeys is how many keys are compared one after the other: a map would take more
-// memory than all the rest of a small dictionary.
+// fewKeys is the number of keys up to which they are compared one by one: a map would take
+// more memory than the rest of a small dictionary.
 const fewKeys = 8
 
 // NewDict returns an empty dictionary.

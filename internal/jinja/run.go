@@ -10,7 +10,7 @@ import (
 // maxEval bounds the recursion of the interpreter itself.
 const maxEval = 10_000
 
-// checkEvery is how many steps pass between looks at the context.
+// checkEvery is the number of steps between checks of the context.
 const checkEvery = 2048
 
 // run is one rendering. It is used by one goroutine.

@@ -38,7 +38,7 @@ func (l Limits) withDefaults() Limits {
 
 // Options adjust a rendering. The zero value is ready to use.
 type Options struct {
-	// Now is what strftime_now reads; nil is time.Now. Its location is the
+	// Now is the clock of strftime_now; nil is time.Now. Its location is the
 	// location that templates see.
 	Now    func() time.Time
 	Limits Limits

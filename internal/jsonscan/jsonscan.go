@@ -41,7 +41,7 @@ type Cursor struct {
 // New stands at the beginning of b, which must not change.
 func New(b []byte, l Limits) *Cursor { return &Cursor{b: b, limits: l} }
 
-// Values is how many values may still come.
+// Values returns the number of values that may still come.
 func (c *Cursor) Values() int { return c.limits.Values }
 
 func (c *Cursor) syntax() error { return fmt.Errorf("%w at byte %d", ErrSyntax, c.at) }

@@ -52,7 +52,7 @@ func sixteens(n int) int { return (n + 15) &^ 15 }
 // RowBytes is the size of one token in a region, without its scale.
 func (s Shape) RowBytes() int { return sixteens(s.HeadDim) * s.ElemBytes() }
 
-// ScaleOffset is where the scales of an int8 region begin, in bytes.
+// ScaleOffset returns the offset of the scales in an int8 region, in bytes.
 func (s Shape) ScaleOffset() int { return sixteens(s.BlockSize) * s.RowBytes() }
 
 // RegionBytes is the size of one region.

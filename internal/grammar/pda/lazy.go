@@ -23,7 +23,7 @@ type lazySet struct {
 	both  int32      // the set of both
 }
 
-// lazyStep is where a step leads to. known is false until it was taken once.
+// lazyStep is the target of a step. known is false until the step was taken once.
 type lazyStep struct {
 	to                int32 // -1: no items are left
 	known, ended, bad bool
@@ -39,7 +39,7 @@ type Place struct {
 	set   int32 // -1 for one that is not remembered
 }
 
-// Items are those of the place; they must not be changed.
+// Items returns the items of the place; callers must not change them.
 func (p *Place) Items() []Item { return p.items }
 
 // Room returns the memory of the items if the place has it for itself, else spare.

@@ -44,7 +44,7 @@ func (d *dfa) minimize(budget *int) *dfa {
 	return d.merged(class)
 }
 
-// signature is what must agree for two states to stay in one class.
+// signature appends the data in which two states must agree to stay in one class.
 func (d *dfa) signature(key []byte, i int, class []int32) []byte {
 	st := &d.states[i]
 	key = binary.LittleEndian.AppendUint32(key, uint32(class[i]))

@@ -17,8 +17,8 @@ type digitGraph struct {
 	ends      bool // some number was complete
 }
 
-// digitState is what matters of the digits read so far. As long as they equal those
-// of a bound, that bound is tight.
+// digitState is the state after the digits read so far. While they equal those of a bound,
+// that bound is tight.
 type digitState struct {
 	part      digitPart
 	left      int // whole: digits to come before the point

@@ -32,7 +32,7 @@ type node struct {
 	groups []group
 }
 
-// property is what all the schemas of a property ask, in the order of declaration.
+// property holds the demands of all schemas on a property, in the order of declaration.
 type property struct {
 	name string
 	all  []*value

@@ -117,8 +117,8 @@ func (c *compiler) patterned(n *node) (pda.Expr, error) {
 	return c.base.members(nil, pda.Seq(pda.Text(`"`), e, pda.Text(`"`)), pda.Ref(c.rule(m.v))), nil
 }
 
-// further is what properties beyond the declared ones must match; nil is that there
-// are none.
+// further returns the expression for properties beyond the declared ones; nil forbids
+// them.
 func (c *compiler) further(n *node) pda.Expr {
 	switch {
 	case n.additional == nil:
