@@ -49,6 +49,9 @@ type generation struct {
 
 	chain blockhash.Chain // of the tokens
 
+	routing routeAsk // as the headers of the request want it
+	told    toldRoute
+
 	strategy string    // of disaggregation, as it was when the request began
 	hop      *firstHop // nil unless a prefill worker keeps something for the request
 	hops     int       // begun so far
@@ -201,7 +204,7 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight 
 				return inst, flight, context.Cause(ctx)
 			}
 		}
-		g.f.announceDecision(ctx, g.decision)
+		g.announce(ctx)
 		return inst, flight, err
 	}
 }
@@ -257,7 +260,7 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 	}
 	r := g.routed()
 	g.f.caches.describe(candidates, r.Hashes)
-	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates, Time: begin}, g.f.policy().Pick)
+	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates, Time: begin}, g.policy().Pick)
 	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
@@ -385,5 +388,13 @@ func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
 	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, g.decision.Overlap)
+	g.announce(ctx)
+}
+
+// announce makes the last decision known.
+func (g *generation) announce(ctx context.Context) {
+	if g.routing.tell {
+		g.told.set(g.decision)
+	}
 	g.f.announceDecision(ctx, g.decision)
 }

@@ -73,6 +73,7 @@ type job struct {
 	stream   bool
 	model    string
 	tenant   string
+	routing  routeAsk
 	arrived  time.Time
 	met      *metrics.Request
 	choices  []*choice

@@ -66,6 +66,10 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		ctx, cancel := f.limited(ctx)
 		defer cancel()
 		leave := func() {}
+		var routing routeAsk
+		if bad == nil {
+			routing, bad = readRouteAsk(r.Header)
+		}
 		if bad == nil {
 			leave, bad = f.intake.turn(ctx, tenant, len(body), f.limits.intake)
 		}
@@ -77,7 +81,7 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		}
 		j := &job{
 			f: f, id: workID(w, r), endpoint: endpoint, stream: p.stream,
-			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: tenant,
+			model: metrics.ModelLabel(p.model, f.registry.known), arrived: arrived, tenant: tenant, routing: routing,
 		}
 		j.met = f.metrics.Begin(j.model, endpoint, p.stream)
 		err := error(internalError("Internal server error.")) // unless a panic unwinds
@@ -149,6 +153,7 @@ func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, er
 			}
 			c.gen = j.f.newGeneration(m, p.request(m, prompt, budget, c.index), j.met)
 			c.gen.req.ReceivedAt, c.gen.req.Tenant = j.arrived, j.tenant
+			c.gen.routing = j.routing
 			p.nvext.apply(c.gen)
 			j.choices = append(j.choices, c)
 		}
@@ -171,6 +176,7 @@ func (j *job) streamed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := newSSE(w, j.f.limits.write)
+	s.begin = j.tellRoute
 	done := j.start(ctx, cancel, func(d delta) error { return s.put(ctx, a, d) })
 	silence := time.NewTimer(j.f.limits.keepAlive)
 	defer silence.Stop()
@@ -238,6 +244,7 @@ func (j *job) whole(ctx context.Context, w http.ResponseWriter, r *http.Request,
 		}
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(j.f.limits.write)) // the server takes it back
+	j.tellRoute(w.Header())
 	if err != nil {
 		asAPIError(err).write(w)
 		return err

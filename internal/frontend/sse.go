@@ -14,9 +14,10 @@ import (
 type sse struct {
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
-	timeout time.Duration // of each write
-	begun   bool          // headers are out
-	buf     []byte        // being written, or free
+	timeout time.Duration     // of each write
+	begin   func(http.Header) // adds headers, before they go out; nil for none
+	begun   bool              // headers are out
+	buf     []byte            // being written, or free
 
 	mu      sync.Mutex
 	pending []byte        // whole events, not yet written
@@ -111,6 +112,9 @@ func (s *sse) write() error {
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Accel-Buffering", "no") // proxies would hold events back
+		if s.begin != nil {
+			s.begin(h)
+		}
 		s.w.WriteHeader(http.StatusOK)
 	}
 	if _, err := s.w.Write(s.buf); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Route holds the router decisions about one request, as -o json prints them.
+// Route is what was decided about one request, as -o json prints it.
 type Route struct {
 	RequestID string `json:"request_id"`
 	// Decisions are in the order in which they were made. A request that went on at
@@ -39,11 +39,12 @@ func routeCommand(a *command.App) *cobra.Command {
 request is named by its id, which is the header X-Request-Id of the answer, or by the
 beginning of that; without one the newest request is explained.
 
-There is a row for each worker that was looked at: requests in flight when it was decided,
-and what the choice would have cost. The policies there are weigh the load or take turns;
-none looks at caches. So OVERLAP (blocks of the prompt in a worker's cache) and UNCACHED
-(those to be computed) decide nothing: they are what the chosen worker found afterwards,
-and are not known of others.`,
+There is a row for each worker that was looked at: requests in flight when it was decided, and
+what the choice would have cost. TERMS add up to COST; the policy decides which terms there
+are. OVERLAP counts blocks of the prompt in a worker's cache, UNCACHED those to be computed. If
+overlap is no term, they decided nothing: they are what the chosen worker found afterwards, and
+are not told of others. PREDICTED (-o wide) is what the frontend's index promised of the chosen
+worker, FOUND what the worker then had in its cache.`,
 		Examples: []string{
 			"dynctl explain route",
 			"dynctl explain route 44e61cd78b3b",
@@ -110,7 +111,7 @@ func (o *RouteOptions) Run(ctx context.Context) error {
 	case len(routes) == 0:
 		return &exit.Failure{Action: routeAction + " of " + id, Err: errors.New("no frontend remembers such a request"), Tries: []string{"dynctl explain route   for the newest", "dynctl events -f --router"}}
 	case len(routes) > 1:
-		f := &exit.Failure{Action: routeAction + " of " + id, Err: fmt.Errorf("%s begin with it", human.Plural(len(routes), "request"))}
+		f := &exit.Failure{Action: routeAction + " of " + id, Err: fmt.Errorf("%s begin so", human.Plural(len(routes), "request"))}
 		for _, r := range routes[:min(len(routes), 8)] {
 			f.Facts = append(f.Facts, r.RequestID)
 		}
@@ -173,80 +174,17 @@ func (r Route) head(sess *session.Session) string {
 	return strings.Join(parts, "   ") + "\n"
 }
 
-// foot says where the prompt was computed, and what a cost is.
-func (r Route) foot(sess *session.Session) string {
-	var b strings.Builder
-	for _, d := range r.Decisions {
-		if text := prefillText(&d); text != "" {
-			fmt.Fprintf(&b, "%s\n", term.Clean(text))
-		}
-	}
-	if len(r.Decisions) > 1 && strings.Contains(r.Decisions[len(r.Decisions)-1].RequestID, "~") {
-		fmt.Fprintf(&b, "the request continued on another worker: ~1 marks the first move\n")
-	}
-	if text := weighedText(&r.Decisions[0]); text != "" {
-		fmt.Fprintf(&b, "%s\n", text)
-	}
-	if text := policyText(r.Decisions[0].Policy); text != "" {
-		fmt.Fprintf(&b, "%s\n", sess.Out.Palette().Dim(text+"; dynctl set router.policy=... changes the policy"))
-	}
-	return b.String()
-}
-
-// weighedText says which terms decided, and that the overlap did not if it is told.
-func weighedText(d *cluster.RouterDecision) string {
-	if len(d.Weighed) == 0 {
-		return ""
-	}
-	text := "decided by " + term.Clean(strings.Join(d.Weighed, " and "))
-	if !d.WeighsOverlap() {
-		text += "; overlap is observed at the chosen worker, and not weighed"
-	}
-	return text
-}
-
-// policyText says how a policy chooses; empty for one that is not known here.
-func policyText(policy string) string {
-	switch policy {
-	case "kv":
-		return "cost in blocks = prompts that wait there + what is to be computed of this one + the same for those who come later + blocks in use; the lowest is chosen"
-	case "least-loaded":
-		return "cost = requests in flight; the lowest is chosen, and equals draw lots"
-	case "round-robin":
-		return "workers take turns, whatever their load"
-	}
-	return ""
-}
-
-// prefillText says where the prompt of a decision was computed; empty if that is not known.
-func prefillText(d *cluster.RouterDecision) string {
-	if d.Prefill == "" {
-		return ""
-	}
-	text := "prompt computed at " + d.Prefill
-	if d.Prefill == "local" && d.Chosen != "" {
-		text = "prompt computed by " + d.Chosen + " itself"
-	}
-	if d.PrefillWay != "" {
-		text += " by " + d.PrefillWay
-	}
-	if d.PrefillWhy != "" {
-		text += " (" + d.PrefillWhy + ")"
-	}
-	return text
-}
-
 // table has a row for each candidate of each decision.
 func (r Route) table(s *session.Session, wide bool) *output.Table {
-	titles := []string{"STAGE", "WORKER", ">OVERLAP", ">UNCACHED", ">LOAD", ">COST", "~RESULT"}
+	titles := []string{"STAGE", "WORKER", ">OVERLAP", ">UNCACHED", ">LOAD", "~TERMS", ">COST", "~RESULT"}
 	if wide {
-		titles = append(titles, "REQUEST", "TIME", "POLICY", "PREFILL", "INSTANCE")
+		titles = append(titles, "REQUEST", "TIME", "POLICY", "PREFILL", "INSTANCE", ">PREDICTED", ">FOUND")
 	}
 	t := output.NewTable(titles...)
 	p := s.Out.Palette()
 	for _, d := range r.Decisions {
 		row := func(c cluster.RouteCandidate, result string, paint func(string) string) {
-			overlap, uncached, load, cost := "-", "-", "-", "-"
+			overlap, uncached, load, terms, cost := "-", "-", "-", "-", "-"
 			if c.Worker != "" {
 				load = strconv.Itoa(c.Load)
 			}
@@ -254,14 +192,21 @@ func (r Route) table(s *session.Session, wide bool) *output.Table {
 				if have, known := d.OverlapAt(&c); known {
 					overlap, uncached = fmt.Sprintf("%d/%d", have, d.Blocks), strconv.Itoa(max(d.Blocks-have, 0))
 				}
-				cost = costText(c.Cost)
+				terms, cost = termsText(c.Terms, c.Cost), costText(c.Cost)
 			}
-			fields := []string{string(d.Phase), human.OrDash(c.Worker), overlap, uncached, load, cost, result}
+			fields := []string{string(d.Phase), human.OrDash(c.Worker), overlap, uncached, load, terms, cost, result}
 			if wide {
 				fields = append(fields, d.RequestID, d.Time.UTC().Format(time.RFC3339Nano), human.OrDash(d.Policy), human.OrDash(strings.TrimSpace(d.Prefill+" "+d.PrefillWay)), c.ID.String())
+				predicted, found := "-", "-"
+				if c.Worker == d.Chosen && d.Chosen != "" {
+					if predicted = strconv.Itoa(d.Predicted); d.Prefill != "" {
+						found = strconv.Itoa(d.Overlap)
+					}
+				}
+				fields = append(fields, predicted, found)
 			}
 			t.Add(fields...)
-			t.Paint(6, paint)
+			t.Paint(7, paint)
 		}
 		if len(d.Candidates) == 0 {
 			row(cluster.RouteCandidate{}, "no worker to choose from", p.Bad)
@@ -272,7 +217,8 @@ func (r Route) table(s *session.Session, wide bool) *output.Table {
 				best = c.Cost
 			}
 		}
-		for _, c := range d.Candidates {
+		second := secondBest(&d)
+		for i, c := range d.Candidates {
 			switch {
 			case c.Excluded != "":
 				row(c, "excluded: "+c.Excluded, p.Warn)
@@ -284,19 +230,14 @@ func (r Route) table(s *session.Session, wide bool) *output.Table {
 				row(c, "not its turn", p.Dim)
 			case c.Cost == best:
 				row(c, "equal, and the draw went to another", p.Dim)
+			case i == second:
+				row(c, signed(c.Cost-best)+", second best", p.Dim)
 			default:
-				row(c, fmt.Sprintf("%+.1f", c.Cost-best), p.Dim)
+				row(c, signed(c.Cost-best), p.Dim)
 			}
 		}
 	}
 	return t
-}
-
-func costText(cost float64) string {
-	if math.IsNaN(cost) || math.IsInf(cost, 0) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", cost)
 }
 
 // completeRequests completes the ids of requests that frontends remember, newest first.

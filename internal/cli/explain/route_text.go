@@ -1,0 +1,88 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dynctl/dynctl/internal/cli/human"
+	"github.com/dynctl/dynctl/internal/cli/session"
+	"github.com/dynctl/dynctl/internal/cli/term"
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// foot says where the prompt was computed, and what a cost is.
+func (r Route) foot(sess *session.Session) string {
+	var b strings.Builder
+	for _, d := range r.Decisions {
+		if text := prefillText(&d); text != "" {
+			fmt.Fprintf(&b, "%s\n", term.Clean(text))
+		}
+	}
+	for _, d := range r.Decisions {
+		if text := accuracyText(&d); text != "" {
+			fmt.Fprintf(&b, "%s\n", term.Clean(text))
+		}
+	}
+	if len(r.Decisions) > 1 && strings.Contains(r.Decisions[len(r.Decisions)-1].RequestID, "~") {
+		fmt.Fprintf(&b, "the request went on at another worker: ~1 is the first such time\n")
+	}
+	if text := weighedText(&r.Decisions[0]); text != "" {
+		fmt.Fprintf(&b, "%s\n", text)
+	}
+	if text := policyText(r.Decisions[0].Policy); text != "" {
+		fmt.Fprintf(&b, "%s\n", sess.Out.Palette().Dim(text+"; dynctl set router.policy=... changes the policy"))
+	}
+	return b.String()
+}
+
+// weighedText says which terms decided, and that the overlap did not if it is told.
+func weighedText(d *cluster.RouterDecision) string {
+	if len(d.Weighed) == 0 {
+		return ""
+	}
+	text := "decided by " + term.Clean(strings.Join(d.Weighed, " and "))
+	if !d.WeighsOverlap() {
+		text += "; overlap is observed at the chosen worker, and not weighed"
+	}
+	return text
+}
+
+// accuracyText compares what was predicted of the chosen worker's cache with what it found;
+// empty until the worker has told that.
+func accuracyText(d *cluster.RouterDecision) string {
+	if d.Chosen == "" || d.Prefill == "" {
+		return ""
+	}
+	return fmt.Sprintf("predicted in the cache of %s: %s; found: %d", d.Chosen, human.Plural(d.Predicted, "block"), d.Overlap)
+}
+
+// policyText says how a policy chooses; empty for one that is not known here.
+func policyText(policy string) string {
+	switch policy {
+	case "kv":
+		return "cost in blocks = prompts that wait there + what is to be computed of this one + the same for those who come later + blocks in use; the lowest is chosen"
+	case "least-loaded":
+		return "cost = requests in flight; the lowest is chosen, and equals draw lots"
+	case "round-robin":
+		return "workers take turns, whatever their load"
+	}
+	return ""
+}
+
+// prefillText says where the prompt of a decision was computed; empty if that is not known.
+func prefillText(d *cluster.RouterDecision) string {
+	if d.Prefill == "" {
+		return ""
+	}
+	text := "prompt computed at " + d.Prefill
+	if d.Prefill == "local" && d.Chosen != "" {
+		text = "prompt computed by " + d.Chosen + " itself"
+	}
+	if d.PrefillWay != "" {
+		text += " by " + d.PrefillWay
+	}
+	if d.PrefillWhy != "" {
+		text += " (" + d.PrefillWhy + ")"
+	}
+	return text
+}
