@@ -79,6 +79,8 @@ type fakeConfig struct {
 	Decisions []cluster.RouterDecision
 	// Index holds the prefix index that its frontend reports; nil: it reports none.
 	Index *cluster.KVIndex
+// Caches holds the number of blocks that workers report as forgotten; negative: it fails.
+	Caches map[string]int
 	// Logs holds the logs of workers and the agent ("").
 	Logs map[string]string
 }
@@ -469,6 +471,14 @@ func (w *fakeWorker) start(ctx context.Context, as cluster.Assignment, restarts 
 				}
 			}
 			return nil
+		})
+	}
+	if n, ok := w.a.cfg.Caches[as.Name]; ok {
+		_, _ = drt.Serve(ctx, as.Role.Component(), cluster.EndpointClearKV, func(_ context.Context, _ *requestplane.Request, send func(any) error) error {
+			if n < 0 {
+				return &requestplane.RemoteError{Kind: requestplane.KindInternal, Message: "the engine failed"}
+			}
+			return send(protocol.ClearedKV{Blocks: n})
 		})
 	}
 	w.publish(ctx, drt, func(st *cluster.WorkerStatus) {

@@ -92,6 +92,7 @@ var onlyRules = []only{
 	{"cli/settle", []string{"cli/exit", "cli/fleet", "cli/human", "cli/output", "cli/progress", "client", "cluster"}, "waits for what was declared"},
 	{"cli/declare", []string{"cli/command", "cli/exit", "cli/human", "cli/output", "cli/session", "client", "cluster", "topofile"}, "what verbs share that declare a topology"},
 	{"cli/jointoken", []string{"cli/human", "cli/session", "client", "config", "credentials", "statedir"}, "tokens, for up and credentials"},
+	{"cli/cache", slices.Concat(cliLeaves, []string{"client", "cluster"}), "a verb"},
 	{"cli/chat", slices.Concat(cliLeaves, []string{"openai"}), "a verb"},
 	{"cli/credentials", slices.Concat(cliLeaves, []string{"client", "config", "credentials", "ownerfile", "statedir"}), "a verb"},
 	{"cli/doctor", slices.Concat(cliLeaves, []string{"cli/doctor/judge", "client", "cluster", "config", "host", "inspect", "openai", "recall", "statedir", "version"}), "a verb that looks at everything"},
@@ -111,7 +112,7 @@ var onlyRules = []only{
 
 // cliVerbs are families of dynctl's verbs; no line of their rules names another one.
 var cliVerbs = []string{
-	"cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
+	"cli/cache", "cli/chat", "cli/credentials", "cli/doctor", "cli/down", "cli/drain", "cli/events", "cli/explain", "cli/get", "cli/logs",
 	"cli/model", "cli/set", "cli/top", "cli/topology", "cli/up",
 }
 

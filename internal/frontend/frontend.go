@@ -60,9 +60,10 @@ type Frontend struct {
 	srv      *http.Server
 	url      string
 	registry *registry
-	workers  *runtime.Client // decode workers
-	files    *runtime.Client // endpoints that serve their model files
-	prefills *runtime.Client // prefill workers that the frontend can ask first
+	workers  *runtime.Client   // decode workers
+	files    *runtime.Client   // endpoints that serve their model files
+	prefills *runtime.Client   // prefill workers that the frontend can ask first
+	clearing []*runtime.Client // endpoints that clear caches, of decode and prefill workers
 	caches   *caches
 	policies map[string]router.Policy
 	// load counts requests at decode workers. prefillLoad counts prompts that prefill
@@ -139,6 +140,13 @@ func (f *Frontend) watch(ctx context.Context) (err error) {
 	}
 	if f.prefills, err = runtime.NewClient(ctx, f.cfg.Runtime, cluster.RolePrefill.Component(), cluster.EndpointGenerate); err != nil {
 		return err
+	}
+	for _, role := range []cluster.Role{cluster.RoleDecode, cluster.RolePrefill} {
+		c, err := runtime.NewClient(ctx, f.cfg.Runtime, role.Component(), cluster.EndpointClearKV)
+		if err != nil {
+			return err
+		}
+		f.clearing = append(f.clearing, c)
 	}
 	if f.caches, err = newCaches(ctx, f.cfg.Runtime, !f.cfg.NoKVEvents, f.cfg.KVTTL, f.log); err != nil {
 		return err
@@ -347,6 +355,9 @@ func (f *Frontend) release() {
 	}
 	if f.prefills != nil {
 		f.prefills.Close()
+	}
+	for _, c := range f.clearing {
+		c.Close()
 	}
 	if f.caches != nil {
 		f.caches.close()
