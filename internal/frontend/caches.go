@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/kvfeed"
 	"github.com/dynctl/dynctl/internal/kvindex"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 )
@@ -25,7 +26,14 @@ type caches struct {
 
 	mu       sync.Mutex
 	figures  map[cluster.InstanceID]figures
-	accuracy map[cluster.InstanceID]*cluster.KVAccuracy
+	accuracy map[cluster.InstanceID]*workerAccuracy
+	metrics  *metrics.KVIndex
+}
+
+// workerAccuracy is how true the index was of one instance of a worker.
+type workerAccuracy struct {
+	worker string
+	cluster.KVAccuracy
 }
 
 // figures are what a worker has told of itself.
@@ -37,8 +45,9 @@ type figures struct {
 // indexBytes bounds the index: some ten million blocks.
 const indexBytes = 512 << 20
 
-func newCaches(ctx context.Context, rt *runtime.DistributedRuntime, events bool, ttl time.Duration, log *slog.Logger) (*caches, error) {
-	c := &caches{index: kvindex.New(kvindex.Config{MaxBytes: indexBytes}), figures: map[cluster.InstanceID]figures{}, accuracy: map[cluster.InstanceID]*cluster.KVAccuracy{}}
+func newCaches(ctx context.Context, rt *runtime.DistributedRuntime, events bool, ttl time.Duration, reg *metrics.Registry, log *slog.Logger) (*caches, error) {
+	c := &caches{index: kvindex.New(kvindex.Config{MaxBytes: indexBytes}), figures: map[cluster.InstanceID]figures{}, accuracy: map[cluster.InstanceID]*workerAccuracy{}}
+	c.metrics = metrics.NewKVIndex(reg, func() float64 { return float64(c.index.Size().Blocks) }, func() float64 { return float64(c.index.Size().Bytes) })
 	c.matches.New = func() any { return new(kvindex.Match) }
 	feed := kvfeed.Config{Runtime: rt, Log: log, Status: c.status, Gone: c.gone}
 	if events {
@@ -64,11 +73,27 @@ func (c *caches) status(st cluster.WorkerStatus) {
 func (c *caches) gone(id cluster.InstanceID) {
 	c.mu.Lock()
 	delete(c.figures, id)
-	delete(c.accuracy, id)
+	if a := c.accuracy[id]; a != nil {
+		delete(c.accuracy, id)
+		if !c.measures(a.worker) { // it has not come back as another instance
+			c.metrics.Forget(a.worker)
+		}
+	}
 	c.mu.Unlock()
 	if c.approx != nil {
 		c.approx.Drop(id)
 	}
+}
+
+// measures reports whether some instance of a worker has been compared with the index. The
+// caller holds mu.
+func (c *caches) measures(worker string) bool {
+	for _, a := range c.accuracy {
+		if a.worker == worker {
+			return true
+		}
+	}
+	return false
 }
 
 // describe fills in what is known of the candidates for a prompt.
@@ -100,7 +125,7 @@ func (c *caches) routed(id cluster.InstanceID, hashes []uint64) {
 }
 
 // found compares a prediction with what the worker found.
-func (c *caches) found(id cluster.InstanceID, predicted, found int) {
+func (c *caches) found(id cluster.InstanceID, worker string, predicted, found int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.accuracy[id]
@@ -108,9 +133,10 @@ func (c *caches) found(id cluster.InstanceID, predicted, found int) {
 		if !c.feed.Knows(id) {
 			return // it has left
 		}
-		a = &cluster.KVAccuracy{}
+		a = &workerAccuracy{worker: worker}
 		c.accuracy[id] = a
 	}
+	c.metrics.Routed(worker, predicted, found)
 	a.Requests++
 	a.Predicted += uint64(predicted)
 	a.Found += uint64(found)
@@ -136,7 +162,7 @@ func (c *caches) report(hashes []uint64) cluster.KVIndex {
 		}
 		c.mu.Lock()
 		if a := c.accuracy[s.Worker]; a != nil {
-			w.Accuracy = *a
+			w.Accuracy = a.KVAccuracy
 		}
 		c.mu.Unlock()
 		out.Workers = append(out.Workers, w)

@@ -148,7 +148,7 @@ func (f *Frontend) watch(ctx context.Context) (err error) {
 		}
 		f.clearing = append(f.clearing, c)
 	}
-	if f.caches, err = newCaches(ctx, f.cfg.Runtime, !f.cfg.NoKVEvents, f.cfg.KVTTL, f.log); err != nil {
+	if f.caches, err = newCaches(ctx, f.cfg.Runtime, !f.cfg.NoKVEvents, f.cfg.KVTTL, f.cfg.Metrics, f.log); err != nil {
 		return err
 	}
 	f.registry, err = newRegistry(ctx, f)

@@ -38,6 +38,15 @@ const (
 	FrontendModelRejections     = PrefixFrontend + "model_rejection_total"
 )
 
+// Frontend metrics of our own, about the prefix index.
+const (
+	FrontendKVPredicted   = PrefixFrontend + "kv_predicted_blocks_total"
+	FrontendKVFound       = PrefixFrontend + "kv_found_blocks_total"
+	FrontendKVFalse       = PrefixFrontend + "kv_false_blocks_total"
+	FrontendKVIndexBlocks = PrefixFrontend + "kv_index_blocks"
+	FrontendKVIndexBytes  = PrefixFrontend + "kv_index_bytes"
+)
+
 // Worker metrics that Dynamo defines.
 const (
 	ComponentRequests        = PrefixComponent + "requests_total"
