@@ -103,6 +103,8 @@ const (
 	TermQueue   = "queue"   // blocks of other prompts that it has to compute
 	TermLater   = "later"   // blocks that others wait for who come after the request
 	TermActive  = "active"  // blocks that requests there use, with this one
+	TermDraw    = "draw"    // random: a number from the hash of request and worker
+	TermPassed  = "passed"  // above all loads if the policy does not consider the worker
 )
 
 // CostTerm is one summand of the cost of a candidate.

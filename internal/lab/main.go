@@ -4,6 +4,7 @@
 // Start with [Main]. The work is done by the packages below:
 //
 //   - bench measures engine, request path, transfers and planes;
+//   - route replays traces against the routing policies in virtual time;
 //   - gpucheck runs, compares and measures the CUDA kernels on a GPU;
 //   - cuda has what CUDA code is tested and measured with: a fake driver (fake), an emulator
 //     of PTX, the kernels as Go functions (kerneltest), NVIDIA's compiler (nvrtc) and
@@ -70,7 +71,7 @@ none is touched.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr))
+	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout, stderr))
 	return cmd
 }
 

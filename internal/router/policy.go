@@ -107,36 +107,50 @@ type Policy interface {
 
 // Names of the policies.
 const (
-	RoundRobin  = "round-robin"
-	LeastLoaded = "least-loaded"
+	Direct      = "direct"
 	KV          = "kv"
+	LeastLoaded = "least-loaded"
+	PowerOfTwo  = "power-of-two"
+	Random      = "random"
+	RoundRobin  = "round-robin"
 )
 
-// prices are the policies: each returns the terms of the cost of every candidate of free,
-// in their order. The candidate with the lowest cost is chosen.
-var prices = map[string]func(r Request, v View, free []Candidate) [][]cluster.CostTerm{
-	RoundRobin:  priceTurn,
-	LeastLoaded: priceLoad,
+// Price returns the terms of the cost of every candidate of free, in their order. The
+// candidate with the lowest cost is chosen.
+type Price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
+
+// prices are the policies.
+var prices = map[string]Price{
+	Direct:      priceDirect,
 	KV:          priceKV,
+	LeastLoaded: priceLoad,
+	PowerOfTwo:  priceTwo,
+	Random:      priceRandom,
+	RoundRobin:  priceTurn,
 }
 
 // Policies lists the names that NewPolicy accepts.
 func Policies() []string { return slices.Sorted(maps.Keys(prices)) }
 
-// NewPolicy returns the policy of that name.
+// NewPolicy returns the policy of that name. Dynamo's spellings, with underscores, are
+// accepted, too.
 func NewPolicy(name string) (Policy, error) {
-	if price := prices[name]; price != nil {
-		return costed{name, price}, nil
+	own := strings.ReplaceAll(name, "_", "-")
+	if price := prices[own]; price != nil {
+		return costed{own, price}, nil
 	}
 	return nil, fmt.Errorf("unknown router policy %q (known: %s)", name, strings.Join(Policies(), ", "))
 }
+
+// ByCost returns a policy that takes the candidate with the lowest cost.
+func ByCost(name string, price Price) Policy { return costed{name, price} }
 
 // costed takes the eligible candidate with the lowest cost. Ties go to the smallest hash
 // of request and worker: requests spread evenly, and the same request over the same
 // candidates gives the same decision, in every frontend and in a replay.
 type costed struct {
 	name  string
-	price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
+	price Price
 }
 
 func (p costed) Name() string { return p.name }
@@ -168,31 +182,6 @@ func sum(terms []cluster.CostTerm) (cost float64) {
 		cost += t.Value
 	}
 	return cost
-}
-
-// priceTurn takes the candidates in turn, in the order of their ids: the cost is the
-// distance from the candidate whose turn it is.
-func priceTurn(_ Request, v View, free []Candidate) [][]cluster.CostTerm {
-	order := make([]int, len(free))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(free[a].ID, free[b].ID) })
-	out := make([][]cluster.CostTerm, len(free))
-	turn := int(v.Turn % uint64(len(free)))
-	for place, i := range order {
-		out[i] = []cluster.CostTerm{{Name: cluster.TermTurn, Value: float64((place - turn + len(free)) % len(free))}}
-	}
-	return out
-}
-
-// priceLoad takes the candidate with the fewest requests in flight.
-func priceLoad(_ Request, _ View, free []Candidate) [][]cluster.CostTerm {
-	out := make([][]cluster.CostTerm, len(free))
-	for i, c := range free {
-		out[i] = []cluster.CostTerm{{Name: cluster.TermLoad, Value: float64(c.InFlight)}}
-	}
-	return out
 }
 
 // tieHash is the 64-bit FNV-1a hash of a request's id and a worker's instance id, mixed

@@ -1,0 +1,63 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dynctl/dynctl/internal/lab/route"
+)
+
+// routeCommand compares routing policies in virtual time.
+func routeCommand(stdout, stderr io.Writer) *cobra.Command {
+	p := route.Plan{Progress: stderr}
+	cmd := &cobra.Command{
+		Use:   "route [TRACE...]",
+		Short: "compare routing policies by replaying traces in virtual time",
+		Long: `route replays workloads against the router's policies in virtual time and prints how
+much of their prompts the workers reuse, how evenly they work and how long requests
+wait. Each TRACE is a file in the format of Mooncake: one JSON object a line with
+timestamp, input_length, output_length and hash_ids. The generated workloads are
+` + strings.Join(route.Generated(), ", ") + `.`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, path := range args {
+				f, err := os.Open(path)
+				if err != nil {
+					return fmt.Errorf("read the trace: %w", err)
+				}
+				requests, err := route.ReadMooncake(f)
+				_ = f.Close() // it was only read
+				if err != nil {
+					return err
+				}
+				name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".jsonl"), "_trace")
+				p.Workloads = append(p.Workloads, route.Workload{Name: name, Requests: requests})
+			}
+			for _, name := range p.Generate {
+				w, err := route.Generate(name, p.Seed)
+				if err != nil {
+					return usageError{err}
+				}
+				p.Workloads = append(p.Workloads, w)
+			}
+			if len(p.Workloads) == 0 {
+				return usageError{fmt.Errorf("no workload: name a trace or use --generate")}
+			}
+			return p.Run(stdout)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&p.Generate, "generate", nil, "workloads to generate")
+	f.IntSliceVar(&p.Workers, "workers", []int{8}, "numbers of workers")
+	f.IntSliceVar(&p.Blocks, "blocks", []int{1000, 4000}, "blocks of 512 tokens in each worker's cache")
+	f.Float64SliceVar(&p.Speeds, "speed", []float64{1}, "play the workload this many times as fast")
+	f.StringSliceVar(&p.Policies, "policies", nil, "policies to compare; all if empty")
+	f.BoolVar(&p.Tune, "tune", false, "try the settings of each opponent, and print the best for each figure")
+	f.BoolVar(&p.Knee, "knee", false, "look for the highest speed at which 90 % of first tokens come within 2 s")
+	f.Uint64Var(&p.Seed, "seed", 1, "seed of generated workloads")
+	return cmd
+}

@@ -1,0 +1,66 @@
+package router
+
+import (
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// Knobs of the original's costs. See DefaultKnobs.
+type Knobs struct {
+	// OverlapWeight of version 0.8 multiplies the prompt tokens to compute.
+	OverlapWeight float64
+	// The rest is of version 1.5. OverlapCredit is what a cached block takes off the cost,
+	// less for busy workers if CreditDecay is set. HostWeight and DiskWeight are what blocks
+	// in those tiers count of one on the device.
+	OverlapCredit, CreditDecay, HostWeight, DiskWeight float64
+	// PrefillScale multiplies the prompt blocks to compute.
+	PrefillScale float64
+	// RequestWeight is the cost of each request in flight.
+	RequestWeight float64
+}
+
+// DefaultKnobs are the original's defaults.
+var DefaultKnobs = Knobs{OverlapWeight: 1, OverlapCredit: 1, HostWeight: 0.75, DiskWeight: 0.25, PrefillScale: 1}
+
+// Original08 is the cost of Dynamo 0.8 (lib/llm/src/kv_router/scheduler.rs): prompt blocks
+// to compute, and blocks in use. The original knows only what is cached, not what comes.
+func Original08(k Knobs) Price {
+	return func(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
+		block := float64(max(1, r.BlockSize))
+		out := make([][]cluster.CostTerm, len(free))
+		for i, c := range free {
+			out[i] = []cluster.CostTerm{
+				{Name: cluster.TermQueue, Value: k.OverlapWeight * float64(c.PrefillTokens) / block},
+				{Name: cluster.TermOverlap, Value: k.OverlapWeight * float64(max(0, r.PromptTokens-c.Overlap.Blocks()*r.BlockSize)) / block},
+				{Name: cluster.TermActive, Value: float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)},
+			}
+		}
+		return out
+	}
+}
+
+// Original15 is the cost of Dynamo 1.5 (kv-router, selector/default.rs) without shared
+// caches and taints.
+func Original15(k Knobs) Price {
+	return func(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
+		block := float64(max(1, r.BlockSize))
+		least := free[0].PrefillTokens
+		for _, c := range free {
+			least = min(least, c.PrefillTokens)
+		}
+		out := make([][]cluster.CostTerm, len(free))
+		for i, c := range free {
+			behind := float64(c.PrefillTokens-least) / block / float64(max(1, len(r.Hashes)))
+			credit := k.OverlapCredit / (1 + k.CreditDecay*behind)
+			gain := credit*float64(c.Overlap.Device) + k.HostWeight*float64(c.Overlap.Host) + k.DiskWeight*float64(c.Overlap.Disk)
+			queue := k.PrefillScale * float64(c.PrefillTokens) / block
+			own := k.PrefillScale * (float64(r.PromptTokens)/block - gain)
+			out[i] = []cluster.CostTerm{
+				{Name: cluster.TermQueue, Value: queue},
+				{Name: cluster.TermOverlap, Value: max(-queue, own)}, // the sum of both is at least 0
+				{Name: cluster.TermActive, Value: float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)},
+				{Name: cluster.TermLoad, Value: k.RequestWeight * float64(c.InFlight)},
+			}
+		}
+		return out
+	}
+}
