@@ -102,7 +102,7 @@ const (
 	TermOverlap = "overlap" // blocks of the prompt that the worker has to compute
 	TermQueue   = "queue"   // blocks of other prompts that it has to compute
 	TermLater   = "later"   // blocks that others wait for who come after the request
-	TermActive  = "active"  // blocks that requests there use, with this one
+	TermActive  = "active"  // share of the KV pool that requests use, times the prompt's blocks
 	TermDraw    = "draw"    // random: a number from the hash of request and worker
 	TermPassed  = "passed"  // above all loads if the policy does not consider the worker
 )

@@ -20,11 +20,12 @@ func TestKV(t *testing.T) {
 	}{
 		{"the longer overlap", Candidate{Overlap: Overlap{Device: 3}}, Candidate{Overlap: Overlap{Device: 6}}, "b"},
 		{"all tiers count", Candidate{Overlap: Overlap{Device: 3}}, Candidate{Overlap: Overlap{Device: 1, Host: 2, Disk: 1}}, "b"},
-		{"a queue that takes longer than computing", Candidate{Overlap: Overlap{Device: 10}, PrefillTokens: 400}, Candidate{}, "b"},
-		{"a queue that takes less", Candidate{Overlap: Overlap{Device: 10}, PrefillTokens: 159}, Candidate{}, "a"},
+		{"a queue that costs more than computing", Candidate{Overlap: Overlap{Device: 10}, PrefillTokens: 1000}, Candidate{}, "b"},
+		{"a queue that costs less", Candidate{Overlap: Overlap{Device: 10}, PrefillTokens: 400}, Candidate{}, "a"},
 		{"a prompt that is being computed there", Candidate{Overlap: Overlap{Device: 2}, Coming: 10, PrefillTokens: 100, ActiveBlocks: 10, Shared: 10}, Candidate{Overlap: Overlap{Device: 2}}, "a"},
 		{"requests that decode", Candidate{ActiveBlocks: 40, InFlight: 2}, Candidate{ActiveBlocks: 39, InFlight: 3}, "b"},
 		{"shared blocks count once", Candidate{ActiveBlocks: 40, Shared: 10, Coming: 10}, Candidate{ActiveBlocks: 30, Coming: 10}, "a"},
+		{"the share of the pool counts", Candidate{ActiveBlocks: 40, KVBlocks: 4000}, Candidate{ActiveBlocks: 30, KVBlocks: 1000}, "a"},
 		{"the best is excluded", Candidate{Overlap: Overlap{Device: 10}, Excluded: "draining"}, Candidate{PrefillTokens: 1000}, "b"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -129,10 +129,7 @@ func Knee(c Config, settings []router.Policy) (knee float64, with string, err er
 		if low == 0 && knee > 0 {
 			continue // other settings are better
 		}
-		if low == 0 {
-			low = high / 64
-		}
-		for high > 1.03*low {
+		for high > max(1.03*low, 0.02) { // a workload that no speed serves has knee 0
 			middle := (low + high) / 2
 			ok, err := serves(middle)
 			if err != nil {
