@@ -79,7 +79,7 @@ type fakeConfig struct {
 	Decisions []cluster.RouterDecision
 	// Index holds the prefix index that its frontend reports; nil: it reports none.
 	Index *cluster.KVIndex
-// Caches holds the number of blocks that workers report as forgotten; negative: it fails.
+	// Caches holds the number of blocks that workers report as forgotten; negative: it fails.
 	Caches map[string]int
 	// Logs holds the logs of workers and the agent ("").
 	Logs map[string]string
