@@ -38,6 +38,7 @@ type Index struct {
 	// tables, the sets by id, names and clock are for readers, too.
 	tables [numParts]atomic.Pointer[table]
 	sets   sets
+	epochs epochs
 	names  atomic.Pointer[[]cluster.InstanceID] // of workers, by number
 	clock  atomic.Uint32                        // evictions, see bound.go
 
@@ -64,6 +65,7 @@ func New(cfg Config) *Index {
 	for i := range x.tables {
 		x.tables[i].Store(&table{buckets: make([]bucket, leastSize)})
 	}
+	x.sets.epochs = &x.epochs
 	x.sets.byHash = map[uint64][]*set{}
 	x.sets.byID.Store(&[]*setChunk{})
 	x.names.Store(&[]cluster.InstanceID{})
@@ -263,7 +265,7 @@ func (x *Index) Drop(id cluster.InstanceID) {
 	if w := x.workers[id]; w != nil {
 		x.clear(w)
 		delete(x.workers, id)
-		x.numbers.give(w.number)
+		x.numbers.give(w.number, &x.epochs)
 	}
 }
 

@@ -37,6 +37,7 @@ type running struct {
 // Blocks that are stored or removed meanwhile count or do not.
 func (x *Index) Lookup(hashes []uint64, m *Match) {
 	m.Overlaps, m.alive = m.Overlaps[:0], m.alive[:0]
+	defer x.epochs.leave(x.epochs.enter())
 	names, bounded, clock := *x.names.Load(), x.cfg.MaxBytes > 0, x.clock.Load()
 	last, run := uint32(none), 0 // the current ref, and how many blocks in a row have it
 	for from := 0; from < len(hashes); from += batchSize {
@@ -63,24 +64,18 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 	}
 }
 
-// read returns the ref of a block and, if it is not last, a set's members. It reads the
-// ref again after the set: an id that was reused in between belongs to another ref now.
+// read returns the ref of a block, its slot and, if the ref is not last, a set's members.
 func (x *Index) read(p *probes, i int, key uint64, last uint32) (r uint32, members []holder, at slot) {
 	at, ok := x.search(p, i, key)
 	if !ok {
 		return none, nil, at
 	}
 	r = at.ref()
-	for r != last && r&setBit != 0 {
-		members = x.sets.get(r).members
-		again := at.ref()
-		if again == r {
-			break
-		}
-		r = again
-	}
 	if !at.still(key) {
 		return none, nil, at
+	}
+	if r != last && r&setBit != 0 {
+		members = x.sets.get(r).members
 	}
 	return r, members, at
 }

@@ -29,6 +29,7 @@ type sets struct {
 	byHash map[uint64][]*set
 	byID   atomic.Pointer[[]*setChunk] // grows only
 	ids    recycler
+	epochs *epochs
 	bytes  int64
 }
 
@@ -129,26 +130,5 @@ func (ss *sets) release(r uint32) {
 		delete(ss.byHash, s.hash)
 	}
 	ss.bytes -= setOverhead + 4*int64(len(s.members))
-	ss.ids.give(s.id)
+	ss.ids.give(s.id, ss.epochs)
 }
-
-// recycler hands out numbers. A number that is given back is handed out again only after
-// many others were: a reader that still has it finds out that its slot has changed.
-type recycler struct {
-	next uint32
-	free []uint32 // oldest first
-}
-
-const quarantine = 1024
-
-func (r *recycler) take() uint32 {
-	if len(r.free) > quarantine {
-		n := r.free[0]
-		r.free = r.free[1:]
-		return n
-	}
-	r.next++
-	return r.next - 1
-}
-
-func (r *recycler) give(n uint32) { r.free = append(r.free, n) }
