@@ -87,7 +87,7 @@ func TestExplainRoute(t *testing.T) {
 
 func TestExplainRouteWithoutRequests(t *testing.T) {
 	w := newWorld(t)
-	if r := w.run("explain", "route"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend tells its router decisions") {
+	if r := w.run("explain", "route"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend reports its router decisions") {
 		t.Errorf("no frontend: %+v", r)
 	}
 	w.agent(fakeConfig{Decisions: []cluster.RouterDecision{}})

@@ -26,7 +26,7 @@ func someIndex() *cluster.KVIndex {
 
 func TestGetIndex(t *testing.T) {
 	w := newWorld(t)
-	if r := w.run("get", "index"); r.code == exit.OK || !strings.Contains(r.stderr, "no frontend tells its prefix index") {
+	if r := w.run("get", "index"); r.code == exit.OK || !strings.Contains(r.stderr, "no frontend reports its prefix index") {
 		t.Errorf("no frontend: %+v", r)
 	}
 	w.agent(fakeConfig{Index: someIndex()})
@@ -75,7 +75,7 @@ func TestGetIndexWithoutEvents(t *testing.T) {
 
 func TestExplainPrefix(t *testing.T) {
 	w := newWorld(t)
-	if r := w.run("explain", "prefix", "hello"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend tells its prefix index") {
+	if r := w.run("explain", "prefix", "hello"); r.code != exit.Unreachable || !strings.Contains(r.stderr, "no frontend reports its prefix index") {
 		t.Errorf("no frontend: %+v", r)
 	}
 	w.agent(fakeConfig{Index: someIndex()})

@@ -22,7 +22,7 @@ func TestSet(t *testing.T) {
 		return string(kv.Value)
 	}
 	r := w.ok("set")
-	clitest.Has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tdecode-first\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tleast-loaded\tnode\n")
+	clitest.Has(t, "list", r.stdout, "SETTING\tVALUE\tDEFAULT\tORIGIN\n", "disagg.strategy\t-\tdecode-first\tnode\n", "disagg.remote_prefill_timeout\t-\t30s\tnode\n", "router.policy\t-\tkv\tnode\n")
 	if n := strings.Count(r.stdout, "\n"); n != 1+len(config.RuntimeKeys()) {
 		t.Errorf("%d lines", n)
 	}
@@ -75,7 +75,7 @@ func TestSet(t *testing.T) {
 	if _, err := w.store.Put(t.Context(), cluster.SettingKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
 		t.Fatal(err)
 	}
-	clitest.Has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded\tleast-loaded\tnode\n")
+	clitest.Has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded, kv, power-of-two, random\tkv\tnode\n")
 	if got := w.ok("set", "-q").stdout; !strings.Contains(got, "disagg.strategy\n") {
 		t.Errorf("names: %q", got)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNoIndex is returned when no frontend of the cluster offers its prefix index.
-var ErrNoIndex = errors.New("no frontend tells its prefix index")
+var ErrNoIndex = errors.New("no frontend reports its prefix index")
 
 // KVIndexes asks all frontends what their prefix indexes know, sorted by node. It fails
 // with ErrNoIndex, or when no frontend answers.

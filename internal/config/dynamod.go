@@ -304,7 +304,7 @@ func dynamodServingKeys() []Key {
 		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with prefill-first waiting for prefill workers, decode workers prefill themselves"},
 		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
 
-		{Name: "router.policy", Kind: KindString, Default: "kv", Choices: []string{"round-robin", "least-loaded", "kv"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker: the next in turn, the one with the fewest requests, or with kv the one where the prompt needs the least computing, by what its KV cache has and by what waits there"},
+		{Name: "router.policy", Kind: KindString, Default: "kv", Choices: []string{"round-robin", "least-loaded", "kv", "power-of-two", "random"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker: the next in turn, the one with the fewest requests, or with kv the one where the prompt needs the least computing, by what its KV cache has and by what waits there"},
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
 		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
 
