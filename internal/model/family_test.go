@@ -218,7 +218,7 @@ func TestFamilyFieldsRefuses(t *testing.T) {
 		want         string
 	}{
 		{"negative window", mistral01, object{"sliding_window": -1}, ErrConfig, "sliding_window: -1"},
-		{"layers slide without a size", qwen25, object{"layer_types": slices.Repeat([]string{"sliding_attention"}, 24)}, ErrConfig, "no size"},
+		{"layers slide without a size", qwen25, object{"layer_types": slices.Repeat([]string{"sliding_attention"}, 24)}, ErrConfig, "its size is not set"},
 		{"more experts than there are", mixtral8x7, object{"num_experts_per_tok": 9}, ErrConfig, "9 is more than the 8 experts"},
 		{"no experts", mixtral8x7, object{"num_local_experts": 0}, ErrConfig, "num_local_experts: 0"},
 		{"layers are not numbers", qwen3x30, object{"mlp_only_layers": "all"}, ErrConfig, "want a list of layers"},
