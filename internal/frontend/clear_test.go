@@ -19,7 +19,7 @@ import (
 func TestClearCaches(t *testing.T) {
 	w := newWorld(t)
 	f := w.configured(nil, func(f *Frontend) { f.limits.clear = 300 * time.Millisecond })
-	clear := func(path string) (int, cleared) {
+	post := func(path string) (int, cleared) {
 		t.Helper()
 		resp := f.do(http.MethodPost, path, nil)
 		var out cleared
@@ -28,10 +28,10 @@ func TestClearCaches(t *testing.T) {
 		}
 		return resp.StatusCode, out
 	}
-	if status, out := clear("/clear_kv_blocks"); status != http.StatusOK || out.Message != "No active worker groups found" {
+	if status, out := post("/clear_kv_blocks"); status != http.StatusOK || out.Message != "No active worker groups found" {
 		t.Errorf("no worker: %d %+v", status, out)
 	}
-	real, _ := w.realWorker("worker-1", 0)
+	good, _ := w.realWorker("worker-1", 0)
 	f.waitModel(1)
 	_ = wholeAnswer(t, f.post("/v1/completions", textBody(body{"prompt": strings.Repeat("x", 5*testBlock), "max_tokens": 1})))
 	ready := func(n int) {
@@ -39,14 +39,14 @@ func TestClearCaches(t *testing.T) {
 		patience.Until(t, "the frontend knows the endpoints", func() bool { return len(f.clearing[0].All())+len(f.clearing[1].All()) == n })
 	}
 	ready(1)
-	status, out := clear("/clear_kv_blocks")
+	status, out := post("/clear_kv_blocks")
 	if status != http.StatusOK || len(out.Cleared) != 1 || len(out.Failed) != 0 {
 		t.Fatalf("%d %+v", status, out)
 	}
-	if one := out.Cleared[0]; one.Name != "worker-1" || one.InstanceID != real.Status().InstanceID || one.Endpoint != cluster.DefaultNamespace+"/"+cluster.RoleDecode.Component()+"/clear_kv_blocks" || one.Response == nil || one.Response.Blocks < 5 {
+	if one := out.Cleared[0]; one.Name != "worker-1" || one.InstanceID != good.Status().InstanceID || one.Endpoint != cluster.DefaultNamespace+"/"+cluster.RoleDecode.Component()+"/clear_kv_blocks" || one.Response == nil || one.Response.Blocks < 5 {
 		t.Errorf("%+v", one)
 	}
-	if status, out = clear("/flush_cache"); status != http.StatusOK || len(out.Cleared) != 1 || out.Cleared[0].Response.Blocks != 0 {
+	if status, out = post("/flush_cache"); status != http.StatusOK || len(out.Cleared) != 1 || out.Cleared[0].Response.Blocks != 0 {
 		t.Errorf("cleared already: %d %+v", status, out)
 	}
 
@@ -69,7 +69,7 @@ func TestClearCaches(t *testing.T) {
 	}
 	ready(4)
 	begin := time.Now()
-	status, out = clear("/clear_kv_blocks")
+	status, out = post("/clear_kv_blocks")
 	if took := time.Since(begin); took > patience.Soon/2 {
 		t.Errorf("took %s", took)
 	}
@@ -77,7 +77,7 @@ func TestClearCaches(t *testing.T) {
 		out.Failed[0].Name != "worker-2" || out.Failed[0].Error == "" || !strings.Contains(out.Failed[1].Error, "no cache today") {
 		t.Errorf("%d %+v", status, out)
 	}
-	if status, _ := clear("/flush_cache"); status != http.StatusBadRequest {
+	if status, _ := post("/flush_cache"); status != http.StatusBadRequest {
 		t.Errorf("flush with failures: status %d", status)
 	}
 	if resp := f.do(http.MethodGet, "/clear_kv_blocks", nil); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != "POST, OPTIONS" {

@@ -158,7 +158,7 @@ func TestIndexAgainstNaive(t *testing.T) {
 	}
 }
 
-// The published behaviours of Dynamo's indexers, one by one.
+// The published behavior of Dynamo's indexers, one by one.
 func TestLookup(t *testing.T) {
 	const a, b = cluster.InstanceID(1), cluster.InstanceID(2)
 	p := []uint64{11, 12, 13, 14}

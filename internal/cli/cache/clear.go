@@ -23,13 +23,13 @@ import (
 func Command(a *command.App) *cobra.Command {
 	return command.Group(command.Verb{
 		Use: "cache <what>", Short: "Clear the KV caches of workers", Group: command.GroupWorkers,
-		Long:     "Workers keep the KV of earlier prompts, so that prompts that begin alike need less computation.",
+		Long: "Workers keep the KV of earlier prompts, so that prompts that begin alike need less computation.",
 		Examples: []string{
 			"dynctl cache clear",
 			"dynctl cache clear worker-3 worker-4",
 			"dynctl cache clear --yes -o json",
 		},
-		See:      []string{"dynctl get index", "dynctl explain prefix"},
+		See: []string{"dynctl get index", "dynctl explain prefix"},
 	}, clearCommand(a))
 }
 

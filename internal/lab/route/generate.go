@@ -25,11 +25,11 @@ func Generated() []string { return slices.Sorted(maps.Keys(generators)) }
 
 // Generate makes a workload; the same seed makes the same.
 func Generate(name string, seed uint64) (Workload, error) {
-	make := generators[name]
-	if make == nil {
+	generate := generators[name]
+	if generate == nil {
 		return Workload{}, fmt.Errorf("no workload %q (known: %s)", name, strings.Join(Generated(), ", "))
 	}
-	requests := make(&random{Rand: rand.New(rand.NewPCG(seed, 0))})
+	requests := generate(&random{Rand: rand.New(rand.NewPCG(seed, 0))})
 	slices.SortStableFunc(requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 	return Workload{name, requests}, nil
 }
