@@ -9,38 +9,34 @@ import "github.com/dynctl/dynctl/internal/cluster"
 //   - later: overlap once for each prompt of this length that waits per worker on average
 //     or comes while this one is computed, because so many wait for its computing, too;
 //   - active: blocks of the prompt, times the share of the worker's KV pool that requests
-//     in flight would use with this one. A block that several use counts once.
+//     in flight would use with this one, where a block that several use counts once; or
+//     the share that they would read in a step if all were like this one, if that is more.
 //
 // Later makes work that is not needed dearer the busier the workers are, without a weight
 // to choose: waiting for a busy worker harms one request, computing anew harms all that
 // follow. Active prefers the worker with the most room: what requests use is lost to the
-// cache, and a request that finds no room waits. Blocks that are being computed for an
-// earlier prompt count as cached, so that equal prompts that come at once go to the same
-// worker.
+// cache, a request that finds no room waits, and every step waits for what decoding reads.
+// Blocks that are being computed for an earlier prompt count as cached, so that equal
+// prompts that come at once go to the same worker.
 //
 // A worker with a long queue loses a prompt that it has cached as soon as waiting costs
-// more than computing the prompt elsewhere. docs/routing.md compares this cost
-// with others.
+// more than computing the prompt elsewhere. docs/routing.md compares this cost with others.
 func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 	block := float64(max(1, r.BlockSize))
 	waiting := 0.0 // prompts like this one, for each worker
-	known, used := 0, 0
+	fullest := 1   // stands for the pool of workers that have not told its size
 	for _, c := range free {
 		waiting += float64(c.PrefillTokens) / float64(max(1, r.PromptTokens)) / float64(len(free))
-		known = max(known, c.KVBlocks)
-		used = max(used, c.ActiveBlocks+len(r.Hashes))
-	}
-	if known == 0 {
-		known = used // no worker has told its size yet: then the fullest one counts as full
+		fullest = max(fullest, c.ActiveBlocks+len(r.Hashes), c.KVBlocks)
 	}
 	out := make([][]cluster.CostTerm, len(free))
 	for i, c := range free {
 		own := float64(c.Uncached(r)) / block
-		pool := c.KVBlocks
-		if pool == 0 {
-			pool = known
+		used, pool := c.ActiveBlocks+len(r.Hashes)-c.Shared, fullest
+		if c.KVBlocks > 0 {
+			used, pool = max(used, c.InFlight*len(r.Hashes)), c.KVBlocks
 		}
-		share := float64(c.ActiveBlocks+len(r.Hashes)-c.Shared) / float64(max(1, pool))
+		share := float64(used) / float64(pool)
 		out[i] = []cluster.CostTerm{
 			{Name: cluster.TermQueue, Value: float64(c.PrefillTokens) / block},
 			{Name: cluster.TermOverlap, Value: own},

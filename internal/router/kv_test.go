@@ -26,6 +26,7 @@ func TestKV(t *testing.T) {
 		{"requests that decode", Candidate{ActiveBlocks: 40, InFlight: 2}, Candidate{ActiveBlocks: 39, InFlight: 3}, "b"},
 		{"shared blocks count once", Candidate{ActiveBlocks: 40, Shared: 10, Coming: 10}, Candidate{ActiveBlocks: 30, Coming: 10}, "a"},
 		{"the share of the pool counts", Candidate{ActiveBlocks: 40, KVBlocks: 4000}, Candidate{ActiveBlocks: 30, KVBlocks: 1000}, "a"},
+		{"what decoding reads counts", Candidate{ActiveBlocks: 40, InFlight: 20, KVBlocks: 1000}, Candidate{ActiveBlocks: 50, InFlight: 1, KVBlocks: 1000}, "b"},
 		{"the best is excluded", Candidate{Overlap: Overlap{Device: 10}, Excluded: "draining"}, Candidate{PrefillTokens: 1000}, "b"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func Opponents() []Contender {
 		sticky = append(sticky, router.ByCost(fmt.Sprintf("T %gs", seconds), priceSticky(seconds)))
 	}
 	for _, broken := range []float64{5, 1, math.Inf(1)} {
-		predicted = append(predicted, router.ByCost(fmt.Sprintf("break %gs", broken), pricePredicted(broken)))
+		predicted = append(predicted, router.ByCost(fmt.Sprintf("break %g s", broken), pricePredicted(broken)))
 	}
 	return append(out, Contender{"dynamo-0.8", v08}, Contender{"dynamo-1.5", v15}, Contender{"llm-d-prefix", llmd}, Contender{"sticky", sticky}, Contender{"predicted", predicted})
 }
@@ -127,17 +127,25 @@ func priceSticky(seconds float64) router.Price {
 // no longer counts for a worker whose prediction is worse than the best by so many seconds.
 func pricePredicted(broken float64) router.Price {
 	return func(r router.Request, v router.View, free []router.Candidate) [][]cluster.CostTerm {
-		first := func(c router.Candidate) float64 {
-			return (float64(c.PrefillTokens) + uncached(r, c)) / max(1, c.PrefillRate)
+		fastest := 1.0 // stands for the speed of workers that have not computed yet
+		for _, c := range free {
+			fastest = max(fastest, c.PrefillRate)
+		}
+		seconds := func(c router.Candidate, tokens float64) float64 {
+			if c.PrefillRate > 0 {
+				return tokens / c.PrefillRate
+			}
+			return tokens / fastest
 		}
 		best := math.Inf(1)
 		for _, c := range free {
-			best = min(best, float64(c.PrefillTokens)/max(1, c.PrefillRate))
+			best = min(best, seconds(c, float64(c.PrefillTokens)))
 		}
 		return each(func(_ router.Request, c router.Candidate) float64 {
-			t := first(c)
-			if float64(c.PrefillTokens)/max(1, c.PrefillRate) > best+broken {
-				t = (float64(c.PrefillTokens) + float64(r.PromptTokens)) / max(1, c.PrefillRate)
+			wait := float64(c.PrefillTokens)
+			t := seconds(c, wait+uncached(r, c))
+			if seconds(c, wait) > best+broken {
+				t = seconds(c, wait+float64(r.PromptTokens))
 			}
 			step := H100.step(batch{decode: c.InFlight + 1, context: (c.ActiveBlocks + len(r.Hashes)) * BlockSize}).Seconds()
 			return 0.8*t + 0.2*step
