@@ -1,8 +1,10 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -167,6 +169,9 @@ func (c *caches) report(hashes []uint64) cluster.KVIndex {
 		c.mu.Unlock()
 		out.Workers = append(out.Workers, w)
 	}
+	slices.SortFunc(out.Workers, func(a, b cluster.KVIndexWorker) int {
+		return cmp.Or(cluster.CompareNames(a.Worker, b.Worker), cmp.Compare(a.InstanceID, b.InstanceID))
+	})
 	return out
 }
 

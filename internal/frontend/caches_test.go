@@ -143,7 +143,7 @@ func TestIndexIsTrue(t *testing.T) {
 	load(3)
 	true2("after the caches were cleared", first, again)
 	report := f.caches.report(nil)
-	if len(report.Workers) != 2 || report.Workers[0].GapsTotal == 0 || report.Workers[0].Accuracy.Requests == 0 {
+	if len(report.Workers) != 2 || report.Workers[0].Worker != "worker-1" || report.Workers[0].GapsTotal == 0 || report.Workers[0].Accuracy.Requests == 0 {
 		t.Errorf("report %+v", report)
 	}
 }
