@@ -27,10 +27,10 @@ func someDecisions() []cluster.RouterDecision {
 			Candidates: []cluster.RouteCandidate{candidate("worker-3", 14, ""), candidate("worker-5", 14, ""), candidate("worker-6", 14, ""), candidate("worker-7", 3, "draining")}},
 		{RequestID: "r-8f21~1", Time: at(3), Phase: cluster.RoleDecode, Policy: "round-robin", Weighed: []string{cluster.TermTurn}, Chosen: "worker-5", PromptToks: 580, Blocks: 36,
 			Candidates: []cluster.RouteCandidate{candidate("worker-5", 14, ""), candidate("worker-6", 2, "")}},
-		{RequestID: "r-8e00", Time: at(4), Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermOverlap, cluster.TermLoad}, Blocks: 2, Prefill: "local", PrefillWhy: "short"},
-		{RequestID: "r-9000", Time: at(5), Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermOverlap, cluster.TermLoad}, Chosen: "worker-3", Blocks: 2,
-			Candidates: []cluster.RouteCandidate{{Worker: "worker-3", Cost: 1.5, Terms: []cluster.CostTerm{{Name: cluster.TermOverlap, Value: 1}, {Name: cluster.TermLoad, Value: 0.5}}},
-				{Worker: "worker-5", Cost: 4.25, Terms: []cluster.CostTerm{{Name: cluster.TermOverlap, Value: 4}, {Name: cluster.TermLoad, Value: 0.25}}}, {Worker: "worker-6", Cost: math.Inf(1)}}},
+		{RequestID: "r-8e00", Time: at(4), Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermUncached, cluster.TermLoad}, Blocks: 2, Prefill: "local", PrefillWhy: "short"},
+		{RequestID: "r-9000", Time: at(5), Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermUncached, cluster.TermLoad}, Chosen: "worker-3", Blocks: 2,
+			Candidates: []cluster.RouteCandidate{{Worker: "worker-3", Cost: 1.5, Terms: []cluster.CostTerm{{Name: cluster.TermUncached, Value: 1}, {Name: cluster.TermLoad, Value: 0.5}}},
+				{Worker: "worker-5", Cost: 4.25, Terms: []cluster.CostTerm{{Name: cluster.TermUncached, Value: 4}, {Name: cluster.TermLoad, Value: 0.25}}}, {Worker: "worker-6", Cost: math.Inf(1)}}},
 	}
 }
 
@@ -52,7 +52,7 @@ func TestExplainRoute(t *testing.T) {
 		}
 	}
 	r := w.ok("explain", "route") // the newest
-	clitest.Has(t, "newest", r.stdout, "decode\tworker-3\t0/2\t2\t0\toverlap 1.0 + load 0.5\t1.5\tchosen\n", "decode\tworker-5\t0/2\t2\t0\toverlap 4.0 + load 0.25\t4.25\t+2.75, second best\n", "decode\tworker-6\t0/2\t2\t0\t-\t-\t-\n")
+	clitest.Has(t, "newest", r.stdout, "decode\tworker-3\t0/2\t2\t0\tuncached 1.0 + load 0.5\t1.5\tchosen\n", "decode\tworker-5\t0/2\t2\t0\tuncached 4.0 + load 0.25\t4.25\t+2.75, second best\n", "decode\tworker-6\t0/2\t2\t0\t-\t-\t-\n")
 
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
 	clitest.Has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",

@@ -16,9 +16,10 @@ func TestOverlapIsKnownWhereSomebodyLooked(t *testing.T) {
 		{"by load, just decided", TermLoad, "", chosen, 0, false},
 		{"by load, found", TermLoad, "local", chosen, 5, true},
 		{"by load, another one", TermLoad, "local", other, 0, false},
-		{"by overlap, just decided", TermOverlap, "", chosen, 3, true},
-		{"by overlap, found", TermOverlap, "local", chosen, 5, true},
-		{"by overlap, another one", TermOverlap, "local", other, 2, true},
+		{"by overlap, just decided", TermUncached, "", chosen, 3, true},
+		{"by overlap, found", TermUncached, "local", chosen, 5, true},
+		{"by overlap, less found than predicted", TermUncached, "local", RouteCandidate{Worker: "worker-1", Overlap: 9}, 5, true},
+		{"by overlap, another one", TermUncached, "local", other, 2, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := RouterDecision{Chosen: "worker-1", Prefill: tc.prefill, Overlap: 5, Weighed: []string{tc.weighed}}

@@ -97,14 +97,14 @@ type RouterDecision struct {
 
 // The terms of a cost.
 const (
-	TermLoad    = "load"    // requests in flight
-	TermTurn    = "turn"    // round robin: the candidate's place in the order
-	TermOverlap = "overlap" // blocks of the prompt that the worker has to compute
-	TermQueue   = "queue"   // blocks of other prompts that it has to compute
-	TermLater   = "later"   // blocks that others wait for who come after the request
-	TermActive  = "active"  // share of the KV pool that requests use, times the prompt's blocks
-	TermDraw    = "draw"    // random: a number from the hash of request and worker
-	TermPassed  = "passed"  // above all loads if the policy does not consider the worker
+	TermLoad     = "load"     // requests in flight
+	TermTurn     = "turn"     // round robin: the candidate's place in the order
+	TermUncached = "uncached" // blocks of the prompt that the worker has to compute
+	TermQueue    = "queue"    // blocks of other prompts that it has to compute
+	TermLater    = "later"    // blocks that others wait for who come after the request
+	TermActive   = "active"   // share of the KV pool that requests use, times the prompt's blocks
+	TermDraw     = "draw"     // random: a number from the hash of request and worker
+	TermPassed   = "passed"   // above all loads if the policy does not consider the worker
 )
 
 // CostTerm is one summand of the cost of a candidate.
@@ -115,16 +115,16 @@ type CostTerm struct {
 
 // WeighsOverlap reports whether the decision compared the candidates' caches. If not, the
 // overlap of the workers that were not chosen is unknown.
-func (d *RouterDecision) WeighsOverlap() bool { return slices.Contains(d.Weighed, TermOverlap) }
+func (d *RouterDecision) WeighsOverlap() bool { return slices.Contains(d.Weighed, TermUncached) }
 
-// OverlapAt returns the number of prompt blocks in a candidate's cache; known is false if
-// the decision did not record it.
+// OverlapAt returns the number of prompt blocks in a candidate's cache: those that the
+// chosen worker found, once it has reported them, else what was predicted. known is false
+// if the decision did not compare caches.
 func (d *RouterDecision) OverlapAt(c *RouteCandidate) (blocks int, known bool) {
-	blocks, known = c.Overlap, d.WeighsOverlap()
 	if c.Worker == d.Chosen && d.Chosen != "" && d.Prefill != "" {
-		return max(blocks, d.Overlap), true
+		return d.Overlap, true
 	}
-	return blocks, known
+	return c.Overlap, d.WeighsOverlap()
 }
 
 // RouteCandidate is a worker that a router considered.
@@ -134,7 +134,7 @@ type RouteCandidate struct {
 	Cost     float64    `json:"cost"` // the lowest was chosen; the sum of Terms
 	Terms    []CostTerm `json:"terms,omitempty"`
 	Load     int        `json:"load"`               // requests in flight
-	Overlap  int        `json:"overlap"`            // as weighed; 0 unless overlap is among the terms
+	Overlap  int        `json:"overlap"`            // blocks of the prompt in its cache, as predicted
 	Excluded string     `json:"excluded,omitempty"` // reason, empty if eligible
 }
 

@@ -110,7 +110,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	}
 	r := g.routed()
 	g.f.caches.describe(candidates, r.Hashes)
-	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates, Time: begin}, g.f.policies[router.LeastLoaded].Pick)
+	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates}, g.f.policies[router.LeastLoaded].Pick)
 	if err != nil {
 		return whyNoOther
 	}

@@ -5,8 +5,8 @@ import "github.com/dynctl/dynctl/internal/cluster"
 // priceKV weighs the caches of the workers against their load, in blocks:
 //
 //   - queue: prompt blocks that wait to be computed there, which the request waits for;
-//   - overlap: blocks of its own prompt that the worker would have to compute;
-//   - later: overlap once for each prompt of this length that waits per worker on average
+//   - uncached: blocks of its own prompt that the worker would have to compute;
+//   - later: uncached once for each prompt of this length that waits per worker on average
 //     or comes while this one is computed, because so many wait for its computing, too;
 //   - active: blocks of the prompt, times the share of the worker's KV pool that requests
 //     in flight would use with this one, where a block that several use counts once; or
@@ -39,7 +39,7 @@ func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 		share := float64(used) / float64(pool)
 		out[i] = []cluster.CostTerm{
 			{Name: cluster.TermQueue, Value: float64(c.PrefillTokens) / block},
-			{Name: cluster.TermOverlap, Value: own},
+			{Name: cluster.TermUncached, Value: own},
 			{Name: cluster.TermLater, Value: own * (waiting + float64(c.Uncached(r))/float64(max(1, r.PromptTokens)))},
 			{Name: cluster.TermActive, Value: share * float64(max(1, len(r.Hashes)))},
 		}

@@ -18,7 +18,6 @@ type Load struct {
 type workerLoad struct {
 	requests int
 	prefill  int              // prompt tokens to compute
-	output   int              // blocks of generated tokens
 	blocks   map[uint64]int32 // sequence hash of a prompt's block -> requests that use it
 }
 
@@ -50,15 +49,10 @@ func (l *Load) fill(r Request, c *Candidate) {
 	if w == nil {
 		return
 	}
-	c.InFlight, c.PrefillTokens, c.ActiveBlocks = w.requests, w.prefill, len(w.blocks)+w.output
-	c.Coming = c.Overlap.Blocks()
-	for c.Coming < len(r.Hashes) && w.blocks[r.Hashes[c.Coming]] > 0 {
-		c.Coming++
-	}
-	for _, h := range r.Hashes {
-		if w.blocks[h] > 0 {
-			c.Shared++
-		}
+	c.InFlight, c.PrefillTokens, c.ActiveBlocks = w.requests, w.prefill, len(w.blocks)
+	// A hash names all blocks before it, too: what is shared is a beginning.
+	for c.Shared < len(r.Hashes) && w.blocks[r.Hashes[c.Shared]] > 0 {
+		c.Shared++
 	}
 }
 
@@ -97,26 +91,16 @@ type Flight struct {
 
 	// The lock of load guards the rest.
 	prefill int // tokens still booked
-	output  int // blocks booked
 	ended   bool
 }
 
 // Prefilled records that the worker has computed the prompt: its first token has come.
 func (f *Flight) Prefilled() { f.change(f.endPrefill) }
 
-// Output records how many KV blocks the generated tokens occupy by now.
-func (f *Flight) Output(blocks int) {
-	f.change(func(w *workerLoad) {
-		w.output += blocks - f.output
-		f.output = blocks
-	})
-}
-
 // End records that the request has left the worker.
 func (f *Flight) End() {
 	f.change(func(w *workerLoad) {
 		f.endPrefill(w)
-		w.output -= f.output
 		for _, h := range f.hashes {
 			if w.blocks[h]--; w.blocks[h] == 0 {
 				delete(w.blocks, h)

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
@@ -45,11 +44,8 @@ type Candidate struct {
 	PrefillTokens int
 	// ActiveBlocks counts the KV blocks that they use; a shared block counts once.
 	ActiveBlocks int
-	// Coming counts the leading blocks of the prompt that are in the cache, or will be once
-	// the prompts in flight there are computed. It is at least Overlap.Blocks(), or 0 if
-	// nothing is in flight.
-	Coming int
-	// Shared counts the blocks of the prompt that requests in flight use.
+	// Shared counts the leading blocks of the prompt that requests in flight use. They are
+	// in the cache, or will be once these requests are computed.
 	Shared int
 }
 
@@ -59,7 +55,7 @@ func (c *Candidate) Uncached(r Request) int {
 	if r.PromptTokens <= 0 {
 		return 0
 	}
-	return max(1, r.PromptTokens-max(c.Coming, c.Overlap.Blocks())*r.BlockSize)
+	return max(1, r.PromptTokens-max(c.Shared, c.Overlap.Blocks())*r.BlockSize)
 }
 
 // Overlap counts the leading blocks of a prompt that a worker has, by the fastest tier
@@ -79,14 +75,11 @@ type Request struct {
 	PromptTokens int
 	BlockSize    int
 	Hashes       []uint64
-	// Worker is the worker that the client asks for; empty for any.
-	Worker string
 }
 
 // View is what a router knows of the workers at the moment of a decision.
 type View struct {
 	Candidates []Candidate
-	Time       time.Time
 	Turn       uint64 // decisions made before; filled in by [Load.Choose]
 }
 
@@ -107,7 +100,6 @@ type Policy interface {
 
 // Names of the policies.
 const (
-	Direct      = "direct"
 	KV          = "kv"
 	LeastLoaded = "least-loaded"
 	PowerOfTwo  = "power-of-two"
@@ -121,7 +113,6 @@ type Price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
 
 // prices are the policies.
 var prices = map[string]Price{
-	Direct:      priceDirect,
 	KV:          priceKV,
 	LeastLoaded: priceLoad,
 	PowerOfTwo:  priceTwo,
@@ -158,21 +149,23 @@ func (p costed) Name() string { return p.name }
 func (p costed) Pick(r Request, v View) (Decision, error) {
 	free, err := eligible(v.Candidates)
 	if err != nil {
-		return Decision{Policy: p.name, Candidates: record(v.Candidates, nil)}, err
+		d := Decision{Policy: p.name, Candidates: record(v.Candidates, nil)}
+		rank(d.Candidates, 0)
+		return d, err
 	}
 	terms := p.price(r, v, free)
-	costs := make(map[cluster.InstanceID][]cluster.CostTerm, len(free))
-	for i, c := range free {
-		costs[c.ID] = terms[i]
+	best := 0
+	for i := 1; i < len(free); i++ {
+		c, least := sum(terms[i]), sum(terms[best])
+		if c < least || c == least && tieHash(r.ID, free[i].ID) < tieHash(r.ID, free[best].ID) {
+			best = i
+		}
 	}
-	best := slices.MinFunc(free, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(sum(costs[a.ID]), sum(costs[b.ID])), cmp.Compare(tieHash(r.ID, a.ID), tieHash(r.ID, b.ID)))
-	})
-	d := Decision{Policy: p.name, Chosen: best, Candidates: record(v.Candidates, costs)}
+	d := Decision{Policy: p.name, Chosen: free[best], Candidates: record(v.Candidates, terms)}
 	for _, t := range terms[0] {
 		d.Weighed = append(d.Weighed, t.Name)
 	}
-	rank(d.Candidates, best.ID)
+	rank(d.Candidates, d.Chosen.ID)
 	return d, nil
 }
 
@@ -214,18 +207,17 @@ func eligible(candidates []Candidate) ([]Candidate, error) {
 	return free, nil
 }
 
-// record describes the candidates with their costs; an excluded one has none.
-func record(all []Candidate, costs map[cluster.InstanceID][]cluster.CostTerm) []cluster.RouteCandidate {
+// record describes the candidates with the terms of the eligible ones, in their order.
+func record(all []Candidate, terms [][]cluster.CostTerm) []cluster.RouteCandidate {
 	var out []cluster.RouteCandidate
 	for _, c := range all {
 		rc := cluster.RouteCandidate{Worker: c.Worker, ID: c.ID, Load: c.InFlight, Overlap: c.Overlap.Blocks(), Excluded: c.Excluded}
 		if c.Excluded == "" {
-			rc.Terms = costs[c.ID]
+			rc.Terms, terms = terms[0], terms[1:]
 			rc.Cost = sum(rc.Terms)
 		}
 		out = append(out, rc)
 	}
-	rank(out, 0)
 	return out
 }
 

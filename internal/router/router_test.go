@@ -244,7 +244,7 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := seen(b); c.InFlight != 1 || c.PrefillTokens != 50 || c.ActiveBlocks != 3 || c.Coming != 2 || c.Shared != 2 || c.Uncached(b) != 32 {
+	if c := seen(b); c.InFlight != 1 || c.PrefillTokens != 50 || c.ActiveBlocks != 3 || c.Shared != 2 || c.Uncached(b) != 32 {
 		t.Errorf("after the first prompt: %+v, %d uncached", c, c.Uncached(b))
 	}
 	v := one()
@@ -253,19 +253,17 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := seen(b); c.PrefillTokens != 50+16 || c.ActiveBlocks != 5 || c.Coming != 4 || c.Uncached(b) != 1 {
+	if c := seen(b); c.PrefillTokens != 50+16 || c.ActiveBlocks != 5 || c.Shared != 4 || c.Uncached(b) != 1 {
 		t.Errorf("after the second prompt: %+v, %d uncached", c, c.Uncached(b))
 	}
 	fa.Prefilled()
 	fa.Prefilled()
-	fa.Output(2)
-	fa.Output(3)
-	if c := seen(a); c.PrefillTokens != 16 || c.ActiveBlocks != 8 {
-		t.Errorf("with output: %+v", c)
+	if c := seen(a); c.PrefillTokens != 16 || c.ActiveBlocks != 5 {
+		t.Errorf("with the first token: %+v", c)
 	}
 	fa.End()
-	fa.Output(9) // too late
-	if c := seen(a); c.InFlight != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 4 || c.Coming != 2 {
+	fa.Prefilled() // too late
+	if c := seen(a); c.InFlight != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 4 || c.Shared != 2 {
 		t.Errorf("after the first end: %+v", c)
 	}
 	fb.End()

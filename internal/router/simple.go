@@ -65,21 +65,3 @@ func priceTwo(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 	}
 	return out
 }
-
-// priceDirect takes the worker that the client asks for, by its name; without it, the one
-// with the fewest requests in flight.
-func priceDirect(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
-	out := make([][]cluster.CostTerm, len(free))
-	most := 0
-	for _, c := range free {
-		most = max(most, c.InFlight)
-	}
-	for i, c := range free {
-		passed := 0.0
-		if r.Worker != "" && r.Worker != c.Worker {
-			passed = float64(most + 1)
-		}
-		out[i] = []cluster.CostTerm{{Name: cluster.TermLoad, Value: float64(c.InFlight)}, {Name: cluster.TermPassed, Value: passed}}
-	}
-	return out
-}

@@ -127,7 +127,7 @@ func labSnapshot() cluster.Snapshot {
 			way = ""
 		}
 		s.Decisions = append(s.Decisions, cluster.RouterDecision{RequestID: id, Time: now.Add(-time.Duration(len(s.Decisions)) * 80 * ms), Model: "qwen3-0.6b",
-			Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermOverlap, cluster.TermLoad}, Chosen: chosen, PromptToks: blocks * 16, Blocks: blocks, DecidedNS: 210000, Prefill: pre, PrefillWhy: why, PrefillWay: way, Overlap: overlap,
+			Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermUncached, cluster.TermLoad}, Chosen: chosen, PromptToks: blocks * 16, Blocks: blocks, DecidedNS: 210000, Prefill: pre, PrefillWhy: why, PrefillWay: way, Overlap: overlap,
 			Candidates: []cluster.RouteCandidate{
 				{Worker: chosen, Cost: cost, Load: 14, Overlap: overlap},
 				{Worker: "worker-2", Cost: second, Load: 9, Overlap: overlap / 2},

@@ -22,15 +22,15 @@ func Opponents() []Contender {
 	out := []Contender{known(router.RoundRobin), known(router.LeastLoaded)}
 	var v08, v15, llmd, sticky, predicted []router.Policy
 	for _, weight := range []float64{1, 0.5, 2, 4, 8} {
-		k := router.DefaultKnobs
+		k := dynamoDefaults
 		k.OverlapWeight = weight
-		v08 = append(v08, router.ByCost(fmt.Sprintf("weight %g", weight), router.Original08(k)))
+		v08 = append(v08, router.ByCost(fmt.Sprintf("weight %g", weight), priceDynamo08(k)))
 	}
 	for _, scale := range []float64{1, 2, 4} {
 		for _, decay := range []float64{0, 1} {
-			k := router.DefaultKnobs
+			k := dynamoDefaults
 			k.PrefillScale, k.CreditDecay = scale, decay
-			v15 = append(v15, router.ByCost(fmt.Sprintf("scale %g, decay %g", scale, decay), router.Original15(k)))
+			v15 = append(v15, router.ByCost(fmt.Sprintf("scale %g, decay %g", scale, decay), priceDynamo15(k)))
 		}
 	}
 	for _, weight := range []float64{2, 1, 4, 8} {
@@ -58,7 +58,7 @@ func each(of func(r router.Request, c router.Candidate) float64) router.Price {
 	return func(r router.Request, _ router.View, free []router.Candidate) [][]cluster.CostTerm {
 		out := make([][]cluster.CostTerm, len(free))
 		for i, c := range free {
-			out[i] = []cluster.CostTerm{{Name: cluster.TermOverlap, Value: of(r, c)}}
+			out[i] = []cluster.CostTerm{{Name: cluster.TermUncached, Value: of(r, c)}}
 		}
 		return out
 	}

@@ -73,9 +73,6 @@ type simulation struct {
 	spent   time.Duration
 }
 
-// epoch is the time at which a run begins, for the policies.
-var epoch = time.Unix(0, 0)
-
 func (s *simulation) at(t time.Duration, do func() error) {
 	s.order++
 	heap.Push(&s.queue, event{t, s.order, do})
@@ -111,7 +108,7 @@ func (s *simulation) arrive(i int) error {
 	r := &s.Requests[i]
 	start := time.Now()
 	request := router.Request{ID: strconv.Itoa(i), PromptTokens: r.Tokens, BlockSize: BlockSize, Hashes: r.Hashes}
-	view := router.View{Time: epoch.Add(s.now), Candidates: make([]router.Candidate, len(s.workers))}
+	view := router.View{Candidates: make([]router.Candidate, len(s.workers))}
 	for k, w := range s.workers {
 		view.Candidates[k] = router.Candidate{ID: w.id, Worker: w.name, PrefillRate: s.rates[k], KVBlocks: s.Blocks}
 	}

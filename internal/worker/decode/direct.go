@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -65,7 +64,7 @@ func (w *Role) choosePrefill(request string, tried map[cluster.InstanceID]bool) 
 			candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker})
 		}
 	}
-	d, flight, err := w.calls.Choose(router.Request{ID: request}, router.View{Candidates: candidates, Time: time.Now()}, leastCalled.Pick)
+	d, flight, err := w.calls.Choose(router.Request{ID: request}, router.View{Candidates: candidates}, leastCalled.Pick)
 	if err != nil {
 		return inst, flight, false
 	}

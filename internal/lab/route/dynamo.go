@@ -1,11 +1,12 @@
-package router
+package route
 
 import (
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/router"
 )
 
-// Knobs of the original's costs. See DefaultKnobs.
-type Knobs struct {
+// dynamoKnobs are the settings of Dynamo's costs. See dynamoDefaults.
+type dynamoKnobs struct {
 	// OverlapWeight of version 0.8 multiplies the prompt tokens to compute.
 	OverlapWeight float64
 	// The rest is of version 1.5. OverlapCredit is what a cached block takes off the cost,
@@ -18,19 +19,19 @@ type Knobs struct {
 	RequestWeight float64
 }
 
-// DefaultKnobs are the original's defaults.
-var DefaultKnobs = Knobs{OverlapWeight: 1, OverlapCredit: 1, HostWeight: 0.75, DiskWeight: 0.25, PrefillScale: 1}
+// dynamoDefaults are Dynamo's defaults.
+var dynamoDefaults = dynamoKnobs{OverlapWeight: 1, OverlapCredit: 1, HostWeight: 0.75, DiskWeight: 0.25, PrefillScale: 1}
 
-// Original08 is the cost of Dynamo 0.8 (lib/llm/src/kv_router/scheduler.rs): prompt blocks
-// to compute, and blocks in use. The original knows only what is cached, not what comes.
-func Original08(k Knobs) Price {
-	return func(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
+// priceDynamo08 is the cost of Dynamo 0.8 (lib/llm/src/kv_router/scheduler.rs): prompt blocks
+// to compute, and blocks in use. Dynamo counts only what is cached, and not what is being computed.
+func priceDynamo08(k dynamoKnobs) router.Price {
+	return func(r router.Request, _ router.View, free []router.Candidate) [][]cluster.CostTerm {
 		block := float64(max(1, r.BlockSize))
 		out := make([][]cluster.CostTerm, len(free))
 		for i, c := range free {
 			out[i] = []cluster.CostTerm{
 				{Name: cluster.TermQueue, Value: k.OverlapWeight * float64(c.PrefillTokens) / block},
-				{Name: cluster.TermOverlap, Value: k.OverlapWeight * float64(max(0, r.PromptTokens-c.Overlap.Blocks()*r.BlockSize)) / block},
+				{Name: cluster.TermUncached, Value: k.OverlapWeight * float64(max(0, r.PromptTokens-c.Overlap.Blocks()*r.BlockSize)) / block},
 				{Name: cluster.TermActive, Value: float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)},
 			}
 		}
@@ -38,10 +39,10 @@ func Original08(k Knobs) Price {
 	}
 }
 
-// Original15 is the cost of Dynamo 1.5 (kv-router, selector/default.rs) without shared
+// priceDynamo15 is the cost of Dynamo 1.5 (kv-router, selector/default.rs) without shared
 // caches and taints.
-func Original15(k Knobs) Price {
-	return func(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
+func priceDynamo15(k dynamoKnobs) router.Price {
+	return func(r router.Request, _ router.View, free []router.Candidate) [][]cluster.CostTerm {
 		block := float64(max(1, r.BlockSize))
 		least := free[0].PrefillTokens
 		for _, c := range free {
@@ -56,7 +57,7 @@ func Original15(k Knobs) Price {
 			own := k.PrefillScale * (float64(r.PromptTokens)/block - gain)
 			out[i] = []cluster.CostTerm{
 				{Name: cluster.TermQueue, Value: queue},
-				{Name: cluster.TermOverlap, Value: max(-queue, own)}, // the sum of both is at least 0
+				{Name: cluster.TermUncached, Value: max(-queue, own)}, // the sum of both is at least 0
 				{Name: cluster.TermActive, Value: float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)},
 				{Name: cluster.TermLoad, Value: k.RequestWeight * float64(c.InFlight)},
 			}
