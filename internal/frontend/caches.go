@@ -16,7 +16,7 @@ import (
 	"github.com/dynctl/dynctl/internal/runtime"
 )
 
-// caches is what a frontend knows of the workers' KV caches and speed.
+// caches holds what a frontend knows of the workers' KV caches and speed.
 type caches struct {
 	index *kvindex.Index
 	// approx fills the index by what the frontend has sent where; it is nil if the feed
@@ -26,32 +26,27 @@ type caches struct {
 
 	matches sync.Pool // of *kvindex.Match
 
-	mu       sync.Mutex
-	figures  map[cluster.InstanceID]figures
-	accuracy map[cluster.InstanceID]*workerAccuracy
-	metrics  *metrics.KVIndex
+	mu      sync.Mutex // never held while the feed is called
+	workers map[cluster.InstanceID]*cachedWorker
+	metrics *metrics.KVIndex
 }
 
-// workerAccuracy is how true the index was of one instance of a worker.
-type workerAccuracy struct {
-	worker string
-	cluster.KVAccuracy
-}
-
-// figures are what a worker has told of itself.
-type figures struct {
-	rate     float64 // prompt tokens per second
-	kvBlocks int
+// cachedWorker holds the figures of one worker in discovery.
+type cachedWorker struct {
+	name     string
+	rate     float64 // prompt tokens per second, by its last status
+	kvBlocks int     // the size of its pool
+	accuracy cluster.KVAccuracy
 }
 
 // indexBytes bounds the index: some ten million blocks.
 const indexBytes = 512 << 20
 
 func newCaches(ctx context.Context, rt *runtime.DistributedRuntime, events bool, ttl time.Duration, reg *metrics.Registry, log *slog.Logger) (*caches, error) {
-	c := &caches{index: kvindex.New(kvindex.Config{MaxBytes: indexBytes}), figures: map[cluster.InstanceID]figures{}, accuracy: map[cluster.InstanceID]*workerAccuracy{}}
+	c := &caches{index: kvindex.New(kvindex.Config{MaxBytes: indexBytes}), workers: map[cluster.InstanceID]*cachedWorker{}}
 	c.metrics = metrics.NewKVIndex(reg, func() float64 { return float64(c.index.Size().Blocks) }, func() float64 { return float64(c.index.Size().Bytes) })
 	c.matches.New = func() any { return new(kvindex.Match) }
-	feed := kvfeed.Config{Runtime: rt, Log: log, Status: c.status, Gone: c.gone}
+	feed := kvfeed.Config{Runtime: rt, Log: log, Came: c.came, Status: c.status, Gone: c.gone}
 	if events {
 		feed.Index = c.index
 	} else {
@@ -64,38 +59,37 @@ func newCaches(ctx context.Context, rt *runtime.DistributedRuntime, events bool,
 	return c, nil
 }
 
-// status keeps what a worker tells every second.
+// came notes a worker that has entered discovery.
+func (c *caches) came(id cluster.InstanceID, worker string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.workers[id] = &cachedWorker{name: worker}
+}
+
+// status keeps the figures that a worker publishes every second.
 func (c *caches) status(st cluster.WorkerStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.figures[st.InstanceID] = figures{rate: st.Stats.PrefillRate, kvBlocks: st.Stats.KVTotal}
+	w := c.workers[st.InstanceID]
+	w.rate, w.kvBlocks = st.Stats.PrefillRate, st.Stats.KVTotal
 }
 
-// gone forgets a worker that has left.
+// gone forgets a worker that has left discovery.
 func (c *caches) gone(id cluster.InstanceID) {
 	c.mu.Lock()
-	delete(c.figures, id)
-	if a := c.accuracy[id]; a != nil {
-		delete(c.accuracy, id)
-		if !c.measures(a.worker) { // it has not come back as another instance
-			c.metrics.Forget(a.worker)
-		}
+	name := c.workers[id].name
+	delete(c.workers, id)
+	again := false // it has come back as another instance
+	for _, w := range c.workers {
+		again = again || w.name == name
+	}
+	if !again {
+		c.metrics.Forget(name)
 	}
 	c.mu.Unlock()
 	if c.approx != nil {
 		c.approx.Drop(id)
 	}
-}
-
-// measures reports whether some instance of a worker has been compared with the index. The
-// caller holds mu.
-func (c *caches) measures(worker string) bool {
-	for _, a := range c.accuracy {
-		if a.worker == worker {
-			return true
-		}
-	}
-	return false
 }
 
 // describe fills in what is known of the candidates for a prompt.
@@ -114,8 +108,10 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) {
 	defer c.mu.Unlock()
 	for i := range candidates {
 		of := &candidates[i]
-		f := c.figures[of.ID]
-		of.Overlap, of.PrefillRate, of.KVBlocks = overlaps[of.ID], f.rate, f.kvBlocks
+		of.Overlap = overlaps[of.ID]
+		if w := c.workers[of.ID]; w != nil {
+			of.PrefillRate, of.KVBlocks = w.rate, w.kvBlocks
+		}
 	}
 }
 
@@ -126,23 +122,19 @@ func (c *caches) routed(id cluster.InstanceID, hashes []uint64) {
 	}
 }
 
-// found compares a prediction with what the worker found.
-func (c *caches) found(id cluster.InstanceID, worker string, predicted, found int) {
+// found compares a prediction with the blocks that the worker found.
+func (c *caches) found(id cluster.InstanceID, predicted, found int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.accuracy[id]
-	if a == nil {
-		if !c.feed.Knows(id) {
-			return // it has left
-		}
-		a = &workerAccuracy{worker: worker}
-		c.accuracy[id] = a
+	w := c.workers[id]
+	if w == nil {
+		return // it has left
 	}
-	c.metrics.Routed(worker, predicted, found)
-	a.Requests++
-	a.Predicted += uint64(predicted)
-	a.Found += uint64(found)
-	a.False += uint64(max(0, predicted-found))
+	c.metrics.Routed(w.name, predicted, found)
+	w.accuracy.Requests++
+	w.accuracy.Predicted += uint64(predicted)
+	w.accuracy.Found += uint64(found)
+	w.accuracy.False += uint64(max(0, predicted-found))
 }
 
 // report describes the index; hashes are those of a prompt, if one was asked about.
@@ -163,8 +155,8 @@ func (c *caches) report(hashes []uint64) cluster.KVIndex {
 			Overlap: m.Find(s.Worker).Total(),
 		}
 		c.mu.Lock()
-		if a := c.accuracy[s.Worker]; a != nil {
-			w.Accuracy = a.KVAccuracy
+		if of := c.workers[s.Worker]; of != nil {
+			w.Accuracy = of.accuracy
 		}
 		c.mu.Unlock()
 		out.Workers = append(out.Workers, w)

@@ -142,6 +142,11 @@ func TestIndexIsTrue(t *testing.T) {
 	patience.Until(t, "a cleared cache leaves nothing", func() bool { return f.caches.index.Size().Held == 0 })
 	load(3)
 	true2("after the caches were cleared", first, again)
+	f.caches.mu.Lock()
+	if n := len(f.caches.workers); n != 2 {
+		t.Errorf("%d workers are known, want those that are there", n)
+	}
+	f.caches.mu.Unlock()
 	report := f.caches.report(nil)
 	if len(report.Workers) != 2 || report.Workers[0].Worker != "worker-1" || report.Workers[0].GapsTotal == 0 || report.Workers[0].Accuracy.Requests == 0 {
 		t.Errorf("report %+v", report)

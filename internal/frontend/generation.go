@@ -387,7 +387,7 @@ func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
-	g.f.caches.found(g.at.InstanceID, g.at.Worker, g.decision.Predicted, g.decision.Overlap)
+	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, g.decision.Overlap)
 	g.announce(ctx)
 }
 

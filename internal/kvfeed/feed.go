@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -24,10 +25,11 @@ type Config struct {
 	// Index gets the blocks. If it is nil, the feed follows the workers without them.
 	Index *kvindex.Index
 	Log   *slog.Logger
-	// Status is called with every status that a worker publishes.
+	// Came and Gone are called when a worker enters and leaves discovery, Status in between
+	// with each status that it publishes: one call at a time. They must not call the feed.
+	Came   func(id cluster.InstanceID, worker string)
 	Status func(cluster.WorkerStatus)
-	// Gone is called when a worker has left; may be nil.
-	Gone func(cluster.InstanceID)
+	Gone   func(cluster.InstanceID)
 }
 
 // Feed applies the KV events of all workers of a namespace to an index.
@@ -141,6 +143,7 @@ func (f *Feed) follow(now time.Time) {
 				f.workers[inst.InstanceID] = &followed{
 					tracker: tracker{id: inst.InstanceID, name: inst.Worker, index: f.cfg.Index, heard: now}, client: c, at: inst,
 				}
+				f.cfg.Came(inst.InstanceID, inst.Worker)
 			} else {
 				w.at, w.client = inst, c
 			}
@@ -152,9 +155,7 @@ func (f *Feed) follow(now time.Time) {
 			if f.cfg.Index != nil {
 				f.cfg.Index.Drop(id)
 			}
-			if f.cfg.Gone != nil {
-				f.cfg.Gone(id)
-			}
+			f.cfg.Gone(id)
 		}
 	}
 }
@@ -211,7 +212,7 @@ func (f *Feed) ask(ctx context.Context, w *followed, r protocol.KVEventsRequest)
 func fetch(ctx context.Context, c *runtime.Client, at cluster.Instance, r protocol.KVEventsRequest) (pages []protocol.KVEventsPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
-	stream, err := c.Call(ctx, at, "kv-events-"+at.InstanceID.String(), nil, r)
+	stream, err := c.Call(ctx, at, fmt.Sprintf("kv-events-%016x", rand.Uint64()), nil, r)
 	if err != nil {
 		return nil, err
 	}
@@ -249,8 +250,10 @@ func (f *Feed) onStatus(e events.Event) {
 	if e.Decode(&st) != nil {
 		return
 	}
-	f.with(st.InstanceID, func(w *followed) { w.position(st.KVEpoch, st.KVNext, time.Now()) })
-	f.cfg.Status(st)
+	f.with(st.InstanceID, func(w *followed) {
+		w.position(st.KVEpoch, st.KVNext, time.Now())
+		f.cfg.Status(st)
+	})
 }
 
 // with calls do for a worker that is in discovery. What others publish waits until they
@@ -261,13 +264,6 @@ func (f *Feed) with(id cluster.InstanceID, do func(*followed)) {
 	if w := f.workers[id]; w != nil {
 		do(w)
 	}
-}
-
-// Knows reports whether a worker is in discovery.
-func (f *Feed) Knows(id cluster.InstanceID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.workers[id] != nil
 }
 
 // State is what a feed knows of one worker.

@@ -1,6 +1,7 @@
 package kvfeed
 
 import (
+	"math"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -37,6 +38,7 @@ type tracker struct {
 	last  time.Time
 	heard time.Time // when the worker was heard last
 
+	told    uint64    // the newest position of this epoch
 	behind  time.Time // when a position was first ahead; zero if none is
 	missing time.Time // when events were first known to be missing; zero if none are
 	asking  bool
@@ -89,7 +91,7 @@ func (t *tracker) miss(now time.Time) {
 func (t *tracker) reset(epoch uint64) {
 	t.resets++
 	t.index.Clear(t.id)
-	t.epoch, t.next = epoch, 0
+	t.epoch, t.next, t.told, t.behind = epoch, 0, 0, time.Time{}
 }
 
 func (t *tracker) apply(e cluster.KVEvent) {
@@ -107,6 +109,9 @@ func (t *tracker) apply(e cluster.KVEvent) {
 		t.index.Clear(t.id)
 	}
 	t.next, t.last = e.EventID+1, e.Time
+	if t.next >= t.told {
+		t.behind = time.Time{}
+	}
 }
 
 // tierOf reads the tier of an event; one that is not known here counts as the slowest.
@@ -123,11 +128,13 @@ func tierOf(s string) kvindex.Tier {
 // position compares what the worker has published with what was applied.
 func (t *tracker) position(epoch, next uint64, now time.Time) {
 	t.heard = now
-	switch {
-	case !t.known:
-	case epoch == t.epoch && next <= t.next:
-		t.behind = time.Time{}
-	case t.behind.IsZero():
+	if !t.known || epoch == t.epoch && next <= t.next {
+		return
+	}
+	if t.told = next; epoch != t.epoch {
+		t.told = math.MaxUint64 // the events of this epoch do not get there
+	}
+	if t.behind.IsZero() {
 		t.behind = now
 	}
 }
@@ -184,7 +191,7 @@ func (t *tracker) answer(pages []protocol.KVEventsPage, now time.Time) {
 			return
 		}
 	}
-	t.known, t.missing, t.behind = true, time.Time{}, time.Time{}
+	t.known, t.missing, t.behind, t.told = true, time.Time{}, time.Time{}, 0
 	held := t.held
 	t.held = nil
 	for _, e := range held {

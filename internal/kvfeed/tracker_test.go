@@ -256,8 +256,11 @@ func TestTracker(t *testing.T) {
 			tr.answer(all(5, 7, 0, 1), at(1))
 			tr.position(5, 8, at(200))
 			tr.event(stored(5, 7, 199, 2), at(210))
-			tr.position(5, 8, at(400))
 			if tr.due(at(450), silentFor) {
+				t.Error("asked for nothing, before the next position")
+			}
+			tr.position(5, 8, at(460))
+			if tr.due(at(700), silentFor) {
 				t.Error("asked for nothing")
 			}
 		}, []uint64{1, 2}},
