@@ -41,8 +41,8 @@ func TestExplainRoute(t *testing.T) {
 		"prefill\tworker-1\t-\t-\t3\tload 3.0\t3.0\tchosen\n" +
 		"prefill\tworker-2\t-\t-\t9\tload 9.0\t9.0\t+6.0, second best\n" +
 		"decode\tworker-3\t28/36\t8\t14\tload 14.0\t14.0\tchosen\n" +
-		"decode\tworker-5\t-\t-\t14\tload 14.0\t14.0\tequal, and the draw went to another\n" +
-		"decode\tworker-6\t-\t-\t14\tload 14.0\t14.0\tequal, and the draw went to another\n" +
+		"decode\tworker-5\t-\t-\t14\tload 14.0\t14.0\tequal, and the hash chose another\n" +
+		"decode\tworker-6\t-\t-\t14\tload 14.0\t14.0\tequal, and the hash chose another\n" +
 		"decode\tworker-7\t-\t-\t3\t-\t-\texcluded: draining\n" +
 		"decode\tworker-5\t-\t-\t14\tload 14.0\t14.0\tchosen\n" +
 		"decode\tworker-6\t-\t-\t2\tload 2.0\t2.0\tnot its turn\n"
@@ -56,7 +56,7 @@ func TestExplainRoute(t *testing.T) {
 
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
 	clitest.Has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
-		"prompt computed at worker-1 by queue\n", "predicted in the cache of worker-3: 30 blocks; found: 28\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request went on at another worker", "cost = requests in flight")
+		"prompt computed at worker-1 by queue\n", "predicted in the cache of worker-3: 30 blocks; found: 28\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request continued on another worker", "cost = requests in flight")
 	r = w.with(t.Context(), options{tty: true}, "explain", "route", "r-8e00")
 	clitest.Has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
 

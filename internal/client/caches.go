@@ -42,7 +42,7 @@ func (c *Cluster) ClearCaches(ctx context.Context, v View, names ...string) []Cl
 			list, err := askInstance[protocol.ClearedKV](ctx, c, inst, struct{}{})
 			switch {
 			case err == nil && len(list) != 1:
-				one.Error = fmt.Sprintf("told %d outcomes", len(list))
+				one.Error = fmt.Sprintf("answered with %d results, not one", len(list))
 			case err != nil:
 				one.Error = err.Error()
 			default:

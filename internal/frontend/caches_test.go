@@ -121,7 +121,7 @@ func TestIndexIsTrue(t *testing.T) {
 		t.Errorf("found %v blocks at worker-2, %v in the index of %v bytes", f.metric(series), f.metric("dynamo_frontend_kv_index_blocks"), f.metric("dynamo_frontend_kv_index_bytes"))
 	}
 	stop()
-	patience.Until(t, "the worker that stopped is forgotten", func() bool { return len(f.caches.index.Workers()) == 1 })
+	patience.Until(t, "the worker that stopped is forgotten", func() bool { return f.caches.index.Size().Workers == 1 })
 	patience.Until(t, "its series are removed", func() bool { return f.metric(series) < 0 })
 	again, _ := w.realWorker("worker-2", 0, bus, small)
 	f.waitModel(2)

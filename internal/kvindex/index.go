@@ -1,7 +1,6 @@
 package kvindex
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -267,13 +266,6 @@ func (x *Index) Drop(id cluster.InstanceID) {
 		delete(x.workers, id)
 		x.numbers.give(w.number, &x.epochs)
 	}
-}
-
-// Workers returns the ids of all workers, sorted.
-func (x *Index) Workers() []cluster.InstanceID {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.Sorted(maps.Keys(x.workers))
 }
 
 // Held counts the blocks of a worker by tier.

@@ -3,6 +3,7 @@ package kvindex
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -57,6 +58,13 @@ func sorted(all []Overlap) []Overlap {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Overlap) int { return cmp.Compare(a.Worker, b.Worker) })
 	return all
+}
+
+// ids returns the workers of an index, sorted.
+func (x *Index) ids() []cluster.InstanceID {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Sorted(maps.Keys(x.workers))
 }
 
 // prompts returns sequence hashes of prompts that share prefixes.
@@ -137,7 +145,7 @@ func TestIndexAgainstNaive(t *testing.T) {
 				}
 			}
 			back := New(Config{})
-			for _, id := range x.Workers() {
+			for _, id := range x.ids() {
 				for tier := range Tier(numTiers) {
 					back.Store(id, tier, x.Snapshot(id, tier))
 				}
@@ -148,7 +156,7 @@ func TestIndexAgainstNaive(t *testing.T) {
 					t.Fatalf("restored: got %v, want %v", got, should)
 				}
 			}
-			for _, id := range x.Workers() {
+			for _, id := range x.ids() {
 				x.Drop(id)
 			}
 			if s := x.Size(); s.Workers != 0 || s.Blocks != 0 || s.Held != 0 || x.sets.bytes != 0 {
@@ -250,7 +258,7 @@ func TestListsAreCompacted(t *testing.T) {
 		x.Store(1, Device, p)
 		x.Remove(2, Device, p[:len(p)/2])
 	}
-	for _, id := range x.Workers() {
+	for _, id := range x.ids() {
 		if l := &x.workers[id].tiers[Device]; l.listed > 2*l.live()+2*logChunk+len(p) {
 			t.Errorf("%v: %d listed for %d blocks", id, l.listed, l.live())
 		}
@@ -322,7 +330,7 @@ func TestReadersBesideWriters(t *testing.T) {
 	writers.Wait()
 	done.Store(true)
 	readers.Wait()
-	for _, id := range x.Workers() {
+	for _, id := range x.ids() {
 		x.Drop(id)
 	}
 	if s := x.Size(); s.Blocks != 0 || x.sets.bytes != 0 {

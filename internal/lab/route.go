@@ -56,7 +56,7 @@ timestamp, input_length, output_length and hash_ids. The generated workloads are
 	f.IntSliceVar(&p.Blocks, "blocks", []int{1000, 4000}, "blocks of 512 tokens in each worker's cache")
 	f.Float64SliceVar(&p.Speeds, "speed", []float64{1}, "play the workload this many times as fast")
 	f.StringSliceVar(&p.Policies, "policies", nil, "policies to compare; all if empty")
-	f.BoolVar(&p.Tune, "tune", false, "try the settings of each opponent, and print the best for each figure")
+	f.BoolVar(&p.Tune, "tune", false, "try the settings of each opponent, and print those with the lowest TTFT p90 (or the highest knee)")
 	f.BoolVar(&p.Knee, "knee", false, "look for the highest speed at which 90 % of first tokens come within 2 s")
 	f.Uint64Var(&p.Seed, "seed", 1, "seed of generated workloads")
 	return cmd

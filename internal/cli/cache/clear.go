@@ -45,8 +45,8 @@ func clearCommand(a *command.App) *cobra.Command {
 	o := &ClearOptions{}
 	cmd := a.Command(command.Verb{
 		Use: "clear [worker...]", Short: "Make workers forget the KV of earlier prompts", Changes: true,
-		Long: `Workers forget the cached KV blocks that no sequence uses; without names, all decode and
-prefill workers do. Running requests go on. Later prompts are computed anew, so the time to
+		Long: `Workers forget which prompts their KV caches have; without names, all decode and prefill
+workers do. Running requests go on. Later prompts are computed anew, so the time to
 their first token rises until caches are warm again. The exit code is 5 if some of the workers
 fail, and 1 if all do.`,
 		Examples: []string{
@@ -72,7 +72,7 @@ fail, and 1 if all do.`,
 func (o *ClearOptions) Run(ctx context.Context) error {
 	s := o.Session
 	if o.Timeout <= 0 {
-		return &exit.UsageError{Text: "--timeout: must be more than nothing"}
+		return &exit.UsageError{Text: "--timeout: must be greater than 0"}
 	}
 	what := human.Names(o.Workers)
 	if len(o.Workers) == 0 {

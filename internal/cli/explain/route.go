@@ -229,7 +229,7 @@ func (r Route) table(s *session.Session, wide bool) *output.Table {
 			case d.Policy == "round-robin":
 				row(c, "not its turn", p.Dim)
 			case c.Cost == best:
-				row(c, "equal, and the draw went to another", p.Dim)
+				row(c, "equal, and the hash chose another", p.Dim)
 			case i == second:
 				row(c, signed(c.Cost-best)+", second best", p.Dim)
 			default:

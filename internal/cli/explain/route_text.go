@@ -24,7 +24,7 @@ func (r Route) foot(sess *session.Session) string {
 		}
 	}
 	if len(r.Decisions) > 1 && strings.Contains(r.Decisions[len(r.Decisions)-1].RequestID, "~") {
-		fmt.Fprintf(&b, "the request went on at another worker: ~1 is the first such time\n")
+		fmt.Fprintf(&b, "the request continued on another worker: ~1 marks the first move\n")
 	}
 	if text := weighedText(&r.Decisions[0]); text != "" {
 		fmt.Fprintf(&b, "%s\n", text)
@@ -60,9 +60,13 @@ func accuracyText(d *cluster.RouterDecision) string {
 func policyText(policy string) string {
 	switch policy {
 	case "kv":
-		return "cost in blocks = prompts that wait there + what is to be computed of this one + the same for those who come later + blocks in use; the lowest is chosen"
+		return "cost, in prompt blocks: queue waits to be computed there, uncached of this prompt must be, later requests wait for that, active is the share of KV in use; the lowest is chosen"
 	case "least-loaded":
-		return "cost = requests in flight; the lowest is chosen, and equals draw lots"
+		return "cost = requests in flight; the lowest is chosen, and a hash decides between equals"
+	case "power-of-two":
+		return "cost = requests in flight; the lower of two that are drawn is chosen"
+	case "random":
+		return "cost = a hash of request and worker; the lowest is chosen"
 	case "round-robin":
 		return "workers take turns, whatever their load"
 	}

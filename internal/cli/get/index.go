@@ -28,8 +28,8 @@ event that is expected of it, and since when events are known to be missing.
 
 PREDICTED counts blocks that the index promised where requests were sent, FOUND those that the
 workers then found in their caches, FALSE the predicted ones that were not there. Counters run
-since the frontend met the worker. With --no-kv-events the index is approximate: it assumes the
-prompts where they were sent, and has no epochs and events.`,
+since the frontend met the worker. With router.kv_events: false the index is approximate: it
+assumes prompts where they were sent, and has no epochs and events.`,
 		Examples: []string{
 			"dynctl get index",
 			"dynctl get index worker-3 -o wide --watch   # with repairs: gaps, answers, dumps, resets",

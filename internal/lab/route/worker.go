@@ -35,11 +35,10 @@ type worker struct {
 	events []kvEvent // of the current step
 
 	// What it has done.
-	computed, decoded int // tokens
-	reused, blocks    int
-	working           time.Duration
-	prefilled         int // tokens and time of the steps with prompts, for the rate
-	prefilling        time.Duration
+	computed       int // prompt tokens
+	reused, blocks int
+	prefilled      int // tokens and time of the steps with prompts, for the rate
+	prefilling     time.Duration
 }
 
 // kvEvent tells the router's index of blocks.
@@ -92,9 +91,7 @@ func (w *worker) begin() (time.Duration, bool) {
 		return 0, false
 	}
 	d := w.timing.step(b)
-	w.working += d
 	w.computed += b.prompt
-	w.decoded += b.decode
 	if b.prompt > 0 {
 		w.prefilled += b.prompt
 		w.prefilling += d
