@@ -88,7 +88,11 @@ type RouterDecision struct {
 	Overlap int `json:"overlap"`
 	// Predicted counts the blocks that the chosen worker should find, by the frontend's
 	// index at the time of the decision.
-	Predicted  int              `json:"predicted"`
+	Predicted int `json:"predicted"`
+	// Reusable counts the leading blocks that at least one worker held, whatever its role,
+	// by the frontend's index at the time of the decision; never less than Overlap. It is
+	// nil if the frontend does not report it.
+	Reusable   *int             `json:"reusable,omitempty"`
 	Candidates []RouteCandidate `json:"candidates,omitempty"`
 	// Weighed lists the terms of the cost that the candidates were compared by: TermLoad
 	// and so on.

@@ -5,6 +5,8 @@ import "time"
 // KVIndex is what the prefix index of one frontend knows of the workers' KV caches.
 type KVIndex struct {
 	Frontend string `json:"frontend"` // node name
+	// At is when the frontend answered, by its own clock.
+	At time.Time `json:"at,omitzero"`
 	// Approximate is set when the index is not fed by KV events but by what was routed.
 	Approximate bool   `json:"approximate,omitempty"`
 	Blocks      int    `json:"blocks"` // that somebody holds
@@ -38,7 +40,9 @@ type KVIndexWorker struct {
 	DumpsTotal     uint64    `json:"dumps_total"`   // answers with all blocks
 	ResetsTotal    uint64    `json:"resets_total"`  // times that all blocks were forgotten
 
-	Accuracy KVAccuracy `json:"accuracy"`
+	Accuracy KVAccuracy `json:"accuracy"` // since the frontend met the worker
+	// Recent is the accuracy over the last [KVRecent]; nil if the frontend does not report it.
+	Recent *KVAccuracy `json:"recent,omitempty"`
 
 	// Overlap counts the leading blocks that it holds of the text that was asked about.
 	Overlap int `json:"overlap,omitempty"`
@@ -53,4 +57,21 @@ type KVAccuracy struct {
 	// False counts predicted blocks that were not found. A few are evicted between the
 	// decision and the look.
 	False uint64 `json:"false_blocks"`
+}
+
+// KVRecent is the period of the recent accuracy.
+const KVRecent = time.Minute
+
+// Plus returns the sum of two accuracies.
+func (a KVAccuracy) Plus(o KVAccuracy) KVAccuracy {
+	return KVAccuracy{a.Requests + o.Requests, a.Predicted + o.Predicted, a.Found + o.Found, a.False + o.False}
+}
+
+// FalseShare returns the share of predicted blocks that were not found; known is false
+// if none were predicted.
+func (a KVAccuracy) FalseShare() (share float64, known bool) {
+	if a.Predicted == 0 {
+		return 0, false
+	}
+	return float64(a.False) / float64(a.Predicted), true
 }

@@ -37,6 +37,7 @@ type cachedWorker struct {
 	rate     float64 // prompt tokens per second, by its last status
 	kvBlocks int     // the size of its pool
 	accuracy cluster.KVAccuracy
+	recent   recent[cluster.KVAccuracy]
 }
 
 // indexBytes bounds the index: some ten million blocks.
@@ -92,8 +93,9 @@ func (c *caches) gone(id cluster.InstanceID) {
 	}
 }
 
-// describe fills in what is known of the candidates for a prompt.
-func (c *caches) describe(candidates []router.Candidate, hashes []uint64) {
+// describe fills in what is known of the candidates for a prompt. It returns the number of
+// leading blocks that at least one worker holds.
+func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held int) {
 	if c.approx != nil {
 		c.approx.Expire(time.Now())
 	}
@@ -103,6 +105,7 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) {
 	overlaps := make(map[cluster.InstanceID]router.Overlap, len(m.Overlaps))
 	for _, o := range m.Overlaps {
 		overlaps[o.Worker] = router.Overlap{Device: o.Blocks[kvindex.Device], Host: o.Blocks[kvindex.Host], Disk: o.Blocks[kvindex.Disk]}
+		held = max(held, overlaps[o.Worker].Blocks())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +116,7 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) {
 			of.PrefillRate, of.KVBlocks = w.rate, w.kvBlocks
 		}
 	}
+	return held
 }
 
 // routed notes that a prompt was sent to a worker.
@@ -122,26 +126,27 @@ func (c *caches) routed(id cluster.InstanceID, hashes []uint64) {
 	}
 }
 
-// found compares a prediction with the blocks that the worker found.
-func (c *caches) found(id cluster.InstanceID, predicted, found int) {
+// found compares a prediction, and the blocks that any worker held, with those that the
+// worker found.
+func (c *caches) found(id cluster.InstanceID, predicted, reusable, found int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.workers[id]
 	if w == nil {
 		return // it has left
 	}
-	c.metrics.Routed(w.name, predicted, found)
-	w.accuracy.Requests++
-	w.accuracy.Predicted += uint64(predicted)
-	w.accuracy.Found += uint64(found)
-	w.accuracy.False += uint64(max(0, predicted-found))
+	c.metrics.Routed(w.name, predicted, reusable, found)
+	a := cluster.KVAccuracy{Requests: 1, Predicted: uint64(predicted), Found: uint64(found), False: uint64(max(0, predicted-found))}
+	w.accuracy = w.accuracy.Plus(a)
+	w.recent.add(time.Now(), a)
 }
 
 // report describes the index; hashes are those of a prompt, if one was asked about.
 func (c *caches) report(hashes []uint64) cluster.KVIndex {
 	size := c.index.Size()
+	now := time.Now()
 	out := cluster.KVIndex{
-		Approximate: c.approx != nil, Blocks: size.Blocks, Held: size.Held, Bytes: size.Bytes, Forgotten: size.Evicted,
+		At: now, Approximate: c.approx != nil, Blocks: size.Blocks, Held: size.Held, Bytes: size.Bytes, Forgotten: size.Evicted,
 		PromptBlocks: len(hashes), Workers: []cluster.KVIndexWorker{},
 	}
 	var m kvindex.Match
@@ -156,7 +161,8 @@ func (c *caches) report(hashes []uint64) cluster.KVIndex {
 		}
 		c.mu.Lock()
 		if of := c.workers[s.Worker]; of != nil {
-			w.Accuracy = of.accuracy
+			lately := of.recent.sum(now)
+			w.Accuracy, w.Recent = of.accuracy, &lately
 		}
 		c.mu.Unlock()
 		out.Workers = append(out.Workers, w)

@@ -9,12 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/kvindex"
 	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/worker"
 )
@@ -148,8 +150,34 @@ func TestIndexIsTrue(t *testing.T) {
 	}
 	f.caches.mu.Unlock()
 	report := f.caches.report(nil)
-	if len(report.Workers) != 2 || report.Workers[0].Worker != "worker-1" || report.Workers[0].GapsTotal == 0 || report.Workers[0].Accuracy.Requests == 0 {
+	if len(report.Workers) != 2 || report.Workers[0].Worker != "worker-1" || report.Workers[0].GapsTotal == 0 || report.Workers[0].Accuracy.Requests == 0 || report.Workers[0].Recent == nil || time.Since(report.At).Abs() > time.Minute {
 		t.Errorf("report %+v", report)
+	}
+}
+
+// What any worker holds is reusable, wherever a request goes, and counts as such.
+func TestReusableBlocksAreCounted(t *testing.T) {
+	w := newWorld(t)
+	first, _ := w.realWorker("worker-1", 0)
+	second, _ := w.realWorker("worker-2", 0)
+	one, two := first.Status().InstanceID, second.Status().InstanceID
+	f := w.configured(func(c *Config) { c.NoKVEvents, c.KVTTL = true, time.Hour }).waitModel(2)
+	patience.Until(t, "the workers are followed", func() bool { return len(f.caches.report(nil).Workers) == 2 })
+	hashes := []uint64{1, 2, 3, 4}
+	f.caches.routed(one, hashes)
+	candidates := []router.Candidate{{ID: two, Worker: "worker-2"}}
+	if held := f.caches.describe(candidates, append(hashes, 5, 6)); held != 4 || candidates[0].Overlap.Blocks() != 0 {
+		t.Errorf("%d blocks are held, %d at the candidate; want 4 and 0", held, candidates[0].Overlap.Blocks())
+	}
+	f.caches.found(two, 2, 4, 1)
+	for metric, want := range map[string]float64{"kv_reusable": 4, "kv_predicted": 2, "kv_found": 1, "kv_false": 1} {
+		if got := f.metric("dynamo_frontend_" + metric + `_blocks_total{worker="worker-2"}`); got != want {
+			t.Errorf("%s: %v, want %v", metric, got, want)
+		}
+	}
+	report := f.caches.report(nil)
+	if a := *report.Workers[1].Recent; a != (cluster.KVAccuracy{Requests: 1, Predicted: 2, Found: 1, False: 1}) || a != report.Workers[1].Accuracy {
+		t.Errorf("recent accuracy %+v", a)
 	}
 }
 

@@ -259,13 +259,13 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 		}
 	}
 	r := g.routed()
-	g.f.caches.describe(candidates, r.Hashes)
+	held := g.f.caches.describe(candidates, r.Hashes)
 	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates}, g.policy().Pick)
 	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
 		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		Predicted: predicted(d.Chosen, r), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+		Predicted: predicted(d.Chosen, r), Reusable: new(findable(held, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
 	}
 	if err == nil {
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
@@ -284,10 +284,13 @@ func (g *generation) routed() router.Request {
 	return router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs), BlockSize: g.m.card.BlockSize, Hashes: g.chain.Seq}
 }
 
-// predicted returns how many blocks a worker should find in its cache. It computes at
-// least the last token of a prompt.
-func predicted(c router.Candidate, r router.Request) int {
-	return max(0, min(c.Overlap.Blocks(), (r.PromptTokens-1)/r.BlockSize))
+// predicted returns how many blocks a worker should find in its cache.
+func predicted(c router.Candidate, r router.Request) int { return findable(c.Overlap.Blocks(), r) }
+
+// findable returns how many of the held leading blocks of a prompt a worker can find. It
+// computes at least the last token of a prompt.
+func findable(held int, r router.Request) int {
+	return max(0, min(held, (r.PromptTokens-1)/r.BlockSize))
 }
 
 // followed returns the worker to which the sequence has moved, if it still exists. Any
@@ -387,7 +390,9 @@ func (g *generation) located(ctx context.Context, t *protocol.Timing) {
 	}
 	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
 	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
-	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, g.decision.Overlap)
+	reusable := max(*g.decision.Reusable, g.decision.Overlap) // others may have come since
+	g.decision.Reusable = &reusable
+	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, reusable, g.decision.Overlap)
 	g.announce(ctx)
 }
 

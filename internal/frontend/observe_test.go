@@ -159,7 +159,7 @@ func TestRouterDecisionsArePublished(t *testing.T) {
 	if len(second.Candidates) != 2 || second.Candidates[0].ID != good.drt.ID() || second.Candidates[1].Excluded != whyOverloaded {
 		t.Errorf("candidates %+v", second.Candidates)
 	}
-	if second.Prefill != "" || located.Prefill != "local" || located.PrefillWhy != "short" || located.Overlap != 20/testBlock {
+	if second.Prefill != "" || located.Prefill != "local" || located.PrefillWhy != "short" || located.Overlap != 20/testBlock || second.Reusable == nil || *second.Reusable > located.Overlap || *located.Reusable != located.Overlap {
 		t.Errorf("where the prompt was computed: %+v", located)
 	}
 }

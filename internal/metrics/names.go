@@ -42,6 +42,7 @@ const (
 const (
 	FrontendKVPredicted   = PrefixFrontend + "kv_predicted_blocks_total"
 	FrontendKVFound       = PrefixFrontend + "kv_found_blocks_total"
+	FrontendKVReusable    = PrefixFrontend + "kv_reusable_blocks_total"
 	FrontendKVFalse       = PrefixFrontend + "kv_false_blocks_total"
 	FrontendKVIndexBlocks = PrefixFrontend + "kv_index_blocks"
 	FrontendKVIndexBytes  = PrefixFrontend + "kv_index_bytes"
