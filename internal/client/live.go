@@ -38,6 +38,7 @@ type Live struct {
 	bus   *events.NATS // nil without an event plane
 	queue *events.JetStreamQueue
 	tally *tally
+	known cachesWatch
 
 	// Only run uses these, for one snapshot after the other.
 	etcd   reach
@@ -247,6 +248,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 		})
 	}
 	view := l.watch.View()
+	l.known.refresh(ctx, &l.wg, l.c, view)
 	l.lease.refresh(ctx, l.c.store, view)
 	wg.Wait()
 	if !l.nats.ok {
@@ -266,6 +268,7 @@ func (l *Live) snapshot(ctx context.Context) cluster.Snapshot {
 	}
 	l.tally.fill(&s, view, depth, now)
 	s.Queue.Messages, s.Activity = queued, activity
+	s.Caches = l.known.caches(s.Workers, l.tally, l.nats.ok)
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if left, ok := l.lease.left(w.InstanceID, now); ok {
@@ -313,6 +316,9 @@ func (l *Live) pollStats(ctx context.Context, view View) {
 // actionShown is the time for which the notices show an action of the controller.
 const actionShown = 30 * time.Second
 
+// cachesJudged is how old the frontends' answers about caches may be to be judged.
+const cachesJudged = 10 * time.Second
+
 // notices returns the lines below the panes, the most serious first.
 func notices(s cluster.Snapshot, noBus bool) []string {
 	var out []string
@@ -328,6 +334,11 @@ func notices(s cluster.Snapshot, noBus bool) []string {
 				text += fmt.Sprintf(" (failed %d times, next try in %s)", w.Restarts, left.Round(time.Second))
 			}
 			out = append(out, text)
+		}
+	}
+	if s.Caches != nil && s.Time.Sub(s.Caches.At) < cachesJudged {
+		for _, c := range s.Caches.Workers {
+			out = append(out, c.Problems(s.Time)...)
 		}
 	}
 	for _, a := range s.Actions {

@@ -39,15 +39,19 @@ type tally struct {
 	rejected  uint64
 
 	lastFill     time.Time // for rates between snapshots
+	rated        bool      // there were two
 	lastKV       uint64
 	lastAdmitted uint64
 	history      history
 }
 
-// expected holds the next event id of a worker and the time of its last event.
+// expected holds the next event id of a worker, the time of its last event and how many
+// came since the last snapshot.
 type expected struct {
-	id uint64
-	at time.Time
+	id    uint64
+	at    time.Time
+	count int
+	rate  float64 // per second, between the last two snapshots
 }
 
 // workerTally holds the newest status of a worker and the samples for its rates.
@@ -94,7 +98,9 @@ func (t *tally) kvEvent(e events.Event) {
 	if seen && ev.EventID > next.id {
 		t.kvGaps += ev.EventID - next.id
 	}
-	t.nextKV[ev.WorkerID] = expected{max(next.id, ev.EventID+1), time.Now()}
+	next.id, next.at = max(next.id, ev.EventID+1), time.Now()
+	next.count++
+	t.nextKV[ev.WorkerID] = next
 	t.kvLag = &lag
 	t.kv.add(ev)
 }
@@ -210,8 +216,25 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 {
 		rate := float64(t.kvCount-t.lastKV) / dt
 		s.KVEventRate = &rate
+		for id, of := range t.nextKV {
+			of.rate, of.count = float64(of.count)/dt, 0
+			t.nextKV[id] = of
+		}
 	}
+	t.rated = !t.lastFill.IsZero()
 	t.lastKV, t.lastFill = t.kvCount, now
+}
+
+// kvEventsOf returns how many KV events a worker sent per second between the last two
+// snapshots, and when the last one came; zero if none has. rate is nil before two snapshots.
+func (t *tally) kvEventsOf(id cluster.InstanceID) (rate *float64, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.nextKV[id]
+	if t.rated {
+		rate = &of.rate
+	}
+	return rate, of.at
 }
 
 func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {

@@ -26,6 +26,8 @@ type Snapshot struct {
 	KVEventRate *float64       `json:"kv_events_per_s"`
 	KVEventGaps uint64         `json:"kv_event_gaps"`
 	KVEventLag  *time.Duration `json:"kv_event_lag_ns"`
+	// Caches describes the KV caches of the workers; nil before they are known.
+	Caches *KVCaches `json:"kv_caches"`
 	// Activity is the activity of the worker that the operator inspects; null when none
 	// is inspected.
 	Activity *Activity `json:"activity"`
