@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cli/doctor"
 	"github.com/dynctl/dynctl/internal/cli/doctor/judge"
 	"github.com/dynctl/dynctl/internal/cli/exit"
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // find returns the finding of a name.
@@ -28,7 +29,8 @@ func find(t *testing.T, all []judge.Finding, name string) judge.Finding {
 
 func TestDoctorOfACluster(t *testing.T) {
 	w := newWorld(t)
-	w.agent(fakeConfig{Fail: map[string]string{"worker-3": "no memory"}, Backoff: time.Minute})
+	index := &cluster.KVIndex{Workers: []cluster.KVIndexWorker{{Worker: "worker-1", InstanceID: 7, Recent: &cluster.KVAccuracy{Predicted: 250, Found: 223, False: 27}}}}
+	w.agent(fakeConfig{Index: index, Fail: map[string]string{"worker-3": "no memory"}, Backoff: time.Minute})
 	if r := w.run("up", "--prefill", "1", "--decode", "2", "--no-wait"); r.code != exit.Accepted {
 		t.Fatalf("%+v", r)
 	}
@@ -53,6 +55,7 @@ func TestDoctorOfACluster(t *testing.T) {
 		"clocks":        {Status: judge.OK, Found: ""},
 		"leases":        {Status: judge.OK, Found: "3 leases, all renewed; the soonest to end, "},
 		"workers":       {Status: judge.Fail, Found: "", Fix: "dynctl logs worker-3"},
+		"kv-index":      {Status: judge.Warn, Found: "worker-1: 10% of 250 predicted blocks were not there", Fix: "dynctl get index -o wide"},
 		"paths":         {Status: judge.Skip, Found: "no two workers exchange KV blocks"},
 		"models":        {Status: judge.OK, Found: "http://127.0.0.1:"},
 		"answer":        {Status: judge.Fail, Found: "http://127.0.0.1:"},

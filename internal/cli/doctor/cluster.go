@@ -13,6 +13,7 @@ import (
 	"github.com/dynctl/dynctl/internal/client"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/inspect"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/statedir"
 	"github.com/dynctl/dynctl/internal/version"
 )
@@ -24,7 +25,7 @@ const (
 
 // clusterChecks returns the names of the cluster's checks, in order.
 func clusterChecks() []string {
-	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "request-plane", "clocks", "leases", "workers", "model-files", "paths"}
+	return []string{"etcd", "nats", "prefill-queue", "controller", "nodes", "request-plane", "clocks", "leases", "workers", "model-files", "kv-index", "paths"}
 }
 
 func frontendChecks() []string { return []string{"health", "models", "answer"} }
@@ -57,9 +58,14 @@ func (o *Options) clusterFindings(ctx context.Context) []judge.Finding {
 		var cards []cluster.ModelCard
 		var unread error
 		wg.Go(func() { cards, unread = c.ModelCards(ctx) })
+		var index judge.Finding
+		wg.Go(func() {
+			all, err := c.KVIndexes(ctx, v, protocol.KVIndexRequest{})
+			index = judge.KVIndex(all, err, time.Now())
+		})
 		p := c.Probe(ctx, v)
 		wg.Wait()
-		own = append(clusterState(v, p, leader, leads), lookAtModel(ctx, v, cards, unread).Judge())
+		own = append(clusterState(v, p, leader, leads), lookAtModel(ctx, v, cards, unread).Judge(), index)
 		for i := range own {
 			own[i].Group, own[i].Name, own[i].TookMS = groupCluster, clusterChecks()[i], human.Milliseconds(time.Since(begin))
 		}

@@ -31,9 +31,10 @@ func Command(a *command.App) *cobra.Command {
 	cmd := a.Command(command.Verb{
 		Use: "doctor", Short: "Check this machine and the cluster, and say what to do", Group: command.GroupLook,
 		Long: `Checks what workers need of this machine, whether the cluster's services answer, the
-leases, versions and clocks of its nodes, its workers, their model files and the paths of KV
-blocks between them, each of which is tested, and its frontends, with an answer of two tokens. What cannot be known is not guessed: a check says ok, warn, fail, or skip
-where there is nothing to check, as when no cluster runs.
+leases, versions and clocks of its nodes, its workers, their model files, what frontends know
+of their KV caches, the paths of KV blocks between them, each of which is tested, and the
+frontends, with an answer of two tokens. What cannot be known is not guessed: a check says
+ok, warn, fail, or skip where there is nothing to check, as when no cluster runs.
 
 --model-check also proves the transfer of KV blocks, by what answers say: every decode
 worker is asked for facts out of prompts that each prefill worker has read in its place.

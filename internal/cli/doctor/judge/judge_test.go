@@ -14,8 +14,18 @@ import (
 	"github.com/dynctl/dynctl/internal/host"
 )
 
+// indexes are those of two frontends that know worker-3.
+func indexes(now time.Time, late time.Duration, predicted, wrong uint64) []cluster.KVIndex {
+	w := cluster.KVIndexWorker{Worker: "worker-3", InstanceID: 3, Recent: &cluster.KVAccuracy{Predicted: predicted, False: wrong}}
+	all := []cluster.KVIndex{{At: now, Workers: []cluster.KVIndexWorker{w}}}
+	if late > 0 {
+		w.OutOfDateSince = now.Add(-late)
+	}
+	return append(all, cluster.KVIndex{At: now, Workers: []cluster.KVIndexWorker{w}})
+}
+
 func TestDoctorsJudgement(t *testing.T) {
-	ms := time.Millisecond
+	ms, now := time.Millisecond, time.Unix(1_000_000, 0)
 	worker := func(name string, s cluster.State) client.View {
 		return client.View{Topology: &cluster.Topology{Decode: 1}, Status: map[string]cluster.WorkerStatus{name: {Name: name, State: s}}}
 	}
@@ -54,6 +64,12 @@ func TestDoctorsJudgement(t *testing.T) {
 		{"late lease", Leases(client.View{}, client.Probe{Leases: []cluster.Lease{{Owner: "a", TTL: 9 * time.Second, Left: 2 * time.Second}}}), Warn, "a has 2.0s of 9s left"},
 		{"ended lease", Leases(client.View{}, client.Probe{Gone: []string{"worker-2"}}), Fail, "ended: worker-2"},
 		{"untold leases", Leases(client.View{}, client.Probe{Unasked: 2}), Fail, "etcd does not tell"},
+		{"no index", KVIndex(nil, client.ErrNoIndex, now), Skip, "no frontend reports its prefix index"},
+		{"index refused", KVIndex(nil, errors.New("refused"), now), Fail, "refused"},
+		{"empty index", KVIndex([]cluster.KVIndex{{}}, nil, now), Skip, "the frontends know no worker"},
+		{"true index", KVIndex(indexes(now, time.Second, 300, 3), nil, now), OK, "1 KV cache followed by 2 frontends; 1% of 600 blocks predicted in the last minute were not there"},
+		{"false index", KVIndex(indexes(now, 0, 300, 60), nil, now), Warn, "worker-3: 20% of 600 predicted blocks were not there"},
+		{"late index", KVIndex(indexes(now, 5*time.Second, 300, 60), nil, now), Warn, "index of worker-3 is out of date for 5s; and 1 more"},
 		{"no topology", Workers(client.View{}), Warn, "no topology is declared"},
 		{"lost", Workers(worker("worker-1", cluster.StateLost)), Fail, "0 of 1 worker serve"},
 		{"drained", Workers(worker("worker-1", cluster.StateDrained)), Warn, "worker-1 drained"},
