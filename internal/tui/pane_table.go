@@ -29,6 +29,7 @@ func paneTable() []paneSpec {
 		{layout.BottomLeft, "5", "events", "KV events", "", pane.Events},
 		{layout.BottomRight, "6", "router", "router decisions", "", pane.Decisions},
 		{layout.Cover, "n", "nodes", "nodes", "nodes, with their devices", pane.Nodes},
+		{layout.Cover, "i", "index", "KV index", "what the frontends know of the KV caches, by worker", pane.Caches},
 	}
 }
 

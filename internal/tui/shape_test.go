@@ -106,6 +106,19 @@ func randomSnapshot(r *rand.Rand) cluster.Snapshot {
 		s.Topology = &cluster.Topology{Model: cluster.ModelSpec{Name: randomText(r)}}
 		s.KVEventLag, s.KVEventRate, s.KVEventGaps = ptr(randomDuration(r)), randomFloat(r), r.Uint64()
 	}
+	if r.IntN(2) == 0 {
+		s.Caches = &cluster.KVCaches{At: randomTime(r), Frontends: randomInt(r), Error: randomText(r)}
+		for i := range s.Workers {
+			k := cluster.KVCache{Worker: randomText(r), InstanceID: s.Workers[i].InstanceID, Approximate: r.IntN(3) == 0, EventRate: randomFloat(r), EventAt: randomTime(r)}
+			if r.IntN(2) == 0 {
+				k.Index = &cluster.KVIndexWorker{Device: randomInt(r), Host: randomInt(r), Disk: randomInt(r), Epoch: r.Uint64(), OutOfDateSince: randomTime(r), GapsTotal: r.Uint64()}
+			}
+			if k.Index != nil && r.IntN(2) == 0 {
+				k.Index.Recent = &cluster.KVAccuracy{Predicted: r.Uint64(), Found: r.Uint64(), False: r.Uint64()}
+			}
+			s.Caches.Workers = append(s.Caches.Workers, k)
+		}
+	}
 	s.Latency = cluster.Latency{WindowS: randomInt(r), Requests: r.Uint64(), TTFT: cluster.Percentiles{P50: randomFloat(r), P99: randomFloat(r)}, Transfer: randomFloat(r), TransferBS: randomFloat(r)}
 	for range r.IntN(3) {
 		s.Notices = append(s.Notices, randomText(r))
@@ -125,7 +138,7 @@ func exercise(t *testing.T, seed uint64, width, height int, keys []byte) {
 		opts.Recording = randomText(r)
 	}
 	sc := newScreen(t, randomSnapshot(r), width, height, opts)
-	names := []string{"j", "k", "g", "G", "ctrl+d", "ctrl+u", "tab", "shift+tab", "1", "2", "3", "4", "5", "6", "enter", "esc", "/", ":", "s", "S", "d", "r", "p", "+", "-", "z", "y", "?", "M", "w", "n", "[", "]", "{", "}", ",", ".", "backspace", "ctrl+w", "x", "é", " "}
+	names := []string{"j", "k", "g", "G", "ctrl+d", "ctrl+u", "tab", "shift+tab", "1", "2", "3", "4", "5", "6", "enter", "esc", "/", ":", "s", "S", "d", "r", "p", "+", "-", "z", "y", "?", "M", "w", "n", "i", "[", "]", "{", "}", ",", ".", "backspace", "ctrl+w", "x", "é", " "}
 	checkShape(t, sc.m.View(), width, height)
 	for i, k := range keys {
 		switch {

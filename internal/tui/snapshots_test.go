@@ -121,13 +121,14 @@ func labSnapshot() cluster.Snapshot {
 		event(time.Duration(300+i*20)*ms, 1+i%6, cluster.KVStored, i, i, uint64(i)<<50, "")
 	}
 	s.KVEventRate, s.KVEventLag = ptr(312.0), ptr(3*ms)
+	s.Caches = labCaches(s.Workers)
 	decide := func(id, pre, why, chosen string, overlap, blocks int, cost, second float64) {
 		way := "pull"
 		if pre == "local" {
 			way = ""
 		}
 		s.Decisions = append(s.Decisions, cluster.RouterDecision{RequestID: id, Time: now.Add(-time.Duration(len(s.Decisions)) * 80 * ms), Model: "qwen3-0.6b",
-			Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermUncached, cluster.TermLoad}, Chosen: chosen, PromptToks: blocks * 16, Blocks: blocks, DecidedNS: 210000, Prefill: pre, PrefillWhy: why, PrefillWay: way, Overlap: overlap,
+			Phase: cluster.RoleDecode, Policy: "kv", Weighed: []string{cluster.TermUncached, cluster.TermLoad}, Chosen: chosen, PromptToks: blocks * 16, Blocks: blocks, DecidedNS: 210000, Prefill: pre, PrefillWhy: why, PrefillWay: way, Overlap: overlap, Predicted: overlap + len(s.Decisions)%2, Reusable: ptr(max(overlap, 2)),
 			Candidates: []cluster.RouteCandidate{
 				{Worker: chosen, Cost: cost, Load: 14, Overlap: overlap},
 				{Worker: "worker-2", Cost: second, Load: 9, Overlap: overlap / 2},
@@ -142,6 +143,31 @@ func labSnapshot() cluster.Snapshot {
 	decide("r-8f1d", "local", "short", "worker-6", 0, 2, 3, 9)
 	s.Activity = labActivity()
 	return s
+}
+
+// labCaches are the KV caches of the workers: one is late, one is often false, one approximate,
+// and no frontend knows the last.
+func labCaches(workers []cluster.Worker) *cluster.KVCaches {
+	c := &cluster.KVCaches{At: noon().Add(-1500 * time.Millisecond), Frontends: 2}
+	for i, w := range workers {
+		x := cluster.KVIndexWorker{Worker: w.Name, InstanceID: w.InstanceID, Device: w.Stats.KVActive + w.Stats.KVCached, Epoch: 0x9f3a77c0b41e + uint64(i), Next: uint64(1000 * i),
+			Accuracy: cluster.KVAccuracy{Requests: 900, Predicted: 20000, Found: 19990, False: 10}, Recent: &cluster.KVAccuracy{Requests: 40, Predicted: 800, Found: 800}}
+		k := cluster.KVCache{Worker: w.Name, InstanceID: w.InstanceID, Index: &x, EventRate: ptr(float64(40 + i)), EventAt: noon().Add(-time.Duration(i) * 700 * time.Millisecond)}
+		switch i {
+		case 2:
+			x.OutOfDateSince, x.GapsTotal = noon().Add(-6*time.Second), 312
+		case 3:
+			x.Recent.Found, x.Recent.False, x.Host, x.Disk = 690, 110, 512, 8192
+		case 4:
+			x.Recent = &cluster.KVAccuracy{}
+		case 5:
+			k.Approximate, k.EventRate, k.EventAt = true, ptr(0.0), time.Time{}
+		case 6:
+			k = cluster.KVCache{Worker: w.Name, InstanceID: w.InstanceID}
+		}
+		c.Workers = append(c.Workers, k)
+	}
+	return c
 }
 
 // labActivity is what worker-4 of the pictures does.

@@ -32,6 +32,8 @@ func TestScreensMatchTheirPictures(t *testing.T) {
 		{name: "route", snap: labSnapshot(), keys: []string{"6", "enter"}},
 		{name: "lease", snap: labSnapshot(), keys: []string{"2", "enter"}},
 		{name: "queue", snap: labSnapshot(), keys: []string{"3", "enter"}},
+		{name: "index", snap: labSnapshot(), keys: []string{"i"}},
+		{name: "zoomrouter", snap: labSnapshot(), keys: []string{"6", "z"}},
 		{name: "nodes", snap: labSnapshot(), keys: []string{"n"}},
 		{name: "node", snap: labSnapshot(), keys: []string{"n", "enter"}},
 		{name: "stale", snap: staleSnapshot()},

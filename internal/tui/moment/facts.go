@@ -11,12 +11,14 @@ type Facts struct {
 	Hosts, Versions []string // of each worker's node
 	Nodes           []NodeFacts
 	StateCount      map[cluster.State]int
+	Accuracies      bool   // some frontend tells whether predicted blocks were found
 	Leases          bool   // some worker's lease is known
 	Model           string // of the topology, or the only one there is
 
 	byName  map[string]int // worker name to row
 	nodeAt  map[string]int // node id and name to row
 	leaseAt map[cluster.InstanceID]int
+	cacheAt map[cluster.InstanceID]int
 }
 
 func factsOf(s *cluster.Snapshot) Facts {
@@ -53,6 +55,13 @@ func factsOf(s *cluster.Snapshot) Facts {
 	f.leaseAt = make(map[cluster.InstanceID]int, len(s.Leases))
 	for i := range s.Leases {
 		f.leaseAt[s.Leases[i].ID] = i
+	}
+	if s.Caches != nil {
+		f.cacheAt = make(map[cluster.InstanceID]int, len(s.Caches.Workers))
+		for i, c := range s.Caches.Workers {
+			f.cacheAt[c.InstanceID] = i
+			f.Accuracies = f.Accuracies || c.Index != nil && c.Index.Recent != nil
+		}
 	}
 	switch {
 	case s.Topology != nil && s.Topology.Model.Name != "":

@@ -35,25 +35,28 @@ func (p *decisions) cols() []table.Column {
 	}
 	prefillAt := func(d *cluster.RouterDecision) string { p, _ := moment.Stages(d); return p }
 	decodeAt := func(d *cluster.RouterDecision) string { _, d2 := moment.Stages(d); return d2 }
-	prefillW, decodeW := 7, 6
+	prefillW, decodeW, indexW := 7, 6, 5
 	for i := range p.m.Snap.Decisions {
 		p, d := moment.Stages(at(i))
-		prefillW, decodeW = max(prefillW, cells.Width(p)), max(decodeW, cells.Width(d))
+		prefillW, decodeW, indexW = max(prefillW, cells.Width(p)), max(decodeW, cells.Width(d)), max(indexW, cells.Width(moment.IndexText(at(i))))
 	}
 	return []table.Column{
-		{Title: "REQ", Width: 6, Most: 14, Leave: 5, Cell: name(func(d *cluster.RouterDecision) string { return cells.OrUnknown(d.RequestID) }, draw.Plain)},
+		{Title: "REQ", Width: 6, Most: 14, Leave: 6, Cell: name(func(d *cluster.RouterDecision) string { return cells.OrUnknown(d.RequestID) }, draw.Plain)},
 		{Title: "PREFILL", Width: prefillW, Cell: name(prefillAt, draw.Prefill)},
 		{Title: "DECODE", Width: decodeW, Cell: name(decodeAt, draw.Decode)},
-		{Title: "OVERLAP", Width: 7, Right: true, Leave: 4, Cell: func(i, _ int) []draw.Span {
+		{Title: "OVERLAP", Width: 7, Right: true, Leave: 5, Help: "blocks that the chosen worker found in its cache / blocks of the prompt", Cell: func(i, _ int) []draw.Span {
 			return []draw.Span{draw.Plain.Text(moment.OverlapText(at(i)))}
 		}},
-		{Title: "COST", Width: 5, Right: true, Leave: 3, Cell: func(i, _ int) []draw.Span {
+		{Title: "INDEX", Width: indexW, Right: true, Leave: 4, Help: "blocks that the index promised of the chosen worker / of the best candidate", Cell: func(i, _ int) []draw.Span {
+			return []draw.Span{draw.Plain.Text(moment.IndexText(at(i)))}
+		}},
+		{Title: "COST", Width: 5, Right: true, Leave: 2, Cell: func(i, _ int) []draw.Span {
 			if c := moment.Chosen(at(i)); c != nil {
 				return []draw.Span{draw.Plain.Text(moment.CostText(c.Cost))}
 			}
 			return []draw.Span{draw.Plain.Text(cells.Unknown)}
 		}},
-		{Title: "2nd", Width: 6, Least: 5, Most: 30, Leave: 2, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(moment.SecondText(at(i)))} }},
+		{Title: "2nd", Width: 6, Least: 5, Most: 30, Leave: 3, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(moment.SecondText(at(i)))} }},
 		{Title: "POLICY", Width: 8, Leave: 1, Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Dim.Text(cells.OrUnknown(at(i).Policy))} }},
 	}
 }
@@ -73,31 +76,38 @@ func (p *decisions) source() table.Source {
 	}
 }
 
-// sums are the share of remote prefill and of blocks that were in a cache.
-func (p *decisions) sums() []draw.Span {
-	remote, told, overlap, blocks := 0, 0, 0, 0
-	for i := range p.m.Snap.Decisions {
-		d := &p.m.Snap.Decisions[i]
-		if d.Phase == cluster.RolePrefill {
-			continue // that of the decode worker says where the prompt was computed in the end
-		}
-		if p, _ := moment.Stages(d); p != cells.Unknown {
-			told++
-			if p != moment.LocalPrefill {
-				remote++
-			}
-			overlap += d.Overlap
-			blocks += d.Blocks
-		}
+// sums say what routing achieved, over the decisions of the pane.
+func (p *decisions) sums(width, height int) [][]draw.Span {
+	r := p.m.Routed()
+	reuse, balance, remote, wrong := cells.Unknown, cells.Unknown, cells.Unknown, cells.Unknown
+	if r.Reuse() != nil {
+		reuse = cells.Percent(r.Reuse()) + "%"
 	}
-	share := cells.Unknown
-	if blocks > 0 {
-		v := float64(overlap) / float64(blocks)
-		share = cells.Percent(&v) + "%"
+	if r.MaxMean != nil {
+		balance = fmt.Sprintf("%.2f", *r.MaxMean)
 	}
-	return []draw.Span{
-		draw.Dim.Text("remote prefill "), draw.Plain.Text(fmt.Sprintf("%d of %d", remote, told)), draw.Dim.Text("   overlap "), draw.Plain.Text(share), draw.Dim.Text(" of blocks"),
+	if r.Requests > 0 {
+		remote, wrong = fmt.Sprintf("%d/%d", r.Remote, r.Requests), fmt.Sprintf("%+d", r.Predicted-r.Found)
 	}
+	reusable, reused := moment.CountOr(r.Reusable, r.Reports), moment.CountOr(r.Reused, r.Reports)
+	first := figures(width,
+		figure(0, "reuse", reuse), figure(1, "blocks", cells.Commas(r.Blocks)),
+		draw.Part{Leave: 2, Spans: []draw.Span{draw.Dim.Text("of "), draw.Plain.Text(reusable), draw.Dim.Text(" reusable "), draw.Plain.Text(reused), draw.Dim.Text(" reused")}})
+	if height < 6 {
+		return [][]draw.Span{first}
+	}
+	return [][]draw.Span{first, figures(width, figure(3, "remote", remote), figure(1, "max/mean", balance), figure(2, "pred-found", wrong))}
+}
+
+// Help explains the columns and the figures below them.
+func (p *decisions) Help() []Term {
+	return append(p.list.Help(),
+		Term{"reuse", "share of prompt blocks that the chosen workers found, over the decisions listed"},
+		Term{"reusable", "blocks that at least one worker held when the request was routed"},
+		Term{"remote", "requests whose prompt another worker prefilled / all"},
+		Term{"max/mean", "prompt blocks that were not found, by decode worker: most / mean"},
+		Term{"pred-found", "blocks that the index promised minus blocks that were found"},
+	)
 }
 
 func (p *decisions) Subject() detail.Subject {
@@ -110,7 +120,7 @@ func (p *decisions) Subject() detail.Subject {
 }
 
 func (p *decisions) Table(o plain.Options) plain.Table {
-	t := plain.New("router", "TIME", "REQUEST", "PREFILL", "DECODE", ">OVERLAP", ">BLOCKS", ">COST", "2ND", "POLICY")
+	t := plain.New("router", "TIME", "REQUEST", "PREFILL", "DECODE", ">OVERLAP", ">BLOCKS", ">COST", "2ND", "POLICY", ">PREDICTED", ">BEST", ">REUSABLE")
 	for i := range p.m.Snap.Decisions {
 		d := p.at(i)
 		prefill, decode := moment.Stages(d)
@@ -121,7 +131,8 @@ func (p *decisions) Table(o plain.Options) plain.Table {
 		if d.Prefill != "" || d.WeighsOverlap() {
 			overlap = strconv.Itoa(d.Overlap)
 		}
-		t.Add(o.Time(d.Time), cells.OrUnknown(d.RequestID), prefill, decode, overlap, strconv.Itoa(d.Blocks), cost, moment.SecondText(d), cells.OrUnknown(d.Policy))
+		t.Add(o.Time(d.Time), cells.OrUnknown(d.RequestID), prefill, decode, overlap, strconv.Itoa(d.Blocks), cost, moment.SecondText(d), cells.OrUnknown(d.Policy),
+			strconv.Itoa(d.Predicted), moment.CountOr(moment.BestOverlap(d)), cells.IntOr(d.Reusable))
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package pane
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -55,8 +56,8 @@ func (p *events) source() table.Source {
 	}
 }
 
-// sums shows the gaps, lag and rate of arriving events.
-func (p *events) sums() []draw.Span {
+// sums shows how many indexes miss events, and the gaps, lag and rate of arriving events.
+func (p *events) sums(width, _ int) [][]draw.Span {
 	lag, rate := cells.Unknown, cells.Unknown
 	if p.m.Snap.KVEventLag != nil {
 		if lag = cells.RoundTrip(*p.m.Snap.KVEventLag); lag == "" {
@@ -70,9 +71,15 @@ func (p *events) sums() []draw.Span {
 	if p.m.Snap.KVEventGaps > 0 {
 		gaps = draw.Warn
 	}
-	return []draw.Span{
-		draw.Dim.Text("gaps "), gaps.Text(cells.Commas(p.m.Snap.KVEventGaps)), draw.Dim.Text("   lag "), draw.Plain.Text(lag), draw.Dim.Text("   "), draw.Plain.Text(rate), draw.Dim.Text(" events/s"),
+	parts := []draw.Part{
+		{Spans: []draw.Span{draw.Dim.Text("gaps "), gaps.Text(cells.Commas(p.m.Snap.KVEventGaps))}},
+		figure(1, "lag", lag),
+		{Leave: 2, Spans: []draw.Span{draw.Plain.Text(rate), draw.Dim.Text(" events/s")}},
 	}
+	if late := p.m.LateCaches(); late > 0 {
+		parts = append([]draw.Part{{Spans: []draw.Span{draw.Warn.Text(fmt.Sprintf("%d out of date", late))}}}, parts...)
+	}
+	return [][]draw.Span{figures(width, parts...)}
 }
 
 func (p *events) Subject() detail.Subject {

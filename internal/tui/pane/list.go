@@ -2,6 +2,7 @@ package pane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/tui/cells"
@@ -20,7 +21,8 @@ type list struct {
 	none    string                // what the pane says without rows
 	counts  bool                  // the border says how many rows there are
 	invites bool                  // and that there is no filter
-	summary func() []draw.Span    // line below the rows; nil: none
+	// summary returns the lines below the rows for a room of that size; nil: none.
+	summary func(width, height int) [][]draw.Span
 
 	made  []table.Column // by columns, for screens of that width; nil: the snapshot is new
 	width int
@@ -31,10 +33,10 @@ func (l *list) Update() {
 	l.made = nil
 }
 
-func (l *list) Size(_, height int) {
+func (l *list) Size(width, height int) {
 	page := height - 1
 	if l.summary != nil {
-		page--
+		page -= len(l.summary(width, height))
 	}
 	l.rows.Scroll(page)
 	if l.made == nil || l.width != l.m.Width { // wide screens have more columns
@@ -78,8 +80,11 @@ func (l *list) Heading() (title, note, below string) {
 
 func (l *list) Draw(a draw.Area, focused bool) {
 	if l.summary != nil {
-		a.Spans(0, a.H()-1, a.W(), l.summary())
-		a = a.Sub(draw.Rect{W: a.W(), H: a.H() - 1})
+		lines := l.summary(a.W(), a.H())
+		for i, line := range lines {
+			a.Spans(0, a.H()-len(lines)+i, a.W(), line)
+		}
+		a = a.Sub(draw.Rect{W: a.W(), H: a.H() - len(lines)})
 	}
 	if l.rows.Len() > 0 {
 		l.rows.Draw(a, l.m.Glyphs, l.made, l.old, focused)
@@ -93,6 +98,26 @@ func (l *list) Draw(a draw.Area, focused bool) {
 		none = fmt.Sprintf("nothing of %s matches %q: esc clears the filter", cells.Commas(l.rows.Total()), l.rows.Filter())
 	}
 	a.Spans(0, min(1, max(a.H()-1, 0)), a.W(), []draw.Span{draw.Dim.Text(none)})
+}
+
+// figure is a figure with its name, for a summary.
+func figure(leave int, name, value string) draw.Part {
+	return draw.Part{Leave: leave, Spans: []draw.Span{draw.Dim.Text(name + " "), draw.Plain.Text(value)}}
+}
+
+// figures are a line of a summary: those that have room.
+func figures(width int, parts ...draw.Part) (line []draw.Span) {
+	gap := 3
+	if all := draw.FitParts(slices.Clone(parts), width+gap, 0, gap); len(all) < len(parts) {
+		gap = 2
+	}
+	for i, o := range draw.FitParts(parts, width+gap, 0, gap) {
+		if i > 0 {
+			line = append(line, draw.Dim.Text(strings.Repeat(" ", gap)))
+		}
+		line = append(line, o.Spans...)
+	}
+	return line
 }
 
 // subject is that of a pane without a row under the cursor.

@@ -2,6 +2,7 @@ package pane
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func Workers(m *moment.Moment) Pane {
 
 func (p *workers) at(i int) *cluster.Worker { return &p.m.Snap.Workers[i] }
 
-// cols are the columns. On narrow screens UP, LEASE, PREFIX% and DEVICE leave first, then
+// cols are the columns. On narrow screens UP, FALSE%, LEASE, PREFIX% and DEVICE leave first, then
 // the bar; name and state never do.
 func (p *workers) cols() []table.Column {
 	f, at, wide := &p.m.Known, p.at, p.widths()
@@ -39,24 +40,24 @@ func (p *workers) cols() []table.Column {
 		{Title: "NAME", Width: max(wide.name, 8), Cell: func(i, w int) []draw.Span {
 			return []draw.Span{draw.Strong.Text(cells.ClipMiddle(at(i).Name, w, p.m.Glyphs.More))}
 		}},
-		{Title: "ROLE", Width: 7, Leave: 10, Cell: func(i, _ int) []draw.Span {
+		{Title: "ROLE", Width: 7, Leave: 11, Cell: func(i, _ int) []draw.Span {
 			return []draw.Span{moment.RoleStyle(at(i).Role).Text(cells.OrUnknown(string(at(i).Role)))}
 		}},
-		{Title: "DEVICE", Width: cells.Clamp(wide.device, 6, 20), Leave: 7,
+		{Title: "DEVICE", Width: cells.Clamp(wide.device, 6, 20), Leave: 8,
 			Cell: text(func(i int) string { return f.Devices[i] })},
 		{Title: "STATE", Width: cells.Clamp(wide.state, 10, 18), Least: wide.leastState, Most: cells.Clamp(wide.state, 10, 40),
 			Cell: func(i, _ int) []draw.Span { return p.m.State(at(i)) }},
-		{Title: "SEQS", Width: cells.Clamp(wide.seqs, 4, 9), Right: true, Leave: 12,
+		{Title: "SEQS", Width: cells.Clamp(wide.seqs, 4, 9), Right: true, Leave: 13,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.Sequences(at(i)))} }},
-		{Title: "KV BLOCKS", Width: 10, Least: 9, Most: 20, Leave: 8,
+		{Title: "KV BLOCKS", Width: 10, Least: 9, Most: 20, Leave: 9,
 			Cell: func(i, w int) []draw.Span { return p.m.KVBar(at(i), w) }},
-		{Title: "used/total", Alone: "KV BLOCKS", Width: max(wide.kv, 10), Right: true, Leave: 11,
+		{Title: "used/total", Alone: "KV BLOCKS", Width: max(wide.kv, 10), Right: true, Leave: 12,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(moment.KVText(at(i)))} }},
-		{Title: "TOK/S", Width: 5, Right: true, Leave: 9,
+		{Title: "TOK/S", Width: 5, Right: true, Leave: 10,
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(cells.CompactOr(at(i).TokS))} }},
-		{Title: "PREFIX%", Short: "PREFIX", Width: 7, Least: 6, Right: true, Leave: 6, Help: "share of prompt tokens found in the prefix cache",
+		{Title: "PREFIX%", Short: "PREFIX", Width: 7, Least: 6, Right: true, Leave: 7, Help: "share of prompt tokens found in the prefix cache",
 			Cell: func(i, _ int) []draw.Span { return []draw.Span{draw.Plain.Text(cells.Percent(at(i).HitRate))} }},
-		{Title: "LEASE", Width: 6, Right: true, Leave: 5, Cell: func(i, _ int) []draw.Span {
+		{Title: "LEASE", Width: 6, Right: true, Leave: 6, Cell: func(i, _ int) []draw.Span {
 			w := at(i)
 			if w.Lease == nil {
 				return []draw.Span{draw.Plain.Text(cells.Unknown)}
@@ -70,6 +71,11 @@ func (p *workers) cols() []table.Column {
 			return []draw.Span{draw.Plain.Text(cells.Unknown)}
 		}},
 	}
+	if p.m.Known.Accuracies {
+		at := slices.IndexFunc(cols, func(c table.Column) bool { return c.Title == "LEASE" })
+		cols = slices.Insert(cols, at, table.Column{Title: "FALSE%", Short: "FALSE", Width: 6, Least: 5, Right: true, Leave: 5,
+			Help: "share of the blocks predicted in the last minute that were not in the cache", Cell: p.falseShare})
+	}
 	if p.m.Width >= 120 {
 		cols = append(cols,
 			table.Column{Title: "MODEL", Width: cells.Clamp(wide.model, 5, 24), Leave: 3, Cell: text(func(i int) string { return at(i).Model })},
@@ -77,6 +83,15 @@ func (p *workers) cols() []table.Column {
 			table.Column{Title: "HOST", Width: cells.Clamp(wide.host, 4, 20), Leave: 1, Cell: text(func(i int) string { return f.Hosts[i] })})
 	}
 	return cols
+}
+
+// falseShare is the share of predicted blocks that a worker did not find.
+func (p *workers) falseShare(i, _ int) []draw.Span {
+	st := draw.Plain
+	if c := p.m.Cache(p.at(i)); c != nil && c.OftenFalse() {
+		st = draw.Warn
+	}
+	return []draw.Span{st.Text(cells.Percent(p.m.FalseShare(p.at(i))))}
 }
 
 // widths are the widest cells of some columns.
@@ -147,6 +162,7 @@ func (p *workers) source() table.Source {
 			})},
 			{ID: "tok", Desc: true, Num: ratio(func(w *cluster.Worker) *float64 { return w.TokS })},
 			{ID: "hit", Desc: true, Num: ratio(func(w *cluster.Worker) *float64 { return w.HitRate })},
+			{ID: "false", Desc: true, Num: ratio(p.m.FalseShare)},
 			{ID: "lease", Num: span(func(w *cluster.Worker) *time.Duration { return w.Lease })},
 			{ID: "up", Desc: true, Num: span(func(w *cluster.Worker) *time.Duration { return w.Uptime })},
 		},

@@ -10,7 +10,7 @@ import (
 )
 
 func (p *workers) Table(o plain.Options) plain.Table {
-	t := plain.New("workers", "NAME", "ROLE", "DEVICE", "STATE", ">SEQS", ">KV USED", ">KV TOTAL", ">TOK/S", ">PREFIX%", ">LEASE", ">UP")
+	t := plain.New("workers", "NAME", "ROLE", "DEVICE", "STATE", ">SEQS", ">KV USED", ">KV TOTAL", ">TOK/S", ">PREFIX%", ">LEASE", ">UP", ">FALSE%")
 	if o.Wide {
 		t.AddColumns("MODEL", "NODE", "HOST", "VERSION", "INSTANCE", ">WAITING", ">PREEMPTED", "REASON", ">TP")
 	}
@@ -33,8 +33,12 @@ func (p *workers) Table(o plain.Options) plain.Table {
 				hit = strconv.FormatFloat(math.Round(*w.HitRate*1e6)/1e4, 'f', -1, 64)
 			}
 		}
+		wrong := cells.Percent(p.m.FalseShare(w))
+		if share := p.m.FalseShare(w); share != nil && !o.Terminal {
+			wrong = strconv.FormatFloat(math.Round(*share*1e6)/1e4, 'f', -1, 64)
+		}
 		row := []string{w.Name, cells.OrUnknown(string(w.Role)), cells.OrUnknown(f.Devices[i]), state, sequences, used, total,
-			o.Float(w.TokS, cells.CompactOr), hit, o.Duration(w.Lease, cells.Seconds), o.Duration(w.Uptime, cells.Uptime)}
+			o.Float(w.TokS, cells.CompactOr), hit, o.Duration(w.Lease, cells.Seconds), o.Duration(w.Uptime, cells.Uptime), wrong}
 		if o.Wide {
 			row = append(row, cells.OrUnknown(w.Model), cells.OrUnknown(w.Node), cells.OrUnknown(f.Hosts[i]), cells.OrUnknown(f.Versions[i]),
 				cells.OrUnknown(moment.Instance(w.InstanceID)), moment.Number(w, w.Stats.Waiting), moment.Number(w, w.Stats.PreemptedTotal),

@@ -15,10 +15,11 @@ func snapshot() cluster.Snapshot {
 	var s cluster.Snapshot
 	for i, state := range []cluster.State{cluster.StateReady, cluster.StateDraining} {
 		s.Workers = append(s.Workers, cluster.Worker{WorkerStatus: cluster.WorkerStatus{
-			Name: cluster.WorkerName(i + 1), Role: cluster.RolePrefill, Device: "gpu0 H200", State: state, UpdatedAt: time.Unix(0, 0),
+			Name: cluster.WorkerName(i + 1), InstanceID: cluster.InstanceID(i + 1), Role: cluster.RolePrefill, Device: "gpu0 H200", State: state, UpdatedAt: time.Unix(0, 0),
 			Stats: cluster.WorkerStats{Running: 12, KVTotal: 4096, KVActive: 100},
 		}})
 	}
+	s.Caches = &cluster.KVCaches{Workers: []cluster.KVCache{{Worker: "worker-1", InstanceID: 1, Index: &cluster.KVIndexWorker{Recent: &cluster.KVAccuracy{}}}}}
 	return s
 }
 
@@ -50,7 +51,7 @@ func TestColumnsLeaveInOrder(t *testing.T) {
 		}
 	}
 	got := strings.Join(left, " ")
-	if want := "UP LEASE PREFIX% DEVICE KV BLOCKS TOK/S ROLE used/total SEQS"; got != want {
+	if want := "UP FALSE% LEASE PREFIX% DEVICE KV BLOCKS TOK/S ROLE used/total SEQS"; got != want {
 		t.Errorf("columns leave in the order %s, want %s", got, want)
 	}
 }
