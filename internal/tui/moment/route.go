@@ -73,9 +73,9 @@ func Stages(d *cluster.RouterDecision) (prefillAt, decodeAt string) {
 	return cells.OrUnknown(prefillAt), cells.OrUnknown(decodeAt)
 }
 
-// OverlapText is the share of a prompt that was found in the cache, once somebody looked.
+// OverlapText is the share of a prompt that was found in the cache, once the worker has told.
 func OverlapText(d *cluster.RouterDecision) string {
-	if d.Prefill == "" && !d.WeighsOverlap() {
+	if d.Prefill == "" {
 		return cells.Unknown
 	}
 	return fmt.Sprintf("%d/%d", d.Overlap, d.Blocks)

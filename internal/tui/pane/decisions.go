@@ -87,7 +87,10 @@ func (p *decisions) sums(width, height int) [][]draw.Span {
 		balance = fmt.Sprintf("%.2f", *r.MaxMean)
 	}
 	if r.Requests > 0 {
-		remote, wrong = fmt.Sprintf("%d/%d", r.Remote, r.Requests), fmt.Sprintf("%+d", r.Predicted-r.Found)
+		remote, wrong = fmt.Sprintf("%d/%d", r.Remote, r.Requests), "0"
+		if n := r.Predicted - r.Found; n != 0 {
+			wrong = fmt.Sprintf("%+d", n)
+		}
 	}
 	reusable, reused := moment.CountOr(r.Reusable, r.Reports), moment.CountOr(r.Reused, r.Reports)
 	first := figures(width,
@@ -128,7 +131,7 @@ func (p *decisions) Table(o plain.Options) plain.Table {
 		if c := moment.Chosen(d); c != nil {
 			cost = moment.CostText(c.Cost)
 		}
-		if d.Prefill != "" || d.WeighsOverlap() {
+		if d.Prefill != "" {
 			overlap = strconv.Itoa(d.Overlap)
 		}
 		t.Add(o.Time(d.Time), cells.OrUnknown(d.RequestID), prefill, decode, overlap, strconv.Itoa(d.Blocks), cost, moment.SecondText(d), cells.OrUnknown(d.Policy),
