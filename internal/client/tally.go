@@ -45,15 +45,6 @@ type tally struct {
 	history      history
 }
 
-// expected holds the next event id of a worker, the time of its last event and how many
-// came since the last snapshot.
-type expected struct {
-	id    uint64
-	at    time.Time
-	count int
-	rate  float64 // per second, between the last two snapshots
-}
-
 // workerTally holds the newest status of a worker and the samples for its rates.
 type workerTally struct {
 	last    cluster.WorkerStatus
@@ -83,26 +74,6 @@ func newTally() *tally {
 		workers: map[string]*workerTally{}, nextKV: map[cluster.InstanceID]expected{},
 		inFlight: map[cluster.InstanceID]cluster.FrontendStats{}, gpus: nodeFigures{},
 	}
-}
-
-func (t *tally) kvEvent(e events.Event) {
-	var ev cluster.KVEvent
-	if e.Decode(&ev) != nil {
-		return
-	}
-	lag := max(time.Since(ev.Time), 0)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.kvCount++
-	next, seen := t.nextKV[ev.WorkerID]
-	if seen && ev.EventID > next.id {
-		t.kvGaps += ev.EventID - next.id
-	}
-	next.id, next.at = max(next.id, ev.EventID+1), time.Now()
-	next.count++
-	t.nextKV[ev.WorkerID] = next
-	t.kvLag = &lag
-	t.kv.add(ev)
 }
 
 func (t *tally) workerStatus(e events.Event) {
@@ -211,30 +182,9 @@ func (t *tally) fill(s *cluster.Snapshot, view View, depth *events.Depth, now ti
 	s.Workers = t.fillWorkers(view, now)
 	s.Latency = t.fillLatency(now)
 	t.fillQueue(s, depth, now)
-	s.Events, s.Decisions, s.Actions = t.kv.newestFirst(), t.decisions.newestFirst(), t.actions.newestFirst()
-	s.KVEventGaps, s.KVEventLag = t.kvGaps, t.kvLag
-	if dt := now.Sub(t.lastFill).Seconds(); !t.lastFill.IsZero() && dt > 0 {
-		rate := float64(t.kvCount-t.lastKV) / dt
-		s.KVEventRate = &rate
-		for id, of := range t.nextKV {
-			of.rate, of.count = float64(of.count)/dt, 0
-			t.nextKV[id] = of
-		}
-	}
-	t.rated = !t.lastFill.IsZero()
-	t.lastKV, t.lastFill = t.kvCount, now
-}
-
-// kvEventsOf returns how many KV events a worker sent per second between the last two
-// snapshots, and when the last one came; zero if none has. rate is nil before two snapshots.
-func (t *tally) kvEventsOf(id cluster.InstanceID) (rate *float64, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.nextKV[id]
-	if t.rated {
-		rate = &of.rate
-	}
-	return rate, of.at
+	s.Decisions, s.Actions = t.decisions.newestFirst(), t.actions.newestFirst()
+	t.fillEvents(s, now)
+	t.lastFill = now
 }
 
 func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
