@@ -16,6 +16,7 @@ import (
 // What dynctl credentials --export writes lets other tools in: a client of NATS, and
 // etcdctl where it is installed. Without it both are closed.
 func TestExportedCredentials(t *testing.T) {
+	t.Parallel()
 	p := buildPrograms(t)
 	p.must(0, "up", "--prefill", "0", "--decode", "1", "--port", "0")
 	var x struct {

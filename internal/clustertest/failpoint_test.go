@@ -103,6 +103,7 @@ func TestEveryFailpointIsTried(t *testing.T) {
 // prefill and of a hand-over, under load: every stream ends as it does when nothing
 // happens, and is counted once.
 func TestKillAtFailpoints(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("processes that kill themselves take their time")
 	}

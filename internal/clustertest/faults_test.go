@@ -71,6 +71,7 @@ func same(t *testing.T, got, want []clustertest.Answer) {
 // The dynamod with the prefill workers is killed in the middle of a burst of 50
 // streams: every stream ends correctly.
 func TestKillPrefillNode(t *testing.T) {
+	t.Parallel()
 	dir := mediumModel(t)
 	prompts := texts(50, 160/slowdown)
 	options := clustertest.Options{Model: dir, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 2048}}
@@ -257,6 +258,7 @@ func (tr *traffic) goesOn(during string, n int) {
 // NATS stops for three seconds: serving goes on, remote prefill comes back, and
 // nothing is counted twice.
 func TestNATSDown(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
 		Nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
@@ -298,9 +300,10 @@ func waitQueueUsed(t *testing.T, c *clustertest.Cluster) {
 // etcd stops for longer than the leases live: serving goes on with what is known,
 // and afterwards everything is registered again.
 func TestEtcdDown(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
-		LeaseTTL: 10 * time.Second, // shorter than the outage
+		LeaseTTL: faultTTL, // shorter than the outage
 		Nodes:    []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
 	})
 	c.WaitRemotePrefill()
@@ -309,7 +312,7 @@ func TestEtcdDown(t *testing.T) {
 	tr.goesOn("before the outage", 5)
 	c.StopEtcd()
 	outage := time.Now()
-	for time.Since(outage) < 15*time.Second { // the length of the outage is the test
+	for time.Since(outage) < 3*faultTTL/2 { // the length of the outage is the test
 		tr.goesOn(fmt.Sprintf("%s into the outage", time.Since(outage).Round(time.Second)), 3)
 	}
 	c.StartEtcd()
@@ -326,9 +329,11 @@ func TestEtcdDown(t *testing.T) {
 // etcd and NATS come back without their data: nothing is cut, everything is written again,
 // and the cluster obeys.
 func TestServersForget(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
-		Nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
+		LeaseTTL: faultTTL,
+		Nodes:    []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}},
 	})
 	c.WaitRemotePrefill()
 	before := settledCounts(t, c)
@@ -351,6 +356,7 @@ func TestServersForget(t *testing.T) {
 
 // A decode worker's node is killed: running streams move and go on without a gap.
 func TestKillDecodeNode(t *testing.T) {
+	t.Parallel()
 	dir := mediumModel(t)
 	prompts := texts(8, 30)
 	options := clustertest.Options{
@@ -384,6 +390,7 @@ func TestKillDecodeNode(t *testing.T) {
 // A dynamod that is killed and started again before its lease ends has its workers back:
 // the controller never sees that the node was gone, so none moves to another.
 func TestQuickRestartKeepsWorkers(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Decode: 2, LeaseTTL: time.Minute, Nodes: []clustertest.Node{{}, {Process: true}}})
 	n := c.Nodes[1]
 	name := workerOf(t, c, n)

@@ -17,6 +17,7 @@ import (
 // A GGUF file is served like the folder that it was made of: template, tokens and
 // text of a chat are the same, and frontends need nothing but what workers send.
 func TestGGUFIsServed(t *testing.T) {
+	t.Parallel()
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "llama", KVHeads: 2, Vocab: 600})
 	messages := []json.RawMessage{
 		json.RawMessage(`{"role":"system","content":"Be brief."}`), json.RawMessage(`{"role":"user","content":"What is 17 + 25?"}`),

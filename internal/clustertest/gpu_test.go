@@ -59,10 +59,11 @@ func (kept) Close() error { return nil }
 // processes, or over TCP, and a GPU beside a CPU, which keep the same blocks; and groups of
 // tensor-parallel GPUs, beside each other and beside one.
 func TestRecallOnGPUs(t *testing.T) {
+	t.Parallel()
 	if patience.RaceDetector {
 		t.Skip("arithmetic in one goroutine, which would take minutes; package gpu and transports run with the race detector on their own")
 	}
-	known := facts(t)[0]
+	known := facts(t, 4)[0]
 	two := []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}}}
 	for name, tc := range map[string]struct {
 		prefill, decode string
@@ -78,9 +79,8 @@ func TestRecallOnGPUs(t *testing.T) {
 		"from GPU to CPU":    {prefill: "gpu:0", decode: "cpu:0", transport: "local", once: true},
 		"any device, on GPU": {transport: "local", once: true},
 
-		"groups of one process":             {devices: "0+1,2+3", prefill: "gpu:0+1", decode: "gpu:2+3", transport: "local", once: true},
 		"groups of two processes":           {devices: "0+1", prefill: "gpu:0+1", decode: "gpu:0+1", nodes: two, transport: cudaipc.Name, linux: true, once: true},
-		"from a group to one GPU, over TCP": {devices: "0+1,2", prefill: "gpu:0+1", decode: "gpu:2", transport: "tcp"},
+		"from a group to one GPU, over TCP": {devices: "0+1,2", prefill: "gpu:0+1", decode: "gpu:2", transport: "tcp", once: true},
 		"from CPU to two ranks of a GPU":    {devices: "0+0", prefill: "cpu:0", decode: "gpu:0+0", transport: "local", once: true},
 		"from GPU to CPU, int8":             {prefill: "gpu:0", decode: "cpu:0", transport: "local", kv: "int8", once: true},
 	} {
@@ -114,6 +114,7 @@ func TestRecallOnGPUs(t *testing.T) {
 // Running sequences move from one GPU to another when their worker drains: each client gets
 // what the client of the same request gets whose worker stays.
 func TestDrainHandsOverBetweenGPUs(t *testing.T) {
+	t.Parallel()
 	if patience.RaceDetector {
 		t.Skip("arithmetic in one goroutine, which would take minutes; hand-overs run with the race detector on CPUs")
 	}

@@ -25,6 +25,7 @@ const personSchema = `{"type":"object","properties":{
 // A model with random weights says what it is told to, prefilled here or elsewhere,
 // drawn or greedy.
 func TestGuidedOutput(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
 	})

@@ -161,8 +161,11 @@ func all(t *testing.T, c *clustertest.Cluster, bodies []clustertest.Body) (got [
 // A busy decode worker is drained and resumed, then the other one: every sequence
 // moves, and every client gets exactly what it gets when nothing happens.
 func TestDrainHandsOver(t *testing.T) {
+	t.Parallel()
 	dir := mediumModel(t)
 	bodies := demanding(1000 / slowdown)
+	other := ranksOf(cluster.RoleDecode, 2)
+	other.Process = true
 	var want []told // of the first cluster: tokens do not depend on nodes or degrees
 	for _, tc := range []struct {
 		name, transport string
@@ -170,9 +173,8 @@ func TestDrainHandsOver(t *testing.T) {
 		force           []string
 	}{
 		{name: "in one process", transport: "local"},
-		{name: "over shared memory", transport: sameHost, nodes: []clustertest.Node{{}, {Process: true}}},
 		{name: "over tcp", transport: "tcp", force: []string{"tcp"}},
-		{name: "between degrees", transport: sameHost, nodes: []clustertest.Node{ranksOf(cluster.RoleDecode, 1), ranksOf(cluster.RoleDecode, 2)}},
+		{name: "between degrees, over shared memory", transport: sameHost, nodes: []clustertest.Node{ranksOf(cluster.RoleDecode, 1), other}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clustertest.Start(t, clustertest.Options{

@@ -66,6 +66,7 @@ func (s *asEver) end() {
 // workers serve on as they were, the cluster says why, and it is as before when the order
 // is taken back.
 func TestImpossibleOrders(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Prefill: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 512}})
 	st, err := dial.Etcd(config.EtcdClient{}, []string{c.EtcdAddr}, dial.Identity{}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -1,6 +1,7 @@
 package clustertest_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -9,6 +10,10 @@ import (
 
 func TestMain(m *testing.M) {
 	clustertest.Main()
+	// Clusters wait for leases, processes and each other about as long as they compute.
+	if err := flag.Set("test.parallel", "3"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	unbuild()
 	os.Exit(code)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -70,7 +71,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 		sweep()
 		_ = os.RemoveAll(dir) // below the directory for temporary files in any case
 	}
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/dynctl", "./cmd/dynamod")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir+"/", "./cmd/dynctl", "./cmd/dynamod")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
@@ -78,13 +79,19 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// freePort is a port below those that the system gives to whoever asks for any, so that it
+// stays free until a program takes it.
 func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // run runs dynctl and returns what it printed, standard error last, and its code.
@@ -166,6 +173,7 @@ func (p *programs) identified(question string, tokens int) (text, id string, err
 // The way of a user with the real programs: up, ask, look, drain, resume, scale,
 // logs, a kill in the middle, down.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	p := buildPrograms(t)
 	port := fmt.Sprint(p.port)
 	if out := p.must(0, "up", "--prefill", "1", "--decode", "2", "--agents", "2", "--port", port); !strings.Contains(out, "http://127.0.0.1:"+port) || !strings.Contains(out, "curl ") || !strings.Contains(out, "knows this system") {

@@ -15,6 +15,7 @@ import (
 // worker and on two. Workers change to another format one after the other, and say
 // which they have.
 func TestQuantizedIsServed(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "qwen3", Hidden: 64, Heads: 4, KVHeads: 2, FFN: 96, DType: "bf16", Seed: seed})

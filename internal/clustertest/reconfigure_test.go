@@ -90,6 +90,7 @@ func names(v client.View) (out []string) {
 // One cluster under continuous streams goes through every reconfiguration: no request
 // fails, and no answer changes.
 func TestReconfigureUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir := mediumModel(t)
 	c := clustertest.Start(t, clustertest.Options{
 		Model: dir, Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
@@ -286,6 +287,7 @@ func prefillQueue(t *testing.T, c *clustertest.Cluster) client.Queue {
 // finishes the work. When the killed node is back, it gets workers of the role that it
 // prefers again. A node that is drained gives them away. No request fails.
 func TestLeaderIsKilledMidScale(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{
 		Model: mediumModel(t), Prefill: 1, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 1024},
 		Nodes:    []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}},

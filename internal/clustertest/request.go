@@ -231,6 +231,10 @@ func (c *Cluster) Digest() string {
 	}
 }
 
+// probeTokens is the length of prompts that only find out where they are prefilled: a few
+// blocks.
+const probeTokens = 48
+
 // WaitRemotePrefill waits until every decode worker sends prompts to prefill
 // workers: it may learn of them a moment after they are ready.
 func (c *Cluster) WaitRemotePrefill() {
@@ -239,7 +243,7 @@ func (c *Cluster) WaitRemotePrefill() {
 	deadline := time.Now().Add(c.opts.Timeout)
 	for n, inst := range c.Instances(cluster.RoleDecode.Component(), cluster.EndpointGenerate) {
 		for try := uint32(0); ; try++ {
-			prompt := make([]uint32, 200)
+			prompt := make([]uint32, probeTokens)
 			for i := range prompt {
 				prompt[i] = (uint32(i)*try + uint32(n) + try) % 256
 			}

@@ -52,6 +52,7 @@ func prompts(r *rand.Rand, vocab int) [][]uint32 {
 // The same greedy tokens come out of the bare backend, of aggregated serving and of
 // every disaggregated topology, over memory, shared memory and TCP.
 func TestSameTokensEverywhere(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("what is computed, by the ways that shorter tests take, too")
 	}
@@ -118,6 +119,7 @@ func TestSameTokensEverywhere(t *testing.T) {
 
 // Every family computes the same on one worker and on two, over TCP.
 func TestSameTokensOfAllFamilies(t *testing.T) {
+	t.Parallel()
 	if patience.RaceDetector {
 		t.Skip("other arithmetic in the same goroutines")
 	}
@@ -139,6 +141,7 @@ func TestSameTokensOfAllFamilies(t *testing.T) {
 
 // Every type of KV gives the same on one worker and on two, over TCP.
 func TestSameTokensOfKVTypes(t *testing.T) {
+	t.Parallel()
 	if patience.RaceDetector {
 		t.Skip("other arithmetic in the same goroutines")
 	}

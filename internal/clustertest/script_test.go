@@ -32,6 +32,7 @@ import (
 //
 // URL is that of the cluster's frontend.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	p := buildPrograms(t)
 	p.must(0, "up", "--prefill", "1", "--decode", "2", "--port", strconv.Itoa(p.port))
 	s := &scripts{programs: p}

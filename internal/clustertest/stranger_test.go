@@ -13,6 +13,7 @@ import (
 // A program without the cluster's secret knows every address of the request plane, and
 // gets nothing there: no answer, no figures, and no cache is cleared.
 func TestStrangersOfTheRequestPlane(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Prefill: 1, Decode: 1, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 512}})
 	body := clustertest.Body{"prompt": texts(1, 30)[0], "max_tokens": 2, "temperature": 0}
 	want, err := c.Complete(t.Context(), body)

@@ -48,7 +48,7 @@ func (c *Cluster) WaitWay(way protocol.PrefillWay) {
 	deadline := time.Now().Add(c.opts.Timeout)
 	before := c.Ways()
 	for try := 0; ; try++ {
-		prompt := make([]uint32, 100)
+		prompt := make([]uint32, probeTokens)
 		for i := range prompt {
 			prompt[i] = uint32(i*try+len(way)*31+try) % 256
 		}

@@ -75,6 +75,7 @@ func remote(c *clustertest.Cluster) (n int) {
 // The same greedy answers come out of both strategies, in every way and over every
 // transport, while the strategy changes between them.
 func TestSameAnswersOfStrategies(t *testing.T) {
+	t.Parallel()
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "qwen3", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2})
 	for _, tc := range []struct {
 		name            string
@@ -142,6 +143,7 @@ func TestSameAnswersOfStrategies(t *testing.T) {
 // The strategy may change at any time under load: no stream fails, no token is wrong,
 // and no block is lost.
 func TestStrategyChangesUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "llama", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -185,6 +187,7 @@ func TestStrategyChangesUnderLoad(t *testing.T) {
 
 // Frontends that have seen a change and others that have not share the workers.
 func TestStrategiesOfTwoFrontends(t *testing.T) {
+	t.Parallel()
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "llama", Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -26,6 +26,7 @@ func ranksOf(role cluster.Role, n int) clustertest.Node {
 // decode workers are, in every way of a remote prefill and over every transport, as out
 // of a worker of one rank that does everything.
 func TestSameAnswersOfDegrees(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("what is computed, by the ways that shorter tests take, too")
 	}
@@ -133,6 +134,7 @@ func wantDegrees(t *testing.T, c *clustertest.Cluster, prefill int, decode []int
 // A degree that does not divide the heads of the model is refused by name and numbers,
 // and does no harm to the cluster.
 func TestDegreeRefused(t *testing.T) {
+	t.Parallel()
 	dir := modeltest.Generate(t, modeltest.Spec{Family: "llama", Layers: 1, Hidden: 64, Heads: 6, KVHeads: 2})
 	c := clustertest.Start(t, clustertest.Options{Model: dir, Decode: 1})
 	_, err := c.Client.Declare(t.Context(), func(topo *cluster.Topology, _ bool) error {
