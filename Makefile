@@ -43,6 +43,7 @@ two-hosts: ## two dynamods on two hosts, which are network namespaces, over bad 
 # A process under the race detector would sleep for a second at its end, and so would each that a test starts.
 race: ## run the short tests of packages with concurrency under the race detector
 	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -timeout 15m $(filter $(RACE),$(LONG)) $(filter-out $(LONG),$(RACE))
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=20 go test -race $(LINK) -short -p $(PARALLEL) -run 'Concurrent|AtOnce' $(shell scripts/concurrent-packages.sh --used)
 
 lint: ## golangci-lint, with vet, staticcheck and more: see .golangci.yml
 	go run $(GOLANGCI) run

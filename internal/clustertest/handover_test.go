@@ -177,6 +177,9 @@ func TestDrainHandsOver(t *testing.T) {
 		{name: "between degrees, over shared memory", transport: sameHost, nodes: []clustertest.Node{ranksOf(cluster.RoleDecode, 1), other}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			if testing.Short() && tc.transport != "local" {
+				t.Skip("the transports have short suites of their own")
+			}
 			c := clustertest.Start(t, clustertest.Options{
 				Model: dir, Decode: 2, Engine: cluster.EngineSpec{BlockSize: 16, KVBlocks: 4096}, Nodes: tc.nodes,
 				Config: func(cfg *config.Dynamod) {

@@ -88,6 +88,9 @@ func TestSameAnswersOfStrategies(t *testing.T) {
 		{name: "two processes", prefill: 1, decode: 1, nodes: []clustertest.Node{{Roles: []string{"decode"}}, {Roles: []string{"prefill"}, Process: true}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			if testing.Short() && tc.prefill == 1 {
+				t.Skip("shorter than with two workers of each role, and the same code")
+			}
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			inputs := prompts(rand.New(rand.NewPCG(seed, 1)), 250)
