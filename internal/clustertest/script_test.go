@@ -64,6 +64,9 @@ func (s serial) Run(name string, f func(testscript.T)) {
 // scriptTimeout bounds one command line of a script.
 const scriptTimeout = time.Minute
 
+// scriptPause is the least time from one start of a command line to the next.
+const scriptPause = 250 * time.Millisecond
+
 type scripts struct {
 	*programs
 	exit int
@@ -149,13 +152,22 @@ func (s *scripts) request(ts *testscript.TestScript, _ bool, args []string) {
 func (s *scripts) eventually(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	var stdout, stderr string
-	for end := time.Now().Add(scriptTimeout); time.Now().Before(end); {
-		if stdout, stderr = s.run(ts, args[1:]); s.exit == want {
-			return
+	if stdout, stderr, ok := s.until(ts, args[1:], func(string) bool { return s.exit == want }); !ok {
+		ts.Fatalf("dynctl %s: exit code %d, never %d\n%s%s", strings.Join(args[1:], " "), s.exit, want, stdout, stderr)
+	}
+}
+
+// until runs a command line until reached, which gets its standard output, or the time is
+// over. It leaves the processors to the cluster in between.
+func (s *scripts) until(ts *testscript.TestScript, args []string, reached func(string) bool) (stdout, stderr string, ok bool) {
+	again := time.NewTicker(scriptPause)
+	defer again.Stop()
+	for end := time.Now().Add(scriptTimeout); time.Now().Before(end); <-again.C {
+		if stdout, stderr = s.run(ts, args); reached(stdout) {
+			return stdout, stderr, true
 		}
 	}
-	ts.Fatalf("dynctl %s: exit code %d, never %d\n%s%s", strings.Join(args[1:], " "), s.exit, want, stdout, stderr)
+	return stdout, stderr, false
 }
 
 func (s *scripts) busy(ts *testscript.TestScript, _ bool, args []string) {
@@ -188,13 +200,9 @@ func (s *scripts) busy(ts *testscript.TestScript, _ bool, args []string) {
 func (s *scripts) shows(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	var stdout, stderr string
-	for end := time.Now().Add(scriptTimeout); time.Now().Before(end); {
-		if stdout, stderr = s.run(ts, args[1:]); want.MatchString(stdout) {
-			return
-		}
+	if stdout, stderr, ok := s.until(ts, args[1:], want.MatchString); !ok {
+		ts.Fatalf("dynctl %s never shows %s\n%s%s", strings.Join(args[1:], " "), want, stdout, stderr)
 	}
-	ts.Fatalf("dynctl %s never shows %s\n%s%s", strings.Join(args[1:], " "), want, stdout, stderr)
 }
 
 // terminalSize reads a size like 100x30.
