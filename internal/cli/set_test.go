@@ -75,7 +75,7 @@ func TestSet(t *testing.T) {
 	if _, err := w.store.Put(t.Context(), cluster.SettingKey(w.ns, "router.policy"), []byte(`"best"`)); err != nil {
 		t.Fatal(err)
 	}
-	clitest.Has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded, kv, power-of-two, random\tkv\tnode\n")
+	clitest.Has(t, "unreadable", w.ok("set").stdout, "router.policy\tignored: router.policy: \"best\" is not one of round-robin, least-loaded, kv, power-of-two, random, direct\tkv\tnode\n")
 	if got := w.ok("set", "-q").stdout; !strings.Contains(got, "disagg.strategy\n") {
 		t.Errorf("names: %q", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Names and values that were renamed are still read, for one release, and each use is
@@ -36,19 +37,27 @@ func (k Key) formerKeys() []Key {
 func (k Key) current(v any) any {
 	switch v := v.(type) {
 	case string:
-		if now, ok := k.FormerChoices[v]; ok {
-			return now
-		}
+		return k.choice(v)
 	case []string:
 		out := slices.Clone(v)
 		for i, item := range out {
-			if now, ok := k.FormerChoices[item]; ok {
-				out[i] = now
-			}
+			out[i] = k.choice(item)
 		}
 		return out
 	}
 	return v
+}
+
+// choice returns a choice as it is spelled now: one that was renamed, or one with
+// underscores in place of hyphens, as Dynamo's variables have them.
+func (k Key) choice(text string) string {
+	if now, ok := k.FormerChoices[text]; ok {
+		return now
+	}
+	if now := strings.ReplaceAll(text, "_", "-"); !slices.Contains(k.Choices, text) && slices.Contains(k.Choices, now) {
+		return now
+	}
+	return text
 }
 
 // FormerSpelling returns a sentence for a user who gave the key under name, or a value
@@ -90,7 +99,7 @@ func CurrentSettings(stored map[string]json.RawMessage) map[string]json.RawMessa
 			if _, ok := out[k.Name]; ok {
 				continue
 			}
-			if v, err := k.DecodeRuntime(raw); err == nil && k.FormerChoices != nil {
+			if v, err := k.DecodeRuntime(raw); err == nil && k.Choices != nil {
 				if now, err := k.EncodeRuntime(v); err == nil {
 					raw = now
 				}

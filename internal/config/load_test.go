@@ -279,6 +279,49 @@ func TestFormerNamesOfChoices(t *testing.T) {
 	}
 }
 
+// Choices may be written with underscores, as Dynamo does, wherever a value is read.
+func TestChoicesWithUnderscores(t *testing.T) {
+	for _, tc := range []struct{ given, want string }{
+		{"round_robin", "round-robin"}, {"power_of_two", "power-of-two"}, {"least_loaded", "least-loaded"}, {"least-loaded", "least-loaded"}, {"kv", "kv"},
+	} {
+		for layer, load := range map[string]func() (config.Dynamod, *config.Origins, error){
+			"alias": func() (config.Dynamod, *config.Origins, error) {
+				return loadDynamod(t, nil, []string{"DYN_ROUTER_MODE=" + tc.given}, nil)
+			},
+			"variable": func() (config.Dynamod, *config.Origins, error) {
+				return loadDynamod(t, nil, []string{"DYNAMOD_ROUTER_POLICY=" + tc.given}, nil)
+			},
+			"flag": func() (config.Dynamod, *config.Origins, error) {
+				return loadDynamod(t, []string{"--router-policy", tc.given}, nil, nil)
+			},
+			"file": func() (config.Dynamod, *config.Origins, error) {
+				return loadDynamod(t, nil, nil, map[string]string{"dynamod.yaml": "router:\n  policy: " + tc.given + "\n"})
+			},
+		} {
+			cfg, origins, err := load()
+			if err != nil || cfg.Router.Policy != tc.want || len(origins.Warnings()) > 0 {
+				t.Errorf("%s by %s: %q %v %v", tc.given, layer, cfg.Router.Policy, err, origins)
+			}
+		}
+		k, err := config.RuntimeKey("router.policy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := k.ParseRuntime(tc.given); err != nil || v != tc.want {
+			t.Errorf("%s set: %v %v", tc.given, v, err)
+		}
+		if v, err := k.DecodeRuntime([]byte(`"` + tc.given + `"`)); err != nil || v != tc.want {
+			t.Errorf("%s stored: %v %v", tc.given, v, err)
+		}
+	}
+	if _, _, err := loadDynamod(t, nil, []string{"DYN_ROUTER_MODE=round robin"}, nil); err == nil || !strings.Contains(err.Error(), "round-robin") {
+		t.Errorf("neither: %v", err)
+	}
+	if cfg, _, err := loadDynamod(t, []string{"--nixl-transports", "tcp", "--disagg-strategy", "prefill_first"}, nil, nil); err != nil || cfg.Disagg.Strategy != "prefill-first" {
+		t.Errorf("another setting: %q %v", cfg.Disagg.Strategy, err)
+	}
+}
+
 func TestWrongValuesNameTheirOrigin(t *testing.T) {
 	_, _, err := loadDynamod(t, nil,
 		[]string{"DYN_HTTP_PORT=http", "DYNAMOD_DRAIN_DEADLINE=30"},

@@ -260,7 +260,7 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 	}
 	r := g.routed()
 	held := g.f.caches.describe(candidates, r.Hashes)
-	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates}, g.policy().Pick)
+	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates}, g.f.policyFor(g.routing).Pick)
 	g.req.RequestID = attemptID(g.id, g.attempts)
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,

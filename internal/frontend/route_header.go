@@ -17,7 +17,35 @@ const (
 	// policyHeader names the policy by which the router chooses the decode worker of one
 	// request.
 	policyHeader = "X-Dynctl-Router-Policy"
+	// workerHeader is Dynamo's header that names the decode worker of a request.
+	workerHeader = "X-Dynamo-Worker-Instance-Id"
 )
+
+// nvextHeaders are Dynamo's headers that say what fields of nvext say, too. A header wins
+// over the field.
+var nvextHeaders = []struct {
+	name string
+	read func(p *nvextParams, name, value string) *apiError
+}{
+	{workerHeader, func(p *nvextParams, name, value string) *apiError {
+		return integer(&p.decode, 1, maxInstance)(name, json.RawMessage(value))
+	}},
+	{"X-Dynamo-Prefill-Instance-Id", func(p *nvextParams, name, value string) *apiError {
+		return integer(&p.prefill, 1, maxInstance)(name, json.RawMessage(value))
+	}},
+}
+
+// readHeaders reads the headers that stand for fields of nvext.
+func (p *nvextParams) readHeaders(h http.Header) *apiError {
+	for _, of := range nvextHeaders {
+		if v := h.Get(of.name); v != "" {
+			if bad := of.read(p, of.name, v); bad != nil {
+				return bad
+			}
+		}
+	}
+	return nil
+}
 
 // routeAsk is what the headers of a request say about its route.
 type routeAsk struct {
@@ -45,12 +73,23 @@ func readRouteAsk(h http.Header) (routeAsk, *apiError) {
 	return out, nil
 }
 
-// policy returns the policy that chooses the decode worker.
-func (g *generation) policy() router.Policy {
-	if g.routing.policy != nil {
-		return g.routing.policy
+// policyFor returns the policy that chooses the decode worker of a request.
+func (f *Frontend) policyFor(ask routeAsk) router.Policy {
+	if ask.policy != nil {
+		return ask.policy
 	}
-	return g.f.policy()
+	return f.policy()
+}
+
+// checkDirect refuses a request that leaves the choice of its worker to a router that does
+// not choose.
+func (j *job) checkDirect(p *nvextParams) *apiError {
+	if p.decode != nil || j.f.policyFor(j.routing).Name() != router.Direct {
+		return nil
+	}
+	const field = "nvext.decode_worker_id"
+	return invalid(field, "With the router policy '%s' a request must name its decode worker, in '%s' or in the header %s.", router.Direct, field, workerHeader).
+		withCode("missing_required_parameter")
 }
 
 // toldRoute is the last decision about a generation, for the header of the answer. It is

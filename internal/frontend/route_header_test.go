@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -79,4 +80,42 @@ func TestRequestNamesItsPolicy(t *testing.T) {
 			t.Errorf("%q does not name %s", e.Error.Message, known)
 		}
 	}
+}
+
+// With the policy direct, a request must name its decode worker: in the body or in Dynamo's
+// header, which wins. Nobody else gets it.
+func TestDirect(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.fake("worker-1", say("abc")), w.fake("worker-2", say("abc"))
+	f := w.configured(func(c *Config) { c.Settings = settings(router.Direct) }).waitModel(2)
+	id := func(fk *fake) string { return fmt.Sprint(int64(fk.drt.ID())) }
+	for _, tc := range []struct {
+		name, header string
+		nvext        body
+		want         string // worker, or a part of the error
+	}{
+		{"the body names it", "", body{"decode_worker_id": one.drt.ID()}, "worker-1"},
+		{"the header names it", id(two), nil, "worker-2"},
+		{"the header wins", id(two), body{"decode_worker_id": one.drt.ID()}, "worker-2"},
+		{"nobody does", "", nil, "must name its decode worker, in 'nvext.decode_worker_id' or in the header X-Dynamo-Worker-Instance-Id"},
+		{"no such worker", "77", nil, "no decode worker 77"},
+		{"no number", "two", nil, "X-Dynamo-Worker-Instance-Id"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			resp := f.do(http.MethodPost, "/v1/completions", reader(t, textBody(body{"nvext": tc.nvext})), "x-dynctl-route", "1", workerHeader, tc.header)
+			if strings.HasPrefix(tc.want, "worker-") {
+				var told routeTold
+				if err := json.Unmarshal([]byte(resp.Header.Get("x-dynctl-route")), &told); err != nil || told.Worker != tc.want || told.Policy != router.Direct {
+					t.Errorf("%+v %v", told, err)
+				}
+				wholeAnswer(t, resp)
+				return
+			}
+			if e := failureOf(t, resp); resp.StatusCode != http.StatusBadRequest || !strings.Contains(e.Error.Message, tc.want) {
+				t.Errorf("status %d, %+v", resp.StatusCode, e)
+			}
+		})
+	}
+	// Another policy for one request: it need not name a worker.
+	wholeAnswer(t, f.do(http.MethodPost, "/v1/completions", reader(t, textBody(nil)), "x-dynctl-router-policy", "round_robin"))
 }

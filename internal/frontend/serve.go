@@ -76,6 +76,9 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		if bad == nil {
 			defer leave()
 			if bad = fs.read(body); bad == nil {
+				bad = p.nvext.readHeaders(r.Header)
+			}
+			if bad == nil {
 				bad = q.check()
 			}
 		}
@@ -132,6 +135,9 @@ func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, er
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
 	read() // constraints have a queue of their own
 	if bad := p.bind(ctx, m); bad != nil {
+		return nil, bad
+	}
+	if bad := j.checkDirect(&p.nvext); bad != nil {
 		return nil, bad
 	}
 	stops := chat.NewStops(p.stop)

@@ -100,6 +100,7 @@ type Policy interface {
 
 // Names of the policies.
 const (
+	Direct      = "direct"
 	KV          = "kv"
 	LeastLoaded = "least-loaded"
 	PowerOfTwo  = "power-of-two"
@@ -111,8 +112,10 @@ const (
 // candidate with the lowest cost is chosen.
 type Price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
 
-// prices are the policies.
+// prices are the policies. With Direct a request names its worker, so that it is the only
+// candidate; one that came under another policy goes to the least loaded worker.
 var prices = map[string]Price{
+	Direct:      priceLoad,
 	KV:          priceKV,
 	LeastLoaded: priceLoad,
 	PowerOfTwo:  priceTwo,

@@ -61,6 +61,8 @@ func policyText(policy string) string {
 	switch policy {
 	case "kv":
 		return "cost, in prompt blocks: queue waits to be computed there, uncached of this prompt must be, later requests wait for that, active is the share of KV in use; the lowest is chosen"
+	case "direct":
+		return "each request names its worker, so there is nothing to choose"
 	case "least-loaded":
 		return "cost = requests in flight; the lowest is chosen, and a hash decides between equals"
 	case "power-of-two":
