@@ -28,6 +28,10 @@ const (
 	settingMaxQueue = "disagg.max_prefill_queue_depth"
 	settingTimeout  = "disagg.remote_prefill_timeout"
 	settingPolicy   = "router.policy"
+
+	settingDecodeBlocks  = "router.active_decode_blocks_threshold"
+	settingPrefillTokens = "router.active_prefill_tokens_threshold"
+	settingPrefillFrac   = "router.active_prefill_tokens_threshold_frac"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {
@@ -69,6 +73,9 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 	override(s, settingMaxQueue, &d.MaxPrefillQueueDepth)
 	override(s, settingTimeout, &d.RemotePrefillTimeout)
 	override(s, settingPolicy, &r.Policy)
+	override(s, settingDecodeBlocks, &r.DecodeBlocks)
+	override(s, settingPrefillTokens, &r.PrefillTokens)
+	override(s, settingPrefillFrac, &r.PrefillTokensFrac)
 	return d, r
 }
 
@@ -99,5 +106,6 @@ func (s *settings) frontend() frontend.Settings {
 	return frontend.Settings{
 		Policy: r.Policy, Strategy: d.Strategy, Background: d.OverlapKVTransfer,
 		Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout,
+		Busy: router.BusyLimits{KVShare: r.DecodeBlocks, PrefillTokens: r.PrefillTokens, PrefillSteps: r.PrefillTokensFrac},
 	}
 }

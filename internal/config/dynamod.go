@@ -191,7 +191,12 @@ type Disagg struct {
 
 // Router chooses the worker of a request.
 type Router struct {
-	Policy   string        `mapstructure:"policy"`
+	Policy string `mapstructure:"policy"`
+	// A worker above one of these gets no new requests; 0 is no limit.
+	DecodeBlocks      float64 `mapstructure:"active_decode_blocks_threshold"`
+	PrefillTokens     int     `mapstructure:"active_prefill_tokens_threshold"`
+	PrefillTokensFrac float64 `mapstructure:"active_prefill_tokens_threshold_frac"`
+
 	KVEvents bool          `mapstructure:"kv_events"`
 	KVTTL    time.Duration `mapstructure:"kv_ttl"`
 }
@@ -305,6 +310,10 @@ func dynamodServingKeys() []Key {
 		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
 
 		{Name: "router.policy", Kind: KindString, Default: "kv", Choices: []string{"round-robin", "least-loaded", "kv", "power-of-two", "random", "direct"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker: the next in turn, the one with the fewest requests, or with kv the one where the prompt needs the least computing, by what its KV cache has and by what waits there; with direct, each request names the worker"},
+		{Name: "router.active_decode_blocks_threshold", Kind: KindRatio, Default: 0.0, Max: 1, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD"}}, Help: "share of a decode worker's KV blocks in use, such as 0.9, above which it gets no new requests; with all workers above it, requests are answered with 429; 0 means no limit"},
+		{Name: "router.active_prefill_tokens_threshold", Kind: KindInt, Default: 0, Max: 100 * million, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD"}}, Help: "prompt tokens that wait to be computed at a decode worker, above which it gets no new requests; 0 means no limit"},
+		{Name: "router.active_prefill_tokens_threshold_frac", Kind: KindRatio, Default: 0.0, Max: 1000, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC"}}, Help: "the same as a multiple of the worker's engine.max_num_batched_tokens, such as 1.5; the lower limit of the two counts, 0 means no limit"},
+
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
 		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
 

@@ -104,6 +104,8 @@ func (f *flagValue) Type() string {
 		return "path"
 	case KindShare:
 		return "share"
+	case KindRatio:
+		return "ratio"
 	}
 	return "string"
 }

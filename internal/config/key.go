@@ -21,6 +21,7 @@ const (
 	KindPath                 // string; a leading "~/" becomes the home directory
 	KindSecret               // Secret; shown nowhere, and without a flag
 	KindShare                // float64: above 0, at most 1
+	KindRatio                // float64: from 0 to Max
 )
 
 // Key is one setting.
@@ -49,7 +50,7 @@ type Key struct {
 	// called now, that the release before had. They are read, with a warning.
 	Former        []string
 	FormerChoices map[string]string
-	// Min and Max limit an int, inclusive; both 0 means no limit.
+	// Min and Max limit an int, and Max a ratio, inclusive; both 0 means no limit.
 	Min, Max int
 	// Command is the subcommand that has the flag; empty means all of them.
 	Command string
@@ -117,6 +118,8 @@ func (k Key) Expect() string {
 		return "a path"
 	case KindShare:
 		return "a number above 0 and at most 1, like 0.9"
+	case KindRatio:
+		return fmt.Sprintf("a number from 0 to %d, like 0.9", k.Max)
 	}
 	if len(k.Choices) > 0 {
 		return "one of " + strings.Join(k.Choices, ", ")
@@ -132,7 +135,7 @@ func (k Key) check(v any) error {
 			return fmt.Errorf("%d is not %s", v, k.Expect())
 		}
 	case float64:
-		if !(v > 0 && v <= 1) {
+		if inside := v > 0 && v <= 1 || k.Kind == KindRatio && v >= 0 && v <= float64(k.Max); !inside {
 			return fmt.Errorf("%g is not %s", v, k.Expect())
 		}
 	case string:

@@ -74,6 +74,10 @@ func (k Key) decodeRuntime(raw []byte) (any, error) {
 		var n int
 		err := json.Unmarshal(raw, &n)
 		return n, err
+	case KindShare, KindRatio:
+		var f float64
+		err := json.Unmarshal(raw, &f)
+		return f, err
 	case KindBool:
 		var b bool
 		err := json.Unmarshal(raw, &b)

@@ -153,7 +153,7 @@ func (k Key) parseKind(text, home string) (any, error) {
 		if n, err := strconv.Atoi(text); err == nil {
 			return n, nil
 		}
-	case KindShare:
+	case KindShare, KindRatio:
 		if f, err := strconv.ParseFloat(text, 64); err == nil {
 			return f, nil
 		}

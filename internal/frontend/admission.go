@@ -71,8 +71,8 @@ func (j *job) admit(m *servedModel) error {
 	passes, err := j.f.admission.reserve(m, j.tenant, len(j.choices), int64(sum(j.prompts))/int64(len(j.choices)))
 	if errors.Is(err, fairqueue.ErrFull) {
 		j.f.log.Debug("request refused", "request", j.id, "tenant", j.tenant, "error", err)
-		e := overloaded()
-		e.Message, e.retryAfter = "Too many of your requests are waiting, please retry later.", retryQueue
+		e := overloaded(metrics.RefusedQueueFull, "Too many of your requests are waiting, please retry later.")
+		e.retryAfter = retryQueue
 		return e
 	}
 	if err != nil {

@@ -36,9 +36,15 @@ type cachedWorker struct {
 	name     string
 	rate     float64 // prompt tokens per second, by its last status
 	kvBlocks int     // the size of its pool
+	kvInUse  int     // blocks of it that are neither free nor only cached
+	told     time.Time
 	accuracy cluster.KVAccuracy
 	recent   recent[cluster.KVAccuracy]
 }
+
+// oldStatus is the age from which a worker's last status does not say how full it is: a
+// worker whose events are lost must not stay excluded.
+const oldStatus = 5 * cluster.StatusInterval
 
 // indexBytes bounds the index: some ten million blocks.
 const indexBytes = 512 << 20
@@ -72,7 +78,9 @@ func (c *caches) status(st cluster.WorkerStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.workers[st.InstanceID]
-	w.rate, w.kvBlocks = st.Stats.PrefillRate, st.Stats.KVTotal
+	s := &st.Stats
+	w.rate, w.kvBlocks = s.PrefillRate, s.KVTotal
+	w.kvInUse, w.told = s.KVActive+s.KVIncoming+s.KVOutgoing+s.Quarantined, time.Now()
 }
 
 // gone forgets a worker that has left discovery.
@@ -114,6 +122,9 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held 
 		of.Overlap = overlaps[of.ID]
 		if w := c.workers[of.ID]; w != nil {
 			of.PrefillRate, of.KVBlocks = w.rate, w.kvBlocks
+			if time.Since(w.told) < oldStatus {
+				of.KVInUse = w.kvInUse
+			}
 		}
 	}
 	return held

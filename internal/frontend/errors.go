@@ -26,6 +26,7 @@ type apiError struct {
 	Code       *string       `json:"code"`
 	retryAfter time.Duration // header Retry-After, if positive
 	metric     string        // error_type label
+	refusal    string        // why there was no room for the request, as a label; else empty
 }
 
 func (e *apiError) Error() string { return e.Message }
@@ -95,8 +96,12 @@ const retryLater = time.Second
 // shuttingDown answers requests that arrive or are in flight when the frontend stops.
 func shuttingDown() *apiError { return unavailable("This server is shutting down.", 5*time.Second) }
 
-func overloaded() *apiError {
-	e := &apiError{status: http.StatusTooManyRequests, Type: "rate_limit_error", Message: "All workers are busy, please retry later.", retryAfter: retryLater, metric: metrics.ErrorOverload}
+const allBusy = "All workers are busy, please retry later."
+
+// overloaded answers a request for which there is no room now. why is
+// [metrics.RefusedBusy] or another reason.
+func overloaded(why, message string) *apiError {
+	e := &apiError{status: http.StatusTooManyRequests, Type: "rate_limit_error", Message: message, retryAfter: retryLater, metric: metrics.ErrorOverload, refusal: why}
 	return e.withCode("overloaded")
 }
 
@@ -132,7 +137,11 @@ func asAPIError(err error) *apiError {
 	case errors.Is(err, context.Canceled):
 		return clientClosed()
 	case errors.Is(err, requestplane.ErrOverloaded):
-		return overloaded()
+		return overloaded(metrics.RefusedWorkersFull, allBusy)
+	case errors.Is(err, errNamedBusy):
+		return overloaded(metrics.RefusedNamedBusy, "The worker that the request names is busy, please retry later.")
+	case errors.Is(err, router.ErrAllBusy):
+		return overloaded(metrics.RefusedBusy, allBusy)
 	case errors.Is(err, errLost):
 		return unavailable("The workers serving this request were lost.", retryLater)
 	case errors.Is(err, router.ErrNoWorkers), errors.Is(err, router.ErrAllExcluded):

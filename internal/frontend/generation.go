@@ -92,6 +92,9 @@ func (g *generation) run(ctx context.Context, emit func(protocol.EngineOutput) e
 			// only the prompt was asked for.
 			return emit(protocol.EngineOutput{Finish: protocol.FinishLength})
 		}
+		if err := g.refuse(ctx); err != nil {
+			return err
+		}
 		if err := g.disaggregate(ctx); err != nil {
 			return err
 		}
@@ -189,7 +192,7 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight 
 		inst, flight, err = g.pick()
 		now := time.Now()
 		switch {
-		case g.stuck.IsZero(), err == nil && now.Sub(g.stuck) < g.f.limits.takeover:
+		case g.stuck.IsZero(), errors.Is(err, router.ErrAllBusy), err == nil && now.Sub(g.stuck) < g.f.limits.takeover:
 		case g.overloaded() && g.req.Generated == 0:
 			err = requestplane.ErrOverloaded
 		case now.Sub(g.stuck) >= g.f.limits.takeover:
@@ -248,31 +251,47 @@ func attemptID(id string, attempts int) string {
 // end the flight when the request has left the worker.
 func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err error) {
 	begin := time.Now()
-	g.current()
-	instances := g.f.workers.Instances()
-	candidates := g.followed(instances)
-	if len(candidates) == 0 {
-		for _, i := range instances {
-			if g.m.workers[i.InstanceID] {
-				candidates = append(candidates, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why)})
-			}
-		}
-	}
-	r := g.routed()
-	held := g.f.caches.describe(candidates, r.Hashes)
-	d, flight, err := g.f.load.Choose(r, router.View{Candidates: candidates}, g.f.policyFor(g.routing).Pick)
-	g.req.RequestID = attemptID(g.id, g.attempts)
-	g.decision = cluster.RouterDecision{
-		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
-		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		Predicted: predicted(d.Chosen, r), Reusable: new(findable(held, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
-	}
+	instances, r, v, reusable := g.view()
+	d, flight, err := g.f.load.Choose(r, v, g.f.policyFor(g.routing).Pick)
+	g.decided(d, r, reusable, begin)
 	if err == nil {
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
 		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
 		inst = instances[at] // the candidates come from there
 	}
-	return inst, flight, err
+	return inst, flight, g.named(err)
+}
+
+// view describes the request and the workers that could take it to the router. It also
+// returns the number of leading blocks of the prompt that at least one worker holds.
+func (g *generation) view() (instances []cluster.Instance, r router.Request, v router.View, reusable int) {
+	g.current()
+	instances = g.f.workers.Instances()
+	v = router.View{Candidates: g.followed(instances)}
+	if len(v.Candidates) == 0 {
+		for _, i := range instances {
+			if rt, ok := g.m.workers[i.InstanceID]; ok {
+				v.Candidates = append(v.Candidates, router.Candidate{
+					ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why), MaxBatchTokens: rt.MaxBatchTokens,
+				})
+			}
+		}
+	}
+	if g.req.Generated == 0 && g.moved == nil { // what has begun goes on, however busy the workers are
+		v.Limits = g.f.cfg.Settings().Busy
+	}
+	r = g.routed()
+	return instances, r, v, g.f.caches.describe(v.Candidates, r.Hashes)
+}
+
+// decided keeps a decision, to be announced.
+func (g *generation) decided(d router.Decision, r router.Request, reusable int, begin time.Time) {
+	g.req.RequestID = attemptID(g.id, g.attempts)
+	g.decision = cluster.RouterDecision{
+		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
+		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
+		Predicted: predicted(d.Chosen, r), Reusable: new(findable(reusable, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+	}
 }
 
 // routed describes the request to the router.

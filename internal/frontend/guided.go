@@ -7,6 +7,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/chat/parse"
 	"github.com/dynctl/dynctl/internal/grammar"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -192,7 +193,7 @@ func (g *guidedParams) bind(ctx context.Context, m *servedModel) *apiError {
 	case ctx.Err() != nil:
 		return asAPIError(context.Cause(ctx))
 	case errors.Is(err, grammar.ErrBusy):
-		return overloaded()
+		return overloaded(metrics.RefusedConstraints, allBusy)
 	case errors.Is(err, grammar.ErrVocabulary):
 		return internalError("The model's tokens cannot be constrained.")
 	}

@@ -191,7 +191,7 @@ func (f *front) waitModel(n int) *front {
 		}
 		have := 0
 		for _, inst := range f.workers.Instances() {
-			if m.workers[inst.InstanceID] {
+			if m.has(inst.InstanceID) {
 				have++
 			}
 		}

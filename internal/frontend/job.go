@@ -243,10 +243,10 @@ func (j *job) cached(prompt int) int {
 func (j *job) end(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	kind, status := metrics.ErrorNone, 200
+	kind, status, refusal := metrics.ErrorNone, 200, ""
 	if err != nil {
 		e := asAPIError(err)
-		kind, status = e.metric, e.status
+		kind, status, refusal = e.metric, e.status, e.refusal
 	}
 	took, moves := time.Since(j.arrived), 0
 	if err == nil || j.ttft > 0 {
@@ -257,7 +257,7 @@ func (j *job) end(err error) {
 	for _, c := range j.choices {
 		moves += int(c.gen.moves.Load())
 	}
-	j.met.End(metrics.Result{ErrorType: kind, Duration: took, OutputTokens: j.outN})
+	j.met.End(metrics.Result{ErrorType: kind, Refusal: refusal, Duration: took, OutputTokens: j.outN})
 	j.f.stats.ended(kind)
 	if kind == metrics.ErrorCancelled {
 		j.f.metrics.Disconnected.Inc()

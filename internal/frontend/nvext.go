@@ -59,7 +59,7 @@ const maxInstance = 1<<63 - 1
 
 // bind checks that the requested workers serve the model.
 func (p *nvextParams) bind(m *servedModel) *apiError {
-	if p.decode != nil && !m.workers[cluster.InstanceID(*p.decode)] {
+	if p.decode != nil && !m.has(cluster.InstanceID(*p.decode)) {
 		return wrongValue("nvext.decode_worker_id", "no decode worker %d serves this model", *p.decode)
 	}
 	if p.prefill == nil {

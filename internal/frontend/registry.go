@@ -26,7 +26,8 @@ type servedModel struct {
 	card    cluster.ModelCard
 	proc    *chat.Processor // nil while its files are being loaded
 	created time.Time
-	workers map[cluster.InstanceID]bool // decode instances with this card
+	// workers holds the decode instances with this card.
+	workers map[cluster.InstanceID]cluster.RuntimeConfig
 	// prefills holds the prefill workers whose KV these workers can take.
 	prefills map[cluster.InstanceID]cluster.RuntimeConfig
 	limits   metrics.ModelLimits
@@ -195,7 +196,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 			first = cards[i]
 		}
 	}
-	m := &servedModel{name: name, card: first.ModelCard, workers: map[cluster.InstanceID]bool{}}
+	m := &servedModel{name: name, card: first.ModelCard, workers: map[cluster.InstanceID]cluster.RuntimeConfig{}}
 	agreed := cards[:0:0]
 	for _, c := range cards {
 		if !interchangeable(c.ModelCard, first.ModelCard) {
@@ -212,7 +213,7 @@ func (r *registry) agree(name string, cards []cardAt, old *servedModel) (*served
 		}
 		delete(r.left, c.id)
 		agreed = append(agreed, c)
-		m.workers[c.id] = true
+		m.workers[c.id] = c.Runtime
 		m.card.ContextLength = min(m.card.ContextLength, c.ContextLength)
 	}
 	rt := m.card.Runtime
@@ -266,6 +267,12 @@ func (r *registry) adopt(m, old *servedModel, set *fileSet) {
 
 // find returns a model by name, nil if there is none. Its processor may be missing.
 func (r *registry) find(name string) *servedModel { return (*r.models.Load())[name] }
+
+// has reports whether a decode worker serves the model.
+func (m *servedModel) has(id cluster.InstanceID) bool {
+	_, ok := m.workers[id]
+	return ok
+}
 
 // list returns the models that are ready, sorted by name.
 func (r *registry) list() []*servedModel {

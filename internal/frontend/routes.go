@@ -87,7 +87,7 @@ func (f *Frontend) listModels(w http.ResponseWriter, _ *http.Request) {
 
 // served reports whether a worker of the model is in discovery.
 func (f *Frontend) served(m *servedModel) bool {
-	return slices.ContainsFunc(f.workers.All(), func(i cluster.Instance) bool { return m.workers[i.InstanceID] })
+	return slices.ContainsFunc(f.workers.All(), func(i cluster.Instance) bool { return m.has(i.InstanceID) })
 }
 
 func (f *Frontend) getModel(w http.ResponseWriter, r *http.Request) {

@@ -17,6 +17,8 @@ type Settings struct {
 	Prefill    router.PrefillLimits
 	// RemoteTimeout bounds one remote prefill.
 	RemoteTimeout time.Duration
+	// Busy excludes decode workers from requests that have no output yet.
+	Busy router.BusyLimits
 }
 
 // policies makes each policy once, because some keep state between choices.

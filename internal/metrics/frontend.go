@@ -17,6 +17,7 @@ type Frontend struct {
 	requests *CounterVec
 	cancels  *CounterVec
 	rejects  *CounterVec
+	refused  *CounterVec
 	migrated *CounterVec
 	started  *CounterVec
 	inflight *GaugeVec
@@ -57,6 +58,7 @@ func NewFrontend(r *Registry) *Frontend {
 		requests:     r.Counter(FrontendRequests, "Total number of LLM requests processed", LabelModel, LabelHTTPEndpoint, LabelRequestType, LabelStatus, LabelErrorType),
 		cancels:      r.Counter(FrontendModelCancellations, "Total number of request cancellations", LabelModel, LabelHTTPEndpoint, LabelRequestType),
 		rejects:      r.Counter(FrontendModelRejections, "Total number of requests rejected due to resource exhaustion", LabelModel, LabelHTTPEndpoint),
+		refused:      r.Counter(FrontendRefusals, "Total number of requests for which there was no room, by reason", LabelModel, LabelReason),
 		migrated:     r.Counter(FrontendModelMigrations, "Total number of request migrations due to worker unavailability", LabelModel, LabelMigrationType),
 		started:      r.Counter(FrontendRequestsStarted, "Total number of LLM requests started", LabelModel),
 		inflight:     gauge(FrontendInflight, "Number of inflight requests"),
@@ -191,6 +193,7 @@ func (r *Request) Migrated(kind string) { r.f.migrated.WithLabelValues(r.model, 
 // Result describes the end of a request.
 type Result struct {
 	ErrorType    string        // [ErrorNone] for success
+	Refusal      string        // [RefusedBusy] and so on; empty unless there was no room
 	Duration     time.Duration // since arrival
 	OutputTokens int
 }
@@ -202,6 +205,9 @@ func (r *Request) End(res Result) {
 	}
 	if !r.answered.Swap(true) {
 		r.m.queued.Dec()
+	}
+	if res.Refusal != "" {
+		r.f.refused.WithLabelValues(r.model, res.Refusal).Inc()
 	}
 	status := StatusSuccess
 	switch res.ErrorType {

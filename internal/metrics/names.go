@@ -38,8 +38,9 @@ const (
 	FrontendModelRejections     = PrefixFrontend + "model_rejection_total"
 )
 
-// Frontend metrics of our own, about the prefix index.
+// Frontend metrics of our own: refusals by reason, and the prefix index.
 const (
+	FrontendRefusals      = PrefixFrontend + "refused_requests_total"
 	FrontendKVPredicted   = PrefixFrontend + "kv_predicted_blocks_total"
 	FrontendKVFound       = PrefixFrontend + "kv_found_blocks_total"
 	FrontendKVReusable    = PrefixFrontend + "kv_reusable_blocks_total"
@@ -201,6 +202,15 @@ const (
 	ErrorResponseTimeout = "response_timeout"
 	ErrorInternal        = "internal"
 	ErrorNotImplemented  = "not_implemented"
+)
+
+// Values of [LabelReason] for refused requests.
+const (
+	RefusedQueueFull   = "queue_full"        // too much of the client waits at the frontend
+	RefusedWorkersFull = "workers_full"      // the queues of the workers are full
+	RefusedBusy        = "workers_busy"      // all workers exceed a limit of the router
+	RefusedConstraints = "constraints"       // too many constraints of answers are being compiled
+	RefusedNamedBusy   = "named_worker_busy" // the worker does that the request names
 )
 
 // Values of [LabelErrorType] in worker metrics.

@@ -24,17 +24,15 @@ type workerLoad struct {
 // NewLoad returns an empty Load.
 func NewLoad() *Load { return &Load{workers: map[cluster.InstanceID]*workerLoad{}} }
 
-// Choose fills in the load of the candidates, calls pick and books the request on the
+// Choose fills in the load of the candidates, excludes those that exceed the limits of the
+// view, calls pick and books the request on the
 // chosen worker. It does so in one step, so that concurrent requests see each other. The
 // caller must end the flight when the request has left the worker; the flight of a
 // failed choice books nothing.
 func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, *Flight, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range v.Candidates {
-		l.fill(r, &v.Candidates[i])
-	}
-	v.Turn = l.turn
+	l.prepare(r, &v)
 	d, err := pick(r, v)
 	if err != nil {
 		return d, &Flight{}, err

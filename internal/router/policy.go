@@ -20,6 +20,8 @@ var (
 	ErrNoWorkers = errors.New("no worker is ready")
 	// ErrAllExcluded is returned when every candidate is excluded.
 	ErrAllExcluded = errors.New("all workers are excluded")
+	// ErrAllBusy is returned when every candidate is excluded, some because they are busy.
+	ErrAllBusy = errors.New("all workers are busy")
 )
 
 // Candidate is a worker that could take a request, as a router sees it at one moment.
@@ -34,8 +36,11 @@ type Candidate struct {
 	// PrefillRate is the speed at which the worker computes prompts, in tokens per second,
 	// as its steps show it; 0 if unknown.
 	PrefillRate float64
-	// KVBlocks is the size of its KV pool; 0 if unknown.
-	KVBlocks int
+	// KVBlocks is the size of its KV pool, and KVInUse how many of them are neither free
+	// nor only cached, as the worker says; 0 if unknown.
+	KVBlocks, KVInUse int
+	// MaxBatchTokens is the most tokens in one of its steps; 0 if unknown.
+	MaxBatchTokens int
 
 	// The rest is filled in by [Load.Choose]. InFlight is the number of requests that this
 	// router has running on the worker.
@@ -47,6 +52,8 @@ type Candidate struct {
 	// Shared counts the leading blocks of the prompt that requests in flight use. They are
 	// in the cache, or will be once these requests are computed.
 	Shared int
+
+	busy bool // Excluded by the limits of the view
 }
 
 // Uncached returns how many tokens of the prompt the worker would have to compute. Of a
@@ -80,7 +87,8 @@ type Request struct {
 // View is what a router knows of the workers at the moment of a decision.
 type View struct {
 	Candidates []Candidate
-	Turn       uint64 // decisions made before; filled in by [Load.Choose]
+	Limits     BusyLimits // applied by [Load.Choose]
+	Turn       uint64     // decisions made before; filled in by [Load.Choose]
 }
 
 // Decision is the choice of a worker, with its reasons.
@@ -91,8 +99,8 @@ type Decision struct {
 	Weighed    []string                 // terms of the cost, see cluster.TermLoad
 }
 
-// Policy chooses one of the candidates. Pick is a pure function. It returns ErrNoWorkers or
-// ErrAllExcluded, together with a decision that lists the candidates.
+// Policy chooses one of the candidates. Pick is a pure function. It returns ErrNoWorkers,
+// ErrAllExcluded or ErrAllBusy, together with a decision that lists the candidates.
 type Policy interface {
 	Name() string
 	Pick(r Request, v View) (Decision, error)
@@ -152,9 +160,7 @@ func (p costed) Name() string { return p.name }
 func (p costed) Pick(r Request, v View) (Decision, error) {
 	free, err := eligible(v.Candidates)
 	if err != nil {
-		d := Decision{Policy: p.name, Candidates: record(v.Candidates, nil)}
-		rank(d.Candidates, 0)
-		return d, err
+		return refused(p.name, v), err
 	}
 	terms := p.price(r, v, free)
 	best := 0
@@ -199,13 +205,17 @@ func eligible(candidates []Candidate) ([]Candidate, error) {
 		return nil, ErrNoWorkers
 	}
 	var free []Candidate
+	err := ErrAllExcluded
 	for _, c := range candidates {
 		if c.Excluded == "" {
 			free = append(free, c)
 		}
+		if c.busy {
+			err = ErrAllBusy
+		}
 	}
 	if len(free) == 0 {
-		return nil, ErrAllExcluded
+		return nil, err
 	}
 	return free, nil
 }

@@ -29,6 +29,8 @@ func sample(fd Field) any {
 	switch fd.Key.Kind {
 	case config.KindInt:
 		return 3
+	case config.KindRatio:
+		return 0.75
 	case config.KindBool:
 		return false
 	case config.KindList:

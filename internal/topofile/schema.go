@@ -68,6 +68,8 @@ func (fd Field) schema() map[string]any {
 		if fd.Numbers != nil {
 			s["enum"] = slices.Clone(fd.Numbers)
 		}
+	case config.KindRatio:
+		s["type"], s["minimum"], s["maximum"] = "number", 0, fd.Key.Max
 	case config.KindList:
 		s["type"], s["items"] = "array", map[string]any{"type": "string"}
 	case config.KindDuration:

@@ -1,0 +1,40 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// errNamedBusy is returned when the worker that a request names is busy. The request goes
+// nowhere else.
+var errNamedBusy = fmt.Errorf("the worker that the request names: %w", router.ErrAllBusy)
+
+// refuse returns an error if all decode workers are busy before a prefill worker computes
+// the prompt, which would be lost.
+func (g *generation) refuse(ctx context.Context) error {
+	if g.strategy != protocol.StrategyPrefillFirst || g.f.cfg.Settings().Busy == (router.BusyLimits{}) {
+		return nil // choose finds it out
+	}
+	begin := time.Now()
+	_, r, v, reusable := g.view()
+	d, err := g.f.load.Check(r, v, g.f.policyFor(g.routing).Name())
+	if err = g.named(err); !errors.Is(err, router.ErrAllBusy) {
+		return nil
+	}
+	g.decided(d, r, reusable, begin)
+	g.announce(ctx)
+	return err
+}
+
+// named replaces the error of a choice among busy workers if the request allows only one.
+func (g *generation) named(err error) error {
+	if errors.Is(err, router.ErrAllBusy) && g.only.decode != 0 {
+		return errNamedBusy
+	}
+	return err
+}
