@@ -32,6 +32,8 @@ const (
 	settingDecodeBlocks  = "router.active_decode_blocks_threshold"
 	settingPrefillTokens = "router.active_prefill_tokens_threshold"
 	settingPrefillFrac   = "router.active_prefill_tokens_threshold_frac"
+	settingAffinity      = "router.session_affinity"
+	settingAffinityTTL   = "router.session_affinity_ttl"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {
@@ -76,6 +78,8 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 	override(s, settingDecodeBlocks, &r.DecodeBlocks)
 	override(s, settingPrefillTokens, &r.PrefillTokens)
 	override(s, settingPrefillFrac, &r.PrefillTokensFrac)
+	override(s, settingAffinity, &r.SessionAffinity)
+	override(s, settingAffinityTTL, &r.SessionAffinityTTL)
 	return d, r
 }
 
@@ -106,6 +110,7 @@ func (s *settings) frontend() frontend.Settings {
 	return frontend.Settings{
 		Policy: r.Policy, Strategy: d.Strategy, Background: d.OverlapKVTransfer,
 		Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout,
-		Busy: router.BusyLimits{KVShare: r.DecodeBlocks, PrefillTokens: r.PrefillTokens, PrefillSteps: r.PrefillTokensFrac},
+		Busy:    router.BusyLimits{KVShare: r.DecodeBlocks, PrefillTokens: r.PrefillTokens, PrefillSteps: r.PrefillTokensFrac},
+		Session: frontend.SessionSettings{Affinity: r.SessionAffinity, TTL: r.SessionAffinityTTL},
 	}
 }

@@ -108,6 +108,7 @@ const (
 	TermLater    = "later"    // blocks that others wait for who come after the request
 	TermActive   = "active"   // share of the KV pool that requests use, times the prompt's blocks
 	TermDraw     = "draw"     // random: a number from the hash of request and worker
+	TermSession  = "session"  // what it costs to leave the worker of the session; 0 for that worker
 	TermPassed   = "passed"   // above all loads if the policy does not consider the worker
 )
 

@@ -197,6 +197,9 @@ type Router struct {
 	PrefillTokens     int     `mapstructure:"active_prefill_tokens_threshold"`
 	PrefillTokensFrac float64 `mapstructure:"active_prefill_tokens_threshold_frac"`
 
+	SessionAffinity    string        `mapstructure:"session_affinity"`
+	SessionAffinityTTL time.Duration `mapstructure:"session_affinity_ttl"`
+
 	KVEvents bool          `mapstructure:"kv_events"`
 	KVTTL    time.Duration `mapstructure:"kv_ttl"`
 }
@@ -313,6 +316,8 @@ func dynamodServingKeys() []Key {
 		{Name: "router.active_decode_blocks_threshold", Kind: KindRatio, Default: 0.0, Max: 1, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD"}}, Help: "share of a decode worker's KV blocks in use, such as 0.9, above which it gets no new requests; with all workers above it, requests are answered with 429; 0 means no limit"},
 		{Name: "router.active_prefill_tokens_threshold", Kind: KindInt, Default: 0, Max: 100 * million, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD"}}, Help: "prompt tokens that wait to be computed at a decode worker, above which it gets no new requests; 0 means no limit"},
 		{Name: "router.active_prefill_tokens_threshold_frac", Kind: KindRatio, Default: 0.0, Max: 1000, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC"}}, Help: "the same as a multiple of the worker's engine.max_num_batched_tokens, such as 1.5; the lower limit of the two counts, 0 means no limit"},
+		{Name: "router.session_affinity", Kind: KindString, Default: "soft", Choices: []string{"off", "soft", "hard"}, Runtime: true, Help: "whether requests with the same session id (X-Dynamo-Session-ID, nvext.session_id) go to the same decode worker: soft prefers it, hard allows no other one while it serves"},
+		{Name: "router.session_affinity_ttl", Kind: KindDuration, Default: 10 * time.Minute, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", Unit: "s"}}, Help: "how long after its last request a frontend remembers the worker of a session"},
 
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
 		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},

@@ -10,9 +10,11 @@ import (
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// errNamedBusy is returned when the worker that a request names is busy. The request goes
-// nowhere else.
-var errNamedBusy = fmt.Errorf("the worker that the request names: %w", router.ErrAllBusy)
+// Errors of a choice when the only worker that the request may go to is busy.
+var (
+	errNamedBusy   = fmt.Errorf("the worker that the request names: %w", router.ErrAllBusy)
+	errSessionBusy = fmt.Errorf("the worker of the session: %w", router.ErrAllBusy)
+)
 
 // refuse returns an error if all decode workers are busy before a prefill worker computes
 // the prompt, which would be lost.
@@ -33,8 +35,13 @@ func (g *generation) refuse(ctx context.Context) error {
 
 // named replaces the error of a choice among busy workers if the request allows only one.
 func (g *generation) named(err error) error {
-	if errors.Is(err, router.ErrAllBusy) && g.only.decode != 0 {
+	switch {
+	case !errors.Is(err, router.ErrAllBusy):
+		return err
+	case g.only.decode != 0:
 		return errNamedBusy
+	case g.held:
+		return errSessionBusy
 	}
 	return err
 }

@@ -140,6 +140,8 @@ func asAPIError(err error) *apiError {
 		return overloaded(metrics.RefusedWorkersFull, allBusy)
 	case errors.Is(err, errNamedBusy):
 		return overloaded(metrics.RefusedNamedBusy, "The worker that the request names is busy, please retry later.")
+	case errors.Is(err, errSessionBusy):
+		return overloaded(metrics.RefusedSessionBusy, "The worker of this session is busy, please retry later.")
 	case errors.Is(err, router.ErrAllBusy):
 		return overloaded(metrics.RefusedBusy, allBusy)
 	case errors.Is(err, errLost):

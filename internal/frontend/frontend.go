@@ -65,6 +65,7 @@ type Frontend struct {
 	prefills *runtime.Client   // prefill workers that the frontend can ask first
 	clearing []*runtime.Client // endpoints that clear caches, of decode and prefill workers
 	caches   *caches
+	sessions *sessions
 	policies map[string]router.Policy
 	// load counts requests at decode workers. prefillLoad counts prompts that prefill
 	// workers compute, or whose KV they keep.
@@ -110,7 +111,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	}
 	f := &Frontend{
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), ln: ln,
-		policies: policies(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
+		policies: policies(), sessions: newSessions(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
 		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit),
 		stopCh: make(chan struct{}), doneCh: make(chan struct{}),

@@ -43,6 +43,8 @@ type generation struct {
 	decision cluster.RouterDecision
 
 	only      pinned
+	session   string           // its id, "" for none
+	held      bool             // by the last choice: the session allows only its worker
 	at        cluster.Instance // the worker of the last attempt
 	timing    protocol.Timing  // of the first output
 	handovers int              // of the sequence, with its KV
@@ -140,6 +142,7 @@ func (g *generation) failedOn(inst cluster.Instance, err error, progress bool) e
 		g.failed = map[cluster.InstanceID]failure{}
 	}
 	g.failed[inst.InstanceID] = failure{why, now}
+	g.leaveSession(inst.InstanceID, why)
 	// A stopping worker may refuse a request that waited long in its queue. The search
 	// for another worker begins only then.
 	if g.stuck.IsZero() || !refused || why == whyStopping && now.Sub(g.began) >= g.f.limits.forgive {
@@ -256,6 +259,7 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 	g.decided(d, r, reusable, begin)
 	if err == nil {
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
+		g.noteSession(d.Chosen.ID)
 		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
 		inst = instances[at] // the candidates come from there
 	}
@@ -281,6 +285,7 @@ func (g *generation) view() (instances []cluster.Instance, r router.Request, v r
 		v.Limits = g.f.cfg.Settings().Busy
 	}
 	r = g.routed()
+	g.keepSession(&r, v.Candidates)
 	return instances, r, v, g.f.caches.describe(v.Candidates, r.Hashes)
 }
 

@@ -16,6 +16,7 @@ import (
 type nvextParams struct {
 	decode, prefill *int64 // instance ids
 	force           string // of the prefill: "", "remote" or "local"
+	session         string // its id
 	tell            []string
 }
 
@@ -32,6 +33,11 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 		return integer(&p.decode, 1, maxInstance)(path, raw)
 	case "prefill_worker_id":
 		return integer(&p.prefill, 1, maxInstance)(path, raw)
+	case "session_id":
+		if err := text(&p.session)(path, raw); err != nil {
+			return err
+		}
+		return checkSession(path, p.session)
 	case "prefill":
 		if err := text(&p.force)(path, raw); err != nil {
 			return err
@@ -78,7 +84,7 @@ func (p *nvextParams) bind(m *servedModel) *apiError {
 // prefill worker, so such a request is disaggregated by the frontend, whatever the
 // strategy is.
 func (p *nvextParams) apply(g *generation) {
-	g.req.Disagg.Force = p.force
+	g.req.Disagg.Force, g.session = p.force, p.session
 	if p.decode != nil {
 		g.only.decode = cluster.InstanceID(*p.decode)
 	}

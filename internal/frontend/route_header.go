@@ -33,6 +33,10 @@ var nvextHeaders = []struct {
 	{"X-Dynamo-Prefill-Instance-Id", func(p *nvextParams, name, value string) *apiError {
 		return integer(&p.prefill, 1, maxInstance)(name, json.RawMessage(value))
 	}},
+	{"X-Dynamo-Session-Id", func(p *nvextParams, name, value string) *apiError {
+		p.session = value
+		return checkSession(name, value)
+	}},
 }
 
 // readHeaders reads the headers that stand for fields of nvext.

@@ -18,7 +18,8 @@ type Settings struct {
 	// RemoteTimeout bounds one remote prefill.
 	RemoteTimeout time.Duration
 	// Busy excludes decode workers from requests that have no output yet.
-	Busy router.BusyLimits
+	Busy    router.BusyLimits
+	Session SessionSettings
 }
 
 // policies makes each policy once, because some keep state between choices.

@@ -206,11 +206,12 @@ const (
 
 // Values of [LabelReason] for refused requests.
 const (
-	RefusedQueueFull   = "queue_full"        // too much of the client waits at the frontend
-	RefusedWorkersFull = "workers_full"      // the queues of the workers are full
-	RefusedBusy        = "workers_busy"      // all workers exceed a limit of the router
-	RefusedConstraints = "constraints"       // too many constraints of answers are being compiled
-	RefusedNamedBusy   = "named_worker_busy" // the worker does that the request names
+	RefusedQueueFull   = "queue_full"          // too much of the client waits at the frontend
+	RefusedWorkersFull = "workers_full"        // the queues of the workers are full
+	RefusedBusy        = "workers_busy"        // all workers exceed a limit of the router
+	RefusedConstraints = "constraints"         // too many constraints of answers are being compiled
+	RefusedSessionBusy = "session_worker_busy" // the worker does that has the session
+	RefusedNamedBusy   = "named_worker_busy"   // the worker does that the request names
 )
 
 // Values of [LabelErrorType] in worker metrics.

@@ -82,6 +82,9 @@ type Request struct {
 	PromptTokens int
 	BlockSize    int
 	Hashes       []uint64
+	// Session is the worker of the session's last request, which is preferred; 0 if there
+	// is none.
+	Session cluster.InstanceID
 }
 
 // View is what a router knows of the workers at the moment of a decision.
@@ -120,39 +123,43 @@ const (
 // candidate with the lowest cost is chosen.
 type Price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
 
-// prices are the policies. With Direct a request names its worker, so that it is the only
+// policies are all policies, by name. With Direct a request names its worker, so that it is the only
 // candidate; one that came under another policy goes to the least loaded worker.
-var prices = map[string]Price{
-	Direct:      priceLoad,
-	KV:          priceKV,
-	LeastLoaded: priceLoad,
-	PowerOfTwo:  priceTwo,
-	Random:      priceRandom,
-	RoundRobin:  priceTurn,
+var policies = map[string]costed{
+	Direct:      {price: priceLoad, stay: stayLoad},
+	KV:          {price: priceKV, stay: stayKV},
+	LeastLoaded: {price: priceLoad, stay: stayLoad},
+	PowerOfTwo:  {price: priceTwo, stay: stayLoad},
+	Random:      {price: priceRandom, stay: stayRandom},
+	RoundRobin:  {price: priceTurn, stay: stayTurn},
 }
 
 // Policies lists the names that NewPolicy accepts.
-func Policies() []string { return slices.Sorted(maps.Keys(prices)) }
+func Policies() []string { return slices.Sorted(maps.Keys(policies)) }
 
 // NewPolicy returns the policy of that name. Dynamo's spellings, with underscores, are
 // accepted, too.
 func NewPolicy(name string) (Policy, error) {
 	own := strings.ReplaceAll(name, "_", "-")
-	if price := prices[own]; price != nil {
-		return costed{own, price}, nil
+	if p, known := policies[own]; known {
+		p.name = own
+		return p, nil
 	}
 	return nil, fmt.Errorf("unknown router policy %q (known: %s)", name, strings.Join(Policies(), ", "))
 }
 
-// ByCost returns a policy that takes the candidate with the lowest cost.
-func ByCost(name string, price Price) Policy { return costed{name, price} }
+// ByCost returns a policy that takes the candidate with the lowest cost. It does not keep
+// sessions together.
+func ByCost(name string, price Price) Policy { return costed{name: name, price: price} }
 
-// costed takes the eligible candidate with the lowest cost. Ties go to the smallest hash
+// costed takes the eligible candidate with the lowest cost. Ties go to the worker of the
+// request's session, or else to the smallest hash
 // of request and worker: requests spread evenly, and the same request over the same
 // candidates gives the same decision, in every frontend and in a replay.
 type costed struct {
 	name  string
 	price Price
+	stay  stay // nil: sessions have no meaning
 }
 
 func (p costed) Name() string { return p.name }
@@ -163,10 +170,11 @@ func (p costed) Pick(r Request, v View) (Decision, error) {
 		return refused(p.name, v), err
 	}
 	terms := p.price(r, v, free)
-	best := 0
-	for i := 1; i < len(free); i++ {
+	session := p.addSession(r, free, terms)
+	best := max(session, 0)
+	for i := range free {
 		c, least := sum(terms[i]), sum(terms[best])
-		if c < least || c == least && tieHash(r.ID, free[i].ID) < tieHash(r.ID, free[best].ID) {
+		if c < least || c == least && best != session && tieHash(r.ID, free[i].ID) < tieHash(r.ID, free[best].ID) {
 			best = i
 		}
 	}

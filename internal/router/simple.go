@@ -44,7 +44,8 @@ func priceRandom(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 
 func draw(r Request, c Candidate) float64 { return float64(tieHash(r.ID, c.ID)) / math.MaxUint64 }
 
-// priceTwo draws two candidates and takes the one with fewer requests in flight.
+// priceTwo draws two candidates and takes the one with fewer requests in flight. The worker
+// of the request's session is considered, too.
 func priceTwo(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 	draws := make([]float64, len(free))
 	for i, c := range free {
@@ -58,7 +59,7 @@ func priceTwo(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 	out := make([][]cluster.CostTerm, len(free))
 	for i, c := range free {
 		passed := 0.0
-		if draws[i] > second {
+		if draws[i] > second && c.ID != r.Session {
 			passed = float64(most + 1) // dearer than each of the two
 		}
 		out[i] = []cluster.CostTerm{{Name: cluster.TermLoad, Value: float64(c.InFlight)}, {Name: cluster.TermPassed, Value: passed}}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/cli/human"
@@ -41,6 +42,9 @@ func weighedText(d *cluster.RouterDecision) string {
 		return ""
 	}
 	text := "decided by " + term.Clean(strings.Join(d.Weighed, " and "))
+	if slices.Contains(d.Weighed, cluster.TermSession) {
+		text += "; session is what it costs to leave the worker of the session's last request"
+	}
 	if !d.WeighsOverlap() {
 		text += "; overlap is observed at the chosen worker, and not weighed"
 	}

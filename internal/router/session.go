@@ -1,0 +1,51 @@
+package router
+
+import (
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// stay returns what it costs a session to leave its worker, in the unit of a policy. The
+// cost of every other worker grows by that.
+type stay func(r Request, free []Candidate) float64
+
+// stayKV is the whole prompt in blocks: another worker must be cheaper by that much.
+func stayKV(r Request, _ []Candidate) float64 {
+	return float64(r.PromptTokens) / float64(max(1, r.BlockSize))
+}
+
+// stayLoad is one request more than the workers have on average, so that a session leaves a
+// worker that has about twice its share.
+func stayLoad(_ Request, free []Candidate) float64 {
+	n := 0
+	for _, c := range free {
+		n += c.InFlight
+	}
+	return 1 + float64(n)/float64(len(free))
+}
+
+// stayTurn and stayRandom exceed every difference of costs: these policies weigh no load
+// that could speak against the session's worker.
+func stayTurn(_ Request, free []Candidate) float64 { return float64(len(free)) }
+
+func stayRandom(Request, []Candidate) float64 { return 1 }
+
+// addSession adds the term of the session to those of every candidate. It returns the place
+// of the session's worker in free, or -1 if the request has no session or its worker may
+// not be chosen.
+func (p costed) addSession(r Request, free []Candidate, terms [][]cluster.CostTerm) int {
+	at := slices.IndexFunc(free, func(c Candidate) bool { return c.ID == r.Session })
+	if r.Session == 0 || at < 0 || p.stay == nil {
+		return -1
+	}
+	away := p.stay(r, free)
+	for i := range terms {
+		t := cluster.CostTerm{Name: cluster.TermSession}
+		if i != at {
+			t.Value = away
+		}
+		terms[i] = append(terms[i], t)
+	}
+	return at
+}
