@@ -34,6 +34,7 @@ const (
 	settingPrefillFrac   = "router.active_prefill_tokens_threshold_frac"
 	settingAffinity      = "router.session_affinity"
 	settingAffinityTTL   = "router.session_affinity_ttl"
+	settingQueuePolicy   = "router.queue_policy"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {
@@ -80,6 +81,7 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 	override(s, settingPrefillFrac, &r.PrefillTokensFrac)
 	override(s, settingAffinity, &r.SessionAffinity)
 	override(s, settingAffinityTTL, &r.SessionAffinityTTL)
+	override(s, settingQueuePolicy, &r.QueuePolicy)
 	return d, r
 }
 
@@ -111,6 +113,6 @@ func (s *settings) frontend() frontend.Settings {
 		Policy: r.Policy, Strategy: d.Strategy, Background: d.OverlapKVTransfer,
 		Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout,
 		Busy:    router.BusyLimits{KVShare: r.DecodeBlocks, PrefillTokens: r.PrefillTokens, PrefillSteps: r.PrefillTokensFrac},
-		Session: frontend.SessionSettings{Affinity: r.SessionAffinity, TTL: r.SessionAffinityTTL},
+		Session: frontend.SessionSettings{Affinity: r.SessionAffinity, TTL: r.SessionAffinityTTL}, QueuePolicy: r.QueuePolicy,
 	}
 }

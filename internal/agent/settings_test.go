@@ -94,7 +94,7 @@ func TestFrontendSettings(t *testing.T) {
 	other := map[string]string{
 		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingPolicy: "round-robin",
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
-		settingAffinity: "hard", settingAffinityTTL: "90s",
+		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt",
 	}
 	for _, k := range config.RuntimeKeys() {
 		if other[k.Name] == "" {
@@ -108,7 +108,7 @@ func TestFrontendSettings(t *testing.T) {
 	want := frontend.Settings{
 		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
 		Busy:    router.BusyLimits{KVShare: 0.9, PrefillTokens: 5000, PrefillSteps: 1.5},
-		Session: frontend.SessionSettings{Affinity: frontend.AffinityHard, TTL: 90 * time.Second},
+		Session: frontend.SessionSettings{Affinity: frontend.AffinityHard, TTL: 90 * time.Second}, QueuePolicy: frontend.QueueShortest,
 	}
 	if got := n.settings.frontend(); got != want {
 		t.Errorf("all set: %+v, want %+v", got, want)

@@ -199,6 +199,7 @@ type Router struct {
 
 	SessionAffinity    string        `mapstructure:"session_affinity"`
 	SessionAffinityTTL time.Duration `mapstructure:"session_affinity_ttl"`
+	QueuePolicy        string        `mapstructure:"queue_policy"`
 
 	KVEvents bool          `mapstructure:"kv_events"`
 	KVTTL    time.Duration `mapstructure:"kv_ttl"`
@@ -318,6 +319,7 @@ func dynamodServingKeys() []Key {
 		{Name: "router.active_prefill_tokens_threshold_frac", Kind: KindRatio, Default: 0.0, Max: 1000, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC"}}, Help: "the same as a multiple of the worker's engine.max_num_batched_tokens, such as 1.5; the lower limit of the two counts, 0 means no limit"},
 		{Name: "router.session_affinity", Kind: KindString, Default: "soft", Choices: []string{"off", "soft", "hard"}, Runtime: true, Help: "whether requests with the same session id (X-Dynamo-Session-ID, nvext.session_id) go to the same decode worker: soft prefers it, hard allows no other one while it serves"},
 		{Name: "router.session_affinity_ttl", Kind: KindDuration, Default: 10 * time.Minute, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_SESSION_AFFINITY_TTL_SECS", Unit: "s"}}, Help: "how long after its last request a frontend remembers the worker of a session"},
+		{Name: "router.queue_policy", Kind: KindString, Default: "fcfs", Choices: []string{"fcfs", "wspt"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_QUEUE_POLICY"}}, Help: "which waiting request of a client goes to a worker first, beside its priority: fcfs the one that came first, wspt the one with the fewest uncached prompt tokens, where each of them counts as a millisecond of arriving later"},
 
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
 		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},

@@ -14,7 +14,7 @@ func TestRuntimeValues(t *testing.T) {
 		"disagg.max_local_prefill_tokens": {"0", "128"}, "disagg.max_prefill_queue_depth": {"7"},
 		"disagg.remote_prefill_timeout": {"1m30s", "250ms"}, "router.policy": {"round-robin"},
 		"router.active_decode_blocks_threshold": {"0", "0.85", "1"}, "router.active_prefill_tokens_threshold": {"0", "10000"}, "router.active_prefill_tokens_threshold_frac": {"1.5"},
-		"router.session_affinity": {"off", "hard"}, "router.session_affinity_ttl": {"1h"},
+		"router.session_affinity": {"off", "hard"}, "router.session_affinity_ttl": {"1h"}, "router.queue_policy": {"fcfs", "wspt"},
 	}
 	keys := config.RuntimeKeys()
 	if len(keys) != len(texts) {

@@ -1,6 +1,7 @@
 package fairqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,91 @@ func TestOrderWithinATenant(t *testing.T) {
 	}
 	if q.Next() != nil || q.Len() != 0 || q.Cost() != 0 || q.Tenants() != 0 {
 		t.Errorf("left: %d entries of %d tenants", q.Len(), q.Tenants())
+	}
+}
+
+// Entries of a tenant are served as they are due, whatever the order in which they come and
+// are taken out; the newest is still known by its arrival.
+func TestOrderByDue(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		var q Queue[string]
+		type item struct {
+			name string
+			due  float64
+		}
+		var want []item
+		var all []*Entry[string]
+		newest := ""
+		for i := range 20 {
+			it := item{fmt.Sprint(i), float64(r.IntN(5))}
+			all = append(all, q.Insert("a", it.name, 1, it.due))
+			want, newest = append(want, it), it.name
+		}
+		if e, n := q.Longest(); n != 20 || e.Item != newest {
+			t.Fatalf("the newest of %d is %s, want %s", n, e.Item, newest)
+		}
+		for range 5 {
+			i := r.IntN(len(want))
+			q.Remove(all[i])
+			want, all = slices.Delete(want, i, i+1), slices.Delete(all, i, i+1)
+		}
+		q.PushFront("a", "front", 1)
+		slices.SortStableFunc(want, func(a, b item) int { return cmp.Compare(a.due, b.due) })
+		want = append([]item{{"front", -1}}, want...)
+		for _, it := range want {
+			if q.First("a") != q.Next() {
+				t.Fatal("the first of the only tenant is not the next")
+			}
+			if got := next(t, &q); got != it.name {
+				t.Fatalf("got %s, want %s of %v", got, it.name, want)
+			}
+		}
+		if q.First("a") != nil || q.Next() != nil {
+			t.Error("it is not empty")
+		}
+	}
+}
+
+// A tenant gains nothing over others by when its entries are due.
+func TestDueIsWithinATenant(t *testing.T) {
+	var q Queue[string]
+	for i := range 40 {
+		q.Insert("eager", "eager", 1, -1000-float64(i))
+		q.Insert("patient", "patient", 1, float64(i))
+	}
+	got := map[string]int{}
+	for range 20 {
+		name := next(t, &q)
+		q.Charge(name, 10)
+		got[name]++
+	}
+	if got["eager"] != 10 || got["patient"] != 10 {
+		t.Errorf("served %v", got)
+	}
+}
+
+// A gate admits the first one due, whether its turn comes or the tenant has its share left.
+func TestGateAdmitsTheFirstDue(t *testing.T) {
+	g := NewGate(4, Limits{Waiting: 1000, Cost: 1000})
+	all := reserve(t, g, "a", 8) // 4 are admitted, the others wait
+	late, err := g.Reserve("a", 1, 1, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, err := g.Reserve("a", 1, 1, -5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].Leave()
+	if open(early) != 1 || open(late) != 0 || open(all) != 4 {
+		t.Errorf("%d early, %d late and %d others are admitted", open(early), open(late), open(all))
+	}
+	for _, p := range append(all, early...) {
+		p.Leave()
+	}
+	if open(late) != 1 {
+		t.Error("the late one is never admitted")
 	}
 }
 
@@ -155,7 +241,7 @@ func open(passes []*Pass) (n int) {
 
 func reserve(t *testing.T, g *Gate, tenant string, n int) []*Pass {
 	t.Helper()
-	passes, err := g.Reserve(tenant, n, 1)
+	passes, err := g.Reserve(tenant, n, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,20 +293,20 @@ func TestGateNewcomerTakesItsShare(t *testing.T) {
 
 func TestGateIsBounded(t *testing.T) {
 	g := NewGate(2, Limits{Waiting: 20, Cost: 40})
-	if _, err := g.Reserve("a", 13, 1); !errors.Is(err, nil) {
+	if _, err := g.Reserve("a", 13, 1, 0); !errors.Is(err, nil) {
 		t.Errorf("11 that wait of 20: %v", err)
 	}
-	if _, err := g.Reserve("a", 1, 1); !errors.Is(err, ErrFull) {
+	if _, err := g.Reserve("a", 1, 1, 0); !errors.Is(err, ErrFull) {
 		t.Errorf("a 12th of a beside 9 free: %v", err)
 	}
-	if _, err := g.Reserve("b", 9, 1); err != nil {
+	if _, err := g.Reserve("b", 9, 1, 0); err != nil {
 		t.Errorf("a newcomer: %v", err)
 	}
-	if _, err := g.Reserve("c", 1, 29); !errors.Is(err, ErrFull) {
+	if _, err := g.Reserve("c", 1, 29, 0); !errors.Is(err, ErrFull) {
 		t.Errorf("a costly one: %v", err)
 	}
 	used, waiting := g.Counts()
-	if _, err := g.Reserve("c", 100, 1); !errors.Is(err, ErrFull) {
+	if _, err := g.Reserve("c", 100, 1, 0); !errors.Is(err, ErrFull) {
 		t.Errorf("too many: %v", err)
 	}
 	if u, w := g.Counts(); u != used || w != waiting {

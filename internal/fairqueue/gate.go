@@ -60,10 +60,10 @@ type Pass struct {
 	ended  bool
 }
 
-// Reserve takes n places in the queue for a tenant, each of the given cost. It fails with
-// ErrFull and takes none if they exceed the limits. The caller must call Leave on every
-// pass.
-func (g *Gate) Reserve(tenant string, n int, cost int64) ([]*Pass, error) {
+// Reserve takes n places in the queue for a tenant, each of the given cost. Of one tenant,
+// what is due first is admitted first; due has any unit. Reserve fails with ErrFull and
+// takes no place if they exceed the limits. The caller must call Leave on every pass.
+func (g *Gate) Reserve(tenant string, n int, cost int64, due float64) ([]*Pass, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	waiting, taken := g.queue.Of(tenant)
@@ -87,7 +87,7 @@ func (g *Gate) Reserve(tenant string, n int, cost int64) ([]*Pass, error) {
 	passes := make([]*Pass, n)
 	for i := range passes {
 		p := &Pass{g: g, tenant: tenant, open: make(chan struct{})}
-		p.entry = g.queue.Push(tenant, p, cost)
+		p.entry = g.queue.Insert(tenant, p, cost, due)
 		passes[i] = p
 	}
 	g.admit(tenant)

@@ -1,13 +1,17 @@
 package fairqueue
 
-import "container/heap"
+import (
+	"container/heap"
+	"math"
+)
 
 // maxIdle is the number of tenants without entries that a Queue remembers. Beyond it, the
 // one with the smallest counter is forgotten.
 const maxIdle = 4096
 
 // Queue holds entries of several tenants. The zero value is empty and ready. It is not
-// safe for concurrent use. Pushing, taking and charging cost O(log tenants).
+// safe for concurrent use. Pushing, taking and charging cost O(log tenants + log entries of
+// the tenant).
 type Queue[T any] struct {
 	tenants map[string]*tenant[T]
 	waiting ordered[T] // tenants with entries
@@ -16,22 +20,16 @@ type Queue[T any] struct {
 	size    int
 	cost    int64 // of all entries
 	arrived uint64
-}
-
-// Entry is one item of a Queue. Its owner may remove it again.
-type Entry[T any] struct {
-	Item T
-	// Cost is the size of the item while it waits, in any unit; see Queue.Cost.
-	Cost       int64
-	tenant     *tenant[T] // nil while it is in no queue
-	prev, next *Entry[T]
+	pushed  int64 // number of the last entry
+	front   int64 // and of the last one that was put before the others
 }
 
 type tenant[T any] struct {
 	name        string
 	counter     float64
 	arrived     uint64 // since when it waits; settles ties
-	first, last *Entry[T]
+	due         entries[T]
+	first, last *Entry[T] // by arrival
 	size        int
 	cost        int64
 	at          int         // index in the heap
@@ -40,8 +38,16 @@ type tenant[T any] struct {
 
 // Push appends an item to those of its tenant.
 func (q *Queue[T]) Push(tenant string, item T, cost int64) *Entry[T] {
+	return q.Insert(tenant, item, cost, 0)
+}
+
+// Insert adds an item that is served before the tenant's items which are due later, and
+// after those which are due earlier or came first with the same due.
+func (q *Queue[T]) Insert(tenant string, item T, cost int64, due float64) *Entry[T] {
 	t := q.activate(tenant)
-	e := &Entry[T]{Item: item, Cost: cost, tenant: t, prev: t.last}
+	q.pushed++
+	e := &Entry[T]{Item: item, Cost: cost, tenant: t, prev: t.last, due: due, number: q.pushed}
+	heap.Push(&t.due, e)
 	if t.last != nil {
 		t.last.next = e
 	} else {
@@ -56,7 +62,9 @@ func (q *Queue[T]) Push(tenant string, item T, cost int64) *Entry[T] {
 // use and lost its place.
 func (q *Queue[T]) PushFront(tenant string, item T, cost int64) *Entry[T] {
 	t := q.activate(tenant)
-	e := &Entry[T]{Item: item, Cost: cost, tenant: t, next: t.first}
+	q.front--
+	e := &Entry[T]{Item: item, Cost: cost, tenant: t, next: t.first, due: math.Inf(-1), number: q.front}
+	heap.Push(&t.due, e)
 	if t.first != nil {
 		t.first.prev = e
 	} else {
@@ -73,6 +81,7 @@ func (q *Queue[T]) Remove(e *Entry[T]) bool {
 		return false
 	}
 	t := e.tenant
+	heap.Remove(&t.due, e.at)
 	if e.prev != nil {
 		e.prev.next = e.next
 	} else {
@@ -117,19 +126,19 @@ func (q *Queue[T]) Of(tenant string) (n int, cost int64) {
 // Tenants returns the number of tenants with entries.
 func (q *Queue[T]) Tenants() int { return len(q.waiting.list) }
 
-// Next returns the oldest entry of the tenant whose turn it is, or nil if the queue is
+// Next returns the first entry due of the tenant whose turn it is, or nil if the queue is
 // empty.
 func (q *Queue[T]) Next() *Entry[T] {
 	if len(q.waiting.list) == 0 {
 		return nil
 	}
-	return q.waiting.list[0].first
+	return q.waiting.list[0].due[0]
 }
 
-// First returns the oldest entry of a tenant, or nil if it has none.
+// First returns the first entry due of a tenant, or nil if it has none.
 func (q *Queue[T]) First(tenant string) *Entry[T] {
-	if t := q.tenants[tenant]; t != nil {
-		return t.first
+	if t := q.tenants[tenant]; t != nil && len(t.due) > 0 {
+		return t.due[0]
 	}
 	return nil
 }

@@ -30,17 +30,18 @@ const (
 // admission lets sequences go to workers; tenants take turns.
 type admission struct {
 	limits fairqueue.Limits
+	begin  time.Time // from which the due of requests counts
 
 	mu    sync.Mutex
 	gates map[string]*fairqueue.Gate // by model
 }
 
 func newAdmission() *admission {
-	return &admission{limits: fairqueue.Limits{Waiting: maxQueuedSeqs, Cost: maxQueuedTokens}, gates: map[string]*fairqueue.Gate{}}
+	return &admission{begin: time.Now(), limits: fairqueue.Limits{Waiting: maxQueuedSeqs, Cost: maxQueuedTokens}, gates: map[string]*fairqueue.Gate{}}
 }
 
-// reserve takes a place for each of n sequences of a model.
-func (a *admission) reserve(m *servedModel, tenant string, n int, tokens int64) ([]*fairqueue.Pass, error) {
+// reserve takes a place for each of n sequences of a model; see queueing.due.
+func (a *admission) reserve(m *servedModel, tenant string, n int, tokens int64, due float64) ([]*fairqueue.Pass, error) {
 	seqs := m.limits.MaxSeqs
 	if seqs <= 0 {
 		seqs = unknownSeqs
@@ -59,7 +60,7 @@ func (a *admission) reserve(m *servedModel, tenant string, n int, tokens int64) 
 		a.gates[m.name] = g
 	}
 	g.SetCapacity(capacity)
-	return g.Reserve(tenant, n, tokens)
+	return g.Reserve(tenant, n, tokens, due)
 }
 
 // admit reserves places for all choices of a job, or returns an error if there is no
@@ -68,7 +69,7 @@ func (j *job) admit(m *servedModel) error {
 	if len(j.choices) == 0 {
 		return nil
 	}
-	passes, err := j.f.admission.reserve(m, j.tenant, len(j.choices), int64(sum(j.prompts))/int64(len(j.choices)))
+	passes, err := j.f.admission.reserve(m, j.tenant, len(j.choices), int64(sum(j.prompts))/int64(len(j.choices)), j.due())
 	if errors.Is(err, fairqueue.ErrFull) {
 		j.f.log.Debug("request refused", "request", j.id, "tenant", j.tenant, "error", err)
 		e := overloaded(metrics.RefusedQueueFull, "Too many of your requests are waiting, please retry later.")
@@ -84,11 +85,19 @@ func (j *job) admit(m *servedModel) error {
 	return nil
 }
 
-// enter waits until the choice may go to a worker.
+// enter waits until the choice may go to a worker, but not beyond the request's deadline.
 func (j *job) enter(ctx context.Context, c *choice) error {
 	leave := j.f.metrics.EnterStage(metrics.StageQueue)
 	begin := time.Now()
+	if d := j.queueing.deadline; d > 0 {
+		limited, cancel := context.WithDeadlineCause(ctx, j.arrived.Add(d), errDeadline)
+		defer cancel()
+		ctx = limited
+	}
 	err := c.pass.Wait(ctx)
 	leave(time.Since(begin))
+	if err == nil && ctx.Err() != nil { // both came at once
+		err = context.Cause(ctx)
+	}
 	return err
 }

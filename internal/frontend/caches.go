@@ -130,6 +130,17 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held 
 	return held
 }
 
+// longest returns the most leading blocks of a prompt that any worker has.
+func (c *caches) longest(hashes []uint64) (blocks int) {
+	m := c.matches.Get().(*kvindex.Match)
+	defer c.matches.Put(m)
+	c.index.Lookup(hashes, m)
+	for _, o := range m.Overlaps {
+		blocks = max(blocks, o.Total())
+	}
+	return blocks
+}
+
 // routed notes that a prompt was sent to a worker.
 func (c *caches) routed(id cluster.InstanceID, hashes []uint64) {
 	if c.approx != nil {

@@ -105,6 +105,14 @@ func overloaded(why, message string) *apiError {
 	return e.withCode("overloaded")
 }
 
+// pastDeadline answers a request that waited too long for its client. Nothing of it was
+// computed.
+func pastDeadline() *apiError {
+	e := overloaded(metrics.RefusedDeadline, "The request's deadline passed while it waited for a worker; nothing was computed.").withCode("deadline_exceeded")
+	e.status, e.Type = http.StatusGatewayTimeout, "server_error"
+	return e
+}
+
 func internalError(message string) *apiError {
 	return &apiError{status: http.StatusInternalServerError, Type: "server_error", Message: message, metric: metrics.ErrorInternal}
 }
@@ -132,6 +140,8 @@ func asAPIError(err error) *apiError {
 		return api
 	case errors.Is(err, errRequestTimeout), errors.Is(err, requestplane.ErrTimeout):
 		return timedOut()
+	case errors.Is(err, errDeadline):
+		return pastDeadline()
 	case errors.Is(err, errStopping):
 		return shuttingDown()
 	case errors.Is(err, context.Canceled):

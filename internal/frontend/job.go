@@ -74,6 +74,7 @@ type job struct {
 	model    string
 	tenant   string
 	routing  routeAsk
+	queueing queueing
 	arrived  time.Time
 	met      *metrics.Request
 	choices  []*choice

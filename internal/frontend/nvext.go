@@ -17,6 +17,7 @@ type nvextParams struct {
 	decode, prefill *int64 // instance ids
 	force           string // of the prefill: "", "remote" or "local"
 	session         string // its id
+	queueing        queueing
 	tell            []string
 }
 
@@ -33,6 +34,8 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 		return integer(&p.decode, 1, maxInstance)(path, raw)
 	case "prefill_worker_id":
 		return integer(&p.prefill, 1, maxInstance)(path, raw)
+	case "agent_hints":
+		return object(p.queueing.readHints)(path, raw)
 	case "session_id":
 		if err := text(&p.session)(path, raw); err != nil {
 			return err

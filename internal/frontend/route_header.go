@@ -33,6 +33,12 @@ var nvextHeaders = []struct {
 	{"X-Dynamo-Prefill-Instance-Id", func(p *nvextParams, name, value string) *apiError {
 		return integer(&p.prefill, 1, maxInstance)(name, json.RawMessage(value))
 	}},
+	{"X-Dynamo-Request-Priority", func(p *nvextParams, name, value string) *apiError {
+		return p.queueing.readPriority(name, json.RawMessage(value))
+	}},
+	{"X-Dynamo-Request-Strict-Priority", func(p *nvextParams, name, value string) *apiError {
+		return p.queueing.readStrict(name, json.RawMessage(value))
+	}},
 	{"X-Dynamo-Session-Id", func(p *nvextParams, name, value string) *apiError {
 		p.session = value
 		return checkSession(name, value)

@@ -170,6 +170,7 @@ func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, er
 			c.gen.id += "." + strconv.Itoa(c.index)
 		}
 	}
+	j.queueing = p.nvext.queueing
 	if err := j.admit(m); err != nil {
 		return nil, err
 	}

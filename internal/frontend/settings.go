@@ -20,6 +20,8 @@ type Settings struct {
 	// Busy excludes decode workers from requests that have no output yet.
 	Busy    router.BusyLimits
 	Session SessionSettings
+	// QueuePolicy orders the waiting requests of one client.
+	QueuePolicy string
 }
 
 // policies makes each policy once, because some keep state between choices.

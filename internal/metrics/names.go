@@ -209,6 +209,7 @@ const (
 	RefusedQueueFull   = "queue_full"          // too much of the client waits at the frontend
 	RefusedWorkersFull = "workers_full"        // the queues of the workers are full
 	RefusedBusy        = "workers_busy"        // all workers exceed a limit of the router
+	RefusedDeadline    = "deadline"            // the request's deadline passed while it waited
 	RefusedConstraints = "constraints"         // too many constraints of answers are being compiled
 	RefusedSessionBusy = "session_worker_busy" // the worker does that has the session
 	RefusedNamedBusy   = "named_worker_busy"   // the worker does that the request names
