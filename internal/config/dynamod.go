@@ -322,7 +322,7 @@ func dynamodServingKeys() []Key {
 		{Name: "router.queue_policy", Kind: KindString, Default: "fcfs", Choices: []string{"fcfs", "wspt"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_QUEUE_POLICY"}}, Help: "which waiting request of a client goes to a worker first, beside its priority: fcfs the one that came first, wspt the one with the fewest uncached prompt tokens, where each of them counts as a millisecond of arriving later"},
 
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
-		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
+		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Aliases: []Alias{{Name: "DYN_ROUTER_TTL_SECS", Unit: "s"}, {Name: "DYN_ROUTER_TTL", Unit: "s"}}, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
 
 		{Name: "drain.deadline", Kind: KindDuration, Default: 60 * time.Second, Help: "how long a stop by SIGTERM waits for running requests"},
 	}

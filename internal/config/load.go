@@ -77,7 +77,7 @@ func (t Table) load(in Input, cfg any) (*Origins, error) {
 	// is reported with its origin. Every key has a default: viper's Unmarshal sees
 	// only keys that it knows.
 	v := viper.New()
-	origins := &Origins{file: path, warnings: t.strayVariables(env)}
+	origins := &Origins{file: path, warnings: append(t.strayVariables(env), t.unusedVariables(env)...)}
 	for _, k := range t.Keys {
 		def := setting{value: t.defaultValue(k, env)}
 		v.SetDefault(k.Name, def.value)

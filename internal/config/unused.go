@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// routerPrefix begins Dynamo's variables of the router.
+const routerPrefix = "DYN_ROUTER_"
+
+// unused are Dynamo's variables that tune what dynamod has no setting for, by the reason
+// that their users are told.
+var unused = map[string][]string{
+	"policy kv has no weights to tune": {
+		"DYN_KV_OVERLAP_SCORE_WEIGHT", "DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY",
+		"DYN_ROUTER_PREFILL_LOAD_SCALE", "DYN_ROUTER_HOST_CACHE_HIT_WEIGHT", "DYN_ROUTER_DISK_CACHE_HIT_WEIGHT", "DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT",
+		"DYN_ROUTER_TEMPERATURE",
+	},
+	"there are no caches that workers share": {"DYN_SHARED_CACHE_TYPE", "DYN_SHARED_CACHE_MULTIPLIER"},
+	"policy kv always weighs the prompts and blocks in flight at a worker": {
+		"DYN_ROUTER_TRACK_ACTIVE_BLOCKS", "DYN_ROUTER_TRACK_OUTPUT_BLOCKS", "DYN_ROUTER_TRACK_PREFILL_TOKENS", "DYN_ROUTER_ASSUME_KV_REUSE",
+		"DYN_ROUTER_PREFILL_LOAD_MODEL", "DYN_ROUTER_PREDICTED_TTL_SECS", "DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS",
+	},
+	"router.policy: least-loaded weighs load alone": {"DYN_ROUTER_LOAD_AWARE"},
+	"each frontend counts and indexes for itself": {
+		"DYN_ROUTER_REPLICA_SYNC", "DYN_USE_REMOTE_INDEXER", "DYN_SERVE_INDEXER", "DYN_ROUTER_EVENT_THREADS", "DYN_ROUTER_SNAPSHOT_THRESHOLD", "DYN_ROUTER_RESET_STATES",
+	},
+	"the prefix index has a fixed bound in bytes":                                   {"DYN_ROUTER_MAX_TREE_SIZE", "DYN_ROUTER_PRUNE_TARGET_RATIO"},
+	"a frontend holds back what exceeds twice engine.max_num_seqs of the workers":   {"DYN_ROUTER_QUEUE_THRESHOLD"},
+	"disagg.max_local_prefill_tokens says which prompts the decode worker prefills": {"DYN_ROUTER_CONDITIONAL_DISAGG", "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG"},
+	"a frontend serves as soon as there is a worker":                                {"DYN_ROUTER_MIN_INITIAL_WORKERS"},
+}
+
+// unusedVariables warns of variables that Dynamo's router reads and dynamod does not.
+func (t Table) unusedVariables(env map[string]string) []string {
+	if !slices.ContainsFunc(t.Keys, func(k Key) bool { return k.Section() == "router" }) {
+		return nil
+	}
+	why := map[string]string{}
+	for reason, names := range unused {
+		for _, name := range names {
+			why[name] = reason
+		}
+	}
+	known := map[string]bool{}
+	for _, k := range t.Keys {
+		for _, v := range t.variables(k) {
+			known[v.Name] = true
+		}
+	}
+	var warnings []string
+	for name := range env {
+		switch reason, listed := why[name]; {
+		case known[name]:
+		case listed:
+			warnings = append(warnings, fmt.Sprintf("%s is not used: %s", name, reason))
+		case strings.HasPrefix(name, routerPrefix):
+			warnings = append(warnings, fmt.Sprintf("%s is not used: %s has no such setting", name, t.Program))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}

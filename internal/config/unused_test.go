@@ -1,0 +1,57 @@
+package config
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func noFile(string) ([]byte, error) { return nil, fs.ErrNotExist }
+
+// Who sets a variable that only Dynamo's router has is told so, with the reason; variables
+// that are read, and those of a program without a router, cause no warning.
+func TestUnusedVariables(t *testing.T) {
+	for _, tc := range []struct {
+		variable string
+		want     string // the warning; empty for none
+	}{
+		{"DYN_ROUTER_TEMPERATURE=0.5", "DYN_ROUTER_TEMPERATURE is not used: policy kv has no weights to tune"},
+		{"DYN_KV_OVERLAP_SCORE_WEIGHT=2", "DYN_KV_OVERLAP_SCORE_WEIGHT is not used: policy kv has no weights to tune"},
+		{"DYN_ROUTER_REPLICA_SYNC=true", "DYN_ROUTER_REPLICA_SYNC is not used: each frontend counts and indexes for itself"},
+		{"DYN_ROUTER_OF_TOMORROW=1", "DYN_ROUTER_OF_TOMORROW is not used: dynamod has no such setting"},
+		{"DYN_ROUTER_TEMPERATURE=", ""},
+		{"DYN_ROUTER_MODE=kv", ""},
+		{"DYN_ROUTER_TTL_SECS=60", ""},
+		{"DYN_SOMETHING=1", ""},
+	} {
+		cfg, origins, err := LoadDynamod(Input{Environ: []string{tc.variable}, ReadFile: noFile})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(origins.Warnings(), "\n"); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.variable, got, tc.want)
+		}
+		if strings.Contains(tc.variable, "TTL") && cfg.Router.KVTTL.Seconds() != 60 {
+			t.Errorf("%s: %s", tc.variable, cfg.Router.KVTTL)
+		}
+		if _, origins, err := LoadDynctl(Input{Environ: []string{tc.variable}, ReadFile: noFile}); err != nil || len(origins.Warnings()) > 0 {
+			t.Errorf("dynctl with %s: %v %v", tc.variable, origins, err)
+		}
+	}
+	seen := map[string]bool{}
+	table := DynamodTable()
+	for reason, names := range unused {
+		for _, name := range names {
+			if seen[name] || !strings.HasPrefix(name, "DYN_") {
+				t.Errorf("%s is listed twice, or is not Dynamo's", name)
+			}
+			seen[name] = true
+			if k := slices.IndexFunc(table.Keys, func(k Key) bool {
+				return slices.ContainsFunc(table.variables(k), func(v variable) bool { return v.Name == name })
+			}); k >= 0 {
+				t.Errorf("%s is not used (%s), and sets %s", name, reason, table.Keys[k].Name)
+			}
+		}
+	}
+}
