@@ -26,10 +26,9 @@ var unused = map[string][]string{
 	"each frontend counts and indexes for itself": {
 		"DYN_ROUTER_REPLICA_SYNC", "DYN_USE_REMOTE_INDEXER", "DYN_SERVE_INDEXER", "DYN_ROUTER_EVENT_THREADS", "DYN_ROUTER_SNAPSHOT_THRESHOLD", "DYN_ROUTER_RESET_STATES",
 	},
-	"the prefix index has a fixed bound in bytes":                                   {"DYN_ROUTER_MAX_TREE_SIZE", "DYN_ROUTER_PRUNE_TARGET_RATIO"},
-	"a frontend holds back what exceeds twice engine.max_num_seqs of the workers":   {"DYN_ROUTER_QUEUE_THRESHOLD"},
-	"disagg.max_local_prefill_tokens says which prompts the decode worker prefills": {"DYN_ROUTER_CONDITIONAL_DISAGG", "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG"},
-	"a frontend serves as soon as there is a worker":                                {"DYN_ROUTER_MIN_INITIAL_WORKERS"},
+	"the prefix index has a fixed bound in bytes":                                 {"DYN_ROUTER_MAX_TREE_SIZE", "DYN_ROUTER_PRUNE_TARGET_RATIO"},
+	"a frontend holds back what exceeds twice engine.max_num_seqs of the workers": {"DYN_ROUTER_QUEUE_THRESHOLD"},
+	"a frontend serves as soon as there is a worker":                              {"DYN_ROUTER_MIN_INITIAL_WORKERS"},
 }
 
 // unusedVariables warns of variables that Dynamo's router reads and dynamod does not.

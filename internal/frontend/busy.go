@@ -24,7 +24,7 @@ func (g *generation) refuse(ctx context.Context) error {
 	}
 	begin := time.Now()
 	_, r, v, reusable := g.view()
-	d, err := g.f.load.Check(r, v, g.f.policyFor(g.routing).Name())
+	d, err := g.f.load.Preview(r, v, g.policy().Pick)
 	if err = g.named(err); !errors.Is(err, router.ErrAllBusy) {
 		return nil
 	}

@@ -255,7 +255,7 @@ func attemptID(id string, attempts int) string {
 func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err error) {
 	begin := time.Now()
 	instances, r, v, reusable := g.view()
-	d, flight, err := g.f.load.Choose(r, v, g.f.policyFor(g.routing).Pick)
+	d, flight, err := g.f.load.Choose(r, v, g.policy().Pick)
 	g.decided(d, r, reusable, begin)
 	if err == nil {
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
@@ -271,22 +271,29 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 func (g *generation) view() (instances []cluster.Instance, r router.Request, v router.View, reusable int) {
 	g.current()
 	instances = g.f.workers.Instances()
-	v = router.View{Candidates: g.followed(instances)}
-	if len(v.Candidates) == 0 {
-		for _, i := range instances {
-			if rt, ok := g.m.workers[i.InstanceID]; ok {
-				v.Candidates = append(v.Candidates, router.Candidate{
-					ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why), MaxBatchTokens: rt.MaxBatchTokens,
-				})
-			}
-		}
-	}
+	v = router.View{Candidates: g.decodeCandidates(instances)}
 	if g.req.Generated == 0 && g.moved == nil { // what has begun goes on, however busy the workers are
 		v.Limits = g.f.cfg.Settings().Busy
 	}
 	r = g.routed()
 	g.keepSession(&r, v.Candidates)
 	return instances, r, v, g.f.caches.describe(v.Candidates, r.Hashes)
+}
+
+// decodeCandidates returns the instances that can decode for the model: the one that the
+// sequence has moved to, or all.
+func (g *generation) decodeCandidates(instances []cluster.Instance) []router.Candidate {
+	candidates := g.followed(instances)
+	if len(candidates) == 0 {
+		for _, i := range instances {
+			if rt, ok := g.m.workers[i.InstanceID]; ok {
+				candidates = append(candidates, router.Candidate{
+					ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why), MaxBatchTokens: rt.MaxBatchTokens,
+				})
+			}
+		}
+	}
+	return candidates
 }
 
 // decided keeps a decision, to be announced.

@@ -83,10 +83,12 @@ func readRouteAsk(h http.Header) (routeAsk, *apiError) {
 	return out, nil
 }
 
-// policyFor returns the policy that chooses the decode worker of a request.
-func (f *Frontend) policyFor(ask routeAsk) router.Policy {
-	if ask.policy != nil {
-		return ask.policy
+// policy returns the policy that chooses the decode worker.
+func (g *generation) policy() router.Policy { return g.routing.policyOf(g.f) }
+
+func (a routeAsk) policyOf(f *Frontend) router.Policy {
+	if a.policy != nil {
+		return a.policy
 	}
 	return f.policy()
 }
@@ -94,7 +96,7 @@ func (f *Frontend) policyFor(ask routeAsk) router.Policy {
 // checkDirect refuses a request that leaves the choice of its worker to a router that does
 // not choose.
 func (j *job) checkDirect(p *nvextParams) *apiError {
-	if p.decode != nil || j.f.policyFor(j.routing).Name() != router.Direct {
+	if p.decode != nil || j.routing.policyOf(j.f).Name() != router.Direct {
 		return nil
 	}
 	const field = "nvext.decode_worker_id"

@@ -1,10 +1,6 @@
 package router
 
-import (
-	"fmt"
-
-	"github.com/dynctl/dynctl/internal/cluster"
-)
+import "fmt"
 
 // BusyLimits say how full a worker may be to get new requests. A limit of zero is off.
 type BusyLimits struct {
@@ -34,33 +30,10 @@ func (l BusyLimits) reason(c *Candidate) string {
 	return ""
 }
 
-// prepare fills in what is in flight at the candidates and excludes those that are busy.
-// The caller holds the lock.
-func (l *Load) prepare(r Request, v *View) {
-	for i := range v.Candidates {
-		c := &v.Candidates[i]
-		l.fill(r, c)
-		if c.Excluded == "" {
-			c.Excluded = v.Limits.reason(c)
-			c.busy = c.Excluded != ""
-		}
+// exclude marks a candidate that exceeds the limits.
+func (l BusyLimits) exclude(c *Candidate) {
+	if c.Excluded == "" {
+		c.Excluded = l.reason(c)
+		c.busy = c.Excluded != ""
 	}
-	v.Turn = l.turn
-}
-
-// Check returns the error and the decision that [Load.Choose] would return if no candidate
-// could be chosen at the moment, and nil otherwise. It books nothing.
-func (l *Load) Check(r Request, v View, policy string) (Decision, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.prepare(r, &v)
-	_, err := eligible(v.Candidates)
-	return refused(policy, v), err
-}
-
-// refused is a decision for none of the candidates.
-func refused(policy string, v View) Decision {
-	d := Decision{Policy: policy, Candidates: record(v.Candidates, make([][]cluster.CostTerm, len(v.Candidates)))}
-	rank(d.Candidates, 0)
-	return d
 }

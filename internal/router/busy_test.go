@@ -2,6 +2,7 @@ package router
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,11 +62,11 @@ func TestChooseAmongBusyWorkers(t *testing.T) {
 			for i := len(tc.inUse); i < 3; i++ {
 				v.Candidates[i].Excluded = tc.others
 			}
-			if _, err := l.Check(r, v, LeastLoaded); !errors.Is(err, tc.err) || len(l.workers) != 0 {
-				t.Errorf("check: %v, booked %v", err, l.workers)
+			again := View{Candidates: slices.Clone(v.Candidates), Limits: v.Limits}
+			if _, err := l.Preview(r, v, p.Pick); !errors.Is(err, tc.err) || len(l.workers) != 0 {
+				t.Errorf("preview: %v, booked %v", err, l.workers)
 			}
-			v.Candidates[0].Worker = "worker-1"
-			d, flight, err := l.Choose(r, v, p.Pick)
+			d, flight, err := l.Choose(r, again, p.Pick)
 			if !errors.Is(err, tc.err) || len(d.Candidates) != 3 || (err == nil) != (len(l.workers) == 1) {
 				t.Fatalf("%v: %+v, booked %v", err, d, l.workers)
 			}

@@ -32,13 +32,28 @@ func NewLoad() *Load { return &Load{workers: map[cluster.InstanceID]*workerLoad{
 func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, *Flight, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.prepare(r, &v)
-	d, err := pick(r, v)
+	d, err := l.pick(r, v, pick)
 	if err != nil {
 		return d, &Flight{}, err
 	}
 	l.turn++
 	return d, l.book(d.Chosen.ID, r, d.Chosen.Uncached(r)), nil
+}
+
+// Preview returns what Choose would choose now, and books nothing.
+func (l *Load) Preview(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pick(r, v, pick)
+}
+
+func (l *Load) pick(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, error) {
+	for i := range v.Candidates {
+		l.fill(r, &v.Candidates[i])
+		v.Limits.exclude(&v.Candidates[i])
+	}
+	v.Turn = l.turn
+	return pick(r, v)
 }
 
 // fill sets the fields of a candidate that tell what is in flight there.

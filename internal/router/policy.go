@@ -167,7 +167,9 @@ func (p costed) Name() string { return p.name }
 func (p costed) Pick(r Request, v View) (Decision, error) {
 	free, err := eligible(v.Candidates)
 	if err != nil {
-		return refused(p.name, v), err
+		d := Decision{Policy: p.name, Candidates: record(v.Candidates, nil)}
+		rank(d.Candidates, 0)
+		return d, err
 	}
 	terms := p.price(r, v, free)
 	session := p.addSession(r, free, terms)
