@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/router"
 )
 
@@ -68,6 +69,21 @@ func TestBusyWorkers(t *testing.T) {
 	f.caches.workers[two.drt.ID()].told = time.Now().Add(-oldStatus)
 	f.caches.mu.Unlock()
 	wholeAnswer(t, f.post("/v1/completions", textBody(nil)))
+}
+
+// A request that one worker has refused does not wait for the others that are busy.
+func TestBusyWorkersAfterARefusal(t *testing.T) {
+	w := newWorld(t)
+	w.fake("worker-1", refuse(requestplane.KindDraining))
+	two := w.fake("worker-2", say("abc"))
+	s := routing()
+	s.change(func(k *Settings) { k.Strategy, k.Busy = protocol.StrategyDecodeFirst, router.BusyLimits{KVShare: 0.9} })
+	f := w.routed(s, 0, 2)
+	f.full(two, 95)
+	resp := f.post("/v1/completions", textBody(nil))
+	if e := failureOf(t, resp); resp.StatusCode != http.StatusTooManyRequests || e.code() != "overloaded" {
+		t.Errorf("status %d, %+v", resp.StatusCode, e)
+	}
 }
 
 // A prompt is not computed for decode workers that would refuse it.

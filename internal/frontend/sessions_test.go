@@ -39,6 +39,9 @@ func TestSessionsAreForgotten(t *testing.T) {
 	if got := s.find(key("a"), at(19), ttl); got != 1 {
 		t.Errorf("used again: at %d", got)
 	}
+	if len(s.at) != 2 || s.order.Len() != 2 {
+		t.Errorf("%d sessions are kept, %d in order", len(s.at), s.order.Len())
+	}
 	s.forget(key("a"), 2)
 	if got := s.find(key("a"), at(19), ttl); got != 1 {
 		t.Errorf("another worker left: at %d", got)

@@ -66,7 +66,7 @@ func TestSession(t *testing.T) {
 func TestSessionIsConsideredWithTwo(t *testing.T) {
 	p, _ := NewPolicy(PowerOfTwo)
 	for i := range 100 {
-		c := workers(1, 1, 1, 1, 1, 1)
+		c := workers(2, 2, 2, 3, 2, 2)
 		d, err := p.Pick(Request{ID: fmt.Sprint(i), Session: c[3].ID}, View{Candidates: c})
 		if err != nil || d.Chosen.ID != c[3].ID {
 			t.Fatalf("chose %+v, %v", d.Candidates, err)
