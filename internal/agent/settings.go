@@ -27,6 +27,7 @@ const (
 	settingMaxLocal = "disagg.max_local_prefill_tokens"
 	settingMaxQueue = "disagg.max_prefill_queue_depth"
 	settingTimeout  = "disagg.remote_prefill_timeout"
+	settingRule     = "disagg.conditional"
 	settingPolicy   = "router.policy"
 
 	settingDecodeBlocks  = "router.active_decode_blocks_threshold"
@@ -75,6 +76,7 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 	override(s, settingMaxLocal, &d.MaxLocalPrefillTokens)
 	override(s, settingMaxQueue, &d.MaxPrefillQueueDepth)
 	override(s, settingTimeout, &d.RemotePrefillTimeout)
+	override(s, settingRule, &d.Conditional)
 	override(s, settingPolicy, &r.Policy)
 	override(s, settingDecodeBlocks, &r.DecodeBlocks)
 	override(s, settingPrefillTokens, &r.PrefillTokens)
@@ -97,7 +99,8 @@ func override[T any](s *settings, name string, into *T) {
 }
 
 func limitsOf(d config.Disagg) router.PrefillLimits {
-	return router.PrefillLimits{MaxLocalTokens: d.MaxLocalPrefillTokens, MaxQueueDepth: d.MaxPrefillQueueDepth}
+	rule, _ := cluster.ParseConditional(d.Conditional) // the table of settings has read it
+	return router.PrefillLimits{MaxLocalTokens: d.MaxLocalPrefillTokens, MaxQueueDepth: d.MaxPrefillQueueDepth, Conditional: rule}
 }
 
 // workers returns the settings of workers.

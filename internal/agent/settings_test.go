@@ -13,11 +13,14 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
+// threshold is the rule of conditional disaggregation that is in force if nothing is set.
+var threshold, _ = cluster.ParseConditional("")
+
 func TestSettings(t *testing.T) {
 	n := startTestNode(t)
 	cfg := n.cfg.Disagg
 	base := worker.Settings{
-		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth},
+		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth, Conditional: threshold},
 		RemoteTimeout: cfg.RemotePrefillTimeout,
 	}
 	if got := n.settings.workers(); got != base {
@@ -36,7 +39,7 @@ func TestSettings(t *testing.T) {
 	set(settingMaxLocal, "128")
 	set(settingMaxQueue, "7")
 	set(settingTimeout, `"1m30s"`)
-	now := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: 7}, RemoteTimeout: 90 * time.Second}
+	now := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: 7, Conditional: threshold}, RemoteTimeout: 90 * time.Second}
 	becomes("what is set is in force", now)
 
 	// A value that makes no sense counts as not set; zero tokens do make sense.
@@ -56,7 +59,7 @@ func TestSettings(t *testing.T) {
 		set(settingTimeout, bad)
 		marker++
 		set(settingMaxQueue, string(rune('0'+marker%10)))
-		want := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: marker % 10}, RemoteTimeout: base.RemoteTimeout}
+		want := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: marker % 10, Conditional: threshold}, RemoteTimeout: base.RemoteTimeout}
 		becomes("timeout "+bad+" is ignored", want)
 	}
 	// Deleted: the configuration again.
@@ -92,7 +95,7 @@ func TestFrontendSettings(t *testing.T) {
 		}
 	}
 	other := map[string]string{
-		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingPolicy: "round-robin",
+		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingRule: `{"policy":"isl_or_load","eff_isl_threshold":100}`, settingPolicy: "round-robin",
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
 		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt",
 	}
@@ -106,7 +109,7 @@ func TestFrontendSettings(t *testing.T) {
 		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.settings.frontend() != before })
 	}
 	want := frontend.Settings{
-		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9}, RemoteTimeout: 42 * time.Second,
+		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9, Conditional: cluster.Conditional{Rule: cluster.ConditionalISLOrLoad, Tokens: 100, Ratio: 0.7, PrefillBusy: 1}}, RemoteTimeout: 42 * time.Second,
 		Busy:    router.BusyLimits{KVShare: 0.9, PrefillTokens: 5000, PrefillSteps: 1.5},
 		Session: frontend.SessionSettings{Affinity: frontend.AffinityHard, TTL: 90 * time.Second}, QueuePolicy: frontend.QueueShortest,
 	}
@@ -159,7 +162,7 @@ func TestSettingsFromTheStart(t *testing.T) {
 	}
 	defer k.close()
 	want := worker.Settings{
-		Prefill:       router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: a.cfg.Disagg.MaxPrefillQueueDepth},
+		Prefill:       router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: a.cfg.Disagg.MaxPrefillQueueDepth, Conditional: threshold},
 		RemoteTimeout: 90 * time.Second,
 	}
 	if got := k.workers(); got != want {

@@ -20,7 +20,7 @@ func someDecisions() []cluster.RouterDecision {
 		return cluster.RouteCandidate{Worker: worker, ID: 7, Load: load, Cost: float64(load), Terms: []cluster.CostTerm{{Name: cluster.TermLoad, Value: float64(load)}}, Excluded: excluded}
 	}
 	return []cluster.RouterDecision{
-		{RequestID: "r-8f21", Time: at(1), Phase: cluster.RolePrefill, Policy: "least-loaded", Weighed: []string{cluster.TermLoad}, Chosen: "worker-1", PromptToks: 576, Blocks: 36, DecidedNS: 210_000,
+		{RequestID: "r-8f21", Time: at(1), Phase: cluster.RolePrefill, Policy: "least-loaded", Weighed: []string{cluster.TermLoad}, Chosen: "worker-1", PromptToks: 576, Blocks: 36, DecidedNS: 210_000, Predicted: 12, Overlap: 9, Prefill: "worker-1", PrefillWhy: "long prompt",
 			Candidates: []cluster.RouteCandidate{candidate("worker-1", 3, ""), candidate("worker-2", 9, "")}},
 		{RequestID: "r-8f21", Time: at(2), Phase: cluster.RoleDecode, Policy: "least-loaded", Weighed: []string{cluster.TermLoad}, Chosen: "worker-3", PromptToks: 576, Blocks: 36, Predicted: 30, Overlap: 28,
 			Prefill: "worker-1", PrefillWay: "queue",
@@ -38,7 +38,7 @@ func TestExplainRoute(t *testing.T) {
 	w := newWorld(t)
 	w.agent(fakeConfig{Decisions: someDecisions()})
 	want := "STAGE\tWORKER\tOVERLAP\tUNCACHED\tLOAD\tTERMS\tCOST\tRESULT\n" +
-		"prefill\tworker-1\t-\t-\t3\tload 3.0\t3.0\tchosen\n" +
+		"prefill\tworker-1\t9/36\t27\t3\tload 3.0\t3.0\tchosen\n" +
 		"prefill\tworker-2\t-\t-\t9\tload 9.0\t9.0\t+6.0, second best\n" +
 		"decode\tworker-3\t28/36\t8\t14\tload 14.0\t14.0\tchosen\n" +
 		"decode\tworker-5\t-\t-\t14\tload 14.0\t14.0\tequal, and the hash chose another\n" +
@@ -56,7 +56,10 @@ func TestExplainRoute(t *testing.T) {
 
 	r = w.with(t.Context(), options{tty: true, env: []string{"NO_COLOR=1"}}, "explain", "route", "r-8f21")
 	clitest.Has(t, "terminal", r.stdout, "route r-8f21   prompt 576 tok = 36 blocks   decided in 0.21 ms   policy least-loaded   at ",
-		"prompt computed at worker-1 by queue\n", "predicted in the cache of worker-3: 30 blocks; found: 28\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request continued on another worker", "cost = requests in flight")
+		"prefill at worker-1 (long prompt)\n", "prompt computed at worker-1 by queue\n", "predicted in the cache of worker-1: 12 blocks; found: 9\n", "predicted in the cache of worker-3: 30 blocks; found: 28\n", "decided by load; overlap is observed at the chosen worker, and not weighed\n", "the request continued on another worker", "cost = requests in flight")
+	if n := strings.Count(r.stdout, "prompt computed at"); n != 1 {
+		t.Errorf("says %d times where the prompt was computed:\n%s", n, r.stdout)
+	}
 	r = w.with(t.Context(), options{tty: true}, "explain", "route", "r-8e00")
 	clitest.Has(t, "none chosen", r.stdout, "no worker to choose from", "prompt computed at local (short)")
 

@@ -78,8 +78,9 @@ type RouterDecision struct {
 	Blocks     int       `json:"blocks"` // full blocks of the prompt
 	DecidedNS  int64     `json:"decided_ns"`
 	// Prefill is the name of the prefill worker that computed the prompt, or "local";
-	// empty until known. PrefillWhy gives the reason for local. PrefillWay says how the
-	// KV came from elsewhere: queue, direct, pull or background.
+	// empty until known. PrefillWhy gives the reason for local, and in the prefill phase that
+	// for remote. PrefillWay says how the KV came from elsewhere: queue, direct, pull or
+	// background.
 	Prefill    string `json:"prefill,omitempty"`
 	PrefillWhy string `json:"prefill_why,omitempty"`
 	PrefillWay string `json:"prefill_way,omitempty"`

@@ -182,11 +182,18 @@ func (e Engine) Spec() cluster.EngineSpec {
 
 // Disagg decides between local and remote prefill.
 type Disagg struct {
-	Strategy              string        `mapstructure:"strategy"`
-	OverlapKVTransfer     bool          `mapstructure:"overlap_kv_transfer"`
-	MaxLocalPrefillTokens int           `mapstructure:"max_local_prefill_tokens"`
-	MaxPrefillQueueDepth  int           `mapstructure:"max_prefill_queue_depth"`
-	RemotePrefillTimeout  time.Duration `mapstructure:"remote_prefill_timeout"`
+	Strategy              string `mapstructure:"strategy"`
+	OverlapKVTransfer     bool   `mapstructure:"overlap_kv_transfer"`
+	MaxLocalPrefillTokens int    `mapstructure:"max_local_prefill_tokens"`
+	MaxPrefillQueueDepth  int    `mapstructure:"max_prefill_queue_depth"`
+	// Conditional is in the form that [cluster.ParseConditional] reads.
+	Conditional          string        `mapstructure:"conditional"`
+	RemotePrefillTimeout time.Duration `mapstructure:"remote_prefill_timeout"`
+}
+
+func readsConditional(text string) error {
+	_, err := cluster.ParseConditional(text)
+	return err
 }
 
 // Router chooses the worker of a request.
@@ -309,8 +316,9 @@ func dynamodServingKeys() []Key {
 
 		{Name: "disagg.strategy", Kind: KindString, Default: "decode-first", Choices: []string{"decode-first", "prefill-first"}, FormerChoices: map[string]string{"queue": "decode-first", "router": "prefill-first"}, Runtime: true, Help: "which worker is chosen first; with decode-first, the decode worker, which puts long prompts on the prefill queue; with prefill-first, the frontend chooses a prefill worker and then the decode worker that gets its KV"},
 		{Name: "disagg.overlap_kv_transfer", Former: []string{"disagg.background_prefill"}, Kind: KindBool, Default: true, Runtime: true, Help: "with prefill-first, move KV blocks while later ones are computed, where the prefill worker has a bootstrap endpoint; else the decode worker reads them when all are computed"},
-		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Runtime: true, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself"},
-		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with prefill-first waiting for prefill workers, decode workers prefill themselves"},
+		{Name: "disagg.conditional", Kind: KindString, Default: cluster.ConditionalThreshold, Choices: cluster.ConditionalRules(), Form: cluster.ConditionalForm, Reads: readsConditional, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG"}, {Name: "DYN_ROUTER_CONDITIONAL_DISAGG"}}, Help: "by which rule a decode worker prefills a prompt itself: threshold by the two settings below, isl-bounding, prefill-load and isl-or-load as in Dynamo, which a JSON object configures, slo where the prompt is computed sooner by measured speeds, off never"},
+		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Runtime: true, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself, with disagg.conditional: threshold, or slo while a speed is unknown"},
+		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with prefill-first waiting for prefill workers, decode workers prefill themselves, with disagg.conditional: threshold, or slo while a speed is unknown"},
 		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
 
 		{Name: "router.policy", Kind: KindString, Default: "kv", Choices: []string{"round-robin", "least-loaded", "kv", "power-of-two", "random", "direct"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker: the next in turn, the one with the fewest requests, or with kv the one where the prompt needs the least computing, by what its KV cache has and by what waits there; with direct, each request names the worker"},

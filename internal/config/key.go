@@ -46,6 +46,10 @@ type Key struct {
 	Aliases []Alias
 	// Choices are the allowed values of a string, or of the items of a list.
 	Choices []string
+	// Reads, if not nil, checks a text that need not be one of Choices. Form says in words
+	// what it accepts.
+	Reads func(text string) error
+	Form  string
 	// Former are names of the key, and FormerChoices maps choices to what they are
 	// called now, that the release before had. They are read, with a warning.
 	Former        []string
@@ -121,6 +125,9 @@ func (k Key) Expect() string {
 	case KindRatio:
 		return fmt.Sprintf("a number from 0 to %d, like 0.9", k.Max)
 	}
+	if k.Form != "" {
+		return k.Form
+	}
 	if len(k.Choices) > 0 {
 		return "one of " + strings.Join(k.Choices, ", ")
 	}
@@ -139,6 +146,9 @@ func (k Key) check(v any) error {
 			return fmt.Errorf("%g is not %s", v, k.Expect())
 		}
 	case string:
+		if k.Reads != nil {
+			return k.Reads(v)
+		}
 		if len(k.Choices) > 0 && !slices.Contains(k.Choices, v) {
 			return fmt.Errorf("%q is not %s", v, k.Expect())
 		}

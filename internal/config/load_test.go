@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/config"
 )
 
@@ -55,7 +56,7 @@ func TestDefaults(t *testing.T) {
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		GPU:          config.GPU{Devices: "none", MemoryUtilization: 0.9, KVShare: 0.5},
 		Engine:       config.Engine{KVDType: "auto"},
-		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, RemotePrefillTimeout: 30 * time.Second},
+		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, Conditional: "threshold", RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute},
 		Drain:        config.Drain{Deadline: time.Minute},
 	}
@@ -158,6 +159,7 @@ func TestAliases(t *testing.T) {
 	cfg, origins, err := loadDynamod(t, nil, []string{
 		"ETCD_ENDPOINTS=http://a:2379, b:2379", "NATS_SERVER=nats://n:4222", "DYN_NAMESPACE=team",
 		"ETCD_LEASE_TTL=20", "DYN_HTTP_BODY_LIMIT_MB=192", "DYNAMOD_FRONTEND_ENABLED=1",
+		"DYN_ROUTER_CONDITIONAL_DISAGG=true",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -168,12 +170,18 @@ func TestAliases(t *testing.T) {
 	if !cfg.NATS.External() || cfg.NATS.URL != "nats://n:4222" || cfg.Namespace != "team" || !cfg.Frontend.Enabled {
 		t.Errorf("got %+v", cfg)
 	}
+	if got, err := cluster.ParseConditional(cfg.Disagg.Conditional); err != nil || got.Rule != cluster.ConditionalISLBounding {
+		t.Errorf("conditional disaggregation %+v, %v", got, err)
+	}
 	// These two variables are defined as numbers of seconds and MiB.
 	if cfg.Etcd.LeaseTTL != 20*time.Second || cfg.Frontend.BodyLimit != 192<<20 {
 		t.Errorf("lease TTL %s, body limit %s", cfg.Etcd.LeaseTTL, cfg.Frontend.BodyLimit)
 	}
 	if err := origins.Locate(cfg.Validate()); err != nil {
 		t.Error(err)
+	}
+	if _, _, err := loadDynamod(t, nil, []string{`DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG={"policy":"magic"}`}, nil); err == nil || !strings.Contains(err.Error(), `no rule "magic"`) {
+		t.Errorf("an unknown rule: %v", err)
 	}
 	cfg, _, err = loadDynamod(t, []string{"--etcd-mode=embedded"}, []string{"ETCD_ENDPOINTS=a:2379"}, nil)
 	if err != nil || cfg.Etcd.External() {

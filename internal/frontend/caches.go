@@ -35,6 +35,7 @@ type caches struct {
 type cachedWorker struct {
 	name     string
 	rate     float64 // prompt tokens per second, by its last status
+	transfer float64 // the same of its KV
 	kvBlocks int     // the size of its pool
 	kvInUse  int     // blocks of it that are neither free nor only cached
 	told     time.Time
@@ -79,8 +80,39 @@ func (c *caches) status(st cluster.WorkerStatus) {
 	defer c.mu.Unlock()
 	w := c.workers[st.InstanceID]
 	s := &st.Stats
-	w.rate, w.kvBlocks = s.PrefillRate, s.KVTotal
+	w.rate, w.transfer, w.kvBlocks = s.PrefillRate, transferRate(st), s.KVTotal
 	w.kvInUse, w.told = s.KVActive+s.KVIncoming+s.KVOutgoing+s.Quarantined, time.Now()
+}
+
+// transferRate returns the mean speed of a worker's KV transfers so far, in tokens per
+// second; 0 before the first one.
+func transferRate(st cluster.WorkerStatus) float64 {
+	s := st.Stats
+	if s.TransferNanosTotal == 0 || st.BlockBytes <= 0 {
+		return 0
+	}
+	return float64(s.TransferBytesTotal) / float64(s.TransferNanosTotal) * 1e9 * float64(s.BlockSize) / float64(st.BlockBytes)
+}
+
+// prefillRates returns the mean speeds of prefill workers and of their transfers, in tokens
+// per second, over those that have told them; 0 if none has.
+func (c *caches) prefillRates(of map[cluster.InstanceID]cluster.RuntimeConfig) (prefill, transfer float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var rates, transfers int
+	for id := range of {
+		w := c.workers[id]
+		if w == nil {
+			continue
+		}
+		if w.rate > 0 {
+			rates, prefill = rates+1, prefill+w.rate
+		}
+		if w.transfer > 0 {
+			transfers, transfer = transfers+1, transfer+w.transfer
+		}
+	}
+	return prefill / float64(max(1, rates)), transfer / float64(max(1, transfers))
 }
 
 // gone forgets a worker that has left discovery.
@@ -121,7 +153,7 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held 
 		of := &candidates[i]
 		of.Overlap = overlaps[of.ID]
 		if w := c.workers[of.ID]; w != nil {
-			of.PrefillRate, of.KVBlocks = w.rate, w.kvBlocks
+			of.PrefillRate, of.TransferRate, of.KVBlocks = w.rate, w.transfer, w.kvBlocks
 			if time.Since(w.told) < oldStatus {
 				of.KVInUse = w.kvInUse
 			}

@@ -258,6 +258,9 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 	d, flight, err := g.f.load.Choose(r, v, g.policy().Pick)
 	g.decided(d, r, reusable, begin)
 	if err == nil {
+		if g.hop != nil {
+			flight.Prefilled() // a prefill worker computes the prompt
+		}
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
 		g.noteSession(d.Chosen.ID)
 		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })

@@ -3,7 +3,6 @@ package frontend
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -25,24 +24,6 @@ const (
 	whyPromptProbs    = "prompt logprobs"
 )
 
-// firstHop is the prefill of a request at the worker that the frontend has chosen. It
-// belongs to the goroutine of the request. The prefill worker keeps the KV while the
-// stream is open, until its deadline; close releases it.
-type firstHop struct {
-	stream    requestplane.Stream
-	flight    *router.Flight
-	params    *protocol.DisaggregatedParams
-	bootstrap *protocol.BootstrapInfo
-	deadline  time.Time
-}
-
-func (h *firstHop) close() {
-	if h != nil {
-		h.stream.Close()
-		h.flight.End()
-	}
-}
-
 // disaggregate says in the request how its prompt is prefilled. With the strategy
 // router it has a prefill worker compute it first, or while the decode worker gets
 // ready.
@@ -54,10 +35,13 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	hints := &g.req.Disagg
 	hints.Strategy, hints.Why = g.strategy, ""
 	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
+	settings := g.f.cfg.Settings()
 	if g.strategy != protocol.StrategyPrefillFirst {
+		if settings.Prefill.Conditional.Rule == cluster.ConditionalSLO { // the decode worker decides
+			hints.PrefillRate, hints.TransferRate = g.f.caches.prefillRates(g.m.prefills)
+		}
 		return nil
 	}
-	settings := g.f.cfg.Settings()
 	tried := map[cluster.InstanceID]string{}
 	for range prefillTries {
 		why := g.prefill(ctx, settings, tried)
@@ -95,30 +79,25 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	if len(tried) > 0 && len(tried) == len(candidates) {
 		return whyNoOther
 	}
-	waiting := 0
-	for _, c := range candidates {
-		waiting += max(0, g.f.prefillLoad.InFlight(c.ID)-1) // one is being computed
-	}
-	remote, why := router.DecidePrefill(router.PrefillState{
-		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), QueueDepth: waiting, Force: g.req.Disagg.Force,
-	}, settings.Prefill)
+	r := prefillPart(g.routed())
+	reusable := g.f.caches.describe(candidates, r.Hashes)
+	remote, reason := router.DecidePrefill(g.prefillState(candidates, r, settings), settings.Prefill)
 	switch {
-	case !remote && why == router.WhyQueueFull:
+	case !remote && reason == router.WhyQueueFull:
 		return whyPrefillBusy
 	case !remote:
-		return why
+		return reason
 	}
-	r := g.routed()
-	g.f.caches.describe(candidates, r.Hashes)
-	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates}, g.f.policies[router.LeastLoaded].Pick)
+	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates}, g.prefillPolicy().Pick)
 	if err != nil {
 		return whyNoOther
 	}
-	g.announcePrefill(ctx, d, r, begin)
+	hop := &firstHop{f: g.f, card: &g.m.card, flight: flight, decision: g.prefillDecision(d, r, begin), id: d.Chosen.ID}
+	hop.decision.PrefillWhy, hop.decision.Reusable = reason, new(min(reusable, len(r.Hashes)))
+	g.f.announceDecision(ctx, hop.decision)
 	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
-	hop, err := g.ask(ctx, instances[at], settings) // the candidates come from there
-	if err == nil {
-		hop.flight = flight
+	if err = g.ask(ctx, hop, instances[at], settings); err == nil { // the candidates come from there
+		g.f.caches.routed(d.Chosen.ID, r.Hashes)
 		g.hop = hop
 		return ""
 	}
@@ -129,6 +108,65 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 		g.f.log.Info("prefill worker failed a request", "request", g.id, "worker", d.Chosen.Worker, "reason", why, "error", err)
 	}
 	return why
+}
+
+// prefillState gathers what the decision between remote and local prefill is made from.
+// candidates are the prefill workers, r is their part of the prompt.
+func (g *generation) prefillState(candidates []router.Candidate, r router.Request, settings Settings) router.PrefillState {
+	s := router.PrefillState{
+		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
+	}
+	p, err := g.f.prefillLoad.Preview(r, router.View{Candidates: candidates}, g.prefillPolicy().Pick)
+	for _, c := range candidates {
+		s.QueueDepth += max(0, c.Prefills-1) // one is being computed
+	}
+	if err == nil {
+		s.Prefill = router.PrefillPlace{
+			Uncached: p.Chosen.Uncached(r), Waiting: p.Chosen.PrefillTokens, Rate: p.Chosen.PrefillRate, StepTokens: g.m.prefills[p.Chosen.ID].MaxBatchTokens,
+		}
+		s.TransferRate = p.Chosen.TransferRate
+		s.TransferOverlaps = s.TransferOverlaps && g.m.prefills[p.Chosen.ID].Disaggregated != nil
+	}
+	_, whole, view, _ := g.view()
+	d, err := g.f.load.Preview(whole, view, g.policy().Pick)
+	if err != nil {
+		return s // choose waits for a decode worker, or reports that there is none
+	}
+	s.CachedTokens = whole.PromptTokens - d.Chosen.Uncached(whole)
+	s.Decode = router.PrefillPlace{Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Rate: d.Chosen.PrefillRate}
+	if d.Chosen.KVBlocks > 0 {
+		share := float64(d.Chosen.ActiveBlocks) / float64(d.Chosen.KVBlocks)
+		s.Decode.KVShare = &share
+	}
+	return s
+}
+
+// prefillPart describes to the router what a prefill worker computes of a prompt: all but
+// the last token.
+func prefillPart(r router.Request) router.Request {
+	r.PromptTokens = max(0, r.PromptTokens-1)
+	r.Hashes = r.Hashes[:r.PromptTokens/r.BlockSize]
+	return r
+}
+
+// prefillPolicy returns the policy that chooses the prefill worker: kv where it also
+// chooses the decode worker, else least-loaded. Prompts differ more in their cost than
+// answers do, so workers that take turns or are drawn would make some wait while others
+// are idle.
+func (g *generation) prefillPolicy() router.Policy {
+	if p := g.policy(); p.Name() == router.KV {
+		return p
+	}
+	return g.f.policies[router.LeastLoaded]
+}
+
+// prefillDecision describes the choice of a prefill worker.
+func (g *generation) prefillDecision(d router.Decision, r router.Request, begin time.Time) cluster.RouterDecision {
+	return cluster.RouterDecision{
+		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
+		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize, Predicted: min(d.Chosen.Overlap.Blocks(), len(r.Hashes)),
+		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+	}
 }
 
 // prefillCandidates returns the instances that prefill for the model.
@@ -152,63 +190,4 @@ func prefillVerdict(err error) string {
 		return whyPrefillTimeout
 	}
 	return whyPrefillFailed
-}
-
-var (
-	errPrefillTimeout = errors.New("remote prefill timed out")
-	errNoParams       = errors.New("the prefill worker did not say where the KV is")
-)
-
-// ask sends the prompt to a prefill worker. With a bootstrap room it returns when the
-// worker has opened the room, otherwise when the KV is computed.
-func (g *generation) ask(ctx context.Context, inst cluster.Instance, settings Settings) (*firstHop, error) {
-	hop := &firstHop{deadline: time.Now().Add(settings.RemoteTimeout)}
-	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && settings.Background {
-		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Address: e.Address(id), Room: rand.Uint64() >> 1}
-	}
-	g.hops++
-	req := protocol.PreprocessedRequest{
-		// A prefill worker may get another attempt of the same request.
-		RequestID: attemptID(g.id, g.hops-1), Tenant: g.req.Tenant, Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs,
-		Generated: g.req.Generated, Stop: protocol.StopConditions{MaxTokens: 1}, ReceivedAt: g.req.ReceivedAt,
-		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
-	}
-	// The context of the call is the request's: its end ends the hop, too.
-	stream, err := g.f.prefills.Call(ctx, inst, req.RequestID, nil, req)
-	if err != nil {
-		return nil, err
-	}
-	hop.stream = stream
-	until := hop.deadline
-	if hop.bootstrap != nil {
-		until = time.Now().Add(min(g.f.limits.enter, settings.RemoteTimeout))
-	}
-	wait, cancel := context.WithDeadlineCause(ctx, until, errPrefillTimeout)
-	defer cancel()
-	var out protocol.EngineOutput
-	err = stream.Recv(wait, &out)
-	if err == nil && out.Params == nil && hop.bootstrap == nil {
-		err = errNoParams
-	}
-	if err != nil {
-		stream.Close()
-		return nil, err
-	}
-	hop.params = out.Params
-	return hop, nil
-}
-
-// endHop releases the KV that a prefill worker keeps for the request, if any.
-func (g *generation) endHop() {
-	g.hop.close()
-	g.hop = nil
-}
-
-// announcePrefill publishes the choice of a prefill worker.
-func (g *generation) announcePrefill(ctx context.Context, d router.Decision, r router.Request, begin time.Time) {
-	g.f.announceDecision(ctx, cluster.RouterDecision{
-		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
-		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		Predicted: predicted(d.Chosen, r), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
-	})
 }

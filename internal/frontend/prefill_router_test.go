@@ -54,7 +54,12 @@ func withBootstrap(fk *fake) {
 // leaves; left, if not nil, is told so.
 func holds(worker string, left *atomic.Int32) generator {
 	return func(ctx context.Context, req protocol.PreprocessedRequest, send func(protocol.EngineOutput) error) error {
-		var o protocol.EngineOutput
+		if req.Disagg.Bootstrap != nil { // the room is open
+			if err := send(protocol.EngineOutput{}); err != nil {
+				return err
+			}
+		}
+		o := protocol.EngineOutput{Timing: &protocol.Timing{Worker: worker, Prefill: worker, CachedTokens: testBlock}}
 		if req.Disagg.Bootstrap == nil {
 			o.Params = &protocol.DisaggregatedParams{Worker: worker, Tokens: len(req.TokenIDs) - 1, Ticket: req.RequestID, Deadline: req.Disagg.Deadline}
 		}
@@ -110,10 +115,13 @@ func TestPrefillFirst(t *testing.T) {
 	if p := second.Disagg.Params; second.Disagg.Strategy != protocol.StrategyPrefillFirst || p == nil || p.Worker != "worker-1" || p.Ticket != first.RequestID || second.Disagg.Bootstrap != nil || second.Disagg.Why != "" {
 		t.Errorf("second hop %+v", second.Disagg)
 	}
-	patience.Until(t, "the decisions came", func() bool { return len(decisions()) >= 3 })
+	patience.Until(t, "the decisions came", func() bool { return len(decisions()) >= 4 })
 	ds := decisions()
-	if ds[0].Phase != cluster.RolePrefill || ds[0].Chosen != "worker-1" || ds[0].RequestID != ds[1].RequestID || ds[1].Phase != cluster.RoleDecode || ds[1].Chosen != "worker-2" {
+	if ds[0].Phase != cluster.RolePrefill || ds[0].Chosen != "worker-1" || ds[0].Prefill != "" || ds[0].RequestID != ds[2].RequestID || ds[2].Phase != cluster.RoleDecode || ds[2].Chosen != "worker-2" {
 		t.Errorf("decisions %+v", ds)
+	}
+	if d := ds[1]; d.Phase != cluster.RolePrefill || d.Prefill != "worker-1" || d.Overlap != 1 {
+		t.Errorf("computed %+v", d)
 	}
 
 	// In the background both get the same room.

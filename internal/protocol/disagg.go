@@ -36,6 +36,10 @@ type DisaggHints struct {
 	Strategy string `json:"strategy"`
 	// Why is the frontend's reason for a local prefill.
 	Why string `json:"why"`
+	// PrefillRate and TransferRate are the mean speeds of the prefill workers and of their KV
+	// transfers, in tokens per second; 0 if unknown.
+	PrefillRate  float64 `json:"prefill_tokens_per_s,omitempty"`
+	TransferRate float64 `json:"transfer_tokens_per_s,omitempty"`
 	// Deadline is when a remote prefill that the frontend has started is given up.
 	Deadline time.Time `json:"deadline"`
 	// Params tells a decode worker which blocks hold its prompt's KV; nil without. At

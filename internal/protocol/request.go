@@ -81,7 +81,8 @@ type EngineOutput struct {
 	// PromptLogprobs holds the log probabilities of the prompt's tokens after the first.
 	// It is set on the first output, if the request asks for it.
 	PromptLogprobs *Logprobs `json:"prompt_log_probs"`
-	// Timing is set on the first output.
+	// Timing is set on the first output, and on that of a prefill worker that has computed
+	// a prompt for a decode worker.
 	Timing *Timing `json:"timing"`
 	// Usage is set on the last output.
 	Usage *Usage `json:"completion_usage"`

@@ -17,6 +17,7 @@ type Load struct {
 // workerLoad is what is in flight on one worker.
 type workerLoad struct {
 	requests int
+	prefills int              // requests whose prompt is being computed, or waits for that
 	prefill  int              // prompt tokens to compute
 	blocks   map[uint64]int32 // sequence hash of a prompt's block -> requests that use it
 }
@@ -62,7 +63,7 @@ func (l *Load) fill(r Request, c *Candidate) {
 	if w == nil {
 		return
 	}
-	c.InFlight, c.PrefillTokens, c.ActiveBlocks = w.requests, w.prefill, len(w.blocks)
+	c.InFlight, c.Prefills, c.PrefillTokens, c.ActiveBlocks = w.requests, w.prefills, w.prefill, len(w.blocks)
 	// A hash names all blocks before it, too: what is shared is a beginning.
 	for c.Shared < len(r.Hashes) && w.blocks[r.Hashes[c.Shared]] > 0 {
 		c.Shared++
@@ -78,11 +79,12 @@ func (l *Load) book(id cluster.InstanceID, r Request, uncached int) *Flight {
 		l.workers[id] = w
 	}
 	w.requests++
+	w.prefills++
 	w.prefill += uncached
 	for _, h := range r.Hashes {
 		w.blocks[h]++
 	}
-	return &Flight{load: l, id: id, hashes: r.Hashes, prefill: uncached}
+	return &Flight{load: l, id: id, hashes: r.Hashes, prefill: uncached, prefills: true}
 }
 
 // InFlight returns the number of requests on one worker.
@@ -95,6 +97,16 @@ func (l *Load) InFlight(id cluster.InstanceID) int {
 	return 0
 }
 
+// Prefills returns the number of requests on one worker whose prompt is not computed yet.
+func (l *Load) Prefills(id cluster.InstanceID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.workers[id]; w != nil {
+		return w.prefills
+	}
+	return 0
+}
+
 // Flight is one request on a worker, as its router counts it. The zero value counts
 // nothing. Each method may be called again and then changes nothing.
 type Flight struct {
@@ -103,8 +115,9 @@ type Flight struct {
 	hashes []uint64
 
 	// The lock of load guards the rest.
-	prefill int // tokens still booked
-	ended   bool
+	prefill  int  // tokens still booked
+	prefills bool // the prompt is not computed yet
+	ended    bool
 }
 
 // Prefilled records that the worker has computed the prompt: its first token has come.
@@ -128,7 +141,10 @@ func (f *Flight) End() {
 
 func (f *Flight) endPrefill(w *workerLoad) {
 	w.prefill -= f.prefill
-	f.prefill = 0
+	if f.prefills {
+		w.prefills--
+	}
+	f.prefill, f.prefills = 0, false
 }
 
 // change calls do under the lock, unless the flight has ended.

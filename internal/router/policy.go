@@ -36,6 +36,8 @@ type Candidate struct {
 	// PrefillRate is the speed at which the worker computes prompts, in tokens per second,
 	// as its steps show it; 0 if unknown.
 	PrefillRate float64
+	// TransferRate is the speed at which its KV has moved, in tokens per second; 0 if unknown.
+	TransferRate float64
 	// KVBlocks is the size of its KV pool, and KVInUse how many of them are neither free
 	// nor only cached, as the worker says; 0 if unknown.
 	KVBlocks, KVInUse int
@@ -45,7 +47,9 @@ type Candidate struct {
 	// The rest is filled in by [Load.Choose]. InFlight is the number of requests that this
 	// router has running on the worker.
 	InFlight int
-	// PrefillTokens counts the uncached prompt tokens of those that have no output yet.
+	// Prefills counts those that have no output yet, PrefillTokens the uncached tokens of
+	// their prompts.
+	Prefills      int
 	PrefillTokens int
 	// ActiveBlocks counts the KV blocks that they use; a shared block counts once.
 	ActiveBlocks int

@@ -1,45 +1,155 @@
 package router
 
-// PrefillLimits are the thresholds of the disaggregation decision. They change at run
-// time.
+import "github.com/dynctl/dynctl/internal/cluster"
+
+// PrefillLimits say when a decode worker prefills. They change at run time.
 type PrefillLimits struct {
 	// MaxLocalTokens is the largest number of uncached prompt tokens that a decode
-	// worker prefills itself.
-	MaxLocalTokens int
-	// MaxQueueDepth is the queue length from which remote prefill takes too long.
-	MaxQueueDepth int
+	// worker prefills itself, and MaxQueueDepth is the queue length from which remote
+	// prefill takes too long: the rule threshold.
+	MaxLocalTokens, MaxQueueDepth int
+	// Conditional is the rule; the zero value is that of threshold.
+	Conditional cluster.Conditional
 }
 
 // PrefillState is the input of the disaggregation decision.
 type PrefillState struct {
+	// CachedTokens is what the decode worker has of the prompt.
 	PromptTokens, CachedTokens int
 	PrefillWorkers             int // ready now
 	QueueDepth                 int
-	// Force overrides the thresholds: "remote", "local" or "".
+	// Force overrides the rules: "remote", "local" or "".
 	Force string
+
+	// Decode and Prefill are the two workers that may compute the prompt; the zero value
+	// knows nothing of them.
+	Decode, Prefill PrefillPlace
+	// TransferRate is the speed at which KV moves between them, in tokens per second; 0 if
+	// unknown. If TransferOverlaps, it moves while later KV is computed.
+	TransferRate     float64
+	TransferOverlaps bool
 }
 
-// WhyQueueFull is the reason for a local prefill when the prefill queue is too long.
-const WhyQueueFull = "queue full"
+// PrefillPlace is a worker that may compute a prompt.
+type PrefillPlace struct {
+	Uncached   int     // tokens of the prompt that it would compute
+	Waiting    int     // tokens of other prompts that it has to compute before
+	Rate       float64 // tokens per second; 0 if unknown
+	StepTokens int     // the most of one step; 0 if unknown
+	// KVShare is the share of its KV pool that is in use; nil if unknown.
+	KVShare *float64
+}
+
+// Reasons of decisions.
+const (
+	// WhyQueueFull is the reason for a local prefill when the prefill queue is too long.
+	WhyQueueFull   = "queue full"
+	WhyNoPrefill   = "no prefill worker"
+	whyForced      = "forced"
+	whyShort       = "short"
+	whyCached      = "cached"
+	whyLong        = "long prompt"
+	whyOff         = "always remote"
+	whyPrefillBusy = "prefill worker busy"
+	whyPrefillFree = "prefill worker free"
+	whyDecodeBusy  = "decode worker busy"
+	whySoonerHere  = "sooner locally"
+	whySoonerThere = "sooner remotely"
+)
 
 // DecidePrefill decides whether a prompt is prefilled remotely, and gives a short reason.
-// It is Dynamo's conditional disaggregation: remote when the uncached part is long and
-// the queue is short.
 func DecidePrefill(s PrefillState, l PrefillLimits) (remote bool, why string) {
+	s.CachedTokens = max(0, min(s.CachedTokens, s.PromptTokens))
 	switch {
 	case s.PrefillWorkers == 0:
-		return false, "no prefill worker"
+		return false, WhyNoPrefill
 	case s.Force == "local":
-		return false, "forced"
+		return false, whyForced
 	case s.Force == "remote":
-		return true, "forced"
+		return true, whyForced
+	}
+	c := l.Conditional
+	switch c.Rule {
+	case cluster.ConditionalOff:
+		return true, whyOff
+	case cluster.ConditionalISLBounding:
+		return guarded(s, c, bounded(s, c), false)
+	case cluster.ConditionalPrefillLoad:
+		return guarded(s, c, false, busy(s, c))
+	case cluster.ConditionalISLOrLoad:
+		return guarded(s, c, bounded(s, c), busy(s, c))
+	case cluster.ConditionalSLO:
+		if local, remote, known := times(s); known {
+			if local < remote {
+				return false, whySoonerHere
+			}
+			return true, whySoonerThere
+		}
+	}
+	return threshold(s, l)
+}
+
+// threshold is the rule of Dynamo 0.2: remote if the uncached part is long and the queue is
+// short.
+func threshold(s PrefillState, l PrefillLimits) (remote bool, why string) {
+	switch {
 	case s.PromptTokens-s.CachedTokens <= l.MaxLocalTokens:
 		if s.CachedTokens > 0 && s.PromptTokens > l.MaxLocalTokens {
-			return false, "cached"
+			return false, whyCached
 		}
-		return false, "short"
+		return false, whyShort
 	case s.QueueDepth >= l.MaxQueueDepth:
 		return false, WhyQueueFull
 	}
-	return true, "long prompt"
+	return true, whyLong
+}
+
+// bounded reports that little of a prompt is uncached at the decode worker, absolutely and
+// relatively.
+func bounded(s PrefillState, c cluster.Conditional) bool {
+	uncached := s.PromptTokens - s.CachedTokens
+	return uncached < c.Tokens && float64(uncached) < c.Ratio*float64(max(1, s.PromptTokens))
+}
+
+// busy reports that more prompts wait at the prefill worker than it computes in some steps.
+func busy(s PrefillState, c cluster.Conditional) bool {
+	p := s.Prefill
+	return p.StepTokens > 0 && float64(p.Waiting) > c.PrefillBusy*float64(p.StepTokens)
+}
+
+// guarded decides by a rule of Dynamo 1.5, unless the decode worker is busy, or may be.
+func guarded(s PrefillState, c cluster.Conditional, bounded, busy bool) (remote bool, why string) {
+	share := s.Decode.KVShare
+	switch {
+	case !bounded && !busy && c.Rule == cluster.ConditionalPrefillLoad:
+		return true, whyPrefillFree
+	case !bounded && !busy:
+		return true, whyLong
+	case c.DecodeBusy > 0 && (share == nil || *share > c.DecodeBusy):
+		return true, whyDecodeBusy
+	case !bounded:
+		return false, whyPrefillBusy
+	case s.CachedTokens > 0:
+		return false, whyCached
+	}
+	return false, whyShort
+}
+
+// times estimates in how many seconds the prompt is computed at the decode worker, and in
+// how many it is there when the prefill worker computes it. known is false while the speed
+// of one of them is unknown.
+func times(s PrefillState) (local, remote float64, known bool) {
+	d, p := s.Decode, s.Prefill
+	if d.Rate <= 0 || p.Rate <= 0 {
+		return 0, 0, false
+	}
+	local = float64(d.Waiting+d.Uncached) / d.Rate
+	compute, transfer := float64(p.Uncached)/p.Rate, 0.0
+	if s.TransferRate > 0 {
+		transfer = float64(d.Uncached) / s.TransferRate
+	}
+	if s.TransferOverlaps {
+		compute, transfer = max(compute, transfer), 0
+	}
+	return local, float64(p.Waiting)/p.Rate + compute + transfer, true
 }

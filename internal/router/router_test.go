@@ -200,31 +200,6 @@ func TestRoundRobinWithChangingWorkers(t *testing.T) {
 	}
 }
 
-func TestDecidePrefill(t *testing.T) {
-	limits := PrefillLimits{MaxLocalTokens: 64, MaxQueueDepth: 8}
-	for _, tc := range []struct {
-		s      PrefillState
-		remote bool
-		why    string
-	}{
-		{PrefillState{PromptTokens: 1000}, false, "no prefill worker"},
-		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1}, true, "long prompt"},
-		{PrefillState{PromptTokens: 64, PrefillWorkers: 1}, false, "short"},
-		{PrefillState{PromptTokens: 65, PrefillWorkers: 1}, true, "long prompt"},
-		{PrefillState{PromptTokens: 1000, CachedTokens: 960, PrefillWorkers: 1}, false, "cached"},
-		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1, QueueDepth: 8}, false, "queue full"},
-		{PrefillState{PromptTokens: 10, PrefillWorkers: 1, QueueDepth: 99, Force: "remote"}, true, "forced"},
-		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1, Force: "local"}, false, "forced"},
-		{PrefillState{PromptTokens: 1000, Force: "remote"}, false, "no prefill worker"},
-	} {
-		t.Run(fmt.Sprintf("%+v", tc.s), func(t *testing.T) {
-			if remote, why := DecidePrefill(tc.s, limits); remote != tc.remote || why != tc.why {
-				t.Errorf("got %t %q, want %t %q", remote, why, tc.remote, tc.why)
-			}
-		})
-	}
-}
-
 // Prompts in flight count until their first token, blocks until the end, and a block that
 // two requests share counts once.
 func TestLoadCountsTokensAndBlocks(t *testing.T) {
@@ -253,12 +228,12 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := seen(b); c.PrefillTokens != 50+16 || c.ActiveBlocks != 5 || c.Shared != 4 || c.Uncached(b) != 1 {
+	if c := seen(b); c.Prefills != 2 || c.PrefillTokens != 50+16 || c.ActiveBlocks != 5 || c.Shared != 4 || c.Uncached(b) != 1 {
 		t.Errorf("after the second prompt: %+v, %d uncached", c, c.Uncached(b))
 	}
 	fa.Prefilled()
 	fa.Prefilled()
-	if c := seen(a); c.PrefillTokens != 16 || c.ActiveBlocks != 5 {
+	if c := seen(a); c.InFlight != 2 || c.Prefills != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 5 {
 		t.Errorf("with the first token: %+v", c)
 	}
 	fa.End()

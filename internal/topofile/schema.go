@@ -76,7 +76,7 @@ func (fd Field) schema() map[string]any {
 		s["type"], s["pattern"] = "string", `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`
 	default:
 		s["type"] = "string"
-		if fd.Key.Choices != nil {
+		if fd.Key.Choices != nil && fd.Key.Reads == nil {
 			s["enum"] = slices.Clone(fd.Key.Choices)
 		}
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -188,4 +189,32 @@ var errKilled = errors.New("killed")
 
 func decodeCard(kv store.KV) (cluster.ModelCard, error) {
 	return store.DecodeJSON[cluster.ModelCard](kv)
+}
+
+// A prefill worker tells the frontend what it found in its cache once the prompt is
+// computed, in a room before the decode worker has come.
+func TestFirstHopTellsWhatItFound(t *testing.T) {
+	r := seeded(t)
+	w := newWorld(t)
+	pre := w.start("worker-1", cluster.RolePrefill)
+	h, p := w.hops(), prompt(r, 100)
+	for i, found := range []int{0, 96, 96} {
+		req := request(fmt.Sprint("r", i), p, 4)
+		var room *protocol.BootstrapInfo
+		if i == 2 {
+			room = h.room("worker-1", 7)
+		}
+		s := h.call(t.Context(), "worker-1", req, room, 20*time.Second)
+		var o protocol.EngineOutput
+		for o.Timing == nil {
+			if err := s.Recv(t.Context(), &o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o.Timing.Worker != "worker-1" || o.Timing.CachedTokens != found || (o.Params == nil) != (room != nil) || i == 0 && o.Timing.PrefillNS <= 0 {
+			t.Errorf("prompt %d: %+v, want %d tokens found", i, o.Timing, found)
+		}
+		s.Close()
+		idle(t, pre)
+	}
 }

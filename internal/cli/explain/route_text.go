@@ -79,9 +79,13 @@ func policyText(policy string) string {
 	return ""
 }
 
-// prefillText says where the prompt of a decision was computed; empty if that is not known.
+// prefillText says where the prompt of a decision was computed, or why a prefill worker was
+// asked; empty if that is not known.
 func prefillText(d *cluster.RouterDecision) string {
-	if d.Prefill == "" {
+	switch {
+	case d.Phase == cluster.RolePrefill && d.PrefillWhy != "" && d.Chosen != "":
+		return "prefill at " + d.Chosen + " (" + d.PrefillWhy + ")"
+	case d.Prefill == "" || d.Phase == cluster.RolePrefill: // the decode phase says where in the end
 		return ""
 	}
 	text := "prompt computed at " + d.Prefill

@@ -31,11 +31,20 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 }
 
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
+	stats := d.w.Engine.Stats()
 	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
+	s.Decode = router.PrefillPlace{Uncached: prompt - cached, Rate: stats.PrefillRate}
+	if stats.KVTotal > 0 {
+		share := float64(stats.KVUsed()) / float64(stats.KVTotal)
+		s.Decode.KVShare = &share
+	}
 	limits := d.w.Settings().Prefill
 	if d.hints.Strategy != protocol.StrategyPrefillFirst {
 		s.QueueDepth = d.w.QueueDepth()
 		s.PrefillWorkers = len(d.w.prefills.Instances())
+		// The queue tells how many prompts wait, not how long they are.
+		s.Prefill = router.PrefillPlace{Uncached: prompt, Waiting: prompt * s.QueueDepth / max(1, s.PrefillWorkers), Rate: d.hints.PrefillRate}
+		s.TransferRate, s.TransferOverlaps = d.hints.TransferRate, true
 		remote, why := router.DecidePrefill(s, limits)
 		if remote && s.Force == "" && s.QueueDepth >= crowded*s.PrefillWorkers && d.w.asked.mostlyOthers(d.tenant) {
 			return false, whyOthersWait

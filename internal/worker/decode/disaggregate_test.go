@@ -69,3 +69,60 @@ func TestTimingTellsThePrefill(t *testing.T) {
 		t.Errorf("elsewhere: %+v", got)
 	}
 }
+
+// The rules that need more than the prompt's length use what the worker knows of itself
+// and what the frontend has told of prefill workers.
+func TestDecodeWorkerFollowsTheRule(t *testing.T) {
+	world := roletest.New(t)
+	w := start(t, world, "worker-2")
+	if _, err := world.Runtime(t, "worker-1").Serve(t.Context(), "prefill", cluster.EndpointPrefill, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.prefills.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	settings := w.Settings()
+	w.Settings = func() role.Settings { return settings }
+	depth := 0
+	w.QueueDepth = func() int { return depth }
+	stream, err := w.Engine.Submit(t.Context(), engine.Request{ID: "warm", Tokens: make([]uint32, 40), Stop: protocol.StopConditions{MaxTokens: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = stream.Next(t.Context())
+	}
+	rate := w.Engine.Stats().PrefillRate
+	if rate <= 0 {
+		t.Fatal("the worker does not know its speed")
+	}
+	for _, tc := range []struct {
+		rule   string
+		hints  protocol.DisaggHints
+		cached int
+		depth  int
+		remote bool
+		why    string
+	}{
+		{"isl-bounding", protocol.DisaggHints{}, 500, 0, false, "cached"},
+		{"isl-bounding", protocol.DisaggHints{}, 0, 0, true, "long prompt"},
+		{`{"decode_busy_threshold":0.5}`, protocol.DisaggHints{}, 500, 0, false, "cached"}, // its pool is idle
+		{"slo", protocol.DisaggHints{}, 0, 0, true, "long prompt"},
+		{"slo", protocol.DisaggHints{PrefillRate: 2 * rate}, 0, 0, true, "sooner remotely"},
+		{"slo", protocol.DisaggHints{PrefillRate: 2 * rate}, 501, 0, false, "sooner locally"},
+		{"slo", protocol.DisaggHints{PrefillRate: 2 * rate}, 0, 2, false, "sooner locally"},
+		{"slo", protocol.DisaggHints{PrefillRate: 2 * rate, TransferRate: rate / 2}, 0, 0, false, "sooner locally"},
+		// The frontend's worker has computed the prompt: only what is cached here is not fetched.
+		{"slo", protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{}}, 0, 0, true, "long prompt"},
+		{"slo", protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{}}, 1000, 0, false, "cached"},
+	} {
+		if settings.Prefill.Conditional, err = cluster.ParseConditional(tc.rule); err != nil {
+			t.Fatal(err)
+		}
+		depth = tc.depth
+		d := &disaggregation{w: w, hints: tc.hints}
+		if got := d.decide(1000, tc.cached); got.Remote != tc.remote || got.Why != tc.why {
+			t.Errorf("%+v: %+v", tc, got)
+		}
+	}
+}

@@ -78,3 +78,8 @@ func (c *computation) end() {
 		c.held.Release()
 	}
 }
+
+// timing tells a frontend what a prefill found in the cache and how long it took.
+func (w *Role) timing(held *engine.Held, took time.Duration) *protocol.Timing {
+	return &protocol.Timing{Worker: w.Worker, Prefill: w.Worker, PrefillNS: int64(took), CachedTokens: held.Cached}
+}

@@ -81,17 +81,18 @@ func (w *Role) serveFirstHop(ctx, work context.Context, r *requestplane.Request,
 	if p.Disagg.Bootstrap != nil {
 		return w.prefillInRoom(ctx, &p, send)
 	}
+	begin := time.Now()
 	held, err := w.Engine.Prefill(ctx, engine.PrefillRequest{ID: p.RequestID + "#held", Tenant: p.Tenant, Tokens: p.TokenIDs})
 	if err != nil {
 		return prefillError(err)
 	}
 	pointHoldComputed.Hit()
-	return w.hold(ctx, &p, held, send)
+	return w.hold(ctx, &p, held, w.timing(held, time.Since(begin)), send)
 }
 
 // hold keeps the KV of a prompt readable. The blocks go back when nobody reads them
 // any more, which the revoked ticket proves.
-func (w *Role) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *engine.Held, send func(any) error) error {
+func (w *Role) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *engine.Held, timing *protocol.Timing, send func(any) error) error {
 	ticket, err := w.KV.OpenTicket(nixl.Read, held.Blocks, p.Disagg.Deadline, p.RequestID)
 	if err != nil {
 		held.Release()
@@ -108,7 +109,7 @@ func (w *Role) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *
 	defer w.letGo(p.RequestID, ticket, held)
 	outcome := metrics.HoldLeft
 	defer func() { w.Meter.Hold(outcome, time.Since(begin)) }()
-	err = send(protocol.EngineOutput{Params: &protocol.DisaggregatedParams{
+	err = send(protocol.EngineOutput{Timing: timing, Params: &protocol.DisaggregatedParams{
 		Worker: w.Worker, ID: w.ID(), EngineID: w.KV.Name(), KVIdentity: w.KV.Identity(),
 		BlockIDs: held.Blocks, Tokens: held.Tokens, Ticket: ticket.String(), Deadline: p.Disagg.Deadline,
 	}})

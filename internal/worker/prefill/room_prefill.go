@@ -59,11 +59,26 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	c := w.begin(ctx, engine.PrefillRequest{ID: p.RequestID + "#room", Tenant: p.Tenant, Tokens: p.TokenIDs, Progress: wr.Progress}, fail)
 	defer c.end()
 
+	// The frontend counts a prompt that is computed as waiting no longer, also while the
+	// decode worker has not come.
+	computed := func() error {
+		if c.err != nil {
+			return prefillError(c.err)
+		}
+		return send(protocol.EngineOutput{Timing: w.timing(c.held, c.took)})
+	}
 	var j *joining
-	select {
-	case j = <-rm.joins:
-	case <-ctx.Done():
-		return prefillError(context.Cause(ctx))
+	for done := c.done; j == nil; {
+		select {
+		case j = <-rm.joins:
+		case <-done:
+			if err := computed(); err != nil {
+				return err
+			}
+			computed, done = nil, nil
+		case <-ctx.Done():
+			return prefillError(context.Cause(ctx))
+		}
 	}
 	pointRoomMet.Hit()
 	outcome = metrics.RoomFailed
@@ -71,6 +86,11 @@ func (w *Role) prefillInRoom(ctx context.Context, p *protocol.PreprocessedReques
 	n, err := w.writeInRoom(ctx, j.req, p.TokenIDs, wr, c)
 	if err != nil {
 		return prefillError(cause(ctx, err)) // the decode worker hears it when the room closes
+	}
+	if computed != nil {
+		if err := computed(); err != nil {
+			return err
+		}
 	}
 	j.answer <- n
 	outcome = metrics.RoomDone

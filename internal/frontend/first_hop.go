@@ -1,0 +1,126 @@
+package frontend
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// firstHop is the prefill of a request at the worker that the frontend has chosen. It
+// belongs to the goroutine of the request. The prefill worker keeps the KV while the
+// stream is open, until its deadline; close releases it.
+type firstHop struct {
+	f         *Frontend
+	card      *cluster.ModelCard
+	id        cluster.InstanceID // of the prefill worker
+	stream    requestplane.Stream
+	flight    *router.Flight
+	params    *protocol.DisaggregatedParams
+	bootstrap *protocol.BootstrapInfo
+	deadline  time.Time
+	decision  cluster.RouterDecision // that chose the worker
+
+	// stop ends follow, which closes followed; nil if nobody follows.
+	stop     context.CancelFunc
+	followed chan struct{}
+}
+
+var (
+	errPrefillTimeout = errors.New("remote prefill timed out")
+	errNoParams       = errors.New("the prefill worker did not say where the KV is")
+)
+
+// ask sends the prompt to a prefill worker. With a bootstrap room it returns when the
+// worker has opened the room, otherwise when the KV is computed.
+func (g *generation) ask(ctx context.Context, hop *firstHop, inst cluster.Instance, settings Settings) error {
+	hop.deadline = time.Now().Add(settings.RemoteTimeout)
+	if id, e := inst.InstanceID, g.m.prefills[inst.InstanceID].Disaggregated; e != nil && settings.Background {
+		hop.bootstrap = &protocol.BootstrapInfo{Worker: inst.Worker, ID: id, Address: e.Address(id), Room: rand.Uint64() >> 1}
+	}
+	g.hops++
+	req := protocol.PreprocessedRequest{
+		// A prefill worker may get another attempt of the same request.
+		RequestID: attemptID(g.id, g.hops-1), Tenant: g.req.Tenant, Model: g.req.Model, ModelSum: g.req.ModelSum, TokenIDs: g.req.TokenIDs,
+		Generated: g.req.Generated, Stop: protocol.StopConditions{MaxTokens: 1}, ReceivedAt: g.req.ReceivedAt,
+		Disagg: protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Deadline: hop.deadline, Bootstrap: hop.bootstrap},
+	}
+	// The context of the call is the request's: its end ends the hop, too.
+	stream, err := g.f.prefills.Call(ctx, inst, req.RequestID, nil, req)
+	if err != nil {
+		return err
+	}
+	hop.stream = stream
+	until := hop.deadline
+	if hop.bootstrap != nil {
+		until = time.Now().Add(min(g.f.limits.enter, settings.RemoteTimeout))
+	}
+	wait, cancel := context.WithDeadlineCause(ctx, until, errPrefillTimeout)
+	defer cancel()
+	var out protocol.EngineOutput
+	err = stream.Recv(wait, &out)
+	if err == nil && out.Params == nil && hop.bootstrap == nil {
+		err = errNoParams
+	}
+	if err != nil {
+		stream.Close()
+		return err
+	}
+	hop.params = out.Params
+	if hop.bootstrap == nil {
+		hop.computed(ctx, out.Timing)
+		return nil
+	}
+	following, stop := context.WithCancel(ctx)
+	hop.stop, hop.followed = stop, make(chan struct{})
+	go hop.follow(following)
+	return nil
+}
+
+// follow waits until the prompt is computed, while the decode worker gets ready.
+func (h *firstHop) follow(ctx context.Context) {
+	defer close(h.followed)
+	var out protocol.EngineOutput
+	for out.Timing == nil {
+		if h.stream.Recv(ctx, &out) != nil {
+			return // the decode worker hears of a failure
+		}
+	}
+	h.computed(ctx, out.Timing)
+}
+
+// computed records that the prefill worker has computed the prompt; timing, if not nil,
+// says what it had in its cache.
+func (h *firstHop) computed(ctx context.Context, timing *protocol.Timing) {
+	h.flight.Prefilled()
+	if timing == nil { // of the release before
+		return
+	}
+	d := &h.decision
+	d.Prefill, d.Overlap = d.Chosen, timing.CachedTokens/h.card.BlockSize
+	h.f.caches.found(h.id, d.Predicted, *d.Reusable, d.Overlap)
+	h.f.announceDecision(ctx, *d)
+}
+
+func (h *firstHop) close() {
+	if h == nil {
+		return
+	}
+	if h.stop != nil {
+		h.stop()
+		<-h.followed
+	}
+	h.stream.Close()
+	h.flight.End()
+}
+
+// endHop releases the KV that a prefill worker keeps for the request, if any.
+func (g *generation) endHop() {
+	g.hop.close()
+	g.hop = nil
+}

@@ -1,0 +1,128 @@
+package router
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// threshold is the only rule that needs nothing but the prompt and the queue.
+func TestDecidePrefill(t *testing.T) {
+	limits := PrefillLimits{MaxLocalTokens: 64, MaxQueueDepth: 8}
+	for _, tc := range []struct {
+		s      PrefillState
+		remote bool
+		why    string
+	}{
+		{PrefillState{PromptTokens: 1000}, false, "no prefill worker"},
+		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1}, true, "long prompt"},
+		{PrefillState{PromptTokens: 64, PrefillWorkers: 1}, false, "short"},
+		{PrefillState{PromptTokens: 65, PrefillWorkers: 1}, true, "long prompt"},
+		{PrefillState{PromptTokens: 1000, CachedTokens: 960, PrefillWorkers: 1}, false, "cached"},
+		{PrefillState{PromptTokens: 1000, CachedTokens: 2000, PrefillWorkers: 1}, false, "cached"},
+		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1, QueueDepth: 8}, false, "queue full"},
+		{PrefillState{PromptTokens: 10, PrefillWorkers: 1, QueueDepth: 99, Force: "remote"}, true, "forced"},
+		{PrefillState{PromptTokens: 1000, PrefillWorkers: 1, Force: "local"}, false, "forced"},
+		{PrefillState{PromptTokens: 1000, Force: "remote"}, false, "no prefill worker"},
+	} {
+		t.Run(fmt.Sprintf("%+v", tc.s), func(t *testing.T) {
+			for _, rule := range []string{"", cluster.ConditionalThreshold, cluster.ConditionalSLO} { // no speed is known
+				limits.Conditional.Rule = rule
+				if remote, why := DecidePrefill(tc.s, limits); remote != tc.remote || why != tc.why {
+					t.Errorf("rule %q: got %t %q, want %t %q", rule, remote, why, tc.remote, tc.why)
+				}
+			}
+		})
+	}
+}
+
+// The truth tables of Dynamo 1.5's rules. The limits of threshold, which would keep every
+// prompt here, play no part.
+func TestConditionalRules(t *testing.T) {
+	share := func(v float64) *float64 { return &v }
+	load := func(waiting, step int) PrefillPlace { return PrefillPlace{Waiting: waiting, StepTokens: step} }
+	off, isl, busy, either := cluster.ConditionalOff, cluster.ConditionalISLBounding, cluster.ConditionalPrefillLoad, cluster.ConditionalISLOrLoad
+	for _, tc := range []struct {
+		rule   string
+		s      PrefillState
+		guard  float64
+		remote bool
+		why    string
+	}{
+		{off, PrefillState{PromptTokens: 10, CachedTokens: 9}, 0, true, "always remote"},
+		{isl, PrefillState{PromptTokens: 8000, CachedTokens: 5953}, 0, false, "cached"},
+		{isl, PrefillState{PromptTokens: 8000, CachedTokens: 5952}, 0, true, "long prompt"},         // 2048 is not below 2048
+		{isl, PrefillState{PromptTokens: 1000, CachedTokens: 300}, 0, true, "long prompt"},          // 0.7 is not below 0.7
+		{isl, PrefillState{PromptTokens: 1000, CachedTokens: 301}, 0, false, "cached"},              //
+		{isl, PrefillState{PromptTokens: 10}, 0, true, "long prompt"},                               // all of it is new
+		{isl, PrefillState{}, 0, false, "short"},                                                    // nothing of nothing
+		{isl, PrefillState{PromptTokens: 100, CachedTokens: 200}, 0, false, "cached"},               // more than all
+		{isl, PrefillState{PromptTokens: 1000, CachedTokens: 900}, 0.5, true, "decode worker busy"}, // no signal
+		{isl, PrefillState{PromptTokens: 1000, CachedTokens: 900, Decode: PrefillPlace{KVShare: share(0.6)}}, 0.5, true, "decode worker busy"},
+		{isl, PrefillState{PromptTokens: 1000, CachedTokens: 900, Decode: PrefillPlace{KVShare: share(0.5)}}, 0.5, false, "cached"},
+		{isl, PrefillState{PromptTokens: 1000, CachedTokens: 900, Prefill: load(9999, 100)}, 0, false, "cached"},
+		{isl, PrefillState{PromptTokens: 1000, Prefill: load(9999, 100)}, 0, true, "long prompt"},
+		{busy, PrefillState{PromptTokens: 9000, Prefill: load(201, 100)}, 0, false, "prefill worker busy"},
+		{busy, PrefillState{PromptTokens: 9000, Prefill: load(200, 100)}, 0, true, "prefill worker free"},
+		{busy, PrefillState{PromptTokens: 9000, Prefill: load(201, 0)}, 0, true, "prefill worker free"}, // no signal
+		{busy, PrefillState{PromptTokens: 9, CachedTokens: 8}, 0, true, "prefill worker free"},
+		{busy, PrefillState{PromptTokens: 9000, Prefill: load(201, 100), Decode: PrefillPlace{KVShare: share(0.6)}}, 0.5, true, "decode worker busy"},
+		{either, PrefillState{PromptTokens: 9000, Prefill: load(201, 100)}, 0, false, "prefill worker busy"},
+		{either, PrefillState{PromptTokens: 1000, CachedTokens: 900, Prefill: load(0, 100)}, 0, false, "cached"},
+		{either, PrefillState{PromptTokens: 9000, Prefill: load(0, 100)}, 0, true, "long prompt"},
+	} {
+		tc.s.PrefillWorkers, tc.s.QueueDepth = 1, 99
+		l := PrefillLimits{MaxLocalTokens: 1 << 30, Conditional: cluster.Conditional{Rule: tc.rule, Tokens: 2048, Ratio: 0.7, PrefillBusy: 2, DecodeBusy: tc.guard}}
+		if remote, why := DecidePrefill(tc.s, l); remote != tc.remote || why != tc.why {
+			t.Errorf("%s, %+v: got %t %q, want %t %q", tc.rule, tc.s, remote, why, tc.remote, tc.why)
+		}
+		tc.s.PrefillWorkers = 0
+		if remote, why := DecidePrefill(tc.s, l); remote || why != WhyNoPrefill {
+			t.Errorf("%s without a prefill worker: %t %q", tc.rule, remote, why)
+		}
+	}
+}
+
+// slo takes the place where the KV is sooner, by measured speeds.
+func TestSLORule(t *testing.T) {
+	at := func(uncached, waiting int, rate float64) PrefillPlace {
+		return PrefillPlace{Uncached: uncached, Waiting: waiting, Rate: rate}
+	}
+	for _, tc := range []struct {
+		name            string
+		decode, prefill PrefillPlace
+		transfer        float64
+		overlaps        bool
+		remote          bool
+	}{
+		{"equal, and moving costs nothing", at(1000, 0, 100), at(1000, 0, 100), 0, false, true},
+		{"equal, and moving takes a second", at(1000, 0, 100), at(1000, 0, 100), 1000, false, false},
+		{"moved while it is computed", at(1000, 0, 100), at(1000, 0, 100), 1000, true, true},
+		{"moved slower than computed", at(1000, 0, 100), at(1000, 0, 100), 99, true, false},
+		{"a slower decode worker", at(1000, 0, 90), at(1000, 0, 100), 1000, false, true},
+		{"queue at the decode worker", at(1000, 101, 100), at(1000, 0, 100), 1000, false, true},
+		{"queue at the prefill worker", at(1000, 1000, 100), at(1000, 1001, 100), 0, false, false},
+		{"cached at the decode worker", at(100, 0, 100), at(1000, 0, 100), 0, false, false},
+		{"cached at the prefill worker", at(1000, 0, 100), at(100, 0, 100), 1000, false, true},
+	} {
+		s := PrefillState{PromptTokens: 1000, PrefillWorkers: 1, Decode: tc.decode, Prefill: tc.prefill, TransferRate: tc.transfer, TransferOverlaps: tc.overlaps}
+		want := map[bool]string{false: "sooner locally", true: "sooner remotely"}[tc.remote]
+		// The limits say the opposite of what is right.
+		l := PrefillLimits{MaxQueueDepth: 1, Conditional: cluster.Conditional{Rule: cluster.ConditionalSLO}}
+		if tc.remote {
+			l.MaxLocalTokens = 1 << 30
+		}
+		if remote, why := DecidePrefill(s, l); remote != tc.remote || why != want {
+			t.Errorf("%s: %t %q", tc.name, remote, why)
+		}
+		for _, unknown := range []*float64{&s.Decode.Rate, &s.Prefill.Rate} {
+			known := *unknown
+			*unknown = 0
+			if remote, why := DecidePrefill(s, l); remote == tc.remote || why == want {
+				t.Errorf("%s, with an unknown speed: %t %q, want what the limits say", tc.name, remote, why)
+			}
+			*unknown = known
+		}
+	}
+}
