@@ -53,6 +53,7 @@ timestamp, input_length, output_length and hash_ids. The generated workloads are
 	f := cmd.Flags()
 	f.StringSliceVar(&p.Generate, "generate", nil, "workloads to generate")
 	f.IntSliceVar(&p.Workers, "workers", []int{8}, "numbers of workers")
+	f.IntSliceVar(&p.Prefill, "prefill", nil, "numbers of prefill workers among them: compare the rules of disagg.conditional in place of policies")
 	f.IntSliceVar(&p.Blocks, "blocks", []int{1000, 4000}, "blocks of 512 tokens in each worker's cache")
 	f.Float64SliceVar(&p.Speeds, "speed", []float64{1}, "play the workload this many times as fast")
 	f.StringSliceVar(&p.Policies, "policies", nil, "policies to compare; all if empty")

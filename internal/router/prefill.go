@@ -10,6 +10,15 @@ type PrefillLimits struct {
 	MaxLocalTokens, MaxQueueDepth int
 	// Conditional is the rule; the zero value is that of threshold.
 	Conditional cluster.Conditional
+	// Enforce refuses a prompt that no prefill worker can compute, unless a rule keeps it
+	// local by its length or by speed.
+	Enforce bool
+}
+
+// Refuses reports whether a local prefill for that reason is refused, because it stands in
+// for a remote one.
+func (l PrefillLimits) Refuses(why string) bool {
+	return l.Enforce && (why == WhyNoPrefill || why == WhyQueueFull)
 }
 
 // PrefillState is the input of the disaggregation decision.
@@ -61,6 +70,12 @@ const (
 func DecidePrefill(s PrefillState, l PrefillLimits) (remote bool, why string) {
 	s.CachedTokens = max(0, min(s.CachedTokens, s.PromptTokens))
 	switch {
+	case s.PrefillWorkers == 0 && l.Enforce: // what stays local anyway needs none
+		s.PrefillWorkers = 1
+		if remote, why = DecidePrefill(s, l); remote || why == WhyQueueFull {
+			return false, WhyNoPrefill
+		}
+		return false, why
 	case s.PrefillWorkers == 0:
 		return false, WhyNoPrefill
 	case s.Force == "local":
@@ -136,14 +151,19 @@ func guarded(s PrefillState, c cluster.Conditional, bounded, busy bool) (remote 
 }
 
 // times estimates in how many seconds the prompt is computed at the decode worker, and in
-// how many it is there when the prefill worker computes it. known is false while the speed
-// of one of them is unknown.
+// how many it is there when the prefill worker computes it. Prompts of a decode worker hold
+// up the answers that it decodes, so the share of its KV pool in use reduces its speed: a
+// full one gets none. known is false while the speed of one of them is unknown.
 func times(s PrefillState) (local, remote float64, known bool) {
 	d, p := s.Decode, s.Prefill
 	if d.Rate <= 0 || p.Rate <= 0 {
 		return 0, 0, false
 	}
-	local = float64(d.Waiting+d.Uncached) / d.Rate
+	room := 1.0
+	if d.KVShare != nil {
+		room = max(0, 1-*d.KVShare)
+	}
+	local = float64(d.Waiting+d.Uncached) / (d.Rate * room) // infinite without room
 	compute, transfer := float64(p.Uncached)/p.Rate, 0.0
 	if s.TransferRate > 0 {
 		transfer = float64(d.Uncached) / s.TransferRate

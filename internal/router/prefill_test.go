@@ -86,6 +86,8 @@ func TestConditionalRules(t *testing.T) {
 
 // slo takes the place where the KV is sooner, by measured speeds.
 func TestSLORule(t *testing.T) {
+	full := 0.51
+	half := PrefillPlace{Uncached: 500, Rate: 100, KVShare: &full}
 	at := func(uncached, waiting int, rate float64) PrefillPlace {
 		return PrefillPlace{Uncached: uncached, Waiting: waiting, Rate: rate}
 	}
@@ -103,6 +105,7 @@ func TestSLORule(t *testing.T) {
 		{"a slower decode worker", at(1000, 0, 90), at(1000, 0, 100), 1000, false, true},
 		{"queue at the decode worker", at(1000, 101, 100), at(1000, 0, 100), 1000, false, true},
 		{"queue at the prefill worker", at(1000, 1000, 100), at(1000, 1001, 100), 0, false, false},
+		{"much decoded there", half, at(1000, 0, 100), 0, false, true},
 		{"cached at the decode worker", at(100, 0, 100), at(1000, 0, 100), 0, false, false},
 		{"cached at the prefill worker", at(1000, 0, 100), at(100, 0, 100), 1000, false, true},
 	} {

@@ -20,17 +20,23 @@ type Plan struct {
 	Workloads []Workload
 	Generate  []string // names of those to generate
 	Workers   []int
-	Blocks    []int
-	Speeds    []float64
-	Policies  []string
-	Tune      bool
-	Knee      bool
-	Seed      uint64
-	Progress  io.Writer
+	// Prefill are numbers of prefill workers among Workers. If there are any, the rules of
+	// conditional disaggregation are compared in place of policies.
+	Prefill  []int
+	Blocks   []int
+	Speeds   []float64
+	Policies []string
+	Tune     bool
+	Knee     bool
+	Seed     uint64
+	Progress io.Writer
 }
 
 // Run plays all combinations and prints a table for each workload and fleet.
 func (p Plan) Run(out io.Writer) error {
+	if len(p.Prefill) > 0 {
+		return p.runFleets(out)
+	}
 	contenders := append([]Contender{Own()}, Opponents()...)
 	for _, name := range p.Policies {
 		if !slices.ContainsFunc(contenders, func(c Contender) bool { return c.Name == name }) {

@@ -18,6 +18,8 @@ type sequence struct {
 	computed   int // prompt tokens
 	registered int // blocks
 	generated  int
+	landed     bool   // a prefill worker computes all but the last token
+	then       func() // of a prefill worker: the prompt is computed
 }
 
 // worker is a simulated engine: it admits requests first come, first served, computes
@@ -30,6 +32,7 @@ type worker struct {
 	waiting []*sequence
 	running []*sequence
 	busy    bool
+	steps   int
 	chunks  []int // of the running ones, in the current step
 
 	events []kvEvent // of the current step
@@ -90,6 +93,7 @@ func (w *worker) begin() (time.Duration, bool) {
 	if len(w.running) == 0 {
 		return 0, false
 	}
+	w.steps++
 	d := w.timing.step(b)
 	w.computed += b.prompt
 	if b.prompt > 0 {
@@ -118,6 +122,9 @@ func (w *worker) admit(s *sequence) bool {
 	}
 	s.ids, s.registered = ids, matched
 	s.computed = max(0, min(matched*BlockSize, s.Tokens-1)) // the last token is always computed
+	if s.landed {
+		s.computed = s.Tokens - 1
+	}
 	w.reused += matched
 	w.blocks += len(s.Hashes)
 	return true
