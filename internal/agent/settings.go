@@ -28,6 +28,7 @@ const (
 	settingMaxQueue = "disagg.max_prefill_queue_depth"
 	settingTimeout  = "disagg.remote_prefill_timeout"
 	settingRule     = "disagg.conditional"
+	settingEnforce  = "disagg.enforce"
 	settingPolicy   = "router.policy"
 
 	settingDecodeBlocks  = "router.active_decode_blocks_threshold"
@@ -77,6 +78,7 @@ func (s *settings) settings() (config.Disagg, config.Router) {
 	override(s, settingMaxQueue, &d.MaxPrefillQueueDepth)
 	override(s, settingTimeout, &d.RemotePrefillTimeout)
 	override(s, settingRule, &d.Conditional)
+	override(s, settingEnforce, &d.Enforce)
 	override(s, settingPolicy, &r.Policy)
 	override(s, settingDecodeBlocks, &r.DecodeBlocks)
 	override(s, settingPrefillTokens, &r.PrefillTokens)
@@ -100,7 +102,7 @@ func override[T any](s *settings, name string, into *T) {
 
 func limitsOf(d config.Disagg) router.PrefillLimits {
 	rule, _ := cluster.ParseConditional(d.Conditional) // the table of settings has read it
-	return router.PrefillLimits{MaxLocalTokens: d.MaxLocalPrefillTokens, MaxQueueDepth: d.MaxPrefillQueueDepth, Conditional: rule}
+	return router.PrefillLimits{MaxLocalTokens: d.MaxLocalPrefillTokens, MaxQueueDepth: d.MaxPrefillQueueDepth, Conditional: rule, Enforce: d.Enforce}
 }
 
 // workers returns the settings of workers.

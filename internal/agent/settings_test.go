@@ -95,7 +95,7 @@ func TestFrontendSettings(t *testing.T) {
 		}
 	}
 	other := map[string]string{
-		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingRule: `{"policy":"isl_or_load","eff_isl_threshold":100}`, settingPolicy: "round-robin",
+		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingEnforce: "true", settingRule: `{"policy":"isl_or_load","eff_isl_threshold":100}`, settingPolicy: "round-robin",
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
 		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt",
 	}
@@ -109,7 +109,7 @@ func TestFrontendSettings(t *testing.T) {
 		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.settings.frontend() != before })
 	}
 	want := frontend.Settings{
-		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9, Conditional: cluster.Conditional{Rule: cluster.ConditionalISLOrLoad, Tokens: 100, Ratio: 0.7, PrefillBusy: 1}}, RemoteTimeout: 42 * time.Second,
+		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9, Conditional: cluster.Conditional{Rule: cluster.ConditionalISLOrLoad, Tokens: 100, Ratio: 0.7, PrefillBusy: 1}, Enforce: true}, RemoteTimeout: 42 * time.Second,
 		Busy:    router.BusyLimits{KVShare: 0.9, PrefillTokens: 5000, PrefillSteps: 1.5},
 		Session: frontend.SessionSettings{Affinity: frontend.AffinityHard, TTL: 90 * time.Second}, QueuePolicy: frontend.QueueShortest,
 	}

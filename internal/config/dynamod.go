@@ -189,6 +189,7 @@ type Disagg struct {
 	// Conditional is in the form that [cluster.ParseConditional] reads.
 	Conditional          string        `mapstructure:"conditional"`
 	RemotePrefillTimeout time.Duration `mapstructure:"remote_prefill_timeout"`
+	Enforce              bool          `mapstructure:"enforce"`
 }
 
 func readsConditional(text string) error {
@@ -320,6 +321,7 @@ func dynamodServingKeys() []Key {
 		{Name: "disagg.max_local_prefill_tokens", Kind: KindInt, Default: 64, Max: 100 * million, Runtime: true, Help: "prompts with at most this many uncached tokens are prefilled by the decode worker itself, with disagg.conditional: threshold, or slo while a speed is unknown"},
 		{Name: "disagg.max_prefill_queue_depth", Kind: KindInt, Default: 64, Max: million, Runtime: true, Help: "with so many requests in the prefill queue, or with prefill-first waiting for prefill workers, decode workers prefill themselves, with disagg.conditional: threshold, or slo while a speed is unknown"},
 		{Name: "disagg.remote_prefill_timeout", Kind: KindDuration, Default: 30 * time.Second, Runtime: true, Help: "longest wait for a remote prefill before the decode worker does it itself"},
+		{Name: "disagg.enforce", Kind: KindBool, Default: false, Runtime: true, Aliases: []Alias{{Name: "DYN_ENFORCE_DISAGG"}}, Help: "refuse a prompt with 503 when no prefill worker is there, has room or succeeds, where a decode worker would otherwise prefill it"},
 
 		{Name: "router.policy", Kind: KindString, Default: "kv", Choices: []string{"round-robin", "least-loaded", "kv", "power-of-two", "random", "direct"}, Runtime: true, Aliases: []Alias{{Name: "DYN_ROUTER_MODE"}}, Help: "how a frontend chooses the decode worker: the next in turn, the one with the fewest requests, or with kv the one where the prompt needs the least computing, by what its KV cache has and by what waits there; with direct, each request names the worker"},
 		{Name: "router.active_decode_blocks_threshold", Kind: KindRatio, Default: 0.0, Max: 1, Runtime: true, Aliases: []Alias{{Name: "DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD"}}, Help: "share of a decode worker's KV blocks in use, such as 0.9, above which it gets no new requests; with all workers above it, requests are answered with 429; 0 means no limit"},

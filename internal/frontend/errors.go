@@ -93,6 +93,12 @@ func unavailable(message string, retry time.Duration) *apiError {
 // retryLater is the Retry-After of errors that may end at any moment.
 const retryLater = time.Second
 
+// notPrefilled answers a request that no prefill worker could take, where decode workers
+// must not prefill in their place.
+func notPrefilled(why string) *apiError {
+	return unavailable("No prefill worker could compute this prompt ("+why+"), and decode workers must not (disagg.enforce).", retryLater).withCode("not_prefilled")
+}
+
 // shuttingDown answers requests that arrive or are in flight when the frontend stops.
 func shuttingDown() *apiError { return unavailable("This server is shutting down.", 5*time.Second) }
 
@@ -158,6 +164,8 @@ func asAPIError(err error) *apiError {
 		return unavailable("The workers serving this request were lost.", retryLater)
 	case errors.Is(err, router.ErrNoWorkers), errors.Is(err, router.ErrAllExcluded):
 		return unavailable("No worker is ready to serve this model.", retryLater)
+	case isRemote && remote.Kind == requestplane.KindNotPrefilled:
+		return notPrefilled(remote.Message)
 	case isRemote && remote.Kind == requestplane.KindInvalidArgument:
 		return invalid("", "%s", remote.Message)
 	}

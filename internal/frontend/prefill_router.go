@@ -33,9 +33,9 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	}
 	g.endHop()
 	hints := &g.req.Disagg
-	hints.Strategy, hints.Why = g.strategy, ""
-	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
 	settings := g.f.cfg.Settings()
+	hints.Strategy, hints.Why, hints.Enforce = g.strategy, "", settings.Prefill.Enforce
+	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
 	if g.strategy != protocol.StrategyPrefillFirst {
 		if settings.Prefill.Conditional.Rule == cluster.ConditionalSLO { // the decode worker decides
 			hints.PrefillRate, hints.TransferRate = g.f.caches.prefillRates(g.m.prefills)
@@ -56,10 +56,22 @@ func (g *generation) disaggregate(ctx context.Context) error {
 			hints.Why = why
 		}
 		if len(tried) == 0 || why == whyNoOther {
-			return nil // no worker was asked, or none is left
+			break // no worker was asked, or none is left
 		}
 	}
+	if hints.Enforce && standsIn(hints.Why) {
+		return notPrefilled(hints.Why)
+	}
 	return nil
+}
+
+// standsIn reports whether a local prefill for that reason stands in for a remote one.
+func standsIn(why string) bool {
+	switch why {
+	case router.WhyNoPrefill, whyPrefillBusy, whyPrefillFailed, whyPrefillTimeout, whyNoOther:
+		return true
+	}
+	return false
 }
 
 // whyNoOther is the reason when no prefill worker is left that has not failed. The

@@ -32,6 +32,9 @@ const (
 type DisaggHints struct {
 	// Force is "", "remote" or "local": it overrides the decision for this request.
 	Force string `json:"force"`
+	// Enforce has the decode worker refuse the request, with requestplane.KindNotPrefilled,
+	// where it would prefill the prompt because prefill workers cannot.
+	Enforce bool `json:"enforce,omitempty"`
 	// Strategy is StrategyDecodeFirst, StrategyPrefillFirst, or empty for StrategyDecodeFirst.
 	Strategy string `json:"strategy"`
 	// Why is the frontend's reason for a local prefill.

@@ -60,6 +60,7 @@ const (
 	KindUnknownEndpoint Kind = "unknown_endpoint"
 	KindDraining        Kind = "draining"
 	KindTimeout         Kind = "timeout"
+	KindNotPrefilled    Kind = "not_prefilled" // prefill workers failed, and the handler must not prefill itself
 )
 
 // RemoteError is a failure that the other side reported, as opposed to a failure to reach

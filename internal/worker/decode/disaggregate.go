@@ -18,12 +18,18 @@ type disaggregation struct {
 	// way is written by the goroutine of the reservation before it ends that, and read
 	// after the first output, which comes later.
 	way protocol.PrefillWay
+	// refused is why no prefill worker can compute a prompt that the request does not want
+	// to be computed here; set by decide, before fill.
+	refused string
 }
 
 // decide answers the engine's question at admission: prefill here or elsewhere? It
 // may not block, so what it knows of others is what was last heard.
 func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 	remote, why := d.choose(prompt, cached)
+	if limits := (router.PrefillLimits{Enforce: d.hints.Enforce}); !remote && limits.Refuses(why) {
+		d.refused, remote = why, true // fill fails it
+	}
 	if !remote {
 		d.w.Meter.Prefill(metrics.PrefillLocal, "", why)
 	}
@@ -39,6 +45,7 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 		s.Decode.KVShare = &share
 	}
 	limits := d.w.Settings().Prefill
+	limits.Enforce = d.hints.Enforce
 	if d.hints.Strategy != protocol.StrategyPrefillFirst {
 		s.QueueDepth = d.w.QueueDepth()
 		s.PrefillWorkers = len(d.w.prefills.Instances())
@@ -46,7 +53,7 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 		s.Prefill = router.PrefillPlace{Uncached: prompt, Waiting: prompt * s.QueueDepth / max(1, s.PrefillWorkers), Rate: d.hints.PrefillRate}
 		s.TransferRate, s.TransferOverlaps = d.hints.TransferRate, true
 		remote, why := router.DecidePrefill(s, limits)
-		if remote && s.Force == "" && s.QueueDepth >= crowded*s.PrefillWorkers && d.w.asked.mostlyOthers(d.tenant) {
+		if remote && s.Force == "" && !limits.Enforce && s.QueueDepth >= crowded*s.PrefillWorkers && d.w.asked.mostlyOthers(d.tenant) {
 			return false, whyOthersWait
 		}
 		return remote, why

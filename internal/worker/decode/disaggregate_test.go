@@ -2,7 +2,10 @@ package decode
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
@@ -124,5 +127,44 @@ func TestDecodeWorkerFollowsTheRule(t *testing.T) {
 		if got := d.decide(1000, tc.cached); got.Remote != tc.remote || got.Why != tc.why {
 			t.Errorf("%+v: %+v", tc, got)
 		}
+	}
+}
+
+// A request that must not be prefilled here is refused where it would be in place of a
+// prefill worker, and only there.
+func TestDecodeWorkerRefuses(t *testing.T) {
+	world := roletest.New(t)
+	w := start(t, world, "worker-2")
+	settings := w.Settings()
+	settings.Prefill.MaxLocalTokens = 20
+	w.Settings = func() role.Settings { return settings }
+	for i, tc := range []struct {
+		tokens int
+		hints  protocol.DisaggHints
+		fails  string
+	}{
+		{100, protocol.DisaggHints{}, ""},
+		{10, protocol.DisaggHints{Enforce: true}, ""},
+		{100, protocol.DisaggHints{Enforce: true}, "no prefill worker"},
+		{100, protocol.DisaggHints{Enforce: true, Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{Deadline: time.Now().Add(time.Minute)}}, "KV blocks do not match"},
+	} {
+		p := protocol.PreprocessedRequest{RequestID: fmt.Sprint(tc), TokenIDs: make([]uint32, tc.tokens), Stop: protocol.StopConditions{MaxTokens: 1}}
+		p.TokenIDs[0] = uint32(i) // of which nothing is cached
+		d := &disaggregation{w: w, hints: tc.hints}
+		_, stream, err := w.begin(t.Context(), &p, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := stream.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var remote *requestplane.RemoteError
+		if refused := o.Err != nil && errors.As(role.RemoteError(o.Err), &remote) && remote.Kind == requestplane.KindNotPrefilled; o.Err != nil && !refused || refused != (tc.fails != "") {
+			t.Errorf("%+v: %+v", tc, o)
+		} else if refused && remote.Message != tc.fails {
+			t.Errorf("%+v: %s", tc, remote.Message)
+		}
+		stream.Cancel()
 	}
 }

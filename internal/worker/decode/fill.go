@@ -15,7 +15,11 @@ import (
 // goroutine. Whatever goes wrong, the prompt is prefilled here in the end, after it
 // is certain that nobody writes into its blocks any more.
 func (d *disaggregation) fill(r *engine.Reservation) {
-	f := &filling{w: d.w, r: r, tenant: d.tenant, begin: time.Now(), move: d.w.KV.Begin(cluster.Transfer{
+	if d.refused != "" {
+		r.Release(notPrefilled(d.refused))
+		return
+	}
+	f := &filling{w: d.w, r: r, tenant: d.tenant, enforce: d.hints.Enforce, begin: time.Now(), move: d.w.KV.Begin(cluster.Transfer{
 		RequestID: r.RequestID, Direction: cluster.TransferIn, Blocks: len(r.Blocks) - r.CachedBlocks,
 	})}
 	defer f.move.End()
@@ -46,11 +50,12 @@ func (d *disaggregation) fill(r *engine.Reservation) {
 // filling is a reservation while somebody fills it. It belongs to the goroutine of
 // the reservation.
 type filling struct {
-	w      *Role
-	r      *engine.Reservation
-	tenant string // of the request
-	begin  time.Time
-	move   *kv.Movement
+	w       *Role
+	r       *engine.Reservation
+	tenant  string // of the request
+	enforce bool   // do not prefill here
+	begin   time.Time
+	move    *kv.Movement
 
 	// How it stands after an attempt.
 	way    protocol.PrefillWay
@@ -97,6 +102,9 @@ func (f *filling) end(ctx context.Context) {
 		pointStarted.Hit()
 	case f.r.Context().Err() != nil:
 		f.r.Release(context.Cause(f.r.Context()))
+	case f.enforce:
+		w.Log.Warn("remote prefill failed, and prefilling here is not wanted", "request", f.r.RequestID, "way", way, "error", f.err)
+		f.r.Release(notPrefilled(fallbackReason(f.err)))
 	default:
 		w.Log.Warn("remote prefill failed, prefilling here", "request", f.r.RequestID, "way", way, "error", f.err)
 		w.Meter.Prefill(metrics.PrefillFallback, way, fallbackReason(f.err))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/kv"
 )
 
@@ -35,6 +36,11 @@ func fallbackReason(err error) string {
 		return "queue unreachable"
 	}
 	return "error"
+}
+
+// notPrefilled ends a request whose prompt must not be prefilled here.
+func notPrefilled(why string) error {
+	return &requestplane.RemoteError{Kind: requestplane.KindNotPrefilled, Message: why}
 }
 
 // checkNotice says whether a final notice means that all KV is in place.

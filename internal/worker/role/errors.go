@@ -11,6 +11,9 @@ import (
 // RemoteError translates the engine's errors for the other side of the request
 // plane: what cannot succeed anywhere, and what another worker may do.
 func RemoteError(err error) error {
+	if remote := (*requestplane.RemoteError)(nil); errors.As(err, &remote) {
+		return remote
+	}
 	kind := requestplane.KindInternal
 	switch {
 	case errors.Is(err, engine.ErrBadRequest), errors.Is(err, engine.ErrTooLong), errors.Is(err, engine.ErrNothingAllowed), errors.Is(err, engine.ErrConstraintCost):
