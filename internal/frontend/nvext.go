@@ -3,6 +3,7 @@ package frontend
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -19,6 +20,7 @@ type nvextParams struct {
 	session         string // its id
 	queueing        queueing
 	tell            []string
+	query           bool // say where the request would run, and do not run it
 }
 
 // Values of extra_fields.
@@ -27,6 +29,9 @@ const (
 	tellTiming  = "timing"
 	maxTold     = 16 // entries
 )
+
+// queryAnnotation is Dynamo's spelling of query_instance_id: an annotation without a value.
+const queryAnnotation = "query_instance_id"
 
 func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 	switch key {
@@ -47,6 +52,20 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 		}
 		if p.force != metrics.PrefillRemote && p.force != metrics.PrefillLocal {
 			return wrongValue(path, "'%s' is not one of 'remote' and 'local'", p.force)
+		}
+		return nil
+	case queryAnnotation:
+		return flag(&p.query)(path, raw)
+	case "annotations":
+		var list []string
+		if unmarshalList(raw, &list, maxTold) != nil {
+			return wrongType(path, "a list of strings")
+		}
+		for _, a := range list {
+			if strings.TrimSuffix(a, ":") != queryAnnotation {
+				return wrongValue(path, "'%s' is not '%s:'", a, queryAnnotation)
+			}
+			p.query = true
 		}
 		return nil
 	case "extra_fields":
@@ -116,11 +135,15 @@ func exclusion(only, id cluster.InstanceID, failed string) string {
 type extension struct {
 	Workers *ranOn      `json:"worker_id,omitempty"`
 	Timing  *timingInfo `json:"timing,omitempty"`
+	// TokenIDs are those of the prompt, in the answer to query_instance_id.
+	TokenIDs []uint32 `json:"token_ids,omitempty"`
 }
 
 // ranOn names the workers that an answer came from, by Dynamo's ids and by name.
 type ranOn struct {
-	PrefillID cluster.InstanceID `json:"prefill_worker_id,omitempty"` // zero for a local prefill
+	// PrefillID is zero for a local prefill. In the answer to query_instance_id it then is
+	// the decode worker, and zero if the decode worker decides.
+	PrefillID cluster.InstanceID `json:"prefill_worker_id,omitempty"`
 	DecodeID  cluster.InstanceID `json:"decode_worker_id"`
 	Prefill   string             `json:"prefill_worker,omitempty"`
 	Decode    string             `json:"decode_worker"`

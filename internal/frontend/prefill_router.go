@@ -93,7 +93,8 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	}
 	r := prefillPart(g.routed())
 	reusable := g.f.caches.describe(candidates, r.Hashes)
-	remote, reason := router.DecidePrefill(g.prefillState(candidates, r, settings), settings.Prefill)
+	state, _ := g.prefillState(candidates, r, settings)
+	remote, reason := router.DecidePrefill(state, settings.Prefill)
 	switch {
 	case !remote && reason == router.WhyQueueFull:
 		return whyPrefillBusy
@@ -123,9 +124,10 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 }
 
 // prefillState gathers what the decision between remote and local prefill is made from.
-// candidates are the prefill workers, r is their part of the prompt.
-func (g *generation) prefillState(candidates []router.Candidate, r router.Request, settings Settings) router.PrefillState {
-	s := router.PrefillState{
+// candidates are the prefill workers, r is their part of the prompt; likely is the one that
+// would be chosen, if there is one.
+func (g *generation) prefillState(candidates []router.Candidate, r router.Request, settings Settings) (s router.PrefillState, likely router.Candidate) {
+	s = router.PrefillState{
 		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
 	}
 	p, err := g.f.prefillLoad.Preview(r, router.View{Candidates: candidates}, g.prefillPolicy().Pick)
@@ -139,10 +141,9 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 		s.TransferRate = p.Chosen.TransferRate
 		s.TransferOverlaps = s.TransferOverlaps && g.m.prefills[p.Chosen.ID].Disaggregated != nil
 	}
-	_, whole, view, _ := g.view()
-	d, err := g.f.load.Preview(whole, view, g.policy().Pick)
+	whole, d, err := g.previewDecode()
 	if err != nil {
-		return s // choose waits for a decode worker, or reports that there is none
+		return s, p.Chosen // choose waits for a decode worker, or reports that there is none
 	}
 	s.CachedTokens = whole.PromptTokens - d.Chosen.Uncached(whole)
 	s.Decode = router.PrefillPlace{Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Rate: d.Chosen.PrefillRate}
@@ -150,7 +151,14 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 		share := float64(d.Chosen.ActiveBlocks) / float64(d.Chosen.KVBlocks)
 		s.Decode.KVShare = &share
 	}
-	return s
+	return s, p.Chosen
+}
+
+// previewDecode returns the request and the decode worker that would be chosen now.
+func (g *generation) previewDecode() (router.Request, router.Decision, error) {
+	_, r, v, _ := g.view()
+	d, err := g.f.load.Preview(r, v, g.policy().Pick)
+	return r, d, g.named(err)
 }
 
 // prefillPart describes to the router what a prefill worker computes of a prompt: all but

@@ -102,6 +102,8 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		case err2 != nil:
 			asAPIError(err2).write(w)
 			err = err2
+		case p.nvext.query:
+			err = j.query(w, a, p)
 		case p.stream:
 			err = j.streamed(ctx, w, r, client.half, a, p)
 		default:
@@ -169,6 +171,9 @@ func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, er
 		if len(j.choices) > 1 {
 			c.gen.id += "." + strconv.Itoa(c.index)
 		}
+	}
+	if p.nvext.query {
+		return q.answer(m, time.Now().Unix(), nil), nil
 	}
 	j.queueing = p.nvext.queueing
 	if err := j.admit(m); err != nil {

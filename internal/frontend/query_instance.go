@@ -1,0 +1,55 @@
+package frontend
+
+import (
+	"net/http"
+
+	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
+)
+
+// query answers where the first choice would run, and runs and books nothing.
+func (j *job) query(w http.ResponseWriter, a answerer, p *params) error {
+	g := j.choices[0].gen
+	workers, err := g.wouldRunOn()
+	if err != nil {
+		asAPIError(err).write(w)
+		return err
+	}
+	e := &extension{Workers: workers, TokenIDs: g.req.TokenIDs}
+	if p.stream {
+		return newSSE(w, j.f.limits.write).end(a.lastEvent(nil, e), nil)
+	}
+	writeJSON(w, http.StatusOK, a.whole(nil, j.usage(), e))
+	return nil
+}
+
+// wouldRunOn returns the workers that would be chosen now.
+func (g *generation) wouldRunOn() (*ranOn, error) {
+	_, d, err := g.previewDecode()
+	if err != nil {
+		return nil, err
+	}
+	out := &ranOn{DecodeID: d.Chosen.ID, Decode: d.Chosen.Worker}
+	local := func() { out.PrefillID, out.Prefill = out.DecodeID, out.Decode }
+	settings := g.f.cfg.Settings()
+	candidates := g.prefillCandidates(g.f.prefills.Instances(), nil)
+	if g.strategy != protocol.StrategyPrefillFirst {
+		if len(candidates) == 0 {
+			local()
+		}
+		return out, nil
+	}
+	r := prefillPart(g.routed())
+	g.f.caches.describe(candidates, r.Hashes)
+	state, likely := g.prefillState(candidates, r, settings)
+	remote, why := router.DecidePrefill(state, settings.Prefill)
+	switch {
+	case remote && likely.ID != 0:
+		out.PrefillID, out.Prefill = likely.ID, likely.Worker
+	case settings.Prefill.Enforce && (remote || standsIn(why) || settings.Prefill.Refuses(why)):
+		return nil, notPrefilled(why)
+	default:
+		local()
+	}
+	return out, nil
+}
