@@ -236,3 +236,39 @@ func TestConditionalDisaggregation(t *testing.T) {
 		t.Errorf("hints %+v", h)
 	}
 }
+
+// The decision knows what waits at either worker, and not what only keeps its KV.
+func TestPrefillStateKnowsTheLoad(t *testing.T) {
+	w := newWorld(t)
+	pre := w.prefiller("worker-1", holds("worker-1", nil), func(fk *fake) { fk.card.Runtime.MaxBatchTokens = 77 })
+	dec := w.fake("worker-2", say("abc"))
+	f := w.routed(routing(), 1, 1)
+	f.caches.came(pre.drt.ID(), pre.name)
+	f.caches.status(cluster.WorkerStatus{InstanceID: pre.drt.ID(), BlockBytes: 1000, Stats: cluster.WorkerStats{
+		BlockSize: testBlock, PrefillRate: 5, TransferBytesTotal: 4000, TransferNanosTotal: uint64(2 * time.Second),
+	}})
+	book := func(l *router.Load, fk *fake, tokens int) *router.Flight {
+		_, flight, err := l.Choose(router.Request{PromptTokens: tokens, BlockSize: testBlock}, router.View{Candidates: []router.Candidate{{ID: fk.drt.ID()}}}, f.policies[router.LeastLoaded].Pick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return flight
+	}
+	for _, tokens := range []int{100, 200, 400} {
+		book(f.prefillLoad, pre, tokens)
+	}
+	book(f.prefillLoad, pre, 800).Prefilled()
+	book(f.load, dec, 50)
+	g := f.newGeneration(f.registry.find(testModel), protocol.PreprocessedRequest{TokenIDs: tokens(strings.Repeat("x", 2*testBlock))}, nil)
+	candidates, r := g.prefillCandidates(f.prefills.Instances(), nil), prefillPart(g.routed())
+	f.caches.describe(candidates, r.Hashes)
+	got, likely := g.prefillState(candidates, r, f.cfg.Settings())
+	want := router.PrefillState{
+		PromptTokens: 2 * testBlock, PrefillWorkers: 1, QueueDepth: 2, TransferRate: 2 * testBlock,
+		Prefill: router.PrefillPlace{Uncached: 2*testBlock - 1, Waiting: 700, Rate: 5, StepTokens: 77},
+		Decode:  router.PrefillPlace{Uncached: 2 * testBlock, Waiting: 50},
+	}
+	if got != want || likely.ID != pre.drt.ID() {
+		t.Errorf("%+v of %s, want %+v", got, likely.Worker, want)
+	}
+}

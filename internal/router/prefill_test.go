@@ -7,7 +7,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// threshold is the only rule that needs nothing but the prompt and the queue.
+// threshold needs nothing but the prompt and the queue, and decides for slo while no speed
+// is known.
 func TestDecidePrefill(t *testing.T) {
 	limits := PrefillLimits{MaxLocalTokens: 64, MaxQueueDepth: 8}
 	for _, tc := range []struct {
@@ -126,6 +127,31 @@ func TestSLORule(t *testing.T) {
 				t.Errorf("%s, with an unknown speed: %t %q, want what the limits say", tc.name, remote, why)
 			}
 			*unknown = known
+		}
+	}
+}
+
+// With Enforce, only what the rule keeps local anyway is local without a prefill worker.
+func TestEnforce(t *testing.T) {
+	l := PrefillLimits{MaxLocalTokens: 64, MaxQueueDepth: 8, Enforce: true}
+	for _, tc := range []struct {
+		s       PrefillState
+		why     string
+		refused bool
+	}{
+		{PrefillState{PromptTokens: 64}, "short", false},
+		{PrefillState{PromptTokens: 1000, CachedTokens: 960}, "cached", false},
+		{PrefillState{PromptTokens: 1000, Force: "local"}, "forced", false},
+		{PrefillState{PromptTokens: 1000}, WhyNoPrefill, true},
+		{PrefillState{PromptTokens: 10, Force: "remote"}, WhyNoPrefill, true},
+		{PrefillState{PromptTokens: 1000, QueueDepth: 8}, WhyNoPrefill, true},
+		{PrefillState{PromptTokens: 1000, QueueDepth: 8, PrefillWorkers: 1}, WhyQueueFull, true},
+	} {
+		if remote, why := DecidePrefill(tc.s, l); remote || why != tc.why || l.Refuses(why) != tc.refused {
+			t.Errorf("%+v: %t %q, refused %t", tc.s, remote, why, l.Refuses(why))
+		}
+		if (PrefillLimits{}).Refuses(tc.why) {
+			t.Errorf("%q is refused without Enforce", tc.why)
 		}
 	}
 }

@@ -196,7 +196,7 @@ func decodeCard(kv store.KV) (cluster.ModelCard, error) {
 func TestFirstHopTellsWhatItFound(t *testing.T) {
 	r := seeded(t)
 	w := newWorld(t)
-	pre := w.start("worker-1", cluster.RolePrefill)
+	pre, dec := w.start("worker-1", cluster.RolePrefill), w.start("worker-2", cluster.RoleDecode)
 	h, p := w.hops(), prompt(r, 100)
 	for i, found := range []int{0, 96, 96} {
 		req := request(fmt.Sprint("r", i), p, 4)
@@ -214,7 +214,19 @@ func TestFirstHopTellsWhatItFound(t *testing.T) {
 		if o.Timing.Worker != "worker-1" || o.Timing.CachedTokens != found || (o.Params == nil) != (room != nil) || i == 0 && o.Timing.PrefillNS <= 0 {
 			t.Errorf("prompt %d: %+v, want %d tokens found", i, o.Timing, found)
 		}
+		if room != nil { // it says so once
+			check(t, w.generate(t.Context(), "", inRoom(req, room)), p, 4)
+			for {
+				var last protocol.EngineOutput
+				if err := s.Recv(t.Context(), &last); err != nil {
+					break
+				}
+				if last.Timing != nil {
+					t.Errorf("told again: %+v", last)
+				}
+			}
+		}
 		s.Close()
-		idle(t, pre)
+		idle(t, pre, dec)
 	}
 }

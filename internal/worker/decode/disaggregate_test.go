@@ -37,9 +37,10 @@ func TestCrowdedQueueIsLeftToWhoFillsIt(t *testing.T) {
 		{"few", "", crowded, false},
 		{"few", "remote", crowded, true},
 		{"many", "", 100, true},
+		{"enforced", "", 100, true},
 	} {
 		depth = tc.depth
-		d := &disaggregation{w: w, tenant: tc.tenant, hints: protocol.DisaggHints{Force: tc.force}}
+		d := &disaggregation{w: w, tenant: tc.tenant, hints: protocol.DisaggHints{Force: tc.force, Enforce: tc.tenant == "enforced"}}
 		if got := d.decide(100, 0); got.Remote != tc.remote || !tc.remote && got.Why != whyOthersWait {
 			t.Errorf("%+v: %+v", tc, got)
 		}
