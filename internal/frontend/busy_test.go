@@ -105,6 +105,29 @@ func TestBusyWorkersBeforeThePrefill(t *testing.T) {
 	wholeAnswer(t, f.post("/v1/completions", longPrompt()))
 }
 
+// A busy prefill worker gets no prompts: another one does, and the decode worker if all
+// are busy.
+func TestBusyPrefillWorkers(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.prefiller("worker-1", holds("worker-1", nil)), w.prefiller("worker-2", holds("worker-2", nil))
+	dec := w.fake("worker-3", prefilledBy("abc"))
+	s := routing()
+	s.change(func(k *Settings) { k.Busy = router.BusyLimits{KVShare: 0.9} })
+	f := w.routed(s, 2, 1)
+	f.full(one, 95)
+	for range 3 {
+		wholeAnswer(t, f.post("/v1/completions", longPrompt()))
+	}
+	if len(one.got()) != 0 || len(two.got()) != 3 {
+		t.Errorf("the busy one got %d, the other %d", len(one.got()), len(two.got()))
+	}
+	f.full(two, 95)
+	wholeAnswer(t, f.post("/v1/completions", longPrompt()))
+	if last := dec.got()[3].Disagg; len(one.got())+len(two.got()) != 3 || last.Why != whyPrefillBusy {
+		t.Errorf("the busy ones got %d and %d, the decode worker %+v", len(one.got()), len(two.got()), last)
+	}
+}
+
 // A request that has output goes on at another worker, however busy that is.
 func TestBusyWorkersTakeWhatHasBegun(t *testing.T) {
 	w := newWorld(t)

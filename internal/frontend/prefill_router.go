@@ -101,8 +101,11 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	case !remote:
 		return reason
 	}
-	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates}, g.prefillPolicy().Pick)
-	if err != nil {
+	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates, Limits: settings.Busy}, g.prefillPolicy().Pick)
+	switch {
+	case errors.Is(err, router.ErrAllBusy):
+		return whyPrefillBusy
+	case err != nil:
 		return whyNoOther
 	}
 	hop := &firstHop{f: g.f, card: &g.m.card, flight: flight, decision: g.prefillDecision(d, r, begin), id: d.Chosen.ID}
@@ -130,7 +133,7 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 	s = router.PrefillState{
 		PromptTokens: len(g.req.TokenIDs), PrefillWorkers: len(candidates), Force: g.req.Disagg.Force, TransferOverlaps: settings.Background,
 	}
-	p, err := g.f.prefillLoad.Preview(r, router.View{Candidates: candidates}, g.prefillPolicy().Pick)
+	p, err := g.f.prefillLoad.Preview(r, router.View{Candidates: candidates, Limits: settings.Busy}, g.prefillPolicy().Pick)
 	for _, c := range candidates {
 		s.QueueDepth += max(0, c.Prefills-1) // one is being computed
 	}
@@ -193,8 +196,10 @@ func (g *generation) prefillDecision(d router.Decision, r router.Request, begin 
 func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[cluster.InstanceID]string) []router.Candidate {
 	var out []router.Candidate
 	for _, i := range instances {
-		if _, ok := g.m.prefills[i.InstanceID]; ok {
-			out = append(out, router.Candidate{ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.prefill, i.InstanceID, tried[i.InstanceID])})
+		if rt, ok := g.m.prefills[i.InstanceID]; ok {
+			out = append(out, router.Candidate{
+				ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.prefill, i.InstanceID, tried[i.InstanceID]), MaxBatchTokens: rt.MaxBatchTokens,
+			})
 		}
 	}
 	return out
