@@ -11,24 +11,33 @@ func WorkerName(n int) string { return "worker-" + strconv.Itoa(n) }
 
 // WorkerNumber returns the number in a worker name, or an error for other names.
 func WorkerNumber(name string) (int, error) {
-	s, ok := strings.CutPrefix(name, "worker-")
-	n, err := strconv.Atoi(s)
-	if !ok || err != nil || n < 1 || WorkerName(n) != name {
+	n, ok := workerNumber(name)
+	if !ok {
 		return 0, fmt.Errorf("%q is not a worker name like worker-7", name)
 	}
 	return n, nil
 }
 
+// workerNumber is WorkerNumber without an error to allocate.
+func workerNumber(name string) (n int, ok bool) {
+	s, ok := strings.CutPrefix(name, "worker-")
+	if !ok || s == "" || s[0] < '1' || s[0] > '9' { // no sign, and no 0 in front
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil
+}
+
 // CompareNames orders worker names by number, other names after them by text.
 func CompareNames(a, b string) int {
-	na, ea := WorkerNumber(a)
-	nb, eb := WorkerNumber(b)
+	na, oka := workerNumber(a)
+	nb, okb := workerNumber(b)
 	switch {
-	case ea == nil && eb == nil:
+	case oka && okb:
 		return na - nb
-	case ea == nil:
+	case oka:
 		return -1
-	case eb == nil:
+	case okb:
 		return 1
 	}
 	return strings.Compare(a, b)

@@ -29,7 +29,7 @@ func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 		waiting += float64(c.PrefillTokens) / float64(max(1, r.PromptTokens)) / float64(len(free))
 		fullest = max(fullest, c.ActiveBlocks+len(r.Hashes), c.KVBlocks)
 	}
-	out := make([][]cluster.CostTerm, len(free))
+	out, all := make([][]cluster.CostTerm, len(free)), make([]cluster.CostTerm, 0, 4*len(free))
 	for i, c := range free {
 		own := float64(c.Uncached(r)) / block
 		used, pool := c.ActiveBlocks+len(r.Hashes)-c.Shared, fullest
@@ -37,12 +37,14 @@ func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 			used, pool = max(used, c.InFlight*len(r.Hashes)), c.KVBlocks
 		}
 		share := float64(used) / float64(pool)
-		out[i] = []cluster.CostTerm{
-			{Name: cluster.TermQueue, Value: float64(c.PrefillTokens) / block},
-			{Name: cluster.TermUncached, Value: own},
-			{Name: cluster.TermLater, Value: own * (waiting + float64(c.Uncached(r))/float64(max(1, r.PromptTokens)))},
-			{Name: cluster.TermActive, Value: share * float64(max(1, len(r.Hashes)))},
-		}
+		at := len(all)
+		all = append(all,
+			cluster.CostTerm{Name: cluster.TermQueue, Value: float64(c.PrefillTokens) / block},
+			cluster.CostTerm{Name: cluster.TermUncached, Value: own},
+			cluster.CostTerm{Name: cluster.TermLater, Value: own * (waiting + float64(c.Uncached(r))/float64(max(1, r.PromptTokens)))},
+			cluster.CostTerm{Name: cluster.TermActive, Value: share * float64(max(1, len(r.Hashes)))},
+		)
+		out[i] = all[at:len(all):len(all)]
 	}
 	return out
 }
