@@ -6,12 +6,16 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// Load counts what one router has in flight on each worker. Only Load changes these
-// counts. Its methods are safe for concurrent use.
+// Load counts what is in flight on each worker: the requests of its own router, and those
+// of other routers that a [Mirror] books. Only Load changes these counts. Its methods are
+// safe for concurrent use.
 type Load struct {
 	mu      sync.Mutex
 	workers map[cluster.InstanceID]*workerLoad
 	turn    uint64
+
+	observer func(cluster.FlightChange) // nil for none
+	flights  uint64                     // told to the observer so far
 }
 
 // workerLoad is what is in flight on one worker.
@@ -38,7 +42,9 @@ func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, err
 		return d, &Flight{}, err
 	}
 	l.turn++
-	return d, l.book(d.Chosen.ID, r, d.Chosen.Uncached(r)), nil
+	f := l.book(d.Chosen.ID, r, d.Chosen.Uncached(r))
+	l.tellBegin(f)
+	return d, f, nil
 }
 
 // Preview returns what Choose would choose now, and books nothing.
@@ -113,6 +119,7 @@ type Flight struct {
 	load   *Load // nil counts nothing
 	id     cluster.InstanceID
 	hashes []uint64
+	number uint64 // for the observer
 
 	// The lock of load guards the rest.
 	prefill  int  // tokens still booked
@@ -121,22 +128,22 @@ type Flight struct {
 }
 
 // Prefilled records that the worker has computed the prompt: its first token has come.
-func (f *Flight) Prefilled() { f.change(f.endPrefill) }
+func (f *Flight) Prefilled() { f.change(cluster.FlightPrefilled, f.endPrefill) }
 
 // End records that the request has left the worker.
-func (f *Flight) End() {
-	f.change(func(w *workerLoad) {
-		f.endPrefill(w)
-		for _, h := range f.hashes {
-			if w.blocks[h]--; w.blocks[h] == 0 {
-				delete(w.blocks, h)
-			}
+func (f *Flight) End() { f.change(cluster.FlightEnd, f.end) }
+
+func (f *Flight) end(w *workerLoad) {
+	f.endPrefill(w)
+	for _, h := range f.hashes {
+		if w.blocks[h]--; w.blocks[h] == 0 {
+			delete(w.blocks, h)
 		}
-		if w.requests--; w.requests == 0 {
-			delete(f.load.workers, f.id) // workers that are gone leave no entry
-		}
-		f.ended = true
-	})
+	}
+	if w.requests--; w.requests == 0 {
+		delete(f.load.workers, f.id) // workers that are gone leave no entry
+	}
+	f.ended = true
 }
 
 func (f *Flight) endPrefill(w *workerLoad) {
@@ -147,8 +154,8 @@ func (f *Flight) endPrefill(w *workerLoad) {
 	f.prefill, f.prefills = 0, false
 }
 
-// change calls do under the lock, unless the flight has ended.
-func (f *Flight) change(do func(*workerLoad)) {
+// change calls do under the lock, unless the flight has ended, and tells the observer.
+func (f *Flight) change(kind cluster.FlightKind, do func(*workerLoad)) {
 	if f.load == nil {
 		return
 	}
@@ -156,5 +163,6 @@ func (f *Flight) change(do func(*workerLoad)) {
 	defer f.load.mu.Unlock()
 	if !f.ended {
 		do(f.load.workers[f.id]) // there as long as it has a flight
+		f.load.tell(f, kind)
 	}
 }
