@@ -11,6 +11,7 @@ const (
 	TopicKVPositions     = "kv-positions"     // [KVPosition], by workers shortly after KV events
 	TopicWorkerStatus    = "worker-status"    // [WorkerStatus], by every worker, each second
 	TopicRouterDecisions = "router-decisions" // [RouterDecision], by frontends
+	TopicFlights         = "flights"          // [FlightEvents], by frontends, at least each second
 	TopicFrontendStats   = "frontend-stats"   // [FrontendStats], by frontends, each second
 	TopicTopology        = "topology"         // [TopologyEvent], by the controller
 	TopicNodeStats       = "node-stats"       // [NodeStats], by nodes with GPUs, each second

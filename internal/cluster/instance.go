@@ -62,7 +62,7 @@ const DefaultNamespace = "dynamo"
 
 // Components and endpoints that are not named after a role.
 const (
-	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http", "decisions" and "departed"
+	ComponentFrontend = "frontend" // HTTP frontends register endpoints "http", "decisions", "departed", "kv_index" and "flights"
 	ComponentAgent    = "agent"    // node agents register "logs", and "node_stats" if they have GPUs
 
 	EndpointGenerate   = "generate"        // decode: serve one request; prefill: compute its KV and hold it
@@ -80,5 +80,6 @@ const (
 	EndpointNodeStats  = "node_stats" // NodeStats on request
 	EndpointDecisions  = "decisions"  // the newest router decisions, on request
 	EndpointKVIndex    = "kv_index"   // KVIndex on request
+	EndpointFlights    = "flights"    // all requests in flight, for other frontends
 	EndpointDeparted   = "departed"   // answers once the frontend no longer chooses an instance
 )

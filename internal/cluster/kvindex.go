@@ -16,6 +16,10 @@ type KVIndex struct {
 
 	Workers []KVIndexWorker `json:"workers"`
 
+	// ReplicaSync says what the frontend knows of the requests of other frontends; nil if it
+	// does not report it.
+	ReplicaSync *ReplicaSync `json:"replica_sync,omitempty"`
+
 	// PromptTokens and PromptBlocks describe the text that was asked about, if any.
 	PromptTokens int `json:"prompt_tokens,omitempty"`
 	PromptBlocks int `json:"prompt_blocks,omitempty"` // full blocks

@@ -30,6 +30,7 @@ var onlyRules = []only{
 	{"router", []string{"cluster"}, "decisions are pure; state and time are passed in"},
 	{"kvindex", []string{"cluster"}, "a data structure: events and their order are for whoever feeds it"},
 	{"kvfeed", []string{"cluster", "events", "kvindex", "protocol", "runtime"}, "events become an index; routing is for frontends"},
+	{"replicasync", []string{"cluster", "events", "metrics", "protocol", "requestplane", "router", "runtime", "store"}, "requests of other frontends become load; what is done with it is for the router"},
 	{"store", []string{"cluster"}, "etcd behind an interface; runtime joins it with the other planes"},
 	{"events", []string{"cluster", "protocol", "metrics"}, "NATS behind an interface; runtime joins it with the other planes"},
 	{"handshake", nil, "the first bytes of a connection, whatever follows"},

@@ -49,6 +49,14 @@ const (
 	FrontendKVIndexBytes  = PrefixFrontend + "kv_index_bytes"
 )
 
+// Frontend metrics of our own, about the requests of other frontends.
+const (
+	FrontendReplicaFlights   = PrefixFrontend + "replica_flights"
+	FrontendReplicaGaps      = PrefixFrontend + "replica_gaps_total"
+	FrontendReplicaSnapshots = PrefixFrontend + "replica_snapshots_total"
+	FrontendReplicaDropped   = PrefixFrontend + "replica_dropped_total"
+)
+
 // Worker metrics that Dynamo defines.
 const (
 	ComponentRequests        = PrefixComponent + "requests_total"
