@@ -13,7 +13,8 @@ func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error)
 	a.front, err = frontend.New(ctx, frontend.Config{
 		Runtime: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
 		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), TrustedProxies: c.TrustedProxies, RequestTimeout: c.RequestTimeout,
-		MigrationLimit: c.MigrationLimit, NoKVEvents: !a.cfg.Router.KVEvents, KVTTL: a.cfg.Router.KVTTL, Settings: a.settings.frontend, Metrics: a.metrics, Log: a.log,
+		MigrationLimit: c.MigrationLimit, NoKVEvents: !a.cfg.Router.KVEvents, KVTTL: a.cfg.Router.KVTTL,
+		NoReplicaSync: !a.cfg.Router.ReplicaSync, Settings: a.settings.frontend, Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
 		return err

@@ -99,3 +99,23 @@ func TestExplainPrefix(t *testing.T) {
 		t.Errorf("two words: %+v", r)
 	}
 }
+
+// Below the table each frontend says what it knows of the requests of the others.
+func TestGetIndexOfReplicas(t *testing.T) {
+	for want, r := range map[string]*cluster.ReplicaSync{
+		"requests of other frontends, as node-1 knows them: not counted, there is no event plane\n": {Off: "there is no event plane"},
+		"requests of other frontends, as node-1 knows them: 0 in flight at 0 frontends\n":           {},
+		"requests of other frontends, as node-1 knows them: 5 in flight at 2 frontends, 1 of them out of date\n": {Frontends: []cluster.ReplicaFrontend{
+			{Frontend: "node-2", Flights: 3}, {Frontend: "node-3", Flights: 2, OutOfDateSince: clitest.Noon},
+		}},
+	} {
+		w := newWorld(t)
+		x := someIndex()
+		x.ReplicaSync = r
+		w.agent(fakeConfig{Index: x})
+		clitest.Has(t, want, w.ok("get", "index").stderr, "64.0 KiB; 7 forgotten for want of memory\n"+want)
+		if len(r.Frontends) > 0 {
+			clitest.Has(t, "json", w.ok("get", "index", "-o", "json").stdout, `"out_of_date_since"`, `"flights": 3`)
+		}
+	}
+}

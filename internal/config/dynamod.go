@@ -211,6 +211,8 @@ type Router struct {
 
 	KVEvents bool          `mapstructure:"kv_events"`
 	KVTTL    time.Duration `mapstructure:"kv_ttl"`
+
+	ReplicaSync bool `mapstructure:"replica_sync"`
 }
 
 // Drain limits a graceful stop.
@@ -333,6 +335,7 @@ func dynamodServingKeys() []Key {
 
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
 		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Aliases: []Alias{{Name: "DYN_ROUTER_TTL_SECS", Unit: "s"}, {Name: "DYN_ROUTER_TTL", Unit: "s"}}, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
+		{Name: "router.replica_sync", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_REPLICA_SYNC"}}, Help: "frontends tell each other over the event plane what they have in flight, so that each one counts the load of all; false counts only its own requests"},
 
 		{Name: "drain.deadline", Kind: KindDuration, Default: 60 * time.Second, Help: "how long a stop by SIGTERM waits for running requests"},
 	}

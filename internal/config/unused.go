@@ -23,8 +23,8 @@ var unused = map[string][]string{
 		"DYN_ROUTER_PREFILL_LOAD_MODEL", "DYN_ROUTER_PREDICTED_TTL_SECS", "DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS",
 	},
 	"router.policy: least-loaded weighs load alone": {"DYN_ROUTER_LOAD_AWARE"},
-	"each frontend counts and indexes for itself": {
-		"DYN_ROUTER_REPLICA_SYNC", "DYN_USE_REMOTE_INDEXER", "DYN_SERVE_INDEXER", "DYN_ROUTER_EVENT_THREADS", "DYN_ROUTER_SNAPSHOT_THRESHOLD", "DYN_ROUTER_RESET_STATES",
+	"each frontend indexes for itself": {
+		"DYN_USE_REMOTE_INDEXER", "DYN_SERVE_INDEXER", "DYN_ROUTER_EVENT_THREADS", "DYN_ROUTER_SNAPSHOT_THRESHOLD", "DYN_ROUTER_RESET_STATES",
 	},
 	"the prefix index has a fixed bound in bytes":                                 {"DYN_ROUTER_MAX_TREE_SIZE", "DYN_ROUTER_PRUNE_TARGET_RATIO"},
 	"a frontend holds back what exceeds twice engine.max_num_seqs of the workers": {"DYN_ROUTER_QUEUE_THRESHOLD"},

@@ -18,7 +18,8 @@ func TestUnusedVariables(t *testing.T) {
 	}{
 		{"DYN_ROUTER_TEMPERATURE=0.5", "DYN_ROUTER_TEMPERATURE is not used: policy kv has no weights to tune"},
 		{"DYN_KV_OVERLAP_SCORE_WEIGHT=2", "DYN_KV_OVERLAP_SCORE_WEIGHT is not used: policy kv has no weights to tune"},
-		{"DYN_ROUTER_REPLICA_SYNC=true", "DYN_ROUTER_REPLICA_SYNC is not used: each frontend counts and indexes for itself"},
+		{"DYN_USE_REMOTE_INDEXER=true", "DYN_USE_REMOTE_INDEXER is not used: each frontend indexes for itself"},
+		{"DYN_ROUTER_REPLICA_SYNC=false", ""},
 		{"DYN_ROUTER_OF_TOMORROW=1", "DYN_ROUTER_OF_TOMORROW is not used: dynamod has no such setting"},
 		{"DYN_ROUTER_TEMPERATURE=", ""},
 		{"DYN_ROUTER_MODE=kv", ""},
@@ -31,6 +32,9 @@ func TestUnusedVariables(t *testing.T) {
 		}
 		if got := strings.Join(origins.Warnings(), "\n"); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.variable, got, tc.want)
+		}
+		if off := strings.Contains(tc.variable, "REPLICA"); cfg.Router.ReplicaSync == off {
+			t.Errorf("%s: replica sync %v", tc.variable, cfg.Router.ReplicaSync)
 		}
 		if strings.Contains(tc.variable, "TTL") && cfg.Router.KVTTL.Seconds() != 60 {
 			t.Errorf("%s: %s", tc.variable, cfg.Router.KVTTL)

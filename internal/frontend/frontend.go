@@ -15,6 +15,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/replicasync"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 	"github.com/dynctl/dynctl/internal/store"
@@ -38,6 +39,8 @@ type Config struct {
 	// prompts, which it assumes there for KVTTL.
 	NoKVEvents bool
 	KVTTL      time.Duration
+	// NoReplicaSync makes the frontend count only its own requests in flight.
+	NoReplicaSync bool
 	// Settings returns the current run-time settings. It must not block.
 	Settings func() Settings
 
@@ -68,8 +71,11 @@ type Frontend struct {
 	sessions *sessions
 	policies map[string]router.Policy
 	// load counts requests at decode workers. prefillLoad counts prompts that prefill
-	// workers compute, or whose KV they keep.
+	// workers compute, or whose KV they keep. Those of other frontends are among them as
+	// long as replicas follows them; it is nil while replicasOff says why not.
 	load, prefillLoad *router.Load
+	replicas          *replicasync.Sync
+	replicasOff       string
 	metrics           *metrics.Frontend
 	stats             *stats
 	decisions         *decisions
@@ -152,6 +158,9 @@ func (f *Frontend) watch(ctx context.Context) (err error) {
 	if f.caches, err = newCaches(ctx, f.cfg.Runtime, !f.cfg.NoKVEvents, f.cfg.KVTTL, f.cfg.Metrics, f.log); err != nil {
 		return err
 	}
+	if err := f.watchReplicas(ctx); err != nil {
+		return err
+	}
 	f.registry, err = newRegistry(ctx, f)
 	return err
 }
@@ -180,6 +189,9 @@ func (f *Frontend) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.registry.run(background) })
 	wg.Go(func() { f.caches.run(background) })
+	if f.replicas != nil {
+		wg.Go(func() { f.replicas.Run(background) })
+	}
 	wg.Go(func() { f.publishStats(background) })
 	served := make(chan error, 1)
 	wg.Go(func() { served <- f.srv.Serve(f.ln) })
@@ -362,5 +374,8 @@ func (f *Frontend) release() {
 	}
 	if f.caches != nil {
 		f.caches.close()
+	}
+	if f.replicas != nil {
+		f.replicas.Close()
 	}
 }

@@ -21,6 +21,7 @@ func (f *Frontend) sendKVIndex(_ context.Context, r *requestplane.Request, send 
 	}
 	out := f.caches.report(chain.Seq)
 	out.Frontend, out.PromptTokens, out.BlockSize = f.cfg.Node, tokens, chain.BlockSize
+	out.ReplicaSync = f.replicaSync()
 	return send(out)
 }
 

@@ -29,7 +29,10 @@ event that is expected of it, and since when events are known to be missing.
 PREDICTED counts blocks that the index promised where requests were sent, FOUND those that the
 workers then found in their caches, FALSE the predicted ones that were not there. Counters run
 since the frontend met the worker. With router.kv_events: false the index is approximate: it
-assumes prompts where they were sent, and has no epochs and events.`,
+assumes prompts where they were sent, and has no epochs and events.
+
+A line below the table tells how many requests of other frontends each frontend counts, or
+why it counts none (router.replica_sync).`,
 		Examples: []string{
 			"dynctl get index",
 			"dynctl get index worker-3 -o wide --watch   # with repairs: gaps, answers, dumps, resets",
@@ -54,6 +57,8 @@ type indexTotals struct {
 	Held        int    `json:"held"`
 	Bytes       int64  `json:"bytes"`
 	Forgotten   uint64 `json:"forgotten_total"`
+
+	ReplicaSync *cluster.ReplicaSync `json:"replica_sync,omitempty"`
 }
 
 // indexKind lists the prefix indexes of the frontends, by worker.
@@ -67,7 +72,7 @@ func indexKind() listing.Kind[indexRow] {
 			}
 			for _, x := range all {
 				for _, w := range x.Workers {
-					rows = append(rows, indexRow{x.Frontend, w, indexTotals{x.Approximate, x.Blocks, x.Held, x.Bytes, x.Forgotten}})
+					rows = append(rows, indexRow{x.Frontend, w, indexTotals{x.Approximate, x.Blocks, x.Held, x.Bytes, x.Forgotten, x.ReplicaSync}})
 				}
 			}
 			return rows, nil
@@ -79,7 +84,11 @@ func indexKind() listing.Kind[indexRow] {
 		},
 		Below: func(s listing.Scene, _ []indexRow) {
 			for _, x := range all {
-				_, _ = io.WriteString(s.Session.Out.Beside(), term.Clean(totalsText(x))+"\n") // as for the table above it
+				text := term.Clean(totalsText(x)) + "\n"
+				if x.ReplicaSync != nil {
+					text += term.Clean(replicaText(x.Frontend, *x.ReplicaSync)) + "\n"
+				}
+				_, _ = io.WriteString(s.Session.Out.Beside(), text) // as for the table above it
 			}
 		},
 	}
@@ -94,6 +103,25 @@ func totalsText(x cluster.KVIndex) string {
 	text := fmt.Sprintf("index of %s (%s): %s at %s in all, %s", x.Frontend, way, human.Plural(x.Blocks, "block"), human.Plural(x.Held, "place"), human.Bytes(x.Bytes))
 	if x.Forgotten > 0 {
 		text += fmt.Sprintf("; %d forgotten for want of memory", x.Forgotten)
+	}
+	return text
+}
+
+// replicaText describes what a frontend knows of the requests of the others.
+func replicaText(frontend string, r cluster.ReplicaSync) string {
+	if r.Off != "" {
+		return fmt.Sprintf("requests of other frontends, as %s knows them: not counted, %s", frontend, r.Off)
+	}
+	flights, late := 0, 0
+	for _, f := range r.Frontends {
+		flights += f.Flights
+		if !f.OutOfDateSince.IsZero() {
+			late++
+		}
+	}
+	text := fmt.Sprintf("requests of other frontends, as %s knows them: %d in flight at %s", frontend, flights, human.Plural(len(r.Frontends), "frontend"))
+	if late > 0 {
+		text += fmt.Sprintf(", %d of them out of date", late)
 	}
 	return text
 }
