@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,10 @@ much of their prompts the workers reuse, how evenly they work and how long reque
 wait. Each TRACE is a file in the format of Mooncake: one JSON object a line with
 timestamp, input_length, output_length and hash_ids. The generated workloads are
 ` + strings.Join(route.Generated(), ", ") + `.`,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(p.Prefill) > 0 && cmd.Flags().Changed("frontends") {
+				return usageError{fmt.Errorf("--frontends compares policies: leave out --prefill")}
+			}
 			for _, path := range args {
 				f, err := os.Open(path)
 				if err != nil {
@@ -54,6 +58,8 @@ timestamp, input_length, output_length and hash_ids. The generated workloads are
 	f.StringSliceVar(&p.Generate, "generate", nil, "workloads to generate")
 	f.IntSliceVar(&p.Workers, "workers", []int{8}, "numbers of workers")
 	f.IntSliceVar(&p.Prefill, "prefill", nil, "numbers of prefill workers among them: compare the rules of disagg.conditional in place of policies")
+	f.IntSliceVar(&p.Frontends, "frontends", []int{1}, "numbers of frontends, which take the requests in turns")
+	f.DurationSliceVar(&p.Syncs, "sync-delay", []time.Duration{2 * time.Millisecond}, "delays with which several frontends hear of each other's requests in flight; 0 for not at all")
 	f.IntSliceVar(&p.Blocks, "blocks", []int{1000, 4000}, "blocks of 512 tokens in each worker's cache")
 	f.Float64SliceVar(&p.Speeds, "speed", []float64{1}, "play the workload this many times as fast")
 	f.StringSliceVar(&p.Policies, "policies", nil, "policies to compare; all if empty")

@@ -45,7 +45,7 @@ type Candidate struct {
 	MaxBatchTokens int
 
 	// The rest is filled in by [Load.Choose]. InFlight is the number of requests that this
-	// router has running on the worker.
+	// router knows to be running on the worker.
 	InFlight int
 	// Prefills counts those that have no output yet, PrefillTokens the uncached tokens of
 	// their prompts.

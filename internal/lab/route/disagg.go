@@ -35,7 +35,7 @@ type FleetResult struct {
 
 // PlayFleet runs one workload with prefill workers.
 func PlayFleet(c Fleet) (FleetResult, error) {
-	f := &fleet{simulation: simulation{Config: c.Config, index: kvindex.New(kvindex.Config{}), load: router.NewLoad()}, limits: c.Limits, prefillLoad: router.NewLoad()}
+	f := &fleet{simulation: simulation{Config: c.Config, index: kvindex.New(kvindex.Config{}), loads: []*router.Load{router.NewLoad()}}, limits: c.Limits, prefillLoad: router.NewLoad()}
 	for i := range c.Workers + c.Prefill {
 		w := &worker{id: cluster.InstanceID(i + 1), name: cluster.WorkerName(i + 1), timing: c.Timing}
 		w.pool = engine.NewBlockPool(c.Blocks, w)
@@ -105,7 +105,7 @@ func (f *fleet) arrive(i int) error {
 	part.PromptTokens--
 	part.Hashes = part.Hashes[:part.PromptTokens/BlockSize]
 	decoders, prefillers := f.candidates(q.Hashes, true), f.candidates(part.Hashes, false)
-	d, err := f.load.Preview(whole, decoders, f.Policy.Pick)
+	d, err := f.loads[0].Preview(whole, decoders, f.Policy.Pick)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (f *fleet) arrive(i int) error {
 	share := float64(d.Chosen.ActiveBlocks) / float64(f.Blocks)
 	state.Decode.KVShare = &share
 	remote, _ := router.DecidePrefill(state, f.limits)
-	d, flight, err := f.load.Choose(whole, decoders, f.Policy.Pick)
+	d, flight, err := f.loads[0].Choose(whole, decoders, f.Policy.Pick)
 	if err != nil {
 		return err
 	}

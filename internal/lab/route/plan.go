@@ -22,7 +22,12 @@ type Plan struct {
 	Workers   []int
 	// Prefill are numbers of prefill workers among Workers. If there are any, the rules of
 	// conditional disaggregation are compared in place of policies.
-	Prefill  []int
+	Prefill []int
+	// Frontends are numbers of frontends, Syncs the delays with which several hear of each
+	// other; 0 for not at all.
+	Frontends []int
+	Syncs     []time.Duration
+
 	Blocks   []int
 	Speeds   []float64
 	Policies []string
@@ -47,18 +52,39 @@ func (p Plan) Run(out io.Writer) error {
 		for _, workers := range p.Workers {
 			for _, blocks := range p.Blocks {
 				lru, belady := Ideal(w.Requests, workers*blocks)
+				p.print(out, "\n%s: %d requests, %d workers of %d blocks; one pooled cache reuses %.1f %%, with Belady's eviction %.1f %%\n", w.Name, len(w.Requests), workers, blocks, 100*lru, 100*belady)
 				c := Config{Requests: w.Requests, Workers: workers, Blocks: blocks, Timing: H100}
-				p.print(out, "\n%s: %d requests, %d workers of %d blocks; one pooled cache reuses %.1f %%, with Belady's eviction %.1f %%\n\n", w.Name, len(w.Requests), workers, blocks, 100*lru, 100*belady)
-				p.print(out, "| policy | settings | speed | reuse | of ideal | max/mean | TTFT p50 | p90 | p99 | us/decision |\n|---|---|---|---|---|---|---|---|---|---|\n")
-				for _, k := range contenders {
-					if len(p.Policies) > 0 && !slices.Contains(p.Policies, k.Name) {
-						continue
-					}
-					if err := p.compare(out, c, k, lru); err != nil {
-						return err
+				for _, c.Frontends = range p.Frontends {
+					for i := range p.Syncs {
+						if c.SyncDelay = p.Syncs[i]; i > 0 && c.Frontends <= 1 {
+							break // it has nobody to hear of
+						}
+						if err := p.table(out, c, contenders, lru); err != nil {
+							return err
+						}
 					}
 				}
 			}
+		}
+	}
+	return nil
+}
+
+// table prints the table of one fleet.
+func (p Plan) table(out io.Writer, c Config, contenders []Contender, ideal float64) error {
+	switch {
+	case c.Frontends > 1 && c.SyncDelay > 0:
+		p.print(out, "\n%d frontends, which hear of each other after %s\n", c.Frontends, c.SyncDelay)
+	case c.Frontends > 1:
+		p.print(out, "\n%d frontends, which do not hear of each other\n", c.Frontends)
+	}
+	p.print(out, "\n| policy | settings | speed | reuse | of ideal | max/mean | TTFT p50 | p90 | p99 | us/decision |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, k := range contenders {
+		if len(p.Policies) > 0 && !slices.Contains(p.Policies, k.Name) {
+			continue
+		}
+		if err := p.compare(out, c, k, ideal); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -21,6 +21,10 @@ type Config struct {
 	Blocks   int     // of each worker's cache
 	Speed    float64 // the requests come this many times as fast
 	Timing   Timing
+	// Frontends take the requests in turns; 0 means one. Each counts what the others have in
+	// flight with a delay, or, if that is 0, not at all.
+	Frontends int
+	SyncDelay time.Duration
 }
 
 // Delays of what the router hears of the workers.
@@ -48,12 +52,13 @@ func (r Result) Reuse() float64 { return float64(r.Reused) / float64(max(1, r.Bl
 
 // Play runs one workload with one policy.
 func Play(c Config) (Result, error) {
-	s := simulation{Config: c, index: kvindex.New(kvindex.Config{}), load: router.NewLoad(), rates: make([]float64, c.Workers)}
+	s := simulation{Config: c, index: kvindex.New(kvindex.Config{}), rates: make([]float64, c.Workers)}
 	for i := range c.Workers {
 		w := &worker{id: cluster.InstanceID(i + 1), name: cluster.WorkerName(i + 1), timing: c.Timing}
 		w.pool = engine.NewBlockPool(c.Blocks, w)
 		s.workers = append(s.workers, w)
 	}
+	s.share()
 	return s.run()
 }
 
@@ -66,7 +71,7 @@ type simulation struct {
 	workers []*worker
 	rates   []float64 // as the router knows them
 	index   *kvindex.Index
-	load    *router.Load
+	loads   []*router.Load // of the frontends
 	match   kvindex.Match
 	firsts  []time.Duration
 	open    int // requests that are not done
@@ -116,7 +121,7 @@ func (s *simulation) arrive(i int) error {
 	for _, o := range s.match.Overlaps {
 		view.Candidates[o.Worker-1].Overlap.Device = o.Total()
 	}
-	d, flight, err := s.load.Choose(request, view, s.Policy.Pick)
+	d, flight, err := s.loads[i%len(s.loads)].Choose(request, view, s.Policy.Pick)
 	s.spent += time.Since(start)
 	if err != nil {
 		return err

@@ -136,7 +136,7 @@ func TestGenerate(t *testing.T) {
 
 func TestPlanPrints(t *testing.T) {
 	var out bytes.Buffer
-	p := Plan{Workloads: []Workload{{"cut", cut(t)[:100]}}, Workers: []int{2}, Blocks: []int{1000}, Speeds: []float64{1}, Policies: []string{"kv"}, Knee: true}
+	p := Plan{Workloads: []Workload{{"cut", cut(t)[:100]}}, Workers: []int{2}, Frontends: []int{1, 2}, Syncs: []time.Duration{0, time.Millisecond}, Blocks: []int{1000}, Speeds: []float64{1}, Policies: []string{"kv"}, Knee: true}
 	if err := p.Run(&out); err != nil || !bytes.Contains(out.Bytes(), []byte("| kv | default | 1 |")) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
