@@ -152,9 +152,10 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 		}
 		routable = append(routable, reg.instance)
 	}
+	left := len(known) < len(c.quarantined) // quarantine, perhaps because they are gone
 	c.quarantined = known
 	slices.SortFunc(routable, func(a, b cluster.Instance) int { return cmp.Compare(a.InstanceID, b.InstanceID) })
-	if c.routable != nil && slices.Equal(routable, c.routable) {
+	if c.routable != nil && !left && slices.Equal(routable, c.routable) {
 		return next
 	}
 	c.routable = routable
@@ -211,8 +212,8 @@ func (c *Client) All() []cluster.Instance {
 	return all
 }
 
-// Changed receives after the routable instances changed; several changes may
-// come as one. It serves one reader.
+// Changed receives after the routable instances changed, and after one in quarantine has
+// gone; several changes may come as one. It serves one reader.
 func (c *Client) Changed() <-chan struct{} { return c.changed }
 
 // Stale reports since when the instances may be out of date because the store

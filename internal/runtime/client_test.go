@@ -269,3 +269,32 @@ func TestClientWaitsUntilAnInstanceIsGone(t *testing.T) {
 		}
 	})
 }
+
+// Those who follow the registered instances learn that one in quarantine has gone.
+func TestClientTellsThatAnInstanceInQuarantineIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runtimetest.New(t)
+		d := c.Runtime(t, "worker-1")
+		served := serve(t, d, "generate", echo(""))
+		client := runtimetest.Client(t, d, "backend", "generate")
+		waitFor(t, client, d.ID())
+		client.ReportDown(d.ID())
+		waitFor(t, client)
+		synctest.Wait()
+		select {
+		case <-client.Changed():
+		default:
+		}
+		if err := served.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		select {
+		case <-client.Changed():
+		case <-time.After(2 * runtime.Quarantine):
+		}
+		if all := client.All(); time.Since(start) > 0 || len(all) != 0 {
+			t.Errorf("told after %s of %v", time.Since(start), all)
+		}
+	})
+}
