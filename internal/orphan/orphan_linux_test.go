@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/orphan"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 const role = "ORPHAN_TEST_ROLE"
@@ -100,6 +101,11 @@ func TestNothingOutlivesItsTests(t *testing.T) {
 			t.Errorf("process %d has ended before its tests", pid)
 		}
 	}
+	// Before it runs the program, the last one is still a shell, which no sweep looks for.
+	patience.Until(t, "the last process runs the program", func() bool {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pids[len(pids)-1]))
+		return err == nil && exe == filepath.Join(dir, "program")
+	})
 	if err := tests.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
