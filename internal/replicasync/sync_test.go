@@ -103,7 +103,7 @@ func TestFrontendsCountEachOther(t *testing.T) {
 	a.sees(t, 2)
 	b.sees(t, 2)
 	patience.Until(t, "the prefill is counted", func() bool { return a.loads[cluster.RolePrefill].InFlight(2) == 1 })
-	if got := counted(t, a.loads[cluster.RoleDecode])[0]; got.InFlight != 2 || got.PrefillTokens != 33+49 || got.ActiveBlocks != 3 || got.Shared != 3 {
+	if got := counted(t, a.loads[cluster.RoleDecode])[0]; got.InFlight != 2 || got.PrefillTokens != 33+49 || got.ActiveBlocks != 3+2 || got.Shared != 3 {
 		t.Errorf("a counts %+v", got)
 	}
 	f.Prefilled()

@@ -9,7 +9,8 @@ import "github.com/dynctl/dynctl/internal/cluster"
 //   - later: uncached once for each prompt of this length that waits per worker on average
 //     or comes while this one is computed, because so many wait for its computing, too;
 //   - active: blocks of the prompt, times the share of the worker's KV pool that requests
-//     in flight would use with this one, where a block that several use counts once; or
+//     in flight would use with this one, where a block that several use counts once, and
+//     each has one that it fills; or
 //     the share that they would read in a step if all were like this one, if that is more.
 //
 // Later makes work that is not needed dearer the busier the workers are, without a weight

@@ -2,7 +2,10 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // The choice weighs what is cached against what waits.
@@ -95,6 +98,28 @@ func TestKVLetsGo(t *testing.T) {
 	for w, n := range at {
 		if n < 80 || n > 120 {
 			t.Errorf("%s got %d of 400: %v", w, n, at)
+		}
+	}
+}
+
+// Prompts shorter than a block share nothing and differ in nothing: each goes to the worker
+// with the fewest requests.
+func TestShortPromptsSpread(t *testing.T) {
+	l := NewLoad()
+	p, _ := NewPolicy(KV)
+	all := make([]Candidate, 4)
+	for i := range all {
+		all[i] = Candidate{ID: cluster.InstanceID(i + 1), KVBlocks: 4096}
+	}
+	for n := range 40 {
+		r := Request{ID: fmt.Sprint("short ", n), PromptTokens: 5, BlockSize: 64}
+		d, f, err := l.Choose(r, View{Candidates: slices.Clone(all)}, p.Pick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Prefilled()
+		if d.Chosen.InFlight != n/len(all) {
+			t.Fatalf("request %d went to a worker with %d others", n, d.Chosen.InFlight)
 		}
 	}
 }

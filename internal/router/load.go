@@ -69,7 +69,8 @@ func (l *Load) fill(r Request, c *Candidate) {
 	if w == nil {
 		return
 	}
-	c.InFlight, c.Prefills, c.PrefillTokens, c.ActiveBlocks = w.requests, w.prefills, w.prefill, len(w.blocks)
+	c.InFlight, c.Prefills, c.PrefillTokens = w.requests, w.prefills, w.prefill
+	c.ActiveBlocks = len(w.blocks) + w.requests // each has a block of its own that is not full
 	// A hash names all blocks before it, too: what is shared is a beginning.
 	for c.Shared < len(r.Hashes) && w.blocks[r.Hashes[c.Shared]] > 0 {
 		c.Shared++

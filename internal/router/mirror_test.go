@@ -115,13 +115,13 @@ func TestMirror(t *testing.T) {
 			t.Errorf("%+v: applied %v", step.c, ok)
 		}
 		c := look(t, l, []uint64{1, 2, 3})[0]
-		if c.InFlight != step.requests || c.PrefillTokens != step.prefill || c.ActiveBlocks != step.blocks || c.Shared != step.shared {
+		if c.InFlight != step.requests || c.PrefillTokens != step.prefill || c.ActiveBlocks != step.blocks+step.requests || c.Shared != step.shared {
 			t.Errorf("after %+v: %+v", step.c, c)
 		}
 	}
 	m.Replace([]cluster.FlightChange{begin(1, 2, 6), begin(8, 2, 6), change(8, cluster.FlightPrefilled)})
 	c := look(t, l, []uint64{6})
-	if c[0].InFlight != 1 || c[0].PrefillTokens != 33 || c[1].InFlight != 2 || c[1].PrefillTokens != 100 || c[1].ActiveBlocks != 1 || m.Len() != 2 {
+	if c[0].InFlight != 1 || c[0].PrefillTokens != 33 || c[1].InFlight != 2 || c[1].PrefillTokens != 100 || c[1].ActiveBlocks != 1+2 || m.Len() != 2 {
 		t.Errorf("replaced: %+v", c)
 	}
 	m.Replace(nil)

@@ -51,7 +51,8 @@ type Candidate struct {
 	// their prompts.
 	Prefills      int
 	PrefillTokens int
-	// ActiveBlocks counts the KV blocks that they use; a shared block counts once.
+	// ActiveBlocks counts the KV blocks that they use: those of their prompts, where a shared
+	// block counts once, and for each request the block that it fills.
 	ActiveBlocks int
 	// Shared counts the leading blocks of the prompt that requests in flight use. They are
 	// in the cache, or will be once these requests are computed.

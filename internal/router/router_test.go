@@ -219,7 +219,7 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := seen(b); c.InFlight != 1 || c.PrefillTokens != 50 || c.ActiveBlocks != 3 || c.Shared != 2 || c.Uncached(b) != 32 {
+	if c := seen(b); c.InFlight != 1 || c.PrefillTokens != 50 || c.ActiveBlocks != 3+1 || c.Shared != 2 || c.Uncached(b) != 32 {
 		t.Errorf("after the first prompt: %+v, %d uncached", c, c.Uncached(b))
 	}
 	v := one()
@@ -228,17 +228,17 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := seen(b); c.Prefills != 2 || c.PrefillTokens != 50+16 || c.ActiveBlocks != 5 || c.Shared != 4 || c.Uncached(b) != 1 {
+	if c := seen(b); c.Prefills != 2 || c.PrefillTokens != 50+16 || c.ActiveBlocks != 5+2 || c.Shared != 4 || c.Uncached(b) != 1 {
 		t.Errorf("after the second prompt: %+v, %d uncached", c, c.Uncached(b))
 	}
 	fa.Prefilled()
 	fa.Prefilled()
-	if c := seen(a); c.InFlight != 2 || c.Prefills != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 5 {
+	if c := seen(a); c.InFlight != 2 || c.Prefills != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 5+2 {
 		t.Errorf("with the first token: %+v", c)
 	}
 	fa.End()
 	fa.Prefilled() // too late
-	if c := seen(a); c.InFlight != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 4 || c.Shared != 2 {
+	if c := seen(a); c.InFlight != 1 || c.PrefillTokens != 16 || c.ActiveBlocks != 4+1 || c.Shared != 2 {
 		t.Errorf("after the first end: %+v", c)
 	}
 	fb.End()
