@@ -1,13 +1,10 @@
 package frontend
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -186,170 +183,6 @@ func verdict(err error, progress bool) (why string, refused bool) {
 	return "", false
 }
 
-// choose picks a worker and announces the decision. If no worker has failed the request
-// yet, choose returns at once. Otherwise it waits up to limits.takeover for another
-// worker. If all workers are overloaded and nothing is generated yet, it returns
-// ErrOverloaded so that the client retries later.
-func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight *router.Flight, err error) {
-	for {
-		inst, flight, err = g.pick()
-		now := time.Now()
-		switch {
-		case g.stuck.IsZero(), errors.Is(err, router.ErrAllBusy), err == nil && now.Sub(g.stuck) < g.f.limits.takeover:
-		case g.overloaded() && g.req.Generated == 0:
-			err = requestplane.ErrOverloaded
-		case now.Sub(g.stuck) >= g.f.limits.takeover:
-			flight.End()
-			err = fmt.Errorf("%w: none took over within %s (%w)", errLost, g.f.limits.takeover, cmp.Or(err, errRefused))
-		default:
-			g.forgive(now)
-			select {
-			case <-time.After(g.f.limits.poll):
-				continue
-			case <-ctx.Done():
-				return inst, flight, context.Cause(ctx)
-			}
-		}
-		g.announce(ctx)
-		return inst, flight, err
-	}
-}
-
-func (g *generation) overloaded() bool {
-	for _, f := range g.failed {
-		if f.why == whyOverloaded {
-			return true
-		}
-	}
-	return false
-}
-
-// forgive makes workers eligible again that failed the request limits.forgive ago. It is
-// called only when there are no others.
-func (g *generation) forgive(now time.Time) {
-	for id, f := range g.failed {
-		if now.Sub(f.at) >= g.f.limits.forgive {
-			delete(g.failed, id)
-		}
-	}
-}
-
-// current adds workers of the model that came later, so that they can take over.
-func (g *generation) current() {
-	if m := g.f.registry.find(g.m.name); m != nil && m.card.Digest == g.m.card.Digest {
-		g.m = m
-	}
-}
-
-// attemptID returns the id of an attempt. Each attempt needs its own, because a worker
-// may still run an earlier one.
-func attemptID(id string, attempts int) string {
-	if attempts == 0 {
-		return id
-	}
-	return id + "~" + strconv.Itoa(attempts)
-}
-
-// pick lets the router choose among the current workers of the model. The caller must
-// end the flight when the request has left the worker.
-func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err error) {
-	begin := time.Now()
-	instances, r, v, reusable := g.view()
-	d, flight, err := g.f.load.Choose(r, v, g.policy().Pick)
-	g.decided(d, r, reusable, begin)
-	if err == nil {
-		if g.hop != nil {
-			flight.Prefilled() // a prefill worker computes the prompt
-		}
-		g.f.caches.routed(d.Chosen.ID, r.Hashes)
-		g.noteSession(d.Chosen.ID)
-		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
-		inst = instances[at] // the candidates come from there
-	}
-	return inst, flight, g.named(err)
-}
-
-// view describes the request and the workers that could take it to the router. It also
-// returns the number of leading blocks of the prompt that at least one worker holds.
-func (g *generation) view() (instances []cluster.Instance, r router.Request, v router.View, reusable int) {
-	g.current()
-	instances = g.f.workers.Instances()
-	v = router.View{Candidates: g.decodeCandidates(instances)}
-	if g.req.Generated == 0 && g.moved == nil { // what has begun goes on, however busy the workers are
-		v.Limits = g.f.cfg.Settings().Busy
-	}
-	r = g.routed()
-	g.keepSession(&r, v.Candidates)
-	return instances, r, v, g.f.caches.describe(v.Candidates, r.Hashes)
-}
-
-// decodeCandidates returns the instances that can decode for the model: the one that the
-// sequence has moved to, or all.
-func (g *generation) decodeCandidates(instances []cluster.Instance) []router.Candidate {
-	candidates := g.followed(instances)
-	if len(candidates) == 0 {
-		for _, i := range instances {
-			if rt, ok := g.m.workers[i.InstanceID]; ok {
-				candidates = append(candidates, router.Candidate{
-					ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why), MaxBatchTokens: rt.MaxBatchTokens,
-				})
-			}
-		}
-	}
-	return candidates
-}
-
-// decided keeps a decision, to be announced.
-func (g *generation) decided(d router.Decision, r router.Request, reusable int, begin time.Time) {
-	g.req.RequestID = attemptID(g.id, g.attempts)
-	g.decision = cluster.RouterDecision{
-		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
-		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		Predicted: predicted(d.Chosen, r), Reusable: new(findable(reusable, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
-	}
-}
-
-// routed describes the request to the router.
-func (g *generation) routed() router.Request {
-	if card := &g.m.card; g.chain.BlockSize != card.BlockSize || g.chain.Seed != card.HashSeed {
-		g.chain = blockhash.Chain{BlockSize: card.BlockSize, Seed: card.HashSeed}
-	}
-	g.chain.Extend(g.req.TokenIDs)
-	return router.Request{ID: g.id, PromptTokens: len(g.req.TokenIDs), BlockSize: g.m.card.BlockSize, Hashes: g.chain.Seq}
-}
-
-// predicted returns how many blocks a worker should find in its cache.
-func predicted(c router.Candidate, r router.Request) int { return findable(c.Overlap.Blocks(), r) }
-
-// findable returns how many of the held leading blocks of a prompt a worker can find. It
-// computes at least the last token of a prompt.
-func findable(held int, r router.Request) int {
-	return max(0, min(held, (r.PromptTokens-1)/r.BlockSize))
-}
-
-// followed returns the worker to which the sequence has moved, if it still exists. Any
-// other worker would have to compute the sequence again.
-func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
-	if g.moved == nil {
-		return nil
-	}
-	for _, i := range instances {
-		if i.InstanceID == g.moved.InstanceID {
-			return []router.Candidate{{ID: i.InstanceID, Worker: i.Worker}}
-		}
-	}
-	g.f.log.Info("a sequence moved to a worker that is gone", "request", g.id, "to", g.moved.Worker)
-	g.moved = nil
-	if g.stuck.IsZero() {
-		g.stuck = time.Now() // as after a loss: other workers may come
-	}
-	return nil
-}
-
-// maxCandidates bounds the candidates in an announced decision. In a large cluster they
-// would flood the event plane.
-const maxCandidates = 16
-
 // emitError marks an error on the client's side.
 type emitError struct{ err error }
 
@@ -415,25 +248,4 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 			return progress, nil
 		}
 	}
-}
-
-// located adds to the announced decision where the prompt was computed.
-func (g *generation) located(ctx context.Context, t *protocol.Timing) {
-	if g.timing.Worker == "" {
-		g.timing = *t // later timings belong to a migration
-	}
-	g.decision.Prefill, g.decision.PrefillWhy, g.decision.PrefillWay = t.Prefill, t.PrefillWhy, string(t.PrefillWay)
-	g.decision.Overlap = t.CachedTokens / g.m.card.BlockSize
-	reusable := max(*g.decision.Reusable, g.decision.Overlap) // others may have come since
-	g.decision.Reusable = &reusable
-	g.f.caches.found(g.at.InstanceID, g.decision.Predicted, reusable, g.decision.Overlap)
-	g.announce(ctx)
-}
-
-// announce makes the last decision known.
-func (g *generation) announce(ctx context.Context) {
-	if g.routing.tell {
-		g.told.set(g.decision)
-	}
-	g.f.announceDecision(ctx, g.decision)
 }
