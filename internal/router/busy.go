@@ -30,8 +30,12 @@ func (l BusyLimits) reason(c *Candidate) string {
 	return ""
 }
 
-// exclude marks a candidate that exceeds the limits.
+// exclude marks a candidate that exceeds the limits, and unmarks one that did so at an
+// earlier preview.
 func (l BusyLimits) exclude(c *Candidate) {
+	if c.busy {
+		c.Excluded, c.busy = "", false
+	}
 	if c.Excluded == "" {
 		c.Excluded = l.reason(c)
 		c.busy = c.Excluded != ""

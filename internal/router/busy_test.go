@@ -80,3 +80,24 @@ func TestChooseAmongBusyWorkers(t *testing.T) {
 		})
 	}
 }
+
+// Candidates of a preview may be used again: what has ended since counts no longer.
+func TestChooseAfterPreview(t *testing.T) {
+	p, _ := NewPolicy(LeastLoaded)
+	l := NewLoad()
+	r := Request{ID: "r", PromptTokens: 33, BlockSize: 16, Hashes: []uint64{1, 2}}
+	v := View{Candidates: workers(0), Limits: BusyLimits{PrefillTokens: 20}}
+	_, before, err := l.Choose(r, v, p.Pick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Preview(r, v, p.Pick); !errors.Is(err, ErrAllBusy) {
+		t.Fatalf("preview while it is busy: %v", err)
+	}
+	before.End()
+	d, flight, err := l.Choose(r, v, p.Pick)
+	if c := d.Chosen; err != nil || c.InFlight != 0 || c.Prefills != 0 || c.PrefillTokens != 0 || c.ActiveBlocks != 0 || c.Shared != 0 || c.Uncached(r) != 33 {
+		t.Errorf("%v: %+v", err, c)
+	}
+	flight.End()
+}

@@ -63,8 +63,10 @@ func (l *Load) pick(r Request, v View, pick func(Request, View) (Decision, error
 	return pick(r, v)
 }
 
-// fill sets the fields of a candidate that tell what is in flight there.
+// fill sets the fields of a candidate that tell what is in flight there. The candidate may
+// come from an earlier preview.
 func (l *Load) fill(r Request, c *Candidate) {
+	c.InFlight, c.Prefills, c.PrefillTokens, c.ActiveBlocks, c.Shared = 0, 0, 0, 0, 0
 	w := l.workers[c.ID]
 	if w == nil {
 		return
