@@ -21,10 +21,14 @@ func (l BusyLimits) reason(c *Candidate) string {
 		}
 	}
 	most := l.PrefillTokens
-	if steps := int(l.PrefillSteps * float64(c.MaxBatchTokens)); steps > 0 && (most == 0 || steps < most) {
-		most = steps
+	if l.PrefillSteps > 0 && c.MaxBatchTokens > 0 {
+		if steps := int(l.PrefillSteps * float64(c.MaxBatchTokens)); l.PrefillTokens == 0 || steps < most {
+			most = steps // 0 for less than a token: nothing may wait
+		}
+	} else if l.PrefillTokens == 0 {
+		return ""
 	}
-	if most > 0 && c.PrefillTokens > most {
+	if c.PrefillTokens > most {
 		return fmt.Sprintf("busy: %d prompt tokens wait to be computed (threshold %d)", c.PrefillTokens, most)
 	}
 	return ""

@@ -24,6 +24,8 @@ func TestBusyLimits(t *testing.T) {
 		{"prompt tokens at the limit", BusyLimits{PrefillTokens: 1000}, Candidate{PrefillTokens: 1000}, ""},
 		{"steps", BusyLimits{PrefillSteps: 1.5}, Candidate{PrefillTokens: 769, MaxBatchTokens: 512}, "(threshold 768)"},
 		{"steps at the limit", BusyLimits{PrefillSteps: 1.5}, Candidate{PrefillTokens: 768, MaxBatchTokens: 512}, ""},
+		{"less than a token", BusyLimits{PrefillSteps: 0.001}, Candidate{PrefillTokens: 1, MaxBatchTokens: 512}, "(threshold 0)"},
+		{"less than a token, and none waits", BusyLimits{PrefillSteps: 0.001}, Candidate{MaxBatchTokens: 512}, ""},
 		{"steps of unknown size", BusyLimits{PrefillSteps: 1.5}, Candidate{PrefillTokens: 1 << 20}, ""},
 		{"the lower limit counts", BusyLimits{PrefillTokens: 700, PrefillSteps: 1.5}, Candidate{PrefillTokens: 750, MaxBatchTokens: 512}, "(threshold 700)"},
 		{"the lower limit counts, in steps", BusyLimits{PrefillTokens: 5000, PrefillSteps: 1.5}, Candidate{PrefillTokens: 800, MaxBatchTokens: 512}, "(threshold 768)"},
