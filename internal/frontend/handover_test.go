@@ -251,3 +251,27 @@ func TestClientLeavesAfterMove(t *testing.T) {
 		patience.Until(t, "nobody works for it any more", func() bool { return b.running.Load() == 0 })
 	}
 }
+
+// A sequence that is handed over takes its KV along: no prefill worker is asked to compute
+// it again, and with enforce none is missed.
+func TestMovedIsNotPrefilled(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		w := newWorld(t)
+		pre := w.prefiller("worker-9", holds("worker-9", nil))
+		var f *front
+		w.leaves("abcdef", 3, func(_ context.Context, _, to *fake) error {
+			if gone {
+				pre.vanish(t)
+				patience.Until(t, "the frontend knows it", func() bool { return len(f.prefills.Instances()) == 0 })
+			}
+			return to.at("h-1")
+		})
+		s := routing()
+		s.change(func(k *Settings) { k.Prefill.Enforce = true })
+		f = w.routed(s, 1, 2)
+		a := readStream(t, f.post("/v1/completions", textBody(body{"stream": true, "prompt": strings.Repeat("x", 40)})))
+		if a.texts[0] != "abcdef" || a.failed != nil || len(pre.got()) != 1 {
+			t.Errorf("prefill worker gone %t: got %+v, error %+v, it was asked %d times", gone, a, a.failed, len(pre.got()))
+		}
+	}
+}

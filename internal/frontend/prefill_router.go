@@ -36,6 +36,9 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	settings := g.f.cfg.Settings()
 	hints.Strategy, hints.Why, hints.Enforce = g.strategy, "", settings.Prefill.Enforce
 	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
+	if len(g.followed(g.f.workers.Instances())) > 0 {
+		return nil // its KV is there already
+	}
 	if g.strategy != protocol.StrategyPrefillFirst {
 		if settings.Prefill.Conditional.Rule == cluster.ConditionalSLO { // the decode worker decides
 			hints.PrefillRate, hints.TransferRate = g.f.caches.prefillRates(g.m.prefills)
