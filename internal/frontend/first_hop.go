@@ -103,7 +103,9 @@ func (h *firstHop) computed(ctx context.Context, timing *protocol.Timing) {
 	}
 	d := &h.decision
 	d.Prefill, d.Overlap = d.Chosen, timing.CachedTokens/h.card.BlockSize
-	h.f.caches.found(h.id, d.Predicted, *d.Reusable, d.Overlap)
+	reusable := max(*d.Reusable, d.Overlap) // others may have come since
+	d.Reusable = &reusable
+	h.f.caches.found(h.id, d.Predicted, reusable, d.Overlap)
 	h.f.announceDecision(ctx, *d)
 }
 

@@ -88,6 +88,19 @@ func TestPrefillWorkerIsChosenByItsCache(t *testing.T) {
 		if d := f.decisions.find("", 1)[0]; d.Phase != cluster.RolePrefill || d.Policy != router.LeastLoaded {
 			t.Errorf("round-robin: %+v", d)
 		}
+		// What a worker finds was reusable, although the index did not know it.
+		var d cluster.RouterDecision
+		patience.Until(t, "the prefill worker has told what it found", func() bool {
+			for _, d = range f.decisions.find("", 2) {
+				if d.Phase == cluster.RolePrefill && d.Policy == router.LeastLoaded && d.Prefill != "" {
+					return true
+				}
+			}
+			return false
+		})
+		if d.Predicted != 0 || d.Overlap != 1 || *d.Reusable != 1 {
+			t.Errorf("background %t: predicted %d, found %d of %d reusable", background, d.Predicted, d.Overlap, *d.Reusable)
+		}
 	}
 }
 
