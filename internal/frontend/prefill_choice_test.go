@@ -184,9 +184,10 @@ func TestConditionalDisaggregation(t *testing.T) {
 	f.cached(two, prompt, blocks/2)
 	f.caches.came(pre.drt.ID(), pre.name)
 	f.caches.came(one.drt.ID(), one.name)
+	inUse := 0
 	speeds := func(fk *fake, rate float64, kvBlocks int) {
 		f.caches.status(cluster.WorkerStatus{InstanceID: fk.drt.ID(), BlockBytes: 1000, Stats: cluster.WorkerStats{
-			PrefillRate: rate, KVTotal: kvBlocks, BlockSize: testBlock,
+			PrefillRate: rate, KVTotal: kvBlocks, KVActive: inUse, BlockSize: testBlock,
 		}})
 	}
 	rule := func(text string) func(*Settings) {
@@ -212,6 +213,7 @@ func TestConditionalDisaggregation(t *testing.T) {
 		{name: "not bounded", settings: rule(`{"policy":"isl_bounding","eff_isl_ratio_threshold":0.5}`), reason: "long prompt"},
 		{name: "guard without a signal", settings: rule(`{"decode_busy_threshold":0.5}`), reason: "decode worker busy"},
 		{name: "guard", settings: rule(`{"decode_busy_threshold":0.5}`), speeds: func() { speeds(two, 0, 100) }, why: "cached"},
+		{name: "guard, by what the worker says", speeds: func() { inUse = 60; speeds(two, 0, 100); inUse = 0 }, reason: "decode worker busy"},
 		{name: "load", settings: rule("prefill-load"), reason: "prefill worker free"},
 		{name: "off", settings: rule("off"), reason: "always remote"},
 		{name: "slo, speeds unknown", settings: rule("slo"), why: "cached"},

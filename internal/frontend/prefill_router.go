@@ -154,7 +154,7 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 	s.CachedTokens = whole.PromptTokens - d.Chosen.Uncached(whole)
 	s.Decode = router.PrefillPlace{Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Rate: d.Chosen.PrefillRate}
 	if d.Chosen.KVBlocks > 0 {
-		share := float64(d.Chosen.ActiveBlocks) / float64(d.Chosen.KVBlocks)
+		share := float64(max(d.Chosen.ActiveBlocks, d.Chosen.KVInUse)) / float64(d.Chosen.KVBlocks)
 		s.Decode.KVShare = &share
 	}
 	return s, p.Chosen
