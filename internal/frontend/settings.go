@@ -17,7 +17,7 @@ type Settings struct {
 	Prefill    router.PrefillLimits
 	// RemoteTimeout bounds one remote prefill.
 	RemoteTimeout time.Duration
-	// Busy excludes decode workers from requests that have no output yet.
+	// Busy excludes workers from requests that have no output yet.
 	Busy    router.BusyLimits
 	Session SessionSettings
 	// QueuePolicy orders the waiting requests of one client.
