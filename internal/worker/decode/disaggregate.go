@@ -3,6 +3,7 @@ package decode
 import (
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -63,6 +64,11 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	}
 	// The frontend has found a worker that has room; it does not know this cache.
 	s.PrefillWorkers, limits.MaxQueueDepth = 1, 1
+	if limits.Conditional.Rule == cluster.ConditionalSLO {
+		// It has compared speeds that are not known here. All that can have changed the
+		// comparison is what is cached here: what lacks no whole block is not fetched.
+		limits.MaxLocalTokens = min(limits.MaxLocalTokens, stats.BlockSize)
+	}
 	return router.DecidePrefill(s, limits)
 }
 

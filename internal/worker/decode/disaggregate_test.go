@@ -86,6 +86,7 @@ func TestDecodeWorkerFollowsTheRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	settings := w.Settings()
+	settings.Prefill.MaxLocalTokens = 64
 	w.Settings = func() role.Settings { return settings }
 	depth := 0
 	w.QueueDepth = func() int { return depth }
@@ -119,6 +120,8 @@ func TestDecodeWorkerFollowsTheRule(t *testing.T) {
 		// The frontend's worker has computed the prompt: only what is cached here is not fetched.
 		{"slo", protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{}}, 0, 0, true, "long prompt"},
 		{"slo", protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{}}, 1000, 0, false, "cached"},
+		{"slo", protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{}}, 980, 0, true, "long prompt"},
+		{"threshold", protocol.DisaggHints{Strategy: protocol.StrategyPrefillFirst, Params: &protocol.DisaggregatedParams{}}, 980, 0, false, "cached"},
 	} {
 		if settings.Prefill.Conditional, err = cluster.ParseConditional(tc.rule); err != nil {
 			t.Fatal(err)
