@@ -80,7 +80,7 @@ func (w *Worker) obey(ctx context.Context, t *term) (next cluster.Assignment, er
 			}
 			switch {
 			case o.resume && d != nil:
-				w.log.Info("drain taken back")
+				w.log.Info("drain cancelled")
 				if err := d.undo(ctx); err != nil {
 					return next, err
 				}

@@ -91,7 +91,7 @@ var (
 	errOutgrown      = errors.New("the sequence outgrew the room that was reserved")
 	errNotTaken      = errors.New("the offer was refused")
 	errNoAnswer      = errors.New("no answer to the offer")
-	errNotFollowed   = errors.New("nobody followed the sequence")
+	errNotFollowed   = errors.New("no frontend followed the sequence")
 	errOtherTokens   = errors.New("the frontend has other tokens")
 )
 

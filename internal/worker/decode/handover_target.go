@@ -242,7 +242,7 @@ func (w *Role) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) er
 		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached)}
 		pointAttached.Hit()
 	case <-late.C:
-		w.Log.Warn("nobody followed a sequence that was moved here", "request", in.RequestID, "from", o.Worker, "waited", w.Limits.Parked)
+		w.Log.Warn("no frontend followed a sequence that was moved here", "request", in.RequestID, "from", o.Worker, "waited", w.Limits.Parked)
 		in.Release(context.Canceled)
 		return errNotFollowed
 	case <-in.Context().Done():
@@ -258,7 +258,7 @@ func (w *Role) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) er
 func (w *Role) attach(ctx context.Context, p *protocol.PreprocessedRequest) *attached {
 	a := w.arrivals.get(p.Handover)
 	if a == nil {
-		w.Log.Info("a sequence that was moved here is gone and is computed again", "request", p.RequestID)
+		w.Log.Info("a sequence that was moved here was lost and is computed again", "request", p.RequestID)
 		return nil
 	}
 	call := attachCall{p.TokenIDs, make(chan *attached, 1)}

@@ -249,7 +249,7 @@ func (m *mover) tryAll(ctx context.Context, id string, targets []candidate) erro
 			outcome = metrics.HandoverRefused
 		}
 		m.w.Meter.HandoverEnded(metrics.DirectionOut, outcome, handoverReason(err))
-		m.w.Log.Info("hand-over failed, the sequence goes on here", "request", id, "to", to.Worker, "error", err)
+		m.w.Log.Info("hand-over failed, the sequence continues on this worker", "request", id, "to", to.Worker, "error", err)
 		x.Resume()
 	}
 	return err

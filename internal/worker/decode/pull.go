@@ -104,7 +104,7 @@ func (f *filling) tellHolder(p *protocol.DisaggregatedParams, cause error) {
 		err = w.KV.Notify(ctx, p.EngineID, n)
 	}
 	if err != nil {
-		w.Log.Debug("prefill worker not told that its KV was read", "peer", p.EngineID, "error", err)
+		w.Log.Debug("could not notify the prefill worker that its KV was read", "peer", p.EngineID, "error", err)
 		return
 	}
 	pointPullTold.Hit()

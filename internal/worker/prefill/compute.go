@@ -114,6 +114,6 @@ func (w *Role) tell(ctx context.Context, req protocol.RemotePrefillRequest, o ou
 		err = w.KV.Notify(ctx, req.EngineID, o.PrefillNotice)
 	}
 	if err != nil {
-		w.Log.Debug("decode worker not told", "request", req.RequestID, "error", err)
+		w.Log.Debug("could not notify the decode worker", "request", req.RequestID, "error", err)
 	}
 }

@@ -139,7 +139,7 @@ func (w *Role) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *
 			outcome = metrics.HoldCut
 		}
 	}
-	w.Log.Debug("KV is held no longer", "request", p.RequestID, "held", time.Since(begin), "blocks", len(held.Blocks), "unread", why)
+	w.Log.Debug("KV hold ended", "request", p.RequestID, "held", time.Since(begin), "blocks", len(held.Blocks), "unread", why)
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (w *Role) letGo(request string, ticket nixl.TicketID, held *engine.Held) {
 		}
 		select {
 		case <-held.Ending():
-			w.Log.Warn("held KV given back while somebody may read it: the worker ends", "request", request, "error", err)
+			w.Log.Warn("worker stops: held KV freed, although a decode worker may still be reading it", "request", request, "error", err)
 			held.Release()
 			return
 		default:

@@ -25,7 +25,7 @@ var (
 	errRoomFull   = errors.New("too many bootstrap rooms")
 	errRoomTaken  = errors.New("bootstrap room is taken")
 	errRoomClosed = errors.New("bootstrap room is closed")
-	errRoomAlone  = errors.New("nobody prefills in the bootstrap room")
+	errRoomAlone  = errors.New("no prefill worker joined the bootstrap room")
 )
 
 // rooms lets decode workers hand their reservations to running prefills. Either side may come
