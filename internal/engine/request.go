@@ -78,7 +78,7 @@ func (e *Engine) check(r *Request) error {
 	}
 	for _, n := range []*int{r.Output.Logprobs, r.Output.PromptLogprobs} {
 		if n != nil && (*n < 0 || *n > protocol.MaxLogprobs) {
-			return fmt.Errorf("%w: log probabilities of the %d most likely tokens, at most %d are told", ErrBadRequest, *n, protocol.MaxLogprobs)
+			return fmt.Errorf("%w: log probabilities of %d tokens requested, the maximum is %d", ErrBadRequest, *n, protocol.MaxLogprobs)
 		}
 	}
 	switch {
