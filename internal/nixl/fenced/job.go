@@ -80,7 +80,7 @@ func (s *session) transfer(j *nixl.Job, c *copying) error {
 	case r.err != nil:
 		return r.err
 	case !complete:
-		return fmt.Errorf("peer %q confirms what was not copied: %w: %w", s.remote.Name, errProtocol, nixl.ErrRemoteDisconnect)
+		return fmt.Errorf("peer %q confirmed a copy that did not happen: %w: %w", s.remote.Name, errProtocol, nixl.ErrRemoteDisconnect)
 	case j.HasNotify && !noted.Load():
 		return s.notify(j.Notify, c.stop)
 	}

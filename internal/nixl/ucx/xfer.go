@@ -205,7 +205,7 @@ func (x *xfer) result(_ frame, err error) {
 	case err != nil:
 		x.finish(err)
 	case x.moved != x.job.Bytes:
-		x.finish(fmt.Errorf("peer %q confirms what was not moved: %w: %w", s.remote.Name, errProtocol, nixl.ErrRemoteDisconnect))
+		x.finish(fmt.Errorf("peer %q confirmed a transfer that did not happen: %w: %w", s.remote.Name, errProtocol, nixl.ErrRemoteDisconnect))
 	case x.job.HasNotify && !x.noted && !x.over:
 		x.note = &note{msg: x.job.Notify, done: x.finish}
 		s.notify(x.note)
