@@ -168,7 +168,7 @@ func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 			return []router.Candidate{{ID: i.InstanceID, Worker: i.Worker}}
 		}
 	}
-	g.f.log.Info("a sequence moved to a worker that is gone", "request", g.id, "to", g.moved.Worker)
+	g.f.log.Info("a sequence was moved to a worker that has stopped", "request", g.id, "to", g.moved.Worker)
 	g.moved = nil
 	if g.stuck.IsZero() {
 		g.stuck = time.Now() // as after a loss: other workers may come

@@ -245,7 +245,7 @@ func (f *Frontend) endRequests() {
 		_ = f.srv.Close() // cuts off clients that do not read, or never asked anything
 	}
 	if !quick && !ended() {
-		f.log.Error("requests did not end when told to", "requests", f.gate.inFlight(), "waited", 2*f.limits.stop)
+		f.log.Error("requests still running after they were cancelled", "requests", f.gate.inFlight(), "waited", 2*f.limits.stop)
 	}
 }
 
