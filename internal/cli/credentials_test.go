@@ -135,7 +135,7 @@ func TestCredentialsOfALocalCluster(t *testing.T) {
 	if err != nil || tok.Secret != secret || tok.Namespace != "team" || tok.Etcd[0] != "dynamod://10.0.0.5:2379" || tok.NATS != "dynamod://10.0.0.5:4222" {
 		t.Errorf("token %+v %v", tok, err)
 	}
-	clitest.Has(t, "credentials --join", r.stderr, "whoever has this token belongs to the cluster", "DYNAMOD_JOIN=TOKEN dynamod")
+	clitest.Has(t, "credentials --join", r.stderr, "anyone with this token can join the cluster", "DYNAMOD_JOIN=TOKEN dynamod")
 	dir := filepath.Join(t.TempDir(), "it's here")
 	r = run("credentials", "--export", dir, "--days", "7")
 	if r.code != 0 {

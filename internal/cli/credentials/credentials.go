@@ -43,9 +43,9 @@ func Command(a *command.App) *cobra.Command {
 inside a dynamod let in only who has it, or a certificate that was made with it. The secret
 itself is not shown: it is named by its fingerprint.
 
---join prints a token for another machine; whoever has it belongs to the cluster.
+--join prints a token for another machine; anyone with it can join the cluster.
 --export writes a certificate for tools such as etcdctl and nats, and prints the variables
-they need; whoever has its key may read and change everything in etcd and NATS until the
+they need; anyone with its key can read and change everything in etcd and NATS until the
 certificate ends, or the secret is another one.
 --rotate makes another secret while nothing of the cluster runs on this machine. Other
 machines then join again: there, remove the old secret, whose file dynctl credentials names.`,
@@ -179,7 +179,7 @@ func (o *Options) printToken(e statedir.Endpoints, secret credentials.Secret) er
 		}
 	}
 	if o.Session.Out.Prose() {
-		o.Session.Out.Note("whoever has this token belongs to the cluster; on another machine:")
+		o.Session.Out.Note("anyone with this token can join the cluster; on another machine:")
 		o.Session.Out.Note("DYNAMOD_JOIN=TOKEN dynamod --node-name NAME --node-advertise-host ADDRESS, or dynctl join -")
 	}
 	return o.Session.Out.Answer(output.Answer{Data: struct {
@@ -240,7 +240,7 @@ func (o *Options) writeFiles(e statedir.Endpoints, secret credentials.Secret) er
 		fmt.Fprintf(&text, "export %s=%s\n", name, human.ShellQuote(value))
 	}
 	if o.Session.Out.Prose() {
-		o.Session.Out.Note("the certificate in %s ends on %s; whoever has its key may change everything in etcd and NATS", dir, until.Format(time.DateOnly))
+		o.Session.Out.Note("the certificate in %s ends on %s; anyone with its key can change everything in etcd and NATS", dir, until.Format(time.DateOnly))
 		o.Session.Out.Note("etcdctl needs no flags; nats needs --tlsfirst")
 	}
 	return o.Session.Out.Answer(output.Answer{Data: x, Names: []string{x.CA, x.Cert, x.Key}, Text: text.String()})

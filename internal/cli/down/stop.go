@@ -185,7 +185,7 @@ func (d *downturn) finish() error {
 		return err
 	}
 	if len(left) > 0 {
-		return &exit.Failure{Action: "cluster " + d.session.Config.Cluster + " is not all gone", Err: errors.New(left[0]), Facts: left[1:]}
+		return &exit.Failure{Action: "cluster " + d.session.Config.Cluster + " is still running in part", Err: errors.New(left[0]), Facts: left[1:]}
 	}
 	if len(d.res.Remote) > 0 {
 		d.session.Out.Note("agents that were not started here go on without workers: %s", strings.Join(d.res.Remote, ", "))

@@ -107,7 +107,7 @@ func explainWorker(v client.View, w cluster.Worker, now time.Time) *Explanation 
 		}
 	case cluster.StateStopped:
 		x.since(w.UpdatedAt)
-		x.Why, x.Next = "it has ended as it was told to", "it leaves the list"
+		x.Why, x.Next = "it stopped as ordered", "it leaves the list"
 	case cluster.StateFailed:
 		x.since(w.UpdatedAt)
 		x.Why, x.Next = human.OrDash(w.Reason), "its agent starts it again"
