@@ -91,7 +91,7 @@ func (m *route) section(d *cluster.RouterDecision) Section {
 		lines = append(lines, []draw.Span{draw.Dim.Text("decided by "), draw.Plain.Text(strings.Join(d.Weighed, ", ")), draw.Dim.Text("; overlap is observed, and not weighed")})
 	}
 	if len(d.Candidates) == 0 {
-		lines = append(lines, []draw.Span{draw.Dim.Text("the router told no candidates")})
+		lines = append(lines, []draw.Span{draw.Dim.Text("the router reported no candidates")})
 	} else {
 		rows := [][]draw.Span{draw.Titles("STAGE WORKER OVERLAP UNCACHED LOAD COST RESULT")}
 		for i := range d.Candidates {
