@@ -83,3 +83,23 @@ func TestDecodeWorkerRefusesToPrefill(t *testing.T) {
 		t.Errorf("status %d, %+v", resp.StatusCode, e)
 	}
 }
+
+// An answer that has begun goes on when its worker is lost, although no prefill worker is
+// left for it.
+func TestEnforceEndsNoAnswer(t *testing.T) {
+	w := newWorld(t)
+	var f *front
+	pre := w.prefiller("worker-9", holds("worker-9", nil))
+	w.pair(3, func(ctx context.Context, fk *fake) error {
+		pre.vanish(t)
+		patience.Until(t, "no prefill worker is known", func() bool { return len(f.prefills.Instances()) == 0 })
+		return engineStops(ctx, fk)
+	})
+	s := routing()
+	s.change(func(k *Settings) { k.Prefill.Enforce = true })
+	f = w.routed(s, 1, 2)
+	a := readStream(t, f.post("/v1/completions", textBody(body{"stream": true, "prompt": strings.Repeat("x", 40)})))
+	if a.texts[0] != saga || a.failed != nil || len(pre.got()) != 1 {
+		t.Errorf("got %+v, error %+v, the prefill worker was asked %d times", a, a.failed, len(pre.got()))
+	}
+}

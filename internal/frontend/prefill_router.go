@@ -25,8 +25,8 @@ const (
 )
 
 // disaggregate says in the request how its prompt is prefilled. With the strategy
-// router it has a prefill worker compute it first, or while the decode worker gets
-// ready.
+// prefill-first it has a prefill worker compute the prompt before the decode worker is
+// asked, or while that gets ready.
 func (g *generation) disaggregate(ctx context.Context) error {
 	if g.hop != nil && time.Now().Before(g.hop.deadline) {
 		return nil // the decode worker has refused; another one may use it
@@ -34,7 +34,8 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	g.endHop()
 	hints := &g.req.Disagg
 	settings := g.f.cfg.Settings()
-	hints.Strategy, hints.Why, hints.Enforce = g.strategy, "", settings.Prefill.Enforce
+	hints.Strategy, hints.Why = g.strategy, ""
+	hints.Enforce = settings.Prefill.Enforce && g.req.Generated == 0 // an answer that has begun goes on
 	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
 	if len(g.followed(g.f.workers.Instances())) > 0 {
 		return nil // its KV is there already
