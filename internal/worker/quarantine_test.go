@@ -159,9 +159,11 @@ func TestHoldIsKept(t *testing.T) {
 	}
 	pre.counts(t, 2, "dynamo_component_kv_holds_total", `outcome="read"`)
 	stream.Close() // the frontend has let go, too
-	held := pre.engine().Stats().KVOutgoing
-	if held == 0 || s.memory() == nil {
-		t.Fatalf("%d blocks are kept for a reader that stands still", held)
+	// What the first reader had is given back a moment after it is counted.
+	held := (len(p) + blockSize - 1) / blockSize
+	eventually(t, "only what the reader needs that stands still is kept", func() bool { return pre.engine().Stats().KVOutgoing == held })
+	if s.memory() == nil {
+		t.Fatal("no reader stands still")
 	}
 	var before [][]byte
 	for _, piece := range s.memory() {
