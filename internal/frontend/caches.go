@@ -81,7 +81,7 @@ func (c *caches) status(st cluster.WorkerStatus) {
 	w := c.workers[st.InstanceID]
 	s := &st.Stats
 	w.rate, w.transfer, w.kvBlocks = s.PrefillRate, transferRate(st), s.KVTotal
-	w.kvInUse, w.told = s.KVActive+s.KVIncoming+s.KVOutgoing+s.Quarantined, time.Now()
+	w.kvInUse, w.told = s.KVUsed(), time.Now()
 }
 
 // transferRate returns the mean speed of a worker's KV transfers so far, in tokens per
