@@ -45,28 +45,35 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Both connect in the background; what was published before is not delivered.
+	// Both connect in the background, and each topic is a subscription of its own; what was
+	// published before is not delivered.
 	end := time.Now().Add(time.Minute)
-	for heard := false; !heard; {
+	for heard := map[EventKind]bool{}; len(heard) < 3; {
 		if time.Now().After(end) {
-			t.Fatal("no events")
+			t.Fatalf("no events but %v", heard)
 		}
 		publish(cluster.TopicKVEvents, cluster.KVEvent{Worker: "worker-0"})
+		publish(cluster.TopicRouterDecisions, cluster.RouterDecision{Chosen: "worker-0"})
+		publish(cluster.TopicWorkerStatus, status("worker-0", cluster.StateReady, 0))
 		select {
-		case <-s.Events():
-			heard = true
+		case e := <-s.Events():
+			heard[e.Kind] = true
 		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	next := func(t *testing.T, s *Stream) Event {
+		t.Helper()
+		for {
+			if e := next(t, s); e.Worker != "worker-0" {
+				return e
+			}
 		}
 	}
 	if ok, why := s.Connected(); !ok {
 		t.Errorf("not connected: %s", why)
 	}
 	publish(cluster.TopicKVEvents, cluster.KVEvent{Worker: "worker-1", Kind: cluster.KVStored, Count: 4})
-	var e Event
-	for e.Worker != "worker-1" {
-		e = next(t, s)
-	}
-	if e.Kind != EventKV || e.KV == nil || e.KV.Count != 4 {
+	if e := next(t, s); e.Kind != EventKV || e.KV == nil || e.KV.Count != 4 {
 		t.Errorf("got %+v", e)
 	}
 	publish(cluster.TopicRouterDecisions, cluster.RouterDecision{RequestID: "r-1", Chosen: "worker-1"})
