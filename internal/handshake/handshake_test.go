@@ -292,12 +292,12 @@ func TestLobby(t *testing.T) {
 			t.Errorf("connection %d of the flood: closed = %t", i, c.closed)
 		}
 	}
-	if peerIn.leave() || len(l.inside) != LobbySize-1 {
+	if peerIn.Leave() || len(l.inside) != LobbySize-1 {
 		t.Errorf("%d inside after the peer has left", len(l.inside))
 	}
 	_, last := enter("10.0.0.66")
 	_, _ = enter("10.0.0.66")
-	if last.leave() {
+	if last.Leave() {
 		t.Error("the newest has gone in place of the oldest")
 	}
 	l.Close()

@@ -30,8 +30,9 @@ type Guest struct {
 	shown bool // it was closed to make room
 }
 
-// Enter adds a new connection. The caller then calls Accept on the Guest. After Close,
-// Enter closes the connection at once.
+// Enter adds a new connection. Callers enter connections in the order in which they
+// accept them: else the newest of a flood could pass for an older one. The caller then
+// calls Accept or Leave on the Guest. After Close, Enter closes the connection at once.
 func (l *Lobby) Enter(conn net.Conn) *Guest {
 	g := &Guest{lobby: l, conn: conn, host: hostOf(conn)}
 	l.mu.Lock()
@@ -65,14 +66,15 @@ func (l *Lobby) evict() {
 // ErrCrowded if the connection was closed to make room for another one.
 func (g *Guest) Accept(o Options, deadline time.Time) (net.Conn, Session, error) {
 	conn, s, err := Accept(g.conn, o, deadline)
-	if g.leave() {
+	if g.Leave() {
 		err = ErrCrowded
 	}
 	return conn, s, err
 }
 
-// leave reports whether the connection was closed to make room for another one.
-func (g *Guest) leave() (evicted bool) {
+// Leave gives back the place of a connection on which Accept is not called. It reports
+// whether the connection was closed to make room for another one.
+func (g *Guest) Leave() (evicted bool) {
 	g.lobby.mu.Lock()
 	defer g.lobby.mu.Unlock()
 	if i := slices.Index(g.lobby.inside, g); i >= 0 {

@@ -22,15 +22,16 @@ func (t *transport) admit(nc net.Conn) {
 		return
 	}
 	t.greeting[uc] = struct{}{}
+	stranger := t.strangers.Enter(uc) // in the order of arrival: the oldest go first
 	t.wg.Go(func() {
 		defer func() { _ = uc.Close() }()
-		t.serve(uc)
+		t.serve(uc, stranger)
 	})
 }
 
 // serve runs one inbound connection from the handshake to its end.
-func (t *transport) serve(uc *net.UnixConn) {
-	in, err := t.greet(uc)
+func (t *transport) serve(uc *net.UnixConn, stranger *handshake.Guest) {
+	in, err := t.greet(uc, stranger)
 	t.mu.Lock()
 	delete(t.greeting, uc)
 	closed := t.closed
@@ -63,9 +64,10 @@ func (t *transport) serve(uc *net.UnixConn) {
 // greet checks the peer's process and prepares the welcome. Nothing is read
 // before the system has said that the peer runs as the same user, and nothing but the
 // handshake before the peer has proved that it belongs to the cluster.
-func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {
+func (t *transport) greet(uc *net.UnixConn, stranger *handshake.Guest) (_ *inbound, err error) {
 	var peer process
 	if err := control(uc, func(fd int) (err error) { peer, err = peerProcess(fd); return err }); err != nil {
+		stranger.Leave()
 		return nil, err
 	}
 	defer func() {
@@ -73,7 +75,7 @@ func (t *transport) greet(uc *net.UnixConn) (_ *inbound, err error) {
 			peer.close()
 		}
 	}()
-	_, _, err = t.strangers.Enter(uc).Accept(handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
+	_, _, err = stranger.Accept(handshake.Options{Protocol: spoken, Key: t.host.Key()}, time.Now().Add(t.opts.ConnectTimeout))
 	if err = wire.HandshakeError(cmp.Or(err, uc.SetDeadline(time.Time{}))); err != nil {
 		return nil, err
 	}
