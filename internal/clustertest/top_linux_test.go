@@ -23,6 +23,7 @@ import (
 	"github.com/dynctl/dynctl/internal/clustertest"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/orphan"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -427,7 +428,7 @@ func (d *dashboard) end() {
 	d.t.Helper()
 	select {
 	case <-d.read:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience.Soon):
 		d.t.Error("the dashboard does not leave")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -147,7 +148,7 @@ func TestDrawAllocatesNothing(t *testing.T) {
 	} {
 		q := drawing(logits, Request{Tokens: []uint32{1, 2, 3}, Generated: 1, Sampling: o, Stop: protocol.StopConditions{MinTokens: 3, StopTokenIDs: []uint32{5}}})
 		var s sampler
-		if n := testing.AllocsPerRun(100, func() {
+		if n := patience.Allocs(100, func() {
 			if _, _, err := s.draw(q, len(logits)); err != nil {
 				t.Fatal(err)
 			}

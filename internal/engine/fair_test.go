@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/kvlayout"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/protocol"
 )
 
@@ -354,7 +355,7 @@ func (d *driven) done(list []*sequence, limit int) (steps int) {
 		if !ok {
 			d.t.Fatalf("not done after %d steps, %d preemptions", steps, d.count.PreemptedTotal)
 		}
-	case <-time.After(8 * time.Second):
+	case <-time.After(patience.Soon):
 		d.t.Fatal("a step has no end")
 	}
 	if err := d.pool.Check(); err != nil {

@@ -157,7 +157,7 @@ func TestImportRefusals(t *testing.T) {
 	one.Release(nil)
 	select {
 	case <-one.Context().Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience.Soon):
 		t.Error("who waits for an import that was released waits on")
 	}
 	if err := s.StopAdmission(t.Context()); err != nil {

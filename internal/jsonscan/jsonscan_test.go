@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 var wide = Limits{Depth: 10_000, Values: 1 << 30}
@@ -89,7 +91,7 @@ func TestLimits(t *testing.T) {
 // TestNothingIsCopied: passing over a text takes no memory that grows with it.
 func TestNothingIsCopied(t *testing.T) {
 	text := []byte(`[` + strings.Repeat(`{"role":"user","content":"hello"},`, 10_000) + `1]`)
-	if n := testing.AllocsPerRun(5, func() {
+	if n := patience.Allocs(5, func() {
 		if err := New(text, wide).Skip(); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/nixl"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func TestPrepareErrors(t *testing.T) {
@@ -110,7 +111,7 @@ func TestMakeTransferAllocations(t *testing.T) {
 		for i := range l {
 			l[i], r[i] = int32(2*i), int32(i)
 		}
-		return testing.AllocsPerRun(20, func() {
+		return patience.Allocs(20, func() {
 			if _, err := a.MakeTransfer(nixl.Write, local, l, remote, r, nixl.TransferOpts{}); err != nil {
 				t.Error(err)
 			}

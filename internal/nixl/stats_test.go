@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // What peers did in this agent's memory is counted by direction: accesses and bytes.
@@ -108,7 +110,7 @@ func TestHandlerGetsNotifications(t *testing.T) {
 			if n.From != "peer" || string(n.Msg) != want {
 				t.Errorf("%+v, want %q", n, want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience.Soon):
 			t.Fatalf("no notification %q", want)
 		}
 	}

@@ -7,4 +7,4 @@ package patience
 const RaceDetector = true
 
 // slowdown is that of the race detector, with other packages' tests beside.
-const slowdown = 8
+const slowdown = 4

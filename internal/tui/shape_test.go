@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
 	"github.com/dynctl/dynctl/internal/tui/draw"
 )
 
@@ -183,7 +184,7 @@ func viewAllocs(workers int) float64 {
 	m.shown.Width, m.shown.Height = 160, 50
 	m.take(snapshotMsg{manyWorkers(workers), noon()})
 	m.settle()
-	return testing.AllocsPerRun(5, func() {
+	return patience.Allocs(5, func() {
 		m.dirty = true
 		_ = m.View()
 	})

@@ -295,7 +295,7 @@ func TestSplitAttention(t *testing.T) {
 				t.Errorf("%d cores have split nothing", cores)
 			}
 			last := engine.BatchSeq{Tokens: tokens[:1], Start: context, Blocks: table(0, 100), Logits: got}
-			if n := testing.AllocsPerRun(10, func() { r.step(t, last) }); n > 0 {
+			if n := patience.Allocs(10, func() { r.step(t, last) }); n > 0 {
 				t.Errorf("%s, %d cores: %v allocations a step", kv, cores, n)
 			}
 		}

@@ -155,7 +155,7 @@ func TestApplyScatteredBlocks(t *testing.T) {
 			for i := range got {
 				sameBits(t, fmt.Sprintf("%s, %d tokens, token %d", kind, n, i), got[i], want[i])
 			}
-			if a := testing.AllocsPerRun(1, func() { m.apply(l, 0, rows, scattered.span(0, n), got) }); a > 0 {
+			if a := patience.Allocs(1, func() { m.apply(l, 0, rows, scattered.span(0, n), got) }); a > 0 {
 				t.Errorf("%s, %d tokens: %v allocations", kind, n, a)
 			}
 		}
@@ -281,7 +281,7 @@ func TestWidenQuantized(t *testing.T) {
 		for _, r := range []int{0, 4, 2} {
 			buf := make([]float32, 256)
 			sameBits(t, fmt.Sprint(kind, " row ", r), m.widen(buf, r), want[r*256:][:256])
-			if n := testing.AllocsPerRun(10, func() { m.widen(buf, r) }); n > 0 {
+			if n := patience.Allocs(10, func() { m.widen(buf, r) }); n > 0 {
 				t.Errorf("%s: %v allocations", kind, n)
 			}
 		}
@@ -409,7 +409,7 @@ func TestNoAllocationsQuantized(t *testing.T) {
 			{Tokens: prompt(1, 40, 260), Blocks: table(8, 10)},
 		}
 		r.step(t, batch...)
-		if n := testing.AllocsPerRun(10, func() { r.step(t, batch...) }); n > 0 {
+		if n := patience.Allocs(10, func() { r.step(t, batch...) }); n > 0 {
 			t.Errorf("%s: %v allocations a step", name, n)
 		}
 	}

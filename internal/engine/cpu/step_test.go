@@ -18,6 +18,7 @@ import (
 	"github.com/dynctl/dynctl/internal/model"
 	"github.com/dynctl/dynctl/internal/model/modeltest"
 	"github.com/dynctl/dynctl/internal/model/safetensors"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 func TestStepRefuses(t *testing.T) {
@@ -226,7 +227,7 @@ func TestNoAllocations(t *testing.T) {
 		mixed := append(decode, engine.BatchSeq{Tokens: prompt(1, 100, 260), Blocks: table(8, 10)})
 		for kind, batch := range map[string][]engine.BatchSeq{"decode": decode, "mixed": mixed} {
 			r.step(t, batch...)
-			if n := testing.AllocsPerRun(10, func() { r.step(t, batch...) }); n > 0 {
+			if n := patience.Allocs(10, func() { r.step(t, batch...) }); n > 0 {
 				t.Errorf("%s: %s step: %v allocations", name, kind, n)
 			}
 		}
