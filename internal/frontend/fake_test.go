@@ -237,3 +237,6 @@ func failAt(at int, err error) func(context.Context, int) error {
 		return nil
 	}
 }
+
+// roomy gives a model more context than tools and moves take.
+func roomy(fk *fake) { fk.card.ContextLength = 4096 }

@@ -1,3 +1,8 @@
+//go:build !race
+
+// Tests with the official client are left out under the race detector: compiling the client
+// for it takes longer than all other tests of the package together.
+
 package frontend
 
 import (
@@ -22,9 +27,6 @@ func weather(name string) openai.ChatCompletionToolUnionParam {
 		Parameters: shared.FunctionParameters{"type": "object", "properties": body{"city": body{"type": "string"}}},
 	})
 }
-
-// roomy gives a model more context than the tools take.
-func roomy(fk *fake) { fk.card.ContextLength = 4096 }
 
 func withTools(names ...string) openai.ChatCompletionNewParams {
 	p := openai.ChatCompletionNewParams{Model: testModel, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hi")}}

@@ -87,7 +87,7 @@ func TestModelsWithoutTools(t *testing.T) {
 			w := newWorld(t)
 			w.fake("worker-1", say("<tool_call>"), change, func(fk *fake) { fk.card.Runtime.ReasoningParser = "of-tomorrow" })
 			f := w.frontend().waitModel(1)
-			tools := withTools("get_weather").Tools
+			tools := []any{tool(body{"name": "get_weather"})}
 			if e := failureOf(t, f.post("/v1/chat/completions", chatBody(body{"tools": tools}))); e.param() != "tools" || e.code() != "unsupported_parameter" {
 				t.Errorf("got %+v", e)
 			}
