@@ -52,7 +52,7 @@ type alarms struct {
 func newAlarms(r *metrics.Registry, log func() *slog.Logger) *alarms {
 	a := &alarms{
 		log:     log,
-		active:  r.Gauge(metrics.NodeAlarm, "1 while the node has to be seen to, by reason", metrics.LabelReason),
+		active:  r.Gauge(metrics.NodeAlarm, "1 while the node needs attention, by reason", metrics.LabelReason),
 		lines:   r.Counter(metrics.NodeLogDropped, "Lines of logs that were dropped because the disk was full"),
 		changed: make(chan struct{}, 1),
 		now:     map[string]string{},

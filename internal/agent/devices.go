@@ -36,7 +36,7 @@ func placeDevices(p host.Processors, devices, cores int) ([]place, error) {
 		devices = min(len(p.Nodes), cores)
 	}
 	if devices > cores {
-		return nil, fmt.Errorf("cpu.devices: %d devices need as many cores, there are %d", devices, cores)
+		return nil, fmt.Errorf("cpu.devices: %d devices need at least one core each, and there are %d cores", devices, cores)
 	}
 	nodes := p.Nodes
 	if devices < len(nodes) {

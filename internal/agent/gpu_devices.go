@@ -59,7 +59,7 @@ func (a *Agent) startGPUDevices(ctx context.Context, back *undo.Stack) error {
 	if a.vram, err = cudaipc.NewDevices(drv); err != nil {
 		return fmt.Errorf("gpu.devices is %s: %w", a.cfg.GPU.Devices, err)
 	}
-	back.Push("give up memory of peers", func(context.Context) error { return a.vram.Close() })
+	back.Push("release the memory of peers", func(context.Context) error { return a.vram.Close() })
 	begin := time.Now()
 	devices = make([]*gpu.Device, len(groups))
 	errs := make([]error, len(groups))

@@ -109,7 +109,7 @@ func TestChatSaysWhereItRan(t *testing.T) {
 		t.Errorf("%v, %+v", err, r)
 	}
 	if r := runChat(t, clitest.NewFrontend(t, clitest.Says("", "Fine.")), options{}, "hi", "-o", "json"); !strings.Contains(r.stdout, `"workers": null`) {
-		t.Errorf("a frontend that does not tell: %+v", r)
+		t.Errorf("a frontend that does not report them: %+v", r)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestUpSaysWhatItChanges(t *testing.T) {
 		t.Errorf("exit %d", r.code)
 	}
 	clitest.Has(t, "stderr", r.stderr, "changes from 1 decode worker to 1 decode worker, generation 1 to 2:\n+ engine.max_num_seqs  7\n1 decode worker restarts\n",
-		"dynctl: worker-2 did not start: disk on fire\n  worker-1 serves on as it was\n", "\n  try: dynctl rollback\n")
+		"dynctl: worker-2 did not start: disk on fire\n  worker-1 still serves, unchanged\n", "\n  try: dynctl rollback\n")
 	if st := w.ok("get", "topology"); !strings.Contains(st.stderr, "worker-2 failed: disk on fire") {
 		t.Errorf("get topology says %q", st.stderr)
 	}

@@ -127,7 +127,7 @@ func TestDrainOfTheStoresNode(t *testing.T) {
 	w.agent(fakeConfig{})
 	w.up(0, 1)
 	r := w.ok("drain", "node/node-1")
-	clitest.Has(t, "stderr", r.stderr, "note: no other node takes workers: those of node-1 stop, and requests wait until a node is resumed", "workers wait for a place: all nodes are drained")
+	clitest.Has(t, "stderr", r.stderr, "note: no other node takes workers: those of node-1 stop, and requests wait until a node is resumed", "workers that no node has room for: all nodes are drained")
 	clitest.Has(t, "stdout", r.stdout, "1 worker left. it hosts the cluster's etcd: not safe to stop.\n")
 	w.ok("resume", "node/node-1")
 	clitest.Eventually(t, "it serves again", func() bool { return strings.Contains(w.ok("ps").stdout, "\tready\t") })

@@ -31,7 +31,7 @@ func (v View) Unmet() (out []string) {
 }
 
 // goesOn begins the reason of a worker that serves without following its assignment.
-const goesOn = "goes on as it was: "
+const goesOn = "keeps its configuration: "
 
 // Refused returns the reason why a worker runs unchanged although another model, engine
 // or role, or a restart, was ordered. It is empty when no change was refused, or when the

@@ -65,11 +65,11 @@ func TestUnmet(t *testing.T) {
 			"worker-1": {State: cluster.StateReady}, "worker-3": {State: cluster.StateFailed, Reason: "no such file"},
 		},
 	}
-	want := []string{"worker-1 goes on as it was: no memory", "worker-2 pending: no node has a device gpu", "worker-3 failed: no such file"}
+	want := []string{"worker-1 keeps its configuration: no memory", "worker-2 pending: no node has a device gpu", "worker-3 failed: no such file"}
 	if got := v.Unmet(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if w := v.Worker("worker-1"); w.Reason != "goes on as it was: no memory" || w.State != cluster.StateReady {
+	if w := v.Worker("worker-1"); w.Reason != "keeps its configuration: no memory" || w.State != cluster.StateReady {
 		t.Errorf("%+v", w)
 	}
 	topo.Engine.MaxSeqs = 0 // taken back

@@ -83,7 +83,7 @@ func (c *Conditional) read(text string) error {
 		return fmt.Errorf("read the JSON object: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("read the JSON object: something follows it")
+		return errors.New("read the JSON object: text follows it")
 	}
 	if in.Tokens < 0 || in.Ratio < 0 || in.PrefillBusy < 0 || in.DecodeBusy < 0 {
 		return errors.New("a threshold is negative")

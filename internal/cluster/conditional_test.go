@@ -41,7 +41,7 @@ func TestParseConditional(t *testing.T) {
 		`{"threshold":7}`:          "unknown field",
 		`{"eff_isl_threshold":-1}`: "negative",
 		`{"eff_isl_threshold":1`:   "read the JSON object",
-		`{} {}`:                    "something follows",
+		`{} {}`:                    "text follows",
 	} {
 		if got, err := ParseConditional(text); err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "eff_isl_threshold") {
 			t.Errorf("%q: %+v, %v; want %s", text, got, err, why)

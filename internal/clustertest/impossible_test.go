@@ -63,7 +63,7 @@ func (s *asEver) end() {
 }
 
 // Orders that cannot be carried out, whoever writes them, cost nobody an answer: the
-// workers serve on as they were, the cluster says why, and it is as before when the order
+// workers still serve, unchanged, the cluster says why, and it is as before when the order
 // is taken back.
 func TestImpossibleOrders(t *testing.T) {
 	t.Parallel()

@@ -167,7 +167,7 @@ func (v *validator) nats(n NATSClient) {
 		}
 	}
 	if len(ways) > 1 {
-		v.wrong(ways[0], "cannot stand beside %s: choose one way to log in", ways[1])
+		v.wrong(ways[0], "cannot be combined with %s: choose one way to log in", ways[1])
 	}
 }
 
@@ -182,12 +182,12 @@ type given struct {
 func (v *validator) embedded(key string, addrs []string, others []given) {
 	for _, a := range addrs {
 		if !strings.HasPrefix(strings.TrimSpace(a), SchemeDynamod) {
-			v.wrong(key, "%q stands beside an address that begins with %s: all must, or none", strings.TrimSpace(a), SchemeDynamod)
+			v.wrong(key, "%q is listed with an address that begins with %s: all must begin so, or none", strings.TrimSpace(a), SchemeDynamod)
 		}
 	}
 	for _, o := range others {
 		if o.set {
-			v.wrong(o.key, "has no meaning with %s in %s: a server inside a dynamod asks for the cluster's secret alone", SchemeDynamod, key)
+			v.wrong(o.key, "has no use with %s in %s: a server inside a dynamod accepts only the cluster's secret", SchemeDynamod, key)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func (p *planner) judge(it *item) {
 	}
 	it.Refused = cluster.Refusal{Form: it.Form(), Why: why}
 	it.Become(it.Last)
-	it.Last, it.why = cluster.Form{}, "as before, it cannot change: "+why
+	it.Last, it.why = cluster.Form{}, "unchanged, because it cannot change: "+why
 	it.Generation++
 }
 

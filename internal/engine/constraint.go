@@ -9,11 +9,11 @@ import (
 
 // ErrNothingAllowed is returned when a request's constraint, allowed ids and bad words
 // contradict each other, so that no token is left to draw.
-var ErrNothingAllowed = errors.New("the request's restrictions leave no token to draw")
+var ErrNothingAllowed = errors.New("no token satisfies the request's restrictions")
 
 // ErrConstraintCost is returned when evaluating the constraint of a request further would
 // exceed the cost limit of a sequence. Mask and Accept return it, wrapped.
-var ErrConstraintCost = errors.New("the form that is asked for costs too much to keep to")
+var ErrConstraintCost = errors.New("the requested output form takes too much work to enforce")
 
 // Constraint restricts the output of one sequence, for example to a grammar. The engine
 // never calls it from two goroutines at once.

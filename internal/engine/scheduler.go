@@ -62,7 +62,7 @@ func (e *Engine) stepFailed(err error) error {
 		e.cancel(s, protocol.FinishError, fmt.Errorf("engine step: %w", err))
 	}
 	if e.failures >= maxStepFailures {
-		return fmt.Errorf("engine gives up after %d failed steps: %w", e.failures, err)
+		return fmt.Errorf("engine stopped after %d failed steps in a row: %w", e.failures, err)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (d *Delivery) work(ctx context.Context, every time.Duration, h func(context
 			select {
 			case <-tick.C:
 				if err := d.InProgress(); err != nil {
-					log.Debug("sign of life failed", "id", d.ID, "err", err)
+					log.Debug("progress report of a queue message failed", "id", d.ID, "err", err)
 				}
 			case <-ended:
 				return

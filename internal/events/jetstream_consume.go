@@ -220,7 +220,7 @@ func (m *jetMessage) term(reason string) error {
 }
 
 func (m *jetMessage) inProgress() error {
-	return m.short("sign of life for", func(context.Context) error { return m.msg.Respond([]byte("+WPI")) })
+	return m.short("progress report for", func(context.Context) error { return m.msg.Respond([]byte("+WPI")) })
 }
 
 // short runs one request or publication with a timeout of its own.

@@ -20,7 +20,7 @@ const (
 )
 
 // errSilent is returned when the server sends no heartbeat for a request.
-var errSilent = errors.New("no sign of life from the consumer")
+var errSilent = errors.New("no heartbeat from the consumer")
 
 // puller asks a durable consumer for one message at a time. After a reconnect, the
 // library's own iterators may have two requests under way with room for one answer.

@@ -33,7 +33,7 @@ func waitReset(c net.Conn) error {
 	return raw.Read(func(fd uintptr) bool { return poll(fd)&gone != 0 })
 }
 
-var errNoSocket = errors.New("the connection is no TCP socket")
+var errNoSocket = errors.New("the connection is not a TCP socket")
 
 func rawConn(c net.Conn) interface {
 	Control(func(uintptr)) error

@@ -41,7 +41,7 @@ func (q *completionRequest) check() *apiError {
 		return missing("prompt")
 	}
 	if q.maxTokens != nil && *q.maxTokens == 0 && !q.echo {
-		return wrongValue("max_tokens", "0 is for 'echo' alone, %d to %d are allowed", 1, maxCount)
+		return wrongValue("max_tokens", "0 is allowed only with 'echo', otherwise %d to %d", 1, maxCount)
 	}
 	if q.top != nil {
 		n := int(*q.top)

@@ -240,7 +240,7 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 		}
 		switch {
 		case left && g.moved == nil:
-			return progress, fmt.Errorf("moved by %s to nowhere: %w", inst.Worker, requestplane.ErrIncomplete)
+			return progress, fmt.Errorf("%s moved the request but named no worker: %w", inst.Worker, requestplane.ErrIncomplete)
 		case left:
 			return progress, nil
 		}

@@ -97,7 +97,7 @@ func (p *nvextParams) bind(m *servedModel) *apiError {
 		return wrongValue("nvext.prefill_worker_id", "no prefill worker %d serves this model", *p.prefill)
 	}
 	if p.force == metrics.PrefillLocal {
-		return wrongValue("nvext.prefill", "'local' leaves nothing to do for 'nvext.prefill_worker_id'")
+		return wrongValue("nvext.prefill", "'nvext.prefill_worker_id' has no use with 'local'")
 	}
 	return nil
 }

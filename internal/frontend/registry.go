@@ -158,7 +158,7 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 	maps.DeleteFunc(r.sets, func(key string, s *fileSet) bool { return !wanted[key] && !s.loading })
 	for name := range old {
 		if models[name] == nil {
-			r.log.Info("model is served no more", "model", name)
+			r.log.Info("model is no longer served", "model", name)
 			r.metrics.ForgetModel(name)
 		}
 	}

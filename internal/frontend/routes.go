@@ -117,7 +117,7 @@ func (f *Frontend) model(name string) (*servedModel, *apiError) {
 	for _, m := range f.registry.list() {
 		names = append(names, m.name)
 	}
-	what := "no model is served at present"
+	what := "no model is served now"
 	if len(names) > maxListed {
 		names = append(names[:maxListed], "...")
 	}

@@ -108,7 +108,7 @@ func words(v *[]string) field {
 			return wrongValue(name, "a string of more than %d bytes", maxBadWord)
 		}
 		if slices.ContainsFunc(*v, func(w string) bool { return strings.TrimSpace(w) == "" }) {
-			return wrongValue(name, "an empty string is no word")
+			return wrongValue(name, "an empty string is not a word")
 		}
 		return nil
 	}

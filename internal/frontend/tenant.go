@@ -25,7 +25,7 @@ func newTenants(keys []string, proxies []string) (*tenants, error) {
 			p, err = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("frontend.trusted_proxies: %q is no address, such as 10.0.0.1, and no network, such as 10.0.0.0/8", text)
+			return nil, fmt.Errorf("frontend.trusted_proxies: %q is neither an address, such as 10.0.0.1, nor a network, such as 10.0.0.0/8", text)
 		}
 		t.proxies = append(t.proxies, p.Masked())
 	}

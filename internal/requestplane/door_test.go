@@ -93,7 +93,7 @@ func TestTCPAnotherSecret(t *testing.T) {
 		t.Errorf("%d connections for 20 calls", n)
 	}
 	until(t, "both sides have said why", func() bool {
-		return strings.Contains(serverLog.String(), "secret") && strings.Contains(clientLog.String(), "cannot work with a node")
+		return strings.Contains(serverLog.String(), "secret") && strings.Contains(clientLog.String(), "incompatible node")
 	})
 }
 

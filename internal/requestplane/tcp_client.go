@@ -179,7 +179,7 @@ func (c *TCPClient) connect(hostport string, d *dial) {
 			c.log.Debug("connect failed", "addr", hostport, "err", err)
 			break
 		}
-		c.refused.Warn(c.log, "cannot work with a node", "addr", hostport, "err", err)
+		c.refused.Warn(c.log, "incompatible node", "addr", hostport, "err", err)
 		c.hopeless[hostport] = hopelessServer{d.err, time.Now().Add(hopelessPause)}
 	default:
 		c.log.Debug("connect done", "addr", hostport, "took", time.Since(start))

@@ -61,7 +61,7 @@ var fields = sync.OnceValue(func() []Field {
 	}
 	out = append(out, engineFields("engine", func(f *File) *cluster.EngineSpec { return &f.Topology.Engine })...)
 	out = append(out, roleFields("prefill", "0 lets decode workers do both", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Prefill, &f.Topology.PrefillSpec })...)
-	out = append(out, roleFields("decode", "prefill workers need one at least", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Decode, &f.Topology.DecodeSpec })...)
+	out = append(out, roleFields("decode", "prefill workers need at least one", func(f *File) (*int, *cluster.RoleSpec) { return &f.Topology.Decode, &f.Topology.DecodeSpec })...)
 	for _, k := range config.RuntimeKeys() {
 		out = append(out, settingField(k))
 	}

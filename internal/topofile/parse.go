@@ -66,7 +66,7 @@ func (r *reader) read(content []byte) bool {
 	var doc yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		r.wrong("", position{}, "the file is empty; the least is: decode: 1")
+		r.wrong("", position{}, "the file is empty; the shortest topology is: decode: 1")
 		return false
 	case err != nil:
 		r.syntax(err)
@@ -131,7 +131,7 @@ func (r *reader) entry(section string, name, value *yaml.Node) {
 	}
 	known = known || isSection(path)
 	if first, twice := r.at[path]; twice && known {
-		r.wrong(path, place(name), "stands here twice; first in line %d", first.line)
+		r.wrong(path, place(name), "set twice; first in line %d", first.line)
 		return
 	}
 	r.at[path] = place(name)

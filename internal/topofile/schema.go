@@ -34,7 +34,7 @@ var sections = map[string]string{
 	"prefill": "Workers that compute the KV blocks of prompts: their number, or more.",
 	"decode":  "Workers that generate tokens: their number, or more.",
 	"disagg":  "Local or remote prefill. Changes at run time.", "router": "Choice of the worker. Changes at run time.",
-	"prefill.engine": "What prefill workers have otherwise than engine says.", "decode.engine": "What decode workers have otherwise than engine says.",
+	"prefill.engine": "Settings of prefill workers that differ from engine.", "decode.engine": "Settings of decode workers that differ from engine.",
 }
 
 // sectionSchema returns the schema of a section of parent, made if need be.

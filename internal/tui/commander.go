@@ -125,7 +125,7 @@ func (c *commander) act(s client.Source, a client.Action) tea.Cmd {
 	})
 }
 
-// setInterval tells the source how often to look.
+// setInterval tells the source interval between samples.
 func (c *commander) setInterval(s client.Source, d time.Duration) tea.Cmd {
 	return c.do(func(context.Context) tea.Msg {
 		s.SetInterval(d)

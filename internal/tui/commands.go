@@ -47,8 +47,8 @@ func commands(specs []paneSpec) commandLine {
 		}
 	}
 	return append(out,
-		command{"inspect", "<worker or node>", "look at one of them", runInspect, ownerNames},
-		command{"interval", "<duration>", "how often to look", runInterval, nil},
+		command{"inspect", "<worker or node>", "show one of them", runInspect, ownerNames},
+		command{"interval", "<duration>", "interval between samples", runInterval, nil},
 		command{"seek", "<duration>", "wind a replay, back with -", runSeek, nil},
 		command{"speed", "<number>", "how fast a replay is played", runSpeed, nil},
 		command{"help", "", "keys of this view", func(m *model, _ []string) (tea.Cmd, error) { m.showHelp(); return nil, nil }, nil},

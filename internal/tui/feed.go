@@ -141,7 +141,7 @@ func (f *feed) cannotStep(faster bool) string {
 		return ""
 	}
 	if faster {
-		return "every " + cells.Interval(f.interval) + " is as often as it goes"
+		return "every " + cells.Interval(f.interval) + " is the shortest interval"
 	}
-	return "every " + cells.Interval(f.interval) + " is as seldom as it goes"
+	return "every " + cells.Interval(f.interval) + " is the longest interval"
 }

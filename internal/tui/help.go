@@ -66,6 +66,6 @@ func keyHelp(help, show, why string) [][]draw.Span {
 	}
 	return [][]draw.Span{
 		{draw.Disabled.Text(name), draw.Disabled.Text(help)},
-		{draw.Plain.Text(cells.PadRight("", column)), draw.Dim.Text("now not: " + why)},
+		{draw.Plain.Text(cells.PadRight("", column)), draw.Dim.Text("not now: " + why)},
 	}
 }

@@ -228,12 +228,12 @@ func TestKeysThatCannotActSayWhy(t *testing.T) {
 		{"filter queue", labSnapshot(), Options{}, []string{"3", "/"}, "/: queue depth has no rows to filter"},
 		{"move in queue", labSnapshot(), Options{}, []string{"3", "j"}, "j ↓: queue depth has no rows"},
 		{"inspect latency", labSnapshot(), Options{}, []string{"4", "enter"}, "enter: nothing to inspect here"},
-		{"inspect further than a decision", labSnapshot(), Options{}, []string{"6", "enter", "enter"}, "enter: there is nothing further to inspect here"},
+		{"inspect further than a decision", labSnapshot(), Options{}, []string{"6", "enter", "enter"}, "enter: there is nothing more to inspect here"},
 		{"drain on a node", labSnapshot(), Options{}, []string{"n", "enter", "d"}, "d: this screen is not about a worker"},
 		{"zoom the nodes", labSnapshot(), Options{}, []string{"n", "z"}, "z: the nodes cover the screen already"},
 		{"nothing to undo", labSnapshot(), Options{}, []string{"esc"}, "esc: nothing to go back from; q leaves"},
 		{"zoom on a worker", labSnapshot(), Options{}, []string{"enter", "z"}, "z: esc first"},
-		{"fastest", labSnapshot(), Options{Interval: 250 * time.Millisecond}, []string{"+"}, "+: every 250ms is as often as it goes"},
+		{"fastest", labSnapshot(), Options{Interval: 250 * time.Millisecond}, []string{"+"}, "+: every 250ms is the shortest interval"},
 		{"unknown command", labSnapshot(), Options{}, []string{":", "type:explode", "enter"}, ":explode: no such command; there are :drain"},
 		{"unknown worker", labSnapshot(), Options{}, []string{":", "type:drain worker-9", "enter"}, `:drain: no worker "worker-9" in cluster lab`},
 		{"wrong deadline", labSnapshot(), Options{}, []string{":", "type:drain worker-1 5", "enter"}, `:drain: deadline "5": give a duration like 5m`},
@@ -324,7 +324,7 @@ func TestHelpIsMadeFromTheKeyMap(t *testing.T) {
 	for _, k := range Keys() {
 		sc.has(k.Keys, k.Help)
 	}
-	sc.has("now not: worker-1 is not draining", ":drain <worker> [deadline]", "● ready")
+	sc.has("not now: worker-1 is not draining", ":drain <worker> [deadline]", "● ready")
 	sc.press("j", "esc")
 	sc.lacks("Command line")
 }

@@ -10,7 +10,7 @@ import (
 func TestNodeWithoutGPUs(t *testing.T) {
 	s := labSnapshot()
 	for report, want := range map[*cluster.GPUReport]string{
-		nil: "the node does not tell",
+		nil: "the node does not report them",
 		{GPUs: []cluster.GPU{}, Missing: "NVIDIA's driver is not installed"}: "none: NVIDIA's driver is not installed",
 	} {
 		s.Nodes[0].GPU = report

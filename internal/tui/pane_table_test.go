@@ -131,7 +131,7 @@ func TestAddingAPane(t *testing.T) {
 	sc.press("u")
 	sc.has("u: it is loud already")
 	sc.press("?")
-	sc.has("This pane", "print the reasons louder", "now not: it is loud already", "why workers are as they are", "WHY", "what a worker says of itself", ":reasons")
+	sc.has("This pane", "print the reasons louder", "not now: it is loud already", "why workers are as they are", "WHY", "what a worker says of itself", ":reasons")
 	sc.press("esc", "z")
 	sc.has("z: the reasons cover the screen already")
 

@@ -38,7 +38,7 @@ func TestActivityOfTheRightWorker(t *testing.T) {
 		{"recorded", "worker-4", labSnapshot(), replay, "r-8e77"},
 		{"not yet", "worker-5", labSnapshot(), Options{}, "asking worker-5…"},
 		{"not recorded", "worker-5", labSnapshot(), replay, "not recorded"},
-		{"refused", "worker-4", refused, Options{}, "worker-4 does not tell: no answer in 1s"},
+		{"refused", "worker-4", refused, Options{}, "worker-4 does not report them: no answer in 1s"},
 		{"idle", "worker-4", idle, Options{}, "none at present"},
 	} {
 		tt.opts.Worker = tt.worker

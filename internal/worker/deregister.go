@@ -96,7 +96,7 @@ func (d *departure) ended() bool {
 func (d *departure) run(ctx context.Context) {
 	routers, err := runtime.NewClient(ctx, d.t.drt, cluster.ComponentFrontend, cluster.EndpointDeparted)
 	if err != nil {
-		d.t.log.Warn("routers not asked whether they know that the worker leaves", "error", err)
+		d.t.log.Warn("could not ask routers whether they know that the worker leaves", "error", err)
 		return
 	}
 	defer routers.Close()

@@ -125,6 +125,6 @@ func (w *Worker) adopt(as cluster.Assignment) {
 // Decline has the status say why the worker does not follow a change of its assignment.
 // It stays until another one is declined, or the worker ends.
 func (w *Worker) Decline(d cluster.Declined) {
-	w.log.Warn("goes on as it was: a change is impossible", "generation", d.Generation, "why", d.Why)
+	w.log.Warn("keeps its configuration: the change is impossible", "generation", d.Generation, "why", d.Why)
 	w.board.update(func(st *cluster.WorkerStatus) { st.Declined = d })
 }

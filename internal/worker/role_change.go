@@ -12,7 +12,7 @@ func (w *Worker) changeRole(ctx context.Context, old *term, next cluster.Assignm
 	w.log.Info("taking another role", "from", string(old.role), "to", string(next.Role))
 	old.close(ctx)
 	if err := old.duty.Idle(); err != nil {
-		w.log.Error("a role ends with work in hand", "role", string(old.role), "error", err)
+		w.log.Error("a role ends with unfinished work", "role", string(old.role), "error", err)
 	}
 	old.peers.ForgetAll()
 	old.end()

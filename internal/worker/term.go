@@ -166,7 +166,7 @@ func (t *term) rejoin(ctx context.Context) error {
 		case errors.Is(err, runtime.ErrClosed) || ctx.Err() != nil:
 			return fmt.Errorf("join discovery again: %w", err)
 		case err != nil:
-			t.log.Warn("not in discovery again yet, the runtime goes on trying", "error", err)
+			t.log.Warn("not yet registered in discovery again, the runtime keeps trying", "error", err)
 		}
 	}
 	t.duty.Start(ctx)

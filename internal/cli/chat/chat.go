@@ -48,13 +48,13 @@ func Command(a *command.App) *cobra.Command {
 	cmd := a.Command(command.Verb{
 		Use: "chat [message...]", Short: "Talk with the model that the cluster serves", Group: command.GroupRun,
 		Long: `With a message, or with one on standard input, one answer is printed as it comes, and
-nothing else goes to standard output. On a terminal without a message a conversation
-begins: /reset forgets it, /system changes the instruction, ctrl-c stops an answer,
-ctrl-d leaves. Below each answer stands how long its first token took (TTFT), how fast
-the others came, how many tokens there were, and which workers it came from.
+nothing else goes to standard output. On a terminal without a message a conversation begins:
+/reset forgets it, /system changes the instruction, ctrl-c stops an answer, ctrl-d leaves.
+Below each answer are its time to first token (TTFT), its speed, its number of tokens, and
+the workers that computed it.
 
-A frontend that is busy is asked again for as long as --timeout allows. If it wants an
-API key, DYNAMOD_FRONTEND_API_KEY holds it.`,
+A frontend that is busy is asked again for as long as --timeout allows. If it wants an API
+key, DYNAMOD_FRONTEND_API_KEY holds it.`,
 		Examples: []string{
 			"dynctl chat",
 			`dynctl chat "What is a lease?" --max-tokens 200`,

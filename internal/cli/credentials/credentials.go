@@ -40,8 +40,8 @@ func Command(a *command.App) *cobra.Command {
 	cmd := a.Command(command.Verb{
 		Use: "credentials", Short: "Show the cluster's credentials, hand them on, or make new ones", Group: command.GroupOther, Local: true,
 		Long: `All programs of a cluster share a secret, which the first dynamod made. The etcd and NATS
-inside a dynamod let in only who has it, or a certificate that was made with it. The secret
-itself is not shown: it is named by its fingerprint.
+inside a dynamod admit only clients with it, or with a certificate that was made with it.
+Only the fingerprint of the secret is shown.
 
 --join prints a token for another machine; anyone with it can join the cluster.
 --export writes a certificate for tools such as etcdctl and nats, and prints the variables
@@ -289,7 +289,7 @@ func (o *Options) renew(ctx context.Context) error {
 	}
 	if o.Session.Out.Prose() {
 		o.Session.Out.Tell("%s has a new secret, %s in place of %s", o.Session.Config.Cluster, made.Fingerprint(), old.Fingerprint())
-		o.Session.Out.Note("certificates and tokens made with the old one are worth nothing from the next start on")
+		o.Session.Out.Note("certificates and tokens made with the old one are invalid after the next start")
 		o.Session.Out.Note("other machines join again with a new token; there, first remove the old secret that dynctl credentials names")
 	}
 	return o.Session.Out.Answer(output.Answer{Data: struct {

@@ -30,18 +30,18 @@ func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
 		Use: "doctor", Short: "Check this machine and the cluster, and say what to do", Group: command.GroupLook,
-		Long: `Checks what workers need of this machine, whether the cluster's services answer, the
-leases, versions and clocks of its nodes, its workers, their model files, what frontends know
-of their KV caches, the paths of KV blocks between them, each of which is tested, and the
-frontends, with an answer of two tokens. What cannot be known is not guessed: a check says
-ok, warn, fail, or skip where there is nothing to check, as when no cluster runs.
+		Long: `Checks what workers need of this machine, whether the cluster's services answer, the leases,
+versions and clocks of its nodes, its workers, their model files, what frontends know of
+their KV caches, the paths of KV blocks between them, each of which is tested, and the
+frontends, with an answer of two tokens. Each check says ok, warn, fail, or skip where there
+is nothing to check, for example when no cluster runs.
 
 --model-check also proves the transfer of KV blocks, by what answers say: every decode
-worker is asked for facts out of prompts that each prefill worker has read in its place.
-An answer can only be right if the right blocks arrived whole. The built-in model can
-answer; another one is named with --model-check=NAME.
+worker is asked for facts out of prompts that each prefill worker has read in its place. An
+answer can only be right if the right blocks arrived whole. The built-in model can answer;
+another one is named with --model-check=NAME.
 
-The exit code is 0 without failures, warnings or not, and 1 with one.`,
+The exit code is 1 if a check fails, and 0 otherwise, also with warnings.`,
 		Examples: []string{
 			"dynctl doctor",
 			"dynctl doctor -q          # names of the checks that failed",

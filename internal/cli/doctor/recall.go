@@ -206,7 +206,7 @@ func (r recallCheck) ask(ctx context.Context, want openai.Extension) recallResul
 		case err != nil:
 			x.Finding = judge.NoAnswer(err)
 		case a.Ran == nil || a.Ran.Workers == nil || a.Ran.Timing == nil:
-			x.Finding = judge.Skipped("the frontend does not tell which workers answered")
+			x.Finding = judge.Skipped("the frontend does not report which workers answered")
 			x.Fix = "dynctl down, then up, with dynctl and dynamod of one release"
 		default:
 			x.answer, x.right = a, p.Right(a.Text)

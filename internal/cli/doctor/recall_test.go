@@ -126,7 +126,7 @@ func TestRecallCheck(t *testing.T) {
 		},
 		{name: "aggregated", asked: 2, want: "recall-local worker-3 ok, recall-local worker-4 ok, recall-remote skip", text: "no prefill worker serves: nothing is transferred"},
 		{name: "a frontend that does not tell", prefill: 1, asked: 2, model: &rememberer{mute: true},
-			want: "recall-local worker-3 skip, recall-local worker-4 skip", text: "the frontend does not tell which workers answered"},
+			want: "recall-local worker-3 skip, recall-local worker-4 skip", text: "the frontend does not report which workers answered"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := tc.model

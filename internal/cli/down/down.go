@@ -42,12 +42,12 @@ func Command(a *command.App) *cobra.Command {
 	o := &Options{}
 	cmd := a.Command(command.Verb{
 		Use: "down", Short: "Drain all workers and stop the cluster on this machine", Group: command.GroupRun, Changes: true,
-		Long: `Workers finish their requests, then the dynamod processes of this machine end, the one
-with the stores last. With the namespace of a deployment beside that of the stores, only its
-own processes do; without one, all namespaces end, and on a terminal the name of the
-cluster is to be typed where there are several. What is still there at the deadline is told to hurry, and killed
-after --grace. Data of the stores and logs stay. In a cluster with stores of its
-own, agents on other machines go on without workers.`,
+		Long: `Workers finish their requests, then the dynamod processes of this machine end, the one with
+the stores last. With the namespace of a deployment beside that of the stores, only its own
+processes do; without one, all namespaces end, and on a terminal the name of the cluster is
+to be typed where there are several. Processes that still run at the deadline are told to
+stop at once, and killed after --grace. Data of the stores and logs stay. In a cluster with
+stores of its own, agents on other machines go on without workers.`,
 		Examples: []string{
 			"dynctl down",
 			"dynctl down --deadline 10m       # let long requests end",

@@ -53,7 +53,7 @@ func (s *screen) processes(endings []launch.Ending) {
 		case e.Killed:
 			r.Word = "killed"
 		case e.Hurried:
-			r.Detail = fmt.Sprintf("process %d was told to stop at once", e.PID)
+			r.Detail = fmt.Sprintf("process %d was asked to stop at once", e.PID)
 		}
 		r.Cells = []string{r.Item, r.Kind, "", r.Word}
 		r.Line = fmt.Sprintf("%s dynamod %s", r.Item, r.Word)

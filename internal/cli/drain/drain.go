@@ -39,7 +39,7 @@ func Command(a *command.App) *cobra.Command {
 		Use: "drain {<worker> | node/<name>}...", Short: "Let workers finish, and say when they are safe to stop", Group: command.GroupWorkers, Changes: true,
 		Long: `A draining worker takes no new requests, finishes or hands over what it has and then
 gives its memory and lease back. It stays drained until it is resumed; with --replace it
-goes once a successor serves. The workers of a drained node get successors on other nodes,
+leaves once a successor serves. The workers of a drained node get successors on other nodes,
 one of each role at a time, and the node takes none until it is resumed. At the deadline
 the command ends with exit code 4 and the drain goes on; with --force what runs then is
 cut off, and other workers continue it. Several names are drained one after the other.

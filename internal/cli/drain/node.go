@@ -191,13 +191,13 @@ func (d *nodeDrainer) keeps() (out []string) {
 func (d *nodeDrainer) sentence() string {
 	text := fmt.Sprintf("%s drained in %s: %s left.", d.name, human.Duration(d.session.Out.Now().Sub(d.ordered)), human.Plural(len(d.left), "worker"))
 	if len(d.homeless) > 0 {
-		d.session.Out.Note("workers wait for a place: %s", strings.Join(d.homeless, "; "))
+		d.session.Out.Note("workers that no node has room for: %s", strings.Join(d.homeless, "; "))
 	}
 	if k := d.keeps(); len(k) > 0 {
 		return text + " it hosts the cluster's " + strings.Join(k, " and ") + ": not safe to stop."
 	}
 	if d.node.FrontendURL != "" {
-		d.session.Out.Note("its frontend %s goes with it; a stop in order lets its requests end", d.node.FrontendURL)
+		d.session.Out.Note("its frontend %s stops with it; an orderly stop lets its requests finish", d.node.FrontendURL)
 	}
 	return text + " safe to stop."
 }

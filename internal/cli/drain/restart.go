@@ -134,7 +134,7 @@ func (o *RestartOptions) some(ctx context.Context, c *client.Cluster, w *client.
 			if a, ok := v.Assignments[name]; !ok || a.Desire != cluster.DesireRun {
 				return false, &exit.Failure{Action: name + " did not restart", Err: errors.New("it was drained or removed meanwhile")}
 			} else if a.Refused.Why != "" && a.Generation > generation {
-				return false, &exit.Failure{Action: name + " did not restart", Err: errors.New(a.Refused.Why), Facts: []string{"it serves on as it was"}, Tries: []string{"dynctl logs " + name}}
+				return false, &exit.Failure{Action: name + " did not restart", Err: errors.New(a.Refused.Why), Facts: []string{"it still serves, unchanged"}, Tries: []string{"dynctl logs " + name}}
 			}
 			return last.State.Serving() && last.Generation >= generation, nil
 		}

@@ -44,8 +44,9 @@ func Command(a *command.App) *cobra.Command {
 		Use: "events", Short: "Print KV events, router decisions, worker changes and what the controller does", Group: command.GroupLook,
 		Long: `One line for each event: stored, removed and cleared KV blocks, choices of the routers (a
 second time once it is known where the prompt was computed), workers that change, and what
-the controller does about them, with its reason. They are printed as they arrive. Events are not kept: what happened before cannot be asked for, and
-what is lost on the way is told as a gap. JSON is one document per line.`,
+the controller does about them, with its reason. They are printed as they arrive. Events are
+not kept: earlier ones cannot be asked for, and lost ones are reported as a gap. JSON is one
+document per line.`,
 		Examples: []string{
 			"dynctl events -f",
 			"dynctl events -f --kv --worker worker-3",

@@ -27,7 +27,7 @@ func TestGPUsOfANodeAreExplained(t *testing.T) {
 		return strings.Join(out, "\n")
 	}
 	if got := facts(nil); got != "" {
-		t.Errorf("of a node that does not tell: %s", got)
+		t.Errorf("of a node that does not report them: %s", got)
 	}
 	if got := facts(&cluster.GPUReport{Missing: "NVIDIA's driver is not installed"}); got != "gpus: none: NVIDIA's driver is not installed" {
 		t.Errorf("of a node without: %s", got)

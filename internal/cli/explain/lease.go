@@ -32,10 +32,10 @@ type LeaseOptions struct {
 
 func leaseCommand(a *command.App) *cobra.Command {
 	return a.Command(command.Verb{
-		Use: "lease <worker or node>", Short: "Say whether an owner keeps its lease, and what goes when it ends",
-		Long: `Everything that a worker registers hangs on its lease, and what a node registers on the
-node's. A process that dies or freezes renews no more: when the lease ends, its keys go,
-nobody sends it requests, and others take over.`,
+		Use: "lease <worker or node>", Short: "Say whether a worker or node keeps its lease, and what ends with it",
+		Long: `All keys of a worker belong to its lease, and those of a node to the node's lease. A process
+that dies or freezes stops renewing: when the lease ends, its keys are deleted, it gets no
+more requests, and others take over.`,
 		Examples: []string{
 			"dynctl explain lease worker-3",
 			"dynctl explain lease node-1",

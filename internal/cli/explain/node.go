@@ -27,7 +27,7 @@ type NodeOptions struct {
 
 func nodeCommand(a *command.App) *cobra.Command {
 	return a.Command(command.Verb{
-		Use: "node <node>", Short: "Say how a node stands, what it runs and why, and what hangs on it",
+		Use: "node <node>", Short: "Explain a node: its state, what it runs and why, and what depends on it",
 		Examples: []string{
 			"dynctl explain node node-1",
 			"dynctl explain node node-1 -o json | jq .node.devices",

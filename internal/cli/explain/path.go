@@ -21,7 +21,7 @@ import (
 // Command is the verb for decisions of the cluster, and why they are as they are.
 func Command(a *command.App) *cobra.Command {
 	return command.Group(command.Verb{
-		Use: "explain <what>", Short: "Say why the cluster does something as it does", Group: command.GroupLook,
+		Use: "explain <what>", Short: "Explain what the cluster does, and why", Group: command.GroupLook,
 		Long: "What is explained comes from the workers, frontends and stores themselves, as it is now.",
 		Examples: []string{
 			"dynctl explain worker worker-3",

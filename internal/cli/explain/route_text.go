@@ -43,7 +43,7 @@ func weighedText(d *cluster.RouterDecision) string {
 	}
 	text := "decided by " + term.Clean(strings.Join(d.Weighed, " and "))
 	if slices.Contains(d.Weighed, cluster.TermSession) {
-		text += "; session is what it costs to leave the worker of the session's last request"
+		text += "; session is the cost of leaving the worker of the session's last request"
 	}
 	if !d.WeighsOverlap() {
 		text += "; overlap is observed at the chosen worker, and not weighed"

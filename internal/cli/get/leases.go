@@ -19,8 +19,8 @@ import (
 func getLeasesCommand(a *command.App) *cobra.Command {
 	return kindCommand(a, leaseKind(), "lease", command.Verb{
 		Use: "leases [owner...]", Short: "List the etcd leases of workers and nodes, and how long each has left",
-		Long: `The owner is a worker or a node. What an owner has registered goes when its lease ends.
-An owner whose lease has ended is told on standard error.`,
+		Long: `The owner is a worker or a node. When a lease ends, everything its owner has
+registered is deleted. Owners whose lease has ended are listed on standard error.`,
 		Examples: []string{
 			"dynctl get leases",
 			"dynctl get leases worker-3 node-1 --watch",

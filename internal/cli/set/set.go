@@ -59,7 +59,7 @@ other role, with its weights and KV pool; the numbers of prefill and decode work
 	})
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "print what would change, and change nothing")
 	role.flags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&o.Unset, "unset", nil, "settings that shall be as each dynamod was configured again")
+	cmd.Flags().StringSliceVar(&o.Unset, "unset", nil, "settings to return to what each dynamod was configured with")
 	return cmd
 }
 

@@ -146,9 +146,9 @@ func (s Standing) GoOn() (facts []string) {
 	}
 	switch {
 	case len(names) == 1:
-		facts = []string{names[0] + " serves on as it was"}
+		facts = []string{names[0] + " still serves, unchanged"}
 	case len(names) > 1:
-		facts = []string{human.Names(names) + " serve on as they were"}
+		facts = []string{human.Names(names) + " still serve, unchanged"}
 	}
 	return facts
 }

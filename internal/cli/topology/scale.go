@@ -34,7 +34,7 @@ func ScaleCommand(a *command.App) *cobra.Command {
 	o := &ScaleOptions{}
 	cmd := a.Command(command.Verb{
 		Use: "scale", Short: "Change the number of prefill and decode workers", Group: command.GroupWorkers, Changes: true,
-		Long: `What is not given stays as it is. Surplus workers drain before they go; the command
+		Long: `Roles without a flag keep their number. Surplus workers drain before they go; the command
 returns when all wanted workers serve and all others are gone.`,
 		Examples: []string{
 			"dynctl scale --decode 4",

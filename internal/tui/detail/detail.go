@@ -66,7 +66,7 @@ func (s *Subject) open(m *moment.Moment, name string) {
 
 const (
 	notWorker = "this screen is not about a worker; choose one in pane 1"
-	noFurther = "there is nothing further to inspect here"
+	noFurther = "there is nothing more to inspect here"
 )
 
 // titled is the header of a screen that is not about a worker.

@@ -14,7 +14,7 @@ import (
 func gpuSection(n *cluster.Node) Section {
 	switch {
 	case n.GPU == nil:
-		return Section{"gpus", [][]draw.Span{{draw.Dim.Text("the node does not tell")}}}
+		return Section{"gpus", [][]draw.Span{{draw.Dim.Text("the node does not report them")}}}
 	case len(n.GPU.GPUs) == 0:
 		return Section{"gpus", [][]draw.Span{{draw.Dim.Text("none: " + n.GPU.Missing)}}}
 	}

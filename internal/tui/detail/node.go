@@ -75,7 +75,7 @@ func (m *node) deviceSection(n *cluster.Node, f *moment.NodeFacts) Section {
 		})
 	}
 	if len(rows) == 1 {
-		return Section{"devices", [][]draw.Span{{draw.Dim.Text("none that the node tells of")}}}
+		return Section{"devices", [][]draw.Span{{draw.Dim.Text("the node reports none")}}}
 	}
 	lines := draw.Grid(rows, []bool{false, false, true, false, true, true, true})
 	return Section{"devices", append(lines, []draw.Span{draw.Dim.Text("use: share of the last second in which the engines computed")})}

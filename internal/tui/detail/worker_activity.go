@@ -73,7 +73,7 @@ func (m *worker) unasked(worker string) [][]draw.Span {
 	case a == nil:
 		return [][]draw.Span{{draw.Dim.Text("asking " + worker + m.Glyphs.More)}}
 	case a.Error != "":
-		return [][]draw.Span{{draw.Warn.Text(worker + " does not tell: " + a.Error)}}
+		return [][]draw.Span{{draw.Warn.Text(worker + " does not report them: " + a.Error)}}
 	}
 	return nil
 }

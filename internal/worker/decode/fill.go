@@ -103,7 +103,7 @@ func (f *filling) end(ctx context.Context) {
 	case f.r.Context().Err() != nil:
 		f.r.Release(context.Cause(f.r.Context()))
 	case f.enforce:
-		w.Log.Warn("remote prefill failed, and prefilling here is not wanted", "request", f.r.RequestID, "way", way, "error", f.err)
+		w.Log.Warn("remote prefill failed, and this worker must not prefill", "request", f.r.RequestID, "way", way, "error", f.err)
 		f.r.Release(notPrefilled(fallbackReason(f.err)))
 	default:
 		w.Log.Warn("remote prefill failed, prefilling here", "request", f.r.RequestID, "way", way, "error", f.err)

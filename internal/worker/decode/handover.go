@@ -116,7 +116,7 @@ var handoverReasons = []struct {
 	{engine.ErrQueueFull, "no room"},
 	{engine.ErrNoBlocks, "no room"},
 	{requestplane.ErrOverloaded, "no room"},
-	{requestplane.ErrStopped, "source let go"},
+	{requestplane.ErrStopped, "the source released the sequence"},
 	{requestplane.ErrClientGone, "source lost"},
 	{requestplane.ErrCannotConnect, "target lost"},
 	{requestplane.ErrDisconnected, "target lost"},

@@ -102,7 +102,7 @@ func (w *Role) takeOver(ctx context.Context, o *protocol.HandoverOffer, send fun
 	a := w.arrivals.begin(w.Limits.Arriving)
 	if a == nil {
 		cause = requestplane.ErrOverloaded
-		return handoverError(requestplane.KindOverloaded, "%s takes in %d sequences already", w.Worker, w.Limits.Arriving)
+		return handoverError(requestplane.KindOverloaded, "%s is receiving %d sequences already", w.Worker, w.Limits.Arriving)
 	}
 	defer w.arrivals.end(a)
 	deadline := o.Deadline
@@ -156,7 +156,7 @@ func (w *Role) takeOver(ctx context.Context, o *protocol.HandoverOffer, send fun
 		err = in.Commit(call.TokenIDs, call.Computed)
 	}
 	if err != nil {
-		w.Log.Debug("hand-over given up", "request", in.RequestID, "from", o.Worker, "cause", err)
+		w.Log.Debug("hand-over abandoned", "request", in.RequestID, "from", o.Worker, "cause", err)
 		in.Release(err)
 		call.reply(err)
 		cause = err
@@ -207,13 +207,13 @@ func (w *Role) awaitCommit(ctx context.Context, a *arrival, in *engine.Import, d
 func (w *Role) commitHandover(ctx context.Context, c *protocol.HandoverCommit, send func(any) error) error {
 	a := w.arrivals.get(c.Handover)
 	if a == nil {
-		return handoverError(requestplane.KindUnavailable, "%s knows no such hand-over: it was given up", w.Worker)
+		return handoverError(requestplane.KindUnavailable, "%s knows no such hand-over: it was abandoned", w.Worker)
 	}
 	call := commitCall{c, make(chan error, 1)}
 	select {
 	case a.commits <- call:
 	case <-a.over:
-		return handoverError(requestplane.KindUnavailable, "the hand-over was given up")
+		return handoverError(requestplane.KindUnavailable, "the hand-over was abandoned")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -238,7 +238,7 @@ func (w *Role) park(a *arrival, in *engine.Import, o *protocol.HandoverOffer) er
 			call.answer <- nil
 			return errOtherTokens
 		}
-		w.Log.Debug("sequence goes on here", "request", in.RequestID, "from", o.Worker, "tokens", len(in.Tokens()))
+		w.Log.Debug("sequence continues on this worker", "request", in.RequestID, "from", o.Worker, "tokens", len(in.Tokens()))
 		call.answer <- &attached{in.RequestID, in.Attach(o.Worker, o.Cached)}
 		pointAttached.Hit()
 	case <-late.C:

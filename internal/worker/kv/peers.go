@@ -225,7 +225,7 @@ func (p *Peers) prove(ctx context.Context, agent string) error {
 	p.tried[agent] = true
 	switch {
 	case errors.Is(err, nixl.ErrMismatch):
-		p.p.cfg.Log.Error("the path to a worker garbles data and is not used", "peer", agent, "error", err)
+		p.p.cfg.Log.Error("the path to a worker corrupts data and is not used", "peer", agent, "error", err)
 		p.broken[agent] = fmt.Errorf("%w: %w", ErrMismatch, err)
 		return p.broken[agent]
 	case err != nil:

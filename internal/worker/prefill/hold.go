@@ -139,7 +139,7 @@ func (w *Role) hold(ctx context.Context, p *protocol.PreprocessedRequest, held *
 			outcome = metrics.HoldCut
 		}
 	}
-	w.Log.Debug("KV hold ended", "request", p.RequestID, "held", time.Since(begin), "blocks", len(held.Blocks), "unread", why)
+	w.Log.Debug("hold of KV ended", "request", p.RequestID, "held", time.Since(begin), "blocks", len(held.Blocks), "unread", why)
 	return nil
 }
 

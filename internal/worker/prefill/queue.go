@@ -90,7 +90,7 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 	var req protocol.RemotePrefillRequest
 	settle := func(what string, err error) {
 		if err != nil {
-			w.Log.Warn("settle queue message", "message", d.ID, "action", what, "error", err)
+			w.Log.Warn("acknowledge queue message", "message", d.ID, "action", what, "error", err)
 		}
 	}
 	if err := protocol.Unmarshal(d.Body, &req); err != nil {

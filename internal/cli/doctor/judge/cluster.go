@@ -140,7 +140,7 @@ const skewed = 500 * time.Millisecond
 // Clocks compares the clocks of nodes with that of this machine.
 func Clocks(clocks map[string]client.Clock) Finding {
 	if len(clocks) == 0 {
-		return Skipped("no worker tells its time")
+		return Skipped("no worker reports its time")
 	}
 	offsets := map[string]float64{}
 	var off []string
@@ -156,10 +156,10 @@ func Clocks(clocks map[string]client.Clock) Finding {
 		}
 	}
 	if len(off) > 0 {
-		return poor("chronyc tracking, or timedatectl, on that node", "other than this machine's: %s", strings.Join(off, ", ")).With("offset_ms", offsets)
+		return poor("chronyc tracking, or timedatectl, on that node", "different from this machine's: %s", strings.Join(off, ", ")).With("offset_ms", offsets)
 	}
 	if !told {
-		return good("no difference to this machine's that could be told, to %.1f ms", human.Milliseconds(vague)).With("offset_ms", offsets)
+		return good("no measurable difference to this machine's, to %.1f ms", human.Milliseconds(vague)).With("offset_ms", offsets)
 	}
 	return good("at most %.1f ms ± %.1f ms from this machine's", human.Milliseconds(most), human.Milliseconds(vague)).With("offset_ms", offsets)
 }

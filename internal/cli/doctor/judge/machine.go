@@ -19,7 +19,7 @@ const (
 // Memory judges the memory that is left.
 func Memory(m host.Memory) Finding {
 	if m.Usable() == 0 {
-		return Skipped("this system does not tell")
+		return Skipped("this system does not report it")
 	}
 	text := human.Bytes(m.Available) + " of " + human.Bytes(m.Total) + " available"
 	if m.Limit > 0 {
@@ -81,7 +81,7 @@ func LockedMemory(n uint64, err error, rdma []string) Finding {
 // HugePages tells how the system backs memory.
 func HugePages(h host.HugePages) Finding {
 	if h == (host.HugePages{}) {
-		return Skipped("this system does not tell")
+		return Skipped("this system does not report it")
 	}
 	f := good("transparent ones: %s; %s of %s reserved, %d of them free", human.OrDash(h.Transparent), human.Plural(int(h.Reserved), "page"), human.Bytes(h.Size), h.Free)
 	return f.With("transparent", h.Transparent).With("reserved", h.Reserved).With("free", h.Free).With("page_bytes", h.Size)
