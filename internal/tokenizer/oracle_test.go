@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -17,7 +18,7 @@ import (
 
 var (
 	oracleSeed = flag.Uint64("oracle.seed", 1, "seed of TestOracle; 0 picks one, as make fuzz does")
-	oracleSize = flag.Int("oracle.n", 2000, "random texts for each tokenizer in TestOracle")
+	oracleSize = flag.Int("oracle.n", 200, "random texts for each tokenizer in TestOracle")
 	// To record: go test -run Oracle -oracle.record -oracle.n=16 -oracle.seed=1
 	oracleRecord = flag.Bool("oracle.record", false, "write what the reference answers to testdata/variants.vectors.json")
 )
@@ -32,39 +33,49 @@ func TestOracle(t *testing.T) {
 	if *oracleRecord {
 		t.Cleanup(func() { writeRecording(t, &recording) })
 	}
-	for _, v := range slices.Concat(variants, patternVariants()) {
+	all := slices.Concat(variants, patternVariants())
+	cases, files, toks := make([]oracleCase, len(all)), make([][]byte, len(all)), make([]*Tokenizer, len(all))
+	for i, v := range all {
+		var err error
+		files[i] = v.file(t)
+		if toks[i], err = Load(files[i]); err != nil {
+			t.Fatal(v.name, err)
+		}
+		cases[i] = v.oracleCase(seed, toks[i])
+	}
+	ask(t, node, files, cases)
+	for i, v := range all {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			file := v.file(t)
-			tok, err := Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := oracleCase{Pairs: [][2]string{}, IDs: [][]uint32{}}
-			m := newTextMaker(seed, tok)
-			texts, pairs, lists := *oracleSize, *oracleSize/10, *oracleSize/4
-			if slices.Contains(regexPatterns, v.name) { // only the splitting is new
-				texts, pairs, lists = *oracleSize/5, 0, 0
-			}
-			for range texts {
-				c.Texts = append(c.Texts, m.text())
-			}
-			for range pairs {
-				c.Pairs = append(c.Pairs, [2]string{m.text(), m.text()})
-			}
-			for range lists {
-				ids := m.ids(tok)
-				if v.name == "strip-both" { // the reference aborts on a token it has stripped to nothing
-					letter, _ := tok.TokenID("a")
-					ids = slices.Concat(ids, []uint32{letter}, m.ids(tok))
-				}
-				c.IDs = append(c.IDs, ids)
-			}
-			c.ask(t, node, file)
-			c.check(t, tok)
-			recording.Store(v.name, c)
+			cases[i].check(t, toks[i])
+			recording.Store(v.name, cases[i])
 		})
 	}
+}
+
+// oracleCase returns random questions about a tokenizer, without answers.
+func (v variant) oracleCase(seed uint64, tok *Tokenizer) oracleCase {
+	c := oracleCase{Pairs: [][2]string{}, IDs: [][]uint32{}}
+	m := newTextMaker(seed, tok)
+	texts, pairs, lists := *oracleSize, *oracleSize/10, *oracleSize/4
+	if slices.Contains(regexPatterns, v.name) { // only the splitting is new
+		texts, pairs, lists = *oracleSize/5, 0, 0
+	}
+	for range texts {
+		c.Texts = append(c.Texts, m.text())
+	}
+	for range pairs {
+		c.Pairs = append(c.Pairs, [2]string{m.text(), m.text()})
+	}
+	for range lists {
+		ids := m.ids(tok)
+		if v.name == "strip-both" { // the reference aborts on a token it has stripped to nothing
+			letter, _ := tok.TokenID("a")
+			ids = slices.Concat(ids, []uint32{letter}, m.ids(tok))
+		}
+		c.IDs = append(c.IDs, ids)
+	}
+	return c
 }
 
 // TestVariants checks the answers of the reference that TestOracle recorded.
@@ -141,12 +152,16 @@ type oracleCase struct {
 	}
 }
 
-// ask fills in Want.
-func (c *oracleCase) ask(t *testing.T, node string, file []byte) {
+// ask fills in Want of all cases. One process answers all: it takes longer to start than to
+// answer one.
+func ask(t *testing.T, node string, files [][]byte, cases []oracleCase) {
 	t.Helper()
-	b := marshal(t, object{"tokenizer": string(file), "texts": c.Texts, "pairs": c.Pairs, "ids": c.IDs})
-	name := filepath.Join(t.TempDir(), "job.json")
-	if err := os.WriteFile(name, b, 0o600); err != nil {
+	jobs := make([]object, len(cases))
+	for i, c := range cases {
+		jobs[i] = object{"tokenizer": string(files[i]), "texts": c.Texts, "pairs": c.Pairs, "ids": c.IDs}
+	}
+	name := filepath.Join(t.TempDir(), "jobs.json")
+	if err := os.WriteFile(name, marshal(t, jobs), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -157,8 +172,11 @@ func (c *oracleCase) ask(t *testing.T, node string, file []byte) {
 	if err != nil {
 		t.Fatal("reference:", err)
 	}
-	if err := json.Unmarshal(out, &c.Want); err != nil {
-		t.Fatal(err)
+	answers := json.NewDecoder(bytes.NewReader(out)) // one document for each case
+	for i := range cases {
+		if err := answers.Decode(&cases[i].Want); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -1,11 +1,11 @@
-// Runs the reference implementation for TestOracle. Reads one JSON document
-// {tokenizer, texts, pairs, ids} from the file named on the command line and
-// prints {texts: [[plain ids, ids with special]], pairs: [...], ids: [[text, text skipping special]]}.
+// Runs the reference implementation for TestOracle. Reads a JSON list of jobs
+// {tokenizer, texts, pairs, ids} from the file named on the command line and prints for
+// each, on a line of its own, {texts: [[plain ids, ids with special]], pairs: [...], ids: [[text, text skipping special]]}.
 const fs = require("fs");
 const path = require("path");
 const { Tokenizer } = require(path.join(process.env.DYNCTL_TOKENIZERS_NODE_MODULES, "tokenizers"));
 
-const job = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
+const jobs = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
 
 // Calls run(part) for parts of a list and joins what it returns.
 async function inParts(list, run) {
@@ -17,7 +17,7 @@ async function inParts(list, run) {
 // Both variants of an operation, side by side.
 const sides = (a, b) => a.map((x, i) => [x, b[i]]);
 
-(async () => {
+async function answer(job) {
   const t = Tokenizer.fromString(job.tokenizer);
   const encode = (list, addSpecialTokens) =>
     inParts(list, async (part) => (await t.encodeBatch(part, { addSpecialTokens })).map((e) => e.getIds()));
@@ -27,12 +27,15 @@ const sides = (a, b) => a.map((x, i) => [x, b[i]]);
     return out;
   };
   const decode = (list, skip) => inParts(list, (part) => t.decodeBatch(part, skip));
-  const out = {
+  return {
     texts: sides(await encode(job.texts, false), await encode(job.texts, true)),
     pairs: sides(await encodePairs(job.pairs, false), await encodePairs(job.pairs, true)),
     ids: sides(await decode(job.ids, false), await decode(job.ids, true)),
   };
-  process.stdout.write(JSON.stringify(out));
+}
+
+(async () => {
+  for (const job of jobs) process.stdout.write(JSON.stringify(await answer(job)) + "\n");
 })().catch((e) => {
   console.error(String(e));
   process.exit(1);
