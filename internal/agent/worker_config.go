@@ -27,7 +27,7 @@ func (a *Agent) workerConfig(as cluster.Assignment, restarts int, log *slog.Logg
 	}
 	as.Engine = a.models.engineSpec(as.Engine)
 	return worker.Config{
-		Assignment: as, Namespace: a.cfg.Namespace, Node: a.nodeID, Restarts: restarts,
+		Assignment: as, Namespace: a.cfg.Namespace, Node: a.nodeID, Restarts: restarts, Taints: a.cfg.Node.Taints,
 		Store: a.stores.store, Bus: a.stores.bus, Queue: a.stores.queue, Runtime: a.plumb,
 		NIXL: a.nixlConfig, Settings: a.settings.workers, QueueDepth: a.queue.get, Metrics: a.metrics, Log: log,
 		Load: func(ctx context.Context, progress func(float64)) (*worker.Loaded, error) {

@@ -43,6 +43,8 @@ type RuntimeConfig struct {
 	// TensorParallel is the number of ranks that share the heads; it may differ between
 	// workers that exchange KV blocks.
 	TensorParallel int `json:"tensor_parallel"`
+	// Taints are labels of the worker's node, which requests can require or prefer.
+	Taints []string `json:"taints,omitempty"`
 	// Disaggregated is the bootstrap endpoint of a prefill worker, where decode workers
 	// join prefills that run in the background. It is nil if the worker has no such
 	// endpoint.

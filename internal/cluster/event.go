@@ -111,6 +111,7 @@ const (
 	TermActive   = "active"   // share of the KV pool that requests use, times the prompt's blocks
 	TermDraw     = "draw"     // random: a number from the hash of request and worker
 	TermSession  = "session"  // what it costs to leave the worker of the session; 0 for that worker
+	TermTaints   = "taints"   // by how much preferred taints change the sum of the terms before
 	TermPassed   = "passed"   // above all loads if the policy does not consider the worker
 )
 

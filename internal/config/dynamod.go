@@ -52,6 +52,8 @@ type Node struct {
 	AdvertiseHost string `mapstructure:"advertise_host"` // without a port
 	// Roles are the roles whose workers belong here; empty means all.
 	Roles []string `mapstructure:"roles"`
+	// Taints are labels of the workers on this node.
+	Taints []string `mapstructure:"taints"`
 }
 
 // Log says what is logged and how.
@@ -250,6 +252,7 @@ func DynamodTable() Table {
 		Key{Name: "node.name", Kind: KindString, Default: "node-1", Help: "name of this node, unique in the cluster"},
 		Key{Name: "node.advertise_host", Kind: KindString, Default: "127.0.0.1", Help: "host name or address at which other nodes reach this one"},
 		Key{Name: "node.roles", Kind: KindList, Default: []string{}, Choices: []string{"prefill", "decode", "encode"}, Help: "roles whose workers belong on this node; others come here only when no other node can take them; empty means all"},
+		Key{Name: "node.taints", Kind: KindList, Default: []string{}, Help: "labels of the workers on this node, such as gpu=h100 or zone/a, that requests can require or prefer (nvext.routing_constraints)"},
 		Key{Name: "log.level", Kind: KindString, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Help: "least severe level that is logged"},
 		Key{Name: "log.format", Kind: KindString, Default: "text", Choices: []string{"text", "json"}, Help: "form of the lines: text for people, json for log collectors"},
 		Key{Name: "etcd.mode", Kind: KindString, Default: ModeAuto, Choices: serverModes(), Help: "where etcd runs: embedded in this process, or external at etcd.endpoints; auto is external when endpoints are set"},

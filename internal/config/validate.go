@@ -203,6 +203,9 @@ func (d Dynamod) Validate() error {
 	if h := d.Node.AdvertiseHost; h == "" || strings.ContainsAny(h, " /") || strings.Contains(h, ":") && net.ParseIP(h) == nil {
 		v.wrong("node.advertise_host", "%q is not a host name or address without a port", h)
 	}
+	if err := cluster.CheckTaints(d.Node.Taints); err != nil {
+		v.wrong("node.taints", "%v", err)
+	}
 	v.etcd(d.Etcd.EtcdClient)
 	v.nats(d.NATS.NATSClient)
 	v.nixl(d.NIXL)

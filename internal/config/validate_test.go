@@ -53,6 +53,7 @@ func TestDynamodValidate(t *testing.T) {
 		{"listen on a service name", []string{"--status-listen=127.0.0.1:http"}, "is not an address"},
 		{"advertise with port", []string{"--node-advertise-host=a:1"}, "is not a host name"},
 		{"node name", []string{"--node-name=rack 1"}, `"rack 1" is not a name`},
+		{"taint", []string{"--node-taints=zone=a,gpu h100"}, `node.taints: "gpu h100" is not a taint`},
 		{"slash in cluster", []string{"--cluster=a/b"}, `"a/b" is not a name`},
 		{"namespace", []string{"--namespace=Team"}, `--namespace: namespace: namespace "Team"`},
 		{"body limit", []string{"--frontend-body-limit=0"}, "0 would refuse every request"},

@@ -120,9 +120,7 @@ func (g *generation) decodeCandidates(instances []cluster.Instance) []router.Can
 	if len(candidates) == 0 {
 		for _, i := range instances {
 			if rt, ok := g.m.workers[i.InstanceID]; ok {
-				candidates = append(candidates, router.Candidate{
-					ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.decode, i.InstanceID, g.failed[i.InstanceID].why), MaxBatchTokens: rt.MaxBatchTokens,
-				})
+				candidates = append(candidates, g.candidate(i, rt, g.only.decode, g.failed[i.InstanceID].why))
 			}
 		}
 	}

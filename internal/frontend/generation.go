@@ -39,12 +39,13 @@ type generation struct {
 	// decision is the last announced decision.
 	decision cluster.RouterDecision
 
-	only      pinned
-	session   string           // its id, "" for none
-	held      bool             // by the last choice: the session allows only its worker
-	at        cluster.Instance // the worker of the last attempt
-	timing    protocol.Timing  // of the first output
-	handovers int              // of the sequence, with its KV
+	only        pinned
+	constraints router.Constraints
+	session     string           // its id, "" for none
+	held        bool             // by the last choice: the session allows only its worker
+	at          cluster.Instance // the worker of the last attempt
+	timing      protocol.Timing  // of the first output
+	handovers   int              // of the sequence, with its KV
 
 	chain blockhash.Chain // of the tokens
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
+	"github.com/dynctl/dynctl/internal/router"
 )
 
 // nvextParams holds the fields of nvext, Dynamo's extension of OpenAI's requests: the
@@ -18,6 +19,7 @@ type nvextParams struct {
 	decode, prefill *int64 // instance ids
 	force           string // of the prefill: "", "remote" or "local"
 	session         string // its id
+	constraints     router.Constraints
 	queueing        queueing
 	tell            []string
 	query           bool // say where the request would run, and do not run it
@@ -46,6 +48,8 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 			return err
 		}
 		return checkSession(path, p.session)
+	case "routing_constraints":
+		return object(p.readConstraints)(path, raw)
 	case "prefill":
 		if err := text(&p.force)(path, raw); err != nil {
 			return err
@@ -90,6 +94,9 @@ func (p *nvextParams) bind(m *servedModel) *apiError {
 	if p.decode != nil && !m.has(cluster.InstanceID(*p.decode)) {
 		return wrongValue("nvext.decode_worker_id", "no decode worker %d serves this model", *p.decode)
 	}
+	if !m.canDecode(p.constraints) {
+		return unavailable("No worker that serves this model has all taints of '"+requiredTaints+"'.", retryLater).withCode("no_matching_worker")
+	}
 	if p.prefill == nil {
 		return nil
 	}
@@ -103,10 +110,14 @@ func (p *nvextParams) bind(m *servedModel) *apiError {
 }
 
 // apply makes a generation use the requested workers. Only a frontend can choose the
-// prefill worker, so such a request is disaggregated by the frontend, whatever the
-// strategy is.
+// prefill worker by name or taint, so such a request is disaggregated by the frontend,
+// whatever the strategy is.
 func (p *nvextParams) apply(g *generation) {
 	g.req.Disagg.Force, g.session = p.force, p.session
+	g.constraints, g.req.RequiredTaints = p.constraints, p.constraints.Required
+	if len(p.constraints.Required) > 0 { // the prefill queue would ignore them
+		g.strategy = protocol.StrategyPrefillFirst
+	}
 	if p.decode != nil {
 		g.only.decode = cluster.InstanceID(*p.decode)
 	}
@@ -121,15 +132,6 @@ type pinned struct{ decode, prefill cluster.InstanceID }
 
 // whyNotNamed excludes workers from a request that names another one.
 const whyNotNamed = "the request names another worker"
-
-// exclusion returns why a worker may not be chosen: another one is required, or it has
-// failed. It returns "" if the worker may be chosen.
-func exclusion(only, id cluster.InstanceID, failed string) string {
-	if only != 0 && only != id {
-		return whyNotNamed
-	}
-	return failed
-}
 
 // extension is the field nvext of an answer.
 type extension struct {

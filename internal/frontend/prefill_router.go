@@ -201,9 +201,7 @@ func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[c
 	var out []router.Candidate
 	for _, i := range instances {
 		if rt, ok := g.m.prefills[i.InstanceID]; ok {
-			out = append(out, router.Candidate{
-				ID: i.InstanceID, Worker: i.Worker, Excluded: exclusion(g.only.prefill, i.InstanceID, tried[i.InstanceID]), MaxBatchTokens: rt.MaxBatchTokens,
-			})
+			out = append(out, g.candidate(i, rt, g.only.prefill, tried[i.InstanceID]))
 		}
 	}
 	return out

@@ -20,9 +20,11 @@ type PreprocessedRequest struct {
 	Output     OutputOptions   `json:"output_options"`
 	ReceivedAt time.Time       `json:"received_at"` // at the frontend
 	// Guided, if not nil, constrains the output.
-	Guided      *Guided     `json:"guided"`
-	Annotations []string    `json:"annotations"`
-	Disagg      DisaggHints `json:"disagg"`
+	Guided      *Guided  `json:"guided"`
+	Annotations []string `json:"annotations"`
+	// RequiredTaints are those that a worker must have to take over the request.
+	RequiredTaints []string    `json:"required_taints,omitempty"`
+	Disagg         DisaggHints `json:"disagg"`
 	// Handover is the id of a sequence that was moved to this worker with its KV (see
 	// Moved); empty otherwise. A worker that lacks that sequence, or has it with other
 	// tokens than TokenIDs, computes the request like any other.

@@ -32,6 +32,8 @@ type Candidate struct {
 	Excluded string
 	// Overlap holds the leading blocks of the prompt that are in the worker's cache.
 	Overlap Overlap
+	// Preference says how much the request prefers the worker; see [Constraints].
+	Preference float64
 
 	// PrefillRate is the speed at which the worker computes prompts, in tokens per second,
 	// as its steps show it; 0 if unknown.
@@ -177,6 +179,7 @@ func (p costed) Pick(r Request, v View) (Decision, error) {
 		return d, err
 	}
 	terms := p.price(r, v, free)
+	addPreference(free, terms)
 	session := p.addSession(r, free, terms)
 	best := max(session, 0)
 	for i := range free {

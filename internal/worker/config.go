@@ -20,8 +20,9 @@ import (
 type Config struct {
 	Assignment cluster.Assignment
 	Namespace  string
-	Node       string // node id
-	Restarts   int    // starts after failures so far, for the status
+	Node       string   // node id
+	Restarts   int      // starts after failures so far, for the status
+	Taints     []string // labels of the node
 
 	Store   store.Store
 	Bus     events.Bus

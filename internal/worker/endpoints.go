@@ -42,7 +42,7 @@ func (t *term) PublishCard(ctx context.Context, bootstrap *cluster.BootstrapEndp
 	st, spec := t.core.engine.Stats(), t.cfg.Assignment.Model
 	card.Runtime = cluster.RuntimeConfig{
 		TotalKVBlocks: st.KVTotal, MaxNumSeqs: st.MaxSeqs, MaxBatchTokens: t.cfg.Assignment.Engine.MaxBatchTokens,
-		KVDType: t.core.info.KV.DType, KVBlockBytes: t.core.kv.BlockBytes(), TensorParallel: t.core.info.TensorParallel, Disaggregated: bootstrap,
+		KVDType: t.core.info.KV.DType, KVBlockBytes: t.core.kv.BlockBytes(), TensorParallel: t.core.info.TensorParallel, Taints: t.cfg.Taints, Disaggregated: bootstrap,
 		ToolCallParser: spec.ToolParser, ReasoningParser: spec.ReasoningParser,
 	}
 	body, err := json.Marshal(card)

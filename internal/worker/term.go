@@ -90,7 +90,7 @@ func (t *term) begin(ctx context.Context, c *core) (err error) {
 		return err
 	}
 	t.duty, err = t.kind.New(ctx, &role.Term{
-		Host: t, Worker: t.cfg.Assignment.Name, Log: t.log, Meter: t.meter,
+		Host: t, Worker: t.cfg.Assignment.Name, Taints: t.cfg.Taints, Log: t.log, Meter: t.meter,
 		Engine: c.engine, KV: c.kv, Model: role.Model{Digest: c.loaded.Card.Digest, Constrain: c.loaded.Constrain},
 		Peers: t.peers, Queue: t.cfg.Queue, Bus: t.cfg.Bus, Settings: t.cfg.Settings, QueueDepth: t.cfg.QueueDepth,
 		Limits: &t.waits.handovers, Ending: ctx.Done(),

@@ -45,6 +45,9 @@ func weighedText(d *cluster.RouterDecision) string {
 	if slices.Contains(d.Weighed, cluster.TermSession) {
 		text += "; session is the cost of leaving the worker of the session's last request"
 	}
+	if slices.Contains(d.Weighed, cluster.TermTaints) {
+		text += "; taints is what the preferred taints of the request change"
+	}
 	if !d.WeighsOverlap() {
 		text += "; overlap is observed at the chosen worker, and not weighed"
 	}

@@ -88,6 +88,7 @@ var (
 	errNoRoom        = errors.New("no room elsewhere")
 	errHandoverLate  = errors.New("the hand-over took too long")
 	errPausedTooLong = errors.New("the sequence stood still for too long")
+	errTaint         = errors.New("the worker lacks a taint that the request requires")
 	errOutgrown      = errors.New("the sequence outgrew the room that was reserved")
 	errNotTaken      = errors.New("the offer was refused")
 	errNoAnswer      = errors.New("no answer to the offer")
@@ -107,6 +108,7 @@ var handoverReasons = []struct {
 	{errNotFollowed, "not followed"},
 	{errOtherTokens, "other tokens"},
 	{kv.ErrMismatch, "mismatch"},
+	{errTaint, "taint"},
 	{kv.ErrUnwanted, "ticket revoked"},
 	{engine.ErrGone, "sequence over"},
 	{engine.ErrClosed, "worker ends"},
@@ -145,6 +147,11 @@ func (w *Role) checkOffer(o *protocol.HandoverOffer) error {
 	}
 	if err := w.KV.Matches(there, o.Worker); err != nil {
 		return err
+	}
+	for _, t := range o.Request.RequiredTaints {
+		if !slices.Contains(w.Taints, t) {
+			return fmt.Errorf("%w: %s on %s", errTaint, t, w.Worker)
+		}
 	}
 	// The text would end earlier here than there.
 	here := w.Engine.MaxModelLen()

@@ -46,6 +46,14 @@ func TestHandoverMismatch(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	d.Taints = []string{"zone=a", "fast"}
+	for taint, takes := range map[string]bool{"fast": true, "slow": false} {
+		o := good
+		o.Request.RequiredTaints = []string{"zone=a", taint}
+		if err := d.checkOffer(&o); (err == nil) != takes || !takes && handoverReason(err) != "taint" {
+			t.Errorf("%s: %v", taint, err)
+		}
+	}
 }
 
 // What a worker grants makes sense, or nothing is written.

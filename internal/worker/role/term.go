@@ -21,7 +21,8 @@ import (
 type Term struct {
 	Host
 
-	Worker string // name of the worker
+	Worker string   // name of the worker
+	Taints []string // labels of its node
 	Log    *slog.Logger
 	Meter  *metrics.Worker // with the labels of the role
 
