@@ -14,7 +14,7 @@ func (a *Agent) startFrontend(ctx context.Context, back *undo.Stack) (err error)
 		Runtime: a.drt, Node: a.cfg.Node.Name, Host: c.Host, Port: c.Port, AdvertiseHost: a.cfg.Node.AdvertiseHost,
 		BodyLimit: int64(c.BodyLimit), APIKey: string(c.APIKey), TrustedProxies: c.TrustedProxies, RequestTimeout: c.RequestTimeout,
 		MigrationLimit: c.MigrationLimit, NoKVEvents: !a.cfg.Router.KVEvents, KVTTL: a.cfg.Router.KVTTL,
-		NoReplicaSync: !a.cfg.Router.ReplicaSync, Settings: a.settings.frontend, Metrics: a.metrics, Log: a.log,
+		NoReplicaSync: !a.cfg.Router.ReplicaSync, Settings: a.settings.frontend, SetBusy: a.settings.setBusy, Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -120,4 +121,25 @@ func (s *settings) frontend() frontend.Settings {
 		Busy:    router.BusyLimits{KVShare: r.DecodeBlocks, PrefillTokens: r.PrefillTokens, PrefillSteps: r.PrefillTokensFrac},
 		Session: frontend.SessionSettings{Affinity: r.SessionAffinity, TTL: r.SessionAffinityTTL}, QueuePolicy: r.QueuePolicy,
 	}
+}
+
+// setBusy stores limits for all frontends of the namespace, as dynctl set does.
+func (s *settings) setBusy(ctx context.Context, c frontend.BusyChange) error {
+	put := func(name string, value any) error {
+		if _, err := store.PutJSON(ctx, s.a.stores.store, cluster.SettingKey(s.a.cfg.Namespace, name), value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+		return nil
+	}
+	var errs []error
+	if c.KVShare != nil {
+		errs = append(errs, put(settingDecodeBlocks, *c.KVShare))
+	}
+	if c.PrefillTokens != nil {
+		errs = append(errs, put(settingPrefillTokens, *c.PrefillTokens))
+	}
+	if c.PrefillSteps != nil {
+		errs = append(errs, put(settingPrefillFrac, *c.PrefillSteps))
+	}
+	return errors.Join(errs...)
 }

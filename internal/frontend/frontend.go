@@ -41,6 +41,8 @@ type Config struct {
 	NoReplicaSync bool
 	// Settings returns the current run-time settings. It must not block.
 	Settings func() Settings
+	// SetBusy stores limits of the settings for all frontends.
+	SetBusy func(ctx context.Context, c BusyChange) error
 
 	Metrics *metrics.Registry
 	Log     *slog.Logger

@@ -128,7 +128,7 @@ func Insiders(key string, next http.Handler) http.Handler {
 		case key != "":
 			refuseKey(w)
 		default:
-			invalid("", "Other hosts may read this only with an API key (frontend.api_key).").
+			invalid("", "Other hosts may use this only with an API key (frontend.api_key).").
 				withCode("api_key_required").withStatus(http.StatusForbidden).write(w)
 		}
 	})

@@ -23,6 +23,8 @@ func (f *Frontend) routes() http.Handler {
 	mux.Handle("GET /metrics", Insiders(f.cfg.APIKey, f.cfg.Metrics.Handler()))
 	mux.Handle("POST /clear_kv_blocks", Insiders(f.cfg.APIKey, http.HandlerFunc(f.clearKVBlocks)))
 	mux.Handle("POST /flush_cache", Insiders(f.cfg.APIKey, http.HandlerFunc(f.flushCache)))
+	mux.Handle("GET /busy_threshold", Insiders(f.cfg.APIKey, http.HandlerFunc(f.getBusyThresholds)))
+	mux.Handle("POST /busy_threshold", Insiders(f.cfg.APIKey, http.HandlerFunc(f.setBusyThresholds)))
 	mux.HandleFunc("/", unrouted)
 	return identified(f.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if clean := path.Clean(r.URL.Path); clean != strings.TrimSuffix(r.URL.Path, "/") && clean != r.URL.Path {
@@ -38,6 +40,8 @@ func allowedMethods(path string) string {
 	switch {
 	case path == "/v1/chat/completions", path == "/v1/completions", path == "/clear_kv_blocks", path == "/flush_cache":
 		return "POST, OPTIONS"
+	case path == "/busy_threshold":
+		return "GET, HEAD, POST, OPTIONS"
 	case path == "/v1/models", strings.HasPrefix(path, "/v1/models/"), path == "/health", path == "/live", path == "/metrics":
 		return "GET, HEAD, OPTIONS"
 	}
