@@ -71,7 +71,7 @@ none is touched.`,
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout, stderr))
+	cmd.AddCommand(benchCommand(stdout, stderr), gpuCheckCommand(stdout, stderr), routeCommand(stdout))
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -14,8 +15,9 @@ import (
 )
 
 // routeCommand compares routing policies in virtual time.
-func routeCommand(stdout, stderr io.Writer) *cobra.Command {
-	p := route.Plan{Progress: stderr}
+func routeCommand(stdout io.Writer) *cobra.Command {
+	var p route.Plan
+	var plot string
 	cmd := &cobra.Command{
 		Use:   "route [TRACE...]",
 		Short: "compare routing policies by replaying traces in virtual time",
@@ -27,6 +29,9 @@ timestamp, input_length, output_length and hash_ids. The generated workloads are
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(p.Prefill) > 0 && cmd.Flags().Changed("frontends") {
 				return usageError{fmt.Errorf("--frontends compares policies: leave out --prefill")}
+			}
+			if plot != "" && (len(p.Prefill) > 0 || len(p.Frontends) > 1 || len(p.Speeds) < 2) {
+				return usageError{fmt.Errorf("--plot shows policies over speeds: name several with --speed, one number of --frontends, and no --prefill")}
 			}
 			for _, path := range args {
 				f, err := os.Open(path)
@@ -51,7 +56,15 @@ timestamp, input_length, output_length and hash_ids. The generated workloads are
 			if len(p.Workloads) == 0 {
 				return usageError{fmt.Errorf("no workload: name a trace or use --generate")}
 			}
-			return p.Run(stdout)
+			if plot == "" {
+				return p.Run(stdout)
+			}
+			var chart bytes.Buffer
+			p.Plot = &chart
+			if err := p.Run(stdout); err != nil {
+				return err
+			}
+			return os.WriteFile(plot, chart.Bytes(), 0o644)
 		},
 	}
 	f := cmd.Flags()
@@ -65,6 +78,7 @@ timestamp, input_length, output_length and hash_ids. The generated workloads are
 	f.StringSliceVar(&p.Policies, "policies", nil, "policies to compare; all if empty")
 	f.BoolVar(&p.Tune, "tune", false, "try the settings of each opponent, and print those with the lowest TTFT p90 (or the highest knee)")
 	f.BoolVar(&p.Knee, "knee", false, "look for the highest speed at which 90 % of first tokens come within 2 s")
+	f.StringVar(&plot, "plot", "", "write charts of the TTFT p90 over the speeds into this file, as SVG")
 	f.Uint64Var(&p.Seed, "seed", 1, "seed of generated workloads")
 	return cmd
 }

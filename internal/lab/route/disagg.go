@@ -224,7 +224,7 @@ func FleetRules() []FleetRule {
 }
 
 // runFleets prints a table for each workload and fleet: a row for each rule.
-func (p Plan) runFleets(out io.Writer) error {
+func (p *Plan) runFleets(out io.Writer) error {
 	for _, w := range p.Workloads {
 		for _, workers := range p.Workers {
 			for _, prefill := range p.Prefill {

@@ -34,11 +34,14 @@ type Plan struct {
 	Tune     bool
 	Knee     bool
 	Seed     uint64
-	Progress io.Writer
+	// Plot, if set, gets a chart of the TTFT over the speeds for each fleet, as SVG.
+	Plot io.Writer
+
+	panels []*panel
 }
 
 // Run plays all combinations and prints a table for each workload and fleet.
-func (p Plan) Run(out io.Writer) error {
+func (p *Plan) Run(out io.Writer) error {
 	if len(p.Prefill) > 0 {
 		return p.runFleets(out)
 	}
@@ -53,6 +56,7 @@ func (p Plan) Run(out io.Writer) error {
 			for _, blocks := range p.Blocks {
 				lru, belady := Ideal(w.Requests, workers*blocks)
 				p.print(out, "\n%s: %d requests, %d workers of %d blocks; one pooled cache reuses %.1f %%, with Belady's eviction %.1f %%\n", w.Name, len(w.Requests), workers, blocks, 100*lru, 100*belady)
+				p.panels = append(p.panels, &panel{title: fmt.Sprintf("%s: TTFT p90, %d workers of %d blocks", w.Name, workers, blocks)})
 				c := Config{Requests: w.Requests, Workers: workers, Blocks: blocks, Timing: H100}
 				for _, c.Frontends = range p.Frontends {
 					for i := range p.Syncs {
@@ -67,11 +71,14 @@ func (p Plan) Run(out io.Writer) error {
 			}
 		}
 	}
+	if p.Plot != nil {
+		return plot(p.Plot, p.panels)
+	}
 	return nil
 }
 
 // table prints the table of one fleet.
-func (p Plan) table(out io.Writer, c Config, contenders []Contender, ideal float64) error {
+func (p *Plan) table(out io.Writer, c Config, contenders []Contender, ideal float64) error {
 	switch {
 	case c.Frontends > 1 && c.SyncDelay > 0:
 		p.print(out, "\n%d frontends, which hear of each other after %s\n", c.Frontends, c.SyncDelay)
@@ -91,7 +98,7 @@ func (p Plan) table(out io.Writer, c Config, contenders []Contender, ideal float
 }
 
 // compare prints the lines of one policy.
-func (p Plan) compare(out io.Writer, c Config, k Contender, ideal float64) error {
+func (p *Plan) compare(out io.Writer, c Config, k Contender, ideal float64) error {
 	settings := k.Settings
 	if !p.Tune {
 		settings = settings[:1]
@@ -102,6 +109,7 @@ func (p Plan) compare(out io.Writer, c Config, k Contender, ideal float64) error
 		if err != nil {
 			return err
 		}
+		p.panels[len(p.panels)-1].add(k.Name, speed, r.P90.Seconds())
 		p.print(out, "| %s | %s | %g | %.1f %% | %.0f %% | %.2f | %s | %s | %s | %.0f |\n", k.Name, with, speed, 100*r.Reuse(), 100*r.Reuse()/max(1e-9, ideal), r.Balance,
 			short(r.P50), short(r.P90), short(r.P99), float64(r.Decision.Nanoseconds())/1e3)
 	}
@@ -180,7 +188,7 @@ func Knee(c Config, settings []router.Policy) (knee float64, with string, err er
 	return knee, with, nil
 }
 
-func (p Plan) print(out io.Writer, format string, args ...any) {
+func (p *Plan) print(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format, args...) // a failed write has no other place to be reported
 }
 
