@@ -123,7 +123,7 @@ func TestBusyPrefillWorkers(t *testing.T) {
 	}
 	f.full(two, 95)
 	wholeAnswer(t, f.post("/v1/completions", longPrompt()))
-	if last := dec.got()[3].Disagg; len(one.got())+len(two.got()) != 3 || last.Why != whyPrefillBusy {
+	if last := dec.got()[3].Disagg; len(one.got())+len(two.got()) != 3 || last.Why != router.WhyPrefillsBusy {
 		t.Errorf("the busy ones got %d and %d, the decode worker %+v", len(one.got()), len(two.got()), last)
 	}
 }

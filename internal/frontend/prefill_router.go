@@ -16,13 +16,9 @@ import (
 // worker prefills.
 const prefillTries = 2
 
-// Reasons for a local prefill that only the frontend can find.
-const (
-	whyPrefillFailed  = "prefill worker failed"
-	whyPrefillTimeout = "remote prefill timed out"
-	whyPrefillBusy    = "prefill workers busy"
-	whyPromptProbs    = "prompt logprobs"
-)
+// whyPromptProbs is the reason for the local prefill of a request that asks for the log
+// probabilities of its prompt.
+const whyPromptProbs = "prompt logprobs"
 
 // disaggregate says in the request how its prompt is prefilled. With the strategy
 // prefill-first it has a prefill worker compute the prompt before the decode worker is
@@ -56,31 +52,18 @@ func (g *generation) disaggregate(ctx context.Context) error {
 			hints.Why, hints.Params, hints.Bootstrap, hints.Deadline = "", g.hop.params, g.hop.bootstrap, g.hop.deadline
 			return nil
 		}
-		if hints.Why == "" || why != whyNoOther {
+		if hints.Why == "" || why != router.WhyNoOtherPrefill {
 			hints.Why = why
 		}
-		if len(tried) == 0 || why == whyNoOther {
+		if len(tried) == 0 || why == router.WhyNoOtherPrefill {
 			break // no worker was asked, or none is left
 		}
 	}
-	if hints.Enforce && standsIn(hints.Why) {
+	if hints.Enforce && router.StandsIn(hints.Why) {
 		return notPrefilled(hints.Why)
 	}
 	return nil
 }
-
-// standsIn reports whether a local prefill for that reason stands in for a remote one.
-func standsIn(why string) bool {
-	switch why {
-	case router.WhyNoPrefill, whyPrefillBusy, whyPrefillFailed, whyPrefillTimeout, whyNoOther:
-		return true
-	}
-	return false
-}
-
-// whyNoOther is the reason when no prefill worker is left that has not failed. The
-// decision then reports the failed worker's reason instead.
-const whyNoOther = "no other prefill worker"
 
 // prefill asks one prefill worker and sets g.hop, or returns why the decode worker must
 // prefill. It adds workers that fail to tried.
@@ -93,7 +76,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	instances := g.f.prefills.Instances()
 	candidates := g.prefillCandidates(instances, tried)
 	if len(tried) > 0 && len(tried) == len(candidates) {
-		return whyNoOther
+		return router.WhyNoOtherPrefill
 	}
 	r := prefillPart(g.routed())
 	reusable := g.f.caches.describe(candidates, r.Hashes)
@@ -101,16 +84,16 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	remote, reason := router.DecidePrefill(state, settings.Prefill)
 	switch {
 	case !remote && reason == router.WhyQueueFull:
-		return whyPrefillBusy
+		return router.WhyPrefillsBusy
 	case !remote:
 		return reason
 	}
 	d, flight, err := g.f.prefillLoad.Choose(r, router.View{Candidates: candidates, Limits: settings.Busy}, g.prefillPolicy().Pick)
 	switch {
 	case errors.Is(err, router.ErrAllBusy):
-		return whyPrefillBusy
+		return router.WhyPrefillsBusy
 	case err != nil:
-		return whyNoOther
+		return router.WhyNoOtherPrefill
 	}
 	hop := &firstHop{f: g.f, card: &g.m.card, flight: flight, decision: g.prefillDecision(d, r, begin), id: d.Chosen.ID}
 	hop.decision.PrefillWhy, hop.decision.Reusable = reason, new(min(reusable, len(r.Hashes)))
@@ -212,9 +195,9 @@ func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[c
 func prefillVerdict(err error) string {
 	switch {
 	case errors.Is(err, requestplane.ErrOverloaded):
-		return whyPrefillBusy
+		return router.WhyPrefillsBusy
 	case errors.Is(err, errPrefillTimeout), errors.Is(err, requestplane.ErrTimeout):
-		return whyPrefillTimeout
+		return router.WhyPrefillTimeout
 	}
-	return whyPrefillFailed
+	return router.WhyPrefillFailed
 }

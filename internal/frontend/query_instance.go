@@ -46,7 +46,7 @@ func (g *generation) wouldRunOn() (*ranOn, error) {
 	switch {
 	case remote && likely.ID != 0:
 		out.PrefillID, out.Prefill = likely.ID, likely.Worker
-	case settings.Prefill.Enforce && (remote || standsIn(why) || settings.Prefill.Refuses(why)):
+	case settings.Prefill.Enforce && (remote || router.StandsIn(why)):
 		return nil, notPrefilled(why)
 	default:
 		local()

@@ -15,12 +15,6 @@ type PrefillLimits struct {
 	Enforce bool
 }
 
-// Refuses reports whether a local prefill for that reason is refused, because it stands in
-// for a remote one.
-func (l PrefillLimits) Refuses(why string) bool {
-	return l.Enforce && (why == WhyNoPrefill || why == WhyQueueFull)
-}
-
 // PrefillState is the input of the disaggregation decision.
 type PrefillState struct {
 	// CachedTokens is what the decode worker has of the prompt.
@@ -52,19 +46,34 @@ type PrefillPlace struct {
 // Reasons of decisions.
 const (
 	// WhyQueueFull is the reason for a local prefill when the prefill queue is too long.
-	WhyQueueFull   = "queue full"
-	WhyNoPrefill   = "no prefill worker"
-	whyForced      = "forced"
-	whyShort       = "short"
-	whyCached      = "cached"
-	whyLong        = "long prompt"
-	whyOff         = "always remote"
-	whyPrefillBusy = "prefill worker busy"
-	whyPrefillFree = "prefill worker free"
-	whyDecodeBusy  = "decode worker busy"
-	whySoonerHere  = "sooner locally"
-	whySoonerThere = "sooner remotely"
+	WhyQueueFull = "queue full"
+	WhyNoPrefill = "no prefill worker"
+	// Reasons for a local prefill that a frontend finds when it asks prefill workers.
+	WhyPrefillFailed  = "prefill worker failed"
+	WhyPrefillTimeout = "remote prefill timed out"
+	WhyPrefillsBusy   = "prefill workers busy"
+	WhyNoOtherPrefill = "no other prefill worker" // none that has not failed
+	whyForced         = "forced"
+	whyShort          = "short"
+	whyCached         = "cached"
+	whyLong           = "long prompt"
+	whyOff            = "always remote"
+	whyPrefillBusy    = "prefill worker busy"
+	whyPrefillFree    = "prefill worker free"
+	whyDecodeBusy     = "decode worker busy"
+	whySoonerHere     = "sooner locally"
+	whySoonerThere    = "sooner remotely"
 )
+
+// StandsIn reports whether a local prefill for that reason stands in for a remote one: with
+// [PrefillLimits.Enforce] it is refused.
+func StandsIn(why string) bool {
+	switch why {
+	case WhyNoPrefill, WhyQueueFull, WhyPrefillFailed, WhyPrefillTimeout, WhyPrefillsBusy, WhyNoOtherPrefill:
+		return true
+	}
+	return false
+}
 
 // DecidePrefill decides whether a prompt is prefilled remotely, and gives a short reason.
 func DecidePrefill(s PrefillState, l PrefillLimits) (remote bool, why string) {

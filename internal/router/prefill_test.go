@@ -147,11 +147,8 @@ func TestEnforce(t *testing.T) {
 		{PrefillState{PromptTokens: 1000, QueueDepth: 8}, WhyNoPrefill, true},
 		{PrefillState{PromptTokens: 1000, QueueDepth: 8, PrefillWorkers: 1}, WhyQueueFull, true},
 	} {
-		if remote, why := DecidePrefill(tc.s, l); remote || why != tc.why || l.Refuses(why) != tc.refused {
-			t.Errorf("%+v: %t %q, refused %t", tc.s, remote, why, l.Refuses(why))
-		}
-		if (PrefillLimits{}).Refuses(tc.why) {
-			t.Errorf("%q is refused without Enforce", tc.why)
+		if remote, why := DecidePrefill(tc.s, l); remote || why != tc.why || StandsIn(why) != tc.refused {
+			t.Errorf("%+v: %t %q, refused %t", tc.s, remote, why, StandsIn(why))
 		}
 	}
 }

@@ -28,7 +28,7 @@ type disaggregation struct {
 // may not block, so what it knows of others is what was last heard.
 func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 	remote, why := d.choose(prompt, cached)
-	if limits := (router.PrefillLimits{Enforce: d.hints.Enforce}); !remote && limits.Refuses(why) {
+	if !remote && d.hints.Enforce && router.StandsIn(why) {
 		d.refused, remote = why, true // fill fails it
 	}
 	if !remote {
