@@ -69,6 +69,7 @@ func sections() []section {
 		{"plane", "request plane, embedded etcd and NATS, against plain sockets and fsync", false, measurePlane},
 		{"disagg", "remote prefill against local prefill, and streams beside long prompts", false, measureDisagg},
 		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
+		{"router", "what router and index cost a frontend under load; not in all", true, measureRouter},
 		{"accuracy", "logits of types and instructions against float32; not in all", true, measureAccuracy},
 	}
 }

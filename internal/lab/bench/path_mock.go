@@ -42,18 +42,16 @@ func (b *steps) Step(ctx context.Context, batch []engine.BatchSeq) error {
 }
 
 // mockBackend returns a backend with the vocabulary of the built-in model.
-func (p *pathBench) mockBackend(pace *atomic.Int64) engine.Backend {
-	return &steps{
-		Backend: mock.New(mock.Options{BlockSize: rigBlockSize, VocabSize: p.model.TokenLimit()}),
-		tokens:  p.ask.proc.EncodePrompt(words), pace: pace,
-	}
+func (p *pathBench) mockBackend(o mock.Options, pace *atomic.Int64) engine.Backend {
+	o.VocabSize = p.model.TokenLimit()
+	return &steps{Backend: mock.New(o), tokens: p.ask.proc.EncodePrompt(words), pace: pace}
 }
 
-// mockLoader returns a loader of the mock engine with the card of the built-in model.
-func (p *pathBench) mockLoader(pace *atomic.Int64) loader {
+// mockLoader returns a loader of mock engines with the card of the built-in model.
+func (p *pathBench) mockLoader(backend func() engine.Backend) loader {
 	return func(_ context.Context, as cluster.Assignment, progress func(float64)) (*worker.Loaded, error) {
 		l := &worker.Loaded{
-			Backend: p.mockBackend(pace), Blocks: as.Engine.KVBlocks,
+			Backend: backend(), Blocks: as.Engine.KVBlocks,
 			Card: cluster.ModelCard{
 				DisplayName: as.Model.Name, Digest: p.model.Digest(), HashSeed: cluster.DefaultHashSeed,
 				ModelType: "Chat | Completions", ModelInput: "Tokens",
@@ -81,12 +79,13 @@ const mockBlocks = 4096
 // mocked measures the cost of the path itself.
 func (p *pathBench) mocked(ctx context.Context, sec *Section) error {
 	var pace atomic.Int64
-	bare, err := newRig(ctx, p.mockBackend(&pace), mockBlocks, p.log)
+	backend := func() engine.Backend { return p.mockBackend(mock.Options{BlockSize: rigBlockSize}, &pace) }
+	bare, err := newRig(ctx, backend(), mockBlocks, p.log)
 	if err != nil {
 		return err
 	}
 	defer bare.close()
-	served, err := p.node(ctx, nodeSpec{name: "mock", decode: 1, blocks: mockBlocks, load: p.mockLoader(&pace)})
+	served, err := p.node(ctx, nodeSpec{name: "mock", decode: 1, blocks: mockBlocks, load: p.mockLoader(backend)})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type nodeSpec struct {
 	dir             string // state directory
 	prefill, decode int
 	blocks          int    // KV blocks of each worker
+	blockSize       int    // tokens, 0 for the rig's
+	chunk           int    // tokens of a step, 0 for the default
 	model           string // directory, empty for the built-in one; it is served under the built-in one's name
 	quantize        string // format to which it quantizes the weights
 	quantized       string // directory of quantized weights, empty for its own
@@ -208,7 +210,7 @@ func (n *node) connect(cfg config.Dynamod) error {
 func (n *node) declare(ctx context.Context) error {
 	t := cluster.Topology{
 		Model: cluster.ModelSpec{Name: cluster.BuiltinModelName, Path: n.spec.model, Quantize: n.spec.quantize}, Prefill: n.spec.prefill, Decode: n.spec.decode,
-		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: rigBlockSize},
+		Engine:     cluster.EngineSpec{KVBlocks: n.spec.blocks, BlockSize: cmp.Or(n.spec.blockSize, rigBlockSize), MaxBatchTokens: n.spec.chunk},
 		Generation: 1, UpdatedAt: time.Now(), UpdatedBy: "bench",
 	}
 	if n.spec.gpus != "" {

@@ -17,6 +17,7 @@ type scale struct {
 	cpu    cpuScale
 
 	accuracy accuracyScale
+	router   routerScale
 }
 
 type engineScale struct {
@@ -139,6 +140,7 @@ func fullScale() scale {
 			limitWindow: 200 * time.Millisecond, readBytes: 1 << 30, turns: turns{5, 45 * time.Second},
 		},
 		accuracy: accuracyScale{tokens: 2048, window: 2048, slowBytes: 256 << 20},
+		router:   routerScale{rate: 100, window: 20 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{5, 200 * time.Second}},
 	}
 }
 
@@ -171,5 +173,6 @@ func quickScale() scale {
 			limitWindow: 50 * time.Millisecond, readBytes: 256 << 20, turns: turns{3, 10 * time.Second},
 		},
 		accuracy: accuracyScale{tokens: 512, window: 512, slowBytes: 64 << 20},
+		router:   routerScale{rate: 100, window: 5 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{2, 30 * time.Second}},
 	}
 }

@@ -46,6 +46,7 @@ func smokeScale() scale {
 			parallelOutput: 24, startPrompt: 20, starts: 1, limitWindow: time.Millisecond, readBytes: 1 << 20, turns: turns{2, time.Minute},
 		},
 		accuracy: accuracyScale{tokens: 70, window: 64, slowBytes: 1 << 30},
+		router:   routerScale{rate: 50, window: 500 * time.Millisecond, workers: 2, tokens: 1000, shares: 3, blocks: 1000, turns: once},
 	}
 }
 
@@ -64,6 +65,7 @@ func TestSections(t *testing.T) {
 		{"path", []string{"Built-in model", "Messages", "Mock engine, as fast", "Mock engine, a step"}, 6 + 2 + 6 + 2},
 		{"nixl", []string{"Transfers", "Notification"}, 2*(7+2*len(hostRoutes())+ucxRows()) + 4 + len(hostRoutes()) + len(overUCX)},
 		{"disagg", []string{"Remote prefill", "Running streams", "Transfers between"}, 8 + 8 + 4},
+		{"router", []string{"Requests", "Router and index"}, 2 + 2},
 		{"plane", []string{"Request plane, one", "Request plane, streamed", "Embedded"}, 2 + 2 + 5},
 	} {
 		t.Run(tc.section, func(t *testing.T) {
