@@ -13,6 +13,7 @@ package blockhash
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 )
@@ -48,6 +49,9 @@ type Chain struct {
 // Extend hashes the full blocks of tokens that are not hashed yet. tokens must
 // start with the tokens of earlier calls.
 func (c *Chain) Extend(tokens []uint32) {
+	if more := len(tokens)/c.BlockSize - len(c.Seq); more > 0 {
+		c.Local, c.Seq = slices.Grow(c.Local, more), slices.Grow(c.Seq, more)
+	}
 	for i := len(c.Seq); (i+1)*c.BlockSize <= len(tokens); i++ {
 		local := Local(tokens[i*c.BlockSize:(i+1)*c.BlockSize], c.Seed)
 		seq := local

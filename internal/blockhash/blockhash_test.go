@@ -48,3 +48,11 @@ func TestExtendInPieces(t *testing.T) {
 		t.Error("another seed gives the same hash")
 	}
 }
+
+// A prompt is hashed into memory of the size that it needs.
+func TestExtendAllocatesOnce(t *testing.T) {
+	tokens := make([]uint32, 10_000)
+	if n := testing.AllocsPerRun(10, func() { chain(tokens, 16, 1337) }); n > 2 {
+		t.Errorf("%v allocations for two lists of hashes", n)
+	}
+}

@@ -84,7 +84,7 @@ func (l *Load) fill(r Request, c *Candidate) {
 func (l *Load) book(id cluster.InstanceID, r Request, uncached int) *Flight {
 	w := l.workers[id]
 	if w == nil {
-		w = &workerLoad{blocks: map[uint64]int32{}}
+		w = &workerLoad{blocks: make(map[uint64]int32, len(r.Hashes))}
 		l.workers[id] = w
 	}
 	w.requests++

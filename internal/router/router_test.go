@@ -262,3 +262,25 @@ func TestTermsAddUp(t *testing.T) {
 		}
 	}
 }
+
+// A request on an idle worker costs no growth of the map of its blocks.
+func BenchmarkChooseIdle(b *testing.B) {
+	r := Request{ID: "r", PromptTokens: 10_000, BlockSize: 16}
+	for i := range uint64(625) {
+		r.Hashes = append(r.Hashes, (i+1)*0x9e3779b97f4a7c15)
+	}
+	p, err := NewPolicy(KV)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := NewLoad()
+	v := View{Candidates: []Candidate{{ID: 1, Worker: "w"}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		_, f, err := l.Choose(r, v, p.Pick)
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.End()
+	}
+}
