@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -28,68 +27,6 @@ const (
 	frontendIP  = "127.0.0.1"
 )
 
-// program is a process that the laboratory starts, kills and starts again.
-type program struct {
-	name  string
-	start func() *exec.Cmd
-
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when cmd has ended
-	down  bool          // it was told to end
-}
-
-func (p *program) launch() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	cmd := p.start()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
-	p.cmd, p.ended, p.down = cmd, ended, false
-	return nil
-}
-
-func (p *program) pid() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cmd.Process.Pid
-}
-
-// lost reports whether the process ended although nobody told it to.
-func (p *program) lost() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.ended:
-		return !p.down
-	default:
-		return false
-	}
-}
-
-// end sends a signal and waits for the end of the process, which is killed when that
-// takes too long.
-func (p *program) end(sig os.Signal) {
-	p.mu.Lock()
-	p.down = true
-	cmd, ended := p.cmd, p.ended
-	p.mu.Unlock()
-	_ = cmd.Process.Signal(sig)
-	select {
-	case <-ended:
-	case <-time.After(30 * time.Second):
-		_ = cmd.Process.Kill()
-		<-ended
-	}
-}
-
 // target is the attacked cluster of processes.
 type target struct {
 	dir    string
@@ -100,11 +37,29 @@ type target struct {
 	natsAt string
 
 	etcd, nats *program
-	nodes      []*program // prefill, decode, decode
-	want       []string   // what streams say when nothing happens
+	nodes      []*program
+	frontends  []string // their addresses; the first is url
+	want       []string // what streams say when nothing happens
 }
 
-func startCluster(ctx context.Context, bin string, keep bool) (_ *target, err error) {
+// shape is what nodes a cluster has and what it is told to be.
+type shape struct {
+	nodes []nodeShape
+	up    []string // arguments of dynctl up
+}
+
+type nodeShape struct {
+	role     string
+	frontend bool
+}
+
+// attacked is the cluster that is attacked. Its first node has the frontend.
+var attacked = shape{
+	nodes: []nodeShape{{"prefill", true}, {"decode", false}, {"decode", false}},
+	up:    []string{"--prefill", "1", "--decode", "2"},
+}
+
+func startCluster(ctx context.Context, bin string, keep bool, of shape) (_ *target, err error) {
 	bin, err = filepath.Abs(bin)
 	if err != nil {
 		return nil, err
@@ -125,17 +80,19 @@ func startCluster(ctx context.Context, bin string, keep bool) (_ *target, err er
 	if c.nats, c.natsAt, err = c.store("nats"); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	c.url = "http://" + net.JoinHostPort(frontendIP, port)
-	for i, role := range []string{"prefill", "decode", "decode"} {
+	for i, node := range of.nodes {
 		n := &program{name: "node-" + strconv.Itoa(i+1)}
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		if node.frontend {
+			c.frontends = append(c.frontends, "http://"+net.JoinHostPort(frontendIP, port))
+		}
 		args := []string{
-			"--cluster", clusterName, "--state-dir", c.dir, "--node-name", n.name, "--node-roles", role,
+			"--cluster", clusterName, "--state-dir", c.dir, "--node-name", n.name, "--node-roles", node.role,
 			"--etcd-endpoints", c.etcdAt, "--nats-url", "nats://" + c.natsAt,
-			"--frontend-enabled=" + strconv.FormatBool(i == 0), "--frontend-port", port,
+			"--frontend-enabled=" + strconv.FormatBool(node.frontend), "--frontend-port", port,
 		}
 		n.start = func() *exec.Cmd {
 			cmd := exec.Command(filepath.Join(c.bin, "dynamod"), args...)
@@ -149,10 +106,11 @@ func startCluster(ctx context.Context, bin string, keep bool) (_ *target, err er
 		}
 		c.nodes = append(c.nodes, n)
 	}
+	c.url = c.frontends[0]
 	// The first order may come before a node has joined.
 	var out string
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		if out, err = c.dynctl(ctx, "up", "--prefill", "1", "--decode", "2"); err == nil {
+		if out, err = c.dynctl(ctx, append([]string{"up"}, of.up...)...); err == nil {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -3,13 +3,12 @@ package bench
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"runtime/pprof"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // errProfile is returned for a profile that has another form than the runtime's.
@@ -90,13 +89,13 @@ func readProfile(r io.Reader) ([]stack, error) {
 }
 
 func (p *profile) read(body []byte) error {
-	return fields(body, func(n protowire.Number, _ uint64, b []byte) error {
+	return fields(body, func(n int, _ uint64, b []byte) error {
 		switch n {
 		case profileString:
 			p.texts = append(p.texts, string(b))
 		case profileFunction:
 			var id, name uint64
-			err := fields(b, func(n protowire.Number, v uint64, _ []byte) error {
+			err := fields(b, func(n int, v uint64, _ []byte) error {
 				switch n {
 				case idField:
 					id = v
@@ -111,7 +110,7 @@ func (p *profile) read(body []byte) error {
 			return p.location(b)
 		case profileSample:
 			var s sample
-			err := fields(b, func(n protowire.Number, v uint64, b []byte) (err error) {
+			err := fields(b, func(n int, v uint64, b []byte) (err error) {
 				switch n {
 				case sampleLocations:
 					s.locations, err = numbers(s.locations, v, b)
@@ -131,12 +130,12 @@ func (p *profile) read(body []byte) error {
 func (p *profile) location(b []byte) error {
 	var id uint64
 	var functions []uint64
-	err := fields(b, func(n protowire.Number, v uint64, b []byte) error {
+	err := fields(b, func(n int, v uint64, b []byte) error {
 		switch n {
 		case idField:
 			id = v
 		case locationLine:
-			return fields(b, func(n protowire.Number, v uint64, _ []byte) error {
+			return fields(b, func(n int, v uint64, _ []byte) error {
 				if n == lineFunction {
 					functions = append(functions, v)
 				}
@@ -149,28 +148,43 @@ func (p *profile) location(b []byte) error {
 	return err
 }
 
+// Kinds of fields in the encoding of protocol buffers.
+const (
+	kindNumber, kindFixed64, kindBytes, kindFixed32 = 0, 1, 2, 5
+	kindBits                                        = 3 // of a field's tag
+)
+
 // fields calls do for each field of a message with its number, or with its bytes.
-func fields(b []byte, do func(n protowire.Number, v uint64, b []byte) error) error {
+func fields(b []byte, do func(n int, v uint64, b []byte) error) error {
 	for len(b) > 0 {
-		n, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			return fmt.Errorf("%w: %w", errProfile, protowire.ParseError(size))
+		tag, size := binary.Uvarint(b)
+		if size <= 0 {
+			return errProfile
 		}
 		b = b[size:]
-		var v uint64
-		var text []byte
-		switch kind {
-		case protowire.VarintType:
-			v, size = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			text, size = protowire.ConsumeBytes(b)
+		v, text := uint64(0), []byte(nil)
+		switch tag & (1<<kindBits - 1) {
+		case kindNumber:
+			v, size = binary.Uvarint(b)
+		case kindBytes:
+			var length uint64
+			if length, size = binary.Uvarint(b); size > 0 && length <= uint64(len(b)-size) {
+				text = b[size : size+int(length)]
+				size += int(length)
+			} else {
+				size = 0
+			}
+		case kindFixed64:
+			size = 8
+		case kindFixed32:
+			size = 4
 		default:
-			size = protowire.ConsumeFieldValue(n, kind, b)
+			size = 0
 		}
-		if size < 0 {
-			return fmt.Errorf("%w: %w", errProfile, protowire.ParseError(size))
+		if size <= 0 || size > len(b) {
+			return errProfile
 		}
-		if err := do(n, v, text); err != nil {
+		if err := do(int(tag>>kindBits), v, text); err != nil {
 			return err
 		}
 		b = b[size:]
@@ -184,9 +198,9 @@ func numbers(to []uint64, v uint64, packed []byte) ([]uint64, error) {
 		return append(to, v), nil
 	}
 	for len(packed) > 0 {
-		v, size := protowire.ConsumeVarint(packed)
-		if size < 0 {
-			return to, fmt.Errorf("%w: %w", errProfile, protowire.ParseError(size))
+		v, size := binary.Uvarint(packed)
+		if size <= 0 {
+			return to, errProfile
 		}
 		to, packed = append(to, v), packed[size:]
 	}
