@@ -45,8 +45,8 @@ func runChats(ctx context.Context, bin, trace string, keep bool) error {
 				return err
 			}
 			fmt.Println("| " + strconv.Itoa(limit) + " " + comparison(policy, seen, computed))
-			if trace != "" {
-				if err := writeTrace(trace, seen); err != nil { // all have the same prefixes
+			if trace != "" && i+k == 0 { // all have the same prefixes
+				if err := writeTrace(trace, seen); err != nil {
 					return err
 				}
 			}
