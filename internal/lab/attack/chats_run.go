@@ -176,7 +176,7 @@ func chatFaults() []chatFault {
 
 // chatFaults tries each fault in the middle of chats with policy kv.
 func (c *target) chatFaults(ctx context.Context) error {
-	fmt.Println("\n| fault | took | turns | failed | predicted too much | longest time without a right one | predicted too little |\n|---|---|---|---|---|---|---|")
+	fmt.Println("\n| fault | took | turns | failed | predicted too much | longest time without a right one | predicted too little | slowest TTFT |\n|---|---|---|---|---|---|---|---|")
 	failed := 0
 	for i, fault := range chatFaults() {
 		var begin, end time.Time
@@ -211,12 +211,14 @@ type faultSeen struct {
 	// longest is the longest time from one prediction of too much to the last one behind it
 	// before a turn without.
 	longest time.Duration
+	slowest time.Duration // of the first tokens
 }
 
 func faultOf(seen []chatSeen) (out faultSeen) {
 	out.turns = len(seen)
 	var since time.Time
 	for _, s := range seen {
+		out.slowest = max(out.slowest, s.ttft)
 		switch {
 		case s.err != nil:
 			out.failed++
@@ -248,5 +250,5 @@ func tellFault(name string, seen []chatSeen, begin, end time.Time) {
 		}
 	}
 	f := faultOf(seen)
-	fmt.Printf("| %s | %s | %d | %d | %d | %s | %d |\n", name, end.Sub(begin).Round(100*time.Millisecond), f.turns, f.failed, f.tooMuch, f.longest.Round(time.Millisecond), f.tooLittle)
+	fmt.Printf("| %s | %s | %d | %d | %d | %s | %d | %s |\n", name, end.Sub(begin).Round(100*time.Millisecond), f.turns, f.failed, f.tooMuch, f.longest.Round(time.Millisecond), f.tooLittle, f.slowest.Round(time.Millisecond))
 }

@@ -70,14 +70,14 @@ func TestFaultRow(t *testing.T) {
 	at := time.Now()
 	turn := chatTurnSpec{prompt: make([]uint32, 160)}
 	seen := []chatSeen{
-		{asked: at, turn: turn, predicted: 3, found: 2},
+		{asked: at, ttft: time.Minute, turn: turn, predicted: 3, found: 2},
 		{asked: at.Add(time.Second), turn: turn, predicted: 3, found: 1},
 		{asked: at.Add(2 * time.Second), turn: turn, predicted: 3, found: 3},
 		{asked: at.Add(3 * time.Second), turn: turn, predicted: 1, found: 3},
 		{asked: at.Add(4 * time.Second), turn: turn, err: os.ErrDeadlineExceeded},
 	}
 	row := faultOf(seen)
-	if want := (faultSeen{turns: 5, failed: 1, tooMuch: 2, tooLittle: 1, longest: time.Second}); row != want {
+	if want := (faultSeen{turns: 5, failed: 1, tooMuch: 2, tooLittle: 1, longest: time.Second, slowest: time.Minute}); row != want {
 		t.Errorf("%+v, want %+v", row, want)
 	}
 }
