@@ -28,7 +28,7 @@ func TestBusyThresholds(t *testing.T) {
 		}
 	}).waitModel(1)
 	get := func() string {
-		resp, err := http.Get(f.URL() + "/busy_threshold")
+		resp, err := f.client.Get(f.URL() + "/busy_threshold")
 		if err != nil {
 			t.Fatal(err)
 		}

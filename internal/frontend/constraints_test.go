@@ -109,7 +109,8 @@ func TestBadConstraints(t *testing.T) {
 			t.Errorf("%v: status %d, %+v, want a fault of %s", tc.value, resp.StatusCode, e, tc.param)
 		}
 	}
-	if resp := f.post("/v1/completions", textBody(body{"nvext": body{"routing_constraints": nil}})); resp.StatusCode != http.StatusOK {
-		t.Errorf("null: status %d, %s", resp.StatusCode, readAll(t, resp))
+	resp := f.post("/v1/completions", textBody(body{"nvext": body{"routing_constraints": nil}}))
+	if text := readAll(t, resp); resp.StatusCode != http.StatusOK {
+		t.Errorf("null: status %d, %s", resp.StatusCode, text)
 	}
 }

@@ -54,6 +54,7 @@ type registry struct {
 	sets    map[string]*fileSet         // by key
 	left    map[cluster.InstanceID]bool // workers left out and logged
 	loaded  chan loadResult
+	settled chan struct{} // closed when the models found at the start are loaded
 	loaders sync.WaitGroup
 }
 
@@ -71,7 +72,7 @@ const lingerFor = 30 * time.Second
 func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	r := &registry{
 		log: f.log, limits: &f.limits, metrics: f.metrics, moves: f.cfg.MigrationLimit, files: f.files,
-		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, loaded: make(chan loadResult),
+		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, loaded: make(chan loadResult), settled: make(chan struct{}),
 	}
 	r.models.Store(&map[string]*servedModel{})
 	r.declared.Store(&map[string]bool{})
@@ -113,6 +114,7 @@ func (r *registry) run(ctx context.Context) {
 		if next := r.refresh(ctx, time.Now()); next > 0 {
 			retry.Reset(next)
 		}
+		r.settle()
 		select {
 		case <-ctx.Done():
 			return

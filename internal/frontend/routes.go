@@ -13,7 +13,7 @@ import (
 
 func (f *Frontend) routes() http.Handler {
 	mux := http.NewServeMux()
-	api := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, f.authorized(h)) }
+	api := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, f.authorized(f.settled(h))) }
 	api("POST /v1/chat/completions", f.generating(metrics.EndpointChatCompletions, func() request { return &chatRequest{} }))
 	api("POST /v1/completions", f.generating(metrics.EndpointCompletions, func() request { return &completionRequest{} }))
 	api("GET /v1/models", f.listModels)
@@ -144,6 +144,10 @@ func notServed(name string) *apiError {
 func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
 	if f.gate.isClosed() {
 		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "draining", "message": "Service is not ready"})
+		return
+	}
+	if !f.registry.isSettled() {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "starting", "message": "Service is not ready"})
 		return
 	}
 	if !Insider(r, f.cfg.APIKey) {
