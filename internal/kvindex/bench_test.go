@@ -1,56 +1,157 @@
 package kvindex
 
 import (
-	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// BenchmarkChurn stores and removes chains of 64 blocks of 1,000 workers in an index of a
-// million blocks.
+// fleet is an index whose workers store and remove chains of blocks at random. Hashes are
+// computed from numbers of chains and generations, because a list of them would take more
+// memory than the index.
+type fleet struct {
+	*Index
+	workers     int
+	generations []uint32 // of chains
+	random      uint64
+	chain       [chainBlocks]uint64
+	heap        uint64 // before the index
+}
+
+const chainBlocks = 64
+
+// newFleet fills an index. It is bounded, as the frontend's is, but never full.
+func newFleet(workers, blocks int) *fleet {
+	f := &fleet{workers: workers, generations: make([]uint32, blocks/chainBlocks), random: 1}
+	f.heap = heapInUse()
+	f.Index = New(Config{MaxBytes: 1 << 40})
+	for i := range f.generations {
+		f.Store(f.owner(i), Device, f.hashes(i))
+	}
+	return f
+}
+
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// scramble is a step of splitmix64.
+func scramble(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func (f *fleet) owner(chain int) cluster.InstanceID { return cluster.InstanceID(1 + chain%f.workers) }
+
+// hashes returns the blocks of a chain, until the next call.
+func (f *fleet) hashes(chain int) []uint64 {
+	from := (uint64(chain)<<32 | uint64(f.generations[chain])) * chainBlocks
+	for i := range f.chain {
+		f.chain[i] = scramble(from + uint64(i))
+	}
+	return f.chain[:]
+}
+
+// replace makes a worker lose a chain of blocks and gain another.
+func (f *fleet) replace() {
+	f.random = scramble(f.random)
+	chain := int(f.random % uint64(len(f.generations)))
+	f.Remove(f.owner(chain), Device, f.hashes(chain))
+	f.generations[chain]++
+	f.Store(f.owner(chain), Device, f.hashes(chain))
+}
+
+// processorTime is what this process has used of all cores.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkChurn stores and removes chains of 64 blocks of 1,000 workers. An operation is
+// one block stored or removed. Mops/core counts processor time, that of the garbage
+// collector included. Bytes by pair of a block and a worker: what Size says, and what the
+// heap takes.
 func BenchmarkChurn(b *testing.B) {
-	const workers, chains, blocks = 1000, 16, 64
-	x := New(Config{})
-	rng := rand.New(rand.NewPCG(1, 2))
-	have := make([][]uint64, workers*chains)
-	fresh := func() []uint64 {
-		c := make([]uint64, blocks)
-		for i := range c {
-			c[i] = rng.Uint64()
-		}
-		return c
-	}
-	for i := range have {
-		have[i] = fresh()
-		x.Store(cluster.InstanceID(1+i%workers), Device, have[i])
-	}
-	b.ResetTimer()
-	for n := 0; n < b.N; n += 2 * blocks {
-		i := rng.IntN(len(have))
-		id := cluster.InstanceID(1 + i%workers)
-		x.Remove(id, Device, have[i])
-		have[i] = fresh()
-		x.Store(id, Device, have[i])
+	for _, c := range []struct {
+		name   string
+		blocks int
+	}{{"1M", 1 << 20}, {"10M", 10_000_000}} {
+		var f *fleet
+		b.Run(c.name, func(b *testing.B) {
+			if f == nil { // it is called for several b.N
+				f = newFleet(1000, c.blocks)
+			}
+			b.ResetTimer()
+			start := processorTime()
+			for n := 0; n < b.N; n += 2 * chainBlocks {
+				f.replace()
+			}
+			b.ReportMetric(float64(b.N)/1e6/(processorTime()-start).Seconds(), "Mops/core")
+			b.StopTimer()
+			pairs := float64(f.Size().Held)
+			b.ReportMetric(float64(f.Size().Bytes)/pairs, "B/pair")
+			b.ReportMetric(float64(heapInUse()-f.heap)/pairs, "heap-B/pair")
+		})
 	}
 }
 
-// BenchmarkLookup looks up a prompt of 1,000 blocks that 8 of 1,000 workers hold.
+// BenchmarkLookup looks up prompts of 1,000 blocks that 8 of 1,000 workers hold in part,
+// alone and beside a writer at full speed, in an index of 10 million blocks.
 func BenchmarkLookup(b *testing.B) {
-	x := New(Config{})
-	rng := rand.New(rand.NewPCG(1, 2))
-	prompts := make([][]uint64, 1000)
-	for i := range prompts {
-		prompts[i] = make([]uint64, 1000)
-		for j := range prompts[i] {
-			prompts[i][j] = rng.Uint64()
+	const prompts, blocks = 1000, 1000
+	f := newFleet(1000, 10_000_000-prompts*blocks)
+	all := make([][]uint64, prompts)
+	for i := range all {
+		for j := range blocks {
+			all[i] = append(all[i], scramble(1<<63+uint64(i*blocks+j)))
 		}
 		for w := range 8 {
-			x.Store(cluster.InstanceID(1+(i+w*w)%1000), Device, prompts[i][:1000-100*w])
+			f.Store(cluster.InstanceID(1+(i+w*w)%f.workers), Device, all[i][:blocks-blocks/10*w])
 		}
 	}
-	var m Match
-	for b.Loop() {
-		x.Lookup(prompts[rng.IntN(len(prompts))], &m)
+	measure := func(b *testing.B) {
+		var m Match
+		took := make([]time.Duration, b.N)
+		for i := range took {
+			p := all[scramble(uint64(i))%prompts]
+			start := time.Now()
+			f.Lookup(p, &m)
+			took[i] = time.Since(start)
+			if len(m.Overlaps) != 8 {
+				b.Fatalf("%d workers hold a prompt, want 8", len(m.Overlaps))
+			}
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[b.N/2].Nanoseconds())/1000, "p50-us")
+		b.ReportMetric(float64(took[b.N*99/100].Nanoseconds())/1000, "p99-us")
 	}
+	b.Run("alone", measure)
+	b.Run("beside-writer", func(b *testing.B) {
+		var done atomic.Bool
+		var writer sync.WaitGroup
+		written, start := 0, time.Now()
+		writer.Go(func() {
+			for ; !done.Load(); written += 2 * chainBlocks {
+				f.replace()
+			}
+		})
+		measure(b)
+		done.Store(true)
+		writer.Wait()
+		b.ReportMetric(float64(written)/1e6/time.Since(start).Seconds(), "written-Mops/s")
+	})
 }

@@ -39,15 +39,14 @@ func (x *Index) bound() {
 		return
 	}
 	for {
-		s := x.size()
-		if int64(float64(16*s.Blocks)/freshLoad)+8*int64(s.Held)+x.sets.bytes <= x.cfg.MaxBytes || !x.evict() {
+		size := int64(float64(16*x.blocks())/freshLoad) + 8*int64(x.held) + x.sets.bytes
+		if size <= x.cfg.MaxBytes || !x.evict() {
 			return
 		}
 	}
 }
 
-// boundEvery is the number of batches between two looks at the size, which takes a look at
-// every table and every worker.
+// boundEvery is the number of batches between two looks at the size.
 const boundEvery = 64
 
 // evict forgets about a chunk of the largest list. It returns false if there is none.
@@ -94,6 +93,7 @@ func (x *Index) evict() bool {
 // foundSince reports whether a lookup has found a block since then.
 func (x *Index) foundSince(hash uint64, then uint32) bool {
 	mixed := x.mix(nonzero(hash))
-	at, ok := x.tables[partOf(mixed)].Load().find(mixed, nonzero(hash))
+	t := x.tables[partOf(mixed)].Load()
+	at, ok := t.find(&t.buckets[t.home(mixed)], mixed, nonzero(hash))
 	return ok && int16(at.heat()-uint16(then)) > 0
 }

@@ -1,6 +1,9 @@
 package kvindex
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // blockLog lists the blocks that a worker has in one tier, oldest first. It is what makes
 // forgetting a worker cheap. A removed block stays in the list until a third of the list
@@ -18,14 +21,19 @@ type chunk struct {
 
 const logChunk = 512
 
-func (l *blockLog) append(hash uint64, clock uint32) {
-	last := len(l.chunks) - 1
-	if last < 0 || len(l.chunks[last].hashes) == cap(l.chunks[last].hashes) {
-		l.chunks = append(l.chunks, chunk{make([]uint64, 0, l.room()), clock})
-		last++
+func (l *blockLog) append(hashes []uint64, clock uint32) {
+	l.listed += len(hashes)
+	for len(hashes) > 0 {
+		last := len(l.chunks) - 1
+		if last < 0 || len(l.chunks[last].hashes) == cap(l.chunks[last].hashes) {
+			l.chunks = append(l.chunks, chunk{make([]uint64, 0, l.room()), clock})
+			last++
+		}
+		c := &l.chunks[last]
+		n := min(len(hashes), cap(c.hashes)-len(c.hashes))
+		c.hashes = append(c.hashes, hashes[:n]...)
+		hashes = hashes[n:]
 	}
-	l.chunks[last].hashes = append(l.chunks[last].hashes, hash)
-	l.listed++
 }
 
 // room returns the capacity of the next chunk: small workers take little.
@@ -58,11 +66,7 @@ func (l *blockLog) compact() {
 	gone := newCounter(l.removed)
 	kept := blockLog{chunks: make([]chunk, 0, len(l.chunks))}
 	for _, c := range l.chunks {
-		for _, hash := range c.hashes {
-			if !gone.take(hash) {
-				kept.append(hash, c.born)
-			}
-		}
+		kept.append(slices.DeleteFunc(c.hashes, gone.take), c.born)
 	}
 	*l = kept
 }

@@ -22,7 +22,8 @@ type Match struct {
 	Overlaps []Overlap
 	alive    []running // workers without a gap so far, by number
 	next     []running
-	probes   probes
+	probes   [2]probes
+	lines    [batchSize]*bucket
 }
 
 // running is a worker that holds all blocks so far.
@@ -40,11 +41,16 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 	defer x.epochs.leave(x.epochs.enter())
 	names, bounded, clock := *x.names.Load(), x.cfg.MaxBytes > 0, x.clock.Load()
 	last, run := uint32(none), 0 // the current ref, and how many blocks in a row have it
-	for from := 0; from < len(hashes); from += batchSize {
-		part := hashes[from:min(from+batchSize, len(hashes))]
-		x.touch(part, &m.probes)
-		for i, key := range part {
-			r, members, at := x.read(&m.probes, i, nonzero(key), last)
+	p, ahead := &m.probes[0], &m.probes[1]
+	x.prepare(hashes[:min(len(hashes), lookupBatch)], ahead)
+	for first := true; ahead.n > 0; {
+		p, ahead = ahead, p
+		hashes = hashes[p.n:]
+		p.overflow(&m.lines)
+		x.prepare(hashes[:min(len(hashes), lookupBatch)], ahead)
+		moves := x.moves.Load()
+		for i := range p.n {
+			r, at := x.read(p, i, moves)
 			if bounded && r != none {
 				at.found(clock)
 			}
@@ -53,9 +59,10 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 				continue
 			}
 			m.count(run)
-			if last, run = r, 1; !m.narrow(r, members, from+i == 0, names) {
+			if last, run = r, 1; !m.narrow(r, x.sets.members(r), first, names) {
 				return
 			}
+			first = false
 		}
 	}
 	m.count(run)
@@ -64,37 +71,43 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 	}
 }
 
-// read returns the ref of a block, its slot and, if the ref is not last, a set's members.
-func (x *Index) read(p *probes, i int, key uint64, last uint32) (r uint32, members []holder, at slot) {
-	at, ok := x.search(p, i, key)
+// lookupBatch is the number of blocks that a lookup asks for ahead of those that it reads.
+const lookupBatch = 32
+
+// read returns the ref of a block and its slot. There were that many moves when the batch
+// began.
+func (x *Index) read(p *probes, i int, moves uint64) (r uint32, at slot) {
+	key := p.keys[i]
+	at, ok := p.tables[i].find(p.buckets[i], p.mixed[i], key)
 	if !ok {
-		return none, nil, at
+		if at, ok = x.again(p, i, moves); !ok {
+			return none, at
+		}
 	}
-	r = at.ref()
-	if !at.still(key) {
-		return none, nil, at
+	if r = at.ref(); !at.still(key) {
+		return none, at
 	}
-	if r != last && r&setBit != 0 {
-		members = x.sets.get(r).members
-	}
-	return r, members, at
+	return r, at
 }
 
-// search finds a block for a reader. A block that a writer moves nearer to its home may be
-// in neither place for a reader that looks in both meanwhile: it looks again.
-func (x *Index) search(p *probes, i int, key uint64) (at slot, ok bool) {
-	t := p.tables[i]
+// again looks again for a block: one that a writer moves nearer to its home may be in
+// neither place for a reader that looks in both meanwhile.
+func (x *Index) again(p *probes, i int, moves uint64) (at slot, ok bool) {
 	for range mostMoves {
-		moves := t.moves.Load()
-		if at, ok = t.find(p.mixed[i], key); ok || t.moves.Load() == moves {
+		now := x.moves.Load()
+		if now == moves {
+			break
+		}
+		moves = now
+		if at, ok = p.tables[i].find(p.buckets[i], p.mixed[i], p.keys[i]); ok {
 			break
 		}
 	}
 	return at, ok
 }
 
-// mostMoves bounds how often a reader looks again. Writers would have to move blocks in a
-// part of the table each time.
+// mostMoves bounds how often a reader looks again. Writers would have to move blocks each
+// time.
 const mostMoves = 100
 
 // count adds a run of blocks to the workers that hold them.

@@ -26,8 +26,9 @@ type set struct {
 
 // sets holds every set once. Writers use it in turn; readers call get and nothing else.
 type sets struct {
-	byHash map[uint64][]*set
 	byID   atomic.Pointer[[]*setChunk] // grows only
+	_      [64]byte                    // readers use no more
+	byHash map[uint64][]*set
 	ids    recycler
 	epochs *epochs
 	bytes  int64
@@ -41,6 +42,14 @@ const setOverhead = 112
 func (ss *sets) get(r uint32) *set {
 	id := r &^ setBit
 	return (*ss.byID.Load())[id/1024][id%1024].Load()
+}
+
+// members returns the holders of a ref to a set, and nothing for other refs.
+func (ss *sets) members(r uint32) []holder {
+	if r&setBit == 0 {
+		return nil
+	}
+	return ss.get(r).members
 }
 
 // memberHash is the part of one member in the hash of a set.

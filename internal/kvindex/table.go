@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// The table is a hash table from sequence hashes to refs, in 256 parts, so that no writer
-// waits long for one to grow. One writer at a time changes it; readers look at any time.
+// The table is a hash table from sequence hashes to refs, in 16 parts, so that a writer does
+// not wait long for one to grow, but parts of a large table still fill huge pages. One
+// writer at a time changes it; readers look at any time.
 
 // bucket is a cache line of a table: four slots. A probe goes on to the next bucket while
 // blocks that belong here stand further on.
@@ -18,19 +19,29 @@ type bucket struct {
 	_    uint32
 }
 
+// table is one part. Its fields do not change: a writer's counts beside them would cost
+// readers on other cores a cache miss for each block.
 type table struct {
 	buckets []bucket
-	live    int           // slots with a key
-	moves   atomic.Uint64 // blocks that went to another slot
+	least   int // with fewer blocks the table shrinks
+	most    int // with more blocks it grows
 }
 
 const (
-	numParts  = 256
-	leastSize = 4 // buckets
-	// A table grows when this share of its slots is used, and shrinks when a quarter of
-	// it is, to a size that makes the share freshLoad.
-	fullLoad, freshLoad = 0.7, 0.5
+	numParts = 16
+	// A table grows when this share of its slots is used, to a size that makes the share
+	// freshLoad. It shrinks when freshLoad/2 is used.
+	fullLoad, freshLoad = 0.75, 0.6
 )
+
+// newTable returns a table with room for a batch more than these blocks.
+func newTable(live int) *table {
+	n := int(float64(live+batchSize)/freshLoad/4) + 1
+	slots := 4 * float64(n)
+	t := &table{buckets: make([]bucket, n), most: int(slots * fullLoad), least: int(slots*freshLoad/2) - batchSize}
+	useHugePages(t.buckets)
+	return t
+}
 
 // mix spreads hashes over parts and buckets. The seed keeps a worker from choosing hashes
 // that collide.
@@ -39,11 +50,11 @@ func (x *Index) mix(hash uint64) uint64 {
 	return m ^ m>>29
 }
 
-func partOf(mixed uint64) int { return int(mixed >> 56) }
+func partOf(mixed uint64) int { return int(mixed >> 60) }
 
 // home returns the bucket where the probe for a hash begins.
 func (t *table) home(mixed uint64) int {
-	hi, _ := bits.Mul64(mixed<<8, uint64(len(t.buckets)))
+	hi, _ := bits.Mul64(mixed<<4, uint64(len(t.buckets)))
 	return int(hi)
 }
 
@@ -98,9 +109,19 @@ func (s slot) fill(key uint64, ref uint32) {
 
 func (s slot) empty() { atomic.StoreUint64(&s.b.keys[s.i], 0) }
 
-// find returns the slot of a key; ok is false if it has none. Any goroutine may call it.
-func (t *table) find(mixed, key uint64) (s slot, ok bool) {
-	at := t.home(mixed)
+// find returns the slot of a key; ok is false if it has none. The probe begins in bucket b,
+// which is the home of this hash. Any goroutine may call it.
+func (t *table) find(b *bucket, mixed, key uint64) (s slot, ok bool) {
+	if i := b.look(key); i < 4 {
+		return slot{b, i}, true
+	}
+	if b.ends() {
+		return slot{}, false
+	}
+	return t.findFrom(t.next(t.home(mixed)), key)
+}
+
+func (t *table) findFrom(at int, key uint64) (s slot, ok bool) {
 	for {
 		b := &t.buckets[at]
 		if i := b.look(key); i < 4 {
@@ -128,19 +149,9 @@ func (t *table) add(mixed, key uint64, ref uint32) slot {
 	}
 }
 
-// insert gives a slot to a key that has none, and room to the table if needed.
-func (x *Index) insert(mixed, key uint64, ref uint32) {
-	t := x.tables[partOf(mixed)].Load()
-	if float64(t.live+1) > fullLoad*4*float64(len(t.buckets)) {
-		t = x.resize(partOf(mixed))
-	}
-	t.live++
-	t.add(mixed, key, ref)
-}
-
 // remove empties the slot of a key that nobody holds any more.
-func (x *Index) remove(mixed uint64, s slot) {
-	t := x.tables[partOf(mixed)].Load()
+func (x *Index) remove(t *table, mixed uint64, s slot) {
+	x.live[partOf(mixed)]--
 	s.empty()
 	at := t.home(mixed)
 	for ; &t.buckets[at] != s.b; at = t.next(at) {
@@ -148,10 +159,6 @@ func (x *Index) remove(mixed uint64, s slot) {
 	}
 	if s.b.over > 0 {
 		x.takeBack(t, at, s.i)
-	}
-	t.live--
-	if n := len(t.buckets); n > leastSize && float64(t.live) < fullLoad*float64(n) {
-		x.resize(partOf(mixed))
 	}
 }
 
@@ -165,7 +172,7 @@ func (x *Index) takeBack(t *table, to, i int) {
 		back := slot{&t.buckets[to], i}
 		back.fill(source.b.keys[j], source.ref())
 		back.setHeat(source.heat())
-		t.moves.Add(1)
+		x.moves.Add(1)
 		source.empty()
 		for at := to; at != from; at = t.next(at) {
 			atomic.StoreUint32(&t.buckets[at].over, t.buckets[at].over-1)
@@ -182,17 +189,26 @@ func (t *table) displaced(x *Index, bucket int) (at, i int) {
 			if key == 0 {
 				continue
 			}
-			if home := t.home(x.mix(key)); (at-home+n)%n >= (at-bucket+n)%n {
+			if home := t.home(x.mix(key)); distance(home, at, n) >= distance(bucket, at, n) {
 				return at, i
 			}
 		}
 	}
 }
 
-// resize makes a table of another size.
+// distance counts the steps between two buckets in a ring of n.
+func distance(from, to, n int) int {
+	if to -= from; to < 0 {
+		to += n
+	}
+	return to
+}
+
+// resize gives a part a table that fits its blocks. Buckets keep their order, so that
+// memory is read and written from one end to the other.
 func (x *Index) resize(part int) *table {
 	old := x.tables[part].Load()
-	t := &table{buckets: make([]bucket, max(leastSize, int(float64(old.live+1)/freshLoad/4))), live: old.live}
+	t := newTable(x.live[part])
 	for i := range old.buckets {
 		b := &old.buckets[i]
 		for j, key := range b.keys {
