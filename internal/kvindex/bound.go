@@ -1,36 +1,13 @@
 package kvindex
 
-import "sync/atomic"
+// Forgetting for want of memory goes through the lists of blocks, the longest list first
+// and each from its oldest block. The algorithm is GCLOCK (Smith, "Sequentiality and
+// prefetching in database systems", 1978): a lookup sets the heat of the blocks that it
+// finds. Blocks with heat are passed over, lose one of it and go to the end of the list. A
+// block that many workers hold is met in each one's list, so it gets more heat.
 
-// Forgetting for want of memory is the CLOCK algorithm over the lists of blocks: the
-// oldest chunk of a list goes, but its blocks that a lookup has found since the chunk
-// began go to the end of the list instead. The clock counts evictions.
-
-// found notes that a lookup has found the block. Two slots share a word; a note that is
-// lost to the other one comes with the next lookup.
-func (s slot) found(clock uint32) {
-	if s.heat() != uint16(clock)+1 {
-		s.setHeat(uint16(clock) + 1)
-	}
-}
-
-func (s slot) heat() uint16 {
-	word, shift := s.heatWord()
-	return uint16(atomic.LoadUint32(word) >> shift)
-}
-
-func (s slot) setHeat(heat uint16) {
-	word, shift := s.heatWord()
-	old := atomic.LoadUint32(word)
-	if now := old&^(0xffff<<shift) | uint32(heat)<<shift; now != old {
-		atomic.CompareAndSwapUint32(word, old, now)
-	}
-}
-
-// heatWord returns the word with the slot's heat, and where it stands there.
-func (s slot) heatWord() (word *uint32, shift int) {
-	return &s.b.heat[s.i/2], s.i % 2 * 16
-}
+// heatOf returns the heat of a block with these holders that a lookup has found.
+func heatOf(holders int) uint32 { return uint32(min(max(holders, 1), maxHeat)) }
 
 // bound forgets blocks while the index is too large. It estimates the size when the
 // tables are as full as after they were resized: forgetting frees their memory only then.
@@ -39,7 +16,7 @@ func (x *Index) bound() {
 		return
 	}
 	for {
-		size := int64(float64(16*x.blocks())/freshLoad) + 8*int64(x.held) + x.sets.bytes
+		size := int64(float64(bucketBytes*x.blocks())/bucketSlots/freshLoad) + 8*int64(x.held) + x.sets.bytes
 		if size <= x.cfg.MaxBytes || !x.evict() {
 			return
 		}
@@ -49,7 +26,7 @@ func (x *Index) bound() {
 // boundEvery is the number of batches between two looks at the size.
 const boundEvery = 64
 
-// evict forgets about a chunk of the largest list. It returns false if there is none.
+// evict forgets about a chunk of the longest list. It returns false if there is none.
 func (x *Index) evict() bool {
 	var h holder
 	var log *blockLog
@@ -63,19 +40,19 @@ func (x *Index) evict() bool {
 	if log == nil {
 		return false
 	}
-	log.compact()
-	kept := chunk{make([]uint64, 0, logChunk), x.clock.Add(1)}
-	for forgotten := 0; forgotten < logChunk && len(log.chunks) > 0 && len(kept.hashes) < cap(kept.hashes); {
+	log.compact(&x.gone)
+	kept := make([]uint64, 0, logChunk)
+	for forgotten := 0; forgotten < logChunk && len(log.chunks) > 0 && len(kept) < cap(kept); {
 		c := log.chunks[0]
 		log.chunks = log.chunks[1:]
-		log.listed -= len(c.hashes)
-		for len(c.hashes) > 0 {
-			part := c.hashes[:min(batchSize, len(c.hashes))]
-			c.hashes = c.hashes[len(part):]
+		log.listed -= len(c)
+		for len(c) > 0 {
+			part := c[:min(batchSize, len(c))]
+			c = c[len(part):]
 			var cold []uint64
 			for _, hash := range part {
-				if len(kept.hashes) < cap(kept.hashes) && x.foundSince(hash, c.born) {
-					kept.hashes = append(kept.hashes, hash)
+				if len(kept) < cap(kept) && x.cool(hash) {
+					kept = append(kept, hash)
 				} else {
 					cold = append(cold, hash)
 				}
@@ -86,14 +63,19 @@ func (x *Index) evict() bool {
 		}
 	}
 	log.chunks = append(log.chunks, kept)
-	log.listed += len(kept.hashes)
+	log.listed += len(kept)
 	return true
 }
 
-// foundSince reports whether a lookup has found a block since then.
-func (x *Index) foundSince(hash uint64, then uint32) bool {
-	mixed := x.mix(nonzero(hash))
+// cool takes one of the heat of a block and reports whether it had any.
+func (x *Index) cool(hash uint64) bool {
+	key := nonzero(hash)
+	mixed := x.mix(key)
 	t := x.tables[partOf(mixed)].Load()
-	at, ok := t.find(&t.buckets[t.home(mixed)], mixed, nonzero(hash))
-	return ok && int16(at.heat()-uint16(then)) > 0
+	at, ok := t.find(&t.buckets[t.home(mixed)], mixed, key)
+	if !ok || at.heat() == 0 {
+		return false
+	}
+	at.setHeat(at.heat() - 1)
+	return true
 }

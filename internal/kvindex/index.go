@@ -38,24 +38,22 @@ type Index struct {
 	seed   uint64
 	tables [numParts]atomic.Pointer[table]
 	names  atomic.Pointer[[]cluster.InstanceID] // of workers, by number
-	clock  atomic.Uint32                        // evictions, see bound.go
 	_      [64]byte
 
 	epochs epochs // written by each lookup
 	_      [64]byte
 
-	moves atomic.Uint64 // blocks that went to another slot
-	sets  sets          // readers call get
+	sets sets // readers call get
 
 	mu      sync.Mutex // of writers, and of all that follows
 	workers map[cluster.InstanceID]*worker
 	numbers recycler
-	probes  probes
-	lines   [batchSize]*bucket // for overflow
-	changed [batchSize]uint64  // blocks of the batch whose holders changed
-	live    [numParts]int      // blocks by table
-	buckets int                // of all tables
-	held    int                // pairs of a block and a worker's tier
+	window  window
+	changed [batchSize]uint64 // blocks of the batch whose holders changed
+	gone    multiset          // of compactions
+	live    [numParts]int     // blocks by table
+	buckets int               // of all tables
+	held    int               // pairs of a block and a worker's tier
 	evicted uint64
 	stored  uint64 // batches, in a bounded index
 }
@@ -76,6 +74,7 @@ func New(cfg Config) *Index {
 		x.buckets += len(t.buckets)
 		x.tables[i].Store(t)
 	}
+	x.gone.seed = x.seed
 	x.sets.epochs = &x.epochs
 	x.sets.byHash = map[uint64][]*set{}
 	x.sets.byID.Store(&[]*setChunk{})
@@ -111,7 +110,7 @@ func (x *Index) clear(w *worker) {
 		log := w.tiers[t]
 		w.tiers[t] = blockLog{}
 		for _, c := range log.chunks {
-			for part := range slices.Chunk(c.hashes, batchSize) {
+			for part := range slices.Chunk(c, batchSize) {
 				x.removeBatch(w.holder(Tier(t)), part)
 			}
 		}
@@ -151,10 +150,10 @@ func (x *Index) Snapshot(id cluster.InstanceID, tier Tier) []uint64 {
 		return nil
 	}
 	log := &w.tiers[tier]
-	log.compact()
+	log.compact(&x.gone)
 	out := make([]uint64, 0, log.listed)
 	for _, c := range log.chunks {
-		out = append(out, c.hashes...)
+		out = append(out, c...)
 	}
 	return out
 }
@@ -172,7 +171,7 @@ type Size struct {
 func (x *Index) Size() Size {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := Size{Workers: len(x.workers), Blocks: x.blocks(), Held: x.held, Evicted: x.evicted, Bytes: int64(x.buckets)*64 + x.sets.bytes}
+	s := Size{Workers: len(x.workers), Blocks: x.blocks(), Held: x.held, Evicted: x.evicted, Bytes: int64(x.buckets)*bucketBytes + x.sets.bytes}
 	for _, w := range x.workers {
 		for t := range w.tiers {
 			s.Bytes += w.tiers[t].bytes()

@@ -22,8 +22,7 @@ type Match struct {
 	Overlaps []Overlap
 	alive    []running // workers without a gap so far, by number
 	next     []running
-	probes   [2]probes
-	lines    [batchSize]*bucket
+	window   window
 }
 
 // running is a worker that holds all blocks so far.
@@ -39,30 +38,33 @@ type running struct {
 func (x *Index) Lookup(hashes []uint64, m *Match) {
 	m.Overlaps, m.alive = m.Overlaps[:0], m.alive[:0]
 	defer x.epochs.leave(x.epochs.enter())
-	names, bounded, clock := *x.names.Load(), x.cfg.MaxBytes > 0, x.clock.Load()
-	last, run := uint32(none), 0 // the current ref, and how many blocks in a row have it
-	p, ahead := &m.probes[0], &m.probes[1]
-	x.prepare(hashes[:min(len(hashes), lookupBatch)], ahead)
-	for first := true; ahead.n > 0; {
-		p, ahead = ahead, p
-		hashes = hashes[p.n:]
-		p.overflow(&m.lines)
-		x.prepare(hashes[:min(len(hashes), lookupBatch)], ahead)
-		moves := x.moves.Load()
-		for i := range p.n {
-			r, at := x.read(p, i, moves)
-			if bounded && r != none {
-				at.found(clock)
+	names, bounded := *x.names.Load(), x.cfg.MaxBytes > 0
+	last, run, heat := uint32(none), 0, uint32(0) // the current ref, and how many blocks in a row have it
+	w := &m.window
+	x.begin(w, hashes)
+	for from := 0; from < len(hashes); from += groupSize {
+		tables, homes := x.advance(w, hashes, from)
+		for i, hash := range hashes[from:min(from+groupSize, len(hashes))] {
+			key := nonzero(hash)
+			r, at, ok := uint32(none), slot{homes[i], homes[i].look(key)}, true
+			if at.i >= bucketSlots {
+				at, ok = tables[i].find(at.b, x.mix(key), key)
 			}
-			if r == last && r != none {
-				run++
-				continue
+			if ok {
+				if r = at.ref(); !at.still(key) {
+					r = none
+				}
 			}
-			m.count(run)
-			if last, run = r, 1; !m.narrow(r, x.sets.members(r), first, names) {
-				return
+			if r != last || r == none {
+				m.count(run)
+				members := x.sets.members(r)
+				if last, run, heat = r, 0, heatOf(len(members)); !m.narrow(r, members, from+i == 0, names) {
+					return
+				}
 			}
-			first = false
+			if run++; bounded {
+				at.setHeat(heat)
+			}
 		}
 	}
 	m.count(run)
@@ -70,45 +72,6 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 		m.finish(&m.alive[i], names)
 	}
 }
-
-// lookupBatch is the number of blocks that a lookup asks for ahead of those that it reads.
-const lookupBatch = 32
-
-// read returns the ref of a block and its slot. There were that many moves when the batch
-// began.
-func (x *Index) read(p *probes, i int, moves uint64) (r uint32, at slot) {
-	key := p.keys[i]
-	at, ok := p.tables[i].find(p.buckets[i], p.mixed[i], key)
-	if !ok {
-		if at, ok = x.again(p, i, moves); !ok {
-			return none, at
-		}
-	}
-	if r = at.ref(); !at.still(key) {
-		return none, at
-	}
-	return r, at
-}
-
-// again looks again for a block: one that a writer moves nearer to its home may be in
-// neither place for a reader that looks in both meanwhile.
-func (x *Index) again(p *probes, i int, moves uint64) (at slot, ok bool) {
-	for range mostMoves {
-		now := x.moves.Load()
-		if now == moves {
-			break
-		}
-		moves = now
-		if at, ok = p.tables[i].find(p.buckets[i], p.mixed[i], p.keys[i]); ok {
-			break
-		}
-	}
-	return at, ok
-}
-
-// mostMoves bounds how often a reader looks again. Writers would have to move blocks each
-// time.
-const mostMoves = 100
 
 // count adds a run of blocks to the workers that hold them.
 func (m *Match) count(run int) {

@@ -2,6 +2,10 @@ package kvindex
 
 import "github.com/dynctl/dynctl/internal/cluster"
 
+// batchSize is the number of blocks after which a long call lets other writers have their
+// turn.
+const batchSize = 64
+
 // Store records that a worker has these blocks, by sequence hash, in a tier. Blocks that
 // it has there already change nothing.
 func (x *Index) Store(id cluster.InstanceID, tier Tier, hashes []uint64) {
@@ -20,14 +24,18 @@ func (x *Index) storeBatch(id cluster.InstanceID, tier Tier, hashes []uint64) {
 		w = x.add(id)
 	}
 	x.grow()
-	p, h := &x.probes, w.holder(tier)
-	x.prepare(hashes, p)
+	w.tiers[tier].ask()
+	h := w.holder(tier)
 	c := transition{sets: &x.sets, change: x.sets.with, holder: h}
-	p.overflow(&x.lines)
 	changed := x.changed[:0]
-	for i, b := range p.buckets[:p.n] {
-		t, key, mixed := p.tables[i], p.keys[i], p.mixed[i]
-		at, ok := t.find(b, mixed, key)
+	x.begin(&x.window, hashes)
+	for i, hash := range hashes {
+		if i%groupSize == 0 {
+			x.advance(&x.window, hashes, i)
+		}
+		t, key := x.window.tables[i%windowSize], nonzero(hash)
+		mixed := x.mix(key)
+		at, ok := t.find(x.window.buckets[i%windowSize], mixed, key)
 		switch {
 		case !ok:
 			t.add(mixed, key, h+1)
@@ -37,11 +45,11 @@ func (x *Index) storeBatch(id cluster.InstanceID, tier Tier, hashes []uint64) {
 		default:
 			at.setRef(c.next(at.ref()))
 		}
-		changed = append(changed, hashes[i])
+		changed = append(changed, hash)
 	}
 	c.end()
 	x.held += len(changed)
-	w.tiers[tier].append(changed, x.clock.Load())
+	w.tiers[tier].append(changed)
 	if x.cfg.MaxBytes > 0 {
 		x.bound()
 	}
@@ -71,7 +79,8 @@ func (x *Index) Remove(id cluster.InstanceID, tier Tier, hashes []uint64) {
 		hashes = hashes[len(part):]
 		x.mu.Lock()
 		if w := x.workers[id]; w != nil {
-			w.tiers[tier].remove(x.removeBatch(w.holder(tier), part))
+			askTail(w.tiers[tier].removed)
+			w.tiers[tier].remove(x.removeBatch(w.holder(tier), part), &x.gone)
 		}
 		x.mu.Unlock()
 	}
@@ -80,14 +89,16 @@ func (x *Index) Remove(id cluster.InstanceID, tier Tier, hashes []uint64) {
 // removeBatch takes a holder from blocks and returns those that it had, until the next
 // batch.
 func (x *Index) removeBatch(h holder, hashes []uint64) (had []uint64) {
-	p := &x.probes
-	x.prepare(hashes, p)
 	c := transition{sets: &x.sets, change: x.sets.without, holder: h}
-	p.overflow(&x.lines)
 	had = x.changed[:0]
-	for i, b := range p.buckets[:p.n] {
-		t, mixed := p.tables[i], p.mixed[i]
-		at, ok := t.find(b, mixed, p.keys[i])
+	x.begin(&x.window, hashes)
+	for i, hash := range hashes {
+		if i%groupSize == 0 {
+			x.advance(&x.window, hashes, i)
+		}
+		t, key := x.window.tables[i%windowSize], nonzero(hash)
+		mixed := x.mix(key)
+		at, ok := t.find(x.window.buckets[i%windowSize], mixed, key)
 		switch {
 		case !ok || !x.sets.contains(at.ref(), h):
 			continue
@@ -96,7 +107,7 @@ func (x *Index) removeBatch(h holder, hashes []uint64) (had []uint64) {
 		default:
 			at.setRef(c.next(at.ref()))
 		}
-		had = append(had, hashes[i])
+		had = append(had, hash)
 	}
 	c.end()
 	x.held -= len(had)
