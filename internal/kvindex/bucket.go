@@ -57,11 +57,19 @@ func (b *bucket) ends(mixed uint64) bool {
 	return atomic.LoadUint32(&b.meta)>>class(mixed)&maxCount == 0
 }
 
+// passed reports whether any probe may pass this bucket.
+func (b *bucket) passed() bool { return atomic.LoadUint32(&b.meta)&(1<<heatFrom-1) != 0 }
+
 // count adds one to the blocks that stand further on, or takes one away.
 func (b *bucket) count(mixed uint64, change int32) {
-	if atomic.LoadUint32(&b.meta)>>class(mixed)&maxCount < maxCount {
+	if !b.full(mixed) {
 		atomic.AddUint32(&b.meta, uint32(change)<<class(mixed))
 	}
+}
+
+// full reports whether a count has reached the maximum, so that it is no longer known.
+func (b *bucket) full(mixed uint64) bool {
+	return atomic.LoadUint32(&b.meta)>>class(mixed)&maxCount == maxCount
 }
 
 // slot is one place of a table.

@@ -43,7 +43,8 @@ type Index struct {
 	epochs epochs // written by each lookup
 	_      [64]byte
 
-	sets sets // readers call get
+	moves atomic.Uint64 // blocks that went to another slot
+	sets  sets          // readers call get
 
 	mu      sync.Mutex // of writers, and of all that follows
 	workers map[cluster.InstanceID]*worker

@@ -59,7 +59,7 @@ func (l *blockLog) bytes() (n int64) {
 // remove notes blocks that the worker has lost.
 func (l *blockLog) remove(hashes []uint64, gone *multiset) {
 	l.removed = append(l.removed, hashes...)
-	if len(l.removed) > l.live()/2+logChunk {
+	if len(l.removed) > l.live()/2+batchSize {
 		l.compact(gone)
 	}
 }

@@ -43,17 +43,15 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 	w := &m.window
 	x.begin(w, hashes)
 	for from := 0; from < len(hashes); from += groupSize {
-		tables, homes := x.advance(w, hashes, from)
+		tables, homes := x.advance(w, hashes, from, false)
 		for i, hash := range hashes[from:min(from+groupSize, len(hashes))] {
 			key := nonzero(hash)
-			r, at, ok := uint32(none), slot{homes[i], homes[i].look(key)}, true
-			if at.i >= bucketSlots {
-				at, ok = tables[i].find(at.b, x.mix(key), key)
+			r, at := uint32(none), slot{homes[i], homes[i].look(key)}
+			if at.i < bucketSlots {
+				r = at.ref()
 			}
-			if ok {
-				if r = at.ref(); !at.still(key) {
-					r = none
-				}
+			if at.i >= bucketSlots || !at.still(key) {
+				r, at = x.search(tables[i], homes[i], key)
 			}
 			if r != last || r == none {
 				m.count(run)
@@ -72,6 +70,28 @@ func (x *Index) Lookup(hashes []uint64, m *Match) {
 		m.finish(&m.alive[i], names)
 	}
 }
+
+// search finds the ref and the slot of a block for a reader. A block that a writer moves
+// nearer to its home may be in neither place for a reader that looks in both meanwhile: it
+// looks again.
+func (x *Index) search(t *table, home *bucket, key uint64) (r uint32, at slot) {
+	for range mostMoves {
+		moves := x.moves.Load()
+		at, ok := t.find(home, x.mix(key), key)
+		if ok {
+			if r = at.ref(); at.still(key) {
+				return r, at
+			}
+		} else if x.moves.Load() == moves {
+			break
+		}
+	}
+	return none, slot{}
+}
+
+// mostMoves bounds how often a reader looks again. Writers would have to move blocks each
+// time.
+const mostMoves = 100
 
 // count adds a run of blocks to the workers that hold them.
 func (m *Match) count(run int) {

@@ -86,15 +86,47 @@ func (t *table) add(mixed, key uint64, ref uint32) slot {
 	}
 }
 
-// remove empties the slot of a key that nobody holds any more. Blocks that stand further on
-// for want of it stay there: to find and move them costs more than to pass this bucket.
+// remove empties the slot of a key that nobody holds any more.
 func (x *Index) remove(t *table, mixed uint64, s slot) {
 	x.live[partOf(mixed)]--
 	s.empty()
-	s.setHeat(0)
-	for at := t.home(mixed); &t.buckets[at] != s.b; at = t.next(at) {
+	at := t.home(mixed)
+	for ; &t.buckets[at] != s.b; at = t.next(at) {
 		t.buckets[at].count(mixed, -1)
 	}
+	x.takeBack(t, at, s)
+}
+
+// takeBack fills a slot that became empty with a block that stands in the next bucket for
+// want of it, then fills that block's slot, and so on. Without this, three times as many
+// blocks would stand away from home.
+func (x *Index) takeBack(t *table, at int, to slot) {
+	for to.b.passed() {
+		at = t.next(at)
+		from := slot{&t.buckets[at], 0}
+		mixed, ok := x.stray(t, at, &from)
+		if !ok {
+			break
+		}
+		to.fill(from.b.keys[from.i], from.ref())
+		to.setHeat(from.heat())
+		x.moves.Add(1)
+		from.empty()
+		to.b.count(mixed, -1)
+		to = from
+	}
+	to.setHeat(0)
+}
+
+// stray sets s to a slot of bucket at whose block belongs into an earlier one.
+func (x *Index) stray(t *table, at int, s *slot) (mixed uint64, ok bool) {
+	for i, key := range s.b.keys {
+		if mixed = x.mix(key); key != 0 && t.home(mixed) != at {
+			s.i = uint(i)
+			return mixed, true
+		}
+	}
+	return 0, false
 }
 
 // resize gives a part a table that fits its blocks. Buckets keep their order, so that

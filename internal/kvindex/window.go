@@ -32,10 +32,12 @@ func (x *Index) ask(w *window, hashes []uint64, from int) {
 	prefetchAll(buckets)
 }
 
-// askNext requests the next buckets of blocks that may stand there.
-func (x *Index) askNext(w *window, hashes []uint64, from int) {
+// askNext requests the next buckets of blocks that may stand there, or of all whose removal
+// could bring back a block from there.
+func (x *Index) askNext(w *window, hashes []uint64, from int, remove bool) {
 	for i := from; i < min(from+groupSize, len(hashes)); i++ {
-		if m := x.mix(nonzero(hashes[i])); !w.buckets[i%windowSize].ends(m) {
+		m, b := x.mix(nonzero(hashes[i])), w.buckets[i%windowSize]
+		if !b.ends(m) || remove && b.passed() {
 			t := w.tables[i%windowSize]
 			prefetch(unsafe.Pointer(&t.buckets[t.next(t.home(m))]))
 		}
@@ -51,9 +53,9 @@ func (x *Index) begin(w *window, hashes []uint64) {
 
 // advance comes before the use of a group of blocks and keeps the window full. It returns
 // where the probes of the group begin.
-func (x *Index) advance(w *window, hashes []uint64, from int) (*[groupSize]*table, *[groupSize]*bucket) {
+func (x *Index) advance(w *window, hashes []uint64, from int, remove bool) (*[groupSize]*table, *[groupSize]*bucket) {
 	x.ask(w, hashes, from+askAhead)
-	x.askNext(w, hashes, from+nextAhead)
+	x.askNext(w, hashes, from+nextAhead, remove)
 	from %= windowSize
 	return (*[groupSize]*table)(w.tables[from:]), (*[groupSize]*bucket)(w.buckets[from:])
 }

@@ -31,7 +31,7 @@ func (x *Index) storeBatch(id cluster.InstanceID, tier Tier, hashes []uint64) {
 	x.begin(&x.window, hashes)
 	for i, hash := range hashes {
 		if i%groupSize == 0 {
-			x.advance(&x.window, hashes, i)
+			x.advance(&x.window, hashes, i, false)
 		}
 		t, key := x.window.tables[i%windowSize], nonzero(hash)
 		mixed := x.mix(key)
@@ -94,7 +94,7 @@ func (x *Index) removeBatch(h holder, hashes []uint64) (had []uint64) {
 	x.begin(&x.window, hashes)
 	for i, hash := range hashes {
 		if i%groupSize == 0 {
-			x.advance(&x.window, hashes, i)
+			x.advance(&x.window, hashes, i, true)
 		}
 		t, key := x.window.tables[i%windowSize], nonzero(hash)
 		mixed := x.mix(key)
