@@ -118,7 +118,8 @@ func (x *Index) takeBack(t *table, at int, to slot) {
 	to.setHeat(0)
 }
 
-// stray sets s to a slot of bucket at whose block belongs into an earlier one.
+// stray finds a block of s's bucket, which is at, that belongs into an earlier one, and sets
+// s to its slot.
 func (x *Index) stray(t *table, at int, s *slot) (mixed uint64, ok bool) {
 	for i, key := range s.b.keys {
 		if mixed = x.mix(key); key != 0 && t.home(mixed) != at {

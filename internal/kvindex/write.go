@@ -64,6 +64,7 @@ func (x *Index) grow() {
 	}
 }
 
+// shrink makes tables smaller that lost most of their blocks.
 func (x *Index) shrink() {
 	for part, live := range x.live {
 		if live < x.tables[part].Load().least {
