@@ -98,8 +98,8 @@ func (x *Index) remove(t *table, mixed uint64, s slot) {
 }
 
 // takeBack fills a slot that became empty with a block that stands in the next bucket for
-// want of it, then fills that block's slot, and so on. Without this, three times as many
-// blocks would stand away from home.
+// want of it, then fills that block's slot, and so on. Without this, more blocks would stand
+// away from home, where lookups find them later.
 func (x *Index) takeBack(t *table, at int, to slot) {
 	for to.b.passed() {
 		at = t.next(at)
