@@ -108,6 +108,7 @@ const (
 	TermUncached = "uncached" // blocks of the prompt that the worker has to compute
 	TermQueue    = "queue"    // blocks of other prompts that it has to compute
 	TermLater    = "later"    // blocks that others wait for who come after the request
+	TermEvict    = "evict"    // blocks that are computed again because the prompt evicts them
 	TermActive   = "active"   // share of the KV pool that requests use, times the prompt's blocks
 	TermDraw     = "draw"     // random: a number from the hash of request and worker
 	TermSession  = "session"  // what it costs to leave the worker of the session; 0 for that worker

@@ -8,6 +8,8 @@ import "github.com/dynctl/dynctl/internal/cluster"
 //   - uncached: blocks of its own prompt that the worker would have to compute;
 //   - later: uncached once for each prompt of this length that waits per worker on average
 //     or comes while this one is computed, because so many wait for its computing, too;
+//   - evict: uncached, times the share of these blocks that push out one that comes again;
+//     see evictions;
 //   - active: blocks of the prompt, times the share of the worker's KV pool that requests
 //     in flight would use with this one, where a block that several use counts once, and
 //     each has one that it fills; or
@@ -15,7 +17,7 @@ import "github.com/dynctl/dynctl/internal/cluster"
 //
 // Later makes work that is not needed dearer the busier the workers are, without a weight
 // to choose: waiting for a busy worker harms one request, computing anew harms all that
-// follow. Active prefers the worker with the most room: what requests use is lost to the
+// follow. Evict fills all caches to the same age. Active prefers the worker with the most room: what requests use is lost to the
 // cache, a request that finds no room waits, and every step waits for what decoding reads.
 // Blocks that are being computed for an earlier prompt count as cached, so that equal
 // prompts that come at once go to the same worker.
@@ -30,7 +32,7 @@ func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 		waiting += float64(c.PrefillTokens) / float64(max(1, r.PromptTokens)) / float64(len(free))
 		fullest = max(fullest, c.ActiveBlocks+len(r.Hashes), c.KVBlocks)
 	}
-	out, all := make([][]cluster.CostTerm, len(free)), make([]cluster.CostTerm, 0, 4*len(free))
+	out, all := make([][]cluster.CostTerm, len(free)), make([]cluster.CostTerm, 0, 5*len(free))
 	for i, c := range free {
 		own := float64(c.Uncached(r)) / block
 		used, pool := c.ActiveBlocks+len(r.Hashes)-c.Shared, fullest
@@ -43,6 +45,7 @@ func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
 			cluster.CostTerm{Name: cluster.TermQueue, Value: float64(c.PrefillTokens) / block},
 			cluster.CostTerm{Name: cluster.TermUncached, Value: own},
 			cluster.CostTerm{Name: cluster.TermLater, Value: own * (waiting + float64(c.Uncached(r))/float64(max(1, r.PromptTokens)))},
+			cluster.CostTerm{Name: cluster.TermEvict, Value: own * c.Evicts},
 			cluster.CostTerm{Name: cluster.TermActive, Value: share * float64(max(1, len(r.Hashes)))},
 		)
 		out[i] = all[at:len(all):len(all)]

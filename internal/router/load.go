@@ -13,6 +13,7 @@ type Load struct {
 	mu      sync.Mutex
 	workers map[cluster.InstanceID]*workerLoad
 	turn    uint64
+	evicts  evictions
 
 	observer func(cluster.FlightChange) // nil for none
 	flights  uint64                     // told to the observer so far
@@ -27,7 +28,9 @@ type workerLoad struct {
 }
 
 // NewLoad returns an empty Load.
-func NewLoad() *Load { return &Load{workers: map[cluster.InstanceID]*workerLoad{}} }
+func NewLoad() *Load {
+	return &Load{workers: map[cluster.InstanceID]*workerLoad{}, evicts: evictions{workers: map[cluster.InstanceID]faded{}}}
+}
 
 // Choose fills in the load of the candidates, excludes those that exceed the limits of the
 // view, calls pick and books the request on the
@@ -43,6 +46,7 @@ func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, err
 	}
 	l.turn++
 	f := l.book(d.Chosen.ID, r, d.Chosen.Uncached(r))
+	l.evicts.chose(r, v, f.id, f.prefill)
 	l.tellBegin(f)
 	return d, f, nil
 }
@@ -55,6 +59,7 @@ func (l *Load) Preview(r Request, v View, pick func(Request, View) (Decision, er
 }
 
 func (l *Load) pick(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, error) {
+	l.evicts.look(r, v)
 	for i := range v.Candidates {
 		l.fill(r, &v.Candidates[i])
 		v.Limits.exclude(&v.Candidates[i])
@@ -67,6 +72,7 @@ func (l *Load) pick(r Request, v View, pick func(Request, View) (Decision, error
 // come from an earlier preview.
 func (l *Load) fill(r Request, c *Candidate) {
 	c.InFlight, c.Prefills, c.PrefillTokens, c.ActiveBlocks, c.Shared = 0, 0, 0, 0, 0
+	c.Evicts = l.evicts.share(r, c)
 	w := l.workers[c.ID]
 	if w == nil {
 		return

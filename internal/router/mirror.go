@@ -1,6 +1,10 @@
 package router
 
-import "github.com/dynctl/dynctl/internal/cluster"
+import (
+	"maps"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
 
 // Observe makes the Load call on for each change of its own router's flights, in the order
 // of the changes. on must return at once and must not call the Load. Observe must come
@@ -49,6 +53,9 @@ func (m *Mirror) Apply(c cluster.FlightChange) bool {
 func (m *Mirror) Replace(changes []cluster.FlightChange) {
 	m.load.mu.Lock()
 	defer m.load.mu.Unlock()
+	computed := m.load.evicts
+	computed.workers = maps.Clone(computed.workers)
+	defer func() { m.load.evicts = computed }() // most of these flights were counted before
 	for _, f := range m.flights {
 		f.end(m.load.workers[f.id])
 	}
@@ -65,6 +72,7 @@ func (m *Mirror) apply(c cluster.FlightChange) bool {
 		return false
 	case c.Kind == cluster.FlightBegin:
 		m.flights[c.Flight] = m.load.book(c.Worker, Request{Hashes: c.Hashes}, c.Uncached)
+		m.load.evicts.add(c.Worker, c.Uncached)
 	case f == nil:
 	case c.Kind == cluster.FlightPrefilled:
 		f.endPrefill(m.load.workers[f.id])

@@ -60,6 +60,10 @@ type Candidate struct {
 	// in the cache, or will be once these requests are computed.
 	Shared int
 
+	// Evicts is the share of the blocks computed there that evict one that comes again, as
+	// far as the router can tell.
+	Evicts float64
+
 	busy bool // Excluded by the limits of the view
 }
 

@@ -67,7 +67,7 @@ func accuracyText(d *cluster.RouterDecision) string {
 func policyText(policy string) string {
 	switch policy {
 	case "kv":
-		return "cost, in prompt blocks: queue waits to be computed there, uncached of this prompt must be, later requests wait for that, active is the share of KV in use; the lowest is chosen"
+		return "cost, in prompt blocks: queue waits to be computed there, uncached of this prompt must be, later requests wait for that, evict come again after they were evicted for it, active is the share of KV in use; the lowest is chosen"
 	case "direct":
 		return "each request names its worker, so there is nothing to choose"
 	case "least-loaded":
