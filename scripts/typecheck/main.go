@@ -22,7 +22,7 @@ func main() {
 	for _, err := range errs {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	fmt.Printf("%s: %d packages, %d errors\n", os.Args[1], checked, len(errs))
+	fmt.Fprintf(os.Stderr, "%s: %d packages, %d errors\n", os.Args[1], checked, len(errs))
 	if len(errs) > 0 || checked == 0 {
 		os.Exit(1)
 	}
