@@ -14,6 +14,7 @@ import (
 	"github.com/dynctl/dynctl/internal/nixl/fenced"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest"
 	"github.com/dynctl/dynctl/internal/nixl/nixltest/processtest"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // Suite are tests of one transport with two processes.
@@ -46,7 +47,7 @@ func (s Suite) stoppedInside(t *testing.T, silence time.Duration) (*nixl.Agent, 
 	p := s.Processes()
 	b, r, mem, there := p.Host(t, "parent", silence)
 	c := p.Writing(t, there, b)
-	for range 50 {
+	for end := time.Now().Add(patience.Soon); time.Now().Before(end); { // a matter of chance each time
 		c.Stop(t)
 		id := processtest.ParseTicket(t, there.Write)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
