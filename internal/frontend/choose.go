@@ -21,9 +21,17 @@ import (
 // worker. If all workers are overloaded and nothing is generated yet, it returns
 // ErrOverloaded so that the client retries later.
 func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight *router.Flight, err error) {
-	for {
+	for begin := time.Now(); ; {
 		inst, flight, err = g.pick()
 		now := time.Now()
+		if errors.Is(err, router.ErrNoWorkers) && g.stuck.IsZero() && now.Sub(begin) < g.f.limits.card && g.f.registering() {
+			select {
+			case <-time.After(g.f.limits.poll):
+				continue
+			case <-ctx.Done():
+				return inst, flight, context.Cause(ctx)
+			}
+		}
 		switch {
 		case g.stuck.IsZero(), errors.Is(err, router.ErrAllBusy), err == nil && now.Sub(g.stuck) < g.f.limits.takeover:
 		case g.overloaded() && g.req.Generated == 0:
@@ -48,6 +56,22 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight 
 func (g *generation) overloaded() bool {
 	for _, f := range g.failed {
 		if f.why == whyOverloaded {
+			return true
+		}
+	}
+	return false
+}
+
+// registering reports whether there is a decode worker whose model card has not come yet.
+// When the store has lost its data, workers register again one key after the other; their
+// former registrations count no longer then.
+func (f *Frontend) registering() bool {
+	for _, i := range f.workers.Instances() {
+		known := false
+		for _, m := range *f.registry.models.Load() {
+			known = known || m.has(i.InstanceID)
+		}
+		if !known {
 			return true
 		}
 	}

@@ -27,6 +27,9 @@ type limits struct {
 	// fetch bounds one attempt to load a model's files from one worker; retry is
 	// the wait after the first failure and doubles up to retryMost.
 	fetch, retry, retryMost time.Duration
+	// card is how long a request without a worker waits for the model card of one that has
+	// just registered.
+	card time.Duration
 	// settle bounds how long requests wait for models that are loaded when a frontend starts.
 	settle time.Duration
 	// clear bounds how long the workers may take to clear their caches.
@@ -41,6 +44,6 @@ func defaultLimits() limits {
 		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute, intake: 10 * time.Second,
 		files: 256 << 20,
 		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
-		settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
+		card: 2 * time.Second, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
 	}
 }

@@ -1,0 +1,63 @@
+package frontend
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
+)
+
+// A worker that registers again after the store has lost its data is found before its model
+// card is. Requests wait for the card.
+func TestRequestsWaitForACard(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		w := newWorld(t)
+		fk := w.fake("worker-1", say("abc"))
+		f := w.frontend(func(f *Frontend) {
+			if !comes {
+				f.limits.card = 50 * time.Millisecond
+			}
+		}).waitModel(1)
+		drt := w.runtime("worker-2", nil)
+		component := cluster.RoleDecode.Component()
+		if _, err := drt.Serve(t.Context(), component, cluster.EndpointGenerate, fk.handler(say("abc"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := fk.served.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		patience.Until(t, "only the second one is found", func() bool {
+			all := f.workers.Instances()
+			return len(all) == 1 && all[0].InstanceID == drt.ID()
+		})
+		answered := make(chan string)
+		begin := time.Now()
+		go func() {
+			resp := f.post("/v1/completions", textBody(nil))
+			answered <- resp.Status + readAll(t, resp)
+		}()
+		if comes {
+			body, err := json.Marshal(fk.card)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := func(id cluster.InstanceID) string {
+				return cluster.CardKey(cluster.DefaultNamespace, component, cluster.EndpointGenerate, id)
+			}
+			if _, err := drt.PutOwned(t.Context(), key, func(cluster.InstanceID) []byte { return body }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, want := <-answered, map[bool]int{true: http.StatusOK, false: http.StatusServiceUnavailable}[comes]
+		if !strings.Contains(got, http.StatusText(want)) {
+			t.Errorf("comes %t: %s", comes, got)
+		}
+		if !comes && time.Since(begin) < f.limits.card {
+			t.Errorf("refused after %s", time.Since(begin))
+		}
+	}
+}
