@@ -63,8 +63,8 @@ func (g *generation) overloaded() bool {
 }
 
 // registering reports whether there is a decode worker whose model card has not come yet.
-// When the store has lost its data, workers register again one key after the other; their
-// former registrations count no longer then.
+// When the store has lost its data, a worker registers again, its endpoint before its card.
+// From then on its former registration is not used.
 func (f *Frontend) registering() bool {
 	for _, i := range f.workers.Instances() {
 		known := false

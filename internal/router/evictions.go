@@ -11,8 +11,8 @@ import (
 // has computed lately in relation to its cache, the younger that is, and the more likely
 // it comes again. Lately ends exponentially, with as many tokens as all caches hold.
 //
-// A cache that keeps the best blocks evicts the oldest of the whole fleet. Prompts that are
-// not cached go to the worker that is nearest to that.
+// One cache of the fleet's total size would evict the oldest block of all workers. Prompts
+// that are not cached go to the worker whose oldest block is likely the oldest.
 type evictions struct {
 	workers  map[cluster.InstanceID]faded
 	clock    float64 // prompt tokens that all workers have computed

@@ -179,7 +179,7 @@ func (m *mover) candidates(ctx context.Context) (found []candidate, why string) 
 		wg.Go(func() {
 			room, err := m.w.askRoom(ctx, to)
 			if err != nil {
-				m.w.Log.Debug("no answer to the question for room", "worker", to.Worker, "error", err)
+				m.w.Log.Debug("no answer to the request for room", "worker", to.Worker, "error", err)
 				return
 			}
 			answers[i] = candidate{to, room}
