@@ -157,7 +157,7 @@ func (g *generation) decided(d router.Decision, r router.Request, reusable int, 
 	g.decision = cluster.RouterDecision{
 		RequestID: g.req.RequestID, Time: begin, Model: g.m.name, Phase: cluster.RoleDecode, Policy: d.Policy,
 		Chosen: d.Chosen.Worker, Weighed: d.Weighed, PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize,
-		Predicted: predicted(d.Chosen, r), Reusable: new(findable(reusable, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+		Predicted: predicted(d.Chosen, r), Reusable: new(findable(reusable, r)), DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates,
 	}
 }
 
@@ -197,10 +197,6 @@ func (g *generation) followed(instances []cluster.Instance) []router.Candidate {
 	}
 	return nil
 }
-
-// maxCandidates bounds the candidates in an announced decision. In a large cluster they
-// would flood the event plane.
-const maxCandidates = 16
 
 // located adds to the announced decision where the prompt was computed.
 func (g *generation) located(ctx context.Context, t *protocol.Timing) {

@@ -175,7 +175,7 @@ func (g *generation) prefillDecision(d router.Decision, r router.Request, begin 
 	return cluster.RouterDecision{
 		RequestID: attemptID(g.id, g.attempts), Time: begin, Model: g.m.name, Phase: cluster.RolePrefill, Policy: d.Policy, Chosen: d.Chosen.Worker, Weighed: d.Weighed,
 		PromptToks: len(g.req.TokenIDs), Blocks: len(g.req.TokenIDs) / g.m.card.BlockSize, Predicted: min(d.Chosen.Overlap.Blocks(), len(r.Hashes)),
-		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates[:min(len(d.Candidates), maxCandidates)],
+		DecidedNS: int64(time.Since(begin)), Candidates: d.Candidates,
 	}
 }
 

@@ -40,7 +40,7 @@ func (l BusyLimits) exclude(c *Candidate) {
 	if c.busy {
 		c.Excluded, c.busy = "", false
 	}
-	if c.Excluded == "" {
+	if c.Excluded == "" && l != (BusyLimits{}) {
 		c.Excluded = l.reason(c)
 		c.busy = c.Excluded != ""
 	}

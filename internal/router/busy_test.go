@@ -65,19 +65,19 @@ func TestChooseAmongBusyWorkers(t *testing.T) {
 				v.Candidates[i].Excluded = tc.others
 			}
 			again := View{Candidates: slices.Clone(v.Candidates), Limits: v.Limits}
-			if _, err := l.Preview(r, v, p.Pick); !errors.Is(err, tc.err) || len(l.workers) != 0 {
-				t.Errorf("preview: %v, booked %v", err, l.workers)
+			if _, err := l.Preview(r, v, p.Pick); !errors.Is(err, tc.err) || inFlight(l) != 0 {
+				t.Errorf("preview: %v, booked %d", err, inFlight(l))
 			}
 			d, flight, err := l.Choose(r, again, p.Pick)
-			if !errors.Is(err, tc.err) || len(d.Candidates) != 3 || (err == nil) != (len(l.workers) == 1) {
-				t.Fatalf("%v: %+v, booked %v", err, d, l.workers)
+			if !errors.Is(err, tc.err) || len(d.Candidates) != 3 || (err == nil) != (inFlight(l) == 1) {
+				t.Fatalf("%v: %+v, booked %d", err, d, inFlight(l))
 			}
 			if err == nil && (d.Chosen.KVInUse > 90 || !strings.Contains(d.Candidates[2].Excluded, "busy")) {
 				t.Errorf("chose %+v of %+v", d.Chosen, d.Candidates)
 			}
 			flight.End()
-			if len(l.workers) != 0 {
-				t.Errorf("booked %v", l.workers)
+			if inFlight(l) != 0 {
+				t.Errorf("booked %d", inFlight(l))
 			}
 		})
 	}

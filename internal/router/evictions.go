@@ -1,10 +1,6 @@
 package router
 
-import (
-	"math"
-
-	"github.com/dynctl/dynctl/internal/cluster"
-)
+import "math"
 
 // evictions estimates what computing a prompt costs the cache of a worker. Each block that
 // is computed in a full cache evicts the one that was used longest ago. The more a worker
@@ -14,65 +10,86 @@ import (
 // One cache of the fleet's total size would evict the oldest block of all workers. Prompts
 // that are not cached go to the worker whose oldest block is likely the oldest.
 type evictions struct {
-	workers  map[cluster.InstanceID]faded
-	clock    float64 // prompt tokens that all workers have computed
-	capacity float64 // tokens that the caches of the last view hold; 0 if unknown
+	clock float64 // prompt tokens that all workers have computed
+	// capacity is how many tokens the caches of the last view hold; 0 if unknown. Sums fade
+	// with the last one that was known.
+	capacity, fading float64
+	base             float64 // the clock for which sums are kept
 	// prompts are the tokens of this router's own prompts lately, computed those that no
 	// cache had.
 	prompts, computed faded
 }
 
-// faded is a sum whose parts count less the older they are.
-type faded struct {
-	sum float64
-	at  float64 // the clock when sum was right
+// faded is a sum whose parts count less the older they are, as it was at the base of the
+// clock: of all sums the same share is left at any time.
+type faded float64
+
+// left returns the share of the sums that is left.
+func (e *evictions) left() float64 {
+	if e.fading <= 0 {
+		return 1
+	}
+	return math.Exp(-(e.clock - e.base) / e.fading)
 }
 
-func (e *evictions) now(f faded) float64 {
-	if e.capacity <= 0 {
-		return 0
-	}
-	return f.sum * math.Exp(-(e.clock-f.at)/e.capacity)
-}
+// mostFaded bounds clock - base, in capacities, so that no sum overflows.
+const mostFaded = 32
 
 // look takes note of the caches of a view.
-func (e *evictions) look(r Request, v View) {
-	e.capacity = 0
+func (e *evictions) look(r Request, v View, workers []*workerLoad) {
+	blocks := 0
 	for i := range v.Candidates {
-		e.capacity += float64(v.Candidates[i].KVBlocks * r.BlockSize)
+		blocks += v.Candidates[i].KVBlocks
+	}
+	e.capacity = float64(blocks) * float64(r.BlockSize)
+	if e.capacity > 0 && e.capacity != e.fading {
+		e.rebase(workers)
+		e.fading = e.capacity
 	}
 }
 
-// share returns the share of the blocks computed on a worker that evict one that comes
-// again; 0 if its cache is of unknown size.
-func (e *evictions) share(r Request, c *Candidate) float64 {
-	pool, prompts := float64(c.KVBlocks*r.BlockSize), e.now(e.prompts)
-	if pool <= 0 || prompts <= 0 {
+// rebase moves the base to now.
+func (e *evictions) rebase(workers []*workerLoad) {
+	left := faded(e.left())
+	e.prompts, e.computed = e.prompts*left, e.computed*left
+	for _, w := range workers {
+		w.lately *= left
+	}
+	e.base = e.clock
+}
+
+// reused returns the share of prompt tokens that was cached lately, times the share of the
+// sums that is left; 0 while no cache is of known size.
+func (e *evictions) reused() float64 {
+	if e.capacity <= 0 || e.prompts <= 0 {
 		return 0
 	}
-	reused := max(0, 1-e.now(e.computed)/prompts)
-	return reused * e.now(e.workers[c.ID]) / pool
+	return float64(max(0, 1-e.computed/e.prompts)) * e.left()
 }
 
-// add counts prompt tokens that a worker computes.
-func (e *evictions) add(id cluster.InstanceID, tokens int) {
-	sum := e.now(e.workers[id]) + float64(tokens)
+// evicts returns the share of the blocks computed on a worker that evict one that comes
+// again; 0 if its cache of pool tokens is of unknown size.
+func (w *workerLoad) evicts(pool int, reused float64) float64 {
+	if pool <= 0 {
+		return 0
+	}
+	return reused * float64(w.lately) / float64(pool)
+}
+
+// add counts prompt tokens that a worker computes. They do not fade the worker's own sum.
+func (e *evictions) add(w *workerLoad, tokens int, workers []*workerLoad) {
+	if e.fading > 0 && e.clock-e.base > mostFaded*e.fading {
+		e.rebase(workers)
+	}
+	now := float64(w.lately)*e.left() + float64(tokens)
 	e.clock += float64(tokens)
-	e.workers[id] = faded{sum, e.clock}
+	w.lately = faded(now / e.left())
 }
 
 // chose counts a choice of this router.
-func (e *evictions) chose(r Request, v View, id cluster.InstanceID, uncached int) {
-	prompts, computed := e.now(e.prompts)+float64(r.PromptTokens), e.now(e.computed)+float64(uncached)
-	e.add(id, uncached)
-	e.prompts, e.computed = faded{prompts, e.clock}, faded{computed, e.clock}
-	if len(e.workers) > 64+4*len(v.Candidates) { // most of them are gone
-		kept := map[cluster.InstanceID]faded{}
-		for _, c := range v.Candidates {
-			if f, ok := e.workers[c.ID]; ok {
-				kept[c.ID] = f
-			}
-		}
-		e.workers = kept
-	}
+func (e *evictions) chose(r Request, w *workerLoad, uncached int, workers []*workerLoad) {
+	before := e.left()
+	prompts, computed := float64(e.prompts)*before+float64(r.PromptTokens), float64(e.computed)*before+float64(uncached)
+	e.add(w, uncached, workers)
+	e.prompts, e.computed = faded(prompts/e.left()), faded(computed/e.left())
 }

@@ -26,14 +26,18 @@ func evictRequest(id string, first uint64) Request {
 	return r
 }
 
+// lately returns how many prompt tokens a worker has computed lately.
+func lately(l *Load, id cluster.InstanceID) float64 {
+	return float64(l.workers.of(id).lately) * l.evicts.left()
+}
+
 // Prompts that no worker has go to the worker whose cache forgets least.
 func TestEvictions(t *testing.T) {
-	l, p := NewLoad(), ByCost("first", func(r Request, v View, free []Candidate) [][]cluster.CostTerm {
-		terms := make([][]cluster.CostTerm, len(free))
+	l, p := NewLoad(), ByCost("first", func(_ Request, _ View, free []Candidate, terms *Terms) {
+		turn := terms.Add(cluster.TermTurn)
 		for i := range free {
-			terms[i] = []cluster.CostTerm{{Name: cluster.TermTurn, Value: float64(i)}}
+			turn[i] = float64(i)
 		}
-		return terms
 	})
 	serve := func(id string, first uint64, v View) Decision {
 		t.Helper()
@@ -60,13 +64,13 @@ func TestEvictions(t *testing.T) {
 			t.Fatalf("terms %+v and %v, want %v", got, d.Candidates[0].Terms[3], want)
 		}
 	}
-	before := l.evicts.now(l.evicts.workers[1])
+	before := lately(l, 1)
 	v := evictView(0, 0)
 	v.Candidates[0].Excluded = "busy"
 	for i := range 20 {
 		serve(fmt.Sprint("e", i), uint64(1000+100*i), v) // the other worker computes 3,300 tokens
 	}
-	if got := l.evicts.now(l.evicts.workers[1]); math.Abs(got-before*math.Exp(-3300./capacity)) > 1e-9 {
+	if got := lately(l, 1); math.Abs(got-before*math.Exp(-3300./capacity)) > 1e-9 {
 		t.Errorf("%v fell to %v", before, got)
 	}
 	if d, err := l.Preview(evictRequest("f", 5000), evictView(0, 0), policies[KV].Pick); err != nil || d.Chosen.Worker != "worker-1" {
@@ -90,12 +94,12 @@ func TestEvictionsOfOthers(t *testing.T) {
 	begin := cluster.FlightChange{Kind: cluster.FlightBegin, Flight: 1, Worker: 2, Hashes: []uint64{1, 2}, Uncached: 32}
 	m.Apply(begin)
 	m.Apply(begin)
-	if got := l.evicts.workers[2]; got.sum != 32 || l.evicts.clock != 32 {
-		t.Errorf("%+v at %v", got, l.evicts.clock)
+	if got := lately(l, 2); math.Abs(got-32) > 1e-9 || l.evicts.clock != 32 {
+		t.Errorf("%v at %v", got, l.evicts.clock)
 	}
 	m.Replace([]cluster.FlightChange{begin, {Kind: cluster.FlightBegin, Flight: 2, Worker: 2, Uncached: 48}})
-	if got := l.evicts.workers[2]; got.sum != 32 || l.evicts.clock != 32 || m.Len() != 2 {
-		t.Errorf("%+v at %v after a snapshot, %d flights", got, l.evicts.clock, m.Len())
+	if got := lately(l, 2); math.Abs(got-32) > 1e-9 || l.evicts.clock != 32 || m.Len() != 2 {
+		t.Errorf("%v at %v after a snapshot, %d flights", got, l.evicts.clock, m.Len())
 	}
 }
 
@@ -111,7 +115,7 @@ func TestEvictionsAreBounded(t *testing.T) {
 		}
 		f.End()
 	}
-	if n := len(l.evicts.workers); n > 70 {
+	if n := len(l.workers.ids); n > 70 {
 		t.Errorf("%d workers are remembered, one is there", n)
 	}
 }

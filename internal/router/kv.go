@@ -24,31 +24,30 @@ import "github.com/dynctl/dynctl/internal/cluster"
 //
 // A worker with a long queue loses a prompt that it has cached as soon as waiting costs
 // more than computing the prompt elsewhere. docs/routing.md compares this cost with others.
-func priceKV(r Request, _ View, free []Candidate) [][]cluster.CostTerm {
+func priceKV(r Request, _ View, free []Candidate, terms *Terms) {
 	block := float64(max(1, r.BlockSize))
+	prompt, blocks := float64(max(1, r.PromptTokens)), float64(max(1, len(r.Hashes)))
 	waiting := 0.0 // prompts like this one, for each worker
 	fullest := 1   // stands for the pool of workers that have not told its size
-	for _, c := range free {
-		waiting += float64(c.PrefillTokens) / float64(max(1, r.PromptTokens)) / float64(len(free))
+	for i := range free {
+		c := &free[i]
+		waiting += float64(c.PrefillTokens) / prompt / float64(len(free))
 		fullest = max(fullest, c.ActiveBlocks+len(r.Hashes), c.KVBlocks)
 	}
-	out, all := make([][]cluster.CostTerm, len(free)), make([]cluster.CostTerm, 0, 5*len(free))
-	for i, c := range free {
-		own := float64(c.Uncached(r)) / block
+	queue, uncached := terms.Add(cluster.TermQueue), terms.Add(cluster.TermUncached)
+	later, evict, active := terms.Add(cluster.TermLater), terms.Add(cluster.TermEvict), terms.Add(cluster.TermActive)
+	for i := range free {
+		c := &free[i]
+		tokens := float64(c.Uncached(r))
+		own := tokens / block
 		used, pool := c.ActiveBlocks+len(r.Hashes)-c.Shared, fullest
 		if c.KVBlocks > 0 {
 			used, pool = max(used, c.InFlight*len(r.Hashes)), c.KVBlocks
 		}
-		share := float64(used) / float64(pool)
-		at := len(all)
-		all = append(all,
-			cluster.CostTerm{Name: cluster.TermQueue, Value: float64(c.PrefillTokens) / block},
-			cluster.CostTerm{Name: cluster.TermUncached, Value: own},
-			cluster.CostTerm{Name: cluster.TermLater, Value: own * (waiting + float64(c.Uncached(r))/float64(max(1, r.PromptTokens)))},
-			cluster.CostTerm{Name: cluster.TermEvict, Value: own * c.Evicts},
-			cluster.CostTerm{Name: cluster.TermActive, Value: share * float64(max(1, len(r.Hashes)))},
-		)
-		out[i] = all[at:len(all):len(all)]
+		queue[i] = float64(c.PrefillTokens) / block
+		uncached[i] = own
+		later[i] = own * (waiting + tokens/prompt)
+		evict[i] = own * c.Evicts
+		active[i] = float64(used) / float64(pool) * blocks
 	}
-	return out
 }

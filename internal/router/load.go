@@ -11,32 +11,22 @@ import (
 // safe for concurrent use.
 type Load struct {
 	mu      sync.Mutex
-	workers map[cluster.InstanceID]*workerLoad
+	workers workerLoads
 	turn    uint64
 	evicts  evictions
+	scratch scratch
 
 	observer func(cluster.FlightChange) // nil for none
 	flights  uint64                     // told to the observer so far
 }
 
-// workerLoad is what is in flight on one worker.
-type workerLoad struct {
-	requests int
-	prefills int              // requests whose prompt is being computed, or waits for that
-	prefill  int              // prompt tokens to compute
-	blocks   map[uint64]int32 // sequence hash of a prompt's block -> requests that use it
-}
-
 // NewLoad returns an empty Load.
-func NewLoad() *Load {
-	return &Load{workers: map[cluster.InstanceID]*workerLoad{}, evicts: evictions{workers: map[cluster.InstanceID]faded{}}}
-}
+func NewLoad() *Load { return &Load{} }
 
 // Choose fills in the load of the candidates, excludes those that exceed the limits of the
-// view, calls pick and books the request on the
-// chosen worker. It does so in one step, so that concurrent requests see each other. The
-// caller must end the flight when the request has left the worker; the flight of a
-// failed choice books nothing.
+// view, calls pick and books the request on the chosen worker. It does so in one step, so
+// that concurrent requests see each other. The caller must end the flight when the request
+// has left the worker; the flight of a failed choice books nothing.
 func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, *Flight, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +36,8 @@ func (l *Load) Choose(r Request, v View, pick func(Request, View) (Decision, err
 	}
 	l.turn++
 	f := l.book(d.Chosen.ID, r, d.Chosen.Uncached(r))
-	l.evicts.chose(r, v, f.id, f.prefill)
+	l.evicts.chose(r, f.worker, f.prefill, l.workers.all)
+	l.workers.prune(v.Candidates)
 	l.tellBegin(f)
 	return d, f, nil
 }
@@ -59,39 +50,44 @@ func (l *Load) Preview(r Request, v View, pick func(Request, View) (Decision, er
 }
 
 func (l *Load) pick(r Request, v View, pick func(Request, View) (Decision, error)) (Decision, error) {
-	l.evicts.look(r, v)
+	l.fill(r, v)
 	for i := range v.Candidates {
-		l.fill(r, &v.Candidates[i])
 		v.Limits.exclude(&v.Candidates[i])
 	}
-	v.Turn = l.turn
+	v.Turn, v.scratch = l.turn, &l.scratch
 	return pick(r, v)
 }
 
-// fill sets the fields of a candidate that tell what is in flight there. The candidate may
-// come from an earlier preview.
-func (l *Load) fill(r Request, c *Candidate) {
-	c.InFlight, c.Prefills, c.PrefillTokens, c.ActiveBlocks, c.Shared = 0, 0, 0, 0, 0
-	c.Evicts = l.evicts.share(r, c)
-	w := l.workers[c.ID]
-	if w == nil {
-		return
-	}
-	c.InFlight, c.Prefills, c.PrefillTokens = w.requests, w.prefills, w.prefill
-	c.ActiveBlocks = len(w.blocks) + w.requests // each has a block of its own that is not full
-	// A hash names all blocks before it, too: what is shared is a beginning.
-	for c.Shared < len(r.Hashes) && w.blocks[r.Hashes[c.Shared]] > 0 {
-		c.Shared++
+// fill sets the fields of the candidates that tell what is in flight there. They may come
+// from an earlier preview.
+func (l *Load) fill(r Request, v View) {
+	l.evicts.look(r, v, l.workers.all)
+	reused := l.evicts.reused()
+	place, shared := 0, 0
+	for i := range v.Candidates {
+		c := &v.Candidates[i]
+		at, found := l.workers.find(c.ID, place)
+		if place = at; !found {
+			c.InFlight, c.Prefills, c.PrefillTokens, c.ActiveBlocks, c.Shared, c.Evicts = 0, 0, 0, 0, 0, 0
+			continue
+		}
+		place++
+		w := l.workers.all[at]
+		c.InFlight, c.Prefills, c.PrefillTokens = w.requests, w.prefills, w.prefill
+		c.ActiveBlocks = len(w.blocks) + w.requests // each has a block of its own that is not full
+		if c.Shared = w.shared(r.Hashes, shared); c.Shared > 0 {
+			shared = c.Shared
+		}
+		c.Evicts = w.evicts(c.KVBlocks*r.BlockSize, reused)
 	}
 }
 
 // book counts a request on a worker; uncached is the part of its prompt that the worker
 // has to compute.
 func (l *Load) book(id cluster.InstanceID, r Request, uncached int) *Flight {
-	w := l.workers[id]
-	if w == nil {
-		w = &workerLoad{blocks: make(map[uint64]int32, len(r.Hashes))}
-		l.workers[id] = w
+	w := l.workers.add(id)
+	if w.blocks == nil {
+		w.blocks = make(map[uint64]int32, len(r.Hashes))
 	}
 	w.requests++
 	w.prefills++
@@ -99,14 +95,14 @@ func (l *Load) book(id cluster.InstanceID, r Request, uncached int) *Flight {
 	for _, h := range r.Hashes {
 		w.blocks[h]++
 	}
-	return &Flight{load: l, id: id, hashes: r.Hashes, prefill: uncached, prefills: true}
+	return &Flight{load: l, id: id, worker: w, hashes: r.Hashes, prefill: uncached, prefills: true}
 }
 
 // InFlight returns the number of requests on one worker.
 func (l *Load) InFlight(id cluster.InstanceID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w := l.workers[id]; w != nil {
+	if w := l.workers.of(id); w != nil {
 		return w.requests
 	}
 	return 0
@@ -116,7 +112,7 @@ func (l *Load) InFlight(id cluster.InstanceID) int {
 func (l *Load) Prefills(id cluster.InstanceID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w := l.workers[id]; w != nil {
+	if w := l.workers.of(id); w != nil {
 		return w.prefills
 	}
 	return 0
@@ -127,6 +123,7 @@ func (l *Load) Prefills(id cluster.InstanceID) int {
 type Flight struct {
 	load   *Load // nil counts nothing
 	id     cluster.InstanceID
+	worker *workerLoad
 	hashes []uint64
 	number uint64 // for the observer
 
@@ -142,36 +139,37 @@ func (f *Flight) Prefilled() { f.change(cluster.FlightPrefilled, f.endPrefill) }
 // End records that the request has left the worker.
 func (f *Flight) End() { f.change(cluster.FlightEnd, f.end) }
 
-func (f *Flight) end(w *workerLoad) {
-	f.endPrefill(w)
+func (f *Flight) end() {
+	f.endPrefill()
+	w := f.worker
 	for _, h := range f.hashes {
 		if w.blocks[h]--; w.blocks[h] == 0 {
 			delete(w.blocks, h)
 		}
 	}
 	if w.requests--; w.requests == 0 {
-		delete(f.load.workers, f.id) // workers that are gone leave no entry
+		w.blocks = nil
 	}
 	f.ended = true
 }
 
-func (f *Flight) endPrefill(w *workerLoad) {
-	w.prefill -= f.prefill
+func (f *Flight) endPrefill() {
+	f.worker.prefill -= f.prefill
 	if f.prefills {
-		w.prefills--
+		f.worker.prefills--
 	}
 	f.prefill, f.prefills = 0, false
 }
 
 // change calls do under the lock, unless the flight has ended, and tells the observer.
-func (f *Flight) change(kind cluster.FlightKind, do func(*workerLoad)) {
+func (f *Flight) change(kind cluster.FlightKind, do func()) {
 	if f.load == nil {
 		return
 	}
 	f.load.mu.Lock()
 	defer f.load.mu.Unlock()
 	if !f.ended {
-		do(f.load.workers[f.id]) // there as long as it has a flight
+		do()
 		f.load.tell(f, kind)
 	}
 }

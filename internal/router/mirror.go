@@ -1,8 +1,6 @@
 package router
 
 import (
-	"maps"
-
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
@@ -46,38 +44,39 @@ func (m *Mirror) Len() int { return len(m.flights) }
 func (m *Mirror) Apply(c cluster.FlightChange) bool {
 	m.load.mu.Lock()
 	defer m.load.mu.Unlock()
-	return m.apply(c)
+	return m.apply(c, true)
 }
 
 // Replace ends all flights and applies changes, in one step: no choice sees a part of it.
 func (m *Mirror) Replace(changes []cluster.FlightChange) {
 	m.load.mu.Lock()
 	defer m.load.mu.Unlock()
-	computed := m.load.evicts
-	computed.workers = maps.Clone(computed.workers)
-	defer func() { m.load.evicts = computed }() // most of these flights were counted before
 	for _, f := range m.flights {
-		f.end(m.load.workers[f.id])
+		f.end()
 	}
 	clear(m.flights)
-	for _, c := range changes {
-		m.apply(c)
+	for _, c := range changes { // most of these flights were counted as computed before
+		m.apply(c, false)
 	}
 }
 
-func (m *Mirror) apply(c cluster.FlightChange) bool {
+// apply applies a change; fresh says that a new flight is computed after this.
+func (m *Mirror) apply(c cluster.FlightChange, fresh bool) bool {
 	f := m.flights[c.Flight]
 	switch {
 	case c.Kind == cluster.FlightBegin && f != nil:
 		return false
 	case c.Kind == cluster.FlightBegin:
-		m.flights[c.Flight] = m.load.book(c.Worker, Request{Hashes: c.Hashes}, c.Uncached)
-		m.load.evicts.add(c.Worker, c.Uncached)
+		begun := m.load.book(c.Worker, Request{Hashes: c.Hashes}, c.Uncached)
+		m.flights[c.Flight] = begun
+		if fresh {
+			m.load.evicts.add(begun.worker, c.Uncached, m.load.workers.all)
+		}
 	case f == nil:
 	case c.Kind == cluster.FlightPrefilled:
-		f.endPrefill(m.load.workers[f.id])
+		f.endPrefill()
 	case c.Kind == cluster.FlightEnd:
-		f.end(m.load.workers[f.id])
+		f.end()
 		delete(m.flights, c.Flight)
 	}
 	return true

@@ -80,8 +80,8 @@ func TestMirrorsCountAlike(t *testing.T) {
 	for _, f := range open {
 		f.End()
 	}
-	if len(loads[0].workers)+len(loads[1].workers) != 0 {
-		t.Errorf("workers are left: %v %v", loads[0].workers, loads[1].workers)
+	if a, b := inFlight(loads[0]), inFlight(loads[1]); a+b != 0 {
+		t.Errorf("%d and %d flights are left", a, b)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestMirror(t *testing.T) {
 	}
 	m.Replace(nil)
 	own.End()
-	if len(l.workers) != 0 {
-		t.Errorf("workers are left: %v", l.workers)
+	if n := inFlight(l); n != 0 {
+		t.Errorf("%d flights are left", n)
 	}
 }

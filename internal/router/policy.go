@@ -1,12 +1,8 @@
 package router
 
 import (
-	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -103,14 +99,17 @@ type View struct {
 	Candidates []Candidate
 	Limits     BusyLimits // applied by [Load.Choose]
 	Turn       uint64     // decisions made before; filled in by [Load.Choose]
+
+	scratch *scratch // nil for memory of its own
 }
 
 // Decision is the choice of a worker, with its reasons.
 type Decision struct {
-	Chosen     Candidate
-	Policy     string
-	Candidates []cluster.RouteCandidate // the chosen first, then by cost, excluded last
-	Weighed    []string                 // terms of the cost, see cluster.TermLoad
+	Chosen Candidate
+	Policy string
+	// Candidates are the Explained best: the chosen first, then by cost, excluded last.
+	Candidates []cluster.RouteCandidate
+	Weighed    []string // terms of the cost, see cluster.TermLoad
 }
 
 // Policy chooses one of the candidates. Pick is a pure function. It returns ErrNoWorkers,
@@ -130,9 +129,9 @@ const (
 	RoundRobin  = "round-robin"
 )
 
-// Price returns the terms of the cost of every candidate of free, in their order. The
+// Price adds the terms of the cost of every candidate of free, in their order. The
 // candidate with the lowest cost is chosen.
-type Price func(r Request, v View, free []Candidate) [][]cluster.CostTerm
+type Price func(r Request, v View, free []Candidate, terms *Terms)
 
 // policies are all policies, by name. With Direct a request names its worker, so that it is the only
 // candidate; one that came under another policy goes to the least loaded worker.
@@ -176,98 +175,66 @@ type costed struct {
 func (p costed) Name() string { return p.name }
 
 func (p costed) Pick(r Request, v View) (Decision, error) {
-	free, err := eligible(v.Candidates)
-	if err != nil {
-		d := Decision{Policy: p.name, Candidates: record(v.Candidates, nil)}
-		rank(d.Candidates, 0)
-		return d, err
+	s := v.scratch
+	if s == nil {
+		s = new(scratch)
 	}
-	terms := p.price(r, v, free)
+	free, err := s.eligible(v.Candidates)
+	if err != nil {
+		return Decision{Policy: p.name, Candidates: s.explain(v.Candidates, nil, -1)}, err
+	}
+	terms := &s.terms
+	terms.reset(len(free))
+	p.price(r, v, free, terms)
 	addPreference(free, terms)
 	session := p.addSession(r, free, terms)
-	best := max(session, 0)
-	for i := range free {
-		c, least := sum(terms[i]), sum(terms[best])
-		if c < least || c == least && best != session && tieHash(r.ID, free[i].ID) < tieHash(r.ID, free[best].ID) {
-			best = i
+	s.cost = terms.sums(s.cost)
+	best, request, least := max(session, 0), startTie(r.ID), uint64(0)
+	known := false // least is the hash of best
+	for i, cost := range s.cost {
+		switch {
+		case cost > s.cost[best] || i == best:
+		case cost < s.cost[best]:
+			best, known = i, false
+		case best != session:
+			if !known {
+				least, known = request.with(free[best].ID), true
+			}
+			if hash := request.with(free[i].ID); hash < least {
+				best, least = i, hash
+			}
 		}
 	}
-	d := Decision{Policy: p.name, Chosen: free[best], Candidates: record(v.Candidates, terms)}
-	for _, t := range terms[0] {
-		d.Weighed = append(d.Weighed, t.Name)
-	}
-	rank(d.Candidates, d.Chosen.ID)
-	return d, nil
+	return Decision{Policy: p.name, Chosen: free[best], Weighed: slices.Clone(terms.names), Candidates: s.explain(v.Candidates, free, best)}, nil
 }
 
-// sum adds up the terms of a cost.
-func sum(terms []cluster.CostTerm) (cost float64) {
-	for _, t := range terms {
-		cost += t.Value
+// tie is the beginning of a hash of a request and a worker.
+type tie uint64
+
+// Constants of FNV-1a.
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func startTie(request string) tie {
+	h := uint64(fnvOffset)
+	for i := range len(request) {
+		h = (h ^ uint64(request[i])) * fnvPrime
 	}
-	return cost
+	return tie(h)
 }
 
-// tieHash is the 64-bit FNV-1a hash of a request's id and a worker's instance id, mixed
+// with returns the 64-bit FNV-1a hash of a request's id and a worker's instance id, mixed
 // by the finalizer of MurmurHash3, as FNV's last bytes hardly reach its high bits.
-func tieHash(request string, worker cluster.InstanceID) uint64 {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, request) // a hash never fails
-	var id [8]byte
-	binary.LittleEndian.PutUint64(id[:], uint64(worker))
-	_, _ = h.Write(id[:])
-	x := h.Sum64()
+func (t tie) with(worker cluster.InstanceID) uint64 {
+	x := uint64(t)
+	for shift := 0; shift < 64; shift += 8 {
+		x = (x ^ uint64(worker)>>shift&0xff) * fnvPrime
+	}
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
 
-func eligible(candidates []Candidate) ([]Candidate, error) {
-	if len(candidates) == 0 {
-		return nil, ErrNoWorkers
-	}
-	var free []Candidate
-	err := ErrAllExcluded
-	for _, c := range candidates {
-		if c.Excluded == "" {
-			free = append(free, c)
-		}
-		if c.busy {
-			err = ErrAllBusy
-		}
-	}
-	if len(free) == 0 {
-		return nil, err
-	}
-	return free, nil
-}
-
-// record describes the candidates with the terms of the eligible ones, in their order.
-func record(all []Candidate, terms [][]cluster.CostTerm) []cluster.RouteCandidate {
-	var out []cluster.RouteCandidate
-	for _, c := range all {
-		rc := cluster.RouteCandidate{Worker: c.Worker, ID: c.ID, Load: c.InFlight, Overlap: c.Overlap.Blocks(), Excluded: c.Excluded}
-		if c.Excluded == "" {
-			rc.Terms, terms = terms[0], terms[1:]
-			rc.Cost = sum(rc.Terms)
-		}
-		out = append(out, rc)
-	}
-	return out
-}
-
-// rank sorts candidates: the chosen first, then by cost, the excluded last.
-func rank(list []cluster.RouteCandidate, chosen cluster.InstanceID) {
-	class := func(c cluster.RouteCandidate) int {
-		switch {
-		case c.Excluded != "":
-			return 2
-		case c.ID == chosen:
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(list, func(a, b cluster.RouteCandidate) int {
-		return cmp.Or(class(a)-class(b), cmp.Compare(a.Cost, b.Cost), cluster.CompareNames(a.Worker, b.Worker))
-	})
-}
+func tieHash(request string, worker cluster.InstanceID) uint64 { return startTie(request).with(worker) }

@@ -19,6 +19,25 @@ func workers(inFlight ...int) []Candidate {
 	return out
 }
 
+// inFlight counts what a Load has booked, and checks that idle workers hold nothing.
+func inFlight(l *Load) (n int) {
+	for _, w := range l.workers.all {
+		if w.requests == 0 && (w.blocks != nil || w.prefill != 0 || w.prefills != 0) {
+			return -1
+		}
+		n += w.requests
+	}
+	return n
+}
+
+// sum adds up the terms of a cost.
+func sum(terms []cluster.CostTerm) (cost float64) {
+	for _, t := range terms {
+		cost += t.Value
+	}
+	return cost
+}
+
 // Every policy keeps these promises.
 func TestPolicies(t *testing.T) {
 	for _, name := range []string{RoundRobin, LeastLoaded} {
@@ -139,8 +158,8 @@ func TestLoadSpreadsABurst(t *testing.T) {
 		f.End()
 		f.End() // a second call changes nothing
 	}
-	if len(l.workers) != 0 {
-		t.Errorf("left behind: %v", l.workers)
+	if n := inFlight(l); n != 0 {
+		t.Errorf("%d flights are left", n)
 	}
 }
 
@@ -170,8 +189,8 @@ func TestLoadIsConsistent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(l.workers) != 0 {
-		t.Errorf("left behind: %v", l.workers)
+	if n := inFlight(l); n != 0 {
+		t.Errorf("%d flights are left", n)
 	}
 }
 
@@ -207,11 +226,11 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	l := NewLoad()
 	one := func() View { return View{Candidates: workers(0)} }
 	seen := func(r Request) (c Candidate) {
-		c = one().Candidates[0]
+		v := one()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.fill(r, &c)
-		return c
+		l.fill(r, v)
+		return v.Candidates[0]
 	}
 	a := Request{ID: "a", PromptTokens: 50, BlockSize: 16, Hashes: []uint64{1, 2, 3}}
 	b := Request{ID: "b", PromptTokens: 64, BlockSize: 16, Hashes: []uint64{1, 2, 7, 8}}
@@ -242,7 +261,7 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 		t.Errorf("after the first end: %+v", c)
 	}
 	fb.End()
-	if c := seen(a); !reflect.DeepEqual(c, one().Candidates[0]) || len(l.workers) != 0 {
+	if c := seen(a); !reflect.DeepEqual(c, one().Candidates[0]) || inFlight(l) != 0 {
 		t.Errorf("after the end: %+v", c)
 	}
 }
@@ -282,5 +301,46 @@ func BenchmarkChooseIdle(b *testing.B) {
 			b.Fatal(err)
 		}
 		f.End()
+	}
+}
+
+// BenchmarkChoose is a decision among many workers: a quarter of them holds half of a prompt
+// of 10,000 tokens, and 64 requests are in flight.
+func BenchmarkChoose(b *testing.B) {
+	for _, policy := range []string{KV, LeastLoaded} {
+		for _, workers := range []int{8, 128, 1000} {
+			b.Run(fmt.Sprintf("%s/%d workers", policy, workers), func(b *testing.B) {
+				p, err := NewPolicy(policy)
+				if err != nil {
+					b.Fatal(err)
+				}
+				l := NewLoad()
+				v := View{Candidates: make([]Candidate, workers)}
+				for i := range v.Candidates {
+					v.Candidates[i] = Candidate{ID: cluster.InstanceID(i + 1), Worker: cluster.WorkerName(i + 1), KVBlocks: 10_000}
+					if i%4 == 0 {
+						v.Candidates[i].Overlap.Device = 300
+					}
+				}
+				requests := make([]Request, 64)
+				for i := range requests {
+					requests[i] = Request{ID: fmt.Sprintf("request-%d", i), PromptTokens: 10_000, BlockSize: 16}
+					for k := range uint64(625) {
+						requests[i].Hashes = append(requests[i].Hashes, (k+1)*0x9e3779b97f4a7c15+uint64(i%8))
+					}
+				}
+				for _, r := range requests {
+					if _, _, err := l.Choose(r, v, p.Pick); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if _, err := l.Preview(requests[i%64], v, p.Pick); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -1,10 +1,6 @@
 package router
 
-import (
-	"slices"
-
-	"github.com/dynctl/dynctl/internal/cluster"
-)
+import "github.com/dynctl/dynctl/internal/cluster"
 
 // stay returns what it costs a session to leave its worker, in the unit of a policy. The
 // cost of every other worker grows by that.
@@ -19,8 +15,8 @@ func stayKV(r Request, _ []Candidate) float64 {
 // worker that has about twice its share.
 func stayLoad(_ Request, free []Candidate) float64 {
 	n := 0
-	for _, c := range free {
-		n += c.InFlight
+	for i := range free {
+		n += free[i].InFlight
 	}
 	return 1 + float64(n)/float64(len(free))
 }
@@ -34,18 +30,22 @@ func stayRandom(Request, []Candidate) float64 { return 1 }
 // addSession adds the term of the session to those of every candidate. It returns the place
 // of the session's worker in free, or -1 if the request has no session or its worker may
 // not be chosen.
-func (p costed) addSession(r Request, free []Candidate, terms [][]cluster.CostTerm) int {
-	at := slices.IndexFunc(free, func(c Candidate) bool { return c.ID == r.Session })
-	if r.Session == 0 || at < 0 || p.stay == nil {
+func (p costed) addSession(r Request, free []Candidate, terms *Terms) int {
+	if r.Session == 0 || p.stay == nil {
 		return -1
 	}
-	away := p.stay(r, free)
-	for i := range terms {
-		t := cluster.CostTerm{Name: cluster.TermSession}
+	at := 0
+	for at < len(free) && free[at].ID != r.Session {
+		at++
+	}
+	if at == len(free) {
+		return -1
+	}
+	away, cost := p.stay(r, free), terms.Add(cluster.TermSession)
+	for i := range cost {
 		if i != at {
-			t.Value = away
+			cost[i] = away
 		}
-		terms[i] = append(terms[i], t)
 	}
 	return at
 }

@@ -41,12 +41,17 @@ func (c Constraints) Preference(taints []string) (sum float64) {
 // multiplies the cost by exp(-tanh(preference)), which is between 0.37 and 2.72, as Dynamo
 // 1.5 does. The cost counts as one more than it is, so that idle workers differ, too.
 // Nothing is added if the request prefers none of the candidates.
-func addPreference(free []Candidate, terms [][]cluster.CostTerm) {
-	if !slices.ContainsFunc(free, func(c Candidate) bool { return c.Preference != 0 }) {
+func addPreference(free []Candidate, terms *Terms) {
+	prefers := false
+	for i := range free {
+		prefers = prefers || free[i].Preference != 0
+	}
+	if !prefers {
 		return
 	}
-	for i, c := range free {
-		value := (1 + sum(terms[i])) * (math.Exp(-math.Tanh(c.Preference)) - 1)
-		terms[i] = append(terms[i], cluster.CostTerm{Name: cluster.TermTaints, Value: value})
+	sums := terms.sums(nil)
+	cost := terms.Add(cluster.TermTaints)
+	for i := range free {
+		cost[i] = (1 + sums[i]) * (math.Exp(-math.Tanh(free[i].Preference)) - 1)
 	}
 }

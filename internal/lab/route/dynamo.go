@@ -25,43 +25,37 @@ var dynamoDefaults = dynamoKnobs{OverlapWeight: 1, OverlapCredit: 1, HostWeight:
 // priceDynamo08 is the cost of Dynamo 0.8 (lib/llm/src/kv_router/scheduler.rs): prompt blocks
 // to compute, and blocks in use. Dynamo counts only what is cached, and not what is being computed.
 func priceDynamo08(k dynamoKnobs) router.Price {
-	return func(r router.Request, _ router.View, free []router.Candidate) [][]cluster.CostTerm {
+	return func(r router.Request, _ router.View, free []router.Candidate, terms *router.Terms) {
 		block := float64(max(1, r.BlockSize))
-		out := make([][]cluster.CostTerm, len(free))
+		queue, uncached, active := terms.Add(cluster.TermQueue), terms.Add(cluster.TermUncached), terms.Add(cluster.TermActive)
 		for i, c := range free {
-			out[i] = []cluster.CostTerm{
-				{Name: cluster.TermQueue, Value: k.OverlapWeight * float64(c.PrefillTokens) / block},
-				{Name: cluster.TermUncached, Value: k.OverlapWeight * float64(max(0, r.PromptTokens-c.Overlap.Blocks()*r.BlockSize)) / block},
-				{Name: cluster.TermActive, Value: float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)},
-			}
+			queue[i] = k.OverlapWeight * float64(c.PrefillTokens) / block
+			uncached[i] = k.OverlapWeight * float64(max(0, r.PromptTokens-c.Overlap.Blocks()*r.BlockSize)) / block
+			active[i] = float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)
 		}
-		return out
 	}
 }
 
 // priceDynamo15 is the cost of Dynamo 1.5 (kv-router, selector/default.rs) without shared
 // caches and taints.
 func priceDynamo15(k dynamoKnobs) router.Price {
-	return func(r router.Request, _ router.View, free []router.Candidate) [][]cluster.CostTerm {
+	return func(r router.Request, _ router.View, free []router.Candidate, terms *router.Terms) {
 		block := float64(max(1, r.BlockSize))
 		least := free[0].PrefillTokens
 		for _, c := range free {
 			least = min(least, c.PrefillTokens)
 		}
-		out := make([][]cluster.CostTerm, len(free))
+		queue, uncached := terms.Add(cluster.TermQueue), terms.Add(cluster.TermUncached)
+		active, load := terms.Add(cluster.TermActive), terms.Add(cluster.TermLoad)
 		for i, c := range free {
 			behind := float64(c.PrefillTokens-least) / block / float64(max(1, len(r.Hashes)))
 			credit := k.OverlapCredit / (1 + k.CreditDecay*behind)
 			gain := credit*float64(c.Overlap.Device) + k.HostWeight*float64(c.Overlap.Host) + k.DiskWeight*float64(c.Overlap.Disk)
-			queue := k.PrefillScale * float64(c.PrefillTokens) / block
 			own := k.PrefillScale * (float64(r.PromptTokens)/block - gain)
-			out[i] = []cluster.CostTerm{
-				{Name: cluster.TermQueue, Value: queue},
-				{Name: cluster.TermUncached, Value: max(-queue, own)}, // the sum of both is at least 0
-				{Name: cluster.TermActive, Value: float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)},
-				{Name: cluster.TermLoad, Value: k.RequestWeight * float64(c.InFlight)},
-			}
+			queue[i] = k.PrefillScale * float64(c.PrefillTokens) / block
+			uncached[i] = max(-queue[i], own) // the sum of both is at least 0
+			active[i] = float64(c.ActiveBlocks + len(r.Hashes) - c.Shared)
+			load[i] = k.RequestWeight * float64(c.InFlight)
 		}
-		return out
 	}
 }

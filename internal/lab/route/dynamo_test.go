@@ -23,15 +23,16 @@ func TestDynamoCosts(t *testing.T) {
 		{"1.5", priceDynamo15(dynamoDefaults), 2 + (4 - 1 - 0.75 - 0.25) + 7, 4 + 4},
 		{"1.5 with knobs", priceDynamo15(k), 3*(2+4-1/1.5-0.75-0.25) + 7 + 1.5, 3*4 + 4},
 	} {
-		got := tc.price(r, router.View{}, c)
-		sum := func(terms []cluster.CostTerm) (cost float64) {
-			for _, t := range terms {
-				cost += t.Value
-			}
-			return cost
+		d, err := router.ByCost(tc.name, tc.price).Pick(r, router.View{Candidates: c})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if a, b := sum(got[0]), sum(got[1]); a-tc.a > 1e-9 || tc.a-a > 1e-9 || b != tc.b {
-			t.Errorf("%s: costs %v and %v, want %v and %v: %v", tc.name, a, b, tc.a, tc.b, got)
+		cost := map[cluster.InstanceID]float64{}
+		for _, c := range d.Candidates {
+			cost[c.ID] = c.Cost
+		}
+		if a, b := cost[1], cost[2]; a-tc.a > 1e-9 || tc.a-a > 1e-9 || b != tc.b {
+			t.Errorf("%s: costs %v and %v, want %v and %v", tc.name, a, b, tc.a, tc.b)
 		}
 	}
 }

@@ -55,12 +55,11 @@ func known(name string) Contender {
 
 // each prices the candidates one by one.
 func each(of func(r router.Request, c router.Candidate) float64) router.Price {
-	return func(r router.Request, _ router.View, free []router.Candidate) [][]cluster.CostTerm {
-		out := make([][]cluster.CostTerm, len(free))
+	return func(r router.Request, _ router.View, free []router.Candidate, terms *router.Terms) {
+		cost := terms.Add(cluster.TermUncached)
 		for i, c := range free {
-			out[i] = []cluster.CostTerm{{Name: cluster.TermUncached, Value: of(r, c)}}
+			cost[i] = of(r, c)
 		}
-		return out
 	}
 }
 
@@ -72,21 +71,21 @@ func uncached(r router.Request, c router.Candidate) float64 {
 // priceLLMD is llm-d's weighted sum of scorers from 0 to 1: the precise prefix cache with
 // a weight, queue depth and KV utilization with weight 1.
 func priceLLMD(prefix float64) router.Price {
-	return func(r router.Request, v router.View, free []router.Candidate) [][]cluster.CostTerm {
+	return func(r router.Request, v router.View, free []router.Candidate, terms *router.Terms) {
 		least, most := math.Inf(1), 0.0
 		longest := 1
 		for _, c := range free {
 			least, most = min(least, float64(c.InFlight)), max(most, float64(c.InFlight))
 			longest = max(longest, c.Overlap.Blocks())
 		}
-		return each(func(_ router.Request, c router.Candidate) float64 {
+		each(func(_ router.Request, c router.Candidate) float64 {
 			queue := 1.0
 			if most > least {
 				queue = (most - float64(c.InFlight)) / (most - least)
 			}
 			used := float64(c.ActiveBlocks) / float64(max(1, c.KVBlocks))
 			return -(prefix*float64(c.Overlap.Blocks())/float64(longest) + queue + 1 - used)
-		})(r, v, free)
+		})(r, v, free, terms)
 	}
 }
 
@@ -94,7 +93,7 @@ func priceLLMD(prefix float64) router.Price {
 // least loaded of them, unless it is behind the idlest worker by more than what a worker
 // computes in that many seconds.
 func priceSticky(seconds float64) router.Price {
-	return func(r router.Request, v router.View, free []router.Candidate) [][]cluster.CostTerm {
+	return func(r router.Request, v router.View, free []router.Candidate, terms *router.Terms) {
 		longest, rate := 0, 0.0
 		idlest := math.Inf(1)
 		for _, c := range free {
@@ -113,12 +112,12 @@ func priceSticky(seconds float64) router.Price {
 			}
 		}
 		stick := rate == 0 || nearest-idlest <= rate*seconds
-		return each(func(_ router.Request, c router.Candidate) float64 {
+		each(func(_ router.Request, c router.Candidate) float64 {
 			if stick && !holds(c) {
 				return load(c) + 1e12
 			}
 			return load(c)
-		})(r, v, free)
+		})(r, v, free, terms)
 	}
 }
 
@@ -126,7 +125,7 @@ func priceSticky(seconds float64) router.Price {
 // time of a token from the requests and blocks in use, weighted 80 to 20. A cached prefix
 // no longer counts for a worker whose prediction is worse than the best by so many seconds.
 func pricePredicted(broken float64) router.Price {
-	return func(r router.Request, v router.View, free []router.Candidate) [][]cluster.CostTerm {
+	return func(r router.Request, v router.View, free []router.Candidate, terms *router.Terms) {
 		fastest := 1.0 // stands for the speed of workers that have not computed yet
 		for _, c := range free {
 			fastest = max(fastest, c.PrefillRate)
@@ -141,7 +140,7 @@ func pricePredicted(broken float64) router.Price {
 		for _, c := range free {
 			best = min(best, seconds(c, float64(c.PrefillTokens)))
 		}
-		return each(func(_ router.Request, c router.Candidate) float64 {
+		each(func(_ router.Request, c router.Candidate) float64 {
 			wait := float64(c.PrefillTokens)
 			t := seconds(c, wait+uncached(r, c))
 			if seconds(c, wait) > best+broken {
@@ -149,6 +148,6 @@ func pricePredicted(broken float64) router.Price {
 			}
 			step := H100.step(batch{decode: c.InFlight + 1, context: (c.ActiveBlocks + len(r.Hashes)) * BlockSize}).Seconds()
 			return 0.8*t + 0.2*step
-		})(r, v, free)
+		})(r, v, free, terms)
 	}
 }
