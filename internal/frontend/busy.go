@@ -23,7 +23,9 @@ func (g *generation) refuse(ctx context.Context) error {
 		return nil // choose finds it out
 	}
 	begin := time.Now()
-	_, r, v, reusable := g.view()
+	list := g.f.candidates.take()
+	defer g.f.candidates.give(list)
+	_, r, v, reusable := g.view(list)
 	d, err := g.f.load.Preview(r, v, g.policy().Pick)
 	if err = g.named(err); !errors.Is(err, router.ErrAllBusy) {
 		return nil

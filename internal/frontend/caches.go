@@ -133,8 +133,8 @@ func (c *caches) gone(id cluster.InstanceID) {
 	}
 }
 
-// describe fills in what is known of the candidates for a prompt. It returns the number of
-// leading blocks that at least one worker holds.
+// describe fills in what is known of the candidates for a prompt, which come in the order of
+// their ids. It returns the number of leading blocks that at least one worker holds.
 func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held int) {
 	if c.approx != nil {
 		c.approx.Expire(time.Now())
@@ -142,19 +142,21 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held 
 	m := c.matches.Get().(*kvindex.Match)
 	defer c.matches.Put(m)
 	c.index.Lookup(hashes, m)
-	overlaps := make(map[cluster.InstanceID]router.Overlap, len(m.Overlaps))
 	for _, o := range m.Overlaps {
-		overlaps[o.Worker] = router.Overlap{Device: o.Blocks[kvindex.Device], Host: o.Blocks[kvindex.Host], Disk: o.Blocks[kvindex.Disk]}
-		held = max(held, overlaps[o.Worker].Blocks())
+		held = max(held, o.Total())
+		at, found := slices.BinarySearchFunc(candidates, o.Worker, func(c router.Candidate, id cluster.InstanceID) int { return cmp.Compare(c.ID, id) })
+		if found {
+			candidates[at].Overlap = router.Overlap{Device: o.Blocks[kvindex.Device], Host: o.Blocks[kvindex.Host], Disk: o.Blocks[kvindex.Disk]}
+		}
 	}
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range candidates {
 		of := &candidates[i]
-		of.Overlap = overlaps[of.ID]
 		if w := c.workers[of.ID]; w != nil {
 			of.PrefillRate, of.TransferRate, of.KVBlocks = w.rate, w.transfer, w.kvBlocks
-			if time.Since(w.told) < oldStatus {
+			if now.Sub(w.told) < oldStatus {
 				of.KVInUse = w.kvInUse
 			}
 		}

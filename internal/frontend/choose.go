@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
@@ -108,7 +109,9 @@ func attemptID(id string, attempts int) string {
 // end the flight when the request has left the worker.
 func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err error) {
 	begin := time.Now()
-	instances, r, v, reusable := g.view()
+	list := g.f.candidates.take()
+	defer g.f.candidates.give(list)
+	instances, r, v, reusable := g.view(list)
 	d, flight, err := g.f.load.Choose(r, v, g.policy().Pick)
 	g.decided(d, r, reusable, begin)
 	if err == nil {
@@ -117,18 +120,20 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 		}
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
 		g.noteSession(d.Chosen.ID)
-		at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
+		at, _ := slices.BinarySearchFunc(instances, d.Chosen.ID, func(i cluster.Instance, id cluster.InstanceID) int { return cmp.Compare(i.InstanceID, id) })
 		inst = instances[at] // the candidates come from there
 	}
 	return inst, flight, g.named(err)
 }
 
-// view describes the request and the workers that could take it to the router. It also
-// returns the number of leading blocks of the prompt that at least one worker holds.
-func (g *generation) view() (instances []cluster.Instance, r router.Request, v router.View, reusable int) {
+// view describes the request and the workers that could take it to the router, in the memory
+// of list. It also returns the number of leading blocks of the prompt that at least one worker
+// holds.
+func (g *generation) view(list *[]router.Candidate) (instances []cluster.Instance, r router.Request, v router.View, reusable int) {
 	g.current()
 	instances = g.f.workers.Instances()
-	v = router.View{Candidates: g.decodeCandidates(instances)}
+	*list = g.appendDecode(*list, instances)
+	v = router.View{Candidates: *list}
 	if g.req.Generated == 0 && g.moved == nil { // what has begun goes on, however busy the workers are
 		v.Limits = g.f.cfg.Settings().Busy
 	}
@@ -137,18 +142,34 @@ func (g *generation) view() (instances []cluster.Instance, r router.Request, v r
 	return instances, r, v, g.f.caches.describe(v.Candidates, r.Hashes)
 }
 
-// decodeCandidates returns the instances that can decode for the model: the one that the
-// sequence has moved to, or all.
-func (g *generation) decodeCandidates(instances []cluster.Instance) []router.Candidate {
-	candidates := g.followed(instances)
-	if len(candidates) == 0 {
-		for _, i := range instances {
-			if rt, ok := g.m.workers[i.InstanceID]; ok {
-				candidates = append(candidates, g.candidate(i, rt, g.only.decode, g.failed[i.InstanceID].why))
-			}
+// appendDecode appends the instances that can decode for the model: the one that the sequence
+// has moved to, or all.
+func (g *generation) appendDecode(to []router.Candidate, instances []cluster.Instance) []router.Candidate {
+	if followed := g.followed(instances); len(followed) > 0 {
+		return append(to, followed...)
+	}
+	for i := range instances {
+		inst := &instances[i]
+		if rt, ok := g.m.workers[inst.InstanceID]; ok {
+			to = append(to, g.candidate(inst, rt, g.only.decode, g.failed[inst.InstanceID].why))
 		}
 	}
-	return candidates
+	return to
+}
+
+// candidateLists keeps memory for the candidates of decisions.
+type candidateLists struct{ pool sync.Pool }
+
+func (c *candidateLists) take() *[]router.Candidate {
+	if list, ok := c.pool.Get().(*[]router.Candidate); ok {
+		return list
+	}
+	return new([]router.Candidate)
+}
+
+func (c *candidateLists) give(list *[]router.Candidate) {
+	*list = (*list)[:0]
+	c.pool.Put(list)
 }
 
 // decided keeps a decision, to be announced.

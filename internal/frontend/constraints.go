@@ -50,7 +50,7 @@ func (p *nvextParams) readConstraints(path, key string, raw json.RawMessage) *ap
 
 // candidate describes a worker to the router. only is the worker that the request names for
 // the role, and failed says why this one has refused or lost the request.
-func (g *generation) candidate(i cluster.Instance, rt cluster.RuntimeConfig, only cluster.InstanceID, failed string) router.Candidate {
+func (g *generation) candidate(i *cluster.Instance, rt cluster.RuntimeConfig, only cluster.InstanceID, failed string) router.Candidate {
 	c := router.Candidate{
 		ID: i.InstanceID, Worker: i.Worker, Excluded: failed, Preference: g.constraints.Preference(rt.Taints), MaxBatchTokens: rt.MaxBatchTokens,
 	}

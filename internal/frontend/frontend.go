@@ -74,6 +74,7 @@ type Frontend struct {
 	// workers compute, or whose KV they keep. Those of other frontends are among them as
 	// long as replicas follows them; it is nil while replicasOff says why not.
 	load, prefillLoad *router.Load
+	candidates        candidateLists
 	replicas          *replicasync.Sync
 	replicasOff       string
 	metrics           *metrics.Frontend

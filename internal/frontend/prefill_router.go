@@ -146,7 +146,9 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 
 // previewDecode returns the request and the decode worker that would be chosen now.
 func (g *generation) previewDecode() (router.Request, router.Decision, error) {
-	_, r, v, _ := g.view()
+	list := g.f.candidates.take()
+	defer g.f.candidates.give(list)
+	_, r, v, _ := g.view(list)
 	d, err := g.f.load.Preview(r, v, g.policy().Pick)
 	return r, d, g.named(err)
 }
@@ -182,9 +184,10 @@ func (g *generation) prefillDecision(d router.Decision, r router.Request, begin 
 // prefillCandidates returns the instances that prefill for the model.
 func (g *generation) prefillCandidates(instances []cluster.Instance, tried map[cluster.InstanceID]string) []router.Candidate {
 	var out []router.Candidate
-	for _, i := range instances {
-		if rt, ok := g.m.prefills[i.InstanceID]; ok {
-			out = append(out, g.candidate(i, rt, g.only.prefill, tried[i.InstanceID]))
+	for i := range instances {
+		inst := &instances[i]
+		if rt, ok := g.m.prefills[inst.InstanceID]; ok {
+			out = append(out, g.candidate(inst, rt, g.only.prefill, tried[inst.InstanceID]))
 		}
 	}
 	return out

@@ -46,12 +46,15 @@ func BenchmarkRoute(b *testing.B) {
 			}
 			load, policy := router.NewLoad(), mustPolicy(b, router.KV)
 			flights := make([]*router.Flight, len(prompts))
+			var lists candidateLists
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
 				p := prompts[i%len(prompts)]
 				r := router.Request{ID: "request", PromptTokens: len(p), BlockSize: 16, Hashes: hashed(p)}
-				v := router.View{Candidates: append([]router.Candidate(nil), all...)}
+				list := lists.take()
+				*list = append(*list, all...)
+				v := router.View{Candidates: *list}
 				c.describe(v.Candidates, r.Hashes)
 				_, flight, err := load.Choose(r, v, policy.Pick)
 				if err != nil {
@@ -61,6 +64,7 @@ func BenchmarkRoute(b *testing.B) {
 					old.End()
 				}
 				flights[i%len(flights)] = flight
+				lists.give(list)
 			}
 		})
 	}
