@@ -243,25 +243,31 @@ func (c *Cursor) digits() bool {
 	return c.at > begin
 }
 
-func (c *Cursor) is(b ...byte) bool { return c.at < len(c.b) && bytes.IndexByte(b, c.b[c.at]) >= 0 }
+// next is the byte at the cursor, 0 at the end of the text.
+func (c *Cursor) next() byte {
+	if c.at < len(c.b) {
+		return c.b[c.at]
+	}
+	return 0
+}
 
 // number passes over a number.
 func (c *Cursor) number() error {
-	if c.is('-') {
+	if c.next() == '-' {
 		c.at++
 	}
-	if c.is('0') {
+	if c.next() == '0' {
 		c.at++
 	} else if !c.digits() {
 		return c.syntax()
 	}
-	if c.is('.') {
+	if c.next() == '.' {
 		if c.at++; !c.digits() {
 			return c.syntax()
 		}
 	}
-	if c.is('e', 'E') {
-		if c.at++; c.is('+', '-') {
+	if c.next()|0x20 == 'e' {
+		if c.at++; c.next() == '+' || c.next() == '-' {
 			c.at++
 		}
 		if !c.digits() {

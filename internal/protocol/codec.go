@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -33,6 +34,18 @@ func Marshal(v any) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// message is what a decoder reads. Lists of numbers are read from b in one go.
+type message struct {
+	bytes.Reader
+	b []byte
+}
+
+// rest returns what the decoder has not read yet.
+func (m *message) rest() []byte { return m.b[len(m.b)-m.Len():] }
+
+// skip passes over n bytes of the rest.
+func (m *message) skip(n int) { _, _ = m.Seek(int64(n), io.SeekCurrent) } // never before the beginning, so it cannot fail
+
 // Unmarshal decodes exactly one msgpack value into v, a pointer. Unknown fields are
 // ignored; fields that b does not mention keep what they have.
 func Unmarshal(b []byte, v any) (err error) {
@@ -45,7 +58,9 @@ func Unmarshal(b []byte, v any) (err error) {
 			err = fmt.Errorf("decode %T: %w: %v", v, ErrValue, r)
 		}
 	}()
-	d := msgpack.NewDecoder(bytes.NewReader(b))
+	m := &message{b: b}
+	m.Reset(b)
+	d := msgpack.NewDecoder(m)
 	d.SetCustomStructTag("json")
 	if err := d.Decode(v); err != nil {
 		return fmt.Errorf("decode %T: %w", v, err)

@@ -120,3 +120,23 @@ func BenchmarkTokens(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkNumbers is the prompt of a request: 10,000 token ids on their way.
+func BenchmarkNumbers(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	ids := make([]uint32, 10_000)
+	for i := range ids {
+		ids[i] = r.Uint32N(100_000)
+	}
+	text, err := Marshal(ids)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var back []uint32
+		if err := Unmarshal(text, &back); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

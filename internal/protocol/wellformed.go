@@ -42,6 +42,9 @@ func wellFormed(b []byte) error {
 			depth--
 			left = open[depth]
 		}
+		if b, left = skipNumbers(b, left); left == 0 {
+			continue
+		}
 		left--
 		size, values, err := header(b)
 		if err != nil {
@@ -61,6 +64,33 @@ func wellFormed(b []byte) error {
 		depth++
 		left = values
 	}
+}
+
+// numberSizes holds the sizes of numbers by their first byte, 0 for that of other values.
+var numberSizes = func() (sizes [256]uint8) {
+	for c := range sizes {
+		switch {
+		case c <= 0x7f, c >= 0xe0:
+			sizes[c] = 1
+		case c >= 0xcc && c <= 0xd3: // unsigned, then signed
+			sizes[c] = 1 + 1<<(c&3)
+		}
+	}
+	return sizes
+}()
+
+// skipNumbers passes over at most n numbers, of which long lists consist. It returns what
+// follows, and how many values are still due.
+func skipNumbers(b []byte, n uint64) ([]byte, uint64) {
+	at := 0
+	for ; n > 0 && at < len(b); n-- {
+		size := int(numberSizes[b[at]])
+		if size == 0 || size > len(b)-at {
+			break
+		}
+		at += size
+	}
+	return b[at:], n
 }
 
 // header reads the beginning of a value. size is its length in bytes up to its elements,
