@@ -67,16 +67,8 @@ func (g *generation) overloaded() bool {
 // When the store has lost its data, a worker registers again, its endpoint before its card.
 // From then on its former registration is not used.
 func (f *Frontend) registering() bool {
-	for _, i := range f.workers.Instances() {
-		known := false
-		for _, m := range *f.registry.models.Load() {
-			known = known || m.has(i.InstanceID)
-		}
-		if !known {
-			return true
-		}
-	}
-	return false
+	carded := *f.registry.carded.Load()
+	return slices.ContainsFunc(f.workers.Instances(), func(i cluster.Instance) bool { return !carded[i.InstanceID] })
 }
 
 // forgive makes workers eligible again that failed the request limits.forgive ago. It is

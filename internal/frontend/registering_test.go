@@ -61,3 +61,32 @@ func TestRequestsWaitForACard(t *testing.T) {
 		}
 	}
 }
+
+// A worker that is left out, because it serves another model under the same name, is not
+// waited for.
+func TestRequestsWaitForNoWorkerThatIsLeftOut(t *testing.T) {
+	w := newWorld(t)
+	first := w.fake("worker-1", say("abc"))
+	f := w.frontend(func(f *Frontend) { f.limits.card = time.Hour }).waitModel(1)
+	drt := w.runtime("worker-2", nil)
+	other := first.card
+	other.BlockSize *= 2
+	body, err := json.Marshal(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(id cluster.InstanceID) string {
+		return cluster.CardKey(cluster.DefaultNamespace, cluster.RoleDecode.Component(), cluster.EndpointGenerate, id)
+	}
+	if _, err := drt.PutOwned(t.Context(), key, func(cluster.InstanceID) []byte { return body }); err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "its card is read", func() bool { return (*f.registry.carded.Load())[drt.ID()] })
+	if _, err := drt.Serve(t.Context(), cluster.RoleDecode.Component(), cluster.EndpointGenerate, first.handler(say("abc"))); err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "it is found", func() bool { return len(f.workers.Instances()) == 2 })
+	if f.registering() {
+		t.Error("a worker that is left out is waited for")
+	}
+}

@@ -46,6 +46,8 @@ type registry struct {
 	files   *runtime.Client
 
 	models atomic.Pointer[map[string]*servedModel]
+	// carded holds the instances whose cards are in models, or are left out of them.
+	carded atomic.Pointer[map[cluster.InstanceID]bool]
 	// declared holds the models of the topology. While there is no topology, it holds the
 	// models last declared or served, because a cluster that comes back serves them
 	// again.
@@ -75,6 +77,7 @@ func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 		sets: map[string]*fileSet{}, left: map[cluster.InstanceID]bool{}, loaded: make(chan loadResult), settled: make(chan struct{}),
 	}
 	r.models.Store(&map[string]*servedModel{})
+	r.carded.Store(&map[cluster.InstanceID]bool{})
 	r.declared.Store(&map[string]bool{})
 	cards, err := store.WatchPrefix(ctx, f.cfg.Runtime.Store(), cluster.CardPrefix(f.cfg.Runtime.Namespace()), decodeCard, f.log, store.Linger(lingerFor))
 	if err != nil {
@@ -165,6 +168,7 @@ func (r *registry) refresh(ctx context.Context, now time.Time) (next time.Durati
 		}
 	}
 	r.models.Store(&models)
+	r.carded.Store(&here)
 	r.remember(models)
 	return next
 }
