@@ -9,6 +9,7 @@ type FlightKind string
 const (
 	FlightBegin     FlightKind = "begin"     // a request was sent to a worker
 	FlightPrefilled FlightKind = "prefilled" // the worker has computed the prompt
+	FlightGrown     FlightKind = "grown"     // its output has filled more KV blocks
 	FlightEnd       FlightKind = "end"       // the request has left the worker
 )
 
@@ -21,11 +22,14 @@ type FlightChange struct {
 	// Flight is the number of the flight among those of the frontend in that phase.
 	Flight uint64 `json:"flight"`
 
-	// The rest comes with FlightBegin only. Hashes are the sequence hashes of the prompt's
+	// These come with FlightBegin only. Hashes are the sequence hashes of the prompt's
 	// full blocks, Uncached the prompt tokens that the worker has to compute.
 	Worker   InstanceID `json:"worker,omitempty"`
 	Hashes   []uint64   `json:"hashes,omitempty"`
 	Uncached int        `json:"uncached,omitempty"`
+
+	// Blocks comes with FlightGrown only: the full KV blocks that follow those of the prompt.
+	Blocks int `json:"blocks,omitempty"`
 }
 
 // FlightEvents are changes of a frontend's flights, in their order. The changes of an epoch

@@ -208,6 +208,8 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 	}
 	defer stream.Close()
 	var out protocol.EngineOutput
+	begun := len(g.req.TokenIDs) / g.m.card.BlockSize
+	blocks := begun
 	for {
 		if err := stream.Recv(ctx, &out); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -223,6 +225,10 @@ func (g *generation) attempt(ctx context.Context, inst cluster.Instance, flight 
 			progress, g.failed, g.stuck = true, nil, time.Time{}
 		}
 		g.req.Advance(out.TokenIDs)
+		if full := len(g.req.TokenIDs) / g.m.card.BlockSize; full > blocks {
+			flight.Grow(full - begun)
+			blocks = full
+		}
 		if out.PromptLogprobs != nil {
 			g.req.Output.PromptLogprobs = nil // reported once, whatever follows
 		}

@@ -54,9 +54,12 @@ func know(t *testing.T, all ...*front) {
 }
 
 // begin begins a request whose answer nobody waits for until the end of the test.
-func (f *front) begin(wg *sync.WaitGroup, prompt string) {
+func (f *front) begin(wg *sync.WaitGroup, prompt string) { f.beginLong(wg, prompt, 5) }
+
+// beginLong posts a request for that many tokens and reads its answer, in the background.
+func (f *front) beginLong(wg *sync.WaitGroup, prompt string, most int) {
 	wg.Go(func() {
-		resp, err := f.tryPost(f.t.Context(), "/v1/completions", textBody(body{"prompt": prompt, "max_tokens": 5}))
+		resp, err := f.tryPost(f.t.Context(), "/v1/completions", textBody(body{"prompt": prompt, "max_tokens": most}))
 		if err != nil {
 			f.t.Error(err)
 			return
@@ -135,6 +138,38 @@ func total(of map[cluster.InstanceID]int) (n int) {
 		n += m
 	}
 	return n
+}
+
+// A frontend counts the blocks that answers fill, and tells others of them.
+func TestOutputIsCounted(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	text := strings.Repeat("abc ", 40)
+	output := len(tokens(text)) - 1
+	fk := w.fake("worker-1", say(text, hold(output, release)))
+	one, _ := w.replica("node-1", nil)
+	two, _ := w.replica("node-2", nil)
+	one.waitModel(1)
+	two.waitModel(1)
+	know(t, one, two)
+	var wg sync.WaitGroup
+	one.beginLong(&wg, "a prompt", 2*output)
+	patience.Until(t, "it is at the worker", func() bool { return len(fk.got()) == 1 })
+	size := fk.card.BlockSize
+	prompt := len(fk.got()[0].TokenIDs)
+	if output < 2*size {
+		t.Fatalf("%d tokens fill less than two blocks of %d", output, size)
+	}
+	for _, f := range []*front{one, two} {
+		patience.Until(t, "its blocks are counted", func() bool {
+			v := router.View{Candidates: []router.Candidate{{ID: fk.drt.ID(), Worker: "worker-1"}}}
+			d, err := f.load.Preview(router.Request{BlockSize: size}, v, one.policy().Pick)
+			return err == nil && d.Chosen.ActiveBlocks >= (prompt+output)/size
+		})
+	}
+	close(release)
+	wg.Wait()
+	patience.Until(t, "nothing is counted any more", func() bool { return len(one.busy())+len(two.busy()) == 0 })
 }
 
 // The requests of a frontend that is killed are counted no more.

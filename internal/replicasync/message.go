@@ -21,6 +21,8 @@ const (
 	messageMost = 9*(batchHashes+hashesMost) + 128*batchMost
 	// uncachedMost bounds the tokens of a prompt.
 	uncachedMost = 1 << 28
+	// blocksMost bounds the blocks of an output.
+	blocksMost = 1 << 28
 	// flightsMost is the number of flights of one frontend that another one counts.
 	flightsMost = 1 << 14
 	// answerHashes is the number of hashes of all flights in an answer. Flights beyond it
@@ -53,9 +55,11 @@ func check(changes []cluster.FlightChange) error {
 		ok := c.Flight > 0 && (c.Phase == cluster.RoleDecode || c.Phase == cluster.RolePrefill)
 		switch c.Kind {
 		case cluster.FlightBegin:
-			ok = ok && c.Worker != 0 && len(c.Hashes) <= hashesMost && c.Uncached >= 0 && c.Uncached <= uncachedMost
+			ok = ok && c.Worker != 0 && len(c.Hashes) <= hashesMost && c.Uncached >= 0 && c.Uncached <= uncachedMost && c.Blocks == 0
 		case cluster.FlightPrefilled, cluster.FlightEnd:
-			ok = ok && c.Worker == 0 && len(c.Hashes) == 0 && c.Uncached == 0
+			ok = ok && c.Worker == 0 && len(c.Hashes) == 0 && c.Uncached == 0 && c.Blocks == 0
+		case cluster.FlightGrown:
+			ok = ok && c.Worker == 0 && len(c.Hashes) == 0 && c.Uncached == 0 && c.Blocks > 0 && c.Blocks <= blocksMost
 		default:
 			ok = false
 		}

@@ -17,12 +17,18 @@ type outbox struct {
 	lost metrics.Counter // changes that were not published
 	wake chan struct{}   // holds a value while there is something to publish
 
-	mu     sync.Mutex
-	epoch  uint64 // rises with each loss, and from one start of a frontend to the next
-	first  uint64 // number of the first change in the queue
-	queue  []cluster.FlightChange
-	open   map[flight]cluster.FlightChange // how they began
-	filled map[flight]bool                 // those of them whose prompt is computed
+	mu    sync.Mutex
+	epoch uint64 // rises with each loss, and from one start of a frontend to the next
+	first uint64 // number of the first change in the queue
+	queue []cluster.FlightChange
+	open  map[flight]*openFlight
+}
+
+// openFlight is how a flight began, and how far it is.
+type openFlight struct {
+	began  cluster.FlightChange
+	filled bool // its prompt is computed
+	blocks int  // of its output
 }
 
 type flight struct {
@@ -31,7 +37,7 @@ type flight struct {
 }
 
 func newOutbox(lost metrics.Counter, now time.Time) *outbox {
-	return &outbox{lost: lost, wake: make(chan struct{}, 1), epoch: uint64(now.UnixNano()), open: map[flight]cluster.FlightChange{}, filled: map[flight]bool{}}
+	return &outbox{lost: lost, wake: make(chan struct{}, 1), epoch: uint64(now.UnixNano()), open: map[flight]*openFlight{}}
 }
 
 // put takes a change of a flight.
@@ -43,12 +49,17 @@ func (o *outbox) put(c cluster.FlightChange) {
 	case cluster.FlightBegin:
 		c.Hashes = c.Hashes[:min(len(c.Hashes), hashesMost)]
 		c.Uncached = min(c.Uncached, uncachedMost)
-		o.open[id] = c
+		o.open[id] = &openFlight{began: c}
 	case cluster.FlightPrefilled:
-		o.filled[id] = true
+		if f := o.open[id]; f != nil {
+			f.filled = true
+		}
+	case cluster.FlightGrown:
+		if f := o.open[id]; f != nil {
+			f.blocks = c.Blocks
+		}
 	case cluster.FlightEnd:
 		delete(o.open, id)
-		delete(o.filled, id)
 	}
 	if len(o.queue) == queueMost {
 		o.restart(queueMost + 1)
@@ -101,15 +112,19 @@ func (o *outbox) snapshot() (changes []cluster.FlightChange, epoch, next uint64)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	hashes, flights := answerHashes, 0
-	for id, c := range o.open {
+	for id, f := range o.open {
 		if flights++; flights > flightsMost {
 			break
 		}
+		c := f.began
 		c.Hashes = c.Hashes[:min(len(c.Hashes), hashes)]
 		hashes -= len(c.Hashes)
 		changes = append(changes, c)
-		if o.filled[id] {
+		if f.filled {
 			changes = append(changes, cluster.FlightChange{Kind: cluster.FlightPrefilled, Phase: id.phase, Flight: id.number})
+		}
+		if f.blocks > 0 {
+			changes = append(changes, cluster.FlightChange{Kind: cluster.FlightGrown, Phase: id.phase, Flight: id.number, Blocks: f.blocks})
 		}
 	}
 	return changes, o.epoch, o.first + uint64(len(o.queue))

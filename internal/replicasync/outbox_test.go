@@ -68,10 +68,11 @@ func TestOutboxForgets(t *testing.T) {
 	for range 10 {
 		f := s.begin(cluster.RoleDecode, 1, 1)
 		f.Prefilled()
+		f.Grow(2)
 		f.End()
 	}
-	if len(s.out.open)+len(s.out.filled) != 0 {
-		t.Errorf("%d and %d flights are kept", len(s.out.open), len(s.out.filled))
+	if len(s.out.open) != 0 {
+		t.Errorf("%d flights are kept", len(s.out.open))
 	}
 }
 
@@ -129,26 +130,32 @@ func TestLargeSnapshot(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	good := cluster.FlightChange{Kind: cluster.FlightBegin, Phase: cluster.RoleDecode, Flight: 1, Worker: 2, Hashes: []uint64{1}, Uncached: 3}
 	end := cluster.FlightChange{Kind: cluster.FlightEnd, Phase: cluster.RolePrefill, Flight: 1}
+	grown := cluster.FlightChange{Kind: cluster.FlightGrown, Phase: cluster.RoleDecode, Flight: 1, Blocks: 2}
 	with := func(c cluster.FlightChange, change func(*cluster.FlightChange)) []cluster.FlightChange {
 		change(&c)
 		return []cluster.FlightChange{c}
 	}
-	if err := check([]cluster.FlightChange{good, end}); err != nil {
+	if err := check([]cluster.FlightChange{good, grown, end}); err != nil {
 		t.Fatal(err)
 	}
 	for name, changes := range map[string][]cluster.FlightChange{
-		"no number":        with(good, func(c *cluster.FlightChange) { c.Flight = 0 }),
-		"kind":             with(good, func(c *cluster.FlightChange) { c.Kind = "pause" }),
-		"phase":            with(good, func(c *cluster.FlightChange) { c.Phase = "encode" }),
-		"no worker":        with(good, func(c *cluster.FlightChange) { c.Worker = 0 }),
-		"negative":         with(good, func(c *cluster.FlightChange) { c.Uncached = -1 }),
-		"too long":         with(good, func(c *cluster.FlightChange) { c.Uncached = uncachedMost + 1 }),
-		"too many hashes":  with(good, func(c *cluster.FlightChange) { c.Hashes = make([]uint64, hashesMost+1) }),
-		"end of a phase":   with(end, func(c *cluster.FlightChange) { c.Phase = "" }),
-		"end with worker":  with(end, func(c *cluster.FlightChange) { c.Worker = 2 }),
-		"end with hashes":  with(end, func(c *cluster.FlightChange) { c.Hashes = []uint64{1} }),
-		"end with tokens":  with(end, func(c *cluster.FlightChange) { c.Uncached = 1 }),
-		"too many changes": make([]cluster.FlightChange, batchMost+1),
+		"no number":         with(good, func(c *cluster.FlightChange) { c.Flight = 0 }),
+		"kind":              with(good, func(c *cluster.FlightChange) { c.Kind = "pause" }),
+		"phase":             with(good, func(c *cluster.FlightChange) { c.Phase = "encode" }),
+		"no worker":         with(good, func(c *cluster.FlightChange) { c.Worker = 0 }),
+		"negative":          with(good, func(c *cluster.FlightChange) { c.Uncached = -1 }),
+		"too long":          with(good, func(c *cluster.FlightChange) { c.Uncached = uncachedMost + 1 }),
+		"too many hashes":   with(good, func(c *cluster.FlightChange) { c.Hashes = make([]uint64, hashesMost+1) }),
+		"end of a phase":    with(end, func(c *cluster.FlightChange) { c.Phase = "" }),
+		"end with worker":   with(end, func(c *cluster.FlightChange) { c.Worker = 2 }),
+		"end with hashes":   with(end, func(c *cluster.FlightChange) { c.Hashes = []uint64{1} }),
+		"end with blocks":   with(end, func(c *cluster.FlightChange) { c.Blocks = 1 }),
+		"begin with blocks": with(good, func(c *cluster.FlightChange) { c.Blocks = 1 }),
+		"grown by nothing":  with(grown, func(c *cluster.FlightChange) { c.Blocks = 0 }),
+		"grown too long":    with(grown, func(c *cluster.FlightChange) { c.Blocks = blocksMost + 1 }),
+		"grown elsewhere":   with(grown, func(c *cluster.FlightChange) { c.Worker = 2 }),
+		"end with tokens":   with(end, func(c *cluster.FlightChange) { c.Uncached = 1 }),
+		"too many changes":  make([]cluster.FlightChange, batchMost+1),
 	} {
 		b, err := protocol.Marshal(cluster.FlightEvents{Frontend: 1, Epoch: 1, Changes: changes})
 		if err != nil {
@@ -179,6 +186,7 @@ func FuzzMessage(f *testing.F) {
 		{Frontend: 1, Epoch: 1, Changes: []cluster.FlightChange{
 			{Kind: cluster.FlightBegin, Phase: cluster.RoleDecode, Flight: 1, Worker: 2, Hashes: []uint64{1, 1}, Uncached: 3},
 			{Kind: cluster.FlightPrefilled, Phase: cluster.RoleDecode, Flight: 1},
+			{Kind: cluster.FlightGrown, Phase: cluster.RoleDecode, Flight: 1, Blocks: 3},
 			{Kind: cluster.FlightEnd, Phase: cluster.RoleDecode, Flight: 1},
 		}},
 	} {

@@ -109,6 +109,8 @@ func (s *sender) work() {
 		s.open = append(s.open, s.begin(phase, cluster.InstanceID(1+s.rng.IntN(3)), [][]uint64{{1, 2, 3}, {1, 2}, {1, 7}, nil}[s.rng.IntN(4)]...))
 	case s.rng.IntN(3) == 0:
 		s.open[s.rng.IntN(n)].Prefilled()
+	case s.rng.IntN(2) == 0:
+		s.open[s.rng.IntN(n)].Grow(s.rng.IntN(6)) // so few that others are told of each
 	default:
 		i := s.rng.IntN(n)
 		s.open[i].End()

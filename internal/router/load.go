@@ -74,7 +74,7 @@ func (l *Load) fill(r Request, v View) {
 		place++
 		w := l.workers.all[at]
 		c.InFlight, c.Prefills, c.PrefillTokens = w.requests, w.prefills, w.prefill
-		c.ActiveBlocks = len(w.blocks) + w.requests // each has a block of its own that is not full
+		c.ActiveBlocks = len(w.blocks) + w.output + w.requests // each has a block that is not full
 		if c.Shared = w.shared(r.Hashes, shared); c.Shared > 0 {
 			shared = c.Shared
 		}
@@ -130,17 +130,44 @@ type Flight struct {
 	// The lock of load guards the rest.
 	prefill  int  // tokens still booked
 	prefills bool // the prompt is not computed yet
+	output   int  // full blocks after those of the prompt
+	told     int  // of them, to the observer
 	ended    bool
 }
 
 // Prefilled records that the worker has computed the prompt: its first token has come.
 func (f *Flight) Prefilled() { f.change(cluster.FlightPrefilled, f.endPrefill) }
 
+// Grow records that the output has filled so many KV blocks after those of the prompt.
+// Others are told of each eighth that the sequence grows, so that a long one costs few
+// messages.
+func (f *Flight) Grow(blocks int) {
+	if f.load == nil {
+		return
+	}
+	f.load.mu.Lock()
+	defer f.load.mu.Unlock()
+	if f.ended || blocks <= f.output {
+		return
+	}
+	f.grow(blocks)
+	if 8*(blocks-f.told) >= len(f.hashes)+blocks {
+		f.told = blocks
+		f.load.tell(f, cluster.FlightGrown)
+	}
+}
+
+func (f *Flight) grow(blocks int) {
+	f.worker.output += blocks - f.output
+	f.output = blocks
+}
+
 // End records that the request has left the worker.
 func (f *Flight) End() { f.change(cluster.FlightEnd, f.end) }
 
 func (f *Flight) end() {
 	f.endPrefill()
+	f.grow(0)
 	w := f.worker
 	for _, h := range f.hashes {
 		if w.blocks[h]--; w.blocks[h] == 0 {

@@ -21,9 +21,14 @@ func (l *Load) tellBegin(f *Flight) {
 
 // tell tells the observer of a change of a flight.
 func (l *Load) tell(f *Flight, kind cluster.FlightKind) {
-	if l.observer != nil {
-		l.observer(cluster.FlightChange{Kind: kind, Flight: f.number})
+	if l.observer == nil {
+		return
 	}
+	c := cluster.FlightChange{Kind: kind, Flight: f.number}
+	if kind == cluster.FlightGrown {
+		c.Blocks = f.told
+	}
+	l.observer(c)
 }
 
 // Mirror books the flights of another router in a Load. It is not safe for concurrent use,
@@ -75,6 +80,8 @@ func (m *Mirror) apply(c cluster.FlightChange, fresh bool) bool {
 	case f == nil:
 	case c.Kind == cluster.FlightPrefilled:
 		f.endPrefill()
+	case c.Kind == cluster.FlightGrown:
+		f.grow(max(0, c.Blocks))
 	case c.Kind == cluster.FlightEnd:
 		f.end()
 		delete(m.flights, c.Flight)

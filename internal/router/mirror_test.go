@@ -62,6 +62,12 @@ func TestMirrorsCountAlike(t *testing.T) {
 			open = append(open, to(t, loads[rng.IntN(2)], cluster.InstanceID(1+rng.IntN(3)), prefixes[rng.IntN(len(prefixes))]...))
 		case rng.IntN(2) == 0:
 			open[rng.IntN(n)].Prefilled()
+		case rng.IntN(3) == 0:
+			if f := open[rng.IntN(n)]; f.output < 4 { // so few that others are told of each
+				f.Grow(f.output + 1)
+			} else {
+				changes--
+			}
 		default:
 			i := rng.IntN(n)
 			open[i].End()

@@ -22,7 +22,7 @@ func workers(inFlight ...int) []Candidate {
 // inFlight counts what a Load has booked, and checks that idle workers hold nothing.
 func inFlight(l *Load) (n int) {
 	for _, w := range l.workers.all {
-		if w.requests == 0 && (w.blocks != nil || w.prefill != 0 || w.prefills != 0) {
+		if w.requests == 0 && (w.blocks != nil || w.output != 0 || w.prefill != 0 || w.prefills != 0) {
 			return -1
 		}
 		n += w.requests
@@ -263,6 +263,35 @@ func TestLoadCountsTokensAndBlocks(t *testing.T) {
 	fb.End()
 	if c := seen(a); !reflect.DeepEqual(c, one().Candidates[0]) || inFlight(l) != 0 {
 		t.Errorf("after the end: %+v", c)
+	}
+}
+
+// The blocks of outputs are in use until the end. Others are told of them in steps that grow
+// with the sequence.
+func TestLoadCountsOutput(t *testing.T) {
+	l := NewLoad()
+	told := []int{}
+	l.Observe(func(c cluster.FlightChange) {
+		if c.Kind == cluster.FlightGrown {
+			told = append(told, c.Blocks)
+		}
+	})
+	f := to(t, l, 1, 1, 2, 3, 4)
+	active := func() int { return look(t, l, []uint64{1})[0].ActiveBlocks }
+	for blocks := range 41 {
+		f.Grow(blocks)
+		f.Grow(blocks - 1)
+		if n := active(); n != 4+1+blocks {
+			t.Fatalf("%d blocks of output: %d in use", blocks, n)
+		}
+	}
+	if want := []int{1, 2, 3, 4, 6, 8, 10, 12, 15, 18, 22, 26, 31, 36}; !slices.Equal(told, want) {
+		t.Errorf("told of %v, want %v", told, want)
+	}
+	f.End()
+	f.Grow(50)
+	if n := active(); n != 0 || inFlight(l) != 0 {
+		t.Errorf("%d blocks are in use after the end", n)
 	}
 }
 

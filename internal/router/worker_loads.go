@@ -12,6 +12,7 @@ type workerLoad struct {
 	prefills int              // requests whose prompt is being computed, or waits for that
 	prefill  int              // prompt tokens to compute
 	blocks   map[uint64]int32 // sequence hash of a prompt's block -> requests that use it; nil while idle
+	output   int              // full blocks of outputs
 	lately   faded            // prompt tokens that it has computed
 }
 
