@@ -211,7 +211,7 @@ func (a *Agent) start(ctx context.Context, back *undo.Stack) (err error) {
 		return err
 	}
 	back.Push("stop watching settings", func(context.Context) error { a.settings.close(); return nil })
-	a.queue = newQueueDepth(a.stores.queue)
+	a.queue = a.newQueueDepth()
 	if a.declared, err = watchDeclared(ctx, a); err != nil {
 		return err
 	}

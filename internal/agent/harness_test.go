@@ -192,7 +192,7 @@ func startTestNode(t *testing.T) *testNode {
 	a.settings, err = watchSettings(t.Context(), a)
 	check(err)
 	back.Push("close the settings", func(context.Context) error { a.settings.close(); return nil })
-	a.queue = newQueueDepth(queue)
+	a.queue = a.newQueueDepth()
 	a.declared, err = watchDeclared(t.Context(), a)
 	check(err)
 	back.Push("close what is declared", func(context.Context) error { a.declared.close(); return nil })

@@ -15,7 +15,14 @@ const (
 	TopicFrontendStats   = "frontend-stats"   // [FrontendStats], by frontends, each second
 	TopicTopology        = "topology"         // [TopologyEvent], by the controller
 	TopicNodeStats       = "node-stats"       // [NodeStats], by nodes with GPUs, each second
+	TopicQueueDepth      = "queue-depth"      // [QueueDepth], by the node that asks the prefill queue
 )
+
+// QueueDepth tells how many remote prefills wait for a worker.
+type QueueDepth struct {
+	Node    string `json:"node"` // that asked, by its id
+	Waiting int    `json:"waiting"`
+}
 
 // KVEventKind is the kind of a change in a worker's prefix cache.
 type KVEventKind string

@@ -43,7 +43,8 @@ type JetStreamQueue struct {
 	stream string
 	dead   string
 
-	ready atomic.Bool // the streams existed at the last check
+	ready atomic.Bool                      // the streams existed at the last check
+	work  atomic.Pointer[jetstream.Stream] // a handle, which is a name; nil before the first Remove
 
 	mu     sync.Mutex
 	making *attempt // the attempt under way to make the streams; nil without
@@ -145,6 +146,23 @@ func (q *JetStreamQueue) Enqueue(ctx context.Context, id string, body []byte) er
 	})
 }
 
+// Waiting implements [WorkQueue].
+func (q *JetStreamQueue) Waiting(ctx context.Context) (int, error) {
+	found := make(chan int, 2) // f may still run after request has given up
+	err := q.request(ctx, "depth of", func(ctx context.Context) error {
+		c, err := q.js.Consumer(ctx, q.stream, durableName) // one request
+		if err != nil {
+			return err
+		}
+		found <- int(c.CachedInfo().NumPending)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return <-found, nil
+}
+
 // Depth implements [WorkQueue].
 func (q *JetStreamQueue) Depth(ctx context.Context) (Depth, error) {
 	found := make(chan Depth, 2) // f may still run after request has given up
@@ -185,11 +203,16 @@ func (q *JetStreamQueue) Remove(ctx context.Context, id string) error {
 		return nil
 	}
 	return q.request(ctx, "remove from", func(ctx context.Context) error {
-		s, err := q.js.Stream(ctx, q.stream)
-		if err != nil {
-			return err
+		s := q.work.Load()
+		if s == nil {
+			found, err := q.js.Stream(ctx, q.stream)
+			if err != nil {
+				return err
+			}
+			s = &found
+			q.work.Store(s)
 		}
-		err = s.DeleteMsg(ctx, seq)
+		err := (*s).DeleteMsg(ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 			return nil // it was acknowledged meanwhile
 		}

@@ -182,6 +182,12 @@ func (q *MemoryQueue) Consume(ctx context.Context, concurrency int, h func(conte
 	return context.Cause(ctx)
 }
 
+// Waiting implements [WorkQueue].
+func (q *MemoryQueue) Waiting(ctx context.Context) (int, error) {
+	d, err := q.Depth(ctx)
+	return d.Pending, err
+}
+
 // Depth implements [WorkQueue].
 func (q *MemoryQueue) Depth(ctx context.Context) (Depth, error) {
 	q.mu.Lock()

@@ -32,6 +32,10 @@ type WorkQueue interface {
 	// Nak or Term, the message is delivered again.
 	Consume(ctx context.Context, concurrency int, h func(ctx context.Context, d *Delivery)) error
 
+	// Waiting counts the messages that no worker has had yet. It asks the server once, and
+	// may miss one that was enqueued just now. It fails with ErrUnavailable.
+	Waiting(ctx context.Context) (int, error)
+
 	// Depth counts messages by state. It fails with ErrUnavailable.
 	Depth(ctx context.Context) (Depth, error)
 

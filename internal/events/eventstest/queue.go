@@ -178,8 +178,11 @@ func wantDepth(t *testing.T, q events.WorkQueue, want events.Depth) {
 	var got events.Depth
 	var err error
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		waiting := 0
 		if got, err = q.Depth(t.Context()); err == nil && got == want {
-			return
+			if waiting, err = q.Waiting(t.Context()); err == nil && waiting <= want.Pending {
+				return
+			}
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("depth = %+v, %v, want %+v", got, err, want)
