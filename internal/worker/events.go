@@ -20,8 +20,8 @@ type kvEvents struct {
 	wake  chan struct{} // holds a value while there may be events to publish
 
 	mu   sync.Mutex
-	ring [kvRing]cluster.KVEvent // event n is at n % kvRing
-	next uint64                  // id of the next event
+	ring []cluster.KVEvent // event n is at n % kvRing; it grows up to that length
+	next uint64            // id of the next event
 }
 
 // kvRing is the number of events that a worker keeps, as in Dynamo.
@@ -35,7 +35,11 @@ func (k *kvEvents) put(e cluster.KVEvent) {
 	e.Epoch, e.Time = k.epoch, time.Now()
 	k.mu.Lock()
 	e.EventID = k.next
-	k.ring[k.next%kvRing] = e
+	if len(k.ring) < kvRing {
+		k.ring = append(k.ring, e)
+	} else {
+		k.ring[k.next%kvRing] = e
+	}
 	k.next++
 	k.mu.Unlock()
 	select {
