@@ -1,10 +1,13 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +26,9 @@ type Peers struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	wants func(cluster.Role) bool // the workers to meet as soon as they appear; nil: none
+	wants func(cluster.Role) bool // the workers of which some are met as they appear; nil: none
 	wake  chan struct{}           // capacity 1: wants is set
+	order maphash.Seed            // of agents in nearest
 
 	testing sync.Mutex // held while a path is tested on request
 
@@ -51,7 +55,7 @@ func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
 		return nil, fmt.Errorf("watch NIXL metadata: %w", err)
 	}
 	ps := &Peers{
-		p: p, blobs: blobs, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+		p: p, blobs: blobs, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1), order: maphash.MakeSeed(),
 		loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
 		proving: map[string]chan struct{}{},
 	}
@@ -59,9 +63,14 @@ func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
 	return ps, nil
 }
 
-// MeetAll has the paths to all workers of roles that wants accepts proven as soon as the
-// workers appear, before the first prompt needs them. It may be called once.
-func (p *Peers) MeetAll(wants func(cluster.Role) bool) {
+// metEarly is the number of workers to which a worker proves the paths before a prompt needs
+// them. In a large cluster the paths between all would be most of what starting takes.
+const metEarly = 8
+
+// MeetSome has the paths to workers of roles that wants accepts proven as soon as the
+// workers appear: to all of few, and to some of many, each worker to others. The other
+// paths are proven when they are first used. It may be called once.
+func (p *Peers) MeetSome(wants func(cluster.Role) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wants = wants
@@ -152,13 +161,18 @@ const selfTestTimeout = 5 * time.Second
 // meetNew makes peers known that are new, and proves the paths to them. A peer that
 // does not answer now is tried when it is needed.
 func (p *Peers) meetNew(ctx context.Context, wants func(cluster.Role) bool) {
-	prefix := cluster.NIXLMetadataPrefix(p.p.cfg.Namespace)
-	for key := range p.blobs.Snapshot() {
-		agent := strings.TrimPrefix(key, prefix)
+	met := 0
+	for _, agent := range p.nearest() {
+		if met == metEarly || ctx.Err() != nil {
+			return
+		}
 		p.mu.Lock()
-		done := p.tried[agent] || p.skipped[agent]
+		tried, skipped := p.tried[agent], p.skipped[agent]
 		p.mu.Unlock()
-		if done || ctx.Err() != nil {
+		if tried {
+			met++
+		}
+		if tried || skipped {
 			continue
 		}
 		if !wants(p.role(ctx, agent)) {
@@ -167,10 +181,22 @@ func (p *Peers) meetNew(ctx context.Context, wants func(cluster.Role) bool) {
 			p.mu.Unlock()
 			continue
 		}
+		met++
 		if err := p.Meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnwanted) {
 			p.p.cfg.Log.Warn("path to a worker not proven", "peer", agent, "error", err)
 		}
 	}
+}
+
+// nearest lists the agents in an order that each worker has for itself.
+func (p *Peers) nearest() []string {
+	prefix := cluster.NIXLMetadataPrefix(p.p.cfg.Namespace)
+	var agents []string
+	for key := range p.blobs.Snapshot() {
+		agents = append(agents, strings.TrimPrefix(key, prefix))
+	}
+	slices.SortFunc(agents, func(a, b string) int { return cmp.Compare(maphash.String(p.order, a), maphash.String(p.order, b)) })
+	return agents
 }
 
 // role is the role of the worker that an agent belongs to, empty if it is not known.

@@ -65,7 +65,7 @@ func (w *Role) compute(ctx context.Context, req protocol.RemotePrefillRequest) (
 	if err != nil {
 		return out, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
-	if err := w.Peers.Ensure(ctx, req.EngineID); err != nil {
+	if err := w.Peers.Meet(ctx, req.EngineID, nil); err != nil {
 		return out, err
 	}
 	pointMetadataLoaded.Hit()

@@ -28,7 +28,7 @@ type Role struct {
 
 func newRole(_ context.Context, t *role.Term) (role.Role, error) {
 	// Prefill workers have nothing to say to each other.
-	t.Peers.MeetAll(func(r cluster.Role) bool { return r != cluster.RolePrefill })
+	t.Peers.MeetSome(func(r cluster.Role) bool { return r != cluster.RolePrefill })
 	return &Role{Term: t, holds: newHolds(), rooms: newRooms()}, nil
 }
 

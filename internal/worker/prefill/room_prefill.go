@@ -109,7 +109,7 @@ func (w *Role) writeInRoom(ctx context.Context, req protocol.RemotePrefillReques
 	if err != nil {
 		return n, fmt.Errorf("%w: %w", kv.ErrMismatch, err)
 	}
-	if err := w.Peers.Ensure(ctx, req.EngineID); err != nil {
+	if err := w.Peers.Meet(ctx, req.EngineID, nil); err != nil {
 		return n, err
 	}
 	err = w.write(ctx, req, ticket, wr, c, &n)

@@ -1,0 +1,61 @@
+package kv_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
+	"github.com/dynctl/dynctl/internal/worker/kv"
+	"github.com/dynctl/dynctl/internal/worker/kv/kvtest"
+)
+
+// Of many workers some are met as they appear, others in the place of those that leave, and
+// the rest when they are needed.
+func TestSomeAreMetEarly(t *testing.T) {
+	n := kvtest.New(t)
+	key := func(p *kv.Plane) string { return cluster.NIXLMetadataKey(cluster.DefaultNamespace, p.Name()) }
+	others := map[string]*kv.Plane{}
+	for i := range 20 {
+		p := n.Open(t, fmt.Sprintf("worker-%d", 1+i))
+		others[p.Name()] = p
+		if _, err := n.Store.Put(t.Context(), key(p), p.Agent().Metadata()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := n.Open(t, "worker-99")
+	peers, err := own.Follow(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peers.Close()
+	peers.MeetSome(func(cluster.Role) bool { return true })
+	known := func() (met []string) {
+		for _, p := range own.Agent().Peers() {
+			if others[p.Name] != nil {
+				met = append(met, p.Name)
+			}
+		}
+		return met
+	}
+	const early = 8
+	patience.Until(t, "some are met", func() bool { return len(known()) >= early })
+	for _, gone := range known()[:3] {
+		if err := n.Store.Delete(t.Context(), key(others[gone])); err != nil {
+			t.Fatal(err)
+		}
+		delete(others, gone)
+	}
+	patience.Until(t, "others take their place", func() bool { return len(known()) >= early })
+	for name := range others {
+		if err := peers.Meet(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+		if met := known(); len(met) > early+1 {
+			t.Fatalf("%d of %d are met: %v", len(met), len(others), met)
+		} else if len(met) == early+1 {
+			return
+		}
+	}
+	t.Error("all are met at once")
+}
