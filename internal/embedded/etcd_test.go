@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dynctl/dynctl/internal/embedded"
+	"github.com/dynctl/dynctl/internal/patience"
 )
 
 // startEtcd starts a server that the test closes.
@@ -133,6 +134,31 @@ func TestEtcdKeepsItsDataAcrossRestarts(t *testing.T) {
 		}
 		wantValue(t, third.Endpoint(), "k", "v2")
 	})
+}
+
+// The files of a new server take little room.
+func TestEtcdIsSmall(t *testing.T) {
+	dir := t.TempDir()
+	startEtcd(t, embedded.EtcdOptions{Dir: dir})
+	total := int64(0)
+	sum := func() {
+		total = 0
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			total += info.Size()
+			return err
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a file may get its name just now
+			t.Fatal(err)
+		}
+	}
+	patience.Until(t, "files are allocated", func() bool { sum(); return total > 8<<20 })
+	if total > 24<<20 {
+		t.Errorf("%d MB", total>>20)
+	}
 }
 
 func TestEtcdOnEveryInterface(t *testing.T) {
