@@ -19,11 +19,13 @@ func (p *planner) flip() {
 				if it == nil {
 					break
 				}
-				it.become(p.flipped(it, to))
+				p.become(it, p.flipped(it, to))
 				it.why = fmt.Sprintf("role flip: %s has one more than wanted, %s one less", from, to)
-				if it.RoleOrdered = p.named(it, to); it.RoleOrdered {
+				named := p.named(it, to)
+				if named {
 					it.why = fmt.Sprintf("role flip from %s to %s, as ordered", from, to)
 				}
+				p.edit(it, func(a *cluster.Assignment) { a.RoleOrdered = named })
 			}
 		}
 	}
@@ -31,21 +33,21 @@ func (p *planner) flip() {
 
 // surplus returns how many more workers of a role there are than wanted.
 func (p *planner) surplus(role cluster.Role) int {
-	return len(p.staying(role)) - p.Topology.Count(role)
+	return p.size(role) - p.Topology.Count(role)
 }
 
 // convertible chooses a worker of one role to take another role. It returns nil if none
 // can.
 func (p *planner) convertible(from, to cluster.Role) *item {
 	var best *item
-	for _, it := range slices.Backward(p.staying(from)) { // in the order of a scale down
+	for _, it := range slices.Backward(slices.Collect(p.staying(from))) { // in the order of a scale down
 		if it.Node == "" || it.Replaces != "" || p.successor(it) != nil {
 			continue
 		}
 		if p.named(it, to) {
 			return it
 		}
-		if best == nil && it.Desire == cluster.DesireRun && !it.Replace && p.serving(it) && p.takes(it.Node, it.Device, to) {
+		if best == nil && it.Desire == cluster.DesireRun && !it.Replace && it.serving() && p.takes(it, to) {
 			best = it
 		}
 	}
@@ -56,9 +58,12 @@ func (p *planner) convertible(from, to cluster.Role) *item {
 // then.
 func (p *planner) flipFailed(to cluster.Role) bool {
 	return slices.ContainsFunc(p.work, func(it *item) bool {
+		if it.Refused.Why == "" || it.Role == to {
+			return false
+		}
 		f := p.flipped(it, to)
 		f.Restarts, f.Starts = it.Refused.Form.Restarts, it.Refused.Form.Starts
-		return it.Role != to && it.refuses(f)
+		return it.refuses(f)
 	})
 }
 
@@ -74,13 +79,9 @@ func (p *planner) named(it *item, to cluster.Role) bool {
 	return p.Topology.Flip == cluster.Flip{Worker: it.Name, Role: to, Generation: p.Topology.Generation}
 }
 
-// takes reports whether a worker of the role belongs on the device: its node is not
-// drained and prefers the role, and the engine runs on the device.
-func (p *planner) takes(node, device string, role cluster.Role) bool {
-	n := p.nodes[node]
-	_, cordoned := p.Cordons[node]
-	_, engine := p.specs(role)
-	return !cordoned && n.Prefers(role) && slices.ContainsFunc(n.Devices, func(d cluster.Device) bool {
-		return d.ID == device && engine.RunsOn(d.ID)
-	})
+// takes reports whether a worker's device suits a role: its node is not drained and
+// prefers the role, and the engine runs on the device.
+func (p *planner) takes(it *item, role cluster.Role) bool {
+	h, d := p.where(it)
+	return d != nil && !h.cordoned && h.Prefers(role) && p.wants(role).engine.RunsOn(d.ID)
 }

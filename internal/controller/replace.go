@@ -26,39 +26,45 @@ const (
 
 // causeOf returns the most important reason to replace or change a worker.
 func (p *planner) causeOf(it *item) cause {
-	model, engine := p.specs(it.Role)
+	c := p.orderOf(it)
+	if c.kind == fine {
+		if why := p.betterPlace(it); why != "" {
+			return cause{misplaced, why}
+		}
+	}
+	return c
+}
+
+// orderOf returns the most important reason that somebody has ordered: all but misplaced.
+func (p *planner) orderOf(it *item) cause {
+	w := p.wants(it.Role)
 	switch {
 	case it.Replace:
 		return cause{ordered, "a successor was ordered"}
 	case p.evicted(it):
-		return cause{evicted, p.nodes[it.Node].Name + " is drained"}
-	case it.Model != model:
+		return cause{evicted, p.nameOf(it.Node) + " is drained"}
+	case it.Model != w.model:
 		return cause{outdated, "the model has changed"}
-	case it.Engine != engine:
+	case it.Engine != w.engine:
 		return cause{outdated, "the engine has changed"}
 	case it.Restarts < p.Topology.Restarts:
 		return cause{restarted, "rolling restart"}
 	}
-	if why := p.betterPlace(it); why != "" {
-		return cause{misplaced, why}
-	}
 	return cause{}
+}
+
+// nameOf returns the name of a node; empty if it is gone.
+func (p *planner) nameOf(node string) string {
+	if h := p.byID[node]; h != nil {
+		return h.Name
+	}
+	return ""
 }
 
 // evicted reports whether the node of a worker is drained.
 func (p *planner) evicted(it *item) bool {
 	_, cordoned := p.Cordons[it.Node]
 	return cordoned && it.Node != ""
-}
-
-// successor returns the worker that replaces x, or nil.
-func (p *planner) successor(x *item) *item {
-	for _, it := range p.work {
-		if it.Replaces == x.Name && !it.leaves() {
-			return it
-		}
-	}
-	return nil
 }
 
 // renew brings workers into the form and to the place that they should have. A worker
@@ -84,7 +90,9 @@ func (p *planner) succeed(s *item) {
 	x := p.find(s.Replaces)
 	switch {
 	case x == nil || x.deleted:
-		s.Replaces, s.why = "", s.Replaces+" has gone"
+		s.why = s.Replaces + " has gone"
+		p.edit(s, func(a *cluster.Assignment) { a.Replaces = "" })
+		p.lowest = 0
 		return
 	case x.leaves():
 		return
@@ -92,13 +100,13 @@ func (p *planner) succeed(s *item) {
 	c := p.causeOf(x)
 	switch {
 	case c.kind == fine || x.Desire == cluster.DesireDrain && !x.Replace:
-		s.remove(x.Name + " stays")
-	case p.serving(s):
+		p.remove(s, x.Name+" stays")
+	case s.serving():
 		p.retire(x, s.Name+" serves in its place")
-	case c.kind == ordered && !busy(p.Status[x.Name].State) && s.Node != "":
+	case c.kind == ordered && !busy(x.status.state) && s.Node != "":
 		p.retire(x, "it does not serve, "+s.Name+" starts in its place")
 	case p.evict(x, s):
-	case p.Status[s.Name].NoMemory && p.Status[s.Name].Generation == s.Generation && p.changesInPlace(c):
+	case s.status.noMemory && s.status.generation == s.Generation && p.changesInPlace(c):
 		p.squeeze(x, s, c)
 	}
 }
@@ -110,13 +118,16 @@ func (p *planner) squeeze(x, s *item, c cause) {
 	switch {
 	case x.Node == "" || x.refuses(p.wanted(x, x.Role)):
 	case s.Node == x.Node && s.Device == x.Device:
-		if p.Status[s.Name].FitsAlone {
-			s.remove("no memory beside " + x.Name)
+		if s.status.fitsAlone {
+			p.remove(s, "no memory beside "+x.Name)
 			p.update(x, c.text+", in place: no memory for a worker beside it")
 		}
 	case s.Engine.RunsOn(x.Device):
-		s.Node, s.Device, s.why = x.Node, x.Device, "no memory where it was: asking where "+x.Name+" runs"
-		s.Generation++
+		p.edit(s, func(a *cluster.Assignment) {
+			a.Node, a.Device = x.Node, x.Device
+			a.Generation++
+		})
+		s.why = "no memory where it was: asking where " + x.Name + " runs"
 	}
 }
 
@@ -127,14 +138,15 @@ func (p *planner) changesInPlace(c cause) bool { return c.kind == outdated || c.
 // force of that order apply.
 func (p *planner) retire(x *item, why string) {
 	if c, ok := p.Cordons[x.Node]; ok && !x.Replace {
-		x.DrainDeadline, x.DrainForce = c.Deadline, c.Force
+		p.edit(x, func(a *cluster.Assignment) { a.DrainDeadline, a.DrainForce = c.Deadline, c.Force })
 	}
-	x.remove(why)
+	p.remove(x, why)
 }
 
 // suits reports whether a worker runs on a device that its engine allows.
 func (p *planner) suits(x *item) bool {
-	return slices.ContainsFunc(p.nodes[x.Node].Devices, func(d cluster.Device) bool { return d.ID == x.Device && x.Engine.RunsOn(d.ID) })
+	_, d := p.where(x)
+	return d != nil && x.Engine.RunsOn(d.ID)
 }
 
 // evict orders a worker on a drained node to leave before its successor serves, if the
@@ -144,12 +156,12 @@ func (p *planner) evict(x, successor *item) bool {
 	if !p.evicted(x) || successor.Node != "" {
 		return false
 	}
-	_, _, why := p.place(successor)
+	_, why := p.place(successor)
 	if why == "" {
 		return false
 	}
-	x.Replace = false
-	p.retire(x, p.nodes[x.Node].Name+" is drained, and there is no other place: "+why)
+	p.edit(x, func(a *cluster.Assignment) { a.Replace = false })
+	p.retire(x, p.nameOf(x.Node)+" is drained, and there is no other place: "+why)
 	return true
 }
 
@@ -159,55 +171,61 @@ func (p *planner) feasible(x *item) bool {
 	if p.feasibleInPlace(x) {
 		return true
 	}
-	next := &item{Assignment: x.Assignment}
+	if x.Node == "" {
+		return true
+	}
+	next := *x.Assignment
 	next.Become(p.wanted(x, x.Role))
-	_, _, why := p.place(next)
-	return x.Node == "" || why == ""
+	_, why := p.place(&item{Assignment: &next})
+	return why == ""
 }
 
 // feasibleInPlace reports whether the worker's own device has room for it in the form
 // that the topology asks for.
 func (p *planner) feasibleInPlace(x *item) bool {
-	next := &item{Assignment: x.Assignment}
+	h, d := p.where(x)
+	if d == nil || h.cordoned {
+		return false
+	}
+	next := *x.Assignment
 	next.Become(p.wanted(x, x.Role))
-	return slices.ContainsFunc(p.candidates(next), func(n cluster.Node) bool {
-		return n.ID == x.Node && slices.ContainsFunc(n.Devices, func(d cluster.Device) bool { return d.ID == x.Device && next.Engine.RunsOn(d.ID) })
-	})
+	return d.fits(p.rankingOf(&item{Assignment: &next}, false), x) && next.Engine.RunsOn(d.ID)
 }
 
 // update changes a worker into the form that the topology asks for. It stays in place
 // unless the topology no longer allows its device and another one has room.
 func (p *planner) update(x *item, why string) {
-	x.become(p.wanted(x, x.Role))
+	p.become(x, p.wanted(x, x.Role))
 	x.why = why
-	if _, _, nowhere := p.place(x); nowhere == "" && x.Desire == cluster.DesireRun && !p.suits(x) {
-		x.Node, x.Device = "", ""
+	if x.Desire != cluster.DesireRun || p.suits(x) {
+		return
+	}
+	if _, nowhere := p.place(x); nowhere == "" {
+		p.edit(x, func(a *cluster.Assignment) { a.Node, a.Device = "", "" })
 	}
 }
 
 // begin creates a successor for a worker.
 func (p *planner) begin(x *item, why string) *item {
-	s := p.create(x.Role, "follows "+x.Name+", "+why)
-	s.Replaces = x.Name
-	return s
+	return p.create(x.Role, x.Name, "follows "+x.Name+", "+why)
 }
 
 // replaceOrdered starts the replacements that operators ordered, and those of drained
 // nodes. It does not wait until other workers serve.
 func (p *planner) replaceOrdered(role cluster.Role) {
 	moving := map[string]bool{} // nodes from which a worker is moving
-	for _, it := range p.staying(role) {
+	for it := range p.staying(role) {
 		if s := p.successor(it); s != nil {
 			moving[it.Node] = true
 		}
 	}
-	for _, it := range p.staying(role) {
-		c := p.causeOf(it)
+	for _, it := range slices.Collect(p.staying(role)) {
+		c := p.orderOf(it)
 		if it.Desire != cluster.DesireRun || it.Node == "" || p.successor(it) != nil {
 			continue
 		}
 		switch {
-		case c.kind == ordered && busy(p.Status[it.Name].State):
+		case c.kind == ordered && busy(it.status.state):
 			p.evict(it, p.begin(it, c.text))
 		case c.kind == ordered:
 			p.begin(it, "which does not serve")
@@ -225,7 +243,7 @@ func (p *planner) replaceOrdered(role cluster.Role) {
 func (p *planner) rollOut(role cluster.Role) {
 	calm := true
 	for _, it := range p.work {
-		if it.Role == role && !it.deleted && (it.Replaces != "" || it.Desire == cluster.DesireRun && it.Node != "" && !p.serving(it)) {
+		if it.Role == role && !it.deleted && (it.Replaces != "" || it.Desire == cluster.DesireRun && it.Node != "" && !it.serving()) {
 			calm = false
 		}
 	}
@@ -233,12 +251,12 @@ func (p *planner) rollOut(role cluster.Role) {
 		if it.Role != role || it.leaves() || p.successor(it) != nil {
 			continue
 		}
-		c := p.causeOf(it)
+		c := p.orderOf(it)
 		if !p.changesInPlace(c) {
 			continue
 		}
 		refused := it.refuses(p.wanted(it, role))
-		switch starts := !p.Status[it.Name].State.Serving(); {
+		switch starts := !it.status.state.Serving(); {
 		case it.Desire == cluster.DesireDrain && refused:
 			continue
 		case it.Desire == cluster.DesireDrain, starts && !refused && p.feasible(it):
@@ -253,8 +271,8 @@ func (p *planner) rollOut(role cluster.Role) {
 			continue
 		}
 		s := p.begin(it, c.text)
-		if _, _, why := p.place(s); why != "" && !refused && p.feasibleInPlace(it) {
-			p.work = p.work[:len(p.work)-1]
+		if _, why := p.place(s); why != "" && !refused && p.feasibleInPlace(it) {
+			p.takeBack(s)
 			p.update(it, fmt.Sprintf("%s, in place: no room for a worker beside it: %s", c.text, why))
 		} // a successor without a place says so while the worker serves on
 	}
@@ -262,8 +280,8 @@ func (p *planner) rollOut(role cluster.Role) {
 
 // others reports whether another worker of the same role serves.
 func (p *planner) others(it *item) bool {
-	for _, o := range p.staying(it.Role) {
-		if o != it && o.Desire == cluster.DesireRun && p.serving(o) {
+	for o := range p.staying(it.Role) {
+		if o != it && o.Desire == cluster.DesireRun && o.serving() {
 			return true
 		}
 	}

@@ -1,85 +1,194 @@
 package controller
 
-import (
-	"fmt"
+import "github.com/dynctl/dynctl/internal/cluster"
 
-	"github.com/dynctl/dynctl/internal/cluster"
-)
-
-// place chooses a node and a device for a worker, or returns the reason why there is
-// none.
-func (p *planner) place(it *item) (cluster.Node, cluster.Device, string) {
-	nodes := p.candidates(it)
-	if len(nodes) > 0 || len(p.Nodes) == 0 {
-		return place(it.Assignment, p.placement(it.Role), nodes, p.load())
-	}
-	open := 0
-	for _, n := range p.Nodes {
-		if _, cordoned := p.Cordons[n.ID]; !cordoned {
-			open++
-		}
-	}
-	if open == 0 {
-		return cluster.Node{}, cluster.Device{}, "all nodes are drained"
-	}
-	return cluster.Node{}, cluster.Device{}, fmt.Sprintf("no device has %.1f GiB free", float64(max(p.need(it), p.estimate(it)))/(1<<30))
+// spec is what decides how much memory a worker takes.
+type spec struct {
+	model  cluster.ModelSpec
+	engine cluster.EngineSpec
 }
 
-// candidates returns the nodes that take workers, each with only the devices that have
-// room.
-func (p *planner) candidates(it *item) (out []cluster.Node) {
-	need, estimate := p.need(it), p.estimate(it)
-	for _, n := range p.Nodes {
-		if _, cordoned := p.Cordons[n.ID]; cordoned {
-			continue
+// form collects what the workers of one model and engine report about their memory.
+type form struct {
+	spec
+	sizes map[int64]int // workers by the bytes that they report
+	pools map[pool]int  // workers by the blocks that they report
+	// need is the most that one of them reports, in bytes. Zero means that none has
+	// reported it; the node then finds out.
+	need int64
+}
+
+// pool is what a worker reports about its blocks.
+type pool struct {
+	blockBytes int64
+	blockSize  int // tokens
+}
+
+func (p *planner) formOf(s spec) *form {
+	f := p.forms[s]
+	if f == nil {
+		f = &form{spec: s, sizes: map[int64]int{}, pools: map[pool]int{}}
+		p.forms[s] = f
+	}
+	return f
+}
+
+// enlist counts a worker's report for its form. What was derived from the reports is
+// stale if that changes what they say as a whole.
+func (p *planner) enlist(it *item) {
+	f, st := p.formOf(spec{it.Model, it.Engine}), it.status
+	it.form = f
+	if st.memory > 0 {
+		f.sizes[st.memory]++
+		if st.memory > f.need {
+			f.need, p.stale = st.memory, true
 		}
-		all, devices := n, n.Devices
-		n.Devices = nil
-		for _, d := range devices {
-			if d.MemoryBytes <= 0 || need <= d.MemoryBytes-p.used(n.ID, d.ID, it) && estimate <= all.MemoryOf(d) {
-				n.Devices = append(n.Devices, d)
+	}
+	if st.pool.blockBytes > 0 {
+		f.pools[st.pool]++
+		p.stale = p.stale || f.pools[st.pool] == 1
+	}
+}
+
+// discharge is the opposite of enlist.
+func (p *planner) discharge(it *item) {
+	f, st := it.form, it.status
+	if st.memory > 0 {
+		if f.sizes[st.memory]--; f.sizes[st.memory] == 0 {
+			delete(f.sizes, st.memory)
+			f.need, p.stale = 0, true
+			for bytes := range f.sizes {
+				f.need = max(f.need, bytes)
 			}
 		}
-		if len(n.Devices) > 0 || len(devices) == 0 {
-			out = append(out, n)
+	}
+	if st.pool.blockBytes > 0 {
+		if f.pools[st.pool]--; f.pools[st.pool] == 0 {
+			delete(f.pools, st.pool)
+			p.stale = true
 		}
 	}
-	return out
 }
 
-// need returns the memory in bytes that workers of the same model and engine report. Zero
-// means that none has reported it; the node then finds out.
-func (p *planner) need(it *item) (bytes int64) {
-	for _, o := range p.work {
-		if o.Model == it.Model && o.Engine == it.Engine {
-			bytes = max(bytes, p.Status[o.Name].MemoryBytes)
-		}
-	}
-	return bytes
-}
-
-// estimate returns the size in bytes that the worker's KV pool would have, scaled from
-// workers of the same model. It is accurate enough to detect a pool that fits nowhere.
-func (p *planner) estimate(it *item) (bytes int64) {
-	for _, o := range p.work {
-		if o.Model == it.Model {
-			bytes = max(bytes, p.Status[o.Name].PoolBytes(o.Engine, it.Engine))
-		}
-	}
-	return bytes
-}
-
-// used returns the memory in bytes that the workers of a device use, without that of but.
-func (p *planner) used(node, device string, but *item) (bytes int64) {
-	for _, o := range p.work {
-		if o.deleted || o.Node != node || o.Device != device || o.Name == but.Name {
+// estimate returns the size in bytes that a KV pool would have, scaled from workers of
+// the same model. It is accurate enough to detect a pool that fits nowhere.
+func (p *planner) estimate(s spec) (bytes int64) {
+	for _, f := range p.forms {
+		if f.model != s.model {
 			continue
 		}
-		if b := p.Status[o.Name].MemoryBytes; b > 0 {
-			bytes += b
-		} else if o.Desire == cluster.DesireRun {
-			bytes += p.need(o)
+		for k := range f.pools {
+			st := cluster.WorkerStatus{BlockBytes: k.blockBytes, Stats: cluster.WorkerStats{BlockSize: k.blockSize}}
+			bytes = max(bytes, st.PoolBytes(f.engine, s.engine))
 		}
 	}
 	return bytes
+}
+
+// bytesOf returns the memory in bytes that a worker takes of its device.
+func bytesOf(it *item) int64 {
+	switch {
+	case it.status.memory > 0:
+		return it.status.memory
+	case it.Desire == cluster.DesireRun:
+		return it.form.need
+	}
+	return 0
+}
+
+// host is a node with the workers that are placed there.
+type host struct {
+	*cluster.Node
+	index    int // in planner.hosts
+	devices  []device
+	workers  int
+	cordoned bool
+	touched  bool // its workers changed since the rankings were brought up to date
+}
+
+// device is a device of a host with its workers.
+type device struct {
+	*cluster.Device
+	host    *host
+	cpu     bool
+	workers int
+	used    int64 // bytes
+	shared  int64 // bytes that workers of the device can use, see [cluster.Node.MemoryOf]
+}
+
+// on returns a device of the host, or nil.
+func (h *host) on(id string) *device {
+	for i := range h.devices {
+		if h.devices[i].ID == id {
+			return &h.devices[i]
+		}
+	}
+	return nil
+}
+
+// where returns the host and the device of a worker, nil if they do not exist.
+func (p *planner) where(it *item) (*host, *device) {
+	h := p.byID[it.Node]
+	if h == nil {
+		return nil, nil
+	}
+	return h, h.on(it.Device)
+}
+
+// roleOn is a role on a host.
+type roleOn struct {
+	host int
+	role cluster.Role
+}
+
+// count adds a worker n times to its place.
+func (p *planner) count(it *item, n int) {
+	h, d := p.where(it)
+	if it.deleted || h == nil {
+		return
+	}
+	h.workers += n
+	p.roles[roleOn{h.index, it.Role}] += n
+	if d != nil {
+		d.workers += n
+		if n > 0 {
+			it.bytes = bytesOf(it)
+		}
+		d.used += int64(n) * it.bytes
+	}
+	if !h.touched {
+		h.touched = true
+		p.touched = append(p.touched, h)
+	}
+}
+
+// refresh brings up to date what is derived from the workers.
+func (p *planner) refresh() {
+	if p.stale {
+		p.stale, p.rankings = false, nil
+		for _, it := range p.work {
+			if _, d := p.where(it); d != nil && !it.deleted {
+				d.used -= it.bytes
+				it.bytes = bytesOf(it)
+				d.used += it.bytes
+			}
+		}
+	}
+	for _, h := range p.touched {
+		h.touched = false
+		for _, r := range p.rankings {
+			p.rerank(r, h)
+		}
+	}
+	p.touched = p.touched[:0]
+}
+
+// fits reports whether a device has room for a worker of a ranking. mine is the worker
+// itself, which may be there already.
+func (d *device) fits(r *ranking, mine *item) bool {
+	used := d.used
+	if mine != nil && !mine.deleted && mine.Node == d.host.ID && mine.Device == d.ID {
+		used -= mine.bytes
+	}
+	return d.MemoryBytes <= 0 || r.need <= d.MemoryBytes-used && r.estimate <= d.shared
 }

@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+)
+
+// staying iterates over the workers of a role that count: those that are not to leave,
+// without understudies.
+func (p *planner) staying(role cluster.Role) iter.Seq[*item] {
+	return func(yield func(*item) bool) {
+		for _, it := range p.work {
+			if it.Role == role && !it.leaves() && !p.understudy(it) && !yield(it) {
+				return
+			}
+		}
+	}
+}
+
+// size returns the number of workers of a role that count.
+func (p *planner) size(role cluster.Role) (n int) {
+	for range p.staying(role) {
+		n++
+	}
+	return n
+}
+
+// resize creates or removes assignments of a role until the count is right.
+func (p *planner) resize(role cluster.Role) {
+	surplus := p.surplus(role)
+	for ; surplus < 0; surplus++ {
+		p.create(role, "", "scale up")
+	}
+	if surplus == 0 {
+		return
+	}
+	staying := slices.Collect(p.staying(role))
+	// The least useful workers leave first: unplaced, not serving, drained, then high
+	// numbers.
+	slices.SortFunc(staying, func(a, b *item) int {
+		return cmp.Or(worth(a)-worth(b), cluster.CompareNames(b.Name, a.Name))
+	})
+	for _, it := range staying[:max(surplus-p.held(staying), 0)] {
+		p.remove(it, "scale down")
+		if s := p.successor(it); s != nil {
+			p.remove(s, "scale down")
+		}
+	}
+}
+
+// held counts the workers of a role that failed to take the role for which they are
+// wanted. While that role lacks serving workers, they are not surplus in this one.
+func (p *planner) held(staying []*item) (n int) {
+	lacks := map[cluster.Role]bool{}
+	for _, it := range staying {
+		to := it.Refused.Form.Role
+		if it.Refused.Why == "" || to == it.Role {
+			continue
+		}
+		lack, known := lacks[to]
+		if !known {
+			served := 0
+			for o := range p.staying(to) {
+				if o.serving() {
+					served++
+				}
+			}
+			lack = served < p.Topology.Count(to)
+			lacks[to] = lack
+		}
+		if lack {
+			n++
+		}
+	}
+	return n
+}
+
+// create adds an assignment in the form that the topology asks for. replaces names the
+// worker that the new one follows, if any.
+func (p *planner) create(role cluster.Role, replaces, why string) *item {
+	w := p.wants(role)
+	it := p.add(&cluster.Assignment{
+		Name: p.freeName(), Role: role, Model: w.model, Engine: w.engine, Restarts: p.Topology.Restarts,
+		Desire: cluster.DesireRun, Generation: 1, Replaces: replaces,
+	}, nil)
+	it.why = why
+	return it
+}
+
+// worth orders workers by their use.
+func worth(it *item) int {
+	switch {
+	case it.Node == "":
+		return 0
+	case it.Desire == cluster.DesireDrain:
+		return 2
+	case !it.status.state.Serving():
+		return 1
+	}
+	return 3
+}
+
+// freeName returns the lowest free worker name. Names of workers that still drain, and of
+// workers that a successor replaces, are taken.
+func (p *planner) freeName() string {
+	for {
+		p.lowest++
+		name := cluster.WorkerName(p.lowest)
+		replaced := slices.ContainsFunc(p.heirs[name], func(it *item) bool { return it.Replaces == name })
+		if p.find(name) == nil && !replaced {
+			return name
+		}
+	}
+}
