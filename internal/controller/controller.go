@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -29,8 +30,9 @@ type Config struct {
 
 // Controller reconciles the assignments of one namespace while it leads.
 type Controller struct {
-	cfg Config
-	log *slog.Logger
+	cfg   Config
+	log   *slog.Logger
+	plans atomic.Int64 // made so far
 }
 
 // New returns a controller.
@@ -47,8 +49,10 @@ const (
 	// resyncEvery is the longest time that a missed change can go unnoticed.
 	resyncEvery = 5 * time.Second
 	// settleFor collects the changes of a burst into one plan, for example when six
-	// workers report ready.
+	// workers report ready. After a plan that took longer it is as long as that.
 	settleFor = 5 * time.Millisecond
+	// settleMax limits the time that a plan makes the next one wait.
+	settleMax = 50 * time.Millisecond
 	// seeWithin limits the wait for a watch that lags behind the store.
 	seeWithin = 2 * time.Second
 )
@@ -79,7 +83,7 @@ func (c *Controller) watch(ctx context.Context) (w watches, err error) {
 	if w.assignments, err = store.WatchPrefix(ctx, s, cluster.AssignmentPrefix(ns), decodeAssignment, c.log); err != nil {
 		return w, err
 	}
-	if w.status, err = store.WatchPrefix(ctx, s, cluster.StatusPrefix(ns), store.DecodeJSON[cluster.WorkerStatus], c.log); err != nil {
+	if w.status, err = store.WatchPrefix(ctx, s, cluster.StatusPrefix(ns), store.DecodeJSON[cluster.WorkerStatus], c.log, store.Same(sameReport)); err != nil {
 		return w, err
 	}
 	w.cordons, err = store.WatchPrefix(ctx, s, cluster.CordonPrefix(ns), store.DecodeJSON[cluster.Cordon], c.log)
@@ -139,12 +143,14 @@ func (c *Controller) lead(ctx context.Context) error {
 	defer tick.Stop()
 	backoff, strays := newBackoff(), newStrays()
 	for {
+		began := time.Now()
 		if err := c.reconcile(ctx, w, backoff); err != nil && ctx.Err() == nil {
 			c.log.Warn("reconcile failed, will try again", "error", err)
 		}
 		if err := c.clean(ctx, w, strays); err != nil && ctx.Err() == nil {
 			c.log.Warn("cannot delete keys without an owner, will try again", "error", err)
 		}
+		took := time.Since(began)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -155,7 +161,7 @@ func (c *Controller) lead(ctx context.Context) error {
 		case <-w.cordons.Changed():
 		case <-tick.C:
 		}
-		settle := time.NewTimer(settleFor)
+		settle := time.NewTimer(min(max(took, settleFor), settleMax))
 		select {
 		case <-settle.C:
 		case <-ctx.Done():
@@ -202,6 +208,9 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 	for _, st := range w.status.Snapshot() {
 		view.Status[st.Name] = st
 	}
+	c.plans.Add(1)
+	// One after the other: a second leader, after a pause of its process, sees the
+	// beginning of this plan and makes the same rest of it.
 	var errs error
 	for _, ch := range Plan(view) {
 		err := c.apply(ctx, ch, revs[ch.Assignment.Name])

@@ -36,6 +36,10 @@ func reportOf(st cluster.WorkerStatus) report {
 	}
 }
 
+// sameReport reports whether a plan would make no difference between two statuses. Their
+// counters differ with each heartbeat.
+func sameReport(a, b cluster.WorkerStatus) bool { return reportOf(a) == reportOf(b) }
+
 // add takes a worker into the plan. stored is its assignment in the store, if any.
 func (p *planner) add(a, stored *cluster.Assignment) *item {
 	it := &item{Assignment: a, stored: stored}

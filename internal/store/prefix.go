@@ -14,6 +14,7 @@ import (
 // is closed.
 type Prefix[T any] struct {
 	linger  time.Duration
+	same    func(before, after T) bool // nil: values are never the same
 	watcher *Watcher
 	decode  func(KV) (T, error)
 	log     *slog.Logger
@@ -31,12 +32,21 @@ type Prefix[T any] struct {
 // WatchOption changes how [WatchPrefix] follows a prefix.
 type WatchOption func(*watchOptions)
 
-type watchOptions struct{ linger time.Duration }
+type watchOptions struct {
+	linger time.Duration
+	same   any // func(before, after T) bool
+}
 
 // Linger keeps values for d that vanish without a deletion: they are missing when the
 // prefix is listed again. The store may have lost its data, and the owners of the keys
 // may be writing them again. See [Prefix.Lingers].
 func Linger(d time.Duration) WatchOption { return func(o *watchOptions) { o.linger = d } }
+
+// Same keeps [Prefix.Changed] silent when a key is written with a value that is the same to
+// the reader. Values are up to date in any case.
+func Same[T any](same func(before, after T) bool) WatchOption {
+	return func(o *watchOptions) { o.same = same }
+}
 
 // WatchPrefix follows a prefix until ctx ends, or the Prefix or the store is closed. It
 // returns once the first snapshot is complete, and fails only if that cannot be read. A
@@ -46,12 +56,17 @@ func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode fun
 	for _, opt := range opts {
 		opt(&o)
 	}
+	same, ok := o.same.(func(before, after T) bool)
+	if o.same != nil && !ok {
+		return nil, fmt.Errorf("watch %s: values are compared by a %T", prefix, o.same)
+	}
 	watcher, err := s.Watch(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
 	p := &Prefix[T]{
 		linger:  o.linger,
+		same:    same,
 		watcher: watcher,
 		decode:  decode,
 		log:     log,
@@ -60,8 +75,8 @@ func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode fun
 		values:  map[string]T{},
 		lingers: map[string]time.Time{},
 	}
-	first, ok := <-watcher.Events()
-	if !ok {
+	first, open := <-watcher.Events()
+	if !open {
 		watcher.Close()
 		return nil, fmt.Errorf("watch %s: %w", prefix, cmp.Or(context.Cause(ctx), ErrClosed))
 	}
@@ -100,7 +115,8 @@ func (p *Prefix[T]) Revision() Revision {
 	return p.revision
 }
 
-// Changed receives after changes; several may come as one. It serves one reader.
+// Changed receives after changes, except those excluded by [Same]; several may come as
+// one. It serves one reader.
 func (p *Prefix[T]) Changed() <-chan struct{} { return p.changed }
 
 // Stale returns [Watcher.Stale] of the underlying watch.
@@ -135,10 +151,16 @@ func (p *Prefix[T]) Close() {
 func (p *Prefix[T]) apply(ev Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.revision, p.snapshot = ev.Revision, nil
 	switch ev.Type {
 	case Put:
+		_, lingered := p.lingers[ev.KV.Key]
 		delete(p.lingers, ev.KV.Key)
+		before, known := p.values[ev.KV.Key]
 		p.setLocked(p.values, ev.KV)
+		if p.same != nil && known && !lingered && p.same(before, p.values[ev.KV.Key]) {
+			return
+		}
 	case Delete:
 		delete(p.lingers, ev.KV.Key)
 		delete(p.values, ev.KV.Key)
@@ -151,7 +173,6 @@ func (p *Prefix[T]) apply(ev Event) {
 		p.lingerLocked(next)
 		p.values = next
 	}
-	p.revision = ev.Revision
 	p.changedLocked()
 }
 

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,4 +56,52 @@ func TestLinger(t *testing.T) {
 		synctest.Wait()
 		check("when that of all is", "d")
 	})
+}
+
+// A value that is the same to the reader is there, but nobody is told. One that comes back
+// is told in any case.
+func TestSame(t *testing.T) {
+	type document struct{ State, Counter string }
+	decode := func(kv KV) (document, error) {
+		state, counter, _ := strings.Cut(string(kv.Value), " ")
+		return document{state, counter}, nil
+	}
+	same := Same(func(a, b document) bool { return a.State == b.State })
+	s := NewMemory(nil)
+	defer s.Close()
+	p, err := WatchPrefix(t.Context(), s, "p/", decode, slog.New(slog.DiscardHandler), same, Linger(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	<-p.Changed() // the first listing
+	for _, step := range []struct {
+		value string
+		told  bool
+	}{{"ready 1", true}, {"ready 2", false}, {"failed 3", true}, {"failed 4", false}, {"", true}, {"failed 5", true}, {"lost", true}, {"failed 5", true}, {"failed 6", false}} {
+		switch step.value {
+		case "":
+			p.apply(Event{Type: Delete, KV: KV{Key: "p/a"}})
+		case "lost":
+			p.apply(Event{Type: Resync})
+			step.value = "failed 5" // it lingers
+		default:
+			p.apply(Event{Type: Put, KV: KV{Key: "p/a", Value: []byte(step.value)}})
+		}
+		told := false
+		select {
+		case <-p.Changed():
+			told = true
+		default:
+		}
+		if told != step.told {
+			t.Errorf("%q: told is %t, want %t", step.value, told, step.told)
+		}
+		if v := p.Snapshot()["p/a"]; strings.TrimSpace(v.State+" "+v.Counter) != step.value {
+			t.Errorf("the value is %+v, want %q", v, step.value)
+		}
+	}
+	if _, err := WatchPrefix(t.Context(), s, "p/", DecodeJSON[string], slog.New(slog.DiscardHandler), same); err == nil || !strings.Contains(err.Error(), "compared by") {
+		t.Errorf("a comparison of another type: %v", err)
+	}
 }
