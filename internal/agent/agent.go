@@ -295,7 +295,8 @@ func (a *Agent) runController(ctx context.Context) error {
 	subject := events.Subject(a.cfg.Namespace, cluster.ComponentAgent, cluster.TopicTopology)
 	err := controller.New(controller.Config{
 		Store: a.stores.store, Namespace: a.cfg.Namespace, Node: a.cfg.Node.Name, Elect: a.drt.Elect, Log: a.log,
-		Notify: func(e cluster.TopologyEvent) { _ = a.stores.bus.Publish(ctx, subject, e) },
+		Rollout: a.settings.rollout,
+		Notify:  func(e cluster.TopologyEvent) { _ = a.stores.bus.Publish(ctx, subject, e) },
 	}).Run(ctx)
 	if ctx.Err() != nil {
 		return nil

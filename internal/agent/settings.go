@@ -38,6 +38,9 @@ const (
 	settingAffinity      = "router.session_affinity"
 	settingAffinityTTL   = "router.session_affinity_ttl"
 	settingQueuePolicy   = "router.queue_policy"
+
+	settingSurge       = "rollout.max_surge"
+	settingUnavailable = "rollout.max_unavailable"
 )
 
 func watchSettings(ctx context.Context, a *Agent) (*settings, error) {
@@ -110,6 +113,14 @@ func limitsOf(d config.Disagg) router.PrefillLimits {
 func (s *settings) workers() worker.Settings {
 	d, _ := s.settings()
 	return worker.Settings{Prefill: limitsOf(d), RemoteTimeout: d.RemotePrefillTimeout}
+}
+
+// rollout returns the settings of rollouts.
+func (s *settings) rollout() cluster.Rollout {
+	r := cluster.Rollout{MaxSurge: s.a.cfg.Rollout.MaxSurge, MaxUnavailable: s.a.cfg.Rollout.MaxUnavailable}
+	override(s, settingSurge, &r.MaxSurge)
+	override(s, settingUnavailable, &r.MaxUnavailable)
+	return r
 }
 
 // frontend returns the settings of the frontend.

@@ -69,7 +69,7 @@ func TestSettings(t *testing.T) {
 	becomes("back to the configuration", base)
 }
 
-// The frontend follows the same keys; every run-time setting is taken up by somebody.
+// Frontend and controller follow the same keys; every run-time setting is taken up by somebody.
 func TestFrontendSettings(t *testing.T) {
 	n := startTestNode(t)
 	base := n.settings.frontend()
@@ -98,15 +98,21 @@ func TestFrontendSettings(t *testing.T) {
 		settingStrategy: "prefill-first", settingOverlap: "false", settingMaxLocal: "7", settingMaxQueue: "9", settingTimeout: "42s", settingEnforce: "true", settingRule: `{"policy":"isl_or_load","eff_isl_threshold":100}`, settingPolicy: "round-robin",
 		settingDecodeBlocks: "0.9", settingPrefillTokens: "5000", settingPrefillFrac: "1.5",
 		settingAffinity: "hard", settingAffinityTTL: "90s", settingQueuePolicy: "wspt",
+		settingSurge: "3", settingUnavailable: "10%",
+	}
+	if got := n.settings.rollout(); got != (cluster.Rollout{MaxSurge: cluster.DefaultRollout, MaxUnavailable: cluster.DefaultRollout}) {
+		t.Errorf("nothing set: %+v", got)
 	}
 	for _, k := range config.RuntimeKeys() {
 		if other[k.Name] == "" {
 			t.Errorf("nobody takes up %s", k.Name)
 			continue
 		}
-		before := n.settings.frontend()
+		before, rollout := n.settings.frontend(), n.settings.rollout()
 		set(k.Name, other[k.Name])
-		within(t, 5*time.Second, k.Name+" is in force", func() bool { return n.settings.frontend() != before })
+		within(t, 5*time.Second, k.Name+" is in force", func() bool {
+			return n.settings.frontend() != before || n.settings.rollout() != rollout
+		})
 	}
 	want := frontend.Settings{
 		Policy: "round-robin", Strategy: "prefill-first", Prefill: router.PrefillLimits{MaxLocalTokens: 7, MaxQueueDepth: 9, Conditional: cluster.Conditional{Rule: cluster.ConditionalISLOrLoad, Tokens: 100, Ratio: 0.7, PrefillBusy: 1}, Enforce: true}, RemoteTimeout: 42 * time.Second,

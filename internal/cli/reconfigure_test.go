@@ -202,7 +202,7 @@ func TestRestart(t *testing.T) {
 	if got := generations(); got != "worker-2:2 worker-3:3 worker-4:1 " {
 		t.Errorf("generations %q", got)
 	}
-	if r := w.run("restart", "--rolling", "--no-wait"); r.code != exit.Accepted || r.stdout != "all workers restart.\n" {
+	if r := w.run("restart", "--rolling", "--no-wait", "--max-unavailable", "50%"); r.code != exit.Accepted || r.stdout != "all workers restart.\n" {
 		t.Errorf("%+v", r)
 	}
 	for _, tc := range []struct {
@@ -213,6 +213,8 @@ func TestRestart(t *testing.T) {
 		{nil, exit.Usage, "name workers, or --rolling for all of them"},
 		{[]string{"--rolling", "worker-1"}, exit.Usage, "--rolling restarts all workers: name none"},
 		{[]string{"worker-2", "worker-9"}, exit.Failed, "cannot restart worker-9: no such worker"},
+		{[]string{"worker-2", "--max-surge", "2"}, exit.Usage, "are for --rolling"},
+		{[]string{"--rolling", "--max-surge", "half"}, exit.Usage, `--max-surge: "half" is not a number of workers like 4`},
 	} {
 		if r := w.run(append([]string{"restart"}, tc.args...)...); r.code != tc.code || !strings.Contains(r.stderr, tc.text) {
 			t.Errorf("%q: exit %d, %s", tc.args, r.code, r.stderr)

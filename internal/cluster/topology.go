@@ -25,6 +25,8 @@ type Topology struct {
 	DecodeSpec  RoleSpec `json:"decode_spec,omitzero"`
 	// Restarts counts the orders to restart all workers, one after another.
 	Restarts int64 `json:"restarts,omitempty"`
+	// Rolling says how the latest restart of all workers goes.
+	Rolling Rolling `json:"rolling,omitzero"`
 	// Flip names a worker that changes its role to make up for a change of the counts.
 	Flip Flip `json:"flip,omitzero"`
 	// Generation increases by one with every change.
@@ -33,6 +35,13 @@ type Topology struct {
 	UpdatedBy  string    `json:"updated_by,omitempty"` // "user@host"
 	// Reason is the command that made the last change, such as "dynctl scale --decode 4".
 	Reason string `json:"reason,omitempty"`
+}
+
+// Rolling overrides the settings of rollouts for one order to restart all workers, the one
+// with this number, and is ignored in later ones.
+type Rolling struct {
+	Rollout
+	Restarts int64 `json:"restarts"`
 }
 
 // Flip names a worker and the role that it shall take. It applies to one generation of
@@ -163,6 +172,11 @@ func (t Topology) check(wrong func(field, format string, args ...any)) {
 	t.Model.check(wrong)
 	t.Engine.check(wrong)
 	t.checkRoles(wrong)
+	for _, f := range []struct{ field, text string }{{"max_surge", t.Rolling.MaxSurge}, {"max_unavailable", t.Rolling.MaxUnavailable}} {
+		if err := CheckRollout(f.text); err != nil {
+			wrong(f.field, "%s", err)
+		}
+	}
 }
 
 // Validate returns an error that names the first wrong field.

@@ -43,6 +43,7 @@ type Dynamod struct {
 	Engine       Engine       `mapstructure:"engine"`
 	Disagg       Disagg       `mapstructure:"disagg"`
 	Router       Router       `mapstructure:"router"`
+	Rollout      Rollout      `mapstructure:"rollout"`
 	Drain        Drain        `mapstructure:"drain"`
 }
 
@@ -199,6 +200,13 @@ func readsConditional(text string) error {
 	return err
 }
 
+// Rollout limits how many workers of a role change at the same time; see
+// [cluster.Rollout].
+type Rollout struct {
+	MaxSurge       string `mapstructure:"max_surge"`
+	MaxUnavailable string `mapstructure:"max_unavailable"`
+}
+
 // Router chooses the worker of a request.
 type Router struct {
 	Policy string `mapstructure:"policy"`
@@ -243,6 +251,7 @@ func DynamodTable() Table {
 			{"engine", "Limits of every worker on this node, where the topology sets none"},
 			{"disagg", "Local or remote prefill"},
 			{"router", "Choice of the worker"},
+			{"rollout", "How many workers of a role change at a time"},
 			{"drain", "Stopping"},
 		},
 	}
@@ -339,6 +348,9 @@ func dynamodServingKeys() []Key {
 		{Name: "router.kv_events", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_USE_KV_EVENTS"}, {Name: "DYN_KV_EVENTS"}}, Help: "know the workers' KV caches by their events; false assumes that a worker has the blocks of the prompts that were sent to it, for router.kv_ttl"},
 		{Name: "router.kv_ttl", Kind: KindDuration, Default: 120 * time.Second, Aliases: []Alias{{Name: "DYN_ROUTER_TTL_SECS", Unit: "s"}, {Name: "DYN_ROUTER_TTL", Unit: "s"}}, Help: "how long blocks are assumed where a prompt was sent, with router.kv_events: false"},
 		{Name: "router.replica_sync", Kind: KindBool, Default: true, Aliases: []Alias{{Name: "DYN_ROUTER_REPLICA_SYNC"}}, Help: "frontends tell each other over the event plane what they have in flight, so that each one counts the load of all; false counts only its own requests"},
+
+		{Name: "rollout.max_surge", Kind: KindString, Default: cluster.DefaultRollout, Form: cluster.RolloutForm, Reads: cluster.CheckRollout, Runtime: true, Help: "successors of a role that may start at a time, before the workers that they replace leave, when a model or engine changes: a number, or a share of the role's workers, of which at least one; 0 changes workers in place"},
+		{Name: "rollout.max_unavailable", Kind: KindString, Default: cluster.DefaultRollout, Form: cluster.RolloutForm, Reads: cluster.CheckRollout, Runtime: true, Help: "workers of a role that may restart at a time, by dynctl restart --rolling or where successors have no room: a number, or a share of the role's workers, of which at least one; one of a role always serves; 0 stops no worker before its successor serves"},
 
 		{Name: "drain.deadline", Kind: KindDuration, Default: 60 * time.Second, Help: "how long a stop by SIGTERM waits for running requests"},
 	}

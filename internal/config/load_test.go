@@ -58,6 +58,7 @@ func TestDefaults(t *testing.T) {
 		Engine:       config.Engine{KVDType: "auto"},
 		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, Conditional: "threshold", RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute, ReplicaSync: true},
+		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Drain:        config.Drain{Deadline: time.Minute},
 	}
 	want.Etcd = config.Etcd{EtcdClient: config.EtcdClient{Endpoints: []string{}}, Mode: "auto", Listen: "127.0.0.1:2379", LeaseTTL: 10 * time.Second}

@@ -15,6 +15,7 @@ func TestRuntimeValues(t *testing.T) {
 		"disagg.remote_prefill_timeout": {"1m30s", "250ms"}, "disagg.enforce": {"true"}, "disagg.conditional": {"slo", "isl-or-load", `{"policy":"isl_bounding","eff_isl_threshold":7}`}, "router.policy": {"round-robin"},
 		"router.active_decode_blocks_threshold": {"0", "0.85", "1"}, "router.active_prefill_tokens_threshold": {"0", "10000"}, "router.active_prefill_tokens_threshold_frac": {"1.5"},
 		"router.session_affinity": {"off", "hard"}, "router.session_affinity_ttl": {"1h"}, "router.queue_policy": {"fcfs", "wspt"},
+		"rollout.max_surge": {"0", "4", "25%"}, "rollout.max_unavailable": {"1%", "100%"},
 	}
 	keys := config.RuntimeKeys()
 	if len(keys) != len(texts) {

@@ -14,7 +14,8 @@ import (
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// Config configures a controller. All fields but Notify are required.
+// Config configures a controller. All fields but Rollout and
+// Notify are required.
 type Config struct {
 	Store     store.Store
 	Namespace string
@@ -23,6 +24,8 @@ type Config struct {
 	// Elect runs lead whenever this node is elected at prefix, until ctx ends. Callers
 	// pass runtime.DistributedRuntime.Elect.
 	Elect func(ctx context.Context, prefix, value string, lead func(context.Context) error) error
+	// Rollout returns the present limits of rollouts; nil means the default ones.
+	Rollout func() cluster.Rollout
 	// Notify receives the controller's changes. It must not block, and may be nil.
 	Notify func(cluster.TopologyEvent)
 	Log    *slog.Logger
@@ -192,6 +195,9 @@ func (c *Controller) reconcile(ctx context.Context, w watches, backoff *backoff)
 		if n.In(c.cfg.Namespace) {
 			view.Nodes = append(view.Nodes, n)
 		}
+	}
+	if c.cfg.Rollout != nil {
+		view.Rollout = c.cfg.Rollout()
 	}
 	view.Settling = backoff.settling(view.Nodes, time.Now())
 	for _, k := range w.cordons.Snapshot() {

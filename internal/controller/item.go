@@ -55,18 +55,6 @@ func (p *planner) add(a, stored *cluster.Assignment) *item {
 	return it
 }
 
-// takeBack removes the worker that was added last.
-func (p *planner) takeBack(it *item) {
-	p.count(it, -1)
-	p.discharge(it)
-	p.work = p.work[:len(p.work)-1]
-	delete(p.byName, it.Name)
-	if heirs := p.heirs[it.Replaces]; len(heirs) > 0 {
-		p.heirs[it.Replaces] = heirs[:len(heirs)-1]
-	}
-	p.lowest = 0
-}
-
 // edit changes the assignment of a worker, and what is counted of it.
 func (p *planner) edit(it *item, change func(*cluster.Assignment)) {
 	p.count(it, -1)

@@ -20,6 +20,8 @@ type View struct {
 	// Settling holds the nodes, by id, that arrived lately. Workers without a node may be
 	// placed there, but no serving worker moves there.
 	Settling map[string]bool
+	// Rollout limits how many workers change at the same time.
+	Rollout cluster.Rollout
 }
 
 // Change is one write that is due: the new state of an assignment, or its deletion.
@@ -150,17 +152,19 @@ func (p *planner) placeAll() {
 		if it.deleted || it.Node != "" || it.Desire != cluster.DesireRun {
 			continue
 		}
-		d, why := p.place(it)
-		if why != "" {
-			if it.Unplaced != why {
-				p.edit(it, func(a *cluster.Assignment) { a.Unplaced = why })
-				it.why = join(it.why, "unplaced: "+why)
-			}
-			continue
+		if d, why := p.place(it); d != nil {
+			p.put(it, d)
+		} else if it.Unplaced != why {
+			p.edit(it, func(a *cluster.Assignment) { a.Unplaced = why })
+			it.why = join(it.why, "unplaced: "+why)
 		}
-		p.edit(it, func(a *cluster.Assignment) { a.Node, a.Device, a.Unplaced = d.host.ID, d.ID, "" })
-		it.why = cmp.Or(it.why, "placed") + fmt.Sprintf(": on %s %s", d.host.Name, d.ID)
 	}
+}
+
+// put gives a worker a place.
+func (p *planner) put(it *item, d *device) {
+	p.edit(it, func(a *cluster.Assignment) { a.Node, a.Device, a.Unplaced = d.host.ID, d.ID, "" })
+	it.why = cmp.Or(it.why, "placed") + fmt.Sprintf(": on %s %s", d.host.Name, d.ID)
 }
 
 func join(a, b string) string {

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -68,10 +67,8 @@ func (p *planner) evicted(it *item) bool {
 }
 
 // renew brings workers into the form and to the place that they should have. A worker
-// gets a successor, and leaves once that serves. Each role replaces one worker at a time,
-// so that one spare device is enough. If a successor has no room, a changed worker
-// restarts in place while all others of its role serve. Ordered restarts happen in place,
-// too, as long as another worker of the role serves.
+// gets a successor, and leaves once that serves. Limits say how many workers of a role
+// change at a time; see rollOut.
 func (p *planner) renew() {
 	for _, it := range p.work {
 		if it.Replaces != "" && !it.leaves() {
@@ -118,7 +115,9 @@ func (p *planner) squeeze(x, s *item, c cause) {
 	switch {
 	case x.Node == "" || x.refuses(p.wanted(x, x.Role)):
 	case s.Node == x.Node && s.Device == x.Device:
-		if s.status.fitsAlone {
+		r := p.rolloutOf(x.Role, c.kind)
+		r.coming = 0 // they wait for memory, as this one does
+		if s.status.fitsAlone && p.mayStop(x, r) {
 			p.remove(s, "no memory beside "+x.Name)
 			p.update(x, c.text+", in place: no memory for a worker beside it")
 		}
@@ -235,55 +234,4 @@ func (p *planner) replaceOrdered(role cluster.Role) {
 			p.evict(it, p.begin(it, c.text))
 		}
 	}
-}
-
-// rollOut applies a changed model or engine, and restarts, to one worker of a role at a
-// time, and only while all others of that role serve. Workers that do not serve yet
-// change at once.
-func (p *planner) rollOut(role cluster.Role) {
-	calm := true
-	for _, it := range p.work {
-		if it.Role == role && !it.deleted && (it.Replaces != "" || it.Desire == cluster.DesireRun && it.Node != "" && !it.serving()) {
-			calm = false
-		}
-	}
-	for _, it := range p.work {
-		if it.Role != role || it.leaves() || p.successor(it) != nil {
-			continue
-		}
-		c := p.orderOf(it)
-		if !p.changesInPlace(c) {
-			continue
-		}
-		refused := it.refuses(p.wanted(it, role))
-		switch starts := !it.status.state.Serving(); {
-		case it.Desire == cluster.DesireDrain && refused:
-			continue
-		case it.Desire == cluster.DesireDrain, starts && !refused && p.feasible(it):
-			p.update(it, c.text)
-			continue
-		case !starts && !calm:
-			continue
-		}
-		calm = false
-		if c.kind == restarted && !refused && p.others(it) {
-			p.update(it, c.text)
-			continue
-		}
-		s := p.begin(it, c.text)
-		if _, why := p.place(s); why != "" && !refused && p.feasibleInPlace(it) {
-			p.takeBack(s)
-			p.update(it, fmt.Sprintf("%s, in place: no room for a worker beside it: %s", c.text, why))
-		} // a successor without a place says so while the worker serves on
-	}
-}
-
-// others reports whether another worker of the same role serves.
-func (p *planner) others(it *item) bool {
-	for o := range p.staying(it.Role) {
-		if o != it && o.Desire == cluster.DesireRun && o.serving() {
-			return true
-		}
-	}
-	return false
 }

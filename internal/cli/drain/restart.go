@@ -28,6 +28,7 @@ type RestartOptions struct {
 	Session *session.Session
 	Targets []fleet.Target // workers
 	Rolling bool           // all workers
+	Limits  cluster.Rollout
 }
 
 // RestartCommand makes dynctl restart.
@@ -36,13 +37,15 @@ func RestartCommand(a *command.App) *cobra.Command {
 	cmd := a.Command(command.Verb{
 		Use: "restart {<worker>... | --rolling}", Short: "Restart workers without losing a request", Group: command.GroupWorkers, Changes: true,
 		Long: `A worker hands over what it has, gives everything back and starts again under its name.
-With --rolling all workers do, one of each role at a time while the others serve; the only
-one of its role gets a successor first, which stays in its place. Requests go on at other
-workers. ctrl-c stops watching only.`,
+With --rolling all workers do, first one of each role and then as many at a time as
+rollout.max_unavailable says, or --max-unavailable for this time. One worker of each role,
+and one of several on a node, serves at any time. The only one of its role gets a successor
+first, which stays in its place; with --max-unavailable 0 each one does, at most --max-surge
+at a time. Requests go on at other workers. ctrl-c stops watching only.`,
 		Examples: []string{
 			"dynctl restart --rolling",
 			"dynctl restart worker-3",
-			"dynctl restart --rolling --timeout 30m --no-wait",
+			"dynctl restart --rolling --max-unavailable 10% --timeout 30m",
 		},
 		Args: command.Names("worker", true), Complete: complete.Workers(a),
 		See: []string{"dynctl drain", "dynctl ps"},
@@ -53,7 +56,9 @@ workers. ctrl-c stops watching only.`,
 	})
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&o.Rolling, "rolling", false, "restart all workers, one of each role at a time")
+	fs.BoolVar(&o.Rolling, "rolling", false, "restart all workers, some of each role at a time")
+	fs.StringVar(&o.Limits.MaxUnavailable, "max-unavailable", "", "with --rolling, workers of a role that may stop at a time, by number or share, like 4 or 25%; by default rollout.max_unavailable")
+	fs.StringVar(&o.Limits.MaxSurge, "max-surge", "", "with --rolling, successors of a role at a time where workers get one; by default rollout.max_surge")
 	o.AddFlags(fs, 10*time.Minute, "how long to wait", "the order is given")
 	return cmd
 }
@@ -71,6 +76,13 @@ func (o *RestartOptions) Run(ctx context.Context) error {
 		return &exit.UsageError{Text: "--rolling restarts all workers: name none"}
 	case !o.Rolling && len(o.Targets) == 0:
 		return &exit.UsageError{Text: "name workers, or --rolling for all of them"}
+	case !o.Rolling && o.Limits != (cluster.Rollout{}):
+		return &exit.UsageError{Text: "--max-unavailable and --max-surge are for --rolling: workers that are named restart one after the other"}
+	}
+	for flag, text := range map[string]string{"--max-unavailable": o.Limits.MaxUnavailable, "--max-surge": o.Limits.MaxSurge} {
+		if err := cluster.CheckRollout(text); err != nil {
+			return &exit.UsageError{Text: flag + ": " + err.Error()}
+		}
 	}
 	what := fleet.List(o.Targets)
 	if o.Rolling {
@@ -160,6 +172,10 @@ func (o *RestartOptions) all(ctx context.Context, c *client.Cluster, w *client.W
 			return errors.New("there are none")
 		}
 		t.Restarts++
+		t.Rolling = cluster.Rolling{}
+		if o.Limits != (cluster.Rollout{}) {
+			t.Rolling = cluster.Rolling{Rollout: o.Limits, Restarts: t.Restarts}
+		}
 		return nil
 	})
 	if err != nil {
