@@ -45,7 +45,7 @@ func (e *Engine) displaceRunning(s *sequence, need, slots, blocks int) bool {
 			if tenant == s.tenant || h.last < 0 || !much {
 				continue
 			}
-			if most == nil || slots > 0 && h.seqs > most.seqs || slots <= 0 && h.blocks > most.blocks {
+			if most == nil || h.exceeds(most, slots > 0) {
 				most = h
 			}
 		}
@@ -64,6 +64,16 @@ func (e *Engine) displaceRunning(s *sequence, need, slots, blocks int) bool {
 		e.preempt(victim)
 	}
 	return true
+}
+
+// exceeds reports whether h has more sequences, or blocks, than o, or as many and a newer
+// one.
+func (h *holding) exceeds(o *holding, seqs bool) bool {
+	d := h.blocks - o.blocks
+	if seqs {
+		d = h.seqs - o.seqs
+	}
+	return d > 0 || d == 0 && h.last > o.last
 }
 
 // holdings adds up what each tenant has.

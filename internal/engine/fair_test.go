@@ -113,7 +113,7 @@ func (d *driven) runs(tenant string) (n int) {
 // Orders that do not reach the engine in time are errors.
 func TestOrdersToAnEngineThatDoesNotListen(t *testing.T) {
 	d := drive(t, Config{NumBlocks: 16})
-	d.mail = nil
+	d.mail = make(chan func()) // nobody reads it
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, order := range map[string]func(context.Context) error{
@@ -142,6 +142,29 @@ func TestResumedSequenceKeepsItsAge(t *testing.T) {
 	x.resume()
 	if !slices.Equal(d.running, list) || d.apart != 0 {
 		t.Errorf("%d run, in another order than they came", len(d.running))
+	}
+}
+
+// Of clients that hold as much, the one with the newest sequence loses a place.
+func TestNewestOfEqualsIsDisplaced(t *testing.T) {
+	for range 20 { // tenants are kept in maps
+		d := drive(t, Config{NumBlocks: 64, MaxSeqs: 6})
+		var list []*sequence
+		for _, tenant := range []string{"a", "b", "a", "b", "b", "a"} {
+			list = append(list, d.send(tenant, 20, 40, 1))
+		}
+		d.steps(1)
+		newest := d.running[5]
+		d.send("c", 20, 40, 1)
+		d.steps(1)
+		if newest.state != seqWaiting {
+			t.Fatalf("%v run", d.running)
+		}
+		for _, s := range list {
+			if s != newest && s.state != seqRunning {
+				t.Fatalf("%s of %s is in state %d", s.id, s.tenant, s.state)
+			}
+		}
 	}
 }
 
