@@ -37,7 +37,9 @@ type Config struct {
 	// Observe receives a report of each computed step; may be nil. The scheduler's
 	// goroutine calls it, so it must not block.
 	Observe func(StepReport)
-	Log     *slog.Logger
+	// Now is the clock of arrivals, waits and durations of steps; nil means [time.Now].
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // Defaults for Config fields that are zero.
@@ -73,6 +75,9 @@ func (c Config) withDefaults(info BackendInfo) (Config, error) {
 	}
 	if c.HashSeed == 0 {
 		c.HashSeed = cluster.DefaultHashSeed
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -11,6 +11,7 @@
 // One goroutine, the scheduler in Engine.Run, owns all sequences, the block pool and the
 // sampler. Other goroutines send it functions through a bounded mailbox and read results
 // from a [Stream]. All methods of Engine and Stream are safe for concurrent use.
+// In simulations a [Stepper] takes the place of Engine.Run, without goroutines.
 //
 // The package does not import discovery, queues or transfers. For a remote prefill it
 // hands out a [Reservation], whose blocks another worker fills. The worker that computes

@@ -9,7 +9,6 @@ import (
 	goruntime "runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
@@ -26,7 +25,7 @@ type Engine struct {
 	info    BackendInfo
 	log     *slog.Logger
 
-	mail  chan func()    // executed by Run between steps
+	mail  chan func()    // executed by Run between steps; nil in a Stepper
 	ends  chan struct{}  // closed when Run begins to end
 	done  chan struct{}  // closed when Run has returned
 	wg    sync.WaitGroup // holders of reservations, held prompts, exports and imports
@@ -105,26 +104,14 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) loop(ctx context.Context) error {
 	for {
 		e.readMail()
-		if e.waiting.Len() == 0 && len(e.running) == 0 {
-			e.pace.pause()
-			select {
-			case f := <-e.mail:
-				f()
-				continue
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		progress, err := e.step(ctx)
-		e.deliver()
+		progress, err := e.tick(ctx)
 		if err != nil {
 			return err
 		}
 		if progress {
 			continue
 		}
-		// Waiting sequences cannot be admitted until something else happens.
-		e.pace.pause()
+		// Nothing can be computed until something else happens.
 		select {
 		case f := <-e.mail:
 			f()
@@ -132,6 +119,19 @@ func (e *Engine) loop(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// tick computes one step and hands out its output. progress is false when there was
+// nothing to compute.
+func (e *Engine) tick(ctx context.Context) (progress bool, err error) {
+	if e.waiting.Len()+len(e.running) > 0 {
+		progress, err = e.step(ctx)
+		e.deliver()
+	}
+	if !progress {
+		e.pace.pause()
+	}
+	return progress, err
 }
 
 // delivery is output on its way to a stream.
@@ -192,21 +192,38 @@ func (e *Engine) shutDown() {
 	}
 }
 
+// send has the scheduler run f between two steps. It fails if ctx or the engine ends
+// before the mailbox has room for f.
+func (e *Engine) send(ctx context.Context, f func()) error {
+	if e.stepped() {
+		f()
+		e.publishStats()
+		return nil
+	}
+	select {
+	case e.mail <- f:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-e.done:
+		return ErrClosed
+	}
+}
+
+// post is send without a limit. An engine that has ended does not run f.
+func (e *Engine) post(f func()) { _ = e.send(context.Background(), f) }
+
 // ask runs f on the scheduler's goroutine and returns its result, after the statistics
 // include f's changes. If ctx ends first, f may still run later.
 func ask[T any](ctx context.Context, e *Engine, f func() T) (T, error) {
 	result := make(chan T, 1)
 	var none T
-	select {
-	case e.mail <- func() {
+	if err := e.send(ctx, func() {
 		v := f()
 		e.publishStats()
 		result <- v
-	}:
-	case <-ctx.Done():
-		return none, context.Cause(ctx)
-	case <-e.done:
-		return none, ErrClosed
+	}); err != nil {
+		return none, err
 	}
 	select {
 	case v := <-result:
@@ -262,15 +279,8 @@ func (e *Engine) newSequence(r *Request) (*sequence, error) {
 // Prefill computes the KV of a prompt and returns its blocks, which stay readable until
 // Held.Release. If ctx ends first, the computation is cancelled.
 func (e *Engine) Prefill(ctx context.Context, r PrefillRequest) (*Held, error) {
-	if err := e.validate(r.Tokens, 0); err != nil {
-		return nil, err
-	}
-	s := &sequence{
-		id: r.ID, tenant: r.Tenant, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
-		chain:   blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
-		prefill: &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
-	}
-	if err := e.enqueue(ctx, s); err != nil {
+	s, err := e.submitPrefill(ctx, r)
+	if err != nil {
 		return nil, err
 	}
 	select {
@@ -282,8 +292,20 @@ func (e *Engine) Prefill(ctx context.Context, r PrefillRequest) (*Held, error) {
 	}
 }
 
+func (e *Engine) submitPrefill(ctx context.Context, r PrefillRequest) (*sequence, error) {
+	if err := e.validate(r.Tokens, 0); err != nil {
+		return nil, err
+	}
+	s := &sequence{
+		id: r.ID, tenant: r.Tenant, tokens: r.Tokens, prompt: len(r.Tokens), given: len(r.Tokens),
+		chain:   blockhash.Chain{BlockSize: e.info.KV.BlockSize, Seed: e.cfg.HashSeed},
+		prefill: &prefillOnly{progress: r.Progress, done: make(chan prefillResult, 1)},
+	}
+	return s, e.enqueue(ctx, s)
+}
+
 func (e *Engine) enqueue(ctx context.Context, s *sequence) error {
-	s.arrived = time.Now()
+	s.arrived = e.cfg.Now()
 	refused, err := ask(ctx, e, func() error { return e.accept(s) })
 	if err != nil {
 		e.abort(s) // it may be accepted after ctx ended
@@ -320,7 +342,7 @@ func (e *Engine) accept(s *sequence) error {
 // abort cancels a sequence from any goroutine and does not wait for the scheduler. The
 // caller must not wait for the result of an aborted prefill.
 func (e *Engine) abort(s *sequence) {
-	cancel := func() {
+	e.post(func() {
 		if e.seqs[s.id] == s && s.state != seqDone {
 			e.cancel(s, protocol.FinishCancelled, nil)
 			e.count.CancelledTotal++
@@ -334,11 +356,7 @@ func (e *Engine) abort(s *sequence) {
 			default:
 			}
 		}
-	}
-	select {
-	case e.mail <- cancel:
-	case <-e.done:
-	}
+	})
 }
 
 // StopAdmission makes Submit and Prefill fail with ErrDraining. Requests that wait or run

@@ -231,14 +231,8 @@ func (x *Export) ask(ctx context.Context, f func() exported) (exported, error) {
 	return v, cmp.Or(err, v.err)
 }
 
-// post runs f on the scheduler's goroutine without waiting for it. The engine
-// serves its mailbox until all exports have ended.
-func (x *Export) post(f func()) {
-	select {
-	case x.e.mail <- f:
-	case <-x.e.done:
-	}
-}
+// post posts f. The engine serves its mailbox until all exports have ended.
+func (x *Export) post(f func()) { x.e.post(f) }
 
 // GiveBack ends, with ErrDraining, the sequences that have no KV worth moving: those that
 // wait for admission or for a remote prefill. Their senders retry on another engine. It

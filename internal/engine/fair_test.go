@@ -158,7 +158,7 @@ func TestNewestOfEqualsIsDisplaced(t *testing.T) {
 		d.send("c", 20, 40, 1)
 		d.steps(1)
 		if newest.state != seqWaiting {
-			t.Fatalf("%v run", d.running)
+			t.Fatal("the newest sequence kept its place")
 		}
 		for _, s := range list {
 			if s != newest && s.state != seqRunning {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -92,7 +91,7 @@ func (e *Engine) reserve(i *Import, room int) error {
 	e.pool.MarkIncoming(blocks[len(matched):])
 	s.blocks, s.computed, s.registered = blocks, len(matched)*e.info.KV.BlockSize, len(matched)
 	s.state, s.incoming, s.counted, s.cached = seqIncoming, i, true, s.computed
-	s.arrived = time.Now()
+	s.arrived = e.cfg.Now()
 	i.Blocks, i.CachedBlocks = slices.Clone(blocks), len(matched)
 	e.seqs[s.id] = s
 	e.apart++
@@ -161,7 +160,7 @@ func (i *Import) Attach(from string, cached int) *Stream {
 			i.e.cancel(s, protocol.FinishError, ErrClosed)
 			return
 		}
-		now := time.Now()
+		now := i.e.cfg.Now()
 		s.arrived, s.admitted, s.cached = now, now, cached
 		s.gen.first = &FirstToken{Cached: cached, Remote: true, Why: from}
 		i.e.run(s)
@@ -209,11 +208,5 @@ func (i *Import) end() {
 	i.e.wg.Done()
 }
 
-// post runs f on the scheduler's goroutine without waiting for it. The engine
-// serves its mailbox until all imports have ended.
-func (i *Import) post(f func()) {
-	select {
-	case i.e.mail <- f:
-	case <-i.e.done:
-	}
-}
+// post posts f. The engine serves its mailbox until all imports have ended.
+func (i *Import) post(f func()) { i.e.post(f) }

@@ -35,7 +35,7 @@ func list[T any](ctx context.Context, e *Engine, n int, describe func(*sequence,
 		total int
 	}
 	l, err := ask(ctx, e, func() listing {
-		l, now := listing{total: len(e.seqs)}, time.Now()
+		l, now := listing{total: len(e.seqs)}, e.cfg.Now()
 		for _, s := range e.oldest(n) {
 			l.rows = append(l.rows, describe(s, now.Sub(s.arrived)))
 		}

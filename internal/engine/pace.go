@@ -17,14 +17,13 @@ type pace struct {
 const waitGain = 0.2
 
 // begin notes that the backend starts a step.
-func (p *pace) begin() { p.began = time.Now() }
+func (p *pace) begin(now time.Time) { p.began = now }
 
 // pause notes that the engine has nothing to compute.
 func (p *pace) pause() { p.ended = time.Time{} }
 
 // end learns from a step with work w that the backend has computed.
-func (p *pace) end(b Backend, w *stepWork) StepReport {
-	now := time.Now()
+func (p *pace) end(now time.Time, b Backend, w *stepWork) StepReport {
 	r := StepReport{Decodes: w.decodes, PrefillTokens: w.tokens, Wall: now.Sub(p.began)}
 	r.Busy = r.Wall
 	if t, ok := b.(BusyTimer); ok {

@@ -108,14 +108,8 @@ func (r *Reservation) finish(next func(*sequence)) {
 	})
 }
 
-// post runs f on the scheduler's goroutine without waiting for it. The engine
-// serves its mailbox until all reservations have ended.
-func (r *Reservation) post(f func()) {
-	select {
-	case r.e.mail <- f:
-	case <-r.e.done:
-	}
-}
+// post posts f. The engine serves its mailbox until all reservations have ended.
+func (r *Reservation) post(f func()) { r.e.post(f) }
 
 // offer asks the request, at admission, whether its prompt should be prefilled remotely,
 // and if so makes a reservation. It returns false for a local prefill.
@@ -144,6 +138,10 @@ func (e *Engine) offer(s *sequence, cachedBlocks int) bool {
 	e.pool.MarkIncoming(r.Blocks[cachedBlocks:])
 	s.state, s.reserve = seqRemote, r
 	e.countRemote(s, 1)
+	if e.stepped() {
+		g.remote(r)
+		return true
+	}
 	e.wg.Add(1)
 	go func() {
 		defer e.wg.Done()
@@ -169,7 +167,7 @@ func (h *Held) Ending() <-chan struct{} { return h.e.ends }
 
 // Release gives the blocks back. Further calls do nothing.
 func (h *Held) Release() {
-	h.once.Do(func() { h.e.mail <- h.unhold })
+	h.once.Do(func() { h.e.post(h.unhold) })
 }
 
 // unhold runs on the scheduler's goroutine.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dynctl/dynctl/internal/protocol"
 )
@@ -25,7 +24,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		return admitted, nil
 	}
 	e.maskAhead()
-	e.pace.begin()
+	e.pace.begin(e.cfg.Now())
 	err = e.backend.Step(ctx, e.batch)
 	e.masks.Wait()
 	e.count.StepsTotal++
@@ -36,7 +35,7 @@ func (e *Engine) step(ctx context.Context) (progress bool, err error) {
 		return true, e.stepFailed(err)
 	}
 	e.failures = 0
-	e.report(e.pace.end(e.backend, &e.work))
+	e.report(e.pace.end(e.cfg.Now(), e.backend, &e.work))
 	for i, s := range e.parts {
 		if s.gen != nil && s.gen.scores != nil && s.state == seqRunning {
 			e.scorePrompt(s, e.batch[i])
@@ -122,7 +121,7 @@ func (e *Engine) admitted(s *sequence, cachedBlocks int) {
 	first := !s.counted
 	if first {
 		s.counted, s.cached = true, s.computed
-		s.admitted = time.Now()
+		s.admitted = e.cfg.Now()
 		e.count.PromptTokensTotal += uint64(s.given)
 		e.count.CachedTokensTotal += uint64(s.computed)
 		e.waiting.Charge(s.tenant, float64(s.pending()))
@@ -278,7 +277,7 @@ func (e *Engine) next(s *sequence) {
 	g := s.gen
 	out := Output{}
 	if g.first != nil {
-		g.first.Prefill = time.Since(s.admitted)
+		g.first.Prefill = e.cfg.Now().Sub(s.admitted)
 		out.First, g.first = g.first, nil
 	}
 	if g.scores != nil {

@@ -27,16 +27,9 @@ func newStream(id string, cancel func()) *Stream {
 // ends first, Next returns its cause; the sequence continues until Cancel.
 func (s *Stream) Next(ctx context.Context) (Output, error) {
 	for {
-		s.mu.Lock()
-		if s.filled {
-			out := s.out
-			s.out, s.filled = Output{}, false
-			s.mu.Unlock()
+		if out, ok, done := s.take(); ok {
 			return out, nil
-		}
-		done := s.done
-		s.mu.Unlock()
-		if done {
+		} else if done {
 			return Output{}, io.EOF
 		}
 		select {
@@ -45,6 +38,23 @@ func (s *Stream) Next(ctx context.Context) (Output, error) {
 			return Output{}, context.Cause(ctx)
 		}
 	}
+}
+
+// Take returns what Next would return without waiting; ok is false if there is nothing.
+func (s *Stream) Take() (out Output, ok bool) {
+	out, ok, _ = s.take()
+	return out, ok
+}
+
+func (s *Stream) take() (out Output, ok, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.filled {
+		return Output{}, false, s.done
+	}
+	out = s.out
+	s.out, s.filled = Output{}, false
+	return out, true, s.done
 }
 
 // Cancel ends the sequence and frees its blocks; it does nothing to a finished one.
@@ -58,7 +68,11 @@ func (s *Stream) push(o Output) bool {
 		s.mu.Unlock()
 		return false
 	}
-	s.out.Tokens = append(s.out.Tokens, o.Tokens...)
+	if s.out.Tokens == nil {
+		s.out.Tokens = o.Tokens // nobody else keeps them
+	} else {
+		s.out.Tokens = append(s.out.Tokens, o.Tokens...)
+	}
 	switch {
 	case o.Logprobs == nil:
 	case s.out.Logprobs == nil:
