@@ -22,6 +22,9 @@ import (
 func Local(tokens []uint32, seed uint64) uint64 {
 	var stack [128 * 4]byte
 	buf := stack[:0]
+	if 4*len(tokens) > len(stack) {
+		buf = make([]byte, 0, 4*len(tokens))
+	}
 	for _, t := range tokens {
 		buf = binary.LittleEndian.AppendUint32(buf, t)
 	}
