@@ -3,9 +3,20 @@ package engine
 import "github.com/dynctl/dynctl/internal/cluster"
 
 // Stats returns the load figures as of the last step, without waiting.
-func (e *Engine) Stats() cluster.WorkerStats { return *e.stats.Load() }
+func (e *Engine) Stats() cluster.WorkerStats {
+	if e.stepped() {
+		return e.currentStats()
+	}
+	return *e.stats.Load()
+}
 
 func (e *Engine) publishStats() {
+	if !e.stepped() { // nobody reads them at the same time
+		e.stats.Store(new(e.currentStats()))
+	}
+}
+
+func (e *Engine) currentStats() cluster.WorkerStats {
 	st := e.count
 	c := e.pool.Counts()
 	st.Running, st.Waiting, st.RemoteWait = len(e.running), e.waiting.Len(), e.remote
@@ -15,5 +26,5 @@ func (e *Engine) publishStats() {
 	st.KVIncoming, st.KVOutgoing, st.Quarantined = c.Incoming, c.Outgoing, c.Quarantined
 	st.EvictedTotal = e.pool.evicted
 	st.PrefillRate = e.pace.prefillRate(e.cfg.MaxBatchTokens)
-	e.stats.Store(&st)
+	return st
 }
