@@ -21,9 +21,9 @@ func routeCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route [TRACE...]",
 		Short: "compare routing policies by replaying traces in virtual time",
-		Long: `route replays workloads against the router's policies in virtual time and prints how
-much of their prompts the workers reuse, how evenly they work and how long requests
-wait. Each TRACE is a file in the format of Mooncake: one JSON object a line with
+		Long: `route replays workloads against the router's policies in virtual time, with the
+engine's scheduler for each worker, and prints how much of their prompts the workers
+reuse, how evenly they work and how long requests wait. Each TRACE is a file in the format of Mooncake: one JSON object a line with
 timestamp, input_length, output_length and hash_ids. The generated workloads are
 ` + strings.Join(route.Generated(), ", ") + `.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

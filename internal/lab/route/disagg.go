@@ -1,7 +1,6 @@
 package route
 
 import (
-	"container/heap"
 	"fmt"
 	"io"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
-	"github.com/dynctl/dynctl/internal/kvindex"
 	"github.com/dynctl/dynctl/internal/router"
 )
 
@@ -35,30 +33,15 @@ type FleetResult struct {
 
 // PlayFleet runs one workload with prefill workers.
 func PlayFleet(c Fleet) (FleetResult, error) {
-	f := &fleet{simulation: simulation{Config: c.Config, index: kvindex.New(kvindex.Config{}), loads: []*router.Load{router.NewLoad()}}, limits: c.Limits, prefillLoad: router.NewLoad()}
-	for i := range c.Workers + c.Prefill {
-		w := &worker{id: cluster.InstanceID(i + 1), name: cluster.WorkerName(i + 1), timing: c.Timing}
-		w.pool = engine.NewBlockPool(c.Blocks, w)
-		f.workers = append(f.workers, w)
+	s, err := newSimulation(c.Config, c.Workers+c.Prefill)
+	if err != nil {
+		return FleetResult{}, err
 	}
-	f.open = len(c.Requests)
-	for next := 0; f.open > 0; {
-		if next < len(c.Requests) {
-			at := time.Duration(float64(c.Requests[next].At) / c.Speed)
-			if len(f.queue) == 0 || at <= f.queue[0].at {
-				f.now = max(f.now, at)
-				if err := f.arrive(next); err != nil {
-					return FleetResult{}, err
-				}
-				next++
-				continue
-			}
-		}
-		e := heap.Pop(&f.queue).(event)
-		f.now = e.at
-		if err := e.do(); err != nil {
-			return FleetResult{}, err
-		}
+	f := &fleet{simulation: s, limits: c.Limits, prefillLoad: router.NewLoad()}
+	f.loads = []*router.Load{router.NewLoad()}
+	f.answer = f.answered
+	if err := f.run(f.arrive); err != nil {
+		return FleetResult{}, err
 	}
 	slices.Sort(f.gaps)
 	return FleetResult{Result: f.result(), Remote: f.remote, Gap99: quantile(f.gaps, 0.99)}, nil
@@ -66,7 +49,7 @@ func PlayFleet(c Fleet) (FleetResult, error) {
 
 // fleet is a run with prefill workers in progress. The decode workers come first.
 type fleet struct {
-	simulation
+	*simulation
 	limits      router.PrefillLimits
 	prefillLoad *router.Load
 	remote      int
@@ -81,20 +64,11 @@ func (f *fleet) candidates(hashes []uint64, decode bool) router.View {
 		if i < f.Workers == decode {
 			view.Candidates = append(view.Candidates, router.Candidate{
 				ID: w.id, Worker: w.name, Overlap: router.Overlap{Device: f.match.Find(w.id).Total()},
-				PrefillRate: w.rate(), TransferRate: transferRate, KVBlocks: f.Blocks,
+				PrefillRate: f.rates[i], TransferRate: transferRate, KVBlocks: f.Blocks,
 			})
 		}
 	}
 	return view
-}
-
-// rate is the speed that a worker tells once it has computed something: that of a step
-// with nothing but a chunk of the largest size.
-func (w *worker) rate() float64 {
-	if w.steps == 0 {
-		return 0
-	}
-	return maxBatchTokens / w.timing.step(batch{prompt: maxBatchTokens, pairs: maxBatchTokens * maxBatchTokens / 2}).Seconds()
 }
 
 // arrive decides where the prompt of a request is computed and routes it.
@@ -130,73 +104,52 @@ func (f *fleet) arrive(i int) error {
 		return err
 	}
 	at := f.workers[d.Chosen.ID-1]
-	if len(q.Hashes)+(q.Output+BlockSize-1)/BlockSize > f.Blocks {
-		return fmt.Errorf("request %d does not fit into a cache of %d blocks", i, f.Blocks)
-	}
-	s := &sequence{Request: q, arrived: f.now, flight: flight}
+	j := &job{Request: q, number: i, arrived: f.now, flight: flight}
+	f.jobs[i] = j
 	if !remote {
-		f.enqueue(at, s)
-		return nil
+		return f.submit(at, j, engine.Request{})
 	}
 	f.remote++
+	f.open++ // the transfer
 	flight.Prefilled()
 	p, hop, err := f.prefillLoad.Choose(part, prefillers, f.Policy.Pick)
 	if err != nil {
 		return err
 	}
-	s.landed = true
-	first := &Request{At: q.At, Tokens: max(1, part.PromptTokens), Output: 1, Hashes: part.Hashes}
-	f.enqueue(f.workers[p.Chosen.ID-1], &sequence{Request: first, arrived: f.now, flight: hop, then: func() {
+	from := f.workers[p.Chosen.ID-1]
+	t := &transfer{f: f, from: from, to: at}
+	j.transfer = t
+	err = from.prefill(j, max(1, part.PromptTokens), func(held *engine.Held) error {
 		hop.Prefilled()
-		// What was computed last is written last.
-		tail := float64(min(d.Chosen.Uncached(whole), maxBatchTokens)) / transferRate
-		f.at(f.now+time.Duration(tail*float64(time.Second)), func() error {
-			f.enqueue(at, s)
-			return nil
-		})
-	}})
-	return nil
-}
-
-func (f *fleet) enqueue(w *worker, s *sequence) {
-	w.waiting = append(w.waiting, s)
-	f.step(w)
-}
-
-// step starts the next step of an idle worker.
-func (f *fleet) step(w *worker) {
-	if w.busy {
-		return
-	}
-	d, ok := w.begin()
-	f.publish(w)
-	if !ok {
-		return
-	}
-	w.busy = true
-	f.at(f.now+d, func() error {
-		w.busy = false
-		for i, q := range w.running {
-			if w.chunks[i] == 0 && q.generated > 0 {
-				f.gaps = append(f.gaps, d)
-			}
-		}
-		w.end(func(q *sequence) {
-			if q.then == nil {
-				q.flight.Prefilled()
-				f.firsts = append(f.firsts, f.now-q.arrived)
-			}
-		}, func(q *sequence) {
-			q.flight.End()
-			if q.then != nil {
-				q.then()
-				return
-			}
-			f.open--
-		})
-		f.step(w)
-		return nil
+		hop.End()
+		t.held = held
+		return t.begin(maxBatchTokens) // the rest was written while this was computed
 	})
+	if err != nil {
+		return err
+	}
+	if err := f.step(from); err != nil {
+		return err
+	}
+	return f.submit(at, j, engine.Request{
+		Decide: func(int, int) engine.Decision { return engine.Decision{Remote: true} },
+		Remote: func(r *engine.Reservation) {
+			t.room = r
+			f.at(f.now, func() error { return t.begin(r.Wanted()) })
+		},
+	})
+}
+
+// answered notes the time between tokens. A prompt that the decode worker found in its
+// cache is not fetched.
+func (f *fleet) answered(j *job, o engine.Output) error {
+	if o.First == nil {
+		f.gaps = append(f.gaps, f.now-j.token)
+	} else if t := j.transfer; t != nil && !o.First.Remote {
+		t.local = true
+		return t.begin(0)
+	}
+	return nil
 }
 
 // FleetRule is a way to decide between local and remote prefill.

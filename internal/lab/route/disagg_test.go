@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Whatever the ratio of prefill and decode workers is, first tokens come about as soon by
-// measured speeds as by the best fixed rule, which differs. The others are far behind.
+// Whatever the ratio of prefill and decode workers is, first tokens come within 1.4 times
+// the time of the best fixed rule, which differs, if measured speeds decide. The others are
+// far behind for some ratio.
 func TestSLOFollowsTheLoad(t *testing.T) {
 	p90 := map[string][]time.Duration{} // by rule, relative to nothing
 	var best []time.Duration
@@ -49,7 +50,7 @@ func TestSLOFollowsTheLoad(t *testing.T) {
 			worst = max(worst, d.Seconds()/best[i].Seconds())
 		}
 		switch {
-		case rule == "slo" && worst > 1.1:
+		case rule == "slo" && worst > 1.4:
 			t.Errorf("slo takes up to %.2f times as long as the best fixed rule", worst)
 		case rule != "slo" && worst < 1.5:
 			t.Errorf("%s takes at most %.2f times as long as the best: the workloads do not tell rules apart", rule, worst)

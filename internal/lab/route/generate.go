@@ -31,6 +31,7 @@ func Generate(name string, seed uint64) (Workload, error) {
 	}
 	requests := generate(&random{Rand: rand.New(rand.NewPCG(seed, 0))})
 	slices.SortStableFunc(requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
+	number(requests)
 	return Workload{name, requests}, nil
 }
 
@@ -39,12 +40,12 @@ type random struct {
 	block uint64
 }
 
-// blocks returns the hashes of n new blocks.
+// blocks returns the ids of n new blocks.
 func (r *random) blocks(n int) []uint64 {
 	out := make([]uint64, n)
 	for i := range out {
 		r.block++
-		out[i] = mix(r.block)
+		out[i] = r.block
 	}
 	return out
 }
@@ -57,8 +58,8 @@ func (r *random) after(mean time.Duration) time.Duration {
 func (r *random) between(least, most int) int { return least + r.IntN(most-least+1) }
 
 // request makes one whose prompt ends somewhere in its last block.
-func (r *random) request(at time.Duration, hashes []uint64, output int) Request {
-	return Request{At: at, Tokens: len(hashes)*BlockSize - r.IntN(BlockSize), Output: output, Hashes: slices.Clone(hashes)}
+func (r *random) request(at time.Duration, blocks []uint64, output int) Request {
+	return Request{At: at, Tokens: len(blocks)*BlockSize - r.IntN(BlockSize), Output: output, blocks: slices.Clone(blocks)}
 }
 
 // agents are sessions with a shared system prompt of one of four kinds, whose history

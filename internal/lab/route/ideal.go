@@ -8,8 +8,9 @@ import (
 
 // Ideal returns the share of blocks that one cache of n blocks for all workers would
 // reuse, if it served the requests one after the other: with LRU eviction, and with the
-// eviction of what is used again last (Belady), which no cache beats. As in a real cache, a
-// block counts only if all blocks before it are there, too.
+// eviction of what is used again last (Belady), which no cache beats. As in a real cache,
+// blocks of answers are kept, too, a block counts only if all blocks before it are there,
+// and the last token of a prompt is always computed.
 func Ideal(requests []Request, n int) (lru, belady float64) {
 	total := 0
 	for _, r := range requests {
@@ -22,10 +23,10 @@ func pooledLRU(requests []Request, n int) (hits int) {
 	order, at := list.New(), map[uint64]*list.Element{}
 	for _, r := range requests {
 		leading := true
-		for _, h := range r.Hashes {
+		for k, h := range r.chain {
 			if e := at[h]; e != nil {
 				order.MoveToBack(e)
-				if leading {
+				if leading && k < r.reusable() {
 					hits++
 				}
 			} else {
@@ -51,14 +52,14 @@ func pooledBelady(requests []Request, n int) (hits int) {
 	var queue farthest
 	for i, r := range requests {
 		leading := true
-		for _, h := range r.Hashes {
+		for k, h := range r.chain {
 			u := uses[h]
 			for len(u) > 0 && u[0] <= i {
 				u = u[1:]
 			}
 			uses[h] = u
 			if _, ok := cached[h]; ok {
-				if leading {
+				if leading && k < r.reusable() {
 					hits++
 				}
 			} else {

@@ -85,7 +85,7 @@ func (p *Plan) table(out io.Writer, c Config, contenders []Contender, ideal floa
 	case c.Frontends > 1:
 		p.print(out, "\n%d frontends, which do not hear of each other\n", c.Frontends)
 	}
-	p.print(out, "\n| policy | settings | speed | reuse | of ideal | max/mean | TTFT p50 | p90 | p99 | us/decision |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	p.print(out, "\n| policy | settings | speed | reuse | of ideal | max/mean | TTFT p50 | p90 | p99 | preempted | us/decision |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, k := range contenders {
 		if len(p.Policies) > 0 && !slices.Contains(p.Policies, k.Name) {
 			continue
@@ -110,8 +110,8 @@ func (p *Plan) compare(out io.Writer, c Config, k Contender, ideal float64) erro
 			return err
 		}
 		p.panels[len(p.panels)-1].add(k.Name, speed, r.P90.Seconds())
-		p.print(out, "| %s | %s | %g | %.1f %% | %.0f %% | %.2f | %s | %s | %s | %.0f |\n", k.Name, with, speed, 100*r.Reuse(), 100*r.Reuse()/max(1e-9, ideal), r.Balance,
-			short(r.P50), short(r.P90), short(r.P99), float64(r.Decision.Nanoseconds())/1e3)
+		p.print(out, "| %s | %s | %g | %.1f %% | %.0f %% | %.2f | %s | %s | %s | %d | %.0f |\n", k.Name, with, speed, 100*r.Reuse(), 100*r.Reuse()/max(1e-9, ideal), r.Balance,
+			short(r.P50), short(r.P90), short(r.P99), r.Preempted, float64(r.Decision.Nanoseconds())/1e3)
 	}
 	if !p.Knee {
 		return nil
@@ -120,7 +120,7 @@ func (p *Plan) compare(out io.Writer, c Config, k Contender, ideal float64) erro
 	if err != nil {
 		return err
 	}
-	p.print(out, "| %s | %s | **%.2f** | knee | | | | | | |\n", k.Name, with, speed)
+	p.print(out, "| %s | %s | **%.2f** | knee | | | | | | | |\n", k.Name, with, speed)
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func cut(t *testing.T) []Request {
+func cut(t testing.TB) []Request {
 	t.Helper()
 	f, err := os.Open("testdata/conversation.jsonl")
 	if err != nil {
@@ -46,6 +46,9 @@ func TestIdealOfTheTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for i := range r { // what was published counts every block and no answers
+			r[i] = whole(r[i].blocks...)
+		}
 		lru, belady := Ideal(r, tc.blocks)
 		if math.Abs(lru-tc.lru) > 0.0006 || math.Abs(belady-tc.belady) > 0.0015 {
 			t.Errorf("%s, %d blocks: LRU %.4f, Belady %.4f, want %.3f and %.3f", tc.file, tc.blocks, lru, belady, tc.lru, tc.belady)
@@ -53,8 +56,13 @@ func TestIdealOfTheTraces(t *testing.T) {
 	}
 }
 
+// whole returns a request whose blocks are all full, and whose answer fills none.
+func whole(hashes ...uint64) Request {
+	return Request{Tokens: len(hashes)*BlockSize + 1, Hashes: hashes, chain: hashes}
+}
+
 func TestIdeal(t *testing.T) {
-	r := []Request{{Hashes: []uint64{1, 2}}, {Hashes: []uint64{3, 4}}, {Hashes: []uint64{1, 2}}}
+	r := []Request{whole(1, 2), whole(3, 4), whole(1, 2)}
 	for _, tc := range []struct {
 		blocks      int
 		lru, belady float64
@@ -96,6 +104,17 @@ func TestPlay(t *testing.T) {
 	}
 }
 
+// BenchmarkPlay replays the start of a trace.
+func BenchmarkPlay(b *testing.B) {
+	requests := cut(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Play(Config{Requests: requests, Policy: Own().Settings[0], Workers: 4, Blocks: 1000, Speed: 0.5, Timing: H100}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // The product's policy reuses more than all that do not look at caches.
 func TestOwnPolicyReuses(t *testing.T) {
 	w, err := Generate("tenants", 1)
@@ -123,7 +142,7 @@ func TestGenerate(t *testing.T) {
 		}
 		last := time.Duration(0)
 		for _, r := range a.Requests {
-			if r.At < last || r.Output < 1 || r.Tokens > len(r.Hashes)*BlockSize || r.Tokens <= (len(r.Hashes)-1)*BlockSize {
+			if r.At < last || r.Output < 1 || r.Tokens > len(r.blocks)*BlockSize || r.Tokens <= (len(r.blocks)-1)*BlockSize {
 				t.Fatalf("%s: %+v after %s", name, r, last)
 			}
 			last = r.At

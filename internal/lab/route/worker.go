@@ -1,53 +1,102 @@
 package route
 
 import (
+	"context"
+	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/dynctl/dynctl/internal/blockhash"
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/router"
 )
 
-// sequence is one request on its way.
-type sequence struct {
+// job is a request on its way.
+type job struct {
 	*Request
-	arrived    time.Duration
-	flight     *router.Flight
-	ids        []int32
-	computed   int // prompt tokens
-	registered int // blocks
-	generated  int
-	landed     bool   // a prefill worker computes all but the last token
-	then       func() // of a prefill worker: the prompt is computed
+	number   int
+	arrived  time.Duration
+	flight   *router.Flight
+	stream   *engine.Stream
+	token    time.Duration // when the last token came
+	transfer *transfer     // of a prompt that is computed elsewhere
 }
 
-// worker is a simulated engine: it admits requests first come, first served, computes
-// prompts in chunks beside the sequences that decode, and keeps blocks in a real pool.
+// worker is an engine in virtual time: the product's scheduler and block pool on a device
+// that takes the time of a [Timing].
 type worker struct {
-	id      cluster.InstanceID
-	name    string
-	timing  Timing
-	pool    *engine.BlockPool
-	waiting []*sequence
-	running []*sequence
-	busy    bool
-	steps   int
-	chunks  []int // of the running ones, in the current step
+	id   cluster.InstanceID
+	name string
+	device
+	engine *engine.Stepper
+	ahead  time.Duration // that the engine's clock is ahead during a step
+	busy   bool
+	events []kvEvent
+	early  int // events before the step began
+	rate   float64
+	prompt []uint32 // scratch
 
-	events []kvEvent // of the current step
+	reused, blocks int // of the prompts whose first token has come
 
-	// What it has done.
-	computed       int // prompt tokens
-	reused, blocks int
-	prefilled      int // tokens and time of the steps with prompts, for the rate
-	prefilling     time.Duration
+	prompts []*hop // that are computed for other workers
+}
+
+// hop is a prompt that is computed for another worker.
+type hop struct {
+	prompt *engine.Prefilling
+	then   func(*engine.Held) error
+}
+
+// prefill has the engine compute the first n tokens of a prompt and then calls then.
+func (w *worker) prefill(j *job, n int, then func(*engine.Held) error) error {
+	p, err := w.engine.Prefill(context.Background(), engine.PrefillRequest{ID: strconv.Itoa(j.number), Tokens: fill(nil, j.ids, n)})
+	if err != nil {
+		return fmt.Errorf("prompt of request %d: %w", j.number, err)
+	}
+	w.prompts = append(w.prompts, &hop{p, then})
+	return nil
+}
+
+// collectPrompts hands out the prompts that are computed.
+func (w *worker) collectPrompts() error {
+	left := w.prompts[:0]
+	for _, h := range w.prompts {
+		held, done, err := h.prompt.Take()
+		if !done {
+			left = append(left, h)
+			continue
+		}
+		if err == nil {
+			err = h.then(held)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	clear(w.prompts[len(left):])
+	w.prompts = left
+	return nil
 }
 
 // kvEvent tells the router's index of blocks.
 type kvEvent struct {
 	stored bool
 	hashes []uint64
+}
+
+// newWorker returns a worker whose clock is now.
+func newWorker(i int, c *Config, now *time.Duration) (*worker, error) {
+	w := &worker{id: cluster.InstanceID(i), name: cluster.WorkerName(i), device: device{timing: c.Timing, requests: c.Requests}}
+	w.began = func() { w.early = len(w.events) }
+	var err error
+	w.engine, err = engine.NewStepper(engine.Config{
+		NumBlocks: c.Blocks, MaxSeqs: maxSequences, MaxBatchTokens: maxBatchTokens, MaxWaiting: len(c.Requests) + 1, Sink: w,
+		Now: func() time.Time { return time.Unix(0, 0).Add(*now + w.ahead) },
+	}, w)
+	if err != nil {
+		return nil, fmt.Errorf("worker %d: %w", i, err)
+	}
+	return w, nil
 }
 
 // Stored, Removed and Cleared make the worker the sink of its pool.
@@ -65,99 +114,34 @@ func (w *worker) Removed(hashes []uint64, _ string) {
 
 func (w *worker) Cleared(int) {}
 
-// begin starts a step and returns how long it takes; false if there is nothing to do.
-func (w *worker) begin() (time.Duration, bool) {
-	var b batch
-	w.chunks = w.chunks[:0]
-	budget := maxBatchTokens
-	for _, s := range w.running { // those that decode go first
-		if s.computed == s.Tokens {
-			budget--
-		}
-	}
-	for _, s := range w.running {
-		if s.computed == s.Tokens {
-			b.decode++
-			b.context += s.Tokens + s.generated
-			w.chunks = append(w.chunks, 0)
-			continue
-		}
-		budget = w.chunk(&b, s, budget)
-	}
-	for len(w.waiting) > 0 && budget > 0 && len(w.running) < maxSequences && w.admit(w.waiting[0]) {
-		s := w.waiting[0]
-		w.waiting = w.waiting[1:]
-		w.running = append(w.running, s)
-		budget = w.chunk(&b, s, budget)
-	}
-	if len(w.running) == 0 {
-		return 0, false
-	}
-	w.steps++
-	d := w.timing.step(b)
-	w.computed += b.prompt
-	if b.prompt > 0 {
-		w.prefilled += b.prompt
-		w.prefilling += d
-	}
-	return d, true
+// Step computes a batch, which takes the time that the clock advances.
+func (w *worker) Step(ctx context.Context, entries []engine.BatchSeq) error {
+	err := w.device.Step(ctx, entries)
+	w.ahead = w.took
+	return err
 }
 
-// chunk plans a part of a prompt.
-func (w *worker) chunk(b *batch, s *sequence, budget int) int {
-	n := max(0, min(budget, s.Tokens-s.computed))
-	b.prompt += n
-	b.pairs += float64(n) * (float64(s.computed) + float64(n)/2)
-	w.chunks = append(w.chunks, n)
-	return budget - n
+// submit hands a request to the engine. r holds what the job does not say.
+func (w *worker) submit(j *job, r engine.Request) (err error) {
+	if most := w.engine.Engine.MaxModelLen(); j.Tokens+j.Output > most {
+		return fmt.Errorf("request %d of %d tokens does not fit into a cache of %d", j.number, j.Tokens+j.Output, most)
+	}
+	w.prompt = fill(w.prompt[:0], j.ids, j.Tokens)
+	r.ID, r.Tokens, r.Stop.MaxTokens, r.Sampling.Seed = strconv.Itoa(j.number), w.prompt, j.Output, uint64(j.number)
+	if j.stream, err = w.engine.Engine.Submit(context.Background(), r); err != nil {
+		return fmt.Errorf("request %d: %w", j.number, err)
+	}
+	return nil
 }
 
-// admit takes the blocks of a request, with room for its output.
-func (w *worker) admit(s *sequence) bool {
-	matched := w.pool.Match(s.Hashes)
-	blocks := len(s.Hashes) + (s.Output+BlockSize-1)/BlockSize
-	ids, err := w.pool.Acquire(s.Hashes[:matched], blocks-matched)
-	if err != nil {
-		return false
+// step computes the next step, if there is something to compute. It takes no time if it
+// only admitted requests.
+func (w *worker) step() (took time.Duration, progress bool, err error) {
+	w.took, w.answered = 0, w.answered[:0]
+	progress, err = w.engine.Step(context.Background())
+	w.ahead = 0
+	if w.took == 0 {
+		w.early = len(w.events)
 	}
-	s.ids, s.registered = ids, matched
-	s.computed = max(0, min(matched*BlockSize, s.Tokens-1)) // the last token is always computed
-	if s.landed {
-		s.computed = s.Tokens - 1
-	}
-	w.reused += matched
-	w.blocks += len(s.Hashes)
-	return true
-}
-
-// end finishes a step at a time and calls first and last for requests whose first token,
-// or last one, has come.
-func (w *worker) end(first, last func(*sequence)) {
-	keep := w.running[:0]
-	for i, s := range w.running {
-		if n := w.chunks[i]; n > 0 {
-			s.computed += n
-			full := s.computed / BlockSize
-			if s.computed == s.Tokens {
-				full = len(s.Hashes)
-			}
-			if full > s.registered {
-				w.pool.Register(s.ids, &blockhash.Chain{Local: s.Hashes, Seq: s.Hashes}, s.registered, full)
-				s.registered = full
-			}
-		}
-		if s.computed == s.Tokens {
-			if s.generated++; s.generated == 1 {
-				first(s)
-			}
-			if s.generated >= s.Output {
-				w.pool.Release(s.ids)
-				last(s)
-				continue
-			}
-		}
-		keep = append(keep, s)
-	}
-	clear(w.running[len(keep):])
-	w.running = keep
+	return w.took, progress, err
 }

@@ -16,8 +16,15 @@ type Request struct {
 	At     time.Duration
 	Tokens int      // of the prompt
 	Output int      // tokens
-	Hashes []uint64 // of the prompt's blocks; the last may be of a part, as in the traces
+	Hashes []uint64 // of the prompt's full blocks
+
+	blocks []uint64 // ids of the prompt's blocks in the workload; the last may be of a part
+	ids    []uint32 // numbers of the blocks of prompt and answer
+	chain  []uint64 // hashes of their full blocks; the last token is not computed
 }
+
+// reusable returns how many blocks of the prompt may come from a cache.
+func (r *Request) reusable() int { return (r.Tokens - 1) / BlockSize }
 
 // ReadMooncake reads a trace in the format of Mooncake: one JSON object a line. A prompt
 // is taken to be as long as its blocks at most.
@@ -35,23 +42,14 @@ func ReadMooncake(r io.Reader) ([]Request, error) {
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("line %d of the trace: %w", len(out)+1, err)
 		}
-		for i := range l.HashIDs {
-			l.HashIDs[i] = mix(l.HashIDs[i] + 1)
-		}
 		out = append(out, Request{
 			At: time.Duration(l.Timestamp) * time.Millisecond, Tokens: max(1, min(l.InputLength, len(l.HashIDs)*BlockSize)),
-			Output: max(1, l.OutputLength), Hashes: l.HashIDs,
+			Output: max(1, l.OutputLength), blocks: l.HashIDs,
 		})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read the trace: %w", err)
 	}
+	number(out)
 	return out, nil
-}
-
-// mix is the finalizer of MurmurHash3: ids become hashes.
-func mix(x uint64) uint64 {
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }
