@@ -75,7 +75,7 @@ func (e *Engine) addTenant(tenant string, r *room, share room) {
 		short := oldest.pending() / 4
 		for s := e.shortPrompt(tenant, short); s != nil; s = e.shortPrompt(tenant, short) {
 			n, seconds := add(s, half)
-			if n == 0 {
+			if n == 0 && !e.chunked(s) {
 				break
 			}
 			half.take(n, seconds)
@@ -148,12 +148,17 @@ func (e *Engine) fit(s *sequence, r room) int {
 	return fits
 }
 
-// chunked reports whether the current step already has a chunk of the prompt.
+// chunked reports whether the current step already has a chunk of the prompt, or one that
+// it waits for.
 func (e *Engine) chunked(s *sequence) bool { return s.chunkStep == e.count.StepsTotal+1 }
 
 // addChunk adds as much of a prompt as there is room for. It returns the number of tokens
 // and the predicted seconds.
 func (e *Engine) addChunk(s *sequence, r room) (int, float64) {
+	if e.catchUp(s) {
+		s.chunkStep = e.count.StepsTotal + 1
+		return 0, 0
+	}
 	n := e.fit(s, r)
 	if n <= 0 {
 		return 0, 0

@@ -37,7 +37,7 @@ type sequence struct {
 	registered    int     // leading blocks offered to the prefix cache
 	state         seqState
 	place         *fairqueue.Entry[*sequence] // in the queue, while seqWaiting
-	chunkStep     uint64                      // number of the last step with a chunk of it
+	chunkStep     uint64                      // number of the last step with a chunk of it, or one that it waits for
 	counted       bool                        // prompt tokens are counted once, also after a preemption
 	cached        int                         // tokens found in the prefix cache when it was admitted first
 
