@@ -192,4 +192,9 @@ func (p *Plan) print(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format, args...) // a failed write has no other place to be reported
 }
 
-func short(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+func short(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%.3f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}

@@ -35,7 +35,7 @@ func number(requests []Request) {
 				break
 			}
 			brought = !old
-			if o, ok := last[id]; ok && k == requests[o].Tokens/BlockSize-1 && requests[o].Tokens+requests[o].Output <= r.Tokens {
+			if o, ok := last[id]; ok && requests[o].Tokens+requests[o].Output <= r.Tokens {
 				delete(last, id)
 				next[o] = r
 			}

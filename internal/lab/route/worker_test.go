@@ -78,34 +78,53 @@ func TestAnswersThatAreContinued(t *testing.T) {
 	}
 }
 
-// A step takes the time of its work, and what it gives comes at its end: events 5 ms later.
+// A step takes the time of its work. What it gives comes at its end, and the router hears
+// of blocks 5 ms later, of those that made room 5 ms after its begin.
 func TestStepsTakeTime(t *testing.T) {
-	requests := []Request{{Tokens: 1000, Output: 2, blocks: []uint64{1, 2}}}
+	first := H100.step(batch{prompt: 1000, pairs: 500_000})
+	second := H100.step(batch{prompt: 1500, pairs: 1_125_000, decode: 1, context: 1001})
+	requests := []Request{{Tokens: 1000, Output: 2, blocks: []uint64{1, 2}}, {At: first / 2, Tokens: 1500, Output: 1, blocks: []uint64{3, 4, 5}}, {At: time.Hour, Tokens: 2000, Output: 1, blocks: []uint64{6, 7, 8, 9}}}
 	number(requests)
-	s, err := newSimulation(Config{Requests: requests, Policy: Own().Settings[0], Workers: 1, Blocks: 10, Speed: 1, Timing: H100}, 1)
+	s, err := newSimulation(Config{Requests: requests, Policy: Own().Settings[0], Workers: 1, Blocks: 5, Speed: 1, Timing: H100}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.share()
-	first := H100.step(batch{prompt: 1000, pairs: 500_000})
-	second := H100.step(batch{decode: 1, context: 1001})
-	s.at(first+eventDelay-1, func() error {
-		if s.index.Lookup(requests[0].Hashes, &s.match); len(s.match.Overlaps) != 0 {
-			t.Error("the index knows blocks too early")
+	knows := func(at time.Duration, request, want int) {
+		s.at(at, func() error {
+			got := 0
+			if s.index.Lookup(requests[request].Hashes, &s.match); len(s.match.Overlaps) > 0 {
+				got = s.match.Overlaps[0].Total()
+			}
+			if got != want {
+				t.Errorf("at %s the index knows %d blocks of request %d, want %d", at, got, request, want)
+			}
+			return nil
+		})
+	}
+	knows(first+eventDelay-1, 0, 0)
+	knows(first+eventDelay+1, 0, 1)
+	knows(time.Hour+eventDelay-1, 0, 1)
+	knows(time.Hour+eventDelay-1, 1, 2)
+	knows(time.Hour+eventDelay+1, 1, 1) // four of five blocks are needed, two are free
+	var got []engine.FirstToken
+	s.answer = func(_ *job, o engine.Output) error {
+		if o.First != nil {
+			got = append(got, *o.First)
 		}
 		return nil
-	})
-	s.at(first+eventDelay+1, func() error {
-		if s.index.Lookup(requests[0].Hashes, &s.match); len(s.match.Overlaps) != 1 {
-			t.Error("the index does not know the block")
-		}
-		return nil
-	})
+	}
 	if err := s.run(s.arrive); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.result(); r.P50 != first || r.Span != first+second || r.Computed != 1000 {
-		t.Errorf("%+v, want %s and %s", r, first, first+second)
+	last := H100.step(batch{prompt: 2000, pairs: 2_000_000})
+	for i, want := range [][2]time.Duration{{0, first}, {first - first/2, second}, {0, last}} {
+		if f := got[i]; f.Queued != want[0] || f.Prefill != want[1] {
+			t.Errorf("request %d: waited %s, computed %s, want %v", i, f.Queued, f.Prefill, want)
+		}
+	}
+	if r := s.result(); r.Span != time.Hour+last || r.Computed != 4500 || s.workers[0].rate == 0 {
+		t.Errorf("%+v", r)
 	}
 }
 
