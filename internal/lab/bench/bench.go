@@ -70,6 +70,7 @@ func sections() []section {
 		{"disagg", "remote prefill against local prefill, and streams beside long prompts", false, measureDisagg},
 		{"cpu", "the CPU backend in real shapes, against the processor's limits; not in all", true, measureCPU},
 		{"router", "what router and index cost a frontend under load; not in all", true, measureRouter},
+		{"fleet", "what many idle workers cost, and a request to one of them; not in all", true, measureFleet},
 		{"accuracy", "logits of types and instructions against float32; not in all", true, measureAccuracy},
 	}
 }

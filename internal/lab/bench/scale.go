@@ -18,6 +18,7 @@ type scale struct {
 
 	accuracy accuracyScale
 	router   routerScale
+	fleet    fleetScale
 }
 
 type engineScale struct {
@@ -141,6 +142,7 @@ func fullScale() scale {
 		},
 		accuracy: accuracyScale{tokens: 2048, window: 2048, slowBytes: 256 << 20},
 		router:   routerScale{rate: 100, window: 20 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{5, 200 * time.Second}},
+		fleet:    fleetScale{workers: []int{2, 16, 64, 128, 256}, settle: 3 * time.Second, idle: 10 * time.Second, requests: 500, turns: turns{3, 5 * time.Minute}},
 	}
 }
 
@@ -174,5 +176,6 @@ func quickScale() scale {
 		},
 		accuracy: accuracyScale{tokens: 512, window: 512, slowBytes: 64 << 20},
 		router:   routerScale{rate: 100, window: 5 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{2, 30 * time.Second}},
+		fleet:    fleetScale{workers: []int{2, 16, 64}, settle: 2 * time.Second, idle: 4 * time.Second, requests: 100, turns: turns{1, time.Minute}},
 	}
 }
