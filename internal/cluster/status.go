@@ -87,8 +87,13 @@ type Declined struct {
 // WorkerStats holds the load figures of one worker. Gauges show the present; the _total
 // fields count since the worker started and only grow.
 type WorkerStats struct {
-	Running     int `json:"running"`     // sequences in the batch
-	Waiting     int `json:"waiting"`     // sequences that wait for admission
+	Running int `json:"running"` // sequences in the batch
+	Waiting int `json:"waiting"` // sequences that wait for admission
+	// Prefilling counts sequences in the batch whose prompt is not computed, PrefillTokens
+	// what is left of their prompts.
+	Prefilling    int `json:"prefilling"`
+	PrefillTokens int `json:"prefill_tokens"`
+
 	RemoteWait  int `json:"remote_wait"` // decode: sequences whose KV comes from a prefill worker
 	Moving      int `json:"moving"`      // sequences that are paused between two decode workers
 	MaxSeqs     int `json:"max_seqs"`    //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -250,5 +251,37 @@ func TestStopWaitsForReservations(t *testing.T) {
 	<-ended
 	if err := e.Check(t.Context(), true); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where a prompt is computed is decided with what was admitted before it, in the same step,
+// too.
+func TestDecisionsKnowThePromptsBefore(t *testing.T) {
+	r := seeded(t)
+	e, _ := start(t, engine.Config{NumBlocks: 30}, mock.Options{BlockSize: 16, StepTime: func(int, int) time.Duration { return time.Millisecond }})
+	first := submit(t, e, request("first", prompt(r, 380), 1000)) // in 24 of the blocks: the others wait
+	type known struct{ prompts, tokens, used int }
+	var got []known
+	var streams []*engine.Stream
+	for i, n := range []int{100, 150, 50} {
+		q := request(fmt.Sprint("r", i), prompt(r, n), 3)
+		q.Decide = func(int, int) engine.Decision {
+			s := e.Stats()
+			got = append(got, known{s.Prefilling, s.PrefillTokens, s.KVUsed()})
+			return engine.Decision{}
+		}
+		q.Remote = func(res *engine.Reservation) { res.Fallback("none") }
+		streams = append(streams, submit(t, e, q))
+	}
+	patience.Until(t, "all wait", func() bool { return e.Stats().Waiting == len(streams) })
+	first.Cancel()
+	for _, s := range streams {
+		collect(t, s)
+	}
+	if want := []known{{0, 0, 0}, {1, 100, 7}, {2, 250, 17}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if s := e.Stats(); s.Prefilling != 0 || s.PrefillTokens != 0 {
+		t.Errorf("in the end: %+v", s)
 	}
 }

@@ -76,6 +76,9 @@ func (e *Engine) admit() (progress bool) {
 		if next == nil {
 			return progress
 		}
+		if progress {
+			e.publishStats() // where the next prompt is computed depends on the ones before
+		}
 		s := next.Item
 		matched := s.matchable(e.info.KV.BlockSize)
 		matched = matched[:e.pool.Match(matched)]

@@ -21,6 +21,11 @@ func (e *Engine) currentStats() cluster.WorkerStats {
 	c := e.pool.Counts()
 	st.Running, st.Waiting, st.RemoteWait = len(e.running), e.waiting.Len(), e.remote
 	st.Moving = e.apart
+	for _, s := range e.running {
+		if n := s.pending(); n > 1 {
+			st.Prefilling, st.PrefillTokens = st.Prefilling+1, st.PrefillTokens+n
+		}
+	}
 	st.MaxSeqs, st.BlockSize = e.cfg.MaxSeqs, e.info.KV.BlockSize
 	st.KVTotal, st.KVActive, st.KVCached = c.Total, c.Active, c.Cached
 	st.KVIncoming, st.KVOutgoing, st.Quarantined = c.Incoming, c.Outgoing, c.Quarantined
