@@ -33,15 +33,22 @@ const (
 	ConditionalPrefillLoad = "prefill-load"
 	ConditionalISLOrLoad   = "isl-or-load"
 	ConditionalSLO         = "slo"
+	ConditionalLeastDelay  = "least-delay"
 )
+
+// ComparesSpeeds reports whether the rule needs the speeds of the workers. The rule
+// threshold decides while one is unknown.
+func (c Conditional) ComparesSpeeds() bool {
+	return c.Rule == ConditionalLeastDelay || c.Rule == ConditionalSLO
+}
 
 // ConditionalRules lists the rules.
 func ConditionalRules() []string {
-	return []string{ConditionalThreshold, ConditionalISLBounding, ConditionalPrefillLoad, ConditionalISLOrLoad, ConditionalSLO, ConditionalOff}
+	return []string{ConditionalLeastDelay, ConditionalThreshold, ConditionalISLBounding, ConditionalPrefillLoad, ConditionalISLOrLoad, ConditionalSLO, ConditionalOff}
 }
 
 // ConditionalForm says what ParseConditional reads.
-const ConditionalForm = "threshold, isl-bounding, prefill-load, isl-or-load, slo, off, or a JSON object like " +
+const ConditionalForm = "least-delay, threshold, isl-bounding, prefill-load, isl-or-load, slo, off, or a JSON object like " +
 	`{"policy":"isl_bounding","eff_isl_threshold":2048,"eff_isl_ratio_threshold":0.7}`
 
 // ParseConditional reads the name of a rule, or the JSON object by which Dynamo configures

@@ -17,6 +17,7 @@ func TestParseConditional(t *testing.T) {
 	}
 	for text, want := range map[string]Conditional{
 		"":             with(ConditionalThreshold, nil),
+		"least_delay":  with(ConditionalLeastDelay, nil),
 		"threshold":    with(ConditionalThreshold, nil),
 		"off":          with(ConditionalOff, nil),
 		"slo":          with(ConditionalSLO, nil),

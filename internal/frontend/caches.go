@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/kvfeed"
 	"github.com/dynctl/dynctl/internal/kvindex"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/runtime"
 )
@@ -38,6 +39,8 @@ type cachedWorker struct {
 	transfer float64 // the same of its KV
 	kvBlocks int     // the size of its pool
 	kvInUse  int     // blocks of it that are neither free nor only cached
+	prompts  int     // that it is computing
+	waiting  int     // tokens that these have left to compute
 	told     time.Time
 	accuracy cluster.KVAccuracy
 	recent   recent[cluster.KVAccuracy]
@@ -81,7 +84,7 @@ func (c *caches) status(st cluster.WorkerStatus) {
 	w := c.workers[st.InstanceID]
 	s := &st.Stats
 	w.rate, w.transfer, w.kvBlocks = s.PrefillRate, transferRate(st), s.KVTotal
-	w.kvInUse, w.told = s.KVUsed(), time.Now()
+	w.kvInUse, w.prompts, w.waiting, w.told = s.KVUsed(), s.Prefilling, s.PrefillTokens, time.Now()
 }
 
 // transferRate returns the mean speed of a worker's KV transfers so far, in tokens per
@@ -94,25 +97,36 @@ func transferRate(st cluster.WorkerStatus) float64 {
 	return float64(s.TransferBytesTotal) / float64(s.TransferNanosTotal) * 1e9 * float64(s.BlockSize) / float64(st.BlockBytes)
 }
 
-// prefillRates returns the mean speeds of prefill workers and of their transfers, in tokens
-// per second, over those that have told them; 0 if none has.
-func (c *caches) prefillRates(of map[cluster.InstanceID]cluster.RuntimeConfig) (prefill, transfer float64) {
+// prefillHints describe the mean of the prefill workers; has is what caches hold of the
+// prompt, in blocks of so many tokens.
+func (c *caches) prefillHints(of map[cluster.InstanceID]cluster.RuntimeConfig, has held, blockSize int) (h protocol.PrefillHints) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var rates, transfers int
+	var rates, transfers, told, cached int
+	for _, o := range has.by {
+		if _, counts := of[o.Worker]; counts {
+			cached += o.Total()
+		}
+	}
 	for id := range of {
 		w := c.workers[id]
 		if w == nil {
 			continue
 		}
 		if w.rate > 0 {
-			rates, prefill = rates+1, prefill+w.rate
+			rates, h.Rate = rates+1, h.Rate+w.rate
 		}
 		if w.transfer > 0 {
-			transfers, transfer = transfers+1, transfer+w.transfer
+			transfers, h.TransferRate = transfers+1, h.TransferRate+w.transfer
+		}
+		if time.Since(w.told) < oldStatus {
+			told, h.Prompts, h.Waiting = told+1, h.Prompts+float64(w.prompts), h.Waiting+w.waiting
 		}
 	}
-	return prefill / float64(max(1, rates)), transfer / float64(max(1, transfers))
+	h.Rate, h.TransferRate = h.Rate/float64(max(1, rates)), h.TransferRate/float64(max(1, transfers))
+	h.Prompts, h.Waiting = h.Prompts/float64(max(1, told)), h.Waiting/max(1, told)
+	h.Cached = cached * blockSize / max(1, len(of))
+	return h
 }
 
 // gone forgets a worker that has left discovery.
@@ -133,17 +147,31 @@ func (c *caches) gone(id cluster.InstanceID) {
 	}
 }
 
-// describe fills in what is known of the candidates for a prompt, which come in the order of
-// their ids. It returns the number of leading blocks that at least one worker holds.
-func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held int) {
+// held is what the caches of all workers hold of the beginning of a prompt.
+type held struct {
+	by   []kvindex.Overlap
+	most int // leading blocks that at least one worker holds
+}
+
+// lookup returns what the caches hold of a prompt.
+func (c *caches) lookup(hashes []uint64) held {
 	if c.approx != nil {
 		c.approx.Expire(time.Now())
 	}
 	m := c.matches.Get().(*kvindex.Match)
 	defer c.matches.Put(m)
 	c.index.Lookup(hashes, m)
-	for _, o := range m.Overlaps {
-		held = max(held, o.Total())
+	h := held{by: slices.Clone(m.Overlaps)}
+	for _, o := range h.by {
+		h.most = max(h.most, o.Total())
+	}
+	return h
+}
+
+// describe fills in what is known of the candidates, which come in the order of their ids,
+// for a prompt of which the caches hold has.
+func (c *caches) describe(candidates []router.Candidate, has held) {
+	for _, o := range has.by {
 		at, found := slices.BinarySearchFunc(candidates, o.Worker, func(c router.Candidate, id cluster.InstanceID) int { return cmp.Compare(c.ID, id) })
 		if found {
 			candidates[at].Overlap = router.Overlap{Device: o.Blocks[kvindex.Device], Host: o.Blocks[kvindex.Host], Disk: o.Blocks[kvindex.Disk]}
@@ -161,7 +189,6 @@ func (c *caches) describe(candidates []router.Candidate, hashes []uint64) (held 
 			}
 		}
 	}
-	return held
 }
 
 // longest returns the most leading blocks of a prompt that any worker has.

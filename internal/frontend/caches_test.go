@@ -166,8 +166,9 @@ func TestReusableBlocksAreCounted(t *testing.T) {
 	hashes := []uint64{1, 2, 3, 4}
 	f.caches.routed(one, hashes)
 	candidates := []router.Candidate{{ID: two, Worker: "worker-2"}}
-	if held := f.caches.describe(candidates, append(hashes, 5, 6)); held != 4 || candidates[0].Overlap.Blocks() != 0 {
-		t.Errorf("%d blocks are held, %d at the candidate; want 4 and 0", held, candidates[0].Overlap.Blocks())
+	has := f.caches.lookup(append(hashes, 5, 6))
+	if f.caches.describe(candidates, has); has.most != 4 || candidates[0].Overlap.Blocks() != 0 {
+		t.Errorf("%d blocks are held, %d at the candidate; want 4 and 0", has.most, candidates[0].Overlap.Blocks())
 	}
 	f.caches.found(two, 2, 4, 1)
 	for metric, want := range map[string]float64{"kv_reusable": 4, "kv_predicted": 2, "kv_found": 1, "kv_false": 1} {

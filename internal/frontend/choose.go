@@ -104,6 +104,7 @@ func (g *generation) pick() (inst cluster.Instance, flight *router.Flight, err e
 	list := g.f.candidates.take()
 	defer g.f.candidates.give(list)
 	instances, r, v, reusable := g.view(list)
+	g.found = nil // caches may change before the next decision
 	d, flight, err := g.f.load.Choose(r, v, g.policy().Pick)
 	g.decided(d, r, reusable, begin)
 	if err == nil {
@@ -131,7 +132,18 @@ func (g *generation) view(list *[]router.Candidate) (instances []cluster.Instanc
 	}
 	r = g.routed()
 	g.keepSession(&r, v.Candidates)
-	return instances, r, v, g.f.caches.describe(v.Candidates, r.Hashes)
+	has := g.lookup(r)
+	g.f.caches.describe(v.Candidates, has)
+	return instances, r, v, has.most
+}
+
+// lookup returns what the caches hold of the prompt. All that is decided at one time is
+// decided by the same lookup.
+func (g *generation) lookup(r router.Request) held {
+	if g.found == nil {
+		g.found = new(g.f.caches.lookup(r.Hashes))
+	}
+	return *g.found
 }
 
 // appendDecode appends the instances that can decode for the model: the one that the sequence

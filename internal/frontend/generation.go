@@ -48,6 +48,7 @@ type generation struct {
 	handovers   int              // of the sequence, with its KV
 
 	chain blockhash.Chain // of the tokens
+	found *held           // what caches hold of them, for what is decided now; nil if not looked up
 
 	routing routeAsk // as the headers of the request want it
 	told    toldRoute

@@ -222,6 +222,9 @@ func TestConditionalDisaggregation(t *testing.T) {
 		{name: "slo, speeds unknown", settings: rule("slo"), why: "cached"},
 		{name: "slo, slow decode worker", speeds: func() { speeds(two, 49, 100); speeds(pre, 100, 100) }, reason: "sooner remotely"},
 		{name: "slo, fast decode worker", speeds: func() { speeds(two, 51, 100) }, why: "sooner locally"},
+		// Half as much to compute as at the prefill worker; the prompt takes a tenth of the pool.
+		{name: "least-delay, idle decode worker", settings: rule("least-delay"), speeds: func() { speeds(two, 100, 100) }, why: "less delay locally"},
+		{name: "least-delay, by what the worker says", speeds: func() { inUse = 30; speeds(two, 100, 100); inUse = 0 }, reason: "less delay remotely"},
 	} {
 		if tc.settings != nil {
 			s.change(tc.settings)
@@ -246,12 +249,14 @@ func TestConditionalDisaggregation(t *testing.T) {
 	}
 	// With decode-first the decode worker decides, and is told the speeds of others.
 	s.change(func(k *Settings) { k.Strategy = protocol.StrategyDecodeFirst })
+	f.cached(pre, prompt, 5)
 	f.caches.status(cluster.WorkerStatus{InstanceID: pre.drt.ID(), BlockBytes: 1000, Stats: cluster.WorkerStats{
-		PrefillRate: 123, BlockSize: testBlock, TransferBytesTotal: 4000, TransferNanosTotal: uint64(2 * time.Second),
+		PrefillRate: 123, BlockSize: testBlock, TransferBytesTotal: 4000, TransferNanosTotal: uint64(2 * time.Second), Prefilling: 3, PrefillTokens: 4567,
 	}})
 	wholeAnswer(t, f.post("/v1/completions", textBody(body{"prompt": prompt})))
-	if h := two.got()[seen[two]].Disagg; h.PrefillRate != 123 || h.TransferRate != 2*testBlock {
-		t.Errorf("hints %+v", h)
+	want := protocol.PrefillHints{Rate: 123, TransferRate: 2 * testBlock, Prompts: 3, Waiting: 4567, Cached: 5 * testBlock}
+	if h := two.got()[seen[two]].Disagg.Prefills; h != want {
+		t.Errorf("hints %+v, want %+v", h, want)
 	}
 }
 
@@ -278,15 +283,46 @@ func TestPrefillStateKnowsTheLoad(t *testing.T) {
 	book(f.prefillLoad, pre, 800).Prefilled()
 	book(f.load, dec, 50)
 	g := f.newGeneration(f.registry.find(testModel), protocol.PreprocessedRequest{TokenIDs: tokens(strings.Repeat("x", 2*testBlock))}, nil)
-	candidates, r := g.prefillCandidates(f.prefills.Instances(), nil), prefillPart(g.routed())
-	f.caches.describe(candidates, r.Hashes)
+	candidates := g.prefillCandidates(f.prefills.Instances(), nil)
+	r, _ := g.describePrefill(candidates)
 	got, likely := g.prefillState(candidates, r, f.cfg.Settings())
 	want := router.PrefillState{
 		PromptTokens: 2 * testBlock, PrefillWorkers: 1, QueueDepth: 2, TransferRate: 2 * testBlock,
-		Prefill: router.PrefillPlace{Uncached: 2*testBlock - 1, Waiting: 700, Rate: 5, StepTokens: 77},
-		Decode:  router.PrefillPlace{Uncached: 2 * testBlock, Waiting: 50},
+		Prefill: router.PrefillPlace{Uncached: 2*testBlock - 1, Waiting: 700, Prompts: 3, Rate: 5, StepTokens: 77},
+		Decode:  router.PrefillPlace{Uncached: 2 * testBlock, Waiting: 50, Prompts: 1},
 	}
 	if got != want || likely.ID != pre.drt.ID() {
 		t.Errorf("%+v of %s, want %+v", got, likely.Worker, want)
+	}
+}
+
+// All that is decided about a request at one time is decided by one lookup, and the next
+// decision by another one.
+func TestOneLookupForADecision(t *testing.T) {
+	w := newWorld(t)
+	pre, dec := w.prefiller("worker-1", holds("worker-1", nil)), w.fake("worker-2", say("abc"))
+	f := w.routed(routing(), 1, 1)
+	prompt := strings.Repeat("x", 4*testBlock)
+	g := f.newGeneration(f.registry.find(testModel), protocol.PreprocessedRequest{TokenIDs: tokens(prompt)}, nil)
+	look := func() (prefill, decode, reusable int) {
+		candidates := g.prefillCandidates(f.prefills.Instances(), nil)
+		_, reusable = g.describePrefill(candidates)
+		_, _, v, _ := g.view(new([]router.Candidate))
+		return candidates[0].Overlap.Blocks(), v.Candidates[0].Overlap.Blocks(), reusable
+	}
+	f.cached(dec, prompt, 2)
+	if p, d, reusable := look(); p != 0 || d != 2 || reusable != 2 {
+		t.Errorf("%d and %d blocks, %d reusable; want 0, 2 and 2", p, d, reusable)
+	}
+	f.cached(dec, prompt, 4)
+	f.cached(pre, prompt, 4)
+	if p, d, reusable := look(); p != 0 || d != 2 || reusable != 2 {
+		t.Errorf("in the same decision: %d and %d blocks, %d reusable", p, d, reusable)
+	}
+	_, flight, err := g.pick()
+	flight.End()
+	// A prefill worker computes all but the last token, and so no more than 3 whole blocks.
+	if p, d, reusable := look(); err != nil || p != 3 || d != 4 || reusable != 3 {
+		t.Errorf("after the decision: %d and %d blocks, %d reusable, %v; want 3, 4 and 3", p, d, reusable, err)
 	}
 }

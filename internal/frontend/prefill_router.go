@@ -32,13 +32,14 @@ func (g *generation) disaggregate(ctx context.Context) error {
 	settings := g.f.cfg.Settings()
 	hints.Strategy, hints.Why = g.strategy, ""
 	hints.Enforce = settings.Prefill.Enforce && g.req.Generated == 0 // an answer that has begun goes on
-	hints.Params, hints.Bootstrap, hints.Deadline = nil, nil, time.Time{}
+	hints.Params, hints.Bootstrap, hints.Deadline, hints.Prefills = nil, nil, time.Time{}, protocol.PrefillHints{}
 	if len(g.followed(g.f.workers.Instances())) > 0 {
 		return nil // its KV is there already
 	}
 	if g.strategy != protocol.StrategyPrefillFirst {
-		if settings.Prefill.Conditional.Rule == cluster.ConditionalSLO { // the decode worker decides
-			hints.PrefillRate, hints.TransferRate = g.f.caches.prefillRates(g.m.prefills)
+		if settings.Prefill.Conditional.ComparesSpeeds() { // the decode worker decides
+			r := g.routed()
+			hints.Prefills = g.f.caches.prefillHints(g.m.prefills, g.lookup(r), r.BlockSize)
 		}
 		return nil
 	}
@@ -78,8 +79,7 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 	if len(tried) > 0 && len(tried) == len(candidates) {
 		return router.WhyNoOtherPrefill
 	}
-	r := prefillPart(g.routed())
-	reusable := g.f.caches.describe(candidates, r.Hashes)
+	r, reusable := g.describePrefill(candidates)
 	state, _ := g.prefillState(candidates, r, settings)
 	remote, reason := router.DecidePrefill(state, settings.Prefill)
 	switch {
@@ -96,10 +96,14 @@ func (g *generation) prefill(ctx context.Context, settings Settings, tried map[c
 		return router.WhyNoOtherPrefill
 	}
 	hop := &firstHop{f: g.f, card: &g.m.card, flight: flight, decision: g.prefillDecision(d, r, begin), id: d.Chosen.ID}
-	hop.decision.PrefillWhy, hop.decision.Reusable = reason, new(min(reusable, len(r.Hashes)))
+	hop.decision.PrefillWhy, hop.decision.Reusable = reason, &reusable
 	g.f.announceDecision(ctx, hop.decision)
 	at := slices.IndexFunc(instances, func(i cluster.Instance) bool { return i.InstanceID == d.Chosen.ID })
-	if err = g.ask(ctx, hop, instances[at], settings); err == nil { // the candidates come from there
+	err = g.ask(ctx, hop, instances[at], settings) // the candidates come from there
+	if err != nil || hop.bootstrap == nil {
+		g.found = nil // that took time
+	}
+	if err == nil {
 		g.f.caches.routed(d.Chosen.ID, r.Hashes)
 		g.hop = hop
 		return ""
@@ -126,7 +130,8 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 	}
 	if err == nil {
 		s.Prefill = router.PrefillPlace{
-			Uncached: p.Chosen.Uncached(r), Waiting: p.Chosen.PrefillTokens, Rate: p.Chosen.PrefillRate, StepTokens: g.m.prefills[p.Chosen.ID].MaxBatchTokens,
+			Uncached: p.Chosen.Uncached(r), Waiting: p.Chosen.PrefillTokens, Prompts: float64(p.Chosen.Prefills), Rate: p.Chosen.PrefillRate,
+			StepTokens: g.m.prefills[p.Chosen.ID].MaxBatchTokens,
 		}
 		s.TransferRate = p.Chosen.TransferRate
 		s.TransferOverlaps = s.TransferOverlaps && g.m.prefills[p.Chosen.ID].Disaggregated != nil
@@ -136,7 +141,10 @@ func (g *generation) prefillState(candidates []router.Candidate, r router.Reques
 		return s, p.Chosen // choose waits for a decode worker, or reports that there is none
 	}
 	s.CachedTokens = whole.PromptTokens - d.Chosen.Uncached(whole)
-	s.Decode = router.PrefillPlace{Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Rate: d.Chosen.PrefillRate}
+	s.Decode = router.PrefillPlace{
+		Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Prompts: float64(d.Chosen.Prefills), Rate: d.Chosen.PrefillRate,
+		KVTokens: d.Chosen.KVBlocks * whole.BlockSize,
+	}
 	if d.Chosen.KVBlocks > 0 {
 		share := float64(max(d.Chosen.ActiveBlocks, d.Chosen.KVInUse)) / float64(d.Chosen.KVBlocks)
 		s.Decode.KVShare = &share
@@ -151,6 +159,19 @@ func (g *generation) previewDecode() (router.Request, router.Decision, error) {
 	_, r, v, _ := g.view(list)
 	d, err := g.f.load.Preview(r, v, g.policy().Pick)
 	return r, d, g.named(err)
+}
+
+// describePrefill describes to the router the prefill workers and their part of the prompt.
+// It also returns how many leading blocks of that at least one worker holds.
+func (g *generation) describePrefill(candidates []router.Candidate) (part router.Request, reusable int) {
+	whole := g.routed()
+	part = prefillPart(whole)
+	has := g.lookup(whole)
+	g.f.caches.describe(candidates, has)
+	for i := range candidates {
+		candidates[i].Overlap = candidates[i].Overlap.First(len(part.Hashes))
+	}
+	return part, min(has.most, len(part.Hashes))
 }
 
 // prefillPart describes to the router what a prefill worker computes of a prompt: all but

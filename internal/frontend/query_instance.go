@@ -39,8 +39,7 @@ func (g *generation) wouldRunOn() (*ranOn, error) {
 		}
 		return out, nil
 	}
-	r := prefillPart(g.routed())
-	g.f.caches.describe(candidates, r.Hashes)
+	r, _ := g.describePrefill(candidates)
 	state, likely := g.prefillState(candidates, r, settings)
 	remote, why := router.DecidePrefill(state, settings.Prefill)
 	switch {

@@ -55,7 +55,7 @@ func BenchmarkRoute(b *testing.B) {
 				list := lists.take()
 				*list = append(*list, all...)
 				v := router.View{Candidates: *list}
-				c.describe(v.Candidates, r.Hashes)
+				c.describe(v.Candidates, c.lookup(r.Hashes))
 				_, flight, err := load.Choose(r, v, policy.Pick)
 				if err != nil {
 					b.Fatal(err)

@@ -39,10 +39,8 @@ type DisaggHints struct {
 	Strategy string `json:"strategy"`
 	// Why is the frontend's reason for a local prefill.
 	Why string `json:"why"`
-	// PrefillRate and TransferRate are the mean speeds of the prefill workers and of their KV
-	// transfers, in tokens per second; 0 if unknown.
-	PrefillRate  float64 `json:"prefill_tokens_per_s,omitempty"`
-	TransferRate float64 `json:"transfer_tokens_per_s,omitempty"`
+	// Prefills tells a decode worker that decides itself about the prefill workers.
+	Prefills PrefillHints `json:"prefills,omitzero"`
 	// Deadline is when a remote prefill that the frontend has started is given up.
 	Deadline time.Time `json:"deadline"`
 	// Params tells a decode worker which blocks hold its prompt's KV; nil without. At
@@ -51,6 +49,16 @@ type DisaggHints struct {
 	// Bootstrap names the room where prefill and decode worker of a request meet; nil
 	// without.
 	Bootstrap *BootstrapInfo `json:"bootstrap_info"`
+}
+
+// PrefillHints describe the mean prefill worker of a model, as a frontend knows it; zero
+// where that is unknown.
+type PrefillHints struct {
+	Rate         float64 `json:"tokens_per_s"`          // of prompts
+	TransferRate float64 `json:"transfer_tokens_per_s"` // of KV
+	Prompts      float64 `json:"prompts"`               // that it is computing
+	Waiting      int     `json:"waiting_tokens"`        // that these have left to compute
+	Cached       int     `json:"cached_tokens"`         // of this prompt, in its cache
 }
 
 // KVIdentity holds the properties that must be equal for two workers to exchange KV

@@ -81,6 +81,14 @@ type Overlap struct {
 // Blocks returns the length of the overlap over all tiers.
 func (o Overlap) Blocks() int { return o.Device + o.Host + o.Disk }
 
+// First returns the overlap with the first n blocks of the prompt.
+func (o Overlap) First(n int) Overlap {
+	o.Device = min(o.Device, n)
+	o.Host = min(o.Host, n-o.Device)
+	o.Disk = min(o.Disk, n-o.Device-o.Host)
+	return o
+}
+
 // Request holds the properties of a request that policies use.
 type Request struct {
 	ID string

@@ -8,7 +8,8 @@ type PrefillLimits struct {
 	// worker prefills itself, and MaxQueueDepth is the queue length from which remote
 	// prefill takes too long: the rule threshold.
 	MaxLocalTokens, MaxQueueDepth int
-	// Conditional is the rule; the zero value is that of threshold.
+	// Conditional is the rule; the zero value is that of threshold, which also decides for
+	// rules that compare speeds while one is unknown.
 	Conditional cluster.Conditional
 	// Enforce refuses a prompt that no prefill worker can compute, unless a rule keeps it
 	// local by its length or by speed.
@@ -28,7 +29,8 @@ type PrefillState struct {
 	// knows nothing of them.
 	Decode, Prefill PrefillPlace
 	// TransferRate is the speed at which KV moves between them, in tokens per second; 0 if
-	// unknown. If TransferOverlaps, it moves while later KV is computed.
+	// unknown. If TransferOverlaps, it moves while later KV is computed, into blocks that the
+	// decode worker keeps free from the beginning.
 	TransferRate     float64
 	TransferOverlaps bool
 }
@@ -37,10 +39,13 @@ type PrefillState struct {
 type PrefillPlace struct {
 	Uncached   int     // tokens of the prompt that it would compute
 	Waiting    int     // tokens of other prompts that it has to compute before
+	Prompts    float64 // the number of these prompts
 	Rate       float64 // tokens per second; 0 if unknown
 	StepTokens int     // the most of one step; 0 if unknown
-	// KVShare is the share of its KV pool that is in use; nil if unknown.
-	KVShare *float64
+	// KVTokens is the size of its KV pool in tokens; 0 if unknown. KVShare is the share of it
+	// that is in use; nil if unknown.
+	KVTokens int
+	KVShare  *float64
 }
 
 // Reasons of decisions.
@@ -63,6 +68,8 @@ const (
 	whyDecodeBusy     = "decode worker busy"
 	whySoonerHere     = "sooner locally"
 	whySoonerThere    = "sooner remotely"
+	whyDelaysLessHere = "less delay locally"
+	whyDelaysMore     = "less delay remotely"
 )
 
 // StandsIn reports whether a local prefill for that reason stands in for a remote one: with
@@ -102,6 +109,13 @@ func DecidePrefill(s PrefillState, l PrefillLimits) (remote bool, why string) {
 		return guarded(s, c, false, busy(s, c))
 	case cluster.ConditionalISLOrLoad:
 		return guarded(s, c, bounded(s, c), busy(s, c))
+	case cluster.ConditionalLeastDelay:
+		if local, remote, known := delays(s); known {
+			if local < remote {
+				return false, whyDelaysLessHere
+			}
+			return true, whyDelaysMore
+		}
 	case cluster.ConditionalSLO:
 		if local, remote, known := times(s); known {
 			if local < remote {
@@ -173,12 +187,55 @@ func times(s PrefillState) (local, remote float64, known bool) {
 		room = max(0, 1-*d.KVShare)
 	}
 	local = float64(d.Waiting+d.Uncached) / (d.Rate * room) // infinite without room
-	compute, transfer := float64(p.Uncached)/p.Rate, 0.0
+	return local, float64(p.Waiting)/p.Rate + hop(s), true
+}
+
+// hop estimates the seconds in which the prefill worker computes the prompt and its KV moves.
+func hop(s PrefillState) float64 {
+	compute, transfer := float64(s.Prefill.Uncached)/s.Prefill.Rate, 0.0
 	if s.TransferRate > 0 {
-		transfer = float64(d.Uncached) / s.TransferRate
+		transfer = float64(s.Decode.Uncached) / s.TransferRate
 	}
 	if s.TransferOverlaps {
-		compute, transfer = max(compute, transfer), 0
+		return max(compute, transfer)
 	}
-	return local, float64(p.Waiting)/p.Rate + compute + transfer, true
+	return compute + transfer
+}
+
+// delays estimates by how much the prompt delays its own first token and other requests,
+// in each of the two places: the sum of the seconds that each request loses, relative to
+// each other. known is false while the speed of one of the places is unknown.
+//
+// The prompt waits for the prompts before it and for its own computing. About as many will
+// come behind it as wait now, and wait for it, too.
+//
+// What is computed at the decode worker also holds up the answers that it decodes. They
+// keep their blocks for longer, so that later requests find less room. One more second of
+// work for a server that is busy for a share of the time delays all that come, itself
+// included, by 1/(1-share)² seconds: the derivative of the mean number of requests there,
+// share/(1-share) if they come at random. Here the share is that of the KV pool, with this
+// prompt. A prompt that is computed elsewhere has its own blocks kept free meanwhile: that
+// part of the price is paid for the whole time.
+//
+// Both results are multiplied by (1-share)², so that a full worker gives no infinity.
+func delays(s PrefillState) (local, remote float64, known bool) {
+	d, p := s.Decode, s.Prefill
+	if d.Rate <= 0 || p.Rate <= 0 {
+		return 0, 0, false
+	}
+	own, used, kept := 0.0, 0.0, 0.0
+	if d.KVTokens > 0 {
+		own = min(1, float64(d.Uncached)/float64(d.KVTokens))
+	}
+	if d.KVShare != nil {
+		used = *d.KVShare
+	}
+	if s.TransferOverlaps {
+		kept = own
+	}
+	room := max(0, 1-used-own)
+	room *= room
+	local = room*float64(d.Waiting)/d.Rate + float64(d.Uncached)/d.Rate*(1+d.Prompts)
+	behind := float64(p.Uncached) / p.Rate * p.Prompts
+	return local, (float64(p.Waiting)/p.Rate + hop(s) + behind) * (room + kept*(1-room)), true
 }

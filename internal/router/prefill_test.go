@@ -7,8 +7,8 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 )
 
-// threshold needs nothing but the prompt and the queue, and decides for slo while no speed
-// is known.
+// threshold needs nothing but the prompt and the queue, and decides for others while no
+// speed is known.
 func TestDecidePrefill(t *testing.T) {
 	limits := PrefillLimits{MaxLocalTokens: 64, MaxQueueDepth: 8}
 	for _, tc := range []struct {
@@ -28,7 +28,7 @@ func TestDecidePrefill(t *testing.T) {
 		{PrefillState{PromptTokens: 1000, Force: "remote"}, false, "no prefill worker"},
 	} {
 		t.Run(fmt.Sprintf("%+v", tc.s), func(t *testing.T) {
-			for _, rule := range []string{"", cluster.ConditionalThreshold, cluster.ConditionalSLO} { // no speed is known
+			for _, rule := range []string{"", cluster.ConditionalThreshold, cluster.ConditionalSLO, cluster.ConditionalLeastDelay} { // no speed is known
 				limits.Conditional.Rule = rule
 				if remote, why := DecidePrefill(tc.s, limits); remote != tc.remote || why != tc.why {
 					t.Errorf("rule %q: got %t %q, want %t %q", rule, remote, why, tc.remote, tc.why)
@@ -127,6 +127,62 @@ func TestSLORule(t *testing.T) {
 				t.Errorf("%s, with an unknown speed: %t %q, want what the limits say", tc.name, remote, why)
 			}
 			*unknown = known
+		}
+	}
+}
+
+// least-delay counts what a prompt costs others, too.
+func TestLeastDelay(t *testing.T) {
+	// Of a pool of 10,000 tokens 4,000 are in use, and 1,000 will be with the prompt: the price
+	// of a local second is 1/(1-0.5)² = 4. A remote one that keeps the prompt's blocks costs
+	// 1 + 0.1*(4-1) = 1.3.
+	decode := func(change func(*PrefillPlace)) PrefillPlace {
+		share := 0.4
+		p := PrefillPlace{Uncached: 1000, Rate: 100, KVTokens: 10000, KVShare: &share}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	full := func(p *PrefillPlace) { *p.KVShare = 1 }
+	prefill := func(uncached, waiting int, prompts float64) PrefillPlace {
+		return PrefillPlace{Uncached: uncached, Waiting: waiting, Prompts: prompts, Rate: 100}
+	}
+	for _, tc := range []struct {
+		name            string
+		decode, prefill PrefillPlace
+		transfer        float64
+		apart           bool // the decode worker keeps no blocks meanwhile
+		remote          bool
+	}{
+		{name: "idle and equal", decode: PrefillPlace{Uncached: 1000, Rate: 100}, prefill: prefill(1000, 0, 0), remote: true},
+		{name: "idle, and the decode worker is faster", decode: PrefillPlace{Uncached: 1000, Rate: 101}, prefill: prefill(1000, 0, 0)},
+		{name: "the prompt takes room", decode: PrefillPlace{Uncached: 1000, Rate: 110, KVTokens: 10000}, prefill: prefill(1000, 0, 0), remote: true},
+		{name: "up to the price", decode: decode(nil), prefill: prefill(3076, 0, 0), remote: true},
+		{name: "above it", decode: decode(nil), prefill: prefill(3077, 0, 0)},
+		{name: "up to the price without blocks kept", decode: decode(nil), prefill: prefill(4000, 0, 0), apart: true, remote: true},
+		{name: "above it", decode: decode(nil), prefill: prefill(4001, 0, 0), apart: true},
+		{name: "what waits there counts", decode: decode(nil), prefill: prefill(1000, 2077, 0)},
+		{name: "what will come behind does", decode: decode(nil), prefill: prefill(1000, 0, 2.08)},
+		{name: "just not enough", decode: decode(nil), prefill: prefill(1000, 0, 2.07), remote: true},
+		{name: "what will come behind here", decode: decode(func(p *PrefillPlace) { p.Prompts = 1 }), prefill: prefill(6153, 0, 0), remote: true},
+		{name: "what waits here", decode: decode(func(p *PrefillPlace) { p.Waiting = 1000 }), prefill: prefill(3845, 0, 0), remote: true},
+		{name: "not more", decode: decode(func(p *PrefillPlace) { p.Waiting = 1000 }), prefill: prefill(3847, 0, 0)},
+		{name: "a slow transfer", decode: decode(nil), prefill: prefill(1000, 0, 0), transfer: 30},
+		{name: "a full decode worker lets ten such prompts wait", decode: decode(full), prefill: prefill(1000, 9000, 0), remote: true},
+		{name: "and no more", decode: decode(full), prefill: prefill(1000, 9001, 0)},
+		{name: "any number without blocks kept", decode: decode(full), prefill: prefill(1000, 1e6, 50), apart: true, remote: true},
+		{name: "a short rest of a long prompt", decode: decode(func(p *PrefillPlace) { p.Uncached = 90 }), prefill: prefill(1000, 0, 0)},
+	} {
+		s := PrefillState{PromptTokens: 1000, PrefillWorkers: 1, Decode: tc.decode, Prefill: tc.prefill, TransferRate: tc.transfer, TransferOverlaps: !tc.apart}
+		want := map[bool]string{false: "less delay locally", true: "less delay remotely"}[tc.remote]
+		l := PrefillLimits{MaxQueueDepth: 1, Conditional: cluster.Conditional{Rule: cluster.ConditionalLeastDelay}}
+		if remote, why := DecidePrefill(s, l); remote != tc.remote || why != want {
+			t.Errorf("%s: %t %q", tc.name, remote, why)
+		}
+		s.Prefill.Rate = 0
+		if remote, why := DecidePrefill(s, l); !remote || why != "long prompt" {
+			t.Errorf("%s, with an unknown speed: %t %q, want what the limits say", tc.name, remote, why)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package decode
 import (
 	"sync"
 
-	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -40,7 +39,9 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	stats := d.w.Engine.Stats()
 	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
-	s.Decode = router.PrefillPlace{Uncached: prompt - cached, Rate: stats.PrefillRate}
+	s.Decode = router.PrefillPlace{
+		Uncached: prompt - cached, Waiting: stats.PrefillTokens, Prompts: float64(stats.Prefilling), Rate: stats.PrefillRate, KVTokens: stats.KVTotal * stats.BlockSize,
+	}
 	if stats.KVTotal > 0 {
 		share := float64(stats.KVUsed()) / float64(stats.KVTotal)
 		s.Decode.KVShare = &share
@@ -50,9 +51,8 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	if d.hints.Strategy != protocol.StrategyPrefillFirst {
 		s.QueueDepth = d.w.QueueDepth()
 		s.PrefillWorkers = len(d.w.prefills.Instances())
-		// The queue tells how many prompts wait, not how long they are.
-		s.Prefill = router.PrefillPlace{Uncached: prompt, Waiting: prompt * s.QueueDepth / max(1, s.PrefillWorkers), Rate: d.hints.PrefillRate}
-		s.TransferRate, s.TransferOverlaps = d.hints.TransferRate, true
+		s.Prefill = d.queued(prompt, s.QueueDepth, max(1, s.PrefillWorkers))
+		s.TransferRate, s.TransferOverlaps = d.hints.Prefills.TransferRate, true
 		remote, why := router.DecidePrefill(s, limits)
 		if remote && s.Force == "" && !limits.Enforce && s.QueueDepth >= crowded*s.PrefillWorkers && d.w.asked.mostlyOthers(d.tenant) {
 			return false, whyOthersWait
@@ -64,12 +64,22 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	}
 	// The frontend has found a worker that has room; it does not know this cache.
 	s.PrefillWorkers, limits.MaxQueueDepth = 1, 1
-	if limits.Conditional.Rule == cluster.ConditionalSLO {
+	if limits.Conditional.ComparesSpeeds() {
 		// It has compared speeds that are not known here. All that can have changed the
 		// comparison is what is cached here: what lacks no whole block is not fetched.
 		limits.MaxLocalTokens = min(limits.MaxLocalTokens, stats.BlockSize)
 	}
 	return router.DecidePrefill(s, limits)
+}
+
+// queued describes the prefill worker that will take a prompt from the queue: one like the
+// mean of them. The queue tells how many prompts wait, not how long they are: they count as
+// long as this one.
+func (d *disaggregation) queued(prompt, depth, workers int) router.PrefillPlace {
+	h := &d.hints.Prefills
+	uncached := max(1, prompt-h.Cached)
+	each := float64(depth) / float64(workers)
+	return router.PrefillPlace{Uncached: uncached, Waiting: h.Waiting + int(each*float64(uncached)), Prompts: h.Prompts + each, Rate: h.Rate}
 }
 
 // The prefill queue is first come, first served. A tenant that has little in it does not
