@@ -38,7 +38,7 @@ type worker struct {
 
 	reused, blocks int // of the prompts whose first token has come
 
-	prompts []*hop // that are computed for other workers
+	prompts []hop // that are computed for other workers
 }
 
 // hop is a prompt that is computed for another worker.
@@ -53,28 +53,27 @@ func (w *worker) prefill(j *job, n int, then func(*engine.Held) error) error {
 	if err != nil {
 		return fmt.Errorf("prompt of request %d: %w", j.number, err)
 	}
-	w.prompts = append(w.prompts, &hop{p, then})
+	w.prompts = append(w.prompts, hop{p, then})
 	return nil
 }
 
 // collectPrompts hands out the prompts that are computed.
 func (w *worker) collectPrompts() error {
-	left := w.prompts[:0]
-	for _, h := range w.prompts {
+	all := w.prompts
+	w.prompts = nil // what is called may begin the next step
+	for _, h := range all {
 		held, done, err := h.prompt.Take()
-		if !done {
-			left = append(left, h)
+		switch {
+		case !done:
+			w.prompts = append(w.prompts, h)
 			continue
-		}
-		if err == nil {
+		case err == nil:
 			err = h.then(held)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	clear(w.prompts[len(left):])
-	w.prompts = left
 	return nil
 }
 
