@@ -77,7 +77,7 @@ start_host() {
 	# Instructions that every machine has are slow, so that answers last long enough to
 	# be disturbed.
 	ip netns exec "$ns" "$bin/dynamod" --node-name "$name" --state-dir "$dir/$name" --cpu-cores 1 --cpu-isa portable \
-		--etcd-lease-ttl "${lease}s" --disagg-max-local-prefill-tokens 0 --disagg-remote-prefill-timeout "${timeout}s" \
+		--etcd-lease-ttl "${lease}s" --disagg-conditional threshold --disagg-max-local-prefill-tokens 0 --disagg-remote-prefill-timeout "${timeout}s" \
 		--drain-deadline 2s "$@" >"$dir/$name.log" 2>&1 &
 	pids+=($!)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/dynctl/dynctl/internal/worker"
 )
 
-// threshold is the rule of conditional disaggregation that is in force if nothing is set.
-var threshold, _ = cluster.ParseConditional("")
+// standard is the rule of conditional disaggregation that is in force if nothing is set.
+var standard, _ = cluster.ParseConditional("")
 
 func TestSettings(t *testing.T) {
 	n := startTestNode(t)
 	cfg := n.cfg.Disagg
 	base := worker.Settings{
-		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth, Conditional: threshold},
+		Prefill:       router.PrefillLimits{MaxLocalTokens: cfg.MaxLocalPrefillTokens, MaxQueueDepth: cfg.MaxPrefillQueueDepth, Conditional: standard},
 		RemoteTimeout: cfg.RemotePrefillTimeout,
 	}
 	if got := n.settings.workers(); got != base {
@@ -39,7 +39,7 @@ func TestSettings(t *testing.T) {
 	set(settingMaxLocal, "128")
 	set(settingMaxQueue, "7")
 	set(settingTimeout, `"1m30s"`)
-	now := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: 7, Conditional: threshold}, RemoteTimeout: 90 * time.Second}
+	now := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: 7, Conditional: standard}, RemoteTimeout: 90 * time.Second}
 	becomes("what is set is in force", now)
 
 	// A value that makes no sense counts as not set; zero tokens do make sense.
@@ -59,7 +59,7 @@ func TestSettings(t *testing.T) {
 		set(settingTimeout, bad)
 		marker++
 		set(settingMaxQueue, string(rune('0'+marker%10)))
-		want := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: marker % 10, Conditional: threshold}, RemoteTimeout: base.RemoteTimeout}
+		want := worker.Settings{Prefill: router.PrefillLimits{MaxLocalTokens: 0, MaxQueueDepth: marker % 10, Conditional: standard}, RemoteTimeout: base.RemoteTimeout}
 		becomes("timeout "+bad+" is ignored", want)
 	}
 	// Deleted: the configuration again.
@@ -168,7 +168,7 @@ func TestSettingsFromTheStart(t *testing.T) {
 	}
 	defer k.close()
 	want := worker.Settings{
-		Prefill:       router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: a.cfg.Disagg.MaxPrefillQueueDepth, Conditional: threshold},
+		Prefill:       router.PrefillLimits{MaxLocalTokens: 128, MaxQueueDepth: a.cfg.Disagg.MaxPrefillQueueDepth, Conditional: standard},
 		RemoteTimeout: 90 * time.Second,
 	}
 	if got := k.workers(); got != want {

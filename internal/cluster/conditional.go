@@ -33,7 +33,7 @@ const (
 	ConditionalPrefillLoad = "prefill-load"
 	ConditionalISLOrLoad   = "isl-or-load"
 	ConditionalSLO         = "slo"
-	ConditionalLeastDelay  = "least-delay"
+	ConditionalLeastDelay  = "least-delay" // the default
 )
 
 // ComparesSpeeds reports whether the rule needs the speeds of the workers. The rule
@@ -63,7 +63,7 @@ func ParseConditional(text string) (Conditional, error) {
 	c.Rule = strings.ReplaceAll(c.Rule, "_", "-")
 	switch c.Rule {
 	case "":
-		c.Rule = ConditionalThreshold
+		c.Rule = ConditionalLeastDelay
 	case "true", "1":
 		c.Rule = ConditionalISLBounding
 	case "false", "0":

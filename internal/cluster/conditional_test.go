@@ -16,7 +16,7 @@ func TestParseConditional(t *testing.T) {
 		return c
 	}
 	for text, want := range map[string]Conditional{
-		"":             with(ConditionalThreshold, nil),
+		"":             with(ConditionalLeastDelay, nil),
 		"least_delay":  with(ConditionalLeastDelay, nil),
 		"threshold":    with(ConditionalThreshold, nil),
 		"off":          with(ConditionalOff, nil),

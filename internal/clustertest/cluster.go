@@ -136,7 +136,7 @@ func (c *Cluster) config(i int, n Node) config.Dynamod {
 	cfg.NATS.URL = c.NATSURL()
 	cfg.Frontend.Enabled, cfg.Frontend.Port = i == 0, 0
 	cfg.Drain.Deadline = 10 * time.Second
-	cfg.Disagg.MaxLocalPrefillTokens = 0
+	cfg.Disagg.Conditional, cfg.Disagg.MaxLocalPrefillTokens = cluster.ConditionalThreshold, 0 // all is prefilled remotely
 	if c.opts.Config != nil {
 		c.opts.Config(&cfg)
 	}

@@ -61,7 +61,7 @@ func (c *Cluster) spawn(cfg config.Dynamod) *process {
 		"--etcd-endpoints", strings.Join(cfg.Etcd.Endpoints, ","), "--nats-url", cfg.NATS.URL,
 		"--etcd-lease-ttl", cfg.Etcd.LeaseTTL.String(),
 		fmt.Sprintf("--frontend-enabled=%t", cfg.Frontend.Enabled), fmt.Sprintf("--frontend-port=%d", cfg.Frontend.Port),
-		fmt.Sprintf("--disagg-max-local-prefill-tokens=%d", cfg.Disagg.MaxLocalPrefillTokens),
+		"--disagg-conditional", cfg.Disagg.Conditional, fmt.Sprintf("--disagg-max-local-prefill-tokens=%d", cfg.Disagg.MaxLocalPrefillTokens),
 		"--drain-deadline", cfg.Drain.Deadline.String(), fmt.Sprintf("--engine-tensor-parallel=%d", cfg.Engine.TensorParallel),
 	}
 	if len(cfg.NIXL.Transports) > 0 {

@@ -56,7 +56,7 @@ func TestDefaults(t *testing.T) {
 		CPU:          config.CPU{ISA: "auto", Activations: "auto"},
 		GPU:          config.GPU{Devices: "none", MemoryUtilization: 0.9, KVShare: 0.5},
 		Engine:       config.Engine{KVDType: "auto"},
-		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, Conditional: "threshold", RemotePrefillTimeout: 30 * time.Second},
+		Disagg:       config.Disagg{Strategy: "decode-first", OverlapKVTransfer: true, MaxLocalPrefillTokens: 64, MaxPrefillQueueDepth: 64, Conditional: "least-delay", RemotePrefillTimeout: 30 * time.Second},
 		Router:       config.Router{Policy: "kv", SessionAffinity: "soft", SessionAffinityTTL: 10 * time.Minute, QueuePolicy: "fcfs", KVEvents: true, KVTTL: 2 * time.Minute, ReplicaSync: true},
 		Rollout:      config.Rollout{MaxSurge: "25%", MaxUnavailable: "25%"},
 		Drain:        config.Drain{Deadline: time.Minute},

@@ -40,7 +40,7 @@ With the name of a worker its role changes: it hands over what it has and joins 
 other role, with its weights and KV pool; the numbers of prefill and decode workers follow.`,
 		Examples: []string{
 			"dynctl set disagg.strategy",
-			"dynctl set disagg.strategy=prefill-first disagg.max_local_prefill_tokens=256",
+			"dynctl set disagg.strategy=prefill-first disagg.conditional=slo",
 			"dynctl set worker-3 role=prefill",
 		},
 		Args: func(*cobra.Command, []string) error { return nil }, Complete: settings.Complete,

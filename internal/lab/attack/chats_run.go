@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/blockhash"
+	"github.com/dynctl/dynctl/internal/cluster"
 )
 
 // chatCluster has a node for each worker and each frontend, so that one can be taken away
@@ -34,9 +35,9 @@ func runChats(ctx context.Context, bin, trace string, keep bool) error {
 		return err
 	}
 	defer c.stop()
-	fmt.Println("| longest local prefill | policy | turns | failed | TTFT p50 | p95 | prompt tokens cached at the decode worker | computed by all workers |\n|---|---|---|---|---|---|---|---|")
-	for i, limit := range []int{256, 64} { // the longest local prefill: above what a turn adds, and the default
-		if out, err := c.dynctl(ctx, "set", fmt.Sprintf("disagg.max_local_prefill_tokens=%d", limit)); err != nil {
+	fmt.Println("| rule | policy | turns | failed | TTFT p50 | p95 | prompt tokens cached at the decode worker | computed by all workers |\n|---|---|---|---|---|---|---|---|")
+	for i, rule := range []string{cluster.ConditionalThreshold, cluster.ConditionalLeastDelay} { // the default last: the faults come with it
+		if out, err := c.dynctl(ctx, "set", "disagg.conditional="+rule); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		for k, policy := range []string{"kv", "least-loaded"} {
@@ -44,7 +45,7 @@ func runChats(ctx context.Context, bin, trace string, keep bool) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println("| " + strconv.Itoa(limit) + " " + comparison(policy, seen, computed))
+			fmt.Println("| " + rule + " " + comparison(policy, seen, computed))
 			if trace != "" && i+k == 0 { // all have the same prefixes
 				if err := writeTrace(trace, seen); err != nil {
 					return err

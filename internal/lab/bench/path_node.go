@@ -99,7 +99,7 @@ func (spec nodeSpec) config() (config.Dynamod, error) {
 	if spec.strategy != "" {
 		cfg.Disagg.Strategy = spec.strategy
 	}
-	cfg.Disagg.MaxLocalPrefillTokens = 0
+	cfg.Disagg.Conditional, cfg.Disagg.MaxLocalPrefillTokens = cluster.ConditionalThreshold, 0
 	cfg.Drain.Deadline = 5 * time.Second
 	return cfg, cfg.Validate()
 }

@@ -89,8 +89,8 @@ func (f *fleet) arrive(i int) error {
 	}
 	state := router.PrefillState{
 		PromptTokens: q.Tokens, CachedTokens: q.Tokens - d.Chosen.Uncached(whole), PrefillWorkers: len(prefillers.Candidates),
-		Decode:       router.PrefillPlace{Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Rate: d.Chosen.PrefillRate},
-		Prefill:      router.PrefillPlace{Uncached: p.Chosen.Uncached(part), Waiting: p.Chosen.PrefillTokens, Rate: p.Chosen.PrefillRate, StepTokens: maxBatchTokens},
+		Decode:       router.PrefillPlace{Uncached: d.Chosen.Uncached(whole), Waiting: d.Chosen.PrefillTokens, Prompts: float64(d.Chosen.Prefills), Rate: d.Chosen.PrefillRate, KVTokens: f.Blocks * BlockSize},
+		Prefill:      router.PrefillPlace{Uncached: p.Chosen.Uncached(part), Waiting: p.Chosen.PrefillTokens, Prompts: float64(p.Chosen.Prefills), Rate: p.Chosen.PrefillRate, StepTokens: maxBatchTokens},
 		TransferRate: transferRate, TransferOverlaps: true,
 	}
 	for _, c := range prefillers.Candidates {
@@ -158,15 +158,15 @@ type FleetRule struct {
 	Limits router.PrefillLimits
 }
 
-// FleetRules returns the rules to compare. Threshold is tried with its default, and with
-// Dynamo's for isl-bounding.
+// FleetRules returns the rules to compare, the default first. Threshold is tried with its
+// default, and with Dynamo's for isl-bounding.
 func FleetRules() []FleetRule {
 	var out []FleetRule
 	for _, r := range []struct {
 		name, rule string
 		tokens     int
 	}{
-		{"slo", cluster.ConditionalSLO, 64}, {"threshold 64", cluster.ConditionalThreshold, 64}, {"threshold 2048", cluster.ConditionalThreshold, 2048},
+		{cluster.ConditionalLeastDelay, cluster.ConditionalLeastDelay, 64}, {"slo", cluster.ConditionalSLO, 64}, {"threshold 64", cluster.ConditionalThreshold, 64}, {"threshold 2048", cluster.ConditionalThreshold, 2048},
 		{"isl-bounding", cluster.ConditionalISLBounding, 0}, {"isl-or-load", cluster.ConditionalISLOrLoad, 0}, {"off", cluster.ConditionalOff, 0},
 	} {
 		l := router.PrefillLimits{MaxLocalTokens: r.tokens, MaxQueueDepth: 64} // defaults of dynamod

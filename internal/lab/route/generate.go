@@ -14,6 +14,7 @@ import (
 // prompt tokens a second.
 var generators = map[string]func(*random) []Request{
 	"agents":    agents,
+	"chats":     chats,
 	"documents": documents,
 	"system":    systemPrompts,
 	"tenants":   tenants,
@@ -77,6 +78,30 @@ func agents(r *random) (out []Request) {
 			history = append(history, r.blocks(r.between(1, 5))...)
 			out = append(out, r.request(at, history, r.between(30, 200)))
 			at += r.after(8*time.Second) + time.Second
+		}
+	}
+	return out
+}
+
+// chats begin with one of six short system prompts. Each of 1 to 12 turns adds a block with
+// the last answer and a question, and one in ten a text besides.
+func chats(r *random) (out []Request) {
+	var systems [6][]uint64
+	for i := range systems {
+		systems[i] = r.blocks(r.between(2, 8))
+	}
+	start := time.Duration(0)
+	for range 1500 {
+		start += r.after(600 * time.Millisecond)
+		history, at := slices.Clone(systems[r.IntN(6)]), start
+		for range r.between(1, 12) {
+			added := 1
+			if r.IntN(10) == 0 {
+				added = r.between(4, 24)
+			}
+			history = append(history, r.blocks(added)...)
+			out = append(out, r.request(at, history, r.between(50, 400)))
+			at += r.after(15*time.Second) + 2*time.Second
 		}
 	}
 	return out
