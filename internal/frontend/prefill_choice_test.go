@@ -282,6 +282,8 @@ func TestPrefillStateKnowsTheLoad(t *testing.T) {
 	}
 	book(f.prefillLoad, pre, 800).Prefilled()
 	book(f.load, dec, 50)
+	f.caches.came(dec.drt.ID(), dec.name)
+	f.caches.status(cluster.WorkerStatus{InstanceID: dec.drt.ID(), Stats: cluster.WorkerStats{KVTotal: 10, KVActive: 5, BlockSize: testBlock}})
 	g := f.newGeneration(f.registry.find(testModel), protocol.PreprocessedRequest{TokenIDs: tokens(strings.Repeat("x", 2*testBlock))}, nil)
 	candidates := g.prefillCandidates(f.prefills.Instances(), nil)
 	r, _ := g.describePrefill(candidates)
@@ -289,40 +291,13 @@ func TestPrefillStateKnowsTheLoad(t *testing.T) {
 	want := router.PrefillState{
 		PromptTokens: 2 * testBlock, PrefillWorkers: 1, QueueDepth: 2, TransferRate: 2 * testBlock,
 		Prefill: router.PrefillPlace{Uncached: 2*testBlock - 1, Waiting: 700, Prompts: 3, Rate: 5, StepTokens: 77},
-		Decode:  router.PrefillPlace{Uncached: 2 * testBlock, Waiting: 50, Prompts: 1},
+		Decode:  router.PrefillPlace{Uncached: 2 * testBlock, Waiting: 50, Prompts: 1, KVTokens: 10 * testBlock},
 	}
+	if share := got.Decode.KVShare; share == nil || *share != 0.5 {
+		t.Errorf("%v of the pool in use, want 0.5", share)
+	}
+	got.Decode.KVShare = nil
 	if got != want || likely.ID != pre.drt.ID() {
 		t.Errorf("%+v of %s, want %+v", got, likely.Worker, want)
-	}
-}
-
-// All that is decided about a request at one time is decided by one lookup, and the next
-// decision by another one.
-func TestOneLookupForADecision(t *testing.T) {
-	w := newWorld(t)
-	pre, dec := w.prefiller("worker-1", holds("worker-1", nil)), w.fake("worker-2", say("abc"))
-	f := w.routed(routing(), 1, 1)
-	prompt := strings.Repeat("x", 4*testBlock)
-	g := f.newGeneration(f.registry.find(testModel), protocol.PreprocessedRequest{TokenIDs: tokens(prompt)}, nil)
-	look := func() (prefill, decode, reusable int) {
-		candidates := g.prefillCandidates(f.prefills.Instances(), nil)
-		_, reusable = g.describePrefill(candidates)
-		_, _, v, _ := g.view(new([]router.Candidate))
-		return candidates[0].Overlap.Blocks(), v.Candidates[0].Overlap.Blocks(), reusable
-	}
-	f.cached(dec, prompt, 2)
-	if p, d, reusable := look(); p != 0 || d != 2 || reusable != 2 {
-		t.Errorf("%d and %d blocks, %d reusable; want 0, 2 and 2", p, d, reusable)
-	}
-	f.cached(dec, prompt, 4)
-	f.cached(pre, prompt, 4)
-	if p, d, reusable := look(); p != 0 || d != 2 || reusable != 2 {
-		t.Errorf("in the same decision: %d and %d blocks, %d reusable", p, d, reusable)
-	}
-	_, flight, err := g.pick()
-	flight.End()
-	// A prefill worker computes all but the last token, and so no more than 3 whole blocks.
-	if p, d, reusable := look(); err != nil || p != 3 || d != 4 || reusable != 3 {
-		t.Errorf("after the decision: %d and %d blocks, %d reusable, %v; want 3, 4 and 3", p, d, reusable, err)
 	}
 }

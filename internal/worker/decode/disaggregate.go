@@ -3,6 +3,7 @@ package decode
 import (
 	"sync"
 
+	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/protocol"
@@ -39,13 +40,7 @@ func (d *disaggregation) decide(prompt, cached int) engine.Decision {
 func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 	stats := d.w.Engine.Stats()
 	s := router.PrefillState{PromptTokens: prompt, CachedTokens: cached, Force: d.hints.Force}
-	s.Decode = router.PrefillPlace{
-		Uncached: prompt - cached, Waiting: stats.PrefillTokens, Prompts: float64(stats.Prefilling), Rate: stats.PrefillRate, KVTokens: stats.KVTotal * stats.BlockSize,
-	}
-	if stats.KVTotal > 0 {
-		share := float64(stats.KVUsed()) / float64(stats.KVTotal)
-		s.Decode.KVShare = &share
-	}
+	s.Decode = here(stats, prompt-cached)
 	limits := d.w.Settings().Prefill
 	limits.Enforce = d.hints.Enforce
 	if d.hints.Strategy != protocol.StrategyPrefillFirst {
@@ -70,6 +65,18 @@ func (d *disaggregation) choose(prompt, cached int) (remote bool, why string) {
 		limits.MaxLocalTokens = min(limits.MaxLocalTokens, stats.BlockSize)
 	}
 	return router.DecidePrefill(s, limits)
+}
+
+// here describes a decode worker as the place for a prompt with so many uncached tokens.
+func here(stats cluster.WorkerStats, uncached int) router.PrefillPlace {
+	p := router.PrefillPlace{
+		Uncached: uncached, Waiting: stats.PrefillTokens, Prompts: float64(stats.Prefilling), Rate: stats.PrefillRate, KVTokens: stats.KVTotal * stats.BlockSize,
+	}
+	if stats.KVTotal > 0 {
+		share := float64(stats.KVUsed()) / float64(stats.KVTotal)
+		p.KVShare = &share
+	}
+	return p
 }
 
 // queued describes the prefill worker that will take a prompt from the queue: one like the

@@ -11,6 +11,7 @@ import (
 	"github.com/dynctl/dynctl/internal/engine"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
+	"github.com/dynctl/dynctl/internal/router"
 	"github.com/dynctl/dynctl/internal/worker/role"
 	"github.com/dynctl/dynctl/internal/worker/role/roletest"
 )
@@ -141,6 +142,18 @@ func TestDecodeWorkerFollowsTheRule(t *testing.T) {
 		if got := d.decide(1000, tc.cached); got.Remote != tc.remote || got.Why != tc.why {
 			t.Errorf("%+v: %+v", tc, got)
 		}
+	}
+}
+
+func TestDecodeWorkerKnowsItself(t *testing.T) {
+	p := here(cluster.WorkerStats{BlockSize: 16, KVTotal: 100, KVActive: 10, KVIncoming: 15, KVCached: 50, Prefilling: 2, PrefillTokens: 300, PrefillRate: 7}, 40)
+	share := p.KVShare
+	p.KVShare = nil
+	if want := (router.PrefillPlace{Uncached: 40, Waiting: 300, Prompts: 2, Rate: 7, KVTokens: 1600}); p != want || share == nil || *share != 0.25 {
+		t.Errorf("%+v, %v of the pool in use; want %+v and 0.25", p, share, want)
+	}
+	if p = here(cluster.WorkerStats{}, 40); p != (router.PrefillPlace{Uncached: 40}) {
+		t.Errorf("before the first statistics: %+v", p)
 	}
 }
 
