@@ -46,7 +46,7 @@ func runChats(ctx context.Context, bin, trace string, keep bool) error {
 				return err
 			}
 			fmt.Println("| " + rule + " " + comparison(policy, seen, computed))
-			if trace != "" && i+k == 0 { // all have the same prefixes
+			if trace != "" && rule == cluster.ConditionalLeastDelay && k == 0 { // all have the same prefixes
 				if err := writeTrace(trace, seen); err != nil {
 					return err
 				}
