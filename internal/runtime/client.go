@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,16 +46,21 @@ func (d *DistributedRuntime) source() Config { return d.cfg }
 type Client struct {
 	subject string // component/endpoint
 	plane   requestplane.Client
-	found   *store.Prefix[registration]
+	key     directoryKey
+	dir     *directory
+	news    chan struct{} // the directory has changed
 	log     *slog.Logger
+	cancel  context.CancelFunc
 	wake    chan struct{} // capacity 1: the quarantine changed
 	changed chan struct{} // capacity 1, never closed
 	done    chan struct{} // closed when run has returned
 
 	mu          sync.Mutex
 	quarantined map[cluster.InstanceID]quarantine
-	routable    []cluster.Instance // sorted by id; replaced as a whole, never modified
-	update      chan struct{}      // closed and replaced with routable
+	shut        map[cluster.InstanceID]bool // those that routable leaves out
+	routable    []cluster.Instance          // sorted by id; replaced as a whole, never modified
+	version     int                         // of the listing that routable was made of
+	update      chan struct{}               // closed and replaced with routable
 }
 
 // registration is an instance with the revision it was registered at.
@@ -91,15 +95,19 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 		quarantined: map[cluster.InstanceID]quarantine{},
 		update:      make(chan struct{}),
 	}
-	found, err := store.WatchPrefix(ctx, cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint), decodeRegistration, c.log, store.Linger(lingerFor))
-	if err != nil {
+	c.key = directoryKey{cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint)}
+	var err error
+	if c.dir, err = join(ctx, c.key, c.log); err != nil {
 		return nil, fmt.Errorf("find %s: %w", c.subject, err)
 	}
-	c.found = found
+	c.news = c.dir.read()
 	c.refresh(time.Now())
+	ctx, c.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(c.done)
-		c.run()
+		defer c.dir.leave(c.key)
+		defer c.dir.unread(c.news)
+		c.run(ctx)
 	}()
 	return c, nil
 }
@@ -116,14 +124,16 @@ func decodeRegistration(kv store.KV) (registration, error) {
 }
 
 // run follows discovery and ends quarantines that have expired.
-func (c *Client) run() {
+func (c *Client) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-c.found.Done():
+		case <-ctx.Done():
 			return
-		case <-c.found.Changed():
+		case <-c.dir.done:
+			return
+		case <-c.news:
 		case <-c.wake:
 		case <-timer.C:
 		}
@@ -138,27 +148,36 @@ func (c *Client) run() {
 func (c *Client) refresh(now time.Time) (next time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := c.registered() // under the lock, so that the newest one wins
-	routable := make([]cluster.Instance, 0, len(found))
+	all := c.dir.list() // under the lock, so that the newest one wins
 	known := make(map[cluster.InstanceID]quarantine, len(c.quarantined))
-	for _, reg := range found {
-		q, bad := c.quarantined[reg.instance.InstanceID]
-		if left := q.until.Sub(now); bad && left > 0 && reg.revision == q.revision {
-			known[reg.instance.InstanceID] = q
+	for id, q := range c.quarantined {
+		i, there := all.find(id)
+		if left := q.until.Sub(now); there && left > 0 && all.revisions[i] == q.revision {
+			known[id] = q
 			if next == 0 || left < next {
 				next = left
 			}
-			continue
 		}
-		routable = append(routable, reg.instance)
+	}
+	same := len(known) == len(c.shut)
+	shut := make(map[cluster.InstanceID]bool, len(known))
+	for id := range known {
+		same, shut[id] = same && c.shut[id], true
 	}
 	left := len(known) < len(c.quarantined) // quarantine, perhaps because they are gone
-	c.quarantined = known
-	slices.SortFunc(routable, func(a, b cluster.Instance) int { return cmp.Compare(a.InstanceID, b.InstanceID) })
-	if c.routable != nil && !left && slices.Equal(routable, c.routable) {
+	c.quarantined, c.shut = known, shut
+	if c.routable != nil && !left && same && all.version == c.version {
 		return next
 	}
-	c.routable = routable
+	c.version, c.routable = all.version, all.instances
+	if c.routable == nil || len(known) > 0 {
+		c.routable = make([]cluster.Instance, 0, len(all.instances))
+		for _, inst := range all.instances {
+			if _, bad := known[inst.InstanceID]; !bad {
+				c.routable = append(c.routable, inst)
+			}
+		}
+	}
 	close(c.update)
 	c.update = make(chan struct{})
 	select {
@@ -166,31 +185,6 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 	default:
 	}
 	return next
-}
-
-// registered returns the registrations by key. It omits those that the store has lost if
-// their worker has registered again.
-func (c *Client) registered() map[string]registration {
-	found := c.found.Snapshot()
-	again := map[string]bool{}
-	lost := false
-	for key, reg := range found {
-		if c.found.Lingers(key) {
-			lost = true
-		} else {
-			again[reg.instance.Worker] = true
-		}
-	}
-	if !lost {
-		return found
-	}
-	left := make(map[string]registration, len(found))
-	for key, reg := range found {
-		if reg.instance.Worker == "" || !again[reg.instance.Worker] || !c.found.Lingers(key) {
-			left[key] = reg
-		}
-	}
-	return left
 }
 
 // Instances returns the routable instances, sorted by id: the registered ones that are
@@ -203,13 +197,7 @@ func (c *Client) Instances() []cluster.Instance {
 
 // All returns all registered instances, quarantined or not, sorted by id.
 func (c *Client) All() []cluster.Instance {
-	found := c.registered()
-	all := make([]cluster.Instance, 0, len(found))
-	for _, reg := range found {
-		all = append(all, reg.instance)
-	}
-	slices.SortFunc(all, func(a, b cluster.Instance) int { return cmp.Compare(a.InstanceID, b.InstanceID) })
-	return all
+	return slices.Clone(c.dir.list().instances)
 }
 
 // Changed receives after the routable instances changed, and after one in quarantine has
@@ -222,7 +210,7 @@ func (c *Client) Changed() <-chan struct{} { return c.changed }
 //
 //nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (c *Client) Stale() (since time.Time, err error, next time.Time) {
-	return c.found.Stale()
+	return c.dir.found.Stale()
 }
 
 // Wait waits until at least n instances are routable.
@@ -275,23 +263,22 @@ func (c *Client) knows(id cluster.InstanceID) bool {
 // ReportDown takes an instance out of the routable ones for [Quarantine], or
 // until its registration changes.
 func (c *Client) ReportDown(id cluster.InstanceID) {
-	for _, reg := range c.found.Snapshot() {
-		if reg.instance.InstanceID != id {
-			continue
-		}
-		c.mu.Lock()
-		_, already := c.quarantined[id]
-		c.quarantined[id] = quarantine{until: time.Now().Add(Quarantine), revision: reg.revision}
-		c.mu.Unlock()
-		if !already {
-			c.log.Warn("instance in quarantine", "instance", id.String(), "worker", reg.instance.Worker)
-		}
-		c.refresh(time.Now()) // before the caller looks for another one
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+	all := c.dir.list()
+	i, there := all.find(id)
+	if !there {
 		return
+	}
+	c.mu.Lock()
+	_, already := c.quarantined[id]
+	c.quarantined[id] = quarantine{until: time.Now().Add(Quarantine), revision: all.revisions[i]}
+	c.mu.Unlock()
+	if !already {
+		c.log.Warn("instance in quarantine", "instance", id.String(), "worker", all.instances[i].Worker)
+	}
+	c.refresh(time.Now()) // before the caller looks for another one
+	select {
+	case c.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -326,7 +313,7 @@ func (c *Client) judge(id cluster.InstanceID, err error) {
 
 // Close stops following and waits for the client's goroutines. Open streams continue.
 func (c *Client) Close() {
-	c.found.Close()
+	c.cancel()
 	<-c.done
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,6 +28,7 @@ type Prefix[T any] struct {
 	expiry   *time.Timer          // nil unless keys linger
 	snapshot map[string]T         // copy of values handed out, nil after a change
 	revision Revision
+	touched  map[string]struct{} // keys changed since the last Touched; nil without Track
 }
 
 // WatchOption changes how [WatchPrefix] follows a prefix.
@@ -35,12 +37,16 @@ type WatchOption func(*watchOptions)
 type watchOptions struct {
 	linger time.Duration
 	same   any // func(before, after T) bool
+	track  bool
 }
 
 // Linger keeps values for d that vanish without a deletion: they are missing when the
 // prefix is listed again. The store may have lost its data, and the owners of the keys
 // may be writing them again. See [Prefix.Lingers].
 func Linger(d time.Duration) WatchOption { return func(o *watchOptions) { o.linger = d } }
+
+// Track keeps the keys that change, for [Prefix.Touched].
+func Track() WatchOption { return func(o *watchOptions) { o.track = true } }
 
 // Same keeps [Prefix.Changed] silent when a key is written with a value that is the same to
 // the reader. Values are up to date in any case.
@@ -75,6 +81,9 @@ func WatchPrefix[T any](ctx context.Context, s Reader, prefix string, decode fun
 		values:  map[string]T{},
 		lingers: map[string]time.Time{},
 	}
+	if o.track {
+		p.touched = map[string]struct{}{}
+	}
 	first, open := <-watcher.Events()
 	if !open {
 		watcher.Close()
@@ -98,6 +107,30 @@ func (p *Prefix[T]) Snapshot() map[string]T {
 		p.snapshot = maps.Clone(p.values)
 	}
 	return p.snapshot
+}
+
+// Touched returns the keys that were changed or deleted since the last call, once each and
+// in no order, and the revision that they belong to; see [Track]. It serves one reader.
+func (p *Prefix[T]) Touched() ([]string, Revision) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys := slices.Collect(maps.Keys(p.touched))
+	clear(p.touched)
+	return keys, p.revision
+}
+
+// Lingering reports whether any key lingers; see [Linger].
+func (p *Prefix[T]) Lingering() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.lingers) > 0
+}
+
+// touchLocked notes that a key changed.
+func (p *Prefix[T]) touchLocked(key string) {
+	if p.touched != nil {
+		p.touched[key] = struct{}{}
+	}
 }
 
 // Get returns the value of one key.
@@ -152,6 +185,9 @@ func (p *Prefix[T]) apply(ev Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.revision, p.snapshot = ev.Revision, nil
+	if ev.Type != Resync {
+		p.touchLocked(ev.KV.Key)
+	}
 	switch ev.Type {
 	case Put:
 		_, lingered := p.lingers[ev.KV.Key]
@@ -169,6 +205,10 @@ func (p *Prefix[T]) apply(ev Event) {
 		for _, kv := range ev.All {
 			p.setLocked(next, kv)
 			delete(p.lingers, kv.Key)
+			p.touchLocked(kv.Key)
+		}
+		for key := range p.values { // those that are gone
+			p.touchLocked(key)
 		}
 		p.lingerLocked(next)
 		p.values = next
@@ -209,6 +249,7 @@ func (p *Prefix[T]) expire() {
 		}
 		delete(p.lingers, key)
 		delete(p.values, key)
+		p.touchLocked(key)
 	}
 	p.expiry = nil
 	if left > 0 {
