@@ -191,7 +191,7 @@ func (t *tally) fillWorkers(view View, now time.Time) []cluster.Worker {
 	// Without events, the periodic writes to the store show that a worker lives.
 	silent := cluster.SilentAfter
 	if now.Sub(t.spoken) > cluster.SilentAfter/2 {
-		silent = 3 * cluster.HeartbeatInterval
+		silent = 3 * cluster.HeartbeatInterval / 2
 	}
 	workers := view.Workers()
 	known := map[string]bool{}

@@ -9,8 +9,9 @@ import (
 const (
 	// StatusInterval is the time between two status events with fresh counters.
 	StatusInterval = time.Second
-	// HeartbeatInterval is the longest time between two writes of the status key.
-	HeartbeatInterval = 5 * time.Second
+	// HeartbeatInterval is the longest time between two writes of the status key. Each one
+	// stays in the history of etcd until that is compacted.
+	HeartbeatInterval = time.Minute
 	// SilentAfter is the time without a status after which observers call a worker
 	// silent. It is shorter than a lease, and longer than a busy machine delays an event.
 	SilentAfter = 4 * StatusInterval

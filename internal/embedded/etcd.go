@@ -63,6 +63,7 @@ type Etcd struct {
 	listen   string
 	endpoint string
 	grpc     atomic.Pointer[grpc.Server]
+	tidied   chan struct{} // closed when tidy has returned
 }
 
 // StartEtcd starts an etcd server and returns when it is ready to serve.
@@ -109,6 +110,8 @@ func startEtcd(ctx context.Context, opts EtcdOptions, l *life) (*Etcd, error) {
 	go e.watch()
 	select {
 	case <-e.server.Server.ReadyNotify():
+		e.tidied = make(chan struct{})
+		go e.tidy()
 		return e, nil
 	case <-e.done:
 		_ = e.shutdown()
@@ -161,8 +164,8 @@ func (e *Etcd) configure(opts EtcdOptions) (*embed.Config, error) {
 		cfg.UnsafeNoFsync = true
 		cfg.BcryptCost = minBcryptCost
 	}
-	cfg.AutoCompactionMode = embed.CompactorModePeriodic
-	cfg.AutoCompactionRetention = "1h"
+	cfg.AutoCompactionMode = embed.CompactorModeRevision
+	cfg.AutoCompactionRetention = etcdRevisions
 	cfg.QuotaBackendBytes = etcdQuota
 	cfg.SnapshotCount = etcdSnapshotCount
 	cfg.MaxRequestBytes = etcdRequestBytes
@@ -221,6 +224,9 @@ func (e *Etcd) shutdown() error {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
+		if e.tidied != nil {
+			<-e.tidied
+		}
 		// The rest may hang when the server has failed, and its successor listens at the
 		// same address.
 		for _, l := range e.server.Clients {

@@ -52,7 +52,9 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var publishing sync.WaitGroup
 		publishing.Go(func() { w.publishStatus(ctx) })
-		time.Sleep(11 * cluster.StatusInterval)
+		const beat = int(cluster.HeartbeatInterval / cluster.StatusInterval)
+		const change = 4 + beat + 2
+		time.Sleep(time.Duration(change) * cluster.StatusInterval)
 		w.setState(cluster.StateLoading, "")
 		synctest.Wait()
 		cancel()
@@ -63,11 +65,10 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 			}
 			return all
 		}
-		const beat = int(cluster.HeartbeatInterval / cluster.StatusInterval)
 		if want := seconds(0, 1, 2, 3); !slices.Equal(s.failed, want) {
 			t.Errorf("writes failed at %v, want %v", s.failed, want)
 		}
-		if want := seconds(4, 4+beat, 11); !slices.Equal(s.taken, want) {
+		if want := seconds(4, 4+beat, change); !slices.Equal(s.taken, want) {
 			t.Errorf("written at %v, want %v: when the store is back, at the heartbeat, at the change", s.taken, want)
 		}
 	})
