@@ -244,5 +244,3 @@ func (t tie) with(worker cluster.InstanceID) uint64 {
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
-
-func tieHash(request string, worker cluster.InstanceID) uint64 { return startTie(request).with(worker) }
