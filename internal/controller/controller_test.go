@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -424,10 +423,19 @@ func TestTwoControllersDoNotFight(t *testing.T) {
 		})
 	}
 	t.Logf("writes: one controller %d, two %d", writes[1], writes[2])
-	if writes[2] > writes[1]+writes[1]/10 {
+	// Each plans on what the other one has written so far, so that now and then another worker
+	// is replaced first, and a few are replaced twice.
+	if writes[2] > writes[1]+writes[1]/4 {
 		t.Errorf("two controllers wrote %d times, one %d times", writes[2], writes[1])
 	}
-	if len(states[1]) != 2 || !slices.Equal(slices.Sorted(maps.Keys(states[1])), slices.Sorted(maps.Keys(states[2]))) {
-		t.Errorf("one ends with %v, two with %v", states[1], states[2])
+	for n, all := range states {
+		if len(all) != min(2*n, 2) {
+			t.Errorf("%d controllers end with %v, want two workers", n, all)
+		}
+		for _, as := range all {
+			if as.Role != cluster.RoleDecode || as.Desire != cluster.DesireRun || as.Replaces != "" {
+				t.Errorf("%d controllers end with %+v, want a decode worker that serves", n, as)
+			}
+		}
 	}
 }

@@ -141,7 +141,7 @@ func fullScale() scale {
 			limitWindow: 200 * time.Millisecond, readBytes: 1 << 30, turns: turns{5, 45 * time.Second},
 		},
 		accuracy: accuracyScale{tokens: 2048, window: 2048, slowBytes: 256 << 20},
-		router:   routerScale{rate: 100, window: 20 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{5, 200 * time.Second}},
+		router:   routerScale{rate: 500, window: 10 * time.Second, workers: 8, tokens: 10_000, shares: 40, blocks: 25_000, turns: turns{5, 150 * time.Second}},
 		fleet:    fleetScale{workers: []int{2, 16, 64, 128, 256}, settle: 3 * time.Second, idle: 10 * time.Second, requests: 500, turns: turns{3, 5 * time.Minute}},
 	}
 }
