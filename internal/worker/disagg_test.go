@@ -210,6 +210,9 @@ func TestPrefillWorkerDies(t *testing.T) {
 	w.opts.StepTime = nil
 	d := w.start("worker-3", cluster.RoleDecode)
 	eventually(t, "prefill workers are seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 2 })
+	for _, p := range []*running{p1, p2} { // otherwise one may do all before the other has proven its path
+		eventually(t, "the path to the decode worker is proven", func() bool { return p.term.Load().peers.Meet(t.Context(), d.nixl().Name(), nil) == nil })
+	}
 
 	var wg sync.WaitGroup
 	for i := range 8 {
