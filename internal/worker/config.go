@@ -67,12 +67,8 @@ type Loaded struct {
 // Settings are settings that change at run time, without a restart.
 type Settings = role.Settings
 
-// Defaults of the settings.
-const (
-	DefaultMaxLocalPrefillTokens = 64
-	DefaultMaxPrefillQueueDepth  = 64
-	DefaultRemotePrefillTimeout  = 30 * time.Second
-)
+// DefaultRemotePrefillTimeout is the default of Settings.RemoteTimeout.
+const DefaultRemotePrefillTimeout = 30 * time.Second
 
 // stopTimeout bounds each step of stopping.
 const stopTimeout = 5 * time.Second
