@@ -44,6 +44,6 @@ func defaultLimits() limits {
 		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute, intake: 10 * time.Second,
 		files: 256 << 20,
 		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
-		card: 2 * time.Second, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
+		card: 5 * time.Second, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
 	}
 }
