@@ -63,7 +63,8 @@ type PrefillRequest struct {
 	Tokens []uint32
 	// Progress receives the number of leading tokens computed so far and the block table.
 	// A later call may have another table, which differs only in blocks that were not full.
-	// The first call comes at admission, when possibly nothing is computed yet. The scheduler's goroutine calls Progress, so it must not block.
+	// The first call comes at admission, when possibly nothing is computed yet. The
+	// scheduler's goroutine calls Progress, so it must not block.
 	Progress func(computed int, blocks []int32)
 }
 

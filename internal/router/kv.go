@@ -11,14 +11,15 @@ import "github.com/dynctl/dynctl/internal/cluster"
 //   - evict: uncached, times the share of these blocks that push out one that comes again;
 //     see evictions;
 //   - active: blocks of the prompt, times the share of the worker's KV pool that requests
-//     in flight would use with this one, where a block that several use counts once, and
-//     each has one that it fills; or
-//     the share that they would read in a step if all were like this one, if that is more.
+//     in flight would use with this one, where a block that several use counts once, full
+//     blocks of answers count, and each request has one that it fills; or the share that
+//     they would read in a step if all were like this one, if that is more.
 //
 // Later makes work that is not needed dearer the busier the workers are, without a weight
 // to choose: waiting for a busy worker harms one request, computing anew harms all that
-// follow. Evict fills all caches to the same age. Active prefers the worker with the most room: what requests use is lost to the
-// cache, a request that finds no room waits, and every step waits for what decoding reads.
+// follow. Evict fills all caches to the same age. Active prefers the worker with the most
+// room: what requests use is lost to the cache, a request that finds no room waits, and
+// every step waits for what decoding reads.
 // Blocks that are being computed for an earlier prompt count as cached, so that equal
 // prompts that come at once go to the same worker.
 //

@@ -171,9 +171,9 @@ func NewPolicy(name string) (Policy, error) {
 func ByCost(name string, price Price) Policy { return costed{name: name, price: price} }
 
 // costed takes the eligible candidate with the lowest cost. Ties go to the worker of the
-// request's session, or else to the smallest hash
-// of request and worker: requests spread evenly, and the same request over the same
-// candidates gives the same decision, in every frontend and in a replay.
+// request's session, or else to the smallest hash of request and worker: requests spread
+// evenly, and the same request over the same candidates gives the same decision, in every
+// frontend and in a replay.
 type costed struct {
 	name  string
 	price Price

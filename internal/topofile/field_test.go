@@ -217,3 +217,14 @@ func TestSchema(t *testing.T) {
 		}
 	}
 }
+
+// Editors show what a section is about.
+func TestSectionsAreDescribed(t *testing.T) {
+	got, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(got), `"description": ""`); n > 0 || !strings.Contains(string(got), `"description": "`) {
+		t.Errorf("%d sections or settings have no description", n)
+	}
+}

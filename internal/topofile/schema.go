@@ -34,6 +34,7 @@ var sections = map[string]string{
 	"prefill": "Workers that compute the KV blocks of prompts: their number, or more.",
 	"decode":  "Workers that generate tokens: their number, or more.",
 	"disagg":  "Local or remote prefill. Changes at run time.", "router": "Choice of the worker. Changes at run time.",
+	"rollout":        "How many workers of a role change at a time. Changes at run time.",
 	"prefill.engine": "Settings of prefill workers that differ from engine.", "decode.engine": "Settings of decode workers that differ from engine.",
 }
 
