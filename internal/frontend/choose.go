@@ -22,10 +22,12 @@ import (
 // worker. If all workers are overloaded and nothing is generated yet, it returns
 // ErrOverloaded so that the client retries later.
 func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight *router.Flight, err error) {
+	var last bool // nobody is awaited any more: who was may be there now
 	for begin := time.Now(); ; {
 		inst, flight, err = g.pick()
 		now := time.Now()
-		if errors.Is(err, router.ErrNoWorkers) && g.stuck.IsZero() && now.Sub(begin) < g.f.limits.card && g.f.registering() {
+		if errors.Is(err, router.ErrNoWorkers) && g.stuck.IsZero() && now.Sub(begin) < g.f.limits.card && !last {
+			last = !g.f.awaited(g.m)
 			select {
 			case <-time.After(g.f.limits.poll):
 				continue
@@ -63,12 +65,19 @@ func (g *generation) overloaded() bool {
 	return false
 }
 
-// registering reports whether there is a decode worker whose model card has not come yet.
-// When the store has lost its data, a worker registers again, its endpoint before its card.
-// From then on its former registration is not used.
-func (f *Frontend) registering() bool {
-	carded := *f.registry.carded.Load()
-	return slices.ContainsFunc(f.workers.Instances(), func(i cluster.Instance) bool { return !carded[i.InstanceID] })
+// awaited reports whether a decode worker is registered that m may be able to use soon:
+// its model card has not come yet, or it is in quarantine. When the store has lost its data,
+// a worker registers again, its endpoint before its card. From then on its former
+// registration is not used, and who calls it puts it in quarantine.
+func (f *Frontend) awaited(m *servedModel) bool {
+	carded, routable := *f.registry.carded.Load(), f.workers.Instances()
+	return slices.ContainsFunc(f.workers.All(), func(i cluster.Instance) bool {
+		if !carded[i.InstanceID] {
+			return true
+		}
+		_, callable := slices.BinarySearchFunc(routable, i.InstanceID, func(i cluster.Instance, id cluster.InstanceID) int { return cmp.Compare(i.InstanceID, id) })
+		return m.has(i.InstanceID) && !callable
+	})
 }
 
 // forgive makes workers eligible again that failed the request limits.forgive ago. It is

@@ -27,8 +27,8 @@ type limits struct {
 	// fetch bounds one attempt to load a model's files from one worker; retry is
 	// the wait after the first failure and doubles up to retryMost.
 	fetch, retry, retryMost time.Duration
-	// card is how long a request without a worker waits for the model card of one that has
-	// just registered.
+	// card is how long a request without a worker waits for one that is registered: for its
+	// model card, or for the end of its quarantine.
 	card time.Duration
 	// settle bounds how long requests wait for models that are loaded when a frontend starts.
 	settle time.Duration

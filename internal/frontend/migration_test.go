@@ -216,7 +216,7 @@ func TestAllWorkersLost(t *testing.T) {
 				return hold(5, never)(ctx, n)
 			})
 			one, two := w.fake("worker-1", tell), w.fake("worker-2", tell)
-			f := w.frontend(func(f *Frontend) { f.limits.takeover = 200 * time.Millisecond }).waitModel(2)
+			f := w.frontend(func(f *Frontend) { f.limits.takeover, f.limits.card = 200*time.Millisecond, 200*time.Millisecond }).waitModel(2)
 			got := make(chan *http.Response, 1)
 			go func() { got <- f.post("/v1/completions", textBody(body{"stream": stream})) }()
 			<-reached

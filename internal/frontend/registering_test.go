@@ -86,7 +86,31 @@ func TestRequestsWaitForNoWorkerThatIsLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	patience.Until(t, "it is found", func() bool { return len(f.workers.Instances()) == 2 })
-	if f.registering() {
+	if f.awaited(f.registry.find(testModel)) {
 		t.Error("a worker that is left out is waited for")
+	}
+}
+
+// Requests wait while the only worker is in quarantine. It may be in order again, or another
+// one may come.
+func TestRequestsWaitForTheEndOfAQuarantine(t *testing.T) {
+	w := newWorld(t)
+	fk := w.fake("worker-1", say("abc"))
+	f := w.frontend(func(f *Frontend) { f.limits.card = time.Hour }).waitModel(1)
+	f.workers.ReportDown(fk.drt.ID())
+	if n := len(f.workers.Instances()); n != 0 {
+		t.Fatalf("%d workers can be called", n)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		resp := f.post("/v1/completions", textBody(nil))
+		answered <- resp.Status + readAll(t, resp)
+	}()
+	patience.Until(t, "the request runs", func() bool {
+		return len(answered) > 0 || f.metric(`dynamo_frontend_inflight_requests{model="tiny"}`) == 1
+	})
+	w.fake("worker-2", say("abc"))
+	if got := <-answered; !strings.Contains(got, http.StatusText(http.StatusOK)) {
+		t.Error(got)
 	}
 }
