@@ -43,12 +43,13 @@ type JetStreamQueue struct {
 	stream string
 	dead   string
 
-	ready atomic.Bool                      // the streams existed at the last check
+	ready atomic.Pointer[streams]          // nil before the first check, and when one is missed
 	work  atomic.Pointer[jetstream.Stream] // a handle, which is a name; nil before the first Remove
 
 	mu     sync.Mutex
 	making *attempt // the attempt under way to make the streams; nil without
-	sent   sentIDs
+	born   time.Time
+	sent   sentIDs                 // of the stream that was made at born
 	inWork map[messageKey]handling // messages that this value's handlers work on, or finished lately
 	done   []messageKey            // those finished lately, oldest first
 }
@@ -98,7 +99,7 @@ func (q *JetStreamQueue) request(ctx context.Context, what string, f func(contex
 			if !missing(err) {
 				return err
 			}
-			q.ready.Store(false)
+			q.ready.Store(nil)
 		}
 		return errors.New("streams are not there")
 	})
@@ -128,10 +129,13 @@ func (q *JetStreamQueue) Enqueue(ctx context.Context, id string, body []byte) er
 		return fmt.Errorf("enqueue %s: message without id", q.stream)
 	}
 	return q.request(ctx, "enqueue", func(ctx context.Context) error {
+		there := q.ready.Load()
 		ack, err := q.js.Publish(ctx, q.subject(), body, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
 		if err == nil {
 			q.mu.Lock()
-			q.sent.put(id, ack.Sequence)
+			if there != nil && q.born.Equal(there.born) {
+				q.sent.put(id, ack.Sequence)
+			}
 			q.mu.Unlock()
 			return nil
 		}

@@ -42,7 +42,7 @@ func (q *JetStreamQueue) slot(ctx context.Context, h func(context.Context, *Deli
 			return
 		}
 		if missing(err) || errors.Is(err, errSilent) {
-			q.ready.Store(false) // check again whether the consumer exists
+			q.ready.Store(nil) // check again whether the consumer exists
 		}
 		if time.Since(start) > longestRetry {
 			pause = firstRetry
@@ -61,6 +61,10 @@ func (q *JetStreamQueue) pull(ctx context.Context, h func(context.Context, *Deli
 	if err := q.ensure(ctx); err != nil {
 		return err
 	}
+	there := q.ready.Load()
+	if there == nil {
+		return errStreamsReplaced
+	}
 	p, err := newPuller(q.bus, q.stream, durableName)
 	if err != nil {
 		return err
@@ -71,19 +75,21 @@ func (q *JetStreamQueue) pull(ctx context.Context, h func(context.Context, *Deli
 		if err != nil {
 			return err
 		}
-		if err := q.handle(ctx, msg, h); err != nil {
+		if err := q.handle(ctx, there, msg, h); err != nil {
 			q.log.Warn("queue message not handled", "err", err)
 		}
 	}
 }
 
-func (q *JetStreamQueue) handle(ctx context.Context, msg *nats.Msg, h func(context.Context, *Delivery)) error {
+// handle works on a message of the streams that are there.
+func (q *JetStreamQueue) handle(ctx context.Context, there *streams, msg *nats.Msg, h func(context.Context, *Delivery)) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return err
 	}
 	m := &jetMessage{
 		q:       q,
+		of:      there,
 		msg:     msg,
 		key:     messageKey{meta.Sequence.Stream, meta.Timestamp.UnixNano()},
 		id:      msg.Header.Get(nats.MsgIdHdr),
@@ -158,6 +164,7 @@ func (q *JetStreamQueue) acknowledged(k messageKey) {
 // jetMessage is a message in work.
 type jetMessage struct {
 	q       *JetStreamQueue
+	of      *streams
 	msg     *nats.Msg
 	key     messageKey
 	id      string
@@ -174,7 +181,10 @@ func (m *jetMessage) ack(ctx context.Context) error {
 		try, cancelTry := context.WithTimeout(ctx, ackTry)
 		err := m.q.bus.call(try, func() error { return m.respond(try, "+ACK") })
 		cancelTry()
-		if err == nil {
+		switch {
+		case errors.Is(err, errStreamsReplaced):
+			return nil // the message has gone with its stream
+		case err == nil:
 			m.q.acknowledged(m.key)
 			return nil
 		}
@@ -186,8 +196,23 @@ func (m *jetMessage) ack(ctx context.Context) error {
 	}
 }
 
+// stored fails if the server may have lost the message. The server knows a message by its
+// number alone, which another one has if the stream was made again.
+func (m *jetMessage) stored(ctx context.Context) error {
+	if err := m.q.ensure(ctx); err != nil {
+		return err
+	}
+	if there := m.q.ready.Load(); there == nil || !there.born.Equal(m.of.born) {
+		return errStreamsReplaced
+	}
+	return nil
+}
+
 // respond sends the decision about the message and waits for the server's confirmation.
 func (m *jetMessage) respond(ctx context.Context, decision string) error {
+	if err := m.stored(ctx); err != nil {
+		return err
+	}
 	_, err := m.q.bus.nc.RequestWithContext(ctx, m.msg.Reply, []byte(decision))
 	return err
 }
@@ -196,7 +221,10 @@ func (m *jetMessage) nak(delay time.Duration) error {
 	if m.attempt >= m.q.cfg.MaxDeliver {
 		return m.term(fmt.Sprintf("given back in attempt %d of %d", m.attempt, m.q.cfg.MaxDeliver))
 	}
-	return m.short("give back", func(context.Context) error {
+	return m.short("give back", func(ctx context.Context) error {
+		if err := m.stored(ctx); err != nil {
+			return err
+		}
 		return m.msg.Respond(fmt.Appendf(nil, `-NAK {"delay": %d}`, delay.Nanoseconds()))
 	})
 }

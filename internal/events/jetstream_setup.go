@@ -2,16 +2,29 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ensure waits until the streams and the consumer exist. A goroutine that outlives ctx
+// streams are the streams and the consumer as they were found.
+type streams struct {
+	reconnects uint64    // of the connection they were found on
+	born       time.Time // when the stream of the queue was made, by the server's clock
+}
+
+// errStreamsReplaced means that the server has lost the streams and that they were made
+// again.
+var errStreamsReplaced = errors.New("the server has lost its streams")
+
+// ensure waits until the streams and the consumer exist. After a reconnect it checks that
+// again, because the server may have lost them. A goroutine that outlives ctx
 // makes them: the first time this may take longer than a caller's timeout, and the next
 // caller then finds them.
 func (q *JetStreamQueue) ensure(ctx context.Context) error {
-	if q.ready.Load() {
+	if there := q.ready.Load(); there != nil && there.reconnects == q.bus.reconnects() {
 		return nil
 	}
 	q.mu.Lock()
@@ -43,16 +56,25 @@ type attempt struct {
 func (q *JetStreamQueue) make(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 	defer cancel()
-	a.err = q.makeStreams(ctx)
-	q.ready.Store(a.err == nil)
+	there := &streams{reconnects: q.bus.reconnects()}
+	there.born, a.err = q.makeStreams(ctx)
 	q.mu.Lock()
+	if a.err == nil {
+		if !q.born.Equal(there.born) {
+			q.born, q.sent = there.born, sentIDs{max: q.sent.max}
+		}
+		q.ready.Store(there)
+	} else {
+		q.ready.Store(nil)
+	}
 	q.making = nil
 	q.mu.Unlock()
 	close(a.done)
 }
 
-func (q *JetStreamQueue) makeStreams(ctx context.Context) error {
-	_, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+// makeStreams makes what does not exist. It returns when the stream of the queue was made.
+func (q *JetStreamQueue) makeStreams(ctx context.Context) (born time.Time, err error) {
+	work, err := q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:        q.stream,
 		Description: "prefill work of a namespace",
 		Subjects:    []string{q.stream + ".*"},
@@ -64,7 +86,7 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) error {
 		Storage:     jetstream.FileStorage,
 	})
 	if err != nil {
-		return fmt.Errorf("make stream %s: %w", q.stream, err)
+		return born, fmt.Errorf("make stream %s: %w", q.stream, err)
 	}
 	_, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:        q.dead,
@@ -76,7 +98,7 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) error {
 		Storage:     jetstream.FileStorage,
 	})
 	if err != nil {
-		return fmt.Errorf("make stream %s: %w", q.dead, err)
+		return born, fmt.Errorf("make stream %s: %w", q.dead, err)
 	}
 	_, err = q.js.CreateOrUpdateConsumer(ctx, q.stream, jetstream.ConsumerConfig{
 		Durable:       durableName,
@@ -91,7 +113,7 @@ func (q *JetStreamQueue) makeStreams(ctx context.Context) error {
 		MaxWaiting:    4096, // waiting handlers of all workers
 	})
 	if err != nil {
-		return fmt.Errorf("make consumer %s of %s: %w", durableName, q.stream, err)
+		return born, fmt.Errorf("make consumer %s of %s: %w", durableName, q.stream, err)
 	}
-	return nil
+	return work.CachedInfo().Created, nil
 }

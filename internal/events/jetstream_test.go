@@ -150,6 +150,62 @@ func TestQueueLostData(t *testing.T) {
 	until(t, "the second is handled", func() bool { return c.size() == 2 })
 }
 
+// Who holds or removes a message that a server has lost with its data does not touch the
+// messages that have its number at the server that took its place.
+func TestQueueReplaced(t *testing.T) {
+	t.Parallel()
+	s := startNATS(t, t.TempDir(), anyPort)
+	producer := queue(t, connect(t, s.url), "replaced", events.QueueConfig{})
+	worker := queue(t, connect(t, s.url), "replaced", events.QueueConfig{})
+	until(t, "the queue is there", func() bool { _, err := producer.Depth(t.Context()); return err == nil })
+	const n = 4
+	enqueue := func(name string) {
+		for i := range n {
+			until(t, "the queue takes it", func() bool { return producer.Enqueue(t.Context(), fmt.Sprint(name, i), nil) == nil })
+		}
+	}
+	enqueue("old")
+	fetching, stop := context.WithCancel(t.Context())
+	held, release, over := make(chan string, n), make(chan struct{}), make(chan struct{})
+	ends := []func(*events.Delivery) error{
+		func(d *events.Delivery) error { return d.Ack(t.Context()) },
+		func(d *events.Delivery) error { _ = d.Term("unreadable"); return nil },
+		func(d *events.Delivery) error { _ = d.Nak(0); return nil },
+	}
+	go func() {
+		defer close(over)
+		worker.Consume(fetching, len(ends), func(_ context.Context, d *events.Delivery) {
+			held <- d.ID
+			<-release
+			if err := ends[d.ID[len("old")]-'0'](d); err != nil {
+				t.Errorf("end %s: %v", d.ID, err)
+			}
+		})
+	}()
+	for range ends {
+		<-held
+	}
+	stop() // nobody fetches what comes now
+	s.kill()
+	s.dir = t.TempDir()
+	s.restart()
+	enqueue("new")
+	close(release)
+	<-over
+	if err := producer.Remove(t.Context(), "old3"); err != nil {
+		t.Error(err)
+	}
+	if d, err := producer.Depth(t.Context()); err != nil || d.Pending != n || d.InWork != 0 {
+		t.Errorf("depth %+v, %v", d, err)
+	}
+	if err := producer.Remove(t.Context(), "new3"); err != nil {
+		t.Error(err)
+	}
+	if d, err := producer.Depth(t.Context()); err != nil || d.Pending != n-1 {
+		t.Errorf("depth after a removal %+v, %v", d, err)
+	}
+}
+
 // Two queues of one server do not see each other's messages.
 func TestQueueNamespaces(t *testing.T) {
 	s := startNATS(t, t.TempDir(), anyPort)

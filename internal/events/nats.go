@@ -217,6 +217,8 @@ func (n *NATS) Ping(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), nil
 }
 
+func (n *NATS) reconnects() uint64 { return n.nc.Stats().Reconnects }
+
 // Stats implements [Bus].
 func (n *NATS) Stats() Stats {
 	st := Stats{
@@ -224,7 +226,7 @@ func (n *NATS) Stats() Stats {
 		Received:   n.received.Load(),
 		Dropped:    n.dropped.Load(),
 		Malformed:  n.malformed.Load(),
-		Reconnects: n.nc.Stats().Reconnects,
+		Reconnects: n.reconnects(),
 		Outbox:     len(n.outbox),
 		Server:     n.nc.ConnectedUrlRedacted(),
 	}
