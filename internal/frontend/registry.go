@@ -67,10 +67,6 @@ type cardAt struct {
 	rev store.Revision
 }
 
-// lingerFor is the time for which models stay known when the store has lost its data.
-// Nodes and workers write the data again within that time.
-const lingerFor = 30 * time.Second
-
 func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	r := &registry{
 		log: f.log, limits: &f.limits, metrics: f.metrics, moves: f.cfg.MigrationLimit, files: f.files,
@@ -79,12 +75,12 @@ func newRegistry(ctx context.Context, f *Frontend) (*registry, error) {
 	r.models.Store(&map[string]*servedModel{})
 	r.carded.Store(&map[cluster.InstanceID]bool{})
 	r.declared.Store(&map[string]bool{})
-	cards, err := store.WatchPrefix(ctx, f.cfg.Runtime.Store(), cluster.CardPrefix(f.cfg.Runtime.Namespace()), decodeCard, f.log, store.Linger(lingerFor))
+	cards, err := store.WatchPrefix(ctx, f.cfg.Runtime.Store(), cluster.CardPrefix(f.cfg.Runtime.Namespace()), decodeCard, f.log, store.Linger(store.LingerFor))
 	if err != nil {
 		return nil, fmt.Errorf("watch model cards: %w", err)
 	}
 	r.topoKey = cluster.TopologyKey(f.cfg.Runtime.Namespace())
-	if r.desired, err = store.WatchPrefix(ctx, f.cfg.Runtime.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log, store.Linger(lingerFor)); err != nil {
+	if r.desired, err = store.WatchPrefix(ctx, f.cfg.Runtime.Store(), r.topoKey, store.DecodeJSON[cluster.Topology], f.log, store.Linger(store.LingerFor)); err != nil {
 		cards.Close()
 		return nil, fmt.Errorf("watch the topology: %w", err)
 	}

@@ -18,12 +18,6 @@ import (
 // changed registration ends it early.
 const Quarantine = 5 * time.Second
 
-// lingerFor is the time for which an instance stays routable after the store lost its
-// registration, as opposed to a deregistration. Workers register again within that time: a
-// worker notices the loss within a third of its lease. If the instance is really gone, its
-// first call fails.
-const lingerFor = 30 * time.Second
-
 var (
 	// ErrNoTransport is returned by Call for an instance without an address on the
 	// request plane.

@@ -106,7 +106,7 @@ func join(ctx context.Context, key directoryKey, log *slog.Logger) (*directory, 
 func (d *directory) start(ctx context.Context, key directoryKey, log *slog.Logger) (err error) {
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel) // while it is listed
-	d.found, err = store.WatchPrefix(watching, key.store, key.prefix, decodeRegistration, log, store.Linger(lingerFor), store.Track())
+	d.found, err = store.WatchPrefix(watching, key.store, key.prefix, decodeRegistration, log, store.Linger(store.LingerFor), store.Track())
 	if err != nil || !stop() {
 		cancel()
 		if d.found != nil {

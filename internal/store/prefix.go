@@ -40,6 +40,11 @@ type watchOptions struct {
 	track  bool
 }
 
+// LingerFor is how long what registers itself is still taken to be there after the store has
+// lost it, as opposed to a deletion. Who lives registers again within that time: it notices
+// the loss within a third of its lease.
+const LingerFor = 30 * time.Second
+
 // Linger keeps values for d that vanish without a deletion: they are missing when the
 // prefix is listed again. The store may have lost its data, and the owners of the keys
 // may be writing them again. See [Prefix.Lingers].

@@ -95,3 +95,36 @@ func TestPrefillWithoutRoomGoesBack(t *testing.T) {
 		})
 	}
 }
+
+// A message of a decode worker that the store does not know goes back to the queue: the
+// worker registers again when the store has lost its data.
+func TestPrefillForAWorkerThatRegistersAgain(t *testing.T) {
+	t.Parallel()
+	r := seeded(t)
+	w := newWorld(t)
+	pre := w.start("worker-1", cluster.RolePrefill)
+	d := w.start("worker-2", cluster.RoleDecode)
+	eventually(t, "prefill worker is seen", func() bool { return len(d.sees(cluster.RolePrefill)) == 1 })
+	agent := d.plane().Name()
+	key := cluster.NIXLMetadataKey(cluster.DefaultNamespace, agent)
+	meta, err := w.c.Store.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.Store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the decode worker is forgotten", func() bool { return !pre.nixl().Known(agent, "") })
+	p := prompt(r, 100)
+	answered := make(chan result, 1)
+	go func() { answered <- w.generate(t.Context(), "", request("a", p, 8)) }()
+	eventually(t, "the message was given back", func() bool { return pre.metric(t, metrics.ComponentPrefillQueueWait+"_count") > 0 })
+	if _, err := w.c.Store.Put(t.Context(), key, meta.Value); err != nil {
+		t.Fatal(err)
+	}
+	got := <-answered
+	check(t, got, p, 8)
+	if got.timing == nil || got.timing.Prefill != "worker-1" {
+		t.Errorf("prefilled by %+v, want worker-1", got.timing)
+	}
+}

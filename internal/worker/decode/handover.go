@@ -110,6 +110,7 @@ var handoverReasons = []struct {
 	{kv.ErrMismatch, "mismatch"},
 	{errTaint, "taint"},
 	{kv.ErrUnwanted, "ticket revoked"},
+	{kv.ErrGone, "target lost"},
 	{engine.ErrGone, "sequence over"},
 	{engine.ErrClosed, "worker ends"},
 	{engine.ErrDraining, "draining"},

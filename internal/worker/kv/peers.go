@@ -49,7 +49,7 @@ type Peers struct {
 func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	raw := func(kv store.KV) ([]byte, error) { return kv.Value, nil }
-	blobs, err := store.WatchPrefix(ctx, p.cfg.Store, cluster.NIXLMetadataPrefix(p.cfg.Namespace), raw, p.cfg.Log)
+	blobs, err := store.WatchPrefix(ctx, p.cfg.Store, cluster.NIXLMetadataPrefix(p.cfg.Namespace), raw, p.cfg.Log, store.Linger(store.LingerFor))
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watch NIXL metadata: %w", err)
@@ -118,7 +118,7 @@ func (p *Peers) load(ctx context.Context, agent string, blob []byte) error {
 	default: // the watch may be a moment behind
 		kv, err := p.p.cfg.Store.Get(ctx, key)
 		if err != nil {
-			return fmt.Errorf("%w: worker %s is gone: %w", ErrUnwanted, agent, err)
+			return fmt.Errorf("%w: %s: %w", ErrGone, agent, err)
 		}
 		blob = kv.Value
 	}
@@ -182,7 +182,7 @@ func (p *Peers) meetNew(ctx context.Context, wants func(cluster.Role) bool) {
 			continue
 		}
 		met++
-		if err := p.Meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnwanted) {
+		if err := p.Meet(ctx, agent, nil); err != nil && ctx.Err() == nil && !errors.Is(err, ErrGone) {
 			p.p.cfg.Log.Warn("path to a worker not proven", "peer", agent, "error", err)
 		}
 	}

@@ -22,6 +22,9 @@ var (
 	ErrMismatch = errors.New("KV blocks do not match")
 	// ErrUnwanted means that the worker that asked for KV does not want it any more.
 	ErrUnwanted = errors.New("no longer wanted")
+	// ErrGone means that the store has no metadata of a worker. Either it has ended, or the
+	// store has lost its data and the worker is about to write it again.
+	ErrGone = errors.New("worker is gone")
 )
 
 // DefaultProof limits the wait for the proof that no peer accesses blocks under a ticket.

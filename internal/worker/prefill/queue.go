@@ -76,6 +76,10 @@ func (c *consumer) stopped() <-chan struct{} {
 // with each further attempt.
 const returnDelay = 10 * time.Millisecond
 
+// goneDelay is the rest of a message whose decode worker the store does not know. A worker
+// registers again within that time when the store has lost its data.
+const goneDelay = 2 * time.Second
+
 // errForeign means that a message of the queue is for workers with another model or other
 // blocks, such as there are side by side while a change is rolled out.
 var errForeign = errors.New("not for this worker")
@@ -113,7 +117,9 @@ func (w *Role) serveMessage(work context.Context, d *events.Delivery) {
 	case err == nil:
 		settle("ack", ack())
 		pointAcknowledged.Hit()
-	case errors.Is(err, kv.ErrUnwanted):
+	case errors.Is(err, kv.ErrGone) && !d.Last:
+		settle("return", d.Nak(goneDelay))
+	case errors.Is(err, kv.ErrUnwanted), errors.Is(err, kv.ErrGone):
 		w.Log.Debug("remote prefill no longer wanted", "request", req.RequestID, "reason", err)
 		settle("ack", ack())
 	case errors.Is(err, errForeign), errors.Is(err, engine.ErrQueueFull), errors.Is(err, engine.ErrDraining) && work.Err() == nil:
