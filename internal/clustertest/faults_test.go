@@ -203,6 +203,9 @@ type traffic struct {
 	n    int
 }
 
+// tooLong is what a request takes only if it has waited for the deadline of its prefill.
+const tooLong = 25 * time.Second
+
 func startTraffic(t *testing.T, c *clustertest.Cluster, prompts []string, connections int) *traffic {
 	tr := &traffic{t: t, c: c, want: map[string]clustertest.Answer{}}
 	for i, a := range burst(t, c, prompts, 16) {
@@ -215,10 +218,14 @@ func startTraffic(t *testing.T, c *clustertest.Cluster, prompts []string, connec
 		tr.wg.Go(func() {
 			for i := k; ctx.Err() == nil; i++ {
 				p := prompts[i%len(prompts)]
+				begin := time.Now()
 				// Not ctx: a request that has begun is finished.
 				a, err := c.Complete(t.Context(), clustertest.Body{"prompt": p, "max_tokens": 16, "temperature": 0, "ignore_eos": true})
 				if w := tr.want[p]; err != nil || a.Text != w.Text || a.Usage != w.Usage {
 					t.Errorf("request: %v, got %q %+v, want %q %+v", err, a.Text, a.Usage, w.Text, w.Usage)
+				}
+				if took := time.Since(begin); took > tooLong {
+					t.Errorf("a request took %s", took)
 				}
 				tr.mu.Lock()
 				tr.n++

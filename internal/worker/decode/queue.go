@@ -22,6 +22,7 @@ func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefill
 		return protocol.PrefillNotice{}, err
 	}
 	id := req.RequestID + "/" + req.Ticket[:8]
+	q := queued{reconnects: w.Bus.Stats().Reconnects, again: func() error { return w.Queue.Enqueue(ctx, id, body) }}
 	switch err := w.Queue.Enqueue(ctx, id, body); {
 	case errors.Is(err, events.ErrUnavailable):
 		f.way = protocol.WayDirect // without the queue a worker is asked directly
@@ -30,19 +31,22 @@ func (f *filling) requestPrefill(ctx context.Context, req protocol.RemotePrefill
 		return protocol.PrefillNotice{}, fmt.Errorf("enqueue: %w", err)
 	}
 	pointQueued.Hit()
-	n, err := f.awaitPrefill(ctx, req, wt)
+	n, err := f.awaitPrefill(ctx, req, wt, q)
 	if err != nil {
 		w.forgetMessage(ctx, id)
-		return n, err
 	}
-	// Its worker acknowledges the message; only if that fails it is still there. The
-	// sequence does not wait for the queue's answer.
-	f.after = func() { w.forgetMessage(ctx, id) }
-	return n, nil
+	return n, err // its worker acknowledges what is done
 }
 
-// awaitPrefill waits for the end of a request that was enqueued.
-func (f *filling) awaitPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter) (protocol.PrefillNotice, error) {
+// queued is a message in the queue.
+type queued struct {
+	reconnects uint64       // of the bus when it was enqueued
+	again      func() error // enqueues it again; the queue ignores it if it has it or had it
+}
+
+// awaitPrefill waits for the end of a request that was enqueued. After a reconnect it
+// enqueues the request again: the server may have lost its data.
+func (f *filling) awaitPrefill(ctx context.Context, req protocol.RemotePrefillRequest, wt *waiter, q queued) (protocol.PrefillNotice, error) {
 	look := time.NewTicker(queueLookEvery)
 	defer look.Stop()
 	for started, unreachable := false, 0; ; {
@@ -55,10 +59,17 @@ func (f *filling) awaitPrefill(ctx context.Context, req protocol.RemotePrefillRe
 		case <-look.C:
 			// Nobody fetches from a queue that is out of reach. One look may fall into
 			// a reconnect.
-			if started || f.w.Bus.Connected() {
+			switch {
+			case started:
+			case f.w.Bus.Connected():
 				unreachable = 0
-			} else if unreachable++; unreachable == 2 {
-				return protocol.PrefillNotice{}, errQueueLost
+				if now := f.w.Bus.Stats().Reconnects; now != q.reconnects && q.again() == nil {
+					q.reconnects = now
+				}
+			default:
+				if unreachable++; unreachable == 2 {
+					return protocol.PrefillNotice{}, errQueueLost
+				}
 			}
 		case err := <-wt.lost:
 			return protocol.PrefillNotice{}, err

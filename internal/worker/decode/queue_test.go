@@ -16,10 +16,13 @@ import (
 // fickleBus is connected or not.
 type fickleBus struct {
 	events.Bus
-	gone atomic.Bool
+	gone       atomic.Bool
+	reconnects atomic.Uint64
 }
 
 func (b *fickleBus) Connected() bool { return !b.gone.Load() }
+
+func (b *fickleBus) Stats() events.Stats { return events.Stats{Reconnects: b.reconnects.Load()} }
 
 // A request in the queue waits for its notice; not for the deadline when the queue is out
 // of reach at two looks in a row, except that somebody fetched it before.
@@ -62,11 +65,46 @@ func TestAwaitPrefill(t *testing.T) {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errRemoteTimeout)
 				defer cancel()
 				tc.do(bus, wt)
-				_, err := f.awaitPrefill(ctx, protocol.RemotePrefillRequest{TokenIDs: make([]uint32, 40)}, wt)
+				_, err := f.awaitPrefill(ctx, protocol.RemotePrefillRequest{TokenIDs: make([]uint32, 40)}, wt, queued{})
 				if !errors.Is(err, tc.want) || time.Since(begin) != tc.at {
 					t.Errorf("%v after %s, want %v after %s", err, time.Since(begin), tc.want, tc.at)
 				}
 			})
+		})
+	}
+}
+
+// A request whose server was away, however shortly, is enqueued again until the queue takes
+// it, unless somebody fetched it before.
+func TestEnqueueAgain(t *testing.T) {
+	for _, started := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			bus := &fickleBus{}
+			f := &filling{w: &Role{Term: &role.Term{Bus: bus}, waiters: newWaiters()}}
+			wt := f.w.waiters.add("ticket", nil)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errRemoteTimeout)
+			defer cancel()
+			bus.reconnects.Store(3)
+			go func() {
+				if started {
+					wt.notices <- protocol.PrefillNotice{Phase: protocol.PrefillStarted}
+				}
+				time.Sleep(10 * queueLookEvery)
+				bus.reconnects.Store(4)
+			}()
+			tries := 0
+			q := queued{reconnects: 3, again: func() error {
+				if tries++; tries < 3 {
+					return events.ErrUnavailable
+				}
+				return nil
+			}}
+			if _, err := f.awaitPrefill(ctx, protocol.RemotePrefillRequest{}, wt, q); !errors.Is(err, errRemoteTimeout) {
+				t.Error(err)
+			}
+			if want := map[bool]int{false: 3}[started]; tries != want {
+				t.Errorf("started %t: enqueued again %d times, want %d", started, tries, want)
+			}
 		})
 	}
 }
