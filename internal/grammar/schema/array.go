@@ -5,10 +5,13 @@ import "github.com/dynctl/dynctl/internal/grammar/pda"
 func arrayKeyword(n *node, name string, v *value) (err error) {
 	switch name {
 	case "items":
-		if v.kind == kindArray {
-			return refuse(v, "a list of schemas is spelled prefixItems")
+		if v.kind == kindArray { // a tuple, as drafts before 2020-12 spell it
+			n.prefix, err = list(v, 1)
+			n.items = v.parent.get("additionalItems")
+			return err
 		}
 		n.items = v
+	case "additionalItems": // has a meaning only beside a tuple
 	case "prefixItems":
 		n.prefix, err = list(v, 1)
 	case "minItems":

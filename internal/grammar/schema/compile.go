@@ -40,6 +40,7 @@ func Compile(text []byte, o Options) (*pda.Rules, pda.RuleID, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	absolute(root, "")
 	rules := &pda.Rules{}
 	c := &compiler{loader: loader{root: root, lax: o.Lax}, base: newBase(rules, o), rules: rules, done: map[[sha256.Size]byte]pda.RuleID{}, looked: map[*value]*node{}}
 	start := c.rule(root)

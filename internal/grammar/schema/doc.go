@@ -15,6 +15,9 @@
 //     needs more, and exponents, only where there are no bounds, two digits.
 //   - A schema without type takes the types that its keywords are about.
 //   - Formats match the common form of what they name.
+//   - Of older dialects, items with a list of schemas beside additionalItems are a tuple,
+//     exclusiveMinimum and exclusiveMaximum may be booleans, and nullable allows null.
+//   - References in a schema with an $id of its own start there.
 //
 // Not supported are: not, if, then, else; propertyNames, minProperties,
 // maxProperties, dependentRequired, dependentSchemas, unevaluatedProperties; more than

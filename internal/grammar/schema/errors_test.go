@@ -61,7 +61,9 @@ func TestErrors(t *testing.T) {
 		{`{"minItems":1.5}`, "#/minItems", "not negative"},
 		{`{"multipleOf":0}`, "#/multipleOf", "greater than 0"},
 		{`{"maximum":"3"}`, "#/maximum", "must be a number"},
-		{`{"items":[{}]}`, "#/items", "prefixItems"},
+		{`{"items":[]}`, "#/items", "at least 1"},
+		{`{"exclusiveMinimum":true}`, "#/exclusiveMinimum", "minimum"},
+		{`{"nullable":1}`, "#/nullable", "must be a boolean"},
 		{`{"anyOf":[]}`, "#/anyOf", "at least 1"},
 		{`{"items":3}`, "#/items", "an object or a boolean, not a number"},
 		{`{"a":1`, "#", "malformed JSON"},
@@ -83,6 +85,9 @@ func TestLax(t *testing.T) {
 		`{"type":"string","format":"phone","not":{"const":"x"}}`,
 		`{"oneOf":[{"type":"integer"},{"type":"number"}]}`,
 		`{"type":"object","patternProperties":{"^x":{}},"unevaluatedProperties":false}`,
+		`{"type":"string","pattern":"^(?!a)b$"}`,
+		`{"type":"string","pattern":"^a*$","format":"date"}`,
+		`{"pattern":"(?!a)b","enum":["a","b"]}`,
 	} {
 		if _, _, err := Compile([]byte(schema), Options{}); err == nil {
 			t.Errorf("%s: strict accepts it", schema)

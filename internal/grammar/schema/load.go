@@ -143,9 +143,12 @@ func (l *loader) keyword(n *node, name string, v *value) error {
 		}
 		return nil
 	case "$id":
-		if v.parent == l.root {
-			return nil
+		return nil
+	case "nullable": // of OpenAPI 3.0
+		if v.kind != kindBool {
+			return refuse(v, "must be a boolean, not %s", v.kind)
 		}
+		return nil
 	case "type":
 		return l.types(n, v)
 	case "enum", "const":
@@ -160,7 +163,7 @@ func (l *loader) keyword(n *node, name string, v *value) error {
 	case "properties", "required", "additionalProperties":
 		n.about |= typeObject
 		return objectKeyword(n, name, v)
-	case "items", "prefixItems", "minItems", "maxItems":
+	case "items", "prefixItems", "additionalItems", "minItems", "maxItems":
 		n.about |= typeArray
 		return arrayKeyword(n, name, v)
 	case "minLength", "maxLength", "pattern", "format":
@@ -209,6 +212,9 @@ func (l *loader) types(n *node, v *value) error {
 		names = v.items
 	}
 	n.explicit = 0
+	if isTrue(v.parent.get("nullable")) {
+		n.explicit = typeNull
+	}
 	for _, name := range names {
 		t, ok := typeNamed(name.text)
 		if name.kind != kindString || !ok {
@@ -216,7 +222,7 @@ func (l *loader) types(n *node, v *value) error {
 		}
 		n.explicit |= t
 	}
-	if n.explicit == 0 {
+	if len(names) == 0 {
 		return impossible(v, "the list of types is empty")
 	}
 	return nil

@@ -235,7 +235,7 @@ func tighter(a, b *bound, sign int) *bound {
 	return b
 }
 
-func isTrue(v *value) bool { return v.kind == kindBool && v.text == "true" }
+func isTrue(v *value) bool { return v != nil && v.kind == kindBool && v.text == "true" }
 
 func isFalse(v *value) bool { return v.kind == kindBool && v.text == "false" }
 

@@ -14,14 +14,21 @@ const (
 )
 
 func numberKeyword(n *node, name string, v *value) error {
-	if v.kind != kindNumber {
+	exclusive, isExclusive := strings.CutPrefix(name, "exclusive")
+	switch {
+	case isExclusive && v.kind == kindBool: // of draft 4: about the bound beside it
+		if v.parent.get(strings.ToLower(exclusive)) == nil {
+			return refuse(v, "says whether %s is exclusive, which is missing", strings.ToLower(exclusive))
+		}
+		return nil
+	case v.kind != kindNumber:
 		return refuse(v, "must be a number, not %s", v.kind)
 	}
 	d, ok := parseDecimal(v.text)
 	if !ok {
 		return refuse(v, "the number has more than %d digits", maxDigits)
 	}
-	b := &bound{v, d, strings.HasPrefix(name, "exclusive")}
+	b := &bound{v, d, isExclusive || isTrue(v.parent.get("exclusive"+strings.ToUpper(name[:1])+name[1:]))}
 	switch name {
 	case "minimum", "exclusiveMinimum":
 		n.low = tighter(n.low, b, 1)

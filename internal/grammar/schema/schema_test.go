@@ -169,23 +169,42 @@ func TestAccepts(t *testing.T) {
 			[]string{`{"a":3}`, `{"a":4,"b":null}`}, []string{`{"a":2}`, `{}`}},
 		{`{"$defs":{"t":{"type":"object","properties":{"c":{"type":"array","items":{"$ref":"#/$defs/t"}}},"additionalProperties":false}},"$ref":"#/$defs/t"}`,
 			[]string{`{}`, `{"c":[{},{"c":[]}]}`}, []string{`{"c":[1]}`}},
+		// Older dialects.
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","type":"array","items":[{"type":"string"},{"type":"integer"}],"additionalItems":{"type":"null"},"minItems":1}`,
+			[]string{`["a"]`, `["a",1]`, `["a",1,null,null]`}, []string{`[]`, `[1]`, `["a",null]`}},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"},{"type":"integer"}],"additionalItems":false,"minItems":2}`, []string{`["a",1]`}, []string{`["a"]`, `["a",1,1]`}},
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","minimum":3,"exclusiveMinimum":true,"exclusiveMaximum":false,"maximum":5}`, []string{"4", "5"}, []string{"3", "6"}},
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","type":"number","maximum":2,"exclusiveMaximum":true,"minimum":1}`, []string{"1", "1.9"}, []string{"2", "2.0"}},
+		// An embedded resource has references of its own.
+		{`{"$defs":{"x":{"type":"null"},"r/~":{"$id":"urn:r","type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"boolean"}}}},
+			"type":"array","items":{"anyOf":[{"$ref":"#/$defs/r~1~0"},{"$ref":"#/$defs/x"}]}}`, []string{`[{"a":true}]`, `[null]`}, []string{`[{"a":null}]`, `[true]`}},
 		{`{"type":"string","format":"date"}`, []string{`"2024-02-29"`, `"2023-12-31"`}, []string{`"2023-02-29"`, `"2023-13-01"`}},
 	} {
-		a, err := compileAutomaton(tt.schema, Options{})
-		if err != nil {
-			t.Errorf("%s: %v", tt.schema, err)
-			continue
-		}
-		for _, text := range tt.yes {
-			if !matches(a, text) {
-				t.Errorf("%s refuses %s", tt.schema, text)
-			}
-		}
-		for _, text := range tt.no {
-			if matches(a, text) {
-				t.Errorf("%s accepts %s", tt.schema, text)
-			}
-		}
+		accepts(t, tt.schema, tt.yes, tt.no)
 		check(t, tt.schema, 12)
 	}
+}
+
+func accepts(t *testing.T, schema string, yes, no []string) {
+	t.Helper()
+	a, err := compileAutomaton(schema, Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", schema, err)
+	}
+	for _, text := range yes {
+		if !matches(a, text) {
+			t.Errorf("%s refuses %s", schema, text)
+		}
+	}
+	for _, text := range no {
+		if matches(a, text) {
+			t.Errorf("%s accepts %s", schema, text)
+		}
+	}
+}
+
+// OpenAPI 3.0 is not a dialect that the validator knows.
+func TestNullable(t *testing.T) {
+	accepts(t, `{"nullable":true,"type":"string","maxLength":1}`, []string{"null", `"a"`}, []string{`"ab"`, "1"})
+	accepts(t, `{"type":"object","properties":{"a":{"type":"integer","nullable":false}}}`, []string{`{"a":1}`}, []string{`{"a":null}`})
 }

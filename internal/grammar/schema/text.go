@@ -19,7 +19,9 @@ func (l *loader) stringKeyword(n *node, name string, v *value) (err error) {
 			return refuse(v, "must be a string, not %s", v.kind)
 		}
 		if name == "pattern" {
-			n.pattern = v
+			if _, err := pattern.Parse(v.text); err == nil || !l.lax {
+				n.pattern = v
+			}
 		} else if _, known := formats[v.text]; known {
 			n.format = v
 		} else if !l.lax {
@@ -36,7 +38,9 @@ func (l *loader) stringKeyword(n *node, name string, v *value) (err error) {
 func (c *compiler) text(n *node) (pda.Expr, error) {
 	at := n.pattern
 	if n.format != nil {
-		if at = n.format; n.pattern != nil {
+		if n.pattern == nil {
+			at = n.format
+		} else if !c.lax {
 			return nil, refuse(n.pattern, "pattern together with format is not supported")
 		}
 	}
@@ -59,6 +63,9 @@ func (c *compiler) text(n *node) (pda.Expr, error) {
 		e, err = p.SearchBounded(inString, n.minLength, n.maxLength)
 	} else {
 		e, err = p.Search(inString)
+	}
+	if err != nil && c.lax {
+		e, err = pda.Repeat(anyChar(), n.minLength, n.maxLength), nil
 	}
 	if err != nil {
 		return nil, refuse(at, "%v", err)
