@@ -24,9 +24,9 @@ type calls struct {
 type block interface {
 	// put reads a byte. What it means goes to begin, args and finish of calls.
 	put(b byte) verdict
-	// end is told that the text is over. It returns whether what has not become
-	// an event is structure only, and may be dropped.
-	end() bool
+	// end is told that the text is over. It hands on what belongs to the arguments of an
+	// open call.
+	end()
 }
 
 const (
@@ -173,20 +173,24 @@ func (c *calls) finish() {
 // structure says that what was read so far is structure around whole calls.
 func (c *calls) structure() { c.raw = c.raw[:0] }
 
-// end implements stage: what is still held back is text, unless it is structure.
+// end implements stage. What is still held back is text if there was no call. After the
+// beginning of one, and where the text must be calls, it is the beginning of another one
+// that was cut off, or structure.
 func (c *calls) end() {
 	if c.out.done {
 		return
 	}
 	if c.block != nil {
-		dropped := c.block.end()
+		c.block.end()
+		text := c.out.calls == 0 && !c.format.forced
 		c.leave(c.told)
-		if !dropped {
+		if text {
 			c.text(c.raw)
 		}
 	}
-	c.text(c.marks.release(nil))
-	if c.out.calls == 0 {
+	held := c.marks.release(nil)
+	if c.out.calls == 0 && !c.format.forced {
+		c.text(held)
 		c.out.add(Content, c.blank...)
 	}
 }

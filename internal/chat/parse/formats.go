@@ -27,6 +27,7 @@ type callFormat struct {
 	// block reads what follows open[hit], or the bare beginning if hit is -1.
 	block    func(c *calls, hit int) block
 	shortIDs bool // templates want ids of nine letters and digits
+	forced   bool // the text is nothing but calls
 }
 
 const harmonyFormat = "harmony"
@@ -146,7 +147,7 @@ func check(name string, known []string) error {
 
 func callFormatOf(name string) *callFormat {
 	if name == List {
-		return &callFormat{bare: '[', block: func(c *calls, _ int) block { return &objects{c: c} }}
+		return &callFormat{name: List, bare: '[', forced: true, block: func(c *calls, _ int) block { return &objects{c: c} }}
 	}
 	for _, f := range callFormats() {
 		if f.name == name {

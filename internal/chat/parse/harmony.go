@@ -270,13 +270,18 @@ func (h *harmony) end() {
 				h.verbatim()
 			}
 		case h.state == harmonyInBody && h.kind == harmonyName:
-			h.noCall()
+			if h.out.calls == 0 { // else another call is cut off
+				h.noCall()
+			}
 		case h.state == harmonyInBody && h.kind == harmonyArgs:
-			h.held = h.marks.release(h.held)
+			h.out.add(CallArguments, h.value.cut()...)
+			h.held = h.held[:0]
 			h.broken()
 		}
-		for _, b := range h.marks.release(nil) {
-			h.body(b)
+		if held := h.marks.release(nil); h.out.calls == 0 { // else it is the beginning of a mark that ends a call
+			for _, b := range held {
+				h.body(b)
+			}
 		}
 	}
 	h.next.end()

@@ -125,12 +125,11 @@ func (h *headed) inHeader(b byte) verdict {
 	return h.put(b)
 }
 
-func (h *headed) end() bool {
+func (h *headed) end() {
 	switch h.state {
-	case headedItem, headedEnd:
-		return h.c.told
+	case headedArgs:
+		h.c.args(h.value.cut()...)
 	case headedList:
-		return h.list.end()
+		h.list.end()
 	}
-	return false
 }

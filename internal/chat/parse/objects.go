@@ -89,12 +89,8 @@ func ending(v verdict) verdict {
 	return v
 }
 
-func (o *objects) end() bool {
-	switch o.state {
-	case objectsStart:
-		return false
-	case objectsIn:
-		return o.one.finished
+func (o *objects) end() {
+	if one := &o.one; o.state == objectsIn && one.state == objectIn && one.as == asArguments {
+		o.c.args(one.value.cut()...)
 	}
-	return o.c.told
 }

@@ -38,7 +38,7 @@ func TestObjects(t *testing.T) {
 		{"cut in the name", "hermes", `so <tool_call>{"name": "get_we`, said(`so <tool_call>{"name": "get_we`)},
 		{"cut before arguments", "hermes", ` <tool_call>{"name": "get_time", "arg`, said(` <tool_call>{"name": "get_time", "arg`)},
 		{"cut in arguments", "hermes", `<tool_call>{"name": "get_weather", "arguments": {"city": "Pa`, broken(called("", "get_weather", `{"city": "Pa`))},
-		{"cut in a number", "hermes", `<tool_call>{"name": "f", "arguments": {"n": 12`, broken(called("12", "f", `{"n": `))},
+		{"cut in a number", "hermes", `<tool_call>{"name": "f", "arguments": {"n": 12`, broken(called("", "f", `{"n": 12`))},
 		{"arguments break", "hermes", `<tool_call>{"name": "f", "arguments": {"n": 12] and more`, broken(called("] and more", "f", `{"n": 12`))},
 		{"not JSON", "hermes", "<tool_call>get_weather</tool_call>", said("<tool_call>get_weather</tool_call>")},
 		{"nothing inside", "hermes", "a<tool_call> </tool_call>b", said("a<tool_call> </tool_call>b")},
@@ -53,7 +53,7 @@ func TestObjects(t *testing.T) {
 		{"list", "nemotron_deci", `<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "get_time", "arguments": {}}]</TOOLCALL> ok`, called(" ok", "get_weather", paris, "get_time", "{}")},
 		{"list", "nemotron_nano", `<TOOLCALL>[{"name": "get_time", "arguments": {}}]</TOOLCALL>`, called("", "get_time", "{}")},
 		{"list", "jamba", "<tool_calls>[\n  {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n]</tool_calls>", called("", "get_weather", paris)},
-		{"list broken after a call", "jamba", `<tool_calls>[{"name": "get_time", "arguments": {}}, {"name": 5`, called(`, {"name": 5`, "get_time", "{}")},
+		{"list broken after a call", "jamba", `<tool_calls>[{"name": "get_time", "arguments": {}}, {"name": 5`, called("", "get_time", "{}")},
 
 		{"bare", "llama3_json", `{"name": "get_weather", "parameters": {"city": "Paris"}}`, called("", "get_weather", paris)},
 		{"bare after white space", "llama3_json", "\n\n{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}\n", called("", "get_weather", paris)},
@@ -65,6 +65,10 @@ func TestObjects(t *testing.T) {
 		{"JSON after text", "llama3_json", `See {"name": "get_time", "parameters": {}}`, said(`See {"name": "get_time", "parameters": {}}`)},
 		{"call and text", "llama3_json", `{"name": "get_time", "parameters": {}} as asked`, called(" as asked", "get_time", "{}")},
 
+		{"forced", "list", `[{"name": "get_weather", "parameters": {"city": "Paris", "ok": true}}, {"name":"get_time","parameters":{}}]`, called("", "get_weather", `{"city": "Paris", "ok": true}`, "get_time", "{}")},
+		{"cut before a name", "list", ` [{"na`, said("")},
+		{"cut in a literal", "list", `[{"name":"f","parameters":{"a":tru`, broken(called("", "f", `{"a":tru`))},
+		{"cut before another name", "list", `[{"name":"f","parameters":{}},{"nam`, called("", "f", "{}")},
 		{"list", "phi4", `functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]`, called("", "get_weather", paris)},
 		{"Python", "phi4", "import functools\nx = functools[0] + functools.partial(f)", said("import functools\nx = functools[0] + functools.partial(f)")},
 		{"mini", "phi4", `<|tool_call|>[{"name": "get_time", "arguments": {}}]<|/tool_call|>`, called("", "get_time", "{}")},

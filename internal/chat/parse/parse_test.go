@@ -14,7 +14,9 @@ var tools = []parse.Tool{
 	{Name: "get_weather", Parameters: json.RawMessage(`{"type":"object","properties":{
 		"city":{"type":"string"},"days":{"type":"integer"},"wind":{"type":"number"},"metric":{"type":"boolean"},
 		"tags":{"type":"array"},"where":{"type":"object"},"unit":{"enum":["c","f"]},
-		"note":{"anyOf":[{"type":"string"},{"type":"null"}]},"size":{"type":["integer","null"]}}}`)},
+		"color":{"$ref":"#/$defs/Color"},"box":{"allOf":[{"$ref":"#/$defs/a~1b"}],"nullable":true},"lost":{"$ref":"#/$defs/none"},"loop":{"$ref":"#/properties/loop"},
+		"note":{"anyOf":[{"type":"string"},{"type":"null"}]},"size":{"type":["integer","null"]}},
+		"$defs":{"Color":{"enum":[1,2]},"a/b":{"type":"object"}}}`)},
 	{Name: "get_time", Parameters: json.RawMessage(`{"type":"object","properties":{}}`)},
 	{Name: "broken_schema", Parameters: json.RawMessage(`[1`)},
 }
@@ -125,7 +127,35 @@ func check(t *testing.T, examples []example) {
 				t.Errorf("%q\n got %v\nwant %v", e.text, got, e.want)
 			}
 			splits(t, options, e.parsers, e.text)
+			cuts(t, e)
 		})
+	}
+}
+
+// cuts checks the beginnings of a text of whole calls, as they come from a limit of tokens:
+// once a call has begun, nothing of it or of a later one is content.
+func cuts(t *testing.T, e example) {
+	t.Helper()
+	for _, c := range e.want.calls {
+		if c.broken {
+			return
+		}
+	}
+	tool, _, _ := strings.Cut(e.parsers, "/")
+	asJSON := !strings.Contains("qwen3_coder minimax_m2 deepseek_v3_2 glm45 glm47 pythonic", tool) // the others' arguments are not written as JSON
+	for n := range len(e.text) {
+		got := read(t, options(e.parsers), e.text[:n])
+		if len(got.calls) == 0 && tool != parse.List {
+			continue
+		}
+		if !strings.HasPrefix(e.want.content, got.content) || len(got.calls) > len(e.want.calls) {
+			t.Fatalf("cut at %d: %q\n got %v\nwant a beginning of %v", n, e.text[:n], got, e.want)
+		}
+		for i, c := range got.calls {
+			if full := e.want.calls[i]; c.name != full.name || asJSON && !strings.HasPrefix(full.args, c.args) || c.broken && i < len(got.calls)-1 {
+				t.Fatalf("cut at %d: %q\n got %v\nwant a beginning of %v", n, e.text[:n], got, e.want)
+			}
+		}
 	}
 }
 

@@ -172,10 +172,8 @@ func (p *pythonic) listEnd() verdict {
 	return more
 }
 
-func (p *pythonic) end() bool {
-	switch p.state {
-	case pythonicCall, pythonicNextCall, pythonicTail:
-		return p.c.told
+func (p *pythonic) end() {
+	if p.state == pythonicValue && p.told {
+		p.c.args(append(p.buf, p.value.cut()...)...)
 	}
-	return false
 }

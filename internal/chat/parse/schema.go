@@ -44,7 +44,7 @@ func (s toolset) types(name, parameter string) kinds {
 		if json.Unmarshal(t.schema, &schema) == nil {
 			t.types = map[string]kinds{}
 			for key, raw := range schema.Properties {
-				t.types[key] = kindsOf(raw, 0)
+				t.types[key] = kindsOf(t.schema, raw, 0)
 			}
 		}
 	}
@@ -69,18 +69,26 @@ const (
 	isAny = isString | isNumber | isInteger | isBoolean | isObject | isArray | isNull
 )
 
-// kindsOf reads the types that a schema allows, 0 if it does not say.
-func kindsOf(raw json.RawMessage, depth int) (k kinds) {
+// kindsOf reads the types that a schema within root allows, 0 if it does not say.
+func kindsOf(root, raw json.RawMessage, depth int) (k kinds) {
 	var schema struct {
+		Ref   string            `json:"$ref"`
 		Type  json.RawMessage   `json:"type"`
+		Null  bool              `json:"nullable"`
 		Enum  []json.RawMessage `json:"enum"`
 		Const json.RawMessage   `json:"const"`
 		AnyOf []json.RawMessage `json:"anyOf"`
 		OneOf []json.RawMessage `json:"oneOf"`
+		AllOf []json.RawMessage `json:"allOf"`
 	}
 	if depth > 8 || json.Unmarshal(raw, &schema) != nil {
 		return 0
 	}
+	defer func() {
+		if schema.Null && k != 0 {
+			k |= isNull
+		}
+	}()
 	var list []string
 	var one string
 	if json.Unmarshal(schema.Type, &one) == nil {
@@ -104,9 +112,34 @@ func kindsOf(raw json.RawMessage, depth int) (k kinds) {
 		k |= kindOf(v)
 	}
 	for _, s := range append(schema.AnyOf, schema.OneOf...) {
-		k |= kindsOf(s, depth+1)
+		k |= kindsOf(root, s, depth+1)
+	}
+	for _, s := range schema.AllOf {
+		if k == 0 {
+			k = kindsOf(root, s, depth+1)
+		}
+	}
+	if k == 0 && schema.Ref != "" {
+		k = kindsOf(root, referred(root, schema.Ref), depth+1)
 	}
 	return k
+}
+
+// referred returns the schema that a reference within a schema points to, nil if there is
+// none.
+func referred(schema json.RawMessage, ref string) json.RawMessage {
+	pointer, inside := strings.CutPrefix(ref, "#")
+	if !inside {
+		return nil
+	}
+	for _, key := range strings.Split(pointer, "/")[1:] {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(schema, &members) != nil {
+			return nil
+		}
+		schema = members[strings.NewReplacer("~1", "/", "~0", "~").Replace(key)]
+	}
+	return schema
 }
 
 // kindOf is the type of a JSON value.

@@ -181,7 +181,11 @@ func (t *tagged) inValue(b byte) verdict {
 	if t.types == isString {
 		t.c.args('"')
 	} else {
-		t.c.args(t.types.json(string(t.text))...)
+		text := string(t.text)
+		if t.f.lines {
+			text = strings.TrimSuffix(text, "\n")
+		}
+		t.c.args(t.types.json(text)...)
 	}
 	t.state = taggedBody
 	return more
@@ -210,7 +214,12 @@ func (t *tagged) valueByte(b byte) {
 	t.c.args(quoted(nil, b)...)
 }
 
-func (t *tagged) end() bool { return t.state == taggedCall && t.c.told }
+// end hands on a value as far as it came, without what may be the beginning of its end.
+func (t *tagged) end() {
+	if t.state == taggedValue {
+		t.c.args(t.text...)
+	}
+}
 
 func qwen3Coder() *tagFormat {
 	return &tagFormat{

@@ -176,6 +176,15 @@ func (v *value) ended(dst []byte) ([]byte, verdict) {
 	return dst, more
 }
 
+// cut returns the beginning of a number or literal that the end of the text cut off. Other
+// values were written as they came, but for a piece of an escape or a comma.
+func (v *value) cut() []byte {
+	if v.state == inWord || v.state == inNumber {
+		return v.word
+	}
+	return nil
+}
+
 // convert reads a text that holds one value and nothing else.
 func convert(text string, python bool) (json []byte, ok bool) {
 	v := value{python: python}
