@@ -170,60 +170,45 @@ func (t *toolRequest) bytes() (n int) {
 }
 
 // calls returns the constraint of an answer that must call: a list of calls in the form
-// that package parse reads, each of one of the allowed functions.
+// that package parse reads, each of one of the allowed functions. The arguments are an
+// object even if their schema allows more. The schemas stay as they were sent: each is a
+// resource of its own within the constraint, so that its references keep their meaning.
 func (t *toolRequest) calls() *protocol.Guided {
-	defs, anyOf := map[string]any{}, []any{}
+	var defs, anyOf []string
 	for i, tool := range t.list {
 		if t.named && tool.Name != t.choice {
 			continue
 		}
-		parameters := any(map[string]any{"type": "object"})
-		if len(tool.Parameters) > 0 && !isNull(tool.Parameters) {
-			if json.Unmarshal(tool.Parameters, &parameters) != nil {
-				continue // readTool has read it before
-			}
-		}
-		def := "tool" + strconv.Itoa(i)
-		defs[def] = rebase(parameters, "#/$defs/"+def)
-		anyOf = append(anyOf, map[string]any{
-			"type":                 "object",
-			"properties":           map[string]any{"name": map[string]any{"const": tool.Name}, "parameters": map[string]any{"$ref": "#/$defs/" + def}},
-			"required":             []string{"name", "parameters"},
-			"additionalProperties": false,
-		})
+		id := "tool" + strconv.Itoa(i)
+		defs = append(defs, strconv.Quote(id)+":"+asResource(tool.Parameters, id))
+		anyOf = append(anyOf, `{"type":"object","properties":{"name":{"const":`+strconv.Quote(tool.Name)+`},"parameters":{"type":"object","$ref":"#/$defs/`+id+
+			`"}},"required":["name","parameters"],"additionalProperties":false}`)
 	}
-	list := map[string]any{"$defs": defs, "type": "array", "minItems": 1, "items": map[string]any{"anyOf": anyOf}}
+	most := ""
 	if t.named || t.parallel != nil && !*t.parallel {
-		list["maxItems"] = 1
+		most = `,"maxItems":1`
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		text = []byte("{}") // cannot happen: the value came from JSON
-	}
-	return &protocol.Guided{Kind: string(grammar.KindJSONSchema), Text: string(text), Lax: true, Compact: true}
+	text := `{"$defs":{` + strings.Join(defs, ",") + `},"type":"array","minItems":1` + most + `,"items":{"anyOf":[` + strings.Join(anyOf, ",") + `]}}`
+	return &protocol.Guided{Kind: string(grammar.KindJSONSchema), Text: text, Lax: true, Compact: true}
 }
 
-// rebase makes the references of a schema start at a new root.
-func rebase(v any, root string) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			if ref, ok := e.(string); ok && k == "$ref" && strings.HasPrefix(ref, "#") {
-				out[k] = root + ref[1:]
-			} else {
-				out[k] = rebase(e, root)
-			}
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = rebase(e, root)
-		}
-		return out
+// asResource returns a schema of an object with an $id, its own if it has one.
+func asResource(schema json.RawMessage, id string) string {
+	text := strings.TrimSpace(string(schema))
+	if text == "" || text == "null" {
+		text = "{}"
 	}
-	return v
+	var own struct {
+		ID *string `json:"$id"`
+	}
+	rest := strings.TrimSpace(text[1:])
+	switch {
+	case json.Unmarshal([]byte(text), &own) == nil && own.ID != nil:
+		return text
+	case rest == "}":
+		return `{"$id":` + strconv.Quote(id) + "}"
+	}
+	return `{"$id":` + strconv.Quote(id) + "," + rest
 }
 
 func (t *toolRequest) has(name string) bool {
