@@ -68,6 +68,9 @@ func Load(files Files) (*Processor, error) {
 	if p.templates, sources, err = loadTemplates(files, cfg); err != nil {
 		return nil, err
 	}
+	for _, t := range p.templates {
+		p.probe(t)
+	}
 	p.detectFormats(sources)
 	gen, err := readGenerationConfig(files)
 	if err != nil {
@@ -173,7 +176,8 @@ func (p *Processor) HasTemplate() bool { return p.templates[defaultTemplate] != 
 // template is a parsed chat template, and the form of messages that its text expects.
 type template struct {
 	*jinja.Template
-	parts      bool // iterates over the parts of a message's content
+	parts      bool // shows the parts of a message's content
 	onlyParts  bool // and does not accept a string in their place
 	developers bool // knows the role developer
+	noNull     bool // fails or writes "None" where content is null
 }

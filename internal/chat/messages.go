@@ -15,6 +15,7 @@ type conversation struct {
 	messages  []*jinja.Dict
 	lists     bool // some content is a list of parts
 	arguments bool // some tool call has its arguments as text
+	cut       bool // some of these are not JSON, such as those of an answer that was cut off
 	systems   int  // messages with the role system or developer
 	values    *int // budget of values left for arguments, see MaxValues
 }
@@ -23,6 +24,7 @@ type conversation struct {
 type form struct {
 	joinParts     bool // lists of text parts become text
 	textArguments bool // arguments of tool calls stay text
+	wrapArguments bool // arguments that are not JSON become an object that holds their text
 	mergeSystem   bool // all system messages become the first message
 }
 
@@ -41,23 +43,21 @@ func readMessages(raw []json.RawMessage, values *int) (*conversation, error) {
 		if !ok {
 			return nil, fmt.Errorf("%w: message %d has no role", ErrMessages, i)
 		}
-		switch content := get(d, "content").(type) {
-		case nil, string:
-		case *jinja.List:
+		d, err = tidied(d)
+		if err != nil {
+			return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
+		}
+		if _, ok := get(d, "content").(*jinja.List); ok {
 			c.lists = true
-			for k := range content.Len() {
-				if err := checkPart(content.At(k)); err != nil {
-					return nil, fmt.Errorf("%w: message %d, part %d: %w", ErrMessages, i, k, err)
-				}
-			}
-		default:
-			return nil, fmt.Errorf("%w: message %d: content is neither a string nor a list of parts", ErrMessages, i)
 		}
 		if role == "system" || role == "developer" {
 			c.systems++
 		}
 		c.messages = append(c.messages, d)
-		eachArguments(d, func(text string) { c.arguments = c.arguments || text != "" })
+		eachArguments(d, func(text string) {
+			c.arguments = c.arguments || text != ""
+			c.cut = c.cut || !json.Valid([]byte(text)) && strings.TrimSpace(text) != ""
+		})
 	}
 	return c, nil
 }
@@ -67,19 +67,85 @@ func get(d *jinja.Dict, key string) jinja.Value {
 	return v
 }
 
-func checkPart(v jinja.Value) error {
+// tidied returns a message without what clients send in place of nothing, as vLLM does:
+// templates tell members that are null or empty from ones that are missing. The content may
+// be null, and a tool call without arguments has an empty object of them.
+func tidied(m *jinja.Dict) (*jinja.Dict, error) {
+	out := jinja.NewDict()
+	for i := range m.Len() {
+		key, v := m.Entry(i)
+		list, isList := v.(*jinja.List)
+		switch {
+		case key == "content" || v == nil || key == "tool_calls" && isList && list.Len() == 0:
+			if key == "content" {
+				out.Set(key, nil) // in its place
+			}
+			continue
+		case key == "tool_calls" && isList:
+			v = withArguments(list)
+		}
+		out.Set(key, v)
+	}
+	content := get(m, "content")
+	switch c := content.(type) {
+	case nil, string:
+	case *jinja.List:
+		parts := make([]jinja.Value, c.Len())
+		for k := range parts {
+			var err error
+			if parts[k], err = tidyPart(c.At(k)); err != nil {
+				return nil, fmt.Errorf("part %d: %w", k, err)
+			}
+		}
+		content = jinja.NewList(parts...)
+	default:
+		return nil, fmt.Errorf("content is neither a string nor a list of parts")
+	}
+	out.Set("content", content)
+	return out, nil
+}
+
+// tidyPart checks a part of a content. What the model refused is a text, too.
+func tidyPart(v jinja.Value) (jinja.Value, error) {
 	d, ok := v.(*jinja.Dict)
 	if !ok {
-		return fmt.Errorf("not an object")
+		return nil, fmt.Errorf("not an object")
 	}
 	typ, ok := get(d, "type").(string)
 	if !ok {
-		return fmt.Errorf("has no type")
+		return nil, fmt.Errorf("has no type")
 	}
-	if _, ok := get(d, "text").(string); typ == "text" && !ok {
-		return fmt.Errorf("has no text")
+	if typ != "text" && typ != "refusal" {
+		return v, nil
 	}
-	return nil
+	text, ok := get(d, typ).(string)
+	if !ok {
+		return nil, fmt.Errorf("has no %s", typ)
+	}
+	if typ == "refusal" {
+		return textPart(text), nil
+	}
+	return v, nil
+}
+
+// withArguments returns tool calls that all have arguments.
+func withArguments(calls *jinja.List) *jinja.List {
+	out := make([]jinja.Value, calls.Len())
+	for i := range out {
+		out[i] = calls.At(i)
+		call, _ := out[i].(*jinja.Dict)
+		if call == nil {
+			continue
+		}
+		if f, _ := get(call, "function").(*jinja.Dict); f != nil && get(f, "arguments") == nil {
+			f = copyDict(f)
+			f.Set("arguments", "{}")
+			call = copyDict(call)
+			call.Set("function", f)
+			out[i] = call
+		}
+	}
+	return jinja.NewList(out...)
 }
 
 // forms returns the forms to try, the preferred one first.
@@ -98,6 +164,7 @@ func (c *conversation) forms(t *template) []form {
 	vary(c.arguments, func(f *form) { f.textArguments = true })
 	vary(c.lists && !first.joinParts, func(f *form) { f.joinParts = true })
 	vary(c.systems > 1, func(f *form) { f.mergeSystem = true })
+	vary(c.cut, func(f *form) { f.wrapArguments = true })
 	return forms
 }
 
@@ -121,11 +188,19 @@ func (c *conversation) shape(t *template, f form) (*jinja.List, error) {
 			}
 		case string:
 			if t.onlyParts && !f.joinParts {
-				changed.Set("content", textPart(content))
+				changed.Set("content", jinja.NewList(textPart(content)))
+			}
+		case nil:
+			switch {
+			case !t.noNull:
+			case t.onlyParts:
+				changed.Set("content", jinja.NewList())
+			default:
+				changed.Set("content", "")
 			}
 		}
 		if !f.textArguments {
-			if err := parseArguments(changed, c.values); err != nil {
+			if err := parseArguments(changed, c.values, f.wrapArguments); err != nil {
 				return nil, fmt.Errorf("%w: message %d: %w", ErrMessages, i, err)
 			}
 		}
@@ -157,7 +232,7 @@ func textPart(text string) jinja.Value {
 	part := jinja.NewDict()
 	part.Set("type", "text")
 	part.Set("text", text)
-	return jinja.NewList(part)
+	return part
 }
 
 // joinText joins text parts by line breaks; other parts cannot become text.
@@ -215,8 +290,9 @@ func eachArguments(m *jinja.Dict, fn func(text string)) {
 }
 
 // parseArguments replaces the text arguments of a message's tool calls by their JSON
-// value, where they hold JSON. m is a copy; deeper values are copied before they change.
-func parseArguments(m *jinja.Dict, values *int) error {
+// value, where they hold JSON. With wrap, others become an object that holds their text. m
+// is a copy; deeper values are copied before they change.
+func parseArguments(m *jinja.Dict, values *int, wrap bool) error {
 	calls, _ := get(m, "tool_calls").(*jinja.List)
 	if calls == nil {
 		return nil
@@ -242,10 +318,14 @@ func parseArguments(m *jinja.Dict, values *int) error {
 			if errors.Is(err, jsonscan.ErrValues) {
 				return fmt.Errorf("arguments of tool call %d: %w", i, err)
 			}
-			if err != nil {
+			switch {
+			case err == nil:
+				value = v
+			case wrap:
+				value.(*jinja.Dict).Set("arguments", text)
+			default:
 				continue
 			}
-			value = v
 		}
 		call, function = copyDict(call), copyDict(function)
 		function.Set("arguments", value)

@@ -14,15 +14,18 @@ import (
 // client's JSON objects, and tools is the list of tool definitions or empty. kwargs
 // become variables of the template and override the special tokens.
 //
-// The messages reach the template unchanged, except for three things on which templates
-// disagree:
+// The messages reach the template unchanged, except for what stands for nothing (members
+// that are null, an empty list of tool calls), and for things on which templates disagree:
 //   - content given as a list of text parts becomes one text, the parts joined by
-//     line breaks, unless the template goes through parts itself;
+//     line breaks, unless the template shows parts itself; content that is null becomes an
+//     empty text if the template would fail or write "None";
 //   - the role developer becomes system, unless the template knows it;
-//   - the arguments of tool calls, which clients send as text, become objects.
+//   - the arguments of tool calls, which clients send as text, become objects; no
+//     arguments are an empty object.
 //
 // If that fails, RenderChat tries other forms: arguments left as text, parts joined,
-// several system messages merged into one. If all fail, it returns the first error.
+// several system messages merged into one, arguments that are not JSON (of an answer that
+// was cut off) as an object that holds their text. If all fail, it returns the first error.
 //
 // Errors: [ErrNoTemplate]; [ErrMessages]; a *jinja.RaiseError with the template's own
 // words if it refuses the conversation; a *jinja.RenderError or jinja.ErrLimit if the

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,13 +52,7 @@ func loadTemplates(files Files, cfg *tokenizerConfig) (map[string]*template, map
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: %w", ErrFile, err)
 		}
-		parts := t.LoopsOver("content")
-		templates[name] = &template{
-			Template:   t,
-			parts:      parts,
-			onlyParts:  parts && !t.UsesTest("string", "iterable", "sequence", "mapping"),
-			developers: t.HasString("developer"),
-		}
+		templates[name] = &template{Template: t, developers: t.HasString("developer")}
 	}
 	return templates, sources, nil
 }
@@ -87,6 +82,56 @@ func templateSources(v jinja.Value, file string, to map[string]string) error {
 		to[n] = s
 	}
 	return nil
+}
+
+// probe finds out what content a template takes by what it makes of a text, of a list of
+// two, and of none: many a template reads lists without looping over them. A template that
+// shows neither text nor list gets texts.
+func (p *Processor) probe(t *template) {
+	render := func(messages ...jinja.Value) (string, error) {
+		values := MaxValues
+		vars, err := p.variables(nil, nil, true, &values)
+		if err != nil {
+			return "", err
+		}
+		vars.Set("messages", jinja.NewList(messages...))
+		return t.Render(context.Background(), vars, jinja.Options{Now: p.now})
+	}
+	shows := func(content jinja.Value, all ...string) bool {
+		text, err := render(message("user", content))
+		if err != nil {
+			text, err = render(message("system", "x"), message("user", content))
+		}
+		missing := func(part string) bool { return !strings.Contains(text, part) }
+		return err == nil && !slices.ContainsFunc(all, missing) && missing("'type'") && missing(`"type"`) // not written as they are
+	}
+	const one, two = "content-1", "content-2"
+	t.parts = shows(jinja.NewList(textPart(one), textPart(two)), one, two)
+	t.onlyParts = t.parts && !shows(one, one)
+
+	function, call := jinja.NewDict(), jinja.NewDict()
+	function.Set("name", "f")
+	function.Set("arguments", jinja.NewDict())
+	call.Set("type", "function")
+	call.Set("function", function)
+	fails := func(content jinja.Value, calls bool) bool {
+		m := message("assistant", content)
+		if calls {
+			m.Set("tool_calls", jinja.NewList(call))
+		}
+		text, err := render(message("user", "x"), m)
+		return err != nil || strings.Contains(text, "None")
+	}
+	for _, calls := range []bool{false, true} {
+		t.noNull = t.noNull || fails(nil, calls) && !fails("", calls)
+	}
+}
+
+func message(role string, content jinja.Value) *jinja.Dict {
+	m := jinja.NewDict()
+	m.Set("role", role)
+	m.Set("content", content)
+	return m
 }
 
 // pick returns the template for a request. tools reports whether the request has tools.

@@ -93,7 +93,7 @@ func checkContent(at string, raw json.RawMessage) *apiError {
 			switch {
 			case key == "type" && !isNull(value):
 				err = json.Unmarshal(value, &kind)
-			case key == "text":
+			case key == "text", key == "refusal" && !isNull(value):
 				content = value
 			}
 			return err
@@ -102,10 +102,10 @@ func checkContent(at string, raw json.RawMessage) *apiError {
 		switch {
 		case err != nil:
 			return err
-		case kind != "text":
+		case kind != "text" && kind != "refusal":
 			bad = wrongValue(part+".type", "'%s' is not supported, only 'text' is", kind)
 		case len(content) == 0 || isNull(content):
-			bad = missing(part + ".text")
+			bad = missing(part + "." + kind)
 		case content[0] != '"':
 			return errNullElement
 		}
