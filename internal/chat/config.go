@@ -1,12 +1,12 @@
 package chat
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 
 	"github.com/dynctl/dynctl/internal/jinja"
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 // tokenizerConfig is the content of tokenizer_config.json.
@@ -42,7 +42,7 @@ func readObject(files Files, name string) (*jinja.Dict, error) {
 	if raw == nil {
 		return nil, nil
 	}
-	v, err := jinja.FromJSON(json.RawMessage(raw))
+	v, err := jinja.FromJSON(jsonscan.FromPython(raw))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrFile, name, err)
 	}

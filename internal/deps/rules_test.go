@@ -58,7 +58,7 @@ var onlyRules = []only{
 	{"worker/role", []string{"cluster", "engine", "events", "metrics", "protocol", "requestplane", "router", "runtime", "worker/kv"}, "workers and roles agree on it; it knows no role and no worker"},
 	{"worker/prefill", []string{"cluster", "engine", "events", "failpoint", "metrics", "nixl", "protocol", "requestplane", "worker/kv", "worker/role"}, "a role knows its term, and no worker and no other role"},
 	{"worker/decode", []string{"cluster", "engine", "events", "failpoint", "metrics", "nixl", "protocol", "requestplane", "router", "runtime", "worker/kv", "worker/role"}, "a role knows its term, and no worker and no other role"},
-	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja"}, "files become tensors; who computes with them is above"},
+	{"model/...", []string{"cluster", "model/...", "tokenizer", "jinja", "jsonscan"}, "files become tensors; who computes with them is above"},
 	{"inspect", []string{"model/...", "chat", "tokenizer", "jinja"}, "describes a model on this machine and knows no cluster"},
 	{"recall", nil, "pure: texts; dynctl and cluster tests ask with them"},
 	{"openai", nil, "a client of a public API: knows no cluster"},

@@ -106,12 +106,18 @@ func number(v **float64, lo, hi float64) field {
 	}
 }
 
-// integer reads a whole number between lo and hi.
+// integer reads a whole number between lo and hi, in any spelling: 5.0 and 5e0 are integers
+// in JSON Schema, and some languages have no others.
 func integer(v **int64, lo, hi int64) field {
 	return func(name string, raw json.RawMessage) *apiError {
 		var x int64
 		if json.Unmarshal(raw, &x) != nil {
-			return wrongType(name, "an integer")
+			const exact = 1 << 53 // from there on, float64 skips integers
+			var f float64
+			if json.Unmarshal(raw, &f) != nil || f != math.Trunc(f) || math.Abs(f) >= exact {
+				return wrongType(name, "an integer")
+			}
+			x = int64(f)
 		}
 		if x < lo || x > hi {
 			return wrongValue(name, "%d is not between %d and %d", x, lo, hi)

@@ -71,8 +71,11 @@ func (p *params) sharedFields() fields {
 		"metadata":          ignored,
 		"safety_identifier": ignored,
 		"prompt_cache_key":  ignored,
-		"service_tier":      only(`"auto"`, `"default"`),
-		"store":             only("false"),
+		"service_tier":      ignored,
+		"store":             ignored,
+		"priority":          p.nvext.queueing.readPlace,
+
+		"prompt_cache_retention": ignored,
 
 		"include_stop_str_in_output": flag(&p.includeStop),
 		"skip_special_tokens":        flag(&p.skipSpecial),

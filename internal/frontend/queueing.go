@@ -27,6 +27,7 @@ const (
 // client.
 type queueing struct {
 	priority, strict *int64        // of nvext.agent_hints; strict wins
+	place            *int64        // vLLM's priority, which is less for what comes first; used without the former
 	deadline         time.Duration // after the arrival; 0 for none
 }
 
@@ -57,6 +58,10 @@ func (q *queueing) readPriority(name string, raw json.RawMessage) *apiError {
 	return integer(&q.priority, -1<<31, 1<<31-1)(name, raw)
 }
 
+func (q *queueing) readPlace(name string, raw json.RawMessage) *apiError {
+	return integer(&q.place, -1<<31, 1<<31-1)(name, raw)
+}
+
 func (q *queueing) readStrict(name string, raw json.RawMessage) *apiError {
 	return integer(&q.strict, 0, 1<<32-1)(name, raw)
 }
@@ -66,6 +71,9 @@ func (q *queueing) class() int64 {
 	p := q.strict
 	if p == nil {
 		p = q.priority
+	}
+	if p == nil && q.place != nil {
+		p = new(-*q.place)
 	}
 	if p == nil {
 		return 0

@@ -113,6 +113,8 @@ func TestDue(t *testing.T) {
 		{"in order of arrival", "fcfs", 5 * time.Second, queueing{}, []int{100}, 1, 5},
 		{"a priority", "fcfs", 5 * time.Second, queueing{priority: ptr(2)}, []int{100}, 1, -15},
 		{"a low priority", "fcfs", 5 * time.Second, queueing{priority: ptr(-100)}, []int{100}, 1, 85},
+		{"vLLM's priority", "fcfs", 5 * time.Second, queueing{place: ptr(-2)}, []int{100}, 1, -15},
+		{"a hint wins over it", "fcfs", 5 * time.Second, queueing{place: ptr(-2), priority: ptr(1)}, []int{100}, 1, -5},
 		{"strict wins", "fcfs", 5 * time.Second, queueing{priority: ptr(-100), strict: ptr(1)}, []int{100}, 1, -5},
 		{"by length", "wspt", 5 * time.Second, queueing{}, []int{100}, 1, 5.1},
 		{"by length and priority", "wspt", 5 * time.Second, queueing{priority: ptr(1)}, []int{100}, 1, -4.9},

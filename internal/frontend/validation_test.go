@@ -47,7 +47,7 @@ func TestValidation(t *testing.T) {
 		{"unknown parameter", chat, with(chatBody(nil), "temprature", 1), 400, "temprature", "unknown_parameter", "temprature"},
 		{"unknown parameter of text", text, with(textBody(nil), "messages", "x"), 400, "messages", "unknown_parameter", "messages"},
 		{"unsupported parameter", chat, with(chatBody(nil), "audio", body{}), 400, "audio", "unsupported_parameter", "audio"},
-		{"unsupported value", chat, with(chatBody(nil), "store", true), 400, "store", "unsupported_parameter", "false"},
+		{"unsupported value", chat, with(chatBody(nil), "modalities", []string{"audio"}), 400, "modalities", "unsupported_parameter", "text"},
 		{"unsupported best_of", text, with(textBody(nil), "best_of", 2), 400, "best_of", "unsupported_parameter", "1"},
 		{"tool without a function", chat, with(chatBody(nil), "tools", []body{{"type": "function"}}), 400, "tools[0].function", "missing_required_parameter", ""},
 
@@ -143,7 +143,7 @@ func TestAcceptedRequests(t *testing.T) {
 	for name, b := range map[string]body{
 		"nulls are absent": {"temperature": nil, "stop": nil, "n": nil, "tools": nil, "stream_options": nil, "max_tokens": nil},
 		"what asks for nothing": {"logprobs": false, "top_logprobs": 0, "presence_penalty": 0.0, "frequency_penalty": 0, "logit_bias": body{},
-			"response_format": body{"type": "text"}, "tools": []int{}, "tool_choice": "auto", "store": false, "service_tier": "auto", "modalities": []string{"text"}},
+			"response_format": body{"type": "text"}, "tools": []int{}, "tool_choice": "auto", "store": true, "service_tier": "flex", "prompt_cache_retention": "24h", "priority": -3, "max_tokens": 5.0, "modalities": []string{"text"}},
 		"hints":                  {"user": "me", "metadata": body{"a": "b"}, "prompt_cache_key": "k", "safety_identifier": "s", "verbosity": "low", "reasoning_effort": "low"},
 		"text parts":             {"messages": []body{{"role": "developer", "content": "a"}, {"role": "user", "content": []body{{"type": "text", "text": "b"}}}, {"role": "assistant", "content": nil, "tool_calls": []body{{"id": "1", "type": "function", "function": body{"name": "f", "arguments": "{}"}}}}, {"role": "tool", "tool_call_id": "1", "content": "c"}}},
 		"template arguments":     {"chat_template_kwargs": body{"enable_thinking": false}, "add_generation_prompt": false},

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -116,6 +117,16 @@ func TestParseConfig(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+// Python writes numbers that JSON does not have.
+func TestParseConfigOfPython(t *testing.T) {
+	raw := bytes.Replace(encode(t, with(llamaConfig(), "x", 1)), []byte(`"x":1`), []byte(`"time_step_limit":[0.0,Infinity],"x":NaN`), 1)
+	got, err := ParseConfig(raw)
+	want, _ := ParseConfig(encode(t, llamaConfig()))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dynctl/dynctl/internal/jsonscan"
 )
 
 // fields reads a JSON object of a configuration file by name. Errors accumulate in err,
@@ -22,7 +24,7 @@ type fields struct {
 // parseFields reads the object in a file.
 func parseFields(path string, content []byte) (fields, error) {
 	f := fields{path: path, err: new(error)}
-	if err := json.Unmarshal(content, &f.raw); err != nil {
+	if err := json.Unmarshal(jsonscan.FromPython(content), &f.raw); err != nil {
 		return f, fmt.Errorf("read %s: %w: not a JSON object: %w", path, ErrConfig, err)
 	}
 	if f.raw == nil {
