@@ -41,7 +41,7 @@ func startStatusServer(a *Agent) (*statusServer, error) {
 	s := &statusServer{
 		addr: ln.Addr().String(),
 		srv: &http.Server{
-			Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: profileMost + 30*time.Second,
+			Handler: frontend.Browsers{Keyed: key != ""}.Guard(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: profileMost + 30*time.Second,
 			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 		},
 		done: make(chan struct{}),

@@ -103,6 +103,8 @@ type Frontend struct {
 	BodyLimit      Size          `mapstructure:"body_limit"`
 	APIKey         Secret        `mapstructure:"api_key"`
 	TrustedProxies []string      `mapstructure:"trusted_proxies"`
+	CORSOrigins    []string      `mapstructure:"cors_origins"`
+	AllowedHosts   []string      `mapstructure:"allowed_hosts"`
 	RequestTimeout time.Duration `mapstructure:"request_timeout"`
 	MigrationLimit int           `mapstructure:"migration_limit"`
 }
@@ -290,6 +292,8 @@ func dynamodServingKeys() []Key {
 		{Name: "frontend.body_limit", Kind: KindSize, Default: Size(45 << 20), Aliases: []Alias{{Name: "DYN_HTTP_BODY_LIMIT_MB", Unit: "MiB"}}, Help: "largest request body; larger ones are answered with 413"},
 		{Name: "frontend.api_key", Kind: KindSecret, Default: Secret(""), Help: "bearer token that clients must send, or several, joined by commas: clients with different keys get equal shares of the workers; /health and /metrics require it, too, for more than the state of this node; empty admits every client"},
 		{Name: "frontend.trusted_proxies", Kind: KindList, Default: []string{}, Help: "addresses or networks (10.0.0.0/8) of proxies whose X-Forwarded-For header is trusted for the client's address; without several keys, clients with different addresses get equal shares of the workers"},
+		{Name: "frontend.cors_origins", Kind: KindList, Default: []string{}, Help: "origins of web pages that may use the frontend from a browser, such as https://chat.example.com; * for all; without an API key, POSTs of other pages are refused"},
+		{Name: "frontend.allowed_hosts", Kind: KindList, Default: []string{}, Help: "names by which requests may reach the frontend over loopback without an API key, beside localhost, addresses and the name of this machine; * for all; a proxy on this machine that passes on its own name needs it"},
 		{Name: "frontend.request_timeout", Kind: KindDuration, Default: 10 * time.Minute, Help: "longest time for one request; 0 means no limit"},
 		{Name: "frontend.migration_limit", Kind: KindInt, Default: 3, Max: 100, Aliases: []Alias{{Name: "DYN_MIGRATION_LIMIT"}}, Help: "how often a request may move to another worker when its worker fails"},
 

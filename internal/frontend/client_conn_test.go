@@ -30,7 +30,7 @@ func (f *front) dialed(proto, path string, b body, more ...string) *net.TCPConn 
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	head := fmt.Sprintf("POST %s %s\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", path, proto, len(text), strings.Join(more, ""))
+	head := fmt.Sprintf("POST %s %s\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", path, proto, len(text), strings.Join(more, ""))
 	if _, err := conn.Write(append([]byte(head), text...)); err != nil {
 		f.t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestWatchedConnectionIsKept(t *testing.T) {
 			t.Fatalf("answer %d: %+v %v", i, resp, err)
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
-		if _, err := fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil {
 			t.Fatal(err)
 		}
 	}

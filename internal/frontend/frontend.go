@@ -31,6 +31,8 @@ type Config struct {
 	APIKey        string // several are separated by commas; empty lets everyone in
 	// TrustedProxies are addresses and networks whose X-Forwarded-For header is trusted.
 	TrustedProxies []string
+	CORSOrigins    []string      // see Browsers
+	AllowedHosts   []string      // see Browsers
 	RequestTimeout time.Duration // 0: no limit
 	MigrationLimit int           // moves of one request to another worker
 	// NoKVEvents makes the frontend guess the contents of caches by where it has sent
@@ -104,6 +106,10 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 	if _, err := router.NewPolicy(cfg.Settings().Policy); err != nil {
 		return nil, err
 	}
+	browsers := Browsers{Origins: cfg.CORSOrigins, Hosts: cfg.AllowedHosts, Keyed: cfg.APIKey != ""}
+	if err := browsers.check(); err != nil {
+		return nil, err
+	}
 	tenants, err := newTenants(apiKeys(cfg.APIKey), cfg.TrustedProxies)
 	if err != nil {
 		return nil, err
@@ -130,7 +136,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		return nil, err
 	}
 	f.srv = &http.Server{
-		Handler: f.routes(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: browsers.Guard(f.routes()), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return f.ctx }, ConnContext: withConn,
 		ErrorLog: slog.NewLogLogger(f.log.Handler(), slog.LevelDebug),
 	}

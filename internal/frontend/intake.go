@@ -1,12 +1,15 @@
 package frontend
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,13 +213,23 @@ func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request, tenant strin
 	conn := http.NewResponseController(w)
 	// The server resets the deadline when the body has been read.
 	_ = conn.SetReadDeadline(time.Now().Add(f.limits.body))
-	in := http.MaxBytesReader(w, r.Body, f.cfg.BodyLimit)
-	body, err := io.ReadAll(io.LimitReader(in, smallBody+1))
+	size := r.ContentLength
+	in, plain, err := decoded(r.Header.Values("Content-Encoding"), http.MaxBytesReader(w, r.Body, f.cfg.BodyLimit))
+	switch {
+	case errors.Is(err, errEncoding):
+		w.Header().Set("Accept-Encoding", "gzip, deflate") // RFC 9110, 12.5.3
+		return nil, release, invalid("", "A request body with the content encoding '%s' is not supported: send it as it is, or with gzip or deflate.",
+			strings.Join(r.Header.Values("Content-Encoding"), ", ")).withStatus(http.StatusUnsupportedMediaType)
+	case !plain && err == nil:
+		in = http.MaxBytesReader(w, io.NopCloser(in), f.cfg.BodyLimit)
+	}
+	if size < 0 || !plain {
+		size = f.cfg.BodyLimit
+	}
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(in, smallBody+1))
+	}
 	if err == nil && len(body) > smallBody {
-		size := r.ContentLength
-		if size < 0 {
-			size = f.cfg.BodyLimit
-		}
 		held, busy := f.intake.bodies.reserve(r.Context(), tenant, size, f.limits.intake, func() { _ = conn.SetReadDeadline(time.Now()) })
 		if busy != nil {
 			return nil, release, busy
@@ -232,7 +245,40 @@ func (f *Frontend) readBody(w http.ResponseWriter, r *http.Request, tenant strin
 		return body, release, nil
 	}
 	release()
-	return nil, func() {}, f.bodyError(err, r.ContentLength, len(body))
+	length := r.ContentLength
+	if !plain {
+		length = -1 // of something else than body
+	}
+	return nil, func() {}, f.bodyError(err, length, len(body))
+}
+
+// errEncoding is returned for the encodings of a body that are not known.
+var errEncoding = errors.New("content encoding is not supported")
+
+// decoded returns a body without its content encodings, which are listed in the order in
+// which they were applied, and whether it had none. It may read the beginning of the body.
+func decoded(encodings []string, body io.ReadCloser) (in io.ReadCloser, plain bool, err error) {
+	var names []string
+	for _, name := range strings.Split(strings.Join(encodings, ","), ",") {
+		if name = strings.ToLower(strings.TrimSpace(name)); name != "" && name != "identity" {
+			names = append(names, name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return body, true, nil
+	case len(names) > 1: // nobody does that but to cost work
+		return nil, false, errEncoding
+	}
+	switch names[0] {
+	case "gzip", "x-gzip":
+		in, err = gzip.NewReader(body)
+	case "deflate":
+		in, err = zlib.NewReader(body)
+	default:
+		err = errEncoding
+	}
+	return in, false, err
 }
 
 // errSlow is the cause with which a body is given up for others.

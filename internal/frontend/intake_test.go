@@ -2,6 +2,8 @@ package frontend
 
 import (
 	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"context"
 	"encoding/json"
 	"io"
@@ -14,6 +16,58 @@ import (
 	"testing/synctest"
 	"time"
 )
+
+// Bodies may be compressed. The limit is that of what is in them.
+func TestCompressedBodies(t *testing.T) {
+	w := newWorld(t)
+	w.fake("worker-1", say("ab"))
+	f := w.configured(func(c *Config) { c.BodyLimit = 256 << 10 }).waitModel(1)
+	pack := func(text string, to func(io.Writer) io.WriteCloser) string {
+		var b bytes.Buffer
+		z := to(&b)
+		io.WriteString(z, text)
+		z.Close()
+		return b.String()
+	}
+	zip := func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
+	deflate := func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) }
+	good, err := json.Marshal(textBody(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := `{"model":"tiny","user":"` + strings.Repeat("x", 200<<10) + `","prompt":"a"}`
+	huge := `{"model":"tiny","user":"` + strings.Repeat("x", 300<<10) + `","prompt":"a"}`
+	for _, tt := range []struct {
+		name, encoding, body string
+		want                 int
+	}{
+		{"none", "", string(good), 200},
+		{"identity", "identity", string(good), 200},
+		{"gzip", "gzip", pack(string(good), zip), 200},
+		{"in capitals", "GZIP", pack(string(good), zip), 200},
+		{"deflate", "deflate", pack(string(good), deflate), 200},
+		{"large", "gzip", pack(large, zip), 200},
+		{"too large", "gzip", pack(huge, zip), 413},
+		{"not gzip", "gzip", string(good), 400},
+		{"cut off", "gzip", pack(large, zip)[:150], 400},
+		{"unknown", "br", string(good), 415},
+		{"twice", "gzip, gzip", pack(pack(string(good), zip), zip), 415},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/v1/completions", strings.NewReader(tt.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Encoding", tt.encoding)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := readAll(t, resp)
+		if resp.StatusCode != tt.want || tt.want == 415 && resp.Header.Get("Accept-Encoding") != "gzip, deflate" {
+			t.Errorf("%s: status %d, want %d: %s", tt.name, resp.StatusCode, tt.want, answer)
+		}
+	}
+}
 
 // TestHostileBodies: what is refused costs a small multiple of its bytes, whatever it
 // would become. The error names the limit.

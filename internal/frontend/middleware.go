@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"runtime/debug"
 )
@@ -115,8 +114,7 @@ func Insider(r *http.Request, key string) bool {
 	if key != "" {
 		return HasKey(r, key)
 	}
-	addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return ok && addr.IP.IsLoopback()
+	return overLoopback(r)
 }
 
 // Insiders passes only requests of insiders to next, see [Insider].

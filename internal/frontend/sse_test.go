@@ -210,7 +210,7 @@ func TestSlowClient(t *testing.T) {
 	defer conn.Close()
 	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 	raw := `{"model":"tiny","prompt":"x","stream":true,"max_tokens":77}`
-	if _, err := io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 59\r\n\r\n"+raw); err != nil || len(raw) != 59 {
+	if _, err := io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 59\r\n\r\n"+raw); err != nil || len(raw) != 59 {
 		t.Fatal(err, len(raw))
 	}
 	patience.Until(t, "the slow request runs", func() bool { return fk.running.Load() == 1 })
