@@ -35,6 +35,37 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// A frontend is ready while a request would go to a worker; its health lists no others.
+func TestReady(t *testing.T) {
+	w := newWorld(t)
+	f := w.frontend()
+	ready := func(query string, want int, says string) {
+		t.Helper()
+		if status, text := f.get("/ready" + query); status != want || !strings.Contains(text, says) {
+			t.Errorf("%q: %d %s, want %d %s", query, status, text, want, says)
+		}
+	}
+	ready("", 503, `"stage":"no worker"`)
+	drt := w.runtime("worker-9", nil) // it has no card
+	if _, err := drt.Serve(t.Context(), cluster.RoleDecode.Component(), cluster.EndpointGenerate, (&fake{}).handler(say("x"))); err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "it is found", func() bool { return len(f.workers.Instances()) == 1 })
+	ready("", 503, "no worker")
+	if _, text := f.get("/health"); strings.Contains(text, "worker-9") {
+		t.Errorf("health lists a worker without a card: %s", text)
+	}
+	fk := w.fake("worker-1", say("x"))
+	f.waitModel(1)
+	ready("", 200, `"status":"ready"`)
+	ready("?model="+testModel, 200, "ready")
+	ready("?model=other", 503, "no worker")
+	f.workers.ReportDown(fk.drt.ID())
+	ready("", 503, "no worker")
+	f.gate.close()
+	ready("", 503, "draining")
+}
+
 // Drain lets what is in flight end, refuses what is new, and leaves discovery.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)

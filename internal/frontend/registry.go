@@ -288,8 +288,8 @@ func (r *registry) list() []*servedModel {
 	return out
 }
 
-// known reports whether there is a model of that name, for metric labels.
-func (r *registry) known(name string) bool { return r.find(name) != nil }
+// known reports whether there is a model of that name, or should be, for metric labels.
+func (r *registry) known(name string) bool { return r.find(name) != nil || r.expected(name) }
 
 // expected reports whether a model should be served here although perhaps no worker
 // serves it now: all of them start, are drained or lost, or the cluster is being taken

@@ -45,6 +45,12 @@ func TestModelAppearsAndDisappears(t *testing.T) {
 		wholeAnswer(t, f.post("/v1/chat/completions", chatBody(nil)))
 		fk.vanish(t)
 		patience.Until(t, "the model is gone", func() bool { status, _ := f.get("/v1/models/" + testModel); return status == 503 })
+		if resp := f.post("/v1/chat/completions", chatBody(nil)); resp.StatusCode != 503 {
+			t.Errorf("round %d: status %d", round, resp.StatusCode)
+		}
+		patience.Until(t, "the refusal is counted for the model", func() bool {
+			return f.metric(`dynamo_frontend_requests_total{endpoint="chat_completions",error_type="unavailable",model="tiny",request_type="unary",status="error"}`) >= 1
+		})
 		patience.Until(t, "the gauge of the model is gone", func() bool { return f.metric(`dynamo_frontend_model_context_length{model="tiny"}`) == -1 })
 	}
 }

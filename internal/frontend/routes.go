@@ -19,6 +19,7 @@ func (f *Frontend) routes() http.Handler {
 	api("GET /v1/models", f.listModels)
 	api("GET /v1/models/{id...}", f.getModel)
 	mux.HandleFunc("GET /health", f.health)
+	mux.HandleFunc("GET /ready", f.ready)
 	mux.HandleFunc("GET /live", f.live)
 	mux.Handle("GET /metrics", Insiders(f.cfg.APIKey, f.cfg.Metrics.Handler()))
 	mux.Handle("POST /clear_kv_blocks", Insiders(f.cfg.APIKey, http.HandlerFunc(f.clearKVBlocks)))
@@ -42,7 +43,7 @@ func allowedMethods(path string) string {
 		return "POST, OPTIONS"
 	case path == "/busy_threshold":
 		return "GET, HEAD, POST, OPTIONS"
-	case path == "/v1/models", strings.HasPrefix(path, "/v1/models/"), path == "/health", path == "/live", path == "/metrics":
+	case path == "/v1/models", strings.HasPrefix(path, "/v1/models/"), path == "/health", path == "/ready", path == "/live", path == "/metrics":
 		return "GET, HEAD, OPTIONS"
 	}
 	return ""
@@ -142,12 +143,8 @@ func notServed(name string) *apiError {
 // health reports whether the frontend takes requests. Insiders also see the models it can
 // serve.
 func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
-	if f.gate.isClosed() {
-		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "draining", "message": "Service is not ready"})
-		return
-	}
-	if !f.registry.isSettled() {
-		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": "starting", "message": "Service is not ready"})
+	if stage := f.notServing(); stage != "" {
+		notReady(w, stage)
 		return
 	}
 	if !Insider(r, f.cfg.APIKey) {
@@ -155,11 +152,46 @@ func (f *Frontend) health(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	endpoints := []string{}
-	instances := f.workers.Instances()
+	instances := slices.DeleteFunc(slices.Clone(f.workers.Instances()), func(i cluster.Instance) bool {
+		return !slices.ContainsFunc(f.registry.list(), func(m *servedModel) bool { return m.has(i.InstanceID) })
+	})
 	for _, inst := range instances {
 		endpoints = append(endpoints, "dyn://"+inst.Namespace+"."+inst.Component+"."+inst.Endpoint)
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"status": "healthy", "endpoints": endpoints, "instances": instances})
+}
+
+// notServing returns why the frontend takes no requests, or "".
+func (f *Frontend) notServing() (stage string) {
+	switch {
+	case f.gate.isClosed():
+		return "draining"
+	case !f.registry.isSettled():
+		return "starting"
+	}
+	return ""
+}
+
+func notReady(w http.ResponseWriter, stage string) {
+	writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not_ready", "stage": stage, "message": "Service is not ready"})
+}
+
+// ready reports whether a request for the model that the query names, or for any model,
+// would go to a worker now.
+func (f *Frontend) ready(w http.ResponseWriter, r *http.Request) {
+	if stage := f.notServing(); stage != "" {
+		notReady(w, stage)
+		return
+	}
+	name := r.URL.Query().Get("model")
+	routable := f.workers.Instances()
+	for _, m := range f.registry.list() {
+		if (name == "" || m.name == name) && slices.ContainsFunc(routable, func(i cluster.Instance) bool { return m.has(i.InstanceID) }) {
+			writeJSON(w, http.StatusOK, map[string]any{"status": "ready"})
+			return
+		}
+	}
+	notReady(w, "no worker")
 }
 
 // live reports whether the process works; if not, it should be restarted.
