@@ -38,7 +38,7 @@ func TestDrainAndResume(t *testing.T) {
 	if r := w.ok("drain", "worker-3"); r.stdout != "worker-3 is drained already. safe to stop.\n" || r.stderr != "" {
 		t.Errorf("again: %+v", r)
 	}
-	clitest.Has(t, "the last decode worker", w.ok("drain", "worker-2").stderr, "note: worker-2 is the only decode worker that serves: requests wait until another one does")
+	clitest.Has(t, "the last decode worker", w.ok("drain", "worker-2").stderr, "note: worker-2 is the only decode worker that serves: new requests wait up to 10s for another one")
 
 	r = w.ok("resume", "worker-2", "worker-3")
 	if !regexp.MustCompile(`^worker-2 serves again after \d+\.\ds\.\nworker-3 serves again after \d+\.\ds\.\n$`).MatchString(r.stdout) {

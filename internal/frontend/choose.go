@@ -26,8 +26,8 @@ func (g *generation) choose(ctx context.Context) (inst cluster.Instance, flight 
 	for begin := time.Now(); ; {
 		inst, flight, err = g.pick()
 		now := time.Now()
-		if errors.Is(err, router.ErrNoWorkers) && g.stuck.IsZero() && now.Sub(begin) < g.f.limits.card && !last {
-			last = !g.f.awaited(g.m)
+		if errors.Is(err, router.ErrNoWorkers) && g.stuck.IsZero() && !last {
+			last = now.Sub(begin) >= g.patience()
 			select {
 			case <-time.After(g.f.limits.poll):
 				continue
@@ -63,6 +63,17 @@ func (g *generation) overloaded() bool {
 		}
 	}
 	return false
+}
+
+// patience returns how long a request waits while no worker of its model can be called.
+func (g *generation) patience() time.Duration {
+	switch {
+	case g.f.awaited(g.m):
+		return g.f.limits.card
+	case g.f.registry.declares(g.m.name):
+		return g.f.limits.successor
+	}
+	return 0
 }
 
 // awaited reports whether a decode worker is registered that m may be able to use soon:

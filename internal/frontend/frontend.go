@@ -96,6 +96,7 @@ type Frontend struct {
 	closing   bool              // Close was called
 	announced []*runtime.Served // in discovery, while Run serves
 	withdrawn bool              // from discovery, for good
+	awaiting  chan struct{}     // a slot for each request in awaitModel
 	stopCh    chan struct{}     // closed once by Close
 	doneCh    chan struct{}     // closed when everything is released
 }
@@ -127,7 +128,7 @@ func New(ctx context.Context, cfg Config) (*Frontend, error) {
 		policies: policies(), sessions: newSessions(), load: router.NewLoad(), prefillLoad: router.NewLoad(),
 		metrics: metrics.NewFrontend(cfg.Metrics), stats: newStats(), decisions: newDecisions(), gate: newGate(),
 		tenants: tenants, admission: newAdmission(), intake: newIntake(cfg.BodyLimit),
-		stopCh: make(chan struct{}), doneCh: make(chan struct{}),
+		awaiting: make(chan struct{}, maxAwaiting), stopCh: make(chan struct{}), doneCh: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.url = "http://" + f.advertised()

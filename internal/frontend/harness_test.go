@@ -151,7 +151,7 @@ func (w *world) configured(configure func(*Config), changes ...func(*Frontend)) 
 		w.t.Fatal(err)
 	}
 	f.limits.takeover, f.limits.forgive, f.limits.poll = 2*time.Second, 50*time.Millisecond, 5*time.Millisecond
-	f.limits.retry = 10 * time.Millisecond
+	f.limits.retry, f.limits.successor = 10*time.Millisecond, 0
 	for _, change := range changes {
 		change(f)
 	}

@@ -30,6 +30,9 @@ type limits struct {
 	// card is how long a request without a worker waits for one that is registered: for its
 	// model card, or for the end of its quarantine.
 	card time.Duration
+	// successor is how long a request waits for a decode worker of a model when none
+	// serves it, but the topology has some: the last one restarts, or was drained.
+	successor time.Duration
 	// settle bounds how long requests wait for models that are loaded when a frontend starts.
 	settle time.Duration
 	// clear bounds how long the workers may take to clear their caches.
@@ -44,6 +47,6 @@ func defaultLimits() limits {
 		keepAlive: 15 * time.Second, write: 30 * time.Second, body: time.Minute, intake: 10 * time.Second,
 		files: 256 << 20,
 		fetch: 10 * time.Second, retry: time.Second, retryMost: 10 * time.Second,
-		card: 5 * time.Second, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
+		card: 5 * time.Second, successor: 10 * time.Second, settle: 5 * time.Second, clear: 10 * time.Second, stop: 5 * time.Second,
 	}
 }

@@ -301,6 +301,12 @@ func (r *registry) expected(name string) bool {
 	return (*r.declared.Load())[name]
 }
 
+// declares reports whether the topology has decode workers of a model.
+func (r *registry) declares(name string) bool {
+	t, ok := r.desired.Get(r.topoKey)
+	return ok && t.Model.Name == name && t.Decode > 0
+}
+
 func (r *registry) close() {
 	r.cards.Close()
 	r.desired.Close()

@@ -66,15 +66,23 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 		ctx, cancel := f.limited(ctx)
 		defer cancel()
 		leave := func() {}
+		defer func() { leave() }()
+		turn := func() (func(), *apiError) { return f.intake.turn(ctx, tenant, len(body), f.limits.intake) }
+		if len(body) > smallBody {
+			turn = nil
+		}
 		var routing routeAsk
 		if bad == nil {
 			routing, bad = readRouteAsk(r.Header)
 		}
 		if bad == nil {
-			leave, bad = f.intake.turn(ctx, tenant, len(body), f.limits.intake)
+			if got, late := f.intake.turn(ctx, tenant, len(body), f.limits.intake); late != nil {
+				bad = late
+			} else {
+				leave = got
+			}
 		}
 		if bad == nil {
-			defer leave()
 			if bad = fs.read(body); bad == nil {
 				bad = p.nvext.readHeaders(r.Header)
 			}
@@ -94,9 +102,8 @@ func (f *Frontend) generating(endpoint string, newRequest func() request) http.H
 			err = bad
 			return
 		}
-		a, err2 := j.prepare(ctx, q, leave)
+		a, err2 := j.prepare(ctx, q, leave, turn)
 		q.forget()
-		leave()
 		release()
 		switch {
 		case err2 != nil:
@@ -121,11 +128,13 @@ func (f *Frontend) limited(ctx context.Context) (context.Context, context.Cancel
 }
 
 // prepare finds the model, makes the prompts and the choices that generate from them. It
-// calls read when the prompts are made: later steps are short or have their own limits.
-func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, error) {
+// calls leave when the prompts are made: later steps are short or have their own limits. If
+// it has to wait for a worker of the model, it takes another turn; without turn it does not.
+func (j *job) prepare(ctx context.Context, q request, leave func(), turn func() (func(), *apiError)) (answerer, error) {
+	defer func() { leave() }()
 	defer func(begin time.Time, leave func(time.Duration)) { leave(time.Since(begin)) }(time.Now(), j.f.metrics.EnterStage(metrics.StagePreprocess))
 	p := q.shared()
-	m, bad := j.f.model(p.model)
+	m, leave, bad := j.f.awaitModel(ctx, p.model, leave, turn)
 	if bad != nil {
 		return nil, bad
 	}
@@ -135,7 +144,7 @@ func (j *job) prepare(ctx context.Context, q request, read func()) (answerer, er
 		return nil, err
 	}
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
-	read() // constraints have a queue of their own
+	leave() // constraints have a queue of their own
 	if bad := p.bind(ctx, m); bad != nil {
 		return nil, bad
 	}

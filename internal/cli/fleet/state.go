@@ -24,7 +24,7 @@ func LastServing(sess *session.Session, name string, v client.View) {
 		return
 	}
 	if w.Role == cluster.RoleDecode {
-		sess.Out.Note("%s is the only decode worker that serves: requests wait until another one does", name)
+		sess.Out.Note("%s is the only decode worker that serves: new requests wait up to 10s for another one", name)
 	} else {
 		sess.Out.Note("%s is the only %s worker that serves", name, w.Role)
 	}

@@ -1,0 +1,114 @@
+package frontend
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/patience"
+	"github.com/dynctl/dynctl/internal/store"
+)
+
+// Requests wait for a worker while none serves the model and the topology has some: the
+// last one was lost with its card, or drained, which leaves the card.
+func TestRequestsWaitForASuccessor(t *testing.T) {
+	for name, leave := range map[string]func(*testing.T, *fake){
+		"lost": func(t *testing.T, fk *fake) { fk.vanish(t) },
+		"drained": func(t *testing.T, fk *fake) {
+			if err := fk.served.Leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			fk := w.fake("worker-1", say("abc"))
+			f := w.frontend(func(f *Frontend) { f.limits.successor = time.Hour }).waitModel(1)
+			declare := func(decode int) {
+				topology := cluster.Topology{Model: cluster.ModelSpec{Name: testModel}, Decode: decode}
+				if _, err := store.PutJSON(t.Context(), w.c.Store, cluster.TopologyKey(cluster.DefaultNamespace), topology); err != nil {
+					t.Fatal(err)
+				}
+				patience.Until(t, "the topology is seen", func() bool { return f.registry.declares(testModel) == (decode > 0) })
+			}
+			declare(1)
+			leave(t, fk)
+			patience.Until(t, "it is gone", func() bool {
+				return len(f.workers.All()) == 0 && (name == "drained" || f.registry.find(testModel) == nil)
+			})
+			ask := func() <-chan string {
+				answered := make(chan string, 1)
+				go func() {
+					resp := f.post("/v1/completions", textBody(nil))
+					answered <- resp.Status + readAll(t, resp)
+				}()
+				return answered
+			}
+			waits := func(answered <-chan string) {
+				t.Helper()
+				patience.Until(t, "the request runs", func() bool {
+					return len(answered) > 0 || f.metric(`dynamo_frontend_inflight_requests{model="tiny"}`) == 1
+				})
+			}
+			// The topology changes its mind.
+			first := ask()
+			waits(first)
+			declare(0)
+			if got := <-first; !strings.Contains(got, http.StatusText(http.StatusServiceUnavailable)) {
+				t.Errorf("without workers in the topology: %s", got)
+			}
+			declare(1)
+			second := ask()
+			waits(second)
+			w.fake("worker-2", say("abc"))
+			if got := <-second; !strings.Contains(got, http.StatusText(http.StatusOK)) {
+				t.Errorf("with a successor: %s", got)
+			}
+		})
+	}
+}
+
+// No more than so many requests wait for a model's first worker; more are refused at once,
+// as are large ones, and all when it does not come.
+func TestRequestsThatDoNotWaitForASuccessor(t *testing.T) {
+	w := newWorld(t)
+	f, patient := w.frontend(func(f *Frontend) { f.limits.successor = 50 * time.Millisecond }), w.frontend(func(f *Frontend) { f.limits.successor = time.Hour })
+	if _, err := store.PutJSON(t.Context(), w.c.Store, cluster.TopologyKey(cluster.DefaultNamespace), cluster.Topology{Model: cluster.ModelSpec{Name: testModel}, Decode: 1}); err != nil {
+		t.Fatal(err)
+	}
+	patience.Until(t, "the topology is seen", func() bool { return f.registry.declares(testModel) && patient.registry.declares(testModel) })
+	refused := func(f *front, what string, b body, least, most time.Duration) {
+		t.Helper()
+		begin := time.Now()
+		resp := f.post("/v1/completions", b)
+		took := time.Since(begin)
+		if got := readAll(t, resp); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || took < least || took > most {
+			t.Errorf("%s: %d after %s: %s", what, resp.StatusCode, took, got)
+		}
+	}
+	refused(f, "nobody comes", textBody(nil), 50*time.Millisecond, time.Minute)
+	f = patient
+	refused(f, "a large one", textBody(body{"user": strings.Repeat("x", smallBody)}), 0, time.Minute)
+	for range maxAwaiting {
+		f.awaiting <- struct{}{}
+	}
+	refused(f, "too many", textBody(nil), 0, time.Minute)
+	<-f.awaiting
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, _, bad := f.awaitModel(ctx, testModel, func() {}, func() (func(), *apiError) { return func() {}, nil }); bad == nil {
+			t.Error("a request whose client has left gets a model")
+		}
+	}()
+	patience.Until(t, "it waits", func() bool { return len(f.awaiting) == maxAwaiting })
+	cancel()
+	<-done
+	if n := len(f.awaiting); n != maxAwaiting-1 {
+		t.Errorf("%d wait", n)
+	}
+}
