@@ -16,7 +16,7 @@ import (
 // workers that a request must use, and the details of its workers that the answer
 // reports.
 type nvextParams struct {
-	decode, prefill *int64 // instance ids
+	decode, prefill *workerRef
 	force           string // of the prefill: "", "remote" or "local"
 	session         string // its id
 	constraints     router.Constraints
@@ -38,9 +38,9 @@ const queryAnnotation = "query_instance_id"
 func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 	switch key {
 	case "decode_worker_id":
-		return integer(&p.decode, 1, maxInstance)(path, raw)
+		return workerField(&p.decode)(path, raw)
 	case "prefill_worker_id":
-		return integer(&p.prefill, 1, maxInstance)(path, raw)
+		return workerField(&p.prefill)(path, raw)
 	case "agent_hints":
 		return object(p.queueing.readHints)(path, raw)
 	case "session_id":
@@ -86,13 +86,16 @@ func (p *nvextParams) read(path, key string, raw json.RawMessage) *apiError {
 	return invalid(path, "Unknown parameter: '%s'.", path).withCode("unknown_parameter")
 }
 
-// maxInstance is the largest id of an instance, because ids are etcd leases.
-const maxInstance = 1<<63 - 1
+// resolve finds the ids of the requested workers.
+func (p *nvextParams) resolve(f *Frontend) {
+	p.decode.resolve(f.workers.All())
+	p.prefill.resolve(f.prefills.All())
+}
 
 // bind checks that the requested workers serve the model.
 func (p *nvextParams) bind(m *servedModel) *apiError {
-	if p.decode != nil && !m.has(cluster.InstanceID(*p.decode)) {
-		return wrongValue("nvext.decode_worker_id", "no decode worker %d serves this model", *p.decode)
+	if p.decode != nil && !m.has(p.decode.id) {
+		return wrongValue("nvext.decode_worker_id", "no decode worker %s serves this model", p.decode.text)
 	}
 	if !m.canDecode(p.constraints) {
 		return unavailable("No worker that serves this model has all taints of '"+requiredTaints+"'.", retryLater).withCode("no_matching_worker")
@@ -100,8 +103,8 @@ func (p *nvextParams) bind(m *servedModel) *apiError {
 	if p.prefill == nil {
 		return nil
 	}
-	if _, ok := m.prefills[cluster.InstanceID(*p.prefill)]; !ok {
-		return wrongValue("nvext.prefill_worker_id", "no prefill worker %d serves this model", *p.prefill)
+	if _, ok := m.prefills[p.prefill.id]; !ok {
+		return wrongValue("nvext.prefill_worker_id", "no prefill worker %s serves this model", p.prefill.text)
 	}
 	if p.force == metrics.PrefillLocal {
 		return wrongValue("nvext.prefill", "'nvext.prefill_worker_id' has no use with 'local'")
@@ -119,10 +122,10 @@ func (p *nvextParams) apply(g *generation) {
 		g.strategy = protocol.StrategyPrefillFirst
 	}
 	if p.decode != nil {
-		g.only.decode = cluster.InstanceID(*p.decode)
+		g.only.decode = p.decode.id
 	}
 	if p.prefill != nil {
-		g.only.prefill = cluster.InstanceID(*p.prefill)
+		g.only.prefill = p.prefill.id
 		g.strategy, g.req.Disagg.Force = protocol.StrategyPrefillFirst, metrics.PrefillRemote
 	}
 }
@@ -147,8 +150,20 @@ type ranOn struct {
 	// the decode worker, and zero if the decode worker decides.
 	PrefillID cluster.InstanceID `json:"prefill_worker_id,omitempty"`
 	DecodeID  cluster.InstanceID `json:"decode_worker_id"`
-	Prefill   string             `json:"prefill_worker,omitempty"`
-	Decode    string             `json:"decode_worker"`
+	// PrefillHex and DecodeHex are the same ids for clients that cannot keep such numbers.
+	PrefillHex string `json:"prefill_worker_hex,omitempty"`
+	DecodeHex  string `json:"decode_worker_hex"`
+	Prefill    string `json:"prefill_worker,omitempty"`
+	Decode     string `json:"decode_worker"`
+}
+
+// newRanOn returns what is known of a decode worker.
+func newRanOn(id cluster.InstanceID, name string) *ranOn {
+	return &ranOn{DecodeID: id, DecodeHex: hexID(id), Decode: name}
+}
+
+func (r *ranOn) prefilled(id cluster.InstanceID, name string) {
+	r.PrefillID, r.PrefillHex, r.Prefill = id, hexID(id), name
 }
 
 type timingInfo struct {
@@ -174,12 +189,12 @@ func (j *job) extension(p *nvextParams) *extension {
 	t := g.timing
 	remote := t.Prefill != "" && t.Prefill != metrics.PrefillLocal
 	if slices.Contains(p.tell, tellWorkers) {
-		e.Workers = &ranOn{DecodeID: g.at.InstanceID, Decode: g.at.Worker}
+		e.Workers = newRanOn(g.at.InstanceID, g.at.Worker)
 		if remote {
 			e.Workers.Prefill = t.Prefill
 			for _, i := range j.f.prefills.Instances() {
 				if i.Worker == t.Prefill {
-					e.Workers.PrefillID = i.InstanceID
+					e.Workers.prefilled(i.InstanceID, i.Worker)
 				}
 			}
 		}

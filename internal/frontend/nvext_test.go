@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestRequestNamesItsWorkers(t *testing.T) {
 			} else {
 				e = extensionOf(t, readAll(t, f.post("/v1/completions", ask)))
 			}
-			if e == nil || e.Workers == nil || *e.Workers != (ranOn{p.drt.ID(), d.drt.ID(), p.name, d.name}) {
+			if e == nil || e.Workers == nil || *e.Workers != ranAt(p, d) {
 				t.Errorf("%s: ran on %+v, want %s and %s", strategy, e, p.name, d.name)
 				continue
 			}
@@ -83,7 +84,7 @@ func TestRequestWantsALocalPrefill(t *testing.T) {
 	long := longPrompt()
 	long["nvext"] = body{"prefill": "local", "extra_fields": []string{"worker_id"}}
 	e := extensionOf(t, readAll(t, f.post("/v1/completions", long)))
-	if e == nil || e.Timing != nil || *e.Workers != (ranOn{DecodeID: dec.drt.ID(), Decode: "worker-2"}) || len(pre.got()) != 0 || dec.got()[0].Disagg.Force != "local" {
+	if e == nil || e.Timing != nil || *e.Workers != ranAt(nil, dec) || len(pre.got()) != 0 || dec.got()[0].Disagg.Force != "local" {
 		t.Errorf("%+v, hints %+v", e, dec.got()[0].Disagg)
 	}
 	// A short prompt, remotely; and nothing is told that was not asked for.
@@ -115,7 +116,11 @@ func TestBadNVExt(t *testing.T) {
 	}{
 		{"x", "nvext"},
 		{body{"weather": 1}, "nvext.weather"},
-		{body{"decode_worker_id": "worker-2"}, "nvext.decode_worker_id"},
+		{body{"decode_worker_id": "worker-7"}, "nvext.decode_worker_id"},
+		{body{"decode_worker_id": ""}, "nvext.decode_worker_id"},
+		{body{"decode_worker_id": strings.Repeat("1", 300)}, "nvext.decode_worker_id"},
+		{body{"decode_worker_id": []int{1}}, "nvext.decode_worker_id"},
+		{body{"decode_worker_id": "worker-1"}, "nvext.decode_worker_id"},
 		{body{"decode_worker_id": 12345}, "nvext.decode_worker_id"},
 		{body{"prefill_worker_id": dec.drt.ID()}, "nvext.prefill_worker_id"},
 		{body{"prefill": "elsewhere"}, "nvext.prefill"},
@@ -127,6 +132,41 @@ func TestBadNVExt(t *testing.T) {
 		text := readAll(t, resp)
 		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, `"param":"`+tc.param+`"`) {
 			t.Errorf("%v: status %d, %s", tc.nvext, resp.StatusCode, text)
+		}
+	}
+}
+
+// ranAt is what an answer tells of its workers; p is nil for a local prefill.
+func ranAt(p, d *fake) ranOn {
+	out := newRanOn(d.drt.ID(), d.name)
+	if p != nil {
+		out.prefilled(p.drt.ID(), p.name)
+	}
+	return *out
+}
+
+// Workers are named by name or id, and an id in digits of either base, as a number or a text.
+func TestWaysToNameAWorker(t *testing.T) {
+	w := newWorld(t)
+	w.fake("worker-1", say("abc"))
+	two := w.fake("worker-2", say("abc"))
+	f := w.frontend().waitModel(2)
+	id := two.drt.ID()
+	for _, ref := range []any{id, uint64(id), fmt.Sprint(uint64(id)), id.String(), hexID(id), strings.ToUpper(hexID(id)), "worker-2"} {
+		text, isText := ref.(string)
+		if isText && text == id.String() && !strings.ContainsAny(text, "abcdef") {
+			continue // digits alone are decimal
+		}
+		e := extensionOf(t, readAll(t, f.post("/v1/completions", textBody(body{"nvext": body{"decode_worker_id": ref, "extra_fields": []string{"worker_id"}}}))))
+		if e == nil || *e.Workers != ranAt(nil, two) {
+			t.Errorf("%v: %+v", ref, e)
+		}
+		if !isText {
+			continue
+		}
+		resp := f.do(http.MethodPost, "/v1/completions", reader(t, textBody(nil)), "x-dynctl-route", "1", workerHeader, text)
+		if told := resp.Header.Get("x-dynctl-route"); !strings.Contains(told, `"worker":"worker-2"`) {
+			t.Errorf("header %s: %s %s", text, told, readAll(t, resp))
 		}
 	}
 }

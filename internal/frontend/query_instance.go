@@ -29,8 +29,8 @@ func (g *generation) wouldRunOn() (*ranOn, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &ranOn{DecodeID: d.Chosen.ID, Decode: d.Chosen.Worker}
-	local := func() { out.PrefillID, out.Prefill = out.DecodeID, out.Decode }
+	out := newRanOn(d.Chosen.ID, d.Chosen.Worker)
+	local := func() { out.prefilled(out.DecodeID, out.Decode) }
 	settings := g.f.cfg.Settings()
 	candidates := g.prefillCandidates(g.f.prefills.Instances(), nil)
 	if g.strategy != protocol.StrategyPrefillFirst {
@@ -44,7 +44,7 @@ func (g *generation) wouldRunOn() (*ranOn, error) {
 	remote, why := router.DecidePrefill(state, settings.Prefill)
 	switch {
 	case remote && likely.ID != 0:
-		out.PrefillID, out.Prefill = likely.ID, likely.Worker
+		out.prefilled(likely.ID, likely.Worker)
 	case settings.Prefill.Enforce && (remote || router.StandsIn(why)):
 		return nil, notPrefilled(why)
 	default:

@@ -22,13 +22,7 @@ func TestQueryInstanceID(t *testing.T) {
 	prompt := strings.Repeat("z", 5*testBlock+1)
 	f.cached(pre[1], prompt, 4)
 	f.cached(dec[1], prompt, 2)
-	at := func(p, d *fake) ranOn {
-		out := ranOn{DecodeID: d.drt.ID(), Decode: d.name}
-		if p != nil {
-			out.PrefillID, out.Prefill = p.drt.ID(), p.name
-		}
-		return out
-	}
+	at := ranAt
 	ask := func(what string, stream bool, ext body, prompt string, want ranOn) {
 		t.Helper()
 		var e *extension

@@ -28,10 +28,10 @@ var nvextHeaders = []struct {
 	read func(p *nvextParams, name, value string) *apiError
 }{
 	{workerHeader, func(p *nvextParams, name, value string) *apiError {
-		return integer(&p.decode, 1, maxInstance)(name, json.RawMessage(value))
+		return setWorker(&p.decode, name, value)
 	}},
 	{"X-Dynamo-Prefill-Instance-Id", func(p *nvextParams, name, value string) *apiError {
-		return integer(&p.prefill, 1, maxInstance)(name, json.RawMessage(value))
+		return setWorker(&p.prefill, name, value)
 	}},
 	{"X-Dynamo-Request-Priority", func(p *nvextParams, name, value string) *apiError {
 		return p.queueing.readPriority(name, json.RawMessage(value))

@@ -99,7 +99,8 @@ func TestDirect(t *testing.T) {
 		{"the header wins", id(two), body{"decode_worker_id": one.drt.ID()}, "worker-2"},
 		{"nobody does", "", nil, "must name its decode worker, in 'nvext.decode_worker_id' or in the header X-Dynamo-Worker-Instance-Id"},
 		{"no such worker", "77", nil, "no decode worker 77"},
-		{"no number", "two", nil, "X-Dynamo-Worker-Instance-Id"},
+		{"no such name", "two", nil, "no decode worker two"},
+		{"too long", strings.Repeat("1", 300), nil, "X-Dynamo-Worker-Instance-Id"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			resp := f.do(http.MethodPost, "/v1/completions", reader(t, textBody(body{"nvext": tc.nvext})), "x-dynctl-route", "1", workerHeader, tc.header)

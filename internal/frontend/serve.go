@@ -145,6 +145,7 @@ func (j *job) prepare(ctx context.Context, q request, leave func(), turn func() 
 	}
 	j.f.metrics.Tokenizer(metrics.OperationTokenize, time.Since(begin))
 	leave() // constraints have a queue of their own
+	p.nvext.resolve(j.f)
 	if bad := p.bind(ctx, m); bad != nil {
 		return nil, bad
 	}
