@@ -41,16 +41,15 @@ func (d *DistributedRuntime) source() Config { return d.cfg }
 type Client struct {
 	subject string // component/endpoint
 	plane   requestplane.Client
-	key     directoryKey
 	dir     *directory
-	news    chan struct{} // the directory has changed
 	log     *slog.Logger
+	ctx     context.Context // ends with the client
 	cancel  context.CancelFunc
-	wake    chan struct{} // capacity 1: the quarantine changed
 	changed chan struct{} // capacity 1, never closed
-	done    chan struct{} // closed when run has returned
+	left    chan struct{} // closed when the client has left the directory
 
 	mu          sync.Mutex
+	timer       *time.Timer // runs refresh when the next quarantine ends; nil before the first one
 	quarantined map[cluster.InstanceID]quarantine
 	shut        map[cluster.InstanceID]bool // those that routable leaves out
 	routable    []cluster.Instance          // sorted by id; replaced as a whole, never modified
@@ -84,26 +83,31 @@ func NewClient(ctx context.Context, src Source, component, endpoint string) (*Cl
 		subject:     component + "/" + endpoint,
 		plane:       cfg.Client,
 		log:         cfg.Log.With("endpoint", component+"/"+endpoint),
-		wake:        make(chan struct{}, 1),
 		changed:     make(chan struct{}, 1),
-		done:        make(chan struct{}),
+		left:        make(chan struct{}),
 		quarantined: map[cluster.InstanceID]quarantine{},
 		update:      make(chan struct{}),
 	}
-	c.key = directoryKey{cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint)}
 	var err error
-	if c.dir, err = join(ctx, c.key, c.log); err != nil {
+	if c.dir, err = directories.Join(ctx, cfg.Store, cluster.InstancePrefix(cfg.Namespace, component, endpoint), c.log); err != nil {
 		return nil, fmt.Errorf("find %s: %w", c.subject, err)
 	}
-	c.news = c.dir.read()
-	c.refresh(time.Now())
-	ctx, c.cancel = context.WithCancel(ctx)
-	go func() {
-		defer close(c.done)
-		defer c.dir.leave(c.key)
-		defer c.dir.unread(c.news)
-		c.run(ctx)
-	}()
+	if err := c.dir.CatchUp(ctx); err != nil {
+		c.dir.Leave()
+		return nil, fmt.Errorf("find %s: %w", c.subject, err)
+	}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.dir.OnChange(c.refresh)
+	c.refresh()
+	context.AfterFunc(c.ctx, func() {
+		defer close(c.left)
+		c.dir.Leave()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	})
 	return c, nil
 }
 
@@ -118,32 +122,12 @@ func decodeRegistration(kv store.KV) (registration, error) {
 	return registration{instance: inst, revision: kv.ModRevision}, nil
 }
 
-// run follows discovery and ends quarantines that have expired.
-func (c *Client) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.dir.done:
-			return
-		case <-c.news:
-		case <-c.wake:
-		case <-timer.C:
-		}
-		if next := c.refresh(time.Now()); next > 0 {
-			timer.Reset(next)
-		}
-	}
-}
-
-// refresh computes the routable instances and returns when the next quarantine
-// ends, or 0.
-func (c *Client) refresh(now time.Time) (next time.Duration) {
+// refresh computes the routable instances, now and when the next quarantine ends.
+func (c *Client) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.dir.list() // under the lock, so that the newest one wins
+	now, next := time.Now(), time.Duration(0)
+	all := c.dir.View() // under the lock, so that the newest one wins
 	known := make(map[cluster.InstanceID]quarantine, len(c.quarantined))
 	for id, q := range c.quarantined {
 		i, there := all.find(id)
@@ -154,6 +138,7 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 			}
 		}
 	}
+	c.refreshInLocked(next)
 	same := len(known) == len(c.shut)
 	shut := make(map[cluster.InstanceID]bool, len(known))
 	for id := range known {
@@ -162,7 +147,7 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 	left := len(known) < len(c.quarantined) // quarantine, perhaps because they are gone
 	c.quarantined, c.shut = known, shut
 	if c.routable != nil && !left && same && all.version == c.version {
-		return next
+		return
 	}
 	c.version, c.routable = all.version, all.instances
 	if c.routable == nil || len(known) > 0 {
@@ -179,7 +164,17 @@ func (c *Client) refresh(now time.Time) (next time.Duration) {
 	case c.changed <- struct{}{}:
 	default:
 	}
-	return next
+}
+
+// refreshInLocked has refresh called after d, unless d is 0 or the client is closed.
+func (c *Client) refreshInLocked(d time.Duration) {
+	switch {
+	case d == 0 || c.ctx.Err() != nil:
+	case c.timer == nil:
+		c.timer = time.AfterFunc(d, c.refresh)
+	default:
+		c.timer.Reset(d)
+	}
 }
 
 // Instances returns the routable instances, sorted by id: the registered ones that are
@@ -192,7 +187,7 @@ func (c *Client) Instances() []cluster.Instance {
 
 // All returns all registered instances, quarantined or not, sorted by id.
 func (c *Client) All() []cluster.Instance {
-	return slices.Clone(c.dir.list().instances)
+	return slices.Clone(c.dir.View().instances)
 }
 
 // Changed receives after the routable instances changed, and after one in quarantine has
@@ -205,7 +200,7 @@ func (c *Client) Changed() <-chan struct{} { return c.changed }
 //
 //nolint:revive,staticcheck // the order is that of the question: since when, why, until when
 func (c *Client) Stale() (since time.Time, err error, next time.Time) {
-	return c.dir.found.Stale()
+	return c.dir.Stale()
 }
 
 // Wait waits until at least n instances are routable.
@@ -221,7 +216,9 @@ func (c *Client) Wait(ctx context.Context, n int) error {
 		case <-update:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %d of %d: %w: %w", c.subject, have, n, ErrNoInstances, context.Cause(ctx))
-		case <-c.done:
+		case <-c.ctx.Done():
+			return fmt.Errorf("wait for %s: %w", c.subject, ErrClosed)
+		case <-c.dir.Done():
 			return fmt.Errorf("wait for %s: %w", c.subject, ErrClosed)
 		}
 	}
@@ -240,7 +237,9 @@ func (c *Client) WaitGone(ctx context.Context, id cluster.InstanceID) error {
 		case <-poll.C:
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %s has no instance %s: %w", c.subject, id, context.Cause(ctx))
-		case <-c.done:
+		case <-c.ctx.Done():
+			return fmt.Errorf("wait until %s has no instance %s: %w", c.subject, id, ErrClosed)
+		case <-c.dir.Done():
 			return fmt.Errorf("wait until %s has no instance %s: %w", c.subject, id, ErrClosed)
 		}
 	}
@@ -258,7 +257,7 @@ func (c *Client) knows(id cluster.InstanceID) bool {
 // ReportDown takes an instance out of the routable ones for [Quarantine], or
 // until its registration changes.
 func (c *Client) ReportDown(id cluster.InstanceID) {
-	all := c.dir.list()
+	all := c.dir.View()
 	i, there := all.find(id)
 	if !there {
 		return
@@ -270,11 +269,7 @@ func (c *Client) ReportDown(id cluster.InstanceID) {
 	if !already {
 		c.log.Warn("instance in quarantine", "instance", id.String(), "worker", all.instances[i].Worker)
 	}
-	c.refresh(time.Now()) // before the caller looks for another one
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.refresh() // before the caller looks for another one
 }
 
 // Call sends a request to an instance, as [requestplane.Client] does. An instance that
@@ -306,10 +301,10 @@ func (c *Client) judge(id cluster.InstanceID, err error) {
 	}
 }
 
-// Close stops following and waits for the client's goroutines. Open streams continue.
+// Close stops following and waits until that has ended. Open streams continue.
 func (c *Client) Close() {
 	c.cancel()
-	<-c.done
+	<-c.left
 }
 
 // watchedStream reports its instance down when it breaks off.
