@@ -14,6 +14,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -21,13 +22,11 @@ import (
 // metadata in the store, loads it when it is needed and forgets peers whose metadata
 // is gone.
 type Peers struct {
-	p      *Plane
-	blobs  *store.Prefix[[]byte]
-	cancel context.CancelFunc
-	done   chan struct{}
+	p       *Plane
+	blobs   *store.Share[[]byte, *store.Prefix[[]byte]]
+	current *ondemand.Task // keeps the peers as the metadata is
 
 	wants func(cluster.Role) bool // the workers of which some are met as they appear; nil: none
-	wake  chan struct{}           // capacity 1: wants is set
 	order maphash.Seed            // of agents in nearest
 
 	testing sync.Mutex // held while a path is tested on request
@@ -45,21 +44,25 @@ type Peers struct {
 	proving map[string]chan struct{}
 }
 
+// metadata holds the NIXL metadata of each namespace, for all workers of this process.
+var metadata = store.NewShares(
+	func(kv store.KV) ([]byte, error) { return kv.Value, nil },
+	func(found, _ *store.Prefix[[]byte]) *store.Prefix[[]byte] { return found },
+	store.Linger(store.LingerFor))
+
 // Follow follows the metadata of the plane's namespace. The caller must call Close.
 func (p *Plane) Follow(ctx context.Context) (*Peers, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	raw := func(kv store.KV) ([]byte, error) { return kv.Value, nil }
-	blobs, err := store.WatchPrefix(ctx, p.cfg.Store, cluster.NIXLMetadataPrefix(p.cfg.Namespace), raw, p.cfg.Log, store.Linger(store.LingerFor))
+	blobs, err := metadata.Join(ctx, p.cfg.Store, cluster.NIXLMetadataPrefix(p.cfg.Namespace), p.cfg.Log)
 	if err != nil {
-		cancel()
 		return nil, fmt.Errorf("watch NIXL metadata: %w", err)
 	}
 	ps := &Peers{
-		p: p, blobs: blobs, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1), order: maphash.MakeSeed(),
+		p: p, blobs: blobs, order: maphash.MakeSeed(),
 		loaded: map[string]bool{}, proven: map[string]bool{}, tried: map[string]bool{}, broken: map[string]error{}, skipped: map[string]bool{},
 		proving: map[string]chan struct{}{},
 	}
-	go ps.run(ctx)
+	ps.current = ondemand.New(context.WithoutCancel(ctx), ps.follow)
+	blobs.OnChange(ps.current.Wake)
 	return ps, nil
 }
 
@@ -74,14 +77,13 @@ func (p *Peers) MeetSome(wants func(cluster.Role) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wants = wants
-	p.wake <- struct{}{}
+	p.current.Wake()
 }
 
 // Close ends the following. Peers that were loaded stay known to the agent.
 func (p *Peers) Close() {
-	p.cancel()
-	<-p.done
-	p.blobs.Close()
+	p.current.Close()
+	p.blobs.Leave()
 }
 
 // ForgetAll invalidates all peers that were made known here.
@@ -110,7 +112,7 @@ func (p *Peers) load(ctx context.Context, agent string, blob []byte) error {
 		return nil
 	}
 	key := cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent)
-	published, ok := p.blobs.Get(key)
+	published, ok := p.blobs.View().Get(key)
 	switch {
 	case blob != nil:
 	case ok:
@@ -133,25 +135,16 @@ func (p *Peers) load(ctx context.Context, agent string, blob []byte) error {
 	return nil
 }
 
-// run keeps the peers current until ctx ends: those whose metadata appears are
+// follow makes the peers those of the metadata: those whose metadata has appeared are
 // loaded and their path is proven before the first prompt needs it, those whose
 // metadata is gone are forgotten.
-func (p *Peers) run(ctx context.Context) {
-	defer close(p.done)
-	for {
-		p.forgetLost()
-		p.mu.Lock()
-		wants := p.wants
-		p.mu.Unlock()
-		if wants != nil {
-			p.meetNew(ctx, wants)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.wake:
-		case <-p.blobs.Changed():
-		}
+func (p *Peers) follow(ctx context.Context) {
+	p.forgetLost()
+	p.mu.Lock()
+	wants := p.wants
+	p.mu.Unlock()
+	if wants != nil {
+		p.meetNew(ctx, wants)
 	}
 }
 
@@ -192,7 +185,7 @@ func (p *Peers) meetNew(ctx context.Context, wants func(cluster.Role) bool) {
 func (p *Peers) nearest() []string {
 	prefix := cluster.NIXLMetadataPrefix(p.p.cfg.Namespace)
 	var agents []string
-	for key := range p.blobs.Snapshot() {
+	for key := range p.blobs.View().Snapshot() {
 		agents = append(agents, strings.TrimPrefix(key, prefix))
 	}
 	slices.SortFunc(agents, func(a, b string) int { return cmp.Compare(maphash.String(p.order, a), maphash.String(p.order, b)) })
@@ -284,14 +277,14 @@ func (p *Peers) forgetLost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for agent, shown := range p.loaded {
-		if _, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent)); ok || !shown {
+		if _, ok := p.blobs.View().Get(cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent)); ok || !shown {
 			p.loaded[agent] = ok
 			continue
 		}
 		p.drop(agent)
 	}
 	maps.DeleteFunc(p.skipped, func(agent string, _ bool) bool {
-		_, ok := p.blobs.Get(cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent))
+		_, ok := p.blobs.View().Get(cluster.NIXLMetadataKey(p.p.cfg.Namespace, agent))
 		return !ok
 	})
 }

@@ -1,11 +1,14 @@
 package kv_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/patience"
+	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/worker/kv"
 	"github.com/dynctl/dynctl/internal/worker/kv/kvtest"
 )
@@ -58,4 +61,50 @@ func TestSomeAreMetEarly(t *testing.T) {
 		}
 	}
 	t.Error("all are met at once")
+}
+
+// watched counts the watches of a store.
+type watched struct {
+	store.Store
+	watches atomic.Int64
+}
+
+func (w *watched) Watch(ctx context.Context, prefix string) (*store.Watcher, error) {
+	w.watches.Add(1)
+	return w.Store.Watch(ctx, prefix)
+}
+
+// The workers of a process share one watch of the metadata, and each forgets a peer that
+// has left.
+func TestPeersShareAWatch(t *testing.T) {
+	n := kvtest.New(t)
+	s := &watched{Store: n.Store}
+	over := func(cfg *kv.Config) { cfg.Store = s }
+	left := n.Open(t, "worker-9", over)
+	key := cluster.NIXLMetadataKey(cluster.DefaultNamespace, left.Name())
+	if _, err := s.Put(t.Context(), key, left.Agent().Metadata()); err != nil {
+		t.Fatal(err)
+	}
+	var planes []*kv.Plane
+	for i := range 5 {
+		p := n.Open(t, fmt.Sprintf("worker-%d", 1+i), over)
+		peers, err := p.Follow(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer peers.Close()
+		if err := peers.Meet(t.Context(), left.Name(), nil); err != nil {
+			t.Fatal(err)
+		}
+		planes = append(planes, p)
+	}
+	if n := s.watches.Load(); n != 1 {
+		t.Errorf("%d watches", n)
+	}
+	if err := s.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range planes {
+		patience.Until(t, "the peer is forgotten", func() bool { return !p.Agent().Known(left.Name(), "") })
+	}
 }
