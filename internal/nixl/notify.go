@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/dynctl/dynctl/internal/ondemand"
 )
 
 // Notification is a message of a peer. What it stands for, such as the data of
@@ -54,9 +56,7 @@ type inbox struct {
 	out     chan Notification
 	stats   *counters
 
-	stop chan struct{}
-	done chan struct{}
-	wake chan struct{}
+	passing *ondemand.Task
 
 	mu       sync.Mutex
 	queue    []inboxItem
@@ -73,11 +73,8 @@ type inboxItem struct {
 func (it inboxItem) cost() int64 { return int64(len(it.n.Msg)) + notifyCost }
 
 func newInbox(limit int64, handler func(Notification), stats *counters) *inbox {
-	b := &inbox{
-		limit: limit, handler: handler, stats: stats, out: make(chan Notification),
-		stop: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
-	}
-	go b.run()
+	b := &inbox{limit: limit, handler: handler, stats: stats, out: make(chan Notification)}
+	b.passing = ondemand.New(context.Background(), b.pass)
 	return b
 }
 
@@ -92,7 +89,7 @@ func (b *inbox) deliver(from string, msg []byte, done func(error)) {
 	b.queue = append(b.queue, inboxItem{Notification{From: from, Msg: append([]byte{}, msg...)}, done})
 	accepted := b.acceptLocked()
 	b.mu.Unlock()
-	b.signal()
+	b.passing.Wake()
 	for _, f := range accepted {
 		f(nil)
 	}
@@ -113,25 +110,13 @@ func (b *inbox) acceptLocked() (tell []func(error)) {
 	return tell
 }
 
-func (b *inbox) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (b *inbox) run() {
-	defer close(b.done)
+// pass hands out what is accepted.
+func (b *inbox) pass(ctx context.Context) {
 	for {
 		b.mu.Lock()
 		if b.accepted == 0 {
 			b.mu.Unlock()
-			select {
-			case <-b.wake:
-				continue
-			case <-b.stop:
-				return
-			}
+			return
 		}
 		n := b.queue[0].n
 		closed := b.closed
@@ -144,7 +129,7 @@ func (b *inbox) run() {
 		} else {
 			select {
 			case b.out <- n:
-			case <-b.stop:
+			case <-ctx.Done():
 				return
 			}
 		}
@@ -173,11 +158,6 @@ func (b *inbox) waiting() int {
 
 func (b *inbox) close() {
 	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		<-b.done
-		return
-	}
 	b.closed = true
 	rest := b.queue[b.accepted:]
 	b.queue = b.queue[:b.accepted]
@@ -185,6 +165,5 @@ func (b *inbox) close() {
 	for _, it := range rest {
 		it.done(fmt.Errorf("deliver notification: agent closes: %w", ErrRemoteDisconnect))
 	}
-	close(b.stop)
-	<-b.done
+	b.passing.Close()
 }

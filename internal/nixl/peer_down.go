@@ -1,8 +1,11 @@
 package nixl
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/dynctl/dynctl/internal/ondemand"
 )
 
 // PeerDown tells that a connection with a peer ended. A worker that waits for
@@ -22,28 +25,22 @@ const maxPeerDowns = 1024
 // downFeed hands PeerDown events to a reader that may be slow. Events of the same
 // peer, incarnation and direction are merged while they wait.
 type downFeed struct {
-	out  chan PeerDown
-	stop chan struct{}
-	done chan struct{}
-	wake chan struct{}
+	out     chan PeerDown
+	sending *ondemand.Task
 
-	mu     sync.Mutex
-	queue  []PeerDown
-	closed bool
+	mu    sync.Mutex
+	queue []PeerDown
 }
 
 func newDownFeed() *downFeed {
-	f := &downFeed{out: make(chan PeerDown), stop: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1)}
-	go f.run()
+	f := &downFeed{out: make(chan PeerDown)}
+	f.sending = ondemand.New(context.Background(), f.send)
 	return f
 }
 
 func (f *downFeed) push(e PeerDown) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return
-	}
 	merged := false
 	for i := range f.queue {
 		if q := &f.queue[i]; q.Peer == e.Peer && q.Incarnation == e.Incarnation && q.Inbound == e.Inbound {
@@ -56,43 +53,26 @@ func (f *downFeed) push(e PeerDown) {
 		}
 		f.queue = append(f.queue, e)
 	}
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.sending.Wake()
 }
 
-func (f *downFeed) run() {
-	defer close(f.done)
+// send hands out what waits.
+func (f *downFeed) send(ctx context.Context) {
 	for {
 		f.mu.Lock()
 		if len(f.queue) == 0 {
 			f.mu.Unlock()
-			select {
-			case <-f.wake:
-				continue
-			case <-f.stop:
-				return
-			}
+			return
 		}
 		e := f.queue[0]
 		f.queue = f.queue[1:]
 		f.mu.Unlock()
 		select {
 		case f.out <- e:
-		case <-f.stop:
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (f *downFeed) close() {
-	f.mu.Lock()
-	first := !f.closed
-	f.closed = true
-	f.mu.Unlock()
-	if first {
-		close(f.stop)
-	}
-	<-f.done
-}
+func (f *downFeed) close() { f.sending.Close() }

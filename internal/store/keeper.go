@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/ondemand"
 )
 
 const (
@@ -29,7 +30,7 @@ type leaseServer interface {
 	keepAlive(ctx context.Context, id cluster.InstanceID) (time.Duration, error)
 }
 
-// LeaseKeeper keeps one lease alive on its own goroutine. It renews when half of the
+// LeaseKeeper keeps one lease alive. It renews when half of the
 // remaining time has passed and retries failures until the store answers. Only an answer
 // of the store ends the lease: a store that was down for longer than the TTL gives its
 // leases a fresh TTL when it comes back.
@@ -37,10 +38,11 @@ type LeaseKeeper struct {
 	lease  Lease
 	server leaseServer
 	log    *slog.Logger
-	cancel context.CancelCauseFunc
-	nudge  chan struct{} // capacity 1: renew now
-	lost   chan struct{} // closed by run when the store says that the lease is gone
-	done   chan struct{} // closed when run has returned
+	task   *ondemand.Task
+	lost   chan struct{} // closed when the store says that the lease is gone
+	end    func()        // closes the keeper when the store closes, unless it is called before
+
+	backoff time.Duration // after the last failure; owned by task
 
 	mu       sync.Mutex
 	renewed  time.Time // when the last successful renewal was sent
@@ -64,19 +66,20 @@ func keepLease(ctx context.Context, life *lifetime, server leaseServer, ttl time
 		lease:    lease,
 		server:   server,
 		log:      log.With("lease", lease.ID.String()),
-		nudge:    make(chan struct{}, 1),
 		lost:     make(chan struct{}),
-		done:     make(chan struct{}),
 		renewed:  sent,
 		deadline: sent.Add(lease.TTL),
 	}
-	var run context.Context
-	run, k.cancel = context.WithCancelCause(life.ctx)
-	go func() {
-		defer finished()
-		defer close(k.done)
-		k.run(run)
-	}()
+	k.task = ondemand.New(life.ctx, k.keep)
+	k.task.WakeIn(k.nextRenewal())
+	stop := context.AfterFunc(life.ctx, func() {
+		k.task.Close()
+		finished()
+	})
+	k.end = func() {
+		stop()
+		finished()
+	}
 	return k, nil
 }
 
@@ -112,12 +115,7 @@ func (k *LeaseKeeper) Uncertain() bool {
 
 // Check renews the lease at once. Callers use it when a write under the lease was
 // refused.
-func (k *LeaseKeeper) Check() {
-	select {
-	case k.nudge <- struct{}{}:
-	default:
-	}
-}
+func (k *LeaseKeeper) Check() { k.task.Wake() }
 
 // Err returns the error of the last renewal, or nil if it succeeded.
 func (k *LeaseKeeper) Err() error {
@@ -126,11 +124,11 @@ func (k *LeaseKeeper) Err() error {
 	return k.failure
 }
 
-// Close stops renewing and waits for the keeper's goroutine. The lease is left
+// Close stops renewing and waits for a renewal under way. The lease is left
 // to expire. Closing twice is fine.
 func (k *LeaseKeeper) Close() {
-	k.cancel(ErrClosed)
-	<-k.done
+	k.task.Close()
+	k.end()
 }
 
 // Revoke stops renewing and ends the lease with all its keys. A lease that is
@@ -143,33 +141,25 @@ func (k *LeaseKeeper) Revoke(ctx context.Context) error {
 	return nil
 }
 
-// run renews until ctx ends or the lease is gone.
-func (k *LeaseKeeper) run(ctx context.Context) {
-	backoff := time.Duration(0)
-	timer := time.NewTimer(k.nextRenewal())
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-k.nudge:
-		}
-		err := k.renew(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			backoff = 0
-			timer.Reset(k.nextRenewal())
-		case errors.Is(err, ErrLeaseNotFound):
-			k.log.Warn("lease lost", "err", err)
-			close(k.lost)
-			return
-		default:
-			backoff = k.nextBackoff(backoff)
-			timer.Reset(backoff)
-		}
+// keep renews and says when to renew again, unless the lease is gone.
+func (k *LeaseKeeper) keep(ctx context.Context) {
+	select {
+	case <-k.lost:
+		return
+	default:
+	}
+	err := k.renew(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		k.backoff = 0
+		k.task.WakeIn(k.nextRenewal())
+	case errors.Is(err, ErrLeaseNotFound):
+		k.log.Warn("lease lost", "err", err)
+		close(k.lost)
+	default:
+		k.backoff = k.nextBackoff(k.backoff)
+		k.task.WakeIn(k.backoff)
 	}
 }
 
