@@ -42,8 +42,6 @@ type runner struct {
 
 	updates chan cluster.Assignment // capacity 1: the newest
 	rewrite chan struct{}           // capacity 1: the status key was lost with the node's lease
-	gone    chan struct{}           // closed when the assignment was deleted
-	goneOne sync.Once
 	done    chan struct{}           // closed when run has returned
 	cancel  context.CancelCauseFunc // ends run; set by begin
 	// finishing is closed when the node stops. A worker that ends then is not restarted.
@@ -61,7 +59,7 @@ type runner struct {
 func newRunner(a *Agent, as cluster.Assignment, after []<-chan struct{}) *runner {
 	r := &runner{
 		a: a, name: as.Name, after: after, updates: make(chan cluster.Assignment, 1), rewrite: make(chan struct{}, 1),
-		gone: make(chan struct{}), done: make(chan struct{}), finishing: make(chan struct{}), asked: as,
+		done: make(chan struct{}), finishing: make(chan struct{}), asked: as,
 	}
 	r.file, r.log = a.workerLog(as.Name)
 	r.last = cluster.WorkerStatus{Name: as.Name, Role: as.Role, Model: as.Model.Name, Node: a.nodeID, Device: as.Device, State: cluster.StatePending, Generation: as.Generation}
@@ -88,7 +86,8 @@ func (r *runner) writeAgain() {
 	}
 }
 
-func (r *runner) remove() { r.goneOne.Do(func() { close(r.gone) }) }
+// remove ends run because the assignment was deleted.
+func (r *runner) remove() { r.cancel(errUnassigned) }
 
 func (r *runner) status() cluster.WorkerStatus {
 	r.mu.Lock()
@@ -113,15 +112,6 @@ func (r *runner) begin(ctx context.Context) func() {
 func (r *runner) run(ctx context.Context) {
 	defer close(r.done)
 	defer func() { _ = r.file.Close() }() // every record was written when it was logged
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-r.gone:
-			cancel(errUnassigned)
-		case <-ctx.Done():
-		}
-	}()
 	if !r.awaitEarlier(ctx) {
 		return // the status belongs to an earlier run
 	}

@@ -41,7 +41,8 @@ func TestAdoptsAGeneration(t *testing.T) {
 
 // What the engine says of its cache becomes events with ids in a row.
 func TestKVEventsOfEachKind(t *testing.T) {
-	k := newKVEvents()
+	k := newKVEvents(func(context.Context) {})
+	defer k.publishing.Close()
 	k.Stored(nil, 0, make([]cluster.KVStoredBlock, 2))
 	k.Removed([]uint64{1}, "evicted")
 	k.Cleared(3)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/protocol"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/worker/role"
@@ -16,8 +17,12 @@ import (
 // for readers that missed some. The engine never waits: a publisher that falls behind
 // skips events, which readers notice and ask for.
 type kvEvents struct {
-	epoch uint64
-	wake  chan struct{} // holds a value while there may be events to publish
+	epoch      uint64
+	publishing *ondemand.Task
+
+	// Owned by publishing.
+	sent uint64    // id of the first event that is not published
+	last time.Time // when there were events
 
 	mu   sync.Mutex
 	ring []cluster.KVEvent // event n is at n % kvRing; it grows up to that length
@@ -27,8 +32,10 @@ type kvEvents struct {
 // kvRing is the number of events that a worker keeps, as in Dynamo.
 const kvRing = 1024
 
-func newKVEvents() *kvEvents {
-	return &kvEvents{epoch: rand.Uint64(), wake: make(chan struct{}, 1)}
+// newKVEvents calls publish when there are events, and for a while after. The caller must
+// close publishing.
+func newKVEvents(publish func(context.Context)) *kvEvents {
+	return &kvEvents{epoch: rand.Uint64(), publishing: ondemand.New(context.Background(), publish)}
 }
 
 func (k *kvEvents) put(e cluster.KVEvent) {
@@ -42,10 +49,7 @@ func (k *kvEvents) put(e cluster.KVEvent) {
 	}
 	k.next++
 	k.mu.Unlock()
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.publishing.Wake()
 }
 
 // Stored implements engine.KVSink.
@@ -82,33 +86,27 @@ func (k *kvEvents) since(from uint64, n int) (events []cluster.KVEvent, ok bool)
 	return events, true
 }
 
-// While there were events in the last second, readers are told the position in between:
-// the loss of the last event shows only by it. Later the status tells it.
+// For a second after events, readers are told the position: the loss of the last event shows
+// only by it. Later the status tells it.
 const (
 	positionEvery = 200 * time.Millisecond
 	positionFor   = cluster.StatusInterval
 )
 
-// publishKVEvents sends events until ctx ends.
+// publishKVEvents sends the events that wait or, when there are none, the position.
 func (w *Worker) publishKVEvents(ctx context.Context) {
-	tick := time.NewTicker(positionEvery)
-	defer tick.Stop()
-	var sent uint64
-	var last time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.events.wake:
-			last = time.Now()
-			sent = w.publishFrom(ctx, sent)
-		case <-tick.C:
-			if time.Since(last) < positionFor {
-				p := cluster.KVPosition{WorkerID: w.term.Load().drt.ID(), Epoch: w.events.epoch, Next: sent}
-				_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicKVPositions), p) // the next one may arrive
-			}
-		}
+	k := w.events
+	switch since := time.Since(k.last); {
+	case k.sent != k.position():
+		k.last = time.Now()
+		k.sent = w.publishFrom(ctx, k.sent)
+	case since < positionEvery || since >= positionFor:
+		return
+	default:
+		p := cluster.KVPosition{WorkerID: w.term.Load().drt.ID(), Epoch: k.epoch, Next: k.sent}
+		_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicKVPositions), p) // the next one may arrive
 	}
+	k.publishing.WakeIn(positionEvery)
 }
 
 // publishBatch is the number of events that are taken from the ring at a time.

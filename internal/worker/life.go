@@ -34,9 +34,13 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	// Background goroutines end, and are awaited, before the lease goes.
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	back.Push("stop publishing", func(context.Context) error { stopBackground(); wg.Wait(); return nil })
+	back.Push("stop publishing", func(context.Context) error {
+		stopBackground()
+		wg.Wait()
+		w.events.publishing.Close()
+		return nil
+	})
 	wg.Go(func() { w.publishStatus(background) })
-	wg.Go(func() { w.publishKVEvents(background) })
 
 	c, err := w.load(ctx, &back)
 	if err != nil {

@@ -57,9 +57,9 @@ func New(cfg Config) *Worker {
 			Generation: a.Generation,
 		}),
 		meters: newMeters(cfg),
-		events: newKVEvents(),
 		orders: make(chan order),
 	}
+	w.events = newKVEvents(w.publishKVEvents)
 	w.assigned.Store(&a)
 	return w
 }
