@@ -21,9 +21,10 @@ const (
 // Consume implements [WorkQueue].
 func (q *JetStreamQueue) Consume(ctx context.Context, concurrency int, h func(context.Context, *Delivery)) error {
 	var slots sync.WaitGroup
-	for range max(concurrency, 1) {
+	for range concurrency - 1 {
 		slots.Go(func() { q.slot(ctx, h) })
 	}
+	q.slot(ctx, h)
 	slots.Wait()
 	if ctx.Err() == nil {
 		return fmt.Errorf("consume %s: %w", q.stream, ErrClosed)

@@ -3,11 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dynctl/dynctl/internal/cluster"
+	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/undo"
 )
 
@@ -31,16 +31,14 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	w.term.Store(t)
 	back.Push("remove the metrics", func(context.Context) error { w.meters.close(); return nil })
 
-	// Background goroutines end, and are awaited, before the lease goes.
-	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
+	// Publishing ends before the lease goes.
+	status := ondemand.New(context.WithoutCancel(ctx), w.publishStatus)
 	back.Push("stop publishing", func(context.Context) error {
-		stopBackground()
-		wg.Wait()
+		status.Close()
 		w.events.publishing.Close()
 		return nil
 	})
-	wg.Go(func() { w.publishStatus(background) })
+	w.board.publish(status)
 
 	c, err := w.load(ctx, &back)
 	if err != nil {

@@ -7,14 +7,20 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/nixl"
+	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
-// board holds the status of a worker and says when it changed.
+// board holds the status of a worker and has changes published.
 type board struct {
-	mu      sync.Mutex
-	st      cluster.WorkerStatus
-	changed chan struct{} // capacity 1
+	mu         sync.Mutex
+	st         cluster.WorkerStatus
+	changed    bool           // since publishing has last looked
+	publishing *ondemand.Task // nil before the worker runs
+
+	// Owned by publishing.
+	write   bool      // the status key differs
+	written time.Time // when the status key was
 
 	// writing is held while the status key is written, so that none is written under the
 	// lease of a role that the worker has left.
@@ -22,17 +28,34 @@ type board struct {
 }
 
 func newBoard(st cluster.WorkerStatus) *board {
-	return &board{st: st, changed: make(chan struct{}, 1)}
+	return &board{st: st}
 }
 
 func (b *board) update(f func(*cluster.WorkerStatus)) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	f(&b.st)
-	b.mu.Unlock()
-	select {
-	case b.changed <- struct{}{}:
-	default:
+	b.changed = true
+	if b.publishing != nil {
+		b.publishing.Wake()
 	}
+}
+
+// publish has the status published from now on.
+func (b *board) publish(task *ondemand.Task) {
+	b.mu.Lock()
+	b.publishing = task
+	b.mu.Unlock()
+	b.update(func(*cluster.WorkerStatus) {})
+}
+
+// news reports whether the status has changed since the last call.
+func (b *board) news() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	changed := b.changed
+	b.changed = false
+	return changed
 }
 
 func (b *board) get() cluster.WorkerStatus {
@@ -70,34 +93,24 @@ func (w *Worker) setState(s cluster.State, reason string) {
 	})
 }
 
-// publishStatus writes the status key on every change and now and then, and sends
-// the load figures as events, until ctx ends.
+// publishStatus writes the status key when it has changed and now and then, and sends the
+// load figures as an event. It runs after changes and once in StatusInterval.
 func (w *Worker) publishStatus(ctx context.Context) {
-	tick := time.NewTicker(cluster.StatusInterval)
-	defer tick.Stop()
-	var written time.Time
-	write := true
-	for {
-		w.judge()
-		st := w.Status()
-		w.meters.measure(st.Stats, w.cfg.QueueDepth(), w.agent())
-		if write || time.Since(written) >= cluster.HeartbeatInterval {
-			if err := w.writeStatus(ctx); err != nil && ctx.Err() == nil {
-				w.log.Debug("status not written", "error", err)
-			} else {
-				written, write = time.Now(), false
-			}
-		}
-		// Events may be lost by design; the bus counts them.
-		_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicWorkerStatus), st)
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.board.changed:
-			write = true
-		case <-tick.C:
+	w.judge()
+	b := w.board
+	b.write = b.news() || b.write
+	st := w.Status()
+	w.meters.measure(st.Stats, w.cfg.QueueDepth(), w.agent())
+	if b.write || time.Since(b.written) >= cluster.HeartbeatInterval {
+		if err := w.writeStatus(ctx); err != nil && ctx.Err() == nil {
+			w.log.Debug("status not written", "error", err)
+		} else {
+			b.written, b.write = time.Now(), false
 		}
 	}
+	// Events may be lost by design; the bus counts them.
+	_ = w.cfg.Bus.Publish(ctx, w.subject(cluster.TopicWorkerStatus), st)
+	b.publishing.WakeIn(cluster.StatusInterval)
 }
 
 // agent is the NIXL agent, nil before there is one.

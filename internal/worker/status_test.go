@@ -12,6 +12,7 @@ import (
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
 	"github.com/dynctl/dynctl/internal/metrics"
+	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/store"
 )
 
@@ -49,16 +50,14 @@ func TestStatusIsWrittenAgain(t *testing.T) {
 			Store: s, Bus: bus, Metrics: metrics.NewRegistry(), Log: slog.New(slog.DiscardHandler), QueueDepth: func() int { return 0 },
 		})
 		w.meters.relabel(cluster.RoleDecode, cluster.EndpointGenerate)
-		ctx, cancel := context.WithCancel(t.Context())
-		var publishing sync.WaitGroup
-		publishing.Go(func() { w.publishStatus(ctx) })
+		publishing := ondemand.New(t.Context(), w.publishStatus)
+		w.board.publish(publishing)
 		const beat = int(cluster.HeartbeatInterval / cluster.StatusInterval)
 		const change = 4 + beat + 2
 		time.Sleep(time.Duration(change) * cluster.StatusInterval)
 		w.setState(cluster.StateLoading, "")
 		synctest.Wait()
-		cancel()
-		publishing.Wait()
+		publishing.Close()
 		seconds := func(n ...int) (all []time.Duration) {
 			for _, n := range n {
 				all = append(all, time.Duration(n)*cluster.StatusInterval)
