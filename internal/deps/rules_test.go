@@ -35,7 +35,7 @@ var onlyRules = []only{
 	{"events", []string{"cluster", "protocol", "metrics"}, "NATS behind an interface; runtime joins it with the other planes"},
 	{"handshake", nil, "the first bytes of a connection, whatever follows"},
 	{"requestplane", []string{"cluster", "handshake", "protocol", "metrics"}, "streams behind an interface; runtime joins it with the other planes"},
-	{"runtime", []string{"cluster", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
+	{"runtime", []string{"cluster", "ondemand", "store", "events", "requestplane", "protocol", "metrics"}, "joins the planes and knows nothing of models"},
 	{"embedded", []string{"cluster", "credentials", "host", "ownerfile"}, "runs servers, and looks whether the disk has room for them; clients are elsewhere"},
 	{"credentials", []string{"cluster", "ownerfile"}, "a secret and what follows from it: pure but for its file"},
 	{"fairqueue", nil, "pure: turns between tenants, for whoever has a queue"},

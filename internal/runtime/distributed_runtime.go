@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynctl/dynctl/internal/cluster"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/ondemand"
 	"github.com/dynctl/dynctl/internal/requestplane"
 	"github.com/dynctl/dynctl/internal/store"
 )
@@ -102,7 +103,11 @@ type DistributedRuntime struct {
 	ctx    context.Context // ends with ErrClosed
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	dirty  chan struct{} // capacity 1: some record differs from the store
+
+	repairs *ondemand.Task // woken when some record differs from the store
+	// Owned by repairs.
+	backoff time.Duration // after the last failure, 0 after a success
+	audited time.Time
 
 	mu        sync.Mutex
 	closed    bool
@@ -130,14 +135,16 @@ func New(ctx context.Context, cfg Config) (*DistributedRuntime, error) {
 	d := &DistributedRuntime{
 		cfg:     cfg,
 		log:     log,
-		dirty:   make(chan struct{}, 1),
+		audited: time.Now(),
 		keeper:  keeper,
 		renewal: make(chan struct{}),
 		records: map[*record]struct{}{},
 		served:  map[*Served]struct{}{},
 	}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
-	d.wg.Go(d.run)
+	d.repairs = ondemand.New(d.ctx, d.repair)
+	d.repairs.WakeIn(auditTTLs * cfg.LeaseTTL)
+	keeper.OnLost(d.repairs.Wake)
 	return d, nil
 }
 
@@ -257,6 +264,7 @@ func (d *DistributedRuntime) Close(ctx context.Context) error {
 	served := slices.Collect(maps.Keys(d.served))
 	d.mu.Unlock()
 	d.cancel(ErrClosed)
+	d.repairs.Close()
 	d.wg.Wait()
 	if !first {
 		return nil

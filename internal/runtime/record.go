@@ -99,7 +99,7 @@ func (r *record) ordered() (wanted, final bool, version uint64) {
 // withdraw has the repair loop delete the key, which may have been written.
 func (r *record) withdraw() {
 	r.order(func() { r.wanted, r.final = false, true })
-	r.d.wake()
+	r.d.repairs.Wake()
 }
 
 // change changes the desired state and settles it. The repair loop continues if that
@@ -115,7 +115,7 @@ func (r *record) change(ctx context.Context, alter func()) error {
 	r.order(alter)
 	err := r.settle(ctx)
 	if err != nil {
-		r.d.wake()
+		r.d.repairs.Wake()
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -18,40 +19,35 @@ const (
 	auditTTLs = 3
 )
 
-// run grants a new lease whenever the old one is lost, and keeps trying until
-// the store agrees with every record.
-func (d *DistributedRuntime) run() {
-	backoff := time.Duration(0)
-	audit := time.NewTicker(auditTTLs * d.cfg.LeaseTTL)
-	defer audit.Stop()
-	for {
-		var retry <-chan time.Time
-		if backoff > 0 {
-			retry = time.After(backoff)
-		}
-		d.mu.Lock()
-		keeper := d.keeper
-		d.mu.Unlock()
-		select {
-		case <-d.ctx.Done():
-			return
-		case <-keeper.Lost():
-			d.release(keeper)
-		case <-d.dirty:
-		case <-retry:
-		case <-audit.C:
-			d.audit()
-		}
-		switch err := d.settleAll(); {
-		case err == nil:
-			backoff = 0
-		default:
-			backoff = min(max(2*backoff, repairMin), repairMax)
-			if errors.Is(err, store.ErrLeaseNotFound) {
-				d.checkLease()
-			}
+// repair grants a new lease if the old one is lost, and has the store agree with every
+// record. It runs when a lease was lost or a record differs, again until the store agrees,
+// and for audits.
+func (d *DistributedRuntime) repair(context.Context) {
+	d.mu.Lock()
+	keeper := d.keeper
+	d.mu.Unlock()
+	select {
+	case <-keeper.Lost():
+		d.release(keeper)
+	default:
+	}
+	interval := auditTTLs * d.cfg.LeaseTTL
+	if time.Since(d.audited) >= interval {
+		d.audited = time.Now()
+		d.audit()
+	}
+	next := time.Until(d.audited.Add(interval))
+	switch err := d.settleAll(); {
+	case err == nil:
+		d.backoff = 0
+	default:
+		d.backoff = min(max(2*d.backoff, repairMin), repairMax)
+		next = min(next, d.backoff)
+		if errors.Is(err, store.ErrLeaseNotFound) {
+			d.checkLease()
 		}
 	}
+	d.repairs.WakeIn(next)
 }
 
 // release replaces a lost lease, registers everything again and calls the OnRelease
@@ -64,6 +60,7 @@ func (d *DistributedRuntime) release(lost *store.LeaseKeeper) {
 	}
 	d.mu.Lock()
 	d.keeper = keeper
+	keeper.OnLost(d.repairs.Wake)
 	close(d.renewal)
 	d.renewal = make(chan struct{})
 	tell := d.onRelease
@@ -133,11 +130,4 @@ func (d *DistributedRuntime) checkLease() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keeper.Check()
-}
-
-func (d *DistributedRuntime) wake() {
-	select {
-	case d.dirty <- struct{}{}:
-	default:
-	}
 }

@@ -48,6 +48,7 @@ type LeaseKeeper struct {
 	renewed  time.Time // when the last successful renewal was sent
 	deadline time.Time // when the lease ends unless it is renewed
 	failure  error     // of the last attempt, nil after a success
+	onLost   func()    // may be nil
 }
 
 // keepLease grants a lease and starts its keeper within the given lifetime.
@@ -93,6 +94,35 @@ func (k *LeaseKeeper) TTL() time.Duration { return k.lease.TTL }
 // stays open when the keeper is closed.
 func (k *LeaseKeeper) Lost() <-chan struct{} { return k.lost }
 
+// OnLost has f called when [LeaseKeeper.Lost] is closed, at once if it is. f must not block.
+func (k *LeaseKeeper) OnLost(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.onLost = f
+	if k.isLost() {
+		f()
+	}
+}
+
+func (k *LeaseKeeper) isLost() bool {
+	select {
+	case <-k.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// lose says that the lease is gone.
+func (k *LeaseKeeper) lose() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	close(k.lost)
+	if k.onLost != nil {
+		k.onLost()
+	}
+}
+
 // LastRenewed returns when the last successful renewal was sent.
 func (k *LeaseKeeper) LastRenewed() time.Time {
 	k.mu.Lock()
@@ -103,10 +133,8 @@ func (k *LeaseKeeper) LastRenewed() time.Time {
 // Uncertain reports whether the lease should have ended by now while the store could not
 // be asked. Other members may have seen it end.
 func (k *LeaseKeeper) Uncertain() bool {
-	select {
-	case <-k.lost:
+	if k.isLost() {
 		return false
-	default:
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,10 +171,8 @@ func (k *LeaseKeeper) Revoke(ctx context.Context) error {
 
 // keep renews and says when to renew again, unless the lease is gone.
 func (k *LeaseKeeper) keep(ctx context.Context) {
-	select {
-	case <-k.lost:
+	if k.isLost() {
 		return
-	default:
 	}
 	err := k.renew(ctx)
 	switch {
@@ -156,7 +182,7 @@ func (k *LeaseKeeper) keep(ctx context.Context) {
 		k.task.WakeIn(k.nextRenewal())
 	case errors.Is(err, ErrLeaseNotFound):
 		k.log.Warn("lease lost", "err", err)
-		close(k.lost)
+		k.lose()
 	default:
 		k.backoff = k.nextBackoff(k.backoff)
 		k.task.WakeIn(k.backoff)
