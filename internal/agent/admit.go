@@ -113,27 +113,51 @@ func (m *models) usable(as cluster.Assignment) (computer, error) {
 	return device, nil
 }
 
+// look returns the model that a worker would have in the place of the worker called instead:
+// the copy that other workers have loaded, or one read anew. The caller must call done.
+func (m *models) look(key modelKey, instead string) (mod *model.Model, done func() error, err error) {
+	if sm := m.borrow(key, instead); sm != nil {
+		return sm.model, func() error { m.release(key, sm); return nil }, nil
+	}
+	if mod, err = m.read(key); err != nil {
+		return nil, nil, err
+	}
+	if _, err := processor(mod); err != nil {
+		return nil, nil, errors.Join(err, mod.Close())
+	}
+	return mod, mod.Close, nil
+}
+
+// borrow returns the loaded copy that a worker other than the one called instead holds, with
+// one more reference, or nil.
+func (m *models) borrow(key modelKey, instead string) *sharedModel {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for h := range m.holdings {
+		if sm := m.shared[key]; h.key == key && h.worker != instead && sm != nil {
+			sm.refs++
+			return sm
+		}
+	}
+	return nil
+}
+
 // admit returns why a worker could not start with the assignment as, before anything is
 // given up for it: an unusable device or model, settings that do not fit the model, or
 // too little memory. The memory of the worker called instead counts as free. admit reads
-// only headers and small files of the model. Broken weights show when they are loaded.
+// only headers and small files of the model, and nothing of one that others have loaded.
+// Broken weights show when they are loaded.
 func (m *models) admit(as cluster.Assignment, instead string) (err error) {
 	device, err := m.usable(as)
 	if err != nil {
 		return err
 	}
-	key, err := m.keyOf(as)
+	key := m.keyOf(as)
+	mod, done, err := m.look(key, instead)
 	if err != nil {
 		return err
 	}
-	mod, err := model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, mod.Close()) }()
-	if _, err := processor(mod); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, done()) }()
 	spec, c := m.engineSpec(as.Engine), mod.Config()
 	if spec.MaxModelLen > c.MaxContext {
 		return fmt.Errorf("max_model_len: %d is not between 1 and the model's %d", spec.MaxModelLen, c.MaxContext)

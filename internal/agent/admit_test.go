@@ -121,6 +121,35 @@ func TestAdmitCountsPools(t *testing.T) {
 	letGo2()
 }
 
+// A worker whose model others have loaded will share that: nothing is read for it, however
+// the files are by now. If it is the last one, it will have to read them.
+func TestAdmitReadsNothingOfALoadedModel(t *testing.T) {
+	m := testModels(t)
+	dir := modeltest.Generate(t, modeltest.Spec{Layers: 1, Hidden: 32, Heads: 2, FFN: 64, DType: "bf16"})
+	as := on(dir, "cpu:0")
+	l, err := m.load(t.Context(), as, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.admit(as, "worker-2"); err != nil {
+		t.Errorf("beside another worker: %v", err)
+	}
+	if err := m.admit(as, as.Name); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
+		t.Errorf("in the place of the only one: %v", err)
+	}
+	as.Device = "cpu:1"
+	if err := m.admit(as, "worker-2"); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {
+		t.Errorf("on another device: %v", err)
+	}
+	give(t, l)
+	if n := m.held(); n > 0 {
+		t.Errorf("%d models are held", n)
+	}
+}
+
 // A worker that serves declines a change that is impossible, and goes on; what it is told
 // next is taken from there.
 func TestWorkerDeclines(t *testing.T) {

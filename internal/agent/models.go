@@ -38,7 +38,7 @@ type models struct {
 // keys, and the mock backend needs no weights.
 type modelKey struct {
 	dir, device, quantize string
-	mock                  bool
+	mock, builtin         bool
 }
 
 type sharedModel struct {
@@ -58,17 +58,14 @@ func newModels(a *Agent) *models {
 	}
 }
 
-// dir returns the directory or file of a model. It writes the built-in model at first
-// use.
-func (m *models) dir(spec cluster.ModelSpec) (string, error) {
-	if spec.Path != "" {
-		return spec.Path, nil
+// read opens a model. It writes the built-in model at first use.
+func (m *models) read(key modelKey) (*model.Model, error) {
+	if key.builtin {
+		if _, err := model.Builtin(m.a.cfg.StateDir); err != nil {
+			return nil, fmt.Errorf("write the built-in model: %w", err)
+		}
 	}
-	dir, err := model.Builtin(m.a.cfg.StateDir)
-	if err != nil {
-		return "", fmt.Errorf("write the built-in model: %w", err)
-	}
-	return dir, nil
+	return model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize})
 }
 
 // load returns a backend over shared weights for an assignment.
@@ -77,10 +74,7 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 	if err != nil {
 		return nil, err
 	}
-	key, err := m.keyOf(as)
-	if err != nil {
-		return nil, err
-	}
+	key := m.keyOf(as)
 	sm, err := m.shareOf(ctx, key, device, progress)
 	if err != nil {
 		return nil, err
@@ -100,13 +94,15 @@ func (m *models) load(ctx context.Context, as cluster.Assignment, progress func(
 }
 
 // keyOf returns the key of the weights that an assignment uses.
-func (m *models) keyOf(as cluster.Assignment) (modelKey, error) {
-	dir, err := m.dir(as.Model)
-	key := modelKey{dir: dir, device: as.Device, quantize: as.Model.Quantize}
+func (m *models) keyOf(as cluster.Assignment) modelKey {
+	key := modelKey{dir: as.Model.Path, device: as.Device, quantize: as.Model.Quantize}
+	if key.dir == "" {
+		key.dir, key.builtin = model.BuiltinDir(m.a.cfg.StateDir), true
+	}
 	if as.Engine.Backend == cluster.BackendMock {
 		key.quantize, key.mock = "", true
 	}
-	return key, err
+	return key
 }
 
 // shareOf returns the weights of a key with one more reference. The first caller loads
@@ -132,7 +128,7 @@ var errLoadEnded = errors.New("the worker that loaded the model was stopped")
 
 // open loads weights.
 func (m *models) open(ctx context.Context, sm *sharedModel, key modelKey, device computer, progress func(float64)) (err error) {
-	if sm.model, err = model.Open(key.dir, model.Options{Log: m.a.log, Quantize: key.quantize}); err != nil {
+	if sm.model, err = m.read(key); err != nil {
 		return err
 	}
 	if key.mock {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,12 +41,25 @@ func Builtin(stateDir string) (dir string, err error) {
 	return dir, nil
 }
 
+// BuiltinDir returns the folder of [Builtin], whether or not it has been written.
+func BuiltinDir(stateDir string) string { return filepath.Join(stateDir, "models", builtinName()) }
+
+// builtinName returns the name of the built-in model's folder. The files themselves are too
+// large to be kept.
+var builtinName = sync.OnceValue(func() string {
+	files, err := readContent(builtinFS, "builtin")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return "builtin-" + files.hash()[:16]
+})
+
 func writeBuiltin(parent string) (string, error) {
+	name := builtinName()
 	files, err := readContent(builtinFS, "builtin")
 	if err != nil {
 		return "", err
 	}
-	name := "builtin-" + files.hash()[:16]
 	dir := filepath.Join(parent, name)
 	if files.equalDir(dir) {
 		return dir, nil
