@@ -114,10 +114,16 @@ func (r *Registry) forget(match prometheus.Labels) {
 		for name := range match {
 			all = all && slices.Contains(f.labels, name)
 		}
-		if v, ok := f.collector.(interface {
+		one, isOne := f.collector.(interface{ Delete(prometheus.Labels) bool })
+		some, isSome := f.collector.(interface {
 			DeletePartialMatch(prometheus.Labels) int
-		}); ok && all {
-			v.DeletePartialMatch(match)
+		})
+		switch {
+		case !all:
+		case isOne && len(match) == len(f.labels): // found without looking at all series of others
+			one.Delete(match)
+		case isSome:
+			some.DeletePartialMatch(match)
 		}
 	}
 }
