@@ -10,6 +10,7 @@ import (
 	"github.com/dynctl/dynctl/internal/dial"
 	"github.com/dynctl/dynctl/internal/embedded"
 	"github.com/dynctl/dynctl/internal/events"
+	"github.com/dynctl/dynctl/internal/metrics"
 	"github.com/dynctl/dynctl/internal/store"
 	"github.com/dynctl/dynctl/internal/undo"
 )
@@ -81,15 +82,22 @@ func (s *stores) startNATS(ctx context.Context, a *Agent, back *undo.Stack) erro
 	if !cfg.External() {
 		addr := a.listenAt(cfg.Listen, config.DefaultNATSListen)
 		opts := embedded.NATSOptions{Dir: a.dir.NATSDir(), Addr: addr, Credentials: s.credentials, Log: a.log}
+		start := func(ctx context.Context) (*embedded.NATS, error) {
+			n, err := embedded.StartNATS(ctx, opts)
+			if err == nil {
+				metrics.SetNATS(a.metrics, n.Messages)
+			}
+			return n, err
+		}
 		err := onFreePort(&opts.Addr, cfg.Listen == config.DefaultNATSListen, func() (err error) {
-			s.nats, err = embedded.StartNATS(ctx, opts)
+			s.nats, err = start(ctx)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
 		opts.Addr = withPort(opts.Addr, s.nats.Addr()) // clients look for it there
-		back.Push("stop NATS", keepServer(a.log, a.alarms, alarmNATS, s.nats, func(ctx context.Context) (*embedded.NATS, error) { return embedded.StartNATS(ctx, opts) }))
+		back.Push("stop NATS", keepServer(a.log, a.alarms, alarmNATS, s.nats, start))
 		s.natsURL = config.SchemeDynamod + s.nats.Addr()
 	}
 	bus, err := dial.NATS(cfg.NATSClient, s.natsURL, a.cfg.Node.Name, s.identity, a.log)

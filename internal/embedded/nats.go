@@ -180,6 +180,16 @@ func (n *NATS) broken() string {
 // Addr returns the host:port for clients on this machine.
 func (n *NATS) Addr() string { return dialable(n.listen) }
 
+// Messages returns how many messages the server has received from clients and delivered
+// to them since its start. One message to several subscribers is delivered several times.
+func (n *NATS) Messages() (in, out int64) {
+	v, err := n.server.Varz(nil)
+	if err != nil { // it never fails without options
+		return 0, 0
+	}
+	return v.InMsgs, v.OutMsgs
+}
+
 // URL returns Addr as nats://host:port, for a server without credentials.
 func (n *NATS) URL() string { return "nats://" + n.Addr() }
 

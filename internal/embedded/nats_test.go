@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
@@ -81,6 +82,32 @@ func TestNATSKeepsItsQueueAcrossRestarts(t *testing.T) {
 		t.Errorf("url: got %s, want %s", second.URL(), first.URL())
 	}
 	wantQueued(t, second.URL(), 2)
+}
+
+// A message counts once as it comes and once for each subscriber that it goes to.
+func TestNATSCountsMessages(t *testing.T) {
+	n := startNATS(t, embedded.NATSOptions{})
+	nc := dialJetStream(t, n.URL()).Conn()
+	for range 3 {
+		if _, err := nc.Subscribe("a", func(*nats.Msg) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	inBefore, outBefore := n.Messages()
+	for range 2 {
+		if err := nc.Publish("a", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil { // the server has answered after both
+		t.Fatal(err)
+	}
+	if in, out := n.Messages(); in-inBefore != 2 || out-outBefore != 6 {
+		t.Errorf("%d messages came and %d were delivered, want 2 and 6", in-inBefore, out-outBefore)
+	}
 }
 
 func TestNATSStartErrors(t *testing.T) {

@@ -306,6 +306,15 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
+// A NATS server that was started again counts from zero, in place of the one before.
+func TestNATS(t *testing.T) {
+	r := metrics.NewRegistry()
+	metrics.SetNATS(r, func() (in, out int64) { return 7, 9 })
+	metrics.SetNATS(r, func() (in, out int64) { return 1, 3 })
+	wantLines(t, scrape(t, r),
+		`dynamo_node_nats_messages_total{direction="in"} 1`, `dynamo_node_nats_messages_total{direction="out"} 3`)
+}
+
 func TestRegistry(t *testing.T) {
 	r := metrics.NewRegistry()
 	first, second := r.Counter("x_total", "x", "a"), r.Counter("x_total", "x", "a")
@@ -348,13 +357,14 @@ func TestNames(t *testing.T) {
 		Transports: map[string]metrics.NIXLTraffic{"tcp": {XferTime: metrics.NIXLTimes{Counts: []uint64{1}}, PostTime: metrics.NIXLTimes{Counts: []uint64{1}}}},
 	})
 	metrics.NewGPUs(r).Update(gpuFigures())
+	metrics.SetNATS(r, func() (in, out int64) { return 1, 2 })
 	rec := httptest.NewRecorder()
 	r.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	types := regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(rec.Body.String(), -1)
 	if len(types) < 40 {
 		t.Fatalf("only %d metrics", len(types))
 	}
-	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl|gpu)_[a-z0-9]+(_[a-z0-9]+)*$`)
+	form := regexp.MustCompile(`^dynamo_(frontend|component|nixl|gpu|node)_[a-z0-9]+(_[a-z0-9]+)*$`)
 	for _, m := range types {
 		name, kind := m[1], m[2]
 		if !form.MatchString(name) {
@@ -398,7 +408,7 @@ func TestManual(t *testing.T) {
 	if len(exist) < 60 {
 		t.Fatalf("only %d names", len(exist))
 	}
-	for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl|gpu)_[a-z_]*[a-z]`").FindAllString(manual, -1) {
+	for _, name := range regexp.MustCompile("`dynamo_(?:frontend|component|nixl|gpu|node)_[a-z_]*[a-z]`").FindAllString(manual, -1) {
 		if name = strings.Trim(name, "`"); !exist[name] {
 			t.Errorf("%s is in the manual and does not exist", name)
 		}

@@ -144,6 +144,7 @@ const (
 const (
 	NodeAlarm      = PrefixNode + "alarm"
 	NodeLogDropped = PrefixNode + "log_lines_dropped_total"
+	NodeNATS       = PrefixNode + "nats_messages_total"
 )
 
 // Label names that Dynamo uses.

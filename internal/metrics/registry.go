@@ -83,9 +83,19 @@ func (r *Registry) Histogram(name, help string, bounds []float64, labels ...stri
 
 // GaugeFunc returns a gauge whose values are computed whenever metrics are read; see
 // [Registry.Counter].
-func (r *Registry) GaugeFunc(name, help string, labels ...string) *GaugeFuncVec {
-	return get(r, name, labels, func() *GaugeFuncVec {
-		return &GaugeFuncVec{desc: prometheus.NewDesc(name, help, labels, nil), labels: labels}
+func (r *Registry) GaugeFunc(name, help string, labels ...string) *FuncVec {
+	return r.computed(prometheus.GaugeValue, name, help, labels)
+}
+
+// CounterFunc returns a counter whose values are computed whenever metrics are read; see
+// [Registry.Counter].
+func (r *Registry) CounterFunc(name, help string, labels ...string) *FuncVec {
+	return r.computed(prometheus.CounterValue, name, help, labels)
+}
+
+func (r *Registry) computed(kind prometheus.ValueType, name, help string, labels []string) *FuncVec {
+	return get(r, name, labels, func() *FuncVec {
+		return &FuncVec{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, labels: labels}
 	})
 }
 
@@ -128,10 +138,11 @@ func (r *Registry) forget(match prometheus.Labels) {
 	}
 }
 
-// GaugeFuncVec is a gauge for each combination of label values, computed when
+// FuncVec is a gauge or a counter for each combination of label values, computed when
 // metrics are read.
-type GaugeFuncVec struct {
+type FuncVec struct {
 	desc   *prometheus.Desc
+	kind   prometheus.ValueType
 	labels []string
 
 	mu     sync.Mutex
@@ -145,7 +156,7 @@ type funcSeries struct {
 
 // Set makes f compute the value for these label values, in place of an earlier function.
 // f is called from any goroutine and must not block.
-func (v *GaugeFuncVec) Set(f func() float64, labelValues ...string) {
+func (v *FuncVec) Set(f func() float64, labelValues ...string) {
 	if len(labelValues) != len(v.labels) {
 		panic(fmt.Sprintf("metrics: %d label values for labels %q", len(labelValues), v.labels))
 	}
@@ -157,7 +168,7 @@ func (v *GaugeFuncVec) Set(f func() float64, labelValues ...string) {
 }
 
 // DeletePartialMatch removes the series that have all of these label values.
-func (v *GaugeFuncVec) DeletePartialMatch(match prometheus.Labels) int {
+func (v *FuncVec) DeletePartialMatch(match prometheus.Labels) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := len(v.series)
@@ -174,14 +185,14 @@ func (v *GaugeFuncVec) DeletePartialMatch(match prometheus.Labels) int {
 }
 
 // Describe implements prometheus.Collector.
-func (v *GaugeFuncVec) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
+func (v *FuncVec) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
 
 // Collect implements prometheus.Collector.
-func (v *GaugeFuncVec) Collect(ch chan<- prometheus.Metric) {
+func (v *FuncVec) Collect(ch chan<- prometheus.Metric) {
 	v.mu.Lock()
 	series := slices.Clone(v.series)
 	v.mu.Unlock()
 	for _, s := range series {
-		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, s.f(), s.values...)
+		ch <- prometheus.MustNewConstMetric(v.desc, v.kind, s.f(), s.values...)
 	}
 }
